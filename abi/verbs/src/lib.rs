@@ -1,0 +1,1 @@
+//! libibverbs and librdmacm in front of the engine.

@@ -1,0 +1,3 @@
+//! The weft command.
+
+fn main() {}

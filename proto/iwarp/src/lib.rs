@@ -1,0 +1,1 @@
+//! MPA, DDP and RDMAP for one connection, as data.

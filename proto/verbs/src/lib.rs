@@ -1,0 +1,1 @@
+//! The software RNIC as data: PD, MR, CQ, SRQ, QP.

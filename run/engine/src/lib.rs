@@ -1,0 +1,1 @@
+//! The host stack: iWARP in the process over kernel TCP.

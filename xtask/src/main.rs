@@ -1,0 +1,3 @@
+//! House-keeping of the repository.
+
+fn main() {}
