@@ -1,0 +1,332 @@
+//! The values verbs consumers and the device exchange: work requests, completions, attributes.
+//!
+//! Names follow the verbs specification (`ibv_*`); numbers that a C program sees are converted
+//! at the C edge, not here.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+
+pub use weft_iwarp::Stag;
+
+/// Rights that a memory region or a queue pair grants (`IBV_ACCESS_*`).
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Access(pub u32);
+
+impl Access {
+    /// The local program may have octets placed here (receives, read responses).
+    pub const LOCAL_WRITE: Access = Access(1);
+    /// The peer may write here with RDMA Write.
+    pub const REMOTE_WRITE: Access = Access(1 << 1);
+    /// The peer may read from here with RDMA Read.
+    pub const REMOTE_READ: Access = Access(1 << 2);
+    /// The peer may operate on this memory atomically.
+    pub const REMOTE_ATOMIC: Access = Access(1 << 3);
+    /// Memory windows may be bound to the region.
+    pub const MW_BIND: Access = Access(1 << 4);
+    /// No right at all; gathering for a send needs none.
+    pub const NONE: Access = Access(0);
+
+    /// Whether every right of `other` is granted.
+    #[inline]
+    pub const fn contains(self, other: Access) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Both sets of rights together.
+    #[must_use]
+    pub const fn union(self, other: Access) -> Access {
+        Access(self.0 | other.0)
+    }
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const NAMES: [(Access, &str); 5] = [
+            (Access::LOCAL_WRITE, "local-write"),
+            (Access::REMOTE_WRITE, "remote-write"),
+            (Access::REMOTE_READ, "remote-read"),
+            (Access::REMOTE_ATOMIC, "remote-atomic"),
+            (Access::MW_BIND, "mw-bind"),
+        ];
+        let mut set = f.debug_set();
+        for (right, name) in NAMES {
+            if self.contains(right) {
+                set.entry(&format_args!("{name}"));
+            }
+        }
+        set.finish()
+    }
+}
+
+/// A protection domain's number; regions and queue pairs of different domains never meet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct PdId(pub u32);
+
+/// A completion queue's number, given by the driver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct CqId(pub u32);
+
+/// A queue pair's number (`qp_num`), 24 bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct QpNumber(pub u32);
+
+/// One element of a scatter/gather list: `length` octets at `addr` inside the region `lkey`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sge {
+    /// Address in the region's own address space (its iova), usually the virtual address.
+    pub addr: u64,
+    /// Octets.
+    pub length: u32,
+    /// The region's local key; equal to its STag.
+    pub lkey: u32,
+}
+
+/// Most elements a scatter/gather list may have.
+pub const MAX_SGE: usize = 16;
+/// Most octets of inline data a work request may carry.
+pub const MAX_INLINE: usize = 1024;
+/// Most work requests a queue may hold.
+pub const MAX_WR: u32 = 16384;
+/// Most completions a completion queue may hold.
+pub const MAX_CQE: u32 = 1 << 20;
+/// Most inbound or outbound RDMA Reads outstanding on a queue pair.
+pub const MAX_RD_ATOMIC: u16 = 128;
+
+/// What a send work request asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SendOp {
+    /// RDMAP Send.
+    Send,
+    /// RDMAP Send with Invalidate: the peer's region of that STag becomes invalid on delivery.
+    SendWithInvalidate {
+        /// The peer's STag.
+        stag: Stag,
+    },
+    /// RDMA Write to the peer's `(rkey, remote_addr)`.
+    Write {
+        /// Tagged offset in the peer's region.
+        remote_addr: u64,
+        /// The peer's STag.
+        rkey: Stag,
+    },
+    /// RDMA Read from the peer's `(rkey, remote_addr)` into the scatter list.
+    Read {
+        /// Tagged offset in the peer's region.
+        remote_addr: u64,
+        /// The peer's STag.
+        rkey: Stag,
+    },
+    /// Invalidate a region of this device, in order with the send queue.
+    LocalInvalidate {
+        /// The local STag.
+        stag: Stag,
+    },
+}
+
+/// Flags of a send work request (`IBV_SEND_*`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SendFlags {
+    /// Wait for all earlier RDMA Reads before starting.
+    pub fence: bool,
+    /// Produce a completion also on success.
+    pub signaled: bool,
+    /// Raise a solicited event at the peer.
+    pub solicited: bool,
+}
+
+/// Where a send work request's octets come from.
+#[derive(Clone, Copy, Debug)]
+pub enum Payload<'a> {
+    /// Registered memory, gathered in order.
+    Gather(&'a [Sge]),
+    /// Copied when posted; needs no registration.
+    Inline(&'a [u8]),
+}
+
+/// A work request for the send queue.
+#[derive(Clone, Copy, Debug)]
+pub struct SendRequest<'a> {
+    /// The program's identifier, returned in the completion.
+    pub wr_id: u64,
+    /// What to do.
+    pub op: SendOp,
+    /// How.
+    pub flags: SendFlags,
+    /// With what. For a Read this is the scatter list the response goes to.
+    pub payload: Payload<'a>,
+}
+
+/// A work request for a receive queue.
+#[derive(Clone, Copy, Debug)]
+pub struct RecvRequest<'a> {
+    /// The program's identifier, returned in the completion.
+    pub wr_id: u64,
+    /// Where the octets of one message go, in order.
+    pub scatter: &'a [Sge],
+}
+
+/// Why a work request could not be posted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PostError {
+    /// The queue is full (`ENOMEM`).
+    QueueFull,
+    /// The queue pair's state does not take this request (`EINVAL`).
+    InvalidState,
+    /// More elements, inline octets or total octets than the queue was made for (`EINVAL`).
+    TooLarge,
+    /// The operation is not served (`EOPNOTSUPP`).
+    Unsupported,
+}
+
+/// How a work request ended (`ibv_wc_status`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WcStatus {
+    /// Done.
+    Success,
+    /// The message did not fit the receive buffer, or is longer than a message may be.
+    LocalLength,
+    /// The queue pair could not carry out the operation.
+    LocalQpOperation,
+    /// A local key, bound or right did not allow the access.
+    LocalProtection,
+    /// The queue pair left RTS before this request was done.
+    Flushed,
+    /// The peer's key, bound or right did not allow the access.
+    RemoteAccess,
+    /// The peer found the request invalid.
+    RemoteInvalidRequest,
+    /// The peer could not carry out the operation.
+    RemoteOperation,
+    /// The peer refused to invalidate the STag.
+    RemoteInvalidate,
+    /// The completion queue or the device failed.
+    Fatal,
+}
+
+/// What a completion reports on (`ibv_wc_opcode`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WcOpcode {
+    /// A Send, with or without Invalidate.
+    Send,
+    /// An RDMA Write.
+    Write,
+    /// An RDMA Read.
+    Read,
+    /// A local invalidation.
+    LocalInvalidate,
+    /// A receive.
+    Recv,
+}
+
+/// A completion (`ibv_wc`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Completion {
+    /// The work request's identifier.
+    pub wr_id: u64,
+    /// How it ended.
+    pub status: WcStatus,
+    /// What it was.
+    pub opcode: WcOpcode,
+    /// Octets received (receives) or read (reads).
+    pub byte_len: u32,
+    /// The queue pair it belongs to.
+    pub qp: QpNumber,
+    /// The local STag that a Send with Invalidate made invalid.
+    pub invalidated: Option<Stag>,
+    /// The peer's message asked for a solicited event, or the completion is an error.
+    pub solicited: bool,
+}
+
+/// States of a queue pair (`ibv_qp_state`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum QpState {
+    /// Just created or reset; nothing may be posted.
+    Reset,
+    /// Receives may be posted.
+    Init,
+    /// Ready to receive.
+    Rtr,
+    /// Ready to send; the stream is up.
+    Rts,
+    /// Closing gracefully.
+    Sqd,
+    /// A Terminate is on its way.
+    Sqe,
+    /// Everything posted is flushed.
+    Error,
+}
+
+/// Sizes of a queue pair's queues (`ibv_qp_cap`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QpCap {
+    /// Send work requests outstanding.
+    pub max_send_wr: u32,
+    /// Receive work requests outstanding (0 with a shared receive queue).
+    pub max_recv_wr: u32,
+    /// Elements of a send's gather list.
+    pub max_send_sge: u32,
+    /// Elements of a receive's scatter list.
+    pub max_recv_sge: u32,
+    /// Octets of inline data.
+    pub max_inline_data: u32,
+}
+
+/// What happened to an object outside the flow of completions (`ibv_event_type`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AsyncEventKind {
+    /// A completion queue overflowed.
+    CqError,
+    /// A queue pair failed.
+    QpFatal,
+    /// The peer sent something invalid.
+    QpRequestError,
+    /// The peer tried an access it had no right to.
+    QpAccessError,
+    /// The responder saw the first FPDU before the program saw the connection established.
+    CommEstablished,
+    /// The send queue is drained.
+    SqDrained,
+    /// A shared receive queue fell below its limit.
+    SrqLimitReached,
+    /// The last receive of a shared receive queue's queue pair was consumed in the error state.
+    QpLastWqeReached,
+}
+
+/// A list of elements, kept without allocation when short.
+#[derive(Clone, Debug, Default)]
+pub struct SgList {
+    short: [Sge; 2],
+    len: u8,
+    long: Option<Box<[Sge]>>,
+}
+
+impl SgList {
+    /// Copies `sges`.
+    pub fn new(sges: &[Sge]) -> SgList {
+        let mut list = SgList {
+            len: sges.len() as u8,
+            ..SgList::default()
+        };
+        match list.short.get_mut(..sges.len()) {
+            Some(short) => short.copy_from_slice(sges),
+            None => list.long = Some(Vec::from(sges).into_boxed_slice()),
+        }
+        list
+    }
+
+    /// The elements.
+    #[inline]
+    pub fn as_slice(&self) -> &[Sge] {
+        match &self.long {
+            Some(long) => long,
+            None => &self.short[..usize::from(self.len)],
+        }
+    }
+
+    /// Sum of the lengths, in octets.
+    #[inline]
+    pub fn total(&self) -> u64 {
+        self.as_slice().iter().map(|s| u64::from(s.length)).sum()
+    }
+}
