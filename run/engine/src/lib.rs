@@ -1,1 +1,3 @@
 //! The host stack: iWARP in the process over kernel TCP.
+
+pub mod settings;

@@ -1,0 +1,354 @@
+//! What a person can set, and how it is read.
+//!
+//! [`SETTINGS`] is the one table. From it come the environment variables the
+//! library reads, the flags and the `weft.toml` keys of `weft run`, and
+//! `docs/settings.md`. The library never stops a program because of a bad
+//! value: [`Settings::from_env`] hands back what it could not use as
+//! [`Complaint`]s and keeps the default in its place.
+
+mod table;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::time::Duration;
+
+pub use table::{find, SETTINGS};
+
+/// What every environment variable of Weft starts with.
+pub const PREFIX: &str = "WEFT_";
+
+/// The settings in force in this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Ask for (and, as responder, insist on) the MPA CRC (RFC 5044 section 4.4).
+    pub crc: bool,
+    /// MPA revision to start with: 1 (RFC 5044) or 2 (RFC 6581).
+    pub mpa_revision: u8,
+    /// Offer the peer-to-peer set-up of RFC 6581, with its ready-to-receive message.
+    pub peer_to_peer: bool,
+    /// Require markers in what the peer sends (RFC 5044 section 4.3).
+    pub markers: bool,
+    /// How large FPDUs are made.
+    pub fpdu: FpduSize,
+    /// Lines on standard error up to this level.
+    pub log: LogLevel,
+    /// Show the machine's own RDMA devices beside `weft0`.
+    pub real_devices: bool,
+    /// Longest wait for the TCP connection of `rdma_connect`.
+    pub connect_timeout: Duration,
+    /// Longest wait for the peer's MPA start-up frame (RFC 5044 section 7.1).
+    pub start_timeout: Duration,
+    /// How long a Send that meets an empty receive queue is held before Terminate.
+    pub rnr_hold: Duration,
+    /// Keep statistics where `weft stat` finds them.
+    pub stat: bool,
+    /// How often the serving thread looks at connections nobody polls.
+    pub serve_tick: Duration,
+    /// Octets for each kernel socket buffer; `None` leaves the kernel's autotuning on.
+    pub socket_buffer: Option<usize>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            crc: true,
+            mpa_revision: 2,
+            peer_to_peer: true,
+            markers: false,
+            fpdu: FpduSize::Auto,
+            log: LogLevel::Warn,
+            real_devices: false,
+            connect_timeout: Duration::from_millis(10_000),
+            start_timeout: Duration::from_millis(10_000),
+            rnr_hold: Duration::ZERO,
+            stat: true,
+            serve_tick: Duration::from_micros(200),
+            socket_buffer: None,
+        }
+    }
+}
+
+impl Settings {
+    /// Reads the `WEFT_*` variables of this process.
+    ///
+    /// Always gives settings to work with; each complaint names a variable that
+    /// was not used and what it would accept.
+    pub fn from_env() -> (Settings, Vec<Complaint>) {
+        Settings::from_pairs(std::env::vars_os())
+    }
+
+    /// [`Settings::from_env`] over any set of variables; names without the
+    /// prefix `WEFT_` are passed over.
+    pub fn from_pairs<I>(variables: I) -> (Settings, Vec<Complaint>)
+    where
+        I: IntoIterator<Item = (OsString, OsString)>,
+    {
+        let mut settings = Settings::default();
+        let mut complaints = Vec::new();
+        for (variable, value) in variables {
+            let Some(variable) = variable.to_str().filter(|name| name.starts_with(PREFIX)) else {
+                continue;
+            };
+            if let Err(complaint) = settings.take(variable, &value) {
+                complaints.push(complaint);
+            }
+        }
+        complaints.sort_by(|a, b| a.variable.cmp(&b.variable));
+        (settings, complaints)
+    }
+
+    fn take(&mut self, variable: &str, value: &OsString) -> Result<(), Complaint> {
+        let text = value.to_string_lossy();
+        let complain = |reason| Complaint {
+            variable: variable.to_owned(),
+            value: text.clone().into_owned(),
+            reason,
+        };
+        let Some(setting) = SETTINGS.iter().find(|setting| setting.env == variable) else {
+            let near = nearest(variable, SETTINGS.iter().map(|setting| setting.env));
+            return Err(complain(Reason::UnknownName { near }));
+        };
+        setting.apply(self, text.trim()).map_err(complain)
+    }
+}
+
+/// How large FPDUs are made (RFC 5044 section 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FpduSize {
+    /// Large where the peer is known to be Weft, else to the EMSS.
+    Auto,
+    /// To the EMSS, as hardware RNICs expect.
+    Emss,
+    /// Large whatever the peer.
+    Large,
+}
+
+impl FpduSize {
+    /// Every value, in the order of the names in [`SETTINGS`].
+    pub const ALL: [FpduSize; 3] = [FpduSize::Auto, FpduSize::Emss, FpduSize::Large];
+}
+
+/// How much is said on standard error; each level includes those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// Nothing.
+    Off,
+    /// What ends a connection or makes a call fail for a reason of ours.
+    Error,
+    /// What a person should know and probably change.
+    Warn,
+    /// What is served and what is not, one line each.
+    Info,
+    /// Every connection's steps.
+    Debug,
+}
+
+impl LogLevel {
+    /// Every value, in the order of the names in [`SETTINGS`].
+    pub const ALL: [LogLevel; 5] = [
+        LogLevel::Off,
+        LogLevel::Error,
+        LogLevel::Warn,
+        LogLevel::Info,
+        LogLevel::Debug,
+    ];
+}
+
+/// One row of [`SETTINGS`].
+#[derive(Debug)]
+pub struct Setting {
+    /// The flag of `weft run` without its dashes, and the last part of [`Setting::key`].
+    pub name: &'static str,
+    /// The environment variable.
+    pub env: &'static str,
+    /// The key in `weft.toml`: section, dot, name.
+    pub key: &'static str,
+    /// What it accepts and where it goes.
+    pub kind: Kind,
+    /// The default as a person would write it; empty where there is none.
+    pub default: &'static str,
+    /// One paragraph: what it does, and when to change it.
+    pub doc: &'static str,
+}
+
+/// What a setting accepts, with the field of [`Settings`] it goes to.
+#[derive(Debug)]
+pub enum Kind {
+    /// `on` or `off`.
+    Switch(fn(&mut Settings, bool)),
+    /// One of some names; the setter gets the index of the name.
+    Choice(&'static [&'static str], fn(&mut Settings, usize)),
+    /// A whole number.
+    Integer {
+        /// Least value accepted.
+        min: u64,
+        /// Greatest value accepted.
+        max: u64,
+        /// What is counted; empty where the number is only a number.
+        unit: &'static str,
+        /// Puts the number in its place.
+        set: fn(&mut Settings, u64),
+    },
+    /// For `weft run` alone, one of some names: the library has nothing to set.
+    LauncherChoice(&'static [&'static str]),
+    /// For `weft run` alone, a folder.
+    LauncherFolder,
+}
+
+impl Setting {
+    /// Whether the library ignores it, because only `weft run` has a use for it.
+    pub fn launcher_only(&self) -> bool {
+        matches!(self.kind, Kind::LauncherChoice(_) | Kind::LauncherFolder)
+    }
+
+    /// Whether `text` is accepted, and if not why.
+    ///
+    /// # Errors
+    /// [`Reason::NotAccepted`], which lists what would be.
+    pub fn check(&self, text: &str) -> Result<(), Reason> {
+        self.apply(&mut Settings::default(), text)
+    }
+
+    /// What it accepts, as a phrase: "on or off", "a number from 1 to 2".
+    pub fn accepts(&self) -> String {
+        match &self.kind {
+            Kind::Switch(_) => "on or off".to_owned(),
+            Kind::Choice(names, _) | Kind::LauncherChoice(names) => one_of(names),
+            Kind::Integer {
+                min, max, unit: "", ..
+            } => {
+                format!("a whole number from {min} to {max}")
+            }
+            Kind::Integer { min, max, unit, .. } => {
+                format!("a whole number of {unit} from {min} to {max}")
+            }
+            Kind::LauncherFolder => "a folder".to_owned(),
+        }
+    }
+
+    fn apply(&self, settings: &mut Settings, text: &str) -> Result<(), Reason> {
+        let accepted = match &self.kind {
+            Kind::Switch(set) => switch(text).map(|on| set(settings, on)),
+            Kind::Choice(names, set) => index_of(names, text).map(|index| set(settings, index)),
+            Kind::Integer { min, max, set, .. } => text
+                .parse()
+                .ok()
+                .filter(|number| (min..=max).contains(&number))
+                .map(|number| set(settings, number)),
+            Kind::LauncherChoice(names) => index_of(names, text).map(|_| ()),
+            Kind::LauncherFolder => (!text.is_empty()).then_some(()),
+        };
+        accepted.ok_or_else(|| Reason::NotAccepted {
+            accepts: self.accepts(),
+            default: self.default,
+        })
+    }
+}
+
+/// A variable that was not used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Complaint {
+    /// Its name, `WEFT_...`.
+    pub variable: String,
+    /// The value given; octets that are not UTF-8 replaced.
+    pub value: String,
+    /// What is wrong with it.
+    pub reason: Reason,
+}
+
+impl fmt::Display for Complaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Complaint {
+            variable, value, ..
+        } = self;
+        match &self.reason {
+            Reason::UnknownName { near: Some(near) } => {
+                write!(
+                    f,
+                    "{variable} is not a setting of Weft; did you mean {near}?"
+                )
+            }
+            Reason::UnknownName { near: None } => write!(
+                f,
+                "{variable} is not a setting of Weft; `weft run --help` lists them"
+            ),
+            Reason::NotAccepted { accepts, default } => {
+                write!(f, "{variable}={value} is not understood: give {accepts}; ")?;
+                match *default {
+                    "" => write!(f, "it is left unset"),
+                    default => write!(f, "the default, {default}, is used"),
+                }
+            }
+        }
+    }
+}
+
+/// Why a value cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// No setting has this name.
+    UnknownName {
+        /// A name that differs by little.
+        near: Option<&'static str>,
+    },
+    /// The setting does not take this value.
+    NotAccepted {
+        /// What it takes, as a phrase.
+        accepts: String,
+        /// What it is when nobody sets it.
+        default: &'static str,
+    },
+}
+
+/// The candidate that differs from `name` by at most two edits, if any.
+pub fn nearest(name: &str, candidates: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+    const NEAR: usize = 2;
+    candidates
+        .map(|candidate| (edits(name, candidate), candidate))
+        .filter(|(distance, _)| *distance <= NEAR)
+        .min()
+        .map(|(_, candidate)| candidate)
+}
+
+/// Insertions, deletions and substitutions that turn `a` into `b` (Levenshtein).
+fn edits(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, left) in a.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, right) in b.bytes().enumerate() {
+            let substituted = diagonal + usize::from(left != right);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+fn switch(text: &str) -> Option<bool> {
+    const ON: [&str; 4] = ["on", "true", "yes", "1"];
+    const OFF: [&str; 4] = ["off", "false", "no", "0"];
+    let is = |names: [&str; 4]| names.iter().any(|name| name.eq_ignore_ascii_case(text));
+    match (is(ON), is(OFF)) {
+        (true, _) => Some(true),
+        (_, true) => Some(false),
+        _ => None,
+    }
+}
+
+fn index_of(names: &[&str], text: &str) -> Option<usize> {
+    names
+        .iter()
+        .position(|name| name.eq_ignore_ascii_case(text))
+}
+
+fn one_of(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [only] => (*only).to_owned(),
+        [firsts @ .., last] => format!("{} or {last}", firsts.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,203 @@
+//! The table of settings.
+
+use std::time::Duration;
+
+use super::{FpduSize, Kind, LogLevel, Setting};
+
+/// Milliseconds in an hour: the longest time anybody may wait.
+const HOUR_MS: u64 = 3_600_000;
+
+/// Every setting, in the order the documentation shows them.
+///
+/// Within a row the flag is `--name`, the variable is `WEFT_NAME` and the key
+/// ends in `.name`, so that whoever knows one spelling knows the others.
+pub const SETTINGS: &[Setting] = &[
+    Setting {
+        name: "crc",
+        env: "WEFT_CRC",
+        key: "iwarp.crc",
+        kind: Kind::Switch(|settings, on| settings.crc = on),
+        default: "on",
+        doc: "Protect every FPDU by the CRC32c of MPA. It is used when either side asks for it, \
+              so to go without, set it off on both. TCP's own checksum is weak and on one \
+              machine absent; without the CRC payload goes straight between the socket and \
+              registered memory, which is what makes `off` faster.",
+    },
+    Setting {
+        name: "mpa-revision",
+        env: "WEFT_MPA_REVISION",
+        key: "iwarp.mpa-revision",
+        kind: Kind::Integer {
+            min: 1,
+            max: 2,
+            unit: "",
+            set: |settings, revision| settings.mpa_revision = revision as u8,
+        },
+        default: "2",
+        doc: "Revision of MPA start-up: 2 negotiates read depths (RFC 6581), 1 is the plain form \
+              of RFC 5044 for peers that know no other.",
+    },
+    Setting {
+        name: "peer-to-peer",
+        env: "WEFT_PEER_TO_PEER",
+        key: "iwarp.peer-to-peer",
+        kind: Kind::Switch(|settings, on| settings.peer_to_peer = on),
+        default: "on",
+        doc: "Offer the peer-to-peer set-up of RFC 6581: the connecting side sends a \
+              ready-to-receive message, so that the accepting side may send first. Only with \
+              MPA revision 2. Turn it off for a peer that refuses it.",
+    },
+    Setting {
+        name: "markers",
+        env: "WEFT_MARKERS",
+        key: "iwarp.markers",
+        kind: Kind::Switch(|settings, on| settings.markers = on),
+        default: "off",
+        doc: "Require MPA markers in what the peer sends. They serve receivers that place \
+              segments out of order; over kernel TCP they only cost. What the peer requires of \
+              us is always done.",
+    },
+    Setting {
+        name: "fpdu",
+        env: "WEFT_FPDU",
+        key: "iwarp.fpdu",
+        kind: Kind::Choice(&["auto", "emss", "large"], |settings, index| {
+            settings.fpdu = FpduSize::ALL[index];
+        }),
+        default: "auto",
+        doc: "Size of FPDUs. `emss`: each fits one TCP segment, as RFC 5044 asks and hardware \
+              RNICs expect. `large`: up to 64 KiB, less work per octet, for peers known to \
+              take them. `auto`: large when the peer shows itself to be Weft, else emss.",
+    },
+    Setting {
+        name: "start-timeout-ms",
+        env: "WEFT_START_TIMEOUT_MS",
+        key: "iwarp.start-timeout-ms",
+        kind: Kind::Integer {
+            min: 1,
+            max: HOUR_MS,
+            unit: "milliseconds",
+            set: |settings, ms| settings.start_timeout = Duration::from_millis(ms),
+        },
+        default: "10000",
+        doc: "How long to wait for the peer's MPA start-up frame once TCP is connected. A peer \
+              that is silent for longer, for instance because it does not speak iWARP at all, \
+              ends the attempt.",
+    },
+    Setting {
+        name: "real-devices",
+        env: "WEFT_REAL_DEVICES",
+        key: "verbs.real-devices",
+        kind: Kind::Switch(|settings, on| settings.real_devices = on),
+        default: "off",
+        doc: "Show the machine's own RDMA devices beside `weft0`. Off, a program finds `weft0` \
+              alone and cannot pick a device that happens to be there.",
+    },
+    Setting {
+        name: "connect-timeout-ms",
+        env: "WEFT_CONNECT_TIMEOUT_MS",
+        key: "verbs.connect-timeout-ms",
+        kind: Kind::Integer {
+            min: 1,
+            max: HOUR_MS,
+            unit: "milliseconds",
+            set: |settings, ms| settings.connect_timeout = Duration::from_millis(ms),
+        },
+        default: "10000",
+        doc: "How long `rdma_connect` waits for TCP to connect before it reports that the peer \
+              is unreachable.",
+    },
+    Setting {
+        name: "rnr-hold-ms",
+        env: "WEFT_RNR_HOLD_MS",
+        key: "verbs.rnr-hold-ms",
+        kind: Kind::Integer {
+            min: 0,
+            max: HOUR_MS,
+            unit: "milliseconds",
+            set: |settings, ms| settings.rnr_hold = Duration::from_millis(ms),
+        },
+        default: "0",
+        doc: "How long a Send that arrives before a receive is posted is held back. iWARP says \
+              to end the connection at once (0); programs written for InfiniBand may count on \
+              being retried, and those want some hundred milliseconds.",
+    },
+    Setting {
+        name: "log",
+        env: "WEFT_LOG",
+        key: "run.log",
+        kind: Kind::Choice(
+            &["off", "error", "warn", "info", "debug"],
+            |settings, index| settings.log = LogLevel::ALL[index],
+        ),
+        default: "warn",
+        doc: "What Weft says on standard error, each level with those before it. `info` says in \
+              one line each what is served and what is not; `debug` follows every connection.",
+    },
+    Setting {
+        name: "stat",
+        env: "WEFT_STAT",
+        key: "run.stat",
+        kind: Kind::Switch(|settings, on| settings.stat = on),
+        default: "on",
+        doc: "Keep counters where `weft stat` can read them: one small piece of memory per \
+              process, nothing on disk.",
+    },
+    Setting {
+        name: "serve-tick-us",
+        env: "WEFT_SERVE_TICK_US",
+        key: "run.serve-tick-us",
+        kind: Kind::Integer {
+            min: 1,
+            max: 1_000_000,
+            unit: "microseconds",
+            set: |settings, us| settings.serve_tick = Duration::from_micros(us),
+        },
+        default: "200",
+        doc: "How often the thread that serves one-sided operations looks at connections that \
+              the program has stopped polling. Smaller answers sooner and costs more wake-ups.",
+    },
+    Setting {
+        name: "socket-buffer",
+        env: "WEFT_SOCKET_BUFFER",
+        key: "run.socket-buffer",
+        kind: Kind::Integer {
+            min: 0,
+            max: 1 << 30,
+            unit: "octets",
+            set: |settings, octets| {
+                settings.socket_buffer = (octets != 0).then_some(octets as usize);
+            },
+        },
+        default: "0",
+        doc: "Size of each connection's kernel send and receive buffer. 0 leaves it to the \
+              kernel, which grows them as needed; a fixed size is capped by net.core.wmem_max \
+              and net.core.rmem_max.",
+    },
+    Setting {
+        name: "mode",
+        env: "WEFT_MODE",
+        key: "run.mode",
+        kind: Kind::LauncherChoice(&["auto", "preload", "replacement"]),
+        default: "auto",
+        doc: "How the program comes to Weft's libraries. `preload`: LD_PRELOAD puts them in \
+              front of the machine's rdma-core. `replacement`: LD_LIBRARY_PATH puts Weft's \
+              libibverbs.so.1 and librdmacm.so.1 in its place, which also serves programs that \
+              open them by name at run time. `auto` chooses; `weft run --show` says what it \
+              chose and why.",
+    },
+    Setting {
+        name: "libdir",
+        env: "WEFT_LIBDIR",
+        key: "run.libdir",
+        kind: Kind::LauncherFolder,
+        default: "",
+        doc: "The folder that holds libweft.so. Without it the libraries are looked for beside \
+              the `weft` command and in ../lib/weft from there.",
+    },
+];
+
+/// The setting called `name`.
+pub fn find(name: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|setting| setting.name == name)
+}

@@ -1,0 +1,202 @@
+use super::*;
+
+fn read(variables: &[(&str, &str)]) -> (Settings, Vec<Complaint>) {
+    Settings::from_pairs(
+        variables
+            .iter()
+            .map(|(name, value)| (OsString::from(name), OsString::from(value))),
+    )
+}
+
+/// Settings in which no field has its default.
+fn perturbed() -> Settings {
+    Settings {
+        crc: false,
+        mpa_revision: 0,
+        peer_to_peer: false,
+        markers: true,
+        fpdu: FpduSize::Large,
+        log: LogLevel::Off,
+        real_devices: true,
+        connect_timeout: Duration::MAX,
+        start_timeout: Duration::MAX,
+        rnr_hold: Duration::MAX,
+        stat: false,
+        serve_tick: Duration::MAX,
+        socket_buffer: Some(1),
+    }
+}
+
+#[test]
+fn the_defaults_of_the_table_are_the_defaults_of_the_struct() {
+    let mut settings = perturbed();
+    for setting in SETTINGS
+        .iter()
+        .filter(|setting| !setting.default.is_empty())
+    {
+        setting
+            .apply(&mut settings, setting.default)
+            .unwrap_or_else(|reason| panic!("{}: {reason:?}", setting.name));
+    }
+    assert_eq!(settings, Settings::default());
+}
+
+#[test]
+fn the_three_spellings_of_a_setting_follow_from_its_name() {
+    for setting in SETTINGS {
+        let env = format!("{PREFIX}{}", setting.name.to_uppercase().replace('-', "_"));
+        assert_eq!(setting.env, env);
+        let (section, name) = setting.key.split_once('.').expect("section.name");
+        assert_eq!(name, setting.name);
+        assert!(!section.is_empty());
+    }
+}
+
+#[test]
+fn names_are_unique_and_documented() {
+    let mut names: Vec<_> = SETTINGS.iter().map(|setting| setting.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), SETTINGS.len());
+    assert!(SETTINGS
+        .iter()
+        .all(|setting| setting.doc.ends_with('.') && !setting.doc.contains("  ")));
+}
+
+#[test]
+fn nothing_set_is_the_default_without_complaint() {
+    assert_eq!(read(&[]), (Settings::default(), vec![]));
+    assert_eq!(
+        read(&[("PATH", "/bin"), ("weft_crc", "off")]),
+        (Settings::default(), vec![])
+    );
+}
+
+#[test]
+fn every_setting_reaches_its_field() {
+    let (settings, complaints) = read(&[
+        ("WEFT_CRC", "off"),
+        ("WEFT_MPA_REVISION", "1"),
+        ("WEFT_PEER_TO_PEER", "off"),
+        ("WEFT_MARKERS", "on"),
+        ("WEFT_FPDU", "emss"),
+        ("WEFT_LOG", "debug"),
+        ("WEFT_REAL_DEVICES", "on"),
+        ("WEFT_CONNECT_TIMEOUT_MS", "250"),
+        ("WEFT_START_TIMEOUT_MS", "300"),
+        ("WEFT_RNR_HOLD_MS", "5"),
+        ("WEFT_STAT", "off"),
+        ("WEFT_SERVE_TICK_US", "50"),
+        ("WEFT_SOCKET_BUFFER", "65536"),
+        ("WEFT_MODE", "preload"),
+        ("WEFT_LIBDIR", "/opt/weft"),
+    ]);
+    assert_eq!(complaints, vec![]);
+    assert_eq!(
+        settings,
+        Settings {
+            crc: false,
+            mpa_revision: 1,
+            peer_to_peer: false,
+            markers: true,
+            fpdu: FpduSize::Emss,
+            log: LogLevel::Debug,
+            real_devices: true,
+            connect_timeout: Duration::from_millis(250),
+            start_timeout: Duration::from_millis(300),
+            rnr_hold: Duration::from_millis(5),
+            stat: false,
+            serve_tick: Duration::from_micros(50),
+            socket_buffer: Some(65536),
+        }
+    );
+}
+
+#[test]
+fn choices_name_the_values_in_order() {
+    for (index, size) in FpduSize::ALL.iter().enumerate() {
+        let name = format!("{size:?}").to_lowercase();
+        assert_eq!(
+            read(&[("WEFT_FPDU", &name)]).0.fpdu,
+            FpduSize::ALL[index],
+            "{name}"
+        );
+    }
+    for level in LogLevel::ALL {
+        let name = format!("{level:?}").to_lowercase();
+        assert_eq!(read(&[("WEFT_LOG", &name)]).0.log, level, "{name}");
+    }
+    assert!(LogLevel::Debug > LogLevel::Warn);
+}
+
+#[test]
+fn switches_take_the_usual_words() {
+    for on in ["on", "ON", "true", "yes", "1", " on "] {
+        let (settings, complaints) = read(&[("WEFT_MARKERS", on)]);
+        assert!(settings.markers && complaints.is_empty(), "{on}");
+    }
+    for off in ["off", "false", "no", "0"] {
+        assert!(!read(&[("WEFT_CRC", off)]).0.crc, "{off}");
+    }
+}
+
+#[test]
+fn a_bad_value_is_named_and_the_default_stays() {
+    let (settings, complaints) = read(&[("WEFT_CRC", "maybe"), ("WEFT_LOG", "info")]);
+    assert!(settings.crc);
+    assert_eq!(settings.log, LogLevel::Info);
+    assert_eq!(complaints.len(), 1);
+    assert_eq!(
+        complaints[0].to_string(),
+        "WEFT_CRC=maybe is not understood: give on or off; the default, on, is used"
+    );
+}
+
+#[test]
+fn numbers_are_bounded() {
+    for bad in ["0", "3", "-1", "two", "", "1.5", "99999999999999999999"] {
+        let (settings, complaints) = read(&[("WEFT_MPA_REVISION", bad)]);
+        assert_eq!(settings.mpa_revision, 2, "{bad}");
+        assert_eq!(complaints.len(), 1, "{bad}");
+    }
+    let (_, complaints) = read(&[("WEFT_SERVE_TICK_US", "0")]);
+    assert_eq!(
+        complaints[0].to_string(),
+        "WEFT_SERVE_TICK_US=0 is not understood: give a whole number of microseconds \
+         from 1 to 1000000; the default, 200, is used"
+    );
+}
+
+#[test]
+fn a_mistyped_name_is_pointed_out() {
+    let (_, complaints) = read(&[("WEFT_CRCS", "off"), ("WEFT_SOMETHING_ELSE", "1")]);
+    let said: Vec<_> = complaints.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        said,
+        [
+            "WEFT_CRCS is not a setting of Weft; did you mean WEFT_CRC?",
+            "WEFT_SOMETHING_ELSE is not a setting of Weft; `weft run --help` lists them",
+        ]
+    );
+}
+
+#[test]
+fn octets_that_are_not_text_are_a_bad_value() {
+    use std::os::unix::ffi::OsStringExt;
+    let value = OsString::from_vec(vec![b'o', 0xff]);
+    let (settings, complaints) = Settings::from_pairs([("WEFT_CRC".into(), value)]);
+    assert!(settings.crc);
+    assert_eq!(complaints.len(), 1);
+}
+
+#[test]
+fn a_zero_buffer_is_the_kernels_own() {
+    assert_eq!(read(&[("WEFT_SOCKET_BUFFER", "0")]).0.socket_buffer, None);
+}
+
+#[test]
+fn edits_count_what_differs() {
+    assert_eq!(edits("", "abc"), 3);
+    assert_eq!(edits("kitten", "sitting"), 3);
+    assert_eq!(edits("same", "same"), 0);
+}
