@@ -1,3 +1,118 @@
-//! House-keeping of the repository.
+//! House-keeping of the repository: `cargo xtask tidy` holds the rules of the house, `cargo xtask no-os` proves
+//! that the protocol crates need no operating system.
+//!
+//! Both print what they checked and close with a line of counts, `N passed, N failed, N skipped`.
 
-fn main() {}
+#![forbid(unsafe_code)]
+
+mod arrows;
+mod docs;
+mod lexer;
+mod names;
+mod no_os;
+mod sources;
+mod tree;
+mod workspace;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  tidy    the rules of the house: who may import whom, where unsafe may stand, file names, documents
+  no-os   build proto/* without the standard library and look at what the result would still link to";
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let outcome = match (arguments.next().as_deref(), arguments.next()) {
+        (Some("tidy"), None) => tidy(),
+        (Some("no-os"), None) => no_os(),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// One thing that breaks a rule: where, and which rule in words.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Path from the repository's root, with `:line` where there is one; or a crate's name.
+    pub place: String,
+    /// What is wrong and what would be right.
+    pub what: String,
+}
+
+impl Problem {
+    fn new(place: impl Into<String>, what: impl Into<String>) -> Problem {
+        Problem {
+            place: place.into(),
+            what: what.into(),
+        }
+    }
+}
+
+fn tidy() -> Result<bool, String> {
+    let workspace = workspace::read()?;
+    let tree = tree::read(&workspace.root)?;
+    let checks: [(&str, Vec<Problem>); 8] = [
+        ("arrows between crates", arrows::check(&workspace.packages)),
+        (
+            "attributes at the crate roots",
+            sources::crate_roots(&workspace.packages, &tree),
+        ),
+        (
+            "lints inherited from the workspace",
+            sources::lints(&workspace.packages, &tree),
+        ),
+        ("unsafe has an address", sources::unsafe_places(&tree)),
+        ("nothing left unfinished", sources::unfinished(&tree)),
+        ("file names and sizes", names::check(&tree)),
+        ("documents", docs::check(&tree)),
+        ("no paths of a workplace", names::foreign_paths(&tree)),
+    ];
+    let failed = checks
+        .iter()
+        .filter(|(_, problems)| !problems.is_empty())
+        .count();
+    for (name, problems) in &checks {
+        println!(
+            "tidy: {name}: {}",
+            if problems.is_empty() { "ok" } else { "FAILED" }
+        );
+        for problem in problems {
+            println!("    {}: {}", problem.place, problem.what);
+        }
+    }
+    println!(
+        "{} passed, {failed} failed, 0 skipped",
+        checks.len() - failed
+    );
+    Ok(failed == 0)
+}
+
+fn no_os() -> Result<bool, String> {
+    let workspace = workspace::read()?;
+    let crates = no_os::pure_crates(&workspace.packages);
+    let problems = no_os::check(&workspace, &crates)?;
+    let names: Vec<&str> = crates.iter().map(|package| package.name.as_str()).collect();
+    println!(
+        "no-os: {}: {}",
+        names.join(", "),
+        if problems.is_empty() { "ok" } else { "FAILED" }
+    );
+    for problem in &problems {
+        println!("    {}: {}", problem.place, problem.what);
+    }
+    let failed = usize::from(!problems.is_empty());
+    println!("{} passed, {failed} failed, 0 skipped", 1 - failed);
+    Ok(problems.is_empty())
+}

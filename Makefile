@@ -1,0 +1,53 @@
+# The newcomer's commands. Each target installs, by Debian package name, what it lacks (scripts/need), then does
+# its work with cargo and the scripts in scripts/. `make help` lists them.
+
+PREFIX  ?= /usr/local
+DESTDIR ?=
+TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
+RELEASE    := $(TARGET_DIR)/release
+export CARGO_TARGET_DIR := $(TARGET_DIR)
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test test-full bench install uninstall lint clean
+
+help: ## this list
+	@echo 'Weft: software iWARP in user space. Targets:'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
+	@echo 'Settings: PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) CARGO_TARGET_DIR=$(TARGET_DIR)'
+
+build: ## target/release/weft, with its libraries beside it
+	@scripts/need build
+	cargo build --release --package weft
+	abi/verbs/build.sh $(TARGET_DIR)
+
+demo: ## unmodified RDMA programs on this machine, beside raw TCP
+	@scripts/need build verbs demo
+	@$(MAKE) --no-print-directory build
+	scripts/demo $(RELEASE)/weft
+
+test: ## every test, from the value tests to the real programs
+	@scripts/need build verbs test
+	scripts/test
+
+test-full: ## the same, with every cell of the real programs (about half an hour)
+	@scripts/need build verbs test
+	scripts/test --full
+
+bench: ## measure against raw TCP, libfabric and UCX
+	@scripts/need build verbs bench
+	@$(MAKE) --no-print-directory build
+	$(RELEASE)/weft bench $(BENCH_ARGS)
+
+install: ## weft, libraries, man pages and completions under DESTDIR/PREFIX
+	scripts/install $(RELEASE) '$(DESTDIR)$(PREFIX)'
+
+uninstall: ## remove what `make install` put there
+	scripts/install --remove $(RELEASE) '$(DESTDIR)$(PREFIX)'
+
+lint: ## formatting, clippy, the house rules
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- --deny warnings
+	cargo xtask tidy
+
+clean: ## remove everything built
+	cargo clean

@@ -1,0 +1,124 @@
+//! Who may import whom (ARCHITECTURE.md, "The arrows").
+
+use crate::workspace::Package;
+use crate::Problem;
+
+/// A row for every crate: its folder and the folders of ours it may depend on. A crate that is not in the table is
+/// a problem: adding one means deciding its place.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("proto/iwarp", &[]),
+    ("run/os", &[]),
+    ("proto/verbs", &["proto/iwarp"]),
+    ("run/engine", &["proto/verbs", "run/os"]),
+    ("abi/verbs", &["run/engine"]),
+    (
+        "eval/bench",
+        &["proto/iwarp", "proto/verbs", "run/os", "run/engine"],
+    ),
+    (
+        "cli",
+        &[
+            "proto/iwarp",
+            "proto/verbs",
+            "run/os",
+            "run/engine",
+            "eval/bench",
+        ],
+    ),
+    ("xtask", &[]),
+    ("tests", &[ANYTHING]),
+];
+
+const ANYTHING: &str = "*";
+
+/// Every dependency between our crates that the table does not allow.
+pub fn check(packages: &[Package]) -> Vec<Problem> {
+    packages
+        .iter()
+        .flat_map(|package| check_package(package, packages))
+        .collect()
+}
+
+fn check_package(package: &Package, packages: &[Package]) -> Vec<Problem> {
+    let Some((_, allowed)) = ALLOWED.iter().find(|(folder, _)| *folder == package.folder) else {
+        let what = format!(
+            "the folder {} is not in the table of arrows",
+            package.folder
+        );
+        return vec![Problem::new(&package.name, what)];
+    };
+    if allowed.contains(&ANYTHING) {
+        return Vec::new();
+    }
+    let ours = package
+        .dependencies
+        .iter()
+        .filter_map(|name| packages.iter().find(|other| other.name == *name));
+    ours.filter(|other| !allowed.contains(&other.folder.as_str()))
+        .map(|other| {
+            let what = format!("{} may not depend on {}", package.folder, other.folder);
+            Problem::new(&package.name, what)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn package(folder: &str, dependencies: &[&str]) -> Package {
+        Package {
+            name: format!("weft-{}", folder.replace('/', "-")),
+            folder: folder.into(),
+            roots: Vec::new(),
+            dependencies: dependencies.iter().map(|name| (*name).into()).collect(),
+        }
+    }
+
+    #[test]
+    fn an_arrow_of_the_design_passes() {
+        let packages = [
+            package("proto/iwarp", &[]),
+            package("proto/verbs", &["weft-proto-iwarp", "libm"]),
+        ];
+        assert_eq!(check(&packages), []);
+    }
+
+    #[test]
+    fn an_arrow_against_the_design_is_reported() {
+        let packages = [
+            package("proto/verbs", &["weft-run-os"]),
+            package("run/os", &[]),
+        ];
+        let problems = check(&packages);
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert_eq!(problems[0].what, "proto/verbs may not depend on run/os");
+    }
+
+    #[test]
+    fn a_leaf_may_not_look_up() {
+        let packages = [
+            package("proto/iwarp", &["weft-proto-verbs"]),
+            package("proto/verbs", &[]),
+        ];
+        assert_eq!(check(&packages).len(), 1);
+    }
+
+    #[test]
+    fn a_crate_outside_the_table_is_reported() {
+        let problems = check(&[package("run/new", &[])]);
+        assert!(
+            problems[0].what.contains("run/new is not in the table"),
+            "{problems:?}"
+        );
+    }
+
+    #[test]
+    fn tests_may_depend_on_anything() {
+        let packages = [
+            package("tests", &["weft-abi-verbs"]),
+            package("abi/verbs", &[]),
+        ];
+        assert_eq!(check(&packages), []);
+    }
+}
