@@ -1,1 +1,46 @@
 //! MPA, DDP and RDMAP for one connection, as data.
+//!
+//! The crate turns octets of a TCP stream into checked iWARP messages and back. It makes no system call, owns
+//! no payload and knows no clock: time is a [`core::time::Duration`] since any epoch the caller likes.
+//!
+//! | module | what it holds | source |
+//! | --- | --- | --- |
+//! | [`mpa`] | start-up, FPDUs, markers, CRC32c | RFC 5044, RFC 6581 |
+//! | [`ddp`] | tagged and untagged headers | RFC 5041 |
+//! | [`rdmap`] | Read Request, atomic and immediate data headers | RFC 5040, RFC 7306 |
+//! | [`terminate`] | what a peer can do wrong, and the Terminate that says so | RFC 5040 section 4.8 |
+//! | [`inbound`] | received octets to checked DDP segments | |
+//! | [`outbound`] | headers and payload to FPDUs | |
+//!
+//! A connection begins with an [`Initiator`] or a [`Responder`]. When that gives an [`Established`], one
+//! [`Inbound`] and one [`Outbound`] are made from it, one for each direction of the stream.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(any(feature = "std", test))]
+extern crate std;
+
+pub mod ddp;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
+pub mod inbound;
+pub mod mpa;
+pub mod num;
+pub mod outbound;
+pub mod rdmap;
+pub mod terminate;
+mod wire;
+
+pub use ddp::{Header, Tagged, Untagged, Versions};
+pub use inbound::{Continuation, Inbound, InboundConfig, Message, Parse, Segment};
+pub use mpa::frame::{Enhanced, FrameError, FrameKind, RtrSet, StartFrame};
+pub use mpa::startup::{
+    AcceptError, Blame, Established, Initiator, InitiatorEvent, PeerRequest, Responder,
+    ResponderEvent, Role, Rtr, StartConfig, StartError,
+};
+pub use num::{Msn, Opcode, QueueNumber, Stag};
+pub use outbound::Outbound;
+pub use rdmap::{AtomicOperation, AtomicRequest, AtomicResponse, ReadRequest};
+pub use terminate::{Fault, PeerFault, Terminate, TerminateCode};

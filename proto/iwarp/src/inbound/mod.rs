@@ -1,0 +1,378 @@
+//! Received octets to checked DDP segments, for one direction of a connection.
+//!
+//! [`Inbound`] owns no buffer. The driver shows it the octets received and not yet consumed; it answers with
+//! ranges in them. What it checks is what header and stream position show: framing, CRC, markers, versions,
+//! opcodes, queues, lengths, MSN, MO and the continuity of messages. What needs to know memory, receive queues
+//! or outstanding requests is the verbs layer's.
+//!
+//! With CRC or markers an FPDU is given when all of it is there, since no STag or TO may be trusted before. With
+//! neither, a segment is given as soon as its header is there, so that its payload can be read from the socket
+//! straight to its target.
+
+mod sequence;
+
+use crate::ddp::Header;
+use crate::mpa::crc::{crc32c, CRC_LEN};
+use crate::mpa::fpdu::{fpdu_len, pad_len, LENGTH_LEN};
+use crate::mpa::marker;
+use crate::mpa::startup::Established;
+use crate::num::{Msn, Stag};
+use crate::rdmap::{AtomicRequest, AtomicResponse, ReadRequest};
+use crate::terminate::{Fault, PeerFault, Terminate};
+use crate::wire::u16_at;
+use core::ops::Range;
+use sequence::{Checked, Sequence};
+
+/// What [`Inbound`] has to know of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct InboundConfig {
+    /// The CRC is used and must be checked.
+    pub crc: bool,
+    /// The peer puts markers into what it sends.
+    pub markers: bool,
+    /// Accept Immediate Data and atomic operations (RFC 7306); without it they are unexpected opcodes.
+    pub rfc7306: bool,
+}
+
+/// The receiving half of a connection.
+#[derive(Clone, Debug)]
+pub struct Inbound {
+    config: InboundConfig,
+    sequence: Sequence,
+    /// Stream offset of the next octet, modulo the marker spacing. Kept only with markers.
+    position: usize,
+    /// Payload octets of the open segment still to come.
+    payload_left: usize,
+    /// Padding and CRC octets behind it still to come.
+    trailer_left: usize,
+    first_fpdu_seen: bool,
+}
+
+/// What [`Inbound::parse`] found at the front of the octets.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Parse {
+    /// Nothing can be said before this many octets are there, counted from the front. More is welcome.
+    Need {
+        /// Octets the buffer must hold.
+        octets: usize,
+    },
+    /// The header of a segment, checked, with as much of its payload as is there.
+    Segment(Segment),
+    /// More payload of the segment given last.
+    More(Continuation),
+    /// Padding and CRC of an FPDU that is otherwise done.
+    Consumed {
+        /// Octets to drop from the front.
+        octets: usize,
+    },
+}
+
+/// One DDP segment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Segment {
+    /// What the segment is part of.
+    pub message: Message,
+    /// ULPDU_Length, for a [`Fault`] the driver finds.
+    pub ulpdu_len: u16,
+    /// The DDP header, for a [`Fault`] the driver finds.
+    pub header: Header,
+    /// Payload octets present, as a range of the buffer.
+    pub payload: Range<usize>,
+    /// Payload octets of the whole segment.
+    pub payload_len: usize,
+    /// Octets to drop from the front once the payload was taken.
+    pub consumed: usize,
+}
+
+/// Further payload of the open segment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Continuation {
+    /// The payload, as a range of the buffer.
+    pub payload: Range<usize>,
+    /// Octets to drop from the front once the payload was taken.
+    pub consumed: usize,
+}
+
+/// The RDMAP message a segment belongs to. `last` marks the last segment of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Message {
+    /// RDMA Write.
+    Write {
+        /// Target region. Not to be checked when the segment is empty.
+        stag: Stag,
+        /// Tagged offset of the payload.
+        to: u64,
+        /// L flag.
+        last: bool,
+    },
+    /// RDMA Read Response.
+    ReadResponse {
+        /// Sink region of the request.
+        stag: Stag,
+        /// Tagged offset of the payload.
+        to: u64,
+        /// L flag.
+        last: bool,
+    },
+    /// Any of the four Sends.
+    Send {
+        /// Number of the message; one receive buffer each.
+        msn: Msn,
+        /// Offset of the payload in the message.
+        mo: u32,
+        /// L flag.
+        last: bool,
+        /// With Solicited Event.
+        solicited: bool,
+        /// With Invalidate: the region to invalidate after the message was delivered.
+        invalidate: Option<Stag>,
+    },
+    /// RDMA Read Request.
+    ReadRequest {
+        /// Number of the message on its queue.
+        msn: Msn,
+        /// What to read.
+        request: ReadRequest,
+    },
+    /// Terminate: the last message of the peer.
+    Terminate(Terminate),
+    /// Immediate Data (RFC 7306).
+    ImmediateData {
+        /// Number of the message, shared with the Sends.
+        msn: Msn,
+        /// The eight octets.
+        data: u64,
+        /// With Solicited Event.
+        solicited: bool,
+    },
+    /// Atomic Request (RFC 7306).
+    AtomicRequest {
+        /// Number of the message, shared with the Read Requests.
+        msn: Msn,
+        /// What to do.
+        request: AtomicRequest,
+    },
+    /// Atomic Response (RFC 7306).
+    AtomicResponse {
+        /// Number of the message on its queue.
+        msn: Msn,
+        /// The answer.
+        response: AtomicResponse,
+    },
+}
+
+impl Inbound {
+    /// The receiving half of a connection whose start-up just ended.
+    pub fn new(established: &Established) -> Inbound {
+        Inbound::with_config(InboundConfig {
+            crc: established.crc,
+            markers: established.markers_rx,
+            rfc7306: false,
+        })
+    }
+
+    /// The receiving half of a stream at its first octet of Full Operation.
+    pub fn with_config(config: InboundConfig) -> Inbound {
+        Inbound {
+            config,
+            sequence: Sequence::new(config.rfc7306),
+            position: 0,
+            payload_left: 0,
+            trailer_left: 0,
+            first_fpdu_seen: false,
+        }
+    }
+
+    /// Looks at the octets received and not yet consumed, first octet first.
+    ///
+    /// Call it again with the rest after every answer but [`Parse::Need`]. The buffer is changed only where
+    /// markers are taken out. After a fault the stream is of no more use: answer it and drop what follows.
+    #[inline]
+    pub fn parse(&mut self, buf: &mut [u8]) -> Result<Parse, Fault> {
+        if self.config.crc || self.config.markers {
+            self.parse_whole(buf)
+        } else {
+            self.parse_flowing(buf)
+        }
+    }
+
+    /// The driver read `octets` of the open segment's payload straight to their target.
+    ///
+    /// # Panics
+    ///
+    /// When that is more than [`Inbound::outstanding`].
+    #[inline]
+    pub fn placed(&mut self, octets: usize) {
+        assert!(
+            octets <= self.payload_left,
+            "placed more than the segment has"
+        );
+        self.payload_left -= octets;
+    }
+
+    /// Payload octets of the open segment still to come.
+    #[inline]
+    pub fn outstanding(&self) -> usize {
+        self.payload_left
+    }
+
+    /// Octets to read behind the payload of the open segment: its trailer and the next segment's header, where
+    /// that header is expected to be as long as it is within a message. Payload of the next segment then stays
+    /// in the socket.
+    #[inline]
+    pub fn trailer_and_header(&self) -> usize {
+        let header = if self.sequence.tagged_message_open() {
+            Header::TAGGED_LEN
+        } else {
+            Header::UNTAGGED_LEN
+        };
+        self.trailer_left + LENGTH_LEN + header
+    }
+
+    /// An FPDU has arrived whole and was found valid. A Responder sends nothing before (RFC 5044 section 7.1.2).
+    #[inline]
+    pub fn first_fpdu_seen(&self) -> bool {
+        self.first_fpdu_seen
+    }
+
+    /// With CRC or markers: one whole FPDU or nothing.
+    fn parse_whole(&mut self, buf: &mut [u8]) -> Result<Parse, Fault> {
+        let leading = if self.config.markers {
+            marker::leading(self.position)
+        } else {
+            0
+        };
+        let Some(length) = buf.get(leading..leading + LENGTH_LEN) else {
+            return Ok(Parse::Need {
+                octets: leading + LENGTH_LEN,
+            });
+        };
+        let ulpdu_len = u16_at(length, 0);
+        let fpdu_len = fpdu_len(usize::from(ulpdu_len));
+        let consumed = if self.config.markers {
+            marker::wire_len(self.position, fpdu_len)
+        } else {
+            fpdu_len
+        };
+        let Some(wire) = buf.get_mut(..consumed) else {
+            return Ok(Parse::Need { octets: consumed });
+        };
+        if self.config.crc && !crc_matches(wire) {
+            return Err(Fault::new(PeerFault::Crc, "CRC field"));
+        }
+        if self.config.markers {
+            self.take_markers_out(wire, leading, fpdu_len)?;
+        }
+        let ulpdu = &wire[leading + LENGTH_LEN..][..usize::from(ulpdu_len)];
+        let checked = self.sequence.check(ulpdu_len, ulpdu)?;
+        self.first_fpdu_seen = true;
+        let payload_start = leading + LENGTH_LEN + checked.header_len;
+        let payload_len = usize::from(ulpdu_len) - checked.header_len;
+        Ok(Parse::Segment(Segment {
+            message: checked.message,
+            ulpdu_len,
+            header: checked.header,
+            payload: payload_start..payload_start + payload_len,
+            payload_len,
+            consumed,
+        }))
+    }
+
+    fn take_markers_out(
+        &mut self,
+        wire: &mut [u8],
+        leading: usize,
+        fpdu_len: usize,
+    ) -> Result<(), Fault> {
+        let leading_points_here = leading == 0 || marker::points_back(wire, 0);
+        let position = self.position + leading;
+        if !leading_points_here || !marker::remove(&mut wire[leading..], position, fpdu_len) {
+            return Err(Fault::new(PeerFault::Marker, "FPDUPTR of a marker"));
+        }
+        self.position = marker::advance(self.position, wire.len());
+        Ok(())
+    }
+
+    /// Without CRC and markers: whatever is there, header by header.
+    #[inline]
+    fn parse_flowing(&mut self, buf: &[u8]) -> Result<Parse, Fault> {
+        if self.payload_left > 0 {
+            return Ok(self.parse_payload(buf));
+        }
+        let skipped = self.skip_trailer(buf.len());
+        let fpdu = &buf[skipped..];
+        match self.sequence.header_available(fpdu)? {
+            Ok(ulpdu_len) => {
+                let ulpdu = &fpdu[LENGTH_LEN..];
+                let ulpdu = &ulpdu[..ulpdu.len().min(usize::from(ulpdu_len))];
+                let checked = self.sequence.check(ulpdu_len, ulpdu)?;
+                Ok(self.open_segment(ulpdu_len, &checked, skipped, buf.len()))
+            }
+            Err(_) if skipped > 0 => Ok(Parse::Consumed { octets: skipped }),
+            Err(_) if self.trailer_left > 0 => Ok(Parse::Need {
+                octets: self.trailer_left,
+            }),
+            Err(octets) => Ok(Parse::Need { octets }),
+        }
+    }
+
+    fn parse_payload(&mut self, buf: &[u8]) -> Parse {
+        if buf.is_empty() {
+            return Parse::Need { octets: 1 };
+        }
+        let present = self.payload_left.min(buf.len());
+        self.payload_left -= present;
+        let trailer = self.skip_trailer(buf.len() - present);
+        Parse::More(Continuation {
+            payload: 0..present,
+            consumed: present + trailer,
+        })
+    }
+
+    /// The segment at `skipped`, whose header was found good, with what `available` octets hold of it.
+    #[inline]
+    fn open_segment(
+        &mut self,
+        ulpdu_len: u16,
+        checked: &Checked,
+        skipped: usize,
+        available: usize,
+    ) -> Parse {
+        let payload_len = usize::from(ulpdu_len) - checked.header_len;
+        let start = skipped + LENGTH_LEN + checked.header_len;
+        let present = payload_len.min(available - start);
+        self.payload_left = payload_len - present;
+        self.trailer_left = pad_len(usize::from(ulpdu_len)) + CRC_LEN;
+        let end = start + present;
+        let trailer = self.skip_trailer(available - end);
+        Parse::Segment(Segment {
+            message: checked.message,
+            ulpdu_len,
+            header: checked.header,
+            payload: start..end,
+            payload_len,
+            consumed: end + trailer,
+        })
+    }
+
+    /// Passes over the trailer of an FPDU whose payload is complete, as far as `available` octets hold it.
+    #[inline]
+    fn skip_trailer(&mut self, available: usize) -> usize {
+        if self.payload_left > 0 || self.trailer_left == 0 {
+            return 0;
+        }
+        let skipped = self.trailer_left.min(available);
+        self.trailer_left -= skipped;
+        self.first_fpdu_seen |= self.trailer_left == 0;
+        skipped
+    }
+}
+
+/// The last four octets are the CRC of those before. While fuzzing every CRC is right, or nothing behind it would
+/// ever be reached.
+#[inline]
+#[allow(unexpected_cfgs, reason = "the fuzzer's build sets it")]
+fn crc_matches(wire: &[u8]) -> bool {
+    let (covered, field) = wire.split_at(wire.len() - CRC_LEN);
+    cfg!(fuzzing) || crc32c(covered).to_le_bytes() == field
+}
