@@ -1,1 +1,42 @@
 //! Small safe types over the operating system.
+//!
+//! Everything in the project that needs `unsafe` to reach the kernel or raw memory is here, each
+//! block with the reason why it is needed and why it is sound; the crates above forbid `unsafe`.
+//!
+//! | module | what it holds |
+//! | --- | --- |
+//! | [`mem`] | registered memory: guarded copies, gather and scatter lists |
+//! | [`net`] | non-blocking TCP sockets and listeners |
+//! | [`poll`] | epoll and event counters |
+//! | [`sched`] | what a service thread asks of the scheduler |
+//! | [`shm`] | shared memory that others can look into |
+//! | [`signals`] | what an interrupted wait should do |
+//! | [`ifaces`] | addresses of the machine |
+//!
+//! Sockets are driven by raw system calls (through `rustix`, or the few lines of [`sys`]), never
+//! by the C library's names: those are what a sockets face interposes.
+
+pub mod fork;
+mod guard;
+pub mod ifaces;
+pub mod mem;
+pub mod net;
+pub mod poll;
+pub mod sched;
+pub mod shm;
+pub mod signals;
+mod sys;
+
+/// Octets from the kernel's random source.
+pub fn random_u64() -> u64 {
+    let mut octets = [0u8; 8];
+    let filled = rustix::rand::getrandom(&mut octets, rustix::rand::GetRandomFlags::empty());
+    match filled {
+        Ok(8) => u64::from_ne_bytes(octets),
+        // Before the pool is ready, or where seccomp forbids it: time and address are what is left.
+        _ => {
+            let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+            (now.tv_nsec as u64).rotate_left(32) ^ std::ptr::from_ref(&octets) as u64
+        }
+    }
+}

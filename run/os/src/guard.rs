@@ -1,0 +1,199 @@
+//! Copies to and from memory that the program may have unmapped.
+//!
+//! The program registers memory and may later unmap it without deregistering. System calls
+//! answer that with EFAULT; what is copied here must not end in SIGSEGV either. The copy is a
+//! few instructions between two labels; a handler for SIGSEGV and SIGBUS that finds the fault
+//! inside them continues at the exit with "not copied", and passes every other fault on to
+//! whoever handled it before.
+//!
+//! A program that installs its own handler afterwards takes the guard away: an unmapped region
+//! then reaches its handler, as any stray access would.
+
+#[cfg(target_arch = "x86_64")]
+mod imp {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::Once;
+
+    // rdi = target, rsi = source, rdx = octets; returns 0, or 1 after a fault.
+    // Ascending order: a program that watches the last octet sees the others placed before it.
+    std::arch::global_asm!(
+        ".text",
+        ".p2align 5",
+        ".hidden weft_guarded_copy",
+        ".globl weft_guarded_copy",
+        ".type weft_guarded_copy,@function",
+        "weft_guarded_copy:",
+        "cmp rdx, 512",
+        "jae 3f",
+        "2:",
+        "cmp rdx, 32",
+        "jb 4f",
+        "movups xmm0, [rsi]",
+        "movups xmm1, [rsi + 16]",
+        "movups [rdi], xmm0",
+        "movups [rdi + 16], xmm1",
+        "add rsi, 32",
+        "add rdi, 32",
+        "sub rdx, 32",
+        "jmp 2b",
+        "4:",
+        "cmp rdx, 8",
+        "jb 5f",
+        "mov rax, [rsi]",
+        "mov [rdi], rax",
+        "add rsi, 8",
+        "add rdi, 8",
+        "sub rdx, 8",
+        "jmp 4b",
+        "5:",
+        "test rdx, rdx",
+        "jz 6f",
+        "mov al, [rsi]",
+        "mov [rdi], al",
+        "inc rsi",
+        "inc rdi",
+        "dec rdx",
+        "jmp 5b",
+        "3:",
+        "mov rcx, rdx",
+        "rep movsb",
+        "6:",
+        "xor eax, eax",
+        "ret",
+        ".hidden weft_guarded_copy_fault",
+        ".globl weft_guarded_copy_fault",
+        "weft_guarded_copy_fault:",
+        "mov eax, 1",
+        "ret",
+        ".size weft_guarded_copy, . - weft_guarded_copy",
+    );
+
+    extern "C" {
+        fn weft_guarded_copy(target: *mut u8, source: *const u8, octets: usize) -> u32;
+        fn weft_guarded_copy_fault();
+    }
+
+    /// The handlers that were there before ours, for SIGSEGV and SIGBUS.
+    static PREVIOUS: [Previous; 2] = [Previous::new(), Previous::new()];
+    static INSTALL: Once = Once::new();
+
+    struct Previous {
+        handler: AtomicUsize,
+        flags: AtomicUsize,
+    }
+
+    impl Previous {
+        const fn new() -> Previous {
+            Previous {
+                handler: AtomicUsize::new(libc::SIG_DFL),
+                flags: AtomicUsize::new(0),
+            }
+        }
+    }
+
+    fn slot(signal: i32) -> &'static Previous {
+        &PREVIOUS[usize::from(signal == libc::SIGBUS)]
+    }
+
+    extern "C" fn on_fault(
+        signal: i32,
+        info: *mut libc::siginfo_t,
+        context: *mut libc::c_void,
+    ) {
+        let begin = weft_guarded_copy as *const () as usize;
+        let exit = weft_guarded_copy_fault as *const () as usize;
+        // SAFETY: with SA_SIGINFO the kernel passes a ucontext_t that lives until the handler
+        // returns; changing its instruction pointer is how a handler continues elsewhere. The
+        // copy keeps nothing on the stack, so returning from its exit is sound anywhere inside.
+        unsafe {
+            let context = context.cast::<libc::ucontext_t>();
+            let rip = &mut (*context).uc_mcontext.gregs[libc::REG_RIP as usize];
+            if (begin..exit).contains(&(*rip as usize)) {
+                *rip = exit as i64;
+                return;
+            }
+        }
+        pass_on(signal, info, context);
+    }
+
+    /// Gives a fault that is not ours to the handler that was there before.
+    fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+        let previous = slot(signal);
+        let handler = previous.handler.load(Ordering::Relaxed);
+        let flags = previous.flags.load(Ordering::Relaxed) as i32;
+        // SAFETY: the value came from sigaction and is a handler of the kind its flags say; for
+        // the default or ignored disposition it is restored, and the faulting instruction, run
+        // again on return, ends the process as it would have without us.
+        unsafe {
+            match handler {
+                libc::SIG_DFL | libc::SIG_IGN => {
+                    let mut action: libc::sigaction = std::mem::zeroed();
+                    action.sa_sigaction = libc::SIG_DFL;
+                    libc::sigaction(signal, &action, std::ptr::null_mut());
+                }
+                _ if flags & libc::SA_SIGINFO != 0 => {
+                    let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) =
+                        std::mem::transmute(handler);
+                    handler(signal, info, context);
+                }
+                _ => {
+                    let handler: extern "C" fn(i32) = std::mem::transmute(handler);
+                    handler(signal);
+                }
+            }
+        }
+    }
+
+    /// Installs the handlers, once a process.
+    pub(crate) fn install() {
+        INSTALL.call_once(|| {
+            for signal in [libc::SIGSEGV, libc::SIGBUS] {
+                // SAFETY: both structures are plain data that sigaction fills or reads; the
+                // handler is async-signal-safe: it only compares and writes the context.
+                unsafe {
+                    let mut old: libc::sigaction = std::mem::zeroed();
+                    libc::sigaction(signal, std::ptr::null(), &mut old);
+                    slot(signal)
+                        .handler
+                        .store(old.sa_sigaction, Ordering::Relaxed);
+                    slot(signal)
+                        .flags
+                        .store(old.sa_flags as usize, Ordering::Relaxed);
+                    let mut action: libc::sigaction = std::mem::zeroed();
+                    action.sa_sigaction = on_fault as *const () as usize;
+                    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
+                    libc::sigemptyset(&mut action.sa_mask);
+                    libc::sigaction(signal, &action, std::ptr::null_mut());
+                }
+            }
+        });
+    }
+
+    /// Copies `octets` from `source` to `target`; false when either was not accessible.
+    ///
+    /// # Safety
+    /// `target` must be memory that may be overwritten, or unmapped.
+    #[inline]
+    pub(crate) unsafe fn copy(target: *mut u8, source: *const u8, octets: usize) -> bool {
+        // SAFETY: the routine touches just the two ranges; faults are caught, see above.
+        unsafe { weft_guarded_copy(target, source, octets) == 0 }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod imp {
+    pub(crate) fn install() {}
+
+    /// Copies without a guard: this architecture has none yet.
+    ///
+    /// # Safety
+    /// Both ranges must be mapped, and `target` may be overwritten.
+    #[inline]
+    pub(crate) unsafe fn copy(target: *mut u8, source: *const u8, octets: usize) -> bool {
+        // SAFETY: the caller vouches for both ranges.
+        unsafe { std::ptr::copy(source, target, octets) };
+        true
+    }
+}
+
+pub(crate) use imp::{copy, install};

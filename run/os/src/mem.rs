@@ -1,0 +1,315 @@
+//! Registered memory.
+//!
+//! The program, the peer and this process's other threads may change registered memory at any
+//! moment, so no Rust reference to it is ever made: it is copied from and to, or named in gather
+//! and scatter lists that only the kernel follows.
+
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+use crate::guard;
+use crate::sys::IoVec;
+
+/// The memory is registered but not mapped (any more).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unmapped;
+
+/// A range of memory that was given to the device.
+#[derive(Clone, Debug)]
+pub struct Registered {
+    addr: usize,
+    len: usize,
+    /// Keeps memory alive that came from [`Registered::allocate`].
+    _owner: Option<Arc<Mapping>>,
+}
+
+impl Registered {
+    /// Memory of the program's: `len` octets at `addr`.
+    ///
+    /// # Safety
+    /// Until the last copy of the value is gone, nobody may rely on these octets staying as they
+    /// are, and no Rust reference to them may exist. Unmapping them is allowed.
+    pub unsafe fn new(addr: *mut u8, len: usize) -> Registered {
+        guard::install();
+        Registered {
+            addr: addr as usize,
+            len,
+            _owner: None,
+        }
+    }
+
+    /// Zeroed, page-aligned memory of its own.
+    ///
+    /// # Errors
+    /// The kernel has none to give.
+    pub fn allocate(len: usize) -> std::io::Result<Registered> {
+        guard::install();
+        let mapping = Mapping::new(len.max(1))?;
+        Ok(Registered {
+            addr: mapping.addr,
+            len,
+            _owner: Some(Arc::new(mapping)),
+        })
+    }
+
+    /// Address of the first octet.
+    pub fn addr(&self) -> u64 {
+        self.addr as u64
+    }
+
+    /// Octets.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no octets.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The address of `[offset, offset + len)`, if that is inside.
+    #[inline]
+    fn range(&self, offset: u64, len: usize) -> Option<usize> {
+        let offset = usize::try_from(offset).ok()?;
+        let end = offset.checked_add(len)?;
+        (end <= self.len).then(|| self.addr + offset)
+    }
+
+    /// Copies octets out.
+    ///
+    /// # Errors
+    /// Outside the range, or not mapped.
+    #[inline]
+    pub fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), Unmapped> {
+        let source = self.range(offset, out.len()).ok_or(Unmapped)?;
+        // SAFETY: the target is `out`; the source is inside the registered range.
+        let copied = unsafe { guard::copy(out.as_mut_ptr(), source as *const u8, out.len()) };
+        copied.then_some(()).ok_or(Unmapped)
+    }
+
+    /// Appends a copy of `len` octets to `out`.
+    ///
+    /// # Errors
+    /// Outside the range, or not mapped; `out` is then as before.
+    #[inline]
+    pub fn append_to(&self, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<(), Unmapped> {
+        let source = self.range(offset, len).ok_or(Unmapped)?;
+        out.reserve(len);
+        // SAFETY: `reserve` made room for `len` octets behind the vector's end, and they are
+        // initialised by the copy before the length says so.
+        unsafe {
+            let target = out.as_mut_ptr().add(out.len());
+            if !guard::copy(target, source as *const u8, len) {
+                return Err(Unmapped);
+            }
+            out.set_len(out.len() + len);
+        }
+        Ok(())
+    }
+
+    /// Copies octets in, the first one first.
+    ///
+    /// # Errors
+    /// Outside the range, or not mapped.
+    #[inline]
+    pub fn write(&self, offset: u64, octets: &[u8]) -> Result<(), Unmapped> {
+        let target = self.range(offset, octets.len()).ok_or(Unmapped)?;
+        // SAFETY: the target is inside the registered range, which may be overwritten.
+        let copied = unsafe { guard::copy(target as *mut u8, octets.as_ptr(), octets.len()) };
+        copied.then_some(()).ok_or(Unmapped)
+    }
+}
+
+/// An anonymous mapping.
+#[derive(Debug)]
+struct Mapping {
+    addr: usize,
+    len: usize,
+}
+
+impl Mapping {
+    fn new(len: usize) -> std::io::Result<Mapping> {
+        use rustix::mm::{mmap_anonymous, MapFlags, ProtFlags};
+        // SAFETY: a new private mapping at an address of the kernel's choice touches no other.
+        let addr = unsafe {
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )?
+        };
+        Ok(Mapping {
+            addr: addr as usize,
+            len,
+        })
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and its last user is gone.
+        let _ = unsafe { rustix::mm::munmap(self.addr as *mut _, self.len) };
+    }
+}
+
+/// Elements a list holds at most: what one system call is given.
+pub const LIST_MAX: usize = 256;
+
+/// A list of octet ranges for one system call.
+struct List {
+    vec: [MaybeUninit<IoVec>; LIST_MAX],
+    used: usize,
+    octets: usize,
+}
+
+impl List {
+    fn new() -> List {
+        List {
+            vec: [MaybeUninit::uninit(); LIST_MAX],
+            used: 0,
+            octets: 0,
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, base: usize, len: usize) -> bool {
+        let Some(slot) = self.vec.get_mut(self.used) else {
+            return false;
+        };
+        slot.write(IoVec { base, len });
+        self.used += 1;
+        self.octets += len;
+        true
+    }
+
+    fn as_slice(&self) -> &[IoVec] {
+        // SAFETY: the first `used` elements were written by `push`.
+        unsafe { std::slice::from_raw_parts(self.vec.as_ptr().cast(), self.used) }
+    }
+}
+
+/// What one send takes, in order.
+pub struct Gather<'a> {
+    list: List,
+    _borrowed: PhantomData<&'a [u8]>,
+}
+
+impl<'a> Default for Gather<'a> {
+    fn default() -> Self {
+        Gather {
+            list: List::new(),
+            _borrowed: PhantomData,
+        }
+    }
+}
+
+impl<'a> Gather<'a> {
+    /// Adds octets; false when the list is full.
+    #[inline]
+    pub fn push(&mut self, octets: &'a [u8]) -> bool {
+        self.list.push(octets.as_ptr() as usize, octets.len())
+    }
+
+    /// Adds registered memory; false when the list is full or the range is outside.
+    #[inline]
+    pub fn push_registered(&mut self, memory: &'a Registered, offset: u64, len: usize) -> bool {
+        match memory.range(offset, len) {
+            Some(addr) => self.list.push(addr, len),
+            None => false,
+        }
+    }
+
+    /// Octets in the list.
+    pub fn octets(&self) -> usize {
+        self.list.octets
+    }
+
+    pub(crate) fn as_slice(&self) -> &[IoVec] {
+        self.list.as_slice()
+    }
+}
+
+/// Where one receive puts octets, in order.
+pub struct Scatter<'a> {
+    list: List,
+    _borrowed: PhantomData<&'a mut [u8]>,
+}
+
+impl<'a> Default for Scatter<'a> {
+    fn default() -> Self {
+        Scatter {
+            list: List::new(),
+            _borrowed: PhantomData,
+        }
+    }
+}
+
+impl<'a> Scatter<'a> {
+    /// Adds a buffer; false when the list is full.
+    pub fn push(&mut self, buffer: &'a mut [u8]) -> bool {
+        self.list.push(buffer.as_mut_ptr() as usize, buffer.len())
+    }
+
+    /// Adds registered memory; false when the list is full or the range is outside.
+    pub fn push_registered(&mut self, memory: &'a Registered, offset: u64, len: usize) -> bool {
+        match memory.range(offset, len) {
+            Some(addr) => self.list.push(addr, len),
+            None => false,
+        }
+    }
+
+    /// Octets the list has room for.
+    pub fn octets(&self) -> usize {
+        self.list.octets
+    }
+
+    pub(crate) fn as_slice(&self) -> &[IoVec] {
+        self.list.as_slice()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_of_every_small_size_are_exact() {
+        let memory = Registered::allocate(8192).unwrap();
+        for len in (0..600).chain([4095, 4096, 8000]) {
+            let octets: Vec<u8> = (0..len).map(|i| (i * 7 + len) as u8).collect();
+            memory.write(3, &octets).unwrap();
+            let mut back = vec![0xEE];
+            memory.append_to(3, len, &mut back).unwrap();
+            assert_eq!(back[1..], octets, "{len} octets");
+        }
+    }
+
+    #[test]
+    fn nothing_outside_the_range_is_reached() {
+        let memory = Registered::allocate(16).unwrap();
+        assert_eq!(memory.write(15, &[1, 2]), Err(Unmapped));
+        assert_eq!(memory.write(u64::MAX, &[1]), Err(Unmapped));
+        assert_eq!(memory.read(17, &mut []), Err(Unmapped));
+        assert_eq!(memory.read(16, &mut []), Ok(()));
+        assert!(!Gather::default().push_registered(&memory, 8, 9));
+    }
+
+    #[test]
+    fn unmapped_memory_is_an_error_and_not_a_signal() {
+        let mapping = Mapping::new(8192).unwrap();
+        // SAFETY: nobody else knows the mapping; that it is unmapped is what is tested.
+        let memory = unsafe { Registered::new(mapping.addr as *mut u8, 8192) };
+        memory.write(0, &[1; 64]).unwrap();
+        drop(mapping);
+        for len in [1, 7, 8, 40, 600, 4096] {
+            let mut out = vec![0; len];
+            assert_eq!(memory.read(0, &mut out), Err(Unmapped), "read {len}");
+            assert_eq!(memory.write(8, &out[..len.min(8000)]), Err(Unmapped), "write {len}");
+            let mut appended = vec![9];
+            assert_eq!(memory.append_to(0, len, &mut appended), Err(Unmapped));
+            assert_eq!(appended, [9], "untouched");
+        }
+    }
+}

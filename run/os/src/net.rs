@@ -1,0 +1,405 @@
+//! Non-blocking TCP sockets.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use rustix::net::{self, sockopt, AddressFamily, SocketFlags, SocketType};
+
+use crate::mem::{Gather, Scatter};
+use crate::sys;
+
+/// What a socket is made with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SocketOptions {
+    /// `SO_REUSEADDR`.
+    pub reuse_addr: bool,
+    /// `IPV6_V6ONLY`, when set.
+    pub v6_only: Option<bool>,
+    /// Type of service or traffic class, when set.
+    pub tos: Option<u8>,
+    /// Octets of `SO_SNDBUF` and `SO_RCVBUF`; 0 leaves them to the kernel.
+    pub buffer: usize,
+}
+
+/// The kernel's answer to a send or receive on a non-blocking socket.
+#[derive(Debug)]
+pub enum Transfer {
+    /// That many octets.
+    Octets(usize),
+    /// Not now.
+    WouldBlock,
+    /// The peer has finished sending.
+    End,
+    /// The connection failed.
+    Failed(io::Error),
+}
+
+impl Transfer {
+    fn of_send(result: io::Result<usize>) -> Transfer {
+        match result {
+            Ok(octets) => Transfer::Octets(octets),
+            Err(error) => Transfer::of_error(error),
+        }
+    }
+
+    fn of_recv(result: io::Result<usize>) -> Transfer {
+        match result {
+            Ok(0) => Transfer::End,
+            Ok(octets) => Transfer::Octets(octets),
+            Err(error) => Transfer::of_error(error),
+        }
+    }
+
+    fn of_error(error: io::Error) -> Transfer {
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Transfer::WouldBlock,
+            _ => Transfer::Failed(error),
+        }
+    }
+}
+
+fn new_socket(family: AddressFamily, options: &SocketOptions) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
+    if options.reuse_addr {
+        sockopt::set_socket_reuseaddr(&socket, true)?;
+    }
+    if family == AddressFamily::INET6 {
+        if let Some(only) = options.v6_only {
+            sockopt::set_ipv6_v6only(&socket, only)?;
+        }
+    }
+    if let Some(tos) = options.tos {
+        if family == AddressFamily::INET6 {
+            sockopt::set_ipv6_tclass(&socket, u32::from(tos))?;
+        } else {
+            sockopt::set_ip_tos(&socket, tos)?;
+        }
+    }
+    if options.buffer > 0 {
+        sockopt::set_socket_send_buffer_size(&socket, options.buffer)?;
+        sockopt::set_socket_recv_buffer_size(&socket, options.buffer)?;
+    }
+    Ok(socket)
+}
+
+fn family_of(addr: SocketAddr) -> AddressFamily {
+    if addr.is_ipv4() {
+        AddressFamily::INET
+    } else {
+        AddressFamily::INET6
+    }
+}
+
+fn local_of(socket: impl AsFd) -> io::Result<SocketAddr> {
+    Ok(net::getsockname(socket)?.try_into()?)
+}
+
+/// A bound socket that neither listens nor is connected: it holds an address.
+#[derive(Debug)]
+pub struct BoundSocket {
+    fd: OwnedFd,
+    local: SocketAddr,
+}
+
+impl BoundSocket {
+    /// Binds to `addr`; port 0 takes an ephemeral port.
+    ///
+    /// # Errors
+    /// The address is taken, not this machine's, or not allowed.
+    pub fn bind(addr: SocketAddr, options: &SocketOptions) -> io::Result<BoundSocket> {
+        let fd = new_socket(family_of(addr), options)?;
+        net::bind(&fd, &addr)?;
+        let local = local_of(&fd)?;
+        Ok(BoundSocket { fd, local })
+    }
+
+    /// The address it holds.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Begins to listen.
+    ///
+    /// # Errors
+    /// Another socket listens on the address.
+    pub fn listen(self, backlog: i32) -> io::Result<TcpListener> {
+        net::listen(&self.fd, backlog)?;
+        Ok(TcpListener { fd: self.fd })
+    }
+
+    /// Begins to connect.
+    ///
+    /// # Errors
+    /// The kernel refuses at once, for instance without a route.
+    pub fn connect(self, peer: SocketAddr) -> io::Result<TcpStream> {
+        start_connect(self.fd, peer)
+    }
+}
+
+fn start_connect(fd: OwnedFd, peer: SocketAddr) -> io::Result<TcpStream> {
+    // Before the SYN, so that not even the first FPDU waits for an acknowledgement.
+    sockopt::set_tcp_nodelay(&fd, true)?;
+    match net::connect(&fd, &peer) {
+        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(TcpStream { fd }),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The local address the kernel would use towards `peer`, found without sending anything.
+///
+/// # Errors
+/// There is no route.
+pub fn source_towards(peer: SocketAddr) -> io::Result<SocketAddr> {
+    let fd = net::socket_with(
+        family_of(peer),
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    let mut probe = peer;
+    if probe.port() == 0 {
+        probe.set_port(9);
+    }
+    net::connect(&fd, &probe)?;
+    let mut local = local_of(&fd)?;
+    local.set_port(0);
+    Ok(local)
+}
+
+/// A listening socket.
+#[derive(Debug)]
+pub struct TcpListener {
+    fd: OwnedFd,
+}
+
+impl TcpListener {
+    /// The next connection; `None` when there is none now.
+    ///
+    /// # Errors
+    /// Descriptors or memory are short.
+    pub fn accept(&self) -> io::Result<Option<(TcpStream, SocketAddr)>> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        match net::acceptfrom_with(&self.fd, flags) {
+            Ok((fd, peer)) => {
+                sockopt::set_tcp_nodelay(&fd, true)?;
+                let peer = match peer {
+                    Some(peer) => peer.try_into()?,
+                    None => net::getpeername(&fd)?
+                        .ok_or(io::ErrorKind::NotConnected)?
+                        .try_into()?,
+                };
+                Ok(Some((TcpStream { fd }, peer)))
+            }
+            Err(
+                rustix::io::Errno::AGAIN
+                | rustix::io::Errno::INTR
+                | rustix::io::Errno::CONNABORTED,
+            ) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The address listened on.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        local_of(&self.fd)
+    }
+}
+
+impl AsFd for TcpListener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// A connected or connecting socket.
+#[derive(Debug)]
+pub struct TcpStream {
+    fd: OwnedFd,
+}
+
+impl TcpStream {
+    /// Begins to connect from an address of the kernel's choice.
+    ///
+    /// # Errors
+    /// The kernel refuses at once.
+    pub fn connect(peer: SocketAddr, options: &SocketOptions) -> io::Result<TcpStream> {
+        start_connect(new_socket(family_of(peer), options)?, peer)
+    }
+
+    /// The outcome of a connect that is over; call when the socket is writable.
+    ///
+    /// # Errors
+    /// Why it failed.
+    pub fn connect_result(&self) -> io::Result<()> {
+        sockopt::socket_error(&self.fd)?.map_err(Into::into)
+    }
+
+    /// Sends octets.
+    #[inline]
+    pub fn send(&self, octets: &[u8]) -> Transfer {
+        let flags = net::SendFlags::DONTWAIT | net::SendFlags::NOSIGNAL;
+        Transfer::of_send(net::send(&self.fd, octets, flags).map_err(Into::into))
+    }
+
+    /// Sends a gather list.
+    #[inline]
+    pub fn send_gather(&self, list: &Gather<'_>) -> Transfer {
+        // SAFETY: the kernel only reads. The list holds borrowed octets and ranges of registered
+        // memory, of which the kernel says EFAULT where nothing is mapped.
+        Transfer::of_send(unsafe { sys::sendmsg(self.fd.as_raw_fd(), list.as_slice()) })
+    }
+
+    /// Receives octets.
+    #[inline]
+    pub fn recv(&self, buffer: &mut [u8]) -> Transfer {
+        let received = net::recv(&self.fd, buffer, net::RecvFlags::DONTWAIT);
+        Transfer::of_recv(received.map(|(octets, _)| octets).map_err(Into::into))
+    }
+
+    /// Receives into a scatter list.
+    #[inline]
+    pub fn recv_scatter(&self, list: &Scatter<'_>) -> Transfer {
+        // SAFETY: every element is a mutably borrowed buffer or registered memory, which may be
+        // overwritten.
+        Transfer::of_recv(unsafe { sys::recvmsg(self.fd.as_raw_fd(), list.as_slice()) })
+    }
+
+    /// Finishes sending: FIN goes out behind what was sent.
+    pub fn shutdown_write(&self) {
+        let _ = net::shutdown(&self.fd, net::Shutdown::Write);
+    }
+
+    /// Makes closing send RST instead of FIN.
+    pub fn abort_on_close(&self) {
+        let _ = sockopt::set_socket_linger(&self.fd, Some(std::time::Duration::ZERO));
+    }
+
+    /// Octets of payload a TCP segment carries at most at the moment (the EMSS of RFC 5044).
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn emss(&self) -> io::Result<usize> {
+        let mut mss: libc::c_int = 0;
+        let mut len = std::mem::size_of::<libc::c_int>() as libc::socklen_t;
+        // SAFETY: the kernel writes at most `len` octets to `mss` and the new length to `len`.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_getsockopt,
+                self.fd.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_MAXSEG,
+                std::ptr::from_mut(&mut mss),
+                std::ptr::from_mut(&mut len),
+            )
+        };
+        if result != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(mss.max(0) as usize)
+    }
+
+    /// This end's address.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        local_of(&self.fd)
+    }
+
+    /// The other end's address.
+    ///
+    /// # Errors
+    /// Not connected.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        Ok(net::getpeername(&self.fd)?
+            .ok_or(io::ErrorKind::NotConnected)?
+            .try_into()?)
+    }
+
+    /// The descriptor's number.
+    pub fn raw(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+impl AsFd for TcpStream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mem::Registered;
+    use crate::poll::{Epoll, Interest};
+    use std::time::Duration;
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let options = SocketOptions::default();
+        let listener = BoundSocket::bind("127.0.0.1:0".parse().unwrap(), &options)
+            .unwrap()
+            .listen(4)
+            .unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap(), &options).unwrap();
+        let epoll = Epoll::new().unwrap();
+        epoll.add(&listener, 0, Interest::Read).unwrap();
+        epoll.wait(Some(Duration::from_secs(5)), |_| ()).unwrap();
+        let (server, peer) = listener.accept().unwrap().expect("a connection");
+        client.connect_result().unwrap();
+        assert_eq!(client.local_addr().unwrap(), peer);
+        (client, server)
+    }
+
+    #[test]
+    fn gather_and_scatter_reach_registered_memory() {
+        let (client, server) = pair();
+        let source = Registered::allocate(64).unwrap();
+        let target = Registered::allocate(64).unwrap();
+        source.write(4, b"registered").unwrap();
+        let mut gather = Gather::default();
+        assert!(gather.push(b"head"));
+        assert!(gather.push_registered(&source, 4, 10));
+        assert!(matches!(client.send_gather(&gather), Transfer::Octets(14)));
+        let mut head = [0; 4];
+        let mut scatter = Scatter::default();
+        assert!(scatter.push(&mut head));
+        assert!(scatter.push_registered(&target, 20, 10));
+        assert!(matches!(server.recv_scatter(&scatter), Transfer::Octets(14)));
+        let mut placed = [0; 10];
+        target.read(20, &mut placed).unwrap();
+        assert_eq!((&head, &placed), (b"head", b"registered"));
+    }
+
+    #[test]
+    fn an_empty_socket_would_block_and_an_ended_one_says_so() {
+        let (client, server) = pair();
+        let mut buffer = [0; 8];
+        assert!(matches!(server.recv(&mut buffer), Transfer::WouldBlock));
+        client.shutdown_write();
+        let ended = (0..1000).any(|_| matches!(server.recv(&mut buffer), Transfer::End));
+        assert!(ended);
+        assert!(client.emss().unwrap() >= 536);
+    }
+
+    #[test]
+    fn unmapped_memory_fails_the_send_and_not_the_process() {
+        let (client, _server) = pair();
+        let memory = {
+            let mapped = Registered::allocate(4096).unwrap();
+            // SAFETY: the range is unmapped right below; that is what is tested.
+            unsafe { Registered::new(mapped.addr() as *mut u8, 4096) }
+        };
+        let mut gather = Gather::default();
+        gather.push_registered(&memory, 0, 4096);
+        match client.send_gather(&gather) {
+            Transfer::Failed(error) => assert_eq!(error.raw_os_error(), Some(libc::EFAULT)),
+            other => panic!("{other:?}"),
+        }
+    }
+}

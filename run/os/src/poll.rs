@@ -1,0 +1,213 @@
+//! Waiting for sockets: epoll, and event counters that programs can wait on.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use rustix::event::{epoll, eventfd, EventfdFlags, Timespec};
+
+/// What an epoll set reports for one member.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ready {
+    /// The number the member was added with.
+    pub token: u64,
+    /// It can be read, or has ended.
+    pub readable: bool,
+    /// It can be written, or has failed.
+    pub writable: bool,
+}
+
+/// What is waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Interest {
+    /// Octets, connections or the end.
+    Read,
+    /// Room to write, or the end of a connect.
+    Write,
+    /// Both.
+    ReadWrite,
+}
+
+impl Interest {
+    fn flags(self) -> epoll::EventFlags {
+        let read = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
+        match self {
+            Interest::Read => read,
+            Interest::Write => epoll::EventFlags::OUT,
+            Interest::ReadWrite => read | epoll::EventFlags::OUT,
+        }
+    }
+}
+
+/// A level-triggered epoll set.
+#[derive(Debug)]
+pub struct Epoll {
+    fd: OwnedFd,
+}
+
+/// Members reported by one wait at most.
+pub const READY_MAX: usize = 64;
+
+impl Epoll {
+    /// An empty set.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn new() -> io::Result<Epoll> {
+        Ok(Epoll {
+            fd: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+        })
+    }
+
+    /// Adds a member.
+    ///
+    /// # Errors
+    /// It is a member already, or memory is short.
+    pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(token);
+        Ok(epoll::add(&self.fd, fd, data, interest.flags())?)
+    }
+
+    /// Changes what is waited for.
+    ///
+    /// # Errors
+    /// It is no member.
+    pub fn modify(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(token);
+        Ok(epoll::modify(&self.fd, fd, data, interest.flags())?)
+    }
+
+    /// Removes a member; nothing happens when it is none.
+    pub fn remove(&self, fd: impl AsFd) {
+        let _ = epoll::delete(&self.fd, fd);
+    }
+
+    /// Waits until a member is ready, at most `timeout` (`None`: for ever), and calls `each`
+    /// for up to [`READY_MAX`] ready members. Returns how many there were.
+    ///
+    /// # Errors
+    /// `EINTR` when a signal handler ran.
+    pub fn wait(
+        &self,
+        timeout: Option<Duration>,
+        mut each: impl FnMut(Ready),
+    ) -> io::Result<usize> {
+        let blank = epoll::Event {
+            flags: epoll::EventFlags::empty(),
+            data: epoll::EventData::new_u64(0),
+        };
+        let mut events = [blank; READY_MAX];
+        let timeout = timeout.map(|t| Timespec {
+            tv_sec: t.as_secs() as _,
+            tv_nsec: i64::from(t.subsec_nanos()) as _,
+        });
+        let count = epoll::wait(&self.fd, &mut events[..], timeout.as_ref())?;
+        let failed = epoll::EventFlags::ERR | epoll::EventFlags::HUP;
+        let read = epoll::EventFlags::IN | epoll::EventFlags::RDHUP | failed;
+        let write = epoll::EventFlags::OUT | failed;
+        for event in &events[..count] {
+            let flags = event.flags;
+            each(Ready {
+                token: event.data.u64(),
+                readable: flags.intersects(read),
+                writable: flags.intersects(write),
+            });
+        }
+        Ok(count)
+    }
+}
+
+/// A descriptor whose readiness counts events: readable while the count is above zero.
+///
+/// Programs see it as a completion, connection or asynchronous event channel, may set
+/// `O_NONBLOCK` on it, poll it and pass it on.
+#[derive(Debug)]
+pub struct EventCounter {
+    fd: OwnedFd,
+}
+
+impl EventCounter {
+    /// A counter at zero whose reads block.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn new() -> io::Result<EventCounter> {
+        Ok(EventCounter {
+            fd: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE)?,
+        })
+    }
+
+    /// Counts one up.
+    pub fn add(&self) {
+        // An eventfd write fails only at 2^64 - 2 events; then it is readable anyway.
+        let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
+    }
+
+    /// Counts one down, waiting for that as the descriptor's mode says.
+    ///
+    /// # Errors
+    /// `EAGAIN` when the count is zero and the descriptor is non-blocking; `EINTR`.
+    pub fn take(&self) -> io::Result<()> {
+        let mut octets = [0u8; 8];
+        rustix::io::read(&self.fd, &mut octets[..])?;
+        Ok(())
+    }
+
+    /// Counts one down if the count is above zero, without waiting.
+    ///
+    /// # Errors
+    /// `EAGAIN` when it is zero.
+    pub fn try_take(&self) -> io::Result<()> {
+        use rustix::event::{poll, PollFd, PollFlags};
+        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        if poll(&mut fds, Some(&now))? == 0 {
+            return Err(io::Error::from_raw_os_error(libc::EAGAIN));
+        }
+        self.take()
+    }
+
+    /// Whether the program made the descriptor non-blocking.
+    pub fn is_nonblocking(&self) -> bool {
+        rustix::fs::fcntl_getfl(&self.fd)
+            .is_ok_and(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK))
+    }
+
+    /// The descriptor's number.
+    pub fn raw(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+impl AsFd for EventCounter {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_is_readable_as_often_as_it_was_counted_up() {
+        let counter = EventCounter::new().unwrap();
+        let epoll = Epoll::new().unwrap();
+        epoll.add(&counter, 7, Interest::Read).unwrap();
+        let now = Some(Duration::ZERO);
+        assert_eq!(epoll.wait(now, |_| panic!("nothing yet")).unwrap(), 0);
+        counter.add();
+        counter.add();
+        let mut seen = Vec::new();
+        epoll.wait(now, |ready| seen.push(ready.token)).unwrap();
+        assert_eq!(seen, [7]);
+        counter.take().unwrap();
+        counter.try_take().unwrap();
+        let empty = counter.try_take().unwrap_err();
+        assert_eq!(empty.raw_os_error(), Some(libc::EAGAIN));
+        assert!(!counter.is_nonblocking());
+    }
+}

@@ -1,0 +1,48 @@
+//! What a service thread asks of the scheduler.
+
+/// Asks for short scheduler slices for the calling thread, so that it runs soon after it wakes
+/// even when every core has a spinning program on it. Kernels before 6.12 ignore the wish.
+///
+/// `slice` is the wish in nanoseconds (the kernel takes 100 us to 100 ms).
+pub fn prefer_short_slices(slice_ns: u64) {
+    #[repr(C)]
+    struct SchedAttr {
+        size: u32,
+        policy: u32,
+        flags: u64,
+        nice: i32,
+        priority: u32,
+        runtime: u64,
+        deadline: u64,
+        period: u64,
+    }
+    let attr = SchedAttr {
+        size: std::mem::size_of::<SchedAttr>() as u32,
+        policy: 0,
+        flags: 0,
+        nice: 0,
+        priority: 0,
+        runtime: slice_ns,
+        deadline: 0,
+        period: 0,
+    };
+    // SAFETY: the kernel reads `size` octets of `attr`; 0 names the calling thread. A refusal
+    // changes nothing.
+    unsafe {
+        libc::syscall(libc::SYS_sched_setattr, 0, std::ptr::from_ref(&attr), 0);
+    }
+}
+
+/// Blocks all signals for the calling thread: handlers run on the program's own threads.
+pub fn block_all_signals() {
+    // SAFETY: the set is initialised by sigfillset before it is read.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        // Faults are raised by the instruction itself and must reach their handler.
+        for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL] {
+            libc::sigdelset(&mut all, fault);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
+    }
+}

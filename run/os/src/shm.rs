@@ -1,0 +1,101 @@
+//! Shared memory that other processes can look into: a sealed-size memfd of 64-bit words.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
+
+use rustix::fs::{memfd_create, MemfdFlags, Mode, OFlags, SealFlags};
+use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
+
+/// A shared array of atomic words.
+#[derive(Debug)]
+pub struct SharedWords {
+    addr: usize,
+    count: usize,
+    _fd: OwnedFd,
+}
+
+impl SharedWords {
+    /// A zeroed array under `name`, visible as `/proc/PID/fd/N -> /memfd:name (deleted)`.
+    ///
+    /// # Errors
+    /// Descriptors or memory are short.
+    pub fn create(name: &str, count: usize) -> io::Result<SharedWords> {
+        let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        rustix::fs::ftruncate(&fd, (count * 8) as u64)?;
+        // With a fixed size no reader can be made to fault by a shrinking file.
+        rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW)?;
+        SharedWords::map(fd, count, ProtFlags::READ | ProtFlags::WRITE)
+    }
+
+    /// Maps an array of another process, read only.
+    ///
+    /// # Errors
+    /// No permission, gone, or not sealed against shrinking.
+    pub fn open(path: &Path) -> io::Result<SharedWords> {
+        let fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let seals = rustix::fs::fcntl_get_seals(&fd)?;
+        if !seals.contains(SealFlags::SHRINK) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "not a statistics segment: its size is not sealed",
+            ));
+        }
+        let octets = rustix::fs::fstat(&fd)?.st_size as usize;
+        SharedWords::map(fd, octets / 8, ProtFlags::READ)
+    }
+
+    fn map(fd: OwnedFd, count: usize, prot: ProtFlags) -> io::Result<SharedWords> {
+        if count == 0 {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        // SAFETY: a new shared mapping at an address of the kernel's choice touches no other.
+        let addr = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                count * 8,
+                prot,
+                MapFlags::SHARED,
+                &fd,
+                0,
+            )?
+        };
+        Ok(SharedWords {
+            addr: addr as usize,
+            count,
+            _fd: fd,
+        })
+    }
+
+    /// The words. A reader of another process's array must only load.
+    pub fn words(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping is page-aligned, `count` words long, cannot shrink (sealed), lives
+        // as long as `self`, and is only ever accessed as atomic words.
+        unsafe { std::slice::from_raw_parts(self.addr as *const AtomicU64, self.count) }
+    }
+}
+
+impl Drop for SharedWords {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours and no borrow of it outlives `self`.
+        let _ = unsafe { munmap(self.addr as *mut _, self.count * 8) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn another_mapping_sees_what_is_counted() {
+        let words = SharedWords::create("weft-test", 16).unwrap();
+        let path = format!("/proc/self/fd/{}", words._fd.as_raw_fd());
+        let reader = SharedWords::open(Path::new(&path)).unwrap();
+        words.words()[3].store(42, Ordering::Relaxed);
+        assert_eq!(reader.words()[3].load(Ordering::Relaxed), 42);
+        assert_eq!(reader.words().len(), 16);
+    }
+}
