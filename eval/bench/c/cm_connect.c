@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * Time from rdma_connect to RDMA_CM_EVENT_ESTABLISHED, one connection after another. An ordinary program on librdmacm:
+ * it knows nothing of Weft.
+ *
+ *   cm_connect PORT                    serves until a client says that it was the last connection
+ *   cm_connect PORT ADDRESS COUNT      prints the microseconds of each connection, one a line
+ */
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <rdma/rdma_cma.h>
+
+static const int RESOLVE_TIMEOUT_MS = 2000;
+static const char LAST[] = "last";
+
+static void die(const char *what)
+{
+	perror(what);
+	exit(1);
+}
+
+#define CHECK(call) do { if (call) die(#call); } while (0)
+
+static struct rdma_event_channel *channel;
+
+/* The next event; it has to be the expected one. The caller acknowledges it. */
+static struct rdma_cm_event *expect(enum rdma_cm_event_type type)
+{
+	struct rdma_cm_event *event;
+
+	CHECK(rdma_get_cm_event(channel, &event));
+	if (event->event != type) {
+		fprintf(stderr, "%s (status %d) instead of %s\n", rdma_event_str(event->event), event->status,
+			rdma_event_str(type));
+		exit(1);
+	}
+	return event;
+}
+
+static void create_qp(struct rdma_cm_id *id)
+{
+	static struct ibv_pd *pd;
+	static struct ibv_cq *cq;
+	struct ibv_qp_init_attr attr = { .qp_type = IBV_QPT_RC };
+
+	if (!pd) {
+		pd = ibv_alloc_pd(id->verbs);
+		cq = ibv_create_cq(id->verbs, 16, NULL, NULL, 0);
+		if (!pd || !cq)
+			die("ibv_alloc_pd, ibv_create_cq");
+	}
+	attr.send_cq = attr.recv_cq = cq;
+	attr.cap.max_send_wr = attr.cap.max_recv_wr = 1;
+	attr.cap.max_send_sge = attr.cap.max_recv_sge = 1;
+	CHECK(rdma_create_qp(id, pd, &attr));
+}
+
+static void destroy(struct rdma_cm_id *id)
+{
+	rdma_destroy_qp(id);
+	CHECK(rdma_destroy_id(id));
+}
+
+static void serve(struct sockaddr_in *address)
+{
+	struct rdma_conn_param param = { .responder_resources = 1, .initiator_depth = 1 };
+	struct rdma_cm_event *event;
+	struct rdma_cm_id *listener, *id;
+	int last = 0;
+
+	CHECK(rdma_create_id(channel, &listener, NULL, RDMA_PS_TCP));
+	CHECK(rdma_bind_addr(listener, (struct sockaddr *)address));
+	CHECK(rdma_listen(listener, 16));
+	while (!last) {
+		event = expect(RDMA_CM_EVENT_CONNECT_REQUEST);
+		id = event->id;
+		last = event->param.conn.private_data_len >= sizeof(LAST) &&
+		       !memcmp(event->param.conn.private_data, LAST, sizeof(LAST));
+		rdma_ack_cm_event(event);
+		create_qp(id);
+		CHECK(rdma_accept(id, &param));
+		rdma_ack_cm_event(expect(RDMA_CM_EVENT_ESTABLISHED));
+		rdma_ack_cm_event(expect(RDMA_CM_EVENT_DISCONNECTED));
+		rdma_disconnect(id);
+		destroy(id);
+	}
+	CHECK(rdma_destroy_id(listener));
+}
+
+static double now_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1e6 + t.tv_nsec / 1e3;
+}
+
+static double connect_once(struct sockaddr_in *address, int last)
+{
+	struct rdma_conn_param param = { .responder_resources = 1, .initiator_depth = 1 };
+	struct rdma_cm_id *id;
+	double start, end;
+
+	if (last) {
+		param.private_data = LAST;
+		param.private_data_len = sizeof(LAST);
+	}
+	CHECK(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
+	CHECK(rdma_resolve_addr(id, NULL, (struct sockaddr *)address, RESOLVE_TIMEOUT_MS));
+	rdma_ack_cm_event(expect(RDMA_CM_EVENT_ADDR_RESOLVED));
+	CHECK(rdma_resolve_route(id, RESOLVE_TIMEOUT_MS));
+	rdma_ack_cm_event(expect(RDMA_CM_EVENT_ROUTE_RESOLVED));
+	create_qp(id);
+
+	start = now_us();
+	CHECK(rdma_connect(id, &param));
+	rdma_ack_cm_event(expect(RDMA_CM_EVENT_ESTABLISHED));
+	end = now_us();
+
+	CHECK(rdma_disconnect(id));
+	rdma_ack_cm_event(expect(RDMA_CM_EVENT_DISCONNECTED));
+	destroy(id);
+	return end - start;
+}
+
+int main(int argc, char **argv)
+{
+	struct sockaddr_in address = { .sin_family = AF_INET };
+	int count;
+
+	if (argc != 2 && argc != 4) {
+		fprintf(stderr, "usage: %s PORT [ADDRESS COUNT]\n", argv[0]);
+		return 2;
+	}
+	address.sin_port = htons(atoi(argv[1]));
+	channel = rdma_create_event_channel();
+	if (!channel)
+		die("rdma_create_event_channel");
+	if (argc == 2) {
+		serve(&address);
+		return 0;
+	}
+	if (inet_pton(AF_INET, argv[2], &address.sin_addr) != 1)
+		die("address");
+	for (count = atoi(argv[3]); count > 0; count--)
+		printf("%.3f\n", connect_once(&address, count == 1));
+	return 0;
+}

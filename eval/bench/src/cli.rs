@@ -1,0 +1,349 @@
+//! The command line of `weft bench`.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
+use anyhow::{ensure, Context, Result};
+use clap::{Parser, Subcommand};
+use jiff::Timestamp;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::exec::{Executor, Processes};
+use crate::path::PathKind;
+use crate::plan::{self, Selection};
+use crate::raw::{self, RawArgs};
+use crate::record::{Options, PathRecord, RowRecord, Run, SCHEMA, VERSION};
+use crate::report::{self, Format};
+use crate::runner::Runner;
+use crate::stack::{self, Programs, Stack};
+use crate::{environment, targets};
+
+/// Exit status of a run that a signal ended: what a shell gives for SIGINT.
+const INTERRUPTED: u8 = 130;
+
+/// Measure Weft beside raw TCP, iperf3, libfabric and UCX.
+///
+/// Runs each workload on each stack in turn, several times, on loopback and between two network namespaces of its own;
+/// writes every sample to a JSON file; then prints medians, ratios and how they stand to the targets.
+#[derive(clap::Args, Clone, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Args {
+    #[command(flatten)]
+    measure: Measure,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum Command {
+    /// Print the tables of earlier runs
+    Report(Report),
+    /// List rows, and the stacks that serve each
+    List,
+    #[command(hide = true)]
+    Raw(RawArgs),
+}
+
+#[derive(clap::Args, Clone, Debug)]
+struct Measure {
+    /// Measure each cell once
+    #[arg(long, conflicts_with_all = ["full", "repetitions"])]
+    quick: bool,
+    /// Every size and mode, ten repetitions
+    #[arg(long)]
+    full: bool,
+    /// Only the rows that the design's targets need, and only the table of targets
+    #[arg(long)]
+    targets: bool,
+    /// Times each cell is measured [default: 5; 10 with --full; 1 with --quick]
+    #[arg(long, short = 'n', value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repetitions: Option<u32>,
+    /// Seconds a cell measures for
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=60))]
+    seconds: u32,
+    /// Only rows whose name contains PATTERN (see `list`); may be given several times
+    #[arg(long, value_name = "PATTERN")]
+    only: Vec<String>,
+    /// Only stacks whose name contains PATTERN, and what they are compared with; may be given several times
+    #[arg(long = "stack", value_name = "PATTERN")]
+    stacks: Vec<String>,
+    /// Only this path; may be given several times
+    #[arg(long = "path", value_enum, value_name = "PATH")]
+    paths: Vec<PathKind>,
+    /// Core of the servers and core of the clients
+    #[arg(long, value_name = "SERVER,CLIENT", default_value = "0,1", value_parser = parse_cores)]
+    cores: (usize, usize),
+    /// Folder for the raw JSON
+    #[arg(long, default_value = "out/bench", value_name = "FOLDER")]
+    output: PathBuf,
+    /// The weft command to measure [default: the one beside this program]
+    #[arg(long, value_name = "FILE")]
+    weft: Option<PathBuf>,
+}
+
+#[derive(Parser, Clone, Debug)]
+struct Report {
+    /// Raw JSON of earlier runs
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// How to draw it
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+    /// Only the table of targets
+    #[arg(long)]
+    targets: bool,
+}
+
+/// Runs `weft bench`.
+pub fn run(args: Args) -> Result<ExitCode> {
+    run_as(args, &["bench".into()])
+}
+
+/// Runs the bench in an executable in which `prefix` are the words before the bench's own.
+pub fn run_as(args: Args, prefix: &[OsString]) -> Result<ExitCode> {
+    match args.command {
+        None => measure(&args.measure, prefix),
+        Some(Command::Report(report)) => print_reports(&report),
+        Some(Command::List) => list(&args.measure, prefix),
+        Some(Command::Raw(raw)) => raw::run(&raw).map(|()| ExitCode::SUCCESS),
+    }
+}
+
+fn measure(args: &Measure, prefix: &[OsString]) -> Result<ExitCode> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, interrupted.clone())
+            .context("cannot handle signals")?;
+    }
+    let scratch = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let stacks = stack::all(&programs(args, prefix, scratch.path())?);
+    let environment = environment::read();
+    let options = args.options();
+    let started = Timestamp::now();
+
+    let executor = Processes::new(interrupted.clone());
+    let mut runner = Runner::new(executor, &stacks, options.repetitions, options.cell_seconds);
+    let (paths, rows) = measure_paths(args, &options, &stacks, &mut runner)?;
+
+    let record = Run {
+        schema: SCHEMA.to_owned(),
+        version: VERSION,
+        started: second(started),
+        finished: second(Timestamp::now()),
+        interrupted: interrupted.load(Ordering::Relaxed),
+        options,
+        environment,
+        paths,
+        rows,
+    };
+    finish(&record, args)
+}
+
+/// Raw data first: only when it is on disk is anything computed from it.
+fn finish(record: &Run, args: &Measure) -> Result<ExitCode> {
+    let file = record.write(&args.output)?;
+    print!("{}", render(record, Format::Table, args.targets));
+    println!("\nRaw data: {}", file.display());
+    Ok(if record.interrupted {
+        ExitCode::from(INTERRUPTED)
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+fn measure_paths<E: Executor>(
+    args: &Measure,
+    options: &Options,
+    stacks: &[Box<dyn Stack>],
+    runner: &mut Runner<E>,
+) -> Result<(Vec<PathRecord>, Vec<RowRecord>)> {
+    let selection = args.selection();
+    let plans: Vec<_> = args
+        .paths()
+        .into_iter()
+        .map(|path| (path, plan::groups(path, stacks, &selection)))
+        .collect();
+    let plans: Vec<_> = plans
+        .into_iter()
+        .filter(|(_, groups)| !groups.is_empty())
+        .collect();
+    ensure!(
+        !plans.is_empty(),
+        "no row matches (`weft bench list` names them)"
+    );
+    let expected: u64 = plans
+        .iter()
+        .map(|(_, groups)| runner.expected(groups).as_secs())
+        .sum();
+    eprintln!(
+        "About {} minutes. Ctrl-C ends it early and keeps what was measured.",
+        expected.div_ceil(60)
+    );
+
+    let (mut paths, mut rows) = (Vec::new(), Vec::new());
+    for (kind, groups) in plans {
+        match kind.open(options.cores) {
+            Ok(open) => {
+                rows.extend(runner.run(&groups, &open.place, &mut |line| eprintln!("{line}")));
+                paths.push(open.record);
+            }
+            Err(error) => {
+                eprintln!("path {} skipped: {error:#}", kind.name());
+                paths.push(kind.skipped(format!("{error:#}")));
+            }
+        }
+    }
+    Ok((paths, rows))
+}
+
+fn print_reports(args: &Report) -> Result<ExitCode> {
+    for file in &args.files {
+        print!("{}", render(&Run::read(file)?, args.format, args.targets));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn render(run: &Run, format: Format, targets: bool) -> String {
+    if targets {
+        report::targets(run, format)
+    } else {
+        report::full(run, format)
+    }
+}
+
+fn list(args: &Measure, prefix: &[OsString]) -> Result<ExitCode> {
+    let stacks = stack::all(&programs(args, prefix, Path::new(""))?);
+    for path in args.paths() {
+        let selection = Selection {
+            full: true,
+            ..args.selection()
+        };
+        let default = plan::workloads(false);
+        for row in plan::groups(path, &stacks, &selection).iter().flatten() {
+            let names: Vec<String> = row.stacks.iter().map(|&i| stacks[i].name()).collect();
+            let when = match (
+                targets::needs(&row.workload),
+                default.contains(&row.workload),
+            ) {
+                (true, _) => "target",
+                (_, true) => "default",
+                _ => "--full",
+            };
+            println!("{:<34} {when:<8} {}", row.id(), names.join(", "));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn programs(args: &Measure, prefix: &[OsString], scratch: &Path) -> Result<Programs> {
+    let this = std::env::current_exe().context("cannot tell which program this is")?;
+    let weft = args
+        .weft
+        .clone()
+        .unwrap_or_else(|| this.with_file_name("weft"));
+    // Programs run in folders of their own choosing.
+    let weft =
+        std::path::absolute(&weft).with_context(|| format!("cannot resolve {}", weft.display()))?;
+    Ok(Programs {
+        bench: (this, prefix.to_vec()),
+        weft,
+        scratch: scratch.to_owned(),
+    })
+}
+
+impl Measure {
+    fn options(&self) -> Options {
+        let default = if self.quick {
+            1
+        } else {
+            [5, 10][usize::from(self.full)]
+        };
+        let online = std::thread::available_parallelism().map_or(1, usize::from);
+        let possible = stack::on_path("taskset") && self.cores.0.max(self.cores.1) < online;
+        if !possible {
+            eprintln!("not pinned: {online} cores, and taskset has to be installed (Debian package util-linux)");
+        }
+        Options {
+            repetitions: self.repetitions.unwrap_or(default),
+            cell_seconds: self.seconds,
+            cores: possible.then_some(self.cores),
+            only: self.only.clone(),
+            stacks: self.stacks.clone(),
+        }
+    }
+
+    fn selection(&self) -> Selection {
+        Selection {
+            full: self.full,
+            targets: self.targets,
+            only: self.only.clone(),
+            stacks: self.stacks.clone(),
+        }
+    }
+
+    fn paths(&self) -> Vec<PathKind> {
+        if self.paths.is_empty() {
+            return vec![PathKind::Loopback, PathKind::Veth];
+        }
+        self.paths.clone()
+    }
+}
+
+/// RFC 3339 in whole seconds.
+fn second(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+fn parse_cores(text: &str) -> Result<(usize, usize), String> {
+    let parse = |word: &str| word.trim().parse::<usize>().ok();
+    text.split_once(',')
+        .and_then(|(server, client)| Some((parse(server)?, parse(client)?)))
+        .ok_or_else(|| "two core numbers with a comma between them, such as 0,1".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        bench: Args,
+    }
+
+    fn parse(words: &[&str]) -> Result<Args, clap::Error> {
+        Line::try_parse_from([&["bench"], words].concat()).map(|line| line.bench)
+    }
+
+    #[test]
+    fn repetitions_follow_the_plan_unless_given() {
+        let n = |words: &[&str]| parse(words).unwrap().measure.options().repetitions;
+        assert_eq!(
+            [
+                n(&[]),
+                n(&["--quick"]),
+                n(&["--full"]),
+                n(&["--full", "-n", "3"])
+            ],
+            [5, 1, 10, 3]
+        );
+        assert!(parse(&["--quick", "--full"]).is_err());
+        assert!(parse(&["-n", "0"]).is_err());
+    }
+
+    #[test]
+    fn cores_are_two_numbers() {
+        assert_eq!(parse_cores("2, 3"), Ok((2, 3)));
+        assert!(parse_cores("2").is_err());
+    }
+
+    #[test]
+    fn a_report_takes_no_measuring_options() {
+        assert!(parse(&["report", "a.json"]).is_ok());
+        assert!(parse(&["--quick", "report", "a.json"]).is_err());
+        assert!(parse(&["report"]).is_err());
+    }
+}

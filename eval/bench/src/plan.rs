@@ -1,0 +1,259 @@
+//! Which rows there are, and which of them a run takes.
+
+use crate::path::PathKind;
+use crate::stack::{references, Stack};
+use crate::targets;
+use crate::workload::{Mode, Op, Workload};
+
+/// A workload on a path and the stacks that serve it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Path.
+    pub path: PathKind,
+    /// Workload.
+    pub workload: Workload,
+    /// Indices into the list of stacks.
+    pub stacks: Vec<usize>,
+}
+
+/// Rows that are compared with each other and therefore run in turn, like the cells of one row.
+pub type Group = Vec<Row>;
+
+/// Which rows and stacks a run takes.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// Every size and mode, not only the telling ones.
+    pub full: bool,
+    /// Only the rows that the targets need.
+    pub targets: bool,
+    /// Rows whose id contains one of these; empty is every row.
+    pub only: Vec<String>,
+    /// Stacks whose name contains one of these, and the references; empty is every stack.
+    pub stacks: Vec<String>,
+}
+
+const SMALL: u64 = 64;
+const SIZES: [u64; 5] = [64, 4 << 10, 64 << 10, 1 << 20, 4 << 20];
+const SIZES_FULL: [u64; 9] = [
+    64,
+    256,
+    1 << 10,
+    4 << 10,
+    16 << 10,
+    64 << 10,
+    256 << 10,
+    1 << 20,
+    4 << 20,
+];
+const DEPTH: u32 = 128;
+const LISTS: [u32; 2] = [1, 16];
+
+impl Row {
+    /// `loopback/send-lat-64`.
+    pub fn id(&self) -> String {
+        format!("{}/{}", self.path.name(), self.workload.id())
+    }
+}
+
+/// The groups of one path.
+pub fn groups(path: PathKind, stacks: &[Box<dyn Stack>], selection: &Selection) -> Vec<Group> {
+    let rows = workloads(selection.full)
+        .into_iter()
+        .filter(|workload| !selection.targets || targets::needs(workload))
+        .map(|workload| Row {
+            path,
+            workload,
+            stacks: serving(path, &workload, stacks, selection),
+        })
+        .filter(|row| matches(&row.id(), &selection.only));
+    let mut groups: Vec<Group> = Vec::new();
+    for row in rows {
+        match groups.last_mut() {
+            Some(group) if compared(&group[0].workload, &row.workload) => group.push(row),
+            _ => groups.push(vec![row]),
+        }
+    }
+    groups
+}
+
+/// Every workload of the default or of the full plan; those that belong together are neighbours.
+pub fn workloads(full: bool) -> Vec<Workload> {
+    let mut list = Vec::new();
+    latency(&mut list, full);
+    bulk(&mut list, full);
+    for op in [Op::Send, Op::Write] {
+        list.extend(LISTS.map(|post_list| Workload::Rate {
+            op,
+            size: SMALL,
+            depth: DEPTH,
+            post_list,
+        }));
+    }
+    list.push(Workload::Connect);
+    list
+}
+
+fn latency(list: &mut Vec<Workload>, full: bool) {
+    let row = |op, size, mode, pinned| Workload::Latency {
+        op,
+        size,
+        mode,
+        pinned,
+    };
+    let sizes = |some: &'static [u64]| if full { &SIZES_FULL } else { some };
+    list.extend(
+        sizes(&SIZES)
+            .iter()
+            .map(|&size| row(Op::Send, size, Mode::Polling, true)),
+    );
+    list.extend(
+        sizes(&SIZES[..2])
+            .iter()
+            .map(|&size| row(Op::Send, size, Mode::Event, true)),
+    );
+    list.extend(
+        sizes(&SIZES[..2])
+            .iter()
+            .map(|&size| row(Op::Write, size, Mode::Polling, true)),
+    );
+    list.extend(
+        sizes(&SIZES[..1])
+            .iter()
+            .map(|&size| row(Op::Read, size, Mode::Polling, true)),
+    );
+    list.extend(
+        sizes(&SIZES[..1])
+            .iter()
+            .map(|&size| row(Op::Read, size, Mode::Event, true)),
+    );
+    list.extend([Op::Send, Op::Write].map(|op| row(op, SMALL, Mode::Polling, false)));
+}
+
+fn bulk(list: &mut Vec<Workload>, full: bool) {
+    let row = |op, size, mode| Workload::Bulk { op, size, mode };
+    let (large, telling) = if full {
+        (&SIZES_FULL[..], &SIZES_FULL[..])
+    } else {
+        (&SIZES[1..], &SIZES[3..4])
+    };
+    list.extend(
+        large
+            .iter()
+            .map(|&size| row(Op::Write, size, Mode::Polling)),
+    );
+    list.extend(
+        telling
+            .iter()
+            .map(|&size| row(Op::Write, size, Mode::Event)),
+    );
+    for op in [Op::Send, Op::Read] {
+        list.extend(telling.iter().map(|&size| row(op, size, Mode::Polling)));
+        list.extend(
+            telling
+                .iter()
+                .filter(|_| full)
+                .map(|&size| row(op, size, Mode::Event)),
+        );
+    }
+}
+
+/// The unpinned write is judged by the unpinned send.
+fn compared(a: &Workload, b: &Workload) -> bool {
+    !a.pinned() && !b.pinned()
+}
+
+fn serving(
+    path: PathKind,
+    workload: &Workload,
+    stacks: &[Box<dyn Stack>],
+    selection: &Selection,
+) -> Vec<usize> {
+    let references = references(workload);
+    let wanted = |name: String| matches(&name, &selection.stacks) || references.contains(&name);
+    (0..stacks.len())
+        .filter(|&i| stacks[i].serves(workload, path) && wanted(stacks[i].name()))
+        .collect()
+}
+
+fn matches(text: &str, patterns: &[String]) -> bool {
+    patterns.is_empty() || patterns.iter().any(|pattern| text.contains(pattern))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stack::{all, Programs};
+    use std::collections::HashSet;
+
+    fn stacks() -> Vec<Box<dyn Stack>> {
+        all(&Programs {
+            bench: ("weft".into(), vec![]),
+            weft: "weft".into(),
+            scratch: "scratch".into(),
+        })
+    }
+
+    fn ids(selection: &Selection) -> Vec<String> {
+        groups(PathKind::Loopback, &stacks(), selection)
+            .iter()
+            .flatten()
+            .map(Row::id)
+            .collect()
+    }
+
+    #[test]
+    fn rows_are_unique_and_the_full_plan_holds_the_default_one() {
+        let [default, full] = [false, true].map(|full| {
+            ids(&Selection {
+                full,
+                ..Selection::default()
+            })
+        });
+        assert_eq!(full.iter().collect::<HashSet<_>>().len(), full.len());
+        assert!(default.iter().all(|id| full.contains(id)));
+        assert!(default.len() < full.len());
+    }
+
+    #[test]
+    fn the_unpinned_rows_run_in_turn() {
+        let groups = groups(PathKind::Loopback, &stacks(), &Selection::default());
+        let together: Vec<Vec<String>> = groups
+            .iter()
+            .filter(|g| g.len() > 1)
+            .map(|g| g.iter().map(Row::id).collect())
+            .collect();
+        assert_eq!(
+            together,
+            [[
+                "loopback/send-lat-64-unpinned",
+                "loopback/write-lat-64-unpinned"
+            ]]
+        );
+    }
+
+    #[test]
+    fn a_stack_pattern_keeps_the_references() {
+        let stacks = stacks();
+        let selection = Selection {
+            only: vec!["loopback/write-bw-1M".into()],
+            stacks: vec!["crc=off".into()],
+            ..Selection::default()
+        };
+        let groups = groups(PathKind::Loopback, &stacks, &selection);
+        let row = &groups[0][0];
+        let names: Vec<String> = row.stacks.iter().map(|&i| stacks[i].name()).collect();
+        assert_eq!(names, ["iperf3", "iperf3 -l size", "weft crc=off"]);
+    }
+
+    #[test]
+    fn only_selects_by_part_of_the_id() {
+        let only = |p: &str| {
+            ids(&Selection {
+                only: vec![p.into()],
+                ..Selection::default()
+            })
+        };
+        assert_eq!(only("connect"), ["loopback/connect"]);
+        assert_eq!(only("no such row"), [""; 0]);
+    }
+}

@@ -1,0 +1,189 @@
+//! TCP as a careful program would write it, without any library: what Weft is compared with.
+//!
+//! Server and client are two processes of this same executable, started by the bench with the hidden `raw` command.
+//! The client prints its metrics as one JSON object.
+
+mod bulk;
+mod connect;
+mod ping_pong;
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+
+use crate::record::Metrics;
+use crate::workload::Mode;
+
+/// One side of a raw TCP measurement.
+#[derive(Args, Clone, Debug)]
+pub struct RawArgs {
+    #[command(flatten)]
+    side: RawSide,
+    #[command(subcommand)]
+    program: Program,
+}
+
+#[derive(Args, Clone, Debug)]
+#[group(required = true, multiple = false)]
+struct RawSide {
+    /// Serve one measurement at this address
+    #[arg(long)]
+    listen: Option<SocketAddr>,
+    /// Measure against the server at this address
+    #[arg(long)]
+    connect: Option<SocketAddr>,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum Program {
+    /// Request and reply, one at a time
+    PingPong(PingPong),
+    /// One stream of send() calls, for a time
+    Stream(Stream),
+    /// Connections, one after another
+    Connect(Connect),
+}
+
+/// Request and reply, one at a time.
+#[derive(Args, Clone, Debug)]
+struct PingPong {
+    /// Spin on non-blocking calls, or block
+    #[arg(long)]
+    mode: Mode,
+    /// Octets to the server
+    #[arg(long)]
+    request: usize,
+    /// Octets back
+    #[arg(long)]
+    reply: usize,
+    /// Round trips
+    #[arg(long)]
+    iterations: usize,
+}
+
+/// One stream of `send` calls, for a time.
+#[derive(Args, Clone, Debug)]
+struct Stream {
+    /// Octets in one send() call
+    #[arg(long)]
+    size: usize,
+    /// Seconds to send for
+    #[arg(long)]
+    seconds: u32,
+    /// Leave Nagle's algorithm on
+    #[arg(long)]
+    nagle: bool,
+}
+
+/// Connections, one after another.
+#[derive(Args, Clone, Debug)]
+struct Connect {
+    /// Connections
+    #[arg(long)]
+    iterations: usize,
+}
+
+/// Runs one side; the client prints its metrics.
+pub fn run(args: &RawArgs) -> Result<()> {
+    if let Some(address) = args.side.listen {
+        let listener =
+            TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
+        return serve(&listener, &args.program);
+    }
+    let address = args.side.connect.context("one of --listen and --connect")?;
+    println!(
+        "{}",
+        serde_json::to_string(&measure(address, &args.program)?)?
+    );
+    Ok(())
+}
+
+fn serve(listener: &TcpListener, program: &Program) -> Result<()> {
+    match program {
+        Program::PingPong(p) => ping_pong::serve(&accept(listener)?, p),
+        Program::Stream(p) => bulk::serve(&accept(listener)?, p),
+        Program::Connect(_) => connect::serve(listener),
+    }
+}
+
+fn measure(server: SocketAddr, program: &Program) -> Result<Metrics> {
+    let connect =
+        || TcpStream::connect(server).with_context(|| format!("cannot connect to {server}"));
+    match program {
+        Program::PingPong(p) => ping_pong::measure(&connect()?, p),
+        Program::Stream(p) => bulk::measure(&connect()?, p),
+        Program::Connect(p) => connect::measure(server, p),
+    }
+}
+
+fn accept(listener: &TcpListener) -> Result<TcpStream> {
+    Ok(listener.accept().context("cannot accept")?.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    /// Both sides of a program in one process, the server on a thread.
+    fn both(program: Program) -> Metrics {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let theirs = program.clone();
+        let server = thread::spawn(move || serve(&listener, &theirs).unwrap());
+        let metrics = measure(address, &program).unwrap();
+        server.join().unwrap();
+        metrics
+    }
+
+    #[test]
+    fn a_ping_pong_halves_the_round_trip() {
+        for mode in [Mode::Polling, Mode::Event] {
+            let m = both(Program::PingPong(PingPong {
+                mode,
+                request: 64,
+                reply: 64,
+                iterations: 200,
+            }));
+            assert!((m["rtt_us"] / m["half_rtt_us"] - 2.0).abs() < 1e-9, "{m:?}");
+            assert!(
+                m["min_us"] <= m["half_rtt_us"]
+                    && m["half_rtt_us"] <= m["p99_us"]
+                    && m["p99_us"] <= m["p999_us"]
+            );
+        }
+    }
+
+    #[test]
+    fn a_read_reports_percentiles_of_the_whole_round_trip() {
+        let m = both(Program::PingPong(PingPong {
+            mode: Mode::Event,
+            request: 52,
+            reply: 1 << 20,
+            iterations: 20,
+        }));
+        assert!(m["p99_us"] >= m["rtt_us"], "{m:?}");
+    }
+
+    #[test]
+    fn a_stream_counts_what_arrived() {
+        let m = both(Program::Stream(Stream {
+            size: 1000,
+            seconds: 1,
+            nagle: false,
+        }));
+        let octets_per_s = m["goodput_gbit_s"] * 1e9 / 8.0;
+        assert!(
+            (octets_per_s / m["messages_per_s"] - 1000.0).abs() < 1.0,
+            "{m:?}"
+        );
+        assert!(m["messages_per_s"] > 1000.0);
+    }
+
+    #[test]
+    fn a_connection_with_a_reply_takes_longer_than_one_without() {
+        let m = both(Program::Connect(Connect { iterations: 50 }));
+        assert!(m["connect_reply_us"] > m["connect_us"], "{m:?}");
+    }
+}

@@ -1,0 +1,100 @@
+//! Request and reply over one connection with `TCP_NODELAY`, spinning or blocking.
+
+use std::io::{ErrorKind, Read, Result as IoResult, Write};
+use std::net::TcpStream;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+
+use super::PingPong;
+use crate::record::Metrics;
+use crate::stats::{quantile_of_sorted, sorted};
+use crate::workload::{Mode, HALF_ROUND_TRIP, P99, P999, ROUND_TRIP};
+
+/// Round trips before the clock starts: TCP's windows open, caches fill.
+const WARM_UP: usize = 1000;
+
+pub(super) fn serve(stream: &TcpStream, program: &PingPong) -> Result<()> {
+    let mut pipe = Pipe::new(stream, program)?;
+    let (mut request, reply) = (vec![0; program.request], vec![0x5a; program.reply]);
+    for _ in 0..warm_up(program) + program.iterations {
+        pipe.receive(&mut request)?;
+        pipe.send(&reply)?;
+    }
+    Ok(())
+}
+
+pub(super) fn measure(stream: &TcpStream, program: &PingPong) -> Result<Metrics> {
+    let mut pipe = Pipe::new(stream, program)?;
+    let (request, mut reply) = (vec![0x5a; program.request], vec![0; program.reply]);
+    let mut round_trip = || -> IoResult<f64> {
+        let start = Instant::now();
+        pipe.send(&request)?;
+        pipe.receive(&mut reply)?;
+        Ok(start.elapsed().as_secs_f64() * 1e6)
+    };
+    for _ in 0..warm_up(program) {
+        round_trip()?;
+    }
+    let samples = (0..program.iterations)
+        .map(|_| round_trip())
+        .collect::<IoResult<Vec<f64>>>()?;
+    metrics(&samples, program.request == program.reply)
+}
+
+/// Percentiles and the minimum are of half the round trip where both directions carry the same, as perftest does it.
+fn metrics(round_trips: &[f64], symmetric: bool) -> Result<Metrics> {
+    let sorted = sorted(round_trips);
+    let at = |rank| quantile_of_sorted(&sorted, rank).context("no iterations");
+    let share = if symmetric { 0.5 } else { 1.0 };
+    Ok(Metrics::from([
+        (HALF_ROUND_TRIP.key.to_owned(), at(0.5)? / 2.0),
+        (ROUND_TRIP.key.to_owned(), at(0.5)?),
+        ("min_us".to_owned(), at(0.0)? * share),
+        (P99.to_owned(), at(0.99)? * share),
+        (P999.to_owned(), at(0.999)? * share),
+    ]))
+}
+
+fn warm_up(program: &PingPong) -> usize {
+    WARM_UP.min(program.iterations / 10)
+}
+
+/// A stream on which a would-block is an invitation to try again at once.
+struct Pipe<'a>(&'a TcpStream);
+
+impl<'a> Pipe<'a> {
+    fn new(stream: &'a TcpStream, program: &PingPong) -> IoResult<Self> {
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(program.mode == Mode::Polling)?;
+        Ok(Pipe(stream))
+    }
+
+    fn send(&mut self, mut octets: &[u8]) -> IoResult<()> {
+        while !octets.is_empty() {
+            let n = spin(|| self.0.write(octets))?;
+            octets = &octets[n..];
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, octets: &mut [u8]) -> IoResult<()> {
+        let mut got = 0;
+        while got < octets.len() {
+            match spin(|| self.0.read(&mut octets[got..]))? {
+                0 => return Err(ErrorKind::UnexpectedEof.into()),
+                n => got += n,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn spin(mut call: impl FnMut() -> IoResult<usize>) -> IoResult<usize> {
+    loop {
+        match call() {
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            result => return result,
+        }
+    }
+}

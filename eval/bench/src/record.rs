@@ -1,0 +1,233 @@
+//! The raw record of one run, as it stands on disk. Nothing in it is computed from anything else in it.
+//!
+//! The schema is `schema/weft-bench-1.schema.json`; [`VERSION`] goes up when a reader of the old one would misread.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{bail, Context, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::workload::Workload;
+
+/// Value of [`Run::schema`].
+pub const SCHEMA: &str = "weft-bench";
+/// Value of [`Run::version`].
+pub const VERSION: u32 = 1;
+
+/// Metric name (ending in its unit) to value.
+pub type Metrics = BTreeMap<String, f64>;
+
+/// One run of the bench.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Always [`SCHEMA`].
+    pub schema: String,
+    /// Always [`VERSION`].
+    pub version: u32,
+    /// UTC, RFC 3339, whole seconds.
+    pub started: String,
+    /// UTC, RFC 3339, whole seconds.
+    pub finished: String,
+    /// Stopped by a signal before the plan was through.
+    pub interrupted: bool,
+    /// What was asked for.
+    pub options: Options,
+    /// Where it ran.
+    pub environment: Environment,
+    /// The paths, also those that could not be made.
+    pub paths: Vec<PathRecord>,
+    /// Rows in plan order.
+    pub rows: Vec<RowRecord>,
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Options {
+    /// Times each cell is measured.
+    pub repetitions: u32,
+    /// Seconds a cell is meant to measure for.
+    pub cell_seconds: u32,
+    /// Core of the server and of the client; null where pinning was not possible.
+    pub cores: Option<(usize, usize)>,
+    /// Row patterns; empty is everything.
+    pub only: Vec<String>,
+    /// Stack patterns; empty is everything.
+    pub stacks: Vec<String>,
+}
+
+/// The machine and what is installed on it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Environment {
+    /// Kernel release and version.
+    pub kernel: String,
+    /// CPU model.
+    pub cpu: String,
+    /// Cores online.
+    pub cores: usize,
+    /// `cpufreq` governor of core 0; null where there is none (virtual machines).
+    pub governor: Option<String>,
+    /// Hypervisor bit of the CPU.
+    pub virtual_machine: bool,
+    /// CPU vulnerability to mitigation, those that affect this CPU.
+    pub mitigations: BTreeMap<String, String>,
+    /// Load averages over 1, 5 and 15 minutes at the start.
+    pub load: Vec<f64>,
+    /// Total memory, octets.
+    pub memory: u64,
+    /// Revision of the source tree, `-dirty` when it had changes; null outside one.
+    pub revision: Option<String>,
+    /// Whether Weft and the raw TCP programs were built with optimisation.
+    pub optimised: bool,
+    /// Whether the bench ran as root.
+    pub root: bool,
+    /// Program to version line; null where the program is not installed.
+    pub tools: BTreeMap<String, Option<String>>,
+}
+
+/// A path between two processes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PathRecord {
+    /// `loopback` or `veth`.
+    pub name: String,
+    /// How it is made.
+    pub description: String,
+    /// MTU in octets; null when skipped.
+    pub mtu: Option<u32>,
+    /// Kernel settings that bear on TCP, as seen on this path.
+    pub sysctls: BTreeMap<String, String>,
+    /// Why it could not be made; null when it was.
+    pub skipped: Option<String>,
+}
+
+/// One workload on one path.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RowRecord {
+    /// Path name, slash, workload id.
+    pub id: String,
+    /// Path name.
+    pub path: String,
+    /// What was measured.
+    pub workload: Workload,
+    /// Key of the metric the row is judged by.
+    pub metric: String,
+    /// Stacks the others are compared with; the best of them counts.
+    pub reference: Vec<String>,
+    /// One per stack.
+    pub cells: Vec<CellRecord>,
+}
+
+/// One stack on one row.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CellRecord {
+    /// Stack name.
+    pub stack: String,
+    /// Command lines of the last repetition: server, then client.
+    pub commands: Vec<String>,
+    /// Why it was not run at all; null when it was.
+    pub skipped: Option<String>,
+    /// In the order they were taken.
+    pub samples: Vec<Sample>,
+}
+
+/// One measurement of one cell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Counted from 1.
+    pub repetition: u32,
+    /// Seconds since the run started.
+    pub at: f64,
+    /// Seconds from start of the programs to their end.
+    pub took: f64,
+    /// Figures, or what went wrong.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+/// What a measurement came to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// Figures.
+    Metrics(Metrics),
+    /// It failed.
+    Failure(Failure),
+}
+
+/// A measurement that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// One line.
+    pub reason: String,
+    /// Last lines the programs printed, each with the side it came from.
+    pub tail: Vec<String>,
+}
+
+impl Run {
+    /// Reads a record and checks that this program understands it.
+    pub fn read(path: &Path) -> Result<Run> {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        let value: serde_json::Value = serde_json::from_str(&text)
+            .with_context(|| format!("{} is not JSON", path.display()))?;
+        let (schema, version) = (value["schema"].as_str(), value["version"].as_u64());
+        if (schema, version) != (Some(SCHEMA), Some(VERSION.into())) {
+            bail!(
+                "{} is not a {SCHEMA} record of version {VERSION}",
+                path.display()
+            );
+        }
+        serde_json::from_value(value)
+            .with_context(|| format!("{} does not follow the schema", path.display()))
+    }
+
+    /// Writes the record into `folder` under its start time and returns the file's path.
+    pub fn write(&self, folder: &Path) -> Result<PathBuf> {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot make {}", folder.display()))?;
+        let path = folder.join(format!("{}.json", self.started.replace([':', '-'], "")));
+        let mut text = serde_json::to_string_pretty(self)?;
+        text.push('\n');
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(path)
+    }
+
+    /// The row with this id.
+    pub fn row(&self, id: &str) -> Option<&RowRecord> {
+        self.rows.iter().find(|row| row.id == id)
+    }
+}
+
+impl RowRecord {
+    /// The cell of this stack.
+    pub fn cell(&self, stack: &str) -> Option<&CellRecord> {
+        self.cells.iter().find(|cell| cell.stack == stack)
+    }
+}
+
+impl CellRecord {
+    /// Repetition and value of every sample that has this metric.
+    pub fn values(&self, metric: &str) -> Vec<(u32, f64)> {
+        self.samples
+            .iter()
+            .filter_map(|s| Some((s.repetition, *s.metrics()?.get(metric)?)))
+            .collect()
+    }
+
+    /// The samples that failed.
+    pub fn failures(&self) -> impl Iterator<Item = &Failure> {
+        self.samples.iter().filter_map(|s| match &s.outcome {
+            Outcome::Failure(failure) => Some(failure),
+            Outcome::Metrics(_) => None,
+        })
+    }
+}
+
+impl Sample {
+    fn metrics(&self) -> Option<&Metrics> {
+        match &self.outcome {
+            Outcome::Metrics(metrics) => Some(metrics),
+            Outcome::Failure(_) => None,
+        }
+    }
+}

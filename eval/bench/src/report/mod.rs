@@ -1,0 +1,419 @@
+//! Tables for people, made from a record and nothing else.
+
+use std::fmt::Write;
+
+use clap::ValueEnum;
+use comfy_table::{presets, CellAlignment, ContentArrangement, Table};
+
+use crate::record::{Environment, Run};
+use crate::summary::{self, CellSummary, Ratio, RowSummary, Standing};
+use crate::targets::{self, Against, Bound, Verdict};
+use crate::workload::Metric;
+
+/// How a report is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For a terminal.
+    Table,
+    /// For a document.
+    Markdown,
+}
+
+/// Environment, rows and targets.
+pub fn full(run: &Run, format: Format) -> String {
+    let mut text = environment(run, format);
+    for path in &run.paths {
+        let reason = path
+            .skipped
+            .as_deref()
+            .map(|r| format!(": SKIPPED, {r}"))
+            .unwrap_or_default();
+        let mtu = path
+            .mtu
+            .map(|mtu| format!(", MTU {mtu}"))
+            .unwrap_or_default();
+        let title = format!("Path {}: {}{mtu}{reason}", path.name, path.description);
+        text += &heading(&title, format);
+        if run.rows.iter().any(|row| row.path == path.name) {
+            text += &rows(run, &path.name, format);
+        }
+    }
+    text + &failures(run, format) + &targets(run, format)
+}
+
+/// Only the targets.
+pub fn targets(run: &Run, format: Format) -> String {
+    let header = [
+        "path", "target", "stack", "measured", "against", "ratio", "spread", "bound", "verdict",
+    ];
+    let mut table = table(format, &header, &[3, 4, 5, 6]);
+    for s in targets::judge(run) {
+        let figure = |value: Option<f64>| value.map_or("-".to_owned(), |v| with_unit(v, s.metric));
+        let (measured, against) = s.medians.map_or((None, None), |(m, a)| (Some(m), a));
+        let is_ratio = s.target.against != Against::P99;
+        let [ratio, spread] = match s.ratio {
+            Some(r) if is_ratio => [format!("{:.2}", r.of_medians), spread(&r)],
+            Some(r) => [
+                "-".to_owned(),
+                format!("{} to {}", number(r.min), number(r.max)),
+            ],
+            None => ["-".to_owned(), "-".to_owned()],
+        };
+        let what = format!("{} ({})", s.target.what, s.target.workload.id());
+        let bound = bound(s.target.bound);
+        let verdict = verdict(s.verdict).to_owned();
+        table.add_row([
+            s.path,
+            what,
+            s.target.stack,
+            figure(measured),
+            figure(against),
+            ratio,
+            spread,
+            bound,
+            verdict,
+        ]);
+    }
+    heading("Targets", format) + &draw(&table)
+}
+
+fn rows(run: &Run, path: &str, format: Format) -> String {
+    let header = [
+        "workload",
+        "stack",
+        "median",
+        "±",
+        "min to max",
+        "p99",
+        "n",
+        "ratio",
+        "spread",
+        "",
+    ];
+    let mut table = table(format, &header, &[2, 3, 4, 5, 6, 7, 8]);
+    for record in run.rows.iter().filter(|row| row.path == path) {
+        let row = summary::row(record);
+        let title = format!("{} ({})", record.workload.describe(), row.metric.unit);
+        for (i, cell) in row.cells.iter().enumerate() {
+            let mut words = vec![if i == 0 { title.clone() } else { String::new() }];
+            words.extend(cell_words(&row, cell));
+            table.add_row(words);
+        }
+    }
+    draw(&table)
+}
+
+fn cell_words(row: &RowSummary, cell: &CellSummary) -> [String; 9] {
+    let [ratio, spread, standing] = match (&cell.ratio, row.reference.as_ref() == Some(&cell.stack))
+    {
+        (Some(r), _) => [
+            format!("{:.2}", r.of_medians),
+            spread(r),
+            standing(r, row.metric).to_owned(),
+        ],
+        (None, true) => ["1".to_owned(), String::new(), "reference".to_owned()],
+        (None, false) => ["-", "-", ""].map(str::to_owned),
+    };
+    let remark = match (&cell.skipped, cell.failures) {
+        (Some(reason), _) => format!("skipped: {reason}"),
+        (None, 0) => standing,
+        (None, n) => format!("{standing} {n} FAILED").trim().to_owned(),
+    };
+    let [median, mad, range, n] = match &cell.estimate {
+        Some(e) => [
+            number(e.median),
+            number(e.mad),
+            format!("{} to {}", number(e.min), number(e.max)),
+            e.n.to_string(),
+        ],
+        None => ["-", "-", "-", "0"].map(str::to_owned),
+    };
+    let p99 = cell.p99.map_or("-".to_owned(), number);
+    [
+        cell.stack.clone(),
+        median,
+        mad,
+        range,
+        p99,
+        n,
+        ratio,
+        spread,
+        remark,
+    ]
+}
+
+/// Failed samples with the last lines of the programs: the first of each cell, as the others are mostly the same.
+fn failures(run: &Run, format: Format) -> String {
+    let mut text = String::new();
+    for row in &run.rows {
+        for cell in &row.cells {
+            let Some(failure) = cell.failures().next() else {
+                continue;
+            };
+            let _ = writeln!(text, "{} {}: {}", row.id, cell.stack, failure.reason);
+            for command in &cell.commands {
+                let _ = writeln!(text, "    $ {command}");
+            }
+            for line in &failure.tail {
+                let _ = writeln!(text, "    {line}");
+            }
+        }
+    }
+    match (text.is_empty(), format) {
+        (true, _) => String::new(),
+        (false, Format::Table) => heading("Failures", format) + &text,
+        (false, Format::Markdown) => format!("{}```text\n{text}```\n", heading("Failures", format)),
+    }
+}
+
+fn environment(run: &Run, format: Format) -> String {
+    let e = &run.environment;
+    let options = &run.options;
+    let cores = options.cores.map_or("not pinned".to_owned(), |(s, c)| {
+        format!("server on core {s}, client on core {c}")
+    });
+    let mut lines = vec![
+        format!(
+            "{}{}",
+            run.started,
+            if run.interrupted {
+                ", INTERRUPTED before the plan was through"
+            } else {
+                ""
+            }
+        ),
+        format!(
+            "{} repetitions of {} s a cell, {cores}",
+            options.repetitions, options.cell_seconds
+        ),
+        machine(e),
+        format!("Linux {}", e.kernel),
+    ];
+    if let Some(path) = run.paths.iter().find(|p| !p.sysctls.is_empty()) {
+        let of_interest = [
+            "net.ipv4.tcp_congestion_control",
+            "net.ipv4.tcp_rmem",
+            "net.ipv4.tcp_wmem",
+        ];
+        let known = of_interest
+            .iter()
+            .filter_map(|name| Some(format!("{name} = {}", path.sysctls.get(*name)?)));
+        lines.push(known.collect::<Vec<_>>().join(", "));
+    }
+    let tools = e
+        .tools
+        .iter()
+        .map(|(name, version)| version.clone().unwrap_or(format!("{name}: not installed")));
+    lines.push(tools.collect::<Vec<_>>().join(", "));
+    lines.push(format!(
+        "weft {}",
+        e.revision.as_deref().unwrap_or("of unknown revision")
+    ));
+    if !e.optimised {
+        lines.push(
+            "BUILT WITHOUT OPTIMISATION: these figures say nothing about Weft or raw TCP"
+                .to_owned(),
+        );
+    }
+    let mark = if format == Format::Markdown {
+        "- "
+    } else {
+        "  "
+    };
+    heading("Environment", format)
+        + &lines
+            .iter()
+            .map(|line| format!("{mark}{line}\n"))
+            .collect::<String>()
+}
+
+fn machine(e: &Environment) -> String {
+    let kind = if e.virtual_machine {
+        ", virtual machine"
+    } else {
+        ""
+    };
+    let governor = e
+        .governor
+        .as_ref()
+        .map(|g| format!(", governor {g}"))
+        .unwrap_or_default();
+    let load = e
+        .load
+        .iter()
+        .map(f64::to_string)
+        .collect::<Vec<_>>()
+        .join(" ");
+    let memory = e.memory >> 20;
+    format!(
+        "{}, {} cores{kind}{governor}, {memory} MiB, load at the start {load}",
+        e.cpu, e.cores
+    )
+}
+
+fn table(format: Format, header: &[&str], right: &[usize]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(match format {
+        Format::Table => presets::UTF8_BORDERS_ONLY,
+        Format::Markdown => presets::ASCII_MARKDOWN,
+    });
+    table
+        .set_content_arrangement(ContentArrangement::Disabled)
+        .set_header(header);
+    for &column in right {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+fn draw(table: &Table) -> String {
+    let text: String = table
+        .lines()
+        .map(|line| format!("{}\n", line.trim_end()))
+        .collect();
+    text
+}
+
+fn heading(title: &str, format: Format) -> String {
+    match format {
+        Format::Table => format!("\n{title}\n"),
+        Format::Markdown => format!("\n### {title}\n\n"),
+    }
+}
+
+fn standing(ratio: &Ratio, metric: Metric) -> &'static str {
+    match ratio.standing(metric.better) {
+        Standing::Wins => "wins",
+        Standing::Level => "level",
+        Standing::Loses => "loses",
+    }
+}
+
+fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Met => "met",
+        Verdict::Passes => "passes",
+        Verdict::FallsShort => "FALLS SHORT",
+        Verdict::NotMeasured => "not measured",
+    }
+}
+
+fn bound(bound: Bound) -> String {
+    match bound {
+        Bound::AtMost(most) => format!("<= {most}"),
+        Bound::AtLeast { target, passes } if passes < target => {
+            format!(">= {target} ({passes} passes)")
+        }
+        Bound::AtLeast { target, .. } => format!(">= {target}"),
+    }
+}
+
+fn spread(ratio: &Ratio) -> String {
+    format!("{:.2} to {:.2}", ratio.min, ratio.max)
+}
+
+fn with_unit(value: f64, metric: Metric) -> String {
+    format!("{} {}", number(value), metric.unit)
+}
+
+/// Three significant digits or more; thousands grouped.
+fn number(value: f64) -> String {
+    match value {
+        v if v >= 10_000.0 => grouped(v.round() as u64),
+        v if v >= 100.0 => format!("{v:.0}"),
+        v if v >= 10.0 => format!("{v:.1}"),
+        v => format!("{v:.2}"),
+    }
+}
+
+fn grouped(value: u64) -> String {
+    match value {
+        0..=999 => value.to_string(),
+        _ => format!("{} {:03}", grouped(value / 1000), value % 1000),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::record::{Options, PathRecord, RowRecord, SCHEMA, VERSION};
+    use crate::summary::tests::{cell_of, row_of};
+    use crate::workload::Workload;
+
+    pub(crate) fn run_of(rows: Vec<RowRecord>) -> Run {
+        let path = |name: &str, skipped: Option<&str>| PathRecord {
+            name: name.to_owned(),
+            description: "a path".to_owned(),
+            mtu: Some(1500),
+            sysctls: Default::default(),
+            skipped: skipped.map(str::to_owned),
+        };
+        Run {
+            schema: SCHEMA.to_owned(),
+            version: VERSION,
+            started: "2026-01-02T03:04:05Z".to_owned(),
+            finished: "2026-01-02T03:05:05Z".to_owned(),
+            interrupted: false,
+            options: Options {
+                repetitions: 1,
+                cell_seconds: 1,
+                cores: Some((0, 1)),
+                only: vec![],
+                stacks: vec![],
+            },
+            environment: Environment::default(),
+            paths: vec![
+                path("loopback", None),
+                path("veth", Some("no namespaces here")),
+            ],
+            rows,
+        }
+    }
+
+    fn text() -> String {
+        let mut broken = cell_of("weft crc=off", "connect_us", &[None]);
+        broken.commands = vec!["cm_connect 1".to_owned()];
+        let cells = vec![
+            cell_of("raw-tcp", "connect_us", &[Some(10.0)]),
+            cell_of("weft crc=on", "connect_us", &[Some(40.0)]),
+            broken,
+        ];
+        full(
+            &run_of(vec![row_of("loopback", Workload::Connect, cells)]),
+            Format::Markdown,
+        )
+    }
+
+    fn line<'a>(text: &'a str, words: &[&str]) -> &'a str {
+        text.lines()
+            .find(|l| words.iter().all(|w| l.contains(w)))
+            .unwrap_or_else(|| panic!("no {words:?} in\n{text}"))
+    }
+
+    #[test]
+    fn a_losing_cell_says_so() {
+        assert!(line(&text(), &["| weft crc=on", "40.0"]).contains("loses"));
+        assert!(line(&text(), &["rdma_connect", "weft crc=on"]).contains("FALLS SHORT"));
+    }
+
+    #[test]
+    fn what_failed_and_what_was_skipped_shows() {
+        let text = text();
+        assert!(line(&text, &["| weft crc=off"]).contains("1 FAILED"));
+        line(&text, &["loopback/connect weft crc=off: no"]);
+        line(&text, &["    $ cm_connect 1"]);
+        line(&text, &["Path veth", "SKIPPED, no namespaces here"]);
+        line(&text, &["BUILT WITHOUT OPTIMISATION"]);
+    }
+
+    #[test]
+    fn numbers_keep_three_digits() {
+        assert_eq!(
+            [3.456, 34.56, 345.6, 3456.0].map(number),
+            ["3.46", "34.6", "346", "3456"]
+        );
+        assert_eq!(number(1_234_567.8), "1 234 568");
+    }
+}

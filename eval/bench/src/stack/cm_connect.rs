@@ -1,0 +1,143 @@
+//! Connection set-up through the connection manager: a small C program on the system's librdmacm, under `weft run`.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{ensure, Context, Result};
+
+use super::{need, on_off, weft_name, Programs, Site, Stack};
+use crate::exec::Output;
+use crate::job::{Invocation, Job};
+use crate::path::PathKind;
+use crate::record::Metrics;
+use crate::stats::{median, quantile_of_sorted, sorted};
+use crate::workload::{Workload, CONNECT, P99};
+
+const SOURCE: &str = include_str!("../../c/cm_connect.c");
+
+/// `rdma_connect` to established, compiled when it is first asked for.
+pub(super) struct CmConnect {
+    weft: PathBuf,
+    scratch: PathBuf,
+    crc: bool,
+}
+
+impl CmConnect {
+    pub(super) fn new(programs: &Programs, crc: bool) -> Self {
+        CmConnect {
+            weft: programs.weft.clone(),
+            scratch: programs.scratch.clone(),
+            crc,
+        }
+    }
+
+    fn program(&self) -> PathBuf {
+        self.scratch.join("cm_connect")
+    }
+
+    fn compile(&self) -> Result<()> {
+        need("cc", "gcc")?;
+        let source = self.scratch.join("cm_connect.c");
+        fs::write(&source, SOURCE).with_context(|| format!("cannot write {}", source.display()))?;
+        let output = Command::new("cc")
+            .args(["-O2", "-o"])
+            .args([&self.program(), &source])
+            .args(["-lrdmacm", "-libverbs"])
+            .output()
+            .context("cannot run cc")?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        ensure!(
+            output.status.success(),
+            "cm_connect.c does not compile (Debian packages librdmacm-dev, libibverbs-dev): {}",
+            errors.lines().next().unwrap_or_default()
+        );
+        Ok(())
+    }
+}
+
+impl Stack for CmConnect {
+    fn name(&self) -> String {
+        weft_name(self.crc)
+    }
+
+    fn serves(&self, workload: &Workload, _: PathKind) -> bool {
+        matches!(workload, Workload::Connect)
+    }
+
+    fn ready(&self) -> Result<()> {
+        ensure!(
+            self.weft.is_file(),
+            "there is no {} (make build)",
+            self.weft.display()
+        );
+        if self.program().is_file() {
+            return Ok(());
+        }
+        self.compile()
+    }
+
+    fn job(&self, workload: &Workload, site: &Site) -> Job {
+        let side = || {
+            Invocation::new(&self.weft, ["run", "--"])
+                .args([self.program()])
+                .args([site.port.to_string()])
+                .env("WEFT_CRC", on_off(self.crc))
+        };
+        let count = site.count(1000.0, 100).to_string();
+        site.job(
+            workload,
+            side(),
+            side().args([site.place.address.to_string(), count]),
+        )
+    }
+
+    fn parse(&self, _: &Workload, output: &Output) -> Result<Metrics> {
+        let times: Vec<f64> = output
+            .client
+            .lines()
+            .map(|line| {
+                line.parse()
+                    .with_context(|| format!("cm_connect printed {line:?}"))
+            })
+            .collect::<Result<_>>()?;
+        let p99 = quantile_of_sorted(&sorted(&times), 0.99);
+        Ok(Metrics::from([
+            (
+                CONNECT.key.to_owned(),
+                median(&times).context("cm_connect printed no times")?,
+            ),
+            (P99.to_owned(), p99.context("cm_connect printed no times")?),
+        ]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stack() -> CmConnect {
+        CmConnect {
+            weft: PathBuf::new(),
+            scratch: PathBuf::new(),
+            crc: true,
+        }
+    }
+
+    #[test]
+    fn the_median_of_what_the_client_printed() {
+        let output = Output {
+            client: "30.5\n20.1\n900.0\n".to_owned(),
+            server: String::new(),
+        };
+        let metrics = stack().parse(&Workload::Connect, &output).unwrap();
+        assert_eq!((metrics["connect_us"], metrics["p99_us"]), (30.5, 900.0));
+    }
+
+    #[test]
+    fn nothing_printed_is_an_error() {
+        assert!(stack()
+            .parse(&Workload::Connect, &Output::default())
+            .is_err());
+    }
+}

@@ -1,0 +1,259 @@
+//! The stacks that are compared, one file each.
+
+mod cm_connect;
+mod iperf3;
+mod libfabric;
+mod perftest;
+mod raw_tcp;
+mod ucx;
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::exec::Output;
+use crate::job::{Invocation, Job};
+use crate::path::{PathKind, Place};
+use crate::record::Metrics;
+use crate::workload::{Mode, Op, Workload};
+
+/// Something that moves octets from one process to another and can be measured doing so.
+pub trait Stack {
+    /// Name in records, with the variant: `weft crc=off`.
+    fn name(&self) -> String;
+
+    /// Whether this stack has an answer to this workload on this path. A stack that could but is not installed says yes
+    /// here and no in [`Stack::ready`], so that its cell shows why it is empty.
+    fn serves(&self, workload: &Workload, path: PathKind) -> bool;
+
+    /// An error says what is missing and how to get it.
+    fn ready(&self) -> Result<()>;
+
+    /// The programs that measure `workload`.
+    fn job(&self, workload: &Workload, site: &Site) -> Job;
+
+    /// The figures in what they printed; among them the workload's own metric.
+    fn parse(&self, workload: &Workload, output: &Output) -> Result<Metrics>;
+}
+
+/// Where and for how long one job is to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Site<'a> {
+    /// Ends of the path.
+    pub place: &'a Place,
+    /// A TCP port nobody else uses there.
+    pub port: u16,
+    /// Seconds to measure for.
+    pub seconds: u32,
+}
+
+/// The executables that are not simply found on `PATH`.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// This executable and the words that make it the bench.
+    pub bench: (PathBuf, Vec<OsString>),
+    /// The `weft` command.
+    pub weft: PathBuf,
+    /// A folder for what is compiled on the spot.
+    pub scratch: PathBuf,
+}
+
+/// Every stack, references first.
+pub fn all(programs: &Programs) -> Vec<Box<dyn Stack>> {
+    use perftest::{Fpdu, Perftest};
+    let weft = |crc, fpdu| Perftest {
+        weft: programs.weft.clone(),
+        crc,
+        fpdu,
+    };
+    let connect = |crc| cm_connect::CmConnect::new(programs, crc);
+    vec![
+        Box::new(raw_tcp::RawTcp {
+            bench: programs.bench.clone(),
+            nagle: false,
+        }),
+        Box::new(raw_tcp::RawTcp {
+            bench: programs.bench.clone(),
+            nagle: true,
+        }),
+        Box::new(iperf3::Iperf3 {
+            message_sized: false,
+        }),
+        Box::new(iperf3::Iperf3 {
+            message_sized: true,
+        }),
+        Box::new(weft(false, Fpdu::Auto)),
+        Box::new(weft(true, Fpdu::Auto)),
+        Box::new(weft(false, Fpdu::Emss)),
+        Box::new(weft(true, Fpdu::Emss)),
+        Box::new(connect(false)),
+        Box::new(connect(true)),
+        Box::new(libfabric::Libfabric {
+            endpoint: libfabric::Endpoint::Msg,
+        }),
+        Box::new(libfabric::Libfabric {
+            endpoint: libfabric::Endpoint::Rdm,
+        }),
+        Box::new(ucx::Ucx),
+    ]
+}
+
+/// The stacks a workload's others are compared with; the best of them counts.
+pub fn references(workload: &Workload) -> Vec<String> {
+    let names: &[&str] = match workload {
+        Workload::Latency { .. } | Workload::Connect => &[raw_tcp::NAME],
+        Workload::Bulk { .. } => &[iperf3::NAME, iperf3::NAME_MESSAGE_SIZED],
+        Workload::Rate { .. } => &[raw_tcp::NAME, raw_tcp::NAME_NAGLE],
+    };
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// Name of a Weft stack with its variant.
+pub fn weft_name(crc: bool) -> String {
+    format!("weft crc={}", on_off(crc))
+}
+
+/// Name of a Weft stack that keeps its FPDUs to the EMSS.
+pub fn weft_emss_name(crc: bool) -> String {
+    format!("{} fpdu=emss", weft_name(crc))
+}
+
+fn on_off(on: bool) -> &'static str {
+    if on {
+        "on"
+    } else {
+        "off"
+    }
+}
+
+impl Site<'_> {
+    fn address(&self) -> SocketAddr {
+        SocketAddr::new(self.place.address, self.port)
+    }
+
+    /// Bounded well above what a healthy cell needs, start-up and warm-up included.
+    pub(crate) fn job(&self, workload: &Workload, server: Invocation, client: Invocation) -> Job {
+        let timeout = Duration::from_secs(u64::from(self.seconds) * 5 + 10);
+        Job {
+            server,
+            client,
+            port: self.port,
+            pinned: workload.pinned(),
+            timeout,
+        }
+    }
+
+    /// Round trips that take about as long as a cell should, for programs that count rather than time. Sized for what
+    /// software over kernel TCP does, so that a slow stack stays within the timeout.
+    fn round_trips(&self, op: Op, size: u64, mode: Mode, pinned: bool) -> u64 {
+        let start = match (mode, pinned) {
+            (Mode::Polling, true) if op == Op::Write => 20.0,
+            (Mode::Polling, true) => 8.0,
+            (Mode::Event, _) | (_, false) => 50.0,
+        };
+        let half_us = start + size as f64 / 2000.0;
+        // Half the time is plenty for percentiles, and latency rows are many.
+        self.count(4.0 * half_us, 50)
+    }
+
+    /// How many events of this length fill a cell, and at least `least`.
+    fn count(&self, each_us: f64, least: u64) -> u64 {
+        ((f64::from(self.seconds) * 1e6 / each_us) as u64).max(least)
+    }
+}
+
+/// An error that names the Debian package when the program is not on `PATH`.
+fn need(program: &str, package: &str) -> Result<()> {
+    anyhow::ensure!(
+        on_path(program),
+        "{program} is not installed (Debian package {package})"
+    );
+    Ok(())
+}
+
+/// Whether `PATH` has a file of this name.
+pub(crate) fn on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// The numbers of a line of a table; `None` where a word is no number.
+fn numbers(line: &str) -> Option<Vec<f64>> {
+    let words: Option<Vec<f64>> = line
+        .split_ascii_whitespace()
+        .map(|w| w.parse().ok())
+        .collect();
+    words.filter(|w| !w.is_empty() && w.iter().all(|n: &f64| n.is_finite()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan;
+    use std::collections::HashSet;
+
+    fn programs() -> Programs {
+        Programs {
+            bench: ("weft".into(), vec!["bench".into()]),
+            weft: "weft".into(),
+            scratch: "scratch".into(),
+        }
+    }
+
+    #[test]
+    fn no_two_stacks_share_a_name_on_a_row() {
+        let stacks = all(&programs());
+        for path in [PathKind::Loopback, PathKind::Veth] {
+            for workload in plan::workloads(true) {
+                let names: Vec<_> = stacks
+                    .iter()
+                    .filter(|s| s.serves(&workload, path))
+                    .map(|s| s.name())
+                    .collect();
+                assert_eq!(
+                    names.iter().collect::<HashSet<_>>().len(),
+                    names.len(),
+                    "{}: {names:?}",
+                    workload.id()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn every_row_has_its_references_and_weft() {
+        let stacks = all(&programs());
+        for workload in plan::workloads(true) {
+            let serves = |name: &str| {
+                stacks
+                    .iter()
+                    .any(|s| s.name() == name && s.serves(&workload, PathKind::Loopback))
+            };
+            assert!(
+                references(&workload).iter().all(|name| serves(name)),
+                "{}",
+                workload.id()
+            );
+            assert!(
+                serves(&weft_name(true)) && serves(&weft_name(false)),
+                "{}",
+                workload.id()
+            );
+        }
+    }
+
+    #[test]
+    fn every_job_fits_its_timeout_by_design() {
+        let place = Place::loopback(None);
+        let site = Site {
+            place: &place,
+            port: 1,
+            seconds: 1,
+        };
+        assert_eq!(site.round_trips(Op::Send, 0, Mode::Polling, true), 31_250);
+        assert_eq!(site.round_trips(Op::Send, 1 << 40, Mode::Polling, true), 50);
+    }
+}

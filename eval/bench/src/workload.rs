@@ -1,0 +1,331 @@
+//! What is measured: an operation, a size and a mode, without a word about which stack does it.
+
+use std::fmt;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+/// The RDMA operation a workload is about; stacks without RDMA answer with the nearest thing they have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Op {
+    /// Send and receive: both programs take part.
+    Send,
+    /// RDMA Write.
+    Write,
+    /// RDMA Read.
+    Read,
+}
+
+impl Op {
+    /// Lower-case name, as in `ib_send_lat`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Op::Send => "send",
+            Op::Write => "write",
+            Op::Read => "read",
+        }
+    }
+}
+
+/// How a program waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// It spins: non-blocking calls, CQ polling.
+    Polling,
+    /// It sleeps: blocking calls, completion channels.
+    Event,
+}
+
+/// One thing to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Workload {
+    /// One message in flight, there and back.
+    Latency {
+        /// Operation.
+        op: Op,
+        /// Message size in octets.
+        size: u64,
+        /// How both programs wait.
+        mode: Mode,
+        /// Whether each program is tied to a core of its own.
+        pinned: bool,
+    },
+    /// One stream, as much as goes through.
+    Bulk {
+        /// Operation.
+        op: Op,
+        /// Message size in octets.
+        size: u64,
+        /// How the sender waits for completions.
+        mode: Mode,
+    },
+    /// Small messages, as many as go through.
+    Rate {
+        /// Operation.
+        op: Op,
+        /// Message size in octets.
+        size: u64,
+        /// Messages posted and not yet completed.
+        depth: u32,
+        /// Work requests handed over in one post call; 1 is no list.
+        post_list: u32,
+    },
+    /// From the connect call to a connection ready for use, one after another.
+    Connect,
+}
+
+/// Whether more or less of a metric is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// Latencies.
+    Lower,
+    /// Rates.
+    Higher,
+}
+
+/// The figure a workload is judged by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Key in a sample's metrics; ends in the unit.
+    pub key: &'static str,
+    /// Unit for people.
+    pub unit: &'static str,
+    /// Direction.
+    pub better: Better,
+}
+
+/// Median half round trip.
+pub const HALF_ROUND_TRIP: Metric = lower("half_rtt_us", "µs");
+/// Median round trip; what a Read takes.
+pub const ROUND_TRIP: Metric = lower("rtt_us", "µs");
+/// Payload octets per second at the receiver, in 10^9 bits per second.
+pub const GOODPUT: Metric = higher("goodput_gbit_s", "Gbit/s");
+/// Messages per second.
+pub const MESSAGE_RATE: Metric = higher("messages_per_s", "msg/s");
+/// Median time from the connect call to a connection ready for use.
+pub const CONNECT: Metric = lower("connect_us", "µs");
+
+/// Key of the 99th percentile of a latency metric, µs.
+pub const P99: &str = "p99_us";
+/// Key of the 99.9th percentile of a latency metric, µs.
+pub const P999: &str = "p999_us";
+
+const fn lower(key: &'static str, unit: &'static str) -> Metric {
+    Metric {
+        key,
+        unit,
+        better: Better::Lower,
+    }
+}
+
+const fn higher(key: &'static str, unit: &'static str) -> Metric {
+    Metric {
+        key,
+        unit,
+        better: Better::Higher,
+    }
+}
+
+impl Workload {
+    /// Short unique name, such as `send-lat-64` or `write-bw-1M-event`; what `--only` matches.
+    pub fn id(&self) -> String {
+        match *self {
+            Workload::Latency {
+                op,
+                size,
+                mode,
+                pinned,
+            } => {
+                format!(
+                    "{}-lat-{}{}{}",
+                    op.name(),
+                    Size(size),
+                    mode.suffix(),
+                    if pinned { "" } else { "-unpinned" }
+                )
+            }
+            Workload::Bulk { op, size, mode } => {
+                format!("{}-bw-{}{}", op.name(), Size(size), mode.suffix())
+            }
+            Workload::Rate {
+                op,
+                size,
+                post_list,
+                ..
+            } => {
+                let list = if post_list > 1 {
+                    format!("-list{post_list}")
+                } else {
+                    String::new()
+                };
+                format!("{}-rate-{}{list}", op.name(), Size(size))
+            }
+            Workload::Connect => "connect".to_owned(),
+        }
+    }
+
+    /// The metric this workload is judged by.
+    pub fn metric(&self) -> Metric {
+        match self {
+            Workload::Latency { op: Op::Read, .. } => ROUND_TRIP,
+            Workload::Latency { .. } => HALF_ROUND_TRIP,
+            Workload::Bulk { .. } => GOODPUT,
+            Workload::Rate { .. } => MESSAGE_RATE,
+            Workload::Connect => CONNECT,
+        }
+    }
+
+    /// Whether each program is tied to a core of its own.
+    pub fn pinned(&self) -> bool {
+        !matches!(self, Workload::Latency { pinned: false, .. })
+    }
+
+    /// A sentence for people.
+    pub fn describe(&self) -> String {
+        match *self {
+            Workload::Latency {
+                op,
+                size,
+                mode,
+                pinned,
+            } => {
+                let what = if op == Op::Read {
+                    "round trip"
+                } else {
+                    "half round trip"
+                };
+                let cores = if pinned { "" } else { ", not pinned" };
+                format!(
+                    "{} B {} {what}, {}{cores}",
+                    Size(size),
+                    op.name(),
+                    mode.name()
+                )
+            }
+            Workload::Bulk { op, size, mode } => {
+                format!(
+                    "{} B {} goodput, one stream, {}",
+                    Size(size),
+                    op.name(),
+                    mode.name()
+                )
+            }
+            Workload::Rate {
+                op,
+                size,
+                depth,
+                post_list,
+            } => {
+                let list = if post_list > 1 {
+                    format!(", lists of {post_list}")
+                } else {
+                    String::new()
+                };
+                format!(
+                    "{} B {} messages per second, depth {depth}{list}",
+                    Size(size),
+                    op.name()
+                )
+            }
+            Workload::Connect => "connect to established, one after another".to_owned(),
+        }
+    }
+}
+
+impl Mode {
+    fn suffix(self) -> &'static str {
+        match self {
+            Mode::Polling => "",
+            Mode::Event => "-event",
+        }
+    }
+
+    /// Name for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Polling => "polling",
+            Mode::Event => "event mode",
+        }
+    }
+}
+
+/// A size in octets, shown as `64`, `4K`, `1M`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size(pub u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            n if n >= 1 << 20 && n % (1 << 20) == 0 => write!(f, "{}M", n >> 20),
+            n if n >= 1 << 10 && n % (1 << 10) == 0 => write!(f, "{}K", n >> 10),
+            n => write!(f, "{n}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_name_what_differs() {
+        let lat = |op, mode, pinned| {
+            Workload::Latency {
+                op,
+                size: 64,
+                mode,
+                pinned,
+            }
+            .id()
+        };
+        assert_eq!(lat(Op::Send, Mode::Polling, true), "send-lat-64");
+        assert_eq!(lat(Op::Read, Mode::Event, true), "read-lat-64-event");
+        assert_eq!(
+            lat(Op::Write, Mode::Polling, false),
+            "write-lat-64-unpinned"
+        );
+        assert_eq!(
+            Workload::Bulk {
+                op: Op::Write,
+                size: 1 << 20,
+                mode: Mode::Polling
+            }
+            .id(),
+            "write-bw-1M"
+        );
+        let rate = |post_list| {
+            Workload::Rate {
+                op: Op::Send,
+                size: 64,
+                depth: 128,
+                post_list,
+            }
+            .id()
+        };
+        assert_eq!(
+            (rate(1).as_str(), rate(16).as_str()),
+            ("send-rate-64", "send-rate-64-list16")
+        );
+    }
+
+    #[test]
+    fn a_read_is_judged_by_the_whole_round_trip() {
+        let read = Workload::Latency {
+            op: Op::Read,
+            size: 64,
+            mode: Mode::Polling,
+            pinned: true,
+        };
+        assert_eq!(read.metric(), ROUND_TRIP);
+    }
+
+    #[test]
+    fn sizes_that_are_no_whole_multiple_stay_in_octets() {
+        assert_eq!(Size(1500).to_string(), "1500");
+        assert_eq!(Size(4096).to_string(), "4K");
+        assert_eq!(Size(4 << 20).to_string(), "4M");
+    }
+}
