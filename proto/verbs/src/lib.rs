@@ -2,13 +2,34 @@
 //! receive queues and queue pairs.
 //!
 //! Nothing here makes a system call, takes a lock or touches memory it does not own. A driver
-//! (the host engine, a simulator, a test) hands in octets, work requests and the time, and
-//! takes out octets to send, placements and completions. Memory and completion queues are
-//! reached through the [`host::Host`] trait.
+//! (the host engine, a simulator, a test) hands in octets and work requests, and takes out
+//! octets to send, placements and completions. Memory and completion queues are reached through
+//! the [`host::Host`] trait.
+//!
+//! | module | what it holds |
+//! | --- | --- |
+//! | [`types`] | work requests, completions, attributes |
+//! | [`mr`] | memory regions and the checks on STag, bounds and rights |
+//! | [`cq`] | completion queues and the arming of their events |
+//! | [`srq`] | shared receive queues |
+//! | [`qp`] | the queue pair over one iWARP stream |
+//! | [`outgoing`] | what is framed and waits for the transport |
+//! | [`host`] | what a queue pair asks of its driver |
 
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
+pub mod cq;
+pub mod host;
+pub mod mr;
+pub mod outgoing;
+pub mod qp;
+mod scatter;
+pub mod srq;
 pub mod types;
+pub mod wqe;
+
+/// The protocol crate, for drivers that run MPA start-up.
+pub use weft_iwarp as iwarp;

@@ -95,11 +95,7 @@ mod imp {
         &PREVIOUS[usize::from(signal == libc::SIGBUS)]
     }
 
-    extern "C" fn on_fault(
-        signal: i32,
-        info: *mut libc::siginfo_t,
-        context: *mut libc::c_void,
-    ) {
+    extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
         let begin = weft_guarded_copy as *const () as usize;
         let exit = weft_guarded_copy_fault as *const () as usize;
         // SAFETY: with SA_SIGINFO the kernel passes a ucontext_t that lives until the handler

@@ -95,7 +95,10 @@ mod tests {
     #[test]
     fn the_loopback_interface_has_its_address() {
         let all = interfaces();
-        let lo = all.iter().find(|i| i.loopback).expect("a loopback interface");
+        let lo = all
+            .iter()
+            .find(|i| i.loopback)
+            .expect("a loopback interface");
         assert!(lo.addrs.contains(&IpAddr::V4(Ipv4Addr::LOCALHOST)));
         assert!(lo.index > 0);
     }

@@ -306,7 +306,11 @@ mod tests {
         for len in [1, 7, 8, 40, 600, 4096] {
             let mut out = vec![0; len];
             assert_eq!(memory.read(0, &mut out), Err(Unmapped), "read {len}");
-            assert_eq!(memory.write(8, &out[..len.min(8000)]), Err(Unmapped), "write {len}");
+            assert_eq!(
+                memory.write(8, &out[..len.min(8000)]),
+                Err(Unmapped),
+                "write {len}"
+            );
             let mut appended = vec![9];
             assert_eq!(memory.append_to(0, len, &mut appended), Err(Unmapped));
             assert_eq!(appended, [9], "untouched");

@@ -193,9 +193,7 @@ impl TcpListener {
                 Ok(Some((TcpStream { fd }, peer)))
             }
             Err(
-                rustix::io::Errno::AGAIN
-                | rustix::io::Errno::INTR
-                | rustix::io::Errno::CONNABORTED,
+                rustix::io::Errno::AGAIN | rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED,
             ) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -370,7 +368,10 @@ mod tests {
         let mut scatter = Scatter::default();
         assert!(scatter.push(&mut head));
         assert!(scatter.push_registered(&target, 20, 10));
-        assert!(matches!(server.recv_scatter(&scatter), Transfer::Octets(14)));
+        assert!(matches!(
+            server.recv_scatter(&scatter),
+            Transfer::Octets(14)
+        ));
         let mut placed = [0; 10];
         target.read(20, &mut placed).unwrap();
         assert_eq!((&head, &placed), (b"head", b"registered"));

@@ -37,7 +37,9 @@ unsafe fn syscall3(number: i64, a: usize, b: usize, c: usize) -> isize {
     // SAFETY: as above; `syscall` itself is not a name that the sockets face interposes.
     let result = unsafe { libc::syscall(number, a, b, c) };
     if result < 0 {
-        -(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) as isize)
+        -(io::Error::last_os_error()
+            .raw_os_error()
+            .unwrap_or(libc::EIO) as isize)
     } else {
         result as isize
     }

@@ -1,0 +1,111 @@
+//! What a queue pair asks of whoever drives it: memory, completions, shared queues.
+//!
+//! "Memory is a trait": the queue pair checks keys, bounds and rights through [`Host::check`]
+//! and then names a [`Span`]; only the driver knows where those octets are.
+
+use alloc::vec::Vec;
+
+use crate::types::{Access, AsyncEventKind, Completion, PdId, Stag};
+use crate::wqe::RecvWqe;
+
+/// Octets of a registered region that passed every check when it was made.
+///
+/// A span does not keep its region alive: the driver checks the STag again when it uses one
+/// later, so that a region deregistered meanwhile is an error and not an access.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    /// The region's STag.
+    pub stag: Stag,
+    /// Octets from the start of the region.
+    pub offset: u64,
+    /// Octets.
+    pub len: u32,
+}
+
+impl Span {
+    /// The span without its first `octets`.
+    #[must_use]
+    pub fn skip(self, octets: u32) -> Span {
+        Span {
+            stag: self.stag,
+            offset: self.offset + u64::from(octets),
+            len: self.len - octets,
+        }
+    }
+
+    /// The span's first `octets`.
+    #[must_use]
+    pub fn first(self, octets: u32) -> Span {
+        Span {
+            len: octets.min(self.len),
+            ..self
+        }
+    }
+}
+
+/// Why an access to a region is refused (RFC 5041 section 7, RFC 5040 section 7).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RegionFault {
+    /// No such STag, a stale key, or invalidated.
+    InvalidStag,
+    /// The region belongs to another protection domain.
+    WrongPd,
+    /// Outside the region.
+    Bounds,
+    /// Offset plus length exceeds 2^64.
+    Wrap,
+    /// The region does not grant the right.
+    Access,
+}
+
+/// The octets of a span could not be reached although the region is registered: the program
+/// unmapped them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryFault;
+
+/// What a queue pair asks of its driver.
+pub trait Host {
+    /// Checks `[addr, addr + len)` of the region `stag` for a queue pair of domain `pd`.
+    ///
+    /// # Errors
+    /// The first rule that the access breaks.
+    fn check(
+        &self,
+        stag: Stag,
+        addr: u64,
+        len: u32,
+        access: Access,
+        pd: PdId,
+    ) -> Result<Span, RegionFault>;
+
+    /// Appends a copy of a span to `out`.
+    ///
+    /// # Errors
+    /// The region is gone or its memory is.
+    fn read(&mut self, span: Span, out: &mut Vec<u8>) -> Result<(), MemoryFault>;
+
+    /// Copies into a span, first octet first; `octets.len()` equals the span's length.
+    ///
+    /// # Errors
+    /// The region is gone or its memory is.
+    fn write(&mut self, span: Span, octets: &[u8]) -> Result<(), MemoryFault>;
+
+    /// Makes a region of domain `pd` invalid. Placement that is under way elsewhere ends before
+    /// completions of this pass are published.
+    ///
+    /// # Errors
+    /// No such region, or of another domain. An STag that is invalid already is no error.
+    fn invalidate(&mut self, stag: Stag, pd: PdId) -> Result<(), RegionFault>;
+
+    /// A completion for the send queue's CQ.
+    fn complete_send(&mut self, completion: Completion);
+
+    /// A completion for the receive queue's CQ.
+    fn complete_recv(&mut self, completion: Completion);
+
+    /// The next receive of the shared receive queue; called only for queue pairs that have one.
+    fn take_shared_recv(&mut self) -> Option<RecvWqe>;
+
+    /// Something asynchronous happened to the queue pair.
+    fn async_event(&mut self, kind: AsyncEventKind);
+}

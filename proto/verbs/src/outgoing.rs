@@ -1,0 +1,260 @@
+//! Octets of the stream that are framed and wait for the transport.
+//!
+//! Headers, trailers and small payloads are copied into one arena; large payloads stay where
+//! the program has them and are named by a [`Span`]. The driver turns the two into one gather
+//! list and says how many octets the transport took.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use crate::host::{Host, MemoryFault, Span};
+
+/// A run of octets to send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Chunk {
+    /// The next octets of the arena.
+    Octets(usize),
+    /// Registered memory.
+    Memory(Span),
+}
+
+/// A piece for the driver's gather list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Piece<'a> {
+    /// Octets held here.
+    Octets(&'a [u8]),
+    /// Octets of registered memory.
+    Memory(Span),
+}
+
+/// The framed part of one direction of a stream.
+#[derive(Debug, Default)]
+pub struct Outgoing {
+    arena: Vec<u8>,
+    /// First octet of the arena that the transport has not taken.
+    head: usize,
+    chunks: VecDeque<Chunk>,
+    queued: usize,
+    sent: u64,
+}
+
+/// The arena is compacted when this many octets at its front are spent.
+const COMPACT_AT: usize = 64 * 1024;
+/// An idle arena larger than this is given back.
+const KEEP_AT_MOST: usize = 64 * 1024;
+
+impl Outgoing {
+    /// Octets that wait.
+    #[inline]
+    pub fn queued(&self) -> usize {
+        self.queued
+    }
+
+    /// Octets the transport has taken since the stream began.
+    #[inline]
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Stream offset just behind everything queued.
+    #[inline]
+    pub fn end(&self) -> u64 {
+        self.sent + self.queued as u64
+    }
+
+    /// Appends octets by letting `write` extend the arena.
+    #[inline]
+    pub(crate) fn append<R>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+        let before = self.arena.len();
+        let result = write(&mut self.arena);
+        let octets = self.arena.len() - before;
+        self.queued += octets;
+        match self.chunks.back_mut() {
+            Some(Chunk::Octets(n)) => *n += octets,
+            _ if octets > 0 => self.chunks.push_back(Chunk::Octets(octets)),
+            _ => {}
+        }
+        result
+    }
+
+    /// Takes octets that were appended last off again; `mark` is the arena's length before.
+    pub(crate) fn undo_octets(&mut self, mark: usize) {
+        let octets = self.arena.len() - mark;
+        self.arena.truncate(mark);
+        self.queued -= octets;
+        if let Some(Chunk::Octets(n)) = self.chunks.back_mut() {
+            *n -= octets;
+            if *n == 0 {
+                self.chunks.pop_back();
+            }
+        }
+    }
+
+    /// The arena's length, for [`Outgoing::undo_octets`].
+    pub(crate) fn mark(&self) -> usize {
+        self.arena.len()
+    }
+
+    /// Appends registered memory by reference.
+    pub(crate) fn append_memory(&mut self, span: Span) {
+        if span.len > 0 {
+            self.queued += span.len as usize;
+            self.chunks.push_back(Chunk::Memory(span));
+        }
+    }
+
+    /// What waits, in stream order.
+    pub fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
+        let mut at = self.head;
+        self.chunks.iter().map(move |chunk| match *chunk {
+            Chunk::Octets(n) => {
+                at += n;
+                Piece::Octets(&self.arena[at - n..at])
+            }
+            Chunk::Memory(span) => Piece::Memory(span),
+        })
+    }
+
+    /// The transport took `octets` from the front.
+    pub(crate) fn take(&mut self, octets: usize) {
+        self.sent += octets as u64;
+        self.queued -= octets;
+        let mut left = octets;
+        while left > 0 {
+            let Some(front) = self.chunks.front_mut() else {
+                break;
+            };
+            left -= match front {
+                Chunk::Octets(n) => {
+                    let taken = left.min(*n);
+                    *n -= taken;
+                    self.head += taken;
+                    if *n == 0 {
+                        self.chunks.pop_front();
+                    }
+                    taken
+                }
+                Chunk::Memory(span) => {
+                    let taken = left.min(span.len as usize);
+                    *span = span.skip(taken as u32);
+                    if span.len == 0 {
+                        self.chunks.pop_front();
+                    }
+                    taken
+                }
+            };
+        }
+        self.tidy();
+    }
+
+    fn tidy(&mut self) {
+        if self.queued == 0 {
+            self.arena.clear();
+            self.head = 0;
+            if self.arena.capacity() > KEEP_AT_MOST * 8 {
+                self.arena.shrink_to(KEEP_AT_MOST);
+            }
+        } else if self.head >= COMPACT_AT {
+            self.arena.drain(..self.head);
+            self.head = 0;
+        }
+    }
+
+    /// Copies everything that is still referred to into the arena, so that the program may have
+    /// its buffers back while the octets wait.
+    ///
+    /// # Errors
+    /// Memory that is gone; the stream can then not be continued.
+    pub(crate) fn detach(&mut self, host: &mut impl Host) -> Result<(), MemoryFault> {
+        if !self.chunks.iter().any(|c| matches!(c, Chunk::Memory(_))) {
+            return Ok(());
+        }
+        let mut whole = Vec::with_capacity(self.queued);
+        for piece in self.pieces() {
+            match piece {
+                Piece::Octets(octets) => whole.extend_from_slice(octets),
+                Piece::Memory(span) => {
+                    host.read(span, &mut whole)?;
+                }
+            }
+        }
+        self.head = 0;
+        self.chunks.clear();
+        self.chunks.push_back(Chunk::Octets(whole.len()));
+        self.arena = whole;
+        Ok(())
+    }
+
+    /// Drops everything that waits.
+    pub(crate) fn clear(&mut self) {
+        self.arena = Vec::new();
+        self.head = 0;
+        self.chunks.clear();
+        self.queued = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use weft_iwarp::Stag;
+
+    const SPAN: Span = Span {
+        stag: Stag(0x100),
+        offset: 8,
+        len: 10,
+    };
+
+    fn sample() -> Outgoing {
+        let mut out = Outgoing::default();
+        out.append(|a| a.extend_from_slice(b"head"));
+        out.append_memory(SPAN);
+        out.append(|a| a.extend_from_slice(b"tail"));
+        out.append(|a| a.extend_from_slice(b"next"));
+        out
+    }
+
+    #[test]
+    fn neighbouring_octets_are_one_piece() {
+        let out = sample();
+        let pieces: Vec<_> = out.pieces().collect();
+        assert_eq!(
+            pieces,
+            vec![
+                Piece::Octets(b"head"),
+                Piece::Memory(SPAN),
+                Piece::Octets(b"tailnext")
+            ]
+        );
+        assert_eq!(out.queued(), 22);
+    }
+
+    #[test]
+    fn a_partial_send_may_end_anywhere() {
+        for cut in 0..=22 {
+            let mut out = sample();
+            out.take(cut);
+            assert_eq!(out.queued(), 22 - cut);
+            let left: usize = out
+                .pieces()
+                .map(|p| match p {
+                    Piece::Octets(o) => o.len(),
+                    Piece::Memory(s) => s.len as usize,
+                })
+                .sum();
+            assert_eq!(left, 22 - cut, "cut at {cut}");
+            assert_eq!(out.end(), 22);
+        }
+    }
+
+    #[test]
+    fn octets_can_be_taken_back() {
+        let mut out = sample();
+        let mark = out.mark();
+        out.append(|a| a.extend_from_slice(b"mistake"));
+        out.undo_octets(mark);
+        assert_eq!(out.queued(), 22);
+        assert_eq!(out.pieces().count(), 3);
+    }
+}

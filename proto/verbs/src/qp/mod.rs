@@ -1,0 +1,319 @@
+//! A reliable connected queue pair over one iWARP stream.
+//!
+//! The driver's calls come in three kinds. **Commands** from the program: `post_send`,
+//! `post_recv`, `disconnect`, `modify`. **From the stream**: [`Qp::attach`] once MPA start-up is
+//! over, [`Qp::receive`] with octets, [`Qp::placed`] for octets it read straight to their target,
+//! [`Qp::sent`], [`Qp::stream_ended`]. **Towards the stream**: [`Qp::fill`] frames what is due
+//! into [`Qp::outgoing`], [`Qp::poll_event`] tells what happened. After any of the first two
+//! kinds the driver calls `fill`, sends, and drains the events.
+//!
+//! Divided by concern: `requester` turns the send queue into messages, `responder` answers Read
+//! Requests, `receive` takes segments apart, `untagged` fills receive buffers, `reads` matches
+//! Read Responses, `ending` holds Terminates, flushing and the states.
+
+mod ending;
+mod large;
+mod reads;
+mod receive;
+mod requester;
+mod responder;
+mod untagged;
+
+use alloc::collections::VecDeque;
+
+use weft_iwarp::{Established, Inbound, Outbound, Role};
+
+use crate::host::Host;
+use crate::outgoing::Outgoing;
+use crate::types::{
+    Access, AsyncEventKind, Completion, PdId, PostError, QpCap, QpNumber, QpState, RecvRequest,
+    SendRequest, WcStatus,
+};
+use crate::wqe::{Progress, RecvQueue, SendQueue};
+
+pub use ending::{Ending, QpEvent};
+pub use receive::{DirectTarget, Received};
+
+/// What a queue pair is created with.
+#[derive(Clone, Copy, Debug)]
+pub struct QpConfig {
+    /// Its number.
+    pub number: QpNumber,
+    /// Its protection domain.
+    pub pd: PdId,
+    /// Sizes of its queues.
+    pub cap: QpCap,
+    /// Every send work request is signalled.
+    pub sq_sig_all: bool,
+    /// Receives come from a shared receive queue.
+    pub shared_receive: bool,
+}
+
+/// How large FPDUs may become (design idea 5, decision 0004).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FpduPolicy {
+    /// To the EMSS, larger with a peer that has shown to be Weft.
+    #[default]
+    Auto,
+    /// Never larger than the EMSS.
+    Emss,
+    /// As large as MPA allows, whoever the peer is.
+    Large,
+}
+
+/// Counts since the queue pair was connected.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct QpCounters {
+    /// Send work requests completed, by success.
+    pub sends_completed: u64,
+    /// Receives completed.
+    pub recvs_completed: u64,
+    /// Octets of payload placed.
+    pub octets_placed: u64,
+    /// Octets of payload framed for sending.
+    pub octets_framed: u64,
+    /// DDP segments received.
+    pub segments_in: u64,
+    /// DDP segments framed.
+    pub segments_out: u64,
+    /// Work requests that ended in an error other than a flush.
+    pub errors: u64,
+}
+
+/// The stream under a connected queue pair.
+#[derive(Debug)]
+struct Stream {
+    inbound: Inbound,
+    outbound: Outbound,
+    /// RFC 5044 section 7.1.2: the responder sends nothing before the first FPDU arrived.
+    may_send: bool,
+    /// The responder still swallows a Send that is the ready-to-receive message.
+    swallow_rtr_send: bool,
+    fpdu_policy: FpduPolicy,
+    /// The peer has announced that it takes large FPDUs.
+    large_peer: bool,
+    /// This side answers such an announcement (it is the responder).
+    answer_announcement: bool,
+    /// Reads this side may have outstanding.
+    ord: u16,
+    /// Reads the peer may have outstanding here.
+    ird: u16,
+}
+
+/// A queue pair.
+#[derive(Debug)]
+pub struct Qp {
+    number: QpNumber,
+    pd: PdId,
+    cap: QpCap,
+    sq_sig_all: bool,
+    shared_receive: bool,
+    state: QpState,
+    access: Access,
+    sq: SendQueue,
+    rq: RecvQueue,
+    stream: Option<Stream>,
+    outgoing: Outgoing,
+    requester: requester::Requester,
+    responder: responder::Responder,
+    reads: reads::OutstandingReads,
+    receiving: receive::Receiving,
+    ending: Ending,
+    events: VecDeque<QpEvent>,
+    counters: QpCounters,
+}
+
+impl Qp {
+    /// A queue pair in RESET.
+    pub fn new(config: QpConfig) -> Qp {
+        Qp {
+            number: config.number,
+            pd: config.pd,
+            cap: config.cap,
+            sq_sig_all: config.sq_sig_all,
+            shared_receive: config.shared_receive,
+            state: QpState::Reset,
+            access: Access::REMOTE_READ.union(Access::REMOTE_WRITE),
+            sq: SendQueue::new(&config.cap),
+            rq: RecvQueue::new(&config.cap),
+            stream: None,
+            outgoing: Outgoing::default(),
+            requester: requester::Requester::default(),
+            responder: responder::Responder::default(),
+            reads: reads::OutstandingReads::default(),
+            receiving: receive::Receiving::default(),
+            ending: Ending::Open,
+            events: VecDeque::new(),
+            counters: QpCounters::default(),
+        }
+    }
+
+    /// Its number.
+    pub fn number(&self) -> QpNumber {
+        self.number
+    }
+
+    /// Its protection domain.
+    pub fn pd(&self) -> PdId {
+        self.pd
+    }
+
+    /// Its state.
+    #[inline]
+    pub fn state(&self) -> QpState {
+        self.state
+    }
+
+    /// Sizes of its queues.
+    pub fn cap(&self) -> QpCap {
+        self.cap
+    }
+
+    /// What the peer may do through it, as `qp_access_flags`.
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// Sets what the peer may do through it.
+    pub fn set_access(&mut self, access: Access) {
+        self.access = access;
+    }
+
+    /// Counts since it was connected.
+    pub fn counters(&self) -> &QpCounters {
+        &self.counters
+    }
+
+    /// Outbound and inbound read limits of the stream: `(ORD, IRD)`.
+    pub fn read_limits(&self) -> Option<(u16, u16)> {
+        self.stream.as_ref().map(|s| (s.ord, s.ird))
+    }
+
+    /// Largest ULPDU this side frames at the moment, octets.
+    pub fn mulpdu(&self) -> Option<usize> {
+        self.stream.as_ref().map(|s| s.outbound.mulpdu())
+    }
+
+    /// Puts the queue pair on a stream whose MPA start-up is over: RTS.
+    ///
+    /// `emss` is TCP's effective maximum segment size, octets.
+    pub fn attach(&mut self, established: &Established, emss: usize, policy: FpduPolicy) {
+        let mut stream = Stream {
+            inbound: Inbound::new(established),
+            outbound: Outbound::new(established, emss),
+            may_send: established.role == Role::Initiator,
+            swallow_rtr_send: false,
+            fpdu_policy: policy,
+            large_peer: false,
+            answer_announcement: false,
+            ord: established.ord,
+            ird: established.ird,
+        };
+        if policy == FpduPolicy::Large {
+            stream.outbound.set_mulpdu(weft_iwarp::mpa::fpdu::MAX_ULPDU);
+        }
+        self.state = QpState::Rts;
+        self.stream = Some(stream);
+        self.start_stream(established);
+    }
+
+    /// Posts to the send queue. Nothing is sent before [`Qp::fill`].
+    ///
+    /// # Errors
+    /// See [`PostError`]. In the error state the request is taken and flushed at once.
+    #[inline]
+    pub fn post_send(
+        &mut self,
+        request: &SendRequest<'_>,
+        host: &mut impl Host,
+    ) -> Result<(), PostError> {
+        match self.state {
+            QpState::Rts => self.sq.push(request),
+            QpState::Error | QpState::Sqd | QpState::Sqe => {
+                self.sq.push(request)?;
+                self.flush_send_queue(host);
+                Ok(())
+            }
+            QpState::Reset | QpState::Init | QpState::Rtr => Err(PostError::InvalidState),
+        }
+    }
+
+    /// Posts to the receive queue.
+    ///
+    /// # Errors
+    /// See [`PostError`]. In the error state the request is taken and flushed at once.
+    #[inline]
+    pub fn post_recv(
+        &mut self,
+        request: &RecvRequest<'_>,
+        host: &mut impl Host,
+    ) -> Result<(), PostError> {
+        if self.shared_receive || self.state == QpState::Reset {
+            return Err(PostError::InvalidState);
+        }
+        self.rq.push(request)?;
+        if matches!(self.state, QpState::Error | QpState::Sqd | QpState::Sqe) {
+            self.flush_recv_queue(host);
+        }
+        Ok(())
+    }
+
+    /// Octets that wait for the transport.
+    #[inline]
+    pub fn outgoing(&self) -> &Outgoing {
+        &self.outgoing
+    }
+
+    /// Whether [`Qp::fill`] would frame something.
+    #[inline]
+    pub fn wants_to_send(&self) -> bool {
+        self.outgoing.queued() > 0
+            || self.sq.unencoded() > 0
+            || self.responder.pending()
+            || self.requester.control_pending()
+    }
+
+    /// The transport took `octets` of [`Qp::outgoing`].
+    #[inline]
+    pub fn sent(&mut self, octets: usize, host: &mut impl Host) {
+        self.outgoing.take(octets);
+        self.complete_sends(host);
+    }
+
+    /// What happened since the last call.
+    #[inline]
+    pub fn poll_event(&mut self) -> Option<QpEvent> {
+        self.events.pop_front()
+    }
+
+    /// Reports finished send work requests in posting order (RFC 5040 section 5.5, rule 15).
+    fn complete_sends(&mut self, host: &mut impl Host) {
+        let sent = self.outgoing.sent();
+        while let Some(front) = self.sq.front() {
+            match front.progress {
+                Progress::Done => {}
+                Progress::SentAt(at) if at <= sent => {}
+                _ => break,
+            }
+            let Some(wqe) = self.sq.pop_front() else {
+                break;
+            };
+            self.counters.sends_completed += 1;
+            if wqe.flags.signaled || self.sq_sig_all {
+                host.complete_send(Completion {
+                    wr_id: wqe.wr_id,
+                    status: WcStatus::Success,
+                    opcode: wqe.opcode(),
+                    byte_len: wqe.len,
+                    qp: self.number,
+                    invalidated: None,
+                    solicited: false,
+                });
+            }
+        }
+    }
+
+    fn raise(&mut self, kind: AsyncEventKind, host: &mut impl Host) {
+        host.async_event(kind);
+    }
+}

@@ -1,0 +1,121 @@
+//! RDMA Reads of this side that await their response.
+//!
+//! A response is checked against the oldest outstanding Read instead of the sink's rights: a
+//! sink needs only local write access, and no stray response is ever placed. The scatter list
+//! is ours alone, the wire sees one sink STag and one run of tagged offsets.
+
+use alloc::collections::VecDeque;
+
+use weft_iwarp::{Fault, Header, PeerFault, ReadRequest, Stag};
+
+use super::Qp;
+use crate::host::Host;
+use crate::types::SgList;
+
+/// Outstanding Reads in order.
+#[derive(Debug, Default)]
+pub(super) struct OutstandingReads {
+    reads: VecDeque<Outstanding>,
+}
+
+#[derive(Debug)]
+struct Outstanding {
+    sink_stag: Stag,
+    sink_to: u64,
+    len: u32,
+    received: u32,
+    scatter: SgList,
+    /// A ready-to-receive Read: no work request waits for it.
+    internal: bool,
+}
+
+impl OutstandingReads {
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.reads.len()
+    }
+
+    pub(super) fn push(&mut self, request: &ReadRequest, scatter: SgList, len: u32) {
+        self.reads.push_back(Outstanding {
+            sink_stag: request.sink_stag,
+            sink_to: request.sink_to,
+            len,
+            received: 0,
+            scatter,
+            internal: false,
+        });
+    }
+
+    pub(super) fn expect_rtr_response(&mut self, to: u64) {
+        self.reads.push_back(Outstanding {
+            sink_stag: Stag::RTR,
+            sink_to: to,
+            len: 0,
+            received: 0,
+            scatter: SgList::default(),
+            internal: true,
+        });
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.reads.clear();
+    }
+
+    /// The scatter list of the oldest Read and how much of it is filled.
+    pub(super) fn sink(&self) -> Option<(&SgList, u32)> {
+        self.reads.front().map(|r| (&r.scatter, r.received))
+    }
+
+    pub(super) fn received(&mut self, octets: u32) {
+        if let Some(read) = self.reads.front_mut() {
+            read.received += octets;
+        }
+    }
+}
+
+impl Qp {
+    /// Checks a Read Response segment before anything of it is placed.
+    pub(super) fn check_read_response(
+        &self,
+        stag: Stag,
+        to: u64,
+        len: usize,
+        last: bool,
+        header: Header,
+    ) -> Result<(), Fault> {
+        let ulpdu_len = (len + header.wire_len()) as u16;
+        let fault = |fault, field| Fault::new(fault, field).in_segment(ulpdu_len, header);
+        let Some(read) = self.reads.reads.front() else {
+            return Err(fault(
+                PeerFault::UnexpectedReadResponse,
+                "Read Response: no Read is outstanding",
+            ));
+        };
+        let end = u64::from(read.received) + len as u64;
+        // Zero-length tagged segments carry any STag and TO (RFC 5041 section 5.2).
+        if len > 0 && stag != read.sink_stag {
+            return Err(fault(PeerFault::TaggedStag, "Read Response: STag"));
+        }
+        if len > 0 && to != read.sink_to.wrapping_add(u64::from(read.received)) {
+            return Err(fault(PeerFault::TaggedBounds, "Read Response: TO"));
+        }
+        if end > u64::from(read.len) || (last && end != u64::from(read.len)) {
+            return Err(fault(
+                PeerFault::TaggedBounds,
+                "Read Response: length differs from what was asked for",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The last octet of a response is placed: the Read is done.
+    pub(super) fn finish_read(&mut self, host: &mut impl Host) {
+        let Some(read) = self.reads.reads.pop_front() else {
+            return;
+        };
+        if !read.internal {
+            self.sq.finish_oldest_read();
+            self.complete_sends(host);
+        }
+    }
+}

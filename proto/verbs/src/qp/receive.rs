@@ -1,0 +1,450 @@
+//! The receive pass: octets of the stream to placements and completions.
+
+use weft_iwarp::{Fault, Header, Message, Parse, PeerFault, Segment, Stag};
+
+use super::ending::Terminated;
+use super::untagged::{Filling, SendSegment};
+use super::{large, Qp};
+use crate::host::{Host, RegionFault, Span};
+use crate::scatter::pieces;
+use crate::types::{Access, Sge};
+
+/// What a receive pass did with the octets it was given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Received {
+    /// Octets that are done with, from the front.
+    pub consumed: usize,
+    /// Octets that must be in the buffer, counted from the first unconsumed one, before the
+    /// next call can do more.
+    pub need: usize,
+}
+
+/// State of the receiving half that outlives a pass.
+#[derive(Debug, Default)]
+pub(super) struct Receiving {
+    /// The Send that is being received.
+    pub(super) filling: Option<Filling>,
+    /// The segment whose payload has not arrived completely.
+    open: Option<Open>,
+    pub(super) last_wqe_reported: bool,
+}
+
+/// A segment of which payload is outstanding.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    target: Target,
+    last: bool,
+    header: Header,
+}
+
+/// What a segment's payload goes to.
+#[derive(Clone, Copy, Debug)]
+enum Target {
+    /// `(STag, TO)` of the next octet.
+    Write { stag: Stag, to: u64 },
+    /// The outstanding Read's scatter list.
+    Read,
+    /// The receive buffer's scatter list.
+    Receive,
+}
+
+/// Where the outstanding payload of the open segment goes, for a direct read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DirectTarget {
+    spans: [Option<Span>; DirectTarget::MOST],
+    /// Octets that the spans cover.
+    pub octets: usize,
+}
+
+impl DirectTarget {
+    /// Most spans a direct read scatters to; what does not fit takes another read.
+    pub const MOST: usize = 4;
+
+    /// The spans in order.
+    pub fn spans(&self) -> impl Iterator<Item = Span> + '_ {
+        self.spans.iter().copied().flatten()
+    }
+}
+
+impl Receiving {
+    pub(super) fn clear(&mut self) {
+        self.open = None;
+    }
+}
+
+impl Qp {
+    /// Takes octets of the stream; the first is the first that no earlier call consumed.
+    ///
+    /// Placement goes through `host`. After a peer's fault everything is consumed and the
+    /// Terminate waits in [`Qp::outgoing`].
+    pub fn receive(&mut self, buf: &mut [u8], host: &mut impl Host) -> Received {
+        let mut consumed = 0;
+        loop {
+            if !self.ending.may_receive() {
+                return Received {
+                    consumed: buf.len(),
+                    need: 1,
+                };
+            }
+            let Some(stream) = &mut self.stream else {
+                return Received { consumed, need: 1 };
+            };
+            match stream.inbound.parse(&mut buf[consumed..]) {
+                Ok(Parse::Need { octets }) => {
+                    return Received {
+                        consumed,
+                        need: octets,
+                    }
+                }
+                Ok(Parse::Consumed { octets }) => consumed += octets,
+                Ok(Parse::More(more)) => {
+                    let payload = &buf[consumed..][more.payload];
+                    consumed += more.consumed;
+                    let placed = self.place(payload, host);
+                    self.settle(placed, host);
+                }
+                Ok(Parse::Segment(segment)) => {
+                    let payload = &buf[consumed..][segment.payload.clone()];
+                    let taken = self.take_segment(&segment, payload, host);
+                    consumed += segment.consumed;
+                    self.settle(taken, host);
+                }
+                Err(fault) => self.end_at_fault(fault, host),
+            }
+        }
+    }
+
+    fn settle(&mut self, result: Result<(), Fault>, host: &mut impl Host) {
+        if let Err(fault) = result {
+            self.end_at_fault(fault, host);
+        }
+    }
+
+    /// Payload octets of the open segment that have not arrived: a driver may read them straight
+    /// to [`Qp::direct_target`].
+    #[inline]
+    pub fn outstanding(&self) -> usize {
+        self.stream.as_ref().map_or(0, |s| s.inbound.outstanding())
+    }
+
+    /// Octets to read behind a direct read, so that the next header arrives with it.
+    pub fn trailer_and_header(&self) -> usize {
+        self.stream
+            .as_ref()
+            .map_or(0, |s| s.inbound.trailer_and_header())
+    }
+
+    /// Where the outstanding payload goes, checked now; `None` when there is none, or when the
+    /// check fails (the octets then come through [`Qp::receive`], which ends the stream).
+    pub fn direct_target(&self, host: &impl Host) -> Option<DirectTarget> {
+        let open = self.receiving.open?;
+        let len = u32::try_from(self.outstanding()).ok()?;
+        let mut target = DirectTarget::default();
+        let mut slots = target.spans.iter_mut();
+        let mut add = |span: Span| match slots.next() {
+            Some(slot) => {
+                *slot = Some(span);
+                target.octets += span.len as usize;
+                true
+            }
+            None => false,
+        };
+        match open.target {
+            Target::Write { stag, to } => {
+                let right = Access::REMOTE_WRITE;
+                add(host.check(stag, to, len, right, self.pd).ok()?);
+            }
+            Target::Read | Target::Receive => {
+                let (sges, done) = self.scatter_of(open.target)?;
+                for piece in pieces(sges, done, len) {
+                    let right = Access::LOCAL_WRITE;
+                    let span = host
+                        .check(Stag(piece.lkey), piece.addr, piece.length, right, self.pd)
+                        .ok()?;
+                    if !add(span) {
+                        break;
+                    }
+                }
+            }
+        }
+        Some(target)
+    }
+
+    /// The driver read `octets` of the outstanding payload straight to their target.
+    pub fn placed(&mut self, octets: usize, host: &mut impl Host) {
+        if let Some(stream) = &mut self.stream {
+            stream.inbound.placed(octets);
+        }
+        self.advance(octets as u32);
+        let done = self.close_segment_if_complete(host);
+        self.settle(done, host);
+    }
+
+    fn take_segment(
+        &mut self,
+        segment: &Segment,
+        payload: &[u8],
+        host: &mut impl Host,
+    ) -> Result<(), Fault> {
+        self.counters.segments_in += 1;
+        self.note_first_segment();
+        let len = segment.payload_len;
+        let header = segment.header;
+        let (target, last) = match &segment.message {
+            Message::Write { stag, to, last } => {
+                if len == 0 {
+                    self.note_zero_length_write(*stag, *to);
+                    return Ok(());
+                }
+                self.check_write(*stag, *to, segment, host)?;
+                (
+                    Target::Write {
+                        stag: *stag,
+                        to: *to,
+                    },
+                    *last,
+                )
+            }
+            Message::ReadResponse { stag, to, last } => {
+                self.check_read_response(*stag, *to, len, *last, header)?;
+                (Target::Read, *last)
+            }
+            Message::Send {
+                mo,
+                last,
+                solicited,
+                invalidate,
+                ..
+            } => {
+                if self.swallow_rtr(len) {
+                    return Ok(());
+                }
+                let send = SendSegment {
+                    mo: *mo,
+                    len,
+                    solicited: *solicited,
+                    invalidate: *invalidate,
+                    header,
+                };
+                self.begin_send_segment(send, host)?;
+                (Target::Receive, *last)
+            }
+            Message::ReadRequest { request, .. } => {
+                self.note_read_request(request);
+                return self.take_read_request(*request, header, host);
+            }
+            Message::Terminate(terminate) => {
+                self.end_terminated(Terminated::new(terminate.clone()), host);
+                return Ok(());
+            }
+            // Immediate data and atomics (RFC 7306) are not negotiated by this device yet.
+            _ => {
+                return Err(Fault::new(PeerFault::UnexpectedOpcode, "RDMAP opcode")
+                    .in_segment(segment.ulpdu_len, header))
+            }
+        };
+        self.receiving.open = Some(Open {
+            target,
+            last,
+            header,
+        });
+        self.place(payload, host)
+    }
+
+    /// Checks an RDMA Write segment (RFC 5041 section 7.1).
+    fn check_write(
+        &self,
+        stag: Stag,
+        to: u64,
+        segment: &Segment,
+        host: &impl Host,
+    ) -> Result<(), Fault> {
+        let checked = if self.access.contains(Access::REMOTE_WRITE) {
+            let right = Access::REMOTE_WRITE;
+            let len = segment.payload_len as u32;
+            host.check(stag, to, len, right, self.pd).map(|_| ())
+        } else {
+            Err(RegionFault::Access)
+        };
+        checked.map_err(|fault| write_fault(fault, segment.ulpdu_len, segment.header))
+    }
+
+    /// Places octets of the open segment, in order.
+    fn place(&mut self, octets: &[u8], host: &mut impl Host) -> Result<(), Fault> {
+        let Some(open) = self.receiving.open else {
+            return Ok(());
+        };
+        match open.target {
+            Target::Write { stag, to } => {
+                let len = octets.len() as u32;
+                let right = Access::REMOTE_WRITE;
+                let written = host.check(stag, to, len, right, self.pd).and_then(|span| {
+                    host.write(span, octets)
+                        .map_err(|_| RegionFault::InvalidStag)
+                });
+                written.map_err(|fault| {
+                    write_fault(fault, segment_len(&open.header, len), open.header)
+                })?;
+            }
+            Target::Read | Target::Receive => {
+                if self.scatter_octets(open.target, octets, host).is_err() {
+                    return self.local_protection_fault(open, host);
+                }
+            }
+        }
+        self.advance(octets.len() as u32);
+        self.close_segment_if_complete(host)
+    }
+
+    fn scatter_octets(
+        &self,
+        target: Target,
+        octets: &[u8],
+        host: &mut impl Host,
+    ) -> Result<(), RegionFault> {
+        let Some((sges, done)) = self.scatter_of(target) else {
+            return Err(RegionFault::InvalidStag);
+        };
+        let mut rest = octets;
+        for piece in pieces(sges, done, octets.len() as u32) {
+            let (now, later) = rest.split_at(piece.length as usize);
+            let right = Access::LOCAL_WRITE;
+            let span = host.check(Stag(piece.lkey), piece.addr, piece.length, right, self.pd)?;
+            host.write(span, now)
+                .map_err(|_| RegionFault::InvalidStag)?;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    fn scatter_of(&self, target: Target) -> Option<(&[Sge], u32)> {
+        match target {
+            Target::Write { .. } => None,
+            Target::Read => self
+                .reads
+                .sink()
+                .map(|(list, done)| (list.as_slice(), done)),
+            Target::Receive => self
+                .receiving
+                .filling
+                .as_ref()
+                .map(|f| (f.wqe.scatter.as_slice(), f.received)),
+        }
+    }
+
+    fn advance(&mut self, octets: u32) {
+        self.counters.octets_placed += u64::from(octets);
+        let Some(open) = &mut self.receiving.open else {
+            return;
+        };
+        match &mut open.target {
+            Target::Write { to, .. } => *to = to.wrapping_add(u64::from(octets)),
+            Target::Read => self.reads.received(octets),
+            Target::Receive => {
+                if let Some(filling) = &mut self.receiving.filling {
+                    filling.received += octets;
+                }
+            }
+        }
+    }
+
+    /// When the open segment's payload is placed completely and it was its message's last, the
+    /// message is delivered.
+    fn close_segment_if_complete(&mut self, host: &mut impl Host) -> Result<(), Fault> {
+        if self.outstanding() > 0 {
+            return Ok(());
+        }
+        let Some(open) = self.receiving.open.take() else {
+            return Ok(());
+        };
+        if !open.last {
+            return Ok(());
+        }
+        match open.target {
+            Target::Write { .. } => Ok(()),
+            Target::Read => {
+                self.finish_read(host);
+                Ok(())
+            }
+            Target::Receive => self.deliver_send(open.header, host),
+        }
+    }
+
+    /// A Send that is the ready-to-receive message consumes no receive buffer.
+    fn swallow_rtr(&mut self, len: usize) -> bool {
+        let Some(stream) = &mut self.stream else {
+            return false;
+        };
+        core::mem::take(&mut stream.swallow_rtr_send) && len == 0
+    }
+
+    /// The first FPDU lets the responder send (RFC 5044 section 7.1.2, rule 4).
+    fn note_first_segment(&mut self) {
+        if let Some(stream) = &mut self.stream {
+            if !stream.may_send {
+                stream.may_send = true;
+                self.events.push_back(super::QpEvent::FirstFpdu);
+            }
+        }
+    }
+
+    fn note_zero_length_write(&mut self, stag: Stag, to: u64) {
+        if stag == Stag::RTR {
+            self.note_announcement(to);
+        }
+    }
+
+    fn note_read_request(&mut self, request: &weft_iwarp::ReadRequest) {
+        if request.size == 0 && request.sink_stag == Stag::RTR {
+            self.note_announcement(request.sink_to);
+        }
+    }
+
+    /// A Weft peer says how long ULPDUs it takes; see [`large`].
+    fn note_announcement(&mut self, to: u64) {
+        let Some(stream) = &mut self.stream else {
+            return;
+        };
+        let Some(ulpdu) = large::announced(to) else {
+            return;
+        };
+        if stream.fpdu_policy == super::FpduPolicy::Emss || stream.large_peer {
+            return;
+        }
+        stream.large_peer = true;
+        stream.outbound.set_mulpdu(ulpdu);
+        if stream.answer_announcement {
+            self.requester.queue_announcement(large::announcement());
+        }
+    }
+}
+
+fn segment_len(header: &Header, payload: u32) -> u16 {
+    (header.wire_len() + payload as usize) as u16
+}
+
+fn write_fault(fault: RegionFault, ulpdu_len: u16, header: Header) -> Fault {
+    let (fault, field) = match fault {
+        RegionFault::InvalidStag => (PeerFault::TaggedStag, "RDMA Write: STag"),
+        RegionFault::WrongPd => (PeerFault::TaggedStream, "RDMA Write: STag"),
+        RegionFault::Bounds => (PeerFault::TaggedBounds, "RDMA Write: TO and length"),
+        RegionFault::Wrap => (PeerFault::TaggedToWrap, "RDMA Write: TO"),
+        RegionFault::Access => (PeerFault::WriteAccess, "RDMA Write: STag"),
+    };
+    Fault::new(fault, field).in_segment(ulpdu_len, header)
+}
+
+impl Qp {
+    /// The program's own buffer failed while the peer did nothing wrong.
+    fn local_protection_fault(&mut self, open: Open, host: &mut impl Host) -> Result<(), Fault> {
+        use crate::types::WcStatus;
+        match open.target {
+            Target::Receive => self.fail_receive(WcStatus::LocalProtection, host),
+            Target::Read | Target::Write { .. } => {
+                self.blame_oldest_read(WcStatus::LocalProtection);
+            }
+        }
+        self.end_locally(host);
+        Ok(())
+    }
+}

@@ -1,0 +1,180 @@
+//! The responder: from inbound Read Requests to Read Responses, in request order
+//! (RFC 5040 section 5.5, rule 20).
+
+use alloc::collections::VecDeque;
+
+use weft_iwarp::ddp::{Header, Tagged};
+use weft_iwarp::{Fault, Opcode, PeerFault, ReadRequest};
+
+use super::requester::{frame_segment, FrameFault, Source};
+use super::Qp;
+use crate::host::{Host, RegionFault};
+use crate::types::{Access, Sge};
+
+/// Read Requests that wait for their response.
+#[derive(Debug, Default)]
+pub(super) struct Responder {
+    requests: VecDeque<Inbound>,
+    /// Octets of the front request's response that are framed.
+    offset: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Inbound {
+    request: ReadRequest,
+    /// The request's header, for a Terminate that has to return it.
+    header: Header,
+}
+
+impl Responder {
+    #[inline]
+    pub(super) fn pending(&self) -> bool {
+        !self.requests.is_empty()
+    }
+
+    pub(super) fn in_message(&self) -> bool {
+        self.offset > 0
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.requests.clear();
+        self.offset = 0;
+    }
+}
+
+impl Qp {
+    /// Takes a Read Request in (RFC 5040 section 4.4).
+    pub(super) fn take_read_request(
+        &mut self,
+        request: ReadRequest,
+        header: Header,
+        host: &mut impl Host,
+    ) -> Result<(), Fault> {
+        let ird = self.stream.as_ref().map_or(0, |s| s.ird);
+        // A ready-to-receive Read is answered even where the program allows no Reads.
+        let allowed = if request.size == 0 { ird.max(1) } else { ird };
+        if self.responder.requests.len() >= usize::from(allowed) {
+            return Err(read_fault(
+                PeerFault::IrdExceeded,
+                request,
+                header,
+                "Read Request: more outstanding than the IRD",
+            ));
+        }
+        self.check_source(&request, request.size, host)
+            .map_err(|fault| source_fault(fault, request, header))?;
+        self.responder
+            .requests
+            .push_back(Inbound { request, header });
+        Ok(())
+    }
+
+    /// The source of a Read: nothing is checked for size 0 (RFC 5040 section 5.2.1).
+    fn check_source(
+        &self,
+        request: &ReadRequest,
+        size: u32,
+        host: &impl Host,
+    ) -> Result<(), RegionFault> {
+        if size == 0 {
+            return Ok(());
+        }
+        if !self.access.contains(Access::REMOTE_READ) {
+            return Err(RegionFault::Access);
+        }
+        let right = Access::REMOTE_READ;
+        host.check(request.source_stag, request.source_to, size, right, self.pd)
+            .map(|_| ())
+    }
+
+    /// Frames the next segment of the oldest response; false when there is none.
+    pub(super) fn frame_response(&mut self, host: &mut impl Host) -> bool {
+        let Some(&Inbound { request, header }) = self.responder.requests.front() else {
+            return false;
+        };
+        let Some(stream) = &mut self.stream else {
+            return false;
+        };
+        let offset = self.responder.offset;
+        let octets = ((request.size - offset) as usize).min(stream.outbound.max_payload(true));
+        let end = offset + octets as u32;
+        let last = end == request.size;
+        let response = Header::Tagged(Tagged {
+            last,
+            opcode: Opcode::READ_RESPONSE,
+            stag: request.sink_stag,
+            to: request.sink_to.wrapping_add(u64::from(offset)),
+        });
+        let source = [Sge {
+            addr: request.source_to,
+            length: request.size,
+            lkey: request.source_stag.0,
+        }];
+        let source = Source::Gather {
+            sges: &source,
+            offset,
+            access: Access::REMOTE_READ,
+        };
+        let framed = frame_segment(
+            stream,
+            &mut self.outgoing,
+            &response,
+            source,
+            octets,
+            self.pd,
+            host,
+        );
+        if let Err(fault) = framed {
+            let left = rest_of(request, offset);
+            let fault = match fault {
+                FrameFault::Region(region) => source_fault(region, left, header),
+                FrameFault::Memory => source_fault(RegionFault::Bounds, left, header),
+            };
+            self.end_at_fault(fault, host);
+            return false;
+        }
+        self.counters.segments_out += 1;
+        self.counters.octets_framed += octets as u64;
+        if last {
+            self.responder.requests.pop_front();
+            self.responder.offset = 0;
+        } else {
+            self.responder.offset = end;
+        }
+        true
+    }
+}
+
+/// What is left of a request when its response fails half-way: that is what the Terminate
+/// returns (RFC 5040 section 4.8).
+fn rest_of(request: ReadRequest, offset: u32) -> ReadRequest {
+    ReadRequest {
+        sink_to: request.sink_to.wrapping_add(u64::from(offset)),
+        source_to: request.source_to.wrapping_add(u64::from(offset)),
+        size: request.size - offset,
+        ..request
+    }
+}
+
+fn source_fault(fault: RegionFault, request: ReadRequest, header: Header) -> Fault {
+    let (fault, field) = match fault {
+        RegionFault::InvalidStag => (PeerFault::RemoteStag, "Read Request: SrcSTag"),
+        RegionFault::WrongPd => (PeerFault::RemoteStream, "Read Request: SrcSTag"),
+        RegionFault::Bounds => (PeerFault::RemoteBounds, "Read Request: SrcTO and RDMARDSZ"),
+        RegionFault::Wrap => (PeerFault::RemoteToWrap, "Read Request: SrcTO"),
+        RegionFault::Access => (PeerFault::RemoteAccess, "Read Request: SrcSTag"),
+    };
+    read_fault(fault, request, header, field)
+}
+
+fn read_fault(
+    fault: PeerFault,
+    request: ReadRequest,
+    header: Header,
+    field: &'static str,
+) -> Fault {
+    let segment_len = (header.wire_len() + ReadRequest::WIRE_LEN) as u16;
+    Fault::new(fault, field)
+        .in_segment(segment_len, header)
+        .in_read_request(request)
+}

@@ -1,0 +1,147 @@
+//! Sends from the peer: receive buffers and their completions.
+
+use weft_iwarp::{Fault, Header, PeerFault, Stag};
+
+use super::Qp;
+use crate::host::{Host, RegionFault};
+use crate::types::{AsyncEventKind, Completion, WcOpcode, WcStatus};
+use crate::wqe::RecvWqe;
+
+/// A message that is being received.
+#[derive(Debug)]
+pub(super) struct Filling {
+    pub(super) wqe: RecvWqe,
+    pub(super) received: u32,
+    pub(super) solicited: bool,
+    pub(super) invalidate: Option<Stag>,
+}
+
+/// One segment of a Send, as the header says it.
+#[derive(Clone, Copy)]
+pub(super) struct SendSegment {
+    pub(super) mo: u32,
+    pub(super) len: usize,
+    pub(super) solicited: bool,
+    pub(super) invalidate: Option<Stag>,
+    pub(super) header: Header,
+}
+
+impl SendSegment {
+    fn fault(&self, fault: PeerFault, field: &'static str) -> Fault {
+        let ulpdu_len = (self.len + self.header.wire_len()) as u16;
+        Fault::new(fault, field).in_segment(ulpdu_len, self.header)
+    }
+}
+
+impl Qp {
+    /// Finds the receive buffer for a Send segment and checks that it fits.
+    pub(super) fn begin_send_segment(
+        &mut self,
+        segment: SendSegment,
+        host: &mut impl Host,
+    ) -> Result<(), Fault> {
+        if segment.mo == 0 {
+            let wqe = self.next_receive(host).ok_or_else(|| {
+                segment.fault(PeerFault::NoBuffer, "Send: MSN finds no posted receive")
+            })?;
+            self.receiving.filling = Some(Filling {
+                wqe,
+                received: 0,
+                solicited: segment.solicited,
+                invalidate: segment.invalidate,
+            });
+        }
+        let Some(filling) = &self.receiving.filling else {
+            return Err(segment.fault(PeerFault::MessageOffset, "Send: MO"));
+        };
+        let end = u64::from(segment.mo) + segment.len as u64;
+        if end > filling.wqe.capacity {
+            self.fail_receive(WcStatus::LocalLength, host);
+            return Err(segment.fault(
+                PeerFault::MessageTooLong,
+                "Send: longer than the receive buffer",
+            ));
+        }
+        Ok(())
+    }
+
+    fn next_receive(&mut self, host: &mut impl Host) -> Option<RecvWqe> {
+        if self.shared_receive {
+            host.take_shared_recv()
+        } else {
+            self.rq.pop()
+        }
+    }
+
+    /// The last octet of a Send is placed: invalidate what it asks for, then complete.
+    pub(super) fn deliver_send(
+        &mut self,
+        header: Header,
+        host: &mut impl Host,
+    ) -> Result<(), Fault> {
+        let Some(filling) = self.receiving.filling.take() else {
+            return Ok(());
+        };
+        if let Some(stag) = filling.invalidate {
+            if let Err(fault) = host.invalidate(stag, self.pd) {
+                self.receiving.filling = Some(filling);
+                self.fail_receive(WcStatus::LocalQpOperation, host);
+                return Err(invalidate_fault(fault, header));
+            }
+        }
+        self.counters.recvs_completed += 1;
+        host.complete_recv(Completion {
+            wr_id: filling.wqe.wr_id,
+            status: WcStatus::Success,
+            opcode: WcOpcode::Recv,
+            byte_len: filling.received,
+            qp: self.number,
+            invalidated: filling.invalidate,
+            solicited: filling.solicited,
+        });
+        Ok(())
+    }
+
+    /// The receive that is being filled ends with `status`.
+    pub(super) fn fail_receive(&mut self, status: WcStatus, host: &mut impl Host) {
+        if let Some(filling) = self.receiving.filling.take() {
+            self.report_receive(filling.wqe.wr_id, status, host);
+        }
+    }
+
+    fn report_receive(&mut self, wr_id: u64, status: WcStatus, host: &mut impl Host) {
+        if status != WcStatus::Flushed {
+            self.counters.errors += 1;
+        }
+        host.complete_recv(Completion {
+            wr_id,
+            status,
+            opcode: WcOpcode::Recv,
+            byte_len: 0,
+            qp: self.number,
+            invalidated: None,
+            solicited: true,
+        });
+    }
+
+    /// Everything posted to the receive queue is flushed.
+    pub(super) fn flush_recv_queue(&mut self, host: &mut impl Host) {
+        self.fail_receive(WcStatus::Flushed, host);
+        while let Some(wqe) = self.rq.pop() {
+            self.report_receive(wqe.wr_id, WcStatus::Flushed, host);
+        }
+        if self.shared_receive && !self.receiving.last_wqe_reported {
+            self.receiving.last_wqe_reported = true;
+            self.raise(AsyncEventKind::QpLastWqeReached, host);
+        }
+    }
+}
+
+fn invalidate_fault(fault: RegionFault, header: Header) -> Fault {
+    let fault = match fault {
+        RegionFault::WrongPd => PeerFault::InvalidateStream,
+        _ => PeerFault::InvalidateStag,
+    };
+    let ulpdu_len = header.wire_len() as u16;
+    Fault::new(fault, "Send with Invalidate: Invalidate STag").in_segment(ulpdu_len, header)
+}

@@ -1,0 +1,254 @@
+//! Work queue elements: posted work requests as the device keeps them.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use crate::types::{
+    Payload, PostError, QpCap, RecvRequest, SendFlags, SendOp, SendRequest, SgList, WcOpcode,
+    WcStatus, MAX_SGE,
+};
+
+/// A posted receive.
+#[derive(Clone, Debug)]
+pub struct RecvWqe {
+    /// The program's identifier.
+    pub wr_id: u64,
+    /// Where the message goes.
+    pub scatter: SgList,
+    /// Sum of the scatter list, in octets.
+    pub capacity: u64,
+}
+
+impl RecvWqe {
+    /// Checks and copies a request.
+    ///
+    /// # Errors
+    /// [`PostError::TooLarge`] with more than `max_sge` elements.
+    pub fn new(request: &RecvRequest<'_>, max_sge: u32) -> Result<RecvWqe, PostError> {
+        if request.scatter.len() > max_sge as usize {
+            return Err(PostError::TooLarge);
+        }
+        let scatter = SgList::new(request.scatter);
+        Ok(RecvWqe {
+            wr_id: request.wr_id,
+            capacity: scatter.total(),
+            scatter,
+        })
+    }
+}
+
+/// How far a send work request has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Progress {
+    /// Not looked at yet, or partly encoded.
+    Queued,
+    /// Done once this many octets of the stream were taken by the transport.
+    SentAt(u64),
+    /// A Read whose response is awaited.
+    AwaitingResponse,
+    /// Done; waits for its predecessors.
+    Done,
+}
+
+/// A posted send work request.
+#[derive(Clone, Debug)]
+pub(crate) struct SendWqe {
+    pub wr_id: u64,
+    pub op: SendOp,
+    pub flags: SendFlags,
+    pub gather: SgList,
+    /// Octets of inline data in the queue's inline area; 0 when gathered.
+    pub inline_len: u16,
+    /// Number of the request since the queue was made: names its inline slot.
+    pub sequence: u64,
+    /// Whole length of the message, octets.
+    pub len: u32,
+    pub progress: Progress,
+    /// Set when the peer or a check found it at fault.
+    pub status: WcStatus,
+}
+
+impl SendWqe {
+    pub(crate) fn opcode(&self) -> WcOpcode {
+        match self.op {
+            SendOp::Send | SendOp::SendWithInvalidate { .. } => WcOpcode::Send,
+            SendOp::Write { .. } => WcOpcode::Write,
+            SendOp::Read { .. } => WcOpcode::Read,
+            SendOp::LocalInvalidate { .. } => WcOpcode::LocalInvalidate,
+        }
+    }
+}
+
+/// The send queue: work requests in posting order and the area their inline data lies in.
+#[derive(Debug)]
+pub(crate) struct SendQueue {
+    wqes: VecDeque<SendWqe>,
+    /// How many from the front are encoded completely.
+    encoded: usize,
+    depth: u32,
+    max_sge: u32,
+    max_inline: u32,
+    sequence: u64,
+    inline_area: Vec<u8>,
+}
+
+impl SendQueue {
+    pub(crate) fn new(cap: &QpCap) -> SendQueue {
+        SendQueue {
+            wqes: VecDeque::new(),
+            encoded: 0,
+            depth: cap.max_send_wr,
+            max_sge: cap.max_send_sge,
+            max_inline: cap.max_inline_data,
+            sequence: 0,
+            inline_area: Vec::new(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
+        if self.wqes.len() >= self.depth as usize {
+            return Err(PostError::QueueFull);
+        }
+        let (gather, inline_len) = self.take_payload(request)?;
+        let len = match request.payload {
+            Payload::Inline(_) => u64::from(inline_len),
+            Payload::Gather(_) => gather.total(),
+        };
+        self.wqes.push_back(SendWqe {
+            wr_id: request.wr_id,
+            op: request.op,
+            flags: request.flags,
+            gather,
+            inline_len,
+            sequence: self.sequence,
+            len: u32::try_from(len).map_err(|_| PostError::TooLarge)?,
+            progress: Progress::Queued,
+            status: WcStatus::Success,
+        });
+        self.sequence += 1;
+        Ok(())
+    }
+
+    fn take_payload(&mut self, request: &SendRequest<'_>) -> Result<(SgList, u16), PostError> {
+        match request.payload {
+            Payload::Gather(sges) => {
+                if sges.len() > self.max_sge as usize || sges.len() > MAX_SGE {
+                    return Err(PostError::TooLarge);
+                }
+                Ok((SgList::new(sges), 0))
+            }
+            Payload::Inline(octets) => {
+                if octets.len() > self.max_inline as usize {
+                    return Err(PostError::TooLarge);
+                }
+                if matches!(
+                    request.op,
+                    SendOp::Read { .. } | SendOp::LocalInvalidate { .. }
+                ) {
+                    return Err(PostError::Unsupported);
+                }
+                if self.inline_area.is_empty() {
+                    let octets = self.depth as usize * self.max_inline as usize;
+                    self.inline_area.resize(octets, 0);
+                }
+                let start = self.inline_start(self.sequence);
+                self.inline_area[start..start + octets.len()].copy_from_slice(octets);
+                Ok((SgList::default(), octets.len() as u16))
+            }
+        }
+    }
+
+    fn inline_start(&self, sequence: u64) -> usize {
+        (sequence % u64::from(self.depth.max(1))) as usize * self.max_inline as usize
+    }
+
+    /// The inline octets of a request that has some.
+    pub(crate) fn inline_octets(&self, sequence: u64, len: u16) -> &[u8] {
+        let start = self.inline_start(sequence);
+        &self.inline_area[start..start + usize::from(len)]
+    }
+
+    /// The first request that is not encoded completely.
+    #[inline]
+    pub(crate) fn next_to_encode(&mut self) -> Option<&mut SendWqe> {
+        self.wqes.get_mut(self.encoded)
+    }
+
+    /// The first request that is not encoded completely is now.
+    #[inline]
+    pub(crate) fn advance(&mut self) {
+        self.encoded += 1;
+    }
+
+    #[inline]
+    pub(crate) fn front(&self) -> Option<&SendWqe> {
+        self.wqes.front()
+    }
+
+    #[inline]
+    pub(crate) fn pop_front(&mut self) -> Option<SendWqe> {
+        let wqe = self.wqes.pop_front()?;
+        self.encoded = self.encoded.saturating_sub(1);
+        Some(wqe)
+    }
+
+    /// Marks the oldest Read that awaits its response as done.
+    pub(crate) fn finish_oldest_read(&mut self) {
+        if let Some(wqe) = self
+            .wqes
+            .iter_mut()
+            .find(|w| w.progress == Progress::AwaitingResponse)
+        {
+            wqe.progress = Progress::Done;
+        }
+    }
+
+    /// Gives the first unfinished request of the kind that `matches` accepts a status.
+    pub(crate) fn blame(&mut self, status: WcStatus, matches: impl Fn(&SendWqe) -> bool) -> bool {
+        let found = self.wqes.iter_mut().find(|w| matches(w));
+        if let Some(wqe) = found {
+            wqe.status = status;
+            return true;
+        }
+        false
+    }
+
+    /// Requests not encoded completely.
+    #[inline]
+    pub(crate) fn unencoded(&self) -> usize {
+        self.wqes.len() - self.encoded
+    }
+}
+
+/// A queue pair's own receive queue.
+#[derive(Debug)]
+pub(crate) struct RecvQueue {
+    wqes: VecDeque<RecvWqe>,
+    depth: u32,
+    max_sge: u32,
+}
+
+impl RecvQueue {
+    pub(crate) fn new(cap: &QpCap) -> RecvQueue {
+        RecvQueue {
+            wqes: VecDeque::new(),
+            depth: cap.max_recv_wr,
+            max_sge: cap.max_recv_sge,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        if self.wqes.len() >= self.depth as usize {
+            return Err(PostError::QueueFull);
+        }
+        self.wqes.push_back(RecvWqe::new(request, self.max_sge)?);
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<RecvWqe> {
+        self.wqes.pop_front()
+    }
+}
