@@ -1,0 +1,159 @@
+"""What is run: the cases (a program with its options) and the places (who runs it, over which network).
+
+A cell is a case in a place. Everything here is data; how a case is carried out is in play.py.
+"""
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Callable
+
+import checks
+
+DURATION = 5  # seconds, of `-D` in a full run
+QUICK_DURATION = 2
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way to start a program. `{address}` and `{port}` in the arguments are filled in when it runs."""
+
+    name: str
+    kind: str  # a function of play.py: single, pair, interrupt, kill_server, kill_client
+    server: tuple[str, ...]
+    client: tuple[str, ...] = ()
+    check: Callable = checks.ended_well
+    family: int = 4  # which of the place's addresses
+    timeout: float = 30.0
+    core: bool = False  # part of every place in a quick run
+
+    @property
+    def program(self):
+        return self.server[0]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Who runs a program, over which network, with or without the CRC."""
+
+    user: str  # ordinary, root
+    network: str  # loopback, veth
+    crc: str  # on, off
+
+    def __str__(self):
+        return f"{self.user}, {self.network}, CRC {self.crc}"
+
+
+# The options of perftest and the programs that have them (`PROGRAM --help`; test_driver.py compares).
+PERFTEST = {
+    "ib_send_bw": "-a -b -q -e -I -l --use-srq -D",
+    "ib_send_lat": "-a -e -I --use-srq -D",
+    "ib_write_bw": "-a -b -q -I -l -D",
+    "ib_write_lat": "-a -I -D",
+    "ib_read_bw": "-a -b -q -e -l -D",
+    "ib_read_lat": "-a -e -D",
+}
+# What follows an option. Inline data needs a message that fits (-s), or -I would change nothing.
+VALUES = {"-q": ("16",), "-I": ("64", "-s", "64"), "-l": ("16",)}
+CORE = {"ib_send_bw", "ib_write_bw -b", "ib_read_bw -q 16", "ib_write_lat"}
+
+
+def perftest(program, options, name=None, kind="pair", check=None, timeout=30.0):
+    shown = " ".join([program, *options])
+    arguments = (program, "-R", "-F", "-p", "{port}", *options)
+    return Case(
+        name or f"{program} -R {' '.join(options)}".rstrip(),
+        kind,
+        arguments,
+        (*arguments, "{address}"),
+        check or checks.perftest_rows(1),
+        timeout=timeout,
+        core=shown in CORE,
+    )
+
+
+def perftest_option(program, option, quick):
+    if option == "-a":
+        # Sizes from 2 to 2^23: 23 rows. A thousand iterations of each move 16 GB, so a quick run makes fewer.
+        fewer = ("-n", "100") if quick else ()
+        return perftest(program, ("-a", *fewer), f"{program} -R -a", check=checks.perftest_rows(23), timeout=240.0)
+    if option == "-D":
+        seconds = QUICK_DURATION if quick else DURATION
+        return perftest(program, ("-D", str(seconds)), f"{program} -R -D {DURATION}")
+    return perftest(program, (option, *VALUES.get(option, ())))
+
+
+def rping(name, family):
+    arguments = ("-Vv", "-C", "100", "-a", "{address}", "-p", "{port}")
+    return Case(
+        name, "pair", ("rping", "-s", *arguments), ("rping", "-c", *arguments),
+        checks.rping(100), family=family, core=True,
+    )
+
+
+def ucmatose(name, options, timeout=30.0):
+    arguments = ("ucmatose", "-p", "{port}", *options)
+    return Case(name, "pair", arguments, (*arguments, "-s", "{address}"), checks.says("return status 0"),
+                timeout=timeout)
+
+
+def cases(quick):
+    """Every case, in the order of the table in the docs."""
+    everything = [
+        Case("ibv_devices", "single", ("ibv_devices",), check=checks.only_device),
+        Case("ibv_devinfo -v", "single", ("ibv_devinfo", "-v"), check=checks.device_attributes, core=True),
+        rping("rping -Vv -C 100 (IPv4)", 4),
+        rping("rping -Vv -C 100 (IPv6)", 6),
+        ucmatose("ucmatose", ()),
+        Case("rdma_server, rdma_client", "pair", ("rdma_server", "-p", "{port}"),
+             ("rdma_client", "-s", "{address}", "-p", "{port}"), checks.says("end 0")),
+    ]
+    for program, options in PERFTEST.items():
+        everything.append(perftest(program, ()))
+        everything += [perftest_option(program, option, quick) for option in options.split()]
+    return everything + scale() + endings()
+
+
+def scale():
+    """Many connections in one process, with traffic on all."""
+    return [
+        ucmatose("ucmatose -c 100 -C 100 -S 1024", ("-c", "100", "-C", "100", "-S", "1024"), timeout=60.0),
+        perftest("ib_send_bw", ("-q", "100"), timeout=60.0),
+        perftest("ib_write_bw", ("-q", "100"), timeout=60.0),
+    ]
+
+
+def endings():
+    """One end goes away midway; the other has to notice."""
+    long_sweep = ("-a", "-n", "20000")
+    endless = ("-C", "100000000", "-a", "{address}", "-p", "{port}")
+    servant, pinger = ("rping", "-s", *endless), ("rping", "-c", *endless)
+    return [
+        perftest("ib_send_bw", long_sweep, "ib_send_bw -R -a, client stopped by Ctrl-C", "interrupt", checks.nothing),
+        perftest("ib_write_bw", long_sweep, "ib_write_bw -R -a, client stopped by Ctrl-C", "interrupt",
+                 checks.nothing),
+        Case("rping, server killed (SIGKILL)", "kill_server", servant, pinger, checks.nothing),
+        Case("rping, client killed (SIGKILL)", "kill_client", servant, pinger, checks.nothing),
+    ]
+
+
+def places():
+    return [Place(*axes) for axes in product(("ordinary", "root"), ("loopback", "veth"), ("on", "off"))]
+
+
+# A quick run is every case in the first of these places and the core cases in the others, which between them
+# have every pair of user, network and CRC.
+QUICK_PLACES = [
+    Place("ordinary", "loopback", "on"),
+    Place("ordinary", "loopback", "off"),
+    Place("ordinary", "veth", "off"),
+    Place("root", "veth", "on"),
+    Place("root", "loopback", "off"),
+]
+
+
+def cells(quick):
+    """The cells of a quick or a full run, as (case, place)."""
+    if not quick:
+        return [(case, place) for place in places() for case in cases(quick)]
+    first = QUICK_PLACES[0]
+    return [(case, place) for place in QUICK_PLACES for case in cases(quick) if place == first or case.core]

@@ -1,0 +1,107 @@
+"""What counts as success, by program.
+
+A check takes how the server and the client ended (`process.Ended`; the client is None for a program that has no
+other end) and returns a complaint in words, or None.
+"""
+
+import re
+
+# Words no program prints when all is well.
+TROUBLE = re.compile(r"error|fail|couldn't|could not|unable|cannot|mismatch|unexpected|segmentation", re.IGNORECASE)
+ROW = re.compile(r"^[ \t]*\d+(?:[ \t]+[\d.]+){2,}[ \t]*$", re.MULTILINE)
+
+
+def nothing(_server, _client):
+    """The case itself has judged."""
+    return None
+
+
+def ended_well(server, client):
+    """Both ends exited with status 0 and printed no word of trouble."""
+    for role, ended in (("server", server), ("client", client)):
+        if ended is None:
+            continue
+        if ended.status != 0:
+            return f"{role}: {ended.how()}{quoted(ended.last_line())}"
+        for line in (ended.output + ended.errors).splitlines():
+            if TROUBLE.search(line):
+                return f"{role} says{quoted(line.strip())}"
+    return None
+
+
+def says(words):
+    """Both ends print `words`."""
+    def check(server, client):
+        silent = [role for role, ended in (("server", server), ("client", client)) if words not in ended.output]
+        return ended_well(server, client) or (f"{silent[0]} does not say{quoted(words)}" if silent else None)
+    return check
+
+
+def rping(count):
+    """Both ends saw `count` pings; they compare the octets themselves (-V)."""
+    def check(server, client):
+        complaint = ended_well(server, client)
+        if complaint:
+            return complaint
+        for role, ended in (("server", server), ("client", client)):
+            seen = len(re.findall(r"ping data: rdma-ping-\d+", ended.output))
+            if seen != count:
+                return f"{role} saw {seen} of {count} pings"
+        return None
+    return check
+
+
+def perftest_rows(count):
+    """The client printed `count` rows of results, each with figures above zero."""
+    def check(server, client):
+        complaint = ended_well(server, client)
+        if complaint:
+            return complaint
+        rows = result_rows(client.output)
+        if len(rows) != count:
+            return f"client printed {len(rows)} of {count} rows of results"
+        idle = [row for row in rows if max(row[2:]) <= 0]
+        return f"client measured nothing at {idle[0][0]:.0f} octets" if idle else None
+    return check
+
+
+def result_rows(output):
+    """perftest's table: a list of numbers for each row (octets, iterations, figures)."""
+    _, header, table = output.partition("#bytes")
+    return [[float(field) for field in row.group(0).split()] for row in ROW.finditer(table)] if header else []
+
+
+def figure(case, client):
+    """The result worth a place in the report: the last row's, with its unit; None where there is none."""
+    rows = result_rows(client.output) if client and case.program.startswith("ib_") else []
+    if not rows:
+        return None
+    row, header = rows[-1], client.output.partition("#bytes")[2].splitlines()[0]
+    if "BW average" in header:
+        return {"octets": row[0], "value": row[3], "unit": "MiB/s"}
+    # Latency tables: min, max, typical ... ; with a duration there is only the average.
+    typical = row[4] if "t_typical" in header else row[2]
+    return {"octets": row[0], "value": typical, "unit": "us"}
+
+
+def only_device(program, _client):
+    """`ibv_devices` lists weft0 and no other."""
+    listed = [line.split()[0] for line in program.output.splitlines()[2:] if line.split()]
+    return ended_well(program, None) or (None if listed == ["weft0"] else f"devices listed: {listed}")
+
+
+def device_attributes(program, _client):
+    """`ibv_devinfo -v` shows an active iWARP port and says nothing on stderr."""
+    complaint = ended_well(program, None)
+    if complaint:
+        return complaint
+    if program.errors.strip():
+        return f"stderr{quoted(program.errors.strip().splitlines()[0])}"
+    for wanted in (r"hca_id:\s+weft0", r"transport:\s+iWARP \(1\)", r"state:\s+PORT_ACTIVE \(4\)"):
+        if not re.search(wanted, program.output):
+            return f"no line like {wanted!r}"
+    return None
+
+
+def quoted(text):
+    return f": {text[:160]}" if text else ""

@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""A stand-in for weft in the driver's own tests: plays the programs of the table over plain TCP.
+
+`FAKE_WEFT` says how: `well`, or one of the ways to go wrong that the driver has to see.
+"""
+
+import os
+import socket
+import sys
+import time
+
+MODE = os.environ.get("FAKE_WEFT", "well")
+BW_HEADER = " #bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   MsgRate[Mpps]"
+LAT_HEADER = " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]"
+
+
+def perftest_output(program, words):
+    sizes = [2 << power for power in range(23)] if "-a" in words else [65536]
+    if MODE == "few-rows":
+        sizes = sizes[1:]
+    figures = "3000.00 2900.00 0.04" if program.endswith("bw") else "1.20 9.00 1.30 1.40"
+    if MODE == "zero":
+        figures = "0.00 0.00 0.00 0.00"
+    header = BW_HEADER if program.endswith("bw") else LAT_HEADER
+    return "\n".join([header, *[f" {size:<10} 1000   {figures}" for size in sizes]])
+
+
+def output(program, words, is_server):
+    if program == "rping":
+        count = 99 if MODE == "few-rows" else 100
+        prefix = "server ping data" if is_server else "ping data"
+        return "\n".join(f"{prefix}: rdma-ping-{number}: ABC" for number in range(count))
+    if program == "ucmatose":
+        return "test complete\nreturn status 0"
+    if program.startswith("rdma_"):
+        return f"{program}: end 0"
+    return "" if is_server else perftest_output(program, words)
+
+
+def single(program):
+    device = "mlx5_0" if MODE == "other-device" else "weft0"
+    if program == "ibv_devices":
+        print(f"    device          \t   node GUID\n    ------          \t------------\n    {device}   \t0002")
+    else:
+        print(f"hca_id: {device}\n\ttransport:\t\tiWARP (1)\n\t\tport: 1\n\t\tstate:\t\tPORT_ACTIVE (4)")
+        if MODE == "stderr":
+            print("a remark", file=sys.stderr)
+
+
+def serve(port):
+    """Accepts one connection and returns when the other end has gone."""
+    if MODE == "dies":
+        sys.exit("cannot bind")
+    if MODE == "never-listens":
+        time.sleep(60)
+    with socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True) as listener:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(1)
+    if MODE == "server-hangs":
+        time.sleep(60)
+
+
+def connect(address, port, endless):
+    """Connects and leaves; an endless client stays until the other end goes."""
+    with socket.create_connection((address, port)) as connection:
+        if endless:
+            connection.recv(1)
+        if MODE == "client-hangs":
+            time.sleep(60)
+
+
+def main():
+    _, run, dashes, program, *words = sys.argv
+    assert (run, dashes) == ("run", "--"), sys.argv
+    if program.startswith("ibv_"):
+        single(program)
+        return
+    port = int(words[words.index("-p") + 1])
+    addresses = [word for word in words if "." in word or ":" in word]
+    is_server = program == "rdma_server" or not addresses or (program == "rping" and "-s" in words)
+    if is_server:
+        serve(port)
+    else:
+        connect(addresses[0], port, endless="20000" in words or "100000000" in words)
+    print(output(program, words, is_server))
+    if MODE == "error-line" and not is_server:
+        print("Completion with error at client")
+    if MODE == "crash" and is_server:
+        os.abort()
+    sys.exit(1 if MODE == "status" and is_server else 0)
+
+
+main()

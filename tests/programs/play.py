@@ -1,0 +1,136 @@
+"""How a case is carried out. Each kind returns (complaint or None, figure or None)."""
+
+import signal
+import time
+
+import checks
+from process import ESTABLISHED, LISTEN, Process, until
+
+START = 10.0  # seconds a server has to listen, and a client to connect
+GRACE = 5.0  # seconds the server has after the client's end
+MIDWAY = 0.7  # seconds of traffic before an end is made to go away
+NOTICE = 1.0  # seconds in which the other end has to notice
+NOTICE_KILL = 2.0
+
+
+class Trouble(Exception):
+    """A cell cannot go on; says why."""
+
+
+class Play:
+    """One cell on the stage: starts its processes, and stops them whatever happens."""
+
+    def __init__(self, stage, case, place, log):
+        self.stage, self.case, self.place, self.log = stage, case, place, log
+        self.network = stage.network(place.network)
+        self.port = stage.free_port()
+        self.started = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self.started:
+            process.stop()
+
+    def run(self):
+        try:
+            return KINDS[self.case.kind](self)
+        except Trouble as trouble:
+            return str(trouble), None
+
+    def start(self, role, host, template):
+        address = self.network.server.addresses[self.case.family]
+        argv = [word.format(address=address, port=self.port) for word in template]
+        process = Process(
+            self.stage.command(host, self.place, argv), self.stage.environment(self.place),
+            f"{self.log}.{role}", self.stage.limits(self.place),
+        )
+        self.started.append(process)
+        return process
+
+    def server(self):
+        """Starts the server and waits until it listens."""
+        server = self.start("server", self.network.server, self.case.server)
+        until(lambda: server.ended() or server.has_socket(self.port, LISTEN), START)
+        if server.ended():
+            ended = server.result()
+            raise Trouble(f"server: {ended.how()} before it listened{checks.quoted(ended.last_line())}")
+        if not server.has_socket(self.port, LISTEN):
+            raise Trouble(f"server: not listening after {START:.0f} s")
+        return server
+
+    def client(self):
+        return self.start("client", self.network.client, self.case.client)
+
+    def both_midway(self):
+        """Starts both ends and returns them in the middle of their traffic."""
+        server, client = self.server(), self.client()
+        until(lambda: client.ended() or client.has_socket(self.port, ESTABLISHED), START)
+        time.sleep(MIDWAY)
+        for role, process in (("server", server), ("client", client)):
+            if process.ended():
+                ended = process.result()
+                raise Trouble(f"{role}: {ended.how()} before it was midway{checks.quoted(ended.last_line())}")
+        return server, client
+
+
+def single(play):
+    program = play.start("program", play.network.server, play.case.server)
+    if not program.wait(play.case.timeout):
+        raise Trouble(f"did not end within {play.case.timeout:.0f} s")
+    return play.case.check(program.result(), None), None
+
+
+def pair(play):
+    server, client = play.server(), play.client()
+    deadline = time.monotonic() + play.case.timeout
+    # A server that has failed leaves a client that can only wait.
+    until(lambda: client.ended() or server.ended(), play.case.timeout)
+    client.wait(min(GRACE, deadline - time.monotonic()) if server.ended() else 0)
+    server.wait(GRACE)
+    for role, process in (("client", client), ("server", server)):
+        if not process.ended():
+            process.stop()
+            raise Trouble(f"{role}: did not end{checks.quoted(process.result().last_line())}")
+    result = client.result()
+    return play.case.check(server.result(), result), checks.figure(play.case, result)
+
+
+def gone(play, leaving, number, staying, role, notice):
+    """`leaving` gets a signal; `staying` has to end within `notice` seconds of its own accord."""
+    leaving.signal(number)
+    start = time.monotonic()
+    if not leaving.wait(notice):
+        raise Trouble(f"the one that got {signal.Signals(number).name} did not end within {notice:.0f} s")
+    if not staying.wait(notice - (time.monotonic() - start)):
+        raise Trouble(f"{role}: did not end within {notice:.0f} s")
+    took = time.monotonic() - start
+    ended = staying.result()
+    if ended.status in (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, -signal.SIGILL):
+        raise Trouble(f"{role}: {ended.how()}")
+    return play.case.check(ended, None), {"value": round(took * 1000), "unit": "ms to notice"}
+
+
+def interrupt(play):
+    server, client = play.both_midway()
+    return gone(play, client, signal.SIGINT, server, "server", NOTICE)
+
+
+def kill_server(play):
+    server, client = play.both_midway()
+    return gone(play, server, signal.SIGKILL, client, "client", NOTICE_KILL)
+
+
+def kill_client(play):
+    server, client = play.both_midway()
+    return gone(play, client, signal.SIGKILL, server, "server", NOTICE_KILL)
+
+
+KINDS = {
+    "single": single,
+    "pair": pair,
+    "interrupt": interrupt,
+    "kill_server": kill_server,
+    "kill_client": kill_client,
+}

@@ -1,0 +1,91 @@
+"""A program under test as a process of its own session, its output in files."""
+
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+POLL = 0.02  # seconds between looks at a process
+ESTABLISHED, LISTEN = "01", "0A"  # states in /proc/PID/net/tcp
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a program ended and what it said."""
+
+    status: int  # as subprocess has it: negative for a signal
+    output: str
+    errors: str
+
+    def how(self):
+        if self.status >= 0:
+            return f"exit status {self.status}"
+        return f"ended by {signal.Signals(-self.status).name}"
+
+    def last_line(self):
+        lines = (self.output + self.errors).strip().splitlines()
+        return lines[-1].strip() if lines else ""
+
+
+class Process:
+    """A started program. Its whole session dies with `stop`."""
+
+    def __init__(self, argv, environment, log, before=None):
+        self.log = Path(log)
+        with open(f"{log}.out", "wb") as out, open(f"{log}.err", "wb") as err:
+            self.child = subprocess.Popen(
+                argv, env=environment, cwd="/", stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                start_new_session=True, preexec_fn=before,
+            )
+
+    def wait(self, seconds):
+        """Waits for the end; False when the time is up."""
+        try:
+            self.child.wait(max(seconds, 0))
+            return True
+        except subprocess.TimeoutExpired:
+            return False
+
+    def ended(self):
+        return self.child.poll() is not None
+
+    def signal(self, number):
+        """Signals the whole session, as a terminal does."""
+        try:
+            os.killpg(self.child.pid, number)
+        except ProcessLookupError:
+            pass
+
+    def stop(self):
+        self.signal(signal.SIGKILL)
+        self.child.wait()
+
+    def result(self):
+        """How it ended; call after the end."""
+        texts = [Path(f"{self.log}.{kind}").read_text(errors="replace") for kind in ("out", "err")]
+        return Ended(self.child.returncode, *texts)
+
+    def has_socket(self, port, state):
+        """Whether a TCP socket with this local or remote port is in `state` in the network the process is in."""
+        for family in ("tcp", "tcp6"):
+            try:
+                rows = Path(f"/proc/{self.child.pid}/net/{family}").read_text().splitlines()[1:]
+            except OSError:
+                continue
+            for row in rows:
+                _, local, remote, row_state = row.split()[:4]
+                if row_state == state and f"{port:04X}" in (local[-4:], remote[-4:]):
+                    return True
+        return False
+
+
+def until(condition, seconds):
+    """Polls `condition`; False when the time is up."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL)
+    return True

@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Runs real RDMA programs under weft, cell by cell, and says which cells pass.
+
+The last line is the counts; the exit status is 0 when nothing failed. See README.md beside this file.
+"""
+
+import argparse
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+
+import cells
+import report
+from play import Play
+from stage import Stage
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--weft", type=Path, default=ROOT / "target/release/weft", help="the command under test")
+    parser.add_argument("--full", action="store_true", help="every case in every place (about half an hour)")
+    parser.add_argument("--only", metavar="REGEX", type=re.compile, help="only cells whose line matches")
+    parser.add_argument("--list", action="store_true", help="name the cells and run nothing")
+    parser.add_argument("--logs", type=Path, default=ROOT / "target/test-logs/programs", help="where output goes")
+    parser.add_argument("--json", type=Path, help="write the results there (default: programs.json in --logs)")
+    parser.add_argument("--docs", type=Path, help="write the table of a full run there")
+    return parser.parse_args()
+
+
+def chosen(options):
+    """The cells to play, those of one place together."""
+    everything = cells.cells(quick=not options.full)
+    return [(case, place) for case, place in everything
+            if not options.only or options.only.search(f"{case.name} [{place}]")]
+
+
+def play(stage, case, place, logs):
+    """Plays one cell."""
+    start = time.monotonic()
+    obstacle = stage.obstacle(case, place)
+    if obstacle:
+        return report.Result(case.name, place, report.SKIPPED, 0.0, obstacle)
+    name = re.sub(r"[^a-z0-9]+", "-", f"{case.name}-{place}".lower()).strip("-")
+    with Play(stage, case, place, logs / name) as cell:
+        complaint, figure = cell.run()
+    outcome = report.FAILED if complaint else report.PASSED
+    seconds = time.monotonic() - start
+    return report.Result(case.name, place, outcome, round(seconds, 2), complaint, figure)
+
+
+def run(options):
+    options.logs.mkdir(parents=True, exist_ok=True)
+    results = []
+    stage = Stage(options.weft)
+    try:
+        for case, place in chosen(options):
+            result = play(stage, case, place, options.logs)
+            results.append(result)
+            print(result.line(), flush=True)
+    finally:
+        stage.close()
+    report.write_json(options.json or options.logs / "programs.json", results, options.full)
+    if options.docs:
+        options.docs.write_text(report.table(results), encoding="utf-8")
+    return results
+
+
+def main():
+    # A terminated run takes its processes and namespaces down too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    options = arguments()
+    if options.docs and (not options.full or options.only):
+        sys.exit("--docs needs --full and no --only: the table in the docs is of a whole run")
+    if options.list:
+        for case, place in chosen(options):
+            print(f"{case.name} [{place}]")
+        return
+    if not options.weft.exists():
+        sys.exit(f"{options.weft} does not exist: run make build")
+    results = run(options)
+    failures = [result for result in results if result.outcome == report.FAILED]
+    if failures:
+        print("\nfailed cells (their output is in the folder --logs):")
+        for result in failures:
+            print(result.line())
+    print(report.counts(results))
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""Where the cells are played: a copy of weft that every user can read, the users, the networks, free ports."""
+
+import itertools
+import os
+import random
+import resource
+import shutil
+import socket
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+NOBODY = 65534
+MEMLOCK = 8 << 20  # octets: what an ordinary user has by default
+SBIN = ":/usr/local/sbin:/usr/sbin:/sbin"
+
+
+@dataclass(frozen=True)
+class Host:
+    """One end of a network."""
+
+    prefix: tuple[str, ...]  # what puts a command there
+    addresses: dict[int, str]  # by family, 4 and 6
+
+
+class Loopback:
+    """Both ends on this machine's loopback."""
+
+    def __init__(self):
+        host = Host((), {4: "127.0.0.1", 6: "::1"})
+        self.server = self.client = host
+
+    def close(self):
+        pass
+
+
+class Veth:
+    """Two network namespaces of our own, joined by a veth pair with the MTU of Ethernet."""
+
+    def __init__(self):
+        self.names = [f"weft-{os.getpid()}-{end}" for end in "ab"]
+        self.hosts = []
+        try:
+            self.build()
+        except BaseException:
+            self.close()
+            raise
+        self.server, self.client = self.hosts
+
+    def build(self):
+        for name in self.names:
+            ip("netns", "add", name)
+        first, second = self.names
+        ip("link", "add", "eth0", "netns", first, "type", "veth", "peer", "name", "eth0", "netns", second)
+        for number, name in enumerate(self.names, start=1):
+            addresses = {4: f"10.87.0.{number}", 6: f"fd87::{number}"}
+            ip("-n", name, "addr", "add", f"{addresses[4]}/24", "dev", "eth0")
+            ip("-n", name, "addr", "add", f"{addresses[6]}/64", "dev", "eth0", "nodad")
+            ip("-n", name, "link", "set", "lo", "up")
+            ip("-n", name, "link", "set", "eth0", "up")
+            self.hosts.append(Host(("ip", "netns", "exec", name), addresses))
+
+    def close(self):
+        for name in self.names:
+            subprocess.run(["ip", "netns", "del", name], check=False, stderr=subprocess.DEVNULL)
+
+
+def ip(*arguments):
+    done = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise OSError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
+
+
+NETWORKS = {"loopback": Loopback, "veth": Veth}
+
+
+class Stage:
+    """Everything a run sets up and has to take down again."""
+
+    def __init__(self, weft):
+        os.environ["PATH"] += SBIN
+        self.networks = {}
+        self.ports = itertools.cycle(range(20000, 30000))
+        for _ in range(random.randrange(10000)):
+            next(self.ports)
+        # An ordinary user may not be able to read the place where weft was built.
+        self.folder = Path(tempfile.mkdtemp(prefix="weft-programs-"))
+        self.folder.chmod(0o755)
+        self.weft = shutil.copy(weft, self.folder)
+        for library in Path(weft).resolve().parent.glob("lib*.so*"):
+            shutil.copy(library, self.folder)
+
+    def close(self):
+        for network in self.networks.values():
+            if not isinstance(network, str):
+                network.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def network(self, name):
+        """The network, built at its first use; a reason in words when it cannot be had."""
+        if name not in self.networks:
+            try:
+                self.networks[name] = NETWORKS[name]()
+            except OSError as error:
+                self.networks[name] = f"no network namespaces: {error}"
+        return self.networks[name]
+
+    def obstacle(self, case, place):
+        """Why this cell cannot be played here, or None."""
+        if not shutil.which(case.program):
+            return f"{case.program} is not installed"
+        if place.user == "root" and os.geteuid() != 0:
+            return "needs root"
+        if place.user == "ordinary" and os.geteuid() == 0 and not shutil.which("setpriv"):
+            return "setpriv is not installed"
+        if place.network == "veth" and os.geteuid() != 0:
+            return "network namespaces need root"
+        network = self.network(place.network)
+        return network if isinstance(network, str) else None
+
+    def command(self, host, place, argv):
+        """The whole command line that runs `argv` under weft on a host, as the place's user."""
+        user = ()
+        if place.user == "ordinary" and os.geteuid() == 0:
+            user = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
+        return [*host.prefix, *user, str(self.weft), "run", "--", *argv]
+
+    @staticmethod
+    def environment(place):
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
+        # No weft.toml of whoever runs the tests.
+        nowhere = {"HOME": "/nonexistent", "XDG_CONFIG_HOME": "/nonexistent"}
+        return {**kept, **nowhere, "WEFT_CRC": place.crc}
+
+    @staticmethod
+    def limits(place):
+        """What to do in a new process before it becomes the program: give it an ordinary user's limits."""
+        if place.user == "root":
+            return None
+        hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
+        memlock = MEMLOCK if hard == resource.RLIM_INFINITY else min(MEMLOCK, hard)
+        return lambda: resource.setrlimit(resource.RLIMIT_MEMLOCK, (memlock, memlock))
+
+    def free_port(self):
+        """A port that nothing on this machine has, below the range the kernel hands out."""
+        while True:
+            port = next(self.ports)
+            with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
+                try:
+                    probe.bind(("::", port))
+                    return port
+                except OSError:
+                    continue

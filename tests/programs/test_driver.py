@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""The driver's own tests: a fake weft that plays well passes every case, and each way to go wrong is seen."""
+
+import dataclasses
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+import cells
+import checks
+import play
+import report
+import run
+from process import Ended
+from stage import Stage
+
+ORDINARY = cells.Place("ordinary", "loopback", "on")
+CASES = {case.name: case for case in cells.cases(quick=True)}
+
+
+class WithStage(unittest.TestCase):
+    """A stage with the fake weft, and short patience."""
+
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+        fake = shutil.copy(Path(__file__).with_name("fake_weft.py"), self.folder / "weft")
+        os.chmod(fake, 0o755)
+        self.stage = Stage(fake)
+        self.addCleanup(self.stage.close)
+        for name, value in {"START": 1.5, "GRACE": 0.5, "MIDWAY": 0.1}.items():
+            patch = mock.patch.object(play, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def outcome(self, name, mode, place=ORDINARY):
+        with mock.patch.dict(os.environ, FAKE_WEFT=mode), mock.patch.object(shutil, "which", lambda name: name):
+            case = dataclasses.replace(CASES[name], timeout=2.0)
+            result = run.play(self.stage, case, place, self.folder)
+        return result.outcome, result.reason or ""
+
+
+class Outcomes(WithStage):
+    """What the driver makes of programs that play well and of those that do not."""
+
+    def fails(self, name, mode, reason):
+        outcome, said = self.outcome(name, mode)
+        self.assertEqual(outcome, "failed", said)
+        self.assertRegex(said, reason)
+
+    def test_every_case_passes_when_all_is_well(self):
+        for name in CASES:
+            with self.subTest(name):
+                self.assertEqual(self.outcome(name, "well"), ("passed", ""))
+
+    def test_a_server_that_dies(self):
+        self.fails("ucmatose", "dies", "server: exit status 1 before it listened: cannot bind")
+
+    def test_a_server_that_never_listens(self):
+        self.fails("ucmatose", "never-listens", "server: not listening")
+
+    def test_a_server_that_hangs(self):
+        self.fails("ib_send_bw -R", "server-hangs", "server: did not end")
+
+    def test_a_client_that_hangs(self):
+        self.fails("ib_send_bw -R", "client-hangs", "client: did not end")
+
+    def test_a_bad_exit_status(self):
+        self.fails("rping -Vv -C 100 (IPv4)", "status", "server: exit status 1")
+
+    def test_a_crash(self):
+        self.fails("rping -Vv -C 100 (IPv6)", "crash", "server: ended by SIGABRT")
+        self.fails("ib_send_bw -R -a, client stopped by Ctrl-C", "crash", "server: ended by SIGABRT")
+
+    def test_a_line_that_speaks_of_an_error(self):
+        self.fails("ib_read_lat -R", "error-line", "client says: Completion with error")
+
+    def test_output_that_is_not_complete(self):
+        self.fails("ib_write_bw -R -a", "few-rows", "22 of 23 rows")
+        self.fails("ib_write_bw -R", "few-rows", "0 of 1 rows")
+        self.fails("rping -Vv -C 100 (IPv4)", "few-rows", "99 of 100 pings")
+
+    def test_figures_of_zero(self):
+        self.fails("ib_read_bw -R", "zero", "measured nothing")
+
+    def test_devices(self):
+        self.fails("ibv_devices", "other-device", "mlx5_0")
+        self.fails("ibv_devinfo -v", "other-device", "no line like")
+        self.fails("ibv_devinfo -v", "stderr", "stderr: a remark")
+
+    def test_an_end_that_does_not_notice(self):
+        self.fails("ib_send_bw -R -a, client stopped by Ctrl-C", "server-hangs", "server: did not end within 1 s")
+
+    def test_nothing_is_left_running(self):
+        self.fails("ib_send_bw -R", "client-hangs", "client: did not end")
+        left = subprocess.run(["pgrep", "-f", str(self.stage.folder)], capture_output=True, text=True, check=False)
+        self.assertEqual(left.stdout, "")
+
+
+class Places(WithStage):
+    """Users and networks."""
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root")
+    def test_two_namespaces_and_their_end(self):
+        place = cells.Place("ordinary", "veth", "off")
+        self.assertEqual(self.outcome("ib_send_bw -R", "well", place), ("passed", ""))
+        self.assertEqual(self.outcome("rping -Vv -C 100 (IPv6)", "well", place), ("passed", ""))
+        names = self.stage.networks["veth"].names
+        self.stage.close()
+        listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+        self.assertFalse([name for name in names if name in listed])
+
+    def test_a_missing_program_is_skipped_in_words(self):
+        case = cells.Case("none", "single", ("no-such-program",))
+        result = run.play(self.stage, case, ORDINARY, self.folder)
+        self.assertEqual((result.outcome, result.reason), ("skipped", "no-such-program is not installed"))
+
+    def test_what_needs_root_is_skipped_without_it(self):
+        with mock.patch.object(os, "geteuid", lambda: 1000):
+            for place in (cells.Place("root", "loopback", "on"), cells.Place("ordinary", "veth", "on")):
+                self.assertEqual(self.outcome("ibv_devices", "well", place)[0], "skipped")
+
+
+class Table(unittest.TestCase):
+    """The table of cells and what is written from it."""
+
+    def test_a_quick_run_has_every_case_and_every_pair_of_axes(self):
+        quick = cells.cells(quick=True)
+        self.assertEqual({case.name for case, _ in quick}, {case.name for case in cells.cases(quick=False)})
+        used = {place for _, place in quick}
+        for first, second in (("user", "network"), ("user", "crc"), ("network", "crc")):
+            pairs = {(getattr(place, first), getattr(place, second)) for place in used}
+            self.assertEqual(len(pairs), 4, (first, second))
+
+    def test_names_are_one_to_a_case(self):
+        names = [case.name for case in cells.cases(quick=False)]
+        self.assertEqual(len(names), len(set(names)))
+
+    def test_options_are_those_the_programs_have(self):
+        for program, options in cells.PERFTEST.items():
+            if not shutil.which(program):
+                self.skipTest(f"{program} is not installed")
+            done = subprocess.run([program, "--help"], capture_output=True, text=True, check=False)
+            known = set(re.findall(r"^\s+(-\w)\b", done.stdout, re.MULTILINE))
+            known |= set(re.findall(r"^\s+(?:-\w, )?(--[\w-]+)", done.stdout, re.MULTILINE))
+            wanted = ("-a", "-b", "-q", "-e", "-I", "-l", "--use-srq", "-D")
+            self.assertEqual(options.split(), [option for option in wanted if option in known], program)
+
+    def test_the_table_in_the_docs(self):
+        results = [report.Result(case.name, place, "passed", 1.0) for case, place in cells.cells(quick=False)]
+        results[0] = report.Result(results[0].case, results[0].place, "failed", 1.0, "no device")
+        text = report.table(results)
+        first = next(line for line in text.splitlines() if line.startswith("| `ibv_devices`"))
+        self.assertEqual(first, "| `ibv_devices` | CRC off only [1] | yes | yes | yes |")
+        self.assertIn("1. `ibv_devices`, CRC on: failed: no device", text)
+        self.assertEqual(text.count("yes |"), 4 * len(cells.cases(quick=False)) - 1)
+
+    def test_figures_are_read_from_the_tables(self):
+        bandwidth = " #bytes  #iterations BW peak[MiB/sec]  BW average[MiB/sec]  MsgRate[Mpps]\n 64 1000 9.00 8.00 0.1\n"
+        figure = checks.figure(CASES["ib_send_bw -R"], Ended(0, bandwidth, ""))
+        self.assertEqual(figure, {"octets": 64.0, "value": 8.0, "unit": "MiB/s"})
+
+
+if __name__ == "__main__":
+    unittest.main()
