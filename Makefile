@@ -39,6 +39,7 @@ bench: ## measure against raw TCP, libfabric and UCX
 	$(RELEASE)/weft bench $(BENCH_ARGS)
 
 install: ## weft, libraries, man pages and completions under DESTDIR/PREFIX
+	@[ -e $(RELEASE)/libweft.so ] || $(MAKE) --no-print-directory build
 	scripts/install $(RELEASE) '$(DESTDIR)$(PREFIX)'
 
 uninstall: ## remove what `make install` put there
