@@ -1,3 +1,50 @@
-//! The weft command.
+//! The weft command: run programs over Weft, say whether they will be served, show what goes on.
 
-fn main() {}
+#![forbid(unsafe_code)]
+
+mod args;
+mod config;
+mod docs;
+mod elf;
+mod libraries;
+mod output;
+mod program;
+mod run;
+#[cfg(test)]
+mod scratch;
+mod setting_flags;
+mod setup;
+
+use std::process::ExitCode;
+
+use args::{Cli, Command};
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(error) => return usage(&error),
+    };
+    match command {
+        Command::Run(args) => run::run(&args),
+        Command::Doctor(_) => ExitCode::FAILURE,
+        Command::Stat(_) => ExitCode::FAILURE,
+        Command::Completions { shell } => docs::completions(shell),
+        Command::Man { folder } => docs::man_pages(&folder),
+        Command::Docs { page } => docs::page(page),
+    }
+}
+
+/// Help, version, or a mistake in the command line.
+///
+/// `weft run` keeps its own failures apart from the exit statuses of programs.
+fn usage(error: &clap::Error) -> ExitCode {
+    // Where nobody listens there is nothing better to do.
+    let _ = error.print();
+    let running = std::env::args_os().nth(1).is_some_and(|word| word == "run");
+    match error.exit_code() {
+        0 => ExitCode::SUCCESS,
+        _ if running => ExitCode::from(run::LAUNCHER_FAILED),
+        _ => ExitCode::from(2),
+    }
+}

@@ -1,0 +1,184 @@
+//! What a program's environment has to be: settings, libraries, and the variables that follow.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::args::Sources;
+use crate::config::{Config, ConfigError, Source, Surroundings};
+use crate::elf::cache::LoaderCache;
+use crate::elf::closure::Search;
+use crate::libraries::{Binding, BindingError, Libraries, NotFound, SystemVerbs};
+
+/// Everything that is the same for every program.
+#[derive(Debug)]
+pub struct Setup {
+    /// The settings.
+    pub config: Config,
+    /// How the program is brought to the libraries.
+    pub binding: Binding,
+    /// Whether the machine has an rdma-core of its own.
+    pub system_verbs: SystemVerbs,
+}
+
+/// Why Weft cannot do its part.
+#[derive(Debug)]
+pub enum SetupError {
+    /// The settings.
+    Config(ConfigError),
+    /// The libraries.
+    Libraries(NotFound),
+    /// The way to them.
+    Binding(BindingError),
+}
+
+impl SetupError {
+    /// What to do about it, where the message does not say so itself.
+    pub fn advice(&self) -> Option<&'static str> {
+        match self {
+            SetupError::Config(_) => None,
+            SetupError::Libraries(_) => Some(NotFound::ADVICE),
+            SetupError::Binding(error) => Some(error.advice()),
+        }
+    }
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SetupError::Config(error) => error.fmt(f),
+            SetupError::Libraries(error) => error.fmt(f),
+            SetupError::Binding(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Setup {
+    /// Reads the settings and finds the libraries.
+    pub fn new(sources: &Sources) -> Result<Setup, SetupError> {
+        let config = Config::resolve(
+            &sources.flags,
+            sources.config.as_deref(),
+            &Surroundings::of_process(),
+        )
+        .map_err(SetupError::Config)?;
+        let libraries =
+            Libraries::find(config.get("libdir").map(Path::new)).map_err(SetupError::Libraries)?;
+        let system_verbs = SystemVerbs::find(&outer_search(&libraries));
+        let mode = config.get("mode").unwrap_or("auto");
+        let binding = libraries
+            .bind(mode, &system_verbs)
+            .map_err(SetupError::Binding)?;
+        Ok(Setup {
+            config,
+            binding,
+            system_verbs,
+        })
+    }
+
+    /// The variables to set, in the order to show them.
+    pub fn variables(&self) -> Vec<Variable> {
+        let mut variables = Vec::new();
+        let mut bind = |name: &'static str, ours: &Option<PathBuf>, separators: &str| {
+            if let Some(ours) = ours {
+                let old = std::env::var_os(name).unwrap_or_default();
+                variables.push(Variable {
+                    name,
+                    value: in_front(ours.as_os_str(), &old, separators),
+                    source: None,
+                });
+            }
+        };
+        bind("LD_PRELOAD", &self.binding.preload, ": ");
+        bind("LD_LIBRARY_PATH", &self.binding.library_path, ":;");
+        variables.extend(self.config.to_set().map(|value| Variable {
+            name: value.setting.env,
+            value: OsString::from(&value.text),
+            source: Some(value.source),
+        }));
+        variables
+    }
+
+    /// Where the loader will look for the program's libraries.
+    pub fn search(&self) -> Search {
+        let variables = self.variables();
+        let value = |name: &str| {
+            variables
+                .iter()
+                .find(|variable| variable.name == name)
+                .map(|variable| variable.value.clone())
+                .or_else(|| std::env::var_os(name))
+                .unwrap_or_default()
+        };
+        Search {
+            preload: split(&value("LD_PRELOAD"), ": "),
+            library_path: split(&value("LD_LIBRARY_PATH"), ":;"),
+            cache: LoaderCache::load(),
+        }
+    }
+}
+
+/// A variable to set for the program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variable {
+    /// Its name.
+    pub name: &'static str,
+    /// Its whole new value.
+    pub value: OsString,
+    /// Where a setting's value came from; nothing for the loader's variables.
+    pub source: Option<Source>,
+}
+
+/// The machine's libraries as a program finds them that does not run under Weft, even if this
+/// command does.
+fn outer_search(libraries: &Libraries) -> Search {
+    let path = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let mut library_path = split(&path, ":;");
+    library_path.retain(|folder| Some(folder) != libraries.replacement.as_ref());
+    Search {
+        preload: Vec::new(),
+        library_path,
+        cache: LoaderCache::load(),
+    }
+}
+
+fn split(list: &OsStr, separators: &str) -> Vec<PathBuf> {
+    use std::os::unix::ffi::OsStrExt;
+    list.as_bytes()
+        .split(|octet| separators.as_bytes().contains(octet))
+        .filter(|entry| !entry.is_empty())
+        .map(|entry| PathBuf::from(OsStr::from_bytes(entry)))
+        .collect()
+}
+
+/// `ours` before what the list already has, and once.
+///
+/// An empty list stays away: to the loader an empty entry means the working folder.
+fn in_front(ours: &OsStr, list: &OsStr, separators: &str) -> OsString {
+    let mut value = ours.to_owned();
+    for entry in split(list, separators) {
+        if entry != ours {
+            value.push(":");
+            value.push(entry);
+        }
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ours_comes_first_and_the_rest_stays() {
+        let put = |list: &str| {
+            in_front("/w/libweft.so".as_ref(), list.as_ref(), ": ")
+                .into_string()
+                .unwrap()
+        };
+        assert_eq!(put(""), "/w/libweft.so");
+        assert_eq!(put("/a.so"), "/w/libweft.so:/a.so");
+        assert_eq!(put("/a.so /b.so:"), "/w/libweft.so:/a.so:/b.so");
+        assert_eq!(put("/a.so:/w/libweft.so"), "/w/libweft.so:/a.so");
+    }
+}
