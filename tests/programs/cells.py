@@ -11,6 +11,7 @@ import checks
 
 DURATION = 5  # seconds, of `-D` in a full run
 QUICK_DURATION = 2
+CONNECTIONS = 10000  # of the churn
 
 
 @dataclass(frozen=True)
@@ -114,11 +115,14 @@ def cases(quick):
 
 
 def scale():
-    """Many connections in one process, with traffic on all."""
+    """Many connections in one process with traffic on all, and many one after the other."""
+    churn = ("churn", "-p", "{port}", "-n", str(CONNECTIONS))
     return [
         ucmatose("ucmatose -c 100 -C 100 -S 1024", ("-c", "100", "-C", "100", "-S", "1024"), timeout=60.0),
         perftest("ib_send_bw", ("-q", "100"), timeout=60.0),
         perftest("ib_write_bw", ("-q", "100"), timeout=60.0),
+        Case(f"churn ({CONNECTIONS} connects and disconnects)", "pair", (*churn, "-s"), (*churn, "-c", "{address}"),
+             checks.says(f"{CONNECTIONS} connections, no growth"), timeout=120.0),
     ]
 
 

@@ -14,6 +14,9 @@ from pathlib import Path
 NOBODY = 65534
 MEMLOCK = 8 << 20  # octets: what an ordinary user has by default
 SBIN = ":/usr/local/sbin:/usr/sbin:/sbin"
+# Programs of our own, compiled against the system's headers when they are first needed.
+OWN = {"churn": Path(__file__).with_name("churn.c")}
+HEADER = Path("/usr/include/rdma/rdma_cma.h")
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,11 @@ class Stage:
 
     def obstacle(self, case, place):
         """Why this cell cannot be played here, or None."""
-        if not shutil.which(case.program):
+        if case.program in OWN:
+            missing = self.build(case.program)
+            if missing:
+                return missing
+        elif not shutil.which(case.program):
             return f"{case.program} is not installed"
         if place.user == "root" and os.geteuid() != 0:
             return "needs root"
@@ -119,12 +126,23 @@ class Stage:
         network = self.network(place.network)
         return network if isinstance(network, str) else None
 
+    def build(self, program):
+        """Compiles a program of our own; says what is missing when it cannot be."""
+        binary = self.folder / program
+        if binary.exists():
+            return None
+        if not shutil.which("cc") or not HEADER.exists():
+            return "needs a C compiler and librdmacm-dev"
+        subprocess.run(["cc", "-O1", "-o", binary, OWN[program], "-lrdmacm", "-libverbs"], check=True)
+        return None
+
     def command(self, host, place, argv):
         """The whole command line that runs `argv` under weft on a host, as the place's user."""
         user = ()
         if place.user == "ordinary" and os.geteuid() == 0:
             user = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
-        return [*host.prefix, *user, str(self.weft), "run", "--", *argv]
+        program = str(self.folder / argv[0]) if argv[0] in OWN else argv[0]
+        return [*host.prefix, *user, str(self.weft), "run", "--", program, *argv[1:]]
 
     @staticmethod
     def environment(place):
