@@ -5,6 +5,9 @@
 //! second panic handler. The finished library bundles the code of every crate in the graph, so the symbols it still
 //! leaves undefined are all that the protocol crates ask of their surroundings; they have to be the few that the
 //! compiler itself calls. This works on the host's own target, where a bare-metal one would have to be installed.
+//!
+//! Default features are off: a protocol crate may have a feature `std` for what only picks faster code (the CRC by the
+//! CPU's abilities), and the proof is that it does its work without.
 
 use std::fs;
 use std::path::Path;
@@ -84,7 +87,7 @@ fn manifest(root: &Path, crates: &[Package]) -> String {
     for package in crates {
         let path = root.join(&package.folder);
         text += &format!(
-            "{} = {{ path = {:?} }}\n",
+            "{} = {{ path = {:?}, default-features = false }}\n",
             package.name,
             path.display().to_string()
         );
