@@ -84,13 +84,6 @@ impl Exports {
             _ => self.symbols.contains(&import.symbol),
         }
     }
-
-    /// Adds what `other` offers.
-    pub fn extend(&mut self, other: &Exports) {
-        self.symbols.extend(other.symbols.iter().cloned());
-        self.versioned.extend(other.versioned.iter().cloned());
-        self.versions.extend(other.versions.iter().cloned());
-    }
 }
 
 /// Instruction set and width.
@@ -181,13 +174,22 @@ impl Object {
             .any(|name| VERBS_LIBRARIES.contains(&name.as_str()))
     }
 
-    /// Whether it asks for a symbol of this name, in any version.
-    pub fn imports_symbol(&self, name: &str) -> bool {
-        self.imports.iter().any(|import| import.symbol == name)
+    /// Whether it asks for one of these symbols, in any version.
+    pub fn imports_any(&self, names: &[&str]) -> bool {
+        self.imports
+            .iter()
+            .any(|import| names.contains(&import.symbol.as_str()))
     }
 }
 
 impl Import {
+    /// Whether it belongs to the interface between libibverbs and the drivers of real devices.
+    pub fn is_private(&self) -> bool {
+        self.version
+            .as_ref()
+            .is_some_and(|version| version.name.starts_with("IBVERBS_PRIVATE_"))
+    }
+
     /// Whether a verbs library should provide it.
     pub fn is_verbs(&self) -> bool {
         match &self.version {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::elf::closure::Search;
-use crate::elf::{Machine, Object, VERBS_LIBRARIES};
+use crate::elf::{Object, VERBS_LIBRARIES};
 
 /// The object that holds everything; the others are names for it.
 pub const LIBRARY: &str = "libweft.so";
@@ -184,12 +184,20 @@ impl SystemVerbs {
 
 impl Libraries {
     /// How to bring a program here in `mode`, a value of the setting `mode`.
-    pub fn bind(&self, mode: &str, system: &SystemVerbs) -> Result<Binding, BindingError> {
+    ///
+    /// `real_devices`: whether the machine's own devices are to be seen, which takes its rdma-core.
+    pub fn bind(
+        &self,
+        mode: &str,
+        real_devices: bool,
+        system: &SystemVerbs,
+    ) -> Result<Binding, BindingError> {
         let binding = match mode {
             "preload" => self.preloading("asked for"),
             "replacement" => self
                 .replacing("asked for")
                 .ok_or_else(|| BindingError::NoReplacement(self.folder()))?,
+            _ if real_devices => self.preloading("the machine's own devices are asked for"),
             _ => self.automatic(system),
         };
         binding.check()?;
@@ -284,11 +292,6 @@ impl Binding {
     }
 }
 
-/// Whether Weft is built for `machine`, the program's.
-pub fn serves(machine: Machine) -> bool {
-    Object::own_machine() == Some(machine)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -352,7 +355,7 @@ mod tests {
     #[test]
     fn without_rdma_core_its_place_is_taken() {
         let binding = libraries("/w")
-            .bind("auto", &SystemVerbs::default())
+            .bind("auto", false, &SystemVerbs::default())
             .unwrap();
         assert_eq!(binding.mode(), "replacement");
         assert_eq!(binding.preload, None);
@@ -369,7 +372,7 @@ mod tests {
             return;
         }
         // No objects at all cover nothing.
-        let binding = libraries("/nowhere").bind("auto", &system).unwrap();
+        let binding = libraries("/nowhere").bind("auto", false, &system).unwrap();
         assert_eq!(binding.mode(), "preload");
     }
 
@@ -378,13 +381,16 @@ mod tests {
         let libraries = libraries("/my libraries");
         let none = SystemVerbs::default();
         assert!(matches!(
-            libraries.bind("preload", &none),
+            libraries.bind("preload", false, &none),
             Err(BindingError::Unwritable {
                 variable: "LD_PRELOAD",
                 ..
             })
         ));
-        assert_eq!(libraries.bind("auto", &none).unwrap().mode(), "replacement");
+        assert_eq!(
+            libraries.bind("auto", false, &none).unwrap().mode(),
+            "replacement"
+        );
     }
 
     #[test]
@@ -395,9 +401,12 @@ mod tests {
         };
         let none = SystemVerbs::default();
         assert!(matches!(
-            libraries.bind("replacement", &none),
+            libraries.bind("replacement", false, &none),
             Err(BindingError::NoReplacement(_))
         ));
-        assert_eq!(libraries.bind("auto", &none).unwrap().mode(), "preload");
+        assert_eq!(
+            libraries.bind("auto", false, &none).unwrap().mode(),
+            "preload"
+        );
     }
 }

@@ -5,6 +5,7 @@
 mod args;
 mod config;
 mod docs;
+mod doctor;
 mod elf;
 mod libraries;
 mod output;
@@ -27,7 +28,7 @@ fn main() -> ExitCode {
     };
     match command {
         Command::Run(args) => run::run(&args),
-        Command::Doctor(_) => ExitCode::FAILURE,
+        Command::Doctor(args) => doctor::run(&args),
         Command::Stat(_) => ExitCode::FAILURE,
         Command::Completions { shell } => docs::completions(shell),
         Command::Man { folder } => docs::man_pages(&folder),

@@ -81,10 +81,14 @@ impl fmt::Display for ProgramError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ProgramError::NotFound(name) if name.as_bytes().contains(&b'/') => {
-                write!(f, "{}: no such file", name.display())
+                write!(f, "{}: no such file", name.to_string_lossy())
             }
             ProgramError::NotFound(name) => {
-                write!(f, "{}: not found in any folder of PATH", name.display())
+                write!(
+                    f,
+                    "{}: not found in any folder of PATH",
+                    name.to_string_lossy()
+                )
             }
             ProgramError::Folder(path) => write!(f, "{} is a folder", path.display()),
             ProgramError::NotExecutable(path) => {

@@ -4,6 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use weft_engine::settings::switch;
+
 use crate::args::Sources;
 use crate::config::{Config, ConfigError, Source, Surroundings};
 use crate::elf::cache::LoaderCache;
@@ -17,8 +19,6 @@ pub struct Setup {
     pub config: Config,
     /// How the program is brought to the libraries.
     pub binding: Binding,
-    /// Whether the machine has an rdma-core of its own.
-    pub system_verbs: SystemVerbs,
 }
 
 /// Why Weft cannot do its part.
@@ -66,14 +66,11 @@ impl Setup {
             Libraries::find(config.get("libdir").map(Path::new)).map_err(SetupError::Libraries)?;
         let system_verbs = SystemVerbs::find(&outer_search(&libraries));
         let mode = config.get("mode").unwrap_or("auto");
+        let real_devices = config.get("real-devices").and_then(switch) == Some(true);
         let binding = libraries
-            .bind(mode, &system_verbs)
+            .bind(mode, real_devices, &system_verbs)
             .map_err(SetupError::Binding)?;
-        Ok(Setup {
-            config,
-            binding,
-            system_verbs,
-        })
+        Ok(Setup { config, binding })
     }
 
     /// The variables to set, in the order to show them.

@@ -325,7 +325,8 @@ fn edits(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-fn switch(text: &str) -> Option<bool> {
+/// What `text` means as the value of a [`Kind::Switch`].
+pub fn switch(text: &str) -> Option<bool> {
     const ON: [&str; 4] = ["on", "true", "yes", "1"];
     const OFF: [&str; 4] = ["off", "false", "no", "0"];
     let is = |names: [&str; 4]| names.iter().any(|name| name.eq_ignore_ascii_case(text));
