@@ -42,7 +42,7 @@ pub struct Side {
     pub interface: String,
 }
 
-/// A network namespace, named by a process that lives in it.
+/// A network namespace with a mount namespace of its own, named by a process that lives in both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Namespace {
     /// Process id of the holder.
@@ -124,6 +124,7 @@ impl Namespace {
             "nsenter".into(),
             "-t".into(),
             self.holder.to_string().into(),
+            "-m".into(),
             "-n".into(),
         ];
         if self.user {
@@ -160,11 +161,11 @@ mod tests {
         let invocation = Invocation::new("iperf3", ["-s"]);
         assert_eq!(
             words(&side.command(&invocation, true)),
-            "nsenter -t 42 -n -U --preserve-credentials -- taskset -c 1 iperf3 -s"
+            "nsenter -t 42 -m -n -U --preserve-credentials -- taskset -c 1 iperf3 -s"
         );
         assert_eq!(
             words(&side.command(&invocation, false)),
-            "nsenter -t 42 -n -U --preserve-credentials -- iperf3 -s"
+            "nsenter -t 42 -m -n -U --preserve-credentials -- iperf3 -s"
         );
     }
 

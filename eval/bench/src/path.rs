@@ -50,6 +50,10 @@ const CLIENT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 const SERVER_INTERFACE: &str = "weft-s";
 const CLIENT_INTERFACE: &str = "weft-c";
 
+/// What a holder runs. Programs that look for interfaces in /sys see those of the namespace that mounted it; where that
+/// is not allowed they see the wrong ones and say so.
+const HOLD: &str = "mount -t sysfs sysfs /sys 2>/dev/null; echo ready; exec cat";
+
 const SYSCTLS: [&str; 9] = [
     "net/ipv4/tcp_congestion_control",
     "net/ipv4/tcp_rmem",
@@ -241,20 +245,24 @@ struct Holder {
 
 impl Holder {
     fn start(join: Option<&Holder>, user: bool) -> Result<Holder> {
-        let mut words: Vec<std::ffi::OsString> = Vec::new();
-        match join {
-            Some(first) => {
-                words.extend(
-                    ["nsenter", "-t", &first.namespace.holder.to_string(), "-U"].map(Into::into),
-                );
-                words.extend(["--preserve-credentials", "--", "unshare", "-n"].map(Into::into));
-            }
-            None if user => words.extend(["unshare", "-U", "-r", "-n"].map(Into::into)),
-            None => words.extend(["unshare", "-n"].map(Into::into)),
+        let first = join.map(|first| first.namespace.holder.to_string());
+        let mut words: Vec<&str> = Vec::new();
+        match &first {
+            Some(first) => words.extend([
+                "nsenter",
+                "-t",
+                first,
+                "-U",
+                "--preserve-credentials",
+                "--",
+                "unshare",
+            ]),
+            None if user => words.extend(["unshare", "-U", "-r"]),
+            None => words.push("unshare"),
         }
-        words.extend(["sh", "-c", "echo ready; exec cat"].map(Into::into));
+        words.extend(["-n", "-m", "sh", "-c", HOLD]);
 
-        let mut child = Command::new(&words[0])
+        let mut child = Command::new(words[0])
             .args(&words[1..])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

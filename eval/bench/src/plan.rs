@@ -26,7 +26,7 @@ pub struct Selection {
     pub full: bool,
     /// Only the rows that the targets need.
     pub targets: bool,
-    /// Rows whose id contains one of these; empty is every row.
+    /// Rows whose id contains one of these, or whose workload is exactly one of these; empty is every row.
     pub only: Vec<String>,
     /// Stacks whose name contains one of these, and the references; empty is every stack.
     pub stacks: Vec<String>,
@@ -65,7 +65,7 @@ pub fn groups(path: PathKind, stacks: &[Box<dyn Stack>], selection: &Selection) 
             workload,
             stacks: serving(path, &workload, stacks, selection),
         })
-        .filter(|row| matches(&row.id(), &selection.only));
+        .filter(|row| named(row, &selection.only));
     let mut groups: Vec<Group> = Vec::new();
     for row in rows {
         match groups.last_mut() {
@@ -175,6 +175,20 @@ fn serving(
         .collect()
 }
 
+/// A pattern that is some workload's whole name, with or without a path, stands for that one alone.
+fn named(row: &Row, patterns: &[String]) -> bool {
+    let (id, workload) = (row.id(), row.workload.id());
+    let is_name = |pattern: &str| {
+        let name = pattern.split_once('/').map_or(pattern, |(_, name)| name);
+        workloads(true).iter().any(|w| w.id() == name)
+    };
+    let one = |pattern: &String| match is_name(pattern) {
+        true => *pattern == workload || *pattern == id,
+        false => id.contains(pattern.as_str()),
+    };
+    patterns.is_empty() || patterns.iter().any(one)
+}
+
 fn matches(text: &str, patterns: &[String]) -> bool {
     patterns.is_empty() || patterns.iter().any(|pattern| text.contains(pattern))
 }
@@ -254,6 +268,13 @@ mod tests {
             })
         };
         assert_eq!(only("connect"), ["loopback/connect"]);
+        assert_eq!(only("send-lat-64"), ["loopback/send-lat-64"]);
+        assert_eq!(only("loopback/send-lat-64"), ["loopback/send-lat-64"]);
+        assert_eq!(only("veth/send-lat-64"), [""; 0]);
+        assert_eq!(
+            only("send-rate"),
+            ["loopback/send-rate-64", "loopback/send-rate-64-list16"]
+        );
         assert_eq!(only("no such row"), [""; 0]);
     }
 }

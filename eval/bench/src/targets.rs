@@ -191,7 +191,7 @@ pub fn needs(workload: &Workload) -> bool {
         .any(|t| t.workload == *workload || t.against == Against::Same(*workload))
 }
 
-/// How the record stands to every target on every path it has.
+/// How the record stands to every target on every path it has, and that its options ask for.
 pub fn judge(run: &Run) -> Vec<Standing> {
     let made: Vec<&str> = run
         .paths
@@ -204,8 +204,18 @@ pub fn judge(run: &Run) -> Vec<Standing> {
         .flat_map(|path| targets().into_iter().map(move |target| (*path, target)));
     pairs
         .filter(|(path, target)| target.path.is_none_or(|p| p == *path))
+        .filter(|(path, target)| wanted(run, path, target))
         .map(|(p, t)| judge_one(run, p, t))
         .collect()
+}
+
+/// A run of chosen rows is not blamed for those it was told to leave out.
+fn wanted(run: &Run, path: &str, target: &Target) -> bool {
+    run.options.only.is_empty() || run.row(&row_id(path, &target.workload)).is_some()
+}
+
+fn row_id(path: &str, workload: &Workload) -> String {
+    format!("{path}/{}", workload.id())
 }
 
 fn judge_one(run: &Run, path: &str, target: Target) -> Standing {
@@ -228,9 +238,7 @@ fn judge_one(run: &Run, path: &str, target: Target) -> Standing {
 type Figures = ((f64, Option<f64>), Ratio);
 
 fn figures(run: &Run, path: &str, target: &Target, metric: Metric) -> Option<Figures> {
-    let row_of = |workload: &Workload| -> Option<&RowRecord> {
-        run.row(&format!("{path}/{}", workload.id()))
-    };
+    let row_of = |workload: &Workload| -> Option<&RowRecord> { run.row(&row_id(path, workload)) };
     let row = row_of(&target.workload)?;
     let cell = row.cell(&target.stack)?;
     let other: &CellRecord = match target.against {
@@ -352,6 +360,10 @@ mod tests {
             verdict_of(&run, "goodput", "weft crc=off"),
             Verdict::FallsShort
         );
+        assert!(judge(&run).len() > 2);
+        let mut chosen = run.clone();
+        chosen.options.only = vec!["write-bw-1M".to_owned()];
+        assert_eq!(judge(&chosen).len(), 2);
         // A target of the veth path does not show on a run without one.
         assert!(judge(&run).iter().all(|s| s.target.path.is_none()));
     }

@@ -199,16 +199,16 @@ impl Workload {
                 };
                 let cores = if pinned { "" } else { ", not pinned" };
                 format!(
-                    "{} B {} {what}, {}{cores}",
-                    Size(size),
+                    "{} {} {what}, {}{cores}",
+                    octets(size),
                     op.name(),
                     mode.name()
                 )
             }
             Workload::Bulk { op, size, mode } => {
                 format!(
-                    "{} B {} goodput, one stream, {}",
-                    Size(size),
+                    "{} {} goodput, one stream, {}",
+                    octets(size),
                     op.name(),
                     mode.name()
                 )
@@ -225,8 +225,8 @@ impl Workload {
                     String::new()
                 };
                 format!(
-                    "{} B {} messages per second, depth {depth}{list}",
-                    Size(size),
+                    "{} {} messages per second, depth {depth}{list}",
+                    octets(size),
                     op.name()
                 )
             }
@@ -263,6 +263,15 @@ impl fmt::Display for Size {
             n if n >= 1 << 10 && n % (1 << 10) == 0 => write!(f, "{}K", n >> 10),
             n => write!(f, "{n}"),
         }
+    }
+}
+
+/// `64 B`, `4 KiB`, `1 MiB`.
+fn octets(size: u64) -> String {
+    let text = Size(size).to_string();
+    match text.split_at(text.len() - 1) {
+        (number, unit @ ("K" | "M")) => format!("{number} {unit}iB"),
+        _ => format!("{text} B"),
     }
 }
 
@@ -327,5 +336,6 @@ mod tests {
         assert_eq!(Size(1500).to_string(), "1500");
         assert_eq!(Size(4096).to_string(), "4K");
         assert_eq!(Size(4 << 20).to_string(), "4M");
+        assert_eq!([64, 4096, 1 << 20].map(octets), ["64 B", "4 KiB", "1 MiB"]);
     }
 }

@@ -1,11 +1,12 @@
 //! Tables for people, made from a record and nothing else.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use clap::ValueEnum;
 use comfy_table::{presets, CellAlignment, ContentArrangement, Table};
 
-use crate::record::{Environment, Run};
+use crate::record::{CellRecord, Environment, RowRecord, Run};
 use crate::summary::{self, CellSummary, Ratio, RowSummary, Standing};
 use crate::targets::{self, Against, Bound, Verdict};
 use crate::workload::Metric;
@@ -38,7 +39,7 @@ pub fn full(run: &Run, format: Format) -> String {
             text += &rows(run, &path.name, format);
         }
     }
-    text + &failures(run, format) + &targets(run, format)
+    text + &skipped(run, format) + &failures(run, format) + &targets(run, format)
 }
 
 /// Only the targets.
@@ -115,11 +116,17 @@ fn cell_words(row: &RowSummary, cell: &CellSummary) -> [String; 9] {
         (None, false) => ["-", "-", ""].map(str::to_owned),
     };
     let remark = match (&cell.skipped, cell.failures) {
-        (Some(reason), _) => format!("skipped: {reason}"),
+        (Some(_), _) => "skipped".to_owned(),
         (None, 0) => standing,
         (None, n) => format!("{standing} {n} FAILED").trim().to_owned(),
     };
     let [median, mad, range, n] = match &cell.estimate {
+        Some(e) if e.n == 1 => [
+            number(e.median),
+            String::new(),
+            String::new(),
+            "1".to_owned(),
+        ],
         Some(e) => [
             number(e.median),
             number(e.mad),
@@ -142,21 +149,53 @@ fn cell_words(row: &RowSummary, cell: &CellSummary) -> [String; 9] {
     ]
 }
 
-/// Failed samples with the last lines of the programs: the first of each cell, as the others are mostly the same.
+/// Why cells are empty, each reason once.
+fn skipped(run: &Run, format: Format) -> String {
+    let cells = run.rows.iter().flat_map(|row| &row.cells);
+    let reasons: BTreeSet<String> = cells
+        .filter_map(|cell| Some(format!("{}: {}", cell.stack, cell.skipped.as_ref()?)))
+        .collect();
+    if reasons.is_empty() {
+        return String::new();
+    }
+    heading("Skipped", format) + &list(reasons, format)
+}
+
+fn list(lines: impl IntoIterator<Item = String>, format: Format) -> String {
+    let mark = if format == Format::Markdown {
+        "- "
+    } else {
+        "  "
+    };
+    lines
+        .into_iter()
+        .map(|line| format!("{mark}{line}\n"))
+        .collect()
+}
+
+/// What failed, once per stack and reason, with the last lines of the programs the first time it happened.
 fn failures(run: &Run, format: Format) -> String {
-    let mut text = String::new();
+    let mut alike: BTreeMap<(&str, &str), Vec<(&RowRecord, &CellRecord)>> = BTreeMap::new();
     for row in &run.rows {
         for cell in &row.cells {
-            let Some(failure) = cell.failures().next() else {
-                continue;
-            };
-            let _ = writeln!(text, "{} {}: {}", row.id, cell.stack, failure.reason);
-            for command in &cell.commands {
-                let _ = writeln!(text, "    $ {command}");
+            if let Some(failure) = cell.failures().next() {
+                let same = alike.entry((&cell.stack, &failure.reason)).or_default();
+                same.push((row, cell));
             }
-            for line in &failure.tail {
-                let _ = writeln!(text, "    {line}");
-            }
+        }
+    }
+    let mut text = String::new();
+    for ((stack, reason), cells) in alike {
+        let rows: Vec<&str> = cells.iter().map(|(row, _)| row.id.as_str()).collect();
+        let _ = writeln!(text, "{stack}: {reason} ({})", rows.join(", "));
+        let (_, cell) = cells[0];
+        let tail = cell
+            .failures()
+            .next()
+            .map_or(&[][..], |failure| &failure.tail);
+        let commands = cell.commands.iter().map(|command| format!("$ {command}"));
+        for line in commands.chain(tail.iter().cloned()) {
+            let _ = writeln!(text, "    {line}");
         }
     }
     match (text.is_empty(), format) {
@@ -200,10 +239,10 @@ fn environment(run: &Run, format: Format) -> String {
             .filter_map(|name| Some(format!("{name} = {}", path.sysctls.get(*name)?)));
         lines.push(known.collect::<Vec<_>>().join(", "));
     }
-    let tools = e
-        .tools
-        .iter()
-        .map(|(name, version)| version.clone().unwrap_or(format!("{name}: not installed")));
+    let tools = e.tools.iter().map(|(name, version)| match version {
+        Some(version) => format!("{name}: {version}"),
+        None => format!("{name}: not installed"),
+    });
     lines.push(tools.collect::<Vec<_>>().join(", "));
     lines.push(format!(
         "weft {}",
@@ -310,7 +349,11 @@ fn bound(bound: Bound) -> String {
     }
 }
 
+/// Empty for a single repetition.
 fn spread(ratio: &Ratio) -> String {
+    if ratio.min == ratio.max {
+        return String::new();
+    }
     format!("{:.2} to {:.2}", ratio.min, ratio.max)
 }
 
@@ -402,7 +445,7 @@ pub(crate) mod tests {
     fn what_failed_and_what_was_skipped_shows() {
         let text = text();
         assert!(line(&text, &["| weft crc=off"]).contains("1 FAILED"));
-        line(&text, &["loopback/connect weft crc=off: no"]);
+        line(&text, &["weft crc=off: no (loopback/connect)"]);
         line(&text, &["    $ cm_connect 1"]);
         line(&text, &["Path veth", "SKIPPED, no namespaces here"]);
         line(&text, &["BUILT WITHOUT OPTIMISATION"]);

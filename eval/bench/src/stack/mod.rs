@@ -97,16 +97,16 @@ pub fn all(programs: &Programs) -> Vec<Box<dyn Stack>> {
         Box::new(libfabric::Libfabric {
             endpoint: libfabric::Endpoint::Rdm,
         }),
-        Box::new(ucx::Ucx),
+        Box::new(ucx::Ucx { api: ucx::Api::Tag }),
+        Box::new(ucx::Ucx { api: ucx::Api::Put }),
     ]
 }
 
 /// The stacks a workload's others are compared with; the best of them counts.
 pub fn references(workload: &Workload) -> Vec<String> {
     let names: &[&str] = match workload {
-        Workload::Latency { .. } | Workload::Connect => &[raw_tcp::NAME],
+        Workload::Latency { .. } | Workload::Rate { .. } | Workload::Connect => &[raw_tcp::NAME],
         Workload::Bulk { .. } => &[iperf3::NAME, iperf3::NAME_MESSAGE_SIZED],
-        Workload::Rate { .. } => &[raw_tcp::NAME, raw_tcp::NAME_NAGLE],
     };
     names.iter().map(|name| (*name).to_owned()).collect()
 }

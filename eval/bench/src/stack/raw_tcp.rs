@@ -21,7 +21,8 @@ const READ_REQUEST: u64 = 52;
 /// TCP as a program would write it: non-blocking and spinning where the workload polls, blocking where it sleeps.
 pub(super) struct RawTcp {
     pub(super) bench: (PathBuf, Vec<OsString>),
-    /// Nagle's algorithm, on for message rates only: it gathers small sends, which makes it the harder reference.
+    /// Leave Nagle's algorithm on, for message rates only: it gathers small sends, at the price
+    /// of their latency.
     pub(super) nagle: bool,
 }
 

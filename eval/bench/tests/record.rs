@@ -1,0 +1,170 @@
+//! A real run of the bench as its users run it, down to the file it leaves.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{json, Value};
+use weft_bench::record::Run;
+
+const SCHEMA: &str = include_str!("../schema/weft-bench-1.schema.json");
+
+fn bench(folder: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft-bench"));
+    command
+        .current_dir(folder)
+        .args(["--output", "raw", "--weft", "no-weft-here"])
+        .args(words);
+    command
+}
+
+fn record(folder: &Path) -> PathBuf {
+    let mut files = fs::read_dir(folder.join("raw")).unwrap();
+    files.next().unwrap().unwrap().path()
+}
+
+fn printed(output: &Output) -> String {
+    let [out, err] =
+        [&output.stdout, &output.stderr].map(|t| String::from_utf8_lossy(t).into_owned());
+    format!("{out}\n{err}")
+}
+
+fn errors(record: &Value) -> Vec<String> {
+    let schema: Value = serde_json::from_str(SCHEMA).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    validator
+        .iter_errors(record)
+        .map(|e| e.to_string())
+        .collect()
+}
+
+#[test]
+fn a_run_leaves_a_record_that_follows_the_schema_and_can_be_reported_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let words = [
+        "--quick", "--path", "loopback", "--stack", "raw-tcp", "--stack", "weft", "--only",
+        "connect",
+    ];
+    let output = bench(folder.path(), &words).output().unwrap();
+    assert!(output.status.success(), "{}", printed(&output));
+
+    let file = record(folder.path());
+    let value: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!(errors(&value), [""; 0]);
+
+    let run = Run::read(&file).unwrap();
+    let row = run.row("loopback/connect").unwrap();
+    assert!(row.cell("raw-tcp").unwrap().values("connect_us")[0].1 > 0.0);
+    // What cannot run is in the record with its reason, and in the report.
+    assert!(row
+        .cell("weft crc=on")
+        .unwrap()
+        .skipped
+        .as_ref()
+        .unwrap()
+        .contains("no-weft-here"));
+
+    let report = Command::new(env!("CARGO_BIN_EXE_weft-bench"))
+        .args(["report", "--format", "markdown"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    let text = printed(&report);
+    assert!(
+        text.contains("| raw-tcp") && text.contains("reference"),
+        "{text}"
+    );
+    assert!(text.contains("weft crc=on: there is no"), "{text}");
+}
+
+#[test]
+fn ctrl_c_keeps_what_was_measured_and_leaves_no_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let words = [
+        "-n",
+        "1000",
+        "--path",
+        "loopback",
+        "--stack",
+        "raw-tcp",
+        "--only",
+        "send-rate-64",
+    ];
+    let child = bench(folder.path(), &words)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // One cell takes a second; the second one is under way by then.
+    std::thread::sleep(Duration::from_millis(2200));
+    let stopped = Instant::now();
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", printed(&output));
+    assert!(stopped.elapsed() < Duration::from_secs(2));
+
+    let run = Run::read(&record(folder.path())).unwrap();
+    assert!(run.interrupted);
+    let samples: Vec<_> = run.rows[0].cells.iter().flat_map(|c| &c.samples).collect();
+    assert!(!samples.is_empty() && samples.len() < 10, "{samples:?}");
+    assert_eq!(
+        run.rows[0].cells.iter().flat_map(|c| c.failures()).count(),
+        0
+    );
+}
+
+#[test]
+fn the_schema_refuses_a_sample_that_is_both_or_neither() {
+    let sample = |outcome: Value| {
+        let mut sample = json!({ "repetition": 1, "at": 0.0, "took": 1.0 });
+        sample
+            .as_object_mut()
+            .unwrap()
+            .extend(outcome.as_object().unwrap().clone());
+        let cell = json!({ "stack": "s", "commands": [], "skipped": null, "samples": [sample] });
+        let row = json!({
+            "id": "loopback/connect", "path": "loopback", "workload": { "kind": "connect" },
+            "metric": "connect_us", "reference": [], "cells": [cell],
+        });
+        let mut run = empty();
+        run["rows"] = json!([row]);
+        errors(&run).len()
+    };
+    let (metrics, failure) = (
+        json!({ "connect_us": 1.0 }),
+        json!({ "reason": "r", "tail": [] }),
+    );
+    assert_eq!(sample(json!({ "metrics": metrics })), 0);
+    assert_eq!(sample(json!({ "failure": failure })), 0);
+    assert_ne!(sample(json!({})), 0);
+    assert_ne!(sample(json!({ "metrics": metrics, "failure": failure })), 0);
+}
+
+#[test]
+fn a_record_of_another_version_is_refused_in_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("old.json");
+    let mut run = empty();
+    run["version"] = json!(2);
+    fs::write(&file, run.to_string()).unwrap();
+    let error = Run::read(&file).unwrap_err().to_string();
+    assert!(
+        error.contains("not a weft-bench record of version 1"),
+        "{error}"
+    );
+}
+
+fn empty() -> Value {
+    json!({
+        "schema": "weft-bench", "version": 1, "interrupted": false,
+        "started": "2026-01-02T03:04:05Z", "finished": "2026-01-02T03:04:05Z",
+        "options": { "repetitions": 1, "cell_seconds": 1, "cores": [0, 1], "only": [], "stacks": [] },
+        "environment": {
+            "kernel": "", "cpu": "", "cores": 1, "governor": null, "virtual_machine": false, "mitigations": {},
+            "load": [], "memory": 0, "revision": null, "optimised": true, "root": false, "tools": {},
+        },
+        "paths": [], "rows": [],
+    })
+}
