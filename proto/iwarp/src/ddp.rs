@@ -154,7 +154,7 @@ impl Header {
 
     /// Reads the header at the front of `octets`; the reserved bits are ignored, the versions not judged.
     /// `None` when there are fewer octets than the header has.
-    #[inline]
+    #[inline(always)]
     pub fn decode(octets: &[u8]) -> Option<(Header, Versions)> {
         let control = *octets.first()?;
         let octets = octets.get(..Header::len_by_control(control))?;

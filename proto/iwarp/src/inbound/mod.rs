@@ -10,6 +10,8 @@
 //! straight to its target.
 
 mod sequence;
+#[cfg(test)]
+mod tests;
 
 use crate::ddp::Header;
 use crate::mpa::crc::{crc32c, CRC_LEN};
@@ -187,7 +189,7 @@ impl Inbound {
     ///
     /// Call it again with the rest after every answer but [`Parse::Need`]. The buffer is changed only where
     /// markers are taken out. After a fault the stream is of no more use: answer it and drop what follows.
-    #[inline]
+    #[inline(always)]
     pub fn parse(&mut self, buf: &mut [u8]) -> Result<Parse, Fault> {
         if self.config.crc || self.config.markers {
             self.parse_whole(buf)
@@ -294,7 +296,7 @@ impl Inbound {
     }
 
     /// Without CRC and markers: whatever is there, header by header.
-    #[inline]
+    #[inline(always)]
     fn parse_flowing(&mut self, buf: &[u8]) -> Result<Parse, Fault> {
         if self.payload_left > 0 {
             return Ok(self.parse_payload(buf));
@@ -330,7 +332,7 @@ impl Inbound {
     }
 
     /// The segment at `skipped`, whose header was found good, with what `available` octets hold of it.
-    #[inline]
+    #[inline(always)]
     fn open_segment(
         &mut self,
         ulpdu_len: u16,
@@ -340,19 +342,36 @@ impl Inbound {
     ) -> Parse {
         let payload_len = usize::from(ulpdu_len) - checked.header_len;
         let start = skipped + LENGTH_LEN + checked.header_len;
-        let present = payload_len.min(available - start);
-        self.payload_left = payload_len - present;
-        self.trailer_left = pad_len(usize::from(ulpdu_len)) + CRC_LEN;
-        let end = start + present;
-        let trailer = self.skip_trailer(available - end);
+        let end = skipped + fpdu_len(usize::from(ulpdu_len));
+        let (present, consumed) = if end <= available {
+            self.first_fpdu_seen = true;
+            (payload_len, end)
+        } else {
+            self.open_partly(ulpdu_len, payload_len, start, available)
+        };
         Parse::Segment(Segment {
             message: checked.message,
             ulpdu_len,
             header: checked.header,
-            payload: start..end,
+            payload: start..start + present,
             payload_len,
-            consumed: end + trailer,
+            consumed,
         })
+    }
+
+    /// Remembers what of a segment is still to come. Gives the payload octets present, and the octets to drop.
+    fn open_partly(
+        &mut self,
+        ulpdu_len: u16,
+        payload_len: usize,
+        start: usize,
+        available: usize,
+    ) -> (usize, usize) {
+        let present = payload_len.min(available - start);
+        self.payload_left = payload_len - present;
+        self.trailer_left = pad_len(usize::from(ulpdu_len)) + CRC_LEN;
+        let end = start + present;
+        (present, end + self.skip_trailer(available - end))
     }
 
     /// Passes over the trailer of an FPDU whose payload is complete, as far as `available` octets hold it.

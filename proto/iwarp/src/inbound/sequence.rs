@@ -58,6 +58,21 @@ impl Sequence {
         }
     }
 
+    /// A stream that has come to this number on every queue.
+    #[cfg(test)]
+    pub(super) fn expect_everywhere(&mut self, msn: Msn) {
+        self.expected = [msn; QueueNumber::COUNT];
+    }
+
+    /// A stream in the middle of a Send of which this much has come.
+    #[cfg(test)]
+    pub(super) fn open_send_at(&mut self, received: u32) {
+        self.send = Some(OpenSend {
+            opcode: Opcode::SEND,
+            received,
+        });
+    }
+
     pub(super) fn tagged_message_open(&self) -> bool {
         self.tagged.is_some()
     }
@@ -65,7 +80,7 @@ impl Sequence {
     /// Whether `fpdu`, which begins with ULPDU_Length, holds all that [`Sequence::check`] looks at. The inner
     /// value is the length field, or how many octets it takes to say more. A length that cannot be right is
     /// found here, so that nobody waits for octets that will not come.
-    #[inline]
+    #[inline(always)]
     pub(super) fn header_available(&self, fpdu: &[u8]) -> Result<Result<u16, usize>, Fault> {
         const CONTROLS: usize = LENGTH_LEN + 2;
         if fpdu.len() < LENGTH_LEN {
@@ -89,7 +104,7 @@ impl Sequence {
     }
 
     /// Checks the segment at the front of `ulpdu` and moves on to the next. `ulpdu` holds at least the headers.
-    #[inline]
+    #[inline(always)]
     pub(super) fn check(&mut self, ulpdu_len: u16, ulpdu: &[u8]) -> Result<Checked, Fault> {
         let Some((header, versions)) = Header::decode(ulpdu) else {
             return Err(too_short());
@@ -112,7 +127,7 @@ impl Sequence {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn check_tagged(&mut self, h: &Tagged, ulpdu_len: u16) -> Outcome {
         let message = match h.opcode {
             Opcode::WRITE => Message::Write {
@@ -144,7 +159,7 @@ impl Sequence {
         Ok((message, 0))
     }
 
-    #[inline]
+    #[inline(always)]
     fn check_untagged(&mut self, h: &Untagged, ulpdu_len: u16, body: &[u8]) -> Outcome {
         let body_len = usize::from(ulpdu_len) - Header::UNTAGGED_LEN;
         match h.opcode {
@@ -174,7 +189,7 @@ impl Sequence {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn check_send(&mut self, h: &Untagged, body_len: usize) -> Outcome {
         if h.qn != QueueNumber::SEND {
             return Err(WRONG_QUEUE);

@@ -8,6 +8,8 @@ mod error;
 mod initiator;
 mod reader;
 mod responder;
+#[cfg(test)]
+mod tests;
 
 pub use error::{AcceptError, Blame, StartError};
 pub use initiator::{Initiator, InitiatorEvent};
