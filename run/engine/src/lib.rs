@@ -1,3 +1,48 @@
 //! The host stack: iWARP in the process over kernel TCP.
+//!
+//! One [`Engine`] a process holds every object. Its threads are the program's own: whoever posts
+//! encodes and sends, whoever polls receives and places, whoever blocks for an event serves all
+//! connections meanwhile; one service thread does it when nobody else does (decision 0002).
+//!
+//! The verbs API in idiomatic form:
+//!
+//! ```no_run
+//! use weft_engine::cm::{ConnParam, EventChannel, EventKind, Id};
+//! # fn main() -> Result<(), weft_engine::Error> {
+//! let channel = EventChannel::new()?;
+//! let id = Id::new(Some(&channel), 0)?;
+//! id.resolve_addr(None, "127.0.0.1:7471".parse().unwrap(), None)?;
+//! assert_eq!(channel.get_event()?.kind, EventKind::AddrResolved);
+//! # Ok(()) }
+//! ```
+//!
+//! `examples/write.rs` is a whole program.
 
+#![forbid(unsafe_code)]
+
+mod channel;
+pub mod cm;
+mod context;
+mod cq;
+pub mod device;
+mod engine;
+mod error;
+pub mod log;
+mod memory;
+mod pass;
+mod progress;
+mod qp;
 pub mod settings;
+mod srq;
+pub mod stats;
+mod stream;
+
+pub use context::{AsyncEvent, AsyncObject, CompChannel, Context, Pd};
+pub use cq::Cq;
+pub use engine::{engine, Engine};
+pub use error::Error;
+pub use memory::Mr;
+pub use qp::{Qp, QpInit, SendBatch};
+pub use srq::Srq;
+pub use weft_os::mem;
+pub use weft_verbs::types;

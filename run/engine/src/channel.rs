@@ -1,0 +1,136 @@
+//! Event channels: a queue behind a descriptor that programs wait on.
+//!
+//! A thread that blocks in [`Channel::get`] serves all connections of the process while it waits,
+//! so no other thread has to wake up first and then wake this one. Events that such a thread
+//! takes itself never touch the descriptor.
+
+use std::collections::VecDeque;
+use std::os::fd::RawFd;
+
+use parking_lot::Mutex;
+use weft_os::poll::EventCounter;
+use weft_os::signals;
+
+use crate::engine::Engine;
+use crate::error::Error;
+
+#[derive(Debug)]
+pub(crate) struct Channel<T> {
+    counter: EventCounter,
+    queue: Mutex<Queue<T>>,
+}
+
+#[derive(Debug)]
+struct Queue<T> {
+    events: VecDeque<Entry<T>>,
+    /// A thread serves the engine on behalf of this channel and looks here by itself.
+    served: bool,
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    event: T,
+    /// The descriptor counts this event.
+    counted: bool,
+}
+
+impl<T> Channel<T> {
+    pub(crate) fn new() -> Result<Channel<T>, Error> {
+        Ok(Channel {
+            counter: EventCounter::new()?,
+            queue: Mutex::new(Queue {
+                events: VecDeque::new(),
+                served: false,
+            }),
+        })
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.counter.raw()
+    }
+
+    pub(crate) fn post(&self, event: T) {
+        let mut queue = self.queue.lock();
+        let counted = !queue.served;
+        queue.events.push_back(Entry { event, counted });
+        if counted {
+            // Under the lock: whoever takes the entry relies on the count.
+            self.counter.add();
+        }
+    }
+
+    /// Drops the events that `unwanted` says, as when their object is destroyed; returns them.
+    pub(crate) fn remove(&self, unwanted: impl Fn(&T) -> bool) -> Vec<T> {
+        let mut queue = self.queue.lock();
+        let mut removed = Vec::new();
+        let mut kept = VecDeque::with_capacity(queue.events.len());
+        for entry in queue.events.drain(..) {
+            if unwanted(&entry.event) {
+                if entry.counted {
+                    let _ = self.counter.try_take();
+                }
+                removed.push(entry.event);
+            } else {
+                kept.push_back(entry);
+            }
+        }
+        queue.events = kept;
+        removed
+    }
+
+    fn take(&self) -> Option<T> {
+        let mut queue = self.queue.lock();
+        let entry = queue.events.pop_front()?;
+        if entry.counted {
+            let _ = self.counter.try_take();
+        }
+        Some(entry.event)
+    }
+
+    /// The next event; waits for it unless the descriptor is non-blocking.
+    pub(crate) fn get(&self, engine: &Engine) -> Result<T, Error> {
+        engine.flush_deferred();
+        loop {
+            if let Some(event) = self.take() {
+                return Ok(event);
+            }
+            if self.counter.is_nonblocking() {
+                return Err(Error::WouldBlock);
+            }
+            match engine.lead() {
+                Some(lead) => return self.serve(&lead),
+                None => self.wait_on_descriptor()?,
+            }
+        }
+    }
+
+    /// Serves the engine until this channel has an event.
+    fn serve(&self, lead: &crate::progress::Lead<'_>) -> Result<T, Error> {
+        self.queue.lock().served = true;
+        let outcome = loop {
+            if let Some(event) = self.take() {
+                break Ok(event);
+            }
+            match lead.serve_once() {
+                Err(Error::Interrupted) if signals::restart_after_interrupt() => {}
+                Err(error) => break Err(error),
+                Ok(()) => {}
+            }
+        };
+        let mut queue = self.queue.lock();
+        queue.served = false;
+        for entry in queue.events.iter_mut().filter(|e| !e.counted) {
+            entry.counted = true;
+            self.counter.add();
+        }
+        outcome
+    }
+
+    /// Somebody else serves: the descriptor says when there is an event.
+    fn wait_on_descriptor(&self) -> Result<(), Error> {
+        self.counter.take()?;
+        // The count is given back, so that taking the entry balances it.
+        self.counter.add();
+        Ok(())
+    }
+}

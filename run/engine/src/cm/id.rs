@@ -1,0 +1,449 @@
+//! The connection identifier and the calls on it.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+use weft_os::net::{source_towards, BoundSocket, SocketOptions, TcpListener, TcpStream};
+use weft_os::poll::Interest;
+use weft_verbs::iwarp::PeerRequest;
+
+use super::startup::Startup;
+use super::{ConnParam, Event, EventChannel, EventKind, MAX_PRIVATE_DATA};
+use crate::engine::{engine, Endpoint, Engine};
+use crate::error::Error;
+use crate::progress::Token;
+use crate::qp::Qp;
+
+/// A connection identifier: what `rdma_cm_id` is.
+#[derive(Debug)]
+pub struct Id {
+    pub(super) engine: Arc<Engine>,
+    pub(super) inner: Mutex<Inner>,
+    cookie: AtomicU64,
+    pub(super) me: Weak<Id>,
+}
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) channel: Option<Arc<EventChannel>>,
+    pub(super) phase: Phase,
+    pub(super) local: Option<SocketAddr>,
+    pub(super) peer: Option<SocketAddr>,
+    pub(super) options: SocketOptions,
+    pub(super) qp: Option<Arc<Qp>>,
+    /// For an id made by a connect request: where it came to.
+    pub(super) listener: Weak<Id>,
+}
+
+/// Where an id is on its way.
+#[derive(Debug)]
+pub(super) enum Phase {
+    Idle,
+    Bound(BoundSocket),
+    /// Address resolved; the socket is there if the program bound one.
+    Resolved(Option<BoundSocket>),
+    Listening {
+        listener: TcpListener,
+        token: Token,
+        backlog: usize,
+        /// Connect requests that nobody has answered yet.
+        waiting: usize,
+    },
+    /// The TCP handshake is under way.
+    Connecting {
+        socket: TcpStream,
+        token: Token,
+        deadline: Duration,
+        param: OwnedParam,
+    },
+    /// MPA start-up is under way, or a request waits for the program.
+    Starting {
+        socket: TcpStream,
+        token: Token,
+        startup: Startup,
+        /// The request, once it is there.
+        request: Option<PeerRequest>,
+    },
+    /// The socket is the queue pair's. `announced`: the program knows.
+    Connected {
+        announced: bool,
+        established: Box<Event>,
+    },
+    Disconnected,
+    Destroyed,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct OwnedParam {
+    pub(super) private_data: Vec<u8>,
+    pub(super) ird: u16,
+    pub(super) ord: u16,
+}
+
+impl OwnedParam {
+    pub(super) fn new(param: &ConnParam<'_>) -> Result<OwnedParam, Error> {
+        if param.private_data.len() > MAX_PRIVATE_DATA {
+            return Err(Error::Invalid("private data: more than 508 octets"));
+        }
+        Ok(OwnedParam {
+            private_data: param.private_data.to_vec(),
+            ird: u16::from(param.responder_resources),
+            ord: u16::from(param.initiator_depth),
+        })
+    }
+}
+
+impl Id {
+    /// A new id; its events go to `channel`, and `cookie` is for the caller.
+    ///
+    /// # Errors
+    /// The engine cannot start.
+    pub fn new(channel: Option<&Arc<EventChannel>>, cookie: u64) -> Result<Arc<Id>, Error> {
+        Ok(Id::make(engine()?, channel.cloned(), cookie, Weak::new()))
+    }
+
+    pub(super) fn make(
+        engine: Arc<Engine>,
+        channel: Option<Arc<EventChannel>>,
+        cookie: u64,
+        listener: Weak<Id>,
+    ) -> Arc<Id> {
+        Arc::new_cyclic(|me| Id {
+            inner: Mutex::new(Inner {
+                channel,
+                phase: Phase::Idle,
+                local: None,
+                peer: None,
+                options: SocketOptions {
+                    buffer: engine.settings.socket_buffer.unwrap_or(0),
+                    ..SocketOptions::default()
+                },
+                qp: None,
+                listener,
+            }),
+            engine,
+            cookie: AtomicU64::new(cookie),
+            me: me.clone(),
+        })
+    }
+
+    /// The caller's value.
+    pub fn cookie(&self) -> u64 {
+        self.cookie.load(Ordering::Acquire)
+    }
+
+    /// Sets the caller's value.
+    pub fn set_cookie(&self, cookie: u64) {
+        self.cookie.store(cookie, Ordering::Release);
+    }
+
+    /// This end's address, once bound, resolved or connected.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.inner.lock().local
+    }
+
+    /// The other end's address.
+    pub fn peer_addr(&self) -> Option<SocketAddr> {
+        self.inner.lock().peer
+    }
+
+    /// `SO_REUSEADDR` for sockets that are bound from now on.
+    pub fn set_reuse_addr(&self, on: bool) {
+        self.inner.lock().options.reuse_addr = on;
+    }
+
+    /// `IPV6_V6ONLY` for sockets that are bound from now on.
+    pub fn set_v6_only(&self, on: bool) {
+        self.inner.lock().options.v6_only = Some(on);
+    }
+
+    /// Type of service of the connection.
+    pub fn set_tos(&self, tos: u8) {
+        self.inner.lock().options.tos = Some(tos);
+    }
+
+    /// The channel its events go to.
+    pub fn channel(&self) -> Option<Arc<EventChannel>> {
+        self.inner.lock().channel.clone()
+    }
+
+    /// Sends its events to another channel from now on, those that wait included.
+    pub fn migrate(&self, channel: Option<&Arc<EventChannel>>) {
+        let old = {
+            let mut inner = self.inner.lock();
+            std::mem::replace(&mut inner.channel, channel.cloned())
+        };
+        if let (Some(old), Some(new), Some(me)) = (old, channel, self.me.upgrade()) {
+            for event in old.take_events_of(&me) {
+                new.post(event);
+            }
+        }
+    }
+
+    /// Binds to a local address; port 0 takes an ephemeral port.
+    ///
+    /// # Errors
+    /// Bound already, or the kernel refuses the address.
+    pub fn bind(&self, addr: SocketAddr) -> Result<(), Error> {
+        let mut inner = self.inner.lock();
+        if !matches!(inner.phase, Phase::Idle) {
+            return Err(Error::State("an id that is not bound yet"));
+        }
+        let socket = BoundSocket::bind(addr, &inner.options)?;
+        inner.local = Some(socket.local_addr());
+        inner.phase = Phase::Bound(socket);
+        Ok(())
+    }
+
+    /// Resolves where `peer` is reached from; the outcome is an event.
+    ///
+    /// # Errors
+    /// The id is past that, or `source` cannot be bound.
+    pub fn resolve_addr(
+        &self,
+        source: Option<SocketAddr>,
+        peer: SocketAddr,
+        _timeout: Option<Duration>,
+    ) -> Result<(), Error> {
+        let mut inner = self.inner.lock();
+        let bound = match std::mem::replace(&mut inner.phase, Phase::Idle) {
+            Phase::Idle => None,
+            Phase::Bound(socket) => Some(socket),
+            other => {
+                inner.phase = other;
+                return Err(Error::State("an id whose address is not resolved yet"));
+            }
+        };
+        let bound = match (bound, source) {
+            (None, Some(source)) if !source.ip().is_unspecified() || source.port() != 0 => {
+                Some(BoundSocket::bind(source, &inner.options)?)
+            }
+            (bound, _) => bound,
+        };
+        inner.peer = Some(peer);
+        let outcome = source_towards(peer);
+        match outcome {
+            Ok(local) => {
+                inner.local = Some(match &bound {
+                    Some(socket) if !socket.local_addr().ip().is_unspecified() => {
+                        socket.local_addr()
+                    }
+                    Some(socket) => SocketAddr::new(local.ip(), socket.local_addr().port()),
+                    None => local,
+                });
+                inner.phase = Phase::Resolved(bound);
+                self.post(&inner, EventKind::AddrResolved, 0);
+            }
+            Err(error) => {
+                inner.phase = match bound {
+                    Some(socket) => Phase::Bound(socket),
+                    None => Phase::Idle,
+                };
+                let errno = error.raw_os_error().unwrap_or(22);
+                self.post(&inner, EventKind::AddrError, -errno);
+            }
+        }
+        Ok(())
+    }
+
+    /// Resolves the route: the kernel has it, so the event comes at once.
+    ///
+    /// # Errors
+    /// The address is not resolved.
+    pub fn resolve_route(&self) -> Result<(), Error> {
+        let inner = self.inner.lock();
+        if !matches!(inner.phase, Phase::Resolved(_)) {
+            return Err(Error::State("an id whose address is resolved"));
+        }
+        self.post(&inner, EventKind::RouteResolved, 0);
+        Ok(())
+    }
+
+    /// Binds the queue pair that the connection will carry.
+    ///
+    /// # Errors
+    /// It has one already.
+    pub fn attach_qp(&self, qp: &Arc<Qp>) -> Result<(), Error> {
+        let mut inner = self.inner.lock();
+        if inner.qp.is_some() {
+            return Err(Error::Invalid("the id has a queue pair already"));
+        }
+        inner.qp = Some(qp.clone());
+        Ok(())
+    }
+
+    /// Lets go of the queue pair.
+    pub fn detach_qp(&self) -> Option<Arc<Qp>> {
+        self.inner.lock().qp.take()
+    }
+
+    /// The queue pair.
+    pub fn qp(&self) -> Option<Arc<Qp>> {
+        self.inner.lock().qp.clone()
+    }
+
+    /// Begins to listen; connect requests are events.
+    ///
+    /// # Errors
+    /// Not bound and no ephemeral port to be had, or the address is taken.
+    pub fn listen(&self, backlog: i32) -> Result<(), Error> {
+        let mut inner = self.inner.lock();
+        let bound = match std::mem::replace(&mut inner.phase, Phase::Idle) {
+            Phase::Bound(socket) => socket,
+            Phase::Idle => {
+                let any = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
+                let any4 = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+                BoundSocket::bind(any, &inner.options)
+                    .or_else(|_| BoundSocket::bind(any4, &inner.options))?
+            }
+            other => {
+                inner.phase = other;
+                return Err(Error::State("an id that is bound"));
+            }
+        };
+        inner.local = Some(bound.local_addr());
+        let backlog = if backlog <= 0 { 128 } else { backlog };
+        let listener = bound.listen(backlog)?;
+        let endpoint = Endpoint::Connecting(self.arc()?);
+        let token = self
+            .engine
+            .progress
+            .add(&listener, endpoint, Interest::Read)?;
+        inner.phase = Phase::Listening {
+            listener,
+            token,
+            backlog: backlog as usize,
+            waiting: 0,
+        };
+        Ok(())
+    }
+
+    /// Connects; the outcome is an event.
+    ///
+    /// # Errors
+    /// Not resolved, no queue pair, or parameters out of range.
+    pub fn connect(&self, param: ConnParam<'_>) -> Result<(), Error> {
+        let param = OwnedParam::new(&param)?;
+        let mut inner = self.inner.lock();
+        if inner.qp.is_none() {
+            return Err(Error::Invalid("the id has no queue pair"));
+        }
+        let peer = inner.peer.ok_or(Error::State("a resolved id"))?;
+        let bound = match std::mem::replace(&mut inner.phase, Phase::Idle) {
+            Phase::Resolved(bound) => bound,
+            other => {
+                inner.phase = other;
+                return Err(Error::State("a resolved id"));
+            }
+        };
+        let started = match bound {
+            Some(bound) => bound.connect(peer),
+            None => TcpStream::connect(peer, &inner.options),
+        };
+        let socket = match started {
+            Ok(socket) => socket,
+            Err(error) => {
+                inner.phase = Phase::Disconnected;
+                let errno = error.raw_os_error().unwrap_or(22);
+                self.post(&inner, EventKind::Unreachable, -errno);
+                return Ok(());
+            }
+        };
+        let endpoint = Endpoint::Connecting(self.arc()?);
+        let deadline = self.engine.now() + self.engine.settings.connect_timeout;
+        let token = self
+            .engine
+            .progress
+            .add(&socket, endpoint.clone(), Interest::Write)?;
+        inner.phase = Phase::Connecting {
+            socket,
+            token,
+            deadline,
+            param,
+        };
+        self.engine.progress.add_timer(deadline, endpoint);
+        // On loopback the handshake is over already.
+        drop(inner);
+        self.serve(&self.engine);
+        Ok(())
+    }
+
+    /// Ends the connection; the event comes when it is over on both sides.
+    ///
+    /// # Errors
+    /// It is not connected.
+    pub fn disconnect(&self) -> Result<(), Error> {
+        let qp = {
+            let inner = self.inner.lock();
+            match inner.phase {
+                Phase::Connected { .. } => inner.qp.clone(),
+                Phase::Disconnected => return Ok(()),
+                _ => return Err(Error::Invalid("the id is not connected")),
+            }
+        };
+        if let Some(qp) = qp {
+            qp.disconnect();
+        }
+        Ok(())
+    }
+
+    /// Ends the id: what it was doing stops, and events of it that wait are dropped.
+    pub fn destroy(&self) {
+        let (phase, channel) = {
+            let mut inner = self.inner.lock();
+            let phase = std::mem::replace(&mut inner.phase, Phase::Destroyed);
+            (phase, inner.channel.take())
+        };
+        match phase {
+            Phase::Listening {
+                listener, token, ..
+            } => self.engine.progress.remove(&listener, token),
+            Phase::Connecting { socket, token, .. } | Phase::Starting { socket, token, .. } => {
+                self.engine.progress.remove(&socket, token);
+            }
+            _ => {}
+        }
+        // A queue pair outlives its id; without one its connection ends.
+        let qp = self.inner.lock().qp.take();
+        if let Some(qp) = qp {
+            qp.disconnect();
+        }
+        let (Some(channel), Some(me)) = (channel, self.me.upgrade()) else {
+            return;
+        };
+        for event in channel.take_events_of(&me) {
+            // Connect requests that nobody will ever see are closed.
+            if event.kind == EventKind::ConnectRequest && !Arc::ptr_eq(&event.id, &me) {
+                event.id.destroy();
+            }
+        }
+    }
+
+    pub(super) fn arc(&self) -> Result<Arc<Id>, Error> {
+        self.me.upgrade().ok_or(Error::State("an id that exists"))
+    }
+
+    /// Posts an event without further contents.
+    pub(super) fn post(&self, inner: &MutexGuard<'_, Inner>, kind: EventKind, status: i32) {
+        if let (Some(channel), Some(id)) = (&inner.channel, self.me.upgrade()) {
+            channel.post(Event::about(id, kind, status));
+        }
+    }
+}
+
+impl Event {
+    pub(super) fn about(id: Arc<Id>, kind: EventKind, status: i32) -> Event {
+        Event {
+            kind,
+            status,
+            id,
+            listener: None,
+            private_data: Vec::new(),
+            responder_resources: 0,
+            initiator_depth: 0,
+        }
+    }
+}

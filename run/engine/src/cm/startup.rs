@@ -1,0 +1,451 @@
+//! MPA start-up over a socket, and what its outcome means for the id.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weft_os::net::{TcpStream, Transfer};
+use weft_os::poll::Interest;
+use weft_verbs::iwarp::{
+    AcceptError, Established, Initiator, InitiatorEvent, PeerRequest, Responder, ResponderEvent,
+    RtrSet, StartConfig, StartError,
+};
+use weft_verbs::types::MAX_RD_ATOMIC;
+
+use super::id::{Id, OwnedParam, Phase};
+use super::{Event, EventKind};
+use crate::engine::{Endpoint, Engine};
+use crate::settings::Settings;
+
+const ECONNREFUSED: i32 = 111;
+const ECONNRESET: i32 = 104;
+const ETIMEDOUT: i32 = 110;
+const EPROTO: i32 = 71;
+
+/// The start-up of one connection.
+#[derive(Debug)]
+pub(super) enum Startup {
+    Initiator(Initiator),
+    Responder(Responder),
+}
+
+/// What a start-up came to.
+enum Outcome {
+    Accepted(Established),
+    Request(PeerRequest),
+    Rejected {
+        private_data: Vec<u8>,
+        ird: u16,
+        ord: u16,
+    },
+    Failed(StartError),
+}
+
+fn config(settings: &Settings, private_data: Vec<u8>, ird: u16, ord: u16) -> StartConfig {
+    StartConfig {
+        revision: settings.mpa_revision,
+        crc: settings.crc,
+        markers: settings.markers,
+        peer_to_peer: settings.peer_to_peer,
+        rtr: RtrSet::WRITE_AND_READ,
+        ird,
+        ord,
+        max_ird: MAX_RD_ATOMIC,
+        max_ord: MAX_RD_ATOMIC,
+        timeout: settings.start_timeout,
+        private_data,
+    }
+}
+
+impl Startup {
+    pub(super) fn initiator(settings: &Settings, param: OwnedParam, now: Duration) -> Startup {
+        let config = config(settings, param.private_data, param.ird, param.ord);
+        Startup::Initiator(Initiator::new(config, now))
+    }
+
+    pub(super) fn responder(settings: &Settings, now: Duration) -> Startup {
+        let config = config(settings, Vec::new(), MAX_RD_ATOMIC, MAX_RD_ATOMIC);
+        Startup::Responder(Responder::new(config, now))
+    }
+
+    pub(super) fn accept(
+        &mut self,
+        private_data: Vec<u8>,
+        ird: u16,
+        ord: u16,
+    ) -> Result<Established, AcceptError> {
+        match self {
+            Startup::Responder(machine) => machine.accept(private_data, ird, ord),
+            Startup::Initiator(_) => Err(AcceptError::NoRequest),
+        }
+    }
+
+    pub(super) fn reject(&mut self, private_data: Vec<u8>) -> Result<(), AcceptError> {
+        match self {
+            Startup::Responder(machine) => machine.reject(private_data),
+            Startup::Initiator(_) => Err(AcceptError::NoRequest),
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Option<Duration> {
+        match self {
+            Startup::Initiator(machine) => machine.deadline(),
+            Startup::Responder(machine) => machine.deadline(),
+        }
+    }
+
+    fn handle_bytes(&mut self, octets: &[u8], now: Duration) -> usize {
+        match self {
+            Startup::Initiator(machine) => machine.handle_bytes(octets, now),
+            Startup::Responder(machine) => machine.handle_bytes(octets, now),
+        }
+    }
+
+    fn handle_eof(&mut self) {
+        match self {
+            Startup::Initiator(machine) => machine.handle_eof(),
+            Startup::Responder(machine) => machine.handle_eof(),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Duration) {
+        match self {
+            Startup::Initiator(machine) => machine.handle_timeout(now),
+            Startup::Responder(machine) => machine.handle_timeout(now),
+        }
+    }
+
+    /// Sends what the start-up has to send. A frame of a few hundred octets fits a fresh socket's
+    /// buffer; where it does not, the connection is of no use.
+    pub(super) fn flush(&mut self, socket: &TcpStream) -> bool {
+        let octets = match self {
+            Startup::Initiator(machine) => machine.poll_transmit(),
+            Startup::Responder(machine) => machine.poll_transmit(),
+        };
+        match octets {
+            None => true,
+            Some(octets) => {
+                matches!(socket.send(&octets), Transfer::Octets(n) if n == octets.len())
+            }
+        }
+    }
+
+    fn outcome(&mut self) -> Option<Outcome> {
+        match self {
+            Startup::Initiator(machine) => machine.poll_event().map(|event| match event {
+                InitiatorEvent::Accepted(established) => Outcome::Accepted(established),
+                InitiatorEvent::Rejected {
+                    private_data,
+                    ird,
+                    ord,
+                } => Outcome::Rejected {
+                    private_data,
+                    ird,
+                    ord,
+                },
+                InitiatorEvent::Failed(error) => Outcome::Failed(error),
+            }),
+            Startup::Responder(machine) => machine.poll_event().map(|event| match event {
+                ResponderEvent::Request(request) => Outcome::Request(request),
+                ResponderEvent::Failed(error) => Outcome::Failed(error),
+            }),
+        }
+    }
+}
+
+impl Id {
+    /// Serves the id's socket. Nothing happens while another thread does it.
+    pub(crate) fn serve(&self, engine: &Engine) {
+        let Ok(me) = self.arc() else {
+            return;
+        };
+        let Some(inner) = self.inner.try_lock() else {
+            return;
+        };
+        match &inner.phase {
+            Phase::Listening { .. } => {
+                drop(inner);
+                me.accept_connections();
+            }
+            Phase::Connecting { socket, .. } => {
+                // A connect that is under way has no error and no peer yet.
+                let result = match socket.connect_result() {
+                    Ok(()) if socket.peer_addr().is_err() => return,
+                    result => result,
+                };
+                drop(inner);
+                me.connect_over(engine, result);
+            }
+            Phase::Starting { .. } => {
+                drop(inner);
+                me.continue_startup(engine);
+            }
+            _ => {}
+        }
+    }
+
+    /// TCP is connected, or is not going to be.
+    fn connect_over(self: &Arc<Self>, engine: &Engine, result: std::io::Result<()>) {
+        let mut inner = self.inner.lock();
+        let (socket, token, param) = match std::mem::replace(&mut inner.phase, Phase::Disconnected)
+        {
+            Phase::Connecting {
+                socket,
+                token,
+                param,
+                ..
+            } => (socket, token, param),
+            other => {
+                inner.phase = other;
+                return;
+            }
+        };
+        if let Err(error) = result {
+            engine.progress.remove(&socket, token);
+            let errno = error.raw_os_error().unwrap_or(ECONNREFUSED);
+            let kind = match errno {
+                ECONNREFUSED | ECONNRESET => EventKind::Rejected,
+                _ => EventKind::Unreachable,
+            };
+            self.post(&inner, kind, -errno);
+            return;
+        }
+        inner.local = socket.local_addr().ok();
+        let mut startup = Startup::initiator(&engine.settings, param, engine.now());
+        let flushed = startup.flush(&socket);
+        let deadline = startup.deadline();
+        let changed = engine
+            .progress
+            .change(&socket, token, None, Interest::Read)
+            .is_ok();
+        if !flushed || !changed {
+            engine.progress.remove(&socket, token);
+            self.post(&inner, EventKind::ConnectError, -ECONNRESET);
+            return;
+        }
+        inner.phase = Phase::Starting {
+            socket,
+            token,
+            startup,
+            request: None,
+        };
+        drop(inner);
+        if let Some(deadline) = deadline {
+            engine
+                .progress
+                .add_timer(deadline, Endpoint::Connecting(self.clone()));
+        }
+    }
+
+    /// Octets, or the end, of a socket in start-up.
+    fn continue_startup(self: &Arc<Self>, engine: &Engine) {
+        let mut inner = self.inner.lock();
+        let Phase::Starting {
+            socket, startup, ..
+        } = &mut inner.phase
+        else {
+            return;
+        };
+        // At most a Reply of 532 octets and the first FPDUs behind it.
+        let mut buffer = [0u8; 2048];
+        let mut leftover = Vec::new();
+        match socket.recv(&mut buffer) {
+            Transfer::Octets(octets) => {
+                let consumed = startup.handle_bytes(&buffer[..octets], engine.now());
+                leftover.extend_from_slice(&buffer[consumed..octets]);
+            }
+            Transfer::WouldBlock => return,
+            Transfer::End | Transfer::Failed(_) => startup.handle_eof(),
+        }
+        let Some(outcome) = startup.outcome() else {
+            return;
+        };
+        drop(inner);
+        self.conclude(engine, outcome, &leftover);
+    }
+
+    fn conclude(self: &Arc<Self>, engine: &Engine, outcome: Outcome, leftover: &[u8]) {
+        match outcome {
+            Outcome::Accepted(established) => self.established(engine, established, leftover),
+            Outcome::Request(request) => self.requested(request),
+            Outcome::Rejected {
+                private_data,
+                ird,
+                ord,
+            } => {
+                let mut event = Event::about(self.clone(), EventKind::Rejected, -ECONNREFUSED);
+                event.private_data = private_data;
+                event.responder_resources = ord.min(255) as u8;
+                event.initiator_depth = ird.min(255) as u8;
+                self.give_up(engine, event);
+            }
+            Outcome::Failed(error) => self.failed(engine, &error),
+        }
+    }
+
+    /// The initiator has its Reply.
+    fn established(self: &Arc<Self>, engine: &Engine, established: Established, leftover: &[u8]) {
+        let mut event = Event::about(self.clone(), EventKind::Established, 0);
+        event.private_data.clone_from(&established.private_data);
+        event.responder_resources = established.ird.min(255) as u8;
+        event.initiator_depth = established.ord.min(255) as u8;
+        let mut inner = self.inner.lock();
+        let phase = Phase::Connected {
+            announced: true,
+            established: Box::new(event.clone()),
+        };
+        let (socket, token) = match std::mem::replace(&mut inner.phase, phase) {
+            Phase::Starting { socket, token, .. } => (socket, token),
+            other => {
+                inner.phase = other;
+                return;
+            }
+        };
+        let (qp, channel) = (inner.qp.clone(), inner.channel.clone());
+        drop(inner);
+        let Some(qp) = qp else {
+            // The program took the queue pair away meanwhile.
+            engine.progress.remove(&socket, token);
+            self.inner.lock().phase = Phase::Disconnected;
+            return;
+        };
+        if let Some(channel) = channel {
+            channel.post(event);
+        }
+        if let Err(error) = qp.attach(socket, token, &established, leftover, self) {
+            crate::warn!("the queue pair cannot take the connection: {error}");
+            self.on_stream_ended();
+        }
+    }
+
+    /// The responder has the Request: the listener's program decides.
+    fn requested(self: &Arc<Self>, request: PeerRequest) {
+        let mut event = Event::about(self.clone(), EventKind::ConnectRequest, 0);
+        event.private_data.clone_from(&request.private_data);
+        event.responder_resources = depth(request.ord);
+        event.initiator_depth = depth(request.ird);
+        let listener = {
+            let mut inner = self.inner.lock();
+            if let Phase::Starting {
+                request: waiting, ..
+            } = &mut inner.phase
+            {
+                *waiting = Some(request);
+            }
+            inner.listener.upgrade()
+        };
+        let channel = listener.as_ref().and_then(|l| l.channel());
+        let (Some(listener), Some(channel)) = (listener, channel) else {
+            // Nobody listens any more.
+            self.destroy();
+            return;
+        };
+        self.inner.lock().channel = Some(channel.clone());
+        event.listener = Some(listener);
+        channel.post(event);
+    }
+
+    fn failed(self: &Arc<Self>, engine: &Engine, error: &StartError) {
+        let peer = self
+            .peer_addr()
+            .map_or_else(|| "peer".to_owned(), |p| p.to_string());
+        let (kind, errno) = match error {
+            StartError::TimedOut { .. } => (EventKind::Unreachable, ETIMEDOUT),
+            StartError::Closed { .. } => (EventKind::Rejected, ECONNRESET),
+            _ => (EventKind::ConnectError, EPROTO),
+        };
+        let passive = self.inner.lock().listener.upgrade();
+        if matches!(error, StartError::Closed { .. }) && passive.is_some() {
+            crate::info!("{peer}: {error}");
+        } else {
+            crate::warn!("{peer}: {error}");
+        }
+        self.give_up(engine, Event::about(self.clone(), kind, -errno));
+    }
+
+    /// The start-up is over without a connection. The program hears of it where it knows the id.
+    fn give_up(self: &Arc<Self>, engine: &Engine, event: Event) {
+        let mut inner = self.inner.lock();
+        match std::mem::replace(&mut inner.phase, Phase::Disconnected) {
+            Phase::Starting {
+                socket,
+                token,
+                mut startup,
+                request,
+            } => {
+                startup.flush(&socket);
+                engine.progress.remove(&socket, token);
+                let listener = inner.listener.upgrade();
+                let channel = inner.channel.clone();
+                drop(inner);
+                if let Some(listener) = listener {
+                    listener.request_answered();
+                    if request.is_none() {
+                        return;
+                    }
+                }
+                if let Some(channel) = channel {
+                    channel.post(event);
+                }
+            }
+            other => inner.phase = other,
+        }
+    }
+
+    /// A deadline may have passed.
+    pub(crate) fn on_timer(self: &Arc<Self>, engine: &Engine) {
+        let now = engine.now();
+        let mut inner = self.inner.lock();
+        match &mut inner.phase {
+            Phase::Connecting { deadline, .. } if *deadline <= now => {
+                drop(inner);
+                let timed_out = std::io::Error::from_raw_os_error(ETIMEDOUT);
+                self.connect_over(engine, Err(timed_out));
+            }
+            Phase::Starting { startup, .. } => {
+                startup.handle_timeout(now);
+                if let Some(outcome) = startup.outcome() {
+                    drop(inner);
+                    self.conclude(engine, outcome, &[]);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The peer's first FPDU arrived: in peer-to-peer mode that is when the passive side is
+    /// established.
+    pub(crate) fn on_first_fpdu(&self) {
+        let mut inner = self.inner.lock();
+        let Phase::Connected {
+            announced,
+            established,
+        } = &mut inner.phase
+        else {
+            return;
+        };
+        if !std::mem::replace(announced, true) {
+            let event = (**established).clone();
+            if let Some(channel) = &inner.channel {
+                channel.post(event);
+            }
+        }
+    }
+
+    /// The stream under the connection is over.
+    pub(crate) fn on_stream_ended(&self) {
+        let mut inner = self.inner.lock();
+        if let Phase::Connected { announced, .. } = inner.phase {
+            inner.phase = Phase::Disconnected;
+            if announced {
+                self.post(&inner, EventKind::Disconnected, 0);
+            } else {
+                self.post(&inner, EventKind::ConnectError, -ECONNRESET);
+            }
+        }
+    }
+}
+
+/// A depth for the program; what the peer did not negotiate is as much as the device has.
+fn depth(negotiated: u16) -> u8 {
+    negotiated.min(MAX_RD_ATOMIC).min(255) as u8
+}

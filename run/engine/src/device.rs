@@ -1,0 +1,111 @@
+//! The device `weft0`: what it says of itself.
+
+use weft_os::ifaces;
+use weft_verbs::mr::MAX_REGIONS;
+use weft_verbs::types::{MAX_CQE, MAX_INLINE, MAX_RD_ATOMIC, MAX_SGE, MAX_WR};
+
+/// The device's name.
+pub const NAME: &str = "weft0";
+
+/// Limits of the device.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceAttr {
+    /// Identity: EUI-64 of the port's hardware address.
+    pub guid: u64,
+    /// Queue pairs.
+    pub max_qp: u32,
+    /// Work requests of a queue.
+    pub max_qp_wr: u32,
+    /// Elements of a scatter/gather list.
+    pub max_sge: u32,
+    /// Elements of a Read's scatter list.
+    pub max_sge_rd: u32,
+    /// Completion queues.
+    pub max_cq: u32,
+    /// Completions of a queue.
+    pub max_cqe: u32,
+    /// Memory regions.
+    pub max_mr: u32,
+    /// Octets of a memory region.
+    pub max_mr_size: u64,
+    /// Protection domains.
+    pub max_pd: u32,
+    /// Shared receive queues.
+    pub max_srq: u32,
+    /// Receives of a shared receive queue.
+    pub max_srq_wr: u32,
+    /// Elements of a shared receive's scatter list.
+    pub max_srq_sge: u32,
+    /// Reads outstanding, inbound and outbound.
+    pub max_qp_rd_atom: u16,
+    /// Octets of inline data.
+    pub max_inline: u32,
+    /// Octets of a message.
+    pub max_msg_size: u32,
+}
+
+/// The device's one port.
+#[derive(Clone, Debug)]
+pub struct Port {
+    /// The GID: the hardware address and zeros, as iWARP devices have it.
+    pub gid: [u8; 16],
+    /// Name of the interface the port stands for.
+    pub netdev: String,
+    /// Its index.
+    pub ifindex: u32,
+    /// Octets of the interface's hardware address.
+    pub mac: [u8; 6],
+}
+
+/// The device's limits.
+pub fn attributes() -> DeviceAttr {
+    DeviceAttr {
+        guid: guid_of(port().mac),
+        max_qp: 65_536,
+        max_qp_wr: MAX_WR,
+        max_sge: MAX_SGE as u32,
+        max_sge_rd: MAX_SGE as u32,
+        max_cq: 65_536,
+        max_cqe: MAX_CQE,
+        max_mr: MAX_REGIONS as u32 - 1,
+        max_mr_size: i64::MAX as u64,
+        max_pd: 65_536,
+        max_srq: 65_536,
+        max_srq_wr: MAX_WR,
+        max_srq_sge: MAX_SGE as u32,
+        max_qp_rd_atom: MAX_RD_ATOMIC,
+        max_inline: MAX_INLINE as u32,
+        max_msg_size: 1 << 30,
+    }
+}
+
+/// The device's port: it stands for the first interface that is up and not loopback, or for the
+/// loopback interface where there is no other. Connections use whatever route the kernel has.
+pub fn port() -> Port {
+    let all = ifaces::interfaces();
+    let chosen = all
+        .iter()
+        .find(|i| i.up && !i.loopback && !i.addrs.is_empty())
+        .or_else(|| all.iter().find(|i| i.loopback));
+    let (mut mac, netdev, ifindex) = match chosen {
+        Some(i) => (i.mac, i.name.clone(), i.index),
+        None => ([0; 6], "lo".to_owned(), 1),
+    };
+    if mac == [0; 6] {
+        // Locally administered, so that identity and GID are never all zeros.
+        mac = [0x02, b'w', b'e', b'f', b't', 0];
+    }
+    let mut gid = [0; 16];
+    gid[..6].copy_from_slice(&mac);
+    Port {
+        gid,
+        netdev,
+        ifindex,
+        mac,
+    }
+}
+
+fn guid_of(mac: [u8; 6]) -> u64 {
+    let [a, b, c, d, e, f] = mac;
+    u64::from_be_bytes([a ^ 2, b, c, 0xFF, 0xFE, d, e, f])
+}

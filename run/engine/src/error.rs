@@ -1,0 +1,69 @@
+//! Why a call failed, without numbers: the C edge turns these into errno.
+
+use std::fmt;
+use std::io;
+
+use weft_verbs::types::PostError;
+
+/// Why a call failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Error {
+    /// An argument is out of its range; says which.
+    Invalid(&'static str),
+    /// A limit of the device or of memory is reached; says which.
+    NoMemory(&'static str),
+    /// The object is still used by others; says by which.
+    Busy(&'static str),
+    /// Not served by this device; says what.
+    Unsupported(&'static str),
+    /// The object's state does not take the call; says which state it wants.
+    State(&'static str),
+    /// Nothing now, on a non-blocking channel.
+    WouldBlock,
+    /// A signal handler ran while waiting.
+    Interrupted,
+    /// The process is a fork of the one that owns the object.
+    Forked,
+    /// The kernel refused, with its errno.
+    Os(i32),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Invalid(what) => write!(f, "invalid argument: {what}"),
+            Error::NoMemory(what) => write!(f, "limit reached: {what}"),
+            Error::Busy(what) => write!(f, "still in use: {what}"),
+            Error::Unsupported(what) => write!(f, "not served: {what}"),
+            Error::State(what) => write!(f, "wrong state: {what}"),
+            Error::WouldBlock => write!(f, "nothing now, and the channel is non-blocking"),
+            Error::Interrupted => write!(f, "interrupted by a signal"),
+            Error::Forked => write!(f, "verbs objects stay with the process that made them"),
+            Error::Os(errno) => io::Error::from_raw_os_error(*errno).fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Error {
+        match (error.kind(), error.raw_os_error()) {
+            (io::ErrorKind::WouldBlock, _) => Error::WouldBlock,
+            (io::ErrorKind::Interrupted, _) => Error::Interrupted,
+            (_, Some(errno)) => Error::Os(errno),
+            (_, None) => Error::Invalid("address"),
+        }
+    }
+}
+
+impl From<PostError> for Error {
+    fn from(error: PostError) -> Error {
+        match error {
+            PostError::QueueFull => Error::NoMemory("work requests of the queue"),
+            PostError::InvalidState => Error::State("the queue pair's state"),
+            PostError::TooLarge => Error::Invalid("more than the queue was made for"),
+            PostError::Unsupported => Error::Unsupported("the operation"),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! A pass over one queue pair: its view of the engine while its lock is held.
+//!
+//! The memory table stays read-locked for the pass, so deregistration waits for placement in
+//! flight. Completions gather here and are published when the pass is over, behind a barrier if
+//! the pass invalidated a region.
+
+use std::sync::Arc;
+
+use parking_lot::RwLockReadGuard;
+use weft_os::mem::Registered;
+use weft_verbs::host::{Host, MemoryFault, RegionFault, Span};
+use weft_verbs::mr::Regions;
+use weft_verbs::types::{Access, AsyncEventKind, Completion, PdId, Stag};
+use weft_verbs::wqe::RecvWqe;
+
+use crate::engine::Engine;
+use crate::srq::Srq;
+
+/// What a pass leaves to be published.
+#[derive(Debug, Default)]
+pub(crate) struct Results {
+    pub(crate) sends: Vec<Completion>,
+    pub(crate) recvs: Vec<Completion>,
+    pub(crate) async_events: Vec<AsyncEventKind>,
+    pub(crate) invalidated: bool,
+}
+
+impl Results {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sends.is_empty() && self.recvs.is_empty() && self.async_events.is_empty()
+    }
+}
+
+/// The queue pair's host for one pass.
+#[derive(Debug)]
+pub(crate) struct Pass<'a> {
+    pub(crate) regions: RwLockReadGuard<'a, Regions<Registered>>,
+    pub(crate) results: &'a mut Results,
+    pub(crate) srq: Option<&'a Arc<Srq>>,
+}
+
+impl<'a> Pass<'a> {
+    #[inline]
+    pub(crate) fn begin(
+        engine: &'a Engine,
+        results: &'a mut Results,
+        srq: Option<&'a Arc<Srq>>,
+    ) -> Pass<'a> {
+        Pass {
+            // Recursive: a thread that waits to write must not stop the readers that a pass of
+            // the same thread already is.
+            regions: engine.regions.read_recursive(),
+            results,
+            srq,
+        }
+    }
+
+    /// The memory of a span, whether the region is still valid or not.
+    #[inline]
+    pub(crate) fn memory(&self, span: Span) -> Option<&Registered> {
+        self.regions.get(span.stag).map(|region| &region.memory)
+    }
+}
+
+/// Waits until every pass that began before is over.
+pub(crate) fn wait_for_placements(engine: &Engine) {
+    drop(engine.regions.write());
+}
+
+impl Host for Pass<'_> {
+    #[inline]
+    fn check(
+        &self,
+        stag: Stag,
+        addr: u64,
+        len: u32,
+        access: Access,
+        pd: PdId,
+    ) -> Result<Span, RegionFault> {
+        self.regions.check(stag, addr, len, access, pd)
+    }
+
+    #[inline]
+    fn read(&mut self, span: Span, out: &mut Vec<u8>) -> Result<(), MemoryFault> {
+        let memory = self.memory(span).ok_or(MemoryFault)?;
+        memory
+            .append_to(span.offset, span.len as usize, out)
+            .map_err(|_| MemoryFault)
+    }
+
+    #[inline]
+    fn write(&mut self, span: Span, octets: &[u8]) -> Result<(), MemoryFault> {
+        let memory = self.memory(span).ok_or(MemoryFault)?;
+        memory.write(span.offset, octets).map_err(|_| MemoryFault)
+    }
+
+    fn invalidate(&mut self, stag: Stag, pd: PdId) -> Result<(), RegionFault> {
+        self.results.invalidated = true;
+        self.regions.invalidate(stag, pd)
+    }
+
+    #[inline]
+    fn complete_send(&mut self, completion: Completion) {
+        self.results.sends.push(completion);
+    }
+
+    #[inline]
+    fn complete_recv(&mut self, completion: Completion) {
+        self.results.recvs.push(completion);
+    }
+
+    fn take_shared_recv(&mut self) -> Option<RecvWqe> {
+        self.srq?.take()
+    }
+
+    fn async_event(&mut self, kind: AsyncEventKind) {
+        self.results.async_events.push(kind);
+    }
+}

@@ -1,0 +1,487 @@
+//! Who serves the connections (decision 0002).
+//!
+//! All sockets are in one epoll set. At any time it is watched by at most one of:
+//!
+//! * the **service thread**, when nobody of the program does: it sleeps in epoll;
+//! * a **lead**: a program thread that blocks for an event serves everything while it waits;
+//! * **pollers**: program threads that spin on completion queues read the connection that was
+//!   active last directly and sweep the set now and then. The service thread then keeps out of
+//!   the set and only looks in every tick; a second thread asleep in epoll on the same socket
+//!   costs each message a wake-up.
+//!
+//! A poller is recognised by a run of empty polls. A program that polls only what it knows to be
+//! there and spins on memory meanwhile never has one, so the service thread stays awake for it.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, RwLock};
+use weft_os::poll::{Epoll, EventCounter, Interest, Ready};
+use weft_os::sched;
+
+use crate::engine::{Endpoint, Engine};
+use crate::error::Error;
+use crate::qp::Qp;
+use crate::stats::Total;
+
+/// Empty polls in a row, within [`SPIN_WINDOW`], that make a poller.
+const SPIN_POLLS: u32 = 32;
+const SPIN_WINDOW: Duration = Duration::from_micros(200);
+/// A poller sweeps the whole set on every so many polls; between them it reads the connection
+/// that was active last.
+const SWEEP_EVERY: u32 = 16;
+/// The service thread asks for this scheduler slice, nanoseconds.
+const SLICE_NS: u64 = 100_000;
+
+const WAKER: u64 = u64::MAX;
+
+/// Who watches the epoll set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+enum Mode {
+    /// The service thread.
+    Served = 0,
+    /// The program's threads; the service thread looks in every tick.
+    Watched = 1,
+}
+
+#[derive(Debug)]
+pub(crate) struct Progress {
+    epoll: Epoll,
+    waker: EventCounter,
+    mode: AtomicU32,
+    /// A lead exists.
+    led: AtomicBool,
+    /// Grows whenever the program shows that it serves itself.
+    signs: AtomicU64,
+    endpoints: RwLock<Endpoints>,
+    /// The stream that was active last.
+    hot: RwLock<Option<Arc<Qp>>>,
+    sweep_always: AtomicBool,
+    deferred: Mutex<Vec<Arc<Qp>>>,
+    deferred_count: AtomicUsize,
+    timers: Mutex<Vec<(Duration, Endpoint)>>,
+    service: OnceLock<Thread>,
+    tick: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Endpoints {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    generation: u32,
+    endpoint: Option<Endpoint>,
+}
+
+/// A member's number in the epoll set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Token(u64);
+
+thread_local! {
+    static POLLS: Cell<(u32, Option<Instant>)> = const { Cell::new((0, None)) };
+    static SWEEP: Cell<u32> = const { Cell::new(0) };
+}
+
+impl Progress {
+    pub(crate) fn new(tick: Duration) -> Result<Progress, Error> {
+        let epoll = Epoll::new()?;
+        let waker = EventCounter::new()?;
+        epoll.add(&waker, WAKER, Interest::Read)?;
+        Ok(Progress {
+            epoll,
+            waker,
+            mode: AtomicU32::new(Mode::Served as u32),
+            led: AtomicBool::new(false),
+            signs: AtomicU64::new(0),
+            endpoints: RwLock::new(Endpoints::default()),
+            hot: RwLock::new(None),
+            sweep_always: AtomicBool::new(false),
+            deferred: Mutex::new(Vec::new()),
+            deferred_count: AtomicUsize::new(0),
+            timers: Mutex::new(Vec::new()),
+            service: OnceLock::new(),
+            tick,
+        })
+    }
+
+    fn mode(&self) -> Mode {
+        match self.mode.load(Ordering::Acquire) {
+            0 => Mode::Served,
+            _ => Mode::Watched,
+        }
+    }
+
+    /// Adds a socket to the set.
+    pub(crate) fn add(
+        &self,
+        fd: impl std::os::fd::AsFd,
+        endpoint: Endpoint,
+        interest: Interest,
+    ) -> Result<Token, Error> {
+        let token = self.endpoints.write().insert(endpoint);
+        if let Err(error) = self.epoll.add(fd, token.0, interest) {
+            self.endpoints.write().remove(token);
+            return Err(error.into());
+        }
+        Ok(token)
+    }
+
+    /// Changes what a member stands for and what is waited for.
+    pub(crate) fn change(
+        &self,
+        fd: impl std::os::fd::AsFd,
+        token: Token,
+        endpoint: Option<Endpoint>,
+        interest: Interest,
+    ) -> Result<(), Error> {
+        if let Some(endpoint) = endpoint {
+            self.endpoints.write().replace(token, endpoint);
+        }
+        Ok(self.epoll.modify(fd, token.0, interest)?)
+    }
+
+    /// Removes a member; call before its descriptor is closed.
+    pub(crate) fn remove(&self, fd: impl std::os::fd::AsFd, token: Token) {
+        self.epoll.remove(fd);
+        self.endpoints.write().remove(token);
+    }
+
+    /// Forgets a stream that has ended.
+    pub(crate) fn forget_stream(&self, qp: &Arc<Qp>) {
+        let mut hot = self.hot.write();
+        if hot.as_ref().is_some_and(|h| Arc::ptr_eq(h, qp)) {
+            *hot = None;
+        }
+    }
+
+    /// Makes a stream the one that pollers look at first.
+    pub(crate) fn note_active(&self, qp: &Arc<Qp>) {
+        let is_hot = |hot: &Option<Arc<Qp>>| hot.as_ref().is_some_and(|h| Arc::ptr_eq(h, qp));
+        if !is_hot(&self.hot.read()) {
+            *self.hot.write() = Some(qp.clone());
+        }
+    }
+
+    /// Posts may gather: the program shows that it will poll, or the service thread's tick will
+    /// see to it.
+    pub(crate) fn may_defer(&self) -> bool {
+        self.mode() == Mode::Watched
+    }
+
+    pub(crate) fn defer(&self, qp: &Arc<Qp>) {
+        self.deferred.lock().push(qp.clone());
+        self.deferred_count.fetch_add(1, Ordering::Release);
+    }
+
+    /// The program shows that it serves itself: the service thread leaves the set and looks in
+    /// every tick.
+    pub(crate) fn show_sign(&self) {
+        self.signs.fetch_add(1, Ordering::Relaxed);
+        if self.mode() == Mode::Served {
+            self.mode.store(Mode::Watched as u32, Ordering::Release);
+            self.waker.add();
+        }
+    }
+
+    /// Calls the endpoint back at `at` (engine time), or somewhat later.
+    pub(crate) fn add_timer(&self, at: Duration, endpoint: Endpoint) {
+        self.timers.lock().push((at, endpoint));
+        self.wake_service();
+    }
+
+    fn wake_service(&self) {
+        match self.mode() {
+            Mode::Served => self.waker.add(),
+            Mode::Watched => {
+                if let Some(thread) = self.service.get() {
+                    thread.unpark();
+                }
+            }
+        }
+    }
+
+    fn next_timer(&self) -> Option<Duration> {
+        self.timers.lock().iter().map(|(at, _)| *at).min()
+    }
+}
+
+impl Endpoints {
+    fn insert(&mut self, endpoint: Endpoint) -> Token {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot {
+                generation: 0,
+                endpoint: None,
+            });
+            self.slots.len() as u32 - 1
+        });
+        let slot = &mut self.slots[index as usize];
+        slot.endpoint = Some(endpoint);
+        Token(u64::from(slot.generation) << 32 | u64::from(index))
+    }
+
+    fn slot(&mut self, token: Token) -> Option<&mut Slot> {
+        let slot = self.slots.get_mut(token.0 as u32 as usize)?;
+        (u64::from(slot.generation) == token.0 >> 32).then_some(slot)
+    }
+
+    fn replace(&mut self, token: Token, endpoint: Endpoint) {
+        if let Some(slot) = self.slot(token) {
+            slot.endpoint = Some(endpoint);
+        }
+    }
+
+    fn remove(&mut self, token: Token) {
+        if let Some(slot) = self.slot(token) {
+            slot.endpoint = None;
+            slot.generation = slot.generation.wrapping_add(1) & 0x7FFF_FFFF;
+            self.free.push(token.0 as u32);
+        }
+    }
+
+    fn get(&self, token: u64) -> Option<Endpoint> {
+        let slot = self.slots.get(token as u32 as usize)?;
+        (u64::from(slot.generation) == token >> 32)
+            .then(|| slot.endpoint.clone())
+            .flatten()
+    }
+}
+
+/// What a look at the epoll set came to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Swept {
+    /// Streams that were ready.
+    streams: usize,
+    /// The waker was ready.
+    woken: bool,
+}
+
+impl Engine {
+    /// Serves whatever is ready, waiting at most `timeout` for it.
+    fn sweep(&self, timeout: Option<Duration>) -> Result<Swept, Error> {
+        let mut ready: [Option<Ready>; weft_os::poll::READY_MAX] = [None; weft_os::poll::READY_MAX];
+        let mut count = 0;
+        self.progress.epoll.wait(timeout, |member| {
+            ready[count] = Some(member);
+            count += 1;
+        })?;
+        let mut swept = Swept::default();
+        for member in ready.iter().take(count).flatten() {
+            if member.token == WAKER {
+                swept.woken = true;
+                continue;
+            }
+            let endpoint = self.progress.endpoints.read().get(member.token);
+            match endpoint {
+                Some(Endpoint::Stream(qp)) => {
+                    swept.streams += 1;
+                    qp.serve(self);
+                }
+                Some(Endpoint::Connecting(id)) => id.serve(self),
+                None => {}
+            }
+        }
+        Ok(swept)
+    }
+
+    /// What a poll of an empty completion queue does before it looks again.
+    pub(crate) fn poll_streams(&self) {
+        let turn = SWEEP.with(|sweep| {
+            let turn = sweep.get().wrapping_add(1);
+            sweep.set(turn);
+            turn
+        });
+        let always = self.progress.sweep_always.load(Ordering::Relaxed);
+        if !always {
+            let hot = self.progress.hot.read().clone();
+            if let Some(qp) = hot {
+                qp.serve(self);
+            }
+        }
+        if always || turn % SWEEP_EVERY == 0 {
+            let swept = self.sweep(Some(Duration::ZERO)).unwrap_or_default();
+            // With several streams active at once the set is the quicker way to the next one.
+            let several = swept.streams > 1 || (always && swept.streams > 0);
+            if several != always {
+                self.progress.sweep_always.store(several, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// A poll found nothing: a run of them makes a poller.
+    pub(crate) fn note_empty_poll(&self) {
+        POLLS.with(|polls| {
+            let (run, since) = polls.get();
+            let run = run + 1;
+            if run % SPIN_POLLS != 1 {
+                polls.set((run, since));
+                if run % SPIN_POLLS == 0 && since.is_some_and(|t| t.elapsed() < SPIN_WINDOW) {
+                    self.progress.show_sign();
+                    self.stats.add(Total::EmptyPolls, u64::from(SPIN_POLLS));
+                }
+            } else {
+                polls.set((run, Some(Instant::now())));
+            }
+        });
+    }
+
+    /// A poll found something.
+    pub(crate) fn note_full_poll(&self) {
+        POLLS.with(|polls| polls.set((0, None)));
+    }
+
+    /// Sends what posts have gathered.
+    #[inline]
+    pub(crate) fn flush_deferred(&self) {
+        if self.progress.deferred_count.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let waiting = {
+            let mut deferred = self.progress.deferred.lock();
+            self.progress.deferred_count.store(0, Ordering::Release);
+            std::mem::take(&mut *deferred)
+        };
+        for qp in waiting {
+            qp.flush(self);
+        }
+    }
+
+    /// Makes the calling thread the lead, if there is none.
+    pub(crate) fn lead(&self) -> Option<Lead<'_>> {
+        let led = &self.progress.led;
+        led.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed)
+            .ok()?;
+        self.progress.show_sign();
+        Some(Lead { engine: self })
+    }
+
+    fn run_timers(&self) {
+        let now = self.now();
+        let due: Vec<Endpoint> = {
+            let mut timers = self.progress.timers.lock();
+            let (due, later) = timers.drain(..).partition(|(at, _)| *at <= now);
+            *timers = later;
+            due
+        }
+        .into_iter()
+        .map(|(_, endpoint)| endpoint)
+        .collect();
+        for endpoint in due {
+            match endpoint {
+                Endpoint::Stream(qp) => qp.on_timer(self),
+                Endpoint::Connecting(id) => id.on_timer(self),
+            }
+        }
+    }
+}
+
+/// A program thread that serves everything while it waits for an event.
+#[derive(Debug)]
+pub(crate) struct Lead<'a> {
+    engine: &'a Engine,
+}
+
+impl Lead<'_> {
+    /// Waits for something to serve, and serves it.
+    pub(crate) fn serve_once(&self) -> Result<(), Error> {
+        let swept = self.engine.sweep(None)?;
+        if swept.woken && swept.streams == 0 {
+            // Meant for the service thread, which is about to leave the set.
+            std::thread::yield_now();
+        }
+        self.engine.progress.signs.fetch_add(1, Ordering::Relaxed);
+        self.engine.flush_deferred();
+        Ok(())
+    }
+}
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        let progress = &self.engine.progress;
+        progress.signs.fetch_add(1, Ordering::Relaxed);
+        progress.led.store(false, Ordering::Release);
+        // A service thread that slept through a long wait has to look in again.
+        if STANDBY.load(Ordering::Acquire) {
+            progress.wake_service();
+        }
+    }
+}
+
+/// The service thread sleeps without a tick, because a lead waits.
+static STANDBY: AtomicBool = AtomicBool::new(false);
+
+/// Starts the service thread.
+pub(crate) fn start_service(engine: &Arc<Engine>) -> Result<(), Error> {
+    let served = engine.clone();
+    let handle = std::thread::Builder::new()
+        .name("weft-service".to_owned())
+        .stack_size(512 * 1024)
+        .spawn(move || {
+            sched::block_all_signals();
+            sched::prefer_short_slices(SLICE_NS);
+            service_loop(&served);
+        })
+        .map_err(Error::from)?;
+    let _ = engine.progress.service.set(handle.thread().clone());
+    Ok(())
+}
+
+fn service_loop(engine: &Engine) {
+    let progress = &engine.progress;
+    let mut signs = 0;
+    loop {
+        let until_timer = progress
+            .next_timer()
+            .map(|at| at.saturating_sub(engine.now()));
+        match progress.mode() {
+            Mode::Served => {
+                engine.stats.set(Total::Polled, 0);
+                let swept = engine.sweep(until_timer).unwrap_or_default();
+                while swept.woken && progress.waker.try_take().is_ok() {}
+                engine.stats.add(Total::ServicePasses, 1);
+            }
+            Mode::Watched => {
+                engine.stats.set(Total::Polled, 1);
+                watch(engine, &mut signs, until_timer);
+            }
+        }
+        engine.flush_deferred();
+        engine.run_timers();
+    }
+}
+
+/// One tick of looking in.
+fn watch(engine: &Engine, signs: &mut u64, until_timer: Option<Duration>) {
+    let progress = &engine.progress;
+    let before = progress.signs.load(Ordering::Relaxed);
+    let leisurely = progress.led.load(Ordering::Acquire) && before == *signs;
+    *signs = before;
+    if leisurely {
+        // The lead waits in epoll and serves everything; it wakes this thread when it leaves.
+        STANDBY.store(true, Ordering::SeqCst);
+        if progress.led.load(Ordering::SeqCst) {
+            match until_timer {
+                Some(timeout) => std::thread::park_timeout(timeout),
+                None => std::thread::park(),
+            }
+        }
+        STANDBY.store(false, Ordering::SeqCst);
+        return;
+    }
+    let tick = until_timer.map_or(progress.tick, |t| t.min(progress.tick));
+    std::thread::park_timeout(tick);
+    if progress.led.load(Ordering::Acquire) {
+        return;
+    }
+    if progress.signs.load(Ordering::Relaxed) == *signs {
+        progress.mode.store(Mode::Served as u32, Ordering::Release);
+    } else {
+        let _ = engine.sweep(Some(Duration::ZERO));
+    }
+}

@@ -1,0 +1,626 @@
+//! Queue pairs on the host stack.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+use weft_os::net::TcpStream;
+use weft_os::poll::Interest;
+use weft_verbs::iwarp::Established;
+use weft_verbs::qp::{Ending, FpduPolicy, Qp as QpMachine, QpConfig, QpEvent};
+use weft_verbs::types::{
+    Access, AsyncEventKind, PostError, QpCap, QpNumber, QpState, RecvRequest, SendRequest,
+    MAX_INLINE, MAX_SGE, MAX_WR,
+};
+
+use crate::cm::Id;
+use crate::context::{AsyncEvent, AsyncObject, Pd};
+use crate::cq::Cq;
+use crate::engine::{Endpoint, Engine};
+use crate::error::Error;
+use crate::pass::{wait_for_placements, Pass, Results};
+use crate::settings::FpduSize;
+use crate::srq::Srq;
+use crate::stats::{Published, Total};
+use crate::stream::{Stream, StreamEnd};
+
+/// A stream that is ending is closed after this time, whatever the peer does.
+const LINGER: Duration = Duration::from_secs(3);
+/// Posts between two polls that make a burst: from then on posts gather.
+const BURST: u32 = 4;
+/// Posts that gather at most before they are sent.
+const GATHER_POSTS: u32 = 64;
+/// Payloads longer than this are sent at once: the copy or the system call dominates anyway.
+const GATHER_OCTETS: u64 = 4096;
+
+/// What a queue pair is created with.
+#[derive(Clone, Debug)]
+pub struct QpInit {
+    /// Where send completions go.
+    pub send_cq: Arc<Cq>,
+    /// Where receive completions go.
+    pub recv_cq: Arc<Cq>,
+    /// Receives come from here instead of the queue pair's own queue.
+    pub srq: Option<Arc<Srq>>,
+    /// Sizes of the queues.
+    pub cap: QpCap,
+    /// Every send work request is signalled.
+    pub sq_sig_all: bool,
+    /// Names the queue pair in events.
+    pub cookie: u64,
+}
+
+/// A reliable connected queue pair.
+#[derive(Debug)]
+pub struct Qp {
+    number: QpNumber,
+    pd: Arc<Pd>,
+    send_cq: Arc<Cq>,
+    recv_cq: Arc<Cq>,
+    srq: Option<Arc<Srq>>,
+    cap: QpCap,
+    cookie: u64,
+    inner: Mutex<Inner>,
+    /// Posts since the last flush; see [`Qp::gathers`].
+    posts: AtomicU32,
+    /// The last interval between flushes had a burst of posts.
+    bursting: AtomicBool,
+    /// It stands in the engine's list of deferred queue pairs.
+    deferred: AtomicBool,
+    destroyed: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Inner {
+    machine: QpMachine,
+    stream: Option<Stream>,
+    results: Results,
+    /// The connection it belongs to.
+    id: Weak<Id>,
+}
+
+/// What the connection manager has to be told after a pass.
+#[derive(Debug, Default)]
+struct Notices {
+    first_fpdu: bool,
+    ended: bool,
+}
+
+impl Qp {
+    pub(crate) fn new(pd: &Arc<Pd>, init: QpInit) -> Result<Arc<Qp>, Error> {
+        let cap = checked_cap(init.cap, init.srq.is_some())?;
+        let engine = pd.engine();
+        let number = engine.new_qp_number()?;
+        let machine = QpMachine::new(QpConfig {
+            number,
+            pd: pd.id(),
+            cap,
+            sq_sig_all: init.sq_sig_all,
+            shared_receive: init.srq.is_some(),
+        });
+        pd.add_user();
+        init.send_cq.add_user();
+        init.recv_cq.add_user();
+        if let Some(srq) = &init.srq {
+            srq.add_user();
+        }
+        let qp = Arc::new(Qp {
+            number,
+            pd: pd.clone(),
+            send_cq: init.send_cq,
+            recv_cq: init.recv_cq,
+            srq: init.srq,
+            cap,
+            cookie: init.cookie,
+            inner: Mutex::new(Inner {
+                machine,
+                stream: None,
+                results: Results::default(),
+                id: Weak::new(),
+            }),
+            posts: AtomicU32::new(0),
+            bursting: AtomicBool::new(false),
+            deferred: AtomicBool::new(false),
+            destroyed: AtomicBool::new(false),
+        });
+        engine.remember_qp(number, &qp);
+        engine.stats.add(Total::QueuePairs, 1);
+        Ok(qp)
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u32 {
+        self.number.0
+    }
+
+    /// Its protection domain.
+    pub fn pd(&self) -> &Arc<Pd> {
+        &self.pd
+    }
+
+    /// Sizes of its queues.
+    pub fn cap(&self) -> QpCap {
+        self.cap
+    }
+
+    /// Its state.
+    pub fn state(&self) -> QpState {
+        self.inner.lock().machine.state()
+    }
+
+    /// Outbound and inbound limits of outstanding Reads, once connected: `(ORD, IRD)`.
+    pub fn read_limits(&self) -> Option<(u16, u16)> {
+        self.inner.lock().machine.read_limits()
+    }
+
+    /// What the peer may do through it.
+    pub fn access(&self) -> Access {
+        self.inner.lock().machine.access()
+    }
+
+    /// Sets what the peer may do through it.
+    pub fn modify_access(&self, access: Access) {
+        self.inner.lock().machine.set_access(access);
+    }
+
+    /// Changes the state. RTR and RTS are entered by connecting.
+    ///
+    /// # Errors
+    /// The transition does not exist or needs a connection.
+    pub fn modify_state(self: &Arc<Self>, to: QpState) -> Result<(), Error> {
+        let engine = self.pd.engine().clone();
+        self.with_pass(&engine, |machine, _, pass| machine.modify(to, pass))?;
+        Ok(())
+    }
+
+    /// Posts to the send queue.
+    ///
+    /// # Errors
+    /// See [`PostError`].
+    #[inline]
+    pub fn post_send(self: &Arc<Self>, request: &SendRequest<'_>) -> Result<(), PostError> {
+        let engine = self.pd.engine();
+        let mut inner = self.inner.lock();
+        let posted = self.post_locked(&mut inner, request, engine);
+        if posted.is_ok() && self.gathers(request, engine) {
+            drop(inner);
+            return posted;
+        }
+        self.transmit_locked(inner, engine);
+        posted
+    }
+
+    /// Begins a list of posts that are sent together when the batch is dropped.
+    pub fn send_batch(self: &Arc<Self>) -> SendBatch<'_> {
+        SendBatch {
+            qp: self,
+            inner: Some(self.inner.lock()),
+        }
+    }
+
+    #[inline]
+    fn post_locked(
+        &self,
+        inner: &mut Inner,
+        request: &SendRequest<'_>,
+        engine: &Engine,
+    ) -> Result<(), PostError> {
+        let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
+        inner.machine.post_send(request, &mut pass)
+    }
+
+    /// Whether a post waits for the next poll to be sent together with others.
+    ///
+    /// The first messages on a quiet queue pair leave at once. A program that posts bursts
+    /// between polls gathers: its next poll sends everything, and if it does not poll the service
+    /// thread's tick does. Only while that ticks may anything wait.
+    #[inline]
+    fn gathers(self: &Arc<Self>, request: &SendRequest<'_>, engine: &Engine) -> bool {
+        use weft_verbs::types::Payload;
+        let posts = self.posts.fetch_add(1, Ordering::Relaxed) + 1;
+        if posts == BURST {
+            self.bursting.store(true, Ordering::Relaxed);
+            engine.progress.show_sign();
+        }
+        let short = match request.payload {
+            Payload::Inline(_) => true,
+            Payload::Gather(sges) => {
+                sges.iter().map(|s| u64::from(s.length)).sum::<u64>() <= GATHER_OCTETS
+            }
+        };
+        if !short
+            || posts % GATHER_POSTS == 0
+            || !self.bursting.load(Ordering::Relaxed)
+            || !engine.progress.may_defer()
+        {
+            return false;
+        }
+        if !self.deferred.swap(true, Ordering::AcqRel) {
+            engine.progress.defer(self);
+        }
+        true
+    }
+
+    /// Sends what has gathered.
+    pub(crate) fn flush(self: &Arc<Self>, engine: &Engine) {
+        self.deferred.store(false, Ordering::Release);
+        let posts = self.posts.swap(0, Ordering::Relaxed);
+        self.bursting.store(posts >= BURST, Ordering::Relaxed);
+        if posts >= BURST {
+            engine.progress.show_sign();
+        }
+        self.transmit_locked(self.inner.lock(), engine);
+    }
+
+    /// Posts to the receive queue.
+    ///
+    /// # Errors
+    /// See [`PostError`].
+    #[inline]
+    pub fn post_recv(self: &Arc<Self>, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        let engine = self.pd.engine();
+        let mut inner = self.inner.lock();
+        let posted = {
+            let inner = &mut *inner;
+            let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
+            inner.machine.post_recv(request, &mut pass)
+        };
+        if !inner.results.is_empty() {
+            self.publish(&mut inner, engine);
+        }
+        posted
+    }
+
+    /// Puts the queue pair on a connected socket whose MPA start-up is over.
+    pub(crate) fn attach(
+        self: &Arc<Self>,
+        socket: TcpStream,
+        token: crate::progress::Token,
+        established: &Established,
+        leftover: &[u8],
+        id: &Arc<Id>,
+    ) -> Result<(), Error> {
+        let engine = self.pd.engine().clone();
+        let emss = socket.emss()?;
+        let (local, peer) = (socket.local_addr()?, socket.peer_addr()?);
+        let policy = match engine.settings.fpdu {
+            FpduSize::Auto => FpduPolicy::Auto,
+            FpduSize::Emss => FpduPolicy::Emss,
+            FpduSize::Large => FpduPolicy::Large,
+        };
+        let mut inner = self.inner.lock();
+        if !matches!(inner.machine.state(), QpState::Reset | QpState::Init) {
+            return Err(Error::State("a queue pair in RESET or INIT"));
+        }
+        if self.destroyed.load(Ordering::Acquire) {
+            return Err(Error::State("a queue pair that exists"));
+        }
+        engine.progress.change(
+            &socket,
+            token,
+            Some(Endpoint::Stream(self.clone())),
+            Interest::Read,
+        )?;
+        let slot = engine
+            .stats
+            .open(self.number.0, local, peer, established.crc);
+        inner.machine.attach(established, emss, policy);
+        inner.stream = Some(Stream::new(socket, token, slot, leftover));
+        inner.id = Arc::downgrade(id);
+        engine.progress.note_active(self);
+        drop(inner);
+        self.serve(&engine);
+        Ok(())
+    }
+
+    /// Receives, places, completes and sends what is due. True when anything was received.
+    /// Nothing happens while another thread does it.
+    pub(crate) fn serve(self: &Arc<Self>, engine: &Engine) -> bool {
+        let Some(mut guard) = self.inner.try_lock() else {
+            return false;
+        };
+        let inner = &mut *guard;
+        let Some(stream) = &mut inner.stream else {
+            return false;
+        };
+        let (received, mut end) = {
+            let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
+            let (received, mut end) = stream.receive(&mut inner.machine, &mut pass);
+            if end.is_none() && inner.machine.wants_to_send() | needs_fin(&inner.machine) {
+                end = stream.transmit(&mut inner.machine, &mut pass);
+            }
+            (received, end)
+        };
+        if inner.machine.ending() == Ending::Closed {
+            end = end.or(Some(StreamEnd::Broken));
+        }
+        self.finish(guard, end, engine);
+        if received {
+            engine.progress.note_active(self);
+        }
+        received
+    }
+
+    /// Sends what is due and ends the pass.
+    fn transmit_locked(self: &Arc<Self>, mut guard: MutexGuard<'_, Inner>, engine: &Engine) {
+        let inner = &mut *guard;
+        let mut end = None;
+        if let Some(stream) = &mut inner.stream {
+            // A blocked socket is tried again by polls and by the epoll set, not by each post.
+            let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
+            end = stream.transmit(&mut inner.machine, &mut pass);
+        }
+        self.finish(guard, end, engine);
+    }
+
+    /// Runs `act` as a pass of its own and sends what follows from it.
+    fn with_pass<R>(
+        self: &Arc<Self>,
+        engine: &Engine,
+        act: impl FnOnce(&mut QpMachine, Option<&mut Stream>, &mut Pass<'_>) -> R,
+    ) -> R {
+        let mut guard = self.inner.lock();
+        let inner = &mut *guard;
+        let result = {
+            let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
+            act(&mut inner.machine, inner.stream.as_mut(), &mut pass)
+        };
+        self.transmit_locked(guard, engine);
+        result
+    }
+
+    /// Ends a pass: publishes completions, follows the stream's state, tells the connection.
+    fn finish(
+        self: &Arc<Self>,
+        mut guard: MutexGuard<'_, Inner>,
+        end: Option<StreamEnd>,
+        engine: &Engine,
+    ) {
+        let mut notices = Notices::default();
+        let inner = &mut *guard;
+        if let Some(end) = end {
+            self.end_stream(inner, end, engine, &mut notices);
+        }
+        while let Some(event) = inner.machine.poll_event() {
+            self.note_event(inner, event, &mut notices);
+        }
+        self.follow_stream(inner, engine);
+        if !inner.results.is_empty() || inner.results.invalidated {
+            self.publish(inner, engine);
+        }
+        if !notices.first_fpdu && !notices.ended {
+            return;
+        }
+        let id = inner.id.upgrade();
+        drop(guard);
+        if let Some(id) = id {
+            if notices.first_fpdu {
+                id.on_first_fpdu();
+            }
+            if notices.ended {
+                id.on_stream_ended();
+            }
+        }
+    }
+
+    fn end_stream(
+        self: &Arc<Self>,
+        inner: &mut Inner,
+        end: StreamEnd,
+        engine: &Engine,
+        notices: &mut Notices,
+    ) {
+        let Some(stream) = inner.stream.take() else {
+            return;
+        };
+        {
+            let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
+            inner.machine.stream_ended(&mut pass);
+        }
+        crate::debug!("qp {}: stream ended ({end:?})", self.number.0);
+        notices.ended = true;
+        engine.progress.forget_stream(self);
+        engine.progress.remove(&stream.socket, stream.token);
+        engine.stats.close(stream.slot);
+    }
+
+    fn note_event(&self, inner: &Inner, event: QpEvent, notices: &mut Notices) {
+        let peer = inner
+            .stream
+            .as_ref()
+            .and_then(|s| s.socket.peer_addr().ok());
+        let peer = peer.map_or_else(|| "peer".to_owned(), |p| p.to_string());
+        match event {
+            QpEvent::FirstFpdu => notices.first_fpdu = true,
+            QpEvent::PeerFault(fault) => {
+                crate::warn!(
+                    "qp {}: {peer} sent {fault}; the connection ends",
+                    self.number.0
+                );
+            }
+            QpEvent::LocalFault(status) => {
+                crate::warn!(
+                    "qp {}: a local work request failed ({status:?}); the connection ends",
+                    self.number.0
+                );
+            }
+            QpEvent::Terminated(terminate) => {
+                crate::warn!(
+                    "qp {}: {peer} terminated the connection: {}",
+                    self.number.0,
+                    terminate.code
+                );
+            }
+        }
+    }
+
+    /// Keeps the epoll set, the timers and the statistics in step with the stream.
+    fn follow_stream(self: &Arc<Self>, inner: &mut Inner, engine: &Engine) {
+        let Some(stream) = &mut inner.stream else {
+            return;
+        };
+        if stream.blocked != stream.waits_to_write {
+            stream.waits_to_write = stream.blocked;
+            let interest = if stream.blocked {
+                Interest::ReadWrite
+            } else {
+                Interest::Read
+            };
+            let _ = engine
+                .progress
+                .change(&stream.socket, stream.token, None, interest);
+        }
+        if inner.machine.ending() == Ending::Draining && stream.close_at.is_none() {
+            let at = engine.now() + LINGER;
+            stream.close_at = Some(at);
+            engine
+                .progress
+                .add_timer(at, Endpoint::Stream(self.clone()));
+        }
+        let counters = inner.machine.counters();
+        let now = Published {
+            octets_in: stream.octets_in,
+            octets_out: stream.octets_out,
+            sends: counters.sends_completed,
+            recvs: counters.recvs_completed,
+            segments_in: counters.segments_in,
+            segments_out: counters.segments_out,
+            errors: counters.errors,
+            mulpdu: inner.machine.mulpdu().unwrap_or(0) as u64,
+        };
+        engine.stats.publish(stream.slot, &stream.published, &now);
+        stream.published = now;
+    }
+
+    fn publish(&self, inner: &mut Inner, engine: &Engine) {
+        let results = &mut inner.results;
+        if std::mem::take(&mut results.invalidated) {
+            wait_for_placements(engine);
+        }
+        if self.destroyed.load(Ordering::Acquire) {
+            results.sends.clear();
+            results.recvs.clear();
+            results.async_events.clear();
+            return;
+        }
+        if !results.sends.is_empty() {
+            self.send_cq.publish(&mut results.sends);
+        }
+        if !results.recvs.is_empty() {
+            self.recv_cq.publish(&mut results.recvs);
+        }
+        for kind in results.async_events.drain(..) {
+            self.raise(kind);
+        }
+    }
+
+    fn raise(&self, kind: AsyncEventKind) {
+        self.pd.context().raise(AsyncEvent {
+            kind,
+            object: AsyncObject::Qp(self.cookie),
+        });
+    }
+
+    /// Ends the connection: what is framed still goes out, everything posted is flushed.
+    pub(crate) fn disconnect(self: &Arc<Self>) {
+        let engine = self.pd.engine().clone();
+        self.with_pass(&engine, |machine, _, pass| machine.disconnect(pass));
+    }
+
+    /// A stream that was to be closed by now is closed.
+    pub(crate) fn on_timer(self: &Arc<Self>, engine: &Engine) {
+        let guard = self.inner.lock();
+        let due = guard
+            .stream
+            .as_ref()
+            .and_then(|s| s.close_at)
+            .is_some_and(|at| at <= engine.now());
+        if due {
+            if let Some(stream) = &guard.stream {
+                stream.socket.abort_on_close();
+            }
+            self.finish(guard, Some(StreamEnd::Broken), engine);
+        }
+    }
+
+    /// Whether it has a stream.
+    pub fn is_connected(&self) -> bool {
+        self.inner.lock().stream.is_some()
+    }
+
+    /// Ends the queue pair. A stream it still has is closed behind what was framed; its
+    /// completions are dropped.
+    pub fn destroy(self: &Arc<Self>) {
+        if self.destroyed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let engine = self.pd.engine();
+        self.disconnect();
+        engine.forget_qp(self.number);
+        self.send_cq.forget(self.number);
+        self.recv_cq.forget(self.number);
+        self.pd
+            .context()
+            .forget_events(AsyncObject::Qp(self.cookie));
+        self.send_cq.drop_user();
+        self.recv_cq.drop_user();
+        self.pd.drop_user();
+        if let Some(srq) = &self.srq {
+            srq.drop_user();
+        }
+        engine.stats.subtract(Total::QueuePairs, 1);
+    }
+}
+
+fn needs_fin(machine: &QpMachine) -> bool {
+    machine.ending() == Ending::Draining
+}
+
+fn checked_cap(cap: QpCap, shared_receive: bool) -> Result<QpCap, Error> {
+    let sizes_ok = cap.max_send_wr <= MAX_WR && cap.max_recv_wr <= MAX_WR;
+    let lists_ok = cap.max_send_sge as usize <= MAX_SGE && cap.max_recv_sge as usize <= MAX_SGE;
+    if !sizes_ok || !lists_ok || cap.max_inline_data as usize > MAX_INLINE {
+        return Err(Error::Invalid("queue pair capacities beyond the device's"));
+    }
+    Ok(QpCap {
+        max_send_wr: cap.max_send_wr.max(1),
+        max_recv_wr: if shared_receive { 0 } else { cap.max_recv_wr },
+        max_send_sge: cap.max_send_sge.max(1),
+        max_recv_sge: if shared_receive {
+            0
+        } else {
+            cap.max_recv_sge.max(1)
+        },
+        max_inline_data: cap.max_inline_data,
+    })
+}
+
+/// Posts that are sent together when this is dropped.
+#[derive(Debug)]
+pub struct SendBatch<'a> {
+    qp: &'a Arc<Qp>,
+    inner: Option<MutexGuard<'a, Inner>>,
+}
+
+impl SendBatch<'_> {
+    /// Posts one request.
+    ///
+    /// # Errors
+    /// See [`PostError`]; earlier posts of the batch stand.
+    #[inline]
+    pub fn post(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
+        match &mut self.inner {
+            Some(inner) => self.qp.post_locked(inner, request, self.qp.pd.engine()),
+            None => Err(PostError::InvalidState),
+        }
+    }
+}
+
+impl Drop for SendBatch<'_> {
+    fn drop(&mut self) {
+        if let Some(inner) = self.inner.take() {
+            self.qp.transmit_locked(inner, self.qp.pd.engine());
+        }
+    }
+}

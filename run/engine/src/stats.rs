@@ -1,0 +1,333 @@
+//! Statistics of a process, readable by others while it lives.
+//!
+//! A memfd of 64-bit words, found as `/proc/PID/fd/N -> /memfd:weft-stat (deleted)`; it goes away
+//! with the process, whatever way that ends. Word 0 is [`MAGIC`], word 1 the layout version, then
+//! the counts of [`Totals`], and from word [`SLOTS_AT`] on [`SLOT_WORDS`] words for each
+//! connection slot in the order of [`Connection`].
+
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use weft_os::shm::SharedWords;
+
+/// The memfd's name.
+pub const NAME: &str = "weft-stat";
+/// First word: `weftstat`.
+pub const MAGIC: u64 = 0x7765_6674_7374_6174;
+/// Second word: changes with the layout.
+pub const VERSION: u64 = 1;
+/// Words before the connection slots.
+pub const SLOTS_AT: usize = 32;
+/// Words of a connection slot.
+pub const SLOT_WORDS: usize = 24;
+/// Connections shown at most; more are counted in the totals only.
+pub const SLOTS: usize = 1024;
+
+/// Counts of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// The process.
+    pub pid: u64,
+    /// Connections now.
+    pub connections: u64,
+    /// Connections ever.
+    pub connections_ever: u64,
+    /// Queue pairs now.
+    pub queue_pairs: u64,
+    /// Memory regions now.
+    pub regions: u64,
+    /// Octets of the streams received.
+    pub octets_in: u64,
+    /// Octets of the streams sent.
+    pub octets_out: u64,
+    /// Send work requests completed.
+    pub sends: u64,
+    /// Receives completed.
+    pub recvs: u64,
+    /// Work requests that failed, and protocol errors.
+    pub errors: u64,
+    /// Calls of the poll functions that found nothing.
+    pub empty_polls: u64,
+    /// Passes made by the service thread.
+    pub service_passes: u64,
+    /// How the process is served now: 0 by its service thread, 1 by its own polling.
+    pub polled: u64,
+}
+
+/// Counts of one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connection {
+    /// Queue pair number.
+    pub qp: u64,
+    /// This end.
+    pub local: SocketAddr,
+    /// The other end.
+    pub peer: SocketAddr,
+    /// Octets of the stream received.
+    pub octets_in: u64,
+    /// Octets of the stream sent.
+    pub octets_out: u64,
+    /// Send work requests completed.
+    pub sends: u64,
+    /// Receives completed.
+    pub recvs: u64,
+    /// DDP segments received.
+    pub segments_in: u64,
+    /// DDP segments sent.
+    pub segments_out: u64,
+    /// Errors.
+    pub errors: u64,
+    /// The CRC is on.
+    pub crc: bool,
+    /// Largest ULPDU sent, octets.
+    pub mulpdu: u64,
+}
+
+/// What a reader sees of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Counts of the process.
+    pub totals: Totals,
+    /// Its connections.
+    pub connections: Vec<Connection>,
+}
+
+/// A count of the process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Total {
+    Connections = 3,
+    ConnectionsEver,
+    QueuePairs,
+    Regions,
+    OctetsIn,
+    OctetsOut,
+    Sends,
+    Recvs,
+    Errors,
+    EmptyPolls,
+    ServicePasses,
+    Polled,
+}
+
+const PID: usize = 2;
+
+/// The process's statistics segment; without one (no memfd to be had) counting goes nowhere.
+#[derive(Debug)]
+pub(crate) struct Stats {
+    words: Option<SharedWords>,
+    free: Mutex<Vec<u32>>,
+}
+
+/// A connection's slot.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Slot(Option<u32>);
+
+/// What a connection publishes after a pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Published {
+    pub octets_in: u64,
+    pub octets_out: u64,
+    pub sends: u64,
+    pub recvs: u64,
+    pub segments_in: u64,
+    pub segments_out: u64,
+    pub errors: u64,
+    pub mulpdu: u64,
+}
+
+impl Stats {
+    pub(crate) fn new(wanted: bool) -> Stats {
+        let count = SLOTS_AT + SLOTS * SLOT_WORDS;
+        let words = wanted
+            .then(|| SharedWords::create(NAME, count).ok())
+            .flatten();
+        if let Some(words) = &words {
+            words.words()[PID].store(u64::from(std::process::id()), Ordering::Relaxed);
+            words.words()[1].store(VERSION, Ordering::Relaxed);
+            words.words()[0].store(MAGIC, Ordering::Release);
+        }
+        Stats {
+            words,
+            free: Mutex::new((0..SLOTS as u32).rev().collect()),
+        }
+    }
+
+    pub(crate) fn add(&self, total: Total, n: u64) {
+        if let Some(words) = &self.words {
+            words.words()[total as usize].fetch_add(n, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn subtract(&self, total: Total, n: u64) {
+        if let Some(words) = &self.words {
+            words.words()[total as usize].fetch_sub(n, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn set(&self, total: Total, n: u64) {
+        if let Some(words) = &self.words {
+            words.words()[total as usize].store(n, Ordering::Relaxed);
+        }
+    }
+
+    fn slot_words(&self, slot: Slot) -> Option<&[AtomicU64]> {
+        let start = SLOTS_AT + slot.0? as usize * SLOT_WORDS;
+        Some(&self.words.as_ref()?.words()[start..start + SLOT_WORDS])
+    }
+
+    /// Takes a slot for a connection.
+    pub(crate) fn open(&self, qp: u32, local: SocketAddr, peer: SocketAddr, crc: bool) -> Slot {
+        self.add(Total::Connections, 1);
+        self.add(Total::ConnectionsEver, 1);
+        let slot = Slot(self.free.lock().pop());
+        if let Some(words) = self.slot_words(slot) {
+            let addresses = address_words(local).into_iter().chain(address_words(peer));
+            for (word, value) in words[2..8].iter().zip(addresses) {
+                word.store(value, Ordering::Relaxed);
+            }
+            for word in &words[8..] {
+                word.store(0, Ordering::Relaxed);
+            }
+            words[8].store(u64::from(crc), Ordering::Relaxed);
+            words[1].store(u64::from(qp), Ordering::Relaxed);
+            words[0].store(1, Ordering::Release);
+        }
+        slot
+    }
+
+    /// Publishes a connection's counts; the totals grow by the difference to `before`.
+    pub(crate) fn publish(&self, slot: Slot, before: &Published, now: &Published) {
+        if before == now {
+            return;
+        }
+        if let Some(words) = self.slot_words(slot) {
+            let counts = [
+                now.octets_in,
+                now.octets_out,
+                now.sends,
+                now.recvs,
+                now.segments_in,
+                now.segments_out,
+                now.errors,
+                now.mulpdu,
+            ];
+            for (word, count) in words[9..].iter().zip(counts) {
+                word.store(count, Ordering::Relaxed);
+            }
+        }
+        let grown = [
+            (Total::OctetsIn, now.octets_in - before.octets_in),
+            (Total::OctetsOut, now.octets_out - before.octets_out),
+            (Total::Sends, now.sends - before.sends),
+            (Total::Recvs, now.recvs - before.recvs),
+            (Total::Errors, now.errors - before.errors),
+        ];
+        for (total, by) in grown.into_iter().filter(|(_, by)| *by > 0) {
+            self.add(total, by);
+        }
+    }
+
+    /// Gives a slot back.
+    pub(crate) fn close(&self, slot: Slot) {
+        self.subtract(Total::Connections, 1);
+        if let Some(words) = self.slot_words(slot) {
+            words[0].store(0, Ordering::Release);
+        }
+        if let Some(index) = slot.0 {
+            self.free.lock().push(index);
+        }
+    }
+}
+
+fn address_words(addr: SocketAddr) -> [u64; 3] {
+    let octets = match addr.ip() {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    };
+    let half = |range: std::ops::Range<usize>| {
+        octets[range]
+            .iter()
+            .fold(0u64, |word, octet| word << 8 | u64::from(*octet))
+    };
+    [half(0..8), half(8..16), u64::from(addr.port())]
+}
+
+fn address_of(words: [u64; 3]) -> SocketAddr {
+    let ip = Ipv6Addr::from((u128::from(words[0]) << 64) | u128::from(words[1]));
+    let ip = match ip.to_ipv4_mapped() {
+        Some(v4) => IpAddr::V4(v4),
+        None => IpAddr::V6(ip),
+    };
+    SocketAddr::new(ip, words[2] as u16)
+}
+
+/// Reads the statistics segment at `path`, such as `/proc/PID/fd/N`.
+///
+/// # Errors
+/// No permission, gone, or not a statistics segment of this layout.
+pub fn read(path: &Path) -> io::Result<Snapshot> {
+    let shared = SharedWords::open(path)?;
+    let words = shared.words();
+    let load = |at: usize| words.get(at).map_or(0, |w| w.load(Ordering::Acquire));
+    if load(0) != MAGIC || load(1) != VERSION {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "not a statistics segment of this version of Weft",
+        ));
+    }
+    let total = |which: Total| load(which as usize);
+    let totals = Totals {
+        pid: load(PID),
+        connections: total(Total::Connections),
+        connections_ever: total(Total::ConnectionsEver),
+        queue_pairs: total(Total::QueuePairs),
+        regions: total(Total::Regions),
+        octets_in: total(Total::OctetsIn),
+        octets_out: total(Total::OctetsOut),
+        sends: total(Total::Sends),
+        recvs: total(Total::Recvs),
+        errors: total(Total::Errors),
+        empty_polls: total(Total::EmptyPolls),
+        service_passes: total(Total::ServicePasses),
+        polled: total(Total::Polled),
+    };
+    let slots = words.len().saturating_sub(SLOTS_AT) / SLOT_WORDS;
+    let connections = (0..slots)
+        .map(|slot| SLOTS_AT + slot * SLOT_WORDS)
+        .filter(|at| load(*at) == 1)
+        .map(|at| Connection {
+            qp: load(at + 1),
+            local: address_of([load(at + 2), load(at + 3), load(at + 4)]),
+            peer: address_of([load(at + 5), load(at + 6), load(at + 7)]),
+            crc: load(at + 8) != 0,
+            octets_in: load(at + 9),
+            octets_out: load(at + 10),
+            sends: load(at + 11),
+            recvs: load(at + 12),
+            segments_in: load(at + 13),
+            segments_out: load(at + 14),
+            errors: load(at + 15),
+            mulpdu: load(at + 16),
+        })
+        .collect();
+    Ok(Snapshot {
+        totals,
+        connections,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_survive_their_words() {
+        for text in ["127.0.0.1:7471", "[fe80::1]:1", "[::]:65535", "10.1.2.3:0"] {
+            let addr: SocketAddr = text.parse().unwrap();
+            assert_eq!(address_of(address_words(addr)), addr);
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! A stream in full operation: a socket, what was received of it and not consumed, and the two
+//! loops that move octets between the socket and a queue pair.
+
+use std::time::Duration;
+
+use weft_os::mem::{Gather, Scatter};
+use weft_os::net::{TcpStream, Transfer};
+use weft_verbs::outgoing::Piece;
+use weft_verbs::qp::{Ending, Qp as QpMachine};
+
+use crate::pass::Pass;
+use crate::progress::Token;
+use crate::stats::{Published, Slot};
+
+/// Octets framed ahead of the socket.
+const FILL_BUDGET: usize = 512 * 1024;
+/// Octets one call receives at most, so that completions are seen in time.
+const RECEIVE_BUDGET: usize = 1024 * 1024;
+/// Payload still to come of at least this many octets is read straight to its target.
+const DIRECT_AT: usize = 4096;
+/// Octets asked for when nothing is known of what comes.
+const BUFFER: usize = 64 * 1024;
+
+/// How a stream came to its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum StreamEnd {
+    /// The peer sent FIN.
+    Finished,
+    /// Reset, timeout, or an error of the kernel's.
+    Broken,
+}
+
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) socket: TcpStream,
+    pub(crate) token: Token,
+    pub(crate) slot: Slot,
+    pub(crate) published: Published,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// The socket takes no more for now.
+    pub(crate) blocked: bool,
+    /// The epoll set waits for room to write, too.
+    pub(crate) waits_to_write: bool,
+    fin_sent: bool,
+    pub(crate) octets_in: u64,
+    pub(crate) octets_out: u64,
+    /// When a stream that is ending is closed in any case.
+    pub(crate) close_at: Option<Duration>,
+}
+
+impl Stream {
+    pub(crate) fn new(socket: TcpStream, token: Token, slot: Slot, leftover: &[u8]) -> Stream {
+        let mut buffer = vec![0; BUFFER.max(leftover.len())];
+        buffer[..leftover.len()].copy_from_slice(leftover);
+        Stream {
+            socket,
+            token,
+            slot,
+            published: Published::default(),
+            buffer,
+            start: 0,
+            end: leftover.len(),
+            blocked: false,
+            waits_to_write: false,
+            fin_sent: false,
+            octets_in: leftover.len() as u64,
+            octets_out: 0,
+            close_at: None,
+        }
+    }
+
+    /// Whether octets wait that came with the start-up.
+    pub(crate) fn has_buffered(&self) -> bool {
+        self.end > self.start
+    }
+
+    /// Sends what the queue pair has to send, as far as the socket takes it.
+    pub(crate) fn transmit(
+        &mut self,
+        qp: &mut QpMachine,
+        pass: &mut Pass<'_>,
+    ) -> Option<StreamEnd> {
+        loop {
+            qp.fill(FILL_BUDGET, pass);
+            if qp.outgoing().queued() == 0 {
+                self.blocked = false;
+                if qp.ending() == Ending::Draining && !self.fin_sent {
+                    self.fin_sent = true;
+                    self.socket.shutdown_write();
+                }
+                return None;
+            }
+            let (asked, outcome) = self.send_once(qp, pass);
+            match outcome {
+                Transfer::Octets(octets) => {
+                    self.octets_out += octets as u64;
+                    qp.sent(octets, pass);
+                    if octets < asked {
+                        self.blocked = true;
+                        return None;
+                    }
+                }
+                Transfer::WouldBlock => {
+                    self.blocked = true;
+                    return None;
+                }
+                Transfer::End | Transfer::Failed(_) => return Some(StreamEnd::Broken),
+            }
+        }
+    }
+
+    fn send_once(&self, qp: &QpMachine, pass: &Pass<'_>) -> (usize, Transfer) {
+        let mut pieces = qp.outgoing().pieces();
+        if let (Some(Piece::Octets(only)), None) = (pieces.next(), pieces.next()) {
+            return (only.len(), self.socket.send(only));
+        }
+        let mut list = Gather::default();
+        for piece in qp.outgoing().pieces() {
+            let fits = match piece {
+                Piece::Octets(octets) => list.push(octets),
+                Piece::Memory(span) => match pass.memory(span) {
+                    Some(memory) => list.push_registered(memory, span.offset, span.len as usize),
+                    // The program deregistered memory that it had posted: the message cannot be
+                    // finished, and nobody else's octets may stand in for it.
+                    None if list.octets() == 0 => {
+                        let gone = std::io::Error::from(std::io::ErrorKind::InvalidInput);
+                        return (0, Transfer::Failed(gone));
+                    }
+                    None => false,
+                },
+            };
+            if !fits {
+                break;
+            }
+        }
+        (list.octets(), self.socket.send_gather(&list))
+    }
+
+    /// Receives until the socket is empty, the budget is spent or the stream ends.
+    pub(crate) fn receive(
+        &mut self,
+        qp: &mut QpMachine,
+        pass: &mut Pass<'_>,
+    ) -> (bool, Option<StreamEnd>) {
+        let mut received = 0;
+        let mut need = 1;
+        let mut any = self.has_buffered();
+        loop {
+            if self.end > self.start {
+                let result = qp.receive(&mut self.buffer[self.start..self.end], pass);
+                self.start += result.consumed;
+                need = result.need;
+                if self.start == self.end {
+                    self.start = 0;
+                    self.end = 0;
+                }
+            }
+            if received >= RECEIVE_BUDGET {
+                return (any, None);
+            }
+            let (asked, outcome) = self.receive_once(qp, pass, need);
+            match outcome {
+                Transfer::Octets(octets) => {
+                    any = true;
+                    received += octets;
+                    self.octets_in += octets as u64;
+                    if octets < asked && self.end == self.start {
+                        return (any, None);
+                    }
+                    if octets < asked {
+                        received = RECEIVE_BUDGET;
+                    }
+                }
+                Transfer::WouldBlock => return (any, None),
+                Transfer::End => return (any, Some(StreamEnd::Finished)),
+                Transfer::Failed(_) => return (any, Some(StreamEnd::Broken)),
+            }
+        }
+    }
+
+    /// One system call: straight to the target where that is known and worth it, else to the
+    /// buffer.
+    fn receive_once(
+        &mut self,
+        qp: &mut QpMachine,
+        pass: &mut Pass<'_>,
+        need: usize,
+    ) -> (usize, Transfer) {
+        if qp.ending() != Ending::Open {
+            return (self.buffer.len(), self.socket.recv(&mut self.buffer));
+        }
+        if qp.outstanding() >= DIRECT_AT && self.start == self.end {
+            if let Some(outcome) = self.receive_direct(qp, pass) {
+                return outcome;
+            }
+        }
+        let held = self.end - self.start;
+        if self.start > 0 && self.buffer.len() - self.start < need.max(BUFFER / 2) {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.start = 0;
+            self.end = held;
+        }
+        if self.buffer.len() < need {
+            self.buffer.resize(need + BUFFER, 0);
+        }
+        let room = self.buffer.len() - self.end;
+        // To the end of a large FPDU and a header further: the next one then starts at the
+        // front of the buffer and nothing has to be moved.
+        let asked = if need >= BUFFER / 4 {
+            (need - held + qp.trailer_and_header()).min(room)
+        } else {
+            room
+        };
+        let outcome = self
+            .socket
+            .recv(&mut self.buffer[self.end..self.end + asked]);
+        if let Transfer::Octets(octets) = outcome {
+            self.end += octets;
+        }
+        (asked, outcome)
+    }
+
+    /// Payload to its target, and behind it the trailer and the next header to the buffer.
+    fn receive_direct(
+        &mut self,
+        qp: &mut QpMachine,
+        pass: &mut Pass<'_>,
+    ) -> Option<(usize, Transfer)> {
+        let target = qp.direct_target(pass)?;
+        let whole = target.octets == qp.outstanding();
+        let staging = if whole { qp.trailer_and_header() } else { 0 };
+        let (outcome, direct) = {
+            let mut list = Scatter::default();
+            for span in target.spans() {
+                let memory = pass.memory(span)?;
+                if !list.push_registered(memory, span.offset, span.len as usize) {
+                    return None;
+                }
+            }
+            if staging > 0 {
+                list.push(&mut self.buffer[..staging]);
+            }
+            (self.socket.recv_scatter(&list), target.octets)
+        };
+        if let Transfer::Octets(octets) = outcome {
+            self.start = 0;
+            self.end = octets.saturating_sub(direct);
+            qp.placed(octets.min(direct), pass);
+        }
+        Some((direct + staging, outcome))
+    }
+}
