@@ -1,0 +1,288 @@
+//! The verbs API between two ends in one process.
+
+mod common;
+
+use common::{expect, listener, pair, pair_on, sge, End, ALL};
+use weft_engine::cm::{ConnParam, EventChannel, EventKind, Id};
+use weft_engine::types::{
+    Access, Payload, PostError, QpState, RecvRequest, SendFlags, SendOp, SendRequest, WcOpcode,
+    WcStatus,
+};
+
+const SIGNALED: SendFlags = SendFlags {
+    fence: false,
+    signaled: true,
+    solicited: false,
+};
+
+fn send(end: &End, op: SendOp, sges: &[weft_engine::types::Sge]) {
+    end.qp
+        .post_send(&SendRequest {
+            wr_id: 77,
+            op,
+            flags: SIGNALED,
+            payload: Payload::Gather(sges),
+        })
+        .unwrap();
+}
+
+fn pattern(len: usize, seed: u8) -> Vec<u8> {
+    (0..len).map(|i| (i * 31 + i / 251) as u8 ^ seed).collect()
+}
+
+#[test]
+fn sends_of_every_size_arrive_whole() {
+    let (a, b) = pair();
+    let source = a.memory(4 << 20, Access::NONE);
+    let target = b.memory(4 << 20, Access::LOCAL_WRITE);
+    for len in [0, 1, 3, 64, 1000, 1442, 4096, 65_000, 70_001, 1 << 20, 4 << 20] {
+        let octets = pattern(len, len as u8);
+        source.memory().write(0, &octets).unwrap();
+        let scatter = [sge(&target, 0, 4 << 20)];
+        let request = RecvRequest {
+            wr_id: len as u64,
+            scatter: &scatter,
+        };
+        b.qp.post_recv(&request).unwrap();
+        send(&a, SendOp::Send, &[sge(&source, 0, len as u32)]);
+        let received = b.wait_recv();
+        assert_eq!(received.status, WcStatus::Success, "{len}");
+        assert_eq!((received.wr_id, received.byte_len), (len as u64, len as u32));
+        let mut back = vec![0; len];
+        target.memory().read(0, &mut back).unwrap();
+        assert!(back == octets, "{len} octets differ");
+        assert_eq!(a.wait_send().opcode, WcOpcode::Send);
+    }
+}
+
+#[test]
+fn writes_and_reads_move_memory_one_sided() {
+    let (a, b) = pair_on("[::1]");
+    let local = a.memory(300_000, Access::LOCAL_WRITE);
+    let remote = b.memory(300_000, ALL);
+    let octets = pattern(200_000, 5);
+    local.memory().write(0, &octets).unwrap();
+    let remote_addr = remote.memory().addr() + 17;
+    let rkey = remote.stag();
+    send(
+        &a,
+        SendOp::Write { remote_addr, rkey },
+        &[sge(&local, 0, 100_000), sge(&local, 100_000, 100_000)],
+    );
+    assert_eq!(a.wait_send().status, WcStatus::Success);
+    // The read is behind the write and comes back through another scatter list.
+    local.memory().write(0, &vec![0; 300_000]).unwrap();
+    send(
+        &a,
+        SendOp::Read { remote_addr, rkey },
+        &[sge(&local, 250_000, 7), sge(&local, 0, 199_993)],
+    );
+    let served = std::thread::spawn(move || (b.send_cq.poll(1, |_| ()).unwrap(), b));
+    let read = a.wait_send();
+    assert_eq!((read.status, read.opcode), (WcStatus::Success, WcOpcode::Read));
+    let mut back = vec![0; 200_000];
+    local.memory().read(250_000, &mut back[..7]).unwrap();
+    local.memory().read(0, &mut back[7..]).unwrap();
+    assert!(back == octets);
+    served.join().unwrap();
+}
+
+#[test]
+fn a_write_out_of_bounds_ends_the_connection_and_touches_nothing() {
+    let (a, b) = pair();
+    let local = a.memory(64, Access::NONE);
+    let remote = b.memory(64, ALL);
+    local.memory().write(0, &[0xAA; 64]).unwrap();
+    send(
+        &a,
+        SendOp::Write {
+            remote_addr: remote.memory().addr() + 1,
+            rkey: remote.stag(),
+        },
+        &[sge(&local, 0, 64)],
+    );
+    b.expect(EventKind::Disconnected);
+    a.expect(EventKind::Disconnected);
+    let mut octets = [0; 64];
+    remote.memory().read(0, &mut octets).unwrap();
+    assert_eq!(octets, [0; 64]);
+    assert_eq!(a.qp.state(), QpState::Error);
+    assert_eq!(b.qp.state(), QpState::Error);
+}
+
+#[test]
+fn a_refused_read_reports_remote_access() {
+    let (a, b) = pair();
+    let local = a.memory(64, Access::LOCAL_WRITE);
+    let remote = b.memory(64, Access::LOCAL_WRITE);
+    send(
+        &a,
+        SendOp::Read {
+            remote_addr: remote.memory().addr(),
+            rkey: remote.stag(),
+        },
+        &[sge(&local, 0, 64)],
+    );
+    assert_eq!(a.wait_send().status, WcStatus::RemoteAccess);
+    a.expect(EventKind::Disconnected);
+}
+
+#[test]
+fn disconnecting_flushes_what_is_posted_on_both_sides() {
+    let (a, b) = pair();
+    let memory = b.memory(64, Access::LOCAL_WRITE);
+    for wr_id in 0..3 {
+        let scatter = [sge(&memory, 0, 64)];
+        let request = RecvRequest {
+            wr_id,
+            scatter: &scatter,
+        };
+        b.qp.post_recv(&request).unwrap();
+    }
+    a.id.disconnect().unwrap();
+    b.expect(EventKind::Disconnected);
+    a.expect(EventKind::Disconnected);
+    for wr_id in 0..3 {
+        let flushed = b.wait_recv();
+        assert_eq!((flushed.wr_id, flushed.status), (wr_id, WcStatus::Flushed));
+    }
+    // Posting to a queue pair in error is taken and flushed.
+    send(&a, SendOp::Send, &[]);
+    assert_eq!(a.wait_send().status, WcStatus::Flushed);
+}
+
+#[test]
+fn a_send_without_a_posted_receive_is_terminated() {
+    let (a, b) = pair();
+    send(&a, SendOp::Send, &[]);
+    a.expect(EventKind::Disconnected);
+    b.expect(EventKind::Disconnected);
+}
+
+#[test]
+fn invalidation_local_and_remote() {
+    let (a, b) = pair();
+    let memory = b.memory(4096, ALL);
+    let mine = a.memory(4096, ALL);
+    b.qp
+        .post_recv(&RecvRequest {
+            wr_id: 1,
+            scatter: &[],
+        })
+        .unwrap();
+    let stag = memory.stag();
+    send(&a, SendOp::SendWithInvalidate { stag }, &[]);
+    assert_eq!(b.wait_recv().invalidated, Some(stag));
+    assert_eq!(a.wait_send().status, WcStatus::Success);
+    send(&a, SendOp::LocalInvalidate { stag: mine.stag() }, &[]);
+    assert_eq!(a.wait_send().opcode, WcOpcode::LocalInvalidate);
+    let op = SendOp::Write {
+        remote_addr: memory.memory().addr(),
+        rkey: stag,
+    };
+    let inline = a.qp.post_send(&SendRequest {
+        wr_id: 3,
+        op,
+        flags: SIGNALED,
+        payload: Payload::Inline(b"too late"),
+    });
+    inline.unwrap();
+    b.expect(EventKind::Disconnected);
+}
+
+#[test]
+fn inline_octets_may_be_overwritten_at_once_and_unsignalled_work_is_silent() {
+    let (a, b) = pair();
+    let target = b.memory(4096, ALL);
+    for i in 0..100u8 {
+        let mut octets = [i; 100];
+        let flags = SendFlags {
+            signaled: i == 99,
+            ..SendFlags::default()
+        };
+        a.qp
+            .post_send(&SendRequest {
+                wr_id: u64::from(i),
+                op: SendOp::Write {
+                    remote_addr: target.memory().addr() + u64::from(i),
+                    rkey: target.stag(),
+                },
+                flags,
+                payload: Payload::Inline(&octets),
+            })
+            .unwrap();
+        octets.fill(0xEE);
+    }
+    assert_eq!(a.wait_send().wr_id, 99);
+    assert_eq!(a.send_cq.poll(1, |_| ()).unwrap(), 0);
+    let read = b.memory(0, Access::NONE);
+    drop(read);
+    // A Send behind the writes: what it follows is placed when it is delivered.
+    b.qp
+        .post_recv(&RecvRequest {
+            wr_id: 0,
+            scatter: &[],
+        })
+        .unwrap();
+    send(&a, SendOp::Send, &[]);
+    b.wait_recv();
+    let mut placed = [0; 199];
+    target.memory().read(0, &mut placed).unwrap();
+    for i in 0..99u8 {
+        assert_eq!(placed[usize::from(i)], i);
+    }
+    assert_eq!(placed[99..], [99; 100]);
+}
+
+#[test]
+fn a_full_send_queue_says_so() {
+    let (a, _b) = pair();
+    // Reads beyond ORD wait in the queue.
+    let local = a.memory(64, Access::LOCAL_WRITE);
+    let mut outcome = Ok(());
+    for _ in 0..1000 {
+        let sges = [sge(&local, 0, 8)];
+        outcome = a.qp.post_send(&SendRequest {
+            wr_id: 0,
+            op: SendOp::Read {
+                remote_addr: 0,
+                rkey: weft_engine::types::Stag(1 << 8),
+            },
+            flags: SIGNALED,
+            payload: Payload::Gather(&sges),
+        });
+        if outcome.is_err() || a.qp.state() == QpState::Error {
+            break;
+        }
+    }
+    assert!(matches!(outcome, Err(PostError::QueueFull)) || a.qp.state() == QpState::Error);
+}
+
+#[test]
+fn rejection_carries_private_data() {
+    let (listen_channel, _listen_id, addr) = listener("127.0.0.1");
+    let channel = EventChannel::new().unwrap();
+    let id = Id::new(Some(&channel), 0).unwrap();
+    id.resolve_addr(None, addr, None).unwrap();
+    expect(&channel, EventKind::AddrResolved);
+    let end = End::new(channel, id);
+    end.id.connect(ConnParam::default()).unwrap();
+    let request = expect(&listen_channel, EventKind::ConnectRequest);
+    request.id.reject(b"not today").unwrap();
+    let rejected = end.expect(EventKind::Rejected);
+    assert_eq!(rejected.private_data, b"not today");
+    assert!(rejected.status < 0);
+}
+
+#[test]
+fn nobody_listening_is_a_rejection() {
+    let (_channel, id, addr) = listener("127.0.0.1");
+    id.destroy();
+    let channel = EventChannel::new().unwrap();
+    let id = Id::new(Some(&channel), 0).unwrap();
+    id.resolve_addr(None, addr, None).unwrap();
+    expect(&channel, EventKind::AddrResolved);
+    let end = End::new(channel, id);
+    end.id.connect(ConnParam::default()).unwrap();
+    assert_eq!(end.expect(EventKind::Rejected).status, -111);
+}
