@@ -399,3 +399,6 @@ impl fmt::Display for Terminate {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;
