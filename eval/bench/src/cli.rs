@@ -26,8 +26,9 @@ const INTERRUPTED: u8 = 130;
 
 /// Measure Weft beside raw TCP, iperf3, libfabric and UCX.
 ///
-/// Runs each workload on each stack in turn, several times, on loopback and between two network namespaces of its own;
-/// writes every sample to a JSON file; then prints medians, ratios and how they stand to the targets.
+/// Runs each workload on each stack in turn, several times, on loopback and between two network
+/// namespaces of its own; writes every sample to a JSON file; then prints medians, ratios and how
+/// they stand to the targets.
 #[derive(clap::Args, Clone, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
@@ -67,7 +68,8 @@ struct Measure {
     /// Only rows whose name contains PATTERN (see `list`); may be given several times
     #[arg(long, value_name = "PATTERN")]
     only: Vec<String>,
-    /// Only stacks whose name contains PATTERN, and what they are compared with; may be given several times
+    /// Only stacks whose name contains PATTERN, and what they are compared with; may be given
+    /// several times
     #[arg(long = "stack", value_name = "PATTERN")]
     stacks: Vec<String>,
     /// Only this path; may be given several times

@@ -11,7 +11,8 @@ use crate::stack::on_path;
 const VULNERABILITIES: &str = "/sys/devices/system/cpu/vulnerabilities";
 const GOVERNOR: &str = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
 
-/// Programs whose figures a record may hold: name, argument, and a word of the line that has the version.
+/// Programs whose figures a record may hold: name, argument, and a word of the line that has the
+/// version.
 const TOOLS: [(&str, &str, &str); 4] = [
     ("iperf3", "--version", "iperf"),
     ("ib_send_lat", "--version", "Version"),

@@ -249,8 +249,8 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// Whether anything listens on this TCP port in the network namespace of the process. Read from `/proc`, because a
-/// connection made to find out would be the one that the server serves.
+/// Whether anything listens on this TCP port in the network namespace of the process. Read from
+/// `/proc`, because a connection made to find out would be the one that the server serves.
 fn listening(pid: u32, port: u16) -> bool {
     ["tcp", "tcp6"].iter().any(|table| {
         fs::read_to_string(format!("/proc/{pid}/net/{table}"))
@@ -355,7 +355,8 @@ mod tests {
     fn a_hanging_client_is_killed_with_its_children() {
         let (_listener, port) = listener();
         let started = Instant::now();
-        // The grandchild holds the pipe: were it not killed, reading the output would last a minute.
+        // The grandchild holds the pipe: were it not killed, reading the output would last a
+        // minute.
         let failure = processes()
             .execute(&job("sleep 60", "sleep 60 & wait", port), &place())
             .unwrap_err();

@@ -2,14 +2,18 @@
 //!
 //! Four steps, each of its own and each usable without the others:
 //!
-//! 1. **Measure.** [`plan`] lays out rows (a workload on a path) and the stacks that serve each; [`runner`] runs the
-//!    cells of a row in turn, repetition after repetition, through an [`exec::Executor`].
-//! 2. **Raw data.** Every sample goes into a [`record::Run`], written as JSON before anything is computed from it.
-//! 3. **Estimates.** [`summary`] and [`targets`] turn a record into medians, spreads, ratios and verdicts.
+//! 1. **Measure.** [`plan`] lays out rows (a workload on a path) and the stacks that serve each;
+//!    [`runner`] runs the cells of a row in turn, repetition after repetition, through an
+//!    [`exec::Executor`].
+//! 2. **Raw data.** Every sample goes into a [`record::Run`], written as JSON before anything is
+//!    computed from it.
+//! 3. **Estimates.** [`summary`] and [`targets`] turn a record into medians, spreads, ratios and
+//!    verdicts.
 //! 4. **Report.** [`report`] draws them for the terminal or as markdown.
 //!
-//! A stack is whatever moves octets from one process to another: TCP as a program would write it, iperf3, Weft under
-//! perftest, libfabric, UCX. To add one, implement [`stack::Stack`] and list it in [`stack::all`].
+//! A stack is whatever moves octets from one process to another: TCP as a program would write it,
+//! iperf3, Weft under perftest, libfabric, UCX. To add one, implement [`stack::Stack`] and list it
+//! in [`stack::all`].
 
 #![forbid(unsafe_code)]
 

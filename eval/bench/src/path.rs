@@ -1,5 +1,5 @@
-//! The ways between server and client. Loopback, and network namespaces the bench makes itself: never the machine's
-//! own interfaces, whose neighbours nobody asked.
+//! The ways between server and client. Loopback, and network namespaces the bench makes itself:
+//! never the machine's own interfaces, whose neighbours nobody asked.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -50,8 +50,8 @@ const CLIENT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 const SERVER_INTERFACE: &str = "weft-s";
 const CLIENT_INTERFACE: &str = "weft-c";
 
-/// What a holder runs. Programs that look for interfaces in /sys see those of the namespace that mounted it; where that
-/// is not allowed they see the wrong ones and say so.
+/// What a holder runs. Programs that look for interfaces in /sys see those of the namespace that
+/// mounted it; where that is not allowed they see the wrong ones and say so.
 const HOLD: &str = "mount -t sysfs sysfs /sys 2>/dev/null; echo ready; exec cat";
 
 const SYSCTLS: [&str; 9] = [
@@ -143,7 +143,8 @@ fn open_loopback(cores: Option<(usize, usize)>) -> Result<OpenPath> {
 }
 
 fn open_veth(cores: Option<(usize, usize)>) -> Result<OpenPath> {
-    // Without privilege the first holder brings a user namespace in which we are root, and the second joins it.
+    // Without privilege the first holder brings a user namespace in which we are root, and the
+    // second joins it.
     let user = !rustix::process::geteuid().is_root();
     let server = Holder::start(None, user)?;
     let client = Holder::start(user.then_some(&server), user)?;
@@ -236,8 +237,9 @@ fn mtu_of(link: &str) -> Option<u32> {
         .ok()
 }
 
-/// A process that does nothing but hold a network namespace. It reads a pipe of ours, so it ends when we do, however
-/// that comes about, and the kernel then takes down the namespace with everything in it: there is nothing to clean up.
+/// A process that does nothing but hold a network namespace. It reads a pipe of ours, so it ends
+/// when we do, however that comes about, and the kernel then takes down the namespace with
+/// everything in it: there is nothing to clean up.
 struct Holder {
     child: Child,
     namespace: Namespace,
@@ -333,7 +335,8 @@ mod tests {
     fn the_veth_ends_reach_each_other_and_leave_with_the_path() {
         let path = match PathKind::Veth.open(None) {
             Ok(path) => path,
-            // Containers and hardened kernels give out no namespaces; the bench then says so in its record.
+            // Containers and hardened kernels give out no namespaces; the bench then says so in its
+            // record.
             Err(reason) => return eprintln!("no veth path here: {reason:#}"),
         };
         assert_eq!(path.record.mtu, Some(1500));

@@ -26,7 +26,8 @@ pub struct Selection {
     pub full: bool,
     /// Only the rows that the targets need.
     pub targets: bool,
-    /// Rows whose id contains one of these, or whose workload is exactly one of these; empty is every row.
+    /// Rows whose id contains one of these, or whose workload is exactly one of these; empty is
+    /// every row.
     pub only: Vec<String>,
     /// Stacks whose name contains one of these, and the references; empty is every stack.
     pub stacks: Vec<String>,

@@ -1,6 +1,8 @@
-//! The raw record of one run, as it stands on disk. Nothing in it is computed from anything else in it.
+//! The raw record of one run, as it stands on disk. Nothing in it is computed from anything else in
+//! it.
 //!
-//! The schema is `schema/weft-bench-1.schema.json`; [`VERSION`] goes up when a reader of the old one would misread.
+//! The schema is `schema/weft-bench-1.schema.json`; [`VERSION`] goes up when a reader of the old
+//! one would misread.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

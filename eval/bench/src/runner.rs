@@ -1,5 +1,5 @@
-//! Runs a plan: in each repetition every cell of a group once, in turn, so that what disturbs the machine for a while
-//! disturbs all of them.
+//! Runs a plan: in each repetition every cell of a group once, in turn, so that what disturbs the
+//! machine for a while disturbs all of them.
 
 use std::collections::HashMap;
 use std::net::TcpListener;
@@ -229,7 +229,8 @@ fn millis(seconds: f64) -> f64 {
     (seconds * 1e3).round() / 1e3
 }
 
-/// Ports below the ephemeral range, a fresh one for each job: the last one's may still be in TIME-WAIT.
+/// Ports below the ephemeral range, a fresh one for each job: the last one's may still be in
+/// TIME-WAIT.
 struct Ports(u16);
 
 impl Ports {
@@ -299,7 +300,8 @@ mod tests {
         }
     }
 
-    /// "Runs" a program by answering with a number that grows by one at each call, and keeps the order of calls.
+    /// "Runs" a program by answering with a number that grows by one at each call, and keeps the
+    /// order of calls.
     #[derive(Default)]
     struct Mock {
         calls: Rc<RefCell<Vec<String>>>,

@@ -1,4 +1,5 @@
-//! Medians and spreads. Few samples and noisy neighbours: order statistics only, no means, no normal distribution.
+//! Medians and spreads. Few samples and noisy neighbours: order statistics only, no means, no
+//! normal distribution.
 
 /// What a handful of samples of one cell says.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,14 +35,16 @@ pub fn median(samples: &[f64]) -> Option<f64> {
     median_of_sorted(&sorted(samples))
 }
 
-/// The `rank` quantile (0 to 1) of ascending samples, by the nearest-rank rule perftest uses; `None` when there are none.
+/// The `rank` quantile (0 to 1) of ascending samples, by the nearest-rank rule perftest uses;
+/// `None` when there are none.
 pub fn quantile_of_sorted(sorted: &[f64], rank: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let at = (rank * sorted.len() as f64).ceil() as usize;
     Some(sorted[at.saturating_sub(1).min(last)])
 }
 
-/// Ascending copy. Samples come from parsers that let no NaN through; total order keeps this from panicking anyway.
+/// Ascending copy. Samples come from parsers that let no NaN through; total order keeps this from
+/// panicking anyway.
 pub fn sorted(samples: &[f64]) -> Vec<f64> {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -88,7 +88,8 @@ pub fn best<'a>(row: &'a RowRecord, names: &[String], metric: Metric) -> Option<
         .map(|(cell, _)| cell)
 }
 
-/// `cell` over `reference`; none when either has no good sample. The spread is of the repetitions both have.
+/// `cell` over `reference`; none when either has no good sample. The spread is of the repetitions
+/// both have.
 pub fn ratio(cell: &CellRecord, reference: &CellRecord, metric: &str) -> Option<Ratio> {
     let of_medians = median(&values(cell, metric))? / median(&values(reference, metric))?;
     let theirs = reference.values(metric);

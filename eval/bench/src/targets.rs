@@ -1,4 +1,5 @@
-//! The targets of the design that concern verbs over the host stack, and how a record stands to them.
+//! The targets of the design that concern verbs over the host stack, and how a record stands to
+//! them.
 
 use crate::record::{CellRecord, RowRecord, Run};
 use crate::stack::{weft_emss_name, weft_name};

@@ -5,7 +5,8 @@ use std::fmt;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-/// The RDMA operation a workload is about; stacks without RDMA answer with the nearest thing they have.
+/// The RDMA operation a workload is about; stacks without RDMA answer with the nearest thing they
+/// have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Op {

@@ -1,4 +1,5 @@
-//! One stream of `send` calls of one size. The receiver counts and keeps the time, and tells the sender at the end.
+//! One stream of `send` calls of one size. The receiver counts and keeps the time, and tells the
+//! sender at the end.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};

@@ -1,5 +1,5 @@
-//! Connections, one after another: the time of `connect` alone, and until the first octet from the server, which only a
-//! connection the server has accepted can give.
+//! Connections, one after another: the time of `connect` alone, and until the first octet from the
+//! server, which only a connection the server has accepted can give.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,7 +1,7 @@
 //! TCP as a careful program would write it, without any library: what Weft is compared with.
 //!
-//! Server and client are two processes of this same executable, started by the bench with the hidden `raw` command.
-//! The client prints its metrics as one JSON object.
+//! Server and client are two processes of this same executable, started by the bench with the
+//! hidden `raw` command. The client prints its metrics as one JSON object.
 
 mod bulk;
 mod connect;

@@ -42,7 +42,8 @@ pub(super) fn measure(stream: &TcpStream, program: &PingPong) -> Result<Metrics>
     metrics(&samples, program.request == program.reply)
 }
 
-/// Percentiles and the minimum are of half the round trip where both directions carry the same, as perftest does it.
+/// Percentiles and the minimum are of half the round trip where both directions carry the same, as
+/// perftest does it.
 fn metrics(round_trips: &[f64], symmetric: bool) -> Result<Metrics> {
     let sorted = sorted(round_trips);
     let at = |rank| quantile_of_sorted(&sorted, rank).context("no iterations");

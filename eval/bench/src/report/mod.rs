@@ -173,7 +173,8 @@ fn list(lines: impl IntoIterator<Item = String>, format: Format) -> String {
         .collect()
 }
 
-/// What failed, once per stack and reason, with the last lines of the programs the first time it happened.
+/// What failed, once per stack and reason, with the last lines of the programs the first time it
+/// happened.
 fn failures(run: &Run, format: Format) -> String {
     let mut alike: BTreeMap<(&str, &str), Vec<(&RowRecord, &CellRecord)>> = BTreeMap::new();
     for row in &run.rows {

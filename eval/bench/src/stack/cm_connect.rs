@@ -1,4 +1,5 @@
-//! Connection set-up through the connection manager: a small C program on the system's librdmacm, under `weft run`.
+//! Connection set-up through the connection manager: a small C program on the system's librdmacm,
+//! under `weft run`.
 
 use std::fs;
 use std::path::PathBuf;

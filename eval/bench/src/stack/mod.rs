@@ -25,8 +25,9 @@ pub trait Stack {
     /// Name in records, with the variant: `weft crc=off`.
     fn name(&self) -> String;
 
-    /// Whether this stack has an answer to this workload on this path. A stack that could but is not installed says yes
-    /// here and no in [`Stack::ready`], so that its cell shows why it is empty.
+    /// Whether this stack has an answer to this workload on this path. A stack that could but is
+    /// not installed says yes here and no in [`Stack::ready`], so that its cell shows why it is
+    /// empty.
     fn serves(&self, workload: &Workload, path: PathKind) -> bool;
 
     /// An error says what is missing and how to get it.
@@ -146,8 +147,9 @@ impl Site<'_> {
         }
     }
 
-    /// Round trips that take about as long as a cell should, for programs that count rather than time. Sized for what
-    /// software over kernel TCP does, so that a slow stack stays within the timeout.
+    /// Round trips that take about as long as a cell should, for programs that count rather than
+    /// time. Sized for what software over kernel TCP does, so that a slow stack stays within the
+    /// timeout.
     fn round_trips(&self, op: Op, size: u64, mode: Mode, pinned: bool) -> u64 {
         let start = match (mode, pinned) {
             (Mode::Polling, true) if op == Op::Write => 20.0,

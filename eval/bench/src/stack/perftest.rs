@@ -36,7 +36,8 @@ impl Stack for Perftest {
     }
 
     fn serves(&self, workload: &Workload, path: PathKind) -> bool {
-        // The EMSS of loopback is as large as FPDUs get: the variant is of interest on the veth path only.
+        // The EMSS of loopback is as large as FPDUs get: the variant is of interest on the veth
+        // path only.
         if self.fpdu == Fpdu::Emss {
             return path == PathKind::Veth
                 && matches!(
@@ -156,8 +157,8 @@ fn program(workload: &Workload, site: &Site) -> Vec<String> {
 fn parse(workload: &Workload, text: &str) -> Result<Metrics> {
     match workload {
         Workload::Latency { .. } => {
-            // bytes, iterations, min, max, typical, avg, stdev, 99 %, 99.9 %. "Typical" is the median; sends and writes
-            // are halved by the program, reads are not.
+            // bytes, iterations, min, max, typical, avg, stdev, 99 %, 99.9 %. "Typical" is the
+            // median; sends and writes are halved by the program, reads are not.
             let row = row(text, "t_typical[usec]", 9)?;
             let named = [
                 (workload.metric().key, 4),

@@ -18,7 +18,8 @@ pub(super) const NAME_NAGLE: &str = "raw-tcp nagle";
 /// Octets of a Read Request as an FPDU: what a program without RDMA would send as "give me that".
 const READ_REQUEST: u64 = 52;
 
-/// TCP as a program would write it: non-blocking and spinning where the workload polls, blocking where it sleeps.
+/// TCP as a program would write it: non-blocking and spinning where the workload polls, blocking
+/// where it sleeps.
 pub(super) struct RawTcp {
     pub(super) bench: (PathBuf, Vec<OsString>),
     /// Leave Nagle's algorithm on, for message rates only: it gathers small sends, at the price

@@ -12,9 +12,9 @@ use crate::workload::{Mode, Op, Workload, GOODPUT, HALF_ROUND_TRIP, MESSAGE_RATE
 /// Octets in what `ucx_perftest` calls a megabyte.
 const MEGABYTE: f64 = 1048576.0;
 
-/// Which of `ucx_perftest`'s tests. None of its gets: there the passive side sleeps a millisecond between looks at the
-/// network, and what is measured is that. Bulk puts suffer from it too, but are what users of the program see; tagged
-/// messages are beside them.
+/// Which of `ucx_perftest`'s tests. None of its gets: there the passive side sleeps a millisecond
+/// between looks at the network, and what is measured is that. Bulk puts suffer from it too, but
+/// are what users of the program see; tagged messages are beside them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Api {
     /// Tagged messages: both sides take part.
@@ -74,7 +74,8 @@ impl Stack for Ucx {
             .filter_map(|line| line.strip_prefix("Final:"))
             .next_back();
         let last = last.context("ucx_perftest printed no final line")?;
-        // iterations, percentile, average, overall (µs), average, overall (MB/s), average, overall (messages/s)
+        // iterations, percentile, average, overall (µs), average, overall (MB/s), average, overall
+        // (messages/s)
         let figures = numbers(last).filter(|f| f.len() == 8);
         let figures = figures
             .with_context(|| format!("ucx_perftest printed an unknown final line: {last}"))?;
@@ -131,7 +132,8 @@ impl Ucx {
         words
     }
 
-    /// What the test moves over kernel TCP, rounded down, so that a cell lasts about as long as it should.
+    /// What the test moves over kernel TCP, rounded down, so that a cell lasts about as long as it
+    /// should.
     fn octets_per_us(&self) -> f64 {
         match self.api {
             Api::Tag => 2000.0,
