@@ -80,6 +80,13 @@ Examples:
   weft stat --once 4711                          one process, once
   weft stat --json --once | jq '.processes[0]'";
 
+const BENCH_AFTER: &str = "\
+Examples:
+  weft bench                                     the usual rows, five times each
+  weft bench --quick --path loopback             a first impression, in a minute or two
+  weft bench list                                the rows, and what serves them
+  weft bench report out/bench/*.json             the tables of earlier runs";
+
 /// The whole command line.
 #[derive(Debug, Parser)]
 #[command(name = "weft", version, about = ABOUT, long_about = LONG_ABOUT, after_help = EXAMPLES)]
@@ -94,14 +101,25 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a program so that its RDMA calls come to Weft
-    #[command(long_about = RUN_LONG_ABOUT, after_help = RUN_AFTER)]
+    #[command(
+        long_about = RUN_LONG_ABOUT,
+        after_help = RUN_AFTER,
+        override_usage = "weft run [OPTIONS] [--] PROGRAM [ARGS]...\n       weft run --show [OPTIONS]"
+    )]
     Run(RunArgs),
     /// Say whether a program will be served, and if not why
-    #[command(long_about = DOCTOR_LONG_ABOUT, after_help = DOCTOR_AFTER)]
+    #[command(
+        long_about = DOCTOR_LONG_ABOUT,
+        after_help = DOCTOR_AFTER,
+        override_usage = "weft doctor [OPTIONS] [--] [PROGRAM]..."
+    )]
     Doctor(DoctorArgs),
     /// Show live what goes over Weft, per process
     #[command(long_about = STAT_LONG_ABOUT, after_help = STAT_AFTER)]
     Stat(StatArgs),
+    // Described where its arguments are, in weft-bench.
+    #[command(after_help = BENCH_AFTER)]
+    Bench(weft_bench::cli::Args),
     /// Print a completion script for a shell
     #[command(after_help = "\
 Examples:

@@ -6,11 +6,14 @@ pub mod closure;
 
 use std::collections::HashSet;
 use std::fmt;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use goblin::elf::dynamic::{DF_1_NODEFLIB, DT_FLAGS_1};
-use goblin::elf::header::{EM_386, EM_AARCH64, EM_ARM, EM_PPC64, EM_RISCV, EM_S390, EM_X86_64};
-use goblin::elf::Elf;
+use goblin::elf::header::{
+    EI_CLASS, ELFCLASS64, EM_386, EM_AARCH64, EM_ARM, EM_PPC64, EM_RISCV, EM_S390, EM_X86_64,
+};
+use goblin::elf::{Elf, Header};
 
 /// The libraries whose place Weft takes.
 pub const VERBS_LIBRARIES: [&str; 2] = ["libibverbs.so.1", "librdmacm.so.1"];
@@ -146,7 +149,7 @@ impl Object {
         let elf = Elf::parse(bytes).map_err(|error| ElfError::Malformed(error.to_string()))?;
         Ok(Object {
             path: path.to_owned(),
-            machine: machine_of(&elf),
+            machine: machine_of(&elf.header),
             interpreter: elf.interpreter.map(str::to_owned),
             soname: elf.soname.map(str::to_owned),
             needed: owned(&elf.libraries),
@@ -163,8 +166,13 @@ impl Object {
 
     /// The machine this command was built for.
     pub fn own_machine() -> Option<Machine> {
-        let bytes = std::fs::read("/proc/self/exe").ok()?;
-        Elf::parse(&bytes).ok().map(|elf| machine_of(&elf))
+        /// Octets of a 64-bit header; the 32-bit one is shorter.
+        const HEADER: u64 = 64;
+        let mut bytes = Vec::new();
+        let file = std::fs::File::open("/proc/self/exe").ok()?;
+        file.take(HEADER).read_to_end(&mut bytes).ok()?;
+        let header = Elf::parse_header(&bytes).ok()?;
+        Some(machine_of(&header))
     }
 
     /// Whether it asks for a verbs library by DT_NEEDED.
@@ -210,10 +218,14 @@ impl fmt::Display for Import {
     }
 }
 
-fn machine_of(elf: &Elf<'_>) -> Machine {
+fn machine_of(header: &Header) -> Machine {
     Machine {
-        id: elf.header.e_machine,
-        bits: if elf.is_64 { 64 } else { 32 },
+        id: header.e_machine,
+        bits: if header.e_ident[EI_CLASS] == ELFCLASS64 {
+            64
+        } else {
+            32
+        },
     }
 }
 

@@ -15,6 +15,7 @@ mod run;
 mod scratch;
 mod setting_flags;
 mod setup;
+mod stat;
 
 use std::process::ExitCode;
 
@@ -29,10 +30,22 @@ fn main() -> ExitCode {
     match command {
         Command::Run(args) => run::run(&args),
         Command::Doctor(args) => doctor::run(&args),
-        Command::Stat(_) => ExitCode::FAILURE,
+        Command::Stat(args) => stat::run(&args),
+        Command::Bench(args) => bench(args),
         Command::Completions { shell } => docs::completions(shell),
         Command::Man { folder } => docs::man_pages(&folder),
         Command::Docs { page } => docs::page(page),
+    }
+}
+
+fn bench(args: weft_bench::cli::Args) -> ExitCode {
+    match weft_bench::cli::run(args) {
+        Ok(status) => status,
+        Err(error) => {
+            // The whole chain of causes on one line.
+            output::complain(&format!("{error:#}"), None);
+            ExitCode::FAILURE
+        }
     }
 }
 

@@ -156,8 +156,7 @@ fn none(closure: &Closure, script: bool) -> Finding {
         (false, _) => "what it starts as another program",
     };
     Finding::unclear("verbs", WHAT).advise(format!(
-        "{unseen} cannot be seen from outside, but is served; `weft run --log info` tells at run \
-         time"
+        "{unseen} cannot be seen from outside; `weft run --log info` tells at run time"
     ))
 }
 

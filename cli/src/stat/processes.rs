@@ -1,0 +1,118 @@
+//! The processes that Weft serves.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use weft_engine::stats::{self, Snapshot};
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// In the order of their numbers.
+    pub processes: Vec<Process>,
+    /// Processes that we may not look into.
+    pub barred: usize,
+}
+
+/// A process that Weft serves.
+#[derive(Debug)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// Its name, as `ps` shows it.
+    pub name: String,
+    /// Its counts.
+    pub snapshot: Snapshot,
+}
+
+/// Looks for all processes, or for the one called `only`.
+pub fn find(only: Option<u32>) -> Seen {
+    let mut seen = Seen::default();
+    for pid in only.map_or_else(all, |pid| vec![pid]) {
+        let folder = PathBuf::from(format!("/proc/{pid}"));
+        match statistics(&folder) {
+            Ok(Some(snapshot)) => seen.processes.push(Process {
+                pid,
+                name: name_of(&folder),
+                snapshot,
+            }),
+            Ok(None) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => seen.barred += 1,
+            // It has ended meanwhile.
+            Err(_) => {}
+        }
+    }
+    seen
+}
+
+fn all() -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut pids: Vec<u32> = entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect();
+    pids.sort_unstable();
+    pids
+}
+
+/// The counts of the process whose folder in /proc this is, if it keeps any.
+fn statistics(folder: &Path) -> std::io::Result<Option<Snapshot>> {
+    let target = format!("/memfd:{} (deleted)", stats::NAME);
+    for entry in fs::read_dir(folder.join("fd"))?.flatten() {
+        let path = entry.path();
+        let found = fs::read_link(&path).is_ok_and(|link| link.as_os_str() == target.as_str());
+        if !found {
+            continue;
+        }
+        // A child after fork still has its parent's.
+        match stats::read(&path) {
+            Ok(snapshot) if is_own(folder, snapshot.totals.pid) => return Ok(Some(snapshot)),
+            _ => {}
+        }
+    }
+    Ok(None)
+}
+
+/// Whether the process calls itself `pid`; in a container that is another number than ours.
+fn is_own(folder: &Path, pid: u64) -> bool {
+    let status = fs::read_to_string(folder.join("status")).unwrap_or_default();
+    own_number(&status) == Some(pid)
+}
+
+/// The number in the innermost PID namespace, from /proc/PID/status.
+fn own_number(status: &str) -> Option<u64> {
+    let numbers = status
+        .lines()
+        .find_map(|line| line.strip_prefix("NSpid:"))?;
+    numbers.split_whitespace().last()?.parse().ok()
+}
+
+fn name_of(folder: &Path) -> String {
+    let name = fs::read_to_string(folder.join("comm")).unwrap_or_default();
+    name.trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_in_a_container_knows_itself_by_its_inner_number() {
+        assert_eq!(own_number("Name:\tx\nNSpid:\t4711\t12\n"), Some(12));
+        assert_eq!(own_number("NSpid:\t4711\n"), Some(4711));
+        assert_eq!(own_number("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn this_process_is_among_all() {
+        assert!(all().contains(&std::process::id()));
+        assert_eq!(
+            own_number(&fs::read_to_string("/proc/self/status").unwrap()),
+            Some(u64::from(std::process::id()))
+        );
+    }
+
+    #[test]
+    fn a_process_without_weft_is_not_seen() {
+        assert!(find(Some(std::process::id())).processes.is_empty());
+    }
+}

@@ -1,0 +1,233 @@
+//! Counts with the rates since the look before.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use serde::Serialize;
+use weft_engine::stats::{Connection, Totals};
+
+use super::processes::Process;
+
+/// Everything seen at one time.
+#[derive(Debug, Serialize)]
+pub struct Look {
+    /// In the order of their numbers.
+    pub processes: Vec<Row>,
+}
+
+/// One process.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    /// Its number.
+    pub pid: u32,
+    /// Its name.
+    pub program: String,
+    /// Connections now.
+    pub connections: u64,
+    /// Connections ever.
+    pub connections_ever: u64,
+    /// Queue pairs now.
+    pub queue_pairs: u64,
+    /// Memory regions now.
+    pub memory_regions: u64,
+    /// Octets received.
+    pub octets_in: u64,
+    /// Octets sent.
+    pub octets_out: u64,
+    /// Send work requests completed.
+    pub sends: u64,
+    /// Receives completed.
+    pub recvs: u64,
+    /// Work requests that failed, and protocol errors.
+    pub errors: u64,
+    /// Who serves its connections now.
+    pub served_by: ServedBy,
+    /// Since the look before; nothing at the first.
+    pub rates: Option<Rates>,
+    /// Its connections.
+    pub each: Vec<Each>,
+}
+
+/// Who receives and completes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ServedBy {
+    /// The threads that poll its completion queues.
+    Polling,
+    /// Weft's thread.
+    Thread,
+}
+
+/// Per second.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Rates {
+    /// Octets received.
+    pub octets_in: f64,
+    /// Octets sent.
+    pub octets_out: f64,
+    /// Work requests completed, of both kinds.
+    pub operations: f64,
+}
+
+/// One connection.
+#[derive(Debug, Serialize)]
+pub struct Each {
+    /// Number of its queue pair.
+    pub queue_pair: u64,
+    /// This end.
+    pub local: String,
+    /// The other.
+    pub peer: String,
+    /// Octets received.
+    pub octets_in: u64,
+    /// Octets sent.
+    pub octets_out: u64,
+    /// Send work requests completed.
+    pub sends: u64,
+    /// Receives completed.
+    pub recvs: u64,
+    /// DDP segments received.
+    pub segments_in: u64,
+    /// DDP segments sent.
+    pub segments_out: u64,
+    /// Errors.
+    pub errors: u64,
+    /// Whether the CRC is on.
+    pub crc: bool,
+    /// Largest ULPDU sent, octets.
+    pub mulpdu: u64,
+}
+
+/// Remembers the look before.
+#[derive(Debug, Default)]
+pub struct Meter {
+    before: HashMap<u32, (Instant, Totals)>,
+}
+
+impl Meter {
+    /// The counts of `processes`, with the rates since the last call.
+    pub fn look(&mut self, processes: &[Process]) -> Look {
+        self.look_at(processes, Instant::now())
+    }
+
+    fn look_at(&mut self, processes: &[Process], now: Instant) -> Look {
+        let rows = processes
+            .iter()
+            .map(|process| {
+                let before = self.before.get(&process.pid);
+                row(
+                    process,
+                    before.and_then(|before| rates(before, process, now)),
+                )
+            })
+            .collect();
+        self.before = processes
+            .iter()
+            .map(|process| (process.pid, (now, process.snapshot.totals)))
+            .collect();
+        Look { processes: rows }
+    }
+}
+
+/// Nothing when counts have shrunk: another process has the number now.
+fn rates((then, before): &(Instant, Totals), process: &Process, now: Instant) -> Option<Rates> {
+    let after = &process.snapshot.totals;
+    let seconds = now.duration_since(*then).as_secs_f64();
+    let rate = |before: u64, after: u64| Some(after.checked_sub(before)? as f64 / seconds);
+    (seconds > 0.0).then_some(())?;
+    Some(Rates {
+        octets_in: rate(before.octets_in, after.octets_in)?,
+        octets_out: rate(before.octets_out, after.octets_out)?,
+        operations: rate(before.sends, after.sends)? + rate(before.recvs, after.recvs)?,
+    })
+}
+
+fn row(process: &Process, rates: Option<Rates>) -> Row {
+    let totals = &process.snapshot.totals;
+    Row {
+        pid: process.pid,
+        program: process.name.clone(),
+        connections: totals.connections,
+        connections_ever: totals.connections_ever,
+        queue_pairs: totals.queue_pairs,
+        memory_regions: totals.regions,
+        octets_in: totals.octets_in,
+        octets_out: totals.octets_out,
+        sends: totals.sends,
+        recvs: totals.recvs,
+        errors: totals.errors,
+        served_by: match totals.polled {
+            0 => ServedBy::Thread,
+            _ => ServedBy::Polling,
+        },
+        rates,
+        each: process.snapshot.connections.iter().map(each).collect(),
+    }
+}
+
+fn each(connection: &Connection) -> Each {
+    Each {
+        queue_pair: connection.qp,
+        local: connection.local.to_string(),
+        peer: connection.peer.to_string(),
+        octets_in: connection.octets_in,
+        octets_out: connection.octets_out,
+        sends: connection.sends,
+        recvs: connection.recvs,
+        segments_in: connection.segments_in,
+        segments_out: connection.segments_out,
+        errors: connection.errors,
+        crc: connection.crc,
+        mulpdu: connection.mulpdu,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use weft_engine::stats::Snapshot;
+
+    fn process(pid: u32, octets_in: u64, sends: u64) -> Process {
+        Process {
+            pid,
+            name: "p".to_owned(),
+            snapshot: Snapshot {
+                totals: Totals {
+                    octets_in,
+                    sends,
+                    ..Totals::default()
+                },
+                connections: Vec::new(),
+            },
+        }
+    }
+
+    #[test]
+    fn rates_are_per_second_since_the_look_before() {
+        let mut meter = Meter::default();
+        let start = Instant::now();
+        let first = meter.look_at(&[process(1, 1000, 10)], start);
+        assert_eq!(first.processes[0].rates, None);
+        let later = start + Duration::from_millis(500);
+        let second = meter.look_at(&[process(1, 3000, 15), process(2, 7, 7)], later);
+        assert_eq!(
+            second.processes[0].rates,
+            Some(Rates {
+                octets_in: 4000.0,
+                octets_out: 0.0,
+                operations: 10.0
+            })
+        );
+        assert_eq!(second.processes[1].rates, None);
+    }
+
+    #[test]
+    fn counts_that_shrink_are_another_process() {
+        let mut meter = Meter::default();
+        let start = Instant::now();
+        meter.look_at(&[process(1, 1000, 10)], start);
+        let look = meter.look_at(&[process(1, 5, 0)], start + Duration::from_secs(1));
+        assert_eq!(look.processes[0].rates, None);
+    }
+}

@@ -1,0 +1,181 @@
+//! `weft doctor`.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use crate::place::{err, out, Place};
+
+/// Exit status and everything printed.
+fn doctor(place: &Place, program: &str) -> (Option<i32>, String) {
+    let output = place.weft(&["doctor", "--", program]).output().unwrap();
+    (output.status.code(), out(&output) + &err(&output))
+}
+
+fn verdict(said: &str) -> &str {
+    said.lines().last().unwrap_or_default()
+}
+
+#[test]
+fn a_program_without_verbs_has_nothing_to_serve() {
+    let (code, said) = doctor(&Place::new(), "/bin/true");
+    assert_eq!(code, Some(1));
+    assert!(verdict(&said).starts_with("verdict: no: "), "{said}");
+    assert!(said.contains("it makes no RDMA calls"), "{said}");
+}
+
+#[test]
+fn a_program_that_starts_others_may_be_anything() {
+    let (code, said) = doctor(&Place::new(), "/bin/sh");
+    assert_eq!(code, Some(1));
+    assert!(verdict(&said).starts_with("verdict: perhaps: "), "{said}");
+}
+
+#[test]
+fn a_script_is_followed_to_its_interpreter() {
+    let place = Place::new();
+    place.executable("script", "#!/bin/sh\ntrue\n");
+    let (code, said) = doctor(&place, "./script");
+    assert_eq!(code, Some(1));
+    assert!(said.contains("is run by /bin/sh"), "{said}");
+    assert!(
+        said.contains("name the program that the script starts") || said.contains("cannot be seen"),
+        "{said}"
+    );
+    assert!(verdict(&said).starts_with("verdict: perhaps: "), "{said}");
+}
+
+#[test]
+fn a_missing_file_is_not_found() {
+    let (code, said) = doctor(&Place::new(), "./missing");
+    assert_eq!(code, Some(1));
+    assert_eq!(verdict(&said), "verdict: no: ./missing: no such file");
+}
+
+#[test]
+fn a_static_program_cannot_be_served() {
+    let place = Place::new();
+    let source = place.file("empty.c", "int main(void) { return 0; }\n");
+    let built = Command::new("gcc")
+        .args(["-static", "-o"])
+        .arg(place.path("static"))
+        .arg(source)
+        .output();
+    if !built.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: gcc -static makes no program here");
+        return;
+    }
+    let (code, said) = doctor(&place, "./static");
+    assert_eq!(code, Some(1));
+    assert!(verdict(&said).contains("it is statically linked"), "{said}");
+
+    let run = |arguments: &[&str]| place.weft(arguments).status().unwrap().code();
+    assert_eq!(run(&["run", "--", "./static"]), Some(125));
+    assert_eq!(run(&["run", "--anyway", "--", "./static"]), Some(0));
+}
+
+#[test]
+fn a_setuid_program_cannot_be_served() {
+    let place = Place::new();
+    let copy = place.path("setuid");
+    std::fs::copy("/bin/true", &copy).unwrap();
+    if std::os::unix::fs::chown(&copy, Some(65534), None).is_err() {
+        eprintln!("skipped: only root can make a program setuid to another user");
+        return;
+    }
+    std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o4755)).unwrap();
+    let (code, said) = doctor(&place, "./setuid");
+    assert_eq!(code, Some(1));
+    assert!(
+        verdict(&said).contains("it is setuid to user 65534"),
+        "{said}"
+    );
+    let status = place.weft(&["run", "--", "./setuid"]).status().unwrap();
+    assert_eq!(status.code(), Some(125));
+}
+
+#[test]
+fn a_missing_library_is_named_with_who_needs_it() {
+    let place = Place::new();
+    let part = place.file("part.c", "int part(void) { return 0; }\n");
+    let main = place.file(
+        "main.c",
+        "int part(void); int main(void) { return part(); }\n",
+    );
+    let gcc = |arguments: &[&str]| {
+        let output = Command::new("gcc")
+            .args(arguments)
+            .current_dir(place.path(""))
+            .output();
+        output.is_ok_and(|output| output.status.success())
+    };
+    let (part, main) = (part.to_str().unwrap(), main.to_str().unwrap());
+    let built = gcc(&["-shared", "-fPIC", "-o", "libpart.so", part])
+        && gcc(&["-o", "needy", main, "-L.", "-lpart"]);
+    if !built {
+        eprintln!("skipped: gcc makes no program here");
+        return;
+    }
+    let (code, said) = doctor(&place, "./needy");
+    assert_eq!(code, Some(1));
+    assert!(
+        said.contains("libpart.so is missing (needed by ./needy)"),
+        "{said}"
+    );
+
+    let output = place
+        .weft(&["doctor", "./needy"])
+        .env("LD_LIBRARY_PATH", place.path(""))
+        .output()
+        .unwrap();
+    assert!(!out(&output).contains("is missing"), "{}", out(&output));
+}
+
+#[test]
+fn an_rdma_program_will_be_served() {
+    let Some(place) = Place::with_verbs() else {
+        eprintln!("skipped: this machine has no rdma-core");
+        return;
+    };
+    if !std::path::Path::new("/usr/bin/rping").exists() {
+        eprintln!("skipped: this machine has no rping");
+        return;
+    }
+    let (code, said) = doctor(&place, "/usr/bin/rping");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(verdict(&said).starts_with("verdict: yes: "), "{said}");
+    assert!(
+        said.contains("libibverbs.so.1 and librdmacm.so.1 asked for by the program itself"),
+        "{said}"
+    );
+    assert!(said.contains("Weft never pins memory"), "{said}");
+
+    // Libraries that provide nothing of it are found out.
+    let (code, said) = doctor(&Place::new(), "/usr/bin/rping");
+    assert_eq!(code, Some(1));
+    assert!(verdict(&said).contains("provides none"), "{said}");
+}
+
+#[test]
+fn json_says_the_same() {
+    let place = Place::new();
+    let output = place.weft(&["doctor", "--json", "/bin/true"]).output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["verdict"]["answer"], "no");
+    assert_eq!(report["program"], "/bin/true");
+    assert!(report["findings"].as_array().unwrap().len() > 3);
+}
+
+#[test]
+fn without_a_program_it_looks_at_the_machine() {
+    let place = Place::new();
+    let output = place.weft(&["doctor"]).output().unwrap();
+    assert!(output.status.success());
+    assert!(out(&output).contains("weft run is ready"));
+
+    let output = place.weft(&["doctor", "--libdir", "/nowhere"]).output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(out(&output).contains("make build"), "{}", out(&output));
+}

@@ -1,0 +1,7 @@
+//! The weft command from outside: exit statuses, what it prints, what a program sees.
+
+mod docs;
+mod doctor;
+mod place;
+mod run;
+mod stat;
