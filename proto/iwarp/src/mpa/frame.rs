@@ -258,20 +258,24 @@ impl StartFrame {
     }
 }
 
-/// As much of the key as is there is right.
+/// As much of the key as is there is right. The first wrong octet says whose it is, so that the answer does not
+/// depend on how many came with it.
 fn check_key(kind: FrameKind, octets: &[u8]) -> Result<(), FrameError> {
     let other = match kind {
         FrameKind::Request => FrameKind::Reply,
         FrameKind::Reply => FrameKind::Request,
     };
-    let present = &octets[..octets.len().min(KEY_LEN)];
-    if kind.key().starts_with(present) {
-        Ok(())
-    } else if other.key().starts_with(present) {
-        Err(FrameError::OtherKind)
-    } else {
-        Err(FrameError::Key)
+    let keys = kind.key().iter().zip(other.key());
+    for (octet, (right, others)) in octets.iter().zip(keys) {
+        if octet != right {
+            return Err(if octet == others {
+                FrameError::OtherKind
+            } else {
+                FrameError::Key
+            });
+        }
     }
+    Ok(())
 }
 
 #[cfg(test)]

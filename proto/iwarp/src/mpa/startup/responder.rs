@@ -84,25 +84,26 @@ impl Responder {
     /// Takes received octets and gives how many of them belonged to the start-up. Behind a decision that is none:
     /// they are FPDUs. Before it, octets behind the Request break the protocol.
     pub fn handle_bytes(&mut self, octets: &[u8], _now: Duration) -> usize {
-        match &mut self.state {
+        let behind = match &mut self.state {
             State::Done => return 0,
-            State::Deciding(_) if octets.is_empty() => {}
-            State::Deciding(_) => self.fail(StartError::EarlyOctets {
-                octets: octets.len(),
-            }),
+            State::Deciding(_) => octets.len(),
             State::Waiting(reader) => match reader.take(octets) {
-                Ok((_, None)) => {}
-                Ok((taken, Some(_))) if taken < octets.len() => {
-                    self.fail(StartError::EarlyOctets {
-                        octets: octets.len() - taken,
-                    })
+                Ok((taken, None)) => octets.len() - taken,
+                Ok((taken, Some(request))) => {
+                    self.consider(request);
+                    octets.len() - taken
                 }
-                Ok((_, Some(request))) => self.consider(request),
-                Err(error) => self.fail(StartError::Frame {
-                    expected: FrameKind::Request,
-                    error,
-                }),
+                Err(error) => {
+                    self.fail(StartError::Frame {
+                        expected: FrameKind::Request,
+                        error,
+                    });
+                    0
+                }
             },
+        };
+        if behind > 0 && matches!(self.state, State::Deciding(_)) {
+            self.fail(StartError::EarlyOctets { octets: behind });
         }
         octets.len()
     }
