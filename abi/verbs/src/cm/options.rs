@@ -1,0 +1,211 @@
+//! Options of ids, and the calls that iWARP has no use for.
+
+use std::mem::{size_of, zeroed};
+
+use libc::{c_int, c_void, size_t, sockaddr};
+
+use super::id::of;
+use super::{address, queues};
+use crate::entry::{invalid, status, unsupported, Answer, Errno};
+use crate::layout::numbers::*;
+use crate::layout::{ibv_ece, ibv_qp_attr, rdma_cm_id, rdma_cm_join_mc_attr_ex};
+use crate::query::PORT;
+
+/// An option's value, if it has the size that the option has.
+///
+/// # Safety
+/// `value` is null or has `size` octets.
+unsafe fn read<T: Copy>(value: *const c_void, size: size_t) -> Answer<T> {
+    if value.is_null() || size != size_of::<T>() {
+        return invalid();
+    }
+    // SAFETY: promised by the caller; programs need not align it.
+    Ok(unsafe { value.cast::<T>().read_unaligned() })
+}
+
+/// Sets an option.
+///
+/// # Safety
+/// `id` is null or of ours; `value` is null or has `size` octets.
+unsafe fn set(
+    id: *mut rdma_cm_id,
+    level: i64,
+    name: i64,
+    value: *const c_void,
+    size: size_t,
+) -> Answer<()> {
+    // SAFETY: promised by the caller.
+    let id = &unsafe { of(id)? }.engine;
+    // SAFETY: promised by the caller.
+    let number = || unsafe { read::<c_int>(value, size) };
+    // SAFETY: promised by the caller.
+    let octet = || unsafe { read::<u8>(value, size) };
+    match (level, name) {
+        (RDMA_OPTION_ID, RDMA_OPTION_ID_TOS) => id.set_tos(octet()?),
+        (RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR) => id.set_reuse_addr(number()? != 0),
+        (RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY) => id.set_v6_only(number()? != 0),
+        // TCP times its own retransmissions; the value is checked and means nothing.
+        (RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT) => drop(octet()?),
+        // Path records are InfiniBand's; the kernel knows no other option either.
+        (RDMA_OPTION_ID | RDMA_OPTION_IB, _) => return Err(Errno(libc::ENOSYS)),
+        _ => return invalid(),
+    }
+    Ok(())
+}
+
+/// Attributes for a program that moves its queue pair by hand: on iWARP there is nothing to say but
+/// the rights and the port, and the connection manager makes the transitions.
+///
+/// # Safety
+/// `id` is null or of ours; the others are null or the program's.
+unsafe fn init_qp_attr(
+    id: *mut rdma_cm_id,
+    attr: *mut ibv_qp_attr,
+    mask: *mut c_int,
+) -> Answer<()> {
+    // SAFETY: promised by the caller.
+    unsafe {
+        of(id)?;
+        if attr.is_null() || mask.is_null() || (*id).verbs.is_null() {
+            return invalid();
+        }
+        let state = i64::from((*attr).qp_state);
+        let set = match state {
+            IBV_QPS_INIT | IBV_QPS_RTR => IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT,
+            IBV_QPS_RTS => IBV_QP_PORT,
+            _ => return invalid(),
+        };
+        *attr = queues::attributes(state);
+        (*attr).port_num = PORT;
+        *mask = set as c_int;
+    }
+    Ok(())
+}
+
+/// Joining a multicast group: there are no datagrams.
+///
+/// # Errors
+/// `EINVAL`: not an address; else `EOPNOTSUPP`.
+///
+/// # Safety
+/// `id` is null or of ours; `addr` is null or an address.
+unsafe fn join(id: *mut rdma_cm_id, addr: *const sockaddr) -> Answer<()> {
+    // SAFETY: promised by the caller.
+    unsafe {
+        of(id)?;
+        address::read(addr)?;
+    }
+    unsupported()
+}
+
+export! {
+    /// `rdma_set_option(3)`.
+    fn rdma_set_option(
+        id: *mut rdma_cm_id,
+        level: c_int,
+        name: c_int,
+        value: *mut c_void,
+        size: size_t,
+    ) -> c_int {
+        // SAFETY: an id of ours or null, and the program's value.
+        status(|| unsafe { set(id, level.into(), name.into(), value, size) })
+    }
+
+    /// `rdma_init_qp_attr(3)`.
+    fn rdma_init_qp_attr(
+        id: *mut rdma_cm_id,
+        attr: *mut ibv_qp_attr,
+        mask: *mut c_int,
+    ) -> c_int {
+        // SAFETY: an id of ours or null, and the program's structures.
+        status(|| unsafe { init_qp_attr(id, attr, mask) })
+    }
+
+    /// `rdma_establish(3)`: answers a connect response, which iWARP does not have, so there is
+    /// never one to answer: `EINVAL`.
+    fn rdma_establish(_id: *mut rdma_cm_id) -> c_int {
+        status(invalid)
+    }
+
+    /// `rdma_notify(3)`: the connection manager sees the first message itself.
+    fn rdma_notify(id: *mut rdma_cm_id, _event: c_int) -> c_int {
+        // SAFETY: an id of ours or null.
+        status(|| unsafe { of(id) }.map(drop))
+    }
+
+    /// `rdma_join_multicast(3)`: there are no datagrams.
+    fn rdma_join_multicast(
+        id: *mut rdma_cm_id,
+        addr: *mut sockaddr,
+        _context: *mut c_void,
+    ) -> c_int {
+        // SAFETY: an id of ours or null, and the program's address.
+        status(|| unsafe { join(id, addr) })
+    }
+
+    /// `rdma_join_multicast_ex(3)`: there are no datagrams.
+    fn rdma_join_multicast_ex(
+        id: *mut rdma_cm_id,
+        attr: *mut rdma_cm_join_mc_attr_ex,
+        _context: *mut c_void,
+    ) -> c_int {
+        status(|| {
+            // SAFETY: the program's structure.
+            let Some(attr) = (unsafe { attr.as_ref() }) else {
+                return invalid();
+            };
+            let mask = i64::from(attr.comp_mask);
+            if mask >= RDMA_CM_JOIN_MC_ATTR_RESERVED {
+                return unsupported();
+            }
+            let needed = RDMA_CM_JOIN_MC_ATTR_ADDRESS | RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS;
+            if mask & needed != needed || i64::from(attr.join_flags) >= RDMA_MC_JOIN_FLAG_RESERVED {
+                return invalid();
+            }
+            // SAFETY: an id of ours or null, and the program's address.
+            unsafe { join(id, attr.addr) }
+        })
+    }
+
+    /// `rdma_leave_multicast(3)`: no group was joined.
+    fn rdma_leave_multicast(id: *mut rdma_cm_id, addr: *mut sockaddr) -> c_int {
+        status(|| {
+            // SAFETY: an id of ours or null, and the program's address.
+            unsafe {
+                of(id)?;
+                address::read(addr)?;
+            }
+            Err(Errno(libc::EADDRNOTAVAIL))
+        })
+    }
+
+    /// `rdma_set_local_ece(3)`: taken and not used, as on every device without such options.
+    fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
+        status(|| {
+            // SAFETY: an id of ours or null, and the program's structure.
+            unsafe {
+                of(id)?;
+                if ece.is_null() || (*ece).comp_mask != 0 {
+                    return invalid();
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// `rdma_get_remote_ece(3)`: the peer sent none.
+    fn rdma_get_remote_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
+        status(|| {
+            // SAFETY: an id of ours or null; the program gave the address for the answer; numbers,
+            // for which zero is a value.
+            unsafe {
+                of(id)?;
+                if ece.is_null() {
+                    return invalid();
+                }
+                *ece = zeroed();
+            }
+            Ok(())
+        })
+    }
+}

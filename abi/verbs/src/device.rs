@@ -1,0 +1,210 @@
+//! The device list, and opening and closing devices.
+
+use std::mem::{offset_of, size_of, zeroed};
+use std::ptr::{null, null_mut};
+use std::sync::{Arc, OnceLock};
+
+use libc::{c_char, c_int, size_t};
+use weft_engine::device;
+
+use crate::entry::{code, invalid, pointer, unsupported, value, Answer, Errno};
+use crate::handle::{Handle, Object};
+use crate::layout::numbers::{IBV_NODE_RNIC, IBV_TRANSPORT_IWARP};
+use crate::layout::{ibv_context, ibv_context_ops, ibv_device, verbs_context};
+use crate::{completion, post, qp, query, real, refused, srq};
+
+/// The device as programs see it, with room behind it: the drivers of real devices look behind
+/// `struct ibv_device` for their own, and must find nothing there.
+#[repr(C)]
+struct Listed {
+    device: ibv_device,
+    driver_part: [u64; 128],
+}
+
+/// Copies text into a field of fixed size, cut so that a NUL fits behind it.
+pub fn put_text(field: &mut [c_char], text: &str) {
+    let room = field.len() - 1;
+    for (to, from) in field[..room].iter_mut().zip(text.bytes()) {
+        *to = from as c_char;
+    }
+}
+
+/// The one device. It is made on first use and never goes away.
+pub fn weft0() -> *mut ibv_device {
+    static WEFT0: OnceLock<usize> = OnceLock::new();
+    *WEFT0.get_or_init(|| {
+        // SAFETY: numbers and characters, for which zero is a value.
+        let mut listed: Box<Listed> = Box::new(unsafe { zeroed() });
+        let device = &mut listed.device;
+        device.node_type = IBV_NODE_RNIC as c_int;
+        device.transport_type = IBV_TRANSPORT_IWARP as c_int;
+        put_text(&mut device.name, device::NAME);
+        put_text(&mut device.dev_name, device::NAME);
+        let class = |class| format!("/sys/class/{class}/{}", device::NAME);
+        put_text(&mut device.dev_path, &class("infiniband_verbs"));
+        put_text(&mut device.ibdev_path, &class("infiniband"));
+        Box::leak(listed) as *mut Listed as usize
+    }) as *mut ibv_device
+}
+
+/// Whether a device is ours.
+///
+/// # Errors
+/// `EINVAL` for null, `ENODEV` for another device.
+fn check(device: *mut ibv_device) -> Answer<()> {
+    if device.is_null() {
+        return invalid();
+    }
+    if device == weft0() {
+        Ok(())
+    } else {
+        Err(Errno(libc::ENODEV))
+    }
+}
+
+/// An open device.
+pub struct Context {
+    /// The engine's side of it.
+    pub engine: Arc<weft_engine::Context>,
+}
+
+impl Object for Context {
+    type Public = verbs_context;
+    type Pointee = ibv_context;
+    const MAGIC: u32 = 0x6374_7830;
+    const OFFSET: usize = offset_of!(verbs_context, context);
+}
+
+/// Opens the device once more.
+pub fn open() -> Answer<*mut ibv_context> {
+    let engine = weft_engine::Context::open()?;
+    // SAFETY: numbers, addresses and optional functions, for which zero is a value, and a mutex
+    // whose initial value is zero.
+    let mut public: verbs_context = unsafe { zeroed() };
+    public.query_port = Some(query::query_port);
+    public.query_device_ex = Some(query::query_device_ex);
+    public.create_qp_ex = Some(qp::create_qp_ex);
+    public.create_srq_ex = Some(srq::create_srq_ex);
+    public.sz = size_of::<verbs_context>();
+    public.context.device = weft0();
+    public.context.ops = operations();
+    public.context.cmd_fd = -1;
+    public.context.async_fd = engine.async_fd();
+    public.context.num_comp_vectors = completion::VECTORS;
+    // What says that `verbs_context` stands around the context (`__VERBS_ABI_IS_EXTENDED`).
+    public.context.abi_compat = usize::MAX;
+    Ok(Handle::create(public, Context { engine }))
+}
+
+fn operations() -> ibv_context_ops {
+    // SAFETY: optional functions, for which zero is "none".
+    let mut operations: ibv_context_ops = unsafe { zeroed() };
+    operations.poll_cq = Some(completion::poll_cq);
+    operations.req_notify_cq = Some(completion::req_notify_cq);
+    operations.post_send = Some(post::post_send);
+    operations.post_recv = Some(post::post_recv);
+    operations.post_srq_recv = Some(post::post_srq_recv);
+    operations.bind_mw = Some(refused::bind_mw);
+    operations.dealloc_mw = Some(refused::dealloc_mw);
+    operations
+}
+
+export! {
+    /// `ibv_get_device_list(3)`. A null `num_devices` is allowed. Our device comes first, behind it
+    /// the machine's own if they are asked for.
+    fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *mut ibv_device {
+        pointer(|| {
+            let (real_list, real_devices) = real::devices();
+            let mut devices = vec![weft0()];
+            devices.extend(real_devices);
+            devices.push(null_mut());
+            if !num_devices.is_null() {
+                // SAFETY: the program gave the address for the number.
+                unsafe { *num_devices = (devices.len() - 1) as c_int };
+            }
+            let array = Box::leak(devices.into_boxed_slice()).as_mut_ptr();
+            real::keep_list(array, real_list);
+            Ok(array)
+        })
+    }
+
+    /// `ibv_free_device_list(3)`.
+    fn ibv_free_device_list(list: *mut *mut ibv_device) {
+        if list.is_null() {
+            return;
+        }
+        real::free_list(list);
+        let mut devices = 0;
+        // SAFETY: what `ibv_get_device_list` leaked: a boxed slice that ends with the only null.
+        unsafe {
+            while !(*list.add(devices)).is_null() {
+                devices += 1;
+            }
+            drop(Box::from_raw(std::ptr::slice_from_raw_parts_mut(list, devices + 1)));
+        }
+    }
+
+    /// `ibv_get_device_name(3)`; null for null.
+    fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char {
+        if device.is_null() {
+            return null();
+        }
+        // SAFETY: a device out of the list, ours or a real one: the layout is the same.
+        unsafe { (&raw const (*device).name).cast() }
+    }
+
+    /// `ibv_get_device_guid(3)`: in network byte order; 0 for null.
+    fn ibv_get_device_guid(device: *mut ibv_device) -> u64, of device(device) {
+        value(0, || {
+            check(device)?;
+            Ok(device::attributes().guid.to_be())
+        })
+    }
+
+    /// `ibv_get_device_index(3)`: -1, since the kernel does not know the device.
+    fn ibv_get_device_index(device: *mut ibv_device) -> c_int, of device(device) {
+        -1
+    }
+
+    /// `ibv_open_device(3)`.
+    fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context, of device(device) {
+        pointer(|| {
+            check(device)?;
+            open()
+        })
+    }
+
+    /// `ibv_close_device(3)`.
+    fn ibv_close_device(context: *mut ibv_context) -> c_int, of context(context) {
+        code(|| {
+            // SAFETY: a context of ours or null; the program gives it up with this call.
+            unsafe {
+                Handle::<Context>::of(context)?;
+                Handle::<Context>::release(context);
+            }
+            Ok(())
+        })
+    }
+
+    /// `ibv_import_device(3)`: what another process opened is not shared.
+    fn ibv_import_device(_cmd_fd: c_int) -> *mut ibv_context {
+        pointer(unsupported)
+    }
+
+    /// Where sysfs is mounted; as in libibverbs, the environment may move it.
+    fn ibv_get_sysfs_path() -> *const c_char {
+        // SAFETY: the name is a C string; what is found lives as long as the environment does.
+        let moved = unsafe { libc::getenv(c"SYSFS_PATH".as_ptr()) };
+        if moved.is_null() { c"/sys".as_ptr() } else { moved }
+    }
+
+    /// Reads an attribute from a device's directory in sysfs: -1, since our device has none.
+    fn ibv_read_sysfs_file(
+        directory: *const c_char,
+        file: *const c_char,
+        buffer: *mut c_char,
+        size: size_t,
+    ) -> c_int, of any(directory) {
+        -1
+    }
+}

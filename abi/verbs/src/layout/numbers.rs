@@ -1,0 +1,154 @@
+//! The headers' constants. A test compares them with the headers too.
+
+/// Declares constants, and the list of them that the test compares.
+macro_rules! c_numbers {
+    ($( $name:ident = $value:expr; )*) => {
+        $( pub const $name: i64 = $value; )*
+
+        /// Every constant here, by name.
+        #[cfg(test)]
+        pub const ALL: &[(&str, i64)] = &[ $( (stringify!($name), $name), )* ];
+    };
+}
+
+c_numbers! {
+    IBV_NODE_RNIC = 4;
+    IBV_TRANSPORT_IWARP = 1;
+
+    IBV_DEVICE_SRQ_RESIZE = 1 << 13;
+    IBV_DEVICE_MEM_MGT_EXTENSIONS = 1 << 21;
+
+    IBV_PORT_ACTIVE = 4;
+    IBV_PORT_CM_SUP = 1 << 16;
+    IBV_LINK_LAYER_ETHERNET = 2;
+    IBV_MTU_256 = 1;
+    IBV_MTU_512 = 2;
+    IBV_MTU_1024 = 3;
+    IBV_MTU_2048 = 4;
+    IBV_MTU_4096 = 5;
+    IBV_GID_TYPE_IB = 0;
+    IBV_FORK_UNNEEDED = 2;
+
+    IBV_ACCESS_LOCAL_WRITE = 1;
+    IBV_ACCESS_REMOTE_WRITE = 1 << 1;
+    IBV_ACCESS_REMOTE_READ = 1 << 2;
+    IBV_ACCESS_REMOTE_ATOMIC = 1 << 3;
+    IBV_ACCESS_MW_BIND = 1 << 4;
+    IBV_ACCESS_ZERO_BASED = 1 << 5;
+    IBV_ACCESS_ON_DEMAND = 1 << 6;
+    IBV_ACCESS_HUGETLB = 1 << 7;
+    IBV_ACCESS_OPTIONAL_RANGE = 0x3ff0_0000;
+
+    IBV_REREG_MR_CHANGE_TRANSLATION = 1;
+    IBV_REREG_MR_CHANGE_PD = 1 << 1;
+    IBV_REREG_MR_CHANGE_ACCESS = 1 << 2;
+    IBV_REREG_MR_FLAGS_SUPPORTED = 7;
+    IBV_REREG_MR_ERR_INPUT = -1;
+
+    IBV_QPT_RC = 2;
+    IBV_QPT_UC = 3;
+    IBV_QPT_UD = 4;
+    IBV_QPT_XRC_SEND = 9;
+    IBV_QPT_XRC_RECV = 10;
+    IBV_QPS_RESET = 0;
+    IBV_QPS_INIT = 1;
+    IBV_QPS_RTR = 2;
+    IBV_QPS_RTS = 3;
+    IBV_QPS_SQD = 4;
+    IBV_QPS_SQE = 5;
+    IBV_QPS_ERR = 6;
+    IBV_QP_STATE = 1;
+    IBV_QP_CUR_STATE = 1 << 1;
+    IBV_QP_ACCESS_FLAGS = 1 << 3;
+    IBV_QP_PORT = 1 << 5;
+    IBV_QP_AV = 1 << 7;
+    IBV_QP_DEST_QPN = 1 << 20;
+    IBV_QP_RATE_LIMIT = 1 << 25;
+    IBV_MIG_MIGRATED = 0;
+    IBV_QP_INIT_ATTR_PD = 1;
+    IBV_QP_INIT_ATTR_CREATE_FLAGS = 1 << 2;
+
+    IBV_SRQT_BASIC = 0;
+    IBV_SRQ_INIT_ATTR_TYPE = 1;
+    IBV_SRQ_INIT_ATTR_PD = 1 << 1;
+    IBV_SRQ_MAX_WR = 1;
+    IBV_SRQ_LIMIT = 1 << 1;
+
+    IBV_WR_RDMA_WRITE = 0;
+    IBV_WR_RDMA_WRITE_WITH_IMM = 1;
+    IBV_WR_SEND = 2;
+    IBV_WR_SEND_WITH_IMM = 3;
+    IBV_WR_RDMA_READ = 4;
+    IBV_WR_ATOMIC_CMP_AND_SWP = 5;
+    IBV_WR_ATOMIC_FETCH_AND_ADD = 6;
+    IBV_WR_LOCAL_INV = 7;
+    IBV_WR_BIND_MW = 8;
+    IBV_WR_SEND_WITH_INV = 9;
+    IBV_WR_TSO = 10;
+    IBV_SEND_FENCE = 1;
+    IBV_SEND_SIGNALED = 1 << 1;
+    IBV_SEND_SOLICITED = 1 << 2;
+    IBV_SEND_INLINE = 1 << 3;
+
+    IBV_WC_SUCCESS = 0;
+    IBV_WC_LOC_LEN_ERR = 1;
+    IBV_WC_LOC_QP_OP_ERR = 2;
+    IBV_WC_LOC_PROT_ERR = 4;
+    IBV_WC_WR_FLUSH_ERR = 5;
+    IBV_WC_REM_INV_REQ_ERR = 9;
+    IBV_WC_REM_ACCESS_ERR = 10;
+    IBV_WC_REM_OP_ERR = 11;
+    IBV_WC_FATAL_ERR = 19;
+    IBV_WC_SEND = 0;
+    IBV_WC_RDMA_WRITE = 1;
+    IBV_WC_RDMA_READ = 2;
+    IBV_WC_LOCAL_INV = 6;
+    IBV_WC_RECV = 1 << 7;
+    IBV_WC_WITH_INV = 1 << 3;
+
+    IBV_EVENT_CQ_ERR = 0;
+    IBV_EVENT_QP_FATAL = 1;
+    IBV_EVENT_QP_REQ_ERR = 2;
+    IBV_EVENT_QP_ACCESS_ERR = 3;
+    IBV_EVENT_COMM_EST = 4;
+    IBV_EVENT_SQ_DRAINED = 5;
+    IBV_EVENT_SRQ_ERR = 14;
+    IBV_EVENT_SRQ_LIMIT_REACHED = 15;
+    IBV_EVENT_QP_LAST_WQE_REACHED = 16;
+
+    RDMA_PS_IPOIB = 0x0002;
+    RDMA_PS_TCP = 0x0106;
+    RDMA_PS_UDP = 0x0111;
+    RDMA_PS_IB = 0x013f;
+    RDMA_MAX_RESP_RES = 0xff;
+    RDMA_MAX_INIT_DEPTH = 0xff;
+
+    RDMA_CM_EVENT_ADDR_RESOLVED = 0;
+    RDMA_CM_EVENT_ADDR_ERROR = 1;
+    RDMA_CM_EVENT_ROUTE_RESOLVED = 2;
+    RDMA_CM_EVENT_ROUTE_ERROR = 3;
+    RDMA_CM_EVENT_CONNECT_REQUEST = 4;
+    RDMA_CM_EVENT_CONNECT_ERROR = 6;
+    RDMA_CM_EVENT_UNREACHABLE = 7;
+    RDMA_CM_EVENT_REJECTED = 8;
+    RDMA_CM_EVENT_ESTABLISHED = 9;
+    RDMA_CM_EVENT_DISCONNECTED = 10;
+    RDMA_CM_EVENT_DEVICE_REMOVAL = 11;
+
+    RDMA_OPTION_ID = 0;
+    RDMA_OPTION_IB = 1;
+    RDMA_OPTION_ID_TOS = 0;
+    RDMA_OPTION_ID_REUSEADDR = 1;
+    RDMA_OPTION_ID_AFONLY = 2;
+    RDMA_OPTION_ID_ACK_TIMEOUT = 3;
+
+    RAI_PASSIVE = 1;
+    RAI_NUMERICHOST = 2;
+    RAI_NOROUTE = 4;
+    RAI_FAMILY = 8;
+
+    RDMA_CM_JOIN_MC_ATTR_ADDRESS = 1;
+    RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS = 1 << 1;
+    RDMA_CM_JOIN_MC_ATTR_RESERVED = 1 << 2;
+    RDMA_MC_JOIN_FLAG_RESERVED = 2;
+}

@@ -1,0 +1,62 @@
+//! Work requests and completions: the fast path.
+
+use libc::c_int;
+
+c_struct! {
+    /// One element of a scatter/gather list.
+    pub struct ibv_sge = 16 {
+        0: addr: u64,
+        8: length: u32,
+        12: lkey: u32,
+    }
+}
+
+c_struct! {
+    /// A work request for a send queue; of the unions, the members that are served.
+    pub struct ibv_send_wr = 128 {
+        0: wr_id: u64,
+        8: next: *mut ibv_send_wr,
+        16: sg_list: *mut ibv_sge,
+        24: num_sge: c_int,
+        /// `IBV_WR_*`.
+        28: opcode: c_int,
+        /// `IBV_SEND_*`.
+        32: send_flags: u32,
+        36: invalidate_rkey: u32,
+        40 as "wr.rdma.remote_addr": remote_addr: u64,
+        48 as "wr.rdma.rkey": rkey: u32,
+        52 as "wr.rdma.rkey+4": _wr_rest: [u32; 5],
+        72 as "qp_type": _qp_type: u64,
+        80 as "bind_mw": _tail: [u64; 6],
+    }
+}
+
+c_struct! {
+    /// A work request for a receive queue.
+    pub struct ibv_recv_wr = 32 {
+        0: wr_id: u64,
+        8: next: *mut ibv_recv_wr,
+        16: sg_list: *mut ibv_sge,
+        24: num_sge: c_int,
+    }
+}
+
+c_struct! {
+    /// A completion.
+    pub struct ibv_wc = 48 {
+        0: wr_id: u64,
+        /// `IBV_WC_*`.
+        8: status: c_int,
+        12: opcode: c_int,
+        16: vendor_err: u32,
+        20: byte_len: u32,
+        24: invalidated_rkey: u32,
+        28: qp_num: u32,
+        32: src_qp: u32,
+        36: wc_flags: u32,
+        40: pkey_index: u16,
+        42: slid: u16,
+        44: sl: u8,
+        45: dlid_path_bits: u8,
+    }
+}

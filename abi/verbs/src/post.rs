@@ -1,0 +1,274 @@
+//! Posting work requests: the fast path. Conversions only, and no allocation.
+
+use std::mem::MaybeUninit;
+use std::ptr::copy_nonoverlapping;
+use std::slice::from_raw_parts;
+
+use libc::c_int;
+use weft_engine::types::{
+    Payload, PostError, RecvRequest, SendFlags, SendOp, SendRequest, Sge, Stag, MAX_INLINE, MAX_SGE,
+};
+
+use crate::entry::{code, invalid, unsupported, Answer, Errno};
+use crate::handle::Handle;
+use crate::layout::numbers::*;
+use crate::layout::{ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq};
+use crate::qp::Pair;
+use crate::srq::Srq;
+
+impl From<PostError> for Errno {
+    #[inline]
+    fn from(error: PostError) -> Errno {
+        Errno(match error {
+            PostError::QueueFull => libc::ENOMEM,
+            PostError::InvalidState | PostError::TooLarge => libc::EINVAL,
+            PostError::Unsupported => libc::EOPNOTSUPP,
+        })
+    }
+}
+
+/// A scatter/gather list in the engine's form.
+struct List {
+    elements: [MaybeUninit<Sge>; MAX_SGE],
+    used: usize,
+}
+
+impl List {
+    /// Converts a program's list.
+    ///
+    /// # Errors
+    /// `EINVAL`: longer than any queue takes, or null.
+    ///
+    /// # Safety
+    /// `list` has `count` elements, or is null.
+    #[inline]
+    unsafe fn new(list: *const ibv_sge, count: c_int) -> Answer<List> {
+        let used = usize::try_from(count).or(invalid())?;
+        if used > MAX_SGE || (list.is_null() && used > 0) {
+            return invalid();
+        }
+        let mut elements = [MaybeUninit::uninit(); MAX_SGE];
+        for (at, element) in elements[..used].iter_mut().enumerate() {
+            // SAFETY: promised by the caller.
+            let from = unsafe { &*list.add(at) };
+            element.write(Sge {
+                addr: from.addr,
+                length: from.length,
+                lkey: from.lkey,
+            });
+        }
+        Ok(List { elements, used })
+    }
+
+    #[inline]
+    fn as_slice(&self) -> &[Sge] {
+        // SAFETY: the first `used` elements are written.
+        unsafe { from_raw_parts(self.elements.as_ptr().cast(), self.used) }
+    }
+}
+
+/// Octets that are copied when they are posted.
+struct Inline {
+    octets: [MaybeUninit<u8>; MAX_INLINE],
+    used: usize,
+}
+
+impl Inline {
+    /// Copies what a list names; keys mean nothing here.
+    ///
+    /// # Errors
+    /// `EINVAL`: more than any queue takes.
+    ///
+    /// # Safety
+    /// Every element of the list names memory that can be read.
+    #[inline]
+    unsafe fn gather(list: &[Sge]) -> Answer<Inline> {
+        let mut octets = [MaybeUninit::uninit(); MAX_INLINE];
+        let mut used = 0;
+        for element in list {
+            let length = element.length as usize;
+            let target = octets
+                .get_mut(used..used + length)
+                .ok_or(Errno(libc::EINVAL))?;
+            // SAFETY: promised by the caller; the target has room for `length` octets.
+            unsafe {
+                copy_nonoverlapping(
+                    element.addr as *const u8,
+                    target.as_mut_ptr().cast(),
+                    length,
+                )
+            };
+            used += length;
+        }
+        Ok(Inline { octets, used })
+    }
+
+    #[inline]
+    fn as_slice(&self) -> &[u8] {
+        // SAFETY: the first `used` octets are written.
+        unsafe { from_raw_parts(self.octets.as_ptr().cast(), self.used) }
+    }
+}
+
+/// What a work request asks for.
+///
+/// # Errors
+/// `EOPNOTSUPP`: known and not served, since RFC 5040 has no such message or it is for another
+/// type of queue pair; `EINVAL`: unknown.
+#[inline]
+fn operation(wr: &ibv_send_wr) -> Answer<SendOp> {
+    let (remote_addr, rkey) = (wr.remote_addr, Stag(wr.rkey));
+    let stag = Stag(wr.invalidate_rkey);
+    match i64::from(wr.opcode) {
+        IBV_WR_SEND => Ok(SendOp::Send),
+        IBV_WR_RDMA_WRITE => Ok(SendOp::Write { remote_addr, rkey }),
+        IBV_WR_RDMA_READ => Ok(SendOp::Read { remote_addr, rkey }),
+        IBV_WR_SEND_WITH_INV => Ok(SendOp::SendWithInvalidate { stag }),
+        IBV_WR_LOCAL_INV => Ok(SendOp::LocalInvalidate { stag }),
+        IBV_WR_RDMA_WRITE_WITH_IMM
+        | IBV_WR_SEND_WITH_IMM
+        | IBV_WR_ATOMIC_CMP_AND_SWP
+        | IBV_WR_ATOMIC_FETCH_AND_ADD
+        | IBV_WR_BIND_MW
+        | IBV_WR_TSO => unsupported(),
+        _ => invalid(),
+    }
+}
+
+/// Posts one request through `post`.
+///
+/// # Safety
+/// `wr` is a work request of the program's, with all that it points to.
+#[inline]
+unsafe fn send_one(
+    wr: &ibv_send_wr,
+    mut post: impl FnMut(&SendRequest<'_>) -> Result<(), PostError>,
+) -> Answer<()> {
+    let op = operation(wr)?;
+    let set = |flag: i64| i64::from(wr.send_flags) & flag != 0;
+    // An invalidation has no payload, and programs leave the list uninitialised.
+    let count = match op {
+        SendOp::LocalInvalidate { .. } => 0,
+        _ => wr.num_sge,
+    };
+    // SAFETY: promised by the caller.
+    let list = unsafe { List::new(wr.sg_list, count)? };
+    let mut request = SendRequest {
+        wr_id: wr.wr_id,
+        op,
+        flags: SendFlags {
+            fence: set(IBV_SEND_FENCE),
+            signaled: set(IBV_SEND_SIGNALED),
+            solicited: set(IBV_SEND_SOLICITED),
+        },
+        payload: Payload::Gather(list.as_slice()),
+    };
+    if !set(IBV_SEND_INLINE) || count == 0 {
+        return Ok(post(&request)?);
+    }
+    if matches!(op, SendOp::Read { .. }) {
+        return invalid();
+    }
+    // SAFETY: promised by the caller.
+    let octets = unsafe { Inline::gather(list.as_slice())? };
+    request.payload = Payload::Inline(octets.as_slice());
+    Ok(post(&request)?)
+}
+
+/// Behind the inline `ibv_post_send(3)`. A list of several leaves in one go; of single posts the
+/// engine decides what it gathers.
+pub unsafe extern "C" fn post_send(
+    qp: *mut ibv_qp,
+    wr: *mut ibv_send_wr,
+    bad_wr: *mut *mut ibv_send_wr,
+) -> c_int {
+    let mut at = wr;
+    let failed = code(|| {
+        // SAFETY: a queue pair of ours, or null.
+        let pair = unsafe { Handle::<Pair>::of(qp)? };
+        // SAFETY: the list is the program's, ends with null and is not changed meanwhile.
+        let Some(first) = (unsafe { at.as_ref() }) else {
+            return Ok(());
+        };
+        if first.next.is_null() {
+            // SAFETY: as above.
+            return unsafe { send_one(first, |request| pair.engine.post_send(request)) };
+        }
+        let mut batch = pair.engine.send_batch();
+        // SAFETY: as above.
+        while let Some(request) = unsafe { at.as_ref() } {
+            // SAFETY: as above.
+            unsafe { send_one(request, |request| batch.post(request))? };
+            at = request.next;
+        }
+        Ok(())
+    });
+    report(failed, at, bad_wr)
+}
+
+/// Tells the program which request failed.
+#[inline]
+fn report<T>(failed: c_int, at: *mut T, bad_wr: *mut *mut T) -> c_int {
+    if failed != 0 && !bad_wr.is_null() {
+        // SAFETY: the program gave the address for the answer.
+        unsafe { *bad_wr = at };
+    }
+    failed
+}
+
+/// Posts a list of receives, each through `post`; `at` is left at the one that failed.
+///
+/// # Safety
+/// The list is the program's, ends with null and is not changed meanwhile.
+#[inline]
+unsafe fn receive_list(
+    at: &mut *mut ibv_recv_wr,
+    post: impl Fn(&RecvRequest<'_>) -> Result<(), PostError>,
+) -> Answer<()> {
+    // SAFETY: promised by the caller.
+    while let Some(request) = unsafe { at.as_ref() } {
+        // SAFETY: promised by the caller.
+        let list = unsafe { List::new(request.sg_list, request.num_sge)? };
+        post(&RecvRequest {
+            wr_id: request.wr_id,
+            scatter: list.as_slice(),
+        })?;
+        *at = request.next;
+    }
+    Ok(())
+}
+
+/// Behind the inline `ibv_post_recv(3)`.
+pub unsafe extern "C" fn post_recv(
+    qp: *mut ibv_qp,
+    wr: *mut ibv_recv_wr,
+    bad_wr: *mut *mut ibv_recv_wr,
+) -> c_int {
+    let mut at = wr;
+    let failed = code(|| {
+        // SAFETY: a queue pair of ours, or null.
+        let pair = unsafe { Handle::<Pair>::of(qp)? };
+        if pair.shared_receives {
+            return invalid();
+        }
+        // SAFETY: the program's list.
+        unsafe { receive_list(&mut at, |request| pair.engine.post_recv(request)) }
+    });
+    report(failed, at, bad_wr)
+}
+
+/// Behind the inline `ibv_post_srq_recv(3)`.
+pub unsafe extern "C" fn post_srq_recv(
+    srq: *mut ibv_srq,
+    wr: *mut ibv_recv_wr,
+    bad_wr: *mut *mut ibv_recv_wr,
+) -> c_int {
+    let mut at = wr;
+    let failed = code(|| {
+        // SAFETY: a queue of ours, or null.
+        let queue = unsafe { Handle::<Srq>::of(srq)? };
+        // SAFETY: the program's list.
+        unsafe { receive_list(&mut at, |request| queue.engine.post_recv(request)) }
+    });
+    report(failed, at, bad_wr)
+}

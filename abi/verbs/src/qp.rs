@@ -1,0 +1,402 @@
+//! Queue pairs: made, moved through their states, asked, ended.
+//!
+//! On iWARP the connection manager brings a queue pair to RTS with the TCP connection in hand. What
+//! a program may do by hand is to reset it, to take it to INIT, to disconnect (SQD) and to fail it
+//! (ERR); RTR and RTS are taken note of when they come from `rdma_init_qp_attr`, and refused in
+//! words when they carry an InfiniBand address.
+
+use std::mem::zeroed;
+use std::sync::{Arc, Mutex, Once};
+
+use libc::{c_int, c_void};
+use weft_engine::types::{Access, QpCap, QpState};
+use weft_engine::QpInit;
+
+use crate::acks::{self, lock, Acks};
+use crate::completion;
+use crate::entry::{code, invalid, pointer, unsupported, Answer};
+use crate::handle::{Handle, Object};
+use crate::layout::numbers::*;
+use crate::layout::{
+    ibv_context, ibv_ece, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr,
+    ibv_qp_init_attr_ex,
+};
+use crate::memory::Pd;
+use crate::query::PORT;
+use crate::srq::Srq;
+
+/// A queue pair.
+pub struct Pair {
+    /// The engine's side of it.
+    pub engine: Arc<weft_engine::Qp>,
+    /// Receives come from a shared queue.
+    pub shared_receives: bool,
+    number: u64,
+    acks: Arc<Acks>,
+    set: Mutex<Set>,
+    /// What it was made with.
+    init: ibv_qp_init_attr,
+}
+
+/// What the program set and may ask for again.
+struct Set {
+    /// The state it asked for last: ahead of the engine's while the connection is being made.
+    asked: i64,
+    access: u32,
+}
+
+impl Object for Pair {
+    type Public = ibv_qp;
+    type Pointee = ibv_qp;
+    const MAGIC: u32 = 0x7170_3030;
+}
+
+impl Pair {
+    /// Acknowledges an event of the queue pair.
+    pub fn acknowledge(&self) {
+        self.acks.acknowledge(1);
+    }
+}
+
+/// Makes a queue pair, and writes the sizes it got into `init`.
+///
+/// # Safety
+/// `pd` and the objects that `init` names are ours or null.
+pub unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Answer<*mut ibv_qp> {
+    // SAFETY: promised by the caller.
+    let domain = unsafe { Handle::<Pd>::of(pd)? };
+    if i64::from(init.qp_type) != IBV_QPT_RC {
+        return unsupported();
+    }
+    let srq = if init.srq.is_null() {
+        None
+    } else {
+        // SAFETY: promised by the caller.
+        Some(Arc::clone(&unsafe { Handle::<Srq>::of(init.srq)? }.engine))
+    };
+    let number = acks::new_number();
+    let engine = domain.engine.create_qp(QpInit {
+        // SAFETY: promised by the caller.
+        send_cq: unsafe { completion::engine_of(init.send_cq)? },
+        // SAFETY: promised by the caller.
+        recv_cq: unsafe { completion::engine_of(init.recv_cq)? },
+        srq,
+        cap: QpCap {
+            max_send_wr: init.cap.max_send_wr,
+            max_recv_wr: init.cap.max_recv_wr,
+            max_send_sge: init.cap.max_send_sge,
+            max_recv_sge: init.cap.max_recv_sge,
+            max_inline_data: init.cap.max_inline_data,
+        },
+        sq_sig_all: init.sq_sig_all != 0,
+        cookie: number,
+    })?;
+    init.cap = cap(&engine);
+    let qp_num = engine.number();
+    // SAFETY: numbers, addresses, and a mutex and a condition whose initial value is zero.
+    let mut public: ibv_qp = unsafe { zeroed() };
+    // SAFETY: a live domain's own field.
+    public.context = unsafe { (*domain.public()).context };
+    public.qp_context = init.qp_context;
+    public.pd = pd;
+    public.send_cq = init.send_cq;
+    public.recv_cq = init.recv_cq;
+    public.srq = init.srq;
+    public.handle = qp_num;
+    public.qp_num = qp_num;
+    public.state = IBV_QPS_RESET as c_int;
+    public.qp_type = init.qp_type;
+    let acks = Arc::default();
+    let private = Pair {
+        engine,
+        shared_receives: !init.srq.is_null(),
+        number,
+        acks: Arc::clone(&acks),
+        set: Mutex::new(Set {
+            asked: IBV_QPS_RESET,
+            access: 0,
+        }),
+        init: *init,
+    };
+    let qp = Handle::create(public, private);
+    acks::enter(number, qp as usize, &acks);
+    Ok(qp)
+}
+
+fn cap(engine: &weft_engine::Qp) -> ibv_qp_cap {
+    let cap = engine.cap();
+    ibv_qp_cap {
+        max_send_wr: cap.max_send_wr,
+        max_recv_wr: cap.max_recv_wr,
+        max_send_sge: cap.max_send_sge,
+        max_recv_sge: cap.max_recv_sge,
+        max_inline_data: cap.max_inline_data,
+    }
+}
+
+/// Behind the inline `ibv_create_qp_ex(3)`, which itself takes the plain case to `ibv_create_qp`.
+pub unsafe extern "C" fn create_qp_ex(
+    _context: *mut ibv_context,
+    init: *mut ibv_qp_init_attr_ex,
+) -> *mut ibv_qp {
+    // SAFETY: the program's structure.
+    pointer(|| unsafe { create_extended(init) })
+}
+
+/// Makes a queue pair from extended attributes.
+///
+/// # Safety
+/// `init` and the objects it names are null or valid.
+pub unsafe fn create_extended(init: *mut ibv_qp_init_attr_ex) -> Answer<*mut ibv_qp> {
+    if init.is_null() {
+        return invalid();
+    }
+    // SAFETY: the program's structure, which nobody else uses during the call.
+    let (mask, flags, pd) = unsafe { ((*init).comp_mask, (*init).create_flags, (*init).pd) };
+    let mask = i64::from(mask);
+    if mask & IBV_QP_INIT_ATTR_PD == 0 {
+        return invalid();
+    }
+    let known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS;
+    let flagged = mask & IBV_QP_INIT_ATTR_CREATE_FLAGS != 0 && flags != 0;
+    if mask & !known != 0 || flagged {
+        return unsupported();
+    }
+    // SAFETY: as above; the extended structure begins with the plain one.
+    unsafe { create(pd, &mut *init.cast::<ibv_qp_init_attr>()) }
+}
+
+/// Ends a queue pair, after its events were acknowledged.
+///
+/// # Safety
+/// `qp` is a queue pair of ours or null, and given up unless this fails.
+pub unsafe fn destroy(qp: *mut ibv_qp) -> Answer<()> {
+    // SAFETY: promised by the caller.
+    unsafe {
+        let pair = Handle::<Pair>::of(qp)?;
+        pair.engine.destroy();
+        acks::leave(pair.number);
+        Handle::<Pair>::release(qp);
+    }
+    Ok(())
+}
+
+/// The rights in a queue pair's access mask.
+fn rights(mask: u32) -> Answer<Access> {
+    let mask = i64::from(mask) & !IBV_ACCESS_OPTIONAL_RANGE;
+    let known = IBV_ACCESS_LOCAL_WRITE
+        | IBV_ACCESS_REMOTE_WRITE
+        | IBV_ACCESS_REMOTE_READ
+        | IBV_ACCESS_REMOTE_ATOMIC
+        | IBV_ACCESS_MW_BIND;
+    if mask & !known != 0 {
+        return invalid();
+    }
+    Ok(Access(mask as u32))
+}
+
+/// Says once what a program that connects by InfiniBand addresses can do instead.
+fn say_use_the_connection_manager() {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| {
+        weft_engine::error!(
+            "this program brings its queue pair up by LID or GID and QPN; weft0 connects through \
+             the RDMA connection manager only: with perftest, add -R on both sides"
+        );
+    });
+}
+
+/// A change of state that was found possible.
+enum Step {
+    /// The engine makes it.
+    Engine(QpState),
+    /// The connection manager makes it; the program is told that it is done.
+    Noted,
+}
+
+/// What a change of state asks for.
+///
+/// # Errors
+/// `EINVAL`: not a state to ask for, or not from here; `EOPNOTSUPP`: with an InfiniBand address.
+fn step(pair: &Pair, asked_before: i64, wanted: i64, mask: i64) -> Answer<Step> {
+    let now = pair.engine.state();
+    match wanted {
+        IBV_QPS_RESET => Ok(Step::Engine(QpState::Reset)),
+        IBV_QPS_INIT if now == QpState::Init => Ok(Step::Noted),
+        IBV_QPS_INIT => Ok(Step::Engine(QpState::Init)),
+        IBV_QPS_RTR if mask & (IBV_QP_AV | IBV_QP_DEST_QPN) != 0 => {
+            say_use_the_connection_manager();
+            unsupported()
+        }
+        IBV_QPS_RTR if matches!(now, QpState::Init | QpState::Rtr | QpState::Rts) => {
+            Ok(Step::Noted)
+        }
+        IBV_QPS_RTS if now == QpState::Rts => Ok(Step::Noted),
+        IBV_QPS_RTS if asked_before == IBV_QPS_RTR && now != QpState::Error => Ok(Step::Noted),
+        IBV_QPS_SQD => Ok(Step::Engine(QpState::Sqd)),
+        IBV_QPS_ERR => Ok(Step::Engine(QpState::Error)),
+        _ => invalid(),
+    }
+}
+
+/// Changes attributes; nothing is changed if anything is wrong.
+///
+/// # Safety
+/// `qp` and `attr` are null or valid.
+pub unsafe fn modify(qp: *mut ibv_qp, attr: *const ibv_qp_attr, mask: i64) -> Answer<()> {
+    // SAFETY: promised by the caller.
+    let pair = unsafe { Handle::<Pair>::of(qp)? };
+    let known = (IBV_QP_DEST_QPN << 1) - 1;
+    if attr.is_null() || mask & !(known | IBV_QP_RATE_LIMIT) != 0 {
+        return invalid();
+    }
+    // SAFETY: promised by the caller; the fields are read one by one, since programs initialise
+    // only those that the mask names.
+    let (state, current, access, port) = unsafe {
+        (
+            i64::from((*attr).qp_state),
+            i64::from((*attr).cur_qp_state),
+            (*attr).qp_access_flags,
+            (*attr).port_num,
+        )
+    };
+    let mut set = lock(&pair.set);
+    if mask & IBV_QP_PORT != 0 && port != PORT {
+        return invalid();
+    }
+    if mask & IBV_QP_CUR_STATE != 0 && current != state_number(pair.engine.state()) {
+        return invalid();
+    }
+    let access = (mask & IBV_QP_ACCESS_FLAGS != 0)
+        .then(|| rights(access))
+        .transpose()?;
+    if mask & IBV_QP_STATE != 0 {
+        match step(pair, set.asked, state, mask)? {
+            Step::Engine(state) => pair.engine.modify_state(state)?,
+            Step::Noted => {}
+        }
+        set.asked = state;
+        // SAFETY: a live queue pair; libibverbs keeps this field too.
+        unsafe { (*pair.public()).state = state as c_int };
+    }
+    if let Some(access) = access {
+        pair.engine.modify_access(access);
+        set.access = access.0;
+    }
+    Ok(())
+}
+
+fn state_number(state: QpState) -> i64 {
+    match state {
+        QpState::Reset => IBV_QPS_RESET,
+        QpState::Init => IBV_QPS_INIT,
+        QpState::Rtr => IBV_QPS_RTR,
+        QpState::Rts => IBV_QPS_RTS,
+        QpState::Sqd => IBV_QPS_SQD,
+        QpState::Sqe => IBV_QPS_SQE,
+        QpState::Error => IBV_QPS_ERR,
+    }
+}
+
+/// Answers everything, whatever the mask asks for, as the man page allows.
+///
+/// # Safety
+/// `qp` is null or a queue pair of ours; the others are null or may be written.
+unsafe fn query(
+    qp: *mut ibv_qp,
+    attr: *mut ibv_qp_attr,
+    init: *mut ibv_qp_init_attr,
+) -> Answer<()> {
+    // SAFETY: promised by the caller.
+    let pair = unsafe { Handle::<Pair>::of(qp)? };
+    if attr.is_null() || init.is_null() {
+        return invalid();
+    }
+    let state = state_number(pair.engine.state()) as c_int;
+    // SAFETY: numbers, for which zero is a value.
+    let mut answer: ibv_qp_attr = unsafe { zeroed() };
+    answer.qp_state = state;
+    answer.cur_qp_state = state;
+    answer.path_mtu = IBV_MTU_4096 as c_int;
+    answer.path_mig_state = IBV_MIG_MIGRATED as c_int;
+    answer.qp_access_flags = lock(&pair.set).access;
+    answer.cap = cap(&pair.engine);
+    answer.port_num = PORT;
+    answer.ah_attr.port_num = PORT;
+    // SAFETY: promised by the caller; libibverbs keeps the state in the queue pair too.
+    unsafe {
+        *attr = answer;
+        *init = pair.init;
+        (*init).cap = answer.cap;
+        (*pair.public()).state = state;
+    }
+    Ok(())
+}
+
+export! {
+    /// `ibv_create_qp(3)`.
+    fn ibv_create_qp(
+        pd: *mut ibv_pd,
+        init: *mut ibv_qp_init_attr,
+    ) -> *mut ibv_qp, of object(pd) {
+        pointer(|| {
+            if init.is_null() {
+                return invalid();
+            }
+            // SAFETY: objects of ours or null; the program's structure, which nobody else uses
+            // during the call.
+            unsafe { create(pd, &mut *init) }
+        })
+    }
+
+    /// `ibv_modify_qp(3)`.
+    fn ibv_modify_qp(
+        qp: *mut ibv_qp,
+        attr: *mut ibv_qp_attr,
+        mask: c_int,
+    ) -> c_int, of object(qp) {
+        // SAFETY: a queue pair of ours or null, and the program's structure.
+        code(|| unsafe { modify(qp, attr, mask.into()) })
+    }
+
+    /// `ibv_query_qp(3)`.
+    fn ibv_query_qp(
+        qp: *mut ibv_qp,
+        attr: *mut ibv_qp_attr,
+        _mask: c_int,
+        init: *mut ibv_qp_init_attr,
+    ) -> c_int, of object(qp) {
+        // SAFETY: a queue pair of ours or null, and the program's structures.
+        code(|| unsafe { query(qp, attr, init) })
+    }
+
+    /// `ibv_destroy_qp(3)`; waits for unacknowledged events.
+    fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int, of object(qp) {
+        // SAFETY: a queue pair of ours or null; the program gives it up unless this fails.
+        code(|| unsafe { destroy(qp) })
+    }
+
+    /// The extended posting interface of a queue pair: none is made with it, so there is none.
+    fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut c_void, of object(qp) {
+        std::ptr::null_mut()
+    }
+
+    /// `ibv_query_qp_data_in_order(3)`: 0, since octets are placed as segments arrive.
+    fn ibv_query_qp_data_in_order(
+        qp: *mut ibv_qp,
+        _operation: c_int,
+        _flags: u32,
+    ) -> c_int, of object(qp) {
+        0
+    }
+
+    /// `ibv_set_ece(3)`: `EOPNOTSUPP`.
+    fn ibv_set_ece(qp: *mut ibv_qp, _ece: *mut ibv_ece) -> c_int, of object(qp) {
+        code(unsupported)
+    }
+
+    /// `ibv_query_ece(3)`: `EOPNOTSUPP`.
+    fn ibv_query_ece(qp: *mut ibv_qp, _ece: *mut ibv_ece) -> c_int, of object(qp) {
+        code(unsupported)
+    }
+}

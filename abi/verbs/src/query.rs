@@ -1,0 +1,309 @@
+//! What a program asks about the device and its port.
+
+use std::mem::{size_of, zeroed};
+use std::ptr::copy_nonoverlapping;
+
+use libc::{c_int, size_t, ssize_t};
+use weft_engine::device;
+
+use crate::device::{put_text, Context};
+use crate::entry::{code, invalid, status, unsupported, Answer, Errno};
+use crate::handle::Handle;
+use crate::layout::numbers::*;
+use crate::layout::*;
+
+/// The only port.
+pub const PORT: u8 = 1;
+/// The only partition key: the default partition, full member.
+const PKEY: u16 = 0xffff;
+/// Entries of the GID table.
+const GIDS: u32 = 1;
+
+/// Codes of `active_width` and `active_speed` (InfiniBand's): four lanes of 10 Gbit/s. No program is
+/// known to rate its work by it; the link underneath is whatever TCP runs over.
+const WIDTH_4X: u8 = 2;
+const SPEED_FDR10: u8 = 8;
+/// Memory is registered by the octet, so any page size from 4 KiB up will do.
+const PAGE_SIZES: u64 = !0xfff;
+/// `phys_state`: LinkUp.
+const LINK_UP: u8 = 5;
+
+/// Octets of `struct ibv_port_attr` that programs built before `port_cap_flags2` know.
+const OLD_PORT_ATTR: usize = 48;
+const _: () = assert!(OLD_PORT_ATTR == std::mem::offset_of!(ibv_port_attr, port_cap_flags2));
+
+fn device_attributes() -> ibv_device_attr {
+    let of = device::attributes();
+    // SAFETY: numbers and characters, for which zero is a value.
+    let mut attr: ibv_device_attr = unsafe { zeroed() };
+    put_text(&mut attr.fw_ver, env!("CARGO_PKG_VERSION"));
+    attr.node_guid = of.guid.to_be();
+    attr.sys_image_guid = of.guid.to_be();
+    attr.max_mr_size = of.max_mr_size;
+    attr.page_size_cap = PAGE_SIZES;
+    attr.max_qp = number(of.max_qp);
+    attr.max_qp_wr = number(of.max_qp_wr);
+    attr.device_cap_flags = (IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_SRQ_RESIZE) as u32;
+    attr.max_sge = number(of.max_sge);
+    attr.max_sge_rd = number(of.max_sge_rd);
+    attr.max_cq = number(of.max_cq);
+    attr.max_cqe = number(of.max_cqe);
+    attr.max_mr = number(of.max_mr);
+    attr.max_pd = number(of.max_pd);
+    attr.max_qp_rd_atom = number(of.max_qp_rd_atom);
+    attr.max_qp_init_rd_atom = number(of.max_qp_rd_atom);
+    attr.max_res_rd_atom = number(of.max_qp).saturating_mul(number(of.max_qp_rd_atom));
+    attr.max_srq = number(of.max_srq);
+    attr.max_srq_wr = number(of.max_srq_wr);
+    attr.max_srq_sge = number(of.max_srq_sge);
+    attr.max_pkeys = 1;
+    attr.phys_port_cnt = PORT;
+    attr
+}
+
+/// A limit as the signed number of the header.
+fn number(limit: impl TryInto<c_int>) -> c_int {
+    limit.try_into().unwrap_or(c_int::MAX)
+}
+
+fn port_attributes() -> ibv_port_attr {
+    // SAFETY: numbers, for which zero is a value.
+    let mut attr: ibv_port_attr = unsafe { zeroed() };
+    attr.state = IBV_PORT_ACTIVE as c_int;
+    attr.max_mtu = IBV_MTU_4096 as c_int;
+    attr.active_mtu = IBV_MTU_4096 as c_int;
+    attr.gid_tbl_len = GIDS as c_int;
+    attr.port_cap_flags = IBV_PORT_CM_SUP as u32;
+    attr.max_msg_sz = device::attributes().max_msg_size;
+    attr.pkey_tbl_len = 1;
+    // One virtual lane, which is what a link without lanes has.
+    attr.max_vl_num = 1;
+    attr.active_width = WIDTH_4X;
+    attr.active_speed = SPEED_FDR10;
+    attr.phys_state = LINK_UP;
+    attr.link_layer = IBV_LINK_LAYER_ETHERNET as u8;
+    attr
+}
+
+/// Copies as much of a structure as the program's own version of it holds, and zeroes the rest.
+///
+/// # Safety
+/// `room` octets at `to` may be written.
+unsafe fn give<T: Copy>(from: &T, to: *mut T, room: usize) -> Answer<()> {
+    if to.is_null() {
+        return invalid();
+    }
+    let known = room.min(size_of::<T>());
+    // SAFETY: promised by the caller; `from` has at least as many octets as are copied.
+    unsafe {
+        copy_nonoverlapping(std::ptr::from_ref(from).cast::<u8>(), to.cast(), known);
+        to.cast::<u8>().add(known).write_bytes(0, room - known);
+    }
+    Ok(())
+}
+
+/// Behind the inline `ibv_query_port(3)`, which says how large its structure is.
+pub unsafe extern "C" fn query_port(
+    context: *mut ibv_context,
+    port: u8,
+    attr: *mut ibv_port_attr,
+    size: size_t,
+) -> c_int {
+    code(|| {
+        // SAFETY: a context of ours, or null.
+        unsafe { Handle::<Context>::of(context)? };
+        if port != PORT {
+            return invalid();
+        }
+        // SAFETY: the program gave the address and the size of its structure.
+        unsafe { give(&port_attributes(), attr, size) }
+    })
+}
+
+/// Behind the inline `ibv_query_device_ex(3)`.
+pub unsafe extern "C" fn query_device_ex(
+    context: *mut ibv_context,
+    input: *const ibv_query_device_ex_input,
+    attr: *mut ibv_device_attr_ex,
+    size: size_t,
+) -> c_int {
+    code(|| {
+        // SAFETY: a context of ours, or null.
+        unsafe { Handle::<Context>::of(context)? };
+        // SAFETY: null, or the program's question.
+        if !input.is_null() && unsafe { (*input).comp_mask } != 0 {
+            return invalid();
+        }
+        if size < size_of::<ibv_device_attr>() {
+            return invalid();
+        }
+        // SAFETY: numbers, for which zero is a value.
+        let mut extended: ibv_device_attr_ex = unsafe { zeroed() };
+        extended.orig_attr = device_attributes();
+        extended.device_cap_flags_ex = u64::from(extended.orig_attr.device_cap_flags);
+        extended.phys_port_cnt_ex = u32::from(PORT);
+        // SAFETY: the program gave the address and the size of its structure.
+        unsafe { give(&extended, attr, size) }
+    })
+}
+
+/// The GID at an index.
+///
+/// # Errors
+/// `EINVAL`: there is no such port or index.
+fn gid(port: u32, index: u32) -> Answer<ibv_gid> {
+    if port != u32::from(PORT) || index >= GIDS {
+        return invalid();
+    }
+    Ok(ibv_gid {
+        raw: device::port().gid,
+    })
+}
+
+fn gid_entry(port: u32, index: u32) -> Answer<ibv_gid_entry> {
+    Ok(ibv_gid_entry {
+        gid: gid(port, index)?,
+        gid_index: index,
+        port_num: port,
+        gid_type: IBV_GID_TYPE_IB as u32,
+        ndev_ifindex: device::port().ifindex,
+    })
+}
+
+export! {
+    /// `ibv_query_device(3)`.
+    fn ibv_query_device(
+        context: *mut ibv_context,
+        attr: *mut ibv_device_attr,
+    ) -> c_int, of context(context) {
+        code(|| {
+            // SAFETY: a context of ours, or null.
+            unsafe { Handle::<Context>::of(context)? };
+            // SAFETY: the program's structure has the header's size.
+            unsafe { give(&device_attributes(), attr, size_of::<ibv_device_attr>()) }
+        })
+    }
+
+    /// `ibv_query_port(3)` as programs built long ago call it: for the structure without its last
+    /// field.
+    fn ibv_query_port(
+        context: *mut ibv_context,
+        port: u8,
+        attr: *mut ibv_port_attr,
+    ) -> c_int, of context(context) {
+        // SAFETY: passed on, with the size that such programs know.
+        unsafe { query_port(context, port, attr, OLD_PORT_ATTR) }
+    }
+
+    /// `ibv_query_gid(3)`.
+    fn ibv_query_gid(
+        context: *mut ibv_context,
+        port: u8,
+        index: c_int,
+        to: *mut ibv_gid,
+    ) -> c_int, of context(context) {
+        status(|| {
+            // SAFETY: a context of ours, or null.
+            unsafe { Handle::<Context>::of(context)? };
+            let index = u32::try_from(index).or(invalid())?;
+            let found = gid(port.into(), index)?;
+            // SAFETY: the program gave the address for the GID.
+            unsafe { give(&found, to, size_of::<ibv_gid>()) }
+        })
+    }
+
+    /// The type of a GID as sysfs gives it (an internal function that `ibv_devinfo` uses).
+    fn ibv_query_gid_type(
+        context: *mut ibv_context,
+        port: u8,
+        index: u32,
+        to: *mut c_int,
+    ) -> c_int, of context(context) {
+        status(|| {
+            // SAFETY: a context of ours, or null.
+            unsafe { Handle::<Context>::of(context)? };
+            gid(port.into(), index)?;
+            // SAFETY: the program gave the address for the type.
+            unsafe { give(&(IBV_GID_TYPE_IB as c_int), to, size_of::<c_int>()) }
+        })
+    }
+
+    /// `ibv_query_gid_ex(3)`, behind its inline function.
+    fn _ibv_query_gid_ex(
+        context: *mut ibv_context,
+        port: u32,
+        index: u32,
+        entry: *mut ibv_gid_entry,
+        flags: u32,
+        size: size_t,
+    ) -> c_int, of context(context) {
+        code(|| {
+            // SAFETY: a context of ours, or null.
+            unsafe { Handle::<Context>::of(context)? };
+            if flags != 0 {
+                return unsupported();
+            }
+            // SAFETY: the program gave the address and the size of its structure.
+            unsafe { give(&gid_entry(port, index)?, entry, size) }
+        })
+    }
+
+    /// `ibv_query_gid_table(3)`, behind its inline function: the number of entries, or a negative
+    /// errno.
+    fn _ibv_query_gid_table(
+        context: *mut ibv_context,
+        entries: *mut ibv_gid_entry,
+        max_entries: size_t,
+        flags: u32,
+        size: size_t,
+    ) -> ssize_t, of context(context) {
+        let written = code(|| {
+            // SAFETY: a context of ours, or null.
+            unsafe { Handle::<Context>::of(context)? };
+            if flags != 0 {
+                return unsupported();
+            }
+            if max_entries < GIDS as usize {
+                return invalid();
+            }
+            // SAFETY: the program gave the address and the size of its first structure.
+            unsafe { give(&gid_entry(u32::from(PORT), 0)?, entries, size) }
+        });
+        if written == 0 { GIDS as ssize_t } else { -(written as ssize_t) }
+    }
+
+    /// `ibv_query_pkey(3)`: one partition, in network byte order.
+    fn ibv_query_pkey(
+        context: *mut ibv_context,
+        port: u8,
+        index: c_int,
+        to: *mut u16,
+    ) -> c_int, of context(context) {
+        status(|| {
+            // SAFETY: a context of ours, or null.
+            unsafe { Handle::<Context>::of(context)? };
+            if port != PORT || index != 0 {
+                return invalid();
+            }
+            // SAFETY: the program gave the address for the key.
+            unsafe { give(&PKEY.to_be(), to, size_of::<u16>()) }
+        })
+    }
+
+    /// `ibv_get_pkey_index(3)`: the index, or -1.
+    fn ibv_get_pkey_index(
+        context: *mut ibv_context,
+        port: u8,
+        pkey: u16,
+    ) -> c_int, of context(context) {
+        status(|| {
+            // SAFETY: a context of ours, or null.
+            unsafe { Handle::<Context>::of(context)? };
+            if port == PORT && pkey == PKEY.to_be() {
+                Ok(())
+            } else {
+                Err(Errno(libc::ENOENT))
+            }
+        })
+    }
+}

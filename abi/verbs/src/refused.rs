@@ -1,0 +1,117 @@
+//! What an iWARP device, or this one, does not have: memory windows, address handles, multicast; and
+//! what needs no work here: safety across fork.
+
+use libc::{c_int, c_void, size_t};
+
+use crate::entry::{code, pointer, unsupported, Errno};
+use crate::layout::numbers::IBV_FORK_UNNEEDED;
+use crate::layout::{ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_mw, ibv_pd, ibv_qp, ibv_wc};
+
+/// Behind the inline `ibv_bind_mw(3)`: `EOPNOTSUPP`.
+pub unsafe extern "C" fn bind_mw(_: *mut ibv_qp, _: *mut ibv_mw, _: *mut c_void) -> c_int {
+    code(unsupported)
+}
+
+/// Behind the inline `ibv_dealloc_mw(3)`: `EOPNOTSUPP`.
+pub unsafe extern "C" fn dealloc_mw(_: *mut ibv_mw) -> c_int {
+    code(unsupported)
+}
+
+export! {
+    /// `ibv_create_ah(3)`: there are no datagrams.
+    fn ibv_create_ah(pd: *mut ibv_pd, _attr: *mut ibv_ah_attr) -> *mut ibv_ah, of object(pd) {
+        pointer(unsupported)
+    }
+
+    /// `ibv_create_ah_from_wc(3)`: there are no datagrams.
+    fn ibv_create_ah_from_wc(
+        pd: *mut ibv_pd,
+        _wc: *mut ibv_wc,
+        _grh: *mut c_void,
+        _port: u8,
+    ) -> *mut ibv_ah, of object(pd) {
+        pointer(unsupported)
+    }
+
+    /// `ibv_init_ah_from_wc(3)`: there are no datagrams.
+    fn ibv_init_ah_from_wc(
+        context: *mut ibv_context,
+        _port: u8,
+        _wc: *mut ibv_wc,
+        _grh: *mut c_void,
+        _attr: *mut ibv_ah_attr,
+    ) -> c_int, of context(context) {
+        code(unsupported)
+    }
+
+    /// `ibv_destroy_ah(3)`.
+    fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int, of object(ah) {
+        code(unsupported)
+    }
+
+    /// Finds the hardware address for an address handle: there are none.
+    fn ibv_resolve_eth_l2_from_gid(
+        context: *mut ibv_context,
+        _attr: *mut ibv_ah_attr,
+        _mac: *mut u8,
+        _vlan: *mut u16,
+    ) -> c_int, of context(context) {
+        code(unsupported)
+    }
+
+    /// `ibv_attach_mcast(3)`: there are no datagrams.
+    fn ibv_attach_mcast(
+        qp: *mut ibv_qp,
+        _gid: *const ibv_gid,
+        _lid: u16,
+    ) -> c_int, of object(qp) {
+        code(unsupported)
+    }
+
+    /// `ibv_detach_mcast(3)`: there are no datagrams.
+    fn ibv_detach_mcast(
+        qp: *mut ibv_qp,
+        _gid: *const ibv_gid,
+        _lid: u16,
+    ) -> c_int, of object(qp) {
+        code(unsupported)
+    }
+
+    /// `ibv_fork_init(3)`: registered memory is not pinned, so a fork moves nothing away from it.
+    fn ibv_fork_init() -> c_int {
+        0
+    }
+
+    /// `ibv_is_fork_initialized(3)`.
+    fn ibv_is_fork_initialized() -> c_int {
+        IBV_FORK_UNNEEDED as c_int
+    }
+
+    /// Keeps memory out of child processes: nothing to do.
+    fn ibv_dontfork_range(_base: *mut c_void, _size: size_t) -> c_int {
+        0
+    }
+
+    /// Undoes `ibv_dontfork_range`: nothing to do.
+    fn ibv_dofork_range(_base: *mut c_void, _size: size_t) -> c_int {
+        0
+    }
+}
+
+/// What the shells forward the interface between libibverbs and drivers to: functions that return
+/// an errno value.
+#[no_mangle]
+extern "C" fn weft_unserved_errno() -> c_int {
+    libc::ENOSYS
+}
+
+/// The same for functions that return a pointer.
+#[no_mangle]
+extern "C" fn weft_unserved_null() -> *mut c_void {
+    pointer(|| Err(Errno(libc::ENOSYS)))
+}
+
+/// The same for functions that return nothing. Drivers of real devices register themselves by such
+/// a call when they are loaded; they find no devices here.
+#[no_mangle]
+extern "C" fn weft_unserved_void() {}
