@@ -65,28 +65,43 @@ static void destroy(struct rdma_cm_id *id)
 	CHECK(rdma_destroy_id(id));
 }
 
+/* The end of one connection and the request of the next come in any order. */
 static void serve(struct sockaddr_in *address)
 {
 	struct rdma_conn_param param = { .responder_resources = 1, .initiator_depth = 1 };
 	struct rdma_cm_event *event;
 	struct rdma_cm_id *listener, *id;
-	int last = 0;
+	enum rdma_cm_event_type type;
+	int open = 0, last = 0;
 
 	CHECK(rdma_create_id(channel, &listener, NULL, RDMA_PS_TCP));
 	CHECK(rdma_bind_addr(listener, (struct sockaddr *)address));
 	CHECK(rdma_listen(listener, 16));
-	while (!last) {
-		event = expect(RDMA_CM_EVENT_CONNECT_REQUEST);
+	while (!last || open) {
+		CHECK(rdma_get_cm_event(channel, &event));
 		id = event->id;
-		last = event->param.conn.private_data_len >= sizeof(LAST) &&
-		       !memcmp(event->param.conn.private_data, LAST, sizeof(LAST));
+		type = event->event;
+		if (type == RDMA_CM_EVENT_CONNECT_REQUEST)
+			last |= event->param.conn.private_data_len >= sizeof(LAST) &&
+				!memcmp(event->param.conn.private_data, LAST, sizeof(LAST));
 		rdma_ack_cm_event(event);
-		create_qp(id);
-		CHECK(rdma_accept(id, &param));
-		rdma_ack_cm_event(expect(RDMA_CM_EVENT_ESTABLISHED));
-		rdma_ack_cm_event(expect(RDMA_CM_EVENT_DISCONNECTED));
-		rdma_disconnect(id);
-		destroy(id);
+		switch (type) {
+		case RDMA_CM_EVENT_CONNECT_REQUEST:
+			create_qp(id);
+			CHECK(rdma_accept(id, &param));
+			open++;
+			break;
+		case RDMA_CM_EVENT_DISCONNECTED:
+			rdma_disconnect(id);
+			destroy(id);
+			open--;
+			break;
+		case RDMA_CM_EVENT_ESTABLISHED:
+			break;
+		default:
+			fprintf(stderr, "%s\n", rdma_event_str(type));
+			exit(1);
+		}
 	}
 	CHECK(rdma_destroy_id(listener));
 }

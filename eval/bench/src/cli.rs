@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::exec::{Executor, Processes};
+use crate::native::{self, NativeArgs};
 use crate::path::PathKind;
 use crate::plan::{self, Selection};
 use crate::raw::{self, RawArgs};
@@ -46,6 +47,8 @@ enum Command {
     List,
     #[command(hide = true)]
     Raw(RawArgs),
+    #[command(hide = true)]
+    Native(NativeArgs),
 }
 
 #[derive(clap::Args, Clone, Debug)]
@@ -111,6 +114,7 @@ pub fn run_as(args: Args, prefix: &[OsString]) -> Result<ExitCode> {
         Some(Command::Report(report)) => print_reports(&report),
         Some(Command::List) => list(&args.measure, prefix),
         Some(Command::Raw(raw)) => raw::run(&raw).map(|()| ExitCode::SUCCESS),
+        Some(Command::Native(native)) => native::run(&native).map(|()| ExitCode::SUCCESS),
     }
 }
 

@@ -251,7 +251,7 @@ mod tests {
         let stacks = stacks();
         let selection = Selection {
             only: vec!["loopback/write-bw-1M".into()],
-            stacks: vec!["crc=off".into()],
+            stacks: vec!["weft crc=off".into()],
             ..Selection::default()
         };
         let groups = groups(PathKind::Loopback, &stacks, &selection);

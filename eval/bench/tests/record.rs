@@ -56,6 +56,7 @@ fn a_run_leaves_a_record_that_follows_the_schema_and_can_be_reported_again() {
     let run = Run::read(&file).unwrap();
     let row = run.row("loopback/connect").unwrap();
     assert!(row.cell("raw-tcp").unwrap().values("connect_us")[0].1 > 0.0);
+    assert!(row.cell("weft native crc=on").unwrap().values("connect_us")[0].1 > 0.0);
     // What cannot run is in the record with its reason, and in the report.
     assert!(row
         .cell("weft crc=on")

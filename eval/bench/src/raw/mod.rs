@@ -5,7 +5,7 @@
 
 mod bulk;
 mod connect;
-mod ping_pong;
+pub(crate) mod ping_pong;
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
@@ -19,20 +19,21 @@ use crate::workload::Mode;
 #[derive(Args, Clone, Debug)]
 pub struct RawArgs {
     #[command(flatten)]
-    side: RawSide,
+    role: Role,
     #[command(subcommand)]
     program: Program,
 }
 
+/// Which side a process of a measurement is.
 #[derive(Args, Clone, Debug)]
 #[group(required = true, multiple = false)]
-struct RawSide {
+pub(crate) struct Role {
     /// Serve one measurement at this address
     #[arg(long)]
-    listen: Option<SocketAddr>,
+    pub(crate) listen: Option<SocketAddr>,
     /// Measure against the server at this address
     #[arg(long)]
-    connect: Option<SocketAddr>,
+    pub(crate) connect: Option<SocketAddr>,
 }
 
 #[derive(Subcommand, Clone, Debug)]
@@ -86,12 +87,12 @@ struct Connect {
 
 /// Runs one side; the client prints its metrics.
 pub fn run(args: &RawArgs) -> Result<()> {
-    if let Some(address) = args.side.listen {
+    if let Some(address) = args.role.listen {
         let listener =
             TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
         return serve(&listener, &args.program);
     }
-    let address = args.side.connect.context("one of --listen and --connect")?;
+    let address = args.role.connect.context("one of --listen and --connect")?;
     println!(
         "{}",
         serde_json::to_string(&measure(address, &args.program)?)?

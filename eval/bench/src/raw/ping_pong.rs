@@ -12,7 +12,7 @@ use crate::stats::{quantile_of_sorted, sorted};
 use crate::workload::{Mode, HALF_ROUND_TRIP, P99, P999, ROUND_TRIP};
 
 /// Round trips before the clock starts: TCP's windows open, caches fill.
-const WARM_UP: usize = 1000;
+pub(crate) const WARM_UP: usize = 1000;
 
 pub(super) fn serve(stream: &TcpStream, program: &PingPong) -> Result<()> {
     let mut pipe = Pipe::new(stream, program)?;
@@ -44,7 +44,7 @@ pub(super) fn measure(stream: &TcpStream, program: &PingPong) -> Result<Metrics>
 
 /// Percentiles and the minimum are of half the round trip where both directions carry the same, as
 /// perftest does it.
-fn metrics(round_trips: &[f64], symmetric: bool) -> Result<Metrics> {
+pub(crate) fn metrics(round_trips: &[f64], symmetric: bool) -> Result<Metrics> {
     let sorted = sorted(round_trips);
     let at = |rank| quantile_of_sorted(&sorted, rank).context("no iterations");
     let share = if symmetric { 0.5 } else { 1.0 };

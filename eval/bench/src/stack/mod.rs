@@ -3,6 +3,7 @@
 mod cm_connect;
 mod iperf3;
 mod libfabric;
+mod native;
 mod perftest;
 mod raw_tcp;
 mod ucx;
@@ -70,6 +71,10 @@ pub fn all(programs: &Programs) -> Vec<Box<dyn Stack>> {
         crc,
         fpdu,
     };
+    let native = |crc| native::Native {
+        bench: programs.bench.clone(),
+        crc,
+    };
     let connect = |crc| cm_connect::CmConnect::new(programs, crc);
     vec![
         Box::new(raw_tcp::RawTcp {
@@ -90,6 +95,8 @@ pub fn all(programs: &Programs) -> Vec<Box<dyn Stack>> {
         Box::new(weft(true, Fpdu::Auto)),
         Box::new(weft(false, Fpdu::Emss)),
         Box::new(weft(true, Fpdu::Emss)),
+        Box::new(native(false)),
+        Box::new(native(true)),
         Box::new(connect(false)),
         Box::new(connect(true)),
         Box::new(libfabric::Libfabric {
