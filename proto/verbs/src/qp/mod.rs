@@ -267,10 +267,10 @@ impl Qp {
     /// Whether [`Qp::fill`] would frame something.
     #[inline]
     pub fn wants_to_send(&self) -> bool {
-        self.outgoing.queued() > 0
-            || self.sq.unencoded() > 0
+        let due = self.sq.unencoded() > 0
             || self.responder.pending()
-            || self.requester.control_pending()
+            || self.requester.control_pending();
+        self.outgoing.queued() > 0 || (due && self.ending == Ending::Open)
     }
 
     /// The transport took `octets` of [`Qp::outgoing`].

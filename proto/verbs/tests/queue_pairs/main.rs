@@ -1,0 +1,5 @@
+//! Two queue pairs in memory on virtual time: scenarios, and random work by seed.
+
+mod pair;
+mod random_work;
+mod scenarios;
