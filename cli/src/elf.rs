@@ -360,6 +360,32 @@ mod tests {
         ));
     }
 
+    /// Pseudo-random numbers from a fixed seed (Knuth's MMIX generator).
+    fn numbers() -> impl Iterator<Item = usize> {
+        let step = |state: &u64| {
+            let next = state.wrapping_mul(6_364_136_223_846_793_005);
+            Some(next.wrapping_add(1_442_695_040_888_963_407))
+        };
+        std::iter::successors(Some(1), step).map(|state| (state >> 33) as usize)
+    }
+
+    #[test]
+    fn damaged_files_are_refused_or_read_but_never_a_panic() {
+        let sound = std::fs::read("/bin/true").unwrap();
+        let mut numbers = numbers();
+        let mut next = |below: usize| numbers.next().unwrap() % below;
+        for round in 0..3000 {
+            let mut damaged = sound.clone();
+            for _ in 0..1 + round % 8 {
+                // Headers at the front and tables of symbols shortly after are what is parsed.
+                let at = next(damaged.len().min(0x2000));
+                damaged[at] = next(256) as u8;
+            }
+            damaged.truncate(damaged.len() - (round % 5) * 1000);
+            let _ = Object::parse(Path::new("damaged"), &damaged);
+        }
+    }
+
     fn import(symbol: &str, version: Option<&str>) -> Import {
         Import {
             symbol: symbol.to_owned(),

@@ -186,6 +186,11 @@ pub fn locate(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, ProgramErro
     }
     let mut refused = None;
     for folder in std::env::split_paths(path.unwrap_or(OsStr::new("/usr/bin:/bin"))) {
+        // An empty entry is the working folder.
+        let folder = match folder.as_os_str().is_empty() {
+            true => PathBuf::from("."),
+            false => folder,
+        };
         match startable(&folder.join(name)) {
             Some(Ok(found)) => return Ok(found),
             // Like execvp: something that may not run is passed over, and told if nothing else is found.
@@ -380,6 +385,13 @@ mod tests {
             locate("other".as_ref(), Some(&path)),
             Err(ProgramError::NotFound(_))
         ));
+    }
+
+    #[test]
+    fn what_is_found_has_a_slash_so_that_nobody_looks_again() {
+        // `cargo test` runs in the folder of the package.
+        let found = locate("src".as_ref(), Some("".as_ref()));
+        assert!(matches!(found, Err(ProgramError::Folder(path)) if path == Path::new("./src")));
     }
 
     #[test]

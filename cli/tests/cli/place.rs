@@ -29,8 +29,8 @@ impl Place {
             scratch: Scratch::new(),
         };
         let made = place.library("libibverbs.so.1", "lib/weft/libweft.so")
-            && place.library("libibverbs.so.1", "lib/weft/libibverbs.so.1")
-            && place.library("librdmacm.so.1", "lib/weft/librdmacm.so.1");
+            && place.library("libibverbs.so.1", "lib/weft/weft-libs/libibverbs.so.1")
+            && place.library("librdmacm.so.1", "lib/weft/weft-libs/librdmacm.so.1");
         made.then_some(place)
     }
 
