@@ -18,7 +18,7 @@ help: ## this list
 build: ## target/release/weft, with its libraries beside it
 	@scripts/need build
 	cargo build --release --package weft
-	abi/verbs/build.sh $(TARGET_DIR)
+	abi/verbs/build.sh $(RELEASE)
 
 demo: ## unmodified RDMA programs on this machine, beside raw TCP
 	@scripts/need build verbs demo

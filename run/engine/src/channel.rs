@@ -49,13 +49,16 @@ impl<T> Channel<T> {
         self.counter.raw()
     }
 
-    pub(crate) fn post(&self, event: T) {
+    pub(crate) fn post(&self, event: T, engine: &Engine) {
         let mut queue = self.queue.lock();
         let counted = !queue.served;
         queue.events.push_back(Entry { event, counted });
         if counted {
             // Under the lock: whoever takes the entry relies on the count.
             self.counter.add();
+        } else if !engine.is_lead() {
+            // The lead looks here only after it served something, and may be asleep.
+            engine.wake_lead();
         }
     }
 

@@ -73,7 +73,7 @@ impl Context {
     }
 
     pub(crate) fn raise(&self, event: AsyncEvent) {
-        self.events.post(event);
+        self.events.post(event, &self.engine);
     }
 
     /// Drops the undelivered events of an object that is destroyed.
@@ -138,7 +138,7 @@ impl CompChannel {
     }
 
     pub(crate) fn post(&self, cookie: u64) {
-        self.events.post(cookie);
+        self.events.post(cookie, &self.context.engine);
     }
 
     pub(crate) fn forget(&self, cookie: u64) {

@@ -87,6 +87,8 @@ pub(crate) struct Token(u64);
 thread_local! {
     static POLLS: Cell<(u32, Option<Instant>)> = const { Cell::new((0, None)) };
     static SWEEP: Cell<u32> = const { Cell::new(0) };
+    /// This thread is the lead.
+    static LEADING: Cell<bool> = const { Cell::new(false) };
 }
 
 impl Progress {
@@ -177,7 +179,10 @@ impl Progress {
 
     pub(crate) fn defer(&self, qp: &Arc<Qp>) {
         self.deferred.lock().push(qp.clone());
-        self.deferred_count.fetch_add(1, Ordering::Release);
+        self.deferred_count.fetch_add(1, Ordering::SeqCst);
+        if STANDBY.load(Ordering::SeqCst) {
+            self.wake_service();
+        }
     }
 
     /// The program shows that it serves itself: the service thread leaves the set and looks in
@@ -357,8 +362,19 @@ impl Engine {
         let led = &self.progress.led;
         led.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed)
             .ok()?;
+        LEADING.set(true);
         self.progress.show_sign();
         Some(Lead { engine: self })
+    }
+
+    /// Whether the calling thread is the lead.
+    pub(crate) fn is_lead(&self) -> bool {
+        LEADING.get()
+    }
+
+    /// Makes a sleeping lead look at its channel.
+    pub(crate) fn wake_lead(&self) {
+        self.progress.waker.add();
     }
 
     fn run_timers(&self) {
@@ -391,9 +407,9 @@ impl Lead<'_> {
     /// Waits for something to serve, and serves it.
     pub(crate) fn serve_once(&self) -> Result<(), Error> {
         let swept = self.engine.sweep(None)?;
-        if swept.woken && swept.streams == 0 {
-            // Meant for the service thread, which is about to leave the set.
-            std::thread::yield_now();
+        if swept.woken {
+            // For this thread, or for a service thread that leaves the set at its next wake-up.
+            let _ = self.engine.progress.waker.try_take();
         }
         self.engine.progress.signs.fetch_add(1, Ordering::Relaxed);
         self.engine.flush_deferred();
@@ -403,6 +419,7 @@ impl Lead<'_> {
 
 impl Drop for Lead<'_> {
     fn drop(&mut self) {
+        LEADING.set(false);
         let progress = &self.engine.progress;
         progress.signs.fetch_add(1, Ordering::Relaxed);
         progress.led.store(false, Ordering::Release);
@@ -465,7 +482,8 @@ fn watch(engine: &Engine, signs: &mut u64, until_timer: Option<Duration>) {
     if leisurely {
         // The lead waits in epoll and serves everything; it wakes this thread when it leaves.
         STANDBY.store(true, Ordering::SeqCst);
-        if progress.led.load(Ordering::SeqCst) {
+        let gathered = progress.deferred_count.load(Ordering::SeqCst) > 0;
+        if progress.led.load(Ordering::SeqCst) && !gathered {
             match until_timer {
                 Some(timeout) => std::thread::park_timeout(timeout),
                 None => std::thread::park(),

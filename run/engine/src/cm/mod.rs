@@ -118,7 +118,7 @@ impl EventChannel {
     }
 
     pub(crate) fn post(&self, event: Event) {
-        self.events.post(event);
+        self.events.post(event, &self.engine);
     }
 
     /// Takes the undelivered events of an id out, for another channel or for nobody.
