@@ -12,8 +12,6 @@ use crate::sys;
 /// What a socket is made with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SocketOptions {
-    /// `SO_REUSEADDR`.
-    pub reuse_addr: bool,
     /// `IPV6_V6ONLY`, when set.
     pub v6_only: Option<bool>,
     /// Type of service or traffic class, when set.
@@ -62,9 +60,6 @@ impl Transfer {
 fn new_socket(family: AddressFamily, options: &SocketOptions) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
-    if options.reuse_addr {
-        sockopt::set_socket_reuseaddr(&socket, true)?;
-    }
     if family == AddressFamily::INET6 {
         if let Some(only) = options.v6_only {
             sockopt::set_ipv6_v6only(&socket, only)?;
@@ -110,6 +105,9 @@ impl BoundSocket {
     /// The address is taken, not this machine's, or not allowed.
     pub fn bind(addr: SocketAddr, options: &SocketOptions) -> io::Result<BoundSocket> {
         let fd = new_socket(family_of(addr), options)?;
+        // Connections that a former listener accepted keep its port; on an RDMA device they do
+        // not stand in the way of the next listener, and a live listener still does.
+        sockopt::set_socket_reuseaddr(&fd, true)?;
         net::bind(&fd, &addr)?;
         let local = local_of(&fd)?;
         Ok(BoundSocket { fd, local })

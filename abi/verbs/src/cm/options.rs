@@ -42,7 +42,8 @@ unsafe fn set(
     let octet = || unsafe { read::<u8>(value, size) };
     match (level, name) {
         (RDMA_OPTION_ID, RDMA_OPTION_ID_TOS) => id.set_tos(octet()?),
-        (RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR) => id.set_reuse_addr(number()? != 0),
+        // Addresses are always bound for reuse; the value is checked and means nothing.
+        (RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR) => drop(number()?),
         (RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY) => id.set_v6_only(number()? != 0),
         // TCP times its own retransmissions; the value is checked and means nothing.
         (RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT) => drop(octet()?),

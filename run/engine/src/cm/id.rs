@@ -150,11 +150,6 @@ impl Id {
         self.inner.lock().peer
     }
 
-    /// `SO_REUSEADDR` for sockets that are bound from now on.
-    pub fn set_reuse_addr(&self, on: bool) {
-        self.inner.lock().options.reuse_addr = on;
-    }
-
     /// `IPV6_V6ONLY` for sockets that are bound from now on.
     pub fn set_v6_only(&self, on: bool) {
         self.inner.lock().options.v6_only = Some(on);
