@@ -1,6 +1,6 @@
 //! How long it takes to make and to parse FPDUs, in nanoseconds each.
 //!
-//! `cargo run --release -p weft-iwarp --example parse_speed`
+//! `cargo run --release -p weft-iwarp --example parse_speed [PAYLOAD]`
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -74,8 +74,8 @@ fn parse_all(mut inbound: Inbound, stream: &mut [u8]) {
         match inbound.parse(&mut stream[at..]).expect("valid stream") {
             Parse::Segment(segment) => {
                 sum = sum.wrapping_add(match segment.message {
-                    Message::Send { msn, mo, last, .. } => u64::from(msn.0 ^ mo) + u64::from(last),
-                    Message::Write { stag, to, last } => u64::from(stag.0) ^ to + u64::from(last),
+                    Message::Send { msn, mo, last, .. } => u64::from(msn.0 + mo) + u64::from(last),
+                    Message::Write { stag, to, last } => u64::from(stag.0) + to + u64::from(last),
                     _ => unreachable!("only Sends and Writes were made"),
                 });
                 sum = sum.wrapping_add(segment.payload.end as u64);

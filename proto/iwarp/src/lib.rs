@@ -15,6 +15,36 @@
 //! A connection begins with an [`Initiator`] or a [`Responder`]. When that gives an [`Established`], one
 //! [`Inbound`] and one [`Outbound`] are made from it, one for each direction of the stream.
 
+//!
+//! ```
+//! use weft_iwarp::{Header, Inbound, Initiator, InitiatorEvent, Message, Opcode, Outbound, Parse};
+//! use weft_iwarp::{Responder, StartConfig, Stag, Tagged};
+//! use core::time::Duration;
+//!
+//! // Start-up: the Request to the Responder, its Reply back.
+//! let now = Duration::ZERO;
+//! let mut initiator = Initiator::new(StartConfig::default(), now);
+//! let mut responder = Responder::new(StartConfig::default(), now);
+//! responder.handle_bytes(&initiator.poll_transmit().unwrap(), now);
+//! let passive = responder.accept(b"welcome".to_vec(), 16, 16).unwrap();
+//! initiator.handle_bytes(&responder.poll_transmit().unwrap(), now);
+//! let Some(InitiatorEvent::Accepted(active)) = initiator.poll_event() else { panic!() };
+//! assert_eq!(active.private_data, b"welcome");
+//!
+//! // Full Operation: an RDMA Write to the Responder.
+//! let mut wire = Vec::new();
+//! let mut outbound = Outbound::new(&active, 1448);
+//! let write = Header::Tagged(Tagged { last: true, opcode: Opcode::WRITE, stag: Stag(0x1234), to: 64 });
+//! let start = outbound.begin(&mut wire, &write, &[], 5);
+//! wire.extend_from_slice(b"hello");
+//! outbound.seal(&mut wire, start);
+//!
+//! let mut inbound = Inbound::new(&passive);
+//! let Parse::Segment(segment) = inbound.parse(&mut wire).unwrap() else { panic!() };
+//! assert_eq!(segment.message, Message::Write { stag: Stag(0x1234), to: 64, last: true });
+//! assert_eq!(&wire[segment.payload], b"hello");
+//! ```
+
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -486,6 +486,70 @@ fn terminates_that_cannot_be() {
     assert_eq!(fault_of(&[(terminate(true, 2, 1, 0), body)]), (1, None));
 }
 
+/// One that announces more than any Terminate has is refused when its headers are there, not when all of it is.
+#[test]
+fn a_terminate_without_end() {
+    let header = untagged(true, Opcode::TERMINATE, 2, 1, 0);
+    let octets = stream(&established(false, false), &[(header, vec![0; 60_000])]);
+    let (_, fault) = receive(&mut inbound(false, false), &octets[..200], false, || 1);
+    assert_eq!(fault.map(|fault| fault.fault), Some(PeerFault::Terminate));
+}
+
+/// The messages of RFC 7306, where they are in use, are checked like the others.
+#[test]
+fn extensions_out_of_place() {
+    let refused = |fpdus: &[(Header, Vec<u8>)], expected: PeerFault, field: &str| {
+        let octets = stream(&established(true, false), fpdus);
+        let (seen, fault) = receive(&mut inbound(true, false), &octets, false, || 50);
+        let fault = fault.expect("a fault");
+        assert_eq!((seen.len(), fault.fault), (fpdus.len() - 1, expected));
+        assert!(
+            fault.field.contains(field),
+            "{} does not name {field}",
+            fault.field
+        );
+    };
+    let immediate = |qn, msn, len| (untagged(true, Opcode::IMMEDIATE, qn, msn, 0), vec![0; len]);
+    refused(
+        &[send(false, 1, 0, 4), immediate(0, 1, 8)],
+        PeerFault::UnexpectedOpcode,
+        "opcode",
+    );
+    refused(
+        &[immediate(0, 1, 7)],
+        PeerFault::MessageLength,
+        "ULPDU_Length",
+    );
+    refused(
+        &[immediate(0, 1, 9)],
+        PeerFault::MessageTooLong,
+        "ULPDU_Length",
+    );
+    refused(&[immediate(3, 1, 8)], PeerFault::QueueNumber, "QN");
+    refused(
+        &[immediate(0, 1, 8), immediate(0, 1, 8)],
+        PeerFault::MsnRange,
+        "MSN",
+    );
+    let atomic = |operation, msn| {
+        let mut body = vec![0; AtomicRequest::WIRE_LEN];
+        body[3] = operation;
+        (untagged(true, Opcode::ATOMIC_REQUEST, 1, msn, 0), body)
+    };
+    refused(&[atomic(1, 1)], PeerFault::UnexpectedOpcode, "AOpCode");
+    refused(&[read(1), atomic(0, 1)], PeerFault::MsnRange, "MSN");
+    let response = (
+        untagged(true, Opcode::ATOMIC_RESPONSE, 3, 1, 0),
+        vec![0; 13],
+    );
+    refused(&[response], PeerFault::MessageTooLong, "ULPDU_Length");
+    refused(
+        &[(untagged(true, Opcode(0xc), 0, 1, 0), vec![])],
+        PeerFault::UnexpectedOpcode,
+        "opcode",
+    );
+}
+
 /// A Terminate comes through in the middle of a message: its sender could not finish it.
 #[test]
 fn a_terminate_interrupts_a_message() {

@@ -242,6 +242,58 @@ fn depths_that_are_not_negotiated() {
     assert_eq!((active.ird, active.ord), (5, 50));
 }
 
+/// The two ends of the range in which this side can follow: it raises its IRD to the Responder's ORD as far as it
+/// is allowed, and does not look at it where it does not negotiate.
+#[test]
+fn initiator_follows_the_responders_ord() {
+    let accepted = |ird, max_ird, ord| {
+        let side = StartConfig {
+            ird,
+            max_ird,
+            peer_to_peer: false,
+            ..config(2)
+        };
+        let block = Enhanced {
+            ird: 1,
+            ord,
+            ..Enhanced::default()
+        };
+        match answered(side, &reply(2, Some(block)).encode().unwrap()).1 {
+            Some(InitiatorEvent::Accepted(established)) => Some(established.ird),
+            _ => None,
+        }
+    };
+    assert_eq!(accepted(4, 16, 3), Some(4));
+    assert_eq!(accepted(4, 16, 16), Some(16));
+    assert_eq!(accepted(4, 16, 17), None);
+    assert_eq!(accepted(NOT_NEGOTIATED, 16, 17), Some(16));
+    assert_eq!(accepted(4, 16, NOT_NEGOTIATED), Some(4));
+}
+
+/// A Responder that asks for a Read as ready-to-receive can hold one, whatever its ULP and the Initiator want.
+#[test]
+fn a_read_rtr_takes_one_place() {
+    let mut request = reply(
+        2,
+        Some(Enhanced {
+            peer_to_peer: true,
+            rtr: Rtr::Read.into(),
+            ird: 0,
+            ord: 0,
+        }),
+    );
+    request.kind = FrameKind::Request;
+    let mut responder = Responder::new(config(2), NOW);
+    responder.handle_bytes(&request.encode().unwrap(), NOW);
+    let established = responder.accept(Vec::new(), 0, 0).unwrap();
+    assert_eq!((established.ird, established.ord), (1, 0));
+    let octets = responder.poll_transmit().unwrap();
+    let reply = StartFrame::parse(FrameKind::Reply, &octets)
+        .unwrap()
+        .unwrap();
+    assert_eq!(reply.enhanced.unwrap().ird, 1);
+}
+
 /// A depth too large for its field is not taken for 0x3FFF.
 #[test]
 fn depths_too_large_for_their_field() {
