@@ -460,7 +460,14 @@ fn service_loop(engine: &Engine) {
             Mode::Served => {
                 engine.stats.set(Total::Polled, 0);
                 let swept = engine.sweep(until_timer).unwrap_or_default();
-                while swept.woken && progress.waker.try_take().is_ok() {}
+                if swept.woken {
+                    while progress.waker.try_take().is_ok() {}
+                    // A lead that came meanwhile may sleep in the set, and what was just taken
+                    // may have been meant for it.
+                    if progress.led.load(Ordering::SeqCst) {
+                        progress.waker.add();
+                    }
+                }
                 engine.stats.add(Total::ServicePasses, 1);
             }
             Mode::Watched => {
