@@ -56,7 +56,7 @@ pub struct Untagged {
     pub last: bool,
     /// RDMAP opcode.
     pub opcode: Opcode,
-    /// RsvdULP[8:39]: the STag to invalidate for the two opcodes that have one, else 0 and ignored.
+    /// Bits 8 to 39 of RsvdULP: the STag to invalidate for the two opcodes that have one, else 0 and ignored.
     pub invalidate: u32,
     /// Which untagged queue.
     pub qn: QueueNumber,

@@ -296,7 +296,10 @@ impl Inbound {
     }
 
     /// Without CRC and markers: whatever is there, header by header.
-    #[inline(always)]
+    ///
+    /// Not inlined, so that the answer is built in its final place: copying it right after it was written costs
+    /// as much as all the rest.
+    #[inline(never)]
     fn parse_flowing(&mut self, buf: &[u8]) -> Result<Parse, Fault> {
         if self.payload_left > 0 {
             return Ok(self.parse_payload(buf));
