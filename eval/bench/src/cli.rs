@@ -214,7 +214,7 @@ fn print_reports(args: &Report) -> Result<ExitCode> {
 
 fn render(run: &Run, format: Format, targets: bool) -> String {
     if targets {
-        report::targets(run, format)
+        report::only_targets(run, format)
     } else {
         report::full(run, format)
     }

@@ -42,8 +42,12 @@ pub fn full(run: &Run, format: Format) -> String {
     text + &skipped(run, format) + &failures(run, format) + &targets(run, format)
 }
 
-/// Only the targets.
-pub fn targets(run: &Run, format: Format) -> String {
+/// Only the targets, and what went wrong.
+pub fn only_targets(run: &Run, format: Format) -> String {
+    skipped(run, format) + &failures(run, format) + &targets(run, format)
+}
+
+fn targets(run: &Run, format: Format) -> String {
     let header = [
         "path", "target", "stack", "measured", "against", "ratio", "spread", "bound", "verdict",
     ];
