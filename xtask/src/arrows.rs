@@ -7,7 +7,9 @@ use crate::Problem;
 /// a problem: adding one means deciding its place.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("proto/iwarp", &[]),
+    ("proto/inet", &[]),
     ("run/os", &[]),
+    ("eval/link", &[]),
     ("proto/verbs", &["proto/iwarp"]),
     ("run/engine", &["proto/verbs", "run/os"]),
     ("abi/verbs", &["run/engine"]),

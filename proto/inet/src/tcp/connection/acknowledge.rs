@@ -1,0 +1,251 @@
+//! What ACK, SACK and window of a segment mean to the sender (RFC 9293 section 3.10.7.4, fifth step).
+
+use super::super::options::Timestamps;
+use super::super::scoreboard::Record;
+use super::super::segment::{Flags, Header};
+use super::super::seq::{Position, FIRST_OCTET};
+use super::super::state::{Cause, State};
+use super::super::timers::Timer;
+use super::Connection;
+use core::ops::Range;
+use core::time::Duration;
+
+/// What one segment told the sender.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct News {
+    /// Octets it was not known that the peer has.
+    pub delivered: u64,
+    /// SND.UNA moved.
+    pub advanced: bool,
+    /// The peer got something twice.
+    pub duplicate: bool,
+    /// Nothing but the ACK number was in it, and that was known.
+    pub bare: bool,
+    /// The record delivered that was sent last, of those sent once only.
+    newest: Option<Record>,
+}
+
+impl Connection {
+    pub(super) fn una(&self) -> Position {
+        self.send.una
+    }
+
+    /// Says whether the rest of the segment may be looked at.
+    pub(super) fn handle_ack(
+        &mut self,
+        header: &Header,
+        start: Position,
+        payload: usize,
+        now: Duration,
+    ) -> bool {
+        let una = self.send.una;
+        let Some(ack) = header
+            .ack
+            .position(self.send.initial, una)
+            .filter(|ack| *ack <= self.send.nxt)
+        else {
+            return self.refuse_ack(header, payload, now);
+        };
+        if una < FIRST_OCTET {
+            if ack < FIRST_OCTET {
+                return self.refuse_ack(header, payload, now);
+            }
+            self.handshake_acknowledged(now);
+        }
+        // RFC 5961 section 5.2: an ACK older than any the peer can have reason to send is an injection.
+        if ack + self.send.max_window < una {
+            self.challenge(now);
+            return false;
+        }
+        let window_changed = self.window_update(header, start, ack);
+        let carries = payload > 0 || header.flags.has(Flags::FIN) || window_changed;
+        self.take_ack(header, ack, carries, now);
+        true
+    }
+
+    /// It acknowledges what was never sent (or, long after, what is long gone).
+    fn refuse_ack(&mut self, header: &Header, payload: usize, now: Duration) -> bool {
+        if self.send.una < FIRST_OCTET {
+            self.stray = header.reset_for(payload);
+        } else {
+            self.challenge(now);
+        }
+        false
+    }
+
+    /// RFC 9293 section 3.10.7.4: only newer segments move the window. Says whether it is another than before.
+    fn window_update(&mut self, header: &Header, start: Position, ack: Position) -> bool {
+        let send = &mut self.send;
+        let (from_seq, from_ack) = send.window_from;
+        if start < from_seq || (start == from_seq && ack < from_ack) {
+            return false;
+        }
+        let window = u64::from(header.window) << send.shift;
+        let changed = send.edge.saturating_sub(send.una) != window || ack != send.una;
+        send.window_from = (start, ack);
+        send.edge = (ack + window).max(ack);
+        send.max_window = send.max_window.max(window);
+        if send.edge > send.nxt {
+            self.timers.stop(Timer::Persist);
+            self.persist_backoff = 0;
+        }
+        changed
+    }
+
+    fn take_ack(&mut self, header: &Header, ack: Position, carries: bool, now: Duration) {
+        let mut news = News {
+            advanced: ack > self.send.una,
+            ..News::default()
+        };
+        self.take_cumulative(ack, header.options.timestamps, &mut news, now);
+        if self.sack {
+            self.take_blocks(header, ack, &mut news, now);
+        } else if !news.advanced && !carries && !self.send.board.is_empty() {
+            self.send.repeats += 1;
+        }
+        news.bare = !carries && !news.advanced && header.options.sack.is_empty();
+        if let Some(record) = news.newest {
+            self.send.rtt.sample(now.saturating_sub(record.sent), now);
+        }
+        if news.advanced {
+            self.advanced(ack, now);
+        }
+        self.repair(&news, now);
+        if self.send.fin_acknowledged() {
+            self.step(Cause::FinAcknowledged, now);
+        }
+    }
+
+    fn take_cumulative(
+        &mut self,
+        ack: Position,
+        timestamps: Option<Timestamps>,
+        news: &mut News,
+        now: Duration,
+    ) {
+        let send = &mut self.send;
+        let (board, rack) = (&mut send.board, &mut send.rack);
+        let min_rtt = send.rtt.minimum().unwrap_or(Duration::ZERO);
+        let clock = self.clock.as_ref();
+        board.acknowledge(ack, |record| {
+            let spurious = is_spurious(clock, timestamps, record);
+            rack.delivered(record, now, min_rtt, spurious);
+            news.note(record);
+        });
+    }
+
+    /// SACK blocks (RFC 2018), the first of which may report a duplicate (RFC 2883 section 4). What lies outside of the
+    /// octets that are out is not believed.
+    fn take_blocks(&mut self, header: &Header, ack: Position, news: &mut News, now: Duration) {
+        let send = &mut self.send;
+        let position = |seq: super::super::seq::Seq| seq.position(send.initial, ack);
+        let mut blocks: [Option<Range<Position>>; 4] = [const { None }; 4];
+        for (slot, (left, right)) in blocks.iter_mut().zip(header.options.sack.as_slice()) {
+            if let (Some(left), Some(right)) = (position(*left), position(*right)) {
+                *slot = (left < right && right <= send.nxt).then_some(left..right);
+            }
+        }
+        news.duplicate = is_duplicate(&blocks, ack);
+        if news.duplicate {
+            send.rack.duplicate(ack, send.nxt);
+        }
+        let min_rtt = send.rtt.minimum().unwrap_or(Duration::ZERO);
+        let clock = self.clock.as_ref();
+        let (board, rack) = (&mut send.board, &mut send.rack);
+        for block in blocks
+            .into_iter()
+            .flatten()
+            .filter(|block| block.start >= ack)
+        {
+            board.sack(block, |record| {
+                let spurious = is_spurious(clock, header.options.timestamps, record);
+                rack.delivered(record, now, min_rtt, spurious);
+                news.note(record);
+            });
+        }
+    }
+
+    /// SND.UNA moves to `ack`.
+    fn advanced(&mut self, ack: Position, now: Duration) {
+        let send = &mut self.send;
+        send.una = ack;
+        send.repeats = 0;
+        send.rtt.progress();
+        send.forced = false;
+        while send.cuts.front().is_some_and(|cut| *cut <= ack) {
+            send.cuts.pop_front();
+        }
+        if send.path.acknowledged(ack) {
+            send.control.set_mss(u64::from(send.mss()));
+        }
+        self.pending.acknowledged = true;
+        self.timers.stop(Timer::User);
+        if self.send.board.is_empty() {
+            self.timers.stop(Timer::Retransmit);
+            self.timers.stop(Timer::Reorder);
+        } else {
+            // RFC 6298 section 5.3.
+            self.timers
+                .set(Timer::Retransmit, now + self.send.rtt.rto());
+            self.start_user_timer(now);
+        }
+    }
+
+    /// A router could not forward a packet of this connection that was larger than `mtu` and carried `seq` (RFC 1191,
+    /// RFC 8201). Believed only when that number is out (RFC 5927 section 7).
+    pub fn handle_packet_too_big(&mut self, seq: super::super::seq::Seq, mtu: u32, now: Duration) {
+        let position = seq.position(self.send.initial, self.send.una);
+        let is_out = position.is_some_and(|at| self.send.una <= at && at < self.send.nxt);
+        if !is_out || !self.send.path.too_big(mtu) {
+            return;
+        }
+        self.timers
+            .set(Timer::PathMtu, now + super::super::path_mtu::RETRY);
+        let send = &mut self.send;
+        send.control.set_mss(u64::from(send.mss()));
+        // What is too large never arrives: send it again at once, in smaller segments, without taking it for congestion.
+        send.board.lose_all(false);
+    }
+
+    /// An ICMP error says that the peer cannot be reached. While the connection is not there that ends the attempt when
+    /// the error is a hard one; afterwards it is only a hint (RFC 5927 section 6, RFC 9293 section 3.9.2.2).
+    pub fn handle_unreachable(&mut self, seq: super::super::seq::Seq, hard: bool) {
+        if hard && self.state == State::SynSent && seq == self.send.initial {
+            self.end(super::Reason::Refused);
+        }
+    }
+}
+
+impl News {
+    fn note(&mut self, record: &Record) {
+        self.delivered += record.len();
+        let newer = self
+            .newest
+            .is_none_or(|newest| record.transmission > newest.transmission);
+        // Karn: an ACK of what was sent twice tells no time (RFC 6298 section 3).
+        if !record.retransmitted && newer {
+            self.newest = Some(*record);
+        }
+    }
+}
+
+/// The timestamp echoed was sent before the record's last transmission.
+fn is_spurious(
+    clock: Option<&super::super::timestamps::Clock>,
+    timestamps: Option<Timestamps>,
+    record: &Record,
+) -> bool {
+    match (clock, timestamps) {
+        (Some(clock), Some(timestamps)) => clock.precedes(timestamps.echo, record.sent),
+        _ => false,
+    }
+}
+
+/// The first block lies below the ACK, or within the second (RFC 2883 section 4).
+fn is_duplicate(blocks: &[Option<Range<Position>>; 4], ack: Position) -> bool {
+    let Some(first) = &blocks[0] else {
+        return false;
+    };
+    let within = |outer: &Range<Position>| outer.start <= first.start && first.end <= outer.end;
+    first.end <= ack || blocks[1].as_ref().is_some_and(within)
+}

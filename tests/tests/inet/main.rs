@@ -1,0 +1,4 @@
+//! The offload engine's TCP over the emulated link, on virtual time.
+
+mod pair;
+mod transfer;
