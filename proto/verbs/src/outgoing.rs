@@ -40,8 +40,9 @@ pub struct Outgoing {
 
 /// The arena is compacted when this many octets at its front are spent.
 const COMPACT_AT: usize = 64 * 1024;
-/// An idle arena larger than this is given back.
-const KEEP_AT_MOST: usize = 64 * 1024;
+/// An idle arena larger than this is given back: a busy stream frames a few hundred kilobytes at
+/// a time and must not fault its pages in each time.
+const KEEP_AT_MOST: usize = 1024 * 1024;
 
 impl Outgoing {
     /// Octets that wait.
@@ -151,7 +152,7 @@ impl Outgoing {
         if self.queued == 0 {
             self.arena.clear();
             self.head = 0;
-            if self.arena.capacity() > KEEP_AT_MOST * 8 {
+            if self.arena.capacity() > KEEP_AT_MOST {
                 self.arena.shrink_to(KEEP_AT_MOST);
             }
         } else if self.head >= COMPACT_AT {

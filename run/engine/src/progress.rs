@@ -29,7 +29,7 @@ use crate::stats::Total;
 
 /// Empty polls in a row, within [`SPIN_WINDOW`], that make a poller.
 const SPIN_POLLS: u32 = 32;
-const SPIN_WINDOW: Duration = Duration::from_micros(200);
+const SPIN_WINDOW: Duration = Duration::from_millis(2);
 /// A poller sweeps the whole set on every so many polls; between them it reads the connection
 /// that was active last.
 const SWEEP_EVERY: u32 = 16;
@@ -286,7 +286,7 @@ impl Engine {
             match endpoint {
                 Some(Endpoint::Stream(qp)) => {
                     swept.streams += 1;
-                    qp.serve(self);
+                    qp.serve(self, member.writable);
                 }
                 Some(Endpoint::Connecting(id)) => id.serve(self),
                 None => {}
@@ -306,7 +306,7 @@ impl Engine {
         if !always {
             let hot = self.progress.hot.read().clone();
             if let Some(qp) = hot {
-                qp.serve(self);
+                qp.serve(self, false);
             }
         }
         if always || turn % SWEEP_EVERY == 0 {
@@ -321,6 +321,7 @@ impl Engine {
 
     /// A poll found nothing: a run of them makes a poller.
     pub(crate) fn note_empty_poll(&self) {
+        self.progress.signs.fetch_add(1, Ordering::Relaxed);
         POLLS.with(|polls| {
             let (run, since) = polls.get();
             let run = run + 1;
@@ -422,9 +423,10 @@ impl Drop for Lead<'_> {
         LEADING.set(false);
         let progress = &self.engine.progress;
         progress.signs.fetch_add(1, Ordering::Relaxed);
-        progress.led.store(false, Ordering::Release);
-        // A service thread that slept through a long wait has to look in again.
-        if STANDBY.load(Ordering::Acquire) {
+        // Sequentially consistent on both sides: either this thread sees the service thread in
+        // standby, or that sees that nobody leads.
+        progress.led.store(false, Ordering::SeqCst);
+        if STANDBY.load(Ordering::SeqCst) {
             progress.wake_service();
         }
     }

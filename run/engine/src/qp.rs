@@ -272,7 +272,8 @@ impl Qp {
         posted
     }
 
-    /// Puts the queue pair on a connected socket whose MPA start-up is over.
+    /// Puts the queue pair on a connected socket whose MPA start-up is over. The caller, who
+    /// holds the connection's lock, tells the program and then calls [`Qp::serve_attached`].
     pub(crate) fn attach(
         self: &Arc<Self>,
         socket: TcpStream,
@@ -281,7 +282,7 @@ impl Qp {
         leftover: &[u8],
         id: &Arc<Id>,
     ) -> Result<(), Error> {
-        let engine = self.pd.engine().clone();
+        let engine = self.pd.engine();
         let emss = socket.emss()?;
         let (local, peer) = (socket.local_addr()?, socket.peer_addr()?);
         let policy = match engine.settings.fpdu {
@@ -309,17 +310,30 @@ impl Qp {
         inner.stream = Some(Stream::new(socket, token, slot, leftover));
         inner.id = Arc::downgrade(id);
         engine.progress.note_active(self);
-        drop(inner);
-        self.serve(&engine);
         Ok(())
     }
 
-    /// Receives, places, completes and sends what is due. True when anything was received.
-    /// Nothing happens while another thread does it.
-    pub(crate) fn serve(self: &Arc<Self>, engine: &Engine) -> bool {
-        let Some(mut guard) = self.inner.try_lock() else {
-            return false;
-        };
+    /// Takes what came behind the Reply: it is in the buffer already, no event will say so.
+    pub(crate) fn serve_attached(self: &Arc<Self>) {
+        self.serve_locked(self.inner.lock(), self.pd.engine(), true);
+    }
+
+    /// Receives, places, completes and sends what is due; `writable` says that a socket that was
+    /// full has room again. True when anything was received. Nothing happens while another
+    /// thread does it.
+    pub(crate) fn serve(self: &Arc<Self>, engine: &Engine, writable: bool) -> bool {
+        match self.inner.try_lock() {
+            Some(guard) => self.serve_locked(guard, engine, writable),
+            None => false,
+        }
+    }
+
+    fn serve_locked(
+        self: &Arc<Self>,
+        mut guard: MutexGuard<'_, Inner>,
+        engine: &Engine,
+        writable: bool,
+    ) -> bool {
         let inner = &mut *guard;
         let Some(stream) = &mut inner.stream else {
             return false;
@@ -327,7 +341,8 @@ impl Qp {
         let (received, mut end) = {
             let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
             let (received, mut end) = stream.receive(&mut inner.machine, &mut pass);
-            if end.is_none() && inner.machine.wants_to_send() | needs_fin(&inner.machine) {
+            let due = inner.machine.wants_to_send() || needs_fin(&inner.machine);
+            if end.is_none() && due && (writable || !stream.blocked) {
                 end = stream.transmit(&mut inner.machine, &mut pass);
             }
             (received, end)
@@ -346,8 +361,8 @@ impl Qp {
     fn transmit_locked(self: &Arc<Self>, mut guard: MutexGuard<'_, Inner>, engine: &Engine) {
         let inner = &mut *guard;
         let mut end = None;
-        if let Some(stream) = &mut inner.stream {
-            // A blocked socket is tried again by polls and by the epoll set, not by each post.
+        // A full socket is tried again when the epoll set says so, and what is posted gathers.
+        if let Some(stream) = inner.stream.as_mut().filter(|s| !s.blocked) {
             let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
             end = stream.transmit(&mut inner.machine, &mut pass);
         }

@@ -13,7 +13,7 @@ use crate::progress::Token;
 use crate::stats::{Published, Slot};
 
 /// Octets framed ahead of the socket.
-const FILL_BUDGET: usize = 512 * 1024;
+const FILL_BUDGET: usize = 256 * 1024;
 /// Octets one call receives at most, so that completions are seen in time.
 const RECEIVE_BUDGET: usize = 1024 * 1024;
 /// Payload still to come of at least this many octets is read straight to its target.

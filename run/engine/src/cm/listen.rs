@@ -127,25 +127,31 @@ impl Id {
         let mut event = Event::about(me.clone(), EventKind::Established, 0);
         event.responder_resources = established.ird.min(255) as u8;
         event.initiator_depth = established.ord.min(255) as u8;
+        if !startup.flush(&socket) {
+            self.engine.progress.remove(&socket, token);
+            inner.phase = Phase::Disconnected;
+            return Err(Error::Os(104));
+        }
         inner.phase = Phase::Connected {
             announced: !wait_for_peer,
             established: Box::new(event.clone()),
         };
-        let channel = inner.channel.clone();
-        drop(inner);
-        if let Some(listener) = self.inner.lock().listener.upgrade() {
-            listener.request_answered();
+        // Under the lock: the program may post as soon as it has the event, and the end of the
+        // stream is told after its beginning.
+        if let Err(error) = qp.attach(socket, token, &established, &[], &me) {
+            inner.phase = Phase::Disconnected;
+            return Err(error);
         }
-        if !startup.flush(&socket) {
-            self.engine.progress.remove(&socket, token);
-            self.inner.lock().phase = Phase::Disconnected;
-            return Err(Error::Os(104));
-        }
-        // The program may post receives until now; the peer's first FPDU is read from here on.
-        if let (Some(channel), false) = (channel, wait_for_peer) {
+        if let (Some(channel), false) = (&inner.channel, wait_for_peer) {
             channel.post(event);
         }
-        qp.attach(socket, token, &established, &[], &me)
+        let listener = inner.listener.upgrade();
+        drop(inner);
+        if let Some(listener) = listener {
+            listener.request_answered();
+        }
+        qp.serve_attached();
+        Ok(())
     }
 
     /// Rejects a connect request; `private_data` goes along.

@@ -300,21 +300,25 @@ impl Id {
                 return;
             }
         };
-        let (qp, channel) = (inner.qp.clone(), inner.channel.clone());
-        drop(inner);
-        let Some(qp) = qp else {
+        let Some(qp) = inner.qp.clone() else {
             // The program took the queue pair away meanwhile.
             engine.progress.remove(&socket, token);
-            self.inner.lock().phase = Phase::Disconnected;
+            inner.phase = Phase::Disconnected;
             return;
         };
-        if let Some(channel) = channel {
-            channel.post(event);
-        }
+        // Under the lock: the program may post as soon as it has the event, and the end of the
+        // stream is told after its beginning.
         if let Err(error) = qp.attach(socket, token, &established, leftover, self) {
             crate::warn!("the queue pair cannot take the connection: {error}");
-            self.on_stream_ended();
+            inner.phase = Phase::Disconnected;
+            self.post(&inner, EventKind::ConnectError, -EPROTO);
+            return;
         }
+        if let Some(channel) = &inner.channel {
+            channel.post(event);
+        }
+        drop(inner);
+        qp.serve_attached();
     }
 
     /// The responder has the Request: the listener's program decides.
