@@ -36,6 +36,7 @@ pub mod settings;
 mod srq;
 pub mod stats;
 mod stream;
+mod timers;
 
 pub use context::{AsyncEvent, AsyncObject, CompChannel, Context, Pd};
 pub use cq::Cq;

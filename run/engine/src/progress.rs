@@ -26,6 +26,7 @@ use crate::engine::{Endpoint, Engine};
 use crate::error::Error;
 use crate::qp::Qp;
 use crate::stats::Total;
+use crate::timers::Timers;
 
 /// Empty polls in a row, within [`SPIN_WINDOW`], that make a poller.
 const SPIN_POLLS: u32 = 32;
@@ -63,7 +64,7 @@ pub(crate) struct Progress {
     sweep_always: AtomicBool,
     deferred: Mutex<Vec<Arc<Qp>>>,
     deferred_count: AtomicUsize,
-    timers: Mutex<Vec<(Duration, Endpoint)>>,
+    pub(crate) timers: Timers,
     service: OnceLock<Thread>,
     tick: Duration,
 }
@@ -81,7 +82,7 @@ struct Slot {
 }
 
 /// A member's number in the epoll set.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Token(u64);
 
 thread_local! {
@@ -107,7 +108,7 @@ impl Progress {
             sweep_always: AtomicBool::new(false),
             deferred: Mutex::new(Vec::new()),
             deferred_count: AtomicUsize::new(0),
-            timers: Mutex::new(Vec::new()),
+            timers: Timers::default(),
             service: OnceLock::new(),
             tick,
         })
@@ -195,10 +196,11 @@ impl Progress {
         }
     }
 
-    /// Calls the endpoint back at `at` (engine time), or somewhat later.
-    pub(crate) fn add_timer(&self, at: Duration, endpoint: Endpoint) {
-        self.timers.lock().push((at, endpoint));
-        self.wake_service();
+    /// Calls what the member stands for back at `at` (engine time), or somewhat later.
+    pub(crate) fn add_timer(&self, at: Duration, token: Token) {
+        if self.timers.add(at, token) {
+            self.wake_service();
+        }
     }
 
     fn wake_service(&self) {
@@ -210,10 +212,6 @@ impl Progress {
                 }
             }
         }
-    }
-
-    fn next_timer(&self) -> Option<Duration> {
-        self.timers.lock().iter().map(|(at, _)| *at).min()
     }
 }
 
@@ -286,7 +284,7 @@ impl Engine {
             match endpoint {
                 Some(Endpoint::Stream(qp)) => {
                     swept.streams += 1;
-                    qp.serve(self, member.writable);
+                    qp.serve_in_turn(self, member.writable);
                 }
                 Some(Endpoint::Connecting(id)) => id.serve(self),
                 None => {}
@@ -306,7 +304,7 @@ impl Engine {
         if !always {
             let hot = self.progress.hot.read().clone();
             if let Some(qp) = hot {
-                qp.serve(self, false);
+                qp.serve_if_free(self);
             }
         }
         if always || turn % SWEEP_EVERY == 0 {
@@ -379,20 +377,12 @@ impl Engine {
     }
 
     fn run_timers(&self) {
-        let now = self.now();
-        let due: Vec<Endpoint> = {
-            let mut timers = self.progress.timers.lock();
-            let (due, later) = timers.drain(..).partition(|(at, _)| *at <= now);
-            *timers = later;
-            due
-        }
-        .into_iter()
-        .map(|(_, endpoint)| endpoint)
-        .collect();
-        for endpoint in due {
+        while let Some(token) = self.progress.timers.take_due(self.now()) {
+            let endpoint = self.progress.endpoints.read().get(token.0);
             match endpoint {
-                Endpoint::Stream(qp) => qp.on_timer(self),
-                Endpoint::Connecting(id) => id.on_timer(self),
+                Some(Endpoint::Stream(qp)) => qp.on_timer(self),
+                Some(Endpoint::Connecting(id)) => id.on_timer(self),
+                None => {}
             }
         }
     }
@@ -456,7 +446,8 @@ fn service_loop(engine: &Engine) {
     let mut signs = 0;
     loop {
         let until_timer = progress
-            .next_timer()
+            .timers
+            .next()
             .map(|at| at.saturating_sub(engine.now()));
         match progress.mode() {
             Mode::Served => {

@@ -318,14 +318,18 @@ impl Qp {
         self.serve_locked(self.inner.lock(), self.pd.engine(), true);
     }
 
-    /// Receives, places, completes and sends what is due; `writable` says that a socket that was
-    /// full has room again. True when anything was received. Nothing happens while another
-    /// thread does it.
-    pub(crate) fn serve(self: &Arc<Self>, engine: &Engine, writable: bool) -> bool {
-        match self.inner.try_lock() {
-            Some(guard) => self.serve_locked(guard, engine, writable),
-            None => false,
+    /// Receives, places, completes and sends what is due, unless another thread does it.
+    pub(crate) fn serve_if_free(self: &Arc<Self>, engine: &Engine) {
+        if let Some(guard) = self.inner.try_lock() {
+            self.serve_locked(guard, engine, false);
         }
+    }
+
+    /// Receives, places, completes and sends what is due; `writable` says that a socket that was
+    /// full has room again. Waits for its turn: readiness is level-triggered, and to come back
+    /// at once would keep the thread that is at it from the core.
+    pub(crate) fn serve_in_turn(self: &Arc<Self>, engine: &Engine, writable: bool) {
+        self.serve_locked(self.inner.lock(), engine, writable);
     }
 
     fn serve_locked(
@@ -333,10 +337,10 @@ impl Qp {
         mut guard: MutexGuard<'_, Inner>,
         engine: &Engine,
         writable: bool,
-    ) -> bool {
+    ) {
         let inner = &mut *guard;
         let Some(stream) = &mut inner.stream else {
-            return false;
+            return;
         };
         let (received, mut end) = {
             let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
@@ -354,7 +358,6 @@ impl Qp {
         if received {
             engine.progress.note_active(self);
         }
-        received
     }
 
     /// Sends what is due and ends the pass.
@@ -400,7 +403,7 @@ impl Qp {
         while let Some(event) = inner.machine.poll_event() {
             self.note_event(inner, event, &mut notices);
         }
-        self.follow_stream(inner, engine);
+        Self::follow_stream(inner, engine);
         if !inner.results.is_empty() || inner.results.invalidated {
             self.publish(inner, engine);
         }
@@ -471,7 +474,7 @@ impl Qp {
     }
 
     /// Keeps the epoll set, the timers and the statistics in step with the stream.
-    fn follow_stream(self: &Arc<Self>, inner: &mut Inner, engine: &Engine) {
+    fn follow_stream(inner: &mut Inner, engine: &Engine) {
         let Some(stream) = &mut inner.stream else {
             return;
         };
@@ -489,9 +492,7 @@ impl Qp {
         if inner.machine.ending() == Ending::Draining && stream.close_at.is_none() {
             let at = engine.now() + LINGER;
             stream.close_at = Some(at);
-            engine
-                .progress
-                .add_timer(at, Endpoint::Stream(self.clone()));
+            engine.progress.add_timer(at, stream.token);
         }
         let counters = inner.machine.counters();
         let now = Published {

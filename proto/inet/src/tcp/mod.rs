@@ -8,17 +8,22 @@
 //! | [`scoreboard`], [`ranges`] | what is outstanding, what the peer has of it | RFC 2018, RFC 6675 |
 //! | [`rack`], [`tlp`], [`prr`], [`rtt`] | loss detection and recovery | RFC 8985, RFC 9937, RFC 6298 |
 //! | [`congestion`], [`pacing`] | how much, how fast | RFC 9438, RFC 5681 |
-//! | [`receive`], [`ack`] | where octets belong, when to acknowledge | RFC 9293 section 3.8.6 |
+//! | [`receive`], [`receive_buffer`], [`ack`] | where octets belong, when to acknowledge | RFC 9293 section 3.8.6 |
 
+//! | [`send_buffer`] | references to the program's octets | |
 //! | [`timestamps`], [`challenge`], [`path_mtu`], [`keepalive`], [`timers`] | | RFC 7323, RFC 5961, RFC 4821 |
-//! | `endpoint` | all connections of an address | RFC 6528, RFC 4987, RFC 6191 |
+//! | [`endpoint`], [`listen`], [`cookies`], [`isn`], [`time_wait`] | all connections of an address | RFC 6528, RFC 4987, RFC 6191 |
 
 pub mod ack;
 pub mod challenge;
 pub mod config;
 pub mod congestion;
 pub mod connection;
+pub mod cookies;
+pub mod endpoint;
+pub mod isn;
 pub mod keepalive;
+pub mod listen;
 pub mod options;
 pub mod pacing;
 pub mod path_mtu;
@@ -26,11 +31,14 @@ pub mod prr;
 pub mod rack;
 pub mod ranges;
 pub mod receive;
+pub mod receive_buffer;
 pub mod rtt;
 pub mod scoreboard;
 pub mod segment;
+pub mod send_buffer;
 pub mod seq;
 pub mod state;
+pub mod time_wait;
 pub mod timers;
 pub mod timestamps;
 pub mod tlp;
@@ -39,6 +47,8 @@ pub use ack::AckPolicy;
 pub use config::Config;
 pub use congestion::Algorithm;
 pub use connection::{Connection, Event, Reason, Transmit};
+pub use endpoint::{ConnectError, ConnectionId, Endpoint, EndpointEvent, Limits};
+pub use isn::{Secret, Tuple};
 pub use keepalive::KeepAlive;
 pub use receive::Placement;
 pub use segment::{Flags, Header};

@@ -107,6 +107,8 @@ impl Qp {
                     FpduPolicy::Auto | FpduPolicy::Large => large::announcement(),
                 };
                 self.requester.queue_rtr(kind, to);
+                // Framed now: it goes out even if the program disconnects at once.
+                self.frame_control();
             }
             (Role::Responder, Some(Rtr::Send)) => stream.swallow_rtr_send = true,
             _ => {}

@@ -116,7 +116,7 @@ impl Qp {
 
     /// The ready-to-receive message goes before everything else, an announcement between
     /// messages.
-    fn frame_control(&mut self) {
+    pub(super) fn frame_control(&mut self) {
         let Some(stream) = &mut self.stream else {
             return;
         };

@@ -352,14 +352,14 @@ impl Id {
         let token = self
             .engine
             .progress
-            .add(&socket, endpoint.clone(), Interest::Write)?;
+            .add(&socket, endpoint, Interest::Write)?;
         inner.phase = Phase::Connecting {
             socket,
             token,
             deadline,
             param,
         };
-        self.engine.progress.add_timer(deadline, endpoint);
+        self.engine.progress.add_timer(deadline, token);
         // On loopback the handshake is over already.
         drop(inner);
         self.serve(&self.engine);

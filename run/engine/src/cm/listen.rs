@@ -86,7 +86,7 @@ impl Id {
         let token = self
             .engine
             .progress
-            .add(&socket, endpoint.clone(), Interest::Read)?;
+            .add(&socket, endpoint, Interest::Read)?;
         inner.phase = Phase::Starting {
             socket,
             token,
@@ -95,7 +95,7 @@ impl Id {
         };
         drop(inner);
         if let Some(deadline) = deadline {
-            self.engine.progress.add_timer(deadline, endpoint);
+            self.engine.progress.add_timer(deadline, token);
         }
         self.serve(&self.engine);
         Ok(())

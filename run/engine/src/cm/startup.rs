@@ -13,7 +13,7 @@ use weft_verbs::types::MAX_RD_ATOMIC;
 
 use super::id::{Id, OwnedParam, Phase};
 use super::{Event, EventKind};
-use crate::engine::{Endpoint, Engine};
+use crate::engine::Engine;
 use crate::settings::Settings;
 
 const ECONNREFUSED: i32 = 111;
@@ -153,14 +153,12 @@ impl Startup {
 }
 
 impl Id {
-    /// Serves the id's socket. Nothing happens while another thread does it.
+    /// Serves the id's socket.
     pub(crate) fn serve(&self, engine: &Engine) {
         let Ok(me) = self.arc() else {
             return;
         };
-        let Some(inner) = self.inner.try_lock() else {
-            return;
-        };
+        let inner = self.inner.lock();
         match &inner.phase {
             Phase::Listening { .. } => {
                 drop(inner);
@@ -232,7 +230,7 @@ impl Id {
         if let Some(deadline) = deadline {
             engine
                 .progress
-                .add_timer(deadline, Endpoint::Connecting(self.clone()));
+                .add_timer(deadline, token);
         }
     }
 

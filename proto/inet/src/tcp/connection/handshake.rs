@@ -73,6 +73,7 @@ impl Connection {
             timers: Timers::default(),
             challenges: Challenges::default(),
             probes: Probes::default(),
+            paced: false,
             persist_backoff: 0,
             syn_left: None,
             stray: None,

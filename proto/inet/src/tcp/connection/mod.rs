@@ -137,6 +137,8 @@ pub struct Connection {
     timers: Timers,
     challenges: Challenges,
     probes: Probes,
+    /// Pacing, and nothing else, held back the next segment when it was asked for last.
+    paced: bool,
     /// Window probes since the window was last open.
     persist_backoff: u32,
     /// When the SYN left, while it left once.
@@ -339,7 +341,7 @@ impl Connection {
 
     /// When to call [`Connection::handle_timeout`] and to poll again.
     pub fn deadline(&self) -> Option<Duration> {
-        let pace = self.paced_until();
+        let pace = self.paced.then(|| self.send.pacer.next());
         match (self.timers.next(), pace) {
             (Some(timer), Some(pace)) => Some(timer.min(pace)),
             (timer, pace) => timer.or(pace),

@@ -55,21 +55,17 @@ impl Connection {
                 return Some(probe);
             }
         }
-        if self.paced_until().is_some_and(|at| at > now) {
+        self.paced = self.is_paced(now);
+        if self.paced {
             return None;
         }
         self.lost_data(now).or_else(|| self.new_data(now))
     }
 
-    /// When pacing lets the next segment leave, if one waits for that.
-    pub(super) fn paced_until(&self) -> Option<Duration> {
-        let send = &self.send;
-        if send.una < FIRST_OCTET || !(send.board.has_lost() || send.has_new()) {
-            return None;
-        }
-        let blocked = send.room() < u64::from(send.mss())
-            || (send.edge <= send.nxt && !send.board.has_lost());
-        send.rate().filter(|_| !blocked).map(|_| send.pacer.next())
+    /// Something waits to be sent, and pacing says not yet.
+    fn is_paced(&self, now: Duration) -> bool {
+        let waits = self.send.board.has_lost() || self.send.has_new();
+        waits && self.send.rate().is_some() && self.send.pacer.next() > now
     }
 
     fn send_syn(&mut self, now: Duration) -> Transmit {

@@ -1,0 +1,428 @@
+//! All connections of one stack: which segment belongs to which, who listens, what is answered for those that do not
+//! exist.
+
+use super::config::Config;
+use super::connection::{Connection, Event, Transmit};
+use super::isn::{Secret, Tuple};
+use super::listen::{self, Listener};
+use super::segment::Header;
+use super::seq::Seq;
+use super::state::State;
+use super::time_wait::{self, Remains, TimeWaits};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+
+/// A connection of an [`Endpoint`]. Never given twice.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ConnectionId(u64);
+
+/// The bounds of an endpoint.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections.
+    pub connections: usize,
+    /// Entries in TIME-WAIT.
+    pub time_wait: usize,
+    /// Answers to strays that wait to be sent; more are not made.
+    pub answers: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections: 65_536,
+            time_wait: 32_768,
+            answers: 64,
+        }
+    }
+}
+
+/// Why there is no new connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ConnectError {
+    /// There is one between these two ends.
+    InUse,
+    /// No port is free towards this remote end.
+    NoPort,
+    /// As many connections as the limits allow.
+    Full,
+}
+
+/// What happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EndpointEvent {
+    /// A listener's port has a new connection.
+    Incoming(ConnectionId),
+    /// Something happened to a connection. After [`Event::Closed`] its id means nothing any more.
+    Connection(ConnectionId, Event),
+}
+
+#[derive(Debug)]
+struct Entry {
+    tuple: Tuple,
+    connection: Connection,
+    /// When its deadline stands in the table, which.
+    deadline: Option<Duration>,
+    /// It stands in the queue of those that may have something to send.
+    queued: bool,
+}
+
+/// All connections of one stack.
+#[derive(Debug)]
+pub struct Endpoint {
+    secret: Secret,
+    limits: Limits,
+    next_id: u64,
+    entries: BTreeMap<ConnectionId, Entry>,
+    by_tuple: BTreeMap<Tuple, ConnectionId>,
+    listeners: BTreeMap<u16, Listener>,
+    time_waits: TimeWaits,
+    answers: VecDeque<(Tuple, Header)>,
+    ready: VecDeque<ConnectionId>,
+    deadlines: BTreeSet<(Duration, ConnectionId)>,
+    events: VecDeque<EndpointEvent>,
+}
+
+/// Ephemeral ports (RFC 6335 section 6).
+const EPHEMERAL: core::ops::RangeInclusive<u16> = 49_152..=65_535;
+
+impl Endpoint {
+    /// An endpoint without connections.
+    pub fn new(secret: Secret, limits: Limits) -> Endpoint {
+        Endpoint {
+            secret,
+            limits,
+            next_id: 0,
+            entries: BTreeMap::new(),
+            by_tuple: BTreeMap::new(),
+            listeners: BTreeMap::new(),
+            time_waits: TimeWaits::new(limits.time_wait),
+            answers: VecDeque::new(),
+            ready: VecDeque::new(),
+            deadlines: BTreeSet::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// Takes connections on a port; they get `config`. False when someone does already.
+    pub fn listen(&mut self, port: u16, config: Config, backlog: usize) -> bool {
+        if self.listeners.contains_key(&port) {
+            return false;
+        }
+        self.listeners.insert(port, Listener::new(config, backlog));
+        true
+    }
+
+    /// Takes no more connections on a port; those that are there stay.
+    pub fn unlisten(&mut self, port: u16) {
+        self.listeners.remove(&port);
+    }
+
+    /// The listener of a port.
+    pub fn listener(&self, port: u16) -> Option<&Listener> {
+        self.listeners.get(&port)
+    }
+
+    /// Opens a connection. `local_port` 0 takes a free ephemeral one.
+    pub fn connect(
+        &mut self,
+        local: IpAddr,
+        local_port: u16,
+        remote: SocketAddr,
+        config: Config,
+        now: Duration,
+    ) -> Result<ConnectionId, ConnectError> {
+        if self.entries.len() >= self.limits.connections {
+            return Err(ConnectError::Full);
+        }
+        let port = match local_port {
+            0 => self.free_port(local, remote).ok_or(ConnectError::NoPort)?,
+            port => port,
+        };
+        let tuple = Tuple {
+            local: SocketAddr::new(local, port),
+            remote,
+        };
+        if self.is_used(&tuple) {
+            return Err(ConnectError::InUse);
+        }
+        let secrets = self.secret.for_connection(&tuple, now);
+        Ok(self.insert(tuple, Connection::connect(config, secrets, now)))
+    }
+
+    fn free_port(&self, local: IpAddr, remote: SocketAddr) -> Option<u16> {
+        let count = u32::from(EPHEMERAL.end() - EPHEMERAL.start()) + 1;
+        let offset =
+            u32::from(self.secret.port_offset(local, remote)).wrapping_add(self.next_id as u32);
+        (0..count)
+            .map(|i| EPHEMERAL.start() + (offset.wrapping_add(i) % count) as u16)
+            .find(|port| {
+                let local = SocketAddr::new(local, *port);
+                !self.is_used(&Tuple { local, remote })
+            })
+    }
+
+    fn is_used(&self, tuple: &Tuple) -> bool {
+        self.by_tuple.contains_key(tuple) || self.time_waits.contains(tuple)
+    }
+
+    fn insert(&mut self, tuple: Tuple, connection: Connection) -> ConnectionId {
+        let id = ConnectionId(self.next_id);
+        self.next_id += 1;
+        self.by_tuple.insert(tuple, id);
+        let entry = Entry {
+            tuple,
+            connection,
+            deadline: None,
+            queued: false,
+        };
+        self.entries.insert(id, entry);
+        self.touched(id);
+        id
+    }
+
+    /// Connections.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// There are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Entries in TIME-WAIT.
+    pub fn time_wait_len(&self) -> usize {
+        self.time_waits.len()
+    }
+
+    /// The two ends of a connection.
+    pub fn tuple(&self, id: ConnectionId) -> Option<Tuple> {
+        self.entries.get(&id).map(|entry| entry.tuple)
+    }
+
+    /// A connection, to ask it something.
+    pub fn get(&self, id: ConnectionId) -> Option<&Connection> {
+        self.entries.get(&id).map(|entry| &entry.connection)
+    }
+
+    /// Gives commands to a connection.
+    pub fn command<R>(
+        &mut self,
+        id: ConnectionId,
+        command: impl FnOnce(&mut Connection) -> R,
+    ) -> Option<R> {
+        let result = command(&mut self.entries.get_mut(&id)?.connection);
+        self.touched(id);
+        Some(result)
+    }
+
+    /// A segment arrived, its checksum verified. When it belongs to a connection its id is returned; drain the
+    /// placements by [`Endpoint::command`] before the next segment.
+    pub fn handle_segment(
+        &mut self,
+        tuple: &Tuple,
+        header: &Header,
+        payload: usize,
+        now: Duration,
+    ) -> Option<ConnectionId> {
+        let id = match self.by_tuple.get(tuple) {
+            Some(id) => *id,
+            None => self.unconnected(tuple, header, payload, now)?,
+        };
+        let entry = self.entries.get_mut(&id)?;
+        entry.connection.handle_segment(header, payload, now);
+        self.touched(id);
+        Some(id)
+    }
+
+    fn unconnected(
+        &mut self,
+        tuple: &Tuple,
+        header: &Header,
+        payload: usize,
+        now: Duration,
+    ) -> Option<ConnectionId> {
+        match self.time_waits.handle_segment(tuple, header, payload, now) {
+            Some(time_wait::Outcome::Nothing) => return None,
+            Some(time_wait::Outcome::Answer(answer)) => {
+                self.answer(*tuple, answer);
+                return None;
+            }
+            Some(time_wait::Outcome::Reused) | None => {}
+        }
+        let room = self.entries.len() < self.limits.connections;
+        let outcome = match self.listeners.get_mut(&tuple.local.port()) {
+            Some(listener) => listener.handle_segment(&self.secret, tuple, header, room, now),
+            None => listen::Outcome::Stray,
+        };
+        match outcome {
+            listen::Outcome::Nothing => None,
+            listen::Outcome::Answer(answer) => {
+                self.answer(*tuple, answer);
+                None
+            }
+            listen::Outcome::Stray => {
+                if let Some(reset) = header.reset_for(payload) {
+                    self.answer(*tuple, reset);
+                }
+                None
+            }
+            listen::Outcome::Accepted(accepted) => {
+                let config = self.listeners[&tuple.local.port()].config().clone();
+                let id = self.insert(*tuple, Connection::accept(config, &accepted, now));
+                self.events.push_back(EndpointEvent::Incoming(id));
+                Some(id)
+            }
+        }
+    }
+
+    fn answer(&mut self, tuple: Tuple, header: Header) {
+        if self.answers.len() < self.limits.answers {
+            self.answers.push_back((tuple, header));
+        }
+    }
+
+    /// A router said that a packet was too large (see [`Connection::handle_packet_too_big`]).
+    pub fn handle_packet_too_big(&mut self, tuple: &Tuple, seq: Seq, mtu: u32, now: Duration) {
+        if let Some(id) = self.by_tuple.get(tuple).copied() {
+            self.command(id, |connection| {
+                connection.handle_packet_too_big(seq, mtu, now)
+            });
+        }
+    }
+
+    /// An ICMP error came for a packet (see [`Connection::handle_unreachable`]).
+    pub fn handle_unreachable(&mut self, tuple: &Tuple, seq: Seq, hard: bool) {
+        if let Some(id) = self.by_tuple.get(tuple).copied() {
+            self.command(id, |connection| connection.handle_unreachable(seq, hard));
+        }
+    }
+
+    /// The next segment to send, with the connection whose octets it carries.
+    pub fn poll_transmit(
+        &mut self,
+        now: Duration,
+    ) -> Option<(Tuple, Option<ConnectionId>, Transmit)> {
+        if let Some((tuple, header)) = self.answers.pop_front() {
+            let transmit = Transmit {
+                header,
+                payload: 0..0,
+                segment_size: None,
+            };
+            return Some((tuple, None, transmit));
+        }
+        while let Some(id) = self.ready.front().copied() {
+            let Some(entry) = self.entries.get_mut(&id) else {
+                self.ready.pop_front();
+                continue;
+            };
+            if let Some(mut transmit) = entry.connection.poll_transmit(now) {
+                let tuple = entry.tuple;
+                transmit.header.source = tuple.local.port();
+                transmit.header.destination = tuple.remote.port();
+                // The next connection has its turn.
+                self.ready.rotate_left(1);
+                return Some((tuple, Some(id), transmit));
+            }
+            entry.queued = false;
+            self.ready.pop_front();
+            self.settle(id, now);
+        }
+        None
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<EndpointEvent> {
+        self.events.pop_front()
+    }
+
+    /// Something changed: it may have events now, and something to send.
+    fn touched(&mut self, id: ConnectionId) {
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return;
+        };
+        while let Some(event) = entry.connection.poll_event() {
+            self.events.push_back(EndpointEvent::Connection(id, event));
+        }
+        if !entry.queued {
+            entry.queued = true;
+            self.ready.push_back(id);
+        }
+    }
+
+    /// A connection has nothing to send: its deadline goes into the table, or it goes.
+    fn settle(&mut self, id: ConnectionId, now: Duration) {
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return;
+        };
+        while let Some(event) = entry.connection.poll_event() {
+            self.events.push_back(EndpointEvent::Connection(id, event));
+        }
+        if let Some(old) = entry.deadline.take() {
+            self.deadlines.remove(&(old, id));
+        }
+        let state = entry.connection.state();
+        if matches!(state, State::TimeWait | State::Closed) {
+            self.remove(id, state, now);
+            return;
+        }
+        entry.deadline = entry.connection.deadline();
+        if let Some(at) = entry.deadline {
+            self.deadlines.insert((at, id));
+        }
+    }
+
+    fn remove(&mut self, id: ConnectionId, state: State, now: Duration) {
+        let Some(entry) = self.entries.remove(&id) else {
+            return;
+        };
+        self.by_tuple.remove(&entry.tuple);
+        if state == State::TimeWait {
+            let remains = Remains {
+                numbers: entry.connection.numbers(),
+                timestamps: entry.connection.timestamps(),
+            };
+            self.time_waits.insert(entry.tuple, remains, now);
+        }
+    }
+
+    /// When to call [`Endpoint::handle_timeout`].
+    pub fn deadline(&self) -> Option<Duration> {
+        let connections = self.deadlines.first().map(|(at, _)| *at);
+        let listeners = self.listeners.values().filter_map(Listener::deadline).min();
+        [connections, listeners, self.time_waits.deadline()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Time has come to `now`.
+    pub fn handle_timeout(&mut self, now: Duration) {
+        while let Some((at, id)) = self.deadlines.first().copied() {
+            if at > now {
+                break;
+            }
+            self.deadlines.pop_first();
+            if let Some(entry) = self.entries.get_mut(&id) {
+                entry.deadline = None;
+                entry.connection.handle_timeout(now);
+                self.touched(id);
+            }
+        }
+        self.repeat_answers(now);
+        self.time_waits.expire(now);
+    }
+
+    fn repeat_answers(&mut self, now: Duration) {
+        for listener in self.listeners.values_mut() {
+            while self.answers.len() < self.limits.answers {
+                let Some(answer) = listener.handle_timeout(now) else {
+                    break;
+                };
+                self.answers.push_back(answer);
+            }
+        }
+    }
+}

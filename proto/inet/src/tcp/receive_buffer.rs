@@ -1,0 +1,106 @@
+//! A buffer for those who want octets in order: placements go in as they come, octets come out in sequence.
+
+use super::receive::Placement;
+use alloc::vec::Vec;
+
+/// A ring that grows with need up to its capacity.
+#[derive(Clone, Debug)]
+pub struct ReceiveBuffer {
+    ring: Vec<u8>,
+    /// Offset in the stream of the next octet to come out.
+    start: u64,
+    capacity: usize,
+}
+
+impl ReceiveBuffer {
+    /// Holds up to `capacity` octets: give it the receive window of the connection.
+    pub fn new(capacity: usize) -> ReceiveBuffer {
+        ReceiveBuffer {
+            ring: Vec::new(),
+            start: 0,
+            capacity,
+        }
+    }
+
+    /// Puts octets of a payload where they belong. What lies beyond the capacity, which the window forbids, is dropped.
+    pub fn place(&mut self, placement: &Placement, payload: &[u8]) {
+        let Some(octets) = payload.get(placement.octets.clone()) else {
+            return;
+        };
+        let Some(ahead) = placement.offset.checked_sub(self.start) else {
+            return;
+        };
+        let needed = ahead as usize + octets.len();
+        if needed > self.capacity {
+            return;
+        }
+        self.grow(needed);
+        let at = (placement.offset % self.ring.len() as u64) as usize;
+        let first = octets.len().min(self.ring.len() - at);
+        self.ring[at..at + first].copy_from_slice(&octets[..first]);
+        self.ring[..octets.len() - first].copy_from_slice(&octets[first..]);
+    }
+
+    /// Takes octets in order, as many as `delivered` (of the connection) allows and `out` holds. Tell the connection by
+    /// [`super::Connection::consume`].
+    pub fn read(&mut self, delivered: u64, out: &mut [u8]) -> usize {
+        let len = (delivered.saturating_sub(self.start) as usize).min(out.len());
+        if len == 0 {
+            return 0;
+        }
+        let at = (self.start % self.ring.len() as u64) as usize;
+        let first = len.min(self.ring.len() - at);
+        out[..first].copy_from_slice(&self.ring[at..at + first]);
+        out[first..len].copy_from_slice(&self.ring[..len - first]);
+        self.start += len as u64;
+        len
+    }
+
+    /// Octets in order that wait to be taken.
+    pub fn readable(&self, delivered: u64) -> u64 {
+        delivered.saturating_sub(self.start)
+    }
+
+    fn grow(&mut self, needed: usize) {
+        if needed <= self.ring.len() {
+            return;
+        }
+        let size = needed.next_power_of_two().max(4096);
+        let mut ring = alloc::vec![0; size];
+        let old = self.ring.len() as u64;
+        if old > 0 {
+            // Every place of the old ring is some offset from `start` on; what was never written moves along unseen.
+            for offset in self.start..self.start + old {
+                ring[(offset % size as u64) as usize] = self.ring[(offset % old) as usize];
+            }
+        }
+        self.ring = ring;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_comes_out_is_what_was_placed(chunks in proptest::collection::vec(1usize..3000, 1..40)) {
+            let stream: Vec<u8> = (0..200_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+            let mut buffer = ReceiveBuffer::new(64 * 1024);
+            let mut at = 0;
+            for pair in chunks.chunks(2) {
+                // The second of each pair comes first.
+                let ends = [at + pair[0], at + pair.iter().sum::<usize>()];
+                for (from, to) in [(ends[0], ends[1]), (at, ends[0])] {
+                    let placement = Placement { offset: from as u64, octets: 0..to - from };
+                    buffer.place(&placement, &stream[from..to]);
+                }
+                let mut out = [0; 10_000];
+                let read = buffer.read(ends[1] as u64, &mut out);
+                prop_assert_eq!(&out[..read], &stream[at..ends[1]]);
+                at = ends[1];
+            }
+        }
+    }
+}
