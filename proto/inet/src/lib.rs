@@ -21,4 +21,6 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod checksum;
+pub mod stack;
 pub mod tcp;

@@ -1,0 +1,179 @@
+//! Headers of what leaves.
+
+use super::frame::{Frame, Mac, Payload, VnetHeader, ETHERNET_LEN};
+use super::{protocol, Stack};
+use crate::checksum::Checksum;
+use crate::tcp::connection::Transmit;
+use crate::tcp::segment::MAX_HEADER_LEN;
+use crate::tcp::{ConnectionId, Tuple};
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use core::time::Duration;
+use etherparse::{EtherType, Ethernet2Header, IpNumber, Ipv4Header, Ipv6FlowLabel, Ipv6Header};
+
+/// Hop limit of what is sent (RFC 1700; the field's 64).
+const HOPS: u8 = 64;
+const TCP_CHECKSUM: usize = 16;
+const GSO_TCPV4: u8 = 1;
+const GSO_TCPV6: u8 = 4;
+
+impl Stack {
+    /// The frame of a TCP segment, or of several.
+    pub(super) fn segment(
+        &mut self,
+        tuple: &Tuple,
+        id: Option<ConnectionId>,
+        transmit: &Transmit,
+        now: Duration,
+    ) -> Option<Frame> {
+        let mut header = [0; MAX_HEADER_LEN];
+        let header_len = transmit.header.encode(&mut header);
+        let data = (transmit.payload.end - transmit.payload.start) as usize;
+        let (source, destination) = (tuple.local.ip(), tuple.remote.ip());
+        let len = header_len + data;
+        let sum = Checksum::pseudo(source, destination, protocol::TCP, len);
+        header[TCP_CHECKSUM..TCP_CHECKSUM + 2].copy_from_slice(&sum.partial().to_be_bytes());
+
+        let mut head = self.ip_head(source, destination, protocol::TCP, len)?;
+        let checksum_start = head.len() as u16;
+        head.extend_from_slice(&header[..header_len]);
+        let vnet = VnetHeader {
+            needs_checksum: true,
+            gso_type: match (transmit.segment_size, source) {
+                (None, _) => 0,
+                (Some(_), IpAddr::V4(_)) => GSO_TCPV4,
+                (Some(_), IpAddr::V6(_)) => GSO_TCPV6,
+            },
+            header_len: head.len() as u16,
+            gso_size: transmit.segment_size.unwrap_or(0),
+            checksum_start,
+            checksum_offset: TCP_CHECKSUM as u16,
+        };
+        let payload = match id {
+            Some(connection) if data > 0 => Payload::Stream {
+                connection,
+                range: transmit.payload.clone(),
+            },
+            _ => Payload::Empty,
+        };
+        self.towards(
+            destination,
+            Frame {
+                head,
+                payload,
+                vnet,
+            },
+            now,
+        )
+    }
+
+    /// Ethernet and IP header for `len` octets behind them; the hardware address of the destination is still missing.
+    pub(super) fn ip_head(
+        &mut self,
+        source: IpAddr,
+        destination: IpAddr,
+        protocol: u8,
+        len: usize,
+    ) -> Option<Vec<u8>> {
+        let mut head = Vec::with_capacity(ETHERNET_LEN + 40 + MAX_HEADER_LEN);
+        match (source, destination) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                head.extend_from_slice(&ethernet([0; 6], self.config.mac, EtherType::IPV4));
+                let (source, destination) = (source.octets(), destination.octets());
+                let len = u16::try_from(len).ok()?;
+                let mut ip =
+                    Ipv4Header::new(len, HOPS, IpNumber(protocol), source, destination).ok()?;
+                // Path MTU discovery (RFC 1191 section 3); what is not fragmented needs no identification (RFC 6864).
+                ip.dont_fragment = true;
+                self.identification = self.identification.wrapping_add(1);
+                ip.identification = self.identification;
+                ip.header_checksum = ip.calc_header_checksum();
+                head.extend_from_slice(&ip.to_bytes());
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                head.extend_from_slice(&ethernet([0; 6], self.config.mac, EtherType::IPV6));
+                let ip = Ipv6Header {
+                    traffic_class: 0,
+                    flow_label: Ipv6FlowLabel::ZERO,
+                    payload_length: u16::try_from(len).ok()?,
+                    next_header: IpNumber(protocol),
+                    // Neighbour discovery believes nothing that passed a router (RFC 4861 section 7.1).
+                    hop_limit: if protocol == protocol::ICMPV6 {
+                        255
+                    } else {
+                        HOPS
+                    },
+                    source: source.octets(),
+                    destination: destination.octets(),
+                };
+                head.extend_from_slice(&ip.to_bytes());
+            }
+            _ => return None,
+        }
+        Some(head)
+    }
+
+    /// Finds the neighbour a frame goes to. None when it has to wait for the address, or nothing leads there.
+    pub(super) fn towards(
+        &mut self,
+        destination: IpAddr,
+        mut frame: Frame,
+        now: Duration,
+    ) -> Option<Frame> {
+        if let IpAddr::V6(group) = destination {
+            if group.is_multicast() {
+                frame.head[..6].copy_from_slice(&multicast_mac(group.octets()));
+                return Some(frame);
+            }
+        }
+        let router = self
+            .router
+            .filter(|(_, until)| *until > now)
+            .map(|(router, _)| router);
+        let Some(hop) = self.config.next_hop(destination, router) else {
+            self.counters.not_sent += 1;
+            return None;
+        };
+        self.neighbors.resolve(hop, frame, now)
+    }
+
+    /// Sends a packet of the stack's own: ICMP or UDP, whole.
+    pub(super) fn send_packet(
+        &mut self,
+        source: IpAddr,
+        destination: IpAddr,
+        protocol: u8,
+        octets: &[u8],
+        now: Duration,
+    ) -> bool {
+        let Some(mut head) = self.ip_head(source, destination, protocol, octets.len()) else {
+            self.counters.not_sent += 1;
+            return false;
+        };
+        head.extend_from_slice(octets);
+        let frame = Frame {
+            head,
+            payload: Payload::Empty,
+            vnet: VnetHeader::default(),
+        };
+        if let Some(frame) = self.towards(destination, frame, now) {
+            self.enqueue(frame);
+        }
+        true
+    }
+}
+
+/// An Ethernet header.
+pub(super) fn ethernet(destination: Mac, source: Mac, ether_type: EtherType) -> [u8; ETHERNET_LEN] {
+    Ethernet2Header {
+        source,
+        destination,
+        ether_type,
+    }
+    .to_bytes()
+}
+
+/// RFC 2464 section 7.
+fn multicast_mac(group: [u8; 16]) -> Mac {
+    [0x33, 0x33, group[12], group[13], group[14], group[15]]
+}

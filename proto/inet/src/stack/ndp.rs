@@ -1,0 +1,121 @@
+//! Neighbour discovery (RFC 4861): solicitations, advertisements, routers that announce themselves.
+
+use super::config::solicited_node;
+use super::frame::Mac;
+use super::icmp::icmpv6_checksum;
+use super::{protocol, Stack};
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv6Addr};
+use core::time::Duration;
+
+pub(super) const ROUTER_ADVERTISEMENT: u8 = 134;
+pub(super) const NEIGHBOR_SOLICITATION: u8 = 135;
+pub(super) const NEIGHBOR_ADVERTISEMENT: u8 = 136;
+const SOURCE_LINK_ADDRESS: u8 = 1;
+const TARGET_LINK_ADDRESS: u8 = 2;
+const SOLICITED: u8 = 0x40;
+const OVERRIDE: u8 = 0x20;
+const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+
+impl Stack {
+    /// A message whose checksum is right and whose hop limit is 255 (RFC 4861 sections 6.1.2, 7.1).
+    pub(super) fn ndp(&mut self, source: Ipv6Addr, octets: &[u8], now: Duration) {
+        let target = octets
+            .get(8..24)
+            .and_then(|target| <[u8; 16]>::try_from(target).ok());
+        match (octets[0], target) {
+            (NEIGHBOR_SOLICITATION, Some(target)) => {
+                self.solicited(source, Ipv6Addr::from(target), &octets[24..], now);
+            }
+            (NEIGHBOR_ADVERTISEMENT, Some(target)) => {
+                let mac = option(&octets[24..], TARGET_LINK_ADDRESS);
+                self.learn(Ipv6Addr::from(target), mac, false, now);
+            }
+            (ROUTER_ADVERTISEMENT, _) if octets.len() >= 16 => {
+                let lifetime = u16::from_be_bytes([octets[6], octets[7]]);
+                let until = now + Duration::from_secs(lifetime.into());
+                self.learn(
+                    source,
+                    option(&octets[16..], SOURCE_LINK_ADDRESS),
+                    true,
+                    now,
+                );
+                self.router = (lifetime > 0).then_some((source, until));
+            }
+            _ => self.counters.malformed += 1,
+        }
+    }
+
+    /// Someone asks for an address; if it is ours, it is told (RFC 4861 section 7.2.3 and 7.2.4).
+    fn solicited(&mut self, source: Ipv6Addr, target: Ipv6Addr, options: &[u8], now: Duration) {
+        if !self.config.is_own(IpAddr::V6(target)) {
+            return;
+        }
+        // An unspecified source wants to know whether the address is free (RFC 4862 section 5.4.3): all are told.
+        let probe = source.is_unspecified();
+        if !probe {
+            self.learn(source, option(options, SOURCE_LINK_ADDRESS), true, now);
+        }
+        let flags = if probe {
+            OVERRIDE
+        } else {
+            SOLICITED | OVERRIDE
+        };
+        let to = if probe { ALL_NODES } else { source };
+        let message = self.message(NEIGHBOR_ADVERTISEMENT, flags, target, TARGET_LINK_ADDRESS);
+        self.send_icmpv6(target, to, message, now);
+    }
+
+    /// Asks for an address.
+    pub(super) fn solicit(&mut self, target: Ipv6Addr) {
+        let Some(IpAddr::V6(own)) = self.config.source_for(IpAddr::V6(target)) else {
+            return;
+        };
+        let message = self.message(NEIGHBOR_SOLICITATION, 0, target, SOURCE_LINK_ADDRESS);
+        // To a group, so no neighbour has to be known and no time is needed.
+        self.send_icmpv6(own, solicited_node(target), message, Duration::ZERO);
+    }
+
+    fn message(&self, kind: u8, flags: u8, target: Ipv6Addr, link_option: u8) -> Vec<u8> {
+        let mut message = Vec::with_capacity(32);
+        message.extend_from_slice(&[kind, 0, 0, 0, flags, 0, 0, 0]);
+        message.extend_from_slice(&target.octets());
+        message.extend_from_slice(&[link_option, 1]);
+        message.extend_from_slice(&self.config.mac);
+        message
+    }
+
+    pub(super) fn send_icmpv6(
+        &mut self,
+        source: Ipv6Addr,
+        destination: Ipv6Addr,
+        mut message: Vec<u8>,
+        now: Duration,
+    ) {
+        let (source, destination) = (IpAddr::V6(source), IpAddr::V6(destination));
+        let checksum = icmpv6_checksum(source, destination, &message);
+        message[2..4].copy_from_slice(&checksum.to_be_bytes());
+        self.send_packet(source, destination, protocol::ICMPV6, &message, now);
+    }
+
+    fn learn(&mut self, address: Ipv6Addr, mac: Option<Mac>, create: bool, now: Duration) {
+        let Some(mac) = mac.filter(|mac| mac[0] & 1 == 0) else {
+            return;
+        };
+        let frames = self.neighbors.learn(IpAddr::V6(address), mac, create, now);
+        frames.into_iter().for_each(|frame| self.enqueue(frame));
+    }
+}
+
+/// The hardware address in an option of this kind. An option of length 0 makes the message invalid (section 4.6).
+fn option(mut options: &[u8], wanted: u8) -> Option<Mac> {
+    while let [kind, len, ..] = options {
+        let len = usize::from(*len) * 8;
+        let body = options.get(2..len)?;
+        if *kind == wanted {
+            return body.first_chunk().copied();
+        }
+        options = &options[len..];
+    }
+    None
+}

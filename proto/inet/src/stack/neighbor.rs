@@ -1,0 +1,198 @@
+//! Who has which hardware address: the table behind ARP (RFC 826) and neighbour discovery (RFC 4861 section 7).
+
+use super::frame::{Frame, Mac};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use core::time::Duration;
+
+/// How long an address is good without confirmation (RFC 4861 section 10, REACHABLE_TIME).
+const REACHABLE: Duration = Duration::from_secs(30);
+/// Time between questions (RETRANS_TIMER).
+const RETRY: Duration = Duration::from_secs(1);
+/// Questions without an answer (MAX_MULTICAST_SOLICIT).
+const ATTEMPTS: u32 = 3;
+/// Frames that wait for one address (RFC 1122 section 2.3.2.2 asks for at least one).
+const WAITING: usize = 4;
+
+/// The table of one interface.
+#[derive(Debug)]
+pub struct Neighbors {
+    entries: BTreeMap<IpAddr, Entry>,
+    limit: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    mac: Option<Mac>,
+    confirmed: Duration,
+    attempts: u32,
+    /// When to ask again; none when nothing is asked.
+    ask_at: Option<Duration>,
+    used: Duration,
+    waiting: Vec<Frame>,
+}
+
+impl Neighbors {
+    /// A table of at most `limit` entries; the one not used for longest gives way.
+    pub fn new(limit: usize) -> Neighbors {
+        Neighbors {
+            entries: BTreeMap::new(),
+            limit: limit.max(1),
+        }
+    }
+
+    /// Entries.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// There are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// A frame for `address`: given back with the hardware address in place when that is known, kept until it is when
+    /// not. An old address is used while it is being confirmed.
+    pub fn resolve(&mut self, address: IpAddr, mut frame: Frame, now: Duration) -> Option<Frame> {
+        self.make_room(address);
+        let entry = self
+            .entries
+            .entry(address)
+            .or_insert_with(|| Entry::new(now));
+        entry.used = now;
+        if let Some(mac) = entry.mac {
+            if now.saturating_sub(entry.confirmed) > REACHABLE && entry.ask_at.is_none() {
+                entry.attempts = 0;
+                entry.ask_at = Some(now);
+            }
+            frame.head[..6].copy_from_slice(&mac);
+            return Some(frame);
+        }
+        if entry.waiting.len() == WAITING {
+            // The newest are kept: TCP will repeat the rest.
+            entry.waiting.remove(0);
+        }
+        entry.waiting.push(frame);
+        entry.ask_at.get_or_insert(now);
+        None
+    }
+
+    fn make_room(&mut self, address: IpAddr) {
+        if self.entries.len() < self.limit || self.entries.contains_key(&address) {
+            return;
+        }
+        let oldest = self.entries.iter().min_by_key(|(_, entry)| entry.used);
+        if let Some(oldest) = oldest.map(|(address, _)| *address) {
+            self.entries.remove(&oldest);
+        }
+    }
+
+    /// `address` has `mac`. Only an entry that exists learns it, unless `solicited` by a question of ours or to us: no
+    /// stranger fills the table. Returns the frames that waited for it.
+    pub fn learn(&mut self, address: IpAddr, mac: Mac, create: bool, now: Duration) -> Vec<Frame> {
+        if create {
+            self.make_room(address);
+            self.entries
+                .entry(address)
+                .or_insert_with(|| Entry::new(now));
+        }
+        let Some(entry) = self.entries.get_mut(&address) else {
+            return Vec::new();
+        };
+        entry.mac = Some(mac);
+        entry.confirmed = now;
+        entry.ask_at = None;
+        entry.attempts = 0;
+        let mut frames = core::mem::take(&mut entry.waiting);
+        for frame in &mut frames {
+            frame.head[..6].copy_from_slice(&mac);
+        }
+        frames
+    }
+
+    /// An address to ask for now.
+    pub fn poll_question(&mut self, now: Duration) -> Option<IpAddr> {
+        let due = |entry: &Entry| entry.ask_at.is_some_and(|at| at <= now);
+        let (address, entry) = self.entries.iter_mut().find(|(_, entry)| due(entry))?;
+        let address = *address;
+        if entry.attempts == ATTEMPTS {
+            // Nobody there: what waited is dropped, and so is an old address.
+            self.entries.remove(&address);
+            return self.poll_question(now);
+        }
+        entry.attempts += 1;
+        entry.ask_at = Some(now + RETRY);
+        Some(address)
+    }
+
+    /// When to ask next.
+    pub fn deadline(&self) -> Option<Duration> {
+        self.entries.values().filter_map(|entry| entry.ask_at).min()
+    }
+}
+
+impl Entry {
+    fn new(now: Duration) -> Entry {
+        Entry {
+            mac: None,
+            confirmed: now,
+            attempts: 0,
+            ask_at: None,
+            used: now,
+            waiting: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::frame::{Payload, VnetHeader};
+    use super::*;
+
+    fn frame(tag: u8) -> Frame {
+        Frame {
+            head: [&[0; 14][..], &[tag]].concat(),
+            payload: Payload::Empty,
+            vnet: VnetHeader::default(),
+        }
+    }
+
+    fn address(last: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, last])
+    }
+
+    #[test]
+    fn frames_wait_for_the_answer() {
+        let mut table = Neighbors::new(10);
+        assert_eq!(table.resolve(address(1), frame(1), Duration::ZERO), None);
+        assert_eq!(table.poll_question(Duration::ZERO), Some(address(1)));
+        assert_eq!(table.poll_question(Duration::ZERO), None);
+        let sent = table.learn(address(1), [9; 6], false, Duration::ZERO);
+        assert_eq!(sent[0].head[..6], [9; 6]);
+        assert!(table
+            .resolve(address(1), frame(2), Duration::ZERO)
+            .is_some());
+    }
+
+    #[test]
+    fn nobody_answers() {
+        let mut table = Neighbors::new(10);
+        table.resolve(address(1), frame(1), Duration::ZERO);
+        let asked = (0..10)
+            .filter(|s| table.poll_question(Duration::from_secs(*s)).is_some())
+            .count();
+        assert_eq!((asked, table.len()), (3, 0));
+    }
+
+    #[test]
+    fn strangers_do_not_fill_the_table() {
+        let mut table = Neighbors::new(3);
+        table.learn(address(1), [1; 6], false, Duration::ZERO);
+        assert!(table.is_empty());
+        for last in 0..10 {
+            table.resolve(address(last), frame(0), Duration::from_secs(last.into()));
+        }
+        assert_eq!(table.len(), 3);
+    }
+}
