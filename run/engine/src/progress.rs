@@ -346,13 +346,18 @@ impl Engine {
         if self.progress.deferred_count.load(Ordering::Acquire) == 0 {
             return;
         }
-        let waiting = {
+        let mut waiting = {
             let mut deferred = self.progress.deferred.lock();
             self.progress.deferred_count.store(0, Ordering::Release);
             std::mem::take(&mut *deferred)
         };
-        for qp in waiting {
+        for qp in waiting.drain(..) {
             qp.flush(self);
+        }
+        // The space is for the next burst: the fast path allocates nothing.
+        let mut deferred = self.progress.deferred.lock();
+        if deferred.capacity() == 0 {
+            *deferred = waiting;
         }
     }
 
