@@ -231,7 +231,9 @@ impl Listener {
         let peer = Seq(header.seq.0.wrapping_sub(1));
         let initial = Seq(header.ack.0.wrapping_sub(1));
         let Some(mss) = cookies::check(secret, tuple, peer, initial, now) else {
-            return Outcome::Stray;
+            // It may be of such a handshake all the same: the second segment of data, the first one lost. A
+            // reset would end what the repetition of the first will complete.
+            return Outcome::Nothing;
         };
         let remembered = header
             .options

@@ -25,6 +25,21 @@ impl Sender {
         self.aligned(from, limit, mss)
     }
 
+    /// As many whole pieces as `limit` octets hold, or else a part of one.
+    pub(super) fn least_frame(&self, from: Position, limit: u64) -> Cut {
+        let mss = u64::from(self.mss());
+        let limit = limit.min(mss);
+        let whole = self.group(from, limit);
+        if whole <= limit {
+            return Cut {
+                len: whole,
+                segment: mss as u32,
+                whole: true,
+            };
+        }
+        plain(limit, mss)
+    }
+
     /// Segments of one frame are all equal but the last. So pieces share a frame as long as groups of the same length
     /// follow each other.
     fn aligned(&self, from: Position, limit: u64, mss: u64) -> Cut {

@@ -215,7 +215,11 @@ impl Connection {
             room = room.max(mss);
         }
         let frame = u64::from(self.config.max_frame);
-        let cut = send.next_frame(send.nxt, unsent.min(window), frame);
+        let mut cut = send.next_frame(send.nxt, unsent.min(window), frame);
+        if cut.len == 0 && window > 0 && (idle || send.forced) {
+            // The peer's window is smaller than what belongs together, and no ACK will come that opens it.
+            cut = send.least_frame(send.nxt, unsent.min(window));
+        }
         let full = cut.len >= mss || cut.whole || send.forced;
         let last = cut.len == unsent && (self.config.no_delay || idle || send.finished);
         let half = cut.len > 0 && cut.len >= send.max_window / 2;
