@@ -54,7 +54,8 @@ PERFTEST = {
     "ib_read_lat": "-a -e -D",
 }
 # What follows an option. Inline data needs a message that fits (-s), or -I would change nothing.
-VALUES = {"-q": ("16",), "-I": ("64", "-s", "64"), "-l": ("16",)}
+# perftest wants a number of iterations that is a multiple of the list.
+VALUES = {"-q": ("16",), "-I": ("64", "-s", "64"), "-l": ("16", "-n", "1600")}
 CORE = {"ib_send_bw", "ib_write_bw -b", "ib_read_bw -q 16", "ib_write_lat"}
 
 
@@ -119,8 +120,9 @@ def scale():
     churn = ("churn", "-p", "{port}", "-n", str(CONNECTIONS))
     return [
         ucmatose("ucmatose -c 100 -C 100 -S 1024", ("-c", "100", "-C", "100", "-S", "1024"), timeout=60.0),
-        perftest("ib_send_bw", ("-q", "100"), timeout=60.0),
-        perftest("ib_write_bw", ("-q", "100"), timeout=60.0),
+        # -N: perftest looks for the peak in time quadratic in the number of messages.
+        perftest("ib_send_bw", ("-q", "100", "-N", "-n", "500"), timeout=60.0),
+        perftest("ib_write_bw", ("-q", "100", "-N", "-n", "500"), timeout=60.0),
         Case(f"churn ({CONNECTIONS} connects and disconnects)", "pair", (*churn, "-s"), (*churn, "-c", "{address}"),
              checks.says(f"{CONNECTIONS} connections, no growth"), timeout=120.0),
     ]

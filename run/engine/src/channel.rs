@@ -70,7 +70,7 @@ impl<T> Channel<T> {
         for entry in queue.events.drain(..) {
             if unwanted(&entry.event) {
                 if entry.counted {
-                    let _ = self.counter.try_take();
+                    self.counter.take();
                 }
                 removed.push(entry.event);
             } else {
@@ -85,7 +85,7 @@ impl<T> Channel<T> {
         let mut queue = self.queue.lock();
         let entry = queue.events.pop_front()?;
         if entry.counted {
-            let _ = self.counter.try_take();
+            self.counter.take();
         }
         Some(entry.event)
     }
@@ -131,9 +131,9 @@ impl<T> Channel<T> {
 
     /// Somebody else serves: the descriptor says when there is an event.
     fn wait_on_descriptor(&self) -> Result<(), Error> {
-        self.counter.take()?;
-        // The count is given back, so that taking the entry balances it.
-        self.counter.add();
-        Ok(())
+        match self.counter.wait().map_err(Error::from) {
+            Err(Error::Interrupted) if signals::restart_after_interrupt() => Ok(()),
+            result => result,
+        }
     }
 }

@@ -19,7 +19,7 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
-use weft_os::poll::{Epoll, EventCounter, Interest, Ready};
+use weft_os::poll::{Epoll, Interest, Ready, Waker};
 use weft_os::sched;
 
 use crate::engine::{Endpoint, Engine};
@@ -52,12 +52,16 @@ enum Mode {
 #[derive(Debug)]
 pub(crate) struct Progress {
     epoll: Epoll,
-    waker: EventCounter,
+    waker: Waker,
     mode: AtomicU32,
     /// A lead exists.
     led: AtomicBool,
     /// Grows whenever the program shows that it serves itself.
     signs: AtomicU64,
+    /// Polls of completion queues that found nothing.
+    empty_polls: AtomicU64,
+    /// Polls of completion queues that found something.
+    full_polls: AtomicU64,
     endpoints: RwLock<Endpoints>,
     /// The stream that was active last.
     hot: RwLock<Option<Arc<Qp>>>,
@@ -95,7 +99,7 @@ thread_local! {
 impl Progress {
     pub(crate) fn new(tick: Duration) -> Result<Progress, Error> {
         let epoll = Epoll::new()?;
-        let waker = EventCounter::new()?;
+        let waker = Waker::new()?;
         epoll.add(&waker, WAKER, Interest::Read)?;
         Ok(Progress {
             epoll,
@@ -103,6 +107,8 @@ impl Progress {
             mode: AtomicU32::new(Mode::Served as u32),
             led: AtomicBool::new(false),
             signs: AtomicU64::new(0),
+            empty_polls: AtomicU64::new(0),
+            full_polls: AtomicU64::new(0),
             endpoints: RwLock::new(Endpoints::default()),
             hot: RwLock::new(None),
             sweep_always: AtomicBool::new(false),
@@ -178,10 +184,13 @@ impl Progress {
         self.mode() == Mode::Watched
     }
 
+    /// Puts a queue pair on the list of those whose posts wait.
     pub(crate) fn defer(&self, qp: &Arc<Qp>) {
         self.deferred.lock().push(qp.clone());
         self.deferred_count.fetch_add(1, Ordering::SeqCst);
-        if STANDBY.load(Ordering::SeqCst) {
+        // The service thread looks at the count after it goes to standby or back to the set:
+        // either it sees this one, or it is seen here and woken.
+        if STANDBY.load(Ordering::SeqCst) || self.mode.load(Ordering::SeqCst) == 0 {
             self.wake_service();
         }
     }
@@ -192,7 +201,7 @@ impl Progress {
         self.signs.fetch_add(1, Ordering::Relaxed);
         if self.mode() == Mode::Served {
             self.mode.store(Mode::Watched as u32, Ordering::Release);
-            self.waker.add();
+            self.waker.wake();
         }
     }
 
@@ -203,9 +212,14 @@ impl Progress {
         }
     }
 
+    /// Names the interval between two polls.
+    pub(crate) fn interval(&self) -> u64 {
+        self.full_polls.load(Ordering::Relaxed) + self.empty_polls.load(Ordering::Relaxed)
+    }
+
     fn wake_service(&self) {
         match self.mode() {
-            Mode::Served => self.waker.add(),
+            Mode::Served => self.waker.wake(),
             Mode::Watched => {
                 if let Some(thread) = self.service.get() {
                     thread.unpark();
@@ -319,7 +333,7 @@ impl Engine {
 
     /// A poll found nothing: a run of them makes a poller.
     pub(crate) fn note_empty_poll(&self) {
-        self.progress.signs.fetch_add(1, Ordering::Relaxed);
+        self.progress.empty_polls.fetch_add(1, Ordering::Relaxed);
         POLLS.with(|polls| {
             let (run, since) = polls.get();
             let run = run + 1;
@@ -337,13 +351,14 @@ impl Engine {
 
     /// A poll found something.
     pub(crate) fn note_full_poll(&self) {
+        self.progress.full_polls.fetch_add(1, Ordering::Relaxed);
         POLLS.with(|polls| polls.set((0, None)));
     }
 
     /// Sends what posts have gathered.
     #[inline]
     pub(crate) fn flush_deferred(&self) {
-        if self.progress.deferred_count.load(Ordering::Acquire) == 0 {
+        if self.progress.deferred_count.load(Ordering::SeqCst) == 0 {
             return;
         }
         let mut waiting = {
@@ -378,7 +393,7 @@ impl Engine {
 
     /// Makes a sleeping lead look at its channel.
     pub(crate) fn wake_lead(&self) {
-        self.progress.waker.add();
+        self.progress.waker.wake();
     }
 
     fn run_timers(&self) {
@@ -405,7 +420,7 @@ impl Lead<'_> {
         let swept = self.engine.sweep(None)?;
         if swept.woken {
             // For this thread, or for a service thread that leaves the set at its next wake-up.
-            let _ = self.engine.progress.waker.try_take();
+            self.engine.progress.waker.clear();
         }
         self.engine.progress.signs.fetch_add(1, Ordering::Relaxed);
         self.engine.flush_deferred();
@@ -448,7 +463,7 @@ pub(crate) fn start_service(engine: &Arc<Engine>) -> Result<(), Error> {
 
 fn service_loop(engine: &Engine) {
     let progress = &engine.progress;
-    let mut signs = 0;
+    let mut seen = Seen::default();
     loop {
         let until_timer = progress
             .timers
@@ -459,18 +474,18 @@ fn service_loop(engine: &Engine) {
                 engine.stats.set(Total::Polled, 0);
                 let swept = engine.sweep(until_timer).unwrap_or_default();
                 if swept.woken {
-                    while progress.waker.try_take().is_ok() {}
+                    progress.waker.clear();
                     // A lead that came meanwhile may sleep in the set, and what was just taken
                     // may have been meant for it.
                     if progress.led.load(Ordering::SeqCst) {
-                        progress.waker.add();
+                        progress.waker.wake();
                     }
                 }
                 engine.stats.add(Total::ServicePasses, 1);
             }
             Mode::Watched => {
                 engine.stats.set(Total::Polled, 1);
-                watch(engine, &mut signs, until_timer);
+                watch(engine, &mut seen, until_timer);
             }
         }
         engine.flush_deferred();
@@ -478,12 +493,23 @@ fn service_loop(engine: &Engine) {
     }
 }
 
+/// What the service thread remembers from tick to tick.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Seen {
+    signs: u64,
+    empty_polls: u64,
+}
+
 /// One tick of looking in.
-fn watch(engine: &Engine, signs: &mut u64, until_timer: Option<Duration>) {
+fn watch(engine: &Engine, seen: &mut Seen, until_timer: Option<Duration>) {
     let progress = &engine.progress;
-    let before = progress.signs.load(Ordering::Relaxed);
-    let leisurely = progress.led.load(Ordering::Acquire) && before == *signs;
-    *signs = before;
+    let look = || Seen {
+        signs: progress.signs.load(Ordering::Relaxed),
+        empty_polls: progress.empty_polls.load(Ordering::Relaxed),
+    };
+    let before = look();
+    let leisurely = progress.led.load(Ordering::Acquire) && before == *seen;
+    *seen = before;
     if leisurely {
         // The lead waits in epoll and serves everything; it wakes this thread when it leaves.
         STANDBY.store(true, Ordering::SeqCst);
@@ -502,9 +528,11 @@ fn watch(engine: &Engine, signs: &mut u64, until_timer: Option<Duration>) {
     if progress.led.load(Ordering::Acquire) {
         return;
     }
-    if progress.signs.load(Ordering::Relaxed) == *signs {
-        progress.mode.store(Mode::Served as u32, Ordering::Release);
-    } else {
+    let now = look();
+    if now == before {
+        progress.mode.store(Mode::Served as u32, Ordering::SeqCst);
+    } else if now.empty_polls - before.empty_polls < u64::from(SWEEP_EVERY) {
+        // Too few polls to have swept the set.
         let _ = engine.sweep(Some(Duration::ZERO));
     }
 }

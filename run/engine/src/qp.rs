@@ -1,6 +1,6 @@
 //! Queue pairs on the host stack.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -62,9 +62,11 @@ pub struct Qp {
     cap: QpCap,
     cookie: u64,
     inner: Mutex<Inner>,
-    /// Posts since the last flush; see [`Qp::gathers`].
+    /// The interval between polls that `posts` counts in; see [`Qp::gathers`].
+    interval: AtomicU64,
+    /// Posts in that interval.
     posts: AtomicU32,
-    /// The last interval between flushes had a burst of posts.
+    /// The interval before had a burst of posts.
     bursting: AtomicBool,
     /// It stands in the engine's list of deferred queue pairs.
     deferred: AtomicBool,
@@ -119,6 +121,7 @@ impl Qp {
                 results: Results::default(),
                 id: Weak::new(),
             }),
+            interval: AtomicU64::new(0),
             posts: AtomicU32::new(0),
             bursting: AtomicBool::new(false),
             deferred: AtomicBool::new(false),
@@ -218,7 +221,15 @@ impl Qp {
     #[inline]
     fn gathers(self: &Arc<Self>, request: &SendRequest<'_>, engine: &Engine) -> bool {
         use weft_verbs::types::Payload;
-        let posts = self.posts.fetch_add(1, Ordering::Relaxed) + 1;
+        // All under the queue pair's lock, so that plain loads and stores do.
+        let interval = engine.progress.interval();
+        let mut posts = self.posts.load(Ordering::Relaxed);
+        if self.interval.swap(interval, Ordering::Relaxed) != interval {
+            self.bursting.store(posts >= BURST, Ordering::Relaxed);
+            posts = 0;
+        }
+        posts += 1;
+        self.posts.store(posts, Ordering::Relaxed);
         if posts == BURST {
             self.bursting.store(true, Ordering::Relaxed);
             engine.progress.show_sign();
@@ -245,11 +256,6 @@ impl Qp {
     /// Sends what has gathered.
     pub(crate) fn flush(self: &Arc<Self>, engine: &Engine) {
         self.deferred.store(false, Ordering::Release);
-        let posts = self.posts.swap(0, Ordering::Relaxed);
-        self.bursting.store(posts >= BURST, Ordering::Relaxed);
-        if posts >= BURST {
-            engine.progress.show_sign();
-        }
         self.transmit_locked(self.inner.lock(), engine);
     }
 

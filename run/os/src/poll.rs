@@ -143,31 +143,31 @@ impl EventCounter {
         let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
     }
 
-    /// Counts one down, waiting for that as the descriptor's mode says.
-    ///
-    /// # Errors
-    /// `EAGAIN` when the count is zero and the descriptor is non-blocking; `EINTR`.
-    pub fn take(&self) -> io::Result<()> {
-        let mut octets = [0u8; 8];
-        rustix::io::read(&self.fd, &mut octets[..])?;
-        Ok(())
-    }
-
-    /// Counts one down if the count is above zero, without waiting.
-    ///
-    /// # Errors
-    /// `EAGAIN` when it is zero.
-    pub fn try_take(&self) -> io::Result<()> {
-        use rustix::event::{poll, PollFd, PollFlags};
-        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
+    /// Counts one down if the count is above zero; true when it was. Callers that count down
+    /// hold a lock against each other: the descriptor may be a blocking one, and a count that
+    /// another takes in between would be waited for.
+    pub fn take(&self) -> bool {
         let now = Timespec {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        if poll(&mut fds, Some(&now))? == 0 {
-            return Err(io::Error::from_raw_os_error(libc::EAGAIN));
-        }
-        self.take()
+        let mut octets = [0u8; 8];
+        self.poll(Some(&now)).is_ok_and(|ready| ready)
+            && rustix::io::read(&self.fd, &mut octets[..]).is_ok()
+    }
+
+    /// Waits until the count is above zero, and leaves it as it is.
+    ///
+    /// # Errors
+    /// `EINTR`.
+    pub fn wait(&self) -> io::Result<()> {
+        self.poll(None).map(drop)
+    }
+
+    fn poll(&self, timeout: Option<&Timespec>) -> io::Result<bool> {
+        use rustix::event::{poll, PollFd, PollFlags};
+        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
+        Ok(poll(&mut fds, timeout)? > 0)
     }
 
     /// Whether the program made the descriptor non-blocking.
@@ -179,6 +179,41 @@ impl EventCounter {
     /// The descriptor's number.
     pub fn raw(&self) -> RawFd {
         self.fd.as_raw_fd()
+    }
+}
+
+/// Makes whoever sleeps in an epoll set look up.
+#[derive(Debug)]
+pub struct Waker {
+    fd: OwnedFd,
+}
+
+impl Waker {
+    /// A waker that is not set.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn new() -> io::Result<Waker> {
+        Ok(Waker {
+            fd: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+        })
+    }
+
+    /// Sets it.
+    pub fn wake(&self) {
+        let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
+    }
+
+    /// Clears it.
+    pub fn clear(&self) {
+        let mut octets = [0u8; 8];
+        let _ = rustix::io::read(&self.fd, &mut octets[..]);
+    }
+}
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }
 
@@ -204,10 +239,24 @@ mod tests {
         let mut seen = Vec::new();
         epoll.wait(now, |ready| seen.push(ready.token)).unwrap();
         assert_eq!(seen, [7]);
-        counter.take().unwrap();
-        counter.try_take().unwrap();
-        let empty = counter.try_take().unwrap_err();
-        assert_eq!(empty.raw_os_error(), Some(libc::EAGAIN));
+        counter.wait().unwrap();
+        assert!(counter.take());
+        assert!(counter.take());
+        assert!(!counter.take());
         assert!(!counter.is_nonblocking());
+    }
+
+    #[test]
+    fn a_waker_is_set_until_it_is_cleared() {
+        let waker = Waker::new().unwrap();
+        let epoll = Epoll::new().unwrap();
+        epoll.add(&waker, 1, Interest::Read).unwrap();
+        let ready = || epoll.wait(Some(Duration::ZERO), |_| ()).unwrap();
+        waker.wake();
+        waker.wake();
+        assert_eq!(ready(), 1);
+        waker.clear();
+        waker.clear();
+        assert_eq!(ready(), 0);
     }
 }

@@ -12,7 +12,8 @@ use weft_inet::tcp::send_buffer::SendBuffer;
 use weft_inet::tcp::{ConnectionId, EndpointEvent, Event, Placement, Reason, Secret};
 use weft_link::{Link, LinkConfig, Random, Travels};
 
-/// A frame on the link. Damage is one flipped bit, which no checksum misses.
+/// A frame on the link. Damage is one flipped bit behind the Ethernet header, which no checksum misses; ARP has none and
+/// is spared.
 #[derive(Clone, Debug)]
 pub struct Wire(pub Vec<u8>);
 
@@ -22,7 +23,10 @@ impl Travels for Wire {
     }
 
     fn corrupt(&mut self, random: &mut Random) {
-        let at = random.below(self.0.len() as u64) as usize;
+        if self.0[12..14] == [0x08, 0x06] {
+            return;
+        }
+        let at = 14 + random.below(self.0.len() as u64 - 14) as usize;
         self.0[at] ^= 1 << random.below(8);
     }
 }

@@ -228,9 +228,7 @@ impl Id {
         };
         drop(inner);
         if let Some(deadline) = deadline {
-            engine
-                .progress
-                .add_timer(deadline, token);
+            engine.progress.add_timer(deadline, token);
         }
     }
 
