@@ -23,6 +23,8 @@ pub(super) struct News {
     pub bare: bool,
     /// The record delivered that was sent last, of those sent once only.
     newest: Option<Record>,
+    /// A record acknowledged was sent more than once.
+    repeated: bool,
 }
 
 impl Connection {
@@ -104,8 +106,8 @@ impl Connection {
             self.send.repeats += 1;
         }
         news.bare = !carries && !news.advanced && header.options.sack.is_empty();
-        if let Some(record) = news.newest {
-            self.send.rtt.sample(now.saturating_sub(record.sent), now);
+        if let Some(rtt) = self.measured(&news, header.options.timestamps, now) {
+            self.send.rtt.sample(rtt, now);
         }
         if news.advanced {
             self.advanced(ack, now);
@@ -132,6 +134,26 @@ impl Connection {
             rack.delivered(record, now, min_rtt, spurious);
             news.note(record);
         });
+        if news.repeated {
+            // What stands behind a segment that was sent again may have waited for it at the peer.
+            news.newest = None;
+        }
+    }
+
+    /// The round-trip time that an ACK shows: by the record sent last, or else by the timestamp it echoes (RFC 7323
+    /// section 4.1).
+    fn measured(
+        &self,
+        news: &News,
+        timestamps: Option<Timestamps>,
+        now: Duration,
+    ) -> Option<Duration> {
+        if let Some(record) = news.newest {
+            return Some(now.saturating_sub(record.sent));
+        }
+        let (clock, timestamps) = (self.clock.as_ref()?, timestamps?);
+        let millis = clock.at(now).wrapping_sub(timestamps.echo);
+        (news.advanced && millis < 1 << 20).then(|| Duration::from_millis(millis.max(1).into()))
     }
 
     /// SACK blocks (RFC 2018), the first of which may report a duplicate (RFC 2883 section 4). What lies outside of the
@@ -219,6 +241,7 @@ impl Connection {
 impl News {
     fn note(&mut self, record: &Record) {
         self.delivered += record.len();
+        self.repeated |= record.retransmitted;
         let newer = self
             .newest
             .is_none_or(|newest| record.transmission > newest.transmission);
