@@ -85,6 +85,7 @@ versions() {
 shell() {
     forwards "$2" > "$work/$1.s"
     versions "$2" > "$work/$1.map"
+    # shellcheck disable=SC2016 # $ORIGIN is the dynamic linker's
     cc -shared -nostdlib -o "$out/weft-libs/$1.new" "$work/$1.s" "$out/libweft.so" \
         -Wl,-soname,"$1" -Wl,--version-script="$work/$1.map" -Wl,-rpath,'$ORIGIN/..' \
         -Wl,--enable-new-dtags -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro -Wl,-z,text -Wl,--no-undefined

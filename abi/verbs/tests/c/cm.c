@@ -247,8 +247,14 @@ static void backlog(void)
 		expect_ack(channel, RDMA_CM_EVENT_ESTABLISHED);
 		established++;
 	}
-	for (int i = 0; i < MANY; i++)
-		EQUAL(rdma_disconnect(i % 2 ? a[i] : b[i]), 0);
+	/* Requests come in any order: who belongs together is seen from the ports. */
+	for (int i = 0; i < MANY; i++) {
+		int peer = 0;
+		while (peer < MANY && rdma_get_dst_port(b[peer]) != rdma_get_src_port(a[i]))
+			peer++;
+		NEED(peer < MANY);
+		EQUAL(rdma_disconnect(i % 2 ? a[i] : b[peer]), 0);
+	}
 	for (int i = 0; i < MANY; i++)
 		both_disconnected(channel);
 	for (int i = 0; i < MANY; i++) {
