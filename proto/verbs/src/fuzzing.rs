@@ -1,0 +1,549 @@
+//! The body of the fuzz target `connection`: a queue pair between a program and a peer that both do
+//! anything they are able to, as a list of operations read from arbitrary octets.
+//!
+//! It panics when a promise is broken: an octet outside a region changed, a work request completed
+//! twice, out of order or never, or what the queue pair sent is no valid stream.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use weft_iwarp::{
+    Established, Header, Inbound, InboundConfig, Message, Opcode, Outbound, Parse, QueueNumber,
+    ReadRequest, Role, Rtr, Tagged, Untagged,
+};
+
+use crate::host::{Host, MemoryFault, RegionFault, Span};
+use crate::mr::{RegionSpec, Regions};
+use crate::outgoing::Piece;
+use crate::qp::{Ending, FpduPolicy, Qp, QpConfig};
+use crate::types::{
+    Access, AsyncEventKind, Completion, Payload, PdId, QpCap, QpNumber, QpState, RecvRequest,
+    SendFlags, SendOp, SendRequest, Sge, Stag,
+};
+use crate::wqe::RecvWqe;
+
+const PD: PdId = PdId(1);
+const CANARY: u8 = 0xC5;
+const REGION: usize = 4096;
+const GAP: usize = 64;
+/// Operations a run carries out at most.
+const MOST: usize = 400;
+
+/// The program's side: memory with canaries around each region, and what completed.
+struct Program {
+    arena: Vec<u8>,
+    regions: Regions<usize>,
+    granted: Vec<usize>,
+    stags: Vec<Stag>,
+    sends: Vec<Completion>,
+    recvs: Vec<Completion>,
+}
+
+impl Program {
+    fn new() -> Program {
+        let mut program = Program {
+            arena: Vec::new(),
+            regions: Regions::default(),
+            granted: Vec::new(),
+            stags: Vec::new(),
+            sends: Vec::new(),
+            recvs: Vec::new(),
+        };
+        let local = Access::LOCAL_WRITE;
+        let both = Access::REMOTE_READ.union(Access::REMOTE_WRITE).union(local);
+        for access in [Access::NONE, local, Access::REMOTE_READ, both] {
+            program.register(access);
+        }
+        program
+    }
+
+    fn register(&mut self, access: Access) {
+        let at = self.arena.len() + GAP;
+        self.arena.resize(at, CANARY);
+        self.arena.resize(at + REGION, 0);
+        self.arena.resize(at + REGION + GAP, CANARY);
+        self.granted.push(at);
+        let spec = RegionSpec {
+            iova: 0x1000,
+            len: REGION as u64,
+            access,
+            pd: PD,
+        };
+        // Predictable, so that a corpus keeps its meaning.
+        let stag = self.regions.insert(spec, at, 0x5500_0000);
+        self.stags.push(stag.expect("a handful of regions"));
+    }
+
+    fn check_canaries(&self) {
+        let mut at = 0;
+        for start in &self.granted {
+            assert!(self.arena[at..*start].iter().all(|o| *o == CANARY));
+            at = start + REGION;
+        }
+        assert!(self.arena[at..].iter().all(|o| *o == CANARY));
+    }
+
+    fn place_of(&self, span: Span) -> Option<core::ops::Range<usize>> {
+        let start = self.regions.get(span.stag)?.memory + span.offset as usize;
+        Some(start..start + span.len as usize)
+    }
+}
+
+impl Host for Program {
+    fn check(
+        &self,
+        stag: Stag,
+        addr: u64,
+        len: u32,
+        access: Access,
+        pd: PdId,
+    ) -> Result<Span, RegionFault> {
+        self.regions.check(stag, addr, len, access, pd)
+    }
+
+    fn read(&mut self, span: Span, out: &mut Vec<u8>) -> Result<(), MemoryFault> {
+        let place = self.place_of(span).ok_or(MemoryFault)?;
+        out.extend_from_slice(&self.arena[place]);
+        Ok(())
+    }
+
+    fn write(&mut self, span: Span, octets: &[u8]) -> Result<(), MemoryFault> {
+        let place = self.place_of(span).ok_or(MemoryFault)?;
+        self.arena[place].copy_from_slice(octets);
+        Ok(())
+    }
+
+    fn invalidate(&mut self, stag: Stag, pd: PdId) -> Result<(), RegionFault> {
+        self.regions.invalidate(stag, pd)
+    }
+
+    fn complete_send(&mut self, completion: Completion) {
+        self.sends.push(completion);
+    }
+
+    fn complete_recv(&mut self, completion: Completion) {
+        self.recvs.push(completion);
+    }
+
+    fn take_shared_recv(&mut self) -> Option<RecvWqe> {
+        None
+    }
+
+    fn async_event(&mut self, _: AsyncEventKind) {}
+}
+
+/// Values drawn from the fuzzer's octets; zeros once they are used up.
+struct Source<'a> {
+    octets: &'a [u8],
+}
+
+impl Source<'_> {
+    fn octet(&mut self) -> u8 {
+        match self.octets.split_first() {
+            Some((first, rest)) => {
+                self.octets = rest;
+                *first
+            }
+            None => 0,
+        }
+    }
+
+    fn word(&mut self) -> u16 {
+        u16::from_le_bytes([self.octet(), self.octet()])
+    }
+
+    /// A length that is often short, sometimes a few segments.
+    fn length(&mut self) -> u32 {
+        match self.octet() {
+            n @ 0..=199 => u32::from(n),
+            _ => u32::from(self.word()) % 5000,
+        }
+    }
+
+    fn take(&mut self, most: usize) -> Vec<u8> {
+        let n = most.min(self.octets.len());
+        let (taken, rest) = self.octets.split_at(n);
+        self.octets = rest;
+        taken.to_vec()
+    }
+}
+
+struct Run<'a> {
+    source: Source<'a>,
+    program: Program,
+    qp: Qp,
+    /// The peer's framing, kept valid so that most of what it sends gets past the framing.
+    peer: Outbound,
+    received: Vec<u8>,
+    /// Checks what the queue pair sends; `None` once the peer is not to look any more.
+    judge: Option<Inbound>,
+    sent: Vec<u8>,
+    posted_sends: Vec<u64>,
+    posted_recvs: Vec<u64>,
+    wr_id: u64,
+}
+
+fn established(role: Role, crc: bool) -> Established {
+    Established {
+        role,
+        crc,
+        markers_tx: false,
+        markers_rx: false,
+        revision: 2,
+        peer_to_peer: true,
+        rtr: (role == Role::Initiator).then_some(Rtr::Write),
+        ird: 2,
+        ord: 2,
+        peer_ird: 2,
+        peer_ord: 2,
+        private_data: Vec::new(),
+    }
+}
+
+/// Runs the operations that `octets` tell.
+pub fn connection(octets: &[u8]) {
+    let mut source = Source { octets };
+    let setup = source.octet();
+    let crc = setup & 1 != 0;
+    let role = if setup & 2 != 0 {
+        Role::Initiator
+    } else {
+        Role::Responder
+    };
+    let mut program = Program::new();
+    let mut qp = Qp::new(QpConfig {
+        number: QpNumber(2),
+        pd: PD,
+        cap: QpCap {
+            max_send_wr: 16,
+            max_recv_wr: 16,
+            max_send_sge: 4,
+            max_recv_sge: 4,
+            max_inline_data: 64,
+        },
+        sq_sig_all: true,
+        shared_receive: false,
+    });
+    qp.modify(QpState::Init, &mut program).expect("INIT");
+    let policy = [FpduPolicy::Auto, FpduPolicy::Emss, FpduPolicy::Large][usize::from(setup >> 2) % 3];
+    qp.attach(&established(role, crc), 1448, policy);
+    let other = match role {
+        Role::Initiator => Role::Responder,
+        Role::Responder => Role::Initiator,
+    };
+    let mut run = Run {
+        source,
+        program,
+        qp,
+        peer: Outbound::new(&established(other, crc), 1448),
+        received: Vec::new(),
+        judge: Some(Inbound::with_config(InboundConfig {
+            crc,
+            ..InboundConfig::default()
+        })),
+        sent: Vec::new(),
+        posted_sends: Vec::new(),
+        posted_recvs: Vec::new(),
+        wr_id: 0,
+    };
+    for _ in 0..MOST {
+        if run.source.octets.is_empty() {
+            break;
+        }
+        run.operation();
+        run.program.check_canaries();
+    }
+    run.finish();
+}
+
+impl Run<'_> {
+    fn operation(&mut self) {
+        match self.source.octet() % 16 {
+            0 | 1 => self.post_recv(),
+            2..=4 => self.post_send(),
+            5 => self.transmit(),
+            6 => {
+                let octets = self.source.take(64);
+                self.arrive(&octets);
+            }
+            7 => self.peer_sends_send(),
+            8 | 9 => self.peer_sends_tagged(Opcode::WRITE),
+            10 => self.peer_sends_tagged(Opcode::READ_RESPONSE),
+            11 | 12 => self.peer_sends_read_request(),
+            13 => self.deregister_or_register(),
+            14 => self.transmit(),
+            _ => {
+                if self.source.octet() > 250 {
+                    self.qp.disconnect(&mut self.program);
+                } else {
+                    self.transmit();
+                }
+            }
+        }
+    }
+
+    fn stag(&mut self) -> Stag {
+        let pick = usize::from(self.source.octet());
+        match self.program.stags.get(pick % 8) {
+            Some(stag) => *stag,
+            None => Stag(u32::from(self.source.word()) << 8),
+        }
+    }
+
+    fn list(&mut self) -> Vec<Sge> {
+        let count = self.source.octet() % 5;
+        (0..count)
+            .map(|_| {
+                let stag = self.stag();
+                Sge {
+                    addr: 0x1000 + u64::from(self.source.word() % 5000),
+                    length: self.source.length(),
+                    lkey: stag.0,
+                }
+            })
+            .collect()
+    }
+
+    fn post_recv(&mut self) {
+        let scatter = self.list();
+        let request = RecvRequest {
+            wr_id: self.wr_id,
+            scatter: &scatter,
+        };
+        if self.qp.post_recv(&request, &mut self.program).is_ok() {
+            self.posted_recvs.push(self.wr_id);
+        }
+        self.wr_id += 1;
+    }
+
+    fn post_send(&mut self) {
+        let rkey = self.stag();
+        let remote_addr = 0x1000 + u64::from(self.source.word());
+        let op = match self.source.octet() % 8 {
+            0..=2 => SendOp::Send,
+            3 => SendOp::SendWithInvalidate { stag: rkey },
+            4 | 5 => SendOp::Write { remote_addr, rkey },
+            6 => SendOp::Read { remote_addr, rkey },
+            _ => SendOp::LocalInvalidate { stag: rkey },
+        };
+        let list = self.list();
+        let inline = self.source.take(usize::from(self.source.octets.first().copied().unwrap_or(0) % 80));
+        let flags = self.source.octet();
+        let request = SendRequest {
+            wr_id: self.wr_id,
+            op,
+            flags: SendFlags {
+                fence: flags & 1 != 0,
+                signaled: true,
+                solicited: flags & 2 != 0,
+            },
+            payload: if flags & 4 != 0 {
+                Payload::Inline(&inline)
+            } else {
+                Payload::Gather(&list)
+            },
+        };
+        if self.qp.post_send(&request, &mut self.program).is_ok() {
+            self.posted_sends.push(self.wr_id);
+        }
+        self.wr_id += 1;
+    }
+
+    /// The transport takes some of what the queue pair has.
+    fn transmit(&mut self) {
+        self.qp.fill(8192, &mut self.program);
+        let Some(mut octets) = self.outgoing() else {
+            // Memory that was deregistered while posted: the driver cuts the stream.
+            self.qp.stream_ended(&mut self.program);
+            return;
+        };
+        let most = octets.len();
+        octets.truncate(match self.source.octet() {
+            255 => most,
+            n => usize::from(n) * 16 % (most + 1),
+        });
+        self.qp.sent(octets.len(), &mut self.program);
+        self.sent.extend_from_slice(&octets);
+        self.judge();
+    }
+
+    fn outgoing(&self) -> Option<Vec<u8>> {
+        let mut octets = Vec::new();
+        for piece in self.qp.outgoing().pieces() {
+            match piece {
+                Piece::Octets(held) => octets.extend_from_slice(held),
+                Piece::Memory(span) => {
+                    octets.extend_from_slice(&self.program.arena[self.program.place_of(span)?]);
+                }
+            }
+        }
+        Some(octets)
+    }
+
+    /// What was sent has to be a stream that a receiver takes.
+    fn judge(&mut self) {
+        let Some(judge) = &mut self.judge else {
+            return;
+        };
+        let mut at = 0;
+        while at < self.sent.len() {
+            match judge.parse(&mut self.sent[at..]).expect("a valid stream") {
+                Parse::Need { .. } => break,
+                Parse::Consumed { octets } => at += octets,
+                Parse::More(more) => at += more.consumed,
+                Parse::Segment(segment) => {
+                    at += segment.consumed;
+                    if matches!(segment.message, Message::Terminate(_)) {
+                        self.judge = None;
+                        return;
+                    }
+                }
+            }
+        }
+        self.sent.drain(..at);
+    }
+
+    /// Octets from the peer, cut somewhere, partly read straight to their target.
+    fn arrive(&mut self, octets: &[u8]) {
+        let mut rest = octets;
+        while !rest.is_empty() && self.qp.ending() == Ending::Open {
+            let cut = usize::from(self.source.octet()) * 8;
+            let (now, later) = rest.split_at(cut.clamp(1, rest.len()));
+            rest = later;
+            let direct = self.qp.direct_target(&self.program);
+            let now = match direct {
+                Some(target) if self.received.is_empty() && cut % 3 == 0 => {
+                    let (placed, behind) = now.split_at(target.octets.min(now.len()));
+                    let mut left = placed;
+                    for span in target.spans() {
+                        let (part, more) = left.split_at((span.len as usize).min(left.len()));
+                        let span = span.first(part.len() as u32);
+                        self.program.write(span, part).expect("just checked");
+                        left = more;
+                    }
+                    self.qp.placed(placed.len(), &mut self.program);
+                    behind
+                }
+                _ => now,
+            };
+            self.received.extend_from_slice(now);
+            let received = self.qp.receive(&mut self.received, &mut self.program);
+            assert!(received.consumed <= self.received.len());
+            self.received.drain(..received.consumed);
+            let wanting = self.qp.ending() == Ending::Open;
+            assert!(!wanting || received.need > self.received.len(), "stuck");
+        }
+    }
+
+    fn framed(&mut self, header: &Header, body: &[u8], payload: &[u8]) {
+        let mut fpdu = Vec::new();
+        let start = self.peer.begin(&mut fpdu, header, body, payload.len());
+        fpdu.extend_from_slice(payload);
+        self.peer.seal(&mut fpdu, start);
+        self.arrive(&fpdu);
+    }
+
+    fn payload(&mut self) -> Vec<u8> {
+        let len = (self.source.length() as usize).min(1400);
+        vec![self.source.octet(); len]
+    }
+
+    fn peer_sends_send(&mut self) {
+        let shape = self.source.octet();
+        let invalidate = if shape & 4 != 0 { self.stag().0 } else { 0 };
+        let header = Header::Untagged(Untagged {
+            last: shape & 1 == 0,
+            opcode: Opcode::send(shape & 2 != 0, shape & 4 != 0),
+            invalidate,
+            qn: QueueNumber::SEND,
+            msn: self.peer.next_msn(QueueNumber::SEND),
+            mo: if shape & 8 != 0 { u32::from(self.source.word()) } else { 0 },
+        });
+        let payload = self.payload();
+        self.framed(&header, &[], &payload);
+    }
+
+    fn peer_sends_tagged(&mut self, opcode: Opcode) {
+        let shape = self.source.octet();
+        let header = Header::Tagged(Tagged {
+            last: shape & 1 == 0,
+            opcode,
+            stag: self.stag(),
+            to: match shape >> 1 & 3 {
+                0 => u64::MAX - u64::from(self.source.octet()),
+                _ => 0x0FF0 + u64::from(self.source.word() % 4200),
+            },
+        });
+        let payload = self.payload();
+        self.framed(&header, &[], &payload);
+    }
+
+    fn peer_sends_read_request(&mut self) {
+        let request = ReadRequest {
+            sink_stag: Stag(0x77),
+            sink_to: 0,
+            size: self.source.length(),
+            source_stag: self.stag(),
+            source_to: 0x0FF0 + u64::from(self.source.word() % 4200),
+        };
+        let header = Header::Untagged(Untagged {
+            last: true,
+            opcode: Opcode::READ_REQUEST,
+            invalidate: 0,
+            qn: QueueNumber::READ_REQUEST,
+            msn: self.peer.next_msn(QueueNumber::READ_REQUEST),
+            mo: 0,
+        });
+        self.framed(&header, &request.to_octets(), &[]);
+    }
+
+    fn deregister_or_register(&mut self) {
+        let pick = usize::from(self.source.octet());
+        if pick < 128 && self.program.stags.len() < 8 {
+            self.program.register(Access(u32::from(self.source.octet()) & 7));
+        } else if let Some(stag) = self.program.stags.get(pick % 8) {
+            self.program.regions.remove(*stag);
+        }
+    }
+
+    /// The transport ends: whatever was posted has completed exactly once, in order.
+    fn finish(mut self) {
+        self.qp.stream_ended(&mut self.program);
+        self.program.check_canaries();
+        let ids = |completions: &[Completion]| -> Vec<u64> {
+            completions.iter().map(|c| c.wr_id).collect()
+        };
+        assert_eq!(ids(&self.program.sends), self.posted_sends, "send completions");
+        assert_eq!(ids(&self.program.recvs), self.posted_recvs, "receive completions");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use std::{fs, println};
+
+    #[test]
+    fn the_corpus_keeps_its_promises() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/connection");
+        let mut inputs = 0;
+        for entry in fs::read_dir(folder).expect("the corpus") {
+            let path = entry.expect("an entry").path();
+            println!("{}", path.display());
+            connection(&fs::read(path).expect("an input"));
+            inputs += 1;
+        }
+        assert!(inputs >= 20, "{inputs} inputs");
+    }
+
+    #[test]
+    fn random_operations_keep_their_promises() {
+        for seed in 0..3000 {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let octets: Vec<u8> = (0..rng.usize(10..2000)).map(|_| rng.u8(..)).collect();
+            println!("seed {seed}");
+            connection(&octets);
+        }
+    }
+}
