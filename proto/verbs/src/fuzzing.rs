@@ -225,7 +225,8 @@ pub fn connection(octets: &[u8]) {
         shared_receive: false,
     });
     qp.modify(QpState::Init, &mut program).expect("INIT");
-    let policy = [FpduPolicy::Auto, FpduPolicy::Emss, FpduPolicy::Large][usize::from(setup >> 2) % 3];
+    let policy =
+        [FpduPolicy::Auto, FpduPolicy::Emss, FpduPolicy::Large][usize::from(setup >> 2) % 3];
     qp.attach(&established(role, crc), 1448, policy);
     let other = match role {
         Role::Initiator => Role::Responder,
@@ -327,7 +328,9 @@ impl Run<'_> {
             _ => SendOp::LocalInvalidate { stag: rkey },
         };
         let list = self.list();
-        let inline = self.source.take(usize::from(self.source.octets.first().copied().unwrap_or(0) % 80));
+        let inline = self.source.take(usize::from(
+            self.source.octets.first().copied().unwrap_or(0) % 80,
+        ));
         let flags = self.source.octet();
         let request = SendRequest {
             wr_id: self.wr_id,
@@ -457,7 +460,11 @@ impl Run<'_> {
             invalidate,
             qn: QueueNumber::SEND,
             msn: self.peer.next_msn(QueueNumber::SEND),
-            mo: if shape & 8 != 0 { u32::from(self.source.word()) } else { 0 },
+            mo: if shape & 8 != 0 {
+                u32::from(self.source.word())
+            } else {
+                0
+            },
         });
         let payload = self.payload();
         self.framed(&header, &[], &payload);
@@ -500,7 +507,8 @@ impl Run<'_> {
     fn deregister_or_register(&mut self) {
         let pick = usize::from(self.source.octet());
         if pick < 128 && self.program.stags.len() < 8 {
-            self.program.register(Access(u32::from(self.source.octet()) & 7));
+            self.program
+                .register(Access(u32::from(self.source.octet()) & 7));
         } else if let Some(stag) = self.program.stags.get(pick % 8) {
             self.program.regions.remove(*stag);
         }
@@ -513,8 +521,16 @@ impl Run<'_> {
         let ids = |completions: &[Completion]| -> Vec<u64> {
             completions.iter().map(|c| c.wr_id).collect()
         };
-        assert_eq!(ids(&self.program.sends), self.posted_sends, "send completions");
-        assert_eq!(ids(&self.program.recvs), self.posted_recvs, "receive completions");
+        assert_eq!(
+            ids(&self.program.sends),
+            self.posted_sends,
+            "send completions"
+        );
+        assert_eq!(
+            ids(&self.program.recvs),
+            self.posted_recvs,
+            "receive completions"
+        );
     }
 }
 

@@ -91,7 +91,9 @@ impl End {
 
 fn main() -> Result<(), Error> {
     let role = std::env::args().nth(1).unwrap_or_default();
-    let port = std::env::args().nth(2).unwrap_or_else(|| "17471".to_owned());
+    let port = std::env::args()
+        .nth(2)
+        .unwrap_or_else(|| "17471".to_owned());
     let addr = format!("127.0.0.1:{port}").parse().expect("an address");
     let channel = EventChannel::new()?;
     let id = Id::new(Some(&channel), 0)?;

@@ -7,6 +7,9 @@ use core::time::Duration;
 /// How long a peer may delay its ACK of a single segment (RFC 8985 section 7.2).
 const WORST_ACK_DELAY: Duration = Duration::from_millis(200);
 
+/// Added to two round trips, so that a path of microseconds does not take a peer's scheduling for a loss.
+const SLACK: Duration = Duration::from_millis(2);
+
 /// The probe that is out, if there is one.
 #[derive(Clone, Debug, Default)]
 pub struct Tlp {
@@ -36,7 +39,7 @@ impl Tlp {
         match srtt {
             None => Duration::from_secs(1),
             Some(srtt) if one_segment => srtt * 2 + WORST_ACK_DELAY,
-            Some(srtt) => srtt * 2,
+            Some(srtt) => srtt * 2 + SLACK,
         }
     }
 

@@ -267,9 +267,8 @@ impl Qp {
     /// Whether [`Qp::fill`] would frame something.
     #[inline]
     pub fn wants_to_send(&self) -> bool {
-        let due = self.sq.unencoded() > 0
-            || self.responder.pending()
-            || self.requester.control_pending();
+        let due =
+            self.sq.unencoded() > 0 || self.responder.pending() || self.requester.control_pending();
         self.outgoing.queued() > 0 || (due && self.ending == Ending::Open)
     }
 

@@ -25,6 +25,8 @@ pub(super) struct News {
     newest: Option<Record>,
     /// A record acknowledged was sent more than once.
     repeated: bool,
+    /// One of these of which the timestamp echoed says that the last transmission is what is acknowledged.
+    confirmed: Option<Record>,
 }
 
 impl Connection {
@@ -106,7 +108,8 @@ impl Connection {
             self.send.repeats += 1;
         }
         news.bare = !carries && !news.advanced && header.options.sack.is_empty();
-        if let Some(rtt) = self.measured(&news, header.options.timestamps, now) {
+        if let Some(record) = news.newest.or(news.confirmed) {
+            let rtt = now.saturating_sub(record.sent);
             self.send.rtt.sample(rtt, now);
         }
         if news.advanced {
@@ -129,31 +132,16 @@ impl Connection {
         let (board, rack) = (&mut send.board, &mut send.rack);
         let min_rtt = send.rtt.minimum().unwrap_or(Duration::ZERO);
         let clock = self.clock.as_ref();
+        let stamped = clock.is_some() && timestamps.is_some();
         board.acknowledge(ack, |record| {
             let spurious = is_spurious(clock, timestamps, record);
             rack.delivered(record, now, min_rtt, spurious);
-            news.note(record);
+            news.note(record, stamped && !spurious);
         });
         if news.repeated {
             // What stands behind a segment that was sent again may have waited for it at the peer.
             news.newest = None;
         }
-    }
-
-    /// The round-trip time that an ACK shows: by the record sent last, or else by the timestamp it echoes (RFC 7323
-    /// section 4.1).
-    fn measured(
-        &self,
-        news: &News,
-        timestamps: Option<Timestamps>,
-        now: Duration,
-    ) -> Option<Duration> {
-        if let Some(record) = news.newest {
-            return Some(now.saturating_sub(record.sent));
-        }
-        let (clock, timestamps) = (self.clock.as_ref()?, timestamps?);
-        let millis = clock.at(now).wrapping_sub(timestamps.echo);
-        (news.advanced && millis < 1 << 20).then(|| Duration::from_millis(millis.max(1).into()))
     }
 
     /// SACK blocks (RFC 2018), the first of which may report a duplicate (RFC 2883 section 4). What lies outside of the
@@ -182,7 +170,7 @@ impl Connection {
             board.sack(block, |record| {
                 let spurious = is_spurious(clock, header.options.timestamps, record);
                 rack.delivered(record, now, min_rtt, spurious);
-                news.note(record);
+                news.note(record, false);
             });
         }
     }
@@ -239,9 +227,12 @@ impl Connection {
 }
 
 impl News {
-    fn note(&mut self, record: &Record) {
+    fn note(&mut self, record: &Record, confirmed: bool) {
         self.delivered += record.len();
         self.repeated |= record.retransmitted;
+        if record.retransmitted && confirmed {
+            self.confirmed = Some(*record);
+        }
         let newer = self
             .newest
             .is_none_or(|newest| record.transmission > newest.transmission);

@@ -53,6 +53,11 @@ impl Connection {
         let conditions = self.send.conditions();
         self.counters.timeouts += 1;
         let send = &mut self.send;
+        if send.path.timeouts(send.rtt.backoffs() + 1) {
+            send.control.set_mss(u64::from(send.mss()));
+            self.timers
+                .set(Timer::PathMtu, now + super::super::path_mtu::RETRY);
+        }
         send.control.timeout(flight, first, now);
         send.rtt.back_off();
         send.tlp.cancel();
@@ -66,11 +71,6 @@ impl Connection {
         }
         send.phase = Phase::Loss { point: send.nxt };
         send.forced = true;
-        if send.path.timeouts(send.rtt.backoffs()) {
-            send.control.set_mss(u64::from(send.mss()));
-            self.timers
-                .set(Timer::PathMtu, now + super::super::path_mtu::RETRY);
-        }
         self.timers.stop(Timer::Probe);
         self.timers
             .set(Timer::Retransmit, now + self.send.rtt.rto());

@@ -157,7 +157,8 @@ impl Connection {
             self.end(Reason::Aborted);
             return;
         }
-        let mss = u64::from(self.config.mss());
+        // What a full segment of the peer holds: its options are as long as ours.
+        let mss = u64::from(u32::from(self.config.mss()).saturating_sub(self.send.option_len));
         let Some(receive) = &mut self.receive else {
             return;
         };
