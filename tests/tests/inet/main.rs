@@ -2,5 +2,8 @@
 
 mod hosts;
 mod pair;
+mod placement;
 mod seeds;
+mod snapshot;
+mod tables;
 mod transfer;

@@ -168,6 +168,7 @@ impl Connection {
         let record = self.send.board.next_lost(mss)?;
         let idle = self.send.board.in_flight() == 0;
         if !(self.send.forced || idle || record.len() <= self.send.room()) {
+            self.send.limited = true;
             return None;
         }
         self.send.forced = false;
