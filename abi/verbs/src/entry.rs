@@ -162,3 +162,53 @@ macro_rules! c_name {
         }
     };
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn panicking<T>() -> Answer<T> {
+        panic!("a panic of the test's, on purpose")
+    }
+
+    fn errno() -> c_int {
+        // SAFETY: as in `set_errno`.
+        unsafe { *libc::__errno_location() }
+    }
+
+    #[test]
+    fn a_panic_is_an_error_of_the_function() {
+        assert_eq!(code(panicking), libc::EIO);
+        set_errno(Errno(0));
+        assert_eq!((status(panicking), errno()), (-1, libc::EIO));
+        set_errno(Errno(0));
+        assert!(pointer::<u8>(panicking).is_null());
+        assert_eq!(errno(), libc::EIO);
+        assert_eq!(value(7, panicking), 7);
+    }
+
+    #[test]
+    fn success_leaves_errno_alone() {
+        set_errno(Errno(libc::EXDEV));
+        assert_eq!(code(|| Ok(())), 0);
+        assert_eq!(status(|| Ok(())), 0);
+        assert_eq!(errno(), libc::EXDEV);
+    }
+
+    #[test]
+    fn every_error_has_an_errno() {
+        for (error, wanted) in [
+            (Error::Invalid("x"), libc::EINVAL),
+            (Error::State("x"), libc::EINVAL),
+            (Error::NoMemory("x"), libc::ENOMEM),
+            (Error::Busy("x"), libc::EBUSY),
+            (Error::Unsupported("x"), libc::EOPNOTSUPP),
+            (Error::WouldBlock, libc::EAGAIN),
+            (Error::Interrupted, libc::EINTR),
+            (Error::Forked, libc::EACCES),
+            (Error::Os(libc::EADDRINUSE), libc::EADDRINUSE),
+        ] {
+            assert_eq!(Errno::from(error), Errno(wanted), "{error:?}");
+        }
+    }
+}

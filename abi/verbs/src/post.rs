@@ -27,13 +27,15 @@ impl From<PostError> for Errno {
     }
 }
 
-/// A scatter/gather list in the engine's form.
-struct List {
-    elements: [MaybeUninit<Sge>; MAX_SGE],
-    used: usize,
-}
+/// Room for a scatter/gather list in the engine's form. It stays where it is made, on the stack.
+struct List([MaybeUninit<Sge>; MAX_SGE]);
 
 impl List {
+    #[inline]
+    const fn new() -> List {
+        List([MaybeUninit::uninit(); MAX_SGE])
+    }
+
     /// Converts a program's list.
     ///
     /// # Errors
@@ -42,13 +44,15 @@ impl List {
     /// # Safety
     /// `list` has `count` elements, or is null.
     #[inline]
-    unsafe fn new(list: *const ibv_sge, count: c_int) -> Answer<List> {
-        let used = usize::try_from(count).or(invalid())?;
-        if used > MAX_SGE || (list.is_null() && used > 0) {
+    unsafe fn fill(&mut self, list: *const ibv_sge, count: c_int) -> Answer<&[Sge]> {
+        let count = usize::try_from(count).or(invalid())?;
+        let Some(room) = self.0.get_mut(..count) else {
+            return invalid();
+        };
+        if list.is_null() && count > 0 {
             return invalid();
         }
-        let mut elements = [MaybeUninit::uninit(); MAX_SGE];
-        for (at, element) in elements[..used].iter_mut().enumerate() {
+        for (at, element) in room.iter_mut().enumerate() {
             // SAFETY: promised by the caller.
             let from = unsafe { &*list.add(at) };
             element.write(Sge {
@@ -57,23 +61,20 @@ impl List {
                 lkey: from.lkey,
             });
         }
-        Ok(List { elements, used })
-    }
-
-    #[inline]
-    fn as_slice(&self) -> &[Sge] {
-        // SAFETY: the first `used` elements are written.
-        unsafe { from_raw_parts(self.elements.as_ptr().cast(), self.used) }
+        // SAFETY: all of them were just written.
+        Ok(unsafe { from_raw_parts(room.as_ptr().cast(), count) })
     }
 }
 
-/// Octets that are copied when they are posted.
-struct Inline {
-    octets: [MaybeUninit<u8>; MAX_INLINE],
-    used: usize,
-}
+/// Room for octets that are copied when they are posted.
+struct Inline([MaybeUninit<u8>; MAX_INLINE]);
 
 impl Inline {
+    #[inline]
+    const fn new() -> Inline {
+        Inline([MaybeUninit::uninit(); MAX_INLINE])
+    }
+
     /// Copies what a list names; keys mean nothing here.
     ///
     /// # Errors
@@ -82,31 +83,25 @@ impl Inline {
     /// # Safety
     /// Every element of the list names memory that can be read.
     #[inline]
-    unsafe fn gather(list: &[Sge]) -> Answer<Inline> {
-        let mut octets = [MaybeUninit::uninit(); MAX_INLINE];
+    unsafe fn gather(&mut self, list: &[Sge]) -> Answer<&[u8]> {
         let mut used = 0;
         for element in list {
             let length = element.length as usize;
-            let target = octets
-                .get_mut(used..used + length)
-                .ok_or(Errno(libc::EINVAL))?;
+            let Some(target) = self.0.get_mut(used..used + length) else {
+                return invalid();
+            };
             // SAFETY: promised by the caller; the target has room for `length` octets.
             unsafe {
                 copy_nonoverlapping(
                     element.addr as *const u8,
                     target.as_mut_ptr().cast(),
                     length,
-                )
-            };
+                );
+            }
             used += length;
         }
-        Ok(Inline { octets, used })
-    }
-
-    #[inline]
-    fn as_slice(&self) -> &[u8] {
-        // SAFETY: the first `used` octets are written.
-        unsafe { from_raw_parts(self.octets.as_ptr().cast(), self.used) }
+        // SAFETY: the first `used` octets were just written.
+        Ok(unsafe { from_raw_parts(self.0.as_ptr().cast(), used) })
     }
 }
 
@@ -151,8 +146,9 @@ unsafe fn send_one(
         SendOp::LocalInvalidate { .. } => 0,
         _ => wr.num_sge,
     };
+    let mut room = List::new();
     // SAFETY: promised by the caller.
-    let list = unsafe { List::new(wr.sg_list, count)? };
+    let list = unsafe { room.fill(wr.sg_list, count)? };
     let mut request = SendRequest {
         wr_id: wr.wr_id,
         op,
@@ -161,7 +157,7 @@ unsafe fn send_one(
             signaled: set(IBV_SEND_SIGNALED),
             solicited: set(IBV_SEND_SOLICITED),
         },
-        payload: Payload::Gather(list.as_slice()),
+        payload: Payload::Gather(list),
     };
     if !set(IBV_SEND_INLINE) || count == 0 {
         return Ok(post(&request)?);
@@ -169,9 +165,9 @@ unsafe fn send_one(
     if matches!(op, SendOp::Read { .. }) {
         return invalid();
     }
+    let mut room = Inline::new();
     // SAFETY: promised by the caller.
-    let octets = unsafe { Inline::gather(list.as_slice())? };
-    request.payload = Payload::Inline(octets.as_slice());
+    request.payload = Payload::Inline(unsafe { room.gather(list)? });
     Ok(post(&request)?)
 }
 
@@ -227,11 +223,12 @@ unsafe fn receive_list(
 ) -> Answer<()> {
     // SAFETY: promised by the caller.
     while let Some(request) = unsafe { at.as_ref() } {
+        let mut room = List::new();
         // SAFETY: promised by the caller.
-        let list = unsafe { List::new(request.sg_list, request.num_sge)? };
+        let scatter = unsafe { room.fill(request.sg_list, request.num_sge)? };
         post(&RecvRequest {
             wr_id: request.wr_id,
-            scatter: list.as_slice(),
+            scatter,
         })?;
         *at = request.next;
     }
