@@ -48,10 +48,14 @@ static long entries(const char *folder)
 
 static struct usage usage_now(void)
 {
-	struct usage usage = { .threads = entries("/proc/self/task"), .fds = entries("/proc/self/fd") - 1 };
+	struct usage usage = { 0 };
 	FILE *status = fopen("/proc/self/status", "r");
 	char line[256];
 
+	/* The last connection may still be closing. */
+	usleep(300000);
+	usage.threads = entries("/proc/self/task");
+	usage.fds = entries("/proc/self/fd") - 1;
 	if (!status)
 		fail("/proc/self/status", 0);
 	while (fgets(line, sizeof line, status))

@@ -34,10 +34,17 @@ class Process:
 
     def __init__(self, argv, environment, log, before=None):
         self.log = Path(log)
+
+        def prepare():
+            # A run in the background of a shell has SIGINT ignored, and programs would inherit that.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            if before:
+                before()
+
         with open(f"{log}.out", "wb") as out, open(f"{log}.err", "wb") as err:
             self.child = subprocess.Popen(
                 argv, env=environment, cwd="/", stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                start_new_session=True, preexec_fn=before,
+                start_new_session=True, preexec_fn=prepare,
             )
 
     def wait(self, seconds):

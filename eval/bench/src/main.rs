@@ -1,5 +1,7 @@
 //! The bench on its own, without the rest of `weft`.
 
+#![forbid(unsafe_code)]
+
 use std::process::ExitCode;
 
 use clap::Parser;

@@ -35,7 +35,19 @@ fn sends_of_every_size_arrive_whole() {
     let (a, b) = pair();
     let source = a.memory(4 << 20, Access::NONE);
     let target = b.memory(4 << 20, Access::LOCAL_WRITE);
-    for len in [0, 1, 3, 64, 1000, 1442, 4096, 65_000, 70_001, 1 << 20, 4 << 20] {
+    for len in [
+        0,
+        1,
+        3,
+        64,
+        1000,
+        1442,
+        4096,
+        65_000,
+        70_001,
+        1 << 20,
+        4 << 20,
+    ] {
         let octets = pattern(len, len as u8);
         source.memory().write(0, &octets).unwrap();
         let scatter = [sge(&target, 0, 4 << 20)];
@@ -47,7 +59,10 @@ fn sends_of_every_size_arrive_whole() {
         send(&a, SendOp::Send, &[sge(&source, 0, len as u32)]);
         let received = b.wait_recv();
         assert_eq!(received.status, WcStatus::Success, "{len}");
-        assert_eq!((received.wr_id, received.byte_len), (len as u64, len as u32));
+        assert_eq!(
+            (received.wr_id, received.byte_len),
+            (len as u64, len as u32)
+        );
         let mut back = vec![0; len];
         target.memory().read(0, &mut back).unwrap();
         assert!(back == octets, "{len} octets differ");
@@ -79,7 +94,10 @@ fn writes_and_reads_move_memory_one_sided() {
     );
     let served = std::thread::spawn(move || (b.send_cq.poll(1, |_| ()).unwrap(), b));
     let read = a.wait_send();
-    assert_eq!((read.status, read.opcode), (WcStatus::Success, WcOpcode::Read));
+    assert_eq!(
+        (read.status, read.opcode),
+        (WcStatus::Success, WcOpcode::Read)
+    );
     let mut back = vec![0; 200_000];
     local.memory().read(250_000, &mut back[..7]).unwrap();
     local.memory().read(0, &mut back[7..]).unwrap();
@@ -164,12 +182,11 @@ fn invalidation_local_and_remote() {
     let (a, b) = pair();
     let memory = b.memory(4096, ALL);
     let mine = a.memory(4096, ALL);
-    b.qp
-        .post_recv(&RecvRequest {
-            wr_id: 1,
-            scatter: &[],
-        })
-        .unwrap();
+    b.qp.post_recv(&RecvRequest {
+        wr_id: 1,
+        scatter: &[],
+    })
+    .unwrap();
     let stag = memory.stag();
     send(&a, SendOp::SendWithInvalidate { stag }, &[]);
     assert_eq!(b.wait_recv().invalidated, Some(stag));
@@ -200,17 +217,16 @@ fn inline_octets_may_be_overwritten_at_once_and_unsignalled_work_is_silent() {
             signaled: i == 99,
             ..SendFlags::default()
         };
-        a.qp
-            .post_send(&SendRequest {
-                wr_id: u64::from(i),
-                op: SendOp::Write {
-                    remote_addr: target.memory().addr() + u64::from(i),
-                    rkey: target.stag(),
-                },
-                flags,
-                payload: Payload::Inline(&octets),
-            })
-            .unwrap();
+        a.qp.post_send(&SendRequest {
+            wr_id: u64::from(i),
+            op: SendOp::Write {
+                remote_addr: target.memory().addr() + u64::from(i),
+                rkey: target.stag(),
+            },
+            flags,
+            payload: Payload::Inline(&octets),
+        })
+        .unwrap();
         octets.fill(0xEE);
     }
     assert_eq!(a.wait_send().wr_id, 99);
@@ -218,12 +234,11 @@ fn inline_octets_may_be_overwritten_at_once_and_unsignalled_work_is_silent() {
     let read = b.memory(0, Access::NONE);
     drop(read);
     // A Send behind the writes: what it follows is placed when it is delivered.
-    b.qp
-        .post_recv(&RecvRequest {
-            wr_id: 0,
-            scatter: &[],
-        })
-        .unwrap();
+    b.qp.post_recv(&RecvRequest {
+        wr_id: 0,
+        scatter: &[],
+    })
+    .unwrap();
     send(&a, SendOp::Send, &[]);
     b.wait_recv();
     let mut placed = [0; 199];

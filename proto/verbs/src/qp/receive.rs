@@ -234,7 +234,7 @@ impl Qp {
                 return self.take_read_request(*request, header, host);
             }
             Message::Terminate(terminate) => {
-                self.end_terminated(Terminated::new(terminate.clone()), host);
+                self.end_terminated(Terminated::new(*terminate), host);
                 return Ok(());
             }
             // Immediate data and atomics (RFC 7306) are not negotiated by this device yet.

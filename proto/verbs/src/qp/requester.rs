@@ -144,15 +144,15 @@ impl Qp {
             return self.frame_response(host);
         }
         // A message never starts inside another (RFC 5041 section 5.3), so turns are taken here.
-        let responder_first = self.requester.turn == Turn::Responder;
-        self.requester.turn = match self.requester.turn {
-            Turn::Requester => Turn::Responder,
-            Turn::Responder => Turn::Requester,
-        };
-        if responder_first {
-            self.frame_response(host) || self.frame_request(host)
-        } else {
-            self.frame_request(host) || self.frame_response(host)
+        match self.requester.turn {
+            Turn::Requester => {
+                self.requester.turn = Turn::Responder;
+                self.frame_request(host) || self.frame_response(host)
+            }
+            Turn::Responder => {
+                self.requester.turn = Turn::Requester;
+                self.frame_response(host) || self.frame_request(host)
+            }
         }
     }
 
