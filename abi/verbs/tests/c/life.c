@@ -1,0 +1,258 @@
+/* A process with connections: signals, threads, children, and nothing left behind. */
+#include <dirent.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+
+#include "pair.h"
+
+static void on_alarm(int signal)
+{
+	(void)signal;
+}
+
+static void after(int ms, int flags)
+{
+	struct sigaction action = {.sa_handler = on_alarm, .sa_flags = flags};
+	struct timeval in = {.tv_usec = ms * 1000};
+	struct itimerval timer = {.it_value = in};
+
+	NEED(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &timer, NULL) == 0);
+}
+
+static struct pair p;
+
+/* Sends a message when the alarm has long rung. */
+static void *send_late(void *unused)
+{
+	(void)unused;
+	usleep(100000);
+	NEED(post(&p.a, 1, IBV_WR_SEND, IBV_SEND_SIGNALED, 0, 64, NULL, 0) == 0);
+	return NULL;
+}
+
+static void signals(void)
+{
+	sigset_t alarm_only, before;
+	pthread_t thread;
+	struct rdma_cm_event *event;
+	struct ibv_cq *cq;
+	void *context;
+
+	pair_up(&p, (struct wishes){});
+	begin_case("a signal ends a wait for a connection event");
+	after(30, 0);
+	MINUS_ONE(rdma_get_cm_event(p.channel, &event), EINTR);
+
+	begin_case("a signal ends a wait for a completion event");
+	after(30, 0);
+	MINUS_ONE(ibv_get_cq_event(p.a.channel, &cq, &context), EINTR);
+
+	begin_case("a signal that restarts system calls does not");
+	double start = now();
+	EQUAL(post_recv(&p.b, 1, 0, 64), 0);
+	EQUAL(ibv_req_notify_cq(p.b.recv_cq, 0), 0);
+	/* The alarm is for this thread, not for the other. */
+	sigemptyset(&alarm_only);
+	sigaddset(&alarm_only, SIGALRM);
+	pthread_sigmask(SIG_BLOCK, &alarm_only, &before);
+	NEED(pthread_create(&thread, NULL, send_late, NULL) == 0);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	after(30, SA_RESTART);
+	EQUAL(ibv_get_cq_event(p.b.channel, &cq, &context), 0);
+	ibv_ack_cq_events(cq, 1);
+	CHECK(now() - start >= 0.09);
+	pthread_join(thread, NULL);
+	end_case();
+	pair_down(&p);
+}
+
+static void children(void)
+{
+	int status = -1;
+
+	pair_up(&p, (struct wishes){});
+	begin_case("a child has no part in its parent's device");
+	pid_t child = fork();
+	if (child == 0) {
+		struct ibv_device **list = ibv_get_device_list(NULL);
+		struct ibv_wc wc;
+		errno = 0;
+		if (!list || ibv_open_device(list[0]) != NULL || errno != EACCES)
+			_exit(1);
+		if (ibv_poll_cq(p.a.send_cq, 1, &wc) >= 0)
+			_exit(2);
+		/* exit, not _exit: what a library does at exit must not disturb the parent's connections. */
+		exit(42);
+	}
+	NEED(waitpid(child, &status, 0) == child);
+	CHECK(WIFEXITED(status));
+	EQUAL(WEXITSTATUS(status), 42);
+
+	begin_case("the parent goes on");
+	for (int i = 0; i < 100; i++) {
+		fill(p.a.buffer, 1000, i);
+		EQUAL(post_recv(&p.b, i, 0, 1000), 0);
+		EQUAL(post(&p.a, i, IBV_WR_SEND, IBV_SEND_SIGNALED, 0, 1000, NULL, 0), 0);
+		COMPLETES(p.a.send_cq, i, IBV_WC_SUCCESS, IBV_WC_SEND);
+		COMPLETES(p.b.recv_cq, i, IBV_WC_SUCCESS, IBV_WC_RECV);
+		CHECK(holds(p.b.buffer, 1000, i));
+	}
+	end_case();
+	pair_down(&p);
+}
+
+enum { THREADS = 4, ROUNDS = 1000 };
+
+struct worker {
+	pthread_t thread;
+	int good;
+};
+
+/* A connection of the thread's own, and everything done to it. */
+static void *work(void *argument)
+{
+	struct worker *worker = argument;
+	struct pair own;
+	struct ibv_wc wc;
+	unsigned char *extra = malloc(8192);
+
+	pair_up(&own, (struct wishes){});
+	for (int i = 0; i < ROUNDS; i++) {
+		fill(own.a.buffer, 256, i);
+		struct ibv_mr *mr = ibv_reg_mr(own.a.pd, extra, 8192, IBV_ACCESS_LOCAL_WRITE);
+		if (!mr || post_recv(&own.b, i, 0, 256) ||
+		    post(&own.a, i, IBV_WR_SEND, IBV_SEND_SIGNALED, 0, 256, NULL, 0) || reap(own.a.send_cq, &wc) != 1 ||
+		    wc.status || reap(own.b.recv_cq, &wc) != 1 || wc.status || !holds(own.b.buffer, 256, i) ||
+		    post(&own.b, i, IBV_WR_RDMA_READ, IBV_SEND_SIGNALED, 4096, 256, &own.a, 0) ||
+		    reap(own.b.send_cq, &wc) != 1 || wc.status || !holds(own.b.buffer + 4096, 256, i) ||
+		    ibv_dereg_mr(mr))
+			break;
+		worker->good++;
+	}
+	pair_down(&own);
+	free(extra);
+	return NULL;
+}
+
+static void threads(void)
+{
+	struct worker workers[THREADS] = {};
+
+	begin_case("threads with connections of their own");
+	for (int i = 0; i < THREADS; i++)
+		NEED(pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0);
+	for (int i = 0; i < THREADS; i++) {
+		pthread_join(workers[i].thread, NULL);
+		EQUAL(workers[i].good, ROUNDS);
+	}
+}
+
+static struct pair shared;
+static int posted, completions;
+
+static void *post_many(void *unused)
+{
+	(void)unused;
+	for (int i = 0; i < ROUNDS; i++) {
+		/* As programs have to: never more outstanding than the completion queue holds. */
+		int mine = __atomic_add_fetch(&posted, 1, __ATOMIC_SEQ_CST);
+		while (mine - __atomic_load_n(&completions, __ATOMIC_SEQ_CST) > 60)
+			usleep(10);
+		while (post(&shared.a, 1, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED, 0, 64, &shared.b, 0) == ENOMEM)
+			usleep(10);
+	}
+	return NULL;
+}
+
+static void one_queue_pair(void)
+{
+	pthread_t thread[THREADS];
+	struct ibv_wc wc;
+	double end = now() + 20;
+
+	begin_case("threads on one queue pair");
+	pair_up(&shared, (struct wishes){});
+	for (int i = 0; i < THREADS; i++)
+		NEED(pthread_create(&thread[i], NULL, post_many, NULL) == 0);
+	while (completions < THREADS * ROUNDS && now() < end)
+		if (ibv_poll_cq(shared.a.send_cq, 1, &wc) == 1) {
+			if (wc.status != IBV_WC_SUCCESS)
+				break;
+			__atomic_add_fetch(&completions, 1, __ATOMIC_SEQ_CST);
+		}
+	EQUAL(completions, THREADS * ROUNDS);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(thread[i], NULL);
+	CHECK(quiet(shared.a.send_cq, 20));
+	end_case();
+	pair_down(&shared);
+}
+
+static int descriptors(void)
+{
+	int count = 0;
+	DIR *dir = opendir("/proc/self/fd");
+
+	while (readdir(dir))
+		count++;
+	closedir(dir);
+	return count;
+}
+
+static int threads_running(void)
+{
+	int count = 0;
+	DIR *dir = opendir("/proc/self/task");
+
+	while (readdir(dir))
+		count++;
+	closedir(dir);
+	return count;
+}
+
+static long resident(void)
+{
+	long pages = 0, own = 0;
+	FILE *file = fopen("/proc/self/statm", "r");
+
+	NEED(file && fscanf(file, "%ld %ld", &pages, &own) == 2);
+	fclose(file);
+	return own * 4;
+}
+
+static void nothing_left(void)
+{
+	begin_case("300 connections leave nothing behind");
+	for (int i = 0; i < 50; i++) {
+		pair_up(&p, (struct wishes){});
+		pair_down(&p);
+	}
+	int fds = descriptors(), running = threads_running();
+	long memory = resident();
+	for (int i = 0; i < 300; i++) {
+		pair_up(&p, (struct wishes){});
+		if (i % 2)
+			EQUAL(rdma_disconnect(p.a.id), 0);
+		pair_down(&p);
+	}
+	/* Connections that are still saying good-bye hold theirs a little longer. */
+	for (int i = 0; i < 500 && descriptors() > fds; i++)
+		usleep(10000);
+	CHECK(descriptors() <= fds);
+	EQUAL(threads_running(), running);
+	long grown = resident() - memory;
+	if (!CHECK(grown < 4096))
+		fprintf(stderr, "grown by %ld KiB\n", grown);
+}
+
+int main(void)
+{
+	signals();
+	children();
+	threads();
+	one_queue_pair();
+	nothing_left();
+	end_program();
+}
