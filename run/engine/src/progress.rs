@@ -321,7 +321,7 @@ impl Engine {
                 qp.serve_if_free(self);
             }
         }
-        if always || turn % SWEEP_EVERY == 0 {
+        if always || turn.is_multiple_of(SWEEP_EVERY) {
             let swept = self.sweep(Some(Duration::ZERO)).unwrap_or_default();
             // With several streams active at once the set is the quicker way to the next one.
             let several = swept.streams > 1 || (always && swept.streams > 0);

@@ -241,7 +241,7 @@ impl Qp {
             }
         };
         if !short
-            || posts % GATHER_POSTS == 0
+            || posts.is_multiple_of(GATHER_POSTS)
             || !self.bursting.load(Ordering::Relaxed)
             || !engine.progress.may_defer()
         {
