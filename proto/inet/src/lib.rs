@@ -22,5 +22,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod checksum;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod stack;
 pub mod tcp;

@@ -27,9 +27,9 @@ fn draw_link(random: &mut Random) -> LinkConfig {
         0 => link.loss(Loss::Random(severity)),
         1 => link.loss(Loss::GilbertElliott {
             to_bad: severity / 5.0,
-            to_good: 0.3,
+            to_good: 0.5,
             good: 0.0,
-            bad: 0.7,
+            bad: 0.5,
         }),
         _ => link,
     };

@@ -120,6 +120,16 @@ impl Stack {
         self.counters
     }
 
+    /// Octets of datagrams that are coming together from fragments.
+    pub fn reassembly_octets(&self) -> usize {
+        self.reassembly.octets()
+    }
+
+    /// Neighbours remembered.
+    pub fn neighbor_count(&self) -> usize {
+        self.neighbors.len()
+    }
+
     /// Its connections and listeners.
     pub fn tcp(&self) -> &Endpoint {
         &self.endpoint
