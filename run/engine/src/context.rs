@@ -206,10 +206,10 @@ impl Pd {
     /// Ends the domain.
     ///
     /// # Errors
-    /// Regions or queue pairs still belong to it.
+    /// Regions, queue pairs or shared receive queues still belong to it.
     pub fn dealloc(&self) -> Result<(), Error> {
         if self.users.load(Ordering::Acquire) > 0 {
-            return Err(Error::Busy("queue pairs"));
+            return Err(Error::Busy("queue pairs or shared receive queues"));
         }
         if self.engine().regions.read().any_in(self.id) {
             return Err(Error::Busy("memory regions"));

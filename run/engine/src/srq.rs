@@ -1,6 +1,6 @@
 //! Shared receive queues.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -18,6 +18,7 @@ pub struct Srq {
     inner: Mutex<SharedReceiveQueue>,
     cookie: u64,
     users: AtomicUsize,
+    destroyed: AtomicBool,
 }
 
 impl Srq {
@@ -30,11 +31,13 @@ impl Srq {
         if max_wr == 0 || max_wr > MAX_WR || max_sge as usize > MAX_SGE {
             return Err(Error::Invalid("size of the shared receive queue"));
         }
+        pd.add_user();
         Ok(Arc::new(Srq {
             pd: pd.clone(),
             inner: Mutex::new(SharedReceiveQueue::new(max_wr, max_sge.max(1))),
             cookie,
             users: AtomicUsize::new(0),
+            destroyed: AtomicBool::new(false),
         }))
     }
 
@@ -86,13 +89,19 @@ impl Srq {
         &self.pd
     }
 
-    /// Ends the queue.
+    /// Ends the queue: its undelivered events are dropped.
     ///
     /// # Errors
     /// Queue pairs still use it.
     pub fn destroy(&self) -> Result<(), Error> {
         if self.users.load(Ordering::Acquire) > 0 {
             return Err(Error::Busy("queue pairs"));
+        }
+        if !self.destroyed.swap(true, Ordering::AcqRel) {
+            self.pd
+                .context()
+                .forget_events(AsyncObject::Srq(self.cookie));
+            self.pd.drop_user();
         }
         Ok(())
     }
