@@ -40,7 +40,7 @@ void free(void *at)
 
 static struct pair p;
 
-enum { ROUNDS = 2000, FEW = ROUNDS / 500 };
+enum { ROUNDS = 2000, FEW = ROUNDS / 100 };
 
 #define NO_MORE_THAN_A_FEW(count)                                                                              \
 	do {                                                                                                   \

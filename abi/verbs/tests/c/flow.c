@@ -214,6 +214,26 @@ static void asynchronous(void)
 	pair_down(&p);
 	drain_async(context);
 
+	begin_case("asynchronous events of a destroyed queue are gone");
+	struct ibv_pd *pd = ibv_alloc_pd(context);
+	struct ibv_srq_init_attr init = {.attr = {.max_wr = 4, .max_sge = 1}};
+	struct ibv_srq *srq = ibv_create_srq(pd, &init);
+	struct ibv_srq_attr limit = {.srq_limit = 2};
+	NEED(srq);
+	/* Fewer receives than the limit are posted already, so the event is due at once. */
+	EQUAL(ibv_modify_srq(srq, &limit, IBV_SRQ_LIMIT), 0);
+	CHECK(readable(context->async_fd, 1000));
+	EQUAL(ibv_destroy_srq(srq), 0);
+	CHECK(!readable(context->async_fd, 20));
+	EQUAL(ibv_dealloc_pd(pd), 0);
+
+	begin_case("a domain with a shared receive queue is in use");
+	NEED(pd = ibv_alloc_pd(context));
+	NEED(srq = ibv_create_srq(pd, &init));
+	EQUAL(ibv_dealloc_pd(pd), EBUSY);
+	EQUAL(ibv_destroy_srq(srq), 0);
+	EQUAL(ibv_dealloc_pd(pd), 0);
+
 	begin_case("a non-blocking asynchronous descriptor");
 	int flags = fcntl(context->async_fd, F_GETFL);
 	NEED(fcntl(context->async_fd, F_SETFL, flags | O_NONBLOCK) == 0);

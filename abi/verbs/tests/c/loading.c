@@ -77,6 +77,10 @@ static void one_engine(void)
 	begin_case("libweft.so is loaded once");
 	EQUAL(mapped("libweft.so"), 1);
 
+	begin_case("no other library serves those names");
+	EQUAL(mapped("libibverbs.so.1"), 1);
+	EQUAL(mapped("librdmacm.so.1"), 1);
+
 	begin_case("there is one engine");
 	EQUAL(descriptors("memfd:weft-stat"), 1);
 }
