@@ -38,8 +38,6 @@ pub struct Settings {
     pub connect_timeout: Duration,
     /// Longest wait for the peer's MPA start-up frame (RFC 5044 section 7.1).
     pub start_timeout: Duration,
-    /// How long a Send that meets an empty receive queue is held before Terminate.
-    pub rnr_hold: Duration,
     /// Keep statistics where `weft stat` finds them.
     pub stat: bool,
     /// How often the serving thread looks at connections nobody polls.
@@ -60,7 +58,6 @@ impl Default for Settings {
             real_devices: false,
             connect_timeout: Duration::from_millis(10_000),
             start_timeout: Duration::from_millis(10_000),
-            rnr_hold: Duration::ZERO,
             stat: true,
             serve_tick: Duration::from_micros(200),
             socket_buffer: None,

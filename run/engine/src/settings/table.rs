@@ -108,21 +108,6 @@ pub const SETTINGS: &[Setting] = &[
               is unreachable.",
     },
     Setting {
-        name: "rnr-hold-ms",
-        env: "WEFT_RNR_HOLD_MS",
-        key: "verbs.rnr-hold-ms",
-        kind: Kind::Integer {
-            min: 0,
-            max: HOUR_MS,
-            unit: "milliseconds",
-            set: |settings, ms| settings.rnr_hold = Duration::from_millis(ms),
-        },
-        default: "0",
-        doc: "How long a Send that arrives before a receive is posted is held back. iWARP says \
-              to end the connection at once (0); programs written for InfiniBand may count on \
-              being retried, and those want some hundred milliseconds.",
-    },
-    Setting {
         name: "log",
         env: "WEFT_LOG",
         key: "run.log",
