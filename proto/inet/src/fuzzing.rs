@@ -7,8 +7,8 @@ use crate::stack::{FrameInfo, Ipv4Config, Ipv6Config, Sink, Stack, StackConfig};
 use crate::tcp::options::{Options, SackBlocks, Timestamps};
 use crate::tcp::ranges::RangeSet;
 use crate::tcp::{
-    AckPolicy, Algorithm, Config, ConnectionId, Endpoint, EndpointEvent, Flags, Header, Limits,
-    Placement, Secret, Seq, Tuple,
+    AckPolicy, Algorithm, Config, ConnectionId, Endpoint, Flags, Header, Limits, Placement, Secret,
+    Seq, Tuple,
 };
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -185,12 +185,7 @@ pub fn segments(data: &[u8]) {
                 .seq
                 .advanced(transmit.header.sequence_len(data as usize));
         }
-        while let Some(event) = endpoint.poll_event() {
-            if let EndpointEvent::Incoming(id) = event {
-                peer.id = Some(id);
-                peer.placed = RangeSet::default();
-            }
-        }
+        while endpoint.poll_event().is_some() {}
         check(&endpoint, &peer);
     }
 }
@@ -261,8 +256,10 @@ fn inject(
         .and_then(|id| endpoint.get(id))
         .map_or(0, |connection| connection.delivered());
     let id = endpoint.handle_segment(&peer.tuple, &header, len, now);
-    if peer.id.is_none() {
+    if id.is_some() && id != peer.id {
+        // A new connection of the same two ends: a stream of its own.
         peer.id = id;
+        peer.placed.clear();
     }
     if let Some(id) = id {
         endpoint.command(id, |connection| {

@@ -70,7 +70,7 @@ impl Reassembly {
         self.expire(now);
         let end = offset + octets.len();
         // All but the last hold a multiple of eight octets (RFC 8200 section 4.5).
-        if end > MAX_DATAGRAM || octets.is_empty() || (more && octets.len() % 8 != 0) {
+        if end > MAX_DATAGRAM || octets.is_empty() || (more && octets.len() & 7 != 0) {
             return None;
         }
         let datagram = self.datagrams.entry(key).or_insert_with(|| Datagram {

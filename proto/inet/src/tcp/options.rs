@@ -121,7 +121,7 @@ impl Options {
                     echo: u32::from_be_bytes([e, f, g, h]),
                 });
             }
-            (SACK, body) if !body.is_empty() && body.len() % 8 == 0 => {
+            (SACK, body) if !body.is_empty() && body.len() & 7 == 0 => {
                 self.sack = body
                     .chunks_exact(8)
                     .map(|block| (seq_at(block, 0), seq_at(block, 4)))

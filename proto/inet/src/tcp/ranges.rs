@@ -108,7 +108,6 @@ impl RangeSet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
     use proptest::prelude::*;
 
     fn set(ranges: &[Range<u64>]) -> RangeSet {
@@ -120,7 +119,7 @@ mod tests {
     #[test]
     fn touching_ranges_become_one() {
         let set = set(&[10..20, 30..40, 20..30]);
-        assert_eq!(set.iter().collect::<Vec<_>>(), [10..40]);
+        assert!(set.iter().eq(core::iter::once(10..40)));
         assert_eq!(set.octets(), 30);
     }
 
