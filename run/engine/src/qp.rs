@@ -10,7 +10,7 @@ use weft_os::poll::Interest;
 use weft_verbs::iwarp::Established;
 use weft_verbs::qp::{Ending, FpduPolicy, Qp as QpMachine, QpConfig, QpEvent};
 use weft_verbs::types::{
-    Access, AsyncEventKind, PostError, QpCap, QpNumber, QpState, RecvRequest, SendRequest,
+    Access, AsyncEventKind, Payload, PostError, QpCap, QpNumber, QpState, RecvRequest, SendRequest,
     MAX_INLINE, MAX_SGE, MAX_WR,
 };
 
@@ -186,7 +186,7 @@ impl Qp {
         let engine = self.pd.engine();
         let mut inner = self.inner.lock();
         let posted = self.post_locked(&mut inner, request, engine);
-        if posted.is_ok() && self.gathers(request, engine) {
+        if posted.is_ok() && self.gathers(1, is_short(request), engine) {
             drop(inner);
             return posted;
         }
@@ -199,6 +199,8 @@ impl Qp {
         SendBatch {
             qp: self,
             inner: Some(self.inner.lock()),
+            posts: 0,
+            all_short: true,
         }
     }
 
@@ -219,29 +221,22 @@ impl Qp {
     /// between polls gathers: its next poll sends everything, and if it does not poll the service
     /// thread's tick does. Only while that ticks may anything wait.
     #[inline]
-    fn gathers(self: &Arc<Self>, request: &SendRequest<'_>, engine: &Engine) -> bool {
-        use weft_verbs::types::Payload;
+    fn gathers(self: &Arc<Self>, count: u32, short: bool, engine: &Engine) -> bool {
         // All under the queue pair's lock, so that plain loads and stores do.
         let interval = engine.progress.interval();
-        let mut posts = self.posts.load(Ordering::Relaxed);
+        let mut before = self.posts.load(Ordering::Relaxed);
         if self.interval.swap(interval, Ordering::Relaxed) != interval {
-            self.bursting.store(posts >= BURST, Ordering::Relaxed);
-            posts = 0;
+            self.bursting.store(before >= BURST, Ordering::Relaxed);
+            before = 0;
         }
-        posts += 1;
+        let posts = before + count;
         self.posts.store(posts, Ordering::Relaxed);
-        if posts == BURST {
+        if before < BURST && posts >= BURST {
             self.bursting.store(true, Ordering::Relaxed);
             engine.progress.show_sign();
         }
-        let short = match request.payload {
-            Payload::Inline(_) => true,
-            Payload::Gather(sges) => {
-                sges.iter().map(|s| u64::from(s.length)).sum::<u64>() <= GATHER_OCTETS
-            }
-        };
         if !short
-            || posts.is_multiple_of(GATHER_POSTS)
+            || before / GATHER_POSTS != posts / GATHER_POSTS
             || !self.bursting.load(Ordering::Relaxed)
             || !engine.progress.may_defer()
         {
@@ -595,6 +590,16 @@ impl Qp {
     }
 }
 
+/// Whether a request's payload is so short that gathering it with others pays.
+fn is_short(request: &SendRequest<'_>) -> bool {
+    match request.payload {
+        Payload::Inline(_) => true,
+        Payload::Gather(sges) => {
+            sges.iter().map(|s| u64::from(s.length)).sum::<u64>() <= GATHER_OCTETS
+        }
+    }
+}
+
 fn needs_fin(machine: &QpMachine) -> bool {
     machine.ending() == Ending::Draining
 }
@@ -618,11 +623,13 @@ fn checked_cap(cap: QpCap, shared_receive: bool) -> Result<QpCap, Error> {
     })
 }
 
-/// Posts that are sent together when this is dropped.
+/// Posts that are sent together when this is dropped, or with the next ones of a burst.
 #[derive(Debug)]
 pub struct SendBatch<'a> {
     qp: &'a Arc<Qp>,
     inner: Option<MutexGuard<'a, Inner>>,
+    posts: u32,
+    all_short: bool,
 }
 
 impl SendBatch<'_> {
@@ -632,6 +639,8 @@ impl SendBatch<'_> {
     /// See [`PostError`]; earlier posts of the batch stand.
     #[inline]
     pub fn post(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
+        self.posts += 1;
+        self.all_short &= is_short(request);
         match &mut self.inner {
             Some(inner) => self.qp.post_locked(inner, request, self.qp.pd.engine()),
             None => Err(PostError::InvalidState),
@@ -641,8 +650,11 @@ impl SendBatch<'_> {
 
 impl Drop for SendBatch<'_> {
     fn drop(&mut self) {
+        let engine = self.qp.pd.engine();
         if let Some(inner) = self.inner.take() {
-            self.qp.transmit_locked(inner, self.qp.pd.engine());
+            if !self.qp.gathers(self.posts, self.all_short, engine) {
+                self.qp.transmit_locked(inner, engine);
+            }
         }
     }
 }
