@@ -1,5 +1,7 @@
 //! The device `weft0`: what it says of itself.
 
+use std::sync::OnceLock;
+
 use weft_os::ifaces;
 use weft_verbs::mr::MAX_REGIONS;
 use weft_verbs::types::{MAX_CQE, MAX_INLINE, MAX_RD_ATOMIC, MAX_SGE, MAX_WR};
@@ -81,7 +83,14 @@ pub fn attributes() -> DeviceAttr {
 
 /// The device's port: it stands for the first interface that is up and not loopback, or for the
 /// loopback interface where there is no other. Connections use whatever route the kernel has.
+///
+/// Looked up once: a device keeps its identity, and asking the kernel takes longer than a connect.
 pub fn port() -> Port {
+    static PORT: OnceLock<Port> = OnceLock::new();
+    PORT.get_or_init(find_port).clone()
+}
+
+fn find_port() -> Port {
     let all = ifaces::interfaces();
     let chosen = all
         .iter()

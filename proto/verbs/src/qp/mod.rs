@@ -194,6 +194,13 @@ impl Qp {
         self.stream.as_ref().map(|s| s.outbound.mulpdu())
     }
 
+    /// Whether large payloads are sent from where the program has them.
+    pub fn sends_by_reference(&self) -> bool {
+        self.stream
+            .as_ref()
+            .is_some_and(|s| s.outbound.by_reference())
+    }
+
     /// Puts the queue pair on a stream whose MPA start-up is over: RTS.
     ///
     /// `emss` is TCP's effective maximum segment size, octets.
