@@ -87,6 +87,8 @@ struct Inner {
 struct Notices {
     first_fpdu: bool,
     ended: bool,
+    /// The stream that ended had its first FPDU, even if another thread is still to tell.
+    was_up: bool,
 }
 
 impl Qp {
@@ -418,7 +420,7 @@ impl Qp {
                 id.on_first_fpdu();
             }
             if notices.ended {
-                id.on_stream_ended();
+                id.on_stream_ended(notices.was_up);
             }
         }
     }
@@ -439,6 +441,7 @@ impl Qp {
         }
         crate::debug!("qp {}: stream ended ({end:?})", self.number.0);
         notices.ended = true;
+        notices.was_up = inner.machine.may_send();
         engine.progress.forget_stream(self);
         engine.progress.remove(&stream.socket, stream.token);
         engine.stats.close(stream.slot);

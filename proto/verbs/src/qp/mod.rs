@@ -201,6 +201,12 @@ impl Qp {
             .is_some_and(|s| s.outbound.by_reference())
     }
 
+    /// Whether the stream is one on which this side may send: for a responder that the peer's
+    /// first FPDU has arrived.
+    pub fn may_send(&self) -> bool {
+        self.stream.as_ref().is_some_and(|s| s.may_send)
+    }
+
     /// Puts the queue pair on a stream whose MPA start-up is over: RTS.
     ///
     /// `emss` is TCP's effective maximum segment size, octets.

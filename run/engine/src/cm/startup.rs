@@ -431,8 +431,12 @@ impl Id {
         }
     }
 
-    /// The stream under the connection is over.
-    pub(crate) fn on_stream_ended(&self) {
+    /// The stream under the connection is over; `was_up` says that it had its first FPDU. The
+    /// thread that saw that may come later than this one, and then finds it told.
+    pub(crate) fn on_stream_ended(&self, was_up: bool) {
+        if was_up {
+            self.on_first_fpdu();
+        }
         let mut inner = self.inner.lock();
         if let Phase::Connected { announced, .. } = inner.phase {
             inner.phase = Phase::Disconnected;
