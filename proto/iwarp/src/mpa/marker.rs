@@ -100,7 +100,7 @@ mod tests {
     fn slow_insert(content: &[u8], position: usize) -> Vec<u8> {
         let mut wire = Vec::new();
         for octet in content {
-            if (position + wire.len()) % SPACING == 0 {
+            if (position + wire.len()).is_multiple_of(SPACING) {
                 wire.extend_from_slice(&octets(wire.len()));
             }
             wire.push(*octet);
