@@ -115,10 +115,13 @@ def cases(quick):
     return everything + scale(quick) + endings()
 
 
+# Known to stall about once in fifteen runs (docs/status.md); only a full run has them until that is mended.
+KNOWN_STALLS = {"ib_send_bw -R -q 100 -N -n 500"}
+
+
 def scale(quick):
     """Many connections in one process with traffic on all, and many one after the other."""
     churn = ("churn", "-p", "{port}", "-n", str(CONNECTIONS))
-    # Known to stall about once in fifteen runs (docs/status.md); a full run shows it until it is mended.
     stalls = [] if quick else [perftest("ib_send_bw", ("-q", "100", "-N", "-n", "500"), timeout=60.0)]
     return [
         ucmatose("ucmatose -c 100 -C 100 -S 1024", ("-c", "100", "-C", "100", "-S", "1024"), timeout=60.0),
