@@ -1,6 +1,9 @@
-//! Queue pairs on the host stack.
+//! Queue pairs on the host stack: made, attached to a stream, served, ended. Posting to the send
+//! queue is in [`gathering`].
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+mod gathering;
+
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -10,8 +13,8 @@ use weft_os::poll::Interest;
 use weft_verbs::iwarp::Established;
 use weft_verbs::qp::{Ending, FpduPolicy, Qp as QpMachine, QpConfig, QpEvent};
 use weft_verbs::types::{
-    Access, AsyncEventKind, Payload, PostError, QpCap, QpNumber, QpState, RecvRequest, SendRequest,
-    MAX_INLINE, MAX_SGE, MAX_WR,
+    Access, AsyncEventKind, PostError, QpCap, QpNumber, QpState, RecvRequest, MAX_INLINE, MAX_SGE,
+    MAX_WR,
 };
 
 use crate::cm::Id;
@@ -25,15 +28,11 @@ use crate::srq::Srq;
 use crate::stats::{Published, Total};
 use crate::stream::{Stream, StreamEnd};
 
+use gathering::Gathering;
+pub use gathering::SendBatch;
+
 /// A stream that is ending is closed after this time, whatever the peer does.
 const LINGER: Duration = Duration::from_secs(3);
-/// Posts between two polls that make a burst: from then on posts gather.
-const BURST: u32 = 4;
-/// Posts that gather at most before they are sent.
-const GATHER_POSTS: u32 = 64;
-/// Payloads longer than this are sent at once: the copy or the system call dominates anyway.
-const GATHER_OCTETS: u64 = 4096;
-
 /// What a queue pair is created with.
 #[derive(Clone, Debug)]
 pub struct QpInit {
@@ -62,14 +61,7 @@ pub struct Qp {
     cap: QpCap,
     cookie: u64,
     inner: Mutex<Inner>,
-    /// The interval between polls that `posts` counts in; see [`Qp::gathers`].
-    interval: AtomicU64,
-    /// Posts in that interval.
-    posts: AtomicU32,
-    /// The interval before had a burst of posts.
-    bursting: AtomicBool,
-    /// It stands in the engine's list of deferred queue pairs.
-    deferred: AtomicBool,
+    gathering: Gathering,
     destroyed: AtomicBool,
 }
 
@@ -123,10 +115,7 @@ impl Qp {
                 results: Results::default(),
                 id: Weak::new(),
             }),
-            interval: AtomicU64::new(0),
-            posts: AtomicU32::new(0),
-            bursting: AtomicBool::new(false),
-            deferred: AtomicBool::new(false),
+            gathering: Gathering::default(),
             destroyed: AtomicBool::new(false),
         });
         engine.remember_qp(number, &qp);
@@ -177,83 +166,6 @@ impl Qp {
         let engine = self.pd.engine().clone();
         self.with_pass(&engine, |machine, _, pass| machine.modify(to, pass))?;
         Ok(())
-    }
-
-    /// Posts to the send queue.
-    ///
-    /// # Errors
-    /// See [`PostError`].
-    #[inline]
-    pub fn post_send(self: &Arc<Self>, request: &SendRequest<'_>) -> Result<(), PostError> {
-        let engine = self.pd.engine();
-        let mut inner = self.inner.lock();
-        let posted = self.post_locked(&mut inner, request, engine);
-        if posted.is_ok() && self.gathers(1, is_short(request), engine) {
-            drop(inner);
-            return posted;
-        }
-        self.transmit_locked(inner, engine);
-        posted
-    }
-
-    /// Begins a list of posts that are sent together when the batch is dropped.
-    pub fn send_batch(self: &Arc<Self>) -> SendBatch<'_> {
-        SendBatch {
-            qp: self,
-            inner: Some(self.inner.lock()),
-            posts: 0,
-            all_short: true,
-        }
-    }
-
-    #[inline]
-    fn post_locked(
-        &self,
-        inner: &mut Inner,
-        request: &SendRequest<'_>,
-        engine: &Engine,
-    ) -> Result<(), PostError> {
-        let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
-        inner.machine.post_send(request, &mut pass)
-    }
-
-    /// Whether a post waits for the next poll to be sent together with others.
-    ///
-    /// The first messages on a quiet queue pair leave at once. A program that posts bursts
-    /// between polls gathers: its next poll sends everything, and if it does not poll the service
-    /// thread's tick does. Only while that ticks may anything wait.
-    #[inline]
-    fn gathers(self: &Arc<Self>, count: u32, short: bool, engine: &Engine) -> bool {
-        // All under the queue pair's lock, so that plain loads and stores do.
-        let interval = engine.progress.interval();
-        let mut before = self.posts.load(Ordering::Relaxed);
-        if self.interval.swap(interval, Ordering::Relaxed) != interval {
-            self.bursting.store(before >= BURST, Ordering::Relaxed);
-            before = 0;
-        }
-        let posts = before + count;
-        self.posts.store(posts, Ordering::Relaxed);
-        if before < BURST && posts >= BURST {
-            self.bursting.store(true, Ordering::Relaxed);
-            engine.progress.show_sign();
-        }
-        if !short
-            || before / GATHER_POSTS != posts / GATHER_POSTS
-            || !self.bursting.load(Ordering::Relaxed)
-            || !engine.progress.may_defer()
-        {
-            return false;
-        }
-        if !self.deferred.swap(true, Ordering::AcqRel) {
-            engine.progress.defer(self);
-        }
-        true
-    }
-
-    /// Sends what has gathered.
-    pub(crate) fn flush(self: &Arc<Self>, engine: &Engine) {
-        self.deferred.store(false, Ordering::Release);
-        self.transmit_locked(self.inner.lock(), engine);
     }
 
     /// Posts to the receive queue.
@@ -593,16 +505,6 @@ impl Qp {
     }
 }
 
-/// Whether a request's payload is so short that gathering it with others pays.
-fn is_short(request: &SendRequest<'_>) -> bool {
-    match request.payload {
-        Payload::Inline(_) => true,
-        Payload::Gather(sges) => {
-            sges.iter().map(|s| u64::from(s.length)).sum::<u64>() <= GATHER_OCTETS
-        }
-    }
-}
-
 fn needs_fin(machine: &QpMachine) -> bool {
     machine.ending() == Ending::Draining
 }
@@ -624,40 +526,4 @@ fn checked_cap(cap: QpCap, shared_receive: bool) -> Result<QpCap, Error> {
         },
         max_inline_data: cap.max_inline_data,
     })
-}
-
-/// Posts that are sent together when this is dropped, or with the next ones of a burst.
-#[derive(Debug)]
-pub struct SendBatch<'a> {
-    qp: &'a Arc<Qp>,
-    inner: Option<MutexGuard<'a, Inner>>,
-    posts: u32,
-    all_short: bool,
-}
-
-impl SendBatch<'_> {
-    /// Posts one request.
-    ///
-    /// # Errors
-    /// See [`PostError`]; earlier posts of the batch stand.
-    #[inline]
-    pub fn post(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
-        self.posts += 1;
-        self.all_short &= is_short(request);
-        match &mut self.inner {
-            Some(inner) => self.qp.post_locked(inner, request, self.qp.pd.engine()),
-            None => Err(PostError::InvalidState),
-        }
-    }
-}
-
-impl Drop for SendBatch<'_> {
-    fn drop(&mut self) {
-        let engine = self.qp.pd.engine();
-        if let Some(inner) = self.inner.take() {
-            if !self.qp.gathers(self.posts, self.all_short, engine) {
-                self.qp.transmit_locked(inner, engine);
-            }
-        }
-    }
 }

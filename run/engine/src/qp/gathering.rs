@@ -1,0 +1,158 @@
+//! Posting to the send queue, and what decides whether a post leaves at once or with others.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::Arc;
+
+use parking_lot::MutexGuard;
+use weft_verbs::types::{Payload, PostError, SendRequest};
+
+use super::{Inner, Qp};
+use crate::engine::Engine;
+use crate::pass::Pass;
+
+/// Posts between two polls that make a burst: from then on posts gather.
+const BURST: u32 = 4;
+/// Posts that gather at most before they are sent.
+const GATHER_POSTS: u32 = 64;
+/// Payloads longer than this are sent at once: the copy or the system call dominates anyway.
+const GATHER_OCTETS: u64 = 4096;
+
+/// What a queue pair remembers of its posts.
+#[derive(Debug, Default)]
+pub(super) struct Gathering {
+    /// The interval between polls that `posts` counts in; see [`Qp::gathers`].
+    interval: AtomicU64,
+    /// Posts in that interval.
+    posts: AtomicU32,
+    /// The interval before had a burst of posts.
+    bursting: AtomicBool,
+    /// It stands in the engine's list of deferred queue pairs.
+    deferred: AtomicBool,
+}
+
+impl Qp {
+    /// Posts to the send queue.
+    ///
+    /// # Errors
+    /// See [`PostError`].
+    #[inline]
+    pub fn post_send(self: &Arc<Self>, request: &SendRequest<'_>) -> Result<(), PostError> {
+        let engine = self.pd.engine();
+        let mut inner = self.inner.lock();
+        let posted = self.post_locked(&mut inner, request, engine);
+        if posted.is_ok() && self.gathers(1, is_short(request), engine) {
+            drop(inner);
+            return posted;
+        }
+        self.transmit_locked(inner, engine);
+        posted
+    }
+
+    /// Begins a list of posts that are sent together when the batch is dropped.
+    pub fn send_batch(self: &Arc<Self>) -> SendBatch<'_> {
+        SendBatch {
+            qp: self,
+            inner: Some(self.inner.lock()),
+            posts: 0,
+            all_short: true,
+        }
+    }
+
+    #[inline]
+    fn post_locked(
+        &self,
+        inner: &mut Inner,
+        request: &SendRequest<'_>,
+        engine: &Engine,
+    ) -> Result<(), PostError> {
+        let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
+        inner.machine.post_send(request, &mut pass)
+    }
+
+    /// Whether a post waits for the next poll to be sent together with others.
+    ///
+    /// The first messages on a quiet queue pair leave at once. A program that posts bursts
+    /// between polls gathers: its next poll sends everything, and if it does not poll the service
+    /// thread's tick does. Only while that ticks may anything wait.
+    #[inline]
+    fn gathers(self: &Arc<Self>, count: u32, short: bool, engine: &Engine) -> bool {
+        // All under the queue pair's lock, so that plain loads and stores do.
+        let interval = engine.progress.interval();
+        let mut before = self.gathering.posts.load(Ordering::Relaxed);
+        if self.gathering.interval.swap(interval, Ordering::Relaxed) != interval {
+            self.gathering
+                .bursting
+                .store(before >= BURST, Ordering::Relaxed);
+            before = 0;
+        }
+        let posts = before + count;
+        self.gathering.posts.store(posts, Ordering::Relaxed);
+        if before < BURST && posts >= BURST {
+            self.gathering.bursting.store(true, Ordering::Relaxed);
+            engine.progress.show_sign();
+        }
+        if !short
+            || before / GATHER_POSTS != posts / GATHER_POSTS
+            || !self.gathering.bursting.load(Ordering::Relaxed)
+            || !engine.progress.may_defer()
+        {
+            return false;
+        }
+        if !self.gathering.deferred.swap(true, Ordering::AcqRel) {
+            engine.progress.defer(self);
+        }
+        true
+    }
+
+    /// Sends what has gathered.
+    pub(crate) fn flush(self: &Arc<Self>, engine: &Engine) {
+        self.gathering.deferred.store(false, Ordering::Release);
+        self.transmit_locked(self.inner.lock(), engine);
+    }
+}
+
+/// Whether a request's payload is so short that gathering it with others pays.
+fn is_short(request: &SendRequest<'_>) -> bool {
+    match request.payload {
+        Payload::Inline(_) => true,
+        Payload::Gather(sges) => {
+            sges.iter().map(|s| u64::from(s.length)).sum::<u64>() <= GATHER_OCTETS
+        }
+    }
+}
+
+/// Posts that are sent together when this is dropped, or with the next ones of a burst.
+#[derive(Debug)]
+pub struct SendBatch<'a> {
+    qp: &'a Arc<Qp>,
+    inner: Option<MutexGuard<'a, Inner>>,
+    posts: u32,
+    all_short: bool,
+}
+
+impl SendBatch<'_> {
+    /// Posts one request.
+    ///
+    /// # Errors
+    /// See [`PostError`]; earlier posts of the batch stand.
+    #[inline]
+    pub fn post(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
+        self.posts += 1;
+        self.all_short &= is_short(request);
+        match &mut self.inner {
+            Some(inner) => self.qp.post_locked(inner, request, self.qp.pd.engine()),
+            None => Err(PostError::InvalidState),
+        }
+    }
+}
+
+impl Drop for SendBatch<'_> {
+    fn drop(&mut self) {
+        let engine = self.qp.pd.engine();
+        if let Some(inner) = self.inner.take() {
+            if !self.qp.gathers(self.posts, self.all_short, engine) {
+                self.qp.transmit_locked(inner, engine);
+            }
+        }
+    }
+}
