@@ -1,0 +1,577 @@
+/* Extended queue pairs (ibv_wr_*) and extended completion queues (ibv_start_poll). */
+#include "env.h"
+
+enum {
+	RC_OPS = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ,
+	ALL_WC = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_QP_NUM | IBV_WC_EX_WITH_SRC_QP | IBV_WC_EX_WITH_SLID |
+		 IBV_WC_EX_WITH_SL | IBV_WC_EX_WITH_DLID_PATH_BITS,
+};
+
+static struct ibv_qp_ex *up(struct pair *p, uint64_t ops)
+{
+	pair_up(p, (struct wish){.ops = ops, .inline_data = 64});
+	struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(p->a.qp);
+	NEED(qp);
+	CHECK(&qp->qp_base == p->a.qp);
+	return qp;
+}
+
+CASE("qp-ex.made-without-operations-has-no-extended-face-or-one")
+{
+	struct ibv_qp *qp = a_qp(a_pd(), a_cq(8));
+	struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(qp);
+
+	CHECK(!ex || &ex->qp_base == qp);
+}
+
+CASE("qp-ex.of-a-domain-only-is-a-plain-one")
+{
+	struct ibv_cq *cq = a_cq(8);
+	struct ibv_qp_init_attr_ex init = {.send_cq = cq, .recv_cq = cq,
+					   .cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1},
+					   .qp_type = IBV_QPT_RC, .comp_mask = IBV_QP_INIT_ATTR_PD, .pd = a_pd()};
+	struct ibv_qp *qp = ibv_create_qp_ex(env.ctx, &init);
+
+	NEED(qp);
+	CHECK(qp->pd == init.pd);
+	CHECK(init.cap.max_send_wr >= 4);
+	EQ(ibv_destroy_qp(qp), 0);
+}
+
+CASE("qp-ex.without-a-domain-is-refused")
+{
+	struct ibv_cq *cq = a_cq(8);
+	struct ibv_qp_init_attr_ex init = {.send_cq = cq, .recv_cq = cq,
+					   .cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1},
+					   .qp_type = IBV_QPT_RC};
+
+	CHECK(ibv_create_qp_ex(env.ctx, &init) == NULL);
+	CHECK(errno);
+}
+
+CASE("qp-ex.unknown-mask-is-refused")
+{
+	struct ibv_cq *cq = a_cq(8);
+	struct ibv_qp_init_attr_ex init = {.send_cq = cq, .recv_cq = cq,
+					   .cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1},
+					   .qp_type = IBV_QPT_RC, .comp_mask = IBV_QP_INIT_ATTR_PD | 1 << 30, .pd = a_pd()};
+
+	errno = 0;
+	CHECK(ibv_create_qp_ex(env.ctx, &init) == NULL);
+	CHECK(errno == EINVAL || says_unsupported(errno));
+}
+
+CASE("qp-ex.unknown-operations-are-refused")
+{
+	struct ibv_cq *cq = a_cq(8);
+	struct ibv_qp_init_attr_ex init = {.send_cq = cq, .recv_cq = cq,
+					   .cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1},
+					   .qp_type = IBV_QPT_RC,
+					   .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+					   .pd = a_pd(), .send_ops_flags = 1ull << 60};
+
+	errno = 0;
+	CHECK(ibv_create_qp_ex(env.ctx, &init) == NULL);
+	CHECK(errno == EINVAL || says_unsupported(errno));
+}
+
+CASE("qp-ex.segmentation-on-rc-is-refused")
+{
+	struct ibv_cq *cq = a_cq(8);
+	struct ibv_qp_init_attr_ex init = {.send_cq = cq, .recv_cq = cq,
+					   .cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1},
+					   .qp_type = IBV_QPT_RC,
+					   .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+					   .pd = a_pd(), .send_ops_flags = IBV_QP_EX_WITH_TSO};
+
+	errno = 0;
+	CHECK(ibv_create_qp_ex(env.ctx, &init) == NULL);
+	CHECK(errno == EINVAL || says_unsupported(errno));
+}
+
+CASE("wr.send")
+{
+	struct pair p;
+	struct ibv_qp_ex *qp = up(&p, RC_OPS);
+
+	fill(p.a.buf, 64, 2);
+	NEED(post_recv(&p.b, 1, 0, 64) == 0);
+	ibv_wr_start(qp);
+	qp->wr_id = 2;
+	qp->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_send(qp);
+	ibv_wr_set_sge(qp, p.a.mr->lkey, (uintptr_t)p.a.buf, 64);
+	EQ(ibv_wr_complete(qp), 0);
+	EQ(WORKS(p.a.scq, 2).opcode, IBV_WC_SEND);
+	EQ(WORKS(p.b.rcq, 1).byte_len, 64);
+	CHECK(holds(p.b.buf, 64, 2));
+	pair_down(&p);
+}
+
+CASE("wr.write-and-read")
+{
+	struct pair p;
+	struct ibv_qp_ex *qp = up(&p, RC_OPS);
+
+	fill(p.a.buf, 1000, 2);
+	ibv_wr_start(qp);
+	qp->wr_id = 1;
+	qp->wr_flags = 0;
+	ibv_wr_rdma_write(qp, p.b.mr->rkey, (uintptr_t)p.b.buf + 10);
+	ibv_wr_set_sge(qp, p.a.mr->lkey, (uintptr_t)p.a.buf, 1000);
+	qp->wr_id = 2;
+	qp->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_rdma_read(qp, p.b.mr->rkey, (uintptr_t)p.b.buf + 10);
+	ibv_wr_set_sge(qp, p.a.mr->lkey, (uintptr_t)p.a.buf + 4096, 1000);
+	EQ(ibv_wr_complete(qp), 0);
+	EQ(WORKS(p.a.scq, 2).opcode, IBV_WC_RDMA_READ);
+	CHECK(holds(p.a.buf + 4096, 1000, 2));
+	pair_down(&p);
+}
+
+CASE("wr.list-of-elements")
+{
+	struct pair p;
+	struct ibv_qp_ex *qp = up(&p, RC_OPS);
+
+	fill(p.a.buf, 100, 2);
+	NEED(post_recv(&p.b, 1, 0, 100) == 0);
+	struct ibv_sge list[3] = {sge(&p.a, 0, 30), sge(&p.a, 30, 50), sge(&p.a, 80, 20)};
+	ibv_wr_start(qp);
+	qp->wr_id = 2;
+	qp->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_send(qp);
+	ibv_wr_set_sge_list(qp, 3, list);
+	EQ(ibv_wr_complete(qp), 0);
+	EQ(WORKS(p.b.rcq, 1).byte_len, 100);
+	CHECK(holds(p.b.buf, 100, 2));
+	pair_down(&p);
+}
+
+CASE("wr.inline-data")
+{
+	struct pair p;
+	struct ibv_qp_ex *qp = up(&p, RC_OPS);
+	char words[] = "taken at once";
+
+	NEED(post_recv(&p.b, 1, 0, 100) == 0);
+	ibv_wr_start(qp);
+	qp->wr_id = 2;
+	qp->wr_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE;
+	ibv_wr_send(qp);
+	ibv_wr_set_inline_data(qp, words, sizeof(words));
+	memset(words, 0, sizeof(words));
+	EQ(ibv_wr_complete(qp), 0);
+	WORKS(p.b.rcq, 1);
+	SAME(p.b.buf, "taken at once", 14);
+	pair_down(&p);
+}
+
+CASE("wr.inline-data-in-parts")
+{
+	struct pair p;
+	struct ibv_qp_ex *qp = up(&p, RC_OPS);
+	char one[] = "one ", two[] = "two";
+	struct ibv_data_buf parts[2] = {{one, 4}, {two, 4}};
+
+	NEED(post_recv(&p.b, 1, 0, 100) == 0);
+	ibv_wr_start(qp);
+	qp->wr_id = 2;
+	qp->wr_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE;
+	ibv_wr_send(qp);
+	ibv_wr_set_inline_data_list(qp, 2, parts);
+	EQ(ibv_wr_complete(qp), 0);
+	WORKS(p.b.rcq, 1);
+	SAME(p.b.buf, "one two", 8);
+	pair_down(&p);
+}
+
+CASE("wr.aborted-leaves-nothing")
+{
+	struct pair p;
+	struct ibv_qp_ex *qp = up(&p, RC_OPS);
+
+	NEED(post_recv(&p.b, 1, 0, 100) == 0);
+	ibv_wr_start(qp);
+	qp->wr_id = 2;
+	qp->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_send(qp);
+	ibv_wr_set_sge(qp, p.a.mr->lkey, (uintptr_t)p.a.buf, 64);
+	ibv_wr_abort(qp);
+	CHECK(quiet(p.a.scq));
+	CHECK(quiet(p.b.rcq));
+	ibv_wr_start(qp);
+	qp->wr_id = 3;
+	ibv_wr_send(qp);
+	ibv_wr_set_sge(qp, p.a.mr->lkey, (uintptr_t)p.a.buf, 64);
+	EQ(ibv_wr_complete(qp), 0);
+	WORKS(p.a.scq, 3);
+	WORKS(p.b.rcq, 1);
+	pair_down(&p);
+}
+
+CASE("wr.more-than-there-is-room-is-refused-as-a-whole")
+{
+	struct pair p;
+	struct ibv_qp_ex *qp = up(&p, RC_OPS);
+	struct ibv_qp_attr attr;
+	struct ibv_qp_init_attr init;
+
+	NEED(ibv_query_qp(p.a.qp, &attr, IBV_QP_CAP, &init) == 0);
+	ibv_wr_start(qp);
+	qp->wr_flags = IBV_SEND_SIGNALED;
+	for (uint32_t i = 0; i <= attr.cap.max_send_wr; i++) {
+		qp->wr_id = i;
+		ibv_wr_rdma_write(qp, p.b.mr->rkey, (uintptr_t)p.b.buf);
+		ibv_wr_set_sge(qp, p.a.mr->lkey, (uintptr_t)p.a.buf, 8);
+	}
+	EQ(ibv_wr_complete(qp), ENOMEM);
+	CHECK(quiet(p.a.scq));
+	pair_down(&p);
+}
+
+CASE("wr.plain-posts-work-beside-it")
+{
+	struct pair p;
+	struct ibv_qp_ex *qp = up(&p, RC_OPS);
+
+	for (uint64_t i = 0; i < 10; i++) {
+		NEED(post_recv(&p.b, i, 0, 64) == 0);
+		if (i & 1) {
+			NEED(send_of(&p.a, i, IBV_SEND_SIGNALED, 0, 8) == 0);
+			continue;
+		}
+		ibv_wr_start(qp);
+		qp->wr_id = i;
+		qp->wr_flags = IBV_SEND_SIGNALED;
+		ibv_wr_send(qp);
+		ibv_wr_set_sge(qp, p.a.mr->lkey, (uintptr_t)p.a.buf, 8);
+		NEED(ibv_wr_complete(qp) == 0);
+	}
+	for (uint64_t i = 0; i < 10; i++) {
+		WORKS(p.a.scq, i);
+		WORKS(p.b.rcq, i);
+	}
+	pair_down(&p);
+}
+
+CASE("wr.send-with-immediate")
+{
+	need_immediate();
+	struct pair p;
+	struct ibv_qp_ex *qp = up(&p, RC_OPS | IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM);
+
+	NEED(post_recv(&p.b, 1, 0, 64) == 0);
+	NEED(post_recv(&p.b, 2, 0, 64) == 0);
+	ibv_wr_start(qp);
+	qp->wr_flags = IBV_SEND_SIGNALED;
+	qp->wr_id = 3;
+	ibv_wr_send_imm(qp, htonl(7));
+	ibv_wr_set_sge(qp, p.a.mr->lkey, (uintptr_t)p.a.buf, 8);
+	qp->wr_id = 4;
+	ibv_wr_rdma_write_imm(qp, p.b.mr->rkey, (uintptr_t)p.b.buf, htonl(8));
+	ibv_wr_set_sge(qp, p.a.mr->lkey, (uintptr_t)p.a.buf, 8);
+	EQ(ibv_wr_complete(qp), 0);
+	EQ(ntohl(WORKS(p.b.rcq, 1).imm_data), 7);
+	struct ibv_wc wc = WORKS(p.b.rcq, 2);
+	EQ(ntohl(wc.imm_data), 8);
+	EQ(wc.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
+	pair_down(&p);
+}
+
+CASE("wr.atomics")
+{
+	need_atomics();
+	struct pair p;
+	struct ibv_qp_ex *qp = up(&p, RC_OPS | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP);
+	uint64_t *there = (uint64_t *)(void *)p.b.buf, *here = (uint64_t *)(void *)p.a.buf;
+
+	*there = 5;
+	ibv_wr_start(qp);
+	qp->wr_flags = IBV_SEND_SIGNALED;
+	qp->wr_id = 1;
+	ibv_wr_atomic_fetch_add(qp, p.b.mr->rkey, (uintptr_t)there, 2);
+	ibv_wr_set_sge(qp, p.a.mr->lkey, (uintptr_t)here, 8);
+	qp->wr_id = 2;
+	ibv_wr_atomic_cmp_swp(qp, p.b.mr->rkey, (uintptr_t)there, 7, 100);
+	ibv_wr_set_sge(qp, p.a.mr->lkey, (uintptr_t)(here + 1), 8);
+	EQ(ibv_wr_complete(qp), 0);
+	WORKS(p.a.scq, 1);
+	WORKS(p.a.scq, 2);
+	EQ(here[0], 5);
+	EQ(here[1], 7);
+	EQ(*there, 100);
+	pair_down(&p);
+}
+
+CASE("wr.bind-invalidate-locally-and-by-a-send")
+{
+	need_windows(2);
+	struct pair p;
+	struct ibv_qp_ex *qp =
+		up(&p, RC_OPS | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_SEND_WITH_INV);
+	struct ibv_mw *mw = ibv_alloc_mw(p.a.pd, IBV_MW_TYPE_2);
+	struct ibv_mr *mr = ibv_reg_mr(p.a.pd, p.a.buf, BUF, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+	NEED(mw && mr);
+	struct ibv_mw_bind_info info = {mr, (uintptr_t)p.a.buf, 4096, IBV_ACCESS_REMOTE_READ};
+	uint32_t key = ibv_inc_rkey(mw->rkey);
+
+	ibv_wr_start(qp);
+	qp->wr_flags = IBV_SEND_SIGNALED;
+	qp->wr_id = 1;
+	ibv_wr_bind_mw(qp, mw, key, &info);
+	qp->wr_id = 2;
+	ibv_wr_local_inv(qp, key);
+	EQ(ibv_wr_complete(qp), 0);
+	EQ(WORKS(p.a.scq, 1).opcode, IBV_WC_BIND_MW);
+	EQ(WORKS(p.a.scq, 2).opcode, IBV_WC_LOCAL_INV);
+	pair_down(&p);
+}
+
+/* --- extended completion queues */
+
+static struct ibv_cq_ex *cq_of(uint64_t wc, uint32_t cqe)
+{
+	struct ibv_cq_init_attr_ex init = {.cqe = cqe, .cq_context = &env, .wc_flags = wc};
+	struct ibv_cq_ex *cq = ibv_create_cq_ex(env.ctx, &init);
+
+	if (!cq)
+		absent_or_wrong("ibv_create_cq_ex");
+	return cq;
+}
+
+CASE("cq-ex.fields")
+{
+	struct ibv_cq_ex *cq = cq_of(IBV_WC_STANDARD_FLAGS, 10);
+
+	CHECK(cq->context == env.ctx && cq->cq_context == &env);
+	CHECK(cq->cqe >= 10);
+	CHECK((void *)ibv_cq_ex_to_cq(cq) == (void *)cq);
+	EQ(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), 0);
+}
+
+CASE("cq-ex.start-on-empty")
+{
+	struct ibv_cq_ex *cq = cq_of(IBV_WC_STANDARD_FLAGS, 10);
+	struct ibv_poll_cq_attr attr = {};
+
+	EQ(ibv_start_poll(cq, &attr), ENOENT);
+	EQ(ibv_start_poll(cq, &attr), ENOENT);
+	EQ(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), 0);
+}
+
+CASE("cq-ex.unknown-poll-attribute-is-refused")
+{
+	struct ibv_cq_ex *cq = cq_of(IBV_WC_STANDARD_FLAGS, 10);
+	struct ibv_poll_cq_attr attr = {.comp_mask = 1};
+
+	CHECK(ibv_start_poll(cq, &attr) != 0);
+	EQ(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), 0);
+}
+
+CASE("cq-ex.unknown-flags-are-refused")
+{
+	struct ibv_cq_init_attr_ex init = {.cqe = 10, .wc_flags = 1ull << 60};
+
+	errno = 0;
+	CHECK(ibv_create_cq_ex(env.ctx, &init) == NULL);
+	CHECK(errno == EINVAL || says_unsupported(errno));
+}
+
+CASE("cq-ex.unknown-mask-is-refused")
+{
+	struct ibv_cq_init_attr_ex init = {.cqe = 10, .wc_flags = IBV_WC_STANDARD_FLAGS, .comp_mask = 1u << 30};
+
+	errno = 0;
+	CHECK(ibv_create_cq_ex(env.ctx, &init) == NULL);
+	CHECK(errno == EINVAL || says_unsupported(errno));
+}
+
+CASE("cq-ex.of-none-is-invalid")
+{
+	struct ibv_cq_init_attr_ex init = {.cqe = 0, .wc_flags = IBV_WC_STANDARD_FLAGS};
+
+	errno = 0;
+	CHECK(ibv_create_cq_ex(env.ctx, &init) == NULL);
+	CHECK(errno == EINVAL || says_unsupported(errno));
+}
+
+static struct ibv_cq_ex *rcq(struct pair *p, uint64_t wc)
+{
+	pair_up(p, (struct wish){.cq_ex = true, .wc = wc});
+	return (struct ibv_cq_ex *)(void *)p->b.rcq;
+}
+
+static bool start(struct ibv_cq_ex *cq)
+{
+	struct ibv_poll_cq_attr attr = {};
+	double end = now() + 5;
+	int error;
+
+	while ((error = ibv_start_poll(cq, &attr)) == ENOENT && now() < end)
+		;
+	return CHECKF(error == 0, "ibv_start_poll: %s", strerror(error));
+}
+
+CASE("cq-ex.every-field-of-a-receive")
+{
+	struct pair p;
+	struct ibv_cq_ex *cq = rcq(&p, ALL_WC);
+
+	NEED(post_recv(&p.b, 0x1234567812345678, 0, 100) == 0);
+	NEED(send_of(&p.a, 2, IBV_SEND_SIGNALED, 0, 33) == 0);
+	NEED(start(cq));
+	EQ(cq->wr_id, 0x1234567812345678);
+	EQ(cq->status, IBV_WC_SUCCESS);
+	EQ(ibv_wc_read_opcode(cq), IBV_WC_RECV);
+	EQ(ibv_wc_read_vendor_err(cq), 0);
+	EQ(ibv_wc_read_byte_len(cq), 33);
+	EQ(ibv_wc_read_qp_num(cq), p.b.qp->qp_num);
+	EQ(ibv_wc_read_wc_flags(cq) & (IBV_WC_WITH_IMM | IBV_WC_WITH_INV), 0);
+	(void)ibv_wc_read_src_qp(cq);
+	(void)ibv_wc_read_slid(cq);
+	(void)ibv_wc_read_sl(cq);
+	(void)ibv_wc_read_dlid_path_bits(cq);
+	EQ(ibv_next_poll(cq), ENOENT);
+	ibv_end_poll(cq);
+	pair_down(&p);
+}
+
+CASE("cq-ex.several-in-a-batch")
+{
+	struct pair p;
+	struct ibv_cq_ex *cq = rcq(&p, IBV_WC_STANDARD_FLAGS);
+
+	for (uint64_t i = 0; i < 10; i++) {
+		NEED(post_recv(&p.b, i, 0, 64) == 0);
+		NEED(send_of(&p.a, i, IBV_SEND_SIGNALED, 0, (uint32_t)i + 1) == 0);
+	}
+	uint64_t next = 0;
+	double end = now() + 5;
+	while (next < 10 && now() < end) {
+		NEED(start(cq));
+		do {
+			EQ(cq->wr_id, next);
+			EQ(ibv_wc_read_byte_len(cq), next + 1);
+			next++;
+		} while (ibv_next_poll(cq) == 0);
+		ibv_end_poll(cq);
+	}
+	EQ(next, 10);
+	pair_down(&p);
+}
+
+CASE("cq-ex.batches-and-plain-polling-in-turn")
+{
+	struct pair p;
+	struct ibv_cq_ex *cq = rcq(&p, IBV_WC_STANDARD_FLAGS);
+
+	for (uint64_t i = 0; i < 6; i++) {
+		NEED(post_recv(&p.b, i, 0, 64) == 0);
+		NEED(send_of(&p.a, i, IBV_SEND_SIGNALED, 0, 8) == 0);
+		if (i & 1) {
+			WORKS(p.b.rcq, i);
+			continue;
+		}
+		NEED(start(cq));
+		EQ(cq->wr_id, i);
+		ibv_end_poll(cq);
+	}
+	pair_down(&p);
+}
+
+CASE("cq-ex.status-of-a-flush")
+{
+	struct pair p;
+	struct ibv_cq_ex *cq = rcq(&p, IBV_WC_STANDARD_FLAGS);
+
+	NEED(post_recv(&p.b, 5, 0, 64) == 0);
+	NEED(to_state(p.b.qp, IBV_QPS_ERR) == 0);
+	NEED(start(cq));
+	EQ(cq->wr_id, 5);
+	EQ(cq->status, IBV_WC_WR_FLUSH_ERR);
+	ibv_end_poll(cq);
+	pair_down(&p);
+}
+
+CASE("cq-ex.immediate")
+{
+	need_immediate();
+	struct pair p;
+	struct ibv_cq_ex *cq = rcq(&p, IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_IMM);
+
+	NEED(post_recv(&p.b, 5, 0, 64) == 0);
+	NEED(post(&p.a, 2, IBV_WR_SEND_WITH_IMM, IBV_SEND_SIGNALED, 0, 8, NULL, 0) == 0);
+	NEED(start(cq));
+	EQ(ibv_wc_read_wc_flags(cq) & IBV_WC_WITH_IMM, IBV_WC_WITH_IMM);
+	EQ(ntohl(ibv_wc_read_imm_data(cq)), 0x01020304);
+	ibv_end_poll(cq);
+	pair_down(&p);
+}
+
+CASE("cq-ex.events")
+{
+	struct pair p;
+	struct ibv_cq_ex *cq = rcq(&p, IBV_WC_STANDARD_FLAGS);
+	struct ibv_cq *got;
+	void *context;
+
+	EQ(ibv_req_notify_cq(p.b.rcq, 0), 0);
+	NEED(post_recv(&p.b, 5, 0, 64) == 0);
+	NEED(send_of(&p.a, 2, IBV_SEND_SIGNALED, 0, 8) == 0);
+	NEED(readable(p.b.channel->fd, 5000));
+	NEED(ibv_get_cq_event(p.b.channel, &got, &context) == 0);
+	CHECK(got == p.b.rcq && context == &p.b);
+	ibv_ack_cq_events(got, 1);
+	NEED(start(cq));
+	EQ(cq->wr_id, 5);
+	ibv_end_poll(cq);
+	pair_down(&p);
+}
+
+CASE("cq-ex.timestamps-or-refused")
+{
+	struct ibv_cq_init_attr_ex init = {.cqe = 10, .wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP};
+	struct ibv_cq_ex *cq = ibv_create_cq_ex(env.ctx, &init);
+
+	if (!cq) {
+		EQ(env.devx.completion_timestamp_mask, 0);
+		CHECK(says_unsupported(errno) || errno == EINVAL);
+		return;
+	}
+	CHECK(env.devx.completion_timestamp_mask);
+	EQ(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), 0);
+}
+
+CASE("cq-ex.wall-clock-timestamps-grow")
+{
+	struct pair p;
+	struct ibv_cq_ex *cq = rcq(&p, IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK);
+	uint64_t last = 0;
+
+	for (uint64_t i = 0; i < 5; i++) {
+		NEED(post_recv(&p.b, i, 0, 64) == 0);
+		NEED(send_of(&p.a, i, IBV_SEND_SIGNALED, 0, 8) == 0);
+		NEED(start(cq));
+		uint64_t at = ibv_wc_read_completion_wallclock_ns(cq);
+		CHECK(at >= last && at > 0);
+		last = at;
+		ibv_end_poll(cq);
+	}
+	pair_down(&p);
+}
+
+CASE("cq-ex.single-threaded-flag-is-taken-or-refused")
+{
+	struct ibv_cq_init_attr_ex init = {.cqe = 10, .wc_flags = IBV_WC_STANDARD_FLAGS,
+					   .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
+					   .flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED};
+	struct ibv_cq_ex *cq = ibv_create_cq_ex(env.ctx, &init);
+
+	if (!cq) {
+		CHECK(says_unsupported(errno) || errno == EINVAL);
+		return;
+	}
+	CHECK(cq->cqe >= 10);
+	EQ(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), 0);
+}
