@@ -2,23 +2,27 @@
 
 use super::frame::{Frame, Mac, Payload, VnetHeader, ETHERNET_LEN};
 use super::{protocol, Stack};
-use crate::checksum::Checksum;
+use crate::checksum::{self, Checksum};
 use crate::tcp::connection::Transmit;
 use crate::tcp::segment::MAX_HEADER_LEN;
 use crate::tcp::{ConnectionId, Tuple};
 use alloc::vec::Vec;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
-use etherparse::{EtherType, Ethernet2Header, IpNumber, Ipv4Header, Ipv6FlowLabel, Ipv6Header};
+use etherparse::{EtherType, Ethernet2Header, IpNumber, Ipv6FlowLabel, Ipv6Header};
 
 /// Hop limit of what is sent (RFC 1700; the field's 64).
 const HOPS: u8 = 64;
+const IPV4_LEN: usize = 20;
+/// Path MTU discovery (RFC 1191 section 3).
+const DONT_FRAGMENT: u8 = 0x40;
 const TCP_CHECKSUM: usize = 16;
 const GSO_TCPV4: u8 = 1;
 const GSO_TCPV6: u8 = 4;
 
 impl Stack {
     /// The frame of a TCP segment, or of several.
+    #[inline]
     pub(super) fn segment(
         &mut self,
         tuple: &Tuple,
@@ -79,16 +83,9 @@ impl Stack {
         match (source, destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
                 head.extend_from_slice(&ethernet([0; 6], self.config.mac, EtherType::IPV4));
-                let (source, destination) = (source.octets(), destination.octets());
-                let len = u16::try_from(len).ok()?;
-                let mut ip =
-                    Ipv4Header::new(len, HOPS, IpNumber(protocol), source, destination).ok()?;
-                // Path MTU discovery (RFC 1191 section 3); what is not fragmented needs no identification (RFC 6864).
-                ip.dont_fragment = true;
                 self.identification = self.identification.wrapping_add(1);
-                ip.identification = self.identification;
-                ip.header_checksum = ip.calc_header_checksum();
-                head.extend_from_slice(&ip.to_bytes());
+                let ip = ipv4_header(source, destination, protocol, self.identification, len)?;
+                head.extend_from_slice(&ip);
             }
             (IpAddr::V6(source), IpAddr::V6(destination)) => {
                 head.extend_from_slice(&ethernet([0; 6], self.config.mac, EtherType::IPV6));
@@ -114,6 +111,7 @@ impl Stack {
     }
 
     /// Finds the neighbour a frame goes to. None when it has to wait for the address, or nothing leads there.
+    #[inline]
     pub(super) fn towards(
         &mut self,
         destination: IpAddr,
@@ -134,7 +132,12 @@ impl Stack {
             self.counters.not_sent += 1;
             return None;
         };
-        self.neighbors.resolve(hop, frame, now)
+        let Some(mac) = self.neighbors.find(hop, now) else {
+            self.neighbors.wait(hop, frame, now);
+            return None;
+        };
+        frame.head[..6].copy_from_slice(&mac);
+        Some(frame)
     }
 
     /// Sends a packet of the stack's own: ICMP or UDP, whole.
@@ -163,6 +166,30 @@ impl Stack {
     }
 }
 
+/// An IPv4 header without options (RFC 791 section 3.1) for `len` octets behind it. One stands before every segment, and a
+/// table of its fields is three times as dear.
+fn ipv4_header(
+    source: Ipv4Addr,
+    destination: Ipv4Addr,
+    protocol: u8,
+    identification: u16,
+    len: usize,
+) -> Option<[u8; IPV4_LEN]> {
+    let mut ip = [0; IPV4_LEN];
+    ip[0] = 0x45;
+    ip[2..4].copy_from_slice(&u16::try_from(IPV4_LEN + len).ok()?.to_be_bytes());
+    // What is not fragmented needs no identification (RFC 6864); some count on one.
+    ip[4..6].copy_from_slice(&identification.to_be_bytes());
+    ip[6] = DONT_FRAGMENT;
+    ip[8] = HOPS;
+    ip[9] = protocol;
+    ip[12..16].copy_from_slice(&source.octets());
+    ip[16..20].copy_from_slice(&destination.octets());
+    let checksum = checksum::of(&ip);
+    ip[10..12].copy_from_slice(&checksum.to_be_bytes());
+    Some(ip)
+}
+
 /// An Ethernet header.
 pub(super) fn ethernet(destination: Mac, source: Mac, ether_type: EtherType) -> [u8; ETHERNET_LEN] {
     Ethernet2Header {
@@ -176,4 +203,30 @@ pub(super) fn ethernet(destination: Mac, source: Mac, ether_type: EtherType) -> 
 /// RFC 2464 section 7.
 fn multicast_mac(group: [u8; 16]) -> Mac {
     [0x33, 0x33, group[12], group[13], group[14], group[15]]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use etherparse::Ipv4Header;
+
+    #[test]
+    fn the_ipv4_header_is_the_one_of_the_crate_for_headers() {
+        let (source, destination) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(192, 168, 3, 4));
+        let ours = ipv4_header(source, destination, protocol::TCP, 0xabcd, 1234).unwrap();
+        let (source, destination) = (source.octets(), destination.octets());
+        let mut theirs =
+            Ipv4Header::new(1234, HOPS, IpNumber(protocol::TCP), source, destination).unwrap();
+        theirs.dont_fragment = true;
+        theirs.identification = 0xabcd;
+        theirs.header_checksum = theirs.calc_header_checksum();
+        assert_eq!(ours, *theirs.to_bytes());
+    }
+
+    #[test]
+    fn what_fits_into_no_packet_gets_no_header() {
+        let own = Ipv4Addr::LOCALHOST;
+        assert!(ipv4_header(own, own, protocol::TCP, 0, 65_515).is_some());
+        assert!(ipv4_header(own, own, protocol::TCP, 0, 65_516).is_none());
+    }
 }

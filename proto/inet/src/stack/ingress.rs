@@ -267,11 +267,9 @@ impl Stack {
             .endpoint
             .handle_segment(&tuple, &header, payload.len(), now)
         {
-            self.endpoint.command(id, |connection| {
-                for placement in connection.placements() {
-                    sink.place(id, &placement, payload);
-                }
-            });
+            for placement in self.endpoint.placements(id) {
+                sink.place(id, &placement, payload);
+            }
         }
     }
 }

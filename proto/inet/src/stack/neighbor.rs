@@ -20,6 +20,8 @@ const WAITING: usize = 4;
 pub struct Neighbors {
     entries: BTreeMap<IpAddr, Entry>,
     limit: usize,
+    /// Before this time there is nothing to ask: most frames need not look through the table.
+    quiet_until: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -39,6 +41,7 @@ impl Neighbors {
         Neighbors {
             entries: BTreeMap::new(),
             limit: limit.max(1),
+            quiet_until: None,
         }
     }
 
@@ -52,30 +55,34 @@ impl Neighbors {
         self.entries.is_empty()
     }
 
-    /// A frame for `address`: given back with the hardware address in place when that is known, kept until it is when
-    /// not. An old address is used while it is being confirmed.
-    pub fn resolve(&mut self, address: IpAddr, mut frame: Frame, now: Duration) -> Option<Frame> {
+    /// The hardware address of `address`, when it is known. An old one is used while it is being confirmed.
+    pub fn find(&mut self, address: IpAddr, now: Duration) -> Option<Mac> {
+        let entry = self.entries.get_mut(&address)?;
+        entry.used = now;
+        let mac = entry.mac?;
+        if now.saturating_sub(entry.confirmed) > REACHABLE && entry.ask_at.is_none() {
+            entry.attempts = 0;
+            entry.ask_at = Some(now);
+            self.quiet_until = Some(now);
+        }
+        Some(mac)
+    }
+
+    /// A frame waits until the hardware address of `address` is known, which is asked for.
+    pub fn wait(&mut self, address: IpAddr, frame: Frame, now: Duration) {
         self.make_room(address);
         let entry = self
             .entries
             .entry(address)
             .or_insert_with(|| Entry::new(now));
         entry.used = now;
-        if let Some(mac) = entry.mac {
-            if now.saturating_sub(entry.confirmed) > REACHABLE && entry.ask_at.is_none() {
-                entry.attempts = 0;
-                entry.ask_at = Some(now);
-            }
-            frame.head[..6].copy_from_slice(&mac);
-            return Some(frame);
-        }
         if entry.waiting.len() == WAITING {
             // The newest are kept: TCP will repeat the rest.
             entry.waiting.remove(0);
         }
         entry.waiting.push(frame);
-        entry.ask_at.get_or_insert(now);
-        None
+        let at = *entry.ask_at.get_or_insert(now);
+        self.quiet_until = Some(self.quiet_until.map_or(at, |until| until.min(at)));
     }
 
     fn make_room(&mut self, address: IpAddr) {
@@ -113,8 +120,15 @@ impl Neighbors {
 
     /// An address to ask for now.
     pub fn poll_question(&mut self, now: Duration) -> Option<IpAddr> {
+        if self.quiet_until.is_none_or(|until| until > now) {
+            return None;
+        }
         let due = |entry: &Entry| entry.ask_at.is_some_and(|at| at <= now);
-        let (address, entry) = self.entries.iter_mut().find(|(_, entry)| due(entry))?;
+        let found = self.entries.iter_mut().find(|(_, entry)| due(entry));
+        let Some((address, entry)) = found else {
+            self.quiet_until = self.deadline();
+            return None;
+        };
         let address = *address;
         if entry.attempts == ATTEMPTS {
             // Nobody there: what waited is dropped, and so is an old address.
@@ -165,20 +179,31 @@ mod tests {
     #[test]
     fn frames_wait_for_the_answer() {
         let mut table = Neighbors::new(10);
-        assert_eq!(table.resolve(address(1), frame(1), Duration::ZERO), None);
+        assert_eq!(table.find(address(1), Duration::ZERO), None);
+        table.wait(address(1), frame(1), Duration::ZERO);
         assert_eq!(table.poll_question(Duration::ZERO), Some(address(1)));
         assert_eq!(table.poll_question(Duration::ZERO), None);
         let sent = table.learn(address(1), [9; 6], false, Duration::ZERO);
         assert_eq!(sent[0].head[..6], [9; 6]);
-        assert!(table
-            .resolve(address(1), frame(2), Duration::ZERO)
-            .is_some());
+        assert_eq!(table.find(address(1), Duration::ZERO), Some([9; 6]));
+    }
+
+    #[test]
+    fn an_old_address_is_used_while_it_is_asked_for_again() {
+        let mut table = Neighbors::new(10);
+        table.learn(address(1), [9; 6], true, Duration::ZERO);
+        let later = REACHABLE + Duration::from_secs(1);
+        assert_eq!(table.find(address(1), REACHABLE), Some([9; 6]));
+        assert_eq!(table.poll_question(REACHABLE), None);
+        assert_eq!(table.find(address(1), later), Some([9; 6]));
+        assert_eq!(table.poll_question(later), Some(address(1)));
+        assert_eq!(table.find(address(1), later), Some([9; 6]));
     }
 
     #[test]
     fn nobody_answers() {
         let mut table = Neighbors::new(10);
-        table.resolve(address(1), frame(1), Duration::ZERO);
+        table.wait(address(1), frame(1), Duration::ZERO);
         let asked = (0..10)
             .filter(|s| table.poll_question(Duration::from_secs(*s)).is_some())
             .count();
@@ -191,7 +216,7 @@ mod tests {
         table.learn(address(1), [1; 6], false, Duration::ZERO);
         assert!(table.is_empty());
         for last in 0..10 {
-            table.resolve(address(last), frame(0), Duration::from_secs(last.into()));
+            table.wait(address(last), frame(0), Duration::from_secs(last.into()));
         }
         assert_eq!(table.len(), 3);
     }

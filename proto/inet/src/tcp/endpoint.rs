@@ -3,8 +3,10 @@
 
 use super::config::Config;
 use super::connection::{Connection, Event, Transmit};
+use super::connections::Connections;
 use super::isn::{Secret, Tuple};
 use super::listen::{self, Listener};
+use super::receive::Placement;
 use super::segment::Header;
 use super::seq::Seq;
 use super::state::State;
@@ -13,9 +15,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
-/// A connection of an [`Endpoint`]. Never given twice.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ConnectionId(u64);
+pub use super::connections::ConnectionId;
 
 /// The bounds of an endpoint.
 #[derive(Clone, Copy, Debug)]
@@ -58,28 +58,19 @@ pub enum EndpointEvent {
     Connection(ConnectionId, Event),
 }
 
-#[derive(Debug)]
-struct Entry {
-    tuple: Tuple,
-    connection: Connection,
-    /// When its deadline stands in the table, which.
-    deadline: Option<Duration>,
-    /// It stands in the queue of those that may have something to send.
-    queued: bool,
-}
-
 /// All connections of one stack.
 #[derive(Debug)]
 pub struct Endpoint {
     secret: Secret,
     limits: Limits,
-    next_id: u64,
-    entries: BTreeMap<ConnectionId, Entry>,
-    by_tuple: BTreeMap<Tuple, ConnectionId>,
+    /// Connections opened so far, actively or not.
+    opened: u64,
+    entries: Connections,
     listeners: BTreeMap<u16, Listener>,
     time_waits: TimeWaits,
     answers: VecDeque<(Tuple, Header)>,
     ready: VecDeque<ConnectionId>,
+    eventful: VecDeque<ConnectionId>,
     deadlines: BTreeSet<(Duration, ConnectionId)>,
     events: VecDeque<EndpointEvent>,
 }
@@ -93,13 +84,13 @@ impl Endpoint {
         Endpoint {
             secret,
             limits,
-            next_id: 0,
-            entries: BTreeMap::new(),
-            by_tuple: BTreeMap::new(),
+            opened: 0,
+            entries: Connections::default(),
             listeners: BTreeMap::new(),
             time_waits: TimeWaits::new(limits.time_wait),
             answers: VecDeque::new(),
             ready: VecDeque::new(),
+            eventful: VecDeque::new(),
             deadlines: BTreeSet::new(),
             events: VecDeque::new(),
         }
@@ -154,7 +145,7 @@ impl Endpoint {
     fn free_port(&self, local: IpAddr, remote: SocketAddr) -> Option<u16> {
         let count = u32::from(EPHEMERAL.end() - EPHEMERAL.start()) + 1;
         let offset =
-            u32::from(self.secret.port_offset(local, remote)).wrapping_add(self.next_id as u32);
+            u32::from(self.secret.port_offset(local, remote)).wrapping_add(self.opened as u32);
         (0..count)
             .map(|i| EPHEMERAL.start() + (offset.wrapping_add(i) % count) as u16)
             .find(|port| {
@@ -164,20 +155,12 @@ impl Endpoint {
     }
 
     fn is_used(&self, tuple: &Tuple) -> bool {
-        self.by_tuple.contains_key(tuple) || self.time_waits.contains(tuple)
+        self.entries.contains(tuple) || self.time_waits.contains(tuple)
     }
 
     fn insert(&mut self, tuple: Tuple, connection: Connection) -> ConnectionId {
-        let id = ConnectionId(self.next_id);
-        self.next_id += 1;
-        self.by_tuple.insert(tuple, id);
-        let entry = Entry {
-            tuple,
-            connection,
-            deadline: None,
-            queued: false,
-        };
-        self.entries.insert(id, entry);
+        self.opened += 1;
+        let id = self.entries.insert(tuple, connection);
         self.touched(id);
         id
     }
@@ -189,7 +172,7 @@ impl Endpoint {
 
     /// There are none.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.entries.len() == 0
     }
 
     /// Entries in TIME-WAIT.
@@ -199,12 +182,12 @@ impl Endpoint {
 
     /// The two ends of a connection.
     pub fn tuple(&self, id: ConnectionId) -> Option<Tuple> {
-        self.entries.get(&id).map(|entry| entry.tuple)
+        self.entries.get(id).map(|entry| entry.tuple)
     }
 
     /// A connection, to ask it something.
     pub fn get(&self, id: ConnectionId) -> Option<&Connection> {
-        self.entries.get(&id).map(|entry| &entry.connection)
+        self.entries.get(id).map(|entry| &entry.connection)
     }
 
     /// Gives commands to a connection.
@@ -213,13 +196,21 @@ impl Endpoint {
         id: ConnectionId,
         command: impl FnOnce(&mut Connection) -> R,
     ) -> Option<R> {
-        let result = command(&mut self.entries.get_mut(&id)?.connection);
+        let result = command(&mut self.entries.get_mut(id)?.connection);
         self.touched(id);
         Some(result)
     }
 
-    /// A segment arrived, its checksum verified. When it belongs to a connection its id is returned; drain the
-    /// placements by [`Endpoint::command`] before the next segment.
+    /// Where octets of the payload handed in last for this connection belong.
+    pub fn placements(&mut self, id: ConnectionId) -> impl Iterator<Item = Placement> + '_ {
+        let entry = self.entries.get_mut(id);
+        entry
+            .into_iter()
+            .flat_map(|entry| entry.connection.placements())
+    }
+
+    /// A segment arrived, its checksum verified. When it belongs to a connection its id is returned; drain
+    /// [`Endpoint::placements`] before the next segment.
     pub fn handle_segment(
         &mut self,
         tuple: &Tuple,
@@ -227,11 +218,11 @@ impl Endpoint {
         payload: usize,
         now: Duration,
     ) -> Option<ConnectionId> {
-        let id = match self.by_tuple.get(tuple) {
-            Some(id) => *id,
+        let id = match self.entries.find(tuple) {
+            Some(id) => id,
             None => self.unconnected(tuple, header, payload, now)?,
         };
-        let entry = self.entries.get_mut(&id)?;
+        let entry = self.entries.get_mut(id)?;
         entry.connection.handle_segment(header, payload, now);
         self.touched(id);
         Some(id)
@@ -286,7 +277,7 @@ impl Endpoint {
 
     /// A router said that a packet was too large (see [`Connection::handle_packet_too_big`]).
     pub fn handle_packet_too_big(&mut self, tuple: &Tuple, seq: Seq, mtu: u32, now: Duration) {
-        if let Some(id) = self.by_tuple.get(tuple).copied() {
+        if let Some(id) = self.entries.find(tuple) {
             self.command(id, |connection| {
                 connection.handle_packet_too_big(seq, mtu, now)
             });
@@ -295,7 +286,7 @@ impl Endpoint {
 
     /// An ICMP error came for a packet (see [`Connection::handle_unreachable`]).
     pub fn handle_unreachable(&mut self, tuple: &Tuple, seq: Seq, hard: bool) {
-        if let Some(id) = self.by_tuple.get(tuple).copied() {
+        if let Some(id) = self.entries.find(tuple) {
             self.command(id, |connection| connection.handle_unreachable(seq, hard));
         }
     }
@@ -314,7 +305,7 @@ impl Endpoint {
             return Some((tuple, None, transmit));
         }
         while let Some(id) = self.ready.front().copied() {
-            let Some(entry) = self.entries.get_mut(&id) else {
+            let Some(entry) = self.entries.get_mut(id) else {
                 self.ready.pop_front();
                 continue;
             };
@@ -322,8 +313,10 @@ impl Endpoint {
                 let tuple = entry.tuple;
                 transmit.header.source = tuple.local.port();
                 transmit.header.destination = tuple.remote.port();
-                // The next connection has its turn.
-                self.ready.rotate_left(1);
+                if self.ready.len() > 1 {
+                    // The next connection has its turn.
+                    self.ready.rotate_left(1);
+                }
                 return Some((tuple, Some(id), transmit));
             }
             entry.queued = false;
@@ -335,16 +328,29 @@ impl Endpoint {
 
     /// The next event.
     pub fn poll_event(&mut self) -> Option<EndpointEvent> {
-        self.events.pop_front()
+        if let Some(event) = self.events.pop_front() {
+            return Some(event);
+        }
+        while let Some(id) = self.eventful.front().copied() {
+            if let Some(entry) = self.entries.get_mut(id) {
+                if let Some(event) = entry.connection.poll_event() {
+                    return Some(EndpointEvent::Connection(id, event));
+                }
+                entry.eventful = false;
+            }
+            self.eventful.pop_front();
+        }
+        None
     }
 
     /// Something changed: it may have events now, and something to send.
     fn touched(&mut self, id: ConnectionId) {
-        let Some(entry) = self.entries.get_mut(&id) else {
+        let Some(entry) = self.entries.get_mut(id) else {
             return;
         };
-        while let Some(event) = entry.connection.poll_event() {
-            self.events.push_back(EndpointEvent::Connection(id, event));
+        if !entry.eventful && entry.connection.has_event() {
+            entry.eventful = true;
+            self.eventful.push_back(id);
         }
         if !entry.queued {
             entry.queued = true;
@@ -354,31 +360,34 @@ impl Endpoint {
 
     /// A connection has nothing to send: its deadline goes into the table, or it goes.
     fn settle(&mut self, id: ConnectionId, now: Duration) {
-        let Some(entry) = self.entries.get_mut(&id) else {
+        let Some(entry) = self.entries.get_mut(id) else {
             return;
         };
-        while let Some(event) = entry.connection.poll_event() {
-            self.events.push_back(EndpointEvent::Connection(id, event));
-        }
-        if let Some(old) = entry.deadline.take() {
-            self.deadlines.remove(&(old, id));
-        }
         let state = entry.connection.state();
-        if matches!(state, State::TimeWait | State::Closed) {
-            self.remove(id, state, now);
-            return;
+        let gone = matches!(state, State::TimeWait | State::Closed);
+        let deadline = entry.connection.deadline().filter(|_| !gone);
+        if deadline != entry.deadline {
+            if let Some(old) = entry.deadline.take() {
+                self.deadlines.remove(&(old, id));
+            }
+            if let Some(at) = deadline {
+                self.deadlines.insert((at, id));
+            }
+            entry.deadline = deadline;
         }
-        entry.deadline = entry.connection.deadline();
-        if let Some(at) = entry.deadline {
-            self.deadlines.insert((at, id));
+        if gone {
+            self.remove(id, state, now);
         }
     }
 
     fn remove(&mut self, id: ConnectionId, state: State, now: Duration) {
-        let Some(entry) = self.entries.remove(&id) else {
+        let Some(mut entry) = self.entries.remove(id) else {
             return;
         };
-        self.by_tuple.remove(&entry.tuple);
+        // What it has still to tell outlives it.
+        while let Some(event) = entry.connection.poll_event() {
+            self.events.push_back(EndpointEvent::Connection(id, event));
+        }
         if state == State::TimeWait {
             let remains = Remains {
                 numbers: entry.connection.numbers(),
@@ -405,7 +414,7 @@ impl Endpoint {
                 break;
             }
             self.deadlines.pop_first();
-            if let Some(entry) = self.entries.get_mut(&id) {
+            if let Some(entry) = self.entries.get_mut(id) {
                 entry.deadline = None;
                 entry.connection.handle_timeout(now);
                 self.touched(id);

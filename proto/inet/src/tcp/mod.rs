@@ -9,7 +9,6 @@
 //! | [`rack`], [`tlp`], [`prr`], [`rtt`] | loss detection and recovery | RFC 8985, RFC 9937, RFC 6298 |
 //! | [`congestion`], [`pacing`] | how much, how fast | RFC 9438, RFC 5681 |
 //! | [`receive`], [`receive_buffer`], [`ack`] | where octets belong, when to acknowledge | RFC 9293 section 3.8.6 |
-
 //! | [`send_buffer`] | references to the program's octets | |
 //! | [`timestamps`], [`challenge`], [`path_mtu`], [`keepalive`], [`timers`] | | RFC 7323, RFC 5961, RFC 4821 |
 //! | [`endpoint`], [`listen`], [`cookies`], [`isn`], [`time_wait`] | all connections of an address | RFC 6528, RFC 4987, RFC 6191 |
@@ -19,6 +18,7 @@ pub mod challenge;
 pub mod config;
 pub mod congestion;
 pub mod connection;
+mod connections;
 pub mod cookies;
 pub mod endpoint;
 pub mod isn;

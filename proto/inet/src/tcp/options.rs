@@ -90,6 +90,13 @@ impl Options {
     /// ends the reading, and what stood before it counts (MUST-7: no length may lead out of the header).
     pub fn parse(mut octets: &[u8]) -> Options {
         let mut options = Options::default();
+        // The form of nearly all segments (RFC 7323 appendix A).
+        if let [NOP, NOP, TIMESTAMPS, 10, body @ ..] = octets {
+            if body.len() == TIMESTAMPS_LEN - 4 {
+                options.take(TIMESTAMPS, body);
+                return options;
+            }
+        }
         loop {
             match octets {
                 [] | [END, ..] => return options,

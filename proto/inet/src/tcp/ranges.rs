@@ -83,6 +83,9 @@ impl RangeSet {
 
     /// Drops everything before `at`.
     pub fn remove_before(&mut self, at: Position) {
+        if self.ranges.is_empty() {
+            return;
+        }
         while let Some(entry) = self.ranges.first_entry() {
             let (left, right) = (*entry.key(), *entry.get());
             if left >= at {

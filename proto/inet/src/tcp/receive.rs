@@ -140,6 +140,10 @@ impl Receiver {
         if from >= end {
             return arrival;
         }
+        if from == self.next && self.out_of_order.is_empty() {
+            self.in_order(start, from..end, placements, &mut arrival);
+            return arrival;
+        }
         let holes = self.holes();
         if from > self.next
             && holes >= self.max_ranges
@@ -156,6 +160,23 @@ impl Receiver {
         }
         arrival.holes_changed = holes != self.holes();
         arrival
+    }
+
+    /// The next octets, and nothing stands behind a hole: most segments.
+    fn in_order(
+        &mut self,
+        start: Position,
+        range: Range<Position>,
+        placements: &mut Vec<Placement>,
+        arrival: &mut Arrival,
+    ) {
+        placements.push(Placement {
+            offset: range.start - FIRST_OCTET,
+            octets: (range.start - start) as usize..(range.end - start) as usize,
+        });
+        self.next = range.end;
+        arrival.news = true;
+        arrival.advanced = true;
     }
 
     fn place(

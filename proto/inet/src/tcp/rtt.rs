@@ -11,6 +11,8 @@ pub struct Rtt {
     /// Exponent of the back-off: how often the timer expired since the last progress.
     backoff: u32,
     floor: Duration,
+    /// The timeout, backed off: asked for with every segment sent, changed with every sample.
+    timeout: Duration,
 }
 
 /// RTO before the first sample (RFC 6298 section 2.1).
@@ -26,13 +28,16 @@ impl Rtt {
     /// An estimator whose timeout never goes below `floor`. RFC 6298 section 2.4 asks for 1 s; with timestamps and SACK
     /// 200 ms is what the field uses.
     pub fn new(floor: Duration) -> Rtt {
-        Rtt {
+        let mut rtt = Rtt {
             smoothed: None,
             variation: Duration::ZERO,
             minimum: WindowedMinimum::default(),
             backoff: 0,
             floor,
-        }
+            timeout: Duration::ZERO,
+        };
+        rtt.set_timeout();
+        rtt
     }
 
     /// Takes a sample (RFC 6298 sections 2.2 and 2.3).
@@ -49,6 +54,7 @@ impl Rtt {
                 self.smoothed = Some(smoothed * 7 / 8 + rtt / 8);
             }
         }
+        self.set_timeout();
     }
 
     /// SRTT, when there was a sample.
@@ -63,16 +69,21 @@ impl Rtt {
 
     /// The timeout, backed off.
     pub fn rto(&self) -> Duration {
+        self.timeout
+    }
+
+    fn set_timeout(&mut self) {
         let base = match self.smoothed {
             None => INITIAL_RTO,
             Some(smoothed) => (smoothed + (self.variation * 4).max(GRANULARITY)).max(self.floor),
         };
-        (base * 2u32.pow(self.backoff.min(16))).min(MAX_RTO.max(self.floor))
+        self.timeout = (base * 2u32.pow(self.backoff.min(16))).min(MAX_RTO.max(self.floor));
     }
 
     /// The timer expired (RFC 6298 section 5.5).
     pub fn back_off(&mut self) {
         self.backoff += 1;
+        self.set_timeout();
     }
 
     /// How often the timer expired since the last progress.
@@ -82,7 +93,10 @@ impl Rtt {
 
     /// New data was acknowledged: the timer starts at its plain value again.
     pub fn progress(&mut self) {
-        self.backoff = 0;
+        if self.backoff > 0 {
+            self.backoff = 0;
+            self.set_timeout();
+        }
     }
 }
 

@@ -312,6 +312,12 @@ impl Scoreboard {
     }
 
     fn find(&self, start: Position) -> Option<usize> {
+        // Most entries of the log that are stale are so because they were acknowledged.
+        if self.first().is_none_or(|first| start <= first.start) {
+            return self
+                .first()
+                .and_then(|first| (start == first.start).then_some(0));
+        }
         self.records
             .binary_search_by_key(&start, |record| record.start)
             .ok()

@@ -62,6 +62,10 @@ impl Connection {
             return false;
         }
         let window_changed = self.window_update(header, start, ack);
+        if ack == una && self.send.is_quiet() && header.options.sack.is_empty() {
+            // Nothing is out and nothing new is said: a receiver's every segment.
+            return true;
+        }
         let carries = payload > 0 || header.flags.has(Flags::FIN) || window_changed;
         self.take_ack(header, ack, carries, now);
         true
@@ -250,7 +254,10 @@ fn is_spurious(
     record: &Record,
 ) -> bool {
     match (clock, timestamps) {
-        (Some(clock), Some(timestamps)) => clock.precedes(timestamps.echo, record.sent),
+        // What was sent once has no earlier transmission.
+        (Some(clock), Some(timestamps)) if record.retransmitted => {
+            clock.precedes(timestamps.echo, record.sent)
+        }
         _ => false,
     }
 }

@@ -21,20 +21,27 @@ impl Connection {
     }
 
     fn synchronized(&mut self, header: &Header, payload: usize, now: Duration) {
-        // A simultaneous open repeats the SYN: the rest of the segment counts without it.
-        let mut header = *header;
         if self.una() == 0 && header.flags.has(Flags::SYN | Flags::ACK) {
-            header.flags = Flags(header.flags.0 & !Flags::SYN.0);
-            header.seq = header.seq.advanced(1);
+            // A simultaneous open repeats the SYN: the rest of the segment counts without it.
+            let without = Header {
+                flags: Flags(header.flags.0 & !Flags::SYN.0),
+                seq: header.seq.advanced(1),
+                ..*header
+            };
+            return self.take_segment(&without, payload, now);
         }
-        let Some(start) = self.checked(&header, payload, now) else {
+        self.take_segment(header, payload, now);
+    }
+
+    fn take_segment(&mut self, header: &Header, payload: usize, now: Duration) {
+        let Some(start) = self.checked(header, payload, now) else {
             return;
         };
         self.heard(now);
         if let (Some(clock), Some(timestamps)) = (&mut self.clock, header.options.timestamps) {
             clock.update(timestamps.value, header.seq, self.last_ack_sent, now);
         }
-        if !self.handle_ack(&header, start, payload, now) {
+        if !self.handle_ack(header, start, payload, now) {
             return;
         }
         if payload > 0 {

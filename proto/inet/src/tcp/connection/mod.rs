@@ -322,6 +322,16 @@ impl Connection {
         self.placements.drain(..)
     }
 
+    /// There is an event to poll.
+    pub fn has_event(&self) -> bool {
+        let pending = &self.pending;
+        pending.established
+            | pending.delivered
+            | pending.acknowledged
+            | pending.peer_finished
+            | pending.closed.is_some()
+    }
+
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         let pending = &mut self.pending;

@@ -133,6 +133,11 @@ impl Sender {
         self.end.saturating_sub(self.nxt)
     }
 
+    /// All that was sent is acknowledged, and no repair or probe waits for a word of the peer.
+    pub fn is_quiet(&self) -> bool {
+        self.board.is_empty() && !self.tlp.is_out() && matches!(self.phase, Phase::Open)
+    }
+
     /// The FIN was acknowledged.
     pub fn fin_acknowledged(&self) -> bool {
         self.finished && self.una > self.end
