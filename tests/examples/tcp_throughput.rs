@@ -270,24 +270,30 @@ fn main() {
         ("MTU 9000", 9000, 0),
         ("large frames of 1500", 1500, 65_535),
     ] {
-        let mut rates = [[0.0; ROUNDS]; 3];
-        for round in 0..ROUNDS {
-            rates[0][round] = ours(mtu, max_frame, false);
-            rates[1][round] = ours(mtu, max_frame, true);
-            if max_frame == 0 {
-                rates[2][round] = smoltcp(mtu as usize);
-            }
-        }
-        let [placed, ordered, theirs] = rates.map(median).map(|rate| rate * 1e-9);
+        // smoltcp has no frames of several segments.
+        let theirs = || match max_frame {
+            0 => smoltcp(mtu as usize),
+            _ => f64::NAN,
+        };
+        let rounds: Vec<[f64; 3]> = (0..ROUNDS)
+            .map(|_| {
+                [
+                    ours(mtu, max_frame, false),
+                    ours(mtu, max_frame, true),
+                    theirs(),
+                ]
+            })
+            .collect();
+        let [placed, ordered, theirs] = [0, 1, 2].map(|column| median(&rounds, column) * 1e-9);
         match max_frame {
             0 => println!("{name:>22} {placed:>9.2} {ordered:>9.2} {theirs:>9.2}"),
-            // smoltcp has no frames of several segments.
             _ => println!("{name:>22} {placed:>9.2} {ordered:>9.2} {:>9}", "-"),
         }
     }
 }
 
-fn median(mut rates: [f64; ROUNDS]) -> f64 {
+fn median(rounds: &[[f64; 3]], column: usize) -> f64 {
+    let mut rates: Vec<f64> = rounds.iter().map(|round| round[column]).collect();
     rates.sort_by(f64::total_cmp);
-    rates[ROUNDS / 2]
+    rates[rates.len() / 2]
 }

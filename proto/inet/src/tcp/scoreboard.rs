@@ -147,6 +147,19 @@ impl Scoreboard {
         self.log.push_back((start, self.transmissions));
     }
 
+    /// Cuts the first record, when it is in flight, to one segment of at most `room` positions, and returns that.
+    pub fn head(&mut self, room: u32) -> Option<Record> {
+        let first = *self.records.front()?;
+        if first.status != Status::InFlight {
+            return None;
+        }
+        let piece = u64::from(first.segment.min(room).max(1));
+        if first.len() > piece {
+            self.split(0, first.start + piece);
+        }
+        self.records.front().copied()
+    }
+
     /// Cuts the last record so that its last piece has at most `room` positions, and returns that piece.
     pub fn tail(&mut self, room: u32) -> Option<Record> {
         let last = *self.records.back()?;

@@ -1,5 +1,11 @@
 //! Tail loss probes (RFC 8985 section 7): when nothing is heard for about two round trips, one segment is sent to make
 //! the peer say what it has, long before the retransmission timer would.
+//!
+//! RFC 8985 sends one, and none during a recovery. But RACK finds a lost retransmission by something sent after it, and
+//! when the retransmission was the last thing that could be sent (the end of the data, or a window that the hole keeps
+//! shut) only the timer is left: 200 ms on a path of 1 ms. Where losses are no sign of congestion, a silent repair is
+//! probed too, as RFC 9002 section 6.2 does in all states: with the first segment that is missing, each time after twice
+//! the wait.
 
 use super::seq::Position;
 use core::time::Duration;
@@ -14,6 +20,8 @@ const SLACK: Duration = Duration::from_millis(2);
 #[derive(Clone, Debug, Default)]
 pub struct Tlp {
     episode: Option<Episode>,
+    /// Probes of a repair since anything was delivered.
+    repairs: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +49,21 @@ impl Tlp {
             Some(srtt) if one_segment => srtt * 2 + WORST_ACK_DELAY,
             Some(srtt) => srtt * 2 + SLACK,
         }
+    }
+
+    /// Time from now until a repair is probed.
+    pub fn repair_timeout(&self, srtt: Option<Duration>) -> Duration {
+        Tlp::timeout(srtt, false) * 2u32.pow(self.repairs.min(16))
+    }
+
+    /// A repair was probed.
+    pub fn repaired(&mut self) {
+        self.repairs += 1;
+    }
+
+    /// Something was delivered, or the retransmission timer expired: waits are short again.
+    pub fn progress(&mut self) {
+        self.repairs = 0;
     }
 
     /// A probe is out: there is at most one.
@@ -98,6 +121,18 @@ mod tests {
         assert_eq!(tlp.acknowledged(101, false, false), Verdict::Nothing);
         assert_eq!(tlp.acknowledged(201, false, false), Verdict::Repaired);
         assert!(!tlp.is_out());
+    }
+
+    #[test]
+    fn a_repair_is_probed_ever_more_slowly() {
+        let mut tlp = Tlp::default();
+        let srtt = Some(Duration::from_millis(9));
+        for millis in [20, 40, 80] {
+            assert_eq!(tlp.repair_timeout(srtt), Duration::from_millis(millis));
+            tlp.repaired();
+        }
+        tlp.progress();
+        assert_eq!(tlp.repair_timeout(srtt), Duration::from_millis(20));
     }
 
     #[test]

@@ -15,7 +15,7 @@ impl Connection {
     pub fn handle_timeout(&mut self, now: Duration) {
         while let Some(timer) = self.timers.expired(now) {
             match timer {
-                Timer::Probe => self.due.loss_probe = true,
+                Timer::Probe => self.probe_timeout(now),
                 Timer::Retransmit if self.send.una < FIRST_OCTET => self.syn_timeout(),
                 Timer::Retransmit => self.retransmission_timeout(now),
                 Timer::Reorder => self.reorder_timeout(now),
@@ -26,6 +26,15 @@ impl Connection {
                 Timer::Linger => self.end(Reason::Finished),
                 Timer::PathMtu => self.send.path.forget(),
             }
+        }
+    }
+
+    /// The tail loss probe is due. When the retransmission timer is too, the probe goes in its place (RFC 8985 section 7.2).
+    fn probe_timeout(&mut self, now: Duration) {
+        self.due.loss_probe = true;
+        if self.send.probes_tail() {
+            self.timers
+                .set(Timer::Retransmit, now + self.send.rtt.rto());
         }
     }
 
@@ -61,6 +70,7 @@ impl Connection {
         send.control.timeout(flight, first, now);
         send.rtt.back_off();
         send.tlp.cancel();
+        send.tlp.progress();
         send.repeats = 0;
         if send.board.peer_reneged() {
             send.board.lose_all(true);

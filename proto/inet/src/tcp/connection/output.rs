@@ -134,6 +134,9 @@ impl Connection {
     /// again (RFC 8985 section 7.3).
     fn loss_probe(&mut self, now: Duration) -> Option<Transmit> {
         let mss = self.send.mss();
+        if !self.send.probes_tail() {
+            return self.repair_probe(mss, now);
+        }
         let window = self.send.edge.saturating_sub(self.send.nxt);
         let unsent = self.send.unsent().min(window);
         self.counters.loss_probes += 1;
@@ -154,10 +157,21 @@ impl Connection {
             (Some(self.send_again(&record, now)), true)
         };
         self.send.tlp.sent(self.send.nxt, again);
-        self.timers.stop(Timer::Probe);
+        self.arm_probe(now);
         self.timers
             .set(Timer::Retransmit, now + self.send.rtt.rto());
         probe
+    }
+
+    /// The first segment that is missing once more, when a recovery has fallen silent (see [`super::super::tlp`]). The
+    /// retransmission timer goes on as it was.
+    fn repair_probe(&mut self, mss: u32, now: Duration) -> Option<Transmit> {
+        let record = self.send.board.head(mss)?;
+        self.counters.loss_probes += 1;
+        self.send.tlp.repaired();
+        let probe = self.send_again(&record, now);
+        self.arm_probe(now);
+        Some(probe)
     }
 
     fn lost_data(&mut self, now: Duration) -> Option<Transmit> {
@@ -172,7 +186,11 @@ impl Connection {
             return None;
         }
         self.send.forced = false;
-        Some(self.send_again(&record, now))
+        let again = self.send_again(&record, now);
+        if !self.send.control.reduces() {
+            self.arm_probe(now);
+        }
+        Some(again)
     }
 
     fn send_again(&mut self, record: &Record, now: Duration) -> Transmit {

@@ -33,6 +33,9 @@ impl Connection {
             self.begin_recovery(now);
         }
         self.follow(news, lost, now);
+        if news.delivered > 0 {
+            self.send.tlp.progress();
+        }
         if news.delivered > 0 || was_out != self.send.tlp.is_out() {
             self.arm_probe(now);
         }
@@ -157,19 +160,22 @@ impl Connection {
     /// Sets the timer of the tail loss probe, where one may be sent (RFC 8985 section 7.2).
     pub(super) fn arm_probe(&mut self, now: Duration) {
         let send = &self.send;
-        let fit = self.sack
-            && matches!(send.phase, Phase::Open)
-            && send.board.sacked() == 0
-            && !send.board.is_empty()
-            && !send.tlp.is_out();
-        if !fit {
+        let wait = if !self.sack || send.board.is_empty() {
+            None
+        } else if send.probes_tail() {
+            let one = send.board.len() == 1 && self.flight() <= u64::from(send.mss());
+            Some(Tlp::timeout(send.rtt.smoothed(), one))
+        } else {
+            // What is lost leaves as soon as its turn comes: no need to ask.
+            (!send.control.reduces() && !send.board.has_lost())
+                .then(|| send.tlp.repair_timeout(send.rtt.smoothed()))
+        };
+        let Some(wait) = wait else {
             self.timers.stop(Timer::Probe);
             return;
-        }
-        let one = send.board.len() == 1 && self.flight() <= u64::from(send.mss());
-        let at = now + Tlp::timeout(send.rtt.smoothed(), one);
+        };
         let rto = now + send.rtt.rto();
-        self.timers.set(Timer::Probe, at.min(rto));
+        self.timers.set(Timer::Probe, (now + wait).min(rto));
         if !self.timers.runs(Timer::Retransmit) {
             self.timers.set(Timer::Retransmit, rto);
         }

@@ -138,6 +138,11 @@ impl Sender {
         self.board.is_empty() && !self.tlp.is_out() && matches!(self.phase, Phase::Open)
     }
 
+    /// A tail loss probe may be sent (RFC 8985 section 7.2): nothing else will tell of a loss.
+    pub fn probes_tail(&self) -> bool {
+        matches!(self.phase, Phase::Open) && self.board.sacked() == 0 && !self.tlp.is_out()
+    }
+
     /// The FIN was acknowledged.
     pub fn fin_acknowledged(&self) -> bool {
         self.finished && self.una > self.end
