@@ -112,21 +112,16 @@ def cases(quick):
     for program, options in PERFTEST.items():
         everything.append(perftest(program, ()))
         everything += [perftest_option(program, option, quick) for option in options.split()]
-    return everything + scale(quick) + endings()
+    return everything + scale() + endings()
 
 
-# Known to stall about once in fifteen runs (docs/status.md); only a full run has them until that is mended.
-KNOWN_STALLS = {"ib_send_bw -R -q 100 -N -n 500"}
-
-
-def scale(quick):
+def scale():
     """Many connections in one process with traffic on all, and many one after the other."""
     churn = ("churn", "-p", "{port}", "-n", str(CONNECTIONS))
-    stalls = [] if quick else [perftest("ib_send_bw", ("-q", "100", "-N", "-n", "500"), timeout=60.0)]
     return [
         ucmatose("ucmatose -c 100 -C 100 -S 1024", ("-c", "100", "-C", "100", "-S", "1024"), timeout=60.0),
         # -N: perftest looks for the peak in time quadratic in the number of messages.
-        *stalls,
+        perftest("ib_send_bw", ("-q", "100", "-N", "-n", "500"), timeout=60.0),
         perftest("ib_write_bw", ("-q", "100", "-N", "-n", "500"), timeout=60.0),
         Case(f"churn ({CONNECTIONS} connects and disconnects)", "pair", (*churn, "-s"), (*churn, "-c", "{address}"),
              checks.says(f"{CONNECTIONS} connections, no growth"), timeout=120.0),

@@ -301,3 +301,41 @@ fn nobody_listening_is_a_rejection() {
     end.id.connect(ConnParam::default()).unwrap();
     assert_eq!(end.expect(EventKind::Rejected).status, -111);
 }
+
+/// The listener's event for a peer that is a plain socket; the private data names the peer.
+fn request_of(channel: &EventChannel) -> (Vec<u8>, std::time::Instant) {
+    let event = channel.get_event().unwrap();
+    assert_eq!(event.kind, EventKind::ConnectRequest);
+    (event.private_data, std::time::Instant::now())
+}
+
+fn mpa_request(name: u8) -> Vec<u8> {
+    let mut frame = b"MPA ID Req Frame".to_vec();
+    frame.extend([0x00, 1, 0, 1, name]);
+    frame
+}
+
+#[test]
+fn requests_are_told_in_the_order_of_the_connects_and_a_silent_one_is_not_waited_for_long() {
+    use std::io::Write;
+    use std::time::{Duration, Instant};
+    let (channel, id, address) = listener("127.0.0.1");
+    let connect = || std::net::TcpStream::connect(address).unwrap();
+    let (mut first, mut second) = (connect(), connect());
+    second.write_all(&mpa_request(2)).unwrap();
+    std::thread::sleep(Duration::from_millis(10));
+    first.write_all(&mpa_request(1)).unwrap();
+    assert_eq!(request_of(&channel).0, [1]);
+    assert_eq!(request_of(&channel).0, [2]);
+
+    let started = Instant::now();
+    let (_silent, mut third) = (connect(), connect());
+    third.write_all(&mpa_request(3)).unwrap();
+    let (name, told) = request_of(&channel);
+    assert_eq!(name, [3]);
+    assert!(
+        told - started >= Duration::from_millis(40),
+        "held for a while"
+    );
+    id.destroy();
+}

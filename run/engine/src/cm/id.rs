@@ -10,6 +10,7 @@ use weft_os::net::{source_towards, BoundSocket, SocketOptions, TcpListener, TcpS
 use weft_os::poll::Interest;
 use weft_verbs::iwarp::PeerRequest;
 
+use super::order::{Order, Ticket};
 use super::startup::Startup;
 use super::{ConnParam, Event, EventChannel, EventKind, MAX_PRIVATE_DATA};
 use crate::engine::{engine, Endpoint, Engine};
@@ -36,6 +37,8 @@ pub(super) struct Inner {
     pub(super) qp: Option<Arc<Qp>>,
     /// For an id made by a connect request: where it came to.
     pub(super) listener: Weak<Id>,
+    /// Its place among the listener's requests, until it is told.
+    pub(super) ticket: Option<Ticket>,
 }
 
 /// Where an id is on its way.
@@ -51,6 +54,8 @@ pub(super) enum Phase {
         backlog: usize,
         /// Connect requests that nobody has answered yet.
         waiting: usize,
+        /// Connections whose requests have not been told yet.
+        order: Order<Event>,
     },
     /// The TCP handshake is under way.
     Connecting {
@@ -123,6 +128,7 @@ impl Id {
                 },
                 qp: None,
                 listener,
+                ticket: None,
             }),
             engine,
             cookie: AtomicU64::new(cookie),
@@ -312,6 +318,7 @@ impl Id {
             token,
             backlog: backlog as usize,
             waiting: 0,
+            order: Order::default(),
         };
         Ok(())
     }
@@ -394,8 +401,16 @@ impl Id {
         };
         match phase {
             Phase::Listening {
-                listener, token, ..
-            } => self.engine.progress.remove(&listener, token),
+                listener,
+                token,
+                order,
+                ..
+            } => {
+                self.engine.progress.remove(&listener, token);
+                for request in order.into_requests() {
+                    request.id.destroy();
+                }
+            }
             Phase::Connecting { socket, token, .. } | Phase::Starting { socket, token, .. } => {
                 self.engine.progress.remove(&socket, token);
             }

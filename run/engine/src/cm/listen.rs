@@ -6,6 +6,7 @@ use weft_os::net::{TcpListener, TcpStream};
 use weft_os::poll::Interest;
 
 use super::id::{Id, Inner, OwnedParam, Phase};
+use super::order::Order;
 use super::startup::Startup;
 use super::{ConnParam, Event, EventKind};
 use crate::engine::Endpoint;
@@ -43,8 +44,10 @@ impl Id {
                     return;
                 }
             };
-            if let Phase::Listening { waiting, .. } = &mut inner.phase {
+            let mut ticket = None;
+            if let Phase::Listening { waiting, order, .. } = &mut inner.phase {
                 *waiting += 1;
+                ticket = Some(order.accepted(peer.ip(), self.engine.now()));
             }
             let options = inner.options;
             drop(inner);
@@ -54,12 +57,41 @@ impl Id {
                 child.options = options;
                 child.local = socket.local_addr().ok();
                 child.peer = Some(peer);
+                child.ticket = ticket;
             }
             if let Err(error) = child.start_responding(socket) {
                 crate::warn!("{peer}: MPA start-up could not begin: {error}");
                 self.request_answered();
+                self.tell_requests(|order| {
+                    ticket.map(|ticket| order.gone(ticket));
+                });
             }
         }
+    }
+
+    /// Changes the listener's waiting requests, and tells the program of those that are due.
+    pub(super) fn tell_requests<R>(
+        &self,
+        change: impl FnOnce(&mut Order<Event>) -> R,
+    ) -> Option<R> {
+        let mut inner = self.inner.lock();
+        let channel = inner.channel.clone()?;
+        let Phase::Listening { order, token, .. } = &mut inner.phase else {
+            return None;
+        };
+        let result = change(order);
+        for request in order.due(self.engine.now()) {
+            {
+                let mut child = request.id.inner.lock();
+                child.channel = Some(channel.clone());
+                child.ticket = None;
+            }
+            channel.post(request);
+        }
+        if let Some(deadline) = order.deadline() {
+            self.engine.progress.add_timer(deadline, *token);
+        }
+        Some(result)
     }
 
     /// The backlog is full of requests that the program has not answered: one more is reset.

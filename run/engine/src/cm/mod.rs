@@ -15,6 +15,7 @@
 
 mod id;
 mod listen;
+mod order;
 mod startup;
 
 use std::os::fd::RawFd;

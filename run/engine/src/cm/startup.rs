@@ -323,7 +323,7 @@ impl Id {
         event.private_data.clone_from(&request.private_data);
         event.responder_resources = depth(request.ord);
         event.initiator_depth = depth(request.ird);
-        let listener = {
+        let (listener, ticket) = {
             let mut inner = self.inner.lock();
             if let Phase::Starting {
                 request: waiting, ..
@@ -331,17 +331,16 @@ impl Id {
             {
                 *waiting = Some(request);
             }
-            inner.listener.upgrade()
+            (inner.listener.upgrade(), inner.ticket)
         };
-        let channel = listener.as_ref().and_then(|l| l.channel());
-        let (Some(listener), Some(channel)) = (listener, channel) else {
+        let told = listener.zip(ticket).and_then(|(listener, ticket)| {
+            event.listener = Some(listener.clone());
+            listener.tell_requests(|order| order.arrived(ticket, event))
+        });
+        if told.is_none() {
             // Nobody listens any more.
             self.destroy();
-            return;
-        };
-        self.inner.lock().channel = Some(channel.clone());
-        event.listener = Some(listener);
-        channel.post(event);
+        }
     }
 
     fn failed(self: &Arc<Self>, engine: &Engine, error: &StartError) {
@@ -375,14 +374,18 @@ impl Id {
                 startup.flush(&socket);
                 engine.progress.remove(&socket, token);
                 let listener = inner.listener.upgrade();
-                let channel = inner.channel.clone();
+                let ticket = inner.ticket;
                 drop(inner);
                 if let Some(listener) = listener {
                     listener.request_answered();
-                    if request.is_none() {
+                    let untold = ticket
+                        .and_then(|ticket| listener.tell_requests(|order| order.gone(ticket)));
+                    if request.is_none() || untold == Some(true) {
                         return;
                     }
                 }
+                // The listener may have told the program of the request meanwhile.
+                let channel = self.inner.lock().channel.clone();
                 if let Some(channel) = channel {
                     channel.post(event);
                 }
@@ -400,6 +403,10 @@ impl Id {
                 drop(inner);
                 let timed_out = std::io::Error::from_raw_os_error(ETIMEDOUT);
                 self.connect_over(engine, Err(timed_out));
+            }
+            Phase::Listening { .. } => {
+                drop(inner);
+                self.tell_requests(|_| ());
             }
             Phase::Starting { startup, .. } => {
                 startup.handle_timeout(now);
