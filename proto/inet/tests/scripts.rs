@@ -419,6 +419,8 @@ impl Line {
                 'R' => Flags::RST,
                 'P' => Flags::PSH,
                 '.' => Flags::ACK,
+                'E' => Flags::ECE,
+                'C' => Flags::CWR,
                 _ => return Err(format!("no flag {letter}")),
             };
             line.flags = line.flags | flag;

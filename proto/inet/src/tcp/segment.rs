@@ -27,6 +27,10 @@ impl Flags {
     pub const ACK: Flags = Flags(0x10);
     /// The urgent pointer counts.
     pub const URG: Flags = Flags(0x20);
+    /// ECN echo (RFC 3168 section 6.1). Never sent: ECN is not negotiated.
+    pub const ECE: Flags = Flags(0x40);
+    /// Congestion window reduced. Never sent either.
+    pub const CWR: Flags = Flags(0x80);
 
     /// All of `flags` are set.
     #[inline]
