@@ -294,18 +294,37 @@ fn convert(completion: &Completion) -> ibv_wc {
         opcode: opcode_number(completion.opcode),
         vendor_err: 0,
         byte_len: completion.byte_len,
-        invalidated_rkey: completion.invalidated.map_or(0, |stag| stag.0),
+        invalidated_rkey: imm_or_rkey(completion),
         qp_num: completion.qp.0,
         src_qp: 0,
-        wc_flags: match completion.invalidated {
-            Some(_) => IBV_WC_WITH_INV as u32,
-            None => 0,
-        },
+        wc_flags: flags(completion),
         pkey_index: 0,
         slid: 0,
         sl: 0,
         dlid_path_bits: 0,
     }
+}
+
+/// The union of `imm_data`, in network byte order, and `invalidated_rkey`.
+#[inline]
+fn imm_or_rkey(completion: &Completion) -> u32 {
+    match (completion.imm, completion.invalidated) {
+        (Some(imm), _) => imm.to_be(),
+        (None, Some(stag)) => stag.0,
+        (None, None) => 0,
+    }
+}
+
+#[inline]
+fn flags(completion: &Completion) -> u32 {
+    let mut flags = 0;
+    if completion.imm.is_some() {
+        flags |= IBV_WC_WITH_IMM;
+    }
+    if completion.invalidated.is_some() {
+        flags |= IBV_WC_WITH_INV;
+    }
+    flags as u32
 }
 
 #[inline]
@@ -320,6 +339,8 @@ fn status_number(status: WcStatus) -> c_int {
         // The peer's refusal to invalidate is its answer to an invalid request (siw reports so too).
         WcStatus::RemoteInvalidRequest | WcStatus::RemoteInvalidate => IBV_WC_REM_INV_REQ_ERR,
         WcStatus::RemoteOperation => IBV_WC_REM_OP_ERR,
+        WcStatus::RnrRetryExceeded => IBV_WC_RNR_RETRY_EXC_ERR,
+        WcStatus::MwBind => IBV_WC_MW_BIND_ERR,
         WcStatus::Fatal => IBV_WC_FATAL_ERR,
     }) as c_int
 }
@@ -331,7 +352,11 @@ fn opcode_number(opcode: WcOpcode) -> c_int {
         WcOpcode::Write => IBV_WC_RDMA_WRITE,
         WcOpcode::Read => IBV_WC_RDMA_READ,
         WcOpcode::LocalInvalidate => IBV_WC_LOCAL_INV,
+        WcOpcode::FetchAdd => IBV_WC_FETCH_ADD,
+        WcOpcode::CompareSwap => IBV_WC_COMP_SWAP,
+        WcOpcode::BindWindow => IBV_WC_BIND_MW,
         WcOpcode::Recv => IBV_WC_RECV,
+        WcOpcode::RecvWriteWithImm => IBV_WC_RECV_RDMA_WITH_IMM,
     }) as c_int
 }
 

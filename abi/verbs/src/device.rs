@@ -11,7 +11,7 @@ use crate::entry::{code, invalid, pointer, unsupported, value, Answer, Errno};
 use crate::handle::{Handle, Object};
 use crate::layout::numbers::{IBV_NODE_RNIC, IBV_TRANSPORT_IWARP};
 use crate::layout::{ibv_context, ibv_context_ops, ibv_device, verbs_context};
-use crate::{completion, post, qp, query, real, refused, srq};
+use crate::{completion, post, qp, query, real, srq, window};
 
 /// The device as programs see it, with room behind it: the drivers of real devices look behind
 /// `struct ibv_device` for their own, and must find nothing there.
@@ -104,8 +104,9 @@ fn operations() -> ibv_context_ops {
     operations.post_send = Some(post::post_send);
     operations.post_recv = Some(post::post_recv);
     operations.post_srq_recv = Some(post::post_srq_recv);
-    operations.bind_mw = Some(refused::bind_mw);
-    operations.dealloc_mw = Some(refused::dealloc_mw);
+    operations.alloc_mw = Some(window::alloc_mw);
+    operations.bind_mw = Some(window::bind_mw);
+    operations.dealloc_mw = Some(window::dealloc_mw);
     operations
 }
 

@@ -5,7 +5,7 @@
 //! | [`layout`] | the structures that programs see |
 //! | `entry`, `handle`, `acks` | the C edge: errors, objects, events that are out |
 //! | `device`, `query` | the device list, contexts, attributes |
-//! | `memory` | protection domains and memory regions |
+//! | `memory`, `window` | protection domains, memory regions and windows |
 //! | `completion`, `srq`, `qp`, `post` | queues and work requests |
 //! | `async_events` | asynchronous events |
 //! | `cm` | librdmacm: ids, events, connections |
@@ -35,3 +35,4 @@ mod refused;
 mod rsocket;
 mod srq;
 mod strings;
+mod window;

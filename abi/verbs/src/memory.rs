@@ -270,12 +270,13 @@ export! {
         IBV_REREG_MR_ERR_INPUT as c_int
     }
 
-    /// `ibv_dereg_mr(3)`. Returns when nothing reads or writes the memory any more.
+    /// `ibv_dereg_mr(3)`. Returns when nothing reads or writes the memory any more; `EBUSY` while
+    /// a memory window is bound to it.
     fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int, of object(mr) {
         code(|| {
             // SAFETY: a region of ours or null; the program gives it up.
             unsafe {
-                lock(&Handle::<Mr>::of(mr)?.current).engine.deregister();
+                lock(&Handle::<Mr>::of(mr)?.current).engine.deregister()?;
                 Handle::<Mr>::release(mr);
             }
             Ok(())
@@ -342,7 +343,7 @@ unsafe fn register_again(
     };
     // SAFETY: promised by the caller.
     let engine = unsafe { register(&Handle::<Pd>::of(domain)?.engine, region)? };
-    current.engine.deregister();
+    current.engine.deregister()?;
     let stag = engine.stag().0;
     *current = Current { engine, region };
     // SAFETY: the program does not use the region while it is registered again.

@@ -15,13 +15,16 @@ use crate::layout::numbers::*;
 use crate::layout::{ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq};
 use crate::qp::Pair;
 use crate::srq::Srq;
+use crate::window;
 
 impl From<PostError> for Errno {
     #[inline]
     fn from(error: PostError) -> Errno {
         Errno(match error {
             PostError::QueueFull => libc::ENOMEM,
-            PostError::InvalidState | PostError::TooLarge => libc::EINVAL,
+            PostError::InvalidState | PostError::TooLarge | PostError::InvalidLength => {
+                libc::EINVAL
+            }
             PostError::Unsupported => libc::EOPNOTSUPP,
         })
     }
@@ -108,24 +111,43 @@ impl Inline {
 /// What a work request asks for.
 ///
 /// # Errors
-/// `EOPNOTSUPP`: known and not served, since RFC 5040 has no such message or it is for another
-/// type of queue pair; `EINVAL`: unknown.
+/// `EOPNOTSUPP`: known and not served, since it is for another type of queue pair; `EINVAL`:
+/// unknown, or what it names does not fit.
+///
+/// # Safety
+/// `wr` is a work request of the program's, with all that it points to.
 #[inline]
-fn operation(wr: &ibv_send_wr) -> Answer<SendOp> {
+unsafe fn operation(wr: &ibv_send_wr) -> Answer<SendOp> {
     let (remote_addr, rkey) = (wr.remote_addr, Stag(wr.rkey));
     let stag = Stag(wr.invalidate_rkey);
+    // In network byte order in memory; the engine has it as a number.
+    let imm = u32::from_be(wr.invalidate_rkey);
     match i64::from(wr.opcode) {
         IBV_WR_SEND => Ok(SendOp::Send),
         IBV_WR_RDMA_WRITE => Ok(SendOp::Write { remote_addr, rkey }),
         IBV_WR_RDMA_READ => Ok(SendOp::Read { remote_addr, rkey }),
         IBV_WR_SEND_WITH_INV => Ok(SendOp::SendWithInvalidate { stag }),
         IBV_WR_LOCAL_INV => Ok(SendOp::LocalInvalidate { stag }),
-        IBV_WR_RDMA_WRITE_WITH_IMM
-        | IBV_WR_SEND_WITH_IMM
-        | IBV_WR_ATOMIC_CMP_AND_SWP
-        | IBV_WR_ATOMIC_FETCH_AND_ADD
-        | IBV_WR_BIND_MW
-        | IBV_WR_TSO => unsupported(),
+        IBV_WR_RDMA_WRITE_WITH_IMM => Ok(SendOp::WriteWithImm {
+            remote_addr,
+            rkey,
+            imm,
+        }),
+        IBV_WR_SEND_WITH_IMM => Ok(SendOp::SendWithImm { imm }),
+        IBV_WR_ATOMIC_FETCH_AND_ADD => Ok(SendOp::FetchAdd {
+            remote_addr,
+            rkey: Stag(wr.atomic_rkey),
+            add: wr.compare_add(),
+        }),
+        IBV_WR_ATOMIC_CMP_AND_SWP => Ok(SendOp::CompareSwap {
+            remote_addr,
+            rkey: Stag(wr.atomic_rkey),
+            compare: wr.compare_add(),
+            swap: wr.swap,
+        }),
+        // SAFETY: promised by the caller.
+        IBV_WR_BIND_MW => unsafe { window::type_2(wr.mw, Stag(wr.mw_rkey), &wr.bind_info) },
+        IBV_WR_TSO => unsupported(),
         _ => invalid(),
     }
 }
@@ -139,13 +161,11 @@ unsafe fn send_one(
     wr: &ibv_send_wr,
     mut post: impl FnMut(&SendRequest<'_>) -> Result<(), PostError>,
 ) -> Answer<()> {
-    let op = operation(wr)?;
+    // SAFETY: promised by the caller.
+    let op = unsafe { operation(wr)? };
     let set = |flag: i64| i64::from(wr.send_flags) & flag != 0;
-    // An invalidation has no payload, and programs leave the list uninitialised.
-    let count = match op {
-        SendOp::LocalInvalidate { .. } => 0,
-        _ => wr.num_sge,
-    };
+    // Such have no payload, and programs leave the list uninitialised.
+    let count = if op.is_local() { 0 } else { wr.num_sge };
     let mut room = List::new();
     // SAFETY: promised by the caller.
     let list = unsafe { room.fill(wr.sg_list, count)? };
@@ -162,7 +182,7 @@ unsafe fn send_one(
     if !set(IBV_SEND_INLINE) || count == 0 {
         return Ok(post(&request)?);
     }
-    if matches!(op, SendOp::Read { .. }) {
+    if op.awaits_response() {
         return invalid();
     }
     let mut room = Inline::new();

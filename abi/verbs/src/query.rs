@@ -43,7 +43,13 @@ fn device_attributes() -> ibv_device_attr {
     attr.page_size_cap = PAGE_SIZES;
     attr.max_qp = number(of.max_qp);
     attr.max_qp_wr = number(of.max_qp_wr);
-    attr.device_cap_flags = (IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_SRQ_RESIZE) as u32;
+    attr.device_cap_flags = (IBV_DEVICE_MEM_MGT_EXTENSIONS
+        | IBV_DEVICE_MEM_WINDOW
+        | IBV_DEVICE_MEM_WINDOW_TYPE_2B
+        | IBV_DEVICE_SRQ_RESIZE) as u32;
+    // The processor's own atomic instructions do it, so the program's count too.
+    attr.atomic_cap = IBV_ATOMIC_GLOB as c_int;
+    attr.max_mw = number(of.max_mr);
     attr.max_sge = number(of.max_sge);
     attr.max_sge_rd = number(of.max_sge_rd);
     attr.max_cq = number(of.max_cq);

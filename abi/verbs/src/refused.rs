@@ -1,21 +1,11 @@
-//! What an iWARP device, or this one, does not have: memory windows, address handles, multicast; and
+//! What an iWARP device, or this one, does not have: address handles, multicast; and
 //! what needs no work here: safety across fork.
 
 use libc::{c_int, c_void, size_t};
 
 use crate::entry::{code, pointer, unsupported, Errno};
 use crate::layout::numbers::IBV_FORK_UNNEEDED;
-use crate::layout::{ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_mw, ibv_pd, ibv_qp, ibv_wc};
-
-/// Behind the inline `ibv_bind_mw(3)`: `EOPNOTSUPP`.
-pub unsafe extern "C" fn bind_mw(_: *mut ibv_qp, _: *mut ibv_mw, _: *mut c_void) -> c_int {
-    code(unsupported)
-}
-
-/// Behind the inline `ibv_dealloc_mw(3)`: `EOPNOTSUPP`.
-pub unsafe extern "C" fn dealloc_mw(_: *mut ibv_mw) -> c_int {
-    code(unsupported)
-}
+use crate::layout::{ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_pd, ibv_qp, ibv_wc};
 
 export! {
     /// `ibv_create_ah(3)`: there are no datagrams.

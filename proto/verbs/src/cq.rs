@@ -132,6 +132,7 @@ mod tests {
             byte_len: 0,
             qp: QpNumber(7),
             invalidated: None,
+            imm: None,
             solicited,
         }
     }

@@ -8,128 +8,54 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use weft_iwarp::{
-    Established, Header, Inbound, InboundConfig, Message, Opcode, Outbound, Parse, QueueNumber,
-    ReadRequest, Role, Rtr, Tagged, Untagged,
+    AtomicOperation, AtomicRequest, AtomicResponse, Established, Header, Inbound, InboundConfig,
+    Message, Opcode, Outbound, Parse, QueueNumber, ReadRequest, Role, Rtr, Tagged, Untagged,
 };
 
-use crate::host::{Host, MemoryFault, RegionFault, Span};
-use crate::mr::{RegionSpec, Regions};
+use crate::host::Host;
 use crate::outgoing::Piece;
 use crate::qp::{Ending, FpduPolicy, Qp, QpConfig};
+use crate::simulated::{Device, PD};
 use crate::types::{
-    Access, AsyncEventKind, Completion, Payload, PdId, QpCap, QpNumber, QpState, RecvRequest,
-    SendFlags, SendOp, SendRequest, Sge, Stag,
+    Access, Bind, Completion, Payload, QpCap, QpNumber, QpState, RecvRequest, SendFlags, SendOp,
+    SendRequest, Sge, Stag, WindowKind,
 };
-use crate::wqe::RecvWqe;
 
-const PD: PdId = PdId(1);
-const CANARY: u8 = 0xC5;
 const REGION: usize = 4096;
-const GAP: usize = 64;
+/// Where the two windows stand among the STags.
+const WINDOWS: usize = 5;
 /// Operations a run carries out at most.
 const MOST: usize = 400;
 
-/// The program's side: memory with canaries around each region, and what completed.
+/// The program's side: the device, and every STag it ever had.
 struct Program {
-    arena: Vec<u8>,
-    regions: Regions<usize>,
-    granted: Vec<usize>,
+    device: Device,
     stags: Vec<Stag>,
-    sends: Vec<Completion>,
-    recvs: Vec<Completion>,
 }
 
 impl Program {
     fn new() -> Program {
         let mut program = Program {
-            arena: Vec::new(),
-            regions: Regions::default(),
-            granted: Vec::new(),
+            device: Device::default(),
             stags: Vec::new(),
-            sends: Vec::new(),
-            recvs: Vec::new(),
         };
         let local = Access::LOCAL_WRITE;
         let both = Access::REMOTE_READ.union(Access::REMOTE_WRITE).union(local);
-        for access in [Access::NONE, local, Access::REMOTE_READ, both] {
+        for access in [Access::NONE, local, Access::REMOTE_READ, both, Access(0x1F)] {
             program.register(access);
+        }
+        for kind in [WindowKind::One, WindowKind::Two] {
+            let window = program.device.regions.insert_window(kind, PD, 0x6600_0000);
+            program.stags.push(window.expect("a handful of windows"));
         }
         program
     }
 
     fn register(&mut self, access: Access) {
-        let at = self.arena.len() + GAP;
-        self.arena.resize(at, CANARY);
-        self.arena.resize(at + REGION, 0);
-        self.arena.resize(at + REGION + GAP, CANARY);
-        self.granted.push(at);
-        let spec = RegionSpec {
-            iova: 0x1000,
-            len: REGION as u64,
-            access,
-            pd: PD,
-        };
         // Predictable, so that a corpus keeps its meaning.
-        let stag = self.regions.insert(spec, at, 0x5500_0000);
-        self.stags.push(stag.expect("a handful of regions"));
+        let stag = self.device.region(REGION, 0x1000, access, 0x5500_0000);
+        self.stags.push(stag);
     }
-
-    fn check_canaries(&self) {
-        let mut at = 0;
-        for start in &self.granted {
-            assert!(self.arena[at..*start].iter().all(|o| *o == CANARY));
-            at = start + REGION;
-        }
-        assert!(self.arena[at..].iter().all(|o| *o == CANARY));
-    }
-
-    fn place_of(&self, span: Span) -> Option<core::ops::Range<usize>> {
-        let start = self.regions.get(span.stag)?.memory + span.offset as usize;
-        Some(start..start + span.len as usize)
-    }
-}
-
-impl Host for Program {
-    fn check(
-        &self,
-        stag: Stag,
-        addr: u64,
-        len: u32,
-        access: Access,
-        pd: PdId,
-    ) -> Result<Span, RegionFault> {
-        self.regions.check(stag, addr, len, access, pd)
-    }
-
-    fn read(&mut self, span: Span, out: &mut Vec<u8>) -> Result<(), MemoryFault> {
-        let place = self.place_of(span).ok_or(MemoryFault)?;
-        out.extend_from_slice(&self.arena[place]);
-        Ok(())
-    }
-
-    fn write(&mut self, span: Span, octets: &[u8]) -> Result<(), MemoryFault> {
-        let place = self.place_of(span).ok_or(MemoryFault)?;
-        self.arena[place].copy_from_slice(octets);
-        Ok(())
-    }
-
-    fn invalidate(&mut self, stag: Stag, pd: PdId) -> Result<(), RegionFault> {
-        self.regions.invalidate(stag, pd)
-    }
-
-    fn complete_send(&mut self, completion: Completion) {
-        self.sends.push(completion);
-    }
-
-    fn complete_recv(&mut self, completion: Completion) {
-        self.recvs.push(completion);
-    }
-
-    fn take_shared_recv(&mut self) -> Option<RecvWqe> {
-        None
-    }
-
-    fn async_event(&mut self, _: AsyncEventKind) {}
 }
 
 /// Values drawn from the fuzzer's octets; zeros once they are used up.
@@ -224,7 +150,7 @@ pub fn connection(octets: &[u8]) {
         sq_sig_all: true,
         shared_receive: false,
     });
-    qp.modify(QpState::Init, &mut program).expect("INIT");
+    qp.modify(QpState::Init, &mut program.device).expect("INIT");
     let policy =
         [FpduPolicy::Auto, FpduPolicy::Emss, FpduPolicy::Large][usize::from(setup >> 2) % 3];
     qp.attach(&established(role, crc), 1448, policy);
@@ -240,6 +166,7 @@ pub fn connection(octets: &[u8]) {
         received: Vec::new(),
         judge: Some(Inbound::with_config(InboundConfig {
             crc,
+            rfc7306: true,
             ..InboundConfig::default()
         })),
         sent: Vec::new(),
@@ -252,14 +179,23 @@ pub fn connection(octets: &[u8]) {
             break;
         }
         run.operation();
-        run.program.check_canaries();
+        run.program.device.check_canaries();
     }
     run.finish();
 }
 
 impl Run<'_> {
     fn operation(&mut self) {
-        match self.source.octet() % 16 {
+        match self.source.octet() {
+            224..=233 => return self.peer_sends_immediate(),
+            234..=247 => return self.peer_sends_atomic_request(),
+            248.. => return self.peer_sends_atomic_response(),
+            shared => self.plain_operation(shared),
+        }
+    }
+
+    fn plain_operation(&mut self, pick: u8) {
+        match pick % 16 {
             0 | 1 => self.post_recv(),
             2..=4 => self.post_send(),
             5 => self.transmit(),
@@ -275,7 +211,7 @@ impl Run<'_> {
             14 => self.transmit(),
             _ => {
                 if self.source.octet() > 250 {
-                    self.qp.disconnect(&mut self.program);
+                    self.qp.disconnect(&mut self.program.device);
                 } else {
                     self.transmit();
                 }
@@ -285,7 +221,7 @@ impl Run<'_> {
 
     fn stag(&mut self) -> Stag {
         let pick = usize::from(self.source.octet());
-        match self.program.stags.get(pick % 8) {
+        match self.program.stags.get(pick % 12) {
             Some(stag) => *stag,
             None => Stag(u32::from(self.source.word()) << 8),
         }
@@ -311,7 +247,11 @@ impl Run<'_> {
             wr_id: self.wr_id,
             scatter: &scatter,
         };
-        if self.qp.post_recv(&request, &mut self.program).is_ok() {
+        if self
+            .qp
+            .post_recv(&request, &mut self.program.device)
+            .is_ok()
+        {
             self.posted_recvs.push(self.wr_id);
         }
         self.wr_id += 1;
@@ -320,14 +260,23 @@ impl Run<'_> {
     fn post_send(&mut self) {
         let rkey = self.stag();
         let remote_addr = 0x1000 + u64::from(self.source.word());
-        let op = match self.source.octet() % 8 {
+        let pick = self.source.octet();
+        let op = match pick % 8 {
+            _ if pick >= 160 => self.extended_operation(pick, remote_addr, rkey),
             0..=2 => SendOp::Send,
             3 => SendOp::SendWithInvalidate { stag: rkey },
             4 | 5 => SendOp::Write { remote_addr, rkey },
             6 => SendOp::Read { remote_addr, rkey },
             _ => SendOp::LocalInvalidate { stag: rkey },
         };
-        let list = self.list();
+        let mut list = self.list();
+        if op.awaits_response() && !matches!(op, SendOp::Read { .. }) {
+            // Mostly the length that it takes.
+            list.truncate(1);
+            for sge in &mut list {
+                sge.length = 8;
+            }
+        }
         let inline = self.source.take(usize::from(
             self.source.octets.first().copied().unwrap_or(0) % 80,
         ));
@@ -346,18 +295,70 @@ impl Run<'_> {
                 Payload::Gather(&list)
             },
         };
-        if self.qp.post_send(&request, &mut self.program).is_ok() {
+        if self
+            .qp
+            .post_send(&request, &mut self.program.device)
+            .is_ok()
+        {
             self.posted_sends.push(self.wr_id);
         }
         self.wr_id += 1;
     }
 
+    fn extended_operation(&mut self, pick: u8, remote_addr: u64, rkey: Stag) -> SendOp {
+        let imm = u32::from(pick);
+        match pick % 6 {
+            0 => SendOp::SendWithImm { imm },
+            1 | 2 => SendOp::WriteWithImm {
+                remote_addr,
+                rkey,
+                imm,
+            },
+            3 => SendOp::FetchAdd {
+                remote_addr,
+                rkey,
+                add: 1,
+            },
+            4 => SendOp::CompareSwap {
+                remote_addr,
+                rkey,
+                compare: 0,
+                swap: 1,
+            },
+            _ => SendOp::BindWindow(self.bind(remote_addr)),
+        }
+    }
+
+    /// Binds one of the windows, or something that is none.
+    fn bind(&mut self, addr: u64) -> Bind {
+        let shape = self.source.octet();
+        let at = WINDOWS + usize::from(shape & 1);
+        let window = if shape & 2 == 0 {
+            self.program.stags[at]
+        } else {
+            self.stag()
+        };
+        let rkey = Stag(window.0 & !0xFF | u32::from(self.source.octet()));
+        if shape & 2 == 0 {
+            self.program.stags[at] = rkey;
+        }
+        Bind {
+            window,
+            rkey,
+            region: self.stag(),
+            addr,
+            len: u64::from(self.source.length()),
+            access: Access(u32::from(shape >> 3)),
+            zero_based: shape & 4 != 0,
+        }
+    }
+
     /// The transport takes some of what the queue pair has.
     fn transmit(&mut self) {
-        self.qp.fill(8192, &mut self.program);
+        self.qp.fill(8192, &mut self.program.device);
         let Some(mut octets) = self.outgoing() else {
             // Memory that was deregistered while posted: the driver cuts the stream.
-            self.qp.stream_ended(&mut self.program);
+            self.qp.stream_ended(&mut self.program.device);
             return;
         };
         let most = octets.len();
@@ -365,7 +366,7 @@ impl Run<'_> {
             255 => most,
             n => usize::from(n) * 16 % (most + 1),
         });
-        self.qp.sent(octets.len(), &mut self.program);
+        self.qp.sent(octets.len(), &mut self.program.device);
         self.sent.extend_from_slice(&octets);
         self.judge();
     }
@@ -376,7 +377,7 @@ impl Run<'_> {
             match piece {
                 Piece::Octets(held) => octets.extend_from_slice(held),
                 Piece::Memory(span) => {
-                    octets.extend_from_slice(&self.program.arena[self.program.place_of(span)?]);
+                    octets.extend_from_slice(self.program.device.octets_of(span)?);
                 }
             }
         }
@@ -413,7 +414,7 @@ impl Run<'_> {
             let cut = usize::from(self.source.octet()) * 8;
             let (now, later) = rest.split_at(cut.clamp(1, rest.len()));
             rest = later;
-            let direct = self.qp.direct_target(&self.program);
+            let direct = self.qp.direct_target(&self.program.device);
             let now = match direct {
                 Some(target) if self.received.is_empty() && cut % 3 == 0 => {
                     let (placed, behind) = now.split_at(target.octets.min(now.len()));
@@ -421,16 +422,18 @@ impl Run<'_> {
                     for span in target.spans() {
                         let (part, more) = left.split_at((span.len as usize).min(left.len()));
                         let span = span.first(part.len() as u32);
-                        self.program.write(span, part).expect("just checked");
+                        self.program.device.write(span, part).expect("just checked");
                         left = more;
                     }
-                    self.qp.placed(placed.len(), &mut self.program);
+                    self.qp.placed(placed.len(), &mut self.program.device);
                     behind
                 }
                 _ => now,
             };
             self.received.extend_from_slice(now);
-            let received = self.qp.receive(&mut self.received, &mut self.program);
+            let received = self
+                .qp
+                .receive(&mut self.received, &mut self.program.device);
             assert!(received.consumed <= self.received.len());
             self.received.drain(..received.consumed);
             let wanting = self.qp.ending() == Ending::Open;
@@ -504,30 +507,85 @@ impl Run<'_> {
         self.framed(&header, &request.to_octets(), &[]);
     }
 
+    fn single(&mut self, opcode: Opcode, qn: QueueNumber) -> Header {
+        Header::Untagged(Untagged {
+            last: true,
+            opcode,
+            invalidate: 0,
+            qn,
+            msn: self.peer.next_msn(qn),
+            mo: 0,
+        })
+    }
+
+    fn peer_sends_immediate(&mut self) {
+        let shape = self.source.octet();
+        let opcode = if shape & 1 != 0 {
+            Opcode::IMMEDIATE_SOLICITED
+        } else {
+            Opcode::IMMEDIATE
+        };
+        // What a Weft peer marks the value of its next Send with.
+        let low = if shape & 2 != 0 { *b"WEFT" } else { [0; 4] };
+        let header = self.single(opcode, QueueNumber::SEND);
+        self.framed(&header, &[[shape; 4], low].concat(), &[]);
+    }
+
+    fn peer_sends_atomic_request(&mut self) {
+        let shape = self.source.octet();
+        let (mask, value) = (u64::from(shape) << 31, u64::from(self.source.word()));
+        let request = AtomicRequest {
+            operation: if shape & 1 != 0 {
+                AtomicOperation::FetchAdd { add: value, mask }
+            } else {
+                AtomicOperation::CompareSwap {
+                    swap: value,
+                    swap_mask: !mask,
+                    compare: 0,
+                    compare_mask: mask,
+                }
+            },
+            identifier: u32::from(shape),
+            stag: self.stag(),
+            to: 0x0FF0 + u64::from(self.source.word() % 4200),
+        };
+        let header = self.single(Opcode::ATOMIC_REQUEST, QueueNumber::READ_REQUEST);
+        self.framed(&header, &request.to_octets(), &[]);
+    }
+
+    fn peer_sends_atomic_response(&mut self) {
+        let response = AtomicResponse {
+            identifier: u32::from(self.source.octet()),
+            original: u64::MAX,
+        };
+        let header = self.single(Opcode::ATOMIC_RESPONSE, QueueNumber::ATOMIC_RESPONSE);
+        self.framed(&header, &response.to_octets(), &[]);
+    }
+
     fn deregister_or_register(&mut self) {
         let pick = usize::from(self.source.octet());
-        if pick < 128 && self.program.stags.len() < 8 {
+        if pick < 128 && self.program.stags.len() < 12 {
             self.program
-                .register(Access(u32::from(self.source.octet()) & 7));
-        } else if let Some(stag) = self.program.stags.get(pick % 8) {
-            self.program.regions.remove(*stag);
+                .register(Access(u32::from(self.source.octet()) & 0x1F));
+        } else if let Some(stag) = self.program.stags.get(pick % 12) {
+            self.program.device.regions.remove(*stag);
         }
     }
 
     /// The transport ends: whatever was posted has completed exactly once, in order.
     fn finish(mut self) {
-        self.qp.stream_ended(&mut self.program);
-        self.program.check_canaries();
+        self.qp.stream_ended(&mut self.program.device);
+        self.program.device.check_canaries();
         let ids = |completions: &[Completion]| -> Vec<u64> {
             completions.iter().map(|c| c.wr_id).collect()
         };
         assert_eq!(
-            ids(&self.program.sends),
+            ids(&self.program.device.sends),
             self.posted_sends,
             "send completions"
         );
         assert_eq!(
-            ids(&self.program.recvs),
+            ids(&self.program.device.recvs),
             self.posted_recvs,
             "receive completions"
         );

@@ -5,8 +5,19 @@
 
 use alloc::vec::Vec;
 
-use crate::types::{Access, AsyncEventKind, Completion, PdId, Stag};
+use weft_iwarp::AtomicOperation;
+
+use crate::types::{Access, AsyncEventKind, Bind, Completion, PdId, QpNumber, Stag};
 use crate::wqe::RecvWqe;
+
+/// On whose behalf memory is reached: what STags are associated with (RFC 5041 section 8.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Scope {
+    /// The queue pair's protection domain.
+    pub pd: PdId,
+    /// The queue pair, which memory windows of type 2 belong to.
+    pub qp: QpNumber,
+}
 
 /// Octets of a registered region that passed every check when it was made.
 ///
@@ -63,9 +74,24 @@ pub enum RegionFault {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryFault;
 
+/// Why an atomic operation was not carried out; its target is then as before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AtomicFault {
+    /// The region is gone or its memory is.
+    Memory,
+    /// The address is not a multiple of eight (RFC 7306 section 5.1).
+    Alignment,
+}
+
+impl From<MemoryFault> for AtomicFault {
+    fn from(_: MemoryFault) -> AtomicFault {
+        AtomicFault::Memory
+    }
+}
+
 /// What a queue pair asks of its driver.
 pub trait Host {
-    /// Checks `[addr, addr + len)` of the region `stag` for a queue pair of domain `pd`.
+    /// Checks `[addr, addr + len)` of the region or window `stag` for a queue pair.
     ///
     /// # Errors
     /// The first rule that the access breaks.
@@ -75,7 +101,7 @@ pub trait Host {
         addr: u64,
         len: u32,
         access: Access,
-        pd: PdId,
+        scope: Scope,
     ) -> Result<Span, RegionFault>;
 
     /// Appends a copy of a span to `out`.
@@ -90,12 +116,25 @@ pub trait Host {
     /// The region is gone or its memory is.
     fn write(&mut self, span: Span, octets: &[u8]) -> Result<(), MemoryFault>;
 
-    /// Makes a region of domain `pd` invalid. Placement that is under way elsewhere ends before
-    /// completions of this pass are published.
+    /// Replaces the 64-bit value that a span of eight octets names, in the machine's own byte
+    /// order and in one step to every other atomic operation; gives what it was.
+    ///
+    /// # Errors
+    /// See [`AtomicFault`].
+    fn atomic(&mut self, span: Span, operation: &AtomicOperation) -> Result<u64, AtomicFault>;
+
+    /// Makes a region of the domain, or a window of the queue pair, invalid. Placement that is
+    /// under way elsewhere ends before completions of this pass are published.
     ///
     /// # Errors
     /// No such region, or of another domain. An STag that is invalid already is no error.
-    fn invalidate(&mut self, stag: Stag, pd: PdId) -> Result<(), RegionFault>;
+    fn invalidate(&mut self, stag: Stag, scope: Scope) -> Result<(), RegionFault>;
+
+    /// Binds a memory window.
+    ///
+    /// # Errors
+    /// What of window, region, range or rights does not fit.
+    fn bind(&mut self, bind: &Bind, scope: Scope) -> Result<(), RegionFault>;
 
     /// A completion for the send queue's CQ.
     fn complete_send(&mut self, completion: Completion);

@@ -15,6 +15,7 @@
 //! | [`qp`] | the queue pair over one iWARP stream |
 //! | [`outgoing`] | what is framed and waits for the transport |
 //! | [`host`] | what a queue pair asks of its driver |
+//! | [`simulated`] | a driver's side in memory, for tests |
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -31,6 +32,7 @@ pub mod mr;
 pub mod outgoing;
 pub mod qp;
 mod scatter;
+pub mod simulated;
 pub mod srq;
 pub mod types;
 pub mod wqe;

@@ -122,6 +122,90 @@ pub enum SendOp {
         /// The local STag.
         stag: Stag,
     },
+    /// A Send that hands a 32-bit value to the receive's completion (decision 0006).
+    SendWithImm {
+        /// The value; the wire has its octets in network byte order.
+        imm: u32,
+    },
+    /// RDMA Write, and behind it Immediate Data, which consumes a receive (RFC 7306 section 6).
+    WriteWithImm {
+        /// Tagged offset in the peer's region.
+        remote_addr: u64,
+        /// The peer's STag.
+        rkey: Stag,
+        /// The value; the wire has its octets in network byte order.
+        imm: u32,
+    },
+    /// Atomically adds to the peer's 64-bit value; what it was goes to the scatter list, which
+    /// has eight octets (RFC 7306 section 5).
+    FetchAdd {
+        /// Tagged offset in the peer's region, of an aligned address.
+        remote_addr: u64,
+        /// The peer's STag.
+        rkey: Stag,
+        /// What to add.
+        add: u64,
+    },
+    /// Atomically replaces the peer's 64-bit value if it is the expected one; what it was goes to
+    /// the scatter list, which has eight octets.
+    CompareSwap {
+        /// Tagged offset in the peer's region, of an aligned address.
+        remote_addr: u64,
+        /// The peer's STag.
+        rkey: Stag,
+        /// The expected value.
+        compare: u64,
+        /// The new value.
+        swap: u64,
+    },
+    /// Bind a memory window of this device, in order with the send queue.
+    BindWindow(Bind),
+}
+
+impl SendOp {
+    /// Whether a response of the peer ends it: it counts against the ORD.
+    #[inline]
+    pub const fn awaits_response(&self) -> bool {
+        matches!(
+            self,
+            SendOp::Read { .. } | SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. }
+        )
+    }
+
+    /// Whether it concerns this device only and has no payload.
+    #[inline]
+    pub const fn is_local(&self) -> bool {
+        matches!(self, SendOp::LocalInvalidate { .. } | SendOp::BindWindow(_))
+    }
+}
+
+/// What a memory window is bound to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bind {
+    /// The window, by any of the STags it had.
+    pub window: Stag,
+    /// Its STag from now on; only the key differs.
+    pub rkey: Stag,
+    /// The region.
+    pub region: Stag,
+    /// First octet, in the region's address space.
+    pub addr: u64,
+    /// Octets. 0 unbinds a window of type 1.
+    pub len: u64,
+    /// What the peer may do through the window.
+    pub access: Access,
+    /// The window's own address space begins at 0 instead of `addr`.
+    pub zero_based: bool,
+}
+
+/// Kinds of memory windows (`ibv_mw_type`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WindowKind {
+    /// Type 1: bound by a verb, for every queue pair of the domain.
+    One,
+    /// Type 2B: bound by a work request, for the queue pair it was posted to; invalidated before
+    /// it is bound again.
+    Two,
 }
 
 /// Flags of a send work request (`IBV_SEND_*`).
@@ -175,8 +259,10 @@ pub enum PostError {
     InvalidState,
     /// More elements, inline octets or total octets than the queue was made for (`EINVAL`).
     TooLarge,
-    /// The operation is not served (`EOPNOTSUPP`).
+    /// The operation is not served, or not with this peer (`EOPNOTSUPP`).
     Unsupported,
+    /// The octets are not as many as the operation takes (`EINVAL`).
+    InvalidLength,
 }
 
 /// How a work request ended (`ibv_wc_status`).
@@ -200,6 +286,10 @@ pub enum WcStatus {
     RemoteOperation,
     /// The peer refused to invalidate the STag.
     RemoteInvalidate,
+    /// The peer had no receive for the message, for as long as it waits.
+    RnrRetryExceeded,
+    /// The memory window could not be bound so.
+    MwBind,
     /// The completion queue or the device failed.
     Fatal,
 }
@@ -215,8 +305,16 @@ pub enum WcOpcode {
     Read,
     /// A local invalidation.
     LocalInvalidate,
+    /// A fetch-and-add.
+    FetchAdd,
+    /// A compare-and-swap.
+    CompareSwap,
+    /// The binding of a memory window.
+    BindWindow,
     /// A receive.
     Recv,
+    /// A receive that Immediate Data behind an RDMA Write consumed.
+    RecvWriteWithImm,
 }
 
 /// A completion (`ibv_wc`).
@@ -228,12 +326,14 @@ pub struct Completion {
     pub status: WcStatus,
     /// What it was.
     pub opcode: WcOpcode,
-    /// Octets received (receives) or read (reads).
+    /// Octets received (receives; those of the Write for one with immediate) or read (reads).
     pub byte_len: u32,
     /// The queue pair it belongs to.
     pub qp: QpNumber,
     /// The local STag that a Send with Invalidate made invalid.
     pub invalidated: Option<Stag>,
+    /// The immediate value that came with the message.
+    pub imm: Option<u32>,
     /// The peer's message asked for a solicited event, or the completion is an error.
     pub solicited: bool,
 }

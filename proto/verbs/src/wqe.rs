@@ -8,6 +8,9 @@ use crate::types::{
     WcStatus, MAX_SGE,
 };
 
+/// Octets an atomic operation works on.
+const ATOMIC_LEN: u64 = 8;
+
 /// A posted receive.
 #[derive(Clone, Debug)]
 pub struct RecvWqe {
@@ -44,7 +47,7 @@ pub(crate) enum Progress {
     Queued,
     /// Done once this many octets of the stream were taken by the transport.
     SentAt(u64),
-    /// A Read whose response is awaited.
+    /// A Read or atomic whose response is awaited.
     AwaitingResponse,
     /// Done; waits for its predecessors.
     Done,
@@ -71,9 +74,14 @@ pub(crate) struct SendWqe {
 impl SendWqe {
     pub(crate) fn opcode(&self) -> WcOpcode {
         match self.op {
-            SendOp::Send | SendOp::SendWithInvalidate { .. } => WcOpcode::Send,
-            SendOp::Write { .. } => WcOpcode::Write,
+            SendOp::Send | SendOp::SendWithInvalidate { .. } | SendOp::SendWithImm { .. } => {
+                WcOpcode::Send
+            }
+            SendOp::Write { .. } | SendOp::WriteWithImm { .. } => WcOpcode::Write,
             SendOp::Read { .. } => WcOpcode::Read,
+            SendOp::FetchAdd { .. } => WcOpcode::FetchAdd,
+            SendOp::CompareSwap { .. } => WcOpcode::CompareSwap,
+            SendOp::BindWindow(_) => WcOpcode::BindWindow,
             SendOp::LocalInvalidate { .. } => WcOpcode::LocalInvalidate,
         }
     }
@@ -115,6 +123,13 @@ impl SendQueue {
             Payload::Inline(_) => u64::from(inline_len),
             Payload::Gather(_) => gather.total(),
         };
+        let atomic = matches!(
+            request.op,
+            SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. }
+        );
+        if atomic && len != ATOMIC_LEN {
+            return Err(PostError::InvalidLength);
+        }
         self.wqes.push_back(SendWqe {
             wr_id: request.wr_id,
             op: request.op,
@@ -142,10 +157,7 @@ impl SendQueue {
                 if octets.len() > self.max_inline as usize {
                     return Err(PostError::TooLarge);
                 }
-                if matches!(
-                    request.op,
-                    SendOp::Read { .. } | SendOp::LocalInvalidate { .. }
-                ) {
+                if request.op.awaits_response() || request.op.is_local() {
                     return Err(PostError::Unsupported);
                 }
                 if self.inline_area.is_empty() {
@@ -193,8 +205,8 @@ impl SendQueue {
         Some(wqe)
     }
 
-    /// Marks the oldest Read that awaits its response as done.
-    pub(crate) fn finish_oldest_read(&mut self) {
+    /// Marks the oldest request that awaits its response as done.
+    pub(crate) fn finish_oldest_awaiting(&mut self) {
         if let Some(wqe) = self
             .wqes
             .iter_mut()

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use weft_os::mem::Registered;
-use weft_verbs::types::{Access, AsyncEventKind, PdId};
+use weft_verbs::types::{Access, AsyncEventKind, PdId, WindowKind};
 
 use crate::channel::Channel;
 use crate::cq::Cq;
 use crate::engine::{engine, Engine};
 use crate::error::Error;
-use crate::memory::Mr;
+use crate::memory::{Mr, Mw};
 use crate::qp::{Qp, QpInit};
 use crate::srq::Srq;
 
@@ -182,6 +182,14 @@ impl Pd {
         Mr::register(self, memory, iova, access)
     }
 
+    /// A memory window, not bound to anything.
+    ///
+    /// # Errors
+    /// The device is full.
+    pub fn alloc_window(self: &Arc<Self>, kind: WindowKind) -> Result<Arc<Mw>, Error> {
+        Mw::allocate(self, kind)
+    }
+
     /// A shared receive queue; `cookie` names it in events.
     ///
     /// # Errors
@@ -206,13 +214,13 @@ impl Pd {
     /// Ends the domain.
     ///
     /// # Errors
-    /// Regions, queue pairs or shared receive queues still belong to it.
+    /// Regions, windows, queue pairs or shared receive queues still belong to it.
     pub fn dealloc(&self) -> Result<(), Error> {
         if self.users.load(Ordering::Acquire) > 0 {
             return Err(Error::Busy("queue pairs or shared receive queues"));
         }
         if self.engine().regions.read().any_in(self.id) {
-            return Err(Error::Busy("memory regions"));
+            return Err(Error::Busy("memory regions or windows"));
         }
         Ok(())
     }

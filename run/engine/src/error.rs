@@ -64,6 +64,7 @@ impl From<PostError> for Error {
             PostError::InvalidState => Error::State("the queue pair's state"),
             PostError::TooLarge => Error::Invalid("more than the queue was made for"),
             PostError::Unsupported => Error::Unsupported("the operation"),
+            PostError::InvalidLength => Error::Invalid("octets of an atomic operation: eight"),
         }
     }
 }

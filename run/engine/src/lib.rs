@@ -42,7 +42,7 @@ pub use context::{AsyncEvent, AsyncObject, CompChannel, Context, Pd};
 pub use cq::Cq;
 pub use engine::{engine, Engine};
 pub use error::Error;
-pub use memory::Mr;
+pub use memory::{Mr, Mw};
 pub use qp::{Qp, QpInit, SendBatch};
 pub use srq::Srq;
 pub use weft_os::mem;

@@ -1,11 +1,11 @@
-//! Memory regions.
+//! Memory regions and windows.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 use weft_os::mem::Registered;
-use weft_verbs::mr::RegionSpec;
-use weft_verbs::types::{Access, Stag};
+use weft_verbs::mr::{RegionSpec, Regions};
+use weft_verbs::types::{Access, Stag, WindowKind};
 
 use crate::context::Pd;
 use crate::error::Error;
@@ -73,17 +73,71 @@ impl Mr {
     }
 
     /// Deregisters: waits for placement in flight; afterwards no octet of it is touched.
-    pub fn deregister(&self) {
+    ///
+    /// # Errors
+    /// A memory window is bound to it.
+    pub fn deregister(&self) -> Result<(), Error> {
+        let mut regions = self.pd.engine().regions.write();
+        if regions.has_windows(self.stag) {
+            return Err(Error::Busy("memory windows"));
+        }
+        self.remove_from(&mut regions);
+        Ok(())
+    }
+
+    fn remove_from(&self, regions: &mut Regions<Registered>) {
         if !self.gone.swap(true, Ordering::AcqRel) {
-            let engine = self.pd.engine();
-            engine.regions.write().remove(self.stag);
-            engine.stats.subtract(Total::Regions, 1);
+            regions.remove(self.stag);
+            self.pd.engine().stats.subtract(Total::Regions, 1);
         }
     }
 }
 
 impl Drop for Mr {
     fn drop(&mut self) {
-        self.deregister();
+        if !self.gone.load(Ordering::Acquire) {
+            self.remove_from(&mut self.pd.engine().regions.write());
+        }
+    }
+}
+
+/// A memory window. Dropping it deallocates it, bound or not.
+#[derive(Debug)]
+pub struct Mw {
+    pd: Arc<Pd>,
+    stag: Stag,
+    kind: WindowKind,
+}
+
+impl Mw {
+    pub(crate) fn allocate(pd: &Arc<Pd>, kind: WindowKind) -> Result<Arc<Mw>, Error> {
+        let random = weft_os::random_u64() as u32;
+        let stag = pd
+            .engine()
+            .regions
+            .write()
+            .insert_window(kind, pd.id(), random)
+            .ok_or(Error::NoMemory("memory regions and windows"))?;
+        Ok(Arc::new(Mw {
+            pd: pd.clone(),
+            stag,
+            kind,
+        }))
+    }
+
+    /// The STag it was allocated with; it opens nothing. Bindings change the key.
+    pub fn stag(&self) -> Stag {
+        self.stag
+    }
+
+    /// Its kind.
+    pub fn kind(&self) -> WindowKind {
+        self.kind
+    }
+}
+
+impl Drop for Mw {
+    fn drop(&mut self) {
+        self.pd.engine().regions.write().remove_window(self.stag);
     }
 }

@@ -7,10 +7,11 @@
 use std::sync::Arc;
 
 use parking_lot::RwLockReadGuard;
-use weft_os::mem::Registered;
-use weft_verbs::host::{Host, MemoryFault, RegionFault, Span};
+use weft_os::mem::{AtomicError, Registered};
+use weft_verbs::host::{AtomicFault, Host, MemoryFault, RegionFault, Scope, Span};
+use weft_verbs::iwarp::AtomicOperation;
 use weft_verbs::mr::Regions;
-use weft_verbs::types::{Access, AsyncEventKind, Completion, PdId, Stag};
+use weft_verbs::types::{Access, AsyncEventKind, Bind, Completion, Stag};
 use weft_verbs::wqe::RecvWqe;
 
 use crate::engine::Engine;
@@ -34,6 +35,7 @@ impl Results {
 /// The queue pair's host for one pass.
 #[derive(Debug)]
 pub(crate) struct Pass<'a> {
+    engine: &'a Engine,
     pub(crate) regions: RwLockReadGuard<'a, Regions<Registered>>,
     pub(crate) results: &'a mut Results,
     pub(crate) srq: Option<&'a Arc<Srq>>,
@@ -47,6 +49,7 @@ impl<'a> Pass<'a> {
         srq: Option<&'a Arc<Srq>>,
     ) -> Pass<'a> {
         Pass {
+            engine,
             // Recursive: a thread that waits to write must not stop the readers that a pass of
             // the same thread already is.
             regions: engine.regions.read_recursive(),
@@ -55,10 +58,10 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The memory of a span, whether the region is still valid or not.
+    /// The memory of a span and where in it the span begins, if its STag is still valid.
     #[inline]
-    pub(crate) fn memory(&self, span: Span) -> Option<&Registered> {
-        self.regions.get(span.stag).map(|region| &region.memory)
+    pub(crate) fn locate(&self, span: Span) -> Option<(&Registered, u64)> {
+        self.regions.locate(span)
     }
 }
 
@@ -75,28 +78,46 @@ impl Host for Pass<'_> {
         addr: u64,
         len: u32,
         access: Access,
-        pd: PdId,
+        scope: Scope,
     ) -> Result<Span, RegionFault> {
-        self.regions.check(stag, addr, len, access, pd)
+        self.regions.check(stag, addr, len, access, scope)
     }
 
     #[inline]
     fn read(&mut self, span: Span, out: &mut Vec<u8>) -> Result<(), MemoryFault> {
-        let memory = self.memory(span).ok_or(MemoryFault)?;
+        let (memory, offset) = self.locate(span).ok_or(MemoryFault)?;
         memory
-            .append_to(span.offset, span.len as usize, out)
+            .append_to(offset, span.len as usize, out)
             .map_err(|_| MemoryFault)
     }
 
     #[inline]
     fn write(&mut self, span: Span, octets: &[u8]) -> Result<(), MemoryFault> {
-        let memory = self.memory(span).ok_or(MemoryFault)?;
-        memory.write(span.offset, octets).map_err(|_| MemoryFault)
+        let (memory, offset) = self.locate(span).ok_or(MemoryFault)?;
+        memory.write(offset, octets).map_err(|_| MemoryFault)
     }
 
-    fn invalidate(&mut self, stag: Stag, pd: PdId) -> Result<(), RegionFault> {
+    fn atomic(&mut self, span: Span, operation: &AtomicOperation) -> Result<u64, AtomicFault> {
+        let (memory, offset) = self.locate(span).ok_or(AtomicFault::Memory)?;
+        memory
+            .update(offset, |old| operation.apply(old))
+            .map_err(|error| match error {
+                AtomicError::Unmapped => AtomicFault::Memory,
+                AtomicError::Unaligned => AtomicFault::Alignment,
+            })
+    }
+
+    fn invalidate(&mut self, stag: Stag, scope: Scope) -> Result<(), RegionFault> {
         self.results.invalidated = true;
-        self.regions.invalidate(stag, pd)
+        self.regions.invalidate(stag, scope)
+    }
+
+    fn bind(&mut self, bind: &Bind, scope: Scope) -> Result<(), RegionFault> {
+        // Rare, and it waits for placement under way through the old binding.
+        let engine = self.engine;
+        RwLockReadGuard::unlocked(&mut self.regions, || {
+            engine.regions.write().bind(bind, scope)
+        })
     }
 
     #[inline]

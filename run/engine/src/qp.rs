@@ -490,6 +490,7 @@ impl Qp {
         let engine = self.pd.engine();
         self.disconnect();
         engine.forget_qp(self.number);
+        engine.regions.read().release_windows(self.number);
         self.send_cq.forget(self.number);
         self.recv_cq.forget(self.number);
         self.pd

@@ -128,8 +128,10 @@ impl Stream {
         for piece in qp.outgoing().pieces() {
             let fits = match piece {
                 Piece::Octets(octets) => list.push(octets),
-                Piece::Memory(span) => match pass.memory(span) {
-                    Some(memory) => list.push_registered(memory, span.offset, span.len as usize),
+                Piece::Memory(span) => match pass.locate(span) {
+                    Some((memory, offset)) => {
+                        list.push_registered(memory, offset, span.len as usize)
+                    }
                     // The program deregistered memory that it had posted: the message cannot be
                     // finished, and nobody else's octets may stand in for it.
                     None if list.octets() == 0 => {
@@ -242,8 +244,8 @@ impl Stream {
         let (outcome, direct) = {
             let mut list = Scatter::default();
             for span in target.spans() {
-                let memory = pass.memory(span)?;
-                if !list.push_registered(memory, span.offset, span.len as usize) {
+                let (memory, offset) = pass.locate(span)?;
+                if !list.push_registered(memory, offset, span.len as usize) {
                     return None;
                 }
             }

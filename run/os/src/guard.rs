@@ -1,8 +1,8 @@
 //! Copies to and from memory that the program may have unmapped.
 //!
 //! The program registers memory and may later unmap it without deregistering. System calls
-//! answer that with EFAULT; what is copied here must not end in SIGSEGV either. The copy is a
-//! few instructions between two labels; a handler for SIGSEGV and SIGBUS that finds the fault
+//! answer that with EFAULT; what is copied here must not end in SIGSEGV either. The copy, and the
+//! exchange behind it, are a few instructions between two labels; a handler for SIGSEGV and SIGBUS that finds the fault
 //! inside them continues at the exit with "not copied", and passes every other fault on to
 //! whoever handled it before.
 //!
@@ -60,6 +60,17 @@ mod imp {
         "6:",
         "xor eax, eax",
         "ret",
+        // rdi = target, rsi = expected value, replaced by the one found, rdx = new value; returns 0,
+        // or 1 after a fault. It stands here so that the same exit serves it.
+        ".p2align 4",
+        ".hidden weft_guarded_compare_exchange",
+        ".globl weft_guarded_compare_exchange",
+        "weft_guarded_compare_exchange:",
+        "mov rax, [rsi]",
+        "lock cmpxchg [rdi], rdx",
+        "mov [rsi], rax",
+        "xor eax, eax",
+        "ret",
         ".hidden weft_guarded_copy_fault",
         ".globl weft_guarded_copy_fault",
         "weft_guarded_copy_fault:",
@@ -70,6 +81,7 @@ mod imp {
 
     extern "C" {
         fn weft_guarded_copy(target: *mut u8, source: *const u8, octets: usize) -> u32;
+        fn weft_guarded_compare_exchange(target: *mut u64, expected: *mut u64, new: u64) -> u32;
         fn weft_guarded_copy_fault();
     }
 
@@ -174,6 +186,23 @@ mod imp {
         // SAFETY: the routine touches just the two ranges; faults are caught, see above.
         unsafe { weft_guarded_copy(target, source, octets) == 0 }
     }
+
+    /// Replaces the value at `target` in one step if it is `expected`; gives the value that was
+    /// there, or `None` when the address was not accessible.
+    ///
+    /// # Safety
+    /// `target` must be memory that may be overwritten, or unmapped, and a multiple of eight.
+    #[inline]
+    pub(crate) unsafe fn compare_exchange(
+        target: *mut u64,
+        expected: u64,
+        new: u64,
+    ) -> Option<u64> {
+        let mut found = expected;
+        // SAFETY: the routine touches the target and `found`; faults are caught, see above.
+        let faulted = unsafe { weft_guarded_compare_exchange(target, &raw mut found, new) };
+        (faulted == 0).then_some(found)
+    }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -190,6 +219,23 @@ mod imp {
         unsafe { std::ptr::copy(source, target, octets) };
         true
     }
+
+    /// Compares and exchanges without a guard.
+    ///
+    /// # Safety
+    /// `target` must be mapped, may be overwritten, and is a multiple of eight.
+    #[inline]
+    pub(crate) unsafe fn compare_exchange(
+        target: *mut u64,
+        expected: u64,
+        new: u64,
+    ) -> Option<u64> {
+        use std::sync::atomic::{AtomicU64, Ordering};
+        // SAFETY: promised by the caller; every other access that matters is atomic too.
+        let cell = unsafe { AtomicU64::from_ptr(target) };
+        let result = cell.compare_exchange(expected, new, Ordering::SeqCst, Ordering::SeqCst);
+        Some(result.unwrap_or_else(|found| found))
+    }
 }
 
-pub(crate) use imp::{copy, install};
+pub(crate) use imp::{compare_exchange, copy, install};

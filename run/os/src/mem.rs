@@ -15,6 +15,15 @@ use crate::sys::IoVec;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unmapped;
 
+/// Why an atomic operation was not carried out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AtomicError {
+    /// Outside the range, or not mapped.
+    Unmapped,
+    /// The address is not a multiple of eight.
+    Unaligned,
+}
+
 /// A range of memory that was given to the device.
 #[derive(Clone, Debug)]
 pub struct Registered {
@@ -118,6 +127,30 @@ impl Registered {
         // SAFETY: the target is inside the registered range, which may be overwritten.
         let copied = unsafe { guard::copy(target as *mut u8, octets.as_ptr(), octets.len()) };
         copied.then_some(()).ok_or(Unmapped)
+    }
+
+    /// Replaces the 64-bit value at `offset` by what `change` makes of it, in one step to every
+    /// other atomic operation of any process that has the memory; gives what it was.
+    ///
+    /// # Errors
+    /// See [`AtomicError`]; nothing is changed then.
+    pub fn update(&self, offset: u64, change: impl Fn(u64) -> u64) -> Result<u64, AtomicError> {
+        let target = self.range(offset, 8).ok_or(AtomicError::Unmapped)?;
+        if !target.is_multiple_of(8) {
+            return Err(AtomicError::Unaligned);
+        }
+        // A guess; the first exchange that finds another value says which.
+        let mut expected = 0;
+        loop {
+            let new = change(expected);
+            // SAFETY: the target is aligned and inside the registered range, which may be
+            // overwritten.
+            let found = unsafe { guard::compare_exchange(target as *mut u64, expected, new) };
+            match found.ok_or(AtomicError::Unmapped)? {
+                found if found == expected => return Ok(found),
+                found => expected = found,
+            }
+        }
     }
 }
 
@@ -297,6 +330,27 @@ mod tests {
     }
 
     #[test]
+    fn updates_of_several_threads_lose_nothing() {
+        let memory = Registered::allocate(64).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..10_000 {
+                        memory.update(8, |old| old.wrapping_add(3)).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(memory.update(8, |old| old), Ok(120_000));
+        assert_eq!(memory.update(8, |old| old ^ u64::MAX), Ok(120_000));
+        let mut octets = [0; 8];
+        memory.read(8, &mut octets).unwrap();
+        assert_eq!(u64::from_ne_bytes(octets), !120_000);
+        assert_eq!(memory.update(4, |old| old), Err(AtomicError::Unaligned));
+        assert_eq!(memory.update(60, |old| old), Err(AtomicError::Unmapped));
+    }
+
+    #[test]
     fn unmapped_memory_is_an_error_and_not_a_signal() {
         let mapping = Mapping::new(8192).unwrap();
         // SAFETY: nobody else knows the mapping; that it is unmapped is what is tested.
@@ -315,5 +369,6 @@ mod tests {
             assert_eq!(memory.append_to(0, len, &mut appended), Err(Unmapped));
             assert_eq!(appended, [9], "untouched");
         }
+        assert_eq!(memory.update(8, |old| old + 1), Err(AtomicError::Unmapped));
     }
 }

@@ -20,7 +20,7 @@ use crate::query::PORT;
 use crate::{qp, srq};
 
 /// What the connection manager lets a peer do through a queue pair; the regions' rights decide.
-pub const ACCESS: i64 = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+pub const ACCESS: i64 = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 
 /// A completion queue with a channel of its own.
 ///

@@ -3,8 +3,8 @@
 use libc::{c_char, c_int, c_void, pthread_mutex_t, size_t};
 
 use super::attr::{ibv_qp_init_attr_ex, ibv_srq_init_attr_ex};
-use super::objects::{ibv_cq, ibv_mw, ibv_qp, ibv_srq};
-use super::work::{ibv_recv_wr, ibv_send_wr, ibv_wc};
+use super::objects::{ibv_cq, ibv_mw, ibv_pd, ibv_qp, ibv_srq};
+use super::work::{ibv_mw_bind, ibv_recv_wr, ibv_send_wr, ibv_wc};
 
 /// An operation that is not served, or whose signature nobody here calls it by.
 pub type Op = Option<unsafe extern "C" fn()>;
@@ -66,8 +66,8 @@ c_struct! {
         32: _compat_reg_mr: Op,
         40: _compat_rereg_mr: Op,
         48: _compat_dereg_mr: Op,
-        56: alloc_mw: Op,
-        64: bind_mw: Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_mw, *mut c_void) -> c_int>,
+        56: alloc_mw: Option<unsafe extern "C" fn(*mut ibv_pd, c_int) -> *mut ibv_mw>,
+        64: bind_mw: Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_mw, *mut ibv_mw_bind) -> c_int>,
         72: dealloc_mw: Option<unsafe extern "C" fn(*mut ibv_mw) -> c_int>,
         80: _compat_create_cq: Op,
         88: poll_cq: Option<unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int>,

@@ -36,6 +36,8 @@ const LAYOUTS: &[Layout] = &[
     ibv_srq_init_attr_ex::LAYOUT,
     ibv_ece::LAYOUT,
     ibv_sge::LAYOUT,
+    ibv_mw_bind_info::LAYOUT,
+    ibv_mw_bind::LAYOUT,
     ibv_send_wr::LAYOUT,
     ibv_recv_wr::LAYOUT,
     ibv_wc::LAYOUT,

@@ -26,7 +26,7 @@ c_struct! {
 }
 
 c_struct! {
-    /// A memory window; none are served.
+    /// A memory window.
     pub struct ibv_mw = 32 {
         0: context: *mut ibv_context,
         8: pd: *mut ibv_pd,

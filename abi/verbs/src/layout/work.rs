@@ -2,12 +2,35 @@
 
 use libc::c_int;
 
+use super::objects::{ibv_mr, ibv_mw};
+
 c_struct! {
     /// One element of a scatter/gather list.
     pub struct ibv_sge = 16 {
         0: addr: u64,
         8: length: u32,
         12: lkey: u32,
+    }
+}
+
+c_struct! {
+    /// What a memory window is bound to.
+    pub struct ibv_mw_bind_info = 32 {
+        0: mr: *mut ibv_mr,
+        8: addr: u64,
+        16: length: u64,
+        /// `IBV_ACCESS_*`.
+        24: mw_access_flags: u32,
+    }
+}
+
+c_struct! {
+    /// The binding of a window of type 1.
+    pub struct ibv_mw_bind = 48 {
+        0: wr_id: u64,
+        /// `IBV_SEND_*`.
+        8: send_flags: u32,
+        16: bind_info: ibv_mw_bind_info,
     }
 }
 
@@ -25,9 +48,14 @@ c_struct! {
         36: invalidate_rkey: u32,
         40 as "wr.rdma.remote_addr": remote_addr: u64,
         48 as "wr.rdma.rkey": rkey: u32,
-        52 as "wr.rdma.rkey+4": _wr_rest: [u32; 5],
+        /// With `rkey` in front of it `wr.atomic.compare_add`.
+        52 as "wr.ud.remote_qkey": remote_qkey: u32,
+        56 as "wr.atomic.swap": swap: u64,
+        64 as "wr.atomic.rkey": atomic_rkey: u32,
         72 as "qp_type": _qp_type: u64,
-        80 as "bind_mw": _tail: [u64; 6],
+        80 as "bind_mw.mw": mw: *mut ibv_mw,
+        88 as "bind_mw.rkey": mw_rkey: u32,
+        96 as "bind_mw.bind_info": bind_info: ibv_mw_bind_info,
     }
 }
 
@@ -58,5 +86,16 @@ c_struct! {
         42: slid: u16,
         44: sl: u8,
         45: dlid_path_bits: u8,
+    }
+}
+
+impl ibv_send_wr {
+    /// `wr.atomic.compare_add`, which shares its octets with other members of the union.
+    #[inline]
+    pub fn compare_add(&self) -> u64 {
+        let mut octets = [0; 8];
+        octets[..4].copy_from_slice(&self.rkey.to_ne_bytes());
+        octets[4..].copy_from_slice(&self.remote_qkey.to_ne_bytes());
+        u64::from_ne_bytes(octets)
     }
 }

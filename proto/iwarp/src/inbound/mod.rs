@@ -32,7 +32,8 @@ pub struct InboundConfig {
     pub crc: bool,
     /// The peer puts markers into what it sends.
     pub markers: bool,
-    /// Accept Immediate Data and atomic operations (RFC 7306); without it they are unexpected opcodes.
+    /// Accept Immediate Data and atomic operations (RFC 7306, which negotiates nothing); without it they are
+    /// unexpected opcodes.
     pub rfc7306: bool,
 }
 
@@ -169,7 +170,7 @@ impl Inbound {
         Inbound::with_config(InboundConfig {
             crc: established.crc,
             markers: established.markers_rx,
-            rfc7306: false,
+            rfc7306: true,
         })
     }
 

@@ -15,7 +15,7 @@ use weft_iwarp::{
     Established, Fault, Header, Opcode, PeerFault, QueueNumber, Role, Rtr, Terminate,
 };
 
-use super::{large, FpduPolicy, Qp};
+use super::{large, Qp};
 use crate::host::Host;
 use crate::types::{AsyncEventKind, Completion, PostError, QpState, SendOp, WcStatus};
 use crate::wqe::{Progress, SendWqe};
@@ -70,7 +70,8 @@ impl Terminated {
         match (code.layer, code.etype, code.code) {
             (0, 1 | 2, 0x09) => WcStatus::RemoteInvalidate,
             (0 | 1, 1, _) => WcStatus::RemoteAccess,
-            (1, 2, 0x02 | 0x05) => WcStatus::RemoteInvalidRequest,
+            // The last: an atomic at an address that is not aligned (RFC 7306 section 8).
+            (1, 2, 0x02 | 0x05) | (0, 2, 0x07) => WcStatus::RemoteInvalidRequest,
             _ => WcStatus::RemoteOperation,
         }
     }
@@ -79,13 +80,23 @@ impl Terminated {
         let sending = matches!(wqe.progress, Progress::SentAt(_) | Progress::Queued);
         match self.terminate.ddp.map(|(_, header)| header) {
             Some(Header::Tagged(t)) if t.opcode == Opcode::WRITE => {
-                sending && matches!(wqe.op, SendOp::Write { .. })
+                sending && matches!(wqe.op, SendOp::Write { .. } | SendOp::WriteWithImm { .. })
+            }
+            Some(Header::Untagged(u)) if u.opcode == Opcode::ATOMIC_REQUEST => {
+                wqe.progress == Progress::AwaitingResponse && !matches!(wqe.op, SendOp::Read { .. })
             }
             Some(Header::Untagged(u)) if u.qn == QueueNumber::READ_REQUEST => {
                 wqe.progress == Progress::AwaitingResponse
             }
             Some(Header::Untagged(u)) if u.qn == QueueNumber::SEND => {
-                sending && matches!(wqe.op, SendOp::Send | SendOp::SendWithInvalidate { .. })
+                sending
+                    && matches!(
+                        wqe.op,
+                        SendOp::Send
+                            | SendOp::SendWithInvalidate { .. }
+                            | SendOp::SendWithImm { .. }
+                            | SendOp::WriteWithImm { .. }
+                    )
             }
             _ => false,
         }
@@ -99,13 +110,9 @@ impl Qp {
             return;
         };
         self.ending = Ending::Open;
-        stream.answer_announcement = established.role == Role::Responder;
         match (established.role, established.rtr) {
             (Role::Initiator, Some(kind)) => {
-                let to = match stream.fpdu_policy {
-                    FpduPolicy::Emss => 0,
-                    FpduPolicy::Auto | FpduPolicy::Large => large::announcement(),
-                };
+                let to = large::announcement(stream.fpdu_policy);
                 self.requester.queue_rtr(kind, to);
                 // Framed now: it goes out even if the program disconnects at once.
                 self.frame_control();
@@ -230,6 +237,7 @@ impl Qp {
                 byte_len: 0,
                 qp: self.number,
                 invalidated: None,
+                imm: None,
                 solicited: true,
             });
         }

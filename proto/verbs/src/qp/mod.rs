@@ -9,9 +9,12 @@
 //!
 //! Divided by concern: `requester` turns the send queue into messages, `responder` answers Read
 //! Requests, `receive` takes segments apart, `untagged` fills receive buffers, `reads` matches
-//! Read Responses, `ending` holds Terminates, flushing and the states.
+//! Read Responses, `immediate` and `atomics` hold both sides of RFC 7306, `large` what two Weft
+//! peers tell each other, `ending` Terminates, flushing and the states.
 
+mod atomics;
 mod ending;
+mod immediate;
 mod large;
 mod reads;
 mod receive;
@@ -23,7 +26,7 @@ use alloc::collections::VecDeque;
 
 use weft_iwarp::{Established, Inbound, Outbound, Role};
 
-use crate::host::Host;
+use crate::host::{Host, Scope};
 use crate::outgoing::Outgoing;
 use crate::types::{
     Access, AsyncEventKind, Completion, PdId, PostError, QpCap, QpNumber, QpState, RecvRequest,
@@ -80,6 +83,18 @@ pub struct QpCounters {
     pub errors: u64,
 }
 
+/// What the other end of a stream is known to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Peer {
+    /// It has shown neither.
+    #[default]
+    Unknown,
+    /// It has announced itself; it knows what no RFC says.
+    Weft,
+    /// It answered without announcing itself.
+    Foreign,
+}
+
 /// The stream under a connected queue pair.
 #[derive(Debug)]
 struct Stream {
@@ -90,10 +105,12 @@ struct Stream {
     /// The responder still swallows a Send that is the ready-to-receive message.
     swallow_rtr_send: bool,
     fpdu_policy: FpduPolicy,
-    /// The peer has announced that it takes large FPDUs.
-    large_peer: bool,
-    /// This side answers such an announcement (it is the responder).
-    answer_announcement: bool,
+    /// What is known of the peer.
+    peer: Peer,
+    /// This side has told the peer that it is Weft, or is about to.
+    announced: bool,
+    /// The peer was asked what it is.
+    probed: bool,
     /// Reads this side may have outstanding.
     ord: u16,
     /// Reads the peer may have outstanding here.
@@ -133,7 +150,9 @@ impl Qp {
             sq_sig_all: config.sq_sig_all,
             shared_receive: config.shared_receive,
             state: QpState::Reset,
-            access: Access::REMOTE_READ.union(Access::REMOTE_WRITE),
+            access: Access::REMOTE_READ
+                .union(Access::REMOTE_WRITE)
+                .union(Access::REMOTE_ATOMIC),
             sq: SendQueue::new(&config.cap),
             rq: RecvQueue::new(&config.cap),
             stream: None,
@@ -156,6 +175,15 @@ impl Qp {
     /// Its protection domain.
     pub fn pd(&self) -> PdId {
         self.pd
+    }
+
+    /// On whose behalf it reaches memory.
+    #[inline]
+    pub(crate) fn scope(&self) -> Scope {
+        Scope {
+            pd: self.pd,
+            qp: self.number,
+        }
     }
 
     /// Its state.
@@ -217,8 +245,9 @@ impl Qp {
             may_send: established.role == Role::Initiator,
             swallow_rtr_send: false,
             fpdu_policy: policy,
-            large_peer: false,
-            answer_announcement: false,
+            peer: Peer::Unknown,
+            announced: false,
+            probed: false,
             ord: established.ord,
             ird: established.ird,
         };
@@ -241,6 +270,7 @@ impl Qp {
         host: &mut impl Host,
     ) -> Result<(), PostError> {
         match self.state {
+            QpState::Rts if self.refuses(&request.op) => Err(PostError::Unsupported),
             QpState::Rts => self.sq.push(request),
             QpState::Error | QpState::Sqd | QpState::Sqe => {
                 self.sq.push(request)?;
@@ -319,6 +349,7 @@ impl Qp {
                     byte_len: wqe.len,
                     qp: self.number,
                     invalidated: None,
+                    imm: None,
                     solicited: false,
                 });
             }

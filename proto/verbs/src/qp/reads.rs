@@ -1,4 +1,4 @@
-//! RDMA Reads of this side that await their response.
+//! RDMA Reads, and atomics, of this side that await their response.
 //!
 //! A response is checked against the oldest outstanding Read instead of the sink's rights: a
 //! sink needs only local write access, and no stray response is ever placed. The scatter list
@@ -25,8 +25,18 @@ struct Outstanding {
     len: u32,
     received: u32,
     scatter: SgList,
-    /// A ready-to-receive Read: no work request waits for it.
-    internal: bool,
+    kind: Kind,
+}
+
+/// What an outstanding request is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    /// A Read of the program's.
+    Read,
+    /// A Read without size that no work request waits for: ready to receive, or a probe.
+    Internal,
+    /// An Atomic Request with this identifier.
+    Atomic(u32),
 }
 
 impl OutstandingReads {
@@ -42,7 +52,7 @@ impl OutstandingReads {
             len,
             received: 0,
             scatter,
-            internal: false,
+            kind: Kind::Read,
         });
     }
 
@@ -53,8 +63,28 @@ impl OutstandingReads {
             len: 0,
             received: 0,
             scatter: SgList::default(),
-            internal: true,
+            kind: Kind::Internal,
         });
+    }
+
+    pub(super) fn push_atomic(&mut self, identifier: u32, scatter: SgList) {
+        self.reads.push_back(Outstanding {
+            sink_stag: Stag(0),
+            sink_to: 0,
+            len: 8,
+            received: 0,
+            scatter,
+            kind: Kind::Atomic(identifier),
+        });
+    }
+
+    /// Takes the oldest request if it is the atomic of this identifier: its scatter list.
+    pub(super) fn take_atomic(&mut self, identifier: u32) -> Option<SgList> {
+        let oldest = self.reads.front()?;
+        if oldest.kind != Kind::Atomic(identifier) {
+            return None;
+        }
+        Some(self.reads.pop_front()?.scatter)
     }
 
     pub(super) fn clear(&mut self) {
@@ -85,10 +115,11 @@ impl Qp {
     ) -> Result<(), Fault> {
         let ulpdu_len = (len + header.wire_len()) as u16;
         let fault = |fault, field| Fault::new(fault, field).in_segment(ulpdu_len, header);
-        let Some(read) = self.reads.reads.front() else {
+        let oldest = self.reads.reads.front();
+        let Some(read) = oldest.filter(|r| !matches!(r.kind, Kind::Atomic(_))) else {
             return Err(fault(
                 PeerFault::UnexpectedReadResponse,
-                "Read Response: no Read is outstanding",
+                "Read Response: the oldest outstanding request is no Read",
             ));
         };
         let end = u64::from(read.received) + len as u64;
@@ -113,8 +144,10 @@ impl Qp {
         let Some(read) = self.reads.reads.pop_front() else {
             return;
         };
-        if !read.internal {
-            self.sq.finish_oldest_read();
+        if read.kind == Kind::Internal {
+            self.note_answer();
+        } else {
+            self.sq.finish_oldest_awaiting();
             self.complete_sends(host);
         }
     }

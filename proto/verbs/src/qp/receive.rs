@@ -4,7 +4,7 @@ use weft_iwarp::{Fault, Header, Message, Parse, PeerFault, Segment, Stag};
 
 use super::ending::Terminated;
 use super::untagged::{Filling, SendSegment};
-use super::{large, Qp};
+use super::Qp;
 use crate::host::{Host, RegionFault, Span};
 use crate::scatter::pieces;
 use crate::types::{Access, Sge};
@@ -27,6 +27,12 @@ pub(super) struct Receiving {
     /// The segment whose payload has not arrived completely.
     open: Option<Open>,
     pub(super) last_wqe_reported: bool,
+    /// Octets of the newest RDMA Write so far: what Immediate Data behind it reports.
+    pub(super) write_octets: u32,
+    /// That Write has segments to come.
+    write_open: bool,
+    /// An immediate value that the next Send of a Weft peer brings.
+    pub(super) joined: Option<u32>,
 }
 
 /// A segment of which payload is outstanding.
@@ -67,8 +73,17 @@ impl DirectTarget {
 }
 
 impl Receiving {
+    fn count_write(&mut self, octets: u32, last: bool) {
+        if !self.write_open {
+            self.write_octets = 0;
+        }
+        self.write_octets = self.write_octets.wrapping_add(octets);
+        self.write_open = !last;
+    }
+
     pub(super) fn clear(&mut self) {
         self.open = None;
+        self.joined = None;
     }
 }
 
@@ -152,14 +167,20 @@ impl Qp {
         match open.target {
             Target::Write { stag, to } => {
                 let right = Access::REMOTE_WRITE;
-                add(host.check(stag, to, len, right, self.pd).ok()?);
+                add(host.check(stag, to, len, right, self.scope()).ok()?);
             }
             Target::Read | Target::Receive => {
                 let (sges, done) = self.scatter_of(open.target)?;
                 for piece in pieces(sges, done, len) {
                     let right = Access::LOCAL_WRITE;
                     let span = host
-                        .check(Stag(piece.lkey), piece.addr, piece.length, right, self.pd)
+                        .check(
+                            Stag(piece.lkey),
+                            piece.addr,
+                            piece.length,
+                            right,
+                            self.scope(),
+                        )
                         .ok()?;
                     if !add(span) {
                         break;
@@ -192,6 +213,7 @@ impl Qp {
         let header = segment.header;
         let (target, last) = match &segment.message {
             Message::Write { stag, to, last } => {
+                self.receiving.count_write(len as u32, *last);
                 if len == 0 {
                     self.note_zero_length_write(*stag, *to);
                     return Ok(());
@@ -237,10 +259,14 @@ impl Qp {
                 self.end_terminated(Terminated::new(*terminate), host);
                 return Ok(());
             }
-            // Immediate data and atomics (RFC 7306) are not negotiated by this device yet.
-            _ => {
-                return Err(Fault::new(PeerFault::UnexpectedOpcode, "RDMAP opcode")
-                    .in_segment(segment.ulpdu_len, header))
+            Message::ImmediateData {
+                data, solicited, ..
+            } => return self.take_immediate(*data, *solicited, header, host),
+            Message::AtomicRequest { request, .. } => {
+                return self.take_atomic_request(*request, header, host);
+            }
+            Message::AtomicResponse { response, .. } => {
+                return self.take_atomic_response(*response, header, host);
             }
         };
         self.receiving.open = Some(Open {
@@ -262,7 +288,7 @@ impl Qp {
         let checked = if self.access.contains(Access::REMOTE_WRITE) {
             let right = Access::REMOTE_WRITE;
             let len = segment.payload_len as u32;
-            host.check(stag, to, len, right, self.pd).map(|_| ())
+            host.check(stag, to, len, right, self.scope()).map(|_| ())
         } else {
             Err(RegionFault::Access)
         };
@@ -278,10 +304,12 @@ impl Qp {
             Target::Write { stag, to } => {
                 let len = octets.len() as u32;
                 let right = Access::REMOTE_WRITE;
-                let written = host.check(stag, to, len, right, self.pd).and_then(|span| {
-                    host.write(span, octets)
-                        .map_err(|_| RegionFault::InvalidStag)
-                });
+                let written = host
+                    .check(stag, to, len, right, self.scope())
+                    .and_then(|span| {
+                        host.write(span, octets)
+                            .map_err(|_| RegionFault::InvalidStag)
+                    });
                 written.map_err(|fault| {
                     write_fault(fault, segment_len(&open.header, len), open.header)
                 })?;
@@ -309,7 +337,13 @@ impl Qp {
         for piece in pieces(sges, done, octets.len() as u32) {
             let (now, later) = rest.split_at(piece.length as usize);
             let right = Access::LOCAL_WRITE;
-            let span = host.check(Stag(piece.lkey), piece.addr, piece.length, right, self.pd)?;
+            let span = host.check(
+                Stag(piece.lkey),
+                piece.addr,
+                piece.length,
+                right,
+                self.scope(),
+            )?;
             host.write(span, now)
                 .map_err(|_| RegionFault::InvalidStag)?;
             rest = later;
@@ -385,36 +419,6 @@ impl Qp {
                 stream.may_send = true;
                 self.events.push_back(super::QpEvent::FirstFpdu);
             }
-        }
-    }
-
-    fn note_zero_length_write(&mut self, stag: Stag, to: u64) {
-        if stag == Stag::RTR {
-            self.note_announcement(to);
-        }
-    }
-
-    fn note_read_request(&mut self, request: &weft_iwarp::ReadRequest) {
-        if request.size == 0 && request.sink_stag == Stag::RTR {
-            self.note_announcement(request.sink_to);
-        }
-    }
-
-    /// A Weft peer says how long ULPDUs it takes; see [`large`].
-    fn note_announcement(&mut self, to: u64) {
-        let Some(stream) = &mut self.stream else {
-            return;
-        };
-        let Some(ulpdu) = large::announced(to) else {
-            return;
-        };
-        if stream.fpdu_policy == super::FpduPolicy::Emss || stream.large_peer {
-            return;
-        }
-        stream.large_peer = true;
-        stream.outbound.set_mulpdu(ulpdu);
-        if stream.answer_announcement {
-            self.requester.queue_announcement(large::announcement());
         }
     }
 }

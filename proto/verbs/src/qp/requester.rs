@@ -2,13 +2,13 @@
 
 use weft_iwarp::ddp::{Header, Tagged, Untagged};
 use weft_iwarp::rdmap::ReadRequest;
-use weft_iwarp::{Msn, Opcode, QueueNumber, Rtr, Stag};
+use weft_iwarp::{AtomicOperation, Msn, Opcode, QueueNumber, Rtr, Stag};
 
-use super::{Qp, Stream};
-use crate::host::{Host, MemoryFault, RegionFault};
+use super::{large, Qp, Stream};
+use crate::host::{Host, MemoryFault, RegionFault, Scope};
 use crate::outgoing::Outgoing;
 use crate::scatter::pieces;
-use crate::types::{Access, PdId, QpState, SendOp, Sge, WcStatus};
+use crate::types::{Access, Bind, QpState, SendOp, Sge, WcStatus};
 use crate::wqe::Progress;
 
 /// Payloads at least this long go by reference; shorter ones are copied beside their header,
@@ -29,7 +29,7 @@ pub(super) struct Requester {
     /// Octets of the current message that are framed.
     offset: u32,
     /// Sequence number of the current untagged message, once allocated.
-    msn: Option<Msn>,
+    pub(super) msn: Option<Msn>,
     turn: Turn,
     /// A ready-to-receive message that is due.
     rtr: Option<(Rtr, u64)>,
@@ -87,7 +87,7 @@ impl From<MemoryFault> for FrameFault {
 }
 
 /// What the front of the send queue needs next.
-enum Step {
+pub(super) enum Step {
     /// A segment was framed, or the request needed none.
     Progress,
     /// Nothing can be framed now.
@@ -123,7 +123,9 @@ impl Qp {
         if let Some((kind, to)) = self.requester.rtr.take() {
             if kind == Rtr::Read {
                 self.reads.expect_rtr_response(to);
+                stream.probed = true;
             }
+            stream.announced |= large::announced(to).is_some();
             self.outgoing
                 .append(|out| stream.outbound.rtr(kind, to, out));
         }
@@ -142,6 +144,10 @@ impl Qp {
         }
         if self.responder.in_message() {
             return self.frame_response(host);
+        }
+        if self.requester.control_pending() {
+            // Before anything else that the peer may judge this side by.
+            self.frame_control();
         }
         // A message never starts inside another (RFC 5041 section 5.3), so turns are taken here.
         match self.requester.turn {
@@ -178,19 +184,46 @@ impl Qp {
         if wqe.flags.fence && outstanding > 0 {
             return Step::Blocked;
         }
+        if wqe.op.awaits_response() && outstanding >= usize::from(stream.ord) {
+            return Step::Blocked;
+        }
         match wqe.op {
-            SendOp::Read { remote_addr, rkey } => {
-                if outstanding >= usize::from(stream.ord) {
-                    return Step::Blocked;
-                }
-                self.frame_read(remote_addr, rkey, host)
-            }
+            SendOp::Read { remote_addr, rkey } => self.frame_read(remote_addr, rkey, host),
             SendOp::LocalInvalidate { stag } => self.invalidate_locally(stag, host),
             SendOp::Send => self.frame_message(Kind::Send(None), host),
             SendOp::SendWithInvalidate { stag } => self.frame_message(Kind::Send(Some(stag)), host),
             SendOp::Write { remote_addr, rkey } => {
-                self.frame_message(Kind::Write { remote_addr, rkey }, host)
+                self.frame_message(Kind::write(remote_addr, rkey, None), host)
             }
+            SendOp::WriteWithImm {
+                remote_addr,
+                rkey,
+                imm,
+            } => self.frame_message(Kind::write(remote_addr, rkey, Some(imm)), host),
+            SendOp::SendWithImm { imm } => self.frame_send_with_imm(imm, host),
+            SendOp::FetchAdd {
+                remote_addr,
+                rkey,
+                add,
+            } => {
+                let operation = AtomicOperation::FetchAdd { add, mask: 0 };
+                self.frame_atomic_request(operation, remote_addr, rkey, host)
+            }
+            SendOp::CompareSwap {
+                remote_addr,
+                rkey,
+                compare,
+                swap,
+            } => {
+                let operation = AtomicOperation::CompareSwap {
+                    swap,
+                    swap_mask: u64::MAX,
+                    compare,
+                    compare_mask: u64::MAX,
+                };
+                self.frame_atomic_request(operation, remote_addr, rkey, host)
+            }
+            SendOp::BindWindow(bind) => self.bind_window(&bind, host),
         }
     }
 
@@ -200,7 +233,7 @@ impl Qp {
         if self.outgoing.queued() > 0 {
             return Step::Blocked;
         }
-        if host.invalidate(stag, self.pd).is_err() {
+        if host.invalidate(stag, self.scope()).is_err() {
             return Step::Failed(WcStatus::LocalProtection);
         }
         self.finish_encoding(Progress::Done);
@@ -208,20 +241,40 @@ impl Qp {
         Step::Progress
     }
 
+    /// Binding is ordered as invalidation is: octets that wait may have come through the window.
+    fn bind_window(&mut self, bind: &Bind, host: &mut impl Host) -> Step {
+        if self.outgoing.queued() > 0 {
+            return Step::Blocked;
+        }
+        if host.bind(bind, self.scope()).is_err() {
+            return Step::Failed(WcStatus::MwBind);
+        }
+        self.finish_encoding(Progress::Done);
+        self.complete_sends(host);
+        Step::Progress
+    }
+
+    /// Whether the program may have a response written to the scatter list of the request at the
+    /// front.
+    pub(super) fn check_scatter(&mut self, host: &impl Host) -> Result<(), RegionFault> {
+        let scope = self.scope();
+        let Some(wqe) = self.sq.next_to_encode() else {
+            return Ok(());
+        };
+        for sge in wqe.gather.as_slice().iter().filter(|s| s.length > 0) {
+            let access = Access::LOCAL_WRITE;
+            host.check(Stag(sge.lkey), sge.addr, sge.length, access, scope)?;
+        }
+        Ok(())
+    }
+
     fn frame_read(&mut self, remote_addr: u64, rkey: Stag, host: &mut impl Host) -> Step {
+        if self.check_scatter(host).is_err() {
+            return Step::Failed(WcStatus::LocalProtection);
+        }
         let (Some(stream), Some(wqe)) = (&mut self.stream, self.sq.next_to_encode()) else {
             return Step::Blocked;
         };
-        for sge in wqe.gather.as_slice() {
-            let access = Access::LOCAL_WRITE;
-            if sge.length > 0
-                && host
-                    .check(Stag(sge.lkey), sge.addr, sge.length, access, self.pd)
-                    .is_err()
-            {
-                return Step::Failed(WcStatus::LocalProtection);
-            }
-        }
         let first = wqe.gather.as_slice().first().copied().unwrap_or_default();
         let request = ReadRequest {
             sink_stag: if first.lkey == 0 {
@@ -253,7 +306,8 @@ impl Qp {
     }
 
     /// Frames the next segment of a Send or Write.
-    fn frame_message(&mut self, kind: Kind, host: &mut impl Host) -> Step {
+    pub(super) fn frame_message(&mut self, kind: Kind, host: &mut impl Host) -> Step {
+        let scope = self.scope();
         let (Some(stream), Some(wqe)) = (&mut self.stream, self.sq.next_to_encode()) else {
             return Step::Blocked;
         };
@@ -266,7 +320,9 @@ impl Qp {
         let len = wqe.len;
         let (sequence, inline_len, gather) = (wqe.sequence, wqe.inline_len, wqe.gather.clone());
         let header = match kind {
-            Kind::Write { remote_addr, rkey } => Header::Tagged(Tagged {
+            Kind::Write {
+                remote_addr, rkey, ..
+            } => Header::Tagged(Tagged {
                 last,
                 opcode: Opcode::WRITE,
                 // A zero-length Write may carry any STag; hardware wants one that is not 0.
@@ -305,7 +361,7 @@ impl Qp {
             &header,
             source,
             octets,
-            self.pd,
+            scope,
             host,
         );
         if framed.is_err() {
@@ -314,6 +370,9 @@ impl Qp {
         self.counters.segments_out += 1;
         self.counters.octets_framed += octets as u64;
         if last {
+            if let Kind::Write { imm: Some(imm), .. } = kind {
+                self.frame_immediate(imm, solicited);
+            }
             self.finish_encoding(Progress::SentAt(self.outgoing.end()));
         } else {
             self.requester.offset = end;
@@ -322,7 +381,7 @@ impl Qp {
     }
 
     /// The request at the front of the unencoded ones is framed completely.
-    fn finish_encoding(&mut self, progress: Progress) {
+    pub(super) fn finish_encoding(&mut self, progress: Progress) {
         if let Some(wqe) = self.sq.next_to_encode() {
             wqe.progress = progress;
         }
@@ -340,12 +399,26 @@ impl Qp {
     }
 }
 
-enum Kind {
+/// A message with payload.
+pub(super) enum Kind {
     Send(Option<Stag>),
-    Write { remote_addr: u64, rkey: Stag },
+    Write {
+        remote_addr: u64,
+        rkey: Stag,
+        /// Immediate Data follows.
+        imm: Option<u32>,
+    },
 }
 
 impl Kind {
+    fn write(remote_addr: u64, rkey: Stag, imm: Option<u32>) -> Kind {
+        Kind::Write {
+            remote_addr,
+            rkey,
+            imm,
+        }
+    }
+
     fn tagged(&self) -> bool {
         matches!(self, Kind::Write { .. })
     }
@@ -358,7 +431,7 @@ pub(super) fn frame_segment(
     header: &Header,
     source: Source<'_>,
     octets: usize,
-    pd: PdId,
+    scope: Scope,
     host: &mut impl Host,
 ) -> Result<(), FrameFault> {
     match source {
@@ -368,7 +441,7 @@ pub(super) fn frame_segment(
             access,
         } if octets >= BY_REFERENCE_AT && stream.outbound.by_reference() => {
             for piece in pieces(sges, offset, octets as u32) {
-                host.check(Stag(piece.lkey), piece.addr, piece.length, access, pd)?;
+                host.check(Stag(piece.lkey), piece.addr, piece.length, access, scope)?;
             }
             outgoing.append(|out| stream.outbound.begin(out, header, &[], octets));
             for piece in pieces(sges, offset, octets as u32) {
@@ -377,7 +450,7 @@ pub(super) fn frame_segment(
                     piece.addr,
                     piece.length,
                     access,
-                    pd,
+                    scope,
                 )?);
             }
             outgoing.append(|out| {
@@ -387,7 +460,7 @@ pub(super) fn frame_segment(
             });
             Ok(())
         }
-        _ => frame_copied(stream, outgoing, header, source, octets, pd, host),
+        _ => frame_copied(stream, outgoing, header, source, octets, scope, host),
     }
 }
 
@@ -399,7 +472,7 @@ fn frame_copied(
     header: &Header,
     source: Source<'_>,
     octets: usize,
-    pd: PdId,
+    scope: Scope,
     host: &mut impl Host,
 ) -> Result<(), FrameFault> {
     let mark = outgoing.mark();
@@ -414,7 +487,7 @@ fn frame_copied(
             } => {
                 for piece in pieces(sges, offset, octets as u32) {
                     let span =
-                        host.check(Stag(piece.lkey), piece.addr, piece.length, access, pd)?;
+                        host.check(Stag(piece.lkey), piece.addr, piece.length, access, scope)?;
                     host.read(span, out)?;
                 }
             }

@@ -1,17 +1,17 @@
 //! The responder: from inbound Read Requests to Read Responses, in request order
-//! (RFC 5040 section 5.5, rule 20).
+//! (RFC 5040 section 5.5, rule 20), with Atomic Requests among them (RFC 7306 section 7).
 
 use alloc::collections::VecDeque;
 
 use weft_iwarp::ddp::{Header, Tagged};
-use weft_iwarp::{Fault, Opcode, PeerFault, ReadRequest};
+use weft_iwarp::{AtomicRequest, Fault, Opcode, PeerFault, ReadRequest};
 
 use super::requester::{frame_segment, FrameFault, Source};
 use super::Qp;
 use crate::host::{Host, RegionFault};
 use crate::types::{Access, Sge};
 
-/// Read Requests that wait for their response.
+/// Requests that wait for their response.
 #[derive(Debug, Default)]
 pub(super) struct Responder {
     requests: VecDeque<Inbound>,
@@ -20,8 +20,14 @@ pub(super) struct Responder {
 }
 
 #[derive(Clone, Copy, Debug)]
+pub(super) enum Request {
+    Read(ReadRequest),
+    Atomic(AtomicRequest),
+}
+
+#[derive(Clone, Copy, Debug)]
 struct Inbound {
-    request: ReadRequest,
+    request: Request,
     /// The request's header, for a Terminate that has to return it.
     header: Header,
 }
@@ -34,6 +40,21 @@ impl Responder {
 
     pub(super) fn in_message(&self) -> bool {
         self.offset > 0
+    }
+
+    /// Requests that wait: what counts against the IRD.
+    pub(super) fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    pub(super) fn push(&mut self, request: Request, header: Header) {
+        self.requests.push_back(Inbound { request, header });
+    }
+
+    /// The front request is answered.
+    pub(super) fn finish(&mut self) {
+        self.requests.pop_front();
+        self.offset = 0;
     }
 
     pub(super) fn clear(&mut self) {
@@ -53,7 +74,7 @@ impl Qp {
         let ird = self.stream.as_ref().map_or(0, |s| s.ird);
         // A ready-to-receive Read is answered even where the program allows no Reads.
         let allowed = if request.size == 0 { ird.max(1) } else { ird };
-        if self.responder.requests.len() >= usize::from(allowed) {
+        if self.responder.len() >= usize::from(allowed) {
             return Err(read_fault(
                 PeerFault::IrdExceeded,
                 request,
@@ -63,9 +84,7 @@ impl Qp {
         }
         self.check_source(&request, request.size, host)
             .map_err(|fault| source_fault(fault, request, header))?;
-        self.responder
-            .requests
-            .push_back(Inbound { request, header });
+        self.responder.push(Request::Read(request), header);
         Ok(())
     }
 
@@ -83,8 +102,8 @@ impl Qp {
             return Err(RegionFault::Access);
         }
         let right = Access::REMOTE_READ;
-        host.check(request.source_stag, request.source_to, size, right, self.pd)
-            .map(|_| ())
+        let (stag, to) = (request.source_stag, request.source_to);
+        host.check(stag, to, size, right, self.scope()).map(|_| ())
     }
 
     /// Frames the next segment of the oldest response; false when there is none.
@@ -92,6 +111,19 @@ impl Qp {
         let Some(&Inbound { request, header }) = self.responder.requests.front() else {
             return false;
         };
+        match request {
+            Request::Read(request) => self.frame_read_response(request, header, host),
+            Request::Atomic(request) => self.frame_atomic_response(request, header, host),
+        }
+    }
+
+    fn frame_read_response(
+        &mut self,
+        request: ReadRequest,
+        header: Header,
+        host: &mut impl Host,
+    ) -> bool {
+        let scope = self.scope();
         let Some(stream) = &mut self.stream else {
             return false;
         };
@@ -121,7 +153,7 @@ impl Qp {
             &response,
             source,
             octets,
-            self.pd,
+            scope,
             host,
         );
         if let Err(fault) = framed {
@@ -136,8 +168,7 @@ impl Qp {
         self.counters.segments_out += 1;
         self.counters.octets_framed += octets as u64;
         if last {
-            self.responder.requests.pop_front();
-            self.responder.offset = 0;
+            self.responder.finish();
         } else {
             self.responder.offset = end;
         }

@@ -14,6 +14,7 @@ pub(super) struct Filling {
     pub(super) received: u32,
     pub(super) solicited: bool,
     pub(super) invalidate: Option<Stag>,
+    pub(super) imm: Option<u32>,
 }
 
 /// One segment of a Send, as the header says it.
@@ -49,6 +50,7 @@ impl Qp {
                 received: 0,
                 solicited: segment.solicited,
                 invalidate: segment.invalidate,
+                imm: self.receiving.joined.take(),
             });
         }
         let Some(filling) = &self.receiving.filling else {
@@ -65,7 +67,7 @@ impl Qp {
         Ok(())
     }
 
-    fn next_receive(&mut self, host: &mut impl Host) -> Option<RecvWqe> {
+    pub(super) fn next_receive(&mut self, host: &mut impl Host) -> Option<RecvWqe> {
         if self.shared_receive {
             host.take_shared_recv()
         } else {
@@ -83,7 +85,7 @@ impl Qp {
             return Ok(());
         };
         if let Some(stag) = filling.invalidate {
-            if let Err(fault) = host.invalidate(stag, self.pd) {
+            if let Err(fault) = host.invalidate(stag, self.scope()) {
                 self.receiving.filling = Some(filling);
                 self.fail_receive(WcStatus::LocalQpOperation, host);
                 return Err(invalidate_fault(fault, header));
@@ -97,6 +99,7 @@ impl Qp {
             byte_len: filling.received,
             qp: self.number,
             invalidated: filling.invalidate,
+            imm: filling.imm,
             solicited: filling.solicited,
         });
         Ok(())
@@ -120,6 +123,7 @@ impl Qp {
             byte_len: 0,
             qp: self.number,
             invalidated: None,
+            imm: None,
             solicited: true,
         });
     }

@@ -1,120 +1,24 @@
 //! Two devices in memory, joined by a byte stream on virtual time.
 //!
 //! The stream delivers in order after a delay and cuts octets anywhere; each end sends as much as
-//! a socket would take now and receives with buffered and direct reads mixed at random. Regions
-//! lie in one arena an end, with canaries between them.
+//! a socket would take now and receives with buffered and direct reads mixed at random.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use weft_verbs::host::{Host, MemoryFault, RegionFault, Span};
+use weft_verbs::host::Host;
 use weft_verbs::iwarp::{
     Established, Initiator, InitiatorEvent, Responder, ResponderEvent, Role, RtrSet, StartConfig,
 };
-use weft_verbs::mr::{RegionSpec, Regions};
 use weft_verbs::outgoing::Piece;
 use weft_verbs::qp::{Ending, FpduPolicy, Qp, QpConfig, QpEvent};
-use weft_verbs::srq::SharedReceiveQueue;
+use weft_verbs::simulated::{Device, PD};
 use weft_verbs::types::{
-    Access, AsyncEventKind, Completion, PdId, QpCap, QpNumber, QpState, Sge, Stag,
+    Access, Payload, QpCap, QpNumber, QpState, RecvRequest, SendFlags, SendOp, SendRequest, Sge,
+    Stag,
 };
-use weft_verbs::wqe::RecvWqe;
 
-pub const PD: PdId = PdId(1);
-pub const ALL: Access = Access(0xF);
-const CANARY: u8 = 0xC5;
-const GAP: usize = 64;
-
-/// An end's memory and what its queue pair reported.
-#[derive(Default)]
-pub struct Device {
-    pub arena: Vec<u8>,
-    pub regions: Regions<usize>,
-    granted: Vec<(usize, usize)>,
-    pub sends: Vec<Completion>,
-    pub recvs: Vec<Completion>,
-    pub async_events: Vec<AsyncEventKind>,
-    pub srq: Option<SharedReceiveQueue>,
-}
-
-impl Device {
-    /// Registers `len` octets under the address `iova`.
-    pub fn region(&mut self, len: usize, iova: u64, access: Access, random: u32) -> Stag {
-        self.arena.resize(self.arena.len() + GAP, CANARY);
-        let at = self.arena.len();
-        self.arena.resize(at + len, 0);
-        self.arena.resize(at + len + GAP, CANARY);
-        self.granted.push((at, len));
-        let spec = RegionSpec {
-            iova,
-            len: len as u64,
-            access,
-            pd: PD,
-        };
-        self.regions.insert(spec, at, random).expect("a region")
-    }
-
-    pub fn octets(&mut self, stag: Stag) -> &mut [u8] {
-        let region = self.regions.get(stag).expect("a region");
-        let (at, len) = (region.memory, region.len as usize);
-        &mut self.arena[at..at + len]
-    }
-
-    /// No octet outside a region was ever touched.
-    pub fn check_canaries(&self) {
-        let mut at = 0;
-        for (start, len) in &self.granted {
-            assert!(self.arena[at..*start].iter().all(|o| *o == CANARY));
-            at = start + len;
-        }
-        assert!(self.arena[at..].iter().all(|o| *o == CANARY));
-    }
-}
-
-impl Host for Device {
-    fn check(
-        &self,
-        stag: Stag,
-        addr: u64,
-        len: u32,
-        access: Access,
-        pd: PdId,
-    ) -> Result<Span, RegionFault> {
-        self.regions.check(stag, addr, len, access, pd)
-    }
-
-    fn read(&mut self, span: Span, out: &mut Vec<u8>) -> Result<(), MemoryFault> {
-        let at = self.regions.get(span.stag).ok_or(MemoryFault)?.memory + span.offset as usize;
-        out.extend_from_slice(&self.arena[at..at + span.len as usize]);
-        Ok(())
-    }
-
-    fn write(&mut self, span: Span, octets: &[u8]) -> Result<(), MemoryFault> {
-        let at = self.regions.get(span.stag).ok_or(MemoryFault)?.memory + span.offset as usize;
-        self.arena[at..at + octets.len()].copy_from_slice(octets);
-        Ok(())
-    }
-
-    fn invalidate(&mut self, stag: Stag, pd: PdId) -> Result<(), RegionFault> {
-        self.regions.invalidate(stag, pd)
-    }
-
-    fn complete_send(&mut self, completion: Completion) {
-        self.sends.push(completion);
-    }
-
-    fn complete_recv(&mut self, completion: Completion) {
-        self.recvs.push(completion);
-    }
-
-    fn take_shared_recv(&mut self) -> Option<RecvWqe> {
-        self.srq.as_mut()?.pop().0
-    }
-
-    fn async_event(&mut self, kind: AsyncEventKind) {
-        self.async_events.push(kind);
-    }
-}
+pub const ALL: Access = Access(0x1F);
 
 /// One direction of the byte stream.
 #[derive(Default)]
@@ -180,6 +84,17 @@ pub const CAP: QpCap = QpCap {
     max_inline_data: 256,
 };
 
+/// A queue pair in RESET.
+pub fn queue_pair(number: u32, shared_receive: bool) -> Qp {
+    Qp::new(QpConfig {
+        number: QpNumber(number),
+        pd: PD,
+        cap: CAP,
+        sq_sig_all: false,
+        shared_receive,
+    })
+}
+
 /// Runs MPA start-up in memory.
 pub fn start_up(config: &Config) -> [Established; 2] {
     let start = StartConfig {
@@ -224,13 +139,7 @@ impl Pair {
                 Role::Initiator => 10,
                 Role::Responder => 11,
             };
-            let mut qp = Qp::new(QpConfig {
-                number: QpNumber(number),
-                pd: PD,
-                cap: CAP,
-                sq_sig_all: false,
-                shared_receive: config.shared_receive,
-            });
+            let mut qp = queue_pair(number, config.shared_receive);
             let mut device = Device::default();
             qp.modify(QpState::Init, &mut device).expect("INIT");
             qp.attach(&established, config.emss, config.policy);
@@ -301,15 +210,10 @@ impl Pair {
         for piece in end.qp.outgoing().pieces() {
             match piece {
                 Piece::Octets(o) => octets.extend_from_slice(o),
-                Piece::Memory(span) => end
-                    .device
-                    .regions
-                    .get(span.stag)
-                    .map(|r| r.memory + span.offset as usize)
-                    .map(|at| {
-                        octets.extend_from_slice(&end.device.arena[at..at + span.len as usize]);
-                    })
-                    .expect("memory of a posted request"),
+                Piece::Memory(span) => {
+                    let memory = end.device.octets_of(span);
+                    octets.extend_from_slice(memory.expect("memory of a posted request"));
+                }
             }
         }
         // A socket takes what it has room for.
@@ -399,4 +303,30 @@ pub fn sge(stag: Stag, addr: u64, len: u32) -> Sge {
         length: len,
         lkey: stag.0,
     }
+}
+
+fn flags() -> SendFlags {
+    SendFlags {
+        signaled: true,
+        ..SendFlags::default()
+    }
+}
+
+/// Posts a signalled send.
+pub fn post(pair: &mut Pair, side: usize, wr_id: u64, op: SendOp, payload: Payload<'_>) {
+    let end = &mut pair.ends[side];
+    let request = SendRequest {
+        wr_id,
+        op,
+        flags: flags(),
+        payload,
+    };
+    end.qp.post_send(&request, &mut end.device).expect("posted");
+}
+
+/// Posts a receive.
+pub fn recv(pair: &mut Pair, side: usize, wr_id: u64, scatter: &[Sge]) {
+    let end = &mut pair.ends[side];
+    let request = RecvRequest { wr_id, scatter };
+    end.qp.post_recv(&request, &mut end.device).expect("posted");
 }

@@ -12,14 +12,16 @@ use weft_verbs::types::{
 };
 
 const REGION: usize = 1 << 17;
+/// Values that atomics work on, an end.
+const CELLS: usize = 3;
 
 /// What has to be true once everything is done.
 #[derive(Default)]
 struct Expected {
     /// Signalled sends in posting order.
     sends: VecDeque<(u64, WcOpcode)>,
-    /// Receives in arrival order: identifier, octets.
-    recvs: VecDeque<(u64, u32)>,
+    /// Receives in arrival order: identifier, octets, immediate value.
+    recvs: VecDeque<(u64, u32, Option<u32>)>,
     /// Where octets must be at the end: side, offset, octets.
     contents: Vec<(usize, usize, Vec<u8>)>,
 }
@@ -81,6 +83,10 @@ fn run(seed: u64) {
         rng.fill(pair.ends[side].device.octets(sources));
         (octets, sources)
     });
+    let mut cells = [0, 1].map(|side| {
+        let device = &mut pair.ends[side].device;
+        (device.region(8 * CELLS, 0, ALL, rng.u32(..)), [0u64; CELLS])
+    });
     let mut expected = [Expected::default(), Expected::default()];
     // Each transfer has a target range of its own.
     let mut next_free = [0usize; 2];
@@ -90,7 +96,57 @@ fn run(seed: u64) {
         let len = length(&mut rng);
         let source_at = rng.usize(0..=REGION - len);
         let signaled = rng.bool();
-        let kind = rng.u8(0..3);
+        let imm = rng.bool().then(|| rng.u32(..));
+        let kind = rng.u8(0..4);
+        if kind == 3 && next_free[side] + 8 > REGION {
+            break;
+        }
+        if kind == 3 {
+            let cell = rng.usize(0..CELLS);
+            let add = rng.bool();
+            let value = rng.u64(0..4);
+            let original = cells[peer].1[cell];
+            let (remote_addr, rkey) = (8 * cell as u64, cells[peer].0);
+            let (op, opcode, after) = if add {
+                let op = SendOp::FetchAdd {
+                    remote_addr,
+                    rkey,
+                    add: value,
+                };
+                (op, WcOpcode::FetchAdd, original.wrapping_add(value))
+            } else {
+                let op = SendOp::CompareSwap {
+                    remote_addr,
+                    rkey,
+                    compare: value,
+                    swap: wr_id,
+                };
+                let after = if original == value { wr_id } else { original };
+                (op, WcOpcode::CompareSwap, after)
+            };
+            cells[peer].1[cell] = after;
+            let sink_at = next_free[side];
+            next_free[side] += 8;
+            let list = cut(&mut rng, regions[side].0, (1 << 20) + sink_at as u64, 8);
+            let request = SendRequest {
+                wr_id,
+                op,
+                flags: SendFlags {
+                    signaled,
+                    fence: rng.u8(0..5) == 0,
+                    solicited: false,
+                },
+                payload: Payload::Gather(&list),
+            };
+            let end = &mut pair.ends[side];
+            end.qp.post_send(&request, &mut end.device).expect("room");
+            if signaled {
+                expected[side].sends.push_back((wr_id, opcode));
+            }
+            let octets = original.to_ne_bytes().to_vec();
+            expected[side].contents.push((side, sink_at, octets));
+            continue;
+        }
         let target_side = if kind == 2 { side } else { peer };
         if next_free[target_side] + len > REGION {
             break;
@@ -117,16 +173,36 @@ fn run(seed: u64) {
                     scatter: &scatter,
                 };
                 end.qp.post_recv(&request, &mut end.device).expect("room");
-                expected[peer].recvs.push_back((wr_id, len as u32));
-                (SendOp::Send, WcOpcode::Send)
+                expected[peer].recvs.push_back((wr_id, len as u32, imm));
+                let op = match imm {
+                    Some(imm) => SendOp::SendWithImm { imm },
+                    None => SendOp::Send,
+                };
+                (op, WcOpcode::Send)
             }
-            1 => (
-                SendOp::Write {
-                    remote_addr: (1 << 20) + target_at as u64,
-                    rkey: regions[peer].0,
-                },
-                WcOpcode::Write,
-            ),
+            1 => {
+                let (remote_addr, rkey) = ((1 << 20) + target_at as u64, regions[peer].0);
+                let op = match imm {
+                    Some(imm) => {
+                        let end = &mut pair.ends[peer];
+                        let request = RecvRequest {
+                            wr_id,
+                            scatter: &[],
+                        };
+                        end.qp.post_recv(&request, &mut end.device).expect("room");
+                        expected[peer]
+                            .recvs
+                            .push_back((wr_id, len as u32, Some(imm)));
+                        SendOp::WriteWithImm {
+                            remote_addr,
+                            rkey,
+                            imm,
+                        }
+                    }
+                    None => SendOp::Write { remote_addr, rkey },
+                };
+                (op, WcOpcode::Write)
+            }
             _ => (
                 SendOp::Read {
                     remote_addr: (1 << 30) + source_at as u64,
@@ -183,13 +259,16 @@ fn run(seed: u64) {
             .device
             .recvs
             .iter()
-            .map(|c| (c.wr_id, c.byte_len))
+            .map(|c| (c.wr_id, c.byte_len, c.imm))
             .collect();
         assert_eq!(recvs, Vec::from(expected.recvs), "receives of end {side}");
         for (_, at, octets) in &expected.contents {
             let placed = &end.device.octets(regions[side].0)[*at..*at + octets.len()];
             assert!(placed == octets, "octets at {at} of end {side}");
         }
+        let (stag, values) = cells[side];
+        let held: Vec<u8> = values.iter().flat_map(|v| v.to_ne_bytes()).collect();
+        assert!(end.device.octets(stag) == held, "cells of end {side}");
         end.device.check_canaries();
     }
 }
