@@ -52,10 +52,12 @@ PERFTEST = {
     "ib_write_lat": "-a -I -D",
     "ib_read_bw": "-a -b -q -e -l -D",
     "ib_read_lat": "-a -e -D",
+    "ib_atomic_bw": "-A -b -q -e -l -D",
+    "ib_atomic_lat": "-A -e -D",
 }
 # What follows an option. Inline data needs a message that fits (-s), or -I would change nothing.
 # perftest wants a number of iterations that is a multiple of the list.
-VALUES = {"-q": ("16",), "-I": ("64", "-s", "64"), "-l": ("16", "-n", "1600")}
+VALUES = {"-A": ("CMP_AND_SWAP",), "-q": ("16",), "-I": ("64", "-s", "64"), "-l": ("16", "-n", "1600")}
 CORE = {"ib_send_bw", "ib_write_bw -b", "ib_read_bw -q 16", "ib_write_lat"}
 
 

@@ -131,6 +131,7 @@ mod tests {
             opcode: WcOpcode::Recv,
             byte_len: 0,
             qp: QpNumber(7),
+            slots: 0,
             invalidated: None,
             imm: None,
             solicited,

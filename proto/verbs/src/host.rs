@@ -136,6 +136,10 @@ pub trait Host {
     /// What of window, region, range or rights does not fit.
     fn bind(&mut self, bind: &Bind, scope: Scope) -> Result<(), RegionFault>;
 
+    /// Sum of [`Completion::slots`] over the queue pair's completions that were polled since it
+    /// was made or reset.
+    fn polled_slots(&self) -> u64;
+
     /// A completion for the send queue's CQ.
     fn complete_send(&mut self, completion: Completion);
 

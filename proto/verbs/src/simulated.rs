@@ -28,6 +28,8 @@ pub struct Device {
     pub sends: Vec<Completion>,
     /// Completions of the receive queue.
     pub recvs: Vec<Completion>,
+    /// Completions of [`Device::sends`] that count as not polled yet, from the newest on.
+    pub unpolled: usize,
     /// Asynchronous events.
     pub async_events: Vec<AsyncEventKind>,
     /// The shared receive queue, where the queue pair uses one.
@@ -138,6 +140,14 @@ impl Host for Device {
 
     fn bind(&mut self, bind: &Bind, scope: Scope) -> Result<(), RegionFault> {
         self.regions.bind(bind, scope)
+    }
+
+    fn polled_slots(&self) -> u64 {
+        let polled = self.sends.len().saturating_sub(self.unpolled);
+        self.sends[..polled]
+            .iter()
+            .map(|c| u64::from(c.slots))
+            .sum()
     }
 
     fn complete_send(&mut self, completion: Completion) {

@@ -330,6 +330,9 @@ pub struct Completion {
     pub byte_len: u32,
     /// The queue pair it belongs to.
     pub qp: QpNumber,
+    /// Places in the send queue that are free once it is polled: its own, and those of requests
+    /// that ended without a completion before it. 0 for receives.
+    pub slots: u32,
     /// The local STag that a Send with Invalidate made invalid.
     pub invalidated: Option<Stag>,
     /// The immediate value that came with the message.

@@ -96,7 +96,12 @@ pub(crate) struct SendQueue {
     depth: u32,
     max_sge: u32,
     max_inline: u32,
+    /// Requests posted since the queue was made.
     sequence: u64,
+    /// Of those, how many were known to be polled when last looked.
+    polled: u64,
+    /// Requests that ended since the last completion was made.
+    unreported: u32,
     inline_area: Vec<u8>,
 }
 
@@ -109,14 +114,24 @@ impl SendQueue {
             max_sge: cap.max_send_sge,
             max_inline: cap.max_inline_data,
             sequence: 0,
+            polled: 0,
+            unreported: 0,
             inline_area: Vec::new(),
         }
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
-        if self.wqes.len() >= self.depth as usize {
-            return Err(PostError::QueueFull);
+    pub(crate) fn push(
+        &mut self,
+        request: &SendRequest<'_>,
+        polled: impl FnOnce() -> u64,
+    ) -> Result<(), PostError> {
+        if self.sequence - self.polled >= u64::from(self.depth) {
+            // A request takes its place until it, or a later one, was polled.
+            self.polled = polled();
+            if self.sequence - self.polled >= u64::from(self.depth) {
+                return Err(PostError::QueueFull);
+            }
         }
         let (gather, inline_len) = self.take_payload(request)?;
         let len = match request.payload {
@@ -202,7 +217,15 @@ impl SendQueue {
     pub(crate) fn pop_front(&mut self) -> Option<SendWqe> {
         let wqe = self.wqes.pop_front()?;
         self.encoded = self.encoded.saturating_sub(1);
+        self.unreported += 1;
         Some(wqe)
+    }
+
+    /// How many requests ended with the one a completion is made for: see
+    /// [`crate::types::Completion::slots`].
+    #[inline]
+    pub(crate) fn take_slots(&mut self) -> u32 {
+        core::mem::take(&mut self.unreported)
     }
 
     /// Marks the oldest request that awaits its response as done.

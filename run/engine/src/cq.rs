@@ -1,6 +1,6 @@
 //! Completion queues. Polling one serves every connection of the process.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -16,8 +16,39 @@ pub struct Cq {
     context: Arc<Context>,
     channel: Option<Arc<CompChannel>>,
     cookie: u64,
-    inner: Mutex<CompletionQueue>,
+    inner: Mutex<Inner>,
     users: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Inner {
+    queue: CompletionQueue,
+    /// The queue pairs that send here, by number, with what polling gave back to each.
+    senders: Vec<(QpNumber, Arc<AtomicU64>)>,
+    /// Where the last one stands that was polled.
+    recent: usize,
+}
+
+impl Inner {
+    fn find(&self, qp: QpNumber) -> Result<usize, usize> {
+        self.senders
+            .binary_search_by_key(&qp.0, |(number, _)| number.0)
+    }
+
+    /// A completion is polled: the places it stands for are free.
+    #[inline]
+    fn give_back(&mut self, qp: QpNumber, slots: u32) {
+        if self.senders.get(self.recent).is_none_or(|s| s.0 != qp) {
+            let Ok(found) = self.find(qp) else {
+                return;
+            };
+            self.recent = found;
+        }
+        // The queue's lock makes this the only writer.
+        let polled = &self.senders[self.recent].1;
+        let sum = polled.load(Ordering::Relaxed) + u64::from(slots);
+        polled.store(sum, Ordering::Release);
+    }
 }
 
 impl Cq {
@@ -34,7 +65,11 @@ impl Cq {
             context: context.clone(),
             channel,
             cookie,
-            inner: Mutex::new(CompletionQueue::new(entries)),
+            inner: Mutex::new(Inner {
+                queue: CompletionQueue::new(entries),
+                senders: Vec::new(),
+                recent: 0,
+            }),
             users: AtomicUsize::new(0),
         }))
     }
@@ -71,13 +106,16 @@ impl Cq {
         let mut inner = self.inner.lock();
         let mut taken = 0;
         while taken < max {
-            let Some(completion) = inner.pop() else {
+            let Some(completion) = inner.queue.pop() else {
                 break;
             };
+            if completion.slots > 0 {
+                inner.give_back(completion.qp, completion.slots);
+            }
             each(completion);
             taken += 1;
         }
-        if taken == 0 && inner.overflowed() {
+        if taken == 0 && inner.queue.overflowed() {
             return Err(Error::NoMemory("completion queue entries; some were lost"));
         }
         Ok(taken)
@@ -86,7 +124,7 @@ impl Cq {
     /// Asks for an event on the channel at the next completion, or only the next solicited or
     /// failed one.
     pub fn request_notify(&self, solicited_only: bool) {
-        self.inner.lock().arm(solicited_only);
+        self.inner.lock().queue.arm(solicited_only);
     }
 
     /// Changes how many completions the queue holds.
@@ -94,7 +132,7 @@ impl Cq {
     /// # Errors
     /// Out of range, or more completions wait.
     pub fn resize(&self, entries: u32) -> Result<(), Error> {
-        if entries == 0 || entries > MAX_CQE || !self.inner.lock().resize(entries) {
+        if entries == 0 || entries > MAX_CQE || !self.inner.lock().queue.resize(entries) {
             return Err(Error::Invalid("number of completion queue entries"));
         }
         Ok(())
@@ -102,7 +140,7 @@ impl Cq {
 
     /// Completions the queue holds at most.
     pub fn capacity(&self) -> u32 {
-        self.inner.lock().capacity()
+        self.inner.lock().queue.capacity()
     }
 
     /// Ends the queue: its undelivered events are dropped.
@@ -128,8 +166,25 @@ impl Cq {
         self.users.fetch_sub(1, Ordering::AcqRel);
     }
 
+    /// A queue pair's send completions come here; `polled` counts what polling gives back.
+    pub(crate) fn add_sender(&self, qp: QpNumber, polled: &Arc<AtomicU64>) {
+        let mut inner = self.inner.lock();
+        if let Err(at) = inner.find(qp) {
+            inner.senders.insert(at, (qp, polled.clone()));
+        }
+    }
+
+    pub(crate) fn remove_sender(&self, qp: QpNumber) {
+        let mut inner = self.inner.lock();
+        if let Ok(at) = inner.find(qp) {
+            inner.senders.remove(at);
+        }
+    }
+
+    /// Drops the completions of a queue pair that is reset or destroyed; nothing is given back
+    /// for them.
     pub(crate) fn forget(&self, qp: QpNumber) {
-        self.inner.lock().forget(qp);
+        self.inner.lock().queue.forget(qp);
     }
 
     /// Publishes the completions of a pass.
@@ -139,7 +194,7 @@ impl Cq {
         {
             let mut inner = self.inner.lock();
             for completion in completions.drain(..) {
-                let pushed = inner.push(completion);
+                let pushed = inner.queue.push(completion);
                 notify |= pushed.notify;
                 overflow |= pushed.overflow;
             }

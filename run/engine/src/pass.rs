@@ -4,6 +4,7 @@
 //! flight. Completions gather here and are published when the pass is over, behind a barrier if
 //! the pass invalidated a region.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use parking_lot::RwLockReadGuard;
@@ -24,6 +25,8 @@ pub(crate) struct Results {
     pub(crate) recvs: Vec<Completion>,
     pub(crate) async_events: Vec<AsyncEventKind>,
     pub(crate) invalidated: bool,
+    /// Places of the send queue that polling has freed; the send queue's CQ counts.
+    pub(crate) polled: Arc<AtomicU64>,
 }
 
 impl Results {
@@ -118,6 +121,10 @@ impl Host for Pass<'_> {
         RwLockReadGuard::unlocked(&mut self.regions, || {
             engine.regions.write().bind(bind, scope)
         })
+    }
+
+    fn polled_slots(&self) -> u64 {
+        self.results.polled.load(Ordering::Acquire)
     }
 
     #[inline]

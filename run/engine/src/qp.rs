@@ -118,6 +118,8 @@ impl Qp {
             gathering: Gathering::default(),
             destroyed: AtomicBool::new(false),
         });
+        qp.send_cq
+            .add_sender(number, &qp.inner.lock().results.polled);
         engine.remember_qp(number, &qp);
         engine.stats.add(Total::QueuePairs, 1);
         Ok(qp)
@@ -164,7 +166,16 @@ impl Qp {
     /// The transition does not exist or needs a connection.
     pub fn modify_state(self: &Arc<Self>, to: QpState) -> Result<(), Error> {
         let engine = self.pd.engine().clone();
-        self.with_pass(&engine, |machine, _, pass| machine.modify(to, pass))?;
+        self.with_pass(&engine, |machine, _, pass| {
+            machine.modify(to, pass)?;
+            if to == QpState::Reset {
+                // What completed before is forgotten, polled or not.
+                self.send_cq.forget(self.number);
+                self.recv_cq.forget(self.number);
+                pass.results.polled.store(0, Ordering::Release);
+            }
+            Ok::<(), PostError>(())
+        })?;
         Ok(())
     }
 
@@ -492,6 +503,7 @@ impl Qp {
         engine.forget_qp(self.number);
         engine.regions.read().release_windows(self.number);
         self.send_cq.forget(self.number);
+        self.send_cq.remove_sender(self.number);
         self.recv_cq.forget(self.number);
         self.pd
             .context()

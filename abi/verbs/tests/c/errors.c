@@ -177,7 +177,6 @@ static void kinds(void)
 	begin_case("what an iWARP device does not have");
 	struct ibv_cq_init_attr_ex cq_attr = {.cqe = 1};
 	IS_NULL(ibv_create_cq_ex(context, &cq_attr), EOPNOTSUPP);
-	IS_NULL(ibv_alloc_mw(pd, IBV_MW_TYPE_1), EOPNOTSUPP);
 	IS_NULL(ibv_create_ah(pd, &ah), EOPNOTSUPP);
 	IS_NULL(ibv_alloc_td(context, NULL), EOPNOTSUPP);
 	IS_NULL(ibv_alloc_parent_domain(context, NULL), EOPNOTSUPP);
@@ -293,9 +292,6 @@ static void work_requests(void)
 	struct ibv_sge sges[20];
 	struct ibv_send_wr wrs[3], *bad;
 	struct ibv_recv_wr recv = {}, *bad_recv;
-	static const enum ibv_wr_opcode unserved[] = {
-		IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND_WITH_IMM, IBV_WR_ATOMIC_CMP_AND_SWP,
-		IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_BIND_MW, IBV_WR_TSO};
 
 	pair_up(&p, (struct wishes){.sges = 2, .inline_data = 64, .depth = 8});
 	for (int i = 0; i < 20; i++)
@@ -311,12 +307,12 @@ static void work_requests(void)
 
 	begin_case("opcodes");
 	wrs[2].next = NULL;
-	for (unsigned i = 0; i < sizeof(unserved) / sizeof(*unserved); i++) {
-		wrs[2].opcode = unserved[i];
-		bad = NULL;
-		EQUAL(ibv_post_send(p.a.qp, &wrs[2], &bad), EOPNOTSUPP);
-		CHECK(bad == &wrs[2]);
-	}
+	wrs[2].opcode = IBV_WR_TSO;
+	bad = NULL;
+	EQUAL(ibv_post_send(p.a.qp, &wrs[2], &bad), EOPNOTSUPP);
+	CHECK(bad == &wrs[2]);
+	wrs[2].opcode = IBV_WR_BIND_MW;
+	EQUAL(ibv_post_send(p.a.qp, &wrs[2], &bad), EINVAL);
 	wrs[2].opcode = 77;
 	EQUAL(ibv_post_send(p.a.qp, &wrs[2], &bad), EINVAL);
 

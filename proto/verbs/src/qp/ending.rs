@@ -236,6 +236,7 @@ impl Qp {
                 opcode: wqe.opcode(),
                 byte_len: 0,
                 qp: self.number,
+                slots: self.sq.take_slots(),
                 invalidated: None,
                 imm: None,
                 solicited: true,

@@ -102,6 +102,7 @@ impl Qp {
             opcode: WcOpcode::RecvWriteWithImm,
             byte_len: core::mem::take(&mut self.receiving.write_octets),
             qp: self.number,
+            slots: 0,
             invalidated: None,
             imm: Some(imm),
             solicited,

@@ -271,9 +271,9 @@ impl Qp {
     ) -> Result<(), PostError> {
         match self.state {
             QpState::Rts if self.refuses(&request.op) => Err(PostError::Unsupported),
-            QpState::Rts => self.sq.push(request),
+            QpState::Rts => self.sq.push(request, || host.polled_slots()),
             QpState::Error | QpState::Sqd | QpState::Sqe => {
-                self.sq.push(request)?;
+                self.sq.push(request, || host.polled_slots())?;
                 self.flush_send_queue(host);
                 Ok(())
             }
@@ -348,6 +348,7 @@ impl Qp {
                     opcode: wqe.opcode(),
                     byte_len: wqe.len,
                     qp: self.number,
+                    slots: self.sq.take_slots(),
                     invalidated: None,
                     imm: None,
                     solicited: false,

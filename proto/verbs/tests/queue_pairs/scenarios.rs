@@ -5,8 +5,8 @@ use weft_verbs::iwarp::PeerFault;
 use weft_verbs::qp::{FpduPolicy, QpEvent};
 use weft_verbs::srq::SharedReceiveQueue;
 use weft_verbs::types::{
-    Access, AsyncEventKind, Payload, QpState, RecvRequest, SendFlags, SendOp, SendRequest, Stag,
-    WcOpcode, WcStatus,
+    Access, AsyncEventKind, Payload, PostError, QpState, RecvRequest, SendFlags, SendOp,
+    SendRequest, Stag, WcOpcode, WcStatus,
 };
 
 fn configs() -> Vec<Config> {
@@ -325,4 +325,41 @@ fn a_local_fault_ends_with_its_own_status() {
         .events
         .iter()
         .any(|e| matches!(e, QpEvent::Terminated(_))));
+}
+
+#[test]
+fn a_place_in_the_send_queue_is_free_when_its_completion_is_polled() {
+    let mut pair = Pair::new(Config::default(), 13);
+    let depth = CAP.max_send_wr as usize;
+    let target = pair.ends[1].device.region(8, 0, ALL, 1);
+    let write = |pair: &mut Pair, signaled| {
+        let end = &mut pair.ends[0];
+        let request = SendRequest {
+            wr_id: 1,
+            op: SendOp::Write {
+                remote_addr: 0,
+                rkey: target,
+            },
+            flags: SendFlags {
+                signaled,
+                ..SendFlags::default()
+            },
+            payload: Payload::Inline(b"x"),
+        };
+        end.qp.post_send(&request, &mut end.device)
+    };
+    // Every fourth is signalled; all are done, and none is polled.
+    pair.ends[0].device.unpolled = usize::MAX;
+    for at in 1..=depth {
+        assert_eq!(write(&mut pair, at % 4 == 0), Ok(()));
+    }
+    pair.drive();
+    assert_eq!(pair.ends[0].device.sends.len(), depth / 4);
+    assert_eq!(write(&mut pair, true), Err(PostError::QueueFull));
+    // One is polled: it frees its own place and those of the three silent ones before it.
+    pair.ends[0].device.unpolled = depth / 4 - 1;
+    for at in 0..4 {
+        assert_eq!(write(&mut pair, true), Ok(()), "{at}");
+    }
+    assert_eq!(write(&mut pair, true), Err(PostError::QueueFull));
 }
