@@ -108,3 +108,25 @@ fn large_frames_and_thinned_acks() {
         pair.a.connection.counters()
     );
 }
+
+/// HyStart++ (RFC 9406): slow start grows more slowly once the queue fills, where Reno's ends by losing a window. The
+/// queue here is a round trip long, and both still overflow it.
+#[test]
+fn slow_start_takes_care_when_the_queue_fills() {
+    let link = LinkConfig::default()
+        .delay(Duration::from_millis(25))
+        .rate(100_000_000, 625_000);
+    let again = |algorithm| {
+        let config = Config {
+            algorithm,
+            ..Config::default()
+        };
+        let (pair, took) = transfer(config, link, 20_000_000, 1);
+        (pair.a.connection.counters().retransmissions, took)
+    };
+    let (reno, _) = again(Algorithm::Reno);
+    let (cubic, took) = again(Algorithm::Cubic);
+    assert!(reno > 200, "the link is too kind: {reno}");
+    assert!(cubic < reno / 2, "{cubic} of {reno}");
+    assert!(took < Duration::from_millis(2500), "{took:?}");
+}

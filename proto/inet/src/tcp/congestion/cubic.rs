@@ -1,5 +1,6 @@
 //! CUBIC (RFC 9438).
 
+use super::hystart::{Growth, HyStart, CONSERVATIVE};
 use super::{initial_window, Acknowledged, Control};
 use core::time::Duration;
 
@@ -21,6 +22,8 @@ pub struct Cubic {
     /// Window before the last reduction.
     prior: f64,
     epoch: Option<Epoch>,
+    /// Until the first loss or the end of the first slow start (RFC 9406 section 4.3).
+    hystart: Option<HyStart>,
 }
 
 /// Congestion avoidance since the last reduction.
@@ -43,6 +46,24 @@ impl Cubic {
             w_max: 0.0,
             prior: 0.0,
             epoch: None,
+            hystart: Some(HyStart::default()),
+        }
+    }
+
+    /// How fast slow start grows; ends it when the round trip grows (RFC 9406).
+    fn slow_start(&mut self, news: &Acknowledged) -> f64 {
+        let growth = self
+            .hystart
+            .as_mut()
+            .map_or(Growth::Full, |hystart| hystart.acknowledged(news));
+        match growth {
+            Growth::Full => 1.0,
+            Growth::Slow => 1.0 / CONSERVATIVE,
+            Growth::None => {
+                self.hystart = None;
+                self.threshold = self.window;
+                1.0
+            }
         }
     }
 
@@ -85,6 +106,7 @@ impl Cubic {
             self.window
         };
         self.prior = self.window;
+        self.hystart = None;
         self.threshold = (flight.min(self.window) * BETA).max(2.0);
         self.epoch = None;
     }
@@ -105,6 +127,7 @@ impl Control for Cubic {
 
     fn acknowledged(&mut self, news: &Acknowledged) {
         if !news.limited {
+            self.slow_start(news);
             // Section 5.8: time in which the program had nothing to send does not count.
             if let Some(epoch) = &mut self.epoch {
                 epoch.start += news.srtt.min(news.now.saturating_sub(epoch.start)) / 16;
@@ -112,10 +135,11 @@ impl Control for Cubic {
             return;
         }
         let mut segments = news.octets as f64 / self.mss as f64;
+        let factor = self.slow_start(news);
         if self.window < self.threshold {
-            let growth = segments.min(self.threshold - self.window);
+            let growth = (segments * factor).min(self.threshold - self.window);
             self.window += growth;
-            segments -= growth;
+            segments -= growth / factor;
         }
         if segments > 0.0 {
             self.avoid(segments, news);
@@ -191,6 +215,9 @@ mod tests {
                 octets: cubic.window(),
                 srtt: rtt,
                 min_rtt: rtt,
+                rtt: Some(rtt),
+                una: 0,
+                nxt: 0,
                 limited: true,
                 now,
             });

@@ -3,6 +3,7 @@
 //! | module | what it does | source |
 //! | --- | --- | --- |
 //! | [`cubic`] | the standard | RFC 9438 |
+//! | [`hystart`] | how its first slow start ends | RFC 9406 |
 //! | [`reno`] | the classic | RFC 5681 |
 //! | [`fixed_rate`] | sends at a rate the program gives, whatever is lost | |
 //! | [`unlimited`] | sends whatever the peer's window takes | |
@@ -12,9 +13,11 @@
 
 pub mod cubic;
 pub mod fixed_rate;
+pub mod hystart;
 pub mod reno;
 pub mod unlimited;
 
+use super::seq::Position;
 use alloc::boxed::Box;
 use core::fmt::Debug;
 use core::time::Duration;
@@ -28,6 +31,12 @@ pub struct Acknowledged {
     pub srtt: Duration,
     /// Least round-trip time.
     pub min_rtt: Duration,
+    /// The round trip this ACK told, if it told one.
+    pub rtt: Option<Duration>,
+    /// SND.UNA.
+    pub una: Position,
+    /// SND.NXT.
+    pub nxt: Position,
     /// The window was what kept the sender from sending more (RFC 5681 section 4.3 and RFC 7661: a window that was not
     /// used proves nothing and does not grow).
     pub limited: bool,

@@ -91,6 +91,9 @@ mod tests {
             octets,
             srtt: Duration::from_millis(10),
             min_rtt: Duration::from_millis(10),
+            rtt: None,
+            una: 0,
+            nxt: 0,
             limited,
             now: Duration::ZERO,
         }

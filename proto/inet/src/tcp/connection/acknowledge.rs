@@ -21,6 +21,8 @@ pub(super) struct News {
     pub duplicate: bool,
     /// Nothing but the ACK number was in it, and that was known.
     pub bare: bool,
+    /// The round trip it told.
+    pub rtt: Option<Duration>,
     /// The record delivered that was sent last, of those sent once only.
     newest: Option<Record>,
     /// A record acknowledged was sent more than once.
@@ -115,6 +117,7 @@ impl Connection {
         if let Some(record) = news.newest.or(news.confirmed) {
             let rtt = now.saturating_sub(record.sent);
             self.send.rtt.sample(rtt, now);
+            news.rtt = Some(rtt);
         }
         if news.advanced {
             self.advanced(ack, now);

@@ -147,6 +147,9 @@ impl Connection {
                 octets: news.delivered,
                 srtt: send.rtt.smoothed().unwrap_or(Duration::ZERO),
                 min_rtt: send.rtt.minimum().unwrap_or(Duration::ZERO),
+                rtt: news.rtt,
+                una: send.una,
+                nxt: send.nxt,
                 limited: send.limited,
                 now,
             });
