@@ -470,7 +470,9 @@ int cases_main(int argc, char **argv, const struct program *program)
 	check_names();
 	if (options.known)
 		read_known();
-	struct entry **chosen = calloc(entry_count + 1, sizeof(*chosen));
+	/* Static: a case that leaves from within has it in sight, and leaks nothing. */
+	static struct entry **chosen;
+	chosen = calloc(entry_count + 1, sizeof(*chosen));
 	size_t count = 0;
 	for (size_t i = 0; i < entry_count; i++) {
 		const char *name = entries[i].name;
@@ -487,7 +489,5 @@ int cases_main(int argc, char **argv, const struct program *program)
 	}
 	if (count == 0)
 		wrong("no case has such a name (see --list)");
-	int status = run_all(chosen, count);
-	free(chosen);
-	return status;
+	return run_all(chosen, count);
 }

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Builds the sockets conformance program and runs it, in every way that is asked for, with the same expectations.
+
+    tests/sockets/run.py --plain                      on the kernel's sockets, without anything between
+    tests/sockets/run.py --hooks WEFT                 under `WEFT run`, pass-through
+    tests/sockets/run.py --plain --builds plain,fortified,sanitized --storm
+
+Builds: plain; fortified (-O2, _FORTIFY_SOURCE=3, 64-bit file names); sanitized (address and undefined behaviour).
+What stands behind -- goes to the program. The last line is `N passed, N failed, N skipped`, of all runs.
+"""
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+FLAGS = {
+    "plain": [],
+    "fortified": ["-O2", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=3", "-D_FILE_OFFSET_BITS=64"],
+    "sanitized": ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer"],
+}
+COUNTS = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped$")
+
+
+def run(title, command):
+    """One run's counts; its lines are passed on, but for the counts and what went well."""
+    print(f"--- {title}", flush=True)
+    counts = None
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout:
+            found = COUNTS.match(line)
+            if found:
+                counts = [int(number) for number in found.groups()]
+            elif not line.startswith(("ok ", "skip ")):
+                print(line, end="", flush=True)
+    if counts is None or (process.returncode and not counts[1]):
+        print(f"FAIL {title}: exit status {process.returncode} without a failure counted")
+        counts = counts or [0, 0, 0]
+        counts[1] += 1
+    print(f"{title}: {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped")
+    return counts
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--plain", action="store_true", help="on the kernel's sockets")
+    parser.add_argument("--hooks", metavar="WEFT", type=pathlib.Path, help="under this built command")
+    parser.add_argument("--builds", default="plain", help=f"of {', '.join(FLAGS)}, with commas (plain)")
+    parser.add_argument("--storm", action="store_true", help="once more of each, under a storm of signals")
+    parser.add_argument("--work", type=pathlib.Path, help="where the programs are built (a temporary folder)")
+    parser.add_argument("rest", nargs="*", help="options of the program, behind --")
+    arguments = parser.parse_args()
+    builds = arguments.builds.split(",")
+    unknown = [build for build in builds if build not in FLAGS]
+    if unknown or not (arguments.plain or arguments.hooks):
+        parser.error(f"no such build: {unknown[0]}" if unknown else "say --plain, --hooks WEFT or both")
+    total = [0, 0, 0]
+    with tempfile.TemporaryDirectory() as scratch:
+        work = (arguments.work or pathlib.Path(scratch)).resolve()
+        work.mkdir(parents=True, exist_ok=True)
+        for build in builds:
+            program = work / f"sockets-conformance-{build}"
+            if subprocess.run([HERE / "build.sh", program, *FLAGS[build]]).returncode:
+                print(f"FAIL build {build}: it does not compile (package gcc)")
+                total[1] += 1
+                continue
+            for title, prefix in ways(arguments, build):
+                command = [*prefix, program, *arguments.rest]
+                for storm in [[], ["--storm"]] if arguments.storm else [[]]:
+                    counts = run(" ".join([title, *storm]), command + storm)
+                    total = [one + other for one, other in zip(total, counts)]
+    print(f"{total[0]} passed, {total[1]} failed, {total[2]} skipped")
+    return 1 if total[1] else 0
+
+
+def ways(arguments, build):
+    """What stands in front of the program, with a name for it."""
+    if arguments.plain:
+        yield f"kernel, {build}", []
+    if arguments.hooks:
+        # A preloaded library comes before the sanitizers' own, which would complain.
+        loosened = ["env", "ASAN_OPTIONS=verify_asan_link_order=0"] if build == "sanitized" else []
+        yield f"hooks, {build}", [*loosened, arguments.hooks, "run", "--anyway", "--"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
