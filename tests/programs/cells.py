@@ -61,17 +61,18 @@ VALUES = {"-A": ("CMP_AND_SWAP",), "-q": ("16",), "-I": ("64", "-s", "64"), "-l"
 CORE = {"ib_send_bw", "ib_write_bw -b", "ib_read_bw -q 16", "ib_write_lat"}
 
 
-def perftest(program, options, name=None, kind="pair", check=None, timeout=30.0):
+def perftest(program, options, name=None, kind="pair", check=None, timeout=30.0, manager=True):
     shown = " ".join([program, *options])
-    arguments = (program, "-R", "-F", "-p", "{port}", *options)
+    connecting = ("-R",) if manager else ()
+    arguments = (program, *connecting, "-F", "-p", "{port}", *options)
     return Case(
-        name or f"{program} -R {' '.join(options)}".rstrip(),
+        name or " ".join([program, *connecting, *options]),
         kind,
         arguments,
         (*arguments, "{address}"),
         check or checks.perftest_rows(1),
         timeout=timeout,
-        core=shown in CORE,
+        core=manager and shown in CORE,
     )
 
 
@@ -114,7 +115,24 @@ def cases(quick):
     for program, options in PERFTEST.items():
         everything.append(perftest(program, ()))
         everything += [perftest_option(program, option, quick) for option in options.split()]
-    return everything + scale() + endings()
+    return everything + by_hand() + scale() + endings()
+
+
+def by_hand():
+    """Programs that bring their queue pairs up themselves, from a GID and a number."""
+    pingpongs = [
+        Case(f"{program} -g 0{options}", "pair", (program, "-g", "0", "-p", "{port}", *options.split()),
+             (program, "-g", "0", "-p", "{port}", *options.split(), "{address}"), checks.says("1000 iters in"))
+        for program in ("ibv_rc_pingpong", "ibv_srq_pingpong", "ibv_uc_pingpong")
+        for options in ("", " -e")
+    ]
+    plain = [perftest(program, (), manager=False) for program in PERFTEST]
+    more = [
+        perftest("ib_send_bw", ("-q", "16", "-n", "500"), manager=False),
+        perftest("ib_write_bw", ("-q", "16", "-n", "500"), manager=False),
+        perftest("ib_write_bw", ("-c", "UC"), manager=False),
+    ]
+    return pingpongs + plain + more
 
 
 def scale():

@@ -91,13 +91,13 @@ def only_device(program, _client):
 
 
 def device_attributes(program, _client):
-    """`ibv_devinfo -v` shows an active iWARP port and says nothing on stderr."""
+    """`ibv_devinfo -v` shows an active port with an Ethernet link and says nothing on stderr."""
     complaint = ended_well(program, None)
     if complaint:
         return complaint
     if program.errors.strip():
         return f"stderr{quoted(program.errors.strip().splitlines()[0])}"
-    for wanted in (r"hca_id:\s+weft0", r"transport:\s+iWARP \(1\)", r"state:\s+PORT_ACTIVE \(4\)"):
+    for wanted in (r"hca_id:\s+weft0", r"transport:\s+InfiniBand \(0\)", r"state:\s+PORT_ACTIVE \(4\)"):
         if not re.search(wanted, program.output):
             return f"no line like {wanted!r}"
     return None

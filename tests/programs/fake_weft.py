@@ -44,7 +44,7 @@ def single(program):
     if program == "ibv_devices":
         print(f"    device          \t   node GUID\n    ------          \t------------\n    {device}   \t0002")
     else:
-        print(f"hca_id: {device}\n\ttransport:\t\tiWARP (1)\n\t\tport: 1\n\t\tstate:\t\tPORT_ACTIVE (4)")
+        print(f"hca_id: {device}\n\ttransport:\t\tInfiniBand (0)\n\t\tport: 1\n\t\tstate:\t\tPORT_ACTIVE (4)")
         if MODE == "stderr":
             print("a remark", file=sys.stderr)
 

@@ -364,6 +364,7 @@ fn status_number(status: WcStatus) -> c_int {
         // The peer's refusal to invalidate is its answer to an invalid request (siw reports so too).
         WcStatus::RemoteInvalidRequest | WcStatus::RemoteInvalidate => IBV_WC_REM_INV_REQ_ERR,
         WcStatus::RemoteOperation => IBV_WC_REM_OP_ERR,
+        WcStatus::RetryExceeded => IBV_WC_RETRY_EXC_ERR,
         WcStatus::RnrRetryExceeded => IBV_WC_RNR_RETRY_EXC_ERR,
         WcStatus::MwBind => IBV_WC_MW_BIND_ERR,
         WcStatus::Fatal => IBV_WC_FATAL_ERR,

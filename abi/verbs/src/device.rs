@@ -6,10 +6,11 @@ use std::sync::{Arc, OnceLock};
 
 use libc::{c_char, c_int, size_t};
 use weft_engine::device;
+use weft_engine::settings::Face;
 
 use crate::entry::{code, invalid, pointer, unsupported, value, Answer, Errno};
 use crate::handle::{Handle, Object};
-use crate::layout::numbers::{IBV_NODE_RNIC, IBV_TRANSPORT_IWARP};
+use crate::layout::numbers::{IBV_NODE_CA, IBV_NODE_RNIC, IBV_TRANSPORT_IB, IBV_TRANSPORT_IWARP};
 use crate::layout::{ibv_context, ibv_context_ops, ibv_device, verbs_context};
 use crate::{completion, post, qp, query, real, srq, window};
 
@@ -36,8 +37,12 @@ pub fn weft0() -> *mut ibv_device {
         // SAFETY: numbers and characters, for which zero is a value.
         let mut listed: Box<Listed> = Box::new(unsafe { zeroed() });
         let device = &mut listed.device;
-        device.node_type = IBV_NODE_RNIC as c_int;
-        device.transport_type = IBV_TRANSPORT_IWARP as c_int;
+        let (node, transport) = match Face::of_process() {
+            Face::Infiniband => (IBV_NODE_CA, IBV_TRANSPORT_IB),
+            Face::Iwarp => (IBV_NODE_RNIC, IBV_TRANSPORT_IWARP),
+        };
+        device.node_type = node as c_int;
+        device.transport_type = transport as c_int;
         put_text(&mut device.name, device::NAME);
         put_text(&mut device.dev_name, device::NAME);
         let class = |class| format!("/sys/class/{class}/{}", device::NAME);

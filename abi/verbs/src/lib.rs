@@ -20,6 +20,7 @@ mod entry;
 
 mod acks;
 mod async_events;
+mod attributes;
 mod cm;
 mod completion;
 mod device;

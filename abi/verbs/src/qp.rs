@@ -1,18 +1,20 @@
 //! Queue pairs: made, moved through their states, asked, ended.
 //!
-//! On iWARP the connection manager brings a queue pair to RTS with the TCP connection in hand. What
-//! a program may do by hand is to reset it, to take it to INIT, to disconnect (SQD) and to fail it
-//! (ERR); RTR and RTS are taken note of when they come from `rdma_init_qp_attr`, and refused in
-//! words when they carry an InfiniBand address.
+//! Either the connection manager brings a queue pair to RTS with the TCP connection in hand, and RTR
+//! and RTS that come from `rdma_init_qp_attr` are taken note of; or the program walks it there with
+//! the other end's GID and number, and the engine finds the other end ([`weft_engine::bring_up`]).
 
 use std::mem::zeroed;
-use std::sync::{Arc, Mutex, Once};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use libc::{c_int, c_void};
+use weft_engine::bring_up::Destination;
 use weft_engine::types::{Access, QpCap, QpState};
 use weft_engine::QpInit;
 
 use crate::acks::{self, lock, Acks};
+use crate::attributes;
 use crate::completion;
 use crate::entry::{code, invalid, pointer, unsupported, value, Answer};
 use crate::handle::{Handle, Object};
@@ -45,7 +47,7 @@ pub struct Pair {
 struct Set {
     /// The state it asked for last: ahead of the engine's while the connection is being made.
     asked: i64,
-    access: u32,
+    attr: ibv_qp_attr,
 }
 
 impl Object for Pair {
@@ -80,7 +82,7 @@ pub unsafe fn create(
 ) -> Answer<*mut ibv_qp> {
     // SAFETY: promised by the caller.
     let domain = unsafe { Handle::<Pd>::of(pd)? };
-    if i64::from(init.qp_type) != IBV_QPT_RC {
+    if !matches!(i64::from(init.qp_type), IBV_QPT_RC | IBV_QPT_UC) {
         return unsupported();
     }
     let srq = if init.srq.is_null() {
@@ -133,7 +135,7 @@ pub unsafe fn create(
         acks: Arc::clone(&acks),
         set: Mutex::new(Set {
             asked: IBV_QPS_RESET,
-            access: 0,
+            attr: fresh_attributes(),
         }),
         init: *init,
         building: extended.then(Builder::default),
@@ -220,38 +222,45 @@ fn rights(mask: u32) -> Answer<Access> {
     Ok(Access(mask as u32))
 }
 
-/// Says once what a program that connects by InfiniBand addresses can do instead.
-fn say_use_the_connection_manager() {
-    static SAID: Once = Once::new();
-    SAID.call_once(|| {
-        weft_engine::error!(
-            "this program brings its queue pair up by LID or GID and QPN; weft0 connects through \
-             the RDMA connection manager only: with perftest, add -R on both sides"
-        );
-    });
-}
-
 /// A change of state that was found possible.
 enum Step {
     /// The engine makes it.
     Engine(QpState),
     /// The connection manager makes it; the program is told that it is done.
     Noted,
+    /// The program names the other end.
+    Receive(Destination),
+    /// The program says how to send: first packet sequence number, and patience.
+    Send(Option<u32>, Option<Duration>),
 }
 
 /// What a change of state asks for.
 ///
 /// # Errors
-/// `EINVAL`: not a state to ask for, or not from here; `EOPNOTSUPP`: with an InfiniBand address.
-fn step(pair: &Pair, asked_before: i64, wanted: i64, mask: i64) -> Answer<Step> {
+/// `EINVAL`: not a state to ask for, not from here, or with an attribute missing.
+fn step(
+    pair: &Pair,
+    asked_before: i64,
+    wanted: i64,
+    attr: &ibv_qp_attr,
+    mask: i64,
+) -> Answer<Step> {
     let now = pair.engine.state();
+    let reliable = i64::from(pair.init.qp_type) == IBV_QPT_RC;
     match wanted {
         IBV_QPS_RESET => Ok(Step::Engine(QpState::Reset)),
         IBV_QPS_INIT if now == QpState::Init => Ok(Step::Noted),
         IBV_QPS_INIT => Ok(Step::Engine(QpState::Init)),
         IBV_QPS_RTR if mask & (IBV_QP_AV | IBV_QP_DEST_QPN) != 0 => {
-            say_use_the_connection_manager();
-            unsupported()
+            let destination = attributes::destination(attr, mask, reliable)?;
+            Ok(Step::Receive(destination))
+        }
+        IBV_QPS_RTS if pair.engine.is_by_hand() && now == QpState::Rtr => {
+            let (psn, patience) = attributes::sending(attr, mask, reliable)?;
+            Ok(Step::Send(Some(psn), patience))
+        }
+        IBV_QPS_RTS if pair.engine.is_by_hand() && now == QpState::Rts => {
+            Ok(Step::Send(None, attributes::patience(attr)))
         }
         IBV_QPS_RTR if matches!(now, QpState::Init | QpState::Rtr | QpState::Rts) => {
             Ok(Step::Noted)
@@ -277,38 +286,53 @@ pub unsafe fn modify(qp: *mut ibv_qp, attr: *const ibv_qp_attr, mask: i64) -> An
     }
     // SAFETY: promised by the caller; the fields are read one by one, since programs initialise
     // only those that the mask names.
-    let (state, current, access, port) = unsafe {
-        (
-            i64::from((*attr).qp_state),
-            i64::from((*attr).cur_qp_state),
-            (*attr).qp_access_flags,
-            (*attr).port_num,
-        )
-    };
+    let (state, current) =
+        unsafe { (i64::from((*attr).qp_state), i64::from((*attr).cur_qp_state)) };
     let mut set = lock(&pair.set);
-    if mask & IBV_QP_PORT != 0 && port != PORT {
-        return invalid();
-    }
+    let mut wanted = set.attr;
+    // SAFETY: promised by the caller.
+    unsafe { attributes::take_over(&mut wanted, attr, mask) };
+    attributes::check(&wanted, mask)?;
     if mask & IBV_QP_CUR_STATE != 0 && current != state_number(pair.engine.state()) {
         return invalid();
     }
     let access = (mask & IBV_QP_ACCESS_FLAGS != 0)
-        .then(|| rights(access))
+        .then(|| rights(wanted.qp_access_flags))
         .transpose()?;
     if mask & IBV_QP_STATE != 0 {
-        match step(pair, set.asked, state, mask)? {
+        match step(pair, set.asked, state, &wanted, mask)? {
+            Step::Engine(QpState::Init) => {
+                pair.engine.listen_for_bring_up()?;
+                pair.engine.modify_state(QpState::Init)?;
+            }
             Step::Engine(state) => pair.engine.modify_state(state)?,
             Step::Noted => {}
+            Step::Receive(destination) => pair.engine.ready_to_receive(destination)?,
+            Step::Send(psn, patience) => pair.engine.ready_to_send(psn, patience)?,
         }
         set.asked = state;
+        if state == IBV_QPS_RESET {
+            wanted = fresh_attributes();
+        }
         // SAFETY: a live queue pair; libibverbs keeps this field too.
         unsafe { (*pair.base()).state = state as c_int };
     }
     if let Some(access) = access {
         pair.engine.modify_access(access);
-        set.access = access.0;
     }
+    set.attr = wanted;
     Ok(())
+}
+
+/// The attributes of a queue pair that nobody has changed yet.
+fn fresh_attributes() -> ibv_qp_attr {
+    // SAFETY: numbers, for which zero is a value.
+    let mut attr: ibv_qp_attr = unsafe { zeroed() };
+    attr.path_mtu = IBV_MTU_4096 as c_int;
+    attr.path_mig_state = IBV_MIG_MIGRATED as c_int;
+    attr.port_num = PORT;
+    attr.ah_attr.port_num = PORT;
+    attr
 }
 
 fn state_number(state: QpState) -> i64 {
@@ -338,16 +362,10 @@ unsafe fn query(
         return invalid();
     }
     let state = state_number(pair.engine.state()) as c_int;
-    // SAFETY: numbers, for which zero is a value.
-    let mut answer: ibv_qp_attr = unsafe { zeroed() };
+    let mut answer = lock(&pair.set).attr;
     answer.qp_state = state;
     answer.cur_qp_state = state;
-    answer.path_mtu = IBV_MTU_4096 as c_int;
-    answer.path_mig_state = IBV_MIG_MIGRATED as c_int;
-    answer.qp_access_flags = lock(&pair.set).access;
     answer.cap = cap(&pair.engine);
-    answer.port_num = PORT;
-    answer.ah_attr.port_num = PORT;
     // SAFETY: promised by the caller; libibverbs keeps the state in the queue pair too.
     unsafe {
         *attr = answer;

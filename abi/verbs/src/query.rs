@@ -1,10 +1,12 @@
 //! What a program asks about the device and its port.
 
 use std::mem::{size_of, zeroed};
+use std::net::IpAddr;
 use std::ptr::copy_nonoverlapping;
 
 use libc::{c_int, size_t, ssize_t};
 use weft_engine::device;
+use weft_engine::settings::Face;
 
 use crate::device::{put_text, Context};
 use crate::entry::{code, invalid, status, unsupported, Answer, Errno};
@@ -16,8 +18,6 @@ use crate::layout::*;
 pub const PORT: u8 = 1;
 /// The only partition key: the default partition, full member.
 const PKEY: u16 = 0xffff;
-/// Entries of the GID table.
-const GIDS: u32 = 1;
 
 /// Codes of `active_width` and `active_speed` (InfiniBand's): four lanes of 10 Gbit/s. No program is
 /// known to rate its work by it; the link underneath is whatever TCP runs over.
@@ -78,8 +78,11 @@ fn port_attributes() -> ibv_port_attr {
     attr.state = IBV_PORT_ACTIVE as c_int;
     attr.max_mtu = IBV_MTU_4096 as c_int;
     attr.active_mtu = IBV_MTU_4096 as c_int;
-    attr.gid_tbl_len = GIDS as c_int;
-    attr.port_cap_flags = IBV_PORT_CM_SUP as u32;
+    attr.gid_tbl_len = number(gids().len());
+    attr.port_cap_flags = match Face::of_process() {
+        Face::Infiniband => (IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS) as u32,
+        Face::Iwarp => IBV_PORT_CM_SUP as u32,
+    };
     attr.max_msg_sz = device::attributes().max_msg_size;
     attr.pkey_tbl_len = 1;
     // One virtual lane, which is what a link without lanes has.
@@ -158,22 +161,51 @@ pub unsafe extern "C" fn query_device_ex(
 /// # Errors
 /// `EINVAL`: there is no such port or index.
 fn gid(port: u32, index: u32) -> Answer<ibv_gid> {
-    if port != u32::from(PORT) || index >= GIDS {
-        return invalid();
-    }
-    Ok(ibv_gid {
-        raw: device::port().gid,
-    })
+    Ok(gid_entry(port, index)?.gid)
 }
 
 fn gid_entry(port: u32, index: u32) -> Answer<ibv_gid_entry> {
-    Ok(ibv_gid_entry {
-        gid: gid(port, index)?,
-        gid_index: index,
-        port_num: port,
-        gid_type: IBV_GID_TYPE_IB as u32,
-        ndev_ifindex: device::port().ifindex,
-    })
+    if port != u32::from(PORT) {
+        return invalid();
+    }
+    gids()
+        .get(index as usize)
+        .copied()
+        .ok_or(Errno(libc::EINVAL))
+}
+
+/// The GID table. On an Ethernet link it has the machine's addresses; iWARP devices have one
+/// entry, made of the hardware address.
+fn gids() -> Vec<ibv_gid_entry> {
+    let entry = |index: usize, raw, gid_type: i64, ifindex| ibv_gid_entry {
+        gid: ibv_gid { raw },
+        gid_index: index as u32,
+        port_num: u32::from(PORT),
+        gid_type: gid_type as u32,
+        ndev_ifindex: ifindex,
+    };
+    match Face::of_process() {
+        Face::Infiniband => (0..)
+            .zip(device::address_gids())
+            .map(|(at, gid)| entry(at, gid.octets(), IBV_GID_TYPE_ROCE_V2, gid.ifindex))
+            .collect(),
+        Face::Iwarp => {
+            let port = device::port();
+            vec![entry(0, port.gid, IBV_GID_TYPE_IB, port.ifindex)]
+        }
+    }
+}
+
+/// The address behind the GID at an index.
+///
+/// # Errors
+/// `EINVAL`: there is no such entry, or it stands for no address.
+pub fn address_at(index: u8) -> Answer<IpAddr> {
+    if Face::of_process() == Face::Iwarp {
+        return invalid();
+    }
+    let found = gid(u32::from(PORT), u32::from(index))?;
+    Ok(device::address_of(found.raw))
 }
 
 export! {
@@ -228,9 +260,13 @@ export! {
         status(|| {
             // SAFETY: a context of ours, or null.
             unsafe { Handle::<Context>::of(context)? };
-            gid(port.into(), index)?;
+            // sysfs, and so this function, numbers the types in another way than the header does.
+            let found = match i64::from(gid_entry(port.into(), index)?.gid_type) {
+                IBV_GID_TYPE_ROCE_V2 => IBV_GID_TYPE_SYSFS_ROCE_V2,
+                _ => IBV_GID_TYPE_IB,
+            };
             // SAFETY: the program gave the address for the type.
-            unsafe { give(&(IBV_GID_TYPE_IB as c_int), to, size_of::<c_int>()) }
+            unsafe { give(&(found as c_int), to, size_of::<c_int>()) }
         })
     }
 
@@ -263,19 +299,23 @@ export! {
         flags: u32,
         size: size_t,
     ) -> ssize_t, of context(context) {
+        let table = gids();
         let written = code(|| {
             // SAFETY: a context of ours, or null.
             unsafe { Handle::<Context>::of(context)? };
             if flags != 0 {
                 return unsupported();
             }
-            if max_entries < GIDS as usize {
+            if max_entries < table.len() || entries.is_null() {
                 return invalid();
             }
-            // SAFETY: the program gave the address and the size of its first structure.
-            unsafe { give(&gid_entry(u32::from(PORT), 0)?, entries, size) }
+            for (at, entry) in table.iter().enumerate() {
+                // SAFETY: the program gave room for so many structures of the size it said.
+                unsafe { give(entry, entries.byte_add(at * size), size)? };
+            }
+            Ok(())
         });
-        if written == 0 { GIDS as ssize_t } else { -(written as ssize_t) }
+        if written == 0 { table.len() as ssize_t } else { -(written as ssize_t) }
     }
 
     /// `ibv_query_pkey(3)`: one partition, in network byte order.

@@ -286,6 +286,8 @@ pub enum WcStatus {
     RemoteOperation,
     /// The peer refused to invalidate the STag.
     RemoteInvalidate,
+    /// The peer did not answer, for as long as the queue pair tries.
+    RetryExceeded,
     /// The peer had no receive for the message, for as long as it waits.
     RnrRetryExceeded,
     /// The memory window could not be bound so.

@@ -1,5 +1,6 @@
 //! The device `weft0`: what it says of itself.
 
+use std::net::IpAddr;
 use std::sync::OnceLock;
 
 use weft_os::ifaces;
@@ -114,7 +115,88 @@ fn find_port() -> Port {
     }
 }
 
+/// A GID that stands for an address of the machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AddressGid {
+    /// The address.
+    pub address: IpAddr,
+    /// The interface that has it.
+    pub ifindex: u32,
+}
+
+impl AddressGid {
+    /// The GID's octets: the IPv6 address, or the IPv4 address mapped into IPv6.
+    pub fn octets(&self) -> [u8; 16] {
+        match self.address {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+            IpAddr::V6(v6) => v6.octets(),
+        }
+    }
+}
+
+/// The address that a GID stands for.
+pub fn address_of(gid: [u8; 16]) -> IpAddr {
+    let v6 = std::net::Ipv6Addr::from(gid);
+    v6.to_ipv4_mapped().map_or(IpAddr::V6(v6), IpAddr::V4)
+}
+
+/// The GIDs of a device with RoCE's face: the machine's addresses, those by which others reach it
+/// first, IPv4 before IPv6, and the loopback addresses last. Link-local addresses are left out:
+/// they mean nothing without an interface, and a GID has no room for one.
+///
+/// Asked of the kernel each time: addresses come and go.
+pub fn address_gids() -> Vec<AddressGid> {
+    let mut found: Vec<(bool, AddressGid)> = Vec::new();
+    for interface in ifaces::interfaces().iter().filter(|i| i.up) {
+        for address in &interface.addrs {
+            let link_local = match address {
+                IpAddr::V4(v4) => v4.is_link_local(),
+                IpAddr::V6(v6) => v6.is_unicast_link_local(),
+            };
+            if !link_local {
+                let gid = AddressGid {
+                    address: *address,
+                    ifindex: interface.index,
+                };
+                found.push((interface.loopback, gid));
+            }
+        }
+    }
+    found.sort_by_key(|(loopback, gid)| (*loopback, gid.address.is_ipv6()));
+    found.into_iter().map(|(_, gid)| gid).collect()
+}
+
 fn guid_of(mac: [u8; 6]) -> u64 {
     let [a, b, c, d, e, f] = mac;
     u64::from_be_bytes([a ^ 2, b, c, 0xFF, 0xFE, d, e, f])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gid_is_an_address_and_back() {
+        let v4: IpAddr = "192.0.2.7".parse().unwrap();
+        let gid = AddressGid {
+            address: v4,
+            ifindex: 2,
+        };
+        assert_eq!(gid.octets()[10..], [0xFF, 0xFF, 192, 0, 2, 7]);
+        assert_eq!(address_of(gid.octets()), v4);
+        let v6: IpAddr = "2001:db8::7".parse().unwrap();
+        let gid = AddressGid {
+            address: v6,
+            ifindex: 2,
+        };
+        assert_eq!(address_of(gid.octets()), v6);
+    }
+
+    #[test]
+    fn loopback_addresses_come_last() {
+        let gids = address_gids();
+        assert!(!gids.is_empty(), "at least 127.0.0.1");
+        let loopback: Vec<bool> = gids.iter().map(|g| g.address.is_loopback()).collect();
+        assert!(loopback.is_sorted(), "{gids:?}");
+    }
 }

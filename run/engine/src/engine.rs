@@ -10,6 +10,7 @@ use weft_os::mem::Registered;
 use weft_verbs::mr::Regions;
 use weft_verbs::types::QpNumber;
 
+use crate::bring_up::Numbers;
 use crate::cm::Id;
 use crate::error::Error;
 use crate::progress::Progress;
@@ -24,6 +25,7 @@ pub struct Engine {
     pub(crate) regions: RwLock<Regions<Registered>>,
     pub(crate) progress: Progress,
     pub(crate) stats: Stats,
+    pub(crate) numbers: Numbers,
     queue_pairs: Mutex<HashMap<u32, Weak<Qp>>>,
     next_pd: AtomicU32,
     epoch: Instant,
@@ -55,6 +57,7 @@ impl Engine {
             regions: RwLock::new(Regions::default()),
             progress: Progress::new(settings.serve_tick)?,
             stats: Stats::new(settings.stat),
+            numbers: Numbers::default(),
             queue_pairs: Mutex::new(HashMap::new()),
             next_pd: AtomicU32::new(1),
             epoch: Instant::now(),
@@ -78,14 +81,9 @@ impl Engine {
         self.next_pd.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A queue pair number that no other queue pair has, and that the next ones do not follow.
-    pub(crate) fn new_qp_number(&self) -> Result<QpNumber, Error> {
-        let taken = self.queue_pairs.lock();
-        (0..64)
-            .map(|_| (weft_os::random_u64() as u32) & 0x00FF_FFFF)
-            .find(|number| *number > 1 && !taken.contains_key(number))
-            .map(QpNumber)
-            .ok_or(Error::NoMemory("queue pair numbers"))
+    /// A queue pair number that no other queue pair has.
+    pub(crate) fn new_qp_number(self: &Arc<Self>) -> Result<QpNumber, Error> {
+        self.numbers.take(self).map(QpNumber)
     }
 
     pub(crate) fn remember_qp(&self, number: QpNumber, qp: &Arc<Qp>) {
@@ -94,6 +92,7 @@ impl Engine {
 
     pub(crate) fn forget_qp(&self, number: QpNumber) {
         self.queue_pairs.lock().remove(&number.0);
+        self.numbers.give_back(number.0);
     }
 
     /// The queue pair of that number.

@@ -20,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bring_up;
 mod channel;
 pub mod cm;
 mod context;

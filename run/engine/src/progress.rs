@@ -142,6 +142,16 @@ impl Progress {
         Ok(token)
     }
 
+    /// A token for timers alone.
+    pub(crate) fn reserve(&self, endpoint: Endpoint) -> Token {
+        self.endpoints.write().insert(endpoint)
+    }
+
+    /// Ends a token that has no member in the set.
+    pub(crate) fn release(&self, token: Token) {
+        self.endpoints.write().remove(token);
+    }
+
     /// Changes what a member stands for and what is waited for.
     pub(crate) fn change(
         &self,

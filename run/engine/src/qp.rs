@@ -17,6 +17,7 @@ use weft_verbs::types::{
     MAX_WR,
 };
 
+use crate::bring_up::{ByHand, Parked};
 use crate::cm::Id;
 use crate::context::{AsyncEvent, AsyncObject, Pd};
 use crate::cq::Cq;
@@ -60,18 +61,22 @@ pub struct Qp {
     srq: Option<Arc<Srq>>,
     cap: QpCap,
     cookie: u64,
-    inner: Mutex<Inner>,
+    pub(crate) inner: Mutex<Inner>,
     gathering: Gathering,
     destroyed: AtomicBool,
 }
 
 #[derive(Debug)]
-struct Inner {
-    machine: QpMachine,
-    stream: Option<Stream>,
+pub(crate) struct Inner {
+    pub(crate) machine: QpMachine,
+    pub(crate) stream: Option<Stream>,
     results: Results,
     /// The connection it belongs to.
     id: Weak<Id>,
+    /// The program brings it up itself.
+    pub(crate) by_hand: Option<Box<ByHand>>,
+    /// Dials that came before it was ready.
+    pub(crate) parked: Vec<Parked>,
 }
 
 /// What the connection manager has to be told after a pass.
@@ -114,6 +119,8 @@ impl Qp {
                 stream: None,
                 results: Results::default(),
                 id: Weak::new(),
+                by_hand: None,
+                parked: Vec::new(),
             }),
             gathering: Gathering::default(),
             destroyed: AtomicBool::new(false),
@@ -160,12 +167,20 @@ impl Qp {
         self.inner.lock().machine.set_access(access);
     }
 
-    /// Changes the state. RTR and RTS are entered by connecting.
+    /// Changes the state. RTR and RTS are entered by connecting, or by [`Qp::ready_to_receive`]
+    /// and [`Qp::ready_to_send`].
     ///
     /// # Errors
     /// The transition does not exist or needs a connection.
     pub fn modify_state(self: &Arc<Self>, to: QpState) -> Result<(), Error> {
         let engine = self.pd.engine().clone();
+        if to == QpState::Reset {
+            self.end_bring_up(&engine);
+            let mut inner = self.inner.lock();
+            if inner.machine.is_by_hand() {
+                self.drop_stream(&mut inner, &engine);
+            }
+        }
         self.with_pass(&engine, |machine, _, pass| {
             machine.modify(to, pass)?;
             if to == QpState::Reset {
@@ -217,8 +232,8 @@ impl Qp {
             FpduSize::Large => FpduPolicy::Large,
         };
         let mut inner = self.inner.lock();
-        if !matches!(inner.machine.state(), QpState::Reset | QpState::Init) {
-            return Err(Error::State("a queue pair in RESET or INIT"));
+        if !inner.machine.takes_stream() {
+            return Err(Error::State("a queue pair that waits to be connected"));
         }
         if self.destroyed.load(Ordering::Acquire) {
             return Err(Error::State("a queue pair that exists"));
@@ -295,11 +310,12 @@ impl Qp {
             let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
             end = stream.transmit(&mut inner.machine, &mut pass);
         }
+        Self::note_waiting(inner, engine);
         self.finish(guard, end, engine);
     }
 
     /// Runs `act` as a pass of its own and sends what follows from it.
-    fn with_pass<R>(
+    pub(crate) fn with_pass<R>(
         self: &Arc<Self>,
         engine: &Engine,
         act: impl FnOnce(&mut QpMachine, Option<&mut Stream>, &mut Pass<'_>) -> R,
@@ -368,6 +384,16 @@ impl Qp {
         engine.progress.forget_stream(self);
         engine.progress.remove(&stream.socket, stream.token);
         engine.stats.close(stream.slot);
+    }
+
+    /// Lets go of a stream that the queue pair does not want any more.
+    pub(crate) fn drop_stream(self: &Arc<Self>, inner: &mut Inner, engine: &Engine) {
+        if let Some(stream) = inner.stream.take() {
+            inner.machine.forget_stream();
+            engine.progress.forget_stream(self);
+            engine.progress.remove(&stream.socket, stream.token);
+            engine.stats.close(stream.slot);
+        }
     }
 
     fn note_event(&self, inner: &Inner, event: QpEvent, notices: &mut Notices) {
@@ -473,6 +499,7 @@ impl Qp {
 
     /// A stream that was to be closed by now is closed.
     pub(crate) fn on_timer(self: &Arc<Self>, engine: &Engine) {
+        self.on_bring_up_timer(engine);
         let guard = self.inner.lock();
         let due = guard
             .stream
@@ -499,6 +526,7 @@ impl Qp {
             return;
         }
         let engine = self.pd.engine();
+        self.end_bring_up(engine);
         self.disconnect();
         engine.forget_qp(self.number);
         engine.regions.read().release_windows(self.number);

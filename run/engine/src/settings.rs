@@ -30,6 +30,8 @@ pub struct Settings {
     pub markers: bool,
     /// How large FPDUs are made.
     pub fpdu: FpduSize,
+    /// What the device says it is.
+    pub face: Face,
     /// Lines on standard error up to this level.
     pub log: LogLevel,
     /// Show the machine's own RDMA devices beside `weft0`.
@@ -54,6 +56,7 @@ impl Default for Settings {
             peer_to_peer: true,
             markers: false,
             fpdu: FpduSize::Auto,
+            face: Face::Infiniband,
             log: LogLevel::Warn,
             real_devices: false,
             connect_timeout: Duration::from_millis(10_000),
@@ -106,6 +109,26 @@ impl Settings {
             return Err(complain(Reason::UnknownName { near }));
         };
         setting.apply(self, text.trim()).map_err(complain)
+    }
+}
+
+/// What the device says it is (decision 0007).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Face {
+    /// Transport InfiniBand on an Ethernet link, a GID for each address.
+    Infiniband,
+    /// Transport iWARP, one GID made of the hardware address.
+    Iwarp,
+}
+
+impl Face {
+    /// Every value, in the order of the names in [`SETTINGS`].
+    pub const ALL: [Face; 2] = [Face::Infiniband, Face::Iwarp];
+
+    /// What the environment says, asked once: a device does not change its face.
+    pub fn of_process() -> Face {
+        static FACE: std::sync::OnceLock<Face> = std::sync::OnceLock::new();
+        *FACE.get_or_init(|| Settings::from_env().0.face)
     }
 }
 

@@ -12,7 +12,9 @@ macro_rules! c_numbers {
 }
 
 c_numbers! {
+    IBV_NODE_CA = 1;
     IBV_NODE_RNIC = 4;
+    IBV_TRANSPORT_IB = 0;
     IBV_TRANSPORT_IWARP = 1;
 
     IBV_DEVICE_SRQ_RESIZE = 1 << 13;
@@ -25,6 +27,7 @@ c_numbers! {
 
     IBV_PORT_ACTIVE = 4;
     IBV_PORT_CM_SUP = 1 << 16;
+    IBV_PORT_IP_BASED_GIDS = 1 << 26;
     IBV_LINK_LAYER_ETHERNET = 2;
     IBV_MTU_256 = 1;
     IBV_MTU_512 = 2;
@@ -32,6 +35,8 @@ c_numbers! {
     IBV_MTU_2048 = 4;
     IBV_MTU_4096 = 5;
     IBV_GID_TYPE_IB = 0;
+    IBV_GID_TYPE_ROCE_V2 = 2;
+    IBV_GID_TYPE_SYSFS_ROCE_V2 = 1;
     IBV_FORK_UNNEEDED = 2;
 
     IBV_ACCESS_LOCAL_WRITE = 1;
@@ -66,7 +71,18 @@ c_numbers! {
     IBV_QP_CUR_STATE = 1 << 1;
     IBV_QP_ACCESS_FLAGS = 1 << 3;
     IBV_QP_PORT = 1 << 5;
+    IBV_QP_PKEY_INDEX = 1 << 4;
+    IBV_QP_QKEY = 1 << 6;
     IBV_QP_AV = 1 << 7;
+    IBV_QP_PATH_MTU = 1 << 8;
+    IBV_QP_TIMEOUT = 1 << 9;
+    IBV_QP_RETRY_CNT = 1 << 10;
+    IBV_QP_RNR_RETRY = 1 << 11;
+    IBV_QP_RQ_PSN = 1 << 12;
+    IBV_QP_MAX_QP_RD_ATOMIC = 1 << 13;
+    IBV_QP_MIN_RNR_TIMER = 1 << 15;
+    IBV_QP_SQ_PSN = 1 << 16;
+    IBV_QP_MAX_DEST_RD_ATOMIC = 1 << 17;
     IBV_QP_DEST_QPN = 1 << 20;
     IBV_QP_RATE_LIMIT = 1 << 25;
     IBV_MIG_MIGRATED = 0;
@@ -117,6 +133,7 @@ c_numbers! {
     IBV_WC_REM_INV_REQ_ERR = 9;
     IBV_WC_REM_ACCESS_ERR = 10;
     IBV_WC_REM_OP_ERR = 11;
+    IBV_WC_RETRY_EXC_ERR = 12;
     IBV_WC_RNR_RETRY_EXC_ERR = 13;
     IBV_WC_FATAL_ERR = 19;
     IBV_WC_SEND = 0;

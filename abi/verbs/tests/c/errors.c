@@ -138,7 +138,7 @@ static void sizes(void)
 
 static void kinds(void)
 {
-	static const enum ibv_qp_type types[] = {IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_RAW_PACKET, IBV_QPT_XRC_SEND,
+	static const enum ibv_qp_type types[] = {IBV_QPT_UD, IBV_QPT_RAW_PACKET, IBV_QPT_XRC_SEND,
 						 IBV_QPT_XRC_RECV, IBV_QPT_DRIVER};
 	struct ibv_qp_init_attr init;
 	struct ibv_ah_attr ah = {};
@@ -257,12 +257,13 @@ static void states(void)
 	EQUAL(ibv_post_recv(qp, &recv, &bad_recv), 0);
 	EQUAL(ibv_post_send(qp, &send, &bad_send), EINVAL);
 
-	begin_case("bring-up by GID and QPN is refused in words");
+	begin_case("bring-up by GID and QPN with attributes missing, or without a route");
 	attr.qp_state = IBV_QPS_RTR;
 	EQUAL(ibv_modify_qp(qp, &attr,
 			    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 				    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
-	      EOPNOTSUPP);
+	      EINVAL);
+	EQUAL(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_DEST_QPN), EINVAL);
 	attr.qp_state = IBV_QPS_RTS;
 	EQUAL(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN), EINVAL);
 	EQUAL(qp->state, IBV_QPS_INIT);

@@ -186,6 +186,9 @@ impl Qp {
     /// The transport ended: FIN, reset or a local failure. True when that was news.
     pub fn stream_ended(&mut self, host: &mut impl Host) -> bool {
         let news = self.ending == Ending::Open && self.stream.is_some();
+        if self.survives_its_stream() {
+            return news;
+        }
         self.ending = Ending::Closed;
         self.outgoing.clear();
         if self.state != QpState::Reset {
@@ -211,7 +214,7 @@ impl Qp {
     }
 
     /// Error state: everything posted is flushed, in order, send queue first.
-    fn enter_error(&mut self, host: &mut impl Host) {
+    pub(super) fn enter_error(&mut self, host: &mut impl Host) {
         self.state = QpState::Error;
         self.flush_send_queue(host);
         self.reads.clear();
@@ -263,7 +266,9 @@ impl Qp {
                 self.enter_error(host);
             }
             (QpState::Rts, QpState::Sqd) => self.disconnect(host),
-            (_, QpState::Reset) if self.ending == Ending::Closed || self.stream.is_none() => {
+            (_, QpState::Reset)
+                if self.by_hand || self.ending == Ending::Closed || self.stream.is_none() =>
+            {
                 self.reset();
             }
             _ => return Err(PostError::InvalidState),

@@ -10,9 +10,11 @@
 //! Divided by concern: `requester` turns the send queue into messages, `responder` answers Read
 //! Requests, `receive` takes segments apart, `untagged` fills receive buffers, `reads` matches
 //! Read Responses, `immediate` and `atomics` hold both sides of RFC 7306, `large` what two Weft
-//! peers tell each other, `ending` Terminates, flushing and the states.
+//! peers tell each other, `by_hand` serves programs without a connection manager, `ending`
+//! Terminates, flushing and the states.
 
 mod atomics;
+mod by_hand;
 mod ending;
 mod immediate;
 mod large;
@@ -136,6 +138,8 @@ pub struct Qp {
     reads: reads::OutstandingReads,
     receiving: receive::Receiving,
     ending: Ending,
+    /// The program walks it through its states itself: the stream comes and goes underneath.
+    by_hand: bool,
     events: VecDeque<QpEvent>,
     counters: QpCounters,
 }
@@ -162,6 +166,7 @@ impl Qp {
             reads: reads::OutstandingReads::default(),
             receiving: receive::Receiving::default(),
             ending: Ending::Open,
+            by_hand: false,
             events: VecDeque::new(),
             counters: QpCounters::default(),
         }
@@ -235,7 +240,8 @@ impl Qp {
         self.stream.as_ref().is_some_and(|s| s.may_send)
     }
 
-    /// Puts the queue pair on a stream whose MPA start-up is over: RTS.
+    /// Puts the queue pair on a stream whose MPA start-up is over: RTS, unless the program walks
+    /// the states itself.
     ///
     /// `emss` is TCP's effective maximum segment size, octets.
     pub fn attach(&mut self, established: &Established, emss: usize, policy: FpduPolicy) {
@@ -254,8 +260,11 @@ impl Qp {
         if policy == FpduPolicy::Large {
             stream.outbound.set_mulpdu(weft_iwarp::mpa::fpdu::MAX_ULPDU);
         }
-        self.state = QpState::Rts;
+        if !self.by_hand {
+            self.state = QpState::Rts;
+        }
         self.stream = Some(stream);
+        self.counters = QpCounters::default();
         self.start_stream(established);
     }
 

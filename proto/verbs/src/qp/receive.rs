@@ -35,6 +35,13 @@ pub(super) struct Receiving {
     pub(super) joined: Option<u32>,
 }
 
+impl Receiving {
+    /// Whether a message has arrived in part.
+    pub(super) fn in_message(&self) -> bool {
+        self.filling.is_some() || self.open.is_some()
+    }
+}
+
 /// A segment of which payload is outstanding.
 #[derive(Clone, Copy, Debug)]
 struct Open {

@@ -103,7 +103,7 @@ impl Qp {
             return;
         }
         self.frame_control();
-        while self.outgoing.queued() < budget && self.state == QpState::Rts {
+        while self.outgoing.queued() < budget && matches!(self.state, QpState::Rtr | QpState::Rts) {
             if !self.frame_next(host) {
                 break;
             }

@@ -39,6 +39,8 @@ pub(super) struct Inner {
     pub(super) listener: Weak<Id>,
     /// Its place among the listener's requests, until it is told.
     pub(super) ticket: Option<Ticket>,
+    /// It brings up a queue pair whose program has no connection manager (or listens for that).
+    pub(super) by_hand: bool,
 }
 
 /// Where an id is on its way.
@@ -129,11 +131,19 @@ impl Id {
                 qp: None,
                 listener,
                 ticket: None,
+                by_hand: false,
             }),
             engine,
             cookie: AtomicU64::new(cookie),
             me: me.clone(),
         })
+    }
+
+    /// An id of the engine's own, for bringing up a queue pair by hand.
+    pub(crate) fn for_bring_up(engine: &Arc<Engine>) -> Arc<Id> {
+        let id = Id::make(engine.clone(), None, 0, Weak::new());
+        id.inner.lock().by_hand = true;
+        id
     }
 
     /// The caller's value.
@@ -440,6 +450,10 @@ impl Id {
     pub(super) fn post(&self, inner: &MutexGuard<'_, Inner>, kind: EventKind, status: i32) {
         if let (Some(channel), Some(id)) = (&inner.channel, self.me.upgrade()) {
             channel.post(Event::about(id, kind, status));
+        }
+        let over = !matches!(kind, EventKind::AddrResolved | EventKind::RouteResolved);
+        if let (true, true, Some(qp)) = (inner.by_hand, over, &inner.qp) {
+            qp.dial_over(&self.engine);
         }
     }
 }

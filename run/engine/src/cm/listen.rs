@@ -44,10 +44,13 @@ impl Id {
                     return;
                 }
             };
+            let by_hand = inner.by_hand;
             let mut ticket = None;
             if let Phase::Listening { waiting, order, .. } = &mut inner.phase {
                 *waiting += 1;
-                ticket = Some(order.accepted(peer.ip(), self.engine.now()));
+                if !by_hand {
+                    ticket = Some(order.accepted(peer.ip(), self.engine.now()));
+                }
             }
             let options = inner.options;
             drop(inner);
@@ -58,6 +61,7 @@ impl Id {
                 child.local = socket.local_addr().ok();
                 child.peer = Some(peer);
                 child.ticket = ticket;
+                child.by_hand = by_hand;
             }
             if let Err(error) = child.start_responding(socket) {
                 crate::warn!("{peer}: MPA start-up could not begin: {error}");

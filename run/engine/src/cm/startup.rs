@@ -302,6 +302,13 @@ impl Id {
             inner.phase = Phase::Disconnected;
             return;
         };
+        let right = !inner.by_hand || qp.peer_answered(&established.private_data, inner.peer);
+        if !right {
+            engine.progress.remove(&socket, token);
+            inner.phase = Phase::Disconnected;
+            self.post(&inner, EventKind::ConnectError, -EPROTO);
+            return;
+        }
         // Under the lock: the program may post as soon as it has the event, and the end of the
         // stream is told after its beginning.
         if let Err(error) = qp.attach(socket, token, &established, leftover, self) {
@@ -323,6 +330,9 @@ impl Id {
         event.private_data.clone_from(&request.private_data);
         event.responder_resources = depth(request.ord);
         event.initiator_depth = depth(request.ird);
+        if self.inner.lock().by_hand {
+            return self.dialed(request);
+        }
         let (listener, ticket) = {
             let mut inner = self.inner.lock();
             if let Phase::Starting {
@@ -341,6 +351,17 @@ impl Id {
             // Nobody listens any more.
             self.destroy();
         }
+    }
+
+    /// The Request wants to bring up a queue pair: no program is asked.
+    fn dialed(self: &Arc<Self>, request: PeerRequest) {
+        if let Phase::Starting {
+            request: waiting, ..
+        } = &mut self.inner.lock().phase
+        {
+            *waiting = Some(request.clone());
+        }
+        crate::bring_up::dialed(&self.engine, self, &request);
     }
 
     fn failed(self: &Arc<Self>, engine: &Engine, error: &StartError) {
@@ -385,9 +406,11 @@ impl Id {
                     }
                 }
                 // The listener may have told the program of the request meanwhile.
-                let channel = self.inner.lock().channel.clone();
-                if let Some(channel) = channel {
+                let inner = self.inner.lock();
+                if let Some(channel) = &inner.channel {
                     channel.post(event);
+                } else {
+                    self.post(&inner, event.kind, event.status);
                 }
             }
             other => inner.phase = other,

@@ -16,6 +16,7 @@ fn perturbed() -> Settings {
         peer_to_peer: false,
         markers: true,
         fpdu: FpduSize::Large,
+        face: Face::Iwarp,
         log: LogLevel::Off,
         real_devices: true,
         connect_timeout: Duration::MAX,
@@ -88,6 +89,7 @@ fn every_setting_reaches_its_field() {
         ("WEFT_SOCKET_BUFFER", "65536"),
         ("WEFT_MODE", "preload"),
         ("WEFT_LIBDIR", "/opt/weft"),
+        ("WEFT_FACE", "iwarp"),
     ]);
     assert_eq!(complaints, vec![]);
     assert_eq!(
@@ -98,6 +100,7 @@ fn every_setting_reaches_its_field() {
             peer_to_peer: false,
             markers: true,
             fpdu: FpduSize::Emss,
+            face: Face::Iwarp,
             log: LogLevel::Debug,
             real_devices: true,
             connect_timeout: Duration::from_millis(250),

@@ -1,0 +1,86 @@
+//! Queue pairs that the program brings up itself, INIT, RTR, RTS, with a GID and a queue pair
+//! number from the other side (decision 0007).
+//!
+//! Such a program knows nothing of streams. The stream may come before or after RTS; what is
+//! posted before it is there waits. A stream that ends while nothing is outstanding leaves the queue
+//! pair as it is, as an InfiniBand queue pair does not notice that its peer has gone; what is
+//! outstanding, or posted later, ends in "retry exceeded".
+
+use super::ending::Ending;
+use super::Qp;
+use crate::host::Host;
+use crate::types::{PostError, QpState, WcStatus};
+
+impl Qp {
+    /// The program asks for RTR or RTS itself.
+    ///
+    /// # Errors
+    /// The transition does not exist.
+    pub fn walk(&mut self, to: QpState) -> Result<(), PostError> {
+        match (self.state, to) {
+            (QpState::Init, QpState::Rtr) => self.by_hand = true,
+            (QpState::Rtr | QpState::Rts, QpState::Rts) if self.by_hand => {}
+            _ => return Err(PostError::InvalidState),
+        }
+        self.state = to;
+        Ok(())
+    }
+
+    /// Whether the program walks the states itself.
+    pub fn is_by_hand(&self) -> bool {
+        self.by_hand
+    }
+
+    /// Whether a stream may be attached now.
+    pub fn takes_stream(&self) -> bool {
+        let state_fits = match self.state {
+            QpState::Reset | QpState::Init => !self.by_hand,
+            QpState::Rtr | QpState::Rts => self.by_hand,
+            QpState::Sqd | QpState::Sqe | QpState::Error => false,
+        };
+        state_fits && self.stream.is_none()
+    }
+
+    /// Whether work is posted to the send queue that is not done.
+    pub fn has_sends_outstanding(&self) -> bool {
+        self.sq.front().is_some()
+    }
+
+    /// Nobody answers where the peer should be: the oldest send ends in
+    /// [`WcStatus::RetryExceeded`], everything else is flushed.
+    pub fn peer_unreachable(&mut self, host: &mut impl Host) {
+        self.sq.blame(WcStatus::RetryExceeded, |_| true);
+        self.stream = None;
+        self.outgoing.clear();
+        self.ending = Ending::Closed;
+        self.enter_error(host);
+    }
+
+    /// The stream of a queue pair brought up by hand ended without a fault. True when nothing was
+    /// under way: the queue pair waits for another one. Otherwise the oldest send is marked as not
+    /// answered, and the caller fails the queue pair.
+    pub(super) fn survives_its_stream(&mut self) -> bool {
+        if !self.by_hand || self.ending != Ending::Open {
+            return false;
+        }
+        if self.has_sends_outstanding() {
+            self.sq.blame(WcStatus::RetryExceeded, |_| true);
+            return false;
+        }
+        if self.receiving.in_message() {
+            return false;
+        }
+        self.forget_stream();
+        true
+    }
+
+    /// The driver has dropped the stream: the queue pair waits for another one.
+    pub fn forget_stream(&mut self) {
+        self.stream = None;
+        self.outgoing.clear();
+        self.reads.clear();
+        self.responder.clear();
+        self.receiving.clear();
+        self.requester = super::requester::Requester::default();
+    }
+}

@@ -1,0 +1,130 @@
+//! Queue pair numbers that say where the queue pair is to be found.
+//!
+//! The upper 16 bits of a number are a TCP port that the process holds, the lower 8 tell its
+//! queue pairs apart. The port is bound when the first number is given out and listened on from the
+//! moment a program takes a queue pair to INIT itself, so that a process that only uses the
+//! connection manager has no open port for this.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::cm::Id;
+use crate::engine::Engine;
+use crate::error::Error;
+
+/// Queue pairs of one port. Not all 256, so that a number rests before it is used again.
+const PER_PORT: usize = 192;
+/// Bring-ups that wait at one port.
+const BACKLOG: i32 = 1024;
+
+/// The TCP port at which a queue pair is found.
+pub(super) fn port_of(number: u32) -> u16 {
+    (number >> 8) as u16
+}
+
+/// The numbers given out.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    ports: Vec<Port>,
+    listening: bool,
+}
+
+#[derive(Debug)]
+struct Port {
+    number: u16,
+    socket: Arc<Id>,
+    used: [bool; 256],
+    live: usize,
+    next: u8,
+}
+
+impl Numbers {
+    /// A number that no queue pair has, and that was not used for as long as possible.
+    ///
+    /// # Errors
+    /// No port is left.
+    pub(crate) fn take(&self, engine: &Arc<Engine>) -> Result<u32, Error> {
+        let mut inner = self.inner.lock();
+        if inner.ports.iter().all(|p| p.live >= PER_PORT) {
+            let port = Port::bind(engine)?;
+            if inner.listening {
+                port.socket.listen(BACKLOG)?;
+            }
+            inner.ports.push(port);
+        }
+        let free = inner.ports.iter_mut().find(|p| p.live < PER_PORT);
+        free.map(Port::take)
+            .ok_or(Error::NoMemory("queue pair numbers"))
+    }
+
+    /// The queue pair of that number is gone.
+    pub(crate) fn give_back(&self, number: u32) {
+        let mut inner = self.inner.lock();
+        let port = inner.ports.iter_mut().find(|p| p.number == port_of(number));
+        if let Some(port) = port {
+            if std::mem::take(&mut port.used[number as usize & 0xFF]) {
+                port.live -= 1;
+            }
+        }
+    }
+
+    /// From now on peers may dial.
+    ///
+    /// # Errors
+    /// The kernel refuses to listen.
+    pub(crate) fn listen(&self) -> Result<(), Error> {
+        let mut inner = self.inner.lock();
+        if !std::mem::replace(&mut inner.listening, true) {
+            for port in &inner.ports {
+                port.socket.listen(BACKLOG)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Port {
+    /// A port on all the machine's addresses, of both families where there are two.
+    fn bind(engine: &Arc<Engine>) -> Result<Port, Error> {
+        let any = [
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        ];
+        let mut outcome = Err(Error::NoMemory("ports"));
+        for address in any {
+            let socket = Id::for_bring_up(engine);
+            socket.set_v6_only(false);
+            outcome = socket.bind(SocketAddr::new(address, 0)).map(|()| socket);
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        let socket = outcome?;
+        let number = socket.local_addr().map_or(0, |a| a.port());
+        Ok(Port {
+            number,
+            socket,
+            used: [false; 256],
+            live: 0,
+            next: weft_os::random_u64() as u8,
+        })
+    }
+
+    fn take(&mut self) -> u32 {
+        while self.used[usize::from(self.next)] {
+            self.next = self.next.wrapping_add(1);
+        }
+        let low = self.next;
+        self.used[usize::from(low)] = true;
+        self.live += 1;
+        self.next = low.wrapping_add(1);
+        u32::from(self.number) << 8 | u32::from(low)
+    }
+}
