@@ -69,7 +69,8 @@ lines() {
 program() {
     local mode=$1 name=$2
     shift 2
-    local -a set=(TEST_MODE="$mode" "$@")
+    # A message without a receive ends the connection soon: some cases wait for that.
+    local -a set=(TEST_MODE="$mode" WEFT_RECEIVE_WAIT_MS=100 "$@")
     case $mode in
     preload) set+=(LD_PRELOAD="$out/libweft.so") ;;
     replacement) set+=(LD_LIBRARY_PATH="$out/weft-libs") ;;

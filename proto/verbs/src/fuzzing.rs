@@ -154,6 +154,9 @@ pub fn connection(octets: &[u8]) {
     let policy =
         [FpduPolicy::Auto, FpduPolicy::Emss, FpduPolicy::Large][usize::from(setup >> 2) % 3];
     qp.attach(&established(role, crc), 1448, policy);
+    if setup & 0x80 != 0 {
+        qp.meet_weft();
+    }
     let other = match role {
         Role::Initiator => Role::Responder,
         Role::Responder => Role::Initiator,
@@ -208,7 +211,12 @@ impl Run<'_> {
             10 => self.peer_sends_tagged(Opcode::READ_RESPONSE),
             11 | 12 => self.peer_sends_read_request(),
             13 => self.deregister_or_register(),
-            14 => self.transmit(),
+            14 => {
+                self.transmit();
+                if self.source.octet() == 0 {
+                    self.qp.give_up_holding(&mut self.program.device);
+                }
+            }
             _ => {
                 if self.source.octet() > 250 {
                     self.qp.disconnect(&mut self.program.device);

@@ -77,6 +77,10 @@ pub(crate) struct Inner {
     pub(crate) by_hand: Option<Box<ByHand>>,
     /// Dials that came before it was ready.
     pub(crate) parked: Vec<Parked>,
+    /// How long a message may wait for a receive.
+    receive_wait: Duration,
+    /// The message that waits, and until when (engine time).
+    waits: Option<(u64, Duration)>,
 }
 
 /// What the connection manager has to be told after a pass.
@@ -93,13 +97,14 @@ impl Qp {
         let cap = checked_cap(init.cap, init.srq.is_some())?;
         let engine = pd.engine();
         let number = engine.new_qp_number()?;
-        let machine = QpMachine::new(QpConfig {
+        let mut machine = QpMachine::new(QpConfig {
             number,
             pd: pd.id(),
             cap,
             sq_sig_all: init.sq_sig_all,
             shared_receive: init.srq.is_some(),
         });
+        machine.set_hold(!engine.settings.receive_wait.is_zero());
         pd.add_user();
         init.send_cq.add_user();
         init.recv_cq.add_user();
@@ -121,6 +126,8 @@ impl Qp {
                 id: Weak::new(),
                 by_hand: None,
                 parked: Vec::new(),
+                receive_wait: engine.settings.receive_wait,
+                waits: None,
             }),
             gathering: Gathering::default(),
             destroyed: AtomicBool::new(false),
@@ -207,10 +214,25 @@ impl Qp {
             let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
             inner.machine.post_recv(request, &mut pass)
         };
-        if !inner.results.is_empty() {
+        if inner.waits.is_some() {
+            // What it held may go on, and be answered.
+            self.serve_locked(inner, engine, true);
+        } else if !inner.results.is_empty() {
             self.publish(&mut inner, engine);
         }
         posted
+    }
+
+    /// The shared receive queue has receives again.
+    pub(crate) fn receives_came(self: &Arc<Self>, engine: &Engine) {
+        self.with_pass(engine, |machine, _, pass| machine.let_go(pass));
+    }
+
+    /// Sets how long a message may wait for a receive; zero ends the connection at once.
+    pub fn set_receive_wait(&self, wait: Duration) {
+        let mut inner = self.inner.lock();
+        inner.receive_wait = wait;
+        inner.machine.set_hold(!wait.is_zero());
     }
 
     /// Puts the queue pair on a connected socket whose MPA start-up is over. The caller, who
@@ -346,6 +368,7 @@ impl Qp {
             self.note_event(inner, event, &mut notices);
         }
         Self::follow_stream(inner, engine);
+        self.follow_waiting(inner, engine);
         if !inner.results.is_empty() || inner.results.invalidated {
             self.publish(inner, engine);
         }
@@ -462,6 +485,28 @@ impl Qp {
         stream.published = now;
     }
 
+    /// Bounds the wait of a message that found no receive.
+    fn follow_waiting(self: &Arc<Self>, inner: &mut Inner, engine: &Engine) {
+        let Some(holding) = inner.machine.holding() else {
+            inner.waits = None;
+            return;
+        };
+        let Some(stream) = &inner.stream else {
+            return;
+        };
+        if inner.waits.is_none_or(|(message, _)| message != holding) {
+            let until = engine.now() + inner.receive_wait;
+            inner.waits = Some((holding, until));
+            engine.progress.add_timer(until, stream.token);
+        }
+        let srq = self.srq.as_ref();
+        if srq.is_some_and(|srq| srq.remember_waiting(self)) {
+            // Receives may have been posted before it was remembered.
+            let mut pass = Pass::begin(engine, &mut inner.results, srq);
+            inner.machine.let_go(&mut pass);
+        }
+    }
+
     fn publish(&self, inner: &mut Inner, engine: &Engine) {
         let results = &mut inner.results;
         if std::mem::take(&mut results.invalidated) {
@@ -500,7 +545,14 @@ impl Qp {
     /// A stream that was to be closed by now is closed.
     pub(crate) fn on_timer(self: &Arc<Self>, engine: &Engine) {
         self.on_bring_up_timer(engine);
-        let guard = self.inner.lock();
+        let mut guard = self.inner.lock();
+        if guard.waits.is_some_and(|(_, until)| until <= engine.now()) {
+            let inner = &mut *guard;
+            let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
+            inner.machine.give_up_holding(&mut pass);
+            drop(pass);
+            return self.transmit_locked(guard, engine);
+        }
         let due = guard
             .stream
             .as_ref()

@@ -40,6 +40,8 @@ pub struct Settings {
     pub connect_timeout: Duration,
     /// Longest wait for the peer's MPA start-up frame (RFC 5044 section 7.1).
     pub start_timeout: Duration,
+    /// How long a message waits for a receive between Weft peers; zero ends the connection at once.
+    pub receive_wait: Duration,
     /// Keep statistics where `weft stat` finds them.
     pub stat: bool,
     /// How often the serving thread looks at connections nobody polls.
@@ -61,6 +63,7 @@ impl Default for Settings {
             real_devices: false,
             connect_timeout: Duration::from_millis(10_000),
             start_timeout: Duration::from_millis(10_000),
+            receive_wait: Duration::from_millis(4000),
             stat: true,
             serve_tick: Duration::from_micros(200),
             socket_buffer: None,

@@ -1,7 +1,7 @@
 //! Shared receive queues.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use weft_verbs::srq::SharedReceiveQueue;
@@ -10,6 +10,7 @@ use weft_verbs::wqe::RecvWqe;
 
 use crate::context::{AsyncEvent, AsyncObject, Pd};
 use crate::error::Error;
+use crate::qp::Qp;
 
 /// A shared receive queue.
 #[derive(Debug)]
@@ -18,6 +19,9 @@ pub struct Srq {
     inner: Mutex<SharedReceiveQueue>,
     cookie: u64,
     users: AtomicUsize,
+    /// Queue pairs that hold messages until receives are posted.
+    waiting: Mutex<Vec<Weak<Qp>>>,
+    any_waiting: AtomicBool,
     destroyed: AtomicBool,
 }
 
@@ -37,6 +41,8 @@ impl Srq {
             inner: Mutex::new(SharedReceiveQueue::new(max_wr, max_sge.max(1))),
             cookie,
             users: AtomicUsize::new(0),
+            waiting: Mutex::new(Vec::new()),
+            any_waiting: AtomicBool::new(false),
             destroyed: AtomicBool::new(false),
         }))
     }
@@ -46,7 +52,35 @@ impl Srq {
     /// # Errors
     /// The queue is full or the scatter list too long.
     pub fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        self.inner.lock().push(request)
+        self.inner.lock().push(request)?;
+        if self.any_waiting.load(Ordering::SeqCst) {
+            self.wake_waiting();
+        }
+        Ok(())
+    }
+
+    /// A queue pair found no receive here, and holds a message until there is one. False when
+    /// that was known.
+    pub(crate) fn remember_waiting(&self, qp: &Arc<Qp>) -> bool {
+        let mut waiting = self.waiting.lock();
+        if waiting.iter().any(|w| w.as_ptr() == Arc::as_ptr(qp)) {
+            return false;
+        }
+        waiting.push(Arc::downgrade(qp));
+        self.any_waiting.store(true, Ordering::SeqCst);
+        true
+    }
+
+    fn wake_waiting(&self) {
+        let waiting = {
+            let mut waiting = self.waiting.lock();
+            self.any_waiting.store(false, Ordering::SeqCst);
+            std::mem::take(&mut *waiting)
+        };
+        let engine = self.pd.context().engine();
+        for qp in waiting.iter().filter_map(Weak::upgrade) {
+            qp.receives_came(engine);
+        }
     }
 
     /// Arms the limit event; 0 disarms.

@@ -59,7 +59,7 @@ impl Qp {
         host: &mut impl Host,
     ) -> Result<(), Fault> {
         let ird = self.stream.as_ref().map_or(0, |s| s.ird);
-        if self.responder.len() >= usize::from(ird) {
+        if self.responder.len() + self.receiving.held.requests() >= usize::from(ird) {
             return Err(request_fault(
                 PeerFault::IrdExceeded,
                 "Atomic Request: more outstanding than the IRD",
@@ -68,7 +68,11 @@ impl Qp {
         }
         self.check_target(&request, host)
             .map_err(|fault| target_fault(fault, header))?;
-        self.responder.push(Request::Atomic(request), header);
+        if self.must_hold() {
+            self.hold_atomic(request, header);
+        } else {
+            self.responder.push(Request::Atomic(request), header);
+        }
         Ok(())
     }
 

@@ -71,9 +71,17 @@ impl Terminated {
             (0, 1 | 2, 0x09) => WcStatus::RemoteInvalidate,
             (0 | 1, 1, _) => WcStatus::RemoteAccess,
             // The last: an atomic at an address that is not aligned (RFC 7306 section 8).
-            (1, 2, 0x02 | 0x05) | (0, 2, 0x07) => WcStatus::RemoteInvalidRequest,
+            (1, 2, 0x05) | (0, 2, 0x07) => WcStatus::RemoteInvalidRequest,
+            (1, 2, 0x02) if self.is_of_send() => WcStatus::RnrRetryExceeded,
+            (1, 2, 0x02) => WcStatus::RemoteInvalidRequest,
             _ => WcStatus::RemoteOperation,
         }
+    }
+
+    /// Whether a message that takes a receive is at fault.
+    fn is_of_send(&self) -> bool {
+        let header = self.terminate.ddp.map(|(_, header)| header);
+        matches!(header, Some(Header::Untagged(u)) if u.qn == QueueNumber::SEND)
     }
 
     fn blames(&self, wqe: &SendWqe) -> bool {
@@ -285,9 +293,10 @@ impl Qp {
             sq_sig_all: self.sq_sig_all,
             shared_receive: self.shared_receive,
         });
-        let access = self.access;
+        let (access, hold) = (self.access, self.hold);
         *self = fresh;
         self.access = access;
+        self.hold = hold;
     }
 }
 

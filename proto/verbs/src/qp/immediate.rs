@@ -11,6 +11,7 @@ use super::requester::{Kind, Step};
 use super::{Peer, Qp};
 use crate::host::Host;
 use crate::types::{Completion, SendOp, WcOpcode, WcStatus};
+use crate::wqe::RecvWqe;
 
 /// The lower half of Immediate Data that belongs to the Send behind it.
 const JOINED: u32 = 0x5745_4654;
@@ -89,24 +90,37 @@ impl Qp {
             self.receiving.joined = Some(imm);
             return Ok(());
         }
-        let wqe = self.next_receive(host).ok_or_else(|| {
-            fault(
-                PeerFault::NoBuffer,
-                "Immediate Data: MSN finds no posted receive",
-            )
-        })?;
+        let octets = core::mem::take(&mut self.receiving.write_octets);
+        let wqe = match self.must_hold() {
+            true => None,
+            false => self.next_receive(host),
+        };
+        match wqe {
+            Some(wqe) => self.deliver_immediate(wqe, imm, octets, solicited, host),
+            None => self.hold_immediate(imm, octets, solicited, header)?,
+        }
+        Ok(())
+    }
+
+    pub(super) fn deliver_immediate(
+        &mut self,
+        wqe: RecvWqe,
+        imm: u32,
+        octets: u32,
+        solicited: bool,
+        host: &mut impl Host,
+    ) {
         self.counters.recvs_completed += 1;
         host.complete_recv(Completion {
             wr_id: wqe.wr_id,
             status: WcStatus::Success,
             opcode: WcOpcode::RecvWriteWithImm,
-            byte_len: core::mem::take(&mut self.receiving.write_octets),
+            byte_len: octets,
             qp: self.number,
             slots: 0,
             invalidated: None,
             imm: Some(imm),
             solicited,
         });
-        Ok(())
     }
 }

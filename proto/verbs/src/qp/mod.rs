@@ -10,12 +10,13 @@
 //! Divided by concern: `requester` turns the send queue into messages, `responder` answers Read
 //! Requests, `receive` takes segments apart, `untagged` fills receive buffers, `reads` matches
 //! Read Responses, `immediate` and `atomics` hold both sides of RFC 7306, `large` what two Weft
-//! peers tell each other, `by_hand` serves programs without a connection manager, `ending`
-//! Terminates, flushing and the states.
+//! peers tell each other, `by_hand` serves programs without a connection manager, `holding` what
+//! waits for a receive, `ending` Terminates, flushing and the states.
 
 mod atomics;
 mod by_hand;
 mod ending;
+mod holding;
 mod immediate;
 mod large;
 mod reads;
@@ -129,6 +130,8 @@ pub struct Qp {
     shared_receive: bool,
     state: QpState,
     access: Access,
+    /// Messages that find no receive may be held.
+    hold: bool,
     sq: SendQueue,
     rq: RecvQueue,
     stream: Option<Stream>,
@@ -157,6 +160,7 @@ impl Qp {
             access: Access::REMOTE_READ
                 .union(Access::REMOTE_WRITE)
                 .union(Access::REMOTE_ATOMIC),
+            hold: true,
             sq: SendQueue::new(&config.cap),
             rq: RecvQueue::new(&config.cap),
             stream: None,
@@ -324,6 +328,9 @@ impl Qp {
             return Err(PostError::InvalidState);
         }
         self.rq.push(request)?;
+        if self.must_hold() {
+            self.let_go(host);
+        }
         if matches!(self.state, QpState::Error | QpState::Sqd | QpState::Sqe) {
             self.flush_recv_queue(host);
         }

@@ -3,6 +3,7 @@
 use weft_iwarp::{Fault, Header, Message, Parse, PeerFault, Segment, Stag};
 
 use super::ending::Terminated;
+use super::holding::Held;
 use super::untagged::{Filling, SendSegment};
 use super::Qp;
 use crate::host::{Host, RegionFault, Span};
@@ -33,6 +34,8 @@ pub(super) struct Receiving {
     write_open: bool,
     /// An immediate value that the next Send of a Weft peer brings.
     pub(super) joined: Option<u32>,
+    /// Messages that wait for a receive.
+    pub(super) held: Held,
 }
 
 impl Receiving {
@@ -59,6 +62,8 @@ enum Target {
     Read,
     /// The receive buffer's scatter list.
     Receive,
+    /// The Send that is held last.
+    Held,
 }
 
 /// Where the outstanding payload of the open segment goes, for a direct read.
@@ -91,6 +96,7 @@ impl Receiving {
     pub(super) fn clear(&mut self) {
         self.open = None;
         self.joined = None;
+        self.held.clear();
     }
 }
 
@@ -176,6 +182,7 @@ impl Qp {
                 let right = Access::REMOTE_WRITE;
                 add(host.check(stag, to, len, right, self.scope()).ok()?);
             }
+            Target::Held => return None,
             Target::Read | Target::Receive => {
                 let (sges, done) = self.scatter_of(open.target)?;
                 for piece in pieces(sges, done, len) {
@@ -255,8 +262,11 @@ impl Qp {
                     invalidate: *invalidate,
                     header,
                 };
-                self.begin_send_segment(send, host)?;
-                (Target::Receive, *last)
+                let target = match self.begin_send_segment(send, host)? {
+                    true => Target::Receive,
+                    false => Target::Held,
+                };
+                (target, *last)
             }
             Message::ReadRequest { request, .. } => {
                 self.note_read_request(request);
@@ -321,6 +331,7 @@ impl Qp {
                     write_fault(fault, segment_len(&open.header, len), open.header)
                 })?;
             }
+            Target::Held => self.hold_octets(octets)?,
             Target::Read | Target::Receive => {
                 if self.scatter_octets(open.target, octets, host).is_err() {
                     return self.local_protection_fault(open, host);
@@ -329,6 +340,20 @@ impl Qp {
         }
         self.advance(octets.len() as u32);
         self.close_segment_if_complete(host)
+    }
+
+    /// Places octets of the receive that is being filled.
+    pub(super) fn scatter_received(
+        &mut self,
+        octets: &[u8],
+        host: &mut impl Host,
+    ) -> Result<(), RegionFault> {
+        self.scatter_octets(Target::Receive, octets, host)?;
+        if let Some(filling) = &mut self.receiving.filling {
+            filling.received += octets.len() as u32;
+        }
+        self.counters.octets_placed += octets.len() as u64;
+        Ok(())
     }
 
     fn scatter_octets(
@@ -360,7 +385,7 @@ impl Qp {
 
     fn scatter_of(&self, target: Target) -> Option<(&[Sge], u32)> {
         match target {
-            Target::Write { .. } => None,
+            Target::Write { .. } | Target::Held => None,
             Target::Read => self
                 .reads
                 .sink()
@@ -374,11 +399,14 @@ impl Qp {
     }
 
     fn advance(&mut self, octets: u32) {
-        self.counters.octets_placed += u64::from(octets);
         let Some(open) = &mut self.receiving.open else {
             return;
         };
+        if !matches!(open.target, Target::Held) {
+            self.counters.octets_placed += u64::from(octets);
+        }
         match &mut open.target {
+            Target::Held => {}
             Target::Write { to, .. } => *to = to.wrapping_add(u64::from(octets)),
             Target::Read => self.reads.received(octets),
             Target::Receive => {
@@ -408,6 +436,10 @@ impl Qp {
                 Ok(())
             }
             Target::Receive => self.deliver_send(open.header, host),
+            Target::Held => {
+                self.finish_held(host);
+                Ok(())
+            }
         }
     }
 
@@ -451,7 +483,7 @@ impl Qp {
         use crate::types::WcStatus;
         match open.target {
             Target::Receive => self.fail_receive(WcStatus::LocalProtection, host),
-            Target::Read | Target::Write { .. } => {
+            Target::Read | Target::Write { .. } | Target::Held => {
                 self.blame_oldest_read(WcStatus::LocalProtection);
             }
         }

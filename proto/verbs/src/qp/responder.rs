@@ -19,6 +19,7 @@ pub(super) struct Responder {
     offset: u32,
 }
 
+/// A request of the peer's.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Request {
     Read(ReadRequest),
@@ -74,7 +75,7 @@ impl Qp {
         let ird = self.stream.as_ref().map_or(0, |s| s.ird);
         // A ready-to-receive Read is answered even where the program allows no Reads.
         let allowed = if request.size == 0 { ird.max(1) } else { ird };
-        if self.responder.len() >= usize::from(allowed) {
+        if self.responder.len() + self.receiving.held.requests() >= usize::from(allowed) {
             return Err(read_fault(
                 PeerFault::IrdExceeded,
                 request,
@@ -84,7 +85,11 @@ impl Qp {
         }
         self.check_source(&request, request.size, host)
             .map_err(|fault| source_fault(fault, request, header))?;
-        self.responder.push(Request::Read(request), header);
+        if self.must_hold() {
+            self.hold_read(request, header);
+        } else {
+            self.responder.push(Request::Read(request), header);
+        }
         Ok(())
     }
 

@@ -18,7 +18,7 @@ pub(super) struct Filling {
 }
 
 /// One segment of a Send, as the header says it.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct SendSegment {
     pub(super) mo: u32,
     pub(super) len: usize,
@@ -28,23 +28,29 @@ pub(super) struct SendSegment {
 }
 
 impl SendSegment {
-    fn fault(&self, fault: PeerFault, field: &'static str) -> Fault {
+    pub(super) fn fault(&self, fault: PeerFault, field: &'static str) -> Fault {
         let ulpdu_len = (self.len + self.header.wire_len()) as u16;
         Fault::new(fault, field).in_segment(ulpdu_len, self.header)
     }
 }
 
 impl Qp {
-    /// Finds the receive buffer for a Send segment and checks that it fits.
+    /// Finds the receive buffer for a Send segment and checks that it fits. False when the
+    /// message is held until there is one.
     pub(super) fn begin_send_segment(
         &mut self,
         segment: SendSegment,
         host: &mut impl Host,
-    ) -> Result<(), Fault> {
+    ) -> Result<bool, Fault> {
         if segment.mo == 0 {
-            let wqe = self.next_receive(host).ok_or_else(|| {
-                segment.fault(PeerFault::NoBuffer, "Send: MSN finds no posted receive")
-            })?;
+            let wqe = match self.must_hold() {
+                true => None,
+                false => self.next_receive(host),
+            };
+            let Some(wqe) = wqe else {
+                self.hold_send(segment)?;
+                return Ok(false);
+            };
             self.receiving.filling = Some(Filling {
                 wqe,
                 received: 0,
@@ -52,7 +58,19 @@ impl Qp {
                 invalidate: segment.invalidate,
                 imm: self.receiving.joined.take(),
             });
+        } else if self.receiving.filling.is_none() && self.must_hold() {
+            return Ok(false);
         }
+        self.check_room(segment, host)?;
+        Ok(true)
+    }
+
+    /// A Send segment fits into the receive that is being filled.
+    pub(super) fn check_room(
+        &mut self,
+        segment: SendSegment,
+        host: &mut impl Host,
+    ) -> Result<(), Fault> {
         let Some(filling) = &self.receiving.filling else {
             return Err(segment.fault(PeerFault::MessageOffset, "Send: MO"));
         };

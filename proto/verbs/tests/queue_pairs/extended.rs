@@ -143,6 +143,7 @@ fn a_send_with_immediate_to_a_foreign_peer_is_refused() {
 #[test]
 fn an_immediate_without_a_receive_ends_as_a_send_does() {
     let mut pair = Pair::new(Config::default(), 1);
+    pair.ends[1].qp.set_hold(false);
     let target = pair.ends[1].device.region(8, 0, ALL, 2);
     let write = SendOp::WriteWithImm {
         remote_addr: 0,

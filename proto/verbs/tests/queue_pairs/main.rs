@@ -1,6 +1,7 @@
 //! Two queue pairs in memory on virtual time: scenarios, and random work by seed.
 
 mod extended;
+mod holding;
 mod pair;
 mod random_work;
 mod scenarios;

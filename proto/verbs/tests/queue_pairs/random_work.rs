@@ -62,6 +62,18 @@ fn length(rng: &mut fastrand::Rng) -> usize {
     }
 }
 
+fn post_receives(pair: &mut Pair, late: &mut [VecDeque<(u64, Vec<Sge>)>; 2]) {
+    for (end, late) in pair.ends.iter_mut().zip(late) {
+        for (wr_id, scatter) in late.drain(..) {
+            let request = RecvRequest {
+                wr_id,
+                scatter: &scatter,
+            };
+            end.qp.post_recv(&request, &mut end.device).expect("room");
+        }
+    }
+}
+
 fn run(seed: u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut config = config(&mut rng);
@@ -88,6 +100,8 @@ fn run(seed: u64) {
         (device.region(8 * CELLS, 0, ALL, rng.u32(..)), [0u64; CELLS])
     });
     let mut expected = [Expected::default(), Expected::default()];
+    // Receives that are posted only after their message may have come.
+    let mut late: [VecDeque<(u64, Vec<Sge>)>; 2] = Default::default();
     // Each transfer has a target range of its own.
     let mut next_free = [0usize; 2];
     for wr_id in 0..rng.u64(1..40) {
@@ -167,12 +181,7 @@ fn run(seed: u64) {
             0 => {
                 let addr = (1 << 20) + target_at as u64;
                 let scatter = cut(&mut rng, regions[peer].0, addr, len as u32);
-                let end = &mut pair.ends[peer];
-                let request = RecvRequest {
-                    wr_id,
-                    scatter: &scatter,
-                };
-                end.qp.post_recv(&request, &mut end.device).expect("room");
+                late[peer].push_back((wr_id, scatter));
                 expected[peer].recvs.push_back((wr_id, len as u32, imm));
                 let op = match imm {
                     Some(imm) => SendOp::SendWithImm { imm },
@@ -184,12 +193,7 @@ fn run(seed: u64) {
                 let (remote_addr, rkey) = ((1 << 20) + target_at as u64, regions[peer].0);
                 let op = match imm {
                     Some(imm) => {
-                        let end = &mut pair.ends[peer];
-                        let request = RecvRequest {
-                            wr_id,
-                            scatter: &[],
-                        };
-                        end.qp.post_recv(&request, &mut end.device).expect("room");
+                        late[peer].push_back((wr_id, Vec::new()));
                         expected[peer]
                             .recvs
                             .push_back((wr_id, len as u32, Some(imm)));
@@ -226,6 +230,10 @@ fn run(seed: u64) {
                 Payload::Gather(&list)
             },
         };
+        // Two that know each other hold messages; with others the receive has to be there first.
+        if !config.peer_to_peer || rng.bool() {
+            post_receives(&mut pair, &mut late);
+        }
         let end = &mut pair.ends[side];
         end.qp.post_send(&request, &mut end.device).expect("room");
         if signaled {
@@ -238,6 +246,10 @@ fn run(seed: u64) {
             pair.step();
         }
     }
+    if rng.bool() {
+        pair.drive();
+    }
+    post_receives(&mut pair, &mut late);
     pair.drive();
     for (side, expected) in expected.into_iter().enumerate() {
         let end = &mut pair.ends[side];

@@ -99,6 +99,21 @@ pub const SETTINGS: &[Setting] = &[
               ends the attempt.",
     },
     Setting {
+        name: "receive-wait-ms",
+        env: "WEFT_RECEIVE_WAIT_MS",
+        key: "verbs.receive-wait-ms",
+        kind: Kind::Integer {
+            min: 0,
+            max: HOUR_MS,
+            unit: "milliseconds",
+            set: |settings, ms| settings.receive_wait = Duration::from_millis(ms),
+        },
+        default: "4000",
+        doc: "How long a message that finds no posted receive waits for one, when the peer is \
+              Weft too. Programs written for InfiniBand rely on its retries. After that, and at \
+              once with other peers or with 0, the connection ends, as iWARP has it.",
+    },
+    Setting {
         name: "real-devices",
         env: "WEFT_REAL_DEVICES",
         key: "verbs.real-devices",

@@ -1,0 +1,267 @@
+//! A message that finds no receive: held for a while, where the peer is Weft.
+//!
+//! On InfiniBand the receiver asks for patience (RNR) and the sender tries again; programs written
+//! for it post their receives late. iWARP ends the connection. Between two Weft peers the message
+//! is kept, with whatever is behind it and must not overtake it: Sends, Immediate Data, Read and
+//! Atomic Requests. Writes are placed (RFC 5041 section 5.3 leaves their order free), Read and
+//! Atomic Responses and Terminates are acted on, so nothing that this side waits for stands
+//! behind what it has not made room for. How long is the driver's to say; how much is bounded here.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use weft_iwarp::{AtomicRequest, Fault, Header, PeerFault, ReadRequest};
+
+use super::responder::Request;
+use super::untagged::{Filling, SendSegment};
+use super::Qp;
+use crate::host::Host;
+use crate::types::WcStatus;
+
+/// Octets of payload that are held at most.
+const MOST: usize = 16 * 1024 * 1024;
+/// What a message counts beside its payload, so that empty ones are bounded too.
+const EACH: usize = 256;
+
+/// What is held, in order of arrival.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    messages: VecDeque<Message>,
+    weight: usize,
+    /// How many messages were let go so far: names the one at the front.
+    passed: u64,
+}
+
+#[derive(Debug)]
+enum Message {
+    Send {
+        segment: SendSegment,
+        imm: Option<u32>,
+        octets: Vec<u8>,
+        complete: bool,
+    },
+    Immediate {
+        imm: u32,
+        octets: u32,
+        solicited: bool,
+        header: Header,
+    },
+    Request(Request, Header),
+}
+
+impl Message {
+    fn weight(&self) -> usize {
+        EACH + match self {
+            Message::Send { octets, .. } => octets.len(),
+            Message::Immediate { .. } | Message::Request(..) => 0,
+        }
+    }
+
+    fn header(&self) -> Header {
+        match self {
+            Message::Send { segment, .. } => segment.header,
+            Message::Immediate { header, .. } | Message::Request(_, header) => *header,
+        }
+    }
+}
+
+impl Held {
+    fn push(&mut self, message: Message) {
+        self.weight += message.weight();
+        self.messages.push_back(message);
+    }
+
+    fn pop(&mut self) -> Option<Message> {
+        let message = self.messages.pop_front()?;
+        self.weight -= message.weight();
+        self.passed += 1;
+        Some(message)
+    }
+
+    /// Read and Atomic Requests among what is held: they count against the IRD.
+    pub(super) fn requests(&self) -> usize {
+        let requests = |m: &&Message| matches!(m, Message::Request(..));
+        self.messages.iter().filter(requests).count()
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Held {
+            passed: self.passed + 1,
+            ..Held::default()
+        };
+    }
+}
+
+impl Qp {
+    /// Names the message that waits for a receive, if one does: another number, another message.
+    #[inline]
+    pub fn holding(&self) -> Option<u64> {
+        let held = &self.receiving.held;
+        (!held.messages.is_empty()).then_some(held.passed)
+    }
+
+    /// Whether what just came has to wait.
+    pub(super) fn must_hold(&self) -> bool {
+        !self.receiving.held.messages.is_empty()
+    }
+
+    fn may_hold(&self) -> bool {
+        self.hold && self.peer_is_weft() && self.receiving.held.weight < MOST
+    }
+
+    /// Whether messages that find no receive are held, with peers that are Weft.
+    pub fn set_hold(&mut self, hold: bool) {
+        self.hold = hold;
+    }
+
+    /// Holds the first segment of a Send.
+    pub(super) fn hold_send(&mut self, segment: SendSegment) -> Result<(), Fault> {
+        if !self.may_hold() {
+            let field = "Send: MSN finds no posted receive";
+            return Err(segment.fault(PeerFault::NoBuffer, field));
+        }
+        let imm = self.receiving.joined.take();
+        self.receiving.held.push(Message::Send {
+            segment,
+            imm,
+            octets: Vec::new(),
+            complete: false,
+        });
+        Ok(())
+    }
+
+    pub(super) fn hold_immediate(
+        &mut self,
+        imm: u32,
+        octets: u32,
+        solicited: bool,
+        header: Header,
+    ) -> Result<(), Fault> {
+        if !self.may_hold() {
+            let ulpdu_len = (header.wire_len() + weft_iwarp::rdmap::IMMEDIATE_LEN) as u16;
+            let field = "Immediate Data: MSN finds no posted receive";
+            return Err(Fault::new(PeerFault::NoBuffer, field).in_segment(ulpdu_len, header));
+        }
+        self.receiving.held.push(Message::Immediate {
+            imm,
+            octets,
+            solicited,
+            header,
+        });
+        Ok(())
+    }
+
+    pub(super) fn hold_read(&mut self, request: ReadRequest, header: Header) {
+        let message = Message::Request(Request::Read(request), header);
+        self.receiving.held.push(message);
+    }
+
+    pub(super) fn hold_atomic(&mut self, request: AtomicRequest, header: Header) {
+        let message = Message::Request(Request::Atomic(request), header);
+        self.receiving.held.push(message);
+    }
+
+    /// Octets of the Send that is held last.
+    pub(super) fn hold_octets(&mut self, more: &[u8]) -> Result<(), Fault> {
+        let held = &mut self.receiving.held;
+        if let Some(Message::Send {
+            octets, segment, ..
+        }) = held.messages.back_mut()
+        {
+            if held.weight > MOST {
+                let field = "Send: no posted receive, and more than is held";
+                return Err(segment.fault(PeerFault::NoBuffer, field));
+            }
+            octets.extend_from_slice(more);
+            held.weight += more.len();
+        }
+        Ok(())
+    }
+
+    /// The Send that is held last is there.
+    pub(super) fn finish_held(&mut self, host: &mut impl Host) {
+        if let Some(Message::Send { complete, .. }) = self.receiving.held.messages.back_mut() {
+            *complete = true;
+        }
+        self.let_go(host);
+    }
+
+    /// Lets go of what no longer has to wait, after receives were posted.
+    pub fn let_go(&mut self, host: &mut impl Host) {
+        while self.ending.may_receive() {
+            let Some(front) = self.receiving.held.messages.front() else {
+                return;
+            };
+            let passed = match front {
+                Message::Send {
+                    complete: false, ..
+                } => return,
+                Message::Send { .. } | Message::Immediate { .. } => self.deliver_held(host),
+                Message::Request(request, header) => {
+                    let (request, header) = (*request, *header);
+                    self.receiving.held.pop();
+                    self.responder.push(request, header);
+                    Ok(true)
+                }
+            };
+            match passed {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(fault) => return self.end_at_fault(fault, host),
+            }
+        }
+    }
+
+    /// Delivers the message at the front if there is a receive for it now.
+    fn deliver_held(&mut self, host: &mut impl Host) -> Result<bool, Fault> {
+        let Some(wqe) = self.next_receive(host) else {
+            return Ok(false);
+        };
+        match self.receiving.held.pop() {
+            Some(Message::Send {
+                segment,
+                imm,
+                octets,
+                ..
+            }) => {
+                self.receiving.filling = Some(Filling {
+                    wqe,
+                    received: 0,
+                    solicited: segment.solicited,
+                    invalidate: segment.invalidate,
+                    imm,
+                });
+                let whole = SendSegment {
+                    len: octets.len(),
+                    ..segment
+                };
+                self.check_room(whole, host)?;
+                if self.scatter_received(&octets, host).is_err() {
+                    self.fail_receive(WcStatus::LocalProtection, host);
+                    self.end_locally(host);
+                    return Ok(false);
+                }
+                self.deliver_send(segment.header, host)?;
+            }
+            Some(Message::Immediate {
+                imm,
+                octets,
+                solicited,
+                ..
+            }) => self.deliver_immediate(wqe, imm, octets, solicited, host),
+            Some(Message::Request(..)) | None => {}
+        }
+        Ok(true)
+    }
+
+    /// The wait was long enough: the peer hears that there is no receive for its message.
+    pub fn give_up_holding(&mut self, host: &mut impl Host) {
+        let Some(front) = self.receiving.held.messages.front() else {
+            return;
+        };
+        let header = front.header();
+        let fault = Fault::new(PeerFault::NoBuffer, "Send: no receive was posted in time")
+            .in_segment(header.wire_len() as u16, header);
+        self.end_at_fault(fault, host);
+    }
+}

@@ -1,0 +1,172 @@
+//! Messages that find no receive.
+
+use crate::pair::{post, recv, sge, Config, Pair, ALL};
+use weft_verbs::iwarp::PeerFault;
+use weft_verbs::qp::QpEvent;
+use weft_verbs::srq::SharedReceiveQueue;
+use weft_verbs::types::{
+    AsyncEventKind, Payload, QpState, RecvRequest, SendOp, WcOpcode, WcStatus,
+};
+
+#[test]
+fn a_message_waits_for_its_receive_and_nothing_overtakes_it_but_writes() {
+    for crc in [false, true] {
+        let config = Config {
+            crc,
+            ..Config::default()
+        };
+        let mut pair = Pair::new(config, 1);
+        let [a, b] = [0, 1].map(|side| pair.ends[side].device.region(20_000, 0, ALL, 3));
+        pair.ends[0].device.octets(a).fill(7);
+        let gather = [sge(a, 0, 9000)];
+        post(&mut pair, 0, 1, SendOp::Send, Payload::Gather(&gather));
+        let write = SendOp::WriteWithImm {
+            remote_addr: 10_000,
+            rkey: b,
+            imm: 5,
+        };
+        post(&mut pair, 0, 2, write, Payload::Gather(&gather));
+        let send = SendOp::SendWithImm { imm: 6 };
+        post(&mut pair, 0, 3, send, Payload::Inline(b"last"));
+        let read = SendOp::Read {
+            remote_addr: 10_000,
+            rkey: b,
+        };
+        let sink = [sge(a, 10_000, 9000)];
+        post(&mut pair, 0, 4, read, Payload::Gather(&sink));
+        // The end that holds reads itself meanwhile.
+        let back = SendOp::Read {
+            remote_addr: 0,
+            rkey: a,
+        };
+        post(
+            &mut pair,
+            1,
+            5,
+            back,
+            Payload::Gather(&[sge(b, 19_000, 1000)]),
+        );
+        pair.drive();
+        let held = pair.ends[1].qp.holding();
+        assert!(held.is_some() && pair.ends[1].device.recvs.is_empty());
+        assert_eq!(
+            pair.ends[1].device.octets(b)[10_000],
+            7,
+            "the Write is placed"
+        );
+        assert_eq!(pair.ends[1].device.sends.len(), 1, "the response came");
+        assert_eq!(pair.ends[0].device.sends.len(), 3, "the Read waits");
+
+        recv(&mut pair, 1, 10, &[sge(b, 0, 9000)]);
+        pair.drive();
+        assert_eq!(pair.ends[1].device.recvs.len(), 1);
+        assert!(pair.ends[1]
+            .qp
+            .holding()
+            .is_some_and(|now| Some(now) != held));
+        recv(&mut pair, 1, 11, &[]);
+        recv(&mut pair, 1, 12, &[sge(b, 9500, 4)]);
+        pair.drive();
+        assert_eq!(pair.ends[1].qp.holding(), None);
+        let seen: Vec<_> = pair.ends[1]
+            .device
+            .recvs
+            .iter()
+            .map(|c| (c.wr_id, c.opcode, c.byte_len, c.imm))
+            .collect();
+        let wanted = [
+            (10, WcOpcode::Recv, 9000, None),
+            (11, WcOpcode::RecvWriteWithImm, 9000, Some(5)),
+            (12, WcOpcode::Recv, 4, Some(6)),
+        ];
+        assert_eq!(seen, wanted);
+        assert!(pair.ends[1].device.octets(b)[..9000]
+            .iter()
+            .all(|o| *o == 7));
+        assert_eq!(&pair.ends[1].device.octets(b)[9500..9504], b"last");
+        assert_eq!(pair.ends[0].device.sends.len(), 4);
+        pair.ends[1].device.check_canaries();
+    }
+}
+
+#[test]
+fn the_wait_ends_in_a_terminate_that_says_why() {
+    let mut pair = Pair::new(Config::default(), 2);
+    post(&mut pair, 0, 1, SendOp::Send, Payload::Inline(b"x"));
+    pair.drive();
+    assert_eq!(pair.ends[1].qp.state(), QpState::Rts);
+    let end = &mut pair.ends[1];
+    end.qp.give_up_holding(&mut end.device);
+    pair.drive();
+    let [a, b] = &pair.ends;
+    let is = |e: &QpEvent| matches!(e, QpEvent::PeerFault(f) if f.fault == PeerFault::NoBuffer);
+    assert!(b.events.iter().any(is));
+    assert_eq!(b.device.async_events, [AsyncEventKind::QpRequestError]);
+    assert_eq!(b.qp.holding(), None);
+    assert!(a.events.iter().any(|e| matches!(e, QpEvent::Terminated(_))));
+    assert_eq!(a.qp.state(), QpState::Error);
+}
+
+#[test]
+fn a_held_message_that_is_too_long_fails_its_receive() {
+    let mut pair = Pair::new(Config::default(), 3);
+    let target = pair.ends[1].device.region(10, 0, ALL, 2);
+    post(
+        &mut pair,
+        0,
+        1,
+        SendOp::Send,
+        Payload::Inline(b"eleven octs"),
+    );
+    pair.drive();
+    recv(&mut pair, 1, 3, &[sge(target, 0, 10)]);
+    pair.drive();
+    let statuses: Vec<_> = pair.ends[1].device.recvs.iter().map(|c| c.status).collect();
+    assert_eq!(statuses, [WcStatus::LocalLength]);
+    assert_eq!(pair.ends[1].qp.state(), QpState::Error);
+    pair.ends[1].device.check_canaries();
+}
+
+#[test]
+fn a_shared_queue_lets_go_when_it_is_told() {
+    let config = Config {
+        shared_receive: true,
+        ..Config::default()
+    };
+    let mut pair = Pair::new(config, 4);
+    pair.ends[1].device.srq = Some(SharedReceiveQueue::new(4, 1));
+    for _ in 0..3 {
+        post(&mut pair, 0, 1, SendOp::Send, Payload::Inline(&[]));
+    }
+    pair.drive();
+    let end = &mut pair.ends[1];
+    let srq = end.device.srq.as_mut().expect("a shared queue");
+    for wr_id in 0..2 {
+        let request = RecvRequest {
+            wr_id,
+            scatter: &[],
+        };
+        srq.push(&request).expect("room");
+    }
+    end.qp.let_go(&mut end.device);
+    let ids: Vec<u64> = end.device.recvs.iter().map(|c| c.wr_id).collect();
+    assert_eq!(ids, [0, 1]);
+    assert!(end.qp.holding().is_some(), "the third still waits");
+}
+
+#[test]
+fn what_is_held_goes_with_the_connection() {
+    let mut pair = Pair::new(Config::default(), 5);
+    post(&mut pair, 0, 1, SendOp::Send, Payload::Inline(b"x"));
+    pair.drive();
+    pair.cut();
+    pair.drive();
+    let end = &mut pair.ends[1];
+    assert_eq!(end.qp.holding(), None);
+    let request = RecvRequest {
+        wr_id: 9,
+        scatter: &[],
+    };
+    end.qp.post_recv(&request, &mut end.device).expect("taken");
+    assert_eq!(end.device.recvs[0].status, WcStatus::Flushed);
+}
