@@ -17,6 +17,7 @@ META = "linux-image-amd64"  # names the current kernel image
 SIW = "drivers/infiniband/sw/siw"
 # The modules that the guest loads, beside what they depend on.
 MODULES = """virtio_pci virtio_net virtio_console virtio_rng 9pnet_virtio 9p crc32c_generic crc32c_intel libcrc32c
+             sch_netem sch_ingress cls_matchall act_mirred ifb
              ib_core iw_cm rdma_cm rdma_ucm ib_uverbs""".split()
 # The constants of siw: file, line as it stands, line with a parameter.
 BOOLS = "try_gso|mpa_crc_required|mpa_crc_strict|siw_tcp_nagle|peer_to_peer|zcopy_tx"

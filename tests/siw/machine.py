@@ -156,6 +156,19 @@ class Machine:
         if ended.status != 0:
             raise Unavailable(f"siw {variant} {' '.join(parameters)}: {ended.output.strip()}")
 
+    def delay(self, milliseconds):
+        """Holds back what comes to the guest by so much; 0 for not at all."""
+        # By their paths: the shell would take busybox's.
+        ip, tc = "/usr/bin/ip", "/usr/bin/tc"
+        steps = [f"{tc} qdisc del dev eth0 ingress 2>/dev/null; true"]
+        if milliseconds:
+            steps += [f"{ip} link set ifb0 up", f"{tc} qdisc replace dev ifb0 root netem delay {milliseconds}ms limit 100000",
+                      f"{tc} qdisc add dev eth0 ingress",
+                      f"{tc} filter add dev eth0 parent ffff: matchall action mirred egress redirect dev ifb0"]
+        ended = self.shells["watch"].run(" && ".join(f"{{ {step}; }}" for step in steps))
+        if ended.status != 0:
+            raise Unavailable(f"netem: {ended.output.strip()}")
+
     def listens(self, port, seconds):
         """Waits until something in the guest listens on a TCP port."""
         look = f"i=0; until grep -q ':{port:04X} 0*:0000 0A' /proc/net/tcp; do sleep 0.1; i=$((i+1)); " \

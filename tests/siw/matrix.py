@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Callable, Optional
 
@@ -51,6 +52,7 @@ class Cell:
     timeout: float = 60.0
     rounds: int = 1  # above 1 the server stays and so many clients come to it, one after the other
     quick: bool = False
+    delay: int = 0  # milliseconds by which what comes to the guest is held back
 
     def __str__(self):
         return f"{self.group}: {self.name} [{self.client} client]"
@@ -65,10 +67,16 @@ def both(make, **options):
     return [make(client=client, **options) for client in (SIW, WEFT)]
 
 
-def perftest(group, client, program, options=(), rows=1, name=None, **others):
+# The guest is emulated, a hundred times slower than what is here, and perftest is not made for that: a server says that
+# it is ready before it listens for the second connection, and a client that hears FIN before siw has noticed that
+# its last Send is sent gets an error for it. What comes to the guest is held back, so that it is done by then.
+HEAD_START = 60
+
+
+def perftest(group, client, program, options=(), name=None, **others):
     arguments = (program, "-R", "-F", "-p", "{port}", *options)
     return Cell(group, name or " ".join([program, *options]), client, arguments, (*arguments, "{address}"),
-                checks.perftest_rows(rows), **others)
+                checks.perftest_rows(1), delay=HEAD_START, **others)
 
 
 def rping(group, client, name="rping, data verified", pings=PINGS, **others):
@@ -114,20 +122,16 @@ def cells():
 
 
 def stock():
-    """Stock siw, MPA revision 2."""
+    """Stock siw, MPA revision 2. Some sizes with the CRC, others without."""
     result = []
-    for settings, crc in ((CRC, "on"), (PLAIN, "off")):
+    for settings, crc, sizes in ((CRC, "on", (1, 65537)), (PLAIN, "off", (4096, 1 << 20))):
         group = f"Stock siw, revision 2, CRC {crc}"
         result += both(rping, group=group, settings=settings, quick=True,
                        shown=shown.all_of(shown.revision(2), shown.crc(crc == "on")))
-        for program in PERFTEST:
-            quick = (crc == "on") == ("lat" in program)
-            # Sizes from 2 to 2^23: 23 rows.
-            result += both(perftest, group=group, program=program, options=("-s", "1", "-n", "20"),
-                           settings=settings)
-            result += both(perftest, group=group, program=program, options=("-a", "-n", "10"), rows=23,
-                           settings=settings, timeout=150.0)
-            result += both(perftest, group=group, program=program, options=("-s", "65537", "-n", "10"),
+        for program, size in product(PERFTEST, sizes):
+            quick = size == (1 if "lat" in program else 1 << 20)
+            count = "5" if size == 1 << 20 else "20"
+            result += both(perftest, group=group, program=program, options=("-s", str(size), "-n", count),
                            settings=settings, quick=quick)
     return result
 
@@ -174,7 +178,7 @@ def peer_to_peer():
                             shown=shown.ready_to_receive(kind), quick=True))
         setting = {"Write": "write", "Read Request": "read"}[kind]
         result.append(rping("Peer-to-peer", WEFT, f"rping, ready-to-receive by {kind}",
-                            settings={**CRC, "WEFT_PEER_TO_PEER": setting}, shown=shown.ready_to_receive(kind),
+                            settings={**CRC, "WEFT_READY_TO_RECEIVE": setting}, shown=shown.ready_to_receive(kind),
                             quick=True))
     result.append(rping("Peer-to-peer", SIW, "rping, siw offers both", siw=tuned(peer_to_peer=1), settings=PLAIN,
                         shown=shown.any_ready_to_receive))

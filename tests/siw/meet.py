@@ -22,6 +22,10 @@ class Trouble(Exception):
     """A cell cannot go on; says why."""
 
 
+class Stuck(Exception):
+    """A program in the guest hangs in the kernel: the guest is of no further use."""
+
+
 class Here:
     """A program under weft on this machine, in the link's namespace."""
 
@@ -69,7 +73,7 @@ class There:
             self.machine.end_programs(self.program)
             until(self.ended, GRACE)
         if not self.ended():
-            raise Trouble(f"{self.program} in the guest cannot be ended")
+            raise Stuck(f"{self.program} in the guest cannot be ended")
         return self.result
 
 
@@ -127,7 +131,8 @@ class Meeting:
         except (Trouble, wire.Malformed) as trouble:
             return str(trouble), None
         finally:
-            for end in self.started:
+            # The end here first: the one there may wait for it.
+            for end in sorted(self.started, key=lambda end: isinstance(end, There)):
                 end.stop()
             if capture:
                 capture.stop()

@@ -17,7 +17,7 @@ import matrix
 import outcome
 from kernel import Unavailable
 from machine import Link, Machine
-from meet import Meeting, Trouble
+from meet import Meeting, Stuck
 
 ROOT = Path(__file__).resolve().parents[2]
 OWN = Path(__file__).with_name("overrun.c")
@@ -47,19 +47,21 @@ class Rig:
 
     def __init__(self, options):
         self.options = options
-        self.link = Link()
+        self.ports = itertools.count(20000)
         self.machine = None
+        self.link = Link()
         try:
-            self.machine = Machine(self.link, options.cache)
-            self.build_own()
+            self.boot()
         except BaseException:
             self.close()
             raise
-        self.ports = itertools.count(20000)
-        self.siw = None
 
-    def build_own(self):
-        """Compiles the program of our own into the folder that both ends see."""
+    def boot(self):
+        """Starts the guest, or starts it anew."""
+        if self.machine:
+            self.machine.close()
+        self.siw, self.delay = None, 0
+        self.machine = Machine(self.link, self.options.cache)
         try:
             kernel.run("cc", "-O1", "-Wall", "-o", str(self.machine.share / OWN.stem), str(OWN), "-lrdmacm",
                        "-libverbs")
@@ -67,14 +69,21 @@ class Rig:
             raise Unavailable(f"{OWN.name} cannot be compiled ({error}); it needs librdmacm-dev") from error
 
     def play(self, cell):
-        """Carries out one cell."""
-        if cell.siw != self.siw:
-            self.siw = None
-            self.machine.load_siw(cell.siw.variant, cell.siw.parameters)
-            self.siw = cell.siw
+        """Carries out one cell; returns (complaint or None, figure or None)."""
         log = self.options.logs / re.sub(r"[^a-z0-9]+", "-", str(cell).lower()).strip("-")
-        return Meeting(cell, self.link, self.machine, self.options.weft, next(self.ports), log).run(
-            self.options.capture)
+        try:
+            if cell.siw != self.siw:
+                self.siw = None
+                self.machine.load_siw(cell.siw.variant, cell.siw.parameters)
+                self.siw = cell.siw
+            if cell.delay != self.delay:
+                self.machine.delay(cell.delay)
+                self.delay = cell.delay
+            meeting = Meeting(cell, self.link, self.machine, self.options.weft, next(self.ports), log)
+            return meeting.run(self.options.capture)
+        except (Stuck, Unavailable) as trouble:
+            self.boot()
+            return str(trouble), None
 
     def close(self):
         if self.machine:
@@ -83,6 +92,7 @@ class Rig:
 
 
 def run(options):
+    """Plays the cells; returns the results and the guest's kernel version."""
     cells = chosen(options)
     options.logs.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
@@ -96,16 +106,12 @@ def run(options):
         for cell in cells:
             start = time.monotonic()
             if options.limit and start - begun > options.limit:
-                result = outcome.Result(cell, outcome.SKIPPED, 0.0, f"not begun within {options.limit:.0f} s")
+                verdict, reason, figure = outcome.SKIPPED, f"not begun within {options.limit:.0f} s", None
             else:
-                try:
-                    complaint, figure = rig.play(cell)
-                except (Trouble, Unavailable) as trouble:
-                    complaint, figure = str(trouble), None
-                verdict = outcome.FAILED if complaint else outcome.PASSED
-                result = outcome.Result(cell, verdict, time.monotonic() - start, complaint, figure)
-            results.append(result)
-            print(result.line(), flush=True)
+                reason, figure = rig.play(cell)
+                verdict = outcome.FAILED if reason else outcome.PASSED
+            results.append(outcome.Result(cell, verdict, time.monotonic() - start, reason, figure))
+            print(results[-1].line(), flush=True)
         return results, rig.machine.kernel.version
     finally:
         rig.close()

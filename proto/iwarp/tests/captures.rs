@@ -1,13 +1,10 @@
 //! Linux siw talking to siw, decoded from the packets up to the last octet: start-up by both state machines, then
 //! every FPDU of both directions.
 
-use etherparse::{NetSlice, SlicedPacket, TransportSlice};
-use pcap_file::pcap::PcapReader;
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::net::Ipv4Addr;
-use std::path::Path;
+mod streams;
+
 use std::time::Duration;
+use streams::From;
 use weft_iwarp::{
     Established, FrameKind, Header, Inbound, Initiator, InitiatorEvent, Message, Parse, Responder,
     ResponderEvent, Rtr, RtrSet, Stag, StartConfig, StartFrame, TerminateCode,
@@ -15,98 +12,11 @@ use weft_iwarp::{
 
 const NOW: Duration = Duration::ZERO;
 
-type Endpoint = (Ipv4Addr, u16);
-
-/// One direction of a TCP connection, put together by sequence number.
-#[derive(Default)]
-struct HalfStream {
-    /// Sequence number of the first octet.
-    start: Option<u32>,
-    octets: Vec<u8>,
-    /// Segments that came before what precedes them.
-    early: BTreeMap<u32, Vec<u8>>,
-}
-
-impl HalfStream {
-    fn take(&mut self, sequence: u32, syn: bool, payload: &[u8]) {
-        if syn {
-            self.start = Some(sequence.wrapping_add(1));
-        }
-        let start = self.start.expect("every capture begins with the SYN");
-        if payload.is_empty() {
-            return;
-        }
-        self.early
-            .insert(sequence.wrapping_sub(start), payload.to_vec());
-        while let Some((at, segment)) = self.early.pop_first() {
-            let have = self.octets.len();
-            if at as usize > have {
-                self.early.insert(at, segment);
-                return;
-            }
-            // What was there already is a retransmission.
-            self.octets
-                .extend_from_slice(segment.get(have - at as usize..).unwrap_or(&[]));
-        }
-    }
-}
-
-/// The connections of a capture in the order of their SYNs; each as its two directions, Initiator first.
+/// The connections of a capture; each as its two directions, Initiator first.
 fn connections(name: &str) -> Vec<[Vec<u8>; 2]> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/siw");
-    let file = File::open(folder.join(name).with_extension("pcap")).expect("the capture");
-    let mut reader = PcapReader::new(file).expect("a pcap file");
-    let mut order: Vec<(Endpoint, Endpoint)> = Vec::new();
-    let mut halves: BTreeMap<(Endpoint, Endpoint), HalfStream> = BTreeMap::new();
-    while let Some(packet) = reader.next_packet() {
-        let packet = packet.expect("a whole packet");
-        assert_eq!(
-            packet.data.len(),
-            packet.orig_len as usize,
-            "packets are not cut"
-        );
-        let Some((from, to, sequence, syn, payload)) = tcp(&packet.data) else {
-            continue;
-        };
-        if syn && !order.contains(&(from, to)) && !order.contains(&(to, from)) {
-            order.push((from, to));
-        }
-        // A RST carries no data and may stand anywhere.
-        if syn || !payload.is_empty() {
-            halves
-                .entry((from, to))
-                .or_default()
-                .take(sequence, syn, &payload);
-        }
-    }
-    let mut whole = |key| {
-        let half = halves.remove(&key).unwrap_or_default();
-        assert!(half.early.is_empty(), "octets are missing");
-        half.octets
-    };
-    let pairs = order
-        .into_iter()
-        .map(|(from, to)| [whole((from, to)), whole((to, from))]);
-    pairs.filter(|pair| !pair[0].is_empty()).collect()
-}
-
-/// Addresses, sequence number, SYN and payload of a TCP segment in IPv4 in Ethernet.
-fn tcp(frame: &[u8]) -> Option<(Endpoint, Endpoint, u32, bool, Vec<u8>)> {
-    let packet = SlicedPacket::from_ethernet(frame).ok()?;
-    let Some(NetSlice::Ipv4(ip)) = &packet.net else {
-        return None;
-    };
-    let Some(TransportSlice::Tcp(tcp)) = &packet.transport else {
-        return None;
-    };
-    let header = ip.header();
-    Some((
-        (header.source_addr(), tcp.source_port()),
-        (header.destination_addr(), tcp.destination_port()),
-        tcp.sequence_number(),
-        tcp.syn(),
-        tcp.payload().to_vec(),
-    ))
+    let found = streams::connections(name);
+    let both = |c: &streams::Connection| [From::Initiator, From::Responder].map(|f| c.stream(f));
+    found.iter().map(both).collect()
 }
 
 /// What went through one connection.

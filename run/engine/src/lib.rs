@@ -30,6 +30,7 @@ mod engine;
 mod error;
 pub mod log;
 mod memory;
+mod nudges;
 mod pass;
 mod progress;
 mod qp;

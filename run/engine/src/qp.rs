@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use weft_os::net::TcpStream;
 use weft_os::poll::Interest;
-use weft_verbs::iwarp::Established;
+use weft_verbs::iwarp::{Established, Role};
 use weft_verbs::qp::{Ending, FpduPolicy, Qp as QpMachine, QpConfig, QpEvent};
 use weft_verbs::types::{
     Access, AsyncEventKind, PostError, QpCap, QpNumber, QpState, RecvRequest, MAX_INLINE, MAX_SGE,
@@ -23,6 +23,7 @@ use crate::context::{AsyncEvent, AsyncObject, Pd};
 use crate::cq::Cq;
 use crate::engine::{Endpoint, Engine};
 use crate::error::Error;
+use crate::nudges::Nudges;
 use crate::pass::{wait_for_placements, Pass, Results};
 use crate::settings::FpduSize;
 use crate::srq::Srq;
@@ -270,7 +271,9 @@ impl Qp {
             .stats
             .open(self.number.0, local, peer, established.crc);
         inner.machine.attach(established, emss, policy);
-        inner.stream = Some(Stream::new(socket, token, slot, leftover));
+        let mut stream = Stream::new(socket, token, slot, leftover);
+        stream.nudges = (established.role == Role::Initiator).then(Nudges::new);
+        inner.stream = Some(stream);
         inner.id = Arc::downgrade(id);
         engine.progress.note_active(self);
         Ok(())
@@ -470,6 +473,14 @@ impl Qp {
             stream.close_at = Some(at);
             engine.progress.add_timer(at, stream.token);
         }
+        if let Some(nudges) = &mut stream.nudges {
+            if stream.octets_in > 0 {
+                stream.nudges = None;
+            } else if stream.octets_out > 0 && nudges.wants_timer() {
+                let at = nudges.start_timer(engine.now());
+                engine.progress.add_timer(at, stream.token);
+            }
+        }
         let counters = inner.machine.counters();
         let now = Published {
             octets_in: stream.octets_in,
@@ -542,27 +553,29 @@ impl Qp {
         self.with_pass(&engine, |machine, _, pass| machine.disconnect(pass));
     }
 
-    /// A stream that was to be closed by now is closed.
+    /// A stream that was to be closed by now is closed, a message that waited too long is refused, and a nudge that is due is sent.
     pub(crate) fn on_timer(self: &Arc<Self>, engine: &Engine) {
         self.on_bring_up_timer(engine);
+        let now = engine.now();
         let mut guard = self.inner.lock();
-        if guard.waits.is_some_and(|(_, until)| until <= engine.now()) {
-            let inner = &mut *guard;
+        let inner = &mut *guard;
+        if inner.waits.is_some_and(|(_, until)| until <= now) {
             let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
             inner.machine.give_up_holding(&mut pass);
             drop(pass);
             return self.transmit_locked(guard, engine);
         }
-        let due = guard
-            .stream
-            .as_ref()
-            .and_then(|s| s.close_at)
-            .is_some_and(|at| at <= engine.now());
-        if due {
-            if let Some(stream) = &guard.stream {
-                stream.socket.abort_on_close();
-            }
+        let Some(stream) = &mut inner.stream else {
+            return;
+        };
+        if stream.close_at.is_some_and(|at| at <= now) {
+            stream.socket.abort_on_close();
             self.finish(guard, Some(StreamEnd::Broken), engine);
+        } else if stream.nudges.as_mut().is_some_and(|n| n.take_due(now)) {
+            if stream.octets_in == 0 {
+                inner.machine.nudge();
+            }
+            self.transmit_locked(guard, engine);
         }
     }
 

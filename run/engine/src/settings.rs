@@ -26,6 +26,8 @@ pub struct Settings {
     pub mpa_revision: u8,
     /// Offer the peer-to-peer set-up of RFC 6581, with its ready-to-receive message.
     pub peer_to_peer: bool,
+    /// Which ready-to-receive messages are offered and taken.
+    pub ready_to_receive: ReadyToReceive,
     /// Require markers in what the peer sends (RFC 5044 section 4.3).
     pub markers: bool,
     /// How large FPDUs are made.
@@ -56,6 +58,7 @@ impl Default for Settings {
             crc: true,
             mpa_revision: 2,
             peer_to_peer: true,
+            ready_to_receive: ReadyToReceive::Any,
             markers: false,
             fpdu: FpduSize::Auto,
             face: Face::Infiniband,
@@ -133,6 +136,27 @@ impl Face {
         static FACE: std::sync::OnceLock<Face> = std::sync::OnceLock::new();
         *FACE.get_or_init(|| Settings::from_env().0.face)
     }
+}
+
+/// Ready-to-receive messages of the peer-to-peer set-up (RFC 6581 section 9.2). A zero-length Send takes a
+/// receive buffer of the peer's program, so it is no choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadyToReceive {
+    /// A zero-length Write or Read, whichever suits the peer.
+    Any,
+    /// A zero-length Write alone.
+    Write,
+    /// A zero-length Read alone.
+    Read,
+}
+
+impl ReadyToReceive {
+    /// Every value, in the order of the names in [`SETTINGS`].
+    pub const ALL: [ReadyToReceive; 3] = [
+        ReadyToReceive::Any,
+        ReadyToReceive::Write,
+        ReadyToReceive::Read,
+    ];
 }
 
 /// How large FPDUs are made (RFC 5044 section 5).

@@ -8,6 +8,7 @@ use weft_os::net::{TcpStream, Transfer};
 use weft_verbs::outgoing::Piece;
 use weft_verbs::qp::{Ending, Qp as QpMachine};
 
+use crate::nudges::Nudges;
 use crate::pass::Pass;
 use crate::progress::Token;
 use crate::stats::{Published, Slot};
@@ -51,6 +52,8 @@ pub(crate) struct Stream {
     pub(crate) octets_out: u64,
     /// When a stream that is ending is closed in any case.
     pub(crate) close_at: Option<Duration>,
+    /// Of an initiator that has heard nothing from its peer.
+    pub(crate) nudges: Option<Nudges>,
 }
 
 impl Stream {
@@ -71,6 +74,7 @@ impl Stream {
             octets_in: leftover.len() as u64,
             octets_out: 0,
             close_at: None,
+            nudges: None,
         }
     }
 

@@ -1,6 +1,8 @@
 //! The verbs API between two ends in one process.
 
 mod common;
+#[path = "peers/silent.rs"]
+mod silent_peer;
 
 use common::{expect, listener, pair, pair_on, sge, End, ALL};
 use weft_engine::cm::{ConnParam, EventChannel, EventKind, Id};

@@ -272,6 +272,12 @@ impl Qp {
         self.start_stream(established);
     }
 
+    /// Sends an empty RDMA Write between messages, for a peer that may have overlooked what was sent before it. It
+    /// places nothing: STag and TO of an empty tagged message are not checked (RFC 5041 section 5.2).
+    pub fn nudge(&mut self) {
+        self.requester.queue_announcement(0);
+    }
+
     /// Posts to the send queue. Nothing is sent before [`Qp::fill`].
     ///
     /// # Errors

@@ -46,8 +46,9 @@ impl Requester {
         self.rtr = Some((kind, to));
     }
 
+    /// One that waits already is not replaced: an announcement says more than a nudge.
     pub(super) fn queue_announcement(&mut self, to: u64) {
-        self.announce = Some(to);
+        self.announce.get_or_insert(to);
     }
 
     fn in_message(&self) -> bool {

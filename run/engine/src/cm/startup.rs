@@ -7,14 +7,14 @@ use weft_os::net::{TcpStream, Transfer};
 use weft_os::poll::Interest;
 use weft_verbs::iwarp::{
     AcceptError, Established, Initiator, InitiatorEvent, PeerRequest, Responder, ResponderEvent,
-    RtrSet, StartConfig, StartError,
+    Rtr, RtrSet, StartConfig, StartError,
 };
 use weft_verbs::types::MAX_RD_ATOMIC;
 
 use super::id::{Id, OwnedParam, Phase};
 use super::{Event, EventKind};
 use crate::engine::Engine;
-use crate::settings::Settings;
+use crate::settings::{ReadyToReceive, Settings};
 
 const ECONNREFUSED: i32 = 111;
 const ECONNRESET: i32 = 104;
@@ -46,7 +46,11 @@ fn config(settings: &Settings, private_data: Vec<u8>, ird: u16, ord: u16) -> Sta
         crc: settings.crc,
         markers: settings.markers,
         peer_to_peer: settings.peer_to_peer,
-        rtr: RtrSet::WRITE_AND_READ,
+        rtr: match settings.ready_to_receive {
+            ReadyToReceive::Any => RtrSet::WRITE_AND_READ,
+            ReadyToReceive::Write => RtrSet::from(Rtr::Write),
+            ReadyToReceive::Read => RtrSet::from(Rtr::Read),
+        },
         ird,
         ord,
         max_ird: MAX_RD_ATOMIC,

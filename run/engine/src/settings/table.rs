@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Face, FpduSize, Kind, LogLevel, Setting};
+use super::{Face, FpduSize, Kind, LogLevel, ReadyToReceive, Setting};
 
 /// Milliseconds in an hour: the longest time anybody may wait.
 const HOUR_MS: u64 = 3_600_000;
@@ -60,6 +60,18 @@ pub const SETTINGS: &[Setting] = &[
         doc: "Offer the peer-to-peer set-up of RFC 6581: the connecting side sends a \
               ready-to-receive message, so that the accepting side may send first. Only with \
               MPA revision 2. Turn it off for a peer that refuses it.",
+    },
+    Setting {
+        name: "ready-to-receive",
+        env: "WEFT_READY_TO_RECEIVE",
+        key: "iwarp.ready-to-receive",
+        kind: Kind::Choice(&["any", "write", "read"], |settings, index| {
+            settings.ready_to_receive = ReadyToReceive::ALL[index];
+        }),
+        default: "any",
+        doc: "Which ready-to-receive messages the peer-to-peer set-up may use: a zero-length RDMA \
+              Write, a zero-length RDMA Read, or any of the two. Name one for an RNIC that is \
+              configured for it and refuses the other.",
     },
     Setting {
         name: "markers",
