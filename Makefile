@@ -8,7 +8,7 @@ RELEASE    := $(TARGET_DIR)/release
 export CARGO_TARGET_DIR := $(TARGET_DIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-full bench install uninstall lint clean
+.PHONY: help build demo test test-full test-siw bench install uninstall lint clean
 
 help: ## this list
 	@echo 'Weft: software iWARP in user space. Targets:'
@@ -27,11 +27,17 @@ demo: ## unmodified RDMA programs on this machine, beside raw TCP
 
 test: ## every test, from the value tests to the real programs
 	@scripts/need build verbs test
+	@scripts/need siw || true # without a guest its cells are skipped
 	scripts/test
 
 test-full: ## the same, with every cell of the real programs (about half an hour)
 	@scripts/need build verbs test
 	scripts/test --full
+
+test-siw: ## Linux siw in a guest as the peer, every cell (about ten minutes)
+	@scripts/need build verbs test siw
+	@$(MAKE) --no-print-directory build
+	tests/siw/run.py --weft $(RELEASE)/weft --logs $(TARGET_DIR)/test-logs/siw --docs docs/interop.md
 
 bench: ## measure against raw TCP, libfabric and UCX
 	@scripts/need build verbs bench

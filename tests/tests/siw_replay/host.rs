@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 
-use weft_iwarp::{Established, Header};
-use weft_verbs::host::{Host, MemoryFault, RegionFault, Span};
+use weft_iwarp::{AtomicOperation, Established, Header};
+use weft_verbs::host::{AtomicFault, Host, MemoryFault, RegionFault, Scope, Span};
 use weft_verbs::outgoing::Piece;
 use weft_verbs::qp::{FpduPolicy, Qp, QpConfig};
-use weft_verbs::types::{Access, AsyncEventKind, Completion, PdId, QpCap, QpNumber, Sge, Stag};
+use weft_verbs::types::{
+    Access, AsyncEventKind, Bind, Completion, PdId, QpCap, QpNumber, Sge, Stag,
+};
 use weft_verbs::wqe::RecvWqe;
 
 use super::messages::{Decoder, Message};
@@ -88,6 +90,7 @@ pub struct Memory<'a> {
     /// Octets of the capture's reads that were answered.
     answered: usize,
     outgoing: Vec<u8>,
+    polled: u64,
 }
 
 impl Memory<'_> {
@@ -119,7 +122,7 @@ impl Host for Memory<'_> {
         addr: u64,
         len: u32,
         _access: Access,
-        _pd: PdId,
+        _scope: Scope,
     ) -> Result<Span, RegionFault> {
         let (first, end) = match stag {
             OUTGOING => (0, self.outgoing.len() as u64),
@@ -156,11 +159,25 @@ impl Host for Memory<'_> {
         Ok(())
     }
 
-    fn invalidate(&mut self, _stag: Stag, _pd: PdId) -> Result<(), RegionFault> {
+    fn invalidate(&mut self, _stag: Stag, _scope: Scope) -> Result<(), RegionFault> {
         Err(RegionFault::InvalidStag)
     }
 
-    fn complete_send(&mut self, _completion: Completion) {}
+    fn atomic(&mut self, _: Span, _: &AtomicOperation) -> Result<u64, AtomicFault> {
+        Err(AtomicFault::Memory)
+    }
+
+    fn bind(&mut self, _: &Bind, _: Scope) -> Result<(), RegionFault> {
+        Err(RegionFault::InvalidStag)
+    }
+
+    fn polled_slots(&self) -> u64 {
+        self.polled
+    }
+
+    fn complete_send(&mut self, completion: Completion) {
+        self.polled += u64::from(completion.slots);
+    }
 
     fn complete_recv(&mut self, _completion: Completion) {}
 
@@ -201,6 +218,7 @@ impl<'a> Server<'a> {
                 capture,
                 answered: 0,
                 outgoing: Vec::new(),
+                polled: 0,
             },
             staged: Vec::new(),
         }

@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""The rig's own tests: the reader of captures against captures of siw, the cells, the guest's shells."""
+
+import socket
+import struct
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+import kernel
+import matrix
+import outcome
+import shown
+import wire
+from machine import Shell
+
+CAPTURES = Path(__file__).parents[1] / "data/siw"
+
+
+def connections(name):
+    return wire.connections((CAPTURES / f"{name}.pcap").read_bytes())
+
+
+class Wire(unittest.TestCase):
+    """The reader."""
+
+    def test_every_capture_is_read_to_the_last_octet(self):
+        for file in CAPTURES.glob("*.pcap"):
+            for connection in connections(file.stem):
+                self.assertEqual((connection.initiator.left, connection.responder.left), (0, 0), file.stem)
+
+    def test_crc(self):
+        self.assertEqual(wire.crc32c(b"123456789"), 0xE3069283)
+        self.assertIsNone(shown.crc(True)(connections("rping_crc")))
+        self.assertIsNone(shown.crc(False)(connections("rping_nocrc")))
+        self.assertIsNotNone(shown.crc(True)(connections("rping_nocrc")))
+
+    def test_revisions(self):
+        self.assertIsNone(shown.revision(1)(connections("rping_mpav1")))
+        self.assertIsNotNone(shown.revision(1)(connections("rping_nocrc")))
+
+    def test_ready_to_receive(self):
+        self.assertIsNone(shown.ready_to_receive("Write")(connections("rping_p2p")))
+        self.assertIsNotNone(shown.ready_to_receive("Read Request")(connections("rping_p2p")))
+        self.assertIsNone(shown.no_ready_to_receive(connections("rping_nocrc")))
+
+    def test_large_fpdus(self):
+        self.assertIsNone(shown.large_fpdus(connections("writebw_gso")))
+        self.assertIsNotNone(shown.large_fpdus(connections("writebw_64k")))
+
+    def test_terminates_in_both_orders_of_bits(self):
+        siw = connections("term_write_oob")
+        self.assertIsNone(shown.terminated("DDP", 1, 0x01, mirrored=True)(siw))
+        self.assertIsNotNone(shown.terminated("DDP", 1, 0x01, mirrored=False)(siw))
+        self.assertEqual(str(wire.terminate(terminate("2002 0000"))), "LLP, type 0, code 0x02")
+        self.assertEqual(wire.terminate(terminate("0102 e000")).headers, 7)
+        mirrored = wire.terminate(terminate("1002 0700"))
+        self.assertEqual((mirrored.layer, mirrored.error_type, mirrored.headers), ("RDMAP", 1, 7))
+
+    def test_markers_are_taken_out(self):
+        # A Send of 500 octets as the first FPDU of a stream with markers: two of them.
+        payload = bytes((7 * i + 3) % 256 for i in range(500))
+        ulpdu = bytes.fromhex("4143 00000000 00000000 00000001 00000000") + payload
+        plain = struct.pack(">H", len(ulpdu)) + ulpdu
+        octets = bytes(4) + plain[:508] + bytes.fromhex("000001fc") + plain[508:]
+        side = wire.Side()
+        wire.read_fpdus(side, octets + bytes.fromhex("82fd572a"), markers=True)
+        self.assertEqual([(f.payload == payload, f.crc_good) for f in side.fpdus], [(True, True)])
+
+
+def terminate(control):
+    return wire.Fpdu("Terminate", bytes(18) + bytes.fromhex(control), True, True, False)
+
+
+class Cells(unittest.TestCase):
+    """The matrix."""
+
+    def test_every_cell_has_a_line_of_its_own(self):
+        names = [str(cell) for cell in matrix.cells()]
+        self.assertEqual(len(names), len(set(names)))
+
+    def test_each_end_is_client_in_a_quick_run_of_each_program(self):
+        quick = {(cell.program, cell.client) for cell in matrix.cells() if cell.quick}
+        for program in ["rping", *matrix.PERFTEST]:
+            for client in (matrix.SIW, matrix.WEFT):
+                self.assertIn((program, client), quick)
+
+    def test_the_table_has_every_cell(self):
+        results = [outcome.Result(cell, outcome.PASSED, 1.0) for cell in matrix.cells()]
+        failed = results[0]
+        failed.outcome, failed.reason = outcome.FAILED, "it did not like it"
+        table = outcome.table(results, "6.1")
+        self.assertEqual(table.count("| yes"), len(results) - 1)
+        self.assertIn("no [1]", table)
+        self.assertIn("it did not like it", table)
+
+
+class Shells(unittest.TestCase):
+    """The shell at the other end of a virtio port, played by a thread."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        path = f"{folder.name}/port"
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(path)
+        self.listener.listen()
+        self.shell = Shell(path)
+        self.port, _ = self.listener.accept()
+        for end in (self.shell.socket, self.port, self.listener):
+            self.addCleanup(end.close)
+
+    def answer(self, *pieces):
+        """Answers the next command: each piece is sent by itself, `{mark}` filled in."""
+        def work():
+            line = self.port.recv(4096).decode()
+            mark = "".join(line.split()[-3:-1])
+            for piece in pieces:
+                self.port.sendall(piece.format(mark=mark).encode())
+        threading.Thread(target=work, daemon=True).start()
+
+    def test_output_and_status(self):
+        self.answer("one\r\ntwo", "\n{mark} 7", "\n")
+        ended = self.shell.run("anything", 5)
+        self.assertEqual((ended.status, ended.output), (7, "one\ntwo"))
+
+    def test_a_command_without_end_is_late(self):
+        self.answer("still at it")
+        with self.assertRaises(kernel.Unavailable):
+            self.shell.run("anything", 0.3)
+
+
+if __name__ == "__main__":
+    unittest.main()
