@@ -17,7 +17,7 @@ help: ## this list
 
 build: ## target/release/weft, with its libraries beside it
 	@scripts/need build
-	cargo build --release --package weft
+	cargo build --release --package weft --package weft-abi-preload
 	abi/verbs/build.sh $(RELEASE)
 
 demo: ## unmodified RDMA programs on this machine, beside raw TCP

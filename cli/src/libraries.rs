@@ -9,6 +9,9 @@ use crate::elf::{Object, VERBS_LIBRARIES};
 /// The object that holds everything; the others are names for it.
 pub const LIBRARY: &str = "libweft.so";
 
+/// The object with the C library's socket calls.
+pub const SOCKETS_LIBRARY: &str = "libweft_preload.so";
+
 /// Weft's libraries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Libraries {
@@ -16,6 +19,8 @@ pub struct Libraries {
     pub preload: PathBuf,
     /// The folder with `libibverbs.so.1` and `librdmacm.so.1`, for LD_LIBRARY_PATH.
     pub replacement: Option<PathBuf>,
+    /// `libweft_preload.so`, for LD_PRELOAD.
+    pub sockets: Option<PathBuf>,
 }
 
 /// No libraries in any of these folders.
@@ -65,8 +70,10 @@ impl Libraries {
                 .iter()
                 .all(|name| folder.join(name).is_file())
         };
+        let sockets = folder.join(SOCKETS_LIBRARY);
         preload.is_file().then(|| Libraries {
             preload,
+            sockets: sockets.is_file().then_some(sockets),
             replacement: [folder.join(OWN_FOLDER), folder].into_iter().find(complete),
         })
     }
@@ -95,6 +102,8 @@ fn beside(command: &Path) -> Vec<PathBuf> {
 pub struct Binding {
     /// For LD_PRELOAD.
     pub preload: Option<PathBuf>,
+    /// For LD_PRELOAD, before the other: the socket calls.
+    pub sockets: Option<PathBuf>,
     /// For LD_LIBRARY_PATH.
     pub library_path: Option<PathBuf>,
     /// Why so.
@@ -106,6 +115,8 @@ pub struct Binding {
 pub enum BindingError {
     /// No folder with `libibverbs.so.1` and `librdmacm.so.1`.
     NoReplacement(PathBuf),
+    /// No `libweft_preload.so` in the folder.
+    NoSockets(PathBuf),
     /// A path the variable has no way to write.
     Unwritable {
         /// The variable.
@@ -123,6 +134,9 @@ impl fmt::Display for BindingError {
                 "there is no libibverbs.so.1 with librdmacm.so.1 in {}",
                 folder.display()
             ),
+            BindingError::NoSockets(folder) => {
+                write!(f, "there is no {SOCKETS_LIBRARY} in {}", folder.display())
+            }
             BindingError::Unwritable { variable, path } => write!(
                 f,
                 "{variable} cannot hold the path {}: it has a separator in it",
@@ -137,6 +151,7 @@ impl BindingError {
     pub fn advice(&self) -> &'static str {
         match self {
             BindingError::NoReplacement(_) => "`make build` makes them; or use --mode preload",
+            BindingError::NoSockets(_) => "`make build` makes it; or leave --udp off",
             BindingError::Unwritable { .. } => {
                 "move Weft to a folder whose path has no space, colon or semicolon"
             }
@@ -186,13 +201,15 @@ impl Libraries {
     /// How to bring a program here in `mode`, a value of the setting `mode`.
     ///
     /// `real_devices`: whether the machine's own devices are to be seen, which takes its rdma-core.
+    /// `sockets`: whether socket calls are to come to Weft too.
     pub fn bind(
         &self,
         mode: &str,
         real_devices: bool,
+        sockets: bool,
         system: &SystemVerbs,
     ) -> Result<Binding, BindingError> {
-        let binding = match mode {
+        let mut binding = match mode {
             "preload" => self.preloading("asked for"),
             "replacement" => self
                 .replacing("asked for")
@@ -200,6 +217,10 @@ impl Libraries {
             _ if real_devices => self.preloading("the machine's own devices are asked for"),
             _ => self.automatic(system),
         };
+        if sockets {
+            let library = self.sockets.clone();
+            binding.sockets = Some(library.ok_or_else(|| BindingError::NoSockets(self.folder()))?);
+        }
         binding.check()?;
         Ok(binding)
     }
@@ -210,6 +231,7 @@ impl Libraries {
         };
         let replacing = |why| Binding {
             preload: None,
+            sockets: None,
             library_path: Some(folder.clone()),
             why,
         };
@@ -221,6 +243,7 @@ impl Libraries {
         }
         let both = Binding {
             preload: Some(self.preload.clone()),
+            sockets: None,
             library_path: Some(folder.clone()),
             why: "in front of this machine's rdma-core, and in its place for programs that open \
                   it by name",
@@ -234,6 +257,7 @@ impl Libraries {
     fn preloading(&self, why: &'static str) -> Binding {
         Binding {
             preload: Some(self.preload.clone()),
+            sockets: None,
             library_path: None,
             why,
         }
@@ -242,6 +266,7 @@ impl Libraries {
     fn replacing(&self, why: &'static str) -> Option<Binding> {
         Some(Binding {
             preload: None,
+            sockets: None,
             library_path: Some(self.replacement.clone()?),
             why,
         })
@@ -274,6 +299,7 @@ impl Binding {
             _ => Ok(()),
         };
         holds("LD_PRELOAD", &self.preload, &[' ', ':', '$'])?;
+        holds("LD_PRELOAD", &self.sockets, &[' ', ':', '$'])?;
         holds("LD_LIBRARY_PATH", &self.library_path, &[':', ';', '$'])
     }
 
@@ -348,6 +374,7 @@ mod tests {
     fn libraries(folder: &str) -> Libraries {
         Libraries {
             preload: Path::new(folder).join(LIBRARY),
+            sockets: None,
             replacement: Some(PathBuf::from(folder)),
         }
     }
@@ -355,7 +382,7 @@ mod tests {
     #[test]
     fn without_rdma_core_its_place_is_taken() {
         let binding = libraries("/w")
-            .bind("auto", false, &SystemVerbs::default())
+            .bind("auto", false, false, &SystemVerbs::default())
             .unwrap();
         assert_eq!(binding.mode(), "replacement");
         assert_eq!(binding.preload, None);
@@ -372,7 +399,9 @@ mod tests {
             return;
         }
         // No objects at all cover nothing.
-        let binding = libraries("/nowhere").bind("auto", false, &system).unwrap();
+        let binding = libraries("/nowhere")
+            .bind("auto", false, false, &system)
+            .unwrap();
         assert_eq!(binding.mode(), "preload");
     }
 
@@ -381,31 +410,46 @@ mod tests {
         let libraries = libraries("/my libraries");
         let none = SystemVerbs::default();
         assert!(matches!(
-            libraries.bind("preload", false, &none),
+            libraries.bind("preload", false, false, &none),
             Err(BindingError::Unwritable {
                 variable: "LD_PRELOAD",
                 ..
             })
         ));
         assert_eq!(
-            libraries.bind("auto", false, &none).unwrap().mode(),
+            libraries.bind("auto", false, false, &none).unwrap().mode(),
             "replacement"
         );
+    }
+
+    #[test]
+    fn socket_calls_come_to_weft_only_when_a_rule_asks() {
+        let none = SystemVerbs::default();
+        let mut libraries = libraries("/w");
+        let bind = |libraries: &Libraries, sockets| libraries.bind("auto", false, sockets, &none);
+        assert_eq!(
+            bind(&libraries, true),
+            Err(BindingError::NoSockets("/w".into()))
+        );
+        libraries.sockets = Some("/w/libweft_preload.so".into());
+        assert_eq!(bind(&libraries, false).unwrap().sockets, None);
+        assert_eq!(bind(&libraries, true).unwrap().sockets, libraries.sockets);
     }
 
     #[test]
     fn a_replacement_that_is_not_there_cannot_be_asked_for() {
         let libraries = Libraries {
             preload: "/w/libweft.so".into(),
+            sockets: None,
             replacement: None,
         };
         let none = SystemVerbs::default();
         assert!(matches!(
-            libraries.bind("replacement", false, &none),
+            libraries.bind("replacement", false, false, &none),
             Err(BindingError::NoReplacement(_))
         ));
         assert_eq!(
-            libraries.bind("auto", false, &none).unwrap().mode(),
+            libraries.bind("auto", false, false, &none).unwrap().mode(),
             "preload"
         );
     }

@@ -57,7 +57,7 @@ fn flag(setting: &'static Setting) -> Arg {
     match setting.kind {
         Kind::Switch(_) | Kind::Choice(..) | Kind::LauncherChoice(_) => arg.ignore_case(true),
         Kind::LauncherFolder => arg.value_hint(ValueHint::DirPath),
-        Kind::Integer { .. } => arg,
+        Kind::Integer { .. } | Kind::DatagramRules(_) => arg,
     }
 }
 
@@ -68,12 +68,14 @@ fn parser(setting: &'static Setting) -> ValueParser {
         Kind::Choice(names, _) | Kind::LauncherChoice(names) => {
             PossibleValuesParser::new(names.iter().copied()).into()
         }
-        Kind::Integer { .. } | Kind::LauncherFolder => clap::builder::StringValueParser::new()
-            .try_map(|text| match setting.check(&text) {
-                Ok(()) => Ok(text),
-                Err(_) => Err(format!("give {}", setting.accepts())),
-            })
-            .into(),
+        Kind::Integer { .. } | Kind::DatagramRules(_) | Kind::LauncherFolder => {
+            clap::builder::StringValueParser::new()
+                .try_map(|text| match setting.check(&text) {
+                    Ok(()) => Ok(text),
+                    Err(_) => Err(format!("give {}", setting.accepts())),
+                })
+                .into()
+        }
     }
 }
 
@@ -81,6 +83,7 @@ fn value_name(kind: &Kind) -> String {
     match kind {
         Kind::Switch(_) => "on|off".to_owned(),
         Kind::Choice(names, _) | Kind::LauncherChoice(names) => names.join("|"),
+        Kind::DatagramRules(_) => "RULES".to_owned(),
         Kind::Integer { unit: "octets", .. } => "OCTETS".to_owned(),
         Kind::Integer { .. } => "N".to_owned(),
         Kind::LauncherFolder => "DIR".to_owned(),

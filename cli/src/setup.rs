@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use weft_engine::settings::switch;
+use weft_engine::settings::{switch, DatagramRules};
 
 use crate::args::Sources;
 use crate::config::{Config, ConfigError, Source, Surroundings};
@@ -68,7 +68,7 @@ impl Setup {
         let mode = config.get("mode").unwrap_or("auto");
         let real_devices = config.get("real-devices").and_then(switch) == Some(true);
         let binding = libraries
-            .bind(mode, real_devices, &system_verbs)
+            .bind(mode, real_devices, wants_sockets(&config), &system_verbs)
             .map_err(SetupError::Binding)?;
         Ok(Setup { config, binding })
     }
@@ -76,6 +76,7 @@ impl Setup {
     /// The variables to set, in the order to show them.
     pub fn variables(&self) -> Vec<Variable> {
         let mut variables = Vec::new();
+        variables.extend(self.preloads());
         let mut bind = |name: &'static str, ours: &Option<PathBuf>, separators: &str| {
             if let Some(ours) = ours {
                 let old = std::env::var_os(name).unwrap_or_default();
@@ -86,7 +87,6 @@ impl Setup {
                 });
             }
         };
-        bind("LD_PRELOAD", &self.binding.preload, ": ");
         bind("LD_LIBRARY_PATH", &self.binding.library_path, ":;");
         variables.extend(self.config.to_set().map(|value| Variable {
             name: value.setting.env,
@@ -94,6 +94,22 @@ impl Setup {
             source: Some(value.source),
         }));
         variables
+    }
+
+    /// LD_PRELOAD, if anything is to be in it.
+    fn preloads(&self) -> Option<Variable> {
+        let old = std::env::var_os("LD_PRELOAD").unwrap_or_default();
+        let ours = [&self.binding.preload, &self.binding.sockets];
+        let value = ours
+            .into_iter()
+            .flatten()
+            .fold(old, |list, ours| in_front(ours.as_os_str(), &list, ": "));
+        let any = ours.iter().any(|library| library.is_some());
+        any.then_some(Variable {
+            name: "LD_PRELOAD",
+            value,
+            source: None,
+        })
     }
 
     /// Where the loader will look for the program's libraries.
@@ -113,6 +129,12 @@ impl Setup {
             cache: LoaderCache::load(),
         }
     }
+}
+
+/// Whether any rule may offload anything.
+fn wants_sockets(config: &Config) -> bool {
+    let rules = config.get("udp").and_then(DatagramRules::parse);
+    rules.is_some_and(|rules| rules.any())
 }
 
 /// A variable to set for the program.

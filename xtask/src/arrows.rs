@@ -12,7 +12,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("eval/link", &[]),
     ("proto/verbs", &["proto/iwarp"]),
     ("run/engine", &["proto/verbs", "run/os"]),
+    ("run/sockets", &["run/engine", "run/os"]),
     ("abi/verbs", &["run/engine"]),
+    ("abi/preload", &["run/sockets", "run/engine", "run/os"]),
     (
         "eval/bench",
         &["proto/iwarp", "proto/verbs", "run/os", "run/engine"],

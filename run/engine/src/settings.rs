@@ -6,12 +6,14 @@
 //! value: [`Settings::from_env`] hands back what it could not use as
 //! [`Complaint`]s and keeps the default in its place.
 
+pub mod datagrams;
 mod table;
 
 use std::ffi::OsString;
 use std::fmt;
 use std::time::Duration;
 
+pub use datagrams::DatagramRules;
 pub use table::{find, SETTINGS};
 
 /// What every environment variable of Weft starts with.
@@ -50,6 +52,12 @@ pub struct Settings {
     pub serve_tick: Duration,
     /// Octets for each kernel socket buffer; `None` leaves the kernel's autotuning on.
     pub socket_buffer: Option<usize>,
+    /// Which UDP sockets get segmentation offload.
+    pub udp: DatagramRules,
+    /// Longest time a gathered datagram waits.
+    pub udp_hold: Duration,
+    /// Quick calls in a row that make a UDP socket a busy one.
+    pub udp_busy_after: u32,
 }
 
 impl Default for Settings {
@@ -70,6 +78,9 @@ impl Default for Settings {
             stat: true,
             serve_tick: Duration::from_micros(200),
             socket_buffer: None,
+            udp: DatagramRules::parse("off").unwrap_or_default(),
+            udp_hold: Duration::from_micros(200),
+            udp_busy_after: 4,
         }
     }
 }
@@ -236,6 +247,8 @@ pub enum Kind {
         /// Puts the number in its place.
         set: fn(&mut Settings, u64),
     },
+    /// Rules about UDP sockets.
+    DatagramRules(fn(&mut Settings, DatagramRules)),
     /// For `weft run` alone, one of some names: the library has nothing to set.
     LauncherChoice(&'static [&'static str]),
     /// For `weft run` alone, a folder.
@@ -269,6 +282,7 @@ impl Setting {
             Kind::Integer { min, max, unit, .. } => {
                 format!("a whole number of {unit} from {min} to {max}")
             }
+            Kind::DatagramRules(_) => datagrams::ACCEPTS.to_owned(),
             Kind::LauncherFolder => "a folder".to_owned(),
         }
     }
@@ -282,6 +296,9 @@ impl Setting {
                 .ok()
                 .filter(|number| (min..=max).contains(&number))
                 .map(|number| set(settings, number)),
+            Kind::DatagramRules(set) => {
+                DatagramRules::parse(text).map(|rules| set(settings, rules))
+            }
             Kind::LauncherChoice(names) => index_of(names, text).map(|_| ()),
             Kind::LauncherFolder => (!text.is_empty()).then_some(()),
         };

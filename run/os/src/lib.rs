@@ -5,7 +5,12 @@
 //!
 //! | module | what it holds |
 //! | --- | --- |
+//! | [`dgram`] | UDP sockets that somebody else owns: segmentation, peeking, facts |
+//! | [`lock`] | locks that handlers, forks and other processes cannot hang |
 //! | [`mem`] | registered memory: guarded copies, gather and scatter lists |
+//! | [`pages`] | memory straight from the kernel |
+//! | [`process`] | which process this is, whatever way it was forked |
+//! | [`user`] | buffers that a program hands over for one call |
 //! | [`net`] | non-blocking TCP sockets and listeners |
 //! | [`poll`] | epoll and event counters |
 //! | [`sched`] | what a service thread asks of the scheduler |
@@ -16,16 +21,21 @@
 //! Sockets are driven by raw system calls (through `rustix`, or the few lines of [`sys`]), never
 //! by the C library's names: those are what a sockets face interposes.
 
+pub mod dgram;
 pub mod fork;
 mod guard;
 pub mod ifaces;
+pub mod lock;
 pub mod mem;
 pub mod net;
+pub mod pages;
 pub mod poll;
+pub mod process;
 pub mod sched;
 pub mod shm;
 pub mod signals;
 mod sys;
+pub mod user;
 
 /// Octets from the kernel's random source.
 pub fn random_u64() -> u64 {

@@ -45,6 +45,59 @@ unsafe fn syscall3(number: i64, a: usize, b: usize, c: usize) -> isize {
     }
 }
 
+#[cfg(target_arch = "x86_64")]
+#[inline]
+unsafe fn syscall6(number: i64, args: [usize; 6]) -> isize {
+    let result: isize;
+    // SAFETY: as above, with the three further argument registers.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") args[0],
+            in("rsi") args[1],
+            in("rdx") args[2],
+            in("r10") args[3],
+            in("r8") args[4],
+            in("r9") args[5],
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack)
+        );
+    }
+    result
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+unsafe fn syscall6(number: i64, args: [usize; 6]) -> isize {
+    let [a, b, c, d, e, f] = args;
+    // SAFETY: as above.
+    let result = unsafe { libc::syscall(number, a, b, c, d, e, f) };
+    if result < 0 {
+        -(io::Error::last_os_error()
+            .raw_os_error()
+            .unwrap_or(libc::EIO) as isize)
+    } else {
+        result as isize
+    }
+}
+
+/// Any system call; the result or the errno.
+///
+/// # Safety
+/// As for the system call: addresses among the arguments must be fit for what it does with them.
+#[inline]
+pub(crate) unsafe fn call(number: i64, args: [usize; 6]) -> Result<usize, i32> {
+    // SAFETY: the caller vouches for the arguments.
+    let result = unsafe { syscall6(number, args) };
+    if result < 0 {
+        Err(-result as i32)
+    } else {
+        Ok(result as usize)
+    }
+}
+
 fn outcome(result: isize) -> io::Result<usize> {
     if result < 0 {
         Err(io::Error::from_raw_os_error(-result as i32))

@@ -201,6 +201,47 @@ pub const SETTINGS: &[Setting] = &[
               and net.core.rmem_max.",
     },
     Setting {
+        name: "udp",
+        env: "WEFT_UDP",
+        key: "sockets.udp",
+        kind: Kind::DatagramRules(|settings, rules| settings.udp = rules),
+        default: "off",
+        doc:
+            "Which UDP sockets get segmentation offload. With `gso` a busy program's datagrams to \
+              one destination leave many in one call, and what arrives is taken from the kernel \
+              many at once; the datagrams on the wire and what the program sees stay the same. \
+              Rules narrow it: `off port=53; gso program=iperf3 address=10.0.0.0/8`; the first \
+              that fits decides, and where none fits nothing changes. docs/sockets.md tells more.",
+    },
+    Setting {
+        name: "udp-hold-us",
+        env: "WEFT_UDP_HOLD_US",
+        key: "sockets.udp-hold-us",
+        kind: Kind::Integer {
+            min: 20,
+            max: 100_000,
+            unit: "microseconds",
+            set: |settings, us| settings.udp_hold = Duration::from_micros(us),
+        },
+        default: "200",
+        doc: "The longest time a gathered datagram waits for company, even if the program never \
+              calls again.",
+    },
+    Setting {
+        name: "udp-busy-after",
+        env: "WEFT_UDP_BUSY_AFTER",
+        key: "sockets.udp-busy-after",
+        kind: Kind::Integer {
+            min: 0,
+            max: 1_000_000,
+            unit: "",
+            set: |settings, calls| settings.udp_busy_after = calls as u32,
+        },
+        default: "4",
+        doc: "How many sends (or receives) in quick succession make a UDP socket a busy one, \
+              whose datagrams gather. 0: every socket is busy from its first call.",
+    },
+    Setting {
         name: "mode",
         env: "WEFT_MODE",
         key: "run.mode",

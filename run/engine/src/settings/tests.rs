@@ -26,6 +26,9 @@ fn perturbed() -> Settings {
         stat: false,
         serve_tick: Duration::MAX,
         socket_buffer: Some(1),
+        udp: DatagramRules::default(),
+        udp_hold: Duration::MAX,
+        udp_busy_after: u32::MAX,
     }
 }
 
@@ -91,6 +94,9 @@ fn every_setting_reaches_its_field() {
         ("WEFT_STAT", "off"),
         ("WEFT_SERVE_TICK_US", "50"),
         ("WEFT_SOCKET_BUFFER", "65536"),
+        ("WEFT_UDP", "gso port=5001; off"),
+        ("WEFT_UDP_HOLD_US", "100"),
+        ("WEFT_UDP_BUSY_AFTER", "0"),
         ("WEFT_MODE", "preload"),
         ("WEFT_LIBDIR", "/opt/weft"),
         ("WEFT_FACE", "iwarp"),
@@ -114,6 +120,9 @@ fn every_setting_reaches_its_field() {
             stat: false,
             serve_tick: Duration::from_micros(50),
             socket_buffer: Some(65536),
+            udp: DatagramRules::parse("gso port=5001; off").unwrap(),
+            udp_hold: Duration::from_micros(100),
+            udp_busy_after: 0,
         }
     );
 }

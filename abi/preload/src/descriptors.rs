@@ -1,0 +1,194 @@
+//! Descriptors made, doubled and closed.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+use libc::{mode_t, sigset_t, sockaddr, socklen_t, FILE};
+
+use crate::edge::{caught, known, Mine};
+use crate::start::stack;
+
+/// A descriptor appeared; whatever was known of its number is of the past.
+fn made(fd: c_int) -> c_int {
+    if let Some(stack) = stack() {
+        caught((), || stack.made(fd));
+    }
+    fd
+}
+
+fn made_pair(status: c_int, pair: *const c_int) -> c_int {
+    if status == 0 && stack().is_some() {
+        for number in 0..2 {
+            if let Some(fd) = crate::edge::get(pair.wrapping_add(number)) {
+                made(fd);
+            }
+        }
+    }
+    status
+}
+
+hook!(fn socket(family: c_int, kind: c_int, protocol: c_int) -> c_int, real => {
+    made_socket(real(), family, kind)
+});
+
+hook!(fn __socket(family: c_int, kind: c_int, protocol: c_int) -> c_int, real => {
+    made_socket(real(), family, kind)
+});
+
+fn made_socket(fd: c_int, family: c_int, kind: c_int) -> c_int {
+    let Some(stack) = stack() else { return fd };
+    let datagrams = kind & 0xff == libc::SOCK_DGRAM;
+    if datagrams && [libc::AF_INET, libc::AF_INET6].contains(&family) {
+        caught((), || stack.made_socket(fd));
+        return fd;
+    }
+    made(fd)
+}
+
+hook!(fn socketpair(family: c_int, kind: c_int, protocol: c_int, pair: *mut c_int) -> c_int, real => {
+    made_pair(real(), pair)
+});
+
+hook!(fn accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int, real => {
+    made(real())
+});
+
+hook!(fn accept4(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int, real => {
+    made(real())
+});
+
+hook!(fn pipe(pair: *mut c_int) -> c_int, real => made_pair(real(), pair));
+hook!(fn __pipe(pair: *mut c_int) -> c_int, real => made_pair(real(), pair));
+hook!(fn pipe2(pair: *mut c_int, flags: c_int) -> c_int, real => made_pair(real(), pair));
+hook!(fn epoll_create(size: c_int) -> c_int, real => made(real()));
+hook!(fn epoll_create1(flags: c_int) -> c_int, real => made(real()));
+hook!(fn eventfd(value: c_uint, flags: c_int) -> c_int, real => made(real()));
+hook!(fn timerfd_create(clock: c_int, flags: c_int) -> c_int, real => made(real()));
+hook!(fn signalfd(fd: c_int, mask: *const sigset_t, flags: c_int) -> c_int, real => made(real()));
+hook!(fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int, real => made(real()));
+hook!(fn __open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int, real => made(real()));
+hook!(fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int, real => made(real()));
+hook!(fn __open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int, real => made(real()));
+hook!(fn __open_2(path: *const c_char, flags: c_int) -> c_int, real => made(real()));
+hook!(fn __open64_2(path: *const c_char, flags: c_int) -> c_int, real => made(real()));
+hook!(fn creat(path: *const c_char, mode: mode_t) -> c_int, real => made(real()));
+hook!(fn creat64(path: *const c_char, mode: mode_t) -> c_int, real => made(real()));
+
+hook!(fn openat(at: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int, real => {
+    made(real())
+});
+
+hook!(fn openat64(at: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int, real => {
+    made(real())
+});
+
+hook!(fn __openat_2(at: c_int, path: *const c_char, flags: c_int) -> c_int, real => made(real()));
+hook!(fn __openat64_2(at: c_int, path: *const c_char, flags: c_int) -> c_int, real => made(real()));
+
+/// A descriptor is about to be closed. What gathered in it leaves while it is there.
+#[inline(always)]
+fn closing(fd: c_int) {
+    if let Some(stack) = stack() {
+        caught((), || stack.closing(fd));
+    }
+}
+
+hook!(fn close(fd: c_int) -> c_int, real => {
+    closing(fd);
+    real()
+});
+
+hook!(fn __close(fd: c_int) -> c_int, real => {
+    closing(fd);
+    real()
+});
+
+hook!(fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, real => {
+    const CLOSE_RANGE_CLOEXEC: c_int = 4;
+    if let Some(stack) = stack() {
+        if flags & CLOSE_RANGE_CLOEXEC == 0 && first <= last {
+            caught((), || stack.closing_range(first, last));
+        }
+    }
+    real()
+});
+
+hook!(fn closefrom(first: c_int) -> (), real => {
+    if let Some(stack) = stack() {
+        caught((), || stack.closing_range(first.max(0) as c_uint, c_uint::MAX));
+    }
+    real()
+});
+
+// A stream of the C library reads and writes by ways of its own: from now on the socket is the kernel's.
+hook!(fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE, real => {
+    if let Some(Mine { stack, record, .. }) = known(fd) {
+        caught((), || stack.release(record));
+    }
+    real()
+});
+
+hook!(fn fclose(file: *mut FILE) -> c_int, real => {
+    if stack().is_some() && !file.is_null() {
+        // SAFETY: the program hands over a stream of its own.
+        let fd = unsafe { libc::fileno(file) };
+        closing(fd);
+    }
+    real()
+});
+
+/// `new` was made a duplicate of `old`, if the call went well.
+fn doubled(old: c_int, new: c_int) -> c_int {
+    if let Some(stack) = stack() {
+        if new >= 0 {
+            caught((), || stack.duplicated(old, new));
+        }
+    }
+    new
+}
+
+/// `new` is about to be closed by becoming a duplicate.
+fn overwriting(old: c_int, new: c_int) {
+    if let Some(stack) = stack() {
+        if old != new {
+            caught((), || stack.overwriting(new));
+        }
+    }
+}
+
+hook!(fn dup(old: c_int) -> c_int, real => doubled(old, real()));
+
+hook!(fn dup2(old: c_int, new: c_int) -> c_int, real => {
+    overwriting(old, new);
+    doubled(old, real())
+});
+
+hook!(fn __dup2(old: c_int, new: c_int) -> c_int, real => {
+    overwriting(old, new);
+    doubled(old, real())
+});
+
+hook!(fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int, real => {
+    overwriting(old, new);
+    doubled(old, real())
+});
+
+fn after_fcntl(fd: c_int, command: c_int, result: c_int) -> c_int {
+    match command {
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => doubled(fd, result),
+        _ => result,
+    }
+}
+
+hook!(fn fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> c_int, real => {
+    after_fcntl(fd, command, real())
+});
+
+hook!(fn fcntl64(fd: c_int, command: c_int, argument: *mut c_void) -> c_int, real => {
+    after_fcntl(fd, command, real())
+});
+
+hook!(fn __fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> c_int, real => {
+    after_fcntl(fd, command, real())
+});
+
+hook!(fn pidfd_getfd(pidfd: c_int, fd: c_int, flags: c_uint) -> c_int, real => made(real()));

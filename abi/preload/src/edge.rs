@@ -1,0 +1,139 @@
+//! What every hook does: whose descriptor it is, errno, panics.
+
+use std::ffi::{c_int, c_void};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
+use weft_os::user::{self, UserBuffers};
+use weft_sockets::stack::{Record, Stack, Verdict};
+use weft_sockets::Errno;
+
+use crate::start::stack;
+
+/// A descriptor of the program's that stands for a socket of ours.
+#[derive(Clone, Copy)]
+pub struct Mine {
+    pub stack: &'static Stack,
+    pub record: &'static Record,
+    pub fd: c_int,
+}
+
+/// Whether `fd` is a socket of ours. Nearly always not; without a rule this is one load.
+#[inline(always)]
+pub fn mine(fd: c_int) -> Option<Mine> {
+    let stack = stack()?;
+    let record = stack.socket(fd)?;
+    Some(Mine { stack, record, fd })
+}
+
+/// The same, without looking at descriptors nobody has looked at.
+#[inline(always)]
+pub fn known(fd: c_int) -> Option<Mine> {
+    let stack = stack()?;
+    let record = stack.known(fd)?;
+    Some(Mine { stack, record, fd })
+}
+
+/// Sets errno and gives the -1 that goes with it.
+pub fn fail(errno: Errno) -> isize {
+    // SAFETY: the C library gives each thread its own errno at this address.
+    unsafe { *libc::__errno_location() = errno };
+    -1
+}
+
+/// The calling thread's errno.
+pub fn errno() -> Errno {
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() }
+}
+
+extern "C-unwind" {
+    fn pthread_testcancel();
+}
+
+/// Ends the thread if somebody asked for it, as the call we stand in for would have.
+#[inline]
+pub fn test_cancel() {
+    // SAFETY: nothing is held here, and every frame above up to the program's is `C-unwind` or passes unwinding on.
+    unsafe { pthread_testcancel() }
+}
+
+/// Does work of ours, in which no call of the C library is made; a panic becomes `otherwise`.
+#[inline]
+pub fn caught<T>(otherwise: T, work: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or(otherwise)
+}
+
+/// Ends a hook: by the kernel's answer, or ours.
+#[inline]
+pub fn settle(verdict: Verdict, real: impl FnOnce() -> isize) -> isize {
+    match verdict {
+        Verdict::Kernel => real(),
+        Verdict::Done(Ok(octets)) => octets as isize,
+        Verdict::Done(Err(errno)) => fail(errno),
+    }
+}
+
+/// The program's buffer of one call.
+#[inline]
+pub fn buffer(addr: *const c_void, len: usize) -> UserBuffers {
+    // SAFETY: the program hands the buffer over for the length of its call.
+    unsafe { UserBuffers::one(addr as usize, len) }
+}
+
+/// The program's list of buffers of one call; nothing if only the kernel can deal with it.
+pub fn buffers(list: *const libc::iovec, count: usize) -> Option<UserBuffers> {
+    // SAFETY: as above.
+    unsafe { UserBuffers::list(list as usize, count) }
+}
+
+/// A structure of the program's; nothing if it is not mapped.
+pub fn get<T: Plain>(addr: *const T) -> Option<T> {
+    // SAFETY: `Plain` says that any bits make one; the program hands it over with its call.
+    unsafe { user::get(addr as usize) }
+}
+
+/// Writes a structure where the program wants it.
+pub fn put<T: Plain>(addr: *mut T, value: T) -> Result<(), Errno> {
+    // SAFETY: the program hands the place over to be written.
+    unsafe { user::put(addr as usize, value) }
+        .then_some(())
+        .ok_or(libc::EFAULT)
+}
+
+/// Writes octets where the program wants them.
+pub fn put_octets(addr: *mut c_void, octets: &[u8]) -> Result<(), Errno> {
+    // SAFETY: the program hands the place over to be written.
+    unsafe { user::put_octets(addr as usize, octets) }
+        .then_some(())
+        .ok_or(libc::EFAULT)
+}
+
+/// Reads octets of the program's.
+pub fn get_octets(addr: *const c_void, octets: &mut [u8]) -> bool {
+    // SAFETY: the program hands them over with its call.
+    unsafe { user::get_octets(addr as usize, octets) }
+}
+
+/// Structures of C for which every bit pattern is a value.
+///
+/// # Safety
+/// That is so.
+pub unsafe trait Plain: Copy {}
+
+macro_rules! plain {
+    ($($type:ty),*) => {
+        $(
+            // SAFETY: numbers and pointers only.
+            unsafe impl Plain for $type {}
+        )*
+    };
+}
+
+plain!(
+    c_int,
+    u32,
+    usize,
+    libc::msghdr,
+    libc::mmsghdr,
+    libc::timespec
+);

@@ -1,0 +1,26 @@
+//! The C library's socket calls, in front of the sockets face: conversions, the panic boundary, the way back.
+//!
+//! | module | what it holds |
+//! | --- | --- |
+//! | `real` | the calls behind ours, found at load time |
+//! | `start` | loading and unloading |
+//! | `edge` | what every hook does: whose descriptor it is, errno, panics |
+//! | `send`, `receive`, `wait` | datagrams out, in, and waiting for them |
+//! | `descriptors`, `options` | descriptors made, doubled and closed; socket options and names |
+//! | `process` | fork, exec, exit |
+//!
+//! A hook runs wherever the program makes the call: in a signal handler, in a child of `vfork`, while a
+//! library loads. So none allocates or takes a lock of the standard library, and all are `C-unwind`: the
+//! cancellation of a thread unwinds through them, and where it can nothing is held.
+
+#[macro_use]
+mod real;
+
+mod descriptors;
+mod edge;
+mod options;
+mod process;
+mod receive;
+mod send;
+mod start;
+mod wait;

@@ -1,0 +1,410 @@
+/* What the life of a program does to datagrams that wait in user space: fork, exec, exit, duplicates, signals,
+ * threads. The same has to hold without the hooks. Closes with `N cases`. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static int cases, failures;
+static const char *name;
+
+#define CASE(title) (name = title, cases++)
+#define CHECK(condition)                                                                        \
+    do {                                                                                        \
+        if (!(condition)) {                                                                     \
+            printf("not ok %s: line %d: %s (errno %d)\n", name, __LINE__, #condition, errno);   \
+            failures++;                                                                         \
+        }                                                                                       \
+    } while (0)
+
+static int in, out;
+
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec + time.tv_nsec / 1e9;
+}
+
+/* A receiving socket and one that is connected to it. */
+static void open_pair(void) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    struct timeval wait = {2, 0};
+    in = socket(AF_INET, SOCK_DGRAM, 0);
+    bind(in, (void *)&at, sizeof at);
+    getsockname(in, (void *)&at, &len);
+    setsockopt(in, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
+    out = socket(AF_INET, SOCK_DGRAM, 0);
+    if (connect(out, (void *)&at, sizeof at)) perror("connect");
+}
+
+static void close_pair(void) {
+    close(in);
+    close(out);
+}
+
+static void burst(int fd, int count) {
+    for (int i = 0; i < count; i++) {
+        char datagram[100] = {(char)i};
+        if (send(fd, datagram, sizeof datagram, 0) != sizeof datagram) failures++;
+    }
+}
+
+/* How many datagrams come, in order from `first`, before two seconds without one or `most`. */
+static int take(int first, int most) {
+    for (int i = 0; i < most; i++) {
+        char datagram[200];
+        if (recv(in, datagram, sizeof datagram, 0) != 100 || datagram[0] != (char)(first + i)) return i;
+    }
+    return most;
+}
+
+static void silent(int signal) { (void)signal; }
+
+static void from_handler(int signal) {
+    (void)signal;
+    int before = errno;
+    if (out >= 0) (void)!send(out, "from a handler", 14, MSG_DONTWAIT);
+    errno = before;
+}
+
+static void *receives_one(void *count) {
+    char datagram[200];
+    while (recv(in, datagram, sizeof datagram, 0) == 100) __atomic_fetch_add((int *)count, 1, __ATOMIC_SEQ_CST);
+    return NULL;
+}
+
+static void *blocks(void *unused) {
+    char datagram[200];
+    recv(in, datagram, sizeof datagram, 0);
+    return unused;
+}
+
+static void *sends_many(void *unused) {
+    burst(out, 50);
+    return unused;
+}
+
+static int alive(pid_t child) {
+    int status = -1;
+    waitpid(child, &status, 0);
+    return status == 0;
+}
+
+int main(void) {
+    signal(SIGPIPE, SIG_IGN);
+
+    CASE("what gathers arrives though the program never calls again");
+    open_pair();
+    pid_t child = fork();
+    if (child == 0) {
+        burst(out, 20);
+        for (;;) syscall(SYS_pause);
+    }
+    CHECK(take(0, 20) == 20);
+    kill(child, SIGKILL);
+    alive(child);
+    close_pair();
+
+    CASE("what gathered leaves before fork, once");
+    open_pair();
+    burst(out, 10);
+    child = fork();
+    if (child == 0) {
+        burst(out, 10);
+        exit(0);
+    }
+    CHECK(alive(child));
+    CHECK(take(0, 10) == 10);
+    CHECK(take(0, 10) == 10);
+    CHECK(recv(in, &child, 1, MSG_DONTWAIT) == -1 && errno == EAGAIN);
+    close_pair();
+
+    CASE("a fork that is a bare system call duplicates nothing");
+    open_pair();
+    burst(out, 10);
+    child = (pid_t)syscall(SYS_fork);
+    if (child == 0) {
+        burst(out, 1);
+        _exit(0);
+    }
+    CHECK(alive(child));
+    int seen = 0;
+    char datagram[70000];
+    for (struct pollfd ready = {in, POLLIN, 0}; poll(&ready, 1, 100) == 1 && recv(in, datagram, 200, 0) == 100;) seen++;
+    CHECK(seen == 11);
+    close_pair();
+
+    CASE("exit, _exit, quick_exit and exec flush");
+    for (int way = 0; way < 4; way++) {
+        open_pair();
+        child = fork();
+        if (child == 0) {
+            burst(out, 7);
+            if (way == 0) exit(0);
+            if (way == 1) _exit(0);
+            if (way == 2) quick_exit(0);
+            execl("/bin/true", "true", (char *)NULL);
+        }
+        CHECK(alive(child));
+        CHECK(take(0, 7) == 7);
+        close_pair();
+    }
+
+    CASE("a child of vfork leaves the parent's datagrams and descriptors alone");
+    open_pair();
+    burst(out, 9);
+    child = vfork();
+    if (child == 0) {
+        close(out);
+        close(in);
+        execl("/bin/true", "true", (char *)NULL);
+        _exit(1);
+    }
+    CHECK(alive(child));
+    burst(out, 3);
+    CHECK(take(0, 9) == 9);
+    CHECK(take(0, 3) == 3);
+    close_pair();
+
+    CASE("close, dup2 over it and shutdown let what gathered go first");
+    for (int way = 0; way < 4; way++) {
+        open_pair();
+        burst(out, 6);
+        if (way == 0) close(out);
+        if (way == 1) dup2(in, out);
+        if (way == 2) shutdown(out, SHUT_WR);
+        if (way == 3) CHECK(close_range((unsigned)out, (unsigned)out, 0) == 0);
+        CHECK(take(0, 6) == 6);
+        close_pair();
+    }
+
+    CASE("duplicates are one socket");
+    open_pair();
+    int twin = dup(out), third = fcntl(out, F_DUPFD, 50);
+    burst(out, 3);
+    close(out);
+    for (int i = 3; i < 6; i++) {
+        char octets[100] = {(char)i};
+        CHECK(write(i % 2 ? twin : third, octets, 100) == 100);
+    }
+    close(third);
+    out = twin;
+    CHECK(take(0, 6) == 6);
+    int in_twin = dup(in);
+    burst(out, 4);
+    CHECK(recv(in_twin, datagram, sizeof datagram, 0) == 100 && datagram[0] == 0);
+    CHECK(take(1, 1) == 1);
+    CHECK(recv(in_twin, datagram, sizeof datagram, MSG_DONTWAIT) == 100 && datagram[0] == 2);
+    close(in_twin);
+    CHECK(take(3, 1) == 1);
+    close_pair();
+
+    CASE("a number that is used again is a new socket");
+    open_pair();
+    burst(out, 2);
+    int number = out;
+    close(out);
+    int other = open("/dev/null", O_WRONLY);
+    CHECK(other == number && write(other, "x", 1) == 1);
+    close(other);
+    other = socket(AF_INET, SOCK_DGRAM, 0);
+    CHECK(other == number && send(other, "x", 1, 0) == -1 && errno == EDESTADDRREQ);
+    out = other;
+    CHECK(take(0, 2) == 2);
+    close_pair();
+
+    CASE("parent and child read one socket, each datagram once");
+    open_pair();
+    int counts = memfd_create("counts", 0);
+    if (ftruncate(counts, 4096)) return 2;
+    int *count = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, counts, 0);
+    CHECK(recv(in, datagram, 1, MSG_DONTWAIT) == -1);
+    child = fork();
+    struct timeval short_wait = {0, 300000};
+    setsockopt(in, SOL_SOCKET, SO_RCVTIMEO, &short_wait, sizeof short_wait);
+    if (child == 0) {
+        receives_one(&count[0]);
+        _exit(0);
+    }
+    burst(out, 120);
+    receives_one(&count[1]);
+    CHECK(alive(child));
+    CHECK(count[0] + count[1] == 120);
+    close_pair();
+
+    CASE("threads share a receiving and a sending socket");
+    open_pair();
+    setsockopt(in, SOL_SOCKET, SO_RCVTIMEO, &short_wait, sizeof short_wait);
+    pthread_t threads[6];
+    count[2] = 0;
+    for (int i = 0; i < 3; i++) pthread_create(&threads[i], NULL, receives_one, &count[2]);
+    for (int i = 3; i < 6; i++) pthread_create(&threads[i], NULL, sends_many, NULL);
+    for (int i = 0; i < 6; i++) pthread_join(threads[i], NULL);
+    CHECK(count[2] == 150);
+    close_pair();
+
+    CASE("a thread that waits can be cancelled, and the socket goes on");
+    open_pair();
+    pthread_create(&threads[0], NULL, blocks, NULL);
+    usleep(20000);
+    void *result;
+    CHECK(pthread_cancel(threads[0]) == 0 && pthread_join(threads[0], &result) == 0 && result == PTHREAD_CANCELED);
+    burst(out, 5);
+    CHECK(take(0, 5) == 5);
+    close_pair();
+
+    CASE("SO_RCVTIMEO, EINTR and SA_RESTART are the kernel's");
+    open_pair();
+    struct timeval tenth = {0, 100000};
+    setsockopt(in, SOL_SOCKET, SO_RCVTIMEO, &tenth, sizeof tenth);
+    double begin = now();
+    CHECK(recv(in, datagram, 100, 0) == -1 && errno == EAGAIN && now() - begin > 0.09);
+    struct timeval none = {0, 0};
+    setsockopt(in, SOL_SOCKET, SO_RCVTIMEO, &none, sizeof none);
+    struct sigaction action = {.sa_handler = silent};
+    sigaction(SIGALRM, &action, NULL);
+    ualarm(20000, 0);
+    CHECK(recv(in, datagram, 100, 0) == -1 && errno == EINTR);
+    action.sa_flags = SA_RESTART;
+    sigaction(SIGALRM, &action, NULL);
+    child = fork();
+    if (child == 0) {
+        usleep(150000);
+        burst(out, 1);
+        exit(0);
+    }
+    ualarm(20000, 0);
+    CHECK(recv(in, datagram, 200, 0) == 100);
+    CHECK(alive(child));
+    close_pair();
+
+    CASE("a handler that sends comes back to a program that sends");
+    open_pair();
+    int big = 4 << 20;
+    setsockopt(in, SOL_SOCKET, SO_RCVBUF, &big, sizeof big);
+    action.sa_handler = from_handler;
+    sigaction(SIGALRM, &action, NULL);
+    ualarm(500, 500);
+    begin = now();
+    int sent = 0, got = 0;
+    while (now() - begin < 0.2) {
+        burst(out, 10);
+        sent += 10;
+        while (recv(in, datagram, 200, MSG_DONTWAIT) == 100) got++;
+    }
+    ualarm(0, 0);
+    CHECK(sent > 0);
+    close_pair();
+    signal(SIGALRM, SIG_IGN);
+
+    CASE("a refused destination is told, on the socket that asked");
+    open_pair();
+    close(in);
+    int refused = 0;
+    for (int i = 0; i < 40 && !refused; i++) {
+        if (send(out, "x", 1, 0) == -1) refused = errno == ECONNREFUSED;
+        usleep(1000);
+    }
+    CHECK(refused);
+    while (send(out, "x", 1, 0) == -1) {}
+    usleep(20000);
+    int error = 0;
+    socklen_t len = sizeof error;
+    CHECK(getsockopt(out, SOL_SOCKET, SO_ERROR, &error, &len) == 0 && error == ECONNREFUSED);
+    close(out);
+
+    CASE("what no network takes is EMSGSIZE, and the rest goes on");
+    open_pair();
+    burst(out, 8);
+    static char huge[70000];
+    CHECK(send(out, huge, sizeof huge, 0) == -1 && errno == EMSGSIZE);
+    CHECK(take(0, 8) == 8);
+    CHECK(send(out, huge, 65507, 0) == 65507);
+    CHECK(recv(in, datagram, sizeof datagram, 0) == 65507);
+    close_pair();
+
+    CASE("bad addresses are EFAULT");
+    open_pair();
+    burst(out, 8);
+    CHECK(send(out, (void *)16, 100, 0) == -1 && errno == EFAULT);
+    CHECK(take(0, 8) == 8);
+    burst(out, 3);
+    CHECK(recv(in, (void *)16, 100, 0) == -1 && errno == EFAULT);
+    CHECK(recvmsg(in, (void *)16, MSG_DONTWAIT) == -1);
+    close_pair();
+
+    CASE("empty datagrams keep their place");
+    open_pair();
+    burst(out, 2);
+    CHECK(send(out, "", 0, 0) == 0);
+    CHECK(send(out, "z", 1, 0) == 1);
+    CHECK(take(0, 2) == 2);
+    CHECK(recv(in, datagram, 10, 0) == 0);
+    CHECK(recv(in, datagram, 10, 0) == 1);
+    close_pair();
+
+    CASE("shutdown of the reading side ends a wait");
+    open_pair();
+    pthread_create(&threads[0], NULL, blocks, NULL);
+    usleep(20000);
+    shutdown(in, SHUT_RD);
+    begin = now();
+    pthread_join(threads[0], NULL);
+    CHECK(now() - begin < 1);
+    close_pair();
+
+    CASE("no descriptors left: the error is the kernel's, and datagrams go on");
+    open_pair();
+    struct rlimit limit, few;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    few = limit;
+    few.rlim_cur = (rlim_t)out + 1;
+    setrlimit(RLIMIT_NOFILE, &few);
+    int last;
+    do last = dup(out);
+    while (last >= 0);
+    CHECK(errno == EMFILE && socket(AF_INET, SOCK_DGRAM, 0) == -1 && errno == EMFILE);
+    burst(out, 5);
+    CHECK(take(0, 5) == 5);
+    setrlimit(RLIMIT_NOFILE, &limit);
+    close_pair();
+
+    CASE("a request that a program waits for the answer of is not held");
+    open_pair();
+    struct sockaddr_in from;
+    len = sizeof from;
+    child = fork();
+    if (child == 0) {
+        for (int i = 0; i < 300; i++) {
+            len = sizeof from;
+            ssize_t octets = recvfrom(in, datagram, 200, 0, (void *)&from, &len);
+            if (octets != 100 || sendto(in, datagram, 100, 0, (void *)&from, len) != 100) _exit(1);
+        }
+        _exit(0);
+    }
+    for (int i = 0; i < 300; i++) {
+        burst(out, 1);
+        if (recv(out, datagram, 200, 0) != 100) failures++;
+    }
+    CHECK(alive(child));
+    close_pair();
+
+    printf("%d cases\n", failures ? 0 : cases);
+    return failures != 0;
+}

@@ -1,0 +1,123 @@
+#!/usr/bin/env bash
+# The tests of the hooks on the built library.
+#
+#   abi/preload/tests/run.sh LIBRARY SECONDS
+#
+#   object        what the library exports and imports
+#   pass-through  programs under hooks without a rule: the same output, the same status
+#   datagrams     tests/datagrams/checker.c between every pair of: plain, gathering when busy, gathering always
+#   life          C programs of their own: fork, signals, exit, duplicates, threads
+#
+# Closes with `N passed, N failed, N skipped`.
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../../.." && pwd)
+library=$(realpath "${1:?usage: run.sh LIBRARY SECONDS}")
+seconds=${2:?usage: run.sh LIBRARY SECONDS}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0 failed=0 skipped=0
+port=17000
+
+ok() { passed=$((passed + 1)); }
+bad() {
+    failed=$((failed + 1))
+    echo "not ok $1"
+    shift
+    [ $# -eq 0 ] || sed 's/^/    | /' "$@"
+}
+
+# under MODE COMMAND...
+under() {
+    local mode=$1
+    shift
+    case $mode in
+    plain) "$@" ;;
+    off) env LD_PRELOAD="$library" "$@" ;;
+    busy) env WEFT_UDP=gso LD_PRELOAD="$library" "$@" ;;
+    always) env WEFT_UDP=gso WEFT_UDP_BUSY_AFTER=0 LD_PRELOAD="$library" "$@" ;;
+    esac
+}
+
+# --- object
+
+hooks=(accept accept4 bind close close_range closefrom connect dup dup2 dup3 epoll_create epoll_create1 epoll_ctl
+    epoll_pwait epoll_pwait2 epoll_wait execl execle execlp execv execve execveat execvp execvpe fcntl fcntl64 fclose
+    fdopen fork getpeername getsockname getsockopt ioctl listen open open64 openat openat64 pipe pipe2 poll posix_spawn
+    posix_spawnp ppoll preadv2 pselect pwritev2 read readv recv recvfrom recvmmsg recvmsg select send sendfile
+    sendfile64 sendmmsg sendmsg sendto setsockopt shutdown socket socketpair splice system vfork write writev _exit
+    _Fork clone daemon popen __read_chk __recv_chk __recvfrom_chk __poll_chk __ppoll_chk __read __write __close
+    __connect __send __recv __fcntl __dup2 __select __poll __fork __vfork __socket __sendmmsg)
+nm -D --defined-only "$library" | awk '{print $3}' | sort > "$work/exported"
+nm -D --undefined-only "$library" | awk '{print $2}' | sed 's/@.*//' | sort > "$work/imported"
+missing=
+for name in "${hooks[@]}"; do grep -qx "$name" "$work/exported" || missing+=" $name"; done
+if [ -z "$missing" ]; then ok; else bad "not hooked:$missing"; fi
+# What is hooked is never imported: our own calls would come back to us, or miss the program's.
+if [ -z "$(comm -12 "$work/exported" "$work/imported")" ]; then
+    ok
+else
+    bad "hooked and imported: $(comm -12 "$work/exported" "$work/imported" | tr '\n' ' ')"
+fi
+if grep -vxE '_.*|[a-z0-9_]+' "$work/exported" > "$work/odd"; then bad "odd names" "$work/odd"; else ok; fi
+
+# --- pass-through
+
+same() {
+    local title=$1 mode status=0
+    shift
+    "$@" > "$work/plain" 2> "$work/plain.err" </dev/null || status=$?
+    for mode in off busy; do
+        local hooked=0
+        under $mode "$@" > "$work/hooked" 2> "$work/hooked.err" </dev/null || hooked=$?
+        if [ $hooked -eq $status ] && cmp -s "$work/plain" "$work/hooked" && cmp -s "$work/plain.err" "$work/hooked.err"; then
+            ok
+        else
+            bad "$title ($mode) differs" "$work/hooked" "$work/hooked.err"
+        fi
+    done
+}
+# shellcheck disable=SC2016 # the inner shell expands
+same shell bash -c 'ls / | sort | head -3; (exit 3); echo $?; echo a | (read x; echo "$x"); exec 3>&1; echo b >&3; exit 7'
+same "a pipe that breaks" bash -c 'yes | head -1'
+same "no descriptors left" bash -c 'ulimit -n 4; exec 3</dev/null; true 4</dev/null; echo $?'
+same python python3 -c '
+import socket, subprocess, os
+a, b = socket.socketpair(); a.send(b"x"); print(b.recv(9))
+print(subprocess.run(["echo", "hi"], capture_output=True).stdout)
+pid = os.fork()
+if pid == 0: os._exit(5)
+print(os.waitpid(pid, 0)[1])'
+
+# --- the C programs
+
+flags=(-std=gnu11 -O2 -g -Wall -Wextra -Werror -pthread)
+cc "${flags[@]}" -o "$work/checker" "$root/tests/datagrams/checker.c" || bad "checker.c does not compile"
+cc "${flags[@]}" -o "$work/rate" "$root/tests/datagrams/rate.c" || bad "rate.c does not compile"
+cc "${flags[@]}" -o "$work/life" "$here/life.c" || bad "life.c does not compile"
+
+for sender in plain busy always; do
+    for receiver in plain busy always; do
+        port=$((port + 10))
+        under $receiver timeout 60 "$work/checker" receive $port > "$work/receiver" 2>&1 &
+        under $sender timeout 60 "$work/checker" send 127.0.0.1 $port "$port" "$seconds" > "$work/sender" 2>&1
+        sent=$?
+        if wait $! && [ $sent -eq 0 ]; then
+            ok
+        else
+            bad "datagrams from $sender to $receiver" "$work/sender" "$work/receiver"
+        fi
+    done
+done
+
+for mode in plain off busy always; do
+    if under $mode timeout 120 "$work/life" > "$work/out" 2>&1; then
+        counts=$(tail -1 "$work/out")
+        passed=$((passed + ${counts%% *}))
+    else
+        bad "life ($mode)" "$work/out"
+    fi
+done
+
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]

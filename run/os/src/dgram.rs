@@ -1,0 +1,313 @@
+//! UDP sockets that the program owns, by descriptor: segmentation on the way out (UDP_SEGMENT), coalesced
+//! receives (UDP_GRO), peeking, and facts. Raw system calls throughout; errors are errno values.
+
+use crate::sys;
+
+/// Level of the UDP options.
+pub const SOL_UDP: i32 = 17;
+/// Send as many datagrams as it takes, of so many octets each.
+pub const UDP_SEGMENT: i32 = 103;
+/// Receive datagrams of one flow coalesced.
+pub const UDP_GRO: i32 = 104;
+/// Octets of the longest socket address UDP has.
+pub const NAME_LEN: usize = 28;
+
+/// What a descriptor is, as far as datagrams are concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// The socket's number in the kernel, the same through every duplicate.
+    pub inode: u64,
+    /// Address family.
+    pub family: i32,
+}
+
+/// What was at the head of the receive queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Peeked {
+    /// Octets of the datagram, or of the coalesced datagrams.
+    pub octets: usize,
+    /// Octets of the source address.
+    pub name: usize,
+    /// Octets of control messages.
+    pub control: usize,
+    /// `msg_flags`.
+    pub flags: i32,
+}
+
+/// The UDP socket behind `fd`, if it is one.
+pub fn facts(fd: i32) -> Option<Facts> {
+    let is = |option, wanted| get_int(fd, libc::SOL_SOCKET, option) == Ok(wanted);
+    if !is(libc::SO_TYPE, libc::SOCK_DGRAM) || !is(libc::SO_PROTOCOL, libc::IPPROTO_UDP) {
+        return None;
+    }
+    let family = get_int(fd, libc::SOL_SOCKET, libc::SO_DOMAIN).ok()?;
+    Some(Facts {
+        inode: inode(fd)?,
+        family,
+    })
+}
+
+fn inode(fd: i32) -> Option<u64> {
+    // SAFETY: all-zero is a value of the plain structure.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    let addr = std::ptr::from_mut(&mut stat) as usize;
+    // SAFETY: the kernel fills `stat`, whose layout is the system call's on 64-bit machines.
+    unsafe { sys::call(libc::SYS_fstat, [fd as usize, addr, 0, 0, 0, 0]) }.ok()?;
+    Some(stat.st_ino)
+}
+
+/// The number that an option of `fd` holds.
+///
+/// # Errors
+/// The errno of `getsockopt`.
+pub fn get_int(fd: i32, level: i32, option: i32) -> Result<i32, i32> {
+    let mut value = 0i32;
+    let mut len = 4u32;
+    let args = [
+        fd as usize,
+        level as usize,
+        option as usize,
+        std::ptr::from_mut(&mut value) as usize,
+        std::ptr::from_mut(&mut len) as usize,
+        0,
+    ];
+    // SAFETY: the kernel writes at most four octets to `value`, and the length.
+    unsafe { sys::call(libc::SYS_getsockopt, args) }?;
+    Ok(value)
+}
+
+/// Sets an option of `fd` that holds a number.
+///
+/// # Errors
+/// The errno of `setsockopt`.
+pub fn set_int(fd: i32, level: i32, option: i32, value: i32) -> Result<(), i32> {
+    let args = [
+        fd as usize,
+        level as usize,
+        option as usize,
+        std::ptr::from_ref(&value) as usize,
+        4,
+        0,
+    ];
+    // SAFETY: the kernel reads four octets of `value`.
+    unsafe { sys::call(libc::SYS_setsockopt, args) }.map(drop)
+}
+
+/// The address the socket is bound to, in `name`; gives its length.
+pub fn local_name(fd: i32, name: &mut [u8; NAME_LEN]) -> usize {
+    socket_name(libc::SYS_getsockname, fd, name)
+}
+
+/// The address the socket is connected to, in `name`; gives its length, 0 if it is not connected.
+pub fn peer_name(fd: i32, name: &mut [u8; NAME_LEN]) -> usize {
+    socket_name(libc::SYS_getpeername, fd, name)
+}
+
+fn socket_name(call: i64, fd: i32, name: &mut [u8; NAME_LEN]) -> usize {
+    let mut len = NAME_LEN as u32;
+    let args = [
+        fd as usize,
+        name.as_mut_ptr() as usize,
+        std::ptr::from_mut(&mut len) as usize,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: the kernel writes at most NAME_LEN octets to `name`, and the length.
+    match unsafe { sys::call(call, args) } {
+        Ok(_) => (len as usize).min(NAME_LEN),
+        Err(_) => 0,
+    }
+}
+
+#[repr(C, align(8))]
+struct SegmentControl {
+    len: usize,
+    level: i32,
+    kind: i32,
+    segment: u16,
+    padding: [u8; 6],
+}
+
+/// Sends `octets`: as one datagram, or as datagrams of `segment` octets and a last one of what is left.
+/// An empty `name` is the connected peer. `flags` as of `sendmsg`.
+///
+/// # Errors
+/// The errno of `sendmsg`; nothing was sent then.
+pub fn send(
+    fd: i32,
+    name: &[u8],
+    octets: &[u8],
+    segment: Option<u16>,
+    flags: i32,
+) -> Result<usize, i32> {
+    let part = sys::IoVec {
+        base: octets.as_ptr() as usize,
+        len: octets.len(),
+    };
+    let control = SegmentControl {
+        len: std::mem::offset_of!(SegmentControl, segment) + 2,
+        level: SOL_UDP,
+        kind: UDP_SEGMENT,
+        segment: segment.unwrap_or(0),
+        padding: [0; 6],
+    };
+    // SAFETY: all-zero is a value of the plain structure.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = std::ptr::from_ref(&part).cast_mut().cast();
+    message.msg_iovlen = 1;
+    if !name.is_empty() {
+        message.msg_name = name.as_ptr().cast_mut().cast();
+        message.msg_namelen = name.len() as u32;
+    }
+    if segment.is_some() {
+        message.msg_control = std::ptr::from_ref(&control).cast_mut().cast();
+        message.msg_controllen = std::mem::size_of::<SegmentControl>() as _;
+    }
+    let addr = std::ptr::from_ref(&message) as usize;
+    // SAFETY: the message and all it points to outlive the call, which only reads them.
+    unsafe {
+        sys::call(
+            libc::SYS_sendmsg,
+            [fd as usize, addr, flags as usize, 0, 0, 0],
+        )
+    }
+}
+
+/// Copies what is at the head of the receive queue without taking it; does not wait.
+///
+/// # Errors
+/// The errno of `recvmsg`.
+pub fn peek(
+    fd: i32,
+    octets: &mut [u8],
+    name: &mut [u8; NAME_LEN],
+    control: &mut [u8],
+) -> Result<Peeked, i32> {
+    let part = sys::IoVec {
+        base: octets.as_mut_ptr() as usize,
+        len: octets.len(),
+    };
+    // SAFETY: all-zero is a value of the plain structure.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = std::ptr::from_ref(&part).cast_mut().cast();
+    message.msg_iovlen = 1;
+    message.msg_name = name.as_mut_ptr().cast();
+    message.msg_namelen = NAME_LEN as u32;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = control.len() as _;
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+    let octets = receive(fd, &mut message, flags)?;
+    Ok(Peeked {
+        octets,
+        name: (message.msg_namelen as usize).min(NAME_LEN),
+        control: message.msg_controllen as usize,
+        flags: message.msg_flags,
+    })
+}
+
+/// Takes what is at the head of the receive queue and forgets it; does not wait.
+///
+/// # Errors
+/// The errno of `recvmsg`; nothing was taken then.
+pub fn discard(fd: i32) -> Result<(), i32> {
+    // SAFETY: all-zero is a value of the plain structure.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    receive(fd, &mut message, libc::MSG_DONTWAIT).map(drop)
+}
+
+fn receive(fd: i32, message: &mut libc::msghdr, flags: i32) -> Result<usize, i32> {
+    let addr = std::ptr::from_mut(message) as usize;
+    // SAFETY: the message and the buffers it points to, which the callers own, outlive the call.
+    unsafe {
+        sys::call(
+            libc::SYS_recvmsg,
+            [fd as usize, addr, flags as usize, 0, 0, 0],
+        )
+    }
+}
+
+/// What of `events` (as of `poll`) holds for `fd`, waiting up to `ms` milliseconds.
+pub fn ready(fd: i32, events: i16, ms: i32) -> i16 {
+    let mut entry = libc::pollfd {
+        fd,
+        events,
+        revents: 0,
+    };
+    let time = libc::timespec {
+        tv_sec: (ms / 1000).into(),
+        tv_nsec: i64::from(ms % 1000) * 1_000_000,
+    };
+    let args = [
+        std::ptr::from_mut(&mut entry) as usize,
+        1,
+        std::ptr::from_ref(&time) as usize,
+        0,
+        8,
+        0,
+    ];
+    // SAFETY: the kernel reads and writes the one entry and reads the time.
+    match unsafe { sys::call(libc::SYS_ppoll, args) } {
+        Ok(_) => entry.revents,
+        Err(_) => 0,
+    }
+}
+
+/// Nanoseconds of the monotonic clock.
+#[inline]
+pub fn now() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: fills `time`; async-signal-safe, and mostly without a system call.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn segments_arrive_as_datagrams_and_coalesced() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        sender.connect(receiver.local_addr().unwrap()).unwrap();
+        let octets: Vec<u8> = (0..2500u32).map(|i| i as u8).collect();
+        assert_eq!(
+            send(sender.as_raw_fd(), &[], &octets, Some(1000), 0),
+            Ok(2500)
+        );
+        let mut buffer = [0; 4096];
+        for len in [1000, 1000, 500] {
+            assert_eq!(receiver.recv(&mut buffer).unwrap(), len);
+        }
+        set_int(receiver.as_raw_fd(), SOL_UDP, UDP_GRO, 1).unwrap();
+        send(sender.as_raw_fd(), &[], &octets, Some(1000), 0).unwrap();
+        let (mut name, mut control) = ([0; NAME_LEN], [0; 256]);
+        for _ in 0..2 {
+            let peeked = peek(receiver.as_raw_fd(), &mut buffer, &mut name, &mut control).unwrap();
+            assert_eq!((peeked.octets, peeked.name), (2500, 16));
+            assert!(peeked.control > 0);
+            assert_eq!(buffer[..2500], octets);
+        }
+        discard(receiver.as_raw_fd()).unwrap();
+        assert_eq!(discard(receiver.as_raw_fd()), Err(libc::EAGAIN));
+    }
+
+    #[test]
+    fn only_udp_sockets_are_udp_sockets() {
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let twin = udp.try_clone().unwrap();
+        let facts_of = |socket: &UdpSocket| facts(socket.as_raw_fd()).unwrap();
+        assert_eq!(facts_of(&udp), facts_of(&twin));
+        assert_eq!(facts_of(&udp).family, libc::AF_INET);
+        let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        assert_eq!(facts(tcp.as_raw_fd()), None);
+        assert_eq!(facts(1_000_000), None);
+        assert_eq!(facts(-1), None);
+    }
+}

@@ -1,0 +1,198 @@
+//! Buffers that a program hands over for the length of one call.
+//!
+//! They may be unmapped, may overlap, and other threads may change them: only guarded copies and the
+//! kernel touch them.
+
+use crate::guard;
+use crate::sys::IoVec;
+
+pub use crate::mem::Unmapped;
+
+/// Ranges a list holds; who brings more is served by the kernel alone.
+pub const MOST_RANGES: usize = 16;
+
+/// A gather or scatter list of the program's.
+#[derive(Debug)]
+pub struct UserBuffers {
+    ranges: [IoVec; MOST_RANGES],
+    count: usize,
+    octets: usize,
+}
+
+/// Makes later guarded copies answer for bad addresses instead of ending the program.
+pub fn guard_copies() {
+    guard::install();
+}
+
+/// A plain value at an address of the program's; nothing if it is not mapped.
+///
+/// # Safety
+/// `T` is a structure of C for which every bit pattern is a value, and nobody relies on the memory being
+/// unread.
+pub unsafe fn get<T: Copy>(addr: usize) -> Option<T> {
+    let mut value = std::mem::MaybeUninit::<T>::uninit();
+    let len = std::mem::size_of::<T>();
+    // SAFETY: the target is ours and as long as the copy; the caller vouches that any bits make a `T`.
+    unsafe {
+        guard::copy(value.as_mut_ptr().cast(), addr as *const u8, len).then(|| value.assume_init())
+    }
+}
+
+/// Writes a plain value to an address of the program's; false if it is not mapped.
+///
+/// # Safety
+/// The program handed the memory over to be overwritten.
+#[must_use]
+pub unsafe fn put<T: Copy>(addr: usize, value: T) -> bool {
+    let len = std::mem::size_of::<T>();
+    // SAFETY: the source is ours; the caller vouches for the target.
+    unsafe { guard::copy(addr as *mut u8, std::ptr::from_ref(&value).cast(), len) }
+}
+
+/// Writes octets to an address of the program's; false if it is not mapped.
+///
+/// # Safety
+/// As for [`put`].
+#[must_use]
+pub unsafe fn put_octets(addr: usize, octets: &[u8]) -> bool {
+    // SAFETY: as above.
+    unsafe { guard::copy(addr as *mut u8, octets.as_ptr(), octets.len()) }
+}
+
+/// Reads octets at an address of the program's; false if it is not mapped.
+///
+/// # Safety
+/// Nobody relies on the memory being unread.
+#[must_use]
+pub unsafe fn get_octets(addr: usize, octets: &mut [u8]) -> bool {
+    // SAFETY: as above.
+    unsafe { guard::copy(octets.as_mut_ptr(), addr as *const u8, octets.len()) }
+}
+
+impl UserBuffers {
+    /// One range.
+    ///
+    /// # Safety
+    /// While the value lives nobody may rely on these octets staying as they are, and no Rust
+    /// reference to them may exist. They need not be mapped.
+    pub unsafe fn one(addr: usize, len: usize) -> UserBuffers {
+        let mut ranges = [IoVec { base: 0, len: 0 }; MOST_RANGES];
+        ranges[0] = IoVec { base: addr, len };
+        UserBuffers {
+            ranges,
+            count: 1,
+            octets: len,
+        }
+    }
+
+    /// The ranges that `count` iovecs at `addr` name; nothing if the list is too long, not mapped, or
+    /// names more octets than there can be.
+    ///
+    /// # Safety
+    /// As for [`UserBuffers::one`], of each range and of the list itself.
+    pub unsafe fn list(addr: usize, count: usize) -> Option<UserBuffers> {
+        if count > MOST_RANGES {
+            return None;
+        }
+        let mut ranges = [IoVec { base: 0, len: 0 }; MOST_RANGES];
+        let octets = count * std::mem::size_of::<IoVec>();
+        // SAFETY: the target is ours and large enough; any bits make an `IoVec`.
+        let copied = unsafe { guard::copy(ranges.as_mut_ptr().cast(), addr as *const u8, octets) };
+        let total = ranges[..count]
+            .iter()
+            .try_fold(0usize, |sum, range| sum.checked_add(range.len))
+            .filter(|total| *total <= isize::MAX as usize)?;
+        copied.then_some(UserBuffers {
+            ranges,
+            count,
+            octets: total,
+        })
+    }
+
+    /// Octets in all ranges.
+    pub fn octets(&self) -> usize {
+        self.octets
+    }
+
+    /// Copies everything to the front of `out`.
+    ///
+    /// # Errors
+    /// Not mapped.
+    ///
+    /// # Panics
+    /// `out` is shorter than the list.
+    #[inline]
+    pub fn read(&self, out: &mut [u8]) -> Result<(), Unmapped> {
+        let mut at = 0;
+        for range in &self.ranges[..self.count] {
+            let part = &mut out[at..at + range.len];
+            // SAFETY: the target is `part`, which is as long as the range.
+            let copied =
+                unsafe { guard::copy(part.as_mut_ptr(), range.base as *const u8, range.len) };
+            copied.then_some(()).ok_or(Unmapped)?;
+            at += range.len;
+        }
+        Ok(())
+    }
+
+    /// Copies as much of `octets` as there is room for; gives how much that was.
+    ///
+    /// # Errors
+    /// Not mapped.
+    #[inline]
+    pub fn write(&self, octets: &[u8]) -> Result<usize, Unmapped> {
+        let mut at = 0;
+        for range in &self.ranges[..self.count] {
+            let part = &octets[at..];
+            let len = part.len().min(range.len);
+            // SAFETY: the target is the program's buffer, handed over to be overwritten.
+            let copied = unsafe { guard::copy(range.base as *mut u8, part.as_ptr(), len) };
+            copied.then_some(()).ok_or(Unmapped)?;
+            at += len;
+        }
+        Ok(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read_and_written_in_order() {
+        let mut a = [1u8, 2, 3];
+        let mut b = [4u8, 5];
+        let vec = [
+            IoVec {
+                base: a.as_mut_ptr() as usize,
+                len: 3,
+            },
+            IoVec { base: 0, len: 0 },
+            IoVec {
+                base: b.as_mut_ptr() as usize,
+                len: 2,
+            },
+        ];
+        // SAFETY: the arrays live to the end of the test and are not otherwise looked at until then.
+        let list = unsafe { UserBuffers::list(vec.as_ptr() as usize, 3) }.unwrap();
+        assert_eq!(list.octets(), 5);
+        let mut out = [0; 6];
+        list.read(&mut out).unwrap();
+        assert_eq!(out, [1, 2, 3, 4, 5, 0]);
+        assert_eq!(list.write(&[9, 8, 7, 6]).unwrap(), 4);
+        assert_eq!((a, b), ([9, 8, 7], [6, 5]));
+    }
+
+    #[test]
+    fn bad_addresses_are_errors() {
+        guard_copies();
+        // SAFETY: nothing is mapped there, which is what is tested.
+        let bad = unsafe { UserBuffers::one(16, 100) };
+        assert_eq!(bad.read(&mut [0; 100]), Err(Unmapped));
+        assert_eq!(bad.write(&[0; 100]), Err(Unmapped));
+        // SAFETY: as above.
+        assert!(unsafe { UserBuffers::list(16, 2) }.is_none());
+        // SAFETY: as above.
+        assert!(unsafe { UserBuffers::list(16, MOST_RANGES + 1) }.is_none());
+    }
+}

@@ -1,0 +1,274 @@
+//! Which datagrams may leave in one UDP_SEGMENT send, and when a sender is busy. Numbers only: the octets are
+//! the caller's.
+
+use std::ops::Range;
+
+/// Datagrams of one send at most (UDP_MAX_SEGMENTS of kernels before 6.9; later ones take 128).
+pub const MOST_DATAGRAMS: usize = 64;
+/// Octets of one send at most: what IPv4 leaves of 65535 after its own header and UDP's.
+pub const MOST_OCTETS: usize = 65_535 - 20 - 8;
+
+/// Datagrams to one destination that wait to leave together: equal sizes, a shorter last one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// Octets of each datagram but the last.
+    size: usize,
+    /// Octets at the front that have left already.
+    sent: usize,
+    /// Octets in all.
+    end: usize,
+    /// The last datagram was shorter, so nothing may follow it.
+    closed: bool,
+}
+
+/// What a batch makes of one more datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fit {
+    /// It may be appended.
+    Fits,
+    /// The batch has to leave first; then it fits.
+    AfterFlush,
+    /// It can be in no batch: empty, or longer than any segment may be.
+    Never,
+}
+
+impl Batch {
+    /// Nothing.
+    pub const EMPTY: Batch = Batch {
+        size: 0,
+        sent: 0,
+        end: 0,
+        closed: false,
+    };
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.sent == self.end
+    }
+
+    /// Whether nothing may be appended any more.
+    pub fn is_full(&self) -> bool {
+        self.closed || self.end + self.size > MOST_OCTETS || self.count() == MOST_DATAGRAMS
+    }
+
+    /// Octets of a segment.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Datagrams that wait.
+    pub fn count(&self) -> usize {
+        match self.size {
+            0 => 0,
+            size => (self.end - self.sent).div_ceil(size),
+        }
+    }
+
+    /// Where the octets are that wait.
+    pub fn range(&self) -> Range<usize> {
+        self.sent..self.end
+    }
+
+    /// What to do with a datagram of `len` octets. `limit` is the longest that is known to be segmented.
+    pub fn fit(&self, len: usize, limit: usize) -> Fit {
+        if len == 0 || len > limit.min(MOST_OCTETS) {
+            Fit::Never
+        } else if self.is_empty() {
+            Fit::Fits
+        } else if self.is_full() || len > self.size || self.end + len > MOST_OCTETS {
+            Fit::AfterFlush
+        } else {
+            Fit::Fits
+        }
+    }
+
+    /// Appends a datagram that [`Batch::fit`] said fits; its octets belong into the range.
+    pub fn append(&mut self, len: usize) -> Range<usize> {
+        if self.is_empty() {
+            *self = Batch {
+                size: len,
+                ..Batch::default()
+            };
+        }
+        let at = self.end;
+        self.end += len;
+        self.closed = len < self.size;
+        at..self.end
+    }
+
+    /// Takes back the datagram appended last.
+    pub fn take_back(&mut self, range: Range<usize>) {
+        self.end = range.start;
+        self.closed = false;
+    }
+
+    /// The first datagram that waits.
+    pub fn first(&self) -> Range<usize> {
+        self.sent..self.end.min(self.sent + self.size)
+    }
+
+    /// Notes that the first datagram has left.
+    pub fn first_left(&mut self) {
+        self.sent = self.first().end;
+    }
+
+    /// Notes that all have left.
+    pub fn all_left(&mut self) {
+        *self = Batch::default();
+    }
+}
+
+/// Whether a socket's calls come thick enough to gather: the rate of the past, call by call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pace {
+    last: u64,
+    quick: u32,
+}
+
+/// Calls no further apart than this follow each other quickly, nanoseconds: a few times what a send on its own
+/// takes, and less than a round trip through another thread.
+pub const QUICK: u64 = 20_000;
+
+impl Pace {
+    /// No call yet.
+    pub const NEW: Pace = Pace { last: 0, quick: 0 };
+
+    /// Notes a call at `now`, nanoseconds; gives whether at least `after` before it were quick. With 0 every call
+    /// is a busy one.
+    pub fn note(&mut self, now: u64, after: u32) -> bool {
+        let quick = now.saturating_sub(self.last) <= QUICK;
+        self.last = now;
+        self.quick = if quick {
+            self.quick.saturating_add(1)
+        } else {
+            0
+        };
+        self.quick >= after
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn filled(lens: &[usize]) -> Batch {
+        let mut batch = Batch::default();
+        for &len in lens {
+            assert_eq!(batch.fit(len, MOST_OCTETS), Fit::Fits, "{lens:?}");
+            batch.append(len);
+        }
+        batch
+    }
+
+    #[test]
+    fn equal_sizes_and_a_shorter_last_one() {
+        assert_eq!(filled(&[100, 100]).fit(101, MOST_OCTETS), Fit::AfterFlush);
+        assert_eq!(filled(&[100, 100]).fit(99, MOST_OCTETS), Fit::Fits);
+        let closed = filled(&[100, 100, 99]);
+        assert!(closed.is_full());
+        assert_eq!(closed.fit(99, MOST_OCTETS), Fit::AfterFlush);
+        assert_eq!((closed.count(), closed.range()), (3, 0..299));
+    }
+
+    #[test]
+    fn empty_and_oversized_datagrams_never_gather() {
+        assert_eq!(Batch::default().fit(0, MOST_OCTETS), Fit::Never);
+        assert_eq!(filled(&[9]).fit(0, MOST_OCTETS), Fit::Never);
+        assert_eq!(Batch::default().fit(1473, 1472), Fit::Never);
+        assert_eq!(
+            Batch::default().fit(MOST_OCTETS + 1, usize::MAX),
+            Fit::Never
+        );
+    }
+
+    #[test]
+    fn the_kernels_limits_close_a_batch() {
+        assert!(filled(&[1; MOST_DATAGRAMS]).is_full());
+        assert!(!filled(&[1; MOST_DATAGRAMS - 1]).is_full());
+        assert!(filled(&[1448; 45]).is_full());
+        assert!(!filled(&[1448; 44]).is_full());
+        assert!(filled(&[MOST_OCTETS]).is_full());
+    }
+
+    #[test]
+    fn datagrams_leave_one_by_one_when_they_must() {
+        let mut batch = filled(&[10, 10, 5]);
+        assert_eq!(batch.first(), 0..10);
+        batch.first_left();
+        batch.first_left();
+        assert_eq!((batch.first(), batch.count()), (20..25, 1));
+        batch.first_left();
+        assert!(batch.is_empty());
+        assert_eq!(batch.fit(77, MOST_OCTETS), Fit::Fits);
+        assert_eq!(batch.append(77), 0..77);
+    }
+
+    #[test]
+    fn what_was_appended_last_can_be_taken_back() {
+        let mut batch = filled(&[10, 10]);
+        let before = batch;
+        let range = batch.append(4);
+        batch.take_back(range);
+        assert_eq!(batch, before);
+    }
+
+    #[test]
+    fn a_burst_makes_a_socket_busy_and_a_pause_ends_it() {
+        let mut pace = Pace::default();
+        let mut now = 1_000_000_000;
+        let mut at = |step| {
+            now += step;
+            pace.note(now, 3)
+        };
+        let busy: Vec<bool> = [QUICK; 5].map(&mut at).to_vec();
+        assert_eq!(busy, [false, false, false, true, true]);
+        assert!(!at(QUICK + 1));
+        assert!(!at(1));
+        assert!(Pace::default().note(1 << 60, 0));
+    }
+
+    proptest! {
+        /// Whatever comes, batches keep to the kernel's limits and lose, add or reorder nothing.
+        #[test]
+        fn batches_are_what_the_kernel_takes(lens in prop::collection::vec(0usize..3000, 0..400)) {
+            let limit = 2000;
+            let mut batch = Batch::default();
+            let mut buffer: Vec<usize> = Vec::new();
+            let mut left = Vec::new();
+            for len in lens.iter().copied() {
+                match batch.fit(len, limit) {
+                    Fit::Fits => {}
+                    Fit::AfterFlush => leave(&mut batch, &mut buffer, &mut left),
+                    Fit::Never => {
+                        leave(&mut batch, &mut buffer, &mut left);
+                        left.push(len);
+                        continue;
+                    }
+                }
+                prop_assert_eq!(batch.fit(len, limit), Fit::Fits);
+                let range = batch.append(len);
+                prop_assert_eq!(range.len(), len);
+                buffer.push(len);
+                prop_assert!(range.end <= MOST_OCTETS && batch.count() <= MOST_DATAGRAMS);
+            }
+            leave(&mut batch, &mut buffer, &mut left);
+            prop_assert_eq!(left, lens);
+        }
+    }
+
+    /// Cuts the batch as the kernel would and checks it against what was put in.
+    fn leave(batch: &mut Batch, buffer: &mut Vec<usize>, left: &mut Vec<usize>) {
+        let range = batch.range();
+        let mut cut = Vec::new();
+        let mut at = range.start;
+        while at < range.end {
+            let len = batch.size().min(range.end - at);
+            cut.push(len);
+            at += len;
+        }
+        assert_eq!(cut, *buffer);
+        left.append(buffer);
+        batch.all_left();
+    }
+}

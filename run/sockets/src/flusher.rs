@@ -1,0 +1,109 @@
+//! The thread that lets nothing wait: while datagrams gather it sends what waits once a tick, and when nothing has for
+//! a while it sleeps.
+//!
+//! A thread, because nobody else may ever come: a timer that raises signals would interrupt calls of a program that
+//! asked for none, and the kernel has no send that waits.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use weft_os::{lock, process, sched};
+
+use crate::stack::Stack;
+
+/// Ticks without anything to send after which the thread sleeps.
+const IDLE_TICKS: u32 = 256;
+
+const AWAKE: u32 = 0;
+const ASLEEP: u32 = 1;
+
+/// The thread's side that others see.
+#[derive(Debug)]
+pub struct Flusher {
+    tick: Duration,
+    /// The process in which the thread runs, or was tried to be started; 0 for none.
+    process: AtomicU32,
+    /// The process in which it does run.
+    running: AtomicU32,
+    state: AtomicU32,
+}
+
+impl Flusher {
+    /// A thread that is not there yet.
+    pub fn new(tick: Duration) -> Flusher {
+        Flusher {
+            tick,
+            process: AtomicU32::new(0),
+            running: AtomicU32::new(0),
+            state: AtomicU32::new(AWAKE),
+        }
+    }
+
+    /// Whether the thread runs in this process.
+    #[inline]
+    pub fn is_running(&self) -> bool {
+        self.running.load(Ordering::Acquire) == process::id()
+    }
+
+    /// Starts the thread if this process has none. Where it cannot be had, nothing is gathered.
+    pub fn ensure(&self, stack: &'static Stack) {
+        let own = process::id();
+        let tried = self.process.load(Ordering::Relaxed);
+        if tried == own {
+            return;
+        }
+        let claim = self
+            .process
+            .compare_exchange(tried, own, Ordering::AcqRel, Ordering::Relaxed);
+        if claim.is_err() {
+            return;
+        }
+        self.state.store(AWAKE, Ordering::Relaxed);
+        let started = sched::without_signals(|| {
+            std::thread::Builder::new()
+                .name("weft-flush".into())
+                .stack_size(128 * 1024)
+                .spawn(move || stack.flusher().run(stack))
+        });
+        if started.is_ok() {
+            self.running.store(own, Ordering::Release);
+        }
+    }
+
+    /// Something waits.
+    #[inline]
+    pub fn wake(&self) {
+        if self.state.load(Ordering::SeqCst) == ASLEEP {
+            self.state.store(AWAKE, Ordering::SeqCst);
+            lock::futex_wake(&self.state, 1);
+        }
+    }
+
+    fn run(&self, stack: &Stack) {
+        sched::sharpen_timers();
+        sched::prefer_short_slices(100_000);
+        let mut idle = 0;
+        loop {
+            std::thread::sleep(self.tick);
+            if stack.anything_waits() {
+                stack.flush_all();
+                idle = 0;
+                continue;
+            }
+            idle += 1;
+            if idle >= IDLE_TICKS {
+                self.sleep(stack);
+                idle = 0;
+            }
+        }
+    }
+
+    fn sleep(&self, stack: &Stack) {
+        self.state.store(ASLEEP, Ordering::SeqCst);
+        // Who made something wait before it saw the state did not wake anybody.
+        while !stack.anything_waits() && self.state.load(Ordering::SeqCst) == ASLEEP {
+            lock::futex_wait(&self.state, ASLEEP, None);
+        }
+        self.state.store(AWAKE, Ordering::SeqCst);
+    }
+}

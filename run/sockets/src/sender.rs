@@ -1,0 +1,502 @@
+//! A socket's outgoing datagrams: sent at once while the program is idle, gathered by destination while it is
+//! busy.
+
+use weft_os::dgram::NAME_LEN;
+
+use crate::batch::{Batch, Fit, Pace, MOST_OCTETS};
+use crate::Errno;
+
+/// Destinations whose datagrams gather at a time on one socket.
+pub const LANES: usize = 8;
+/// Octets of memory for all lanes together.
+pub const MEMORY: usize = LANES * LANE;
+const LANE: usize = 65_536;
+
+/// Where a datagram goes: the address the program gave, or none for the connected peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Destination {
+    len: u8,
+    octets: [u8; NAME_LEN],
+}
+
+impl Destination {
+    /// The connected peer.
+    pub const CONNECTED: Destination = Destination {
+        len: 0,
+        octets: [0; NAME_LEN],
+    };
+
+    /// An address as the program gave it; nothing if it is longer than UDP's are.
+    pub fn new(name: &[u8]) -> Option<Destination> {
+        let mut octets = [0; NAME_LEN];
+        octets.get_mut(..name.len())?.copy_from_slice(name);
+        Some(Destination {
+            len: name.len() as u8,
+            octets,
+        })
+    }
+
+    /// The address, empty for the connected peer.
+    pub fn name(&self) -> &[u8] {
+        &self.octets[..usize::from(self.len)]
+    }
+}
+
+/// What takes datagrams: the kernel, or a test.
+pub trait Wire {
+    /// Sends `octets` as one datagram, or as datagrams of `segment` octets and a last one of what is left: all or
+    /// none.
+    ///
+    /// # Errors
+    /// The errno.
+    fn send(&mut self, to: &Destination, octets: &[u8], segment: Option<u16>) -> Result<(), Errno>;
+}
+
+/// What became of a datagram that was offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offer {
+    /// It waits with others; the socket is to be flushed in time.
+    Gathered,
+    /// It is to be sent plainly, now. Everything before it to this destination has left.
+    Plain,
+}
+
+/// Gathers the datagrams of one socket.
+#[derive(Debug)]
+pub struct Sender {
+    lanes: [Lane; LANES],
+    memory: &'static mut [u8],
+    pace: Pace,
+    /// Longest datagram that is not known to be refused as a segment.
+    limit: usize,
+    /// What a send that nobody waited for came to; the next call tells.
+    pending: Option<Errno>,
+    /// Counts appends, to know which lane is oldest.
+    clock: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Lane {
+    to: Destination,
+    batch: Batch,
+    since: u64,
+}
+
+impl Default for Sender {
+    fn default() -> Self {
+        Sender::new()
+    }
+}
+
+impl Sender {
+    /// A sender that gathers nothing before it has memory.
+    pub const fn new() -> Sender {
+        const LANE: Lane = Lane {
+            to: Destination::CONNECTED,
+            batch: Batch::EMPTY,
+            since: 0,
+        };
+        Sender {
+            lanes: [LANE; LANES],
+            memory: &mut [],
+            pace: Pace::NEW,
+            limit: MOST_OCTETS,
+            pending: None,
+            clock: 0,
+        }
+    }
+
+    /// Whether it has memory to gather in.
+    pub fn has_memory(&self) -> bool {
+        self.memory.len() == MEMORY
+    }
+
+    /// Gives it memory: [`MEMORY`] octets.
+    pub fn set_memory(&mut self, memory: &'static mut [u8]) {
+        assert_eq!(memory.len(), MEMORY);
+        self.memory = memory;
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.lanes.iter().all(|lane| lane.batch.is_empty())
+    }
+
+    /// Notes a send at `now` (nanoseconds) and gives whether the program is busy, see [`Pace::note`].
+    pub fn is_busy(&mut self, now: u64, after: u32) -> bool {
+        self.pace.note(now, after)
+    }
+
+    /// The longest datagram that may gather.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Takes a new connection into account: what was learnt of the path is forgotten.
+    pub fn forget_path(&mut self) {
+        self.limit = MOST_OCTETS;
+    }
+
+    /// The error of a send that nobody waited for, once.
+    pub fn take_pending(&mut self) -> Option<Errno> {
+        self.pending.take()
+    }
+
+    /// Takes a datagram of `len` octets to `to`; `fill` puts its octets in place.
+    ///
+    /// # Errors
+    /// The socket does not take what has gathered (EAGAIN, EINTR; all that waits still waits), or `fill` failed.
+    /// The datagram was not taken then.
+    pub fn offer(
+        &mut self,
+        wire: &mut impl Wire,
+        to: &Destination,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), Errno>,
+    ) -> Result<Offer, Errno> {
+        let index = match self.lane(to) {
+            Some(index) => index,
+            None => {
+                // The connected peer may be the same as one that is named: keep the order.
+                let named = |lane: &Lane| lane.to.name().is_empty() != to.name().is_empty();
+                let mixed = |lane: &Lane| !lane.batch.is_empty() && named(lane);
+                if self.lanes.iter().any(mixed) {
+                    self.flush(wire)?;
+                }
+                self.free_lane(wire)?
+            }
+        };
+        match self.lanes[index].batch.fit(len, self.limit) {
+            Fit::Fits => {}
+            Fit::AfterFlush => self.flush_lane(wire, index)?,
+            Fit::Never => {
+                self.flush(wire)?;
+                return Ok(Offer::Plain);
+            }
+        }
+        // The flush may have taught that segments of this size are refused.
+        if len > self.limit {
+            return Ok(Offer::Plain);
+        }
+        self.append(wire, index, to, len, fill)?;
+        Ok(Offer::Gathered)
+    }
+
+    fn append(
+        &mut self,
+        wire: &mut impl Wire,
+        index: usize,
+        to: &Destination,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        self.clock += 1;
+        let lane = &mut self.lanes[index];
+        if lane.batch.is_empty() {
+            lane.to = *to;
+            lane.since = self.clock;
+        }
+        let range = lane.batch.append(len);
+        let base = index * LANE;
+        let place = &mut self.memory[base + range.start..base + range.end];
+        if let Err(errno) = fill(place) {
+            self.lanes[index].batch.take_back(range);
+            return Err(errno);
+        }
+        if self.lanes[index].batch.is_full() {
+            // The datagram is taken: what the socket says now is for later, and a full batch waits its turn.
+            let _ = self.flush_lane(wire, index);
+        }
+        Ok(())
+    }
+
+    /// The lane where datagrams to `to` gather.
+    fn lane(&self, to: &Destination) -> Option<usize> {
+        self.lanes
+            .iter()
+            .position(|lane| lane.to == *to && !lane.batch.is_empty())
+    }
+
+    /// An empty lane, made by flushing the oldest if there is none.
+    fn free_lane(&mut self, wire: &mut impl Wire) -> Result<usize, Errno> {
+        if let Some(empty) = self.lanes.iter().position(|lane| lane.batch.is_empty()) {
+            return Ok(empty);
+        }
+        let (oldest, _) = self
+            .lanes
+            .iter()
+            .enumerate()
+            .min_by_key(|(_, lane)| lane.since)
+            .expect("there are lanes");
+        self.flush_lane(wire, oldest)?;
+        Ok(oldest)
+    }
+
+    /// Sends everything that waits, the oldest first.
+    ///
+    /// # Errors
+    /// The socket takes no more for now (EAGAIN, EINTR): the rest still waits. Other errors belong to datagrams
+    /// whose send was reported as done; they wait in [`Sender::take_pending`].
+    pub fn flush(&mut self, wire: &mut impl Wire) -> Result<(), Errno> {
+        loop {
+            let waiting = (0..LANES).filter(|&index| !self.lanes[index].batch.is_empty());
+            match waiting.min_by_key(|&index| self.lanes[index].since) {
+                Some(index) => self.flush_lane(wire, index)?,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn flush_lane(&mut self, wire: &mut impl Wire, index: usize) -> Result<(), Errno> {
+        let Lane { to, batch, .. } = self.lanes[index];
+        if batch.count() < 2 {
+            return self.send_singly(wire, index);
+        }
+        let base = index * LANE;
+        let range = batch.range();
+        let octets = &self.memory[base + range.start..base + range.end];
+        match wire.send(&to, octets, Some(batch.size() as u16)) {
+            Ok(()) => self.lanes[index].batch.all_left(),
+            Err(errno) if is_later(errno) => return Err(errno),
+            // The kernel or the interface does not segment this: the path's MTU is smaller, the checksum is off, there
+            // is a transformation. One by one it is told what is really wrong, if anything.
+            Err(libc::EINVAL | libc::EMSGSIZE | libc::EIO | libc::EOPNOTSUPP) => {
+                self.limit = self.limit.min(batch.size() - 1);
+                return self.send_singly(wire, index);
+            }
+            Err(errno) => {
+                self.pending = Some(errno);
+                // An error that waited at the socket was not about these: once more, one by one.
+                return self.send_singly(wire, index);
+            }
+        }
+        Ok(())
+    }
+
+    fn send_singly(&mut self, wire: &mut impl Wire, index: usize) -> Result<(), Errno> {
+        let base = index * LANE;
+        while !self.lanes[index].batch.is_empty() {
+            let Lane { to, batch, .. } = self.lanes[index];
+            let range = batch.first();
+            let octets = &self.memory[base + range.start..base + range.end];
+            match wire.send(&to, octets, None) {
+                Ok(()) => {}
+                Err(errno) if is_later(errno) => return Err(errno),
+                Err(errno) => self.pending = Some(errno),
+            }
+            self.lanes[index].batch.first_left();
+        }
+        Ok(())
+    }
+
+    /// Forgets all that waits: it is somebody else's to send.
+    pub fn abandon(&mut self) {
+        for lane in &mut self.lanes {
+            lane.batch.all_left();
+        }
+        self.pending = None;
+    }
+}
+
+/// Whether a send may simply be tried again.
+fn is_later(errno: Errno) -> bool {
+    matches!(errno, libc::EAGAIN | libc::EINTR)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Keeps what it is sent, as the datagrams a receiver would see.
+    #[derive(Default)]
+    struct Recorder {
+        datagrams: Vec<(Destination, Vec<u8>)>,
+        sends: usize,
+        /// Errors to answer with, first to last; `None` is success.
+        answers: std::collections::VecDeque<Option<Errno>>,
+        /// Longest segment.
+        mtu: Option<usize>,
+    }
+
+    impl Wire for Recorder {
+        fn send(
+            &mut self,
+            to: &Destination,
+            octets: &[u8],
+            segment: Option<u16>,
+        ) -> Result<(), Errno> {
+            if let Some(Some(errno)) = self.answers.pop_front() {
+                return Err(errno);
+            }
+            let size = segment.map_or(octets.len().max(1), usize::from);
+            if segment.is_some() && self.mtu.is_some_and(|mtu| size > mtu) {
+                return Err(libc::EINVAL);
+            }
+            assert!(
+                segment.is_none() || octets.len() > size,
+                "one segment needs no segmentation"
+            );
+            assert!(octets.len() <= MOST_OCTETS && octets.len().div_ceil(size) <= 64);
+            self.sends += 1;
+            for datagram in octets.chunks(size) {
+                self.datagrams.push((*to, datagram.to_vec()));
+            }
+            Ok(())
+        }
+    }
+
+    fn sender() -> Sender {
+        let mut sender = Sender::new();
+        sender.set_memory(Box::leak(vec![0; MEMORY].into_boxed_slice()));
+        sender
+    }
+
+    fn to(number: u8) -> Destination {
+        Destination::new(&[number; 16]).unwrap()
+    }
+
+    fn offer(
+        sender: &mut Sender,
+        wire: &mut Recorder,
+        to: &Destination,
+        octets: &[u8],
+    ) -> Result<Offer, Errno> {
+        sender.offer(wire, to, octets.len(), |place| {
+            place.copy_from_slice(octets);
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn equal_datagrams_leave_in_one_send() {
+        let (mut sender, mut wire) = (sender(), Recorder::default());
+        for number in 0..45u8 {
+            let taken = offer(&mut sender, &mut wire, &to(1), &[number; 1448]);
+            assert_eq!(taken, Ok(Offer::Gathered));
+        }
+        assert_eq!((wire.sends, wire.datagrams.len()), (1, 45));
+        assert!(sender.is_empty());
+    }
+
+    #[test]
+    fn what_cannot_gather_follows_what_has() {
+        let (mut sender, mut wire) = (sender(), Recorder::default());
+        offer(&mut sender, &mut wire, &to(1), b"first").unwrap();
+        assert_eq!(offer(&mut sender, &mut wire, &to(1), b""), Ok(Offer::Plain));
+        assert_eq!(wire.datagrams.len(), 1);
+    }
+
+    #[test]
+    fn destinations_gather_apart() {
+        let (mut sender, mut wire) = (sender(), Recorder::default());
+        for round in 0..10 {
+            for number in 0..LANES as u8 {
+                offer(&mut sender, &mut wire, &to(number), &[round; 100]).unwrap();
+            }
+        }
+        sender.flush(&mut wire).unwrap();
+        assert_eq!((wire.sends, wire.datagrams.len()), (LANES, 80));
+        let (mut sender, mut wire) = (self::sender(), Recorder::default());
+        for number in 0..20 {
+            offer(&mut sender, &mut wire, &to(number), &[1; 100]).unwrap();
+        }
+        assert_eq!(wire.datagrams.len(), 20 - LANES);
+    }
+
+    #[test]
+    fn a_full_socket_keeps_everything_and_says_so() {
+        let (mut sender, mut wire) = (sender(), Recorder::default());
+        offer(&mut sender, &mut wire, &to(1), &[1; 100]).unwrap();
+        offer(&mut sender, &mut wire, &to(1), &[2; 100]).unwrap();
+        wire.answers.push_back(Some(libc::EAGAIN));
+        assert_eq!(
+            offer(&mut sender, &mut wire, &to(1), &[3; 101]),
+            Err(libc::EAGAIN)
+        );
+        assert_eq!(sender.flush(&mut wire), Ok(()));
+        assert_eq!(wire.datagrams.len(), 2);
+    }
+
+    #[test]
+    fn a_batch_that_cannot_be_segmented_leaves_plainly_and_teaches() {
+        let (mut sender, mut wire) = (sender(), Recorder::default());
+        wire.mtu = Some(1472);
+        for number in 0..3 {
+            offer(&mut sender, &mut wire, &to(1), &[number; 2000]).unwrap();
+        }
+        sender.flush(&mut wire).unwrap();
+        assert_eq!((wire.sends, wire.datagrams.len()), (3, 3));
+        assert_eq!(sender.limit(), 1999);
+        assert_eq!(
+            offer(&mut sender, &mut wire, &to(1), &[3; 2000]),
+            Ok(Offer::Plain)
+        );
+        assert_eq!(sender.take_pending(), None);
+        sender.forget_path();
+        assert_eq!(
+            offer(&mut sender, &mut wire, &to(1), &[3; 2000]),
+            Ok(Offer::Gathered)
+        );
+    }
+
+    #[test]
+    fn an_error_is_told_once_and_costs_no_datagram_it_was_not_about() {
+        let (mut sender, mut wire) = (sender(), Recorder::default());
+        for number in 0..3 {
+            offer(&mut sender, &mut wire, &to(1), &[number; 50]).unwrap();
+        }
+        wire.answers.push_back(Some(libc::ECONNREFUSED));
+        assert_eq!(sender.flush(&mut wire), Ok(()));
+        assert_eq!(wire.datagrams.len(), 3);
+        assert_eq!(sender.take_pending(), Some(libc::ECONNREFUSED));
+        assert_eq!(sender.take_pending(), None);
+    }
+
+    #[test]
+    fn a_bad_address_takes_nothing() {
+        let (mut sender, mut wire) = (sender(), Recorder::default());
+        offer(&mut sender, &mut wire, &to(1), b"abc").unwrap();
+        let bad = sender.offer(&mut wire, &to(1), 2, |_| Err(libc::EFAULT));
+        assert_eq!(bad, Err(libc::EFAULT));
+        offer(&mut sender, &mut wire, &to(1), b"def").unwrap();
+        sender.flush(&mut wire).unwrap();
+        assert_eq!(wire.datagrams[1].1, b"def");
+    }
+
+    proptest! {
+        /// Whatever is sent wherever, with the socket full now and then: each destination gets its datagrams whole,
+        /// once and in order.
+        #[test]
+        fn every_destination_sees_its_datagrams_in_order(
+            sends in prop::collection::vec((0u8..12, 0usize..3000, 0u8..20), 0..300)
+        ) {
+            let (mut sender, mut wire) = (sender(), Recorder::default());
+            wire.mtu = Some(1472);
+            let mut wanted: Vec<(Destination, Vec<u8>)> = Vec::new();
+            for (number, (peer, len, luck)) in sends.into_iter().enumerate() {
+                let octets = vec![number as u8; len];
+                if luck == 0 { wire.answers.push_back(Some(libc::EAGAIN)); }
+                if luck == 1 { sender.flush(&mut wire).ok(); }
+                match offer(&mut sender, &mut wire, &to(peer), &octets) {
+                    Ok(Offer::Gathered) => wanted.push((to(peer), octets)),
+                    Ok(Offer::Plain) => {
+                        wire.datagrams.push((to(peer), octets.clone()));
+                        wanted.push((to(peer), octets));
+                    }
+                    Err(errno) => prop_assert_eq!(errno, libc::EAGAIN),
+                }
+                wire.answers.clear();
+            }
+            sender.flush(&mut wire).unwrap();
+            prop_assert_eq!(wire.datagrams.len(), wanted.len());
+            for peer in 0..12 {
+                let of = |all: &[(Destination, Vec<u8>)]| -> Vec<Vec<u8>> {
+                    let own = all.iter().filter(|(whom, _)| *whom == to(peer));
+                    own.map(|(_, octets)| octets.clone()).collect()
+                };
+                prop_assert_eq!(of(&wire.datagrams), of(&wanted));
+            }
+        }
+    }
+}

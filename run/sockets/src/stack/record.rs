@@ -1,0 +1,205 @@
+//! One UDP socket of the program, whatever number of descriptors it has.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use weft_os::dgram::Facts;
+use weft_os::lock::{Guard, Lock, Locked};
+use weft_os::process;
+
+use super::{Fd, Flag, State};
+use crate::receiver::{Receiver, Slot, SLOT};
+use crate::sender::{Destination, Sender, LANES};
+
+const FREE: u8 = 0;
+const CLAIMED: u8 = 1;
+const USED: u8 = 2;
+
+/// What is known of a socket.
+#[derive(Debug)]
+pub struct Record {
+    pub(super) index: usize,
+    state: State,
+    /// Descriptors that stand for it.
+    pub(super) refs: AtomicU32,
+    inode: AtomicU64,
+    /// It was made by this process or one it was forked from, under our eyes.
+    pub(super) own: Flag,
+    slots: &'static [AtomicU32],
+    /// Which of the slots.
+    slot: AtomicU32,
+    /// The process that took the slot: a child that finds the record free takes one of its own.
+    slot_process: AtomicU32,
+    /// Nothing is gathered on it.
+    pub(super) tx_off: Flag,
+    /// Its receives are not to be coalesced.
+    pub(super) rx_off: Flag,
+    /// A descriptor to flush through.
+    pub(super) tx_fd: Fd,
+    tx: Lock<Outgoing>,
+    rx: Lock<Incoming>,
+    /// Receives so far, and when every sixteenth was.
+    pub(super) receives: AtomicU32,
+    pub(super) receives_since: AtomicU64,
+}
+
+/// The sending side, under its lock.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub(super) sender: Sender,
+    /// The process whose datagrams these are.
+    process: u32,
+    /// The options of the socket were looked at.
+    pub(super) examined: bool,
+    /// Destinations that had a datagram the plain way, so that the program was told if they are none.
+    tried: [Option<Destination>; LANES],
+    next_tried: usize,
+    /// The socket is known to be connected.
+    pub(super) connected: bool,
+    /// The last destination the rules were asked about, and what they said.
+    pub(super) ruling: Option<(Destination, bool)>,
+}
+
+/// The receiving side, under its lock.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    pub(super) receiver: Receiver,
+}
+
+impl Outgoing {
+    /// Whether a datagram went to `to` the plain way before; from now on one has.
+    pub(super) fn try_first(&mut self, to: &Destination) -> bool {
+        if self.tried.iter().any(|tried| tried.as_ref() == Some(to)) {
+            return true;
+        }
+        self.tried[self.next_tried] = Some(*to);
+        self.next_tried = (self.next_tried + 1) % LANES;
+        false
+    }
+
+    /// What was learnt of destinations holds no longer.
+    pub(super) fn forget_destinations(&mut self) {
+        self.tried = [None; LANES];
+        self.ruling = None;
+        self.connected = false;
+    }
+}
+
+impl Record {
+    /// A record that is claimed for a socket.
+    pub(super) fn new(index: usize, slots: &'static [AtomicU32], slot: u32) -> Record {
+        Record {
+            index,
+            state: State::new(CLAIMED),
+            refs: AtomicU32::new(0),
+            inode: AtomicU64::new(0),
+            own: Flag::new(false),
+            slots,
+            slot: AtomicU32::new(slot),
+            slot_process: AtomicU32::new(process::id()),
+            tx_off: Flag::new(false),
+            rx_off: Flag::new(false),
+            tx_fd: Fd::new(-1),
+            tx: Lock::new(Outgoing {
+                sender: Sender::new(),
+                process: 0,
+                examined: false,
+                tried: [None; LANES],
+                next_tried: 0,
+                connected: false,
+                ruling: None,
+            }),
+            rx: Lock::new(Incoming {
+                receiver: Receiver::new(),
+            }),
+            receives: AtomicU32::new(0),
+            receives_since: AtomicU64::new(0),
+        }
+    }
+
+    /// Takes a free record for a new socket.
+    pub(super) fn claim(&self) -> bool {
+        self.state
+            .compare_exchange(FREE, CLAIMED, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// From here on it is the record of this socket.
+    pub(super) fn begin(&self, facts: Facts, own: bool) {
+        self.refs.store(1, Ordering::Relaxed);
+        self.inode.store(facts.inode, Ordering::Relaxed);
+        self.own.store(own, Ordering::Relaxed);
+        self.tx_off.store(false, Ordering::Relaxed);
+        self.rx_off.store(!own, Ordering::Relaxed);
+        self.receives.store(0, Ordering::Relaxed);
+        if let Some(mut tx) = self.outgoing() {
+            tx.sender.abandon();
+            tx.sender.forget_path();
+            tx.examined = false;
+            tx.forget_destinations();
+        }
+        if let Some(mut rx) = self.incoming() {
+            rx.receiver.forget();
+        }
+        self.state.store(USED, Ordering::Release);
+    }
+
+    /// The socket is gone.
+    pub(super) fn end(&self) {
+        self.inode.store(0, Ordering::Relaxed);
+        self.state.store(FREE, Ordering::Release);
+    }
+
+    pub(super) fn is_used(&self) -> bool {
+        self.state.load(Ordering::Acquire) == USED
+    }
+
+    pub(super) fn is_of(&self, inode: u64) -> bool {
+        self.is_used() && self.inode.load(Ordering::Relaxed) == inode
+    }
+
+    /// What the processes share that have the socket.
+    #[inline]
+    pub(super) fn slot(&self) -> Slot {
+        let at = self.slot.load(Ordering::Relaxed) as usize * SLOT;
+        Slot::new(&self.slots[at..at + SLOT])
+    }
+
+    pub(super) fn set_slot(&self, slot: u32) {
+        self.slot.store(slot, Ordering::Relaxed);
+        self.slot_process.store(process::id(), Ordering::Relaxed);
+    }
+
+    /// Whether no other process can have anything to do with the slot.
+    pub(super) fn owns_slot(&self) -> bool {
+        self.slot_process.load(Ordering::Relaxed) == process::id() && !self.slot().is_shared()
+    }
+
+    /// The sending side; nothing if this thread has it already and was interrupted by a signal.
+    #[inline]
+    pub(super) fn outgoing(&self) -> Option<Guard<'_, Outgoing>> {
+        let mut outgoing = match self.tx.lock() {
+            Locked::Held(guard) | Locked::Orphaned(guard) => guard,
+            Locked::Again => return None,
+        };
+        let process = process::id();
+        if outgoing.process != process {
+            // What a parent gathered it sends itself.
+            outgoing.process = process;
+            outgoing.sender.abandon();
+        }
+        Some(outgoing)
+    }
+
+    /// The receiving side, likewise.
+    #[inline]
+    pub(super) fn incoming(&self) -> Option<Guard<'_, Incoming>> {
+        match self.rx.lock() {
+            Locked::Held(guard) => Some(guard),
+            Locked::Orphaned(mut guard) => {
+                guard.receiver.forget();
+                Some(guard)
+            }
+            Locked::Again => None,
+        }
+    }
+}
