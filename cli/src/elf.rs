@@ -44,6 +44,8 @@ pub struct Object {
     /// Whether libibverbs or librdmacm stands somewhere in it as text, as in programs that
     /// open them by name at run time.
     pub names_verbs: bool,
+    /// Whether the Go linker made it, so that it makes its system calls itself.
+    pub is_go: bool,
 }
 
 /// A symbol expected from another object.
@@ -134,6 +136,9 @@ impl fmt::Display for ElfError {
     }
 }
 
+/// What the Go linker puts in front of a program's build information (`debug/buildinfo`).
+const GO_BUILD_INFO: &[u8] = b"\xff Go buildinf:";
+
 impl Object {
     /// Reads the file at `path`.
     pub fn read(path: &Path) -> Result<Object, ElfError> {
@@ -161,6 +166,7 @@ impl Object {
             names_verbs: ["libibverbs.so", "librdmacm.so"]
                 .iter()
                 .any(|name| memchr::memmem::find(bytes, name.as_bytes()).is_some()),
+            is_go: memchr::memmem::find(bytes, GO_BUILD_INFO).is_some(),
         })
     }
 

@@ -7,10 +7,18 @@ use libc::{mode_t, sigset_t, sockaddr, socklen_t, FILE};
 use crate::edge::{caught, known, Mine};
 use crate::start::stack;
 
-/// A descriptor appeared; whatever was known of its number is of the past.
+/// A descriptor appeared that is no UDP socket; whatever was known of its number is of the past.
 fn made(fd: c_int) -> c_int {
     if let Some(stack) = stack() {
-        caught((), || stack.made(fd));
+        caught((), || stack.made_other(fd));
+    }
+    fd
+}
+
+/// A descriptor came from elsewhere, and may be anything.
+fn arrived(fd: c_int) -> c_int {
+    if let Some(stack) = stack() {
+        caught((), || stack.arrived(fd));
     }
     fd
 }
@@ -191,4 +199,4 @@ hook!(fn __fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> c_int, rea
     after_fcntl(fd, command, real())
 });
 
-hook!(fn pidfd_getfd(pidfd: c_int, fd: c_int, flags: c_uint) -> c_int, real => made(real()));
+hook!(fn pidfd_getfd(pidfd: c_int, fd: c_int, flags: c_uint) -> c_int, real => arrived(real()));

@@ -3,6 +3,8 @@
 //! These are jumps, not calls: a child of `vfork` returns through the very frame it was made in, and the `execl` family
 //! has as many arguments as it likes.
 
+use std::ffi::{c_int, c_ulong};
+
 use crate::edge::caught;
 use crate::start::stack;
 
@@ -72,6 +74,16 @@ macro_rules! jump {
         )*
     };
 }
+
+// A sandbox is built of these; what comes after may be forbidden.
+hook!(fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int, real => {
+    if matches!(option, libc::PR_SET_SECCOMP | libc::PR_SET_NO_NEW_PRIVS) {
+        if let Some(stack) = stack() {
+            caught((), || stack.confine());
+        }
+    }
+    real()
+});
 
 /// The address to jump to.
 #[cfg(target_arch = "x86_64")]

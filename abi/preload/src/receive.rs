@@ -255,7 +255,7 @@ fn note_descriptors(octets: isize, message: *const msghdr) -> isize {
     let len = message.msg_controllen.min(CONTROL);
     if len > 0 && crate::edge::get_octets(message.msg_control, &mut control[..len]) {
         for fd in control::descriptors(&control[..len]) {
-            caught((), || stack.made(fd));
+            caught((), || stack.arrived(fd));
         }
     }
     octets
@@ -351,7 +351,7 @@ fn deadline(timeout: *const timespec) -> Result<Option<u64>, Errno> {
 }
 
 hook!(fn read(fd: c_int, data: *mut c_void, len: size_t) -> ssize_t, real => {
-    match mine(fd) {
+    match known(fd) {
         None => real(),
         // The kernel answers a read of nothing without looking at the queue.
         Some(_) if len == 0 => real(),
@@ -360,7 +360,7 @@ hook!(fn read(fd: c_int, data: *mut c_void, len: size_t) -> ssize_t, real => {
 });
 
 hook!(fn __read(fd: c_int, data: *mut c_void, len: size_t) -> ssize_t, real => {
-    match mine(fd) {
+    match known(fd) {
         Some(mine) if len > 0 => {
             mine.receive(Some(&buffer(data, len)), 0, Beside::Nothing, real)
         }
@@ -369,7 +369,7 @@ hook!(fn __read(fd: c_int, data: *mut c_void, len: size_t) -> ssize_t, real => {
 });
 
 hook!(fn __read_chk(fd: c_int, data: *mut c_void, len: size_t, room: size_t) -> ssize_t, real => {
-    match mine(fd) {
+    match known(fd) {
         Some(mine) if len > 0 && len <= room => {
             mine.receive(Some(&buffer(data, len)), 0, Beside::Nothing, real)
         }
@@ -388,21 +388,21 @@ fn read_list(mine: Mine, list: *const iovec, count: c_int, real: impl FnOnce() -
 }
 
 hook!(fn readv(fd: c_int, list: *const iovec, count: c_int) -> ssize_t, real => {
-    match mine(fd) {
+    match known(fd) {
         None => real(),
         Some(mine) => read_list(mine, list, count, real),
     }
 });
 
 hook!(fn preadv2(fd: c_int, list: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t, real => {
-    match mine(fd) {
+    match known(fd) {
         Some(mine) if at == -1 && flags == 0 => read_list(mine, list, count, real),
         _ => real(),
     }
 });
 
 hook!(fn preadv64v2(fd: c_int, list: *const iovec, count: c_int, at: off64_t, flags: c_int) -> ssize_t, real => {
-    match mine(fd) {
+    match known(fd) {
         Some(mine) if at == -1 && flags == 0 => read_list(mine, list, count, real),
         _ => real(),
     }

@@ -156,14 +156,14 @@ unsafe fn sendmsg_real(fd: c_int, message: *const msghdr, flags: c_int) -> ssize
 }
 
 hook!(fn write(fd: c_int, data: *const c_void, len: size_t) -> ssize_t, real => {
-    match mine(fd) {
+    match known(fd) {
         None => real(),
         Some(mine) => settle(mine.send(None, &buffer(data, len), 0), real),
     }
 });
 
 hook!(fn __write(fd: c_int, data: *const c_void, len: size_t) -> ssize_t, real => {
-    match mine(fd) {
+    match known(fd) {
         None => real(),
         Some(mine) => settle(mine.send(None, &buffer(data, len), 0), real),
     }
@@ -180,14 +180,14 @@ fn write_list(mine: Mine, list: *const iovec, count: c_int) -> Verdict {
 }
 
 hook!(fn writev(fd: c_int, list: *const iovec, count: c_int) -> ssize_t, real => {
-    match mine(fd) {
+    match known(fd) {
         None => real(),
         Some(mine) => settle(write_list(mine, list, count), real),
     }
 });
 
 hook!(fn pwritev2(fd: c_int, list: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t, real => {
-    match mine(fd) {
+    match known(fd) {
         Some(mine) if at == -1 && flags == 0 => settle(write_list(mine, list, count), real),
         Some(mine) => settle(mine.make_way(0), real),
         None => real(),
@@ -195,7 +195,7 @@ hook!(fn pwritev2(fd: c_int, list: *const iovec, count: c_int, at: off_t, flags:
 });
 
 hook!(fn pwritev64v2(fd: c_int, list: *const iovec, count: c_int, at: off64_t, flags: c_int) -> ssize_t, real => {
-    match mine(fd) {
+    match known(fd) {
         Some(mine) if at == -1 && flags == 0 => settle(write_list(mine, list, count), real),
         Some(mine) => settle(mine.make_way(0), real),
         None => real(),

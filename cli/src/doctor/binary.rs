@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use super::Finding;
+use super::{Finding, Level};
 use crate::elf::closure::{Closure, Missing, Search};
 use crate::elf::{Exports, Import, Object, VERBS_LIBRARIES};
-use crate::libraries::LIBRARY;
+use crate::libraries::{LIBRARY, SOCKETS_LIBRARY};
 use crate::program::Program;
 use crate::setup::Setup;
 
@@ -24,7 +24,16 @@ pub fn examine(program: Program, setup: Option<&Setup>) -> Vec<Finding> {
     let script = !program.scripts.is_empty();
     let closure = search.closure(program.object);
     findings.extend(libraries(&closure));
-    findings.push(verbs(&closure, script, setup));
+    let sockets = setup.and_then(|setup| sockets(&closure, script, setup));
+    let served_otherwise = sockets
+        .as_ref()
+        .is_some_and(|finding| finding.level != Level::Bad);
+    let verbs = verbs(&closure, script, setup);
+    // A program that came for its sockets need not make RDMA calls.
+    if verbs.level == Level::Good || !served_otherwise {
+        findings.push(verbs);
+    }
+    findings.extend(sockets);
     if let Some(setup) = setup {
         findings.extend(symbols(&closure, setup));
     }
@@ -96,6 +105,39 @@ fn verbs(closure: &Closure, script: bool, setup: Option<&Setup>) -> Finding {
         Some(object) => by_name(object, setup),
         None => none(closure, script),
     }
+}
+
+/// Whether the program's UDP sockets will get what a rule asks for; nothing without a rule.
+fn sockets(closure: &Closure, script: bool, setup: &Setup) -> Option<Finding> {
+    const CALLS: [&str; 12] = [
+        "send", "sendto", "sendmsg", "sendmmsg", "write", "writev", "recv", "recvfrom", "recvmsg",
+        "recvmmsg", "read", "readv",
+    ];
+    setup.binding.sockets.as_ref()?;
+    if closure.program().is_go {
+        return Some(
+            Finding::bad(
+                "sockets",
+                "it is a Go program and makes its system calls itself: its sockets are unaffected",
+            )
+            .advise("a Go program can set UDP_SEGMENT and UDP_GRO itself; nothing breaks"),
+        );
+    }
+    let makes = |names: &[&str]| theirs(closure).any(|object| object.imports_any(names));
+    Some(if makes(&["socket"]) && makes(&CALLS) {
+        Finding::good(
+            "sockets",
+            "its socket calls go through the C library, where the rules for UDP meet them",
+        )
+    } else if script || makes(&["dlopen", "execve", "execvp", "posix_spawn"]) {
+        Finding::unclear("sockets", "nothing it loads makes sockets by itself").advise(
+            "what it opens or starts later cannot be seen from outside; `weft run --log info` \
+             tells at the end what was done",
+        )
+    } else {
+        Finding::bad("sockets", "nothing it loads makes sockets")
+            .advise("there is nothing for --udp to do")
+    })
 }
 
 /// The verbs libraries that `users` ask for.
@@ -242,7 +284,7 @@ fn names(imports: &[&Import]) -> String {
 fn theirs(closure: &Closure) -> impl Iterator<Item = &Rc<Object>> {
     closure.objects.iter().filter(|object| {
         let soname = object.soname.as_deref().unwrap_or_default();
-        let rest = [LIBRARY, "libc.so.6"];
+        let rest = [LIBRARY, SOCKETS_LIBRARY, "libc.so.6"];
         !VERBS_LIBRARIES.contains(&soname) && !rest.contains(&soname)
     })
 }

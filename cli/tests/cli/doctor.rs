@@ -179,3 +179,62 @@ fn without_a_program_it_looks_at_the_machine() {
     assert_eq!(output.status.code(), Some(1));
     assert!(out(&output).contains("make build"), "{}", out(&output));
 }
+
+/// With a rule for UDP.
+fn doctor_of_sockets(place: &Place, program: &str) -> (Option<i32>, String) {
+    let output = place
+        .weft(&["doctor", "--udp", "gso", "--", program])
+        .output()
+        .unwrap();
+    (output.status.code(), out(&output) + &err(&output))
+}
+
+#[test]
+fn a_program_with_sockets_is_served_without_rdma_calls() {
+    let place = Place::new();
+    let source = place.file(
+        "talks.c",
+        "#include <sys/socket.h>\n\
+         int main(void) { return (int)send(socket(2, 2, 0), \"\", 0, 0); }\n",
+    );
+    let built = Command::new("gcc")
+        .arg("-o")
+        .arg(place.path("talks"))
+        .arg(source)
+        .status();
+    if !built.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: there is no gcc");
+        return;
+    }
+    let (code, said) = doctor_of_sockets(&place, "./talks");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("go through the C library"), "{said}");
+}
+
+#[test]
+fn a_program_without_sockets_has_nothing_to_offload() {
+    let (code, said) = doctor_of_sockets(&Place::new(), "/bin/true");
+    assert_eq!(code, Some(1));
+    assert!(said.contains("nothing it loads makes sockets"), "{said}");
+}
+
+#[test]
+fn a_go_program_is_foretold_to_be_unaffected() {
+    let place = Place::new();
+    let source = place.file(
+        "go.c",
+        "const char info[] = \"\\377 Go buildinf:\";\nint main(void) { return info[0] == 1; }\n",
+    );
+    let built = Command::new("gcc")
+        .arg("-o")
+        .arg(place.path("gopher"))
+        .arg(source)
+        .status();
+    if !built.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: there is no gcc");
+        return;
+    }
+    let (code, said) = doctor_of_sockets(&place, "./gopher");
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("its sockets are unaffected"), "{said}");
+}

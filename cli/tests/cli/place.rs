@@ -20,6 +20,7 @@ impl Place {
             scratch: Scratch::new(),
         };
         place.library("libm.so.6", "lib/weft/libweft.so");
+        place.library("libm.so.6", "lib/weft/libweft_preload.so");
         place
     }
 

@@ -293,3 +293,33 @@ fn modes_set_what_they_say() {
     assert_eq!(set("replacement"), "path");
     assert_eq!(set("auto"), "preload path");
 }
+
+#[test]
+fn socket_calls_come_to_weft_when_a_rule_asks() {
+    let place = Place::new();
+    let preloaded = |arguments: &[&str]| {
+        let all = [
+            &["run"],
+            arguments,
+            &["--", "printenv", "LD_PRELOAD", "WEFT_UDP"],
+        ]
+        .concat();
+        out(&place.weft(&all).output().unwrap())
+    };
+    assert!(!preloaded(&[]).contains("libweft_preload.so"));
+    assert!(!preloaded(&["--udp", "off port=53; off"]).contains("libweft_preload.so"));
+    let said = preloaded(&["--udp", "gso port=5001"]);
+    assert!(said.contains("libweft_preload.so"), "{said}");
+    assert!(said.contains("\ngso port=5001\n"), "{said}");
+}
+
+#[test]
+fn a_rule_that_is_none_is_refused_in_words() {
+    let output = Place::new()
+        .weft(&["run", "--udp", "gso port=high", "--", "true"])
+        .output()
+        .unwrap();
+    assert!(!output.status.success());
+    let said = err(&output);
+    assert!(said.contains("port=N or N-M"), "{said}");
+}

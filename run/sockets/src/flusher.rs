@@ -84,6 +84,12 @@ impl Flusher {
         sched::prefer_short_slices(100_000);
         let mut idle = 0;
         loop {
+            if stack.is_confined() {
+                // Nothing will gather any more.
+                self.state.store(AWAKE, Ordering::SeqCst);
+                lock::futex_wait(&self.state, AWAKE, None);
+                continue;
+            }
             std::thread::sleep(self.tick);
             if stack.anything_waits() {
                 stack.flush_all();

@@ -41,6 +41,8 @@ pub struct Stack {
     rules: DatagramRules,
     busy_after: u32,
     flusher: Flusher,
+    /// The program confines itself (seccomp): we make no call that it does not make.
+    confined: AtomicBool,
     /// What was done, for whoever asks at the end.
     pub counts: Counts,
 }
@@ -75,6 +77,7 @@ impl Stack {
             rules,
             busy_after: settings.udp_busy_after,
             flusher: Flusher::new(settings.udp_hold),
+            confined: AtomicBool::new(false),
             counts: Counts::default(),
         })
     }
@@ -105,7 +108,7 @@ impl Stack {
     /// Finds out what `fd` is.
     #[cold]
     fn look(&self, fd: i32) -> Option<&'static Record> {
-        if fd < 0 || process::is_borrowed() {
+        if fd < 0 || self.is_confined() || process::is_borrowed() {
             return None;
         }
         self.adopt(fd, false)
@@ -114,18 +117,46 @@ impl Stack {
     /// Takes note of a socket that has just been made by a call of this process, whatever was known of its number
     /// before.
     pub fn made_socket(&self, fd: i32) {
-        if fd < 0 || process::is_borrowed() {
+        if fd < 0 || self.is_borrowed() {
             return;
         }
         self.lose(fd);
-        self.adopt(fd, true);
+        if !self.is_confined() {
+            self.adopt(fd, true);
+        }
     }
 
-    /// Takes note of a descriptor that has just appeared; what it is is seen when it is used.
-    pub fn made(&self, fd: i32) {
-        if fd >= 0 && self.table.get(fd) != Entry::Unknown && !process::is_borrowed() {
+    /// Takes note of a descriptor that came from elsewhere; what it is is seen when it is used.
+    pub fn arrived(&self, fd: i32) {
+        if fd >= 0 && self.table.get(fd) != Entry::Unknown && !self.is_borrowed() {
             self.lose(fd);
         }
+    }
+
+    /// Takes note of a descriptor that has just been made and is no UDP socket.
+    pub fn made_other(&self, fd: i32) {
+        if fd >= 0 && self.table.get(fd) != Entry::Kernel && !self.is_borrowed() {
+            self.lose(fd);
+            self.table.set(fd, Entry::Kernel);
+        }
+    }
+
+    /// The program is about to confine itself. What gathered leaves; from now on nothing more gathers, and no
+    /// descriptor is looked at: a call that it does not make itself may be its end.
+    pub fn confine(&self) {
+        self.flush_all();
+        self.confined.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether it has.
+    #[inline]
+    pub fn is_confined(&self) -> bool {
+        self.confined.load(Ordering::Relaxed)
+    }
+
+    /// Whether this is a child in its parent's memory. Confined programs are not asked.
+    fn is_borrowed(&self) -> bool {
+        !self.is_confined() && process::is_borrowed()
     }
 
     /// `fd` was closed in a way no hook saw: what gathered is lost with it.
@@ -198,7 +229,7 @@ impl Stack {
 
     /// `fd` is about to be closed.
     pub fn closing(&self, fd: i32) {
-        if self.table.get(fd) == Entry::Unknown || process::is_borrowed() {
+        if self.table.get(fd) == Entry::Unknown || self.is_borrowed() {
             return;
         }
         self.forget(fd);
@@ -206,7 +237,7 @@ impl Stack {
 
     /// Descriptors `first` to `last` are about to be closed.
     pub fn closing_range(&self, first: u32, last: u32) {
-        if process::is_borrowed() {
+        if self.is_borrowed() {
             return;
         }
         for fd in self.table.sockets(first, last) {
@@ -243,7 +274,7 @@ impl Stack {
 
     /// `new` is a duplicate of `old` now.
     pub fn duplicated(&self, old: i32, new: i32) {
-        if old == new || process::is_borrowed() {
+        if old == new || self.is_borrowed() {
             return;
         }
         let record = self.known(old);

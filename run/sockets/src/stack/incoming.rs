@@ -80,13 +80,16 @@ impl Stack {
         let now = dgram::now();
         let before = record.receives_since.swap(now, Ordering::Relaxed);
         let quick = now.saturating_sub(before) <= u64::from(LOOK) * QUICK;
-        if quick && dgram::ready(fd, libc::POLLIN, 0) & libc::POLLIN != 0 {
+        if quick && !self.is_confined() && dgram::ready(fd, libc::POLLIN, 0) & libc::POLLIN != 0 {
             self.try_coalesce(record, fd);
         }
     }
 
     fn try_coalesce(&self, record: &'static Record, fd: i32) {
-        if record.rx_off.load(Ordering::Acquire) || record.slot().is_coalesced() {
+        if self.is_confined()
+            || record.rx_off.load(Ordering::Acquire)
+            || record.slot().is_coalesced()
+        {
             return;
         }
         let ruled = || {

@@ -54,7 +54,7 @@ impl Stack {
         data: &UserBuffers,
         flags: i32,
     ) -> Verdict {
-        if record.tx_off.load(Ordering::Acquire) {
+        if record.tx_off.load(Ordering::Acquire) || self.is_confined() {
             return Verdict::Kernel;
         }
         let Some(mut tx) = record.outgoing() else {
