@@ -304,7 +304,7 @@ CASE("wr.atomics")
 	pair_down(&p);
 }
 
-CASE("wr.bind-invalidate-locally-and-by-a-send")
+CASE("wr.bind-and-invalidate-locally")
 {
 	need_windows(2);
 	struct pair p;
@@ -325,6 +325,8 @@ CASE("wr.bind-invalidate-locally-and-by-a-send")
 	EQ(ibv_wr_complete(qp), 0);
 	EQ(WORKS(p.a.scq, 1).opcode, IBV_WC_BIND_MW);
 	EQ(WORKS(p.a.scq, 2).opcode, IBV_WC_LOCAL_INV);
+	EQ(ibv_dealloc_mw(mw), 0);
+	EQ(ibv_dereg_mr(mr), 0);
 	pair_down(&p);
 }
 

@@ -3,15 +3,18 @@
 
     tests/verbs/run.py --weft TARGET/release/weft [--work FOLDER] [-- OPTION...]
 
-What stands behind -- goes to the program (tests/verbs/README.md). The last line is `N passed, N failed, N skipped`.
+It runs once for each face of the device, and on the one that has it by GID and QPN too. What stands behind -- goes to
+the program (tests/verbs/README.md). The last line is `N passed, N failed, N skipped`, of all runs.
 """
 import argparse
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+COUNTS = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped$")
 
 
 def main():
@@ -27,9 +30,44 @@ def main():
         if subprocess.run([HERE / "build.sh", program]).returncode:
             print("verbs: the program does not compile (packages gcc, libibverbs-dev, librdmacm-dev)")
             return 1
-        command = [arguments.weft, "run", "--", program, "--known", HERE / "known-failures.txt"]
-        # What the engine says of connections that cases break on purpose goes to standard error.
-        return subprocess.run(command + arguments.rest).returncode
+        total = [0, 0, 0]
+        for title, setting, options, known in ways(arguments.weft):
+            command = [arguments.weft, "run", *setting, "--", program, *options, "--known", HERE / known]
+            counts = run(title, command + arguments.rest)
+            total = [one + other for one, other in zip(total, counts)]
+    print(f"{total[0]} passed, {total[1]} failed, {total[2]} skipped")
+    return 1 if total[1] else 0
+
+
+def ways(weft):
+    """A name, settings of weft, options of the program and its list of known failures, for each run."""
+    said = subprocess.run([weft, "run", "--help"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    if "--face" not in said:
+        yield "the device", [], [], "known-failures.txt"
+        return
+    yield "face iwarp", ["--face", "iwarp"], [], "known-failures.txt"
+    yield "face infiniband", ["--face", "infiniband"], [], "known-failures-infiniband.txt"
+    yield "face infiniband, by GID", ["--face", "infiniband"], ["--by", "gid"], "known-failures-infiniband.txt"
+
+
+def run(title, command):
+    """One run's counts; its lines are passed on, but for the counts and what went well."""
+    print(f"--- {title}", flush=True)
+    counts = None
+    # What the engine says of connections that cases break on purpose goes to standard error.
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout:
+            found = COUNTS.match(line)
+            if found:
+                counts = [int(number) for number in found.groups()]
+            elif not line.startswith(("ok ", "skip ")):
+                print(line, end="", flush=True)
+    if counts is None or (process.returncode and not counts[1]):
+        print(f"FAIL {title}: exit status {process.returncode} without a failure counted")
+        counts = counts or [0, 0, 0]
+        counts[1] += 1
+    print(f"{title}: {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped")
+    return counts
 
 
 if __name__ == "__main__":
