@@ -163,6 +163,12 @@ impl Control for Cubic {
         self.epoch = None;
     }
 
+    fn idle(&mut self) {
+        let initial = initial_window(self.mss) as f64 / self.mss as f64;
+        self.window = self.window.min(initial);
+        self.epoch = None;
+    }
+
     fn set_mss(&mut self, mss: u64) {
         let scale = self.mss as f64 / mss as f64;
         self.window = (self.window * scale).max(1.0);

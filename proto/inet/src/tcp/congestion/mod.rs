@@ -72,6 +72,8 @@ pub trait Control: Debug + Send {
     /// The retransmission timer expired, for the first time since there was progress or again (RFC 5681 section 3.1
     /// equation 4 holds for the first only).
     fn timeout(&mut self, flight: u64, first: bool, now: Duration);
+    /// Nothing was sent for longer than the retransmission timeout (RFC 5681 section 4.1).
+    fn idle(&mut self) {}
     /// The size of a full segment changed.
     fn set_mss(&mut self, mss: u64);
 }

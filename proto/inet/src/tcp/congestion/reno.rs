@@ -76,6 +76,11 @@ impl Control for Reno {
         self.saved = 0;
     }
 
+    fn idle(&mut self) {
+        self.window = self.window.min(initial_window(self.mss));
+        self.saved = 0;
+    }
+
     fn set_mss(&mut self, mss: u64) {
         self.mss = mss;
         self.window = self.window.max(mss);

@@ -214,6 +214,7 @@ impl Connection {
                 now,
             );
         }
+        self.send.after_idle(now);
         if let Some(probe) = self.mtu_probe(now) {
             return Some(probe);
         }
@@ -333,6 +334,7 @@ impl Connection {
     fn account(&mut self, len: u64, segments: u64, now: Duration) {
         self.counters.segments_sent += segments;
         self.counters.octets_sent += len;
+        self.send.sent_at = Some(now);
         let headers = self.send.packet_len(0) * segments;
         if let Some(rate) = self.send.rate() {
             self.send.pacer.sent(len + headers, rate, now);

@@ -70,6 +70,8 @@ pub(super) struct Sender {
     pub repeats: u32,
     /// The congestion window, and nothing else, stopped the sender since the last ACK.
     pub limited: bool,
+    /// When data was sent last.
+    pub sent_at: Option<Duration>,
     /// One segment may be sent whatever the window says: after a timeout.
     pub forced: bool,
 }
@@ -104,6 +106,7 @@ impl Sender {
             phase: Phase::Open,
             repeats: 0,
             limited: false,
+            sent_at: None,
             forced: false,
         }
     }
@@ -151,6 +154,16 @@ impl Sender {
     /// There is data or a FIN to send for the first time.
     pub fn has_new(&self) -> bool {
         self.nxt >= FIRST_OCTET && (self.unsent() > 0 || (self.finished && self.nxt == self.end))
+    }
+
+    /// Data is about to be sent. After a time in which none was, nothing is known of the path any more, and a window that
+    /// was right before would leave as one burst (RFC 5681 section 4.1).
+    pub fn after_idle(&mut self, now: Duration) {
+        let idle = |at: Duration| now.saturating_sub(at) > self.rtt.rto();
+        if self.board.is_empty() && self.sent_at.is_some_and(idle) {
+            self.sent_at = None;
+            self.control.idle();
+        }
     }
 
     /// Octets the congestion window leaves.
