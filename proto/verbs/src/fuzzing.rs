@@ -190,9 +190,9 @@ pub fn connection(octets: &[u8]) {
 impl Run<'_> {
     fn operation(&mut self) {
         match self.source.octet() {
-            224..=233 => return self.peer_sends_immediate(),
-            234..=247 => return self.peer_sends_atomic_request(),
-            248.. => return self.peer_sends_atomic_response(),
+            224..=233 => self.peer_sends_immediate(),
+            234..=247 => self.peer_sends_atomic_request(),
+            248.. => self.peer_sends_atomic_response(),
             shared => self.plain_operation(shared),
         }
     }
