@@ -1,5 +1,8 @@
-//! Completion channels and completion queues.
+//! Completion channels and completion queues; extended polling is in [`extended`].
 
+mod extended;
+
+use std::cell::UnsafeCell;
 use std::mem::zeroed;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
@@ -13,7 +16,10 @@ use crate::device::Context;
 use crate::entry::{code, invalid, pointer, status, value, Answer, Errno};
 use crate::handle::{Handle, Object};
 use crate::layout::numbers::*;
-use crate::layout::{ibv_comp_channel, ibv_context, ibv_cq, ibv_wc};
+use crate::layout::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc};
+use crate::region::Region;
+
+pub use extended::create_cq_ex;
 
 /// Completion vectors: every CQ is served alike, so there is one.
 pub const VECTORS: c_int = 1;
@@ -37,10 +43,14 @@ pub struct Queue {
     pub engine: Arc<Cq>,
     number: u64,
     acks: Arc<Acks>,
+    /// Between `ibv_start_poll` and `ibv_end_poll`.
+    polling: Region,
+    /// The completion that is read there. Only the thread in the region touches it.
+    current: UnsafeCell<ibv_wc>,
 }
 
 impl Object for Queue {
-    type Public = ibv_cq;
+    type Public = ibv_cq_ex;
     type Pointee = ibv_cq;
     const MAGIC: u32 = 0x6371_3030;
 }
@@ -120,7 +130,7 @@ pub unsafe fn create(
         channel.add_user(1);
     }
     // SAFETY: numbers, addresses, and a mutex and a condition whose initial value is zero.
-    let mut public: ibv_cq = unsafe { zeroed() };
+    let mut public: ibv_cq_ex = unsafe { zeroed() };
     public.context = context;
     public.channel = channel;
     public.cq_context = cq_context;
@@ -130,6 +140,9 @@ pub unsafe fn create(
         engine,
         number,
         acks: Arc::clone(&acks),
+        polling: Region::default(),
+        // SAFETY: numbers, for which zero is a value.
+        current: unsafe { zeroed() },
     };
     let cq = Handle::create(public, private);
     acks::enter(number, cq as usize, &acks);
@@ -274,6 +287,18 @@ pub unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mut ibv_w
     } else {
         -failed
     }
+}
+
+/// Takes the next completion; when none waits and `serve` says so, connections are served first.
+fn take_one(queue: &Queue, serve: bool) -> Answer<Option<ibv_wc>> {
+    let mut taken = None;
+    let each = |completion: Completion| taken = Some(convert(&completion));
+    if serve {
+        queue.engine.poll(1, each)?;
+    } else {
+        queue.engine.poll_ready(1, each)?;
+    }
+    Ok(taken)
 }
 
 /// Behind the inline `ibv_req_notify_cq(3)`.

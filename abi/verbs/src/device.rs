@@ -88,6 +88,7 @@ pub fn open() -> Answer<*mut ibv_context> {
     let mut public: verbs_context = unsafe { zeroed() };
     public.query_port = Some(query::query_port);
     public.query_device_ex = Some(query::query_device_ex);
+    public.create_cq_ex = Some(completion::create_cq_ex);
     public.create_qp_ex = Some(qp::create_qp_ex);
     public.create_srq_ex = Some(srq::create_srq_ex);
     public.sz = size_of::<verbs_context>();

@@ -6,7 +6,7 @@
 //! | `entry`, `handle`, `acks` | the C edge: errors, objects, events that are out |
 //! | `device`, `query` | the device list, contexts, attributes |
 //! | `memory`, `window` | protection domains, memory regions and windows |
-//! | `completion`, `srq`, `qp`, `post` | queues and work requests |
+//! | `completion`, `srq`, `qp`, `post`, `wr` | queues and work requests |
 //! | `async_events` | asynchronous events |
 //! | `cm` | librdmacm: ids, events, connections |
 //! | `strings`, `rates` | numbers in words and other units |
@@ -33,7 +33,9 @@ mod query;
 mod rates;
 mod real;
 mod refused;
+mod region;
 mod rsocket;
 mod srq;
 mod strings;
 mod window;
+mod wr;

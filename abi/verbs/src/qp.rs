@@ -16,16 +16,17 @@ use weft_engine::QpInit;
 use crate::acks::{self, lock, Acks};
 use crate::attributes;
 use crate::completion;
-use crate::entry::{code, invalid, pointer, unsupported, Answer};
+use crate::entry::{code, invalid, pointer, unsupported, value, Answer};
 use crate::handle::{Handle, Object};
 use crate::layout::numbers::*;
 use crate::layout::{
-    ibv_context, ibv_ece, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr,
+    ibv_context, ibv_ece, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr,
     ibv_qp_init_attr_ex,
 };
 use crate::memory::Pd;
 use crate::query::PORT;
 use crate::srq::Srq;
+use crate::wr::{self, Builder};
 
 /// A queue pair.
 pub struct Pair {
@@ -38,6 +39,8 @@ pub struct Pair {
     set: Mutex<Set>,
     /// What it was made with.
     init: ibv_qp_init_attr,
+    /// Requests that are being built through `ibv_wr_*`, if it was made for them.
+    pub building: Option<Builder>,
 }
 
 /// What the program set and may ask for again.
@@ -48,7 +51,7 @@ struct Set {
 }
 
 impl Object for Pair {
-    type Public = ibv_qp;
+    type Public = ibv_qp_ex;
     type Pointee = ibv_qp;
     const MAGIC: u32 = 0x7170_3030;
 }
@@ -60,11 +63,23 @@ impl Pair {
     }
 }
 
-/// Makes a queue pair, and writes the sizes it got into `init`.
+impl Handle<Pair> {
+    /// The part that every queue pair has.
+    fn base(&self) -> *mut ibv_qp {
+        self.public().cast()
+    }
+}
+
+/// Makes a queue pair, and writes the sizes it got into `init`. With `extended` it is one for
+/// `ibv_wr_*`.
 ///
 /// # Safety
 /// `pd` and the objects that `init` names are ours or null.
-pub unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Answer<*mut ibv_qp> {
+pub unsafe fn create(
+    pd: *mut ibv_pd,
+    init: &mut ibv_qp_init_attr,
+    extended: bool,
+) -> Answer<*mut ibv_qp> {
     // SAFETY: promised by the caller.
     let domain = unsafe { Handle::<Pd>::of(pd)? };
     if !matches!(i64::from(init.qp_type), IBV_QPT_RC | IBV_QPT_UC) {
@@ -96,7 +111,11 @@ pub unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Answer<*mu
     init.cap = cap(&engine);
     let qp_num = engine.number();
     // SAFETY: numbers, addresses, and a mutex and a condition whose initial value is zero.
-    let mut public: ibv_qp = unsafe { zeroed() };
+    let mut whole: ibv_qp_ex = unsafe { zeroed() };
+    if extended {
+        wr::fill(&mut whole);
+    }
+    let public = &mut whole.qp_base;
     // SAFETY: a live domain's own field.
     public.context = unsafe { (*domain.public()).context };
     public.qp_context = init.qp_context;
@@ -119,8 +138,9 @@ pub unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Answer<*mu
             attr: fresh_attributes(),
         }),
         init: *init,
+        building: extended.then(Builder::default),
     };
-    let qp = Handle::create(public, private);
+    let qp = Handle::create(whole, private);
     acks::enter(number, qp as usize, &acks);
     Ok(qp)
 }
@@ -155,17 +175,22 @@ pub unsafe fn create_extended(init: *mut ibv_qp_init_attr_ex) -> Answer<*mut ibv
     }
     // SAFETY: the program's structure, which nobody else uses during the call.
     let (mask, flags, pd) = unsafe { ((*init).comp_mask, (*init).create_flags, (*init).pd) };
+    // SAFETY: as above.
+    let operations = unsafe { (*init).send_ops_flags };
     let mask = i64::from(mask);
     if mask & IBV_QP_INIT_ATTR_PD == 0 {
         return invalid();
     }
-    let known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS;
+    let known =
+        IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     let flagged = mask & IBV_QP_INIT_ATTR_CREATE_FLAGS != 0 && flags != 0;
-    if mask & !known != 0 || flagged {
+    let extended = mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS != 0;
+    let unserved = extended && operations & !wr::SERVED != 0;
+    if mask & !known != 0 || flagged || unserved {
         return unsupported();
     }
     // SAFETY: as above; the extended structure begins with the plain one.
-    unsafe { create(pd, &mut *init.cast::<ibv_qp_init_attr>()) }
+    unsafe { create(pd, &mut *init.cast::<ibv_qp_init_attr>(), extended) }
 }
 
 /// Ends a queue pair, after its events were acknowledged.
@@ -290,7 +315,7 @@ pub unsafe fn modify(qp: *mut ibv_qp, attr: *const ibv_qp_attr, mask: i64) -> An
             wanted = fresh_attributes();
         }
         // SAFETY: a live queue pair; libibverbs keeps this field too.
-        unsafe { (*pair.public()).state = state as c_int };
+        unsafe { (*pair.base()).state = state as c_int };
     }
     if let Some(access) = access {
         pair.engine.modify_access(access);
@@ -346,7 +371,7 @@ unsafe fn query(
         *attr = answer;
         *init = pair.init;
         (*init).cap = answer.cap;
-        (*pair.public()).state = state;
+        (*pair.base()).state = state;
     }
     Ok(())
 }
@@ -363,7 +388,7 @@ export! {
             }
             // SAFETY: objects of ours or null; the program's structure, which nobody else uses
             // during the call.
-            unsafe { create(pd, &mut *init) }
+            unsafe { create(pd, &mut *init, false) }
         })
     }
 
@@ -394,9 +419,16 @@ export! {
         code(|| unsafe { destroy(qp) })
     }
 
-    /// The extended posting interface of a queue pair: none is made with it, so there is none.
+    /// The queue pair as one for `ibv_wr_*`; null unless it was made with `send_ops_flags`.
     fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut c_void, of object(qp) {
-        std::ptr::null_mut()
+        value(std::ptr::null_mut(), || {
+            // SAFETY: a queue pair of ours, or null.
+            let pair = unsafe { Handle::<Pair>::of(qp)? };
+            Ok(match pair.building {
+                Some(_) => qp.cast(),
+                None => std::ptr::null_mut(),
+            })
+        })
     }
 
     /// `ibv_query_qp_data_in_order(3)`: 0, since octets are placed as segments arrive.

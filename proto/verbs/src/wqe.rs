@@ -120,53 +120,29 @@ impl SendQueue {
         }
     }
 
+    /// Whether a request could be posted behind `earlier` others; gives its length in octets.
     #[inline]
-    pub(crate) fn push(
+    pub(crate) fn check(
         &mut self,
         request: &SendRequest<'_>,
+        earlier: u32,
         polled: impl FnOnce() -> u64,
-    ) -> Result<(), PostError> {
-        if self.sequence - self.polled >= u64::from(self.depth) {
+    ) -> Result<u32, PostError> {
+        let depth = u64::from(self.depth);
+        let after = self.sequence + u64::from(earlier);
+        if after - self.polled >= depth {
             // A request takes its place until it, or a later one, was polled.
             self.polled = polled();
-            if self.sequence - self.polled >= u64::from(self.depth) {
+            if after - self.polled >= depth {
                 return Err(PostError::QueueFull);
             }
         }
-        let (gather, inline_len) = self.take_payload(request)?;
-        let len = match request.payload {
-            Payload::Inline(_) => u64::from(inline_len),
-            Payload::Gather(_) => gather.total(),
-        };
-        let atomic = matches!(
-            request.op,
-            SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. }
-        );
-        if atomic && len != ATOMIC_LEN {
-            return Err(PostError::InvalidLength);
-        }
-        self.wqes.push_back(SendWqe {
-            wr_id: request.wr_id,
-            op: request.op,
-            flags: request.flags,
-            gather,
-            inline_len,
-            sequence: self.sequence,
-            len: u32::try_from(len).map_err(|_| PostError::TooLarge)?,
-            progress: Progress::Queued,
-            status: WcStatus::Success,
-        });
-        self.sequence += 1;
-        Ok(())
-    }
-
-    fn take_payload(&mut self, request: &SendRequest<'_>) -> Result<(SgList, u16), PostError> {
-        match request.payload {
+        let octets = match request.payload {
             Payload::Gather(sges) => {
                 if sges.len() > self.max_sge as usize || sges.len() > MAX_SGE {
                     return Err(PostError::TooLarge);
                 }
-                Ok((SgList::new(sges), 0))
+                sges.iter().map(|s| u64::from(s.length)).sum()
             }
             Payload::Inline(octets) => {
                 if octets.len() > self.max_inline as usize {
@@ -175,15 +151,54 @@ impl SendQueue {
                 if request.op.awaits_response() || request.op.is_local() {
                     return Err(PostError::Unsupported);
                 }
-                if self.inline_area.is_empty() {
-                    let octets = self.depth as usize * self.max_inline as usize;
-                    self.inline_area.resize(octets, 0);
-                }
-                let start = self.inline_start(self.sequence);
-                self.inline_area[start..start + octets.len()].copy_from_slice(octets);
-                Ok((SgList::default(), octets.len() as u16))
+                octets.len() as u64
             }
+        };
+        let atomic = matches!(
+            request.op,
+            SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. }
+        );
+        if atomic && octets != ATOMIC_LEN {
+            return Err(PostError::InvalidLength);
         }
+        u32::try_from(octets).map_err(|_| PostError::TooLarge)
+    }
+
+    #[inline]
+    pub(crate) fn push(
+        &mut self,
+        request: &SendRequest<'_>,
+        polled: impl FnOnce() -> u64,
+    ) -> Result<(), PostError> {
+        let len = self.check(request, 0, polled)?;
+        let (gather, inline_len) = match request.payload {
+            Payload::Gather(sges) => (SgList::new(sges), 0),
+            Payload::Inline(octets) => (SgList::default(), self.keep_inline(octets)),
+        };
+        self.wqes.push_back(SendWqe {
+            wr_id: request.wr_id,
+            op: request.op,
+            flags: request.flags,
+            gather,
+            inline_len,
+            sequence: self.sequence,
+            len,
+            progress: Progress::Queued,
+            status: WcStatus::Success,
+        });
+        self.sequence += 1;
+        Ok(())
+    }
+
+    /// Copies inline octets to the next request's place.
+    fn keep_inline(&mut self, octets: &[u8]) -> u16 {
+        if self.inline_area.is_empty() {
+            let area = self.depth as usize * self.max_inline as usize;
+            self.inline_area.resize(area, 0);
+        }
+        let start = self.inline_start(self.sequence);
+        self.inline_area[start..start + octets.len()].copy_from_slice(octets);
+        octets.len() as u16
     }
 
     fn inline_start(&self, sequence: u64) -> usize {

@@ -101,6 +101,15 @@ impl Cq {
         Ok(taken)
     }
 
+    /// Takes up to `max` of the completions that are there, and serves nothing.
+    ///
+    /// # Errors
+    /// As for [`Cq::poll`].
+    #[inline]
+    pub fn poll_ready(&self, max: usize, mut each: impl FnMut(Completion)) -> Result<usize, Error> {
+        self.take(max, &mut each)
+    }
+
     #[inline]
     fn take(&self, max: usize, each: &mut impl FnMut(Completion)) -> Result<usize, Error> {
         let mut inner = self.inner.lock();

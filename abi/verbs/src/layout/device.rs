@@ -3,6 +3,7 @@
 use libc::{c_char, c_int, c_void, pthread_mutex_t, size_t};
 
 use super::attr::{ibv_qp_init_attr_ex, ibv_srq_init_attr_ex};
+use super::extended::{ibv_cq_ex, ibv_cq_init_attr_ex};
 use super::objects::{ibv_cq, ibv_mw, ibv_pd, ibv_qp, ibv_srq};
 use super::work::{ibv_mw_bind, ibv_recv_wr, ibv_send_wr, ibv_wc};
 
@@ -21,6 +22,9 @@ pub type QueryDeviceEx = unsafe extern "C" fn(
 /// `ibv_create_qp_ex` behind the inline function.
 pub type CreateQpEx =
     unsafe extern "C" fn(*mut ibv_context, *mut ibv_qp_init_attr_ex) -> *mut ibv_qp;
+/// `ibv_create_cq_ex` behind the inline function.
+pub type CreateCqEx =
+    unsafe extern "C" fn(*mut ibv_context, *mut ibv_cq_init_attr_ex) -> *mut ibv_cq_ex;
 /// `ibv_create_srq_ex` behind the inline function.
 pub type CreateSrqEx =
     unsafe extern "C" fn(*mut ibv_context, *mut ibv_srq_init_attr_ex) -> *mut ibv_srq;
@@ -135,7 +139,7 @@ c_struct! {
         176: modify_wq: Op,
         184: create_wq: Op,
         192: query_rt_values: Op,
-        200: create_cq_ex: Op,
+        200: create_cq_ex: Option<CreateCqEx>,
         208: r#priv: *mut c_void,
         216: query_device_ex: Option<QueryDeviceEx>,
         224: ibv_destroy_flow: Op,

@@ -160,7 +160,7 @@ static void kinds(void)
 		.qp_type = IBV_QPT_RC,
 		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
 		.pd = pd,
-		.send_ops_flags = IBV_QP_EX_WITH_SEND,
+		.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_TSO,
 	};
 	IS_NULL(ibv_create_qp_ex(context, &extended), EOPNOTSUPP);
 	extended.comp_mask = 0;
@@ -175,8 +175,12 @@ static void kinds(void)
 	EQUAL(ibv_destroy_qp(qp), 0);
 
 	begin_case("what an iWARP device does not have");
-	struct ibv_cq_init_attr_ex cq_attr = {.cqe = 1};
+	struct ibv_cq_init_attr_ex cq_attr = {.cqe = 1, .wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP};
 	IS_NULL(ibv_create_cq_ex(context, &cq_attr), EOPNOTSUPP);
+	cq_attr = (struct ibv_cq_init_attr_ex){.cqe = 1, .comp_mask = 1, .flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN};
+	IS_NULL(ibv_create_cq_ex(context, &cq_attr), EOPNOTSUPP);
+	cq_attr = (struct ibv_cq_init_attr_ex){.cqe = 0};
+	IS_NULL(ibv_create_cq_ex(context, &cq_attr), EINVAL);
 	IS_NULL(ibv_create_ah(pd, &ah), EOPNOTSUPP);
 	IS_NULL(ibv_alloc_td(context, NULL), EOPNOTSUPP);
 	IS_NULL(ibv_alloc_parent_domain(context, NULL), EOPNOTSUPP);

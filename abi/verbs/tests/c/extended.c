@@ -1,4 +1,4 @@
-/* Immediate data, atomics and memory windows. */
+/* Immediate data, atomics, memory windows, ibv_wr_* and ibv_start_poll. */
 #include "pair.h"
 
 static struct pair p;
@@ -172,6 +172,159 @@ static void windows(void)
 	IS_NULL(ibv_alloc_mw(p.b.pd, 3), EINVAL);
 }
 
+/* A queue pair made with ibv_create_qp_ex, connected to the passive side of a pair of its own. */
+static struct ibv_qp_ex *extended_pair(struct pair *q, struct ibv_cq_ex **cq)
+{
+	struct rdma_conn_param param = {.responder_resources = 16, .initiator_depth = 16};
+	struct ibv_cq_init_attr_ex attr = {.cqe = 64, .wc_flags = IBV_WC_STANDARD_FLAGS};
+
+	memset(q, 0, sizeof(*q));
+	NEED(q->channel = rdma_create_event_channel());
+	q->listener = listen_on(q->channel, AF_INET, 8);
+	q->a.id = towards(q->channel, q->listener);
+	struct ibv_context *context = q->a.id->verbs;
+	NEED(q->a.pd = ibv_alloc_pd(context));
+	NEED(q->a.channel = ibv_create_comp_channel(context));
+	attr.channel = q->a.channel;
+	NEED(*cq = ibv_create_cq_ex(context, &attr));
+	NEED(q->a.recv_cq = ibv_create_cq(context, 64, NULL, NULL, 0));
+	q->a.send_cq = ibv_cq_ex_to_cq(*cq);
+	NEED(q->a.buffer = calloc(1, BUFFER));
+	NEED(q->a.mr = ibv_reg_mr(q->a.pd, q->a.buffer, BUFFER, LW | RW | RR));
+	struct ibv_qp_init_attr_ex init = {
+		.send_cq = q->a.send_cq,
+		.recv_cq = q->a.recv_cq,
+		.cap = {.max_send_wr = 8, .max_recv_wr = 8, .max_send_sge = 4, .max_recv_sge = 1,
+			.max_inline_data = 64},
+		.qp_type = IBV_QPT_RC,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.pd = q->a.pd,
+		.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_WRITE |
+				  IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ |
+				  IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP,
+	};
+	NEED(rdma_create_qp_ex(q->a.id, &init) == 0);
+	q->a.qp = q->a.id->qp;
+	NEED(rdma_connect(q->a.id, &param) == 0);
+	q->b.id = expect_ack(q->channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+	side_queues(&q->b, &(struct wishes){}, 1);
+	NEED(rdma_accept(q->b.id, &param) == 0);
+	expect_ack(q->channel, RDMA_CM_EVENT_ESTABLISHED);
+	expect_ack(q->channel, RDMA_CM_EVENT_ESTABLISHED);
+	return ibv_qp_to_qp_ex(q->a.qp);
+}
+
+/* The first completion within two seconds, in a polling that the caller ends. */
+static int start(struct ibv_cq_ex *cq)
+{
+	struct ibv_poll_cq_attr attr = {};
+	double end = now() + 2;
+	int got;
+
+	do
+		got = ibv_start_poll(cq, &attr);
+	while (got == ENOENT && now() < end);
+	return got;
+}
+
+static void built_requests(void)
+{
+	struct pair q;
+	struct ibv_cq_ex *cq;
+	struct ibv_qp_ex *qp = extended_pair(&q, &cq);
+	struct ibv_wc wc;
+	struct ibv_poll_cq_attr attr = {};
+	uint64_t remote = (uintptr_t)q.b.buffer;
+
+	begin_case("requests are built and posted together");
+	NEED(qp);
+	fill(q.a.buffer, 100, 4);
+	for (int i = 0; i < 3; i++)
+		EQUAL(post_recv(&q.b, 20 + i, 4096 * (i + 1), 4096), 0);
+	struct ibv_sge sges[2] = {sge_of(&q.a, 0, 30), sge_of(&q.a, 30, 70)};
+	struct ibv_data_buf bufs[2] = {{q.a.buffer, 10}, {q.a.buffer + 10, 20}};
+	ibv_wr_start(qp);
+	qp->wr_id = 1;
+	qp->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_rdma_write(qp, q.b.mr->rkey, remote);
+	ibv_wr_set_sge_list(qp, 2, sges);
+	qp->wr_id = 2;
+	ibv_wr_send_imm(qp, htonl(99));
+	ibv_wr_set_inline_data_list(qp, 2, bufs);
+	qp->wr_id = 3;
+	qp->wr_flags = 0;
+	ibv_wr_send(qp);
+	ibv_wr_set_inline_data(qp, q.a.buffer, 5);
+	qp->wr_id = 4;
+	qp->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_rdma_write_imm(qp, q.b.mr->rkey, remote + 200, htonl(77));
+	ibv_wr_set_sge(qp, q.a.mr->lkey, (uintptr_t)q.a.buffer, 100);
+	EQUAL(ibv_wr_complete(qp), 0);
+	for (int i = 0; i < 3; i++) {
+		static const unsigned octets[] = {30, 5, 100}, flags[] = {IBV_WC_WITH_IMM, 0, IBV_WC_WITH_IMM};
+		EQUAL(reap(q.b.recv_cq, &wc), 1);
+		EQUAL(wc.wr_id, 20 + i);
+		EQUAL(wc.byte_len, octets[i]);
+		EQUAL(wc.wc_flags, flags[i]);
+	}
+	CHECK(holds(q.b.buffer, 100, 4) && holds(q.b.buffer + 4096, 30, 4) && holds(q.b.buffer + 200, 100, 4));
+
+	begin_case("completions are read one after the other");
+	EQUAL(start(cq), 0);
+	EQUAL(cq->wr_id, 1);
+	EQUAL(cq->status, IBV_WC_SUCCESS);
+	EQUAL(ibv_wc_read_opcode(cq), IBV_WC_RDMA_WRITE);
+	EQUAL(ibv_wc_read_qp_num(cq), q.a.qp->qp_num);
+	EQUAL(ibv_wc_read_wc_flags(cq), 0);
+	EQUAL(ibv_wc_read_vendor_err(cq), 0);
+	EQUAL(ibv_next_poll(cq), 0);
+	EQUAL(cq->wr_id, 2);
+	EQUAL(ibv_wc_read_opcode(cq), IBV_WC_SEND);
+	EQUAL(ibv_next_poll(cq), 0);
+	EQUAL(cq->wr_id, 4);
+	EQUAL(ibv_next_poll(cq), ENOENT);
+	ibv_end_poll(cq);
+	EQUAL(ibv_start_poll(cq, &attr), ENOENT);
+	attr.comp_mask = 1;
+	EQUAL(ibv_start_poll(cq, &attr), EINVAL);
+
+	begin_case("a Read that was built, and its length");
+	struct ibv_qp_init_attr ignored;
+	struct ibv_qp_attr got;
+	EQUAL(ibv_query_qp(q.a.qp, &got, IBV_QP_STATE, &ignored), 0);
+	EQUAL(got.qp_state, IBV_QPS_RTS);
+	fill(q.b.buffer, 8, 1);
+	ibv_wr_start(qp);
+	qp->wr_id = 5;
+	ibv_wr_rdma_read(qp, q.b.mr->rkey, remote);
+	ibv_wr_set_sge(qp, q.a.mr->lkey, (uintptr_t)q.a.buffer, 8);
+	EQUAL(ibv_wr_complete(qp), 0);
+	EQUAL(start(cq), 0);
+	EQUAL(ibv_wc_read_opcode(cq), IBV_WC_RDMA_READ);
+	EQUAL(ibv_wc_read_byte_len(cq), 8);
+	ibv_end_poll(cq);
+
+	begin_case("nothing is posted when one request is wrong, or all are given up");
+	ibv_wr_start(qp);
+	qp->wr_id = 6;
+	ibv_wr_rdma_write(qp, q.b.mr->rkey, remote);
+	ibv_wr_set_sge(qp, q.a.mr->lkey, (uintptr_t)q.a.buffer, 8);
+	ibv_wr_rdma_write(qp, q.b.mr->rkey, remote);
+	ibv_wr_set_inline_data(qp, q.a.buffer, 65);
+	EQUAL(ibv_wr_complete(qp), EINVAL);
+	ibv_wr_start(qp);
+	for (int i = 0; i < 9; i++)
+		ibv_wr_rdma_write(qp, q.b.mr->rkey, remote);
+	EQUAL(ibv_wr_complete(qp), ENOMEM);
+	ibv_wr_start(qp);
+	ibv_wr_send(qp);
+	ibv_wr_abort(qp);
+	attr.comp_mask = 0;
+	for (double end = now() + 0.02; now() < end;)
+		EQUAL(ibv_start_poll(cq, &attr), ENOENT);
+	pair_down(&q);
+}
+
 int main(void)
 {
 	pair_up(&p, (struct wishes){});
@@ -179,5 +332,6 @@ int main(void)
 	atomics();
 	windows();
 	pair_down(&p);
+	built_requests();
 	end_program();
 }

@@ -300,6 +300,26 @@ impl Qp {
         }
     }
 
+    /// Whether [`Qp::post_send`] would take a request if `earlier` others went before it.
+    ///
+    /// # Errors
+    /// Those that posting it would give.
+    pub fn check_send(
+        &mut self,
+        request: &SendRequest<'_>,
+        earlier: u32,
+        host: &impl Host,
+    ) -> Result<(), PostError> {
+        match self.state {
+            QpState::Reset | QpState::Init | QpState::Rtr => Err(PostError::InvalidState),
+            QpState::Rts if self.refuses(&request.op) => Err(PostError::Unsupported),
+            QpState::Rts | QpState::Error | QpState::Sqd | QpState::Sqe => self
+                .sq
+                .check(request, earlier, || host.polled_slots())
+                .map(|_| ()),
+        }
+    }
+
     /// Posts to the receive queue.
     ///
     /// # Errors

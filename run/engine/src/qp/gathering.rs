@@ -146,6 +146,22 @@ impl SendBatch<'_> {
     }
 }
 
+impl SendBatch<'_> {
+    /// Whether a request could be posted if `earlier` others were before it.
+    ///
+    /// # Errors
+    /// Those that posting it would give.
+    pub fn check(&mut self, request: &SendRequest<'_>, earlier: u32) -> Result<(), PostError> {
+        let Some(inner) = &mut self.inner else {
+            return Err(PostError::InvalidState);
+        };
+        let engine = self.qp.pd.engine();
+        let inner = &mut **inner;
+        let pass = Pass::begin(engine, &mut inner.results, self.qp.srq.as_ref());
+        inner.machine.check_send(request, earlier, &pass)
+    }
+}
+
 impl Drop for SendBatch<'_> {
     fn drop(&mut self) {
         let engine = self.qp.pd.engine();
