@@ -61,7 +61,7 @@ VALUES = {"-A": ("CMP_AND_SWAP",), "-q": ("16",), "-I": ("64", "-s", "64"), "-l"
 CORE = {"ib_send_bw", "ib_write_bw -b", "ib_read_bw -q 16", "ib_write_lat"}
 
 
-def perftest(program, options, name=None, kind="pair", check=None, timeout=30.0, manager=True):
+def perftest(program, options, name=None, check=None, kind="pair", timeout=30.0, manager=True):
     shown = " ".join([program, *options])
     connecting = ("-R",) if manager else ()
     arguments = (program, *connecting, "-F", "-p", "{port}", *options)
@@ -76,15 +76,25 @@ def perftest(program, options, name=None, kind="pair", check=None, timeout=30.0,
     )
 
 
-def perftest_option(program, option, quick):
+def perftest_option(program, option, quick, manager=True):
+    connecting = "-R " if manager else ""
     if option == "-a":
         # Sizes from 2 to 2^23: 23 rows. A thousand iterations of each move 16 GB, so a quick run makes fewer.
         fewer = ("-n", "100") if quick else ()
-        return perftest(program, ("-a", *fewer), f"{program} -R -a", check=checks.perftest_rows(23), timeout=240.0)
+        return perftest(program, ("-a", *fewer), f"{program} {connecting}-a", checks.perftest_rows(23),
+                        timeout=240.0, manager=manager)
     if option == "-D":
         seconds = QUICK_DURATION if quick else DURATION
-        return perftest(program, ("-D", str(seconds)), f"{program} -R -D {DURATION}")
-    return perftest(program, (option, *VALUES.get(option, ())))
+        return perftest(program, ("-D", str(seconds)), f"{program} {connecting}-D {DURATION}", manager=manager)
+    return perftest(program, (option, *VALUES.get(option, ())), manager=manager)
+
+
+def perftest_all(quick, manager=True):
+    """Every program of perftest, plainly and with each of its options."""
+    for program, options in PERFTEST.items():
+        yield perftest(program, (), manager=manager)
+        for option in options.split():
+            yield perftest_option(program, option, quick, manager)
 
 
 def rping(name, family):
@@ -112,13 +122,10 @@ def cases(quick):
         Case("rdma_server, rdma_client", "pair", ("rdma_server", "-p", "{port}"),
              ("rdma_client", "-s", "{address}", "-p", "{port}"), checks.says("end 0")),
     ]
-    for program, options in PERFTEST.items():
-        everything.append(perftest(program, ()))
-        everything += [perftest_option(program, option, quick) for option in options.split()]
-    return everything + by_hand() + scale() + endings()
+    return [*everything, *perftest_all(quick), *by_hand(quick), *scale(), *endings()]
 
 
-def by_hand():
+def by_hand(quick):
     """Programs that bring their queue pairs up themselves, from a GID and a number."""
     pingpongs = [
         Case(f"{program} -g 0{options}", "pair", (program, "-g", "0", "-p", "{port}", *options.split()),
@@ -126,13 +133,7 @@ def by_hand():
         for program in ("ibv_rc_pingpong", "ibv_srq_pingpong", "ibv_uc_pingpong")
         for options in ("", " -e")
     ]
-    plain = [perftest(program, (), manager=False) for program in PERFTEST]
-    more = [
-        perftest("ib_send_bw", ("-q", "16", "-n", "500"), manager=False),
-        perftest("ib_write_bw", ("-q", "16", "-n", "500"), manager=False),
-        perftest("ib_write_bw", ("-c", "UC"), manager=False),
-    ]
-    return pingpongs + plain + more
+    return [*pingpongs, *perftest_all(quick, manager=False), perftest("ib_write_bw", ("-c", "UC"), manager=False)]
 
 
 def scale():
@@ -154,9 +155,8 @@ def endings():
     endless = ("-C", "100000000", "-a", "{address}", "-p", "{port}")
     servant, pinger = ("rping", "-s", *endless), ("rping", "-c", *endless)
     return [
-        perftest("ib_send_bw", long_sweep, "ib_send_bw -R -a, client stopped by Ctrl-C", "interrupt", checks.nothing),
-        perftest("ib_write_bw", long_sweep, "ib_write_bw -R -a, client stopped by Ctrl-C", "interrupt",
-                 checks.nothing),
+        *[perftest(program, long_sweep, f"{program} -R -a, client stopped by Ctrl-C", checks.nothing, "interrupt")
+          for program in ("ib_send_bw", "ib_write_bw")],
         Case("rping, server killed (SIGKILL)", "kill_server", servant, pinger, checks.nothing),
         Case("rping, client killed (SIGKILL)", "kill_client", servant, pinger, checks.nothing),
     ]

@@ -149,7 +149,7 @@ class Table(unittest.TestCase):
             done = subprocess.run([program, "--help"], capture_output=True, text=True, check=False)
             known = set(re.findall(r"^\s+(-\w)\b", done.stdout, re.MULTILINE))
             known |= set(re.findall(r"^\s+(?:-\w, )?(--[\w-]+)", done.stdout, re.MULTILINE))
-            wanted = ("-a", "-b", "-q", "-e", "-I", "-l", "--use-srq", "-D")
+            wanted = ("-A", "-a", "-b", "-q", "-e", "-I", "-l", "--use-srq", "-D")
             self.assertEqual(options.split(), [option for option in wanted if option in known], program)
 
     def test_the_table_in_the_docs(self):
