@@ -260,7 +260,8 @@ export! {
         status(|| {
             // SAFETY: a context of ours, or null.
             unsafe { Handle::<Context>::of(context)? };
-            // sysfs, and so this function, numbers the types in another way than the header does.
+            // Numbered as in sysfs, which the header does not have: IB and RoCE v1 are 0, RoCE v2 is 1.
+            const IBV_GID_TYPE_SYSFS_ROCE_V2: i64 = 1;
             let found = match i64::from(gid_entry(port.into(), index)?.gid_type) {
                 IBV_GID_TYPE_ROCE_V2 => IBV_GID_TYPE_SYSFS_ROCE_V2,
                 _ => IBV_GID_TYPE_IB,

@@ -149,7 +149,7 @@ fn mistakes_in_the_file_name_the_line_and_what_is_accepted() {
     );
     assert_eq!(
         said("[network]\nmtu = 9000\n"),
-        "weft.toml:1: there is no section [network]; there are: [iwarp], [verbs], [run]"
+        "weft.toml:1: there is no section [network]; there are: [device], [iwarp], [verbs], [run], [sockets]"
     );
 }
 

@@ -36,7 +36,6 @@ c_numbers! {
     IBV_MTU_4096 = 5;
     IBV_GID_TYPE_IB = 0;
     IBV_GID_TYPE_ROCE_V2 = 2;
-    IBV_GID_TYPE_SYSFS_ROCE_V2 = 1;
     IBV_FORK_UNNEEDED = 2;
 
     IBV_ACCESS_LOCAL_WRITE = 1;

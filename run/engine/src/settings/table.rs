@@ -201,6 +201,27 @@ pub const SETTINGS: &[Setting] = &[
               and net.core.rmem_max.",
     },
     Setting {
+        name: "mode",
+        env: "WEFT_MODE",
+        key: "run.mode",
+        kind: Kind::LauncherChoice(&["auto", "preload", "replacement"]),
+        default: "auto",
+        doc: "How the program comes to Weft's libraries. `preload`: LD_PRELOAD puts them in \
+              front of the machine's rdma-core. `replacement`: LD_LIBRARY_PATH puts Weft's \
+              libibverbs.so.1 and librdmacm.so.1 in its place, which also serves programs that \
+              open them by name at run time. `auto` chooses; `weft run --show` says what it \
+              chose and why.",
+    },
+    Setting {
+        name: "libdir",
+        env: "WEFT_LIBDIR",
+        key: "run.libdir",
+        kind: Kind::LauncherFolder,
+        default: "",
+        doc: "The folder that holds libweft.so. Without it the libraries are looked for beside \
+              the `weft` command and in ../lib/weft from there.",
+    },
+    Setting {
         name: "udp",
         env: "WEFT_UDP",
         key: "sockets.udp",
@@ -240,27 +261,6 @@ pub const SETTINGS: &[Setting] = &[
         default: "4",
         doc: "How many sends (or receives) in quick succession make a UDP socket a busy one, \
               whose datagrams gather. 0: every socket is busy from its first call.",
-    },
-    Setting {
-        name: "mode",
-        env: "WEFT_MODE",
-        key: "run.mode",
-        kind: Kind::LauncherChoice(&["auto", "preload", "replacement"]),
-        default: "auto",
-        doc: "How the program comes to Weft's libraries. `preload`: LD_PRELOAD puts them in \
-              front of the machine's rdma-core. `replacement`: LD_LIBRARY_PATH puts Weft's \
-              libibverbs.so.1 and librdmacm.so.1 in its place, which also serves programs that \
-              open them by name at run time. `auto` chooses; `weft run --show` says what it \
-              chose and why.",
-    },
-    Setting {
-        name: "libdir",
-        env: "WEFT_LIBDIR",
-        key: "run.libdir",
-        kind: Kind::LauncherFolder,
-        default: "",
-        doc: "The folder that holds libweft.so. Without it the libraries are looked for beside \
-              the `weft` command and in ../lib/weft from there.",
     },
 ];
 
