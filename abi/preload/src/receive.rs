@@ -75,6 +75,7 @@ impl Mine {
             stay: flags & libc::MSG_PEEK != 0,
         };
         let mut empty_wait = false;
+        let mut flushed = false;
         loop {
             let received = caught(Err(libc::EIO), || {
                 stack.receive(record, fd, ask, |datagram| {
@@ -86,7 +87,12 @@ impl Mine {
                 Err(libc::EAGAIN) => {}
                 Err(errno) => return fail(errno),
             }
-            caught((), || stack.flush_all());
+            // What this process itself sent may be what it looks for.
+            if !flushed && stack.anything_waits() {
+                caught((), || stack.flush_all());
+                flushed = true;
+                continue;
+            }
             if flags & libc::MSG_DONTWAIT != 0 {
                 return fail(libc::EAGAIN);
             }

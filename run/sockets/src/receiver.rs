@@ -308,17 +308,21 @@ impl Receiver {
         }
         self.staged = None;
         slot.next_generation();
-        // An error that waited at the socket comes first, and is for the program's next call.
-        while let Err(errno) = queue.discard() {
-            if errno == libc::EAGAIN {
-                break;
-            }
-            if errno != libc::EINTR {
-                slot.set_pending(errno);
+        // An error that waited at the socket comes first, and is for the program's next call. Of those a socket has
+        // few; an error that stays is of a descriptor that another thread closed.
+        for _ in 0..ERRORS {
+            match queue.discard() {
+                Ok(()) | Err(libc::EAGAIN) => return,
+                Err(libc::EINTR) => {}
+                Err(libc::EBADF | libc::ENOTSOCK) => return,
+                Err(errno) => slot.set_pending(errno),
             }
         }
     }
 }
+
+/// Errors met in a row while the head is taken: the one that waits, and those that arrive meanwhile.
+const ERRORS: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -479,6 +483,43 @@ mod tests {
         assert!(slot.coalesce());
         assert!(!slot.begin_plain());
         assert!(slot.is_coalesced());
+    }
+
+    #[test]
+    fn a_descriptor_that_is_closed_meanwhile_ends_the_taking() {
+        for errno in [libc::EBADF, libc::ENOTSOCK, libc::ECONNREFUSED] {
+            let (mut receiver, slot) = (receiver(), slot());
+            let mut queue = Heads::default();
+            queue.heads.push_back((b"last".to_vec(), 0));
+            let taken = receiver.receive(slot, &mut queue, ALL, |datagram| {
+                assert_eq!(datagram.octets, b"last");
+                Ok(())
+            });
+            assert_eq!(taken, Ok(()));
+            // Every call fails from now on: the next is told, and nothing hangs.
+            queue.heads.push_back((b"more".to_vec(), 0));
+            queue.heads.push_back((b"head".to_vec(), 0));
+            let mut closed = Closed(&mut queue, errno);
+            assert_eq!(receiver.receive(slot, &mut closed, ALL, |_| Ok(())), Ok(()));
+        }
+    }
+
+    /// A queue that can be looked at and not taken from.
+    struct Closed<'a>(&'a mut Heads, Errno);
+
+    impl Queue for Closed<'_> {
+        fn peek(
+            &mut self,
+            octets: &mut [u8],
+            name: &mut [u8; NAME_LEN],
+            control: &mut [u8],
+        ) -> Result<Peeked, Errno> {
+            self.0.peek(octets, name, control)
+        }
+
+        fn discard(&mut self) -> Result<(), Errno> {
+            Err(self.1)
+        }
     }
 
     proptest! {
