@@ -5,6 +5,7 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use libc::{mode_t, sigset_t, sockaddr, socklen_t, FILE};
 
 use crate::edge::{caught, known, Mine};
+use crate::process::CLOSE_RANGE_CLOEXEC;
 use crate::start::stack;
 
 /// A descriptor appeared that is no UDP socket; whatever was known of its number is of the past.
@@ -111,7 +112,6 @@ hook!(fn __close(fd: c_int) -> c_int, real => {
 });
 
 hook!(fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, real => {
-    const CLOSE_RANGE_CLOEXEC: c_int = 4;
     if let Some(stack) = stack() {
         if flags & CLOSE_RANGE_CLOEXEC == 0 && first <= last {
             caught((), || stack.closing_range(first, last));
@@ -127,20 +127,49 @@ hook!(fn closefrom(first: c_int) -> (), real => {
     real()
 });
 
-// A stream of the C library reads and writes by ways of its own: from now on the socket is the kernel's.
-hook!(fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE, real => {
+/// A stream of the C library reads and writes by ways of its own: from now on the socket is the kernel's.
+fn streaming(fd: c_int) {
     if let Some(Mine { stack, record, .. }) = known(fd) {
         caught((), || stack.release(record));
     }
+}
+
+hook!(fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE, real => {
+    streaming(fd);
     real()
 });
 
-hook!(fn fclose(file: *mut FILE) -> c_int, real => {
+hook!(fn _IO_fdopen(fd: c_int, mode: *const c_char) -> *mut FILE, real => {
+    streaming(fd);
+    real()
+});
+
+/// A stream's descriptor is about to be closed.
+fn closing_stream(file: *mut FILE) {
     if stack().is_some() && !file.is_null() {
         // SAFETY: the program hands over a stream of its own.
         let fd = unsafe { libc::fileno(file) };
         closing(fd);
     }
+}
+
+hook!(fn fclose(file: *mut FILE) -> c_int, real => {
+    closing_stream(file);
+    real()
+});
+
+hook!(fn _IO_fclose(file: *mut FILE) -> c_int, real => {
+    closing_stream(file);
+    real()
+});
+
+hook!(fn freopen(path: *const c_char, mode: *const c_char, file: *mut FILE) -> *mut FILE, real => {
+    closing_stream(file);
+    real()
+});
+
+hook!(fn freopen64(path: *const c_char, mode: *const c_char, file: *mut FILE) -> *mut FILE, real => {
+    closing_stream(file);
     real()
 });
 

@@ -1,9 +1,10 @@
-//! Fork, exec, exit: what gathered leaves first.
+//! Fork, exec, exit, and bare system calls: what gathered leaves first.
 //!
 //! These are jumps, not calls: a child of `vfork` returns through the very frame it was made in, and the `execl` family
 //! has as many arguments as it likes.
 
-use std::ffi::{c_int, c_ulong};
+use std::ffi::{c_int, c_long, c_uint, c_ulong};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::edge::caught;
 use crate::start::stack;
@@ -15,15 +16,64 @@ extern "C" fn before_fork() {
     }
 }
 
-/// Before another program takes over, here or in a child, or before there is none.
+/// Before another program takes over, here or in a child, before there is none, or before what does not pass us.
 extern "C" fn before_leaving() {
     if let Some(stack) = stack() {
         caught((), || stack.flush_all());
     }
 }
 
-/// `jump!(before: name, ...)`: exports functions that call `before` and then are the C library's, arguments, stack and
-/// all.
+/// Whether the program has made a ring of `io_uring` by way of `syscall`.
+pub static RING: AtomicBool = AtomicBool::new(false);
+
+/// Before a system call that the program makes by its number: the same as before the function of that name, as far as
+/// something may have gathered or a descriptor goes away.
+#[cfg(target_arch = "x86_64")]
+extern "C" fn before_syscall(number: c_long, a: c_long, b: c_long, c: c_long) {
+    let Some(stack) = stack() else { return };
+    let fd = a as c_int;
+    caught((), || match number {
+        libc::SYS_close => stack.closing(fd),
+        libc::SYS_close_range
+            if c as c_int & CLOSE_RANGE_CLOEXEC == 0 && a as c_uint <= b as c_uint =>
+        {
+            stack.closing_range(a as c_uint, b as c_uint)
+        }
+        libc::SYS_dup2 | libc::SYS_dup3 if fd != b as c_int => stack.forgetting(b as c_int),
+        libc::SYS_fork | libc::SYS_vfork | libc::SYS_clone | libc::SYS_clone3 => {
+            stack.before_fork()
+        }
+        libc::SYS_execve | libc::SYS_execveat | libc::SYS_exit_group => stack.flush_all(),
+        libc::SYS_seccomp => stack.confine(),
+        libc::SYS_prctl if confines(a as c_int) => stack.confine(),
+        libc::SYS_io_uring_setup => RING.store(true, Ordering::Relaxed),
+        libc::SYS_sendto
+        | libc::SYS_sendmsg
+        | libc::SYS_sendmmsg
+        | libc::SYS_write
+        | libc::SYS_writev
+        | libc::SYS_connect
+        | libc::SYS_shutdown
+        | libc::SYS_recvfrom
+        | libc::SYS_recvmsg
+        | libc::SYS_recvmmsg
+        | libc::SYS_poll
+        | libc::SYS_ppoll
+        | libc::SYS_epoll_wait
+        | libc::SYS_epoll_pwait => stack.flush_all(),
+        _ => {}
+    });
+}
+
+pub const CLOSE_RANGE_CLOEXEC: c_int = 4;
+
+/// Whether this operation of `prctl` is one that a sandbox is built of; what comes after may be forbidden.
+fn confines(option: c_int) -> bool {
+    matches!(option, libc::PR_SET_SECCOMP | libc::PR_SET_NO_NEW_PRIVS)
+}
+
+/// `jump!(before: name, ...)`: exports functions that call `before` with the arguments and then are the C library's,
+/// arguments, stack and all.
 #[cfg(target_arch = "x86_64")]
 macro_rules! jump {
     ($before:ident: $($name:ident),* $(,)?) => {
@@ -52,10 +102,10 @@ macro_rules! jump {
                     "mov [rsp + 32], r8",
                     "mov [rsp + 40], r9",
                     "mov [rsp + 48], rax",
+                    "call {before}",
                     "lea rdi, [rip + {real}]",
                     "call {found}",
                     "mov [rsp + 56], rax",
-                    "call {before}",
                     "mov rdi, [rsp]",
                     "mov rsi, [rsp + 8]",
                     "mov rdx, [rsp + 16]",
@@ -75,9 +125,8 @@ macro_rules! jump {
     };
 }
 
-// A sandbox is built of these; what comes after may be forbidden.
 hook!(fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int, real => {
-    if matches!(option, libc::PR_SET_SECCOMP | libc::PR_SET_NO_NEW_PRIVS) {
+    if confines(option) {
         if let Some(stack) = stack() {
             caught((), || stack.confine());
         }
@@ -96,6 +145,13 @@ jump!(before_fork: fork, __fork, __libc_fork, _Fork, clone, __clone, forkpty, da
 
 #[cfg(target_arch = "x86_64")]
 jump!(
-    before_leaving: vfork, __vfork, posix_spawn, posix_spawnp, system, popen, execl, execle, execlp,
+    before_leaving: vfork, __vfork, posix_spawn, posix_spawnp, system, popen, _IO_popen, execl, execle, execlp,
     execv, execve, execveat, execvp, execvpe, fexecve, _exit, _Exit, quick_exit,
 );
+
+// These write to a descriptor by ways of the C library's own.
+#[cfg(target_arch = "x86_64")]
+jump!(before_leaving: dprintf, vdprintf, __dprintf_chk, __vdprintf_chk);
+
+#[cfg(target_arch = "x86_64")]
+jump!(before_syscall: syscall);

@@ -292,6 +292,8 @@ fn receive_messages(
     let plain = flags & ELSEWHERE != 0
         || caught(Receive::Split, || stack.begin_receive(record, fd)) == Receive::Plain;
     if plain {
+        // The kernel waits for all of them, and some may be of this process.
+        caught((), || stack.flush_all());
         let number = real();
         let before = errno();
         if flags & ELSEWHERE == 0 {

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use weft_engine::settings::{LogLevel, Settings};
 use weft_sockets::stack::Stack;
 
+use crate::process::RING;
 use crate::real;
 
 static STACK: OnceLock<Stack> = OnceLock::new();
@@ -66,13 +67,30 @@ extern "C" fn unload() {
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let counts = &stack.counts;
     let (sends, heads) = (count(&counts.sends), count(&counts.heads));
+    let Some(program) = LOUD.get() else { return };
+    if RING.load(Ordering::Relaxed) || has_ring() {
+        eprintln!(
+            "weft: info: {program}: it uses io_uring; what goes through its rings is the kernel's alone"
+        );
+    }
     // Most programs have no UDP sockets, and a shell starts many.
-    let Some(program) = LOUD.get().filter(|_| sends + heads > 0) else {
+    if sends + heads == 0 {
         return;
-    };
+    }
     eprintln!(
         "weft: info: {program}: {} datagrams left in {sends} sends, {} were split from {heads} receives",
         count(&counts.gathered),
         count(&counts.split),
     );
+}
+
+/// Whether a descriptor of the program is a ring of `io_uring`, which libraries make without the C library.
+fn has_ring() -> bool {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
+        return false;
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| std::fs::read_link(entry.path()).ok())
+        .any(|link| link.to_string_lossy().contains("[io_uring]"))
 }

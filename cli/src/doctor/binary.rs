@@ -124,6 +124,20 @@ fn sockets(closure: &Closure, script: bool, setup: &Setup) -> Option<Finding> {
         );
     }
     let makes = |names: &[&str]| theirs(closure).any(|object| object.imports_any(names));
+    let rings = |object: &Rc<Object>| {
+        object
+            .needed
+            .iter()
+            .any(|name| name.starts_with("liburing"))
+    };
+    if theirs(closure).any(rings) {
+        return Some(
+            Finding::unclear("sockets", "it uses io_uring (liburing)").advise(
+                "what goes through its rings is the kernel's alone; if it also receives from the same \
+                 sockets through the C library, give it a rule off",
+            ),
+        );
+    }
     Some(if makes(&["socket"]) && makes(&CALLS) {
         Finding::good(
             "sockets",

@@ -65,3 +65,15 @@ pub fn sharpen_timers() {
     // SAFETY: concerns the calling thread's timers alone; a refusal changes nothing.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
 }
+
+/// The calling thread's number, as the kernel has it.
+pub fn thread_number() -> i32 {
+    // SAFETY: no arguments, no effect.
+    unsafe { libc::syscall(libc::SYS_gettid) as i32 }
+}
+
+/// Whether this process has a thread of this number.
+pub fn is_thread(number: i32) -> bool {
+    // SAFETY: signal 0 is none: only whether it could be sent is asked.
+    unsafe { libc::syscall(libc::SYS_tgkill, super::process::getpid() as i32, number, 0) == 0 }
+}

@@ -4,7 +4,7 @@
 //! A thread, because nobody else may ever come: a timer that raises signals would interrupt calls of a program that
 //! asked for none, and the kernel has no send that waits.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::time::Duration;
 
 use weft_os::{lock, process, sched};
@@ -26,6 +26,8 @@ pub struct Flusher {
     /// The process in which it does run.
     running: AtomicU32,
     state: AtomicU32,
+    /// The thread's number, once it runs.
+    thread: AtomicI32,
 }
 
 impl Flusher {
@@ -36,6 +38,7 @@ impl Flusher {
             process: AtomicU32::new(0),
             running: AtomicU32::new(0),
             state: AtomicU32::new(AWAKE),
+            thread: AtomicI32::new(0),
         }
     }
 
@@ -59,6 +62,7 @@ impl Flusher {
             return;
         }
         self.state.store(AWAKE, Ordering::Relaxed);
+        self.thread.store(0, Ordering::Relaxed);
         let started = sched::without_signals(|| {
             std::thread::Builder::new()
                 .name("weft-flush".into())
@@ -79,16 +83,34 @@ impl Flusher {
         }
     }
 
+    /// Waits until the thread, which has been told to, is gone: a program that confines itself may not let it go
+    /// afterwards. Not for ever: in a signal handler the program may hold what the thread waits for.
+    pub fn end(&self) {
+        const TRIES: u32 = 100;
+        if !self.is_running() {
+            return;
+        }
+        for _ in 0..TRIES {
+            self.state.store(AWAKE, Ordering::SeqCst);
+            lock::futex_wake(&self.state, 1);
+            let thread = self.thread.load(Ordering::Acquire);
+            if thread != 0 && !sched::is_thread(thread) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.running.store(0, Ordering::Release);
+    }
+
     fn run(&self, stack: &Stack) {
+        self.thread.store(sched::thread_number(), Ordering::Release);
         sched::sharpen_timers();
         sched::prefer_short_slices(100_000);
         let mut idle = 0;
         loop {
             if stack.is_confined() {
                 // Nothing will gather any more.
-                self.state.store(AWAKE, Ordering::SeqCst);
-                lock::futex_wait(&self.state, AWAKE, None);
-                continue;
+                return;
             }
             std::thread::sleep(self.tick);
             if stack.anything_waits() {
@@ -107,7 +129,10 @@ impl Flusher {
     fn sleep(&self, stack: &Stack) {
         self.state.store(ASLEEP, Ordering::SeqCst);
         // Who made something wait before it saw the state did not wake anybody.
-        while !stack.anything_waits() && self.state.load(Ordering::SeqCst) == ASLEEP {
+        while !stack.anything_waits()
+            && !stack.is_confined()
+            && self.state.load(Ordering::SeqCst) == ASLEEP
+        {
             lock::futex_wait(&self.state, ASLEEP, None);
         }
         self.state.store(AWAKE, Ordering::SeqCst);

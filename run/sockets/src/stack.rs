@@ -145,7 +145,9 @@ impl Stack {
     /// descriptor is looked at: a call that it does not make itself may be its end.
     pub fn confine(&self) {
         self.flush_all();
-        self.confined.store(true, Ordering::SeqCst);
+        if !self.confined.swap(true, Ordering::SeqCst) && !process::is_borrowed() {
+            self.flusher.end();
+        }
     }
 
     /// Whether it has.
@@ -269,6 +271,13 @@ impl Stack {
     pub fn overwriting(&self, new: i32) {
         if let Some(record) = self.known(new) {
             self.flush(record);
+        }
+    }
+
+    /// `fd` is about to be made a duplicate of something that nobody will tell of.
+    pub fn forgetting(&self, fd: i32) {
+        if !self.is_borrowed() {
+            self.forget(fd);
         }
     }
 

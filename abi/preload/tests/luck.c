@@ -1,0 +1,236 @@
+/* Bad luck, one subcommand each: what a program does that leaves Weft less than it is used to. Run with and without the
+ * hooks; exit status 0 if the program got what it would have had without, 77 if this machine cannot show it.
+ *
+ *   luck sandbox-prctl | sandbox-syscall   a filter that allows send, recv and little else, and kills for the rest
+ *   luck ring                              datagrams through io_uring, beside the C library on another socket
+ *   luck by-number                         sends, closes and copies by way of syscall(2)
+ *   luck full                              no descriptor left */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/io_uring.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { COUNT = 200, SIZE = 100, UNABLE = 77 };
+
+static int in, out;
+
+static void die(const char *what) {
+    fprintf(stderr, "luck: %s: %s\n", what, strerror(errno));
+    exit(1);
+}
+
+static void need(int good, const char *what) {
+    if (!good) die(what);
+}
+
+static void open_pair(void) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    struct timeval wait = {2, 0};
+    int room = 4 << 20;
+    in = socket(AF_INET, SOCK_DGRAM, 0);
+    out = socket(AF_INET, SOCK_DGRAM, 0);
+    setsockopt(in, SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
+    setsockopt(in, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
+    need(!bind(in, (void *)&at, sizeof at) && !getsockname(in, (void *)&at, &len), "bind");
+    need(!connect(out, (void *)&at, sizeof at), "connect");
+}
+
+static void put(int fd, int number) {
+    char datagram[SIZE];
+    memset(datagram, number, SIZE);
+    need(send(fd, datagram, SIZE, 0) == SIZE, "send");
+}
+
+static void take(int fd, int number) {
+    char datagram[2 * SIZE], wanted[SIZE];
+    memset(wanted, number, SIZE);
+    need(recv(fd, datagram, sizeof datagram, 0) == SIZE, "recv");
+    errno = EBADMSG;
+    need(!memcmp(datagram, wanted, SIZE), "what arrived");
+}
+
+/* Busy, so that something has gathered and receives are coalesced when the sandbox comes down. */
+static void busy(int fd) {
+    for (int i = 0; i < COUNT; i++) put(fd, i);
+    for (int i = 0; i < COUNT / 2; i++) take(in, i);
+}
+
+static void sandbox(int by_number) {
+    /* What the rest of the program does itself; a call that it does not is its end. */
+    static const int allowed[] = {SYS_sendto,     SYS_recvfrom, SYS_recvmsg,      SYS_write,  SYS_exit_group,
+                                  SYS_rt_sigreturn, SYS_exit,     SYS_restart_syscall};
+    struct sock_filter filter[2 * sizeof allowed / sizeof *allowed + 2] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+    };
+    unsigned short length = 1;
+    for (size_t i = 0; i < sizeof allowed / sizeof *allowed; i++) {
+        filter[length++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)allowed[i], 0, 1);
+        filter[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    }
+    filter[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+    struct sock_fprog program = {length, filter};
+
+    open_pair();
+    busy(out);
+    if (by_number) {
+        /* A privileged program needs no prctl before. */
+        need(geteuid() == 0 || !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges");
+        need(!syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program), "seccomp");
+    } else {
+        need(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges");
+        need(!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), "prctl");
+    }
+    for (int i = COUNT / 2; i < COUNT; i++) take(in, i);
+    for (int i = 0; i < COUNT; i++) {
+        put(out, i);
+        take(in, i);
+    }
+    _exit(0);
+}
+
+/* The smallest ring there is, without a library. */
+static struct {
+    int fd;
+    unsigned *sq_tail, *sq_mask, *sq_array, *cq_head, *cq_tail, *cq_mask;
+    struct io_uring_sqe *entries;
+    struct io_uring_cqe *done;
+} ring;
+
+static void open_ring(void) {
+    struct io_uring_params p = {0};
+    ring.fd = (int)syscall(SYS_io_uring_setup, 8, &p);
+    if (ring.fd < 0 && (errno == ENOSYS || errno == EPERM)) exit(UNABLE);
+    need(ring.fd >= 0, "io_uring_setup");
+    char *sq = mmap(NULL, p.sq_off.array + p.sq_entries * 4, PROT_READ | PROT_WRITE, MAP_SHARED, ring.fd,
+                    IORING_OFF_SQ_RING);
+    char *cq = mmap(NULL, p.cq_off.cqes + p.cq_entries * sizeof *ring.done, PROT_READ | PROT_WRITE, MAP_SHARED, ring.fd,
+                    IORING_OFF_CQ_RING);
+    ring.entries = mmap(NULL, p.sq_entries * sizeof *ring.entries, PROT_READ | PROT_WRITE, MAP_SHARED, ring.fd,
+                        IORING_OFF_SQES);
+    need(sq != MAP_FAILED && cq != MAP_FAILED && ring.entries != MAP_FAILED, "mmap");
+    ring.sq_tail = (void *)(sq + p.sq_off.tail);
+    ring.sq_mask = (void *)(sq + p.sq_off.ring_mask);
+    ring.sq_array = (void *)(sq + p.sq_off.array);
+    ring.cq_head = (void *)(cq + p.cq_off.head);
+    ring.cq_tail = (void *)(cq + p.cq_off.tail);
+    ring.cq_mask = (void *)(cq + p.cq_off.ring_mask);
+    ring.done = (void *)(cq + p.cq_off.cqes);
+}
+
+static int by_ring(int operation, int fd, void *octets, unsigned length) {
+    unsigned at = *ring.sq_tail & *ring.sq_mask;
+    ring.entries[at] = (struct io_uring_sqe){
+        .opcode = (unsigned char)operation, .fd = fd, .addr = (unsigned long)octets, .len = length};
+    ring.sq_array[at] = at;
+    __atomic_store_n(ring.sq_tail, *ring.sq_tail + 1, __ATOMIC_RELEASE);
+    need(syscall(SYS_io_uring_enter, ring.fd, 1, 1, IORING_ENTER_GETEVENTS, NULL, 0) == 1, "io_uring_enter");
+    int result = ring.done[*ring.cq_head & *ring.cq_mask].res;
+    __atomic_store_n(ring.cq_head, *ring.cq_head + 1, __ATOMIC_RELEASE);
+    return result;
+}
+
+static void by_a_ring(void) {
+    char datagram[2 * SIZE], wanted[SIZE];
+    open_pair();
+    open_ring();
+    int ring_in = in, ring_out = out;
+    open_pair();
+    for (int round = 0; round < 5; round++) {
+        for (int i = 0; i < COUNT; i++) put(out, i);
+        for (int i = 0; i < COUNT; i++) {
+            memset(wanted, i, SIZE);
+            need(by_ring(IORING_OP_SEND, ring_out, wanted, SIZE) == SIZE, "a send by the ring");
+        }
+        for (int i = 0; i < COUNT; i++) {
+            memset(wanted, i, SIZE);
+            need(by_ring(IORING_OP_RECV, ring_in, datagram, sizeof datagram) == SIZE, "a receive by the ring");
+            need(!memcmp(datagram, wanted, SIZE), "what the ring brought");
+            take(in, i);
+        }
+    }
+}
+
+static void by_number(void) {
+    char datagram[SIZE];
+    open_pair();
+    for (int round = 0; round < 20; round++) {
+        /* By name, by number, by name: in this order. */
+        for (int i = 0; i < 20; i++) put(out, i);
+        memset(datagram, 20, SIZE);
+        need(syscall(SYS_sendto, out, datagram, SIZE, 0, NULL, 0) == SIZE, "sendto by number");
+        for (int i = 21; i < 40; i++) put(out, i);
+        memset(datagram, 40, SIZE);
+        need(syscall(SYS_write, out, datagram, SIZE) == SIZE, "write by number");
+        for (int i = 0; i <= 40; i++) take(in, i);
+        /* Closed and copied by number. */
+        for (int i = 0; i < 20; i++) put(out, i);
+        int copy = (int)syscall(SYS_dup, out);
+        need(!syscall(SYS_close, out), "close by number");
+        out = copy;
+        for (int i = 20; i < 40; i++) put(out, i);
+        /* What stood at this number was sent. */
+        int other = open("/dev/null", O_RDWR);
+        need(syscall(SYS_dup2, other, copy) == copy, "dup2 by number");
+        for (int i = 0; i < 40; i++) take(in, i);
+        need(write(copy, datagram, SIZE) == SIZE, "a write to nothing");
+        close(other);
+        close(out);
+        close(in);
+        open_pair();
+        for (int i = 0; i < 20; i++) put(out, i);
+        pid_t child = (pid_t)syscall(SYS_fork);
+        if (child == 0) syscall(SYS_exit_group, 0);
+        for (int i = 0; i < 20; i++) take(in, i);
+    }
+}
+
+static void full(void) {
+    int fds[64], count = 0;
+    open_pair();
+    struct rlimit few = {(rlim_t)out + 8, (rlim_t)out + 8};
+    need(!setrlimit(RLIMIT_NOFILE, &few), "setrlimit");
+    while (count < 64 && (fds[count] = socket(AF_INET, SOCK_DGRAM, 0)) >= 0) count++;
+    need(count < 64 && errno == EMFILE, "EMFILE");
+    for (int round = 0; round < 3; round++) {
+        busy(out);
+        for (int i = COUNT / 2; i < COUNT; i++) take(in, i);
+        need(dup(out) == -1 && errno == EMFILE, "dup with none left");
+        need(socket(AF_INET, SOCK_DGRAM, 0) == -1 && errno == EMFILE, "socket with none left");
+        close(fds[--count]);
+        fds[count++] = dup(out);
+        put(fds[count - 1], 7);
+        take(in, 7);
+    }
+}
+
+int main(int argc, char **argv) {
+    const char *what = argc == 2 ? argv[1] : "";
+    if (!strcmp(what, "sandbox-prctl"))
+        sandbox(0);
+    else if (!strcmp(what, "sandbox-syscall"))
+        sandbox(1);
+    else if (!strcmp(what, "ring"))
+        by_a_ring();
+    else if (!strcmp(what, "by-number"))
+        by_number();
+    else if (!strcmp(what, "full"))
+        full();
+    else
+        return 2;
+    return 0;
+}
