@@ -130,10 +130,18 @@ def by_hand(quick):
     pingpongs = [
         Case(f"{program} -g 0{options}", "pair", (program, "-g", "0", "-p", "{port}", *options.split()),
              (program, "-g", "0", "-p", "{port}", *options.split(), "{address}"), checks.says("1000 iters in"))
-        for program in ("ibv_rc_pingpong", "ibv_srq_pingpong", "ibv_uc_pingpong")
+        for program in ("ibv_rc_pingpong", "ibv_srq_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong")
         for options in ("", " -e")
     ]
-    return [*pingpongs, *perftest_all(quick, manager=False), perftest("ib_write_bw", ("-c", "UC"), manager=False)]
+    unreliable = [
+        perftest("ib_write_bw", ("-c", "UC"), manager=False),
+        perftest("ib_send_bw", ("-c", "UD"), manager=False),
+        perftest("ib_send_bw", ("-c", "UD", "-b", "-q", "4", "-n", "500"), manager=False),
+        perftest("ib_send_bw", ("-c", "UD", "-e", "-s", "64", "--use-srq"), manager=False),
+        perftest("ib_send_lat", ("-c", "UD"), manager=False),
+        perftest("ib_send_lat", ("-c", "UD", "-e"), manager=False),
+    ]
+    return [*pingpongs, *perftest_all(quick, manager=False), *unreliable]
 
 
 def scale():

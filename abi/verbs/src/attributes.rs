@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use libc::c_int;
 use weft_engine::bring_up::Destination;
+use weft_engine::types::MAX_RD_ATOMIC;
 
 use crate::entry::{invalid, Answer};
-use crate::layout::ibv_qp_attr;
 use crate::layout::numbers::*;
+use crate::layout::{ibv_ah_attr, ibv_qp_attr};
 use crate::query::{self, PORT};
 
 /// What `ibv_modify_qp(3)` asks for besides the state when it takes a reliable queue pair to RTR.
@@ -79,7 +80,9 @@ pub fn check(attr: &ibv_qp_attr, mask: i64) -> Answer<()> {
         || named(IBV_QP_RETRY_CNT) && attr.retry_cnt > 7
         || named(IBV_QP_RNR_RETRY) && attr.rnr_retry > 7
         || named(IBV_QP_MIN_RNR_TIMER) && attr.min_rnr_timer > 31
-        || named(IBV_QP_AV) && attr.ah_attr.port_num != PORT;
+        || named(IBV_QP_AV) && attr.ah_attr.port_num != PORT
+        || named(IBV_QP_MAX_QP_RD_ATOMIC) && u16::from(attr.max_rd_atomic) > MAX_RD_ATOMIC
+        || named(IBV_QP_MAX_DEST_RD_ATOMIC) && u16::from(attr.max_dest_rd_atomic) > MAX_RD_ATOMIC;
     if wrong {
         return invalid();
     }
@@ -98,25 +101,34 @@ pub fn destination(attr: &ibv_qp_attr, mask: i64, reliable: bool) -> Answer<Dest
     } else {
         TO_RTR & !(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)
     };
-    if mask & needed != needed || attr.ah_attr.is_global == 0 {
+    if mask & needed != needed {
         return invalid();
     }
-    let route = &attr.ah_attr.grh;
-    let local = query::address_at(route.sgid_index)?;
-    let peer = weft_engine::device::address_of(route.dgid.raw);
-    let same_family = matches!(
-        (local, peer),
-        (IpAddr::V4(_), IpAddr::V4(_)) | (IpAddr::V6(_), IpAddr::V6(_))
-    );
-    if !same_family || peer.is_unspecified() || peer.is_multicast() {
-        return invalid();
-    }
+    let (local, peer) = ends(&attr.ah_attr)?;
     Ok(Destination {
         local,
         peer,
         peer_qp: attr.dest_qp_num,
         rq_psn: attr.rq_psn & PSN,
     })
+}
+
+/// The addresses of both ends of a path, this one first.
+///
+/// # Errors
+/// `EINVAL`: not an address that could be reached: an Ethernet link needs a global route and a GID of
+/// each end.
+pub fn ends(path: &ibv_ah_attr) -> Answer<(IpAddr, IpAddr)> {
+    if path.is_global == 0 {
+        return invalid();
+    }
+    let local = query::address_at(path.grh.sgid_index)?;
+    let peer = weft_engine::device::address_of(path.grh.dgid.raw);
+    let same_family = local.is_ipv4() == peer.is_ipv4();
+    if !same_family || peer.is_unspecified() || peer.is_multicast() {
+        return invalid();
+    }
+    Ok((local, peer))
 }
 
 /// What takes a queue pair to RTS: its first packet sequence number, and how long a send waits for

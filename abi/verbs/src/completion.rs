@@ -321,7 +321,7 @@ fn convert(completion: &Completion) -> ibv_wc {
         byte_len: completion.byte_len,
         invalidated_rkey: imm_or_rkey(completion),
         qp_num: completion.qp.0,
-        src_qp: 0,
+        src_qp: completion.source.map_or(0, |source| source.0),
         wc_flags: flags(completion),
         pkey_index: 0,
         slid: 0,
@@ -343,6 +343,9 @@ fn imm_or_rkey(completion: &Completion) -> u32 {
 #[inline]
 fn flags(completion: &Completion) -> u32 {
     let mut flags = 0;
+    if completion.source.is_some() {
+        flags |= IBV_WC_GRH;
+    }
     if completion.imm.is_some() {
         flags |= IBV_WC_WITH_IMM;
     }

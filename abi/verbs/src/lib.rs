@@ -6,6 +6,7 @@
 //! | `entry`, `handle`, `acks` | the C edge: errors, objects, events that are out |
 //! | `device`, `query` | the device list, contexts, attributes |
 //! | `memory`, `window` | protection domains, memory regions and windows |
+//! | `ah`, `transitions` | address handles; what each change of state needs |
 //! | `completion`, `srq`, `qp`, `post`, `wr` | queues and work requests |
 //! | `async_events` | asynchronous events |
 //! | `cm` | librdmacm: ids, events, connections |
@@ -19,6 +20,7 @@
 mod entry;
 
 mod acks;
+mod ah;
 mod async_events;
 mod attributes;
 mod cm;
@@ -37,5 +39,6 @@ mod region;
 mod rsocket;
 mod srq;
 mod strings;
+mod transitions;
 mod window;
 mod wr;

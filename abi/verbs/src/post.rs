@@ -3,17 +3,21 @@
 use std::mem::MaybeUninit;
 use std::ptr::copy_nonoverlapping;
 use std::slice::from_raw_parts;
+use std::sync::Arc;
 
 use libc::c_int;
 use weft_engine::types::{
-    Payload, PostError, RecvRequest, SendFlags, SendOp, SendRequest, Sge, Stag, MAX_INLINE, MAX_SGE,
+    Payload, PostError, QpNumber, RecvRequest, SendFlags, SendOp, SendRequest, Sge, Stag,
+    MAX_INLINE, MAX_SGE,
 };
+use weft_engine::{UdQp, UdTarget};
 
+use crate::ah::Ah;
 use crate::entry::{code, invalid, unsupported, Answer, Errno};
 use crate::handle::Handle;
 use crate::layout::numbers::*;
-use crate::layout::{ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq};
-use crate::qp::Pair;
+use crate::layout::{ibv_ah, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq};
+use crate::qp::{Engine, Pair};
 use crate::srq::Srq;
 use crate::window;
 
@@ -206,11 +210,16 @@ pub unsafe extern "C" fn post_send(
         let Some(first) = (unsafe { at.as_ref() }) else {
             return Ok(());
         };
+        let engine = match &pair.engine {
+            Engine::Connected(engine) => engine,
+            // SAFETY: as above.
+            Engine::Datagrams(engine) => return unsafe { send_datagrams(engine, &mut at) },
+        };
         if first.next.is_null() {
             // SAFETY: as above.
-            return unsafe { send_one(first, |request| pair.engine.post_send(request)) };
+            return unsafe { send_one(first, |request| engine.post_send(request)) };
         }
-        let mut batch = pair.engine.send_batch();
+        let mut batch = engine.send_batch();
         // SAFETY: as above.
         while let Some(request) = unsafe { at.as_ref() } {
             // SAFETY: as above.
@@ -220,6 +229,41 @@ pub unsafe extern "C" fn post_send(
         Ok(())
     });
     report(failed, at, bad_wr)
+}
+
+/// Posts a list of datagrams; `at` is left at the one that failed.
+///
+/// # Safety
+/// The list is the program's, ends with null and is not changed meanwhile.
+unsafe fn send_datagrams(engine: &Arc<UdQp>, at: &mut *mut ibv_send_wr) -> Answer<()> {
+    let mut batch = engine.send_batch();
+    // SAFETY: promised by the caller.
+    while let Some(request) = unsafe { at.as_ref() } {
+        // SAFETY: as above; the address handle is of ours, or null.
+        let to = unsafe { ud_target(request.ud_ah(), request.rkey, request.remote_qkey)? };
+        // SAFETY: as above.
+        unsafe { send_one(request, |request| batch.post(request, to))? };
+        *at = request.next;
+    }
+    Ok(())
+}
+
+/// Where a datagram goes.
+///
+/// # Errors
+/// `EINVAL`: no address handle.
+///
+/// # Safety
+/// `ah` is of ours, or null.
+pub unsafe fn ud_target(ah: *mut ibv_ah, qp: u32, qkey: u32) -> Answer<UdTarget> {
+    // SAFETY: promised by the caller.
+    let handle = unsafe { Handle::<Ah>::of(ah)? };
+    Ok(UdTarget {
+        local: handle.engine.local,
+        peer: handle.engine.peer,
+        qp: QpNumber(qp),
+        qkey,
+    })
 }
 
 /// Tells the program which request failed.
@@ -269,7 +313,16 @@ pub unsafe extern "C" fn post_recv(
             return invalid();
         }
         // SAFETY: the program's list.
-        unsafe { receive_list(&mut at, |request| pair.engine.post_recv(request)) }
+        unsafe {
+            match &pair.engine {
+                Engine::Connected(engine) => {
+                    receive_list(&mut at, |request| engine.post_recv(request))
+                }
+                Engine::Datagrams(engine) => {
+                    receive_list(&mut at, |request| engine.post_recv(request))
+                }
+            }
+        }
     });
     report(failed, at, bad_wr)
 }

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use libc::{c_int, c_void};
 use weft_engine::bring_up::Destination;
+use weft_engine::settings::Face;
 use weft_engine::types::{Access, QpCap, QpState};
-use weft_engine::QpInit;
+use weft_engine::{QpInit, UdQp};
 
 use crate::acks::{self, lock, Acks};
 use crate::attributes;
@@ -26,12 +27,51 @@ use crate::layout::{
 use crate::memory::Pd;
 use crate::query::PORT;
 use crate::srq::Srq;
+use crate::transitions;
 use crate::wr::{self, Builder};
+
+/// The engine's side of a queue pair.
+pub enum Engine {
+    /// RC and UC.
+    Connected(Arc<weft_engine::Qp>),
+    /// UD.
+    Datagrams(Arc<UdQp>),
+}
+
+impl Engine {
+    fn number(&self) -> u32 {
+        match self {
+            Engine::Connected(qp) => qp.number(),
+            Engine::Datagrams(qp) => qp.number(),
+        }
+    }
+
+    fn state(&self) -> QpState {
+        match self {
+            Engine::Connected(qp) => qp.state(),
+            Engine::Datagrams(qp) => qp.state(),
+        }
+    }
+
+    fn cap(&self) -> QpCap {
+        match self {
+            Engine::Connected(qp) => qp.cap(),
+            Engine::Datagrams(qp) => qp.cap(),
+        }
+    }
+
+    fn destroy(&self) {
+        match self {
+            Engine::Connected(qp) => qp.destroy(),
+            Engine::Datagrams(qp) => qp.destroy(),
+        }
+    }
+}
 
 /// A queue pair.
 pub struct Pair {
     /// The engine's side of it.
-    pub engine: Arc<weft_engine::Qp>,
+    pub engine: Engine,
     /// Receives come from a shared queue.
     pub shared_receives: bool,
     number: u64,
@@ -61,6 +101,18 @@ impl Pair {
     pub fn acknowledge(&self) {
         self.acks.acknowledge(1);
     }
+
+    /// The engine's queue pair of one that is connected.
+    ///
+    /// # Errors
+    /// `EINVAL`: it sends datagrams.
+    #[inline]
+    pub fn connected(&self) -> Answer<&Arc<weft_engine::Qp>> {
+        match &self.engine {
+            Engine::Connected(qp) => Ok(qp),
+            Engine::Datagrams(_) => invalid(),
+        }
+    }
 }
 
 impl Handle<Pair> {
@@ -82,7 +134,13 @@ pub unsafe fn create(
 ) -> Answer<*mut ibv_qp> {
     // SAFETY: promised by the caller.
     let domain = unsafe { Handle::<Pd>::of(pd)? };
-    if !matches!(i64::from(init.qp_type), IBV_QPT_RC | IBV_QPT_UC) {
+    let kind = i64::from(init.qp_type);
+    // iWARP has reliable connections only (RFC 5040).
+    let kinds: &[i64] = match Face::of_process() {
+        Face::Infiniband => &[IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD],
+        Face::Iwarp => &[IBV_QPT_RC],
+    };
+    if !kinds.contains(&kind) {
         return unsupported();
     }
     let srq = if init.srq.is_null() {
@@ -92,7 +150,7 @@ pub unsafe fn create(
         Some(Arc::clone(&unsafe { Handle::<Srq>::of(init.srq)? }.engine))
     };
     let number = acks::new_number();
-    let engine = domain.engine.create_qp(QpInit {
+    let init_engine = QpInit {
         // SAFETY: promised by the caller.
         send_cq: unsafe { completion::engine_of(init.send_cq)? },
         // SAFETY: promised by the caller.
@@ -107,7 +165,11 @@ pub unsafe fn create(
         },
         sq_sig_all: init.sq_sig_all != 0,
         cookie: number,
-    })?;
+    };
+    let engine = match kind {
+        IBV_QPT_UD => Engine::Datagrams(domain.engine.create_ud_qp(init_engine)?),
+        _ => Engine::Connected(domain.engine.create_qp(init_engine)?),
+    };
     init.cap = cap(&engine);
     let qp_num = engine.number();
     // SAFETY: numbers, addresses, and a mutex and a condition whose initial value is zero.
@@ -145,7 +207,7 @@ pub unsafe fn create(
     Ok(qp)
 }
 
-fn cap(engine: &weft_engine::Qp) -> ibv_qp_cap {
+fn cap(engine: &Engine) -> ibv_qp_cap {
     let cap = engine.cap();
     ibv_qp_cap {
         max_send_wr: cap.max_send_wr,
@@ -185,7 +247,12 @@ pub unsafe fn create_extended(init: *mut ibv_qp_init_attr_ex) -> Answer<*mut ibv
         IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     let flagged = mask & IBV_QP_INIT_ATTR_CREATE_FLAGS != 0 && flags != 0;
     let extended = mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS != 0;
-    let unserved = extended && operations & !wr::SERVED != 0;
+    // SAFETY: as above.
+    let served = match i64::from(unsafe { (*init).qp_type }) {
+        IBV_QPT_UD => wr::SERVED_BY_DATAGRAMS,
+        _ => wr::SERVED,
+    };
+    let unserved = extended && operations & !served != 0;
     if mask & !known != 0 || flagged || unserved {
         return unsupported();
     }
@@ -240,12 +307,13 @@ enum Step {
 /// `EINVAL`: not a state to ask for, not from here, or with an attribute missing.
 fn step(
     pair: &Pair,
+    engine: &weft_engine::Qp,
     asked_before: i64,
     wanted: i64,
     attr: &ibv_qp_attr,
     mask: i64,
 ) -> Answer<Step> {
-    let now = pair.engine.state();
+    let now = engine.state();
     let reliable = i64::from(pair.init.qp_type) == IBV_QPT_RC;
     match wanted {
         IBV_QPS_RESET => Ok(Step::Engine(QpState::Reset)),
@@ -255,11 +323,11 @@ fn step(
             let destination = attributes::destination(attr, mask, reliable)?;
             Ok(Step::Receive(destination))
         }
-        IBV_QPS_RTS if pair.engine.is_by_hand() && now == QpState::Rtr => {
+        IBV_QPS_RTS if engine.is_by_hand() && now == QpState::Rtr => {
             let (psn, patience) = attributes::sending(attr, mask, reliable)?;
             Ok(Step::Send(Some(psn), patience))
         }
-        IBV_QPS_RTS if pair.engine.is_by_hand() && now == QpState::Rts => {
+        IBV_QPS_RTS if engine.is_by_hand() && now == QpState::Rts => {
             Ok(Step::Send(None, attributes::patience(attr)))
         }
         IBV_QPS_RTR if matches!(now, QpState::Init | QpState::Rtr | QpState::Rts) => {
@@ -271,6 +339,32 @@ fn step(
         IBV_QPS_ERR => Ok(Step::Engine(QpState::Error)),
         _ => invalid(),
     }
+}
+
+/// Compares the mask with the table of `ibv_modify_qp(3)`, where it is the program that walks the
+/// queue pair: not on a device with iWARP's face, and not where the connection manager's
+/// `rdma_init_qp_attr(3)` gave the mask.
+fn check_mask(pair: &Pair, wanted: i64, mask: i64) -> Answer<()> {
+    let kind = i64::from(pair.init.qp_type);
+    let from = state_number(pair.engine.state());
+    let to = match mask & IBV_QP_STATE {
+        0 => from,
+        _ => wanted,
+    };
+    let by_program = match &pair.engine {
+        Engine::Datagrams(_) => true,
+        Engine::Connected(qp) if Face::of_process() == Face::Infiniband => match to {
+            IBV_QPS_RTR => mask & (IBV_QP_AV | IBV_QP_DEST_QPN) != 0,
+            IBV_QPS_RTS => qp.is_by_hand(),
+            IBV_QPS_SQD => false,
+            _ => mask & IBV_QP_STATE != 0,
+        },
+        Engine::Connected(_) => false,
+    };
+    if by_program {
+        transitions::check(kind, from, to, mask)?;
+    }
+    Ok(())
 }
 
 /// Changes attributes; nothing is changed if anything is wrong.
@@ -296,20 +390,14 @@ pub unsafe fn modify(qp: *mut ibv_qp, attr: *const ibv_qp_attr, mask: i64) -> An
     if mask & IBV_QP_CUR_STATE != 0 && current != state_number(pair.engine.state()) {
         return invalid();
     }
-    let access = (mask & IBV_QP_ACCESS_FLAGS != 0)
-        .then(|| rights(wanted.qp_access_flags))
-        .transpose()?;
-    if mask & IBV_QP_STATE != 0 {
-        match step(pair, set.asked, state, &wanted, mask)? {
-            Step::Engine(QpState::Init) => {
-                pair.engine.listen_for_bring_up()?;
-                pair.engine.modify_state(QpState::Init)?;
-            }
-            Step::Engine(state) => pair.engine.modify_state(state)?,
-            Step::Noted => {}
-            Step::Receive(destination) => pair.engine.ready_to_receive(destination)?,
-            Step::Send(psn, patience) => pair.engine.ready_to_send(psn, patience)?,
+    check_mask(pair, state, mask)?;
+    match &pair.engine {
+        Engine::Connected(engine) => {
+            change_connected(pair, engine, set.asked, state, &wanted, mask)?;
         }
+        Engine::Datagrams(engine) => change_datagrams(engine, state, &wanted, mask)?,
+    }
+    if mask & IBV_QP_STATE != 0 {
         set.asked = state;
         if state == IBV_QPS_RESET {
             wanted = fresh_attributes();
@@ -317,10 +405,54 @@ pub unsafe fn modify(qp: *mut ibv_qp, attr: *const ibv_qp_attr, mask: i64) -> An
         // SAFETY: a live queue pair; libibverbs keeps this field too.
         unsafe { (*pair.base()).state = state as c_int };
     }
-    if let Some(access) = access {
-        pair.engine.modify_access(access);
-    }
     set.attr = wanted;
+    Ok(())
+}
+
+fn change_connected(
+    pair: &Pair,
+    engine: &Arc<weft_engine::Qp>,
+    asked_before: i64,
+    state: i64,
+    wanted: &ibv_qp_attr,
+    mask: i64,
+) -> Answer<()> {
+    let access = (mask & IBV_QP_ACCESS_FLAGS != 0)
+        .then(|| rights(wanted.qp_access_flags))
+        .transpose()?;
+    if mask & IBV_QP_STATE != 0 {
+        match step(pair, engine, asked_before, state, wanted, mask)? {
+            Step::Engine(QpState::Init) => {
+                engine.listen_for_bring_up()?;
+                engine.modify_state(QpState::Init)?;
+            }
+            Step::Engine(state) => engine.modify_state(state)?,
+            Step::Noted => {}
+            Step::Receive(destination) => engine.ready_to_receive(destination)?,
+            Step::Send(psn, patience) => engine.ready_to_send(psn, patience)?,
+        }
+    }
+    if let Some(access) = access {
+        engine.modify_access(access);
+    }
+    Ok(())
+}
+
+fn change_datagrams(engine: &Arc<UdQp>, state: i64, wanted: &ibv_qp_attr, mask: i64) -> Answer<()> {
+    if mask & IBV_QP_STATE != 0 {
+        engine.modify_state(match state {
+            IBV_QPS_RESET => QpState::Reset,
+            IBV_QPS_INIT => QpState::Init,
+            IBV_QPS_RTR => QpState::Rtr,
+            IBV_QPS_RTS => QpState::Rts,
+            IBV_QPS_SQD => QpState::Sqd,
+            IBV_QPS_ERR => QpState::Error,
+            _ => return invalid(),
+        })?;
+    }
+    if mask & IBV_QP_QKEY != 0 {
+        engine.set_qkey(wanted.qkey);
+    }
     Ok(())
 }
 

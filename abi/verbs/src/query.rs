@@ -28,6 +28,8 @@ const PAGE_SIZES: u64 = !0xfff;
 /// `phys_state`: LinkUp.
 const LINK_UP: u8 = 5;
 
+/// What `ibv_query_gid_type` calls RoCE v2: a number of libibverbs and its drivers, in no public header.
+const SYSFS_ROCE_V2: i64 = 1;
 /// Octets of `struct ibv_port_attr` that programs built before `port_cap_flags2` know.
 const OLD_PORT_ATTR: usize = 48;
 const _: () = assert!(OLD_PORT_ATTR == std::mem::offset_of!(ibv_port_attr, port_cap_flags2));
@@ -62,6 +64,9 @@ fn device_attributes() -> ibv_device_attr {
     attr.max_srq = number(of.max_srq);
     attr.max_srq_wr = number(of.max_srq_wr);
     attr.max_srq_sge = number(of.max_srq_sge);
+    if Face::of_process() == Face::Infiniband {
+        attr.max_ah = number(of.max_ah);
+    }
     attr.max_pkeys = 1;
     attr.phys_port_cnt = PORT;
     attr
@@ -208,6 +213,20 @@ pub fn address_at(index: u8) -> Answer<IpAddr> {
     Ok(device::address_of(found.raw))
 }
 
+/// The index of the GID that stands for an address.
+///
+/// # Errors
+/// `EINVAL`: the machine does not have it.
+pub fn index_of(address: IpAddr) -> Answer<u8> {
+    let found = device::address_gids()
+        .iter()
+        .position(|gid| gid.address == address);
+    match found.map(u8::try_from) {
+        Some(Ok(index)) => Ok(index),
+        _ => invalid(),
+    }
+}
+
 export! {
     /// `ibv_query_device(3)`.
     fn ibv_query_device(
@@ -263,7 +282,7 @@ export! {
             // Numbered as in sysfs, which the header does not have: IB and RoCE v1 are 0, RoCE v2 is 1.
             const IBV_GID_TYPE_SYSFS_ROCE_V2: i64 = 1;
             let found = match i64::from(gid_entry(port.into(), index)?.gid_type) {
-                IBV_GID_TYPE_ROCE_V2 => IBV_GID_TYPE_SYSFS_ROCE_V2,
+                IBV_GID_TYPE_ROCE_V2 => SYSFS_ROCE_V2,
                 _ => IBV_GID_TYPE_IB,
             };
             // SAFETY: the program gave the address for the type.

@@ -1,45 +1,14 @@
-//! What an iWARP device, or this one, does not have: address handles, multicast; and
-//! what needs no work here: safety across fork.
+//! What this device does not have: multicast, hardware addresses of others; and what needs no work here:
+//! safety across fork.
 
 use libc::{c_int, c_void, size_t};
 
 use crate::entry::{code, pointer, unsupported, Errno};
 use crate::layout::numbers::IBV_FORK_UNNEEDED;
-use crate::layout::{ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_pd, ibv_qp, ibv_wc};
+use crate::layout::{ibv_ah_attr, ibv_context, ibv_gid, ibv_qp};
 
 export! {
-    /// `ibv_create_ah(3)`: there are no datagrams.
-    fn ibv_create_ah(pd: *mut ibv_pd, _attr: *mut ibv_ah_attr) -> *mut ibv_ah, of object(pd) {
-        pointer(unsupported)
-    }
-
-    /// `ibv_create_ah_from_wc(3)`: there are no datagrams.
-    fn ibv_create_ah_from_wc(
-        pd: *mut ibv_pd,
-        _wc: *mut ibv_wc,
-        _grh: *mut c_void,
-        _port: u8,
-    ) -> *mut ibv_ah, of object(pd) {
-        pointer(unsupported)
-    }
-
-    /// `ibv_init_ah_from_wc(3)`: there are no datagrams.
-    fn ibv_init_ah_from_wc(
-        context: *mut ibv_context,
-        _port: u8,
-        _wc: *mut ibv_wc,
-        _grh: *mut c_void,
-        _attr: *mut ibv_ah_attr,
-    ) -> c_int, of context(context) {
-        code(unsupported)
-    }
-
-    /// `ibv_destroy_ah(3)`.
-    fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int, of object(ah) {
-        code(unsupported)
-    }
-
-    /// Finds the hardware address for an address handle: there are none.
+    /// Finds the hardware address behind a GID: the kernel does that for each datagram.
     fn ibv_resolve_eth_l2_from_gid(
         context: *mut ibv_context,
         _attr: *mut ibv_ah_attr,
@@ -49,7 +18,7 @@ export! {
         code(unsupported)
     }
 
-    /// `ibv_attach_mcast(3)`: there are no datagrams.
+    /// `ibv_attach_mcast(3)`: datagrams go to one queue pair each.
     fn ibv_attach_mcast(
         qp: *mut ibv_qp,
         _gid: *const ibv_gid,
@@ -58,7 +27,7 @@ export! {
         code(unsupported)
     }
 
-    /// `ibv_detach_mcast(3)`: there are no datagrams.
+    /// `ibv_detach_mcast(3)`: datagrams go to one queue pair each.
     fn ibv_detach_mcast(
         qp: *mut ibv_qp,
         _gid: *const ibv_gid,

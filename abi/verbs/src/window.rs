@@ -81,7 +81,7 @@ pub unsafe extern "C" fn bind_mw(
         let set = |flag: i64| i64::from(request.send_flags) & flag != 0;
         // SAFETY: promised by the program.
         let bind = unsafe { binding(window, next, &request.bind_info)? };
-        pair.engine.post_send(&SendRequest {
+        pair.connected()?.post_send(&SendRequest {
             wr_id: request.wr_id,
             op: SendOp::BindWindow(bind),
             flags: SendFlags {

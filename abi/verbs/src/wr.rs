@@ -7,17 +7,22 @@ use std::slice::from_raw_parts;
 
 use libc::{c_int, c_void, size_t};
 use weft_engine::types::{Payload, SendFlags, SendOp, SendRequest, Sge, Stag, MAX_INLINE, MAX_SGE};
+use weft_engine::UdTarget;
 
 use crate::entry::{code, invalid, value, Answer, Errno};
 use crate::handle::Handle;
 use crate::layout::numbers::*;
-use crate::layout::{ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp_ex, ibv_sge};
-use crate::qp::Pair;
+use crate::layout::{ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp_ex, ibv_sge};
+use crate::post::ud_target;
+use crate::qp::{Engine, Pair};
 use crate::region::Region;
 use crate::window;
 
 /// Operations that `send_ops_flags` may ask for: all from a plain Write to Send with Invalidate.
 pub const SERVED: u64 = ((IBV_QP_EX_WITH_SEND_WITH_INV as u64) << 1) - 1;
+
+/// The same for queue pairs that send datagrams.
+pub const SERVED_BY_DATAGRAMS: u64 = (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM) as u64;
 
 /// The requests that are being built. A thread has them to itself from start to end.
 #[derive(Default)]
@@ -42,6 +47,8 @@ struct Built {
     flags: SendFlags,
     sges: Range<usize>,
     inline: Option<Range<usize>>,
+    /// Where a datagram goes.
+    to: Option<UdTarget>,
 }
 
 impl Requests {
@@ -147,6 +154,7 @@ unsafe fn begin(qp: *mut ibv_qp_ex, op: SendOp) {
                 },
                 sges: 0..0,
                 inline: None,
+                to: None,
             });
             Ok(())
         });
@@ -169,6 +177,7 @@ pub fn fill(qp: &mut ibv_qp_ex) {
     qp.wr_set_inline_data_list = Some(set_inline_data_list);
     qp.wr_set_sge = Some(set_sge);
     qp.wr_set_sge_list = Some(set_sge_list);
+    qp.wr_set_ud_addr = Some(set_ud_addr);
     qp.wr_start = Some(start);
     qp.wr_complete = Some(complete);
     qp.wr_abort = Some(abort);
@@ -200,12 +209,30 @@ fn post_all(pair: &Pair, requests: &Requests) -> Answer<()> {
     if let Some(errno) = requests.wrong {
         return Err(errno);
     }
-    let mut batch = pair.engine.send_batch();
-    for (earlier, built) in requests.built.iter().enumerate() {
-        batch.check(&requests.request(built), earlier as u32)?;
-    }
-    for built in &requests.built {
-        batch.post(&requests.request(built))?;
+    match &pair.engine {
+        Engine::Connected(engine) => {
+            let mut batch = engine.send_batch();
+            for (earlier, built) in requests.built.iter().enumerate() {
+                batch.check(&requests.request(built), earlier as u32)?;
+            }
+            for built in &requests.built {
+                batch.post(&requests.request(built))?;
+            }
+        }
+        Engine::Datagrams(engine) => {
+            let mut batch = engine.send_batch();
+            for (earlier, built) in requests.built.iter().enumerate() {
+                if built.to.is_none() {
+                    return invalid();
+                }
+                batch.check(&requests.request(built), earlier as u32)?;
+            }
+            for built in &requests.built {
+                if let Some(to) = built.to {
+                    batch.post(&requests.request(built), to)?;
+                }
+            }
+        }
     }
     Ok(())
 }
@@ -299,6 +326,21 @@ unsafe extern "C" fn set_sge_list(qp: *mut ibv_qp_ex, count: size_t, list: *cons
                 }
             };
             requests.set_list(count, (0..count).map(at))
+        });
+    }
+}
+
+/// Where the datagram that was begun last goes.
+unsafe extern "C" fn set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, number: u32, qkey: u32) {
+    // SAFETY: between start and end, as documented; the handle is of ours, or null.
+    unsafe {
+        build(qp, |requests| {
+            let to = ud_target(ah, number, qkey)?;
+            let Some(last) = requests.built.last_mut() else {
+                return invalid();
+            };
+            last.to = Some(to);
+            Ok(())
         });
     }
 }

@@ -135,6 +135,7 @@ mod tests {
             invalidated: None,
             imm: None,
             solicited,
+            source: None,
         }
     }
 

@@ -13,6 +13,7 @@
 //! | [`cq`] | completion queues and the arming of their events |
 //! | [`srq`] | shared receive queues |
 //! | [`qp`] | the queue pair over one iWARP stream |
+//! | [`ud`] | the queue pair that sends datagrams |
 //! | [`outgoing`] | what is framed and waits for the transport |
 //! | [`host`] | what a queue pair asks of its driver |
 //! | [`simulated`] | a driver's side in memory, for tests |
@@ -35,6 +36,7 @@ mod scatter;
 pub mod simulated;
 pub mod srq;
 pub mod types;
+pub mod ud;
 pub mod wqe;
 
 /// The protocol crate, for drivers that run MPA start-up.

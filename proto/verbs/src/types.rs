@@ -341,6 +341,8 @@ pub struct Completion {
     pub imm: Option<u32>,
     /// The peer's message asked for a solicited event, or the completion is an error.
     pub solicited: bool,
+    /// The queue pair that sent the datagram.
+    pub source: Option<QpNumber>,
 }
 
 /// States of a queue pair (`ibv_qp_state`).

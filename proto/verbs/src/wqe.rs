@@ -228,6 +228,11 @@ impl SendQueue {
         self.wqes.front()
     }
 
+    /// The request behind `ahead` others.
+    pub(crate) fn get(&self, ahead: usize) -> Option<&SendWqe> {
+        self.wqes.get(ahead)
+    }
+
     #[inline]
     pub(crate) fn pop_front(&mut self) -> Option<SendWqe> {
         let wqe = self.wqes.pop_front()?;
@@ -295,6 +300,11 @@ impl RecvQueue {
         }
         self.wqes.push_back(RecvWqe::new(request, self.max_sge)?);
         Ok(())
+    }
+
+    /// A receive that was taken and not used is the next one again.
+    pub(crate) fn put_back(&mut self, wqe: RecvWqe) {
+        self.wqes.push_front(wqe);
     }
 
     #[inline]

@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::memory::{Mr, Mw};
 use crate::qp::{Qp, QpInit};
 use crate::srq::Srq;
+use crate::ud::UdQp;
 
 /// The object an asynchronous event is about, by the cookie it was created with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -209,6 +210,14 @@ impl Pd {
     /// Sizes out of range, or the device is full.
     pub fn create_qp(self: &Arc<Self>, init: QpInit) -> Result<Arc<Qp>, Error> {
         Qp::new(self, init)
+    }
+
+    /// A queue pair of type UD.
+    ///
+    /// # Errors
+    /// Sizes out of range, or the device is full.
+    pub fn create_ud_qp(self: &Arc<Self>, init: QpInit) -> Result<Arc<UdQp>, Error> {
+        UdQp::new(self, init)
     }
 
     /// Ends the domain.

@@ -27,6 +27,8 @@ pub struct DeviceAttr {
     pub max_cq: u32,
     /// Completions of a queue.
     pub max_cqe: u32,
+    /// Address handles.
+    pub max_ah: u32,
     /// Memory regions.
     pub max_mr: u32,
     /// Octets of a memory region.
@@ -70,6 +72,7 @@ pub fn attributes() -> DeviceAttr {
         max_sge_rd: MAX_SGE as u32,
         max_cq: 65_536,
         max_cqe: MAX_CQE,
+        max_ah: 1 << 20,
         max_mr: MAX_REGIONS as u32 - 1,
         max_mr_size: i64::MAX as u64,
         max_pd: 65_536,

@@ -17,6 +17,7 @@ use crate::progress::Progress;
 use crate::qp::Qp;
 use crate::settings::Settings;
 use crate::stats::Stats;
+use crate::ud::UdSocket;
 
 /// Everything the process's verbs objects share.
 #[derive(Debug)]
@@ -108,4 +109,6 @@ pub(crate) enum Endpoint {
     Connecting(Arc<Id>),
     /// A stream in full operation.
     Stream(Arc<Qp>),
+    /// A socket for datagrams.
+    Datagrams(Arc<UdSocket>),
 }

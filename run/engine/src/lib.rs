@@ -39,6 +39,7 @@ mod srq;
 pub mod stats;
 mod stream;
 mod timers;
+pub mod ud;
 
 pub use context::{AsyncEvent, AsyncObject, CompChannel, Context, Pd};
 pub use cq::Cq;
@@ -47,5 +48,6 @@ pub use error::Error;
 pub use memory::{Mr, Mw};
 pub use qp::{Qp, QpInit, SendBatch};
 pub use srq::Srq;
+pub use ud::{AddressHandle, UdBatch, UdQp, UdTarget};
 pub use weft_os::mem;
 pub use weft_verbs::types;

@@ -27,6 +27,7 @@ use crate::error::Error;
 use crate::qp::Qp;
 use crate::stats::Total;
 use crate::timers::Timers;
+use crate::ud::{UdQp, UdSocket};
 
 /// Empty polls in a row, within [`SPIN_WINDOW`], that make a poller.
 const SPIN_POLLS: u32 = 32;
@@ -63,14 +64,36 @@ pub(crate) struct Progress {
     /// Polls of completion queues that found something.
     full_polls: AtomicU64,
     endpoints: RwLock<Endpoints>,
-    /// The stream that was active last.
-    hot: RwLock<Option<Arc<Qp>>>,
+    /// What was active last.
+    hot: RwLock<Option<Hot>>,
     sweep_always: AtomicBool,
-    deferred: Mutex<Vec<Arc<Qp>>>,
+    deferred: Mutex<Vec<Deferred>>,
     deferred_count: AtomicUsize,
     pub(crate) timers: Timers,
     service: OnceLock<Thread>,
     tick: Duration,
+}
+
+/// What pollers look at first.
+#[derive(Clone, Debug)]
+enum Hot {
+    Stream(Arc<Qp>),
+    Datagrams(Arc<UdSocket>),
+}
+
+impl Hot {
+    fn is_stream(&self, qp: &Arc<Qp>) -> bool {
+        matches!(self, Hot::Stream(hot) if Arc::ptr_eq(hot, qp))
+    }
+}
+
+/// A queue pair whose posts gather.
+#[derive(Clone, Debug)]
+pub(crate) enum Deferred {
+    /// A connected one.
+    Stream(Arc<Qp>),
+    /// One that sends datagrams.
+    Datagrams(Arc<UdQp>),
 }
 
 #[derive(Debug, Default)]
@@ -175,16 +198,25 @@ impl Progress {
     /// Forgets a stream that has ended.
     pub(crate) fn forget_stream(&self, qp: &Arc<Qp>) {
         let mut hot = self.hot.write();
-        if hot.as_ref().is_some_and(|h| Arc::ptr_eq(h, qp)) {
+        if hot.as_ref().is_some_and(|h| h.is_stream(qp)) {
             *hot = None;
         }
     }
 
     /// Makes a stream the one that pollers look at first.
     pub(crate) fn note_active(&self, qp: &Arc<Qp>) {
-        let is_hot = |hot: &Option<Arc<Qp>>| hot.as_ref().is_some_and(|h| Arc::ptr_eq(h, qp));
+        let is_hot = |hot: &Option<Hot>| hot.as_ref().is_some_and(|h| h.is_stream(qp));
         if !is_hot(&self.hot.read()) {
-            *self.hot.write() = Some(qp.clone());
+            *self.hot.write() = Some(Hot::Stream(qp.clone()));
+        }
+    }
+
+    /// The same for a socket of datagrams.
+    pub(crate) fn note_datagrams(&self, socket: &Arc<UdSocket>) {
+        let is_hot =
+            |hot: &Option<Hot>| matches!(hot, Some(Hot::Datagrams(h)) if Arc::ptr_eq(h, socket));
+        if !is_hot(&self.hot.read()) {
+            *self.hot.write() = Some(Hot::Datagrams(socket.clone()));
         }
     }
 
@@ -195,8 +227,8 @@ impl Progress {
     }
 
     /// Puts a queue pair on the list of those whose posts wait.
-    pub(crate) fn defer(&self, qp: &Arc<Qp>) {
-        self.deferred.lock().push(qp.clone());
+    pub(crate) fn defer(&self, qp: Deferred) {
+        self.deferred.lock().push(qp);
         self.deferred_count.fetch_add(1, Ordering::SeqCst);
         // The service thread looks at the count after it goes to standby or back to the set:
         // either it sees this one, or it is seen here and woken.
@@ -310,6 +342,10 @@ impl Engine {
                     swept.streams += 1;
                     qp.serve_in_turn(self, member.writable);
                 }
+                Some(Endpoint::Datagrams(socket)) => {
+                    swept.streams += 1;
+                    socket.serve_in_turn(self, member.writable);
+                }
                 Some(Endpoint::Connecting(id)) => id.serve(self),
                 None => {}
             }
@@ -327,8 +363,10 @@ impl Engine {
         let always = self.progress.sweep_always.load(Ordering::Relaxed);
         if !always {
             let hot = self.progress.hot.read().clone();
-            if let Some(qp) = hot {
-                qp.serve_if_free(self);
+            match hot {
+                Some(Hot::Stream(qp)) => qp.serve_if_free(self),
+                Some(Hot::Datagrams(socket)) => socket.serve_if_free(self),
+                None => {}
             }
         }
         if always || turn.is_multiple_of(SWEEP_EVERY) {
@@ -377,7 +415,10 @@ impl Engine {
             std::mem::take(&mut *deferred)
         };
         for qp in waiting.drain(..) {
-            qp.flush(self);
+            match qp {
+                Deferred::Stream(qp) => qp.flush(self),
+                Deferred::Datagrams(qp) => qp.flush(self),
+            }
         }
         // The space is for the next burst: the fast path allocates nothing.
         let mut deferred = self.progress.deferred.lock();
@@ -412,6 +453,7 @@ impl Engine {
             match endpoint {
                 Some(Endpoint::Stream(qp)) => qp.on_timer(self),
                 Some(Endpoint::Connecting(id)) => id.on_timer(self),
+                Some(Endpoint::Datagrams(socket)) => socket.on_timer(self),
                 None => {}
             }
         }

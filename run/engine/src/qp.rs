@@ -30,7 +30,7 @@ use crate::srq::Srq;
 use crate::stats::{Published, Total};
 use crate::stream::{Stream, StreamEnd};
 
-use gathering::Gathering;
+pub(crate) use gathering::Gathering;
 pub use gathering::SendBatch;
 
 /// A stream that is ending is closed after this time, whatever the peer does.
@@ -615,7 +615,7 @@ fn needs_fin(machine: &QpMachine) -> bool {
     machine.ending() == Ending::Draining
 }
 
-fn checked_cap(cap: QpCap, shared_receive: bool) -> Result<QpCap, Error> {
+pub(crate) fn checked_cap(cap: QpCap, shared_receive: bool) -> Result<QpCap, Error> {
     let sizes_ok = cap.max_send_wr <= MAX_WR && cap.max_recv_wr <= MAX_WR;
     let lists_ok = cap.max_send_sge as usize <= MAX_SGE && cap.max_recv_sge as usize <= MAX_SGE;
     if !sizes_ok || !lists_ok || cap.max_inline_data as usize > MAX_INLINE {

@@ -55,6 +55,8 @@ pub struct Totals {
     pub service_passes: u64,
     /// How the process is served now: 0 by its service thread, 1 by its own polling.
     pub polled: u64,
+    /// Datagrams that came and were dropped.
+    pub datagrams_dropped: u64,
 }
 
 /// Counts of one connection.
@@ -110,6 +112,7 @@ pub(crate) enum Total {
     EmptyPolls,
     ServicePasses,
     Polled,
+    DatagramsDropped,
 }
 
 const PID: usize = 2;
@@ -293,6 +296,7 @@ pub fn read(path: &Path) -> io::Result<Snapshot> {
         empty_polls: total(Total::EmptyPolls),
         service_passes: total(Total::ServicePasses),
         polled: total(Total::Polled),
+        datagrams_dropped: total(Total::DatagramsDropped),
     };
     let slots = words.len().saturating_sub(SLOTS_AT) / SLOT_WORDS;
     let connections = (0..slots)

@@ -12,6 +12,7 @@
 //! | [`process`] | which process this is, whatever way it was forked |
 //! | [`user`] | buffers that a program hands over for one call |
 //! | [`net`] | non-blocking TCP sockets and listeners |
+//! | [`udp`] | UDP sockets of our own, datagrams gathered and coalesced |
 //! | [`poll`] | epoll and event counters |
 //! | [`sched`] | what a service thread asks of the scheduler |
 //! | [`shm`] | shared memory that others can look into |
@@ -35,6 +36,7 @@ pub mod sched;
 pub mod shm;
 pub mod signals;
 mod sys;
+pub mod udp;
 pub mod user;
 
 /// Octets from the kernel's random source.

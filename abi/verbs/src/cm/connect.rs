@@ -1,6 +1,5 @@
 //! The way to a connection and out of it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use libc::{c_int, c_void, sockaddr};
@@ -264,6 +263,6 @@ unsafe fn reject(id: *mut rdma_cm_id, data: *const c_void, length: u8) -> Answer
 /// `qp` is a queue pair of ours.
 pub unsafe fn attach(id: &Handle<CmId>, qp: *mut crate::layout::ibv_qp) -> Answer<()> {
     // SAFETY: promised by the caller.
-    let engine = Arc::clone(&unsafe { Handle::<Pair>::of(qp)? }.engine);
-    Ok(id.engine.attach_qp(&engine)?)
+    let pair = unsafe { Handle::<Pair>::of(qp)? };
+    Ok(id.engine.attach_qp(pair.connected()?)?)
 }

@@ -72,7 +72,8 @@ unsafe fn init_qp_attr(
         }
         let state = i64::from((*attr).qp_state);
         let set = match state {
-            IBV_QPS_INIT | IBV_QPS_RTR => IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT,
+            IBV_QPS_INIT => IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT | IBV_QP_PKEY_INDEX,
+            IBV_QPS_RTR => IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT,
             IBV_QPS_RTS => IBV_QP_PORT,
             _ => return invalid(),
         };

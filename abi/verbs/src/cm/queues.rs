@@ -157,7 +157,7 @@ unsafe fn create_initialised(
     unsafe {
         let made = qp::create_extended(attr)?;
         let to_init = attributes(IBV_QPS_INIT);
-        let mask = IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT;
+        let mask = IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT | IBV_QP_PKEY_INDEX;
         let ready = qp::modify(made, &to_init, mask).and_then(|()| attach(id, made));
         if let Err(errno) = ready {
             qp::destroy(made)?;

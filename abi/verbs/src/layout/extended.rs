@@ -3,7 +3,7 @@
 use libc::{c_int, c_void, pthread_cond_t, pthread_mutex_t, size_t};
 
 use super::device::{ibv_context, Op};
-use super::objects::{ibv_comp_channel, ibv_mw, ibv_pd, ibv_qp};
+use super::objects::{ibv_ah, ibv_comp_channel, ibv_mw, ibv_pd, ibv_qp};
 use super::work::{ibv_mw_bind_info, ibv_sge};
 
 /// A function of an extended completion queue that gives a number of the current completion.
@@ -38,7 +38,7 @@ c_struct! {
         248: wr_send_imm: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32)>,
         256: wr_send_inv: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32)>,
         264: wr_send_tso: Op,
-        272: wr_set_ud_addr: Op,
+        272: wr_set_ud_addr: Option<unsafe extern "C" fn(*mut ibv_qp_ex, *mut ibv_ah, u32, u32)>,
         280: wr_set_xrc_srqn: Op,
         288: wr_set_inline_data: Option<unsafe extern "C" fn(*mut ibv_qp_ex, *mut c_void, size_t)>,
         296: wr_set_inline_data_list: Option<

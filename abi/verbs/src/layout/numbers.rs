@@ -68,6 +68,7 @@ c_numbers! {
     IBV_QPS_ERR = 6;
     IBV_QP_STATE = 1;
     IBV_QP_CUR_STATE = 1 << 1;
+    IBV_QP_EN_SQD_ASYNC_NOTIFY = 1 << 2;
     IBV_QP_ACCESS_FLAGS = 1 << 3;
     IBV_QP_PORT = 1 << 5;
     IBV_QP_PKEY_INDEX = 1 << 4;
@@ -79,15 +80,19 @@ c_numbers! {
     IBV_QP_RNR_RETRY = 1 << 11;
     IBV_QP_RQ_PSN = 1 << 12;
     IBV_QP_MAX_QP_RD_ATOMIC = 1 << 13;
+    IBV_QP_ALT_PATH = 1 << 14;
     IBV_QP_MIN_RNR_TIMER = 1 << 15;
     IBV_QP_SQ_PSN = 1 << 16;
     IBV_QP_MAX_DEST_RD_ATOMIC = 1 << 17;
+    IBV_QP_PATH_MIG_STATE = 1 << 18;
     IBV_QP_DEST_QPN = 1 << 20;
     IBV_QP_RATE_LIMIT = 1 << 25;
     IBV_MIG_MIGRATED = 0;
     IBV_QP_INIT_ATTR_PD = 1;
     IBV_QP_INIT_ATTR_CREATE_FLAGS = 1 << 2;
     IBV_QP_INIT_ATTR_SEND_OPS_FLAGS = 1 << 6;
+    IBV_QP_EX_WITH_SEND = 1 << 2;
+    IBV_QP_EX_WITH_SEND_WITH_IMM = 1 << 3;
     IBV_QP_EX_WITH_SEND_WITH_INV = 1 << 9;
     IBV_CQ_INIT_ATTR_MASK_FLAGS = 1;
     IBV_CQ_INIT_ATTR_MASK_PD = 1 << 1;
@@ -144,6 +149,7 @@ c_numbers! {
     IBV_WC_LOCAL_INV = 6;
     IBV_WC_RECV = 1 << 7;
     IBV_WC_RECV_RDMA_WITH_IMM = (1 << 7) + 1;
+    IBV_WC_GRH = 1;
     IBV_WC_WITH_IMM = 1 << 1;
     IBV_WC_WITH_INV = 1 << 3;
 

@@ -37,7 +37,7 @@ c_struct! {
 }
 
 c_struct! {
-    /// An address handle; none are served.
+    /// An address handle.
     pub struct ibv_ah = 24 {
         0: context: *mut ibv_context,
         8: pd: *mut ibv_pd,

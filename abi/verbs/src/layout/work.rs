@@ -2,7 +2,7 @@
 
 use libc::c_int;
 
-use super::objects::{ibv_mr, ibv_mw};
+use super::objects::{ibv_ah, ibv_mr, ibv_mw};
 
 c_struct! {
     /// One element of a scatter/gather list.
@@ -46,7 +46,9 @@ c_struct! {
         /// `IBV_SEND_*`.
         32: send_flags: u32,
         36: invalidate_rkey: u32,
+        /// Or `wr.ud.ah`.
         40 as "wr.rdma.remote_addr": remote_addr: u64,
+        /// Or `wr.ud.remote_qpn`.
         48 as "wr.rdma.rkey": rkey: u32,
         /// With `rkey` in front of it `wr.atomic.compare_add`.
         52 as "wr.ud.remote_qkey": remote_qkey: u32,
@@ -90,6 +92,12 @@ c_struct! {
 }
 
 impl ibv_send_wr {
+    /// `wr.ud.ah`, which shares its octets with other members of the union.
+    #[inline]
+    pub fn ud_ah(&self) -> *mut ibv_ah {
+        self.remote_addr as *mut ibv_ah
+    }
+
     /// `wr.atomic.compare_add`, which shares its octets with other members of the union.
     #[inline]
     pub fn compare_add(&self) -> u64 {

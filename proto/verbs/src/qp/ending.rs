@@ -251,6 +251,7 @@ impl Qp {
                 invalidated: None,
                 imm: None,
                 solicited: true,
+                source: None,
             });
         }
         self.requester = super::requester::Requester::default();

@@ -121,6 +121,7 @@ impl Qp {
             invalidated: None,
             imm: Some(imm),
             solicited,
+            source: None,
         });
     }
 }

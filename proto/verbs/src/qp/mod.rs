@@ -394,6 +394,7 @@ impl Qp {
                     invalidated: None,
                     imm: None,
                     solicited: false,
+                    source: None,
                 });
             }
         }

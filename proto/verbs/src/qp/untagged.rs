@@ -120,6 +120,7 @@ impl Qp {
             invalidated: filling.invalidate,
             imm: filling.imm,
             solicited: filling.solicited,
+            source: None,
         });
         Ok(())
     }
@@ -145,6 +146,7 @@ impl Qp {
             invalidated: None,
             imm: None,
             solicited: true,
+            source: None,
         });
     }
 

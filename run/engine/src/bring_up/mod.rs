@@ -25,7 +25,7 @@ use crate::progress::Token;
 use crate::qp::{Inner, Qp};
 
 use hello::Hello;
-pub(crate) use numbers::Numbers;
+pub(crate) use numbers::{port_of, Numbers};
 
 /// The first wait before dialing again; each further one is twice as long.
 const REDIAL: Duration = Duration::from_millis(1);
@@ -118,7 +118,7 @@ impl ByHand {
 }
 
 /// IPv4-mapped addresses are IPv4's.
-fn plain(address: IpAddr) -> IpAddr {
+pub(crate) fn plain(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(address, IpAddr::V4),
         IpAddr::V4(_) => address,
@@ -362,7 +362,7 @@ impl Qp {
         let Some((id, to, hello)) = due else {
             return;
         };
-        let peer = SocketAddr::new(to.peer, numbers::port_of(to.peer_qp));
+        let peer = SocketAddr::new(to.peer, port_of(to.peer_qp));
         let param = ConnParam {
             private_data: &hello.encode(),
             responder_resources: MAX_RD_ATOMIC.min(255) as u8,

@@ -3,7 +3,8 @@
 //! The upper 16 bits of a number are a TCP port that the process holds, the lower 8 tell its
 //! queue pairs apart. The port is bound when the first number is given out and listened on from the
 //! moment a program takes a queue pair to INIT itself, so that a process that only uses the
-//! connection manager has no open port for this.
+//! connection manager has no open port for this. The UDP port of the same number is opened for the
+//! first queue pair that sends datagrams.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -13,14 +14,17 @@ use parking_lot::Mutex;
 use crate::cm::Id;
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::ud::UdSocket;
 
 /// Queue pairs of one port. Not all 256, so that a number rests before it is used again.
 const PER_PORT: usize = 192;
 /// Bring-ups that wait at one port.
 const BACKLOG: i32 = 1024;
+/// Ports that are tried when somebody else has the UDP port of ours.
+const TRIES: usize = 16;
 
 /// The TCP port at which a queue pair is found.
-pub(super) fn port_of(number: u32) -> u16 {
+pub(crate) fn port_of(number: u32) -> u16 {
     (number >> 8) as u16
 }
 
@@ -40,6 +44,7 @@ struct Inner {
 struct Port {
     number: u16,
     socket: Arc<Id>,
+    datagrams: Option<Arc<UdSocket>>,
     used: [bool; 256],
     live: usize,
     next: u8,
@@ -53,15 +58,31 @@ impl Numbers {
     pub(crate) fn take(&self, engine: &Arc<Engine>) -> Result<u32, Error> {
         let mut inner = self.inner.lock();
         if inner.ports.iter().all(|p| p.live >= PER_PORT) {
-            let port = Port::bind(engine)?;
-            if inner.listening {
-                port.socket.listen(BACKLOG)?;
-            }
-            inner.ports.push(port);
+            inner.add_port(engine)?;
         }
         let free = inner.ports.iter_mut().find(|p| p.live < PER_PORT);
         free.map(Port::take)
             .ok_or(Error::NoMemory("queue pair numbers"))
+    }
+
+    /// The same for a queue pair that sends datagrams, with the socket they come to.
+    ///
+    /// # Errors
+    /// No port is left.
+    pub(crate) fn take_for_datagrams(
+        &self,
+        engine: &Arc<Engine>,
+    ) -> Result<(u32, Arc<UdSocket>), Error> {
+        let mut inner = self.inner.lock();
+        for _ in 0..TRIES {
+            for port in inner.ports.iter_mut().filter(|p| p.live < PER_PORT) {
+                if let Some(socket) = port.for_datagrams(engine) {
+                    return Ok((port.take(), socket));
+                }
+            }
+            inner.add_port(engine)?;
+        }
+        Err(Error::NoMemory("UDP ports"))
     }
 
     /// The queue pair of that number is gone.
@@ -90,6 +111,17 @@ impl Numbers {
     }
 }
 
+impl Inner {
+    fn add_port(&mut self, engine: &Arc<Engine>) -> Result<(), Error> {
+        let port = Port::bind(engine)?;
+        if self.listening {
+            port.socket.listen(BACKLOG)?;
+        }
+        self.ports.push(port);
+        Ok(())
+    }
+}
+
 impl Port {
     /// A port on all the machine's addresses, of both families where there are two.
     fn bind(engine: &Arc<Engine>) -> Result<Port, Error> {
@@ -111,10 +143,19 @@ impl Port {
         Ok(Port {
             number,
             socket,
+            datagrams: None,
             used: [false; 256],
             live: 0,
             next: weft_os::random_u64() as u8,
         })
+    }
+
+    /// The UDP socket of the same number; `None` when somebody else has the port.
+    fn for_datagrams(&mut self, engine: &Arc<Engine>) -> Option<Arc<UdSocket>> {
+        if self.datagrams.is_none() {
+            self.datagrams = UdSocket::open(self.number, engine).ok();
+        }
+        self.datagrams.clone()
     }
 
     fn take(&mut self) -> u32 {

@@ -9,6 +9,7 @@ use weft_verbs::types::{Payload, PostError, SendRequest};
 use super::{Inner, Qp};
 use crate::engine::Engine;
 use crate::pass::Pass;
+use crate::progress::Deferred;
 
 /// Posts between two polls that make a burst: from then on posts gather.
 const BURST: u32 = 4;
@@ -19,8 +20,8 @@ const GATHER_OCTETS: u64 = 4096;
 
 /// What a queue pair remembers of its posts.
 #[derive(Debug, Default)]
-pub(super) struct Gathering {
-    /// The interval between polls that `posts` counts in; see [`Qp::gathers`].
+pub(crate) struct Gathering {
+    /// The interval between polls that `posts` counts in; see [`Gathering::gathers`].
     interval: AtomicU64,
     /// Posts in that interval.
     posts: AtomicU32,
@@ -28,6 +29,52 @@ pub(super) struct Gathering {
     bursting: AtomicBool,
     /// It stands in the engine's list of deferred queue pairs.
     deferred: AtomicBool,
+}
+
+impl Gathering {
+    /// Whether a post waits for the next poll to be sent together with others.
+    ///
+    /// The first messages on a quiet queue pair leave at once. A program that posts bursts
+    /// between polls gathers: its next poll sends everything, and if it does not poll the service
+    /// thread's tick does. Only while that ticks may anything wait.
+    #[inline]
+    pub(crate) fn gathers(
+        &self,
+        count: u32,
+        short: bool,
+        engine: &Engine,
+        who: impl FnOnce() -> Deferred,
+    ) -> bool {
+        // All under the queue pair's lock, so that plain loads and stores do.
+        let interval = engine.progress.interval();
+        let mut before = self.posts.load(Ordering::Relaxed);
+        if self.interval.swap(interval, Ordering::Relaxed) != interval {
+            self.bursting.store(before >= BURST, Ordering::Relaxed);
+            before = 0;
+        }
+        let posts = before + count;
+        self.posts.store(posts, Ordering::Relaxed);
+        if before < BURST && posts >= BURST {
+            self.bursting.store(true, Ordering::Relaxed);
+            engine.progress.show_sign();
+        }
+        if !short
+            || before / GATHER_POSTS != posts / GATHER_POSTS
+            || !self.bursting.load(Ordering::Relaxed)
+            || !engine.progress.may_defer()
+        {
+            return false;
+        }
+        if !self.deferred.swap(true, Ordering::AcqRel) {
+            engine.progress.defer(who());
+        }
+        true
+    }
+
+    /// What has gathered is about to be sent.
+    pub(crate) fn end(&self) {
+        self.deferred.store(false, Ordering::Release);
+    }
 }
 
 impl Qp {
@@ -70,49 +117,21 @@ impl Qp {
     }
 
     /// Whether a post waits for the next poll to be sent together with others.
-    ///
-    /// The first messages on a quiet queue pair leave at once. A program that posts bursts
-    /// between polls gathers: its next poll sends everything, and if it does not poll the service
-    /// thread's tick does. Only while that ticks may anything wait.
     #[inline]
     fn gathers(self: &Arc<Self>, count: u32, short: bool, engine: &Engine) -> bool {
-        // All under the queue pair's lock, so that plain loads and stores do.
-        let interval = engine.progress.interval();
-        let mut before = self.gathering.posts.load(Ordering::Relaxed);
-        if self.gathering.interval.swap(interval, Ordering::Relaxed) != interval {
-            self.gathering
-                .bursting
-                .store(before >= BURST, Ordering::Relaxed);
-            before = 0;
-        }
-        let posts = before + count;
-        self.gathering.posts.store(posts, Ordering::Relaxed);
-        if before < BURST && posts >= BURST {
-            self.gathering.bursting.store(true, Ordering::Relaxed);
-            engine.progress.show_sign();
-        }
-        if !short
-            || before / GATHER_POSTS != posts / GATHER_POSTS
-            || !self.gathering.bursting.load(Ordering::Relaxed)
-            || !engine.progress.may_defer()
-        {
-            return false;
-        }
-        if !self.gathering.deferred.swap(true, Ordering::AcqRel) {
-            engine.progress.defer(self);
-        }
-        true
+        self.gathering
+            .gathers(count, short, engine, || Deferred::Stream(self.clone()))
     }
 
     /// Sends what has gathered.
     pub(crate) fn flush(self: &Arc<Self>, engine: &Engine) {
-        self.gathering.deferred.store(false, Ordering::Release);
+        self.gathering.end();
         self.transmit_locked(self.inner.lock(), engine);
     }
 }
 
 /// Whether a request's payload is so short that gathering it with others pays.
-fn is_short(request: &SendRequest<'_>) -> bool {
+pub(crate) fn is_short(request: &SendRequest<'_>) -> bool {
     match request.payload {
         Payload::Inline(_) => true,
         Payload::Gather(sges) => {

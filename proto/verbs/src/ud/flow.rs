@@ -1,0 +1,187 @@
+//! How much may be under way to one socket: what keeps a sender from overflowing a receive buffer.
+//!
+//! The sender marks a datagram now and then; the receiver's socket answers with the mark when it
+//! has read so far. Without an answer for [`PATIENCE`] the sender no longer waits, until one
+//! comes: a datagram may be lost, a sender may not be stopped for ever.
+
+use core::time::Duration;
+
+/// What may be under way before the first answer, and at least, octets of [`weight`].
+const FIRST: u32 = 128 * 1024;
+/// The same at most.
+const MOST: u32 = 4 * 1024 * 1024;
+/// How long an answer is waited for.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// Beyond this the count of a flow that nobody answers follows what was sent.
+const FAR: u32 = 1 << 30;
+
+/// What a datagram of so many octets takes of a receive buffer, about: the kernel counts its own
+/// structures and rounds up.
+pub fn weight(octets: usize) -> u32 {
+    1024 + 2 * octets as u32
+}
+
+/// What is under way to one socket.
+#[derive(Clone, Copy, Debug)]
+pub struct Flow {
+    /// Weight of all that was sent, modulo 2^32.
+    sent: u32,
+    /// Of that, what was answered.
+    answered: u32,
+    /// Of that, what an answer was asked for.
+    asked: u32,
+    window: u32,
+    /// Nobody answers.
+    silent: bool,
+    waits_until: Option<Duration>,
+}
+
+impl Default for Flow {
+    fn default() -> Flow {
+        Flow {
+            sent: 0,
+            answered: 0,
+            asked: 0,
+            window: FIRST,
+            silent: false,
+            waits_until: None,
+        }
+    }
+}
+
+impl Flow {
+    /// Whether another datagram may leave.
+    pub fn may_send(&self) -> bool {
+        self.silent || self.under_way() < self.window
+    }
+
+    fn under_way(&self) -> u32 {
+        self.sent.wrapping_sub(self.answered)
+    }
+
+    /// A datagram of that weight leaves. The mark that it carries, if it has to ask for an answer.
+    pub fn send(&mut self, weight: u32) -> Option<u32> {
+        self.sent = self.sent.wrapping_add(weight);
+        if self.under_way() > FAR {
+            self.answered = self.sent.wrapping_sub(FAR);
+        }
+        if self.sent.wrapping_sub(self.asked) < self.window / 4 {
+            return None;
+        }
+        self.asked = self.sent;
+        Some(self.sent)
+    }
+
+    /// The other socket has read up to `mark`; its receive buffer has `room` octets. Marks that
+    /// were never sent are ignored.
+    pub fn answer(&mut self, mark: u32, room: u32) {
+        let progress = mark.wrapping_sub(self.answered);
+        if progress > self.under_way() {
+            return;
+        }
+        self.answered = mark;
+        self.window = (room / 2).clamp(FIRST, MOST);
+        self.silent = false;
+        self.waits_until = None;
+    }
+
+    /// A sender waits; gives until when.
+    pub fn wait(&mut self, now: Duration) -> Duration {
+        *self.waits_until.get_or_insert(now + PATIENCE)
+    }
+
+    /// Stops waiting when the time is over; true when senders may go on.
+    pub fn expire(&mut self, now: Duration) -> bool {
+        let over = self.waits_until.is_some_and(|until| until <= now);
+        if over {
+            self.silent = true;
+            self.waits_until = None;
+        }
+        over
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Duration = Duration::from_secs(1);
+
+    /// Sends until the flow is full; the marks.
+    fn fill(flow: &mut Flow, most: usize) -> (usize, std::vec::Vec<u32>) {
+        let mut marks = std::vec::Vec::new();
+        for sent in 0..most {
+            if !flow.may_send() {
+                return (sent, marks);
+            }
+            marks.extend(flow.send(weight(64)));
+        }
+        (most, marks)
+    }
+
+    #[test]
+    fn a_full_flow_goes_on_after_an_answer() {
+        let mut flow = Flow::default();
+        let (first, marks) = fill(&mut flow, 10_000);
+        assert_eq!(first, (FIRST / weight(64)) as usize + 1);
+        assert!(marks.len() >= 3, "asked in time: {marks:?}");
+        flow.answer(marks[0], 0);
+        let (more, _) = fill(&mut flow, 10_000);
+        assert!(more > 0 && more < first);
+    }
+
+    #[test]
+    fn the_window_is_half_of_the_receivers_buffer() {
+        let mut flow = Flow::default();
+        let (_, marks) = fill(&mut flow, 10_000);
+        flow.answer(*marks.last().unwrap(), 1 << 20);
+        let (more, _) = fill(&mut flow, 10_000);
+        assert!(more * weight(64) as usize > (1 << 19) - FIRST as usize / 2);
+        flow.answer(flow.sent, u32::MAX);
+        assert_eq!(fill(&mut flow, 100_000).0, (MOST / weight(64)) as usize + 1);
+    }
+
+    #[test]
+    fn without_answers_nobody_waits_for_ever() {
+        let mut flow = Flow::default();
+        let (_, marks) = fill(&mut flow, 10_000);
+        let until = flow.wait(NOW);
+        assert_eq!(
+            flow.wait(NOW + PATIENCE / 2),
+            until,
+            "from the first wait on"
+        );
+        assert!(!flow.expire(NOW));
+        assert!(flow.expire(until));
+        assert_eq!(fill(&mut flow, 100_000).0, 100_000);
+        flow.answer(marks[0], 0);
+        assert!(
+            !flow.may_send(),
+            "an answer, even an old one: somebody is there"
+        );
+    }
+
+    #[test]
+    fn invented_marks_change_nothing() {
+        let mut flow = Flow::default();
+        fill(&mut flow, 10_000);
+        flow.answer(flow.sent.wrapping_add(1), u32::MAX);
+        flow.answer(flow.answered.wrapping_sub(1), u32::MAX);
+        assert!(!flow.may_send());
+    }
+
+    #[test]
+    fn counts_may_wrap() {
+        let mut flow = Flow {
+            sent: u32::MAX - 10_000,
+            answered: u32::MAX - 10_000,
+            asked: u32::MAX - 10_000,
+            ..Flow::default()
+        };
+        for _ in 0..1000 {
+            let (sent, marks) = fill(&mut flow, 50);
+            assert!(sent > 0);
+            marks.iter().for_each(|mark| flow.answer(*mark, 0));
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! UDP sockets of our own: non-blocking, of both IP families where there are two, with the local
+//! address of each datagram, segmentation on the way out (`UDP_SEGMENT`) and coalesced receives
+//! (`UDP_GRO`).
+
+use std::io;
+use std::mem::{offset_of, size_of, zeroed};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::net::{self, sockopt, AddressFamily, SocketFlags, SocketType};
+
+use crate::dgram::{set_int, SOL_UDP, UDP_GRO, UDP_SEGMENT};
+use crate::mem::Gather;
+use crate::sys;
+
+/// Octets that one receive gives at most: the kernel coalesces no more.
+pub const RECEIVE_MOST: usize = 65_536;
+/// Octets of the control messages of a receive.
+const CONTROL: usize = 128;
+
+/// A socket on every address of the machine.
+#[derive(Debug)]
+pub struct UdpSocket {
+    fd: OwnedFd,
+    /// It has IPv6, and IPv4 through it.
+    dual: bool,
+    room: u32,
+}
+
+/// What a receive gave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Received {
+    /// Octets.
+    pub octets: usize,
+    /// Octets of each datagram but the last, which may be shorter.
+    pub segment: usize,
+    /// Who sent them.
+    pub from: SocketAddr,
+    /// The address of this machine that they were sent to.
+    pub to: IpAddr,
+}
+
+#[repr(C, align(8))]
+struct Control([u8; CONTROL]);
+
+/// Writes control messages one behind the other.
+struct ControlWriter {
+    control: Control,
+    used: usize,
+}
+
+impl ControlWriter {
+    fn push(&mut self, level: i32, kind: i32, data: &[u8]) {
+        let len = size_of::<libc::cmsghdr>() + data.len();
+        let at = &mut self.control.0[self.used..];
+        at[..8].copy_from_slice(&len.to_ne_bytes());
+        at[8..12].copy_from_slice(&level.to_ne_bytes());
+        at[12..16].copy_from_slice(&kind.to_ne_bytes());
+        at[16..len].copy_from_slice(data);
+        self.used += len.next_multiple_of(8);
+    }
+}
+
+impl UdpSocket {
+    /// Binds to a port on all addresses; its buffers have `buffer` octets, or as many as the
+    /// kernel allows.
+    ///
+    /// # Errors
+    /// The port is taken, or no descriptor is left.
+    pub fn bind(port: u16, buffer: usize) -> io::Result<UdpSocket> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let v6 = net::socket_with(AddressFamily::INET6, SocketType::DGRAM, flags, None);
+        let (fd, dual) = match v6 {
+            Ok(fd) => (fd, true),
+            Err(_) => {
+                let v4 = net::socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
+                (v4, false)
+            }
+        };
+        let any: SocketAddr = if dual {
+            sockopt::set_ipv6_v6only(&fd, false)?;
+            (Ipv6Addr::UNSPECIFIED, port).into()
+        } else {
+            (Ipv4Addr::UNSPECIFIED, port).into()
+        };
+        let raw = fd.as_raw_fd();
+        let option = |level, name, value| {
+            set_int(raw, level, name, value).map_err(io::Error::from_raw_os_error)
+        };
+        if dual {
+            option(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
+        } else {
+            option(libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
+        }
+        // Without it every datagram comes alone.
+        let _ = option(SOL_UDP, UDP_GRO, 1);
+        let _ = sockopt::set_socket_recv_buffer_size(&fd, buffer);
+        let _ = sockopt::set_socket_send_buffer_size(&fd, buffer);
+        net::bind(&fd, &any)?;
+        let room = sockopt::socket_recv_buffer_size(&fd).unwrap_or(0) as u32;
+        Ok(UdpSocket { fd, dual, room })
+    }
+
+    /// Octets of the receive buffer, as the kernel counts them.
+    pub fn room(&self) -> u32 {
+        self.room
+    }
+
+    /// Sends a gather list from an address of this machine: as one datagram, or as datagrams of
+    /// `segment` octets and a last one of what is left.
+    ///
+    /// # Errors
+    /// The kernel's: nothing was sent then.
+    pub fn send(
+        &self,
+        list: &Gather<'_>,
+        from: IpAddr,
+        to: SocketAddr,
+        segment: Option<u16>,
+    ) -> io::Result<()> {
+        let (name, name_len) = self.name_of(to);
+        let mut writer = ControlWriter {
+            control: Control([0; CONTROL]),
+            used: 0,
+        };
+        self.push_source(&mut writer, from);
+        if let Some(segment) = segment {
+            writer.push(SOL_UDP, UDP_SEGMENT, &segment.to_ne_bytes());
+        }
+        // SAFETY: an all-zero msghdr is a valid empty one.
+        let mut message: libc::msghdr = unsafe { zeroed() };
+        message.msg_name = std::ptr::from_ref(&name).cast_mut().cast();
+        message.msg_namelen = name_len;
+        message.msg_iov = list.as_slice().as_ptr().cast_mut().cast();
+        message.msg_iovlen = list.as_slice().len() as _;
+        message.msg_control = writer.control.0.as_mut_ptr().cast();
+        message.msg_controllen = writer.used as _;
+        let args = [
+            self.fd.as_raw_fd() as usize,
+            std::ptr::from_ref(&message) as usize,
+            (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as usize,
+            0,
+            0,
+            0,
+        ];
+        // SAFETY: the message and all it points to outlive the call, which only reads them; the
+        // list holds borrowed octets and registered memory, of which the kernel says EFAULT where
+        // nothing is mapped.
+        unsafe { sys::call(libc::SYS_sendmsg, args) }
+            .map(drop)
+            .map_err(io::Error::from_raw_os_error)
+    }
+
+    /// Receives what is at the head of the queue: a datagram, or several of one length from one
+    /// sender.
+    ///
+    /// # Errors
+    /// The kernel's; `WouldBlock` when there is nothing.
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
+        let part = sys::IoVec {
+            base: buffer.as_mut_ptr() as usize,
+            len: buffer.len(),
+        };
+        let mut control = Control([0; CONTROL]);
+        // SAFETY: all-zero is a value of both plain structures.
+        let (mut message, mut name): (libc::msghdr, libc::sockaddr_in6) =
+            unsafe { (zeroed(), zeroed()) };
+        message.msg_name = std::ptr::from_mut(&mut name).cast();
+        message.msg_namelen = size_of::<libc::sockaddr_in6>() as u32;
+        message.msg_iov = std::ptr::from_ref(&part).cast_mut().cast();
+        message.msg_iovlen = 1;
+        message.msg_control = control.0.as_mut_ptr().cast();
+        message.msg_controllen = CONTROL as _;
+        let args = [
+            self.fd.as_raw_fd() as usize,
+            std::ptr::from_mut(&mut message) as usize,
+            libc::MSG_DONTWAIT as usize,
+            0,
+            0,
+            0,
+        ];
+        // SAFETY: the message and the buffers it points to outlive the call and may be written.
+        let octets = unsafe { sys::call(libc::SYS_recvmsg, args) }
+            .map_err(io::Error::from_raw_os_error)?
+            .min(buffer.len());
+        let mut received = Received {
+            octets,
+            segment: octets.max(1),
+            from: address_of(&name),
+            to: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        };
+        read_control(
+            &control.0[..message.msg_controllen.min(CONTROL)],
+            &mut received,
+        );
+        Ok(received)
+    }
+
+    /// A socket address in the form that this socket's family takes.
+    fn name_of(&self, to: SocketAddr) -> (libc::sockaddr_in6, u32) {
+        // SAFETY: all-zero is a value of the plain structure.
+        let mut name: libc::sockaddr_in6 = unsafe { zeroed() };
+        name.sin6_port = to.port().to_be();
+        if self.dual {
+            name.sin6_family = libc::AF_INET6 as u16;
+            name.sin6_addr.s6_addr = v6(to.ip()).octets();
+            return (name, size_of::<libc::sockaddr_in6>() as u32);
+        }
+        name.sin6_family = libc::AF_INET as u16;
+        if let IpAddr::V4(v4) = to.ip() {
+            // An IPv4 name has its address where an IPv6 name has its flow.
+            name.sin6_flowinfo = u32::from_ne_bytes(v4.octets());
+        }
+        (name, size_of::<libc::sockaddr_in>() as u32)
+    }
+
+    fn push_source(&self, writer: &mut ControlWriter, from: IpAddr) {
+        if self.dual {
+            let mut info = [0; size_of::<libc::in6_pktinfo>()];
+            info[..16].copy_from_slice(&v6(from).octets());
+            writer.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
+        } else if let IpAddr::V4(v4) = from {
+            let mut info = [0; size_of::<libc::in_pktinfo>()];
+            let at = offset_of!(libc::in_pktinfo, ipi_spec_dst);
+            info[at..at + 4].copy_from_slice(&v4.octets());
+            writer.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
+        }
+    }
+}
+
+impl AsFd for UdpSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn v6(address: IpAddr) -> Ipv6Addr {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    }
+}
+
+fn address_of(name: &libc::sockaddr_in6) -> SocketAddr {
+    let port = u16::from_be(name.sin6_port);
+    if i32::from(name.sin6_family) == libc::AF_INET {
+        let v4 = Ipv4Addr::from(name.sin6_flowinfo.to_ne_bytes());
+        return SocketAddrV4::new(v4, port).into();
+    }
+    let address = Ipv6Addr::from(name.sin6_addr.s6_addr);
+    match address.to_ipv4_mapped() {
+        Some(v4) => SocketAddrV4::new(v4, port).into(),
+        None => SocketAddrV6::new(address, port, 0, name.sin6_scope_id).into(),
+    }
+}
+
+fn read_control(mut control: &[u8], received: &mut Received) {
+    const HEAD: usize = size_of::<libc::cmsghdr>();
+    let int = |at: &[u8], from: usize| {
+        let mut octets = [0; 4];
+        octets.copy_from_slice(&at[from..from + 4]);
+        i32::from_ne_bytes(octets)
+    };
+    while control.len() >= HEAD {
+        let mut len = [0; size_of::<usize>()];
+        len.copy_from_slice(&control[..size_of::<usize>()]);
+        let len = usize::from_ne_bytes(len);
+        if len < HEAD || len > control.len() {
+            return;
+        }
+        let (level, kind, data) = (int(control, 8), int(control, 12), &control[HEAD..len]);
+        match (level, kind) {
+            (SOL_UDP, UDP_GRO) if data.len() >= 4 => {
+                received.segment = usize::try_from(int(data, 0)).unwrap_or(0).max(1);
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) if data.len() >= 16 => {
+                let mut octets = [0; 16];
+                octets.copy_from_slice(&data[..16]);
+                received.to = IpAddr::V6(Ipv6Addr::from(octets)).to_canonical();
+            }
+            (libc::IPPROTO_IP, libc::IP_PKTINFO) if data.len() >= 12 => {
+                let at = offset_of!(libc::in_pktinfo, ipi_addr);
+                let octets = [data[at], data[at + 1], data[at + 2], data[at + 3]];
+                received.to = IpAddr::V4(Ipv4Addr::from(octets));
+            }
+            _ => {}
+        }
+        let next = len.next_multiple_of(8);
+        control = control.get(next..).unwrap_or_default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (UdpSocket, UdpSocket, u16) {
+        let receiver = UdpSocket::bind(0, 1 << 20).unwrap();
+        let bound: SocketAddr = net::getsockname(&receiver.fd).unwrap().try_into().unwrap();
+        (UdpSocket::bind(0, 1 << 20).unwrap(), receiver, bound.port())
+    }
+
+    fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> Received {
+        for _ in 0..1000 {
+            match socket.receive(buffer) {
+                Ok(received) => return received,
+                Err(_) => std::thread::sleep(std::time::Duration::from_millis(1)),
+            }
+        }
+        panic!("nothing came");
+    }
+
+    #[test]
+    fn both_families_tell_both_ends() {
+        let (sender, receiver, port) = pair();
+        let mut buffer = vec![0; RECEIVE_MOST];
+        let ends: &[IpAddr] = if sender.dual {
+            &[
+                IpAddr::V4(Ipv4Addr::LOCALHOST),
+                IpAddr::V6(Ipv6Addr::LOCALHOST),
+            ]
+        } else {
+            &[IpAddr::V4(Ipv4Addr::LOCALHOST)]
+        };
+        for end in ends {
+            let mut list = Gather::default();
+            list.push(b"head");
+            list.push(b"payload");
+            sender
+                .send(&list, *end, SocketAddr::new(*end, port), None)
+                .unwrap();
+            let received = receive(&receiver, &mut buffer);
+            assert_eq!(&buffer[..received.octets], b"headpayload");
+            assert_eq!((received.from.ip(), received.to), (*end, *end));
+        }
+        let empty = receiver.receive(&mut buffer).unwrap_err();
+        assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn the_source_is_the_one_that_was_asked_for() {
+        let (sender, receiver, port) = pair();
+        let source: IpAddr = "127.0.0.5".parse().unwrap();
+        let to = SocketAddr::new("127.0.0.9".parse().unwrap(), port);
+        let mut list = Gather::default();
+        list.push(b"x");
+        sender.send(&list, source, to, None).unwrap();
+        let received = receive(&receiver, &mut [0; 8]);
+        assert_eq!((received.from.ip(), received.to), (source, to.ip()));
+    }
+
+    #[test]
+    fn segments_leave_and_arrive_in_one_call() {
+        let (sender, receiver, port) = pair();
+        let octets = vec![7; 2500];
+        let mut list = Gather::default();
+        list.push(&octets);
+        let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        sender
+            .send(&list, here, SocketAddr::new(here, port), Some(1000))
+            .unwrap();
+        let received = receive(&receiver, &mut vec![0; RECEIVE_MOST]);
+        assert_eq!((received.octets, received.segment), (2500, 1000));
+    }
+}
