@@ -28,8 +28,6 @@ const PAGE_SIZES: u64 = !0xfff;
 /// `phys_state`: LinkUp.
 const LINK_UP: u8 = 5;
 
-/// What `ibv_query_gid_type` calls RoCE v2: a number of libibverbs and its drivers, in no public header.
-const SYSFS_ROCE_V2: i64 = 1;
 /// Octets of `struct ibv_port_attr` that programs built before `port_cap_flags2` know.
 const OLD_PORT_ATTR: usize = 48;
 const _: () = assert!(OLD_PORT_ATTR == std::mem::offset_of!(ibv_port_attr, port_cap_flags2));
@@ -282,7 +280,7 @@ export! {
             // Numbered as in sysfs, which the header does not have: IB and RoCE v1 are 0, RoCE v2 is 1.
             const IBV_GID_TYPE_SYSFS_ROCE_V2: i64 = 1;
             let found = match i64::from(gid_entry(port.into(), index)?.gid_type) {
-                IBV_GID_TYPE_ROCE_V2 => SYSFS_ROCE_V2,
+                IBV_GID_TYPE_ROCE_V2 => IBV_GID_TYPE_SYSFS_ROCE_V2,
                 _ => IBV_GID_TYPE_IB,
             };
             // SAFETY: the program gave the address for the type.
