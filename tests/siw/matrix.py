@@ -71,12 +71,15 @@ def both(make, **options):
 # it is ready before it listens for the second connection, and a client that hears FIN before siw has noticed that
 # its last Send is sent gets an error for it. What comes to the guest is held back, so that it is done by then.
 HEAD_START = 60
+# Over an iWARP device perftest's receiver grants its sender credits by RDMA Write, over InfiniBand it does not: both
+# ends have to see the same kind.
+SAME_KIND = {"WEFT_FACE": "iwarp"}
 
 
-def perftest(group, client, program, options=(), name=None, **others):
+def perftest(group, client, program, options=(), name=None, settings=None, **others):
     arguments = (program, "-R", "-F", "-p", "{port}", *options)
     return Cell(group, name or " ".join([program, *options]), client, arguments, (*arguments, "{address}"),
-                checks.perftest_rows(1), delay=HEAD_START, **others)
+                checks.perftest_rows(1), delay=HEAD_START, settings={**SAME_KIND, **(settings or {})}, **others)
 
 
 def rping(group, client, name="rping, data verified", pings=PINGS, **others):
@@ -128,11 +131,13 @@ def stock():
         group = f"Stock siw, revision 2, CRC {crc}"
         result += both(rping, group=group, settings=settings, quick=True,
                        shown=shown.all_of(shown.revision(2), shown.crc(crc == "on")))
-        for program, size in product(PERFTEST, sizes):
+        for program, size, client in product(PERFTEST, sizes, (SIW, WEFT)):
             quick = size == (1 if "lat" in program else 1 << 20)
             count = "5" if size == 1 << 20 else "20"
-            result += both(perftest, group=group, program=program, options=("-s", str(size), "-n", count),
-                           settings=settings, quick=quick)
+            # Its server speaks first, and stock siw as the client promises no ready-to-receive message.
+            first = {"WEFT_SPEAK_FIRST": "on"} if (program, client) == ("ib_write_lat", SIW) else {}
+            result.append(perftest(group, client, program, ("-s", str(size), "-n", count), settings={**settings, **first},
+                                   quick=quick))
     return result
 
 
@@ -149,16 +154,21 @@ def first_revision():
 
 def variants():
     """siw with its constants changed."""
+    result = []
     group = "CRC required by siw"
-    result = both(rping, group=group, siw=tuned(mpa_crc_required=1), settings=PLAIN, shown=shown.crc(True), quick=True)
+    # As responder siw does not insist: it answers a Request without the CRC by a Reply without it.
+    for client, settings in ((SIW, PLAIN), (WEFT, CRC)):
+        result.append(rping(group, client, siw=tuned(mpa_crc_required=1), settings=settings, shown=shown.crc(True),
+                            quick=True))
     result += both(perftest, group=group, program="ib_write_bw", options=("-s", "65536", "-n", "10"),
                    siw=tuned(mpa_crc_required=1), settings=PLAIN)
     result += peer_to_peer()
     group = "Large FPDUs"
     large = {"siw": tuned(try_gso=1), "settings": {**PLAIN, "WEFT_FPDU": "large"}}
-    for program in ("ib_write_bw", "ib_send_bw", "ib_read_bw"):
-        result += both(perftest, group=group, program=program, options=("-s", "1048576", "-n", "5"),
-                       shown=shown.large_fpdus, quick=program == "ib_write_bw", **large)
+    # Those where Weft sends the bulk: siw makes large ones only for a peer that sets siw's own flag in the start-up frame.
+    for program, client in (("ib_write_bw", WEFT), ("ib_send_bw", WEFT), ("ib_read_bw", SIW)):
+        result.append(perftest(group, client, program, ("-s", "1048576", "-n", "5"), shown=shown.large_fpdus,
+                               quick=program == "ib_write_bw", **large))
     group = "Markers (siw has none)"
     markers = {"WEFT_MARKERS": "on"}
     words = {SIW: "RDMA_CM_EVENT_REJECTED", WEFT: "RDMA_CM_EVENT_REJECTED"}

@@ -104,7 +104,8 @@ class Meeting:
 
     def __init__(self, cell, link, machine, weft, port, log):
         self.cell, self.link, self.machine, self.weft, self.port, self.log = cell, link, machine, weft, port, log
-        self.started = []
+        self.slack = machine.slack()
+        self.started, self.capture = [], None
 
     def own(self, argv, folder=None):
         """Fills in the arguments; programs of our own are in the shared folder."""
@@ -123,6 +124,7 @@ class Meeting:
     def run(self, keep_capture=False):
         """Carries the cell out; returns (complaint or None, figure or None)."""
         capture = Capture(self.link, self.port, self.log) if self.cell.shown or keep_capture else None
+        self.capture = capture
         try:
             complaint, figure = self.ends()
             if complaint is None and self.cell.shown:
@@ -158,7 +160,7 @@ class Meeting:
 
     def await_client(self, client, server, number):
         """Waits for the client's end; a server that has failed leaves a client that can only wait."""
-        until(lambda: client.ended() or (self.cell.rounds == 1 and server.ended()), self.cell.timeout)
+        until(lambda: client.ended() or (self.cell.rounds == 1 and server.ended()), self.cell.timeout * self.slack)
         if not client.ended():
             until(client.ended, GRACE if server.ended() else 0)
         if not client.ended():

@@ -31,6 +31,15 @@ def counts(results):
     return f"{number[PASSED]} passed, {number[FAILED]} failed, {number[SKIPPED]} skipped"
 
 
+@dataclass
+class Report:
+    """What the report says beside the cells."""
+
+    kernel: str
+    tshark: str
+    beside: list
+
+
 HEAD = """\
 # Weft and Linux siw
 
@@ -43,13 +52,25 @@ output is complete (every ping verified, every size a row of results), and where
 the link, decoded by code that is not Weft's, shows what it has to. *tuned* is the same siw with the named compile-time
 constant changed.
 
+What one has to know to use the two together:
+
+- perftest and librdmacm behave differently over iWARP and InfiniBand devices, and Weft's device says it is InfiniBand. Against siw or
+  an iWARP RNIC set `WEFT_FACE=iwarp` for perftest, as is done here; rping needs nothing.
+- Stock siw as the client promises no ready-to-receive message (its `peer_to_peer` is off), and RFC 5044 forbids the responder to send before
+  it has heard from the client. A program whose server speaks first (`ib_write_lat`) then waits for ever, unless `WEFT_SPEAK_FIRST=on`.
+- siw has no markers, no atomics and no immediate data, and as responder asks for no read depth with MPA revision 1. It sends
+  Terminates with the bits of the control word mirrored; Weft reads both forms.
+- siw may overlook an FPDU that comes with its own Reply's end; Weft sends it an empty one again
+  ([decision 0020](decisions/0020-nudges.md)).
+
 """
 
 
-def table(results, version):
+def table(results, report):
     """docs/interop.md."""
-    lines = [HEAD + f"Last run: Linux {version} in the guest, {platform.release()} here; {packages()}. "
-             f"{counts(results)}.", ""]
+    lines = [HEAD + f"Last run: Linux {report.kernel} in the guest, {platform.release()} here; {packages()}. "
+             f"{counts(results)}. {report.tshark} (tshark's guesses at what program sent a Send are turned off: it takes "
+             "short ones for RPC over RDMA and calls those malformed, siw's as well as Weft's.)", ""]
     groups = {}
     for result in results:
         groups.setdefault(result.cell.group, {}).setdefault(result.cell.name, []).append(result)
@@ -63,6 +84,9 @@ def table(results, version):
             captured = "by capture" if any(result.cell.shown for result in cells) else ""
             lines.append(f"| {name} | {' | '.join(fields)} | {builds} | {captured} |")
         lines.append("")
+    lines += ["## Side by side", "", "Both ends in the guest, over its loopback, CRC off, median of three runs in turns. The guest's "
+              "processor is emulated, so only the ratio means something: Weft's figure over siw's.", "",
+              "| program | siw | Weft | ratio |", "| --- | --- | --- | --- |", *[row.line() for row in report.beside], ""]
     if notes:
         lines += ["What does not work:", "", *[f"{number}. {note}" for number, note in enumerate(notes, start=1)], ""]
     return "\n".join(lines[:-1]) + "\n"

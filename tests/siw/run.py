@@ -5,6 +5,7 @@ The last line is the counts; the exit status is 0 when nothing failed. See READM
 """
 
 import argparse
+import contextlib
 import itertools
 import re
 import signal
@@ -12,9 +13,11 @@ import sys
 import time
 from pathlib import Path
 
+import beside
 import kernel
 import matrix
 import outcome
+import wireshark
 from kernel import Unavailable
 from machine import Link, Machine
 from meet import Meeting, Stuck
@@ -48,6 +51,7 @@ class Rig:
     def __init__(self, options):
         self.options = options
         self.ports = itertools.count(20000)
+        self.tshark = wireshark.Tally()
         self.machine = None
         self.link = Link()
         try:
@@ -57,9 +61,7 @@ class Rig:
             raise
 
     def boot(self):
-        """Starts the guest, or starts it anew."""
-        if self.machine:
-            self.machine.close()
+        """Starts the guest."""
         self.siw, self.delay = None, 0
         self.machine = Machine(self.link, self.options.cache)
         try:
@@ -71,6 +73,8 @@ class Rig:
     def play(self, cell):
         """Carries out one cell; returns (complaint or None, figure or None)."""
         log = self.options.logs / re.sub(r"[^a-z0-9]+", "-", str(cell).lower()).strip("-")
+        if self.machine is None:
+            self.boot()
         try:
             if cell.siw != self.siw:
                 self.siw = None
@@ -80,41 +84,81 @@ class Rig:
                 self.machine.delay(cell.delay)
                 self.delay = cell.delay
             meeting = Meeting(cell, self.link, self.machine, self.options.weft, next(self.ports), log)
-            return meeting.run(self.options.capture)
-        except (Stuck, Unavailable) as trouble:
-            self.boot()
+            complaint, figure = meeting.run(self.options.capture)
+            if complaint is None and self.options.capture:
+                complaint = self.tshark.read(meeting.capture.file)
+            return complaint, figure
+        except Stuck as trouble:
+            self.shut_down()
             return str(trouble), None
+        except Unavailable:
+            self.shut_down()
+            raise
+
+    def shut_down(self):
+        """Ends the guest; the next cell starts it anew."""
+        machine, self.machine = self.machine, None
+        if machine:
+            machine.close()
 
     def close(self):
-        if self.machine:
-            self.machine.close()
+        self.shut_down()
         self.link.close()
 
 
+@contextlib.contextmanager
+def within(seconds, what):
+    """Gives up with `Unavailable` when the block takes longer; None for no limit."""
+    def late(*_):
+        raise Unavailable(f"{what} took longer than {seconds:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds or 0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def run(options):
-    """Plays the cells; returns the results and the guest's kernel version."""
+    """Plays the cells; returns the results and, for the report, what else there is to say."""
     cells = chosen(options)
     options.logs.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
     try:
-        rig = Rig(options)
+        with within(options.limit, "making the guest"):
+            rig = Rig(options)
     except Unavailable as reason:
         return [outcome.Result(cell, outcome.SKIPPED, 0.0, str(reason)) for cell in cells], None
     results = []
     try:
-        print(f"guest: Linux {rig.machine.kernel.version}, up after {time.monotonic() - begun:.0f} s", flush=True)
+        version = rig.machine.kernel.version
+        print(f"guest: Linux {version}, up after {time.monotonic() - begun:.0f} s", flush=True)
         for cell in cells:
             start = time.monotonic()
             if options.limit and start - begun > options.limit:
                 verdict, reason, figure = outcome.SKIPPED, f"not begun within {options.limit:.0f} s", None
             else:
-                reason, figure = rig.play(cell)
-                verdict = outcome.FAILED if reason else outcome.PASSED
+                verdict, reason, figure = play(rig, cell)
             results.append(outcome.Result(cell, verdict, time.monotonic() - start, reason, figure))
             print(results[-1].line(), flush=True)
-        return results, rig.machine.kernel.version
+        if not options.docs:
+            return results, None
+        if rig.machine is None:
+            rig.boot()
+        return results, outcome.Report(version, rig.tshark.words(), beside.measure(rig.machine, options.weft))
     finally:
         rig.close()
+
+
+def play(rig, cell):
+    """What became of a cell, why, and its figure. A guest that does not answer says nothing about Weft."""
+    try:
+        reason, figure = rig.play(cell)
+    except Unavailable as trouble:
+        return outcome.SKIPPED, str(trouble), None
+    return outcome.FAILED if reason else outcome.PASSED, reason, figure
 
 
 def main():
@@ -129,12 +173,13 @@ def main():
     if not options.weft.exists():
         sys.exit(f"{options.weft} does not exist: run make build")
     options.weft = options.weft.resolve()
-    results, version = run(options)
+    options.capture = options.capture or options.docs is not None
+    results, report = run(options)
     skipped = {result.reason for result in results if result.outcome == outcome.SKIPPED}
     for reason in sorted(skipped):
         print(f"siw SKIPPED: {reason}")
     if options.docs and not skipped:
-        options.docs.write_text(outcome.table(results, version), encoding="utf-8")
+        options.docs.write_text(outcome.table(results, report), encoding="utf-8")
     print(outcome.counts(results))
     sys.exit(any(result.outcome == outcome.FAILED for result in results))
 

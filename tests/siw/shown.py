@@ -42,7 +42,7 @@ def ready_to_receive(kind):
             if named != [kind]:
                 return f"the reply names {named}"
             first = connection.initiator.fpdus[0]
-            empty = first.ulpdu[28:32] == bytes(4) if kind == "Read Request" else not first.payload
+            empty = first.ulpdu[30:34] == bytes(4) if kind == "Read Request" else not first.payload
             if first.operation != kind or not empty:
                 return f"the first FPDU is a {first.operation}"
         return None

@@ -13,6 +13,7 @@ import matrix
 import outcome
 import shown
 import wire
+import wireshark
 from machine import Shell
 
 CAPTURES = Path(__file__).parents[1] / "data/siw"
@@ -29,6 +30,18 @@ class Wire(unittest.TestCase):
         for file in CAPTURES.glob("*.pcap"):
             for connection in connections(file.stem):
                 self.assertEqual((connection.initiator.left, connection.responder.left), (0, 0), file.stem)
+
+    @unittest.skipUnless(wireshark.Tally().program, "tshark is not installed")
+    def test_tshark_finds_what_is_malformed(self):
+        tally = wireshark.Tally()
+        self.assertIsNone(tally.read(CAPTURES / "rping_crc.pcap"))
+        self.assertGreater(tally.frames, 10)
+        # A Read Request that says it is shorter than its header.
+        octets = (CAPTURES / "rping_crc.pcap").read_bytes().replace(b"\0\x2e\x41\x41", b"\0\x14\x41\x41", 1)
+        with tempfile.NamedTemporaryFile(suffix=".pcap") as file:
+            file.write(octets)
+            file.flush()
+            self.assertIn("malformed", tally.read(Path(file.name)))
 
     def test_crc(self):
         self.assertEqual(wire.crc32c(b"123456789"), 0xE3069283)
@@ -90,7 +103,7 @@ class Cells(unittest.TestCase):
         results = [outcome.Result(cell, outcome.PASSED, 1.0) for cell in matrix.cells()]
         failed = results[0]
         failed.outcome, failed.reason = outcome.FAILED, "it did not like it"
-        table = outcome.table(results, "6.1")
+        table = outcome.table(results, outcome.Report("6.1", "tshark read them.", []))
         self.assertEqual(table.count("| yes"), len(results) - 1)
         self.assertIn("no [1]", table)
         self.assertIn("it did not like it", table)

@@ -10,6 +10,7 @@ mod docs;
 mod lexer;
 mod names;
 mod no_os;
+mod requirements;
 mod sources;
 mod tree;
 mod workspace;
@@ -20,12 +21,14 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   tidy    the rules of the house: who may import whom, where unsafe may stand, file names, documents
+  rfc     how much of the RFCs is met and shown by a test, and what is not
   no-os   build proto/* without the standard library and look at what the result would still link to";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let outcome = match (arguments.next().as_deref(), arguments.next()) {
         (Some("tidy"), None) => tidy(),
+        (Some("rfc"), None) => rfc(),
         (Some("no-os"), None) => no_os(),
         _ => {
             eprintln!("{USAGE}");
@@ -63,7 +66,7 @@ impl Problem {
 fn tidy() -> Result<bool, String> {
     let workspace = workspace::read()?;
     let tree = tree::read(&workspace.root)?;
-    let checks: [(&str, Vec<Problem>); 8] = [
+    let checks: [(&str, Vec<Problem>); 9] = [
         ("arrows between crates", arrows::check(&workspace.packages)),
         (
             "attributes at the crate roots",
@@ -77,6 +80,7 @@ fn tidy() -> Result<bool, String> {
         ("nothing left unfinished", sources::unfinished(&tree)),
         ("file names and sizes", names::check(&tree)),
         ("documents", docs::check(&tree)),
+        ("requirements of the RFCs", requirements::check(&tree)),
         ("no paths of a workplace", names::foreign_paths(&tree)),
     ];
     let failed = checks
@@ -97,6 +101,12 @@ fn tidy() -> Result<bool, String> {
         checks.len() - failed
     );
     Ok(failed == 0)
+}
+
+fn rfc() -> Result<bool, String> {
+    let tree = tree::read(&workspace::read()?.root)?;
+    print!("{}", requirements::report(&tree));
+    Ok(requirements::check(&tree).is_empty())
 }
 
 fn no_os() -> Result<bool, String> {

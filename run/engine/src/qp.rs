@@ -271,6 +271,9 @@ impl Qp {
             .stats
             .open(self.number.0, local, peer, established.crc);
         inner.machine.attach(established, emss, policy);
+        if engine.settings.speak_first && established.rtr.is_none() {
+            inner.machine.speak_first();
+        }
         let mut stream = Stream::new(socket, token, slot, leftover);
         stream.nudges = (established.role == Role::Initiator).then(Nudges::new);
         inner.stream = Some(stream);

@@ -30,6 +30,8 @@ pub struct Settings {
     pub peer_to_peer: bool,
     /// Which ready-to-receive messages are offered and taken.
     pub ready_to_receive: ReadyToReceive,
+    /// Let a responder send before the initiator's first FPDU where none is promised (against RFC 5044 section 7.1.2).
+    pub speak_first: bool,
     /// Require markers in what the peer sends (RFC 5044 section 4.3).
     pub markers: bool,
     /// How large FPDUs are made.
@@ -67,6 +69,7 @@ impl Default for Settings {
             mpa_revision: 2,
             peer_to_peer: true,
             ready_to_receive: ReadyToReceive::Any,
+            speak_first: false,
             markers: false,
             fpdu: FpduSize::Auto,
             face: Face::Infiniband,

@@ -244,6 +244,12 @@ impl Qp {
         self.stream.as_ref().is_some_and(|s| s.may_send)
     }
 
+    /// Lets a responder send although the peer's first FPDU has not arrived, which RFC 5044 section 7.1.2 forbids: for
+    /// a program whose server speaks first and an initiator that promises no ready-to-receive message.
+    pub fn speak_first(&mut self) {
+        self.note_first_segment();
+    }
+
     /// Puts the queue pair on a stream whose MPA start-up is over: RTS, unless the program walks
     /// the states itself.
     ///

@@ -452,7 +452,7 @@ impl Qp {
     }
 
     /// The first FPDU lets the responder send (RFC 5044 section 7.1.2, rule 4).
-    fn note_first_segment(&mut self) {
+    pub(super) fn note_first_segment(&mut self) {
         if let Some(stream) = &mut self.stream {
             if !stream.may_send {
                 stream.may_send = true;

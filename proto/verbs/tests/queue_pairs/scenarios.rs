@@ -88,6 +88,21 @@ fn the_responder_may_post_first_and_its_octets_wait_for_the_first_fpdu() {
 }
 
 #[test]
+fn a_responder_that_is_told_so_speaks_first() {
+    let config = Config {
+        peer_to_peer: false,
+        ..Config::default()
+    };
+    let mut pair = Pair::new(config, 3);
+    pair.ends[1].qp.speak_first();
+    recv(&mut pair, 0, 1, &[]);
+    post(&mut pair, 1, 7, SendOp::Send, Payload::Inline(&[]));
+    pair.drive();
+    assert_eq!(pair.ends[0].device.recvs.len(), 1);
+    assert_eq!(pair.ends[1].events, [QpEvent::FirstFpdu]);
+}
+
+#[test]
 fn reads_beyond_ord_wait_and_complete_in_order() {
     let config = Config {
         ord: 2,

@@ -74,6 +74,17 @@ pub const SETTINGS: &[Setting] = &[
               configured for it and refuses the other.",
     },
     Setting {
+        name: "speak-first",
+        env: "WEFT_SPEAK_FIRST",
+        key: "iwarp.speak-first",
+        kind: Kind::Switch(|settings, on| settings.speak_first = on),
+        default: "off",
+        doc: "Let the accepting side send before it has heard from a connecting side that knows \
+              no peer-to-peer set-up. RFC 5044 forbids it, since such a peer may not be ready \
+              to receive, and a program whose server speaks first then waits for ever. Linux \
+              siw is such a peer, unless its `peer_to_peer` is set, and can take it.",
+    },
+    Setting {
         name: "markers",
         env: "WEFT_MARKERS",
         key: "iwarp.markers",
