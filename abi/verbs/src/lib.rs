@@ -12,6 +12,7 @@
 //! | `cm` | librdmacm: ids, events, connections |
 //! | `strings`, `rates` | numbers in words and other units |
 //! | `refused`, `rsocket` | what is not served |
+//! | `nodes` | the file in /dev that programs look for |
 //! | `real` | the machine's own devices beside ours |
 //!
 //! How the library is built and loaded is told in `README.md` beside this crate.
@@ -29,6 +30,7 @@ mod device;
 mod handle;
 pub mod layout;
 mod memory;
+mod nodes;
 mod post;
 mod qp;
 mod query;

@@ -1,6 +1,8 @@
 /* The device: list, contexts, attributes, words. */
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "pair.h"
 
@@ -262,9 +264,39 @@ static void the_same_words(void)
 		EQUAL(mult_to_ibv_rate(i), from_mult(i));
 }
 
+/* Programs look for a device's file before they open the device; there is none, so the calls are answered in front of the
+ * C library, which only a preloaded library can do. */
+static void the_file(void)
+{
+	const char *mode = getenv("TEST_MODE");
+	struct stat status;
+	struct stat64 status64;
+	int (*dynamic)(const char *, struct stat *) = dlsym(RTLD_DEFAULT, "stat");
+
+	if (!mode || !strcmp(mode, "replacement"))
+		return;
+	begin_case("the device's file seems to be there");
+	EQUAL(stat("/dev/infiniband/weft0", &status), 0);
+	CHECK(S_ISCHR(status.st_mode));
+	EQUAL(stat64("/dev/infiniband/weft0", &status64), 0);
+	CHECK(S_ISCHR(status64.st_mode));
+	EQUAL(access("/dev/infiniband/weft0", R_OK | W_OK), 0);
+	if (dynamic)
+		EQUAL(dynamic("/dev/infiniband/weft0", &status), 0);
+
+	begin_case("other files are what they are");
+	MINUS_ONE(stat("/dev/infiniband/weft1", &status), ENOENT);
+	MINUS_ONE(stat("/dev/infiniband/weft", &status), ENOENT);
+	MINUS_ONE(access("/dev/infiniband/weft00", F_OK), ENOENT);
+	EQUAL(stat("/", &status), 0);
+	CHECK(S_ISDIR(status.st_mode));
+	EQUAL(access("/", X_OK), 0);
+}
+
 int main(void)
 {
 	the_list();
+	the_file();
 	the_context();
 	attributes();
 	gids();
