@@ -174,7 +174,7 @@ exports "$verbs" | sed 's/@@/@/' > "$work/offered"
 exports "$cm" | sed 's/@@/@/' >> "$work/offered"
 sort -o "$work/offered" "$work/offered"
 not_offered() {
-    nm -D --undefined-only "$1" 2> "$work/nm" | awk '{ print $2 }' | grep -E '@(IBVERBS|RDMACM)_' | sort -u |
+    nm -D --undefined-only "$1" 2> "$work/nm" | awk '{ print $2 }' | { grep -E '@(IBVERBS|RDMACM)_' || :; } | sort -u |
         comm -23 - "$work/offered"
 }
 found=

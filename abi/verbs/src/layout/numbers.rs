@@ -21,7 +21,7 @@ c_numbers! {
     IBV_DEVICE_MEM_WINDOW = 1 << 17;
     IBV_DEVICE_MEM_MGT_EXTENSIONS = 1 << 21;
     IBV_DEVICE_MEM_WINDOW_TYPE_2B = 1 << 24;
-    IBV_ATOMIC_GLOB = 2;
+    IBV_ATOMIC_HCA = 1;
     IBV_MW_TYPE_1 = 1;
     IBV_MW_TYPE_2 = 2;
 
