@@ -226,7 +226,12 @@ impl Qp {
 
     /// The shared receive queue has receives again.
     pub(crate) fn receives_came(self: &Arc<Self>, engine: &Engine) {
-        self.with_pass(engine, |machine, _, pass| machine.let_go(pass));
+        let mut guard = self.inner.lock();
+        let inner = &mut *guard;
+        let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
+        inner.machine.let_go(&mut pass);
+        drop(pass);
+        self.serve_locked(guard, engine, true);
     }
 
     /// Sets how long a message may wait for a receive; zero ends the connection at once.
@@ -460,13 +465,9 @@ impl Qp {
         let Some(stream) = &mut inner.stream else {
             return;
         };
-        if stream.blocked != stream.waits_to_write {
-            stream.waits_to_write = stream.blocked;
-            let interest = if stream.blocked {
-                Interest::ReadWrite
-            } else {
-                Interest::Read
-            };
+        let interest = Interest::of(!inner.machine.is_full(), stream.blocked);
+        if interest != stream.interest {
+            stream.interest = interest;
             let _ = engine
                 .progress
                 .change(&stream.socket, stream.token, None, interest);

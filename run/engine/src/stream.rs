@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use weft_os::mem::{Gather, Scatter};
 use weft_os::net::{TcpStream, Transfer};
+use weft_os::poll::Interest;
 use weft_verbs::outgoing::Piece;
 use weft_verbs::qp::{Ending, Qp as QpMachine};
 
@@ -45,8 +46,8 @@ pub(crate) struct Stream {
     end: usize,
     /// The socket takes no more for now.
     pub(crate) blocked: bool,
-    /// The epoll set waits for room to write, too.
-    pub(crate) waits_to_write: bool,
+    /// What the epoll set waits for.
+    pub(crate) interest: Interest,
     fin_sent: bool,
     pub(crate) octets_in: u64,
     pub(crate) octets_out: u64,
@@ -69,7 +70,7 @@ impl Stream {
             start: 0,
             end: leftover.len(),
             blocked: false,
-            waits_to_write: false,
+            interest: Interest::Read,
             fin_sent: false,
             octets_in: leftover.len() as u64,
             octets_out: 0,
@@ -158,6 +159,10 @@ impl Stream {
         qp: &mut QpMachine,
         pass: &mut Pass<'_>,
     ) -> (bool, Option<StreamEnd>) {
+        if qp.is_full() {
+            let end = self.socket.is_broken().then_some(StreamEnd::Broken);
+            return (false, end);
+        }
         let mut received = 0;
         let mut need = 1;
         let mut any = self.has_buffered();
@@ -171,7 +176,7 @@ impl Stream {
                     self.end = 0;
                 }
             }
-            if received >= RECEIVE_BUDGET {
+            if received >= RECEIVE_BUDGET || qp.is_full() {
                 return (any, None);
             }
             let (asked, outcome) = self.receive_once(qp, pass, need);

@@ -152,3 +152,68 @@ fn a_place_in_the_send_queue_comes_back_when_its_completion_is_polled() {
         post(&a, write, Payload::Inline(b"x")).unwrap();
     }
 }
+
+#[test]
+fn a_receiver_that_falls_behind_slows_its_peer_down() {
+    const LEN: u64 = 64 * 1024;
+    const MESSAGES: u64 = 500; // twice what is held at most
+    let (a, b) = pair();
+    let (source, target) = (a.memory(LEN as usize, ALL), b.memory(LEN as usize, ALL));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for sent in 0..MESSAGES {
+                source.memory().write(0, &sent.to_be_bytes()).unwrap();
+                post(
+                    &a,
+                    SendOp::Send,
+                    Payload::Gather(&[sge(&source, 0, LEN as u32)]),
+                )
+                .unwrap();
+                // The octets may be changed once the message is complete.
+                assert_eq!(a.wait_send().status, WcStatus::Success);
+            }
+        });
+        // What can come without a receive has come.
+        std::thread::sleep(Duration::from_millis(100));
+        for wanted in 0..MESSAGES {
+            let request = RecvRequest {
+                wr_id: wanted,
+                scatter: &[sge(&target, 0, LEN as u32)],
+            };
+            b.qp.post_recv(&request).unwrap();
+            let came = b.wait_recv();
+            assert_eq!(
+                (came.wr_id, came.status, u64::from(came.byte_len)),
+                (wanted, WcStatus::Success, LEN)
+            );
+            let mut number = [0; 8];
+            target.memory().read(0, &mut number).unwrap();
+            assert_eq!(u64::from_be_bytes(number), wanted);
+        }
+    });
+}
+
+#[test]
+fn a_message_larger_than_what_is_held_goes_on_to_its_late_receive() {
+    const LEN: usize = 40 << 20;
+    let (a, b) = pair();
+    let (source, target) = (a.memory(LEN, ALL), b.memory(LEN, ALL));
+    let ends = [1u8, 2, 3];
+    source.memory().write(LEN as u64 - 3, &ends).unwrap();
+    let payload = [sge(&source, 0, LEN as u32)];
+    post(&a, SendOp::Send, Payload::Gather(&payload)).unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    let request = RecvRequest {
+        wr_id: 1,
+        scatter: &[sge(&target, 0, LEN as u32)],
+    };
+    b.qp.post_recv(&request).unwrap();
+    let came = b.wait_recv();
+    assert_eq!(
+        (came.status, came.byte_len as usize),
+        (WcStatus::Success, LEN)
+    );
+    let mut last = [0; 3];
+    target.memory().read(LEN as u64 - 3, &mut last).unwrap();
+    assert_eq!(last, ends);
+}

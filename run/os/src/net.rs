@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::net::{self, sockopt, AddressFamily, SocketFlags, SocketType};
 
 use crate::mem::{Gather, Scatter};
@@ -268,6 +269,13 @@ impl TcpStream {
     /// Finishes sending: FIN goes out behind what was sent.
     pub fn shutdown_write(&self) {
         let _ = net::shutdown(&self.fd, net::Shutdown::Write);
+    }
+
+    /// Whether it was reset or both directions are closed, found without reading it.
+    pub fn is_broken(&self) -> bool {
+        let mut fds = [PollFd::new(&self.fd, PollFlags::empty())];
+        let over = PollFlags::HUP | PollFlags::ERR;
+        poll(&mut fds, Some(&Timespec::default())).is_ok() && fds[0].revents().intersects(over)
     }
 
     /// Makes closing send RST instead of FIN.

@@ -26,15 +26,28 @@ pub enum Interest {
     Write,
     /// Both.
     ReadWrite,
+    /// Nothing but the end of both directions, which is always reported.
+    End,
 }
 
 impl Interest {
+    /// What to wait for when the reader, the writer or both have something to do.
+    pub fn of(read: bool, write: bool) -> Interest {
+        match (read, write) {
+            (true, true) => Interest::ReadWrite,
+            (true, false) => Interest::Read,
+            (false, true) => Interest::Write,
+            (false, false) => Interest::End,
+        }
+    }
+
     fn flags(self) -> epoll::EventFlags {
         let read = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
         match self {
             Interest::Read => read,
             Interest::Write => epoll::EventFlags::OUT,
             Interest::ReadWrite => read | epoll::EventFlags::OUT,
+            Interest::End => epoll::EventFlags::empty(),
         }
     }
 }

@@ -5,7 +5,9 @@
 //! is kept, with whatever is behind it and must not overtake it: Sends, Immediate Data, Read and
 //! Atomic Requests. Writes are placed (RFC 5041 section 5.3 leaves their order free), Read and
 //! Atomic Responses and Terminates are acted on, so nothing that this side waits for stands
-//! behind what it has not made room for. How long is the driver's to say; how much is bounded here.
+//! behind what it has not made room for. How long is the driver's to say. Once a good deal is held the driver
+//! should leave the rest in its TCP ([`Qp::is_full`]), whose window then slows the peer down as RNR would; how much is
+//! held at most is bounded here.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -18,7 +20,9 @@ use super::Qp;
 use crate::host::Host;
 use crate::types::WcStatus;
 
-/// Octets of payload that are held at most.
+/// Octets of payload that are enough to hold.
+const ENOUGH: usize = 1024 * 1024;
+/// Octets of payload that are held at most, should the driver not stop at enough.
 const MOST: usize = 16 * 1024 * 1024;
 /// What a message counts beside its payload, so that empty ones are bounded too.
 const EACH: usize = 256;
@@ -98,6 +102,13 @@ impl Qp {
     pub fn holding(&self) -> Option<u64> {
         let held = &self.receiving.held;
         (!held.messages.is_empty()).then_some(held.passed)
+    }
+
+    /// Whether so much is held that no more should be received until some of it goes on. What is received all the same is
+    /// held too, up to a bound.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.receiving.held.weight >= ENOUGH
     }
 
     /// Whether what just came has to wait.
@@ -193,9 +204,6 @@ impl Qp {
                 return;
             };
             let passed = match front {
-                Message::Send {
-                    complete: false, ..
-                } => return,
                 Message::Send { .. } | Message::Immediate { .. } => self.deliver_held(host),
                 Message::Request(request, header) => {
                     let (request, header) = (*request, *header);
@@ -212,7 +220,8 @@ impl Qp {
         }
     }
 
-    /// Delivers the message at the front if there is a receive for it now.
+    /// Delivers the message at the front if there is a receive for it now. Of a Send that has arrived in part, the rest
+    /// goes to the receive when it comes.
     fn deliver_held(&mut self, host: &mut impl Host) -> Result<bool, Fault> {
         let Some(wqe) = self.next_receive(host) else {
             return Ok(false);
@@ -222,7 +231,7 @@ impl Qp {
                 segment,
                 imm,
                 octets,
-                ..
+                complete,
             }) => {
                 self.receiving.filling = Some(Filling {
                     wqe,
@@ -241,7 +250,10 @@ impl Qp {
                     self.end_locally(host);
                     return Ok(false);
                 }
-                self.deliver_send(segment.header, host)?;
+                match complete {
+                    true => self.deliver_send(segment.header, host)?,
+                    false => self.receiving.receive_the_rest(),
+                }
             }
             Some(Message::Immediate {
                 imm,

@@ -43,6 +43,17 @@ impl Receiving {
     pub(super) fn in_message(&self) -> bool {
         self.filling.is_some() || self.open.is_some()
     }
+
+    /// A Send that was held has its receive: what is outstanding of its segment goes there.
+    pub(super) fn receive_the_rest(&mut self) {
+        if let Some(open) = self
+            .open
+            .as_mut()
+            .filter(|o| matches!(o.target, Target::Held))
+        {
+            open.target = Target::Receive;
+        }
+    }
 }
 
 /// A segment of which payload is outstanding.
