@@ -12,6 +12,10 @@ import checks
 DURATION = 5  # seconds, of `-D` in a full run
 QUICK_DURATION = 2
 CONNECTIONS = 10000  # of the churn
+MEETINGS = 200  # of one `meet`
+# How often two processes that bring themselves up are started anew, in each place; a third of a second each.
+TIMES, TIMES_QUICK = 25, 5
+PINGPONGS = ("ibv_rc_pingpong", "ibv_srq_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong")
 
 
 @dataclass(frozen=True)
@@ -19,7 +23,7 @@ class Case:
     """One way to start a program. `{address}` and `{port}` in the arguments are filled in when it runs."""
 
     name: str
-    kind: str  # a function of play.py: single, pair, interrupt, kill_server, kill_client
+    kind: str  # a function of play.py: single, pair, client_first, together, again, interrupt, kill_server, kill_client
     server: tuple[str, ...]
     client: tuple[str, ...] = ()
     check: Callable = checks.ended_well
@@ -27,6 +31,7 @@ class Case:
     timeout: float = 30.0
     core: bool = False  # part of every place in a quick run
     crc: tuple[str, ...] = ("on", "off")  # with which it is played in a full run
+    times: int = 1  # of the kind "again"
 
     @property
     def program(self):
@@ -135,7 +140,7 @@ def by_hand(quick):
         Case(f"{program} -g 0{options}", "pair", (program, "-g", "0", "-p", "{port}", *options.split()),
              (program, "-g", "0", "-p", "{port}", *options.split(), "{address}"), checks.says("1000 iters in"),
              crc=("on",))
-        for program in ("ibv_rc_pingpong", "ibv_srq_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong")
+        for program in PINGPONGS
         for options in ("", " -e")
     ]
     unreliable = [
@@ -146,7 +151,27 @@ def by_hand(quick):
         perftest("ib_send_lat", ("-c", "UD"), manager=False),
         perftest("ib_send_lat", ("-c", "UD", "-e"), manager=False),
     ]
-    return [*pingpongs, *perftest_all(quick, manager=False), *unreliable]
+    return [*pingpongs, *perftest_all(quick, manager=False), *unreliable, *meetings(quick)]
+
+
+def meetings(quick):
+    """Bring-ups in every order of the two ends, and one after the other."""
+    arguments = ("meet", "-p", "{port}", "-n", str(MEETINGS))
+    orders = {"server first": "pair", "client first": "client_first", "both at once": "together"}
+    meets = [
+        Case(f"meet ({MEETINGS} bring-ups, {order})", kind, (*arguments, "-s", "-r", str(seed)),
+             (*arguments, "-c", "{address}", "-r", str(seed)), checks.says(f"{MEETINGS} met"), timeout=60.0,
+             core=kind == "client_first", family=6 if kind == "together" else 4)
+        for seed, (order, kind) in enumerate(orders.items())
+    ]
+    times = TIMES_QUICK if quick else TIMES
+    pingpong = ("-g", "0", "-p", "{port}", "-n", "100")
+    pingpongs = [
+        Case(f"{program} -g 0, again and again", "again", (program, *pingpong), (program, *pingpong, "{address}"),
+             checks.says("100 iters in"), times=times, crc=("on",))
+        for program in PINGPONGS
+    ]
+    return meets + pingpongs
 
 
 def scale():

@@ -8,6 +8,7 @@ from process import ESTABLISHED, LISTEN, Process, until
 
 START = 10.0  # seconds a server has to listen, and a client to connect
 GRACE = 5.0  # seconds the server has after the client's end
+HEAD_START = 0.5  # seconds that a client waits for its server
 MIDWAY = 0.7  # seconds of traffic before an end is made to go away
 NOTICE = 1.0  # seconds in which the other end has to notice
 NOTICE_KILL = 2.0
@@ -84,7 +85,40 @@ def single(play):
 
 
 def pair(play):
-    server, client = play.server(), play.client()
+    return played(play, play.server(), play.client())
+
+
+def client_first(play):
+    """For programs whose client waits until there is a server."""
+    client = play.client()
+    time.sleep(HEAD_START)
+    return played(play, play.start("server", play.network.server, play.case.server), client)
+
+
+def together(play):
+    """The same, both started at once."""
+    client = play.client()
+    return played(play, play.start("server", play.network.server, play.case.server), client)
+
+
+def again(play):
+    """A pair, one time after the other."""
+    for time_before in range(play.case.times):
+        play.port = play.stage.free_port()
+        try:
+            complaint, _ = pair(play)
+        except Trouble as trouble:
+            complaint = str(trouble)
+        for process in play.started:
+            process.stop()
+        play.started.clear()
+        if complaint:
+            raise Trouble(f"time {time_before + 1} of {play.case.times}: {complaint}")
+    return None, {"value": play.case.times, "unit": "times"}
+
+
+def played(play, server, client):
+    """Both ends to their end."""
     deadline = time.monotonic() + play.case.timeout
     # A server that has failed leaves a client that can only wait.
     until(lambda: client.ended() or server.ended(), play.case.timeout)
@@ -131,6 +165,9 @@ def kill_client(play):
 KINDS = {
     "single": single,
     "pair": pair,
+    "client_first": client_first,
+    "together": together,
+    "again": again,
     "interrupt": interrupt,
     "kill_server": kill_server,
     "kill_client": kill_client,

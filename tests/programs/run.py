@@ -9,6 +9,7 @@ import re
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import cells
@@ -24,6 +25,7 @@ def arguments():
     parser.add_argument("--weft", type=Path, default=ROOT / "target/release/weft", help="the command under test")
     parser.add_argument("--full", action="store_true", help="every case in every place (about half an hour)")
     parser.add_argument("--only", metavar="REGEX", type=re.compile, help="only cells whose line matches")
+    parser.add_argument("--times", type=int, help="how often the cells `again and again` are played")
     parser.add_argument("--list", action="store_true", help="name the cells and run nothing")
     parser.add_argument("--logs", type=Path, default=ROOT / "target/test-logs/programs", help="where output goes")
     parser.add_argument("--json", type=Path, help="write the results there (default: programs.json in --logs)")
@@ -34,6 +36,9 @@ def arguments():
 def chosen(options):
     """The cells to play, those of one place together."""
     everything = cells.cells(quick=not options.full)
+    if options.times:
+        everything = [(replace(case, times=options.times) if case.kind == "again" else case, place)
+                      for case, place in everything]
     return [(case, place) for case, place in everything
             if not options.only or options.only.search(f"{case.name} [{place}]")]
 

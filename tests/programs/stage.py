@@ -15,7 +15,7 @@ NOBODY = 65534
 MEMLOCK = 8 << 20  # octets: what an ordinary user has by default
 SBIN = ":/usr/local/sbin:/usr/sbin:/sbin"
 # Programs of our own, compiled against the system's headers when they are first needed.
-OWN = {"churn": Path(__file__).with_name("churn.c")}
+OWN = {name: Path(__file__).with_name(f"{name}.c") for name in ("churn", "meet")}
 HEADER = Path("/usr/include/rdma/rdma_cma.h")
 
 
