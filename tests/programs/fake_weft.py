@@ -35,7 +35,10 @@ def output(program, words, is_server):
     if program == "churn":
         return "churn: 10000 connections, no growth"
     if program.endswith("pingpong"):
-        return "1000 iters in 0.02 seconds = 20.00 usec/iter"
+        count = words[words.index("-n") + 1] if "-n" in words else "1000"
+        return f"{count} iters in 0.02 seconds = 20.00 usec/iter"
+    if program == "meet":
+        return "200 met, 1.0 s"
     if program.startswith("rdma_"):
         return f"{program}: end 0"
     return "" if is_server else perftest_output(program, words)
@@ -65,8 +68,14 @@ def serve(port):
         time.sleep(60)
 
 
-def connect(address, port, endless):
-    """Connects and leaves; an endless client stays until the other end goes."""
+def connect(address, port, endless, patient):
+    """Connects and leaves; an endless client stays until the other end goes, a patient one waits for it to come."""
+    while patient:
+        try:
+            socket.create_connection((address, port)).close()
+            return
+        except ConnectionRefusedError:
+            time.sleep(0.02)
     with socket.create_connection((address, port)) as connection:
         if endless:
             connection.recv(1)
@@ -87,7 +96,8 @@ def main():
     if is_server:
         serve(port)
     else:
-        connect(addresses[0], port, endless="20000" in words or "100000000" in words)
+        endless = "20000" in words or "100000000" in words
+        connect(addresses[0], port, endless, patient=program == "meet")
     print(output(program, words, is_server))
     if MODE == "error-line" and not is_server:
         print("Completion with error at client")

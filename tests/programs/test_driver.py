@@ -70,6 +70,9 @@ class Outcomes(WithStage):
     def test_a_client_that_hangs(self):
         self.fails("ib_send_bw -R", "client-hangs", "client: did not end")
 
+    def test_one_time_of_many_that_fails(self):
+        self.fails("ibv_rc_pingpong -g 0, again and again", "status", "time 1 of 5: server: exit status 1")
+
     def test_a_bad_exit_status(self):
         self.fails("rping -Vv -C 100 (IPv4)", "status", "server: exit status 1")
 
