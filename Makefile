@@ -8,7 +8,7 @@ RELEASE    := $(TARGET_DIR)/release
 export CARGO_TARGET_DIR := $(TARGET_DIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-full test-siw bench install uninstall lint clean
+.PHONY: help build demo test test-full test-siw test-sockets bench install uninstall lint clean
 
 help: ## this list
 	@echo 'Weft: software iWARP in user space. Targets:'
@@ -38,6 +38,12 @@ test-siw: ## Linux siw in a guest as the peer, every cell (about ten minutes)
 	@scripts/need build verbs test siw
 	@$(MAKE) --no-print-directory build
 	tests/siw/run.py --weft $(RELEASE)/weft --logs $(TARGET_DIR)/test-logs/siw --docs docs/interop.md
+
+test-sockets: ## unmodified socket programs and every conformance run, under the hooks (about ten minutes)
+	@scripts/need build verbs test sockets
+	@$(MAKE) --no-print-directory build
+	tests/unmodified/run.py $(RELEASE)/libweft_preload.so --full --docs docs/sockets-programs.md
+	tests/sockets/long.sh $(RELEASE)/weft
 
 bench: ## measure against raw TCP, libfabric and UCX
 	@scripts/need build verbs bench
