@@ -1,5 +1,6 @@
 //! One end of a connection through Weft's Rust API.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -14,6 +15,8 @@ use weft_engine::{Context, Cq, Mr, Pd, Qp, QpInit};
 
 /// Most work requests outstanding.
 pub(super) const DEPTH: u32 = 128;
+/// A completion for this many requests.
+pub(super) const SIGNAL_EVERY: u32 = 32;
 /// Messages this short go inline, as perftest sends them.
 const INLINE: usize = 236;
 
@@ -27,6 +30,8 @@ pub(super) struct End {
     size: usize,
     remote: Remote,
     small: Vec<u8>,
+    /// Sends of a ping-pong so far.
+    turns: Cell<u32>,
     /// Last: it outlives what it connects.
     id: Arc<Id>,
 }
@@ -159,6 +164,7 @@ impl End {
             size,
             remote,
             small,
+            turns: Cell::new(0),
             id,
         };
         for _ in 0..DEPTH {
@@ -221,6 +227,18 @@ impl End {
     pub(super) fn send(&self, signaled: bool) -> Result<()> {
         self.with_request(false, signaled, |request| self.qp.post_send(request))
             .map_err(posting)
+    }
+
+    /// Posts one Send of a ping-pong. Every few of them complete and are reaped, which gives their places in the send queue
+    /// back; the answers say that all of them are done.
+    pub(super) fn send_in_turn(&self) -> Result<()> {
+        let turn = self.turns.get().wrapping_add(1);
+        self.turns.set(turn);
+        let signaled = turn % SIGNAL_EVERY == 0;
+        if signaled {
+            reap(&self.send_cq)?;
+        }
+        self.send(signaled)
     }
 
     /// Spins until a message has arrived, and makes room for another.

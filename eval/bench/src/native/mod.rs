@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 
-use self::end::{posting, reap, Connector, End, Listener, DEPTH};
+use self::end::{posting, reap, Connector, End, Listener, DEPTH, SIGNAL_EVERY};
 use crate::raw::ping_pong::{metrics as ping_pong_metrics, WARM_UP};
 use crate::raw::Role;
 use crate::record::Metrics;
@@ -53,8 +53,6 @@ enum Program {
 
 /// Octets a message has where messages do not matter.
 const NOTE: usize = 1;
-/// One Write in this many asks for a completion.
-const SIGNAL_EVERY: u32 = 32;
 
 /// Runs one side; the client prints its metrics.
 pub fn run(args: &NativeArgs) -> Result<()> {
@@ -75,7 +73,7 @@ fn serve(listener: &Listener, program: Program) -> Result<()> {
             let end = listener.accept(size)?;
             for _ in 0..warm_up(iterations) + iterations {
                 end.receive()?;
-                end.send(false)?;
+                end.send_in_turn()?;
             }
         }
         Program::Write { size, .. } => {
@@ -118,7 +116,7 @@ fn measure(server: SocketAddr, program: Program) -> Result<Metrics> {
 fn ping_pong(end: &End, iterations: usize) -> Result<Metrics> {
     let round_trip = || -> Result<f64> {
         let start = Instant::now();
-        end.send(false)?;
+        end.send_in_turn()?;
         end.receive()?;
         Ok(start.elapsed().as_secs_f64() * 1e6)
     };
@@ -186,4 +184,49 @@ fn connects(server: SocketAddr, iterations: usize) -> Result<Metrics> {
 
 fn warm_up(iterations: usize) -> usize {
     WARM_UP.min(iterations / 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both sides in this process.
+    fn run(program: Program) -> Metrics {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = free.local_addr().unwrap();
+        drop(free);
+        let listener = Listener::bind(address).unwrap();
+        std::thread::scope(|scope| {
+            let server = scope.spawn(|| serve(&listener, program).unwrap());
+            let metrics = measure(address, program).unwrap();
+            server.join().unwrap();
+            metrics
+        })
+    }
+
+    #[test]
+    fn more_round_trips_than_a_send_queue_has_places() {
+        let metrics = run(Program::PingPong {
+            size: 64,
+            iterations: 10 * DEPTH as usize,
+        });
+        assert!(metrics["half_rtt_us"] > 0.0);
+    }
+
+    #[test]
+    fn writes_alone_and_in_lists() {
+        for post_list in [1, 16] {
+            let metrics = run(Program::Write {
+                size: 64,
+                seconds: 1,
+                post_list,
+            });
+            assert!(metrics["messages_per_s"] > 0.0);
+        }
+    }
+
+    #[test]
+    fn connections_one_after_another() {
+        assert!(run(Program::Connect { iterations: 5 })["connect_us"] > 0.0);
+    }
 }
