@@ -2,6 +2,8 @@
  *
  *   rate receive PORT SECONDS [gro]                  the last argument: the program coalesces by itself
  *   rate send ADDRESS PORT SIZE SECONDS [gso]        the last argument: the program segments by itself
+ *   rate pace ADDRESS PORT SIZE RATE SECONDS         so many a second, each with the time it was sent at
+ *   rate delay PORT SECONDS                          how long those took one way, and their jitter (RFC 3550)
  *   rate calls COUNT                                 nanoseconds of calls that the hooks pass through
  *   rate answer PORT | rate ask ADDRESS PORT COUNT   half round trips of 64 octets
  *
@@ -72,7 +74,7 @@ static int receive(int port, double seconds, int gro) {
     uint64_t datagrams = 0, octets = 0;
     double begin = 0, last = 0, end = now() + seconds + 10;
     while (now() < end) {
-        ssize_t got = recv(fd, data, gro ? sizeof data : 2048, 0);
+        ssize_t got = recv(fd, data, sizeof data, 0);
         if (got < 0) {
             if (begin) break;
             continue;
@@ -140,6 +142,53 @@ static int ask(const char *host, int port, int count) {
     return 0;
 }
 
+static int pace(const char *host, int port, int size, double rate, double seconds) {
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    struct sockaddr_in to = address(host, port);
+    if (connect(fd, (void *)&to, sizeof to)) exit((perror("connect"), 2));
+    uint64_t sent = 0;
+    double begin = now(), end = begin + seconds;
+    for (double due = begin; due < end; due = begin + (double)++sent / rate) {
+        double time;
+        while ((time = now()) < due) {}
+        memcpy(data, &time, sizeof time);
+        send(fd, data, (size_t)size, 0);
+    }
+    report("pace", sent, sent * (uint64_t)size, now() - begin);
+    return 0;
+}
+
+static int delay(int port, double seconds) {
+    enum { MOST = 4000000 };
+    int fd = bound(port);
+    struct timeval wait = {0, 300000};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
+    double *took = malloc(MOST * sizeof *took), sent, jitter = 0, sum = 0, end = now() + seconds + 10;
+    int count = 0;
+    if (!took) exit((perror("malloc"), 2));
+    while (now() < end && count < MOST) {
+        ssize_t got = recv(fd, data, sizeof data, 0);
+        if (got < (ssize_t)sizeof sent) {
+            if (count) break;
+            continue;
+        }
+        memcpy(&sent, data, sizeof sent);
+        took[count] = (now() - sent) * 1e6;
+        if (count > 0) {
+            double difference = took[count] - took[count - 1];
+            jitter += ((difference < 0 ? -difference : difference) - jitter) / 16;
+            sum += jitter;
+        }
+        count++;
+    }
+    if (count < 2) exit((fprintf(stderr, "nothing came\n"), 1));
+    qsort(took, (size_t)count, sizeof *took, by_value);
+    printf("delay datagrams=%d p50=%.2f p99=%.2f p99.9=%.2f jitter=%.2f us cpu=%.3f\n", count, took[count / 2],
+           took[count * 99L / 100], took[count * 999L / 1000], sum / (count - 1), cpu());
+    free(took);
+    return 0;
+}
+
 /* The same cheap calls over and over: what a hook adds to each shows in the difference. */
 static int calls(int count) {
     int pair[2], epoll = epoll_create1(0);
@@ -169,6 +218,9 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "receive") && argc >= 4) return receive(atoi(argv[2]), atof(argv[3]), argc > 4);
     if (!strcmp(what, "send") && argc >= 6)
         return transmit(argv[2], atoi(argv[3]), atoi(argv[4]), atof(argv[5]), argc > 6);
+    if (!strcmp(what, "pace") && argc == 7)
+        return pace(argv[2], atoi(argv[3]), atoi(argv[4]), atof(argv[5]), atof(argv[6]));
+    if (!strcmp(what, "delay") && argc == 4) return delay(atoi(argv[2]), atof(argv[3]));
     if (!strcmp(what, "calls") && argc == 3) return calls(atoi(argv[2]));
     if (!strcmp(what, "answer") && argc == 3) return answer(atoi(argv[2]));
     if (!strcmp(what, "ask") && argc == 5) return ask(argv[2], atoi(argv[3]), atoi(argv[4]));
