@@ -170,6 +170,9 @@ pub unsafe fn create(
         IBV_QPT_UD => Engine::Datagrams(domain.engine.create_ud_qp(init_engine)?),
         _ => Engine::Connected(domain.engine.create_qp(init_engine)?),
     };
+    if let (IBV_QPT_UC, Engine::Connected(qp)) = (kind, &engine) {
+        qp.set_unreliable();
+    }
     init.cap = cap(&engine);
     let qp_num = engine.number();
     // SAFETY: numbers, addresses, and a mutex and a condition whose initial value is zero.

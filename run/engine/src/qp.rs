@@ -35,6 +35,9 @@ pub use gathering::SendBatch;
 
 /// A stream that is ending is closed after this time, whatever the peer does.
 const LINGER: Duration = Duration::from_secs(3);
+/// How long a message waits for a receive where it may be lost.
+const LOST_AFTER: Duration = Duration::from_millis(100);
+
 /// What a queue pair is created with.
 #[derive(Clone, Debug)]
 pub struct QpInit {
@@ -239,6 +242,13 @@ impl Qp {
         let mut inner = self.inner.lock();
         inner.receive_wait = wait;
         inner.machine.set_hold(!wait.is_zero());
+    }
+
+    /// Makes it a queue pair of type UC: what finds no receive, or no memory it may write, is lost.
+    pub fn set_unreliable(&self) {
+        let mut inner = self.inner.lock();
+        inner.receive_wait = inner.receive_wait.min(LOST_AFTER);
+        inner.machine.set_unreliable(true);
     }
 
     /// Puts the queue pair on a connected socket whose MPA start-up is over. The caller, who

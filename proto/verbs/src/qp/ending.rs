@@ -294,8 +294,9 @@ impl Qp {
             sq_sig_all: self.sq_sig_all,
             shared_receive: self.shared_receive,
         });
-        let (access, hold) = (self.access, self.hold);
+        let (access, hold, unreliable) = (self.access, self.hold, self.unreliable);
         *self = fresh;
+        self.unreliable = unreliable;
         self.access = access;
         self.hold = hold;
     }

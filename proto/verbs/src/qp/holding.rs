@@ -116,7 +116,7 @@ impl Qp {
         !self.receiving.held.messages.is_empty()
     }
 
-    fn may_hold(&self) -> bool {
+    pub(super) fn may_hold(&self) -> bool {
         self.hold && self.peer_is_weft() && self.receiving.held.weight < MOST
     }
 
@@ -179,7 +179,7 @@ impl Qp {
             octets, segment, ..
         }) = held.messages.back_mut()
         {
-            if held.weight > MOST {
+            if held.weight > MOST && !self.unreliable {
                 let field = "Send: no posted receive, and more than is held";
                 return Err(segment.fault(PeerFault::NoBuffer, field));
             }
@@ -266,11 +266,24 @@ impl Qp {
         Ok(true)
     }
 
-    /// The wait was long enough: the peer hears that there is no receive for its message.
+    /// The wait was long enough: the peer hears that there is no receive for its message. With UC
+    /// all that waits is lost.
     pub fn give_up_holding(&mut self, host: &mut impl Host) {
         let Some(front) = self.receiving.held.messages.front() else {
             return;
         };
+        if self.may_lose() {
+            let back = self.receiving.held.messages.back();
+            self.receiving.losses.send = matches!(
+                back,
+                Some(Message::Send {
+                    complete: false,
+                    ..
+                })
+            );
+            self.receiving.held.clear();
+            return;
+        }
         let header = front.header();
         let fault = Fault::new(PeerFault::NoBuffer, "Send: no receive was posted in time")
             .in_segment(header.wire_len() as u16, header);

@@ -17,10 +17,11 @@ use crate::wqe::RecvWqe;
 const JOINED: u32 = 0x5745_4654;
 
 impl Qp {
-    /// Whether a request is known to be beyond the peer.
+    /// Whether a request is known to be beyond the peer, or the queue pair's type.
     pub(super) fn refuses(&self, op: &SendOp) -> bool {
         let foreign = |s: &super::Stream| s.peer == Peer::Foreign;
-        matches!(op, SendOp::SendWithImm { .. }) && self.stream.as_ref().is_some_and(foreign)
+        let joined = matches!(op, SendOp::SendWithImm { .. });
+        joined && self.stream.as_ref().is_some_and(foreign) || self.beyond_its_type(op)
     }
 
     /// Frames Immediate Data that consumes a receive of the peer's.
@@ -91,12 +92,16 @@ impl Qp {
             return Ok(());
         }
         let octets = core::mem::take(&mut self.receiving.write_octets);
+        if core::mem::take(&mut self.receiving.losses.write) {
+            return Ok(());
+        }
         let wqe = match self.must_hold() {
             true => None,
             false => self.next_receive(host),
         };
         match wqe {
             Some(wqe) => self.deliver_immediate(wqe, imm, octets, solicited, host),
+            None if self.loses_without_receive() => {}
             None => self.hold_immediate(imm, octets, solicited, header)?,
         }
         Ok(())

@@ -11,7 +11,7 @@
 //! Requests, `receive` takes segments apart, `untagged` fills receive buffers, `reads` matches
 //! Read Responses, `immediate` and `atomics` hold both sides of RFC 7306, `large` what two Weft
 //! peers tell each other, `by_hand` serves programs without a connection manager, `holding` what
-//! waits for a receive, `ending` Terminates, flushing and the states.
+//! waits for a receive, `unreliable` what UC loses, `ending` Terminates, flushing and the states.
 
 mod atomics;
 mod by_hand;
@@ -23,6 +23,7 @@ mod reads;
 mod receive;
 mod requester;
 mod responder;
+mod unreliable;
 mod untagged;
 
 use alloc::collections::VecDeque;
@@ -132,6 +133,8 @@ pub struct Qp {
     access: Access,
     /// Messages that find no receive may be held.
     hold: bool,
+    /// It is of type UC.
+    unreliable: bool,
     sq: SendQueue,
     rq: RecvQueue,
     stream: Option<Stream>,
@@ -161,6 +164,7 @@ impl Qp {
                 .union(Access::REMOTE_WRITE)
                 .union(Access::REMOTE_ATOMIC),
             hold: true,
+            unreliable: false,
             sq: SendQueue::new(&config.cap),
             rq: RecvQueue::new(&config.cap),
             stream: None,
@@ -340,6 +344,7 @@ impl Qp {
             return Err(PostError::InvalidState);
         }
         self.rq.push(request)?;
+        self.receiving.losses.note_receive();
         if self.must_hold() {
             self.let_go(host);
         }

@@ -4,6 +4,7 @@ use weft_iwarp::{Fault, Header, Message, Parse, PeerFault, Segment, Stag};
 
 use super::ending::Terminated;
 use super::holding::Held;
+use super::unreliable::Losses;
 use super::untagged::{Filling, SendSegment};
 use super::Qp;
 use crate::host::{Host, RegionFault, Span};
@@ -36,6 +37,8 @@ pub(super) struct Receiving {
     pub(super) joined: Option<u32>,
     /// Messages that wait for a receive.
     pub(super) held: Held,
+    /// Messages that are lost.
+    pub(super) losses: Losses,
 }
 
 impl Receiving {
@@ -66,7 +69,7 @@ struct Open {
 
 /// What a segment's payload goes to.
 #[derive(Clone, Copy, Debug)]
-enum Target {
+pub(super) enum Target {
     /// `(STag, TO)` of the next octet.
     Write { stag: Stag, to: u64 },
     /// The outstanding Read's scatter list.
@@ -75,6 +78,8 @@ enum Target {
     Receive,
     /// The Send that is held last.
     Held,
+    /// Nothing.
+    Lost,
 }
 
 /// Where the outstanding payload of the open segment goes, for a direct read.
@@ -99,6 +104,7 @@ impl Receiving {
     fn count_write(&mut self, octets: u32, last: bool) {
         if !self.write_open {
             self.write_octets = 0;
+            self.losses.write = false;
         }
         self.write_octets = self.write_octets.wrapping_add(octets);
         self.write_open = !last;
@@ -107,6 +113,8 @@ impl Receiving {
     pub(super) fn clear(&mut self) {
         self.open = None;
         self.joined = None;
+        self.losses.send = false;
+        self.losses.write = false;
         self.held.clear();
     }
 }
@@ -193,7 +201,7 @@ impl Qp {
                 let right = Access::REMOTE_WRITE;
                 add(host.check(stag, to, len, right, self.scope()).ok()?);
             }
-            Target::Held => return None,
+            Target::Held | Target::Lost => return None,
             Target::Read | Target::Receive => {
                 let (sges, done) = self.scatter_of(open.target)?;
                 for piece in pieces(sges, done, len) {
@@ -243,14 +251,18 @@ impl Qp {
                     self.note_zero_length_write(*stag, *to);
                     return Ok(());
                 }
-                self.check_write(*stag, *to, segment, host)?;
-                (
-                    Target::Write {
+                let target = match self.check_write(*stag, *to, segment, host) {
+                    Ok(()) => Target::Write {
                         stag: *stag,
                         to: *to,
                     },
-                    *last,
-                )
+                    Err(_) if self.may_lose() => {
+                        self.receiving.losses.write = true;
+                        Target::Lost
+                    }
+                    Err(fault) => return Err(fault),
+                };
+                (target, *last)
             }
             Message::ReadResponse { stag, to, last } => {
                 self.check_read_response(*stag, *to, len, *last, header)?;
@@ -273,11 +285,7 @@ impl Qp {
                     invalidate: *invalidate,
                     header,
                 };
-                let target = match self.begin_send_segment(send, host)? {
-                    true => Target::Receive,
-                    false => Target::Held,
-                };
-                (target, *last)
+                (self.begin_send_segment(send, host)?, *last)
             }
             Message::ReadRequest { request, .. } => {
                 self.note_read_request(request);
@@ -343,6 +351,7 @@ impl Qp {
                 })?;
             }
             Target::Held => self.hold_octets(octets)?,
+            Target::Lost => {}
             Target::Read | Target::Receive => {
                 if self.scatter_octets(open.target, octets, host).is_err() {
                     return self.local_protection_fault(open, host);
@@ -396,7 +405,7 @@ impl Qp {
 
     fn scatter_of(&self, target: Target) -> Option<(&[Sge], u32)> {
         match target {
-            Target::Write { .. } | Target::Held => None,
+            Target::Write { .. } | Target::Held | Target::Lost => None,
             Target::Read => self
                 .reads
                 .sink()
@@ -413,11 +422,11 @@ impl Qp {
         let Some(open) = &mut self.receiving.open else {
             return;
         };
-        if !matches!(open.target, Target::Held) {
+        if !matches!(open.target, Target::Held | Target::Lost) {
             self.counters.octets_placed += u64::from(octets);
         }
         match &mut open.target {
-            Target::Held => {}
+            Target::Held | Target::Lost => {}
             Target::Write { to, .. } => *to = to.wrapping_add(u64::from(octets)),
             Target::Read => self.reads.received(octets),
             Target::Receive => {
@@ -448,7 +457,12 @@ impl Qp {
             }
             Target::Receive => self.deliver_send(open.header, host),
             Target::Held => {
+                self.receiving.losses.send = false;
                 self.finish_held(host);
+                Ok(())
+            }
+            Target::Lost => {
+                self.receiving.losses.send &= matches!(open.header, Header::Tagged(_));
                 Ok(())
             }
         }
@@ -494,7 +508,7 @@ impl Qp {
         use crate::types::WcStatus;
         match open.target {
             Target::Receive => self.fail_receive(WcStatus::LocalProtection, host),
-            Target::Read | Target::Write { .. } | Target::Held => {
+            Target::Read | Target::Write { .. } | Target::Held | Target::Lost => {
                 self.blame_oldest_read(WcStatus::LocalProtection);
             }
         }

@@ -2,6 +2,7 @@
 
 use weft_iwarp::{Fault, Header, PeerFault, Stag};
 
+use super::receive::Target;
 use super::Qp;
 use crate::host::{Host, RegionFault};
 use crate::types::{AsyncEventKind, Completion, WcOpcode, WcStatus};
@@ -35,21 +36,26 @@ impl SendSegment {
 }
 
 impl Qp {
-    /// Finds the receive buffer for a Send segment and checks that it fits. False when the
-    /// message is held until there is one.
+    /// Finds the receive buffer for a Send segment and checks that it fits. Without one the message
+    /// is held until there is, or lost.
     pub(super) fn begin_send_segment(
         &mut self,
         segment: SendSegment,
         host: &mut impl Host,
-    ) -> Result<bool, Fault> {
+    ) -> Result<Target, Fault> {
         if segment.mo == 0 {
             let wqe = match self.must_hold() {
                 true => None,
                 false => self.next_receive(host),
             };
             let Some(wqe) = wqe else {
+                if self.loses_without_receive() {
+                    self.receiving.joined = None;
+                    self.receiving.losses.send = true;
+                    return Ok(Target::Lost);
+                }
                 self.hold_send(segment)?;
-                return Ok(false);
+                return Ok(Target::Held);
             };
             self.receiving.filling = Some(Filling {
                 wqe,
@@ -58,11 +64,13 @@ impl Qp {
                 invalidate: segment.invalidate,
                 imm: self.receiving.joined.take(),
             });
+        } else if self.receiving.losses.send {
+            return Ok(Target::Lost);
         } else if self.receiving.filling.is_none() && self.must_hold() {
-            return Ok(false);
+            return Ok(Target::Held);
         }
         self.check_room(segment, host)?;
-        Ok(true)
+        Ok(Target::Receive)
     }
 
     /// A Send segment fits into the receive that is being filled.

@@ -5,3 +5,4 @@ mod holding;
 mod pair;
 mod random_work;
 mod scenarios;
+mod unreliable;
