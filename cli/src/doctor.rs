@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use serde::Serialize;
+use weft_engine::settings::{Face, Settings};
 
 use crate::args::DoctorArgs;
 use crate::output::{print, styled, BAD, GOOD, NOTE, STRONG};
@@ -128,7 +129,7 @@ fn examine(args: &DoctorArgs) -> Report {
             }
         }
     }
-    findings.extend(machine::examine());
+    findings.extend(machine::examine(face(setup.as_ref())));
     let program = name.map(|name| name.to_string_lossy().into_owned());
     let verdict = verdict(&findings, program.as_deref(), setup.as_ref());
     Report {
@@ -157,6 +158,17 @@ fn installation(args: &DoctorArgs) -> (Option<Setup>, Vec<Finding>) {
         findings.push(Finding::note("weft.toml", warning.clone()));
     }
     (Some(setup), findings)
+}
+
+/// The device's face, as a program started from here would see it.
+fn face(setup: Option<&Setup>) -> Face {
+    let mut settings = Settings::default();
+    let values = setup.into_iter().flat_map(|setup| &setup.config.values);
+    for value in values.filter(|value| value.setting.name == "face") {
+        // Checked when it was read.
+        let _ = value.setting.apply(&mut settings, &value.text);
+    }
+    settings.face
 }
 
 fn verdict(findings: &[Finding], program: Option<&str>, setup: Option<&Setup>) -> Verdict {

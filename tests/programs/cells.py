@@ -35,7 +35,7 @@ class Case:
 
     @property
     def program(self):
-        return self.server[0]
+        return next(word for word in self.server if word != "env" and "=" not in word)
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def cases(quick):
         Case("rdma_server, rdma_client", "pair", ("rdma_server", "-p", "{port}"),
              ("rdma_client", "-s", "{address}", "-p", "{port}"), checks.says("end 0")),
     ]
-    return [*everything, *perftest_all(quick), *by_hand(quick), *scale(), *endings()]
+    return [*everything, *perftest_all(quick), *by_hand(quick), *ucx(), *scale(), *endings()]
 
 
 def by_hand(quick):
@@ -172,6 +172,21 @@ def meetings(quick):
         for program in PINGPONGS
     ]
     return meets + pingpongs
+
+
+def ucx():
+    """UCX finds the device, and moves messages over its verbs transports."""
+    def perftest_of(transport, test, size):
+        program = ("env", f"UCX_TLS={transport}", "UCX_NET_DEVICES=weft0:1", "ucx_perftest",
+                   "-t", test, "-s", str(size), "-n", "1000", "-w", "100", "-p", "{port}")
+        return Case(f"ucx_perftest -t {test} -s {size} (UCX_TLS={transport})", "pair", program,
+                    (*program, "{address}"), checks.ucx_perftest, crc=("on",))
+    tests = {"tag_lat": 8, "tag_bw": 1 << 20, "ucp_am_bw": 4096, "ucp_put_bw": 1 << 20, "ucp_get": 65536, "ucp_add": 8}
+    return [
+        Case("ucx_info -d", "single", ("ucx_info", "-d"), check=checks.ucx_transports, crc=("on",)),
+        *[perftest_of("rc", test, size) for test, size in tests.items()],
+        *[perftest_of("ud", test, size) for test, size in (("tag_lat", 8), ("tag_bw", 65536))],
+    ]
 
 
 def scale():

@@ -85,6 +85,25 @@ def figure(case, client):
     return {"octets": row[0], "value": typical, "unit": "us"}
 
 
+def ucx_perftest(server, client):
+    """The client printed a final line."""
+    final = re.search(r"^Final:\s+\d+\s+[\d.]+", client.output, re.MULTILINE)
+    return ended_well(server, client) or (None if final else "client printed no final line")
+
+
+def ucx_transports(program, _client):
+    """`ucx_info -d` could open both transports that the device serves. (It speaks of errors when all is well.)"""
+    if program.status != 0:
+        return program.how()
+    for transport in ("rc_verbs", "ud_verbs"):
+        _, found, rest = program.output.partition(f"Transport: {transport}\n")
+        if not found or "weft0:1" not in rest.splitlines()[0]:
+            return f"no {transport} on weft0:1"
+        if "failed to open" in rest.partition("Transport:")[0]:
+            return f"{transport} cannot be opened"
+    return None
+
+
 def only_device(program, _client):
     """`ibv_devices` lists weft0 and no other."""
     listed = [line.split()[0] for line in program.output.splitlines()[2:] if line.split()]

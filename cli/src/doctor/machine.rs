@@ -3,13 +3,17 @@
 use std::fs;
 use std::path::Path;
 
+use weft_engine::device::{self, AddressGid};
+use weft_engine::settings::Face;
+
 use super::Finding;
 
-/// Looks at this machine and at the limits a program started from here will have.
-pub fn examine() -> Vec<Finding> {
+/// Looks at this machine and at the limits a program started from here will have; `face` is the device's.
+pub fn examine(face: Face) -> Vec<Finding> {
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let network = Path::new("/sys/class/net");
     [
+        Some(device(face, &device::address_gids())),
         open_files(&limits),
         locked_memory(&limits),
         loopback(network),
@@ -21,6 +25,34 @@ pub fn examine() -> Vec<Finding> {
     .into_iter()
     .flatten()
     .collect()
+}
+
+/// What programs will see in the device list.
+fn device(face: Face, gids: &[AddressGid]) -> Finding {
+    let gid = |(at, gid): (usize, &AddressGid)| format!("{at} {}", gid.address);
+    match face {
+        Face::Iwarp => Finding::good(
+            "device",
+            format!(
+                "{} as an iWARP device: for programs that connect with rdma_cm",
+                device::NAME
+            ),
+        ),
+        Face::Infiniband if gids.is_empty() => Finding::note(
+            "device",
+            format!("{} without a GID: the machine has no address", device::NAME),
+        )
+        .advise("bring an interface up"),
+        Face::Infiniband => {
+            let list: Vec<String> = gids.iter().enumerate().map(gid).collect();
+            let what = format!(
+                "{} as InfiniBand on Ethernet; GIDs: {}",
+                device::NAME,
+                list.join(", ")
+            );
+            Finding::good("device", what)
+        }
+    }
 }
 
 /// A soft limit with its hard one, as /proc/self/limits writes them.
@@ -164,6 +196,22 @@ Limit                     Soft Limit           Hard Limit           Units
 Max locked memory         8388608              unlimited            bytes
 Max open files            1024                 524288               files
 ";
+
+    #[test]
+    fn the_device_is_told_with_its_face_and_its_gids() {
+        let gid = |address: &str| AddressGid {
+            address: address.parse().unwrap(),
+            ifindex: 1,
+        };
+        let gids = [gid("192.0.2.1"), gid("::1")];
+        let infiniband = device(Face::Infiniband, &gids);
+        assert_eq!(
+            infiniband.what,
+            "weft0 as InfiniBand on Ethernet; GIDs: 0 192.0.2.1, 1 ::1"
+        );
+        assert_eq!(device(Face::Infiniband, &[]).level, Level::Note);
+        assert!(device(Face::Iwarp, &gids).what.contains("iWARP"));
+    }
 
     #[test]
     fn few_open_files_are_noted_with_the_way_out() {

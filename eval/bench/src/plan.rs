@@ -142,17 +142,13 @@ fn bulk(list: &mut Vec<Workload>, full: bool) {
             .iter()
             .map(|&size| row(Op::Write, size, Mode::Polling)),
     );
-    list.extend(
-        telling
-            .iter()
-            .map(|&size| row(Op::Write, size, Mode::Event)),
-    );
+    // No writes in event mode: ib_write_bw has no -e.
     for op in [Op::Send, Op::Read] {
         list.extend(telling.iter().map(|&size| row(op, size, Mode::Polling)));
         list.extend(
             telling
                 .iter()
-                .filter(|_| full)
+                .filter(|_| full || op == Op::Send)
                 .map(|&size| row(op, size, Mode::Event)),
         );
     }

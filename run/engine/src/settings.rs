@@ -290,7 +290,11 @@ impl Setting {
         }
     }
 
-    fn apply(&self, settings: &mut Settings, text: &str) -> Result<(), Reason> {
+    /// Sets it to what `text` says.
+    ///
+    /// # Errors
+    /// `text` is none of its values.
+    pub fn apply(&self, settings: &mut Settings, text: &str) -> Result<(), Reason> {
         let accepted = match &self.kind {
             Kind::Switch(set) => switch(text).map(|on| set(settings, on)),
             Kind::Choice(names, set) => index_of(names, text).map(|index| set(settings, index)),

@@ -13,6 +13,9 @@ use crate::workload::{Workload, GOODPUT};
 pub(super) const NAME: &str = "iperf3";
 pub(super) const NAME_MESSAGE_SIZED: &str = "iperf3 -l size";
 
+/// Octets; iperf3 refuses longer blocks.
+const LONGEST_BLOCK: u64 = 1 << 20;
+
 /// iperf3's own block length of 128 KiB, or the workload's message size.
 pub(super) struct Iperf3 {
     pub(super) message_sized: bool,
@@ -29,7 +32,8 @@ impl Stack for Iperf3 {
     }
 
     fn serves(&self, workload: &Workload, _: PathKind) -> bool {
-        matches!(workload, Workload::Bulk { .. })
+        let fits = |size: u64| !self.message_sized || size <= LONGEST_BLOCK;
+        matches!(workload, Workload::Bulk { size, .. } if fits(*size))
     }
 
     fn ready(&self) -> Result<()> {

@@ -76,6 +76,7 @@ pub fn all(programs: &Programs) -> Vec<Box<dyn Stack>> {
         crc,
     };
     let connect = |crc| cm_connect::CmConnect::new(programs, crc);
+    let ucx = |api, carrier| ucx::Ucx { api, carrier };
     vec![
         Box::new(raw_tcp::RawTcp {
             bench: programs.bench.clone(),
@@ -105,8 +106,16 @@ pub fn all(programs: &Programs) -> Vec<Box<dyn Stack>> {
         Box::new(libfabric::Libfabric {
             endpoint: libfabric::Endpoint::Rdm,
         }),
-        Box::new(ucx::Ucx { api: ucx::Api::Tag }),
-        Box::new(ucx::Ucx { api: ucx::Api::Put }),
+        Box::new(ucx(ucx::Api::Tag, ucx::Carrier::Tcp)),
+        Box::new(ucx(ucx::Api::Put, ucx::Carrier::Tcp)),
+        Box::new(ucx(
+            ucx::Api::Tag,
+            ucx::Carrier::Weft(programs.weft.clone()),
+        )),
+        Box::new(ucx(
+            ucx::Api::Put,
+            ucx::Carrier::Weft(programs.weft.clone()),
+        )),
     ]
 }
 

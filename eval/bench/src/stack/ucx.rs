@@ -1,4 +1,6 @@
-//! UCX over TCP under its own `ucx_perftest`.
+//! UCX under its own `ucx_perftest`: over its own TCP, and over Weft's device.
+
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
@@ -23,18 +25,32 @@ pub(super) enum Api {
     Put,
 }
 
-/// UCX with nothing but TCP, polling.
+/// What carries UCX's messages.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) enum Carrier {
+    /// UCX's own TCP transport, nothing else.
+    Tcp,
+    /// Its verbs transports (reliable connections, set up over datagrams) on the device of this `weft`.
+    Weft(PathBuf),
+}
+
+/// UCX on one carrier, polling.
 pub(super) struct Ucx {
     pub(super) api: Api,
+    pub(super) carrier: Carrier,
 }
 
 impl Stack for Ucx {
     fn name(&self) -> String {
-        match self.api {
-            Api::Tag => "ucx tcp tag",
-            Api::Put => "ucx tcp put",
-        }
-        .to_owned()
+        let carrier = match self.carrier {
+            Carrier::Tcp => "tcp",
+            Carrier::Weft(_) => "weft",
+        };
+        let api = match self.api {
+            Api::Tag => "tag",
+            Api::Put => "put",
+        };
+        format!("ucx {carrier} {api}")
     }
 
     fn serves(&self, workload: &Workload, _: PathKind) -> bool {
@@ -53,15 +69,29 @@ impl Stack for Ucx {
     }
 
     fn ready(&self) -> Result<()> {
+        if let Carrier::Weft(weft) = &self.carrier {
+            anyhow::ensure!(
+                weft.is_file(),
+                "there is no {} (make build)",
+                weft.display()
+            );
+        }
         need("ucx_perftest", "ucx-utils")
     }
 
     fn job(&self, workload: &Workload, site: &Site) -> Job {
         let side = |interface: &str| {
-            Invocation::new("ucx_perftest", self.test(workload, site))
+            let program = match &self.carrier {
+                Carrier::Tcp => Invocation::new("ucx_perftest", [""; 0])
+                    .env("UCX_TLS", "tcp")
+                    .env("UCX_NET_DEVICES", interface),
+                Carrier::Weft(weft) => Invocation::new(weft, ["run", "--", "ucx_perftest"])
+                    .env("UCX_TLS", "rc")
+                    .env("UCX_NET_DEVICES", "weft0:1"),
+            };
+            program
+                .args(self.test(workload, site))
                 .args(["-p", &site.port.to_string()])
-                .env("UCX_TLS", "tcp")
-                .env("UCX_NET_DEVICES", interface)
         };
         let client = side(&site.place.client.interface).args([site.place.address.to_string()]);
         site.job(workload, side(&site.place.server.interface), client)
@@ -147,13 +177,49 @@ mod tests {
     use super::*;
 
     fn parse(workload: &Workload, client: &str) -> Result<Metrics> {
-        Ucx { api: Api::Tag }.parse(
+        let ucx = Ucx {
+            api: Api::Tag,
+            carrier: Carrier::Tcp,
+        };
+        ucx.parse(
             workload,
             &Output {
                 client: client.to_owned(),
                 server: String::new(),
             },
         )
+    }
+
+    #[test]
+    fn over_weft_the_same_test_runs_on_its_device() {
+        let place = crate::path::Place::loopback(None);
+        let site = Site {
+            place: &place,
+            port: 7000,
+            seconds: 1,
+        };
+        let bulk = Workload::Rate {
+            op: Op::Write,
+            size: 64,
+            depth: 128,
+            post_list: 1,
+        };
+        let words = |carrier| {
+            let ucx = Ucx {
+                api: Api::Put,
+                carrier,
+            };
+            ucx.job(&bulk, &site).client.display()
+        };
+        let (tcp, weft) = (
+            words(Carrier::Tcp),
+            words(Carrier::Weft("/opt/weft".into())),
+        );
+        let test = tcp.split_once("ucx_perftest ").unwrap().1;
+        assert_eq!(
+            weft,
+            format!("UCX_TLS=rc UCX_NET_DEVICES=weft0:1 weft run -- ucx_perftest {test}")
+        );
     }
 
     #[test]
