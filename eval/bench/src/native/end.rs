@@ -234,7 +234,7 @@ impl End {
     pub(super) fn send_in_turn(&self) -> Result<()> {
         let turn = self.turns.get().wrapping_add(1);
         self.turns.set(turn);
-        let signaled = turn % SIGNAL_EVERY == 0;
+        let signaled = turn.is_multiple_of(SIGNAL_EVERY);
         if signaled {
             reap(&self.send_cq)?;
         }

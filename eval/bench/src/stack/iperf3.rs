@@ -14,7 +14,7 @@ pub(super) const NAME: &str = "iperf3";
 pub(super) const NAME_MESSAGE_SIZED: &str = "iperf3 -l size";
 
 /// Octets; iperf3 refuses longer blocks.
-const LONGEST_BLOCK: u64 = 1 << 20;
+pub(super) const LONGEST_BLOCK: u64 = 1 << 20;
 
 /// iperf3's own block length of 128 KiB, or the workload's message size.
 pub(super) struct Iperf3 {

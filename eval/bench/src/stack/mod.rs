@@ -123,6 +123,7 @@ pub fn all(programs: &Programs) -> Vec<Box<dyn Stack>> {
 pub fn references(workload: &Workload) -> Vec<String> {
     let names: &[&str] = match workload {
         Workload::Latency { .. } | Workload::Rate { .. } | Workload::Connect => &[raw_tcp::NAME],
+        Workload::Bulk { size, .. } if *size > iperf3::LONGEST_BLOCK => &[iperf3::NAME],
         Workload::Bulk { .. } => &[iperf3::NAME, iperf3::NAME_MESSAGE_SIZED],
     };
     names.iter().map(|name| (*name).to_owned()).collect()
