@@ -104,7 +104,7 @@ class Machine:
     """A booted guest. `share` is a folder that it sees as /mnt."""
 
     def __init__(self, link, cache):
-        for program in ("qemu-system-x86_64", "ip"):
+        for program in ("qemu-system-x86_64", "ip", "setpriv"):
             initramfs.found(program)
         self.folder = Path(tempfile.mkdtemp(prefix="weft-siw-"))
         self.share = self.folder / "share"
@@ -121,7 +121,9 @@ class Machine:
     def boot(self, link, image):
         start = time.monotonic()
         with open(self.folder / "qemu.log", "wb") as log:
-            self.qemu = subprocess.Popen([*link.enter, *self.command(image)], stdin=subprocess.DEVNULL, stdout=log,
+            # A guest does not outlive the run, however that ends.
+            tied = ("setpriv", "--pdeathsig", "KILL")
+            self.qemu = subprocess.Popen([*link.enter, *tied, *self.command(image)], stdin=subprocess.DEVNULL, stdout=log,
                                          stderr=log, start_new_session=True)
         console = self.folder / "console"
         while not (console.exists() and b"GUEST-READY" in console.read_bytes()):

@@ -84,18 +84,25 @@ def table(results, report):
             captured = "by capture" if any(result.cell.shown for result in cells) else ""
             lines.append(f"| {name} | {' | '.join(fields)} | {builds} | {captured} |")
         lines.append("")
-    lines += ["## Side by side", "", "Both ends in the guest, over its loopback, CRC off, median of three runs in turns. The guest's "
-              "processor is emulated, so only the ratio means something: Weft's figure over siw's.", "",
-              "| program | siw | Weft | ratio |", "| --- | --- | --- | --- |", *[row.line() for row in report.beside], ""]
+    if report.beside:
+        lines += side_by_side(report.beside)
     if notes:
         lines += ["What does not work:", "", *[f"{number}. {note}" for number, note in enumerate(notes, start=1)], ""]
     return "\n".join(lines[:-1]) + "\n"
+
+
+def side_by_side(rows):
+    return ["## Side by side", "", "Both ends in the guest, over its loopback, CRC off, median of three runs in turns. The guest's "
+            "processor is emulated, so only the ratio means something: Weft's figure over siw's.", "",
+            "| program | siw | Weft | ratio |", "| --- | --- | --- | --- |", *[row.line() for row in rows], ""]
 
 
 def verdict(cells, client, notes):
     found = [result for result in cells if result.cell.client == client]
     if not found:
         return ""
+    if found[0].outcome == SKIPPED:
+        return "not run"
     if found[0].outcome == PASSED:
         return "yes"
     notes.append(f"{found[0].cell}: {found[0].reason}")

@@ -12,7 +12,7 @@ use crate::srq::SharedReceiveQueue;
 use crate::types::{Access, AsyncEventKind, Bind, Completion, PdId, Stag};
 use crate::wqe::RecvWqe;
 
-/// The domain of every region.
+/// The domain of every region that names no other.
 pub const PD: PdId = PdId(1);
 const CANARY: u8 = 0xC5;
 const GAP: usize = 64;
@@ -42,6 +42,21 @@ impl Device {
     /// # Panics
     /// The device is full, or the range wraps.
     pub fn region(&mut self, len: usize, iova: u64, access: Access, random: u32) -> Stag {
+        self.region_in(PD, len, iova, access, random)
+    }
+
+    /// The same in a domain of the caller's.
+    ///
+    /// # Panics
+    /// The device is full, or the range wraps.
+    pub fn region_in(
+        &mut self,
+        pd: PdId,
+        len: usize,
+        iova: u64,
+        access: Access,
+        random: u32,
+    ) -> Stag {
         let at = self.arena.len() + GAP;
         self.arena.resize(at, CANARY);
         self.arena.resize(at + len, 0);
@@ -51,7 +66,7 @@ impl Device {
             iova,
             len: len as u64,
             access,
-            pd: PD,
+            pd,
         };
         self.regions.insert(spec, at, random).expect("a region")
     }
