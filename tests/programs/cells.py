@@ -131,7 +131,7 @@ def cases(quick):
         Case("rdma_server, rdma_client", "pair", ("rdma_server", "-p", "{port}"),
              ("rdma_client", "-s", "{address}", "-p", "{port}"), checks.says("end 0")),
     ]
-    return [*everything, *perftest_all(quick), *by_hand(quick), *ucx(), *scale(), *endings()]
+    return [*everything, *perftest_all(quick), *by_hand(quick), *ucx(), *mpi(), *scale(), *endings()]
 
 
 def by_hand(quick):
@@ -186,6 +186,18 @@ def ucx():
         Case("ucx_info -d", "single", ("ucx_info", "-d"), check=checks.ucx_transports, crc=("on",)),
         *[perftest_of("rc", test, size) for test, size in tests.items()],
         *[perftest_of("ud", test, size) for test, size in (("tag_lat", 8), ("tag_bw", 65536))],
+    ]
+
+
+def mpi():
+    """MPI over UCX over the device, every answer checked (mpi_check.c)."""
+    settings = ("OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "UCX_TLS=rc,self",
+                "UCX_NET_DEVICES=weft0:1")
+    return [
+        Case(f"mpi_check, {ranks} processes of Open MPI over UCX", "single",
+             ("env", *settings, "mpirun.openmpi", "-n", str(ranks), "--oversubscribe", "--mca", "pml", "ucx",
+              "mpi_check"), check=checks.alone_says("answers right"), timeout=60.0, crc=("on",))
+        for ranks in (2, 4)
     ]
 
 

@@ -38,6 +38,13 @@ def says(words):
     return check
 
 
+def alone_says(words):
+    """A program without another end prints `words`."""
+    def check(program, _client):
+        return ended_well(program, None) or (None if words in program.output else f"does not say{quoted(words)}")
+    return check
+
+
 def rping(count):
     """Both ends saw `count` pings; they compare the octets themselves (-V)."""
     def check(server, client):

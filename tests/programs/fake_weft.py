@@ -94,6 +94,9 @@ def main():
     path, *words = words
     program = os.path.basename(path)
     assert (run, dashes) == ("run", "--"), sys.argv
+    if program == "mpirun.openmpi":
+        print("mpi_check: 20054 answers right")
+        return
     if program in ("ibv_devices", "ibv_devinfo", "ucx_info"):
         single(program)
         return

@@ -14,8 +14,9 @@ from pathlib import Path
 NOBODY = 65534
 MEMLOCK = 8 << 20  # octets: what an ordinary user has by default
 SBIN = ":/usr/local/sbin:/usr/sbin:/sbin"
-# Programs of our own, compiled against the system's headers when they are first needed.
-OWN = {name: Path(__file__).with_name(f"{name}.c") for name in ("churn", "meet")}
+# Programs of our own, compiled when they are first needed: the compiler, and what it links.
+VERBS = ("cc", "-lrdmacm", "-libverbs")
+OWN = {"churn": VERBS, "meet": VERBS, "mpi_check": ("mpicc.openmpi",)}
 HEADER = Path("/usr/include/rdma/rdma_cma.h")
 
 
@@ -111,12 +112,12 @@ class Stage:
 
     def obstacle(self, case, place):
         """Why this cell cannot be played here, or None."""
-        if case.program in OWN:
-            missing = self.build(case.program)
+        if case.program not in OWN and not shutil.which(case.program):
+            return f"{case.program} is not installed"
+        for own in OWN.keys() & set(case.server):
+            missing = self.build(own)
             if missing:
                 return missing
-        elif not shutil.which(case.program):
-            return f"{case.program} is not installed"
         if place.user == "root" and os.geteuid() != 0:
             return "needs root"
         if place.user == "ordinary" and os.geteuid() == 0 and not shutil.which("setpriv"):
@@ -131,9 +132,11 @@ class Stage:
         binary = self.folder / program
         if binary.exists():
             return None
-        if not shutil.which("cc") or not HEADER.exists():
-            return "needs a C compiler and librdmacm-dev"
-        subprocess.run(["cc", "-O1", "-o", binary, OWN[program], "-lrdmacm", "-libverbs"], check=True)
+        compiler, *libraries = OWN[program]
+        if not shutil.which(compiler) or (libraries and not HEADER.exists()):
+            return f"needs {compiler}{' and librdmacm-dev' if libraries else ''}"
+        source = Path(__file__).with_name(f"{program}.c")
+        subprocess.run([compiler, "-O1", "-o", binary, source, *libraries], check=True)
         return None
 
     def command(self, host, place, argv):
@@ -141,8 +144,8 @@ class Stage:
         user = ()
         if place.user == "ordinary" and os.geteuid() == 0:
             user = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
-        program = str(self.folder / argv[0]) if argv[0] in OWN else argv[0]
-        return [*host.prefix, *user, str(self.weft), "run", "--", program, *argv[1:]]
+        words = [str(self.folder / word) if word in OWN else word for word in argv]
+        return [*host.prefix, *user, str(self.weft), "run", "--", *words]
 
     @staticmethod
     def environment(place):
