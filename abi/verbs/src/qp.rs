@@ -432,7 +432,12 @@ fn change_connected(
             Step::Engine(state) => engine.modify_state(state)?,
             Step::Noted => {}
             Step::Receive(destination) => engine.ready_to_receive(destination)?,
-            Step::Send(psn, patience) => engine.ready_to_send(psn, patience)?,
+            Step::Send(psn, patience) => {
+                engine.ready_to_send(psn, patience)?;
+                if i64::from(pair.init.qp_type) == IBV_QPT_RC {
+                    engine.set_rnr_retry(wanted.rnr_retry);
+                }
+            }
         }
     }
     if let Some(access) = access {

@@ -37,6 +37,10 @@ pub use gathering::SendBatch;
 const LINGER: Duration = Duration::from_secs(3);
 /// How long a message waits for a receive where it may be lost.
 const LOST_AFTER: Duration = Duration::from_millis(100);
+/// The RNR retry count that means "without end" (InfiniBand 9.7.5.2.8).
+const RNR_RETRY_FOR_EVER: u8 = 7;
+/// A wait without end.
+const FOR_EVER: Duration = Duration::MAX;
 
 /// What a queue pair is created with.
 #[derive(Clone, Debug)]
@@ -242,6 +246,18 @@ impl Qp {
         let mut inner = self.inner.lock();
         inner.receive_wait = wait;
         inner.machine.set_hold(!wait.is_zero());
+    }
+
+    /// Follows the RNR retry count that the program set: 7 is without end, and so is the wait then, as
+    /// long as what waits may be held. Of other counts the setting is the wait. It is this end's
+    /// count that is followed for what this end receives; programs set the same at both.
+    pub fn set_rnr_retry(&self, count: u8) {
+        let setting = self.pd.engine().settings.receive_wait;
+        let mut inner = self.inner.lock();
+        inner.receive_wait = match count {
+            RNR_RETRY_FOR_EVER if !setting.is_zero() => FOR_EVER,
+            _ => setting,
+        };
     }
 
     /// Makes it a queue pair of type UC: what finds no receive, or no memory it may write, is lost.
@@ -520,9 +536,11 @@ impl Qp {
             return;
         };
         if inner.waits.is_none_or(|(message, _)| message != holding) {
-            let until = engine.now() + inner.receive_wait;
+            let until = engine.now().saturating_add(inner.receive_wait);
             inner.waits = Some((holding, until));
-            engine.progress.add_timer(until, stream.token);
+            if until != FOR_EVER {
+                engine.progress.add_timer(until, stream.token);
+            }
         }
         let srq = self.srq.as_ref();
         if srq.is_some_and(|srq| srq.remember_waiting(self)) {

@@ -340,3 +340,31 @@ fn many_pairs_between_the_same_two_addresses_do_not_mix() {
         exchange(a, b);
     }
 }
+
+#[test]
+fn an_rnr_retry_count_of_seven_waits_without_end() {
+    let (a, b) = pair();
+    a.receive(a.to(&b, HERE));
+    b.receive(b.to(&a, HERE));
+    a.send();
+    b.send();
+    exchange(&a, &b);
+    b.qp.set_receive_wait(Duration::from_millis(20));
+    b.qp.set_rnr_retry(7);
+    a.post_send(8, b"patience").unwrap();
+    assert_eq!(wait(&a.cq).status, WcStatus::Success);
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(b.qp.state(), QpState::Rts);
+    let region = b.memory();
+    b.post_recv(&region);
+    assert_eq!(wait(&b.cq).byte_len, 8);
+    b.qp.set_receive_wait(Duration::from_millis(20));
+    a.post_send(10, b"no more").unwrap();
+    let ended = wait(&a.cq).status;
+    assert_eq!(ended, WcStatus::Success, "handed over");
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while a.qp.state() == QpState::Rts {
+        assert!(Instant::now() < deadline, "the wait is over");
+        a.cq.poll(1, |_| {}).unwrap();
+    }
+}
