@@ -368,3 +368,21 @@ fn an_rnr_retry_count_of_seven_waits_without_end() {
         a.cq.poll(1, |_| {}).unwrap();
     }
 }
+
+#[test]
+fn a_queue_pair_may_be_its_own_peer() {
+    let a = End::new(11);
+    for _ in 0..3 {
+        a.receive(a.to(&a, HERE));
+        a.send();
+        let region = a.memory();
+        a.post_recv(&region);
+        a.post_send(7, b"to itself").unwrap();
+        let mut seen = [wait(&a.cq), wait(&a.cq)];
+        seen.sort_by_key(|completion| completion.wr_id);
+        assert_eq!(seen.map(|c| c.status), [WcStatus::Success; 2]);
+        assert_eq!((seen[0].wr_id, seen[0].byte_len), (1, 9));
+        a.qp.modify_state(QpState::Reset).unwrap();
+        a.init();
+    }
+}

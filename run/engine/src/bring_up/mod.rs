@@ -8,6 +8,7 @@
 //! private data who speaks to whom ([`hello`]). Everything behind that is iWARP as ever.
 
 mod hello;
+mod itself;
 mod numbers;
 
 use std::net::{IpAddr, SocketAddr};
@@ -201,6 +202,9 @@ impl Qp {
             }));
             std::mem::take(&mut inner.parked)
         };
+        if self.is_itself(&to) {
+            return self.connect_to_itself(to.local, &engine);
+        }
         for dial in parked {
             self.answer(dial);
         }
