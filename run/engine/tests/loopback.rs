@@ -291,6 +291,61 @@ fn rejection_carries_private_data() {
     assert!(rejected.status < 0);
 }
 
+/// An end that is ready to connect to `addr`, from `source` if there is one.
+fn ready_to_connect(addr: std::net::SocketAddr, source: Option<std::net::SocketAddr>) -> End {
+    let channel = EventChannel::new().unwrap();
+    let id = Id::new(Some(&channel), 0).unwrap();
+    id.resolve_addr(source, addr, None).unwrap();
+    expect(&channel, EventKind::AddrResolved);
+    id.resolve_route().unwrap();
+    expect(&channel, EventKind::RouteResolved);
+    End::new(channel, id)
+}
+
+/// perftest's server closes its listener after a first connection and opens another on the same port.
+#[test]
+fn a_listener_that_is_opened_again_is_found() {
+    let (channel, first, addr) = listener("127.0.0.1");
+    drop(channel);
+    first.destroy();
+    let sources = [None, Some("127.0.0.1:0".parse().unwrap())];
+    for source in sources {
+        let end = ready_to_connect(addr, source);
+        end.id
+            .connect(ConnParam {
+                private_data: b"",
+                responder_resources: 1,
+                initiator_depth: 1,
+            })
+            .unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        let channel = EventChannel::new().unwrap();
+        let id = Id::new(Some(&channel), 0).unwrap();
+        id.bind(addr).unwrap();
+        id.listen(8).unwrap();
+        let request = expect(&channel, EventKind::ConnectRequest);
+        request.id.destroy();
+        id.destroy();
+    }
+}
+
+#[test]
+fn an_id_may_be_destroyed_between_two_attempts() {
+    let (channel, listener, addr) = listener("127.0.0.1");
+    drop(channel);
+    listener.destroy();
+    let end = ready_to_connect(addr, None);
+    end.id
+        .connect(ConnParam {
+            private_data: b"",
+            responder_resources: 1,
+            initiator_depth: 1,
+        })
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(2));
+    end.id.destroy();
+}
+
 #[test]
 fn nobody_listening_is_a_rejection() {
     let (_channel, id, addr) = listener("127.0.0.1");

@@ -63,8 +63,14 @@ pub(super) enum Phase {
     Connecting {
         socket: TcpStream,
         token: Token,
-        deadline: Duration,
-        param: OwnedParam,
+        dial: Dial,
+    },
+    /// The peer refused; it may be about to listen again.
+    Refused {
+        /// For the timer alone.
+        token: Token,
+        again_at: Duration,
+        dial: Dial,
     },
     /// MPA start-up is under way, or a request waits for the program.
     Starting {
@@ -81,6 +87,27 @@ pub(super) enum Phase {
     },
     Disconnected,
     Destroyed,
+}
+
+/// For how long after the first attempt a refusal is not the last word. A server that closes its listener and opens
+/// another on the same port refuses in between (perftest does so between its two connections), and an address
+/// that is resolved without asking the network leaves it no time.
+const REFUSALS: Duration = Duration::from_millis(100);
+/// The pause before the second attempt; each one is twice the one before.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+
+/// What a connect was asked for, and how long it goes on.
+#[derive(Clone, Debug)]
+pub(super) struct Dial {
+    /// When there has to be a connection.
+    pub(super) deadline: Duration,
+    /// The address the id was bound to.
+    pub(super) source: Option<SocketAddr>,
+    /// A refusal after this is told.
+    pub(super) refusals_until: Duration,
+    /// The pause before the next attempt.
+    pub(super) again_after: Duration,
+    pub(super) param: OwnedParam,
 }
 
 #[derive(Clone, Debug)]
@@ -351,6 +378,7 @@ impl Id {
                 return Err(Error::State("a resolved id"));
             }
         };
+        let source = bound.as_ref().map(BoundSocket::local_addr);
         let started = match bound {
             Some(bound) => bound.connect(peer),
             None => TcpStream::connect(peer, &inner.options),
@@ -364,22 +392,39 @@ impl Id {
                 return Ok(());
             }
         };
+        let now = self.engine.now();
+        let dial = Dial {
+            deadline: now + self.engine.settings.connect_timeout,
+            source,
+            refusals_until: now + REFUSALS,
+            again_after: FIRST_PAUSE,
+            param,
+        };
+        self.watch_connect(&mut inner, socket, dial)?;
+        // On loopback the handshake is over already.
+        drop(inner);
+        self.serve(&self.engine);
+        Ok(())
+    }
+
+    /// The handshake is under way on `socket`.
+    pub(super) fn watch_connect(
+        &self,
+        inner: &mut Inner,
+        socket: TcpStream,
+        dial: Dial,
+    ) -> Result<(), Error> {
         let endpoint = Endpoint::Connecting(self.arc()?);
-        let deadline = self.engine.now() + self.engine.settings.connect_timeout;
         let token = self
             .engine
             .progress
             .add(&socket, endpoint, Interest::Write)?;
+        self.engine.progress.add_timer(dial.deadline, token);
         inner.phase = Phase::Connecting {
             socket,
             token,
-            deadline,
-            param,
+            dial,
         };
-        self.engine.progress.add_timer(deadline, token);
-        // On loopback the handshake is over already.
-        drop(inner);
-        self.serve(&self.engine);
         Ok(())
     }
 
@@ -424,6 +469,7 @@ impl Id {
             Phase::Connecting { socket, token, .. } | Phase::Starting { socket, token, .. } => {
                 self.engine.progress.remove(&socket, token);
             }
+            Phase::Refused { token, .. } => self.engine.progress.release(token),
             _ => {}
         }
         // A queue pair outlives its id; without one its connection ends.

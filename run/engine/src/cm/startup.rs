@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weft_os::net::{TcpStream, Transfer};
+use weft_os::net::{BoundSocket, TcpStream, Transfer};
 use weft_os::poll::Interest;
 use weft_verbs::iwarp::{
     AcceptError, Established, Initiator, InitiatorEvent, PeerRequest, Responder, ResponderEvent,
@@ -11,9 +11,9 @@ use weft_verbs::iwarp::{
 };
 use weft_verbs::types::MAX_RD_ATOMIC;
 
-use super::id::{Id, OwnedParam, Phase};
+use super::id::{Dial, Id, Inner, OwnedParam, Phase};
 use super::{Event, EventKind};
-use crate::engine::Engine;
+use crate::engine::{Endpoint, Engine};
 use crate::settings::{ReadyToReceive, Settings};
 
 const ECONNREFUSED: i32 = 111;
@@ -188,14 +188,12 @@ impl Id {
     /// TCP is connected, or is not going to be.
     fn connect_over(self: &Arc<Self>, engine: &Engine, result: std::io::Result<()>) {
         let mut inner = self.inner.lock();
-        let (socket, token, param) = match std::mem::replace(&mut inner.phase, Phase::Disconnected)
-        {
+        let (socket, token, dial) = match std::mem::replace(&mut inner.phase, Phase::Disconnected) {
             Phase::Connecting {
                 socket,
                 token,
-                param,
-                ..
-            } => (socket, token, param),
+                dial,
+            } => (socket, token, dial),
             other => {
                 inner.phase = other;
                 return;
@@ -204,6 +202,9 @@ impl Id {
         if let Err(error) = result {
             engine.progress.remove(&socket, token);
             let errno = error.raw_os_error().unwrap_or(ECONNREFUSED);
+            if errno == ECONNREFUSED && !inner.by_hand && engine.now() < dial.refusals_until {
+                return self.pause(&mut inner, engine, dial);
+            }
             let kind = match errno {
                 ECONNREFUSED | ECONNRESET => EventKind::Rejected,
                 _ => EventKind::Unreachable,
@@ -212,7 +213,7 @@ impl Id {
             return;
         }
         inner.local = socket.local_addr().ok();
-        let mut startup = Startup::initiator(&engine.settings, param, engine.now());
+        let mut startup = Startup::initiator(&engine.settings, dial.param, engine.now());
         let flushed = startup.flush(&socket);
         let deadline = startup.deadline();
         let changed = engine
@@ -234,6 +235,51 @@ impl Id {
         if let Some(deadline) = deadline {
             engine.progress.add_timer(deadline, token);
         }
+    }
+
+    /// The peer refused, and is asked again a little later.
+    fn pause(self: &Arc<Self>, inner: &mut Inner, engine: &Engine, mut dial: Dial) {
+        let again_at = engine.now() + dial.again_after;
+        dial.again_after *= 2;
+        let token = engine.progress.reserve(Endpoint::Connecting(self.clone()));
+        inner.phase = Phase::Refused {
+            token,
+            again_at,
+            dial,
+        };
+        engine.progress.add_timer(again_at, token);
+    }
+
+    /// The pause after a refusal is over.
+    fn dial_again(self: &Arc<Self>, engine: &Engine) {
+        let mut inner = self.inner.lock();
+        let (token, dial) = match std::mem::replace(&mut inner.phase, Phase::Disconnected) {
+            Phase::Refused { token, dial, .. } => (token, dial),
+            other => {
+                inner.phase = other;
+                return;
+            }
+        };
+        engine.progress.release(token);
+        let Some(peer) = inner.peer else {
+            return;
+        };
+        let started = match dial.source {
+            Some(source) => {
+                BoundSocket::bind(source, &inner.options).and_then(|bound| bound.connect(peer))
+            }
+            None => TcpStream::connect(peer, &inner.options),
+        };
+        let watched = match started {
+            Ok(socket) => self.watch_connect(&mut inner, socket, dial).is_ok(),
+            Err(_) => false,
+        };
+        if !watched {
+            self.post(&inner, EventKind::Rejected, -ECONNREFUSED);
+            return;
+        }
+        drop(inner);
+        self.serve(engine);
     }
 
     /// Octets, or the end, of a socket in start-up.
@@ -426,7 +472,11 @@ impl Id {
         let now = engine.now();
         let mut inner = self.inner.lock();
         match &mut inner.phase {
-            Phase::Connecting { deadline, .. } if *deadline <= now => {
+            Phase::Refused { again_at, .. } if *again_at <= now => {
+                drop(inner);
+                self.dial_again(engine);
+            }
+            Phase::Connecting { dial, .. } if dial.deadline <= now => {
                 drop(inner);
                 let timed_out = std::io::Error::from_raw_os_error(ETIMEDOUT);
                 self.connect_over(engine, Err(timed_out));
