@@ -83,6 +83,17 @@ class Bench:
             time.sleep(0.05)
         raise AssertionError(f"nothing listens on {port}: {self.logs()}")
 
+    def bound(self, port, protocol="tcp", seconds=30):
+        """Waits until a socket has the port, without connecting: some servers serve one client only."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            for table in (f"/proc/net/{protocol}", f"/proc/net/{protocol}6"):
+                lines = Path(table).read_text().splitlines()[1:] if Path(table).exists() else []
+                if any(line.split()[1].endswith(f":{port:04X}") for line in lines):
+                    return
+            time.sleep(0.05)
+        raise AssertionError(f"nothing has {protocol} port {port}: {self.logs()}")
+
     def logs(self, whole=False):
         return "\n".join(p.read_text(errors="replace")[0 if whole else -1500:] for p in sorted(self.folder.glob("log*")))
 

@@ -16,7 +16,7 @@ def iperf3_udp(bench):
     bench.need("iperf3")
     port = bench.port()
     bench.start("iperf3", "-s", "-1", "-p", port)
-    time.sleep(0.5)
+    bench.bound(port, "tcp")
     said = bench.run("iperf3", "-c", "127.0.0.1", "-u", "-b", "300M", "-l", "1448", "-t", "2", "-p", port, "-J")
     total = json.loads(said)["end"]["sum"]
     # How many are lost depends on how busy the machine is; what arrives arrives in order.
@@ -30,7 +30,7 @@ def iperf2_udp(bench):
     bench.need("iperf")
     port = bench.port(socket.SOCK_DGRAM)
     bench.start("iperf", "-s", "-u", "-p", port)
-    time.sleep(0.5)
+    bench.bound(port, "udp")
     said = bench.run("iperf", "-c", "127.0.0.1", "-u", "-b", "300M", "-l", "1448", "-t", "2", "-p", port)
     assert "Server Report" in said and "WARNING" not in said, said
 
@@ -52,7 +52,7 @@ def sockperf(bench):
     bench.need("sockperf")
     port = bench.port(socket.SOCK_DGRAM)
     bench.start("sockperf", "server", "-i", "127.0.0.1", "-p", port)
-    time.sleep(0.7)
+    bench.bound(port, "udp")
     said = bench.run("sockperf", "ping-pong", "-i", "127.0.0.1", "-p", port, "-t", "2", "-m", "64")
     assert "dropped messages = 0" in said and "out-of-order messages = 0" in said, said
     bench.run("sockperf", "throughput", "-i", "127.0.0.1", "-p", port, "-t", "1", "-m", "1448")
@@ -66,7 +66,7 @@ def dns(bench):
     bench.start("dnsmasq", "--keep-in-foreground", "--no-resolv", "--no-hosts", "--conf-file=/dev/null",
                 "--bind-interfaces", "--listen-address=127.0.0.1", f"--port={port}", "--address=/weft.test/192.0.2.7",
                 "--txt-record=long.weft.test," + "x" * 200, "--pid-file=", "--user=root")
-    time.sleep(0.5)
+    bench.bound(port, "tcp")
     batch = bench.folder / "batch"
     batch.write_text("".join(f"n{i}.weft.test A\n" for i in range(300)))
     said = bench.run("dig", "@127.0.0.1", "-p", port, "+short", "-f", batch)
@@ -116,7 +116,7 @@ def uftp(bench):
     source = bench.data("source", 8 << 20)
     (bench.folder / "arrived").mkdir()
     bench.start("uftpd", "-d", "-D", bench.folder / "arrived", "-T", bench.folder, "-p", port, "-I", "lo")
-    time.sleep(0.5)
+    bench.bound(port, "udp")
     bench.run("uftp", "-M", "127.0.0.1", "-p", port, "-R", "400000", "-I", "lo", source)
     same(source, bench.folder / "arrived" / "source")
 
@@ -130,7 +130,7 @@ def srt_live(bench):
     with open(arrived, "wb") as sink:
         listener = bench.start("srt-live-transmit", "-q", f"srt://:{port}?latency=1000", "file://con", stdout=sink,
                                stderr=subprocess.DEVNULL)
-        time.sleep(0.7)
+        bench.bound(port, "udp")
         caller = subprocess.Popen(
             ["srt-live-transmit", "-q", "-chunk:1316", "file://con", f"srt://127.0.0.1:{port}?latency=1000"],
             env=bench.client, cwd=bench.folder, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
@@ -161,7 +161,7 @@ def srt_file(bench):
     for _ in range(8):
         sink = bench.start("srt-file-transmit", f"srt://127.0.0.1:{port}?mode=listener",
                            f"file://{bench.folder}/arrived/")
-        time.sleep(0.7)
+        bench.bound(port, "udp")
         bench.run("srt-file-transmit", f"file://{source}", f"srt://127.0.0.1:{port}")
         sink.wait(30)
         if "id []" not in (bench.folder / f"log{len(bench.started) - 1}").read_text():
@@ -182,7 +182,7 @@ def udt(bench):
     port = bench.port(socket.SOCK_DGRAM)
     source = bench.data("source", 16 << 20)
     sink = bench.start(bench.folder / "udt", "receive", port, "arrived")
-    time.sleep(0.5)
+    bench.bound(port, "udp")
     bench.run(bench.folder / "udt", "send", "127.0.0.1", port, source)
     assert sink.wait(30) == 0, bench.logs()
     same(source, bench.folder / "arrived")
