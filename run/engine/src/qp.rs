@@ -223,12 +223,24 @@ impl Qp {
             inner.machine.post_recv(request, &mut pass)
         };
         if inner.waits.is_some() {
-            // What it held may go on, and be answered.
-            self.serve_locked(inner, engine, true);
+            self.after_holding(inner, engine);
         } else if !inner.results.is_empty() {
             self.publish(&mut inner, engine);
         }
         posted
+    }
+
+    /// What was held may have gone on, and may have to be answered. The socket is looked at only if it was left
+    /// alone until now: a receiver that is behind posts for each message, and must not pay a system call each time.
+    fn after_holding(self: &Arc<Self>, guard: MutexGuard<'_, Inner>, engine: &Engine) {
+        let left_alone = guard.stream.as_ref().is_some_and(|s| !s.interest.reads());
+        if left_alone && !guard.machine.is_full() {
+            self.serve_locked(guard, engine, true);
+        } else if guard.machine.wants_to_send() {
+            self.transmit_locked(guard, engine);
+        } else {
+            self.finish(guard, None, engine);
+        }
     }
 
     /// The shared receive queue has receives again.
@@ -238,7 +250,7 @@ impl Qp {
         let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
         inner.machine.let_go(&mut pass);
         drop(pass);
-        self.serve_locked(guard, engine, true);
+        self.after_holding(guard, engine);
     }
 
     /// Sets how long a message may wait for a receive; zero ends the connection at once.

@@ -41,6 +41,11 @@ impl Interest {
         }
     }
 
+    /// Whether octets are waited for.
+    pub fn reads(self) -> bool {
+        matches!(self, Interest::Read | Interest::ReadWrite)
+    }
+
     fn flags(self) -> epoll::EventFlags {
         let read = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
         match self {
