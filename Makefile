@@ -30,7 +30,7 @@ test: ## every test, from the value tests to the real programs
 	@scripts/need siw || true # without a guest its cells are skipped
 	scripts/test
 
-test-full: ## the same, with every cell of the real programs (about half an hour)
+test-full: ## the same, with every cell of the real programs (about forty minutes)
 	@scripts/need build verbs test
 	scripts/test --full
 

@@ -75,8 +75,8 @@ HEAD = """\
 Unmodified programs from Debian's packages, each under `weft run --`, two processes on one machine without an RDMA
 device. Written by a full run of [tests/programs](../tests/programs/README.md) (`make test-full`); do not edit.
 
-Every cell is run twice, with the CRC on and off, and `yes` means that both passed; programs that bring their queue
-pairs up themselves (pingpongs, perftest without `-R`) are run with the CRC on. *Two hosts* are two network
+Every cell is run with the CRC on; programs that connect with `rdma_cm`, plainly and with some options, with it off as
+well, and then `yes` means that both passed. *Two hosts* are two network
 namespaces joined by a veth pair with an MTU of 1500. An ordinary user is one with no privilege and a memlock limit of
 8 MiB. What counts as passing: both ends exit with status 0, no line of either speaks of an error, and the output is
 complete (every ping validated, every row of results there); for the endings, that the other end notices and
