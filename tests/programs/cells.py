@@ -87,6 +87,8 @@ def perftest(program, options, name=None, check=None, kind="pair", timeout=30.0,
 
 def perftest_option(program, option, quick, manager=True):
     connecting = "-R " if manager else ""
+    # Where the same is run with -R as well, a short run shows as much.
+    quick = quick or not manager
     if option == "-a":
         # Sizes from 2 to 2^23: 23 rows. A thousand iterations of each move 16 GB, so a quick run makes fewer.
         fewer = ("-n", "100") if quick else ()
