@@ -128,7 +128,9 @@ class Machine:
         console = self.folder / "console"
         while not (console.exists() and b"GUEST-READY" in console.read_bytes()):
             if self.qemu.poll() is not None:
-                raise Unavailable(f"qemu: {(self.folder / 'qemu.log').read_text(errors='replace').strip()[-300:]}")
+                files = [file for file in (self.folder / "qemu.log", console) if file.exists()]
+                said = " ".join(file.read_text(errors="replace") for file in files)
+                raise Unavailable(f"the guest ended while it booted: {' '.join(said.split())[-300:]}")
             if time.monotonic() - start > BOOT:
                 raise Unavailable(f"the guest did not boot within {BOOT:.0f} s")
             time.sleep(0.1)
@@ -145,7 +147,7 @@ class Machine:
             "qemu-system-x86_64", "-machine", "pc,usb=off,vmport=off", "-accel", "tcg,thread=multi", "-cpu", "max",
             "-smp", "2", "-m", "768", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
             "-kernel", str(self.kernel.image), "-initrd", str(image),
-            "-append", f"console=ttyS0 quiet panic=-1 tsc=reliable weft.address={GUEST}/{BITS}",
+            "-append", f"console=ttyS0 quiet panic=-1 tsc=reliable no_timer_check weft.address={GUEST}/{BITS}",
             "-serial", f"file:{self.folder / 'console'}",
             "-netdev", "tap,id=wire,ifname=tap0,script=no,downscript=no,vhost=off",
             "-device", "virtio-net-pci,netdev=wire,romfile=",

@@ -202,7 +202,8 @@ def faults():
     group = "Out of bounds"
     result = []
     for client in (SIW, WEFT):
-        result.append(overrun(group, client, "write", settings=PLAIN, quick=True,
+        # With siw as the server its program hangs in the guest's kernel afterwards. Why is not known yet.
+        result.append(overrun(group, client, "write", settings=PLAIN, quick=client == SIW,
                               shown=shown.terminated("DDP", 1, 0x01, mirrored=client == WEFT)))
         result.append(overrun(group, client, "read", settings=CRC,
                               shown=shown.terminated("RDMAP", 1, 0x01, mirrored=client == WEFT)))

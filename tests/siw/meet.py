@@ -133,11 +133,12 @@ class Meeting:
         except (Trouble, wire.Malformed) as trouble:
             return str(trouble), None
         finally:
+            # A program in the guest that cannot be stopped leaves no capture running.
+            if capture:
+                capture.stop()
             # The end here first: the one there may wait for it.
             for end in sorted(self.started, key=lambda end: isinstance(end, There)):
                 end.stop()
-            if capture:
-                capture.stop()
 
     def ends(self):
         server = self.start("server", self.cell.server_argv)

@@ -384,8 +384,9 @@ impl World {
     fn plan(&mut self, at: usize) -> Option<Plan> {
         let (wr_id, peer) = (self.next_wr, at ^ 1);
         let (their_open, their_local) = (self.ends[peer].ledger.open, self.ends[peer].ledger.local);
-        let room = self.room_at(peer)
-            > self.ends[at].ledger.messages.len() - self.ends[peer].ledger.received;
+        // Damaged octets may look like a message that nobody sent.
+        let sent = self.ends[at].ledger.messages.len();
+        let room = self.room_at(peer) > sent.saturating_sub(self.ends[peer].ledger.received);
         let node = self.ends[at].node;
         let ledger = &mut self.ends[at].ledger;
         let slot = *ledger.free.last()?;
