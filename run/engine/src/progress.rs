@@ -57,6 +57,8 @@ pub(crate) struct Progress {
     mode: AtomicU32,
     /// A lead exists.
     led: AtomicBool,
+    /// The service thread is in the epoll set, or about to be.
+    in_set: AtomicBool,
     /// Grows whenever the program shows that it serves itself.
     signs: AtomicU64,
     /// Polls of completion queues that found nothing.
@@ -129,6 +131,7 @@ impl Progress {
             waker,
             mode: AtomicU32::new(Mode::Served as u32),
             led: AtomicBool::new(false),
+            in_set: AtomicBool::new(false),
             signs: AtomicU64::new(0),
             empty_polls: AtomicU64::new(0),
             full_polls: AtomicU64::new(0),
@@ -144,7 +147,7 @@ impl Progress {
     }
 
     fn mode(&self) -> Mode {
-        match self.mode.load(Ordering::Acquire) {
+        match self.mode.load(Ordering::SeqCst) {
             0 => Mode::Served,
             _ => Mode::Watched,
         }
@@ -242,7 +245,7 @@ impl Progress {
     pub(crate) fn show_sign(&self) {
         self.signs.fetch_add(1, Ordering::Relaxed);
         if self.mode() == Mode::Served {
-            self.mode.store(Mode::Watched as u32, Ordering::Release);
+            self.mode.store(Mode::Watched as u32, Ordering::SeqCst);
             self.waker.wake();
         }
     }
@@ -469,10 +472,16 @@ pub(crate) struct Lead<'a> {
 impl Lead<'_> {
     /// Waits for something to serve, and serves it.
     pub(crate) fn serve_once(&self) -> Result<(), Error> {
+        let progress = &self.engine.progress;
         let swept = self.engine.sweep(None)?;
         if swept.woken {
-            // For this thread, or for a service thread that leaves the set at its next wake-up.
-            self.engine.progress.waker.clear();
+            progress.waker.clear();
+            // It may have been meant for the service thread, which sleeps in the set until it is woken, and would not
+            // see to timers that are added meanwhile.
+            if progress.in_set.load(Ordering::SeqCst) {
+                progress.waker.wake();
+                std::thread::yield_now();
+            }
         }
         self.engine.progress.signs.fetch_add(1, Ordering::Relaxed);
         self.engine.flush_deferred();
@@ -521,10 +530,18 @@ fn service_loop(engine: &Engine) {
             .timers
             .next()
             .map(|at| at.saturating_sub(engine.now()));
-        match progress.mode() {
+        // Before the mode is looked at: a lead that takes a wake-up after it changed the mode sees this thread here, or this
+        // thread sees the mode.
+        progress.in_set.store(true, Ordering::SeqCst);
+        let mode = progress.mode();
+        if mode == Mode::Watched {
+            progress.in_set.store(false, Ordering::SeqCst);
+        }
+        match mode {
             Mode::Served => {
                 engine.stats.set(Total::Polled, 0);
                 let swept = engine.sweep(until_timer).unwrap_or_default();
+                progress.in_set.store(false, Ordering::SeqCst);
                 if swept.woken {
                     progress.waker.clear();
                     // A lead that came meanwhile may sleep in the set, and what was just taken
