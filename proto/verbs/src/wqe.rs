@@ -248,25 +248,23 @@ impl SendQueue {
         core::mem::take(&mut self.unreported)
     }
 
-    /// Marks the oldest request that awaits its response as done.
-    pub(crate) fn finish_oldest_awaiting(&mut self) {
-        if let Some(wqe) = self
-            .wqes
-            .iter_mut()
-            .find(|w| w.progress == Progress::AwaitingResponse)
-        {
-            wqe.progress = Progress::Done;
-        }
+    /// Marks the oldest request that awaits its response as done; gives its number.
+    pub(crate) fn finish_oldest_awaiting(&mut self) -> Option<u64> {
+        let awaits = |w: &&mut SendWqe| w.progress == Progress::AwaitingResponse;
+        let wqe = self.wqes.iter_mut().find(awaits)?;
+        wqe.progress = Progress::Done;
+        Some(wqe.sequence)
     }
 
-    /// Gives the first unfinished request of the kind that `matches` accepts a status.
-    pub(crate) fn blame(&mut self, status: WcStatus, matches: impl Fn(&SendWqe) -> bool) -> bool {
-        let found = self.wqes.iter_mut().find(|w| matches(w));
-        if let Some(wqe) = found {
-            wqe.status = status;
-            return true;
-        }
-        false
+    /// Gives the first unfinished request of the kind that `matches` accepts a status; its number.
+    pub(crate) fn blame(
+        &mut self,
+        status: WcStatus,
+        matches: impl Fn(&SendWqe) -> bool,
+    ) -> Option<u64> {
+        let wqe = self.wqes.iter_mut().find(|w| matches(w))?;
+        wqe.status = status;
+        Some(wqe.sequence)
     }
 
     /// Requests not encoded completely.

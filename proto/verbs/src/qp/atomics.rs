@@ -155,8 +155,7 @@ impl Qp {
             return Ok(());
         }
         self.counters.octets_placed += u64::from(LEN);
-        self.sq.finish_oldest_awaiting();
-        self.complete_sends(host);
+        self.answered(host);
         Ok(())
     }
 

@@ -82,5 +82,6 @@ impl Qp {
         self.responder.clear();
         self.receiving.clear();
         self.requester = super::requester::Requester::default();
+        self.acknowledgements.forget_question();
     }
 }

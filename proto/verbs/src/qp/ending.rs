@@ -84,6 +84,23 @@ impl Terminated {
         matches!(header, Some(Header::Untagged(u)) if u.qn == QueueNumber::SEND)
     }
 
+    /// Whether the segment that the peer refused is certainly of this Write.
+    fn names(&self, wqe: &SendWqe) -> bool {
+        let (SendOp::Write { remote_addr, rkey }
+        | SendOp::WriteWithImm {
+            remote_addr, rkey, ..
+        }) = wqe.op
+        else {
+            return false;
+        };
+        match self.terminate.ddp.map(|(_, header)| header) {
+            Some(Header::Tagged(t)) if t.opcode == Opcode::WRITE => {
+                t.stag == rkey && t.to.wrapping_sub(remote_addr) < u64::from(wqe.len)
+            }
+            _ => false,
+        }
+    }
+
     fn blames(&self, wqe: &SendWqe) -> bool {
         let sending = matches!(wqe.progress, Progress::SentAt(_) | Progress::Queued);
         match self.terminate.ddp.map(|(_, header)| header) {
@@ -173,7 +190,15 @@ impl Qp {
     #[cold]
     pub(super) fn end_terminated(&mut self, terminated: Terminated, host: &mut impl Host) {
         let status = terminated.status();
-        self.sq.blame(status, |wqe| terminated.blames(wqe));
+        let blamed = self
+            .sq
+            .blame(status, |wqe| terminated.names(wqe))
+            .or_else(|| self.sq.blame(status, |wqe| terminated.blames(wqe)));
+        if let Some(sequence) = blamed {
+            // The peer came as far as this one.
+            self.acknowledgements.note_placed(sequence);
+            self.complete_sends(host);
+        }
         self.outgoing.clear();
         self.ending = Ending::Draining;
         self.raise(AsyncEventKind::QpFatal, host);
@@ -255,6 +280,7 @@ impl Qp {
             });
         }
         self.requester = super::requester::Requester::default();
+        self.acknowledgements.forget_question();
     }
 
     pub(super) fn blame_oldest_read(&mut self, status: WcStatus) {

@@ -13,6 +13,7 @@
 //! peers tell each other, `by_hand` serves programs without a connection manager, `holding` what
 //! waits for a receive, `unreliable` what UC loses, `ending` Terminates, flushing and the states.
 
+mod acknowledged;
 mod atomics;
 mod by_hand;
 mod ending;
@@ -146,6 +147,7 @@ pub struct Qp {
     ending: Ending,
     /// The program walks it through its states itself: the stream comes and goes underneath.
     by_hand: bool,
+    acknowledgements: acknowledged::Acknowledgements,
     events: VecDeque<QpEvent>,
     counters: QpCounters,
 }
@@ -175,6 +177,7 @@ impl Qp {
             receiving: receive::Receiving::default(),
             ending: Ending::Open,
             by_hand: false,
+            acknowledgements: acknowledged::Acknowledgements::default(),
             events: VecDeque::new(),
             counters: QpCounters::default(),
         }
@@ -363,8 +366,10 @@ impl Qp {
     /// Whether [`Qp::fill`] would frame something.
     #[inline]
     pub fn wants_to_send(&self) -> bool {
-        let due =
-            self.sq.unencoded() > 0 || self.responder.pending() || self.requester.control_pending();
+        let due = self.sq.unencoded() > 0
+            || self.responder.pending()
+            || self.requester.control_pending()
+            || self.question_due();
         self.outgoing.queued() > 0 || (due && self.ending == Ending::Open)
     }
 
@@ -387,7 +392,7 @@ impl Qp {
         while let Some(front) = self.sq.front() {
             match front.progress {
                 Progress::Done => {}
-                Progress::SentAt(at) if at <= sent => {}
+                Progress::SentAt(at) if at <= sent && self.is_placed(front) => {}
                 _ => break,
             }
             let Some(wqe) = self.sq.pop_front() else {

@@ -35,6 +35,8 @@ enum Kind {
     Read,
     /// A Read without size that no work request waits for: ready to receive, or a probe.
     Internal,
+    /// A Read without size whose response says that Writes before this request are placed.
+    Acknowledgement(u64),
     /// An Atomic Request with this identifier.
     Atomic(u32),
 }
@@ -65,6 +67,13 @@ impl OutstandingReads {
             scatter: SgList::default(),
             kind: Kind::Internal,
         });
+    }
+
+    pub(super) fn expect_acknowledgement(&mut self, sequence: u64) {
+        self.expect_rtr_response(0);
+        if let Some(read) = self.reads.back_mut() {
+            read.kind = Kind::Acknowledgement(sequence);
+        }
     }
 
     pub(super) fn push_atomic(&mut self, identifier: u32, scatter: SgList) {
@@ -144,11 +153,21 @@ impl Qp {
         let Some(read) = self.reads.reads.pop_front() else {
             return;
         };
-        if read.kind == Kind::Internal {
-            self.note_answer();
-        } else {
-            self.sq.finish_oldest_awaiting();
-            self.complete_sends(host);
+        match read.kind {
+            Kind::Internal => self.note_answer(),
+            Kind::Acknowledgement(sequence) => {
+                self.note_acknowledgement(sequence);
+                self.complete_sends(host);
+            }
+            Kind::Read | Kind::Atomic(_) => self.answered(host),
         }
+    }
+
+    /// The oldest request that awaits a response has it; what was posted before it is placed.
+    pub(super) fn answered(&mut self, host: &mut impl Host) {
+        if let Some(sequence) = self.sq.finish_oldest_awaiting() {
+            self.acknowledgements.note_placed(sequence);
+        }
+        self.complete_sends(host);
     }
 }

@@ -109,6 +109,9 @@ impl Qp {
                 break;
             }
         }
+        if !self.requester.in_message() && !self.responder.in_message() {
+            self.frame_question();
+        }
     }
 
     fn may_frame(&self) -> bool {
@@ -385,6 +388,8 @@ impl Qp {
     pub(super) fn finish_encoding(&mut self, progress: Progress) {
         if let Some(wqe) = self.sq.next_to_encode() {
             wqe.progress = progress;
+            let (op, sequence) = (wqe.op, wqe.sequence);
+            self.note_framed_write(&op, sequence);
         }
         self.sq.advance();
         self.requester.offset = 0;

@@ -1,5 +1,6 @@
 //! Two queue pairs in memory on virtual time: scenarios, and random work by seed.
 
+mod acknowledged;
 mod extended;
 mod holding;
 mod pair;

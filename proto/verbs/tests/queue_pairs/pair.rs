@@ -50,6 +50,8 @@ pub struct Config {
     pub ord: u16,
     pub policy: FpduPolicy,
     pub shared_receive: bool,
+    /// The programs walk the states themselves.
+    pub by_hand: bool,
 }
 
 impl Default for Config {
@@ -64,6 +66,7 @@ impl Default for Config {
             ord: 4,
             policy: FpduPolicy::Auto,
             shared_receive: false,
+            by_hand: false,
         }
     }
 }
@@ -142,7 +145,13 @@ impl Pair {
             let mut qp = queue_pair(number, config.shared_receive);
             let mut device = Device::default();
             qp.modify(QpState::Init, &mut device).expect("INIT");
+            if config.by_hand {
+                qp.walk(QpState::Rtr).expect("RTR");
+            }
             qp.attach(&established, config.emss, config.policy);
+            if config.by_hand {
+                qp.walk(QpState::Rts).expect("RTS");
+            }
             End {
                 qp,
                 device,

@@ -1,0 +1,102 @@
+//! Writes of queue pairs that the program brings up itself: complete when they are placed.
+
+use crate::pair::{post, sge, Config, Pair, ALL};
+use weft_verbs::types::{Payload, SendOp, Stag, WcStatus};
+
+fn by_hand() -> Config {
+    Config {
+        by_hand: true,
+        ..Config::default()
+    }
+}
+
+fn write_to(rkey: Stag, remote_addr: u64) -> SendOp {
+    SendOp::Write { remote_addr, rkey }
+}
+
+#[test]
+fn a_write_is_complete_when_its_last_octet_is_placed() {
+    for (len, ord) in [(1, 4), (5000, 4), (60_000, 0)] {
+        let config = Config {
+            ord,
+            ird: ord,
+            ..by_hand()
+        };
+        let mut pair = Pair::new(config, 1);
+        let [a, b] = [0, 1].map(|side| pair.ends[side].device.region(60_000, 0, ALL, 3));
+        pair.ends[0].device.octets(a).fill(7);
+        let gather = [sge(a, 0, len)];
+        post(&mut pair, 0, 1, write_to(b, 0), Payload::Gather(&gather));
+        let mut waited = false;
+        for _ in 0..10_000 {
+            pair.step();
+            let placed = pair.ends[1].device.octets(b)[len as usize - 1] == 7;
+            let done = !pair.ends[0].device.sends.is_empty();
+            assert!(placed || !done, "complete, and not placed");
+            let all_sent = pair.ends[0].qp.outgoing().queued() == 0;
+            waited |= all_sent && !done;
+            if done {
+                break;
+            }
+        }
+        assert!(waited, "the transport had it before");
+        assert_eq!(pair.ends[0].device.sends.len(), 1, "{len} octets");
+    }
+}
+
+#[test]
+fn one_question_speaks_for_many_writes_and_order_is_kept() {
+    let mut pair = Pair::new(by_hand(), 2);
+    let [a, b] = [0, 1].map(|side| pair.ends[side].device.region(10_000, 0, ALL, 3));
+    for wr_id in 0..20 {
+        let gather = [sge(a, 0, 100)];
+        let op = match wr_id % 5 {
+            4 => SendOp::Read {
+                remote_addr: 0,
+                rkey: b,
+            },
+            _ => write_to(b, 100 * wr_id),
+        };
+        post(&mut pair, 0, wr_id, op, Payload::Gather(&gather));
+    }
+    pair.drive();
+    let ids: Vec<u64> = pair.ends[0].device.sends.iter().map(|c| c.wr_id).collect();
+    assert_eq!(ids, (0..20).collect::<Vec<u64>>());
+    assert!(!pair.ends[0].qp.wants_to_send());
+}
+
+#[test]
+fn a_refused_write_has_the_status_itself() {
+    let mut pair = Pair::new(by_hand(), 3);
+    let [a, b] = [0, 1].map(|side| pair.ends[side].device.region(1000, 0, ALL, 3));
+    let gather = [sge(a, 0, 100)];
+    post(&mut pair, 0, 1, write_to(b, 0), Payload::Gather(&gather));
+    post(&mut pair, 0, 2, write_to(b, 950), Payload::Gather(&gather));
+    post(&mut pair, 0, 3, write_to(b, 0), Payload::Gather(&gather));
+    pair.drive();
+    let seen: Vec<_> = pair.ends[0]
+        .device
+        .sends
+        .iter()
+        .map(|c| (c.wr_id, c.status))
+        .collect();
+    let wanted = [
+        (1, WcStatus::Success),
+        (2, WcStatus::RemoteAccess),
+        (3, WcStatus::Flushed),
+    ];
+    assert_eq!(seen, wanted);
+}
+
+#[test]
+fn with_the_connection_manager_a_write_is_complete_when_the_transport_has_it() {
+    let mut pair = Pair::new(Config::default(), 4);
+    let [a, b] = [0, 1].map(|side| pair.ends[side].device.region(1000, 0, ALL, 3));
+    let gather = [sge(a, 0, 100)];
+    post(&mut pair, 0, 1, write_to(b, 0), Payload::Gather(&gather));
+    let before = pair.now;
+    while pair.ends[0].device.sends.is_empty() {
+        pair.step();
+        assert!(pair.now - before < pair.latency * 40);
+    }
+}
