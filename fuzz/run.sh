@@ -47,4 +47,6 @@ for target in "$@"; do
         exit 1
     fi
     sed -n 's/^stat::number_of_executed_units: */fuzz: inputs tried: /p' "$found/log"
+    # Edges of the code reached, and the fuzzer's finer count of what was different.
+    sed -n 's/.* cov: \([0-9]*\) ft: \([0-9]*\) .*/fuzz: edges covered: \1, features: \2/p' "$found/log" | tail -n 1
 done

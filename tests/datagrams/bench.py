@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """What the hooks cost, and what UDP segmentation offload gives, against the plain kernel in the same run.
 
-    tests/datagrams/bench.py LIBRARY --json FILE [PART...]     parts: calls streams lo veth delay (all)
+    tests/datagrams/bench.py LIBRARY --json FILE [--times N] [PART...]     parts: calls streams lo veth delay (all)
     tests/datagrams/bench.py --table FILE...                   the tables of docs/sockets-bench.md, from such files
 
 The sender has one core and the receiver another; the ways alternate within a run, and a figure is the median of the runs.
-`veth` makes a pair of namespaces with an MTU of 1500 (privilege). Each part takes less than 90 seconds.
+`veth` makes a pair of namespaces with an MTU of 1500 (privilege). A part takes up to 40 seconds for each of N (5) times.
 """
 
 import argparse
@@ -33,7 +33,8 @@ PASS = "gso port=1"
 
 
 class Rig:
-    def __init__(self, library, folder):
+    def __init__(self, library, folder, times):
+        self.times = times
         self.library = os.path.realpath(library)
         self.rate = Path(folder) / "rate"
         self.port = 24000
@@ -60,7 +61,7 @@ def numbers(line):
 def calls(rig):
     """Nanoseconds of a call, plain, with hooks and no rule, and with hooks that follow every descriptor."""
     rows = []
-    for _ in range(5):
+    for _ in range(rig.times):
         for way, rule in {"no preload": None, "hooks, no rule": "off", "hooks, pass": PASS, "gso": "gso"}.items():
             out, _ = rig.run(rule, rig.rate, "calls", 4_000_000)
             rows.append({"way": way, **numbers(out)})
@@ -70,7 +71,7 @@ def calls(rig):
 def streams(rig):
     """iperf3 over TCP and redis-benchmark, loopback, without and with the hooks at both ends."""
     rows = []
-    for _ in range(5):
+    for _ in range(rig.times):
         for way, rule in {"no preload": None, "hooks, pass": PASS}.items():
             rig.port += 1
             server = rig.start(rule, "iperf3", "-s", "-1", "-p", rig.port)
@@ -107,7 +108,7 @@ def one(rig, way, size, address, within):
 
 def goodput(rig, path, address="127.0.0.1", within=((), ())):
     rows = []
-    for _ in range(2):
+    for _ in range(rig.times):
         for size in SIZES[path]:
             for way in WAYS:
                 result = one(rig, way, size, address, within)
@@ -136,7 +137,7 @@ def veth(rig):
 def delay(rig):
     """One way delay and jitter of datagrams at a pace, and half a round trip of an idle program."""
     rows = []
-    for _ in range(2):
+    for _ in range(rig.times):
         for way in ("kernel", "weft", "weft, sender", "weft, receiver"):
             server, client, _ = WAYS[way]
             rig.port += 1
@@ -166,7 +167,7 @@ def measure(args):
     data["environment"] = {"kernel": uname.release, "cpu": model[1] if model else uname.machine,
                            "cores": os.cpu_count(), "time": time.strftime("%Y-%m-%d %H:%M %z")}
     with tempfile.TemporaryDirectory() as folder:
-        rig = Rig(args.library, folder)
+        rig = Rig(args.library, folder, args.times)
         for part in args.parts or PARTS:
             begin = time.monotonic()
             data[part] = PARTS[part](rig)
@@ -242,6 +243,7 @@ def main():
     parser.add_argument("library", nargs="?")
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--json", help="where the raw figures go; parts that are there already are replaced")
+    parser.add_argument("--times", type=int, default=5, help="how often each figure is taken (%(default)s)")
     parser.add_argument("--table", help="prints the tables of this file")
     args = parser.parse_intermixed_args()
     if args.table:

@@ -196,10 +196,10 @@ def mpi():
     settings = ("OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "UCX_TLS=rc,self",
                 "UCX_NET_DEVICES=weft0:1")
     return [
-        Case(f"mpi_check, {ranks} processes of Open MPI over UCX", "single",
+        Case(f"mpi_check{also}, {ranks} processes of Open MPI over UCX", "single",
              ("env", *settings, "mpirun.openmpi", "-n", str(ranks), "--oversubscribe", "--mca", "pml", "ucx",
-              "mpi_check"), check=checks.alone_says("answers right"), timeout=60.0, crc=("on",))
-        for ranks in (2, 4)
+              "mpi_check", *also.split()), check=checks.alone_says("answers right"), timeout=60.0, crc=("on",))
+        for ranks, also in ((2, ""), (4, ""), (2, " -o"), (4, " -o"))
     ]
 
 

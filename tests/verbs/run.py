@@ -47,7 +47,7 @@ def ways(weft):
         return
     yield "face iwarp", ["--face", "iwarp"], [], "known-failures.txt"
     yield "face infiniband", ["--face", "infiniband"], [], "known-failures-infiniband.txt"
-    yield "face infiniband, by GID", ["--face", "infiniband"], ["--by", "gid"], "known-failures-infiniband.txt"
+    yield "face infiniband, by GID", ["--face", "infiniband"], ["--by", "gid"], "known-failures-by-gid.txt"
 
 
 def run(title, command):

@@ -48,6 +48,7 @@ pub unsafe fn take_over(to: &mut ibv_qp_attr, attr: *const ibv_qp_attr, mask: i6
         };
     }
     fields! {
+        IBV_QP_EN_SQD_ASYNC_NOTIFY: en_sqd_async_notify;
         IBV_QP_ACCESS_FLAGS: qp_access_flags;
         IBV_QP_PKEY_INDEX: pkey_index;
         IBV_QP_PORT: port_num;

@@ -302,6 +302,10 @@ enum Step {
     Receive(Destination),
     /// The program says how to send: first packet sequence number, and patience.
     Send(Option<u32>, Option<Duration>),
+    /// The send queue comes to rest; whether an event says when.
+    Drain(bool),
+    /// It goes on.
+    Resume,
 }
 
 /// What a change of state asks for.
@@ -338,6 +342,12 @@ fn step(
         }
         IBV_QPS_RTS if now == QpState::Rts => Ok(Step::Noted),
         IBV_QPS_RTS if asked_before == IBV_QPS_RTR && now != QpState::Error => Ok(Step::Noted),
+        IBV_QPS_RTS if now == QpState::Sqd => Ok(Step::Resume),
+        IBV_QPS_SQD if now == QpState::Sqd => Ok(Step::Noted),
+        IBV_QPS_SQD if Face::of_process() == Face::Infiniband => {
+            let notify = mask & IBV_QP_EN_SQD_ASYNC_NOTIFY != 0 && attr.en_sqd_async_notify != 0;
+            Ok(Step::Drain(notify))
+        }
         IBV_QPS_SQD => Ok(Step::Engine(QpState::Sqd)),
         IBV_QPS_ERR => Ok(Step::Engine(QpState::Error)),
         _ => invalid(),
@@ -358,8 +368,7 @@ fn check_mask(pair: &Pair, wanted: i64, mask: i64) -> Answer<()> {
         Engine::Datagrams(_) => true,
         Engine::Connected(qp) if Face::of_process() == Face::Infiniband => match to {
             IBV_QPS_RTR => mask & (IBV_QP_AV | IBV_QP_DEST_QPN) != 0,
-            IBV_QPS_RTS => qp.is_by_hand(),
-            IBV_QPS_SQD => false,
+            IBV_QPS_RTS => qp.is_by_hand() || from == IBV_QPS_SQD,
             _ => mask & IBV_QP_STATE != 0,
         },
         Engine::Connected(_) => false,
@@ -432,13 +441,16 @@ fn change_connected(
             Step::Engine(state) => engine.modify_state(state)?,
             Step::Noted => {}
             Step::Receive(destination) => engine.ready_to_receive(destination)?,
-            Step::Send(psn, patience) => {
-                engine.ready_to_send(psn, patience)?;
-                if i64::from(pair.init.qp_type) == IBV_QPT_RC {
-                    engine.set_rnr_retry(wanted.rnr_retry);
-                }
-            }
+            Step::Send(psn, patience) => engine.ready_to_send(psn, patience)?,
+            Step::Drain(notify) => engine.drain(notify)?,
+            Step::Resume => engine.resume()?,
         }
+    }
+    if mask & IBV_QP_RNR_RETRY != 0 && i64::from(pair.init.qp_type) == IBV_QPT_RC {
+        engine.set_rnr_retry(wanted.rnr_retry);
+    }
+    if mask & IBV_QP_MIN_RNR_TIMER != 0 {
+        engine.set_min_rnr_timer(wanted.min_rnr_timer);
     }
     if let Some(access) = access {
         engine.modify_access(access);
@@ -506,6 +518,10 @@ unsafe fn query(
     answer.qp_state = state;
     answer.cur_qp_state = state;
     answer.cap = cap(&pair.engine);
+    answer.sq_draining = match &pair.engine {
+        Engine::Connected(qp) => qp.is_draining().into(),
+        Engine::Datagrams(_) => 0,
+    };
     // SAFETY: promised by the caller; libibverbs keeps the state in the queue pair too.
     unsafe {
         *attr = answer;

@@ -3,6 +3,8 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use weft_iwarp::Msn;
+
 use crate::types::{
     Payload, PostError, QpCap, RecvRequest, SendFlags, SendOp, SendRequest, SgList, WcOpcode,
     WcStatus, MAX_SGE,
@@ -67,6 +69,8 @@ pub(crate) struct SendWqe {
     /// Whole length of the message, octets.
     pub len: u32,
     pub progress: Progress,
+    /// Sequence number of its message, of a Send that is framed.
+    pub msn: Option<Msn>,
     /// Set when the peer or a check found it at fault.
     pub status: WcStatus,
 }
@@ -184,6 +188,7 @@ impl SendQueue {
             sequence: self.sequence,
             len,
             progress: Progress::Queued,
+            msn: None,
             status: WcStatus::Success,
         });
         self.sequence += 1;
@@ -265,6 +270,11 @@ impl SendQueue {
         let wqe = self.wqes.iter_mut().find(|w| matches(w))?;
         wqe.status = status;
         Some(wqe.sequence)
+    }
+
+    /// Whether a request is encoded and not complete.
+    pub(crate) fn under_way(&self) -> bool {
+        self.encoded > 0
     }
 
     /// Requests not encoded completely.

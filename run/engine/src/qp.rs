@@ -1,7 +1,8 @@
 //! Queue pairs on the host stack: made, attached to a stream, served, ended. Posting to the send
-//! queue is in [`gathering`].
+//! queue is in [`gathering`], what messages wait for in [`waiting`].
 
 mod gathering;
+mod waiting;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -29,19 +30,13 @@ use crate::settings::FpduSize;
 use crate::srq::Srq;
 use crate::stats::{Published, Total};
 use crate::stream::{Stream, StreamEnd};
+use waiting::Waiting;
 
 pub(crate) use gathering::Gathering;
 pub use gathering::SendBatch;
 
 /// A stream that is ending is closed after this time, whatever the peer does.
 const LINGER: Duration = Duration::from_secs(3);
-/// How long a message waits for a receive where it may be lost.
-const LOST_AFTER: Duration = Duration::from_millis(100);
-/// The RNR retry count that means "without end" (InfiniBand 9.7.5.2.8).
-const RNR_RETRY_FOR_EVER: u8 = 7;
-/// A wait without end.
-const FOR_EVER: Duration = Duration::MAX;
-
 /// What a queue pair is created with.
 #[derive(Clone, Debug)]
 pub struct QpInit {
@@ -86,9 +81,7 @@ pub(crate) struct Inner {
     /// Dials that came before it was ready.
     pub(crate) parked: Vec<Parked>,
     /// How long a message may wait for a receive.
-    receive_wait: Duration,
-    /// The message that waits, and until when (engine time).
-    waits: Option<(u64, Duration)>,
+    waiting: Waiting,
 }
 
 /// What the connection manager has to be told after a pass.
@@ -134,8 +127,7 @@ impl Qp {
                 id: Weak::new(),
                 by_hand: None,
                 parked: Vec::new(),
-                receive_wait: engine.settings.receive_wait,
-                waits: None,
+                waiting: Waiting::new(engine.settings.receive_wait),
             }),
             gathering: Gathering::default(),
             destroyed: AtomicBool::new(false),
@@ -209,6 +201,32 @@ impl Qp {
         Ok(())
     }
 
+    /// Brings the send queue to rest (SQD): what is begun ends, what is posted waits. With `notify`, an asynchronous
+    /// event says when it is at rest.
+    ///
+    /// # Errors
+    /// Not in RTS.
+    pub fn drain(self: &Arc<Self>, notify: bool) -> Result<(), Error> {
+        let engine = self.pd.engine().clone();
+        self.with_pass(&engine, |machine, _, pass| machine.drain(notify, pass))?;
+        Ok(())
+    }
+
+    /// From SQD back to RTS.
+    ///
+    /// # Errors
+    /// Not in SQD.
+    pub fn resume(self: &Arc<Self>) -> Result<(), Error> {
+        let engine = self.pd.engine().clone();
+        self.with_pass(&engine, |machine, _, _| machine.resume())?;
+        Ok(())
+    }
+
+    /// Whether it is in SQD and not at rest yet.
+    pub fn is_draining(&self) -> bool {
+        self.inner.lock().machine.is_draining()
+    }
+
     /// Posts to the receive queue.
     ///
     /// # Errors
@@ -222,7 +240,7 @@ impl Qp {
             let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
             inner.machine.post_recv(request, &mut pass)
         };
-        if inner.waits.is_some() {
+        if inner.waiting.waits() {
             self.after_holding(inner, engine);
         } else if !inner.results.is_empty() {
             self.publish(&mut inner, engine);
@@ -230,52 +248,10 @@ impl Qp {
         posted
     }
 
-    /// What was held may have gone on, and may have to be answered. The socket is looked at only if it was left
-    /// alone until now: a receiver that is behind posts for each message, and must not pay a system call each time.
-    fn after_holding(self: &Arc<Self>, guard: MutexGuard<'_, Inner>, engine: &Engine) {
-        let left_alone = guard.stream.as_ref().is_some_and(|s| !s.interest.reads());
-        if left_alone && !guard.machine.is_full() {
-            self.serve_locked(guard, engine, true);
-        } else if guard.machine.wants_to_send() {
-            self.transmit_locked(guard, engine);
-        } else {
-            self.finish(guard, None, engine);
-        }
-    }
-
-    /// The shared receive queue has receives again.
-    pub(crate) fn receives_came(self: &Arc<Self>, engine: &Engine) {
-        let mut guard = self.inner.lock();
-        let inner = &mut *guard;
-        let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
-        inner.machine.let_go(&mut pass);
-        drop(pass);
-        self.after_holding(guard, engine);
-    }
-
-    /// Sets how long a message may wait for a receive; zero ends the connection at once.
-    pub fn set_receive_wait(&self, wait: Duration) {
-        let mut inner = self.inner.lock();
-        inner.receive_wait = wait;
-        inner.machine.set_hold(!wait.is_zero());
-    }
-
-    /// Follows the RNR retry count that the program set: 7 is without end, and so is the wait then, as
-    /// long as what waits may be held. Of other counts the setting is the wait. It is this end's
-    /// count that is followed for what this end receives; programs set the same at both.
-    pub fn set_rnr_retry(&self, count: u8) {
-        let setting = self.pd.engine().settings.receive_wait;
-        let mut inner = self.inner.lock();
-        inner.receive_wait = match count {
-            RNR_RETRY_FOR_EVER if !setting.is_zero() => FOR_EVER,
-            _ => setting,
-        };
-    }
-
     /// Makes it a queue pair of type UC: what finds no receive, or no memory it may write, is lost.
     pub fn set_unreliable(&self) {
         let mut inner = self.inner.lock();
-        inner.receive_wait = inner.receive_wait.min(LOST_AFTER);
+        inner.waiting.lose_soon();
         inner.machine.set_unreliable(true);
     }
 
@@ -538,30 +514,6 @@ impl Qp {
         stream.published = now;
     }
 
-    /// Bounds the wait of a message that found no receive.
-    fn follow_waiting(self: &Arc<Self>, inner: &mut Inner, engine: &Engine) {
-        let Some(holding) = inner.machine.holding() else {
-            inner.waits = None;
-            return;
-        };
-        let Some(stream) = &inner.stream else {
-            return;
-        };
-        if inner.waits.is_none_or(|(message, _)| message != holding) {
-            let until = engine.now().saturating_add(inner.receive_wait);
-            inner.waits = Some((holding, until));
-            if until != FOR_EVER {
-                engine.progress.add_timer(until, stream.token);
-            }
-        }
-        let srq = self.srq.as_ref();
-        if srq.is_some_and(|srq| srq.remember_waiting(self)) {
-            // Receives may have been posted before it was remembered.
-            let mut pass = Pass::begin(engine, &mut inner.results, srq);
-            inner.machine.let_go(&mut pass);
-        }
-    }
-
     fn publish(&self, inner: &mut Inner, engine: &Engine) {
         let results = &mut inner.results;
         if std::mem::take(&mut results.invalidated) {
@@ -603,7 +555,7 @@ impl Qp {
         let now = engine.now();
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
-        if inner.waits.is_some_and(|(_, until)| until <= now) {
+        if inner.waiting.is_over(now) {
             let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
             inner.machine.give_up_holding(&mut pass);
             drop(pass);

@@ -370,6 +370,34 @@ fn an_rnr_retry_count_of_seven_waits_without_end() {
 }
 
 #[test]
+fn an_rnr_retry_count_below_seven_is_kept_to() {
+    for (count, code, least) in [(0, 31, 0), (2, 20, 20)] {
+        let (a, b) = pair();
+        a.receive(a.to(&b, HERE));
+        b.receive(b.to(&a, HERE));
+        a.send();
+        b.send();
+        exchange(&a, &b);
+        a.qp.set_rnr_retry(count);
+        b.qp.set_min_rnr_timer(code);
+        // A receive that is there in time, and one that is not.
+        let region = b.memory();
+        b.post_recv(&region);
+        a.post_send(8, b"in time!").unwrap();
+        assert_eq!(wait(&a.cq).status, WcStatus::Success);
+        assert_eq!(wait(&b.cq).byte_len, 8);
+        let before = Instant::now();
+        a.post_send(8, b"too late").unwrap();
+        assert_eq!(wait(&a.cq).status, WcStatus::RnrRetryExceeded);
+        let waited = before.elapsed();
+        assert!(
+            waited >= Duration::from_millis(least),
+            "{count} times {code}: {waited:?}"
+        );
+    }
+}
+
+#[test]
 fn a_queue_pair_may_be_its_own_peer() {
     let a = End::new(11);
     for _ in 0..3 {

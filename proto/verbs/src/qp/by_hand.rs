@@ -35,8 +35,8 @@ impl Qp {
     pub fn takes_stream(&self) -> bool {
         let state_fits = match self.state {
             QpState::Reset | QpState::Init => !self.by_hand,
-            QpState::Rtr | QpState::Rts => self.by_hand,
-            QpState::Sqd | QpState::Sqe | QpState::Error => false,
+            QpState::Rtr | QpState::Rts | QpState::Sqd => self.by_hand,
+            QpState::Sqe | QpState::Error => false,
         };
         state_fits && self.stream.is_none()
     }

@@ -84,19 +84,19 @@ impl Terminated {
         matches!(header, Some(Header::Untagged(u)) if u.qn == QueueNumber::SEND)
     }
 
-    /// Whether the segment that the peer refused is certainly of this Write.
+    /// Whether the segment that the peer refused is certainly of this request.
     fn names(&self, wqe: &SendWqe) -> bool {
-        let (SendOp::Write { remote_addr, rkey }
-        | SendOp::WriteWithImm {
-            remote_addr, rkey, ..
-        }) = wqe.op
-        else {
-            return false;
-        };
-        match self.terminate.ddp.map(|(_, header)| header) {
-            Some(Header::Tagged(t)) if t.opcode == Opcode::WRITE => {
+        match (self.terminate.ddp.map(|(_, header)| header), wqe.op) {
+            (
+                Some(Header::Tagged(t)),
+                SendOp::Write { remote_addr, rkey }
+                | SendOp::WriteWithImm {
+                    remote_addr, rkey, ..
+                },
+            ) if t.opcode == Opcode::WRITE => {
                 t.stag == rkey && t.to.wrapping_sub(remote_addr) < u64::from(wqe.len)
             }
+            (Some(Header::Untagged(u)), _) if u.qn == QueueNumber::SEND => wqe.msn == Some(u.msn),
             _ => false,
         }
     }
@@ -196,7 +196,7 @@ impl Qp {
             .or_else(|| self.sq.blame(status, |wqe| terminated.blames(wqe)));
         if let Some(sequence) = blamed {
             // The peer came as far as this one.
-            self.acknowledgements.note_placed(sequence);
+            self.acknowledgements.note_answered(sequence);
             self.complete_sends(host);
         }
         self.outgoing.clear();
@@ -300,6 +300,7 @@ impl Qp {
                 self.disconnect(host);
                 self.enter_error(host);
             }
+            // iWARP's Closing; InfiniBand's state of that name is entered by [`Qp::drain`].
             (QpState::Rts, QpState::Sqd) => self.disconnect(host),
             (_, QpState::Reset)
                 if self.by_hand || self.ending == Ending::Closed || self.stream.is_none() =>

@@ -104,6 +104,13 @@ impl Qp {
         (!held.messages.is_empty()).then_some(held.passed)
     }
 
+    /// How often the peer lets a message of its own find no receive before it is to be refused, where it told
+    /// ([`Qp::set_rnr_retries`]).
+    #[inline]
+    pub fn rnr_retries_of_peer(&self) -> Option<u8> {
+        self.receiving.retries
+    }
+
     /// Whether so much is held that no more should be received until some of it goes on. What is received all the same is
     /// held too, up to a bound.
     #[inline]

@@ -18,6 +18,20 @@ use super::{FpduPolicy, Peer, Qp};
 /// The upper six octets of an announcement.
 const MAGIC: u64 = 0x5745_4654_0001_0000;
 
+/// The upper octets of what a question tells (`acknowledged`).
+const RETRIES: u64 = 0x5745_4654_0002_0000;
+
+/// The tagged offset that says how often a Send of this side's may find no receive.
+pub(super) const fn retries_told(count: u8) -> u64 {
+    RETRIES | count as u64
+}
+
+/// The count, if `to` tells one.
+fn retries_heard(to: u64) -> Option<u8> {
+    let count = (to & 0xFF) as u8;
+    (to == retries_told(count)).then_some(count)
+}
+
 /// What a Weft peer says of itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Announcement {
@@ -68,6 +82,9 @@ impl Qp {
     pub(super) fn note_read_request(&mut self, request: &ReadRequest) {
         if request.size == 0 && request.sink_stag == Stag::RTR {
             self.note_announcement(request.sink_to);
+            if let Some(count) = retries_heard(request.sink_to) {
+                self.receiving.retries = Some(count);
+            }
         }
     }
 
@@ -127,5 +144,16 @@ mod tests {
             assert_eq!(announced(other), None, "{other:#x}");
         }
         assert_eq!(announced(MAGIC | 0xFFFF), says(Some(LONGEST)), "clamped");
+    }
+
+    #[test]
+    fn a_count_of_retries_is_told_and_heard() {
+        for count in [0, 1, 6, 7, 255] {
+            assert_eq!(retries_heard(retries_told(count)), Some(count));
+            assert_eq!(announced(retries_told(count)), None);
+        }
+        for other in [0, u64::MAX, RETRIES | 256, announcement(FpduPolicy::Auto)] {
+            assert_eq!(retries_heard(other), None, "{other:#x}");
+        }
     }
 }

@@ -10,12 +10,14 @@
 //! Divided by concern: `requester` turns the send queue into messages, `responder` answers Read
 //! Requests, `receive` takes segments apart, `untagged` fills receive buffers, `reads` matches
 //! Read Responses, `immediate` and `atomics` hold both sides of RFC 7306, `large` what two Weft
-//! peers tell each other, `by_hand` serves programs without a connection manager, `holding` what
+//! peers tell each other, `by_hand` serves programs without a connection manager, `acknowledged` when their
+//! requests are complete, `draining` is SQD, `holding` what
 //! waits for a receive, `unreliable` what UC loses, `ending` Terminates, flushing and the states.
 
 mod acknowledged;
 mod atomics;
 mod by_hand;
+mod draining;
 mod ending;
 mod holding;
 mod immediate;
@@ -148,6 +150,8 @@ pub struct Qp {
     /// The program walks it through its states itself: the stream comes and goes underneath.
     by_hand: bool,
     acknowledgements: acknowledged::Acknowledgements,
+    /// In SQD: the program is to be told when the send queue is at rest.
+    notify_drained: bool,
     events: VecDeque<QpEvent>,
     counters: QpCounters,
 }
@@ -178,6 +182,7 @@ impl Qp {
             ending: Ending::Open,
             by_hand: false,
             acknowledgements: acknowledged::Acknowledgements::default(),
+            notify_drained: false,
             events: VecDeque::new(),
             counters: QpCounters::default(),
         }
@@ -302,9 +307,9 @@ impl Qp {
         host: &mut impl Host,
     ) -> Result<(), PostError> {
         match self.state {
-            QpState::Rts if self.refuses(&request.op) => Err(PostError::Unsupported),
-            QpState::Rts => self.sq.push(request, || host.polled_slots()),
-            QpState::Error | QpState::Sqd | QpState::Sqe => {
+            QpState::Rts | QpState::Sqd if self.refuses(&request.op) => Err(PostError::Unsupported),
+            QpState::Rts | QpState::Sqd => self.sq.push(request, || host.polled_slots()),
+            QpState::Error | QpState::Sqe => {
                 self.sq.push(request, || host.polled_slots())?;
                 self.flush_send_queue(host);
                 Ok(())
@@ -325,7 +330,7 @@ impl Qp {
     ) -> Result<(), PostError> {
         match self.state {
             QpState::Reset | QpState::Init | QpState::Rtr => Err(PostError::InvalidState),
-            QpState::Rts if self.refuses(&request.op) => Err(PostError::Unsupported),
+            QpState::Rts | QpState::Sqd if self.refuses(&request.op) => Err(PostError::Unsupported),
             QpState::Rts | QpState::Error | QpState::Sqd | QpState::Sqe => self
                 .sq
                 .check(request, earlier, || host.polled_slots())
@@ -351,7 +356,7 @@ impl Qp {
         if self.must_hold() {
             self.let_go(host);
         }
-        if matches!(self.state, QpState::Error | QpState::Sqd | QpState::Sqe) {
+        if matches!(self.state, QpState::Error | QpState::Sqe) {
             self.flush_recv_queue(host);
         }
         Ok(())
@@ -366,7 +371,7 @@ impl Qp {
     /// Whether [`Qp::fill`] would frame something.
     #[inline]
     pub fn wants_to_send(&self) -> bool {
-        let due = self.sq.unencoded() > 0
+        let due = (self.sq.unencoded() > 0 && self.may_begin())
             || self.responder.pending()
             || self.requester.control_pending()
             || self.question_due();
@@ -392,7 +397,7 @@ impl Qp {
         while let Some(front) = self.sq.front() {
             match front.progress {
                 Progress::Done => {}
-                Progress::SentAt(at) if at <= sent && self.is_placed(front) => {}
+                Progress::SentAt(at) if at <= sent && self.is_answered(front) => {}
                 _ => break,
             }
             let Some(wqe) = self.sq.pop_front() else {
@@ -414,6 +419,7 @@ impl Qp {
                 });
             }
         }
+        self.note_rest(host);
     }
 
     fn raise(&mut self, kind: AsyncEventKind, host: &mut impl Host) {

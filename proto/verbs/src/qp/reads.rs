@@ -35,7 +35,7 @@ enum Kind {
     Read,
     /// A Read without size that no work request waits for: ready to receive, or a probe.
     Internal,
-    /// A Read without size whose response says that Writes before this request are placed.
+    /// A Read without size whose response says that the peer has what was posted before this request.
     Acknowledgement(u64),
     /// An Atomic Request with this identifier.
     Atomic(u32),
@@ -166,7 +166,7 @@ impl Qp {
     /// The oldest request that awaits a response has it; what was posted before it is placed.
     pub(super) fn answered(&mut self, host: &mut impl Host) {
         if let Some(sequence) = self.sq.finish_oldest_awaiting() {
-            self.acknowledgements.note_placed(sequence);
+            self.acknowledgements.note_answered(sequence);
         }
         self.complete_sends(host);
     }

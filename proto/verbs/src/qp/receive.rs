@@ -37,6 +37,8 @@ pub(super) struct Receiving {
     pub(super) joined: Option<u32>,
     /// Messages that wait for a receive.
     pub(super) held: Held,
+    /// How often a message of the peer's may find no receive, where it told.
+    pub(super) retries: Option<u8>,
     /// Messages that are lost.
     pub(super) losses: Losses,
 }
@@ -113,6 +115,7 @@ impl Receiving {
     pub(super) fn clear(&mut self) {
         self.open = None;
         self.joined = None;
+        self.retries = None;
         self.losses.send = false;
         self.losses.write = false;
         self.held.clear();

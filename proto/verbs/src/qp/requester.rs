@@ -51,7 +51,7 @@ impl Requester {
         self.announce.get_or_insert(to);
     }
 
-    fn in_message(&self) -> bool {
+    pub(super) fn in_message(&self) -> bool {
         self.offset > 0
     }
 }
@@ -104,7 +104,7 @@ impl Qp {
             return;
         }
         self.frame_control();
-        while self.outgoing.queued() < budget && matches!(self.state, QpState::Rtr | QpState::Rts) {
+        while self.outgoing.queued() < budget && self.may_frame_messages() {
             if !self.frame_next(host) {
                 break;
             }
@@ -112,6 +112,10 @@ impl Qp {
         if !self.requester.in_message() && !self.responder.in_message() {
             self.frame_question();
         }
+    }
+
+    fn may_frame_messages(&self) -> bool {
+        matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd)
     }
 
     fn may_frame(&self) -> bool {
@@ -167,6 +171,9 @@ impl Qp {
     }
 
     fn frame_request(&mut self, host: &mut impl Host) -> bool {
+        if !self.may_begin() {
+            return false;
+        }
         match self.step_request(host) {
             Step::Progress => true,
             Step::Blocked => false,
@@ -388,8 +395,9 @@ impl Qp {
     pub(super) fn finish_encoding(&mut self, progress: Progress) {
         if let Some(wqe) = self.sq.next_to_encode() {
             wqe.progress = progress;
-            let (op, sequence) = (wqe.op, wqe.sequence);
-            self.note_framed_write(&op, sequence);
+            wqe.msn = self.requester.msn;
+            let (op, sequence, signaled) = (wqe.op, wqe.sequence, wqe.flags.signaled);
+            self.note_framed(&op, sequence, signaled);
         }
         self.sq.advance();
         self.requester.offset = 0;

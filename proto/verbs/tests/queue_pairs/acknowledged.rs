@@ -1,7 +1,7 @@
 //! Writes of queue pairs that the program brings up itself: complete when they are placed.
 
-use crate::pair::{post, sge, Config, Pair, ALL};
-use weft_verbs::types::{Payload, SendOp, Stag, WcStatus};
+use crate::pair::{post, recv, sge, Config, Pair, ALL};
+use weft_verbs::types::{Payload, SendFlags, SendOp, SendRequest, Sge, Stag, WcStatus};
 
 fn by_hand() -> Config {
     Config {
@@ -98,5 +98,96 @@ fn with_the_connection_manager_a_write_is_complete_when_the_transport_has_it() {
     while pair.ends[0].device.sends.is_empty() {
         pair.step();
         assert!(pair.now - before < pair.latency * 40);
+    }
+}
+
+/// Posts a request that asks for no completion.
+fn post_unsignalled(pair: &mut Pair, op: SendOp, gather: &[Sge]) {
+    let end = &mut pair.ends[0];
+    let request = SendRequest {
+        wr_id: 0,
+        op,
+        flags: SendFlags::default(),
+        payload: Payload::Gather(gather),
+    };
+    end.qp
+        .post_send(&request, &mut end.device)
+        .expect("room in the queue");
+}
+
+#[test]
+fn nothing_is_asked_for_writes_that_no_completion_waits_for() {
+    let mut pair = Pair::new(by_hand(), 5);
+    let [a, b] = [0, 1].map(|side| pair.ends[side].device.region(1000, 0, ALL, 3));
+    let gather = [sge(a, 0, 100)];
+    pair.drive();
+    let before = pair.ends[1].qp.counters().segments_out;
+    for at in 0..10 {
+        post_unsignalled(&mut pair, write_to(b, 100 * at), &gather);
+    }
+    pair.drive();
+    assert_eq!(
+        pair.ends[1].qp.counters().segments_out,
+        before,
+        "nobody was asked"
+    );
+    // A completion behind them speaks for them, whatever it is the completion of.
+    recv(&mut pair, 1, 10, &[sge(b, 0, 100)]);
+    post(&mut pair, 0, 7, SendOp::Send, Payload::Inline(b"done"));
+    pair.drive();
+    let done: Vec<u64> = pair.ends[0].device.sends.iter().map(|c| c.wr_id).collect();
+    assert_eq!(done, [7]);
+    assert_eq!(pair.ends[1].qp.counters().segments_out, before + 1);
+}
+
+/// Two ends of which the first bounds how often its Sends may find no receive.
+fn bounded(retries: u8, seed: u64) -> Pair {
+    let mut pair = Pair::new(by_hand(), seed);
+    pair.ends[0].qp.set_rnr_retries(Some(retries));
+    pair
+}
+
+#[test]
+fn a_send_with_bounded_retries_is_complete_when_it_is_received() {
+    let mut pair = bounded(3, 6);
+    post(&mut pair, 0, 1, SendOp::Send, Payload::Inline(b"patience"));
+    pair.drive();
+    assert!(pair.ends[0].device.sends.is_empty(), "it waits over there");
+    assert_eq!(pair.ends[1].qp.rnr_retries_of_peer(), Some(3));
+    assert!(pair.ends[1].qp.holding().is_some());
+    let region = pair.ends[1].device.region(100, 0, ALL, 3);
+    recv(&mut pair, 1, 10, &[sge(region, 0, 100)]);
+    pair.drive();
+    assert_eq!(pair.ends[0].device.sends[0].status, WcStatus::Success);
+    assert_eq!(pair.ends[1].device.recvs[0].byte_len, 8);
+}
+
+#[test]
+fn the_send_that_found_no_receive_is_the_one_that_fails() {
+    for seed in 0..50 {
+        let mut pair = bounded(0, seed);
+        let region = pair.ends[1].device.region(100, 0, ALL, 3);
+        for wr_id in 0..3 {
+            recv(&mut pair, 1, wr_id, &[sge(region, 0, 100)]);
+        }
+        for wr_id in 0..6 {
+            post(&mut pair, 0, wr_id, SendOp::Send, Payload::Inline(b"one"));
+        }
+        pair.drive();
+        assert!(pair.ends[1].qp.holding().is_some());
+        let end = &mut pair.ends[1];
+        end.qp.give_up_holding(&mut end.device);
+        pair.drive();
+        let seen: Vec<_> = pair.ends[0]
+            .device
+            .sends
+            .iter()
+            .map(|c| (c.wr_id, c.status))
+            .collect();
+        let (good, failed) = (WcStatus::Success, WcStatus::RnrRetryExceeded);
+        let flushed = WcStatus::Flushed;
+        let wanted = [good, good, good, failed, flushed, flushed];
+        let wanted: Vec<_> = (0..).zip(wanted).collect();
+        assert_eq!(seen, wanted, "seed {seed}");
     }
 }

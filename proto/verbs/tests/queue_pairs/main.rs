@@ -1,6 +1,7 @@
 //! Two queue pairs in memory on virtual time: scenarios, and random work by seed.
 
 mod acknowledged;
+mod draining;
 mod extended;
 mod holding;
 mod pair;

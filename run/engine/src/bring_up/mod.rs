@@ -88,7 +88,10 @@ pub(crate) struct Parked {
 enum Answer {
     Accept(Hello),
     Park,
+    /// A stranger, or somebody in the wrong.
     Refuse(&'static str),
+    /// The peer, too late.
+    TurnAway(&'static str),
 }
 
 impl ByHand {
@@ -144,13 +147,29 @@ pub(crate) fn dialed(engine: &Engine, id: &Arc<Id>, request: &PeerRequest) {
             hello,
             from,
         }),
+        // The end that dials does so again when its stream ends, which is how it hears that the other has gone.
+        None if engine.numbers.was_given(hello.to) => turn_away(id, from, "the queue pair is gone"),
         None => refuse(id, from, "there is no such queue pair"),
     }
 }
 
+/// Refuses somebody who should not have come.
 fn refuse(id: &Arc<Id>, from: Option<IpAddr>, why: &str) {
-    let who = from.map_or_else(|| "somebody".to_owned(), |a| a.to_string());
-    crate::warn!("bring-up from {who} refused: {why}");
+    crate::warn!("bring-up from {} refused: {why}", name_of(from));
+    reject(id);
+}
+
+/// Refuses somebody who comes too late: nothing is wrong with that.
+fn turn_away(id: &Arc<Id>, from: Option<IpAddr>, why: &str) {
+    crate::info!("bring-up from {} refused: {why}", name_of(from));
+    reject(id);
+}
+
+fn name_of(from: Option<IpAddr>) -> String {
+    from.map_or_else(|| "somebody".to_owned(), |a| a.to_string())
+}
+
+fn reject(id: &Arc<Id>) {
     let _ = id.reject(&[]);
     id.destroy();
 }
@@ -264,6 +283,7 @@ impl Qp {
         match answer {
             Answer::Park => {}
             Answer::Refuse(why) => refuse(&id, from, why),
+            Answer::TurnAway(why) => turn_away(&id, from, why),
             Answer::Accept(reply) => {
                 let param = ConnParam {
                     private_data: &reply.encode(),
@@ -293,7 +313,10 @@ impl Qp {
             return Answer::Refuse(why);
         }
         if !inner.machine.takes_stream() {
-            return Answer::Refuse("the queue pair has its peer already, or has failed");
+            return match state {
+                QpState::Error => Answer::TurnAway("the queue pair has failed"),
+                _ => Answer::Refuse("the queue pair has its peer already"),
+            };
         }
         Answer::Accept(by_hand.hello(self.number()))
     }

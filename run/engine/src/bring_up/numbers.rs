@@ -46,6 +46,8 @@ struct Port {
     socket: Arc<Id>,
     datagrams: Option<Arc<UdSocket>>,
     used: [bool; 256],
+    /// Those that a queue pair has or had.
+    given: [bool; 256],
     live: usize,
     next: u8,
 }
@@ -94,6 +96,13 @@ impl Numbers {
                 port.live -= 1;
             }
         }
+    }
+
+    /// Whether a queue pair has or had the number.
+    pub(crate) fn was_given(&self, number: u32) -> bool {
+        let inner = self.inner.lock();
+        let port = inner.ports.iter().find(|p| p.number == port_of(number));
+        port.is_some_and(|p| p.given[number as usize & 0xFF])
     }
 
     /// From now on peers may dial.
@@ -145,6 +154,7 @@ impl Port {
             socket,
             datagrams: None,
             used: [false; 256],
+            given: [false; 256],
             live: 0,
             next: weft_os::random_u64() as u8,
         })
@@ -164,6 +174,7 @@ impl Port {
         }
         let low = self.next;
         self.used[usize::from(low)] = true;
+        self.given[usize::from(low)] = true;
         self.live += 1;
         self.next = low.wrapping_add(1);
         u32::from(self.number) << 8 | u32::from(low)
