@@ -7,6 +7,8 @@ use std::ops::Range;
 pub const MOST_DATAGRAMS: usize = 64;
 /// Octets of one send at most: what IPv4 leaves of 65535 after its own header and UDP's.
 pub const MOST_OCTETS: usize = 65_535 - 20 - 8;
+/// The longest datagram of which two go into one send.
+const LONGEST: usize = MOST_OCTETS / 2;
 
 /// Datagrams to one destination that wait to leave together: equal sizes, a shorter last one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,7 +30,7 @@ pub enum Fit {
     Fits,
     /// The batch has to leave first; then it fits.
     AfterFlush,
-    /// It can be in no batch: empty, or longer than any segment may be.
+    /// It can be in no batch: empty, longer than any segment may be, or so long that no other goes with it.
     Never,
 }
 
@@ -71,7 +73,7 @@ impl Batch {
 
     /// What to do with a datagram of `len` octets. `limit` is the longest that is known to be segmented.
     pub fn fit(&self, len: usize, limit: usize) -> Fit {
-        if len == 0 || len > limit.min(MOST_OCTETS) {
+        if len == 0 || len > limit.min(LONGEST) {
             Fit::Never
         } else if self.is_empty() {
             Fit::Fits
@@ -145,6 +147,11 @@ impl Pace {
         };
         self.quick >= after
     }
+
+    /// What gathered was sent for the program, until `now`: that was not the program's pause.
+    pub fn resume(&mut self, now: u64) {
+        self.last = now;
+    }
 }
 
 #[cfg(test)]
@@ -176,10 +183,25 @@ mod tests {
         assert_eq!(Batch::default().fit(0, MOST_OCTETS), Fit::Never);
         assert_eq!(filled(&[9]).fit(0, MOST_OCTETS), Fit::Never);
         assert_eq!(Batch::default().fit(1473, 1472), Fit::Never);
-        assert_eq!(
-            Batch::default().fit(MOST_OCTETS + 1, usize::MAX),
-            Fit::Never
-        );
+        assert_eq!(Batch::default().fit(LONGEST, usize::MAX), Fit::Fits);
+        assert_eq!(Batch::default().fit(LONGEST + 1, usize::MAX), Fit::Never);
+    }
+
+    #[test]
+    fn a_pause_makes_a_program_idle_and_a_send_of_what_gathered_is_none() {
+        let mut pace = Pace::NEW;
+        let mut now = 1_000_000;
+        let mut busy = |pace: &mut Pace, gap: u64| {
+            now += gap;
+            (pace.note(now, 4), now)
+        };
+        for wanted in [false, false, false, false, true, true] {
+            assert_eq!(busy(&mut pace, QUICK).0, wanted);
+        }
+        let (_, sent) = busy(&mut pace, 0);
+        pace.resume(sent + 3 * QUICK);
+        assert!(busy(&mut pace, 4 * QUICK).0, "a quick one after the send");
+        assert!(!busy(&mut pace, QUICK + 1).0, "a pause");
     }
 
     #[test]
@@ -188,7 +210,7 @@ mod tests {
         assert!(!filled(&[1; MOST_DATAGRAMS - 1]).is_full());
         assert!(filled(&[1448; 45]).is_full());
         assert!(!filled(&[1448; 44]).is_full());
-        assert!(filled(&[MOST_OCTETS]).is_full());
+        assert!(filled(&[LONGEST; 2]).is_full());
     }
 
     #[test]

@@ -127,6 +127,11 @@ impl Sender {
         self.pace.note(now, after)
     }
 
+    /// A send of what gathered kept the program until `now` (nanoseconds).
+    pub fn resume(&mut self, now: u64) {
+        self.pace.resume(now);
+    }
+
     /// The longest datagram that may gather.
     pub fn limit(&self) -> usize {
         self.limit

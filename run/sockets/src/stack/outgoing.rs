@@ -28,11 +28,14 @@ struct Socket<'a> {
     stack: &'a Stack,
     fd: i32,
     flags: i32,
+    /// The kernel was called.
+    sent: bool,
 }
 
 impl Wire for Socket<'_> {
     fn send(&mut self, to: &Destination, octets: &[u8], segment: Option<u16>) -> Result<(), Errno> {
         let flags = self.flags | libc::MSG_NOSIGNAL;
+        self.sent = true;
         dgram::send(self.fd, to.name(), octets, segment, flags)?;
         let count = |counter: &std::sync::atomic::AtomicU64, number| {
             counter.fetch_add(number, Ordering::Relaxed);
@@ -102,11 +105,16 @@ impl Stack {
             stack: self,
             fd,
             flags,
+            sent: false,
         };
         let len = data.octets();
         let offer = tx.sender.offer(&mut wire, to, len, |place| {
             data.read(place).map_err(|_| libc::EFAULT)
         });
+        if wire.sent {
+            // A row of long datagrams takes the kernel longer than the pause that makes a program idle.
+            tx.sender.resume(dgram::now());
+        }
         match offer {
             Ok(Offer::Gathered) => Verdict::Done(Ok(len)),
             Ok(Offer::Plain) => Verdict::Kernel,
@@ -124,6 +132,7 @@ impl Stack {
             stack: self,
             fd,
             flags,
+            sent: false,
         };
         match tx.sender.flush(&mut wire) {
             Ok(()) => Verdict::Kernel,
@@ -217,6 +226,7 @@ impl Stack {
             stack: self,
             fd: record.tx_fd.load(Ordering::Relaxed),
             flags: libc::MSG_DONTWAIT,
+            sent: false,
         };
         // What the socket does not take now waits for the next call or the next tick.
         let _ = tx.sender.flush(&mut wire);
