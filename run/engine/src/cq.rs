@@ -91,12 +91,12 @@ impl Cq {
         if weft_os::fork::is_child() {
             return Err(Error::Forked);
         }
-        engine.poll_streams();
+        let unanswered = engine.poll_streams();
         let taken = self.take(max, &mut each)?;
         if taken > 0 {
             engine.note_full_poll();
         } else {
-            engine.note_empty_poll();
+            engine.note_empty_poll(unanswered);
         }
         Ok(taken)
     }

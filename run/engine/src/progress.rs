@@ -31,6 +31,8 @@ use crate::ud::{UdQp, UdSocket};
 
 /// Empty polls in a row, within [`SPIN_WINDOW`], that make a poller.
 const SPIN_POLLS: u32 = 32;
+/// The same where the peer is to answer for Writes: many times what an answer takes.
+const PATIENT_POLLS: u32 = 1024;
 const SPIN_WINDOW: Duration = Duration::from_millis(2);
 /// A poller sweeps the whole set on every so many polls; between them it reads the connection
 /// that was active last.
@@ -356,8 +358,10 @@ impl Engine {
         Ok(swept)
     }
 
-    /// What a poll of an empty completion queue does before it looks again.
-    pub(crate) fn poll_streams(&self) {
+    /// What a poll of an empty completion queue does before it looks again. Gives whether the peer is to answer for
+    /// Writes of the connection it looked at.
+    pub(crate) fn poll_streams(&self) -> bool {
+        let mut unanswered = false;
         let turn = SWEEP.with(|sweep| {
             let turn = sweep.get().wrapping_add(1);
             sweep.set(turn);
@@ -367,7 +371,10 @@ impl Engine {
         if !always {
             let hot = self.progress.hot.read().clone();
             match hot {
-                Some(Hot::Stream(qp)) => qp.serve_if_free(self),
+                Some(Hot::Stream(qp)) => {
+                    qp.serve_if_free(self);
+                    unanswered = qp.is_unanswered();
+                }
                 Some(Hot::Datagrams(socket)) => socket.serve_if_free(self),
                 None => {}
             }
@@ -380,19 +387,25 @@ impl Engine {
                 self.progress.sweep_always.store(several, Ordering::Relaxed);
             }
         }
+        unanswered
     }
 
-    /// A poll found nothing: a run of them makes a poller.
-    pub(crate) fn note_empty_poll(&self) {
+    /// A poll found nothing: a run of them makes a poller. Where the peer is to answer for Writes it has to be a long run: a
+    /// program that waits for what a device does by itself may go on to spin on memory.
+    pub(crate) fn note_empty_poll(&self, unanswered: bool) {
+        let most = match unanswered {
+            false => SPIN_POLLS,
+            true => PATIENT_POLLS,
+        };
         self.progress.empty_polls.fetch_add(1, Ordering::Relaxed);
         POLLS.with(|polls| {
             let (run, since) = polls.get();
             let run = run + 1;
-            if run % SPIN_POLLS != 1 {
+            if run % most != 1 {
                 polls.set((run, since));
-                if run % SPIN_POLLS == 0 && since.is_some_and(|t| t.elapsed() < SPIN_WINDOW) {
+                if run % most == 0 && since.is_some_and(|t| t.elapsed() < SPIN_WINDOW) {
                     self.progress.show_sign();
-                    self.stats.add(Total::EmptyPolls, u64::from(SPIN_POLLS));
+                    self.stats.add(Total::EmptyPolls, u64::from(most));
                 }
             } else {
                 polls.set((run, Some(Instant::now())));

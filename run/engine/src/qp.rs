@@ -67,6 +67,8 @@ pub struct Qp {
     pub(crate) inner: Mutex<Inner>,
     gathering: Gathering,
     destroyed: AtomicBool,
+    /// The peer was asked to answer for Writes, and has not.
+    unanswered: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -106,6 +108,7 @@ impl Qp {
             shared_receive: init.srq.is_some(),
         });
         machine.set_hold(!engine.settings.receive_wait.is_zero());
+        machine.set_acknowledge(engine.settings.acknowledge);
         pd.add_user();
         init.send_cq.add_user();
         init.recv_cq.add_user();
@@ -131,6 +134,7 @@ impl Qp {
             }),
             gathering: Gathering::default(),
             destroyed: AtomicBool::new(false),
+            unanswered: AtomicBool::new(false),
         });
         qp.send_cq
             .add_sender(number, &qp.inner.lock().results.polled);
@@ -306,6 +310,11 @@ impl Qp {
         self.serve_locked(self.inner.lock(), self.pd.engine(), true);
     }
 
+    /// Whether the peer is to answer for Writes; a hint.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        self.unanswered.load(Ordering::Relaxed)
+    }
+
     /// Receives, places, completes and sends what is due, unless another thread does it.
     pub(crate) fn serve_if_free(self: &Arc<Self>, engine: &Engine) {
         if let Some(guard) = self.inner.try_lock() {
@@ -392,6 +401,8 @@ impl Qp {
         while let Some(event) = inner.machine.poll_event() {
             self.note_event(inner, event, &mut notices);
         }
+        self.unanswered
+            .store(inner.machine.awaits_answer(), Ordering::Relaxed);
         Self::follow_stream(inner, engine);
         self.follow_waiting(inner, engine);
         if !inner.results.is_empty() || inner.results.invalidated {

@@ -46,6 +46,8 @@ pub struct Settings {
     pub connect_timeout: Duration,
     /// Longest wait for the peer's MPA start-up frame (RFC 5044 section 7.1).
     pub start_timeout: Duration,
+    /// Writes of queue pairs brought up by GID complete when they are placed (decision 0009).
+    pub acknowledge: bool,
     /// How long a message waits for a receive between Weft peers; zero ends the connection at once.
     pub receive_wait: Duration,
     /// Keep statistics where `weft stat` finds them.
@@ -77,6 +79,7 @@ impl Default for Settings {
             real_devices: false,
             connect_timeout: Duration::from_millis(10_000),
             start_timeout: Duration::from_millis(10_000),
+            acknowledge: true,
             receive_wait: Duration::from_millis(4000),
             stat: true,
             serve_tick: Duration::from_micros(200),

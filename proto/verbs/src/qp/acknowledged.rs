@@ -61,9 +61,14 @@ impl Qp {
         self.acknowledgements.retries = retries;
     }
 
-    /// Whether requests complete when the peer has them.
+    /// Whether requests of a queue pair that the program brings up itself complete when the peer has them, which is
+    /// how it begins.
+    pub fn set_acknowledge(&mut self, acknowledge: bool) {
+        self.acknowledge = acknowledge;
+    }
+
     fn acknowledges(&self) -> bool {
-        self.by_hand && !self.unreliable
+        self.by_hand && !self.unreliable && self.acknowledge
     }
 
     /// Whether `wqe`, which the transport has, is complete.
@@ -83,6 +88,11 @@ impl Qp {
         if signaled || self.sq_sig_all {
             self.acknowledgements.wanted = self.acknowledgements.framed;
         }
+    }
+
+    /// Whether the peer was asked and has not answered.
+    pub fn awaits_answer(&self) -> bool {
+        self.acknowledgements.asked
     }
 
     /// Whether the peer is to be asked, and may be.

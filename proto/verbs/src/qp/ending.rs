@@ -322,7 +322,9 @@ impl Qp {
             shared_receive: self.shared_receive,
         });
         let (access, hold, unreliable) = (self.access, self.hold, self.unreliable);
+        let acknowledge = self.acknowledge;
         *self = fresh;
+        self.acknowledge = acknowledge;
         self.unreliable = unreliable;
         self.access = access;
         self.hold = hold;

@@ -149,6 +149,7 @@ pub struct Qp {
     ending: Ending,
     /// The program walks it through its states itself: the stream comes and goes underneath.
     by_hand: bool,
+    acknowledge: bool,
     acknowledgements: acknowledged::Acknowledgements,
     /// In SQD: the program is to be told when the send queue is at rest.
     notify_drained: bool,
@@ -181,6 +182,7 @@ impl Qp {
             receiving: receive::Receiving::default(),
             ending: Ending::Open,
             by_hand: false,
+            acknowledge: true,
             acknowledgements: acknowledged::Acknowledgements::default(),
             notify_drained: false,
             events: VecDeque::new(),

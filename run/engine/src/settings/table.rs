@@ -137,6 +137,18 @@ pub const SETTINGS: &[Setting] = &[
               once with other peers or with 0, the connection ends, as iWARP has it.",
     },
     Setting {
+        name: "acknowledge",
+        env: "WEFT_ACKNOWLEDGE",
+        key: "verbs.acknowledge",
+        kind: Kind::Switch(|settings, on| settings.acknowledge = on),
+        default: "on",
+        doc: "Complete a Write of a queue pair that the program brings up itself, by GID and \
+              number, when it is placed at the peer, as InfiniBand does. When off, it is \
+              complete when TCP has it, as iWARP does and as it is with the connection manager: \
+              small Writes are two to three times as quick, and a program that tells the other \
+              side by other means that they are there may be too early.",
+    },
+    Setting {
         name: "real-devices",
         env: "WEFT_REAL_DEVICES",
         key: "verbs.real-devices",
