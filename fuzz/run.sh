@@ -39,7 +39,7 @@ for target in "$@"; do
     mkdir -p "artifacts/$target" "corpus/$target" "$found/$target"
     echo "fuzz: $target for $seconds s"
     # New inputs go to the first folder; the committed corpus is only read.
-    if ! "$target_dir/$host/release/$target" -max_total_time="$seconds" -timeout=5 -rss_limit_mb=1024 \
+    if ! "$target_dir/$host/release/$target" -max_total_time="$seconds" -timeout=30 -rss_limit_mb=1024 \
         -artifact_prefix="artifacts/$target/" -print_final_stats=1 \
         "$found/$target" "corpus/$target" >"$found/log" 2>&1; then
         cat "$found/log" >&2

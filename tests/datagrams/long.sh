@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# The datagram checker for as long as you like: runs of half a minute with random seeds, the offload at both ends, at the
+# receiver and at the sender in turn, some at a time.
+#
+#   tests/datagrams/long.sh LIBRARY MINUTES [AT-A-TIME]        LIBRARY: the built libweft_preload.so
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+library=$(realpath "${1:?usage: tests/datagrams/long.sh LIBRARY MINUTES [AT-A-TIME]}")
+minutes=${2:?usage: tests/datagrams/long.sh LIBRARY MINUTES [AT-A-TIME]}
+at_a_time=${3:-1}
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cc -std=gnu11 -O2 -pthread -o "$folder/checker" "$here/checker.c" || exit 1
+
+# under RULE COMMAND...: with the offload where RULE is not empty.
+under() {
+    if [ -n "$1" ]; then
+        LD_PRELOAD=$library WEFT_UDP=$1 timeout 300 "${@:2}"
+    else
+        timeout 300 "${@:2}"
+    fi
+}
+
+# rounds LANE: one run after the other, a line for each.
+rounds() {
+    local lane=$1 number=0 port receiver sender seed pid said
+    while [ $SECONDS -lt $((minutes * 60)) ]; do
+        number=$((number + 1))
+        port=$((24000 + lane * 1000 + number * 8 % 1000))
+        case $((number % 3)) in
+            0) receiver=gso sender=gso ;;
+            1) receiver=gso sender= ;;
+            2) receiver= sender=gso ;;
+        esac
+        seed=$((RANDOM * 32768 + RANDOM))
+        under "$receiver" "$folder/checker" receive "$port" >"$folder/$lane.received" 2>&1 &
+        pid=$!
+        sleep 0.5
+        if said=$(under "$sender" "$folder/checker" send 127.0.0.1 "$port" "$seed" 30 2>&1) && wait "$pid"; then
+            echo "ok seed $seed, receiver ${receiver:-plain}, sender ${sender:-plain}: $said"
+        else
+            kill "$pid" 2>/dev/null
+            wait "$pid"
+            echo "FAIL seed $seed, receiver ${receiver:-plain}, sender ${sender:-plain}: $said; $(cat "$folder/$lane.received")"
+        fi
+    done
+}
+
+for lane in $(seq "$at_a_time"); do
+    rounds "$lane" &
+done | tee "$folder/lines"
+passed=$(grep -c '^ok' "$folder/lines")
+failed=$(grep -c '^FAIL' "$folder/lines")
+sed -n 's/.* sent \([0-9]*\) datagrams.*/\1/p' "$folder/lines" | awk '{ sum += $1 } END { print sum + 0, "datagrams" }'
+echo "$passed passed, $failed failed, 0 skipped"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
