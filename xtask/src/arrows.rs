@@ -31,6 +31,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("xtask", &[]),
     ("tests", &[ANYTHING]),
+    ("tests/model", &["run/os", "proto/verbs"]),
 ];
 
 const ANYTHING: &str = "*";

@@ -7,12 +7,11 @@
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
-use parking_lot::Mutex;
-use weft_os::poll::EventCounter;
 use weft_os::signals;
 
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::sync::{EventCounter, Mutex};
 
 #[derive(Debug)]
 pub(crate) struct Channel<T> {

@@ -21,10 +21,12 @@
 #![forbid(unsafe_code)]
 
 pub mod bring_up;
+mod buffers;
 mod channel;
 pub mod cm;
 mod context;
 mod cq;
+mod deferred;
 pub mod device;
 mod engine;
 mod error;
@@ -38,7 +40,9 @@ pub mod settings;
 mod srq;
 pub mod stats;
 mod stream;
+mod sync;
 mod timers;
+mod turns;
 pub mod ud;
 
 pub use context::{AsyncEvent, AsyncObject, CompChannel, Context, Pd};

@@ -13,20 +13,22 @@
 //! there and spins on memory meanwhile never has one, so the service thread stays awake for it.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use weft_os::poll::{Epoll, Interest, Ready, Waker};
 use weft_os::sched;
 
+use crate::deferred::Deferred;
 use crate::engine::{Endpoint, Engine};
 use crate::error::Error;
 use crate::qp::Qp;
 use crate::stats::Total;
 use crate::timers::Timers;
+use crate::turns::{Mode, Place, Seen, Turns, Wake, SWEEP_EVERY};
 use crate::ud::{UdQp, UdSocket};
 
 /// Empty polls in a row, within [`SPIN_WINDOW`], that make a poller.
@@ -34,35 +36,18 @@ const SPIN_POLLS: u32 = 32;
 /// The same where the peer is to answer for Writes: many times what an answer takes.
 const PATIENT_POLLS: u32 = 1024;
 const SPIN_WINDOW: Duration = Duration::from_millis(2);
-/// A poller sweeps the whole set on every so many polls; between them it reads the connection
-/// that was active last.
-const SWEEP_EVERY: u32 = 16;
+/// So many times in a row a sweep finds nothing but the stream that was active last before pollers read that directly.
+const ALONE: u32 = 4;
 /// The service thread asks for this scheduler slice, nanoseconds.
 const SLICE_NS: u64 = 100_000;
 
 const WAKER: u64 = u64::MAX;
 
-/// Who watches the epoll set.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u32)]
-enum Mode {
-    /// The service thread.
-    Served = 0,
-    /// The program's threads; the service thread looks in every tick.
-    Watched = 1,
-}
-
 #[derive(Debug)]
 pub(crate) struct Progress {
     epoll: Epoll,
     waker: Waker,
-    mode: AtomicU32,
-    /// A lead exists.
-    led: AtomicBool,
-    /// The service thread is in the epoll set, or about to be.
-    in_set: AtomicBool,
-    /// Grows whenever the program shows that it serves itself.
-    signs: AtomicU64,
+    turns: Turns,
     /// Polls of completion queues that found nothing.
     empty_polls: AtomicU64,
     /// Polls of completion queues that found something.
@@ -70,9 +55,11 @@ pub(crate) struct Progress {
     endpoints: RwLock<Endpoints>,
     /// What was active last.
     hot: RwLock<Option<Hot>>,
+    /// Pollers sweep the set on every poll.
     sweep_always: AtomicBool,
-    deferred: Mutex<Vec<Deferred>>,
-    deferred_count: AtomicUsize,
+    /// Sweeps in a row that found the stream that was active last and no other.
+    alone: AtomicU32,
+    deferred: Deferred<Gathered>,
     pub(crate) timers: Timers,
     service: OnceLock<Thread>,
     tick: Duration,
@@ -86,6 +73,10 @@ enum Hot {
 }
 
 impl Hot {
+    fn is_socket(&self, socket: &Arc<UdSocket>) -> bool {
+        matches!(self, Hot::Datagrams(hot) if Arc::ptr_eq(hot, socket))
+    }
+
     fn is_stream(&self, qp: &Arc<Qp>) -> bool {
         matches!(self, Hot::Stream(hot) if Arc::ptr_eq(hot, qp))
     }
@@ -93,7 +84,7 @@ impl Hot {
 
 /// A queue pair whose posts gather.
 #[derive(Clone, Debug)]
-pub(crate) enum Deferred {
+pub(crate) enum Gathered {
     /// A connected one.
     Stream(Arc<Qp>),
     /// One that sends datagrams.
@@ -131,28 +122,18 @@ impl Progress {
         Ok(Progress {
             epoll,
             waker,
-            mode: AtomicU32::new(Mode::Served as u32),
-            led: AtomicBool::new(false),
-            in_set: AtomicBool::new(false),
-            signs: AtomicU64::new(0),
+            turns: Turns::new(),
             empty_polls: AtomicU64::new(0),
             full_polls: AtomicU64::new(0),
             endpoints: RwLock::new(Endpoints::default()),
             hot: RwLock::new(None),
             sweep_always: AtomicBool::new(false),
-            deferred: Mutex::new(Vec::new()),
-            deferred_count: AtomicUsize::new(0),
+            alone: AtomicU32::new(0),
+            deferred: Deferred::new(),
             timers: Timers::default(),
             service: OnceLock::new(),
             tick,
         })
-    }
-
-    fn mode(&self) -> Mode {
-        match self.mode.load(Ordering::SeqCst) {
-            0 => Mode::Served,
-            _ => Mode::Watched,
-        }
     }
 
     /// Adds a socket to the set.
@@ -218,8 +199,7 @@ impl Progress {
 
     /// The same for a socket of datagrams.
     pub(crate) fn note_datagrams(&self, socket: &Arc<UdSocket>) {
-        let is_hot =
-            |hot: &Option<Hot>| matches!(hot, Some(Hot::Datagrams(h)) if Arc::ptr_eq(h, socket));
+        let is_hot = |hot: &Option<Hot>| hot.as_ref().is_some_and(|h| h.is_socket(socket));
         if !is_hot(&self.hot.read()) {
             *self.hot.write() = Some(Hot::Datagrams(socket.clone()));
         }
@@ -228,34 +208,44 @@ impl Progress {
     /// Posts may gather: the program shows that it will poll, or the service thread's tick will
     /// see to it.
     pub(crate) fn may_defer(&self) -> bool {
-        self.mode() == Mode::Watched
+        self.turns.mode() == Mode::Watched
     }
 
     /// Puts a queue pair on the list of those whose posts wait.
-    pub(crate) fn defer(&self, qp: Deferred) {
-        self.deferred.lock().push(qp);
-        self.deferred_count.fetch_add(1, Ordering::SeqCst);
-        // The service thread looks at the count after it goes to standby or back to the set:
-        // either it sees this one, or it is seen here and woken.
-        if STANDBY.load(Ordering::SeqCst) || self.mode.load(Ordering::SeqCst) == 0 {
-            self.wake_service();
-        }
+    pub(crate) fn defer(&self, qp: Gathered) {
+        self.deferred.push(qp);
+        self.turns.deferred(self);
     }
 
     /// The program shows that it serves itself: the service thread leaves the set and looks in
     /// every tick.
     pub(crate) fn show_sign(&self) {
-        self.signs.fetch_add(1, Ordering::Relaxed);
-        if self.mode() == Mode::Served {
-            self.mode.store(Mode::Watched as u32, Ordering::SeqCst);
-            self.waker.wake();
-        }
+        self.turns.show_sign(self);
     }
 
     /// Calls what the member stands for back at `at` (engine time), or somewhat later.
     pub(crate) fn add_timer(&self, at: Duration, token: Token) {
         if self.timers.add(at, token) {
-            self.wake_service();
+            self.turns.wake_service(self);
+        }
+    }
+
+    /// Decides whether pollers look at the set or at one stream first. Where the set shows others
+    /// than the one that was active last it is the quicker way to the next one; where it shows
+    /// that one alone for a while, reading it directly is.
+    fn note_swept(&self, always: bool, swept: &Swept) {
+        if swept.streams == 0 {
+            return;
+        }
+        let alone = if swept.others {
+            0
+        } else {
+            self.alone.load(Ordering::Relaxed) + 1
+        };
+        self.alone.store(alone, Ordering::Relaxed);
+        let wanted = alone < ALONE;
+        if wanted != always {
+            self.sweep_always.store(wanted, Ordering::Relaxed);
         }
     }
 
@@ -263,16 +253,65 @@ impl Progress {
     pub(crate) fn interval(&self) -> u64 {
         self.full_polls.load(Ordering::Relaxed) + self.empty_polls.load(Ordering::Relaxed)
     }
+}
 
-    fn wake_service(&self) {
-        match self.mode() {
-            Mode::Served => self.waker.wake(),
-            Mode::Watched => {
-                if let Some(thread) = self.service.get() {
-                    thread.unpark();
-                }
-            }
+impl Wake for Progress {
+    fn set_waker(&self) {
+        self.waker.wake();
+    }
+
+    fn clear_waker(&self) {
+        self.waker.clear();
+    }
+
+    fn unpark(&self) {
+        if let Some(thread) = self.service.get() {
+            thread.unpark();
         }
+    }
+}
+
+impl Place for Engine {
+    type Error = Error;
+    type Wake = Progress;
+
+    fn wake(&self) -> &Progress {
+        &self.progress
+    }
+
+    fn sweep(&self, timeout: Option<Duration>) -> Result<bool, Error> {
+        Ok(self.serve_ready(timeout)?.woken)
+    }
+
+    fn park(&self, timeout: Option<Duration>) {
+        match timeout {
+            Some(timeout) => std::thread::park_timeout(timeout),
+            None => std::thread::park(),
+        }
+    }
+
+    fn until_timer(&self) -> Option<Duration> {
+        let next = self.progress.timers.next();
+        next.map(|at| at.saturating_sub(self.now()))
+    }
+
+    fn has_deferred(&self) -> bool {
+        !self.progress.deferred.is_empty()
+    }
+
+    fn empty_polls(&self) -> u64 {
+        self.progress.empty_polls.load(Ordering::Relaxed)
+    }
+
+    fn begins(&self, mode: Mode) {
+        self.stats.set(Total::Polled, mode as u64);
+        if mode == Mode::Served {
+            self.stats.add(Total::ServicePasses, 1);
+        }
+    }
+
+    fn tick(&self) -> Duration {
+        self.progress.tick
     }
 }
 
@@ -322,13 +361,15 @@ impl Endpoints {
 struct Swept {
     /// Streams that were ready.
     streams: usize,
+    /// Among them one that was not the one active before.
+    others: bool,
     /// The waker was ready.
     woken: bool,
 }
 
 impl Engine {
     /// Serves whatever is ready, waiting at most `timeout` for it.
-    fn sweep(&self, timeout: Option<Duration>) -> Result<Swept, Error> {
+    fn serve_ready(&self, timeout: Option<Duration>) -> Result<Swept, Error> {
         let mut ready: [Option<Ready>; weft_os::poll::READY_MAX] = [None; weft_os::poll::READY_MAX];
         let mut count = 0;
         self.progress.epoll.wait(timeout, |member| {
@@ -336,6 +377,7 @@ impl Engine {
             count += 1;
         })?;
         let mut swept = Swept::default();
+        let hot = self.progress.hot.read().clone();
         for member in ready.iter().take(count).flatten() {
             if member.token == WAKER {
                 swept.woken = true;
@@ -345,10 +387,12 @@ impl Engine {
             match endpoint {
                 Some(Endpoint::Stream(qp)) => {
                     swept.streams += 1;
+                    swept.others |= !hot.as_ref().is_some_and(|h| h.is_stream(&qp));
                     qp.serve_in_turn(self, member.writable);
                 }
                 Some(Endpoint::Datagrams(socket)) => {
                     swept.streams += 1;
+                    swept.others |= !hot.as_ref().is_some_and(|h| h.is_socket(&socket));
                     socket.serve_in_turn(self, member.writable);
                 }
                 Some(Endpoint::Connecting(id)) => id.serve(self),
@@ -380,12 +424,8 @@ impl Engine {
             }
         }
         if always || turn.is_multiple_of(SWEEP_EVERY) {
-            let swept = self.sweep(Some(Duration::ZERO)).unwrap_or_default();
-            // With several streams active at once the set is the quicker way to the next one.
-            let several = swept.streams > 1 || (always && swept.streams > 0);
-            if several != always {
-                self.progress.sweep_always.store(several, Ordering::Relaxed);
-            }
+            let swept = self.serve_ready(Some(Duration::ZERO)).unwrap_or_default();
+            self.progress.note_swept(always, &swept);
         }
         unanswered
     }
@@ -422,34 +462,21 @@ impl Engine {
     /// Sends what posts have gathered.
     #[inline]
     pub(crate) fn flush_deferred(&self) {
-        if self.progress.deferred_count.load(Ordering::SeqCst) == 0 {
+        if self.progress.deferred.is_empty() {
             return;
         }
-        let mut waiting = {
-            let mut deferred = self.progress.deferred.lock();
-            self.progress.deferred_count.store(0, Ordering::Release);
-            std::mem::take(&mut *deferred)
-        };
-        for qp in waiting.drain(..) {
-            match qp {
-                Deferred::Stream(qp) => qp.flush(self),
-                Deferred::Datagrams(qp) => qp.flush(self),
-            }
-        }
-        // The space is for the next burst: the fast path allocates nothing.
-        let mut deferred = self.progress.deferred.lock();
-        if deferred.capacity() == 0 {
-            *deferred = waiting;
-        }
+        self.progress.deferred.drain(|qp| match qp {
+            Gathered::Stream(qp) => qp.flush(self),
+            Gathered::Datagrams(qp) => qp.flush(self),
+        });
     }
 
     /// Makes the calling thread the lead, if there is none.
     pub(crate) fn lead(&self) -> Option<Lead<'_>> {
-        let led = &self.progress.led;
-        led.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed)
-            .ok()?;
+        if !self.progress.turns.lead(&self.progress) {
+            return None;
+        }
         LEADING.set(true);
-        self.progress.show_sign();
         Some(Lead { engine: self })
     }
 
@@ -485,18 +512,7 @@ pub(crate) struct Lead<'a> {
 impl Lead<'_> {
     /// Waits for something to serve, and serves it.
     pub(crate) fn serve_once(&self) -> Result<(), Error> {
-        let progress = &self.engine.progress;
-        let swept = self.engine.sweep(None)?;
-        if swept.woken {
-            progress.waker.clear();
-            // It may have been meant for the service thread, which sleeps in the set until it is woken, and would not
-            // see to timers that are added meanwhile.
-            if progress.in_set.load(Ordering::SeqCst) {
-                progress.waker.wake();
-                std::thread::yield_now();
-            }
-        }
-        self.engine.progress.signs.fetch_add(1, Ordering::Relaxed);
+        self.engine.progress.turns.lead_once(self.engine)?;
         self.engine.flush_deferred();
         Ok(())
     }
@@ -506,18 +522,9 @@ impl Drop for Lead<'_> {
     fn drop(&mut self) {
         LEADING.set(false);
         let progress = &self.engine.progress;
-        progress.signs.fetch_add(1, Ordering::Relaxed);
-        // Sequentially consistent on both sides: either this thread sees the service thread in
-        // standby, or that sees that nobody leads.
-        progress.led.store(false, Ordering::SeqCst);
-        if STANDBY.load(Ordering::SeqCst) {
-            progress.wake_service();
-        }
+        progress.turns.leave(progress);
     }
 }
-
-/// The service thread sleeps without a tick, because a lead waits.
-static STANDBY: AtomicBool = AtomicBool::new(false);
 
 /// Starts the service thread.
 pub(crate) fn start_service(engine: &Arc<Engine>) -> Result<(), Error> {
@@ -536,85 +543,10 @@ pub(crate) fn start_service(engine: &Arc<Engine>) -> Result<(), Error> {
 }
 
 fn service_loop(engine: &Engine) {
-    let progress = &engine.progress;
     let mut seen = Seen::default();
     loop {
-        let until_timer = progress
-            .timers
-            .next()
-            .map(|at| at.saturating_sub(engine.now()));
-        // Before the mode is looked at: a lead that takes a wake-up after it changed the mode sees this thread here, or this
-        // thread sees the mode.
-        progress.in_set.store(true, Ordering::SeqCst);
-        let mode = progress.mode();
-        if mode == Mode::Watched {
-            progress.in_set.store(false, Ordering::SeqCst);
-        }
-        match mode {
-            Mode::Served => {
-                engine.stats.set(Total::Polled, 0);
-                let swept = engine.sweep(until_timer).unwrap_or_default();
-                progress.in_set.store(false, Ordering::SeqCst);
-                if swept.woken {
-                    progress.waker.clear();
-                    // A lead that came meanwhile may sleep in the set, and what was just taken
-                    // may have been meant for it.
-                    if progress.led.load(Ordering::SeqCst) {
-                        progress.waker.wake();
-                    }
-                }
-                engine.stats.add(Total::ServicePasses, 1);
-            }
-            Mode::Watched => {
-                engine.stats.set(Total::Polled, 1);
-                watch(engine, &mut seen, until_timer);
-            }
-        }
+        engine.progress.turns.serve(engine, &mut seen);
         engine.flush_deferred();
         engine.run_timers();
-    }
-}
-
-/// What the service thread remembers from tick to tick.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Seen {
-    signs: u64,
-    empty_polls: u64,
-}
-
-/// One tick of looking in.
-fn watch(engine: &Engine, seen: &mut Seen, until_timer: Option<Duration>) {
-    let progress = &engine.progress;
-    let look = || Seen {
-        signs: progress.signs.load(Ordering::Relaxed),
-        empty_polls: progress.empty_polls.load(Ordering::Relaxed),
-    };
-    let before = look();
-    let leisurely = progress.led.load(Ordering::Acquire) && before == *seen;
-    *seen = before;
-    if leisurely {
-        // The lead waits in epoll and serves everything; it wakes this thread when it leaves.
-        STANDBY.store(true, Ordering::SeqCst);
-        let gathered = progress.deferred_count.load(Ordering::SeqCst) > 0;
-        if progress.led.load(Ordering::SeqCst) && !gathered {
-            match until_timer {
-                Some(timeout) => std::thread::park_timeout(timeout),
-                None => std::thread::park(),
-            }
-        }
-        STANDBY.store(false, Ordering::SeqCst);
-        return;
-    }
-    let tick = until_timer.map_or(progress.tick, |t| t.min(progress.tick));
-    std::thread::park_timeout(tick);
-    if progress.led.load(Ordering::Acquire) {
-        return;
-    }
-    let now = look();
-    if now == before {
-        progress.mode.store(Mode::Served as u32, Ordering::SeqCst);
-    } else if now.empty_polls - before.empty_polls < u64::from(SWEEP_EVERY) {
-        // Too few polls to have swept the set.
-        let _ = engine.sweep(Some(Duration::ZERO));
     }
 }

@@ -9,7 +9,7 @@ use weft_verbs::types::{Payload, PostError, SendRequest};
 use super::{Inner, Qp};
 use crate::engine::Engine;
 use crate::pass::Pass;
-use crate::progress::Deferred;
+use crate::progress::Gathered;
 
 /// Posts between two polls that make a burst: from then on posts gather.
 const BURST: u32 = 4;
@@ -43,7 +43,7 @@ impl Gathering {
         count: u32,
         short: bool,
         engine: &Engine,
-        who: impl FnOnce() -> Deferred,
+        who: impl FnOnce() -> Gathered,
     ) -> bool {
         // All under the queue pair's lock, so that plain loads and stores do.
         let interval = engine.progress.interval();
@@ -120,7 +120,7 @@ impl Qp {
     #[inline]
     fn gathers(self: &Arc<Self>, count: u32, short: bool, engine: &Engine) -> bool {
         self.gathering
-            .gathers(count, short, engine, || Deferred::Stream(self.clone()))
+            .gathers(count, short, engine, || Gathered::Stream(self.clone()))
     }
 
     /// Sends what has gathered.

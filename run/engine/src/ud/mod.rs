@@ -19,7 +19,7 @@ use crate::cq::Cq;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::pass::{Pass, Results};
-use crate::progress::Deferred;
+use crate::progress::Gathered;
 use crate::qp::{checked_cap, Gathering, QpInit};
 use crate::srq::Srq;
 use crate::stats::Total;
@@ -373,7 +373,7 @@ impl Drop for UdBatch<'_> {
         // A datagram is short, so that gathering it with others pays.
         let gathers = qp
             .gathering
-            .gathers(self.posts, true, engine, || Deferred::Datagrams(qp.clone()));
+            .gathers(self.posts, true, engine, || Gathered::Datagrams(qp.clone()));
         if !gathers {
             qp.transmit_locked(inner, engine);
         }

@@ -1,0 +1,18 @@
+//! The engine's errors, as far as the models can meet them.
+
+/// Why a wait ended early.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Error {
+    WouldBlock,
+    Interrupted,
+    Other,
+}
+
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Error {
+        match error.kind() {
+            std::io::ErrorKind::Interrupted => Error::Interrupted,
+            _ => Error::Other,
+        }
+    }
+}
