@@ -8,7 +8,7 @@ RELEASE    := $(TARGET_DIR)/release
 export CARGO_TARGET_DIR := $(TARGET_DIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-full test-siw test-sockets bench install uninstall lint clean
+.PHONY: help build demo test test-full test-siw test-sockets test-scale test-model test-asan bench install uninstall lint clean
 
 help: ## this list
 	@echo 'Weft: software iWARP in user space. Targets:'
@@ -44,6 +44,19 @@ test-sockets: ## unmodified socket programs and every conformance run, under the
 	@$(MAKE) --no-print-directory build
 	tests/unmodified/run.py $(RELEASE)/libweft_preload.so --full --docs docs/sockets-programs.md
 	tests/sockets/long.sh $(RELEASE)/weft
+
+test-scale: ## ten thousand queue pairs, beside as many sockets (about ten minutes; docs/scale.md)
+	@scripts/need build verbs test
+	@$(MAKE) --no-print-directory build
+	tests/scale/run.py --weft $(RELEASE)/weft --json $(TARGET_DIR)/scale.json $(SCALE_ARGS)
+
+test-model: ## locks and wake-ups under a model checker, longer, and that it finds what it should
+	LOOM_MAX_PREEMPTIONS=3 cargo test --release --package weft-model
+	tests/model/mutants.sh
+
+test-asan: ## the C edge under AddressSanitizer (needs a nightly compiler)
+	@scripts/need build verbs test
+	tests/asan.sh
 
 bench: ## measure against raw TCP, libfabric and UCX
 	@scripts/need build verbs bench

@@ -2,8 +2,11 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Once;
 
 use weft_verbs::types::PostError;
+
+const EMFILE: i32 = 24;
 
 /// Why a call failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,12 +51,28 @@ impl std::error::Error for Error {}
 
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Error {
+        explain(&error);
         match (error.kind(), error.raw_os_error()) {
             (io::ErrorKind::WouldBlock, _) => Error::WouldBlock,
             (io::ErrorKind::Interrupted, _) => Error::Interrupted,
             (_, Some(errno)) => Error::Os(errno),
             (_, None) => Error::Invalid("address"),
         }
+    }
+}
+
+/// Says, once, what to do about errors that the errno alone does not explain.
+pub(crate) fn explain(error: &io::Error) {
+    static SAID: Once = Once::new();
+    if error.raw_os_error() == Some(EMFILE) {
+        SAID.call_once(|| {
+            let (soft, hard) = weft_os::descriptors::limits();
+            crate::error!(
+                "no descriptors are left: each connection takes one, and this process may have {soft} \
+                 (ulimit -n; hard limit {hard}, ulimit -Hn). Raise the hard limit (as root, or in \
+                 /etc/security/limits.conf), or use fewer queue pairs"
+            );
+        });
     }
 }
 

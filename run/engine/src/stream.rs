@@ -9,6 +9,7 @@ use weft_os::poll::Interest;
 use weft_verbs::outgoing::Piece;
 use weft_verbs::qp::{Ending, Qp as QpMachine};
 
+use crate::buffers::{self, BUFFER};
 use crate::nudges::Nudges;
 use crate::pass::Pass;
 use crate::progress::Token;
@@ -23,8 +24,6 @@ const FILL_COPIED: usize = 128 * 1024;
 const RECEIVE_BUDGET: usize = 1024 * 1024;
 /// Payload still to come of at least this many octets is read straight to its target.
 const DIRECT_AT: usize = 4096;
-/// Octets asked for when nothing is known of what comes.
-const BUFFER: usize = 64 * 1024;
 
 /// How a stream came to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,6 +40,7 @@ pub(crate) struct Stream {
     pub(crate) token: Token,
     pub(crate) slot: Slot,
     pub(crate) published: Published,
+    /// Borrowed for a pass, and kept while octets in it are not consumed.
     buffer: Vec<u8>,
     start: usize,
     end: usize,
@@ -59,14 +59,12 @@ pub(crate) struct Stream {
 
 impl Stream {
     pub(crate) fn new(socket: TcpStream, token: Token, slot: Slot, leftover: &[u8]) -> Stream {
-        let mut buffer = vec![0; BUFFER.max(leftover.len())];
-        buffer[..leftover.len()].copy_from_slice(leftover);
         Stream {
             socket,
             token,
             slot,
             published: Published::default(),
-            buffer,
+            buffer: leftover.to_vec(),
             start: 0,
             end: leftover.len(),
             blocked: false,
@@ -163,6 +161,32 @@ impl Stream {
             let end = self.socket.is_broken().then_some(StreamEnd::Broken);
             return (false, end);
         }
+        if self.buffer.len() < BUFFER {
+            self.borrow_buffer();
+        }
+        let received = self.receive_all(qp, pass);
+        if self.start == self.end {
+            self.start = 0;
+            self.end = 0;
+            buffers::give_back(std::mem::take(&mut self.buffer));
+        }
+        received
+    }
+
+    fn borrow_buffer(&mut self) {
+        let mut buffer = buffers::take();
+        let held = self.end - self.start;
+        buffer[..held].copy_from_slice(&self.buffer[self.start..self.end]);
+        self.buffer = buffer;
+        self.start = 0;
+        self.end = held;
+    }
+
+    fn receive_all(
+        &mut self,
+        qp: &mut QpMachine,
+        pass: &mut Pass<'_>,
+    ) -> (bool, Option<StreamEnd>) {
         let mut received = 0;
         let mut need = 1;
         let mut any = self.has_buffered();

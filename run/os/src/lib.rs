@@ -5,6 +5,7 @@
 //!
 //! | module | what it holds |
 //! | --- | --- |
+//! | [`descriptors`] | how many there may be |
 //! | [`dgram`] | UDP sockets that somebody else owns: segmentation, peeking, facts |
 //! | [`lock`] | locks that handlers, forks and other processes cannot hang |
 //! | [`mem`] | registered memory: guarded copies, gather and scatter lists |
@@ -22,6 +23,7 @@
 //! Sockets are driven by raw system calls (through `rustix`, or the few lines of [`sys`]), never
 //! by the C library's names: those are what a sockets face interposes.
 
+pub mod descriptors;
 pub mod dgram;
 pub mod fork;
 mod guard;

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::net::{self, sockopt, AddressFamily, SocketFlags, SocketType};
 
+use crate::descriptors;
 use crate::mem::{Gather, Scatter};
 use crate::sys;
 
@@ -60,7 +61,7 @@ impl Transfer {
 
 fn new_socket(family: AddressFamily, options: &SocketOptions) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
+    let socket = descriptors::open(|| net::socket_with(family, SocketType::STREAM, flags, None))?;
     if family == AddressFamily::INET6 {
         if let Some(only) = options.v6_only {
             sockopt::set_ipv6_v6only(&socket, only)?;
@@ -180,8 +181,13 @@ impl TcpListener {
     /// Descriptors or memory are short.
     pub fn accept(&self) -> io::Result<Option<(TcpStream, SocketAddr)>> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        match net::acceptfrom_with(&self.fd, flags) {
+        let mut accepted = net::acceptfrom_with(&self.fd, flags);
+        if matches!(accepted, Err(rustix::io::Errno::MFILE)) && descriptors::raise() {
+            accepted = net::acceptfrom_with(&self.fd, flags);
+        }
+        match accepted {
             Ok((fd, peer)) => {
+                descriptors::make_room(fd.as_raw_fd() as u64);
                 sockopt::set_tcp_nodelay(&fd, true)?;
                 let peer = match peer {
                     Some(peer) => peer.try_into()?,

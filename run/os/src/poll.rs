@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use rustix::event::{epoll, eventfd, EventfdFlags, Timespec};
 
+use crate::descriptors;
+
 /// What an epoll set reports for one member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ready {
@@ -73,7 +75,7 @@ impl Epoll {
     /// No descriptor is left.
     pub fn new() -> io::Result<Epoll> {
         Ok(Epoll {
-            fd: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            fd: descriptors::open(|| epoll::create(epoll::CreateFlags::CLOEXEC))?,
         })
     }
 
@@ -151,7 +153,7 @@ impl EventCounter {
     /// No descriptor is left.
     pub fn new() -> io::Result<EventCounter> {
         Ok(EventCounter {
-            fd: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE)?,
+            fd: descriptors::open(|| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE))?,
         })
     }
 
@@ -213,7 +215,7 @@ impl Waker {
     /// No descriptor is left.
     pub fn new() -> io::Result<Waker> {
         Ok(Waker {
-            fd: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            fd: descriptors::open(|| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK))?,
         })
     }
 

@@ -39,6 +39,8 @@ pub(super) struct Inner {
     pub(super) listener: Weak<Id>,
     /// Its place among the listener's requests, until it is told.
     pub(super) ticket: Option<Ticket>,
+    /// A listener that does not look at its socket for a moment.
+    pub(super) accepting_paused: bool,
     /// It brings up a queue pair whose program has no connection manager (or listens for that).
     pub(super) by_hand: bool,
 }
@@ -89,6 +91,8 @@ pub(super) enum Phase {
     Destroyed,
 }
 
+/// Requests that may wait where the program does not say how many, as in the kernel's connection manager.
+const BACKLOG: i32 = 1024;
 /// For how long after the first attempt a refusal is not the last word. A server that closes its listener and opens
 /// another on the same port refuses in between (perftest does so between its two connections), and an address
 /// that is resolved without asking the network leaves it no time.
@@ -158,6 +162,7 @@ impl Id {
                 qp: None,
                 listener,
                 ticket: None,
+                accepting_paused: false,
                 by_hand: false,
             }),
             engine,
@@ -343,8 +348,10 @@ impl Id {
             }
         };
         inner.local = Some(bound.local_addr());
-        let backlog = if backlog <= 0 { 128 } else { backlog };
-        let listener = bound.listen(backlog)?;
+        let backlog = if backlog <= 0 { BACKLOG } else { backlog };
+        // A SYN that finds the kernel's queue full is sent again a second later; how many may wait
+        // is decided here, where a refusal can be told.
+        let listener = bound.listen(backlog.max(BACKLOG))?;
         let endpoint = Endpoint::Connecting(self.arc()?);
         let token = self
             .engine
@@ -386,6 +393,7 @@ impl Id {
         let socket = match started {
             Ok(socket) => socket,
             Err(error) => {
+                crate::error::explain(&error);
                 inner.phase = Phase::Disconnected;
                 let errno = error.raw_os_error().unwrap_or(22);
                 self.post(&inner, EventKind::Unreachable, -errno);

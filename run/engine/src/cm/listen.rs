@@ -1,6 +1,7 @@
 //! The passive side: accepting TCP connections, and the program's answer to a request.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use weft_os::net::{TcpListener, TcpStream};
 use weft_os::poll::Interest;
@@ -15,6 +16,8 @@ use crate::error::Error;
 /// Start-ups under way beyond a listener's backlog are refused by leaving them in the kernel's
 /// queue; this many connections are taken from it in one go.
 const ACCEPT_AT_ONCE: usize = 64;
+/// How long a listener rests that has no descriptors or memory for a connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 impl Id {
     /// Takes new connections; each becomes an id of its own that runs MPA start-up.
@@ -40,7 +43,9 @@ impl Id {
                 Ok(Some(accepted)) => accepted,
                 Ok(None) => return,
                 Err(error) => {
+                    crate::error::explain(&error);
                     crate::warn!("a connection could not be accepted: {error}");
+                    self.pause_accepting(&mut inner);
                     return;
                 }
             };
@@ -70,6 +75,37 @@ impl Id {
                     ticket.map(|ticket| order.gone(ticket));
                 });
             }
+        }
+    }
+
+    /// Descriptors or memory are short: connections wait in the kernel's queue. The listener would
+    /// stay ready all the while, so it is not looked at for a moment.
+    fn pause_accepting(&self, inner: &mut Inner) {
+        if let Phase::Listening {
+            listener, token, ..
+        } = &inner.phase
+        {
+            let progress = &self.engine.progress;
+            let _ = progress.change(listener, *token, None, Interest::End);
+            progress.add_timer(self.engine.now() + ACCEPT_PAUSE, *token);
+            inner.accepting_paused = true;
+        }
+    }
+
+    /// The pause may be over.
+    pub(super) fn accept_again(&self) {
+        let mut inner = self.inner.lock();
+        if !std::mem::take(&mut inner.accepting_paused) {
+            return;
+        }
+        if let Phase::Listening {
+            listener, token, ..
+        } = &inner.phase
+        {
+            let _ = self
+                .engine
+                .progress
+                .change(listener, *token, None, Interest::Read);
         }
     }
 

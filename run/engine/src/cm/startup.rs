@@ -483,6 +483,7 @@ impl Id {
             }
             Phase::Listening { .. } => {
                 drop(inner);
+                self.accept_again();
                 self.tell_requests(|_| ());
             }
             Phase::Starting { startup, .. } => {

@@ -1,0 +1,60 @@
+//! Buffers for octets on their way from a socket to where they belong.
+//!
+//! A stream needs one only while it holds octets that are not consumed yet, which at the end of a pass it seldom does. So
+//! buffers belong to the threads that receive: a thousand idle queue pairs have none, and the one that a thread uses for
+//! all of its streams stays in its core's cache.
+
+use std::cell::RefCell;
+
+/// Octets of a buffer at least.
+pub(crate) const BUFFER: usize = 64 * 1024;
+/// Buffers that a thread keeps for its next streams.
+const KEPT: usize = 4;
+
+thread_local! {
+    static FREE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A buffer of at least [`BUFFER`] octets; what stands in it is of no meaning.
+pub(crate) fn take() -> Vec<u8> {
+    let free = FREE.try_with(|free| free.borrow_mut().pop());
+    free.ok().flatten().unwrap_or_else(|| vec![0; BUFFER])
+}
+
+/// Gives a buffer back.
+pub(crate) fn give_back(buffer: Vec<u8>) {
+    if buffer.len() < BUFFER {
+        return;
+    }
+    // A thread that is ending keeps none.
+    let _ = FREE.try_with(|free| {
+        let mut free = free.borrow_mut();
+        if free.len() < KEPT {
+            free.push(buffer);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_uses_the_same_buffer_again() {
+        let buffer = take();
+        assert!(buffer.len() >= BUFFER);
+        let at = buffer.as_ptr();
+        give_back(buffer);
+        let again = take();
+        assert_eq!(again.as_ptr(), at);
+        give_back(Vec::new());
+        assert!(take().len() >= BUFFER, "an empty one is none");
+    }
+
+    #[test]
+    fn a_thread_keeps_a_few() {
+        let many: Vec<_> = (0..3 * KEPT).map(|_| take()).collect();
+        many.into_iter().for_each(give_back);
+        assert_eq!(FREE.with(|free| free.borrow().len()), KEPT);
+    }
+}

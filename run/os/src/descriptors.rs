@@ -1,0 +1,107 @@
+//! How many descriptors the process may have.
+//!
+//! A queue pair of an adapter takes no descriptor, so programs with a thousand of them run under the usual soft limit of
+//! 1024. Here each has a socket. What this crate opens therefore raises the soft limit, step by step and no further than
+//! the hard one, once it comes to its half: the other half is the program's.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::io::Errno;
+use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
+
+/// A step multiplies the soft limit by this.
+const STEP: u64 = 4;
+/// More than any process needs, where the hard limit is none (the kernel's own is 2^20).
+const MOST: u64 = 1 << 20;
+
+/// The soft limit when it was last looked at; 0: not yet.
+static SOFT: AtomicU64 = AtomicU64::new(0);
+
+/// The limits, soft and hard.
+pub fn limits() -> (u64, u64) {
+    let now = getrlimit(Resource::Nofile);
+    let hard = now.maximum.unwrap_or(MOST);
+    (now.current.unwrap_or(hard), hard)
+}
+
+/// Opens a descriptor, and sees to it that there is room for more.
+pub(crate) fn open(open: impl Fn() -> rustix::io::Result<OwnedFd>) -> io::Result<OwnedFd> {
+    let opened = match open() {
+        Err(Errno::MFILE) if raise() => open(),
+        result => result,
+    };
+    let fd = opened?;
+    make_room(fd.as_raw_fd() as u64);
+    Ok(fd)
+}
+
+/// A descriptor of this number was opened.
+pub(crate) fn make_room(number: u64) {
+    let mut soft = SOFT.load(Ordering::Relaxed);
+    if soft == 0 {
+        soft = limits().0;
+        SOFT.store(soft, Ordering::Relaxed);
+    }
+    if number >= soft / 2 {
+        raise();
+    }
+}
+
+/// One step up; whether there was one.
+pub(crate) fn raise() -> bool {
+    let (soft, hard) = limits();
+    let higher = soft.saturating_mul(STEP).min(hard);
+    let wanted = Rlimit {
+        current: Some(higher),
+        maximum: getrlimit(Resource::Nofile).maximum,
+    };
+    let raised = higher > soft && setrlimit(Resource::Nofile, wanted).is_ok();
+    // A limit that cannot be raised is not asked for again at each descriptor.
+    let known = if raised { higher } else { u64::MAX };
+    SOFT.store(known, Ordering::Relaxed);
+    raised
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn an_eventfd() -> rustix::io::Result<OwnedFd> {
+        rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)
+    }
+
+    /// In a process of its own: the limit is the process's.
+    #[test]
+    fn the_soft_limit_gives_way_and_the_hard_one_does_not() {
+        const HERE: &str = "WEFT_TEST_DESCRIPTORS";
+        if std::env::var_os(HERE).is_none() {
+            let name = "descriptors::tests::the_soft_limit_gives_way_and_the_hard_one_does_not";
+            let status = std::process::Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", name])
+                .env(HERE, "1")
+                .status();
+            assert!(status.unwrap().success());
+            return;
+        }
+        let small = Rlimit {
+            current: Some(64),
+            maximum: Some(200),
+        };
+        setrlimit(Resource::Nofile, small).unwrap();
+        let mut held = Vec::new();
+        let refused = loop {
+            match open(an_eventfd) {
+                Ok(fd) => held.push(fd),
+                Err(error) => break error,
+            }
+            let (soft, _) = limits();
+            let number = held.last().unwrap().as_raw_fd() as u64;
+            assert!(number < soft / 2 || soft == 200, "{number} of {soft}");
+        };
+        assert!(held.len() > 150, "{}", held.len());
+        assert_eq!(refused.raw_os_error(), Some(libc::EMFILE));
+        assert_eq!(limits(), (200, 200));
+    }
+}
