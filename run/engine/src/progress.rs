@@ -237,13 +237,12 @@ impl Progress {
         if swept.streams == 0 {
             return;
         }
-        let alone = if swept.others {
-            0
-        } else {
-            self.alone.load(Ordering::Relaxed) + 1
+        let alone = match swept.others {
+            true => 0,
+            false => self.alone.load(Ordering::Relaxed) + 1,
         };
         self.alone.store(alone, Ordering::Relaxed);
-        let wanted = alone < ALONE;
+        let wanted = swept.others || (always && alone < ALONE);
         if wanted != always {
             self.sweep_always.store(wanted, Ordering::Relaxed);
         }
