@@ -65,7 +65,7 @@ def beside(curves, title, figure, form, more_is_better=False):
 
 
 def memory(curves):
-    counts = sorted({cell["count"] for cell in curves if cell["count"] >= 100})
+    counts = sorted({cell["count"] for cell in curves if cell["count"] >= 1000})
     yield "| | " + " | ".join(f"{count:,}" for count in counts) + " |"
     yield "| --- |" + " ---: |" * len(counts)
     for stack in ("sockets", *STACKS, "gid crc=on"):
