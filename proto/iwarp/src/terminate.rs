@@ -201,6 +201,25 @@ impl PeerFault {
         TerminateCode::new(layer, etype, code)
     }
 
+    /// Whether the peer reached for memory that it was not given, as one that guesses STags does.
+    pub const fn is_refused_access(self) -> bool {
+        matches!(
+            self,
+            PeerFault::TaggedStag
+                | PeerFault::TaggedBounds
+                | PeerFault::TaggedStream
+                | PeerFault::TaggedToWrap
+                | PeerFault::WriteAccess
+                | PeerFault::RemoteStag
+                | PeerFault::RemoteBounds
+                | PeerFault::RemoteAccess
+                | PeerFault::RemoteStream
+                | PeerFault::RemoteToWrap
+                | PeerFault::InvalidateStag
+                | PeerFault::InvalidateStream
+        )
+    }
+
     /// False for the faults that are answered by closing alone.
     pub const fn is_terminated(self) -> bool {
         !matches!(self, PeerFault::StartFrame | PeerFault::Terminate)

@@ -72,6 +72,23 @@ const FAULTS: [(PeerFault, u8, u8, u8); 32] = [
     (PeerFault::InvalidateStag, 0, 2, 0x09),
 ];
 
+/// Exactly the codes for protection errors, with those that the RFCs put elsewhere, are refused accesses.
+#[test]
+fn refused_accesses_are_the_protection_errors() {
+    for (fault, layer, etype, code) in FAULTS {
+        let protection = match (layer, etype) {
+            (1, 1) => fault != PeerFault::TaggedVersion,
+            (0, 1) => true,
+            _ => fault == PeerFault::InvalidateStag,
+        };
+        assert_eq!(
+            fault.is_refused_access(),
+            protection,
+            "{layer}/{etype}/{code}"
+        );
+    }
+}
+
 #[test]
 fn codes_and_what_is_included() {
     for (fault, layer, etype, code) in FAULTS {

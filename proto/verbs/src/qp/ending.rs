@@ -163,6 +163,7 @@ impl Qp {
         self.drain_with(fault.terminate(), host);
         self.raise(async_event_of(fault.fault), host);
         self.counters.errors += 1;
+        self.counters.refused_accesses += u64::from(fault.fault.is_refused_access());
         self.events.push_back(QpEvent::PeerFault(fault));
         self.enter_error(host);
     }

@@ -88,6 +88,8 @@ pub struct QpCounters {
     pub segments_out: u64,
     /// Work requests that ended in an error other than a flush.
     pub errors: u64,
+    /// Times the peer reached for memory that it was not given.
+    pub refused_accesses: u64,
 }
 
 /// What the other end of a stream is known to be.

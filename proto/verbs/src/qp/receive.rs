@@ -255,14 +255,13 @@ impl Qp {
                     return Ok(());
                 }
                 let target = match self.check_write(*stag, *to, segment, host) {
+                    // Its rest goes where its beginning went.
+                    _ if self.receiving.losses.write => Target::Lost,
                     Ok(()) => Target::Write {
                         stag: *stag,
                         to: *to,
                     },
-                    Err(_) if self.may_lose() => {
-                        self.receiving.losses.write = true;
-                        Target::Lost
-                    }
+                    Err(_) if self.loses_write() => Target::Lost,
                     Err(fault) => return Err(fault),
                 };
                 (target, *last)

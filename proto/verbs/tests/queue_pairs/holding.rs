@@ -170,3 +170,26 @@ fn what_is_held_goes_with_the_connection() {
     end.qp.post_recv(&request, &mut end.device).expect("taken");
     assert_eq!(end.device.recvs[0].status, WcStatus::Flushed);
 }
+
+/// A driver stops receiving when enough is held; even one that does not stop holds no more than a bound.
+#[test]
+fn how_much_is_held_is_bounded() {
+    let mut pair = Pair::new(Config::default(), 6);
+    let source = pair.ends[0].device.region(1 << 20, 0, ALL, 3);
+    let gather = [sge(source, 0, 1 << 20)];
+    post(&mut pair, 0, 1, SendOp::Send, Payload::Gather(&gather));
+    pair.drive();
+    assert!(pair.ends[1].qp.is_full(), "a megabyte is enough");
+    for wr_id in 2..=15 {
+        post(&mut pair, 0, wr_id, SendOp::Send, Payload::Gather(&gather));
+    }
+    pair.drive();
+    assert_eq!(pair.ends[1].qp.state(), QpState::Rts);
+    for wr_id in 16..=17 {
+        post(&mut pair, 0, wr_id, SendOp::Send, Payload::Gather(&gather));
+    }
+    pair.drive();
+    assert_eq!(pair.ends[1].qp.state(), QpState::Error);
+    let is = |e: &QpEvent| matches!(e, QpEvent::PeerFault(f) if f.fault == PeerFault::NoBuffer);
+    assert!(pair.ends[1].events.iter().any(is));
+}

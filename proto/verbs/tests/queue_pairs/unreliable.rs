@@ -133,6 +133,53 @@ fn a_write_to_a_wrong_place_is_lost_with_its_immediate() {
     }
 }
 
+/// One that tries STag after STag is not told, but neither is it let go on for ever.
+#[test]
+fn refused_writes_are_counted_and_one_too_many_ends_the_connection() {
+    let (mut pair, [_, b]) = pair(false);
+    let guess = |n: u32| SendOp::Write {
+        remote_addr: 0,
+        rkey: Stag(b.0 ^ (1 + n)),
+    };
+    for n in 0..16 {
+        post(&mut pair, 0, 1, guess(n), Payload::Inline(b"guess"));
+        pair.drive();
+        let counted = pair.ends[1].qp.counters().refused_accesses;
+        assert_eq!(counted, u64::from(n) + 1);
+    }
+    is_well(&pair);
+    post(&mut pair, 0, 1, guess(16), Payload::Inline(b"guess"));
+    pair.drive();
+    let end = &pair.ends[1];
+    assert_eq!(end.qp.state(), QpState::Error);
+    assert_eq!(end.qp.counters().refused_accesses, 17);
+    end.device.check_canaries();
+}
+
+/// A long Write that begins where it may not is lost where it may, too: nobody finds a region by writing across it.
+#[test]
+fn of_a_refused_write_nothing_more_is_placed() {
+    let (mut pair, [a, _]) = pair(false);
+    let end = &mut pair.ends[1];
+    let far = end.device.region(20_000, 1 << 20, ALL, 3);
+    let across = SendOp::Write {
+        remote_addr: (1 << 20) - 10_000,
+        rkey: far,
+    };
+    post(
+        &mut pair,
+        0,
+        1,
+        across,
+        Payload::Gather(&[sge(a, 0, 20_000)]),
+    );
+    pair.drive();
+    let end = &mut pair.ends[1];
+    assert!(end.device.octets(far).iter().all(|o| *o == 0));
+    assert_eq!(end.qp.counters().refused_accesses, 1);
+    is_well(&pair);
+}
+
 #[test]
 fn nothing_that_is_answered_can_be_posted() {
     let (mut pair, [a, b]) = pair(false);

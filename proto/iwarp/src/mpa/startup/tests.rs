@@ -625,6 +625,40 @@ fn timeouts() {
     ));
 }
 
+/// A peer that sends its frame an octet at a time has no more time for it than another.
+#[test]
+fn an_octet_at_a_time_buys_no_time() {
+    let timeout = Duration::from_secs(1);
+    let config = StartConfig {
+        timeout,
+        ..config(2)
+    };
+    let request = Initiator::new(config.clone(), NOW).poll_transmit().unwrap();
+    let mut passive = Responder::new(config.clone(), NOW);
+    let mut active = Initiator::new(config, NOW);
+    let reply = b"MPA ID Rep Frame";
+    for (n, octet) in request[..16].iter().enumerate() {
+        let now = NOW + timeout * n as u32 / 16;
+        passive.handle_timeout(now);
+        active.handle_timeout(now);
+        assert_eq!(passive.handle_bytes(&[*octet], now), 1);
+        assert_eq!(active.handle_bytes(&reply[n..n + 1], now), 1);
+        assert_eq!(passive.deadline(), Some(NOW + timeout));
+        assert_eq!(active.deadline(), Some(NOW + timeout));
+        assert_eq!((passive.poll_event(), active.poll_event()), (None, None));
+    }
+    passive.handle_timeout(NOW + timeout);
+    active.handle_timeout(NOW + timeout);
+    assert!(matches!(
+        passive.poll_event(),
+        Some(ResponderEvent::Failed(StartError::TimedOut { .. }))
+    ));
+    assert!(matches!(
+        active.poll_event(),
+        Some(InitiatorEvent::Failed(StartError::TimedOut { .. }))
+    ));
+}
+
 /// While the ULP decides no clock runs, and behind the end of the start-up neither.
 #[test]
 fn no_timeout_behind_the_peers_frame() {
