@@ -5,8 +5,11 @@
 //! to rest with nothing outstanding; what arrives is what was sent; no octet is read or written that was not granted for
 //! that purpose at that moment, and none between the regions changes.
 //!
+//! In [`hostile`] the other end is no Weft but somebody who knows the wire and all the STags there ever were.
+//!
 //! `WEFT_SEEDS=N` runs N seeds, `WEFT_SEEDS=77..78` one again; a failure names its seed.
 
+mod hostile;
 mod memory;
 mod pipe;
 mod program;
@@ -54,6 +57,25 @@ fn every_promise_holds_whatever_happens() {
         tally.corrupted > 0 && tally.cut > 0 && tally.at_rest > 0,
         "{tally:?}"
     );
+}
+
+#[test]
+fn a_hostile_peer_reaches_nothing_that_it_was_not_given() {
+    let mut tally = hostile::Tally::default();
+    for seed in seeds() {
+        let run = catch_unwind(AssertUnwindSafe(|| hostile::run(seed)));
+        match run {
+            Ok(of_this) => tally.add(&of_this),
+            Err(_) => panic!(
+                "seed {seed} failed: WEFT_SEEDS={seed}..{} runs it alone",
+                seed + 1
+            ),
+        }
+    }
+    println!("{tally:?}");
+    if seeds().count() >= 100 {
+        tally.check_that_it_was_about_something();
+    }
 }
 
 #[test]

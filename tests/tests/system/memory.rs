@@ -19,6 +19,19 @@ pub enum Use {
     Sink,
     /// The peer reads, writes and works on it.
     Peer,
+    /// The peer reads it.
+    PeerReads,
+    /// The peer writes it.
+    PeerWrites,
+    /// The peer works on it atomically.
+    PeerWorks,
+}
+
+impl Use {
+    /// Whether what it is granted for changes it.
+    pub fn changes(self) -> bool {
+        !matches!(self, Use::Source | Use::PeerReads)
+    }
 }
 
 /// A range that may be used, and for how long.
@@ -44,6 +57,24 @@ impl Grants {
                 && grant.offset <= span.offset
                 && span.offset + u64::from(span.len) <= grant.offset + grant.len
         })
+    }
+
+    /// What a region or window of `len` octets lets the peer do.
+    pub fn grant_to_the_peer(&mut self, stag: Stag, len: u64, access: Access) {
+        let rights = [
+            (Access::REMOTE_READ, Use::PeerReads),
+            (Access::REMOTE_WRITE, Use::PeerWrites),
+            (Access::REMOTE_ATOMIC, Use::PeerWorks),
+        ];
+        for (_, what) in rights.iter().filter(|(right, _)| access.contains(*right)) {
+            self.0.push(Grant {
+                stag,
+                offset: 0,
+                len,
+                what: *what,
+                wr_id: None,
+            });
+        }
     }
 
     pub fn end_with(&mut self, wr_id: u64) {
@@ -77,7 +108,7 @@ impl Port<'_> {
     /// The octets of a span that the transport takes straight from memory.
     pub fn octets_to_send(&self, span: Span) -> Option<&[u8]> {
         let octets = self.device.octets_of(span)?;
-        self.judge(span, &[Use::Source, Use::Peer]);
+        self.judge(span, &[Use::Source, Use::Peer, Use::PeerReads]);
         Some(octets)
     }
 }
@@ -96,19 +127,19 @@ impl Host for Port<'_> {
 
     fn read(&mut self, span: Span, out: &mut Vec<u8>) -> Result<(), MemoryFault> {
         self.device.read(span, out)?;
-        self.judge(span, &[Use::Source, Use::Peer]);
+        self.judge(span, &[Use::Source, Use::Peer, Use::PeerReads]);
         Ok(())
     }
 
     fn write(&mut self, span: Span, octets: &[u8]) -> Result<(), MemoryFault> {
         self.device.write(span, octets)?;
-        self.judge(span, &[Use::Sink, Use::Peer]);
+        self.judge(span, &[Use::Sink, Use::Peer, Use::PeerWrites]);
         Ok(())
     }
 
     fn atomic(&mut self, span: Span, operation: &AtomicOperation) -> Result<u64, AtomicFault> {
         let original = self.device.atomic(span, operation)?;
-        self.judge(span, &[Use::Peer]);
+        self.judge(span, &[Use::Peer, Use::PeerWorks]);
         Ok(original)
     }
 
@@ -119,7 +150,13 @@ impl Host for Port<'_> {
     }
 
     fn bind(&mut self, bind: &Bind, scope: Scope) -> Result<(), RegionFault> {
-        self.device.bind(bind, scope)
+        self.device.bind(bind, scope)?;
+        // By whichever key it had before.
+        let same = |grant: &Grant| grant.stag.index() == bind.rkey.index();
+        self.grants.0.retain(|grant| !same(grant));
+        self.grants
+            .grant_to_the_peer(bind.rkey, bind.len, bind.access);
+        Ok(())
     }
 
     fn polled_slots(&self) -> u64 {
