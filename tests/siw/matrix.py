@@ -88,9 +88,9 @@ def rping(group, client, name="rping, data verified", pings=PINGS, **others):
                 **others)
 
 
-def overrun(group, client, operation, **others):
-    return Cell(group, f"{operation} out of bounds", client, ("overrun", "-s", "-p", "{port}"),
-                ("overrun", "-c", "{address}", "-p", "{port}", "-o", operation), says_each("held", "refused"),
+def overrun(group, client, operation, options=(), name=None, **others):
+    return Cell(group, name or f"{operation} out of bounds", client, ("overrun", "-s", "-p", "{port}"),
+                ("overrun", "-c", "{address}", "-p", "{port}", "-o", operation, *options), says_each("held", "refused"),
                 **others)
 
 
@@ -202,11 +202,14 @@ def faults():
     group = "Out of bounds"
     result = []
     for client in (SIW, WEFT):
-        # With siw as the server its program hangs in the guest's kernel afterwards. Why is not known yet.
-        result.append(overrun(group, client, "write", settings=PLAIN, quick=client == SIW,
+        result.append(overrun(group, client, "write", settings=PLAIN, quick=True,
                               shown=shown.terminated("DDP", 1, 0x01, mirrored=client == WEFT)))
         result.append(overrun(group, client, "read", settings=CRC,
                               shown=shown.terminated("RDMAP", 1, 0x01, mirrored=client == WEFT)))
+    # Not with the peer-to-peer set-up: siw's kernel does not outlive that (see the report's head).
+    result.append(overrun(group, WEFT, "write", ("-f",), "write out of bounds in the first FPDUs, not peer-to-peer",
+                          settings={**PLAIN, "WEFT_PEER_TO_PEER": "off"},
+                          shown=shown.terminated("DDP", 1, 0x01, mirrored=True)))
     return result
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Optional
 
+import beside
 import matrix
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
@@ -62,6 +63,12 @@ What one has to know to use the two together:
   Terminates with the bits of the control word mirrored; Weft reads both forms.
 - siw may overlook an FPDU that comes with its own Reply's end; Weft sends it an empty one again
   ([decision 0020](decisions/0020-nudges.md)).
+- A fault in what comes together with the ready-to-receive message is more than siw survives. As the responder of a peer-to-peer connection
+  it tells its connection manager that the connection is there once it has read what had come by then; when a fault is among that, it says
+  only that the connection is closed, and the manager, which waits for the other word first, stops the kernel's worker
+  (`kernel BUG at drivers/infiniband/core/iwcm.c:969`, in `cm_work_handler`). The Terminate still goes out; the program waits for ever, and when killed
+  hangs in `siw_destroy_qp`. Seen here with a client that writes out of bounds in its very first FPDUs. It is not seen when the client waits for one
+  answer before (`tests/siw/overrun.c`), nor without the peer-to-peer set-up (`WEFT_PEER_TO_PEER=off`, the client's `-f`).
 
 """
 
@@ -85,16 +92,10 @@ def table(results, report):
             lines.append(f"| {name} | {' | '.join(fields)} | {builds} | {captured} |")
         lines.append("")
     if report.beside:
-        lines += side_by_side(report.beside)
+        lines += beside.section(report.beside)
     if notes:
         lines += ["What does not work:", "", *[f"{number}. {note}" for number, note in enumerate(notes, start=1)], ""]
     return "\n".join(lines[:-1]) + "\n"
-
-
-def side_by_side(rows):
-    return ["## Side by side", "", "Both ends in the guest, over its loopback, CRC off, median of three runs in turns. The guest's "
-            "processor is emulated, so only the ratio means something: Weft's figure over siw's.", "",
-            "| program | siw | Weft | ratio |", "| --- | --- | --- | --- |", *[row.line() for row in rows], ""]
 
 
 def verdict(cells, client, notes):

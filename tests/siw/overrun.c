@@ -2,9 +2,12 @@
  * Asks for memory it was not given, and shows that it does not get it.
  *
  *   overrun -s -p PORT                        the server: gives one page of three
- *   overrun -c ADDRESS -p PORT -o OPERATION   the client: write or read, from that page on into the next
+ *   overrun -c ADDRESS -p PORT -o OPERATION   the client: write or read, from that page on into the next; with -f a
+ *                                             write does so in its first FPDUs
  *
- * The client first does the same within bounds, which has to work. The connection then has to end, and not an octet
+ * The client first does the same within bounds, which has to work, and a write waits for a read before it goes
+ * further: the answer shows that the server has seen the connection come up, and Linux siw does not outlive a fault that
+ * comes together with the ready-to-receive message. The connection then has to end, and not an octet
  * outside the page may have changed or been seen. Written against the system's headers and the documented interface.
  */
 #include <errno.h>
@@ -130,7 +133,7 @@ static enum ibv_wc_status operate(struct rdma_cm_id *id, struct ibv_mr *mr, uint
 	return wc.status;
 }
 
-static void ask(char *address, char *port, int is_read)
+static void ask(char *address, char *port, int is_read, int at_once)
 {
 	struct rdma_cm_id *id = endpoint(address, port, 0);
 	uint8_t *pages = aligned_alloc(PAGE, 2 * PAGE);
@@ -152,6 +155,8 @@ static void ask(char *address, char *port, int is_read)
 	memcpy(&offer, id->event->param.conn.private_data, sizeof(offer));
 	if (operate(id, mr, PAGE, &offer, is_read) != IBV_WC_SUCCESS)
 		exit(1);
+	if (!is_read && !at_once && operate(id, mr, PAGE, &offer, 1) != IBV_WC_SUCCESS)
+		exit(1);
 	/* A write may complete before the other end has refused it; a read cannot. */
 	if (operate(id, mr, PAGE + 64, &offer, is_read) == IBV_WC_SUCCESS && is_read)
 		exit(1);
@@ -165,12 +170,13 @@ static void ask(char *address, char *port, int is_read)
 int main(int argc, char **argv)
 {
 	char *address = NULL, *port = "18515";
-	int option, is_read = 0;
+	int option, is_read = 0, at_once = 0;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	while ((option = getopt(argc, argv, "sc:p:o:")) != -1) {
+	while ((option = getopt(argc, argv, "sfc:p:o:")) != -1) {
 		switch (option) {
 		case 's': break;
+		case 'f': at_once = 1; break;
 		case 'c': address = optarg; break;
 		case 'p': port = optarg; break;
 		case 'o': is_read = !strcmp(optarg, "read"); break;
@@ -178,7 +184,7 @@ int main(int argc, char **argv)
 		}
 	}
 	if (address)
-		ask(address, port, is_read);
+		ask(address, port, is_read, at_once);
 	else
 		serve(port);
 	return 0;

@@ -147,9 +147,21 @@ def run(options):
             return results, None
         if rig.machine is None:
             rig.boot()
-        return results, outcome.Report(version, rig.tshark.words(), beside.measure(rig.machine, options.weft))
+        return results, outcome.Report(version, rig.tshark.words(), measured(rig, options))
     finally:
         rig.close()
+
+
+def measured(rig, options):
+    """Both stacks side by side; nothing when that does not work, which says nothing about the cells."""
+    try:
+        rows = beside.measure(rig.machine, options.weft)
+    except (beside.Unmeasured, Unavailable) as trouble:
+        print(f"side by side SKIPPED: {trouble}")
+        return []
+    file = options.docs.parent / "measurements" / time.strftime("%Y-%m-%d-siw-beside.json")
+    beside.write_raw(file, rows, rig.machine.kernel.version)
+    return rows
 
 
 def play(rig, cell):

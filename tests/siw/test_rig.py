@@ -8,6 +8,7 @@ import threading
 import unittest
 from pathlib import Path
 
+import beside
 import kernel
 import matrix
 import outcome
@@ -107,6 +108,21 @@ class Cells(unittest.TestCase):
         self.assertEqual(table.count("| yes"), len(results) - 1)
         self.assertIn("no [1]", table)
         self.assertIn("it did not like it", table)
+
+    def test_measurements_by_themselves_replace_their_section_alone(self):
+        rows = [beside.Row("ib_send_lat", 64, 500, "us", [300.0, 100.0, 200.0], [50.0, 60.0, 40.0])]
+        self.assertEqual(rows[0].line(), "| ib_send_lat -s 64 | 200.0 us | 50.0 us | 0.25 |")
+        results = [outcome.Result(cell, outcome.PASSED, 1.0) for cell in matrix.cells()]
+        for failed in (0, 1):
+            for result in results[:failed]:
+                result.outcome, result.reason = outcome.FAILED, "it did not like it"
+            with tempfile.TemporaryDirectory() as folder:
+                docs = Path(folder) / "interop.md"
+                docs.write_text(outcome.table(results, outcome.Report("6.1", "tshark read them.", [])), encoding="utf-8")
+                beside.put_section(docs, [beside.Row("ib_send_lat", 64, 500, "us", [1.0], [2.0])])
+                beside.put_section(docs, rows)
+                whole = outcome.table(results, outcome.Report("6.1", "tshark read them.", rows))
+                self.assertEqual(docs.read_text(encoding="utf-8"), whole)
 
 
 class Shells(unittest.TestCase):
