@@ -1,10 +1,11 @@
 //! Counts with the rates since the look before.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::time::Instant;
 
 use serde::Serialize;
-use weft_engine::stats::{Connection, Totals};
+use weft_engine::stats::{self, Connection, Totals};
 
 use super::processes::Process;
 
@@ -40,12 +41,22 @@ pub struct Row {
     pub recvs: u64,
     /// Work requests that failed, and protocol errors.
     pub errors: u64,
+    /// Times a peer reached for memory that it was not given.
+    pub refused_accesses: u64,
+    /// Connections that waited or were refused for it.
+    pub slowed: u64,
+    /// Connections whose MPA Request is not there yet.
+    pub half_open: u64,
+    /// Such connections that were closed to make room.
+    pub crowded_out: u64,
     /// Who serves its connections now.
     pub served_by: ServedBy,
     /// Since the look before; nothing at the first.
     pub rates: Option<Rates>,
     /// Its connections.
     pub each: Vec<Each>,
+    /// The addresses that reached for memory they were not given.
+    pub refused: Vec<Refused>,
 }
 
 /// Who receives and completes.
@@ -56,6 +67,17 @@ pub enum ServedBy {
     Polling,
     /// Weft's thread.
     Thread,
+}
+
+/// An address that reached for memory it was not given.
+#[derive(Debug, Serialize)]
+pub struct Refused {
+    /// The address, or the network of an IPv6 address.
+    pub address: String,
+    /// How often.
+    pub accesses: u64,
+    /// Connections of it that waited or were refused.
+    pub slowed: u64,
 }
 
 /// Per second.
@@ -96,6 +118,8 @@ pub struct Each {
     pub crc: bool,
     /// Largest ULPDU sent, octets.
     pub mulpdu: u64,
+    /// Times the peer reached for memory that it was not given.
+    pub refused_accesses: u64,
 }
 
 /// Remembers the look before.
@@ -156,12 +180,28 @@ fn row(process: &Process, rates: Option<Rates>) -> Row {
         sends: totals.sends,
         recvs: totals.recvs,
         errors: totals.errors,
+        refused_accesses: totals.refused_accesses,
+        slowed: totals.slowed,
+        half_open: totals.half_open,
+        crowded_out: totals.crowded_out,
         served_by: match totals.polled {
             0 => ServedBy::Thread,
             _ => ServedBy::Polling,
         },
         rates,
         each: process.snapshot.connections.iter().map(each).collect(),
+        refused: process.snapshot.refused.iter().map(refused).collect(),
+    }
+}
+
+fn refused(refused: &stats::Refused) -> Refused {
+    Refused {
+        address: match refused.address {
+            IpAddr::V6(v6) if !v6.is_loopback() => format!("{v6}/64"),
+            other => other.to_string(),
+        },
+        accesses: refused.accesses,
+        slowed: refused.slowed,
     }
 }
 
@@ -179,6 +219,7 @@ fn each(connection: &Connection) -> Each {
         errors: connection.errors,
         crc: connection.crc,
         mulpdu: connection.mulpdu,
+        refused_accesses: connection.refused_accesses,
     }
 }
 
@@ -199,6 +240,7 @@ mod tests {
                     ..Totals::default()
                 },
                 connections: Vec::new(),
+                refused: Vec::new(),
             },
         }
     }

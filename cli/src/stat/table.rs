@@ -2,7 +2,7 @@
 
 use crate::output::{styled, BAD, STRONG};
 
-use super::rates::{Each, Look, Row, ServedBy};
+use super::rates::{Each, Look, Refused, Row, ServedBy};
 
 /// The processes, and each one's connections if `connections`.
 pub fn render(look: &Look, connections: bool) -> String {
@@ -12,6 +12,15 @@ pub fn render(look: &Look, connections: bool) -> String {
             text.push('\n');
             text += &table(&CONNECTION_HEAD, row.each.iter().map(connection_cells));
         }
+    }
+    let refused: Vec<_> = look
+        .processes
+        .iter()
+        .flat_map(|row| row.refused.iter().map(move |each| refused_cells(row, each)))
+        .collect();
+    if !refused.is_empty() {
+        text.push('\n');
+        text += &table(&REFUSED_HEAD, refused.into_iter());
     }
     text
 }
@@ -93,6 +102,24 @@ fn connection_cells(each: &Each) -> Vec<String> {
         if each.crc { "on" } else { "off" }.to_owned(),
         each.mulpdu.to_string(),
         errors(each.errors),
+    ]
+}
+
+const REFUSED_HEAD: [Column; 5] = [
+    Number("PID"),
+    Text("PROGRAM"),
+    Text("WAS REACHED INTO BY"),
+    Number("REFUSED"),
+    Number("CONN SLOWED"),
+];
+
+fn refused_cells(row: &Row, refused: &Refused) -> Vec<String> {
+    vec![
+        row.pid.to_string(),
+        row.program.clone(),
+        refused.address.clone(),
+        errors(refused.accesses),
+        refused.slowed.to_string(),
     ]
 }
 
@@ -205,6 +232,10 @@ mod tests {
             sends: 3,
             recvs: 4,
             errors: 0,
+            refused_accesses: 3,
+            slowed: 2,
+            half_open: 0,
+            crowded_out: 0,
             served_by: ServedBy::Polling,
             rates: Some(Rates {
                 octets_in: 2000.0,
@@ -224,7 +255,9 @@ mod tests {
                 errors: 1,
                 crc: true,
                 mulpdu: 1442,
+                refused_accesses: 1,
             }],
+            refused: Vec::new(),
         }
     }
 
@@ -237,6 +270,27 @@ mod tests {
             plain(&render(&look, false)),
             " PID  PROGRAM          CONN  QP  MR     IN  OUT  OPS   IN/s  OUT/s  OPS/s  ERRORS\n\
              4711  rping (polling)     1   1   3  1.50M   12    7  2.00k      0      7       0\n"
+        );
+    }
+
+    #[test]
+    fn who_reached_for_memory_is_named() {
+        let mut row = row();
+        row.refused.push(Refused {
+            address: "10.0.0.7".to_owned(),
+            accesses: 3,
+            slowed: 2,
+        });
+        let look = Look {
+            processes: vec![row],
+        };
+        let text = plain(&render(&look, false));
+        assert!(
+            text.ends_with(
+                "\n PID  PROGRAM  WAS REACHED INTO BY  REFUSED  CONN SLOWED\n\
+                 4711  rping    10.0.0.7                   3            2\n"
+            ),
+            "{text}"
         );
     }
 

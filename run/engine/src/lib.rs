@@ -40,6 +40,7 @@ pub mod settings;
 mod srq;
 pub mod stats;
 mod stream;
+mod suspects;
 mod sync;
 mod timers;
 mod turns;
@@ -47,7 +48,7 @@ pub mod ud;
 
 pub use context::{AsyncEvent, AsyncObject, CompChannel, Context, Pd};
 pub use cq::Cq;
-pub use engine::{engine, Engine};
+pub use engine::{engine, start_with, Engine};
 pub use error::Error;
 pub use memory::{Mr, Mw};
 pub use qp::{Qp, QpInit, SendBatch};

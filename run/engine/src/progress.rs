@@ -107,6 +107,13 @@ struct Slot {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Token(u64);
 
+impl Token {
+    /// As a name among others.
+    pub(crate) fn number(self) -> u64 {
+        self.0
+    }
+}
+
 thread_local! {
     static POLLS: Cell<(u32, Option<Instant>)> = const { Cell::new((0, None)) };
     static SWEEP: Cell<u32> = const { Cell::new(0) };

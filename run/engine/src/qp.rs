@@ -297,8 +297,14 @@ impl Qp {
         if engine.settings.speak_first && established.rtr.is_none() {
             inner.machine.speak_first();
         }
-        let mut stream = Stream::new(socket, token, slot, leftover);
+        let mut stream = Stream::new(socket, token, peer, slot, leftover);
         stream.nudges = (established.role == Role::Initiator).then(Nudges::new);
+        if established.role == Role::Responder && established.peer_to_peer {
+            // The peer promised a message; a peer that keeps silent keeps no queue pair.
+            let at = engine.now() + engine.settings.start_timeout;
+            stream.ready_by = Some(at);
+            engine.progress.add_timer(at, token);
+        }
         inner.stream = Some(stream);
         inner.id = Arc::downgrade(id);
         engine.progress.note_active(self);
@@ -395,6 +401,15 @@ impl Qp {
     ) {
         let mut notices = Notices::default();
         let inner = &mut *guard;
+        let refused = inner.machine.counters().refused_accesses;
+        if let Some(stream) = inner
+            .stream
+            .as_ref()
+            .filter(|s| s.published.refused_accesses < refused)
+        {
+            let more = refused - stream.published.refused_accesses;
+            engine.note_refused(stream.peer.ip(), more);
+        }
         if let Some(end) = end {
             self.end_stream(inner, end, engine, &mut notices);
         }
@@ -456,15 +471,12 @@ impl Qp {
     }
 
     fn note_event(&self, inner: &Inner, event: QpEvent, notices: &mut Notices) {
-        let peer = inner
-            .stream
-            .as_ref()
-            .and_then(|s| s.socket.peer_addr().ok());
+        let peer = inner.stream.as_ref().map(|s| s.peer);
         let peer = peer.map_or_else(|| "peer".to_owned(), |p| p.to_string());
         match event {
             QpEvent::FirstFpdu => notices.first_fpdu = true,
             QpEvent::PeerFault(fault) => {
-                crate::warn!(
+                crate::warn_of_peer!(
                     "qp {}: {peer} sent {fault}; the connection ends",
                     self.number.0
                 );
@@ -476,7 +488,7 @@ impl Qp {
                 );
             }
             QpEvent::Terminated(terminate) => {
-                crate::warn!(
+                crate::warn_of_peer!(
                     "qp {}: {peer} terminated the connection: {}",
                     self.number.0,
                     terminate.code
@@ -520,6 +532,7 @@ impl Qp {
             segments_out: counters.segments_out,
             errors: counters.errors,
             mulpdu: inner.machine.mulpdu().unwrap_or(0) as u64,
+            refused_accesses: counters.refused_accesses,
         };
         engine.stats.publish(stream.slot, &stream.published, &now);
         stream.published = now;
@@ -560,7 +573,8 @@ impl Qp {
         self.with_pass(&engine, |machine, _, pass| machine.disconnect(pass));
     }
 
-    /// A stream that was to be closed by now is closed, a message that waited too long is refused, and a nudge that is due is sent.
+    /// A stream that was to be closed or to have spoken by now is closed, a message that waited too long is refused, and
+    /// a nudge that is due is sent.
     pub(crate) fn on_timer(self: &Arc<Self>, engine: &Engine) {
         self.on_bring_up_timer(engine);
         let now = engine.now();
@@ -575,7 +589,15 @@ impl Qp {
         let Some(stream) = &mut inner.stream else {
             return;
         };
-        if stream.close_at.is_some_and(|at| at <= now) {
+        let silent = stream.ready_by.is_some_and(|at| at <= now) && !inner.machine.may_send();
+        if silent {
+            crate::warn_of_peer!(
+                "qp {}: {} sent no ready-to-receive message in time; the connection ends",
+                self.number.0,
+                stream.peer
+            );
+        }
+        if silent || stream.close_at.is_some_and(|at| at <= now) {
             stream.socket.abort_on_close();
             self.finish(guard, Some(StreamEnd::Broken), engine);
         } else if stream.nudges.as_mut().is_some_and(|n| n.take_due(now)) {

@@ -50,6 +50,10 @@ pub struct Settings {
     pub acknowledge: bool,
     /// How long a message waits for a receive between Weft peers; zero ends the connection at once.
     pub receive_wait: Duration,
+    /// Most connections that were accepted and have not sent their MPA Request.
+    pub half_open_limit: usize,
+    /// Refused accesses of an address that cost it nothing; 0 for any number.
+    pub refused_access_limit: u32,
     /// Keep statistics where `weft stat` finds them.
     pub stat: bool,
     /// How often the serving thread looks at connections nobody polls.
@@ -81,6 +85,8 @@ impl Default for Settings {
             start_timeout: Duration::from_millis(10_000),
             acknowledge: true,
             receive_wait: Duration::from_millis(4000),
+            half_open_limit: 1024,
+            refused_access_limit: 16,
             stat: true,
             serve_tick: Duration::from_micros(200),
             socket_buffer: None,

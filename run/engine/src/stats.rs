@@ -3,7 +3,7 @@
 //! A memfd of 64-bit words, found as `/proc/PID/fd/N -> /memfd:weft-stat (deleted)`; it goes away
 //! with the process, whatever way that ends. Word 0 is [`MAGIC`], word 1 the layout version, then
 //! the counts of [`Totals`], and from word [`SLOTS_AT`] on [`SLOT_WORDS`] words for each
-//! connection slot in the order of [`Connection`].
+//! connection slot in the order of [`Connection`]; behind those come the addresses of [`Refused`].
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -18,13 +18,17 @@ pub const NAME: &str = "weft-stat";
 /// First word: `weftstat`.
 pub const MAGIC: u64 = 0x7765_6674_7374_6174;
 /// Second word: changes with the layout.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 /// Words before the connection slots.
 pub const SLOTS_AT: usize = 32;
 /// Words of a connection slot.
 pub const SLOT_WORDS: usize = 24;
 /// Connections shown at most; more are counted in the totals only.
 pub const SLOTS: usize = 1024;
+/// Where the addresses begin.
+const REFUSED_AT: usize = SLOTS_AT + SLOTS * SLOT_WORDS;
+/// Words of an address.
+const REFUSED_WORDS: usize = 4;
 
 /// Counts of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,6 +61,14 @@ pub struct Totals {
     pub polled: u64,
     /// Datagrams that came and were dropped.
     pub datagrams_dropped: u64,
+    /// Times a peer reached for memory that it was not given.
+    pub refused_accesses: u64,
+    /// Connections that had to wait, or were refused, because their address did so too often.
+    pub slowed: u64,
+    /// Connections accepted now whose MPA Request is not there yet.
+    pub half_open: u64,
+    /// Such connections that were closed to make room for others.
+    pub crowded_out: u64,
 }
 
 /// Counts of one connection.
@@ -86,6 +98,19 @@ pub struct Connection {
     pub crc: bool,
     /// Largest ULPDU sent, octets.
     pub mulpdu: u64,
+    /// Times the peer reached for memory that it was not given.
+    pub refused_accesses: u64,
+}
+
+/// An address that reached for memory it was not given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Refused {
+    /// The address; of IPv6 the network of 64 bits.
+    pub address: IpAddr,
+    /// How often.
+    pub accesses: u64,
+    /// Connections of it that had to wait or were refused.
+    pub slowed: u64,
 }
 
 /// What a reader sees of a process.
@@ -95,6 +120,8 @@ pub struct Snapshot {
     pub totals: Totals,
     /// Its connections.
     pub connections: Vec<Connection>,
+    /// The addresses that reached for memory they were not given.
+    pub refused: Vec<Refused>,
 }
 
 /// A count of the process.
@@ -113,6 +140,10 @@ pub(crate) enum Total {
     ServicePasses,
     Polled,
     DatagramsDropped,
+    RefusedAccesses,
+    Slowed,
+    HalfOpen,
+    CrowdedOut,
 }
 
 const PID: usize = 2;
@@ -139,11 +170,12 @@ pub(crate) struct Published {
     pub segments_out: u64,
     pub errors: u64,
     pub mulpdu: u64,
+    pub refused_accesses: u64,
 }
 
 impl Stats {
     pub(crate) fn new(wanted: bool) -> Stats {
-        let count = SLOTS_AT + SLOTS * SLOT_WORDS;
+        let count = REFUSED_AT + crate::suspects::MOST * REFUSED_WORDS;
         let words = wanted
             .then(|| SharedWords::create(NAME, count).ok())
             .flatten();
@@ -216,6 +248,7 @@ impl Stats {
                 now.segments_out,
                 now.errors,
                 now.mulpdu,
+                now.refused_accesses,
             ];
             for (word, count) in words[9..].iter().zip(counts) {
                 word.store(count, Ordering::Relaxed);
@@ -230,6 +263,18 @@ impl Stats {
         ];
         for (total, by) in grown.into_iter().filter(|(_, by)| *by > 0) {
             self.add(total, by);
+        }
+    }
+
+    /// Publishes what is known of an address that reached for memory it was not given.
+    pub(crate) fn publish_refused(&self, place: usize, refused: &Refused) {
+        if let Some(words) = &self.words {
+            let at = REFUSED_AT + place * REFUSED_WORDS;
+            let [high, low, _] = address_words(SocketAddr::new(refused.address, 0));
+            let values = [high, low, refused.accesses, refused.slowed];
+            for (word, value) in words.words()[at..].iter().zip(values) {
+                word.store(value, Ordering::Relaxed);
+            }
         }
     }
 
@@ -297,9 +342,12 @@ pub fn read(path: &Path) -> io::Result<Snapshot> {
         service_passes: total(Total::ServicePasses),
         polled: total(Total::Polled),
         datagrams_dropped: total(Total::DatagramsDropped),
+        refused_accesses: total(Total::RefusedAccesses),
+        slowed: total(Total::Slowed),
+        half_open: total(Total::HalfOpen),
+        crowded_out: total(Total::CrowdedOut),
     };
-    let slots = words.len().saturating_sub(SLOTS_AT) / SLOT_WORDS;
-    let connections = (0..slots)
+    let connections = (0..SLOTS)
         .map(|slot| SLOTS_AT + slot * SLOT_WORDS)
         .filter(|at| load(*at) == 1)
         .map(|at| Connection {
@@ -315,11 +363,22 @@ pub fn read(path: &Path) -> io::Result<Snapshot> {
             segments_out: load(at + 14),
             errors: load(at + 15),
             mulpdu: load(at + 16),
+            refused_accesses: load(at + 17),
+        })
+        .collect();
+    let refused = (0..crate::suspects::MOST)
+        .map(|place| REFUSED_AT + place * REFUSED_WORDS)
+        .filter(|at| load(at + 2) > 0)
+        .map(|at| Refused {
+            address: address_of([load(at), load(at + 1), 0]).ip(),
+            accesses: load(at + 2),
+            slowed: load(at + 3),
         })
         .collect();
     Ok(Snapshot {
         totals,
         connections,
+        refused,
     })
 }
 

@@ -1,6 +1,7 @@
 //! A stream in full operation: a socket, what was received of it and not consumed, and the two
 //! loops that move octets between the socket and a queue pair.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use weft_os::mem::{Gather, Scatter};
@@ -38,6 +39,8 @@ pub(crate) enum StreamEnd {
 pub(crate) struct Stream {
     pub(crate) socket: TcpStream,
     pub(crate) token: Token,
+    /// The other end: a socket that was reset does not know it any more.
+    pub(crate) peer: SocketAddr,
     pub(crate) slot: Slot,
     pub(crate) published: Published,
     /// Borrowed for a pass, and kept while octets in it are not consumed.
@@ -55,13 +58,22 @@ pub(crate) struct Stream {
     pub(crate) close_at: Option<Duration>,
     /// Of an initiator that has heard nothing from its peer.
     pub(crate) nudges: Option<Nudges>,
+    /// When the ready-to-receive message that the peer promised has to be there.
+    pub(crate) ready_by: Option<Duration>,
 }
 
 impl Stream {
-    pub(crate) fn new(socket: TcpStream, token: Token, slot: Slot, leftover: &[u8]) -> Stream {
+    pub(crate) fn new(
+        socket: TcpStream,
+        token: Token,
+        peer: SocketAddr,
+        slot: Slot,
+        leftover: &[u8],
+    ) -> Stream {
         Stream {
             socket,
             token,
+            peer,
             slot,
             published: Published::default(),
             buffer: leftover.to_vec(),
@@ -74,6 +86,7 @@ impl Stream {
             octets_out: 0,
             close_at: None,
             nudges: None,
+            ready_by: None,
         }
     }
 

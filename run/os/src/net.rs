@@ -204,6 +204,12 @@ impl TcpListener {
         }
     }
 
+    /// Whether a connection waits to be accepted.
+    pub fn has_waiting(&self) -> bool {
+        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+    }
+
     /// The address listened on.
     ///
     /// # Errors

@@ -155,7 +155,7 @@ pub(crate) fn dialed(engine: &Engine, id: &Arc<Id>, request: &PeerRequest) {
 
 /// Refuses somebody who should not have come.
 fn refuse(id: &Arc<Id>, from: Option<IpAddr>, why: &str) {
-    crate::warn!("bring-up from {} refused: {why}", name_of(from));
+    crate::warn_of_peer!("bring-up from {} refused: {why}", name_of(from));
     reject(id);
 }
 

@@ -1,7 +1,7 @@
 //! The connection identifier and the calls on it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use weft_os::net::{source_towards, BoundSocket, SocketOptions, TcpListener, TcpS
 use weft_os::poll::Interest;
 use weft_verbs::iwarp::PeerRequest;
 
+use super::accepting::Places;
 use super::order::{Order, Ticket};
 use super::startup::Startup;
 use super::{ConnParam, Event, EventChannel, EventKind, MAX_PRIVATE_DATA};
@@ -39,8 +40,6 @@ pub(super) struct Inner {
     pub(super) listener: Weak<Id>,
     /// Its place among the listener's requests, until it is told.
     pub(super) ticket: Option<Ticket>,
-    /// A listener that does not look at its socket for a moment.
-    pub(super) accepting_paused: bool,
     /// It brings up a queue pair whose program has no connection manager (or listens for that).
     pub(super) by_hand: bool,
 }
@@ -56,8 +55,10 @@ pub(super) enum Phase {
         listener: TcpListener,
         token: Token,
         backlog: usize,
-        /// Connect requests that nobody has answered yet.
-        waiting: usize,
+        /// Connections that were accepted, up to the answer to their request.
+        waiting: Arc<AtomicUsize>,
+        /// No connection is taken before that time.
+        pause_until: Option<Duration>,
         /// Connections whose requests have not been told yet.
         order: Order<Event>,
     },
@@ -74,6 +75,14 @@ pub(super) enum Phase {
         again_at: Duration,
         dial: Dial,
     },
+    /// Its address reached for memory it was not given too often: start-up begins at that time.
+    Delayed {
+        socket: TcpStream,
+        /// For the timer alone.
+        token: Token,
+        until: Duration,
+        places: Places,
+    },
     /// MPA start-up is under way, or a request waits for the program.
     Starting {
         socket: TcpStream,
@@ -81,6 +90,8 @@ pub(super) enum Phase {
         startup: Startup,
         /// The request, once it is there.
         request: Option<PeerRequest>,
+        /// Of the accepting side.
+        places: Option<Places>,
     },
     /// The socket is the queue pair's. `announced`: the program knows.
     Connected {
@@ -162,7 +173,6 @@ impl Id {
                 qp: None,
                 listener,
                 ticket: None,
-                accepting_paused: false,
                 by_hand: false,
             }),
             engine,
@@ -361,7 +371,8 @@ impl Id {
             listener,
             token,
             backlog: backlog as usize,
-            waiting: 0,
+            waiting: Arc::default(),
+            pause_until: None,
             order: Order::default(),
         };
         Ok(())
@@ -477,7 +488,9 @@ impl Id {
             Phase::Connecting { socket, token, .. } | Phase::Starting { socket, token, .. } => {
                 self.engine.progress.remove(&socket, token);
             }
-            Phase::Refused { token, .. } => self.engine.progress.release(token),
+            Phase::Refused { token, .. } | Phase::Delayed { token, .. } => {
+                self.engine.progress.release(token);
+            }
             _ => {}
         }
         // A queue pair outlives its id; without one its connection ends.

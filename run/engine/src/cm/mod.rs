@@ -13,6 +13,8 @@
 //! | Reply sent (and, in peer-to-peer mode, first FPDU arrived) | [`EventKind::Established`] |
 //! | FIN, RST or Terminate, or the end of a local disconnect | [`EventKind::Disconnected`] |
 
+mod accepting;
+mod half_open;
 mod id;
 mod listen;
 mod order;
@@ -25,6 +27,7 @@ use crate::channel::Channel;
 use crate::engine::{engine, Engine};
 use crate::error::Error;
 
+pub(crate) use half_open::HalfOpen;
 pub use id::Id;
 
 /// Most octets of private data a connection carries in each direction with IRD/ORD negotiation

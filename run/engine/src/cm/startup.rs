@@ -230,6 +230,7 @@ impl Id {
             token,
             startup,
             request: None,
+            places: None,
         };
         drop(inner);
         if let Some(deadline) = deadline {
@@ -380,19 +381,25 @@ impl Id {
         event.private_data.clone_from(&request.private_data);
         event.responder_resources = depth(request.ord);
         event.initiator_depth = depth(request.ird);
-        if self.inner.lock().by_hand {
-            return self.dialed(request);
-        }
-        let (listener, ticket) = {
+        let (listener, ticket, by_hand) = {
             let mut inner = self.inner.lock();
             if let Phase::Starting {
-                request: waiting, ..
+                request: waiting,
+                places,
+                ..
             } = &mut inner.phase
             {
-                *waiting = Some(request);
+                *waiting = Some(request.clone());
+                if let Some(places) = places {
+                    places.request_came();
+                }
             }
-            (inner.listener.upgrade(), inner.ticket)
+            (inner.listener.upgrade(), inner.ticket, inner.by_hand)
         };
+        if by_hand {
+            // No program is asked.
+            return crate::bring_up::dialed(&self.engine, self, &request);
+        }
         let told = listener.zip(ticket).and_then(|(listener, ticket)| {
             event.listener = Some(listener.clone());
             listener.tell_requests(|order| order.arrived(ticket, event))
@@ -401,17 +408,6 @@ impl Id {
             // Nobody listens any more.
             self.destroy();
         }
-    }
-
-    /// The Request wants to bring up a queue pair: no program is asked.
-    fn dialed(self: &Arc<Self>, request: PeerRequest) {
-        if let Phase::Starting {
-            request: waiting, ..
-        } = &mut self.inner.lock().phase
-        {
-            *waiting = Some(request.clone());
-        }
-        crate::bring_up::dialed(&self.engine, self, &request);
     }
 
     fn failed(self: &Arc<Self>, engine: &Engine, error: &StartError) {
@@ -427,7 +423,7 @@ impl Id {
         if matches!(error, StartError::Closed { .. }) && passive.is_some() {
             crate::info!("{peer}: {error}");
         } else {
-            crate::warn!("{peer}: {error}");
+            crate::warn_of_peer!("{peer}: {error}");
         }
         self.give_up(engine, Event::about(self.clone(), kind, -errno));
     }
@@ -441,14 +437,15 @@ impl Id {
                 token,
                 mut startup,
                 request,
+                places,
             } => {
                 startup.flush(&socket);
                 engine.progress.remove(&socket, token);
+                drop(places);
                 let listener = inner.listener.upgrade();
                 let ticket = inner.ticket;
                 drop(inner);
                 if let Some(listener) = listener {
-                    listener.request_answered();
                     let untold = ticket
                         .and_then(|ticket| listener.tell_requests(|order| order.gone(ticket)));
                     if request.is_none() || untold == Some(true) {
@@ -483,8 +480,12 @@ impl Id {
             }
             Phase::Listening { .. } => {
                 drop(inner);
-                self.accept_again();
+                self.go_on_accepting();
                 self.tell_requests(|_| ());
+            }
+            Phase::Delayed { until, .. } if *until <= now => {
+                drop(inner);
+                self.start_delayed();
             }
             Phase::Starting { startup, .. } => {
                 startup.handle_timeout(now);

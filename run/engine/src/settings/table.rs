@@ -149,6 +149,40 @@ pub const SETTINGS: &[Setting] = &[
               side by other means that they are there may be too early.",
     },
     Setting {
+        name: "half-open-limit",
+        env: "WEFT_HALF_OPEN_LIMIT",
+        key: "verbs.half-open-limit",
+        kind: Kind::Integer {
+            min: 1,
+            max: 1_000_000,
+            unit: "connections",
+            set: |settings, most| settings.half_open_limit = most as usize,
+        },
+        default: "1024",
+        doc: "How many connections the process holds at once that were accepted and have not sent \
+              their MPA Request yet. Each takes a descriptor. When there are so many, the oldest \
+              one of the address that has the most is closed for the next that comes; one that is \
+              younger than a quarter of a second is left alone, and the next waits in the kernel.",
+    },
+    Setting {
+        name: "refused-access-limit",
+        env: "WEFT_REFUSED_ACCESS_LIMIT",
+        key: "verbs.refused-access-limit",
+        kind: Kind::Integer {
+            min: 0,
+            max: 1_000_000,
+            unit: "",
+            set: |settings, most| settings.refused_access_limit = most as u32,
+        },
+        default: "16",
+        doc: "How many times a peer may reach for memory that it was not given before new \
+              connections from its address have to wait, as somebody's have to who guesses STags. \
+              One time in ten seconds is forgotten. Beyond the limit the address gets one \
+              connection at a time, 50 milliseconds after the one before, twice that after each \
+              further time, and at most 5 seconds; what would have to wait for longer is refused. \
+              0: they are counted and nothing else happens. docs/hostile.md tells more.",
+    },
+    Setting {
         name: "real-devices",
         env: "WEFT_REAL_DEVICES",
         key: "verbs.real-devices",

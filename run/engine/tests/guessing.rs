@@ -1,0 +1,149 @@
+//! A peer that guesses STags: counted, slowed, and nobody else is.
+
+#[path = "peers/end.rs"]
+mod end;
+#[path = "peers/raw.rs"]
+mod raw;
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use end::{connect, expect, listener, End};
+use weft_engine::cm::{ConnParam, EventChannel, EventKind};
+use weft_engine::settings::Settings;
+use weft_engine::stats::Snapshot;
+
+const ALLOWED: u32 = 3;
+const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+/// A program that accepts whoever comes, with memory for its peers; it closes what has ended.
+fn serve(events: &EventChannel) {
+    let mut ends: Vec<End> = Vec::new();
+    loop {
+        let event = events.get_event().unwrap();
+        let known = ends
+            .iter()
+            .position(|end| std::sync::Arc::ptr_eq(&end.id, &event.id));
+        match (event.kind, known) {
+            (EventKind::ConnectRequest, _) => {
+                let end = End::new(event.id, 4096);
+                match end.id.accept(ConnParam::default()) {
+                    Ok(()) => ends.push(end),
+                    Err(_) => end.close(),
+                }
+            }
+            (EventKind::Disconnected | EventKind::ConnectError, Some(known)) => {
+                let end = ends.remove(known);
+                let mut page = [1; 4096];
+                end.memory.memory().read(0, &mut page).unwrap();
+                assert!(page.iter().all(|o| *o == 0), "a guess placed something");
+                end.close();
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Takes a connection through its start-up; `None` when the other end ends it.
+fn start(to: SocketAddr) -> Option<TcpStream> {
+    let mut stream = raw::connect(to);
+    let mut reply = [0; raw::REPLY];
+    stream.write_all(&raw::request(b"")).ok()?;
+    stream.read_exact(&mut reply).ok()?;
+    assert_eq!(&reply[..16], b"MPA ID Rep Frame");
+    stream.write_all(&raw::READY).ok()?;
+    Some(stream)
+}
+
+/// One try: whether it got as far as being told that it was wrong.
+fn guess(to: SocketAddr, stag: u32) -> bool {
+    let Some(mut stream) = start(to) else {
+        return false;
+    };
+    stream
+        .write_all(&raw::write_of_four(stag, 0x7000_0000))
+        .unwrap();
+    let answer = raw::drain(&mut stream);
+    // Behind the empty Write that says "Weft, or at least awake", a Terminate: queue 2, opcode 7.
+    let told = answer.windows(2).any(|octets| octets == [0x41, 0x47]);
+    assert!(told, "no Terminate in {answer:02x?}");
+    true
+}
+
+/// The statistics once so many accesses were refused: that is counted behind the Terminate.
+fn counts_of(refused: u64) -> Snapshot {
+    let deadline = Instant::now() + raw::PATIENCE;
+    loop {
+        let counts = raw::counts();
+        assert!(counts.totals.refused_accesses <= refused, "{counts:?}");
+        if counts.totals.refused_accesses == refused {
+            return counts;
+        }
+        assert!(Instant::now() < deadline, "{counts:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn guesses_are_counted_and_slowed_for_their_address_alone() {
+    weft_engine::start_with(Settings {
+        crc: false,
+        refused_access_limit: ALLOWED,
+        ..Settings::default()
+    })
+    .unwrap();
+    let (channel, _id, four, six) = listener(64);
+    std::thread::spawn(move || serve(&channel));
+
+    // As many as a bug may make: nothing happens to them.
+    for stag in 1..=ALLOWED {
+        assert!(guess(four, stag << 8));
+        assert_eq!(counts_of(stag.into()).totals.slowed, 0);
+    }
+    assert!(guess(four, 4 << 8));
+    counts_of(4);
+
+    // From here on each waits, and the next one longer.
+    let begun = Instant::now();
+    for stag in 5..10 {
+        assert!(guess(four, stag << 8));
+        counts_of(stag.into());
+    }
+    let waits = [50, 100, 200, 400, 800].map(Duration::from_millis);
+    let least: Duration = waits.iter().sum();
+    assert!(begun.elapsed() >= least, "{:?}", begun.elapsed());
+    let counts = counts_of(9);
+    assert_eq!(
+        (counts.totals.refused_accesses, counts.totals.slowed),
+        (9, 5)
+    );
+    assert_eq!(counts.refused.len(), 1, "{counts:?}");
+    let of = counts.refused[0];
+    assert_eq!((of.address, of.accesses, of.slowed), (HERE, 9, 5));
+
+    // Many at once get no more tries: one goes on, and what would wait for too long is refused.
+    let begun = Instant::now();
+    let crowd: Vec<_> = (0..40)
+        .map(|n| std::thread::spawn(move || guess(four, (100 + n) << 8)))
+        .collect();
+    let honest = Instant::now();
+    let (channel, active) = connect(six);
+    expect(&channel, EventKind::Established);
+    let took = honest.elapsed();
+    let tries = crowd
+        .into_iter()
+        .map(|guesser| guesser.join().unwrap())
+        .filter(|told| *told)
+        .count() as u128;
+    let most = 1 + begun.elapsed().as_millis() / 1600;
+    assert!(tries <= most, "{tries} of the crowd had their try");
+    let slowed = raw::counts().totals.slowed;
+    assert_eq!(slowed, 5 + 40);
+    // Not the one address with the other's guesses: five seconds are the least that a further one there would wait.
+    assert!(
+        took < Duration::from_secs(5),
+        "an honest peer took {took:?}"
+    );
+    active.close();
+}

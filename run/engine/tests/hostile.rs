@@ -1,0 +1,325 @@
+//! Peers that begin and do not go on: silent, slow, too many, or cut off at every place.
+
+#[path = "peers/end.rs"]
+mod end;
+#[path = "peers/raw.rs"]
+mod raw;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard, Once};
+use std::time::{Duration, Instant};
+
+use end::{connect, expect, listener, queue_pair, End};
+use weft_engine::cm::{ConnParam, Event, EventChannel, EventKind, Id};
+use weft_engine::settings::Settings;
+use weft_engine::stats::Snapshot;
+use weft_engine::types::QpState;
+
+const HALF_OPEN: u64 = 24;
+const START: Duration = Duration::from_millis(1500);
+
+/// One at a time: they look at what the whole process holds.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn turn() -> MutexGuard<'static, ()> {
+    static STARTED: Once = Once::new();
+    STARTED.call_once(|| {
+        weft_engine::start_with(Settings {
+            crc: false,
+            start_timeout: START,
+            half_open_limit: HALF_OPEN as usize,
+            ..Settings::default()
+        })
+        .unwrap();
+    });
+    let turn = TURN.lock().unwrap_or_else(|broken| broken.into_inner());
+    until("nothing is left of the test before", |counts| {
+        counts.totals.half_open == 0 && counts.totals.connections == 0
+    });
+    turn
+}
+
+/// Waits until the statistics are so.
+fn until(what: &str, is_so: impl Fn(&Snapshot) -> bool) {
+    let deadline = Instant::now() + raw::PATIENCE;
+    while !is_so(&raw::counts()) {
+        assert!(Instant::now() < deadline, "{what}: {:?}", raw::counts());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// An honest connection, through its whole life.
+fn connect_well(to: SocketAddr, listens: &Arc<EventChannel>) {
+    let (channel, active) = connect(to);
+    let passive = accept(listens, b"honest");
+    expect(&channel, EventKind::Established);
+    await_event(listens, &passive.id, EventKind::Established);
+    active.id.disconnect().unwrap();
+    expect(&channel, EventKind::Disconnected);
+    await_event(listens, &passive.id, EventKind::Disconnected);
+    active.close();
+    passive.close();
+}
+
+/// Accepts the request with that private data; others wait no longer.
+fn accept(listens: &Arc<EventChannel>, private_data: &[u8]) -> End {
+    loop {
+        let event = listens.get_event().unwrap();
+        if event.kind == EventKind::ConnectRequest && event.private_data == private_data {
+            let end = End::new(event.id, 4096);
+            end.id.accept(ConnParam::default()).unwrap();
+            return end;
+        }
+        event.id.destroy();
+    }
+}
+
+fn await_event(listens: &EventChannel, id: &Arc<Id>, kind: EventKind) -> Event {
+    loop {
+        let event = listens.get_event().unwrap();
+        if Arc::ptr_eq(&event.id, id) {
+            assert_eq!(event.kind, kind, "{event:?}");
+            return event;
+        }
+    }
+}
+
+/// A Read Request for `size` octets.
+fn read_request(size: u32, stag: u32, to: u64) -> Vec<u8> {
+    let mut octets = vec![0, 46, 0x41, 0x41, 0, 0, 0, 0];
+    // Queue 1, message 1, offset 0; the sink is nobody's.
+    for word in [1u32, 1, 0, 7, 0, 0, size, stag] {
+        octets.extend(word.to_be_bytes());
+    }
+    octets.extend(to.to_be_bytes());
+    octets.extend([0; 4]);
+    octets
+}
+
+/// Closing the stream sends RST.
+fn cut(stream: TcpStream) {
+    rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
+}
+
+#[test]
+fn a_flood_of_silent_connections_is_bounded_and_shuts_nobody_out() {
+    let _turn = turn();
+    let (channel, id, four, six) = listener(1000);
+    let before = raw::counts().totals.crowded_out;
+    let mut flood = Vec::new();
+    for _ in 0..6 {
+        flood.extend((0..25).map(|_| raw::connect(four)));
+        connect_well(six, &channel);
+        let held = raw::counts().totals.half_open;
+        assert!(held <= HALF_OPEN, "{held} connections are half open");
+    }
+    // The kernel has the rest, and they come as soon as the oldest have had their time.
+    until("room is made", |counts| {
+        counts.totals.crowded_out >= before + 25 && counts.totals.half_open <= HALF_OPEN
+    });
+    id.destroy();
+}
+
+#[test]
+fn a_listener_has_a_bound_of_its_own() {
+    let _turn = turn();
+    let (channel, id, four, six) = listener(4);
+    let (other_channel, other, other_four, _) = listener(4);
+    let flood: Vec<_> = (0..12).map(|_| raw::connect(four)).collect();
+    until("the flood is there", |counts| counts.totals.half_open >= 8);
+    assert_eq!(raw::counts().totals.half_open, 8);
+    connect_well(other_four, &other_channel);
+    connect_well(six, &channel);
+    drop(flood);
+    id.destroy();
+    other.destroy();
+}
+
+#[test]
+fn a_flood_of_a_bring_up_port_is_bounded_too() {
+    let _turn = turn();
+    let (_pd, qp) = queue_pair();
+    qp.listen_for_bring_up().unwrap();
+    let port = SocketAddr::new("127.0.0.1".parse().unwrap(), (qp.number() >> 8) as u16);
+    let mut flood: Vec<_> = (0..40).map(|_| raw::connect(port)).collect();
+    until("the flood is there", |counts| {
+        counts.totals.half_open == HALF_OPEN
+    });
+    // Neither the silent nor the wrong ones are kept.
+    for stream in &mut flood {
+        stream
+            .write_all(&raw::request(b"WEFTQP but no more"))
+            .unwrap_or_default();
+        raw::drain(stream);
+    }
+    assert_eq!(raw::counts().totals.half_open, 0);
+    qp.destroy();
+}
+
+#[test]
+fn a_slow_peer_has_no_more_time_than_others() {
+    let _turn = turn();
+    let (_channel, id, four, _) = listener(4);
+    let mut stream = raw::connect(four);
+    let begun = Instant::now();
+    let mut sent = 0;
+    for octet in raw::request(&[0; 200]) {
+        if stream.write_all(&[octet]).is_err() {
+            break;
+        }
+        sent += 1;
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    raw::drain(&mut stream);
+    assert!(begun.elapsed() >= START, "{:?}", begun.elapsed());
+    assert!(sent < 224, "all of it was read");
+    assert_eq!(raw::counts().totals.half_open, 0);
+    id.destroy();
+}
+
+#[test]
+fn a_peer_that_keeps_its_ready_message_to_itself_keeps_no_queue_pair() {
+    let _turn = turn();
+    let (channel, id, four, _) = listener(4);
+    // Up to the last octet of its header.
+    for octets in [0, 1, 15] {
+        let mut stream = raw::connect(four);
+        stream.write_all(&raw::request(b"slow")).unwrap();
+        let end = accept(&channel, b"slow");
+        let mut reply = [0; raw::REPLY];
+        stream.read_exact(&mut reply).unwrap();
+        stream.write_all(&raw::READY[..octets]).unwrap();
+        await_event(&channel, &end.id, EventKind::ConnectError);
+        assert_eq!(end.qp.state(), QpState::Error);
+        raw::drain(&mut stream);
+        end.close();
+    }
+    id.destroy();
+}
+
+/// Where a connection is cut.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// Behind so many octets of the Request.
+    InRequest(usize),
+    /// Before the program answers.
+    BeforeAnswer,
+    /// The same, and the program answers although it knows.
+    AtAnswer,
+    /// Before the program, which closes the request without an answer, has done so.
+    Unanswered,
+    /// Behind the Reply and so many octets of the first FPDU.
+    InReady(usize),
+    /// Behind so many octets of a Write.
+    InWrite(usize),
+    /// While a Read is answered that nobody reads.
+    InResponse,
+}
+
+#[test]
+fn a_reset_at_any_place_leaves_nothing_behind() {
+    let _turn = turn();
+    let request = raw::request(b"cut").len();
+    let write = raw::write_of_four(0, 0).len();
+    let places = (0..request)
+        .map(Place::InRequest)
+        .chain([Place::BeforeAnswer; 10])
+        .chain([Place::AtAnswer; 10])
+        .chain([Place::Unanswered; 10])
+        .chain((0..=raw::READY.len()).map(Place::InReady))
+        .chain((0..=write).map(Place::InWrite))
+        .chain([Place::InResponse; 3]);
+    let (channel, id, four, _) = listener(4);
+    connect_well(four, &channel);
+    let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let (before, start) = (descriptors(), raw::counts().totals);
+    for place in places {
+        cut_at(place, four, &channel);
+    }
+    until("everything is gone", |counts| {
+        let now = counts.totals;
+        (now.half_open, now.connections) == (0, 0)
+            && (now.queue_pairs, now.regions) == (start.queue_pairs, start.regions)
+    });
+    // More than the backlog were cut: each gave its place back.
+    connect_well(four, &channel);
+    assert_eq!(descriptors(), before);
+    id.destroy();
+}
+
+fn cut_at(place: Place, to: SocketAddr, channel: &Arc<EventChannel>) {
+    let mut stream = raw::connect(to);
+    let request = raw::request(b"cut");
+    if let Place::InRequest(octets) = place {
+        stream.write_all(&request[..octets]).unwrap();
+        return cut(stream);
+    }
+    stream.write_all(&request).unwrap();
+    let event = loop {
+        let event = channel.get_event().unwrap();
+        if event.kind == EventKind::ConnectRequest {
+            break event;
+        }
+    };
+    match place {
+        Place::Unanswered => return event.id.destroy(),
+        Place::BeforeAnswer => {
+            cut(stream);
+            await_event(channel, &event.id, EventKind::Rejected);
+            return event.id.destroy();
+        }
+        _ => {}
+    }
+    let end = End::new(event.id, 4 << 20);
+    if matches!(place, Place::AtAnswer) {
+        // Whichever comes first, the answer or the reset: the answer may fail.
+        let cutter = std::thread::spawn(|| cut(stream));
+        let _ = end.id.accept(ConnParam::default());
+        cutter.join().unwrap();
+    } else {
+        end.id.accept(ConnParam::default()).unwrap();
+        let mut reply = [0; raw::REPLY];
+        stream.read_exact(&mut reply).unwrap();
+        let (stag, to) = (end.memory.stag().0, end.memory.memory().addr());
+        let (octets, most) = match place {
+            Place::InReady(most) => (raw::READY.to_vec(), most),
+            Place::InWrite(most) => (raw::write_of_four(stag, to), most),
+            _ => (read_request(4 << 20, stag, to), usize::MAX),
+        };
+        if !matches!(place, Place::InReady(_)) {
+            stream.write_all(&raw::READY).unwrap();
+            await_event(channel, &end.id, EventKind::Established);
+        }
+        stream.write_all(&octets[..most.min(octets.len())]).unwrap();
+        if matches!(place, Place::InResponse) {
+            stream.read_exact(&mut [0; 100_000]).unwrap();
+        }
+        cut(stream);
+        loop {
+            let event = channel.get_event().unwrap();
+            let over = matches!(
+                event.kind,
+                EventKind::Disconnected | EventKind::ConnectError
+            );
+            if over && Arc::ptr_eq(&event.id, &end.id) {
+                break;
+            }
+        }
+    }
+    end.close();
+}
+
+/// Objects lead to each other in circles.
+#[test]
+fn an_event_can_be_printed() {
+    let _turn = turn();
+    let (channel, id, four, _) = listener(4);
+    let (_active_channel, active) = connect(four);
+    let passive = accept(&channel, b"honest");
+    let event = await_event(&channel, &passive.id, EventKind::Established);
+    assert!(format!("{event:?}").contains("Established"));
+    active.close();
+    passive.close();
+    id.destroy();
+}
