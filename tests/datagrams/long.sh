@@ -30,8 +30,8 @@ rounds() {
         port=$((24000 + lane * 1000 + number * 8 % 1000))
         case $((number % 3)) in
             0) receiver=gso sender=gso ;;
-            1) receiver=gso sender= ;;
-            2) receiver= sender=gso ;;
+            1) receiver=gso sender='' ;;
+            2) receiver='' sender=gso ;;
         esac
         seed=$((RANDOM * 32768 + RANDOM))
         under "$receiver" "$folder/checker" receive "$port" >"$folder/$lane.received" 2>&1 &
