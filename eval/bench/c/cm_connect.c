@@ -3,8 +3,10 @@
  * Time from rdma_connect to RDMA_CM_EVENT_ESTABLISHED, one connection after another. An ordinary program on librdmacm:
  * it knows nothing of Weft.
  *
- *   cm_connect PORT                    serves until a client says that it was the last connection
- *   cm_connect PORT ADDRESS COUNT      prints the microseconds of each connection, one a line
+ *   cm_connect [-m] PORT                    serves until a client says that it was the last connection
+ *   cm_connect [-m] PORT ADDRESS COUNT      prints the microseconds of each connection, one a line
+ *
+ * With -m, at both ends, the time is that until the answer to a first message; completions are polled for.
  */
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -26,6 +28,8 @@ static void die(const char *what)
 #define CHECK(call) do { if (call) die(#call); } while (0)
 
 static struct rdma_event_channel *channel;
+static struct ibv_cq *cq;
+static int message;
 
 /* The next event; it has to be the expected one. The caller acknowledges it. */
 static struct rdma_cm_event *expect(enum rdma_cm_event_type type)
@@ -44,8 +48,8 @@ static struct rdma_cm_event *expect(enum rdma_cm_event_type type)
 static void create_qp(struct rdma_cm_id *id)
 {
 	static struct ibv_pd *pd;
-	static struct ibv_cq *cq;
 	struct ibv_qp_init_attr attr = { .qp_type = IBV_QPT_RC };
+	struct ibv_recv_wr wr = { .num_sge = 0 }, *bad;
 
 	if (!pd) {
 		pd = ibv_alloc_pd(id->verbs);
@@ -57,6 +61,38 @@ static void create_qp(struct rdma_cm_id *id)
 	attr.cap.max_send_wr = attr.cap.max_recv_wr = 1;
 	attr.cap.max_send_sge = attr.cap.max_recv_sge = 1;
 	CHECK(rdma_create_qp(id, pd, &attr));
+	if (message)
+		CHECK(ibv_post_recv(id->qp, &wr, &bad));
+}
+
+static void post_empty_send(struct rdma_cm_id *id)
+{
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED }, *bad;
+
+	CHECK(ibv_post_send(id->qp, &wr, &bad));
+}
+
+/* So many completions, of whatever kind. */
+static void complete(int count)
+{
+	struct ibv_wc wc;
+	int n;
+
+	while (count) {
+		n = ibv_poll_cq(cq, 1, &wc);
+		if (n < 0 || (n && wc.status != IBV_WC_SUCCESS)) {
+			fprintf(stderr, "completion: %s\n", n < 0 ? "none" : ibv_wc_status_str(wc.status));
+			exit(1);
+		}
+		count -= n;
+	}
+}
+
+static void answer(struct rdma_cm_id *id)
+{
+	complete(1);
+	post_empty_send(id);
+	complete(1);
 }
 
 static void destroy(struct rdma_cm_id *id)
@@ -97,6 +133,8 @@ static void serve(struct sockaddr_in *address)
 			open--;
 			break;
 		case RDMA_CM_EVENT_ESTABLISHED:
+			if (message)
+				answer(id);
 			break;
 		default:
 			fprintf(stderr, "%s\n", rdma_event_str(type));
@@ -134,6 +172,10 @@ static double connect_once(struct sockaddr_in *address, int last)
 	start = now_us();
 	CHECK(rdma_connect(id, &param));
 	rdma_ack_cm_event(expect(RDMA_CM_EVENT_ESTABLISHED));
+	if (message) {
+		post_empty_send(id);
+		complete(2);
+	}
 	end = now_us();
 
 	CHECK(rdma_disconnect(id));
@@ -147,8 +189,11 @@ int main(int argc, char **argv)
 	struct sockaddr_in address = { .sin_family = AF_INET };
 	int count;
 
+	message = argc > 1 && !strcmp(argv[1], "-m");
+	argc -= message;
+	argv += message;
 	if (argc != 2 && argc != 4) {
-		fprintf(stderr, "usage: %s PORT [ADDRESS COUNT]\n", argv[0]);
+		fprintf(stderr, "usage: cm_connect [-m] PORT [ADDRESS COUNT]\n");
 		return 2;
 	}
 	address.sin_port = htons(atoi(argv[1]));

@@ -3,7 +3,7 @@
 use crate::path::PathKind;
 use crate::stack::{references, Stack};
 use crate::targets;
-use crate::workload::{Mode, Op, Workload};
+use crate::workload::{Mode, Op, Workload, ATOMIC, UD_IN_ONE_PACKET, UD_LONGEST};
 
 /// A workload on a path and the stacks that serve it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,15 +83,54 @@ pub fn workloads(full: bool) -> Vec<Workload> {
     latency(&mut list, full);
     bulk(&mut list, full);
     for op in [Op::Send, Op::Write] {
-        list.extend(LISTS.map(|post_list| Workload::Rate {
-            op,
-            size: SMALL,
-            depth: DEPTH,
-            post_list,
-        }));
+        list.extend(LISTS.map(|post_list| rate(op, SMALL, post_list)));
     }
     list.push(Workload::Connect);
+    by_gid(&mut list);
     list
+}
+
+/// What programs do that bring queue pairs up by GID and number, and rows of their own for what
+/// only they do.
+fn by_gid(list: &mut Vec<Workload>) {
+    let latency = |op, size| Workload::Latency {
+        op,
+        size,
+        mode: Mode::Polling,
+        pinned: true,
+    };
+    let bulk = |op, size| Workload::Bulk {
+        op,
+        size,
+        mode: Mode::Polling,
+    };
+    list.push(Workload::BringUp);
+    let atomics = [Op::FetchAdd, Op::CompareSwap];
+    list.extend(atomics.map(|op| latency(op, ATOMIC)));
+    list.extend(atomics.map(|op| rate(op, ATOMIC, 1)));
+    list.extend([
+        latency(Op::WriteImm, SMALL),
+        bulk(Op::WriteImm, 1 << 20),
+        rate(Op::WriteImm, SMALL, 1),
+        latency(Op::UcSend, SMALL),
+        latency(Op::UcWrite, SMALL),
+        bulk(Op::UcWrite, 1 << 20),
+        latency(Op::UdSend, SMALL),
+        latency(Op::UdSend, UD_IN_ONE_PACKET),
+        latency(Op::UdSend, UD_LONGEST),
+        bulk(Op::UdSend, UD_IN_ONE_PACKET),
+        bulk(Op::UdSend, UD_LONGEST),
+        rate(Op::UdSend, SMALL, 1),
+    ]);
+}
+
+fn rate(op: Op, size: u64, post_list: u32) -> Workload {
+    Workload::Rate {
+        op,
+        size,
+        depth: DEPTH,
+        post_list,
+    }
 }
 
 fn latency(list: &mut Vec<Workload>, full: bool) {
@@ -270,8 +309,13 @@ mod tests {
         assert_eq!(only("veth/send-lat-64"), [""; 0]);
         assert_eq!(
             only("send-rate"),
-            ["loopback/send-rate-64", "loopback/send-rate-64-list16"]
+            [
+                "loopback/send-rate-64",
+                "loopback/send-rate-64-list16",
+                "loopback/ud-send-rate-64"
+            ]
         );
+        assert_eq!(only("send-rate-64"), ["loopback/send-rate-64"]);
         assert_eq!(only("no such row"), [""; 0]);
     }
 }

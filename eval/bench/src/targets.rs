@@ -2,7 +2,7 @@
 //! them.
 
 use crate::record::{CellRecord, RowRecord, Run};
-use crate::stack::{weft_emss_name, weft_name};
+use crate::stack::{weft_emss_name, weft_gid_name, weft_name};
 use crate::stats::median;
 use crate::summary::{best, ratio, values, Ratio};
 use crate::workload::{Metric, Mode, Op, Workload, P99};
@@ -104,37 +104,41 @@ const fn at_least(bound: f64) -> Bound {
 /// Every target, CRC off before CRC on.
 pub fn targets() -> Vec<Target> {
     let mut list = Vec::new();
-    let mut both = |what, workload, against, bound| {
+    let mut named = |name: fn(bool) -> String, what, workload, against, bound| {
         for crc in [false, true] {
             list.push(Target {
                 what,
                 workload,
-                stack: weft_name(crc),
+                stack: name(crc),
                 against,
                 bound,
                 path: None,
             });
         }
     };
-    both(
+    named(
+        weft_name,
         "64 B send/recv half round trip, polling",
         small(Op::Send, true),
         Against::Reference,
         Bound::AtMost(1.08),
     );
-    let sends = Against::Same(small(Op::Send, false));
-    both(
-        "ib_write_lat 64 B, not pinned, over ib_send_lat",
-        small(Op::Write, false),
-        sends,
-        Bound::AtMost(3.0),
-    );
-    both(
-        "ib_write_lat 64 B, not pinned, p99 in µs",
-        small(Op::Write, false),
-        Against::P99,
-        Bound::AtMost(50.0),
-    );
+    for name in [weft_name, weft_gid_name] {
+        named(
+            name,
+            "ib_write_lat 64 B, not pinned, over ib_send_lat",
+            small(Op::Write, false),
+            Against::Same(small(Op::Send, false)),
+            Bound::AtMost(3.0),
+        );
+        named(
+            name,
+            "ib_write_lat 64 B, not pinned, p99 in µs",
+            small(Op::Write, false),
+            Against::P99,
+            Bound::AtMost(50.0),
+        );
+    }
     for (op, what) in [
         (Op::Send, "64 B sends per second, depth 128"),
         (Op::Write, "64 B writes per second, depth 128"),
@@ -146,10 +150,11 @@ pub fn targets() -> Vec<Target> {
                 depth: 128,
                 post_list,
             };
-            both(what, rate, Against::Reference, at_least(5.0));
+            named(weft_name, what, rate, Against::Reference, at_least(5.0));
         }
     }
-    both(
+    named(
+        weft_name,
         "rdma_connect to established",
         Workload::Connect,
         Against::Reference,

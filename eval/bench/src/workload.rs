@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// The RDMA operation a workload is about; stacks without RDMA answer with the nearest thing they
 /// have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Op {
     /// Send and receive: both programs take part.
     Send,
@@ -16,7 +16,29 @@ pub enum Op {
     Write,
     /// RDMA Read.
     Read,
+    /// RDMA Write with immediate data: both programs take part.
+    WriteImm,
+    /// Atomic addition to eight octets of the server's memory.
+    FetchAdd,
+    /// Atomic comparison and exchange of eight octets of the server's memory.
+    CompareSwap,
+    /// Send on queue pairs of type UC.
+    UcSend,
+    /// RDMA Write on queue pairs of type UC.
+    UcWrite,
+    /// Datagrams: send on queue pairs of type UD.
+    UdSend,
 }
+
+/// Octets that an atomic operation works on.
+pub const ATOMIC: u64 = 8;
+
+/// The longest payload of a UD datagram of Weft that an IPv4 packet of 1500 octets holds: less the
+/// headers of IP (20), UDP (8) and Weft (28).
+pub const UD_IN_ONE_PACKET: u64 = 1444;
+
+/// The longest datagram: the MTU that the device's port tells.
+pub const UD_LONGEST: u64 = 4096;
 
 impl Op {
     /// Lower-case name, as in `ib_send_lat`.
@@ -25,7 +47,23 @@ impl Op {
             Op::Send => "send",
             Op::Write => "write",
             Op::Read => "read",
+            Op::WriteImm => "write-imm",
+            Op::FetchAdd => "fetch-add",
+            Op::CompareSwap => "compare-swap",
+            Op::UcSend => "uc-send",
+            Op::UcWrite => "uc-write",
+            Op::UdSend => "ud-send",
         }
+    }
+
+    /// Whether it waits for what the other end sends back, so that one of them is a round trip.
+    pub fn asks(self) -> bool {
+        matches!(self, Op::Read) || self.is_atomic()
+    }
+
+    /// Whether it is an atomic operation.
+    pub fn is_atomic(self) -> bool {
+        matches!(self, Op::FetchAdd | Op::CompareSwap)
     }
 }
 
@@ -76,6 +114,9 @@ pub enum Workload {
     },
     /// From the connect call to a connection ready for use, one after another.
     Connect,
+    /// From the first call of a connection to the answer to its first message, one after another.
+    #[serde(rename = "bring-up")]
+    BringUp,
 }
 
 /// Whether more or less of a metric is better.
@@ -108,6 +149,8 @@ pub const GOODPUT: Metric = higher("goodput_gbit_s", "Gbit/s");
 pub const MESSAGE_RATE: Metric = higher("messages_per_s", "msg/s");
 /// Median time from the connect call to a connection ready for use.
 pub const CONNECT: Metric = lower("connect_us", "µs");
+/// Median time from the first call of a connection to the answer to its first message.
+pub const BRING_UP: Metric = lower("bring_up_us", "µs");
 
 /// Key of the 99th percentile of a latency metric, µs.
 pub const P99: &str = "p99_us";
@@ -165,17 +208,29 @@ impl Workload {
                 format!("{}-rate-{}{list}", op.name(), Size(size))
             }
             Workload::Connect => "connect".to_owned(),
+            Workload::BringUp => "bring-up".to_owned(),
         }
     }
 
     /// The metric this workload is judged by.
     pub fn metric(&self) -> Metric {
         match self {
-            Workload::Latency { op: Op::Read, .. } => ROUND_TRIP,
+            Workload::Latency { op, .. } if op.asks() => ROUND_TRIP,
             Workload::Latency { .. } => HALF_ROUND_TRIP,
             Workload::Bulk { .. } => GOODPUT,
             Workload::Rate { .. } => MESSAGE_RATE,
             Workload::Connect => CONNECT,
+            Workload::BringUp => BRING_UP,
+        }
+    }
+
+    /// The operation; none where the row is about connections.
+    pub fn op(&self) -> Option<Op> {
+        match *self {
+            Workload::Latency { op, .. }
+            | Workload::Bulk { op, .. }
+            | Workload::Rate { op, .. } => Some(op),
+            Workload::Connect | Workload::BringUp => None,
         }
     }
 
@@ -193,7 +248,7 @@ impl Workload {
                 mode,
                 pinned,
             } => {
-                let what = if op == Op::Read {
+                let what = if op.asks() {
                     "round trip"
                 } else {
                     "half round trip"
@@ -232,6 +287,7 @@ impl Workload {
                 )
             }
             Workload::Connect => "connect to established, one after another".to_owned(),
+            Workload::BringUp => "bring-up to the first message's answer".to_owned(),
         }
     }
 }
@@ -322,14 +378,35 @@ mod tests {
     }
 
     #[test]
-    fn a_read_is_judged_by_the_whole_round_trip() {
-        let read = Workload::Latency {
-            op: Op::Read,
-            size: 64,
-            mode: Mode::Polling,
-            pinned: true,
+    fn what_asks_is_judged_by_the_whole_round_trip() {
+        let metric = |op| {
+            Workload::Latency {
+                op,
+                size: 8,
+                mode: Mode::Polling,
+                pinned: true,
+            }
+            .metric()
         };
-        assert_eq!(read.metric(), ROUND_TRIP);
+        assert_eq!(
+            [Op::Read, Op::FetchAdd, Op::CompareSwap].map(metric),
+            [ROUND_TRIP; 3]
+        );
+        assert_eq!(
+            [Op::WriteImm, Op::UdSend, Op::UcWrite].map(metric),
+            [HALF_ROUND_TRIP; 3]
+        );
+    }
+
+    #[test]
+    fn a_record_names_operations_as_rows_do() {
+        for op in [Op::Send, Op::WriteImm, Op::CompareSwap, Op::UdSend] {
+            assert_eq!(serde_json::to_value(op).unwrap(), op.name());
+        }
+        assert_eq!(
+            serde_json::to_value(Workload::BringUp).unwrap()["kind"],
+            Workload::BringUp.id()
+        );
     }
 
     #[test]

@@ -1,12 +1,17 @@
 //! A real run of the bench as its users run it, down to the file it leaves.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{json, Value};
 use weft_bench::record::Run;
+
+/// Runs of the bench take turns: each ties programs that spin to both cores.
+static MACHINE: Mutex<()> = Mutex::new(());
 
 const SCHEMA: &str = include_str!("../schema/weft-bench-1.schema.json");
 
@@ -41,11 +46,12 @@ fn errors(record: &Value) -> Vec<String> {
 
 #[test]
 fn a_run_leaves_a_record_that_follows_the_schema_and_can_be_reported_again() {
+    let _turn = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().unwrap();
-    let words = [
-        "--quick", "--path", "loopback", "--stack", "raw-tcp", "--stack", "weft", "--only",
-        "connect",
-    ];
+    let words =
+        "--quick --path loopback --stack raw-tcp --stack weft --only connect --only bring-up \
+                 --only ud-send-rate-64 --only fetch-add-rate-8";
+    let words: Vec<&str> = words.split_ascii_whitespace().collect();
     let output = bench(folder.path(), &words).output().unwrap();
     assert!(output.status.success(), "{}", printed(&output));
 
@@ -57,6 +63,14 @@ fn a_run_leaves_a_record_that_follows_the_schema_and_can_be_reported_again() {
     let row = run.row("loopback/connect").unwrap();
     assert!(row.cell("raw-tcp").unwrap().values("connect_us")[0].1 > 0.0);
     assert!(row.cell("weft native crc=on").unwrap().values("connect_us")[0].1 > 0.0);
+    for (row, stack, metric) in [
+        ("loopback/bring-up", "raw-tcp", "bring_up_us"),
+        ("loopback/ud-send-rate-64", "raw-udp", "messages_per_s"),
+        ("loopback/fetch-add-rate-8", "raw-tcp", "messages_per_s"),
+    ] {
+        let cell = run.row(row).unwrap().cell(stack).unwrap();
+        assert!(cell.values(metric)[0].1 > 0.0, "{row}");
+    }
     // What cannot run is in the record with its reason, and in the report.
     assert!(row
         .cell("weft crc=on")
@@ -81,6 +95,7 @@ fn a_run_leaves_a_record_that_follows_the_schema_and_can_be_reported_again() {
 
 #[test]
 fn ctrl_c_keeps_what_was_measured_and_leaves_no_process() {
+    let _turn = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().unwrap();
     let words = [
         "-n",
@@ -92,17 +107,24 @@ fn ctrl_c_keeps_what_was_measured_and_leaves_no_process() {
         "--only",
         "send-rate-64",
     ];
-    let child = bench(folder.path(), &words)
+    let mut child = bench(folder.path(), &words)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // One cell takes a second, more on a busy machine; one of the next is under way by then.
-    std::thread::sleep(Duration::from_millis(4200));
+    // Once the first cell has its line the next is under way, however busy the machine is.
+    let mut told = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("raw-tcp:") {
+        line.clear();
+        assert!(told.read_line(&mut line).unwrap() > 0, "it ended early");
+    }
+    let drain = std::thread::spawn(move || told.read_to_string(&mut line));
     let stopped = Instant::now();
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
+    drain.join().unwrap().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", printed(&output));
     assert!(stopped.elapsed() < Duration::from_secs(2));
 

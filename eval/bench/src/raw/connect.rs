@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use super::Connect;
 use crate::record::Metrics;
 use crate::stats::{median, quantile_of_sorted, sorted};
-use crate::workload::{CONNECT, P99};
+use crate::workload::{BRING_UP, CONNECT, P99};
 
 /// Ask for one octet back.
 const REPLY: u8 = b'r';
@@ -43,19 +43,17 @@ pub(super) fn measure(server: SocketAddr, program: &Connect) -> Result<Metrics> 
     }
     TcpStream::connect(server)?.write_all(&[QUIT])?;
 
-    let sorted = sorted(&connects);
+    let (times, metric) = if program.reply {
+        (replies, BRING_UP)
+    } else {
+        (connects, CONNECT)
+    };
+    let p99 = quantile_of_sorted(&sorted(&times), 0.99);
     Ok(Metrics::from([
         (
-            CONNECT.key.to_owned(),
-            median(&connects).context("no iterations")?,
+            metric.key.to_owned(),
+            median(&times).context("no iterations")?,
         ),
-        (
-            "connect_reply_us".to_owned(),
-            median(&replies).context("no iterations")?,
-        ),
-        (
-            P99.to_owned(),
-            quantile_of_sorted(&sorted, 0.99).context("no iterations")?,
-        ),
+        (P99.to_owned(), p99.context("no iterations")?),
     ]))
 }

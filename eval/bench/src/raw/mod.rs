@@ -1,10 +1,12 @@
-//! TCP as a careful program would write it, without any library: what Weft is compared with.
+//! TCP and UDP as a careful program would write it, without any library: what Weft is compared with.
 //!
 //! Server and client are two processes of this same executable, started by the bench with the
 //! hidden `raw` command. The client prints its metrics as one JSON object.
 
 mod bulk;
 mod connect;
+mod datagrams;
+mod exchange;
 pub(crate) mod ping_pong;
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -44,6 +46,12 @@ enum Program {
     Stream(Stream),
     /// Connections, one after another
     Connect(Connect),
+    /// Many requests under way, for a time
+    Exchange(Exchange),
+    /// UDP: one datagram there and back
+    DatagramPingPong(DatagramPingPong),
+    /// UDP: as many datagrams as go through, for a time
+    DatagramStream(DatagramStream),
 }
 
 /// Request and reply, one at a time.
@@ -83,6 +91,48 @@ struct Connect {
     /// Connections
     #[arg(long)]
     iterations: usize,
+    /// Measure until an octet has come back, not only until connect() returns
+    #[arg(long)]
+    reply: bool,
+}
+
+/// Many requests under way, for a time.
+#[derive(Args, Clone, Debug)]
+struct Exchange {
+    /// Octets to the server
+    #[arg(long)]
+    request: usize,
+    /// Octets back
+    #[arg(long)]
+    reply: usize,
+    /// Requests without an answer yet
+    #[arg(long)]
+    depth: usize,
+    /// Seconds to go on for
+    #[arg(long)]
+    seconds: u32,
+}
+
+/// UDP: one datagram there and back.
+#[derive(Args, Clone, Debug)]
+struct DatagramPingPong {
+    /// Octets of a datagram
+    #[arg(long)]
+    size: usize,
+    /// Round trips
+    #[arg(long)]
+    iterations: usize,
+}
+
+/// UDP: as many datagrams as go through, for a time.
+#[derive(Args, Clone, Debug)]
+struct DatagramStream {
+    /// Octets of a datagram
+    #[arg(long)]
+    size: usize,
+    /// Seconds to send for
+    #[arg(long)]
+    seconds: u32,
 }
 
 /// Runs one side; the client prints its metrics.
@@ -105,6 +155,9 @@ fn serve(listener: &TcpListener, program: &Program) -> Result<()> {
         Program::PingPong(p) => ping_pong::serve(&accept(listener)?, p),
         Program::Stream(p) => bulk::serve(&accept(listener)?, p),
         Program::Connect(_) => connect::serve(listener),
+        Program::Exchange(p) => exchange::serve(&accept(listener)?, p),
+        Program::DatagramPingPong(p) => datagrams::serve_ping_pong(&accept(listener)?, p),
+        Program::DatagramStream(p) => datagrams::serve_stream(&accept(listener)?, p),
     }
 }
 
@@ -115,6 +168,9 @@ fn measure(server: SocketAddr, program: &Program) -> Result<Metrics> {
         Program::PingPong(p) => ping_pong::measure(&connect()?, p),
         Program::Stream(p) => bulk::measure(&connect()?, p),
         Program::Connect(p) => connect::measure(server, p),
+        Program::Exchange(p) => exchange::measure(&connect()?, p),
+        Program::DatagramPingPong(p) => datagrams::measure_ping_pong(&connect()?, p),
+        Program::DatagramStream(p) => datagrams::measure_stream(&connect()?, p),
     }
 }
 
@@ -183,8 +239,51 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_with_a_reply_takes_longer_than_one_without() {
-        let m = both(Program::Connect(Connect { iterations: 50 }));
-        assert!(m["connect_reply_us"] > m["connect_us"], "{m:?}");
+    fn a_connection_is_measured_until_it_stands_or_until_it_answers() {
+        for (reply, key) in [(false, "connect_us"), (true, "bring_up_us")] {
+            let m = both(Program::Connect(Connect {
+                iterations: 50,
+                reply,
+            }));
+            assert!(0.0 < m[key] && m[key] <= m["p99_us"], "{m:?}");
+        }
+    }
+
+    #[test]
+    fn an_exchange_counts_answers_whose_octets_come_in_any_pieces() {
+        // Longer than what one look takes, so that they do come in pieces.
+        let m = both(Program::Exchange(Exchange {
+            request: 100_000,
+            reply: 70_001,
+            depth: 3,
+            seconds: 1,
+        }));
+        assert!(m["messages_per_s"] > 100.0, "{m:?}");
+    }
+
+    #[test]
+    fn datagrams_go_there_and_back() {
+        let m = both(Program::DatagramPingPong(DatagramPingPong {
+            size: 64,
+            iterations: 200,
+        }));
+        assert!(
+            m["min_us"] <= m["half_rtt_us"] && m["half_rtt_us"] <= m["p99_us"],
+            "{m:?}"
+        );
+    }
+
+    #[test]
+    fn a_stream_of_datagrams_counts_what_came_and_tells_what_did_not() {
+        let m = both(Program::DatagramStream(DatagramStream {
+            size: 1000,
+            seconds: 1,
+        }));
+        let octets_per_s = m["goodput_gbit_s"] * 1e9 / 8.0;
+        assert!(
+            (octets_per_s / m["messages_per_s"] - 1000.0).abs() < 1.0,
+            "{m:?}"
+        );
+        assert!((0.0..100.0).contains(&m["lost_percent"]), "{m:?}");
     }
 }

@@ -1,23 +1,27 @@
 //! Connection set-up through the connection manager: a small C program on the system's librdmacm,
 //! under `weft run`.
 
-use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 
 use anyhow::{ensure, Context, Result};
 
-use super::{need, on_off, weft_name, Programs, Site, Stack};
+use super::compiled::Source;
+use super::{on_off, weft_name, Programs, Site, Stack};
 use crate::exec::Output;
 use crate::job::{Invocation, Job};
 use crate::path::PathKind;
 use crate::record::Metrics;
 use crate::stats::{median, quantile_of_sorted, sorted};
-use crate::workload::{Workload, CONNECT, P99};
+use crate::workload::{Workload, P99};
 
-const SOURCE: &str = include_str!("../../c/cm_connect.c");
+const SOURCE: Source = Source {
+    name: "cm_connect",
+    text: include_str!("../../c/cm_connect.c"),
+    libraries: &["-lrdmacm", "-libverbs"],
+};
 
-/// `rdma_connect` to established, compiled when it is first asked for.
+/// `rdma_connect` to established, or to the answer to the first message; compiled when it is first
+/// asked for.
 pub(super) struct CmConnect {
     weft: PathBuf,
     scratch: PathBuf,
@@ -32,29 +36,6 @@ impl CmConnect {
             crc,
         }
     }
-
-    fn program(&self) -> PathBuf {
-        self.scratch.join("cm_connect")
-    }
-
-    fn compile(&self) -> Result<()> {
-        need("cc", "gcc")?;
-        let source = self.scratch.join("cm_connect.c");
-        fs::write(&source, SOURCE).with_context(|| format!("cannot write {}", source.display()))?;
-        let output = Command::new("cc")
-            .args(["-O2", "-o"])
-            .args([&self.program(), &source])
-            .args(["-lrdmacm", "-libverbs"])
-            .output()
-            .context("cannot run cc")?;
-        let errors = String::from_utf8_lossy(&output.stderr);
-        ensure!(
-            output.status.success(),
-            "cm_connect.c does not compile (Debian packages librdmacm-dev, libibverbs-dev): {}",
-            errors.lines().next().unwrap_or_default()
-        );
-        Ok(())
-    }
 }
 
 impl Stack for CmConnect {
@@ -63,7 +44,7 @@ impl Stack for CmConnect {
     }
 
     fn serves(&self, workload: &Workload, _: PathKind) -> bool {
-        matches!(workload, Workload::Connect)
+        matches!(workload, Workload::Connect | Workload::BringUp)
     }
 
     fn ready(&self) -> Result<()> {
@@ -72,16 +53,14 @@ impl Stack for CmConnect {
             "there is no {} (make build)",
             self.weft.display()
         );
-        if self.program().is_file() {
-            return Ok(());
-        }
-        self.compile()
+        SOURCE.compile(&self.scratch)
     }
 
     fn job(&self, workload: &Workload, site: &Site) -> Job {
         let side = || {
             Invocation::new(&self.weft, ["run", "--"])
-                .args([self.program()])
+                .args([SOURCE.program(&self.scratch)])
+                .args((*workload == Workload::BringUp).then_some("-m"))
                 .args([site.port.to_string()])
                 .env("WEFT_CRC", on_off(self.crc))
         };
@@ -93,7 +72,7 @@ impl Stack for CmConnect {
         )
     }
 
-    fn parse(&self, _: &Workload, output: &Output) -> Result<Metrics> {
+    fn parse(&self, workload: &Workload, output: &Output) -> Result<Metrics> {
         let times: Vec<f64> = output
             .client
             .lines()
@@ -105,7 +84,7 @@ impl Stack for CmConnect {
         let p99 = quantile_of_sorted(&sorted(&times), 0.99);
         Ok(Metrics::from([
             (
-                CONNECT.key.to_owned(),
+                workload.metric().key.to_owned(),
                 median(&times).context("cm_connect printed no times")?,
             ),
             (P99.to_owned(), p99.context("cm_connect printed no times")?),

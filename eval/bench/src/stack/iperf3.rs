@@ -8,7 +8,7 @@ use crate::exec::Output;
 use crate::job::{Invocation, Job};
 use crate::path::PathKind;
 use crate::record::Metrics;
-use crate::workload::{Workload, GOODPUT};
+use crate::workload::{Op, Workload, GOODPUT};
 
 pub(super) const NAME: &str = "iperf3";
 pub(super) const NAME_MESSAGE_SIZED: &str = "iperf3 -l size";
@@ -33,7 +33,7 @@ impl Stack for Iperf3 {
 
     fn serves(&self, workload: &Workload, _: PathKind) -> bool {
         let fits = |size: u64| !self.message_sized || size <= LONGEST_BLOCK;
-        matches!(workload, Workload::Bulk { size, .. } if fits(*size))
+        matches!(workload, Workload::Bulk { size, op, .. } if fits(*size) && *op != Op::UdSend)
     }
 
     fn ready(&self) -> Result<()> {
@@ -84,7 +84,7 @@ impl Stack for Iperf3 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::{Mode, Op};
+    use crate::workload::Mode;
 
     const BULK: Workload = Workload::Bulk {
         op: Op::Write,

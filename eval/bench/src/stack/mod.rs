@@ -1,11 +1,14 @@
 //! The stacks that are compared, one file each.
 
+mod by_gid;
 mod cm_connect;
+mod compiled;
 mod iperf3;
 mod libfabric;
 mod native;
 mod perftest;
 mod raw_tcp;
+mod raw_udp;
 mod ucx;
 
 use std::ffi::OsString;
@@ -65,17 +68,17 @@ pub struct Programs {
 
 /// Every stack, references first.
 pub fn all(programs: &Programs) -> Vec<Box<dyn Stack>> {
-    use perftest::{Fpdu, Perftest};
-    let weft = |crc, fpdu| Perftest {
+    use perftest::{Perftest, Variant};
+    let weft = |variant| Perftest {
         weft: programs.weft.clone(),
-        crc,
-        fpdu,
+        variant,
     };
     let native = |crc| native::Native {
         bench: programs.bench.clone(),
         crc,
     };
     let connect = |crc| cm_connect::CmConnect::new(programs, crc);
+    let by_gid = |crc| by_gid::ByGid::new(programs, crc);
     let ucx = |api, carrier| ucx::Ucx { api, carrier };
     vec![
         Box::new(raw_tcp::RawTcp {
@@ -86,20 +89,28 @@ pub fn all(programs: &Programs) -> Vec<Box<dyn Stack>> {
             bench: programs.bench.clone(),
             nagle: true,
         }),
+        Box::new(raw_udp::RawUdp {
+            bench: programs.bench.clone(),
+        }),
         Box::new(iperf3::Iperf3 {
             message_sized: false,
         }),
         Box::new(iperf3::Iperf3 {
             message_sized: true,
         }),
-        Box::new(weft(false, Fpdu::Auto)),
-        Box::new(weft(true, Fpdu::Auto)),
-        Box::new(weft(false, Fpdu::Emss)),
-        Box::new(weft(true, Fpdu::Emss)),
+        Box::new(weft(Variant::Manager { crc: false })),
+        Box::new(weft(Variant::Manager { crc: true })),
+        Box::new(weft(Variant::ManagerEmss { crc: false })),
+        Box::new(weft(Variant::ManagerEmss { crc: true })),
         Box::new(native(false)),
         Box::new(native(true)),
         Box::new(connect(false)),
         Box::new(connect(true)),
+        Box::new(weft(Variant::Gid { crc: false })),
+        Box::new(weft(Variant::Gid { crc: true })),
+        Box::new(by_gid(false)),
+        Box::new(by_gid(true)),
+        Box::new(weft(Variant::Ud)),
         Box::new(libfabric::Libfabric {
             endpoint: libfabric::Endpoint::Msg,
         }),
@@ -122,7 +133,9 @@ pub fn all(programs: &Programs) -> Vec<Box<dyn Stack>> {
 /// The stacks a workload's others are compared with; the best of them counts.
 pub fn references(workload: &Workload) -> Vec<String> {
     let names: &[&str] = match workload {
-        Workload::Latency { .. } | Workload::Rate { .. } | Workload::Connect => &[raw_tcp::NAME],
+        _ if workload.op() == Some(Op::UdSend) => &[raw_udp::NAME],
+        Workload::Latency { .. } | Workload::Rate { .. } => &[raw_tcp::NAME],
+        Workload::Connect | Workload::BringUp => &[raw_tcp::NAME],
         Workload::Bulk { size, .. } if *size > iperf3::LONGEST_BLOCK => &[iperf3::NAME],
         Workload::Bulk { .. } => &[iperf3::NAME, iperf3::NAME_MESSAGE_SIZED],
     };
@@ -133,6 +146,14 @@ pub fn references(workload: &Workload) -> Vec<String> {
 pub fn weft_name(crc: bool) -> String {
     format!("weft crc={}", on_off(crc))
 }
+
+/// Name of a Weft stack whose queue pairs come up by GID and number.
+pub fn weft_gid_name(crc: bool) -> String {
+    format!("weft gid crc={}", on_off(crc))
+}
+
+/// Name of the Weft stack for datagrams, which have no CRC.
+pub const WEFT_UD: &str = "weft ud";
 
 /// Name of a Weft stack that keeps its FPDUs to the EMSS.
 pub fn weft_emss_name(crc: bool) -> String {
@@ -169,7 +190,7 @@ impl Site<'_> {
     /// timeout.
     fn round_trips(&self, op: Op, size: u64, mode: Mode, pinned: bool) -> u64 {
         let start = match (mode, pinned) {
-            (Mode::Polling, true) if op == Op::Write => 20.0,
+            (Mode::Polling, true) if matches!(op, Op::Write | Op::UcWrite) => 20.0,
             (Mode::Polling, true) => 8.0,
             (Mode::Event, _) | (_, false) => 50.0,
         };
@@ -256,8 +277,9 @@ mod tests {
                 "{}",
                 workload.id()
             );
+            let both = |name: fn(bool) -> String| serves(&name(true)) && serves(&name(false));
             assert!(
-                serves(&weft_name(true)) && serves(&weft_name(false)),
+                both(weft_name) || both(weft_gid_name) || serves(WEFT_UD),
                 "{}",
                 workload.id()
             );

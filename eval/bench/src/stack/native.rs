@@ -29,6 +29,7 @@ impl Stack for Native {
             Workload::Bulk { op, mode, .. } => op == Op::Write && mode == Mode::Polling,
             Workload::Rate { op, .. } => op == Op::Write,
             Workload::Connect => true,
+            Workload::BringUp => false,
         }
     }
 
@@ -78,7 +79,7 @@ fn program(workload: &Workload, site: &Site) -> Vec<String> {
         Workload::Rate {
             size, post_list, ..
         } => write(size, post_list),
-        Workload::Connect => {
+        Workload::Connect | Workload::BringUp => {
             vec![
                 "connect".to_owned(),
                 format!("--iterations={}", site.count(1000.0, 100)),

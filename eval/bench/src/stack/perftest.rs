@@ -1,62 +1,75 @@
-//! Weft under unmodified perftest: `weft run -- ib_send_lat -R ...`.
+//! Weft under unmodified perftest: `weft run -- ib_send_lat -R ...`, and without the `-R`.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
-use super::{need, numbers, on_off, weft_emss_name, weft_name, Site, Stack};
+use super::{
+    need, numbers, on_off, weft_emss_name, weft_gid_name, weft_name, Site, Stack, WEFT_UD,
+};
 use crate::exec::Output;
 use crate::job::{Invocation, Job};
 use crate::path::PathKind;
 use crate::record::Metrics;
 use crate::workload::{Mode, Op, Workload, GOODPUT, MESSAGE_RATE, P99, P999};
 
-/// How long an FPDU may be.
+/// How the two queue pairs come together, and what carries them.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fpdu {
-    /// Weft's own choice: large ones, as its peer is Weft too.
-    Auto,
-    /// Fitted to the EMSS, as for an RNIC.
-    Emss,
+pub(super) enum Variant {
+    /// By the connection manager (`-R`). FPDUs are of Weft's own choice: large ones, as its peer is
+    /// Weft too.
+    Manager {
+        /// CRC of the FPDUs.
+        crc: bool,
+    },
+    /// By the connection manager, FPDUs fitted to the EMSS, as for an RNIC.
+    ManagerEmss {
+        /// CRC of the FPDUs.
+        crc: bool,
+    },
+    /// By GID and number, as perftest does it unless told otherwise.
+    Gid {
+        /// CRC of the FPDUs.
+        crc: bool,
+    },
+    /// Datagrams, which have no FPDUs and no CRC.
+    Ud,
 }
 
 /// perftest with Weft's settings in the environment of both sides.
 pub(super) struct Perftest {
     pub(super) weft: PathBuf,
-    pub(super) crc: bool,
-    pub(super) fpdu: Fpdu,
+    pub(super) variant: Variant,
 }
 
 impl Stack for Perftest {
     fn name(&self) -> String {
-        match self.fpdu {
-            Fpdu::Auto => weft_name(self.crc),
-            Fpdu::Emss => weft_emss_name(self.crc),
+        match self.variant {
+            Variant::Manager { crc } => weft_name(crc),
+            Variant::ManagerEmss { crc } => weft_emss_name(crc),
+            Variant::Gid { crc } => weft_gid_name(crc),
+            Variant::Ud => WEFT_UD.to_owned(),
         }
     }
 
     fn serves(&self, workload: &Workload, path: PathKind) -> bool {
-        // The EMSS of loopback is as large as FPDUs get: the variant is of interest on the veth
-        // path only.
-        if self.fpdu == Fpdu::Emss {
-            return path == PathKind::Veth
-                && matches!(
-                    workload,
-                    Workload::Bulk {
-                        mode: Mode::Polling,
-                        ..
-                    }
-                );
-        }
-        match workload {
-            // ib_write_lat watches memory: there is no completion to sleep on.
-            Workload::Latency {
-                op: Op::Write,
-                mode: Mode::Event,
-                ..
-            } => false,
-            Workload::Latency { .. } | Workload::Bulk { .. } | Workload::Rate { .. } => true,
-            Workload::Connect => false,
+        match self.variant {
+            Variant::Manager { .. } => by_manager(workload),
+            // The EMSS of loopback is as large as FPDUs get: the variant is of interest on the
+            // veth path only.
+            Variant::ManagerEmss { .. } => {
+                path == PathKind::Veth
+                    && by_manager(workload)
+                    && matches!(
+                        workload,
+                        Workload::Bulk {
+                            mode: Mode::Polling,
+                            ..
+                        }
+                    )
+            }
+            Variant::Gid { .. } => by_gid(workload),
+            Variant::Ud => workload.op() == Some(Op::UdSend),
         }
     }
 
@@ -71,18 +84,19 @@ impl Stack for Perftest {
 
     fn job(&self, workload: &Workload, site: &Site) -> Job {
         let side = || {
-            Invocation::new(&self.weft, ["run", "--"])
-                .args(program(workload, site))
-                .args(["-p", &site.port.to_string()])
-                .env("WEFT_CRC", on_off(self.crc))
-                .env(
-                    "WEFT_FPDU",
-                    if self.fpdu == Fpdu::Emss {
-                        "emss"
-                    } else {
-                        "auto"
-                    },
-                )
+            let program = Invocation::new(&self.weft, ["run", "--"])
+                .args(self.program(workload, site))
+                .args(["-p", &site.port.to_string()]);
+            match self.variant {
+                Variant::Manager { crc } => program
+                    .env("WEFT_CRC", on_off(crc))
+                    .env("WEFT_FPDU", "auto"),
+                Variant::ManagerEmss { crc } => program
+                    .env("WEFT_CRC", on_off(crc))
+                    .env("WEFT_FPDU", "emss"),
+                Variant::Gid { crc } => program.env("WEFT_CRC", on_off(crc)),
+                Variant::Ud => program,
+            }
         };
         site.job(
             workload,
@@ -92,65 +106,131 @@ impl Stack for Perftest {
     }
 
     fn parse(&self, workload: &Workload, output: &Output) -> Result<Metrics> {
-        parse(workload, &output.client)
+        match *workload {
+            // Datagrams may be lost: what counts is what the server received, and what the client
+            // sent stands beside it.
+            Workload::Bulk { op: Op::UdSend, .. } | Workload::Rate { op: Op::UdSend, .. } => {
+                let mut metrics = parse(workload, &output.server)?;
+                let sent = parse(workload, &output.client)?;
+                metrics.insert("sent_messages_per_s".to_owned(), sent[MESSAGE_RATE.key]);
+                Ok(metrics)
+            }
+            _ => parse(workload, &output.client),
+        }
     }
 }
 
-/// The perftest program and its arguments, without port and address.
-fn program(workload: &Workload, site: &Site) -> Vec<String> {
-    // -F: a warning about changing CPU frequency would otherwise end the program.
-    let words = |name: String, size: u64| {
-        vec![
-            name,
-            "-R".to_owned(),
-            "-F".to_owned(),
-            "-s".to_owned(),
-            size.to_string(),
-        ]
-    };
-    let bandwidth = |op: Op, size: u64| {
-        let mut words = words(format!("ib_{}_bw", op.name()), size);
-        // -f 0: the whole time counts, as it does for iperf3.
-        words.extend(
-            ["-D", &site.seconds.to_string(), "-f", "0", "--report_gbits"].map(str::to_owned),
-        );
-        words
-    };
-    let event = |mode: Mode| (mode == Mode::Event).then(|| "-e".to_owned());
+/// What the connection manager's rows are of: the operations that every transport has.
+fn by_manager(workload: &Workload) -> bool {
     match *workload {
+        // ib_write_lat watches memory: there is no completion to sleep on.
         Workload::Latency {
-            op,
-            size,
-            mode,
-            pinned,
-        } => {
-            let mut words = words(format!("ib_{}_lat", op.name()), size);
-            words.extend([
-                "-n".to_owned(),
-                site.round_trips(op, size, mode, pinned).to_string(),
-            ]);
-            words.extend(event(mode));
-            words
+            op: Op::Write,
+            mode: Mode::Event,
+            ..
+        } => false,
+        Workload::Connect | Workload::BringUp => false,
+        _ => matches!(workload.op(), Some(Op::Send | Op::Write | Op::Read)),
+    }
+}
+
+/// Rows of what only such queue pairs do, and the telling ones of those above: once it is up, a
+/// queue pair is as quick as another.
+fn by_gid(workload: &Workload) -> bool {
+    match *workload {
+        Workload::Latency { op, size, mode, .. } => {
+            mode == Mode::Polling
+                && (only_by_gid(op) || size == 64 && matches!(op, Op::Send | Op::Write | Op::Read))
         }
         Workload::Bulk { op, size, mode } => {
-            let mut words = bandwidth(op, size);
-            words.extend(event(mode));
-            words
+            mode == Mode::Polling && (only_by_gid(op) || size == 1 << 20 && op == Op::Write)
         }
-        Workload::Rate {
-            op,
-            size,
-            depth,
-            post_list,
-        } => {
-            let mut words = bandwidth(op, size);
-            words.extend(["-t".to_owned(), depth.to_string()]);
-            if post_list > 1 {
-                words.extend(["-l".to_owned(), post_list.to_string()]);
+        Workload::Rate { op, .. } => only_by_gid(op),
+        Workload::Connect | Workload::BringUp => false,
+    }
+}
+
+fn only_by_gid(op: Op) -> bool {
+    op.is_atomic() || matches!(op, Op::UcSend | Op::UcWrite)
+}
+
+/// The program's middle name and what makes it do this operation.
+fn operation(op: Op) -> (&'static str, &'static [&'static str]) {
+    match op {
+        Op::Send => ("send", &[]),
+        Op::Write | Op::WriteImm => ("write", &[]),
+        Op::Read => ("read", &[]),
+        Op::FetchAdd => ("atomic", &["-A", "FETCH_AND_ADD"]),
+        Op::CompareSwap => ("atomic", &["-A", "CMP_AND_SWAP"]),
+        Op::UcSend => ("send", &["-c", "UC"]),
+        Op::UcWrite => ("write", &["-c", "UC"]),
+        Op::UdSend => ("send", &["-c", "UD"]),
+    }
+}
+
+impl Perftest {
+    /// The perftest program and its arguments, without port and address.
+    fn program(&self, workload: &Workload, site: &Site) -> Vec<String> {
+        let words = |kind: &str, op: Op, size: u64| {
+            let (name, options) = operation(op);
+            let mut words = vec![format!("ib_{name}_{kind}")];
+            let manager = matches!(
+                self.variant,
+                Variant::Manager { .. } | Variant::ManagerEmss { .. }
+            );
+            words.extend(manager.then(|| "-R".to_owned()));
+            // -F: a warning about changing CPU frequency would otherwise end the program.
+            words.push("-F".to_owned());
+            words.extend(options.iter().map(|&word| word.to_owned()));
+            if !op.is_atomic() {
+                words.extend(["-s".to_owned(), size.to_string()]);
             }
             words
+        };
+        let bandwidth = |op: Op, size: u64| {
+            let mut words = words("bw", op, size);
+            // -f 0: the whole time counts, as it does for iperf3.
+            words.extend(
+                ["-D", &site.seconds.to_string(), "-f", "0", "--report_gbits"].map(str::to_owned),
+            );
+            words
+        };
+        let event = |mode: Mode| (mode == Mode::Event).then(|| "-e".to_owned());
+        match *workload {
+            Workload::Latency {
+                op,
+                size,
+                mode,
+                pinned,
+            } => {
+                let mut words = words("lat", op, size);
+                words.extend([
+                    "-n".to_owned(),
+                    site.round_trips(op, size, mode, pinned).to_string(),
+                ]);
+                words.extend(event(mode));
+                words
+            }
+            Workload::Bulk { op, size, mode } => {
+                let mut words = bandwidth(op, size);
+                words.extend(event(mode));
+                words
+            }
+            Workload::Rate {
+                op,
+                size,
+                depth,
+                post_list,
+            } => {
+                let mut words = bandwidth(op, size);
+                words.extend(["-t".to_owned(), depth.to_string()]);
+                if post_list > 1 {
+                    words.extend(["-l".to_owned(), post_list.to_string()]);
+                }
+                words
+            }
+            Workload::Connect | Workload::BringUp => Vec::new(),
         }
-        Workload::Connect => Vec::new(),
     }
 }
 
@@ -270,8 +350,7 @@ mod tests {
         };
         let stack = Perftest {
             weft: "/opt/weft".into(),
-            crc: false,
-            fpdu: Fpdu::Auto,
+            variant: Variant::Manager { crc: false },
         };
         let rate = Workload::Rate {
             op: Op::Send,
@@ -284,5 +363,67 @@ mod tests {
                       -l 16 -p 7000";
         assert_eq!(job.server.display(), server);
         assert_eq!(job.client.display(), format!("{server} 127.0.0.1"));
+    }
+
+    #[test]
+    fn without_the_connection_manager_the_device_is_the_only_setting() {
+        let place = Place::loopback(None);
+        let site = Site {
+            place: &place,
+            port: 7000,
+            seconds: 2,
+        };
+        let server = |variant, workload| {
+            let stack = Perftest {
+                weft: "/opt/weft".into(),
+                variant,
+            };
+            assert!(stack.serves(&workload, PathKind::Loopback));
+            stack.job(&workload, &site).server.display()
+        };
+        let swap = Workload::Latency {
+            op: Op::CompareSwap,
+            size: 8,
+            mode: Mode::Polling,
+            pinned: true,
+        };
+        assert_eq!(
+            server(Variant::Gid { crc: true }, swap),
+            "WEFT_CRC=on weft run -- ib_atomic_lat -F -A CMP_AND_SWAP -n 62468 -p 7000"
+        );
+        let datagrams = Workload::Bulk {
+            op: Op::UdSend,
+            size: 4096,
+            mode: Mode::Polling,
+        };
+        assert_eq!(
+            server(Variant::Ud, datagrams),
+            "weft run -- ib_send_bw -F -c UD -s 4096 -D 2 -f 0 --report_gbits -p 7000"
+        );
+    }
+
+    #[test]
+    fn of_datagrams_those_count_that_the_server_received() {
+        let row =
+            |messages: &str| format!(" #bytes BW average[Gb/sec]\n 64 1000 0.00 0.5 {messages}\n");
+        let output = Output {
+            client: row("1.5"),
+            server: row("1.25"),
+        };
+        let rate = Workload::Rate {
+            op: Op::UdSend,
+            size: 64,
+            depth: 128,
+            post_list: 1,
+        };
+        let stack = Perftest {
+            weft: "/opt/weft".into(),
+            variant: Variant::Ud,
+        };
+        let metrics = stack.parse(&rate, &output).unwrap();
+        assert_eq!(
+            (metrics["messages_per_s"], metrics["sent_messages_per_s"]),
+            (1.25e6, 1.5e6)
+        );
     }
 }

@@ -18,6 +18,10 @@ pub(super) const NAME_NAGLE: &str = "raw-tcp nagle";
 /// Octets of a Read Request as an FPDU: what a program without RDMA would send as "give me that".
 const READ_REQUEST: u64 = 52;
 
+/// Octets of an Atomic Request and of its Response as FPDUs (RFC 7306 section 8).
+const ATOMIC_REQUEST: u64 = 76;
+const ATOMIC_RESPONSE: u64 = 36;
+
 /// TCP as a program would write it: non-blocking and spinning where the workload polls, blocking
 /// where it sleeps.
 pub(super) struct RawTcp {
@@ -34,9 +38,10 @@ impl Stack for RawTcp {
 
     fn serves(&self, workload: &Workload, _: PathKind) -> bool {
         match workload {
-            Workload::Rate { .. } => true,
+            _ if workload.op() == Some(Op::UdSend) => false,
+            Workload::Rate { op, .. } => !self.nagle || !op.asks(),
             // The kernel's stream has no completion to wait for: one bulk figure serves both modes.
-            Workload::Latency { .. } | Workload::Bulk { .. } | Workload::Connect => !self.nagle,
+            _ => !self.nagle,
         }
     }
 
@@ -82,22 +87,95 @@ impl RawTcp {
                 } else {
                     "event"
                 };
-                let request = if op == Op::Read { READ_REQUEST } else { size };
+                let (request, reply) = match op {
+                    Op::Read => (READ_REQUEST, size),
+                    _ if op.is_atomic() => (ATOMIC_REQUEST, ATOMIC_RESPONSE),
+                    _ => (size, size),
+                };
                 // Raw TCP has no passive side, so a Write is as quick as a Send.
                 let iterations = site.round_trips(Op::Send, size, mode, pinned);
                 vec![
                     "ping-pong".to_owned(),
                     format!("--mode={mode_name}"),
                     format!("--request={request}"),
-                    format!("--reply={size}"),
+                    format!("--reply={reply}"),
                     format!("--iterations={iterations}"),
                 ]
             }
-            Workload::Bulk { size, .. } | Workload::Rate { size, .. } => stream(size),
-            Workload::Connect => vec![
-                "connect".to_owned(),
-                format!("--iterations={}", site.count(200.0, 100)),
+            Workload::Rate { op, depth, .. } if op.is_atomic() => vec![
+                "exchange".to_owned(),
+                format!("--request={ATOMIC_REQUEST}"),
+                format!("--reply={ATOMIC_RESPONSE}"),
+                format!("--depth={depth}"),
+                format!("--seconds={}", site.seconds),
             ],
+            Workload::Bulk { size, .. } | Workload::Rate { size, .. } => stream(size),
+            Workload::Connect | Workload::BringUp => {
+                let reply = *workload == Workload::BringUp;
+                let each_us = if reply { 400.0 } else { 200.0 };
+                let mut words = vec![
+                    "connect".to_owned(),
+                    format!("--iterations={}", site.count(each_us, 100)),
+                ];
+                words.extend(reply.then(|| "--reply".to_owned()));
+                words
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::path::Place;
+
+    fn client(workload: Workload) -> String {
+        let place = Place::loopback(None);
+        let site = Site {
+            place: &place,
+            port: 7000,
+            seconds: 1,
+        };
+        let stack = RawTcp {
+            bench: ("weft".into(), vec![]),
+            nagle: false,
+        };
+        let shown = stack.job(&workload, &site).client.display();
+        let (_, words) = shown.split_once("127.0.0.1:7000 ").unwrap();
+        words.to_owned()
+    }
+
+    #[test]
+    fn an_atomic_is_a_request_and_an_answer_as_long_as_on_the_wire() {
+        let op = Op::FetchAdd;
+        let mode = Mode::Polling;
+        let latency = client(Workload::Latency {
+            op,
+            size: 8,
+            mode,
+            pinned: true,
+        });
+        assert!(latency.starts_with("ping-pong --mode=polling --request=76 --reply=36 "));
+        let rate = client(Workload::Rate {
+            op,
+            size: 8,
+            depth: 128,
+            post_list: 1,
+        });
+        assert_eq!(
+            rate,
+            "exchange --request=76 --reply=36 --depth=128 --seconds=1"
+        );
+    }
+
+    #[test]
+    fn only_a_bring_up_waits_for_an_answer() {
+        assert_eq!(
+            [Workload::Connect, Workload::BringUp].map(client),
+            [
+                "connect --iterations=5000",
+                "connect --iterations=2500 --reply"
+            ]
+        );
     }
 }

@@ -63,8 +63,10 @@ impl Stack for Ucx {
             Workload::Bulk { op, mode, .. } => {
                 mode == Mode::Polling && (op == Op::Write || op == Op::Send && !put)
             }
-            Workload::Rate { op, post_list, .. } => post_list == 1 && (op == Op::Write || !put),
-            Workload::Connect => false,
+            Workload::Rate { op, post_list, .. } => {
+                post_list == 1 && (op == Op::Write || op == Op::Send && !put)
+            }
+            Workload::Connect | Workload::BringUp => false,
         }
     }
 
@@ -142,7 +144,7 @@ impl Ucx {
             ),
             Workload::Bulk { size, .. } => (bandwidth, size, stream(size), None),
             Workload::Rate { size, depth, .. } => (bandwidth, size, stream(size), Some(depth)),
-            Workload::Connect => (latency, 64, 1, None),
+            Workload::Connect | Workload::BringUp => (latency, 64, 1, None),
         };
         let (iterations, warm_up) = (iterations.to_string(), (iterations / 10).to_string());
         let mut words = vec![

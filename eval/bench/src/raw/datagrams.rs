@@ -1,0 +1,176 @@
+//! UDP, one `send` per datagram, both ends spinning. The TCP connection by which the two met tells
+//! that the server's socket stands, and at the end what came.
+
+use std::io::{ErrorKind, Read, Result as IoResult, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+use anyhow::{ensure, Context, Result};
+
+use super::{ping_pong, DatagramPingPong, DatagramStream};
+use crate::record::Metrics;
+use crate::workload::{GOODPUT, MESSAGE_RATE};
+
+/// Sends between two looks at the clock.
+const SENDS_PER_GLANCE: usize = 16;
+/// A stream is over when nothing has come for so long.
+const SILENCE: Duration = Duration::from_millis(100);
+/// A round trip without loss is over long before; after this the program gives up.
+const LOST: Duration = Duration::from_secs(2);
+
+/// Looks at an empty socket between two looks at the clock.
+const LOOKS_PER_GLANCE: u32 = 1000;
+
+pub(super) fn serve_ping_pong(control: &TcpStream, program: &DatagramPingPong) -> Result<()> {
+    let socket = Socket::of_server(control)?;
+    let mut datagram = vec![0; program.size];
+    for i in 0..ping_pong::WARM_UP + program.iterations {
+        if i == 0 {
+            socket.answer_the_first(&mut datagram)?;
+        } else {
+            socket.receive(&mut datagram)?;
+            socket.send(&datagram)?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn measure_ping_pong(
+    control: &TcpStream,
+    program: &DatagramPingPong,
+) -> Result<Metrics> {
+    let socket = Socket::of_client(control)?;
+    let (message, mut back) = (vec![0x5a; program.size], vec![0; program.size]);
+    let mut round_trip = || -> Result<f64> {
+        let start = Instant::now();
+        socket.send(&message)?;
+        socket.receive(&mut back)?;
+        Ok(start.elapsed().as_secs_f64() * 1e6)
+    };
+    for _ in 0..ping_pong::WARM_UP {
+        round_trip()?;
+    }
+    let samples = (0..program.iterations)
+        .map(|_| round_trip())
+        .collect::<Result<Vec<f64>>>()?;
+    ping_pong::metrics(&samples, true)
+}
+
+pub(super) fn serve_stream(mut control: &TcpStream, program: &DatagramStream) -> Result<()> {
+    let socket = Socket::of_server(control)?;
+    let mut datagram = vec![0; program.size];
+    while socket.look(&mut datagram)?.is_none() {}
+    // The first one opens the clock and does not count: it left before.
+    let start = Instant::now();
+    let (mut count, mut last) = (0_u64, start);
+    loop {
+        if socket.look(&mut datagram)?.is_some() {
+            (count, last) = (count + 1, Instant::now());
+        } else if last.elapsed() > SILENCE {
+            break;
+        }
+    }
+    let nanoseconds = (last - start).as_nanos() as u64;
+    control.write_all(&count.to_be_bytes())?;
+    control.write_all(&nanoseconds.to_be_bytes())?;
+    Ok(())
+}
+
+pub(super) fn measure_stream(mut control: &TcpStream, program: &DatagramStream) -> Result<Metrics> {
+    let socket = Socket::of_client(control)?;
+    let message = vec![0x5a; program.size];
+    let (start, time) = (Instant::now(), Duration::from_secs(program.seconds.into()));
+    let mut sent = 0;
+    while start.elapsed() < time {
+        for _ in 0..SENDS_PER_GLANCE {
+            socket.send(&message)?;
+            sent += 1;
+        }
+    }
+
+    let mut report = [0; 16];
+    control.read_exact(&mut report)?;
+    let word = |at: usize| u64::from_be_bytes(std::array::from_fn(|i| report[at + i]));
+    let (count, nanoseconds) = (word(0) as f64, word(8) as f64);
+    ensure!(nanoseconds > 0.0, "nothing was received");
+    Ok(Metrics::from([
+        (
+            GOODPUT.key.to_owned(),
+            count * program.size as f64 * 8.0 / nanoseconds,
+        ),
+        (MESSAGE_RATE.key.to_owned(), count * 1e9 / nanoseconds),
+        (
+            "lost_percent".to_owned(),
+            100.0 * (1.0 - (count + 1.0) / f64::from(sent)),
+        ),
+    ]))
+}
+
+/// A non-blocking socket whose would-block is an invitation to try again at once.
+struct Socket(UdpSocket);
+
+impl Socket {
+    /// Bound to the port number of the control connection; its peer is whoever sends first.
+    fn of_server(mut control: &TcpStream) -> Result<Socket> {
+        let address = control.local_addr()?;
+        let socket =
+            UdpSocket::bind(address).with_context(|| format!("cannot bind UDP {address}"))?;
+        socket.set_nonblocking(true)?;
+        control.write_all(&[0])?;
+        Ok(Socket(socket))
+    }
+
+    fn of_client(mut control: &TcpStream) -> Result<Socket> {
+        control.read_exact(&mut [0])?;
+        let own = SocketAddr::new(control.local_addr()?.ip(), 0);
+        let socket = UdpSocket::bind(own)?;
+        socket.connect(control.peer_addr()?)?;
+        socket.set_nonblocking(true)?;
+        Ok(Socket(socket))
+    }
+
+    fn answer_the_first(&self, datagram: &mut [u8]) -> Result<()> {
+        let mut sender = None;
+        spin(|| {
+            sender = Some(self.0.recv_from(datagram)?.1);
+            Ok(())
+        })?;
+        self.0.connect(sender.context("no first datagram")?)?;
+        self.send(datagram)
+    }
+
+    fn send(&self, datagram: &[u8]) -> Result<()> {
+        spin(|| self.0.send(datagram).map(|_| ()))
+    }
+
+    fn receive(&self, datagram: &mut [u8]) -> Result<()> {
+        spin(|| self.0.recv(datagram).map(|_| ()))
+    }
+
+    /// What is there now.
+    fn look(&self, datagram: &mut [u8]) -> IoResult<Option<usize>> {
+        match self.0.recv(datagram) {
+            Err(e) if passing(e.kind()) => Ok(None),
+            got => got.map(Some),
+        }
+    }
+}
+
+fn passing(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+fn spin(mut call: impl FnMut() -> IoResult<()>) -> Result<()> {
+    let (mut looks, mut since) = (0, None);
+    loop {
+        match call() {
+            Err(e) if passing(e.kind()) => {}
+            result => return Ok(result?),
+        }
+        looks += 1;
+        if looks % LOOKS_PER_GLANCE == 0 {
+            let since = since.get_or_insert_with(Instant::now);
+            ensure!(since.elapsed() < LOST, "a datagram was lost");
+        }
+    }
+}
