@@ -14,6 +14,8 @@ pub struct Pipe {
     room: usize,
     fin_sent: bool,
     ended: bool,
+    /// Writes that were damaged before it was cut.
+    corrupted: u64,
 }
 
 impl Pipe {
@@ -25,6 +27,7 @@ impl Pipe {
             room,
             fin_sent: false,
             ended: false,
+            corrupted: 0,
         }
     }
 
@@ -48,6 +51,8 @@ impl Pipe {
     /// Cuts it: what is on its way is lost, and the reader finds the end.
     pub fn cut(&mut self) {
         let config = *self.link.config();
+        // What has arrived of it may still be read out of a buffer.
+        self.corrupted = self.corrupted();
         self.link = Link::new(config, 0);
         self.arrived.clear();
         self.fin_sent = true;
@@ -80,7 +85,7 @@ impl Pipe {
     }
 
     pub fn corrupted(&self) -> u64 {
-        self.link.counters().corrupted
+        self.corrupted + self.link.counters().corrupted
     }
 }
 
