@@ -1,0 +1,134 @@
+"""The verbs conformance program (tests/verbs) on siw: both ends in the guest, from the guest's address to itself.
+
+    tests/siw/conformance.py [--only REGEX] [--docs docs/interop.md]
+
+Says what siw fails, skips and passes. A case that hangs the guest's kernel counts as failed, and the guest is started anew
+behind it. Nothing here judges Weft: what differs between the two devices is what a reader wants to know.
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import kernel
+from machine import GUEST, Link, Machine
+
+VERBS = Path(__file__).parents[1] / "verbs"
+HEADING = "## The conformance program on siw"
+RESULT = re.compile(r"^(ok|FAIL|skip) ([^\s:]+):? ?(.*)$", re.MULTILINE)
+# Cases of one command: what hangs the kernel takes no more with it.
+AT_ONCE = 25
+PATIENCE = 240.0
+
+
+class Guest:
+    """A guest with siw in it, started anew when it hangs."""
+
+    def __init__(self, link, cache, program):
+        self.link, self.cache, self.program = link, cache, program
+        self.machine = None
+
+    def ready(self):
+        if self.machine is None:
+            self.machine = Machine(self.link, self.cache)
+            self.machine.load_siw("stock")
+            (self.machine.share / "verbs-conformance").write_bytes(self.program.read_bytes())
+            (self.machine.share / "verbs-conformance").chmod(0o755)
+        return self.machine
+
+    def close(self):
+        if self.machine:
+            self.machine.close()
+        self.machine = None
+
+    def run(self, words, seconds):
+        """The program's output; None when the guest has to be given up."""
+        shell = self.ready().shells["client"]
+        shell.start(f"/mnt/verbs-conformance -d siw0 -a {GUEST} --width 1 {words}")
+        ended = shell.poll(seconds)
+        if ended is None:
+            self.close()
+        return ended and ended.output
+
+
+def names(program):
+    """Every case, in order."""
+    said = subprocess.run([program, "--list"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    return said.split()
+
+
+def exactly(cases):
+    return "--only '^(" + "|".join(re.escape(case).replace("'", ".") for case in cases) + ")$'"
+
+
+def play(guest, cases):
+    """The outcome of each case: `ok`, `FAIL` or `skip`, and why."""
+    outcomes = {}
+    waiting = [cases[at:at + AT_ONCE] for at in range(0, len(cases), AT_ONCE)]
+    while waiting:
+        group = waiting.pop(0)
+        output = guest.run(exactly(group), PATIENCE)
+        if output is None and len(group) > 1:
+            # Which of them it was: halves, until it is one.
+            half = len(group) // 2
+            waiting[:0] = [group[:half], group[half:]]
+            continue
+        if output is None:
+            outcomes[group[0]] = ("FAIL", "the guest's kernel hangs")
+        for outcome, name, why in RESULT.findall(output or ""):
+            outcomes[name] = (outcome, why)
+        for name in group:
+            outcomes.setdefault(name, ("FAIL", "nothing was said"))
+            if outcomes[name][0] == "FAIL":
+                print(f"siw: {name}: {outcomes[name][1]}", flush=True)
+    return outcomes
+
+
+def section(outcomes):
+    counts = Counter(outcome for outcome, _ in outcomes.values())
+    failed = [f"- `{name}`: {why}" for name, (outcome, why) in outcomes.items() if outcome == "FAIL"]
+    return [HEADING, "", f"`tests/siw/conformance.py`: the cases of [tests/verbs](../tests/verbs/README.md) on Linux siw instead of Weft, both ends in the guest. "
+            f"{counts['ok']} pass, {counts['skip']} are skipped because siw reports absent what they need, {counts['FAIL']} fail:", "", *failed, ""]
+
+
+def put_section(docs, outcomes):
+    """Puts the section at the end of the table that a run wrote, in place of the one that is there."""
+    text = docs.read_text(encoding="utf-8")
+    text = re.sub(rf"\n*{HEADING}\n.*?(?=^## |\Z)", "\n", text, flags=re.MULTILINE | re.DOTALL)
+    docs.write_text(text.rstrip() + "\n\n" + "\n".join(section(outcomes)), encoding="utf-8")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", metavar="REGEX", type=re.compile, help="only cases whose name matches")
+    parser.add_argument("--docs", type=Path, help="the table of a whole run: its section is replaced")
+    parser.add_argument("--cache", type=Path, default=kernel.cache_folder(), help="where the guest's kernel is kept")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder) / "verbs-conformance"
+        subprocess.run([VERBS / "build.sh", program], check=True)
+        cases = [name for name in names(program) if not options.only or options.only.search(name)]
+        link = guest = None
+        try:
+            link = Link()
+            guest = Guest(link, options.cache, program)
+            outcomes = play(guest, cases)
+        except kernel.Unavailable as trouble:
+            sys.exit(f"siw cannot be had: {trouble}")
+        finally:
+            if guest:
+                guest.close()
+            if link:
+                link.close()
+    if options.docs:
+        put_section(options.docs, outcomes)
+    counts = Counter(outcome for outcome, _ in outcomes.values())
+    print(f"{counts['ok']} passed, {counts['FAIL']} failed, {counts['skip']} skipped")
+
+
+if __name__ == "__main__":
+    main()
