@@ -85,11 +85,13 @@ class Bench:
 
     def bound(self, port, protocol="tcp", seconds=30):
         """Waits until a socket has the port, without connecting: some servers serve one client only."""
+        # A connection that was, or is, may have the same port: TCP's listens.
+        state = "0A" if protocol == "tcp" else "07"
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             for table in (f"/proc/net/{protocol}", f"/proc/net/{protocol}6"):
                 lines = Path(table).read_text().splitlines()[1:] if Path(table).exists() else []
-                if any(line.split()[1].endswith(f":{port:04X}") for line in lines):
+                if any(line.split()[1].endswith(f":{port:04X}") and line.split()[3] == state for line in lines):
                     return
             time.sleep(0.05)
         raise AssertionError(f"nothing has {protocol} port {port}: {self.logs()}")
