@@ -44,9 +44,16 @@ class Bench:
 
     @staticmethod
     def port(kind=socket.SOCK_STREAM):
-        with socket.socket(socket.AF_INET, kind) as probe:
-            probe.bind(("127.0.0.1", 0))
-            return probe.getsockname()[1]
+        """A port that nobody has, of either kind: some servers take both, and TCP's may be held by a connection that was."""
+        other = socket.SOCK_DGRAM if kind == socket.SOCK_STREAM else socket.SOCK_STREAM
+        while True:
+            with socket.socket(socket.AF_INET, kind) as probe, socket.socket(socket.AF_INET, other) as second:
+                probe.bind(("127.0.0.1", 0))
+                try:
+                    second.bind(probe.getsockname())
+                except OSError:
+                    continue
+                return probe.getsockname()[1]
 
     def start(self, *command, hooked=True, user=None, **options):
         command = [str(word) for word in command]
