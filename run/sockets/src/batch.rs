@@ -8,7 +8,7 @@ pub const MOST_DATAGRAMS: usize = 64;
 /// Octets of one send at most: what IPv4 leaves of 65535 after its own header and UDP's.
 pub const MOST_OCTETS: usize = 65_535 - 20 - 8;
 /// The longest datagram of which two go into one send.
-const LONGEST: usize = MOST_OCTETS / 2;
+pub const LONGEST: usize = MOST_OCTETS / 2;
 
 /// Datagrams to one destination that wait to leave together: equal sizes, a shorter last one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

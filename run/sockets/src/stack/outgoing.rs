@@ -11,6 +11,7 @@ use weft_os::user::UserBuffers;
 
 use super::record::{Outgoing, Record};
 use super::Stack;
+use crate::batch::LONGEST;
 use crate::sender::{Destination, Offer, Wire, MEMORY};
 use crate::Errno;
 
@@ -66,7 +67,8 @@ impl Stack {
         if let Some(errno) = tx.sender.take_pending() {
             return Verdict::Done(Err(errno));
         }
-        let plain = flags & !(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) == 0;
+        let plain =
+            flags & !(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) == 0 && data.octets() <= LONGEST;
         let busy = tx.sender.is_busy(dgram::now(), self.busy_after);
         let to = to.map_or(Some(Destination::CONNECTED), Destination::new);
         let verdict = match to {
