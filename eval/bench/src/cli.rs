@@ -16,7 +16,7 @@ use crate::native::{self, NativeArgs};
 use crate::path::PathKind;
 use crate::plan::{self, Selection};
 use crate::raw::{self, RawArgs};
-use crate::record::{Options, PathRecord, RowRecord, Run, SCHEMA, VERSION};
+use crate::record::{make_folder, Options, PathRecord, RowRecord, Run, SCHEMA, VERSION};
 use crate::report::{self, Format};
 use crate::runner::Runner;
 use crate::stack::{self, Programs, Stack};
@@ -119,6 +119,7 @@ pub fn run_as(args: Args, prefix: &[OsString]) -> Result<ExitCode> {
 }
 
 fn measure(args: &Measure, prefix: &[OsString]) -> Result<ExitCode> {
+    make_folder(&args.output)?;
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, interrupted.clone())

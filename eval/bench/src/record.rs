@@ -165,6 +165,19 @@ pub struct Failure {
     pub tail: Vec<String>,
 }
 
+/// Makes the folder for records, and sees that one can be written there: before hours are spent on what goes into it.
+pub fn make_folder(folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder)
+        .and_then(|()| tempfile::tempfile_in(folder))
+        .with_context(|| {
+            format!(
+                "nothing can be written to {} (--output names another folder)",
+                folder.display()
+            )
+        })?;
+    Ok(())
+}
+
 impl Run {
     /// Reads a record and checks that this program understands it.
     pub fn read(path: &Path) -> Result<Run> {
@@ -183,10 +196,8 @@ impl Run {
             .with_context(|| format!("{} does not follow the schema", path.display()))
     }
 
-    /// Writes the record into `folder` under its start time and returns the file's path.
+    /// Writes the record into `folder`, which [`make_folder`] has made, under its start time and returns the file's path.
     pub fn write(&self, folder: &Path) -> Result<PathBuf> {
-        std::fs::create_dir_all(folder)
-            .with_context(|| format!("cannot make {}", folder.display()))?;
         let path = folder.join(format!("{}.json", self.started.replace([':', '-'], "")));
         let mut text = serde_json::to_string_pretty(self)?;
         text.push('\n');

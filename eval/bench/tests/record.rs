@@ -139,6 +139,19 @@ fn ctrl_c_keeps_what_was_measured_and_leaves_no_process() {
 }
 
 #[test]
+fn a_folder_that_cannot_be_is_refused_before_anything_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("raw"), "a file").unwrap();
+    let words = ["--path", "loopback", "--only", "send-rate-64"];
+    let output = bench(folder.path(), &words).output().unwrap();
+    let text = printed(&output);
+    assert!(!output.status.success(), "{text}");
+    assert!(text.contains("nothing can be written to raw"), "{text}");
+    assert!(text.contains("--output"), "{text}");
+    assert!(!text.contains("raw-tcp"), "{text}");
+}
+
+#[test]
 fn the_schema_refuses_a_sample_that_is_both_or_neither() {
     let sample = |outcome: Value| {
         let mut sample = json!({ "repetition": 1, "at": 0.0, "took": 1.0 });

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::{ensure, Context, Result};
 
 use super::compiled::Source;
-use super::{numbers, on_off, weft_gid_name, Programs, Site, Stack};
+use super::{need_weft, numbers, on_off, weft_gid_name, Programs, Site, Stack};
 use crate::exec::Output;
 use crate::job::{Invocation, Job};
 use crate::path::PathKind;
@@ -58,11 +58,7 @@ impl Stack for ByGid {
     }
 
     fn ready(&self) -> Result<()> {
-        ensure!(
-            self.weft.is_file(),
-            "there is no {} (make build)",
-            self.weft.display()
-        );
+        need_weft(&self.weft)?;
         SOURCE.compile(&self.scratch)
     }
 

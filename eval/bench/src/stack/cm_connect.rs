@@ -3,10 +3,10 @@
 
 use std::path::PathBuf;
 
-use anyhow::{ensure, Context, Result};
+use anyhow::{Context, Result};
 
 use super::compiled::Source;
-use super::{on_off, weft_name, Programs, Site, Stack};
+use super::{need_weft, on_off, weft_name, Programs, Site, Stack};
 use crate::exec::Output;
 use crate::job::{Invocation, Job};
 use crate::path::PathKind;
@@ -48,11 +48,7 @@ impl Stack for CmConnect {
     }
 
     fn ready(&self) -> Result<()> {
-        ensure!(
-            self.weft.is_file(),
-            "there is no {} (make build)",
-            self.weft.display()
-        );
+        need_weft(&self.weft)?;
         SOURCE.compile(&self.scratch)
     }
 

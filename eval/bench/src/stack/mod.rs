@@ -13,7 +13,7 @@ mod ucx;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -210,6 +210,16 @@ fn need(program: &str, package: &str) -> Result<()> {
     anyhow::ensure!(
         on_path(program),
         "{program} is not installed (Debian package {package})"
+    );
+    Ok(())
+}
+
+/// An error that says how to get it when the weft command is not there.
+fn need_weft(weft: &Path) -> Result<()> {
+    anyhow::ensure!(
+        weft.is_file(),
+        "there is no {} (make build)",
+        weft.display()
     );
     Ok(())
 }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 
 use super::{
-    need, numbers, on_off, weft_emss_name, weft_gid_name, weft_name, Site, Stack, WEFT_UD,
+    need, need_weft, numbers, on_off, weft_emss_name, weft_gid_name, weft_name, Site, Stack,
+    WEFT_UD,
 };
 use crate::exec::Output;
 use crate::job::{Invocation, Job};
@@ -74,11 +75,7 @@ impl Stack for Perftest {
     }
 
     fn ready(&self) -> Result<()> {
-        anyhow::ensure!(
-            self.weft.is_file(),
-            "there is no {} (make build)",
-            self.weft.display()
-        );
+        need_weft(&self.weft)?;
         need("ib_send_lat", "perftest")
     }
 

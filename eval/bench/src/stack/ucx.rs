@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
-use super::{need, numbers, Site, Stack};
+use super::{need, need_weft, numbers, Site, Stack};
 use crate::exec::Output;
 use crate::job::{Invocation, Job};
 use crate::path::PathKind;
@@ -72,11 +72,7 @@ impl Stack for Ucx {
 
     fn ready(&self) -> Result<()> {
         if let Carrier::Weft(weft) = &self.carrier {
-            anyhow::ensure!(
-                weft.is_file(),
-                "there is no {} (make build)",
-                weft.display()
-            );
+            need_weft(weft)?;
         }
         need("ucx_perftest", "ucx-utils")
     }
