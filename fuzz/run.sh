@@ -5,7 +5,8 @@
 #
 # Needs a nightly compiler and a C++ compiler, not cargo-fuzz. Says so and ends well when they are missing. A crash
 # leaves its input in fuzz/artifacts/TARGET and ends with a status other than 0; `cargo test` replays whatever is put
-# into fuzz/corpus/TARGET.
+# into fuzz/corpus/TARGET. The inputs that reach something new are thrown away with the run; WEFT_FUZZ_FOUND=FOLDER keeps
+# them there, by target, and a later run goes on from them. A run ends early, in order, when its target gets SIGUSR1.
 set -eu
 cd "$(dirname "$0")"
 
@@ -33,20 +34,24 @@ export RUSTFLAGS
 # With --target the flags do not reach build scripts.
 cargo +nightly build --quiet --release --target "$host" --target-dir "$target_dir"
 
-found=$(mktemp -d)
-trap 'rm -rf "$found"' EXIT
+if [ -n "${WEFT_FUZZ_FOUND:-}" ]; then
+    found=$WEFT_FUZZ_FOUND
+else
+    found=$(mktemp -d)
+    trap 'rm -rf "$found"' EXIT
+fi
 for target in "$@"; do
     mkdir -p "artifacts/$target" "corpus/$target" "$found/$target"
     echo "fuzz: $target for $seconds s"
     # New inputs go to the first folder; the committed corpus is only read.
     if ! "$target_dir/$host/release/$target" -max_total_time="$seconds" -timeout=30 -rss_limit_mb=1024 \
         -artifact_prefix="artifacts/$target/" -print_final_stats=1 \
-        "$found/$target" "corpus/$target" >"$found/log" 2>&1; then
-        cat "$found/log" >&2
+        "$found/$target" "corpus/$target" >"$found/$target.log" 2>&1; then
+        cat "$found/$target.log" >&2
         echo "fuzz: $target FAILED, input in fuzz/artifacts/$target" >&2
         exit 1
     fi
-    sed -n 's/^stat::number_of_executed_units: */fuzz: inputs tried: /p' "$found/log"
+    sed -n 's/^stat::number_of_executed_units: */fuzz: inputs tried: /p' "$found/$target.log"
     # Edges of the code reached, and the fuzzer's finer count of what was different.
-    sed -n 's/.* cov: \([0-9]*\) ft: \([0-9]*\) .*/fuzz: edges covered: \1, features: \2/p' "$found/log" | tail -n 1
+    sed -n 's/.* cov: \([0-9]*\) ft: \([0-9]*\) .*/fuzz: edges covered: \1, features: \2/p' "$found/$target.log" | tail -n 1
 done
