@@ -50,9 +50,10 @@ test-scale: ## ten thousand queue pairs, beside as many sockets (about ten minut
 	@$(MAKE) --no-print-directory build
 	tests/scale/run.py --weft $(RELEASE)/weft --json $(TARGET_DIR)/scale.json $(SCALE_ARGS)
 
-test-model: ## locks and wake-ups under a model checker, longer, and that it finds what it should
+test-model: ## locks and wake-ups under a model checker, longer; that it and the simulation find what they should
 	LOOM_MAX_PREEMPTIONS=3 LOOM_MAX_DURATION=120 cargo test --release --package weft-model
 	tests/model/mutants.sh
+	tests/tests/system/mutants.sh
 
 test-asan: ## the C edge under AddressSanitizer (needs a nightly compiler)
 	@scripts/need build verbs test

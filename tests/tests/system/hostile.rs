@@ -103,11 +103,9 @@ struct Area {
     octets: Vec<u8>,
 }
 
-/// A window of type 2 under one of its keys, and what it was to be bound to.
+/// A window of type 2 under one of its keys, as its peer may know it.
 struct Window {
     stag: Stag,
-    area: usize,
-    offset: u64,
     iova: u64,
     len: u64,
 }
@@ -117,7 +115,7 @@ struct End {
     pd: PdId,
     qp: Qp,
     grants: Grants,
-    /// The STags of its windows.
+    /// Its windows, by the STags they began with.
     window: [Stag; 2],
     /// Every binding that was asked for.
     windows: Vec<Window>,
@@ -196,6 +194,14 @@ fn established(role: Role, crc: bool) -> Established {
 }
 
 impl End {
+    /// The STag that a window has now.
+    fn key_of_window(&self, which: usize) -> Stag {
+        let first = self.window[which];
+        let mut bound = self.grants.bound.iter();
+        let last = bound.rfind(|bind| bind.rkey.index() == first.index());
+        last.map_or(first, |bind| bind.rkey)
+    }
+
     fn port<'a>(
         &'a mut self,
         device: &'a mut Device,
@@ -269,12 +275,17 @@ impl World {
             qp.meet_weft();
         }
         let end = &mut self.ends[at];
-        end.grants.0.retain(|grant| grant.wr_id.is_none());
+        end.grants.list.retain(|grant| grant.wr_id.is_none());
         end.peer = Outbound::new(&established(Role::Initiator, crc), 1448);
         end.crc = crc;
         end.buffer.clear();
         end.sent.clear();
         end.asked.clear();
+        // A responder sends nothing, and so binds no window, before the initiator has (RFC 5044): mostly it does, and asks
+        // for nothing.
+        if self.random.chance(0.8) {
+            self.ask(at, (Stag(0), 0), 0);
+        }
     }
 
     fn register(&mut self) {
@@ -316,8 +327,10 @@ impl World {
         let stag = self.areas[area].stag;
         for end in &mut self.ends {
             end.grants.end_of_region(stag);
-            for window in end.windows.iter().filter(|w| w.area == area) {
-                end.grants.end_of_region(window.stag);
+            let bound = end.grants.bound.iter().filter(|bind| bind.region == stag);
+            let keys: Vec<Stag> = bound.map(|bind| bind.rkey).collect();
+            for key in keys {
+                end.grants.end_of_region(key);
             }
         }
     }
@@ -385,7 +398,7 @@ impl World {
         let (sge, offset) = self.part(area);
         let wr_id = self.next_wr;
         self.next_wr += 1;
-        self.ends[at].grants.0.push(Grant {
+        self.ends[at].grants.list.push(Grant {
             stag: Stag(sge.lkey),
             offset,
             len: u64::from(sge.length),
@@ -409,7 +422,7 @@ impl World {
         let (sge, offset) = self.part(area);
         let wr_id = self.next_wr;
         self.next_wr += 1;
-        self.ends[at].grants.0.push(Grant {
+        self.ends[at].grants.list.push(Grant {
             stag: Stag(sge.lkey),
             offset,
             len: u64::from(sge.length),
@@ -436,20 +449,27 @@ impl World {
         qp.post_send(&request, &mut port).is_ok()
     }
 
-    /// Invalidates a window and binds it again, somewhere else and under another key.
+    /// Invalidates a window and mostly binds it again, somewhere else and under another key.
     fn bind(&mut self, at: usize) {
         let pd = self.ends[at].pd;
         let Some(area) = self.pick(pd, Access::MW_BIND) else {
             return;
         };
         let which = self.random.below(2) as usize;
-        let (sge, offset) = self.part(area);
-        let access = Access(self.random.below(16) as u32 & !1);
-        let window = self.ends[at].window[which];
+        let (sge, _) = self.part(area);
+        let mut access = Access(self.random.below(16) as u32 & !1);
+        if !self.areas[area].access.contains(Access::LOCAL_WRITE) && self.random.chance(0.9) {
+            access = Access::REMOTE_READ;
+        }
+        // Whatever was asked for before and came to nothing with a connection, this is its key.
+        let window = self.ends[at].key_of_window(which);
         let rkey = Stag(window.0 & !0xFF | (window.0.wrapping_add(1) & 0xFF));
         let wr_id = self.next_wr;
         self.next_wr += 2;
         self.post(at, wr_id, SendOp::LocalInvalidate { stag: window }, &[]);
+        if self.random.chance(0.2) {
+            return self.transmit(at);
+        }
         let zero_based = self.random.chance(0.3);
         let bind = Bind {
             window,
@@ -461,15 +481,16 @@ impl World {
             zero_based,
         };
         // When it is bound, the port grants it.
-        self.ends[at].window[which] = rkey;
         self.ends[at].windows.push(Window {
             stag: rkey,
-            area,
-            offset,
             iova: if zero_based { 0 } else { sge.addr },
             len: bind.len,
         });
         self.post(at, wr_id + 1, SendOp::BindWindow(bind), &[]);
+        // Before the peer ends the connection.
+        if self.random.chance(0.8) {
+            self.transmit(at);
+        }
     }
 
     /// The transport takes what there is.
@@ -547,7 +568,7 @@ impl World {
                     || rights == 0
                     || end
                         .grants
-                        .0
+                        .list
                         .iter()
                         .any(|g| g.stag == stag && g.wr_id.is_none())
             };
@@ -570,16 +591,15 @@ impl World {
     /// What may be changed through an end at the moment.
     fn changeable(&self, at: usize) -> Vec<(usize, Range<u64>)> {
         let end = &self.ends[at];
-        let granted = end.grants.0.iter().filter(|grant| grant.what.changes());
+        let granted = end.grants.list.iter().filter(|grant| grant.what.changes());
         granted
             .map(|grant| {
-                let (area, base) = match end.windows.iter().rfind(|w| w.stag == grant.stag) {
-                    Some(window) => (window.area, window.offset),
-                    None => {
-                        let area = self.areas.iter().rposition(|a| a.stag == grant.stag);
-                        (area.expect("a region or a window"), 0)
-                    }
-                };
+                let mut bound = end.grants.bound.iter();
+                let bind = bound.rfind(|bind| bind.rkey == grant.stag);
+                let stag = bind.map_or(grant.stag, |bind| bind.region);
+                let area = self.areas.iter().rposition(|area| area.stag == stag);
+                let area = area.expect("a region or a window");
+                let base = bind.map_or(0, |bind| bind.addr.wrapping_sub(self.areas[area].iova));
                 (area, base + grant.offset..base + grant.offset + grant.len)
             })
             .collect()
@@ -655,24 +675,35 @@ impl World {
         self.arrive(at, &fpdu);
     }
 
+    /// STags with where what they name begins and how long it is: half the time of what is there for this peer (or for
+    /// another connection), so that not every step ends the connection, else of anything there ever was.
+    fn known(&mut self, at: usize) -> Vec<(Stag, u64, u64)> {
+        let of_area = |area: &Area| (area.stag, area.iova, area.len);
+        let of_window = |window: &Window| (window.stag, window.iova, window.len);
+        let whose = match self.random.below(10) {
+            0 => (at + 1) % self.ends.len(),
+            _ => at,
+        };
+        let end = &self.ends[whose];
+        let keys = [0, 1].map(|which| end.key_of_window(which));
+        let bound = end.windows.iter().filter(|w| keys.contains(&w.stag));
+        let bound: Vec<_> = bound.map(of_window).collect();
+        let there = |area: &&Area| area.is_there && area.pd == end.pd;
+        let there: Vec<_> = self.areas.iter().filter(there).map(of_area).collect();
+        let windows = self.ends.iter().flat_map(|end| &end.windows);
+        let ever = self.areas.iter().map(of_area);
+        let ever = ever.chain(windows.map(of_window)).collect();
+        match self.random.below(4) {
+            0 if !bound.is_empty() => bound,
+            0 | 1 if !there.is_empty() => there,
+            _ => ever,
+        }
+    }
+
     /// An STag and a TO to reach into memory by, and how far it is to the end of what they name.
     fn guess(&mut self, at: usize) -> (Stag, u64, u64) {
-        let pd = self.ends[at].pd;
+        let known = self.known(at);
         let random = &mut self.random;
-        let windows: Vec<(Stag, u64, u64)> = self
-            .ends
-            .iter()
-            .flat_map(|end| end.windows.iter().map(|w| (w.stag, w.iova, w.len)))
-            .collect();
-        let regions = self.areas.iter().filter(|area| match random.below(3) {
-            // Anybody's and gone ones too.
-            0 => true,
-            _ => area.is_there && area.pd == pd,
-        });
-        let mut known: Vec<_> = regions
-            .map(|area| (area.stag, area.iova, area.len))
-            .collect();
-        known.extend(windows);
         let (mut stag, iova, len) = known[random.below(known.len() as u64) as usize];
         match random.below(16) {
             0 => stag = Stag(stag.0 ^ (1 << random.below(8))),
@@ -767,16 +798,22 @@ impl World {
         let (source_stag, source_to, room) = self.guess(at);
         let most = 1 + self.random.below(2) * self.random.below(8);
         for _ in 0..most {
-            let request = ReadRequest {
-                sink_stag: Stag(self.random.bits() as u32),
-                sink_to: self.random.bits() >> 1,
-                size: self.length(room) as u32,
-                source_stag,
-                source_to,
-            };
-            let header = self.untagged(at, Opcode::READ_REQUEST, QueueNumber::READ_REQUEST);
-            self.arrive_framed(at, Header::Untagged(header), &request.to_octets(), &[]);
+            let size = self.length(room) as u32;
+            self.ask(at, (source_stag, source_to), size);
         }
+    }
+
+    /// The peer sends a Read Request.
+    fn ask(&mut self, at: usize, (source_stag, source_to): (Stag, u64), size: u32) {
+        let request = ReadRequest {
+            sink_stag: Stag(self.random.bits() as u32),
+            sink_to: self.random.bits() >> 1,
+            size,
+            source_stag,
+            source_to,
+        };
+        let header = self.untagged(at, Opcode::READ_REQUEST, QueueNumber::READ_REQUEST);
+        self.arrive_framed(at, Header::Untagged(header), &request.to_octets(), &[]);
     }
 
     fn attack_by_atomic(&mut self, at: usize) {

@@ -7,6 +7,8 @@
 //!
 //! In [`hostile`] the other end is no Weft but somebody who knows the wire and all the STags there ever were.
 //!
+//! `mutants.sh` takes the checks out of production one at a time and asks for a seed that fails.
+//!
 //! `WEFT_SEEDS=N` runs N seeds, `WEFT_SEEDS=77..78` one again; a failure names its seed.
 
 mod hostile;

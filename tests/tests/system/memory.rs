@@ -47,11 +47,15 @@ pub struct Grant {
 
 /// Every range that may be used at the moment.
 #[derive(Default)]
-pub struct Grants(pub Vec<Grant>);
+pub struct Grants {
+    pub list: Vec<Grant>,
+    /// What windows were bound to, in order.
+    pub bound: Vec<Bind>,
+}
 
 impl Grants {
     fn allows(&self, span: Span, what: &[Use]) -> bool {
-        self.0.iter().any(|grant| {
+        self.list.iter().any(|grant| {
             grant.stag == span.stag
                 && what.contains(&grant.what)
                 && grant.offset <= span.offset
@@ -67,7 +71,7 @@ impl Grants {
             (Access::REMOTE_ATOMIC, Use::PeerWorks),
         ];
         for (_, what) in rights.iter().filter(|(right, _)| access.contains(*right)) {
-            self.0.push(Grant {
+            self.list.push(Grant {
                 stag,
                 offset: 0,
                 len,
@@ -78,11 +82,11 @@ impl Grants {
     }
 
     pub fn end_with(&mut self, wr_id: u64) {
-        self.0.retain(|grant| grant.wr_id != Some(wr_id));
+        self.list.retain(|grant| grant.wr_id != Some(wr_id));
     }
 
     pub fn end_of_region(&mut self, stag: Stag) {
-        self.0.retain(|grant| grant.stag != stag);
+        self.list.retain(|grant| grant.stag != stag);
     }
 }
 
@@ -153,9 +157,10 @@ impl Host for Port<'_> {
         self.device.bind(bind, scope)?;
         // By whichever key it had before.
         let same = |grant: &Grant| grant.stag.index() == bind.rkey.index();
-        self.grants.0.retain(|grant| !same(grant));
+        self.grants.list.retain(|grant| !same(grant));
         self.grants
             .grant_to_the_peer(bind.rkey, bind.len, bind.access);
+        self.grants.bound.push(*bind);
         Ok(())
     }
 

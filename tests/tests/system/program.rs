@@ -258,7 +258,7 @@ impl World {
         } else {
             &mut end.grants
         };
-        grants.0.extend(grants_of(&scatter, Use::Sink, wr_id));
+        grants.list.extend(grants_of(&scatter, Use::Sink, wr_id));
         inbox.note(wr_id);
         let request = RecvRequest {
             wr_id,
@@ -345,7 +345,7 @@ impl World {
         parts
             .end
             .grants
-            .0
+            .list
             .extend(grants_of(&plan.list, plan.what, wr_id));
         // The program knows what it posts before it does: it may complete at once.
         let mut posted = Posted {

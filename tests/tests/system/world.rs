@@ -254,7 +254,7 @@ impl World {
             let shares = device.srq.is_some();
             let ledger = Ledger::new(device, self.ends[at].qp.pd(), shares, &mut self.random);
             let end = &mut self.ends[at];
-            end.grants = Grants(ledger.granted_to_the_peer());
+            end.grants.list = ledger.granted_to_the_peer();
             end.ledger = ledger;
             end.buffer.clear();
             let mut parts = self.parts(at);
