@@ -391,16 +391,21 @@ static void one_send(struct pair *p, uint64_t id, int flags)
 	WORKS(p->a.scq, id);
 }
 
-static void one_event(struct side *s, struct ibv_cq *cq)
+static void take_event(struct side *s, struct ibv_cq *cq)
 {
 	struct ibv_cq *got = NULL;
 	void *context = NULL;
 
-	if (!CHECKF(readable(s->channel->fd, 5000), "no completion event within 5 s"))
-		case_end();
 	EQ(ibv_get_cq_event(s->channel, &got, &context), 0);
 	CHECK(got == cq && context == s);
 	ibv_ack_cq_events(cq, 1);
+}
+
+static void one_event(struct side *s, struct ibv_cq *cq)
+{
+	if (!CHECKF(readable(s->channel->fd, 5000), "no completion event within 5 s"))
+		case_end();
+	take_event(s, cq);
 }
 
 CASE("notify.once")
@@ -470,6 +475,71 @@ CASE("notify.of-a-send-completion")
 	NEED(send_of(&p.a, 1, IBV_SEND_SIGNALED, 0, 8) == 0);
 	one_event(&p.a, p.a.scq);
 	WORKS(p.a.scq, 1);
+	pair_down(&p);
+}
+
+/* Who polls may stop at any time: then the device works by itself, and tells. */
+
+static int poll_times(struct ibv_cq *cq, unsigned times, struct ibv_wc *wc)
+{
+	int found = 0;
+
+	for (unsigned i = 0; i < times && found == 0; i++)
+		found = ibv_poll_cq(cq, 1, wc);
+	return found;
+}
+
+CASE("notify.after-any-number-of-polls")
+{
+	struct pair p;
+	struct ibv_wc wc = {};
+
+	pair_up(&p, (struct wish){});
+	for (unsigned polls = 0; polls < 200; polls++) {
+		NEED(post(&p.a, polls, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED, 0, 8, &p.b, 4096) == 0);
+		int found = poll_times(p.a.scq, polls, &wc);
+		EQ(ibv_req_notify_cq(p.a.scq, 0), 0);
+		if (found == 0)
+			found = ibv_poll_cq(p.a.scq, 1, &wc);
+		if (found == 0) {
+			/* By the descriptor, or in the call. */
+			if (polls % 2)
+				CHECK(readable(p.a.channel->fd, 5000));
+			take_event(&p.a, p.a.scq);
+			found = ibv_poll_cq(p.a.scq, 1, &wc);
+		}
+		EQ(found, 1);
+		EQ(wc.status, IBV_WC_SUCCESS);
+		EQ(wc.wr_id, polls);
+		/* Armed and not used up, it would tell of the next one. */
+		while (readable(p.a.channel->fd, 0))
+			one_event(&p.a, p.a.scq);
+	}
+	pair_down(&p);
+}
+
+CASE("notify.by-memory-after-any-number-of-polls")
+{
+	struct pair p;
+	struct ibv_wc wc = {};
+
+	pair_up(&p, (struct wish){});
+	for (uint64_t polls = 0; polls < 200; polls++) {
+		volatile uint64_t *there = (uint64_t *)(p.b.buf + 4096), *here = (uint64_t *)(p.a.buf + 4096);
+		double start = now();
+		memcpy(p.a.buf, &(uint64_t){polls + 1}, 8);
+		memcpy(p.b.buf, &(uint64_t){polls + 1}, 8);
+
+		NEED(post(&p.a, polls, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED, 0, 8, &p.b, 4096) == 0);
+		int found = poll_times(p.a.scq, polls, &wc);
+		NEED(post(&p.b, polls, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED, 0, 8, &p.a, 4096) == 0);
+		while ((*there != polls + 1 || *here != polls + 1) && now() - start < 5)
+			;
+		NEED(*there == polls + 1 && *here == polls + 1);
+		if (found == 0)
+			WORKS(p.a.scq, polls);
+		WORKS(p.b.scq, polls);
+	}
 	pair_down(&p);
 }
 

@@ -279,6 +279,11 @@ impl SendQueue {
 
     /// Requests not encoded completely.
     #[inline]
+    /// Requests that are not done.
+    pub(crate) fn len(&self) -> usize {
+        self.wqes.len()
+    }
+
     pub(crate) fn unencoded(&self) -> usize {
         self.wqes.len() - self.encoded
     }

@@ -133,6 +133,7 @@ impl Cq {
     /// Asks for an event on the channel at the next completion, or only the next solicited or
     /// failed one.
     pub fn request_notify(&self, solicited_only: bool) {
+        self.context.engine().take_back_what_was_left();
         self.inner.lock().queue.arm(solicited_only);
     }
 

@@ -25,6 +25,7 @@ use weft_os::sched;
 use crate::deferred::Deferred;
 use crate::engine::{Endpoint, Engine};
 use crate::error::Error;
+use crate::qp::left::{Left, WAITS};
 use crate::qp::Qp;
 use crate::stats::Total;
 use crate::timers::Timers;
@@ -59,6 +60,8 @@ pub(crate) struct Progress {
     sweep_always: AtomicBool,
     /// Sweeps in a row that found the stream that was active last and no other.
     alone: AtomicU32,
+    /// What the set does not wait for, because a program's thread polls for it.
+    pub(crate) left: Left,
     deferred: Deferred<Gathered>,
     pub(crate) timers: Timers,
     service: OnceLock<Thread>,
@@ -136,6 +139,7 @@ impl Progress {
             hot: RwLock::new(None),
             sweep_always: AtomicBool::new(false),
             alone: AtomicU32::new(0),
+            left: Left::default(),
             deferred: Deferred::new(),
             timers: Timers::default(),
             service: OnceLock::new(),
@@ -255,9 +259,14 @@ impl Progress {
         }
     }
 
+    /// Polls of completion queues that found nothing.
+    pub(crate) fn count_of_empty_polls(&self) -> u64 {
+        self.empty_polls.load(Ordering::Relaxed)
+    }
+
     /// Names the interval between two polls.
     pub(crate) fn interval(&self) -> u64 {
-        self.full_polls.load(Ordering::Relaxed) + self.empty_polls.load(Ordering::Relaxed)
+        self.full_polls.load(Ordering::Relaxed) + self.count_of_empty_polls()
     }
 }
 
@@ -306,7 +315,7 @@ impl Place for Engine {
     }
 
     fn empty_polls(&self) -> u64 {
-        self.progress.empty_polls.load(Ordering::Relaxed)
+        self.progress.count_of_empty_polls()
     }
 
     fn begins(&self, mode: Mode) {
@@ -418,22 +427,41 @@ impl Engine {
             turn
         });
         let always = self.progress.sweep_always.load(Ordering::Relaxed);
-        if !always {
-            let hot = self.progress.hot.read().clone();
-            match hot {
-                Some(Hot::Stream(qp)) => {
-                    qp.serve_if_free(self);
-                    unanswered = qp.is_unanswered();
+        let hot = match always {
+            true => None,
+            false => self.progress.hot.read().clone(),
+        };
+        self.take_back_what_is_not(hot.as_ref());
+        match hot {
+            Some(Hot::Stream(qp)) => {
+                qp.serve_if_free(self);
+                unanswered = qp.is_unanswered();
+                if qp.waits_for_one() && self.is_poll_of_one_who_waits() {
+                    qp.leave_to_poller(self);
                 }
-                Some(Hot::Datagrams(socket)) => socket.serve_if_free(self),
-                None => {}
             }
+            Some(Hot::Datagrams(socket)) => socket.serve_if_free(self),
+            None => {}
         }
         if always || turn.is_multiple_of(SWEEP_EVERY) {
             let swept = self.serve_ready(Some(Duration::ZERO)).unwrap_or_default();
             self.progress.note_swept(always, &swept);
         }
         unanswered
+    }
+
+    /// Whether the calling thread polls again and again, beside a service thread that sleeps in the set.
+    fn is_poll_of_one_who_waits(&self) -> bool {
+        POLLS.with(|polls| polls.get().0) >= WAITS && self.progress.turns.mode() == Mode::Served
+    }
+
+    /// What pollers do not read first is not left to them.
+    #[inline]
+    fn take_back_what_is_not(&self, hot: Option<&Hot>) {
+        let left = &self.progress.left;
+        if left.any() && !matches!(hot, Some(Hot::Stream(qp)) if left.is(qp)) {
+            self.take_back_what_was_left();
+        }
     }
 
     /// A poll found nothing: a run of them makes a poller. Where the peer is to answer for Writes it has to be a long run: a
@@ -479,6 +507,7 @@ impl Engine {
 
     /// Makes the calling thread the lead, if there is none.
     pub(crate) fn lead(&self) -> Option<Lead<'_>> {
+        self.take_back_what_was_left();
         if !self.progress.turns.lead(&self.progress) {
             return None;
         }

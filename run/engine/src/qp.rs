@@ -1,7 +1,9 @@
 //! Queue pairs on the host stack: made, attached to a stream, served, ended. Posting to the send
 //! queue is in [`gathering`], what messages wait for in [`waiting`].
 
+pub(crate) mod answers;
 mod gathering;
+pub(crate) mod left;
 mod waiting;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -69,6 +71,8 @@ pub struct Qp {
     destroyed: AtomicBool,
     /// The peer was asked to answer for Writes, and has not.
     unanswered: AtomicBool,
+    /// And the program waits for that one Write alone.
+    waits_for_one: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -135,6 +139,7 @@ impl Qp {
             gathering: Gathering::default(),
             destroyed: AtomicBool::new(false),
             unanswered: AtomicBool::new(false),
+            waits_for_one: AtomicBool::new(false),
         });
         qp.send_cq
             .add_sender(number, &qp.inner.lock().results.polled);
@@ -185,6 +190,7 @@ impl Qp {
     /// The transition does not exist or needs a connection.
     pub fn modify_state(self: &Arc<Self>, to: QpState) -> Result<(), Error> {
         let engine = self.pd.engine().clone();
+        self.send_held_answer(&mut self.inner.lock(), &engine);
         if to == QpState::Reset {
             self.end_bring_up(&engine);
             let mut inner = self.inner.lock();
@@ -321,6 +327,11 @@ impl Qp {
         self.unanswered.load(Ordering::Relaxed)
     }
 
+    /// Whether the program waits for the answer for one Write, and for nothing else it posted; a hint.
+    pub(crate) fn waits_for_one(&self) -> bool {
+        self.waits_for_one.load(Ordering::Relaxed)
+    }
+
     /// Receives, places, completes and sends what is due, unless another thread does it.
     pub(crate) fn serve_if_free(self: &Arc<Self>, engine: &Engine) {
         if let Some(guard) = self.inner.try_lock() {
@@ -348,7 +359,11 @@ impl Qp {
         let (received, mut end) = {
             let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
             let (received, mut end) = stream.receive(&mut inner.machine, &mut pass);
-            let due = inner.machine.wants_to_send() || needs_fin(&inner.machine);
+            let mut due = inner.machine.wants_to_send() || needs_fin(&inner.machine);
+            let answers = inner.by_hand.is_some() && inner.machine.owes_only_answers();
+            if due && answers && inner.machine.sends_one_at_a_time() {
+                due = !stream.holds_answers(engine);
+            }
             if end.is_none() && due && (writable || !stream.blocked) {
                 end = stream.transmit(&mut inner.machine, &mut pass);
             }
@@ -416,8 +431,10 @@ impl Qp {
         while let Some(event) = inner.machine.poll_event() {
             self.note_event(inner, event, &mut notices);
         }
-        self.unanswered
-            .store(inner.machine.awaits_answer(), Ordering::Relaxed);
+        let unanswered = inner.machine.awaits_answer();
+        self.unanswered.store(unanswered, Ordering::Relaxed);
+        let one = unanswered && inner.machine.sends_one_at_a_time();
+        self.waits_for_one.store(one, Ordering::Relaxed);
         Self::follow_stream(inner, engine);
         self.follow_waiting(inner, engine);
         if !inner.results.is_empty() || inner.results.invalidated {
@@ -502,7 +519,9 @@ impl Qp {
         let Some(stream) = &mut inner.stream else {
             return;
         };
-        let interest = Interest::of(!inner.machine.is_full(), stream.blocked);
+        stream.leaving.is_left &= inner.machine.awaits_answer();
+        let reads = !inner.machine.is_full() && !stream.leaving.is_left;
+        let interest = Interest::of(reads, stream.blocked);
         if interest != stream.interest {
             stream.interest = interest;
             let _ = engine
@@ -580,6 +599,10 @@ impl Qp {
         let now = engine.now();
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
+        Self::look_after_poller(inner, engine);
+        if Self::answer_is_late(inner, engine) {
+            return self.transmit_locked(guard, engine);
+        }
         if inner.waiting.is_over(now) {
             let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
             inner.machine.give_up_holding(&mut pass);
@@ -620,6 +643,7 @@ impl Qp {
             return;
         }
         let engine = self.pd.engine();
+        self.send_held_answer(&mut self.inner.lock(), engine);
         self.end_bring_up(engine);
         self.disconnect();
         engine.forget_qp(self.number);

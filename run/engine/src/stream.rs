@@ -14,6 +14,8 @@ use crate::buffers::{self, BUFFER};
 use crate::nudges::Nudges;
 use crate::pass::Pass;
 use crate::progress::Token;
+use crate::qp::answers::Answers;
+use crate::qp::left::Leaving;
 use crate::stats::{Published, Slot};
 
 /// Octets framed ahead of the socket when payload goes by reference.
@@ -60,6 +62,10 @@ pub(crate) struct Stream {
     pub(crate) nudges: Option<Nudges>,
     /// When the ready-to-receive message that the peer promised has to be there.
     pub(crate) ready_by: Option<Duration>,
+    /// How answers leave.
+    pub(crate) answers: Answers,
+    /// Whether it is left to the thread that polls.
+    pub(crate) leaving: Leaving,
 }
 
 impl Stream {
@@ -87,6 +93,8 @@ impl Stream {
             close_at: None,
             nudges: None,
             ready_by: None,
+            answers: Answers::new(),
+            leaving: Leaving::default(),
         }
     }
 
@@ -101,6 +109,7 @@ impl Stream {
         qp: &mut QpMachine,
         pass: &mut Pass<'_>,
     ) -> Option<StreamEnd> {
+        self.answers.note_sent();
         let budget = if qp.sends_by_reference() {
             FILL_BY_REFERENCE
         } else {

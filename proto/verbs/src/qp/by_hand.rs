@@ -46,6 +46,11 @@ impl Qp {
         self.sq.front().is_some()
     }
 
+    /// Whether the program works through the send queue one request at a time: one at most is not done.
+    pub fn sends_one_at_a_time(&self) -> bool {
+        self.sq.len() <= 1
+    }
+
     /// Nobody answers where the peer should be: the oldest send ends in
     /// [`WcStatus::RetryExceeded`], everything else is flushed.
     pub fn peer_unreachable(&mut self, host: &mut impl Host) {

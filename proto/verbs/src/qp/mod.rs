@@ -382,6 +382,18 @@ impl Qp {
         self.outgoing.queued() > 0 || (due && self.ending == Ending::Open)
     }
 
+    /// Whether all that [`Qp::fill`] would frame is answers of no octets, to a peer that asks whether its Writes are placed.
+    #[inline]
+    pub fn owes_only_answers(&self) -> bool {
+        let own = (self.sq.unencoded() > 0 && self.may_begin())
+            || self.requester.control_pending()
+            || self.question_due();
+        self.responder.only_answers()
+            && !own
+            && self.outgoing.queued() == 0
+            && self.ending == Ending::Open
+    }
+
     /// The transport took `octets` of [`Qp::outgoing`].
     #[inline]
     pub fn sent(&mut self, octets: usize, host: &mut impl Host) {

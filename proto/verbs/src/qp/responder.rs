@@ -39,6 +39,14 @@ impl Responder {
         !self.requests.is_empty()
     }
 
+    /// Whether there are requests, and none asks for octets.
+    #[inline]
+    pub(super) fn only_answers(&self) -> bool {
+        let of_none =
+            |inbound: &Inbound| matches!(&inbound.request, Request::Read(read) if read.size == 0);
+        self.pending() && self.requests.iter().all(of_none)
+    }
+
     pub(super) fn in_message(&self) -> bool {
         self.offset > 0
     }

@@ -91,6 +91,9 @@ impl Qp {
             drop(inner);
             return posted;
         }
+        if let Some(stream) = &mut inner.stream {
+            stream.note_post(engine);
+        }
         self.transmit_locked(inner, engine);
         posted
     }
@@ -184,8 +187,11 @@ impl SendBatch<'_> {
 impl Drop for SendBatch<'_> {
     fn drop(&mut self) {
         let engine = self.qp.pd.engine();
-        if let Some(inner) = self.inner.take() {
+        if let Some(mut inner) = self.inner.take() {
             if !self.qp.gathers(self.posts, self.all_short, engine) {
+                if let Some(stream) = &mut inner.stream {
+                    stream.note_post(engine);
+                }
                 self.qp.transmit_locked(inner, engine);
             }
         }
