@@ -8,7 +8,6 @@ By itself it writes the raw figures, and the section of docs/interop.md:
 import argparse
 import json
 import platform
-import re
 import shutil
 import statistics
 import sys
@@ -17,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 
+import document
 import kernel
 from machine import GUEST, Link, Machine
 
@@ -121,18 +121,6 @@ def write_raw(file, rows, guest):
     file.write_text(json.dumps(raw, indent=1) + "\n", encoding="utf-8")
 
 
-def put_section(docs, rows):
-    """Puts the section into a table that a run wrote, in place of the one that is there."""
-    text = docs.read_text(encoding="utf-8")
-    new = "\n".join(section(rows)) + "\n"
-    text = re.sub(rf"{HEADING}\n.*?(?=^## |^What does not work|\Z)", "", text, flags=re.MULTILINE | re.DOTALL)
-    at = text.find("What does not work")
-    if at < 0:
-        docs.write_text(f"{text.rstrip()}\n\n{new.rstrip()}\n", encoding="utf-8")
-    else:
-        docs.write_text(f"{text[:at]}{new}\n{text[at:]}".replace("\n\n\n", "\n\n"), encoding="utf-8")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--weft", type=Path, default=ROOT / "target/release/weft", help="the command under test")
@@ -148,7 +136,7 @@ def main():
         rows = measure(machine, options.weft.resolve(), options.limit)
         write_raw(options.json, rows, machine.kernel.version)
         if options.docs:
-            put_section(options.docs, rows)
+            document.put(options.docs, "\n".join(section(rows)))
     except (kernel.Unavailable, Unmeasured) as trouble:
         sys.exit(f"nothing measured: {trouble}")
     finally:

@@ -14,6 +14,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+import document
 import kernel
 from machine import GUEST, Link, Machine
 
@@ -113,13 +114,6 @@ def section(outcomes):
             "the target refuses is flushed like what stands behind it.", "", "| what the case says | cases |", "| --- | --- |", *rows, ""]
 
 
-def put_section(docs, outcomes):
-    """Puts the section at the end of the table that a run wrote, in place of the one that is there."""
-    text = docs.read_text(encoding="utf-8")
-    text = re.sub(rf"\n*{HEADING}\n.*?(?=^## |\Z)", "\n", text, flags=re.MULTILINE | re.DOTALL)
-    docs.write_text(text.rstrip() + "\n\n" + "\n".join(section(outcomes)), encoding="utf-8")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", metavar="REGEX", type=re.compile, help="only cases whose name matches")
@@ -143,7 +137,7 @@ def main():
             if link:
                 link.close()
     if options.docs:
-        put_section(options.docs, outcomes)
+        document.put(options.docs, "\n".join(section(outcomes)))
     counts = Counter(outcome for outcome, _ in outcomes.values())
     print(f"{counts['ok']} passed, {counts['FAIL']} failed, {counts['skip']} skipped")
 

@@ -14,6 +14,8 @@ import time
 from pathlib import Path
 
 import beside
+import conformance
+import document
 import kernel
 import matrix
 import outcome
@@ -191,7 +193,11 @@ def main():
     for reason in sorted(skipped):
         print(f"siw SKIPPED: {reason}")
     if options.docs and not skipped:
+        # A run of its own wrote that one.
+        kept = document.section(options.docs, conformance.HEADING)
         options.docs.write_text(outcome.table(results, report), encoding="utf-8")
+        if kept:
+            document.put(options.docs, kept)
     print(outcome.counts(results))
     sys.exit(any(result.outcome == outcome.FAILED for result in results))
 

@@ -9,6 +9,8 @@ import unittest
 from pathlib import Path
 
 import beside
+import conformance
+import document
 import kernel
 import matrix
 import outcome
@@ -119,8 +121,14 @@ class Cells(unittest.TestCase):
             with tempfile.TemporaryDirectory() as folder:
                 docs = Path(folder) / "interop.md"
                 docs.write_text(outcome.table(results, outcome.Report("6.1", "tshark read them.", [])), encoding="utf-8")
-                beside.put_section(docs, [beside.Row("ib_send_lat", 64, 500, "us", [1.0], [2.0])])
-                beside.put_section(docs, rows)
+                other = f"{conformance.HEADING}\n\nAll pass."
+                document.put(docs, other)
+                for measured in ([beside.Row("ib_send_lat", 64, 500, "us", [1.0], [2.0])], rows):
+                    document.put(docs, "\n".join(beside.section(measured)))
+                self.assertEqual(document.section(docs, conformance.HEADING), other)
+                document.put(docs, f"{conformance.HEADING}\n\nOne fails.")
+                text = docs.read_text(encoding="utf-8")
+                docs.write_text(text.replace(f"{conformance.HEADING}\n\nOne fails.\n\n", ""), encoding="utf-8")
                 whole = outcome.table(results, outcome.Report("6.1", "tshark read them.", rows))
                 self.assertEqual(docs.read_text(encoding="utf-8"), whole)
 
