@@ -8,6 +8,7 @@
 # into fuzz/corpus/TARGET. The inputs that reach something new are thrown away with the run; WEFT_FUZZ_FOUND=FOLDER keeps
 # them there, by target, and a later run goes on from them. A run ends early, in order, when its target gets SIGUSR1.
 set -eu
+kept=${WEFT_FUZZ_FOUND:+$(realpath -m "$WEFT_FUZZ_FOUND")}
 cd "$(dirname "$0")"
 
 seconds=${1:-10}
@@ -34,8 +35,8 @@ export RUSTFLAGS
 # With --target the flags do not reach build scripts.
 cargo +nightly build --quiet --release --target "$host" --target-dir "$target_dir"
 
-if [ -n "${WEFT_FUZZ_FOUND:-}" ]; then
-    found=$WEFT_FUZZ_FOUND
+if [ -n "$kept" ]; then
+    found=$kept
 else
     found=$(mktemp -d)
     trap 'rm -rf "$found"' EXIT

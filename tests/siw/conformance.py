@@ -120,6 +120,8 @@ def main():
     parser.add_argument("--docs", type=Path, help="the table of a whole run: its section is replaced")
     parser.add_argument("--cache", type=Path, default=kernel.cache_folder(), help="where the guest's kernel is kept")
     options = parser.parse_args()
+    if options.docs and options.only:
+        sys.exit("--docs does not go with --only: the section in the docs is of a whole run")
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "verbs-conformance"
         subprocess.run([VERBS / "build.sh", program], check=True)

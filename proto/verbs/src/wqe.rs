@@ -277,13 +277,14 @@ impl SendQueue {
         self.encoded > 0
     }
 
-    /// Requests not encoded completely.
-    #[inline]
     /// Requests that are not done.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.wqes.len()
     }
 
+    /// Requests not encoded completely.
+    #[inline]
     pub(crate) fn unencoded(&self) -> usize {
         self.wqes.len() - self.encoded
     }

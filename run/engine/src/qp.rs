@@ -1,5 +1,6 @@
 //! Queue pairs on the host stack: made, attached to a stream, served, ended. Posting to the send
-//! queue is in [`gathering`], what messages wait for in [`waiting`].
+//! queue is in [`gathering`], what messages wait for in [`waiting`], what answers wait for in [`answers`], and what a
+//! program's polls are left to do in [`left`].
 
 pub(crate) mod answers;
 mod gathering;

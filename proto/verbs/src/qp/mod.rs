@@ -375,21 +375,23 @@ impl Qp {
     /// Whether [`Qp::fill`] would frame something.
     #[inline]
     pub fn wants_to_send(&self) -> bool {
-        let due = (self.sq.unencoded() > 0 && self.may_begin())
-            || self.responder.pending()
-            || self.requester.control_pending()
-            || self.question_due();
+        let due = self.has_requests_due() || self.responder.pending();
         self.outgoing.queued() > 0 || (due && self.ending == Ending::Open)
+    }
+
+    /// Whether there is something to frame of this side's own, beside responses.
+    #[inline]
+    fn has_requests_due(&self) -> bool {
+        (self.sq.unencoded() > 0 && self.may_begin())
+            || self.requester.control_pending()
+            || self.question_due()
     }
 
     /// Whether all that [`Qp::fill`] would frame is answers of no octets, to a peer that asks whether its Writes are placed.
     #[inline]
     pub fn owes_only_answers(&self) -> bool {
-        let own = (self.sq.unencoded() > 0 && self.may_begin())
-            || self.requester.control_pending()
-            || self.question_due();
         self.responder.only_answers()
-            && !own
+            && !self.has_requests_due()
             && self.outgoing.queued() == 0
             && self.ending == Ending::Open
     }

@@ -91,10 +91,7 @@ impl Qp {
             drop(inner);
             return posted;
         }
-        if let Some(stream) = &mut inner.stream {
-            stream.note_post(engine);
-        }
-        self.transmit_locked(inner, engine);
+        self.transmit_posted(inner, engine);
         posted
     }
 
@@ -124,6 +121,15 @@ impl Qp {
     fn gathers(self: &Arc<Self>, count: u32, short: bool, engine: &Engine) -> bool {
         self.gathering
             .gathers(count, short, engine, || Gathered::Stream(self.clone()))
+    }
+
+    /// Sends what was just posted, and what is due besides.
+    #[inline]
+    fn transmit_posted(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>, engine: &Engine) {
+        if let Some(stream) = &mut inner.stream {
+            stream.note_post(engine);
+        }
+        self.transmit_locked(inner, engine);
     }
 
     /// Sends what has gathered.
@@ -187,12 +193,9 @@ impl SendBatch<'_> {
 impl Drop for SendBatch<'_> {
     fn drop(&mut self) {
         let engine = self.qp.pd.engine();
-        if let Some(mut inner) = self.inner.take() {
+        if let Some(inner) = self.inner.take() {
             if !self.qp.gathers(self.posts, self.all_short, engine) {
-                if let Some(stream) = &mut inner.stream {
-                    stream.note_post(engine);
-                }
-                self.qp.transmit_locked(inner, engine);
+                self.qp.transmit_posted(inner, engine);
             }
         }
     }
