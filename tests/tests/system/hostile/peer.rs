@@ -1,0 +1,218 @@
+//! The peer: what it sends, and what it knows to send it by.
+
+use weft_verbs::iwarp::{
+    AtomicOperation, AtomicRequest, Header, Opcode, QueueNumber, ReadRequest, Stag, Tagged,
+    Untagged,
+};
+
+use super::{Area, Window, World};
+
+impl World {
+    fn arrive_framed(&mut self, at: usize, header: Header, body: &[u8], payload: &[u8]) {
+        let mut fpdu = Vec::new();
+        let peer = &mut self.ends[at].peer;
+        let start = peer.begin(&mut fpdu, &header, body, payload.len());
+        fpdu.extend_from_slice(payload);
+        peer.seal(&mut fpdu, start);
+        if self.ends[at].crc && self.random.chance(0.02) {
+            let bit = self.random.below(8 * fpdu.len() as u64) as usize;
+            fpdu[bit / 8] ^= 1 << (bit % 8);
+        }
+        self.arrive(at, &fpdu);
+    }
+
+    /// STags with where what they name begins and how long it is: half the time of what is there for this peer (or for
+    /// another connection), so that not every step ends the connection, else of anything there ever was.
+    fn known(&mut self, at: usize) -> Vec<(Stag, u64, u64)> {
+        let of_area = |area: &Area| (area.stag, area.iova, area.len);
+        let of_window = |window: &Window| (window.stag, window.iova, window.len);
+        let whose = match self.random.below(10) {
+            0 => (at + 1) % self.ends.len(),
+            _ => at,
+        };
+        let end = &self.ends[whose];
+        let keys = [0, 1].map(|which| end.key_of_window(which));
+        let bound = end.windows.iter().filter(|w| keys.contains(&w.stag));
+        let bound: Vec<_> = bound.map(of_window).collect();
+        let there = |area: &&Area| area.is_there && area.pd == end.pd;
+        let there: Vec<_> = self.areas.iter().filter(there).map(of_area).collect();
+        let windows = self.ends.iter().flat_map(|end| &end.windows);
+        let ever = self.areas.iter().map(of_area);
+        let ever = ever.chain(windows.map(of_window)).collect();
+        match self.random.below(4) {
+            0 if !bound.is_empty() => bound,
+            0 | 1 if !there.is_empty() => there,
+            _ => ever,
+        }
+    }
+
+    /// An STag and a TO to reach into memory by, and how far it is to the end of what they name.
+    fn guess(&mut self, at: usize) -> (Stag, u64, u64) {
+        let known = self.known(at);
+        let random = &mut self.random;
+        let (mut stag, iova, len) = known[random.below(known.len() as u64) as usize];
+        match random.below(16) {
+            0 => stag = Stag(stag.0 ^ (1 << random.below(8))),
+            1 => stag = Stag(stag.0 ^ (1 << random.below(32))),
+            2 => stag = Stag(random.bits() as u32),
+            _ => {}
+        }
+        let offset = random.below(len + 1);
+        let to = match random.below(16) {
+            0 => iova.wrapping_sub(1 + random.below(9)),
+            1 => u64::MAX - random.below(20),
+            2 => random.bits(),
+            _ => iova.wrapping_add(offset),
+        };
+        (stag, to, len - offset)
+    }
+
+    /// A length that mostly ends where it has to.
+    fn length(&mut self, room: u64) -> u64 {
+        match self.random.below(12) {
+            0 => room + 1 + self.random.below(8),
+            1 => self.random.below(1400),
+            2 => room,
+            _ => self.random.below(room + 1),
+        }
+        .min(1400)
+    }
+
+    fn payload(&mut self, len: u64) -> Vec<u8> {
+        (0..len).map(|_| self.random.bits() as u8 & 0x7F).collect()
+    }
+
+    fn untagged(&mut self, at: usize, opcode: Opcode, qn: QueueNumber) -> Untagged {
+        let mut untagged = Untagged {
+            last: true,
+            opcode,
+            invalidate: 0,
+            qn,
+            msn: self.ends[at].peer.next_msn(qn),
+            mo: 0,
+        };
+        if self.random.chance(0.03) {
+            untagged.msn = untagged.msn.next();
+        }
+        if self.random.chance(0.03) {
+            untagged.mo = self.random.below(2000) as u32;
+        }
+        untagged
+    }
+
+    /// The peer reaches for something.
+    pub(super) fn attack(&mut self, at: usize) {
+        match self.random.below(12) {
+            0..=3 => self.attack_by_write(at),
+            4..=6 => self.attack_by_read(at),
+            7 => self.attack_by_atomic(at),
+            8 | 9 => self.attack_by_send(at),
+            10 => self.attack_by_response(at),
+            _ => {
+                let len = self.random.below(100);
+                let octets: Vec<u8> = (0..len).map(|_| self.random.bits() as u8 & 0x7F).collect();
+                // Without a CRC headers would be taken for payload, and look like secrets when they come back.
+                if self.ends[at].crc && self.random.chance(0.2) {
+                    self.arrive(at, &octets);
+                }
+            }
+        }
+    }
+
+    fn attack_by_write(&mut self, at: usize) {
+        let segments = 1 + self.random.below(3);
+        let (mut stag, mut to, mut room) = self.guess(at);
+        for segment in 1..=segments {
+            let len = self.length(room);
+            let header = Header::Tagged(Tagged {
+                last: segment == segments,
+                opcode: Opcode::WRITE,
+                stag,
+                to,
+            });
+            let payload = self.payload(len);
+            self.arrive_framed(at, header, &[], &payload);
+            to = to.wrapping_add(len);
+            room = room.saturating_sub(len);
+            if self.random.chance(0.2) {
+                (stag, to, room) = self.guess(at);
+            }
+        }
+    }
+
+    fn attack_by_read(&mut self, at: usize) {
+        let (source_stag, source_to, room) = self.guess(at);
+        let most = 1 + self.random.below(2) * self.random.below(8);
+        for _ in 0..most {
+            let size = self.length(room) as u32;
+            self.ask(at, (source_stag, source_to), size);
+        }
+    }
+
+    /// The peer sends a Read Request.
+    pub(super) fn ask(&mut self, at: usize, (source_stag, source_to): (Stag, u64), size: u32) {
+        let request = ReadRequest {
+            sink_stag: Stag(self.random.bits() as u32),
+            sink_to: self.random.bits() >> 1,
+            size,
+            source_stag,
+            source_to,
+        };
+        let header = self.untagged(at, Opcode::READ_REQUEST, QueueNumber::READ_REQUEST);
+        self.arrive_framed(at, Header::Untagged(header), &request.to_octets(), &[]);
+    }
+
+    fn attack_by_atomic(&mut self, at: usize) {
+        let (stag, to, _) = self.guess(at);
+        let to = if self.random.chance(0.8) { to & !7 } else { to };
+        let request = AtomicRequest {
+            operation: AtomicOperation::CompareSwap {
+                swap: self.random.bits() & 0x7F7F_7F7F_7F7F_7F7F,
+                swap_mask: u64::MAX,
+                compare: 0,
+                compare_mask: 0,
+            },
+            identifier: self.random.bits() as u32,
+            stag,
+            to,
+        };
+        let header = self.untagged(at, Opcode::ATOMIC_REQUEST, QueueNumber::READ_REQUEST);
+        self.arrive_framed(at, Header::Untagged(header), &request.to_octets(), &[]);
+    }
+
+    fn attack_by_send(&mut self, at: usize) {
+        let invalidates = self.random.chance(0.2);
+        let mut header = self.untagged(at, Opcode::send(false, invalidates), QueueNumber::SEND);
+        if invalidates {
+            header.invalidate = self.guess(at).0 .0;
+        }
+        let len = self.random.below(700);
+        let payload = self.payload(len);
+        self.arrive_framed(at, Header::Untagged(header), &[], &payload);
+    }
+
+    /// An answer to a Read that the program asked for, or that it did not.
+    fn attack_by_response(&mut self, at: usize) {
+        let (mut stag, mut to, mut size) = self.guess(at);
+        if !self.ends[at].asked.is_empty() && self.random.chance(0.9) {
+            let asked = self.ends[at].asked.remove(0);
+            (stag, to, size) = (asked.sink_stag, asked.sink_to, u64::from(asked.size));
+        }
+        if self.random.chance(0.2) {
+            (stag, to, _) = self.guess(at);
+        }
+        let len = if self.random.chance(0.8) {
+            size.min(1400)
+        } else {
+            self.length(size)
+        };
+        let header = Header::Tagged(Tagged {
+            last: len == size || self.random.chance(0.5),
+            opcode: Opcode::READ_RESPONSE,
+            stag,
+            to,
+        });
+        let payload = self.payload(len);
+        self.arrive_framed(at, header, &[], &payload);
+    }
+}
