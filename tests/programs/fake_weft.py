@@ -63,13 +63,13 @@ def serve(port):
     if MODE == "dies":
         sys.exit("cannot bind")
     if MODE == "never-listens":
-        time.sleep(60)
+        time.sleep(600)
     with socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True) as listener:
         connection, _ = listener.accept()
         with connection:
             connection.recv(1)
     if MODE == "server-hangs":
-        time.sleep(60)
+        time.sleep(600)
 
 
 def connect(address, port, endless, patient):
@@ -84,7 +84,7 @@ def connect(address, port, endless, patient):
         if endless:
             connection.recv(1)
         if MODE == "client-hangs":
-            time.sleep(60)
+            time.sleep(600)
 
 
 def main():
