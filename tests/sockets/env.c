@@ -295,3 +295,13 @@ bool join_soon(pthread_t thread, void **result)
 	end.tv_sec += SOON / 1000;
 	return CHECKF(pthread_timedjoin_np(thread, result, &end) == 0, "the thread did not end");
 }
+
+void talks(int from, int to)
+{
+	char got[8] = "";
+
+	EQ(send(from, "talk", 4, MSG_NOSIGNAL), 4);
+	NEED(is_readable(to));
+	EQ(recv(to, got, 8, 0), 4);
+	SAME(got, "talk", 4);
+}

@@ -84,6 +84,8 @@ bool send_all(int fd, const void *data, size_t length);
 bool recv_all(int fd, void *data, size_t length);
 void fill(void *at, size_t length, unsigned seed);
 bool holds(const void *at, size_t length, unsigned seed);
+/* A word goes from one to the other. */
+void talks(int from, int to);
 /* Writes until the socket takes no more (made non-blocking meanwhile); how many octets it took. */
 size_t fill_up(int fd);
 

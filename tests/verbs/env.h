@@ -30,6 +30,9 @@ extern struct env {
 	bool iwarp;
 } env;
 
+/* Rights, for tables. */
+enum { LW = IBV_ACCESS_LOCAL_WRITE, RW = IBV_ACCESS_REMOTE_WRITE, RR = IBV_ACCESS_REMOTE_READ };
+
 enum {
 	PORT = 1,
 	BUF = 4 << 20,
@@ -37,6 +40,11 @@ enum {
 	/* Milliseconds in which nothing is expected to happen. */
 	QUIET = 60,
 };
+
+static inline int at_most(int wanted, int limit)
+{
+	return wanted < limit ? wanted : limit;
+}
 
 /* --- capabilities: a case that needs one skips when the device reports it absent */
 
@@ -129,6 +137,10 @@ bool quiet(struct ibv_cq *cq);
 	})
 #define WORKS(cq, id) COMPLETES(cq, id, IBV_WC_SUCCESS)
 
+/* The side's channel tells of this queue; the event is taken and acknowledged. The first waits for it in the call. */
+void take_event(struct side *s, struct ibv_cq *cq);
+void one_event(struct side *s, struct ibv_cq *cq);
+
 /* Octets that say where they belong. */
 void fill(uint8_t *at, size_t length, unsigned seed);
 bool holds(const uint8_t *at, size_t length, unsigned seed);
@@ -151,6 +163,9 @@ struct rdma_cm_id *expected(struct rdma_event_channel *channel, enum rdma_cm_eve
 struct rdma_cm_id *new_id(struct rdma_event_channel *channel);
 struct rdma_cm_id *listen_on(struct rdma_event_channel *channel, int family, int backlog);
 struct rdma_cm_id *towards(struct rdma_event_channel *channel, struct rdma_cm_id *listener);
+/* An active id with its queue pair, and a listener, before the connection; and the passive id's queue pair. */
+void half(struct pair *p);
+void passive_qp(struct pair *p);
 
 /* --- bring-up by GID and QPN */
 
@@ -166,5 +181,8 @@ int mask_init(enum ibv_qp_type type);
 int mask_rtr(enum ibv_qp_type type);
 int mask_rts(enum ibv_qp_type type);
 void connect_by_gid(struct ibv_qp *a, struct ibv_qp *b, int access);
+/* Brings a queue pair, connected to `peer`, into a state by the table's steps; and takes one step. */
+void bring_to(struct ibv_qp *qp, struct ibv_qp *peer, enum ibv_qp_state state);
+int step_to(struct ibv_qp *qp, struct ibv_qp *peer, enum ibv_qp_state state);
 
 #endif

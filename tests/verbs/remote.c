@@ -1,8 +1,6 @@
 /* Writes and reads into the other end's memory: what a region lets a peer do, and what it does not. */
 #include "env.h"
 
-enum { LW = IBV_ACCESS_LOCAL_WRITE, RW = IBV_ACCESS_REMOTE_WRITE, RR = IBV_ACCESS_REMOTE_READ };
-
 /* The status a refused request has at its sender. iWARP tells of a refused Write only by ending the connection. */
 static void refused(struct pair *p, uint64_t id, bool read)
 {

@@ -1,8 +1,6 @@
 /* Memory windows. */
 #include "env.h"
 
-enum { LW = IBV_ACCESS_LOCAL_WRITE, RW = IBV_ACCESS_REMOTE_WRITE, RR = IBV_ACCESS_REMOTE_READ };
-
 static struct ibv_mr *bindable(struct side *s)
 {
 	struct ibv_mr *mr = ibv_reg_mr(s->pd, s->buf, BUF, LW | IBV_ACCESS_MW_BIND);

@@ -1,0 +1,98 @@
+/* Events of the connection manager, and ids that change their channel. */
+#include "env.h"
+
+struct later {
+	struct rdma_cm_event *event;
+	double acknowledged;
+};
+
+static void *acknowledge_later(void *of)
+{
+	struct later *later = of;
+
+	sleep_ms(150);
+	later->acknowledged = now();
+	rdma_ack_cm_event(later->event);
+	return NULL;
+}
+
+CASE("event.destroying-an-id-waits-for-the-acknowledgement")
+{
+	need_cm();
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct rdma_cm_id *id = new_id(channel);
+	pthread_t thread;
+	struct later later = {};
+
+	NEED(rdma_resolve_addr(id, NULL, address(AF_INET, htons(7471)), 2000) == 0);
+	later.event = expect(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
+	NEED(pthread_create(&thread, NULL, acknowledge_later, &later) == 0);
+	EQ(rdma_destroy_id(id), 0);
+	CHECK(later.acknowledged > 0 && now() >= later.acknowledged);
+	pthread_join(thread, NULL);
+	rdma_destroy_event_channel(channel);
+}
+
+CASE("event.channel-is-readable-while-one-waits")
+{
+	need_cm();
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct rdma_cm_id *id = new_id(channel);
+
+	NEED(rdma_resolve_addr(id, NULL, address(AF_INET, htons(7471)), 2000) == 0);
+	NEED(readable(channel->fd, 5000));
+	NEED(readable(channel->fd, 0));
+	expected(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
+	CHECK(!readable(channel->fd, QUIET));
+	EQ(rdma_destroy_id(id), 0);
+	rdma_destroy_event_channel(channel);
+}
+
+CASE("migrate.an-id-takes-its-events-along")
+{
+	need_cm();
+	struct rdma_event_channel *one = rdma_create_event_channel(), *two = rdma_create_event_channel();
+	struct rdma_cm_id *id = new_id(one);
+
+	EQ(rdma_migrate_id(id, two), 0);
+	CHECK(id->channel == two);
+	NEED(rdma_resolve_addr(id, NULL, address(AF_INET, htons(7471)), 2000) == 0);
+	CHECK(expected(two, RDMA_CM_EVENT_ADDR_RESOLVED) == id);
+	CHECK(!readable(one->fd, 0));
+	EQ(rdma_destroy_id(id), 0);
+	rdma_destroy_event_channel(one);
+	rdma_destroy_event_channel(two);
+}
+
+CASE("migrate.a-waiting-event-moves")
+{
+	need_cm();
+	struct rdma_event_channel *one = rdma_create_event_channel(), *two = rdma_create_event_channel();
+	struct rdma_cm_id *id = new_id(one);
+
+	NEED(rdma_resolve_addr(id, NULL, address(AF_INET, htons(7471)), 2000) == 0);
+	NEED(readable(one->fd, 5000));
+	EQ(rdma_migrate_id(id, two), 0);
+	CHECK(expected(two, RDMA_CM_EVENT_ADDR_RESOLVED) == id);
+	EQ(rdma_destroy_id(id), 0);
+	rdma_destroy_event_channel(one);
+	rdma_destroy_event_channel(two);
+}
+
+CASE("migrate.a-connection-works-on")
+{
+	need_cm();
+	struct pair p;
+	struct rdma_event_channel *two = rdma_create_event_channel();
+
+	pair_up(&p, (struct wish){});
+	EQ(rdma_migrate_id(p.b.id, two), 0);
+	NEED(post_recv(&p.b, 1, 0, 64) == 0);
+	NEED(send_of(&p.a, 2, IBV_SEND_SIGNALED, 0, 8) == 0);
+	WORKS(p.b.rcq, 1);
+	EQ(rdma_disconnect(p.a.id), 0);
+	CHECK(expected(two, RDMA_CM_EVENT_DISCONNECTED) == p.b.id);
+	CHECK(expected(p.events, RDMA_CM_EVENT_DISCONNECTED) == p.a.id);
+	pair_down(&p);
+	rdma_destroy_event_channel(two);
+}
