@@ -47,7 +47,7 @@ static struct {
 	bool has_only, has_without;
 	int width;
 	double limit;
-} options = {.width = 4, .limit = 20};
+} options = {.width = 4, .limit = 60};
 
 const char *case_name;
 bool case_storm;
@@ -60,6 +60,13 @@ double now(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+int patience = 15000;
+
+double deadline(void)
+{
+	return now() + patience / 1e3;
 }
 
 void sleep_ms(int ms)
@@ -418,9 +425,10 @@ static void usage(void)
 	       "  --storm           a timer's signal every 50 to 200 microseconds while a case runs\n"
 	       "  --width N         cases at a time (%d)\n"
 	       "  --limit SECONDS   for each case (%g)\n"
+	       "  --patience SECONDS  for each thing that a case waits for (%g)\n"
 	       "%s\n"
 	       "Exit status: 0 nothing failed, 1 something did, 2 the command line is wrong.\n",
-	       the_program->name, options.width, options.limit, the_program->usage ? the_program->usage : "");
+	       the_program->name, options.width, options.limit, patience / 1e3, the_program->usage ? the_program->usage : "");
 }
 
 static void read_options(int argc, char **argv)
@@ -431,8 +439,9 @@ static void read_options(int argc, char **argv)
 		{"tap", no_argument, NULL, 5},	      {"quiet", no_argument, NULL, 6},
 		{"storm", no_argument, NULL, 7},      {"width", required_argument, NULL, 8},
 		{"limit", required_argument, NULL, 9}, {"help", no_argument, NULL, 10},
+		{"patience", required_argument, NULL, 11},
 	};
-	int option, at = 10;
+	int option, at = 11;
 
 	for (const struct option *more = the_program->longs; more && more->name; more++)
 		longs[at++] = *more;
@@ -450,6 +459,7 @@ static void read_options(int argc, char **argv)
 		case 8: options.width = atoi(optarg); break;
 		case 9: options.limit = atof(optarg); break;
 		case 10: usage(); exit(0);
+		case 11: patience = (int)(1e3 * atof(optarg)); break;
 		case '?': exit(2);
 		default: the_program->option(option, optarg);
 		}
@@ -458,6 +468,8 @@ static void read_options(int argc, char **argv)
 		wrong("%s is not an option (see --help)", argv[optind]);
 	if (options.width < 1 || options.width > WIDTH_MAX)
 		wrong("--width is 1 to %d", WIDTH_MAX);
+	if (patience <= 0)
+		wrong("--patience is a number of seconds above 0");
 	if (options.limit <= 0)
 		wrong("--limit is a number of seconds above 0");
 }

@@ -52,6 +52,11 @@ extern bool case_storm;
 /* Seconds on a clock that only goes forward. */
 double now(void);
 
+/* How long a case waits for what has to come, in milliseconds: a machine may stand still for seconds at any moment, and
+   only a case that fails waits so long. `deadline` is when a wait that begins now ends, on the clock of `now`. */
+extern int patience;
+double deadline(void);
+
 /* Sleeps so long, whatever signals come. */
 void sleep_ms(int ms);
 

@@ -24,8 +24,10 @@ RESULT = re.compile(r"^(ok|FAIL|skip) ([^\s:]+):? ?(.*)$", re.MULTILINE)
 HANGS = "the guest's kernel hangs"
 # Cases of one command: as many names as one line to the guest's shell takes.
 AT_ONCE = 25
-# Seconds: what a case may take, in a machine that is emulated; and what a case that was killed may take to die.
+# Seconds: what a case may take, in a machine that is emulated, and each thing that it waits for, of which many never come;
+# and what a case that was killed may take to die.
 LIMIT = 30.0
+PATIENCE = 5.0
 SILENCE = 60.0
 
 
@@ -52,7 +54,7 @@ class Guest:
     def run(self, words):
         """The program's output, and whether the guest has to be given up: it says nothing for so long."""
         shell = self.ready().shells["client"]
-        shell.start(f"/mnt/verbs-conformance -d siw0 -a {GUEST} --width 1 --limit {LIMIT:g} {words}")
+        shell.start(f"/mnt/verbs-conformance -d siw0 -a {GUEST} --width 1 --limit {LIMIT:g} --patience {PATIENCE:g} {words}")
         said = -1
         while len(shell.received) > said:
             said = len(shell.received)

@@ -17,7 +17,7 @@ TCPS("connect.without-waiting")
 	struct name name = name_of(listener);
 	int fd = connecting(kind, &name);
 
-	EQ(wait_for(fd, POLLOUT, SOON), POLLOUT);
+	EQ(wait_for(fd, POLLOUT, patience), POLLOUT);
 	EQ(get_int(fd, SOL_SOCKET, SO_ERROR), 0);
 	/* Linux says once that it is done, then that it was. */
 	int again = connect(fd, &name.any, name.length);
@@ -34,7 +34,7 @@ TCPS("connect.without-waiting-is-refused")
 
 	EQ(close(listener), 0);
 	int fd = connecting(kind, &name);
-	int events = wait_for(fd, POLLOUT, SOON);
+	int events = wait_for(fd, POLLOUT, patience);
 	CHECK(events & POLLOUT);
 	CHECK(events & POLLERR);
 	EQ(get_int(fd, SOL_SOCKET, SO_ERROR), ECONNREFUSED);
@@ -197,7 +197,7 @@ TCPS("reuseport.listeners-share")
 	}
 	set_nonblocking(one, true);
 	set_nonblocking(two, true);
-	double end = now() + 5;
+	double end = deadline();
 	while (taken < 20 && now() < end) {
 		int got = accept(one, NULL, NULL);
 		if (got < 0)
@@ -225,7 +225,7 @@ TCPS("backlog-full-makes-the-next-wait")
 	CHECK(!(wait_for(two, POLLOUT, QUIET) & POLLERR));
 	int got = accept(listener, NULL, NULL);
 	NEED(got >= 0);
-	CHECK(wait_for(two, POLLOUT, SOON) & POLLOUT);
+	CHECK(wait_for(two, POLLOUT, patience) & POLLOUT);
 	EQ(get_int(two, SOL_SOCKET, SO_ERROR), 0);
 	EQ(close(got), 0);
 	EQ(close(one), 0);

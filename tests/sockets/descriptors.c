@@ -253,7 +253,7 @@ SOCKETS("limit.reached-by-socket-and-dup")
 	FAILS(epoll_create1(0), EMFILE);
 	/* What is there works on. */
 	talks(e.a, e.b);
-	EQ(wait_for(e.a, POLLOUT, SOON), POLLOUT);
+	EQ(wait_for(e.a, POLLOUT, patience), POLLOUT);
 	EQ(close(0), 0);
 	int fd = a_socket(kind);
 	EQ(fd, 0);
@@ -328,7 +328,7 @@ CASE("other.pipes-files-and-eventfds-are-no-sockets")
 	FAILS(getsockopt(two[0], SOL_SOCKET, SO_TYPE, got, &length), ENOTSOCK);
 	FAILS(setsockopt(two[0], SOL_SOCKET, SO_KEEPALIVE, got, 4), ENOTSOCK);
 	EQ(write(two[1], "pipe", 4), 4);
-	EQ(wait_for(two[0], POLLIN, SOON), POLLIN);
+	EQ(wait_for(two[0], POLLIN, patience), POLLIN);
 	EQ(read(two[0], got, 8), 4);
 	EQ(close(two[0]), 0);
 	EQ(close(two[1]), 0);

@@ -142,7 +142,7 @@ int wait_for(int fd, int events, int ms)
 
 bool is_readable(int fd)
 {
-	return wait_for(fd, POLLIN, SOON) & POLLIN;
+	return wait_for(fd, POLLIN, patience) & POLLIN;
 }
 
 bool stays_quiet(int fd)
@@ -155,7 +155,7 @@ bool send_all(int fd, const void *data, size_t length)
 	for (size_t done = 0; done < length;) {
 		ssize_t got = send(fd, (const char *)data + done, length - done, MSG_NOSIGNAL);
 		if (got < 0 && errno == EAGAIN) {
-			wait_for(fd, POLLOUT, SOON);
+			wait_for(fd, POLLOUT, patience);
 			continue;
 		}
 		if (got <= 0)
@@ -292,7 +292,7 @@ bool join_soon(pthread_t thread, void **result)
 	struct timespec end;
 
 	clock_gettime(CLOCK_REALTIME, &end);
-	end.tv_sec += SOON / 1000;
+	end.tv_sec += patience / 1000;
 	return CHECKF(pthread_timedjoin_np(thread, result, &end) == 0, "the thread did not end");
 }
 

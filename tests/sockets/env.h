@@ -25,7 +25,7 @@
 enum kind { TCP4, TCP6, UNIX_STREAM, UDP4, UDP6, UNIX_DGRAM, KINDS };
 
 /* Milliseconds in which nothing is expected to happen. */
-enum { QUIET = 30, SOON = 5000 };
+enum { QUIET = 30 };
 
 const char *kind_name(enum kind kind);
 int kind_family(enum kind kind);

@@ -10,10 +10,10 @@ SOCKETS("epoll.level-triggered")
 	watch(set, e.b, EPOLLIN);
 	EQ(events_of(set, NULL, 0), 0);
 	make_ready(e);
-	EQ(events_of(set, &got, SOON), 1);
+	EQ(events_of(set, &got, patience), 1);
 	EQ(got.events, EPOLLIN);
 	EQ(got.data.u64, (uint64_t)e.b | 0x1234500000000);
-	EQ(events_of(set, NULL, SOON), 1);
+	EQ(events_of(set, NULL, patience), 1);
 	take_some(e.b);
 	EQ(events_of(set, NULL, 0), 0);
 	EQ(close(set), 0);
@@ -27,11 +27,11 @@ SOCKETS("epoll.edge-triggered")
 
 	watch(set, e.b, EPOLLIN | EPOLLET);
 	make_ready(e);
-	EQ(events_of(set, NULL, SOON), 1);
+	EQ(events_of(set, NULL, patience), 1);
 	EQ(events_of(set, NULL, QUIET), 0);
 	/* More comes: another edge, though the first was not taken. */
 	EQ(send(e.a, "y", 1, 0), 1);
-	EQ(events_of(set, NULL, SOON), 1);
+	EQ(events_of(set, NULL, patience), 1);
 	EQ(events_of(set, NULL, QUIET), 0);
 	EQ(close(set), 0);
 	ends_close(e);
@@ -44,7 +44,7 @@ SOCKETS("epoll.edge-of-what-is-there-when-added")
 
 	make_ready(e);
 	watch(set, e.b, EPOLLIN | EPOLLET);
-	EQ(events_of(set, NULL, SOON), 1);
+	EQ(events_of(set, NULL, patience), 1);
 	EQ(events_of(set, NULL, 0), 0);
 	EQ(close(set), 0);
 	ends_close(e);
@@ -58,10 +58,10 @@ SOCKETS("epoll.edge-again-by-mod")
 
 	watch(set, e.b, EPOLLIN | EPOLLET);
 	make_ready(e);
-	EQ(events_of(set, NULL, SOON), 1);
+	EQ(events_of(set, NULL, patience), 1);
 	EQ(events_of(set, NULL, 0), 0);
 	EQ(epoll_ctl(set, EPOLL_CTL_MOD, e.b, &event), 0);
-	EQ(events_of(set, NULL, SOON), 1);
+	EQ(events_of(set, NULL, patience), 1);
 	EQ(close(set), 0);
 	ends_close(e);
 }
@@ -74,12 +74,12 @@ SOCKETS("epoll.one-shot")
 
 	watch(set, e.b, EPOLLIN | EPOLLONESHOT);
 	make_ready(e);
-	EQ(events_of(set, NULL, SOON), 1);
+	EQ(events_of(set, NULL, patience), 1);
 	EQ(events_of(set, NULL, QUIET), 0);
 	EQ(send(e.a, "y", 1, 0), 1);
 	EQ(events_of(set, NULL, QUIET), 0);
 	EQ(epoll_ctl(set, EPOLL_CTL_MOD, e.b, &event), 0);
-	EQ(events_of(set, NULL, SOON), 1);
+	EQ(events_of(set, NULL, patience), 1);
 	EQ(close(set), 0);
 	ends_close(e);
 }
@@ -108,14 +108,14 @@ SOCKETS("epoll.out-and-mod")
 	int set = a_poll();
 
 	watch(set, e.b, EPOLLOUT);
-	EQ(events_of(set, &got, SOON), 1);
+	EQ(events_of(set, &got, patience), 1);
 	EQ(got.events, EPOLLOUT);
 	EQ(epoll_ctl(set, EPOLL_CTL_MOD, e.b, &event), 0);
 	EQ(events_of(set, NULL, 0), 0);
 	event.events = EPOLLIN | EPOLLOUT;
 	event.data.u32 = 99;
 	EQ(epoll_ctl(set, EPOLL_CTL_MOD, e.b, &event), 0);
-	EQ(events_of(set, &got, SOON), 1);
+	EQ(events_of(set, &got, patience), 1);
 	EQ(got.data.u32, 99);
 	EQ(close(set), 0);
 	ends_close(e);
@@ -180,7 +180,7 @@ SOCKETS("epoll.a-copy-keeps-a-closed-one-in-the-set")
 	EQ(close(e.b), 0);
 	EQ(send(e.a, "x", 1, 0), 1);
 	/* The description lives: epoll(7), question 6. */
-	EQ(events_of(set, NULL, SOON), 1);
+	EQ(events_of(set, NULL, patience), 1);
 	EQ(close(copy), 0);
 	EQ(events_of(set, NULL, 0), 0);
 	EQ(close(set), 0);
@@ -196,7 +196,7 @@ SOCKETS("epoll.a-copy-is-added-beside-it")
 	watch(set, e.b, EPOLLIN);
 	watch(set, copy, EPOLLIN);
 	make_ready(e);
-	EQ(events_of(set, NULL, SOON), 2);
+	EQ(events_of(set, NULL, patience), 2);
 	EQ(close(copy), 0);
 	EQ(close(set), 0);
 	ends_close(e);
@@ -216,7 +216,7 @@ SOCKETS("epoll.several-ready-are-told-in-turns")
 	}
 	/* Two at a time: nobody starves. */
 	for (int i = 0; i < 3; i++) {
-		EQ(TEMP_FAILURE_RETRY(epoll_wait(set, events, 2, SOON)), 2);
+		EQ(TEMP_FAILURE_RETRY(epoll_wait(set, events, 2, patience)), 2);
 		seen |= 1 << events[0].data.u32 | 1 << events[1].data.u32;
 	}
 	EQ(seen, 63);
@@ -235,9 +235,9 @@ SOCKETS("epoll.inside-epoll")
 	watch(outer, inner, EPOLLIN);
 	EQ(events_of(outer, NULL, 0), 0);
 	make_ready(e);
-	EQ(events_of(outer, &got, SOON), 1);
+	EQ(events_of(outer, &got, patience), 1);
 	EQ(got.data.u64, (uint64_t)inner | 0x1234500000000);
-	EQ(events_of(inner, NULL, SOON), 1);
+	EQ(events_of(inner, NULL, patience), 1);
 	take_some(e.b);
 	EQ(events_of(outer, NULL, 0), 0);
 	EQ(close(inner), 0);
@@ -253,8 +253,8 @@ SOCKETS("epoll.is-pollable")
 	watch(set, e.b, EPOLLIN);
 	EQ(wait_for(set, POLLIN, 0), 0);
 	make_ready(e);
-	EQ(wait_for(set, POLLIN, SOON), POLLIN);
-	EQ(select_one(set, false, SOON), 1);
+	EQ(wait_for(set, POLLIN, patience), POLLIN);
+	EQ(select_one(set, false, patience), 1);
 	EQ(close(set), 0);
 	ends_close(e);
 }
@@ -267,7 +267,7 @@ STREAMS("epoll.ended-stream")
 
 	watch(set, e.b, EPOLLIN | EPOLLRDHUP);
 	EQ(shutdown(e.a, SHUT_WR), 0);
-	EQ(events_of(set, &got, SOON), 1);
+	EQ(events_of(set, &got, patience), 1);
 	EQ(got.events, EPOLLIN | EPOLLRDHUP);
 	EQ(close(set), 0);
 	ends_close(e);
@@ -281,7 +281,7 @@ STREAMS("epoll.listener")
 	watch(listener >= 0 ? set : -1, listener, EPOLLIN);
 	EQ(events_of(set, NULL, 0), 0);
 	NEED(connect(fd, &name.any, name.length) == 0);
-	EQ(events_of(set, NULL, SOON), 1);
+	EQ(events_of(set, NULL, patience), 1);
 	int got = accept(listener, NULL, NULL);
 	NEED(got >= 0);
 	EQ(events_of(set, NULL, 0), 0);

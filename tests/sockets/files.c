@@ -95,7 +95,7 @@ STREAMS("sendfile.into-a-full-socket")
 
 	set_nonblocking(e.a, true);
 	ssize_t sent;
-	double end = now() + 5;
+	double end = deadline();
 	do {
 		sent = sendfile(e.a, file, &offset, 1 << 20);
 		if (offset >= 1 << 20)
@@ -354,7 +354,7 @@ SOCKETS("fcntl.asynchronous-notice")
 	EQ(fcntl(e.b, F_SETOWN, getpid()), 0);
 	NEED(fcntl(e.b, F_SETFL, fcntl(e.b, F_GETFL) | O_ASYNC) == 0);
 	EQ(send(e.a, "x", 1, 0), 1);
-	double end = now() + 2;
+	double end = deadline();
 	while (!caught && now() < end)
 		sleep_ms(1);
 	CHECK(caught >= 1);
@@ -411,7 +411,7 @@ SOCKETS("fortified.poll-ppoll-and-fd_set")
 	fd_set in;
 
 	EQ(send(e.a, "x", 1, 0), 1);
-	EQ(TEMP_FAILURE_RETRY(poll(p, one, SOON)), 1);
+	EQ(TEMP_FAILURE_RETRY(poll(p, one, patience)), 1);
 	EQ(TEMP_FAILURE_RETRY(ppoll(p, one, &limit, NULL)), 1);
 	volatile int fd = e.b;
 	FD_ZERO(&in);

@@ -7,10 +7,10 @@ SOCKETS("poll.in-and-out")
 {
 	struct ends e = ends_of(kind);
 
-	EQ(wait_for(e.b, POLLIN | POLLOUT, SOON), POLLOUT);
+	EQ(wait_for(e.b, POLLIN | POLLOUT, patience), POLLOUT);
 	make_ready(e);
-	EQ(wait_for(e.b, POLLIN | POLLOUT, SOON), POLLIN | POLLOUT);
-	EQ(wait_for(e.b, POLLIN | POLLRDNORM, SOON), POLLIN | POLLRDNORM);
+	EQ(wait_for(e.b, POLLIN | POLLOUT, patience), POLLIN | POLLOUT);
+	EQ(wait_for(e.b, POLLIN | POLLRDNORM, patience), POLLIN | POLLRDNORM);
 	take_some(e.b);
 	EQ(wait_for(e.b, POLLIN, 0), 0);
 	ends_close(e);
@@ -39,7 +39,7 @@ SOCKETS("poll.passes-over-negative-descriptors")
 	struct pollfd p[3] = {{-1, POLLIN, 77}, {e.b, POLLIN, 0}, {-5, POLLIN, 77}};
 
 	make_ready(e);
-	EQ(TEMP_FAILURE_RETRY(poll(p, 3, SOON)), 1);
+	EQ(TEMP_FAILURE_RETRY(poll(p, 3, patience)), 1);
 	EQ(p[0].revents, 0);
 	EQ(p[1].revents, POLLIN);
 	EQ(p[2].revents, 0);
@@ -57,7 +57,7 @@ SOCKETS("poll.of-many")
 	}
 	make_ready(e[3]);
 	make_ready(e[6]);
-	EQ(TEMP_FAILURE_RETRY(poll(p, 8, SOON)), 2);
+	EQ(TEMP_FAILURE_RETRY(poll(p, 8, patience)), 2);
 	for (int i = 0; i < 8; i++) {
 		EQ(p[i].revents, i == 3 || i == 6 ? POLLIN : 0);
 		ends_close(e[i]);
@@ -100,11 +100,11 @@ STREAMS("poll.of-an-ended-stream")
 
 	EQ(shutdown(e.a, SHUT_WR), 0);
 	NEED(is_readable(e.b));
-	EQ(wait_for(e.b, POLLIN | POLLRDHUP, SOON), POLLIN | POLLRDHUP);
-	EQ(wait_for(e.b, POLLIN, SOON), POLLIN);
+	EQ(wait_for(e.b, POLLIN | POLLRDHUP, patience), POLLIN | POLLRDHUP);
+	EQ(wait_for(e.b, POLLIN, patience), POLLIN);
 	EQ(shutdown(e.b, SHUT_WR), 0);
 	/* Both ways down: hung up, whether asked or not. */
-	double end = now() + 2;
+	double end = deadline();
 	while (!(wait_for(e.b, 0, 10) & POLLHUP) && now() < end)
 		;
 	EQ(wait_for(e.b, 0, 0), POLLHUP);
@@ -126,7 +126,7 @@ STREAMS("poll.of-a-listener")
 
 	EQ(wait_for(listener, POLLIN | POLLOUT, 0), 0);
 	NEED(connect(fd, &name.any, name.length) == 0);
-	EQ(wait_for(listener, POLLIN, SOON), POLLIN);
+	EQ(wait_for(listener, POLLIN, patience), POLLIN);
 	int got = accept(listener, NULL, NULL);
 	NEED(got >= 0);
 	EQ(wait_for(listener, POLLIN, 0), 0);
@@ -142,9 +142,9 @@ SOCKETS("select.in-and-out")
 	struct ends e = ends_of(kind);
 
 	EQ(select_one(e.b, false, 0), 0);
-	EQ(select_one(e.b, true, SOON), 1);
+	EQ(select_one(e.b, true, patience), 1);
 	make_ready(e);
-	EQ(select_one(e.b, false, SOON), 1);
+	EQ(select_one(e.b, false, patience), 1);
 	ends_close(e);
 }
 

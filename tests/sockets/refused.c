@@ -10,15 +10,15 @@ UDPS("refused-comes-back-to-a-connected-one")
 
 	EQ(close(e.b), 0);
 	EQ(send(e.a, "x", 1, 0), 1);
-	NEED(wait_for(e.a, POLLIN, SOON) & POLLERR);
+	NEED(wait_for(e.a, POLLIN, patience) & POLLERR);
 	FAILS(recv(e.a, got, 4, 0), ECONNREFUSED);
 	/* Told once. */
 	FAILS(recv(e.a, got, 4, MSG_DONTWAIT), EAGAIN);
 	EQ(send(e.a, "x", 1, 0), 1);
-	NEED(wait_for(e.a, POLLIN, SOON) & POLLERR);
+	NEED(wait_for(e.a, POLLIN, patience) & POLLERR);
 	FAILS(send(e.a, "x", 1, 0), ECONNREFUSED);
 	EQ(send(e.a, "x", 1, 0), 1);
-	NEED(wait_for(e.a, POLLIN, SOON) & POLLERR);
+	NEED(wait_for(e.a, POLLIN, patience) & POLLERR);
 	EQ(get_int(e.a, SOL_SOCKET, SO_ERROR), ECONNREFUSED);
 	EQ(close(e.a), 0);
 }
@@ -47,7 +47,7 @@ UDPS("refused-on-the-error-queue")
 	set_int(fd, kind == UDP4 ? IPPROTO_IP : IPPROTO_IPV6, kind == UDP4 ? IP_RECVERR : IPV6_RECVERR, 1);
 	EQ(close(gone), 0);
 	EQ(sendto(fd, "what was sent", 13, 0, &to.any, to.length), 13);
-	NEED(wait_for(fd, 0, SOON) & POLLERR);
+	NEED(wait_for(fd, 0, patience) & POLLERR);
 	EQ(recvmsg(fd, &msg, MSG_ERRQUEUE), 13);
 	CHECK(msg.msg_flags & MSG_ERRQUEUE);
 	SAME(payload, "what was sent", 13);

@@ -6,7 +6,7 @@
 /* Signals a thread until it has ended: the first may come before it is in its call. */
 static bool interrupted_to_end(pthread_t thread)
 {
-	double end = now() + SOON / 1e3;
+	double end = deadline();
 
 	while (pthread_tryjoin_np(thread, NULL) == EBUSY && now() < end) {
 		pthread_kill(thread, SIGUSR1);
@@ -18,7 +18,7 @@ static bool interrupted_to_end(pthread_t thread)
 /* Signals a thread, and waits until the handler ran. */
 static void interrupt_once(pthread_t thread)
 {
-	double end = now() + SOON / 1e3;
+	double end = deadline();
 	int before = caught;
 
 	EQ(pthread_kill(thread, SIGUSR1), 0);

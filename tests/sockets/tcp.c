@@ -29,7 +29,7 @@ TCPS("reset.while-writing")
 	struct ends e = ends_of(kind);
 
 	reset(e.a);
-	NEED(wait_for(e.b, POLLIN, SOON));
+	NEED(wait_for(e.b, POLLIN, patience));
 	FAILS(send(e.b, "x", 1, MSG_NOSIGNAL), ECONNRESET);
 	FAILS(send(e.b, "x", 1, MSG_NOSIGNAL), EPIPE);
 	EQ(close(e.b), 0);
@@ -40,7 +40,7 @@ TCPS("reset.in-poll-and-so_error")
 	struct ends e = ends_of(kind);
 
 	reset(e.a);
-	EQ(wait_for(e.b, POLLIN | POLLOUT | POLLRDHUP, SOON),
+	EQ(wait_for(e.b, POLLIN | POLLOUT | POLLRDHUP, patience),
 	   POLLIN | POLLOUT | POLLRDHUP | POLLERR | POLLHUP);
 	EQ(get_int(e.b, SOL_SOCKET, SO_ERROR), ECONNRESET);
 	EQ(get_int(e.b, SOL_SOCKET, SO_ERROR), 0);
@@ -55,7 +55,7 @@ TCPS("reset.behind-what-was-not-read")
 	EQ(send(e.a, "kept", 4, 0), 4);
 	NEED(is_readable(e.b));
 	reset(e.a);
-	double end = now() + 2;
+	double end = deadline();
 	while (!(wait_for(e.b, 0, 1) & POLLERR) && now() < end)
 		;
 	EQ(recv(e.b, got, 8, 0), 4);
@@ -115,7 +115,7 @@ TCPS("urgent.apart-from-the-stream")
 	EQ(send(e.a, "ab", 2, 0), 2);
 	EQ(send(e.a, "!", 1, MSG_OOB), 1);
 	EQ(send(e.a, "cd", 2, 0), 2);
-	EQ(wait_for(e.b, POLLPRI, SOON), POLLPRI);
+	EQ(wait_for(e.b, POLLPRI, patience), POLLPRI);
 	EQ(recv(e.b, got, 8, MSG_OOB), 1);
 	EQ(got[0], '!');
 	EQ(sockatmark(e.b), 0);
@@ -298,7 +298,7 @@ TCPS("zero-copy-send-or-refused")
 	NEED(recv_all(e.b, got, sizeof(got)));
 	CHECK(holds(got, sizeof(got), 4));
 	/* Its completion is on the error queue. */
-	CHECK(wait_for(e.a, 0, SOON) & POLLERR);
+	CHECK(wait_for(e.a, 0, patience) & POLLERR);
 	char space[128];
 	struct msghdr msg = {.msg_control = space, .msg_controllen = sizeof(space)};
 	EQ(recvmsg(e.a, &msg, MSG_ERRQUEUE), 0);

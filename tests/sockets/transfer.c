@@ -387,14 +387,14 @@ SOCKETS("send-buffer-full-is-would-block")
 	CHECK(fill_up(e.a) > 0);
 	/* TCP's windows may open a little again for a while. */
 	bool full = false;
-	for (double end = now() + 5; !full && now() < end;)
+	for (double end = deadline(); !full && now() < end;)
 		full = send(e.a, octets, sizeof(octets), MSG_DONTWAIT) < 0 && errno == EAGAIN &&
 		       wait_for(e.a, POLLOUT, 10) == 0;
 	CHECK(full);
 	/* It goes on when the other side reads. */
 	while (recv(e.b, octets, sizeof(octets), MSG_DONTWAIT) > 0)
 		;
-	CHECK(wait_for(e.a, POLLOUT, SOON) & POLLOUT);
+	CHECK(wait_for(e.a, POLLOUT, patience) & POLLOUT);
 	ends_close(e);
 }
 

@@ -1,6 +1,21 @@
 /* Attributes of transitions: required, forbidden, wrong and read back. */
 #include "env.h"
 
+/* What a queue pair needs to be brought to INIT, RTR or RTS. */
+static struct ibv_qp_attr attr_to(enum ibv_qp_state state, struct ibv_qp *qp, struct ibv_qp *peer)
+{
+	struct end_point own = end_of(qp), other = end_of(peer);
+
+	return state == IBV_QPS_INIT ? attr_init() : state == IBV_QPS_RTR ? attr_rtr(&other) : attr_rts(&own);
+}
+
+static int mask_to(enum ibv_qp_state state)
+{
+	return state == IBV_QPS_INIT  ? mask_init(IBV_QPT_RC)
+	       : state == IBV_QPS_RTR ? mask_rtr(IBV_QPT_RC)
+				      : mask_rts(IBV_QPT_RC);
+}
+
 /* --- masks: each required attribute left out, and one that is not allowed */
 
 static const struct {
@@ -30,14 +45,9 @@ static void without(long at)
 	struct ibv_pd *pd = a_pd();
 	struct ibv_cq *cq = a_cq(32);
 	struct ibv_qp *qp = a_qp(pd, cq), *peer = a_qp(pd, cq);
-	struct end_point own = end_of(qp), other = end_of(peer);
 	enum ibv_qp_state to = required[at].to;
-	struct ibv_qp_attr attr = to == IBV_QPS_INIT  ? attr_init()
-				  : to == IBV_QPS_RTR ? attr_rtr(&other)
-						      : attr_rts(&own);
-	int mask = to == IBV_QPS_INIT  ? mask_init(IBV_QPT_RC)
-		   : to == IBV_QPS_RTR ? mask_rtr(IBV_QPT_RC)
-				       : mask_rts(IBV_QPT_RC);
+	struct ibv_qp_attr attr = attr_to(to, qp, peer);
+	int mask = mask_to(to);
 
 	bring_to(qp, peer, (enum ibv_qp_state)(to - 1));
 	EQ(ibv_modify_qp(qp, &attr, mask & ~required[at].bit), EINVAL);
@@ -73,15 +83,10 @@ static void with(long at)
 	struct ibv_pd *pd = a_pd();
 	struct ibv_cq *cq = a_cq(32);
 	struct ibv_qp *qp = a_qp(pd, cq), *peer = a_qp(pd, cq);
-	struct end_point own = end_of(qp), other = end_of(peer);
 	enum ibv_qp_state to = forbidden[at].to;
-	struct ibv_qp_attr attr = to == IBV_QPS_RTR ? attr_rtr(&other) : attr_rts(&own);
-	int mask = to == IBV_QPS_INIT  ? mask_init(IBV_QPT_RC)
-		   : to == IBV_QPS_RTR ? mask_rtr(IBV_QPT_RC)
-				       : mask_rts(IBV_QPT_RC);
+	struct ibv_qp_attr attr = attr_to(to, qp, peer);
+	int mask = mask_to(to);
 
-	if (to == IBV_QPS_INIT)
-		attr = attr_init();
 	bring_to(qp, peer, (enum ibv_qp_state)(to - 1));
 	EQ(ibv_modify_qp(qp, &attr, mask | forbidden[at].bit), EINVAL);
 	EQ(state_of(qp), to - 1);
@@ -112,15 +117,10 @@ static void bad_value(long at)
 	struct ibv_pd *pd = a_pd();
 	struct ibv_cq *cq = a_cq(32);
 	struct ibv_qp *qp = a_qp(pd, cq), *peer = a_qp(pd, cq);
-	struct end_point own = end_of(qp), other = end_of(peer);
 	enum ibv_qp_state to = bad_values[at].to;
-	struct ibv_qp_attr attr = to == IBV_QPS_RTR ? attr_rtr(&other) : attr_rts(&own);
-	int mask = to == IBV_QPS_INIT  ? mask_init(IBV_QPT_RC)
-		   : to == IBV_QPS_RTR ? mask_rtr(IBV_QPT_RC)
-				       : mask_rts(IBV_QPT_RC);
+	struct ibv_qp_attr attr = attr_to(to, qp, peer);
+	int mask = mask_to(to);
 
-	if (to == IBV_QPS_INIT)
-		attr = attr_init();
 	switch (at) {
 	case 0: attr.port_num = 0; break;
 	case 1: attr.port_num = (uint8_t)(env.dev.phys_port_cnt + 1); break;

@@ -4,15 +4,9 @@
 CASE("bring-up.either-end-first")
 {
 	need_infiniband();
-	struct pair p = {};
-	struct wish w = {};
+	struct pair p;
 
-	for (int i = 0; i < 2; i++) {
-		struct side *s = i ? &p.b : &p.a;
-		side_objects(s, &w, i);
-		struct ibv_qp_init_attr init = init_of(s, &w);
-		NEED(s->qp = ibv_create_qp(s->pd, &init));
-	}
+	pair_apart(&p, (struct wish){});
 	/* b is ready to the end before a has moved at all. */
 	bring_to(p.b.qp, p.a.qp, IBV_QPS_RTS);
 	NEED(post_recv(&p.b, 1, 0, 64) == 0);
@@ -31,15 +25,9 @@ CASE("bring-up.either-end-first")
 CASE("bring-up.sent-before-the-other-is-ready")
 {
 	need_infiniband();
-	struct pair p = {};
-	struct wish w = {};
+	struct pair p;
 
-	for (int i = 0; i < 2; i++) {
-		struct side *s = i ? &p.b : &p.a;
-		side_objects(s, &w, i);
-		struct ibv_qp_init_attr init = init_of(s, &w);
-		NEED(s->qp = ibv_create_qp(s->pd, &init));
-	}
+	pair_apart(&p, (struct wish){});
 	bring_to(p.a.qp, p.b.qp, IBV_QPS_RTS);
 	NEED(send_of(&p.a, 2, IBV_SEND_SIGNALED, 0, 8) == 0);
 	sleep_ms(50);

@@ -1,19 +1,9 @@
 /* Events of the connection manager, and ids that change their channel. */
 #include "env.h"
 
-struct later {
-	struct rdma_cm_event *event;
-	double acknowledged;
-};
-
-static void *acknowledge_later(void *of)
+static void acknowledge(void *of)
 {
-	struct later *later = of;
-
-	sleep_ms(150);
-	later->acknowledged = now();
-	rdma_ack_cm_event(later->event);
-	return NULL;
+	rdma_ack_cm_event(of);
 }
 
 CASE("event.destroying-an-id-waits-for-the-acknowledgement")
@@ -21,15 +11,13 @@ CASE("event.destroying-an-id-waits-for-the-acknowledgement")
 	need_cm();
 	struct rdma_event_channel *channel = rdma_create_event_channel();
 	struct rdma_cm_id *id = new_id(channel);
-	pthread_t thread;
-	struct later later = {};
+	struct later later = {.acknowledge = acknowledge};
 
-	NEED(rdma_resolve_addr(id, NULL, address(AF_INET, htons(7471)), 2000) == 0);
-	later.event = expect(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
-	NEED(pthread_create(&thread, NULL, acknowledge_later, &later) == 0);
+	NEED(rdma_resolve_addr(id, NULL, address(AF_INET, htons(7471)), patience) == 0);
+	later.of = expect(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
+	acknowledge_later(&later);
 	EQ(rdma_destroy_id(id), 0);
-	CHECK(later.acknowledged > 0 && now() >= later.acknowledged);
-	pthread_join(thread, NULL);
+	CHECK(was_waited_for(&later));
 	rdma_destroy_event_channel(channel);
 }
 
@@ -39,8 +27,8 @@ CASE("event.channel-is-readable-while-one-waits")
 	struct rdma_event_channel *channel = rdma_create_event_channel();
 	struct rdma_cm_id *id = new_id(channel);
 
-	NEED(rdma_resolve_addr(id, NULL, address(AF_INET, htons(7471)), 2000) == 0);
-	NEED(readable(channel->fd, 5000));
+	NEED(rdma_resolve_addr(id, NULL, address(AF_INET, htons(7471)), patience) == 0);
+	NEED(comes(channel->fd));
 	NEED(readable(channel->fd, 0));
 	expected(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
 	CHECK(!readable(channel->fd, QUIET));
@@ -56,7 +44,7 @@ CASE("migrate.an-id-takes-its-events-along")
 
 	EQ(rdma_migrate_id(id, two), 0);
 	CHECK(id->channel == two);
-	NEED(rdma_resolve_addr(id, NULL, address(AF_INET, htons(7471)), 2000) == 0);
+	NEED(rdma_resolve_addr(id, NULL, address(AF_INET, htons(7471)), patience) == 0);
 	CHECK(expected(two, RDMA_CM_EVENT_ADDR_RESOLVED) == id);
 	CHECK(!readable(one->fd, 0));
 	EQ(rdma_destroy_id(id), 0);
@@ -70,8 +58,8 @@ CASE("migrate.a-waiting-event-moves")
 	struct rdma_event_channel *one = rdma_create_event_channel(), *two = rdma_create_event_channel();
 	struct rdma_cm_id *id = new_id(one);
 
-	NEED(rdma_resolve_addr(id, NULL, address(AF_INET, htons(7471)), 2000) == 0);
-	NEED(readable(one->fd, 5000));
+	NEED(rdma_resolve_addr(id, NULL, address(AF_INET, htons(7471)), patience) == 0);
+	NEED(comes(one->fd));
 	EQ(rdma_migrate_id(id, two), 0);
 	CHECK(expected(two, RDMA_CM_EVENT_ADDR_RESOLVED) == id);
 	EQ(rdma_destroy_id(id), 0);

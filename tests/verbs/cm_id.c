@@ -127,7 +127,6 @@ CASE("bind.a-port-in-use-is-refused")
 	EQ(errno, EADDRINUSE);
 	EQ(rdma_destroy_id(two), 0);
 	EQ(rdma_destroy_id(one), 0);
-	/* And free again. */
 	rdma_destroy_event_channel(channel);
 }
 
@@ -195,13 +194,13 @@ static void resolved(long family)
 	struct rdma_event_channel *channel = rdma_create_event_channel();
 	struct rdma_cm_id *id = new_id(channel);
 
-	EQ(rdma_resolve_addr(id, NULL, address((int)family, htons(7471)), 2000), 0);
+	EQ(rdma_resolve_addr(id, NULL, address((int)family, htons(7471)), patience), 0);
 	CHECK(expected(channel, RDMA_CM_EVENT_ADDR_RESOLVED) == id);
 	NEED(id->verbs);
 	EQ(rdma_get_dst_port(id), htons(7471));
 	EQ(rdma_get_local_addr(id)->sa_family, family);
 	EQ(rdma_get_peer_addr(id)->sa_family, family);
-	EQ(rdma_resolve_route(id, 2000), 0);
+	EQ(rdma_resolve_route(id, patience), 0);
 	CHECK(expected(channel, RDMA_CM_EVENT_ROUTE_RESOLVED) == id);
 	EQ(rdma_destroy_id(id), 0);
 	rdma_destroy_event_channel(channel);
@@ -219,7 +218,7 @@ CASE("resolve.with-a-source")
 	struct rdma_event_channel *channel = rdma_create_event_channel();
 	struct rdma_cm_id *id = new_id(channel);
 
-	EQ(rdma_resolve_addr(id, address(AF_INET, 0), address(AF_INET, htons(7471)), 2000), 0);
+	EQ(rdma_resolve_addr(id, address(AF_INET, 0), address(AF_INET, htons(7471)), patience), 0);
 	expected(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
 	struct sockaddr_in *source = (struct sockaddr_in *)rdma_get_local_addr(id);
 	SAME(&source->sin_addr, &((struct sockaddr_in *)address(AF_INET, 0))->sin_addr, 4);
@@ -233,7 +232,7 @@ CASE("resolve.route-before-address-is-refused")
 	struct rdma_event_channel *channel = rdma_create_event_channel();
 	struct rdma_cm_id *id = new_id(channel);
 
-	FAILS(rdma_resolve_route(id, 2000), EINVAL);
+	FAILS(rdma_resolve_route(id, patience), EINVAL);
 	EQ(rdma_destroy_id(id), 0);
 	rdma_destroy_event_channel(channel);
 }
@@ -245,7 +244,7 @@ CASE("resolve.destroyed-while-it-runs")
 
 	for (int i = 0; i < 20; i++) {
 		struct rdma_cm_id *id = new_id(channel);
-		EQ(rdma_resolve_addr(id, NULL, address(AF_INET, htons(7471)), 2000), 0);
+		EQ(rdma_resolve_addr(id, NULL, address(AF_INET, htons(7471)), patience), 0);
 		EQ(rdma_destroy_id(id), 0);
 	}
 	/* No event of a destroyed id is left. */

@@ -84,13 +84,7 @@ CASE("reject.by-destroying-the-request")
 	p.b.id = expected(p.events, RDMA_CM_EVENT_CONNECT_REQUEST);
 	EQ(rdma_destroy_id(p.b.id), 0);
 	p.b.id = NULL;
-	struct rdma_cm_event *event;
-	NEED(readable(p.events->fd, 5000));
-	NEED(rdma_get_cm_event(p.events, &event) == 0);
-	CHECKF(event->event == RDMA_CM_EVENT_REJECTED || event->event == RDMA_CM_EVENT_CONNECT_ERROR ||
-		       event->event == RDMA_CM_EVENT_UNREACHABLE,
-	       "the event is %s", rdma_event_str(event->event));
-	NEED(rdma_ack_cm_event(event) == 0);
+	refused_by(p.events);
 	pair_down(&p);
 }
 

@@ -308,9 +308,9 @@ CASE("synchronous.id-without-a-channel")
 	NEED(rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP) == 0);
 	CHECK(id->channel);
 	/* It returns when the address is resolved, and the event is at the id. */
-	EQ(rdma_resolve_addr(id, NULL, address(AF_INET, htons(7471)), 2000), 0);
+	EQ(rdma_resolve_addr(id, NULL, address(AF_INET, htons(7471)), patience), 0);
 	NEED(id->verbs);
-	EQ(rdma_resolve_route(id, 2000), 0);
+	EQ(rdma_resolve_route(id, patience), 0);
 	EQ(rdma_destroy_id(id), 0);
 }
 
@@ -333,7 +333,7 @@ CASE("synchronous.migrated-to-a-channel-it-tells-events")
 
 	NEED(rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP) == 0);
 	EQ(rdma_migrate_id(id, channel), 0);
-	EQ(rdma_resolve_addr(id, NULL, address(AF_INET, htons(7471)), 2000), 0);
+	EQ(rdma_resolve_addr(id, NULL, address(AF_INET, htons(7471)), patience), 0);
 	CHECK(expected(channel, RDMA_CM_EVENT_ADDR_RESOLVED) == id);
 	EQ(rdma_destroy_id(id), 0);
 	rdma_destroy_event_channel(channel);

@@ -97,6 +97,8 @@ struct wish {
 };
 
 void pair_up(struct pair *p, struct wish w);
+/* Both ends with their queue pairs in RESET, to be brought up by hand. */
+void pair_apart(struct pair *p, struct wish w);
 void pair_down(struct pair *p);
 /* The two queue pairs of a pair before their connection: by cm, a connected id's are made at connect. */
 struct ibv_qp_init_attr init_of(struct side *s, const struct wish *w);
@@ -119,7 +121,7 @@ int send_of(struct side *s, uint64_t id, int flags, size_t at, uint32_t length);
 int post_atomic(struct side *s, uint64_t id, enum ibv_wr_opcode op, size_t at, const struct side *peer, size_t peer_at,
 		uint64_t compare_add, uint64_t swap);
 
-/* The next completion within five seconds. */
+/* The next completion. */
 bool reap(struct ibv_cq *cq, struct ibv_wc *wc);
 bool quiet(struct ibv_cq *cq);
 
@@ -127,7 +129,7 @@ bool quiet(struct ibv_cq *cq);
 #define COMPLETES(cq, id, st)                                                                                          \
 	({                                                                                                             \
 		struct ibv_wc wc_ = {};                                                                                \
-		if (CHECKF(reap(cq, &wc_), "no completion on %s within 5 s", #cq)) {                                   \
+		if (CHECKF(reap(cq, &wc_), "no completion on %s in time", #cq)) {                                   \
 			CHECKF(wc_.wr_id == (uint64_t)(id), "the completion is of request %llu, not %llu",             \
 			       (unsigned long long)wc_.wr_id, (unsigned long long)(id));                               \
 			CHECKF(wc_.status == (st), "%s: status %s, not %s", #cq, ibv_wc_status_str(wc_.status),        \
@@ -141,13 +143,23 @@ bool quiet(struct ibv_cq *cq);
 void take_event(struct side *s, struct ibv_cq *cq);
 void one_event(struct side *s, struct ibv_cq *cq);
 
+/* An acknowledgement that a thread gives after a while; and whether it was given before this is asked. */
+struct later {
+	void (*acknowledge)(void *of);
+	void *of;
+	bool given;
+	pthread_t thread;
+};
+void acknowledge_later(struct later *later);
+bool was_waited_for(struct later *later);
+
 /* Octets that say where they belong. */
 void fill(uint8_t *at, size_t length, unsigned seed);
 bool holds(const uint8_t *at, size_t length, unsigned seed);
 
 /* The queue pair's state as the device has it. */
 enum ibv_qp_state state_of(struct ibv_qp *qp);
-/* Waits until it is this one, two seconds at most. */
+/* Waits until it is this one. */
 bool becomes(struct ibv_qp *qp, enum ibv_qp_state state);
 int to_state(struct ibv_qp *qp, enum ibv_qp_state state);
 
@@ -156,10 +168,14 @@ int to_state(struct ibv_qp *qp, enum ibv_qp_state state);
 struct sockaddr *address(int family, int port_in_order);
 size_t address_length(const struct sockaddr *address);
 bool readable(int fd, int ms);
+/* It becomes so. */
+bool comes(int fd);
 /* The next event is this one; the caller acknowledges it. */
 struct rdma_cm_event *expect(struct rdma_event_channel *channel, enum rdma_cm_event_type type);
 /* The same, acknowledged; the id it is about. */
 struct rdma_cm_id *expected(struct rdma_event_channel *channel, enum rdma_cm_event_type type);
+/* The next event tells, in one of the ways there are, that no connection comes; its status. */
+int refused_by(struct rdma_event_channel *channel);
 struct rdma_cm_id *new_id(struct rdma_event_channel *channel);
 struct rdma_cm_id *listen_on(struct rdma_event_channel *channel, int family, int backlog);
 struct rdma_cm_id *towards(struct rdma_event_channel *channel, struct rdma_cm_id *listener);

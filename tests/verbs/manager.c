@@ -38,11 +38,16 @@ bool readable(int fd, int ms)
 	return got == 1 && (p.revents & POLLIN);
 }
 
+bool comes(int fd)
+{
+	return readable(fd, patience);
+}
+
 struct rdma_cm_event *expect(struct rdma_event_channel *channel, enum rdma_cm_event_type type)
 {
 	struct rdma_cm_event *event;
 
-	if (!CHECKF(readable(channel->fd, 5000), "no event within 5 s, %s was expected", rdma_event_str(type)))
+	if (!CHECKF(comes(channel->fd), "no event in time, %s was expected", rdma_event_str(type)))
 		case_end();
 	NEED(rdma_get_cm_event(channel, &event) == 0);
 	if (!CHECKF(event->event == type, "the event is %s (status %d), not %s", rdma_event_str(event->event),
@@ -58,6 +63,20 @@ struct rdma_cm_id *expected(struct rdma_event_channel *channel, enum rdma_cm_eve
 
 	NEED(rdma_ack_cm_event(event) == 0);
 	return id;
+}
+
+int refused_by(struct rdma_event_channel *channel)
+{
+	struct rdma_cm_event *event;
+
+	NEED(comes(channel->fd));
+	NEED(rdma_get_cm_event(channel, &event) == 0);
+	CHECKF(event->event == RDMA_CM_EVENT_REJECTED || event->event == RDMA_CM_EVENT_CONNECT_ERROR ||
+		       event->event == RDMA_CM_EVENT_UNREACHABLE,
+	       "the event is %s", rdma_event_str(event->event));
+	int status = event->status;
+	NEED(rdma_ack_cm_event(event) == 0);
+	return status;
 }
 
 struct rdma_cm_id *new_id(struct rdma_event_channel *channel)
@@ -82,9 +101,9 @@ struct rdma_cm_id *towards(struct rdma_event_channel *channel, struct rdma_cm_id
 	struct rdma_cm_id *id = new_id(channel);
 	int family = rdma_get_local_addr(listener)->sa_family;
 
-	NEED(rdma_resolve_addr(id, NULL, address(family, rdma_get_src_port(listener)), 2000) == 0);
+	NEED(rdma_resolve_addr(id, NULL, address(family, rdma_get_src_port(listener)), patience) == 0);
 	expected(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
-	NEED(rdma_resolve_route(id, 2000) == 0);
+	NEED(rdma_resolve_route(id, patience) == 0);
 	expected(channel, RDMA_CM_EVENT_ROUTE_RESOLVED);
 	return id;
 }

@@ -45,123 +45,6 @@ static void one_send(struct pair *p, uint64_t id, int flags)
 	WORKS(p->a.scq, id);
 }
 
-struct ibv_sge sge(struct side *s, size_t at, uint32_t length)
-{
-	return (struct ibv_sge){(uintptr_t)s->buf + at, length, s->mr->lkey};
-}
-
-int post_recv(struct side *s, uint64_t id, size_t at, uint32_t length)
-{
-	struct ibv_sge list = sge(s, at, length);
-	struct ibv_recv_wr wr = {.wr_id = id, .sg_list = &list, .num_sge = length ? 1 : 0}, *bad;
-
-	return s->srq ? ibv_post_srq_recv(s->srq, &wr, &bad) : ibv_post_recv(s->qp, &wr, &bad);
-}
-
-int post(struct side *s, uint64_t id, enum ibv_wr_opcode op, int flags, size_t at, uint32_t length,
-	 const struct side *peer, size_t peer_at)
-{
-	struct ibv_sge list = sge(s, at, length);
-	struct ibv_send_wr wr = {.wr_id = id,
-				 .sg_list = &list,
-				 .num_sge = length ? 1 : 0,
-				 .opcode = op,
-				 .send_flags = (unsigned)flags,
-				 .imm_data = htonl(0x01020304)},
-			   *bad;
-
-	if (peer) {
-		wr.wr.rdma.remote_addr = (uintptr_t)peer->buf + peer_at;
-		wr.wr.rdma.rkey = peer->mr->rkey;
-	}
-	return ibv_post_send(s->qp, &wr, &bad);
-}
-
-int send_of(struct side *s, uint64_t id, int flags, size_t at, uint32_t length)
-{
-	return post(s, id, IBV_WR_SEND, flags, at, length, NULL, 0);
-}
-
-int post_atomic(struct side *s, uint64_t id, enum ibv_wr_opcode op, size_t at, const struct side *peer, size_t peer_at,
-		uint64_t compare_add, uint64_t swap)
-{
-	struct ibv_sge list = sge(s, at, 8);
-	struct ibv_send_wr wr = {.wr_id = id,
-				 .sg_list = &list,
-				 .num_sge = 1,
-				 .opcode = op,
-				 .send_flags = IBV_SEND_SIGNALED,
-				 .wr.atomic = {.remote_addr = (uintptr_t)peer->buf + peer_at,
-					       .rkey = peer->mr->rkey,
-					       .compare_add = compare_add,
-					       .swap = swap}},
-			   *bad;
-
-	return ibv_post_send(s->qp, &wr, &bad);
-}
-
-bool reap(struct ibv_cq *cq, struct ibv_wc *wc)
-{
-	double end = now() + 5;
-
-	do {
-		if (ibv_poll_cq(cq, 1, wc) == 1)
-			return true;
-	} while (now() < end);
-	return false;
-}
-
-bool quiet(struct ibv_cq *cq)
-{
-	double end = now() + QUIET / 1e3;
-	struct ibv_wc wc;
-
-	do {
-		if (ibv_poll_cq(cq, 1, &wc))
-			return false;
-	} while (now() < end);
-	return true;
-}
-
-void fill(uint8_t *at, size_t length, unsigned seed)
-{
-	for (size_t i = 0; i < length; i++)
-		at[i] = (uint8_t)(seed + i * 7 + (i >> 8) * 13);
-}
-
-bool holds(const uint8_t *at, size_t length, unsigned seed)
-{
-	for (size_t i = 0; i < length; i++)
-		if (at[i] != (uint8_t)(seed + i * 7 + (i >> 8) * 13))
-			return CHECKF(false, "octet %zu of %zu is %#x", i, length, at[i]);
-	return true;
-}
-
-enum ibv_qp_state state_of(struct ibv_qp *qp)
-{
-	struct ibv_qp_attr attr = {};
-	struct ibv_qp_init_attr init;
-
-	CHECK(ibv_query_qp(qp, &attr, IBV_QP_STATE, &init) == 0);
-	return attr.qp_state;
-}
-
-bool becomes(struct ibv_qp *qp, enum ibv_qp_state state)
-{
-	double end = now() + 2;
-
-	while (state_of(qp) != state && now() < end)
-		sleep_ms(1);
-	return state_of(qp) == state;
-}
-
-int to_state(struct ibv_qp *qp, enum ibv_qp_state state)
-{
-	struct ibv_qp_attr attr = {.qp_state = state};
-
-	return ibv_modify_qp(qp, &attr, IBV_QP_STATE);
-}
-
 CASE("notify.once")
 {
 	struct pair p;
@@ -258,7 +141,7 @@ CASE("notify.after-any-number-of-polls")
 		if (found == 0) {
 			/* By the descriptor, or in the call. */
 			if (polls % 2)
-				CHECK(readable(p.a.channel->fd, 5000));
+				CHECK(comes(p.a.channel->fd));
 			take_event(&p.a, p.a.scq);
 			found = ibv_poll_cq(p.a.scq, 1, &wc);
 		}
@@ -280,14 +163,14 @@ CASE("notify.by-memory-after-any-number-of-polls")
 	pair_up(&p, (struct wish){});
 	for (uint64_t polls = 0; polls < 200; polls++) {
 		volatile uint64_t *there = (uint64_t *)(p.b.buf + 4096), *here = (uint64_t *)(p.a.buf + 4096);
-		double start = now();
+		double end = deadline();
 		memcpy(p.a.buf, &(uint64_t){polls + 1}, 8);
 		memcpy(p.b.buf, &(uint64_t){polls + 1}, 8);
 
 		NEED(post(&p.a, polls, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED, 0, 8, &p.b, 4096) == 0);
 		int found = poll_times(p.a.scq, polls, &wc);
 		NEED(post(&p.b, polls, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED, 0, 8, &p.a, 4096) == 0);
-		while ((*there != polls + 1 || *here != polls + 1) && now() - start < 5)
+		while ((*there != polls + 1 || *here != polls + 1) && now() < end)
 			;
 		NEED(*there == polls + 1 && *here == polls + 1);
 		if (found == 0)
@@ -390,7 +273,7 @@ CASE("notify.two-queues-on-a-channel")
 	WORKS(p.a.rcq, 1);
 	one_send(&p, 3, 0);
 	for (int i = 0; i < 2; i++) {
-		NEED(readable(p.b.channel->fd, 5000));
+		NEED(comes(p.b.channel->fd));
 		NEED(ibv_get_cq_event(p.b.channel, &got[i], &context) == 0);
 	}
 	CHECK(got[0] != got[1]);
@@ -410,7 +293,7 @@ CASE("notify.acknowledged-together")
 	for (uint64_t i = 0; i < 3; i++) {
 		EQ(ibv_req_notify_cq(p.b.rcq, 0), 0);
 		one_send(&p, i, 0);
-		NEED(readable(p.b.channel->fd, 5000));
+		NEED(comes(p.b.channel->fd));
 		NEED(ibv_get_cq_event(p.b.channel, &got, &context) == 0);
 		WORKS(p.b.rcq, i);
 	}
@@ -418,19 +301,9 @@ CASE("notify.acknowledged-together")
 	pair_down(&p);
 }
 
-struct later {
-	struct ibv_cq *cq;
-	double acknowledged;
-};
-
-static void *acknowledge_later(void *of)
+static void acknowledge(void *of)
 {
-	struct later *later = of;
-
-	sleep_ms(150);
-	later->acknowledged = now();
-	ibv_ack_cq_events(later->cq, 1);
-	return NULL;
+	ibv_ack_cq_events(of, 1);
 }
 
 CASE("notify.destroying-waits-for-the-acknowledgement")
@@ -438,22 +311,20 @@ CASE("notify.destroying-waits-for-the-acknowledgement")
 	struct pair p;
 	struct ibv_cq *got;
 	void *context;
-	pthread_t thread;
 
 	pair_up(&p, (struct wish){});
 	EQ(ibv_req_notify_cq(p.b.rcq, 0), 0);
 	one_send(&p, 1, 0);
-	NEED(readable(p.b.channel->fd, 5000));
+	NEED(comes(p.b.channel->fd));
 	NEED(ibv_get_cq_event(p.b.channel, &got, &context) == 0);
-	struct later later = {.cq = p.b.rcq};
+	struct later later = {.acknowledge = acknowledge, .of = p.b.rcq};
 	if (p.b.id)
 		rdma_destroy_qp(p.b.id);
 	else
 		NEED(ibv_destroy_qp(p.b.qp) == 0);
-	NEED(pthread_create(&thread, NULL, acknowledge_later, &later) == 0);
+	acknowledge_later(&later);
 	EQ(ibv_destroy_cq(p.b.rcq), 0);
-	CHECK(later.acknowledged > 0 && now() >= later.acknowledged);
-	pthread_join(thread, NULL);
+	CHECK(was_waited_for(&later));
 	p.b.rcq = NULL;
 	p.b.qp = NULL;
 	pair_down(&p);

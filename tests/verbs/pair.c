@@ -101,19 +101,25 @@ static void up_by_cm(struct pair *p, const struct wish *w)
 	expected(p->events, RDMA_CM_EVENT_ESTABLISHED);
 }
 
-void pair_up(struct pair *p, struct wish w)
+void pair_apart(struct pair *p, struct wish w)
 {
 	*p = (struct pair){};
-	/* The connection manager connects RC only. */
-	if (env.by == BY_CM && (w.type == 0 || w.type == IBV_QPT_RC)) {
-		up_by_cm(p, &w);
-		return;
-	}
 	for (int i = 0; i < 2; i++) {
 		struct side *s = i ? &p->b : &p->a;
 		side_objects(s, &w, i);
 		side_qp(s, &w);
 	}
+}
+
+void pair_up(struct pair *p, struct wish w)
+{
+	/* The connection manager connects RC only. */
+	if (env.by == BY_CM && (w.type == 0 || w.type == IBV_QPT_RC)) {
+		*p = (struct pair){};
+		up_by_cm(p, &w);
+		return;
+	}
+	pair_apart(p, w);
 	connect_by_gid(p->a.qp, p->b.qp, -1);
 }
 

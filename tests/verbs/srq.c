@@ -183,7 +183,7 @@ static void limit_event(struct pair *p)
 {
 	struct ibv_async_event event;
 
-	NEED(readable(p->b.ctx->async_fd, 5000));
+	NEED(comes(p->b.ctx->async_fd));
 	NEED(ibv_get_async_event(p->b.ctx, &event) == 0);
 	EQ(event.event_type, IBV_EVENT_SRQ_LIMIT_REACHED);
 	CHECK(event.element.srq == p->b.srq);
@@ -396,7 +396,7 @@ CASE("srq.last-request-reached-event")
 
 	pair_up(&p, (struct wish){.srq = 4});
 	NEED(to_state(p.b.qp, IBV_QPS_ERR) == 0);
-	NEED(readable(p.b.ctx->async_fd, 5000));
+	NEED(comes(p.b.ctx->async_fd));
 	NEED(ibv_get_async_event(p.b.ctx, &event) == 0);
 	EQ(event.event_type, IBV_EVENT_QP_LAST_WQE_REACHED);
 	CHECK(event.element.qp == p.b.qp);

@@ -38,7 +38,8 @@ struct ibv_qp_attr attr_rts(const struct end_point *own)
 	return (struct ibv_qp_attr){
 		.qp_state = IBV_QPS_RTS,
 		.sq_psn = own->psn,
-		.timeout = 14,
+		/* A second for each try: the other end may be late. */
+		.timeout = 18,
 		.retry_cnt = 7,
 		.rnr_retry = 7,
 		.max_rd_atomic = (uint8_t)at_most(16, env.dev.max_qp_init_rd_atom),
