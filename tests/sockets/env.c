@@ -150,6 +150,15 @@ bool stays_quiet(int fd)
 	return wait_for(fd, POLLIN, QUIET) == 0;
 }
 
+bool octets_come(int fd, int count)
+{
+	int there = 0;
+
+	for (double end = deadline(); there < count && now() < end; sleep_ms(1))
+		NEED(ioctl(fd, FIONREAD, &there) == 0);
+	return CHECKF(there >= count, "%d of %d octets came", there, count);
+}
+
 bool send_all(int fd, const void *data, size_t length)
 {
 	for (size_t done = 0; done < length;) {
@@ -291,9 +300,9 @@ bool join_soon(pthread_t thread, void **result)
 {
 	struct timespec end;
 
-	clock_gettime(CLOCK_REALTIME, &end);
-	end.tv_sec += patience / 1000;
-	return CHECKF(pthread_timedjoin_np(thread, result, &end) == 0, "the thread did not end");
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	end.tv_sec += patience / 1000 + 1;
+	return CHECKF(pthread_clockjoin_np(thread, result, CLOCK_MONOTONIC, &end) == 0, "the thread did not end");
 }
 
 void talks(int from, int to)

@@ -78,6 +78,8 @@ int a_listener(long kind, int backlog);
 int wait_for(int fd, int events, int ms);
 bool is_readable(int fd);
 bool stays_quiet(int fd);
+/* So many octets wait to be read. */
+bool octets_come(int fd, int count);
 
 /* All of it, however many calls it takes. */
 bool send_all(int fd, const void *data, size_t length);

@@ -184,13 +184,13 @@ SOCKETS("select.leaves-what-is-left-of-the-time")
 	calm();
 	struct ends e = ends_of(kind);
 	fd_set in;
-	struct timeval limit = {5, 0};
+	struct timeval limit = {1000, 0};
 
 	make_ready(e);
 	FD_ZERO(&in);
 	FD_SET(e.b, &in);
 	EQ(select(e.b + 1, &in, NULL, NULL, &limit), 1);
-	CHECK(limit.tv_sec == 5 || limit.tv_sec == 4);
+	CHECK(limit.tv_sec < 1000 && limit.tv_sec >= 900);
 	FD_ZERO(&in);
 	limit = (struct timeval){0, 20000};
 	EQ(select(0, &in, NULL, NULL, &limit), 0);

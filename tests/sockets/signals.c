@@ -7,12 +7,13 @@
 static bool interrupted_to_end(pthread_t thread)
 {
 	double end = deadline();
+	int error;
 
-	while (pthread_tryjoin_np(thread, NULL) == EBUSY && now() < end) {
+	while ((error = pthread_tryjoin_np(thread, NULL)) == EBUSY && now() < end) {
 		pthread_kill(thread, SIGUSR1);
 		sleep_ms(10);
 	}
-	return CHECKF(now() < end, "the thread did not end");
+	return CHECKF(error == 0, "the thread did not end");
 }
 
 /* Signals a thread, and waits until the handler ran. */
@@ -34,7 +35,7 @@ SOCKETS("signal-without-restart-is-eintr")
 	struct waiter w = {.fd = e.b};
 
 	catch_signal(SIGUSR1, 0);
-	pthread_t thread = waiting(&w, recv_and_tell);
+	pthread_t thread = waiting(&w, wait_recv);
 	NEED(interrupted_to_end(thread));
 	EQ(w.result, -1);
 	EQ(w.error, EINTR);
@@ -49,7 +50,7 @@ SOCKETS("signal-with-restart-waits-on")
 	struct waiter w = {.fd = e.b};
 
 	catch_signal(SIGUSR1, SA_RESTART);
-	pthread_t thread = waiting(&w, recv_and_tell);
+	pthread_t thread = waiting(&w, wait_recv);
 	interrupt_once(thread);
 	EQ(send(e.a, "data", 4, 0), 4);
 	NEED(join_soon(thread, NULL));
@@ -62,12 +63,12 @@ SOCKETS("signal-with-restart-and-a-timeout-is-eintr")
 	calm();
 	struct ends e = ends_of(kind);
 	struct waiter w = {.fd = e.b};
-	struct timeval limit = {4, 0};
+	struct timeval limit = {2 * patience / 1000, 0};
 
 	/* signal(7): calls with SO_RCVTIMEO set are never taken up again. */
 	NEED(setsockopt(e.b, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) == 0);
 	catch_signal(SIGUSR1, SA_RESTART);
-	pthread_t thread = waiting(&w, recv_and_tell);
+	pthread_t thread = waiting(&w, wait_recv);
 	NEED(interrupted_to_end(thread));
 	EQ(w.result, -1);
 	EQ(w.error, EINTR);
@@ -121,7 +122,7 @@ SOCKETS("send-in-a-signal-handler-wakes-the-interrupted-recv")
 
 	in_handler = e;
 	NEED(sigaction(SIGUSR1, &action, NULL) == 0);
-	pthread_t thread = waiting(&w, recv_and_tell);
+	pthread_t thread = waiting(&w, wait_recv);
 	EQ(pthread_kill(thread, SIGUSR1), 0);
 	/* Sent before the call or within it: either way it is received. */
 	NEED(join_soon(thread, NULL));
@@ -180,6 +181,8 @@ static const char *const call_names[] = {"recv", "recvfrom", "recvmsg", "read",	
 struct cancelled {
 	enum call call;
 	int fd, cleaned;
+	pid_t tid;
+	bool asked;
 };
 
 static void clean(void *of)
@@ -200,6 +203,7 @@ static void *be_cancelled(void *of)
 
 	FD_ZERO(&in);
 	FD_SET(c->fd, &in);
+	tell(&c->tid);
 	pthread_cleanup_push(clean, c);
 	switch (c->call) {
 	case BY_RECV: recv(c->fd, octets, 16, 0); break;
@@ -231,7 +235,7 @@ static void cancel(long call)
 	void *result = NULL;
 
 	NEED(pthread_create(&thread, NULL, be_cancelled, &c) == 0);
-	sleep_ms(30);
+	until_asleep(&c.tid);
 	EQ(pthread_cancel(thread), 0);
 	NEED(join_soon(thread, &result));
 	CHECK(result == PTHREAD_CANCELED);
@@ -259,7 +263,8 @@ static void *cancelled_before(void *of)
 	char octet;
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
-	sleep_ms(30);
+	while (!__atomic_load_n(&c->asked, __ATOMIC_ACQUIRE))
+		sleep_ms(1);
 	/* Off: the call is made. */
 	if (recv(c->fd, &octet, 1, 0) == 1)
 		c->cleaned++;
@@ -282,6 +287,7 @@ SOCKETS("cancel-asked-before-takes-nothing")
 	EQ(send(e.a, "2", 1, 0), 1);
 	NEED(pthread_create(&thread, NULL, cancelled_before, &c) == 0);
 	EQ(pthread_cancel(thread), 0);
+	__atomic_store_n(&c.asked, true, __ATOMIC_RELEASE);
 	NEED(join_soon(thread, &result));
 	CHECK(result == PTHREAD_CANCELED);
 	EQ(c.cleaned, 1);

@@ -91,7 +91,7 @@ TCPS("linger.is-read-back")
 TCPS("linger.close-waits-until-it-is-taken")
 {
 	struct ends e = ends_of(kind);
-	struct linger some = {1, 5};
+	struct linger some = {1, 40};
 	char got[8];
 
 	EQ(setsockopt(e.a, SOL_SOCKET, SO_LINGER, &some, sizeof(some)), 0);
@@ -99,7 +99,7 @@ TCPS("linger.close-waits-until-it-is-taken")
 	double start = now();
 	EQ(close(e.a), 0);
 	/* The other side's kernel acknowledges at once. */
-	CHECK(now() - start < 3);
+	CHECK(now() - start < 20);
 	EQ(recv(e.b, got, 8, 0), 4);
 	EQ(recv(e.b, got, 8, 0), 0);
 	EQ(close(e.b), 0);
@@ -243,32 +243,49 @@ TCPS("option.inherited-by-accept")
 	EQ(close(listener), 0);
 }
 
+/* Octets that are held back arrive with the next, as one. They leave by themselves after a fifth of a second (tcp(7)): where
+   the machine stood still for so long, nothing is said, and this is false. */
+static bool held_back(struct ends e, bool corked)
+{
+	char got[8];
+	double start = now();
+
+	if (corked)
+		set_int(e.a, IPPROTO_TCP, TCP_CORK, 1);
+	EQ(send(e.a, "ab", 2, corked ? 0 : MSG_MORE), 2);
+	bool quiet = stays_quiet(e.b);
+	EQ(send(e.a, "cd", 2, 0), 2);
+	if (corked)
+		set_int(e.a, IPPROTO_TCP, TCP_CORK, 0);
+	NEED(is_readable(e.b));
+	ssize_t first = recv(e.b, got, 8, 0);
+	if (now() - start > 0.15)
+		return false;
+	CHECK(quiet);
+	EQ(first, 4);
+	return true;
+}
+
+static void holds_back(long kind, bool corked)
+{
+	for (int tries = 0; tries < 100; tries++) {
+		struct ends e = ends_of(kind);
+		bool said = held_back(e, corked);
+		ends_close(e);
+		if (said)
+			return;
+	}
+	CHECKF(false, "the machine stood still in each of 100 tries");
+}
+
 TCPS("cork.holds-until-it-is-pulled")
 {
-	struct ends e = ends_of(kind);
-	char got[8];
-
-	set_int(e.a, IPPROTO_TCP, TCP_CORK, 1);
-	EQ(send(e.a, "ab", 2, 0), 2);
-	CHECK(stays_quiet(e.b));
-	EQ(send(e.a, "cd", 2, 0), 2);
-	set_int(e.a, IPPROTO_TCP, TCP_CORK, 0);
-	NEED(is_readable(e.b));
-	EQ(recv(e.b, got, 8, 0), 4);
-	ends_close(e);
+	holds_back(kind, true);
 }
 
 TCPS("msg_more-holds-until-the-next")
 {
-	struct ends e = ends_of(kind);
-	char got[8];
-
-	EQ(send(e.a, "ab", 2, MSG_MORE), 2);
-	CHECK(stays_quiet(e.b));
-	EQ(send(e.a, "cd", 2, 0), 2);
-	NEED(is_readable(e.b));
-	EQ(recv(e.b, got, 8, 0), 4);
-	ends_close(e);
+	holds_back(kind, false);
 }
 
 TCPS("outq-tells-what-is-not-acknowledged")

@@ -178,8 +178,8 @@ SOCKETS("sendmmsg-and-recvmmsg")
 	}
 	EQ(sendmmsg(e.a, send_them, 3, 0), 3);
 	EQ(send_them[2].msg_len, 5);
-	NEED(is_readable(e.b));
 	if (kind_type((enum kind)kind) == SOCK_STREAM) {
+		NEED(octets_come(e.b, 11));
 		EQ(recvmmsg(e.b, recv_them, 3, MSG_DONTWAIT, NULL), 2);
 		EQ(recv_them[0].msg_len + recv_them[1].msg_len, 11);
 		SAME(got[0], "onetwoth", 8);
@@ -240,11 +240,12 @@ SOCKETS("recvmmsg-writes-back-the-time-that-is-left")
 	char got[8];
 	struct iovec in = {got, 8};
 	struct mmsghdr one = {.msg_hdr = {.msg_iov = &in, .msg_iovlen = 1}};
-	struct timespec left = {10, 0};
+	struct timespec left = {1000, 0};
 
 	EQ(send(e.a, "one", 3, 0), 3);
 	EQ(recvmmsg(e.b, &one, 1, 0, &left), 1);
-	CHECK(left.tv_sec <= 10 && left.tv_sec >= 8);
+	/* Less than there was, and not much: the datagram was there. */
+	CHECK(left.tv_sec < 1000 && left.tv_sec >= 900);
 	ends_close(e);
 }
 
@@ -410,8 +411,14 @@ SOCKETS("send-timeout")
 	set_int(e.a, SOL_SOCKET, SO_SNDBUF, 8192);
 	fill_up(e.a);
 	NEED(setsockopt(e.a, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) == 0);
-	double start = now();
-	FAILS(send(e.a, octets, sizeof(octets), 0), EAGAIN);
+	/* TCP's windows may open a little again for a while. */
+	double end = deadline(), start;
+	ssize_t sent;
+	do {
+		start = now();
+		sent = send(e.a, octets, sizeof(octets), 0);
+	} while (sent > 0 && now() < end);
+	CHECK(sent == -1 && errno == EAGAIN);
 	CHECK(now() - start >= 0.045);
 	ends_close(e);
 }

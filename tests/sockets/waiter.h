@@ -8,12 +8,17 @@ struct waiter {
 	int fd, error;
 	ssize_t result;
 	char octets[16];
+	pid_t tid;
 };
 
 void *wait_recv(void *of);
 void *wait_accept(void *of);
 void *wait_send(void *of);
-void *recv_and_tell(void *of);
+/* Such a thread, asleep in its call. */
 pthread_t waiting(struct waiter *w, void *(*run)(void *));
+
+/* Says that the calling thread makes its call next; and waits until it sleeps there. */
+void tell(pid_t *tid);
+void until_asleep(const pid_t *tid);
 
 #endif
