@@ -308,9 +308,26 @@ fn receive_messages(
         Ok(limit) => limit,
         Err(errno) => return fail(errno) as c_int,
     };
+    let received = split_messages(mine, messages, count.min(MOST_MESSAGES), flags, limit);
+    match limit {
+        Some(limit) if received > 0 => match put(timeout, time_until(limit)) {
+            Ok(()) => received,
+            Err(errno) => fail(errno) as c_int,
+        },
+        _ => received,
+    }
+}
+
+fn split_messages(
+    mine: Mine,
+    messages: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+    limit: Option<u64>,
+) -> c_int {
     let wait_for_one = flags & libc::MSG_WAITFORONE != 0;
     let mut flags = flags & !libc::MSG_WAITFORONE;
-    for number in 0..count.min(MOST_MESSAGES) {
+    for number in 0..count {
         let at = messages.wrapping_add(number as usize);
         let octets = split_message(mine, at.cast(), flags);
         let told = |result: c_int| if number > 0 { number as c_int } else { result };
@@ -330,7 +347,7 @@ fn receive_messages(
             return number as c_int + 1;
         }
     }
-    count.min(MOST_MESSAGES) as c_int
+    count as c_int
 }
 
 fn split_message(mine: Mine, at: *mut msghdr, flags: c_int) -> isize {
@@ -356,6 +373,15 @@ fn deadline(timeout: *const timespec) -> Result<Option<u64>, Errno> {
     }
     let ns = (time.tv_sec as u64).saturating_mul(1_000_000_000) + time.tv_nsec as u64;
     Ok(Some(dgram::now().saturating_add(ns)))
+}
+
+/// What is left of a `recvmmsg`'s time, which the kernel writes back where datagrams came.
+fn time_until(limit: u64) -> timespec {
+    let left = limit.saturating_sub(dgram::now());
+    timespec {
+        tv_sec: (left / 1_000_000_000) as libc::time_t,
+        tv_nsec: (left % 1_000_000_000) as libc::c_long,
+    }
 }
 
 hook!(fn read(fd: c_int, data: *mut c_void, len: size_t) -> ssize_t, real => {
