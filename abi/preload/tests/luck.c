@@ -40,7 +40,7 @@ static void need(int good, const char *what) {
 static void open_pair(void) {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof at;
-    struct timeval wait = {2, 0};
+    struct timeval wait = {20, 0};
     int room = 4 << 20;
     in = socket(AF_INET, SOCK_DGRAM, 0);
     out = socket(AF_INET, SOCK_DGRAM, 0);

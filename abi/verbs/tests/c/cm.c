@@ -288,7 +288,7 @@ static void non_blocking_channel(void)
 	MINUS_ONE(rdma_get_cm_event(channel, &event), EAGAIN);
 	NEED(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) == 0);
 	EQUAL(rdma_resolve_addr(id, NULL, loopback(AF_INET, rdma_get_src_port(listener)), 100), 0);
-	CHECK(readable(channel->fd, 1000));
+	CHECK(readable(channel->fd, PATIENCE));
 	EQUAL(rdma_get_cm_event(channel, &event), 0);
 	EQUAL(event->event, RDMA_CM_EVENT_ADDR_RESOLVED);
 	EQUAL(rdma_ack_cm_event(event), 0);
@@ -297,7 +297,7 @@ static void non_blocking_channel(void)
 
 	begin_case("events of a destroyed id are gone");
 	EQUAL(rdma_resolve_route(id, 100), 0);
-	CHECK(readable(channel->fd, 1000));
+	CHECK(readable(channel->fd, PATIENCE));
 	EQUAL(rdma_destroy_id(id), 0);
 	CHECK(!readable(channel->fd, 20));
 	MINUS_ONE(rdma_get_cm_event(channel, &event), EAGAIN);
@@ -312,7 +312,7 @@ static void driven_by_poll(void)
 	struct rdma_cm_id *listener = listen_on(channel, AF_INET, 4), *a = towards(channel, listener), *b = NULL;
 	struct rdma_conn_param param = {.responder_resources = 1, .initiator_depth = 1};
 	int established = 0;
-	double end = now() + 5;
+	double end = now() + PATIENCE / 1e3;
 
 	begin_case("a connection driven by poll alone");
 	NEED(fcntl(channel->fd, F_SETFL, O_NONBLOCK) == 0);
@@ -320,7 +320,7 @@ static void driven_by_poll(void)
 	EQUAL(rdma_connect(a, &param), 0);
 	while (established < 2 && now() < end) {
 		struct rdma_cm_event *event;
-		if (!readable(channel->fd, 1000))
+		if (!readable(channel->fd, PATIENCE))
 			continue;
 		if (rdma_get_cm_event(channel, &event))
 			continue;
@@ -353,7 +353,7 @@ static void migrating(void)
 	EQUAL(rdma_migrate_id(id, two), 0);
 	CHECK(id->channel == two);
 	CHECK(!readable(one->fd, 20));
-	CHECK(readable(two->fd, 1000));
+	CHECK(readable(two->fd, PATIENCE));
 	CHECK(expect_ack(two, RDMA_CM_EVENT_ADDR_RESOLVED) == id);
 	EQUAL(rdma_resolve_route(id, 100), 0);
 	expect_ack(two, RDMA_CM_EVENT_ROUTE_RESOLVED);

@@ -51,7 +51,7 @@ static void immediates(void)
 	CHECK(!readable(p.b.channel->fd, 50));
 	wr.send_flags |= IBV_SEND_SOLICITED;
 	EQUAL(ibv_post_send(p.a.qp, &wr, &bad), 0);
-	CHECK(readable(p.b.channel->fd, 2000));
+	CHECK(readable(p.b.channel->fd, PATIENCE));
 	struct ibv_cq *cq;
 	void *context;
 	EQUAL(ibv_get_cq_event(p.b.channel, &cq, &context), 0);
@@ -218,7 +218,7 @@ static struct ibv_qp_ex *extended_pair(struct pair *q, struct ibv_cq_ex **cq)
 static int start(struct ibv_cq_ex *cq)
 {
 	struct ibv_poll_cq_attr attr = {};
-	double end = now() + 2;
+	double end = now() + PATIENCE / 1e3;
 	int got;
 
 	do

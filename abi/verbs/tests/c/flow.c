@@ -9,7 +9,7 @@ enum { SIGNALED = IBV_SEND_SIGNALED };
 /* The next asynchronous event within two seconds; 0 if there is none. */
 static int next_async(struct ibv_context *context, struct ibv_async_event *event)
 {
-	if (!readable(context->async_fd, 2000)) {
+	if (!readable(context->async_fd, PATIENCE)) {
 		fprintf(stderr, "no asynchronous event came\n");
 		return 0;
 	}
@@ -222,7 +222,7 @@ static void asynchronous(void)
 	NEED(srq);
 	/* Fewer receives than the limit are posted already, so the event is due at once. */
 	EQUAL(ibv_modify_srq(srq, &limit, IBV_SRQ_LIMIT), 0);
-	CHECK(readable(context->async_fd, 1000));
+	CHECK(readable(context->async_fd, PATIENCE));
 	EQUAL(ibv_destroy_srq(srq), 0);
 	CHECK(!readable(context->async_fd, 20));
 	EQUAL(ibv_dealloc_pd(pd), 0);

@@ -53,7 +53,7 @@ static void readability(void)
 	CHECK(!readable(fd, 20));
 	a_message(0);
 	a_message(0);
-	CHECK(readable(fd, 2000));
+	CHECK(readable(fd, PATIENCE));
 	CHECK(got_event(&p.b, p.b.recv_cq));
 	CHECK(!readable(fd, 50));
 	drain(p.b.recv_cq);
@@ -63,7 +63,7 @@ static void readability(void)
 	a_message(0);
 	CHECK(!readable(fd, 50));
 	a_message(IBV_SEND_SOLICITED);
-	CHECK(readable(fd, 2000));
+	CHECK(readable(fd, PATIENCE));
 	CHECK(got_event(&p.b, p.b.recv_cq));
 	drain(p.b.recv_cq);
 
@@ -71,7 +71,7 @@ static void readability(void)
 	arm(p.a.send_cq, 0);
 	NEED(post_recv(&p.b, 1, 0, 64) == 0);
 	NEED(post(&p.a, 3, IBV_WR_SEND, IBV_SEND_SIGNALED, 0, 64, NULL, 0) == 0);
-	CHECK(readable(p.a.channel->fd, 2000));
+	CHECK(readable(p.a.channel->fd, PATIENCE));
 	CHECK(got_event(&p.a, p.a.send_cq));
 	drain(p.a.send_cq);
 	drain(p.b.recv_cq);
@@ -83,7 +83,7 @@ static void readability(void)
 	arm(p.b.recv_cq, 0);
 	EQUAL(epoll_wait(set, &event, 1, 20), 0);
 	a_message(0);
-	EQUAL(epoll_wait(set, &event, 1, 2000), 1);
+	EQUAL(epoll_wait(set, &event, 1, PATIENCE), 1);
 	CHECK(got_event(&p.b, p.b.recv_cq));
 	EQUAL(epoll_wait(set, &event, 1, 20), 0);
 	close(copy);
@@ -103,7 +103,7 @@ static void non_blocking(void)
 	arm(p.b.recv_cq, 0);
 	MINUS_ONE(ibv_get_cq_event(p.b.channel, &cq, &context), EAGAIN);
 	a_message(0);
-	CHECK(readable(fd, 2000));
+	CHECK(readable(fd, PATIENCE));
 	CHECK(got_event(&p.b, p.b.recv_cq));
 	MINUS_ONE(ibv_get_cq_event(p.b.channel, &cq, &context), EAGAIN);
 	NEED(fcntl(fd, F_SETFL, flags) == 0);
@@ -204,7 +204,7 @@ static void dropped(void)
 	arm(cq, 0);
 	attr.qp_state = IBV_QPS_ERR;
 	NEED(ibv_modify_qp(qp, &attr, IBV_QP_STATE) == 0);
-	CHECK(readable(channel->fd, 1000));
+	CHECK(readable(channel->fd, PATIENCE));
 	EQUAL(ibv_destroy_qp(qp), 0);
 	EQUAL(ibv_destroy_cq(cq), 0);
 	CHECK(!readable(channel->fd, 20));

@@ -62,6 +62,9 @@ static inline struct sockaddr *loopback(int family, int port)
 	return (struct sockaddr *)addr;
 }
 
+/* How long what has to come is waited for, in milliseconds: a machine may stand still for seconds. */
+enum { PATIENCE = 10000 };
+
 static inline double now(void)
 {
 	struct timespec ts;
@@ -152,9 +155,9 @@ static inline struct rdma_cm_id *towards(struct rdma_event_channel *channel, str
 	int family = rdma_get_local_addr(listener)->sa_family;
 
 	NEED(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) == 0);
-	NEED(rdma_resolve_addr(id, NULL, loopback(family, rdma_get_src_port(listener)), 2000) == 0);
+	NEED(rdma_resolve_addr(id, NULL, loopback(family, rdma_get_src_port(listener)), PATIENCE) == 0);
 	expect_ack(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
-	NEED(rdma_resolve_route(id, 2000) == 0);
+	NEED(rdma_resolve_route(id, PATIENCE) == 0);
 	expect_ack(channel, RDMA_CM_EVENT_ROUTE_RESOLVED);
 	return id;
 }
@@ -199,10 +202,10 @@ static inline void pair_down(struct pair *p)
 	rdma_destroy_event_channel(p->channel);
 }
 
-/* The next completion within two seconds. `other` is a queue whose polling keeps the peer going. */
+/* The next completion. `other` is a queue whose polling keeps the peer going. */
 static inline int reap(struct ibv_cq *cq, struct ibv_wc *wc)
 {
-	double end = now() + 2;
+	double end = now() + PATIENCE / 1e3;
 
 	memset(wc, 0xee, sizeof(*wc));
 	do {
