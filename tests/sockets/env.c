@@ -252,6 +252,7 @@ void calm(void)
 	struct itimerval off = {};
 
 	setitimer(ITIMER_REAL, &off, NULL);
+	case_storm = false;
 }
 
 static void count_signal(int signal)
