@@ -7,12 +7,12 @@ import checks
 from process import ESTABLISHED, LISTEN, Process, until
 
 START = 10.0  # seconds a server has to listen, and a client to connect
-GRACE = 5.0  # seconds the server has after the client's end
+GRACE = 15.0  # seconds the server has after the client's end
 HEAD_START = 0.5  # seconds that a client waits for its server
 MIDWAY = 0.7  # seconds of traffic before an end is made to go away
-NOTICE = 1.0  # seconds in which the other end has to notice
+NOTICE = 1.0  # seconds, of a machine that runs, in which the other end has to notice
 NOTICE_KILL = 2.0
-DEATH = 5.0  # seconds in which a signalled process has to be gone; a loaded machine takes its time
+DEATH = 15.0  # seconds in which a signalled process has to be gone; a loaded machine takes its time
 
 
 class Trouble(Exception):
@@ -138,7 +138,7 @@ def gone(play, leaving, number, staying, role, notice):
     if not leaving.wait(DEATH):
         raise Trouble(f"the one that got {signal.Signals(number).name} did not end within {DEATH:.0f} s")
     start = time.monotonic()
-    if not staying.wait(notice):
+    if not staying.wait_awake(notice):
         raise Trouble(f"{role}: did not end within {notice:.0f} s")
     took = time.monotonic() - start
     ended = staying.result()

@@ -55,6 +55,10 @@ class Process:
         except subprocess.TimeoutExpired:
             return False
 
+    def wait_awake(self, seconds):
+        """The same, in seconds of a machine that runs: while it stands still nobody can end, and only one look passes."""
+        return any(self.wait(POLL) for _ in range(int(seconds / POLL)))
+
     def ended(self):
         return self.child.poll() is not None
 

@@ -90,10 +90,18 @@ class Capture:
             raise Trouble("tcpdump does not listen")
 
     def connections(self):
-        time.sleep(0.3)
+        self.settle()
         self.process.signal(signal.SIGINT)
         self.process.wait(GRACE)
         return wire.connections(self.file.read_bytes())
+
+    def settle(self):
+        """Waits until nothing more is written for a while, in many looks: tcpdump may not have come to the last of it."""
+        looks, size = 0, -1
+        deadline = time.monotonic() + GRACE
+        while looks < 10 and time.monotonic() < deadline:
+            time.sleep(0.03)
+            looks, size = (looks + 1, size) if self.file.stat().st_size == size else (0, self.file.stat().st_size)
 
     def stop(self):
         self.process.stop()

@@ -16,7 +16,7 @@ use crate::path::Place;
 use crate::record::Failure;
 
 /// How long a server may take to listen.
-const LISTEN_TIMEOUT: Duration = Duration::from_secs(5);
+const LISTEN_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long the other program may take to end after one has.
 const PARTING: Duration = Duration::from_secs(2);
 /// How often the bench looks; long enough not to disturb what runs on its cores.

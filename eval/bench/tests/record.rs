@@ -126,7 +126,8 @@ fn ctrl_c_keeps_what_was_measured_and_leaves_no_process() {
     let output = child.wait_with_output().unwrap();
     drain.join().unwrap().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", printed(&output));
-    assert!(stopped.elapsed() < Duration::from_secs(2));
+    // A thousand repetitions would take far longer.
+    assert!(stopped.elapsed() < Duration::from_secs(60));
 
     let run = Run::read(&record(folder.path())).unwrap();
     assert!(run.interrupted);

@@ -16,7 +16,7 @@ const SENDS_PER_GLANCE: usize = 16;
 /// A stream is over when nothing has come for so long.
 const SILENCE: Duration = Duration::from_millis(100);
 /// A round trip without loss is over long before; after this the program gives up.
-const LOST: Duration = Duration::from_secs(2);
+const LOST: Duration = Duration::from_secs(10);
 
 /// Looks at an empty socket between two looks at the clock.
 const LOOKS_PER_GLANCE: u32 = 1000;
