@@ -19,6 +19,7 @@ pub struct Acks {
 struct Counts {
     handed_out: u64,
     acknowledged: u64,
+    waiters: u32,
 }
 
 impl Acks {
@@ -29,20 +30,25 @@ impl Acks {
 
     /// Notes acknowledgements.
     pub fn acknowledge(&self, events: u64) {
-        lock(&self.counts).acknowledged += events;
-        self.changed.notify_all();
+        let mut counts = lock(&self.counts);
+        counts.acknowledged += events;
+        // Telling nobody would still be a system call.
+        if counts.waiters > 0 {
+            self.changed.notify_all();
+        }
     }
 
     /// Waits until what was handed out before this call is acknowledged.
     pub fn wait(&self) {
-        let counts = lock(&self.counts);
+        let mut counts = lock(&self.counts);
         let handed_out = counts.handed_out;
         let outstanding = |counts: &mut Counts| counts.acknowledged < handed_out;
-        drop(
-            self.changed
-                .wait_while(counts, outstanding)
-                .unwrap_or_else(PoisonError::into_inner),
-        );
+        counts.waiters += 1;
+        let mut counts = self
+            .changed
+            .wait_while(counts, outstanding)
+            .unwrap_or_else(PoisonError::into_inner);
+        counts.waiters -= 1;
     }
 }
 

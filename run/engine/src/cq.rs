@@ -133,8 +133,11 @@ impl Cq {
     /// Asks for an event on the channel at the next completion, or only the next solicited or
     /// failed one.
     pub fn request_notify(&self, solicited_only: bool) {
-        self.context.engine().take_back_what_was_left();
+        let engine = self.context.engine();
+        engine.take_back_what_was_left();
         self.inner.lock().queue.arm(solicited_only);
+        // Who arms is about to sleep, maybe on the descriptor alone.
+        engine.flush_deferred();
     }
 
     /// Changes how many completions the queue holds.

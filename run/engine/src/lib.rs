@@ -37,6 +37,7 @@ mod pass;
 mod progress;
 mod qp;
 pub mod settings;
+mod soon;
 mod srq;
 pub mod stats;
 mod stream;

@@ -27,6 +27,7 @@ use crate::engine::{Endpoint, Engine};
 use crate::error::Error;
 use crate::qp::left::{Left, WAITS};
 use crate::qp::Qp;
+use crate::soon::Soon;
 use crate::stats::Total;
 use crate::timers::Timers;
 use crate::turns::{Mode, Place, Seen, Turns, Wake, SWEEP_EVERY};
@@ -63,6 +64,7 @@ pub(crate) struct Progress {
     /// What the set does not wait for, because a program's thread polls for it.
     pub(crate) left: Left,
     deferred: Deferred<Gathered>,
+    pub(crate) soon: Soon,
     pub(crate) timers: Timers,
     service: OnceLock<Thread>,
     tick: Duration,
@@ -141,6 +143,7 @@ impl Progress {
             alone: AtomicU32::new(0),
             left: Left::default(),
             deferred: Deferred::new(),
+            soon: Soon::default(),
             timers: Timers::default(),
             service: OnceLock::new(),
             tick,
@@ -172,18 +175,19 @@ impl Progress {
         self.endpoints.write().remove(token);
     }
 
-    /// Changes what a member stands for and what is waited for.
+    /// Changes what is waited for.
     pub(crate) fn change(
         &self,
         fd: impl std::os::fd::AsFd,
         token: Token,
-        endpoint: Option<Endpoint>,
         interest: Interest,
     ) -> Result<(), Error> {
-        if let Some(endpoint) = endpoint {
-            self.endpoints.write().replace(token, endpoint);
-        }
         Ok(self.epoll.modify(fd, token.0, interest)?)
+    }
+
+    /// A member stands for something else from now on.
+    pub(crate) fn hand_over(&self, token: Token, endpoint: Endpoint) {
+        self.endpoints.write().replace(token, endpoint);
     }
 
     /// Removes a member; call before its descriptor is closed.
@@ -378,6 +382,8 @@ struct Swept {
     streams: usize,
     /// Among them one that was not the one active before.
     others: bool,
+    /// A stream, a listener or a start-up was ready.
+    any: bool,
     /// The waker was ready.
     woken: bool,
 }
@@ -398,6 +404,7 @@ impl Engine {
                 swept.woken = true;
                 continue;
             }
+            swept.any = true;
             let endpoint = self.progress.endpoints.read().get(member.token);
             match endpoint {
                 Some(Endpoint::Stream(qp)) => {
@@ -505,6 +512,18 @@ impl Engine {
         });
     }
 
+    /// Waits for an expected answer without going to sleep, and serves what comes. Gives whether anything came; what
+    /// the waker is set for is left to a wait that clears it.
+    fn look_out(&self) -> Result<bool, Error> {
+        while self.progress.soon.is_expected(self.now()) {
+            let swept = self.serve_ready(Some(Duration::ZERO))?;
+            if swept.woken || swept.any {
+                return Ok(!swept.woken);
+            }
+        }
+        Ok(false)
+    }
+
     /// Makes the calling thread the lead, if there is none.
     pub(crate) fn lead(&self) -> Option<Lead<'_>> {
         self.take_back_what_was_left();
@@ -547,9 +566,11 @@ pub(crate) struct Lead<'a> {
 impl Lead<'_> {
     /// Waits for something to serve, and serves it.
     pub(crate) fn serve_once(&self) -> Result<(), Error> {
-        self.engine.progress.turns.lead_once(self.engine)?;
         self.engine.flush_deferred();
-        Ok(())
+        if self.engine.look_out()? {
+            return Ok(());
+        }
+        self.engine.progress.turns.lead_once(self.engine)
     }
 }
 

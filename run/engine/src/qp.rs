@@ -21,7 +21,7 @@ use weft_verbs::types::{
     MAX_WR,
 };
 
-use crate::bring_up::{ByHand, Parked};
+use crate::bring_up::{ByHand, Hello, Parked};
 use crate::cm::Id;
 use crate::context::{AsyncEvent, AsyncObject, Pd};
 use crate::cq::Cq;
@@ -266,8 +266,9 @@ impl Qp {
         inner.machine.set_unreliable(true);
     }
 
-    /// Puts the queue pair on a connected socket whose MPA start-up is over. The caller, who
-    /// holds the connection's lock, tells the program and then calls [`Qp::serve_attached`].
+    /// Puts the queue pair on a connected socket whose MPA start-up is over; `token` waits for octets. The caller, who
+    /// holds the connection's lock, tells the program and then calls [`Qp::serve_attached`]. `hello`: who a queue pair
+    /// without a connection manager is to be connected with.
     pub(crate) fn attach(
         self: &Arc<Self>,
         socket: TcpStream,
@@ -275,28 +276,29 @@ impl Qp {
         established: &Established,
         leftover: &[u8],
         id: &Arc<Id>,
+        hello: Option<&Hello>,
     ) -> Result<(), Error> {
         let engine = self.pd.engine();
-        let emss = socket.emss()?;
-        let (local, peer) = (socket.local_addr()?, socket.peer_addr()?);
+        let mut inner = self.inner.lock();
+        let admitted = self.admit(&mut inner, hello).and_then(|()| {
+            let ends = (socket.local_addr()?, socket.peer_addr()?);
+            Ok((socket.emss()?, ends))
+        });
+        let (emss, (local, peer)) = match admitted {
+            Ok(facts) => facts,
+            Err(error) => {
+                engine.progress.remove(&socket, token);
+                return Err(error);
+            }
+        };
         let policy = match engine.settings.fpdu {
             FpduSize::Auto => FpduPolicy::Auto,
             FpduSize::Emss => FpduPolicy::Emss,
             FpduSize::Large => FpduPolicy::Large,
         };
-        let mut inner = self.inner.lock();
-        if !inner.machine.takes_stream() {
-            return Err(Error::State("a queue pair that waits to be connected"));
-        }
-        if self.destroyed.load(Ordering::Acquire) {
-            return Err(Error::State("a queue pair that exists"));
-        }
-        engine.progress.change(
-            &socket,
-            token,
-            Some(Endpoint::Stream(self.clone())),
-            Interest::Read,
-        )?;
+        engine
+            .progress
+            .hand_over(token, Endpoint::Stream(self.clone()));
         let slot = engine
             .stats
             .open(self.number.0, local, peer, established.crc);
@@ -318,9 +320,32 @@ impl Qp {
         Ok(())
     }
 
-    /// Takes what came behind the Reply: it is in the buffer already, no event will say so.
+    /// Whether it may have a stream now, and from whoever speaks so.
+    fn admit(&self, inner: &mut Inner, hello: Option<&Hello>) -> Result<(), Error> {
+        if !inner.machine.takes_stream() {
+            return Err(Error::State("a queue pair that waits to be connected"));
+        }
+        if self.destroyed.load(Ordering::Acquire) {
+            return Err(Error::State("a queue pair that exists"));
+        }
+        match (hello, &mut inner.by_hand) {
+            (Some(hello), Some(by_hand)) => by_hand.meet(hello),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes what came behind the Reply, as no event will say that it is in the buffer already. Without that, what is due
+    /// (the ready-to-receive message) leaves with the program's first message: programs that were told of a connection
+    /// post or wait next, and either sends it.
     pub(crate) fn serve_attached(self: &Arc<Self>) {
-        self.serve_locked(self.inner.lock(), self.pd.engine(), true);
+        let engine = self.pd.engine();
+        let inner = self.inner.lock();
+        if inner.stream.as_ref().is_some_and(Stream::has_buffered) {
+            self.serve_locked(inner, engine, true);
+        } else if inner.machine.wants_to_send() {
+            drop(inner);
+            self.defer(engine);
+        }
     }
 
     /// Whether the peer is to answer for Writes; a hint.
@@ -527,7 +552,7 @@ impl Qp {
             stream.interest = interest;
             let _ = engine
                 .progress
-                .change(&stream.socket, stream.token, None, interest);
+                .change(&stream.socket, stream.token, interest);
         }
         if inner.machine.ending() == Ending::Draining && stream.close_at.is_none() {
             let at = engine.now() + LINGER;

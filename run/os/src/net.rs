@@ -125,6 +125,8 @@ impl BoundSocket {
     /// # Errors
     /// Another socket listens on the address.
     pub fn listen(self, backlog: i32) -> io::Result<TcpListener> {
+        // Accepted sockets inherit it.
+        sockopt::set_tcp_nodelay(&self.fd, true)?;
         net::listen(&self.fd, backlog)?;
         Ok(TcpListener { fd: self.fd })
     }
@@ -188,7 +190,6 @@ impl TcpListener {
         match accepted {
             Ok((fd, peer)) => {
                 descriptors::make_room(fd.as_raw_fd() as u64);
-                sockopt::set_tcp_nodelay(&fd, true)?;
                 let peer = match peer {
                     Some(peer) => peer.try_into()?,
                     None => net::getpeername(&fd)?

@@ -45,7 +45,14 @@ impl Qp {
             peer_ord: MAX_RD_ATOMIC,
             private_data: Vec::new(),
         };
-        self.attach(socket, token, &established, &[], &Id::for_bring_up(engine))?;
+        self.attach(
+            socket,
+            token,
+            &established,
+            &[],
+            &Id::for_bring_up(engine),
+            None,
+        )?;
         self.inner.lock().machine.meet_weft();
         Ok(())
     }

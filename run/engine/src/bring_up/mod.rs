@@ -25,7 +25,7 @@ use crate::error::Error;
 use crate::progress::Token;
 use crate::qp::{Inner, Qp};
 
-use hello::Hello;
+pub(crate) use hello::Hello;
 pub(crate) use numbers::{port_of, Numbers};
 
 /// The first wait before dialing again; each further one is twice as long.
@@ -109,6 +109,20 @@ impl ByHand {
         if self.sq_psn.is_some_and(|own| own != hello.expects) {
             return Err("it expects another packet sequence number");
         }
+        Ok(())
+    }
+
+    /// The one that spoke so becomes the peer. What its dial was checked against may have changed since: the program
+    /// says what this end starts with when it likes.
+    pub(crate) fn meet(&mut self, hello: &Hello) -> Result<(), Error> {
+        if self.sq_psn.is_some_and(|own| own != hello.expects) {
+            return Err(Error::State(
+                "a peer that expects this end's packet sequence number",
+            ));
+        }
+        self.expected = Some(hello.expects);
+        self.waiting_since = None;
+        self.again_after = REDIAL;
         Ok(())
     }
 
@@ -290,10 +304,11 @@ impl Qp {
                     responder_resources: MAX_RD_ATOMIC.min(255) as u8,
                     initiator_depth: MAX_RD_ATOMIC.min(255) as u8,
                 };
-                let outcome = id.attach_qp(self).and_then(|()| id.accept(param));
-                match outcome {
-                    Ok(()) => self.note_peer(&hello),
-                    Err(error) => crate::info!("qp {}: bring-up: {error}", self.number()),
+                let outcome = id
+                    .attach_qp(self)
+                    .and_then(|()| id.accept_dial(param, &hello));
+                if let Err(error) = outcome {
+                    crate::info!("qp {}: bring-up: {error}", self.number());
                 }
             }
         }
@@ -321,20 +336,13 @@ impl Qp {
         Answer::Accept(by_hand.hello(self.number()))
     }
 
-    /// The peer is attached: what it expects can be compared once both numbers are known.
-    fn note_peer(&self, hello: &Hello) {
-        if let Some(by_hand) = &mut self.inner.lock().by_hand {
-            by_hand.expected = Some(hello.expects);
-            by_hand.waiting_since = None;
-            by_hand.again_after = REDIAL;
-        }
-    }
-
-    /// The Reply to this end's dial: whether it is the right peer's.
-    pub(crate) fn peer_answered(&self, private_data: &[u8], from: Option<SocketAddr>) -> bool {
-        let Some(hello) = Hello::parse(private_data) else {
-            return false;
-        };
+    /// The Reply to this end's dial: what it says, if it is the right peer's.
+    pub(crate) fn peer_answered(
+        &self,
+        private_data: &[u8],
+        from: Option<SocketAddr>,
+    ) -> Option<Hello> {
+        let hello = Hello::parse(private_data)?;
         let from = from.map(|a| plain(a.ip()));
         let right = match &self.inner.lock().by_hand {
             Some(by_hand) => by_hand.check(self.number(), &hello, from),
@@ -345,10 +353,8 @@ impl Qp {
                 "qp {}: the answer to the bring-up is wrong: {why}",
                 self.number()
             );
-        } else {
-            self.note_peer(&hello);
         }
-        right.is_ok()
+        right.is_ok().then_some(hello)
     }
 
     /// This end's dial failed, or the stream that came of it is over: it is tried again later.

@@ -161,10 +161,7 @@ impl Id {
         } = &mut self.inner.lock().phase
         {
             *pause_until = Some(until);
-            let _ = self
-                .engine
-                .progress
-                .change(listener, *token, None, Interest::End);
+            let _ = self.engine.progress.change(listener, *token, Interest::End);
             self.engine.progress.add_timer(until, *token);
         }
     }
@@ -184,7 +181,7 @@ impl Id {
                 let _ = self
                     .engine
                     .progress
-                    .change(listener, *token, None, Interest::Read);
+                    .change(listener, *token, Interest::Read);
             }
         }
     }

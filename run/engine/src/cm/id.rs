@@ -411,6 +411,12 @@ impl Id {
                 return Ok(());
             }
         };
+        // On loopback the handshake is over already.
+        if socket.peer_addr().is_ok() {
+            self.initiate(inner, socket, None, param);
+            self.engine.progress.soon.asked(self.engine.now());
+            return Ok(());
+        }
         let now = self.engine.now();
         let dial = Dial {
             deadline: now + self.engine.settings.connect_timeout,
@@ -420,7 +426,7 @@ impl Id {
             param,
         };
         self.watch_connect(&mut inner, socket, dial)?;
-        // On loopback the handshake is over already.
+        // On loopback a refusal is known already.
         drop(inner);
         self.serve(&self.engine);
         Ok(())

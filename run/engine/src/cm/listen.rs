@@ -6,6 +6,7 @@ use super::id::{Id, Inner, OwnedParam, Phase};
 use super::order::Order;
 use super::startup::Startup;
 use super::{ConnParam, Event, EventKind};
+use crate::bring_up::Hello;
 use crate::error::Error;
 
 impl Id {
@@ -39,6 +40,15 @@ impl Id {
     /// # Errors
     /// There is no request, no queue pair, or parameters are out of range.
     pub fn accept(&self, param: ConnParam<'_>) -> Result<(), Error> {
+        self.accept_from(param, None)
+    }
+
+    /// Accepts the dial of a queue pair that is brought up by hand.
+    pub(crate) fn accept_dial(&self, param: ConnParam<'_>, hello: &Hello) -> Result<(), Error> {
+        self.accept_from(param, Some(hello))
+    }
+
+    fn accept_from(&self, param: ConnParam<'_>, hello: Option<&Hello>) -> Result<(), Error> {
         let param = OwnedParam::new(&param)?;
         let me = self.arc()?;
         let mut inner = self.inner.lock();
@@ -71,7 +81,7 @@ impl Id {
         };
         // Under the lock: the program may post as soon as it has the event, and the end of the
         // stream is told after its beginning.
-        if let Err(error) = qp.attach(socket, token, &established, &[], &me) {
+        if let Err(error) = qp.attach(socket, token, &established, &[], &me, hello) {
             inner.phase = Phase::Disconnected;
             return Err(error);
         }

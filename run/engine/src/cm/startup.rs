@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::MutexGuard;
 use weft_os::net::{BoundSocket, TcpStream, Transfer};
 use weft_os::poll::Interest;
 use weft_verbs::iwarp::{
@@ -14,6 +15,7 @@ use weft_verbs::types::MAX_RD_ATOMIC;
 use super::id::{Dial, Id, Inner, OwnedParam, Phase};
 use super::{Event, EventKind};
 use crate::engine::{Endpoint, Engine};
+use crate::progress::Token;
 use crate::settings::{ReadyToReceive, Settings};
 
 const ECONNREFUSED: i32 = 111;
@@ -212,19 +214,44 @@ impl Id {
             self.post(&inner, kind, -errno);
             return;
         }
-        inner.local = socket.local_addr().ok();
-        let mut startup = Startup::initiator(&engine.settings, dial.param, engine.now());
+        self.initiate(inner, socket, Some(token), dial.param);
+    }
+
+    /// TCP is connected: begins the start-up. `token` is of a socket that is in the set already.
+    pub(super) fn initiate(
+        &self,
+        mut inner: MutexGuard<'_, Inner>,
+        socket: TcpStream,
+        token: Option<Token>,
+        param: OwnedParam,
+    ) {
+        let engine = &self.engine;
+        let mut startup = Startup::initiator(&engine.settings, param, engine.now());
         let flushed = startup.flush(&socket);
+        // While the Request is on its way.
+        inner.local = socket.local_addr().ok();
+        let watched = match token {
+            Some(token) => engine
+                .progress
+                .change(&socket, token, Interest::Read)
+                .map(|()| token),
+            None => self.arc().and_then(|me| {
+                let endpoint = Endpoint::Connecting(me);
+                engine.progress.add(&socket, endpoint, Interest::Read)
+            }),
+        };
+        let token = match watched {
+            Ok(watched) if flushed => watched,
+            _ => {
+                if let Some(token) = token.or(watched.ok()) {
+                    engine.progress.remove(&socket, token);
+                }
+                inner.phase = Phase::Disconnected;
+                self.post(&inner, EventKind::ConnectError, -ECONNRESET);
+                return;
+            }
+        };
         let deadline = startup.deadline();
-        let changed = engine
-            .progress
-            .change(&socket, token, None, Interest::Read)
-            .is_ok();
-        if !flushed || !changed {
-            engine.progress.remove(&socket, token);
-            self.post(&inner, EventKind::ConnectError, -ECONNRESET);
-            return;
-        }
         inner.phase = Phase::Starting {
             socket,
             token,
@@ -306,6 +333,9 @@ impl Id {
         let Some(outcome) = startup.outcome() else {
             return;
         };
+        if matches!(startup, Startup::Initiator(_)) {
+            engine.progress.soon.answered();
+        }
         drop(inner);
         self.conclude(engine, outcome, &leftover);
     }
@@ -353,8 +383,11 @@ impl Id {
             inner.phase = Phase::Disconnected;
             return;
         };
-        let right = !inner.by_hand || qp.peer_answered(&established.private_data, inner.peer);
-        if !right {
+        let hello = match inner.by_hand {
+            true => qp.peer_answered(&established.private_data, inner.peer),
+            false => None,
+        };
+        if inner.by_hand && hello.is_none() {
             engine.progress.remove(&socket, token);
             inner.phase = Phase::Disconnected;
             self.post(&inner, EventKind::ConnectError, -EPROTO);
@@ -362,7 +395,7 @@ impl Id {
         }
         // Under the lock: the program may post as soon as it has the event, and the end of the
         // stream is told after its beginning.
-        if let Err(error) = qp.attach(socket, token, &established, leftover, self) {
+        if let Err(error) = qp.attach(socket, token, &established, leftover, self, hello.as_ref()) {
             crate::warn!("the queue pair cannot take the connection: {error}");
             inner.phase = Phase::Disconnected;
             self.post(&inner, EventKind::ConnectError, -EPROTO);

@@ -65,10 +65,15 @@ impl Gathering {
         {
             return false;
         }
+        self.defer(engine, who);
+        true
+    }
+
+    /// What is to be sent waits for the program's next call, or the service thread's tick.
+    pub(crate) fn defer(&self, engine: &Engine, who: impl FnOnce() -> Gathered) {
         if !self.deferred.swap(true, Ordering::AcqRel) {
             engine.progress.defer(who());
         }
-        true
     }
 
     /// What has gathered is about to be sent.
@@ -121,6 +126,12 @@ impl Qp {
     fn gathers(self: &Arc<Self>, count: u32, short: bool, engine: &Engine) -> bool {
         self.gathering
             .gathers(count, short, engine, || Gathered::Stream(self.clone()))
+    }
+
+    /// What is due waits for the program's next call.
+    pub(super) fn defer(self: &Arc<Self>, engine: &Engine) {
+        self.gathering
+            .defer(engine, || Gathered::Stream(self.clone()));
     }
 
     /// Sends what was just posted, and what is due besides.

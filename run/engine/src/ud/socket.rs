@@ -282,7 +282,7 @@ impl UdSocket {
 
     fn set_interest(&self, interest: Interest, engine: &Engine) {
         if let Some(token) = self.token.get() {
-            let _ = engine.progress.change(&self.socket, *token, None, interest);
+            let _ = engine.progress.change(&self.socket, *token, interest);
         }
     }
 

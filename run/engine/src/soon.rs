@@ -1,0 +1,86 @@
+//! Answers that come within microseconds.
+//!
+//! A thread that sleeps until an answer is there is woken later than one that keeps looking, by as much as a short
+//! exchange on one machine takes as a whole. So who asked a peer on this machine, and would sleep, looks for a moment
+//! first. Where that does not help, because the peer's core is busy or is this very one, it is left out for a while.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A peer on this machine answers a connection's Request within this time, unless its cores are busy: what waking its
+/// program takes, and what the program does.
+const SOON: Duration = Duration::from_micros(100);
+/// After an answer that did not come so soon, so many are waited for asleep.
+const SKIPPED: u32 = 16;
+
+/// Whether to look for an answer instead of sleeping. Relaxed throughout: it is a matter of time alone.
+#[derive(Debug, Default)]
+pub(crate) struct Soon {
+    /// Engine time, nanoseconds.
+    until: AtomicU64,
+    skip: AtomicU32,
+}
+
+impl Soon {
+    /// A peer on this machine was asked.
+    pub(crate) fn asked(&self, now: Duration) {
+        match self.skip.load(Ordering::Relaxed) {
+            0 => {
+                let until = (now + SOON).as_nanos() as u64;
+                self.until.store(until, Ordering::Relaxed);
+            }
+            skip => self.skip.store(skip - 1, Ordering::Relaxed),
+        }
+    }
+
+    /// It answered.
+    pub(crate) fn answered(&self) {
+        self.until.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether to look for the answer now.
+    pub(crate) fn is_expected(&self, now: Duration) -> bool {
+        let until = self.until.load(Ordering::Relaxed);
+        if until == 0 {
+            return false;
+        }
+        let yes = now.as_nanos() as u64 <= until;
+        if !yes {
+            self.skip.store(SKIPPED, Ordering::Relaxed);
+            self.until.store(0, Ordering::Relaxed);
+        }
+        yes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn an_answer_is_expected_until_it_comes() {
+        let soon = Soon::default();
+        assert!(!soon.is_expected(NOW));
+        soon.asked(NOW);
+        assert!(soon.is_expected(NOW + SOON / 2));
+        soon.answered();
+        assert!(!soon.is_expected(NOW + SOON / 2));
+        soon.asked(NOW);
+        assert!(soon.is_expected(NOW), "the one before came in time");
+    }
+
+    #[test]
+    fn after_one_that_came_late_others_are_slept_for() {
+        let soon = Soon::default();
+        soon.asked(NOW);
+        assert!(!soon.is_expected(NOW + SOON * 2));
+        for _ in 0..SKIPPED {
+            soon.asked(NOW);
+            assert!(!soon.is_expected(NOW));
+        }
+        soon.asked(NOW);
+        assert!(soon.is_expected(NOW));
+    }
+}
