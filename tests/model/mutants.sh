@@ -30,6 +30,8 @@ mutant run/engine/src/channel.rs 's/let counted = !queue.served;/let counted = f
     "an event that is not counted"
 mutant run/engine/src/channel.rs '/engine.wake_lead\(\);/d' \
     "a sleeping lead is not told of another thread's event"
+mutant run/engine/src/channel.rs 's/^                continue;$//' \
+    "a lead sleeps over an event that its own sending made"
 mutant run/engine/src/channel.rs '/self.counter.take\(\);/d' \
     "a removed event stays counted"
 

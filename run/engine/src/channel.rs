@@ -113,6 +113,11 @@ impl<T> Channel<T> {
             if let Some(event) = self.take() {
                 break Ok(event);
             }
+            // Behind the event: what is due for a connection that was just told leaves with the program's first message.
+            if lead.flush_deferred() {
+                // That may have made an event.
+                continue;
+            }
             match lead.serve_once() {
                 Err(Error::Interrupted) if signals::restart_after_interrupt() => {}
                 Err(error) => break Err(error),

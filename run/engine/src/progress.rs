@@ -500,16 +500,17 @@ impl Engine {
         POLLS.with(|polls| polls.set((0, None)));
     }
 
-    /// Sends what posts have gathered.
+    /// Sends what posts have gathered; whether there was anything.
     #[inline]
-    pub(crate) fn flush_deferred(&self) {
+    pub(crate) fn flush_deferred(&self) -> bool {
         if self.progress.deferred.is_empty() {
-            return;
+            return false;
         }
         self.progress.deferred.drain(|qp| match qp {
             Gathered::Stream(qp) => qp.flush(self),
             Gathered::Datagrams(qp) => qp.flush(self),
         });
+        true
     }
 
     /// Waits for an expected answer without going to sleep, and serves what comes. Gives whether anything came; what
@@ -564,9 +565,13 @@ pub(crate) struct Lead<'a> {
 }
 
 impl Lead<'_> {
+    /// Sends what posts have gathered; whether there was anything.
+    pub(crate) fn flush_deferred(&self) -> bool {
+        self.engine.flush_deferred()
+    }
+
     /// Waits for something to serve, and serves it.
     pub(crate) fn serve_once(&self) -> Result<(), Error> {
-        self.engine.flush_deferred();
         if self.engine.look_out()? {
             return Ok(());
         }

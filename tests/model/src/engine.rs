@@ -85,10 +85,12 @@ impl Engine {
         self.bells.set_waker();
     }
 
-    pub(crate) fn flush_deferred(&self) {
-        if !self.deferred.is_empty() {
-            self.deferred.drain(|()| (self.then)(self, Happened::Sent));
+    pub(crate) fn flush_deferred(&self) -> bool {
+        if self.deferred.is_empty() {
+            return false;
         }
+        self.deferred.drain(|()| (self.then)(self, Happened::Sent));
+        true
     }
 
     // --- what the world and the program do
@@ -111,11 +113,16 @@ impl Engine {
     /// A post, which waits for others where it may.
     pub(crate) fn post(&self) {
         if self.turns.mode() == Mode::Watched {
-            self.deferred.push(());
-            self.turns.deferred(&self.bells);
+            self.defer();
         } else {
             (self.then)(self, Happened::Sent);
         }
+    }
+
+    /// Something is to be sent with the program's next call.
+    pub(crate) fn defer(&self) {
+        self.deferred.push(());
+        self.turns.deferred(&self.bells);
     }
 
     // --- the service thread
@@ -202,10 +209,12 @@ pub(crate) struct Lead<'a> {
 }
 
 impl Lead<'_> {
+    pub(crate) fn flush_deferred(&self) -> bool {
+        self.engine.flush_deferred()
+    }
+
     pub(crate) fn serve_once(&self) -> Result<(), Error> {
-        self.engine.turns.lead_once(self.engine)?;
-        self.engine.flush_deferred();
-        Ok(())
+        self.engine.turns.lead_once(self.engine)
     }
 }
 

@@ -29,10 +29,16 @@ struct Rig {
 
 impl Rig {
     fn new() -> Rig {
+        Rig::where_first(|_, _| ())
+    }
+
+    /// The engine does `first` of all when something happens.
+    fn where_first(first: impl Fn(&Engine, Happened) + Send + Sync + 'static) -> Rig {
         let channel = Arc::new(Channel::new().expect("a channel"));
         let seen = Arc::new(Watched::new(0));
         let (posts_to, counts) = (channel.clone(), seen.clone());
         let engine = Arc::new(Engine::new(move |engine, what| {
+            first(engine, what);
             posts_to.post(what, engine);
             counts.change(|count| *count += 1);
         }));
@@ -158,6 +164,23 @@ fn a_post_that_waits_is_sent_by_nobody_but_the_service_thread() {
         rig.engine.post();
         rig.watch_until(1);
         assert_eq!(rig.get(), Happened::Sent);
+        rig.end();
+    });
+}
+
+#[test]
+fn what_a_lead_leaves_to_be_sent_is_sent_though_the_program_never_calls_again() {
+    check(2, || {
+        let rig = Rig::where_first(|engine, what| {
+            if what == Happened::Arrival {
+                engine.defer();
+            }
+        });
+        rig.engine.arrive();
+        // The message itself is told, or what it made to be sent; the other comes without help.
+        let first = rig.get();
+        rig.watch_until(2);
+        assert_ne!(rig.get(), first);
         rig.end();
     });
 }
