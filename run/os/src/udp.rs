@@ -301,7 +301,7 @@ mod tests {
     }
 
     fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> Received {
-        for _ in 0..1000 {
+        for _ in 0..10_000 {
             match socket.receive(buffer) {
                 Ok(received) => return received,
                 Err(_) => std::thread::sleep(std::time::Duration::from_millis(1)),
