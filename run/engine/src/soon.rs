@@ -7,9 +7,11 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A peer on this machine answers a connection's Request within this time, unless its cores are busy: what waking its
-/// program takes, and what the program does.
-const SOON: Duration = Duration::from_micros(100);
+/// A peer on this machine answers a connection's Request within so many times what the TCP handshake took: its program is
+/// woken, takes the request, makes a queue pair and accepts.
+const HANDSHAKES: u32 = 5;
+/// Nobody looks for longer.
+const MOST: Duration = Duration::from_micros(500);
 /// After an answer that did not come so soon, so many are waited for asleep.
 const SKIPPED: u32 = 16;
 
@@ -22,11 +24,11 @@ pub(crate) struct Soon {
 }
 
 impl Soon {
-    /// A peer on this machine was asked.
-    pub(crate) fn asked(&self, now: Duration) {
+    /// A peer on this machine was asked; the TCP handshake with it took so long.
+    pub(crate) fn asked(&self, now: Duration, handshake: Duration) {
         match self.skip.load(Ordering::Relaxed) {
             0 => {
-                let until = (now + SOON).as_nanos() as u64;
+                let until = (now + (handshake * HANDSHAKES).min(MOST)).as_nanos() as u64;
                 self.until.store(until, Ordering::Relaxed);
             }
             skip => self.skip.store(skip - 1, Ordering::Relaxed),
@@ -58,29 +60,31 @@ mod tests {
     use super::*;
 
     const NOW: Duration = Duration::from_secs(1);
+    const HANDSHAKE: Duration = Duration::from_micros(40);
 
     #[test]
     fn an_answer_is_expected_until_it_comes() {
         let soon = Soon::default();
         assert!(!soon.is_expected(NOW));
-        soon.asked(NOW);
-        assert!(soon.is_expected(NOW + SOON / 2));
+        soon.asked(NOW, HANDSHAKE);
+        assert!(soon.is_expected(NOW + HANDSHAKE * 4));
         soon.answered();
-        assert!(!soon.is_expected(NOW + SOON / 2));
-        soon.asked(NOW);
-        assert!(soon.is_expected(NOW), "the one before came in time");
+        assert!(!soon.is_expected(NOW + HANDSHAKE * 4));
+        soon.asked(NOW, HANDSHAKE * 100);
+        assert!(soon.is_expected(NOW + MOST), "the one before came in time");
+        assert!(!soon.is_expected(NOW + MOST * 2));
     }
 
     #[test]
     fn after_one_that_came_late_others_are_slept_for() {
         let soon = Soon::default();
-        soon.asked(NOW);
-        assert!(!soon.is_expected(NOW + SOON * 2));
+        soon.asked(NOW, HANDSHAKE);
+        assert!(!soon.is_expected(NOW + HANDSHAKE * 6));
         for _ in 0..SKIPPED {
-            soon.asked(NOW);
+            soon.asked(NOW, HANDSHAKE);
             assert!(!soon.is_expected(NOW));
         }
-        soon.asked(NOW);
+        soon.asked(NOW, HANDSHAKE);
         assert!(soon.is_expected(NOW));
     }
 }

@@ -397,6 +397,7 @@ impl Id {
             }
         };
         let source = bound.as_ref().map(BoundSocket::local_addr);
+        let begin = self.engine.now();
         let started = match bound {
             Some(bound) => bound.connect(peer),
             None => TcpStream::connect(peer, &inner.options),
@@ -413,8 +414,10 @@ impl Id {
         };
         // On loopback the handshake is over already.
         if socket.peer_addr().is_ok() {
+            let connected = self.engine.now();
             self.initiate(inner, socket, None, param);
-            self.engine.progress.soon.asked(self.engine.now());
+            let soon = &self.engine.progress.soon;
+            soon.asked(connected, connected - begin);
             return Ok(());
         }
         let now = self.engine.now();
