@@ -13,7 +13,7 @@ use crate::workload::{GOODPUT, MESSAGE_RATE};
 
 /// Sends between two looks at the clock.
 const SENDS_PER_GLANCE: usize = 16;
-/// A stream is over when nothing has come for so long.
+/// A stream is over when its sender has said so and nothing has come for so long.
 const SILENCE: Duration = Duration::from_millis(100);
 /// A round trip without loss is over long before; after this the program gives up.
 const LOST: Duration = Duration::from_secs(10);
@@ -63,13 +63,25 @@ pub(super) fn serve_stream(mut control: &TcpStream, program: &DatagramStream) ->
     // The first one opens the clock and does not count: it left before.
     let start = Instant::now();
     let (mut count, mut last) = (0_u64, start);
+    let (mut looks, mut ended) = (0_u32, None);
+    control.set_nonblocking(true)?;
     loop {
         if socket.look(&mut datagram)?.is_some() {
             (count, last) = (count + 1, Instant::now());
-        } else if last.elapsed() > SILENCE {
+            continue;
+        }
+        looks = looks.wrapping_add(1);
+        if looks % LOOKS_PER_GLANCE != 0 {
+            continue;
+        }
+        if ended.is_none() && says_more(control)? {
+            ended = Some(Instant::now());
+        }
+        if ended.is_some_and(|at| at.max(last).elapsed() > SILENCE) {
             break;
         }
     }
+    control.set_nonblocking(false)?;
     let nanoseconds = (last - start).as_nanos() as u64;
     control.write_all(&count.to_be_bytes())?;
     control.write_all(&nanoseconds.to_be_bytes())?;
@@ -87,6 +99,7 @@ pub(super) fn measure_stream(mut control: &TcpStream, program: &DatagramStream) 
             sent += 1;
         }
     }
+    control.write_all(&[0])?;
 
     let mut report = [0; 16];
     control.read_exact(&mut report)?;
@@ -153,6 +166,14 @@ impl Socket {
             Err(e) if passing(e.kind()) => Ok(None),
             got => got.map(Some),
         }
+    }
+}
+
+/// Whether a non-blocking control connection has an octet, or its end.
+fn says_more(mut control: &TcpStream) -> Result<bool> {
+    match control.read(&mut [0]) {
+        Err(e) if passing(e.kind()) => Ok(false),
+        got => Ok(got.map(|_| true)?),
     }
 }
 
