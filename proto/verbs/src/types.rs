@@ -319,6 +319,14 @@ pub enum WcOpcode {
     RecvWriteWithImm,
 }
 
+impl WcOpcode {
+    /// Whether it is of a message that the peer sent.
+    #[inline]
+    pub fn is_receive(self) -> bool {
+        matches!(self, WcOpcode::Recv | WcOpcode::RecvWriteWithImm)
+    }
+}
+
 /// A completion (`ibv_wc`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completion {

@@ -9,6 +9,7 @@ use weft_verbs::types::{AsyncEventKind, Completion, QpNumber, MAX_CQE};
 
 use crate::context::{AsyncEvent, AsyncObject, CompChannel, Context};
 use crate::error::Error;
+use crate::polls::{self, Taken};
 
 /// A completion queue.
 #[derive(Debug)]
@@ -84,21 +85,17 @@ impl Cq {
         let engine = self.context.engine();
         engine.flush_deferred();
         let taken = self.take(max, &mut each)?;
-        if taken > 0 {
-            engine.note_full_poll();
-            return Ok(taken);
+        if taken.completions > 0 {
+            engine.note_take(taken);
+            return Ok(taken.completions);
         }
         if weft_os::fork::is_child() {
             return Err(Error::Forked);
         }
         let unanswered = engine.poll_streams();
         let taken = self.take(max, &mut each)?;
-        if taken > 0 {
-            engine.note_full_poll();
-        } else {
-            engine.note_empty_poll(unanswered);
-        }
-        Ok(taken)
+        engine.note_look(taken, unanswered);
+        Ok(taken.completions)
     }
 
     /// Takes up to `max` of the completions that are there, and serves nothing.
@@ -107,24 +104,26 @@ impl Cq {
     /// As for [`Cq::poll`].
     #[inline]
     pub fn poll_ready(&self, max: usize, mut each: impl FnMut(Completion)) -> Result<usize, Error> {
-        self.take(max, &mut each)
+        Ok(self.take(max, &mut each)?.completions)
     }
 
     #[inline]
-    fn take(&self, max: usize, each: &mut impl FnMut(Completion)) -> Result<usize, Error> {
+    fn take(&self, max: usize, each: &mut impl FnMut(Completion)) -> Result<Taken, Error> {
         let mut inner = self.inner.lock();
-        let mut taken = 0;
-        while taken < max {
+        let mut taken = Taken::default();
+        while taken.completions < max {
             let Some(completion) = inner.queue.pop() else {
                 break;
             };
             if completion.slots > 0 {
                 inner.give_back(completion.qp, completion.slots);
             }
+            taken.messages += usize::from(completion.opcode.is_receive());
+            taken.completions += 1;
             each(completion);
-            taken += 1;
         }
-        if taken == 0 && inner.queue.overflowed() {
+        taken.left = !inner.queue.is_empty();
+        if taken.completions == 0 && inner.queue.overflowed() {
             return Err(Error::NoMemory("completion queue entries; some were lost"));
         }
         Ok(taken)
@@ -135,6 +134,7 @@ impl Cq {
     pub fn request_notify(&self, solicited_only: bool) {
         let engine = self.context.engine();
         engine.take_back_what_was_left();
+        polls::note_armed();
         self.inner.lock().queue.arm(solicited_only);
         // Who arms is about to sleep, maybe on the descriptor alone.
         engine.flush_deferred();

@@ -34,6 +34,7 @@ pub mod log;
 mod memory;
 mod nudges;
 mod pass;
+mod polls;
 mod progress;
 mod qp;
 pub mod settings;
@@ -43,6 +44,8 @@ pub mod stats;
 mod stream;
 mod suspects;
 mod sync;
+#[cfg(test)]
+mod ticks;
 mod timers;
 mod turns;
 pub mod ud;

@@ -13,31 +13,32 @@
 //! there and spins on memory meanwhile never has one, so the service thread stays awake for it.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::RwLock;
-use weft_os::poll::{Epoll, Interest, Ready, Waker};
+use weft_os::poll::{Epoll, Interest, Waker, READY_MAX};
 use weft_os::sched;
 
 use crate::deferred::Deferred;
 use crate::engine::{Endpoint, Engine};
 use crate::error::Error;
+use crate::polls::{self, Polls, Taken};
 use crate::qp::left::{Left, WAITS};
 use crate::qp::Qp;
 use crate::soon::Soon;
 use crate::stats::Total;
 use crate::timers::Timers;
-use crate::turns::{Mode, Place, Seen, Turns, Wake, SWEEP_EVERY};
+use crate::turns::{Memory, Mode, Place, Polled, Turns, Wake};
 use crate::ud::{UdQp, UdSocket};
 
-/// Empty polls in a row, within [`SPIN_WINDOW`], that make a poller.
-const SPIN_POLLS: u32 = 32;
-/// The same where the peer is to answer for Writes: many times what an answer takes.
-const PATIENT_POLLS: u32 = 1024;
-const SPIN_WINDOW: Duration = Duration::from_millis(2);
+/// A poller that reads the connection which was active last sweeps the whole set on every so many looks.
+const SWEEP_EVERY: u32 = 16;
+/// Members that a sweep without waiting serves at most. Who polls has the first messages sooner, answers them while their
+/// connections are still in the core's cache, and is back within a tick.
+const IN_PASSING: usize = 8;
 /// So many times in a row a sweep finds nothing but the stream that was active last before pollers read that directly.
 const ALONE: u32 = 4;
 /// The service thread asks for this scheduler slice, nanoseconds.
@@ -50,10 +51,7 @@ pub(crate) struct Progress {
     epoll: Epoll,
     waker: Waker,
     turns: Turns,
-    /// Polls of completion queues that found nothing.
-    empty_polls: AtomicU64,
-    /// Polls of completion queues that found something.
-    full_polls: AtomicU64,
+    pub(crate) polls: Polls,
     endpoints: RwLock<Endpoints>,
     /// What was active last.
     hot: RwLock<Option<Hot>>,
@@ -120,7 +118,6 @@ impl Token {
 }
 
 thread_local! {
-    static POLLS: Cell<(u32, Option<Instant>)> = const { Cell::new((0, None)) };
     static SWEEP: Cell<u32> = const { Cell::new(0) };
     /// This thread is the lead.
     static LEADING: Cell<bool> = const { Cell::new(false) };
@@ -135,8 +132,7 @@ impl Progress {
             epoll,
             waker,
             turns: Turns::new(),
-            empty_polls: AtomicU64::new(0),
-            full_polls: AtomicU64::new(0),
+            polls: Polls::default(),
             endpoints: RwLock::new(Endpoints::default()),
             hot: RwLock::new(None),
             sweep_always: AtomicBool::new(false),
@@ -262,16 +258,6 @@ impl Progress {
             self.sweep_always.store(wanted, Ordering::Relaxed);
         }
     }
-
-    /// Polls of completion queues that found nothing.
-    pub(crate) fn count_of_empty_polls(&self) -> u64 {
-        self.empty_polls.load(Ordering::Relaxed)
-    }
-
-    /// Names the interval between two polls.
-    pub(crate) fn interval(&self) -> u64 {
-        self.full_polls.load(Ordering::Relaxed) + self.count_of_empty_polls()
-    }
 }
 
 impl Wake for Progress {
@@ -318,12 +304,14 @@ impl Place for Engine {
         !self.progress.deferred.is_empty()
     }
 
-    fn empty_polls(&self) -> u64 {
-        self.progress.count_of_empty_polls()
+    fn polled(&self) -> Polled {
+        self.progress.polls.polled()
     }
 
     fn begins(&self, mode: Mode) {
         self.stats.set(Total::Polled, mode as u64);
+        self.stats
+            .set(Total::EmptyPolls, self.progress.polls.empty());
         if mode == Mode::Served {
             self.stats.add(Total::ServicePasses, 1);
         }
@@ -391,18 +379,17 @@ struct Swept {
 impl Engine {
     /// Serves whatever is ready, waiting at most `timeout` for it.
     fn serve_ready(&self, timeout: Option<Duration>) -> Result<Swept, Error> {
-        let mut ready: [Option<Ready>; weft_os::poll::READY_MAX] = [None; weft_os::poll::READY_MAX];
-        let mut count = 0;
-        self.progress.epoll.wait(timeout, |member| {
-            ready[count] = Some(member);
-            count += 1;
-        })?;
         let mut swept = Swept::default();
+        let mut active = None;
         let hot = self.progress.hot.read().clone();
-        for member in ready.iter().take(count).flatten() {
+        let most = match timeout {
+            Some(Duration::ZERO) => IN_PASSING,
+            _ => READY_MAX,
+        };
+        self.progress.epoll.wait(timeout, most, |member| {
             if member.token == WAKER {
                 swept.woken = true;
-                continue;
+                return;
             }
             swept.any = true;
             let endpoint = self.progress.endpoints.read().get(member.token);
@@ -410,7 +397,9 @@ impl Engine {
                 Some(Endpoint::Stream(qp)) => {
                     swept.streams += 1;
                     swept.others |= !hot.as_ref().is_some_and(|h| h.is_stream(&qp));
-                    qp.serve_in_turn(self, member.writable);
+                    if qp.serve_in_turn(self, member.writable) {
+                        active = Some(qp);
+                    }
                 }
                 Some(Endpoint::Datagrams(socket)) => {
                     swept.streams += 1;
@@ -420,6 +409,9 @@ impl Engine {
                 Some(Endpoint::Connecting(id)) => id.serve(self),
                 None => {}
             }
+        })?;
+        if let Some(qp) = active {
+            self.progress.note_active(&qp);
         }
         Ok(swept)
     }
@@ -451,15 +443,20 @@ impl Engine {
             None => {}
         }
         if always || turn.is_multiple_of(SWEEP_EVERY) {
-            let swept = self.serve_ready(Some(Duration::ZERO)).unwrap_or_default();
-            self.progress.note_swept(always, &swept);
+            self.sweep_as_poller(always);
         }
         unanswered
     }
 
+    fn sweep_as_poller(&self, always: bool) {
+        let swept = self.serve_ready(Some(Duration::ZERO)).unwrap_or_default();
+        self.progress.turns.swept();
+        self.progress.note_swept(always, &swept);
+    }
+
     /// Whether the calling thread polls again and again, beside a service thread that sleeps in the set.
     fn is_poll_of_one_who_waits(&self) -> bool {
-        POLLS.with(|polls| polls.get().0) >= WAITS && self.progress.turns.mode() == Mode::Served
+        polls::empty_in_a_row() >= WAITS && self.progress.turns.mode() == Mode::Served
     }
 
     /// What pollers do not read first is not left to them.
@@ -471,33 +468,23 @@ impl Engine {
         }
     }
 
-    /// A poll found nothing: a run of them makes a poller. Where the peer is to answer for Writes it has to be a long run: a
-    /// program that waits for what a device does by itself may go on to spin on memory.
-    pub(crate) fn note_empty_poll(&self, unanswered: bool) {
-        let most = match unanswered {
-            false => SPIN_POLLS,
-            true => PATIENT_POLLS,
-        };
-        self.progress.empty_polls.fetch_add(1, Ordering::Relaxed);
-        POLLS.with(|polls| {
-            let (run, since) = polls.get();
-            let run = run + 1;
-            if run % most != 1 {
-                polls.set((run, since));
-                if run % most == 0 && since.is_some_and(|t| t.elapsed() < SPIN_WINDOW) {
-                    self.progress.show_sign();
-                    self.stats.add(Total::EmptyPolls, u64::from(most));
-                }
-            } else {
-                polls.set((run, Some(Instant::now())));
-            }
-        });
+    /// A poll took what was there.
+    #[inline]
+    pub(crate) fn note_take(&self, taken: Taken) {
+        if self.progress.polls.note_take(taken) {
+            self.progress.show_sign();
+        }
+        if taken.left && self.progress.turns.is_due() {
+            self.sweep_as_poller(self.progress.sweep_always.load(Ordering::Relaxed));
+        }
     }
 
-    /// A poll found something.
-    pub(crate) fn note_full_poll(&self) {
-        self.progress.full_polls.fetch_add(1, Ordering::Relaxed);
-        POLLS.with(|polls| polls.set((0, None)));
+    /// A poll found nothing at first, looked, and took what that brought.
+    #[inline]
+    pub(crate) fn note_look(&self, taken: Taken, unanswered: bool) {
+        if self.progress.polls.note_look(taken, unanswered) {
+            self.progress.show_sign();
+        }
     }
 
     /// Sends what posts have gathered; whether there was anything.
@@ -604,9 +591,9 @@ pub(crate) fn start_service(engine: &Arc<Engine>) -> Result<(), Error> {
 }
 
 fn service_loop(engine: &Engine) {
-    let mut seen = Seen::default();
+    let mut memory = Memory::default();
     loop {
-        engine.progress.turns.serve(engine, &mut seen);
+        engine.progress.turns.serve(engine, &mut memory);
         engine.flush_deferred();
         engine.run_timers();
     }

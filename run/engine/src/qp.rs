@@ -368,8 +368,9 @@ impl Qp {
     /// Receives, places, completes and sends what is due; `writable` says that a socket that was
     /// full has room again. Waits for its turn: readiness is level-triggered, and to come back
     /// at once would keep the thread that is at it from the core.
-    pub(crate) fn serve_in_turn(self: &Arc<Self>, engine: &Engine, writable: bool) {
-        self.serve_locked(self.inner.lock(), engine, writable);
+    /// Says whether octets came.
+    pub(crate) fn serve_in_turn(self: &Arc<Self>, engine: &Engine, writable: bool) -> bool {
+        self.serve_locked(self.inner.lock(), engine, writable)
     }
 
     fn serve_locked(
@@ -377,10 +378,10 @@ impl Qp {
         mut guard: MutexGuard<'_, Inner>,
         engine: &Engine,
         writable: bool,
-    ) {
+    ) -> bool {
         let inner = &mut *guard;
         let Some(stream) = &mut inner.stream else {
-            return;
+            return false;
         };
         let (received, mut end) = {
             let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
@@ -399,9 +400,7 @@ impl Qp {
             end = end.or(Some(StreamEnd::Broken));
         }
         self.finish(guard, end, engine);
-        if received {
-            engine.progress.note_active(self);
-        }
+        received
     }
 
     /// Sends what is due and ends the pass.

@@ -53,7 +53,7 @@ pub struct Totals {
     pub recvs: u64,
     /// Work requests that failed, and protocol errors.
     pub errors: u64,
-    /// Calls of the poll functions that found nothing.
+    /// Calls of the poll functions that found nothing, as of the service thread's last round.
     pub empty_polls: u64,
     /// Passes made by the service thread.
     pub service_passes: u64,

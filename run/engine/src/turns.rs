@@ -16,9 +16,8 @@ use std::time::Duration;
 
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// A poller sweeps the whole set on every so many polls; between them it reads the connection
-/// that was active last.
-pub(crate) const SWEEP_EVERY: u32 = 16;
+/// Ticks that messages buy at most.
+const CREDIT: u64 = 8;
 
 /// Who watches the epoll set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,12 +57,21 @@ pub(crate) trait Place {
     fn until_timer(&self) -> Option<Duration>;
     /// Whether posts wait to be sent.
     fn has_deferred(&self) -> bool;
-    /// Polls of completion queues that found nothing.
-    fn empty_polls(&self) -> u64;
+    /// What the program's polls came to.
+    fn polled(&self) -> Polled;
     /// Told by the service thread when a round begins.
     fn begins(&self, mode: Mode);
     /// How long the service thread lets a program that serves itself alone.
     fn tick(&self) -> Duration;
+}
+
+/// Counts of the program's polls of completion queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Polled {
+    /// They served the connections, and found nothing.
+    pub(crate) empty: u64,
+    /// Messages they took.
+    pub(crate) messages: u64,
 }
 
 /// Whose turn it is.
@@ -78,13 +86,44 @@ pub(crate) struct Turns {
     standby: AtomicBool,
     /// Grows whenever the program shows that it serves itself.
     signs: AtomicU64,
+    /// Nobody has swept the set in this tick.
+    due: AtomicBool,
+}
+
+/// What can be seen of a program that serves itself.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    signs: u64,
+    polled: Polled,
+}
+
+impl Seen {
+    /// Whether the program showed in the meantime that it serves itself.
+    fn is_alive_since(&self, before: &Seen) -> bool {
+        (self.signs, self.polled.empty) != (before.signs, before.polled.empty)
+    }
 }
 
 /// What the service thread remembers from tick to tick.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
-    signs: u64,
-    empty_polls: u64,
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Memory {
+    seen: Seen,
+    /// So many ticks without an empty poll the program still has.
+    credit: u64,
+}
+
+impl Memory {
+    /// The program works off the messages that it takes, and its queue may never be empty meanwhile: each two of them
+    /// buy a tick. One alone buys none, as it may be followed by a wait that spins on memory.
+    fn earn(&mut self, messages: u64) {
+        self.credit = (self.credit + messages / 2).min(CREDIT);
+    }
+
+    fn spend(&mut self) -> bool {
+        let has = self.credit > 0;
+        self.credit -= u64::from(has);
+        has
+    }
 }
 
 impl Turns {
@@ -95,6 +134,7 @@ impl Turns {
             in_set: AtomicBool::new(false),
             standby: AtomicBool::new(false),
             signs: AtomicU64::new(0),
+            due: AtomicBool::new(false),
         }
     }
 
@@ -138,6 +178,20 @@ impl Turns {
         }
     }
 
+    /// A poller swept the set.
+    pub(crate) fn swept(&self) {
+        if self.is_due() {
+            self.due.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a poller that is behind with its messages should sweep the set nevertheless: other connections may have
+    /// something that cannot wait. If it does not, the service thread does at the end of the tick.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        self.due.load(Ordering::Relaxed)
+    }
+
     // --- the lead
 
     /// Makes the calling thread the lead, if there is none.
@@ -179,7 +233,7 @@ impl Turns {
 
     /// One round: asleep in the set, or one look at a program that serves itself. The caller then
     /// sends what was deferred and runs the timers that are due.
-    pub(crate) fn serve(&self, place: &impl Place, seen: &mut Seen) {
+    pub(crate) fn serve(&self, place: &impl Place, memory: &mut Memory) {
         // Before the mode is looked at: a lead that takes a wake-up after it changed the mode sees
         // this thread here, or this thread sees the mode.
         self.in_set.store(true, Ordering::SeqCst);
@@ -203,7 +257,7 @@ impl Turns {
             }
             Mode::Watched => {
                 self.in_set.store(false, Ordering::SeqCst);
-                self.look_in(place, seen);
+                self.look_in(place, memory);
             }
         }
     }
@@ -211,29 +265,31 @@ impl Turns {
     fn look(&self, place: &impl Place) -> Seen {
         Seen {
             signs: self.signs.load(Ordering::Relaxed),
-            empty_polls: place.empty_polls(),
+            polled: place.polled(),
         }
     }
 
     /// One tick of looking in.
-    fn look_in(&self, place: &impl Place, seen: &mut Seen) {
+    fn look_in(&self, place: &impl Place, memory: &mut Memory) {
         let before = self.look(place);
-        let leisurely = self.led.load(Ordering::SeqCst) && before == *seen;
-        *seen = before;
+        let leisurely = self.led.load(Ordering::SeqCst) && !before.is_alive_since(&memory.seen);
+        memory.seen = before;
         if leisurely {
             self.stand_by(place);
             return;
         }
+        self.due.store(true, Ordering::Relaxed);
         let tick = place.tick();
         place.park(Some(place.until_timer().map_or(tick, |t| t.min(tick))));
         if self.led.load(Ordering::SeqCst) {
             return;
         }
         let now = self.look(place);
-        if now == before {
+        memory.earn(now.polled.messages - before.polled.messages);
+        if !now.is_alive_since(&before) && !memory.spend() {
             self.go_back_to_the_set();
-        } else if now.empty_polls - before.empty_polls < u64::from(SWEEP_EVERY) {
-            // Too few polls to have swept the set.
+        } else if self.is_due() {
+            // It polls, or is about to, but has not looked at every connection.
             let _ = place.sweep(Some(Duration::ZERO));
         }
     }

@@ -1,6 +1,7 @@
 //! Waiting for sockets: epoll, and event counters that programs can wait on.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
@@ -103,29 +104,27 @@ impl Epoll {
     }
 
     /// Waits until a member is ready, at most `timeout` (`None`: for ever), and calls `each`
-    /// for up to [`READY_MAX`] ready members. Returns how many there were.
+    /// for up to `most` ready members, [`READY_MAX`] at most. Returns how many there were.
     ///
     /// # Errors
     /// `EINTR` when a signal handler ran.
     pub fn wait(
         &self,
         timeout: Option<Duration>,
+        most: usize,
         mut each: impl FnMut(Ready),
     ) -> io::Result<usize> {
-        let blank = epoll::Event {
-            flags: epoll::EventFlags::empty(),
-            data: epoll::EventData::new_u64(0),
-        };
-        let mut events = [blank; READY_MAX];
+        let mut room = [const { MaybeUninit::<epoll::Event>::uninit() }; READY_MAX];
         let timeout = timeout.map(|t| Timespec {
             tv_sec: t.as_secs() as _,
             tv_nsec: i64::from(t.subsec_nanos()) as _,
         });
-        let count = epoll::wait(&self.fd, &mut events[..], timeout.as_ref())?;
+        let most = most.clamp(1, READY_MAX);
+        let (events, _) = epoll::wait(&self.fd, &mut room[..most], timeout.as_ref())?;
         let failed = epoll::EventFlags::ERR | epoll::EventFlags::HUP;
         let read = epoll::EventFlags::IN | epoll::EventFlags::RDHUP | failed;
         let write = epoll::EventFlags::OUT | failed;
-        for event in &events[..count] {
+        for event in events.iter() {
             let flags = event.flags;
             each(Ready {
                 token: event.data.u64(),
@@ -133,7 +132,7 @@ impl Epoll {
                 writable: flags.intersects(write),
             });
         }
-        Ok(count)
+        Ok(events.len())
     }
 }
 
@@ -253,11 +252,18 @@ mod tests {
         let epoll = Epoll::new().unwrap();
         epoll.add(&counter, 7, Interest::Read).unwrap();
         let now = Some(Duration::ZERO);
-        assert_eq!(epoll.wait(now, |_| panic!("nothing yet")).unwrap(), 0);
+        assert_eq!(
+            epoll
+                .wait(now, READY_MAX, |_| panic!("nothing yet"))
+                .unwrap(),
+            0
+        );
         counter.add();
         counter.add();
         let mut seen = Vec::new();
-        epoll.wait(now, |ready| seen.push(ready.token)).unwrap();
+        epoll
+            .wait(now, READY_MAX, |ready| seen.push(ready.token))
+            .unwrap();
         assert_eq!(seen, [7]);
         counter.wait().unwrap();
         assert!(counter.take());
@@ -271,7 +277,7 @@ mod tests {
         let waker = Waker::new().unwrap();
         let epoll = Epoll::new().unwrap();
         epoll.add(&waker, 1, Interest::Read).unwrap();
-        let ready = || epoll.wait(Some(Duration::ZERO), |_| ()).unwrap();
+        let ready = || epoll.wait(Some(Duration::ZERO), READY_MAX, |_| ()).unwrap();
         waker.wake();
         waker.wake();
         assert_eq!(ready(), 1);

@@ -20,7 +20,7 @@ pub fn prefer_short_slices(slice_ns: u64) {
         size: std::mem::size_of::<SchedAttr>() as u32,
         policy: 0,
         flags: 0,
-        nice: 0,
+        nice: own_nice(),
         priority: 0,
         runtime: slice_ns,
         deadline: 0,
@@ -31,6 +31,12 @@ pub fn prefer_short_slices(slice_ns: u64) {
     unsafe {
         libc::syscall(libc::SYS_sched_setattr, 0, std::ptr::from_ref(&attr), 0);
     }
+}
+
+/// The calling thread's nice value.
+fn own_nice() -> i32 {
+    // SAFETY: reads a number of the calling thread's; a refusal is not possible for one's own.
+    unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
 }
 
 /// Blocks all signals for the calling thread: handlers run on the program's own threads.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::deferred::Deferred;
 use crate::error::Error;
 use crate::sync::{AtomicBool, Mutex, Ordering, Watched};
-use crate::turns::{Mode, Place, Seen, Turns, Wake};
+use crate::turns::{Memory, Mode, Place, Polled, Turns, Wake};
 
 /// What an engine does for the program when something happens.
 type Then = Box<dyn Fn(&Engine, Happened) + Send + Sync>;
@@ -110,6 +110,13 @@ impl Engine {
         self.turns.show_sign(&self.bells);
     }
 
+    /// The program polls and finds nothing, often, and sweeps the set.
+    pub(crate) fn look(&self) {
+        self.show_sign();
+        let _ = self.sweep(Some(Duration::ZERO));
+        self.turns.swept();
+    }
+
     /// A post, which waits for others where it may.
     pub(crate) fn post(&self) {
         if self.turns.mode() == Mode::Watched {
@@ -128,9 +135,9 @@ impl Engine {
     // --- the service thread
 
     pub(crate) fn service_loop(&self) {
-        let mut seen = Seen::default();
+        let mut memory = Memory::default();
         while !self.over.load(Ordering::Acquire) {
-            self.turns.serve(self, &mut seen);
+            self.turns.serve(self, &mut memory);
             self.flush_deferred();
             let due = std::mem::take(&mut *self.timers.lock());
             (0..due).for_each(|_| (self.then)(self, Happened::Timer));
@@ -191,8 +198,8 @@ impl Place for Engine {
         !self.deferred.is_empty()
     }
 
-    fn empty_polls(&self) -> u64 {
-        0
+    fn polled(&self) -> Polled {
+        Polled::default()
     }
 
     fn begins(&self, _mode: Mode) {}

@@ -143,6 +143,19 @@ fn the_service_thread_takes_over_when_the_lead_leaves() {
 }
 
 #[test]
+fn what_arrives_behind_a_poller_that_swept_is_served() {
+    check(2, || {
+        let rig = Rig::new();
+        let world = rig.thread(|engine, _| engine.arrive());
+        rig.engine.look();
+        rig.watch_until(1);
+        assert_eq!(rig.get(), Happened::Arrival);
+        world.join().expect("a thread");
+        rig.end();
+    });
+}
+
+#[test]
 fn a_post_that_waits_is_sent() {
     check(2, || {
         let rig = Rig::new();

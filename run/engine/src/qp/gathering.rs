@@ -13,6 +13,9 @@ use crate::progress::Gathered;
 
 /// Posts between two polls that make a burst: from then on posts gather.
 const BURST: u32 = 4;
+/// The same while the program works off many messages that one poll took: it polls again when it is through with them, and
+/// messages that came together are answered together.
+const BURST_OF_MANY: u32 = 2;
 /// Posts that gather at most before they are sent.
 const GATHER_POSTS: u32 = 64;
 /// Payloads longer than this are sent at once: the copy or the system call dominates anyway.
@@ -46,15 +49,19 @@ impl Gathering {
         who: impl FnOnce() -> Gathered,
     ) -> bool {
         // All under the queue pair's lock, so that plain loads and stores do.
-        let interval = engine.progress.interval();
+        let interval = engine.progress.polls.interval();
+        let burst = match engine.progress.polls.has_many() {
+            false => BURST,
+            true => BURST_OF_MANY,
+        };
         let mut before = self.posts.load(Ordering::Relaxed);
         if self.interval.swap(interval, Ordering::Relaxed) != interval {
-            self.bursting.store(before >= BURST, Ordering::Relaxed);
+            self.bursting.store(before >= burst, Ordering::Relaxed);
             before = 0;
         }
         let posts = before + count;
         self.posts.store(posts, Ordering::Relaxed);
-        if before < BURST && posts >= BURST {
+        if before < burst && posts >= burst {
             self.bursting.store(true, Ordering::Relaxed);
             engine.progress.show_sign();
         }

@@ -73,7 +73,7 @@ pub(crate) struct Leaving {
 
 impl Leaving {
     fn look_later(&mut self, engine: &Engine, token: Token) {
-        self.polls = engine.progress.count_of_empty_polls();
+        self.polls = engine.progress.polls.empty();
         if self.look_at.is_none() {
             let at = engine.now() + LOOK_AFTER;
             self.look_at = Some(at);
@@ -126,7 +126,7 @@ impl Qp {
         if !leaving.is_left {
             return;
         }
-        if leaving.polls == engine.progress.count_of_empty_polls() {
+        if leaving.polls == engine.progress.polls.empty() {
             leaving.is_left = false;
             Self::follow_stream(inner, engine);
         } else {
