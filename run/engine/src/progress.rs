@@ -9,7 +9,7 @@
 //!   the set and only looks in every tick; a second thread asleep in epoll on the same socket
 //!   costs each message a wake-up.
 //!
-//! A poller is recognised by a run of empty polls. A program that polls only what it knows to be
+//! A poller is recognised by a run of empty polls, or of messages that polls take. A program that polls only what it knows to be
 //! there and spins on memory meanwhile never has one, so the service thread stays awake for it.
 
 use std::cell::Cell;

@@ -366,7 +366,9 @@ mod tests {
         let client = TcpStream::connect(listener.local_addr().unwrap(), &options).unwrap();
         let epoll = Epoll::new().unwrap();
         epoll.add(&listener, 0, Interest::Read).unwrap();
-        epoll.wait(Some(Duration::from_secs(20)), 1, |_| ()).unwrap();
+        epoll
+            .wait(Some(Duration::from_secs(20)), 1, |_| ())
+            .unwrap();
         let (server, peer) = listener.accept().unwrap().expect("a connection");
         client.connect_result().unwrap();
         assert_eq!(client.local_addr().unwrap(), peer);
