@@ -100,7 +100,10 @@ def main():
     if program in ("ibv_devices", "ibv_devinfo", "ucx_info"):
         single(program)
         return
-    port = int(words[words.index("-p") + 1])
+    at = words.index("-p")
+    port = int(words[at + 1])
+    # It may look like a number of another kind.
+    del words[at:at + 2]
     addresses = [word for word in words if "." in word or ":" in word]
     is_server = program == "rdma_server" or not addresses or (program == "rping" and "-s" in words)
     if is_server:

@@ -2,6 +2,7 @@
 """The driver's own tests: a fake weft that plays well passes every case, and each way to go wrong is seen."""
 
 import dataclasses
+import itertools
 import os
 import re
 import shutil
@@ -61,6 +62,10 @@ class Outcomes(WithStage):
         for name in CASES:
             with self.subTest(name):
                 self.assertEqual(self.outcome(name, "well"), ("passed", ""))
+
+    def test_a_port_that_looks_like_a_count(self):
+        self.stage.ports = itertools.chain([20000], self.stage.ports)
+        self.assertEqual(self.outcome("ib_send_bw -R", "well"), ("passed", ""))
 
     def test_a_server_that_dies(self):
         self.fails("ucmatose", "dies", "server: exit status 1 before it listened: cannot bind")
