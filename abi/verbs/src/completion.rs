@@ -171,7 +171,7 @@ pub unsafe fn destroy(cq: *mut ibv_cq) -> Answer<()> {
         if !channel.is_null() {
             Handle::<Channel>::of(channel)?.add_user(-1);
         }
-        Handle::<Queue>::release(cq);
+        Handle::<Queue>::retire(cq);
     }
     Ok(())
 }
@@ -244,7 +244,9 @@ export! {
             // SAFETY: a channel of ours or null; the queue stays alive until the event is
             // acknowledged; the program gave the addresses for the answer.
             unsafe {
-                let queue = next_event(&Handle::<Channel>::of(channel)?.engine)?;
+                // Held while this thread waits, should another one end the channel meanwhile.
+                let engine = Arc::clone(&Handle::<Channel>::of(channel)?.engine);
+                let queue = next_event(&engine)?;
                 *cq = queue;
                 *cq_context = (*queue).cq_context;
             }

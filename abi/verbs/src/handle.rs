@@ -1,7 +1,10 @@
 //! Objects that C holds pointers to: the layout of the header in front, what is ours behind it.
 
 use std::cell::UnsafeCell;
+use std::collections::VecDeque;
 use std::ops::Deref;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use crate::entry::{invalid, Answer};
 
@@ -9,7 +12,7 @@ use crate::entry::{invalid, Answer};
 pub trait Object: Sized {
     /// The part that programs see.
     type Public;
-    /// Marks a live object, to catch stray pointers in debug builds.
+    /// Marks a live object, to catch stray pointers.
     const MAGIC: u32;
     /// Where the pointer that programs hold points, counted from the beginning of the public part.
     const OFFSET: usize = 0;
@@ -25,16 +28,30 @@ const RELEASED: u32 = 0x6465_6164;
 #[repr(C)]
 pub struct Handle<T: Object> {
     public: UnsafeCell<T::Public>,
-    magic: u32,
+    magic: AtomicU32,
     private: T,
 }
+
+/// Objects that were retired and whose memory is still there.
+static RETIRED: Mutex<VecDeque<Retired>> = Mutex::new(VecDeque::new());
+/// So many of them stay.
+const RETIRED_MOST: usize = 64;
+
+/// A retired object and how to free it.
+struct Retired {
+    base: *mut u8,
+    free: unsafe fn(*mut u8),
+}
+
+// SAFETY: programs make and end these objects on any thread, so each may be freed on any.
+unsafe impl Send for Retired {}
 
 impl<T: Object> Handle<T> {
     /// Puts an object on the heap and hands its address to C.
     pub fn create(public: T::Public, private: T) -> *mut T::Pointee {
         let object = Box::new(Handle {
             public: UnsafeCell::new(public),
-            magic: T::MAGIC,
+            magic: AtomicU32::new(T::MAGIC),
             private,
         });
         let base: *mut Handle<T> = Box::into_raw(object);
@@ -44,11 +61,11 @@ impl<T: Object> Handle<T> {
     /// The object behind a pointer that C handed in.
     ///
     /// # Errors
-    /// `EINVAL` for null.
+    /// `EINVAL` for null and for an object that is retired.
     ///
     /// # Safety
     /// The pointer is null, or came from [`Handle::create`] and was not released; and it stays
-    /// unreleased for `'a`.
+    /// unreleased for `'a`. To be retired is not to be released, for a while.
     #[inline]
     pub unsafe fn of<'a>(pointer: *mut T::Pointee) -> Answer<&'a Handle<T>> {
         if pointer.is_null() {
@@ -57,7 +74,11 @@ impl<T: Object> Handle<T> {
         let base: *const Handle<T> = pointer.wrapping_byte_sub(T::OFFSET).cast();
         // SAFETY: promised by the caller.
         let object = unsafe { &*base };
-        debug_assert_eq!(object.magic, T::MAGIC, "not an object of this kind");
+        let magic = object.magic.load(Ordering::Relaxed);
+        if magic == RELEASED {
+            return invalid();
+        }
+        debug_assert_eq!(magic, T::MAGIC, "not an object of this kind");
         Ok(object)
     }
 
@@ -68,10 +89,46 @@ impl<T: Object> Handle<T> {
     pub unsafe fn release(pointer: *mut T::Pointee) -> T {
         let base: *mut Handle<T> = pointer.wrapping_byte_sub(T::OFFSET).cast();
         // SAFETY: promised by the caller; `create` made it from a box.
-        let mut object = unsafe { Box::from_raw(base) };
-        debug_assert_eq!(object.magic, T::MAGIC, "released twice");
-        object.magic = RELEASED;
+        let object = unsafe { Box::from_raw(base) };
+        let before = object.magic.swap(RELEASED, Ordering::Relaxed);
+        debug_assert_eq!(before, T::MAGIC, "released twice");
         object.private
+    }
+
+    /// Takes an object back from C, and leaves it where it is until others have been retired too. Some programs end queues
+    /// that a thread of theirs still polls, `rping` among them when it loses its peer: such a thread gets `EINVAL` instead
+    /// of memory that is something else by then.
+    ///
+    /// # Safety
+    /// As for [`Handle::of`]. What makes the object work was ended.
+    pub unsafe fn retire(pointer: *mut T::Pointee) {
+        let base: *mut Handle<T> = pointer.wrapping_byte_sub(T::OFFSET).cast();
+        // SAFETY: promised by the caller.
+        let before = unsafe { &*base }.magic.swap(RELEASED, Ordering::Relaxed);
+        debug_assert_eq!(before, T::MAGIC, "retired twice");
+        let oldest = {
+            let mut retired = RETIRED.lock().unwrap_or_else(PoisonError::into_inner);
+            retired.push_back(Retired {
+                base: base.cast(),
+                free: Self::free,
+            });
+            match retired.len() > RETIRED_MOST {
+                true => retired.pop_front(),
+                false => None,
+            }
+        };
+        if let Some(oldest) = oldest {
+            // SAFETY: `free` is of the object's own kind, and nobody has used the pointer for as long as it took to
+            // retire the others.
+            unsafe { (oldest.free)(oldest.base) };
+        }
+    }
+
+    /// # Safety
+    /// `base` is a [`Handle<T>`] that `create` made from a box, and nobody uses it any more.
+    unsafe fn free(base: *mut u8) {
+        // SAFETY: promised by the caller.
+        drop(unsafe { Box::from_raw(base.cast::<Handle<T>>()) });
     }
 
     /// The public part, for reads and writes of single fields through the pointer.
@@ -87,5 +144,42 @@ impl<T: Object> Deref for Handle<T> {
     #[inline]
     fn deref(&self) -> &T {
         &self.private
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    struct Thing(Arc<()>);
+
+    impl Object for Thing {
+        type Public = u64;
+        type Pointee = u64;
+        const MAGIC: u32 = 1;
+    }
+
+    #[test]
+    fn a_retired_object_is_refused_and_freed_when_many_others_are_retired() {
+        let alive = Arc::new(());
+        let thing = || Handle::create(7, Thing(alive.clone()));
+        let first = thing();
+        // SAFETY: all are things, and none is used after it was freed.
+        unsafe {
+            assert!(Handle::<Thing>::of(first).is_ok_and(|it| Arc::strong_count(&it.0) == 2));
+            Handle::<Thing>::retire(first);
+            for _ in 1..RETIRED_MOST {
+                Handle::<Thing>::retire(thing());
+            }
+            assert!(Handle::<Thing>::of(first).is_err());
+            assert_eq!(*first, 7, "its public part is still there");
+            assert_eq!(Arc::strong_count(&alive), 1 + RETIRED_MOST);
+            for _ in 0..2 * RETIRED_MOST {
+                Handle::<Thing>::retire(thing());
+            }
+        }
+        assert_eq!(Arc::strong_count(&alive), 1 + RETIRED_MOST);
     }
 }

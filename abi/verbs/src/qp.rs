@@ -273,7 +273,7 @@ pub unsafe fn destroy(qp: *mut ibv_qp) -> Answer<()> {
         let pair = Handle::<Pair>::of(qp)?;
         pair.engine.destroy();
         acks::leave(pair.number);
-        Handle::<Pair>::release(qp);
+        Handle::<Pair>::retire(qp);
     }
     Ok(())
 }
