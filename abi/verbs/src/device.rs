@@ -9,7 +9,7 @@ use weft_engine::device;
 use weft_engine::settings::Face;
 
 use crate::entry::{code, invalid, pointer, unsupported, value, Answer, Errno};
-use crate::handle::{Handle, Object};
+use crate::handle::{free_retired, Handle, Object};
 use crate::layout::numbers::{IBV_NODE_CA, IBV_NODE_RNIC, IBV_TRANSPORT_IB, IBV_TRANSPORT_IWARP};
 use crate::layout::{ibv_context, ibv_context_ops, ibv_device, verbs_context};
 use crate::{completion, post, qp, query, real, srq, window};
@@ -189,6 +189,7 @@ export! {
                 Handle::<Context>::of(context)?;
                 Handle::<Context>::release(context);
             }
+            free_retired();
             Ok(())
         })
     }

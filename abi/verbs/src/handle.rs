@@ -37,6 +37,15 @@ static RETIRED: Mutex<VecDeque<Retired>> = Mutex::new(VecDeque::new());
 /// So many of them stay.
 const RETIRED_MOST: usize = 64;
 
+/// Frees what is retired: the program is done with the device.
+pub fn free_retired() {
+    let retired = std::mem::take(&mut *RETIRED.lock().unwrap_or_else(PoisonError::into_inner));
+    for object in retired {
+        // SAFETY: `free` is of the object's own kind, and a program that gives up the device uses nothing of it any more.
+        unsafe { (object.free)(object.base) };
+    }
+}
+
 /// A retired object and how to free it.
 struct Retired {
     base: *mut u8,

@@ -15,7 +15,6 @@ use crate::polls::{self, Taken};
 #[derive(Debug)]
 pub struct Cq {
     context: Arc<Context>,
-    channel: Option<Arc<CompChannel>>,
     cookie: u64,
     inner: Mutex<Inner>,
     users: AtomicUsize,
@@ -24,6 +23,8 @@ pub struct Cq {
 #[derive(Debug)]
 struct Inner {
     queue: CompletionQueue,
+    /// Where its events go, until it is destroyed.
+    channel: Option<Arc<CompChannel>>,
     /// The queue pairs that send here, by number, with what polling gave back to each.
     senders: Vec<(QpNumber, Arc<AtomicU64>)>,
     /// Where the last one stands that was polled.
@@ -64,10 +65,10 @@ impl Cq {
         }
         Ok(Arc::new(Cq {
             context: context.clone(),
-            channel,
             cookie,
             inner: Mutex::new(Inner {
                 queue: CompletionQueue::new(entries),
+                channel,
                 senders: Vec::new(),
                 recent: 0,
             }),
@@ -164,7 +165,7 @@ impl Cq {
         if self.users.load(Ordering::Acquire) > 0 {
             return Err(Error::Busy("queue pairs"));
         }
-        if let Some(channel) = &self.channel {
+        if let Some(channel) = self.inner.lock().channel.take() {
             channel.forget(self.cookie);
         }
         self.context.forget_events(AsyncObject::Cq(self.cookie));
@@ -204,18 +205,17 @@ impl Cq {
     pub(crate) fn publish(&self, completions: &mut Vec<Completion>) {
         let mut notify = false;
         let mut overflow = false;
-        {
+        let channel = {
             let mut inner = self.inner.lock();
             for completion in completions.drain(..) {
                 let pushed = inner.queue.push(completion);
                 notify |= pushed.notify;
                 overflow |= pushed.overflow;
             }
-        }
-        if notify {
-            if let Some(channel) = &self.channel {
-                channel.post(self.cookie);
-            }
+            notify.then(|| inner.channel.clone()).flatten()
+        };
+        if let Some(channel) = channel {
+            channel.post(self.cookie);
         }
         if overflow {
             crate::error!(
