@@ -37,7 +37,7 @@ pub(crate) struct Polls {
     empty: AtomicU64,
     /// They took something.
     full: AtomicU64,
-    /// Messages they took.
+    /// Messages they took, of threads that did not ask for an event.
     messages: AtomicU64,
     /// The last one took many.
     many: AtomicBool,
@@ -119,6 +119,11 @@ pub(crate) fn note_armed() {
     });
 }
 
+/// The thread waits for an event and serves the connections meanwhile: it does not need to be woken for messages.
+pub(crate) fn note_lead() {
+    with_run(|run| std::mem::take(&mut run.armed));
+}
+
 impl Polls {
     /// A poll took what was there; true when that makes a poller.
     #[inline]
@@ -146,7 +151,7 @@ impl Polls {
     #[inline]
     fn note_taken(&self, taken: Taken) {
         self.full.fetch_add(1, Ordering::Relaxed);
-        if taken.messages > 0 {
+        if taken.messages > 0 && !RUN.get().armed {
             self.messages
                 .fetch_add(taken.messages as u64, Ordering::Relaxed);
         }
@@ -222,6 +227,27 @@ mod tests {
     #[test]
     fn messages_of_a_thread_that_asks_for_events_make_none() {
         assert_eq!(signs(true, &[8; 1000], US), 0);
+    }
+
+    #[test]
+    fn a_thread_that_asked_for_an_event_and_waits_on_the_descriptor_earns_nothing() {
+        let thread = std::thread::spawn(|| {
+            let polls = Polls::default();
+            let taken = Taken {
+                completions: 9,
+                messages: 8,
+                left: false,
+            };
+            note_armed();
+            polls.note_take(taken);
+            polls.note_look(taken, false);
+            assert_eq!(polls.polled().messages, 0);
+            note_lead();
+            polls.note_take(taken);
+            polls.note_look(taken, false);
+            assert_eq!(polls.polled().messages, 16);
+        });
+        thread.join().expect("a thread");
     }
 
     #[test]

@@ -519,6 +519,7 @@ impl Engine {
             return None;
         }
         LEADING.set(true);
+        polls::note_lead();
         Some(Lead { engine: self })
     }
 

@@ -70,7 +70,7 @@ pub(crate) trait Place {
 pub(crate) struct Polled {
     /// They served the connections, and found nothing.
     pub(crate) empty: u64,
-    /// Messages they took.
+    /// Messages they took, of threads that do not wait to be woken for them.
     pub(crate) messages: u64,
 }
 
