@@ -1,45 +1,38 @@
-//! Queue pairs on the host stack: made, attached to a stream, served, ended. Posting to the send
-//! queue is in [`gathering`], what messages wait for in [`waiting`], what answers wait for in [`answers`], and what a
-//! program's polls are left to do in [`left`].
+//! Queue pairs on the host stack, as a program sees them: made, moved through their states, destroyed. How one comes to its
+//! stream is in [`attaching`], what happens to it then in [`serving`]. Posting to the send queue is in [`gathering`], what
+//! messages wait for in [`waiting`], what answers wait for in [`answers`], and what a program's polls are left to do in
+//! [`left`].
 
 pub(crate) mod answers;
+mod attaching;
 mod gathering;
 pub(crate) mod left;
+mod serving;
 mod waiting;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
-use weft_os::net::TcpStream;
-use weft_os::poll::Interest;
-use weft_verbs::iwarp::{Established, Role};
-use weft_verbs::qp::{Ending, FpduPolicy, Qp as QpMachine, QpConfig, QpEvent};
+use parking_lot::Mutex;
+use weft_verbs::qp::{Qp as QpMachine, QpConfig};
 use weft_verbs::types::{
-    Access, AsyncEventKind, PostError, QpCap, QpNumber, QpState, RecvRequest, MAX_INLINE, MAX_SGE,
-    MAX_WR,
+    Access, PostError, QpCap, QpNumber, QpState, RecvRequest, MAX_INLINE, MAX_SGE, MAX_WR,
 };
 
-use crate::bring_up::{ByHand, Hello, Parked};
+use crate::bring_up::{ByHand, Parked};
 use crate::cm::Id;
-use crate::context::{AsyncEvent, AsyncObject, Pd};
+use crate::context::{AsyncObject, Pd};
 use crate::cq::Cq;
-use crate::engine::{Endpoint, Engine};
 use crate::error::Error;
-use crate::nudges::Nudges;
-use crate::pass::{wait_for_placements, Pass, Results};
-use crate::settings::FpduSize;
+use crate::pass::{Pass, Results};
 use crate::srq::Srq;
-use crate::stats::{Published, Total};
-use crate::stream::{Stream, StreamEnd};
+use crate::stats::Total;
+use crate::stream::Stream;
 use waiting::Waiting;
 
 pub(crate) use gathering::Gathering;
 pub use gathering::SendBatch;
 
-/// A stream that is ending is closed after this time, whatever the peer does.
-const LINGER: Duration = Duration::from_secs(3);
 /// What a queue pair is created with.
 #[derive(Clone, Debug)]
 pub struct QpInit {
@@ -89,15 +82,6 @@ pub(crate) struct Inner {
     pub(crate) parked: Vec<Parked>,
     /// How long a message may wait for a receive.
     waiting: Waiting,
-}
-
-/// What the connection manager has to be told after a pass.
-#[derive(Debug, Default)]
-struct Notices {
-    first_fpdu: bool,
-    ended: bool,
-    /// The stream that ended had its first FPDU, even if another thread is still to tell.
-    was_up: bool,
 }
 
 impl Qp {
@@ -266,394 +250,10 @@ impl Qp {
         inner.machine.set_unreliable(true);
     }
 
-    /// Puts the queue pair on a connected socket whose MPA start-up is over; `token` waits for octets. The caller, who
-    /// holds the connection's lock, tells the program and then calls [`Qp::serve_attached`]. `hello`: who a queue pair
-    /// without a connection manager is to be connected with.
-    pub(crate) fn attach(
-        self: &Arc<Self>,
-        socket: TcpStream,
-        token: crate::progress::Token,
-        established: &Established,
-        leftover: &[u8],
-        id: &Arc<Id>,
-        hello: Option<&Hello>,
-    ) -> Result<(), Error> {
-        let engine = self.pd.engine();
-        let mut inner = self.inner.lock();
-        let admitted = self.admit(&mut inner, hello).and_then(|()| {
-            let ends = (socket.local_addr()?, socket.peer_addr()?);
-            Ok((socket.emss()?, ends))
-        });
-        let (emss, (local, peer)) = match admitted {
-            Ok(facts) => facts,
-            Err(error) => {
-                engine.progress.remove(&socket, token);
-                return Err(error);
-            }
-        };
-        let policy = match engine.settings.fpdu {
-            FpduSize::Auto => FpduPolicy::Auto,
-            FpduSize::Emss => FpduPolicy::Emss,
-            FpduSize::Large => FpduPolicy::Large,
-        };
-        engine
-            .progress
-            .hand_over(token, Endpoint::Stream(self.clone()));
-        let slot = engine
-            .stats
-            .open(self.number.0, local, peer, established.crc);
-        inner.machine.attach(established, emss, policy);
-        if engine.settings.speak_first && established.rtr.is_none() {
-            inner.machine.speak_first();
-        }
-        let mut stream = Stream::new(socket, token, peer, slot, leftover);
-        stream.nudges = (established.role == Role::Initiator).then(Nudges::new);
-        if established.role == Role::Responder && established.peer_to_peer {
-            // The peer promised a message; a peer that keeps silent keeps no queue pair.
-            let at = engine.now() + engine.settings.start_timeout;
-            stream.ready_by = Some(at);
-            engine.progress.add_timer(at, token);
-        }
-        inner.stream = Some(stream);
-        inner.id = Arc::downgrade(id);
-        engine.progress.note_active(self);
-        Ok(())
-    }
-
-    /// Whether it may have a stream now, and from whoever speaks so.
-    fn admit(&self, inner: &mut Inner, hello: Option<&Hello>) -> Result<(), Error> {
-        if !inner.machine.takes_stream() {
-            return Err(Error::State("a queue pair that waits to be connected"));
-        }
-        if self.destroyed.load(Ordering::Acquire) {
-            return Err(Error::State("a queue pair that exists"));
-        }
-        match (hello, &mut inner.by_hand) {
-            (Some(hello), Some(by_hand)) => by_hand.meet(hello),
-            _ => Ok(()),
-        }
-    }
-
-    /// Takes what came behind the Reply, as no event will say that it is in the buffer already. Without that, what is due
-    /// (the ready-to-receive message) leaves with the program's first message: programs that were told of a connection
-    /// post or wait next, and either sends it.
-    pub(crate) fn serve_attached(self: &Arc<Self>) {
-        let engine = self.pd.engine();
-        let inner = self.inner.lock();
-        if inner.stream.as_ref().is_some_and(Stream::has_buffered) {
-            self.serve_locked(inner, engine, true);
-        } else if inner.machine.wants_to_send() {
-            drop(inner);
-            self.defer(engine);
-        }
-    }
-
-    /// Whether the peer is to answer for Writes; a hint.
-    pub(crate) fn is_unanswered(&self) -> bool {
-        self.unanswered.load(Ordering::Relaxed)
-    }
-
-    /// Whether the program waits for the answer for one Write, and for nothing else it posted; a hint.
-    pub(crate) fn waits_for_one(&self) -> bool {
-        self.waits_for_one.load(Ordering::Relaxed)
-    }
-
-    /// Receives, places, completes and sends what is due, unless another thread does it.
-    pub(crate) fn serve_if_free(self: &Arc<Self>, engine: &Engine) {
-        if let Some(guard) = self.inner.try_lock() {
-            self.serve_locked(guard, engine, false);
-        }
-    }
-
-    /// Receives, places, completes and sends what is due; `writable` says that a socket that was
-    /// full has room again. Waits for its turn: readiness is level-triggered, and to come back
-    /// at once would keep the thread that is at it from the core.
-    /// Says whether octets came.
-    pub(crate) fn serve_in_turn(self: &Arc<Self>, engine: &Engine, writable: bool) -> bool {
-        self.serve_locked(self.inner.lock(), engine, writable)
-    }
-
-    fn serve_locked(
-        self: &Arc<Self>,
-        mut guard: MutexGuard<'_, Inner>,
-        engine: &Engine,
-        writable: bool,
-    ) -> bool {
-        let inner = &mut *guard;
-        let Some(stream) = &mut inner.stream else {
-            return false;
-        };
-        let (received, mut end) = {
-            let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
-            let (received, mut end) = stream.receive(&mut inner.machine, &mut pass);
-            let mut due = inner.machine.wants_to_send() || needs_fin(&inner.machine);
-            let answers = inner.by_hand.is_some() && inner.machine.owes_only_answers();
-            if due && answers && inner.machine.sends_one_at_a_time() {
-                due = !stream.holds_answers(engine);
-            }
-            if end.is_none() && due && (writable || !stream.blocked) {
-                end = stream.transmit(&mut inner.machine, &mut pass);
-            }
-            (received, end)
-        };
-        if inner.machine.ending() == Ending::Closed {
-            end = end.or(Some(StreamEnd::Broken));
-        }
-        self.finish(guard, end, engine);
-        received
-    }
-
-    /// Sends what is due and ends the pass.
-    fn transmit_locked(self: &Arc<Self>, mut guard: MutexGuard<'_, Inner>, engine: &Engine) {
-        let inner = &mut *guard;
-        let mut end = None;
-        // A full socket is tried again when the epoll set says so, and what is posted gathers.
-        if let Some(stream) = inner.stream.as_mut().filter(|s| !s.blocked) {
-            let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
-            end = stream.transmit(&mut inner.machine, &mut pass);
-        }
-        Self::note_waiting(inner, engine);
-        self.finish(guard, end, engine);
-    }
-
-    /// Runs `act` as a pass of its own and sends what follows from it.
-    pub(crate) fn with_pass<R>(
-        self: &Arc<Self>,
-        engine: &Engine,
-        act: impl FnOnce(&mut QpMachine, Option<&mut Stream>, &mut Pass<'_>) -> R,
-    ) -> R {
-        let mut guard = self.inner.lock();
-        let inner = &mut *guard;
-        let result = {
-            let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
-            act(&mut inner.machine, inner.stream.as_mut(), &mut pass)
-        };
-        self.transmit_locked(guard, engine);
-        result
-    }
-
-    /// Ends a pass: publishes completions, follows the stream's state, tells the connection.
-    fn finish(
-        self: &Arc<Self>,
-        mut guard: MutexGuard<'_, Inner>,
-        end: Option<StreamEnd>,
-        engine: &Engine,
-    ) {
-        let mut notices = Notices::default();
-        let inner = &mut *guard;
-        let refused = inner.machine.counters().refused_accesses;
-        if let Some(stream) = inner
-            .stream
-            .as_ref()
-            .filter(|s| s.published.refused_accesses < refused)
-        {
-            let more = refused - stream.published.refused_accesses;
-            engine.note_refused(stream.peer.ip(), more);
-        }
-        if let Some(end) = end {
-            self.end_stream(inner, end, engine, &mut notices);
-        }
-        while let Some(event) = inner.machine.poll_event() {
-            self.note_event(inner, event, &mut notices);
-        }
-        let unanswered = inner.machine.awaits_answer();
-        self.unanswered.store(unanswered, Ordering::Relaxed);
-        let one = unanswered && inner.machine.sends_one_at_a_time();
-        self.waits_for_one.store(one, Ordering::Relaxed);
-        Self::follow_stream(inner, engine);
-        self.follow_waiting(inner, engine);
-        if !inner.results.is_empty() || inner.results.invalidated {
-            self.publish(inner, engine);
-        }
-        if !notices.first_fpdu && !notices.ended {
-            return;
-        }
-        let id = inner.id.upgrade();
-        drop(guard);
-        if let Some(id) = id {
-            if notices.first_fpdu {
-                id.on_first_fpdu();
-            }
-            if notices.ended {
-                id.on_stream_ended(notices.was_up);
-            }
-        }
-    }
-
-    fn end_stream(
-        self: &Arc<Self>,
-        inner: &mut Inner,
-        end: StreamEnd,
-        engine: &Engine,
-        notices: &mut Notices,
-    ) {
-        let Some(stream) = inner.stream.take() else {
-            return;
-        };
-        {
-            let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
-            inner.machine.stream_ended(&mut pass);
-        }
-        crate::debug!("qp {}: stream ended ({end:?})", self.number.0);
-        notices.ended = true;
-        notices.was_up = inner.machine.may_send();
-        engine.progress.forget_stream(self);
-        engine.progress.remove(&stream.socket, stream.token);
-        engine.stats.close(stream.slot);
-    }
-
-    /// Lets go of a stream that the queue pair does not want any more.
-    pub(crate) fn drop_stream(self: &Arc<Self>, inner: &mut Inner, engine: &Engine) {
-        if let Some(stream) = inner.stream.take() {
-            inner.machine.forget_stream();
-            engine.progress.forget_stream(self);
-            engine.progress.remove(&stream.socket, stream.token);
-            engine.stats.close(stream.slot);
-        }
-    }
-
-    fn note_event(&self, inner: &Inner, event: QpEvent, notices: &mut Notices) {
-        let peer = inner.stream.as_ref().map(|s| s.peer);
-        let peer = peer.map_or_else(|| "peer".to_owned(), |p| p.to_string());
-        match event {
-            QpEvent::FirstFpdu => notices.first_fpdu = true,
-            QpEvent::PeerFault(fault) => {
-                crate::warn_of_peer!(
-                    "qp {}: {peer} sent {fault}; the connection ends",
-                    self.number.0
-                );
-            }
-            QpEvent::LocalFault(status) => {
-                crate::warn!(
-                    "qp {}: a local work request failed ({status:?}); the connection ends",
-                    self.number.0
-                );
-            }
-            QpEvent::Terminated(terminate) => {
-                crate::warn_of_peer!(
-                    "qp {}: {peer} terminated the connection: {}",
-                    self.number.0,
-                    terminate.code
-                );
-            }
-        }
-    }
-
-    /// Keeps the epoll set, the timers and the statistics in step with the stream.
-    fn follow_stream(inner: &mut Inner, engine: &Engine) {
-        let Some(stream) = &mut inner.stream else {
-            return;
-        };
-        stream.leaving.is_left &= inner.machine.awaits_answer();
-        let reads = !inner.machine.is_full() && !stream.leaving.is_left;
-        let interest = Interest::of(reads, stream.blocked);
-        if interest != stream.interest {
-            stream.interest = interest;
-            let _ = engine
-                .progress
-                .change(&stream.socket, stream.token, interest);
-        }
-        if inner.machine.ending() == Ending::Draining && stream.close_at.is_none() {
-            let at = engine.now() + LINGER;
-            stream.close_at = Some(at);
-            engine.progress.add_timer(at, stream.token);
-        }
-        if let Some(nudges) = &mut stream.nudges {
-            if stream.octets_in > 0 {
-                stream.nudges = None;
-            } else if stream.octets_out > 0 && nudges.wants_timer() {
-                let at = nudges.start_timer(engine.now());
-                engine.progress.add_timer(at, stream.token);
-            }
-        }
-        let counters = inner.machine.counters();
-        let now = Published {
-            octets_in: stream.octets_in,
-            octets_out: stream.octets_out,
-            sends: counters.sends_completed,
-            recvs: counters.recvs_completed,
-            segments_in: counters.segments_in,
-            segments_out: counters.segments_out,
-            errors: counters.errors,
-            mulpdu: inner.machine.mulpdu().unwrap_or(0) as u64,
-            refused_accesses: counters.refused_accesses,
-        };
-        engine.stats.publish(stream.slot, &stream.published, &now);
-        stream.published = now;
-    }
-
-    fn publish(&self, inner: &mut Inner, engine: &Engine) {
-        let results = &mut inner.results;
-        if std::mem::take(&mut results.invalidated) {
-            wait_for_placements(engine);
-        }
-        if self.destroyed.load(Ordering::Acquire) {
-            results.sends.clear();
-            results.recvs.clear();
-            results.async_events.clear();
-            return;
-        }
-        if !results.sends.is_empty() {
-            self.send_cq.publish(&mut results.sends);
-        }
-        if !results.recvs.is_empty() {
-            self.recv_cq.publish(&mut results.recvs);
-        }
-        for kind in results.async_events.drain(..) {
-            self.raise(kind);
-        }
-    }
-
-    fn raise(&self, kind: AsyncEventKind) {
-        self.pd.context().raise(AsyncEvent {
-            kind,
-            object: AsyncObject::Qp(self.cookie),
-        });
-    }
-
     /// Ends the connection: what is framed still goes out, everything posted is flushed.
     pub(crate) fn disconnect(self: &Arc<Self>) {
         let engine = self.pd.engine().clone();
         self.with_pass(&engine, |machine, _, pass| machine.disconnect(pass));
-    }
-
-    /// A stream that was to be closed or to have spoken by now is closed, a message that waited too long is refused, and
-    /// a nudge that is due is sent.
-    pub(crate) fn on_timer(self: &Arc<Self>, engine: &Engine) {
-        self.on_bring_up_timer(engine);
-        let now = engine.now();
-        let mut guard = self.inner.lock();
-        let inner = &mut *guard;
-        Self::look_after_poller(inner, engine);
-        if Self::answer_is_late(inner, engine) {
-            return self.transmit_locked(guard, engine);
-        }
-        if inner.waiting.is_over(now) {
-            let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
-            inner.machine.give_up_holding(&mut pass);
-            drop(pass);
-            return self.transmit_locked(guard, engine);
-        }
-        let Some(stream) = &mut inner.stream else {
-            return;
-        };
-        let silent = stream.ready_by.is_some_and(|at| at <= now) && !inner.machine.may_send();
-        if silent {
-            crate::warn_of_peer!(
-                "qp {}: {} sent no ready-to-receive message in time; the connection ends",
-                self.number.0,
-                stream.peer
-            );
-        }
-        if silent || stream.close_at.is_some_and(|at| at <= now) {
-            stream.socket.abort_on_close();
-            self.finish(guard, Some(StreamEnd::Broken), engine);
-        } else if stream.nudges.as_mut().is_some_and(|n| n.take_due(now)) {
-            if stream.octets_in == 0 {
-                inner.machine.nudge();
-            }
-            self.transmit_locked(guard, engine);
-        }
     }
 
     /// Whether it has a stream.
@@ -687,10 +287,6 @@ impl Qp {
         }
         engine.stats.subtract(Total::QueuePairs, 1);
     }
-}
-
-fn needs_fin(machine: &QpMachine) -> bool {
-    machine.ending() == Ending::Draining
 }
 
 pub(crate) fn checked_cap(cap: QpCap, shared_receive: bool) -> Result<QpCap, Error> {

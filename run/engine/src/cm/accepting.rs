@@ -55,8 +55,9 @@ impl Drop for Places {
 
 impl Drop for HalfOpenPlace {
     fn drop(&mut self) {
-        self.engine.half_open.lock().leave(self.number);
+        // In this order, so that the count never shows more than there may be.
         self.engine.stats.subtract(Total::HalfOpen, 1);
+        self.engine.half_open.lock().leave(self.number);
     }
 }
 

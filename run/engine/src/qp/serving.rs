@@ -1,0 +1,341 @@
+//! Passes over a queue pair and its stream: receive, place, complete, send, and tell whom it concerns.
+
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::MutexGuard;
+use weft_os::poll::Interest;
+use weft_verbs::qp::{Ending, Qp as QpMachine, QpEvent};
+use weft_verbs::types::AsyncEventKind;
+
+use super::{Inner, Qp};
+use crate::context::{AsyncEvent, AsyncObject};
+use crate::engine::Engine;
+use crate::pass::{wait_for_placements, Pass};
+use crate::stats::Published;
+use crate::stream::{Stream, StreamEnd};
+
+/// A stream that is ending is closed after this time, whatever the peer does.
+const LINGER: Duration = Duration::from_secs(3);
+
+/// What the connection manager has to be told after a pass.
+#[derive(Debug, Default)]
+struct Notices {
+    first_fpdu: bool,
+    ended: bool,
+    /// The stream that ended had its first FPDU, even if another thread is still to tell.
+    was_up: bool,
+}
+
+impl Qp {
+    /// Whether the peer is to answer for Writes; a hint.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        self.unanswered.load(Ordering::Relaxed)
+    }
+
+    /// Whether the program waits for the answer for one Write, and for nothing else it posted; a hint.
+    pub(crate) fn waits_for_one(&self) -> bool {
+        self.waits_for_one.load(Ordering::Relaxed)
+    }
+
+    /// Receives, places, completes and sends what is due, unless another thread does it.
+    pub(crate) fn serve_if_free(self: &Arc<Self>, engine: &Engine) {
+        if let Some(guard) = self.inner.try_lock() {
+            self.serve_locked(guard, engine, false);
+        }
+    }
+
+    /// Receives, places, completes and sends what is due; `writable` says that a socket that was
+    /// full has room again. Waits for its turn: readiness is level-triggered, and to come back
+    /// at once would keep the thread that is at it from the core.
+    /// Says whether octets came.
+    pub(crate) fn serve_in_turn(self: &Arc<Self>, engine: &Engine, writable: bool) -> bool {
+        self.serve_locked(self.inner.lock(), engine, writable)
+    }
+
+    pub(super) fn serve_locked(
+        self: &Arc<Self>,
+        mut guard: MutexGuard<'_, Inner>,
+        engine: &Engine,
+        writable: bool,
+    ) -> bool {
+        let inner = &mut *guard;
+        let Some(stream) = &mut inner.stream else {
+            return false;
+        };
+        let (received, mut end) = {
+            let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
+            let (received, mut end) = stream.receive(&mut inner.machine, &mut pass);
+            let mut due = inner.machine.wants_to_send() || needs_fin(&inner.machine);
+            let answers = inner.by_hand.is_some() && inner.machine.owes_only_answers();
+            if due && answers && inner.machine.sends_one_at_a_time() {
+                due = !stream.holds_answers(engine);
+            }
+            if end.is_none() && due && (writable || !stream.blocked) {
+                end = stream.transmit(&mut inner.machine, &mut pass);
+            }
+            (received, end)
+        };
+        if inner.machine.ending() == Ending::Closed {
+            end = end.or(Some(StreamEnd::Broken));
+        }
+        self.finish(guard, end, engine);
+        received
+    }
+
+    /// Sends what is due and ends the pass.
+    pub(super) fn transmit_locked(
+        self: &Arc<Self>,
+        mut guard: MutexGuard<'_, Inner>,
+        engine: &Engine,
+    ) {
+        let inner = &mut *guard;
+        let mut end = None;
+        // A full socket is tried again when the epoll set says so, and what is posted gathers.
+        if let Some(stream) = inner.stream.as_mut().filter(|s| !s.blocked) {
+            let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
+            end = stream.transmit(&mut inner.machine, &mut pass);
+        }
+        Self::note_waiting(inner, engine);
+        self.finish(guard, end, engine);
+    }
+
+    /// Runs `act` as a pass of its own and sends what follows from it.
+    pub(crate) fn with_pass<R>(
+        self: &Arc<Self>,
+        engine: &Engine,
+        act: impl FnOnce(&mut QpMachine, Option<&mut Stream>, &mut Pass<'_>) -> R,
+    ) -> R {
+        let mut guard = self.inner.lock();
+        let inner = &mut *guard;
+        let result = {
+            let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
+            act(&mut inner.machine, inner.stream.as_mut(), &mut pass)
+        };
+        self.transmit_locked(guard, engine);
+        result
+    }
+
+    /// Ends a pass: publishes completions, follows the stream's state, tells the connection.
+    pub(super) fn finish(
+        self: &Arc<Self>,
+        mut guard: MutexGuard<'_, Inner>,
+        end: Option<StreamEnd>,
+        engine: &Engine,
+    ) {
+        let mut notices = Notices::default();
+        let inner = &mut *guard;
+        let refused = inner.machine.counters().refused_accesses;
+        if let Some(stream) = inner
+            .stream
+            .as_ref()
+            .filter(|s| s.published.refused_accesses < refused)
+        {
+            let more = refused - stream.published.refused_accesses;
+            engine.note_refused(stream.peer.ip(), more);
+        }
+        if let Some(end) = end {
+            self.end_stream(inner, end, engine, &mut notices);
+        }
+        while let Some(event) = inner.machine.poll_event() {
+            self.note_event(inner, event, &mut notices);
+        }
+        let unanswered = inner.machine.awaits_answer();
+        self.unanswered.store(unanswered, Ordering::Relaxed);
+        let one = unanswered && inner.machine.sends_one_at_a_time();
+        self.waits_for_one.store(one, Ordering::Relaxed);
+        Self::follow_stream(inner, engine);
+        self.follow_waiting(inner, engine);
+        if !inner.results.is_empty() || inner.results.invalidated {
+            self.publish(inner, engine);
+        }
+        if !notices.first_fpdu && !notices.ended {
+            return;
+        }
+        let id = inner.id.upgrade();
+        drop(guard);
+        if let Some(id) = id {
+            if notices.first_fpdu {
+                id.on_first_fpdu();
+            }
+            if notices.ended {
+                id.on_stream_ended(notices.was_up);
+            }
+        }
+    }
+
+    fn end_stream(
+        self: &Arc<Self>,
+        inner: &mut Inner,
+        end: StreamEnd,
+        engine: &Engine,
+        notices: &mut Notices,
+    ) {
+        let Some(stream) = inner.stream.take() else {
+            return;
+        };
+        {
+            let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
+            inner.machine.stream_ended(&mut pass);
+        }
+        crate::debug!("qp {}: stream ended ({end:?})", self.number.0);
+        notices.ended = true;
+        notices.was_up = inner.machine.may_send();
+        engine.progress.forget_stream(self);
+        engine.progress.remove(&stream.socket, stream.token);
+        engine.stats.close(stream.slot);
+    }
+
+    /// Lets go of a stream that the queue pair does not want any more.
+    pub(crate) fn drop_stream(self: &Arc<Self>, inner: &mut Inner, engine: &Engine) {
+        if let Some(stream) = inner.stream.take() {
+            inner.machine.forget_stream();
+            engine.progress.forget_stream(self);
+            engine.progress.remove(&stream.socket, stream.token);
+            engine.stats.close(stream.slot);
+        }
+    }
+
+    fn note_event(&self, inner: &Inner, event: QpEvent, notices: &mut Notices) {
+        let peer = inner.stream.as_ref().map(|s| s.peer);
+        let peer = peer.map_or_else(|| "peer".to_owned(), |p| p.to_string());
+        match event {
+            QpEvent::FirstFpdu => notices.first_fpdu = true,
+            QpEvent::PeerFault(fault) => {
+                crate::warn_of_peer!(
+                    "qp {}: {peer} sent {fault}; the connection ends",
+                    self.number.0
+                );
+            }
+            QpEvent::LocalFault(status) => {
+                crate::warn!(
+                    "qp {}: a local work request failed ({status:?}); the connection ends",
+                    self.number.0
+                );
+            }
+            QpEvent::Terminated(terminate) => {
+                crate::warn_of_peer!(
+                    "qp {}: {peer} terminated the connection: {}",
+                    self.number.0,
+                    terminate.code
+                );
+            }
+        }
+    }
+
+    /// Keeps the epoll set, the timers and the statistics in step with the stream.
+    pub(super) fn follow_stream(inner: &mut Inner, engine: &Engine) {
+        let Some(stream) = &mut inner.stream else {
+            return;
+        };
+        stream.leaving.is_left &= inner.machine.awaits_answer();
+        let reads = !inner.machine.is_full() && !stream.leaving.is_left;
+        let interest = Interest::of(reads, stream.blocked);
+        if interest != stream.interest {
+            stream.interest = interest;
+            let _ = engine
+                .progress
+                .change(&stream.socket, stream.token, interest);
+        }
+        if inner.machine.ending() == Ending::Draining && stream.close_at.is_none() {
+            let at = engine.now() + LINGER;
+            stream.close_at = Some(at);
+            engine.progress.add_timer(at, stream.token);
+        }
+        if let Some(nudges) = &mut stream.nudges {
+            if stream.octets_in > 0 {
+                stream.nudges = None;
+            } else if stream.octets_out > 0 && nudges.wants_timer() {
+                let at = nudges.start_timer(engine.now());
+                engine.progress.add_timer(at, stream.token);
+            }
+        }
+        let counters = inner.machine.counters();
+        let now = Published {
+            octets_in: stream.octets_in,
+            octets_out: stream.octets_out,
+            sends: counters.sends_completed,
+            recvs: counters.recvs_completed,
+            segments_in: counters.segments_in,
+            segments_out: counters.segments_out,
+            errors: counters.errors,
+            mulpdu: inner.machine.mulpdu().unwrap_or(0) as u64,
+            refused_accesses: counters.refused_accesses,
+        };
+        engine.stats.publish(stream.slot, &stream.published, &now);
+        stream.published = now;
+    }
+
+    pub(super) fn publish(&self, inner: &mut Inner, engine: &Engine) {
+        let results = &mut inner.results;
+        if std::mem::take(&mut results.invalidated) {
+            wait_for_placements(engine);
+        }
+        if self.destroyed.load(Ordering::Acquire) {
+            results.sends.clear();
+            results.recvs.clear();
+            results.async_events.clear();
+            return;
+        }
+        if !results.sends.is_empty() {
+            self.send_cq.publish(&mut results.sends);
+        }
+        if !results.recvs.is_empty() {
+            self.recv_cq.publish(&mut results.recvs);
+        }
+        for kind in results.async_events.drain(..) {
+            self.raise(kind);
+        }
+    }
+
+    fn raise(&self, kind: AsyncEventKind) {
+        self.pd.context().raise(AsyncEvent {
+            kind,
+            object: AsyncObject::Qp(self.cookie),
+        });
+    }
+
+    /// A stream that was to be closed or to have spoken by now is closed, a message that waited too long is refused, and
+    /// a nudge that is due is sent.
+    pub(crate) fn on_timer(self: &Arc<Self>, engine: &Engine) {
+        self.on_bring_up_timer(engine);
+        let now = engine.now();
+        let mut guard = self.inner.lock();
+        let inner = &mut *guard;
+        Self::look_after_poller(inner, engine);
+        if Self::answer_is_late(inner, engine) {
+            return self.transmit_locked(guard, engine);
+        }
+        if inner.waiting.is_over(now) {
+            let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
+            inner.machine.give_up_holding(&mut pass);
+            drop(pass);
+            return self.transmit_locked(guard, engine);
+        }
+        let Some(stream) = &mut inner.stream else {
+            return;
+        };
+        let silent = stream.ready_by.is_some_and(|at| at <= now) && !inner.machine.may_send();
+        if silent {
+            crate::warn_of_peer!(
+                "qp {}: {} sent no ready-to-receive message in time; the connection ends",
+                self.number.0,
+                stream.peer
+            );
+        }
+        if silent || stream.close_at.is_some_and(|at| at <= now) {
+            stream.socket.abort_on_close();
+            self.finish(guard, Some(StreamEnd::Broken), engine);
+        } else if stream.nudges.as_mut().is_some_and(|n| n.take_due(now)) {
+            if stream.octets_in == 0 {
+                inner.machine.nudge();
+            }
+            self.transmit_locked(guard, engine);
+        }
+    }
+}
+
+fn needs_fin(machine: &QpMachine) -> bool {
+    machine.ending() == Ending::Draining
+}
