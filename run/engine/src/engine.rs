@@ -31,6 +31,8 @@ pub struct Engine {
     pub(crate) numbers: Numbers,
     /// Connections accepted whose MPA Request is not there yet.
     pub(crate) half_open: Mutex<HalfOpen<Weak<Id>>>,
+    /// Held while one connection is taken, from the look for room to the entry in `half_open`.
+    pub(crate) accepting: Mutex<()>,
     suspects: Mutex<Suspects>,
     queue_pairs: Mutex<HashMap<u32, Weak<Qp>>>,
     next_pd: AtomicU32,
@@ -93,6 +95,7 @@ impl Engine {
             stats: Stats::new(settings.stat),
             numbers: Numbers::default(),
             half_open: Mutex::new(HalfOpen::new(settings.half_open_limit)),
+            accepting: Mutex::new(()),
             suspects: Mutex::new(Suspects::new(settings.refused_access_limit)),
             queue_pairs: Mutex::new(HashMap::new()),
             next_pd: AtomicU32::new(1),

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::MutexGuard;
 use weft_os::net::{TcpListener, TcpStream};
 use weft_os::poll::Interest;
 
@@ -72,6 +73,8 @@ impl Id {
     /// Takes new connections; each becomes an id of its own that runs MPA start-up.
     pub(super) fn accept_connections(self: &Arc<Self>) {
         for _ in 0..ACCEPT_AT_ONCE {
+            // Two threads may be here at once, and what one of them finds free the other may not take.
+            let turn = self.engine.accepting.lock();
             let Some(gate) = self.gate() else {
                 return;
             };
@@ -83,7 +86,7 @@ impl Id {
                 _ => return,
             };
             match accepted {
-                Ok(Some((socket, peer))) => self.take_connection(socket, peer, &gate),
+                Ok(Some((socket, peer))) => self.take_connection(socket, peer, &gate, turn),
                 Ok(None) => return,
                 Err(error) => {
                     crate::error::explain(&error);
@@ -192,6 +195,7 @@ impl Id {
         socket: TcpStream,
         peer: std::net::SocketAddr,
         gate: &Gate,
+        turn: MutexGuard<'_, ()>,
     ) {
         let admission = self.engine.admit(peer.ip());
         if admission == Admission::Never {
@@ -225,6 +229,8 @@ impl Id {
                 inner.ticket = Some(order.accepted(peer.ip(), self.engine.now()));
             }
         }
+        // It has its place.
+        drop(turn);
         match admission {
             Admission::At(until) => child.delay(socket, until, places),
             _ => child.begin(socket, places),
