@@ -15,6 +15,7 @@ use weft_verbs::mr::Regions;
 use weft_verbs::types::{Access, AsyncEventKind, Bind, Completion, Stag};
 use weft_verbs::wqe::RecvWqe;
 
+use crate::cq::Cq;
 use crate::engine::Engine;
 use crate::srq::Srq;
 
@@ -32,6 +33,28 @@ pub(crate) struct Results {
 impl Results {
     pub(crate) fn is_empty(&self) -> bool {
         self.sends.is_empty() && self.recvs.is_empty() && self.async_events.is_empty()
+    }
+
+    /// Publishes everything; of a queue pair that is destroyed, nothing.
+    pub(crate) fn publish(
+        &mut self,
+        destroyed: bool,
+        (send_cq, recv_cq): (&Cq, &Cq),
+        raise: impl FnMut(AsyncEventKind),
+    ) {
+        if destroyed {
+            self.sends.clear();
+            self.recvs.clear();
+            self.async_events.clear();
+            return;
+        }
+        if !self.sends.is_empty() {
+            send_cq.publish(&mut self.sends);
+        }
+        if !self.recvs.is_empty() {
+            recv_cq.publish(&mut self.recvs);
+        }
+        self.async_events.drain(..).for_each(raise);
     }
 }
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 use parking_lot::MutexGuard;
 use weft_os::poll::Interest;
 use weft_verbs::qp::{Ending, Qp as QpMachine, QpEvent};
-use weft_verbs::types::AsyncEventKind;
 
 use super::{Inner, Qp};
 use crate::context::{AsyncEvent, AsyncObject};
@@ -272,27 +271,10 @@ impl Qp {
         if std::mem::take(&mut results.invalidated) {
             wait_for_placements(engine);
         }
-        if self.destroyed.load(Ordering::Acquire) {
-            results.sends.clear();
-            results.recvs.clear();
-            results.async_events.clear();
-            return;
-        }
-        if !results.sends.is_empty() {
-            self.send_cq.publish(&mut results.sends);
-        }
-        if !results.recvs.is_empty() {
-            self.recv_cq.publish(&mut results.recvs);
-        }
-        for kind in results.async_events.drain(..) {
-            self.raise(kind);
-        }
-    }
-
-    fn raise(&self, kind: AsyncEventKind) {
-        self.pd.context().raise(AsyncEvent {
-            kind,
-            object: AsyncObject::Qp(self.cookie),
+        let destroyed = self.destroyed.load(Ordering::Acquire);
+        results.publish(destroyed, (&self.send_cq, &self.recv_cq), |kind| {
+            let object = AsyncObject::Qp(self.cookie);
+            self.pd.context().raise(AsyncEvent { kind, object });
         });
     }
 

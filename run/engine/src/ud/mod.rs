@@ -200,7 +200,7 @@ impl UdQp {
             inner.machine.post_recv(request, engine.now(), &mut pass)
         };
         if !inner.results.is_empty() {
-            self.publish(inner, engine);
+            self.publish(inner);
         }
         while let Some(debt) = inner.machine.take_debt() {
             self.socket.answer(debt);
@@ -242,7 +242,7 @@ impl UdQp {
         engine
             .stats
             .add(Total::Recvs, inner.results.recvs.len() as u64);
-        self.publish(inner, engine);
+        self.publish(inner);
         if dropped > 0 {
             engine.stats.add(Total::DatagramsDropped, dropped);
         }
@@ -268,30 +268,18 @@ impl UdQp {
             }
         }
         if !inner.results.is_empty() {
-            self.publish(inner, engine);
+            self.publish(inner);
         }
     }
 
-    fn publish(&self, inner: &mut Inner, engine: &Engine) {
-        let results = &mut inner.results;
-        if self.destroyed.load(Ordering::Acquire) {
-            results.sends.clear();
-            results.recvs.clear();
-            results.async_events.clear();
-            return;
-        }
-        if !results.sends.is_empty() {
-            self.send_cq.publish(&mut results.sends);
-        }
-        if !results.recvs.is_empty() {
-            self.recv_cq.publish(&mut results.recvs);
-        }
-        for kind in results.async_events.drain(..) {
+    fn publish(&self, inner: &mut Inner) {
+        debug_assert!(!inner.results.invalidated, "nothing invalidates here");
+        let destroyed = self.destroyed.load(Ordering::Acquire);
+        let queues = (&*self.send_cq, &*self.recv_cq);
+        inner.results.publish(destroyed, queues, |kind| {
             let object = AsyncObject::Qp(self.cookie);
             self.pd.context().raise(AsyncEvent { kind, object });
-        }
-        debug_assert!(!results.invalidated, "nothing invalidates here");
-        let _ = engine;
+        });
     }
 
     /// Ends the queue pair; its completions are dropped.
