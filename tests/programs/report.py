@@ -11,6 +11,7 @@ from typing import Optional
 import cells
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
+LAST_LINES = 6  # of each output of a failed cell, in the report
 
 
 @dataclass
@@ -34,6 +35,15 @@ def counts(results):
     """The closing line."""
     number = Counter(result.outcome for result in results)
     return f"{number[PASSED]} passed, {number[FAILED]} failed, {number[SKIPPED]} skipped"
+
+
+def ends(log):
+    """The last lines that each end of a cell wrote, indented; `log` is what the names of its logs begin with."""
+    lines = []
+    for file in sorted(log.parent.glob(f"{log.name}.*")):
+        said = file.read_text(errors="replace").strip().splitlines()[-LAST_LINES:]
+        lines += [f"    {file.name.removeprefix(log.name)[1:]}: {line}" for line in said]
+    return "".join(line + "\n" for line in lines)
 
 
 def write_json(path, results, full):

@@ -43,14 +43,18 @@ def chosen(options):
             if not options.only or options.only.search(f"{case.name} [{place}]")]
 
 
+def folder(case, place):
+    """What the logs of a cell begin with: `FOLDER.server.out` and so on."""
+    return re.sub(r"[^a-z0-9]+", "-", f"{case}-{place}".lower()).strip("-")
+
+
 def play(stage, case, place, logs):
     """Plays one cell."""
     start = time.monotonic()
     obstacle = stage.obstacle(case, place)
     if obstacle:
         return report.Result(case.name, place, report.SKIPPED, 0.0, obstacle)
-    name = re.sub(r"[^a-z0-9]+", "-", f"{case.name}-{place}".lower()).strip("-")
-    with Play(stage, case, place, logs / name) as cell:
+    with Play(stage, case, place, logs / folder(case.name, place)) as cell:
         complaint, figure = cell.run()
     outcome = report.FAILED if complaint else report.PASSED
     seconds = time.monotonic() - start
@@ -89,9 +93,10 @@ def main():
     results = run(options)
     failures = [result for result in results if result.outcome == report.FAILED]
     if failures:
-        print("\nfailed cells (their output is in the folder --logs):")
+        print("\nfailed cells (the ends of their output; the whole is in the folder --logs):")
         for result in failures:
             print(result.line())
+            print(report.ends(options.logs / folder(result.case, result.place)), end="")
     print(report.counts(results))
     sys.exit(1 if failures else 0)
 

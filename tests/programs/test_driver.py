@@ -174,6 +174,17 @@ class Table(unittest.TestCase):
         self.assertIn("1. `ibv_devices`, CRC on: failed: no device", text)
         self.assertEqual(text.count("yes |"), 4 * len(cells.cases(quick=False)) - 1)
 
+    def test_the_end_of_what_a_failed_cell_said(self):
+        with tempfile.TemporaryDirectory() as folder:
+            log = Path(folder, "ib-send-bw-ordinary")
+            Path(f"{log}.client.out").write_text("".join(f"{number}\n" for number in range(20)), encoding="utf-8")
+            Path(f"{log}.server.err").write_text("Couldn't connect\n", encoding="utf-8")
+            Path(folder, "ib-send-bw-r-ordinary.client.out").write_text("another cell's\n", encoding="utf-8")
+            lines = report.ends(log).splitlines()
+        self.assertEqual(lines[0], "    client.out: 14")
+        self.assertEqual(lines[-1], "    server.err: Couldn't connect")
+        self.assertEqual(len(lines), 7)
+
     def test_figures_are_read_from_the_tables(self):
         bandwidth = " #bytes  #iterations BW peak[MiB/sec]  BW average[MiB/sec]  MsgRate[Mpps]\n 64 1000 9.00 8.00 0.1\n"
         figure = checks.figure(CASES["ib_send_bw -R"], Ended(0, bandwidth, ""))
