@@ -34,7 +34,7 @@ pub struct Engine {
     /// Held while one connection is taken, from the look for room to the entry in `half_open`.
     pub(crate) accepting: Mutex<()>,
     suspects: Mutex<Suspects>,
-    queue_pairs: Mutex<HashMap<u32, Weak<Qp>>>,
+    pub(crate) queue_pairs: Mutex<HashMap<u32, Weak<Qp>>>,
     next_pd: AtomicU32,
     epoch: Instant,
 }
@@ -58,6 +58,12 @@ pub fn engine() -> Result<Arc<Engine>, Error> {
         Ok(engine) => Ok(engine.clone()),
         Err(error) => Err(*error),
     }
+}
+
+/// The engine, if it runs and is this process's own.
+pub(crate) fn started() -> Option<Arc<Engine>> {
+    let engine = ENGINE.get()?.as_ref().ok()?;
+    (!weft_os::fork::is_child()).then(|| engine.clone())
 }
 
 /// Starts the process's engine with settings of the program's own, whatever the environment says.
@@ -103,6 +109,7 @@ impl Engine {
             settings,
         });
         crate::progress::start_service(&engine)?;
+        crate::leaving::watch_exit();
         Ok(engine)
     }
 

@@ -30,6 +30,7 @@ mod deferred;
 pub mod device;
 mod engine;
 mod error;
+mod leaving;
 pub mod log;
 mod memory;
 mod nudges;

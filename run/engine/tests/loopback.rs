@@ -1,8 +1,10 @@
-//! The verbs API between two ends in one process.
+//! The verbs API between two ends in one process, and of one that exits.
 
 mod common;
 #[path = "peers/silent.rs"]
 mod silent_peer;
+
+use std::process::Command;
 
 use common::{expect, listener, pair, pair_on, sge, End, ALL};
 use weft_engine::cm::{ConnParam, EventChannel, EventKind, Id};
@@ -10,6 +12,7 @@ use weft_engine::types::{
     Access, Payload, PostError, QpState, RecvRequest, SendFlags, SendOp, SendRequest, WcOpcode,
     WcStatus,
 };
+use weft_engine::Mr;
 
 const SIGNALED: SendFlags = SendFlags {
     fence: false,
@@ -406,4 +409,85 @@ fn requests_are_told_in_the_order_of_the_connects_and_a_silent_one_is_not_waited
         "held for a while"
     );
     id.destroy();
+}
+
+/// Where the other process, which is this program once more, connects to.
+const PEER: &str = "EXITING_TEST_PEER";
+/// Bursts of so many messages: the first ones leave at once, later ones gather.
+const BURST: u32 = 8;
+const BURSTS: u32 = 4;
+const ROUNDS: u32 = 20;
+const OCTETS: u32 = 64;
+
+fn send_burst(end: &End, memory: &Mr) {
+    for _ in 0..BURST {
+        end.qp
+            .post_send(&SendRequest {
+                wr_id: 0,
+                op: SendOp::Send,
+                flags: SendFlags::default(),
+                payload: Payload::Gather(&[sge(memory, 0, OCTETS)]),
+            })
+            .unwrap();
+    }
+}
+
+/// The process that posts and exits. No test of its own: without a peer it has nothing to do.
+#[test]
+fn posts_and_exits() {
+    let Ok(peer) = std::env::var(PEER) else {
+        return;
+    };
+    let channel = EventChannel::new().unwrap();
+    let id = Id::new(Some(&channel), 0).unwrap();
+    id.resolve_addr(None, peer.parse().unwrap(), None).unwrap();
+    expect(&channel, EventKind::AddrResolved);
+    id.resolve_route().unwrap();
+    expect(&channel, EventKind::RouteResolved);
+    let end = End::new(channel, id);
+    end.id.connect(ConnParam::default()).unwrap();
+    end.expect(EventKind::Established);
+    let memory = end.memory(OCTETS as usize, Access::NONE);
+    for _ in 0..BURSTS {
+        // A poll between bursts makes them bursts, and nothing behind the last one sends it.
+        end.send_cq.poll(1, drop).unwrap();
+        send_burst(&end, &memory);
+    }
+    std::process::exit(0);
+}
+
+#[test]
+fn what_was_posted_leaves() {
+    let (channel, _listener, addr) = listener("127.0.0.1");
+    for round in 0..ROUNDS {
+        let mut other = Command::new(std::env::current_exe().unwrap())
+            .args(["posts_and_exits", "--exact", "--nocapture"])
+            .env(PEER, addr.to_string())
+            .spawn()
+            .unwrap();
+        let request = expect(&channel, EventKind::ConnectRequest);
+        let end = End::new(channel.clone(), request.id);
+        let memory = end.memory(OCTETS as usize, Access::LOCAL_WRITE);
+        for _ in 0..BURST * BURSTS {
+            let scatter = [sge(&memory, 0, OCTETS)];
+            end.qp
+                .post_recv(&RecvRequest {
+                    wr_id: 0,
+                    scatter: &scatter,
+                })
+                .unwrap();
+        }
+        end.id.accept(ConnParam::default()).unwrap();
+        for message in 0..BURST * BURSTS {
+            let received = end.wait_recv();
+            assert_eq!(
+                (received.status, received.opcode),
+                (WcStatus::Success, WcOpcode::Recv),
+                "message {message} of round {round}"
+            );
+        }
+        assert!(other.wait().unwrap().success(), "round {round}");
+        end.expect(EventKind::Established);
+        end.expect(EventKind::Disconnected);
+    }
 }

@@ -25,6 +25,7 @@
 
 pub mod descriptors;
 pub mod dgram;
+pub mod exit;
 pub mod fork;
 mod guard;
 pub mod ifaces;

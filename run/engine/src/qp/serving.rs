@@ -11,6 +11,7 @@ use weft_verbs::qp::{Ending, Qp as QpMachine, QpEvent};
 use super::{Inner, Qp};
 use crate::context::{AsyncEvent, AsyncObject};
 use crate::engine::Engine;
+use crate::leaving::PATIENCE;
 use crate::pass::{wait_for_placements, Pass};
 use crate::stats::Published;
 use crate::stream::{Stream, StreamEnd};
@@ -98,6 +99,18 @@ impl Qp {
         }
         Self::note_waiting(inner, engine);
         self.finish(guard, end, engine);
+    }
+
+    /// The process exits: what is due leaves, and nobody is told what follows from it.
+    pub(crate) fn send_last(&self, engine: &Engine) {
+        let Some(mut guard) = self.inner.try_lock_for(PATIENCE) else {
+            return;
+        };
+        let inner = &mut *guard;
+        if let Some(stream) = inner.stream.as_mut().filter(|s| !s.blocked) {
+            let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
+            let _ = stream.transmit(&mut inner.machine, &mut pass);
+        }
     }
 
     /// Runs `act` as a pass of its own and sends what follows from it.
