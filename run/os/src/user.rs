@@ -3,6 +3,8 @@
 //! They may be unmapped, may overlap, and other threads may change them: only guarded copies and the
 //! kernel touch them.
 
+use std::mem::MaybeUninit;
+
 use crate::guard;
 use crate::sys::IoVec;
 
@@ -14,7 +16,8 @@ pub const MOST_RANGES: usize = 16;
 /// A gather or scatter list of the program's.
 #[derive(Debug)]
 pub struct UserBuffers {
-    ranges: [IoVec; MOST_RANGES],
+    /// The first `count` are set: most lists have one range, and the others would be written for nothing.
+    ranges: [MaybeUninit<IoVec>; MOST_RANGES],
     count: usize,
     octets: usize,
 }
@@ -75,9 +78,10 @@ impl UserBuffers {
     /// # Safety
     /// While the value lives nobody may rely on these octets staying as they are, and no Rust
     /// reference to them may exist. They need not be mapped.
+    #[inline]
     pub unsafe fn one(addr: usize, len: usize) -> UserBuffers {
-        let mut ranges = [IoVec { base: 0, len: 0 }; MOST_RANGES];
-        ranges[0] = IoVec { base: addr, len };
+        let mut ranges = [const { MaybeUninit::uninit() }; MOST_RANGES];
+        ranges[0].write(IoVec { base: addr, len });
         UserBuffers {
             ranges,
             count: 1,
@@ -94,22 +98,35 @@ impl UserBuffers {
         if count > MOST_RANGES {
             return None;
         }
-        let mut ranges = [IoVec { base: 0, len: 0 }; MOST_RANGES];
+        let mut list = UserBuffers {
+            ranges: [const { MaybeUninit::uninit() }; MOST_RANGES],
+            count,
+            octets: 0,
+        };
         let octets = count * std::mem::size_of::<IoVec>();
-        // SAFETY: the target is ours and large enough; any bits make an `IoVec`.
-        let copied = unsafe { guard::copy(ranges.as_mut_ptr().cast(), addr as *const u8, octets) };
-        let total = ranges[..count]
+        let target = list.ranges.as_mut_ptr().cast();
+        // SAFETY: the target is ours and large enough.
+        let copied = unsafe { guard::copy(target, addr as *const u8, octets) };
+        if !copied {
+            return None;
+        }
+        list.octets = list
+            .ranges()
             .iter()
             .try_fold(0usize, |sum, range| sum.checked_add(range.len))
             .filter(|total| *total <= isize::MAX as usize)?;
-        copied.then_some(UserBuffers {
-            ranges,
-            count,
-            octets: total,
-        })
+        Some(list)
+    }
+
+    #[inline]
+    fn ranges(&self) -> &[IoVec] {
+        let set = &self.ranges[..self.count];
+        // SAFETY: the first `count` were set when the list was made; any bits make an `IoVec`.
+        unsafe { &*(std::ptr::from_ref(set) as *const [IoVec]) }
     }
 
     /// Octets in all ranges.
+    #[inline]
     pub fn octets(&self) -> usize {
         self.octets
     }
@@ -124,7 +141,7 @@ impl UserBuffers {
     #[inline]
     pub fn read(&self, out: &mut [u8]) -> Result<(), Unmapped> {
         let mut at = 0;
-        for range in &self.ranges[..self.count] {
+        for range in self.ranges() {
             let part = &mut out[at..at + range.len];
             // SAFETY: the target is `part`, which is as long as the range.
             let copied =
@@ -142,7 +159,7 @@ impl UserBuffers {
     #[inline]
     pub fn write(&self, octets: &[u8]) -> Result<usize, Unmapped> {
         let mut at = 0;
-        for range in &self.ranges[..self.count] {
+        for range in self.ranges() {
             let part = &octets[at..];
             let len = part.len().min(range.len);
             // SAFETY: the target is the program's buffer, handed over to be overwritten.

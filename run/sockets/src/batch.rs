@@ -19,6 +19,8 @@ pub struct Batch {
     sent: usize,
     /// Octets in all.
     end: usize,
+    /// Datagrams that wait.
+    count: usize,
     /// The last datagram was shorter, so nothing may follow it.
     closed: bool,
 }
@@ -40,17 +42,20 @@ impl Batch {
         size: 0,
         sent: 0,
         end: 0,
+        count: 0,
         closed: false,
     };
 
     /// Whether nothing waits.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.sent == self.end
     }
 
     /// Whether nothing may be appended any more.
+    #[inline]
     pub fn is_full(&self) -> bool {
-        self.closed || self.end + self.size > MOST_OCTETS || self.count() == MOST_DATAGRAMS
+        self.closed || self.end + self.size > MOST_OCTETS || self.count == MOST_DATAGRAMS
     }
 
     /// Octets of a segment.
@@ -59,11 +64,9 @@ impl Batch {
     }
 
     /// Datagrams that wait.
+    #[inline]
     pub fn count(&self) -> usize {
-        match self.size {
-            0 => 0,
-            size => (self.end - self.sent).div_ceil(size),
-        }
+        self.count
     }
 
     /// Where the octets are that wait.
@@ -72,6 +75,7 @@ impl Batch {
     }
 
     /// What to do with a datagram of `len` octets. `limit` is the longest that is known to be segmented.
+    #[inline]
     pub fn fit(&self, len: usize, limit: usize) -> Fit {
         if len == 0 || len > limit.min(LONGEST) {
             Fit::Never
@@ -85,6 +89,7 @@ impl Batch {
     }
 
     /// Appends a datagram that [`Batch::fit`] said fits; its octets belong into the range.
+    #[inline]
     pub fn append(&mut self, len: usize) -> Range<usize> {
         if self.is_empty() {
             *self = Batch {
@@ -94,6 +99,7 @@ impl Batch {
         }
         let at = self.end;
         self.end += len;
+        self.count += 1;
         self.closed = len < self.size;
         at..self.end
     }
@@ -101,6 +107,7 @@ impl Batch {
     /// Takes back the datagram appended last.
     pub fn take_back(&mut self, range: Range<usize>) {
         self.end = range.start;
+        self.count -= 1;
         self.closed = false;
     }
 
@@ -112,6 +119,7 @@ impl Batch {
     /// Notes that the first datagram has left.
     pub fn first_left(&mut self) {
         self.sent = self.first().end;
+        self.count -= 1;
     }
 
     /// Notes that all have left.
@@ -137,6 +145,7 @@ impl Pace {
 
     /// Notes a call at `now`, nanoseconds; gives whether at least `after` before it were quick. With 0 every call
     /// is a busy one.
+    #[inline]
     pub fn note(&mut self, now: u64, after: u32) -> bool {
         let quick = now.saturating_sub(self.last) <= QUICK;
         self.last = now;
@@ -149,6 +158,7 @@ impl Pace {
     }
 
     /// What gathered was sent for the program, until `now`: that was not the program's pause.
+    #[inline]
     pub fn resume(&mut self, now: u64) {
         self.last = now;
     }

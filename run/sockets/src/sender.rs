@@ -13,30 +13,56 @@ pub const MEMORY: usize = LANES * LANE;
 const LANE: usize = 65_536;
 
 /// Where a datagram goes: the address the program gave, or none for the connected peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
+#[repr(align(8))]
 pub struct Destination {
+    octets: [u8; NAME_ROOM],
     len: u8,
-    octets: [u8; NAME_LEN],
 }
+
+/// Whole words, so that two destinations are compared in a few instructions: what is behind the address is zero.
+const NAME_ROOM: usize = NAME_LEN.next_multiple_of(8);
+
+impl PartialEq for Destination {
+    #[inline]
+    fn eq(&self, other: &Destination) -> bool {
+        let words = |name: &Destination| -> [u64; NAME_ROOM / 8] {
+            let (words, _) = name.octets.as_chunks::<8>();
+            std::array::from_fn(|index| u64::from_ne_bytes(words[index]))
+        };
+        let differ = words(self)
+            .iter()
+            .zip(words(other))
+            .fold(0, |sum, (a, b)| sum | (a ^ b));
+        differ == 0 && self.len == other.len
+    }
+}
+
+impl Eq for Destination {}
 
 impl Destination {
     /// The connected peer.
     pub const CONNECTED: Destination = Destination {
+        octets: [0; NAME_ROOM],
         len: 0,
-        octets: [0; NAME_LEN],
     };
 
     /// An address as the program gave it; nothing if it is longer than UDP's are.
+    #[inline]
     pub fn new(name: &[u8]) -> Option<Destination> {
-        let mut octets = [0; NAME_LEN];
-        octets.get_mut(..name.len())?.copy_from_slice(name);
+        if name.len() > NAME_LEN {
+            return None;
+        }
+        let mut octets = [0; NAME_ROOM];
+        octets[..name.len()].copy_from_slice(name);
         Some(Destination {
-            len: name.len() as u8,
             octets,
+            len: name.len() as u8,
         })
     }
 
     /// The address, empty for the connected peer.
+    #[inline]
     pub fn name(&self) -> &[u8] {
         &self.octets[..usize::from(self.len)]
     }
@@ -73,6 +99,8 @@ pub struct Sender {
     pending: Option<Errno>,
     /// Counts appends, to know which lane is oldest.
     clock: u64,
+    /// The lane of the last append, where the next one mostly goes.
+    last: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -103,6 +131,7 @@ impl Sender {
             limit: MOST_OCTETS,
             pending: None,
             clock: 0,
+            last: 0,
         }
     }
 
@@ -118,16 +147,20 @@ impl Sender {
     }
 
     /// Whether nothing waits.
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.lanes.iter().all(|lane| lane.batch.is_empty())
+        self.lanes[self.last].batch.is_empty()
+            && self.lanes.iter().all(|lane| lane.batch.is_empty())
     }
 
     /// Notes a send at `now` (nanoseconds) and gives whether the program is busy, see [`Pace::note`].
+    #[inline]
     pub fn is_busy(&mut self, now: u64, after: u32) -> bool {
         self.pace.note(now, after)
     }
 
     /// A send of what gathered kept the program until `now` (nanoseconds).
+    #[inline]
     pub fn resume(&mut self, now: u64) {
         self.pace.resume(now);
     }
@@ -143,6 +176,7 @@ impl Sender {
     }
 
     /// The error of a send that nobody waited for, once.
+    #[inline]
     pub fn take_pending(&mut self) -> Option<Errno> {
         self.pending.take()
     }
@@ -152,6 +186,7 @@ impl Sender {
     /// # Errors
     /// The socket does not take what has gathered (EAGAIN, EINTR; all that waits still waits), or `fill` failed.
     /// The datagram was not taken then.
+    #[inline]
     pub fn offer(
         &mut self,
         wire: &mut impl Wire,
@@ -161,15 +196,7 @@ impl Sender {
     ) -> Result<Offer, Errno> {
         let index = match self.lane(to) {
             Some(index) => index,
-            None => {
-                // The connected peer may be the same as one that is named: keep the order.
-                let named = |lane: &Lane| lane.to.name().is_empty() != to.name().is_empty();
-                let mixed = |lane: &Lane| !lane.batch.is_empty() && named(lane);
-                if self.lanes.iter().any(mixed) {
-                    self.flush(wire)?;
-                }
-                self.free_lane(wire)?
-            }
+            None => self.new_lane(wire, to)?,
         };
         match self.lanes[index].batch.fit(len, self.limit) {
             Fit::Fits => {}
@@ -187,6 +214,7 @@ impl Sender {
         Ok(Offer::Gathered)
     }
 
+    #[inline]
     fn append(
         &mut self,
         wire: &mut impl Wire,
@@ -196,6 +224,7 @@ impl Sender {
         fill: impl FnOnce(&mut [u8]) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         self.clock += 1;
+        self.last = index;
         let lane = &mut self.lanes[index];
         if lane.batch.is_empty() {
             lane.to = *to;
@@ -216,10 +245,25 @@ impl Sender {
     }
 
     /// The lane where datagrams to `to` gather.
+    #[inline]
     fn lane(&self, to: &Destination) -> Option<usize> {
-        self.lanes
-            .iter()
-            .position(|lane| lane.to == *to && !lane.batch.is_empty())
+        let is = |lane: &Lane| lane.to == *to && !lane.batch.is_empty();
+        match is(&self.lanes[self.last]) {
+            true => Some(self.last),
+            false => self.lanes.iter().position(is),
+        }
+    }
+
+    /// A lane for a destination that has none.
+    #[inline(never)]
+    fn new_lane(&mut self, wire: &mut impl Wire, to: &Destination) -> Result<usize, Errno> {
+        // The connected peer may be the same as one that is named: keep the order.
+        let named = |lane: &Lane| lane.to.name().is_empty() != to.name().is_empty();
+        let mixed = |lane: &Lane| !lane.batch.is_empty() && named(lane);
+        if self.lanes.iter().any(mixed) {
+            self.flush(wire)?;
+        }
+        self.free_lane(wire)
     }
 
     /// An empty lane, made by flushing the oldest if there is none.
@@ -371,6 +415,20 @@ mod tests {
             place.copy_from_slice(octets);
             Ok(())
         })
+    }
+
+    #[test]
+    fn destinations_differ_in_every_octet_and_in_length() {
+        let one = [7; NAME_LEN];
+        for at in 0..NAME_LEN {
+            let mut other = one;
+            other[at] = 8;
+            assert_ne!(Destination::new(&one), Destination::new(&other), "{at}");
+        }
+        assert_ne!(Destination::new(&[0; 4]), Some(Destination::CONNECTED));
+        assert_eq!(Destination::new(&[]), Some(Destination::CONNECTED));
+        assert_eq!(Destination::new(&one).unwrap().name(), one);
+        assert_eq!(Destination::new(&[7; NAME_LEN + 1]), None);
     }
 
     #[test]

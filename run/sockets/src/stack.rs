@@ -101,6 +101,7 @@ impl Stack {
         }
     }
 
+    #[inline]
     fn record(&self, index: usize) -> Option<&'static Record> {
         self.records[index].get().copied()
     }
@@ -330,6 +331,7 @@ impl Stack {
     }
 
     /// Marks that datagrams wait in `record`.
+    #[inline]
     fn set_dirty(&self, record: &Record) {
         let (word, bit) = (record.index / 64, 1 << (record.index % 64));
         if self.dirty[word].load(Ordering::Relaxed) & bit != 0 {
@@ -347,6 +349,7 @@ impl Stack {
         }
     }
 
+    #[inline]
     fn is_dirty(&self, record: &Record) -> bool {
         let (word, bit) = (record.index / 64, 1u64 << (record.index % 64));
         self.dirty[word].load(Ordering::Relaxed) & bit != 0

@@ -88,6 +88,7 @@ impl Stack {
         verdict
     }
 
+    #[inline]
     fn gather(
         &self,
         tx: &mut Outgoing,
@@ -155,6 +156,7 @@ impl Stack {
         verdict
     }
 
+    #[inline]
     fn note(&self, record: &Record, tx: &Outgoing) {
         if tx.sender.is_empty() {
             if self.is_dirty(record) {
@@ -167,6 +169,7 @@ impl Stack {
     }
 
     /// Whether datagrams to `to` may gather at all.
+    #[inline]
     fn may_gather(
         &'static self,
         record: &Record,
@@ -174,17 +177,26 @@ impl Stack {
         tx: &mut Outgoing,
         to: &Destination,
     ) -> bool {
-        if !tx.examined {
-            tx.examined = true;
-            if !segments(fd) || !self.give_memory(tx) {
-                record.tx_off.store(true, Ordering::Release);
-                return false;
-            }
+        if !tx.examined && !self.examine(record, fd, tx) {
+            return false;
         }
         // Without an address, on a socket that is not connected, every datagram is an error.
         let somewhere = !to.name().is_empty() || is_connected(fd, tx);
-        self.flusher.ensure(self);
+        if !self.flusher.is_running() {
+            self.flusher.ensure(self);
+        }
         somewhere && self.flusher.is_running() && self.ruled(fd, tx, to)
+    }
+
+    /// Looks at the socket once: whether anything may gather on it.
+    #[cold]
+    fn examine(&self, record: &Record, fd: i32, tx: &mut Outgoing) -> bool {
+        tx.examined = true;
+        let may = segments(fd) && self.give_memory(tx);
+        if !may {
+            record.tx_off.store(true, Ordering::Release);
+        }
+        may
     }
 
     fn give_memory(&self, tx: &mut Outgoing) -> bool {
@@ -197,6 +209,7 @@ impl Stack {
         true
     }
 
+    #[inline]
     fn ruled(&self, fd: i32, tx: &mut Outgoing, to: &Destination) -> bool {
         if let Some((asked, allowed)) = tx.ruling {
             if !self.rules.look_at_ends() || asked == *to {
@@ -282,6 +295,7 @@ impl Stack {
 }
 
 /// Whether the socket is connected; looked up once for each connection.
+#[inline]
 fn is_connected(fd: i32, tx: &mut Outgoing) -> bool {
     if !tx.connected {
         tx.connected = dgram::peer_name(fd, &mut [0; NAME_LEN]) > 0;

@@ -53,6 +53,8 @@ pub(super) struct Outgoing {
     /// Destinations that had a datagram the plain way, so that the program was told if they are none.
     tried: [Option<Destination>; LANES],
     next_tried: usize,
+    /// Which of them was asked for last.
+    last_tried: usize,
     /// The socket is known to be connected.
     pub(super) connected: bool,
     /// The last destination the rules were asked about, and what they said.
@@ -67,8 +69,14 @@ pub(super) struct Incoming {
 
 impl Outgoing {
     /// Whether a datagram went to `to` the plain way before; from now on one has.
+    #[inline]
     pub(super) fn try_first(&mut self, to: &Destination) -> bool {
-        if self.tried.iter().any(|tried| tried.as_ref() == Some(to)) {
+        let is = |tried: &Option<Destination>| tried.as_ref() == Some(to);
+        if is(&self.tried[self.last_tried]) {
+            return true;
+        }
+        if let Some(found) = self.tried.iter().position(is) {
+            self.last_tried = found;
             return true;
         }
         self.tried[self.next_tried] = Some(*to);
@@ -105,6 +113,7 @@ impl Record {
                 examined: false,
                 tried: [None; LANES],
                 next_tried: 0,
+                last_tried: 0,
                 connected: false,
                 ruling: None,
             }),
