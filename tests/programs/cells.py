@@ -3,7 +3,7 @@
 A cell is a case in a place. Everything here is data; how a case is carried out is in play.py.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Callable
 
@@ -32,6 +32,7 @@ class Case:
     core: bool = False  # part of every place in a quick run
     crc: tuple[str, ...] = ("on", "off")  # with which it is played in a full run
     times: int = 1  # of the kind "again"
+    connections: int = 1  # that its client makes to the server's port before there is traffic
 
     @property
     def program(self):
@@ -218,11 +219,15 @@ def scale():
 
 def endings():
     """One end goes away midway; the other has to notice."""
-    long_sweep = ("-a", "-n", "20000")
+    # -N: the server looks for the peak between two sizes, seconds long on a busy machine, and notices nothing then.
+    long_sweep = ("-a", "-n", "20000", "-N")
     endless = ("-C", "100000000", "-a", "{address}", "-p", "{port}")
     servant, pinger = ("rping", "-s", *endless), ("rping", "-c", *endless)
     return [
-        *[perftest(program, long_sweep, f"{program} -R -a, client stopped by Ctrl-C", checks.nothing, "interrupt")
+        # The first connection is for the numbers of the second; both ends sleep a second in between, and a server whose
+        # client goes away then waits for another.
+        *[replace(perftest(program, long_sweep, f"{program} -R -a, client stopped by Ctrl-C", checks.nothing,
+                           "interrupt"), connections=2)
           for program in ("ib_send_bw", "ib_write_bw")],
         Case("rping, server killed (SIGKILL)", "kill_server", servant, pinger, checks.nothing),
         Case("rping, client killed (SIGKILL)", "kill_client", servant, pinger, checks.nothing),

@@ -82,7 +82,9 @@ def connect(address, port, endless, patient):
             time.sleep(0.02)
     with socket.create_connection((address, port)) as connection:
         if endless:
-            connection.recv(1)
+            # As perftest, which tells the other end the numbers of one connection over another.
+            with socket.create_connection((address, port)):
+                connection.recv(1)
         if MODE == "client-hangs":
             time.sleep(600)
 

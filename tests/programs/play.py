@@ -4,7 +4,7 @@ import signal
 import time
 
 import checks
-from process import ESTABLISHED, LISTEN, Process, until
+from process import Process, until
 
 START = 10.0  # seconds a server has to listen, and a client to connect
 GRACE = 15.0  # seconds the server has after the client's end
@@ -54,11 +54,11 @@ class Play:
     def server(self):
         """Starts the server and waits until it listens."""
         server = self.start("server", self.network.server, self.case.server)
-        until(lambda: server.ended() or server.has_socket(self.port, LISTEN), START)
+        until(lambda: server.ended() or server.listens(self.port), START)
         if server.ended():
             ended = server.result()
             raise Trouble(f"server: {ended.how()} before it listened{checks.quoted(ended.last_line())}")
-        if not server.has_socket(self.port, LISTEN):
+        if not server.listens(self.port):
             raise Trouble(f"server: not listening after {START:.0f} s")
         return server
 
@@ -68,7 +68,8 @@ class Play:
     def both_midway(self):
         """Starts both ends and returns them in the middle of their traffic."""
         server, client = self.server(), self.client()
-        until(lambda: client.ended() or client.has_socket(self.port, ESTABLISHED), START)
+        if not until(lambda: client.ended() or client.connections(self.port) >= self.case.connections, START):
+            raise Trouble(f"client: not connected after {START:.0f} s")
         time.sleep(MIDWAY)
         for role, process in (("server", server), ("client", client)):
             if process.ended():

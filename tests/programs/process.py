@@ -78,18 +78,24 @@ class Process:
         texts = [Path(f"{self.log}.{kind}").read_text(errors="replace") for kind in ("out", "err")]
         return Ended(self.child.returncode, *texts)
 
-    def has_socket(self, port, state):
-        """Whether a TCP socket with this local or remote port is in `state` in the network the process is in."""
+    def listens(self, port):
+        """Whether a TCP socket listens on that port in the network the process is in."""
+        return any(state == LISTEN and local == port for local, _, state in self.sockets())
+
+    def connections(self, port):
+        """How many TCP connections to that port there are in the network the process is in."""
+        return sum(state == ESTABLISHED and remote == port for _, remote, state in self.sockets())
+
+    def sockets(self):
+        """Local port, remote port and state of each TCP socket there."""
         for family in ("tcp", "tcp6"):
             try:
                 rows = Path(f"/proc/{self.child.pid}/net/{family}").read_text().splitlines()[1:]
             except OSError:
                 continue
             for row in rows:
-                _, local, remote, row_state = row.split()[:4]
-                if row_state == state and f"{port:04X}" in (local[-4:], remote[-4:]):
-                    return True
-        return False
+                _, local, remote, state = row.split()[:4]
+                yield int(local[-4:], 16), int(remote[-4:], 16), state
 
 
 def until(condition, seconds):

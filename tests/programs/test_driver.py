@@ -105,6 +105,11 @@ class Outcomes(WithStage):
         self.fails("ibv_devinfo -v", "other-device", "no line like")
         self.fails("ibv_devinfo -v", "stderr", "stderr: a remark")
 
+    def test_a_client_that_makes_too_few_connections(self):
+        name = "ib_send_bw -R -a, client stopped by Ctrl-C"
+        with mock.patch.dict(CASES, {name: dataclasses.replace(CASES[name], connections=3)}):
+            self.fails(name, "well", "client: not connected after 2 s", START=1.5)
+
     def test_an_end_that_does_not_notice(self):
         name = "ib_send_bw -R -a, client stopped by Ctrl-C"
         self.fails(name, "server-hangs", "server: did not end within 1 s", NOTICE=1.0)
