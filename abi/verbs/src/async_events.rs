@@ -1,5 +1,7 @@
 //! Asynchronous events of queue pairs and queues.
 
+use std::sync::Arc;
+
 use libc::c_int;
 use weft_engine::types::AsyncEventKind;
 use weft_engine::AsyncObject;
@@ -27,10 +29,12 @@ fn number(kind: AsyncEventKind) -> i64 {
     }
 }
 
-/// The next event whose object is alive.
-fn next(context: &Context) -> Answer<ibv_async_event> {
+/// The next event whose object is alive. Waits on the engine's context, not on the program's, which may be closed while
+/// a thread waits.
+fn next(context: &Handle<Context>) -> Answer<ibv_async_event> {
+    let context = Arc::clone(&context.engine);
     loop {
-        let event = context.engine.get_async_event()?;
+        let event = context.get_async_event()?;
         let (AsyncObject::Cq(object) | AsyncObject::Qp(object) | AsyncObject::Srq(object)) =
             event.object;
         if let Some(entry) = acks::hand_out(object) {

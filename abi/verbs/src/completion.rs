@@ -93,7 +93,7 @@ pub unsafe fn destroy_channel(channel: *mut ibv_comp_channel) -> Answer<()> {
         {
             return Err(Errno(libc::EBUSY));
         }
-        Handle::<Channel>::release(channel);
+        Handle::<Channel>::retire(channel);
     }
     Ok(())
 }

@@ -65,13 +65,15 @@ pub unsafe fn of<'a>(channel: *mut rdma_event_channel) -> Answer<&'a Handle<Chan
 /// `channel` is a channel of ours and given up.
 pub unsafe fn destroy(channel: *mut rdma_event_channel) {
     // SAFETY: promised by the caller.
-    drop(unsafe { Handle::<Channel>::release(channel) });
+    unsafe { Handle::<Channel>::retire(channel) };
 }
 
-/// The next event whose id is alive.
-pub fn next(channel: &Channel) -> Answer<*mut rdma_cm_event> {
+/// The next event whose id is alive. Waits on the engine's channel, not on the program's: some programs destroy theirs
+/// while a thread waits, which then waits for good.
+pub fn next(channel: &Handle<Channel>) -> Answer<*mut rdma_cm_event> {
+    let channel = Arc::clone(&channel.engine);
     loop {
-        let event = channel.engine.get_event()?;
+        let event = channel.get_event()?;
         let of_request = event.kind == EventKind::ConnectRequest;
         // A connect request is the listener's event until the program answers it.
         let owner = match &event.listener {
