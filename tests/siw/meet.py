@@ -12,7 +12,7 @@ from machine import GUEST, HOST
 
 sys.path.append(str(Path(__file__).parents[1] / "programs"))
 import checks  # noqa: E402
-from process import LISTEN, Process, until  # noqa: E402
+from process import Process, until  # noqa: E402
 
 START = 25.0  # seconds a server has to listen; the guest is slow
 GRACE = 15.0  # seconds one end has after the other's
@@ -39,8 +39,8 @@ class Here:
         return self.process.result() if self.process.ended() else None
 
     def listens(self, port):
-        until(lambda: self.process.ended() or self.process.has_socket(port, LISTEN), START)
-        return not self.process.ended() and self.process.has_socket(port, LISTEN)
+        until(lambda: self.process.ended() or self.process.listens(port), START)
+        return not self.process.ended() and self.process.listens(port)
 
     def stop(self):
         if not self.process.ended():

@@ -14,7 +14,7 @@ use weft_engine::{CompChannel, Cq};
 use crate::acks::{self, Acks};
 use crate::device::Context;
 use crate::entry::{code, invalid, pointer, status, value, Answer, Errno};
-use crate::handle::{Handle, Object};
+use crate::handle::{Handle, Object, Side};
 use crate::layout::numbers::*;
 use crate::layout::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc};
 use crate::region::Region;
@@ -26,7 +26,7 @@ pub const VECTORS: c_int = 1;
 
 /// A completion channel.
 pub struct Channel {
-    engine: Arc<CompChannel>,
+    engine: Side<CompChannel>,
     /// Completion queues that use it.
     users: AtomicU32,
 }
@@ -75,8 +75,11 @@ pub unsafe fn create_channel(context: *mut ibv_context) -> Answer<*mut ibv_comp_
         fd: engine.fd(),
         refcnt: 0,
     };
-    let users = AtomicU32::new(0);
-    Ok(Handle::create(public, Channel { engine, users }))
+    let private = Channel {
+        engine: Side::new(engine),
+        users: AtomicU32::new(0),
+    };
+    Ok(Handle::create(public, private))
 }
 
 /// Ends a completion channel.
@@ -86,13 +89,11 @@ pub unsafe fn create_channel(context: *mut ibv_context) -> Answer<*mut ibv_comp_
 pub unsafe fn destroy_channel(channel: *mut ibv_comp_channel) -> Answer<()> {
     // SAFETY: promised by the caller.
     unsafe {
-        if Handle::<Channel>::of(channel)?
-            .users
-            .load(Ordering::Acquire)
-            > 0
-        {
+        let ending = Handle::<Channel>::of(channel)?;
+        if ending.users.load(Ordering::Acquire) > 0 {
             return Err(Errno(libc::EBUSY));
         }
+        ending.engine.let_go();
         Handle::<Channel>::retire(channel);
     }
     Ok(())
@@ -120,12 +121,13 @@ pub unsafe fn create(
         // SAFETY: promised by the caller.
         Some(unsafe { Handle::<Channel>::of(channel)? })
     };
+    let channel_engine = channel_object
+        .map(|channel| channel.engine.get())
+        .transpose()?;
     let number = acks::new_number();
-    let engine = device.engine.create_cq(
-        cqe as u32,
-        channel_object.map(|channel| &channel.engine),
-        number,
-    )?;
+    let engine = device
+        .engine
+        .create_cq(cqe as u32, channel_engine.as_ref(), number)?;
     if let Some(channel) = channel_object {
         channel.add_user(1);
     }
@@ -245,7 +247,7 @@ export! {
             // acknowledged; the program gave the addresses for the answer.
             unsafe {
                 // Held while this thread waits, should another one end the channel meanwhile.
-                let engine = Arc::clone(&Handle::<Channel>::of(channel)?.engine);
+                let engine = Handle::<Channel>::of(channel)?.engine.get()?;
                 let queue = next_event(&engine)?;
                 *cq = queue;
                 *cq_context = (*queue).cq_context;

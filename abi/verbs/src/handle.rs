@@ -4,9 +4,9 @@ use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::entry::{invalid, Answer};
+use crate::entry::{invalid, Answer, Errno};
 
 /// What stands behind a public layout.
 pub trait Object: Sized {
@@ -30,6 +30,31 @@ pub struct Handle<T: Object> {
     public: UnsafeCell<T::Public>,
     magic: AtomicU32,
     private: T,
+}
+
+/// The engine's side of an object that has descriptors: let go of as the object is retired, whose memory stays.
+pub struct Side<T>(Mutex<Option<Arc<T>>>);
+
+impl<T> Side<T> {
+    /// Of an object that begins.
+    pub fn new(engine: Arc<T>) -> Side<T> {
+        Side(Mutex::new(Some(engine)))
+    }
+
+    /// For the length of a call, during which another thread may end the object.
+    ///
+    /// # Errors
+    /// `EINVAL`: it has.
+    pub fn get(&self) -> Answer<Arc<T>> {
+        let engine = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        engine.clone().ok_or(Errno(libc::EINVAL))
+    }
+
+    /// The object is about to be retired.
+    pub fn let_go(&self) {
+        let engine = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(engine);
+    }
 }
 
 /// Objects that were retired and whose memory is still there.
@@ -158,8 +183,6 @@ impl<T: Object> Deref for Handle<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     struct Thing(Arc<()>);
@@ -168,6 +191,18 @@ mod tests {
         type Public = u64;
         type Pointee = u64;
         const MAGIC: u32 = 1;
+    }
+
+    #[test]
+    fn what_was_let_go_is_gone_when_the_last_call_is_over() {
+        let alive = Arc::new(());
+        let side = Side::new(alive.clone());
+        let held = side.get();
+        side.let_go();
+        assert_eq!(side.get(), Err(Errno(libc::EINVAL)));
+        assert_eq!(Arc::strong_count(&alive), 2);
+        drop(held);
+        assert_eq!(Arc::strong_count(&alive), 1);
     }
 
     #[test]

@@ -11,14 +11,14 @@ use weft_engine::types::QpState;
 use super::id::{self, Kind};
 use crate::acks::{self, Acks, Entry};
 use crate::entry::{invalid, pointer, status, Answer};
-use crate::handle::{Handle, Object};
+use crate::handle::{Handle, Object, Side};
 use crate::layout::numbers::*;
 use crate::layout::{rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel};
 
 /// An event channel.
 pub struct Channel {
     /// The engine's side of it.
-    pub engine: Arc<EventChannel>,
+    pub engine: Side<EventChannel>,
 }
 
 impl Object for Channel {
@@ -46,7 +46,9 @@ pub fn create() -> Answer<*mut rdma_event_channel> {
     let fd = engine.fd();
     Ok(Handle::create(
         rdma_event_channel { fd },
-        Channel { engine },
+        Channel {
+            engine: Side::new(engine),
+        },
     ))
 }
 
@@ -65,13 +67,18 @@ pub unsafe fn of<'a>(channel: *mut rdma_event_channel) -> Answer<&'a Handle<Chan
 /// `channel` is a channel of ours and given up.
 pub unsafe fn destroy(channel: *mut rdma_event_channel) {
     // SAFETY: promised by the caller.
-    unsafe { Handle::<Channel>::retire(channel) };
+    unsafe {
+        if let Ok(ending) = of(channel) {
+            ending.engine.let_go();
+            Handle::<Channel>::retire(channel);
+        }
+    }
 }
 
 /// The next event whose id is alive. Waits on the engine's channel, not on the program's: some programs destroy theirs
 /// while a thread waits, which then waits for good.
 pub fn next(channel: &Handle<Channel>) -> Answer<*mut rdma_cm_event> {
-    let channel = Arc::clone(&channel.engine);
+    let channel = channel.engine.get()?;
     loop {
         let event = channel.get_event()?;
         let of_request = event.kind == EventKind::ConnectRequest;

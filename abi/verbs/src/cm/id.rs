@@ -146,7 +146,7 @@ pub unsafe fn wrap(
         channel
     };
     // SAFETY: promised by the caller, or just made.
-    engine.migrate(Some(unsafe { &channel::of(channel)?.engine }));
+    engine.migrate(Some(&unsafe { channel::of(channel)?.engine.get()? }));
     let number = acks::new_number();
     engine.set_cookie(number);
     // SAFETY: numbers and addresses, for which zero is a value.
@@ -277,7 +277,9 @@ pub unsafe fn migrate(id: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> 
         } else {
             channel
         };
-        handle.engine.migrate(Some(&channel::of(target)?.engine));
+        handle
+            .engine
+            .migrate(Some(&channel::of(target)?.engine.get()?));
         if was_synchronous {
             drop_event(handle);
         }
