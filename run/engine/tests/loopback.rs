@@ -432,12 +432,7 @@ fn send_burst(end: &End, memory: &Mr) {
     }
 }
 
-/// The process that posts and exits. No test of its own: without a peer it has nothing to do.
-#[test]
-fn posts_and_exits() {
-    let Ok(peer) = std::env::var(PEER) else {
-        return;
-    };
+fn post_and_exit(peer: &str) -> ! {
     let channel = EventChannel::new().unwrap();
     let id = Id::new(Some(&channel), 0).unwrap();
     id.resolve_addr(None, peer.parse().unwrap(), None).unwrap();
@@ -457,11 +452,18 @@ fn posts_and_exits() {
 }
 
 #[test]
-fn what_was_posted_leaves() {
+fn what_was_posted_leaves_when_the_process_exits() {
+    if let Ok(peer) = std::env::var(PEER) {
+        post_and_exit(&peer);
+    }
     let (channel, _listener, addr) = listener("127.0.0.1");
     for round in 0..ROUNDS {
         let mut other = Command::new(std::env::current_exe().unwrap())
-            .args(["posts_and_exits", "--exact", "--nocapture"])
+            .args([
+                "what_was_posted_leaves_when_the_process_exits",
+                "--exact",
+                "--nocapture",
+            ])
             .env(PEER, addr.to_string())
             .spawn()
             .unwrap();
