@@ -91,25 +91,23 @@ impl Qp {
         engine: &Engine,
     ) {
         let inner = &mut *guard;
-        let mut end = None;
-        // A full socket is tried again when the epoll set says so, and what is posted gathers.
-        if let Some(stream) = inner.stream.as_mut().filter(|s| !s.blocked) {
-            let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
-            end = stream.transmit(&mut inner.machine, &mut pass);
-        }
+        let end = self.transmit(inner, engine);
         Self::note_waiting(inner, engine);
         self.finish(guard, end, engine);
     }
 
+    /// Sends what is due. A full socket is tried again when the epoll set says so, and what is posted gathers.
+    #[inline]
+    fn transmit(&self, inner: &mut Inner, engine: &Engine) -> Option<StreamEnd> {
+        let stream = inner.stream.as_mut().filter(|s| !s.blocked)?;
+        let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
+        stream.transmit(&mut inner.machine, &mut pass)
+    }
+
     /// The process exits: what is due leaves, and nobody is told what follows from it.
     pub(crate) fn send_last(&self, engine: &Engine) {
-        let Some(mut guard) = self.inner.try_lock_for(PATIENCE) else {
-            return;
-        };
-        let inner = &mut *guard;
-        if let Some(stream) = inner.stream.as_mut().filter(|s| !s.blocked) {
-            let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
-            let _ = stream.transmit(&mut inner.machine, &mut pass);
+        if let Some(mut inner) = self.inner.try_lock_for(PATIENCE) {
+            let _ = self.transmit(&mut inner, engine);
         }
     }
 
