@@ -124,3 +124,14 @@ void *some_memory(size_t length)
 	NEED(at != MAP_FAILED);
 	return at;
 }
+
+/* An address far from where the kernel maps next: nothing of the process comes to lie there. */
+#define APART ((void *)(1UL << 45))
+
+void *memory_apart(size_t length)
+{
+	void *at = mmap(APART, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	NEED(at == APART);
+	return at;
+}

@@ -110,6 +110,8 @@ struct ibv_pd *a_pd(void);
 struct ibv_cq *a_cq(int cqe);
 struct ibv_qp *a_qp(struct ibv_pd *pd, struct ibv_cq *cq);
 void *some_memory(size_t length);
+/* For what is unmapped again: nothing else comes to lie there. Once at a time in a process. */
+void *memory_apart(size_t length);
 
 /* --- posting and reaping */
 

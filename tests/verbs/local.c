@@ -203,7 +203,7 @@ CASE("local.memory-unmapped-under-its-region-is-an-error-completion")
 	struct pair p;
 
 	pair_up(&p, (struct wish){});
-	char *memory = some_memory(1 << 16);
+	char *memory = memory_apart(1 << 16);
 	struct ibv_mr *mr = ibv_reg_mr(p.a.pd, memory, 1 << 16, LW);
 	NEED(mr);
 	NEED(munmap(memory, 1 << 16) == 0);

@@ -143,7 +143,7 @@ CASE("mr.zero-octets-work-or-are-invalid")
 
 CASE("mr.unmapped-is-a-bad-address")
 {
-	char *memory = some_memory(8192);
+	char *memory = memory_apart(8192);
 
 	NEED(munmap(memory, 8192) == 0);
 	NONE(ibv_reg_mr(a_pd(), memory, 4096, LW), EFAULT);
@@ -151,7 +151,7 @@ CASE("mr.unmapped-is-a-bad-address")
 
 CASE("mr.half-mapped-is-a-bad-address")
 {
-	char *memory = some_memory(8192);
+	char *memory = memory_apart(8192);
 
 	NEED(munmap(memory + 4096, 4096) == 0);
 	NONE(ibv_reg_mr(a_pd(), memory, 8192, LW), EFAULT);

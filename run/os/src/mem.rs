@@ -163,11 +163,16 @@ struct Mapping {
 
 impl Mapping {
     fn new(len: usize) -> std::io::Result<Mapping> {
+        Mapping::near(0, len)
+    }
+
+    /// At that address or, when it is taken or zero, at one of the kernel's choice.
+    fn near(addr: usize, len: usize) -> std::io::Result<Mapping> {
         use rustix::mm::{mmap_anonymous, MapFlags, ProtFlags};
-        // SAFETY: a new private mapping at an address of the kernel's choice touches no other.
+        // SAFETY: a new private mapping that replaces none touches no other.
         let addr = unsafe {
             mmap_anonymous(
-                std::ptr::null_mut(),
+                addr as *mut _,
                 len,
                 ProtFlags::READ | ProtFlags::WRITE,
                 MapFlags::PRIVATE,
@@ -303,6 +308,26 @@ impl<'a> Scatter<'a> {
     }
 }
 
+/// Memory whose address stays unmapped once it is dropped: far from where the kernel maps next, and
+/// no two the same. What the kernel places itself, another test's thread gets at once.
+#[cfg(test)]
+fn apart(len: usize) -> Mapping {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    static NEXT: AtomicUsize = AtomicUsize::new(1 << 45);
+    let addr = NEXT.fetch_add(1 << 30, Ordering::Relaxed);
+    let mapping = Mapping::near(addr, len).unwrap();
+    assert_eq!(mapping.addr, addr, "taken");
+    mapping
+}
+
+/// Registered memory that is unmapped already.
+#[cfg(test)]
+pub(crate) fn unmapped(len: usize) -> Registered {
+    let mapping = apart(len);
+    // SAFETY: nobody else knows the mapping; that it is unmapped is what is tested.
+    unsafe { Registered::new(mapping.addr as *mut u8, len) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -352,7 +377,7 @@ mod tests {
 
     #[test]
     fn unmapped_memory_is_an_error_and_not_a_signal() {
-        let mapping = Mapping::new(8192).unwrap();
+        let mapping = apart(8192);
         // SAFETY: nobody else knows the mapping; that it is unmapped is what is tested.
         let memory = unsafe { Registered::new(mapping.addr as *mut u8, 8192) };
         memory.write(0, &[1; 64]).unwrap();
