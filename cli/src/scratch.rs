@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A folder that goes when the test ends.
@@ -32,8 +33,19 @@ impl Scratch {
 
     /// Writes a file that may be executed.
     pub fn executable(&self, name: &str, content: &str) -> PathBuf {
-        let path = self.file(name, content);
+        let written = self.file(&format!("{name}.written"), content);
+        let path = self.copy(written.to_str().unwrap(), name);
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    /// Copies a file that will be executed, with the folders it needs. Another process writes it: a child that
+    /// another test forks meanwhile would hold this process's descriptor, and the file be "busy".
+    pub fn copy(&self, from: &str, name: &str) -> PathBuf {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).unwrap();
+        let status = Command::new("cp").arg(from).arg(&path).status();
+        assert!(status.unwrap().success(), "cp {from} {}", path.display());
         path
     }
 }

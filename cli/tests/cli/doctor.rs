@@ -76,8 +76,7 @@ fn a_static_program_cannot_be_served() {
 #[test]
 fn a_setuid_program_cannot_be_served() {
     let place = Place::new();
-    let copy = place.path("setuid");
-    std::fs::copy("/bin/true", &copy).unwrap();
+    let copy = place.copy("/bin/true", "setuid");
     if std::os::unix::fs::chown(&copy, Some(65534), None).is_err() {
         eprintln!("skipped: only root can make a program setuid to another user");
         return;

@@ -55,6 +55,11 @@ impl Place {
         self.scratch.file(name, content)
     }
 
+    /// Copies a file that will be executed.
+    pub fn copy(&self, from: &str, name: &str) -> PathBuf {
+        self.scratch.copy(from, name)
+    }
+
     /// Writes a file that may be executed.
     pub fn executable(&self, name: &str, content: &str) -> PathBuf {
         self.scratch.executable(name, content)

@@ -235,9 +235,7 @@ fn without_libraries_it_says_where_it_looked() {
 #[test]
 fn an_installation_finds_its_libraries_from_anywhere() {
     let place = Place::new();
-    let installed = place.path("bin/weft");
-    std::fs::create_dir_all(place.path("bin")).unwrap();
-    std::fs::copy(env!("CARGO_BIN_EXE_weft"), &installed).unwrap();
+    let installed = place.copy(env!("CARGO_BIN_EXE_weft"), "bin/weft");
     std::os::unix::fs::symlink(&installed, place.path("elsewhere")).unwrap();
     for command in ["bin/weft", "elsewhere"] {
         let output = place

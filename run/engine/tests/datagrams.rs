@@ -1,6 +1,7 @@
 //! UD queue pairs over the kernel's UDP, on loopback.
 
 use std::net::{IpAddr, UdpSocket};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,6 @@ use weft_engine::ud::{grh_ends, GRH_LEN};
 use weft_engine::{Context, Cq, Mr, Pd, QpInit, UdQp, UdTarget};
 
 const HERE: &str = "127.0.0.1";
-const QKEY: u32 = 0x1111;
 const DEPTH: u32 = 128;
 const CAP: QpCap = QpCap {
     max_send_wr: DEPTH,
@@ -22,6 +22,13 @@ const CAP: QpCap = QpCap {
     max_recv_sge: 1,
     max_inline_data: 64,
 };
+
+/// The test's own: numbers of queue pairs are side by side in one process, and given again.
+fn qkey() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    thread_local!(static OWN: u32 = std::process::id() << 8 | NEXT.fetch_add(2, Ordering::Relaxed));
+    OWN.with(|own| *own)
+}
 
 struct End {
     pd: Arc<Pd>,
@@ -49,7 +56,7 @@ impl End {
         for state in [QpState::Init, QpState::Rtr, QpState::Rts] {
             qp.modify_state(state).unwrap();
         }
-        qp.set_qkey(QKEY);
+        qp.set_qkey(qkey());
         End {
             pd,
             send_cq,
@@ -79,7 +86,7 @@ impl End {
             local: address,
             peer: address,
             qp: QpNumber(self.qp.number()),
-            qkey: QKEY,
+            qkey: qkey(),
         }
     }
 }
@@ -250,18 +257,18 @@ fn strangers_are_not_heard() {
     for octets in [
         vec![],
         vec![0; 2000],
-        header(b"XUD\x01", number, QKEY),
-        header(b"WUD\x02", number, QKEY),
-        header(b"WUD\x01", number ^ 1, QKEY),
-        header(b"WUD\x01", number, QKEY ^ 1),
-        header(b"WUD\x01", number, QKEY)[..27].to_vec(),
+        header(b"XUD\x01", number, qkey()),
+        header(b"WUD\x02", number, qkey()),
+        header(b"WUD\x01", number ^ 1, qkey()),
+        header(b"WUD\x01", number, qkey() ^ 1),
+        header(b"WUD\x01", number, qkey())[..27].to_vec(),
         [&b"WUD\x01\x02"[..], &[0xFF; 23]].concat(),
     ] {
         stranger.send_to(&octets, to).unwrap();
     }
     // Behind all that one that is right.
     stranger
-        .send_to(&header(b"WUD\x01", number, QKEY), to)
+        .send_to(&header(b"WUD\x01", number, qkey()), to)
         .unwrap();
     let received = wait(&b.recv_cq);
     assert_eq!((received.wr_id, received.byte_len), (1, 40));

