@@ -56,8 +56,13 @@ class Process:
             return False
 
     def wait_awake(self, seconds):
-        """The same, in seconds of a machine that runs: while it stands still nobody can end, and only one look passes."""
-        return any(self.wait(POLL) for _ in range(int(seconds / POLL)))
+        """The same, in seconds of a machine that runs: a look is over when every CPU has come to it in between, so that
+        one passes while a CPU stands still, on which the program may be."""
+        for _ in range(int(seconds / POLL)):
+            if self.wait(POLL):
+                return True
+            be_everywhere()
+        return self.ended()
 
     def ended(self):
         return self.child.poll() is not None
@@ -96,6 +101,16 @@ class Process:
             for row in rows:
                 _, local, remote, state = row.split()[:4]
                 yield int(local[-4:], 16), int(remote[-4:], 16), state
+
+
+def be_everywhere():
+    """Runs on each CPU in turn."""
+    allowed = os.sched_getaffinity(0)
+    try:
+        for cpu in allowed:
+            os.sched_setaffinity(0, {cpu})
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 def until(condition, seconds):

@@ -190,6 +190,23 @@ class Table(unittest.TestCase):
         self.assertEqual(lines[-1], "    server.err: Couldn't connect")
         self.assertEqual(len(lines), 7)
 
+    def test_a_row_is_excused_where_perftest_had_no_clock_and_no_other(self):
+        header = " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]\n"
+        good, timeless = " 2   100   9.26   38.56   11.13   12.95   6.00\n", " 4   100   inf   inf   inf   inf   -nan\n"
+        idle = " 8   1000   0.00   0.00   0.000000\n"
+        said = "Correlation coefficient r^2: 0.895983 < 0.9\n"
+        for rows, errors, complaint in (
+            (good + timeless, said, None),
+            (good + idle, said, None),
+            (good + timeless, "", "client measured nothing at 4 octets"),
+            (timeless + idle, said, "client measured nothing at 4 octets"),
+            (timeless, said + "Completion with error\n", "client says: Completion with error"),
+            (good, said, "client printed 1 of 2 rows of results"),
+        ):
+            count = 1 if rows == timeless else 2
+            client = Ended(0, header + rows, errors)
+            self.assertEqual(checks.perftest_rows(count)(Ended(0, "", said), client), complaint)
+
     def test_figures_are_read_from_the_tables(self):
         bandwidth = " #bytes  #iterations BW peak[MiB/sec]  BW average[MiB/sec]  MsgRate[Mpps]\n 64 1000 9.00 8.00 0.1\n"
         figure = checks.figure(CASES["ib_send_bw -R"], Ended(0, bandwidth, ""))
