@@ -311,8 +311,10 @@ fn a_listener_that_is_opened_again_is_found() {
     let (channel, first, addr) = listener("127.0.0.1");
     drop(channel);
     first.destroy();
+    // The longer one: a server that stood still in between.
+    let pauses = [5, 300].map(std::time::Duration::from_millis);
     let sources = [None, Some("127.0.0.1:0".parse().unwrap())];
-    for source in sources {
+    for (source, pause) in sources.into_iter().zip(pauses) {
         let end = ready_to_connect(addr, source);
         end.id
             .connect(ConnParam {
@@ -321,7 +323,7 @@ fn a_listener_that_is_opened_again_is_found() {
                 initiator_depth: 1,
             })
             .unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        std::thread::sleep(pause);
         let channel = EventChannel::new().unwrap();
         let id = Id::new(Some(&channel), 0).unwrap();
         id.bind(addr).unwrap();

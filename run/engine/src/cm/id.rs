@@ -106,10 +106,13 @@ pub(super) enum Phase {
 const BACKLOG: i32 = 1024;
 /// For how long after the first attempt a refusal is not the last word. A server that closes its listener and opens
 /// another on the same port refuses in between (perftest does so between its two connections), and an address
-/// that is resolved without asking the network leaves it no time.
-const REFUSALS: Duration = Duration::from_millis(100);
+/// that is resolved without asking the network leaves it no time. A machine may stand still for half a second before
+/// that server goes on, and perftest does not outlive a refusal.
+const REFUSALS: Duration = Duration::from_secs(1);
 /// The pause before the second attempt; each one is twice the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
+/// The same at most.
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_millis(32);
 
 /// What a connect was asked for, and how long it goes on.
 #[derive(Clone, Debug)]

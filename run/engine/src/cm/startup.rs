@@ -12,7 +12,7 @@ use weft_verbs::iwarp::{
 };
 use weft_verbs::types::MAX_RD_ATOMIC;
 
-use super::id::{Dial, Id, Inner, OwnedParam, Phase};
+use super::id::{Dial, Id, Inner, OwnedParam, Phase, LONGEST_PAUSE};
 use super::{Event, EventKind};
 use crate::engine::{Endpoint, Engine};
 use crate::progress::Token;
@@ -268,7 +268,7 @@ impl Id {
     /// The peer refused, and is asked again a little later.
     fn pause(self: &Arc<Self>, inner: &mut Inner, engine: &Engine, mut dial: Dial) {
         let again_at = engine.now() + dial.again_after;
-        dial.again_after *= 2;
+        dial.again_after = (dial.again_after * 2).min(LONGEST_PAUSE);
         let token = engine.progress.reserve(Endpoint::Connecting(self.clone()));
         inner.phase = Phase::Refused {
             token,
