@@ -64,7 +64,9 @@ def serve(port):
         sys.exit("cannot bind")
     if MODE == "never-listens":
         time.sleep(600)
-    with socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True) as listener:
+    both = socket.has_dualstack_ipv6()
+    family, everywhere = (socket.AF_INET6, "::") if both else (socket.AF_INET, "")
+    with socket.create_server((everywhere, port), family=family, dualstack_ipv6=both) as listener:
         connection, _ = listener.accept()
         with connection:
             connection.recv(1)

@@ -4,6 +4,7 @@ import itertools
 import os
 import random
 import resource
+import secrets
 import shutil
 import socket
 import subprocess
@@ -43,7 +44,9 @@ class Veth:
     """Two network namespaces of our own, joined by a veth pair with the MTU of Ethernet."""
 
     def __init__(self):
-        self.names = [f"weft-{os.getpid()}-{end}" for end in "ab"]
+        # A run that was killed leaves its names behind, and process numbers come again.
+        name = f"weft-{os.getpid()}-{secrets.token_hex(3)}"
+        self.names = [f"{name}-{end}" for end in "ab"]
         self.hosts = []
         try:
             self.build()
@@ -77,6 +80,16 @@ def ip(*arguments):
 
 
 NETWORKS = {"loopback": Loopback, "veth": Veth}
+
+
+def has_address(address):
+    """Whether this machine has that IPv6 address; containers often have not even ::1."""
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True
 
 
 class Stage:
@@ -125,7 +138,11 @@ class Stage:
         if place.network == "veth" and os.geteuid() != 0:
             return "network namespaces need root"
         network = self.network(place.network)
-        return network if isinstance(network, str) else None
+        if isinstance(network, str):
+            return network
+        if case.family == 6 and place.network == "loopback" and not has_address("::1"):
+            return "loopback has no IPv6 address"
+        return None
 
     def build(self, program):
         """Compiles a program of our own; says what is missing when it cannot be."""
@@ -165,11 +182,15 @@ class Stage:
 
     def free_port(self):
         """A port that nothing on this machine has, below the range the kernel hands out."""
-        while True:
-            port = next(self.ports)
-            with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
-                try:
-                    probe.bind(("::", port))
-                    return port
-                except OSError:
-                    continue
+        return next(port for port in self.ports if is_free(port))
+
+
+def is_free(port):
+    """Whether a server could have that TCP port, of IPv4 and, where there is one, of IPv6."""
+    family, everywhere = (socket.AF_INET6, "::") if has_address("::") else (socket.AF_INET, "")
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        try:
+            probe.bind((everywhere, port))
+        except OSError:
+            return False
+    return True

@@ -115,7 +115,12 @@ def get(cache):
             for old in cache.iterdir():
                 if re.fullmatch(r"[0-9a-f]{16}", old.name):
                     shutil.rmtree(old, ignore_errors=True)
-            built.rename(folder)
+            try:
+                built.rename(folder)
+            except OSError:
+                # Another run may have been here first.
+                if not folder.exists():
+                    raise
     return Kernel(folder, release, version)
 
 

@@ -30,7 +30,8 @@ class Link:
     """A network namespace of our own with a TAP device in it: the host's end of the wire."""
 
     def __init__(self):
-        self.name = f"weft-{os.getpid()}-siw"
+        # A run that was killed leaves its name behind, and process numbers come again.
+        self.name = f"weft-{os.getpid()}-{secrets.token_hex(3)}-siw"
         if os.geteuid() != 0:
             raise Unavailable("a TAP device needs root")
         if not Path("/dev/net/tun").exists():

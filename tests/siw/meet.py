@@ -12,7 +12,7 @@ from machine import GUEST, HOST
 
 sys.path.append(str(Path(__file__).parents[1] / "programs"))
 import checks  # noqa: E402
-from process import Process, until  # noqa: E402
+from process import Process, be_everywhere, until  # noqa: E402
 
 START = 25.0  # seconds a server has to listen; the guest is slow
 GRACE = 15.0  # seconds one end has after the other's
@@ -96,11 +96,13 @@ class Capture:
         return wire.connections(self.file.read_bytes())
 
     def settle(self):
-        """Waits until nothing more is written for a while, in many looks: tcpdump may not have come to the last of it."""
+        """Waits until nothing more is written for a while, in many looks, between which every CPU ran something: tcpdump
+        may not have come to the last of it."""
         looks, size = 0, -1
         deadline = time.monotonic() + GRACE
         while looks < 10 and time.monotonic() < deadline:
             time.sleep(0.03)
+            be_everywhere()
             looks, size = (looks + 1, size) if self.file.stat().st_size == size else (0, self.file.stat().st_size)
 
     def stop(self):

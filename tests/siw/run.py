@@ -65,7 +65,11 @@ class Rig:
     def boot(self):
         """Starts the guest."""
         self.siw, self.delay = None, 0
-        self.machine = Machine(self.link, self.options.cache)
+        try:
+            self.machine = Machine(self.link, self.options.cache)
+        except OSError as error:
+            # No room, or a folder that may not be written.
+            raise Unavailable(f"the guest cannot be made: {error}") from error
         try:
             kernel.run("cc", "-O1", "-Wall", "-o", str(self.machine.share / OWN.stem), str(OWN), "-lrdmacm",
                        "-libverbs")
