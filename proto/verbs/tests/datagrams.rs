@@ -193,12 +193,12 @@ fn a_queue_that_ran_empty_may_be_filled_in_time() {
     message.mark = Some(5);
     assert_eq!(b.arrive(message, b"in time", NOW), Fate::Held);
     assert_eq!(b.qp.take_debt(), None, "no answer before it is let go");
-    b.post_recv(2, &list, NOW + Duration::from_millis(99))
+    b.post_recv(2, &list, NOW + Duration::from_millis(999))
         .unwrap();
     assert_eq!(b.device.recvs[1].byte_len, 47);
     assert_eq!(b.qp.take_debt().map(|debt| debt.mark), Some(5));
     assert_eq!(b.arrive(message, b"too late", NOW), Fate::Held);
-    b.post_recv(3, &list, NOW + Duration::from_millis(101))
+    b.post_recv(3, &list, NOW + Duration::from_millis(1001))
         .unwrap();
     assert_eq!(b.device.recvs.len(), 2);
     assert_eq!(b.qp.take_debt().map(|debt| debt.mark), Some(5));

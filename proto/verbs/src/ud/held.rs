@@ -8,8 +8,8 @@ use core::time::Duration;
 use super::header::Message;
 use super::Arrival;
 
-/// How long a datagram waits.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// How long a datagram waits: longer than a loaded machine keeps a program from a core.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Datagrams that wait at most.
 const MOST: usize = 4096;
 /// Octets of payload that wait at most.
