@@ -29,10 +29,11 @@ TCPS("connect.without-waiting")
 
 TCPS("connect.without-waiting-is-refused")
 {
-	int listener = a_listener(kind, 4);
-	struct name name = name_of(listener);
+	int keeper;
 
-	EQ(close(listener), 0);
+	while ((keeper = close_and_keep(kind, a_listener(kind, 4))) < 0)
+		;
+	struct name name = name_of(keeper);
 	int fd = connecting(kind, &name);
 	int events = wait_for(fd, POLLOUT, patience);
 	CHECK(events & POLLOUT);
@@ -41,18 +42,18 @@ TCPS("connect.without-waiting-is-refused")
 	/* Told once. */
 	EQ(get_int(fd, SOL_SOCKET, SO_ERROR), 0);
 	EQ(close(fd), 0);
+	EQ(close(keeper), 0);
 }
 
 TCPS("connect.refused-tried-again-on-the-same-socket")
 {
-	int listener = a_listener(kind, 4), fd = a_socket(kind);
-	struct name name = name_of(listener);
+	int fd = a_socket(kind), listener;
 
-	EQ(close(listener), 0);
+	while ((listener = close_and_keep(kind, a_listener(kind, 4))) < 0)
+		;
+	struct name name = name_of(listener);
 	FAILS(connect(fd, &name.any, name.length), ECONNREFUSED);
-	listener = a_socket(kind);
-	set_int(listener, SOL_SOCKET, SO_REUSEADDR, 1);
-	NEED(bind(listener, &name.any, name.length) == 0 && listen(listener, 1) == 0);
+	NEED(listen(listener, 1) == 0);
 	EQ(connect(fd, &name.any, name.length), 0);
 	EQ(close(fd), 0);
 	EQ(close(listener), 0);
@@ -125,15 +126,24 @@ CASE("tcp.v4-connects-to-a-v6-listener-of-both")
 
 CASE("tcp.v6-only-refuses-v4")
 {
-	int listener = a_socket(TCP6), fd = a_socket(TCP4);
+	int fd = a_socket(TCP4), listener, keeper;
 	struct sockaddr_in6 any = {.sin6_family = AF_INET6};
-
-	set_int(listener, IPPROTO_IPV6, IPV6_V6ONLY, 1);
-	NEED(bind(listener, (struct sockaddr *)&any, sizeof(any)) == 0 && listen(listener, 1) == 0);
 	struct name name = loopback(TCP4);
-	name.in.sin_port = htons((uint16_t)port_of(listener));
+
+	/* The port of v4 is another, which somebody may have. */
+	for (;;) {
+		listener = a_socket(TCP6);
+		set_int(listener, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+		NEED(bind(listener, (struct sockaddr *)&any, sizeof(any)) == 0 && listen(listener, 1) == 0);
+		name.in.sin_port = htons((uint16_t)port_of(listener));
+		keeper = a_socket(TCP4);
+		if (bind(keeper, &name.any, name.length) == 0)
+			break;
+		NEED(errno == EADDRINUSE && close(keeper) == 0 && close(listener) == 0);
+	}
 	FAILS(connect(fd, &name.any, name.length), ECONNREFUSED);
 	EQ(close(fd), 0);
+	EQ(close(keeper), 0);
 	EQ(close(listener), 0);
 }
 

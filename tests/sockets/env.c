@@ -100,6 +100,23 @@ int a_listener(long kind, int backlog)
 	return fd;
 }
 
+int close_and_keep(long kind, int fd)
+{
+	struct name name = name_of(fd);
+
+	EQ(close(fd), 0);
+	int keeper = a_socket(kind);
+	if (bind(keeper, &name.any, name.length) != 0) {
+		EQ(errno, EADDRINUSE);
+		EQ(close(keeper), 0);
+		return -1;
+	}
+	/* A stream does not listen. Datagrams it takes from itself alone. */
+	if (kinds[kind].type == SOCK_DGRAM)
+		NEED(connect(keeper, &name.any, name.length) == 0);
+	return keeper;
+}
+
 struct ends ends_of(long kind)
 {
 	struct ends e;

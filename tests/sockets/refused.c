@@ -3,12 +3,33 @@
 
 #include <linux/errqueue.h>
 
+/* A socket that is connected to where nobody is; and what keeps it so. */
+static struct ends without_a_peer(long kind)
+{
+	for (;;) {
+		struct ends e = ends_of(kind);
+		if ((e.b = close_and_keep(kind, e.b)) >= 0)
+			return e;
+		EQ(close(e.a), 0);
+	}
+}
+
+/* An address where nobody is; and what keeps it so. */
+static int nobody(long kind, struct name *name)
+{
+	int keeper;
+
+	while ((keeper = close_and_keep(kind, a_bound(kind))) < 0)
+		;
+	*name = name_of(keeper);
+	return keeper;
+}
+
 UDPS("refused-comes-back-to-a-connected-one")
 {
-	struct ends e = ends_of(kind);
+	struct ends e = without_a_peer(kind);
 	char got[4];
 
-	EQ(close(e.b), 0);
 	EQ(send(e.a, "x", 1, 0), 1);
 	NEED(wait_for(e.a, POLLIN, patience) & POLLERR);
 	FAILS(recv(e.a, got, 4, 0), ECONNREFUSED);
@@ -20,32 +41,31 @@ UDPS("refused-comes-back-to-a-connected-one")
 	EQ(send(e.a, "x", 1, 0), 1);
 	NEED(wait_for(e.a, POLLIN, patience) & POLLERR);
 	EQ(get_int(e.a, SOL_SOCKET, SO_ERROR), ECONNREFUSED);
-	EQ(close(e.a), 0);
+	ends_close(e);
 }
 
 UDPS("refused-does-not-come-back-to-an-unconnected-one")
 {
-	int fd = a_bound(kind), gone = a_bound(kind);
-	struct name to = name_of(gone);
+	struct name to;
+	int fd = a_bound(kind), gone = nobody(kind, &to);
 
-	EQ(close(gone), 0);
 	EQ(sendto(fd, "x", 1, 0, &to.any, to.length), 1);
 	CHECK(stays_quiet(fd));
 	EQ(sendto(fd, "x", 1, 0, &to.any, to.length), 1);
 	EQ(close(fd), 0);
+	EQ(close(gone), 0);
 }
 
 UDPS("refused-on-the-error-queue")
 {
-	int fd = a_bound(kind), gone = a_bound(kind);
-	struct name to = name_of(gone), about = {};
+	struct name to, about = {};
+	int fd = a_bound(kind), gone = nobody(kind, &to);
 	char payload[16] = "", space[512];
 	struct iovec in = {payload, sizeof(payload)};
 	struct msghdr msg = {.msg_name = &about.storage, .msg_namelen = sizeof(about.storage), .msg_iov = &in,
 			     .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof(space)};
 
 	set_int(fd, kind == UDP4 ? IPPROTO_IP : IPPROTO_IPV6, kind == UDP4 ? IP_RECVERR : IPV6_RECVERR, 1);
-	EQ(close(gone), 0);
 	EQ(sendto(fd, "what was sent", 13, 0, &to.any, to.length), 13);
 	NEED(wait_for(fd, 0, patience) & POLLERR);
 	EQ(recvmsg(fd, &msg, MSG_ERRQUEUE), 13);
@@ -60,6 +80,7 @@ UDPS("refused-on-the-error-queue")
 	EQ(error.ee_errno, ECONNREFUSED);
 	EQ(error.ee_origin, kind == UDP4 ? SO_EE_ORIGIN_ICMP : SO_EE_ORIGIN_ICMP6);
 	EQ(close(fd), 0);
+	EQ(close(gone), 0);
 }
 
 CASE("unix-dgram.peer-gone-is-refused")

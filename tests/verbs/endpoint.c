@@ -260,9 +260,12 @@ CASE("endpoint.refused-connection-is-an-errno")
 	struct sync s;
 	struct rdma_addrinfo hints = {.ai_port_space = RDMA_PS_TCP}, *info;
 	struct ibv_qp_init_attr init = small();
+	int keeper;
 
-	sync_listen(&s);
-	rdma_destroy_ep(s.listener);
+	do {
+		sync_listen(&s);
+		rdma_destroy_ep(s.listener);
+	} while ((keeper = keep_port(htons((in_port_t)atoi(s.port)))) < 0);
 	NEED(rdma_getaddrinfo(env.address, s.port, &hints, &info) == 0);
 	NEED(rdma_create_ep(&s.client, info, NULL, &init) == 0);
 	EQ(rdma_connect(s.client, NULL), -1);
@@ -270,6 +273,7 @@ CASE("endpoint.refused-connection-is-an-errno")
 	       "errno %d (%s)", errno, strerror(errno));
 	rdma_destroy_ep(s.client);
 	rdma_freeaddrinfo(info);
+	EQ(close(keeper), 0);
 }
 
 static void *reject(void *of)

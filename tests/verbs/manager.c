@@ -96,6 +96,18 @@ struct rdma_cm_id *listen_on(struct rdma_event_channel *channel, int family, int
 	return id;
 }
 
+int keep_port(int port)
+{
+	struct sockaddr *at = address(AF_INET, port);
+	int keeper = socket(AF_INET, SOCK_STREAM, 0);
+
+	NEED(keeper >= 0);
+	if (bind(keeper, at, (socklen_t)address_length(at)) == 0)
+		return keeper;
+	NEED(errno == EADDRINUSE && close(keeper) == 0);
+	return -1;
+}
+
 struct rdma_cm_id *towards(struct rdma_event_channel *channel, struct rdma_cm_id *listener)
 {
 	struct rdma_cm_id *id = new_id(channel);

@@ -128,21 +128,44 @@ static void rejecting(int length)
 	rdma_destroy_event_channel(channel);
 }
 
+/* Holds a port of loopback (in network order) at which a listener was: no other process comes to listen there while a
+   refusal is asked for. -1 where one was quicker. */
+static int keep_port(int port)
+{
+	int keeper = socket(AF_INET, SOCK_STREAM, 0);
+
+	NEED(keeper >= 0);
+	if (bind(keeper, loopback(AF_INET, port), sizeof(struct sockaddr_in)) == 0)
+		return keeper;
+	NEED(errno == EADDRINUSE && close(keeper) == 0);
+	return -1;
+}
+
 static void nobody_listens(void)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
-	struct rdma_cm_id *listener = listen_on(channel, AF_INET, 4), *a = towards(channel, listener);
+	struct rdma_cm_id *a;
 	struct rdma_conn_param param = {.responder_resources = 1, .initiator_depth = 1};
 	struct rdma_cm_event *event;
+	int keeper;
 
 	begin_case("nobody listens");
-	EQUAL(rdma_destroy_id(listener), 0);
+	for (;;) {
+		struct rdma_cm_id *listener = listen_on(channel, AF_INET, 4);
+		a = towards(channel, listener);
+		int port = rdma_get_src_port(listener);
+		EQUAL(rdma_destroy_id(listener), 0);
+		if ((keeper = keep_port(port)) >= 0)
+			break;
+		EQUAL(rdma_destroy_id(a), 0);
+	}
 	give_qp(a);
 	EQUAL(rdma_connect(a, &param), 0);
 	event = expect(channel, RDMA_CM_EVENT_REJECTED);
 	CHECK(event->status < 0);
 	EQUAL(rdma_ack_cm_event(event), 0);
 	drop(a);
+	close(keeper);
 
 	begin_case("an address without a route");
 	struct rdma_cm_id *id;
@@ -518,6 +541,14 @@ static void synchronous(void)
 	rdma_destroy_ep(listener);
 
 	begin_case("a synchronous connect that is refused");
+	int keeper = keep_port(htons((in_port_t)atoi(port_text)));
+	if (keeper < 0) {
+		/* Somebody is there already: another port, which is not listened on. */
+		struct sockaddr_in at;
+		socklen_t length = sizeof(at);
+		NEED((keeper = keep_port(0)) >= 0 && getsockname(keeper, (struct sockaddr *)&at, &length) == 0);
+		snprintf(port_text, sizeof(port_text), "%d", ntohs(at.sin_port));
+	}
 	hints.ai_flags = 0;
 	NEED(rdma_getaddrinfo("127.0.0.1", port_text, &hints, &info) == 0);
 	NEED(rdma_create_ep(&id, info, NULL, &init) == 0);
@@ -525,6 +556,7 @@ static void synchronous(void)
 	MINUS_ONE(rdma_connect(id, NULL), ECONNREFUSED);
 	CHECK(id->event && id->event->event == RDMA_CM_EVENT_REJECTED);
 	rdma_destroy_ep(id);
+	close(keeper);
 }
 
 static void names(void)
