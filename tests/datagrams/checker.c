@@ -1,11 +1,12 @@
 /* Whether datagrams arrive as they were sent: each is numbered, sized and hashed.
  *
- *   checker receive PORT                      serves one sender on PORT to PORT + 3, then says what it saw
+ *   checker receive PORT [SEED]               says "port N" (0: one that is free), serves one sender, then says what it saw
  *   checker send ADDRESS PORT SEED SECONDS    sends bursts of random sizes by every call there is
  *
- * After each burst the sender asks over TCP (PORT) what arrived and makes no other call meanwhile: whatever waits
- * somewhere has to come by itself. Datagrams of one socket to one destination have to arrive in order, whole, once; on
- * the paths this is meant for (one machine) none may be lost. The exit status is 0 if all is well. */
+ * The receiver takes datagrams on four ports of its own choice, which it tells over TCP (PORT). After each burst the
+ * sender asks there what arrived and makes no other call meanwhile: whatever waits somewhere has to come by itself.
+ * Datagrams of one socket to one destination have to arrive in order, whole, once; on the paths this is meant for (one
+ * machine) none may be lost. The exit status is 0 if all is well. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -164,11 +165,13 @@ static int sender(const char *host, int port, uint64_t seed, double seconds) {
         if (tries == 20 * PATIENCE) die("connect");
         usleep(50000);
     }
+    uint16_t ports[PORTS];
+    if (recv(control, ports, sizeof ports, MSG_WAITALL) != sizeof ports) die("the receiver's ports");
     struct out out[PORTS * 2];
     int shared = socket(AF_INET, SOCK_DGRAM, 0);
     for (int i = 0; i < PORTS * 2; i++) {
         out[i] = (struct out){.connected = i < PORTS, .source = (uint32_t)i, .address = to};
-        out[i].address.sin_port = htons((uint16_t)(port + i % PORTS));
+        out[i].address.sin_port = ports[i % PORTS];
         /* Half of the unconnected ones are one socket with several destinations. */
         out[i].fd = i < PORTS || i == PORTS ? socket(AF_INET, SOCK_DGRAM | (i % 2 ? SOCK_NONBLOCK : 0), 0) : shared;
         if (out[i].connected && connect(out[i].fd, (void *)&out[i].address, sizeof to)) die("connect");
@@ -299,25 +302,36 @@ static int take(int fd, int port, uint32_t call) {
     return 1;
 }
 
-static int receiver(int port) {
-    int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1, big = 8 << 20;
+/* Binds, and gives the port in network order. */
+static uint16_t bound(int fd, int port) {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    socklen_t len = sizeof at;
+    if (bind(fd, (void *)&at, sizeof at) || getsockname(fd, (void *)&at, &len)) die("bind");
+    return at.sin_port;
+}
+
+static int receiver(int port, uint64_t seed) {
+    int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1, big = 8 << 20;
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (bind(listener, (void *)&at, sizeof at) || listen(listener, 1)) die("bind");
+    port = ntohs(bound(listener, port));
+    if (listen(listener, 1)) die("listen");
+    uint16_t ports[PORTS];
     int fds[PORTS], level = epoll_create1(0), edge = epoll_create1(0);
     for (int i = 0; i < PORTS; i++) {
         fds[i] = socket(AF_INET, SOCK_DGRAM, 0);
-        at.sin_port = htons((uint16_t)(port + i));
         if (setsockopt(fds[i], SOL_SOCKET, SO_RCVBUFFORCE, &big, sizeof big))
             setsockopt(fds[i], SOL_SOCKET, SO_RCVBUF, &big, sizeof big);
-        if (bind(fds[i], (void *)&at, sizeof at)) die("bind");
+        ports[i] = bound(fds[i], 0);
         epoll_ctl(level, EPOLL_CTL_ADD, fds[i], &(struct epoll_event){EPOLLIN, {.u32 = (uint32_t)i}});
         epoll_ctl(edge, EPOLL_CTL_ADD, fds[i], &(struct epoll_event){EPOLLIN | EPOLLET, {.u32 = (uint32_t)i}});
     }
+    printf("port %d\n", port);
+    fflush(stdout);
     int control = accept(listener, NULL, NULL);
     if (control < 0) die("accept");
+    if (write(control, ports, sizeof ports) != sizeof ports) die("control");
     fcntl(control, F_SETFL, O_NONBLOCK);
-    state = (uint64_t)port;
+    state = seed;
     uint64_t wanted = 0, answered = 0;
     double last = now();
     uint32_t way = 0, call = 0;
@@ -373,9 +387,10 @@ static int receiver(int port) {
 
 int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN);
-    if (argc == 3 && !strcmp(argv[1], "receive")) return receiver(atoi(argv[2]));
+    if ((argc == 3 || argc == 4) && !strcmp(argv[1], "receive"))
+        return receiver(atoi(argv[2]), argc == 4 ? strtoull(argv[3], NULL, 0) : 1);
     if (argc == 6 && !strcmp(argv[1], "send"))
         return sender(argv[2], atoi(argv[3]), strtoull(argv[4], NULL, 0), atof(argv[5]));
-    fprintf(stderr, "usage: checker receive PORT | checker send ADDRESS PORT SEED SECONDS\n");
+    fprintf(stderr, "usage: checker receive PORT [SEED] | checker send ADDRESS PORT SEED SECONDS\n");
     return 2;
 }

@@ -24,19 +24,23 @@ under() {
 
 # rounds LANE: one run after the other, a line for each.
 rounds() {
-    local lane=$1 number=0 port receiver sender seed pid said
+    local lane=$1 number=0 port receiver sender seed pid said tries
     while [ $SECONDS -lt $((minutes * 60)) ]; do
         number=$((number + 1))
-        port=$((24000 + lane * 1000 + number * 8 % 1000))
         case $((number % 3)) in
             0) receiver=gso sender=gso ;;
             1) receiver=gso sender='' ;;
             2) receiver='' sender=gso ;;
         esac
         seed=$((RANDOM * 32768 + RANDOM))
-        under "$receiver" "$folder/checker" receive "$port" >"$folder/$lane.received" 2>&1 &
+        : >"$folder/$lane.received"
+        under "$receiver" "$folder/checker" receive 0 "$seed" >"$folder/$lane.received" 2>&1 &
         pid=$!
-        sleep 0.5
+        for ((tries = 0; tries < 400; tries++)); do
+            port=$(sed -n 's/^port //p' "$folder/$lane.received")
+            [ -z "$port" ] || break
+            sleep 0.05
+        done
         if said=$(under "$sender" "$folder/checker" send 127.0.0.1 "$port" "$seed" 30 2>&1) && wait "$pid"; then
             echo "ok seed $seed, receiver ${receiver:-plain}, sender ${sender:-plain}: $said"
         else

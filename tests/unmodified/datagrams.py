@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import time
@@ -198,10 +199,13 @@ def checker(bench):
     built = subprocess.run(["cc", "-std=gnu11", "-O2", "-pthread", "-o", bench.folder / "checker", code],
                            capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
-    # Four ports in a row.
-    port = 20000 + os.getpid() % 10000 // 8 * 8
     seconds = os.environ.get("CHECKER_SECONDS", "2")
-    sink = bench.start(bench.folder / "checker", "receive", port)
+    sink = bench.start(bench.folder / "checker", "receive", 0)
+    end = time.monotonic() + 30
+    while not (port := re.search(r"^port (\d+)$", bench.logs(), re.MULTILINE)):
+        assert time.monotonic() < end and sink.poll() is None, bench.logs()
+        time.sleep(0.05)
+    port = port[1]
     said = bench.run(bench.folder / "checker", "send", "127.0.0.1", port, int(time.time()), seconds,
                      timeout=60 + float(seconds))
     assert sink.wait(30) == 0, said + bench.logs()

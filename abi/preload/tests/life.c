@@ -222,6 +222,9 @@ int main(void) {
     burst(out, 4);
     CHECK(recv(in_twin, datagram, sizeof datagram, 0) == 100 && datagram[0] == 0);
     CHECK(take(1, 1) == 1);
+    /* Without waiting in the call; what the kernel has not brought yet is waited for before. */
+    ready.fd = in_twin;
+    CHECK(poll(&ready, 1, PATIENCE * 1000) == 1);
     CHECK(recv(in_twin, datagram, sizeof datagram, MSG_DONTWAIT) == 100 && datagram[0] == 2);
     close(in_twin);
     CHECK(take(3, 1) == 1);

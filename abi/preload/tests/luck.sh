@@ -25,10 +25,12 @@ luck() {
 checked() {
     local title=$1 mode=$2
     shift 2
-    port=$((port + 10))
-    under "$mode" "$@" receive $port > "$work/receiver" 2>&1 &
-    local receiver=$!
-    if under "$mode" "$@" send 127.0.0.1 $port "$port" 0.3 > "$work/sender" 2>&1 && wait $receiver; then
+    seed=$((seed + 10))
+    : > "$work/receiver"
+    under "$mode" "$@" receive 0 $seed > "$work/receiver" 2>&1 &
+    local receiver=$! port
+    if port=$(said_port "$work/receiver") &&
+        under "$mode" "$@" send 127.0.0.1 "$port" $seed 0.3 > "$work/sender" 2>&1 && wait $receiver; then
         ok
     else
         bad "$title" "$work/sender" "$work/receiver"

@@ -18,7 +18,7 @@ seconds=${2:?usage: run.sh LIBRARY SECONDS}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 passed=0 failed=0 skipped=0
-port=17000
+seed=17000
 
 ok() { passed=$((passed + 1)); }
 bad() {
@@ -38,6 +38,16 @@ under() {
     busy) env WEFT_UDP=gso LD_PRELOAD="$library" "$@" ;;
     always) env WEFT_UDP=gso WEFT_UDP_BUSY_AFTER=0 LD_PRELOAD="$library" "$@" ;;
     esac
+}
+
+# said_port FILE: the port that a receiver (tests/datagrams/checker.c) says it has, once it does
+said_port() {
+    local tries
+    for ((tries = 0; tries < 400; tries++)); do
+        sed -n 's/^port //p' "$1" | grep . && return
+        sleep 0.05
+    done
+    return 1
 }
 
 # --- object
@@ -98,9 +108,11 @@ cc "${flags[@]}" -o "$work/life" "$here/life.c" || bad "life.c does not compile"
 
 for sender in plain busy always; do
     for receiver in plain busy always; do
-        port=$((port + 10))
-        under $receiver timeout 60 "$work/checker" receive $port > "$work/receiver" 2>&1 &
-        under $sender timeout 60 "$work/checker" send 127.0.0.1 $port "$port" "$seconds" > "$work/sender" 2>&1
+        seed=$((seed + 10))
+        : > "$work/receiver"
+        under $receiver timeout 60 "$work/checker" receive 0 $seed > "$work/receiver" 2>&1 &
+        port=$(said_port "$work/receiver") &&
+            under $sender timeout 60 "$work/checker" send 127.0.0.1 "$port" $seed "$seconds" > "$work/sender" 2>&1
         sent=$?
         if wait $! && [ $sent -eq 0 ]; then
             ok
