@@ -89,8 +89,12 @@ impl<T> Channel<T> {
         Some(entry.event)
     }
 
-    /// The next event; waits for it unless the descriptor is non-blocking.
+    /// The next event; waits for it unless the descriptor is non-blocking. In a child it is the parent's, as is what would
+    /// be served meanwhile.
     pub(crate) fn get(&self, engine: &Engine) -> Result<T, Error> {
+        if weft_os::fork::is_child() {
+            return Err(Error::Forked);
+        }
         engine.flush_deferred();
         loop {
             if let Some(event) = self.take() {

@@ -80,18 +80,20 @@ impl Cq {
     /// the calling thread serves the connections first. Returns how many there were.
     ///
     /// # Errors
-    /// The queue overflowed and holds nothing more: completions were lost.
+    /// The queue overflowed and holds nothing more: completions were lost. [`Error::Forked`] in a child: it is the
+    /// parent's.
     #[inline]
     pub fn poll(&self, max: usize, mut each: impl FnMut(Completion)) -> Result<usize, Error> {
+        // Before any lock: a thread that holds one in the parent is not there to let go of it.
+        if weft_os::fork::is_child() {
+            return Err(Error::Forked);
+        }
         let engine = self.context.engine();
         engine.flush_deferred();
         let taken = self.take(max, &mut each)?;
         if taken.completions > 0 {
             engine.note_take(taken);
             return Ok(taken.completions);
-        }
-        if weft_os::fork::is_child() {
-            return Err(Error::Forked);
         }
         let unanswered = engine.poll_streams();
         let taken = self.take(max, &mut each)?;
@@ -131,8 +133,11 @@ impl Cq {
     }
 
     /// Asks for an event on the channel at the next completion, or only the next solicited or
-    /// failed one.
+    /// failed one. In a child nothing is told: the queue is the parent's.
     pub fn request_notify(&self, solicited_only: bool) {
+        if weft_os::fork::is_child() {
+            return;
+        }
         let engine = self.context.engine();
         engine.take_back_what_was_left();
         polls::note_armed();

@@ -490,7 +490,8 @@ impl Engine {
     /// Sends what posts have gathered; whether there was anything.
     #[inline]
     pub(crate) fn flush_deferred(&self) -> bool {
-        if self.progress.deferred.is_empty() {
+        // What gathered when the process forked its parent sends.
+        if self.progress.deferred.is_empty() || weft_os::fork::is_child() {
             return false;
         }
         self.progress.deferred.drain(|qp| match qp {

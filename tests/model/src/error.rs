@@ -6,6 +6,8 @@ pub(crate) enum Error {
     WouldBlock,
     Interrupted,
     Other,
+    /// Of a child of a fork; no model forks.
+    Forked,
 }
 
 impl From<std::io::Error> for Error {

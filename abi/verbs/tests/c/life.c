@@ -106,6 +106,47 @@ static void children(void)
 	pair_down(&p);
 }
 
+/* What was posted just before a fork may wait for more of its kind: it is the parent's to send, whatever the child calls. */
+static void children_amid_posts(void)
+{
+	enum { CHILDREN = 20, BURST = 30 };
+	struct ibv_wc wc;
+	int status = -1;
+
+	begin_case("a child that polls sends nothing of its parent's");
+	pair_up(&p, (struct wishes){});
+	for (int round = 0; round < CHILDREN; round++) {
+		fill(p.a.buffer, BURST * 64, round);
+		for (int i = 0; i < BURST; i++)
+			NEED(post_recv(&p.b, i, i * 64, 64) == 0);
+		for (int i = 0; i < BURST; i++)
+			NEED(post(&p.a, i, IBV_WR_SEND, IBV_SEND_SIGNALED, i * 64, 64, NULL, 0) == 0);
+		pid_t child = fork();
+		if (child == 0) {
+			for (int i = 0; i < 10; i++)
+				if (ibv_poll_cq(p.a.send_cq, 1, &wc) >= 0 || ibv_poll_cq(p.b.recv_cq, 1, &wc) >= 0)
+					_exit(1);
+			struct ibv_cq *cq;
+			void *context;
+			ibv_req_notify_cq(p.a.send_cq, 0);
+			errno = 0;
+			if (ibv_get_cq_event(p.a.channel, &cq, &context) == 0 || errno != EACCES)
+				_exit(2);
+			_exit(0);
+		}
+		NEED(waitpid(child, &status, 0) == child);
+		EQUAL(status, 0);
+		for (int i = 0; i < BURST; i++) {
+			COMPLETES(p.a.send_cq, i, IBV_WC_SUCCESS, IBV_WC_SEND);
+			COMPLETES(p.b.recv_cq, i, IBV_WC_SUCCESS, IBV_WC_RECV);
+		}
+		if (!CHECK(holds(p.b.buffer, BURST * 64, round)))
+			break;
+	}
+	end_case();
+	pair_down(&p);
+}
+
 enum { THREADS = 4, ROUNDS = 1000 };
 
 struct worker {
@@ -254,6 +295,7 @@ int main(void)
 {
 	signals();
 	children();
+	children_amid_posts();
 	threads();
 	one_queue_pair();
 	nothing_left();
