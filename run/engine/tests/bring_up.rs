@@ -222,7 +222,12 @@ fn a_peer_that_goes_with_nothing_outstanding_leaves_the_queue_pair_as_it_is() {
     b.send();
     exchange(&a, &b);
     b.qp.destroy();
-    std::thread::sleep(Duration::from_millis(50));
+    // What is posted before that goes to a peer that may still be there.
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while a.qp.is_connected() {
+        assert!(Instant::now() < deadline, "the end was not seen");
+        std::thread::sleep(Duration::from_millis(1));
+    }
     assert_eq!(a.qp.state(), QpState::Rts);
     a.qp.ready_to_send(None, Some(Duration::from_millis(200)))
         .unwrap();

@@ -133,8 +133,11 @@ fn a_listener_has_a_bound_of_its_own() {
     let (channel, id, four, six) = listener(4);
     let (other_channel, other, other_four, _) = listener(4);
     let flood: Vec<_> = (0..12).map(|_| raw::connect(four)).collect();
-    until("the flood is there", |counts| counts.totals.half_open >= 8);
-    assert_eq!(raw::counts().totals.half_open, 8);
+    until("the flood is there", |counts| {
+        let held = counts.totals.half_open;
+        assert!(held <= 8, "{held} connections are half open");
+        held == 8
+    });
     connect_well(other_four, &other_channel);
     connect_well(six, &channel);
     drop(flood);
@@ -167,8 +170,9 @@ fn a_flood_of_a_bring_up_port_is_bounded_too() {
 fn a_slow_peer_has_no_more_time_than_others() {
     let _turn = turn();
     let (_channel, id, four, _) = listener(4);
-    let mut stream = raw::connect(four);
+    // Its time begins while it connects.
     let begun = Instant::now();
+    let mut stream = raw::connect(four);
     let mut sent = 0;
     for octet in raw::request(&[0; 200]) {
         if stream.write_all(&[octet]).is_err() {
@@ -242,7 +246,12 @@ fn a_reset_at_any_place_leaves_nothing_behind() {
         counts.totals.connections == 0
     });
     let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
-    let (before, start) = (descriptors(), raw::counts().totals);
+    // A thread that handled the connection's end may hold its channel for a moment longer: of some looks the least.
+    let looks = (0..10).map(|_| {
+        std::thread::sleep(Duration::from_millis(5));
+        descriptors()
+    });
+    let (before, start) = (looks.min().unwrap(), raw::counts().totals);
     for place in places {
         cut_at(place, four, &channel);
     }
@@ -253,7 +262,7 @@ fn a_reset_at_any_place_leaves_nothing_behind() {
     });
     // More than the backlog were cut: each gave its place back.
     connect_well(four, &channel);
-    until("no descriptor is left", |_| descriptors() == before);
+    until("no descriptor is left", |_| descriptors() <= before);
     id.destroy();
 }
 
