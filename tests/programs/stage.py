@@ -98,9 +98,7 @@ class Stage:
     def __init__(self, weft):
         os.environ["PATH"] += SBIN
         self.networks = {}
-        self.ports = itertools.cycle(range(20000, 30000))
-        for _ in range(random.randrange(10000)):
-            next(self.ports)
+        self.ports = free_ports()
         # An ordinary user may not be able to read the place where weft was built.
         self.folder = Path(tempfile.mkdtemp(prefix="weft-programs-"))
         self.folder.chmod(0o755)
@@ -181,8 +179,16 @@ class Stage:
         return lambda: resource.setrlimit(resource.RLIMIT_MEMLOCK, (memlock, memlock))
 
     def free_port(self):
-        """A port that nothing on this machine has, below the range the kernel hands out."""
-        return next(port for port in self.ports if is_free(port))
+        """A port that nothing on this machine has."""
+        return next(self.ports)
+
+
+def free_ports():
+    """TCP ports that nothing on this machine has when they are asked for, below the range the kernel hands out. They begin
+    anywhere: another run may go on beside this one."""
+    first, count = 20000, 10000
+    start = random.randrange(count)
+    return (port for at in itertools.count(start) if is_free(port := first + at % count))
 
 
 def is_free(port):

@@ -22,6 +22,9 @@ from pathlib import Path
 import report
 from ends import Failed, Pair
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "programs"))
+from stage import free_ports  # noqa: E402
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 SLEEP, WITH_WRITE = 1, 2
@@ -36,7 +39,7 @@ class Skipped(Exception):
 class Rig:
     def __init__(self, options, program):
         self.options, self.program = options, program
-        self.ports = 18500
+        self.ports = free_ports()
         self.results = {"kind": "scale", "started": now(), "environment": environment(), "cells": []}
 
     def launch(self, stack):
@@ -49,12 +52,11 @@ class Rig:
 
     def pair(self, stack, count, **more):
         launch, by = self.launch(stack)
-        self.ports += 1
         needed = 2 * count + 200 if by == "gid" else count + 200
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         if hard != resource.RLIM_INFINITY and hard < needed:
             raise Skipped(f"a process may have {hard} descriptors at most (ulimit -Hn), and this needs {needed}")
-        return Pair(self.program, launch, by, count, self.ports, **more)
+        return Pair(self.program, launch, by, count, next(self.ports), **more)
 
     def keep(self, **cell):
         self.results["cells"].append(cell)
