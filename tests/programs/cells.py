@@ -23,7 +23,8 @@ class Case:
     """One way to start a program. `{address}` and `{port}` in the arguments are filled in when it runs."""
 
     name: str
-    kind: str  # a function of play.py: single, pair, client_first, together, again, interrupt, kill_server, kill_client
+    kind: str  # a function of play.py: single, pair, service, client_first, together, again, interrupt, kill_server,
+    # kill_client
     server: tuple[str, ...]
     client: tuple[str, ...] = ()
     check: Callable = checks.ended_well
@@ -66,6 +67,13 @@ PERFTEST = {
 # perftest wants a number of iterations that is a multiple of the list.
 VALUES = {"-A": ("CMP_AND_SWAP",), "-q": ("16",), "-I": ("64", "-s", "64"), "-l": ("16", "-n", "1600")}
 CORE = {"ib_send_bw", "ib_write_bw -b", "ib_read_bw -q 16", "ib_write_lat"}
+
+
+# The tests of qperf for connected queue pairs; the last two compare every answer.
+QPERF = (
+    "rc_bw", "rc_bi_bw", "rc_lat", "rc_rdma_write_bw", "rc_rdma_write_lat", "rc_rdma_write_poll_lat", "rc_rdma_read_bw",
+    "rc_rdma_read_lat", "rc_compare_swap_mr", "rc_fetch_add_mr", "ver_rc_compare_swap", "ver_rc_fetch_add",
+)
 
 
 def perftest(program, options, name=None, check=None, kind="pair", timeout=30.0, manager=True):
@@ -133,6 +141,13 @@ def cases(quick):
         ucmatose("ucmatose", ()),
         Case("rdma_server, rdma_client", "pair", ("rdma_server", "-p", "{port}"),
              ("rdma_client", "-s", "{address}", "-p", "{port}"), checks.says("end 0")),
+        # Sends inline without having asked for room.
+        Case("rdma_xserver, rdma_xclient", "pair", ("rdma_xserver", "-p", "{port}"),
+             ("rdma_xclient", "-s", "{address}", "-p", "{port}"), checks.says("end 0"), crc=("on",)),
+        Case("cmtime -c 100", "service", ("cmtime", "-p", "{port}"),
+             ("cmtime", "-s", "{address}", "-p", "{port}", "-c", "100"), checks.cmtime, crc=("on",)),
+        Case("qperf -cm 1", "service", ("qperf", "-lp", "{port}"),
+             ("qperf", "-lp", "{port}", "{address}", "-cm", "1", "-t", "1", *QPERF), checks.qperf(QPERF), crc=("on",)),
     ]
     return [*everything, *perftest_all(quick), *by_hand(quick), *ucx(), *mpi(), *scale(), *endings()]
 

@@ -6,6 +6,7 @@ other end) and returns a complaint in words, or None.
 
 import math
 import re
+from dataclasses import replace
 
 # Words no program prints when all is well.
 TROUBLE = re.compile(r"error|fail|couldn't|could not|unable|cannot|mismatch|unexpected|segmentation", re.IGNORECASE)
@@ -32,6 +33,11 @@ def ended_well(server, client):
             if TROUBLE.search(line):
                 return f"{role} says{quoted(line.strip())}"
     return None
+
+
+def client_ended_well(server, client):
+    """The same of the client of a server that was stopped when it was no longer needed."""
+    return ended_well(replace(server, status=0), client)
 
 
 def says(words):
@@ -114,6 +120,26 @@ def ucx_transports(program, _client):
         if "failed to open" in rest.partition("Transport:")[0]:
             return f"{transport} cannot be opened"
     return None
+
+
+def cmtime(server, client):
+    """The client printed a row for each step, with a time."""
+    rows = re.findall(r"^(\w[\w ]*?) *: +([\d.]+)", client.output, re.MULTILINE)
+    steps = {name for name, total in rows if float(total) > 0}
+    missing = {"connect", "disconnect"} - steps
+    return client_ended_well(server, client) or (f"no time for {sorted(missing)}" if missing else None)
+
+
+def qperf(tests):
+    """The client printed a result above zero for every test."""
+    def check(server, client):
+        complaint = client_ended_well(server, client)
+        if complaint:
+            return complaint
+        rows = re.findall(r"^(\w+):\n +\w+ += +([\d.]+)", client.output, re.MULTILINE)
+        missing = set(tests) - {name for name, value in rows if float(value) > 0}
+        return f"no result for {sorted(missing)}" if missing else None
+    return check
 
 
 def only_device(program, _client):

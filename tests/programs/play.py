@@ -89,6 +89,24 @@ def pair(play):
     return played(play, play.server(), play.client())
 
 
+def service(play):
+    """A server that serves one client after another: it is there when the first has ended, and does not end by itself."""
+    server, client = play.server(), play.client()
+    until(lambda: client.ended() or server.ended(), play.case.timeout)
+    if server.ended():
+        ended = server.result()
+        raise Trouble(f"server: {ended.how()} before its client{checks.quoted(ended.last_line())}")
+    if not client.ended():
+        raise Trouble(f"client: did not end within {play.case.timeout:.0f} s")
+    server.signal(signal.SIGTERM)
+    if not server.wait(DEATH):
+        raise Trouble(f"server: did not end within {DEATH:.0f} s of SIGTERM")
+    if server.result().status != -signal.SIGTERM:
+        raise Trouble(f"server: {server.result().how()} when its client had ended")
+    result = client.result()
+    return play.case.check(server.result(), result), checks.figure(play.case, result)
+
+
 def client_first(play):
     """For programs whose client waits until there is a server."""
     client = play.client()
@@ -166,6 +184,7 @@ def kill_client(play):
 KINDS = {
     "single": single,
     "pair": pair,
+    "service": service,
     "client_first": client_first,
     "together": together,
     "again": again,

@@ -99,6 +99,14 @@ class Outcomes(WithStage):
         self.fails("ib_write_bw -R", "few-rows", "0 of 1 rows")
         self.fails("rping -Vv -C 100 (IPv4)", "few-rows", "99 of 100 pings")
 
+    def test_a_service_that_ends_with_its_first_client(self):
+        self.fails("cmtime -c 100", "status", "server: exit status 1 before its client")
+        self.fails("qperf -cm 1", "crash", "server: ended by SIGABRT before its client")
+
+    def test_a_client_of_a_service(self):
+        self.fails("cmtime -c 100", "client-hangs", "client: did not end", timeout=2.0)
+        self.fails("qperf -cm 1", "few-rows", r"no result for \['rc_bw'\]")
+
     def test_figures_of_zero(self):
         self.fails("ib_read_bw -R", "zero", "measured nothing")
 

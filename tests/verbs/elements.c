@@ -158,6 +158,23 @@ CASE("inline.as-much-as-there-is-room")
 	pair_down(&p);
 }
 
+CASE("inline.as-much-as-there-is-room-without-being-asked")
+{
+	struct pair p;
+	struct ibv_qp_attr attr;
+	struct ibv_qp_init_attr init;
+
+	pair_up(&p, (struct wish){});
+	NEED(ibv_query_qp(p.a.qp, &attr, IBV_QP_CAP, &init) == 0);
+	uint32_t room = attr.cap.max_inline_data;
+	fill(p.a.buf, room, 7);
+	NEED(post_recv(&p.b, 1, 0, room) == 0);
+	NEED(send_of(&p.a, 2, IBV_SEND_SIGNALED | IBV_SEND_INLINE, 0, room) == 0);
+	EQ(WORKS(p.b.rcq, 1).byte_len, room);
+	CHECK(holds(p.b.buf, room, 7));
+	pair_down(&p);
+}
+
 CASE("inline.of-several-elements")
 {
 	struct pair p;
