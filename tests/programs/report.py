@@ -63,7 +63,7 @@ def environment():
         "kernel": platform.release(),
         "machine": platform.machine(),
         "cpus": os.cpu_count(),
-        "packages": {name: version(name) for name in ("perftest", "rdmacm-utils", "ibverbs-utils")},
+        "packages": {name: version(name) for name in ("perftest", "rdmacm-utils", "ibverbs-utils", "qperf")},
     }
 
 
