@@ -273,7 +273,7 @@ fn table_lists_listener(table: &str, port: u16) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::TcpListener;
+    use std::net::{TcpListener, TcpStream};
 
     fn place() -> Place {
         Place::loopback(None)
@@ -301,6 +301,15 @@ mod tests {
         (listener, port)
     }
 
+    /// A port that nobody listens on as long as the connection lasts. One that was listened on before may still be, or be
+    /// another test's.
+    fn silent() -> (TcpStream, u16) {
+        let (_listener, port) = listener();
+        let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let port = stream.local_addr().unwrap().port();
+        (stream, port)
+    }
+
     #[test]
     fn a_listening_port_is_seen_and_a_closed_one_is_not() {
         let (listener, port) = listener();
@@ -318,11 +327,16 @@ mod tests {
     #[test]
     fn both_outputs_come_back() {
         let (_listener, port) = listener();
-        // A server ends because its client came; one that ends earlier is a failure, however busy the machine is.
+        // Neither ends before the other has printed, however busy the machine is: a server that ends earlier than its client
+        // is a failure, and one that ends much later is killed.
         let folder = tempfile::tempdir().unwrap();
-        let came = folder.path().join("came").display().to_string();
-        let server = format!("echo s; while [ ! -e '{came}' ]; do sleep 0.01; done");
-        let client = format!("echo c; touch '{came}'");
+        let until_both = |own: &str, other: &str| {
+            let [own, other] = [own, other].map(|name| folder.path().join(name));
+            let (own, other) = (own.display(), other.display());
+            format!("touch '{own}'; while [ ! -e '{other}' ]; do sleep 0.01; done")
+        };
+        let server = format!("echo s; {}", until_both("server", "client"));
+        let client = format!("echo c; {}", until_both("client", "server"));
         let output = processes()
             .execute(&job(&server, &client, port), &place())
             .unwrap();
@@ -350,8 +364,7 @@ mod tests {
 
     #[test]
     fn a_server_that_never_listens_is_named() {
-        let (listener, port) = listener();
-        drop(listener);
+        let (_stream, port) = silent();
         let failure = processes()
             .execute(&job("echo refused; exit 1", "true", port), &place())
             .unwrap_err();

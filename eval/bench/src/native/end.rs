@@ -59,6 +59,12 @@ impl Listener {
         Ok(Listener { channel, _id: id })
     }
 
+    /// Where it listens.
+    #[cfg(test)]
+    pub(super) fn address(&self) -> Option<SocketAddr> {
+        self._id.local_addr()
+    }
+
     /// The next connection, for messages of `size` octets, ready for use.
     pub(super) fn accept(&self, size: usize) -> Result<End> {
         let request = expect(&self.channel, EventKind::ConnectRequest)?;

@@ -192,10 +192,8 @@ mod tests {
 
     /// Both sides in this process.
     fn run(program: Program) -> Metrics {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = free.local_addr().unwrap();
-        drop(free);
-        let listener = Listener::bind(address).unwrap();
+        let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.address().unwrap();
         std::thread::scope(|scope| {
             let server = scope.spawn(|| serve(&listener, program).unwrap());
             let metrics = measure(address, program).unwrap();

@@ -49,7 +49,12 @@ pub(super) fn measure(mut stream: &TcpStream, program: &Exchange) -> Result<Metr
     // What is under way is answered before either end goes: an end that leaves answers behind resets the connection, and
     // the other meets that while it reads or while it writes.
     stream.shutdown(Shutdown::Write)?;
-    while answers.take(stream)?.is_some() {}
+    let mut late = 0;
+    while let Some(whole) = answers.take(stream)? {
+        late += whole;
+    }
+    let all = answered + late;
+    ensure!(all == sent, "{all} of {sent} requests were answered");
     Ok(Metrics::from([(
         MESSAGE_RATE.key.to_owned(),
         answered as f64 / seconds,
