@@ -13,6 +13,9 @@ DURATION = 5  # seconds, of `-D` in a full run
 QUICK_DURATION = 2
 CONNECTIONS = 10000  # of the churn
 MEETINGS = 200  # of one `meet`
+# Seconds that a program may take: it is there for one that hangs. Sixteen of them and more were seen on an idle machine, and others
+# are half as fast.
+PATIENCE = 120.0
 # How often two processes that bring themselves up are started anew, in each place; a third of a second each.
 TIMES, TIMES_QUICK = 25, 5
 PINGPONGS = ("ibv_rc_pingpong", "ibv_srq_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong")
@@ -29,7 +32,7 @@ class Case:
     client: tuple[str, ...] = ()
     check: Callable = checks.ended_well
     family: int = 4  # which of the place's addresses
-    timeout: float = 30.0
+    timeout: float = PATIENCE
     core: bool = False  # part of every place in a quick run
     crc: tuple[str, ...] = ("on", "off")  # with which it is played in a full run
     times: int = 1  # of the kind "again"
@@ -76,7 +79,7 @@ QPERF = (
 )
 
 
-def perftest(program, options, name=None, check=None, kind="pair", timeout=30.0, manager=True):
+def perftest(program, options, name=None, check=None, kind="pair", timeout=PATIENCE, manager=True):
     shown = " ".join([program, *options])
     connecting = ("-R",) if manager else ()
     arguments = (program, *connecting, "-F", "-p", "{port}", *options)
@@ -125,7 +128,7 @@ def rping(name, family):
     )
 
 
-def ucmatose(name, options, timeout=30.0):
+def ucmatose(name, options, timeout=PATIENCE):
     arguments = ("ucmatose", "-p", "{port}", *options)
     return Case(name, "pair", arguments, (*arguments, "-s", "{address}"), checks.says("return status 0"),
                 timeout=timeout)
@@ -178,7 +181,7 @@ def meetings(quick):
     orders = {"server first": "pair", "client first": "client_first", "both at once": "together"}
     meets = [
         Case(f"meet ({MEETINGS} bring-ups, {order})", kind, (*arguments, "-s", "-r", str(seed)),
-             (*arguments, "-c", "{address}", "-r", str(seed)), checks.says(f"{MEETINGS} met"), timeout=60.0,
+             (*arguments, "-c", "{address}", "-r", str(seed)), checks.says(f"{MEETINGS} met"),
              core=kind == "client_first", family=6 if kind == "together" else 4)
         for seed, (order, kind) in enumerate(orders.items())
     ]
@@ -214,7 +217,7 @@ def mpi():
     return [
         Case(f"mpi_check{also}, {ranks} processes of Open MPI over UCX", "single",
              ("env", *settings, "mpirun.openmpi", "-n", str(ranks), "--oversubscribe", "--mca", "pml", "ucx",
-              "mpi_check", *also.split()), check=checks.alone_says("answers right"), timeout=60.0, crc=("on",))
+              "mpi_check", *also.split()), check=checks.alone_says("answers right"), crc=("on",))
         for ranks, also in ((2, ""), (4, ""), (2, " -o"), (4, " -o"))
     ]
 
@@ -223,12 +226,12 @@ def scale():
     """Many connections in one process with traffic on all, and many one after the other."""
     churn = ("churn", "-p", "{port}", "-n", str(CONNECTIONS))
     return [
-        ucmatose("ucmatose -c 100 -C 100 -S 1024", ("-c", "100", "-C", "100", "-S", "1024"), timeout=60.0),
+        ucmatose("ucmatose -c 100 -C 100 -S 1024", ("-c", "100", "-C", "100", "-S", "1024")),
         # -N: perftest looks for the peak in time quadratic in the number of messages.
-        perftest("ib_send_bw", ("-q", "100", "-N", "-n", "500"), timeout=60.0),
-        perftest("ib_write_bw", ("-q", "100", "-N", "-n", "500"), timeout=60.0),
+        perftest("ib_send_bw", ("-q", "100", "-N", "-n", "500")),
+        perftest("ib_write_bw", ("-q", "100", "-N", "-n", "500")),
         Case(f"churn ({CONNECTIONS} connects and disconnects)", "pair", (*churn, "-s"), (*churn, "-c", "{address}"),
-             checks.says(f"{CONNECTIONS} connections, no growth"), timeout=120.0),
+             checks.says(f"{CONNECTIONS} connections, no growth"), timeout=PATIENCE),
     ]
 
 

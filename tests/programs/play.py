@@ -6,8 +6,8 @@ import time
 import checks
 from process import Process, until
 
-START = 10.0  # seconds a server has to listen, and a client to connect
-GRACE = 15.0  # seconds the server has after the client's end
+START = 30.0  # seconds a server has to listen, and a client to connect
+GRACE = 30.0  # seconds the server has after the client's end
 HEAD_START = 0.5  # seconds that a client waits for its server
 MIDWAY = 0.7  # seconds of traffic before an end is made to go away
 NOTICE = 1.0  # seconds, of a machine that runs, in which the other end has to notice
