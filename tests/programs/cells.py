@@ -26,8 +26,7 @@ class Case:
     """One way to start a program. `{address}` and `{port}` in the arguments are filled in when it runs."""
 
     name: str
-    kind: str  # a function of play.py: single, pair, service, client_first, together, again, interrupt, kill_server,
-    # kill_client
+    kind: str  # a function of play.py, of those in its KINDS
     server: tuple[str, ...]
     client: tuple[str, ...] = ()
     check: Callable = checks.ended_well
@@ -231,7 +230,7 @@ def scale():
         perftest("ib_send_bw", ("-q", "100", "-N", "-n", "500")),
         perftest("ib_write_bw", ("-q", "100", "-N", "-n", "500")),
         Case(f"churn ({CONNECTIONS} connects and disconnects)", "pair", (*churn, "-s"), (*churn, "-c", "{address}"),
-             checks.says(f"{CONNECTIONS} connections, no growth"), timeout=PATIENCE),
+             checks.says(f"{CONNECTIONS} connections, no growth")),
     ]
 
 

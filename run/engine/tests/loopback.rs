@@ -311,15 +311,23 @@ fn own_host(number: u8) -> String {
     format!("127.{number}.{third}.{fourth}")
 }
 
-/// An end that is ready to connect to `addr`, from `source` if there is one.
-fn ready_to_connect(addr: SocketAddr, source: Option<SocketAddr>) -> End {
+/// An end that connects to `addr`, from `source` if there is one.
+fn connecting(addr: SocketAddr, source: Option<SocketAddr>) -> End {
     let channel = EventChannel::new().unwrap();
     let id = Id::new(Some(&channel), 0).unwrap();
     id.resolve_addr(source, addr, None).unwrap();
     expect(&channel, EventKind::AddrResolved);
     id.resolve_route().unwrap();
     expect(&channel, EventKind::RouteResolved);
-    End::new(channel, id)
+    let end = End::new(channel, id);
+    end.id
+        .connect(ConnParam {
+            private_data: b"",
+            responder_resources: 1,
+            initiator_depth: 1,
+        })
+        .unwrap();
+    end
 }
 
 /// perftest's server closes its listener after a first connection and opens another on the same port.
@@ -347,15 +355,8 @@ fn is_found_when_opened_again(
     source: Option<SocketAddr>,
     pause: Duration,
 ) -> bool {
-    let end = ready_to_connect(addr, source);
     let begun = Instant::now();
-    end.id
-        .connect(ConnParam {
-            private_data: b"",
-            responder_resources: 1,
-            initiator_depth: 1,
-        })
-        .unwrap();
+    let end = connecting(addr, source);
     std::thread::sleep(pause);
     let channel = EventChannel::new().unwrap();
     let id = Id::new(Some(&channel), 0).unwrap();
@@ -375,14 +376,7 @@ fn an_id_may_be_destroyed_between_two_attempts() {
     let (channel, listener, addr) = listener(&own_host(2));
     drop(channel);
     listener.destroy();
-    let end = ready_to_connect(addr, None);
-    end.id
-        .connect(ConnParam {
-            private_data: b"",
-            responder_resources: 1,
-            initiator_depth: 1,
-        })
-        .unwrap();
+    let end = connecting(addr, None);
     std::thread::sleep(Duration::from_millis(2));
     end.id.destroy();
 }
