@@ -13,14 +13,16 @@ const LONG_ABOUT: &str = "\
 RDMA for programs on machines without an RDMA device.
 
 Weft is iWARP in user space: it gives an unmodified RDMA program a device, weft0, that works over \
-the network the machine already has. No kernel module, no root, no change to the program.";
+the network the machine already has. No kernel module, no root, no change to the program. Unmodified \
+UDP programs it gives segmentation offload, where they are told to have it (--udp).";
 
 const EXAMPLES: &str = "\
 Examples:
   weft run -- rping -s -a 127.0.0.1 -v -C 10     one end of a ping, on this machine
   weft run -- rping -c -a 127.0.0.1 -v -C 10     the other, in another terminal
-  weft run -- ib_write_bw -R                     perftest: always with -R (bring-up by rdma_cm)
-  weft run -- ib_write_bw -R 192.0.2.1           and its client, from another machine
+  weft run -- ib_write_bw                        perftest, with -R (rdma_cm) or without (GID and number)
+  weft run -- ib_write_bw 192.0.2.1              and its client, from another machine
+  weft run --udp gso -- iperf3 -c 192.0.2.1 -u   a program of UDP sockets, with segmentation offload
   weft doctor ib_write_bw                        will it work, and if not why
   weft stat                                      what is going over Weft right now
 
@@ -69,16 +71,18 @@ Examples:
 
 const STAT_LONG_ABOUT: &str = "\
 Show what goes over Weft: for each process its connections, queue pairs, octets and operations in \
-each direction, errors, and rates since the last look.
+each direction, errors, and rates since the last look. On a terminal it looks again every second until \
+Ctrl-C; elsewhere, and as JSON, it prints once and ends, unless --watch or --interval is given.
 
 The figures are read from memory that each served process keeps (turned off by WEFT_STAT=off); \
 reading costs those processes nothing. Processes of other users can be seen by root alone.";
 
 const STAT_AFTER: &str = "\
 Examples:
-  weft stat                                      refreshed every second, until Ctrl-C
+  weft stat                                      on a terminal refreshed every second, until Ctrl-C
   weft stat --once 4711                          one process, once
-  weft stat --json --once | jq '.processes[0]'";
+  weft stat --json | jq '.processes[0]'
+  weft stat --json --interval 10 >> stat.jsonl   a line every ten seconds, until it is ended";
 
 const BENCH_AFTER: &str = "\
 Examples:
@@ -131,7 +135,7 @@ Examples:
         shell: clap_complete::Shell,
     },
     /// Write the manual pages into a folder
-    #[command(after_help = "Example:\n  weft man ~/.local/share/man/man1 && man weft-run")]
+    #[command(after_help = "Examples:\n  weft man ~/.local/share/man/man1 && man weft-run")]
     Man {
         /// Where to; made if it is not there
         #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
@@ -214,17 +218,21 @@ pub struct DoctorArgs {
 /// `weft stat`.
 #[derive(Debug, clap::Args)]
 pub struct StatArgs {
-    /// Print once and end
-    #[arg(long)]
+    /// Print once and end, on a terminal too
+    #[arg(long, conflicts_with_all = ["watch", "interval"])]
     pub once: bool,
 
-    /// Print JSON: one object a look
+    /// Look again and again, where there is no terminal too
+    #[arg(long)]
+    pub watch: bool,
+
+    /// Print JSON: one object on a line for each look
     #[arg(long)]
     pub json: bool,
 
-    /// Seconds between looks
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
-    pub interval: std::time::Duration,
+    /// Seconds between looks [default: 1]; implies --watch
+    #[arg(long, value_name = "SECONDS", value_parser = interval)]
+    pub interval: Option<std::time::Duration>,
 
     /// Only this process
     #[arg(value_name = "PID")]
@@ -269,6 +277,49 @@ mod tests {
     fn run_wants_a_program_unless_it_only_shows() {
         assert!(Cli::try_parse_from(["weft", "run"]).is_err());
         assert!(Cli::try_parse_from(["weft", "run", "--show"]).is_ok());
+    }
+
+    /// The commands that the help shows, as words.
+    fn examples(command: &clap::Command) -> Vec<Vec<String>> {
+        let after = command.get_after_help().map(ToString::to_string);
+        let mut found = Vec::new();
+        for line in after.unwrap_or_default().lines() {
+            let Some(line) = line.strip_prefix("  weft ") else {
+                continue;
+            };
+            // Up to the remark, or to what the shell makes of it.
+            let example = line.split("  ").next().unwrap();
+            let own = example.split(['|', '>', '&']).next().unwrap();
+            let words = own.split_whitespace().map(str::to_owned);
+            found.push(std::iter::once("weft".to_owned()).chain(words).collect());
+        }
+        found
+    }
+
+    #[test]
+    fn every_example_of_the_help_is_understood() {
+        let command = Cli::command();
+        let mut all = examples(&command);
+        for sub in command.get_subcommands() {
+            let of_it = examples(sub);
+            assert!(
+                sub.is_hide_set() || !of_it.is_empty(),
+                "{} has no example",
+                sub.get_name()
+            );
+            all.extend(of_it);
+        }
+        for words in all {
+            if let Err(error) = Cli::try_parse_from(&words) {
+                panic!("{words:?}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn once_and_again_and_again_do_not_go_together() {
+        assert!(Cli::try_parse_from(["weft", "stat", "--once", "--watch"]).is_err());
+        assert!(Cli::try_parse_from(["weft", "stat", "--once", "--interval", "1"]).is_err());
     }
 
     #[test]

@@ -6,14 +6,20 @@ mod table;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use crate::args::StatArgs;
 use crate::output::{complain, print, write};
 use processes::Seen;
 use rates::{Look, Meter};
 
-/// Runs the command until it has printed once, its process is gone, or nobody reads on.
+/// Time from one look to the next, where nothing else was asked for.
+const USUAL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Runs the command: prints once, or again and again until its process is gone or nobody reads on.
 pub fn run(args: &StatArgs) -> ExitCode {
+    let goes_on = goes_on(args, std::io::stdout().is_terminal());
+    let interval = args.interval.unwrap_or(USUAL_INTERVAL);
     let mut meter = Meter::default();
     let mut screen = Screen::new(args);
     loop {
@@ -22,14 +28,21 @@ pub fn run(args: &StatArgs) -> ExitCode {
         if let Some(ended) = gone(args, &screen, &look) {
             return ended;
         }
-        if args.once {
+        if !goes_on {
             return print(&render(args, &look, &seen));
         }
         if screen.show(&render(args, &look, &seen)).is_err() {
             return ExitCode::SUCCESS;
         }
-        std::thread::sleep(args.interval);
+        std::thread::sleep(interval);
     }
+}
+
+/// Whether to look again and again. Without a terminal only who asks for it wants that: a script that calls `weft stat`
+/// waits for its end.
+fn goes_on(args: &StatArgs, terminal: bool) -> bool {
+    let asked = args.watch || args.interval.is_some();
+    asked || (terminal && !args.once && !args.json)
 }
 
 /// The end, when the one process that was asked for is not there.
@@ -80,7 +93,7 @@ struct Screen {
 impl Screen {
     fn new(args: &StatArgs) -> Screen {
         Screen {
-            over: std::io::stdout().is_terminal() && !args.json && !args.once,
+            over: std::io::stdout().is_terminal() && !args.json,
             shown: false,
         }
     }
@@ -96,5 +109,48 @@ impl Screen {
         let start = if first { "\x1b[2J" } else { "" };
         let lines = text.replace('\n', &format!("{CLEAR_LINE}\n"));
         write(&format!("{start}{HOME}{lines}{CLEAR_REST}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_are_repeated_on_a_terminal_or_when_asked_for() {
+        let plain = StatArgs {
+            once: false,
+            watch: false,
+            json: false,
+            interval: None,
+            pid: None,
+        };
+        let json = StatArgs {
+            json: true,
+            ..plain
+        };
+        let once = StatArgs {
+            once: true,
+            ..plain
+        };
+        let watch = StatArgs {
+            watch: true,
+            ..plain
+        };
+        let interval = StatArgs {
+            interval: Some(USUAL_INTERVAL),
+            json: true,
+            ..plain
+        };
+        for (args, on_terminal, elsewhere) in [
+            (plain, true, false),
+            (json, false, false),
+            (once, false, false),
+            (watch, true, true),
+            (interval, true, true),
+        ] {
+            assert_eq!(goes_on(&args, true), on_terminal, "{args:?}");
+            assert_eq!(goes_on(&args, false), elsewhere, "{args:?}");
+        }
     }
 }

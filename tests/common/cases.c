@@ -35,13 +35,14 @@ struct entry {
 	double started;
 	bool done;
 	enum outcome outcome;
+	char *first; /* how it failed at first, if it was run again */
 };
 
 static struct entry *entries;
 static size_t entry_count, entry_room;
 
 static struct {
-	bool list, tap, quiet;
+	bool list, tap, quiet, again;
 	const char *known;
 	regex_t only, without;
 	bool has_only, has_without;
@@ -239,6 +240,10 @@ static void print_plain(const struct entry *entry)
 {
 	const char *message = entry->report->message;
 
+	if (entry->first && entry->outcome != FAILED) {
+		printf("flaky %s: %s\n", entry->name, entry->first);
+		return;
+	}
 	if (options.quiet && (entry->outcome == PASSED || entry->outcome == SKIPPED))
 		return;
 	switch (entry->outcome) {
@@ -246,7 +251,8 @@ static void print_plain(const struct entry *entry)
 		printf("ok %s\n", entry->name);
 		break;
 	case FAILED:
-		printf("FAIL %s: %s\n", entry->name, message);
+		printf("FAIL %s: %s%s%s\n", entry->name, message, entry->first ? "; before that: " : "",
+		       entry->first ? entry->first : "");
 		break;
 	case SKIPPED:
 		printf("skip %s: %s\n", entry->name, message);
@@ -296,6 +302,51 @@ static void print_reasons(struct entry **chosen, size_t count)
 	}
 }
 
+/* Ends what has run too long, and notes what ended. How many of the cases from `first` up to `next` ended. */
+static size_t gather(struct entry **chosen, size_t first, size_t next)
+{
+	size_t ended = 0;
+	int status;
+	pid_t pid = waitpid(-1, &status, WNOHANG);
+
+	for (size_t i = first; i < next; i++) {
+		struct entry *entry = chosen[i];
+		bool late = !entry->done && now() - entry->started > options.limit;
+		if (entry->done || (entry->pid != pid && !late))
+			continue;
+		/* With all that it started. */
+		kill(-entry->pid, SIGKILL);
+		if (entry->pid != pid)
+			waitpid(entry->pid, &status, 0);
+		judge(entry, status, late && entry->pid != pid);
+		ended++;
+	}
+	if (pid == 0)
+		poll(NULL, 0, 1);
+	return ended;
+}
+
+static void print(const struct entry *entry, size_t number)
+{
+	if (options.tap)
+		print_tap(entry, number);
+	else
+		print_plain(entry);
+	fflush(stdout);
+}
+
+/* A case that failed beside others runs once more, alone: on a machine that stands still for a second anything that has a
+   time limit can fail. */
+static void run_again(struct entry *entry)
+{
+	entry->first = strdup(entry->report->message);
+	munmap(entry->report, sizeof(*entry->report));
+	entry->done = false;
+	start(entry);
+	while (!gather(&entry, 0, 1))
+		;
+}
+
 static int run_all(struct entry **chosen, size_t count)
 {
 	size_t next = 0, printed = 0, running = 0, counts[4] = {0};
@@ -307,31 +358,19 @@ static int run_all(struct entry **chosen, size_t count)
 			start(chosen[next++]);
 			running++;
 		}
-		int status;
-		pid_t pid = waitpid(-1, &status, WNOHANG);
-		for (size_t i = printed; i < next; i++) {
-			struct entry *entry = chosen[i];
-			bool late = !entry->done && now() - entry->started > options.limit;
-			if (entry->done || (entry->pid != pid && !late))
-				continue;
-			/* With all that it started. */
-			kill(-entry->pid, SIGKILL);
-			if (entry->pid != pid)
-				waitpid(entry->pid, &status, 0);
-			judge(entry, status, late && entry->pid != pid);
-			running--;
-		}
+		running -= gather(chosen, printed, next);
 		while (printed < next && chosen[printed]->done) {
 			struct entry *entry = chosen[printed++];
-			counts[entry->outcome]++;
-			if (options.tap)
-				print_tap(entry, printed);
-			else
-				print_plain(entry);
+			if (!options.again || entry->outcome != FAILED)
+				print(entry, printed);
 		}
-		fflush(stdout);
-		if (pid == 0)
-			poll(NULL, 0, 1);
+	}
+	for (size_t i = 0; i < count; i++) {
+		if (options.again && chosen[i]->outcome == FAILED) {
+			run_again(chosen[i]);
+			print(chosen[i], i + 1);
+		}
+		counts[chosen[i]->outcome]++;
 	}
 	if (!options.tap) {
 		print_reasons(chosen, count);
@@ -422,6 +461,7 @@ static void usage(void)
 	       "  --known FILE      cases that are known to fail: one a line, with a reason; one that passes fails the run\n"
 	       "  --tap             TAP version 14\n"
 	       "  --quiet           only what failed, and the counts\n"
+	       "  --again           run what failed once more, alone; what passes then is said to be flaky, and counts as passed\n"
 	       "  --storm           a timer's signal every 50 to 200 microseconds while a case runs\n"
 	       "  --width N         cases at a time (%d)\n"
 	       "  --limit SECONDS   for each case (%g)\n"
@@ -439,9 +479,9 @@ static void read_options(int argc, char **argv)
 		{"tap", no_argument, NULL, 5},	      {"quiet", no_argument, NULL, 6},
 		{"storm", no_argument, NULL, 7},      {"width", required_argument, NULL, 8},
 		{"limit", required_argument, NULL, 9}, {"help", no_argument, NULL, 10},
-		{"patience", required_argument, NULL, 11},
+		{"patience", required_argument, NULL, 11}, {"again", no_argument, NULL, 12},
 	};
-	int option, at = 11;
+	int option, at = 12;
 
 	for (const struct option *more = the_program->longs; more && more->name; more++)
 		longs[at++] = *more;
@@ -460,6 +500,7 @@ static void read_options(int argc, char **argv)
 		case 9: options.limit = atof(optarg); break;
 		case 10: usage(); exit(0);
 		case 11: patience = (int)(1e3 * atof(optarg)); break;
+		case 12: options.again = true; break;
 		case '?': exit(2);
 		default: the_program->option(option, optarg);
 		}

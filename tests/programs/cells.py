@@ -18,12 +18,19 @@ MEETINGS = 200  # of one `meet`
 PATIENCE = 120.0
 # How often two processes that bring themselves up are started anew, in each place; a third of a second each.
 TIMES, TIMES_QUICK = 25, 5
+DTEST = 15828  # the port at which uDAPL's dtest and dtestx tell the other end where they are
+# The same of fio, a second and a half each.
+FIO_TIMES = 20
+FIO_SIZES = {"4k": (4096, 1024), "64k": (65536, 256), "1m": (1 << 20, 64)}  # octets of a block, and how many
+MEMLOCK = 8 << 20  # octets that an ordinary user may lock (stage.py)
 PINGPONGS = ("ibv_rc_pingpong", "ibv_srq_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong")
 
 
 @dataclass(frozen=True)
 class Case:
-    """One way to start a program. `{address}` and `{port}` in the arguments are filled in when it runs."""
+    """One way to start a program. In the arguments are filled in when it runs: `{address}` and `{port}` of the server,
+    `{other}`, the client's address, `{weft}`, the command under test, and `{launcher}`, which starts a command on the host
+    that has an address (`LAUNCHER ADDRESS COMMAND`); for uDAPL `{reached}` and `{dat_conf}`."""
 
     name: str
     kind: str  # a function of play.py, of those in its KINDS
@@ -36,6 +43,14 @@ class Case:
     crc: tuple[str, ...] = ("on", "off")  # with which it is played in a full run
     times: int = 1  # of the kind "again"
     connections: int = 1  # that its client makes to the server's port before there is traffic
+    users: tuple[str, ...] = ("ordinary", "root")  # by whom it can be played
+    networks: tuple[str, ...] = ("loopback", "veth")  # over which networks it is worth it
+    first: str = "loopback"  # over which a quick run plays it
+    port: int = 0  # the server's, of a program that has it built in; 0 is any
+    datagrams: bool = False  # the server's port is of UDP
+
+    def suits(self, place):
+        return place.user in self.users and place.network in self.networks and place.crc in self.crc
 
     @property
     def program(self):
@@ -133,6 +148,13 @@ def ucmatose(name, options, timeout=PATIENCE):
                 timeout=timeout)
 
 
+def udaddy(name, options, family=4):
+    """The datagram service of the connection manager. Its port is built in."""
+    arguments = ("udaddy", *options)
+    return Case(name, "pair", arguments, (*arguments, "-s", "{address}"), checks.says("return status 0"),
+                family=family, port=7174, datagrams=True, core=family == 4, crc=("on",))
+
+
 def cases(quick):
     """Every case, in the order of the table in the docs."""
     everything = [
@@ -141,6 +163,11 @@ def cases(quick):
         rping("rping -Vv -C 100 (IPv4)", 4),
         rping("rping -Vv -C 100 (IPv6)", 6),
         ucmatose("ucmatose", ()),
+        udaddy("udaddy (IPv4)", ()),
+        udaddy("udaddy (IPv6)", ("-f", "ipv6", "-b", "::"), family=6),
+        udaddy("udaddy -c 10 -C 100 -S 1024", ("-c", "10", "-C", "100", "-S", "1024")),
+        Case("mckey (multicast is refused in words)", "single", ("mckey", "-m", "232.1.2.3", "-b", "{address}"),
+             check=checks.refused("multicast is not served"), crc=("on",)),
         Case("rdma_server, rdma_client", "pair", ("rdma_server", "-p", "{port}"),
              ("rdma_client", "-s", "{address}", "-p", "{port}"), checks.says("end 0")),
         # Sends inline without having asked for room.
@@ -151,7 +178,45 @@ def cases(quick):
         Case("qperf -cm 1", "service", ("qperf", "-lp", "{port}"),
              ("qperf", "-lp", "{port}", "{address}", "-cm", "1", "-t", "1", *QPERF), checks.qperf(QPERF), crc=("on",)),
     ]
-    return [*everything, *perftest_all(quick), *by_hand(quick), *ucx(), *mpi(), *scale(), *endings()]
+    return [*everything, *fio(quick), *udapl(), *perftest_all(quick), *by_hand(quick), *ucx(), *libfabric(quick), *mpi(),
+            *mpi_on_two_hosts(), *forked(), *scale(), *endings()]
+
+
+def udapl():
+    """uDAPL's own tests, over its provider for the connection manager (cma) and the one that brings queue pairs up
+    itself (scm)."""
+    dapltest_ports = {"cma": 62000, "scm": 63000}
+    transfers = ("client", "SR", "256", "server", "SR", "256", "client", "RW", "4096", "server", "RW", "4096",
+                 "client", "RR", "4096", "server", "RR", "4096")
+    for provider in ("cma", "scm"):
+        def of(*words):
+            return ("env", "DAT_OVERRIDE={dat_conf}", *words)
+        dtest = of("dtest", "-P", provider, "-b", "4096", "-B", "10")
+        yield Case(f"dtest (uDAPL, {provider})", "pair", (*dtest, "-s"), (*dtest, "-h", "{reached}"),
+                   checks.says("DAPL Test Complete. PASSED"), port=DTEST, core=True, crc=("on",))
+        yield Case(f"dapltest (uDAPL, {provider})", "service", of("dapltest", "-T", "S", "-D", provider),
+                   of("dapltest", "-T", "T", "-s", "{reached}", "-D", provider, "-i", "100", "-t", "2", "-w", "2", *transfers),
+                   checks.dapltest, port=dapltest_ports[provider], crc=("on",))
+
+
+def fio(quick):
+    """fio's engine `rdma`: a client that disconnects as soon as its last request is complete. Of Sends the receiving end compares
+    every block."""
+    def one(verb, size, depth):
+        octets, count = FIO_SIZES[size]
+        program = ("fio", "--name=job", "--ioengine=rdma", "--port={port}", f"--bs={octets}", f"--size={count * octets}",
+                   f"--iodepth={depth}", "--verify_state_save=0")
+        verify = ("--verify=crc32c",) if verb == "send" else ()
+        # fio asks for as much locked memory as its buffers have, and an ordinary user has 8 MiB.
+        large, core = octets * depth > MEMLOCK, verb == "send" and depth == 16
+        users = ("root",) if large else ("ordinary", "root") if core else ("ordinary",)
+        return Case(
+            f"fio --verb={verb} --bs={size} --iodepth={depth}", "again", (*program, "--rw=read", *verify),
+            (*program, "--rw=write", f"--verb={verb}", "--hostname={address}", *verify, "--do_verify=0"),
+            checks.fio(count, both=verb == "send"), crc=("on",), users=users,
+            first="veth" if large else "loopback", core=core, times=1 if quick else FIO_TIMES,
+        )
+    return [one(*axes) for axes in product(("write", "read", "send"), FIO_SIZES, (1, 16))]
 
 
 def by_hand(quick):
@@ -209,6 +274,21 @@ def ucx():
     ]
 
 
+def libfabric(quick):
+    """libfabric's verbs provider: connected endpoints, reliable datagrams over them, and datagrams. The server gives no
+    source address, and names as its own the first of the device's that it finds."""
+    kinds = {"msg": "verbs", "rdm": "verbs;ofi_rxm", "dgram": "verbs"}
+    # A datagram ends at the path's MTU that the device says, 4096 octets, so two of the six sizes are left out.
+    rows = {"msg": 6, "rdm": 6, "dgram": 4}
+    # It puts the largest message into both directions at once, and compares every octet.
+    iterations = "10" if quick else "100"
+    def pingpong(kind, provider):
+        arguments = ("fi_pingpong", "-p", provider, "-e", kind, "-c", "-I", iterations)
+        return Case(f"fi_pingpong -p '{provider}' -e {kind} -c", "pair", (*arguments, "-B", "{port}"),
+                    (*arguments, "-P", "{port}", "{address}"), checks.fi_pingpong(rows[kind]), first="veth")
+    return [pingpong(kind, provider) for kind, provider in kinds.items()]
+
+
 def mpi():
     """MPI over UCX over the device, every answer checked (mpi_check.c)."""
     settings = ("OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "UCX_TLS=rc,self",
@@ -219,6 +299,31 @@ def mpi():
               "mpi_check", *also.split()), check=checks.alone_says("answers right"), crc=("on",))
         for ranks, also in ((2, ""), (4, ""), (2, " -o"), (4, " -o"))
     ]
+
+
+def mpi_on_two_hosts():
+    """A process of MPI on each of two hosts. Whoever starts one there gives it an environment of its own, as sshd does, so weft
+    is started there again. Entering a network namespace needs root."""
+    started = ("{weft}", "run", "--")
+    openmpi = ("env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "mpirun.openmpi", "-n", "2",
+               "--host", "{address},{other}", "--mca", "plm_rsh_agent", "{launcher}", "--mca", "pml", "cm", "--mca", "mtl",
+               "ofi", "--mca", "mtl_ofi_provider_include", "verbs;ofi_rxm", *started, "mpi_check")
+    # Debian builds MPICH for UCX.
+    mpich = ("env", "UCX_TLS=rc,self", "UCX_NET_DEVICES=weft0:1", "mpiexec.hydra", "-n", "2", "-hosts",
+             "{address},{other}", "-launcher", "rsh", "-launcher-exec", "{launcher}", *started, "mpi_check.mpich")
+    # Without one-sided work over ofi: Open MPI 4.1 has none there, over TCP neither.
+    return [
+        Case(f"mpi_check{also}, {name}, a process on each host", "single", (*command, *also.split()),
+             check=checks.alone_says("answers right"), crc=("on",), users=("root",), networks=("veth",), first="veth")
+        for name, command, also in (("Open MPI over ofi", openmpi, ""), ("MPICH over UCX", mpich, ""),
+                                    ("MPICH over UCX", mpich, " -o"))
+    ]
+
+
+def forked():
+    """A pool of Python's workers, forked from a process that has the device open, each with the device opened anew."""
+    return [Case("forkpool.py, three rounds of four forked workers", "single", ("forkpool.py", "-w", "4", "-r", "3"),
+                 check=checks.alone_says("forkpool: 600 answers right"), crc=("on",))]
 
 
 def scale():
@@ -255,8 +360,8 @@ def places():
     return [Place(*axes) for axes in product(("ordinary", "root"), ("loopback", "veth"), ("on", "off"))]
 
 
-# A quick run is every case in the first of these places and the core cases in the others, which between them
-# have every pair of user, network and CRC.
+# A quick run is every case in the first of these places that suits it and is of its first network, and the core cases
+# in the others too; the places between them have every pair of user, network and CRC.
 QUICK_PLACES = [
     Place("ordinary", "loopback", "on"),
     Place("ordinary", "loopback", "off"),
@@ -266,9 +371,13 @@ QUICK_PLACES = [
 ]
 
 
+def first_place(case):
+    return next(place for place in QUICK_PLACES if case.suits(place) and place.network == case.first)
+
+
 def cells(quick):
     """The cells of a quick or a full run, as (case, place)."""
     if not quick:
-        return [(case, place) for place in places() for case in cases(quick) if place.crc in case.crc]
-    first = QUICK_PLACES[0]
-    return [(case, place) for place in QUICK_PLACES for case in cases(quick) if place == first or case.core]
+        return [(case, place) for place in places() for case in cases(quick) if case.suits(place)]
+    return [(case, place) for place in QUICK_PLACES for case in cases(quick)
+            if place == first_place(case) or (case.core and case.suits(place))]

@@ -55,6 +55,29 @@ def alone_says(words):
     return check
 
 
+def refused(words):
+    """A program ends by itself with a status that is not 0, and Weft says `words`."""
+    def check(program, _client):
+        if program.status <= 0:
+            return f"not refused: {program.how()}"
+        return None if words in program.errors else f"does not say{quoted(words)}"
+    return check
+
+
+def fio(count, both):
+    """The client carried out `count` requests, and where they are Sends the server received as many and found each block right."""
+    def check(server, client):
+        complaint = ended_well(server, client)
+        if complaint:
+            return complaint
+        for role, ended, wanted in (("client", client, f"total=0,{count},"), ("server", server, f"total={count},0,")):
+            issued = re.search(r"issued rwts: (total=\d+,\d+,)", ended.output)
+            if (role == "client" or both) and (issued is None or issued[1] != wanted):
+                return f"{role} issued {issued[1] if issued else 'nothing'}: not {wanted}"
+        return None
+    return check
+
+
 def rping(count):
     """Both ends saw `count` pings; they compare the octets themselves (-V)."""
     def check(server, client):
@@ -109,6 +132,20 @@ def ucx_perftest(server, client):
     return ended_well(server, client) or (None if final else "client printed no final line")
 
 
+def fi_pingpong(count):
+    """Both ends printed `count` rows of results, with as many answers as messages; they compare the octets themselves (-c)."""
+    def check(server, client):
+        complaint = ended_well(server, client)
+        if complaint:
+            return complaint
+        for role, ended in (("server", server), ("client", client)):
+            rows = re.findall(r"^\w+ +\d+ +=\d+ +[\d.]+\w", ended.output, re.MULTILINE)
+            if len(rows) != count:
+                return f"{role} printed {len(rows)} of {count} rows of results"
+        return None
+    return check
+
+
 def ucx_transports(program, _client):
     """`ucx_info -d` could open both transports that the device serves. (It speaks of errors when all is well.)"""
     if program.status != 0:
@@ -128,6 +165,18 @@ def cmtime(server, client):
     steps = {name for name, total in rows if float(total) > 0}
     missing = {"connect", "disconnect"} - steps
     return client_ended_well(server, client) or (f"no time for {sorted(missing)}" if missing else None)
+
+
+def dapltest(server, client):
+    """The client printed what it transferred in every way, and that it came to its end."""
+    complaint = client_ended_well(server, client)
+    if complaint:
+        return complaint
+    ways = dict(re.findall(r"^Total ([\w ]+?) *: +([\d.]+) MB", client.output, re.MULTILINE))
+    missing = {"Send", "Recv", "RDMA Read", "RDMA Write"} - {way for way, total in ways.items() if float(total) > 0}
+    if missing:
+        return f"nothing was transferred by {sorted(missing)}"
+    return None if "End of Work" in client.output else "client did not come to its end"
 
 
 def qperf(tests):

@@ -102,7 +102,13 @@ static int family_of(const union ibv_gid *gid)
 	return memcmp(gid, mapped, sizeof(mapped)) ? AF_INET6 : AF_INET;
 }
 
-/* The GID by which the control connection left this machine. */
+static int is_loopback(const union ibv_gid *gid)
+{
+	return family_of(gid) == AF_INET ? gid->raw[12] == 127 : IN6_IS_ADDR_LOOPBACK((const struct in6_addr *)gid);
+}
+
+/* The GID by which the control connection left this machine. A loopback address has none on a machine that has others:
+ * then the first of its family, or the first. */
 static int own_gid(union ibv_gid *gid)
 {
 	struct sockaddr_storage own;
@@ -120,6 +126,11 @@ static int own_gid(union ibv_gid *gid)
 	for (int index = 0; ibv_query_gid(context, 1, index, gid) == 0; index++)
 		if (!memcmp(gid, &address, sizeof(address)))
 			return index;
+	for (int index = 0; is_loopback(&address) && ibv_query_gid(context, 1, index, gid) == 0; index++)
+		if (family_of(gid) == family_of(&address))
+			return index;
+	if (is_loopback(&address) && ibv_query_gid(context, 1, 0, gid) == 0)
+		return 0;
 	errno = ENOENT;
 	fail("the GID of the control connection's address");
 	return -1;

@@ -5,6 +5,7 @@ import time
 
 import checks
 from process import Process, until
+from stage import is_free
 
 START = 30.0  # seconds a server has to listen, and a client to connect
 GRACE = 30.0  # seconds the server has after the client's end
@@ -25,7 +26,8 @@ class Play:
     def __init__(self, stage, case, place, log):
         self.stage, self.case, self.place, self.log = stage, case, place, log
         self.network = stage.network(place.network)
-        self.port = stage.free_port()
+        self.dat_conf = stage.dat_conf(place.network)
+        self.port = case.port or stage.free_port()
         self.started = []
 
     def __enter__(self):
@@ -42,8 +44,12 @@ class Play:
             return str(trouble), None
 
     def start(self, role, host, template):
-        address = self.network.server.addresses[self.case.family]
-        argv = [word.format(address=address, port=self.port) for word in template]
+        address, other = (end.addresses[self.case.family] for end in (self.network.server, self.network.client))
+        filled = {"address": address, "other": other, "port": self.port, "weft": self.stage.weft,
+                  "reached": self.network.reached, "dat_conf": self.dat_conf}
+        if "{launcher}" in template:
+            filled["launcher"] = self.stage.launcher(self.place.network)
+        argv = [word.format(**filled) for word in template]
         process = Process(
             self.stage.command(host, self.place, argv), self.stage.environment(self.place),
             f"{self.log}.{role}", self.stage.limits(self.place),
@@ -53,12 +59,15 @@ class Play:
 
     def server(self):
         """Starts the server and waits until it listens."""
+        if self.case.port:
+            # Another run may have it, for a moment.
+            until(lambda: is_free(self.case.port, self.case.datagrams), START)
         server = self.start("server", self.network.server, self.case.server)
-        until(lambda: server.ended() or server.listens(self.port), START)
+        until(lambda: server.ended() or server.listens(self.port, self.case.datagrams), START)
         if server.ended():
             ended = server.result()
             raise Trouble(f"server: {ended.how()} before it listened{checks.quoted(ended.last_line())}")
-        if not server.listens(self.port):
+        if not server.listens(self.port, self.case.datagrams):
             raise Trouble(f"server: not listening after {START:.0f} s")
         return server
 
@@ -123,7 +132,7 @@ def together(play):
 def again(play):
     """A pair, one time after the other."""
     for time_before in range(play.case.times):
-        play.port = play.stage.free_port()
+        play.port = play.case.port or play.stage.free_port()
         try:
             complaint, _ = pair(play)
         except Trouble as trouble:

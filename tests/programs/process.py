@@ -83,17 +83,19 @@ class Process:
         texts = [Path(f"{self.log}.{kind}").read_text(errors="replace") for kind in ("out", "err")]
         return Ended(self.child.returncode, *texts)
 
-    def listens(self, port):
-        """Whether a TCP socket listens on that port in the network the process is in."""
+    def listens(self, port, datagrams=False):
+        """Whether a TCP socket listens on that port in the network the process is in, or a UDP one has it."""
+        if datagrams:
+            return any(local == port for local, _, _ in self.sockets(("udp", "udp6")))
         return any(state == LISTEN and local == port for local, _, state in self.sockets())
 
     def connections(self, port):
         """How many TCP connections to that port there are in the network the process is in."""
         return sum(state == ESTABLISHED and remote == port for _, remote, state in self.sockets())
 
-    def sockets(self):
-        """Local port, remote port and state of each TCP socket there."""
-        for family in ("tcp", "tcp6"):
+    def sockets(self, families=("tcp", "tcp6")):
+        """Local port, remote port and state of each socket there."""
+        for family in families:
             try:
                 rows = Path(f"/proc/{self.child.pid}/net/{family}").read_text().splitlines()[1:]
             except OSError:

@@ -18,6 +18,8 @@ from play import Play
 from stage import Stage
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests/rig"))
+import again  # noqa: E402
 
 
 def arguments():
@@ -48,17 +50,26 @@ def folder(case, place):
     return re.sub(r"[^a-z0-9]+", "-", f"{case}-{place}".lower()).strip("-")
 
 
-def play(stage, case, place, logs):
-    """Plays one cell."""
+def play(stage, case, place, log):
+    """Plays one cell; the names of its logs begin with `log`."""
     start = time.monotonic()
     obstacle = stage.obstacle(case, place)
     if obstacle:
         return report.Result(case.name, place, report.SKIPPED, 0.0, obstacle)
-    with Play(stage, case, place, logs / folder(case.name, place)) as cell:
+    with Play(stage, case, place, log) as cell:
         complaint, figure = cell.run()
     outcome = report.FAILED if complaint else report.PASSED
     seconds = time.monotonic() - start
     return report.Result(case.name, place, outcome, round(seconds, 2), complaint, figure)
+
+
+def once_more(first, second):
+    """The result of a cell that failed, and has been played again. The logs of both times are kept."""
+    if second.outcome == report.PASSED:
+        again.say(f"{first.case} [{first.place}]", first.reason)
+        return second
+    print(second.line(), flush=True)
+    return first
 
 
 def run(options):
@@ -67,9 +78,12 @@ def run(options):
     stage = Stage(options.weft)
     try:
         for case, place in chosen(options):
-            result = play(stage, case, place, options.logs)
-            results.append(result)
+            log = options.logs / folder(case.name, place)
+            result = play(stage, case, place, log)
             print(result.line(), flush=True)
+            if result.outcome == report.FAILED:
+                result = once_more(result, play(stage, case, place, log.with_name(f"{log.name}-again")))
+            results.append(result)
     finally:
         stage.close()
     report.write_json(options.json or options.logs / "programs.json", results, options.full)

@@ -1,5 +1,6 @@
 """Where the cells are played: a copy of weft that every user can read, the users, the networks, free ports."""
 
+import fcntl
 import itertools
 import os
 import random
@@ -7,6 +8,7 @@ import resource
 import secrets
 import shutil
 import socket
+import struct
 import subprocess
 import tempfile
 from dataclasses import dataclass
@@ -14,10 +16,15 @@ from pathlib import Path
 
 NOBODY = 65534
 MEMLOCK = 8 << 20  # octets: what an ordinary user has by default
+SIOCGIFADDR = 0x8915  # the request for an interface's IPv4 address
 SBIN = ":/usr/local/sbin:/usr/sbin:/sbin"
-# Programs of our own, compiled when they are first needed: the compiler, and what it links.
+# Programs of our own, compiled when they are first needed: the compiler, and what it links. The source is named like
+# the program up to a dot.
 VERBS = ("cc", "-lrdmacm", "-libverbs")
-OWN = {"churn": VERBS, "meet": VERBS, "mpi_check": ("mpicc.openmpi",)}
+OWN = {"churn": VERBS, "meet": VERBS, "mpi_check": ("mpicc.openmpi",), "mpi_check.mpich": ("mpicc.mpich",)}
+# Scripts of our own, by the module that they need of the system's Python: only that one has Debian's modules.
+SCRIPTS = {"forkpool.py": "pyverbs"}
+PYTHON = "/usr/bin/python3"
 HEADER = Path("/usr/include/rdma/rdma_cma.h")
 
 
@@ -35,6 +42,8 @@ class Loopback:
     def __init__(self):
         host = Host((), {4: "127.0.0.1", 6: "::1"})
         self.server = self.client = host
+        # A device is not found by a loopback address, unless the machine has no other.
+        self.interface, self.reached = own_interface()
 
     def close(self):
         pass
@@ -54,6 +63,7 @@ class Veth:
             self.close()
             raise
         self.server, self.client = self.hosts
+        self.interface, self.reached = "eth0", self.server.addresses[4]
 
     def build(self):
         for name in self.names:
@@ -80,6 +90,21 @@ def ip(*arguments):
 
 
 NETWORKS = {"loopback": Loopback, "veth": Veth}
+
+
+def own_interface():
+    """The name of an interface by which others could reach this machine, and its IPv4 address; the loopback's if there is
+    none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            if name == "lo":
+                continue
+            try:
+                answer = fcntl.ioctl(probe, SIOCGIFADDR, struct.pack("16s16x", name.encode()))
+            except OSError:
+                continue
+            return name, socket.inet_ntoa(answer[20:24])
+    return "lo", "127.0.0.1"
 
 
 def has_address(address):
@@ -121,12 +146,22 @@ class Stage:
                 self.networks[name] = f"no network namespaces: {error}"
         return self.networks[name]
 
+    def dat_conf(self, name):
+        """A file that tells uDAPL of the device, on that network."""
+        path = self.folder / f"dat-{name}.conf"
+        rows = (("cma", "ofa", f"{self.network(name).interface} 0"), ("scm", "oscm", "weft0 1"))
+        path.write_text("".join(
+            f'{provider} u2.0 nonthreadsafe default libdapl{library}.so.2 dapl.2.0 "{device}" ""\n'
+            for provider, library, device in rows
+        ))
+        return path
+
     def obstacle(self, case, place):
         """Why this cell cannot be played here, or None."""
-        if case.program not in OWN and not shutil.which(case.program):
+        if case.program not in OWN | SCRIPTS and not shutil.which(case.program):
             return f"{case.program} is not installed"
-        for own in OWN.keys() & set(case.server):
-            missing = self.build(own)
+        for own in (OWN | SCRIPTS).keys() & set(case.server):
+            missing = self.bring(own) if own in SCRIPTS else self.build(own)
             if missing:
                 return missing
         if place.user == "root" and os.geteuid() != 0:
@@ -150,8 +185,36 @@ class Stage:
         compiler, *libraries = OWN[program]
         if not shutil.which(compiler) or (libraries and not HEADER.exists()):
             return f"needs {compiler}{' and librdmacm-dev' if libraries else ''}"
-        source = Path(__file__).with_name(f"{program}.c")
-        subprocess.run([compiler, "-O1", "-o", binary, source, *libraries], check=True)
+        source = Path(__file__).with_name(f"{program.partition('.')[0]}.c")
+        done = subprocess.run([compiler, "-O1", "-o", binary, source, *libraries], capture_output=True, text=True,
+                              check=False)
+        if done.returncode != 0:
+            said = done.stderr.strip().splitlines()
+            return f"{compiler} does not compile {source.name}: {said[0] if said else f'exit status {done.returncode}'}"
+        return None
+
+    def launcher(self, name):
+        """A program that starts a command on a host of that network, by its address, in an environment that is not that of
+        who calls it: as a login on another machine, it has the libraries of neither."""
+        network = self.network(name)
+        script = self.folder / f"start-on-{name}"
+        lines = ["#!/bin/sh", "# ADDRESS COMMAND...", "case $1 in"]
+        for host in (network.server, network.client):
+            lines.append(f"{'|'.join(host.addresses.values())}) set -- \"{' '.join(host.prefix)}\" \"$@\" ;;")
+        lines += ["*) echo \"no host has the address $1\" >&2; exit 1 ;;", "esac", "prefix=$1; shift 2",
+                  "exec $prefix env -u LD_PRELOAD -u LD_LIBRARY_PATH sh -c \"$*\""]
+        script.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        script.chmod(0o755)
+        return script
+
+    def bring(self, script):
+        """Copies a script of our own to where every user can read it; says what is missing when it cannot run."""
+        module = SCRIPTS[script]
+        there = Path(PYTHON).exists() and subprocess.run([PYTHON, "-c", f"import {module}"], check=False,
+                                                         stderr=subprocess.DEVNULL, cwd="/").returncode == 0
+        if not there:
+            return f"needs {PYTHON} with {module} (python3-{module})"
+        shutil.copy(Path(__file__).with_name(script), self.folder)
         return None
 
     def command(self, host, place, argv):
@@ -159,7 +222,7 @@ class Stage:
         user = ()
         if place.user == "ordinary" and os.geteuid() == 0:
             user = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
-        words = [str(self.folder / word) if word in OWN else word for word in argv]
+        words = [str(self.folder / word) if word in OWN | SCRIPTS else word for word in argv]
         return [*host.prefix, *user, str(self.weft), "run", "--", *words]
 
     @staticmethod
@@ -191,10 +254,13 @@ def free_ports():
     return (port for at in itertools.count(start) if is_free(port := first + at % count))
 
 
-def is_free(port):
-    """Whether a server could have that TCP port, of IPv4 and, where there is one, of IPv6."""
+def is_free(port, datagrams=False):
+    """Whether a server could have that port, of TCP or UDP, of IPv4 and, where there is one, of IPv6."""
     family, everywhere = (socket.AF_INET6, "::") if has_address("::") else (socket.AF_INET, "")
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
+    with socket.socket(family, socket.SOCK_DGRAM if datagrams else socket.SOCK_STREAM) as probe:
+        if not datagrams:
+            # Connections that are over keep it from nobody.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((everywhere, port))
         except OSError:

@@ -46,7 +46,7 @@ class WithStage(unittest.TestCase):
             mock.patch.multiple(play, **(PATIENT | patience)),
         ):
             case = dataclasses.replace(CASES[name], timeout=timeout)
-            result = run.play(self.stage, case, place, self.folder)
+            result = run.play(self.stage, case, place, self.folder / "cell")
         return result.outcome, result.reason or ""
 
 
@@ -98,6 +98,7 @@ class Outcomes(WithStage):
         self.fails("ib_write_bw -R -a", "few-rows", "22 of 23 rows")
         self.fails("ib_write_bw -R", "few-rows", "0 of 1 rows")
         self.fails("rping -Vv -C 100 (IPv4)", "few-rows", "99 of 100 pings")
+        self.fails("fio --verb=send --bs=4k --iodepth=1", "few-rows", "client issued total=0,1023,: not total=0,1024,")
 
     def test_a_service_that_ends_with_its_first_client(self):
         self.fails("cmtime -c 100", "status", "server: exit status 1 before its client")
@@ -106,6 +107,10 @@ class Outcomes(WithStage):
     def test_a_client_of_a_service(self):
         self.fails("cmtime -c 100", "client-hangs", "client: did not end", timeout=2.0)
         self.fails("qperf -cm 1", "few-rows", r"no result for \['rc_bw'\]")
+
+    def test_rows_of_libfabric(self):
+        self.fails("fi_pingpong -p 'verbs' -e dgram -c", "few-rows", "server printed 3 of 4 rows")
+        self.fails("fi_pingpong -p 'verbs;ofi_rxm' -e rdm -c", "few-rows", "server printed 5 of 6 rows")
 
     def test_figures_of_zero(self):
         self.fails("ib_read_bw -R", "zero", "measured nothing")
@@ -143,9 +148,22 @@ class Places(WithStage):
         listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
         self.assertFalse([name for name in names if name in listed])
 
+    @unittest.skipUnless(os.geteuid() == 0, "needs root")
+    def test_a_launcher_starts_a_command_on_the_host_that_has_the_address(self):
+        self.assertIsInstance(self.stage.network("veth"), stage.Veth)
+        launcher = self.stage.launcher("veth")
+        for host in self.stage.network("veth").hosts:
+            address = host.addresses[4]
+            done = subprocess.run([launcher, address, "ip", "-4", "-br", "addr", "show", "eth0; echo $LD_PRELOAD."],
+                                  env={**os.environ, "LD_PRELOAD": ""}, capture_output=True, text=True, check=True)
+            self.assertIn(address, done.stdout)
+            self.assertTrue(done.stdout.endswith("\n.\n"), done.stdout)
+        done = subprocess.run([launcher, "192.0.2.1", "true"], capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stderr), (1, "no host has the address 192.0.2.1\n"))
+
     def test_a_missing_program_is_skipped_in_words(self):
         case = cells.Case("none", "single", ("no-such-program",))
-        result = run.play(self.stage, case, ORDINARY, self.folder)
+        result = run.play(self.stage, case, ORDINARY, self.folder / "cell")
         self.assertEqual((result.outcome, result.reason), ("skipped", "no-such-program is not installed"))
 
     def test_a_loopback_without_ipv6(self):
@@ -171,6 +189,14 @@ class Table(unittest.TestCase):
             pairs = {(getattr(place, first), getattr(place, second)) for place in used}
             self.assertEqual(len(pairs), 4, (first, second))
 
+    def test_a_case_about_two_hosts_is_played_on_two_by_whom_it_can_be(self):
+        quick = [(case, place) for case, place in cells.cells(quick=True) if case.first == "veth"]
+        self.assertTrue(quick)
+        for case, place in quick:
+            self.assertEqual(place.network, "veth", case.name)
+            self.assertIn(place.user, case.users)
+        self.assertTrue(all(case.suits(place) for case, place in cells.cells(quick=False)))
+
     def test_names_are_one_to_a_case(self):
         names = [case.name for case in cells.cases(quick=False)]
         self.assertEqual(len(names), len(set(names)))
@@ -192,7 +218,9 @@ class Table(unittest.TestCase):
         first = next(line for line in text.splitlines() if line.startswith("| `ibv_devices`"))
         self.assertEqual(first, "| `ibv_devices` | CRC off only [1] | yes | yes | yes |")
         self.assertIn("1. `ibv_devices`, CRC on: failed: no device", text)
-        self.assertEqual(text.count("yes |"), 4 * len(cells.cases(quick=False)) - 1)
+        fields = {(case.name, place.user, place.network) for case, place in cells.cells(quick=False)}
+        self.assertEqual(text.count("yes |"), len(fields) - 1)
+        self.assertEqual(text.count("| - "), 4 * len(cells.cases(quick=False)) - len(fields))
 
     def test_the_end_of_what_a_failed_cell_said(self):
         with tempfile.TemporaryDirectory() as folder:

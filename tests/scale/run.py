@@ -23,6 +23,8 @@ import report
 from ends import Failed, Pair
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "programs"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "rig"))
+import again  # noqa: E402
 from stage import free_ports  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
@@ -232,6 +234,23 @@ def options_given():
     return parser.parse_args()
 
 
+def play(name, cell):
+    """What became of a cell, and why."""
+    start = time.monotonic()
+    try:
+        cell()
+        print(f"ok {name} ({time.monotonic() - start:.1f} s)", flush=True)
+        return "passed", None
+    except Skipped as reason:
+        print(f"skipped {name}: {reason}", flush=True)
+        return "skipped", reason
+    except (Failed, OSError, ValueError, KeyError) as failure:
+        print(f"FAILED {name}: {failure}", flush=True)
+        if not isinstance(failure, Failed):
+            traceback.print_exc(file=sys.stdout)
+        return "failed", failure
+
+
 def main():
     options = options_given()
     options.weft = options.weft.resolve()
@@ -245,19 +264,14 @@ def main():
         for name, cell in (quick if options.quick else whole)(rig):
             if options.only not in name:
                 continue
-            start = time.monotonic()
-            try:
-                cell()
-                passed += 1
-                print(f"ok {name} ({time.monotonic() - start:.1f} s)", flush=True)
-            except Skipped as reason:
-                skipped += 1
-                print(f"skipped {name}: {reason}", flush=True)
-            except (Failed, OSError, ValueError, KeyError) as failure:
-                failed += 1
-                print(f"FAILED {name}: {failure}", flush=True)
-                if not isinstance(failure, Failed):
-                    traceback.print_exc(file=sys.stdout)
+            outcome, why = play(name, cell)
+            if outcome == "failed":
+                outcome, _ = play(name, cell)
+                if outcome == "passed":
+                    again.say(name, why)
+            passed += outcome == "passed"
+            failed += outcome == "failed"
+            skipped += outcome == "skipped"
         rig.results["finished"] = now()
     if options.json:
         options.json.write_text(json.dumps(rig.results, indent=1) + "\n", encoding="utf-8")

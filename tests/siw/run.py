@@ -25,6 +25,9 @@ from machine import Link, Machine
 from meet import Meeting, Stuck
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests/rig"))
+import again  # noqa: E402
+
 OWN = Path(__file__).with_name("overrun.c")
 
 
@@ -76,9 +79,9 @@ class Rig:
         except Unavailable as error:
             raise Unavailable(f"{OWN.name} cannot be compiled ({error}); it needs librdmacm-dev") from error
 
-    def play(self, cell):
-        """Carries out one cell; returns (complaint or None, figure or None)."""
-        log = self.options.logs / re.sub(r"[^a-z0-9]+", "-", str(cell).lower()).strip("-")
+    def play(self, cell, attempt=""):
+        """Carries out one cell; returns (complaint or None, figure or None). `attempt` ends the names of its logs."""
+        log = self.options.logs / (re.sub(r"[^a-z0-9]+", "-", str(cell).lower()).strip("-") + attempt)
         if self.machine is None:
             self.boot()
         try:
@@ -147,6 +150,11 @@ def run(options):
                 verdict, reason, figure = outcome.SKIPPED, f"not begun within {options.limit:.0f} s", None
             else:
                 verdict, reason, figure = play(rig, cell)
+                if verdict == outcome.FAILED:
+                    print(outcome.Result(cell, verdict, time.monotonic() - start, reason, figure).line(), flush=True)
+                    first, (verdict, reason, figure) = reason, play(rig, cell, "-again")
+                    if verdict == outcome.PASSED:
+                        again.say(cell, first)
             results.append(outcome.Result(cell, verdict, time.monotonic() - start, reason, figure))
             print(results[-1].line(), flush=True)
         if not options.docs:
@@ -170,10 +178,10 @@ def measured(rig, options):
     return rows
 
 
-def play(rig, cell):
+def play(rig, cell, attempt=""):
     """What became of a cell, why, and its figure. A guest that does not answer says nothing about Weft."""
     try:
-        reason, figure = rig.play(cell)
+        reason, figure = rig.play(cell, attempt)
     except Unavailable as trouble:
         return outcome.SKIPPED, str(trouble), None
     return outcome.FAILED if reason else outcome.PASSED, reason, figure

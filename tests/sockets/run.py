@@ -95,7 +95,9 @@ def main():
                 total[1] += 1
                 continue
             for title, prefix, different in ways(arguments, build):
-                command = [*prefix, program, *arguments.rest]
+                # What fails by intention does so once.
+                once_more = [] if different else ["--again"]
+                command = [*prefix, program, *once_more, *arguments.rest]
                 for storm in [[], ["--storm"]] if arguments.storm else [[]]:
                     counts = run(" ".join([title, *storm]), command + storm, different)
                     total = [one + other for one, other in zip(total, counts)]

@@ -38,6 +38,39 @@ CASE("disconnect.what-was-sent-before-arrives")
 	pair_down(&p);
 }
 
+CASE("disconnect.what-completed-before-is-received-late")
+{
+	need_cm();
+	enum { MESSAGES = 8 };
+	struct pair p;
+	struct ibv_wc wc = {};
+
+	pair_up(&p, (struct wish){});
+	fill(p.a.buf, MESSAGES * 64, 3);
+	NEED(send_of(&p.a, 1, IBV_SEND_SIGNALED, 0, 64) == 0);
+	if (!reap(p.a.scq, &wc))
+		SKIP("a Send is not complete before it has its receive");
+	NEED(post_recv(&p.b, 1, 0, 64) == 0);
+	if (!reap(p.b.rcq, &wc) || wc.status != IBV_WC_SUCCESS)
+		SKIP("the device holds no message that finds no receive");
+	for (int i = 1; i < MESSAGES; i++) {
+		NEED(send_of(&p.a, 1 + i, IBV_SEND_SIGNALED, 64 * i, 64) == 0);
+		WORKS(p.a.scq, 1 + i);
+	}
+	EQ(rdma_disconnect(p.a.id), 0);
+	rdma_destroy_qp(p.a.id);
+	p.a.qp = NULL;
+	for (int i = 1; i < MESSAGES; i++) {
+		NEED(post_recv(&p.b, 1 + i, 64 * i, 64) == 0);
+		WORKS(p.b.rcq, 1 + i);
+	}
+	CHECK(holds(p.b.buf, MESSAGES * 64, 3));
+	/* And then the end. */
+	NEED(post_recv(&p.b, 99, 0, 64) == 0);
+	COMPLETES(p.b.rcq, 99, IBV_WC_WR_FLUSH_ERR);
+	pair_down(&p);
+}
+
 CASE("disconnect.twice")
 {
 	need_cm();

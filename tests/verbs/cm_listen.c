@@ -116,6 +116,30 @@ CASE("backlog.as-many-requests-wait")
 		expected(active, RDMA_CM_EVENT_REJECTED);
 }
 
+CASE("backlog.those-beyond-it-wait")
+{
+	enum { MANY = 8 };
+	need_cm();
+	struct rdma_event_channel *active = rdma_create_event_channel(), *passive = rdma_create_event_channel();
+	struct rdma_cm_id *listener = listen_on(passive, AF_INET, 1), *ids[MANY];
+	struct wish w = {};
+	struct side sides[MANY] = {};
+	struct rdma_conn_param param = {.responder_resources = 1, .initiator_depth = 1};
+
+	for (int i = 0; i < MANY; i++) {
+		ids[i] = sides[i].id = towards(active, listener);
+		side_objects(&sides[i], &w, false);
+		struct ibv_qp_init_attr init = init_of(&sides[i], &w);
+		NEED(rdma_create_qp(ids[i], sides[i].pd, &init) == 0);
+		NEED(rdma_connect(ids[i], &param) == 0);
+	}
+	/* Whoever was not taken would have been rejected without a request. */
+	for (int i = 0; i < MANY; i++)
+		EQ(rdma_reject(expected(passive, RDMA_CM_EVENT_CONNECT_REQUEST), NULL, 0), 0);
+	for (int i = 0; i < MANY; i++)
+		expected(active, RDMA_CM_EVENT_REJECTED);
+}
+
 CASE("listener.destroyed-leaves-its-connections")
 {
 	need_cm();

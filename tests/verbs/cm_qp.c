@@ -59,6 +59,37 @@ CASE("qp.of-a-domain-of-another-context-is-refused")
 	FAILS(rdma_create_qp(id, pd, &init), EINVAL);
 }
 
+/* uDAPL's way: the queue pair is made on an id of its own, and then written onto the id of the request. */
+CASE("qp.moved-to-the-id-of-a-request")
+{
+	need_cm();
+	struct pair p;
+	struct wish w = {};
+	struct rdma_conn_param param = {.responder_resources = 1, .initiator_depth = 1};
+
+	half(&p);
+	struct rdma_cm_id *own = p.b.id = towards(p.events, p.listener);
+	side_objects(&p.b, &w, true);
+	struct ibv_qp_init_attr init = init_of(&p.b, &w);
+	NEED(rdma_create_qp(own, p.b.pd, &init) == 0);
+	NEED(rdma_connect(p.a.id, &param) == 0);
+	p.b.id = expected(p.events, RDMA_CM_EVENT_CONNECT_REQUEST);
+	p.b.id->qp = p.b.qp = own->qp;
+	own->qp = NULL;
+	NEED(rdma_accept(p.b.id, &param) == 0);
+	for (int i = 0; i < 2; i++)
+		expected(p.events, RDMA_CM_EVENT_ESTABLISHED);
+	/* The id that had it goes, and the connection stays. */
+	EQ(rdma_destroy_id(own), 0);
+	NEED(post_recv(&p.b, 1, 0, 64) == 0);
+	NEED(send_of(&p.a, 2, IBV_SEND_SIGNALED, 0, 8) == 0);
+	WORKS(p.b.rcq, 1);
+	NEED(post_recv(&p.a, 3, 0, 64) == 0);
+	NEED(send_of(&p.b, 4, IBV_SEND_SIGNALED, 0, 8) == 0);
+	WORKS(p.a.rcq, 3);
+	pair_down(&p);
+}
+
 CASE("qp.by-hand-and-named-by-number")
 {
 	need_cm();

@@ -190,14 +190,18 @@ CASE("ud.grh-names-both-ends")
 CASE("ud.wrong-queue-key-is-dropped")
 {
 	struct datagrams d;
+	struct ibv_port_attr before, after;
 
 	datagrams_up(&d);
+	NEED(ibv_query_port(env.ctx, PORT, &before) == 0);
 	NEED(post_recv(&d.b, 1, 0, 1000) == 0);
 	NEED(send_to(&d, 2, IBV_WR_SEND, 8, QKEY + 1) == 0);
 	WORKS(d.a.scq, 2);
 	CHECK(quiet(d.b.rcq));
 	NEED(send_to(&d, 3, IBV_WR_SEND, 8, QKEY) == 0);
 	WORKS(d.b.rcq, 1);
+	NEED(ibv_query_port(env.ctx, PORT, &after) == 0);
+	EQ(after.qkey_viol_cntr, before.qkey_viol_cntr + 1);
 }
 
 CASE("ud.to-nobody-completes")

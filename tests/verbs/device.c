@@ -67,6 +67,11 @@ CASE("device.node-type-fits-the-transport")
 	EQ(env.ctx->device->node_type, env.iwarp ? IBV_NODE_RNIC : IBV_NODE_CA);
 }
 
+CASE("device.names-its-maker")
+{
+	CHECK(env.dev.vendor_id != 0);
+}
+
 CASE("device.index-is-a-number-or-minus-one")
 {
 	CHECK(ibv_get_device_index(env.ctx->device) >= -1);

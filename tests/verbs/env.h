@@ -184,8 +184,9 @@ struct rdma_cm_id *towards(struct rdma_event_channel *channel, struct rdma_cm_id
 /* Holds the port (in network order) of a listener that ended, so that no other process comes to listen there; -1 where one
    was quicker: then the case begins anew with another. */
 int keep_port(int port_in_order);
-/* An active id with its queue pair, and a listener, before the connection; and the passive id's queue pair. */
+/* An active id with its queue pair, and a listener, before the connection; the two ids' queue pairs alone. */
 void half(struct pair *p);
+void active_qp(struct pair *p);
 void passive_qp(struct pair *p);
 
 /* --- bring-up by GID and QPN */

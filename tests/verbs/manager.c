@@ -122,12 +122,17 @@ struct rdma_cm_id *towards(struct rdma_event_channel *channel, struct rdma_cm_id
 
 void half(struct pair *p)
 {
-	struct wish w = {};
-
 	*p = (struct pair){};
 	NEED(p->events = rdma_create_event_channel());
 	p->listener = listen_on(p->events, AF_INET, 8);
 	p->a.id = towards(p->events, p->listener);
+	active_qp(p);
+}
+
+void active_qp(struct pair *p)
+{
+	struct wish w = {};
+
 	side_objects(&p->a, &w, false);
 	struct ibv_qp_init_attr init = init_of(&p->a, &w);
 	NEED(rdma_create_qp(p->a.id, p->a.pd, &init) == 0);

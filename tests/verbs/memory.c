@@ -275,6 +275,32 @@ CASE("rereg.access")
 	EQ(ibv_dereg_mr(mr), 0);
 }
 
+/* Programs have told their peers the key by then. */
+CASE("rereg.access-keeps-the-keys")
+{
+	struct pair p;
+
+	pair_up(&p, (struct wish){});
+	uint32_t lkey = p.b.mr->lkey, rkey = p.b.mr->rkey;
+	for (int i = 0; i < 3; i++) {
+		int error = ibv_rereg_mr(p.b.mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, LW | RW);
+		if (error && says_unsupported(errno))
+			SKIP("the device refuses ibv_rereg_mr (%s)", strerror(errno));
+		EQ(error, 0);
+		CHECK(p.b.mr->lkey == lkey && p.b.mr->rkey == rkey);
+		fill(p.a.buf, 100, i);
+		EQ(post(&p.a, i, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED, 0, 100, &p.b, 0), 0);
+		WORKS(p.a.scq, i);
+	}
+	EQ(ibv_rereg_mr(p.b.mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, LW), 0);
+	EQ(p.b.mr->rkey, rkey);
+	/* Under the same key the right is gone. The answer to a Read says what became of the connection. */
+	EQ(post(&p.a, 8, IBV_WR_RDMA_READ, IBV_SEND_SIGNALED, 4096, 100, &p.b, 0), 0);
+	struct ibv_wc wc;
+	NEED(reap(p.a.scq, &wc));
+	CHECK(wc.status == IBV_WC_REM_ACCESS_ERR || wc.status == IBV_WC_WR_FLUSH_ERR);
+}
+
 CASE("rereg.translation")
 {
 	struct ibv_mr *mr = ibv_reg_mr(a_pd(), some_memory(4096), 4096, LW);

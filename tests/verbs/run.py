@@ -33,7 +33,7 @@ def main():
             return 1
         total = [0, 0, 0]
         for title, setting, options, known in ways(arguments.weft):
-            command = [arguments.weft, "run", *setting, "--", program, *options, "--known", HERE / known]
+            command = [arguments.weft, "run", *setting, "--", program, "--again", *options, "--known", HERE / known]
             counts = run(title, command + arguments.rest)
             total = [one + other for one, other in zip(total, counts)]
     print(f"{total[0]} passed, {total[1]} failed, {total[2]} skipped")

@@ -45,6 +45,22 @@ static struct ibv_mw *window(struct pair *p, long type)
 	return mw;
 }
 
+/* As many programs ask for it, who take a region's rights for a window's. */
+static void with_local_write(long type)
+{
+	struct pair p;
+	struct ibv_mw *mw = window(&p, type);
+
+	EQ(bind_over(&p, mw, bindable(&p.b), 0, 4096, LW | RW | RR), 0);
+	WORKS(p.b.scq, 50);
+	fill(p.a.buf, 64, 5);
+	EQ(through(&p, 1, IBV_WR_RDMA_WRITE, mw->rkey, 128, 64), 0);
+	WORKS(p.a.scq, 1);
+	EQ(through(&p, 2, IBV_WR_RDMA_READ, mw->rkey, 0, 32), 0);
+	WORKS(p.a.scq, 2);
+	CHECK(holds(p.b.buf + 128, 64, 5));
+}
+
 static void fields(long type)
 {
 	need_windows((int)type);
@@ -213,6 +229,7 @@ CASES
 	} of_both[] = {
 		{fields, "fields"},
 		{bound, "write-and-read-through-it"},
+		{with_local_write, "local-write-may-be-among-its-rights"},
 		{outside, "not-past-its-end"},
 		{before_it, "not-before-its-start"},
 		{without_right, "not-without-the-right"},

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod arrows;
+mod dependencies;
 mod docs;
 mod lexer;
 mod names;
@@ -20,7 +21,8 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  tidy    the rules of the house: who may import whom, where unsafe may stand, file names, documents
+  tidy    the rules of the house: who may import whom, what we build upon, where unsafe may stand, file names,
+          documents
   rfc     how much of the RFCs is met and shown by a test, and what is not
   no-os   build proto/* without the standard library and look at what the result would still link to";
 
@@ -66,8 +68,13 @@ impl Problem {
 fn tidy() -> Result<bool, String> {
     let workspace = workspace::read()?;
     let tree = tree::read(&workspace.root)?;
-    let checks: [(&str, Vec<Problem>); 9] = [
+    let everything = workspace::with_dependencies()?;
+    let checks: [(&str, Vec<Problem>); 11] = [
         ("arrows between crates", arrows::check(&workspace.packages)),
+        (
+            "licences, sources and doubles of other people's crates",
+            dependencies::check(&everything),
+        ),
         (
             "attributes at the crate roots",
             sources::crate_roots(&workspace.packages, &tree),
@@ -77,6 +84,7 @@ fn tidy() -> Result<bool, String> {
             sources::lints(&workspace.packages, &tree),
         ),
         ("unsafe has an address", sources::unsafe_places(&tree)),
+        ("reasons for unsafe", sources::vague_reasons(&tree)),
         ("nothing left unfinished", sources::unfinished(&tree)),
         ("file names and sizes", names::check(&tree)),
         ("documents", docs::check(&tree)),

@@ -75,6 +75,20 @@ pub fn lints(packages: &[Package], tree: &[File]) -> Vec<Problem> {
     problems
 }
 
+/// Reasons that leave it to somebody else to know what is needed.
+pub fn vague_reasons(tree: &[File]) -> Vec<Problem> {
+    // Spelled apart, or this file would report itself.
+    let vague = concat!("promised by ", "the caller");
+    let mut problems = Vec::new();
+    for file in tree.iter().filter(|file| file.path.ends_with(".rs")) {
+        problems.extend(file.text.match_indices(vague).map(|(offset, _)| {
+            let place = format!("{}:{}", file.path, file.line(offset));
+            Problem::new(place, "say what the caller promises")
+        }));
+    }
+    problems
+}
+
 /// Uses of `unsafe` outside the crates that may have it.
 pub fn unsafe_places(tree: &[File]) -> Vec<Problem> {
     let elsewhere = tree.iter().filter(|file| !may_be_unsafe(&file.path));
@@ -223,6 +237,15 @@ mod tests {
         assert_eq!(problems.len(), 1, "{problems:?}");
         assert_eq!(problems[0].place, "run/engine/src/a.rs:3");
         assert_eq!(unsafe_places(&[File::new("run/os/src/a.rs", text)]), []);
+    }
+
+    #[test]
+    fn a_reason_says_what_is_promised() {
+        let vague = concat!("// SAFETY: promised by ", "the caller.\nunsafe { f() }\n");
+        let problems = vague_reasons(&[File::new("abi/a/src/a.rs", vague)]);
+        assert_eq!(problems[0].place, "abi/a/src/a.rs:1");
+        let plain = "// SAFETY: the caller promises: `a` is mapped.\nunsafe { f() }\n";
+        assert_eq!(vague_reasons(&[File::new("abi/a/src/a.rs", plain)]), []);
     }
 
     #[test]

@@ -31,9 +31,21 @@ pub struct Package {
 
 /// Asks cargo about the workspace this program was built from.
 pub fn read() -> Result<Workspace, String> {
+    let metadata = metadata(&["--no-deps"])?;
+    parse(&metadata).ok_or_else(|| "cargo metadata has another form than expected".into())
+}
+
+/// What cargo says of every crate that is built, those of others too.
+pub fn with_dependencies() -> Result<Value, String> {
+    // What is only built elsewhere need not have been fetched.
+    metadata(&["--filter-platform=x86_64-unknown-linux-gnu"])
+}
+
+fn metadata(arguments: &[&str]) -> Result<Value, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
-        .args(["metadata", "--no-deps", "--format-version=1"])
+        .args(["metadata", "--format-version=1"])
+        .args(arguments)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .map_err(|error| format!("cannot run cargo metadata: {error}"))?;
@@ -43,9 +55,8 @@ pub fn read() -> Result<Workspace, String> {
             String::from_utf8_lossy(&output.stderr)
         ));
     }
-    let metadata: Value = serde_json::from_slice(&output.stdout)
-        .map_err(|error| format!("cargo metadata is not JSON: {error}"))?;
-    parse(&metadata).ok_or_else(|| "cargo metadata has another form than expected".into())
+    serde_json::from_slice(&output.stdout)
+        .map_err(|error| format!("cargo metadata is not JSON: {error}"))
 }
 
 fn parse(metadata: &Value) -> Option<Workspace> {

@@ -6,7 +6,9 @@
 //! makes "the object is alive" and "one more event is out" one step.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use weft_engine::fork::PerProcess;
 
 /// Events of one object that were handed out and not yet acknowledged.
 #[derive(Default)]
@@ -68,11 +70,15 @@ struct Registry {
     live: HashMap<u64, Entry>,
 }
 
-static REGISTRY: LazyLock<Mutex<Registry>> = LazyLock::new(Mutex::default);
+static REGISTRY: PerProcess<Mutex<Registry>> = PerProcess::new();
+
+fn registry() -> MutexGuard<'static, Registry> {
+    lock(REGISTRY.get_or_init(Mutex::default))
+}
 
 /// A number no object had before; 0 is never given.
 pub fn new_number() -> u64 {
-    let mut registry = lock(&REGISTRY);
+    let mut registry = registry();
     registry.last += 1;
     registry.last
 }
@@ -80,13 +86,13 @@ pub fn new_number() -> u64 {
 /// Makes events of the object findable.
 pub fn enter(number: u64, address: usize, acks: &Arc<Acks>) {
     let acks = Arc::clone(acks);
-    lock(&REGISTRY).live.insert(number, Entry { address, acks });
+    registry().live.insert(number, Entry { address, acks });
 }
 
 /// The object's events find it no more, and the ones that are out come back before this returns.
 pub fn leave(number: u64) {
     // The lock is not held while waiting.
-    let entry = lock(&REGISTRY).live.remove(&number);
+    let entry = registry().live.remove(&number);
     if let Some(entry) = entry {
         entry.acks.wait();
     }
@@ -94,7 +100,7 @@ pub fn leave(number: u64) {
 
 /// Finds the object of an event, and counts the event as handed out.
 pub fn hand_out(number: u64) -> Option<Entry> {
-    let registry = lock(&REGISTRY);
+    let registry = registry();
     let entry = registry.live.get(&number)?.clone();
     entry.acks.hand_out();
     Some(entry)

@@ -38,7 +38,7 @@ impl Object for Ah {
 /// # Safety
 /// `pd` is a domain of ours or null.
 unsafe fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Answer<*mut ibv_ah> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `pd` is a domain of ours or null.
     let domain = unsafe { Handle::<Pd>::of(pd)? };
     if Face::of_process() == Face::Iwarp {
         return unsupported();
@@ -72,21 +72,30 @@ unsafe fn sender(port: u8, wc: &ibv_wc, grh: *const c_void) -> Answer<ibv_ah_att
     if port != PORT || i64::from(wc.wc_flags) & IBV_WC_GRH == 0 || grh.is_null() {
         return invalid();
     }
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `wc` is the program's completion; `grh` has 40 octets, or is null.
     let area = unsafe { grh.cast::<[u8; GRH_LEN]>().read() };
     let Some((from, to)) = grh_ends(&area) else {
         return invalid();
     };
-    // SAFETY: numbers, for which zero is a value.
-    let mut attr: ibv_ah_attr = unsafe { zeroed() };
-    attr.grh.dgid = gid_of(from);
-    attr.grh.sgid_index = query::index_of(to)?;
-    attr.grh.hop_limit = 0xff;
-    attr.is_global = 1;
+    let mut attr = path(to, from)?;
     attr.dlid = wc.slid;
     attr.sl = wc.sl;
     attr.src_path_bits = wc.dlid_path_bits;
-    attr.port_num = port;
+    Ok(attr)
+}
+
+/// What an address handle from one of this machine's addresses to another's is made with.
+///
+/// # Errors
+/// `EINVAL`: the machine does not have the address.
+pub fn path(local: IpAddr, peer: IpAddr) -> Answer<ibv_ah_attr> {
+    // SAFETY: numbers, for which zero is a value.
+    let mut attr: ibv_ah_attr = unsafe { zeroed() };
+    attr.grh.dgid = gid_of(peer);
+    attr.grh.sgid_index = query::index_of(local)?;
+    attr.grh.hop_limit = 0xff;
+    attr.is_global = 1;
+    attr.port_num = PORT;
     Ok(attr)
 }
 

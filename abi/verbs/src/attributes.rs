@@ -42,7 +42,7 @@ pub unsafe fn take_over(to: &mut ibv_qp_attr, attr: *const ibv_qp_attr, mask: i6
     macro_rules! fields {
         ($($bit:ident: $($field:ident),+;)+) => {
             $(if mask & $bit != 0 {
-                // SAFETY: promised by the caller.
+                // SAFETY: the caller promises: `attr` is valid; the fields that `mask` names are initialised.
                 $(to.$field = unsafe { (*attr).$field };)+
             })+
         };

@@ -67,7 +67,7 @@ impl Queue {
 /// # Safety
 /// `context` is a context of ours or null.
 pub unsafe fn create_channel(context: *mut ibv_context) -> Answer<*mut ibv_comp_channel> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `context` is a context of ours or null.
     let device = unsafe { Handle::<Context>::of(context)? };
     let engine = device.engine.create_comp_channel()?;
     let public = ibv_comp_channel {
@@ -87,7 +87,7 @@ pub unsafe fn create_channel(context: *mut ibv_context) -> Answer<*mut ibv_comp_
 /// # Safety
 /// `channel` is a channel of ours or null, and given up unless this fails.
 pub unsafe fn destroy_channel(channel: *mut ibv_comp_channel) -> Answer<()> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `channel` is a channel of ours or null, and given up unless this fails.
     unsafe {
         let ending = Handle::<Channel>::of(channel)?;
         if ending.users.load(Ordering::Acquire) > 0 {
@@ -110,7 +110,7 @@ pub unsafe fn create(
     channel: *mut ibv_comp_channel,
     comp_vector: c_int,
 ) -> Answer<*mut ibv_cq> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `context` and `channel` are objects of ours or null.
     let device = unsafe { Handle::<Context>::of(context)? };
     if cqe < 1 || !(0..VECTORS).contains(&comp_vector) {
         return invalid();
@@ -118,7 +118,7 @@ pub unsafe fn create(
     let channel_object = if channel.is_null() {
         None
     } else {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller promises: `context` and `channel` are objects of ours or null.
         Some(unsafe { Handle::<Channel>::of(channel)? })
     };
     let channel_engine = channel_object
@@ -164,7 +164,7 @@ impl Handle<Channel> {
 /// # Safety
 /// `cq` is a queue of ours or null, and given up unless this fails.
 pub unsafe fn destroy(cq: *mut ibv_cq) -> Answer<()> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `cq` is a queue of ours or null, and given up unless this fails.
     unsafe {
         let queue = Handle::<Queue>::of(cq)?;
         queue.engine.destroy()?;
@@ -398,6 +398,6 @@ fn opcode_number(opcode: WcOpcode) -> c_int {
 /// # Safety
 /// A queue of ours, or null.
 pub unsafe fn engine_of(cq: *mut ibv_cq) -> Answer<Arc<Cq>> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: a queue of ours, or null.
     Ok(Arc::clone(&unsafe { Handle::<Queue>::of(cq)? }.engine))
 }

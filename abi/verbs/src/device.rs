@@ -1,18 +1,22 @@
 //! The device list, and opening and closing devices.
 
+use std::ffi::CStr;
 use std::mem::{offset_of, size_of, zeroed};
 use std::ptr::{null, null_mut};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use libc::{c_char, c_int, size_t};
 use weft_engine::device;
+use weft_engine::fork::once;
 use weft_engine::settings::Face;
 
-use crate::entry::{code, invalid, pointer, unsupported, value, Answer, Errno};
+use crate::entry::{code, invalid, pointer, value, Answer, Errno};
 use crate::handle::{free_retired, Handle, Object};
 use crate::layout::numbers::{IBV_NODE_CA, IBV_NODE_RNIC, IBV_TRANSPORT_IB, IBV_TRANSPORT_IWARP};
 use crate::layout::{ibv_context, ibv_context_ops, ibv_device, verbs_context};
-use crate::{completion, post, qp, query, real, srq, window};
+use crate::refused::in_words;
+use crate::{completion, nodes, post, qp, query, real, srq, window};
 
 /// The device as programs see it, with room behind it: the drivers of real devices look behind
 /// `struct ibv_device` for their own, and must find nothing there.
@@ -33,7 +37,7 @@ pub fn put_text(field: &mut [c_char], text: &str) {
 /// The one device. It is made on first use and never goes away.
 pub fn weft0() -> *mut ibv_device {
     static WEFT0: OnceLock<usize> = OnceLock::new();
-    *WEFT0.get_or_init(|| {
+    *once(&WEFT0, || {
         // SAFETY: numbers and characters, for which zero is a value.
         let mut listed: Box<Listed> = Box::new(unsafe { zeroed() });
         let device = &mut listed.device;
@@ -196,7 +200,14 @@ export! {
 
     /// `ibv_import_device(3)`: what another process opened is not shared.
     fn ibv_import_device(_cmd_fd: c_int) -> *mut ibv_context {
-        pointer(unsupported)
+        static SAID: AtomicBool = AtomicBool::new(false);
+        pointer(|| {
+            in_words(
+                &SAID,
+                "ibv_import_device: a device that another process has opened cannot be shared, and its cmd_fd is -1: open \
+                 it in each process (ibv_open_device)",
+            )
+        })
     }
 
     /// Where sysfs is mounted; as in libibverbs, the environment may move it.
@@ -206,13 +217,34 @@ export! {
         if moved.is_null() { c"/sys".as_ptr() } else { moved }
     }
 
-    /// Reads an attribute from a device's directory in sysfs: -1, since our device has none.
+    /// Reads an attribute from a device's directory in sysfs, without the end of its line: how much of it the
+    /// buffer took, or -1 where there is none.
     fn ibv_read_sysfs_file(
         directory: *const c_char,
         file: *const c_char,
         buffer: *mut c_char,
         size: size_t,
     ) -> c_int, of any(directory) {
-        -1
+        value(-1, || {
+            if directory.is_null() || file.is_null() || buffer.is_null() {
+                return Ok(-1);
+            }
+            // SAFETY: the program's strings.
+            let (directory, file) = unsafe { (CStr::from_ptr(directory), CStr::from_ptr(file)) };
+            let path = format!("{}/{}", directory.to_string_lossy(), file.to_string_lossy());
+            let Some(text) = nodes::text(&path) else {
+                return Ok(-1);
+            };
+            let line = text.trim_end_matches('\n');
+            let taken = line.len().min(size);
+            // SAFETY: the program's buffer has `size` octets.
+            unsafe {
+                buffer.copy_from_nonoverlapping(line.as_ptr().cast(), taken);
+                if taken < size {
+                    *buffer.add(taken) = 0;
+                }
+            }
+            Ok(taken as c_int)
+        })
     }
 }

@@ -4,7 +4,10 @@ use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use weft_engine::fork::{Generation, PerProcess};
+use weft_engine::Error;
 
 use crate::entry::{invalid, Answer, Errno};
 
@@ -29,6 +32,8 @@ const RELEASED: u32 = 0x6465_6164;
 pub struct Handle<T: Object> {
     public: UnsafeCell<T::Public>,
     magic: AtomicU32,
+    /// The process that it belongs to.
+    generation: Generation,
     private: T,
 }
 
@@ -58,13 +63,18 @@ impl<T> Side<T> {
 }
 
 /// Objects that were retired and whose memory is still there.
-static RETIRED: Mutex<VecDeque<Retired>> = Mutex::new(VecDeque::new());
+static RETIRED: PerProcess<Mutex<VecDeque<Retired>>> = PerProcess::new();
 /// So many of them stay.
 const RETIRED_MOST: usize = 64;
 
+fn retired() -> MutexGuard<'static, VecDeque<Retired>> {
+    let retired = RETIRED.get_or_init(Mutex::default);
+    retired.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Frees what is retired: the program is done with the device.
 pub fn free_retired() {
-    let retired = std::mem::take(&mut *RETIRED.lock().unwrap_or_else(PoisonError::into_inner));
+    let retired = std::mem::take(&mut *retired());
     for object in retired {
         // SAFETY: `free` is of the object's own kind, and a program that gives up the device uses nothing of it any more.
         unsafe { (object.free)(object.base) };
@@ -86,6 +96,7 @@ impl<T: Object> Handle<T> {
         let object = Box::new(Handle {
             public: UnsafeCell::new(public),
             magic: AtomicU32::new(T::MAGIC),
+            generation: Generation::now(),
             private,
         });
         let base: *mut Handle<T> = Box::into_raw(object);
@@ -95,7 +106,8 @@ impl<T: Object> Handle<T> {
     /// The object behind a pointer that C handed in.
     ///
     /// # Errors
-    /// `EINVAL` for null and for an object that is retired.
+    /// `EINVAL` for null and for an object that is retired; `EACCES` for one of a process that this one was forked
+    /// from.
     ///
     /// # Safety
     /// The pointer is null, or came from [`Handle::create`] and was not released; and it stays
@@ -106,13 +118,19 @@ impl<T: Object> Handle<T> {
             return invalid();
         }
         let base: *const Handle<T> = pointer.wrapping_byte_sub(T::OFFSET).cast();
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller promises: the pointer is null, or came from [`Handle::create`] and was not released; and
+        // it stays unreleased for `'a`. To be retired is not to be released, for a while.
         let object = unsafe { &*base };
         let magic = object.magic.load(Ordering::Relaxed);
         if magic == RELEASED {
             return invalid();
         }
         debug_assert_eq!(magic, T::MAGIC, "not an object of this kind");
+        // Here, where every call comes by before it does anything: the parent's locks may be held for good, and its
+        // descriptors are others in this process.
+        if object.generation.is_over() {
+            return Err(Error::forked().into());
+        }
         Ok(object)
     }
 
@@ -122,7 +140,8 @@ impl<T: Object> Handle<T> {
     /// As for [`Handle::of`]; and nobody uses the pointer any more.
     pub unsafe fn release(pointer: *mut T::Pointee) -> T {
         let base: *mut Handle<T> = pointer.wrapping_byte_sub(T::OFFSET).cast();
-        // SAFETY: promised by the caller; `create` made it from a box.
+        // SAFETY: the caller promises: what `Handle::of` asks for; and nobody uses the pointer any more; `create`
+        // made it from a box.
         let object = unsafe { Box::from_raw(base) };
         let before = object.magic.swap(RELEASED, Ordering::Relaxed);
         debug_assert_eq!(before, T::MAGIC, "released twice");
@@ -137,11 +156,11 @@ impl<T: Object> Handle<T> {
     /// As for [`Handle::of`]. What makes the object work was ended.
     pub unsafe fn retire(pointer: *mut T::Pointee) {
         let base: *mut Handle<T> = pointer.wrapping_byte_sub(T::OFFSET).cast();
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller promises: what `Handle::of` asks for. What makes the object work was ended.
         let before = unsafe { &*base }.magic.swap(RELEASED, Ordering::Relaxed);
         debug_assert_eq!(before, T::MAGIC, "retired twice");
         let oldest = {
-            let mut retired = RETIRED.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut retired = retired();
             retired.push_back(Retired {
                 base: base.cast(),
                 free: Self::free,
@@ -161,7 +180,8 @@ impl<T: Object> Handle<T> {
     /// # Safety
     /// `base` is a [`Handle<T>`] that `create` made from a box, and nobody uses it any more.
     unsafe fn free(base: *mut u8) {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller promises: `base` is a [`Handle<T>`] that `create` made from a box, and nobody uses it
+        // any more.
         drop(unsafe { Box::from_raw(base.cast::<Handle<T>>()) });
     }
 

@@ -12,8 +12,18 @@
 //! | `cm` | librdmacm: ids, events, connections |
 //! | `strings`, `rates` | numbers in words and other units |
 //! | `refused`, `rsocket` | what is not served |
-//! | `nodes` | the file in /dev that programs look for |
+//! | `nodes`, `listing`, `sysfs` | the files in /dev and /sys that programs look for |
 //! | `real` | the machine's own devices beside ours |
+//!
+//! # What the program promises
+//!
+//! By the man page of each call a pointer is null, or an object that this library gave out and that was not destroyed,
+//! or memory of the size that the call says; and a list is not changed while it is read. The functions behind the C
+//! names say under `# Safety` which of it they need, and each unsafe block what it takes from there. What can be
+//! checked is: `handle::Handle::of` refuses null and what was destroyed lately (a debug build also what is of another
+//! kind); `post::List::fill` compares a list's length with the longest that a queue takes before it reads one element.
+//! That an address has as many octets as the length beside it says only the program can keep, as with any device; the
+//! engine reads and writes *registered* memory through guarded copies (decision 0003).
 //!
 //! How the library is built and loaded is told in `README.md` beside this crate.
 
@@ -29,6 +39,7 @@ mod completion;
 mod device;
 mod handle;
 pub mod layout;
+mod listing;
 mod memory;
 mod nodes;
 mod post;
@@ -41,6 +52,7 @@ mod region;
 mod rsocket;
 mod srq;
 mod strings;
+mod sysfs;
 mod transitions;
 mod window;
 mod wr;

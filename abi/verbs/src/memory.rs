@@ -120,7 +120,8 @@ unsafe fn register(pd: &Arc<weft_engine::Pd>, region: Region) -> Answer<Arc<weft
     if !is_mapped(start, region.length) {
         return Err(Errno(libc::EFAULT));
     }
-    // SAFETY: promised by the caller; the program's memory is no Rust object.
+    // SAFETY: the caller promises: the program owns the memory, and lets the device read and change it until
+    // deregistration; the program's memory is no Rust object.
     let memory = unsafe { Registered::new(region.addr.cast(), region.length) };
     Ok(pd.register(memory, region.iova, region.access)?)
 }
@@ -130,7 +131,7 @@ unsafe fn register(pd: &Arc<weft_engine::Pd>, region: Region) -> Answer<Arc<weft
 /// # Safety
 /// As for [`register`]; `pd` is null or a domain of ours.
 unsafe fn new_region(pd: *mut ibv_pd, region: Region) -> Answer<*mut ibv_mr> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: what `register` asks for; `pd` is null or a domain of ours.
     let (domain, engine) = unsafe {
         let domain = Handle::<Pd>::of(pd)?;
         (domain, register(&domain.engine, region)?)
@@ -165,7 +166,7 @@ fn base(access: u32, own: u64) -> u64 {
 /// # Safety
 /// `context` is a context of ours or null.
 pub unsafe fn alloc_pd(context: *mut ibv_context) -> Answer<*mut ibv_pd> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `context` is a context of ours or null.
     let engine = unsafe { Handle::<Context>::of(context)? }.engine.alloc_pd();
     let handle = engine.id().0;
     Ok(Handle::create(ibv_pd { context, handle }, Pd { engine }))
@@ -249,8 +250,9 @@ export! {
         pointer(unsupported)
     }
 
-    /// `ibv_rereg_mr(3)`. The new region is registered before the old one goes, so on failure the
-    /// old one is still valid: `IBV_REREG_MR_ERR_INPUT`, with errno. The keys change.
+    /// `ibv_rereg_mr(3)`. Where only the rights change, the keys stay, as devices do it: programs have told their
+    /// peers the key by then. Otherwise the new region has new keys; it is registered before the old one goes, so on
+    /// failure the old one is still valid: `IBV_REREG_MR_ERR_INPUT`, with errno.
     fn ibv_rereg_mr(
         mr: *mut ibv_mr,
         flags: c_int,
@@ -324,7 +326,7 @@ unsafe fn register_again(
     if flags == 0 || flags & !IBV_REREG_MR_FLAGS_SUPPORTED != 0 {
         return invalid();
     }
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: what `new_region` asks for.
     let object = unsafe { Handle::<Mr>::of(mr)? };
     let mut current = lock(&object.current);
     let mut region = current.region;
@@ -335,13 +337,17 @@ unsafe fn register_again(
         region.access = rights(access as u32)?;
     }
     let public = object.public();
+    if flags == IBV_REREG_MR_CHANGE_ACCESS && current.engine.change_access(region.access)? {
+        current.region = region;
+        return Ok(());
+    }
     let domain = if flags & IBV_REREG_MR_CHANGE_PD != 0 {
         pd
     } else {
         // SAFETY: a live region's own field.
         unsafe { (*public).pd }
     };
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: what `new_region` asks for.
     let engine = unsafe { register(&Handle::<Pd>::of(domain)?.engine, region)? };
     current.engine.deregister()?;
     let stag = engine.stag().0;

@@ -60,7 +60,7 @@ impl List {
             return invalid();
         }
         for (at, element) in room.iter_mut().enumerate() {
-            // SAFETY: promised by the caller.
+            // SAFETY: the caller promises: `list` has `count` elements, or is null.
             let from = unsafe { &*list.add(at) };
             element.write(Sge {
                 addr: from.addr,
@@ -97,7 +97,8 @@ impl Inline {
             let Some(target) = self.0.get_mut(used..used + length) else {
                 return invalid();
             };
-            // SAFETY: promised by the caller; the target has room for `length` octets.
+            // SAFETY: the caller promises: every element of the list names memory that can be read; the target has
+            // room for `length` octets.
             unsafe {
                 copy_nonoverlapping(
                     element.addr as *const u8,
@@ -149,7 +150,7 @@ unsafe fn operation(wr: &ibv_send_wr) -> Answer<SendOp> {
             compare: wr.compare_add(),
             swap: wr.swap,
         }),
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller promises: `wr` is a work request of the program's, with all that it points to.
         IBV_WR_BIND_MW => unsafe { window::type_2(wr.mw, Stag(wr.mw_rkey), &wr.bind_info) },
         IBV_WR_TSO => unsupported(),
         _ => invalid(),
@@ -165,13 +166,13 @@ unsafe fn send_one(
     wr: &ibv_send_wr,
     mut post: impl FnMut(&SendRequest<'_>) -> Result<(), PostError>,
 ) -> Answer<()> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `wr` is a work request of the program's, with all that it points to.
     let op = unsafe { operation(wr)? };
     let set = |flag: i64| i64::from(wr.send_flags) & flag != 0;
     // Such have no payload, and programs leave the list uninitialised.
     let count = if op.is_local() { 0 } else { wr.num_sge };
     let mut room = List::new();
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `wr` is a work request of the program's, with all that it points to.
     let list = unsafe { room.fill(wr.sg_list, count)? };
     let mut request = SendRequest {
         wr_id: wr.wr_id,
@@ -190,7 +191,7 @@ unsafe fn send_one(
         return invalid();
     }
     let mut room = Inline::new();
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `wr` is a work request of the program's, with all that it points to.
     request.payload = Payload::Inline(unsafe { room.gather(list)? });
     Ok(post(&request)?)
 }
@@ -237,7 +238,7 @@ pub unsafe extern "C" fn post_send(
 /// The list is the program's, ends with null and is not changed meanwhile.
 unsafe fn send_datagrams(engine: &Arc<UdQp>, at: &mut *mut ibv_send_wr) -> Answer<()> {
     let mut batch = engine.send_batch();
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: the list is the program's, ends with null and is not changed meanwhile.
     while let Some(request) = unsafe { at.as_ref() } {
         // SAFETY: as above; the address handle is of ours, or null.
         let to = unsafe { ud_target(request.ud_ah(), request.rkey, request.remote_qkey)? };
@@ -256,7 +257,7 @@ unsafe fn send_datagrams(engine: &Arc<UdQp>, at: &mut *mut ibv_send_wr) -> Answe
 /// # Safety
 /// `ah` is of ours, or null.
 pub unsafe fn ud_target(ah: *mut ibv_ah, qp: u32, qkey: u32) -> Answer<UdTarget> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `ah` is of ours, or null.
     let handle = unsafe { Handle::<Ah>::of(ah)? };
     Ok(UdTarget {
         local: handle.engine.local,
@@ -285,10 +286,10 @@ unsafe fn receive_list(
     at: &mut *mut ibv_recv_wr,
     post: impl Fn(&RecvRequest<'_>) -> Result<(), PostError>,
 ) -> Answer<()> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: the list is the program's, ends with null and is not changed meanwhile.
     while let Some(request) = unsafe { at.as_ref() } {
         let mut room = List::new();
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller promises: the list is the program's, ends with null and is not changed meanwhile.
         let scatter = unsafe { room.fill(request.sg_list, request.num_sge)? };
         post(&RecvRequest {
             wr_id: request.wr_id,

@@ -132,7 +132,7 @@ pub unsafe fn create(
     init: &mut ibv_qp_init_attr,
     extended: bool,
 ) -> Answer<*mut ibv_qp> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `pd` and the objects that `init` names are ours or null.
     let domain = unsafe { Handle::<Pd>::of(pd)? };
     let kind = i64::from(init.qp_type);
     // iWARP has reliable connections only (RFC 5040).
@@ -146,14 +146,14 @@ pub unsafe fn create(
     let srq = if init.srq.is_null() {
         None
     } else {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller promises: `pd` and the objects that `init` names are ours or null.
         Some(Arc::clone(&unsafe { Handle::<Srq>::of(init.srq)? }.engine))
     };
     let number = acks::new_number();
     let init_engine = QpInit {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller promises: `pd` and the objects that `init` names are ours or null.
         send_cq: unsafe { completion::engine_of(init.send_cq)? },
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller promises: `pd` and the objects that `init` names are ours or null.
         recv_cq: unsafe { completion::engine_of(init.recv_cq)? },
         srq,
         cap: QpCap {
@@ -268,7 +268,7 @@ pub unsafe fn create_extended(init: *mut ibv_qp_init_attr_ex) -> Answer<*mut ibv
 /// # Safety
 /// `qp` is a queue pair of ours or null, and given up unless this fails.
 pub unsafe fn destroy(qp: *mut ibv_qp) -> Answer<()> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `qp` is a queue pair of ours or null, and given up unless this fails.
     unsafe {
         let pair = Handle::<Pair>::of(qp)?;
         pair.engine.destroy();
@@ -384,19 +384,19 @@ fn check_mask(pair: &Pair, wanted: i64, mask: i64) -> Answer<()> {
 /// # Safety
 /// `qp` and `attr` are null or valid.
 pub unsafe fn modify(qp: *mut ibv_qp, attr: *const ibv_qp_attr, mask: i64) -> Answer<()> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `qp` and `attr` are null or valid.
     let pair = unsafe { Handle::<Pair>::of(qp)? };
     let known = (IBV_QP_DEST_QPN << 1) - 1;
     if attr.is_null() || mask & !(known | IBV_QP_RATE_LIMIT) != 0 {
         return invalid();
     }
-    // SAFETY: promised by the caller; the fields are read one by one, since programs initialise
-    // only those that the mask names.
+    // SAFETY: the caller promises: `qp` and `attr` are null or valid; the fields are read one by one, since programs
+    // initialise only those that the mask names.
     let (state, current) =
         unsafe { (i64::from((*attr).qp_state), i64::from((*attr).cur_qp_state)) };
     let mut set = lock(&pair.set);
     let mut wanted = set.attr;
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `qp` and `attr` are null or valid.
     unsafe { attributes::take_over(&mut wanted, attr, mask) };
     attributes::check(&wanted, mask)?;
     if mask & IBV_QP_CUR_STATE != 0 && current != state_number(pair.engine.state()) {
@@ -508,7 +508,7 @@ unsafe fn query(
     attr: *mut ibv_qp_attr,
     init: *mut ibv_qp_init_attr,
 ) -> Answer<()> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `qp` is null or a queue pair of ours; the others are null or may be written.
     let pair = unsafe { Handle::<Pair>::of(qp)? };
     if attr.is_null() || init.is_null() {
         return invalid();
@@ -522,7 +522,8 @@ unsafe fn query(
         Engine::Connected(qp) => qp.is_draining().into(),
         Engine::Datagrams(_) => 0,
     };
-    // SAFETY: promised by the caller; libibverbs keeps the state in the queue pair too.
+    // SAFETY: the caller promises: `qp` is null or a queue pair of ours; the others are null or may be written;
+    // libibverbs keeps the state in the queue pair too.
     unsafe {
         *attr = answer;
         *init = pair.init;

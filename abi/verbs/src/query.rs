@@ -1,7 +1,7 @@
 //! What a program asks about the device and its port.
 
 use std::mem::{size_of, zeroed};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ptr::copy_nonoverlapping;
 
 use libc::{c_int, size_t, ssize_t};
@@ -17,7 +17,7 @@ use crate::layout::*;
 /// The only port.
 pub const PORT: u8 = 1;
 /// The only partition key: the default partition, full member.
-const PKEY: u16 = 0xffff;
+pub const PKEY: u16 = 0xffff;
 
 /// Codes of `active_width` and `active_speed` (InfiniBand's): four lanes of 10 Gbit/s. No program is
 /// known to rate its work by it; the link underneath is whatever TCP runs over.
@@ -39,6 +39,8 @@ fn device_attributes() -> ibv_device_attr {
     put_text(&mut attr.fw_ver, env!("CARGO_PKG_VERSION"));
     attr.node_guid = of.guid.to_be();
     attr.sys_image_guid = of.guid.to_be();
+    attr.vendor_id = device::VENDOR;
+    attr.vendor_part_id = device::VENDOR_PART;
     attr.max_mr_size = of.max_mr_size;
     attr.page_size_cap = PAGE_SIZES;
     attr.max_qp = number(of.max_qp);
@@ -76,7 +78,7 @@ fn number(limit: impl TryInto<c_int>) -> c_int {
     limit.try_into().unwrap_or(c_int::MAX)
 }
 
-fn port_attributes() -> ibv_port_attr {
+pub fn port_attributes() -> ibv_port_attr {
     // SAFETY: numbers, for which zero is a value.
     let mut attr: ibv_port_attr = unsafe { zeroed() };
     attr.state = IBV_PORT_ACTIVE as c_int;
@@ -89,6 +91,7 @@ fn port_attributes() -> ibv_port_attr {
     };
     attr.max_msg_sz = device::attributes().max_msg_size;
     attr.pkey_tbl_len = 1;
+    attr.qkey_viol_cntr = device::qkey_violations();
     // One virtual lane, which is what a link without lanes has.
     attr.max_vl_num = 1;
     attr.active_width = WIDTH_4X;
@@ -107,7 +110,8 @@ unsafe fn give<T: Copy>(from: &T, to: *mut T, room: usize) -> Answer<()> {
         return invalid();
     }
     let known = room.min(size_of::<T>());
-    // SAFETY: promised by the caller; `from` has at least as many octets as are copied.
+    // SAFETY: the caller promises: `room` octets at `to` may be written; `from` has at least as many octets as are
+    // copied.
     unsafe {
         copy_nonoverlapping(std::ptr::from_ref(from).cast::<u8>(), to.cast(), known);
         to.cast::<u8>().add(known).write_bytes(0, room - known);
@@ -180,7 +184,7 @@ fn gid_entry(port: u32, index: u32) -> Answer<ibv_gid_entry> {
 
 /// The GID table. On an Ethernet link it has the machine's addresses; iWARP devices have one
 /// entry, made of the hardware address.
-fn gids() -> Vec<ibv_gid_entry> {
+pub fn gids() -> Vec<ibv_gid_entry> {
     let entry = |index: usize, raw, gid_type: i64, ifindex| ibv_gid_entry {
         gid: ibv_gid { raw },
         gid_index: index as u32,
@@ -200,6 +204,23 @@ fn gids() -> Vec<ibv_gid_entry> {
     }
 }
 
+/// The loopback addresses. Where the table has other addresses it has none of these, and where it has none of their
+/// family either, datagrams between programs of this machine need an index all the same: one behind the table.
+const LOOPBACK: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::LOCALHOST),
+    IpAddr::V6(Ipv6Addr::LOCALHOST),
+];
+
+/// Whether the table has an address of the same family.
+fn has_family_of(address: IpAddr) -> bool {
+    let same = |gid: &device::AddressGid| gid.address.is_ipv6() == address.is_ipv6();
+    device::address_gids().iter().any(same)
+}
+
+fn loopback_index(address: IpAddr) -> u8 {
+    u8::MAX - u8::from(address.is_ipv6())
+}
+
 /// The address behind the GID at an index.
 ///
 /// # Errors
@@ -208,8 +229,16 @@ pub fn address_at(index: u8) -> Answer<IpAddr> {
     if Face::of_process() == Face::Iwarp {
         return invalid();
     }
-    let found = gid(u32::from(PORT), u32::from(index))?;
-    Ok(device::address_of(found.raw))
+    if let Ok(found) = gid(u32::from(PORT), u32::from(index)) {
+        return Ok(device::address_of(found.raw));
+    }
+    let behind = LOOPBACK
+        .into_iter()
+        .find(|own| loopback_index(*own) == index);
+    match behind {
+        Some(own) if !has_family_of(own) => Ok(own),
+        _ => invalid(),
+    }
 }
 
 /// The index of the GID that stands for an address.
@@ -217,11 +246,21 @@ pub fn address_at(index: u8) -> Answer<IpAddr> {
 /// # Errors
 /// `EINVAL`: the machine does not have it.
 pub fn index_of(address: IpAddr) -> Answer<u8> {
-    let found = device::address_gids()
+    let table = device::address_gids();
+    let found = table
         .iter()
-        .position(|gid| gid.address == address);
+        .position(|gid| gid.address == address)
+        .or_else(|| {
+            // A loopback address has no entry beside others. Who wrote to it is on this machine and
+            // is reached from any.
+            let same_family = |gid: &device::AddressGid| gid.address.is_ipv6() == address.is_ipv6();
+            address
+                .is_loopback()
+                .then(|| table.iter().position(same_family))?
+        });
     match found.map(u8::try_from) {
         Some(Ok(index)) => Ok(index),
+        None if address.is_loopback() => Ok(loopback_index(address)),
         _ => invalid(),
     }
 }

@@ -10,9 +10,10 @@
 use std::collections::HashMap;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{LazyLock, Mutex};
+use std::sync::Mutex;
 
 use libc::{c_int, c_void};
+use weft_engine::fork::PerProcess;
 use weft_engine::settings::Settings;
 
 use crate::acks::lock;
@@ -23,7 +24,7 @@ use crate::layout::{ibv_async_event, ibv_context, ibv_device};
 static LISTED: AtomicBool = AtomicBool::new(false);
 
 /// The installed library's list behind each list that we gave.
-static LISTS: LazyLock<Mutex<HashMap<usize, usize>>> = LazyLock::new(Mutex::default);
+static LISTS: PerProcess<Mutex<HashMap<usize, usize>>> = PerProcess::new();
 
 type List = *mut *mut ibv_device;
 
@@ -92,7 +93,7 @@ pub unsafe fn object(object: *const c_void) -> bool {
     if !LISTED.load(Ordering::Relaxed) || object.is_null() {
         return false;
     }
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: null, or an object that begins with the address of its context, as all of them do.
     unsafe { context(*object.cast::<*const c_void>()) }
 }
 
@@ -116,9 +117,9 @@ pub unsafe fn event(event: *const c_void) -> bool {
     if !LISTED.load(Ordering::Relaxed) || event.is_null() {
         return false;
     }
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: null, or an event that was got.
     let event = unsafe { &*event.cast::<ibv_async_event>() };
-    // SAFETY: promised by the caller: the element is an object, and alive.
+    // SAFETY: the caller promises: null, or an event that was got: the element is an object, and alive.
     OF_DEVICE_OR_PORT.contains(&event.event_type)
         || unsafe { object(event.element as *const c_void) }
 }
@@ -134,7 +135,7 @@ pub unsafe fn next<F: Copy>(name: &CStr) -> Option<F> {
     if found.is_null() || is_our_shell(found) {
         return None;
     }
-    // SAFETY: a function's address; its type is promised by the caller.
+    // SAFETY: a function's address; the caller promises that `F` is its type.
     Some(unsafe { std::mem::transmute_copy(&found) })
 }
 
@@ -154,8 +155,8 @@ fn is_our_shell(address: *mut c_void) -> bool {
 }
 
 fn wanted() -> bool {
-    static WANTED: LazyLock<bool> = LazyLock::new(|| Settings::from_env().0.real_devices);
-    *WANTED
+    static WANTED: PerProcess<bool> = PerProcess::new();
+    *WANTED.get_or_init(|| Settings::from_env().0.real_devices)
 }
 
 /// The installed library's devices, if they are wanted and there is such a library.
@@ -184,7 +185,7 @@ pub fn devices() -> (List, Vec<*mut ibv_device>) {
 /// Remembers the installed library's list until ours is freed: its devices live as long.
 pub fn keep_list(ours: List, theirs: List) {
     if !theirs.is_null() {
-        lock(&LISTS).insert(ours as usize, theirs as usize);
+        lock(LISTS.get_or_init(Mutex::default)).insert(ours as usize, theirs as usize);
     }
 }
 
@@ -193,7 +194,7 @@ pub fn free_list(ours: List) {
     if !wanted() {
         return;
     }
-    let theirs = lock(&LISTS).remove(&(ours as usize));
+    let theirs = lock(LISTS.get_or_init(Mutex::default)).remove(&(ours as usize));
     // SAFETY: the signature of ibv_free_device_list(3).
     let free = unsafe { next::<unsafe extern "C" fn(List)>(c"ibv_free_device_list") };
     if let (Some(theirs), Some(free)) = (theirs, free) {

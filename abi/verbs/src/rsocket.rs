@@ -1,17 +1,19 @@
 //! rsocket(7): not served. The functions are here all the same, because the installed library's
 //! would take our ids for its own.
 
-use std::sync::Once;
+use std::sync::atomic::AtomicBool;
 
-use crate::entry::{set_errno, Errno};
+use crate::entry::{status, Answer};
+use crate::refused::in_words;
 
-/// Says once for each function that it fails, and fails.
-fn refuse(said: &Once, name: &str) -> isize {
-    said.call_once(|| {
-        weft_engine::warn!("{name}: rsockets are not served");
-    });
-    set_errno(Errno(libc::EOPNOTSUPP));
-    -1
+/// Fails, and says so at the program's first call of any of them.
+fn refuse(name: &str) -> Answer<()> {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    let words = format!(
+        "{name}: rsockets (rsocket(7)) are not served: give the program ordinary sockets, if it can be told so, and leave \
+         librspreload.so out of LD_PRELOAD"
+    );
+    in_words(&SAID, &words)
 }
 
 /// Functions that take whatever they are given and return -1. C passes integers and pointers in
@@ -20,8 +22,7 @@ macro_rules! rsocket_stubs {
     ($($name:ident),* $(,)?) => { export! { $(
         /// Fails with `EOPNOTSUPP`.
         fn $name() -> isize {
-            static SAID: Once = Once::new();
-            refuse(&SAID, stringify!($name))
+            status(|| refuse(stringify!($name))) as isize
         }
     )* } };
 }

@@ -44,7 +44,7 @@ pub unsafe fn create(
     srq_context: *mut c_void,
     attr: &mut ibv_srq_attr,
 ) -> Answer<*mut ibv_srq> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `pd` is a domain of ours or null.
     let domain = unsafe { Handle::<Pd>::of(pd)? };
     let number = acks::new_number();
     let engine = domain
@@ -114,12 +114,12 @@ pub unsafe fn create_extended(init: *mut ibv_srq_init_attr_ex) -> Answer<*mut ib
 /// # Safety
 /// `srq` and `attr` are null or valid.
 unsafe fn modify(srq: *mut ibv_srq, attr: *const ibv_srq_attr, mask: i64) -> Answer<()> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `srq` and `attr` are null or valid.
     let queue = &unsafe { Handle::<Srq>::of(srq)? }.engine;
     if attr.is_null() || mask & !(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) != 0 {
         return invalid();
     }
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `srq` and `attr` are null or valid.
     let wanted = unsafe { *attr };
     let (resize, limit) = (mask & IBV_SRQ_MAX_WR != 0, mask & IBV_SRQ_LIMIT != 0);
     let depth = if resize {
@@ -144,7 +144,7 @@ unsafe fn modify(srq: *mut ibv_srq, attr: *const ibv_srq_attr, mask: i64) -> Ans
 /// # Safety
 /// `srq` is a queue of ours or null, and given up unless this fails.
 pub unsafe fn destroy(srq: *mut ibv_srq) -> Answer<()> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `srq` is a queue of ours or null, and given up unless this fails.
     unsafe {
         let queue = Handle::<Srq>::of(srq)?;
         queue.engine.destroy()?;

@@ -77,7 +77,7 @@ pub unsafe extern "C" fn bind_mw(
         }
         // SAFETY: the program's structure; the window's own field.
         let (request, rkey) = unsafe { (*bind, (*window.public()).rkey) };
-        let next = Stag(rkey & !0xFF | rkey.wrapping_add(1) & 0xFF);
+        let next = window.engine.rebound(Stag(rkey));
         let set = |flag: i64| i64::from(request.send_flags) & flag != 0;
         // SAFETY: promised by the program.
         let bind = unsafe { binding(window, next, &request.bind_info)? };
@@ -105,26 +105,27 @@ pub unsafe extern "C" fn bind_mw(
 /// # Safety
 /// What the request names is of ours or null.
 pub unsafe fn type_2(mw: *mut ibv_mw, rkey: Stag, info: &ibv_mw_bind_info) -> Answer<SendOp> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: what the request names is of ours or null.
     let window = unsafe { Handle::<Window>::of(mw)? };
     if window.engine.kind() != WindowKind::Two || info.mr.is_null() {
         return invalid();
     }
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: what the request names is of ours or null.
     Ok(SendOp::BindWindow(unsafe { binding(window, rkey, info)? }))
 }
 
 /// # Safety
 /// The region that `info` names is of ours or null.
 unsafe fn binding(window: &Window, rkey: Stag, info: &ibv_mw_bind_info) -> Answer<Bind> {
-    let flags = i64::from(info.mw_access_flags);
+    // Many programs name it, as a region's remote writing needs it. A window opens nothing locally.
+    let flags = i64::from(info.mw_access_flags) & !IBV_ACCESS_LOCAL_WRITE;
     if flags & !(RIGHTS | IBV_ACCESS_ZERO_BASED) != 0 {
         return invalid();
     }
     let region = if info.mr.is_null() {
         Stag(0)
     } else {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller promises: the region that `info` names is of ours or null.
         let region = unsafe { Handle::<Mr>::of(info.mr)? };
         // SAFETY: a live region's own field.
         Stag(unsafe { (*region.public()).lkey })

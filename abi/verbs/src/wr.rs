@@ -98,7 +98,7 @@ impl Requests {
             if buffer.length > MAX_INLINE || buffer.addr.is_null() {
                 return invalid();
             }
-            // SAFETY: promised by the caller.
+            // SAFETY: the caller promises: the octets that each buffer names can be read.
             let octets = unsafe { from_raw_parts(buffer.addr.cast::<u8>(), buffer.length) };
             self.octets.extend_from_slice(octets);
         }
@@ -112,7 +112,7 @@ impl Requests {
 /// # Safety
 /// `qp` is a queue pair of ours, or null.
 unsafe fn builder<'a>(qp: *mut ibv_qp_ex) -> Answer<(&'a Handle<Pair>, &'a Builder)> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `qp` is a queue pair of ours, or null.
     let pair = unsafe { Handle::<Pair>::of(qp.cast())? };
     match &pair.building {
         Some(builder) => Ok((pair, builder)),
@@ -126,7 +126,8 @@ unsafe fn builder<'a>(qp: *mut ibv_qp_ex) -> Answer<(&'a Handle<Pair>, &'a Build
 /// `qp` is a queue pair of ours or null, between `ibv_wr_start` and its end, in this thread.
 unsafe fn build(qp: *mut ibv_qp_ex, work: impl FnOnce(&mut Requests) -> Answer<()>) {
     value((), || {
-        // SAFETY: promised by the caller; the region makes this thread the only one here.
+        // SAFETY: the caller promises: `qp` is a queue pair of ours or null, between `ibv_wr_start` and its end, in
+        // this thread; the region makes this thread the only one here.
         let requests = unsafe { &mut *builder(qp)?.1.requests.get() };
         if let Err(errno) = work(requests) {
             requests.wrong.get_or_insert(errno);
@@ -140,7 +141,7 @@ unsafe fn build(qp: *mut ibv_qp_ex, work: impl FnOnce(&mut Requests) -> Answer<(
 /// # Safety
 /// As for [`build`].
 unsafe fn begin(qp: *mut ibv_qp_ex, op: SendOp) {
-    // SAFETY: promised by the caller; a live queue pair's own fields.
+    // SAFETY: the caller promises: what `build` asks for; a live queue pair's own fields.
     unsafe {
         build(qp, |requests| {
             let set = |flag: i64| i64::from((*qp).wr_flags) & flag != 0;

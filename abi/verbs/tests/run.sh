@@ -87,6 +87,7 @@ if [ ${#programs[@]} -eq 0 ]; then
     count objects $?
 fi
 
+told='^weft: warn: process [0-9]* uses verbs objects of the process that it was forked from'
 flags=(-std=gnu11 -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE -pthread)
 for name in "${programs[@]}"; do
     libraries=(-libverbs -lrdmacm)
@@ -101,7 +102,12 @@ for name in "${programs[@]}"; do
         program $mode "$name"
         if [ "$name" = device ]; then WEFT_FACE=iwarp program $mode "$name"; fi
         case $name in
-        loading) lines "$name ($mode): a refused rsocket is said once" 'rbind: rsockets are not served' 1 ;;
+        forked) lines "$name ($mode): each child that uses its parent's objects is told once" "$told" 22 ;;
+        loading) lines "$name ($mode): refused rsockets are said once" 'rsockets (rsocket(7)) are not served: ' 1 ;;
+        errors)
+            lines "$name ($mode): a refused import is said once" 'ibv_import_device: a device that another process' 1
+            lines "$name ($mode): refused port spaces are said once" 'rdma_create_id: the port spaces .* not served' 1
+            ;;
         esac
     done
 done

@@ -37,6 +37,7 @@ pub fn examine(program: Program, setup: Option<&Setup>) -> Vec<Finding> {
     if let Some(setup) = setup {
         findings.extend(symbols(&closure, setup));
     }
+    findings.extend(rsockets(&closure));
     findings.extend(other_preloads(&search));
     findings
 }
@@ -214,6 +215,32 @@ fn none(closure: &Closure, script: bool) -> Finding {
     Finding::unclear("verbs", WHAT).advise(format!(
         "{unseen} cannot be seen from outside; `weft run --log info` tells at run time"
     ))
+}
+
+/// Calls that are there, so that programs start, and that refuse: those of rsocket(7).
+fn rsockets(closure: &Closure) -> Option<Finding> {
+    const MAKERS: [&str; 5] = [
+        "ibv_open_device",
+        "rdma_create_id",
+        "rdma_create_ep",
+        "rdma_create_event_channel",
+        "rdma_get_devices",
+    ];
+    let makes = |names: &[&str]| theirs(closure).any(|object| object.imports_any(names));
+    if !makes(&["rsocket"]) {
+        return None;
+    }
+    Some(if makes(&MAKERS) {
+        Finding::unclear("rsockets", "it can make rsockets, and other RDMA calls too").advise(
+            "what it does by rsockets fails at the first call and says so, the rest is served",
+        )
+    } else {
+        Finding::bad(
+            "rsockets",
+            "its RDMA calls are those of rsocket(7), which are not served",
+        )
+        .advise("if the program can be told to use ordinary sockets, do that")
+    })
 }
 
 /// Whether each verbs symbol asked for is ours.

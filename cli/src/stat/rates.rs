@@ -49,6 +49,10 @@ pub struct Row {
     pub half_open: u64,
     /// Such connections that were closed to make room.
     pub crowded_out: u64,
+    /// Datagrams dropped for their Q_Key.
+    pub wrong_qkeys: u64,
+    /// Dials of bring-ups by who is not the peer.
+    pub wrong_dials: u64,
     /// Who serves its connections now.
     pub served_by: ServedBy,
     /// Since the look before; nothing at the first.
@@ -184,6 +188,8 @@ fn row(process: &Process, rates: Option<Rates>) -> Row {
         slowed: totals.slowed,
         half_open: totals.half_open,
         crowded_out: totals.crowded_out,
+        wrong_qkeys: totals.wrong_qkeys,
+        wrong_dials: totals.wrong_dials,
         served_by: match totals.polled {
             0 => ServedBy::Thread,
             _ => ServedBy::Polling,

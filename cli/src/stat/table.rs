@@ -236,6 +236,8 @@ mod tests {
             slowed: 2,
             half_open: 0,
             crowded_out: 0,
+            wrong_qkeys: 0,
+            wrong_dials: 0,
             served_by: ServedBy::Polling,
             rates: Some(Rates {
                 octets_in: 2000.0,

@@ -154,6 +154,57 @@ fn an_rdma_program_will_be_served() {
     assert!(verdict(&said).contains("provides none"), "{said}");
 }
 
+/// Compiles a program that calls what is declared in `source`; false, with a word, where that cannot be done here.
+fn built(place: &Place, source: &str, program: &str) -> bool {
+    let source = place.file("source.c", source);
+    let built = Command::new("gcc")
+        .arg("-o")
+        .arg(place.path(program))
+        .arg(source)
+        .args(["-lrdmacm", "-libverbs"])
+        .status();
+    let built = built.is_ok_and(|status| status.success());
+    if !built {
+        eprintln!("skipped: gcc, libibverbs-dev or librdmacm-dev is missing");
+    }
+    built
+}
+
+/// As `rstream` of rdmacm-utils is.
+#[test]
+fn a_program_of_rsockets_will_not_be_served() {
+    let Some(place) = Place::with_verbs() else {
+        eprintln!("skipped: this machine has no rdma-core");
+        return;
+    };
+    let source = "int rsocket(int, int, int); int main(void) { return rsocket(2, 1, 0); }";
+    if !built(&place, source, "streams") {
+        return;
+    }
+    let (code, said) = doctor(&place, "./streams");
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        verdict(&said).ends_with("those of rsocket(7), which are not served"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_program_of_rsockets_among_others_may_be_served() {
+    let Some(place) = Place::with_verbs() else {
+        eprintln!("skipped: this machine has no rdma-core");
+        return;
+    };
+    let source = "int rsocket(int, int, int); void *rdma_create_event_channel(void);\n\
+                  int main(void) { return rdma_create_event_channel() ? 0 : rsocket(2, 1, 0); }";
+    if !built(&place, source, "both") {
+        return;
+    }
+    let (code, said) = doctor(&place, "./both");
+    assert_eq!(code, Some(1), "{said}");
+    assert!(verdict(&said).starts_with("verdict: perhaps: "), "{said}");
+}
+
 #[test]
 fn json_says_the_same() {
     let place = Place::new();

@@ -1,5 +1,7 @@
 //! `weft stat`.
 
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
 use std::sync::atomic::Ordering;
 
 use weft_engine::stats::{MAGIC, NAME, SLOTS_AT, SLOT_WORDS, VERSION};
@@ -33,12 +35,9 @@ fn served(connections: usize) -> SharedWords {
 fn counts_of_a_process_are_shown_until_it_is_gone() {
     let place = Place::new();
     let pid = std::process::id().to_string();
+    // There is no terminal, so it prints once and ends.
     let once = |arguments: &[&str]| {
-        let all: Vec<&str> = ["stat", "--once"]
-            .iter()
-            .chain(arguments)
-            .copied()
-            .collect();
+        let all: Vec<&str> = [&["stat"], arguments].concat();
         place.weft(&all).output().unwrap()
     };
 
@@ -70,6 +69,16 @@ fn counts_of_a_process_are_shown_until_it_is_gone() {
     assert_eq!(own["rates"], serde_json::Value::Null);
     assert_eq!(own["each"][0]["queue_pair"], 17);
 
+    let looks = place.weft(&["stat", "--watch", "--interval", "0.1", &pid]);
+    let mut child = { looks }.stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let heads = lines
+        .map_while(Result::ok)
+        .filter(|line| line.contains("PROGRAM"));
+    assert_eq!(heads.take(3).count(), 3, "one look after the other");
+    child.kill().unwrap();
+    child.wait().unwrap();
+
     drop(memory);
     assert_eq!(once(&[&pid]).status.code(), Some(1));
 }
@@ -77,7 +86,7 @@ fn counts_of_a_process_are_shown_until_it_is_gone() {
 #[test]
 fn with_nobody_to_show_it_says_so() {
     let place = Place::new();
-    let output = place.weft(&["stat", "--once"]).output().unwrap();
+    let output = place.weft(&["stat"]).output().unwrap();
     assert!(output.status.success());
     let said = out(&output);
     // Other tests may be served meanwhile.

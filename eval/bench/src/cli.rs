@@ -95,11 +95,42 @@ struct Report {
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// How to draw it
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = Style::Table)]
+    format: Style,
     /// Only the table of targets
     #[arg(long)]
     targets: bool,
+}
+
+/// How a report is drawn.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Style {
+    /// As wide as the terminal, and with every column where there is none
+    Table,
+    /// For a document
+    Markdown,
+}
+
+impl Style {
+    fn format(self) -> Format {
+        match self {
+            Style::Table => Format::Table {
+                width: terminal_width(),
+            },
+            Style::Markdown => Format::Markdown,
+        }
+    }
+}
+
+/// Columns of the terminal that standard output is; nothing when it is none.
+fn terminal_width() -> Option<usize> {
+    // What a terminal has that does not know its size.
+    const USUAL: usize = 80;
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    Some(match usize::from(size.ws_col) {
+        0 => USUAL,
+        columns => columns,
+    })
 }
 
 /// Runs `weft bench`.
@@ -152,7 +183,7 @@ fn measure(args: &Measure, prefix: &[OsString]) -> Result<ExitCode> {
 /// Raw data first: only when it is on disk is anything computed from it.
 fn finish(record: &Run, args: &Measure) -> Result<ExitCode> {
     let file = record.write(&args.output)?;
-    print!("{}", render(record, Format::Table, args.targets));
+    print!("{}", render(record, Style::Table.format(), args.targets));
     println!("\nRaw data: {}", file.display());
     Ok(if record.interrupted {
         ExitCode::from(INTERRUPTED)
@@ -208,7 +239,10 @@ fn measure_paths<E: Executor>(
 
 fn print_reports(args: &Report) -> Result<ExitCode> {
     for file in &args.files {
-        print!("{}", render(&Run::read(file)?, args.format, args.targets));
+        print!(
+            "{}",
+            render(&Run::read(file)?, args.format.format(), args.targets)
+        );
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -136,6 +136,7 @@ fn write(stag: u32, to: u64, opcode: Opcode) -> Header {
 fn plain_send(msn: u32) -> Message {
     Message::Send {
         msn: Msn(msn),
+        first: true,
         mo: 0,
         last: true,
         solicited: false,
@@ -284,6 +285,7 @@ fn i_send_with_invalidate() {
     let made = line.fpdu(&header, &[], &[1, 2]);
     let message = Message::Send {
         msn: Msn(2),
+        first: true,
         mo: 0,
         last: true,
         solicited: false,
@@ -552,6 +554,7 @@ fn w_two_segments() {
     };
     let message = |last, mo| Message::Send {
         msn,
+        first: mo == 0,
         mo,
         last,
         solicited: false,

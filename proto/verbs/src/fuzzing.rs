@@ -15,7 +15,7 @@ use weft_iwarp::{
 use crate::host::Host;
 use crate::outgoing::Piece;
 use crate::qp::{Ending, FpduPolicy, Qp, QpConfig};
-use crate::simulated::{Device, PD};
+use crate::simulated::{draws, Device, PD};
 use crate::types::{
     Access, Bind, Completion, Payload, QpCap, QpNumber, QpState, RecvRequest, SendFlags, SendOp,
     SendRequest, Sge, Stag, WindowKind,
@@ -45,16 +45,23 @@ impl Program {
             program.register(access);
         }
         for kind in [WindowKind::One, WindowKind::Two] {
-            let window = program.device.regions.insert_window(kind, PD, 0x6600_0000);
+            let draw = program.next_stag(0x6600_0000);
+            let regions = &mut program.device.regions;
+            let window = regions.insert_window(kind, PD, draws(draw));
             program.stags.push(window.expect("a handful of windows"));
         }
         program
     }
 
     fn register(&mut self, access: Access) {
-        // Predictable, so that a corpus keeps its meaning.
-        let stag = self.device.region(REGION, 0x1000, access, 0x5500_0000);
+        let draw = self.next_stag(0x5500_0000);
+        let stag = self.device.region(REGION, 0x1000, access, draw);
         self.stags.push(stag);
+    }
+
+    /// Predictable, so that a corpus keeps its meaning.
+    fn next_stag(&self, high: u32) -> u32 {
+        high | (self.stags.len() as u32 + 1) << 8
     }
 }
 
@@ -101,6 +108,8 @@ struct Run<'a> {
     /// The peer's framing, kept valid so that most of what it sends gets past the framing.
     peer: Outbound,
     received: Vec<u8>,
+    /// A Send of the peer's that has segments to come: the next one's header.
+    open: Option<Untagged>,
     /// Checks what the queue pair sends; `None` once the peer is not to look any more.
     judge: Option<Inbound>,
     sent: Vec<u8>,
@@ -167,6 +176,7 @@ pub fn connection(octets: &[u8]) {
         qp,
         peer: Outbound::new(&established(other, crc), 1448),
         received: Vec::new(),
+        open: None,
         judge: Some(Inbound::with_config(InboundConfig {
             crc,
             rfc7306: true,
@@ -464,21 +474,29 @@ impl Run<'_> {
 
     fn peer_sends_send(&mut self) {
         let shape = self.source.octet();
-        let invalidate = if shape & 4 != 0 { self.stag().0 } else { 0 };
-        let header = Header::Untagged(Untagged {
-            last: shape & 1 == 0,
-            opcode: Opcode::send(shape & 2 != 0, shape & 4 != 0),
-            invalidate,
-            qn: QueueNumber::SEND,
-            msn: self.peer.next_msn(QueueNumber::SEND),
-            mo: if shape & 8 != 0 {
-                u32::from(self.source.word())
-            } else {
-                0
+        let last = shape & 1 == 0;
+        let header = match self.open.take() {
+            // Mostly the message goes on as it should, empty segments included.
+            Some(open) if shape & 16 == 0 => Untagged { last, ..open },
+            _ => Untagged {
+                last,
+                opcode: Opcode::send(shape & 2 != 0, shape & 4 != 0),
+                invalidate: if shape & 4 != 0 { self.stag().0 } else { 0 },
+                qn: QueueNumber::SEND,
+                msn: self.peer.next_msn(QueueNumber::SEND),
+                mo: if shape & 8 != 0 {
+                    u32::from(self.source.word())
+                } else {
+                    0
+                },
             },
-        });
+        };
         let payload = self.payload();
-        self.framed(&header, &[], &payload);
+        self.open = (!last).then_some(Untagged {
+            mo: header.mo.wrapping_add(payload.len() as u32),
+            ..header
+        });
+        self.framed(&Header::Untagged(header), &[], &payload);
     }
 
     fn peer_sends_tagged(&mut self, opcode: Opcode) {
@@ -582,7 +600,10 @@ impl Run<'_> {
 
     /// The transport ends: whatever was posted has completed exactly once, in order.
     fn finish(mut self) {
-        self.qp.stream_ended(&mut self.program.device);
+        if !self.qp.stream_ended(&mut self.program.device) {
+            self.qp.give_up_holding(&mut self.program.device);
+            assert!(self.qp.stream_ended(&mut self.program.device));
+        }
         self.program.device.check_canaries();
         let ids = |completions: &[Completion]| -> Vec<u64> {
             completions.iter().map(|c| c.wr_id).collect()

@@ -130,6 +130,13 @@ pub trait Host {
     /// No such region, or of another domain. An STag that is invalid already is no error.
     fn invalidate(&mut self, stag: Stag, scope: Scope) -> Result<(), RegionFault>;
 
+    /// The same as the peer asks for it (Send with Invalidate), whom only what was opened to peers is any business.
+    ///
+    /// # Errors
+    /// As [`Host::invalidate`]; and a region without a remote right, or a window that was never bound, does not exist
+    /// for the peer.
+    fn invalidate_for_peer(&mut self, stag: Stag, scope: Scope) -> Result<(), RegionFault>;
+
     /// Binds a memory window.
     ///
     /// # Errors

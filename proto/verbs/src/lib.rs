@@ -14,6 +14,7 @@
 //! | [`srq`] | shared receive queues |
 //! | [`qp`] | the queue pair over one iWARP stream |
 //! | [`ud`] | the queue pair that sends datagrams |
+//! | [`sidr`] | how a program finds the queue pair that serves datagrams at a port |
 //! | [`outgoing`] | what is framed and waits for the transport |
 //! | [`host`] | what a queue pair asks of its driver |
 //! | [`simulated`] | a driver's side in memory, for tests |
@@ -33,6 +34,7 @@ pub mod mr;
 pub mod outgoing;
 pub mod qp;
 mod scatter;
+pub mod sidr;
 pub mod simulated;
 pub mod srq;
 pub mod types;

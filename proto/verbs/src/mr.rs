@@ -1,8 +1,9 @@
 //! Memory regions: STags, bounds and rights. Memory windows are in [`window`].
 //!
-//! An STag is `[random 6][slot 18][random 8]` bits, the slot in the low bits of the 24-bit index
-//! of the RDMAC verbs: dense enough to look up in one step, and with fourteen random bits that
-//! change with every registration (RFC 5040 section 8.1.1: hard to predict, not reused).
+//! An STag is 32 random bits (RFC 5040 section 8.1.1: hard to predict), and still one step finds what it names: the
+//! low bits of its index say the place in a table, and an STag is drawn again where that place is taken. Of the places
+//! at most half are taken, so a place is found in two draws, and whoever knows every other STag has learnt one bit
+//! of the next. When the table grows, the places double and each entry goes to one of the two that were its own.
 
 mod window;
 
@@ -13,9 +14,12 @@ use crate::host::{RegionFault, Scope, Span};
 use crate::types::{Access, PdId, Stag};
 use window::Window;
 
-const SLOT_BITS: u32 = 18;
-/// Most regions a device has at once.
-pub const MAX_REGIONS: usize = 1 << SLOT_BITS;
+/// Most regions and windows a device has at once.
+pub const MAX_REGIONS: usize = 1 << 18;
+/// Places of a device that has none.
+const FIRST_PLACES: usize = 64;
+/// Draws for one STag; only a source that is not random needs so many.
+const DRAWS: usize = 64;
 
 /// A registered region and the driver's handle `M` on its memory.
 #[derive(Debug)]
@@ -49,7 +53,7 @@ pub struct RegionSpec {
     pub pd: PdId,
 }
 
-/// What an STag's index names.
+/// What a place of the table holds.
 #[derive(Debug)]
 enum Slot<M> {
     Free,
@@ -57,36 +61,57 @@ enum Slot<M> {
     Window(Window),
 }
 
+impl<M> Slot<M> {
+    fn stag(&self) -> Option<Stag> {
+        match self {
+            Slot::Free => None,
+            Slot::Region(region) => Some(region.stag),
+            Slot::Window(window) => Some(window.stag()),
+        }
+    }
+}
+
 /// All regions and windows of a device.
 #[derive(Debug)]
 pub struct Regions<M> {
+    /// A power of two of them, at least twice as many as are used.
     slots: Vec<Slot<M>>,
-    free: Vec<u32>,
+    used: usize,
     windows: usize,
 }
 
 impl<M> Default for Regions<M> {
     fn default() -> Self {
-        // Slot 0 is never used, so that no STag has index 0.
         Regions {
-            slots: Vec::from([Slot::Free]),
-            free: Vec::new(),
+            slots: free_places(FIRST_PLACES),
+            used: 0,
             windows: 0,
         }
     }
 }
 
-const fn slot_of(stag: Stag) -> usize {
-    ((stag.0 >> 8) & ((1 << SLOT_BITS) - 1)) as usize
+fn free_places<M>(count: usize) -> Vec<Slot<M>> {
+    (0..count).map(|_| Slot::Free).collect()
 }
 
 impl<M> Regions<M> {
-    /// Registers a region; `random` makes its STag hard to predict. `None` when the device
-    /// holds [`MAX_REGIONS`] or the range wraps the address space.
-    pub fn insert(&mut self, spec: RegionSpec, memory: M, random: u32) -> Option<Stag> {
+    /// The place that an STag would have. The key is no part of it: bindings change it.
+    #[inline]
+    fn place_of(&self, stag: Stag) -> usize {
+        stag.index() as usize & (self.slots.len() - 1)
+    }
+
+    /// Registers a region under an STag that `random` draws. `None` when the device holds [`MAX_REGIONS`] or the range
+    /// wraps the address space.
+    pub fn insert(
+        &mut self,
+        spec: RegionSpec,
+        memory: M,
+        random: impl FnMut() -> u32,
+    ) -> Option<Stag> {
         spec.iova.checked_add(spec.len)?;
-        let (slot, stag) = self.free_slot(random)?;
-        self.slots[slot] = Slot::Region(Region {
+        let stag = self.free_stag(random)?;
+        let region = Region {
             stag,
             iova: spec.iova,
             len: spec.len,
@@ -94,43 +119,85 @@ impl<M> Regions<M> {
             pd: spec.pd,
             valid: AtomicBool::new(true),
             memory,
-        });
+        };
+        self.occupy(stag, Slot::Region(region));
         Some(stag)
     }
 
-    /// A slot, and an STag for it.
-    fn free_slot(&mut self, random: u32) -> Option<(usize, Stag)> {
-        let slot = match self.free.pop() {
-            Some(slot) => slot,
-            None if self.slots.len() >= MAX_REGIONS => return None,
-            None => {
-                self.slots.push(Slot::Free);
-                self.slots.len() as u32 - 1
-            }
+    /// An STag whose place is free, and whose index is not 0.
+    fn free_stag(&mut self, mut random: impl FnMut() -> u32) -> Option<Stag> {
+        if self.used >= MAX_REGIONS - 1 {
+            return None;
+        }
+        if 2 * (self.used + 1) > self.slots.len() {
+            self.grow();
+        }
+        let is_free = |stag: &Stag| {
+            stag.index() != 0 && matches!(self.slots[self.place_of(*stag)], Slot::Free)
         };
-        let high = (random >> 8) & !((1 << SLOT_BITS) - 1) & 0x00FF_FFFF;
-        let stag = Stag(((high | slot) << 8) | (random & 0xFF));
-        Some((slot as usize, stag))
+        let first = random();
+        let drawn = core::iter::once(first)
+            .chain(core::iter::from_fn(|| Some(random())).take(DRAWS))
+            .map(Stag)
+            .find(is_free);
+        // Half of the places are free, so that one is met on the way through the indices.
+        let next = || {
+            (1..)
+                .map(|n: u32| Stag(first.wrapping_add(n << 8)))
+                .find(is_free)
+        };
+        drawn.or_else(next)
+    }
+
+    fn grow(&mut self) {
+        let places = 2 * self.slots.len();
+        for slot in core::mem::replace(&mut self.slots, free_places(places)) {
+            if let Some(stag) = slot.stag() {
+                let place = self.place_of(stag);
+                self.slots[place] = slot;
+            }
+        }
+    }
+
+    fn occupy(&mut self, stag: Stag, slot: Slot<M>) {
+        let place = self.place_of(stag);
+        self.slots[place] = slot;
+        self.used += 1;
+    }
+
+    /// Gives a valid region other rights under its STag. False for any other: an STag that was invalidated does not
+    /// come back.
+    pub fn change_access(&mut self, stag: Stag, access: Access) -> bool {
+        let valid = self.get(stag).is_some();
+        let place = self.place_of(stag);
+        match &mut self.slots[place] {
+            Slot::Region(region) if valid => {
+                region.access = access;
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Deregisters a region and gives the driver's handle back.
     pub fn remove(&mut self, stag: Stag) -> Option<M> {
         self.get_any(stag)?;
-        match self.free(slot_of(stag)) {
+        match self.free(stag) {
             Slot::Region(region) => Some(region.memory),
             Slot::Free | Slot::Window(_) => None,
         }
     }
 
-    fn free(&mut self, slot: usize) -> Slot<M> {
-        self.free.push(slot as u32);
-        core::mem::replace(&mut self.slots[slot], Slot::Free)
+    fn free(&mut self, stag: Stag) -> Slot<M> {
+        self.used -= 1;
+        let place = self.place_of(stag);
+        core::mem::replace(&mut self.slots[place], Slot::Free)
     }
 
     /// The region, valid or not.
     #[inline]
     fn get_any(&self, stag: Stag) -> Option<&Region<M>> {
-        match self.slots.get(slot_of(stag))? {
+        match self.slots.get(self.place_of(stag))? {
             Slot::Region(region) => (region.stag == stag).then_some(region),
             Slot::Free | Slot::Window(_) => None,
         }
@@ -194,6 +261,22 @@ impl<M> Regions<M> {
         Ok(())
     }
 
+    /// The same as a peer asks for it. What was never opened to peers does not exist for them: a region without a
+    /// remote right, a window that was never bound.
+    ///
+    /// # Errors
+    /// As [`Regions::invalidate`].
+    pub fn invalidate_for_peer(&self, stag: Stag, scope: Scope) -> Result<(), RegionFault> {
+        let opened = match self.get_any(stag) {
+            Some(region) => region.access.0 & window::REMOTE.0 != 0,
+            None => self.was_bound(stag),
+        };
+        if !opened {
+            return Err(RegionFault::InvalidStag);
+        }
+        self.invalidate(stag, scope)
+    }
+
     /// Whether a domain has regions or windows.
     pub fn any_in(&self, pd: PdId) -> bool {
         self.slots.iter().any(|slot| match slot {
@@ -205,7 +288,7 @@ impl<M> Regions<M> {
 
     /// Regions and windows.
     pub fn count(&self) -> usize {
-        self.slots.len() - 1 - self.free.len()
+        self.used
     }
 }
 
@@ -222,7 +305,8 @@ fn offset_in(base: u64, size: u64, addr: u64, len: u64) -> Result<u64, RegionFau
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::QpNumber;
+    use crate::types::{QpNumber, WindowKind};
+    use std::vec::Vec;
 
     const PD: PdId = PdId(1);
     const SCOPE: Scope = Scope {
@@ -246,12 +330,122 @@ mod tests {
         }
     }
 
+    /// A seeded source of draws.
+    fn draws(mut seed: u64) -> impl FnMut() -> u32 {
+        move || {
+            seed = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+            let mixed = (seed ^ (seed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            ((mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB) >> 32) as u32
+        }
+    }
+
     fn one(iova: u64, len: u64, access: Access) -> (Regions<()>, Stag) {
         let mut regions = Regions::default();
         let stag = regions
-            .insert(spec(iova, len, access), (), 0xDEAD_BEEF)
+            .insert(spec(iova, len, access), (), draws(1))
             .unwrap();
         (regions, stag)
+    }
+
+    /// So many regions, each with its number as its memory.
+    fn many(count: usize, mut random: impl FnMut() -> u32) -> (Regions<usize>, Vec<Stag>) {
+        let mut regions = Regions::default();
+        let mut insert = |n| {
+            let spec = spec(0, 64, Access::REMOTE_READ);
+            regions.insert(spec, n, &mut random).expect("room")
+        };
+        let stags = (0..count).map(&mut insert).collect();
+        (regions, stags)
+    }
+
+    #[test]
+    fn each_of_the_32_bits_of_an_stag_is_drawn() {
+        let mut regions = Regions::default();
+        for drawn in [0xDEAD_BEEF, 0x0000_0100, 0xFFFF_FFFF, 0x8000_4200] {
+            let stag = regions.insert(spec(0, 64, Access::NONE), (), || drawn);
+            assert_eq!(stag, Some(Stag(drawn)), "not a bit of it is replaced");
+        }
+        let (_, stags) = many(4096, draws(2));
+        for bit in 0..32 {
+            let ones = stags.iter().filter(|stag| stag.0 >> bit & 1 == 1).count();
+            // Five standard deviations of 32.
+            assert!(
+                (2048 - 160..=2048 + 160).contains(&ones),
+                "bit {bit}: {ones}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_region_is_found_as_the_table_grows() {
+        let (mut regions, stags) = many(10_000, draws(3));
+        for (n, stag) in stags.iter().enumerate() {
+            assert_eq!(regions.get(*stag).map(|region| region.memory), Some(n));
+            assert!(stag.index() != 0);
+        }
+        for (n, stag) in stags.iter().enumerate() {
+            assert_eq!(regions.remove(*stag), Some(n));
+        }
+        assert_eq!(regions.count(), 0);
+    }
+
+    #[test]
+    fn a_source_that_is_not_random_does_not_hang_or_repeat() {
+        for drawn in [0, 7, 0xFFFF_FF00] {
+            let (regions, stags) = many(1000, || drawn);
+            assert_eq!(regions.count(), 1000);
+            for (n, stag) in stags.iter().enumerate() {
+                assert_eq!(regions.get(*stag).map(|region| region.memory), Some(n));
+                assert!(stag.index() != 0, "{stag:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_table_is_bounded() {
+        let mut draw = draws(4);
+        let (mut regions, stags) = many(MAX_REGIONS - 1, &mut draw);
+        let one_more = spec(0, 64, Access::NONE);
+        assert_eq!(regions.insert(one_more, 0, &mut draw), None);
+        assert_eq!(regions.insert_window(WindowKind::One, PD, &mut draw), None);
+        assert_eq!(regions.slots.len(), 2 * MAX_REGIONS);
+        regions.remove(stags[5]);
+        assert!(regions.insert(one_more, 0, &mut draw).is_some());
+        assert_eq!(regions.slots.len(), 2 * MAX_REGIONS);
+    }
+
+    #[test]
+    fn guesses_hit_as_seldom_as_32_bits_make_them() {
+        let (regions, _) = many(1000, draws(5));
+        let mut draw = draws(6);
+        let tries = 1 << 22;
+        let hits = (0..tries).filter(|_| regions.get(Stag(draw())).is_some());
+        // One is expected; that there are more than eight has a chance of one in a million.
+        let hits = hits.count();
+        assert!(hits <= 8, "{hits} hits in {tries} tries");
+    }
+
+    #[test]
+    fn whoever_knows_every_other_stag_has_learnt_next_to_nothing_of_the_next() {
+        let (mut regions, known) = many(1000, draws(7));
+        let next = regions.insert(spec(0, 64, Access::NONE), 0, draws(8));
+        let next = next.expect("room");
+        // What would find an STag that is counted up, or made of a place in a table and few random bits.
+        for stag in &known {
+            for low in 0..1024 {
+                for guess in [
+                    stag.0.wrapping_add(low),
+                    stag.0.wrapping_sub(low),
+                    stag.0.wrapping_add(low << 8),
+                    stag.0.wrapping_sub(low << 8),
+                    stag.0 & !(0x3FF << 8) | low << 8,
+                ] {
+                    assert_ne!(Stag(guess), next);
+                }
+            }
+        }
+        // It is somewhere in the places that are free, and those are at least half of all.
+        assert!(2 * regions.count() <= regions.slots.len());
     }
 
     #[test]
@@ -279,7 +473,7 @@ mod tests {
             .is_ok());
         let mut regions = Regions::<()>::default();
         assert!(regions
-            .insert(spec(u64::MAX, 2, Access::NONE), (), 1)
+            .insert(spec(u64::MAX, 2, Access::NONE), (), || 1 << 8)
             .is_none());
     }
 
@@ -306,15 +500,30 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_key_fails_after_the_slot_is_used_again() {
+    fn rights_change_under_the_same_key_while_it_is_valid() {
+        let (mut regions, stag) = one(0, 64, Access::REMOTE_READ);
+        let may = |regions: &Regions<()>, access| regions.check(stag, 0, 64, access, SCOPE).is_ok();
+        assert!(regions.change_access(stag, Access::REMOTE_WRITE));
+        assert!(may(&regions, Access::REMOTE_WRITE) && !may(&regions, Access::REMOTE_READ));
+        assert!(!regions.change_access(Stag(stag.0 ^ 1), Access::REMOTE_READ));
+        assert_eq!(regions.invalidate(stag, SCOPE), Ok(()));
+        assert!(!regions.change_access(stag, Access::REMOTE_READ));
+        assert!(!may(&regions, Access::REMOTE_READ));
+    }
+
+    #[test]
+    fn a_stale_stag_fails_after_its_place_is_used_again() {
         let (mut regions, old) = one(0, 64, Access::REMOTE_READ);
         assert!(regions.remove(old).is_some());
+        assert!(regions.remove(old).is_none(), "it is gone");
+        let same_place = old.0 ^ 0xABCD_0000;
         let new = regions
-            .insert(spec(0, 64, Access::REMOTE_READ), (), 0x1234_5678)
+            .insert(spec(0, 64, Access::REMOTE_READ), (), || same_place)
             .unwrap();
-        assert_eq!(slot_of(old), slot_of(new), "the slot is used again");
+        assert_eq!(regions.place_of(old), regions.place_of(new));
         assert!(regions.get(old).is_none());
         assert!(regions.get(new).is_some());
+        assert!(regions.remove(old).is_none());
         assert_eq!(regions.count(), 1);
     }
 
@@ -332,6 +541,26 @@ mod tests {
         assert_eq!(
             regions.invalidate(stag, SCOPE),
             Err(RegionFault::InvalidStag)
+        );
+    }
+
+    #[test]
+    fn a_peer_invalidates_only_what_was_opened_to_peers() {
+        let local = Access::LOCAL_WRITE.union(Access::MW_BIND);
+        for rights in 0..32 {
+            let access = Access(rights);
+            let (regions, stag) = one(0, 64, access);
+            let never_opened = local.contains(access);
+            let outcome = regions.invalidate_for_peer(stag, SCOPE);
+            assert_eq!(outcome.is_err(), never_opened, "{access:?}");
+            assert_eq!(regions.get(stag).is_some(), never_opened, "{access:?}");
+            // The program itself may.
+            assert_eq!(regions.invalidate(stag, SCOPE), Ok(()));
+        }
+        let (regions, stag) = one(0, 64, Access::REMOTE_READ);
+        assert_eq!(
+            regions.invalidate_for_peer(stag, of_domain(9)),
+            Err(RegionFault::WrongPd)
         );
     }
 }

@@ -17,6 +17,17 @@ pub const PD: PdId = PdId(1);
 const CANARY: u8 = 0xC5;
 const GAP: usize = 64;
 
+/// A source of STags: `first`, and what follows from it where that one is taken.
+pub fn draws(first: u32) -> impl FnMut() -> u32 {
+    let mut next = first;
+    move || {
+        let drawn = next;
+        // The low bits of such a sequence repeat soon; those of an STag that say its place are in the middle.
+        next = next.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        drawn
+    }
+}
+
 /// Memory, and what a queue pair on it reported.
 #[derive(Debug, Default)]
 pub struct Device {
@@ -37,7 +48,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// Registers `len` octets of zeros under the address `iova`.
+    /// Registers `len` octets of zeros under the address `iova`, and under the STag `random` if its place is free.
     ///
     /// # Panics
     /// The device is full, or the range wraps.
@@ -68,7 +79,9 @@ impl Device {
             access,
             pd,
         };
-        self.regions.insert(spec, at, random).expect("a region")
+        self.regions
+            .insert(spec, at, draws(random))
+            .expect("a region")
     }
 
     /// A region's octets.
@@ -151,6 +164,10 @@ impl Host for Device {
 
     fn invalidate(&mut self, stag: Stag, scope: Scope) -> Result<(), RegionFault> {
         self.regions.invalidate(stag, scope)
+    }
+
+    fn invalidate_for_peer(&mut self, stag: Stag, scope: Scope) -> Result<(), RegionFault> {
+        self.regions.invalidate_for_peer(stag, scope)
     }
 
     fn bind(&mut self, bind: &Bind, scope: Scope) -> Result<(), RegionFault> {

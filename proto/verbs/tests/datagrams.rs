@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weft_verbs::mr::RegionSpec;
 use weft_verbs::qp::QpConfig;
-use weft_verbs::simulated::{Device, PD};
+use weft_verbs::simulated::{draws, Device, PD};
 use weft_verbs::srq::SharedReceiveQueue;
 use weft_verbs::types::{
     Access, AsyncEventKind, Payload, PostError, QpCap, QpNumber, QpState, RecvRequest, SendFlags,
@@ -161,7 +161,12 @@ fn only_who_knows_the_queue_key_is_heard() {
     a.send(SendOp::Send, Payload::Inline(b"x"), QKEY + 1)
         .unwrap();
     let (message, octets) = a.leave();
-    assert_eq!(b.arrive(message, &octets, NOW), Fate::Dropped(Why::QKey));
+    let fate = b.arrive(message, &octets, NOW);
+    assert_eq!(fate, Fate::Dropped(Why::QKey));
+    assert!(
+        !fate.is_answered(),
+        "an answer would tell that the number exists"
+    );
     assert!(b.device.recvs.is_empty());
     // The highest bit of a request's key stands for the sender's own.
     a.send(SendOp::Send, Payload::Inline(b"x"), 1 << 31)
@@ -177,6 +182,7 @@ fn a_datagram_that_finds_no_receive_is_lost() {
     let (message, octets) = a.leave();
     let fate = b.arrive(message, &octets, NOW);
     assert_eq!(fate, Fate::Dropped(Why::NoReceive));
+    assert!(fate.is_answered(), "the sender has the key, and waits");
     let list = [b.sge(0, 100)];
     b.post_recv(7, &list, NOW).unwrap();
     assert!(b.device.recvs.is_empty());
@@ -275,7 +281,7 @@ fn a_send_at_fault_holds_up_the_rest_until_the_program_goes_on() {
             pd: PD,
         },
         0,
-        3,
+        draws(3),
     );
     let bad = [Sge {
         addr: 0,
@@ -310,6 +316,10 @@ fn the_error_state_flushes_everything_and_hears_nobody() {
     let (message, octets) = a.leave();
     let fate = b.arrive(message, &octets, NOW);
     assert_eq!(fate, Fate::Dropped(Why::State));
+    assert!(
+        !fate.is_answered(),
+        "an answer would tell that the number exists"
+    );
     assert_eq!(
         b.qp.modify(QpState::Rts, &mut b.device),
         Err(PostError::InvalidState)

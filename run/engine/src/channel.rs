@@ -92,8 +92,8 @@ impl<T> Channel<T> {
     /// The next event; waits for it unless the descriptor is non-blocking. In a child it is the parent's, as is what would
     /// be served meanwhile.
     pub(crate) fn get(&self, engine: &Engine) -> Result<T, Error> {
-        if weft_os::fork::is_child() {
-            return Err(Error::Forked);
+        if engine.is_foreign() {
+            return Err(Error::forked());
         }
         engine.flush_deferred();
         loop {
@@ -123,6 +123,8 @@ impl<T> Channel<T> {
                 continue;
             }
             match lead.serve_once() {
+                // The queue's lock may be held for good.
+                Err(Error::Forked) => return Err(Error::Forked),
                 Err(Error::Interrupted) if signals::restart_after_interrupt() => {}
                 Err(error) => break Err(error),
                 Ok(()) => {}

@@ -84,11 +84,10 @@ impl Cq {
     /// parent's.
     #[inline]
     pub fn poll(&self, max: usize, mut each: impl FnMut(Completion)) -> Result<usize, Error> {
-        // Before any lock: a thread that holds one in the parent is not there to let go of it.
-        if weft_os::fork::is_child() {
-            return Err(Error::Forked);
-        }
         let engine = self.context.engine();
+        if engine.is_foreign() {
+            return Err(Error::forked());
+        }
         engine.flush_deferred();
         let taken = self.take(max, &mut each)?;
         if taken.completions > 0 {
@@ -135,10 +134,10 @@ impl Cq {
     /// Asks for an event on the channel at the next completion, or only the next solicited or
     /// failed one. In a child nothing is told: the queue is the parent's.
     pub fn request_notify(&self, solicited_only: bool) {
-        if weft_os::fork::is_child() {
+        let engine = self.context.engine();
+        if engine.is_foreign() {
             return;
         }
-        let engine = self.context.engine();
         engine.take_back_what_was_left();
         polls::note_armed();
         self.inner.lock().queue.arm(solicited_only);

@@ -1,14 +1,23 @@
 //! The device `weft0`: what it says of itself.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::OnceLock;
 
+use weft_os::fork::once;
 use weft_os::ifaces;
 use weft_verbs::mr::MAX_REGIONS;
 use weft_verbs::types::{MAX_CQE, MAX_INLINE, MAX_RD_ATOMIC, MAX_SGE, MAX_WR};
 
+use crate::stats::Total;
+
 /// The device's name.
 pub const NAME: &str = "weft0";
+
+/// Who makes the device, where a name of 24 bits that the IEEE gives makers is asked for: `we` behind the bit that says
+/// that the name is nobody's. Some programs take zero for a device that could not be asked.
+pub const VENDOR: u32 = 0x02_7765;
+/// The maker's number for the device.
+pub const VENDOR_PART: u32 = 1;
 
 /// Limits of the device.
 #[derive(Clone, Copy, Debug)]
@@ -85,13 +94,20 @@ pub fn attributes() -> DeviceAttr {
     }
 }
 
+/// Datagrams to this process that were dropped because their Q_Key was not the queue pair's, since it began: a port's
+/// counter of Q_Key violations (InfiniBand 14.2.5.6), which stays at its highest value.
+pub fn qkey_violations() -> u32 {
+    let count = crate::engine::started().map_or(0, |engine| engine.stats.get(Total::WrongQKeys));
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
 /// The device's port: it stands for the first interface that is up and not loopback, or for the
 /// loopback interface where there is no other. Connections use whatever route the kernel has.
 ///
 /// Looked up once: a device keeps its identity, and asking the kernel takes longer than a connect.
 pub fn port() -> Port {
     static PORT: OnceLock<Port> = OnceLock::new();
-    PORT.get_or_init(find_port).clone()
+    once(&PORT, find_port).clone()
 }
 
 fn find_port() -> Port {
@@ -144,8 +160,8 @@ pub fn address_of(gid: [u8; 16]) -> IpAddr {
 }
 
 /// The GIDs of a device with RoCE's face: the machine's addresses, those by which others reach it
-/// first, IPv4 before IPv6, and the loopback addresses last. Link-local addresses are left out:
-/// they mean nothing without an interface, and a GID has no room for one.
+/// first, IPv4 before IPv6. Link-local addresses are left out: they mean nothing without an
+/// interface, and a GID has no room for one.
 ///
 /// Asked of the kernel each time: addresses come and go.
 pub fn address_gids() -> Vec<AddressGid> {
@@ -165,8 +181,42 @@ pub fn address_gids() -> Vec<AddressGid> {
             }
         }
     }
+    table_of(found)
+}
+
+/// The table made of addresses and whether the loopback interface has them.
+fn table_of(mut found: Vec<(bool, AddressGid)>) -> Vec<AddressGid> {
+    // A program that chooses from the table by itself, by type, by family or the last, means to be
+    // reached by others. So 127.0.0.1 and ::1 are left out, but where the machine has nothing else.
+    // Other addresses of the loopback interface stay: routers announce such ones.
+    if found.iter().any(|(_, gid)| !gid.address.is_loopback()) {
+        found.retain(|(_, gid)| !gid.address.is_loopback());
+    }
     found.sort_by_key(|(loopback, gid)| (*loopback, gid.address.is_ipv6()));
     found.into_iter().map(|(_, gid)| gid).collect()
+}
+
+/// The name of the interface with this index; `None` if there is none.
+pub fn interface_name(index: u32) -> Option<String> {
+    let all = ifaces::interfaces();
+    all.into_iter().find(|i| i.index == index).map(|i| i.name)
+}
+
+/// Whether an id that a program binds to this address belongs to the device before it listens or
+/// connects.
+///
+/// No RoCE device owns a loopback address. Programs ask by binding an id to an address, port 0,
+/// whether the device has it, and say of the first that it has that others find them there
+/// (libfabric). So of a loopback address the answer is no, but where the machine has nothing else.
+/// With a port a program means to listen there, and may make its objects before.
+pub fn belongs_at_once(bound: SocketAddr) -> bool {
+    let ip = bound.ip().to_canonical();
+    if ip.is_unspecified() {
+        return false;
+    }
+    bound.port() != 0
+        || !ip.is_loopback()
+        || address_gids().iter().all(|gid| gid.address.is_loopback())
 }
 
 fn guid_of(mac: [u8; 6]) -> u64 {
@@ -195,11 +245,52 @@ mod tests {
         assert_eq!(address_of(gid.octets()), v6);
     }
 
+    fn table(found: &[(bool, &str)]) -> Vec<String> {
+        let gid = |&(loopback, address): &(bool, &str)| {
+            let address = address.parse().unwrap();
+            (
+                loopback,
+                AddressGid {
+                    address,
+                    ifindex: 1,
+                },
+            )
+        };
+        table_of(found.iter().map(gid).collect())
+            .iter()
+            .map(|gid| gid.address.to_string())
+            .collect()
+    }
+
     #[test]
-    fn loopback_addresses_come_last() {
-        let gids = address_gids();
-        assert!(!gids.is_empty(), "at least 127.0.0.1");
-        let loopback: Vec<bool> = gids.iter().map(|g| g.address.is_loopback()).collect();
-        assert!(loopback.is_sorted(), "{gids:?}");
+    fn loopback_addresses_are_there_only_where_there_are_no_others() {
+        let lo = [(true, "::1"), (true, "127.0.0.1")];
+        assert_eq!(table(&lo), ["127.0.0.1", "::1"]);
+        let with_eth0 = [lo[0], lo[1], (false, "fd00::7"), (false, "192.0.2.7")];
+        assert_eq!(table(&with_eth0), ["192.0.2.7", "fd00::7"]);
+        let announced = [lo[0], lo[1], (true, "198.51.100.1"), (false, "fd00::7")];
+        assert_eq!(table(&announced), ["fd00::7", "198.51.100.1"]);
+        assert!(table(&[]).is_empty());
+    }
+
+    #[test]
+    fn this_machine_has_an_address() {
+        assert!(!address_gids().is_empty(), "at least 127.0.0.1");
+    }
+
+    #[test]
+    fn an_id_that_asks_about_a_loopback_address_belongs_to_no_device() {
+        let alone = address_gids().iter().all(|gid| gid.address.is_loopback());
+        for (addr, belongs) in [
+            ("127.0.0.1:0", alone),
+            ("[::1]:0", alone),
+            ("[::ffff:127.0.0.1]:0", alone),
+            ("127.0.0.1:7471", true),
+            ("192.0.2.7:0", true),
+            ("0.0.0.0:7471", false),
+            ("[::]:0", false),
+        ] {
+            assert_eq!(belongs_at_once(addr.parse().unwrap()), belongs, "{addr}");
+        }
     }
 }

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
+use weft_os::fork::{Generation, PerProcess};
 use weft_os::mem::Registered;
 use weft_verbs::mr::Regions;
 use weft_verbs::types::QpNumber;
@@ -15,15 +16,17 @@ use weft_verbs::types::QpNumber;
 use crate::bring_up::Numbers;
 use crate::cm::{HalfOpen, Id};
 use crate::error::Error;
-use crate::progress::Progress;
+use crate::progress::{Progress, Token};
 use crate::qp::Qp;
 use crate::settings::Settings;
 use crate::stats::{Refused, Stats, Total};
-use crate::suspects::{Admission, Noted, Suspects};
+use crate::suspects::{Admission, Noted, Standing, Suspects, Ticket, Whom, THIS_MACHINE};
 use crate::ud::UdSocket;
 
 /// Everything the process's verbs objects share.
 pub struct Engine {
+    /// The process that it serves.
+    generation: Generation,
     pub(crate) settings: Settings,
     pub(crate) regions: RwLock<Regions<Registered>>,
     pub(crate) progress: Progress,
@@ -33,7 +36,8 @@ pub struct Engine {
     pub(crate) half_open: Mutex<HalfOpen<Weak<Id>>>,
     /// Held while one connection is taken, from the look for room to the entry in `half_open`.
     pub(crate) accepting: Mutex<()>,
-    suspects: Mutex<Suspects>,
+    suspects: Mutex<Suspects<Token>>,
+    whom: Mutex<Whom>,
     pub(crate) queue_pairs: Mutex<HashMap<u32, Weak<Qp>>>,
     next_pd: AtomicU32,
     epoch: Instant,
@@ -46,24 +50,20 @@ impl fmt::Debug for Engine {
     }
 }
 
-static ENGINE: OnceLock<Result<Arc<Engine>, Error>> = OnceLock::new();
+/// A forked child starts one of its own; its parent's goes on serving the parent alone (decision 0017).
+static ENGINE: PerProcess<Result<Arc<Engine>, Error>> = PerProcess::new();
 
 /// The process's engine, started on first use.
 ///
 /// # Errors
 /// No descriptors or no thread to be had.
 pub fn engine() -> Result<Arc<Engine>, Error> {
-    match ENGINE.get_or_init(Engine::from_env) {
-        Ok(_) if weft_os::fork::is_child() => Err(Error::Forked),
-        Ok(engine) => Ok(engine.clone()),
-        Err(error) => Err(*error),
-    }
+    ENGINE.get_or_init(Engine::from_env).clone()
 }
 
-/// The engine, if it runs and is this process's own.
+/// The process's engine, if it runs.
 pub(crate) fn started() -> Option<Arc<Engine>> {
-    let engine = ENGINE.get()?.as_ref().ok()?;
-    (!weft_os::fork::is_child()).then(|| engine.clone())
+    ENGINE.get()?.as_ref().ok().cloned()
 }
 
 /// Starts the process's engine with settings of the program's own, whatever the environment says.
@@ -94,15 +94,16 @@ impl Engine {
     }
 
     fn start(settings: Settings) -> Result<Arc<Engine>, Error> {
-        weft_os::fork::watch();
         let engine = Arc::new(Engine {
+            generation: Generation::now(),
             regions: RwLock::new(Regions::default()),
             progress: Progress::new(settings.serve_tick)?,
             stats: Stats::new(settings.stat),
             numbers: Numbers::default(),
-            half_open: Mutex::new(HalfOpen::new(settings.half_open_limit)),
+            half_open: Mutex::default(),
             accepting: Mutex::new(()),
             suspects: Mutex::new(Suspects::new(settings.refused_access_limit)),
+            whom: Mutex::default(),
             queue_pairs: Mutex::new(HashMap::new()),
             next_pd: AtomicU32::new(1),
             epoch: Instant::now(),
@@ -111,6 +112,13 @@ impl Engine {
         crate::progress::start_service(&engine)?;
         crate::leaving::watch_exit();
         Ok(engine)
+    }
+
+    /// It is of a process that this one was forked from. To be asked before any lock of it is taken: one that a
+    /// thread held as the process forked is held for good.
+    #[inline]
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.generation.is_over()
     }
 
     /// The settings the process runs with.
@@ -123,30 +131,86 @@ impl Engine {
         self.epoch.elapsed()
     }
 
+    /// The address that stands for all that a peer has: what bounds a peer by its address counts these.
+    pub(crate) fn whom(&self, peer: IpAddr) -> IpAddr {
+        self.whom.lock().of(peer, self.now())
+    }
+
     /// A peer reached for memory that it was not given, so many times.
     #[cold]
     pub(crate) fn note_refused(&self, peer: IpAddr, count: u64) {
-        let noted = self.suspects.lock().note(peer, count, self.now());
         self.stats.add(Total::RefusedAccesses, count);
+        self.suspect(peer, count);
+    }
+
+    /// A peer dialed a queue pair that waits for somebody else, or for nobody.
+    #[cold]
+    pub(crate) fn note_wrong_dial(&self, peer: IpAddr) {
+        self.stats.add(Total::WrongDials, 1);
+        self.suspect(peer, 1);
+    }
+
+    fn suspect(&self, peer: IpAddr, count: u64) {
+        let peer = self.whom(peer);
+        let noted = self.suspects.lock().note(peer, count, self.now());
         self.publish_suspect(&noted);
         if noted.slowed_now {
+            let whose = match noted.suspect.address {
+                THIS_MACHINE => "a program on this machine".to_owned(),
+                other => other.to_string(),
+            };
             crate::warn_of_peer!(
-                "{} reached for memory it was not given {} times: its new connections wait from now on \
+                "{whose} reached for memory or a queue pair that it was not given {} times: new connections from there \
+                 wait from now on \
                  (setting refused-access-limit)",
-                noted.suspect.address,
                 noted.suspect.refusals
+            );
+        }
+        if noted.all_slowed_now {
+            crate::warn_of_peer!(
+                "many addresses reach for memory they were not given: new connections take turns from now on, \
+                 by the network they come from (setting refused-access-limit)"
             );
         }
     }
 
-    /// Whether a connection from that address may begin its start-up.
-    pub(crate) fn admit(&self, peer: IpAddr) -> Admission {
-        let (admission, noted) = self.suspects.lock().admit(peer, self.now());
-        if let Some(noted) = noted {
+    /// A connection from that address has sent its Request; `token` is its member's.
+    pub(crate) fn ask_for_turn(&self, peer: IpAddr, token: Token) -> Admission {
+        // Whose address it is takes longer to find out than that nobody is a suspect.
+        if self.suspects.lock().is_empty() {
+            return Admission::Free;
+        }
+        let peer = self.whom(peer);
+        let (admission, noted) = self.suspects.lock().ask(peer, token, self.now());
+        if admission != Admission::Free {
             self.stats.add(Total::Slowed, 1);
+        }
+        if let Some(noted) = noted {
             self.publish_suspect(&noted);
         }
         admission
+    }
+
+    /// How it stands with a connection that waits for its turn.
+    pub(crate) fn look_at_turn(&self, peer: IpAddr, ticket: Ticket) -> Standing {
+        let lot = weft_os::random_u64();
+        let (peer, now) = (self.whom(peer), self.now());
+        let (standing, other) = self.suspects.lock().look(peer, ticket, now, lot);
+        self.wake_for_turn(other);
+        standing
+    }
+
+    /// A connection in line, or behind its turn, is over.
+    pub(crate) fn leave_turn(&self, peer: IpAddr, ticket: Ticket) {
+        let peer = self.whom(peer);
+        let other = self.suspects.lock().leave(peer, ticket, self.now());
+        self.wake_for_turn(other);
+    }
+
+    fn wake_for_turn(&self, who: Option<Token>) {
+        if let Some(who) = who {
+            self.progress.add_timer(self.now(), who);
+        }
     }
 
     fn publish_suspect(&self, noted: &Noted) {

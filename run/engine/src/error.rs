@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::io;
-use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use weft_os::fork::PerProcess;
 use weft_verbs::types::PostError;
 
 const EMFILE: i32 = 24;
@@ -49,6 +50,24 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+impl Error {
+    /// [`Error::Forked`], said in words once in a process.
+    #[cold]
+    pub fn forked() -> Error {
+        static SAID: PerProcess<AtomicBool> = PerProcess::new();
+        let said = SAID.get_or_init(AtomicBool::default);
+        if !said.swap(true, Ordering::Relaxed) {
+            crate::warn!(
+                "process {} uses verbs objects of the process that it was forked from: they stay with that one, and \
+                 each such call fails (EACCES). Open the device in the child (ibv_open_device, \
+                 rdma_create_event_channel) and make there what it uses",
+                std::process::id()
+            );
+        }
+        Error::Forked
+    }
+}
+
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Error {
         explain(&error);
@@ -63,16 +82,14 @@ impl From<io::Error> for Error {
 
 /// Says, once, what to do about errors that the errno alone does not explain.
 pub(crate) fn explain(error: &io::Error) {
-    static SAID: Once = Once::new();
-    if error.raw_os_error() == Some(EMFILE) {
-        SAID.call_once(|| {
-            let (soft, hard) = weft_os::descriptors::limits();
-            crate::error!(
-                "no descriptors are left: each connection takes one, and this process may have {soft} \
-                 (ulimit -n; hard limit {hard}, ulimit -Hn). Raise the hard limit (as root, or in \
-                 /etc/security/limits.conf), or use fewer queue pairs"
-            );
-        });
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if error.raw_os_error() == Some(EMFILE) && !SAID.swap(true, Ordering::Relaxed) {
+        let (soft, hard) = weft_os::descriptors::limits();
+        crate::error!(
+            "no descriptors are left: each connection takes one, and this process may have {soft} \
+             (ulimit -n; hard limit {hard}, ulimit -Hn). Raise the hard limit (as root, or in \
+             /etc/security/limits.conf), or use fewer queue pairs"
+        );
     }
 }
 

@@ -4,6 +4,7 @@
 //! has nobody left who looks again. On a device they would be on the wire.
 
 use std::panic::catch_unwind;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,11 @@ pub(crate) const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Sees to it that what waits in any connection leaves when the process exits.
 pub(crate) fn watch_exit() {
-    weft_os::exit::at_exit(leave);
+    // A child has its parent's handlers, and may start an engine too.
+    static WATCHED: AtomicBool = AtomicBool::new(false);
+    if !WATCHED.swap(true, Ordering::Relaxed) {
+        weft_os::exit::at_exit(leave);
+    }
 }
 
 extern "C" fn leave() {

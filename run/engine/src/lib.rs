@@ -59,5 +59,5 @@ pub use memory::{Mr, Mw};
 pub use qp::{Qp, QpInit, SendBatch};
 pub use srq::Srq;
 pub use ud::{AddressHandle, UdBatch, UdQp, UdTarget};
-pub use weft_os::mem;
+pub use weft_os::{fork, mem};
 pub use weft_verbs::types;

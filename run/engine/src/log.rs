@@ -1,11 +1,11 @@
 //! Lines on stderr, by the level of `WEFT_LOG`.
 
 use std::fmt;
-use std::io::Write;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use weft_os::fork::PerProcess;
 
 use crate::settings::LogLevel;
 
@@ -79,14 +79,15 @@ impl Budget {
     }
 }
 
-static PEER_BUDGET: Mutex<Budget> = Mutex::new(Budget::FULL);
+static PEER_BUDGET: PerProcess<Mutex<Budget>> = PerProcess::new();
 
 /// Prints a warning of what a peer did, unless peers have caused too many of late.
 pub fn peer_line(text: fmt::Arguments<'_>) {
     if !enabled(Level::Warn) {
         return;
     }
-    let taken = PEER_BUDGET.lock().take(Instant::now());
+    let budget = PEER_BUDGET.get_or_init(|| Mutex::new(Budget::FULL));
+    let taken = budget.lock().take(Instant::now());
     match taken {
         None => {}
         Some(0) => line(Level::Warn, text),
@@ -108,9 +109,7 @@ pub fn line(level: Level, text: fmt::Arguments<'_>) {
         Level::Info => "info",
         Level::Debug => "debug",
     };
-    // One write, so that lines of several threads do not mix; a closed stderr is no reason to fail.
-    let text = format!("weft: {name}: {text}\n");
-    let _ = std::io::stderr().write_all(text.as_bytes());
+    weft_os::stderr::line(&format!("weft: {name}: {text}\n"));
 }
 
 /// Prints an error line.

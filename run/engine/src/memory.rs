@@ -11,6 +11,11 @@ use crate::context::Pd;
 use crate::error::Error;
 use crate::stats::Total;
 
+/// What STags are drawn from.
+fn random() -> u32 {
+    weft_os::random_u64() as u32
+}
+
 /// A registered memory region. Dropping it deregisters.
 #[derive(Debug)]
 pub struct Mr {
@@ -27,19 +32,13 @@ impl Mr {
         iova: u64,
         access: Access,
     ) -> Result<Arc<Mr>, Error> {
-        let remote = Access(Access::REMOTE_WRITE.0 | Access::REMOTE_ATOMIC.0);
-        if access.0 & remote.0 != 0 && !access.contains(Access::LOCAL_WRITE) {
-            return Err(Error::Invalid(
-                "remote write or atomic access needs local write access too",
-            ));
-        }
+        check_rights(access)?;
         let spec = RegionSpec {
             iova,
             len: memory.len() as u64,
             access,
             pd: pd.id(),
         };
-        let random = weft_os::random_u64() as u32;
         let engine = pd.engine();
         let stag = engine
             .regions
@@ -72,6 +71,20 @@ impl Mr {
         &self.pd
     }
 
+    /// Gives it other rights under the same STag, once accesses that are under way are over. False when the STag was
+    /// invalidated: such a region has to be registered anew.
+    ///
+    /// # Errors
+    /// The rights contradict each other, or a memory window is bound to it.
+    pub fn change_access(&self, access: Access) -> Result<bool, Error> {
+        check_rights(access)?;
+        let mut regions = self.pd.engine().regions.write();
+        if regions.has_windows(self.stag) {
+            return Err(Error::Busy("memory windows"));
+        }
+        Ok(regions.change_access(self.stag, access))
+    }
+
     /// Deregisters: waits for placement in flight; afterwards no octet of it is touched.
     ///
     /// # Errors
@@ -93,6 +106,16 @@ impl Mr {
     }
 }
 
+fn check_rights(access: Access) -> Result<(), Error> {
+    let remote = Access(Access::REMOTE_WRITE.0 | Access::REMOTE_ATOMIC.0);
+    if access.0 & remote.0 != 0 && !access.contains(Access::LOCAL_WRITE) {
+        return Err(Error::Invalid(
+            "remote write or atomic access needs local write access too",
+        ));
+    }
+    Ok(())
+}
+
 impl Drop for Mr {
     fn drop(&mut self) {
         if !self.gone.load(Ordering::Acquire) {
@@ -111,7 +134,6 @@ pub struct Mw {
 
 impl Mw {
     pub(crate) fn allocate(pd: &Arc<Pd>, kind: WindowKind) -> Result<Arc<Mw>, Error> {
-        let random = weft_os::random_u64() as u32;
         let stag = pd
             .engine()
             .regions
@@ -128,6 +150,13 @@ impl Mw {
     /// The STag it was allocated with; it opens nothing. Bindings change the key.
     pub fn stag(&self) -> Stag {
         self.stag
+    }
+
+    /// The STag for a binding whose key is left to the device: with another key than `now`, drawn, so that a peer that
+    /// was given the last one does not know the next.
+    pub fn rebound(&self, now: Stag) -> Stag {
+        let further = 1 + random() % 0xFF;
+        Stag(now.0 & !0xFF | now.0.wrapping_add(further) & 0xFF)
     }
 
     /// Its kind.

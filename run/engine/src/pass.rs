@@ -138,6 +138,11 @@ impl Host for Pass<'_> {
         self.regions.invalidate(stag, scope)
     }
 
+    fn invalidate_for_peer(&mut self, stag: Stag, scope: Scope) -> Result<(), RegionFault> {
+        self.results.invalidated = true;
+        self.regions.invalidate_for_peer(stag, scope)
+    }
+
     fn bind(&mut self, bind: &Bind, scope: Scope) -> Result<(), RegionFault> {
         // Rare, and it waits for placement under way through the old binding.
         let engine = self.engine;

@@ -491,7 +491,7 @@ impl Engine {
     #[inline]
     pub(crate) fn flush_deferred(&self) -> bool {
         // What gathered when the process forked its parent sends.
-        if self.progress.deferred.is_empty() || weft_os::fork::is_child() {
+        if self.progress.deferred.is_empty() || self.is_foreign() {
             return false;
         }
         self.progress.deferred.drain(|qp| match qp {
@@ -564,7 +564,11 @@ impl Lead<'_> {
         if self.engine.look_out()? {
             return Ok(());
         }
-        self.engine.progress.turns.lead_once(self.engine)
+        match self.engine.progress.turns.lead_once(self.engine) {
+            // A handler of a signal that forks returns here in the child too.
+            Err(Error::Interrupted) if self.engine.is_foreign() => Err(Error::forked()),
+            outcome => outcome,
+        }
     }
 }
 

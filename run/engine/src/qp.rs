@@ -19,7 +19,7 @@ use weft_verbs::types::{
     Access, PostError, QpCap, QpNumber, QpState, RecvRequest, MAX_INLINE, MAX_SGE, MAX_WR,
 };
 
-use crate::bring_up::{ByHand, Parked};
+use crate::bring_up::ByHand;
 use crate::cm::Id;
 use crate::context::{AsyncObject, Pd};
 use crate::cq::Cq;
@@ -78,8 +78,6 @@ pub(crate) struct Inner {
     id: Weak<Id>,
     /// The program brings it up itself.
     pub(crate) by_hand: Option<Box<ByHand>>,
-    /// Dials that came before it was ready.
-    pub(crate) parked: Vec<Parked>,
     /// How long a message may wait for a receive.
     waiting: Waiting,
 }
@@ -118,7 +116,6 @@ impl Qp {
                 results: Results::default(),
                 id: Weak::new(),
                 by_hand: None,
-                parked: Vec::new(),
                 waiting: Waiting::new(engine.settings.receive_wait),
             }),
             gathering: Gathering::default(),

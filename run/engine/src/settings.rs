@@ -13,6 +13,8 @@ use std::ffi::OsString;
 use std::fmt;
 use std::time::Duration;
 
+use weft_os::fork::once;
+
 pub use datagrams::DatagramRules;
 pub use table::{find, SETTINGS};
 
@@ -157,7 +159,7 @@ impl Face {
     /// What the environment says, asked once: a device does not change its face.
     pub fn of_process() -> Face {
         static FACE: std::sync::OnceLock<Face> = std::sync::OnceLock::new();
-        *FACE.get_or_init(|| Settings::from_env().0.face)
+        *once(&FACE, || Settings::from_env().0.face)
     }
 }
 

@@ -69,6 +69,10 @@ pub struct Totals {
     pub half_open: u64,
     /// Such connections that were closed to make room for others.
     pub crowded_out: u64,
+    /// Datagrams that were dropped because their Q_Key was not the queue pair's.
+    pub wrong_qkeys: u64,
+    /// Dials of bring-ups that named no queue pair, or were not the peer that it waits for.
+    pub wrong_dials: u64,
 }
 
 /// Counts of one connection.
@@ -109,7 +113,7 @@ pub struct Refused {
     pub address: IpAddr,
     /// How often.
     pub accesses: u64,
-    /// Connections of it that had to wait or were refused.
+    /// Connections of it that needed a turn: they waited, or were refused.
     pub slowed: u64,
 }
 
@@ -144,6 +148,8 @@ pub(crate) enum Total {
     Slowed,
     HalfOpen,
     CrowdedOut,
+    WrongQKeys,
+    WrongDials,
 }
 
 const PID: usize = 2;
@@ -206,6 +212,11 @@ impl Stats {
         if let Some(words) = &self.words {
             words.words()[total as usize].store(n, Ordering::Relaxed);
         }
+    }
+
+    pub(crate) fn get(&self, total: Total) -> u64 {
+        let words = self.words.as_ref().map(SharedWords::words);
+        words.map_or(0, |words| words[total as usize].load(Ordering::Relaxed))
     }
 
     fn slot_words(&self, slot: Slot) -> Option<&[AtomicU64]> {
@@ -346,6 +357,8 @@ pub fn read(path: &Path) -> io::Result<Snapshot> {
         slowed: total(Total::Slowed),
         half_open: total(Total::HalfOpen),
         crowded_out: total(Total::CrowdedOut),
+        wrong_qkeys: total(Total::WrongQKeys),
+        wrong_dials: total(Total::WrongDials),
     };
     let connections = (0..SLOTS)
         .map(|slot| SLOTS_AT + slot * SLOT_WORDS)

@@ -11,6 +11,7 @@ use weft_verbs::outgoing::Piece;
 use weft_verbs::qp::{Ending, Qp as QpMachine};
 
 use crate::buffers::{self, BUFFER};
+use crate::cm::Turn;
 use crate::nudges::Nudges;
 use crate::pass::Pass;
 use crate::progress::Token;
@@ -54,6 +55,10 @@ pub(crate) struct Stream {
     /// What the epoll set waits for.
     pub(crate) interest: Interest,
     fin_sent: bool,
+    /// How it ended, where the queue pair goes on receiving what had arrived.
+    pub(crate) over: Option<StreamEnd>,
+    /// The socket takes nothing any more.
+    broken: bool,
     pub(crate) octets_in: u64,
     pub(crate) octets_out: u64,
     /// When a stream that is ending is closed in any case.
@@ -66,6 +71,8 @@ pub(crate) struct Stream {
     pub(crate) answers: Answers,
     /// Whether it is left to the thread that polls.
     pub(crate) leaving: Leaving,
+    /// Its turn, where its address needs turns: given back when the stream is over.
+    pub(crate) turn: Option<Turn>,
 }
 
 impl Stream {
@@ -88,6 +95,8 @@ impl Stream {
             blocked: false,
             interest: Interest::Read,
             fin_sent: false,
+            over: None,
+            broken: false,
             octets_in: leftover.len() as u64,
             octets_out: 0,
             close_at: None,
@@ -95,6 +104,7 @@ impl Stream {
             ready_by: None,
             answers: Answers::new(),
             leaving: Leaving::default(),
+            turn: None,
         }
     }
 
@@ -110,6 +120,10 @@ impl Stream {
         pass: &mut Pass<'_>,
     ) -> Option<StreamEnd> {
         self.answers.note_sent();
+        if self.broken {
+            let gone = !qp.ending().is_live();
+            return gone.then_some(StreamEnd::Broken);
+        }
         let budget = if qp.sends_by_reference() {
             FILL_BY_REFERENCE
         } else {
@@ -123,7 +137,8 @@ impl Stream {
                     self.fin_sent = true;
                     self.socket.shutdown_write();
                 }
-                return None;
+                // With the peer's FIN, both directions are closed now.
+                return self.over.filter(|_| self.fin_sent);
             }
             let (asked, outcome) = self.send_once(qp, pass);
             match outcome {
@@ -139,9 +154,29 @@ impl Stream {
                     self.blocked = true;
                     return None;
                 }
-                Transfer::End | Transfer::Failed(_) => return Some(StreamEnd::Broken),
+                Transfer::End => return self.cut_off(qp, pass),
+                Transfer::Failed(error) => {
+                    return match TcpStream::is_end(&error) {
+                        true => self.cut_off(qp, pass),
+                        false => Some(StreamEnd::Broken),
+                    };
+                }
             }
         }
+    }
+
+    /// The socket takes no more. What had arrived before is received first: how it went on is known only then.
+    fn cut_off(&mut self, qp: &mut QpMachine, pass: &mut Pass<'_>) -> Option<StreamEnd> {
+        self.broken = true;
+        self.blocked = false;
+        self.receive(qp, pass).1
+    }
+
+    /// The queue pair goes on receiving what had arrived, and nothing more is read.
+    pub(crate) fn note_over(&mut self, end: StreamEnd) {
+        self.over = self.over.or(Some(end));
+        self.broken |= end == StreamEnd::Broken;
+        self.blocked &= !self.broken;
     }
 
     fn send_once(&self, qp: &QpMachine, pass: &Pass<'_>) -> (usize, Transfer) {
@@ -179,9 +214,12 @@ impl Stream {
         qp: &mut QpMachine,
         pass: &mut Pass<'_>,
     ) -> (bool, Option<StreamEnd>) {
-        if qp.is_full() {
-            let end = self.socket.is_broken().then_some(StreamEnd::Broken);
-            return (false, end);
+        if qp.is_full() || self.over.is_some() {
+            // Told once. The messages that are held, and those behind them that the kernel has, are received all the
+            // same.
+            self.broken = self.broken || self.socket.is_broken();
+            self.blocked &= !self.broken;
+            return (false, None);
         }
         if self.buffer.len() < BUFFER {
             self.borrow_buffer();
@@ -253,7 +291,7 @@ impl Stream {
         pass: &mut Pass<'_>,
         need: usize,
     ) -> (usize, Transfer) {
-        if qp.ending() != Ending::Open {
+        if !qp.ending().is_live() {
             return (self.buffer.len(), self.socket.recv(&mut self.buffer));
         }
         if qp.outstanding() >= DIRECT_AT && self.start == self.end {

@@ -1,17 +1,25 @@
 //! Peers that reach for memory they were not given, by address.
 //!
 //! Over a reliable connection a peer has one try: the access is refused and the connection ends. So whoever wants to
-//! find an STag by trying connects again and again, and what slows that down is to make new connections from its address
-//! wait. A program with a bug does the same once or a few times: the first refusals of an address ([`Suspects::new`]) cost
-//! nothing, and each is forgotten after [`FORGIVEN_AFTER`]. Beyond them the address gets one start-up at a time, each a
-//! pause after the one before. The pause begins with [`PAUSE_FIRST`], doubles with every further refusal and ends at
-//! [`PAUSE_MOST`], which no initiator's start-up timeout is below; a connection that would have to wait for longer than
-//! [`WAIT_MOST`] is refused.
+//! find an STag by trying connects again and again, and what slows that down is to make new connections from its
+//! address wait. A program with a bug does the same once or a few times: the first refusals of an address
+//! ([`Suspects::new`]) cost nothing, and each is forgotten after [`FORGIVEN_AFTER`]. Beyond them a connection of the
+//! address needs a *turn* before its Request is answered ([`line`]), and there is one in a pause. The pause begins
+//! with [`PAUSE_FIRST`], doubles with every further refusal and ends at [`PAUSE_MOST`].
 //!
-//! Of IPv6 the network of 64 bits counts, since whoever has one address of it has them all.
+//! What counts as one address is said in [`whom`], what bounds those who have many in [`crowd`].
 
-use std::net::{IpAddr, Ipv6Addr};
+mod crowd;
+mod line;
+mod whom;
+
+use std::net::IpAddr;
 use std::time::Duration;
+
+use crowd::Crowd;
+use line::Line;
+pub(crate) use line::{Standing, Ticket};
+pub(crate) use whom::{Whom, THIS_MACHINE};
 
 /// One refusal less to remember after each such time.
 const FORGIVEN_AFTER: Duration = Duration::from_secs(10);
@@ -19,40 +27,40 @@ const FORGIVEN_AFTER: Duration = Duration::from_secs(10);
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 /// The longest.
 const PAUSE_MOST: Duration = Duration::from_secs(5);
-/// What no connection waits longer for.
-const WAIT_MOST: Duration = Duration::from_secs(5);
 /// Addresses that are remembered; the one with the fewest refusals makes room for another.
 pub(crate) const MOST: usize = 256;
 
-/// The addresses that were refused something.
+/// The addresses that were refused something. `W` leads to a connection that waits for its turn.
 #[derive(Debug)]
-pub(crate) struct Suspects {
+pub(crate) struct Suspects<W> {
     allowed: u32,
-    known: Vec<Suspect>,
+    known: Vec<(Suspect, Line<W>)>,
+    crowd: Crowd<W>,
+    next_ticket: u64,
 }
 
 /// One address, for the statistics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Suspect {
-    /// The address, or the network, as [`network`] has it.
+    /// The address that stands for all of the peer's, as [`Whom`] has it.
     pub(crate) address: IpAddr,
     /// Accesses that it was refused ever.
     pub(crate) refusals: u64,
-    /// Connections of it that waited or were refused.
+    /// Connections of it that needed a turn.
     pub(crate) slowed: u64,
     /// Refusals that are not forgotten at `as_of`.
     level: u32,
     as_of: Duration,
-    /// When the newest of its start-ups may go on.
-    last: Duration,
 }
 
-/// What becomes of a new connection.
+/// What becomes of a connection whose Request is there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Admission {
-    Now,
-    /// It goes on at that time.
-    At(Duration),
+    /// Its address is as good as any.
+    Free,
+    /// It needs a turn, and is in line for it.
+    InLine(Ticket),
+    /// It needs a turn, and the line is full.
     Never,
 }
 
@@ -63,16 +71,8 @@ pub(crate) struct Noted {
     pub(crate) suspect: Suspect,
     /// From now on its connections wait.
     pub(crate) slowed_now: bool,
-}
-
-/// The address that counts: an IPv4 address, or the network of an IPv6 address.
-fn network(address: IpAddr) -> IpAddr {
-    match crate::bring_up::plain(address) {
-        IpAddr::V6(v6) if !v6.is_loopback() => {
-            IpAddr::V6(Ipv6Addr::from(u128::from(v6) & (u128::MAX << 64)))
-        }
-        other => other,
-    }
+    /// From now on everybody's do: all addresses together were refused too much.
+    pub(crate) all_slowed_now: bool,
 }
 
 impl Suspect {
@@ -82,21 +82,36 @@ impl Suspect {
         self.as_of += FORGIVEN_AFTER * forgiven;
         self.level = self.level.saturating_sub(forgiven);
     }
+
+    /// The time between two turns; `None` while its connections need none.
+    fn pause(&self, allowed: u32) -> Option<Duration> {
+        let beyond = self.level.checked_sub(allowed).filter(|n| *n > 0)?;
+        let doublings = (beyond - 1).min(16);
+        (allowed > 0).then(|| (PAUSE_FIRST * (1 << doublings)).min(PAUSE_MOST))
+    }
 }
 
-impl Suspects {
+impl<W: Copy> Suspects<W> {
     /// `allowed` refusals of an address cost it nothing; with 0 no number does.
-    pub(crate) fn new(allowed: u32) -> Suspects {
+    pub(crate) fn new(allowed: u32) -> Suspects<W> {
         Suspects {
             allowed,
             known: Vec::new(),
+            crowd: Crowd::new(allowed),
+            next_ticket: 0,
         }
+    }
+
+    /// Whether nobody was refused anything yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.known.is_empty()
     }
 
     /// An address was refused `count` accesses.
     pub(crate) fn note(&mut self, address: IpAddr, count: u64, now: Duration) -> Noted {
-        let place = self.place_of(network(address), now);
-        let suspect = &mut self.known[place];
+        let all_slowed_now = self.crowd.note(address, count, now);
+        let place = self.place_of(address, now);
+        let (suspect, line) = &mut self.known[place];
         suspect.forgive(now);
         if suspect.level == 0 {
             suspect.as_of = now;
@@ -106,43 +121,83 @@ impl Suspects {
         let most = self.allowed.saturating_mul(2).saturating_add(16);
         suspect.level = before.saturating_add(count.min(1 << 16) as u32).min(most);
         suspect.refusals += count;
+        if let Some(pause) = suspect.pause(self.allowed) {
+            line.shut(now + pause);
+        }
         Noted {
             place,
             suspect: *suspect,
             slowed_now: self.allowed > 0 && before <= self.allowed && suspect.level > self.allowed,
+            all_slowed_now,
         }
     }
 
-    /// Whether a connection from that address may begin its start-up.
-    pub(crate) fn admit(&mut self, address: IpAddr, now: Duration) -> (Admission, Option<Noted>) {
-        let address = network(address);
+    /// A connection from that address has sent its Request. `who` is woken when its turn comes.
+    pub(crate) fn ask(
+        &mut self,
+        address: IpAddr,
+        who: W,
+        now: Duration,
+    ) -> (Admission, Option<Noted>) {
+        let ticket = Ticket(self.next_ticket);
+        self.next_ticket += 1;
+        let in_line = |joined| match joined {
+            true => Admission::InLine(ticket),
+            false => Admission::Never,
+        };
         let allowed = self.allowed;
-        let Some(place) = self.known.iter().position(|s| s.address == address) else {
-            return (Admission::Now, None);
+        let known = self.known.iter_mut().enumerate();
+        let mut known = known.filter(|(_, (suspect, _))| suspect.address == address);
+        if let Some((place, (suspect, line))) = known.next() {
+            suspect.forgive(now);
+            if suspect.pause(allowed).is_some() {
+                suspect.slowed += 1;
+                let noted = Noted {
+                    place,
+                    suspect: *suspect,
+                    slowed_now: false,
+                    all_slowed_now: false,
+                };
+                return (in_line(line.join(ticket, who, now)), Some(noted));
+            }
+        }
+        match self.crowd.line_for(address, now) {
+            Some(line) => (in_line(line.join(ticket, who, now)), None),
+            None => (Admission::Free, None),
+        }
+    }
+
+    /// How it stands with one in line, and who else has to be woken for its turn. `lot` is any number.
+    pub(crate) fn look(
+        &mut self,
+        address: IpAddr,
+        ticket: Ticket,
+        now: Duration,
+        lot: u64,
+    ) -> (Standing, Option<W>) {
+        if let Some((line, pause)) = self.crowd.line_of(address, ticket, now) {
+            return line.look_or_go(ticket, now, pause, lot);
+        }
+        let allowed = self.allowed;
+        let known = self.known.iter_mut().find(|(s, _)| s.address == address);
+        let Some((suspect, line)) = known else {
+            return (Standing::Turn, None);
         };
-        let suspect = &mut self.known[place];
         suspect.forgive(now);
-        if allowed == 0 || suspect.level <= allowed {
-            return (Admission::Now, None);
+        line.look_or_go(ticket, now, suspect.pause(allowed), lot)
+    }
+
+    /// The connection is over, in line or behind its turn; who has to be woken.
+    pub(crate) fn leave(&mut self, address: IpAddr, ticket: Ticket, now: Duration) -> Option<W> {
+        if let Some((line, _)) = self.crowd.line_of(address, ticket, now) {
+            return line.leave(ticket, now);
         }
-        let doublings = (suspect.level - allowed - 1).min(16);
-        let pause = (PAUSE_FIRST * (1 << doublings)).min(PAUSE_MOST);
-        let at = suspect.last.max(now) + pause;
-        suspect.slowed += 1;
-        let noted = Noted {
-            place,
-            suspect: *suspect,
-            slowed_now: false,
-        };
-        if at > now + WAIT_MOST {
-            return (Admission::Never, Some(noted));
-        }
-        self.known[place].last = at;
-        (Admission::At(at), Some(noted))
+        let known = self.known.iter_mut().find(|(s, _)| s.address == address);
+        known.and_then(|(_, line)| line.leave(ticket, now))
     }
 
     fn place_of(&mut self, address: IpAddr, now: Duration) -> usize {
-        if let Some(place) = self.known.iter().position(|s| s.address == address) {
+        if let Some(place) = self.known.iter().position(|(s, _)| s.address == address) {
             return place;
         }
         let fresh = Suspect {
@@ -151,16 +206,15 @@ impl Suspects {
             slowed: 0,
             level: 0,
             as_of: now,
-            last: Duration::ZERO,
         };
         if self.known.len() < MOST {
-            self.known.push(fresh);
+            self.known.push((fresh, Line::default()));
             return self.known.len() - 1;
         }
-        self.known.iter_mut().for_each(|s| s.forgive(now));
-        let least = (0..MOST).min_by_key(|place| self.known[*place].level);
+        self.known.iter_mut().for_each(|(s, _)| s.forgive(now));
+        let least = (0..MOST).min_by_key(|place| self.known[*place].0.level);
         let place = least.unwrap_or(0);
-        self.known[place] = fresh;
+        self.known[place] = (fresh, Line::default());
         place
     }
 }
@@ -176,7 +230,7 @@ mod tests {
         IpAddr::V4(std::net::Ipv4Addr::from(0x0A00_0000 + n))
     }
 
-    fn after(refusals: u64) -> Suspects {
+    fn after(refusals: u64) -> Suspects<u32> {
         let mut suspects = Suspects::new(ALLOWED);
         for _ in 0..refusals {
             suspects.note(address(1), 1, NOW);
@@ -184,33 +238,28 @@ mod tests {
         suspects
     }
 
-    #[test]
-    fn a_bug_costs_nothing_and_others_never_pay() {
-        let mut suspects = after(u64::from(ALLOWED));
-        assert_eq!(suspects.admit(address(1), NOW).0, Admission::Now);
-        let noted = suspects.note(address(1), 1, NOW);
-        assert!(noted.slowed_now, "{noted:?}");
-        assert_eq!(noted.suspect.refusals, 5);
-        assert_eq!(suspects.admit(address(2), NOW).0, Admission::Now);
-        let slowed = suspects.admit(address(1), NOW).0;
-        assert_eq!(slowed, Admission::At(NOW + PAUSE_FIRST));
+    fn needs_turn(suspects: &mut Suspects<u32>, address: IpAddr, now: Duration) -> bool {
+        suspects.ask(address, 0, now).0 != Admission::Free
     }
 
     #[test]
-    fn start_ups_go_on_one_at_a_time() {
-        let mut suspects = after(6);
-        let pause = 2 * PAUSE_FIRST;
-        for n in 1..=50 {
-            let admission = suspects.admit(address(1), NOW).0;
-            assert_eq!(admission, Admission::At(NOW + pause * n));
-        }
-        let (admission, noted) = suspects.admit(address(1), NOW);
-        assert_eq!(admission, Admission::Never);
-        assert_eq!(noted.map(|n| n.suspect.slowed), Some(51));
-        // What waited is through: the next one waits for its own pause alone.
-        let later = NOW + WAIT_MOST;
-        let admission = suspects.admit(address(1), later).0;
-        assert_eq!(admission, Admission::At(later + pause));
+    fn a_bug_costs_nothing_and_others_never_pay() {
+        let mut suspects = after(u64::from(ALLOWED));
+        assert!(!needs_turn(&mut suspects, address(1), NOW));
+        let noted = suspects.note(address(1), 1, NOW);
+        assert!(noted.slowed_now, "{noted:?}");
+        assert_eq!(noted.suspect.refusals, 5);
+        assert!(!needs_turn(&mut suspects, address(2), NOW));
+        let (admission, noted) = suspects.ask(address(1), 0, NOW);
+        assert_eq!(noted.map(|n| n.suspect.slowed), Some(1));
+        let Admission::InLine(ticket) = admission else {
+            panic!("{admission:?}");
+        };
+        let standing = suspects.look(address(1), ticket, NOW, 0).0;
+        assert_eq!(standing, Standing::Waits(NOW + PAUSE_FIRST));
+        let later = NOW + PAUSE_FIRST;
+        let standing = suspects.look(address(1), ticket, later, 0).0;
+        assert_eq!(standing, Standing::Turn);
     }
 
     #[test]
@@ -219,11 +268,11 @@ mod tests {
         let (mut now, mut tries) = (NOW, 0);
         // It connects again as soon as it was refused, and each connection is a try.
         while now < NOW + Duration::from_secs(3600) {
-            now = match suspects.admit(address(1), now).0 {
-                Admission::Now => now,
-                Admission::At(at) => at,
-                Admission::Never => panic!("it waited its turn"),
-            };
+            if let Admission::InLine(ticket) = suspects.ask(address(1), 0, now).0 {
+                while let Standing::Waits(until) = suspects.look(address(1), ticket, now, 0).0 {
+                    now = until;
+                }
+            }
             suspects.note(address(1), 1, now);
             tries += 1;
         }
@@ -233,17 +282,14 @@ mod tests {
     #[test]
     fn refusals_are_forgotten_one_by_one() {
         let mut suspects = after(6);
-        let mut at = |seconds| {
-            suspects
-                .admit(address(1), NOW + Duration::from_secs(seconds))
-                .0
+        let mut needs = |seconds| {
+            let now = NOW + Duration::from_secs(seconds);
+            needs_turn(&mut suspects, address(1), now)
         };
-        assert!(matches!(at(0), Admission::At(_)));
-        assert!(matches!(at(19), Admission::At(_)));
-        assert_eq!(at(20), Admission::Now);
+        assert!(needs(0) && needs(19) && !needs(20));
         let mut suspects = after(1 << 20);
         let hour = NOW + Duration::from_secs(3600);
-        assert_eq!(suspects.admit(address(1), hour).0, Admission::Now);
+        assert!(!needs_turn(&mut suspects, address(1), hour));
     }
 
     #[test]
@@ -253,7 +299,7 @@ mod tests {
             let noted = suspects.note(address(1), 1, NOW);
             assert!(!noted.slowed_now);
         }
-        assert_eq!(suspects.admit(address(1), NOW), (Admission::Now, None));
+        assert_eq!(suspects.ask(address(1), 0, NOW), (Admission::Free, None));
     }
 
     #[test]
@@ -264,21 +310,35 @@ mod tests {
             assert!(noted.place < MOST);
         }
         assert_eq!(suspects.known.len(), MOST);
-        assert_ne!(suspects.admit(address(1), NOW).0, Admission::Now);
+        assert!(needs_turn(&mut suspects, address(1), NOW));
     }
 
     #[test]
-    fn a_network_of_ipv6_is_one_peer() {
-        let mut suspects = Suspects::new(1);
-        for host in 1..10u16 {
-            let address = Ipv6Addr::new(0x2001, 0xdb8, 0, 7, 0, 0, 0, host);
-            suspects.note(IpAddr::V6(address), 1, NOW);
+    fn what_a_guess_costs() {
+        const HOUR: f64 = 3600.0;
+        const DAY: f64 = 24.0 * HOUR;
+        const YEAR: f64 = 365.25 * DAY;
+        // Until one of so many STags is hit among 2^32, on average.
+        let tries = |regions: f64| 2f64.powi(32) / (regions + 1.0);
+        let one = 1.0 / PAUSE_MOST.as_secs_f64();
+        // Those that are slowed each for itself, and besides them those that share turns.
+        let known = MOST as f64 * one;
+        let neighbourhood = known + f64::from(crowd::TURNS);
+        let all = known + crowd::PLACES as f64 * one;
+        let rows = [
+            (one, (YEAR, 0, "years"), (DAY, 0, "days")),
+            (neighbourhood, (DAY, 0, "days"), (HOUR, 1, "hours")),
+            (all, (DAY, 0, "days"), (HOUR, 1, "hours")),
+            (3600.0, (DAY, 1, "days"), (60.0, 0, "minutes")),
+        ];
+        let document = include_str!("../../../docs/hostile.md");
+        for (a_second, single, thousand) in rows {
+            let time = |regions, (unit, digits, name): (f64, usize, &str)| {
+                let time = tries(regions) / a_second / unit;
+                format!("{time:.digits$} {name}")
+            };
+            let row = format!("| {} | {} |", time(1.0, single), time(1000.0, thousand));
+            assert!(document.contains(&row), "docs/hostile.md has no {row}");
         }
-        let same: IpAddr = "2001:db8:0:7:ffff::1".parse().unwrap();
-        let other: IpAddr = "2001:db8:0:8::1".parse().unwrap();
-        assert_ne!(suspects.admit(same, NOW).0, Admission::Now);
-        assert_eq!(suspects.admit(other, NOW).0, Admission::Now);
-        let mapped: IpAddr = "::ffff:10.0.0.1".parse().unwrap();
-        assert_eq!(network(mapped), address(1));
     }
 }

@@ -1,143 +1,12 @@
 //! Queue pairs brought up from an address and a number, without the connection manager.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, TcpStream};
-use std::sync::Arc;
+#[path = "peers/by_number.rs"]
+mod by_number;
+
 use std::time::{Duration, Instant};
 
-use weft_engine::bring_up::Destination;
-use weft_engine::types::{
-    Access, Completion, Payload, PostError, QpCap, QpState, RecvRequest, SendFlags, SendOp,
-    SendRequest, Sge, WcStatus,
-};
-use weft_engine::{Context, Cq, Mr, Pd, Qp, QpInit};
-
-const HERE: &str = "127.0.0.1";
-const PATIENCE: Option<Duration> = Some(Duration::from_secs(10));
-
-const CAP: QpCap = QpCap {
-    max_send_wr: 64,
-    max_recv_wr: 64,
-    max_send_sge: 1,
-    max_recv_sge: 1,
-    max_inline_data: 64,
-};
-
-fn wait(cq: &Cq) -> Completion {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    loop {
-        let mut found = None;
-        cq.poll(1, |c| found = Some(c)).unwrap();
-        if let Some(completion) = found {
-            return completion;
-        }
-        assert!(Instant::now() < deadline, "no completion");
-    }
-}
-
-struct End {
-    pd: Arc<Pd>,
-    cq: Arc<Cq>,
-    qp: Arc<Qp>,
-    psn: u32,
-}
-
-impl End {
-    /// A queue pair in INIT, that peers can find.
-    fn new(psn: u32) -> End {
-        let context = Context::open().unwrap();
-        let pd = context.alloc_pd();
-        let cq = context.create_cq(512, None, 1).unwrap();
-        let qp = pd
-            .create_qp(QpInit {
-                send_cq: cq.clone(),
-                recv_cq: cq.clone(),
-                srq: None,
-                cap: CAP,
-                sq_sig_all: true,
-                cookie: 9,
-            })
-            .unwrap();
-        let end = End { pd, cq, qp, psn };
-        end.init();
-        end
-    }
-
-    fn init(&self) {
-        self.qp.listen_for_bring_up().unwrap();
-        self.qp.modify_state(QpState::Init).unwrap();
-    }
-
-    fn to(&self, peer: &End, address: &str) -> Destination {
-        let address: IpAddr = address.parse().unwrap();
-        Destination {
-            local: address,
-            peer: address,
-            peer_qp: peer.qp.number(),
-            rq_psn: peer.psn,
-        }
-    }
-
-    fn receive(&self, to: Destination) {
-        self.qp.ready_to_receive(to).unwrap();
-    }
-
-    fn send(&self) {
-        self.qp.ready_to_send(Some(self.psn), PATIENCE).unwrap();
-    }
-
-    fn memory(&self) -> Arc<Mr> {
-        let memory = weft_engine::mem::Registered::allocate(4096).unwrap();
-        let iova = memory.addr();
-        self.pd.register(memory, iova, Access::LOCAL_WRITE).unwrap()
-    }
-
-    fn post_send(&self, wr_id: u64, octets: &[u8]) -> Result<(), PostError> {
-        self.qp.post_send(&SendRequest {
-            wr_id,
-            op: SendOp::Send,
-            flags: SendFlags::default(),
-            payload: Payload::Inline(octets),
-        })
-    }
-
-    fn post_recv(&self, memory: &Mr) {
-        let scatter = [Sge {
-            addr: memory.memory().addr(),
-            length: 4096,
-            lkey: memory.stag().0,
-        }];
-        self.qp
-            .post_recv(&RecvRequest {
-                wr_id: 1,
-                scatter: &scatter,
-            })
-            .unwrap();
-    }
-}
-
-/// Sends a message from each end to the other and looks at what arrives.
-fn exchange(a: &End, b: &End) {
-    for (from, to) in [(a, b), (b, a)] {
-        let memory = to.memory();
-        to.post_recv(&memory);
-        from.post_send(7, b"over the same wire").unwrap();
-        let sent = wait(&from.cq);
-        assert_eq!((sent.wr_id, sent.status), (7, WcStatus::Success));
-        let received = wait(&to.cq);
-        assert_eq!(
-            (received.status, received.byte_len),
-            (WcStatus::Success, 18)
-        );
-        let mut back = [0; 18];
-        memory.memory().read(0, &mut back).unwrap();
-        assert_eq!(&back, b"over the same wire");
-    }
-}
-
-fn pair() -> (End, End) {
-    (End::new(11), End::new(22))
-}
+use by_number::{exchange, ordered, pair, wait, End, HERE};
+use weft_engine::types::{PostError, QpState, WcStatus};
 
 #[test]
 fn both_ends_in_any_order_over_both_families() {
@@ -235,104 +104,74 @@ fn a_peer_that_goes_with_nothing_outstanding_leaves_the_queue_pair_as_it_is() {
     assert_eq!(wait(&a.cq).status, WcStatus::RetryExceeded);
 }
 
-/// A stranger's dial: the MPA Request of somebody who says `from` -> `to`; whether he is answered by
-/// an accepting Reply. Who is not hears that, or the end of the stream.
-fn strangers_dial(to: u32, from: u32, expects: u32) -> Option<TcpStream> {
-    let mut socket = TcpStream::connect((HERE, (to >> 8) as u16)).unwrap();
-    let mut frame = b"MPA ID Req Frame".to_vec();
-    frame.extend([0x50, 2, 0, 24, 0x80, 1, 0xC0, 1]);
-    frame.extend(b"WEFTQP\x00\x01");
-    for word in [to, from, expects] {
-        frame.extend(word.to_be_bytes());
-    }
-    socket.write_all(&frame).unwrap();
-    socket.set_read_timeout(PATIENCE).unwrap();
-    let mut reply = [0; 20];
-    match socket.read_exact(&mut reply) {
-        Ok(()) if reply[16] & 0x20 == 0 => Some(socket),
-        Ok(()) => None,
-        Err(error) => {
-            let ended = [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset];
-            assert!(ended.contains(&error.kind()), "no answer: {error}");
-            None
-        }
-    }
-}
-
+/// The end that dials says more at RTS than at RTR, and the other one may stay in RTR for ever, as a server that only
+/// receives does.
 #[test]
-fn strangers_are_refused_and_change_nothing() {
-    let (a, b) = pair();
-    // The end that is dialed, so that the other one's dial is what comes late.
-    let (low, high) = if a.qp.number() < b.qp.number() {
-        (&a, &b)
-    } else {
-        (&b, &a)
-    };
-    high.receive(high.to(low, HERE));
-    high.send();
-    let to = high.qp.number();
-    assert!(
-        strangers_dial(to, low.qp.number() ^ 1, high.psn).is_none(),
-        "another number"
-    );
-    assert!(
-        strangers_dial(to, low.qp.number(), high.psn + 1).is_none(),
-        "another PSN"
-    );
-    assert!(
-        strangers_dial(to ^ 0x80, low.qp.number(), high.psn).is_none(),
-        "no such queue pair"
-    );
-    let mut garbage = TcpStream::connect((HERE, (to >> 8) as u16)).unwrap();
-    garbage
-        .write_all(b"GET / HTTP/1.1\r\nHost: weft\r\n\r\n")
-        .unwrap();
-    low.receive(low.to(high, HERE));
-    low.send();
-    exchange(low, high);
-    assert!(
-        strangers_dial(to, low.qp.number(), high.psn).is_none(),
-        "it has its peer"
-    );
-    exchange(high, low);
-}
-
-#[test]
-fn a_gid_of_somebody_else_is_refused() {
-    let (a, b) = pair();
-    let (low, high) = if a.qp.number() < b.qp.number() {
-        (&a, &b)
-    } else {
-        (&b, &a)
-    };
-    let mut to = high.to(low, HERE);
-    // The program named a peer at another address; the dial comes from 127.0.0.1.
-    to.peer = "127.0.0.99".parse().unwrap();
-    high.receive(to);
-    high.send();
-    assert!(strangers_dial(high.qp.number(), low.qp.number(), high.psn).is_none());
-    assert_eq!(high.qp.state(), QpState::Rts);
-    assert!(!high.qp.is_connected());
-}
-
-#[test]
-fn an_impostor_who_came_before_the_sequence_number_was_known_is_dropped() {
-    // The number becomes known while the impostor is being attached: now before that, now behind it.
-    for _ in 0..100 {
-        let (a, b) = pair();
-        let (low, high) = if a.qp.number() < b.qp.number() {
-            (&a, &b)
+fn an_end_that_stays_in_rtr_receives() {
+    for low_sends in [true, false] {
+        let (low, high) = ordered();
+        let (from, to) = if low_sends {
+            (&low, &high)
         } else {
-            (&b, &a)
+            (&high, &low)
         };
-        high.receive(high.to(low, HERE));
-        let impostor = strangers_dial(high.qp.number(), low.qp.number(), high.psn + 1);
-        assert!(impostor.is_some(), "at RTR nobody can tell");
-        high.send();
-        assert!(!high.qp.is_connected(), "at RTS it shows");
-        low.receive(low.to(high, HERE));
-        low.send();
-        exchange(low, high);
+        to.receive(to.to(from, HERE));
+        from.receive(from.to(to, HERE));
+        // In time for the dial of an end in RTR, which then is one too many.
+        std::thread::sleep(Duration::from_millis(20));
+        let memory = to.memory();
+        to.post_recv(&memory);
+        from.send();
+        from.post_send(3, b"one way").unwrap();
+        assert_eq!(wait(&to.cq).byte_len, 7);
+        assert_eq!(to.qp.state(), QpState::Rtr);
+        assert_eq!(wait(&from.cq).status, WcStatus::Success);
+        to.send();
+        exchange(&low, &high);
+    }
+}
+
+/// Both ends go to RTS while a dial waits that was made before: it may be answered while another one is made.
+#[test]
+fn a_dial_that_is_answered_late_is_as_good_as_the_next_one() {
+    for round in 0..50 {
+        let (low, high) = ordered();
+        low.receive(low.to(&high, HERE));
+        high.receive(high.to(&low, HERE));
+        std::thread::sleep(Duration::from_micros(1000 + 100 * round));
+        std::thread::scope(|threads| {
+            threads.spawn(|| low.send());
+            threads.spawn(|| high.send());
+        });
+        exchange(&low, &high);
+        exchange(&high, &low);
+    }
+}
+
+/// The new dial may come before the end of the old stream was seen.
+#[test]
+fn an_end_that_comes_again_finds_the_other_one_waiting() {
+    let (low, high) = ordered();
+    low.receive(low.to(&high, HERE));
+    high.receive(high.to(&low, HERE));
+    low.send();
+    high.send();
+    for round in 0..20 {
+        exchange(&low, &high);
+        let (end, other) = match round % 2 {
+            0 => (&low, &high),
+            _ => (&high, &low),
+        };
+        end.qp.modify_state(QpState::Reset).unwrap();
+        end.init();
+        end.receive(end.to(other, HERE));
+        end.send();
+        // What is sent before that goes to the one that was there before.
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !end.qp.is_connected() {
+            assert!(Instant::now() < deadline, "round {round}: not taken");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
@@ -378,6 +217,39 @@ fn an_rnr_retry_count_of_seven_waits_without_end() {
         assert!(Instant::now() < deadline, "the wait is over");
         a.cq.poll(1, |_| {}).unwrap();
     }
+}
+
+/// A peer that is done and destroys its queue pair: its messages are received, and the queue pair waits for another
+/// peer.
+#[test]
+fn what_was_complete_is_received_when_its_sender_has_gone() {
+    let (a, b) = pair();
+    a.receive(a.to(&b, HERE));
+    b.receive(b.to(&a, HERE));
+    a.send();
+    b.send();
+    exchange(&a, &b);
+    b.qp.set_rnr_retry(7);
+    for wr_id in 1..=3 {
+        a.post_send(wr_id, &vec![9; wr_id as usize]).unwrap();
+        assert_eq!(wait(&a.cq).status, WcStatus::Success);
+    }
+    a.qp.destroy();
+    let region = b.memory();
+    for len in 1..=3 {
+        b.post_recv(&region);
+        let received = wait(&b.cq);
+        assert_eq!(
+            (received.status, received.byte_len),
+            (WcStatus::Success, len)
+        );
+    }
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while b.qp.is_connected() {
+        assert!(Instant::now() < deadline, "nothing of the stream is left");
+        b.cq.poll(1, |_| {}).unwrap();
+    }
+    assert_eq!(b.qp.state(), QpState::Rts);
 }
 
 #[test]

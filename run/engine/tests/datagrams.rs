@@ -297,6 +297,68 @@ fn strangers_are_not_heard() {
     assert_eq!(b.qp.state(), QpState::Rts);
 }
 
+/// The octets of a datagram without payload that asks for an answer.
+fn asking(number: u32, qkey: u32, mark: u32) -> Vec<u8> {
+    let mut octets = b"WUD\x01\x00\x02\x00\x00".to_vec();
+    for word in [number, 7, qkey, 0, mark] {
+        octets.extend_from_slice(&word.to_be_bytes());
+    }
+    octets
+}
+
+/// Who has not the Q_Key of a queue pair that receives hears nothing, so that an answer does not say which numbers
+/// exist.
+#[test]
+fn only_who_has_the_queue_key_is_answered() {
+    let (b, early, failed) = (End::new(), End::new(), End::new());
+    let into = b.memory(4096);
+    b.receive_at(&into, 0, 100, 1);
+    early.qp.modify_state(QpState::Reset).unwrap();
+    early.qp.modify_state(QpState::Init).unwrap();
+    early.qp.set_qkey(qkey());
+    failed.qp.modify_state(QpState::Error).unwrap();
+    let to = (HERE, (b.qp.number() >> 8) as u16);
+    let stranger = UdpSocket::bind((HERE, 0)).unwrap();
+    stranger
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
+    let gone = {
+        let end = End::new();
+        end.qp.destroy();
+        end.qp.number()
+    };
+    let number = b.qp.number();
+    let silent = [
+        (number, qkey() ^ 1),
+        (number, 0),
+        (early.qp.number(), qkey()),
+        (failed.qp.number(), qkey()),
+        (gone, qkey()),
+    ];
+    for (mark, (number, qkey)) in (100..).zip(silent) {
+        let port = (number >> 8) as u16;
+        assert_eq!(
+            port, to.1,
+            "one socket, so that what is sent last is answered last"
+        );
+        stranger.send_to(&asking(number, qkey, mark), to).unwrap();
+    }
+    // Behind them one that fits, and one that finds no receive: who has the key is told how far this end has read.
+    for mark in [200, 201] {
+        stranger.send_to(&asking(number, qkey(), mark), to).unwrap();
+    }
+    let mut answer = [0; 100];
+    let octets = stranger.recv(&mut answer).unwrap();
+    assert_eq!((octets, &answer[..5]), (28, &b"WUD\x01\x02"[..]));
+    let mark = u32::from_be_bytes(answer[24..28].try_into().unwrap());
+    assert_eq!(mark, 200, "marks below are the strangers'");
+    assert_eq!(wait(&b.recv_cq).byte_len, 40);
+    b.receive_at(&into, 0, 100, 2);
+    let octets = stranger.recv(&mut answer).unwrap();
+    let mark = u32::from_be_bytes(answer[24..28].try_into().unwrap());
+    assert_eq!((octets, mark), (28, 201));
+}
+
 #[test]
 fn nobody_there_loses_datagrams_and_stops_nobody() {
     let (a, b) = (End::new(), End::new());

@@ -6,11 +6,15 @@
 //! inside them continues at the exit with "not copied", and passes every other fault on to
 //! whoever handled it before.
 //!
+//! The kernel asks no handler while the thread at fault blocks the signal, and programs that leave signals to one of
+//! their threads block them all in the others. So each thread unblocks the two before its first copy.
+//!
 //! A program that installs its own handler afterwards takes the guard away: an unmapped region
-//! then reaches its handler, as any stray access would.
+//! then reaches its handler, as any stray access would. So does a thread that blocks the two after its first copy.
 
 #[cfg(target_arch = "x86_64")]
 mod imp {
+    use std::cell::Cell;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::Once;
 
@@ -177,12 +181,40 @@ mod imp {
         });
     }
 
+    thread_local! {
+        /// Whether this thread has unblocked the two signals.
+        static UNBLOCKED: Cell<bool> = const { Cell::new(false) };
+    }
+
+    /// Sees to it, once a thread, that its faults reach the handler.
+    #[inline]
+    fn expect_faults() {
+        if !UNBLOCKED.get() {
+            unblock();
+        }
+    }
+
+    #[cold]
+    fn unblock() {
+        // SAFETY: the set is initialised by sigemptyset before it is used, and the calling thread's own mask is all
+        // that changes.
+        unsafe {
+            let mut faults: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&mut faults);
+            libc::sigaddset(&mut faults, libc::SIGSEGV);
+            libc::sigaddset(&mut faults, libc::SIGBUS);
+            libc::pthread_sigmask(libc::SIG_UNBLOCK, &faults, std::ptr::null_mut());
+        }
+        UNBLOCKED.set(true);
+    }
+
     /// Copies `octets` from `source` to `target`; false when either was not accessible.
     ///
     /// # Safety
     /// `target` must be memory that may be overwritten, or unmapped.
     #[inline]
     pub(crate) unsafe fn copy(target: *mut u8, source: *const u8, octets: usize) -> bool {
+        expect_faults();
         // SAFETY: the routine touches just the two ranges; faults are caught, see above.
         unsafe { weft_guarded_copy(target, source, octets) == 0 }
     }
@@ -198,6 +230,7 @@ mod imp {
         expected: u64,
         new: u64,
     ) -> Option<u64> {
+        expect_faults();
         let mut found = expected;
         // SAFETY: the routine touches the target and `found`; faults are caught, see above.
         let faulted = unsafe { weft_guarded_compare_exchange(target, &raw mut found, new) };
@@ -215,7 +248,7 @@ mod imp {
     /// Both ranges must be mapped, and `target` may be overwritten.
     #[inline]
     pub(crate) unsafe fn copy(target: *mut u8, source: *const u8, octets: usize) -> bool {
-        // SAFETY: the caller vouches for both ranges.
+        // SAFETY: the caller promises: both ranges are mapped, and `target` may be overwritten.
         unsafe { std::ptr::copy(source, target, octets) };
         true
     }
@@ -231,7 +264,8 @@ mod imp {
         new: u64,
     ) -> Option<u64> {
         use std::sync::atomic::{AtomicU64, Ordering};
-        // SAFETY: promised by the caller; every other access that matters is atomic too.
+        // SAFETY: the caller promises: `target` is mapped, may be overwritten, and is a multiple of eight; every other
+        // access that matters is atomic too.
         let cell = unsafe { AtomicU64::from_ptr(target) };
         let result = cell.compare_exchange(expected, new, Ordering::SeqCst, Ordering::SeqCst);
         Some(result.unwrap_or_else(|found| found))

@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | [`descriptors`] | how many there may be |
 //! | [`dgram`] | UDP sockets that somebody else owns: segmentation, peeking, facts |
+//! | [`fork`] | what a forked child has of its own |
 //! | [`lock`] | locks that handlers, forks and other processes cannot hang |
 //! | [`mem`] | registered memory: guarded copies, gather and scatter lists |
 //! | [`pages`] | memory straight from the kernel |
@@ -18,6 +19,7 @@
 //! | [`sched`] | what a service thread asks of the scheduler |
 //! | [`shm`] | shared memory that others can look into |
 //! | [`signals`] | what an interrupted wait should do |
+//! | [`stderr`] | lines on standard error |
 //! | [`ifaces`] | addresses of the machine |
 //!
 //! Sockets are driven by raw system calls (through `rustix`, or the few lines of [`sys`]), never
@@ -34,10 +36,12 @@ pub mod mem;
 pub mod net;
 pub mod pages;
 pub mod poll;
+mod private;
 pub mod process;
 pub mod sched;
 pub mod shm;
 pub mod signals;
+pub mod stderr;
 mod sys;
 pub mod udp;
 pub mod user;

@@ -376,6 +376,24 @@ mod tests {
     }
 
     #[test]
+    fn unmapped_memory_is_an_error_to_a_thread_that_blocks_every_signal() {
+        let gone = unmapped(4096);
+        let outcomes = std::thread::spawn(move || {
+            // SAFETY: the set is initialised by sigfillset; the mask is this thread's own.
+            unsafe {
+                let mut all: libc::sigset_t = std::mem::zeroed();
+                libc::sigfillset(&mut all);
+                libc::pthread_sigmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
+            }
+            let added = gone.update(0, |n| n + 1);
+            (gone.read(0, &mut [0; 8]), gone.write(0, &[1; 100]), added)
+        });
+        let (read, written, added) = outcomes.join().unwrap();
+        assert_eq!((read, written), (Err(Unmapped), Err(Unmapped)));
+        assert_eq!(added, Err(AtomicError::Unmapped));
+    }
+
+    #[test]
     fn unmapped_memory_is_an_error_and_not_a_signal() {
         let mapping = apart(8192);
         // SAFETY: nobody else knows the mapping; that it is unmapped is what is tested.

@@ -2,13 +2,14 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::net::{self, sockopt, AddressFamily, SocketFlags, SocketType};
 
 use crate::descriptors;
 use crate::mem::{Gather, Scatter};
+use crate::private::Private;
 use crate::sys;
 
 /// What a socket is made with.
@@ -59,9 +60,10 @@ impl Transfer {
     }
 }
 
-fn new_socket(family: AddressFamily, options: &SocketOptions) -> io::Result<OwnedFd> {
+fn new_socket(family: AddressFamily, options: &SocketOptions) -> io::Result<Private> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = descriptors::open(|| net::socket_with(family, SocketType::STREAM, flags, None))?;
+    let socket = Private::from(socket);
     if family == AddressFamily::INET6 {
         if let Some(only) = options.v6_only {
             sockopt::set_ipv6_v6only(&socket, only)?;
@@ -96,7 +98,7 @@ fn local_of(socket: impl AsFd) -> io::Result<SocketAddr> {
 /// A bound socket that neither listens nor is connected: it holds an address.
 #[derive(Debug)]
 pub struct BoundSocket {
-    fd: OwnedFd,
+    fd: Private,
     local: SocketAddr,
 }
 
@@ -140,7 +142,7 @@ impl BoundSocket {
     }
 }
 
-fn start_connect(fd: OwnedFd, peer: SocketAddr) -> io::Result<TcpStream> {
+fn start_connect(fd: Private, peer: SocketAddr) -> io::Result<TcpStream> {
     // Before the SYN, so that not even the first FPDU waits for an acknowledgement.
     sockopt::set_tcp_nodelay(&fd, true)?;
     match net::connect(&fd, &peer) {
@@ -173,7 +175,7 @@ pub fn source_towards(peer: SocketAddr) -> io::Result<SocketAddr> {
 /// A listening socket.
 #[derive(Debug)]
 pub struct TcpListener {
-    fd: OwnedFd,
+    fd: Private,
 }
 
 impl TcpListener {
@@ -189,6 +191,7 @@ impl TcpListener {
         }
         match accepted {
             Ok((fd, peer)) => {
+                let fd = Private::from(fd);
                 descriptors::make_room(fd.as_raw_fd() as u64);
                 let peer = match peer {
                     Some(peer) => peer.try_into()?,
@@ -229,7 +232,7 @@ impl AsFd for TcpListener {
 /// A connected or connecting socket.
 #[derive(Debug)]
 pub struct TcpStream {
-    fd: OwnedFd,
+    fd: Private,
 }
 
 impl TcpStream {
@@ -284,11 +287,25 @@ impl TcpStream {
         let _ = net::shutdown(&self.fd, net::Shutdown::Write);
     }
 
+    /// Whether a send failed because the connection is over, and not for what was to be sent.
+    pub fn is_end(error: &io::Error) -> bool {
+        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut};
+        let over = [BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut];
+        over.contains(&error.kind())
+    }
+
     /// Whether it was reset or both directions are closed, found without reading it.
     pub fn is_broken(&self) -> bool {
         let mut fds = [PollFd::new(&self.fd, PollFlags::empty())];
         let over = PollFlags::HUP | PollFlags::ERR;
         poll(&mut fds, Some(&Timespec::default())).is_ok() && fds[0].revents().intersects(over)
+    }
+
+    /// Bounds how long the kernel goes on with what it has of a socket that is closed, while the other end takes none
+    /// of it.
+    pub fn keep_after_close(&self, time: std::time::Duration) {
+        let ms = u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
+        let _ = sockopt::set_tcp_user_timeout(&self.fd, ms);
     }
 
     /// Makes closing send RST instead of FIN.

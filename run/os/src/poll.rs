@@ -8,6 +8,7 @@ use std::time::Duration;
 use rustix::event::{epoll, eventfd, EventfdFlags, Timespec};
 
 use crate::descriptors;
+use crate::private::Private;
 
 /// What an epoll set reports for one member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,7 +30,7 @@ pub enum Interest {
     Write,
     /// Both.
     ReadWrite,
-    /// Nothing but the end of both directions, which is always reported.
+    /// Nothing but the end of both directions. It is told once: whoever waits for nothing else may leave it at that.
     End,
 }
 
@@ -55,7 +56,7 @@ impl Interest {
             Interest::Read => read,
             Interest::Write => epoll::EventFlags::OUT,
             Interest::ReadWrite => read | epoll::EventFlags::OUT,
-            Interest::End => epoll::EventFlags::empty(),
+            Interest::End => epoll::EventFlags::ET,
         }
     }
 }
@@ -63,7 +64,7 @@ impl Interest {
 /// A level-triggered epoll set.
 #[derive(Debug)]
 pub struct Epoll {
-    fd: OwnedFd,
+    fd: Private,
 }
 
 /// Members reported by one wait at most.
@@ -76,7 +77,7 @@ impl Epoll {
     /// No descriptor is left.
     pub fn new() -> io::Result<Epoll> {
         Ok(Epoll {
-            fd: descriptors::open(|| epoll::create(epoll::CreateFlags::CLOEXEC))?,
+            fd: descriptors::open(|| epoll::create(epoll::CreateFlags::CLOEXEC))?.into(),
         })
     }
 
@@ -139,7 +140,7 @@ impl Epoll {
 /// A descriptor whose readiness counts events: readable while the count is above zero.
 ///
 /// Programs see it as a completion, connection or asynchronous event channel, may set
-/// `O_NONBLOCK` on it, poll it and pass it on.
+/// `O_NONBLOCK` on it, poll it and pass it on; so a forked child keeps its copy.
 #[derive(Debug)]
 pub struct EventCounter {
     fd: OwnedFd,
@@ -204,7 +205,7 @@ impl EventCounter {
 /// Makes whoever sleeps in an epoll set look up.
 #[derive(Debug)]
 pub struct Waker {
-    fd: OwnedFd,
+    fd: Private,
 }
 
 impl Waker {
@@ -214,7 +215,8 @@ impl Waker {
     /// No descriptor is left.
     pub fn new() -> io::Result<Waker> {
         Ok(Waker {
-            fd: descriptors::open(|| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK))?,
+            fd: descriptors::open(|| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK))?
+                .into(),
         })
     }
 

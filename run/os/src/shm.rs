@@ -8,12 +8,14 @@ use std::sync::atomic::AtomicU64;
 use rustix::fs::{memfd_create, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
 
+use crate::private::Private;
+
 /// A shared array of atomic words.
 #[derive(Debug)]
 pub struct SharedWords {
     addr: usize,
     count: usize,
-    _fd: OwnedFd,
+    _fd: Private,
 }
 
 impl SharedWords {
@@ -64,7 +66,7 @@ impl SharedWords {
         Ok(SharedWords {
             addr: addr as usize,
             count,
-            _fd: fd,
+            _fd: fd.into(),
         })
     }
 
@@ -97,5 +99,31 @@ mod tests {
         words.words()[3].store(42, Ordering::Relaxed);
         assert_eq!(reader.words()[3].load(Ordering::Relaxed), 42);
         assert_eq!(reader.words().len(), 16);
+    }
+
+    #[test]
+    fn another_user_cannot_look_or_write() {
+        use std::os::unix::process::CommandExt;
+        use std::process::Command;
+
+        const NOBODY: u32 = 65534;
+        let words = SharedWords::create("weft-test", 16).unwrap();
+        let path = format!("/proc/{}/fd/{}", std::process::id(), words._fd.as_raw_fd());
+        for script in ["cat < \"$0\"", "printf x >> \"$0\"", "ls -l \"$0\""] {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", script, &path]).uid(NOBODY).gid(NOBODY);
+            let output = match shell.output() {
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    return eprintln!("skipped: only root can become another user");
+                }
+                output => output.unwrap(),
+            };
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(
+                !output.status.success() && said.contains("ermission denied"),
+                "{script}: {said}"
+            );
+        }
+        assert_eq!(words.words()[0].load(Ordering::Relaxed), 0);
     }
 }

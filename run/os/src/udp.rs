@@ -5,12 +5,14 @@
 use std::io;
 use std::mem::{offset_of, size_of, zeroed};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::net::{self, sockopt, AddressFamily, SocketFlags, SocketType};
 
 use crate::dgram::{set_int, SOL_UDP, UDP_GRO, UDP_SEGMENT};
 use crate::mem::Gather;
+use crate::net::SocketOptions;
+use crate::private::Private;
 use crate::sys;
 
 /// Octets that one receive gives at most: the kernel coalesces no more.
@@ -18,11 +20,11 @@ pub const RECEIVE_MOST: usize = 65_536;
 /// Octets of the control messages of a receive.
 const CONTROL: usize = 128;
 
-/// A socket on every address of the machine.
+/// A socket that datagrams are sent and received by.
 #[derive(Debug)]
 pub struct UdpSocket {
-    fd: OwnedFd,
-    /// It has IPv6, and IPv4 through it.
+    fd: Private,
+    /// It is of IPv6, and may have IPv4 through it.
     dual: bool,
     room: u32,
 }
@@ -68,37 +70,84 @@ impl UdpSocket {
     /// # Errors
     /// The port is taken, or no descriptor is left.
     pub fn bind(port: u16, buffer: usize) -> io::Result<UdpSocket> {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let v6 = net::socket_with(AddressFamily::INET6, SocketType::DGRAM, flags, None);
-        let (fd, dual) = match v6 {
-            Ok(fd) => (fd, true),
-            Err(_) => {
-                let v4 = net::socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
-                (v4, false)
+        let socket = match UdpSocket::open(AddressFamily::INET6) {
+            Ok(socket) => {
+                sockopt::set_ipv6_v6only(&socket.fd, false)?;
+                socket
             }
+            Err(_) => UdpSocket::open(AddressFamily::INET)?,
         };
-        let any: SocketAddr = if dual {
-            sockopt::set_ipv6_v6only(&fd, false)?;
-            (Ipv6Addr::UNSPECIFIED, port).into()
-        } else {
-            (Ipv4Addr::UNSPECIFIED, port).into()
+        let any: SocketAddr = match socket.dual {
+            true => (Ipv6Addr::UNSPECIFIED, port).into(),
+            false => (Ipv4Addr::UNSPECIFIED, port).into(),
         };
-        let raw = fd.as_raw_fd();
-        let option = |level, name, value| {
-            set_int(raw, level, name, value).map_err(io::Error::from_raw_os_error)
-        };
-        if dual {
-            option(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
-        } else {
-            option(libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
-        }
         // Without it every datagram comes alone.
-        let _ = option(SOL_UDP, UDP_GRO, 1);
-        let _ = sockopt::set_socket_recv_buffer_size(&fd, buffer);
-        let _ = sockopt::set_socket_send_buffer_size(&fd, buffer);
-        net::bind(&fd, &any)?;
-        let room = sockopt::socket_recv_buffer_size(&fd).unwrap_or(0) as u32;
-        Ok(UdpSocket { fd, dual, room })
+        let _ = socket.option(SOL_UDP, UDP_GRO, 1);
+        let _ = sockopt::set_socket_recv_buffer_size(&socket.fd, buffer);
+        let _ = sockopt::set_socket_send_buffer_size(&socket.fd, buffer);
+        socket.bound(any)
+    }
+
+    /// Binds to an address and port, or to every address of a family; port 0 takes an ephemeral port.
+    ///
+    /// # Errors
+    /// The address is taken, not this machine's, or not allowed.
+    pub fn bind_to(addr: SocketAddr, options: &SocketOptions) -> io::Result<UdpSocket> {
+        let socket = match addr {
+            SocketAddr::V4(_) => UdpSocket::open(AddressFamily::INET)?,
+            SocketAddr::V6(_) => UdpSocket::open(AddressFamily::INET6)?,
+        };
+        if let (true, Some(on)) = (socket.dual, options.v6_only) {
+            sockopt::set_ipv6_v6only(&socket.fd, on)?;
+        }
+        if let Some(tos) = options.tos {
+            let (level, name) = match socket.dual {
+                true => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+                false => (libc::IPPROTO_IP, libc::IP_TOS),
+            };
+            socket.option(level, name, tos.into())?;
+        }
+        socket.bound(addr)
+    }
+
+    /// A socket that tells with each datagram which address of this machine it was sent to.
+    fn open(family: AddressFamily) -> io::Result<UdpSocket> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let fd = net::socket_with(family, SocketType::DGRAM, flags, None)?;
+        let fd = Private::from(fd);
+        let dual = family == AddressFamily::INET6;
+        let socket = UdpSocket { fd, dual, room: 0 };
+        match dual {
+            true => socket.option(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?,
+            false => socket.option(libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?,
+        }
+        Ok(socket)
+    }
+
+    fn option(&self, level: i32, name: i32, value: i32) -> io::Result<()> {
+        set_int(self.fd.as_raw_fd(), level, name, value).map_err(io::Error::from_raw_os_error)
+    }
+
+    fn bound(mut self, addr: SocketAddr) -> io::Result<UdpSocket> {
+        net::bind(&self.fd, &addr)?;
+        self.room = sockopt::socket_recv_buffer_size(&self.fd).unwrap_or(0) as u32;
+        Ok(self)
+    }
+
+    /// From now on it receives from `peer` only, and hears of it when nobody has that port.
+    ///
+    /// # Errors
+    /// There is no route, or the socket is of the other family.
+    pub fn connect(&self, peer: SocketAddr) -> io::Result<()> {
+        Ok(net::connect(&self.fd, &peer)?)
+    }
+
+    /// The address it is bound to.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(net::getsockname(&self.fd)?.try_into()?)
     }
 
     /// Octets of the receive buffer, as the kernel counts them.
@@ -204,6 +253,9 @@ impl UdpSocket {
         if self.dual {
             name.sin6_family = libc::AF_INET6 as u16;
             name.sin6_addr.s6_addr = v6(to.ip()).octets();
+            if let SocketAddr::V6(v6) = to {
+                name.sin6_scope_id = v6.scope_id();
+            }
             return (name, size_of::<libc::sockaddr_in6>() as u32);
         }
         name.sin6_family = libc::AF_INET as u16;
@@ -296,8 +348,8 @@ mod tests {
 
     fn pair() -> (UdpSocket, UdpSocket, u16) {
         let receiver = UdpSocket::bind(0, 1 << 20).unwrap();
-        let bound: SocketAddr = net::getsockname(&receiver.fd).unwrap().try_into().unwrap();
-        (UdpSocket::bind(0, 1 << 20).unwrap(), receiver, bound.port())
+        let port = receiver.local_addr().unwrap().port();
+        (UdpSocket::bind(0, 1 << 20).unwrap(), receiver, port)
     }
 
     fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> Received {
@@ -361,5 +413,37 @@ mod tests {
             .unwrap();
         let received = receive(&receiver, &mut vec![0; RECEIVE_MOST]);
         assert_eq!((received.octets, received.segment), (2500, 1000));
+    }
+
+    #[test]
+    fn a_connected_socket_hears_its_peer_only_and_that_nobody_is_there() {
+        for here in ["127.0.0.1:0", "[::1]:0"] {
+            let here: SocketAddr = here.parse().unwrap();
+            let open = || UdpSocket::bind_to(here, &SocketOptions::default());
+            let (Ok(asker), Ok(peer), Ok(stranger)) = (open(), open(), open()) else {
+                eprintln!("skipped: this machine has no {here}");
+                continue;
+            };
+            let at = |socket: &UdpSocket| socket.local_addr().unwrap();
+            asker.connect(at(&peer)).unwrap();
+            let mut list = Gather::default();
+            list.push(b"x");
+            stranger.send(&list, here.ip(), at(&asker), None).unwrap();
+            let mut own = Gather::default();
+            own.push(b"own");
+            peer.send(&own, here.ip(), at(&asker), None).unwrap();
+            let received = receive(&asker, &mut [0; 8]);
+            assert_eq!((received.from, received.octets), (at(&peer), 3));
+            drop(peer);
+            asker.send(&own, here.ip(), received.from, None).unwrap();
+            let refused = (0..10_000).find_map(|_| match asker.receive(&mut [0; 8]) {
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => Some(error.kind()),
+                _ => {
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                    None
+                }
+            });
+            assert_eq!(refused, Some(io::ErrorKind::ConnectionRefused));
+        }
     }
 }

@@ -54,6 +54,11 @@ impl std::fmt::Debug for Engine {
 }
 
 impl Engine {
+    /// No model forks.
+    pub(crate) fn is_foreign(&self) -> bool {
+        false
+    }
+
     pub(crate) fn new(then: impl Fn(&Engine, Happened) + Send + Sync + 'static) -> Engine {
         Engine {
             turns: Turns::new(),

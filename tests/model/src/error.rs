@@ -10,6 +10,12 @@ pub(crate) enum Error {
     Forked,
 }
 
+impl Error {
+    pub(crate) fn forked() -> Error {
+        Error::Forked
+    }
+}
+
 impl From<std::io::Error> for Error {
     fn from(error: std::io::Error) -> Error {
         match error.kind() {

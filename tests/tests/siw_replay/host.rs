@@ -163,6 +163,10 @@ impl Host for Memory<'_> {
         Err(RegionFault::InvalidStag)
     }
 
+    fn invalidate_for_peer(&mut self, _stag: Stag, _scope: Scope) -> Result<(), RegionFault> {
+        Err(RegionFault::InvalidStag)
+    }
+
     fn atomic(&mut self, _: Span, _: &AtomicOperation) -> Result<u64, AtomicFault> {
         Err(AtomicFault::Memory)
     }

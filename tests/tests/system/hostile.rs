@@ -12,21 +12,21 @@
 
 mod peer;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use weft_link::Random;
 use weft_verbs::cq::CompletionQueue;
 use weft_verbs::host::Host as _;
 use weft_verbs::iwarp::{
-    Established, Header, Opcode, Outbound, PeerFault, ReadRequest, Role, Stag,
+    Established, Header, Opcode, Outbound, PeerFault, ReadRequest, Role, Stag, Untagged,
 };
 use weft_verbs::outgoing::Piece;
 use weft_verbs::qp::{Ending, FpduPolicy, Qp, QpConfig, QpEvent};
-use weft_verbs::simulated::Device;
+use weft_verbs::simulated::{draws, Device};
 use weft_verbs::types::{
     Access, Bind, Payload, PdId, QpNumber, QpState, RecvRequest, SendFlags, SendOp, SendRequest,
-    Sge, WindowKind,
+    Sge, WcOpcode, WcStatus, WindowKind,
 };
 
 use crate::memory::{Grant, Grants, Port, Use};
@@ -34,6 +34,8 @@ use crate::world::CAP;
 
 /// Domains of the three connections: two share theirs.
 const DOMAINS: [PdId; 3] = [PdId(10), PdId(10), PdId(11)];
+/// Requests of the peer's that may be open.
+const IRD: u16 = 4;
 /// The least octet of what the peer may not see.
 const SECRET: u8 = 0x80;
 
@@ -46,6 +48,8 @@ pub struct Tally {
     /// Octets of memory that it changed, and octets of payload that it was sent.
     changed: u64,
     seen: u64,
+    /// Messages that receives were taken for.
+    received: u64,
     /// How often each fault was found.
     faults: BTreeMap<String, u64>,
 }
@@ -56,6 +60,7 @@ impl Tally {
         self.taken += other.taken;
         self.changed += other.changed;
         self.seen += other.seen;
+        self.received += other.received;
         for (fault, times) in &other.faults {
             *self.faults.entry(fault.clone()).or_default() += times;
         }
@@ -64,7 +69,7 @@ impl Tally {
     /// Each way of reaching too far was tried, and so was each that is allowed.
     pub fn check_that_it_was_about_something(&self) {
         assert!(
-            self.taken > 0 && self.changed > 0 && self.seen > 0,
+            self.taken > 0 && self.changed > 0 && self.seen > 0 && self.received > 0,
             "{self:?}"
         );
         for fault in [
@@ -130,8 +135,17 @@ struct End {
     buffer: Vec<u8>,
     /// What it sent and nobody has looked at yet.
     sent: Vec<u8>,
-    /// Read Requests that the peer has had.
-    asked: Vec<ReadRequest>,
+    /// Read Requests that the peer has had and not answered, and how much of the first one's response was taken.
+    asked: VecDeque<ReadRequest>,
+    answered: u64,
+    /// Requests of the peer's that were taken and are not answered.
+    requests: u16,
+    /// What the peer sent was damaged: nobody knows what the queue pair makes of the octets behind it.
+    damaged: bool,
+    /// Receives that were posted and have not completed, in order.
+    receives: VecDeque<u64>,
+    /// A Send of the peer's that has segments to come: the next one's header.
+    open: Option<Untagged>,
 }
 
 struct World {
@@ -186,7 +200,7 @@ fn established(role: Role, crc: bool) -> Established {
         revision: 2,
         peer_to_peer: false,
         rtr: None,
-        ird: 4,
+        ird: IRD,
         ord: 4,
         peer_ird: 4,
         peer_ord: 4,
@@ -238,7 +252,7 @@ impl World {
             let stag = self
                 .device
                 .regions
-                .insert_window(WindowKind::Two, pd, random);
+                .insert_window(WindowKind::Two, pd, draws(random));
             stag.expect("room")
         });
         self.ends.push(End {
@@ -252,7 +266,12 @@ impl World {
             crc: true,
             buffer: Vec::new(),
             sent: Vec::new(),
-            asked: Vec::new(),
+            asked: VecDeque::new(),
+            answered: 0,
+            requests: 0,
+            damaged: false,
+            receives: VecDeque::new(),
+            open: None,
         });
         self.connect(number);
     }
@@ -263,25 +282,38 @@ impl World {
         let policy = [FpduPolicy::Auto, FpduPolicy::Emss, FpduPolicy::Large];
         let policy = policy[self.random.below(3) as usize];
         let weft = self.random.chance(0.5);
+        let rights = match self.random.chance(0.8) {
+            true => Access(0xF),
+            false => Access(self.random.below(16) as u32),
+        };
         let (qp, mut port) = self.split(at);
-        qp.stream_ended(&mut port);
+        if !qp.stream_ended(&mut port) {
+            qp.give_up_holding(&mut port);
+            assert!(qp.stream_ended(&mut port), "nothing is held any more");
+        }
         self.poll();
+        let left = &self.ends[at].receives;
+        assert!(left.is_empty(), "receives that never completed: {left:?}");
         self.ends[at].polled = 0;
         let (qp, mut port) = self.split(at);
         qp.modify(QpState::Reset, &mut port)
             .expect("no stream is left");
         qp.modify(QpState::Init, &mut port).expect("INIT");
         qp.attach(&established(Role::Responder, crc), 1448, policy);
+        qp.set_access(rights);
         if weft {
             qp.meet_weft();
         }
         let end = &mut self.ends[at];
+        end.grants.withheld = Access(0xF & !rights.0);
         end.grants.list.retain(|grant| grant.wr_id.is_none());
         end.peer = Outbound::new(&established(Role::Initiator, crc), 1448);
         end.crc = crc;
         end.buffer.clear();
         end.sent.clear();
         end.asked.clear();
+        (end.answered, end.requests, end.damaged) = (0, 0, false);
+        end.open = None;
         // A responder sends nothing, and so binds no window, before the initiator has (RFC 5044): mostly it does, and asks
         // for nothing.
         if self.random.chance(0.8) {
@@ -407,6 +439,7 @@ impl World {
             wr_id: Some(wr_id),
         });
         let before = self.changeable(at);
+        self.ends[at].receives.push_back(wr_id);
         let (qp, mut port) = self.split(at);
         let request = RecvRequest {
             wr_id,
@@ -414,6 +447,7 @@ impl World {
         };
         if qp.post_recv(&request, &mut port).is_err() {
             self.ends[at].grants.end_with(wr_id);
+            self.ends[at].receives.pop_back();
         }
         // A message that waited for it is there.
         self.look(at, &before);
@@ -541,6 +575,11 @@ impl World {
                     untagged.opcode == Opcode::READ_REQUEST,
                 ),
             };
+            let answers = match header {
+                Header::Tagged(tagged) => tagged.last && tagged.opcode == Opcode::READ_RESPONSE,
+                Header::Untagged(untagged) => untagged.opcode == Opcode::ATOMIC_RESPONSE,
+            };
+            end.requests = end.requests.saturating_sub(u16::from(answers));
             if is_payload {
                 let secret = body.iter().filter(|octet| **octet >= SECRET).count();
                 assert_eq!(secret, 0, "secret octets in {header}");
@@ -548,6 +587,15 @@ impl World {
             } else if is_request {
                 end.asked.extend(ReadRequest::decode(body));
             }
+        }
+    }
+
+    /// The peer asked for something: no more of that may be open than was agreed.
+    fn count_request(&mut self, at: usize) {
+        let end = &mut self.ends[at];
+        if end.qp.ending() == Ending::Open && !end.damaged {
+            end.requests += 1;
+            assert!(end.requests <= IRD, "{} requests are open", end.requests);
         }
     }
 
@@ -585,14 +633,24 @@ impl World {
 
     fn poll(&mut self) {
         while let Some(completion) = self.cq.pop() {
-            self.ends[completion.qp.0 as usize].polled += u64::from(completion.slots);
+            let end = &mut self.ends[completion.qp.0 as usize];
+            end.polled += u64::from(completion.slots);
+            if matches!(
+                completion.opcode,
+                WcOpcode::Recv | WcOpcode::RecvWriteWithImm
+            ) {
+                let oldest = end.receives.pop_front();
+                assert_eq!(oldest, Some(completion.wr_id), "once, and in order");
+                self.tally.received += u64::from(completion.status == WcStatus::Success);
+            }
         }
     }
 
     /// What may be changed through an end at the moment.
     fn changeable(&self, at: usize) -> Vec<(usize, Range<u64>)> {
         let end = &self.ends[at];
-        let granted = end.grants.list.iter().filter(|grant| grant.what.changes());
+        let changes = |grant: &&Grant| grant.what.changes() && end.grants.holds(grant);
+        let granted = end.grants.list.iter().filter(changes);
         granted
             .map(|grant| {
                 let mut bound = end.grants.bound.iter();

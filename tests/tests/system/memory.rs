@@ -49,14 +49,30 @@ pub struct Grant {
 #[derive(Default)]
 pub struct Grants {
     pub list: Vec<Grant>,
+    /// Rights that the queue pair itself does not give its peer, whatever its memory does.
+    pub withheld: Access,
     /// What windows were bound to, in order.
     pub bound: Vec<Bind>,
+    /// What was ever opened to the peer, and so may be invalidated by it.
+    pub opened: Vec<Stag>,
 }
 
 impl Grants {
+    /// Whether a grant is of use to who has only this queue pair.
+    pub fn holds(&self, grant: &Grant) -> bool {
+        let right = match grant.what {
+            Use::Source | Use::Sink | Use::Peer => return true,
+            Use::PeerReads => Access::REMOTE_READ,
+            Use::PeerWrites => Access::REMOTE_WRITE,
+            Use::PeerWorks => Access::REMOTE_ATOMIC,
+        };
+        !self.withheld.contains(right)
+    }
+
     fn allows(&self, span: Span, what: &[Use]) -> bool {
         self.list.iter().any(|grant| {
             grant.stag == span.stag
+                && self.holds(grant)
                 && what.contains(&grant.what)
                 && grant.offset <= span.offset
                 && span.offset + u64::from(span.len) <= grant.offset + grant.len
@@ -70,6 +86,9 @@ impl Grants {
             (Access::REMOTE_WRITE, Use::PeerWrites),
             (Access::REMOTE_ATOMIC, Use::PeerWorks),
         ];
+        if rights.iter().any(|(right, _)| access.contains(*right)) {
+            self.opened.push(stag);
+        }
         for (_, what) in rights.iter().filter(|(right, _)| access.contains(*right)) {
             self.list.push(Grant {
                 stag,
@@ -153,6 +172,17 @@ impl Host for Port<'_> {
         Ok(())
     }
 
+    fn invalidate_for_peer(&mut self, stag: Stag, scope: Scope) -> Result<(), RegionFault> {
+        self.device.invalidate_for_peer(stag, scope)?;
+        let opened = self.grants.opened.contains(&stag);
+        assert!(
+            opened,
+            "the peer invalidated {stag:?}, which was never opened to it"
+        );
+        self.grants.end_of_region(stag);
+        Ok(())
+    }
+
     fn bind(&mut self, bind: &Bind, scope: Scope) -> Result<(), RegionFault> {
         self.device.bind(bind, scope)?;
         // By whichever key it had before.
@@ -161,6 +191,7 @@ impl Host for Port<'_> {
         self.grants
             .grant_to_the_peer(bind.rkey, bind.len, bind.access);
         self.grants.bound.push(*bind);
+        self.grants.opened.push(bind.rkey);
         Ok(())
     }
 

@@ -36,6 +36,18 @@ mutant $windows 's/bound.offset \+ span.offset/span.offset/' \
     "a window opens the beginning of its region"
 mutant $qp/responder.rs 's/let right = Access::REMOTE_READ;/let right = Access::NONE;/; s/access: Access::REMOTE_READ,/access: Access::NONE,/' \
     "a Read takes what may only be written"
+mutant $qp/responder.rs 's/>= usize::from\(allowed\)/> usize::from(allowed)/' \
+    "a Read Request more than the IRD is taken"
+mutant $qp/responder.rs 's/self.responder.len\(\) \+ self.receiving.held.requests\(\)/self.responder.len()/' \
+    "Read Requests that are held do not count against the IRD"
+mutant $qp/atomics.rs 's/>= usize::from\(ird\)/> usize::from(ird)/' \
+    "an Atomic Request more than the IRD is taken"
+mutant $qp/receive.rs 's/if self.access.contains\(Access::REMOTE_WRITE\)/if true/' \
+    "the queue pair's own right to be written to is not looked at"
+mutant $qp/reads.rs '/let end = u64::from\(read.received\)/,/^        if end/s/if len > 0 && to != .*/if false {/' \
+    "a Read Response may have any TO"
+mutant $qp/reads.rs 's/if end > u64::from\(read.len\) \|\| \(last && end != u64::from\(read.len\)\)/if false/' \
+    "a Read Response may have any length"
 mutant $qp/receive.rs 's/let right = Access::REMOTE_WRITE;/let right = Access::NONE;/' \
     "a Write goes where it may only read"
 mutant $qp/atomics.rs 's/let right = Access::REMOTE_ATOMIC;/let right = Access::NONE;/' \
@@ -44,4 +56,10 @@ mutant proto/verbs/src/scatter.rs 's/\(sge.length - skip\)/sge.length/' \
     "the rest of a message goes past the end of a scatter element"
 mutant $qp/reads.rs 's/self.reads.front\(\).map/self.reads.back().map/' \
     "a Read Response goes where a later Read's belongs"
+mutant $qp/untagged.rs 's/if segment.first/if segment.mo == 0/' \
+    "each empty segment at the beginning of a message takes a receive"
+mutant $qp/untagged.rs 's/host.invalidate_for_peer/host.invalidate/' \
+    "a peer invalidates what was never opened to it"
+mutant $qp/holding.rs 's/self.must_hold\(\) && self.ending.is_live\(\)/false/' \
+    "what waits for a receive goes with its connection"
 total

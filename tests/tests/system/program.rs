@@ -46,6 +46,8 @@ struct Posted {
     brings: Option<Vec<u8>>,
     /// The place of the peer's that is being read.
     locks: Option<u64>,
+    /// The peer has to receive something.
+    is_message: bool,
 }
 
 /// What one end's program knows.
@@ -57,6 +59,8 @@ pub struct Ledger {
     posted: VecDeque<Posted>,
     pub polled: u64,
     messages: Vec<Message>,
+    /// Messages of this end's that completed well.
+    completed: usize,
     received: usize,
     /// What has to be in the peer's open region once everything arrived.
     theirs: Vec<u8>,
@@ -170,6 +174,7 @@ impl Ledger {
             posted: VecDeque::new(),
             polled: 0,
             messages: Vec::new(),
+            completed: 0,
             received: 0,
             theirs: Vec::new(),
             is_whole: false,
@@ -214,6 +219,14 @@ impl Ledger {
         }
     }
 
+    pub fn completed(&self) -> usize {
+        self.completed
+    }
+
+    pub fn received(&self) -> usize {
+        self.received
+    }
+
     /// After the end and the last poll.
     pub fn check_complete(&self) {
         let left = self.inbox.as_ref().map_or(0, |inbox| inbox.posted.len());
@@ -226,7 +239,8 @@ impl Ledger {
 impl World {
     /// Posts receives: some, or as many as fit.
     pub fn receive_work(&mut self, at: usize, all: bool) {
-        if matches!(self.ends[at].phase, Phase::Over) || (!all && self.random.chance(0.4)) {
+        let busy = if self.ends[at].lazy { 0.95 } else { 0.4 };
+        if matches!(self.ends[at].phase, Phase::Over) || (!all && self.random.chance(busy)) {
             return;
         }
         while self.post_receive(at) {}
@@ -354,6 +368,10 @@ impl World {
             slot,
             brings: None,
             locks: None,
+            is_message: matches!(
+                plan.effect,
+                Effect::Message(_) | Effect::Write(_, _, Some(_))
+            ),
         };
         match &plan.effect {
             Effect::Brings(octets, place) => {
@@ -386,7 +404,9 @@ impl World {
         let (their_open, their_local) = (self.ends[peer].ledger.open, self.ends[peer].ledger.local);
         // Damaged octets may look like a message that nobody sent.
         let sent = self.ends[at].ledger.messages.len();
-        let room = self.room_at(peer) > sent.saturating_sub(self.ends[peer].ledger.received);
+        let waits = self.ends[peer].lazy && self.ends[peer].qp.peer_is_weft();
+        let room =
+            waits || self.room_at(peer) > sent.saturating_sub(self.ends[peer].ledger.received);
         let node = self.ends[at].node;
         let ledger = &mut self.ends[at].ledger;
         let slot = *ledger.free.last()?;
@@ -593,6 +613,8 @@ impl World {
                 .pop_front()
                 .expect("a completion of something posted");
             ledger.free.push(posted.slot);
+            let well = posted.wr_id != completion.wr_id || completion.status == WcStatus::Success;
+            ledger.completed += usize::from(posted.is_message && well);
             if posted.wr_id == completion.wr_id {
                 break posted;
             }

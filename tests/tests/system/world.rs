@@ -46,6 +46,8 @@ pub struct Tally {
     pub corrupted: u64,
     /// Messages and Reads whose octets were compared.
     pub compared: u64,
+    /// Ends that went on receiving when their stream was over.
+    pub outlived: u64,
 }
 
 impl Tally {
@@ -60,6 +62,7 @@ impl Tally {
         self.cut += other.cut;
         self.corrupted += other.corrupted;
         self.compared += other.compared;
+        self.outlived += other.outlived;
     }
 }
 
@@ -86,6 +89,8 @@ pub struct End {
     pub phase: Phase,
     pub grants: Grants,
     pub ledger: Ledger,
+    /// Its program posts receives seldom.
+    pub lazy: bool,
     start: StartConfig,
     buffer: Vec<u8>,
     policy: FpduPolicy,
@@ -99,6 +104,10 @@ pub struct Connection {
     pub established: Option<Established>,
     /// Something that no CRC covers may have been damaged.
     pub dirty: bool,
+    /// The end that disconnected.
+    parted: Option<usize>,
+    /// Something else ended it, or took something of it away.
+    trouble: bool,
     again: u32,
 }
 
@@ -215,6 +224,7 @@ impl World {
                 phase: Phase::Over,
                 grants: Grants::default(),
                 ledger: Ledger::none(),
+                lazy: self.random.chance(0.3),
                 start: start.clone(),
                 buffer: Vec::new(),
                 policy: policies[self.random.below(3) as usize],
@@ -227,6 +237,8 @@ impl World {
             pipes,
             established: None,
             dirty: false,
+            parted: None,
+            trouble: false,
             again,
         });
         self.connect(self.connections.len() - 1);
@@ -247,6 +259,8 @@ impl World {
         this.pipes = pipes;
         this.established = None;
         this.dirty = false;
+        this.parted = None;
+        this.trouble = false;
         for side in 0..2 {
             let at = 2 * connection + side;
             let node = self.ends[at].node;
@@ -255,6 +269,7 @@ impl World {
             let ledger = Ledger::new(device, self.ends[at].qp.pd(), shares, &mut self.random);
             let end = &mut self.ends[at];
             end.grants.list = ledger.granted_to_the_peer();
+            end.grants.opened = end.grants.list.iter().map(|grant| grant.stag).collect();
             end.ledger = ledger;
             end.buffer.clear();
             let mut parts = self.parts(at);
@@ -343,6 +358,7 @@ impl World {
                 .pipes
                 .iter_mut()
                 .for_each(Pipe::cut);
+            self.connections[connection].trouble = true;
             self.tally.cut += 1;
         }
         if self.random.chance(0.003) {
@@ -350,12 +366,14 @@ impl World {
         }
         if self.ends[at].ledger.inbox.is_some() && self.random.chance(0.003) {
             let stag = self.ends[at].ledger.region(self.random.chance(0.5));
+            self.connections[connection].trouble = true;
             let parts = self.parts(at);
             parts.device.regions.remove(stag);
             parts.end.grants.end_of_region(stag);
             parts.end.ledger.is_whole = false;
         }
         if self.random.chance(0.01) && self.ends[at].qp.holding().is_some() {
+            self.connections[connection].trouble = true;
             let mut parts = self.parts(at);
             let (qp, mut port) = parts.split();
             qp.give_up_holding(&mut port);
@@ -369,6 +387,9 @@ impl World {
             self.tally.cut += 1;
         }
         if matches!(self.ends[at].phase, Phase::Up) && self.random.chance(0.7) {
+            let this = &mut self.connections[connection];
+            this.trouble |= this.parted.is_some();
+            this.parted = Some(at);
             let mut parts = self.parts(at);
             let (qp, mut port) = parts.split();
             qp.disconnect(&mut port);
@@ -582,15 +603,21 @@ impl World {
         qp.sent(taken, &mut port);
     }
 
-    /// What follows from how far the stream has come.
-    fn follow(&mut self, at: usize) {
-        let end = &mut self.ends[at];
-        while let Some(event) = end.qp.poll_event() {
+    /// Looks for faults.
+    fn note_events(&mut self, at: usize) {
+        while let Some(event) = self.ends[at].qp.poll_event() {
             self.moved += 1;
             if !matches!(event, QpEvent::FirstFpdu) {
                 self.tally.faults += 1;
+                self.connections[at / 2].trouble = true;
             }
         }
+    }
+
+    /// What follows from how far the stream has come.
+    fn follow(&mut self, at: usize) {
+        self.note_events(at);
+        let end = &mut self.ends[at];
         let now = self.now;
         let drained = end.qp.outgoing().queued() == 0 && !end.qp.wants_to_send();
         let ending = end.qp.ending();
@@ -602,21 +629,34 @@ impl World {
         }
     }
 
-    /// The end's socket is closed, and its queue pair told.
+    /// The stream is over, by what came of it or because the program or its memory is gone, and the queue pair is
+    /// told. As long as that goes on receiving what arrived, its own direction stays open.
     pub fn end(&mut self, at: usize) {
         let now = self.now;
         if matches!(self.ends[at].phase, Phase::Over) {
             return;
         }
+        let by_the_peer = self.into(at).is_over();
+        let mut parts = self.parts(at);
+        let (qp, mut port) = parts.split();
+        let known = qp.ending() == Ending::HalfClosed;
+        if !qp.stream_ended(&mut port) {
+            if by_the_peer {
+                self.tally.outlived += u64::from(!known);
+                return;
+            }
+            qp.give_up_holding(&mut port);
+            assert!(qp.stream_ended(&mut port), "nothing is held any more");
+        }
+        parts.end.phase = Phase::Over;
+        // A held message may have met a receive too short for it just now.
+        self.note_events(at);
         self.moved += 1;
+        self.connections[at / 2].trouble |= !by_the_peer;
         if self.into(at).unread() > 0 {
             self.out_of(at).cut();
         }
         self.out_of(at).finish(now);
-        let mut parts = self.parts(at);
-        let (qp, mut port) = parts.split();
-        qp.stream_ended(&mut port);
-        parts.end.phase = Phase::Over;
     }
 
     /// Programs poll.
@@ -687,11 +727,26 @@ impl World {
         }
     }
 
-    /// Everything of a connection that is over has completed.
+    /// Everything of a connection that is over has completed; and where nothing but one end's goodbye ended it, the
+    /// other has every message that was complete for the one.
     fn settle(&mut self, connection: usize) {
         for at in [2 * connection, 2 * connection + 1] {
             self.poll(self.ends[at].node);
             self.ends[at].ledger.check_complete();
+        }
+        let this = &self.connections[connection];
+        // Behind a damaged length the end comes before the rest of the FPDU.
+        let intact = this.is_faithful() && this.corrupted() == 0;
+        if let (Some(at), false, true) = (this.parted, this.trouble, intact) {
+            let sender = &self.ends[at].ledger;
+            let receiver = &self.ends[at ^ 1].ledger;
+            assert!(
+                receiver.received() >= sender.completed(),
+                "end {} received {} messages of {} that were complete",
+                at ^ 1,
+                receiver.received(),
+                sender.completed()
+            );
         }
     }
 }

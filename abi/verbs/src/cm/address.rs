@@ -18,7 +18,8 @@ pub unsafe fn read(addr: *const sockaddr) -> Answer<SocketAddr> {
     if addr.is_null() {
         return invalid();
     }
-    // SAFETY: promised by the caller. C programs need not align what they hand in.
+    // SAFETY: the caller promises: `addr` is null, or as long as its family says. C programs need not align what they
+    // hand in.
     unsafe {
         match c_int::from((&raw const (*addr).sa_family).read_unaligned()) {
             libc::AF_INET => {
@@ -80,7 +81,7 @@ pub fn storage(addr: SocketAddr) -> sockaddr_storage {
 /// # Safety
 /// `addr` may be read.
 pub unsafe fn port(addr: *const sockaddr_storage) -> u16 {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `addr` may be read.
     unsafe { read(addr.cast()) }.map_or(0, |addr| addr.port().to_be())
 }
 

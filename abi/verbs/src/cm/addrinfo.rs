@@ -53,7 +53,7 @@ fn datagrams(port_space: c_int) -> bool {
 /// # Safety
 /// `addr` has `length` octets.
 unsafe fn copy_addr(addr: *const sockaddr, length: socklen_t) -> Answer<*mut sockaddr> {
-    // SAFETY: promised by the caller; the copy is checked before it is written.
+    // SAFETY: the caller promises: `addr` has `length` octets; the copy is checked before it is written.
     unsafe {
         let copy = libc::malloc(length as usize);
         if copy.is_null() {
@@ -77,7 +77,7 @@ unsafe fn resolve(
     let passive = i64::from(hints.ai_flags) & RAI_PASSIVE != 0;
     let resolver_hints = resolver_hints(hints);
     let mut list: *mut addrinfo = null_mut();
-    // SAFETY: promised by the caller; the list is freed below.
+    // SAFETY: the caller promises: `node` and `service` are null or C strings; the list is freed below.
     let failed = unsafe { libc::getaddrinfo(node, service, &resolver_hints, &mut list) };
     if failed != 0 {
         return Err(Failure::Resolver(failed));
@@ -120,7 +120,7 @@ unsafe fn take_hints(hints: &rdma_addrinfo, found: &mut rdma_addrinfo) -> Answer
     found.ai_qp_type = hints.ai_qp_type;
     found.ai_port_space = hints.ai_port_space;
     if hints.ai_dst_len > 0 {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller promises: the hints' addresses have the lengths they say.
         found.ai_dst_addr = unsafe { copy_addr(hints.ai_dst_addr, hints.ai_dst_len)? };
         found.ai_dst_len = hints.ai_dst_len;
     }
@@ -135,7 +135,7 @@ unsafe fn fill(
     hints: &rdma_addrinfo,
     found: &mut rdma_addrinfo,
 ) -> Result<(), Failure> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: what `rdma_getaddrinfo(3)` asks for; `hints` is valid.
     unsafe {
         if node.is_null() && service.is_null() {
             take_hints(hints, found).map_err(Failure::Errno)?;
@@ -156,7 +156,8 @@ unsafe fn fill(
 /// # Safety
 /// It came from `rdma_getaddrinfo` and is given up.
 unsafe fn free(entry: *mut rdma_addrinfo) {
-    // SAFETY: promised by the caller; each pointer is null or from the C library's allocator.
+    // SAFETY: the caller promises: the entry came from `rdma_getaddrinfo` and is given up; each pointer is null or
+    // from the C library's allocator.
     unsafe {
         let entry = Box::from_raw(entry);
         libc::free(entry.ai_connect);

@@ -5,15 +5,18 @@ use std::ptr::{null, null_mut};
 use std::sync::Arc;
 
 use libc::c_int;
-use weft_engine::cm::{Event, EventChannel, EventKind};
+use weft_engine::cm::{Event, EventChannel, EventKind, UdPeer};
 use weft_engine::types::QpState;
 
 use super::id::{self, Kind};
 use crate::acks::{self, Acks, Entry};
+use crate::ah;
 use crate::entry::{invalid, pointer, status, Answer};
 use crate::handle::{Handle, Object, Side};
 use crate::layout::numbers::*;
-use crate::layout::{rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel};
+use crate::layout::{
+    rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel, rdma_ud_param,
+};
 
 /// An event channel.
 pub struct Channel {
@@ -57,7 +60,7 @@ pub fn create() -> Answer<*mut rdma_event_channel> {
 /// # Safety
 /// `channel` is null or a channel of ours that stays for `'a`.
 pub unsafe fn of<'a>(channel: *mut rdma_event_channel) -> Answer<&'a Handle<Channel>> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `channel` is null or a channel of ours that stays for `'a`.
     unsafe { Handle::of(channel) }
 }
 
@@ -66,7 +69,7 @@ pub unsafe fn of<'a>(channel: *mut rdma_event_channel) -> Answer<&'a Handle<Chan
 /// # Safety
 /// `channel` is a channel of ours and given up.
 pub unsafe fn destroy(channel: *mut rdma_event_channel) {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `channel` is a channel of ours and given up.
     unsafe {
         if let Ok(ending) = of(channel) {
             ending.engine.let_go();
@@ -113,7 +116,7 @@ unsafe fn show(event: Event, owner: &Entry) -> Answer<*mut rdma_cm_event> {
     let owner_id = owner.address as *mut rdma_cm_id;
     let (id, listen_id) = match event.kind {
         EventKind::ConnectRequest => {
-            // SAFETY: promised by the caller.
+            // SAFETY: the caller promises: `owner` is the entry of a live id.
             let new = unsafe { new_id(&event, owner_id) };
             let new = new.inspect_err(|_| event.id.destroy())?;
             (new, owner_id)
@@ -137,20 +140,35 @@ unsafe fn show(event: Event, owner: &Entry) -> Answer<*mut rdma_cm_event> {
     public.listen_id = listen_id;
     public.event = number(event.kind) as c_int;
     public.status = event.status;
-    public.conn = rdma_conn_param {
-        private_data: match private_data.as_slice() {
-            [] => null(),
-            data => data.as_ptr().cast(),
-        },
-        private_data_len: private_data.len() as u8,
-        responder_resources: event.responder_resources,
-        initiator_depth: event.initiator_depth,
-        flow_control: 0,
-        retry_count: 0,
-        rnr_retry_count: 0,
-        srq: 0,
-        qp_num: 0,
+    let address = match private_data.as_slice() {
+        [] => null(),
+        data => data.as_ptr().cast(),
     };
+    if event.id.is_for_datagrams() {
+        let ud = ud_param(event.datagrams.as_ref()).unwrap_or_else(|errno| {
+            // The way there went while the answer came.
+            public.event = RDMA_CM_EVENT_ADDR_ERROR as c_int;
+            public.status = -errno.0;
+            no_ud_param()
+        });
+        public.param.ud = rdma_ud_param {
+            private_data: address,
+            private_data_len: private_data.len() as u8,
+            ..ud
+        };
+    } else {
+        public.param.conn = rdma_conn_param {
+            private_data: address,
+            private_data_len: private_data.len() as u8,
+            responder_resources: event.responder_resources,
+            initiator_depth: event.initiator_depth,
+            flow_control: 0,
+            retry_count: 0,
+            rnr_retry_count: 0,
+            srq: 0,
+            qp_num: 0,
+        };
+    }
     let held = Held {
         acks: Arc::clone(&owner.acks),
         _private_data: private_data,
@@ -158,12 +176,32 @@ unsafe fn show(event: Event, owner: &Entry) -> Answer<*mut rdma_cm_event> {
     Ok(Handle::create(public, held))
 }
 
+fn no_ud_param() -> rdma_ud_param {
+    // SAFETY: numbers and an address, for which zero is a value.
+    unsafe { zeroed() }
+}
+
+/// How datagrams reach whoever serves them, for an event that tells of somebody.
+///
+/// # Errors
+/// `EINVAL`: this end's address is no longer the machine's.
+fn ud_param(peer: Option<&UdPeer>) -> Answer<rdma_ud_param> {
+    let mut ud = no_ud_param();
+    if let Some(peer) = peer {
+        ud.ah_attr = ah::path(peer.local, peer.peer)?;
+        ud.ah_attr.grh.traffic_class = peer.tos;
+        ud.qp_num = peer.number;
+        ud.qkey = peer.qkey;
+    }
+    Ok(ud)
+}
+
 /// The id of a connect request, as the listener's child.
 ///
 /// # Safety
 /// `listener` is a live id of ours.
 unsafe fn new_id(event: &Event, listener: *mut rdma_cm_id) -> Answer<*mut rdma_cm_id> {
-    // SAFETY: promised by the caller; the channel outlives the listener.
+    // SAFETY: the caller promises: `listener` is a live id of ours; the channel outlives the listener.
     unsafe {
         let kind = Kind {
             port_space: (*listener).ps,
@@ -205,7 +243,7 @@ fn number(kind: EventKind) -> i64 {
 /// # Safety
 /// `event` came from [`next`] and is given up.
 pub unsafe fn acknowledge(event: *mut rdma_cm_event) {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `event` came from [`next`] and is given up.
     let held = unsafe { Handle::<Held>::release(event) };
     held.acks.acknowledge(1);
 }

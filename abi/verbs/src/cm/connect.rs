@@ -6,24 +6,23 @@ use libc::{c_int, c_void, sockaddr};
 use weft_engine::cm::ConnParam;
 
 use super::address;
-use super::id::{complete, of, CmId};
+use super::id::{complete, drop_event, of, CmId};
 use crate::entry::{invalid, status, Answer};
 use crate::handle::Handle;
 use crate::layout::numbers::{RDMA_MAX_INIT_DEPTH, RDMA_MAX_RESP_RES};
 use crate::layout::{rdma_cm_id, rdma_conn_param};
-use crate::qp::Pair;
+use crate::qp::{Engine, Pair};
 
 /// Binds an id to a local address.
 ///
 /// # Safety
 /// `id` and `addr` are null or valid.
 pub unsafe fn bind(id: *mut rdma_cm_id, addr: *const sockaddr) -> Answer<()> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `id` and `addr` are null or valid.
     let (id, addr) = unsafe { (of(id)?, address::read(addr)?) };
     id.engine.bind(addr)?;
     id.refresh_addresses();
-    // An id that listens on every address belongs to no device until a request comes.
-    if !addr.ip().is_unspecified() {
+    if weft_engine::device::belongs_at_once(addr) {
         id.bind_to_device()?;
     }
     Ok(())
@@ -39,7 +38,7 @@ pub unsafe fn resolve_addr(
     peer: *const sockaddr,
     timeout_ms: c_int,
 ) -> Answer<()> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `id`, `source` and `peer` are null or valid; nobody else calls on the id.
     unsafe {
         let id = of(id)?;
         let peer = address::read(peer)?;
@@ -59,7 +58,7 @@ pub unsafe fn resolve_addr(
 /// # Safety
 /// `id` is null or an id of ours; nobody else calls on it.
 pub unsafe fn resolve_route(id: *mut rdma_cm_id) -> Answer<()> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `id` is null or an id of ours; nobody else calls on it.
     unsafe {
         let id = of(id)?;
         id.engine.resolve_route()?;
@@ -90,6 +89,30 @@ fn reads(wanted: Option<u8>, open: i64, otherwise: u8) -> Answer<u8> {
     }
 }
 
+/// Sees that the id's queue pair is the one that stands on it. uDAPL moves a queue pair to the id of a connect
+/// request by writing both ids' fields, which is all that librdmacm goes by.
+///
+/// # Errors
+/// `EINVAL`: what stands there is none, or none for this id.
+///
+/// # Safety
+/// The id's queue pair is null or of ours.
+unsafe fn take_what_is_shown(id: &Handle<CmId>) -> Answer<()> {
+    // SAFETY: a live id's own field.
+    let shown = unsafe { (*id.public()).qp };
+    let before = id.state().shown_qp;
+    if before == shown as usize {
+        return Ok(());
+    }
+    id.engine.detach_qp();
+    id.state().shown_qp = 0;
+    match shown.is_null() {
+        true => Ok(()),
+        // SAFETY: the caller promises: the id's queue pair is null or of ours.
+        false => unsafe { attach(id, shown) },
+    }
+}
+
 /// Gives the connection its queue pair, if the program named it by number only.
 ///
 /// # Errors
@@ -113,11 +136,42 @@ unsafe fn private_data(param: Option<&rdma_conn_param>) -> &[u8] {
     match param {
         Some(param) if !param.private_data.is_null() => {
             let length = param.private_data_len.into();
-            // SAFETY: promised by the caller.
+            // SAFETY: the caller promises: the parameters' pointer and length belong together.
             unsafe { std::slice::from_raw_parts(param.private_data.cast(), length) }
         }
         _ => &[],
     }
+}
+
+/// Asks for the queue pair that serves datagrams at the resolved address.
+///
+/// # Safety
+/// `param` is null or the program's; nobody else calls on the id.
+unsafe fn look_up(id: &Handle<CmId>, param: *const rdma_conn_param) -> Answer<()> {
+    // SAFETY: the caller promises: `param` is null or the program's; nobody else calls on the id.
+    unsafe {
+        take_what_is_shown(id)?;
+        id.engine.look_up(private_data(param.as_ref()))?;
+        complete(id)
+    }
+}
+
+/// Answers who asks for the queue pair that serves datagrams here. There is no event about that on this side.
+///
+/// # Safety
+/// As for [`look_up`].
+unsafe fn accept_lookup(id: &Handle<CmId>, param: *const rdma_conn_param) -> Answer<()> {
+    // SAFETY: the caller promises: what `look_up` asks for.
+    unsafe {
+        take_what_is_shown(id)?;
+        let param = param.as_ref();
+        let number = param.map_or(0, |param| param.qp_num);
+        id.engine.accept_lookup(number, private_data(param))?;
+        if id.state().synchronous {
+            drop_event(id);
+        }
+    }
+    Ok(())
 }
 
 /// What one of the two sides does with checked parameters.
@@ -133,12 +187,14 @@ unsafe fn act(
     otherwise: (u8, u8),
     act: Act,
 ) -> Answer<()> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `param` is null or the program's; nobody else calls on the id.
     let param = unsafe { param.as_ref() };
     let responder = param.map(|param| param.responder_resources);
     let initiator = param.map(|param| param.initiator_depth);
     let responder_resources = reads(responder, RDMA_MAX_RESP_RES, otherwise.0)?;
     let initiator_depth = reads(initiator, RDMA_MAX_INIT_DEPTH, otherwise.1)?;
+    // SAFETY: the caller promises: `param` is null or the program's; nobody else calls on the id.
+    unsafe { take_what_is_shown(id)? };
     attach_by_number(id, param)?;
     {
         let mut state = id.state();
@@ -146,13 +202,13 @@ unsafe fn act(
         state.initiator_depth = initiator_depth;
     }
     let param = ConnParam {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller promises: `param` is null or the program's; nobody else calls on the id.
         private_data: unsafe { private_data(param) },
         responder_resources,
         initiator_depth,
     };
     act(&id.engine, param)?;
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `param` is null or the program's; nobody else calls on the id.
     unsafe { complete(id) }
 }
 
@@ -187,7 +243,11 @@ export! {
             let id = unsafe { of(id)? };
             id.engine.listen(backlog)?;
             id.refresh_addresses();
-            Ok(())
+            // An id that listens on every address belongs to no device until a request comes.
+            match id.engine.local_addr() {
+                Some(local) if !local.ip().is_unspecified() => id.bind_to_device(),
+                _ => Ok(()),
+            }
         })
     }
 
@@ -195,7 +255,13 @@ export! {
     fn rdma_connect(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int {
         status(|| {
             // SAFETY: an id of ours or null, and the program's parameters.
-            unsafe { act(of(id)?, param, (u8::MAX, u8::MAX), |id, param| id.connect(param)) }
+            unsafe {
+                let id = of(id)?;
+                if id.engine.is_for_datagrams() {
+                    return look_up(id, param);
+                }
+                act(id, param, (u8::MAX, u8::MAX), |id, param| id.connect(param))
+            }
         })
     }
 
@@ -204,6 +270,10 @@ export! {
         status(|| {
             // SAFETY: an id of ours or null.
             let id = unsafe { of(id)? };
+            if id.engine.is_for_datagrams() {
+                // SAFETY: the program's parameters.
+                return unsafe { accept_lookup(id, param) };
+            }
             let asked = {
                 let state = id.state();
                 (state.responder_resources, state.initiator_depth)
@@ -231,8 +301,9 @@ export! {
             // SAFETY: an id of ours or null.
             let id = unsafe { of(id)? };
             id.engine.disconnect()?;
-            // The end is reported once; a synchronous program that saw it has nothing to wait for.
-            if id.state().ended {
+            // The end is reported once, and that of datagrams never; a synchronous program that saw it has nothing to
+            // wait for.
+            if id.state().ended || id.engine.is_for_datagrams() {
                 return Ok(());
             }
             // SAFETY: nobody else calls on the id.
@@ -246,12 +317,12 @@ export! {
 /// # Safety
 /// `id` is null or of ours; `data` has `length` octets or is null.
 unsafe fn reject(id: *mut rdma_cm_id, data: *const c_void, length: u8) -> Answer<()> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `id` is null or of ours; `data` has `length` octets or is null.
     let id = unsafe { of(id)? };
     let data = if data.is_null() {
         &[]
     } else {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller promises: `id` is null or of ours; `data` has `length` octets or is null.
         unsafe { std::slice::from_raw_parts(data.cast(), length.into()) }
     };
     Ok(id.engine.reject(data)?)
@@ -262,7 +333,12 @@ unsafe fn reject(id: *mut rdma_cm_id, data: *const c_void, length: u8) -> Answer
 /// # Safety
 /// `qp` is a queue pair of ours.
 pub unsafe fn attach(id: &Handle<CmId>, qp: *mut crate::layout::ibv_qp) -> Answer<()> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `qp` is a queue pair of ours.
     let pair = unsafe { Handle::<Pair>::of(qp)? };
-    Ok(id.engine.attach_qp(pair.connected()?)?)
+    match &pair.engine {
+        Engine::Connected(qp) => id.engine.attach_qp(qp)?,
+        Engine::Datagrams(qp) => id.engine.attach_ud_qp(qp)?,
+    }
+    id.state().shown_qp = qp as usize;
+    Ok(())
 }

@@ -26,7 +26,8 @@ unsafe fn create(
         port_space: info.ai_port_space,
         qp_type: info.ai_qp_type,
     };
-    // SAFETY: promised by the caller; a fresh id that nobody else calls on.
+    // SAFETY: the caller promises: `info` is valid; the others are null or valid; a fresh id that nobody else calls
+    // on.
     unsafe {
         let id = id::create(null_mut(), null_mut(), kind)?;
         let ready = if i64::from(info.ai_flags) & RAI_PASSIVE != 0 {
@@ -50,7 +51,7 @@ unsafe fn prepare_passive(
     pd: *mut ibv_pd,
     qp_init: *mut ibv_qp_init_attr,
 ) -> Answer<()> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: what `create` asks for.
     unsafe {
         connect::bind(id, info.ai_src_addr)?;
         if !pd.is_null() {
@@ -73,7 +74,7 @@ unsafe fn prepare_active(
     pd: *mut ibv_pd,
     qp_init: *mut ibv_qp_init_attr,
 ) -> Answer<()> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: what `create` asks for.
     unsafe {
         connect::resolve_addr(id, info.ai_src_addr, info.ai_dst_addr, RESOLVE_MS)?;
         connect::resolve_route(id)?;
@@ -90,7 +91,7 @@ unsafe fn prepare_active(
 /// # Safety
 /// `id` is an id of ours or null, and given up.
 unsafe fn destroy(id: *mut rdma_cm_id) -> Answer<()> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `id` is an id of ours or null, and given up.
     unsafe {
         id::of(id)?;
         if !(*id).qp.is_null() {
@@ -108,7 +109,7 @@ unsafe fn destroy(id: *mut rdma_cm_id) -> Answer<()> {
 /// # Safety
 /// `listener` is null or of ours; nobody else calls on it.
 unsafe fn get_request(listener: *mut rdma_cm_id) -> Answer<*mut rdma_cm_id> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `listener` is null or of ours; nobody else calls on it.
     unsafe {
         let handle = id::of(listener)?;
         if !handle.state().synchronous {

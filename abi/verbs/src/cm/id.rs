@@ -2,10 +2,13 @@
 
 use std::mem::zeroed;
 use std::ptr::null_mut;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use libc::{c_int, c_void};
 use weft_engine::cm::{EventKind, Id};
+use weft_engine::fork::PerProcess;
+use weft_engine::settings::Face;
 
 use super::{address, channel};
 use crate::acks::{self, lock, Acks};
@@ -18,6 +21,7 @@ use crate::layout::{
 };
 use crate::memory;
 use crate::query::PORT;
+use crate::refused::in_words;
 
 /// An id.
 pub struct CmId {
@@ -32,6 +36,8 @@ pub struct CmId {
 pub struct State {
     /// Calls on it wait for their event, on a channel of its own.
     pub synchronous: bool,
+    /// The queue pair that the engine's id has because it stood on this one, by address; 0 is none.
+    pub shown_qp: usize,
     /// For a listener: what queue pairs of connect requests are made with.
     pub qp_init: Option<ibv_qp_init_attr>,
     /// What the peer asked for in its connect request, or what was used to connect.
@@ -60,15 +66,15 @@ impl CmId {
 /// # Safety
 /// `id` is null or an id of ours that stays for `'a`.
 pub unsafe fn of<'a>(id: *mut rdma_cm_id) -> Answer<&'a Handle<CmId>> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `id` is null or an id of ours that stays for `'a`.
     unsafe { Handle::of(id) }
 }
 
 /// The device as ids share it: opened once, with the domain for queue pairs made without one. It
 /// stays open for the life of the process, as in librdmacm.
 pub fn shared_device() -> Answer<(*mut ibv_context, *mut ibv_pd)> {
-    static SHARED: Mutex<Option<(usize, usize)>> = Mutex::new(None);
-    let mut shared = lock(&SHARED);
+    static SHARED: PerProcess<Mutex<Option<(usize, usize)>>> = PerProcess::new();
+    let mut shared = lock(SHARED.get_or_init(Mutex::default));
     if shared.is_none() {
         let context = device::open()?;
         // SAFETY: just opened.
@@ -145,7 +151,7 @@ pub unsafe fn wrap(
     } else {
         channel
     };
-    // SAFETY: promised by the caller, or just made.
+    // SAFETY: the caller promises: `channel` is null or a channel of ours, or just made.
     engine.migrate(Some(&unsafe { channel::of(channel)?.engine.get()? }));
     let number = acks::new_number();
     engine.set_cookie(number);
@@ -162,6 +168,7 @@ pub unsafe fn wrap(
         acks: Arc::clone(&acks),
         state: Mutex::new(State {
             synchronous,
+            shown_qp: 0,
             qp_init: None,
             responder_resources: 0,
             initiator_depth: 0,
@@ -176,7 +183,8 @@ pub unsafe fn wrap(
 /// Makes an id. A null channel makes it synchronous.
 ///
 /// # Errors
-/// `EOPNOTSUPP`: another port space or queue pair type than TCP's; `EINVAL`: none at all.
+/// `EOPNOTSUPP`: another port space than TCP's or UDP's, another queue pair type than goes with it, or datagrams on a
+/// device with iWARP's face; `EINVAL`: no port space at all.
 ///
 /// # Safety
 /// `channel` is null or a channel of ours.
@@ -185,16 +193,22 @@ pub unsafe fn create(
     context: *mut c_void,
     kind: Kind,
 ) -> Answer<*mut rdma_cm_id> {
-    match i64::from(kind.port_space) {
-        RDMA_PS_TCP => {}
-        RDMA_PS_IPOIB | RDMA_PS_UDP | RDMA_PS_IB => return unsupported(),
+    let face = Face::of_process();
+    let engine = match (i64::from(kind.port_space), i64::from(kind.qp_type)) {
+        (RDMA_PS_TCP, IBV_QPT_RC) => Id::new(None, 0)?,
+        (RDMA_PS_UDP, IBV_QPT_UD) if face == Face::Infiniband => Id::for_datagrams(None, 0)?,
+        (RDMA_PS_TCP | RDMA_PS_UDP, _) => return unsupported(),
+        (RDMA_PS_IPOIB | RDMA_PS_IB, _) => {
+            static SAID: AtomicBool = AtomicBool::new(false);
+            return in_words(
+                &SAID,
+                "rdma_create_id: the port spaces RDMA_PS_IB and RDMA_PS_IPOIB are not served, as there is no InfiniBand \
+                 behind the device: give it RDMA_PS_TCP or RDMA_PS_UDP",
+            );
+        }
         _ => return invalid(),
-    }
-    if i64::from(kind.qp_type) != IBV_QPT_RC {
-        return unsupported();
-    }
-    let engine = Id::new(None, 0)?;
-    // SAFETY: promised by the caller.
+    };
+    // SAFETY: the caller promises: `channel` is null or a channel of ours.
     unsafe { wrap(engine, channel, context, kind) }
 }
 
@@ -203,9 +217,14 @@ pub unsafe fn create(
 /// # Safety
 /// `id` is an id of ours or null, and given up unless this fails.
 pub unsafe fn destroy(id: *mut rdma_cm_id) -> Answer<()> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `id` is an id of ours or null, and given up unless this fails.
     unsafe {
         let handle = of(id)?;
+        let moved = handle.state().shown_qp != (*id).qp as usize;
+        if moved {
+            // It is another id's now, and its connection goes on.
+            handle.engine.detach_qp();
+        }
         handle.engine.destroy();
         drop_event(handle);
         acks::leave(handle.number);
@@ -244,7 +263,7 @@ pub unsafe fn complete(id: &Handle<CmId>) -> Answer<()> {
     if !id.state().synchronous {
         return Ok(());
     }
-    // SAFETY: promised by the caller; the channel is the id's own.
+    // SAFETY: the caller promises: what `drop_event` asks for; the channel is the id's own.
     unsafe {
         drop_event(id);
         let event = channel::next(channel::of((*id.public()).channel)?)?;
@@ -264,7 +283,7 @@ pub unsafe fn complete(id: &Handle<CmId>) -> Answer<()> {
 /// # Safety
 /// `id` and `channel` are null or of ours; nobody else calls on the id.
 pub unsafe fn migrate(id: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> Answer<()> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `id` and `channel` are null or of ours; nobody else calls on the id.
     unsafe {
         let handle = of(id)?;
         let was_synchronous = handle.state().synchronous;
@@ -322,7 +341,11 @@ export! {
             if id.is_null() {
                 return invalid();
             }
-            let kind = Kind { port_space, qp_type: IBV_QPT_RC as c_int };
+            let qp_type = match i64::from(port_space) {
+                RDMA_PS_UDP | RDMA_PS_IPOIB => IBV_QPT_UD,
+                _ => IBV_QPT_RC,
+            };
+            let kind = Kind { port_space, qp_type: qp_type as c_int };
             // SAFETY: a channel of ours or null; the program gave the address for the answer.
             unsafe { *id = create(channel, context, kind)? };
             Ok(())

@@ -1,6 +1,7 @@
 //! Options of ids, and the calls that iWARP has no use for.
 
 use std::mem::{size_of, zeroed};
+use std::sync::Once;
 
 use libc::{c_int, c_void, size_t, sockaddr};
 
@@ -19,7 +20,7 @@ unsafe fn read<T: Copy>(value: *const c_void, size: size_t) -> Answer<T> {
     if value.is_null() || size != size_of::<T>() {
         return invalid();
     }
-    // SAFETY: promised by the caller; programs need not align it.
+    // SAFETY: the caller promises: `value` is null or has `size` octets; programs need not align it.
     Ok(unsafe { value.cast::<T>().read_unaligned() })
 }
 
@@ -34,11 +35,11 @@ unsafe fn set(
     value: *const c_void,
     size: size_t,
 ) -> Answer<()> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `id` is null or of ours; `value` is null or has `size` octets.
     let id = &unsafe { of(id)? }.engine;
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `id` is null or of ours; `value` is null or has `size` octets.
     let number = || unsafe { read::<c_int>(value, size) };
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `id` is null or of ours; `value` is null or has `size` octets.
     let octet = || unsafe { read::<u8>(value, size) };
     match (level, name) {
         (RDMA_OPTION_ID, RDMA_OPTION_ID_TOS) => id.set_tos(octet()?),
@@ -64,14 +65,15 @@ unsafe fn init_qp_attr(
     attr: *mut ibv_qp_attr,
     mask: *mut c_int,
 ) -> Answer<()> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `id` is null or of ours; the others are null or the program's.
     unsafe {
-        of(id)?;
+        let datagrams = of(id)?.engine.is_for_datagrams();
         if attr.is_null() || mask.is_null() || (*id).verbs.is_null() {
             return invalid();
         }
         let state = i64::from((*attr).qp_state);
         let set = match state {
+            IBV_QPS_INIT | IBV_QPS_RTR | IBV_QPS_RTS if datagrams => queues::DATAGRAM_ATTRIBUTES,
             IBV_QPS_INIT => IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT | IBV_QP_PKEY_INDEX,
             IBV_QPS_RTR => IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT,
             IBV_QPS_RTS => IBV_QP_PORT,
@@ -84,7 +86,7 @@ unsafe fn init_qp_attr(
     Ok(())
 }
 
-/// Joining a multicast group: there are no datagrams.
+/// Joining a multicast group: datagrams go to one queue pair each, and the program is told so.
 ///
 /// # Errors
 /// `EINVAL`: not an address; else `EOPNOTSUPP`.
@@ -92,11 +94,18 @@ unsafe fn init_qp_attr(
 /// # Safety
 /// `id` is null or of ours; `addr` is null or an address.
 unsafe fn join(id: *mut rdma_cm_id, addr: *const sockaddr) -> Answer<()> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `id` is null or of ours; `addr` is null or an address.
     unsafe {
         of(id)?;
         address::read(addr)?;
     }
+    static SAID: Once = Once::new();
+    SAID.call_once(|| {
+        weft_engine::warn!(
+            "rdma_join_multicast: multicast is not served; a datagram goes to one queue pair, \
+             which rdma_connect() finds"
+        );
+    });
     unsupported()
 }
 
@@ -135,7 +144,7 @@ export! {
         status(|| unsafe { of(id) }.map(drop))
     }
 
-    /// `rdma_join_multicast(3)`: there are no datagrams.
+    /// `rdma_join_multicast(3)`: refused.
     fn rdma_join_multicast(
         id: *mut rdma_cm_id,
         addr: *mut sockaddr,
@@ -145,7 +154,7 @@ export! {
         status(|| unsafe { join(id, addr) })
     }
 
-    /// `rdma_join_multicast_ex(3)`: there are no datagrams.
+    /// `rdma_join_multicast_ex(3)`: refused.
     fn rdma_join_multicast_ex(
         id: *mut rdma_cm_id,
         attr: *mut rdma_cm_join_mc_attr_ex,

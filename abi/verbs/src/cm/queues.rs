@@ -5,6 +5,7 @@ use std::mem::{size_of, zeroed};
 use std::ptr::null_mut;
 
 use libc::c_int;
+use weft_engine::cm::QKEY;
 
 use super::connect::attach;
 use super::id::{of, CmId};
@@ -30,7 +31,7 @@ unsafe fn make_queue(
     id: *mut rdma_cm_id,
     entries: u32,
 ) -> Answer<(*mut ibv_comp_channel, *mut ibv_cq)> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `id` is a live id, bound to a device.
     unsafe {
         let context: *mut ibv_context = (*id).verbs;
         let channel = completion::create_channel(context)?;
@@ -50,7 +51,7 @@ unsafe fn make_queue(
 /// # Safety
 /// As for [`make_queue`].
 unsafe fn make_queues(id: *mut rdma_cm_id, send: u32, receive: u32) -> Answer<()> {
-    // SAFETY: promised by the caller; the fields are librdmacm's to write.
+    // SAFETY: the caller promises: what `make_queue` asks for; the fields are librdmacm's to write.
     unsafe {
         if receive > 0 {
             ((*id).recv_cq_channel, (*id).recv_cq) = make_queue(id, receive)?;
@@ -73,7 +74,8 @@ unsafe fn make_queues(id: *mut rdma_cm_id, send: u32, receive: u32) -> Answer<()
 /// # Safety
 /// `id` is a live id, and no queue pair uses the queues.
 unsafe fn drop_queues(id: *mut rdma_cm_id) {
-    // SAFETY: promised by the caller; the fields are null or what `make_queues` made.
+    // SAFETY: the caller promises: `id` is a live id, and no queue pair uses the queues; the fields are null or what
+    // `make_queues` made.
     unsafe {
         for cq in [&raw mut (*id).recv_cq, &raw mut (*id).send_cq] {
             if !(*cq).is_null() {
@@ -94,13 +96,14 @@ unsafe fn drop_queues(id: *mut rdma_cm_id) {
     }
 }
 
-/// Makes an id's queue pair and takes it to INIT. What the program left out - domain, completion
-/// queues, shared receive queue - is the id's own, or made.
+/// Makes an id's queue pair and takes it to INIT, or, where it is for datagrams, to RTS. What the program left out -
+/// domain, completion queues, shared receive queue - is the id's own, or made.
 ///
 /// # Safety
 /// `id` is null or of ours; `attr` is the program's, with objects of ours or null in it.
 unsafe fn create_qp(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_ex) -> Answer<()> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `id` is null or of ours; `attr` is the program's, with objects of ours or null in
+    // it.
     unsafe {
         let handle = of(id)?;
         if !(*id).qp.is_null() || (*id).verbs.is_null() {
@@ -147,18 +150,37 @@ unsafe fn create_qp(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_ex) -> Answ
     Ok(())
 }
 
+/// Where the connection manager takes a queue pair when it is made, with which attributes: one for connections to INIT,
+const CONNECTION_STATES: [(i64, i64); 1] = [(
+    IBV_QPS_INIT,
+    IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT | IBV_QP_PKEY_INDEX,
+)];
+/// and one for datagrams, which has no other end to wait for, to RTS.
+const DATAGRAM_STATES: [(i64, i64); 3] = [
+    (IBV_QPS_INIT, DATAGRAM_ATTRIBUTES),
+    (IBV_QPS_RTR, IBV_QP_STATE),
+    (IBV_QPS_RTS, IBV_QP_STATE | IBV_QP_SQ_PSN),
+];
+/// What the connection manager sets of a queue pair for datagrams.
+pub const DATAGRAM_ATTRIBUTES: i64 = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY;
+
 /// # Safety
 /// As for [`create_qp`].
 unsafe fn create_initialised(
     id: &Handle<CmId>,
     attr: &mut ibv_qp_init_attr_ex,
 ) -> Answer<*mut ibv_qp> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: what `create_qp` asks for.
     unsafe {
         let made = qp::create_extended(attr)?;
-        let to_init = attributes(IBV_QPS_INIT);
-        let mask = IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT | IBV_QP_PKEY_INDEX;
-        let ready = qp::modify(made, &to_init, mask).and_then(|()| attach(id, made));
+        let states = match id.engine.is_for_datagrams() {
+            true => &DATAGRAM_STATES[..],
+            false => &CONNECTION_STATES[..],
+        };
+        let taken_up = states
+            .iter()
+            .try_for_each(|(state, mask)| qp::modify(made, &attributes(*state), *mask));
+        let ready = taken_up.and_then(|()| attach(id, made));
         if let Err(errno) = ready {
             qp::destroy(made)?;
             return Err(errno);
@@ -167,13 +189,14 @@ unsafe fn create_initialised(
     }
 }
 
-/// Attributes that take a queue pair of a connection to a state.
+/// Attributes that take a queue pair of an id to a state.
 pub fn attributes(state: i64) -> ibv_qp_attr {
     // SAFETY: numbers, for which zero is a value.
     let mut attr: ibv_qp_attr = unsafe { zeroed() };
     attr.qp_state = state as c_int;
     attr.qp_access_flags = ACCESS as u32;
     attr.port_num = PORT;
+    attr.qkey = QKEY;
     attr
 }
 
@@ -209,7 +232,7 @@ pub unsafe fn create_plain_qp(
     if attr.is_null() {
         return invalid();
     }
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: what `create_qp` asks for.
     unsafe {
         let mut extended = extend(attr);
         extended.comp_mask = IBV_QP_INIT_ATTR_PD as u32;
@@ -225,10 +248,11 @@ pub unsafe fn create_plain_qp(
 /// # Safety
 /// `id` is null or of ours.
 pub unsafe fn destroy_qp(id: *mut rdma_cm_id) -> Answer<()> {
-    // SAFETY: promised by the caller; the queue pair is null or of ours.
+    // SAFETY: the caller promises: `id` is null or of ours; the queue pair is null or of ours.
     unsafe {
         let handle = of(id)?;
         handle.engine.detach_qp();
+        handle.state().shown_qp = 0;
         if !(*id).qp.is_null() {
             qp::destroy((*id).qp)?;
             (*id).qp = null_mut();
@@ -243,7 +267,7 @@ pub unsafe fn destroy_qp(id: *mut rdma_cm_id) -> Answer<()> {
 /// # Safety
 /// `id` is null or of ours; `attr` is the program's.
 unsafe fn create_srq(id: *mut rdma_cm_id, attr: &mut ibv_srq_init_attr_ex) -> Answer<()> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `id` is null or of ours; `attr` is the program's.
     unsafe {
         of(id)?;
         if i64::from(attr.comp_mask) & IBV_SRQ_INIT_ATTR_TYPE == 0 || (*id).verbs.is_null() {
@@ -267,7 +291,7 @@ unsafe fn create_srq(id: *mut rdma_cm_id, attr: &mut ibv_srq_init_attr_ex) -> An
 /// # Safety
 /// `id` is null or of ours.
 pub unsafe fn destroy_srq(id: *mut rdma_cm_id) -> Answer<()> {
-    // SAFETY: promised by the caller; the queue is null or of ours.
+    // SAFETY: the caller promises: `id` is null or of ours; the queue is null or of ours.
     unsafe {
         of(id)?;
         if !(*id).srq.is_null() {

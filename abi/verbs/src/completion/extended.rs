@@ -74,7 +74,7 @@ fn fill(cq: &mut ibv_cq_ex, wc_flags: u64) {
 /// # Safety
 /// `cq` is a queue of ours, and this thread is in its polling region.
 unsafe fn advance(cq: *mut ibv_cq_ex, serve: bool) -> Result<(), Errno> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises: `cq` is a queue of ours, and this thread is in its polling region.
     let queue = unsafe { Handle::<Queue>::of(cq.cast())? };
     let wc = take_one(queue, serve)?.ok_or(Errno(libc::ENOENT))?;
     // SAFETY: the region makes this thread the only one at these.
@@ -127,7 +127,8 @@ unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
 /// `cq` is a queue of ours, between start and end of polling.
 unsafe fn read<T: Default>(cq: *mut ibv_cq_ex, of: impl FnOnce(&ibv_wc) -> T) -> T {
     value(T::default(), || {
-        // SAFETY: promised by the caller; the polling region makes this thread the only one.
+        // SAFETY: the caller promises: `cq` is a queue of ours, between start and end of polling; the polling region
+        // makes this thread the only one.
         unsafe { Ok(of(&*Handle::<Queue>::of(cq.cast())?.current.get())) }
     })
 }

@@ -2,6 +2,7 @@
 
 use libc::{c_char, c_int, c_void, size_t, sockaddr, sockaddr_storage, socklen_t};
 
+use super::attr::ibv_ah_attr;
 use super::device::{ibv_context, ibv_gid};
 use super::objects::{ibv_comp_channel, ibv_cq, ibv_pd, ibv_qp, ibv_srq};
 
@@ -69,15 +70,35 @@ c_struct! {
 }
 
 c_struct! {
-    /// A communication event; of the union, the connection parameters.
+    /// What an event of the datagram service tells.
+    pub struct rdma_ud_param = 56 {
+        0: private_data: *const c_void,
+        8: private_data_len: u8,
+        16: ah_attr: ibv_ah_attr,
+        48: qp_num: u32,
+        52: qkey: u32,
+    }
+}
+
+/// What an event tells, by what its id is for.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub union rdma_cm_event_param {
+    /// Of connections.
+    pub conn: rdma_conn_param,
+    /// Of the datagram service.
+    pub ud: rdma_ud_param,
+}
+
+c_struct! {
+    /// A communication event.
     pub struct rdma_cm_event = 80 {
         0: id: *mut rdma_cm_id,
         8: listen_id: *mut rdma_cm_id,
         /// `RDMA_CM_EVENT_*`.
         16: event: c_int,
         20: status: c_int,
-        24 as "param.conn": conn: rdma_conn_param,
-        48 as "param.conn+24": _ud: [u64; 4],
+        24: param: rdma_cm_event_param,
     }
 }
 

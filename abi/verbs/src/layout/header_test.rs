@@ -51,6 +51,7 @@ const LAYOUTS: &[Layout] = &[
     rdma_event_channel::LAYOUT,
     rdma_cm_id::LAYOUT,
     rdma_conn_param::LAYOUT,
+    rdma_ud_param::LAYOUT,
     rdma_cm_event::LAYOUT,
     rdma_addrinfo::LAYOUT,
     rdma_cm_join_mc_attr_ex::LAYOUT,

@@ -1,4 +1,6 @@
 /* Connections: the way up, the ways down, what events say. */
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <pthread.h>
 
@@ -205,6 +207,30 @@ static void families(int family, const char *name)
 	pair_down(&p);
 }
 
+/* Whether others can reach the machine: it has an address that is neither loopback nor link-local. */
+static int has_other_addresses(void)
+{
+	struct ifaddrs *list = NULL;
+	int found = 0;
+
+	NEED(getifaddrs(&list) == 0);
+	for (struct ifaddrs *one = list; one; one = one->ifa_next) {
+		const struct sockaddr *addr = one->ifa_addr;
+
+		if (!addr || !(one->ifa_flags & IFF_UP))
+			continue;
+		if (addr->sa_family == AF_INET) {
+			uint32_t ip = ntohl(((const struct sockaddr_in *)addr)->sin_addr.s_addr);
+			found |= ip >> 24 != 127 && ip >> 16 != 0xa9fe;
+		} else if (addr->sa_family == AF_INET6) {
+			const struct in6_addr *ip = &((const struct sockaddr_in6 *)addr)->sin6_addr;
+			found |= !IN6_IS_ADDR_LOOPBACK(ip) && !IN6_IS_ADDR_LINKLOCAL(ip);
+		}
+	}
+	freeifaddrs(list);
+	return found;
+}
+
 static void ports_and_addresses(void)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
@@ -228,6 +254,22 @@ static void ports_and_addresses(void)
 	EQUAL(rdma_listen(any, 0), 0);
 	CHECK(rdma_get_src_port(any) != 0);
 	EQUAL(rdma_destroy_id(any), 0);
+
+	begin_case("an id that asks about a loopback address belongs to the device when it listens");
+	NEED(rdma_create_id(channel, &any, NULL, RDMA_PS_TCP) == 0);
+	EQUAL(rdma_bind_addr(any, loopback(AF_INET, 0)), 0);
+	EQUAL(any->verbs == NULL, has_other_addresses());
+	EQUAL(rdma_listen(any, 0), 0);
+	CHECK(any->verbs != NULL && any->pd != NULL);
+	EQUAL(rdma_destroy_id(any), 0);
+
+	begin_case("an id that is to listen there does at once");
+	int port = rdma_get_src_port(one);
+	EQUAL(rdma_destroy_id(one), 0);
+	NEED(rdma_create_id(channel, &one, NULL, RDMA_PS_TCP) == 0);
+	EQUAL(rdma_bind_addr(one, loopback(AF_INET, port)), 0);
+	CHECK(one->verbs != NULL && one->pd != NULL);
+	EQUAL(rdma_listen(one, 1), 0);
 
 	begin_case("a source address is bound");
 	NEED(rdma_create_id(channel, &any, NULL, RDMA_PS_TCP) == 0);

@@ -1,9 +1,8 @@
-/* A process with connections: signals, threads, children, and nothing left behind. */
+/* A process with connections: signals, threads, and nothing left behind. */
 #include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/time.h>
-#include <sys/wait.h>
 
 #include "pair.h"
 
@@ -67,82 +66,6 @@ static void signals(void)
 	ibv_ack_cq_events(cq, 1);
 	CHECK(now() - start >= 0.09);
 	pthread_join(thread, NULL);
-	end_case();
-	pair_down(&p);
-}
-
-static void children(void)
-{
-	int status = -1;
-
-	pair_up(&p, (struct wishes){});
-	begin_case("a child has no part in its parent's device");
-	pid_t child = fork();
-	if (child == 0) {
-		struct ibv_device **list = ibv_get_device_list(NULL);
-		struct ibv_wc wc;
-		errno = 0;
-		if (!list || ibv_open_device(list[0]) != NULL || errno != EACCES)
-			_exit(1);
-		if (ibv_poll_cq(p.a.send_cq, 1, &wc) >= 0)
-			_exit(2);
-		/* exit, not _exit: what a library does at exit must not disturb the parent's connections. */
-		exit(42);
-	}
-	NEED(waitpid(child, &status, 0) == child);
-	CHECK(WIFEXITED(status));
-	EQUAL(WEXITSTATUS(status), 42);
-
-	begin_case("the parent goes on");
-	for (int i = 0; i < 100; i++) {
-		fill(p.a.buffer, 1000, i);
-		EQUAL(post_recv(&p.b, i, 0, 1000), 0);
-		EQUAL(post(&p.a, i, IBV_WR_SEND, IBV_SEND_SIGNALED, 0, 1000, NULL, 0), 0);
-		COMPLETES(p.a.send_cq, i, IBV_WC_SUCCESS, IBV_WC_SEND);
-		COMPLETES(p.b.recv_cq, i, IBV_WC_SUCCESS, IBV_WC_RECV);
-		CHECK(holds(p.b.buffer, 1000, i));
-	}
-	end_case();
-	pair_down(&p);
-}
-
-/* What was posted just before a fork may wait for more of its kind: it is the parent's to send, whatever the child calls. */
-static void children_amid_posts(void)
-{
-	enum { CHILDREN = 20, BURST = 30 };
-	struct ibv_wc wc;
-	int status = -1;
-
-	begin_case("a child that polls sends nothing of its parent's");
-	pair_up(&p, (struct wishes){});
-	for (int round = 0; round < CHILDREN; round++) {
-		fill(p.a.buffer, BURST * 64, round);
-		for (int i = 0; i < BURST; i++)
-			NEED(post_recv(&p.b, i, i * 64, 64) == 0);
-		for (int i = 0; i < BURST; i++)
-			NEED(post(&p.a, i, IBV_WR_SEND, IBV_SEND_SIGNALED, i * 64, 64, NULL, 0) == 0);
-		pid_t child = fork();
-		if (child == 0) {
-			for (int i = 0; i < 10; i++)
-				if (ibv_poll_cq(p.a.send_cq, 1, &wc) >= 0 || ibv_poll_cq(p.b.recv_cq, 1, &wc) >= 0)
-					_exit(1);
-			struct ibv_cq *cq;
-			void *context;
-			ibv_req_notify_cq(p.a.send_cq, 0);
-			errno = 0;
-			if (ibv_get_cq_event(p.a.channel, &cq, &context) == 0 || errno != EACCES)
-				_exit(2);
-			_exit(0);
-		}
-		NEED(waitpid(child, &status, 0) == child);
-		EQUAL(status, 0);
-		for (int i = 0; i < BURST; i++) {
-			COMPLETES(p.a.send_cq, i, IBV_WC_SUCCESS, IBV_WC_SEND);
-			COMPLETES(p.b.recv_cq, i, IBV_WC_SUCCESS, IBV_WC_RECV);
-		}
-		if (!CHECK(holds(p.b.buffer, BURST * 64, round)))
-			break;
-	}
 	end_case();
 	pair_down(&p);
 }
@@ -294,8 +217,6 @@ static void nothing_left(void)
 int main(void)
 {
 	signals();
-	children();
-	children_amid_posts();
 	threads();
 	one_queue_pair();
 	nothing_left();

@@ -1,21 +1,25 @@
 //! Tables for people, made from a record and nothing else.
 
+mod table;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-
-use clap::ValueEnum;
-use comfy_table::{presets, CellAlignment, ContentArrangement, Table};
 
 use crate::record::{CellRecord, Environment, RowRecord, Run};
 use crate::summary::{self, CellSummary, Ratio, RowSummary, Standing};
 use crate::targets::{self, Against, Bound, Verdict};
 use crate::workload::Metric;
+use table::{wrapped, Column, Table};
 
 /// How a report is drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// For a terminal.
-    Table,
+    /// For reading as it is.
+    Table {
+        /// Columns of the terminal; what does not fit is left out or goes on the next line. Without one there is room
+        /// for all.
+        width: Option<usize>,
+    },
     /// For a document.
     Markdown,
 }
@@ -48,10 +52,17 @@ pub fn only_targets(run: &Run, format: Format) -> String {
 }
 
 fn targets(run: &Run, format: Format) -> String {
-    let header = [
-        "path", "target", "stack", "measured", "against", "ratio", "spread", "bound", "verdict",
-    ];
-    let mut table = table(format, &header, &[3, 4, 5, 6]);
+    let mut table = Table::new(&[
+        Column::words("path"),
+        Column::title("target"),
+        Column::words("stack"),
+        Column::number("measured").spared(1),
+        Column::number("against").spared(3),
+        Column::number("ratio"),
+        Column::number("spread").spared(2),
+        Column::words("bound"),
+        Column::words("verdict"),
+    ]);
     for s in targets::judge(run) {
         let figure = |value: Option<f64>| value.map_or("-".to_owned(), |v| with_unit(v, s.metric));
         let (measured, against) = s.medians.map_or((None, None), |(m, a)| (Some(m), a));
@@ -67,7 +78,7 @@ fn targets(run: &Run, format: Format) -> String {
         let what = format!("{} ({})", s.target.what, s.target.workload.id());
         let bound = bound(s.target.bound);
         let verdict = verdict(s.verdict).to_owned();
-        table.add_row([
+        table.add(vec![
             s.path,
             what,
             s.target.stack,
@@ -79,33 +90,34 @@ fn targets(run: &Run, format: Format) -> String {
             verdict,
         ]);
     }
-    heading("Targets", format) + &draw(&table)
+    heading("Targets", format) + &table.draw(format)
 }
 
 fn rows(run: &Run, path: &str, format: Format) -> String {
-    let header = [
-        "workload",
-        "stack",
-        "median",
-        "±",
-        "min to max",
-        "p99",
-        "n",
-        "ratio",
-        "spread",
-        "",
-    ];
-    let mut table = table(format, &header, &[2, 3, 4, 5, 6, 7, 8]);
+    let mut table = Table::new(&[
+        Column::title("workload"),
+        Column::words("stack"),
+        Column::number("median"),
+        Column::number("±").spared(3),
+        Column::number("min to max").spared(4),
+        Column::number("p99").spared(1),
+        Column::number("n").spared(5),
+        Column::number("ratio"),
+        Column::number("spread").spared(2),
+        Column::words(""),
+    ]);
     for record in run.rows.iter().filter(|row| row.path == path) {
         let row = summary::row(record);
         let title = format!("{} ({})", record.workload.describe(), row.metric.unit);
         for (i, cell) in row.cells.iter().enumerate() {
-            let mut words = vec![if i == 0 { title.clone() } else { String::new() }];
+            // A document's column has it once.
+            let again = i > 0 && format == Format::Markdown;
+            let mut words = vec![if again { String::new() } else { title.clone() }];
             words.extend(cell_words(&row, cell));
-            table.add_row(words);
+            table.add(words);
         }
     }
-    draw(&table)
+    table.draw(format)
 }
 
 fn cell_words(row: &RowSummary, cell: &CellSummary) -> [String; 9] {
@@ -166,14 +178,12 @@ fn skipped(run: &Run, format: Format) -> String {
 }
 
 fn list(lines: impl IntoIterator<Item = String>, format: Format) -> String {
-    let mark = if format == Format::Markdown {
-        "- "
-    } else {
-        "  "
-    };
     lines
         .into_iter()
-        .map(|line| format!("{mark}{line}\n"))
+        .map(|line| match format {
+            Format::Markdown => format!("- {line}\n"),
+            Format::Table { width } => wrapped(&format!("  {line}"), "    ", width) + "\n",
+        })
         .collect()
 }
 
@@ -205,7 +215,7 @@ fn failures(run: &Run, format: Format) -> String {
     }
     match (text.is_empty(), format) {
         (true, _) => String::new(),
-        (false, Format::Table) => heading("Failures", format) + &text,
+        (false, Format::Table { .. }) => heading("Failures", format) + &text,
         (false, Format::Markdown) => format!("{}```text\n{text}```\n", heading("Failures", format)),
     }
 }
@@ -259,16 +269,7 @@ fn environment(run: &Run, format: Format) -> String {
                 .to_owned(),
         );
     }
-    let mark = if format == Format::Markdown {
-        "- "
-    } else {
-        "  "
-    };
-    heading("Environment", format)
-        + &lines
-            .iter()
-            .map(|line| format!("{mark}{line}\n"))
-            .collect::<String>()
+    heading("Environment", format) + &list(lines, format)
 }
 
 fn machine(e: &Environment) -> String {
@@ -295,34 +296,9 @@ fn machine(e: &Environment) -> String {
     )
 }
 
-fn table(format: Format, header: &[&str], right: &[usize]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(match format {
-        Format::Table => presets::UTF8_BORDERS_ONLY,
-        Format::Markdown => presets::ASCII_MARKDOWN,
-    });
-    table
-        .set_content_arrangement(ContentArrangement::Disabled)
-        .set_header(header);
-    for &column in right {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table
-}
-
-fn draw(table: &Table) -> String {
-    let text: String = table
-        .lines()
-        .map(|line| format!("{}\n", line.trim_end()))
-        .collect();
-    text
-}
-
 fn heading(title: &str, format: Format) -> String {
     match format {
-        Format::Table => format!("\n{title}\n"),
+        Format::Table { width } => format!("\n{}\n", wrapped(title, "  ", width)),
         Format::Markdown => format!("\n### {title}\n\n"),
     }
 }

@@ -121,6 +121,8 @@ pub enum Message {
     Send {
         /// Number of the message; one receive buffer each.
         msn: Msn,
+        /// The segment begins the message. The offset does not say that: behind an empty segment it is 0 again.
+        first: bool,
         /// Offset of the payload in the message.
         mo: u32,
         /// L flag.

@@ -197,6 +197,7 @@ impl Sequence {
         if h.msn != self.expected[0] {
             return Err(WRONG_MSN);
         }
+        let first = self.send.is_none();
         let received = match self.send {
             None => 0,
             Some(open) if open.opcode != h.opcode => {
@@ -221,6 +222,7 @@ impl Sequence {
         }
         let message = Message::Send {
             msn: h.msn,
+            first,
             mo: h.mo,
             last: h.last,
             solicited: matches!(

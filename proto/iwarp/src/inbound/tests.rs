@@ -279,6 +279,7 @@ fn message_matches(message: &Message, header: &Header) -> bool {
                 last,
                 solicited,
                 invalidate,
+                ..
             },
             Header::Untagged(h),
         ) => {

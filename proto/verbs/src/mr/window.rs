@@ -6,12 +6,12 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use super::{offset_in, slot_of, Regions, Slot};
+use super::{offset_in, Regions, Slot};
 use crate::host::{RegionFault, Scope, Span};
 use crate::types::{Access, Bind, PdId, QpNumber, Stag, WindowKind};
 
 /// Rights that a window may give.
-const REMOTE: Access = Access::REMOTE_READ
+pub(super) const REMOTE: Access = Access::REMOTE_READ
     .union(Access::REMOTE_WRITE)
     .union(Access::REMOTE_ATOMIC);
 /// Rights that only a region with local write access may give through a window.
@@ -43,30 +43,34 @@ struct Bound {
 }
 
 impl<M> Regions<M> {
-    /// A window, not bound; `random` makes its STag hard to predict. `None` when the device is
-    /// full.
-    pub fn insert_window(&mut self, kind: WindowKind, pd: PdId, random: u32) -> Option<Stag> {
-        let (slot, stag) = self.free_slot(random)?;
-        self.slots[slot] = Slot::Window(Window {
+    /// A window, not bound, under an STag that `random` draws. `None` when the device is full.
+    pub fn insert_window(
+        &mut self,
+        kind: WindowKind,
+        pd: PdId,
+        random: impl FnMut() -> u32,
+    ) -> Option<Stag> {
+        let stag = self.free_stag(random)?;
+        let window = Window {
             pd,
             kind,
             stag,
             bound: None,
             valid: AtomicBool::new(false),
-        });
+        };
+        self.occupy(stag, Slot::Window(window));
         self.windows += 1;
         Some(stag)
     }
 
     /// Ends a window, by any STag it had; false when there is none.
     pub fn remove_window(&mut self, stag: Stag) -> bool {
-        let slot = slot_of(stag);
         let found = matches!(
-            self.slots.get(slot),
-            Some(Slot::Window(window)) if window.stag.index() == stag.index()
+            &self.slots[self.place_of(stag)],
+            Slot::Window(window) if window.stag.index() == stag.index()
         );
         if found {
-            self.free(slot);
+            self.free(stag);
             self.windows -= 1;
         }
         found
@@ -102,7 +106,8 @@ impl<M> Regions<M> {
     /// Window, region, range or rights do not fit each other.
     pub fn bind(&mut self, bind: &Bind, scope: Scope) -> Result<(), RegionFault> {
         let bound = self.binding(bind, scope)?;
-        let Some(Slot::Window(window)) = self.slots.get_mut(slot_of(bind.window)) else {
+        let place = self.place_of(bind.window);
+        let Slot::Window(window) = &mut self.slots[place] else {
             return Err(RegionFault::InvalidStag);
         };
         window.stag = bind.rkey;
@@ -113,8 +118,8 @@ impl<M> Regions<M> {
 
     /// What a window would be bound to; `None` when it would be unbound.
     fn binding(&self, bind: &Bind, scope: Scope) -> Result<Option<Bound>, RegionFault> {
-        let window = match self.slots.get(slot_of(bind.window)) {
-            Some(Slot::Window(window)) if window.stag.index() == bind.rkey.index() => window,
+        let window = match &self.slots[self.place_of(bind.window)] {
+            Slot::Window(window) if window.stag.index() == bind.rkey.index() => window,
             _ => return Err(RegionFault::InvalidStag),
         };
         if window.pd != scope.pd {
@@ -149,7 +154,7 @@ impl<M> Regions<M> {
     }
 
     fn window(&self, stag: Stag) -> Option<&Window> {
-        match self.slots.get(slot_of(stag))? {
+        match self.slots.get(self.place_of(stag))? {
             Slot::Window(window) => (window.stag == stag).then_some(window),
             Slot::Free | Slot::Region(_) => None,
         }
@@ -186,6 +191,11 @@ impl<M> Regions<M> {
         Some((&region.memory, bound.offset + span.offset))
     }
 
+    /// Whether a window of that STag was bound under it, invalidated since or not.
+    pub(super) fn was_bound(&self, stag: Stag) -> bool {
+        self.window(stag).is_some_and(|w| w.bound.is_some())
+    }
+
     /// Only windows of type 2 can be invalidated, through the queue pair they are bound to.
     pub(super) fn invalidate_window(&self, stag: Stag, scope: Scope) -> Result<(), RegionFault> {
         let window = self.window(stag).ok_or(RegionFault::InvalidStag)?;
@@ -202,6 +212,10 @@ impl<M> Regions<M> {
 }
 
 impl Window {
+    pub(super) fn stag(&self) -> Stag {
+        self.stag
+    }
+
     fn bound(&self) -> Option<&Bound> {
         self.bound
             .as_ref()
@@ -232,9 +246,11 @@ mod tests {
             access,
             pd: SCOPE.pd,
         };
-        let region = regions.insert(spec, "memory", 0x1234_5678).expect("room");
+        let region = regions
+            .insert(spec, "memory", || 0x1234_5678)
+            .expect("room");
         let window = regions
-            .insert_window(kind, SCOPE.pd, 0x4321_8765)
+            .insert_window(kind, SCOPE.pd, || 0x4321_8765)
             .expect("room");
         let bind = Bind {
             window,
@@ -337,7 +353,16 @@ mod tests {
     #[test]
     fn type_2_is_its_queue_pairs_and_bound_again_only_after_invalidation() {
         let (mut regions, region, bind) = device(WindowKind::Two, ALL);
+        assert_eq!(
+            regions.invalidate_for_peer(bind.window, SCOPE),
+            Err(RegionFault::InvalidStag),
+            "no peer was told of it yet"
+        );
         regions.bind(&bind, SCOPE).expect("bound");
+        assert_eq!(
+            regions.invalidate_for_peer(bind.rkey, ELSEWHERE),
+            Err(RegionFault::WrongPd)
+        );
         assert_eq!(
             write(&regions, bind.rkey, 0x1010, ELSEWHERE),
             Err(RegionFault::WrongPd)
@@ -347,7 +372,9 @@ mod tests {
             regions.invalidate(bind.rkey, ELSEWHERE),
             Err(RegionFault::WrongPd)
         );
-        regions.invalidate(bind.rkey, SCOPE).expect("invalidated");
+        regions
+            .invalidate_for_peer(bind.rkey, SCOPE)
+            .expect("invalidated");
         regions
             .invalidate(bind.rkey, SCOPE)
             .expect("no error twice");
@@ -363,6 +390,98 @@ mod tests {
             write(&regions, again.rkey, 0x1010, ELSEWHERE),
             Err(RegionFault::InvalidStag)
         );
+    }
+
+    #[test]
+    fn a_window_opens_nothing_to_another_domain() {
+        for kind in [WindowKind::One, WindowKind::Two] {
+            let (mut regions, _, bind) = device(kind, ALL);
+            regions.bind(&bind, SCOPE).expect("bound");
+            for qp in [SCOPE.qp, ELSEWHERE.qp] {
+                let stranger = Scope { pd: PdId(2), qp };
+                assert_eq!(
+                    write(&regions, bind.rkey, 0x1010, stranger),
+                    Err(RegionFault::WrongPd)
+                );
+                assert_eq!(
+                    regions.invalidate(bind.rkey, stranger),
+                    Err(RegionFault::WrongPd)
+                );
+            }
+            assert_eq!(write(&regions, bind.rkey, 0x1010, SCOPE), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_window_is_bound_to_valid_regions_of_its_own_domain_alone() {
+        let (mut regions, region, bind) = device(WindowKind::One, ALL);
+        let foreign = RegionSpec {
+            iova: 0x1000,
+            len: 0x100,
+            access: ALL,
+            pd: PdId(2),
+        };
+        let foreign = regions.insert(foreign, "foreign", || 0x7777_7777);
+        let bad = Bind {
+            region: foreign.expect("room"),
+            ..bind
+        };
+        assert_eq!(regions.bind(&bad, SCOPE), Err(RegionFault::WrongPd));
+        let theirs = Scope {
+            pd: PdId(2),
+            ..SCOPE
+        };
+        let fault = regions.bind(&bad, theirs);
+        assert_eq!(fault, Err(RegionFault::WrongPd), "the window is not theirs");
+        regions.bind(&bind, SCOPE).expect("bound");
+        let span = regions.check(bind.rkey, 0x1010, 8, Access::REMOTE_WRITE, SCOPE);
+        let span = span.expect("inside");
+        regions.invalidate(region, SCOPE).expect("invalidated");
+        assert_eq!(
+            write(&regions, bind.rkey, 0x1010, SCOPE),
+            Err(RegionFault::InvalidStag)
+        );
+        assert_eq!(regions.locate(span), None, "what was checked before");
+        assert_eq!(regions.bind(&bind, SCOPE), Err(RegionFault::InvalidStag));
+    }
+
+    #[test]
+    fn a_queue_pair_that_ends_takes_no_window_of_type_1_with_it() {
+        let (mut regions, _, bind) = device(WindowKind::One, ALL);
+        regions.bind(&bind, SCOPE).expect("bound");
+        regions.release_windows(SCOPE.qp);
+        assert_eq!(write(&regions, bind.rkey, 0x1010, SCOPE), Ok(()));
+    }
+
+    #[test]
+    fn a_window_keeps_its_index_and_only_its_key_changes() {
+        let (mut regions, region, mut bind) = device(WindowKind::One, ALL);
+        for key in 0..=0xFF {
+            bind.rkey = Stag(bind.window.0 & !0xFF | key);
+            regions.bind(&bind, SCOPE).expect("bound");
+            for tried in [
+                bind.rkey.0 ^ 1,
+                bind.rkey.0 ^ 0x80,
+                bind.rkey.0 ^ 0x8000_0000,
+            ] {
+                let fault = write(&regions, Stag(tried), 0x1010, SCOPE);
+                assert_eq!(fault, Err(RegionFault::InvalidStag));
+            }
+            assert_eq!(write(&regions, bind.rkey, 0x1010, SCOPE), Ok(()));
+        }
+        // The table grows under it, whatever its key is by now.
+        for n in 1..1000 {
+            let spec = RegionSpec {
+                iova: 0,
+                len: 1,
+                access: ALL,
+                pd: SCOPE.pd,
+            };
+            regions.insert(spec, "other", || 0x0BAD_0000_u32.wrapping_add(n << 8));
+        }
+        assert_eq!(write(&regions, bind.rkey, 0x1010, SCOPE), Ok(()));
+        assert!(regions.has_windows(region));
+        assert!(regions.remove_window(bind.window), "by the STag of before");
     }
 
     #[test]
@@ -402,6 +521,9 @@ mod tests {
             write(&regions, bind.rkey, 0x1010, SCOPE),
             Err(RegionFault::InvalidStag)
         );
+        assert!(regions.any_in(SCOPE.pd), "the window is there still");
+        let same_place = Stag(bind.window.0 ^ 0x8000_0000);
+        assert!(!regions.remove_window(same_place));
         assert!(regions.remove_window(bind.window));
         assert_eq!(regions.count(), 0);
         assert!(!regions.any_in(SCOPE.pd));

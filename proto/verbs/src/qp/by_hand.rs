@@ -65,7 +65,7 @@ impl Qp {
     /// under way: the queue pair waits for another one. Otherwise the oldest send is marked as not
     /// answered, and the caller fails the queue pair.
     pub(super) fn survives_its_stream(&mut self) -> bool {
-        if !self.by_hand || self.ending != Ending::Open {
+        if !self.by_hand || !self.ending.is_live() {
             return false;
         }
         if self.has_sends_outstanding() {
@@ -82,10 +82,12 @@ impl Qp {
     /// The driver has dropped the stream: the queue pair waits for another one.
     pub fn forget_stream(&mut self) {
         self.stream = None;
+        self.ending = Ending::Open;
         self.outgoing.clear();
         self.reads.clear();
         self.responder.clear();
         self.receiving.clear();
+        self.take_receive_back();
         self.requester = super::requester::Requester::default();
         self.acknowledgements.forget_question();
     }

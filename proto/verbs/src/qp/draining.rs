@@ -3,7 +3,7 @@
 //! What is begun ends, what is posted waits, receives and the peer's requests go on. On iWARP the state of that name is a
 //! step of closing (`Closing` in the RDMA verbs), so only devices that show InfiniBand's states come here.
 
-use super::{Ending, Qp};
+use super::Qp;
 use crate::host::Host;
 use crate::types::{AsyncEventKind, PostError, QpState};
 
@@ -14,7 +14,7 @@ impl Qp {
     /// # Errors
     /// Not in RTS.
     pub fn drain(&mut self, notify: bool, host: &mut impl Host) -> Result<(), PostError> {
-        if self.state != QpState::Rts || self.ending != Ending::Open {
+        if self.state != QpState::Rts || !self.ending.is_live() {
             return Err(PostError::InvalidState);
         }
         self.state = QpState::Sqd;

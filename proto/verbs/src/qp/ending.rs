@@ -6,7 +6,7 @@
 //! | a local request or buffer was at fault | Terminate 0/0/00, then FIN | that request's status, rest flushed |
 //! | the peer's Terminate | FIN | the request it blames, rest flushed |
 //! | the program disconnects | what is framed, then FIN | flushed |
-//! | the stream ended or broke | nothing | flushed |
+//! | the stream ended or broke | nothing | flushed, but not before messages that wait for receives have them |
 //!
 //! In every case the queue pair is in the error state afterwards, as `ibv_modify_qp` to ERR
 //! leaves it; it can be reset and used again.
@@ -25,6 +25,9 @@ use crate::wqe::{Progress, SendWqe};
 pub enum Ending {
     /// Not ending.
     Open,
+    /// Nothing more arrives, and messages that arrived wait for receives (decision 0011). Everything else goes on, as
+    /// far as the transport takes it: the peer's FIN does not close this side's direction.
+    HalfClosed,
     /// What is framed goes out, then FIN; what arrives is discarded.
     Draining,
     /// The transport can be closed, or is.
@@ -32,12 +35,10 @@ pub enum Ending {
 }
 
 impl Ending {
-    pub(super) fn may_frame(self) -> bool {
-        self == Ending::Open
-    }
-
-    pub(super) fn may_receive(self) -> bool {
-        self == Ending::Open
+    /// Neither a fault nor this side has ended the stream: messages are delivered and framed.
+    #[inline]
+    pub fn is_live(self) -> bool {
+        matches!(self, Ending::Open | Ending::HalfClosed)
     }
 }
 
@@ -52,6 +53,8 @@ pub enum QpEvent {
     LocalFault(WcStatus),
     /// The peer's Terminate.
     Terminated(Terminate),
+    /// Messages that waited for receives at the end of the stream are lost: the wait was long enough.
+    Unreceived(usize),
 }
 
 /// A Terminate that arrived, and whom it blames.
@@ -157,7 +160,7 @@ impl Qp {
     /// The peer broke a rule: tell it, then end (RFC 5040 section 7.1).
     #[cold]
     pub(super) fn end_at_fault(&mut self, fault: Fault, host: &mut impl Host) {
-        if self.ending != Ending::Open {
+        if !self.ending.is_live() {
             return;
         }
         self.drain_with(fault.terminate(), host);
@@ -171,7 +174,7 @@ impl Qp {
     /// A request or buffer of this side was at fault.
     #[cold]
     pub(super) fn end_locally(&mut self, host: &mut impl Host) {
-        if self.ending != Ending::Open {
+        if !self.ending.is_live() {
             return;
         }
         let terminate = Fault::new(PeerFault::SegmentTooShort, "").terminate();
@@ -210,25 +213,32 @@ impl Qp {
 
     /// The program wants the connection to end: what is framed still goes out.
     pub fn disconnect(&mut self, host: &mut impl Host) {
-        if self.ending != Ending::Open || self.stream.is_none() {
+        if !self.ending.is_live() || self.stream.is_none() {
             return;
         }
         self.drain_with(None, host);
         self.enter_error(host);
     }
 
-    /// The transport ended: FIN, reset or a local failure. True when that was news.
+    /// The transport ended: FIN, reset or a local failure. Whether the queue pair has done with it. It has not while
+    /// messages that arrived wait for receives ([`Ending::HalfClosed`]): the driver calls again once none does
+    /// ([`Qp::holding`]).
+    ///
+    /// Their sender has been told that they are complete, and comes to no other end if their receives are posted late.
     pub fn stream_ended(&mut self, host: &mut impl Host) -> bool {
-        let news = self.ending == Ending::Open && self.stream.is_some();
+        if self.goes_on_receiving(host) {
+            self.ending = Ending::HalfClosed;
+            return false;
+        }
         if self.survives_its_stream() {
-            return news;
+            return true;
         }
         self.ending = Ending::Closed;
         self.outgoing.clear();
         if self.state != QpState::Reset {
             self.enter_error(host);
         }
-        news
+        true
     }
 
     /// Lets go of the buffers that wait, appends `terminate` and begins to drain.

@@ -16,7 +16,7 @@ use weft_iwarp::{AtomicRequest, Fault, Header, PeerFault, ReadRequest};
 
 use super::responder::Request;
 use super::untagged::{Filling, SendSegment};
-use super::Qp;
+use super::{Ending, Qp, QpEvent};
 use crate::host::Host;
 use crate::types::WcStatus;
 
@@ -86,6 +86,28 @@ impl Held {
     pub(super) fn requests(&self) -> usize {
         let requests = |m: &&Message| matches!(m, Message::Request(..));
         self.messages.iter().filter(requests).count()
+    }
+
+    /// No more octets come: what has not arrived whole never will, and nobody waits for the answers to requests with no
+    /// message behind them. Whether a message was cut off.
+    fn end_of_stream(&mut self) -> bool {
+        let mut cut_off = false;
+        while let Some(back) = self.messages.back() {
+            let incomplete = matches!(
+                back,
+                Message::Send {
+                    complete: false,
+                    ..
+                }
+            );
+            if !incomplete && !matches!(back, Message::Request(..)) {
+                break;
+            }
+            cut_off |= incomplete;
+            self.weight -= back.weight();
+            self.messages.pop_back();
+        }
+        cut_off
     }
 
     pub(super) fn clear(&mut self) {
@@ -206,7 +228,7 @@ impl Qp {
 
     /// Lets go of what no longer has to wait, after receives were posted.
     pub fn let_go(&mut self, host: &mut impl Host) {
-        while self.ending.may_receive() {
+        while self.ending.is_live() {
             let Some(front) = self.receiving.held.messages.front() else {
                 return;
             };
@@ -240,7 +262,7 @@ impl Qp {
                 octets,
                 complete,
             }) => {
-                self.receiving.filling = Some(Filling {
+                self.receiving.begin(Filling {
                     wqe,
                     received: 0,
                     solicited: segment.solicited,
@@ -273,8 +295,19 @@ impl Qp {
         Ok(true)
     }
 
-    /// The wait was long enough: the peer hears that there is no receive for its message. With UC
-    /// all that waits is lost.
+    /// The stream is over: whether messages of it wait for receives.
+    pub(super) fn goes_on_receiving(&mut self, host: &mut impl Host) -> bool {
+        if !self.ending.is_live() || self.stream.is_none() {
+            return false;
+        }
+        self.receiving.cut_off |= self.receiving.held.end_of_stream();
+        // A shared receive queue may have receives that nobody told of.
+        self.let_go(host);
+        self.must_hold() && self.ending.is_live()
+    }
+
+    /// The wait was long enough: the peer hears that there is no receive for its message. With UC, and of a peer that
+    /// has gone, all that waits is lost.
     pub fn give_up_holding(&mut self, host: &mut impl Host) {
         let Some(front) = self.receiving.held.messages.front() else {
             return;
@@ -288,6 +321,12 @@ impl Qp {
                     ..
                 })
             );
+            self.receiving.held.clear();
+            return;
+        }
+        if self.ending == Ending::HalfClosed {
+            let lost = self.receiving.held.messages.len();
+            self.events.push_back(QpEvent::Unreceived(lost));
             self.receiving.held.clear();
             return;
         }

@@ -116,7 +116,7 @@ impl Qp {
         host: &mut impl Host,
     ) {
         self.counters.recvs_completed += 1;
-        host.complete_recv(Completion {
+        let completion = Completion {
             wr_id: wqe.wr_id,
             status: WcStatus::Success,
             opcode: WcOpcode::RecvWriteWithImm,
@@ -127,6 +127,7 @@ impl Qp {
             imm: Some(imm),
             solicited,
             source: None,
-        });
+        };
+        self.complete_receive(completion, host);
     }
 }

@@ -376,7 +376,7 @@ impl Qp {
     #[inline]
     pub fn wants_to_send(&self) -> bool {
         let due = self.has_requests_due() || self.responder.pending();
-        self.outgoing.queued() > 0 || (due && self.ending == Ending::Open)
+        self.outgoing.queued() > 0 || (due && self.ending.is_live())
     }
 
     /// Whether there is something to frame of this side's own, beside responses.
@@ -393,7 +393,7 @@ impl Qp {
         self.responder.only_answers()
             && !self.has_requests_due()
             && self.outgoing.queued() == 0
-            && self.ending == Ending::Open
+            && self.ending.is_live()
     }
 
     /// The transport took `octets` of [`Qp::outgoing`].

@@ -26,6 +26,8 @@ pub struct Received {
 pub(super) struct Receiving {
     /// The Send that is being received.
     pub(super) filling: Option<Filling>,
+    /// Receives that were taken and have not completed.
+    pub(super) in_hand: u32,
     /// The segment whose payload has not arrived completely.
     open: Option<Open>,
     pub(super) last_wqe_reported: bool,
@@ -39,14 +41,22 @@ pub(super) struct Receiving {
     pub(super) held: Held,
     /// How often a message of the peer's may find no receive, where it told.
     pub(super) retries: Option<u8>,
+    /// A message that was held had not arrived whole when the stream ended.
+    pub(super) cut_off: bool,
     /// Messages that are lost.
     pub(super) losses: Losses,
 }
 
 impl Receiving {
+    /// A receive takes a message. The one before has to be complete: replaced it would never complete.
+    pub(super) fn begin(&mut self, filling: Filling) {
+        debug_assert!(self.filling.is_none(), "a receive is lost in a message");
+        self.filling = Some(filling);
+    }
+
     /// Whether a message has arrived in part.
     pub(super) fn in_message(&self) -> bool {
-        self.filling.is_some() || self.open.is_some()
+        self.filling.is_some() || self.open.is_some() || self.cut_off
     }
 
     /// A Send that was held has its receive: what is outstanding of its segment goes there.
@@ -114,6 +124,7 @@ impl Receiving {
 
     pub(super) fn clear(&mut self) {
         self.open = None;
+        self.cut_off = false;
         self.joined = None;
         self.retries = None;
         self.losses.send = false;
@@ -130,7 +141,7 @@ impl Qp {
     pub fn receive(&mut self, buf: &mut [u8], host: &mut impl Host) -> Received {
         let mut consumed = 0;
         loop {
-            if !self.ending.may_receive() {
+            if !self.ending.is_live() {
                 return Received {
                     consumed: buf.len(),
                     need: 1,
@@ -271,16 +282,18 @@ impl Qp {
                 (Target::Read, *last)
             }
             Message::Send {
+                first,
                 mo,
                 last,
                 solicited,
                 invalidate,
                 ..
             } => {
-                if self.swallow_rtr(len) {
+                if self.swallow_rtr(len, *last) {
                     return Ok(());
                 }
                 let send = SendSegment {
+                    first: *first,
                     mo: *mo,
                     len,
                     solicited: *solicited,
@@ -470,12 +483,13 @@ impl Qp {
         }
     }
 
-    /// A Send that is the ready-to-receive message consumes no receive buffer.
-    fn swallow_rtr(&mut self, len: usize) -> bool {
+    /// A Send that is the ready-to-receive message consumes no receive buffer. It is the first message, empty and
+    /// whole.
+    fn swallow_rtr(&mut self, len: usize, last: bool) -> bool {
         let Some(stream) = &mut self.stream else {
             return false;
         };
-        core::mem::take(&mut stream.swallow_rtr_send) && len == 0
+        core::mem::take(&mut stream.swallow_rtr_send) && len == 0 && last
     }
 
     /// The first FPDU lets the responder send (RFC 5044 section 7.1.2, rule 4).

@@ -119,7 +119,7 @@ impl Qp {
     }
 
     fn may_frame(&self) -> bool {
-        self.ending.may_frame() && self.stream.as_ref().is_some_and(|s| s.may_send)
+        self.ending.is_live() && self.stream.as_ref().is_some_and(|s| s.may_send)
     }
 
     /// The ready-to-receive message goes before everything else, an announcement between

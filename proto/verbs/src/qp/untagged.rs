@@ -21,6 +21,8 @@ pub(super) struct Filling {
 /// One segment of a Send, as the header says it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SendSegment {
+    /// It begins its message.
+    pub(super) first: bool,
     pub(super) mo: u32,
     pub(super) len: usize,
     pub(super) solicited: bool,
@@ -43,7 +45,7 @@ impl Qp {
         segment: SendSegment,
         host: &mut impl Host,
     ) -> Result<Target, Fault> {
-        if segment.mo == 0 {
+        if segment.first {
             let wqe = match self.must_hold() {
                 true => None,
                 false => self.next_receive(host),
@@ -57,12 +59,13 @@ impl Qp {
                 self.hold_send(segment)?;
                 return Ok(Target::Held);
             };
-            self.receiving.filling = Some(Filling {
+            let imm = self.receiving.joined.take();
+            self.receiving.begin(Filling {
                 wqe,
                 received: 0,
                 solicited: segment.solicited,
                 invalidate: segment.invalidate,
-                imm: self.receiving.joined.take(),
+                imm,
             });
         } else if self.receiving.losses.send {
             return Ok(Target::Lost);
@@ -93,11 +96,28 @@ impl Qp {
         Ok(())
     }
 
+    /// Takes the next receive. Whoever has it completes it ([`Qp::complete_receive`]).
     pub(super) fn next_receive(&mut self, host: &mut impl Host) -> Option<RecvWqe> {
-        if self.shared_receive {
-            host.take_shared_recv()
-        } else {
-            self.rq.pop()
+        let wqe = match self.rq.pop() {
+            None if self.shared_receive => host.take_shared_recv(),
+            own => own,
+        };
+        self.receiving.in_hand += u32::from(wqe.is_some());
+        wqe
+    }
+
+    /// Completes a receive that was taken.
+    pub(super) fn complete_receive(&mut self, completion: Completion, host: &mut impl Host) {
+        self.receiving.in_hand -= 1;
+        host.complete_recv(completion);
+    }
+
+    /// The message that is being received ends with its stream, and the queue pair goes on: the receive is the next
+    /// one's.
+    pub(super) fn take_receive_back(&mut self) {
+        if let Some(filling) = self.receiving.filling.take() {
+            self.receiving.in_hand -= 1;
+            self.rq.put_back(filling.wqe);
         }
     }
 
@@ -111,14 +131,14 @@ impl Qp {
             return Ok(());
         };
         if let Some(stag) = filling.invalidate {
-            if let Err(fault) = host.invalidate(stag, self.scope()) {
+            if let Err(fault) = host.invalidate_for_peer(stag, self.scope()) {
                 self.receiving.filling = Some(filling);
                 self.fail_receive(WcStatus::LocalQpOperation, host);
                 return Err(invalidate_fault(fault, header));
             }
         }
         self.counters.recvs_completed += 1;
-        host.complete_recv(Completion {
+        let completion = Completion {
             wr_id: filling.wqe.wr_id,
             status: WcStatus::Success,
             opcode: WcOpcode::Recv,
@@ -129,7 +149,8 @@ impl Qp {
             imm: filling.imm,
             solicited: filling.solicited,
             source: None,
-        });
+        };
+        self.complete_receive(completion, host);
         Ok(())
     }
 
@@ -144,7 +165,7 @@ impl Qp {
         if status != WcStatus::Flushed {
             self.counters.errors += 1;
         }
-        host.complete_recv(Completion {
+        let completion = Completion {
             wr_id,
             status,
             opcode: WcOpcode::Recv,
@@ -155,15 +176,21 @@ impl Qp {
             imm: None,
             solicited: true,
             source: None,
-        });
+        };
+        self.complete_receive(completion, host);
     }
 
     /// Everything posted to the receive queue is flushed.
     pub(super) fn flush_recv_queue(&mut self, host: &mut impl Host) {
         self.fail_receive(WcStatus::Flushed, host);
         while let Some(wqe) = self.rq.pop() {
+            self.receiving.in_hand += 1;
             self.report_receive(wqe.wr_id, WcStatus::Flushed, host);
         }
+        debug_assert_eq!(
+            self.receiving.in_hand, 0,
+            "a receive was taken and never completed"
+        );
         if self.shared_receive && !self.receiving.last_wqe_reported {
             self.receiving.last_wqe_reported = true;
             self.raise(AsyncEventKind::QpLastWqeReached, host);

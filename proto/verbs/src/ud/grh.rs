@@ -1,9 +1,9 @@
 //! The 40 octets before a datagram's payload in the receive: the global route header, in the layout of IPv6.
 //!
 //! IPv4 addresses stand in it as IPv4-mapped ones, as in GIDs. Devices of RoCE v2 leave an IPv4 header in the last
-//! 20 octets instead; readers tell the two layouts apart by themselves or by the GID's type in sysfs, which is not
-//! there for a device without the kernel (UCX then takes the header for RoCE v1's, and drops what does not fit). This
-//! layout is right for both kinds of readers: the destination ends in the same four octets in either.
+//! 20 octets instead; readers tell the two layouts apart by themselves or by what the completion says of the packet
+//! (UCX, which drops what does not fit). This layout is right for both kinds of readers: the destination ends in the
+//! same four octets in either.
 
 use core::net::{IpAddr, Ipv6Addr};
 

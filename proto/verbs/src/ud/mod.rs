@@ -59,6 +59,18 @@ pub enum Fate {
     Dropped(Why),
 }
 
+impl Fate {
+    /// Whether the answer that the datagram asked for is due now. Who has not the Q_Key of a queue pair that receives
+    /// gets none: the silence is the same where there is no such queue pair, so that numbers cannot be found by
+    /// asking.
+    pub fn is_answered(self) -> bool {
+        match self {
+            Fate::Delivered | Fate::Dropped(Why::NoReceive | Why::TooLong) => true,
+            Fate::Held | Fate::Dropped(Why::State | Why::QKey) => false,
+        }
+    }
+}
+
 /// Why a datagram is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Why {

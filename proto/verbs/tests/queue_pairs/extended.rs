@@ -3,7 +3,7 @@
 use crate::pair::{post, queue_pair, recv, sge, start_up, Config, Pair, ALL};
 use weft_verbs::iwarp::{Established, PeerFault, Rtr};
 use weft_verbs::qp::{FpduPolicy, QpEvent};
-use weft_verbs::simulated::{Device, PD};
+use weft_verbs::simulated::{draws, Device, PD};
 use weft_verbs::types::{
     Access, Bind, Payload, PostError, QpState, SendFlags, SendOp, SendRequest, Stag, WcOpcode,
     WcStatus, WindowKind,
@@ -332,7 +332,7 @@ fn a_window_is_bound_written_through_and_invalidated_by_the_peer() {
     let region = pair.ends[1].device.region(0x100, 0x1000, ALL, 2);
     let regions = &mut pair.ends[1].device.regions;
     let window = regions
-        .insert_window(WindowKind::Two, PD, 77)
+        .insert_window(WindowKind::Two, PD, draws(77 << 8))
         .expect("room");
     let bound = bind(window, 0x42, region, Access::REMOTE_WRITE);
     let op = SendOp::BindWindow(bound);
@@ -376,7 +376,7 @@ fn a_bad_binding_fails_with_its_own_status() {
     let region = pair.ends[0].device.region(0x100, 0x1000, Access(0xF), 2);
     let regions = &mut pair.ends[0].device.regions;
     let window = regions
-        .insert_window(WindowKind::One, PD, 77)
+        .insert_window(WindowKind::One, PD, draws(77 << 8))
         .expect("room");
     let op = SendOp::BindWindow(bind(window, 1, region, Access::REMOTE_READ));
     post(&mut pair, 0, 1, op, Payload::Gather(&[]));

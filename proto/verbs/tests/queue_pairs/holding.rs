@@ -2,7 +2,7 @@
 
 use crate::pair::{post, recv, sge, Config, Pair, ALL};
 use weft_verbs::iwarp::PeerFault;
-use weft_verbs::qp::QpEvent;
+use weft_verbs::qp::{Ending, QpEvent};
 use weft_verbs::srq::SharedReceiveQueue;
 use weft_verbs::types::{
     AsyncEventKind, Payload, QpState, RecvRequest, SendOp, WcOpcode, WcStatus,
@@ -154,21 +154,129 @@ fn a_shared_queue_lets_go_when_it_is_told() {
     assert!(end.qp.holding().is_some(), "the third still waits");
 }
 
-#[test]
-fn what_is_held_goes_with_the_connection() {
-    let mut pair = Pair::new(Config::default(), 5);
-    post(&mut pair, 0, 1, SendOp::Send, Payload::Inline(b"x"));
+/// Two messages wait at end 1, and the connection ends there.
+fn with_two_held(config: Config, end: fn(&mut Pair)) -> Pair {
+    let mut pair = Pair::new(config, 5);
+    for text in [b"one", b"two"] {
+        post(&mut pair, 0, 1, SendOp::Send, Payload::Inline(text));
+    }
     pair.drive();
-    pair.cut();
+    assert_eq!(pair.ends[0].device.sends.len(), 2, "complete");
+    end(&mut pair);
+    pair.drive();
+    pair
+}
+
+fn disconnect(pair: &mut Pair, side: usize) {
+    let end = &mut pair.ends[side];
+    end.qp.disconnect(&mut end.device);
+}
+
+/// FIN and reset: what is complete for the sender is received, whenever the receives come, and the end is told behind
+/// it.
+#[test]
+fn what_is_held_outlives_the_connection() {
+    let ends: [fn(&mut Pair); 2] = [|pair| disconnect(pair, 0), Pair::cut];
+    for end in ends {
+        let mut pair = with_two_held(Config::default(), end);
+        assert_eq!(pair.ends[1].qp.state(), QpState::Rts);
+        assert_eq!(pair.ends[1].qp.ending(), Ending::HalfClosed);
+        let target = pair.ends[1].device.region(64, 0, ALL, 2);
+        for wr_id in 10..13 {
+            recv(&mut pair, 1, wr_id, &[sge(target, 8 * (wr_id - 10), 8)]);
+            pair.drive();
+        }
+        let b = &mut pair.ends[1];
+        let seen: Vec<_> = b.device.recvs.iter().map(|c| (c.wr_id, c.status)).collect();
+        let wanted = [
+            (10, WcStatus::Success),
+            (11, WcStatus::Success),
+            (12, WcStatus::Flushed),
+        ];
+        assert_eq!(seen, wanted);
+        assert_eq!(&b.device.octets(target)[..3], b"one");
+        assert_eq!(&b.device.octets(target)[8..11], b"two");
+        assert_eq!((b.qp.state(), b.qp.holding()), (QpState::Error, None));
+        assert!(b.ended && b.device.async_events.is_empty());
+    }
+}
+
+#[test]
+fn the_wait_of_what_outlives_its_connection_ends() {
+    let mut pair = with_two_held(Config::default(), |pair| disconnect(pair, 0));
+    recv(&mut pair, 1, 10, &[]);
+    // Too short for its message: a fault, and the end.
+    assert_eq!(pair.ends[1].device.recvs[0].status, WcStatus::LocalLength);
+    let mut pair = with_two_held(Config::default(), |pair| disconnect(pair, 0));
+    let end = &mut pair.ends[1];
+    end.qp.give_up_holding(&mut end.device);
+    pair.drive();
+    let end = &pair.ends[1];
+    assert!(end.events.contains(&QpEvent::Unreceived(2)));
+    assert!(end.ended && end.qp.state() == QpState::Error);
+    assert!(end.device.async_events.is_empty(), "the peer did no wrong");
+}
+
+#[test]
+fn a_program_may_send_and_end_while_it_still_receives() {
+    let mut pair = with_two_held(Config::default(), |pair| disconnect(pair, 0));
+    post(&mut pair, 1, 7, SendOp::Send, Payload::Inline(b"late"));
+    pair.drive();
+    let sent: Vec<_> = pair.ends[1].device.sends.iter().map(|c| c.status).collect();
+    assert_eq!(sent, [WcStatus::Success], "this direction is open");
+    disconnect(&mut pair, 1);
     pair.drive();
     let end = &mut pair.ends[1];
-    assert_eq!(end.qp.holding(), None);
+    assert_eq!((end.qp.state(), end.qp.holding()), (QpState::Error, None));
+    assert!(end.ended);
     let request = RecvRequest {
         wr_id: 9,
         scatter: &[],
     };
     end.qp.post_recv(&request, &mut end.device).expect("taken");
     assert_eq!(end.device.recvs[0].status, WcStatus::Flushed);
+}
+
+/// A queue pair that the program brings up itself waits for another stream, after it has what the last one left.
+#[test]
+fn by_gid_the_queue_pair_survives_behind_what_was_held() {
+    let config = Config {
+        by_hand: true,
+        ..Config::default()
+    };
+    let mut pair = with_two_held(config, |pair| disconnect(pair, 0));
+    assert!(!pair.ends[1].ended);
+    let target = pair.ends[1].device.region(64, 0, ALL, 2);
+    for wr_id in 10..13 {
+        recv(&mut pair, 1, wr_id, &[sge(target, 0, 8)]);
+    }
+    pair.drive();
+    let b = &pair.ends[1];
+    assert_eq!(b.device.recvs.len(), 2, "and the third waits on");
+    assert!(b.ended && b.qp.state() == QpState::Rts && b.qp.takes_stream());
+}
+
+/// A message that had not arrived whole is not complete for its sender either, and takes no receive.
+#[test]
+fn what_was_cut_off_is_not_waited_for() {
+    let mut pair = Pair::new(Config::default(), 8);
+    let source = pair.ends[0].device.region(60_000, 0, ALL, 3);
+    post(&mut pair, 0, 1, SendOp::Send, Payload::Inline(b"whole"));
+    let gather = [sge(source, 0, 60_000)];
+    post(&mut pair, 0, 2, SendOp::Send, Payload::Gather(&gather));
+    while pair.ends[1].qp.holding().is_none() || pair.ends[1].qp.counters().segments_in < 5 {
+        pair.step();
+    }
+    pair.cut();
+    pair.drive();
+    assert_eq!(pair.ends[1].qp.ending(), Ending::HalfClosed);
+    let target = pair.ends[1].device.region(8, 0, ALL, 2);
+    for wr_id in [10, 11] {
+        recv(&mut pair, 1, wr_id, &[sge(target, 0, 8)]);
+    }
+    pair.drive();
+    let statuses: Vec<_> = pair.ends[1].device.recvs.iter().map(|c| c.status).collect();
+    assert_eq!(statuses, [WcStatus::Success, WcStatus::Flushed]);
 }
 
 /// A driver stops receiving when enough is held; even one that does not stop holds no more than a bound.

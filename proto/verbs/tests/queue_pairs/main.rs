@@ -2,7 +2,9 @@
 
 mod acknowledged;
 mod draining;
+mod empty_segments;
 mod extended;
+mod foreign;
 mod holding;
 mod pair;
 mod random_work;

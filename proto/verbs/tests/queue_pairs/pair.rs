@@ -278,9 +278,9 @@ impl Pair {
             end.buffer.drain(..received.consumed);
         }
         if pipe.closed && pipe.in_flight.is_empty() && pipe.arrived.is_empty() && !end.ended {
-            end.ended = true;
-            end.qp.stream_ended(&mut end.device);
-            self.pipes[side].closed = true;
+            // It may go on receiving what arrived.
+            end.ended = end.qp.stream_ended(&mut end.device);
+            self.pipes[side].closed |= end.ended;
         }
         while let Some(event) = end.qp.poll_event() {
             end.events.push(event);

@@ -1,39 +1,47 @@
-//! Bringing a queue pair up from a GID and a queue pair number (decision 0007).
+//! Bringing a queue pair up from a GID and a queue pair number (decisions 0007 and 0012).
 //!
-//! A program without a connection manager tells each end the other's GID and number, and walks its
-//! queue pair INIT, RTR, RTS. The GID is an address of the machine and the number says at which
-//! TCP port of it the process listens ([`numbers`]), so that one end can dial: the one whose GID and
-//! number are the lower. It dials when its program goes to RTR and tries again until the other is
-//! there; a dial that comes before the other end's RTR waits there. Request and Reply say in their
-//! private data who speaks to whom ([`hello`]). Everything behind that is iWARP as ever.
+//! A program without a connection manager tells each end the other's GID and number, and walks its queue pair INIT,
+//! RTR, RTS. The GID is an address of the machine and the number says at which TCP port of it the process listens
+//! ([`numbers`]), so that one end can dial: the one whose GID and number are the lower ([`dialing`]). It dials when
+//! its program goes to RTS, or a little after RTR, and tries again until the other is there. The other end
+//! ([`answering`]) lets every dial wait in silence ([`room`]) until it knows that it is the peer's ([`words`]).
+//! Request and Reply say in their private data who speaks to whom ([`hello`]). Everything behind that is iWARP as
+//! ever.
 
+mod answering;
+mod dialing;
 mod hello;
 mod itself;
 mod numbers;
+mod room;
+mod words;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weft_verbs::iwarp::PeerRequest;
+use weft_verbs::iwarp::Role;
 use weft_verbs::qp::Qp as QpMachine;
-use weft_verbs::types::{QpState, MAX_RD_ATOMIC};
+use weft_verbs::types::QpState;
 
-use crate::cm::{ConnParam, Id};
+use crate::cm::Id;
 use crate::engine::{Endpoint, Engine};
 use crate::error::Error;
 use crate::progress::Token;
 use crate::qp::{Inner, Qp};
 
-pub(crate) use hello::Hello;
+pub(crate) use answering::{crowd_out_one, dialed};
+use hello::{Hello, Word};
 pub(crate) use numbers::{port_of, Numbers};
+use words::{Shown, Words};
 
+/// How long an end at RTR waits for RTS before it dials: most programs are there at once, and an end in RTS can
+/// show more.
+const RTS_IS_NEAR: Duration = Duration::from_millis(1);
 /// The first wait before dialing again; each further one is twice as long.
 const REDIAL: Duration = Duration::from_millis(1);
 /// The longest wait before dialing again.
 const REDIAL_MOST: Duration = Duration::from_secs(1);
-/// Dials that may wait for a queue pair whose program is not at RTR yet.
-const PARKED: usize = 4;
 
 /// The other end of a queue pair that is brought up by hand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,12 +62,15 @@ pub(crate) struct ByHand {
     to: Destination,
     /// For its timers.
     token: Token,
+    words: Words,
     dial: Dial,
+    /// A dial that was made before RTS and may still be answered, while another one is made.
+    early: Option<Arc<Id>>,
+    /// A dial of the peer's is being answered.
+    accepting: bool,
     again_after: Duration,
-    /// What this end starts with, once its program has said.
-    sq_psn: Option<u32>,
-    /// What the attached peer expects this end to start with.
-    expected: Option<u32>,
+    /// What the attached peer says that this end starts with, until that is known.
+    claimed: Option<u32>,
     /// How long a send waits for an answer; `None` is for ever.
     patience: Option<Duration>,
     /// Sends wait for a stream since then.
@@ -72,66 +83,51 @@ enum Dial {
     Theirs,
     /// Due at this time.
     At(Duration),
-    /// Under way, or connected.
-    Made(Arc<Id>),
+    /// Under way, or connected. This end has said that much.
+    Made { id: Arc<Id>, said: Word },
 }
 
-/// A dial that came before the program was at RTR.
-#[derive(Debug)]
-pub(crate) struct Parked {
-    id: Arc<Id>,
+/// Somebody who spoke as the other end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
     hello: Hello,
     from: Option<IpAddr>,
-}
-
-/// What becomes of a dial.
-enum Answer {
-    Accept(Hello),
-    Park,
-    /// A stranger, or somebody in the wrong.
-    Refuse(&'static str),
-    /// The peer, too late.
-    TurnAway(&'static str),
+    /// What this end has said first, if it dialed.
+    said: Option<Word>,
 }
 
 impl ByHand {
     /// Whether an end that speaks so, from that address, is the one the program named.
-    fn check(&self, own: u32, hello: &Hello, from: Option<IpAddr>) -> Result<(), &'static str> {
-        if hello.to != own {
+    fn check(&self, own: u32, peer: &Peer) -> Result<Shown, &'static str> {
+        if peer.hello.to != own {
             return Err("it is for another queue pair");
         }
-        if hello.from != self.to.peer_qp {
+        if peer.hello.from != self.to.peer_qp {
             return Err("the program named another queue pair");
         }
-        if from != Some(self.to.peer) {
+        if peer.from != Some(self.to.peer) {
             return Err("it comes from an address that is not behind the peer's GID");
         }
-        if self.sq_psn.is_some_and(|own| own != hello.expects) {
-            return Err("it expects another packet sequence number");
+        match peer.said {
+            None => self.words.check(peer.hello.word),
+            Some(said) => self.words.check_answer(said, peer.hello.word),
         }
-        Ok(())
     }
 
-    /// The one that spoke so becomes the peer. What its dial was checked against may have changed since: the program
-    /// says what this end starts with when it likes.
-    pub(crate) fn meet(&mut self, hello: &Hello) -> Result<(), Error> {
-        if self.sq_psn.is_some_and(|own| own != hello.expects) {
-            return Err(Error::State(
-                "a peer that expects this end's packet sequence number",
-            ));
-        }
-        self.expected = Some(hello.expects);
+    /// The one that spoke so becomes the peer. What it was checked against may have changed since. The end that was
+    /// dialed takes nobody who has not shown who it is; the end that dialed was answered by whoever holds the address
+    /// and the port that its program named, and may have to wait for RTS to know more.
+    pub(crate) fn meet(&mut self, own: u32, role: Role, peer: &Peer) -> Result<(), Error> {
+        let shown = self.check(own, peer);
+        self.claimed = match (shown, peer.hello.word) {
+            (Ok(Shown::Peer), _) => None,
+            (Ok(Shown::NothingYet), Word::Expects(psn)) if role == Role::Initiator => Some(psn),
+            (Ok(Shown::NothingYet), _) if role == Role::Initiator => None,
+            _ => return Err(Error::State("the peer that the program named")),
+        };
         self.waiting_since = None;
         self.again_after = REDIAL;
         Ok(())
-    }
-
-    fn hello(&self, own: u32) -> Hello {
-        Hello {
-            to: self.to.peer_qp,
-            from: own,
-            expects: self.to.rq_psn,
-        }
     }
 }
 
@@ -147,45 +143,6 @@ pub(crate) fn plain(address: IpAddr) -> IpAddr {
 fn dials(own: u32, to: &Destination) -> bool {
     let place = |address: IpAddr, number: u32| (address.is_ipv6(), address, number);
     place(to.local, own) < place(to.peer, to.peer_qp)
-}
-
-/// Somebody dialed a port of this process.
-pub(crate) fn dialed(engine: &Engine, id: &Arc<Id>, request: &PeerRequest) {
-    let from = id.peer_addr().map(|a| plain(a.ip()));
-    let Some(hello) = Hello::parse(&request.private_data) else {
-        return refuse(id, from, "it is no bring-up of a queue pair");
-    };
-    match engine.qp_by_number(hello.to) {
-        Some(qp) => qp.answer(Parked {
-            id: id.clone(),
-            hello,
-            from,
-        }),
-        // The end that dials does so again when its stream ends, which is how it hears that the other has gone.
-        None if engine.numbers.was_given(hello.to) => turn_away(id, from, "the queue pair is gone"),
-        None => refuse(id, from, "there is no such queue pair"),
-    }
-}
-
-/// Refuses somebody who should not have come.
-fn refuse(id: &Arc<Id>, from: Option<IpAddr>, why: &str) {
-    crate::warn_of_peer!("bring-up from {} refused: {why}", name_of(from));
-    reject(id);
-}
-
-/// Refuses somebody who comes too late: nothing is wrong with that.
-fn turn_away(id: &Arc<Id>, from: Option<IpAddr>, why: &str) {
-    crate::info!("bring-up from {} refused: {why}", name_of(from));
-    reject(id);
-}
-
-fn name_of(from: Option<IpAddr>) -> String {
-    from.map_or_else(|| "somebody".to_owned(), |a| a.to_string())
-}
-
-fn reject(id: &Arc<Id>) {
-    let _ = id.reject(&[]);
-    id.destroy();
 }
 
 impl Qp {
@@ -214,34 +171,37 @@ impl Qp {
             peer: plain(to.peer),
             ..to
         };
-        let parked = {
+        {
             let mut inner = self.inner.lock();
             inner.machine.walk(QpState::Rtr)?;
-            let ours = dials(self.number(), &to);
             let token = engine.progress.reserve(Endpoint::Stream(self.clone()));
+            let dial = if dials(self.number(), &to) {
+                let at = engine.now() + RTS_IS_NEAR;
+                engine.progress.add_timer(at, token);
+                Dial::At(at)
+            } else {
+                Dial::Theirs
+            };
             inner.by_hand = Some(Box::new(ByHand {
                 to,
                 token,
-                dial: if ours {
-                    Dial::At(Duration::ZERO)
-                } else {
-                    Dial::Theirs
+                words: Words {
+                    rq_psn: to.rq_psn,
+                    sq_psn: None,
                 },
+                dial,
+                early: None,
+                accepting: false,
                 again_after: REDIAL,
-                sq_psn: None,
-                expected: None,
+                claimed: None,
                 patience: None,
                 waiting_since: None,
             }));
-            std::mem::take(&mut inner.parked)
-        };
+        }
         if self.is_itself(&to) {
             return self.connect_to_itself(to.local, &engine);
         }
-        for dial in parked {
-            self.answer(dial);
-        }
-        self.dial_if_due(&engine);
+        self.look_at_dials(&engine);
         Ok(())
     }
 
@@ -256,159 +216,33 @@ impl Qp {
         patience: Option<Duration>,
     ) -> Result<(), Error> {
         let engine = self.pd().engine().clone();
-        let mut inner = self.inner.lock();
-        inner.machine.walk(QpState::Rts)?;
-        let Some(by_hand) = &mut inner.by_hand else {
-            return Err(Error::State("a queue pair in RTR"));
-        };
-        by_hand.patience = patience;
-        by_hand.sq_psn = sq_psn.or(by_hand.sq_psn);
-        let impostor = match (by_hand.expected, by_hand.sq_psn) {
-            (Some(expected), Some(own)) => expected != own,
-            _ => false,
-        };
-        if impostor {
-            crate::warn!(
-                "qp {}: the peer that came expects another packet sequence number: dropped",
-                self.number()
-            );
-            self.drop_stream(&mut inner, &engine);
+        {
+            let mut inner = self.inner.lock();
+            inner.machine.walk(QpState::Rts)?;
+            let connected = inner.stream.is_some();
+            let Some(by_hand) = &mut inner.by_hand else {
+                return Err(Error::State("a queue pair in RTR"));
+            };
+            by_hand.patience = patience;
+            by_hand.words.sq_psn = sq_psn.or(by_hand.words.sq_psn);
+            let mistaken = match (by_hand.claimed, by_hand.words.sq_psn) {
+                (Some(claimed), Some(own)) => claimed != own,
+                _ => false,
+            };
+            if mistaken {
+                by_hand.dial_later(&engine);
+                crate::warn!(
+                    "qp {}: the peer expects another packet sequence number than the program gives: dropped",
+                    self.number()
+                );
+                self.drop_stream(&mut inner, &engine);
+            } else if !connected {
+                by_hand.dial_with_more(&engine);
+            }
         }
-        drop(inner);
+        self.look_at_dials(&engine);
         self.dial_if_due(&engine);
         Ok(())
-    }
-
-    /// A dial reached this queue pair.
-    fn answer(self: &Arc<Self>, dial: Parked) {
-        let Parked { id, hello, from } = dial;
-        let answer = {
-            let mut inner = self.inner.lock();
-            let answer = self.judge(&inner, &hello, from);
-            if matches!(answer, Answer::Park) {
-                inner.parked.push(Parked {
-                    id: id.clone(),
-                    hello,
-                    from,
-                });
-            }
-            answer
-        };
-        match answer {
-            Answer::Park => {}
-            Answer::Refuse(why) => refuse(&id, from, why),
-            Answer::TurnAway(why) => turn_away(&id, from, why),
-            Answer::Accept(reply) => {
-                let param = ConnParam {
-                    private_data: &reply.encode(),
-                    responder_resources: MAX_RD_ATOMIC.min(255) as u8,
-                    initiator_depth: MAX_RD_ATOMIC.min(255) as u8,
-                };
-                let outcome = id
-                    .attach_qp(self)
-                    .and_then(|()| id.accept_dial(param, &hello));
-                if let Err(error) = outcome {
-                    crate::info!("qp {}: bring-up: {error}", self.number());
-                }
-            }
-        }
-    }
-
-    fn judge(&self, inner: &Inner, hello: &Hello, from: Option<IpAddr>) -> Answer {
-        let state = inner.machine.state();
-        let Some(by_hand) = &inner.by_hand else {
-            let early = matches!(state, QpState::Reset | QpState::Init);
-            return if early && inner.parked.len() < PARKED {
-                Answer::Park
-            } else {
-                Answer::Refuse("its program does not wait for anybody")
-            };
-        };
-        if let Err(why) = by_hand.check(self.number(), hello, from) {
-            return Answer::Refuse(why);
-        }
-        if !inner.machine.takes_stream() {
-            return match state {
-                QpState::Error => Answer::TurnAway("the queue pair has failed"),
-                _ => Answer::Refuse("the queue pair has its peer already"),
-            };
-        }
-        Answer::Accept(by_hand.hello(self.number()))
-    }
-
-    /// The Reply to this end's dial: what it says, if it is the right peer's.
-    pub(crate) fn peer_answered(
-        &self,
-        private_data: &[u8],
-        from: Option<SocketAddr>,
-    ) -> Option<Hello> {
-        let hello = Hello::parse(private_data)?;
-        let from = from.map(|a| plain(a.ip()));
-        let right = match &self.inner.lock().by_hand {
-            Some(by_hand) => by_hand.check(self.number(), &hello, from),
-            None => Err("nobody waits for it any more"),
-        };
-        if let Err(why) = right {
-            crate::warn!(
-                "qp {}: the answer to the bring-up is wrong: {why}",
-                self.number()
-            );
-        }
-        right.is_ok().then_some(hello)
-    }
-
-    /// This end's dial failed, or the stream that came of it is over: it is tried again later.
-    /// Called under the id's lock: takes no other.
-    pub(crate) fn dial_over(&self, engine: &Engine) {
-        let mut inner = self.inner.lock();
-        let inner = &mut *inner;
-        let Some(by_hand) = &mut inner.by_hand else {
-            return;
-        };
-        by_hand.expected = None;
-        if matches!(by_hand.dial, Dial::Made(_)) {
-            let at = engine.now() + by_hand.again_after;
-            by_hand.again_after = (by_hand.again_after * 2).min(REDIAL_MOST);
-            by_hand.dial = Dial::At(at);
-            engine.progress.add_timer(at, by_hand.token);
-        }
-        note_waiting(&inner.machine, by_hand, engine);
-    }
-
-    fn dial_if_due(self: &Arc<Self>, engine: &Arc<Engine>) {
-        let due = {
-            let mut inner = self.inner.lock();
-            let inner = &mut *inner;
-            let waits = inner.stream.is_none() && inner.machine.takes_stream();
-            match &mut inner.by_hand {
-                Some(by_hand) if waits => match by_hand.dial {
-                    Dial::At(at) if at <= engine.now() => {
-                        let id = Id::for_bring_up(engine);
-                        by_hand.dial = Dial::Made(id.clone());
-                        Some((id, by_hand.to, by_hand.hello(self.number())))
-                    }
-                    _ => None,
-                },
-                _ => None,
-            }
-        };
-        let Some((id, to, hello)) = due else {
-            return;
-        };
-        let peer = SocketAddr::new(to.peer, port_of(to.peer_qp));
-        let param = ConnParam {
-            private_data: &hello.encode(),
-            responder_resources: MAX_RD_ATOMIC.min(255) as u8,
-            initiator_depth: MAX_RD_ATOMIC.min(255) as u8,
-        };
-        let dialed = id
-            .attach_qp(self)
-            .and_then(|()| id.resolve_addr(Some(SocketAddr::new(to.local, 0)), peer, None))
-            .and_then(|()| id.connect(param));
-        if let Err(error) = dialed {
-            crate::info!("qp {}: {peer} cannot be dialed: {error}", self.number());
-            self.dial_over(engine);
-        }
     }
 
     /// Sends that find no stream wait for one, as long as the program's timeouts say.
@@ -444,19 +278,17 @@ impl Qp {
 
     /// Forgets the bring-up: for a queue pair that is reset or destroyed.
     pub(crate) fn end_bring_up(&self, engine: &Engine) {
-        let (by_hand, parked) = {
-            let mut inner = self.inner.lock();
-            (inner.by_hand.take(), std::mem::take(&mut inner.parked))
+        let Some(by_hand) = self.inner.lock().by_hand.take() else {
+            return;
         };
-        for dial in parked {
-            dial.id.destroy();
-        }
-        if let Some(by_hand) = by_hand {
-            engine.progress.release(by_hand.token);
-            if let Dial::Made(id) = by_hand.dial {
-                id.detach_qp();
-                id.destroy();
-            }
+        engine.progress.release(by_hand.token);
+        let made = match by_hand.dial {
+            Dial::Made { id, .. } => Some(id),
+            Dial::At(_) | Dial::Theirs => None,
+        };
+        for id in made.into_iter().chain(by_hand.early) {
+            id.detach_qp();
+            id.destroy();
         }
     }
 }

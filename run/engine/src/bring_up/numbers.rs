@@ -11,6 +11,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::hello::Hello;
+use super::room::{Dial, Entered, Room, Ticket};
 use crate::cm::Id;
 use crate::engine::Engine;
 use crate::error::Error;
@@ -18,8 +20,13 @@ use crate::ud::UdSocket;
 
 /// Queue pairs of one port. Not all 256, so that a number rests before it is used again.
 const PER_PORT: usize = 192;
-/// Bring-ups that wait at one port.
+/// Connections to one port that have not sent their MPA Request, and as many again with those that have.
 const BACKLOG: i32 = 1024;
+/// Dials that wait at one port: four for each queue pair. Fewer than the connections that a listener takes, so that
+/// those that wait never keep others out.
+const ROOM: usize = 4 * PER_PORT;
+/// And of the descriptors the process may have they take one in so many at most.
+const SHARE_OF_ROOM: u64 = 4;
 /// Ports that are tried when somebody else has the UDP port of ours.
 const TRIES: usize = 16;
 
@@ -45,6 +52,7 @@ struct Port {
     number: u16,
     socket: Arc<Id>,
     datagrams: Option<Arc<UdSocket>>,
+    room: Room<Arc<Id>>,
     used: [bool; 256],
     /// Those that a queue pair has or had.
     given: [bool; 256],
@@ -105,6 +113,57 @@ impl Numbers {
         port.is_some_and(|p| p.given[number as usize & 0xFF])
     }
 
+    /// A dial waits at the port of its number; `None` when that is not held.
+    pub(super) fn wait(
+        &self,
+        id: &Arc<Id>,
+        hello: Hello,
+        from: IpAddr,
+        engine: &Engine,
+    ) -> Option<Entered<Arc<Id>>> {
+        let whose = engine.whom(from);
+        let mut inner = self.inner.lock();
+        let room = inner.room_of(hello.to)?;
+        Some(
+            room.enter(hello, (from, whose), id.clone(), engine.now(), |id| {
+                id.has_request()
+            }),
+        )
+    }
+
+    /// One that waits has to go, because a descriptor is needed: of all ports, at the one where the most wait.
+    pub(super) fn crowd_out_one(&self) -> Option<Arc<Id>> {
+        let mut inner = self.inner.lock();
+        let rooms = inner.ports.iter_mut().map(|port| &mut port.room);
+        rooms.max_by_key(|room| room.count())?.crowd_out_one()
+    }
+
+    /// The dials that wait for a number.
+    pub(super) fn dials(&self, number: u32) -> Vec<Dial<Arc<Id>>> {
+        let mut inner = self.inner.lock();
+        let room = inner.room_of(number);
+        room.map_or_else(Vec::new, |room| room.of(number))
+    }
+
+    /// One of them.
+    pub(super) fn dial(&self, number: u32, ticket: Ticket) -> Option<Dial<Arc<Id>>> {
+        self.inner.lock().room_of(number)?.get(ticket)
+    }
+
+    /// It waits no longer; false when it did not.
+    pub(super) fn stop_waiting(&self, number: u32, ticket: Ticket) -> bool {
+        let mut inner = self.inner.lock();
+        inner.room_of(number).is_some_and(|room| room.take(ticket))
+    }
+
+    /// It is wrong; true when that is news.
+    pub(super) fn is_wrong(&self, number: u32, ticket: Ticket) -> bool {
+        let mut inner = self.inner.lock();
+        inner
+            .room_of(number)
+            .is_some_and(|room| room.is_wrong(ticket))
+    }
+
     /// From now on peers may dial.
     ///
     /// # Errors
@@ -121,6 +180,11 @@ impl Numbers {
 }
 
 impl Inner {
+    fn room_of(&mut self, number: u32) -> Option<&mut Room<Arc<Id>>> {
+        let port = self.ports.iter_mut().find(|p| p.number == port_of(number));
+        port.map(|port| &mut port.room)
+    }
+
     fn add_port(&mut self, engine: &Arc<Engine>) -> Result<(), Error> {
         let port = Port::bind(engine)?;
         if self.listening {
@@ -149,10 +213,12 @@ impl Port {
         }
         let socket = outcome?;
         let number = socket.local_addr().map_or(0, |a| a.port());
+        let (_, descriptors) = weft_os::descriptors::limits();
         Ok(Port {
             number,
             socket,
             datagrams: None,
+            room: Room::new(ROOM.min((descriptors / SHARE_OF_ROOM).max(1) as usize)),
             used: [false; 256],
             given: [false; 256],
             live: 0,

@@ -1,25 +1,27 @@
 //! How a listener takes connections, and what bounds them.
 //!
-//! Up to the program's answer a connection counts on its listener's backlog, of which twice as many are taken; up to its
-//! MPA Request it counts among the half-open ones of the process ([`super::half_open`]). A connection whose address
-//! reached for memory it was not given too often waits before its start-up begins (`crate::suspects`).
+//! Up to the program's answer a connection counts on its listener's backlog, of which twice as many are taken; up to
+//! its MPA Request it counts among the half-open ones of the process ([`super::half_open`]). Where there is no place
+//! for it a newcomer waits in the kernel's queue, as long as it likes: whoever connects meets no refusal that another
+//! try a moment later would not have met. A connection whose address reached for memory it was not given too often
+//! then waits for its turn ([`super::turn`]).
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::MutexGuard;
-use weft_os::net::{TcpListener, TcpStream};
+use weft_os::net::TcpStream;
 use weft_os::poll::Interest;
 
-use super::half_open::{Number, Room};
+use super::half_open::Number;
 use super::id::{Id, Phase};
 use super::startup::Startup;
+use super::turn::Turn;
 use crate::engine::{Endpoint, Engine};
 use crate::error::Error;
 use crate::progress::Token;
 use crate::stats::Total;
-use crate::suspects::Admission;
 
 /// This many connections are taken from the kernel's queue in one go.
 const ACCEPT_AT_ONCE: usize = 64;
@@ -28,11 +30,28 @@ const NO_ROOM: Duration = Duration::from_millis(20);
 /// The same when the machine has no descriptor or memory for them.
 const NO_MEANS: Duration = Duration::from_millis(100);
 
+/// Of the descriptors the process may have, the half-open connections take one in so many at most.
+const SHARE_OF_HALF_OPEN: u64 = 4;
+/// The same of one listener's connections up to the program's answer.
+const SHARE_OF_LISTENER: u64 = 2;
+
+/// Connections of one listener that were accepted, up to the answer to their request.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    count: AtomicUsize,
+    /// Newcomers wait in the kernel's queue until one of these is over.
+    holds_back: AtomicBool,
+}
+
 /// What an accepted connection takes up; given back when it is dropped.
 #[derive(Debug)]
 pub(super) struct Places {
-    waiting: Arc<AtomicUsize>,
+    engine: Arc<Engine>,
+    /// The listener's.
+    token: Token,
+    waiting: Arc<Waiting>,
     half_open: Option<HalfOpenPlace>,
+    pub(super) turn: Option<Turn>,
 }
 
 #[derive(Debug)]
@@ -42,15 +61,34 @@ struct HalfOpenPlace {
 }
 
 impl Places {
-    /// The Request is there.
-    pub(super) fn request_came(&mut self) {
+    /// The Request is there, and the program is told.
+    pub(super) fn request_goes_on(&mut self) {
         self.half_open = None;
+    }
+
+    /// The Request is there, and has to wait for a turn.
+    pub(super) fn wait_in_line(&mut self, turn: Turn) {
+        self.turn = Some(turn);
+        if let Some(place) = &self.half_open {
+            place.engine.half_open.lock().has_spoken(place.number);
+        }
+    }
+
+    /// Nobody has been told of it yet.
+    pub(super) fn is_half_open(&self) -> bool {
+        self.half_open.is_some()
     }
 }
 
 impl Drop for Places {
     fn drop(&mut self) {
-        self.waiting.fetch_sub(1, Ordering::AcqRel);
+        // In this order, and the other side the other way round: one of the two sees the other.
+        self.waiting.count.fetch_sub(1, Ordering::SeqCst);
+        if self.waiting.holds_back.load(Ordering::SeqCst) {
+            self.engine
+                .progress
+                .add_timer(self.engine.now(), self.token);
+        }
     }
 }
 
@@ -65,8 +103,20 @@ impl Drop for HalfOpenPlace {
 /// What a listener is, for the time of taking connections.
 struct Gate {
     token: Token,
-    waiting: Arc<AtomicUsize>,
-    is_full: bool,
+    waiting: Arc<Waiting>,
+    most: usize,
+}
+
+impl Gate {
+    fn is_full(&self) -> bool {
+        self.waiting.count.load(Ordering::SeqCst) >= self.most
+    }
+}
+
+/// So much of what the process may have of descriptors.
+fn share(of: u64) -> usize {
+    let (_, hard) = weft_os::descriptors::limits();
+    (hard / of).max(1) as usize
 }
 
 impl Id {
@@ -88,6 +138,10 @@ impl Id {
             match accepted {
                 Ok(Some((socket, peer))) => self.take_connection(socket, peer, &gate, turn),
                 Ok(None) => return,
+                Err(error)
+                    if is_lack_of_descriptors(&error)
+                        && (self.crowd_out_one(None)
+                            || crate::bring_up::crowd_out_one(&self.engine)) => {}
                 Err(error) => {
                     crate::error::explain(&error);
                     crate::warn_of_peer!("a connection could not be accepted: {error}");
@@ -109,7 +163,7 @@ impl Id {
             } => Some(Gate {
                 token: *token,
                 waiting: waiting.clone(),
-                is_full: waiting.load(Ordering::Acquire) >= (*backlog).max(1) * 2,
+                most: ((*backlog).max(1) * 2).min(share(SHARE_OF_LISTENER)),
             }),
             _ => None,
         }
@@ -118,43 +172,57 @@ impl Id {
     /// Sees that one more connection can be taken; false when it cannot, or need not.
     fn make_room(&self, gate: &Gate) -> bool {
         let listener = gate.token.number();
-        if gate.is_full && self.engine.half_open.lock().at(listener) == 0 {
-            if let Phase::Listening { listener, .. } = &self.inner.lock().phase {
-                refuse_one(listener);
+        if gate.is_full() {
+            if self.engine.half_open.lock().at(listener) == 0 {
+                self.hold_back(gate);
+                return false;
             }
-            return false;
+            if !self.crowd_out_for_next(Some(listener)) {
+                return false;
+            }
         }
-        let full = gate.is_full.then_some(Some(listener));
-        full.into_iter()
-            .chain([None])
-            .all(|full| self.make_room_among(full))
+        let most = self.engine.settings.half_open_limit;
+        let most = most.min(share(SHARE_OF_HALF_OPEN));
+        self.engine.half_open.lock().count() < most || self.crowd_out_for_next(None)
     }
 
-    /// The same among all half-open connections, or among those of one listener, which is full.
-    fn make_room_among(&self, full: Option<u64>) -> bool {
-        let room = self.engine.half_open.lock().room(full, self.engine.now());
-        if matches!(room, Room::Free) {
-            return true;
-        }
+    /// Makes room for the next among all half-open connections, or among those of one listener.
+    fn crowd_out_for_next(&self, listener: Option<u64>) -> bool {
         let comes = match &self.inner.lock().phase {
             Phase::Listening { listener, .. } => listener.has_waiting(),
             _ => false,
         };
-        match room {
-            _ if !comes => false,
-            Room::Instead(oldest) => {
-                if let Some(oldest) = oldest.upgrade() {
-                    oldest.crowd_out();
-                }
-                true
-            }
-            _ => {
-                self.pause_accepting(NO_ROOM);
-                false
-            }
+        if !comes {
+            return false;
+        }
+        let made = self.crowd_out_one(listener);
+        if !made {
+            self.pause_accepting(NO_ROOM);
+        }
+        made
+    }
+
+    /// Closes the half-open connection that has to go first, if one may go now.
+    fn crowd_out_one(&self, listener: Option<u64>) -> bool {
+        let now = self.engine.now();
+        let first = self.engine.half_open.lock().first_to_go(listener, now);
+        if let Some(first) = first.as_ref().and_then(std::sync::Weak::upgrade) {
+            first.crowd_out();
+        }
+        first.is_some()
+    }
+
+    /// The backlog is full of requests that the program has not answered: whoever comes next waits in the kernel's
+    /// queue until one of these is over.
+    fn hold_back(&self, gate: &Gate) {
+        self.pause_accepting(Duration::ZERO);
+        gate.waiting.holds_back.store(true, Ordering::SeqCst);
+        if !gate.is_full() {
+            self.go_on_accepting();
         }
     }
 
+    /// Leaves newcomers in the kernel's queue for that time, or, for none, until a timer of this listener.
     fn pause_accepting(&self, pause: Duration) {
         let until = self.engine.now() + pause;
         if let Phase::Listening {
@@ -166,7 +234,9 @@ impl Id {
         {
             *pause_until = Some(until);
             let _ = self.engine.progress.change(listener, *token, Interest::End);
-            self.engine.progress.add_timer(until, *token);
+            if !pause.is_zero() {
+                self.engine.progress.add_timer(until, *token);
+            }
         }
     }
 
@@ -177,11 +247,13 @@ impl Id {
             listener,
             token,
             pause_until,
+            waiting,
             ..
         } = &mut self.inner.lock().phase
         {
             if pause_until.is_some_and(|until| until <= now) {
                 *pause_until = None;
+                waiting.holds_back.store(false, Ordering::SeqCst);
                 let _ = self
                     .engine
                     .progress
@@ -197,26 +269,24 @@ impl Id {
         gate: &Gate,
         turn: MutexGuard<'_, ()>,
     ) {
-        let admission = self.engine.admit(peer.ip());
-        if admission == Admission::Never {
-            crate::info!("{peer}: refused, too many connections of its address wait already");
-            return socket.abort_on_close();
-        }
-        gate.waiting.fetch_add(1, Ordering::AcqRel);
+        gate.waiting.count.fetch_add(1, Ordering::SeqCst);
         let child = Id::make(self.engine.clone(), None, 0, Arc::downgrade(self));
         let number = self.engine.half_open.lock().enter(
             gate.token.number(),
-            peer.ip(),
+            self.engine.whom(peer.ip()),
             self.engine.now(),
             Arc::downgrade(&child),
         );
         self.engine.stats.add(Total::HalfOpen, 1);
         let places = Places {
+            engine: self.engine.clone(),
+            token: gate.token,
             waiting: gate.waiting.clone(),
             half_open: Some(HalfOpenPlace {
                 engine: self.engine.clone(),
                 number,
             }),
+            turn: None,
         };
         {
             let mut own = self.inner.lock();
@@ -231,40 +301,7 @@ impl Id {
         }
         // It has its place.
         drop(turn);
-        match admission {
-            Admission::At(until) => child.delay(socket, until, places),
-            _ => child.begin(socket, places),
-        }
-    }
-
-    /// Start-up begins later.
-    fn delay(self: &Arc<Self>, socket: TcpStream, until: Duration, places: Places) {
-        let endpoint = Endpoint::Connecting(self.clone());
-        let token = self.engine.progress.reserve(endpoint);
-        self.inner.lock().phase = Phase::Delayed {
-            socket,
-            token,
-            until,
-            places,
-        };
-        self.engine.progress.add_timer(until, token);
-    }
-
-    /// It is later.
-    pub(super) fn start_delayed(self: &Arc<Self>) {
-        let phase = std::mem::replace(&mut self.inner.lock().phase, Phase::Disconnected);
-        match phase {
-            Phase::Delayed {
-                socket,
-                token,
-                places,
-                ..
-            } => {
-                self.engine.progress.release(token);
-                self.begin(socket, places);
-            }
-            other => self.inner.lock().phase = other,
-        }
+        child.begin(socket, places);
     }
 
     fn begin(self: &Arc<Self>, socket: TcpStream, places: Places) {
@@ -301,28 +338,36 @@ impl Id {
 
     /// There is no place for it any more.
     fn crowd_out(self: &Arc<Self>) {
+        let peer = self.inner.lock().peer;
+        if self.close_unanswered() {
+            self.engine.stats.add(Total::CrowdedOut, 1);
+            if let Some(peer) = peer {
+                crate::info!(
+                    "{peer}: closed to make room for others, before the program was told of it"
+                );
+            }
+        }
+    }
+
+    /// Resets a connection of which nobody has been told. False where somebody has meanwhile.
+    pub(super) fn close_unanswered(self: &Arc<Self>) -> bool {
         let mut inner = self.inner.lock();
         match &inner.phase {
-            Phase::Delayed { socket, .. }
-            | Phase::Starting {
+            Phase::Starting {
                 socket,
-                request: None,
+                places: Some(places),
                 ..
-            } => socket.abort_on_close(),
-            // Its Request came meanwhile.
-            _ => return,
+            } if places.is_half_open() => socket.abort_on_close(),
+            _ => return false,
         }
-        if let Some(peer) = inner.peer {
-            crate::info!("{peer}: closed before its MPA Request came, to make room for others");
-        }
-        self.engine.stats.add(Total::CrowdedOut, 1);
-        match std::mem::replace(&mut inner.phase, Phase::Disconnected) {
-            Phase::Delayed { token, .. } => self.engine.progress.release(token),
-            Phase::Starting { socket, token, .. } => self.engine.progress.remove(&socket, token),
-            _ => {}
+        if let Phase::Starting { socket, token, .. } =
+            std::mem::replace(&mut inner.phase, Phase::Disconnected)
+        {
+            self.engine.progress.remove(&socket, token);
         }
         drop(inner);
         self.untold();
+        true
     }
 
     /// The listener need not wait for its request any more; whether it was still to be told.
@@ -336,10 +381,9 @@ impl Id {
     }
 }
 
-/// The backlog is full of requests that the program has not answered: one more is reset.
-fn refuse_one(listener: &TcpListener) {
-    if let Ok(Some((socket, peer))) = listener.accept() {
-        crate::info!("{peer}: refused, the backlog is full");
-        socket.abort_on_close();
-    }
+/// Whether a descriptor that is given up would let the next connection in.
+fn is_lack_of_descriptors(error: &std::io::Error) -> bool {
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
 }

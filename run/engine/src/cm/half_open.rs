@@ -2,7 +2,7 @@
 //!
 //! Each costs a descriptor and some memory, and whoever can connect can make them. So their number is bounded, and when
 //! there is no room the connection to go is the oldest of the address that has the most: a peer that floods crowds out
-//! its own.
+//! its own. One that has sent its Request, and waits for its turn, is among them and goes after all that have not.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -19,7 +19,6 @@ pub(super) struct Number(u64);
 /// The half-open connections, oldest first. `T` leads to one.
 #[derive(Debug)]
 pub(crate) struct HalfOpen<T> {
-    most: usize,
     entries: Vec<Entry<T>>,
     next: u64,
 }
@@ -29,37 +28,34 @@ struct Entry<T> {
     number: Number,
     /// The listener it came to.
     listener: u64,
+    /// The address that stands for all of the peer's (`crate::suspects::Whom`).
     from: IpAddr,
     since: Duration,
+    has_spoken: bool,
     what: T,
 }
 
-/// Whether one more can be taken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Room<T> {
-    Free,
-    /// Once that one has gone.
-    Instead(T),
-    /// Not now.
-    None,
-}
-
-impl<T: Clone> HalfOpen<T> {
-    /// At most `most` at once.
-    pub(crate) fn new(most: usize) -> HalfOpen<T> {
+impl<T> Default for HalfOpen<T> {
+    fn default() -> HalfOpen<T> {
         HalfOpen {
-            most,
             entries: Vec::new(),
             next: 0,
         }
     }
+}
 
-    /// Room for one more; with a listener, among those of that listener, which is full.
-    pub(super) fn room(&self, full: Option<u64>, now: Duration) -> Room<T> {
-        if full.is_none() && self.entries.len() < self.most {
-            return Room::Free;
-        }
-        let counts = |entry: &&Entry<T>| full.is_none_or(|listener| entry.listener == listener);
+impl<T: Clone> HalfOpen<T> {
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The one that makes room for another, of all or of one listener's; `None` where it is too young.
+    pub(super) fn first_to_go(&self, listener: Option<u64>, now: Duration) -> Option<T> {
+        let of_all = |entry: &&Entry<T>| listener.is_none_or(|listener| entry.listener == listener);
+        let silent = |entry: &&Entry<T>| of_all(entry) && !entry.has_spoken;
+        let any_silent = self.entries.iter().any(|entry| silent(&entry));
+        let counts = |entry: &&Entry<T>| of_all(entry) && entry.has_spoken != any_silent;
         let mut per_address: HashMap<IpAddr, usize> = HashMap::new();
         for entry in self.entries.iter().filter(counts) {
             *per_address.entry(entry.from).or_default() += 1;
@@ -70,10 +66,9 @@ impl<T: Clone> HalfOpen<T> {
             .iter()
             .filter(counts)
             .find(|entry| per_address.get(&entry.from).copied() == crowd);
-        match oldest {
-            Some(entry) if entry.since + GRACE <= now => Room::Instead(entry.what.clone()),
-            _ => Room::None,
-        }
+        oldest
+            .filter(|entry| entry.since + GRACE <= now)
+            .map(|entry| entry.what.clone())
     }
 
     /// How many came to that listener.
@@ -91,19 +86,29 @@ impl<T: Clone> HalfOpen<T> {
             listener,
             from,
             since: now,
+            has_spoken: false,
             what,
         });
         number
     }
 
-    /// Its Request is there, or it ended.
+    /// Its Request is there, and waits for its turn.
+    pub(super) fn has_spoken(&mut self, number: Number) {
+        if let Some(at) = self.place(number) {
+            self.entries[at].has_spoken = true;
+        }
+    }
+
+    /// Its Request goes on, or it ended.
     pub(super) fn leave(&mut self, number: Number) {
-        if let Ok(at) = self
-            .entries
-            .binary_search_by_key(&number.0, |entry| entry.number.0)
-        {
+        if let Some(at) = self.place(number) {
             self.entries.remove(at);
         }
+    }
+
+    fn place(&self, number: Number) -> Option<usize> {
+        let key = |entry: &Entry<T>| entry.number.0;
+        self.entries.binary_search_by_key(&number.0, key).ok()
     }
 }
 
@@ -119,39 +124,56 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_up_to_the_bound() {
-        let mut half_open = HalfOpen::new(2);
-        assert_eq!(half_open.room(None, NOW), Room::Free);
+    fn the_oldest_goes_first_and_none_that_is_young() {
+        let mut half_open = HalfOpen::default();
         let first = half_open.enter(7, address(1), NOW, "first");
         half_open.enter(7, address(1), NOW, "second");
-        assert_eq!(half_open.room(None, NOW), Room::None, "both are young");
-        assert_eq!(half_open.room(None, NOW + GRACE), Room::Instead("first"));
+        assert_eq!(half_open.first_to_go(None, NOW), None, "both are young");
+        let later = NOW + GRACE;
+        assert_eq!(half_open.first_to_go(None, later), Some("first"));
         half_open.leave(first);
-        assert_eq!(half_open.room(None, LATER), Room::Free);
+        assert_eq!(half_open.count(), 1);
         half_open.leave(first);
         assert_eq!(half_open.at(7), 1);
     }
 
     #[test]
     fn a_flood_crowds_out_its_own() {
-        let mut half_open = HalfOpen::new(4);
+        let mut half_open = HalfOpen::default();
         half_open.enter(7, address(1), NOW, "an honest one, and the oldest");
         for _ in 0..2 {
             half_open.enter(7, address(2), NOW, "of the flood");
         }
         half_open.enter(7, address(3), NOW, "another honest one");
-        assert_eq!(half_open.room(None, LATER), Room::Instead("of the flood"));
+        assert_eq!(half_open.first_to_go(None, LATER), Some("of the flood"));
+    }
+
+    #[test]
+    fn who_has_spoken_goes_after_all_that_have_not() {
+        let mut half_open = HalfOpen::default();
+        let first = half_open.enter(7, address(1), NOW, "waits for its turn");
+        half_open.has_spoken(first);
+        half_open.enter(7, address(1), NOW, "silent");
+        let other = half_open.enter(7, address(1), NOW, "silent too");
+        assert_eq!(half_open.first_to_go(None, LATER), Some("silent"));
+        half_open.has_spoken(other);
+        assert_eq!(half_open.first_to_go(None, LATER), Some("silent"));
+        half_open.leave(Number(1));
+        let third = half_open.enter(7, address(2), NOW, "and a third");
+        half_open.has_spoken(third);
+        let oldest = Some("waits for its turn");
+        assert_eq!(half_open.first_to_go(None, LATER), oldest);
     }
 
     #[test]
     fn a_full_listener_is_its_own_matter() {
-        let mut half_open = HalfOpen::new(100);
+        let mut half_open = HalfOpen::default();
         for _ in 0..9 {
             half_open.enter(1, address(1), NOW, "elsewhere");
         }
-        assert_eq!(half_open.room(Some(2), LATER), Room::None);
+        assert_eq!(half_open.first_to_go(Some(2), LATER), None);
         half_open.enter(2, address(2), NOW, "here");
-        assert_eq!(half_open.room(Some(2), LATER), Room::Instead("here"));
+        assert_eq!(half_open.first_to_go(Some(2), LATER), Some("here"));
         assert_eq!((half_open.at(1), half_open.at(2)), (9, 1));
     }
 }

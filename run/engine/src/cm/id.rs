@@ -1,7 +1,7 @@
 //! The connection identifier and the calls on it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -10,19 +10,23 @@ use weft_os::net::{source_towards, BoundSocket, SocketOptions, TcpListener, TcpS
 use weft_os::poll::Interest;
 use weft_verbs::iwarp::PeerRequest;
 
-use super::accepting::Places;
+use super::accepting::{Places, Waiting};
+use super::bound::Bound;
 use super::order::{Order, Ticket};
+use super::sidr::{Asked, Asking, Desk};
 use super::startup::Startup;
-use super::{ConnParam, Event, EventChannel, EventKind, MAX_PRIVATE_DATA};
+use super::{ConnParam, Event, EventChannel, EventKind, Service, MAX_PRIVATE_DATA};
 use crate::engine::{engine, Endpoint, Engine};
 use crate::error::Error;
 use crate::progress::Token;
 use crate::qp::Qp;
+use crate::ud::UdQp;
 
 /// A connection identifier: what `rdma_cm_id` is.
 #[derive(Debug)]
 pub struct Id {
     pub(super) engine: Arc<Engine>,
+    pub(super) service: Service,
     pub(super) inner: Mutex<Inner>,
     cookie: AtomicU64,
     pub(super) me: Weak<Id>,
@@ -36,6 +40,8 @@ pub(super) struct Inner {
     pub(super) peer: Option<SocketAddr>,
     pub(super) options: SocketOptions,
     pub(super) qp: Option<Arc<Qp>>,
+    /// The same of an id for datagrams.
+    pub(super) ud_qp: Option<Arc<UdQp>>,
     /// For an id made by a connect request: where it came to.
     pub(super) listener: Weak<Id>,
     /// Its place among the listener's requests, until it is told.
@@ -48,15 +54,15 @@ pub(super) struct Inner {
 #[derive(Debug)]
 pub(super) enum Phase {
     Idle,
-    Bound(BoundSocket),
+    Bound(Bound),
     /// Address resolved; the socket is there if the program bound one.
-    Resolved(Option<BoundSocket>),
+    Resolved(Option<Bound>),
     Listening {
         listener: TcpListener,
         token: Token,
         backlog: usize,
         /// Connections that were accepted, up to the answer to their request.
-        waiting: Arc<AtomicUsize>,
+        waiting: Arc<Waiting>,
         /// No connection is taken before that time.
         pause_until: Option<Duration>,
         /// Connections whose requests have not been told yet.
@@ -75,14 +81,6 @@ pub(super) enum Phase {
         again_at: Duration,
         dial: Dial,
     },
-    /// Its address reached for memory it was not given too often: start-up begins at that time.
-    Delayed {
-        socket: TcpStream,
-        /// For the timer alone.
-        token: Token,
-        until: Duration,
-        places: Places,
-    },
     /// MPA start-up is under way, or a request waits for the program.
     Starting {
         socket: TcpStream,
@@ -98,12 +96,23 @@ pub(super) enum Phase {
         announced: bool,
         established: Box<Event>,
     },
+    /// It takes requests for datagrams.
+    Answering {
+        desk: Arc<Desk>,
+        token: Token,
+    },
+    /// Such a request waits for the program.
+    Asked(Asked),
+    /// Such a request is under way.
+    Asking(Box<Asking>),
+    /// Such a request was answered, and datagrams may go both ways.
+    Served,
     Disconnected,
     Destroyed,
 }
 
 /// Requests that may wait where the program does not say how many, as in the kernel's connection manager.
-const BACKLOG: i32 = 1024;
+pub(super) const BACKLOG: i32 = 1024;
 /// For how long after the first attempt a refusal is not the last word. A server that closes its listener and opens
 /// another on the same port refuses in between (perftest does so between its two connections), and an address
 /// that is resolved without asking the network leaves it no time. A machine may stand still for half a second before
@@ -157,7 +166,18 @@ impl Id {
         Ok(Id::make(engine()?, channel.cloned(), cookie, Weak::new()))
     }
 
+    /// An id for connections.
     pub(super) fn make(
+        engine: Arc<Engine>,
+        channel: Option<Arc<EventChannel>>,
+        cookie: u64,
+        listener: Weak<Id>,
+    ) -> Arc<Id> {
+        Id::of_service(Service::Stream, engine, channel, cookie, listener)
+    }
+
+    pub(super) fn of_service(
+        service: Service,
         engine: Arc<Engine>,
         channel: Option<Arc<EventChannel>>,
         cookie: u64,
@@ -174,11 +194,13 @@ impl Id {
                     ..SocketOptions::default()
                 },
                 qp: None,
+                ud_qp: None,
                 listener,
                 ticket: None,
                 by_hand: false,
             }),
             engine,
+            service,
             cookie: AtomicU64::new(cookie),
             me: me.clone(),
         })
@@ -226,6 +248,18 @@ impl Id {
         self.inner.lock().channel.clone()
     }
 
+    /// Whether its request waits for an answer.
+    pub(crate) fn has_request(&self) -> bool {
+        let phase = &self.inner.lock().phase;
+        matches!(
+            phase,
+            Phase::Starting {
+                request: Some(_),
+                ..
+            }
+        )
+    }
+
     /// Sends its events to another channel from now on, those that wait included.
     pub fn migrate(&self, channel: Option<&Arc<EventChannel>>) {
         let old = {
@@ -248,7 +282,7 @@ impl Id {
         if !matches!(inner.phase, Phase::Idle) {
             return Err(Error::State("an id that is not bound yet"));
         }
-        let socket = BoundSocket::bind(addr, &inner.options)?;
+        let socket = Bound::bind(self.service, addr, &inner.options)?;
         inner.local = Some(socket.local_addr());
         inner.phase = Phase::Bound(socket);
         Ok(())
@@ -275,12 +309,20 @@ impl Id {
         };
         let bound = match (bound, source) {
             (None, Some(source)) if !source.ip().is_unspecified() || source.port() != 0 => {
-                Some(BoundSocket::bind(source, &inner.options)?)
+                Some(Bound::bind(self.service, source, &inner.options)?)
             }
             (bound, _) => bound,
         };
         inner.peer = Some(peer);
-        let outcome = source_towards(peer);
+        let outcome = match &bound {
+            // A group is reached from wherever the program says (`rdma_join_multicast(3)`); it need not be routed.
+            Some(bound)
+                if peer.ip().is_multicast() && !bound.local_addr().ip().is_unspecified() =>
+            {
+                Ok(bound.local_addr())
+            }
+            _ => source_towards(peer),
+        };
         match outcome {
             Ok(local) => {
                 inner.local = Some(match &bound {
@@ -324,6 +366,9 @@ impl Id {
     /// It has one already.
     pub fn attach_qp(&self, qp: &Arc<Qp>) -> Result<(), Error> {
         let mut inner = self.inner.lock();
+        if self.is_for_datagrams() {
+            return Err(Error::Invalid("the id is for datagrams"));
+        }
         if inner.qp.is_some() {
             return Err(Error::Invalid("the id has a queue pair already"));
         }
@@ -333,7 +378,9 @@ impl Id {
 
     /// Lets go of the queue pair.
     pub fn detach_qp(&self) -> Option<Arc<Qp>> {
-        self.inner.lock().qp.take()
+        let mut inner = self.inner.lock();
+        inner.ud_qp = None;
+        inner.qp.take()
     }
 
     /// The queue pair.
@@ -352,8 +399,8 @@ impl Id {
             Phase::Idle => {
                 let any = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
                 let any4 = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-                BoundSocket::bind(any, &inner.options)
-                    .or_else(|_| BoundSocket::bind(any4, &inner.options))?
+                Bound::bind(self.service, any, &inner.options)
+                    .or_else(|_| Bound::bind(self.service, any4, &inner.options))?
             }
             other => {
                 inner.phase = other;
@@ -361,9 +408,16 @@ impl Id {
             }
         };
         inner.local = Some(bound.local_addr());
+        let bound = match bound {
+            Bound::Stream(bound) => bound,
+            Bound::Datagrams(socket, _) => {
+                inner.phase = self.listen_for_lookups(socket, backlog)?;
+                return Ok(());
+            }
+        };
         let backlog = if backlog <= 0 { BACKLOG } else { backlog };
-        // A SYN that finds the kernel's queue full is sent again a second later; how many may wait
-        // is decided here, where a refusal can be told.
+        // A SYN that finds the kernel's queue full is sent again a second later, and those that come before the program
+        // has answered others wait in that queue.
         let listener = bound.listen(backlog.max(BACKLOG))?;
         let endpoint = Endpoint::Connecting(self.arc()?);
         let token = self
@@ -398,6 +452,10 @@ impl Id {
                 inner.phase = other;
                 return Err(Error::State("a resolved id"));
             }
+        };
+        let bound = match bound {
+            Some(Bound::Stream(bound)) => Some(bound),
+            _ => None,
         };
         let source = bound.as_ref().map(BoundSocket::local_addr);
         let begin = self.engine.now();
@@ -464,6 +522,9 @@ impl Id {
     /// # Errors
     /// It is not connected.
     pub fn disconnect(&self) -> Result<(), Error> {
+        if self.is_for_datagrams() {
+            return self.stop_datagrams();
+        }
         let qp = {
             let inner = self.inner.lock();
             match inner.phase {
@@ -480,6 +541,9 @@ impl Id {
 
     /// Ends the id: what it was doing stops, and events of it that wait are dropped.
     pub fn destroy(&self) {
+        // A request that the program leaves without an answer is refused, as kernels do: a peer that was closed upon
+        // could only guess why.
+        let _ = self.reject(&[]);
         let (phase, channel) = {
             let mut inner = self.inner.lock();
             let phase = std::mem::replace(&mut inner.phase, Phase::Destroyed);
@@ -500,13 +564,14 @@ impl Id {
             Phase::Connecting { socket, token, .. } | Phase::Starting { socket, token, .. } => {
                 self.engine.progress.remove(&socket, token);
             }
-            Phase::Refused { token, .. } | Phase::Delayed { token, .. } => {
-                self.engine.progress.release(token);
-            }
+            Phase::Refused { token, .. } => self.engine.progress.release(token),
+            Phase::Answering { desk, token } => desk.end(token, &self.engine),
+            Phase::Asked(asked) => asked.drop_request(&self.engine),
+            Phase::Asking(asking) => asking.end(&self.engine),
             _ => {}
         }
         // A queue pair outlives its id; without one its connection ends.
-        let qp = self.inner.lock().qp.take();
+        let qp = self.detach_qp();
         if let Some(qp) = qp {
             qp.disconnect();
         }
@@ -532,7 +597,7 @@ impl Id {
         }
         let over = !matches!(kind, EventKind::AddrResolved | EventKind::RouteResolved);
         if let (true, true, Some(qp)) = (inner.by_hand, over, &inner.qp) {
-            qp.dial_over(&self.engine);
+            qp.dial_over(&self.engine, self);
         }
     }
 }
@@ -547,6 +612,7 @@ impl Event {
             private_data: Vec::new(),
             responder_resources: 0,
             initiator_depth: 0,
+            datagrams: None,
         }
     }
 }

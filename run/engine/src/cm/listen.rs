@@ -5,9 +5,11 @@ use weft_os::net::TcpStream;
 use super::id::{Id, Inner, OwnedParam, Phase};
 use super::order::Order;
 use super::startup::Startup;
+use super::turn::Turn;
 use super::{ConnParam, Event, EventKind};
-use crate::bring_up::Hello;
+use crate::bring_up::Peer;
 use crate::error::Error;
+use crate::progress::Token;
 
 impl Id {
     /// Changes the listener's waiting requests, and tells the program of those that are due.
@@ -44,11 +46,11 @@ impl Id {
     }
 
     /// Accepts the dial of a queue pair that is brought up by hand.
-    pub(crate) fn accept_dial(&self, param: ConnParam<'_>, hello: &Hello) -> Result<(), Error> {
-        self.accept_from(param, Some(hello))
+    pub(crate) fn accept_dial(&self, param: ConnParam<'_>, peer: &Peer) -> Result<(), Error> {
+        self.accept_from(param, Some(peer))
     }
 
-    fn accept_from(&self, param: ConnParam<'_>, hello: Option<&Hello>) -> Result<(), Error> {
+    fn accept_from(&self, param: ConnParam<'_>, named: Option<&Peer>) -> Result<(), Error> {
         let param = OwnedParam::new(&param)?;
         let me = self.arc()?;
         let mut inner = self.inner.lock();
@@ -56,7 +58,12 @@ impl Id {
             .qp
             .clone()
             .ok_or(Error::Invalid("the id has no queue pair"))?;
-        let (socket, token, mut startup) = take_request(&mut inner)?;
+        let Taken {
+            socket,
+            token,
+            mut startup,
+            turn,
+        } = take_request(&mut inner)?;
         let established = match startup.accept(param.private_data, param.ird, param.ord) {
             Ok(established) => established,
             Err(error) => {
@@ -81,10 +88,11 @@ impl Id {
         };
         // Under the lock: the program may post as soon as it has the event, and the end of the
         // stream is told after its beginning.
-        if let Err(error) = qp.attach(socket, token, &established, &[], &me, hello) {
+        if let Err(error) = qp.attach(socket, token, &established, &[], &me, named) {
             inner.phase = Phase::Disconnected;
             return Err(error);
         }
+        qp.keep_turn(turn);
         if let (Some(channel), false) = (&inner.channel, wait_for_peer) {
             channel.post(event);
         }
@@ -98,12 +106,20 @@ impl Id {
     /// # Errors
     /// There is no request, or too much private data.
     pub fn reject(&self, private_data: &[u8]) -> Result<(), Error> {
+        if self.is_for_datagrams() {
+            return self.reject_lookup(private_data);
+        }
         let param = OwnedParam::new(&ConnParam {
             private_data,
             ..ConnParam::default()
         })?;
         let mut inner = self.inner.lock();
-        let (socket, token, mut startup) = take_request(&mut inner)?;
+        let Taken {
+            socket,
+            token,
+            mut startup,
+            ..
+        } = take_request(&mut inner)?;
         inner.phase = Phase::Disconnected;
         drop(inner);
         let rejected = startup.reject(param.private_data);
@@ -113,16 +129,29 @@ impl Id {
     }
 }
 
+/// A request that the program answers.
+struct Taken {
+    socket: TcpStream,
+    token: Token,
+    startup: Startup,
+    turn: Option<Turn>,
+}
+
 /// Takes a request that waits for the program's answer.
-fn take_request(inner: &mut Inner) -> Result<(TcpStream, crate::progress::Token, Startup), Error> {
+fn take_request(inner: &mut Inner) -> Result<Taken, Error> {
     match std::mem::replace(&mut inner.phase, Phase::Idle) {
         Phase::Starting {
             socket,
             token,
             startup,
             request: Some(_),
-            ..
-        } => Ok((socket, token, startup)),
+            places,
+        } => Ok(Taken {
+            socket,
+            token,
+            startup,
+            turn: places.and_then(|mut places| places.turn.take()),
+        }),
         other => {
             inner.phase = other;
             Err(Error::Invalid("the id has no connect request to answer"))

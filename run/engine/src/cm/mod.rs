@@ -12,13 +12,25 @@
 //! | no answer in time; no route | [`EventKind::Unreachable`] |
 //! | Reply sent (and, in peer-to-peer mode, first FPDU arrived) | [`EventKind::Established`] |
 //! | FIN, RST or Terminate, or the end of a local disconnect | [`EventKind::Disconnected`] |
+//!
+//! An id for datagrams ([`Id::for_datagrams`]) makes no connection: it asks the listener's connection manager which
+//! queue pair serves them, or answers such requests.
+//!
+//! | lookup | event |
+//! | --- | --- |
+//! | request arrived | [`EventKind::ConnectRequest`] on the listener's channel |
+//! | answer, served | [`EventKind::Established`], at the client only |
+//! | answer, rejected; nobody at the port; no answer in time | [`EventKind::Unreachable`] |
 
 mod accepting;
+mod bound;
 mod half_open;
 mod id;
 mod listen;
 mod order;
+mod sidr;
 mod startup;
+mod turn;
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -29,10 +41,21 @@ use crate::error::Error;
 
 pub(crate) use half_open::HalfOpen;
 pub use id::Id;
+pub use sidr::{UdPeer, QKEY};
+pub(crate) use turn::Turn;
 
 /// Most octets of private data a connection carries in each direction with IRD/ORD negotiation
 /// (RFC 6581 section 9).
 pub const MAX_PRIVATE_DATA: usize = 508;
+
+/// What an id is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Service {
+    /// Connections (`RDMA_PS_TCP`).
+    Stream,
+    /// Datagrams (`RDMA_PS_UDP`).
+    Datagrams,
+}
 
 /// What happened to an [`Id`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,6 +110,8 @@ pub struct Event {
     pub responder_resources: u8,
     /// Reads this side may have outstanding there.
     pub initiator_depth: u8,
+    /// Who serves datagrams: of [`EventKind::Established`] where the id is for them.
+    pub datagrams: Option<UdPeer>,
 }
 
 /// A channel for connection events.

@@ -183,6 +183,15 @@ impl Id {
                 drop(inner);
                 me.continue_startup(engine);
             }
+            Phase::Asking(_) => {
+                drop(inner);
+                me.go_on_asking(engine);
+            }
+            Phase::Answering { desk, .. } => {
+                let desk = desk.clone();
+                drop(inner);
+                me.take_lookups(&desk);
+            }
             _ => {}
         }
     }
@@ -330,9 +339,20 @@ impl Id {
             Transfer::WouldBlock => return,
             Transfer::End | Transfer::Failed(_) => startup.handle_eof(),
         }
-        let Some(outcome) = startup.outcome() else {
+        let Some(mut outcome) = startup.outcome() else {
             return;
         };
+        if matches!(outcome, Outcome::Request(_)) {
+            // Who gave up while it waited in the kernel's queue is nobody to ask the program about.
+            match socket.recv(&mut buffer) {
+                Transfer::Octets(octets) => {
+                    startup.handle_bytes(&buffer[..octets], engine.now());
+                }
+                Transfer::WouldBlock => {}
+                Transfer::End | Transfer::Failed(_) => startup.handle_eof(),
+            }
+            outcome = startup.outcome().unwrap_or(outcome);
+        }
         if matches!(startup, Startup::Initiator(_)) {
             engine.progress.soon.answered();
         }
@@ -383,11 +403,11 @@ impl Id {
             inner.phase = Phase::Disconnected;
             return;
         };
-        let hello = match inner.by_hand {
-            true => qp.peer_answered(&established.private_data, inner.peer),
+        let named = match inner.by_hand {
+            true => qp.peer_answered(self, inner.peer, &established.private_data),
             false => None,
         };
-        if inner.by_hand && hello.is_none() {
+        if inner.by_hand && named.is_none() {
             engine.progress.remove(&socket, token);
             inner.phase = Phase::Disconnected;
             self.post(&inner, EventKind::ConnectError, -EPROTO);
@@ -395,7 +415,7 @@ impl Id {
         }
         // Under the lock: the program may post as soon as it has the event, and the end of the
         // stream is told after its beginning.
-        if let Err(error) = qp.attach(socket, token, &established, leftover, self, hello.as_ref()) {
+        if let Err(error) = qp.attach(socket, token, &established, leftover, self, named.as_ref()) {
             crate::warn!("the queue pair cannot take the connection: {error}");
             inner.phase = Phase::Disconnected;
             self.post(&inner, EventKind::ConnectError, -EPROTO);
@@ -405,34 +425,47 @@ impl Id {
             channel.post(event);
         }
         drop(inner);
+        if named.is_some() {
+            qp.end_other_dial(self);
+        }
         qp.serve_attached();
     }
 
-    /// The responder has the Request: the listener's program decides.
+    /// The responder has the Request.
     fn requested(self: &Arc<Self>, request: PeerRequest) {
-        let mut event = Event::about(self.clone(), EventKind::ConnectRequest, 0);
-        event.private_data.clone_from(&request.private_data);
-        event.responder_resources = depth(request.ord);
-        event.initiator_depth = depth(request.ird);
-        let (listener, ticket, by_hand) = {
-            let mut inner = self.inner.lock();
-            if let Phase::Starting {
-                request: waiting,
-                places,
+        if let Phase::Starting {
+            request: waiting, ..
+        } = &mut self.inner.lock().phase
+        {
+            *waiting = Some(request);
+        }
+        if self.may_go_on() {
+            self.go_on();
+        }
+    }
+
+    /// The listener's program decides on the Request.
+    pub(super) fn go_on(self: &Arc<Self>) {
+        let (request, listener, ticket, by_hand) = {
+            let inner = self.inner.lock();
+            let Phase::Starting {
+                request: Some(request),
                 ..
-            } = &mut inner.phase
-            {
-                *waiting = Some(request.clone());
-                if let Some(places) = places {
-                    places.request_came();
-                }
-            }
-            (inner.listener.upgrade(), inner.ticket, inner.by_hand)
+            } = &inner.phase
+            else {
+                return;
+            };
+            let listener = inner.listener.upgrade();
+            (request.clone(), listener, inner.ticket, inner.by_hand)
         };
         if by_hand {
             // No program is asked.
             return crate::bring_up::dialed(&self.engine, self, &request);
         }
+        let mut event = Event::about(self.clone(), EventKind::ConnectRequest, 0);
+        event.responder_resources = depth(request.ord);
+        event.initiator_depth = depth(request.ird);
+        event.private_data = request.private_data;
         let told = listener.zip(ticket).and_then(|(listener, ticket)| {
             event.listener = Some(listener.clone());
             listener.tell_requests(|order| order.arrived(ticket, event))
@@ -452,8 +485,15 @@ impl Id {
             StartError::Closed { .. } => (EventKind::Rejected, ECONNRESET),
             _ => (EventKind::ConnectError, EPROTO),
         };
-        let passive = self.inner.lock().listener.upgrade();
-        if matches!(error, StartError::Closed { .. }) && passive.is_some() {
+        let (passive, by_hand) = {
+            let inner = self.inner.lock();
+            (inner.listener.upgrade().is_some(), inner.by_hand)
+        };
+        if matches!(error, StartError::Closed { .. }) && by_hand {
+            // Nothing is wrong with the peer's revision: it is Weft's, and its program ended the queue pair, or both
+            // ends dialed. What comes of it the queue pair tells.
+            crate::info!("{peer}: the other end of the bring-up closed the connection");
+        } else if matches!(error, StartError::Closed { .. }) && passive {
             crate::info!("{peer}: {error}");
         } else {
             crate::warn_of_peer!("{peer}: {error}");
@@ -516,15 +556,17 @@ impl Id {
                 self.go_on_accepting();
                 self.tell_requests(|_| ());
             }
-            Phase::Delayed { until, .. } if *until <= now => {
+            Phase::Asking(_) => {
                 drop(inner);
-                self.start_delayed();
+                self.go_on_asking(engine);
             }
             Phase::Starting { startup, .. } => {
                 startup.handle_timeout(now);
-                if let Some(outcome) = startup.outcome() {
-                    drop(inner);
-                    self.conclude(engine, outcome, &[]);
+                let outcome = startup.outcome();
+                drop(inner);
+                match outcome {
+                    Some(outcome) => self.conclude(engine, outcome, &[]),
+                    None => self.on_turn_timer(),
                 }
             }
             _ => {}

@@ -8,8 +8,8 @@ use weft_verbs::iwarp::{Established, Role};
 use weft_verbs::qp::FpduPolicy;
 
 use super::{Inner, Qp};
-use crate::bring_up::Hello;
-use crate::cm::Id;
+use crate::bring_up::Peer;
+use crate::cm::{Id, Turn};
 use crate::engine::Endpoint;
 use crate::error::Error;
 use crate::nudges::Nudges;
@@ -19,7 +19,7 @@ use crate::stream::Stream;
 
 impl Qp {
     /// Puts the queue pair on a connected socket whose MPA start-up is over; `token` waits for octets. The caller, who
-    /// holds the connection's lock, tells the program and then calls [`Qp::serve_attached`]. `hello`: who a queue pair
+    /// holds the connection's lock, tells the program and then calls [`Qp::serve_attached`]. `named`: who a queue pair
     /// without a connection manager is to be connected with.
     pub(crate) fn attach(
         self: &Arc<Self>,
@@ -28,14 +28,16 @@ impl Qp {
         established: &Established,
         leftover: &[u8],
         id: &Arc<Id>,
-        hello: Option<&Hello>,
+        named: Option<&Peer>,
     ) -> Result<(), Error> {
         let engine = self.pd.engine();
         let mut inner = self.inner.lock();
-        let admitted = self.admit(&mut inner, hello).and_then(|()| {
-            let ends = (socket.local_addr()?, socket.peer_addr()?);
-            Ok((socket.emss()?, ends))
-        });
+        let admitted = self
+            .admit(&mut inner, established.role, named)
+            .and_then(|()| {
+                let ends = (socket.local_addr()?, socket.peer_addr()?);
+                Ok((socket.emss()?, ends))
+            });
         let (emss, (local, peer)) = match admitted {
             Ok(facts) => facts,
             Err(error) => {
@@ -73,16 +75,24 @@ impl Qp {
     }
 
     /// Whether it may have a stream now, and from whoever speaks so.
-    fn admit(&self, inner: &mut Inner, hello: Option<&Hello>) -> Result<(), Error> {
+    fn admit(&self, inner: &mut Inner, role: Role, named: Option<&Peer>) -> Result<(), Error> {
         if !inner.machine.takes_stream() {
             return Err(Error::State("a queue pair that waits to be connected"));
         }
         if self.destroyed.load(Ordering::Acquire) {
             return Err(Error::State("a queue pair that exists"));
         }
-        match (hello, &mut inner.by_hand) {
-            (Some(hello), Some(by_hand)) => by_hand.meet(hello),
-            _ => Ok(()),
+        match (named, &mut inner.by_hand) {
+            (Some(peer), Some(by_hand)) => by_hand.meet(self.number.0, role, peer),
+            (Some(_), None) => Err(Error::State("a queue pair that waits for its peer")),
+            (None, _) => Ok(()),
+        }
+    }
+
+    /// The stream's turn among those of its address ends when the stream does.
+    pub(crate) fn keep_turn(&self, turn: Option<Turn>) {
+        if let (Some(turn), Some(stream)) = (turn, &mut self.inner.lock().stream) {
+            stream.turn = Some(turn);
         }
     }
 

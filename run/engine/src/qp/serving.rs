@@ -18,6 +18,9 @@ use crate::stream::{Stream, StreamEnd};
 
 /// A stream that is ending is closed after this time, whatever the peer does.
 const LINGER: Duration = Duration::from_secs(3);
+/// What the kernel has of it then is kept for as long as a message waits for a receive while the peer takes nothing,
+/// and no longer than this (decision 0011).
+const KEPT_AT_MOST: Duration = Duration::from_secs(60);
 
 /// What the connection manager has to be told after a pass.
 #[derive(Debug, Default)]
@@ -145,7 +148,7 @@ impl Qp {
             let more = refused - stream.published.refused_accesses;
             engine.note_refused(stream.peer.ip(), more);
         }
-        if let Some(end) = end {
+        if let Some(end) = end.or_else(|| emptied(inner)) {
             self.end_stream(inner, end, engine, &mut notices);
         }
         while let Some(event) = inner.machine.poll_event() {
@@ -164,6 +167,7 @@ impl Qp {
             return;
         }
         let id = inner.id.upgrade();
+        let by_hand = inner.by_hand.is_some();
         drop(guard);
         if let Some(id) = id {
             if notices.first_fpdu {
@@ -172,6 +176,10 @@ impl Qp {
             if notices.ended {
                 id.on_stream_ended(notices.was_up);
             }
+        }
+        if notices.ended && by_hand {
+            // Its peer may have dialed again before the end of the stream was seen.
+            self.look_at_dials(engine);
         }
     }
 
@@ -182,13 +190,22 @@ impl Qp {
         engine: &Engine,
         notices: &mut Notices,
     ) {
+        let Some(stream) = &mut inner.stream else {
+            return;
+        };
+        let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
+        if !inner.machine.stream_ended(&mut pass) {
+            stream.note_over(end);
+            // What is due leaves all the same, if it can.
+            if !stream.blocked {
+                stream.transmit(&mut inner.machine, &mut pass);
+            }
+            return;
+        }
+        drop(pass);
         let Some(stream) = inner.stream.take() else {
             return;
         };
-        {
-            let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
-            inner.machine.stream_ended(&mut pass);
-        }
         crate::debug!("qp {}: stream ended ({end:?})", self.number.0);
         notices.ended = true;
         notices.was_up = inner.machine.may_send();
@@ -231,6 +248,13 @@ impl Qp {
                     terminate.code
                 );
             }
+            QpEvent::Unreceived(messages) => {
+                crate::warn_of_peer!(
+                    "qp {}: {peer} has gone, and no receives were posted for {messages} messages that it sent before: \
+                     they are lost. Post receives sooner, or raise receive-wait-ms",
+                    self.number.0
+                );
+            }
         }
     }
 
@@ -240,7 +264,8 @@ impl Qp {
             return;
         };
         stream.leaving.is_left &= inner.machine.awaits_answer();
-        let reads = !inner.machine.is_full() && !stream.leaving.is_left;
+        let left = stream.leaving.is_left || stream.over.is_some();
+        let reads = !inner.machine.is_full() && !left;
         let interest = Interest::of(reads, stream.blocked);
         if interest != stream.interest {
             stream.interest = interest;
@@ -317,8 +342,13 @@ impl Qp {
                 stream.peer
             );
         }
-        if silent || stream.close_at.is_some_and(|at| at <= now) {
+        if silent {
             stream.socket.abort_on_close();
+            self.finish(guard, Some(StreamEnd::Broken), engine);
+        } else if stream.close_at.is_some_and(|at| at <= now) {
+            // What the kernel has is complete for the program: a reset would take it back.
+            let wait = engine.settings.receive_wait.min(KEPT_AT_MOST);
+            stream.socket.keep_after_close(LINGER + wait);
             self.finish(guard, Some(StreamEnd::Broken), engine);
         } else if stream.nudges.as_mut().is_some_and(|n| n.take_due(now)) {
             if stream.octets_in == 0 {
@@ -327,6 +357,12 @@ impl Qp {
             self.transmit_locked(guard, engine);
         }
     }
+}
+
+/// How the stream ended, where the last of what it left has its receive now.
+fn emptied(inner: &Inner) -> Option<StreamEnd> {
+    let waits = inner.machine.ending() != Ending::HalfClosed || inner.machine.holding().is_some();
+    inner.stream.as_ref()?.over.filter(|_| !waits)
 }
 
 fn needs_fin(machine: &QpMachine) -> bool {

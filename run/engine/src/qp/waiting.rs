@@ -13,6 +13,7 @@ use parking_lot::MutexGuard;
 use super::{Inner, Qp};
 use crate::engine::Engine;
 use crate::pass::Pass;
+use crate::stream::Stream;
 
 /// How long a message waits for a receive where it may be lost.
 const LOST_AFTER: Duration = Duration::from_millis(100);
@@ -62,10 +63,18 @@ impl Waiting {
         self.limit = self.limit.min(LOST_AFTER);
     }
 
-    /// `message` waits at `now`, of a peer that bounds its retries or not; gives a time that is new.
-    fn follow(&mut self, message: u64, retries: Option<u8>, now: Duration) -> Option<Duration> {
+    /// `message` waits at `now`, of a peer that bounds its retries or not, and no longer than `most`; gives a time
+    /// that is new.
+    fn follow(
+        &mut self,
+        message: u64,
+        retries: Option<u8>,
+        most: Duration,
+        now: Duration,
+    ) -> Option<Duration> {
         let told = retries.map(|count| self.retry * u32::from(count));
-        let until = now.saturating_add(told.map_or(self.limit, |told| told.min(self.limit)));
+        let limit = self.limit.min(most);
+        let until = now.saturating_add(told.map_or(limit, |told| told.min(limit)));
         let known = self.message.filter(|(same, _)| *same == message);
         if known.is_some_and(|(_, before)| before <= until) {
             return None;
@@ -111,7 +120,13 @@ impl Qp {
             return;
         };
         let retries = inner.machine.rnr_retries_of_peer();
-        if let Some(until) = inner.waiting.follow(holding, retries, engine.now()) {
+        // Nobody is there any more who could want it to wait without end.
+        let most = match stream.over {
+            Some(_) => engine.settings.receive_wait,
+            None => FOR_EVER,
+        };
+        let waiting = &mut inner.waiting;
+        if let Some(until) = waiting.follow(holding, retries, most, engine.now()) {
             engine.progress.add_timer(until, stream.token);
         }
         let srq = self.srq.as_ref();
@@ -125,7 +140,8 @@ impl Qp {
     /// What was held may have gone on, and may have to be answered. The socket is looked at only if it was left
     /// alone until now: a receiver that is behind posts for each message, and must not pay a system call each time.
     pub(super) fn after_holding(self: &Arc<Self>, guard: MutexGuard<'_, Inner>, engine: &Engine) {
-        let left_alone = guard.stream.as_ref().is_some_and(|s| !s.interest.reads());
+        let waits = |s: &Stream| !s.interest.reads() && s.over.is_none();
+        let left_alone = guard.stream.as_ref().is_some_and(waits);
         if left_alone && !guard.machine.is_full() {
             self.serve_locked(guard, engine, true);
         } else if guard.machine.wants_to_send() {
@@ -156,20 +172,24 @@ mod tests {
     fn a_peer_that_tells_its_count_shortens_the_wait_and_never_lengthens_it() {
         let mut waiting = Waiting::new(100 * MS);
         waiting.retry = 10 * MS;
-        assert_eq!(waiting.follow(1, None, 5 * MS), Some(105 * MS));
-        assert_eq!(waiting.follow(1, None, 6 * MS), None, "known");
-        assert_eq!(waiting.follow(1, Some(3), 7 * MS), Some(37 * MS));
-        assert_eq!(waiting.follow(1, Some(3), 8 * MS), None, "known");
+        assert_eq!(waiting.follow(1, None, FOR_EVER, 5 * MS), Some(105 * MS));
+        assert_eq!(waiting.follow(1, None, FOR_EVER, 6 * MS), None, "known");
+        assert_eq!(waiting.follow(1, Some(3), FOR_EVER, 7 * MS), Some(37 * MS));
+        assert_eq!(waiting.follow(1, Some(3), FOR_EVER, 8 * MS), None, "known");
         assert!(!waiting.is_over(36 * MS) && waiting.is_over(37 * MS));
-        assert_eq!(waiting.follow(2, Some(0), 40 * MS), Some(40 * MS));
-        assert_eq!(waiting.follow(3, Some(255), 50 * MS), Some(150 * MS));
+        assert_eq!(waiting.follow(2, Some(0), FOR_EVER, 40 * MS), Some(40 * MS));
+        assert_eq!(
+            waiting.follow(3, Some(255), FOR_EVER, 50 * MS),
+            Some(150 * MS)
+        );
     }
 
     #[test]
     fn a_wait_without_end_has_no_timer() {
         let mut waiting = Waiting::new(FOR_EVER);
-        assert_eq!(waiting.follow(1, None, MS), None);
+        assert_eq!(waiting.follow(1, None, FOR_EVER, MS), None);
         assert!(waiting.waits() && !waiting.is_over(1_000_000 * MS));
-        assert_eq!(waiting.follow(1, Some(2), MS), Some(3 * MS));
+        assert_eq!(waiting.follow(1, None, 9 * MS, MS), Some(10 * MS));
+        assert_eq!(waiting.follow(1, Some(2), FOR_EVER, MS), Some(3 * MS));
     }
 }

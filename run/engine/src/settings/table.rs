@@ -134,7 +134,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "4000",
         doc: "How long a message that finds no posted receive waits for one, when the peer is \
               Weft too. Programs written for InfiniBand rely on its retries. After that, and at \
-              once with other peers or with 0, the connection ends, as iWARP has it.",
+              once with other peers or with 0, the connection ends, as iWARP has it. Messages of a \
+              peer that has disconnected wait as long, and the end is told behind them.",
     },
     Setting {
         name: "acknowledge",
@@ -160,7 +161,8 @@ pub const SETTINGS: &[Setting] = &[
         },
         default: "1024",
         doc: "How many connections the process holds at once that were accepted and have not sent \
-              their MPA Request yet. Each takes a descriptor. When there are so many, the oldest \
+              their MPA Request yet. Each takes a descriptor, and no more than a quarter of those that \
+              the process may have (`ulimit -Hn`) go to them. When there are so many, the oldest \
               one of the address that has the most is closed for the next that comes; one that is \
               younger than a quarter of a second is left alone, and the next waits in the kernel.",
     },
@@ -178,8 +180,11 @@ pub const SETTINGS: &[Setting] = &[
         doc: "How many times a peer may reach for memory that it was not given before new \
               connections from its address have to wait, as somebody's have to who guesses STags. \
               One time in ten seconds is forgotten. Beyond the limit the address gets one \
-              connection at a time, 50 milliseconds after the one before, twice that after each \
-              further time, and at most 5 seconds; what would have to wait for longer is refused. \
+              connection at a time: once the one before has ended well, or 50 milliseconds after \
+              it, twice that after each further time, and at most 5 seconds. What waits for longer \
+              than 8 seconds is refused, and so is the seventeenth that waits. All addresses of \
+              this machine count as one. Beyond 16 times the limit over all addresses new \
+              connections take turns by the network they come from. \
               0: they are counted and nothing else happens. docs/hostile.md tells more.",
     },
     Setting {
@@ -202,8 +207,8 @@ pub const SETTINGS: &[Setting] = &[
             set: |settings, ms| settings.connect_timeout = Duration::from_millis(ms),
         },
         default: "10000",
-        doc: "How long `rdma_connect` waits for TCP to connect before it reports that the peer \
-              is unreachable.",
+        doc: "How long `rdma_connect` waits for TCP to connect, or for a datagram service to \
+              answer, before it reports that the peer is unreachable.",
     },
     Setting {
         name: "log",

@@ -12,7 +12,7 @@ use weft_verbs::qp::QpConfig;
 use weft_verbs::types::{PostError, QpCap, QpNumber, QpState, RecvRequest, SendRequest};
 pub use weft_verbs::ud::grh::{ends as grh_ends, GRH_LEN};
 pub use weft_verbs::ud::Target as UdTarget;
-use weft_verbs::ud::{Arrival, Debt, Fate, UdQp as Machine};
+use weft_verbs::ud::{Arrival, Debt, Fate, UdQp as Machine, Why};
 
 use crate::context::{AsyncEvent, AsyncObject, Pd};
 use crate::cq::Cq;
@@ -217,7 +217,7 @@ impl UdQp {
         engine: &Engine,
     ) -> Option<Debt> {
         let now = engine.now();
-        let (mut debt, mut dropped) = (None, 0);
+        let (mut debt, mut dropped, mut wrong_keys) = (None, 0, 0);
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
         {
@@ -227,13 +227,14 @@ impl UdQp {
                 let fate = inner.machine.receive(&arrival, now, &mut pass);
                 if let Fate::Dropped(why) = fate {
                     dropped += 1;
+                    wrong_keys += u64::from(why == Why::QKey);
                     crate::debug!(
                         "qp {}: a datagram from {} is dropped: {why:?}",
                         self.number.0,
                         arrival.from
                     );
                 }
-                if fate != Fate::Held {
+                if fate.is_answered() {
                     debt = arrival.debt.or(debt);
                 }
                 arrived = next();
@@ -245,6 +246,7 @@ impl UdQp {
         self.publish(inner);
         if dropped > 0 {
             engine.stats.add(Total::DatagramsDropped, dropped);
+            engine.stats.add(Total::WrongQKeys, wrong_keys);
         }
         while let Some(earlier) = inner.machine.take_debt() {
             self.socket.answer(earlier);

@@ -1,5 +1,7 @@
 //! A peer that is a socket and octets: no CRC, ready to receive by Write.
 
+#![allow(dead_code, reason = "each test uses some of it")]
+
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;

@@ -5,6 +5,8 @@ use weft_verbs::iwarp::{
     Untagged,
 };
 
+use weft_verbs::qp::Ending;
+
 use super::{Area, Window, World};
 
 impl World {
@@ -17,6 +19,7 @@ impl World {
         if self.ends[at].crc && self.random.chance(0.02) {
             let bit = self.random.below(8 * fpdu.len() as u64) as usize;
             fpdu[bit / 8] ^= 1 << (bit % 8);
+            self.ends[at].damaged = true;
         }
         self.arrive(at, &fpdu);
     }
@@ -113,6 +116,7 @@ impl World {
                 let octets: Vec<u8> = (0..len).map(|_| self.random.bits() as u8 & 0x7F).collect();
                 // Without a CRC headers would be taken for payload, and look like secrets when they come back.
                 if self.ends[at].crc && self.random.chance(0.2) {
+                    self.ends[at].damaged = true;
                     self.arrive(at, &octets);
                 }
             }
@@ -160,6 +164,7 @@ impl World {
         };
         let header = self.untagged(at, Opcode::READ_REQUEST, QueueNumber::READ_REQUEST);
         self.arrive_framed(at, Header::Untagged(header), &request.to_octets(), &[]);
+        self.count_request(at);
     }
 
     fn attack_by_atomic(&mut self, at: usize) {
@@ -176,43 +181,89 @@ impl World {
             stag,
             to,
         };
-        let header = self.untagged(at, Opcode::ATOMIC_REQUEST, QueueNumber::READ_REQUEST);
-        self.arrive_framed(at, Header::Untagged(header), &request.to_octets(), &[]);
+        let most = 1 + self.random.below(2) * self.random.below(8);
+        for _ in 0..most {
+            let header = self.untagged(at, Opcode::ATOMIC_REQUEST, QueueNumber::READ_REQUEST);
+            self.arrive_framed(at, Header::Untagged(header), &request.to_octets(), &[]);
+            self.count_request(at);
+        }
     }
 
     fn attack_by_send(&mut self, at: usize) {
-        let invalidates = self.random.chance(0.2);
-        let mut header = self.untagged(at, Opcode::send(false, invalidates), QueueNumber::SEND);
-        if invalidates {
-            header.invalidate = self.guess(at).0 .0;
-        }
-        let len = self.random.below(700);
+        let header = match self.ends[at].open.take() {
+            Some(open) if self.random.chance(0.95) => open,
+            _ => {
+                let invalidates = self.random.chance(0.2);
+                let opcode = Opcode::send(false, invalidates);
+                let mut header = self.untagged(at, opcode, QueueNumber::SEND);
+                if invalidates {
+                    header.invalidate = self.guess(at).0 .0;
+                }
+                header
+            }
+        };
+        let last = self.random.chance(0.6);
+        // Empty segments are allowed anywhere in a message, at its beginning too.
+        let len = match self.random.below(3) {
+            0 => 0,
+            _ => self.random.below(700),
+        };
+        let header = Untagged { last, ..header };
+        self.ends[at].open = (!last).then_some(Untagged {
+            mo: header.mo.wrapping_add(len as u32),
+            ..header
+        });
         let payload = self.payload(len);
         self.arrive_framed(at, Header::Untagged(header), &[], &payload);
     }
 
-    /// An answer to a Read that the program asked for, or that it did not.
+    /// An answer to a Read that the program asked for, or that it did not: only what goes on with the oldest is taken.
     fn attack_by_response(&mut self, at: usize) {
         let (mut stag, mut to, mut size) = self.guess(at);
-        if !self.ends[at].asked.is_empty() && self.random.chance(0.9) {
-            let asked = self.ends[at].asked.remove(0);
-            (stag, to, size) = (asked.sink_stag, asked.sink_to, u64::from(asked.size));
+        let end = &self.ends[at];
+        let oldest = end.asked.front().map(|asked| {
+            let to = asked.sink_to.wrapping_add(end.answered);
+            (asked.sink_stag, to, u64::from(asked.size) - end.answered)
+        });
+        if let Some(oldest) = oldest.filter(|_| self.random.chance(0.9)) {
+            (stag, to, size) = oldest;
         }
-        if self.random.chance(0.2) {
-            (stag, to, _) = self.guess(at);
+        match self.random.below(20) {
+            0 => (stag, to, _) = self.guess(at),
+            1 => to = to.wrapping_add(1 + self.random.below(8)),
+            2 => stag = Stag(stag.0 ^ 1),
+            _ => {}
         }
         let len = if self.random.chance(0.8) {
             size.min(1400)
         } else {
             self.length(size)
         };
+        let last = len == size || self.random.chance(0.1);
         let header = Header::Tagged(Tagged {
-            last: len == size || self.random.chance(0.5),
+            last,
             opcode: Opcode::READ_RESPONSE,
             stag,
             to,
         });
         let payload = self.payload(len);
         self.arrive_framed(at, header, &[], &payload);
+        let end = &mut self.ends[at];
+        if end.qp.ending() != Ending::Open || end.damaged {
+            return;
+        }
+        let fits = oldest.is_some_and(|(asked_stag, asked_to, left)| {
+            let right_place = len == 0 || (stag, to) == (asked_stag, asked_to);
+            right_place && len <= left && (!last || len == left)
+        });
+        assert!(
+            fits,
+            "{len} octets at {stag:?} {to:#x}, last: {last}, were taken for {oldest:?}"
+        );
+        end.answered += len;
+        if last {
+            end.asked.pop_front();
+            end.answered = 0;
+        }
     }
 }

@@ -1,0 +1,42 @@
+//! A local address that an id holds before it listens or connects.
+
+use std::io;
+use std::net::SocketAddr;
+
+use weft_os::net::{BoundSocket, SocketOptions};
+use weft_os::udp::UdpSocket;
+
+use super::Service;
+
+/// A socket that is bound, of the kind that the id's service takes.
+#[derive(Debug)]
+pub(super) enum Bound {
+    Stream(BoundSocket),
+    Datagrams(UdpSocket, SocketAddr),
+}
+
+impl Bound {
+    /// Binds to `addr`; port 0 takes an ephemeral port.
+    pub(super) fn bind(
+        service: Service,
+        addr: SocketAddr,
+        options: &SocketOptions,
+    ) -> io::Result<Bound> {
+        match service {
+            Service::Stream => Ok(Bound::Stream(BoundSocket::bind(addr, options)?)),
+            Service::Datagrams => {
+                let socket = UdpSocket::bind_to(addr, options)?;
+                let local = socket.local_addr()?;
+                Ok(Bound::Datagrams(socket, local))
+            }
+        }
+    }
+
+    /// The address it holds.
+    pub(super) fn local_addr(&self) -> SocketAddr {
+        match self {
+            Bound::Stream(socket) => socket.local_addr(),
+            Bound::Datagrams(_, local) => *local,
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! A process that may have few descriptors, and strangers who take them: honest clients get in.
+
+#[path = "peers/end.rs"]
+mod end;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use end::{connect, expect, listener, End};
+use rustix::process::{setrlimit, Resource, Rlimit};
+use weft_engine::cm::{ConnParam, EventChannel, EventKind};
+
+/// What the process may have.
+const DESCRIPTORS: u64 = 24;
+const STRANGERS: usize = 40;
+const HONEST: usize = 10;
+/// Where to connect to, for the processes that this one starts.
+const TO: &str = "WEFT_TEST_TO";
+
+/// Runs one of the tests below, as a process of its own.
+fn start(role: &str, to: SocketAddr) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", role, "--nocapture"])
+        .env(TO, to.to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Where to connect to, once this process is told to begin; `None` where the tests are run as such.
+fn told() -> Option<SocketAddr> {
+    let to = std::env::var(TO).ok()?.parse().unwrap();
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+    Some(to)
+}
+
+/// Tells a process to begin, and waits for the line that it says then.
+fn begin(child: &mut Child, wanted: &str) -> BufReader<ChildStdout> {
+    child.stdin.as_mut().unwrap().write_all(b"begin\n").unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains(wanted) {
+        line.clear();
+        assert_ne!(output.read_line(&mut line).unwrap(), 0, "no \"{wanted}\"");
+    }
+    output
+}
+
+/// Holds as many silent connections as it can until its input ends: one that is closed is followed by another.
+#[test]
+fn strangers() {
+    let Some(to) = told() else {
+        return;
+    };
+    let open = move || {
+        let stream = TcpStream::connect(to).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        stream
+    };
+    let mut held: Vec<TcpStream> = (0..STRANGERS).map(|_| open()).collect();
+    println!("strangers are there");
+    std::thread::spawn(move || loop {
+        for stream in &mut held {
+            // Closed by the server, or reset.
+            if !matches!(stream.read(&mut [0]), Err(e) if e.kind() == std::io::ErrorKind::WouldBlock)
+            {
+                *stream = open();
+            }
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    });
+    std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+}
+
+/// Connects some times, one after another.
+#[test]
+fn honest() {
+    let Some(to) = told() else {
+        return;
+    };
+    for _ in 0..HONEST {
+        let (channel, end) = connect(to);
+        expect(&channel, EventKind::Established);
+        end.id.disconnect().unwrap();
+        expect(&channel, EventKind::Disconnected);
+        end.close();
+    }
+    println!("honest clients got in");
+}
+
+fn serve(events: &EventChannel) {
+    let mut ends: Vec<End> = Vec::new();
+    loop {
+        let event = events.get_event().unwrap();
+        let known = ends.iter().position(|end| Arc::ptr_eq(&end.id, &event.id));
+        match (event.kind, known) {
+            (EventKind::ConnectRequest, _) => {
+                let end = End::new(event.id, 4096);
+                match end.id.accept(ConnParam::default()) {
+                    Ok(()) => ends.push(end),
+                    Err(_) => end.close(),
+                }
+            }
+            (EventKind::Disconnected | EventKind::ConnectError, Some(known)) => {
+                ends.remove(known).close();
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn strangers_take_no_descriptors_from_honest_clients() {
+    if std::env::var_os(TO).is_some() {
+        return;
+    }
+    let (channel, _id, four, _) = listener(0);
+    let mut strangers = start("strangers", four);
+    let mut honest = start("honest", four);
+    let few = Rlimit {
+        current: Some(DESCRIPTORS),
+        maximum: Some(DESCRIPTORS),
+    };
+    setrlimit(Resource::Nofile, few).unwrap();
+    std::thread::spawn(move || serve(&channel));
+    let _said = begin(&mut strangers, "strangers are there");
+    let _said = begin(&mut honest, "honest clients got in");
+    let held = std::fs::read_dir("/proc/self/fd").unwrap().count() as u64;
+    assert!(held <= DESCRIPTORS, "{held}");
+    drop((honest.stdin.take(), strangers.stdin.take()));
+    assert!(honest.wait().unwrap().success());
+    strangers.wait().unwrap();
+}

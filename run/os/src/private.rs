@@ -1,0 +1,123 @@
+//! Descriptors that are no business of a forked child.
+//!
+//! A connection ends for its peer when the last copy of its descriptor is closed. A child that held copies of its
+//! parent's would keep them open after the parent's end, and the ports of its listeners taken. So it closes them as
+//! it begins, in the handler of `fork`, where no lock can be taken and no memory had: which numbers they are stands
+//! in a table of bits.
+//!
+//! The objects that the child inherited keep the numbers, which will be those of other descriptors; so they must not
+//! be used there, and dropping one closes nothing.
+
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crate::fork::Generation;
+
+/// Numbers that the table has a bit for: as many as the kernel gives a process unless told otherwise (`fs.nr_open`).
+/// Descriptors beyond stay open in a child.
+const MOST: usize = 1 << 20;
+/// One bit for each number; 128 KiB of which only touched pages exist.
+static OURS: [AtomicU64; MOST / 64] = [const { AtomicU64::new(0) }; MOST / 64];
+/// No bit is set in words from here on.
+static END: AtomicUsize = AtomicUsize::new(0);
+
+/// A descriptor of this process alone.
+#[derive(Debug)]
+pub(crate) struct Private {
+    fd: ManuallyDrop<OwnedFd>,
+    of: Generation,
+}
+
+impl From<OwnedFd> for Private {
+    fn from(fd: OwnedFd) -> Private {
+        let number = fd.as_raw_fd() as usize;
+        if let Some(word) = OURS.get(number / 64) {
+            END.fetch_max(number / 64 + 1, Ordering::Relaxed);
+            word.fetch_or(1 << (number % 64), Ordering::Release);
+        }
+        Private {
+            fd: ManuallyDrop::new(fd),
+            of: Generation::now(),
+        }
+    }
+}
+
+impl Drop for Private {
+    fn drop(&mut self) {
+        if self.of.is_over() {
+            return;
+        }
+        // The mark goes first: a child of a fork in between keeps a copy until it ends, where the other order would
+        // have it close what another thread opened under the number.
+        let number = self.fd.as_raw_fd() as usize;
+        if let Some(word) = OURS.get(number / 64) {
+            word.fetch_and(!(1 << (number % 64)), Ordering::Release);
+        }
+        // SAFETY: dropped once, here, and not used afterwards.
+        unsafe { ManuallyDrop::drop(&mut self.fd) };
+    }
+}
+
+impl AsFd for Private {
+    #[inline]
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl AsRawFd for Private {
+    #[inline]
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+/// Closes this process's copies of all of them; in a child that has just begun.
+pub(crate) fn close_all() {
+    for (at, word) in OURS.iter().enumerate().take(END.load(Ordering::Relaxed)) {
+        let mut bits = word.swap(0, Ordering::Acquire);
+        while bits != 0 {
+            let number = at * 64 + bits.trailing_zeros() as usize;
+            // SAFETY: a descriptor that this module has open under that number; the objects that hold it are of a
+            // generation that is over, and close nothing.
+            unsafe { rustix::io::close(number as RawFd) };
+            bits &= bits - 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fork::{tests::in_a_child, watch};
+
+    fn is_open(number: RawFd) -> bool {
+        // SAFETY: asks for flags of a number; one that is not open is an error.
+        unsafe { libc::fcntl(number, libc::F_GETFD) >= 0 }
+    }
+
+    #[test]
+    fn a_child_has_no_copy_and_closes_nobody_elses() {
+        watch();
+        let event = || rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC);
+        let shared = event().unwrap();
+        let inherited = Private::from(event().unwrap());
+        let gone = Private::from(event().unwrap());
+        let number = inherited.as_raw_fd();
+        drop(gone);
+        // Takes the lowest number that is free, and may be that of the one that is gone.
+        let successor = event().unwrap();
+        let status = in_a_child(|| {
+            let closed = !is_open(number);
+            let kept = is_open(shared.as_raw_fd()) && is_open(successor.as_raw_fd());
+            let mut others = Vec::new();
+            while !others.iter().any(|fd: &OwnedFd| fd.as_raw_fd() == number) {
+                others.push(event().unwrap());
+            }
+            drop(inherited);
+            closed && kept && is_open(number)
+        });
+        assert_eq!(status, 0);
+    }
+}

@@ -1,0 +1,13 @@
+"""What failed on a machine runs once more, alone, and is flaky if it passes then.
+
+Tests with threads, sockets and real programs can fail because the machine stood still for a second. Each runner of
+such tests plays its failed cells again when nothing else runs, and prints a line `flaky NAME: WHY` for each that
+passes the second time; `scripts/test` reads these lines, shows them at its end, and fails where there are too many. A
+flaky case counts as passed. Tests without a clock (pure code, virtual time, layouts) are never run again.
+"""
+
+
+def say(name, why):
+    """Prints the line of a case that failed, for the reason `why`, and passed when it ran alone."""
+    words = " ".join(str(why).split())
+    print(f"flaky {name}: {words[:400]}", flush=True)

@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""What fails once and passes alone is flaky, by name; what fails twice fails; and too many flaky tests are a failure."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+import cargo
+
+ROOT = Path(__file__).resolve().parents[2]
+
+CASES = r"""
+#include "cases.h"
+#include <fcntl.h>
+#include <unistd.h>
+
+CASE("steady.is-well") { EQ(1, 1); }
+CASE("flaky.fails-the-first-time") { CHECK(open(MARK, O_CREAT | O_EXCL | O_RDWR, 0600) < 0); }
+CASE("broken.fails-each-time") { EQ(1, BROKEN); }
+
+int main(int argc, char **argv)
+{
+	return cases_main(argc, argv, &(struct program){.name = "again"});
+}
+"""
+
+OUTPUT = """\
+     Running unittests src/lib.rs (target/debug/deps/weft_os-1)
+
+running 3 tests
+test net::one ... ok
+test net::two ... FAILED
+test net::three ... some child wrote FAILED
+
+failures:
+
+---- net::two stdout ----
+
+thread 'net::two' panicked at run/os/src/net.rs:7:9:
+late
+note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace
+
+---- net::three stdout ----
+Error: early
+
+failures:
+    net::three
+    net::two
+
+test result: FAILED. 1 passed; 2 failed; 4 ignored; 0 measured; 0 filtered out; finished in 0.00s
+
+     Running tests/loopback.rs (target/debug/deps/loopback-2)
+   Doc-tests weft_os
+
+test result: ok. 5 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+""".splitlines()
+
+
+class InFolder(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def write(self, name, text):
+        file = self.folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        file.chmod(0o755)
+        return file
+
+
+class CCases(InFolder):
+    """The harness of the C cases (tests/common)."""
+
+    def cases(self, broken, *options):
+        program, common = self.folder / "program", ROOT / "tests/common"
+        source = self.write("program.c", CASES)
+        subprocess.run(["cc", "-D_GNU_SOURCE", f'-DMARK="{self.folder}/mark"', f"-DBROKEN={broken}", "-I", common,
+                        "-o", program, source, common / "cases.c"], check=True)
+        return subprocess.run([program, *options], stdout=subprocess.PIPE, text=True, check=False)
+
+    def test_a_case_that_passes_alone_is_flaky_and_counts_as_passed(self):
+        done = self.cases(1, "--again")
+        self.assertIn("flaky flaky.fails-the-first-time: ", done.stdout)
+        self.assertEqual(done.stdout.splitlines()[-1], "3 passed, 0 failed, 0 skipped")
+        self.assertEqual(done.returncode, 0)
+
+    def test_a_case_that_fails_twice_fails(self):
+        done = self.cases(2, "--again")
+        self.assertIn("FAIL broken.fails-each-time: ", done.stdout)
+        self.assertEqual(done.stdout.splitlines()[-1], "2 passed, 1 failed, 0 skipped")
+        self.assertEqual(done.returncode, 1)
+
+    def test_nothing_is_run_again_unasked(self):
+        done = self.cases(1)
+        self.assertIn("FAIL flaky.fails-the-first-time: ", done.stdout)
+        self.assertEqual(done.returncode, 1)
+
+
+class Cargo(unittest.TestCase):
+    """What is read from cargo's output."""
+
+    def test_failures_have_their_names_and_reasons(self):
+        first = cargo.read(OUTPUT)[0]
+        self.assertEqual((first.passed, first.failed, first.skipped, first.ended), (1, 2, 4, True))
+        self.assertEqual(set(first.failures), {"net::two", "net::three"})
+        self.assertIn("late", first.failures["net::two"])
+        self.assertIn("early", first.failures["net::three"])
+
+    def test_a_binary_that_dies_has_not_ended(self):
+        titles = {binary.title: binary.ended for binary in cargo.read(OUTPUT)}
+        self.assertEqual(titles, {"target/debug/deps/weft_os-1": True, "target/debug/deps/loopback-2": False,
+                                  "weft_os": True})
+
+
+class Stages(InFolder):
+    """What scripts/test makes of a stage that runs again whole."""
+
+    def stage(self, script):
+        """Runs scripts/test with one stage, which is this script."""
+        self.write("scripts/test", (ROOT / "scripts/test").read_text(encoding="utf-8"))
+        self.write("abi/verbs/check.sh", f"#!/bin/bash\nmark={self.folder}/mark\n{script}")
+        environment = os.environ | {"CARGO_TARGET_DIR": str(self.folder / "target")}
+        return subprocess.run([self.folder / "scripts/test", "abi"], stdout=subprocess.PIPE, text=True, check=False,
+                              env=environment)
+
+    def test_what_fails_once_is_named_and_the_run_passes(self):
+        done = self.stage('if [ -e "$mark" ]; then echo "2 passed, 0 failed, 0 skipped"; exit 0; fi; touch "$mark"\n'
+                          'echo "not ok cm (both): late"; echo "1 passed, 1 failed, 0 skipped"; exit 1\n')
+        self.assertIn("  abi: cm (both): late", done.stdout)
+        self.assertEqual(done.stdout.splitlines()[-1], "2 passed, 0 failed, 0 skipped")
+        self.assertEqual(done.returncode, 0)
+        self.assertTrue((self.folder / "target/test-logs/abi.first.log").exists())
+
+    def test_what_fails_twice_fails(self):
+        done = self.stage('echo "not ok cm (both)"; echo "1 passed, 1 failed, 0 skipped"; exit 1\n')
+        self.assertEqual(done.stdout.splitlines()[-1], "1 passed, 1 failed, 0 skipped")
+        self.assertEqual(done.returncode, 1)
+
+    def test_more_than_five_flaky_cases_fail_the_run(self):
+        for number, status in ((5, 0), (6, 1)):
+            done = self.stage(f"seq -f 'flaky case %g: late' {number}; echo '9 passed, 0 failed, 0 skipped'\n")
+            self.assertEqual(done.returncode, status, done.stdout)
+            self.assertEqual(done.stdout.splitlines()[-1], f"9 passed, {status} failed, 0 skipped")
+
+
+if __name__ == "__main__":
+    unittest.main()
