@@ -63,6 +63,8 @@ What one has to know to use the two together:
   Terminates with the bits of the control word mirrored; Weft reads both forms.
 - siw may overlook an FPDU that comes with its own Reply's end; Weft sends it an empty one again
   ([decision 0020](decisions/0020-nudges.md)).
+- siw that meets a fault while it sends an FPDU ends the connection without a Terminate, so the other end learns that it is over,
+  and not why. Seen with a Write out of bounds that came between a Read Response and its CRC field.
 - A fault in what comes together with the ready-to-receive message is more than siw survives. As the responder of a peer-to-peer connection
   it tells its connection manager that the connection is there once it has read what had come by then; when a fault is among that, it says
   only that the connection is closed, and the manager, which waits for the other word first, stops the kernel's worker
