@@ -53,11 +53,13 @@ fn bench(args: weft_bench::cli::Args) -> ExitCode {
 ///
 /// `weft run` keeps its own failures apart from the exit statuses of programs.
 fn usage(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        return output::print(&error.render().ansi().to_string());
+    }
     // Where nobody listens there is nothing better to do.
     let _ = error.print();
     let running = std::env::args_os().nth(1).is_some_and(|word| word == "run");
     match error.exit_code() {
-        0 => ExitCode::SUCCESS,
         _ if running => ExitCode::from(run::LAUNCHER_FAILED),
         _ => ExitCode::from(2),
     }

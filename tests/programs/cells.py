@@ -327,8 +327,9 @@ def forked():
 
 
 def scale():
-    """Many connections in one process with traffic on all, and many one after the other."""
+    """Many connections in one process with traffic on all, many one after the other, and many threads on few cores."""
     churn = ("churn", "-p", "{port}", "-n", str(CONNECTIONS))
+    workers = ("workers", "-p", "{port}")
     return [
         ucmatose("ucmatose -c 100 -C 100 -S 1024", ("-c", "100", "-C", "100", "-S", "1024")),
         # -N: perftest looks for the peak in time quadratic in the number of messages.
@@ -336,6 +337,8 @@ def scale():
         perftest("ib_write_bw", ("-q", "100", "-N", "-n", "500")),
         Case(f"churn ({CONNECTIONS} connects and disconnects)", "pair", (*churn, "-s"), (*churn, "-c", "{address}"),
              checks.says(f"{CONNECTIONS} connections, no growth")),
+        Case("workers, four that spin and one that hands them batches", "pair", (*workers, "-s"),
+             (*workers, "-c", "{address}", "-t", "1"), checks.same_sum),
     ]
 
 

@@ -55,6 +55,17 @@ def alone_says(words):
     return check
 
 
+def same_sum(server, client):
+    """Both ends print the same sum over what was sent (workers.c)."""
+    complaint = ended_well(server, client)
+    if complaint:
+        return complaint
+    sums = [re.search(r"sum (\d+)$", ended.output, re.MULTILINE) for ended in (server, client)]
+    if not all(sums):
+        return "an end says no sum"
+    return None if sums[0][1] == sums[1][1] else f"arrived {sums[0][1]} of {sums[1][1]}"
+
+
 def refused(words):
     """A program ends by itself with a status that is not 0, and Weft says `words`."""
     def check(program, _client):

@@ -21,7 +21,8 @@ SBIN = ":/usr/local/sbin:/usr/sbin:/sbin"
 # Programs of our own, compiled when they are first needed: the compiler, and what it links. The source is named like
 # the program up to a dot.
 VERBS = ("cc", "-lrdmacm", "-libverbs")
-OWN = {"churn": VERBS, "meet": VERBS, "mpi_check": ("mpicc.openmpi",), "mpi_check.mpich": ("mpicc.mpich",)}
+OWN = {"churn": VERBS, "meet": VERBS, "workers": VERBS, "mpi_check": ("mpicc.openmpi",),
+       "mpi_check.mpich": ("mpicc.mpich",)}
 # Scripts of our own, by the module that they need of the system's Python: only that one has Debian's modules.
 SCRIPTS = {"forkpool.py": "pyverbs"}
 PYTHON = "/usr/bin/python3"

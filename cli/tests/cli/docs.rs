@@ -56,6 +56,29 @@ fn manual_pages_are_written() {
 }
 
 #[test]
+fn what_cannot_be_written_is_an_error() {
+    let place = Place::new();
+    for command in [
+        &["--help"][..],
+        &["--version"],
+        &["run", "--help"],
+        &["completions", "bash"],
+    ] {
+        let full = std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .unwrap();
+        let output = place.weft(command).stdout(full).output().unwrap();
+        assert!(!output.status.success(), "{command:?}");
+        let said = crate::place::err(&output);
+        assert!(
+            said.contains("No space left on device"),
+            "{command:?}: {said}"
+        );
+    }
+}
+
+#[test]
 fn a_reader_that_leaves_is_no_error() {
     let place = Place::new();
     let shell = format!(

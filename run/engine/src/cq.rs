@@ -97,6 +97,10 @@ impl Cq {
         let unanswered = engine.poll_streams();
         let taken = self.take(max, &mut each)?;
         engine.note_look(taken, unanswered);
+        if taken.completions == 0 && engine.progress.crowd.is_in_the_way() {
+            engine.nap();
+            return self.poll_ready(max, each);
+        }
         Ok(taken.completions)
     }
 

@@ -93,7 +93,13 @@ impl Engine {
         Engine::start(settings)
     }
 
+    /// Says in words what a program can only see as an error number, and prints at most as "failed to open device".
     fn start(settings: Settings) -> Result<Arc<Engine>, Error> {
+        Engine::begin(settings)
+            .inspect_err(|error| crate::error!("the device cannot be opened: {error}"))
+    }
+
+    fn begin(settings: Settings) -> Result<Arc<Engine>, Error> {
         let engine = Arc::new(Engine {
             generation: Generation::now(),
             regions: RwLock::new(Regions::default()),

@@ -26,6 +26,7 @@ mod channel;
 pub mod cm;
 mod context;
 mod cq;
+mod crowd;
 mod deferred;
 pub mod device;
 mod engine;

@@ -94,7 +94,8 @@ impl Run {
 
     /// A poll looked, and found nothing.
     fn find_nothing(&mut self, enough: u32, now: impl FnOnce() -> Instant) -> bool {
-        self.empty = self.empty.saturating_add(1);
+        // A number for ever would be no count any more.
+        self.empty = self.empty.checked_add(1).unwrap_or(u32::MAX / 2 + 1);
         self.grow(1, enough, now)
     }
 }

@@ -22,6 +22,7 @@ use parking_lot::RwLock;
 use weft_os::poll::{Epoll, Interest, Waker, READY_MAX};
 use weft_os::sched;
 
+use crate::crowd::Crowd;
 use crate::deferred::Deferred;
 use crate::engine::{Endpoint, Engine};
 use crate::error::Error;
@@ -44,6 +45,10 @@ const ALONE: u32 = 4;
 /// The service thread asks for this scheduler slice, nanoseconds.
 const SLICE_NS: u64 = 100_000;
 
+/// How long a thread sleeps that polls in vain while others need its core. Work that the program hands it by memory alone
+/// waits for so long.
+const NAP: Duration = Duration::from_micros(50);
+
 const WAKER: u64 = u64::MAX;
 
 #[derive(Debug)]
@@ -52,6 +57,7 @@ pub(crate) struct Progress {
     waker: Waker,
     turns: Turns,
     pub(crate) polls: Polls,
+    pub(crate) crowd: Crowd,
     endpoints: RwLock<Endpoints>,
     /// What was active last.
     hot: RwLock<Option<Hot>>,
@@ -133,6 +139,7 @@ impl Progress {
             waker,
             turns: Turns::new(),
             polls: Polls::default(),
+            crowd: Crowd::default(),
             endpoints: RwLock::new(Endpoints::default()),
             hot: RwLock::new(None),
             sweep_always: AtomicBool::new(false),
@@ -448,6 +455,14 @@ impl Engine {
         unanswered
     }
 
+    /// Sleeps in the set for a moment, and serves what is ready: a thread that polls in vain while others need its core.
+    pub(crate) fn nap(&self) {
+        self.take_back_what_was_left();
+        // What fails here the next look finds.
+        let _ = self.serve_ready(Some(NAP));
+        self.progress.turns.swept();
+    }
+
     fn sweep_as_poller(&self, always: bool) {
         let swept = self.serve_ready(Some(Duration::ZERO)).unwrap_or_default();
         self.progress.turns.swept();
@@ -591,7 +606,9 @@ pub(crate) fn start_service(engine: &Arc<Engine>) -> Result<(), Error> {
             sched::prefer_short_slices(SLICE_NS);
             service_loop(&served);
         })
-        .map_err(Error::from)?;
+        .map_err(|_| {
+            Error::NoMemory("threads of this user (ulimit -u), or memory for one's stack")
+        })?;
     let _ = engine.progress.service.set(handle.thread().clone());
     Ok(())
 }

@@ -83,3 +83,13 @@ pub fn is_thread(number: i32) -> bool {
     // SAFETY: signal 0 is none: only whether it could be sent is asked.
     unsafe { libc::syscall(libc::SYS_tgkill, super::process::getpid() as i32, number, 0) == 0 }
 }
+
+/// How often the calling thread has lost its core to another one while it could have gone on: its time was up, or somebody
+/// more urgent woke.
+pub fn losses_of_core() -> u64 {
+    // SAFETY: all-zero is a value of the plain structure, which the next call fills.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is a valid place for the answer; for the calling thread the call cannot fail.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+    usage.ru_nivcsw as u64
+}

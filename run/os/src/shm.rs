@@ -7,8 +7,17 @@ use std::sync::atomic::AtomicU64;
 
 use rustix::fs::{memfd_create, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
+use rustix::process::{getrlimit, Resource};
 
 use crate::private::Private;
+
+/// Whether the process may make a file of so many octets, in memory too. One that goes beyond its limit gets SIGXFSZ, which
+/// ends the program unless that handles it.
+fn is_file_allowed(octets: usize) -> bool {
+    getrlimit(Resource::Fsize)
+        .current
+        .is_none_or(|most| octets as u64 <= most)
+}
 
 /// A shared array of atomic words.
 #[derive(Debug)]
@@ -22,8 +31,11 @@ impl SharedWords {
     /// A zeroed array under `name`, visible as `/proc/PID/fd/N -> /memfd:name (deleted)`.
     ///
     /// # Errors
-    /// Descriptors or memory are short.
+    /// Descriptors or memory are short, or the process may not write files of this size (RLIMIT_FSIZE).
     pub fn create(name: &str, count: usize) -> io::Result<SharedWords> {
+        if !is_file_allowed(count * 8) {
+            return Err(rustix::io::Errno::FBIG.into());
+        }
         let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&fd, (count * 8) as u64)?;
         // With a fixed size no reader can be made to fault by a shrinking file.
@@ -99,6 +111,37 @@ mod tests {
         words.words()[3].store(42, Ordering::Relaxed);
         assert_eq!(reader.words()[3].load(Ordering::Relaxed), 42);
         assert_eq!(reader.words().len(), 16);
+    }
+
+    #[test]
+    fn a_process_that_may_write_no_files_is_not_ended_for_it() {
+        use std::os::unix::process::CommandExt;
+        use std::process::Command;
+
+        if std::env::var_os("WEFT_TEST_FSIZE").is_some() {
+            let error = SharedWords::create("weft-test", 16).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+            return;
+        }
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args([
+            "--exact",
+            "shm::tests::a_process_that_may_write_no_files_is_not_ended_for_it",
+        ]);
+        child.env("WEFT_TEST_FSIZE", "0");
+        // SAFETY: between fork and exec the child makes one system call.
+        unsafe {
+            child.pre_exec(|| {
+                let none = rustix::process::Rlimit {
+                    current: Some(0),
+                    maximum: Some(0),
+                };
+                Ok(rustix::process::setrlimit(Resource::Fsize, none)?)
+            })
+        };
+        // What it prints goes into a pipe, which has no limit.
+        let output = child.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
     }
 
     #[test]

@@ -5,6 +5,8 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <net/if.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -284,6 +286,20 @@ static void the_table(void)
 	ibv_free_device_list(list);
 }
 
+/* What is answered from memory is a file as well. */
+static void nothing_may_be_written(void)
+{
+	struct rlimit before, none;
+
+	begin_case("a program that may write no files goes on, without the device's");
+	EQUAL(getrlimit(RLIMIT_FSIZE, &before), 0);
+	none = (struct rlimit){ 0, before.rlim_max };
+	EQUAL(setrlimit(RLIMIT_FSIZE, &none), 0);
+	MINUS_ONE(open(LINK_LAYER, O_RDONLY), ENOENT);
+	EQUAL(setrlimit(RLIMIT_FSIZE, &before), 0);
+	CHECK(!strcmp(text_of(LINK_LAYER), "Ethernet") || !strcmp(text_of(LINK_LAYER), "InfiniBand"));
+}
+
 int main(void)
 {
 	const char *mode = getenv("TEST_MODE");
@@ -293,6 +309,7 @@ int main(void)
 		opens();
 		listings();
 		the_table();
+		nothing_may_be_written();
 	}
 	end_program();
 }
