@@ -1,7 +1,7 @@
 //! Each check that keeps a peer in its bounds, at the bound itself.
 
 use crate::foreign_peer::{Foreign, IRD};
-use crate::pair::{sge, ALL};
+use crate::pair::{ends, sge, ALL};
 use weft_verbs::host::Scope;
 use weft_verbs::iwarp::{Header, Opcode, PeerFault, QueueNumber, ReadRequest, Stag};
 use weft_verbs::simulated::{draws, PD};
@@ -267,6 +267,28 @@ fn a_megabyte_is_enough_to_hold() {
         endless_send(&mut foreign, each, segments * each);
         assert_eq!(foreign.qp.is_full(), is_full);
     }
+}
+
+#[test]
+fn of_uc_a_message_longer_than_is_held_is_lost_to_its_end() {
+    let each = 60_000;
+    let mut foreign = Foreign::weft();
+    foreign.qp.set_unreliable(true);
+    foreign.recv(1, &[]);
+    foreign.send();
+    let msn = foreign.peer.next_msn(QueueNumber::SEND);
+    let payload = vec![1; each];
+    let most = HELD / each + 2;
+    for at in 0..most {
+        foreign.send_segment(msn, at * each, false, &payload);
+    }
+    assert_eq!(foreign.qp.holding(), None, "nothing of it is kept");
+    foreign.recv(2, &[]);
+    foreign.send_segment(msn, most * each, true, b"its end");
+    foreign.send();
+    let seen = [(1, WcStatus::Success), (2, WcStatus::Success)];
+    assert_eq!(ends(&foreign.device.recvs), seen);
+    assert_eq!((foreign.fault(), foreign.is_open()), (None, true));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::foreign_peer::Foreign;
 use crate::pair::{post, recv, sge, Config, Pair, ALL};
-use weft_verbs::iwarp::PeerFault;
+use weft_verbs::iwarp::{PeerFault, QueueNumber};
 use weft_verbs::qp::{Ending, QpEvent};
 use weft_verbs::srq::SharedReceiveQueue;
 use weft_verbs::types::{
@@ -101,6 +101,31 @@ fn an_atomic_behind_a_held_message_is_carried_out_after_it() {
     foreign.recv(1, &[]);
     foreign.sent();
     assert_eq!(*foreign.device.octets(cell), 1u64.to_ne_bytes());
+}
+
+/// The wire allows requests between the segments of a Send.
+#[test]
+fn a_held_message_is_whole_however_requests_come_between_its_segments() {
+    for late in [false, true] {
+        let mut foreign = Foreign::weft();
+        let region = foreign.device.region(64, 0, ALL, 1);
+        let msn = foreign.peer.next_msn(QueueNumber::SEND);
+        foreign.send_segment(msn, 0, false, b"first, ");
+        foreign.ask((region, 0), 8);
+        if !late {
+            foreign.send_segment(msn, 7, true, b"last");
+        }
+        foreign.recv(1, &[sge(region, 0, 32)]);
+        if late {
+            foreign.send_segment(msn, 7, true, b"last");
+        }
+        foreign.recv(2, &[sge(region, 32, 32)]);
+        foreign.send_of(b"next");
+        let seen: Vec<_> = foreign.device.recvs.iter().map(|c| c.byte_len).collect();
+        assert_eq!(seen, [11, 4], "late: {late}");
+        assert_eq!(foreign.device.octets(region)[..11], *b"first, last");
+        assert_eq!(foreign.segments().len(), 1, "the response");
+    }
 }
 
 #[test]

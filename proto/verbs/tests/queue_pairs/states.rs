@@ -3,7 +3,7 @@
 use crate::foreign_peer::{in_init, responder, Foreign, IRD};
 use crate::pair::{ends, queue_pair, sge, ALL, CAP};
 use weft_verbs::iwarp::{Established, Role, Stag};
-use weft_verbs::qp::{Qp, QpConfig};
+use weft_verbs::qp::{Ending, Qp, QpConfig};
 use weft_verbs::simulated::{Device, PD};
 use weft_verbs::types::{
     Payload, PostError, QpNumber, QpState, RecvRequest, SendFlags, SendOp, SendRequest, Sge,
@@ -61,6 +61,19 @@ fn a_connected_queue_pair_is_reset_when_its_stream_has_ended() {
     let mut foreign = Foreign::by_hand(&responder(IRD));
     assert_eq!(modify(&mut foreign, QpState::Reset), Ok(()));
     assert_eq!(foreign.qp.state(), QpState::Reset);
+}
+
+#[test]
+fn what_was_reset_is_not_reached_by_the_end_of_its_old_stream() {
+    let mut foreign = Foreign::by_hand(&responder(IRD));
+    modify(&mut foreign, QpState::Reset).expect("RESET");
+    assert!(foreign.qp.stream_ended(&mut foreign.device));
+    let state = (foreign.qp.state(), foreign.qp.ending());
+    assert_eq!(state, (QpState::Reset, Ending::Open));
+    modify(&mut foreign, QpState::Init).expect("INIT");
+    foreign.qp.walk(QpState::Rtr).expect("RTR");
+    foreign.qp.walk(QpState::Rts).expect("RTS");
+    assert_eq!(foreign.qp.drain(false, &mut foreign.device), Ok(()));
 }
 
 #[test]
