@@ -35,6 +35,8 @@ pub struct Device {
     /// Regions and windows; the handle is the region's place in the arena.
     pub regions: Regions<usize>,
     granted: Vec<Range<usize>>,
+    /// The program has unmapped its memory, which is still registered: every access that passed its checks fails.
+    pub unmapped: bool,
     /// Completions of the send queue.
     pub sends: Vec<Completion>,
     /// Completions of the receive queue.
@@ -105,6 +107,9 @@ impl Device {
     }
 
     fn place_of(&self, span: Span) -> Option<Range<usize>> {
+        if self.unmapped {
+            return None;
+        }
         let (at, offset) = self.regions.locate(span)?;
         let start = at + offset as usize;
         Some(start..start + span.len as usize)

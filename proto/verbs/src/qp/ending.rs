@@ -226,6 +226,10 @@ impl Qp {
     ///
     /// Their sender has been told that they are complete, and comes to no other end if their receives are posted late.
     pub fn stream_ended(&mut self, host: &mut impl Host) -> bool {
+        if self.state == QpState::Reset {
+            // It was reset before the end of its stream was seen.
+            return true;
+        }
         if self.goes_on_receiving(host) {
             self.ending = Ending::HalfClosed;
             return false;
@@ -235,9 +239,7 @@ impl Qp {
         }
         self.ending = Ending::Closed;
         self.outgoing.clear();
-        if self.state != QpState::Reset {
-            self.enter_error(host);
-        }
+        self.enter_error(host);
         true
     }
 

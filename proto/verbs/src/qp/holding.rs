@@ -110,6 +110,31 @@ impl Held {
         cut_off
     }
 
+    /// Where the Send is that has not come whole, if one has not. It is the last Send; requests that the peer sent
+    /// between its segments stand behind it.
+    fn incomplete(&self) -> Option<usize> {
+        let is_it = |m: &Message| {
+            matches!(
+                m,
+                Message::Send {
+                    complete: false,
+                    ..
+                }
+            )
+        };
+        self.messages.iter().rposition(is_it)
+    }
+
+    /// The Send that has not come whole is not wanted any more.
+    fn drop_incomplete(&mut self) {
+        let Some(at) = self.incomplete() else {
+            return;
+        };
+        self.weight -= self.messages.remove(at).map_or(0, |m| m.weight());
+        // Another message is at the front.
+        self.passed += u64::from(at == 0);
+    }
+
     pub(super) fn clear(&mut self) {
         *self = Held {
             passed: self.passed + 1,
@@ -201,26 +226,35 @@ impl Qp {
         self.receiving.held.push(message);
     }
 
-    /// Octets of the Send that is held last.
-    pub(super) fn hold_octets(&mut self, more: &[u8]) -> Result<(), Fault> {
+    /// Octets of the Send that is held and has not come whole. With UC it is lost when it is too long.
+    pub(super) fn hold_octets(&mut self, more: &[u8], host: &mut impl Host) -> Result<(), Fault> {
         let held = &mut self.receiving.held;
-        if let Some(Message::Send {
+        let Some(Message::Send {
             octets, segment, ..
-        }) = held.messages.back_mut()
-        {
-            if held.weight > MOST && !self.unreliable {
+        }) = held.incomplete().and_then(|at| held.messages.get_mut(at))
+        else {
+            return Ok(());
+        };
+        if held.weight > MOST {
+            if !self.unreliable {
                 let field = "Send: no posted receive, and more than is held";
                 return Err(segment.fault(PeerFault::NoBuffer, field));
             }
-            octets.extend_from_slice(more);
-            held.weight += more.len();
+            held.drop_incomplete();
+            self.receiving.lose_the_rest();
+            self.let_go(host);
+            return Ok(());
         }
+        octets.extend_from_slice(more);
+        held.weight += more.len();
         Ok(())
     }
 
-    /// The Send that is held last is there.
+    /// The Send that is held is there.
     pub(super) fn finish_held(&mut self, host: &mut impl Host) {
-        if let Some(Message::Send { complete, .. }) = self.receiving.held.messages.back_mut() {
+        let held = &mut self.receiving.held;
+        let message = held.incomplete().and_then(|at| held.messages.get_mut(at));
+        if let Some(Message::Send { complete, .. }) = message {
             *complete = true;
         }
         self.let_go(host);
@@ -313,14 +347,7 @@ impl Qp {
             return;
         };
         if self.may_lose() {
-            let back = self.receiving.held.messages.back();
-            self.receiving.losses.send = matches!(
-                back,
-                Some(Message::Send {
-                    complete: false,
-                    ..
-                })
-            );
+            self.receiving.losses.send = self.receiving.held.incomplete().is_some();
             self.receiving.held.clear();
             return;
         }

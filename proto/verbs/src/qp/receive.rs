@@ -69,6 +69,14 @@ impl Receiving {
             open.target = Target::Receive;
         }
     }
+
+    /// A Send that was held is lost, and what is to come of it.
+    pub(super) fn lose_the_rest(&mut self) {
+        self.losses.send = true;
+        if let Some(open) = &mut self.open {
+            open.target = Target::Lost;
+        }
+    }
 }
 
 /// A segment of which payload is outstanding.
@@ -88,7 +96,7 @@ pub(super) enum Target {
     Read,
     /// The receive buffer's scatter list.
     Receive,
-    /// The Send that is held last.
+    /// The Send that is held and has not come whole.
     Held,
     /// Nothing.
     Lost,
@@ -365,7 +373,7 @@ impl Qp {
                     write_fault(fault, segment_len(&open.header, len), open.header)
                 })?;
             }
-            Target::Held => self.hold_octets(octets)?,
+            Target::Held => self.hold_octets(octets, host)?,
             Target::Lost => {}
             Target::Read | Target::Receive => {
                 if self.scatter_octets(open.target, octets, host).is_err() {

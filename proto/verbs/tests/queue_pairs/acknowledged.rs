@@ -1,6 +1,9 @@
 //! Writes of queue pairs that the program brings up itself: complete when they are placed.
 
+use crate::foreign_peer::{responder, Foreign, IRD};
 use crate::pair::{post, recv, sge, Config, Pair, ALL};
+use weft_verbs::iwarp::{Established, Opcode};
+use weft_verbs::qp::Qp;
 use weft_verbs::types::{Payload, SendFlags, SendOp, SendRequest, Sge, Stag, WcStatus};
 
 fn by_hand() -> Config {
@@ -99,6 +102,57 @@ fn with_the_connection_manager_a_write_is_complete_when_the_transport_has_it() {
         pair.step();
         assert!(pair.now - before < pair.latency * 40);
     }
+}
+
+#[test]
+fn of_uc_and_where_the_program_wants_it_so_no_write_is_asked_for() {
+    let ways: [fn(&mut Qp); 2] = [|qp| qp.set_unreliable(true), |qp| qp.set_acknowledge(false)];
+    for way in ways {
+        let mut pair = Pair::new(by_hand(), 4);
+        way(&mut pair.ends[0].qp);
+        let b = pair.ends[1].device.region(8, 0, ALL, 3);
+        pair.drive();
+        let before = pair.ends[1].qp.counters().segments_out;
+        post(&mut pair, 0, 1, write_to(b, 0), Payload::Inline(b"x"));
+        pair.drive();
+        assert_eq!(pair.ends[0].device.sends[0].status, WcStatus::Success);
+        let after = pair.ends[1].qp.counters().segments_out;
+        assert_eq!(after, before, "nobody was asked");
+    }
+}
+
+/// The question behind a Write waits for the end of the Read that is all the peer allows.
+#[test]
+fn a_question_is_due_when_there_is_room_for_it() {
+    let mut foreign = Foreign::by_hand(&Established {
+        ord: 1,
+        ..responder(IRD)
+    });
+    let sink = foreign.device.region(8, 0, ALL, 1);
+    let read = SendOp::Read {
+        remote_addr: 0,
+        rkey: Stag(7),
+    };
+    foreign.post(1, read, Payload::Gather(&[sge(sink, 0, 8)]));
+    foreign.post(2, write_to(Stag(7), 0), Payload::Inline(b"x"));
+    assert_eq!(foreign.segments().len(), 2);
+    assert!(!foreign.qp.wants_to_send() && !foreign.qp.awaits_answer());
+
+    foreign.tagged(Opcode::READ_RESPONSE, (sink, 0), true, &[7; 8]);
+    assert!(foreign.qp.wants_to_send());
+    assert_eq!(foreign.segments().len(), 1, "the question");
+    assert!(foreign.qp.awaits_answer() && foreign.device.sends.len() == 1);
+    foreign.tagged(Opcode::READ_RESPONSE, (Stag::RTR, 0), true, &[]);
+    assert!(!foreign.qp.awaits_answer() && foreign.device.sends.len() == 2);
+}
+
+#[test]
+fn a_queue_pair_that_ends_asks_nothing_more() {
+    let mut foreign = Foreign::by_hand(&responder(IRD));
+    foreign.post(1, write_to(Stag(7), 0), Payload::Inline(b"x"));
+    assert_eq!(foreign.segments().len(), 2, "the Write and the question");
+    foreign.qp.disconnect(&mut foreign.device);
+    assert!(foreign.segments().is_empty());
 }
 
 /// Posts a request that asks for no completion.

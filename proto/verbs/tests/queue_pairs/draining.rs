@@ -1,6 +1,9 @@
 //! SQD: the send queue at rest.
 
+use crate::foreign::asking;
+use crate::foreign_peer::{Foreign, IRD};
 use crate::pair::{post, recv, sge, Config, Pair, ALL};
+use weft_verbs::iwarp::Opcode;
 use weft_verbs::types::{AsyncEventKind, Payload, PostError, QpState, SendOp, WcStatus};
 
 fn drained(pair: &Pair) -> usize {
@@ -73,6 +76,39 @@ fn an_idle_queue_is_at_rest_at_once_and_says_so_only_if_asked() {
         assert_eq!(again, Err(PostError::InvalidState));
         assert_eq!(drained(&pair), usize::from(notify));
     }
+}
+
+/// Drains a queue that is not at rest, which nobody is told before it is.
+fn drain_under_way(foreign: &mut Foreign) {
+    assert!(!foreign.qp.is_draining(), "nobody asked for it");
+    let drained = foreign.qp.drain(true, &mut foreign.device);
+    drained.expect("from RTS");
+    assert!(foreign.qp.is_draining() && foreign.device.async_events.is_empty());
+}
+
+fn rests(foreign: &Foreign) -> bool {
+    !foreign.qp.is_draining() && foreign.device.async_events == [AsyncEventKind::SqDrained]
+}
+
+#[test]
+fn a_queue_is_not_at_rest_while_an_answer_is_awaited() {
+    let (mut foreign, asked, _) = asking();
+    drain_under_way(&mut foreign);
+    let sink = (asked.sink_stag, asked.sink_to);
+    foreign.tagged(Opcode::READ_RESPONSE, sink, true, &[7; 16]);
+    assert!(rests(&foreign));
+}
+
+#[test]
+fn a_queue_is_not_at_rest_while_a_message_is_sent_in_part() {
+    let mut foreign = Foreign::new(IRD);
+    let region = foreign.device.region(4000, 0, ALL, 1);
+    let gather = [sge(region, 0, 4000)];
+    foreign.post(1, SendOp::Send, Payload::Gather(&gather));
+    foreign.qp.fill(1, &mut foreign.device);
+    drain_under_way(&mut foreign);
+    foreign.sent();
+    assert!(rests(&foreign));
 }
 
 #[test]

@@ -1,163 +1,15 @@
-//! A queue pair and a peer that frames what it likes: each check that keeps it in its bounds, at the bound itself.
+//! Each check that keeps a peer in its bounds, at the bound itself.
 
-use crate::pair::{queue_pair, sge, ALL};
+use crate::foreign_peer::{Foreign, IRD};
+use crate::pair::{ends, sge, ALL};
 use weft_verbs::host::Scope;
-use weft_verbs::iwarp::{
-    AtomicOperation, AtomicRequest, Established, Header, Opcode, Outbound, PeerFault, QueueNumber,
-    ReadRequest, Role, Stag, Tagged, Untagged,
-};
-use weft_verbs::outgoing::Piece;
-use weft_verbs::qp::{Ending, FpduPolicy, Qp, QpEvent};
-use weft_verbs::simulated::{draws, Device, PD};
-use weft_verbs::types::{
-    Access, Bind, Payload, QpNumber, QpState, RecvRequest, SendFlags, SendOp, SendRequest,
-    WcStatus, WindowKind,
-};
+use weft_verbs::iwarp::{Header, Opcode, PeerFault, QueueNumber, ReadRequest, Stag};
+use weft_verbs::simulated::{draws, PD};
+use weft_verbs::types::{Access, Bind, Payload, QpNumber, SendOp, WcStatus, WindowKind};
 
-/// Requests that the peer may have open.
-const IRD: u16 = 4;
 /// Octets that a peer may have held, and what each message counts beside its own.
 const HELD: usize = 16 << 20;
 const EACH: usize = 256;
-
-struct Foreign {
-    qp: Qp,
-    device: Device,
-    /// The peer's framing.
-    peer: Outbound,
-}
-
-fn established(role: Role, ird: u16) -> Established {
-    Established {
-        role,
-        crc: false,
-        markers_tx: false,
-        markers_rx: false,
-        revision: 2,
-        peer_to_peer: false,
-        rtr: None,
-        ird,
-        ord: 4,
-        peer_ird: 4,
-        peer_ord: 4,
-        private_data: Vec::new(),
-    }
-}
-
-impl Foreign {
-    /// A queue pair that is connected and has heard its peer once, so that it may send.
-    fn new(ird: u16) -> Foreign {
-        let mut device = Device::default();
-        let mut qp = queue_pair(10, false);
-        qp.modify(QpState::Init, &mut device).expect("INIT");
-        let config = established(Role::Responder, ird);
-        qp.attach(&config, 1448, FpduPolicy::Auto);
-        let mut foreign = Foreign {
-            qp,
-            device,
-            peer: Outbound::new(&established(Role::Initiator, ird), 1448),
-        };
-        foreign.write((Stag(0), 0), b"");
-        foreign
-    }
-
-    /// The same, with a peer that gave itself away as Weft: its messages wait for a receive.
-    fn weft() -> Foreign {
-        let mut foreign = Foreign::new(IRD);
-        foreign.qp.meet_weft();
-        foreign
-    }
-
-    fn arrive(&mut self, header: Header, body: &[u8], payload: &[u8]) {
-        let mut fpdu = Vec::new();
-        let start = self.peer.begin(&mut fpdu, &header, body, payload.len());
-        fpdu.extend_from_slice(payload);
-        self.peer.seal(&mut fpdu, start);
-        self.qp.receive(&mut fpdu, &mut self.device);
-    }
-
-    fn tagged(&mut self, opcode: Opcode, (stag, to): (Stag, u64), last: bool, payload: &[u8]) {
-        let header = Header::Tagged(Tagged {
-            last,
-            opcode,
-            stag,
-            to,
-        });
-        self.arrive(header, &[], payload);
-    }
-
-    fn write(&mut self, target: (Stag, u64), payload: &[u8]) {
-        self.tagged(Opcode::WRITE, target, true, payload);
-    }
-
-    fn untagged(&mut self, opcode: Opcode, qn: QueueNumber) -> Header {
-        Header::Untagged(Untagged {
-            last: true,
-            opcode,
-            invalidate: 0,
-            qn,
-            msn: self.peer.next_msn(qn),
-            mo: 0,
-        })
-    }
-
-    fn send(&mut self) {
-        let header = self.untagged(Opcode::SEND, QueueNumber::SEND);
-        self.arrive(header, &[], &[]);
-    }
-
-    fn ask(&mut self, (source_stag, source_to): (Stag, u64), size: u32) {
-        let request = ReadRequest {
-            sink_stag: Stag(0x1234),
-            sink_to: 0x5000,
-            size,
-            source_stag,
-            source_to,
-        };
-        let header = self.untagged(Opcode::READ_REQUEST, QueueNumber::READ_REQUEST);
-        self.arrive(header, &request.to_octets(), &[]);
-    }
-
-    fn add(&mut self, (stag, to): (Stag, u64)) {
-        let request = AtomicRequest {
-            operation: AtomicOperation::FetchAdd { add: 1, mask: 0 },
-            identifier: 7,
-            stag,
-            to,
-        };
-        let header = self.untagged(Opcode::ATOMIC_REQUEST, QueueNumber::READ_REQUEST);
-        self.arrive(header, &request.to_octets(), &[]);
-    }
-
-    /// What leaves: FPDUs, headers and all.
-    fn sent(&mut self) -> Vec<u8> {
-        self.qp.fill(1 << 20, &mut self.device);
-        let pieces = self.qp.outgoing().pieces();
-        let octets: Vec<u8> = pieces
-            .flat_map(|piece| match piece {
-                Piece::Octets(octets) => octets.to_vec(),
-                Piece::Memory(span) => self.device.octets_of(span).expect("memory").to_vec(),
-            })
-            .collect();
-        self.qp.sent(octets.len(), &mut self.device);
-        octets
-    }
-
-    fn fault(&mut self) -> Option<PeerFault> {
-        let events = std::iter::from_fn(|| self.qp.poll_event());
-        let faults: Vec<PeerFault> = events
-            .filter_map(|event| match event {
-                QpEvent::PeerFault(fault) => Some(fault.fault),
-                _ => None,
-            })
-            .collect();
-        faults.first().copied()
-    }
-
-    fn is_open(&self) -> bool {
-        self.qp.ending() == Ending::Open
-    }
-}
 
 /// The peer reaches for memory.
 type Reach = fn(&mut Foreign, (Stag, u64));
@@ -250,23 +102,14 @@ fn the_queue_pair_has_rights_of_its_own() {
 }
 
 /// A queue pair that has asked for 16 octets, and the request as the peer has it.
-fn asking() -> (Foreign, ReadRequest, Stag) {
+pub fn asking() -> (Foreign, ReadRequest, Stag) {
     let mut foreign = Foreign::new(IRD);
     let sink = foreign.device.region(64, 0x2000, Access::LOCAL_WRITE, 1);
-    let request = SendRequest {
-        wr_id: 1,
-        op: SendOp::Read {
-            remote_addr: 0x9000,
-            rkey: Stag(0x7700),
-        },
-        flags: SendFlags {
-            signaled: true,
-            ..SendFlags::default()
-        },
-        payload: Payload::Gather(&[sge(sink, 0x2000, 16)]),
+    let read = SendOp::Read {
+        remote_addr: 0x9000,
+        rkey: Stag(0x7700),
     };
-    let posted = foreign.qp.post_send(&request, &mut foreign.device);
-    posted.expect("posted");
+    foreign.post(1, read, Payload::Gather(&[sge(sink, 0x2000, 16)]));
     let octets = foreign.sent();
     let (header, _) = Header::decode(&octets[2..]).expect("a header");
     let request = ReadRequest::decode(&octets[2 + header.wire_len()..]).expect("a request");
@@ -354,20 +197,9 @@ fn opened(foreign: &mut Foreign) -> Bind {
         access: Access::REMOTE_READ,
         zero_based: false,
     };
-    post(foreign, SendOp::BindWindow(bind));
-    bind
-}
-
-fn post(foreign: &mut Foreign, op: SendOp) {
-    let request = SendRequest {
-        wr_id: 1,
-        op,
-        flags: SendFlags::default(),
-        payload: Payload::Gather(&[]),
-    };
-    let posted = foreign.qp.post_send(&request, &mut foreign.device);
-    posted.expect("posted");
+    foreign.post(1, SendOp::BindWindow(bind), Payload::Gather(&[]));
     foreign.sent();
+    bind
 }
 
 #[test]
@@ -405,19 +237,11 @@ fn a_read_needs_its_right_until_it_is_answered() {
 }
 
 /// Sends a message in segments that are not the last, of `each` octets; how many octets of it were taken.
-fn endless_send(foreign: &mut Foreign, each: usize, most: usize) -> usize {
+pub fn endless_send(foreign: &mut Foreign, each: usize, most: usize) -> usize {
     let msn = foreign.peer.next_msn(QueueNumber::SEND);
     let payload = vec![1; each];
     for mo in (0..most).step_by(each) {
-        let header = Header::Untagged(Untagged {
-            last: false,
-            opcode: Opcode::SEND,
-            invalidate: 0,
-            qn: QueueNumber::SEND,
-            msn,
-            mo: mo as u32,
-        });
-        foreign.arrive(header, &[], &payload);
+        foreign.send_segment(msn, mo, false, &payload);
         if !foreign.is_open() {
             return mo;
         }
@@ -432,6 +256,39 @@ fn one_long_message_is_held_up_to_a_bound() {
     let taken = endless_send(&mut foreign, each, 2 * HELD);
     assert_eq!(foreign.fault(), Some(PeerFault::NoBuffer));
     assert!((HELD - each..=HELD + each).contains(&taken), "{taken}");
+}
+
+#[test]
+fn a_megabyte_is_enough_to_hold() {
+    const ENOUGH: usize = 1 << 20;
+    let each = (ENOUGH - EACH) / 32;
+    for (segments, is_full) in [(31, false), (32, true)] {
+        let mut foreign = Foreign::weft();
+        endless_send(&mut foreign, each, segments * each);
+        assert_eq!(foreign.qp.is_full(), is_full);
+    }
+}
+
+#[test]
+fn of_uc_a_message_longer_than_is_held_is_lost_to_its_end() {
+    let each = 60_000;
+    let mut foreign = Foreign::weft();
+    foreign.qp.set_unreliable(true);
+    foreign.recv(1, &[]);
+    foreign.send();
+    let msn = foreign.peer.next_msn(QueueNumber::SEND);
+    let payload = vec![1; each];
+    let most = HELD / each + 2;
+    for at in 0..most {
+        foreign.send_segment(msn, at * each, false, &payload);
+    }
+    assert_eq!(foreign.qp.holding(), None, "nothing of it is kept");
+    foreign.recv(2, &[]);
+    foreign.send_segment(msn, most * each, true, b"its end");
+    foreign.send();
+    let seen = [(1, WcStatus::Success), (2, WcStatus::Success)];
+    assert_eq!(ends(&foreign.device.recvs), seen);
+    assert_eq!((foreign.fault(), foreign.is_open()), (None, true));
 }
 
 #[test]
@@ -466,12 +323,7 @@ fn nothing_of_a_strange_peer_is_held() {
     foreign.send();
     assert_eq!(foreign.fault(), Some(PeerFault::NoBuffer));
     let mut foreign = Foreign::new(IRD);
-    let request = RecvRequest {
-        wr_id: 1,
-        scatter: &[],
-    };
-    let posted = foreign.qp.post_recv(&request, &mut foreign.device);
-    posted.expect("posted");
+    foreign.recv(1, &[]);
     foreign.send();
     assert_eq!(foreign.fault(), None);
 }

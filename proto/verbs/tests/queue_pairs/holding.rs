@@ -1,7 +1,8 @@
 //! Messages that find no receive.
 
+use crate::foreign_peer::Foreign;
 use crate::pair::{post, recv, sge, Config, Pair, ALL};
-use weft_verbs::iwarp::PeerFault;
+use weft_verbs::iwarp::{PeerFault, QueueNumber};
 use weft_verbs::qp::{Ending, QpEvent};
 use weft_verbs::srq::SharedReceiveQueue;
 use weft_verbs::types::{
@@ -90,6 +91,44 @@ fn a_message_waits_for_its_receive_and_nothing_overtakes_it_but_writes() {
 }
 
 #[test]
+fn an_atomic_behind_a_held_message_is_carried_out_after_it() {
+    let mut foreign = Foreign::weft();
+    let cell = foreign.device.region(8, 0, ALL, 1);
+    foreign.send();
+    foreign.add((cell, 0));
+    foreign.sent();
+    assert_eq!(*foreign.device.octets(cell), [0; 8]);
+    foreign.recv(1, &[]);
+    foreign.sent();
+    assert_eq!(*foreign.device.octets(cell), 1u64.to_ne_bytes());
+}
+
+/// The wire allows requests between the segments of a Send.
+#[test]
+fn a_held_message_is_whole_however_requests_come_between_its_segments() {
+    for late in [false, true] {
+        let mut foreign = Foreign::weft();
+        let region = foreign.device.region(64, 0, ALL, 1);
+        let msn = foreign.peer.next_msn(QueueNumber::SEND);
+        foreign.send_segment(msn, 0, false, b"first, ");
+        foreign.ask((region, 0), 8);
+        if !late {
+            foreign.send_segment(msn, 7, true, b"last");
+        }
+        foreign.recv(1, &[sge(region, 0, 32)]);
+        if late {
+            foreign.send_segment(msn, 7, true, b"last");
+        }
+        foreign.recv(2, &[sge(region, 32, 32)]);
+        foreign.send_of(b"next");
+        let seen: Vec<_> = foreign.device.recvs.iter().map(|c| c.byte_len).collect();
+        assert_eq!(seen, [11, 4], "late: {late}");
+        assert_eq!(foreign.device.octets(region)[..11], *b"first, last");
+        assert_eq!(foreign.segments().len(), 1, "the response");
+    }
+}
+
+#[test]
 fn the_wait_ends_in_a_terminate_that_says_why() {
     let mut pair = Pair::new(Config::default(), 2);
     post(&mut pair, 0, 1, SendOp::Send, Payload::Inline(b"x"));
@@ -124,6 +163,9 @@ fn a_held_message_that_is_too_long_fails_its_receive() {
     let statuses: Vec<_> = pair.ends[1].device.recvs.iter().map(|c| c.status).collect();
     assert_eq!(statuses, [WcStatus::LocalLength]);
     assert_eq!(pair.ends[1].qp.state(), QpState::Error);
+    let is =
+        |e: &QpEvent| matches!(e, QpEvent::PeerFault(f) if f.fault == PeerFault::MessageTooLong);
+    assert!(pair.ends[1].events.iter().any(is), "as without a wait");
     pair.ends[1].device.check_canaries();
 }
 
@@ -215,6 +257,19 @@ fn the_wait_of_what_outlives_its_connection_ends() {
     assert!(end.events.contains(&QpEvent::Unreceived(2)));
     assert!(end.ended && end.qp.state() == QpState::Error);
     assert!(end.device.async_events.is_empty(), "the peer did no wrong");
+}
+
+/// Nobody waits for the answers, so they are no messages that are lost either.
+#[test]
+fn requests_behind_what_is_held_end_with_the_connection() {
+    let mut foreign = Foreign::weft();
+    let region = foreign.device.region(8, 0, ALL, 1);
+    foreign.send();
+    foreign.ask((region, 0), 8);
+    assert!(!foreign.qp.stream_ended(&mut foreign.device));
+    foreign.qp.give_up_holding(&mut foreign.device);
+    let told = std::iter::from_fn(|| foreign.qp.poll_event()).last();
+    assert_eq!(told, Some(QpEvent::Unreceived(1)));
 }
 
 #[test]

@@ -1,12 +1,19 @@
 //! Two queue pairs in memory on virtual time: scenarios, and random work by seed.
 
 mod acknowledged;
+mod by_hand;
 mod draining;
 mod empty_segments;
 mod extended;
 mod foreign;
+mod foreign_peer;
 mod holding;
+mod local_faults;
+mod on_the_wire;
 mod pair;
 mod random_work;
 mod scenarios;
+mod states;
+mod taking;
+mod terminates;
 mod unreliable;

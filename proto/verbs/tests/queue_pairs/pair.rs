@@ -14,8 +14,8 @@ use weft_verbs::outgoing::Piece;
 use weft_verbs::qp::{Ending, FpduPolicy, Qp, QpConfig, QpEvent};
 use weft_verbs::simulated::{Device, PD};
 use weft_verbs::types::{
-    Access, Payload, QpCap, QpNumber, QpState, RecvRequest, SendFlags, SendOp, SendRequest, Sge,
-    Stag,
+    Access, Completion, Payload, QpCap, QpNumber, QpState, RecvRequest, SendFlags, SendOp,
+    SendRequest, Sge, Stag, WcStatus,
 };
 
 pub const ALL: Access = Access(0x1F);
@@ -338,4 +338,9 @@ pub fn recv(pair: &mut Pair, side: usize, wr_id: u64, scatter: &[Sge]) {
     let end = &mut pair.ends[side];
     let request = RecvRequest { wr_id, scatter };
     end.qp.post_recv(&request, &mut end.device).expect("posted");
+}
+
+/// What was reported, in order.
+pub fn ends(completions: &[Completion]) -> Vec<(u64, WcStatus)> {
+    completions.iter().map(|c| (c.wr_id, c.status)).collect()
 }

@@ -247,12 +247,11 @@ fn a_shared_queue_serves_in_order_and_the_last_receive_is_announced() {
     pair.drive();
     let ids: Vec<u64> = pair.ends[1].device.recvs.iter().map(|c| c.wr_id).collect();
     assert_eq!(ids, [0, 1, 2]);
-    pair.cut();
+    pair.ends[1].qp.disconnect(&mut pair.ends[1].device);
     pair.drive();
-    assert!(pair.ends[1]
-        .device
-        .async_events
-        .contains(&AsyncEventKind::QpLastWqeReached));
+    let end = &pair.ends[1];
+    assert!(end.ended, "the end of the stream has come, too");
+    assert_eq!(end.device.async_events, [AsyncEventKind::QpLastWqeReached]);
 }
 
 #[test]
@@ -336,6 +335,8 @@ fn a_local_fault_ends_with_its_own_status() {
     let statuses: Vec<_> = pair.ends[0].device.sends.iter().map(|c| c.status).collect();
     assert_eq!(statuses, [WcStatus::LocalProtection, WcStatus::Flushed]);
     assert_eq!(pair.ends[0].device.sends[0].opcode, WcOpcode::Send);
+    let errors = pair.ends[0].qp.counters().errors;
+    assert_eq!(errors, 1, "what is flushed is no error of its own");
     assert!(pair.ends[1]
         .events
         .iter()

@@ -1,6 +1,7 @@
 //! Queue pairs of type UC: messages are lost, the connection is not.
 
 use crate::pair::{post, recv, sge, Config, Pair, ALL};
+use weft_verbs::srq::SharedReceiveQueue;
 use weft_verbs::types::{
     Payload, PostError, QpState, SendFlags, SendOp, SendRequest, Stag, WcOpcode, WcStatus,
 };
@@ -45,6 +46,37 @@ fn a_send_without_a_receive_is_lost() {
         assert_eq!(pair.ends[0].device.sends.len(), 3);
         is_well(&pair);
     }
+}
+
+#[test]
+fn so_is_an_immediate_value_and_its_write_is_placed() {
+    let (mut pair, [_, b]) = pair(false);
+    let write = SendOp::WriteWithImm {
+        remote_addr: 0,
+        rkey: b,
+        imm: 5,
+    };
+    post(&mut pair, 0, 1, write, Payload::Inline(b"placed"));
+    pair.drive();
+    assert_eq!(pair.ends[1].qp.holding(), None);
+    assert_eq!(&pair.ends[1].device.octets(b)[..6], b"placed");
+    is_well(&pair);
+}
+
+/// Nobody tells the queue pair of receives that are posted there.
+#[test]
+fn a_shared_queue_is_waited_for_from_the_beginning() {
+    let config = Config {
+        shared_receive: true,
+        ..Config::default()
+    };
+    let mut pair = Pair::new(config, 1);
+    pair.ends[1].qp.set_unreliable(true);
+    pair.ends[1].device.srq = Some(SharedReceiveQueue::new(1, 1));
+    post(&mut pair, 0, 1, SendOp::Send, Payload::Inline(b"x"));
+    pair.drive();
+    assert!(pair.ends[1].qp.holding().is_some());
+    is_well(&pair);
 }
 
 #[test]
