@@ -5,7 +5,7 @@
 #
 # Needs a nightly compiler (-Zsanitizer) and gcc's libasan; where they are missing it says so and ends well. The library
 # is built with debug assertions. The leak checker is off: it needs ptrace, and programs leave objects to the end of
-# their process. The last line is `N passed, N failed, N skipped`; what the sanitizer finds fails the case it is found in.
+# their process. The cases that fork are left out (why: below). The last line is `N passed, N failed, N skipped`; what the sanitizer finds fails the case it is found in.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
@@ -77,6 +77,8 @@ run() {
 }
 
 verbs=tests/verbs
+# A child of a process with threads hangs in gcc's runtime itself, which leaves the locks of its allocator as they were.
+set -- --without '^fork' "$@"
 run "face iwarp" env WEFT_FACE=iwarp "$target/verbs-conformance" --known $verbs/known-failures.txt "$@"
 run "face infiniband, by GID" env WEFT_FACE=infiniband "$target/verbs-conformance" --by gid \
     --known $verbs/known-failures-by-gid.txt "$@"

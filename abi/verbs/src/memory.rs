@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, OnceLock};
 
 use libc::{c_int, c_void, size_t};
+use weft_engine::fork::once;
 use weft_engine::mem::Registered;
 use weft_engine::types::Access;
 
@@ -91,7 +92,8 @@ pub fn rights(access: u32) -> Answer<Access> {
 fn is_mapped(addr: usize, length: usize) -> bool {
     static PAGE: OnceLock<usize> = OnceLock::new();
     // SAFETY: asks for a constant of the system.
-    let page = *PAGE.get_or_init(|| unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize);
+    let page = *once(&PAGE, || unsafe { libc::sysconf(libc::_SC_PAGESIZE) }
+        as usize);
     // The kernel reports on one page an octet; large ranges are asked for piece by piece.
     let mut report = [0u8; 4096];
     let (mut at, end) = (addr & !(page - 1), addr + length);

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, RwLock};
 use weft_os::fork::{Generation, PerProcess};
 use weft_os::mem::Registered;
+use weft_verbs::iwarp::mpa::crc::crc32c;
 use weft_verbs::mr::Regions;
 use weft_verbs::types::QpNumber;
 
@@ -100,6 +101,9 @@ impl Engine {
     }
 
     fn begin(settings: Settings) -> Result<Arc<Engine>, Error> {
+        // What the CPU can do is found out at the first CRC, behind a lock of the library that computes it. A child that was
+        // forked meanwhile would wait for good, so that happens before there are threads of ours.
+        std::hint::black_box(crc32c(b"weft"));
         let engine = Arc::new(Engine {
             generation: Generation::now(),
             regions: RwLock::new(Regions::default()),

@@ -15,8 +15,9 @@
 #[cfg(target_arch = "x86_64")]
 mod imp {
     use std::cell::Cell;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::sync::Once;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    use crate::fork::PerProcess;
 
     // rdi = target, rsi = source, rdx = octets; returns 0, or 1 after a fault.
     // Ascending order: a program that watches the last octet sees the others placed before it.
@@ -91,7 +92,6 @@ mod imp {
 
     /// The handlers that were there before ours, for SIGSEGV and SIGBUS.
     static PREVIOUS: [Previous; 2] = [Previous::new(), Previous::new()];
-    static INSTALL: Once = Once::new();
 
     struct Previous {
         handler: AtomicUsize,
@@ -156,29 +156,42 @@ mod imp {
         }
     }
 
-    /// Installs the handlers, once a process.
+    /// Installs the handlers, once; a child keeps its parent's.
     pub(crate) fn install() {
-        INSTALL.call_once(|| {
-            for signal in [libc::SIGSEGV, libc::SIGBUS] {
-                // SAFETY: both structures are plain data that sigaction fills or reads; the
-                // handler is async-signal-safe: it only compares and writes the context.
-                unsafe {
-                    let mut old: libc::sigaction = std::mem::zeroed();
-                    libc::sigaction(signal, std::ptr::null(), &mut old);
-                    slot(signal)
-                        .handler
-                        .store(old.sa_sigaction, Ordering::Relaxed);
-                    slot(signal)
-                        .flags
-                        .store(old.sa_flags as usize, Ordering::Relaxed);
-                    let mut action: libc::sigaction = std::mem::zeroed();
-                    action.sa_sigaction = on_fault as *const () as usize;
-                    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
-                    libc::sigemptyset(&mut action.sa_mask);
-                    libc::sigaction(signal, &action, std::ptr::null_mut());
-                }
+        static INSTALLED: AtomicBool = AtomicBool::new(false);
+        // Of each process its own: a child would wait for good for a thread of its parent that is at it.
+        static INSTALL: PerProcess<()> = PerProcess::new();
+        if !INSTALLED.load(Ordering::Acquire) {
+            INSTALL.get_or_init(|| {
+                [libc::SIGSEGV, libc::SIGBUS]
+                    .into_iter()
+                    .for_each(take_over)
+            });
+            INSTALLED.store(true, Ordering::Release);
+        }
+    }
+
+    /// Puts our handler in the place of the one that there is.
+    fn take_over(signal: libc::c_int) {
+        let ours = on_fault as *const () as usize;
+        // SAFETY: both structures are plain data that sigaction fills or reads; the handler is async-signal-safe: it
+        // only compares and writes the context.
+        unsafe {
+            let mut old: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &mut old);
+            if old.sa_sigaction == ours {
+                // The parent had come so far when the process forked.
+                return;
             }
-        });
+            let before = slot(signal);
+            before.handler.store(old.sa_sigaction, Ordering::Relaxed);
+            before.flags.store(old.sa_flags as usize, Ordering::Relaxed);
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = ours;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
+            libc::sigemptyset(&mut action.sa_mask);
+            libc::sigaction(signal, &action, std::ptr::null_mut());
+        }
     }
 
     thread_local! {

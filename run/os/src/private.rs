@@ -80,8 +80,9 @@ pub(crate) fn close_all() {
         while bits != 0 {
             let number = at * 64 + bits.trailing_zeros() as usize;
             // SAFETY: a descriptor that this module has open under that number; the objects that hold it are of a
-            // generation that is over, and close nothing.
-            unsafe { rustix::io::close(number as RawFd) };
+            // generation that is over, and close nothing. Or there is none, and the call fails: fork copies the
+            // descriptors before the memory, so a mark may be of one that another thread opened in between.
+            unsafe { libc::close(number as RawFd) };
             bits &= bits - 1;
         }
     }
@@ -95,6 +96,20 @@ mod tests {
     fn is_open(number: RawFd) -> bool {
         // SAFETY: asks for flags of a number; one that is not open is an error.
         unsafe { libc::fcntl(number, libc::F_GETFD) >= 0 }
+    }
+
+    #[test]
+    fn a_child_does_not_mind_a_mark_without_its_descriptor() {
+        watch();
+        let fd = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
+        let number = rustix::io::fcntl_dupfd_cloexec(&fd, 500).unwrap();
+        let marked = Private::from(number);
+        // SAFETY: a descriptor of the test's own, which nobody else uses; the object that holds it is forgotten below.
+        unsafe { libc::close(marked.as_raw_fd()) };
+        assert_eq!(in_a_child(|| true), 0);
+        OURS[marked.as_raw_fd() as usize / 64]
+            .fetch_and(!(1 << (marked.as_raw_fd() % 64)), Ordering::Release);
+        std::mem::forget(marked);
     }
 
     #[test]

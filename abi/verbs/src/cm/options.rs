@@ -1,7 +1,7 @@
 //! Options of ids, and the calls that iWARP has no use for.
 
 use std::mem::{size_of, zeroed};
-use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{c_int, c_void, size_t, sockaddr};
 
@@ -99,13 +99,13 @@ unsafe fn join(id: *mut rdma_cm_id, addr: *const sockaddr) -> Answer<()> {
         of(id)?;
         address::read(addr)?;
     }
-    static SAID: Once = Once::new();
-    SAID.call_once(|| {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Ordering::Relaxed) {
         weft_engine::warn!(
             "rdma_join_multicast: multicast is not served; a datagram goes to one queue pair, \
              which rdma_connect() finds"
         );
-    });
+    }
     unsupported()
 }
 
