@@ -35,6 +35,8 @@ pub struct Device {
     /// Regions and windows; the handle is the region's place in the arena.
     pub regions: Regions<usize>,
     granted: Vec<Range<usize>>,
+    /// Regions whose memory the program unmapped: they are checked like others, and reached no more.
+    pub unmapped: Vec<Stag>,
     /// Completions of the send queue.
     pub sends: Vec<Completion>,
     /// Completions of the receive queue.
@@ -105,6 +107,9 @@ impl Device {
     }
 
     fn place_of(&self, span: Span) -> Option<Range<usize>> {
+        if self.unmapped.contains(&span.stag) {
+            return None;
+        }
         let (at, offset) = self.regions.locate(span)?;
         let start = at + offset as usize;
         Some(start..start + span.len as usize)
