@@ -132,6 +132,7 @@ fn a_listener_has_a_bound_of_its_own() {
     let _turn = turn();
     let (channel, id, four, six) = listener(4);
     let (other_channel, other, other_four, _) = listener(4);
+    let before = raw::counts().totals.crowded_out;
     let flood: Vec<_> = (0..12).map(|_| raw::connect(four)).collect();
     until("the flood is there", |counts| {
         let held = counts.totals.half_open;
@@ -140,6 +141,8 @@ fn a_listener_has_a_bound_of_its_own() {
     });
     connect_well(other_four, &other_channel);
     connect_well(six, &channel);
+    // It did not wait until the others' time was over.
+    assert!(raw::counts().totals.crowded_out > before);
     drop(flood);
     id.destroy();
     other.destroy();

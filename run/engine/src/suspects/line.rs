@@ -186,6 +186,7 @@ mod tests {
         let waits = Standing::Waits(due + PAUSE - Duration::from_secs(2));
         assert_eq!(line.look(Ticket(1), due, PAUSE, 0).0, waits, "its patience");
         assert_eq!(line.leave(Ticket(0), due), Some(1));
+        assert!(!line.has(Ticket(0)), "it has gone");
         assert_eq!(line.look(Ticket(1), due, PAUSE, 0).0, Standing::Turn);
         // One that is older than the newest turn gives nothing back: it has been paid for.
         let later = due + PAUSE;
