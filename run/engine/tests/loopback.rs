@@ -364,7 +364,10 @@ fn is_found_when_opened_again(
     id.listen(8).unwrap();
     let in_time = begun.elapsed() < Duration::from_millis(800);
     if in_time {
-        expect(&channel, EventKind::ConnectRequest).id.destroy();
+        let request = expect(&channel, EventKind::ConnectRequest);
+        request.id.reject(b"found").unwrap();
+        let told_first = end.expect(EventKind::Rejected);
+        assert_eq!(told_first.private_data, b"found");
     }
     end.id.destroy();
     id.destroy();
