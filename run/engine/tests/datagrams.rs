@@ -270,6 +270,22 @@ fn states_that_do_not_follow_each_other_are_refused() {
 }
 
 #[test]
+fn a_reset_and_nothing_else_forgets_what_completed() {
+    let end = End::new();
+    let memory = end.memory(4096);
+    for forgotten in [false, true] {
+        end.receive_at(&memory, 0, 100, 5);
+        end.qp.modify_state(QpState::Error).unwrap();
+        if !forgotten {
+            assert_eq!(wait(&end.recv_cq).status, WcStatus::Flushed);
+        }
+        end.qp.modify_state(QpState::Reset).unwrap();
+        assert_eq!(poll(&end.recv_cq), None);
+        end.qp.modify_state(QpState::Init).unwrap();
+    }
+}
+
+#[test]
 fn strangers_are_not_heard() {
     let b = End::new();
     let before = raw::counts().totals;
