@@ -398,6 +398,24 @@ fn nobody_listening_is_a_rejection() {
     assert_eq!(end.expect(EventKind::Rejected).status, -111);
 }
 
+#[test]
+fn who_loses_its_own_port_between_two_attempts_is_told_of_a_rejection() {
+    let _closes = while_nothing_starts();
+    let [addr, source] = [4, 5].map(|number| {
+        let (_channel, id, addr) = listener(&own_host(number));
+        id.destroy();
+        addr
+    });
+    let end = connecting(addr, Some(source));
+    // Each attempt binds it anew: between two it is free.
+    let _taken = loop {
+        if let Ok(taken) = std::net::TcpListener::bind(source) {
+            break taken;
+        }
+    };
+    assert_eq!(end.expect(EventKind::Rejected).status, -111);
+}
+
 /// The listener's event for a peer that is a plain socket; the private data names the peer. The request is closed: those that
 /// the program leaves unanswered count on the backlog.
 fn request_of(channel: &EventChannel) -> (Vec<u8>, Instant) {
