@@ -285,11 +285,12 @@ fn an_rnr_retry_count_below_seven_is_kept_to() {
 }
 
 #[test]
-fn a_queue_pair_in_error_is_not_made_ready_to_send() {
+fn a_queue_pair_in_error_is_not_made_ready() {
     let (a, b) = pair();
     a.receive(a.to(&b, HERE));
     a.qp.modify_state(QpState::Error).unwrap();
     assert!(a.qp.ready_to_send(Some(a.psn), None).is_err());
+    assert!(a.qp.ready_to_receive(a.to(&b, HERE)).is_err());
     assert_eq!(a.qp.state(), QpState::Error);
 }
 
