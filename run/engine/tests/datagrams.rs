@@ -277,6 +277,7 @@ fn a_reset_and_nothing_else_forgets_what_completed() {
         end.receive_at(&memory, 0, 100, 5);
         end.qp.modify_state(QpState::Error).unwrap();
         if !forgotten {
+            end.qp.modify_state(QpState::Error).unwrap();
             assert_eq!(wait(&end.recv_cq).status, WcStatus::Flushed);
         }
         end.qp.modify_state(QpState::Reset).unwrap();
