@@ -278,7 +278,8 @@ impl Fault {
             return None;
         }
         let code = self.fault.code();
-        let has_headers = code.layer < 2 && code.etype != 0;
+        // The codes of the LLP and of local catastrophic errors have error type 0, and no others have.
+        let has_headers = code.etype != 0;
         let ddp = self.segment.filter(|_| has_headers);
         let read_request = self
             .read_request

@@ -630,7 +630,13 @@ fn crc_off_and_payload_by_reference() {
         let gathered = [&around[..headers], &payload, &around[headers..]].concat();
         assert_eq!(gathered, through);
     }
+    // A CRC would cover the payload, and markers would split it.
     assert!(!Line::new(false).outbound.by_reference());
+    let with_markers = Established {
+        markers_tx: true,
+        ..established
+    };
+    assert!(!Outbound::new(&with_markers, 1448).by_reference());
 }
 
 #[test]

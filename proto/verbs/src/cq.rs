@@ -171,10 +171,24 @@ mod tests {
             cq.push(completion(WcStatus::Success, false)),
             Pushed::default()
         );
+        assert!(!cq.overflowed());
         assert!(cq.push(completion(WcStatus::Success, false)).overflow);
         assert!(!cq.push(completion(WcStatus::Success, false)).overflow);
         assert!(cq.overflowed());
         assert_eq!(cq.len(), 1);
+    }
+
+    #[test]
+    fn the_capacity_may_shrink_to_what_waits_and_no_further() {
+        let mut cq = CompletionQueue::new(4);
+        assert!(cq.is_empty());
+        cq.push(completion(WcStatus::Success, false));
+        cq.push(completion(WcStatus::Success, false));
+        assert!(!cq.is_empty());
+        assert!(!cq.resize(1));
+        assert_eq!(cq.capacity(), 4, "as before");
+        assert!(cq.resize(2));
+        assert!(cq.push(completion(WcStatus::Success, false)).overflow);
     }
 
     #[test]

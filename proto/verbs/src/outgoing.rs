@@ -198,6 +198,8 @@ impl Outgoing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::simulated::Device;
+    use crate::types::Access;
     use alloc::vec;
     use weft_iwarp::Stag;
 
@@ -257,5 +259,27 @@ mod tests {
         out.undo_octets(mark);
         assert_eq!(out.queued(), 22);
         assert_eq!(out.pieces().count(), 3);
+    }
+
+    #[test]
+    fn what_is_detached_needs_the_programs_memory_no_more() {
+        let mut device = Device::default();
+        let stag = device.region(20, 0, Access::NONE, SPAN.stag.0);
+        assert_eq!(stag, SPAN.stag);
+        device.octets(stag)[8..18].copy_from_slice(b"registered");
+        let mut out = sample();
+        out.take(2);
+        out.detach(&mut device).expect("the memory is there");
+        let pieces: Vec<_> = out.pieces().collect();
+        assert_eq!(pieces, vec![Piece::Octets(b"adregisteredtailnext")]);
+        assert_eq!((out.queued(), out.end()), (20, 22));
+    }
+
+    #[test]
+    fn what_is_gone_cannot_be_detached() {
+        let mut device = Device::default();
+        let stag = device.region(20, 0, Access::NONE, SPAN.stag.0);
+        device.unmapped.push(stag);
+        assert_eq!(sample().detach(&mut device), Err(MemoryFault));
     }
 }

@@ -35,8 +35,8 @@ pub struct Device {
     /// Regions and windows; the handle is the region's place in the arena.
     pub regions: Regions<usize>,
     granted: Vec<Range<usize>>,
-    /// The program has unmapped its memory, which is still registered: every access that passed its checks fails.
-    pub unmapped: bool,
+    /// Regions whose memory the program unmapped: they are checked like others, and reached no more.
+    pub unmapped: Vec<Stag>,
     /// Completions of the send queue.
     pub sends: Vec<Completion>,
     /// Completions of the receive queue.
@@ -107,7 +107,7 @@ impl Device {
     }
 
     fn place_of(&self, span: Span) -> Option<Range<usize>> {
-        if self.unmapped {
+        if self.unmapped.contains(&span.stag) {
             return None;
         }
         let (at, offset) = self.regions.locate(span)?;

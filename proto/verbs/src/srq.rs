@@ -11,7 +11,7 @@ pub struct SharedReceiveQueue {
     wqes: VecDeque<RecvWqe>,
     depth: u32,
     max_sge: u32,
-    /// 0 when not armed.
+    /// 0 when not armed: no queue is below that.
     limit: u32,
 }
 
@@ -42,7 +42,7 @@ impl SharedReceiveQueue {
     /// below its limit: the limit event is due, and the limit is disarmed until set again.
     pub fn pop(&mut self) -> (Option<RecvWqe>, bool) {
         let wqe = self.wqes.pop_front();
-        let reached = self.limit != 0 && (self.wqes.len() as u64) < u64::from(self.limit);
+        let reached = (self.wqes.len() as u64) < u64::from(self.limit);
         if reached {
             self.limit = 0;
         }
@@ -52,7 +52,7 @@ impl SharedReceiveQueue {
     /// Arms the limit event: raised once when fewer than `limit` receives remain. 0 disarms.
     /// True when it is due at once.
     pub fn arm(&mut self, limit: u32) -> bool {
-        let due = limit != 0 && (self.wqes.len() as u64) < u64::from(limit);
+        let due = (self.wqes.len() as u64) < u64::from(limit);
         self.limit = if due { 0 } else { limit };
         due
     }
@@ -113,6 +113,15 @@ mod tests {
     }
 
     #[test]
+    fn as_many_receives_as_the_limit_are_enough() {
+        let mut srq = queue_with(3);
+        assert!(!srq.arm(3));
+        assert!(srq.pop().1);
+        assert!(!srq.arm(0), "disarmed");
+        assert!(!srq.pop().1);
+    }
+
+    #[test]
     fn a_full_queue_takes_no_more() {
         let mut srq = queue_with(8);
         let full = srq.push(&RecvRequest {
@@ -120,7 +129,8 @@ mod tests {
             scatter: &[],
         });
         assert_eq!(full, Err(PostError::QueueFull));
-        assert_eq!(srq.resize(4), Err(PostError::TooLarge));
+        assert_eq!(srq.resize(7), Err(PostError::TooLarge));
+        assert_eq!(srq.resize(8), Ok(()));
         assert_eq!(srq.resize(16), Ok(()));
     }
 }

@@ -445,3 +445,16 @@ impl SgList {
         self.as_slice().iter().map(|s| u64::from(s.length)).sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn receives_are_what_the_peer_sent() {
+        assert!(WcOpcode::Recv.is_receive());
+        assert!(WcOpcode::RecvWriteWithImm.is_receive());
+        assert!(!WcOpcode::Send.is_receive());
+        assert!(!WcOpcode::Write.is_receive());
+    }
+}

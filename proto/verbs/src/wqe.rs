@@ -326,3 +326,74 @@ impl RecvQueue {
         self.wqes.pop_front()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{Sge, Stag};
+
+    const CAP: QpCap = QpCap {
+        max_send_wr: 2,
+        max_recv_wr: 2,
+        max_send_sge: 3,
+        max_recv_sge: 3,
+        max_inline_data: 4,
+    };
+    const ELEMENT: Sge = Sge {
+        addr: 0,
+        length: 1,
+        lkey: 0,
+    };
+
+    fn check(cap: QpCap, op: SendOp, payload: Payload<'_>) -> Result<u32, PostError> {
+        let request = SendRequest {
+            wr_id: 1,
+            op,
+            flags: SendFlags::default(),
+            payload,
+        };
+        SendQueue::new(&cap).check(&request, 0, || 0)
+    }
+
+    #[test]
+    fn a_gather_list_is_as_long_as_the_queue_was_made_for_and_a_list_may_be() {
+        let list = [ELEMENT; MAX_SGE + 1];
+        let gathered = |cap, n| check(cap, SendOp::Send, Payload::Gather(&list[..n]));
+        assert_eq!(gathered(CAP, 3), Ok(3));
+        assert_eq!(gathered(CAP, 4), Err(PostError::TooLarge));
+        let wide = QpCap {
+            max_send_sge: 100,
+            ..CAP
+        };
+        assert_eq!(gathered(wide, MAX_SGE), Ok(16));
+        assert_eq!(gathered(wide, MAX_SGE + 1), Err(PostError::TooLarge));
+    }
+
+    #[test]
+    fn only_what_carries_octets_to_the_peer_may_carry_them_inline() {
+        let inline = |op, octets| check(CAP, op, Payload::Inline(octets));
+        assert_eq!(inline(SendOp::Send, b"1234"), Ok(4));
+        assert_eq!(inline(SendOp::Send, b"12345"), Err(PostError::TooLarge));
+        let read = SendOp::Read {
+            remote_addr: 0,
+            rkey: Stag(0),
+        };
+        assert_eq!(inline(read, b"1234"), Err(PostError::Unsupported));
+        let invalidate = SendOp::LocalInvalidate { stag: Stag(0) };
+        assert_eq!(inline(invalidate, b""), Err(PostError::Unsupported));
+    }
+
+    #[test]
+    fn a_receive_queue_is_bounded_and_its_scatter_lists_are() {
+        let mut queue = RecvQueue::new(&CAP);
+        let list = [ELEMENT; 4];
+        let mut push = |n| {
+            let scatter = &list[..n];
+            queue.push(&RecvRequest { wr_id: 1, scatter })
+        };
+        assert_eq!(push(4), Err(PostError::TooLarge));
+        assert_eq!(push(3), Ok(()));
+        assert_eq!(push(3), Ok(()));
+        assert_eq!(push(3), Err(PostError::QueueFull));
+    }
+}

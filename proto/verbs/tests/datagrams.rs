@@ -33,18 +33,22 @@ struct End {
 }
 
 fn end(number: u32, shared: bool) -> End {
-    let mut device = Device::default();
-    let stag = device.region(16_384, 0, Access::LOCAL_WRITE, number);
-    if shared {
-        device.srq = Some(SharedReceiveQueue::new(8, 4));
-    }
-    let mut qp = UdQp::new(QpConfig {
+    end_with(QpConfig {
         number: QpNumber(number),
         pd: PD,
         cap: CAP,
         sq_sig_all: true,
         shared_receive: shared,
-    });
+    })
+}
+
+fn end_with(config: QpConfig) -> End {
+    let mut device = Device::default();
+    let stag = device.region(16_384, 0, Access::LOCAL_WRITE, config.number.0);
+    if config.shared_receive {
+        device.srq = Some(SharedReceiveQueue::new(8, 4));
+    }
+    let mut qp = UdQp::new(config);
     for state in [QpState::Init, QpState::Rtr, QpState::Rts] {
         qp.modify(state, &mut device).unwrap();
     }
@@ -67,10 +71,20 @@ impl End {
     }
 
     fn send(&mut self, op: SendOp, payload: Payload<'_>, qkey: u32) -> Result<(), PostError> {
+        self.post(SendFlags::default(), op, payload, qkey)
+    }
+
+    fn post(
+        &mut self,
+        flags: SendFlags,
+        op: SendOp,
+        payload: Payload<'_>,
+        qkey: u32,
+    ) -> Result<(), PostError> {
         let request = SendRequest {
             wr_id: 1,
             op,
-            flags: SendFlags::default(),
+            flags,
             payload,
         };
         let target = Target {
@@ -227,6 +241,21 @@ fn what_is_held_is_bounded() {
 }
 
 #[test]
+fn eight_mebibytes_are_held_at_most() {
+    let (mut a, mut b) = (end(1, false), end(2, false));
+    let list = [b.sge(0, 100)];
+    b.post_recv(1, &list, NOW).unwrap();
+    a.send(SendOp::Send, Payload::Inline(b"x"), QKEY).unwrap();
+    let (message, octets) = a.leave();
+    assert_eq!(b.arrive(message, &octets, NOW), Fate::Delivered);
+    let longest = [0; MAX_DATAGRAM];
+    let held = (0..10_000)
+        .take_while(|_| b.arrive(message, &longest, NOW) == Fate::Held)
+        .count();
+    assert_eq!(held * MAX_DATAGRAM, 8 << 20);
+}
+
+#[test]
 fn what_does_not_fit_is_lost_and_the_receive_stays() {
     let mut b = end(2, false);
     let mut a = end(1, false);
@@ -271,6 +300,76 @@ fn only_sends_of_a_datagrams_length_are_taken() {
 }
 
 #[test]
+fn each_state_takes_what_it_may_be_posted() {
+    let mut a = end(1, false);
+    let list = [a.sge(0, 100)];
+    let posted = |a: &mut End| {
+        let sent = a.send(SendOp::Send, Payload::Inline(b"x"), QKEY);
+        (a.post_recv(1, &list, NOW), sent)
+    };
+    let not_now = Err(PostError::InvalidState);
+    a.qp.modify(QpState::Reset, &mut a.device).unwrap();
+    assert_eq!(posted(&mut a), (not_now, not_now));
+    for state in [QpState::Init, QpState::Rtr] {
+        a.qp.modify(state, &mut a.device).unwrap();
+        assert_eq!(posted(&mut a), (Ok(()), not_now));
+    }
+    a.qp.modify(QpState::Rts, &mut a.device).unwrap();
+    assert_eq!(posted(&mut a), (Ok(()), Ok(())));
+}
+
+#[test]
+fn what_waits_is_not_sent_in_sqd() {
+    let mut a = end(1, false);
+    a.send(SendOp::Send, Payload::Inline(b"later"), QKEY)
+        .unwrap();
+    a.qp.modify(QpState::Sqd, &mut a.device).unwrap();
+    assert!(a.qp.waiting(0).is_none());
+    a.qp.modify(QpState::Rts, &mut a.device).unwrap();
+    assert_eq!(a.leave().1, b"later");
+}
+
+#[test]
+fn an_unsignalled_send_is_reported_only_if_it_fails() {
+    let mut a = end_with(QpConfig {
+        number: QpNumber(1),
+        pd: PD,
+        cap: CAP,
+        sq_sig_all: false,
+        shared_receive: false,
+    });
+    let signaled = SendFlags {
+        signaled: true,
+        ..SendFlags::default()
+    };
+    for flags in [SendFlags::default(), signaled, SendFlags::default()] {
+        a.post(flags, SendOp::Send, Payload::Inline(b"x"), QKEY)
+            .unwrap();
+    }
+    let ended = |a: &End| -> Vec<_> {
+        let sends = a.device.sends.iter();
+        sends.map(|c| (c.status, c.slots)).collect()
+    };
+    a.leave();
+    assert_eq!(ended(&a), []);
+    a.leave();
+    let both = (WcStatus::Success, 2);
+    assert_eq!(ended(&a), [both]);
+    a.qp.modify(QpState::Error, &mut a.device).unwrap();
+    assert_eq!(ended(&a), [both, (WcStatus::Flushed, 1)]);
+}
+
+#[test]
+fn a_full_receive_queue_takes_no_more() {
+    let mut b = end(2, false);
+    let list = [b.sge(0, 100)];
+    for wr_id in 0..8 {
+        b.post_recv(wr_id, &list, NOW).unwrap();
+    }
+    assert_eq!(b.post_recv(8, &list, NOW), Err(PostError::QueueFull));
+}
+
+#[test]
 fn a_send_at_fault_holds_up_the_rest_until_the_program_goes_on() {
     let mut a = end(1, false);
     let foreign = a.device.regions.insert(
@@ -312,6 +411,9 @@ fn the_error_state_flushes_everything_and_hears_nobody() {
     b.post_recv(7, &list, NOW).unwrap();
     b.qp.modify(QpState::Error, &mut b.device).unwrap();
     assert_eq!(b.device.recvs[0].status, WcStatus::Flushed);
+    b.post_recv(8, &list, NOW).unwrap();
+    assert_eq!(b.device.recvs[1].status, WcStatus::Flushed, "at once");
+    assert_eq!(b.device.async_events, [], "the queue is its own");
     a.send(SendOp::Send, Payload::Inline(b"x"), QKEY).unwrap();
     let (message, octets) = a.leave();
     let fate = b.arrive(message, &octets, NOW);
@@ -350,8 +452,13 @@ fn receives_may_be_shared() {
     assert_eq!(ended, [(3, WcStatus::Success), (4, WcStatus::LocalLength)]);
     let fate = b.arrive(message, &octets, NOW);
     assert_eq!(fate, Fate::Dropped(Why::NoReceive));
-    b.qp.modify(QpState::Error, &mut b.device).unwrap();
-    assert_eq!(b.device.async_events, [AsyncEventKind::QpLastWqeReached]);
+    let own = b.post_recv(5, &list, NOW);
+    assert_eq!(own, Err(PostError::InvalidState), "it has no other queue");
+    for _ in 0..2 {
+        b.qp.modify(QpState::Error, &mut b.device).unwrap();
+        let once = [AsyncEventKind::QpLastWqeReached];
+        assert_eq!(b.device.async_events, once);
+    }
 }
 
 #[test]
@@ -370,4 +477,30 @@ fn a_receive_of_foreign_memory_is_an_error_and_writes_nothing() {
     assert_eq!(b.device.recvs[0].status, WcStatus::LocalProtection);
     assert_eq!(b.qp.state(), QpState::Error);
     assert_eq!(b.device.octets(read_only), [0; 100]);
+}
+
+#[test]
+fn a_receive_is_at_fault_if_any_of_its_memory_is() {
+    type Spoil = fn(&mut End) -> Stag;
+    let read_only: Spoil = |b| b.device.region(GRH_LEN, 0, Access::NONE, 77);
+    let unmapped: Spoil = |b| {
+        let stag = b.device.region(GRH_LEN, 0, Access::LOCAL_WRITE, 77);
+        b.device.unmapped.push(stag);
+        stag
+    };
+    for (spoil, before) in [(read_only, 0), (read_only, GRH_LEN), (unmapped, GRH_LEN)] {
+        let (mut a, mut b) = (end(1, false), end(2, false));
+        let bad = Sge {
+            addr: 0,
+            length: GRH_LEN as u32,
+            lkey: spoil(&mut b).0,
+        };
+        let list = [b.sge(0, before as u32), bad, b.sge(0, 100)];
+        b.post_recv(7, &list, NOW).unwrap();
+        a.send(SendOp::Send, Payload::Inline(b"x"), QKEY).unwrap();
+        let (message, octets) = a.leave();
+        b.arrive(message, &octets, NOW);
+        assert_eq!(b.device.recvs[0].status, WcStatus::LocalProtection);
+        assert_eq!(b.qp.state(), QpState::Error);
+    }
 }

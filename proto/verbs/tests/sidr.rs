@@ -227,6 +227,14 @@ fn answers_to_others_are_not_taken() {
 }
 
 #[test]
+fn nothing_is_asked_any_more_when_it_is_over() {
+    let mut asker = Asker::new(LOOKUP, b"", NOW, PATIENCE).unwrap();
+    asker.handle_timeout(NOW + PATIENCE);
+    assert_eq!(asker.poll_transmit(), None);
+    assert_eq!(asker.poll_event(), Some(Outcome::TimedOut));
+}
+
+#[test]
 fn too_much_private_data_is_refused_on_both_sides() {
     assert!(Asker::new(1, &[0; REQUEST_MOST], NOW, PATIENCE).is_ok());
     assert!(Asker::new(1, &[0; REQUEST_MOST + 1], NOW, PATIENCE).is_err());

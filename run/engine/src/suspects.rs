@@ -293,6 +293,17 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_behind_a_quiet_time_is_remembered_as_long_as_any() {
+        let mut suspects = after(1);
+        let again = NOW + FORGIVEN_AFTER * 3 / 2;
+        suspects.note(address(1), u64::from(ALLOWED) + 1, again);
+        let forgiven = again + FORGIVEN_AFTER;
+        let just_before = forgiven - Duration::from_millis(1);
+        assert!(needs_turn(&mut suspects, address(1), just_before));
+        assert!(!needs_turn(&mut suspects, address(1), forgiven));
+    }
+
+    #[test]
     fn without_a_limit_they_are_only_counted() {
         let mut suspects = Suspects::new(0);
         for _ in 0..1000 {

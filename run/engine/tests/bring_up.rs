@@ -3,10 +3,12 @@
 #[path = "peers/by_number.rs"]
 mod by_number;
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use by_number::{exchange, ordered, pair, wait, End, HERE};
 use weft_engine::types::{PostError, QpState, WcStatus};
+use weft_engine::QpInit;
 
 #[test]
 fn both_ends_in_any_order_over_both_families() {
@@ -16,7 +18,9 @@ fn both_ends_in_any_order_over_both_families() {
             let (first, second) = if swapped { (&b, &a) } else { (&a, &b) };
             first.receive(first.to(second, address));
             first.send();
+            assert!(!second.qp.is_by_hand(), "it could still be connected");
             second.receive(second.to(first, address));
+            assert!(second.qp.is_by_hand());
             second.send();
             exchange(first, second);
         }
@@ -278,6 +282,45 @@ fn an_rnr_retry_count_below_seven_is_kept_to() {
             "{count} times {code}: {waited:?}"
         );
     }
+}
+
+#[test]
+fn a_queue_pair_in_error_is_not_made_ready() {
+    let (a, b) = pair();
+    a.receive(a.to(&b, HERE));
+    a.qp.modify_state(QpState::Error).unwrap();
+    assert!(a.qp.ready_to_send(Some(a.psn), None).is_err());
+    assert!(a.qp.ready_to_receive(a.to(&b, HERE)).is_err());
+    assert_eq!(a.qp.state(), QpState::Error);
+}
+
+/// A number rests before it is given again, so that a port has fewer queue pairs than numbers.
+#[test]
+fn two_hundred_queue_pairs_for_datagrams_are_at_two_ports_at_least() {
+    let end = End::new(1);
+    let init = || QpInit {
+        send_cq: end.cq.clone(),
+        recv_cq: end.cq.clone(),
+        srq: None,
+        cap: end.qp.cap(),
+        sq_sig_all: true,
+        cookie: 9,
+    };
+    let queue_pairs: Vec<_> = (0..200).map(|_| end.pd.create_ud_qp(init())).collect();
+    let ports: HashSet<u32> = queue_pairs
+        .iter()
+        .map(|qp| qp.as_ref().unwrap().number() >> 8)
+        .collect();
+    assert!(ports.len() > 1);
+}
+
+#[test]
+fn a_peer_with_the_same_number_is_another_at_another_address() {
+    let a = End::new(11);
+    let mut to = a.to(&a, HERE);
+    to.peer = "127.0.0.2".parse().unwrap();
+    a.receive(to);
+    assert!(!a.qp.is_connected());
 }
 
 #[test]

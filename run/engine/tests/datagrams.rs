@@ -1,5 +1,8 @@
 //! UD queue pairs over the kernel's UDP, on loopback.
 
+#[path = "peers/raw.rs"]
+mod raw;
+
 use std::net::{IpAddr, UdpSocket};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
@@ -260,8 +263,33 @@ fn queue_pairs_of_one_port_are_told_apart() {
 }
 
 #[test]
+fn states_that_do_not_follow_each_other_are_refused() {
+    let end = End::new();
+    assert!(end.qp.modify_state(QpState::Init).is_err());
+    assert_eq!(end.qp.state(), QpState::Rts);
+}
+
+#[test]
+fn a_reset_and_nothing_else_forgets_what_completed() {
+    let end = End::new();
+    let memory = end.memory(4096);
+    for forgotten in [false, true] {
+        end.receive_at(&memory, 0, 100, 5);
+        end.qp.modify_state(QpState::Error).unwrap();
+        if !forgotten {
+            end.qp.modify_state(QpState::Error).unwrap();
+            assert_eq!(wait(&end.recv_cq).status, WcStatus::Flushed);
+        }
+        end.qp.modify_state(QpState::Reset).unwrap();
+        assert_eq!(poll(&end.recv_cq), None);
+        end.qp.modify_state(QpState::Init).unwrap();
+    }
+}
+
+#[test]
 fn strangers_are_not_heard() {
     let b = End::new();
+    let before = raw::counts().totals;
     let into = b.memory(4096);
     b.receive_at(&into, 0, 4096, 1);
     let stranger = UdpSocket::bind((HERE, 0)).unwrap();
@@ -295,6 +323,15 @@ fn strangers_are_not_heard() {
     assert_eq!((received.wr_id, received.byte_len), (1, 40));
     assert_eq!(received.source, Some(QpNumber(7)));
     assert_eq!(b.qp.state(), QpState::Rts);
+    let deadline = Instant::now() + raw::PATIENCE;
+    loop {
+        let now = raw::counts().totals;
+        let dropped = now.datagrams_dropped > before.datagrams_dropped;
+        if dropped && now.wrong_qkeys > before.wrong_qkeys {
+            break;
+        }
+        assert!(Instant::now() < deadline, "not counted: {now:?}");
+    }
 }
 
 /// The octets of a datagram without payload that asks for an answer.

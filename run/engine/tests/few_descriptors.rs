@@ -2,6 +2,7 @@
 
 #[path = "peers/end.rs"]
 mod end;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -13,7 +14,7 @@ use rustix::process::{setrlimit, Resource, Rlimit};
 use weft_engine::cm::{ConnParam, EventChannel, EventKind};
 
 /// What the process may have.
-const DESCRIPTORS: u64 = 24;
+const DESCRIPTORS: u64 = 30;
 const STRANGERS: usize = 40;
 const HONEST: usize = 10;
 /// Where to connect to, for the processes that this one starts.
@@ -91,6 +92,29 @@ fn honest() {
     println!("honest clients got in");
 }
 
+/// Connects some times and is rejected, which takes the server a descriptor for each connection and no other.
+#[test]
+fn rejected() {
+    let Some(to) = told() else {
+        return;
+    };
+    for _ in 0..HONEST {
+        let (channel, end) = connect(to);
+        expect(&channel, EventKind::Rejected);
+        end.close();
+    }
+    println!("each was answered");
+}
+
+fn reject_all(events: &EventChannel) {
+    loop {
+        let event = events.get_event().unwrap();
+        if event.kind == EventKind::ConnectRequest {
+            let _ = event.id.reject(&[]);
+        }
+    }
+}
+
 fn serve(events: &EventChannel) {
     let mut ends: Vec<End> = Vec::new();
     loop {
@@ -120,17 +144,27 @@ fn strangers_take_no_descriptors_from_honest_clients() {
     let (channel, _id, four, _) = listener(0);
     let mut strangers = start("strangers", four);
     let mut honest = start("honest", four);
+    let (other_channel, _other_id, other_four, _) = listener(0);
+    let mut rejected = start("rejected", other_four);
     let few = Rlimit {
         current: Some(DESCRIPTORS),
         maximum: Some(DESCRIPTORS),
     };
     setrlimit(Resource::Nofile, few).unwrap();
     std::thread::spawn(move || serve(&channel));
+    std::thread::spawn(move || reject_all(&other_channel));
     let _said = begin(&mut strangers, "strangers are there");
     let _said = begin(&mut honest, "honest clients got in");
     let held = std::fs::read_dir("/proc/self/fd").unwrap().count() as u64;
     assert!(held <= DESCRIPTORS, "{held}");
-    drop((honest.stdin.take(), strangers.stdin.take()));
-    assert!(honest.wait().unwrap().success());
+    // The program takes what there is: a connection gets in for a stranger's, or not at all.
+    let mut files: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    files.pop();
+    let _said = begin(&mut rejected, "each was answered");
+    drop((files, strangers.stdin.take()));
+    for mut child in [honest, rejected] {
+        drop(child.stdin.take());
+        assert!(child.wait().unwrap().success());
+    }
     strangers.wait().unwrap();
 }

@@ -6,7 +6,7 @@ mod end;
 mod raw;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, Once};
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use weft_engine::settings::Settings;
 use weft_engine::stats::Snapshot;
 use weft_engine::types::QpState;
 
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const HALF_OPEN: u64 = 24;
 /// More than a machine may stand still in the middle of an honest start.
 const START: Duration = Duration::from_secs(3);
@@ -29,6 +30,7 @@ fn turn() -> MutexGuard<'static, ()> {
         weft_engine::start_with(Settings {
             crc: false,
             start_timeout: START,
+            connect_timeout: START,
             half_open_limit: HALF_OPEN as usize,
             ..Settings::default()
         })
@@ -128,10 +130,34 @@ fn a_flood_of_silent_connections_is_bounded_and_shuts_nobody_out() {
 }
 
 #[test]
+fn who_takes_the_last_place_pushes_nobody_out() {
+    let _turn = turn();
+    let (_channel, id, four, _) = listener(1000);
+    let before = raw::counts().totals.crowded_out;
+    let mut held: Vec<_> = (1..HALF_OPEN).map(|_| raw::connect(four)).collect();
+    until("all but one place are taken", |counts| {
+        counts.totals.half_open == HALF_OPEN - 1
+    });
+    // Now they are old enough to go for another.
+    std::thread::sleep(Duration::from_millis(300));
+    held.push(raw::connect(four));
+    until("the last one is", |counts| {
+        counts.totals.half_open == HALF_OPEN || counts.totals.crowded_out > before
+    });
+    for _ in 0..10 {
+        assert_eq!(raw::counts().totals.crowded_out, before);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop(held);
+    id.destroy();
+}
+
+#[test]
 fn a_listener_has_a_bound_of_its_own() {
     let _turn = turn();
     let (channel, id, four, six) = listener(4);
     let (other_channel, other, other_four, _) = listener(4);
+    let before = raw::counts().totals.crowded_out;
     let flood: Vec<_> = (0..12).map(|_| raw::connect(four)).collect();
     until("the flood is there", |counts| {
         let held = counts.totals.half_open;
@@ -140,6 +166,8 @@ fn a_listener_has_a_bound_of_its_own() {
     });
     connect_well(other_four, &other_channel);
     connect_well(six, &channel);
+    // It did not wait until the others' time was over.
+    assert!(raw::counts().totals.crowded_out > before);
     drop(flood);
     id.destroy();
     other.destroy();
@@ -150,7 +178,7 @@ fn a_flood_of_a_bring_up_port_is_bounded_too() {
     let _turn = turn();
     let (_pd, qp) = queue_pair();
     qp.listen_for_bring_up().unwrap();
-    let port = SocketAddr::new("127.0.0.1".parse().unwrap(), (qp.number() >> 8) as u16);
+    let port = SocketAddr::new(HERE, (qp.number() >> 8) as u16);
     let mut flood: Vec<_> = (0..40).map(|_| raw::connect(port)).collect();
     until("the flood is there", |counts| {
         counts.totals.half_open == HALF_OPEN
@@ -164,6 +192,27 @@ fn a_flood_of_a_bring_up_port_is_bounded_too() {
     }
     until("its place is free", |counts| counts.totals.half_open == 0);
     qp.destroy();
+}
+
+/// A port whose queue of connections is full: the kernel drops what else comes.
+#[test]
+fn who_does_not_even_answer_a_connect_is_given_up() {
+    use rustix::net::{bind, getsockname, listen, socket, AddressFamily, SocketType};
+    let _turn = turn();
+    let full = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&full, &SocketAddr::new(HERE, 0)).unwrap();
+    listen(&full, 0).unwrap();
+    let to = SocketAddr::try_from(getsockname(&full).unwrap()).unwrap();
+    let moment = Duration::from_millis(200);
+    let connects = || TcpStream::connect_timeout(&to, moment).ok();
+    let queue: Vec<_> = std::iter::from_fn(connects).collect();
+    let begun = Instant::now();
+    let (channel, end) = connect(to);
+    let event = expect(&channel, EventKind::Unreachable);
+    assert_eq!(event.status, -110);
+    assert!(begun.elapsed() >= START);
+    end.close();
+    drop(queue);
 }
 
 #[test]

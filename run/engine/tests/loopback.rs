@@ -364,7 +364,10 @@ fn is_found_when_opened_again(
     id.listen(8).unwrap();
     let in_time = begun.elapsed() < Duration::from_millis(800);
     if in_time {
-        expect(&channel, EventKind::ConnectRequest).id.destroy();
+        let request = expect(&channel, EventKind::ConnectRequest);
+        request.id.reject(b"found").unwrap();
+        let told_first = end.expect(EventKind::Rejected);
+        assert_eq!(told_first.private_data, b"found");
     }
     end.id.destroy();
     id.destroy();
@@ -392,6 +395,24 @@ fn nobody_listening_is_a_rejection() {
     expect(&channel, EventKind::AddrResolved);
     let end = End::new(channel, id);
     end.id.connect(ConnParam::default()).unwrap();
+    assert_eq!(end.expect(EventKind::Rejected).status, -111);
+}
+
+#[test]
+fn who_loses_its_own_port_between_two_attempts_is_told_of_a_rejection() {
+    let _closes = while_nothing_starts();
+    let [addr, source] = [4, 5].map(|number| {
+        let (_channel, id, addr) = listener(&own_host(number));
+        id.destroy();
+        addr
+    });
+    let end = connecting(addr, Some(source));
+    // Each attempt binds it anew: between two it is free.
+    let _taken = loop {
+        if let Ok(taken) = std::net::TcpListener::bind(source) {
+            break taken;
+        }
+    };
     assert_eq!(end.expect(EventKind::Rejected).status, -111);
 }
 

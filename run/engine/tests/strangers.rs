@@ -216,6 +216,20 @@ fn the_peer_is_told_the_other_word() {
     }
 }
 
+/// Each may be an honest end that is early. A peer makes no five of them.
+#[test]
+fn who_dials_too_often_is_counted() {
+    let _turn = turn();
+    let early = End::new(1);
+    let before = raw::counts().totals.wrong_dials;
+    let dial_once = |_| dial(early.qp.number(), 7, (NOTHING, 0));
+    let mut dials: Vec<_> = (0..5).map(dial_once).collect();
+    until("the fifth is one too many", |now| {
+        now.totals.half_open == 0 && now.totals.wrong_dials == before + 1
+    });
+    assert!(dials.iter_mut().all(is_silent));
+}
+
 #[test]
 fn a_gid_of_somebody_else_is_not_answered() {
     let _turn = turn();
@@ -230,6 +244,8 @@ fn a_gid_of_somebody_else_is_not_answered() {
     until("it is counted", |now| now.totals.wrong_dials == before + 1);
     assert!(!high.qp.is_connected());
     assert!(is_silent(&mut stranger));
+    // The address that it dials is this machine's too: its dial would wait here, and take a place.
+    high.qp.destroy();
 }
 
 #[test]
@@ -356,8 +372,41 @@ fn what_an_answer_claims_is_compared_at_rts() {
     let (mut stream, _) = peer.dialed();
     peer.is_met(&mut stream, &peer.right((EXPECTS, 11 ^ 1)));
     peer.end.send();
-    assert_eq!(raw::drain(&mut stream), []);
+    // Where the machine stood still it has said again that it is ready, and nothing else.
+    let heard = raw::drain(&mut stream);
+    assert!(heard
+        .chunks(raw::READY.len())
+        .all(|fpdu| fpdu == raw::READY));
     // It goes on to look for its peer.
+    let (mut stream, said) = peer.dialed();
+    assert_eq!(said[2..], [STARTS, 11]);
+    peer.is_met(&mut stream, &peer.right((STARTS, 22)));
+}
+
+/// Each of two dials has said something else, and is answered to that.
+#[test]
+fn a_dial_of_before_rts_may_be_answered_when_there_is_another() {
+    let _turn = turn();
+    let peer = Answerer::new();
+    peer.end.receive(peer.to);
+    let (mut early, said) = peer.dialed();
+    assert_eq!(said[2..], [EXPECTS, 22]);
+    peer.end.send();
+    let (mut other, said) = peer.dialed();
+    assert_eq!(said[2..], [STARTS, 11]);
+    peer.is_met(&mut early, &peer.right((EXPECTS, 11)));
+    assert_eq!(raw::drain(&mut other), [], "it has its peer");
+}
+
+#[test]
+fn who_met_its_peer_before_rts_dials_again_when_that_has_gone() {
+    let _turn = turn();
+    let peer = Answerer::new();
+    peer.end.receive(peer.to);
+    let (mut stream, _) = peer.dialed();
+    peer.is_met(&mut stream, &peer.right((EXPECTS, 11)));
+    peer.end.send();
+    drop(stream);
     let (mut stream, said) = peer.dialed();
     assert_eq!(said[2..], [STARTS, 11]);
     peer.is_met(&mut stream, &peer.right((STARTS, 22)));

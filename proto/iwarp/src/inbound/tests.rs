@@ -487,6 +487,16 @@ fn terminates_that_cannot_be() {
     assert_eq!(fault_of(&[(terminate(true, 2, 1, 0), body)]), (1, None));
 }
 
+/// Others may put more behind the headers than the RFC does; 128 octets with the DDP header are taken.
+#[test]
+fn a_terminate_has_128_octets_at_most() {
+    let header = untagged(true, Opcode::TERMINATE, 2, 1, 0);
+    let longest = vec![0; 128 - Header::UNTAGGED_LEN];
+    let longer = vec![0; longest.len() + 1];
+    assert_eq!(fault_of(&[(header, longest)]), (1, None));
+    refused(&[(header, longer)], PeerFault::Terminate, "ULPDU_Length");
+}
+
 /// One that announces more than any Terminate has is refused when its headers are there, not when all of it is.
 #[test]
 fn a_terminate_without_end() {

@@ -117,9 +117,11 @@ fn codes_and_what_is_included() {
             (ddp, rdma),
             "{fault:?}"
         );
-        // Without a segment there is nothing to include.
+        // Without a segment there is nothing to include: the Read Request stands behind its DDP header.
         assert_eq!(
-            Fault::new(fault, "a field").terminate(),
+            Fault::new(fault, "a field")
+                .in_read_request(REQUEST)
+                .terminate(),
             Some(Terminate::bare(expected))
         );
     }
@@ -194,6 +196,23 @@ fn the_mirrored_form_of_siw() {
         wire[..4].copy_from_slice(&siw);
         assert_eq!(decode(&wire), terminate);
     }
+}
+
+/// The upper header bits say that the control word is the RFC's, whatever the reserved bits and the code are.
+#[test]
+fn a_control_word_with_upper_header_bits_is_read_as_it_stands() {
+    let mut wire = octets(
+        &Fault::new(PeerFault::NoBuffer, "any")
+            .in_segment(0x76, SEND)
+            .terminate()
+            .expect("a Terminate"),
+    );
+    wire[2] |= 0x07;
+    assert_eq!(decode(&wire).code, TerminateCode::new(1, 2, 2));
+    assert_eq!(decode(&wire).ddp, Some((0x76, SEND)));
+    // Its mirror image would be in the tables: base or bounds violation.
+    wire[..2].copy_from_slice(&[0x10, 0x01]);
+    assert_eq!(decode(&wire).code, TerminateCode::new(1, 0, 1));
 }
 
 /// `02 06` without headers is an unexpected opcode by the RFC and insufficient IRD from siw; the log gives both.

@@ -446,6 +446,33 @@ mod tests {
     }
 
     #[test]
+    fn only_what_changes_memory_needs_a_region_with_local_write() {
+        let readable = Access::MW_BIND.union(Access::REMOTE_READ);
+        let (mut regions, _, bind) = device(WindowKind::One, readable);
+        assert_eq!(regions.bind(&bind, SCOPE), Err(RegionFault::Access));
+        let to_read = Bind {
+            access: Access::REMOTE_READ,
+            ..bind
+        };
+        assert_eq!(regions.bind(&to_read, SCOPE), Ok(()));
+    }
+
+    #[test]
+    fn a_window_is_that_of_its_region_alone() {
+        let (mut regions, region, bind) = device(WindowKind::One, ALL);
+        let other = RegionSpec {
+            iova: 0x1000,
+            len: 0x100,
+            access: ALL,
+            pd: SCOPE.pd,
+        };
+        let other = regions.insert(other, "other", || 0x7777_7777);
+        regions.bind(&bind, SCOPE).expect("bound");
+        assert!(regions.has_windows(region));
+        assert!(!regions.has_windows(other.expect("room")));
+    }
+
+    #[test]
     fn a_queue_pair_that_ends_takes_no_window_of_type_1_with_it() {
         let (mut regions, _, bind) = device(WindowKind::One, ALL);
         regions.bind(&bind, SCOPE).expect("bound");

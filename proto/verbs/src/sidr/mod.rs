@@ -255,6 +255,19 @@ mod tests {
         assert_eq!(Message::parse(&answer.encode()), None);
     }
 
+    #[test]
+    fn a_challenge_is_a_cookie_and_no_more() {
+        let challenge = |cookie| Message::Challenge {
+            lookup: LOOKUP,
+            cookie,
+        };
+        assert_eq!(Message::parse(&challenge(0).encode()), None);
+        let mut octets = challenge(COOKIE).encode();
+        octets.push(0);
+        octets[7] = 1;
+        assert_eq!(Message::parse(&octets), None);
+    }
+
     /// Private data would be an answer to nobody's request: only a cookie shows that the client is where it says.
     #[test]
     fn a_first_request_has_no_private_data() {

@@ -125,10 +125,21 @@ mod tests {
         let mut flow = Flow::default();
         let (first, marks) = fill(&mut flow, 10_000);
         assert_eq!(first, (FIRST / weight(64)) as usize + 1);
-        assert!(marks.len() >= 3, "asked in time: {marks:?}");
+        assert_eq!(marks.len(), 3, "asked in time, and not by each: {marks:?}");
         flow.answer(marks[0], 0);
         let (more, _) = fill(&mut flow, 10_000);
         assert!(more > 0 && more < first);
+    }
+
+    #[test]
+    fn a_window_that_is_just_full_is_full() {
+        let mut flow = Flow::default();
+        assert_eq!(flow.send(FIRST / 4 - 1), None);
+        assert_eq!(flow.send(1), Some(FIRST / 4), "a quarter: time to ask");
+        flow.send(FIRST / 4 * 3 - 1);
+        assert!(flow.may_send());
+        flow.send(1);
+        assert!(!flow.may_send());
     }
 
     #[test]
@@ -160,6 +171,21 @@ mod tests {
             !flow.may_send(),
             "an answer, even an old one: somebody is there"
         );
+    }
+
+    /// More than the count holds may leave before somebody reads what came of late, and answers.
+    #[test]
+    fn who_was_silent_for_long_is_heard_again() {
+        let mut flow = Flow::default();
+        flow.wait(NOW);
+        assert!(flow.expire(NOW + PATIENCE));
+        let mut mark = 0;
+        for _ in 0..u32::MAX / FAR {
+            mark = flow.send(FAR).expect("it asks");
+        }
+        flow.send(FAR);
+        flow.answer(mark, 0);
+        assert!(!flow.may_send(), "what was sent behind the mark counts");
     }
 
     #[test]

@@ -112,6 +112,26 @@ fn a_queue_is_not_at_rest_while_a_message_is_sent_in_part() {
 }
 
 #[test]
+fn it_is_no_rest_while_the_peer_has_not_answered() {
+    let mut pair = Pair::new(Config::default(), 3);
+    pair.drive();
+    let [a, b] = [0, 1].map(|side| pair.ends[side].device.region(100, 0, ALL, 3));
+    let read = SendOp::Read {
+        remote_addr: 0,
+        rkey: b,
+    };
+    post(&mut pair, 0, 1, read, Payload::Gather(&[sge(a, 0, 100)]));
+    let end = &mut pair.ends[0];
+    end.qp.fill(1000, &mut end.device);
+    end.qp.drain(true, &mut end.device).expect("from RTS");
+    assert!(end.qp.is_draining());
+    assert_eq!(drained(&pair), 0);
+    pair.drive();
+    assert_eq!(pair.ends[0].device.sends.len(), 1);
+    assert_eq!(drained(&pair), 1);
+}
+
+#[test]
 fn a_queue_at_rest_is_flushed_like_any_other() {
     let mut pair = Pair::new(Config::default(), 2);
     pair.drive();

@@ -72,7 +72,7 @@ fn an_answer_whose_sink_has_gone_fails_its_request() {
         answered_without_its_sink(op, |foreign, sink| {
             foreign.device.regions.remove(sink);
         });
-        answered_without_its_sink(op, |foreign, _| foreign.device.unmapped = true);
+        answered_without_its_sink(op, |foreign, region| foreign.device.unmapped.push(region));
     }
 }
 
@@ -82,7 +82,7 @@ fn a_receive_whose_memory_has_gone_fails_and_the_peer_is_not_blamed() {
         |foreign, region| {
             foreign.device.regions.remove(region);
         },
-        |foreign, _| foreign.device.unmapped = true,
+        |foreign, region| foreign.device.unmapped.push(region),
     ];
     for take_away in takes_away {
         for held in [false, true] {
@@ -109,7 +109,7 @@ fn a_receive_whose_memory_has_gone_fails_and_the_peer_is_not_blamed() {
 fn a_write_to_memory_that_was_unmapped_is_refused() {
     let mut foreign = Foreign::new(IRD);
     let region = foreign.device.region(8, 0, ALL, 1);
-    foreign.device.unmapped = true;
+    foreign.device.unmapped.push(region);
     foreign.write((region, 0), b"octets");
     assert_eq!(foreign.fault(), Some(PeerFault::TaggedStag));
 }
@@ -118,7 +118,7 @@ fn a_write_to_memory_that_was_unmapped_is_refused() {
 fn a_payload_that_cannot_be_read_fails_its_request() {
     let mut foreign = Foreign::new(IRD);
     let region = foreign.device.region(8, 0, ALL, 1);
-    foreign.device.unmapped = true;
+    foreign.device.unmapped.push(region);
     let gather = [sge(region, 0, 8)];
     foreign.post(1, SendOp::Send, Payload::Gather(&gather));
     foreign.sent();

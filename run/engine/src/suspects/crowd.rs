@@ -306,6 +306,7 @@ mod tests {
         let over = now + FORGIVEN_AFTER * (REMEMBERED + 1);
         assert!(crowd.line_for(from, over).is_none());
         let (line, pause) = crowd.line_of(from, Ticket(2), over).expect("its line");
+        assert_eq!(pause, None, "no turns any more");
         assert_eq!(line.look_or_go(Ticket(2), over, pause, 0).0, Standing::Turn);
     }
 

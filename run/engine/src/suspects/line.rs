@@ -186,6 +186,7 @@ mod tests {
         let waits = Standing::Waits(due + PAUSE - Duration::from_secs(2));
         assert_eq!(line.look(Ticket(1), due, PAUSE, 0).0, waits, "its patience");
         assert_eq!(line.leave(Ticket(0), due), Some(1));
+        assert!(!line.has(Ticket(0)), "it has gone");
         assert_eq!(line.look(Ticket(1), due, PAUSE, 0).0, Standing::Turn);
         // One that is older than the newest turn gives nothing back: it has been paid for.
         let later = due + PAUSE;
@@ -213,6 +214,27 @@ mod tests {
         assert_eq!(line.look(Ticket(1), due, PAUSE, 0).1, Some(0));
         assert_eq!(line.leave(Ticket(0), due), Some(1));
         assert_eq!(line.look(Ticket(1), due, PAUSE, 0).0, Standing::Turn);
+    }
+
+    #[test]
+    fn who_goes_takes_no_turn_with_it_but_its_own() {
+        let pause = Duration::from_secs(1);
+        let next = NOW + PAUSE + pause;
+        // The first has had its turn, and the lot fell on the third.
+        let turns = || {
+            let mut line = line(3);
+            let first = line.look(Ticket(0), NOW + PAUSE, pause, 0).0;
+            assert_eq!(first, Standing::Turn);
+            assert_eq!(line.look(Ticket(1), next, pause, 1).1, Some(2));
+            line
+        };
+        let mut without_first = turns();
+        without_first.leave(Ticket(0), next);
+        let third = without_first.look(Ticket(2), next, pause, 0).0;
+        assert_eq!(third, Standing::Turn, "it was drawn");
+        let mut without_third = turns();
+        without_third.leave(Ticket(2), next);
+        assert!(without_third.has(Ticket(0)), "its turn may come back");
     }
 
     #[test]

@@ -270,6 +270,30 @@ fn initiator_follows_the_responders_ord() {
     assert_eq!(accepted(4, 16, NOT_NEGOTIATED), Some(4));
 }
 
+/// 0x3FFF in the Reply says nothing about the Responder's IRD: it is no bound on this side's ORD.
+#[test]
+fn initiator_keeps_its_ord_where_the_responder_tells_no_ird() {
+    let side = StartConfig {
+        ord: 20_000,
+        max_ord: u16::MAX,
+        peer_to_peer: false,
+        ..config(2)
+    };
+    let ord = |ird| {
+        let block = Enhanced {
+            ird,
+            ord: 1,
+            ..Enhanced::default()
+        };
+        match answered(side.clone(), &reply(2, Some(block)).encode().unwrap()).1 {
+            Some(InitiatorEvent::Accepted(established)) => established.ord,
+            other => panic!("not accepted: {other:?}"),
+        }
+    };
+    assert_eq!(ord(NOT_NEGOTIATED - 1), NOT_NEGOTIATED - 1);
+    assert_eq!(ord(NOT_NEGOTIATED), 20_000);
+}
+
 /// A Responder that asks for a Read as ready-to-receive can hold one, whatever its ULP and the Initiator want.
 #[test]
 fn a_read_rtr_takes_one_place() {
@@ -592,6 +616,24 @@ fn octets_behind_the_request() {
     responder.handle_bytes(&request[..whole], NOW);
     responder.accept(Vec::new(), 1, 1).unwrap();
     assert_eq!(responder.handle_bytes(&request[whole..], NOW), 0);
+}
+
+/// What is behind a Request that cannot be served does not hide why.
+#[test]
+fn octets_behind_a_request_of_an_unknown_revision() {
+    let mut request = reply(3, None);
+    request.kind = FrameKind::Request;
+    let mut octets = request.encode().unwrap();
+    octets.extend_from_slice(&[0; 20]);
+    let mut responder = Responder::new(config(2), NOW);
+    assert_eq!(responder.handle_bytes(&octets, NOW), octets.len());
+    assert!(matches!(
+        responder.poll_event(),
+        Some(ResponderEvent::Failed(StartError::Revision {
+            revision: 3,
+            ..
+        }))
+    ));
 }
 
 #[test]
