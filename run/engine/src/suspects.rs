@@ -293,6 +293,16 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_does_not_restart_the_time_of_those_before() {
+        let mut suspects = after(u64::from(ALLOWED) + 1);
+        suspects.note(address(1), 1, NOW + FORGIVEN_AFTER / 2);
+        let forgiven = NOW + FORGIVEN_AFTER * 2;
+        let just_before = forgiven - Duration::from_millis(1);
+        assert!(needs_turn(&mut suspects, address(1), just_before));
+        assert!(!needs_turn(&mut suspects, address(1), forgiven));
+    }
+
+    #[test]
     fn a_refusal_behind_a_quiet_time_is_remembered_as_long_as_any() {
         let mut suspects = after(1);
         let again = NOW + FORGIVEN_AFTER * 3 / 2;
