@@ -37,12 +37,15 @@ HALT = 3.0  # seconds that a program is stopped
 # Memory that the server may have, in MiB, from too little to load libraries up to enough.
 ADDRESS_SPACES = (6, 7, 8, 10, 12, 16, 20, 24, 32, 64)
 
-# Fills what programs write to, and then becomes the program.
+# Fills what programs write to, and then becomes the program, whose own folder is seen elsewhere: it may be below one of
+# those.
 FULL_DISKS = """
+mount --bind "$(dirname "$1")" /mnt || exit
+shift
 for folder in /tmp /var/tmp /dev/shm /run "$HOME"; do
     mount -t tmpfs -o size=64k none "$folder" 2>/dev/null && ! cat /dev/zero >"$folder/full" 2>/dev/null
 done
-exec "$@"
+exec /mnt/weft "$@"
 """
 
 
@@ -57,9 +60,8 @@ class Failed(Exception):
 class Ends:
     """A server and a client of rping, and what they write."""
 
-    def __init__(self, staged, built, port, folder):
-        self.weft, self.built = staged, built
-        self.port, self.folder = port, folder
+    def __init__(self, weft, port, folder):
+        self.weft, self.port, self.folder = weft, port, folder
         self.started = []
 
     def start(self, role, pings, launcher=(), before=None):
@@ -143,8 +145,6 @@ def needs_root():
 
 def every_disk_is_full(ends):
     needs_root()
-    # The copy is on one of them.
-    ends.weft = ends.built
     ends.works(("unshare", "-m", "sh", "-c", FULL_DISKS, "sh"))
 
 
@@ -240,7 +240,7 @@ def play(cell, options, ports):
     """passed, failed or skipped, and why."""
     with tempfile.TemporaryDirectory(prefix="weft-adversity-") as folder:
         os.chmod(folder, 0o755)
-        ends = Ends(options.staged, options.weft.resolve(), next(ports), Path(folder))
+        ends = Ends(options.staged, next(ports), Path(folder))
         try:
             cell(ends)
             return "passed", ""
