@@ -59,8 +59,8 @@ fn usage(error: &clap::Error) -> ExitCode {
     // Where nobody listens there is nothing better to do.
     let _ = error.print();
     let running = std::env::args_os().nth(1).is_some_and(|word| word == "run");
-    match error.exit_code() {
-        _ if running => ExitCode::from(run::LAUNCHER_FAILED),
-        _ => ExitCode::from(2),
+    match running {
+        true => ExitCode::from(run::LAUNCHER_FAILED),
+        false => ExitCode::from(2),
     }
 }

@@ -4,8 +4,8 @@
     datagrams.py -r PORT SECONDS     receives, and prints how many were right; fails at one that is not
     datagrams.py -s PORT SECONDS     sends
 
-The sender mixes single datagrams, empty ones too, with bursts for the kernel to cut (UDP_SEGMENT), whose pieces a receiver that takes
-coalesced datagrams (UDP_GRO) gets as one.
+The sender mixes single datagrams, empty ones too, with bursts for the kernel to cut (UDP_SEGMENT), whose pieces a
+receiver that takes coalesced datagrams (UDP_GRO) gets as one.
 """
 
 import random
@@ -19,6 +19,7 @@ UDP_SEGMENT = 103  # linux/udp.h
 SOL_UDP = socket.IPPROTO_UDP
 HEAD = struct.Struct("=II")
 LARGEST = 65507
+EDGES = (0, 1, 7, 8, 9, 1448, 1472, 9000, LARGEST)
 MOST_PIECES = 64
 
 
@@ -44,7 +45,7 @@ def send(port, seconds):
         while time.monotonic() < until:
             try:
                 if random.random() < 0.4:
-                    mouth.send(datagram(random.choice((0, 1, 7, 8, 9, 1448, 1472, 9000, LARGEST, random.randint(0, LARGEST)))))
+                    mouth.send(datagram(random.choice((*EDGES, random.randint(0, LARGEST)))))
                     continue
                 size = random.choice((8, 9, 100, 1448, random.randint(8, 1448)))
                 pieces = random.randint(1, min(MOST_PIECES, LARGEST // size))

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Real programs on a machine that lets them down: no room on a disk, no memory, threads or descriptors to be had, clocks
-that disagree, a program or a connection that is stopped midway, and (datagrams.py) a peer that sends what it likes.
+"""Real programs on a machine that lets them down: no room on a disk, no memory, threads or descriptors to be had,
+clocks that disagree, a program or a connection that is stopped midway, and (datagrams.py) a peer that sends what it
+likes.
 
     tests/adversity/run.py --weft TARGET/release/weft [--only REGEX]
 
-A server and a client of rping exchange verified messages; what is wrong is wrong for the server. Where they cannot go on they
-have to end by themselves and say why: no end by a signal, nobody waits for ever. The last line is `N passed, N failed, N
-skipped`; the exit status is 0 when nothing failed.
+A server and a client of rping exchange verified messages; what is wrong is wrong for the server. Where they cannot go
+on they have to end by themselves and say why: no end by a signal, nobody waits for ever. The last line is `N passed, N
+failed, N skipped`; the exit status is 0 when nothing failed.
 """
 
 import argparse

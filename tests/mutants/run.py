@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Takes checks out of a crate, one at a time, and asks for a test that fails: a check that can be taken out unnoticed is
-one that nobody keeps.
+"""Takes checks out of a crate, one at a time, and asks for a test that fails: a check that can be taken out unnoticed
+is one that nobody keeps.
 
     tests/mutants/run.py CRATE...            those crates (weft-iwarp, weft-verbs, weft-engine); all without one
         --shard K/N     only every Nth mutant, from the Kth on
@@ -11,10 +11,10 @@ The crate is compiled once, in a copy, with every mutant in it; an environment v
 test comes by is written down first, so that a mutant runs only the tests that reach it, the fastest first. Results are
 kept under target/mutants for as long as crate and tests are the same, so that a run which was ended goes on.
 
-Mutated are functions that can say no (`rust.py` has the rule); the conditions in them are taken as always true and as never
-true, bounds are moved by one, and the answer of a check that is only called with `?` is ignored. `allowed` lists those that no test
-needs to find, each with its reason. A survivor that is not in the list fails the run, and so does a line of the list that
-is no survivor. The last line is `N passed, N failed`: found or allowed, and neither.
+Mutated are functions that can say no (`rust.py` has the rule); the conditions in them are taken as always true and as
+never true, bounds are moved by one, and the answer of a check that is only called with `?` is ignored. `allowed` lists
+those that no test needs to find, each with its reason. A survivor that is not in the list fails the run, and so does a
+line of the list that is no survivor. The last line is `N passed, N failed`: found or allowed, and neither.
 """
 
 import argparse
@@ -132,7 +132,7 @@ class Crate:
         return digest.hexdigest()[:16]
 
     def build(self):
-        """Compiles the copy; what cannot be compiled as a mutant is left as it is. The test programs, each with its folder."""
+        """Compiles the copy; what cannot be compiled as a mutant is left as it is. The test programs and their folders."""
         # Always in the same place, where nothing that is the same is written again: then it is not compiled again
         # either.
         tree = TARGET / self.name
@@ -178,7 +178,8 @@ class Crate:
         """Which tests come by each mutant, the fastest first."""
         reach, count, began = {}, 0, time.monotonic()
         for program, folder in tests:
-            listed = subprocess.run([program, '--list', '--format', 'terse'], cwd=folder, capture_output=True, text=True)
+            command = [program, '--list', '--format', 'terse']
+            listed = subprocess.run(command, cwd=folder, capture_output=True, text=True)
             names = [line.rsplit(': ', 1)[0] for line in listed.stdout.splitlines() if line.endswith(': test')]
             for name in names:
                 log = work / 'reached'
@@ -220,7 +221,8 @@ class Crate:
 def copy(tree, changed):
     """The repository as git lists it, with some files changed."""
     listed = subprocess.run(
-        ['git', 'ls-files', '-z', '--cached', '--others', '--exclude-standard'], cwd=ROOT, check=True, capture_output=True)
+        ['git', 'ls-files', '-z', '--cached', '--others', '--exclude-standard'], cwd=ROOT, check=True,
+        capture_output=True)
     for path in listed.stdout.decode().split('\0'):
         if not path or not (ROOT / path).is_file():
             continue

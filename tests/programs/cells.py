@@ -29,8 +29,8 @@ PINGPONGS = ("ibv_rc_pingpong", "ibv_srq_pingpong", "ibv_uc_pingpong", "ibv_ud_p
 @dataclass(frozen=True)
 class Case:
     """One way to start a program. In the arguments are filled in when it runs: `{address}` and `{port}` of the server,
-    `{other}`, the client's address, `{weft}`, the command under test, and `{launcher}`, which starts a command on the host
-    that has an address (`LAUNCHER ADDRESS COMMAND`); for uDAPL `{reached}` and `{dat_conf}`."""
+    `{other}`, the client's address, `{weft}`, the command under test, and `{launcher}`, which starts a command on the
+    host that has an address (`LAUNCHER ADDRESS COMMAND`); for uDAPL `{reached}` and `{dat_conf}`."""
 
     name: str
     kind: str  # a function of play.py, of those in its KINDS
@@ -178,8 +178,8 @@ def cases(quick):
         Case("qperf -cm 1", "service", ("qperf", "-lp", "{port}"),
              ("qperf", "-lp", "{port}", "{address}", "-cm", "1", "-t", "1", *QPERF), checks.qperf(QPERF), crc=("on",)),
     ]
-    return [*everything, *fio(quick), *udapl(), *perftest_all(quick), *by_hand(quick), *ucx(), *libfabric(quick), *mpi(),
-            *mpi_on_two_hosts(), *forked(), *scale(), *endings()]
+    return [*everything, *fio(quick), *udapl(), *perftest_all(quick), *by_hand(quick), *ucx(), *libfabric(quick),
+            *mpi(), *mpi_on_two_hosts(), *forked(), *scale(), *endings()]
 
 
 def udapl():
@@ -200,8 +200,8 @@ def udapl():
 
 
 def fio(quick):
-    """fio's engine `rdma`: a client that disconnects as soon as its last request is complete. Of Sends the receiving end compares
-    every block."""
+    """fio's engine `rdma`: a client that disconnects as soon as its last request is complete. Of Sends the receiving
+    end compares every block."""
     def one(verb, size, depth):
         octets, count = FIO_SIZES[size]
         program = ("fio", "--name=job", "--ioengine=rdma", "--port={port}", f"--bs={octets}", f"--size={count * octets}",
@@ -302,8 +302,8 @@ def mpi():
 
 
 def mpi_on_two_hosts():
-    """A process of MPI on each of two hosts. Whoever starts one there gives it an environment of its own, as sshd does, so weft
-    is started there again. Entering a network namespace needs root."""
+    """A process of MPI on each of two hosts. Whoever starts one there gives it an environment of its own, as sshd does,
+    so weft is started there again. Entering a network namespace needs root."""
     started = ("{weft}", "run", "--")
     openmpi = ("env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "mpirun.openmpi", "-n", "2",
                "--host", "{address},{other}", "--mca", "plm_rsh_agent", "{launcher}", "--mca", "pml", "cm", "--mca", "mtl",

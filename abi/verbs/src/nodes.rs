@@ -63,7 +63,7 @@ impl StandIn {
     /// A file in memory, nobody's to write. Without one (too many files, none allowed, no /proc) there is none.
     fn with_text(text: &str) -> Option<StandIn> {
         const READABLE: mode_t = 0o444;
-        if !is_file_allowed(text.len()) {
+        if !weft_engine::is_file_allowed(text.len()) {
             return None;
         }
         // SAFETY: the name ends in NUL; what the call returns is checked and then ours.
@@ -90,17 +90,6 @@ impl StandIn {
             StandIn::Memory { name, .. } => name.as_ptr(),
         }
     }
-}
-
-/// Whether the program may make a file of so many octets, in memory too: beyond its limit the signal SIGXFSZ ends it.
-fn is_file_allowed(octets: usize) -> bool {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: a valid place for the answer; if there is none, the limit stays 0.
-    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
-    octets as u64 <= limit.rlim_cur
 }
 
 /// The words of a path below `/sys/class/infiniband`.

@@ -1,10 +1,10 @@
 //! Whether the threads that poll in vain keep each other from the cores.
 //!
-//! A program may have more polling threads than it has cores: workers with a completion queue each, of which one has something
-//! to do. The others spin for whole slices of the scheduler, milliseconds, while that one, or who serves the other end,
-//! waits for a core. So a thread that polls in vain sleeps for a moment now and then (`Engine::nap`), if it lost its core
-//! more than once lately and other threads of its process poll in vain as well. A thread that polls alone goes on
-//! spinning: who wants its core then is another program, and it would lose its turn to that with each sleep.
+//! A program may have more polling threads than it has cores: workers with a completion queue each, of which one has
+//! something to do. The others spin for whole slices of the scheduler, milliseconds, while that one, or who serves the
+//! other end, waits for a core. So a thread that polls in vain sleeps for a moment now and then (`Engine::nap`), if it
+//! lost its core more than once lately and other threads of its process poll in vain as well. A thread that polls alone
+//! goes on spinning: who wants its core then is another program, and it would lose its turn to that with each sleep.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,8 +18,8 @@ use crate::polls;
 const EVERY: u32 = 16;
 /// Looks between two questions whether the thread lost its core.
 const ASK_EVERY: u32 = 16;
-/// A second loss within this time shows that cores are short. A thread that shares its core with other spinners loses it
-/// every few milliseconds; one that has a core of its own now and then, to work of the kernel.
+/// A second loss within this time shows that cores are short. A thread that shares its core with other spinners loses
+/// it every few milliseconds; one that has a core of its own loses it now and then, to work of the kernel.
 const AGAIN: Duration = Duration::from_millis(40);
 /// So many questions without a loss show that cores are no longer short: about a tenth of a second.
 const CALM: u32 = 64;

@@ -60,5 +60,6 @@ pub use memory::{Mr, Mw};
 pub use qp::{Qp, QpInit, SendBatch};
 pub use srq::Srq;
 pub use ud::{AddressHandle, UdBatch, UdQp, UdTarget};
+pub use weft_os::shm::is_file_allowed;
 pub use weft_os::{fork, mem};
 pub use weft_verbs::types;

@@ -45,8 +45,8 @@ const ALONE: u32 = 4;
 /// The service thread asks for this scheduler slice, nanoseconds.
 const SLICE_NS: u64 = 100_000;
 
-/// How long a thread sleeps that polls in vain while others need its core. Work that the program hands it by memory alone
-/// waits for so long.
+/// How long a thread sleeps that polls in vain while others need its core. Work that the program hands it by memory
+/// alone waits for so long.
 const NAP: Duration = Duration::from_micros(50);
 
 const WAKER: u64 = u64::MAX;

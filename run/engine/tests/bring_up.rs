@@ -10,6 +10,17 @@ use by_number::{exchange, ordered, pair, wait, End, HERE};
 use weft_engine::types::{PostError, QpState, WcStatus};
 use weft_engine::QpInit;
 
+/// Two queue pairs that are connected.
+fn pair_up() -> (End, End) {
+    let (a, b) = pair();
+    a.receive(a.to(&b, HERE));
+    b.receive(b.to(&a, HERE));
+    a.send();
+    b.send();
+    exchange(&a, &b);
+    (a, b)
+}
+
 #[test]
 fn both_ends_in_any_order_over_both_families() {
     for address in [HERE, "::1"] {
@@ -88,12 +99,7 @@ fn a_queue_pair_is_reset_and_used_again() {
 
 #[test]
 fn a_peer_that_goes_with_nothing_outstanding_leaves_the_queue_pair_as_it_is() {
-    let (a, b) = pair();
-    a.receive(a.to(&b, HERE));
-    b.receive(b.to(&a, HERE));
-    a.send();
-    b.send();
-    exchange(&a, &b);
+    let (a, b) = pair_up();
     b.qp.destroy();
     // What is posted before that goes to a peer that may still be there.
     let deadline = Instant::now() + Duration::from_secs(10);
@@ -197,12 +203,7 @@ fn many_pairs_between_the_same_two_addresses_do_not_mix() {
 
 #[test]
 fn an_rnr_retry_count_of_seven_waits_without_end() {
-    let (a, b) = pair();
-    a.receive(a.to(&b, HERE));
-    b.receive(b.to(&a, HERE));
-    a.send();
-    b.send();
-    exchange(&a, &b);
+    let (a, b) = pair_up();
     b.qp.set_receive_wait(Duration::from_millis(20));
     b.qp.set_rnr_retry(7);
     a.post_send(8, b"patience").unwrap();
@@ -227,12 +228,7 @@ fn an_rnr_retry_count_of_seven_waits_without_end() {
 /// peer.
 #[test]
 fn what_was_complete_is_received_when_its_sender_has_gone() {
-    let (a, b) = pair();
-    a.receive(a.to(&b, HERE));
-    b.receive(b.to(&a, HERE));
-    a.send();
-    b.send();
-    exchange(&a, &b);
+    let (a, b) = pair_up();
     b.qp.set_rnr_retry(7);
     for wr_id in 1..=3 {
         a.post_send(wr_id, &vec![9; wr_id as usize]).unwrap();

@@ -2,16 +2,19 @@
 
 #[path = "peers/end.rs"]
 mod end;
+#[path = "peers/serving.rs"]
+mod serving;
+
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 
 use end::{connect, expect, listener, End};
 use rustix::process::{setrlimit, Resource, Rlimit};
-use weft_engine::cm::{ConnParam, EventChannel, EventKind};
+use serving::serve;
+use weft_engine::cm::{EventChannel, EventKind};
 
 /// What the process may have.
 const DESCRIPTORS: u64 = 30;
@@ -115,27 +118,6 @@ fn reject_all(events: &EventChannel) {
     }
 }
 
-fn serve(events: &EventChannel) {
-    let mut ends: Vec<End> = Vec::new();
-    loop {
-        let event = events.get_event().unwrap();
-        let known = ends.iter().position(|end| Arc::ptr_eq(&end.id, &event.id));
-        match (event.kind, known) {
-            (EventKind::ConnectRequest, _) => {
-                let end = End::new(event.id, 4096);
-                match end.id.accept(ConnParam::default()) {
-                    Ok(()) => ends.push(end),
-                    Err(_) => end.close(),
-                }
-            }
-            (EventKind::Disconnected | EventKind::ConnectError, Some(known)) => {
-                ends.remove(known).close();
-            }
-            _ => {}
-        }
-    }
-}
-
 #[test]
 fn strangers_take_no_descriptors_from_honest_clients() {
     if std::env::var_os(TO).is_some() {
@@ -151,7 +133,7 @@ fn strangers_take_no_descriptors_from_honest_clients() {
         maximum: Some(DESCRIPTORS),
     };
     setrlimit(Resource::Nofile, few).unwrap();
-    std::thread::spawn(move || serve(&channel));
+    std::thread::spawn(move || serve(&channel, End::close));
     std::thread::spawn(move || reject_all(&other_channel));
     let _said = begin(&mut strangers, "strangers are there");
     let _said = begin(&mut honest, "honest clients got in");

@@ -4,45 +4,27 @@
 mod end;
 #[path = "peers/raw.rs"]
 mod raw;
+#[path = "peers/serving.rs"]
+mod serving;
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use end::{connect, expect, listener, End};
-use weft_engine::cm::{ConnParam, EventChannel, EventKind};
+use serving::serve;
+use weft_engine::cm::EventKind;
 use weft_engine::settings::Settings;
 use weft_engine::stats::Snapshot;
 
 const ALLOWED: u32 = 3;
 const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
-/// A program that accepts whoever comes, with memory for its peers; it closes what has ended.
-fn serve(events: &EventChannel) {
-    let mut ends: Vec<End> = Vec::new();
-    loop {
-        let event = events.get_event().unwrap();
-        let known = ends
-            .iter()
-            .position(|end| std::sync::Arc::ptr_eq(&end.id, &event.id));
-        match (event.kind, known) {
-            (EventKind::ConnectRequest, _) => {
-                let end = End::new(event.id, 4096);
-                match end.id.accept(ConnParam::default()) {
-                    Ok(()) => ends.push(end),
-                    Err(_) => end.close(),
-                }
-            }
-            (EventKind::Disconnected | EventKind::ConnectError, Some(known)) => {
-                let end = ends.remove(known);
-                let mut page = [1; 4096];
-                end.memory.memory().read(0, &mut page).unwrap();
-                assert!(page.iter().all(|o| *o == 0), "a guess placed something");
-                end.close();
-            }
-            _ => {}
-        }
-    }
+fn close_untouched(end: End) {
+    let mut page = [1; 4096];
+    end.memory.memory().read(0, &mut page).unwrap();
+    assert!(page.iter().all(|o| *o == 0), "a guess placed something");
+    end.close();
 }
 
 /// Takes a connection through its start-up; `None` when the other end ends it.
@@ -94,7 +76,7 @@ fn guesses_are_counted_and_slowed_over_all_addresses_of_this_machine() {
     })
     .unwrap();
     let (channel, _id, four, six) = listener(64);
-    std::thread::spawn(move || serve(&channel));
+    std::thread::spawn(move || serve(&channel, close_untouched));
     // A connection to an address of this machine comes from that address.
     let others = weft_engine::device::address_gids().into_iter();
     let others = others.map(|gid| SocketAddr::new(gid.address, four.port()));

@@ -4,6 +4,8 @@
 mod end;
 #[path = "peers/raw.rs"]
 mod raw;
+#[path = "peers/serving.rs"]
+mod serving;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,7 +14,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use end::{connect, expect, listener, End};
-use weft_engine::cm::{ConnParam, EventChannel, EventKind};
+use serving::serve;
+use weft_engine::cm::EventKind;
 use weft_engine::settings::Settings;
 
 const ALLOWED: u32 = 2;
@@ -20,28 +23,6 @@ const ALLOWED: u32 = 2;
 const BEYOND: u32 = 6;
 /// Silent connections that the guesser has at once.
 const SILENT: usize = 200;
-
-/// A program that accepts whoever comes, and closes what has ended.
-fn serve(events: &EventChannel) {
-    let mut ends: Vec<End> = Vec::new();
-    loop {
-        let event = events.get_event().unwrap();
-        let known = ends.iter().position(|end| Arc::ptr_eq(&end.id, &event.id));
-        match (event.kind, known) {
-            (EventKind::ConnectRequest, _) => {
-                let end = End::new(event.id, 4096);
-                match end.id.accept(ConnParam::default()) {
-                    Ok(()) => ends.push(end),
-                    Err(_) => end.close(),
-                }
-            }
-            (EventKind::Disconnected | EventKind::ConnectError, Some(known)) => {
-                ends.remove(known).close();
-            }
-            _ => {}
-        }
-    }
-}
 
 fn guess(to: SocketAddr, stag: u32) {
     let mut stream = raw::connect(to);
@@ -73,7 +54,7 @@ fn whoever_keeps_connecting_silently_takes_nobodys_turn() {
     })
     .unwrap();
     let (channel, _id, four, _) = listener(1000);
-    std::thread::spawn(move || serve(&channel));
+    std::thread::spawn(move || serve(&channel, End::close));
     for stag in 1..=ALLOWED + BEYOND {
         guess(four, stag << 8);
         let deadline = Instant::now() + raw::PATIENCE;

@@ -11,9 +11,9 @@ use rustix::process::{getrlimit, Resource};
 
 use crate::private::Private;
 
-/// Whether the process may make a file of so many octets, in memory too. One that goes beyond its limit gets SIGXFSZ, which
-/// ends the program unless that handles it.
-fn is_file_allowed(octets: usize) -> bool {
+/// Whether the process may make a file of so many octets, in memory too (RLIMIT_FSIZE). One that goes beyond its limit
+/// gets SIGXFSZ, which ends the program unless it handles that.
+pub fn is_file_allowed(octets: usize) -> bool {
     getrlimit(Resource::Fsize)
         .current
         .is_none_or(|most| octets as u64 <= most)
