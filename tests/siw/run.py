@@ -42,7 +42,10 @@ def arguments():
     parser.add_argument("--cache", type=Path, default=kernel.cache_folder(), help="where the guest's kernel is kept")
     parser.add_argument("--logs", type=Path, default=ROOT / "target/test-logs/siw", help="where output goes")
     parser.add_argument("--docs", type=Path, help="write the table of a whole run there")
-    return parser.parse_args()
+    options = parser.parse_args()
+    # What it starts runs elsewhere.
+    options.weft, options.logs = options.weft.resolve(), options.logs.resolve()
+    return options
 
 
 def chosen(options):
