@@ -9,8 +9,8 @@ use std::os::fd::RawFd;
 
 use weft_os::signals;
 
-use crate::engine::Engine;
 use crate::error::Error;
+use crate::progress::{Lead, Progress};
 use crate::sync::{EventCounter, Mutex};
 
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct Channel<T> {
 #[derive(Debug)]
 struct Queue<T> {
     events: VecDeque<Entry<T>>,
-    /// A thread serves the engine on behalf of this channel and looks here by itself.
+    /// A thread serves the connections on behalf of this channel and looks here by itself.
     served: bool,
 }
 
@@ -48,16 +48,16 @@ impl<T> Channel<T> {
         self.counter.raw()
     }
 
-    pub(crate) fn post(&self, event: T, engine: &Engine) {
+    pub(crate) fn post(&self, event: T, progress: &Progress) {
         let mut queue = self.queue.lock();
         let counted = !queue.served;
         queue.events.push_back(Entry { event, counted });
         if counted {
             // Under the lock: whoever takes the entry relies on the count.
             self.counter.add();
-        } else if !engine.is_lead() {
+        } else if !progress.is_lead() {
             // The lead looks here only after it served something, and may be asleep.
-            engine.wake_lead();
+            progress.wake_lead();
         }
     }
 
@@ -91,11 +91,11 @@ impl<T> Channel<T> {
 
     /// The next event; waits for it unless the descriptor is non-blocking. In a child it is the parent's, as is what would
     /// be served meanwhile.
-    pub(crate) fn get(&self, engine: &Engine) -> Result<T, Error> {
-        if engine.is_foreign() {
+    pub(crate) fn get(&self, progress: &Progress) -> Result<T, Error> {
+        if progress.is_foreign() {
             return Err(Error::forked());
         }
-        engine.flush_deferred();
+        progress.flush_deferred();
         loop {
             if let Some(event) = self.take() {
                 return Ok(event);
@@ -103,15 +103,15 @@ impl<T> Channel<T> {
             if self.counter.is_nonblocking() {
                 return Err(Error::WouldBlock);
             }
-            match engine.lead() {
+            match progress.lead() {
                 Some(lead) => return self.serve(&lead),
                 None => self.wait_on_descriptor()?,
             }
         }
     }
 
-    /// Serves the engine until this channel has an event.
-    fn serve(&self, lead: &crate::progress::Lead<'_>) -> Result<T, Error> {
+    /// Serves the connections until this channel has an event.
+    fn serve(&self, lead: &Lead<'_>) -> Result<T, Error> {
         self.queue.lock().served = true;
         let outcome = loop {
             if let Some(event) = self.take() {

@@ -4,17 +4,11 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
-use weft_os::mem::Registered;
-use weft_verbs::types::{Access, AsyncEventKind, PdId, WindowKind};
+use weft_verbs::types::{AsyncEventKind, PdId};
 
 use crate::channel::Channel;
-use crate::cq::Cq;
 use crate::engine::{engine, Engine};
 use crate::error::Error;
-use crate::memory::{Mr, Mw};
-use crate::qp::{Qp, QpInit};
-use crate::srq::Srq;
-use crate::ud::UdQp;
 
 /// The object an asynchronous event is about, by the cookie it was created with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,11 +64,11 @@ impl Context {
     /// # Errors
     /// [`Error::WouldBlock`], [`Error::Interrupted`].
     pub fn get_async_event(&self) -> Result<AsyncEvent, Error> {
-        self.events.get(&self.engine)
+        self.events.get(&self.engine.progress)
     }
 
     pub(crate) fn raise(&self, event: AsyncEvent) {
-        self.events.post(event, &self.engine);
+        self.events.post(event, &self.engine.progress);
     }
 
     /// Drops the undelivered events of an object that is destroyed.
@@ -101,19 +95,6 @@ impl Context {
             events: Channel::new()?,
         }))
     }
-
-    /// A completion queue for `entries` completions; `cookie` names it in events.
-    ///
-    /// # Errors
-    /// The size is out of range.
-    pub fn create_cq(
-        self: &Arc<Self>,
-        entries: u32,
-        channel: Option<&Arc<CompChannel>>,
-        cookie: u64,
-    ) -> Result<Arc<Cq>, Error> {
-        Cq::new(self, entries, channel.cloned(), cookie)
-    }
 }
 
 /// A completion channel.
@@ -135,11 +116,11 @@ impl CompChannel {
     /// # Errors
     /// [`Error::WouldBlock`], [`Error::Interrupted`].
     pub fn get_event(&self) -> Result<u64, Error> {
-        self.events.get(&self.context.engine)
+        self.events.get(&self.context.engine.progress)
     }
 
     pub(crate) fn post(&self, cookie: u64) {
-        self.events.post(cookie, &self.context.engine);
+        self.events.post(cookie, &self.context.engine.progress);
     }
 
     pub(crate) fn forget(&self, cookie: u64) {
@@ -168,56 +149,6 @@ impl Pd {
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.context.engine
-    }
-
-    /// Registers memory under the address `iova`.
-    ///
-    /// # Errors
-    /// The rights contradict each other, the range wraps, or the device is full.
-    pub fn register(
-        self: &Arc<Self>,
-        memory: Registered,
-        iova: u64,
-        access: Access,
-    ) -> Result<Arc<Mr>, Error> {
-        Mr::register(self, memory, iova, access)
-    }
-
-    /// A memory window, not bound to anything.
-    ///
-    /// # Errors
-    /// The device is full.
-    pub fn alloc_window(self: &Arc<Self>, kind: WindowKind) -> Result<Arc<Mw>, Error> {
-        Mw::allocate(self, kind)
-    }
-
-    /// A shared receive queue; `cookie` names it in events.
-    ///
-    /// # Errors
-    /// The size is out of range.
-    pub fn create_srq(
-        self: &Arc<Self>,
-        max_wr: u32,
-        max_sge: u32,
-        cookie: u64,
-    ) -> Result<Arc<Srq>, Error> {
-        Srq::new(self, max_wr, max_sge, cookie)
-    }
-
-    /// A queue pair.
-    ///
-    /// # Errors
-    /// Sizes out of range, or the device is full.
-    pub fn create_qp(self: &Arc<Self>, init: QpInit) -> Result<Arc<Qp>, Error> {
-        Qp::new(self, init)
-    }
-
-    /// A queue pair of type UD.
-    ///
-    /// # Errors
-    /// Sizes out of range, or the device is full.
-    pub fn create_ud_qp(self: &Arc<Self>, init: QpInit) -> Result<Arc<UdQp>, Error> {
-        UdQp::new(self, init)
     }
 
     /// Ends the domain.

@@ -9,7 +9,7 @@ use weft_verbs::types::{AsyncEventKind, Completion, QpNumber, MAX_CQE};
 
 use crate::context::{AsyncEvent, AsyncObject, CompChannel, Context};
 use crate::error::Error;
-use crate::polls::{self, Taken};
+use crate::progress::polling::{self, Taken};
 
 /// A completion queue.
 #[derive(Debug)]
@@ -84,21 +84,21 @@ impl Cq {
     /// parent's.
     #[inline]
     pub fn poll(&self, max: usize, mut each: impl FnMut(Completion)) -> Result<usize, Error> {
-        let engine = self.context.engine();
-        if engine.is_foreign() {
+        let progress = &self.context.engine().progress;
+        if progress.is_foreign() {
             return Err(Error::forked());
         }
-        engine.flush_deferred();
+        progress.flush_deferred();
         let taken = self.take(max, &mut each)?;
         if taken.completions > 0 {
-            engine.note_take(taken);
+            progress.note_take(taken);
             return Ok(taken.completions);
         }
-        let unanswered = engine.poll_streams();
+        let unacknowledged = progress.poll();
         let taken = self.take(max, &mut each)?;
-        engine.note_look(taken, unanswered);
-        if taken.completions == 0 && engine.progress.crowd.is_in_the_way() {
-            engine.nap();
+        progress.note_look(taken, unacknowledged);
+        if taken.completions == 0 && progress.oversubscription.is_in_the_way() {
+            progress.nap();
             return self.poll_ready(max, each);
         }
         Ok(taken.completions)
@@ -138,15 +138,15 @@ impl Cq {
     /// Asks for an event on the channel at the next completion, or only the next solicited or
     /// failed one. In a child nothing is told: the queue is the parent's.
     pub fn request_notify(&self, solicited_only: bool) {
-        let engine = self.context.engine();
-        if engine.is_foreign() {
+        let progress = &self.context.engine().progress;
+        if progress.is_foreign() {
             return;
         }
-        engine.take_back_what_was_left();
-        polls::note_armed();
+        progress.end_lease();
+        polling::note_armed();
         self.inner.lock().queue.arm(solicited_only);
         // Who arms is about to sleep, maybe on the descriptor alone.
-        engine.flush_deferred();
+        progress.flush_deferred();
     }
 
     /// Changes how many completions the queue holds.
@@ -235,5 +235,20 @@ impl Cq {
                 object: AsyncObject::Cq(self.cookie),
             });
         }
+    }
+}
+
+impl Context {
+    /// A completion queue for `entries` completions; `cookie` names it in events.
+    ///
+    /// # Errors
+    /// The size is out of range.
+    pub fn create_cq(
+        self: &Arc<Self>,
+        entries: u32,
+        channel: Option<&Arc<CompChannel>>,
+        cookie: u64,
+    ) -> Result<Arc<Cq>, Error> {
+        Cq::new(self, entries, channel.cloned(), cookie)
     }
 }

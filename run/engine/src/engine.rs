@@ -1,47 +1,36 @@
-//! The process's one engine: what all objects share.
+//! The process's one engine: what all objects share. It knows none of them.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
-use parking_lot::{Mutex, RwLock};
-use weft_os::fork::{Generation, PerProcess};
+use parking_lot::RwLock;
+use weft_os::fork::PerProcess;
 use weft_os::mem::Registered;
 use weft_verbs::iwarp::mpa::crc::crc32c;
 use weft_verbs::mr::Regions;
-use weft_verbs::types::QpNumber;
 
-use crate::bring_up::Numbers;
-use crate::cm::{HalfOpen, Id};
+use crate::clock::Clock;
 use crate::error::Error;
-use crate::progress::{Progress, Token};
-use crate::qp::Qp;
+use crate::numbers::Numbers;
+use crate::parts::Parts;
+use crate::progress::Progress;
+use crate::refusals::Refusals;
 use crate::settings::Settings;
-use crate::stats::{Refused, Stats, Total};
-use crate::suspects::{Admission, Noted, Standing, Suspects, Ticket, Whom, THIS_MACHINE};
-use crate::ud::UdSocket;
+use crate::stats::Stats;
 
 /// Everything the process's verbs objects share.
 pub struct Engine {
-    /// The process that it serves.
-    generation: Generation,
     pub(crate) settings: Settings,
     pub(crate) regions: RwLock<Regions<Registered>>,
     pub(crate) progress: Progress,
-    pub(crate) stats: Stats,
+    pub(crate) stats: Arc<Stats>,
     pub(crate) numbers: Numbers,
-    /// Connections accepted whose MPA Request is not there yet.
-    pub(crate) half_open: Mutex<HalfOpen<Weak<Id>>>,
-    /// Held while one connection is taken, from the look for room to the entry in `half_open`.
-    pub(crate) accepting: Mutex<()>,
-    suspects: Mutex<Suspects<Token>>,
-    whom: Mutex<Whom>,
-    pub(crate) queue_pairs: Mutex<HashMap<u32, Weak<Qp>>>,
+    pub(crate) refusals: Refusals,
+    parts: Parts,
     next_pd: AtomicU32,
-    epoch: Instant,
+    clock: Clock,
 }
 
 /// Every object leads to the engine, and the engine to every object.
@@ -104,31 +93,20 @@ impl Engine {
         // What the CPU can do is found out at the first CRC, behind a lock of the library that computes it. A child that was
         // forked meanwhile would wait for good, so that happens before there are threads of ours.
         std::hint::black_box(crc32c(b"weft"));
+        let (clock, stats) = (Clock::start(), Arc::new(Stats::new(settings.stat)));
         let engine = Arc::new(Engine {
-            generation: Generation::now(),
             regions: RwLock::new(Regions::default()),
-            progress: Progress::new(settings.serve_tick)?,
-            stats: Stats::new(settings.stat),
-            numbers: Numbers::default(),
-            half_open: Mutex::default(),
-            accepting: Mutex::new(()),
-            suspects: Mutex::new(Suspects::new(settings.refused_access_limit)),
-            whom: Mutex::default(),
-            queue_pairs: Mutex::new(HashMap::new()),
+            progress: Progress::new(settings.serve_tick, clock, stats.clone())?,
+            numbers: Numbers::new(settings.socket_buffer.unwrap_or(0)),
+            refusals: Refusals::new(settings.refused_access_limit, stats.clone(), clock),
+            parts: Parts::default(),
             next_pd: AtomicU32::new(1),
-            epoch: Instant::now(),
+            stats,
+            clock,
             settings,
         });
         crate::progress::start_service(&engine)?;
-        crate::leaving::watch_exit();
         Ok(engine)
-    }
-
-    /// It is of a process that this one was forked from. To be asked before any lock of it is taken: one that a
-    /// thread held as the process forked is held for good.
-    #[inline]
-    pub(crate) fn is_foreign(&self) -> bool {
-        self.generation.is_over()
     }
 
     /// The settings the process runs with.
@@ -138,131 +116,21 @@ impl Engine {
 
     /// Time since the engine started.
     pub(crate) fn now(&self) -> Duration {
-        self.epoch.elapsed()
+        self.clock.now()
     }
 
-    /// The address that stands for all that a peer has: what bounds a peer by its address counts these.
-    pub(crate) fn whom(&self, peer: IpAddr) -> IpAddr {
-        self.whom.lock().of(peer, self.now())
-    }
-
-    /// A peer reached for memory that it was not given, so many times.
-    #[cold]
-    pub(crate) fn note_refused(&self, peer: IpAddr, count: u64) {
-        self.stats.add(Total::RefusedAccesses, count);
-        self.suspect(peer, count);
-    }
-
-    /// A peer dialed a queue pair that waits for somebody else, or for nobody.
-    #[cold]
-    pub(crate) fn note_wrong_dial(&self, peer: IpAddr) {
-        self.stats.add(Total::WrongDials, 1);
-        self.suspect(peer, 1);
-    }
-
-    fn suspect(&self, peer: IpAddr, count: u64) {
-        let peer = self.whom(peer);
-        let noted = self.suspects.lock().note(peer, count, self.now());
-        self.publish_suspect(&noted);
-        if noted.slowed_now {
-            let whose = match noted.suspect.address {
-                THIS_MACHINE => "a program on this machine".to_owned(),
-                other => other.to_string(),
-            };
-            crate::warn_of_peer!(
-                "{whose} reached for memory or a queue pair that it was not given {} times: new connections from there \
-                 wait from now on \
-                 (setting refused-access-limit)",
-                noted.suspect.refusals
-            );
-        }
-        if noted.all_slowed_now {
-            crate::warn_of_peer!(
-                "many addresses reach for memory they were not given: new connections take turns from now on, \
-                 by the network they come from (setting refused-access-limit)"
-            );
-        }
-    }
-
-    /// A connection from that address has sent its Request; `token` is its member's.
-    pub(crate) fn ask_for_turn(&self, peer: IpAddr, token: Token) -> Admission {
-        // Whose address it is takes longer to find out than that nobody is a suspect.
-        if self.suspects.lock().is_empty() {
-            return Admission::Free;
-        }
-        let peer = self.whom(peer);
-        let (admission, noted) = self.suspects.lock().ask(peer, token, self.now());
-        if admission != Admission::Free {
-            self.stats.add(Total::Slowed, 1);
-        }
-        if let Some(noted) = noted {
-            self.publish_suspect(&noted);
-        }
-        admission
-    }
-
-    /// How it stands with a connection that waits for its turn.
-    pub(crate) fn look_at_turn(&self, peer: IpAddr, ticket: Ticket) -> Standing {
-        let lot = weft_os::random_u64();
-        let (peer, now) = (self.whom(peer), self.now());
-        let (standing, other) = self.suspects.lock().look(peer, ticket, now, lot);
-        self.wake_for_turn(other);
-        standing
-    }
-
-    /// A connection in line, or behind its turn, is over.
-    pub(crate) fn leave_turn(&self, peer: IpAddr, ticket: Ticket) {
-        let peer = self.whom(peer);
-        let other = self.suspects.lock().leave(peer, ticket, self.now());
-        self.wake_for_turn(other);
-    }
-
-    fn wake_for_turn(&self, who: Option<Token>) {
-        if let Some(who) = who {
-            self.progress.add_timer(self.now(), who);
-        }
-    }
-
-    fn publish_suspect(&self, noted: &Noted) {
-        let refused = Refused {
-            address: noted.suspect.address,
-            accesses: noted.suspect.refusals,
-            slowed: noted.suspect.slowed,
-        };
-        self.stats.publish_refused(noted.place, &refused);
+    /// What a module above keeps for the whole process: one value of each type, made when it is first asked for.
+    pub(crate) fn part<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
+        self.parts.get()
     }
 
     pub(crate) fn new_pd_number(&self) -> u32 {
         self.next_pd.fetch_add(1, Ordering::Relaxed)
     }
-
-    /// A queue pair number that no other queue pair has.
-    pub(crate) fn new_qp_number(self: &Arc<Self>) -> Result<QpNumber, Error> {
-        self.numbers.take(self).map(QpNumber)
-    }
-
-    pub(crate) fn remember_qp(&self, number: QpNumber, qp: &Arc<Qp>) {
-        self.queue_pairs.lock().insert(number.0, Arc::downgrade(qp));
-    }
-
-    pub(crate) fn forget_qp(&self, number: QpNumber) {
-        self.queue_pairs.lock().remove(&number.0);
-        self.numbers.give_back(number.0);
-    }
-
-    /// The queue pair of that number.
-    pub fn qp_by_number(&self, number: u32) -> Option<Arc<Qp>> {
-        self.queue_pairs.lock().get(&number)?.upgrade()
-    }
 }
 
-/// What a member of the engine's epoll set stands for.
-#[derive(Clone, Debug)]
-pub(crate) enum Endpoint {
-    /// A listener, a connecting socket or one in MPA start-up.
-    Connecting(Arc<Id>),
-    /// A stream in full operation.
-    Stream(Arc<Qp>),
-    /// A socket for datagrams.
-    Datagrams(Arc<UdSocket>),
+impl AsRef<Progress> for Engine {
+    fn as_ref(&self) -> &Progress {
+        &self.progress
+    }
 }

@@ -39,7 +39,7 @@ impl fmt::Display for Error {
             Error::NoMemory(what) => write!(f, "limit reached: {what}"),
             Error::Busy(what) => write!(f, "still in use: {what}"),
             Error::Unsupported(what) => write!(f, "not served: {what}"),
-            Error::State(what) => write!(f, "wrong state: {what}"),
+            Error::State(what) => write!(f, "wrong state: this needs {what}"),
             Error::WouldBlock => write!(f, "nothing now, and the channel is non-blocking"),
             Error::Interrupted => write!(f, "interrupted by a signal"),
             Error::Forked => write!(f, "verbs objects stay with the process that made them"),
@@ -97,7 +97,7 @@ impl From<PostError> for Error {
     fn from(error: PostError) -> Error {
         match error {
             PostError::QueueFull => Error::NoMemory("work requests of the queue"),
-            PostError::InvalidState => Error::State("the queue pair's state"),
+            PostError::InvalidState => Error::State("a queue pair in a state that takes it"),
             PostError::TooLarge => Error::Invalid("more than the queue was made for"),
             PostError::Unsupported => Error::Unsupported("the operation"),
             PostError::InvalidLength => Error::Invalid("octets of an atomic operation: eight"),

@@ -21,35 +21,27 @@
 #![forbid(unsafe_code)]
 
 pub mod bring_up;
-mod buffers;
 mod channel;
+mod clock;
 pub mod cm;
 mod context;
 mod cq;
-mod crowd;
-mod deferred;
 pub mod device;
 mod engine;
 mod error;
-mod leaving;
 pub mod log;
 mod memory;
-mod nudges;
+mod numbers;
+mod parts;
 mod pass;
-mod polls;
 mod progress;
 mod qp;
+mod refusals;
 pub mod settings;
-mod soon;
 mod srq;
 pub mod stats;
-mod stream;
 mod suspects;
 mod sync;
-#[cfg(test)]
-mod ticks;
-mod timers;
-mod turns;
 pub mod ud;
 
 pub use context::{AsyncEvent, AsyncObject, CompChannel, Context, Pd};

@@ -170,3 +170,25 @@ impl Drop for Mw {
         self.pd.engine().regions.write().remove_window(self.stag);
     }
 }
+impl Pd {
+    /// Registers memory under the address `iova`.
+    ///
+    /// # Errors
+    /// The rights contradict each other, the range wraps, or the device is full.
+    pub fn register(
+        self: &Arc<Self>,
+        memory: Registered,
+        iova: u64,
+        access: Access,
+    ) -> Result<Arc<Mr>, Error> {
+        Mr::register(self, memory, iova, access)
+    }
+
+    /// A memory window, not bound to anything.
+    ///
+    /// # Errors
+    /// The device is full.
+    pub fn alloc_window(self: &Arc<Self>, kind: WindowKind) -> Result<Arc<Mw>, Error> {
+        Mw::allocate(self, kind)
+    }
+}

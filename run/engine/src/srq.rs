@@ -1,5 +1,6 @@
 //! Shared receive queues.
 
+use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -10,7 +11,12 @@ use weft_verbs::wqe::RecvWqe;
 
 use crate::context::{AsyncEvent, AsyncObject, Pd};
 use crate::error::Error;
-use crate::qp::Qp;
+
+/// A queue pair that holds messages until receives are posted.
+pub(crate) trait AwaitsReceives: Debug + Send + Sync {
+    /// The shared receive queue has receives again.
+    fn on_receives(&self);
+}
 
 /// A shared receive queue.
 #[derive(Debug)]
@@ -20,7 +26,7 @@ pub struct Srq {
     cookie: u64,
     users: AtomicUsize,
     /// Queue pairs that hold messages until receives are posted.
-    waiting: Mutex<Vec<Weak<Qp>>>,
+    waiting: Mutex<Vec<Weak<dyn AwaitsReceives>>>,
     any_waiting: AtomicBool,
     destroyed: AtomicBool,
 }
@@ -61,12 +67,12 @@ impl Srq {
 
     /// A queue pair found no receive here, and holds a message until there is one. False when
     /// that was known.
-    pub(crate) fn remember_waiting(&self, qp: &Arc<Qp>) -> bool {
+    pub(crate) fn remember_waiting(&self, who: Weak<dyn AwaitsReceives>) -> bool {
         let mut waiting = self.waiting.lock();
-        if waiting.iter().any(|w| w.as_ptr() == Arc::as_ptr(qp)) {
+        if waiting.iter().any(|known| Weak::ptr_eq(known, &who)) {
             return false;
         }
-        waiting.push(Arc::downgrade(qp));
+        waiting.push(who);
         self.any_waiting.store(true, Ordering::SeqCst);
         true
     }
@@ -77,9 +83,8 @@ impl Srq {
             self.any_waiting.store(false, Ordering::SeqCst);
             std::mem::take(&mut *waiting)
         };
-        let engine = self.pd.context().engine();
-        for qp in waiting.iter().filter_map(Weak::upgrade) {
-            qp.receives_came(engine);
+        for who in waiting.iter().filter_map(Weak::upgrade) {
+            who.on_receives();
         }
     }
 
@@ -161,5 +166,20 @@ impl Srq {
             kind: AsyncEventKind::SrqLimitReached,
             object: AsyncObject::Srq(self.cookie),
         });
+    }
+}
+
+impl Pd {
+    /// A shared receive queue; `cookie` names it in events.
+    ///
+    /// # Errors
+    /// The size is out of range.
+    pub fn create_srq(
+        self: &Arc<Self>,
+        max_wr: u32,
+        max_sge: u32,
+        cookie: u64,
+    ) -> Result<Arc<Srq>, Error> {
+        Srq::new(self, max_wr, max_sge, cookie)
     }
 }

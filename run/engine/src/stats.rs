@@ -25,6 +25,8 @@ pub const SLOTS_AT: usize = 32;
 pub const SLOT_WORDS: usize = 24;
 /// Connections shown at most; more are counted in the totals only.
 pub const SLOTS: usize = 1024;
+/// Addresses that were refused something, shown at most.
+pub(crate) const REFUSED_ADDRESSES_MAX: usize = 256;
 /// Where the addresses begin.
 const REFUSED_AT: usize = SLOTS_AT + SLOTS * SLOT_WORDS;
 /// Words of an address.
@@ -181,7 +183,7 @@ pub(crate) struct Published {
 
 impl Stats {
     pub(crate) fn new(wanted: bool) -> Stats {
-        let count = REFUSED_AT + crate::suspects::MOST * REFUSED_WORDS;
+        let count = REFUSED_AT + REFUSED_ADDRESSES_MAX * REFUSED_WORDS;
         let words = wanted
             .then(|| SharedWords::create(NAME, count).ok())
             .flatten();
@@ -379,7 +381,7 @@ pub fn read(path: &Path) -> io::Result<Snapshot> {
             refused_accesses: load(at + 17),
         })
         .collect();
-    let refused = (0..crate::suspects::MOST)
+    let refused = (0..REFUSED_ADDRESSES_MAX)
         .map(|place| REFUSED_AT + place * REFUSED_WORDS)
         .filter(|at| load(at + 2) > 0)
         .map(|at| Refused {

@@ -16,6 +16,7 @@ mod whom;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use crate::stats::REFUSED_ADDRESSES_MAX;
 use crowd::Crowd;
 use line::Line;
 pub(crate) use line::{Standing, Ticket};
@@ -28,7 +29,7 @@ const PAUSE_FIRST: Duration = Duration::from_millis(50);
 /// The longest.
 const PAUSE_MOST: Duration = Duration::from_secs(5);
 /// Addresses that are remembered; the one with the fewest refusals makes room for another.
-pub(crate) const MOST: usize = 256;
+const ADDRESSES_MAX: usize = REFUSED_ADDRESSES_MAX;
 
 /// The addresses that were refused something. `W` leads to a connection that waits for its turn.
 #[derive(Debug)]
@@ -207,12 +208,12 @@ impl<W: Copy> Suspects<W> {
             level: 0,
             as_of: now,
         };
-        if self.known.len() < MOST {
+        if self.known.len() < ADDRESSES_MAX {
             self.known.push((fresh, Line::default()));
             return self.known.len() - 1;
         }
         self.known.iter_mut().for_each(|(s, _)| s.forgive(now));
-        let least = (0..MOST).min_by_key(|place| self.known[*place].0.level);
+        let least = (0..ADDRESSES_MAX).min_by_key(|place| self.known[*place].0.level);
         let place = least.unwrap_or(0);
         self.known[place] = (fresh, Line::default());
         place
@@ -328,9 +329,9 @@ mod tests {
         let mut suspects = after(100);
         for n in 2..5000 {
             let noted = suspects.note(address(n), 1, NOW);
-            assert!(noted.place < MOST);
+            assert!(noted.place < ADDRESSES_MAX);
         }
-        assert_eq!(suspects.known.len(), MOST);
+        assert_eq!(suspects.known.len(), ADDRESSES_MAX);
         assert!(needs_turn(&mut suspects, address(1), NOW));
     }
 
@@ -343,7 +344,7 @@ mod tests {
         let tries = |regions: f64| 2f64.powi(32) / (regions + 1.0);
         let one = 1.0 / PAUSE_MOST.as_secs_f64();
         // Those that are slowed each for itself, and besides them those that share turns.
-        let known = MOST as f64 * one;
+        let known = ADDRESSES_MAX as f64 * one;
         let neighbourhood = known + f64::from(crowd::TURNS);
         let all = known + crowd::PLACES as f64 * one;
         let rows = [

@@ -1,6 +1,6 @@
 //! The engine's locks and wake-ups under a model checker.
 //!
-//! `turns`, `deferred` and `channel` are the engine's own files. They meet [loom](https://docs.rs/loom)'s threads, atomics
+//! `watch`, `deferred` and `channel` are the engine's own files. They meet [loom](https://docs.rs/loom)'s threads, atomics
 //! and locks in `sync` instead of the real ones, and a small engine in `engine` whose epoll set is a flag and whose
 //! clock runs as fast as somebody waits for it. loom then runs each model in every order that its threads can take (up to
 //! a number of preemptions) and with every value that the memory order allows an atomic to have. A model ends when all of
@@ -14,7 +14,7 @@
 #[path = "../../../run/engine/src/channel.rs"]
 mod channel;
 #[cfg(test)]
-#[path = "../../../run/engine/src/deferred.rs"]
+#[path = "../../../run/engine/src/progress/deferred.rs"]
 mod deferred;
 #[cfg(test)]
 mod engine;
@@ -25,11 +25,11 @@ mod models;
 #[cfg(test)]
 mod sync;
 #[cfg(test)]
-#[path = "../../../run/engine/src/turns.rs"]
-mod turns;
+#[path = "../../../run/engine/src/progress/watch.rs"]
+mod watch;
 
 /// The engine's module of that name, as far as the files above use it.
 #[cfg(test)]
 mod progress {
-    pub(crate) use crate::engine::Lead;
+    pub(crate) use crate::engine::{Engine as Progress, Lead};
 }

@@ -122,7 +122,7 @@ fn attach_by_number(id: &Handle<CmId>, param: Option<&rdma_conn_param>) -> Answe
         return Ok(());
     }
     let number = param.map_or(0, |param| param.qp_num);
-    match weft_engine::engine()?.qp_by_number(number) {
+    match weft_engine::Qp::by_number(&*weft_engine::engine()?, number) {
         Some(qp) => Ok(id.engine.attach_qp(&qp)?),
         None => invalid(),
     }

@@ -3,15 +3,15 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use weft_verbs::iwarp::Role;
 use weft_verbs::types::MAX_RD_ATOMIC;
 
 use super::hello::{Hello, Word};
-use super::{note_waiting, plain, port_of, ByHand, Dial, Peer, REDIAL_MOST};
-use crate::cm::{ConnParam, Id};
-use crate::engine::Engine;
-use crate::qp::Qp;
+use super::{Destination, Dial, Exchange, Peer, State, REDIAL_MOST};
+use crate::cm::{Admission, ConnParam, Handler, Id};
+use crate::numbers::port_of;
 
-impl ByHand {
+impl State {
     /// What this end has said by a dial that may be answered.
     fn said_by(&self, id: &Id) -> Option<Word> {
         match &self.dial {
@@ -23,129 +23,66 @@ impl ByHand {
             _ => None,
         }
     }
-
-    /// At RTS this end can show who it is to a peer that stays in RTR. A dial that was made before that said less;
-    /// it may be answered at this moment, so it is left alone and another one made.
-    pub(super) fn dial_with_more(&mut self, engine: &Engine) {
-        match &self.dial {
-            Dial::Made {
-                id,
-                said: Word::Expects(_),
-            } => self.early = Some(id.clone()),
-            Dial::At(_) => {}
-            Dial::Made { .. } | Dial::Theirs => return,
-        }
-        self.dial = Dial::At(engine.now());
-    }
-
-    /// The dial is over, or the stream that came of it: it is tried again later.
-    pub(super) fn dial_later(&mut self, engine: &Engine) {
-        let at = engine.now() + self.again_after;
-        self.again_after = (self.again_after * 2).min(REDIAL_MOST);
-        self.claimed = None;
-        self.dial = Dial::At(at);
-        engine.progress.add_timer(at, self.token);
-    }
 }
 
 fn is(one: &Arc<Id>, id: &Id) -> bool {
     std::ptr::eq(Arc::as_ptr(one), id)
 }
 
-impl Qp {
-    /// The Reply to this end's dial: who it is, if it is the right peer.
-    pub(crate) fn peer_answered(
+impl Exchange {
+    /// At RTS this end can show who it is to a peer that stays in RTR. A dial that was made before that said less;
+    /// it may be answered at this moment, so it is left alone and another one made.
+    pub(super) fn dial_with_more(&self, state: &mut State) {
+        match &state.dial {
+            Dial::Made {
+                id,
+                said: Word::Expects(_),
+            } => state.early = Some(id.clone()),
+            Dial::At(_) => {}
+            Dial::Made { .. } | Dial::Theirs => return,
+        }
+        state.dial = Dial::At(self.engine.now());
+    }
+
+    /// The dial is over, or the stream that came of it: it is tried again later.
+    pub(super) fn dial_later(&self, state: &mut State) {
+        let at = self.engine.now() + state.again_after;
+        state.again_after = (state.again_after * 2).min(REDIAL_MOST);
+        state.claimed = None;
+        state.dial = Dial::At(at);
+        self.call_at(at);
+    }
+
+    /// Who answered this end's dial, if it is the right peer.
+    fn peer_answered(
         &self,
         id: &Id,
         from: Option<SocketAddr>,
         private_data: &[u8],
-    ) -> Option<Peer> {
-        let from = from.map(|a| plain(a.ip()));
-        let peer = Hello::parse(private_data)
-            .map_err(|_| "it is no bring-up of a queue pair")
-            .and_then(|hello| {
-                let inner = self.inner.lock();
-                let by_hand = inner.by_hand.as_ref();
-                let known = by_hand.and_then(|by_hand| Some((by_hand, by_hand.said_by(id)?)));
-                let (by_hand, said) = known.ok_or("nobody waits for it any more")?;
-                let said = Some(said);
-                let peer = Peer { hello, from, said };
-                by_hand.check(self.number(), &peer).map(|_| peer)
-            });
-        if let Err(why) = peer {
-            crate::warn_of_peer!(
-                "qp {}: the answer to the bring-up is wrong: {why}",
-                self.number()
-            );
-        }
-        peer.ok()
+    ) -> Result<Peer, &'static str> {
+        let hello = Hello::parse(private_data).map_err(|_| "it is no bring-up of a queue pair")?;
+        let state = self.state.lock();
+        let said = state.said_by(id).ok_or("nobody waits for it any more")?;
+        let peer = Peer {
+            hello,
+            from: from.map(|from| from.ip().to_canonical()),
+            said: Some(said),
+        };
+        state.check(self.own, &peer)?;
+        Ok(peer)
     }
 
-    /// This end's dial failed, or the stream that came of a dial is over. Called under the id's lock: takes no other
-    /// id's.
-    pub(crate) fn dial_over(&self, engine: &Engine, id: &Id) {
-        let mut inner = self.inner.lock();
-        let inner = &mut *inner;
-        let Some(by_hand) = &mut inner.by_hand else {
+    /// Dials, where it is time to.
+    pub(super) fn dial_if_due(self: &Arc<Self>) {
+        let Some(qp) = self.qp.upgrade() else {
             return;
         };
-        if by_hand.early.as_ref().is_some_and(|early| is(early, id)) {
-            by_hand.early = None;
-        } else if matches!(&by_hand.dial, Dial::Made { id: made, .. } if is(made, id)) {
-            by_hand.dial_later(engine);
-        }
-        note_waiting(&inner.machine, by_hand, engine);
-    }
-
-    /// That dial has come through: another one that waits for an answer has none to expect.
-    pub(crate) fn end_other_dial(&self, through: &Arc<Id>) {
-        let other = {
-            let mut inner = self.inner.lock();
-            let Some(by_hand) = &mut inner.by_hand else {
-                return;
-            };
-            let said = Word::Expects(by_hand.words.rq_psn);
-            match by_hand.early.take() {
-                Some(id) if Arc::ptr_eq(&id, through) => {
-                    match std::mem::replace(&mut by_hand.dial, Dial::Made { id, said }) {
-                        Dial::Made { id, .. } => Some(id),
-                        Dial::At(_) | Dial::Theirs => None,
-                    }
-                }
-                early => early,
-            }
-        };
-        if let Some(other) = other {
-            other.detach_qp();
-            other.destroy();
-        }
-    }
-
-    pub(super) fn dial_if_due(self: &Arc<Self>, engine: &Arc<Engine>) {
         let due = {
-            let mut inner = self.inner.lock();
-            let inner = &mut *inner;
-            let waits = inner.stream.is_none() && inner.machine.takes_stream();
-            match &mut inner.by_hand {
-                Some(by_hand) if waits => match by_hand.dial {
-                    Dial::At(at) if at <= engine.now() => {
-                        let id = Id::for_bring_up(engine);
-                        let said = by_hand.words.first();
-                        by_hand.dial = Dial::Made {
-                            id: id.clone(),
-                            said,
-                        };
-                        let hello = Hello {
-                            to: by_hand.to.peer_qp,
-                            from: self.number(),
-                            word: said,
-                        };
-                        Some((id, by_hand.to, hello))
-                    }
-                    _ => None,
-                },
-                _ => None,
+            let inner = qp.lock();
+            if inner.is_connected() || !inner.machine.takes_stream() {
+                return;
             }
+            self.begin_dial(&mut self.state.lock())
         };
         let Some((id, to, hello)) = due else {
             return;
@@ -157,12 +94,86 @@ impl Qp {
             initiator_depth: MAX_RD_ATOMIC.min(255) as u8,
         };
         let dialed = id
-            .attach_qp(self)
+            .attach_qp(&qp)
             .and_then(|()| id.resolve_addr(Some(SocketAddr::new(to.local, 0)), peer, None))
             .and_then(|()| id.connect(param));
         if let Err(error) = dialed {
-            crate::info!("qp {}: {peer} cannot be dialed: {error}", self.number());
-            self.dial_over(engine, &id);
+            crate::info!("qp {}: {peer} cannot be dialed: {error}", self.own);
+            self.on_over(&id);
+        }
+    }
+
+    fn begin_dial(self: &Arc<Self>, state: &mut State) -> Option<(Arc<Id>, Destination, Hello)> {
+        match state.dial {
+            Dial::At(at) if at <= self.engine.now() => {}
+            _ => return None,
+        }
+        let id = Id::for_handler(&self.engine, self.clone());
+        let said = state.words.first();
+        state.dial = Dial::Made {
+            id: id.clone(),
+            said,
+        };
+        let hello = Hello {
+            to: state.to.peer_qp,
+            from: self.own,
+            word: said,
+        };
+        Some((id, state.to, hello))
+    }
+}
+
+impl Handler for Exchange {
+    fn on_reply(
+        &self,
+        id: &Id,
+        from: Option<SocketAddr>,
+        private_data: &[u8],
+    ) -> Option<Admission> {
+        match self.peer_answered(id, from, private_data) {
+            Ok(peer) => {
+                let asked = self.me.upgrade()?;
+                Some(Box::new(move |role: Role| asked.meet(role, &peer)))
+            }
+            Err(why) => {
+                crate::warn_of_peer!("qp {}: the answer to the bring-up is wrong: {why}", self.own);
+                None
+            }
+        }
+    }
+
+    /// A dial has come through: another one that waits for an answer has none to expect.
+    fn on_established(&self, through: &Arc<Id>) {
+        let other = {
+            let mut state = self.state.lock();
+            let said = Word::Expects(state.words.rq_psn);
+            match state.early.take() {
+                Some(id) if Arc::ptr_eq(&id, through) => {
+                    std::mem::replace(&mut state.dial, Dial::Made { id, said }).into_made()
+                }
+                early => early,
+            }
+        };
+        if let Some(other) = other {
+            other.detach_qp();
+            other.destroy();
+        }
+    }
+
+    /// This end's dial failed, or the stream that came of a dial is over.
+    fn on_over(&self, id: &Id) {
+        let Some(qp) = self.qp.upgrade() else {
+            return;
+        };
+        let inner = qp.lock();
+        let mut state = self.state.lock();
+        if state.early.as_ref().is_some_and(|early| is(early, id)) {
+            state.early = None;
+        } else if matches!(&state.dial, Dial::Made { id: made, .. } if is(made, id)) {
+            self.dial_later(&mut state);
+        }
+        if !inner.is_connected() && inner.machine.has_sends_outstanding() {
+            self.note_waiting(&mut state);
         }
     }
 }

@@ -10,10 +10,18 @@ use weft_verbs::iwarp::{Established, Role};
 use weft_verbs::types::MAX_RD_ATOMIC;
 
 use super::Destination;
-use crate::cm::Id;
-use crate::engine::{Endpoint, Engine};
 use crate::error::Error;
-use crate::qp::Qp;
+use crate::qp::{Owner, Qp, Start};
+
+/// Nobody is told what becomes of the stream.
+#[derive(Debug)]
+struct Nobody;
+
+impl Owner for Nobody {
+    fn on_first_fpdu(&self) {}
+
+    fn on_stream_ended(&self, _was_up: bool) {}
+}
 
 impl Qp {
     /// Whether the program named the queue pair as its own peer.
@@ -21,16 +29,12 @@ impl Qp {
         to.peer_qp == self.number() && to.peer == to.local
     }
 
-    pub(super) fn connect_to_itself(
-        self: &Arc<Self>,
-        address: IpAddr,
-        engine: &Arc<Engine>,
-    ) -> Result<(), Error> {
+    pub(super) fn connect_to_itself(self: &Arc<Self>, address: IpAddr) -> Result<(), Error> {
+        let engine = self.pd().engine();
         let bound = BoundSocket::bind(SocketAddr::new(address, 0), &SocketOptions::default())?;
         let own = bound.local_addr();
         let socket = bound.connect(own)?;
-        let endpoint = Endpoint::Stream(self.clone());
-        let token = engine.progress.add(&socket, endpoint, Interest::Read)?;
+        let token = engine.progress.add(&socket, self.clone(), Interest::Read)?;
         let established = Established {
             role: Role::Initiator,
             crc: engine.settings.crc,
@@ -45,15 +49,14 @@ impl Qp {
             peer_ord: MAX_RD_ATOMIC,
             private_data: Vec::new(),
         };
-        self.attach(
+        self.attach(Start {
             socket,
             token,
-            &established,
-            &[],
-            &Id::for_bring_up(engine),
-            None,
-        )?;
-        self.inner.lock().machine.meet_weft();
+            established: &established,
+            leftover: &[],
+            owner: Arc::new(Nobody),
+        })?;
+        self.lock().machine.meet_weft();
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A program without a connection manager tells each end the other's GID and number, and walks its queue pair INIT,
 //! RTR, RTS. The GID is an address of the machine and the number says at which TCP port of it the process listens
-//! ([`numbers`]), so that one end can dial: the one whose GID and number are the lower ([`dialing`]). It dials when
+//! ([`ports`]), so that one end can dial: the one whose GID and number are the lower ([`dialing`]). It dials when
 //! its program goes to RTS, or a little after RTR, and tries again until the other is there. The other end
 //! ([`answering`]) lets every dial wait in silence ([`room`]) until it knows that it is the peer's ([`words`]).
 //! Request and Reply say in their private data who speaks to whom ([`hello`]). Everything behind that is iWARP as
@@ -12,27 +12,27 @@ mod answering;
 mod dialing;
 mod hello;
 mod itself;
-mod numbers;
+mod ports;
 mod room;
 mod words;
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use weft_verbs::iwarp::Role;
-use weft_verbs::qp::Qp as QpMachine;
 use weft_verbs::types::QpState;
 
 use crate::cm::Id;
-use crate::engine::{Endpoint, Engine};
+use crate::engine::Engine;
 use crate::error::Error;
-use crate::progress::Token;
-use crate::qp::{Inner, Qp};
+use crate::progress::{Member, Served, Token};
+use crate::qp::{Inner, Qp, Supplier};
 
-pub(crate) use answering::{crowd_out_one, dialed};
+use answering::look_at_dials;
 use hello::{Hello, Word};
-pub(crate) use numbers::{port_of, Numbers};
+use ports::Ports;
 use words::{Shown, Words};
 
 /// How long an end at RTR waits for RTS before it dials: most programs are there at once, and an end in RTS can
@@ -56,12 +56,24 @@ pub struct Destination {
     pub rq_psn: u32,
 }
 
-/// The bring-up of one queue pair, from RTR on.
+/// The bring-up of one queue pair, from RTR on until it is reset or destroyed.
+///
+/// Its lock is taken behind the queue pair's.
 #[derive(Debug)]
-pub(crate) struct ByHand {
-    to: Destination,
+struct Exchange {
+    me: Weak<Exchange>,
+    engine: Arc<Engine>,
+    qp: Weak<Qp>,
+    /// The queue pair's number.
+    own: u32,
     /// For its timers.
-    token: Token,
+    token: OnceLock<Token>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    to: Destination,
     words: Words,
     dial: Dial,
     /// A dial that was made before RTS and may still be answered, while another one is made.
@@ -89,14 +101,14 @@ enum Dial {
 
 /// Somebody who spoke as the other end.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer {
+struct Peer {
     hello: Hello,
     from: Option<IpAddr>,
     /// What this end has said first, if it dialed.
     said: Option<Word>,
 }
 
-impl ByHand {
+impl State {
     /// Whether an end that speaks so, from that address, is the one the program named.
     fn check(&self, own: u32, peer: &Peer) -> Result<Shown, &'static str> {
         if peer.hello.to != own {
@@ -117,7 +129,7 @@ impl ByHand {
     /// The one that spoke so becomes the peer. What it was checked against may have changed since. The end that was
     /// dialed takes nobody who has not shown who it is; the end that dialed was answered by whoever holds the address
     /// and the port that its program named, and may have to wait for RTS to know more.
-    pub(crate) fn meet(&mut self, own: u32, role: Role, peer: &Peer) -> Result<(), Error> {
+    fn meet(&mut self, own: u32, role: Role, peer: &Peer) -> Result<(), Error> {
         let shown = self.check(own, peer);
         self.claimed = match (shown, peer.hello.word) {
             (Ok(Shown::Peer), _) => None,
@@ -131,18 +143,15 @@ impl ByHand {
     }
 }
 
-/// IPv4-mapped addresses are IPv4's.
-pub(crate) fn plain(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(address, IpAddr::V4),
-        IpAddr::V4(_) => address,
-    }
-}
-
 /// The end that dials is the lower one; both come to the same answer.
 fn dials(own: u32, to: &Destination) -> bool {
     let place = |address: IpAddr, number: u32| (address.is_ipv6(), address, number);
     place(to.local, own) < place(to.peer, to.peer_qp)
+}
+
+/// The bring-up of a queue pair, if there is one.
+fn exchange_of(inner: &Inner) -> Option<Arc<Exchange>> {
+    inner.supplier()
 }
 
 impl Qp {
@@ -151,12 +160,13 @@ impl Qp {
     /// # Errors
     /// The kernel refuses to listen.
     pub fn listen_for_bring_up(&self) -> Result<(), Error> {
-        self.pd().engine().numbers.listen()
+        let engine = self.pd().engine();
+        engine.part::<Ports>().listen(engine)
     }
 
     /// Whether the program brings the queue pair up by hand.
     pub fn is_by_hand(&self) -> bool {
-        self.inner.lock().machine.is_by_hand()
+        self.lock().machine.is_by_hand()
     }
 
     /// To RTR: the other end is known, and is dialed or awaited.
@@ -164,44 +174,22 @@ impl Qp {
     /// # Errors
     /// The queue pair is not in INIT.
     pub fn ready_to_receive(self: &Arc<Self>, to: Destination) -> Result<(), Error> {
-        let engine = self.pd().engine().clone();
-        engine.numbers.listen()?;
+        self.listen_for_bring_up()?;
+        let engine = self.pd().engine();
         let to = Destination {
-            local: plain(to.local),
-            peer: plain(to.peer),
+            local: to.local.to_canonical(),
+            peer: to.peer.to_canonical(),
             ..to
         };
         {
-            let mut inner = self.inner.lock();
+            let mut inner = self.lock();
             inner.machine.walk(QpState::Rtr)?;
-            let token = engine.progress.reserve(Endpoint::Stream(self.clone()));
-            let dial = if dials(self.number(), &to) {
-                let at = engine.now() + RTS_IS_NEAR;
-                engine.progress.add_timer(at, token);
-                Dial::At(at)
-            } else {
-                Dial::Theirs
-            };
-            inner.by_hand = Some(Box::new(ByHand {
-                to,
-                token,
-                words: Words {
-                    rq_psn: to.rq_psn,
-                    sq_psn: None,
-                },
-                dial,
-                early: None,
-                accepting: false,
-                again_after: REDIAL,
-                claimed: None,
-                patience: None,
-                waiting_since: None,
-            }));
+            inner.set_supplier(Exchange::begin(self, to));
         }
         if self.is_itself(&to) {
-            return self.connect_to_itself(to.local, &engine);
+            return self.connect_to_itself(to.local);
         }
-        self.look_at_dials(&engine);
+        look_at_dials(self, engine);
         Ok(())
     }
 
@@ -215,91 +203,171 @@ impl Qp {
         sq_psn: Option<u32>,
         patience: Option<Duration>,
     ) -> Result<(), Error> {
-        let engine = self.pd().engine().clone();
-        {
-            let mut inner = self.inner.lock();
+        let engine = self.pd().engine();
+        let exchange = {
+            let mut inner = self.lock();
             inner.machine.walk(QpState::Rts)?;
-            let connected = inner.stream.is_some();
-            let Some(by_hand) = &mut inner.by_hand else {
-                return Err(Error::State("a queue pair in RTR"));
-            };
-            by_hand.patience = patience;
-            by_hand.words.sq_psn = sq_psn.or(by_hand.words.sq_psn);
-            let mistaken = match (by_hand.claimed, by_hand.words.sq_psn) {
-                (Some(claimed), Some(own)) => claimed != own,
-                _ => false,
-            };
-            if mistaken {
-                by_hand.dial_later(&engine);
+            let exchange = exchange_of(&inner).ok_or(Error::State("a queue pair in RTR"))?;
+            if exchange.know_more(sq_psn, patience, inner.is_connected()) {
                 crate::warn!(
                     "qp {}: the peer expects another packet sequence number than the program gives: dropped",
                     self.number()
                 );
-                self.drop_stream(&mut inner, &engine);
-            } else if !connected {
-                by_hand.dial_with_more(&engine);
+                self.drop_stream(&mut inner, engine);
             }
-        }
-        self.look_at_dials(&engine);
-        self.dial_if_due(&engine);
+            exchange
+        };
+        look_at_dials(self, engine);
+        exchange.dial_if_due();
         Ok(())
     }
+}
 
-    /// Sends that find no stream wait for one, as long as the program's timeouts say.
-    pub(crate) fn note_waiting(inner: &mut Inner, engine: &Engine) {
-        if let (None, Some(by_hand)) = (&inner.stream, &mut inner.by_hand) {
-            note_waiting(&inner.machine, by_hand, engine);
+impl Exchange {
+    fn begin(qp: &Arc<Qp>, to: Destination) -> Arc<Exchange> {
+        let engine = qp.pd().engine().clone();
+        let dials_at = dials(qp.number(), &to).then(|| engine.now() + RTS_IS_NEAR);
+        let exchange = Arc::new_cyclic(|me| Exchange {
+            me: me.clone(),
+            qp: Arc::downgrade(qp),
+            own: qp.number(),
+            token: OnceLock::new(),
+            state: Mutex::new(State {
+                to,
+                words: Words {
+                    rq_psn: to.rq_psn,
+                    sq_psn: None,
+                },
+                dial: dials_at.map_or(Dial::Theirs, Dial::At),
+                early: None,
+                accepting: false,
+                again_after: REDIAL,
+                claimed: None,
+                patience: None,
+                waiting_since: None,
+            }),
+            engine,
+        });
+        let token = exchange.engine.progress.reserve(exchange.clone());
+        let _ = exchange.token.set(token);
+        if let Some(at) = dials_at {
+            exchange.call_at(at);
+        }
+        exchange
+    }
+
+    /// The program goes to RTS. True where the peer that is connected is not the one it names.
+    fn know_more(&self, sq_psn: Option<u32>, patience: Option<Duration>, connected: bool) -> bool {
+        let mut state = self.state.lock();
+        state.patience = patience;
+        state.words.sq_psn = sq_psn.or(state.words.sq_psn);
+        let mistaken = match (state.claimed, state.words.sq_psn) {
+            (Some(claimed), Some(own)) => claimed != own,
+            _ => false,
+        };
+        if mistaken {
+            self.dial_later(&mut state);
+        } else if !connected {
+            self.dial_with_more(&mut state);
+        }
+        mistaken
+    }
+
+    /// The one that spoke so becomes the peer of the queue pair, which is locked.
+    fn meet(&self, role: Role, peer: &Peer) -> Result<(), Error> {
+        self.state.lock().meet(self.own, role, peer)
+    }
+
+    fn call_at(&self, at: Duration) {
+        if let Some(token) = self.token.get() {
+            self.engine.progress.add_timer(at, *token);
         }
     }
 
-    /// A timer of the bring-up.
-    pub(crate) fn on_bring_up_timer(self: &Arc<Self>, engine: &Engine) {
-        let guard = self.inner.lock();
-        let Some(by_hand) = guard.by_hand.as_ref().filter(|_| guard.stream.is_none()) else {
+    /// Sends wait for a stream, as long as the program's timeouts say.
+    fn note_waiting(&self, state: &mut State) {
+        let Some(patience) = state.patience else {
             return;
         };
-        let given_up = by_hand
-            .waiting_since
-            .zip(by_hand.patience)
-            .is_some_and(|(since, patience)| since + patience <= engine.now());
-        drop(guard);
-        if given_up {
-            crate::info!("qp {}: the peer does not answer", self.number());
-            self.with_pass(engine, |machine, stream, pass| {
-                if stream.is_none() {
-                    machine.peer_unreachable(pass);
-                }
-            });
-            return;
+        if state.waiting_since.is_none() {
+            let now = self.engine.now();
+            state.waiting_since = Some(now);
+            self.call_at(now + patience);
         }
-        let engine = self.pd().engine().clone();
-        self.dial_if_due(&engine);
     }
 
-    /// Forgets the bring-up: for a queue pair that is reset or destroyed.
-    pub(crate) fn end_bring_up(&self, engine: &Engine) {
-        let Some(by_hand) = self.inner.lock().by_hand.take() else {
+    /// The sends that wait have waited for too long.
+    fn has_given_up(&self) -> bool {
+        let state = self.state.lock();
+        let waiting = state.waiting_since.zip(state.patience);
+        waiting.is_some_and(|(since, patience)| since + patience <= self.engine.now())
+    }
+}
+
+impl Member for Exchange {
+    /// It has no descriptor.
+    fn serve(&self, _writable: bool) -> Served {
+        Served::Setup
+    }
+
+    fn on_timer(&self) {
+        let Some(qp) = self.qp.upgrade() else {
             return;
         };
-        engine.progress.release(by_hand.token);
-        let made = match by_hand.dial {
-            Dial::Made { id, .. } => Some(id),
-            Dial::At(_) | Dial::Theirs => None,
+        if qp.is_connected() {
+            return;
+        }
+        if !self.has_given_up() {
+            if let Some(me) = self.me.upgrade() {
+                me.dial_if_due();
+            }
+            return;
+        }
+        crate::info!("qp {}: the peer does not answer", self.own);
+        qp.give_up_peer();
+    }
+}
+
+impl Supplier for Exchange {
+    fn on_sends_waiting(&self) {
+        self.note_waiting(&mut self.state.lock());
+    }
+
+    fn on_stream_ended(&self) {
+        let Some(qp) = self.qp.upgrade() else {
+            return;
         };
-        for id in made.into_iter().chain(by_hand.early) {
+        {
+            let inner = qp.lock();
+            if !inner.is_connected() && inner.machine.has_sends_outstanding() {
+                self.note_waiting(&mut self.state.lock());
+            }
+        }
+        // Its peer may have dialed again before the end of the stream was seen.
+        look_at_dials(&qp, &self.engine);
+    }
+
+    fn end(&self) {
+        if let Some(token) = self.token.get() {
+            self.engine.progress.release(*token);
+        }
+        let (made, early) = {
+            let mut state = self.state.lock();
+            let dial = std::mem::replace(&mut state.dial, Dial::Theirs);
+            (dial.into_made(), state.early.take())
+        };
+        for id in made.into_iter().chain(early) {
             id.detach_qp();
             id.destroy();
         }
     }
 }
 
-fn note_waiting(machine: &QpMachine, by_hand: &mut ByHand, engine: &Engine) {
-    let (true, Some(patience)) = (machine.has_sends_outstanding(), by_hand.patience) else {
-        return;
-    };
-    if by_hand.waiting_since.is_none() {
-        let now = engine.now();
-        by_hand.waiting_since = Some(now);
-        engine.progress.add_timer(now + patience, by_hand.token);
+impl Dial {
+    fn into_made(self) -> Option<Arc<Id>> {
+        match self {
+            Dial::Made { id, .. } => Some(id),
+            Dial::At(_) | Dial::Theirs => None,
+        }
     }
 }

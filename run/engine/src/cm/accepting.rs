@@ -6,19 +6,20 @@
 //! try a moment later would not have met. A connection whose address reached for memory it was not given too often
 //! then waits for its turn ([`super::turn`]).
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::MutexGuard;
+use parking_lot::Mutex;
 use weft_os::net::TcpStream;
 use weft_os::poll::Interest;
 
-use super::half_open::Number;
+use super::half_open::{HalfOpen, Number};
 use super::id::{Id, Phase};
 use super::startup::Startup;
 use super::turn::Turn;
-use crate::engine::{Endpoint, Engine};
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::progress::Token;
 use crate::stats::Total;
@@ -34,6 +35,33 @@ const NO_MEANS: Duration = Duration::from_millis(100);
 const SHARE_OF_HALF_OPEN: u64 = 4;
 /// The same of one listener's connections up to the program's answer.
 const SHARE_OF_LISTENER: u64 = 2;
+
+/// Something besides the half-open connections that can give a descriptor back.
+pub(crate) trait Shed: std::fmt::Debug + Send + Sync {
+    /// Closes one connection; false where there is none to close.
+    fn shed_one(&self) -> bool;
+}
+
+/// The process's connections that were accepted and of which no program was told.
+#[derive(Debug, Default)]
+pub(crate) struct Newcomers {
+    half_open: Mutex<HalfOpen<Weak<Id>>>,
+    /// Held while one connection is taken, from the look for room to the entry in `half_open`.
+    accepting: Mutex<()>,
+    shed: Mutex<Option<Arc<dyn Shed>>>,
+}
+
+impl Newcomers {
+    /// Where descriptors are short and no half-open connection may go, this is asked.
+    pub(crate) fn on_shortage(&self, shed: Arc<dyn Shed>) {
+        *self.shed.lock() = Some(shed);
+    }
+
+    fn shed_one(&self) -> bool {
+        let shed = self.shed.lock().clone();
+        shed.is_some_and(|shed| shed.shed_one())
+    }
+}
 
 /// Connections of one listener that were accepted, up to the answer to their request.
 #[derive(Debug, Default)]
@@ -57,6 +85,7 @@ pub(super) struct Places {
 #[derive(Debug)]
 struct HalfOpenPlace {
     engine: Arc<Engine>,
+    newcomers: Arc<Newcomers>,
     number: Number,
 }
 
@@ -70,7 +99,7 @@ impl Places {
     pub(super) fn wait_in_line(&mut self, turn: Turn) {
         self.turn = Some(turn);
         if let Some(place) = &self.half_open {
-            place.engine.half_open.lock().has_spoken(place.number);
+            place.newcomers.half_open.lock().has_spoken(place.number);
         }
     }
 
@@ -96,7 +125,7 @@ impl Drop for HalfOpenPlace {
     fn drop(&mut self) {
         // In this order, so that the count never shows more than there may be.
         self.engine.stats.subtract(Total::HalfOpen, 1);
-        self.engine.half_open.lock().leave(self.number);
+        self.newcomers.half_open.lock().leave(self.number);
     }
 }
 
@@ -122,13 +151,14 @@ fn share(of: u64) -> usize {
 impl Id {
     /// Takes new connections; each becomes an id of its own that runs MPA start-up.
     pub(super) fn accept_connections(self: &Arc<Self>) {
+        let newcomers: Arc<Newcomers> = self.engine.part();
         for _ in 0..ACCEPT_AT_ONCE {
             // Two threads may be here at once, and what one of them finds free the other may not take.
-            let turn = self.engine.accepting.lock();
+            let turn = newcomers.accepting.lock();
             let Some(gate) = self.gate() else {
                 return;
             };
-            if !self.make_room(&gate) {
+            if !self.make_room(&gate, &newcomers) {
                 return;
             }
             let accepted = match &self.inner.lock().phase {
@@ -136,12 +166,16 @@ impl Id {
                 _ => return,
             };
             match accepted {
-                Ok(Some((socket, peer))) => self.take_connection(socket, peer, &gate, turn),
+                Ok(Some((socket, peer))) => {
+                    let (child, places) = self.make_child(&socket, peer, &gate, &newcomers);
+                    // It has its place.
+                    drop(turn);
+                    child.begin(socket, places);
+                }
                 Ok(None) => return,
                 Err(error)
                     if is_lack_of_descriptors(&error)
-                        && (self.crowd_out_one(None)
-                            || crate::bring_up::crowd_out_one(&self.engine)) => {}
+                        && (self.crowd_out_one(None, &newcomers) || newcomers.shed_one()) => {}
                 Err(error) => {
                     crate::error::explain(&error);
                     crate::warn_of_peer!("a connection could not be accepted: {error}");
@@ -170,24 +204,24 @@ impl Id {
     }
 
     /// Sees that one more connection can be taken; false when it cannot, or need not.
-    fn make_room(&self, gate: &Gate) -> bool {
+    fn make_room(&self, gate: &Gate, newcomers: &Newcomers) -> bool {
         let listener = gate.token.number();
         if gate.is_full() {
-            if self.engine.half_open.lock().at(listener) == 0 {
+            if newcomers.half_open.lock().at(listener) == 0 {
                 self.hold_back(gate);
                 return false;
             }
-            if !self.crowd_out_for_next(Some(listener)) {
+            if !self.crowd_out_for_next(Some(listener), newcomers) {
                 return false;
             }
         }
         let most = self.engine.settings.half_open_limit;
         let most = most.min(share(SHARE_OF_HALF_OPEN));
-        self.engine.half_open.lock().count() < most || self.crowd_out_for_next(None)
+        newcomers.half_open.lock().count() < most || self.crowd_out_for_next(None, newcomers)
     }
 
     /// Makes room for the next among all half-open connections, or among those of one listener.
-    fn crowd_out_for_next(&self, listener: Option<u64>) -> bool {
+    fn crowd_out_for_next(&self, listener: Option<u64>, newcomers: &Newcomers) -> bool {
         let comes = match &self.inner.lock().phase {
             Phase::Listening { listener, .. } => listener.has_waiting(),
             _ => false,
@@ -195,7 +229,7 @@ impl Id {
         if !comes {
             return false;
         }
-        let made = self.crowd_out_one(listener);
+        let made = self.crowd_out_one(listener, newcomers);
         if !made {
             self.pause_accepting(NO_ROOM);
         }
@@ -203,10 +237,10 @@ impl Id {
     }
 
     /// Closes the half-open connection that has to go first, if one may go now.
-    fn crowd_out_one(&self, listener: Option<u64>) -> bool {
+    fn crowd_out_one(&self, listener: Option<u64>, newcomers: &Newcomers) -> bool {
         let now = self.engine.now();
-        let first = self.engine.half_open.lock().first_to_go(listener, now);
-        if let Some(first) = first.as_ref().and_then(std::sync::Weak::upgrade) {
+        let first = newcomers.half_open.lock().first_to_go(listener, now);
+        if let Some(first) = first.as_ref().and_then(Weak::upgrade) {
             first.crowd_out();
         }
         first.is_some()
@@ -262,18 +296,19 @@ impl Id {
         }
     }
 
-    fn take_connection(
+    /// An id for a connection that was taken, and what it takes up.
+    fn make_child(
         self: &Arc<Self>,
-        socket: TcpStream,
-        peer: std::net::SocketAddr,
+        socket: &TcpStream,
+        peer: SocketAddr,
         gate: &Gate,
-        turn: MutexGuard<'_, ()>,
-    ) {
+        newcomers: &Arc<Newcomers>,
+    ) -> (Arc<Id>, Places) {
         gate.waiting.count.fetch_add(1, Ordering::SeqCst);
         let child = Id::make(self.engine.clone(), None, 0, Arc::downgrade(self));
-        let number = self.engine.half_open.lock().enter(
+        let number = newcomers.half_open.lock().enter(
             gate.token.number(),
-            self.engine.whom(peer.ip()),
+            self.engine.refusals.whom(peer.ip()),
             self.engine.now(),
             Arc::downgrade(&child),
         );
@@ -284,24 +319,22 @@ impl Id {
             waiting: gate.waiting.clone(),
             half_open: Some(HalfOpenPlace {
                 engine: self.engine.clone(),
+                newcomers: newcomers.clone(),
                 number,
             }),
             turn: None,
         };
-        {
-            let mut own = self.inner.lock();
-            let mut inner = child.inner.lock();
-            inner.options = own.options;
-            inner.by_hand = own.by_hand;
-            inner.local = socket.local_addr().ok();
-            inner.peer = Some(peer);
-            if let (Phase::Listening { order, .. }, false) = (&mut own.phase, inner.by_hand) {
-                inner.ticket = Some(order.accepted(peer.ip(), self.engine.now()));
-            }
+        let mut own = self.inner.lock();
+        let mut inner = child.inner.lock();
+        inner.options = own.options;
+        inner.handler = own.handler.clone();
+        inner.local = socket.local_addr().ok();
+        inner.peer = Some(peer);
+        if let (Phase::Listening { order, .. }, None) = (&mut own.phase, &inner.handler) {
+            inner.ticket = Some(order.accepted(peer.ip(), self.engine.now()));
         }
-        // It has its place.
-        drop(turn);
-        child.begin(socket, places);
+        drop(inner);
+        (child, places)
     }
 
     fn begin(self: &Arc<Self>, socket: TcpStream, places: Places) {
@@ -315,12 +348,11 @@ impl Id {
         let now = self.engine.now();
         let startup = Startup::responder(&self.engine.settings, now);
         let deadline = startup.deadline();
-        let endpoint = Endpoint::Connecting(self.clone());
         let mut inner = self.inner.lock();
         let token = self
             .engine
             .progress
-            .add(&socket, endpoint, Interest::Read)?;
+            .add(&socket, self.clone(), Interest::Read)?;
         inner.phase = Phase::Starting {
             socket,
             token,
@@ -332,7 +364,7 @@ impl Id {
         if let Some(deadline) = deadline {
             self.engine.progress.add_timer(deadline, token);
         }
-        self.serve(&self.engine);
+        self.serve_socket();
         Ok(())
     }
 

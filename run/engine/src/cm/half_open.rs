@@ -18,7 +18,7 @@ pub(super) struct Number(u64);
 
 /// The half-open connections, oldest first. `T` leads to one.
 #[derive(Debug)]
-pub(crate) struct HalfOpen<T> {
+pub(super) struct HalfOpen<T> {
     entries: Vec<Entry<T>>,
     next: u64,
 }

@@ -12,11 +12,12 @@ use weft_verbs::iwarp::PeerRequest;
 
 use super::accepting::{Places, Waiting};
 use super::bound::Bound;
+use super::handler::Handler;
 use super::order::{Order, Ticket};
 use super::sidr::{Asked, Asking, Desk};
 use super::startup::Startup;
 use super::{ConnParam, Event, EventChannel, EventKind, Service, MAX_PRIVATE_DATA};
-use crate::engine::{engine, Endpoint, Engine};
+use crate::engine::{engine, Engine};
 use crate::error::Error;
 use crate::progress::Token;
 use crate::qp::Qp;
@@ -46,8 +47,8 @@ pub(super) struct Inner {
     pub(super) listener: Weak<Id>,
     /// Its place among the listener's requests, until it is told.
     pub(super) ticket: Option<Ticket>,
-    /// It brings up a queue pair whose program has no connection manager (or listens for that).
-    pub(super) by_hand: bool,
+    /// Who is told what happens, where that is no program.
+    pub(super) handler: Option<Arc<dyn Handler>>,
 }
 
 /// Where an id is on its way.
@@ -197,7 +198,7 @@ impl Id {
                 ud_qp: None,
                 listener,
                 ticket: None,
-                by_hand: false,
+                handler: None,
             }),
             engine,
             service,
@@ -206,11 +207,31 @@ impl Id {
         })
     }
 
-    /// An id of the engine's own, for bringing up a queue pair by hand.
-    pub(crate) fn for_bring_up(engine: &Arc<Engine>) -> Arc<Id> {
+    /// An id of the engine's own: a handler is told what happens instead of a program.
+    pub(crate) fn for_handler(engine: &Arc<Engine>, handler: Arc<dyn Handler>) -> Arc<Id> {
         let id = Id::make(engine.clone(), None, 0, Weak::new());
-        id.inner.lock().by_hand = true;
+        id.inner.lock().handler = Some(handler);
         id
+    }
+
+    /// One that holds an address already.
+    pub(crate) fn of_bound(
+        engine: &Arc<Engine>,
+        socket: BoundSocket,
+        handler: Arc<dyn Handler>,
+    ) -> Arc<Id> {
+        let id = Id::for_handler(engine, handler);
+        {
+            let mut inner = id.inner.lock();
+            inner.local = Some(socket.local_addr());
+            inner.phase = Phase::Bound(Bound::Stream(socket));
+        }
+        id
+    }
+
+    /// The engine that it belongs to.
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
     }
 
     /// The caller's value.
@@ -419,11 +440,10 @@ impl Id {
         // A SYN that finds the kernel's queue full is sent again a second later, and those that come before the program
         // has answered others wait in that queue.
         let listener = bound.listen(backlog.max(BACKLOG))?;
-        let endpoint = Endpoint::Connecting(self.arc()?);
         let token = self
             .engine
             .progress
-            .add(&listener, endpoint, Interest::Read)?;
+            .add(&listener, self.arc()?, Interest::Read)?;
         inner.phase = Phase::Listening {
             listener,
             token,
@@ -477,8 +497,8 @@ impl Id {
         if socket.peer_addr().is_ok() {
             let connected = self.engine.now();
             self.initiate(inner, socket, None, param);
-            let soon = &self.engine.progress.soon;
-            soon.asked(connected, connected - begin);
+            let busy_wait = &self.engine.progress.busy_wait;
+            busy_wait.asked(connected, connected - begin);
             return Ok(());
         }
         let now = self.engine.now();
@@ -492,7 +512,7 @@ impl Id {
         self.watch_connect(&mut inner, socket, dial)?;
         // On loopback a refusal is known already.
         drop(inner);
-        self.serve(&self.engine);
+        self.serve_socket();
         Ok(())
     }
 
@@ -503,11 +523,10 @@ impl Id {
         socket: TcpStream,
         dial: Dial,
     ) -> Result<(), Error> {
-        let endpoint = Endpoint::Connecting(self.arc()?);
         let token = self
             .engine
             .progress
-            .add(&socket, endpoint, Interest::Write)?;
+            .add(&socket, self.arc()?, Interest::Write)?;
         self.engine.progress.add_timer(dial.deadline, token);
         inner.phase = Phase::Connecting {
             socket,
@@ -546,6 +565,7 @@ impl Id {
         let _ = self.reject(&[]);
         let (phase, channel) = {
             let mut inner = self.inner.lock();
+            inner.handler = None;
             let phase = std::mem::replace(&mut inner.phase, Phase::Destroyed);
             (phase, inner.channel.take())
         };
@@ -596,8 +616,8 @@ impl Id {
             channel.post(Event::about(id, kind, status));
         }
         let over = !matches!(kind, EventKind::AddrResolved | EventKind::RouteResolved);
-        if let (true, true, Some(qp)) = (inner.by_hand, over, &inner.qp) {
-            qp.dial_over(&self.engine, self);
+        if let (true, Some(handler)) = (over, &inner.handler) {
+            handler.on_over(self);
         }
     }
 }

@@ -1,15 +1,18 @@
 //! The passive side: the program's answer to a request. How connections are taken is in [`super::accepting`].
 
+use std::sync::Arc;
+
 use weft_os::net::TcpStream;
 
+use super::handler::{Admission, Handler, Link};
 use super::id::{Id, Inner, OwnedParam, Phase};
 use super::order::Order;
 use super::startup::Startup;
 use super::turn::Turn;
 use super::{ConnParam, Event, EventKind};
-use crate::bring_up::Peer;
 use crate::error::Error;
 use crate::progress::Token;
+use crate::qp::Start;
 
 impl Id {
     /// Changes the listener's waiting requests, and tells the program of those that are due.
@@ -45,12 +48,21 @@ impl Id {
         self.accept_from(param, None)
     }
 
-    /// Accepts the dial of a queue pair that is brought up by hand.
-    pub(crate) fn accept_dial(&self, param: ConnParam<'_>, peer: &Peer) -> Result<(), Error> {
-        self.accept_from(param, Some(peer))
+    /// Accepts a connect request where `admission` takes it; `handler` is told from now on what becomes of it.
+    ///
+    /// # Errors
+    /// As for [`Id::accept`], and those of `admission`.
+    pub(crate) fn accept_for(
+        &self,
+        param: ConnParam<'_>,
+        handler: Arc<dyn Handler>,
+        admission: Admission,
+    ) -> Result<(), Error> {
+        self.inner.lock().handler = Some(handler);
+        self.accept_from(param, Some(admission))
     }
 
-    fn accept_from(&self, param: ConnParam<'_>, named: Option<&Peer>) -> Result<(), Error> {
+    fn accept_from(&self, param: ConnParam<'_>, admission: Option<Admission>) -> Result<(), Error> {
         let param = OwnedParam::new(&param)?;
         let me = self.arc()?;
         let mut inner = self.inner.lock();
@@ -88,11 +100,22 @@ impl Id {
         };
         // Under the lock: the program may post as soon as it has the event, and the end of the
         // stream is told after its beginning.
-        if let Err(error) = qp.attach(socket, token, &established, &[], &me, named) {
+        let owner = Arc::new(Link {
+            id: self.me.clone(),
+            admission,
+            _turn: turn,
+        });
+        let start = Start {
+            socket,
+            token,
+            established: &established,
+            leftover: &[],
+            owner,
+        };
+        if let Err(error) = qp.attach(start) {
             inner.phase = Phase::Disconnected;
             return Err(error);
         }
-        qp.keep_turn(turn);
         if let (Some(channel), false) = (&inner.channel, wait_for_peer) {
             channel.post(event);
         }

@@ -25,6 +25,7 @@
 mod accepting;
 mod bound;
 mod half_open;
+mod handler;
 mod id;
 mod listen;
 mod order;
@@ -39,10 +40,10 @@ use crate::channel::Channel;
 use crate::engine::{engine, Engine};
 use crate::error::Error;
 
-pub(crate) use half_open::HalfOpen;
+pub(crate) use accepting::{Newcomers, Shed};
+pub(crate) use handler::{Admission, Handler};
 pub use id::Id;
 pub use sidr::{UdPeer, QKEY};
-pub(crate) use turn::Turn;
 
 /// Most octets of private data a connection carries in each direction with IRD/ORD negotiation
 /// (RFC 6581 section 9).
@@ -143,11 +144,11 @@ impl EventChannel {
     /// # Errors
     /// [`Error::WouldBlock`], [`Error::Interrupted`].
     pub fn get_event(&self) -> Result<Event, Error> {
-        self.events.get(&self.engine)
+        self.events.get(&self.engine.progress)
     }
 
     pub(crate) fn post(&self, event: Event) {
-        self.events.post(event, &self.engine);
+        self.events.post(event, &self.engine.progress);
     }
 
     /// Takes the undelivered events of an id out, for another channel or for nobody.

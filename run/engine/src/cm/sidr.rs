@@ -20,7 +20,7 @@ pub use weft_verbs::sidr::QKEY;
 use super::bound::Bound;
 use super::id::{Id, Phase, BACKLOG};
 use super::{Event, EventKind, Service};
-use crate::engine::{Endpoint, Engine};
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::progress::Token;
 use crate::stats::Total;
@@ -216,11 +216,10 @@ impl Id {
             }
         };
         inner.local = Some(local);
-        let endpoint = Endpoint::Connecting(self.arc()?);
         let token = self
             .engine
             .progress
-            .add(&socket, endpoint, Interest::Read)?;
+            .add(&socket, self.arc()?, Interest::Read)?;
         let mut asking = Asking {
             socket,
             token,
@@ -234,7 +233,8 @@ impl Id {
     }
 
     /// Something came for a lookup, or its time is up.
-    pub(super) fn go_on_asking(&self, engine: &Engine) {
+    pub(super) fn go_on_asking(&self) {
+        let engine = &self.engine;
         let mut inner = self.inner.lock();
         let Phase::Asking(asking) = &mut inner.phase else {
             return;
@@ -272,8 +272,8 @@ impl Id {
                         event.datagrams = Some(UdPeer {
                             number,
                             qkey,
-                            local: crate::bring_up::plain(local.ip()),
-                            peer: crate::bring_up::plain(peer.ip()),
+                            local: local.ip().to_canonical(),
+                            peer: peer.ip().to_canonical(),
                             tos: inner.options.tos.unwrap_or(0),
                         });
                         inner.phase = Phase::Served;
@@ -304,11 +304,10 @@ impl Id {
         let mut secret = [0; 16];
         secret[..8].copy_from_slice(&weft_os::random_u64().to_ne_bytes());
         secret[8..].copy_from_slice(&weft_os::random_u64().to_ne_bytes());
-        let endpoint = Endpoint::Connecting(self.arc()?);
         let token = self
             .engine
             .progress
-            .add(&socket, endpoint, Interest::Read)?;
+            .add(&socket, self.arc()?, Interest::Read)?;
         // As many as a listener for connections takes.
         let most = backlog.min(BACKLOG) as usize * 2;
         let desk = Arc::new(Desk {

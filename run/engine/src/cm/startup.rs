@@ -12,10 +12,11 @@ use weft_verbs::iwarp::{
 };
 use weft_verbs::types::MAX_RD_ATOMIC;
 
+use super::handler::Link;
 use super::id::{Dial, Id, Inner, OwnedParam, Phase, LONGEST_PAUSE};
 use super::{Event, EventKind};
-use crate::engine::{Endpoint, Engine};
-use crate::progress::Token;
+use crate::progress::{Member, Served, Token};
+use crate::qp::Start;
 use crate::settings::{ReadyToReceive, Settings};
 
 const ECONNREFUSED: i32 = 111;
@@ -158,9 +159,22 @@ impl Startup {
     }
 }
 
+impl Member for Id {
+    fn serve(&self, _writable: bool) -> Served {
+        self.serve_socket();
+        Served::Setup
+    }
+
+    fn on_timer(&self) {
+        if let Ok(me) = self.arc() {
+            me.handle_timer();
+        }
+    }
+}
+
 impl Id {
     /// Serves the id's socket.
-    pub(crate) fn serve(&self, engine: &Engine) {
+    pub(super) fn serve_socket(&self) {
         let Ok(me) = self.arc() else {
             return;
         };
@@ -177,15 +191,15 @@ impl Id {
                     result => result,
                 };
                 drop(inner);
-                me.connect_over(engine, result);
+                me.connect_over(result);
             }
             Phase::Starting { .. } => {
                 drop(inner);
-                me.continue_startup(engine);
+                me.continue_startup();
             }
             Phase::Asking(_) => {
                 drop(inner);
-                me.go_on_asking(engine);
+                me.go_on_asking();
             }
             Phase::Answering { desk, .. } => {
                 let desk = desk.clone();
@@ -197,7 +211,8 @@ impl Id {
     }
 
     /// TCP is connected, or is not going to be.
-    fn connect_over(self: &Arc<Self>, engine: &Engine, result: std::io::Result<()>) {
+    fn connect_over(self: &Arc<Self>, result: std::io::Result<()>) {
+        let engine = &self.engine;
         let mut inner = self.inner.lock();
         let (socket, token, dial) = match std::mem::replace(&mut inner.phase, Phase::Disconnected) {
             Phase::Connecting {
@@ -213,8 +228,9 @@ impl Id {
         if let Err(error) = result {
             engine.progress.remove(&socket, token);
             let errno = error.raw_os_error().unwrap_or(ECONNREFUSED);
-            if errno == ECONNREFUSED && !inner.by_hand && engine.now() < dial.refusals_until {
-                return self.pause(&mut inner, engine, dial);
+            let told = inner.handler.is_some() || engine.now() >= dial.refusals_until;
+            if errno == ECONNREFUSED && !told {
+                return self.pause(&mut inner, dial);
             }
             let kind = match errno {
                 ECONNREFUSED | ECONNRESET => EventKind::Rejected,
@@ -244,10 +260,9 @@ impl Id {
                 .progress
                 .change(&socket, token, Interest::Read)
                 .map(|()| token),
-            None => self.arc().and_then(|me| {
-                let endpoint = Endpoint::Connecting(me);
-                engine.progress.add(&socket, endpoint, Interest::Read)
-            }),
+            None => self
+                .arc()
+                .and_then(|me| engine.progress.add(&socket, me, Interest::Read)),
         };
         let token = match watched {
             Ok(watched) if flushed => watched,
@@ -275,10 +290,11 @@ impl Id {
     }
 
     /// The peer refused, and is asked again a little later.
-    fn pause(self: &Arc<Self>, inner: &mut Inner, engine: &Engine, mut dial: Dial) {
+    fn pause(self: &Arc<Self>, inner: &mut Inner, mut dial: Dial) {
+        let engine = &self.engine;
         let again_at = engine.now() + dial.again_after;
         dial.again_after = (dial.again_after * 2).min(LONGEST_PAUSE);
-        let token = engine.progress.reserve(Endpoint::Connecting(self.clone()));
+        let token = engine.progress.reserve(self.clone());
         inner.phase = Phase::Refused {
             token,
             again_at,
@@ -288,7 +304,7 @@ impl Id {
     }
 
     /// The pause after a refusal is over.
-    fn dial_again(self: &Arc<Self>, engine: &Engine) {
+    fn dial_again(&self) {
         let mut inner = self.inner.lock();
         let (token, dial) = match std::mem::replace(&mut inner.phase, Phase::Disconnected) {
             Phase::Refused { token, dial, .. } => (token, dial),
@@ -297,7 +313,7 @@ impl Id {
                 return;
             }
         };
-        engine.progress.release(token);
+        self.engine.progress.release(token);
         let Some(peer) = inner.peer else {
             return;
         };
@@ -316,11 +332,12 @@ impl Id {
             return;
         }
         drop(inner);
-        self.serve(engine);
+        self.serve_socket();
     }
 
     /// Octets, or the end, of a socket in start-up.
-    fn continue_startup(self: &Arc<Self>, engine: &Engine) {
+    fn continue_startup(self: &Arc<Self>) {
+        let engine = &self.engine;
         let mut inner = self.inner.lock();
         let Phase::Starting {
             socket, startup, ..
@@ -354,15 +371,15 @@ impl Id {
             outcome = startup.outcome().unwrap_or(outcome);
         }
         if matches!(startup, Startup::Initiator(_)) {
-            engine.progress.soon.answered();
+            engine.progress.busy_wait.answered();
         }
         drop(inner);
-        self.conclude(engine, outcome, &leftover);
+        self.conclude(outcome, &leftover);
     }
 
-    fn conclude(self: &Arc<Self>, engine: &Engine, outcome: Outcome, leftover: &[u8]) {
+    fn conclude(self: &Arc<Self>, outcome: Outcome, leftover: &[u8]) {
         match outcome {
-            Outcome::Accepted(established) => self.established(engine, established, leftover),
+            Outcome::Accepted(established) => self.established(established, leftover),
             Outcome::Request(request) => self.requested(request),
             Outcome::Rejected {
                 private_data,
@@ -373,14 +390,15 @@ impl Id {
                 event.private_data = private_data;
                 event.responder_resources = ord.min(255) as u8;
                 event.initiator_depth = ird.min(255) as u8;
-                self.give_up(engine, event);
+                self.give_up(event);
             }
-            Outcome::Failed(error) => self.failed(engine, &error),
+            Outcome::Failed(error) => self.failed(&error),
         }
     }
 
     /// The initiator has its Reply.
-    fn established(self: &Arc<Self>, engine: &Engine, established: Established, leftover: &[u8]) {
+    fn established(self: &Arc<Self>, established: Established, leftover: &[u8]) {
+        let progress = &self.engine.progress;
         let mut event = Event::about(self.clone(), EventKind::Established, 0);
         event.private_data.clone_from(&established.private_data);
         event.responder_resources = established.ird.min(255) as u8;
@@ -399,23 +417,38 @@ impl Id {
         };
         let Some(qp) = inner.qp.clone() else {
             // The program took the queue pair away meanwhile.
-            engine.progress.remove(&socket, token);
+            progress.remove(&socket, token);
             inner.phase = Phase::Disconnected;
             return;
         };
-        let named = match inner.by_hand {
-            true => qp.peer_answered(self, inner.peer, &established.private_data),
-            false => None,
+        let handler = inner.handler.clone();
+        let admission = handler
+            .as_ref()
+            .map(|handler| handler.on_reply(self, inner.peer, &established.private_data));
+        let admission = match admission {
+            Some(None) => {
+                progress.remove(&socket, token);
+                inner.phase = Phase::Disconnected;
+                self.post(&inner, EventKind::ConnectError, -EPROTO);
+                return;
+            }
+            None => None,
+            Some(admission) => admission,
         };
-        if inner.by_hand && named.is_none() {
-            engine.progress.remove(&socket, token);
-            inner.phase = Phase::Disconnected;
-            self.post(&inner, EventKind::ConnectError, -EPROTO);
-            return;
-        }
+        let start = Start {
+            socket,
+            token,
+            established: &established,
+            leftover,
+            owner: Arc::new(Link {
+                id: self.me.clone(),
+                admission,
+                _turn: None,
+            }),
+        };
         // Under the lock: the program may post as soon as it has the event, and the end of the
         // stream is told after its beginning.
-        if let Err(error) = qp.attach(socket, token, &established, leftover, self, named.as_ref()) {
+        if let Err(error) = qp.attach(start) {
             crate::warn!("the queue pair cannot take the connection: {error}");
             inner.phase = Phase::Disconnected;
             self.post(&inner, EventKind::ConnectError, -EPROTO);
@@ -425,8 +458,8 @@ impl Id {
             channel.post(event);
         }
         drop(inner);
-        if named.is_some() {
-            qp.end_other_dial(self);
+        if let Some(handler) = handler {
+            handler.on_established(self);
         }
         qp.serve_attached();
     }
@@ -446,7 +479,7 @@ impl Id {
 
     /// The listener's program decides on the Request.
     pub(super) fn go_on(self: &Arc<Self>) {
-        let (request, listener, ticket, by_hand) = {
+        let (request, listener, ticket, handler) = {
             let inner = self.inner.lock();
             let Phase::Starting {
                 request: Some(request),
@@ -456,11 +489,11 @@ impl Id {
                 return;
             };
             let listener = inner.listener.upgrade();
-            (request.clone(), listener, inner.ticket, inner.by_hand)
+            (request.clone(), listener, inner.ticket, inner.handler.clone())
         };
-        if by_hand {
+        if let Some(handler) = handler {
             // No program is asked.
-            return crate::bring_up::dialed(&self.engine, self, &request);
+            return handler.on_request(self, &request);
         }
         let mut event = Event::about(self.clone(), EventKind::ConnectRequest, 0);
         event.responder_resources = depth(request.ord);
@@ -476,7 +509,7 @@ impl Id {
         }
     }
 
-    fn failed(self: &Arc<Self>, engine: &Engine, error: &StartError) {
+    fn failed(self: &Arc<Self>, error: &StartError) {
         let peer = self
             .peer_addr()
             .map_or_else(|| "peer".to_owned(), |p| p.to_string());
@@ -485,11 +518,11 @@ impl Id {
             StartError::Closed { .. } => (EventKind::Rejected, ECONNRESET),
             _ => (EventKind::ConnectError, EPROTO),
         };
-        let (passive, by_hand) = {
+        let (passive, has_handler) = {
             let inner = self.inner.lock();
-            (inner.listener.upgrade().is_some(), inner.by_hand)
+            (inner.listener.upgrade().is_some(), inner.handler.is_some())
         };
-        if matches!(error, StartError::Closed { .. }) && by_hand {
+        if matches!(error, StartError::Closed { .. }) && has_handler {
             // Nothing is wrong with the peer's revision: it is Weft's, and its program ended the queue pair, or both
             // ends dialed. What comes of it the queue pair tells.
             crate::info!("{peer}: the other end of the bring-up closed the connection");
@@ -498,11 +531,11 @@ impl Id {
         } else {
             crate::warn_of_peer!("{peer}: {error}");
         }
-        self.give_up(engine, Event::about(self.clone(), kind, -errno));
+        self.give_up(Event::about(self.clone(), kind, -errno));
     }
 
     /// The start-up is over without a connection. The program hears of it where it knows the id.
-    fn give_up(self: &Arc<Self>, engine: &Engine, event: Event) {
+    fn give_up(&self, event: Event) {
         let mut inner = self.inner.lock();
         match std::mem::replace(&mut inner.phase, Phase::Disconnected) {
             Phase::Starting {
@@ -513,7 +546,7 @@ impl Id {
                 places,
             } => {
                 startup.flush(&socket);
-                engine.progress.remove(&socket, token);
+                self.engine.progress.remove(&socket, token);
                 drop(places);
                 let listener = inner.listener.upgrade();
                 let ticket = inner.ticket;
@@ -538,18 +571,18 @@ impl Id {
     }
 
     /// A deadline may have passed.
-    pub(crate) fn on_timer(self: &Arc<Self>, engine: &Engine) {
-        let now = engine.now();
+    fn handle_timer(self: &Arc<Self>) {
+        let now = self.engine.now();
         let mut inner = self.inner.lock();
         match &mut inner.phase {
             Phase::Refused { again_at, .. } if *again_at <= now => {
                 drop(inner);
-                self.dial_again(engine);
+                self.dial_again();
             }
             Phase::Connecting { dial, .. } if dial.deadline <= now => {
                 drop(inner);
                 let timed_out = std::io::Error::from_raw_os_error(ETIMEDOUT);
-                self.connect_over(engine, Err(timed_out));
+                self.connect_over(Err(timed_out));
             }
             Phase::Listening { .. } => {
                 drop(inner);
@@ -558,14 +591,14 @@ impl Id {
             }
             Phase::Asking(_) => {
                 drop(inner);
-                self.go_on_asking(engine);
+                self.go_on_asking();
             }
             Phase::Starting { startup, .. } => {
                 startup.handle_timeout(now);
                 let outcome = startup.outcome();
                 drop(inner);
                 match outcome {
-                    Some(outcome) => self.conclude(engine, outcome, &[]),
+                    Some(outcome) => self.conclude(outcome, &[]),
                     None => self.on_turn_timer(),
                 }
             }
@@ -575,7 +608,7 @@ impl Id {
 
     /// The peer's first FPDU arrived: in peer-to-peer mode that is when the passive side is
     /// established.
-    pub(crate) fn on_first_fpdu(&self) {
+    pub(super) fn on_first_fpdu(&self) {
         let mut inner = self.inner.lock();
         let Phase::Connected {
             announced,
@@ -594,7 +627,7 @@ impl Id {
 
     /// The stream under the connection is over; `was_up` says that it had its first FPDU. The
     /// thread that saw that may come later than this one, and then finds it told.
-    pub(crate) fn on_stream_ended(&self, was_up: bool) {
+    pub(super) fn on_stream_ended(&self, was_up: bool) {
         if was_up {
             self.on_first_fpdu();
         }

@@ -15,7 +15,7 @@ use crate::suspects::{Admission, Standing, Ticket};
 
 /// A connection's place in line and then its turn, which it leaves when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(super) struct Turn {
     engine: Arc<Engine>,
     address: IpAddr,
     ticket: Ticket,
@@ -33,7 +33,7 @@ pub(super) enum Asked {
 impl Turn {
     /// A connection from that address has sent its Request.
     pub(super) fn ask(engine: &Arc<Engine>, address: IpAddr, token: Token) -> Asked {
-        match engine.ask_for_turn(address, token) {
+        match engine.refusals.ask_for_turn(address, token) {
             Admission::Free => Asked::Free,
             Admission::Never => Asked::Refused,
             Admission::InLine(ticket) => Asked::InLine(Turn {
@@ -45,13 +45,25 @@ impl Turn {
     }
 
     fn look(&self) -> Standing {
-        self.engine.look_at_turn(self.address, self.ticket)
+        let refusals = &self.engine.refusals;
+        let (standing, other) = refusals.look_at_turn(self.address, self.ticket);
+        self.wake(other);
+        standing
+    }
+
+    /// It has its turn now.
+    fn wake(&self, other: Option<Token>) {
+        if let Some(other) = other {
+            self.engine.progress.add_timer(self.engine.now(), other);
+        }
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.engine.leave_turn(self.address, self.ticket);
+        let refusals = &self.engine.refusals;
+        let other = refusals.leave_turn(self.address, self.ticket);
+        self.wake(other);
     }
 }
 

@@ -8,13 +8,11 @@
 //! It waits no longer than the program's next poll, and where that does not come [`HOLD`] to twice that; then answers leave
 //! at once again, until twice as many posts have followed closely.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Inner, Qp};
 use crate::engine::Engine;
-use crate::pass::Pass;
-use crate::stream::Stream;
+use crate::progress::Token;
 
 /// A post within this time after an answer follows it closely.
 const CLOSELY: Duration = Duration::from_micros(50);
@@ -26,7 +24,7 @@ const MANY: u32 = 4096;
 
 /// How one stream's answers leave.
 #[derive(Debug)]
-pub(crate) struct Answers {
+pub(super) struct Answers {
     /// When the last one left alone, as long as nothing was posted since.
     alone_at: Option<Duration>,
     /// Posts that followed closely, in a row.
@@ -40,7 +38,7 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    pub(crate) fn new() -> Answers {
+    pub(super) fn new() -> Answers {
         Answers {
             alone_at: None,
             row: 0,
@@ -62,12 +60,12 @@ impl Answers {
     }
 
     /// Everything that is due leaves.
-    pub(crate) fn note_sent(&mut self) {
+    pub(super) fn note_sent(&mut self) {
         self.held_at = None;
     }
 
     /// The program posted.
-    fn note_post(&mut self, now: Duration) {
+    pub(super) fn note_post(&mut self, now: Duration) {
         if let Some(alone_at) = self.alone_at.take() {
             let closely = now.saturating_sub(alone_at) < CLOSELY;
             self.row = if closely { self.row + 1 } else { 0 };
@@ -94,45 +92,38 @@ impl Answers {
     }
 }
 
-impl Stream {
-    /// Nothing but answers is due: whether they wait for what the program posts next.
-    pub(super) fn holds_answers(&mut self, engine: &Engine) -> bool {
-        let holds = self.answers.hold(engine.now());
-        self.time_answers(engine);
+impl Answers {
+    /// Nothing but answers is due on the stream of that token: whether they wait for what the program posts next.
+    pub(super) fn holds(&mut self, token: Token, engine: &Engine) -> bool {
+        let holds = self.hold(engine.now());
+        self.time(token, engine);
         holds
     }
 
-    /// The program posted, and what is due leaves.
-    pub(super) fn note_post(&mut self, engine: &Engine) {
-        self.answers.note_post(engine.now());
-    }
-
-    fn time_answers(&mut self, engine: &Engine) {
-        if let Some(at) = self.answers.start_timer(engine.now()) {
-            engine.progress.add_timer(at, self.token);
+    fn time(&mut self, token: Token, engine: &Engine) {
+        if let Some(at) = self.start_timer(engine.now()) {
+            engine.progress.add_timer(at, token);
         }
     }
 }
 
 impl Qp {
     /// The stream is about to end, and what waits leaves before that.
-    pub(super) fn send_held_answer(self: &Arc<Self>, inner: &mut Inner, engine: &Engine) {
-        let stream = inner.stream.as_mut();
-        if let Some(stream) = stream.filter(|s| s.answers.held_at.is_some()) {
-            let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
+    pub(super) fn send_held_answer(&self, inner: &mut Inner, engine: &Engine) {
+        if inner.answers.held_at.is_some() {
             // Where that fails the stream ends anyway.
-            let _ = stream.transmit(&mut inner.machine, &mut pass);
+            let _ = self.transmit_all(inner, engine);
         }
     }
 
     /// A timer: whether an answer has to leave now.
     pub(super) fn answer_is_late(inner: &mut Inner, engine: &Engine) -> bool {
-        let Some(stream) = &mut inner.stream else {
+        let Some(stream) = &inner.stream else {
             return false;
         };
-        let late = stream.answers.give_up(engine.now());
+        let late = inner.answers.give_up(engine.now());
         if !late {
-            stream.time_answers(engine);
+            inner.answers.time(stream.token, engine);
         }
         late
     }

@@ -7,38 +7,48 @@ use weft_os::net::TcpStream;
 use weft_verbs::iwarp::{Established, Role};
 use weft_verbs::qp::FpduPolicy;
 
-use super::{Inner, Qp};
-use crate::bring_up::Peer;
-use crate::cm::{Id, Turn};
-use crate::engine::Endpoint;
+use super::nudges::Nudges;
+use super::stream::Stream;
+use super::{Answers, Inner, Leased, Owner, Qp};
 use crate::error::Error;
-use crate::nudges::Nudges;
-use crate::progress::Token;
+use crate::progress::{Member, Token};
 use crate::settings::FpduSize;
-use crate::stream::Stream;
+
+/// A connection whose MPA start-up is over.
+#[derive(Debug)]
+pub(crate) struct Start<'a> {
+    pub(crate) socket: TcpStream,
+    /// Waits for octets.
+    pub(crate) token: Token,
+    pub(crate) established: &'a Established,
+    /// What came behind the Reply.
+    pub(crate) leftover: &'a [u8],
+    /// Who is told what becomes of it.
+    pub(crate) owner: Arc<dyn Owner>,
+}
 
 impl Qp {
-    /// Puts the queue pair on a connected socket whose MPA start-up is over; `token` waits for octets. The caller, who
-    /// holds the connection's lock, tells the program and then calls [`Qp::serve_attached`]. `named`: who a queue pair
-    /// without a connection manager is to be connected with.
-    pub(crate) fn attach(
-        self: &Arc<Self>,
-        socket: TcpStream,
-        token: Token,
-        established: &Established,
-        leftover: &[u8],
-        id: &Arc<Id>,
-        named: Option<&Peer>,
-    ) -> Result<(), Error> {
+    /// Puts the queue pair on a connection. The caller tells the program and then calls [`Qp::serve_attached`].
+    ///
+    /// # Errors
+    /// The queue pair does not wait for one, or not for this one; the connection is over. It is closed then.
+    pub(crate) fn attach(&self, start: Start<'_>) -> Result<(), Error> {
         let engine = self.pd.engine();
+        let Start {
+            socket,
+            token,
+            established,
+            leftover,
+            owner,
+        } = start;
         let mut inner = self.inner.lock();
         let admitted = self
-            .admit(&mut inner, established.role, named)
-            .and_then(|()| {
+            .admit(&inner, established.role, &*owner)
+            .and_then(|me| {
                 let ends = (socket.local_addr()?, socket.peer_addr()?);
-                Ok((socket.emss()?, ends))
+                Ok((me, socket.emss()?, ends))
             });
-        let (emss, (local, peer)) = match admitted {
+        let (me, emss, (local, peer)) = match admitted {
             Ok(facts) => facts,
             Err(error) => {
                 engine.progress.remove(&socket, token);
@@ -50,9 +60,7 @@ impl Qp {
             FpduSize::Emss => FpduPolicy::Emss,
             FpduSize::Large => FpduPolicy::Large,
         };
-        engine
-            .progress
-            .hand_over(token, Endpoint::Stream(self.clone()));
+        engine.progress.hand_over(token, me.clone());
         let slot = engine
             .stats
             .open(self.number.0, local, peer, established.crc);
@@ -69,41 +77,32 @@ impl Qp {
             engine.progress.add_timer(at, token);
         }
         inner.stream = Some(stream);
-        inner.id = Arc::downgrade(id);
-        engine.progress.note_active(self);
+        inner.answers = Answers::new();
+        inner.leased = Leased::default();
+        inner.owner = Some(owner);
+        engine.progress.note_active(&me);
         Ok(())
     }
 
-    /// Whether it may have a stream now, and from whoever speaks so.
-    fn admit(&self, inner: &mut Inner, role: Role, named: Option<&Peer>) -> Result<(), Error> {
+    /// Whether it may have a stream now, and this one; itself as what the stream's token is to lead to.
+    fn admit(&self, inner: &Inner, role: Role, owner: &dyn Owner) -> Result<Arc<dyn Member>, Error> {
         if !inner.machine.takes_stream() {
             return Err(Error::State("a queue pair that waits to be connected"));
         }
-        if self.destroyed.load(Ordering::Acquire) {
-            return Err(Error::State("a queue pair that exists"));
-        }
-        match (named, &mut inner.by_hand) {
-            (Some(peer), Some(by_hand)) => by_hand.meet(self.number.0, role, peer),
-            (Some(_), None) => Err(Error::State("a queue pair that waits for its peer")),
-            (None, _) => Ok(()),
-        }
-    }
-
-    /// The stream's turn among those of its address ends when the stream does.
-    pub(crate) fn keep_turn(&self, turn: Option<Turn>) {
-        if let (Some(turn), Some(stream)) = (turn, &mut self.inner.lock().stream) {
-            stream.turn = Some(turn);
-        }
+        let me = self.me.upgrade().filter(|_| !self.destroyed.load(Ordering::Acquire));
+        let me = me.ok_or(Error::State("a queue pair that exists"))?;
+        owner.admit(role)?;
+        Ok(me)
     }
 
     /// Takes what came behind the Reply, as no event will say that it is in the buffer already. Without that, what is due
     /// (the ready-to-receive message) leaves with the program's first message: programs that were told of a connection
     /// post or wait next, and either sends it.
-    pub(crate) fn serve_attached(self: &Arc<Self>) {
+    pub(crate) fn serve_attached(&self) {
         let engine = self.pd.engine();
         let inner = self.inner.lock();
         if inner.stream.as_ref().is_some_and(Stream::has_buffered) {
-            self.serve_locked(inner, engine, true);
+            self.serve_locked(inner, true);
         } else if inner.machine.wants_to_send() {
             drop(inner);
             self.defer(engine);

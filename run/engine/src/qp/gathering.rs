@@ -9,7 +9,7 @@ use weft_verbs::types::{Payload, PostError, SendRequest};
 use super::{Inner, Qp};
 use crate::engine::Engine;
 use crate::pass::Pass;
-use crate::progress::Gathered;
+use crate::progress::Flush;
 
 /// Posts between two polls that make a burst: from then on posts gather.
 const BURST: u32 = 4;
@@ -46,7 +46,7 @@ impl Gathering {
         count: u32,
         short: bool,
         engine: &Engine,
-        who: impl FnOnce() -> Gathered,
+        who: impl FnOnce() -> Option<Arc<dyn Flush>>,
     ) -> bool {
         // All under the queue pair's lock, so that plain loads and stores do.
         let interval = engine.progress.polls.interval();
@@ -77,9 +77,11 @@ impl Gathering {
     }
 
     /// What is to be sent waits for the program's next call, or the service thread's tick.
-    pub(crate) fn defer(&self, engine: &Engine, who: impl FnOnce() -> Gathered) {
+    pub(crate) fn defer(&self, engine: &Engine, who: impl FnOnce() -> Option<Arc<dyn Flush>>) {
         if !self.deferred.swap(true, Ordering::AcqRel) {
-            engine.progress.defer(who());
+            if let Some(who) = who() {
+                engine.progress.defer(who);
+            }
         }
     }
 
@@ -95,7 +97,7 @@ impl Qp {
     /// # Errors
     /// See [`PostError`].
     #[inline]
-    pub fn post_send(self: &Arc<Self>, request: &SendRequest<'_>) -> Result<(), PostError> {
+    pub fn post_send(&self, request: &SendRequest<'_>) -> Result<(), PostError> {
         let engine = self.pd.engine();
         let mut inner = self.inner.lock();
         let posted = self.post_locked(&mut inner, request, engine);
@@ -108,7 +110,7 @@ impl Qp {
     }
 
     /// Begins a list of posts that are sent together when the batch is dropped.
-    pub fn send_batch(self: &Arc<Self>) -> SendBatch<'_> {
+    pub fn send_batch(&self) -> SendBatch<'_> {
         SendBatch {
             qp: self,
             inner: Some(self.inner.lock()),
@@ -130,30 +132,32 @@ impl Qp {
 
     /// Whether a post waits for the next poll to be sent together with others.
     #[inline]
-    fn gathers(self: &Arc<Self>, count: u32, short: bool, engine: &Engine) -> bool {
-        self.gathering
-            .gathers(count, short, engine, || Gathered::Stream(self.clone()))
+    fn gathers(&self, count: u32, short: bool, engine: &Engine) -> bool {
+        self.gathering.gathers(count, short, engine, || self.as_flush())
+    }
+
+    fn as_flush(&self) -> Option<Arc<dyn Flush>> {
+        let me: Arc<dyn Flush> = self.me.upgrade()?;
+        Some(me)
     }
 
     /// What is due waits for the program's next call.
-    pub(super) fn defer(self: &Arc<Self>, engine: &Engine) {
-        self.gathering
-            .defer(engine, || Gathered::Stream(self.clone()));
+    pub(super) fn defer(&self, engine: &Engine) {
+        self.gathering.defer(engine, || self.as_flush());
     }
 
     /// Sends what was just posted, and what is due besides.
     #[inline]
-    fn transmit_posted(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>, engine: &Engine) {
-        if let Some(stream) = &mut inner.stream {
-            stream.note_post(engine);
-        }
+    fn transmit_posted(&self, mut inner: MutexGuard<'_, Inner>, engine: &Engine) {
+        inner.answers.note_post(engine.now());
         self.transmit_locked(inner, engine);
     }
+}
 
-    /// Sends what has gathered.
-    pub(crate) fn flush(self: &Arc<Self>, engine: &Engine) {
+impl Flush for Qp {
+    fn flush(&self) {
         self.gathering.end();
-        self.transmit_locked(self.inner.lock(), engine);
+        self.transmit_locked(self.inner.lock(), self.pd.engine());
     }
 }
 
@@ -170,7 +174,7 @@ pub(crate) fn is_short(request: &SendRequest<'_>) -> bool {
 /// Posts that are sent together when this is dropped, or with the next ones of a burst.
 #[derive(Debug)]
 pub struct SendBatch<'a> {
-    qp: &'a Arc<Qp>,
+    qp: &'a Qp,
     inner: Option<MutexGuard<'a, Inner>>,
     posts: u32,
     all_short: bool,

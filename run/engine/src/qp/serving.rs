@@ -1,20 +1,20 @@
 //! Passes over a queue pair and its stream: receive, place, complete, send, and tell whom it concerns.
 
 use std::sync::atomic::Ordering;
-use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::MutexGuard;
 use weft_os::poll::Interest;
 use weft_verbs::qp::{Ending, Qp as QpMachine, QpEvent};
 
+use super::exit::PATIENCE;
+use super::stream::StreamEnd;
 use super::{Inner, Qp};
 use crate::context::{AsyncEvent, AsyncObject};
 use crate::engine::Engine;
-use crate::leaving::PATIENCE;
 use crate::pass::{wait_for_placements, Pass};
+use crate::progress::{Hints, Member, Served};
 use crate::stats::Published;
-use crate::stream::{Stream, StreamEnd};
 
 /// A stream that is ending is closed after this time, whatever the peer does.
 const LINGER: Duration = Duration::from_secs(3);
@@ -22,7 +22,7 @@ const LINGER: Duration = Duration::from_secs(3);
 /// and no longer than this (decision 0011).
 const KEPT_AT_MOST: Duration = Duration::from_secs(60);
 
-/// What the connection manager has to be told after a pass.
+/// What has to be told after a pass, and to whom.
 #[derive(Debug, Default)]
 struct Notices {
     first_fpdu: bool,
@@ -31,38 +31,42 @@ struct Notices {
     was_up: bool,
 }
 
-impl Qp {
-    /// Whether the peer is to answer for Writes; a hint.
-    pub(crate) fn is_unanswered(&self) -> bool {
-        self.unanswered.load(Ordering::Relaxed)
-    }
-
-    /// Whether the program waits for the answer for one Write, and for nothing else it posted; a hint.
-    pub(crate) fn waits_for_one(&self) -> bool {
-        self.waits_for_one.load(Ordering::Relaxed)
-    }
-
-    /// Receives, places, completes and sends what is due, unless another thread does it.
-    pub(crate) fn serve_if_free(self: &Arc<Self>, engine: &Engine) {
-        if let Some(guard) = self.inner.try_lock() {
-            self.serve_locked(guard, engine, false);
+impl Member for Qp {
+    fn serve(&self, writable: bool) -> Served {
+        match self.serve_locked(self.inner.lock(), writable) {
+            true => Served::Active,
+            false => Served::Quiet,
         }
     }
 
-    /// Receives, places, completes and sends what is due; `writable` says that a socket that was
-    /// full has room again. Waits for its turn: readiness is level-triggered, and to come back
-    /// at once would keep the thread that is at it from the core.
-    /// Says whether octets came.
-    pub(crate) fn serve_in_turn(self: &Arc<Self>, engine: &Engine, writable: bool) -> bool {
-        self.serve_locked(self.inner.lock(), engine, writable)
+    fn poll(&self) -> Hints {
+        if let Some(guard) = self.inner.try_lock() {
+            self.serve_locked(guard, false);
+        }
+        Hints {
+            unacknowledged: self.unacknowledged.load(Ordering::Relaxed),
+            waits_for_one: self.waits_for_one.load(Ordering::Relaxed),
+        }
     }
 
-    pub(super) fn serve_locked(
-        self: &Arc<Self>,
-        mut guard: MutexGuard<'_, Inner>,
-        engine: &Engine,
-        writable: bool,
-    ) -> bool {
+    fn lease(&self) {
+        self.begin_lease();
+    }
+
+    fn end_lease(&self) {
+        self.give_lease_back();
+    }
+
+    fn on_timer(&self) {
+        self.handle_timer();
+    }
+}
+
+impl Qp {
+    /// Receives, places, completes and sends what is due; `writable` says that a socket that was full has room again.
+    /// Says whether octets came.
+    pub(super) fn serve_locked(&self, mut guard: MutexGuard<'_, Inner>, writable: bool) -> bool {
+        let engine = self.pd.engine();
         let inner = &mut *guard;
         let Some(stream) = &mut inner.stream else {
             return false;
@@ -71,11 +75,12 @@ impl Qp {
             let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
             let (received, mut end) = stream.receive(&mut inner.machine, &mut pass);
             let mut due = inner.machine.wants_to_send() || needs_fin(&inner.machine);
-            let answers = inner.by_hand.is_some() && inner.machine.owes_only_answers();
+            let answers = inner.machine.is_by_hand() && inner.machine.owes_only_answers();
             if due && answers && inner.machine.sends_one_at_a_time() {
-                due = !stream.holds_answers(engine);
+                due = !inner.answers.holds(stream.token, engine);
             }
             if end.is_none() && due && (writable || !stream.blocked) {
+                inner.answers.note_sent();
                 end = stream.transmit(&mut inner.machine, &mut pass);
             }
             (received, end)
@@ -88,27 +93,35 @@ impl Qp {
     }
 
     /// Sends what is due and ends the pass.
-    pub(super) fn transmit_locked(
-        self: &Arc<Self>,
-        mut guard: MutexGuard<'_, Inner>,
-        engine: &Engine,
-    ) {
+    pub(super) fn transmit_locked(&self, mut guard: MutexGuard<'_, Inner>, engine: &Engine) {
         let inner = &mut *guard;
         let end = self.transmit(inner, engine);
-        Self::note_waiting(inner, engine);
+        if inner.stream.is_none() && inner.machine.has_sends_outstanding() {
+            if let Some(supplier) = &inner.supplier {
+                supplier.on_sends_waiting();
+            }
+        }
         self.finish(guard, end, engine);
     }
 
     /// Sends what is due. A full socket is tried again when the epoll set says so, and what is posted gathers.
     #[inline]
     fn transmit(&self, inner: &mut Inner, engine: &Engine) -> Option<StreamEnd> {
-        let stream = inner.stream.as_mut().filter(|s| !s.blocked)?;
+        inner.stream.as_ref().filter(|s| !s.blocked)?;
+        self.transmit_all(inner, engine)
+    }
+
+    /// Sends what is due, as far as the socket takes it.
+    #[inline]
+    pub(super) fn transmit_all(&self, inner: &mut Inner, engine: &Engine) -> Option<StreamEnd> {
+        let stream = inner.stream.as_mut()?;
+        inner.answers.note_sent();
         let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
         stream.transmit(&mut inner.machine, &mut pass)
     }
 
     /// The process exits: what is due leaves, and nobody is told what follows from it.
-    pub(crate) fn send_last(&self, engine: &Engine) {
+    pub(super) fn send_last(&self, engine: &Engine) {
         if let Some(mut inner) = self.inner.try_lock_for(PATIENCE) {
             let _ = self.transmit(&mut inner, engine);
         }
@@ -116,23 +129,23 @@ impl Qp {
 
     /// Runs `act` as a pass of its own and sends what follows from it.
     pub(crate) fn with_pass<R>(
-        self: &Arc<Self>,
+        &self,
         engine: &Engine,
-        act: impl FnOnce(&mut QpMachine, Option<&mut Stream>, &mut Pass<'_>) -> R,
+        act: impl FnOnce(&mut QpMachine, &mut Pass<'_>) -> R,
     ) -> R {
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
         let result = {
             let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
-            act(&mut inner.machine, inner.stream.as_mut(), &mut pass)
+            act(&mut inner.machine, &mut pass)
         };
         self.transmit_locked(guard, engine);
         result
     }
 
-    /// Ends a pass: publishes completions, follows the stream's state, tells the connection.
+    /// Ends a pass: publishes completions, follows the stream's state, tells who is above.
     pub(super) fn finish(
-        self: &Arc<Self>,
+        &self,
         mut guard: MutexGuard<'_, Inner>,
         end: Option<StreamEnd>,
         engine: &Engine,
@@ -146,7 +159,7 @@ impl Qp {
             .filter(|s| s.published.refused_accesses < refused)
         {
             let more = refused - stream.published.refused_accesses;
-            engine.note_refused(stream.peer.ip(), more);
+            engine.refusals.note_accesses(stream.peer.ip(), more);
         }
         if let Some(end) = end.or_else(|| emptied(inner)) {
             self.end_stream(inner, end, engine, &mut notices);
@@ -154,9 +167,9 @@ impl Qp {
         while let Some(event) = inner.machine.poll_event() {
             self.note_event(inner, event, &mut notices);
         }
-        let unanswered = inner.machine.awaits_answer();
-        self.unanswered.store(unanswered, Ordering::Relaxed);
-        let one = unanswered && inner.machine.sends_one_at_a_time();
+        let unacknowledged = inner.machine.awaits_answer();
+        self.unacknowledged.store(unacknowledged, Ordering::Relaxed);
+        let one = unacknowledged && inner.machine.sends_one_at_a_time();
         self.waits_for_one.store(one, Ordering::Relaxed);
         Self::follow_stream(inner, engine);
         self.follow_waiting(inner, engine);
@@ -166,25 +179,28 @@ impl Qp {
         if !notices.first_fpdu && !notices.ended {
             return;
         }
-        let id = inner.id.upgrade();
-        let by_hand = inner.by_hand.is_some();
+        let owner = match notices.ended {
+            true => inner.owner.take(),
+            false => inner.owner.clone(),
+        };
+        let supplier = inner.supplier.clone().filter(|_| notices.ended);
+        // Both may call back.
         drop(guard);
-        if let Some(id) = id {
+        if let Some(owner) = owner {
             if notices.first_fpdu {
-                id.on_first_fpdu();
+                owner.on_first_fpdu();
             }
             if notices.ended {
-                id.on_stream_ended(notices.was_up);
+                owner.on_stream_ended(notices.was_up);
             }
         }
-        if notices.ended && by_hand {
-            // Its peer may have dialed again before the end of the stream was seen.
-            self.look_at_dials(engine);
+        if let Some(supplier) = supplier {
+            supplier.on_stream_ended();
         }
     }
 
     fn end_stream(
-        self: &Arc<Self>,
+        &self,
         inner: &mut Inner,
         end: StreamEnd,
         engine: &Engine,
@@ -195,10 +211,11 @@ impl Qp {
         };
         let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
         if !inner.machine.stream_ended(&mut pass) {
+            drop(pass);
             stream.note_over(end);
             // What is due leaves all the same, if it can.
             if !stream.blocked {
-                stream.transmit(&mut inner.machine, &mut pass);
+                self.transmit_all(inner, engine);
             }
             return;
         }
@@ -209,16 +226,16 @@ impl Qp {
         crate::debug!("qp {}: stream ended ({end:?})", self.number.0);
         notices.ended = true;
         notices.was_up = inner.machine.may_send();
-        engine.progress.forget_stream(self);
+        engine.progress.forget(self);
         engine.progress.remove(&stream.socket, stream.token);
         engine.stats.close(stream.slot);
     }
 
     /// Lets go of a stream that the queue pair does not want any more.
-    pub(crate) fn drop_stream(self: &Arc<Self>, inner: &mut Inner, engine: &Engine) {
+    pub(crate) fn drop_stream(&self, inner: &mut Inner, engine: &Engine) {
         if let Some(stream) = inner.stream.take() {
             inner.machine.forget_stream();
-            engine.progress.forget_stream(self);
+            engine.progress.forget(self);
             engine.progress.remove(&stream.socket, stream.token);
             engine.stats.close(stream.slot);
         }
@@ -263,9 +280,9 @@ impl Qp {
         let Some(stream) = &mut inner.stream else {
             return;
         };
-        stream.leaving.is_left &= inner.machine.awaits_answer();
-        let left = stream.leaving.is_left || stream.over.is_some();
-        let reads = !inner.machine.is_full() && !left;
+        inner.leased.is_leased &= inner.machine.awaits_answer();
+        let left_alone = inner.leased.is_leased || stream.over.is_some();
+        let reads = !inner.machine.is_full() && !left_alone;
         let interest = Interest::of(reads, stream.blocked);
         if interest != stream.interest {
             stream.interest = interest;
@@ -316,12 +333,12 @@ impl Qp {
 
     /// A stream that was to be closed or to have spoken by now is closed, a message that waited too long is refused, and
     /// a nudge that is due is sent.
-    pub(crate) fn on_timer(self: &Arc<Self>, engine: &Engine) {
-        self.on_bring_up_timer(engine);
+    fn handle_timer(&self) {
+        let engine = self.pd.engine();
         let now = engine.now();
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
-        Self::look_after_poller(inner, engine);
+        Self::look_after_lease(inner, engine);
         if Self::answer_is_late(inner, engine) {
             return self.transmit_locked(guard, engine);
         }

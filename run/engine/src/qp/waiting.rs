@@ -5,15 +5,16 @@
 //! (`proto/verbs`, `acknowledged`), and the wait is count times this side's `min_rnr_timer`. Of a peer that tells none the
 //! wait is the setting, or without end where the program's own count is 7: programs set the same at both ends.
 
-use std::sync::Arc;
+use std::sync::Weak;
 use std::time::Duration;
 
 use parking_lot::MutexGuard;
 
+use super::stream::Stream;
 use super::{Inner, Qp};
 use crate::engine::Engine;
 use crate::pass::Pass;
-use crate::stream::Stream;
+use crate::srq::AwaitsReceives;
 
 /// How long a message waits for a receive where it may be lost.
 const LOST_AFTER: Duration = Duration::from_millis(100);
@@ -111,7 +112,7 @@ impl Qp {
     }
 
     /// Bounds the wait of a message that found no receive.
-    pub(super) fn follow_waiting(self: &Arc<Self>, inner: &mut Inner, engine: &Engine) {
+    pub(super) fn follow_waiting(&self, inner: &mut Inner, engine: &Engine) {
         let Some(holding) = inner.machine.holding() else {
             inner.waiting.message = None;
             return;
@@ -130,7 +131,8 @@ impl Qp {
             engine.progress.add_timer(until, stream.token);
         }
         let srq = self.srq.as_ref();
-        if srq.is_some_and(|srq| srq.remember_waiting(self)) {
+        let me: Weak<dyn AwaitsReceives> = self.me.clone();
+        if srq.is_some_and(|srq| srq.remember_waiting(me)) {
             // Receives may have been posted before it was remembered.
             let mut pass = Pass::begin(engine, &mut inner.results, srq);
             inner.machine.let_go(&mut pass);
@@ -139,20 +141,22 @@ impl Qp {
 
     /// What was held may have gone on, and may have to be answered. The socket is looked at only if it was left
     /// alone until now: a receiver that is behind posts for each message, and must not pay a system call each time.
-    pub(super) fn after_holding(self: &Arc<Self>, guard: MutexGuard<'_, Inner>, engine: &Engine) {
+    pub(super) fn after_holding(&self, guard: MutexGuard<'_, Inner>, engine: &Engine) {
         let waits = |s: &Stream| !s.interest.reads() && s.over.is_none();
         let left_alone = guard.stream.as_ref().is_some_and(waits);
         if left_alone && !guard.machine.is_full() {
-            self.serve_locked(guard, engine, true);
+            self.serve_locked(guard, true);
         } else if guard.machine.wants_to_send() {
             self.transmit_locked(guard, engine);
         } else {
             self.finish(guard, None, engine);
         }
     }
+}
 
-    /// The shared receive queue has receives again.
-    pub(crate) fn receives_came(self: &Arc<Self>, engine: &Engine) {
+impl AwaitsReceives for Qp {
+    fn on_receives(&self) {
+        let engine = self.pd.engine();
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
         let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());

@@ -37,7 +37,7 @@ impl Whom {
 }
 
 fn one_peer(address: IpAddr, is_own: impl FnOnce(IpAddr) -> bool) -> IpAddr {
-    let address = crate::bring_up::plain(address);
+    let address = address.to_canonical();
     if address.is_loopback() || is_own(address) {
         return THIS_MACHINE;
     }

@@ -5,7 +5,7 @@ mod socket;
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
 use weft_verbs::qp::QpConfig;
@@ -19,13 +19,12 @@ use crate::cq::Cq;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::pass::{Pass, Results};
-use crate::progress::Gathered;
+use crate::progress::Flush;
 use crate::qp::{checked_cap, Gathering, QpInit};
 use crate::srq::Srq;
 use crate::stats::Total;
 
-use socket::Step;
-pub(crate) use socket::UdSocket;
+use socket::{Sockets, Step, UdSocket};
 
 /// Where datagrams go: the addresses of both ends. The queue pair there is named by each request.
 #[derive(Debug)]
@@ -58,6 +57,7 @@ impl Drop for AddressHandle {
 /// A queue pair of type UD.
 #[derive(Debug)]
 pub struct UdQp {
+    me: Weak<UdQp>,
     number: QpNumber,
     pd: Arc<Pd>,
     send_cq: Arc<Cq>,
@@ -83,7 +83,8 @@ impl UdQp {
     pub(crate) fn new(pd: &Arc<Pd>, init: QpInit) -> Result<Arc<UdQp>, Error> {
         let cap = checked_cap(init.cap, init.srq.is_some())?;
         let engine = pd.engine();
-        let (number, socket) = engine.numbers.take_for_datagrams(engine)?;
+        let sockets: Arc<Sockets> = engine.part();
+        let (number, socket) = engine.numbers.take_at(|port| sockets.of_port(port, engine))?;
         let number = QpNumber(number);
         let machine = Machine::new(QpConfig {
             number,
@@ -98,7 +99,8 @@ impl UdQp {
         if let Some(srq) = &init.srq {
             srq.add_user();
         }
-        let qp = Arc::new(UdQp {
+        let qp = Arc::new_cyclic(|me| UdQp {
+            me: me.clone(),
             number,
             pd: pd.clone(),
             send_cq: init.send_cq,
@@ -146,7 +148,7 @@ impl UdQp {
     ///
     /// # Errors
     /// The transition does not exist.
-    pub fn modify_state(self: &Arc<Self>, to: QpState) -> Result<(), Error> {
+    pub fn modify_state(&self, to: QpState) -> Result<(), Error> {
         let engine = self.pd.engine();
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
@@ -170,7 +172,7 @@ impl UdQp {
     /// See [`PostError`].
     #[inline]
     pub fn post_send(
-        self: &Arc<Self>,
+        &self,
         request: &SendRequest<'_>,
         target: UdTarget,
     ) -> Result<(), PostError> {
@@ -179,7 +181,7 @@ impl UdQp {
     }
 
     /// Begins a list of posts that are sent together when the batch is dropped.
-    pub fn send_batch(self: &Arc<Self>) -> UdBatch<'_> {
+    pub fn send_batch(&self) -> UdBatch<'_> {
         UdBatch {
             qp: self,
             inner: Some(self.inner.lock()),
@@ -191,7 +193,7 @@ impl UdQp {
     ///
     /// # Errors
     /// See [`PostError`].
-    pub fn post_recv(self: &Arc<Self>, request: &RecvRequest<'_>) -> Result<(), PostError> {
+    pub fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), PostError> {
         let engine = self.pd.engine();
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
@@ -214,8 +216,8 @@ impl UdQp {
         &self,
         first: Arrival<'a>,
         mut next: impl FnMut() -> Option<Arrival<'a>>,
-        engine: &Engine,
     ) -> Option<Debt> {
+        let engine = self.pd.engine();
         let now = engine.now();
         let (mut debt, mut dropped, mut wrong_keys) = (None, 0, 0);
         let mut guard = self.inner.lock();
@@ -254,13 +256,7 @@ impl UdQp {
         debt
     }
 
-    /// Sends what has gathered, or has waited.
-    pub(crate) fn flush(self: &Arc<Self>, engine: &Engine) {
-        self.gathering.end();
-        self.transmit_locked(self.inner.lock(), engine);
-    }
-
-    fn transmit_locked(self: &Arc<Self>, mut guard: MutexGuard<'_, Inner>, engine: &Engine) {
+    fn transmit_locked(&self, mut guard: MutexGuard<'_, Inner>, engine: &Engine) {
         let inner = &mut *guard;
         loop {
             let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
@@ -285,7 +281,7 @@ impl UdQp {
     }
 
     /// Ends the queue pair; its completions are dropped.
-    pub fn destroy(self: &Arc<Self>) {
+    pub fn destroy(&self) {
         if self.destroyed.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -309,10 +305,28 @@ impl UdQp {
     }
 }
 
+/// Sends what has gathered, or has waited for the socket.
+impl Flush for UdQp {
+    fn flush(&self) {
+        self.gathering.end();
+        self.transmit_locked(self.inner.lock(), self.pd.engine());
+    }
+}
+
+impl Pd {
+    /// A queue pair of type UD.
+    ///
+    /// # Errors
+    /// Sizes out of range, or the device is full.
+    pub fn create_ud_qp(self: &Arc<Self>, init: QpInit) -> Result<Arc<UdQp>, Error> {
+        UdQp::new(self, init)
+    }
+}
+
 /// Posts that are sent together when this is dropped, or with the next ones of a burst.
 #[derive(Debug)]
 pub struct UdBatch<'a> {
-    qp: &'a Arc<UdQp>,
+    qp: &'a UdQp,
     inner: Option<MutexGuard<'a, Inner>>,
     posts: u32,
 }
@@ -325,8 +339,8 @@ impl UdBatch<'_> {
     pub fn post(&mut self, request: &SendRequest<'_>, target: UdTarget) -> Result<(), PostError> {
         self.posts += 1;
         let target = UdTarget {
-            local: crate::bring_up::plain(target.local),
-            peer: crate::bring_up::plain(target.peer),
+            local: target.local.to_canonical(),
+            peer: target.peer.to_canonical(),
             ..target
         };
         self.with_machine(|machine, pass| machine.post_send(request, target, pass))
@@ -361,9 +375,10 @@ impl Drop for UdBatch<'_> {
         };
         let (qp, engine) = (self.qp, self.qp.pd.engine());
         // A datagram is short, so that gathering it with others pays.
-        let gathers = qp
-            .gathering
-            .gathers(self.posts, true, engine, || Gathered::Datagrams(qp.clone()));
+        let gathers = qp.gathering.gathers(self.posts, true, engine, || {
+            let qp: Arc<dyn Flush> = qp.me.upgrade()?;
+            Some(qp)
+        });
         if !gathers {
             qp.transmit_locked(inner, engine);
         }

@@ -18,11 +18,11 @@ use weft_verbs::ud::header::{Header, Message, HEADER_LEN};
 use weft_verbs::ud::{Arrival, Debt, UdQp as Machine};
 
 use super::UdQp;
-use crate::bring_up::port_of;
-use crate::engine::{Endpoint, Engine};
+use crate::engine::Engine;
 use crate::error::Error;
+use crate::numbers::port_of;
 use crate::pass::Pass;
-use crate::progress::Token;
+use crate::progress::{Flush, Hints, Member, Served, Token};
 use crate::stats::Total;
 
 /// Datagrams that leave in one call at most (the kernel's `UDP_MAX_SEGMENTS`).
@@ -36,9 +36,29 @@ const IN_TURN: usize = 4;
 /// Other sockets that are remembered; beyond that all are forgotten, and start anew.
 const PEERS: usize = 4096;
 
+/// The sockets of the process, by the port whose queue pairs they serve.
+#[derive(Debug, Default)]
+pub(super) struct Sockets {
+    of_ports: Mutex<HashMap<u16, Arc<UdSocket>>>,
+}
+
+impl Sockets {
+    /// The socket of a port; `None` when somebody else has the UDP port of that number.
+    pub(super) fn of_port(&self, port: u16, engine: &Arc<Engine>) -> Option<Arc<UdSocket>> {
+        let mut of_ports = self.of_ports.lock();
+        if let Some(socket) = of_ports.get(&port) {
+            return Some(socket.clone());
+        }
+        let socket = UdSocket::open(port, engine).ok()?;
+        of_ports.insert(port, socket.clone());
+        Some(socket)
+    }
+}
+
 /// A UDP socket of the process.
 #[derive(Debug)]
-pub(crate) struct UdSocket {
+pub(super) struct UdSocket {
+    engine: Arc<Engine>,
     socket: UdpSocket,
     token: OnceLock<Token>,
     queue_pairs: RwLock<HashMap<u32, Weak<UdQp>>>,
@@ -102,18 +122,18 @@ enum Handed {
 
 impl UdSocket {
     /// The socket of a port.
-    pub(crate) fn open(port: u16, engine: &Engine) -> Result<Arc<UdSocket>, Error> {
+    fn open(port: u16, engine: &Arc<Engine>) -> Result<Arc<UdSocket>, Error> {
         let socket = Arc::new(UdSocket {
+            engine: engine.clone(),
             socket: UdpSocket::bind(port, BUFFER)?,
             token: OnceLock::new(),
             queue_pairs: RwLock::new(HashMap::new()),
             inbox: Mutex::new(vec![0; RECEIVE_MOST]),
             sending: Mutex::new(Sending::default()),
         });
-        let endpoint = Endpoint::Datagrams(socket.clone());
         let token = engine
             .progress
-            .add(&socket.socket, endpoint, Interest::Read)?;
+            .add(&socket.socket, socket.clone(), Interest::Read)?;
         let _ = socket.token.set(token);
         Ok(socket)
     }
@@ -130,35 +150,10 @@ impl UdSocket {
 
     // --- receiving
 
-    /// Receives, unless another thread does.
-    pub(crate) fn serve_if_free(self: &Arc<Self>, engine: &Engine) {
-        if let Some(mut inbox) = self.inbox.try_lock() {
-            self.receive(&mut inbox, engine);
-        }
-    }
-
-    /// Receives; `writable` says that a socket that was full has room again.
-    pub(crate) fn serve_in_turn(self: &Arc<Self>, engine: &Engine, writable: bool) {
-        if writable {
-            self.has_room(engine);
-        }
-        let mut inbox = self.inbox.lock();
-        let mut received = false;
-        for _ in 0..IN_TURN {
-            if !self.receive(&mut inbox, engine) {
-                break;
-            }
-            received = true;
-        }
-        if received {
-            engine.progress.note_datagrams(self);
-        }
-    }
-
-    fn receive(&self, inbox: &mut [u8], engine: &Engine) -> bool {
+    fn receive(&self, inbox: &mut [u8]) -> bool {
         match self.socket.receive(inbox) {
             Ok(received) => {
-                self.take(&inbox[..received.octets], &received, engine);
+                self.take(&inbox[..received.octets], &received);
                 true
             }
             Err(_) => false,
@@ -166,7 +161,7 @@ impl UdSocket {
     }
 
     /// Takes what one receive gave: datagrams of one sender.
-    fn take(&self, octets: &[u8], received: &Received, engine: &Engine) {
+    fn take(&self, octets: &[u8], received: &Received) {
         let arrival = |(message, payload): (Message, _)| Arrival {
             message,
             from: received.from.ip(),
@@ -211,16 +206,16 @@ impl UdSocket {
                     _ => None,
                 }
             };
-            debt = qp.take(arrival((message, payload)), more, engine).or(debt);
+            debt = qp.take(arrival((message, payload)), more).or(debt);
         }
         if dropped > 0 {
-            engine.stats.add(Total::DatagramsDropped, dropped);
+            self.engine.stats.add(Total::DatagramsDropped, dropped);
         }
         if let Some(debt) = debt {
             self.answer(debt);
         }
         if let Some((mark, room)) = answered {
-            self.answered(received.from, mark, room, engine);
+            self.answered(received.from, mark, room);
         }
     }
 
@@ -239,7 +234,7 @@ impl UdSocket {
 
     // --- pace
 
-    fn answered(&self, from: SocketAddr, mark: u32, room: u32, engine: &Engine) {
+    fn answered(&self, from: SocketAddr, mark: u32, room: u32) {
         let waiting = {
             let mut sending = self.sending.lock();
             let Some(peer) = sending.peers.get_mut(&from) else {
@@ -248,24 +243,24 @@ impl UdSocket {
             peer.flow.answer(mark, room);
             std::mem::take(&mut sending.waiting)
         };
-        resume(waiting, engine);
+        resume(waiting);
     }
 
-    fn has_room(&self, engine: &Engine) {
+    fn has_room(&self) {
         let waiting = {
             let mut sending = self.sending.lock();
             if !std::mem::take(&mut sending.full) {
                 return;
             }
-            self.set_interest(Interest::Read, engine);
+            self.set_interest(Interest::Read);
             std::mem::take(&mut sending.waiting)
         };
-        resume(waiting, engine);
+        resume(waiting);
     }
 
-    /// An answer did not come in time.
-    pub(crate) fn on_timer(&self, engine: &Engine) {
-        let now = engine.now();
+    /// An answer may not have come in time.
+    fn handle_timer(&self) {
+        let now = self.engine.now();
         let waiting = {
             let mut sending = self.sending.lock();
             let mut expired = false;
@@ -277,12 +272,12 @@ impl UdSocket {
                 false => Vec::new(),
             }
         };
-        resume(waiting, engine);
+        resume(waiting);
     }
 
-    fn set_interest(&self, interest: Interest, engine: &Engine) {
+    fn set_interest(&self, interest: Interest) {
         if let Some(token) = self.token.get() {
-            let _ = engine.progress.change(&self.socket, *token, interest);
+            let _ = self.engine.progress.change(&self.socket, *token, interest);
         }
     }
 
@@ -291,12 +286,11 @@ impl UdSocket {
     /// Sends what waits first in a queue pair's send queue, with what goes the same way.
     pub(super) fn send_some(
         &self,
-        qp: &Arc<UdQp>,
+        qp: &UdQp,
         machine: &mut Machine,
         pass: &mut Pass<'_>,
     ) -> Step {
-        let engine = qp.pd.engine();
-        let Some(batch) = self.plan(qp, machine, engine) else {
+        let Some(batch) = self.plan(qp, machine) else {
             return Step::Nothing;
         };
         if batch.count > 1 {
@@ -305,7 +299,7 @@ impl UdSocket {
                     machine.sent(batch.count, pass);
                     return Step::Sent(batch.count);
                 }
-                Handed::Full => return self.wait_for_room(qp, engine),
+                Handed::Full => return self.wait_for_room(qp),
                 Handed::TooLong => {
                     let mut sending = self.sending.lock();
                     let peer = sending.peers.entry(batch.to).or_default();
@@ -319,7 +313,7 @@ impl UdSocket {
             // What was sent before is no longer in front.
             match self.hand_over(&batch, at..at + 1, machine, pass) {
                 Handed::Taken | Handed::TooLong => machine.sent(1, pass),
-                Handed::Full => return self.wait_for_room(qp, engine),
+                Handed::Full => return self.wait_for_room(qp),
                 Handed::Memory => {
                     machine.fail_front(pass);
                     return Step::Nothing;
@@ -331,7 +325,7 @@ impl UdSocket {
 
     /// What leaves next, as far as the pace allows. If that is nothing although something waits, the
     /// queue pair is called again.
-    fn plan(&self, qp: &Arc<UdQp>, machine: &Machine, engine: &Engine) -> Option<Batch> {
+    fn plan(&self, qp: &UdQp, machine: &Machine) -> Option<Batch> {
         let first = machine.waiting(0)?;
         let mut batch = Batch {
             headers: [[0; HEADER_LEN]; BATCH],
@@ -380,26 +374,26 @@ impl UdSocket {
             }
         }
         if batch.count == 0 {
-            let until = peer.flow.wait(engine.now());
+            let until = peer.flow.wait(self.engine.now());
             if sending.wait(qp) {
-                self.call_at(until, engine);
+                self.call_at(until);
             }
             return None;
         }
         Some(batch)
     }
 
-    fn call_at(&self, until: Duration, engine: &Engine) {
+    fn call_at(&self, until: Duration) {
         if let Some(token) = self.token.get() {
-            engine.progress.add_timer(until, *token);
+            self.engine.progress.add_timer(until, *token);
         }
     }
 
-    fn wait_for_room(&self, qp: &Arc<UdQp>, engine: &Engine) -> Step {
+    fn wait_for_room(&self, qp: &UdQp) -> Step {
         let mut sending = self.sending.lock();
         sending.wait(qp);
         sending.full = true;
-        self.set_interest(Interest::ReadWrite, engine);
+        self.set_interest(Interest::ReadWrite);
         Step::Nothing
     }
 
@@ -426,21 +420,46 @@ impl UdSocket {
     }
 }
 
+impl Member for UdSocket {
+    fn serve(&self, writable: bool) -> Served {
+        if writable {
+            self.has_room();
+        }
+        let mut inbox = self.inbox.lock();
+        let received = (0..IN_TURN).take_while(|_| self.receive(&mut inbox)).count();
+        match received {
+            0 => Served::Quiet,
+            _ => Served::Active,
+        }
+    }
+
+    fn poll(&self) -> Hints {
+        if let Some(mut inbox) = self.inbox.try_lock() {
+            self.receive(&mut inbox);
+        }
+        Hints::default()
+    }
+
+    fn on_timer(&self) {
+        self.handle_timer();
+    }
+}
+
 impl Sending {
     /// A queue pair waits; true when that is news.
-    fn wait(&mut self, qp: &Arc<UdQp>) -> bool {
+    fn wait(&mut self, qp: &UdQp) -> bool {
         let news = !qp.waits.swap(true, Ordering::AcqRel);
         if news {
-            self.waiting.push(qp.clone());
+            self.waiting.extend(qp.me.upgrade());
         }
         news
     }
 }
 
-fn resume(waiting: Vec<Arc<UdQp>>, engine: &Engine) {
+fn resume(waiting: Vec<Arc<UdQp>>) {
     for qp in waiting {
         qp.waits.store(false, Ordering::Release);
-        qp.flush(engine);
+        qp.flush();
     }
 }
 

@@ -10,13 +10,10 @@ use weft_os::poll::Interest;
 use weft_verbs::outgoing::Piece;
 use weft_verbs::qp::{Ending, Qp as QpMachine};
 
-use crate::buffers::{self, BUFFER};
-use crate::cm::Turn;
-use crate::nudges::Nudges;
+use super::buffers::{self, BUFFER};
+use super::nudges::Nudges;
 use crate::pass::Pass;
 use crate::progress::Token;
-use crate::qp::answers::Answers;
-use crate::qp::left::Leaving;
 use crate::stats::{Published, Slot};
 
 /// Octets framed ahead of the socket when payload goes by reference.
@@ -31,7 +28,7 @@ const DIRECT_AT: usize = 4096;
 
 /// How a stream came to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum StreamEnd {
+pub(super) enum StreamEnd {
     /// The peer sent FIN.
     Finished,
     /// Reset, timeout, or an error of the kernel's.
@@ -39,44 +36,38 @@ pub(crate) enum StreamEnd {
 }
 
 #[derive(Debug)]
-pub(crate) struct Stream {
-    pub(crate) socket: TcpStream,
-    pub(crate) token: Token,
+pub(super) struct Stream {
+    pub(super) socket: TcpStream,
+    pub(super) token: Token,
     /// The other end: a socket that was reset does not know it any more.
-    pub(crate) peer: SocketAddr,
-    pub(crate) slot: Slot,
-    pub(crate) published: Published,
+    pub(super) peer: SocketAddr,
+    pub(super) slot: Slot,
+    pub(super) published: Published,
     /// Borrowed for a pass, and kept while octets in it are not consumed.
     buffer: Vec<u8>,
     start: usize,
     end: usize,
     /// The socket takes no more for now.
-    pub(crate) blocked: bool,
+    pub(super) blocked: bool,
     /// What the epoll set waits for.
-    pub(crate) interest: Interest,
+    pub(super) interest: Interest,
     fin_sent: bool,
     /// How it ended, where the queue pair goes on receiving what had arrived.
-    pub(crate) over: Option<StreamEnd>,
+    pub(super) over: Option<StreamEnd>,
     /// The socket takes nothing any more.
     broken: bool,
-    pub(crate) octets_in: u64,
-    pub(crate) octets_out: u64,
+    pub(super) octets_in: u64,
+    pub(super) octets_out: u64,
     /// When a stream that is ending is closed in any case.
-    pub(crate) close_at: Option<Duration>,
+    pub(super) close_at: Option<Duration>,
     /// Of an initiator that has heard nothing from its peer.
-    pub(crate) nudges: Option<Nudges>,
+    pub(super) nudges: Option<Nudges>,
     /// When the ready-to-receive message that the peer promised has to be there.
-    pub(crate) ready_by: Option<Duration>,
-    /// How answers leave.
-    pub(crate) answers: Answers,
-    /// Whether it is left to the thread that polls.
-    pub(crate) leaving: Leaving,
-    /// Its turn, where its address needs turns: given back when the stream is over.
-    pub(crate) turn: Option<Turn>,
+    pub(super) ready_by: Option<Duration>,
 }
 
 impl Stream {
-    pub(crate) fn new(
+    pub(super) fn new(
         socket: TcpStream,
         token: Token,
         peer: SocketAddr,
@@ -102,24 +93,20 @@ impl Stream {
             close_at: None,
             nudges: None,
             ready_by: None,
-            answers: Answers::new(),
-            leaving: Leaving::default(),
-            turn: None,
         }
     }
 
     /// Whether octets wait that came with the start-up.
-    pub(crate) fn has_buffered(&self) -> bool {
+    pub(super) fn has_buffered(&self) -> bool {
         self.end > self.start
     }
 
     /// Sends what the queue pair has to send, as far as the socket takes it.
-    pub(crate) fn transmit(
+    pub(super) fn transmit(
         &mut self,
         qp: &mut QpMachine,
         pass: &mut Pass<'_>,
     ) -> Option<StreamEnd> {
-        self.answers.note_sent();
         if self.broken {
             let gone = !qp.ending().is_live();
             return gone.then_some(StreamEnd::Broken);
@@ -173,7 +160,7 @@ impl Stream {
     }
 
     /// The queue pair goes on receiving what had arrived, and nothing more is read.
-    pub(crate) fn note_over(&mut self, end: StreamEnd) {
+    pub(super) fn note_over(&mut self, end: StreamEnd) {
         self.over = self.over.or(Some(end));
         self.broken |= end == StreamEnd::Broken;
         self.blocked &= !self.broken;
@@ -209,7 +196,7 @@ impl Stream {
     }
 
     /// Receives until the socket is empty, the budget is spent or the stream ends.
-    pub(crate) fn receive(
+    pub(super) fn receive(
         &mut self,
         qp: &mut QpMachine,
         pass: &mut Pass<'_>,

@@ -2,7 +2,7 @@
 //!
 //! A program may have more polling threads than it has cores: workers with a completion queue each, of which one has
 //! something to do. The others spin for whole slices of the scheduler, milliseconds, while that one, or who serves the
-//! other end, waits for a core. So a thread that polls in vain sleeps for a moment now and then (`Engine::nap`), if it
+//! other end, waits for a core. So a thread that polls in vain sleeps for a moment now and then (`Progress::nap`), if it
 //! lost its core more than once lately and other threads of its process poll in vain as well. A thread that polls alone
 //! goes on spinning: who wants its core then is another program, and it would lose its turn to that with each sleep.
 
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use weft_os::sched;
 
-use crate::polls;
+use super::polling;
 
 /// Polls in vain in a row between two looks whether to sleep: several times what a message takes on one machine.
 const EVERY: u32 = 16;
@@ -26,7 +26,7 @@ const CALM: u32 = 64;
 
 /// The threads of the process that poll in vain.
 #[derive(Debug, Default)]
-pub(crate) struct Crowd {
+pub(crate) struct Oversubscription {
     /// The last one that looked.
     last: AtomicU32,
 }
@@ -58,11 +58,11 @@ thread_local! {
     };
 }
 
-impl Crowd {
+impl Oversubscription {
     /// The calling thread polled in vain; whether it should sleep for a moment.
     #[inline]
     pub(crate) fn is_in_the_way(&self) -> bool {
-        polls::empty_in_a_row().is_multiple_of(EVERY) && self.look()
+        polling::empty_in_a_row().is_multiple_of(EVERY) && self.look()
     }
 
     fn look(&self) -> bool {

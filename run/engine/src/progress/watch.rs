@@ -76,7 +76,7 @@ pub(crate) struct Polled {
 
 /// Whose turn it is.
 #[derive(Debug)]
-pub(crate) struct Turns {
+pub(crate) struct Watch {
     mode: AtomicU32,
     /// A lead exists.
     led: AtomicBool,
@@ -126,9 +126,9 @@ impl Memory {
     }
 }
 
-impl Turns {
-    pub(crate) fn new() -> Turns {
-        Turns {
+impl Watch {
+    pub(crate) fn new() -> Watch {
+        Watch {
             mode: AtomicU32::new(Mode::Served as u32),
             led: AtomicBool::new(false),
             in_set: AtomicBool::new(false),

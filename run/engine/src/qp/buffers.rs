@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 
 /// Octets of a buffer at least.
-pub(crate) const BUFFER: usize = 64 * 1024;
+pub(super) const BUFFER: usize = 64 * 1024;
 /// Buffers that a thread keeps for its next streams.
 const KEPT: usize = 4;
 
@@ -16,13 +16,13 @@ thread_local! {
 }
 
 /// A buffer of at least [`BUFFER`] octets; what stands in it is of no meaning.
-pub(crate) fn take() -> Vec<u8> {
+pub(super) fn take() -> Vec<u8> {
     let free = FREE.try_with(|free| free.borrow_mut().pop());
     free.ok().flatten().unwrap_or_else(|| vec![0; BUFFER])
 }
 
 /// Gives a buffer back.
-pub(crate) fn give_back(buffer: Vec<u8>) {
+pub(super) fn give_back(buffer: Vec<u8>) {
     if buffer.len() < BUFFER {
         return;
     }

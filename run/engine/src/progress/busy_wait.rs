@@ -17,13 +17,13 @@ const SKIPPED: u32 = 16;
 
 /// Whether to look for an answer instead of sleeping. Relaxed throughout: it is a matter of time alone.
 #[derive(Debug, Default)]
-pub(crate) struct Soon {
+pub(crate) struct BusyWait {
     /// Engine time, nanoseconds.
     until: AtomicU64,
     skip: AtomicU32,
 }
 
-impl Soon {
+impl BusyWait {
     /// A peer on this machine was asked; the TCP handshake with it took so long.
     pub(crate) fn asked(&self, now: Duration, handshake: Duration) {
         match self.skip.load(Ordering::Relaxed) {
@@ -64,27 +64,27 @@ mod tests {
 
     #[test]
     fn an_answer_is_expected_until_it_comes() {
-        let soon = Soon::default();
-        assert!(!soon.is_expected(NOW));
-        soon.asked(NOW, HANDSHAKE);
-        assert!(soon.is_expected(NOW + HANDSHAKE * 4));
-        soon.answered();
-        assert!(!soon.is_expected(NOW + HANDSHAKE * 4));
-        soon.asked(NOW, HANDSHAKE * 100);
-        assert!(soon.is_expected(NOW + MOST), "the one before came in time");
-        assert!(!soon.is_expected(NOW + MOST * 2));
+        let busy_wait = BusyWait::default();
+        assert!(!busy_wait.is_expected(NOW));
+        busy_wait.asked(NOW, HANDSHAKE);
+        assert!(busy_wait.is_expected(NOW + HANDSHAKE * 4));
+        busy_wait.answered();
+        assert!(!busy_wait.is_expected(NOW + HANDSHAKE * 4));
+        busy_wait.asked(NOW, HANDSHAKE * 100);
+        assert!(busy_wait.is_expected(NOW + MOST), "the one before came in time");
+        assert!(!busy_wait.is_expected(NOW + MOST * 2));
     }
 
     #[test]
     fn after_one_that_came_late_others_are_slept_for() {
-        let soon = Soon::default();
-        soon.asked(NOW, HANDSHAKE);
-        assert!(!soon.is_expected(NOW + HANDSHAKE * 6));
+        let busy_wait = BusyWait::default();
+        busy_wait.asked(NOW, HANDSHAKE);
+        assert!(!busy_wait.is_expected(NOW + HANDSHAKE * 6));
         for _ in 0..SKIPPED {
-            soon.asked(NOW, HANDSHAKE);
-            assert!(!soon.is_expected(NOW));
+            busy_wait.asked(NOW, HANDSHAKE);
+            assert!(!busy_wait.is_expected(NOW));
         }
-        soon.asked(NOW, HANDSHAKE);
-        assert!(soon.is_expected(NOW));
+        busy_wait.asked(NOW, HANDSHAKE);
+        assert!(busy_wait.is_expected(NOW));
     }
 }

@@ -15,7 +15,7 @@ const COUNT: u32 = 6;
 
 /// The nudges that a connection may still send.
 #[derive(Debug)]
-pub(crate) struct Nudges {
+pub(super) struct Nudges {
     left: u32,
     pause: Duration,
     /// When the next one is due.
@@ -23,7 +23,7 @@ pub(crate) struct Nudges {
 }
 
 impl Nudges {
-    pub(crate) fn new() -> Nudges {
+    pub(super) fn new() -> Nudges {
         Nudges {
             left: COUNT,
             pause: FIRST,
@@ -32,12 +32,12 @@ impl Nudges {
     }
 
     /// Whether there is one to time.
-    pub(crate) fn wants_timer(&self) -> bool {
+    pub(super) fn wants_timer(&self) -> bool {
         self.next.is_none() && self.left > 0
     }
 
     /// Times the next one; says when.
-    pub(crate) fn start_timer(&mut self, now: Duration) -> Duration {
+    pub(super) fn start_timer(&mut self, now: Duration) -> Duration {
         let at = now + self.pause;
         self.next = Some(at);
         self.pause *= GROWTH;
@@ -45,7 +45,7 @@ impl Nudges {
     }
 
     /// Whether one is due, which is then spent.
-    pub(crate) fn take_due(&mut self, now: Duration) -> bool {
+    pub(super) fn take_due(&mut self, now: Duration) -> bool {
         let due = self.next.is_some_and(|at| at <= now);
         if due {
             self.next = None;

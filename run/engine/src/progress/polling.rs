@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::turns::Polled;
+use super::watch::Polled;
 
 /// Looks that find nothing and messages, together in a row within [`WINDOW`], that make a poller.
 const ENOUGH: u32 = 32;

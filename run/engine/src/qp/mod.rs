@@ -1,13 +1,20 @@
 //! Queue pairs on the host stack, as a program sees them: made, moved through their states, destroyed. How one comes to its
 //! stream is in [`attaching`], what happens to it then in [`serving`]. Posting to the send queue is in [`gathering`], what
-//! messages wait for in [`waiting`], what answers wait for in [`answers`], and what a program's polls are left to do in
-//! [`left`].
+//! messages wait for in [`waiting`], what answers wait for in [`answers`], what a thread that polls may keep to itself in
+//! [`lease`], and what leaves when the process exits in [`exit`]. Who is above a queue pair is behind the traits of
+//! [`owner`].
 
-pub(crate) mod answers;
+mod answers;
 mod attaching;
+mod buffers;
+mod exit;
 mod gathering;
-pub(crate) mod left;
+mod lease;
+mod nudges;
+mod owner;
 mod serving;
+mod stream;
+mod table;
 mod waiting;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,19 +26,23 @@ use weft_verbs::types::{
     Access, PostError, QpCap, QpNumber, QpState, RecvRequest, MAX_INLINE, MAX_SGE, MAX_WR,
 };
 
-use crate::bring_up::ByHand;
-use crate::cm::Id;
 use crate::context::{AsyncObject, Pd};
 use crate::cq::Cq;
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::pass::{Pass, Results};
 use crate::srq::Srq;
 use crate::stats::Total;
-use crate::stream::Stream;
+use answers::Answers;
+use lease::Leased;
+use stream::Stream;
+use table::Table;
 use waiting::Waiting;
 
+pub(crate) use attaching::Start;
 pub(crate) use gathering::Gathering;
 pub use gathering::SendBatch;
+pub(crate) use owner::{Owner, Supplier};
 
 /// What a queue pair is created with.
 #[derive(Clone, Debug)]
@@ -53,6 +64,7 @@ pub struct QpInit {
 /// A reliable connected queue pair.
 #[derive(Debug)]
 pub struct Qp {
+    me: Weak<Qp>,
     number: QpNumber,
     pd: Arc<Pd>,
     send_cq: Arc<Cq>,
@@ -60,33 +72,55 @@ pub struct Qp {
     srq: Option<Arc<Srq>>,
     cap: QpCap,
     cookie: u64,
-    pub(crate) inner: Mutex<Inner>,
+    inner: Mutex<Inner>,
     gathering: Gathering,
     destroyed: AtomicBool,
-    /// The peer was asked to answer for Writes, and has not.
-    unanswered: AtomicBool,
-    /// And the program waits for that one Write alone.
+    /// An acknowledgement of Writes is outstanding; a hint.
+    unacknowledged: AtomicBool,
+    /// As above, and that Write is the only request outstanding; a hint.
     waits_for_one: AtomicBool,
 }
 
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) machine: QpMachine,
-    pub(crate) stream: Option<Stream>,
+    stream: Option<Stream>,
     results: Results,
-    /// The connection it belongs to.
-    id: Weak<Id>,
-    /// The program brings it up itself.
-    pub(crate) by_hand: Option<Box<ByHand>>,
+    /// Whose stream it is, as long as there is one.
+    owner: Option<Arc<dyn Owner>>,
+    /// Where the program exchanged addresses and numbers by itself: what makes streams.
+    supplier: Option<Arc<dyn Supplier>>,
     /// How long a message may wait for a receive.
     waiting: Waiting,
+    /// How the stream's answers leave.
+    answers: Answers,
+    /// Whether a thread that polls has a lease of the stream.
+    leased: Leased,
+}
+
+impl Inner {
+    /// Whether it has a stream.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// What makes its streams, if that is a `T`.
+    pub(crate) fn supplier<T: Supplier>(&self) -> Option<Arc<T>> {
+        let supplier: Arc<dyn std::any::Any + Send + Sync> = self.supplier.clone()?;
+        supplier.downcast().ok()
+    }
+
+    /// From now on this makes its streams.
+    pub(crate) fn set_supplier(&mut self, supplier: Arc<dyn Supplier>) {
+        self.supplier = Some(supplier);
+    }
 }
 
 impl Qp {
     pub(crate) fn new(pd: &Arc<Pd>, init: QpInit) -> Result<Arc<Qp>, Error> {
         let cap = checked_cap(init.cap, init.srq.is_some())?;
         let engine = pd.engine();
-        let number = engine.new_qp_number()?;
+        let number = QpNumber(engine.numbers.take()?);
         let mut machine = QpMachine::new(QpConfig {
             number,
             pd: pd.id(),
@@ -102,7 +136,8 @@ impl Qp {
         if let Some(srq) = &init.srq {
             srq.add_user();
         }
-        let qp = Arc::new(Qp {
+        let qp = Arc::new_cyclic(|me| Qp {
+            me: me.clone(),
             number,
             pd: pd.clone(),
             send_cq: init.send_cq,
@@ -114,20 +149,33 @@ impl Qp {
                 machine,
                 stream: None,
                 results: Results::default(),
-                id: Weak::new(),
-                by_hand: None,
+                owner: None,
+                supplier: None,
                 waiting: Waiting::new(engine.settings.receive_wait),
+                answers: Answers::new(),
+                leased: Leased::default(),
             }),
             gathering: Gathering::default(),
             destroyed: AtomicBool::new(false),
-            unanswered: AtomicBool::new(false),
+            unacknowledged: AtomicBool::new(false),
             waits_for_one: AtomicBool::new(false),
         });
         qp.send_cq
             .add_sender(number, &qp.inner.lock().results.polled);
-        engine.remember_qp(number, &qp);
+        engine.part::<Table>().insert(&qp);
         engine.stats.add(Total::QueuePairs, 1);
+        exit::watch();
         Ok(qp)
+    }
+
+    /// The queue pair of that number.
+    pub fn by_number(engine: &Engine, number: u32) -> Option<Arc<Qp>> {
+        engine.part::<Table>().get(number)
+    }
+
+    /// Locks what changes.
+    pub(crate) fn lock(&self) -> parking_lot::MutexGuard<'_, Inner> {
+        self.inner.lock()
     }
 
     /// Its number.
@@ -170,17 +218,17 @@ impl Qp {
     ///
     /// # Errors
     /// The transition does not exist or needs a connection.
-    pub fn modify_state(self: &Arc<Self>, to: QpState) -> Result<(), Error> {
-        let engine = self.pd.engine().clone();
-        self.send_held_answer(&mut self.inner.lock(), &engine);
+    pub fn modify_state(&self, to: QpState) -> Result<(), Error> {
+        let engine = self.pd.engine();
+        self.send_held_answer(&mut self.inner.lock(), engine);
         if to == QpState::Reset {
-            self.end_bring_up(&engine);
+            self.end_supplier();
             let mut inner = self.inner.lock();
             if inner.machine.is_by_hand() {
-                self.drop_stream(&mut inner, &engine);
+                self.drop_stream(&mut inner, engine);
             }
         }
-        self.with_pass(&engine, |machine, _, pass| {
+        self.with_pass(engine, |machine, pass| {
             machine.modify(to, pass)?;
             if to == QpState::Reset {
                 // What completed before is forgotten, polled or not.
@@ -198,9 +246,8 @@ impl Qp {
     ///
     /// # Errors
     /// Not in RTS.
-    pub fn drain(self: &Arc<Self>, notify: bool) -> Result<(), Error> {
-        let engine = self.pd.engine().clone();
-        self.with_pass(&engine, |machine, _, pass| machine.drain(notify, pass))?;
+    pub fn drain(&self, notify: bool) -> Result<(), Error> {
+        self.with_pass(self.pd.engine(), |machine, pass| machine.drain(notify, pass))?;
         Ok(())
     }
 
@@ -208,9 +255,8 @@ impl Qp {
     ///
     /// # Errors
     /// Not in SQD.
-    pub fn resume(self: &Arc<Self>) -> Result<(), Error> {
-        let engine = self.pd.engine().clone();
-        self.with_pass(&engine, |machine, _, _| machine.resume())?;
+    pub fn resume(&self) -> Result<(), Error> {
+        self.with_pass(self.pd.engine(), |machine, _| machine.resume())?;
         Ok(())
     }
 
@@ -224,7 +270,7 @@ impl Qp {
     /// # Errors
     /// See [`PostError`].
     #[inline]
-    pub fn post_recv(self: &Arc<Self>, request: &RecvRequest<'_>) -> Result<(), PostError> {
+    pub fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), PostError> {
         let engine = self.pd.engine();
         let mut inner = self.inner.lock();
         let posted = {
@@ -248,9 +294,28 @@ impl Qp {
     }
 
     /// Ends the connection: what is framed still goes out, everything posted is flushed.
-    pub(crate) fn disconnect(self: &Arc<Self>) {
-        let engine = self.pd.engine().clone();
-        self.with_pass(&engine, |machine, _, pass| machine.disconnect(pass));
+    pub(crate) fn disconnect(&self) {
+        self.with_pass(self.pd.engine(), |machine, pass| machine.disconnect(pass));
+    }
+
+    /// The peer does not answer: the requests that wait for it fail.
+    pub(crate) fn give_up_peer(&self) {
+        let engine = self.pd.engine();
+        let mut guard = self.inner.lock();
+        let inner = &mut *guard;
+        if inner.stream.is_none() {
+            let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
+            inner.machine.peer_unreachable(&mut pass);
+        }
+        self.transmit_locked(guard, engine);
+    }
+
+    /// A program that is above no connection manager lets go of what makes its streams.
+    fn end_supplier(&self) {
+        let supplier = self.inner.lock().supplier.take();
+        if let Some(supplier) = supplier {
+            supplier.end();
+        }
     }
 
     /// Whether it has a stream.
@@ -260,15 +325,16 @@ impl Qp {
 
     /// Ends the queue pair. A stream it still has is closed behind what was framed; its
     /// completions are dropped.
-    pub fn destroy(self: &Arc<Self>) {
+    pub fn destroy(&self) {
         if self.destroyed.swap(true, Ordering::AcqRel) {
             return;
         }
         let engine = self.pd.engine();
         self.send_held_answer(&mut self.inner.lock(), engine);
-        self.end_bring_up(engine);
+        self.end_supplier();
         self.disconnect();
-        engine.forget_qp(self.number);
+        engine.part::<Table>().remove(self.number);
+        engine.numbers.give_back(self.number.0);
         engine.regions.read().release_windows(self.number);
         self.send_cq.forget(self.number);
         self.send_cq.remove_sender(self.number);
@@ -283,6 +349,16 @@ impl Qp {
             srq.drop_user();
         }
         engine.stats.subtract(Total::QueuePairs, 1);
+    }
+}
+
+impl Pd {
+    /// A queue pair.
+    ///
+    /// # Errors
+    /// Sizes out of range, or the device is full.
+    pub fn create_qp(self: &Arc<Self>, init: QpInit) -> Result<Arc<Qp>, Error> {
+        Qp::new(self, init)
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::progress::Token;
+use super::member::Token;
 
 /// The deadlines that are to come, in engine time.
 #[derive(Debug, Default)]

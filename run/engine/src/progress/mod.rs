@@ -1,0 +1,239 @@
+//! Who serves the connections (decision 0002).
+//!
+//! Everything that is served is a [`Member`]: progress does not know what it is. All sockets are in one epoll set. At any
+//! time it is watched by at most one of:
+//!
+//! * the **service thread** ([`service`]), when nobody of the program does: it sleeps in epoll;
+//! * a **lead** ([`lead`]): a program thread that blocks for an event serves everything while it waits;
+//! * **pollers** ([`serving`]): program threads that spin on completion queues read the member that was active last
+//!   directly and sweep the set now and then. The service thread then keeps out of the set and only looks in every tick;
+//!   a second thread asleep in epoll on the same socket costs each message a wake-up.
+//!
+//! Which of them it is, and who wakes whom, is in [`watch`]. A poller is recognised by a run of empty polls, or of
+//! messages that polls take ([`polling`]). A program that polls only what it knows to be there and spins on memory
+//! meanwhile never has one, so the service thread stays awake for it.
+
+mod busy_wait;
+mod deferred;
+mod lead;
+mod lease;
+mod member;
+mod oversubscription;
+pub(crate) mod polling;
+mod service;
+mod serving;
+#[cfg(test)]
+mod ticks;
+mod timers;
+mod watch;
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::{Arc, OnceLock};
+use std::thread::Thread;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use weft_os::fork::Generation;
+use weft_os::poll::{Epoll, Interest, Waker};
+
+use crate::clock::Clock;
+use crate::error::Error;
+use crate::stats::Stats;
+
+use busy_wait::BusyWait;
+use deferred::Deferred;
+pub(crate) use lead::Lead;
+use lease::Lease;
+use member::Members;
+pub(crate) use member::{Flush, Hints, Member, Served, Token};
+use oversubscription::Oversubscription;
+use polling::Polls;
+pub(crate) use service::start_service;
+use timers::Timers;
+use watch::{Mode, Watch};
+
+/// The waker's number in the epoll set, which no member has.
+const WAKER: u64 = u64::MAX;
+
+/// The process's one epoll set, and the threads that watch it.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    /// The process that it serves.
+    generation: Generation,
+    clock: Clock,
+    stats: Arc<Stats>,
+    epoll: Epoll,
+    waker: Waker,
+    watch: Watch,
+    pub(crate) polls: Polls,
+    pub(crate) oversubscription: Oversubscription,
+    members: RwLock<Members>,
+    /// The member that was active last: pollers look at it first.
+    hot: RwLock<Option<Arc<dyn Member>>>,
+    /// Pollers sweep the set on every poll.
+    sweep_always: AtomicBool,
+    /// Sweeps in a row that found the member that was active last and no other.
+    alone: AtomicU32,
+    /// What the set does not wait for, because a program's thread polls for it.
+    lease: Lease,
+    deferred: Deferred<Arc<dyn Flush>>,
+    pub(crate) busy_wait: BusyWait,
+    timers: Timers,
+    service: OnceLock<Thread>,
+    tick: Duration,
+}
+
+impl Progress {
+    /// For the calling process. `tick` is how long the service thread leaves a program alone that serves itself.
+    ///
+    /// # Errors
+    /// No descriptors are left.
+    pub(crate) fn new(tick: Duration, clock: Clock, stats: Arc<Stats>) -> Result<Progress, Error> {
+        let epoll = Epoll::new()?;
+        let waker = Waker::new()?;
+        epoll.add(&waker, WAKER, Interest::Read)?;
+        Ok(Progress {
+            generation: Generation::now(),
+            clock,
+            stats,
+            epoll,
+            waker,
+            watch: Watch::new(),
+            polls: Polls::default(),
+            oversubscription: Oversubscription::default(),
+            members: RwLock::new(Members::default()),
+            hot: RwLock::new(None),
+            sweep_always: AtomicBool::new(false),
+            alone: AtomicU32::new(0),
+            lease: Lease::default(),
+            deferred: Deferred::new(),
+            busy_wait: BusyWait::default(),
+            timers: Timers::default(),
+            service: OnceLock::new(),
+            tick,
+        })
+    }
+
+    /// It is of a process that this one was forked from. To be asked before any lock is taken: one that a thread held as
+    /// the process forked is held for good.
+    #[inline]
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.generation.is_over()
+    }
+
+    // --- members
+
+    /// Adds a member to the set, where it waits for `interest` on its descriptor.
+    ///
+    /// # Errors
+    /// The kernel has no memory for it.
+    pub(crate) fn add(
+        &self,
+        fd: impl AsFd,
+        member: Arc<dyn Member>,
+        interest: Interest,
+    ) -> Result<Token, Error> {
+        let token = self.reserve(member);
+        if let Err(error) = self.epoll.add(fd, token.number(), interest) {
+            self.release(token);
+            return Err(error.into());
+        }
+        Ok(token)
+    }
+
+    /// A token for timers alone.
+    pub(crate) fn reserve(&self, member: Arc<dyn Member>) -> Token {
+        self.members.write().insert(member)
+    }
+
+    /// Ends a token that has no descriptor in the set.
+    pub(crate) fn release(&self, token: Token) {
+        self.members.write().remove(token);
+    }
+
+    /// Changes what is waited for.
+    ///
+    /// # Errors
+    /// The descriptor is not in the set.
+    pub(crate) fn change(
+        &self,
+        fd: impl AsFd,
+        token: Token,
+        interest: Interest,
+    ) -> Result<(), Error> {
+        Ok(self.epoll.modify(fd, token.number(), interest)?)
+    }
+
+    /// Another member has the token, and what it waits for, from now on.
+    pub(crate) fn hand_over(&self, token: Token, member: Arc<dyn Member>) {
+        self.members.write().replace(token, member);
+    }
+
+    /// Removes a member; call before its descriptor is closed.
+    pub(crate) fn remove(&self, fd: impl AsFd, token: Token) {
+        self.epoll.remove(fd);
+        self.release(token);
+    }
+
+    /// Pollers look at this member first from now on.
+    pub(crate) fn note_active(&self, member: &Arc<dyn Member>) {
+        let is_hot = |hot: &Option<Arc<dyn Member>>| hot.as_ref().is_some_and(|h| Arc::ptr_eq(h, member));
+        if !is_hot(&self.hot.read()) {
+            *self.hot.write() = Some(member.clone());
+        }
+    }
+
+    /// Pollers do not look at this member first any more: it has nothing to read.
+    pub(crate) fn forget(&self, member: &dyn Member) {
+        let mut hot = self.hot.write();
+        if hot.as_ref().is_some_and(|h| std::ptr::addr_eq(Arc::as_ptr(h), member)) {
+            *hot = None;
+        }
+    }
+
+    // --- what waits
+
+    /// Whether posts may wait to be sent together: the program shows that it will poll, or the service thread's tick will
+    /// see to it.
+    pub(crate) fn may_defer(&self) -> bool {
+        self.watch.mode() == Mode::Watched
+    }
+
+    /// Puts a queue pair on the list of those whose posts wait.
+    pub(crate) fn defer(&self, what: Arc<dyn Flush>) {
+        self.deferred.push(what);
+        self.watch.deferred(self);
+    }
+
+    /// Sends what posts have gathered; whether there was anything.
+    #[inline]
+    pub(crate) fn flush_deferred(&self) -> bool {
+        // What gathered when the process forked its parent sends.
+        if self.deferred.is_empty() || self.is_foreign() {
+            return false;
+        }
+        self.deferred.drain(|what| what.flush());
+        true
+    }
+
+    /// Calls the member of that token at `at` (engine time), or somewhat later.
+    pub(crate) fn add_timer(&self, at: Duration, token: Token) {
+        if self.timers.add(at, token) {
+            self.watch.wake_service(self);
+        }
+    }
+
+    /// The program shows that it serves itself: the service thread leaves the set and looks in every tick.
+    pub(crate) fn show_sign(&self) {
+        self.watch.show_sign(self);
+    }
+
+    /// Ends the lease that a poller has of a member, if there is one: its thread waits for something else now.
+    #[inline]
+    pub(crate) fn end_lease(&self) {
+        if self.lease.any() {
+            self.lease.end();
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! What leaves when the process exits.
+//!
+//! Posts may wait for others, and answers for the next post, some hundred microseconds: a process that exits meanwhile
+//! has nobody left who looks again. On a device they would be on the wire.
+
+use std::panic::catch_unwind;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::table::Table;
+use crate::engine::{started, Engine};
+
+/// A thread that holds a lock as the process exits may never let go of it: `exit` is called from signal handlers too.
+pub(super) const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Sees to it that what waits in any queue pair leaves when the process exits.
+pub(super) fn watch() {
+    // A child has its parent's handlers, and may have queue pairs too.
+    static WATCHED: AtomicBool = AtomicBool::new(false);
+    if !WATCHED.swap(true, Ordering::Relaxed) {
+        weft_os::exit::at_exit(leave);
+    }
+}
+
+extern "C" fn leave() {
+    // Nobody is there to be told of a panic.
+    let _ = catch_unwind(|| {
+        if let Some(engine) = started() {
+            send_what_waits(&engine);
+        }
+    });
+}
+
+fn send_what_waits(engine: &Engine) {
+    // Held throughout, so that no pass waits for it.
+    let Some(_regions) = engine.regions.try_read_recursive_for(PATIENCE) else {
+        return;
+    };
+    for qp in engine.part::<Table>().living(PATIENCE) {
+        qp.send_last(engine);
+    }
+}
