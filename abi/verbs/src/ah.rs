@@ -8,7 +8,7 @@ use weft_engine::ud::{grh_ends, GRH_LEN};
 use weft_engine::AddressHandle;
 
 use crate::attributes;
-use crate::device::Context;
+use crate::context::Context;
 use crate::entry::{code, invalid, pointer, unsupported, Answer};
 use crate::handle::{Handle, Object};
 use crate::layout::numbers::*;

@@ -8,12 +8,12 @@ use weft_engine::AsyncObject;
 
 use crate::acks;
 use crate::completion::Queue;
-use crate::device::Context;
+use crate::context::Context;
 use crate::entry::{invalid, status, value, Answer};
 use crate::handle::Handle;
 use crate::layout::numbers::*;
 use crate::layout::{ibv_async_event, ibv_context};
-use crate::qp::Pair;
+use crate::pair::Pair;
 use crate::srq::Srq;
 
 fn number(kind: AsyncEventKind) -> i64 {

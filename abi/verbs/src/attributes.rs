@@ -1,37 +1,15 @@
 //! The attributes of a queue pair as `ibv_modify_qp(3)` sets them and `ibv_query_qp(3)` gives them
-//! back, and what those of a bring-up by GID and number come to.
+//! back, and as the engine takes them.
 
 use std::net::IpAddr;
-use std::time::Duration;
 
-use libc::c_int;
-use weft_engine::bring_up::Destination;
-use weft_engine::types::MAX_RD_ATOMIC;
+use weft_engine::types::{Access, QpState};
+use weft_engine::{QpAttr, QpAttrMask};
 
 use crate::entry::{invalid, Answer};
 use crate::layout::numbers::*;
 use crate::layout::{ibv_ah_attr, ibv_qp_attr};
-use crate::query::{self, PORT};
-
-/// What `ibv_modify_qp(3)` asks for besides the state when it takes a reliable queue pair to RTR.
-const TO_RTR: i64 = IBV_QP_AV
-    | IBV_QP_PATH_MTU
-    | IBV_QP_DEST_QPN
-    | IBV_QP_RQ_PSN
-    | IBV_QP_MAX_DEST_RD_ATOMIC
-    | IBV_QP_MIN_RNR_TIMER;
-/// The same for RTS.
-const TO_RTS: i64 =
-    IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
-/// Packet sequence numbers have 24 bits.
-const PSN: u32 = 0x00FF_FFFF;
-/// The unit of the local acknowledge timeout: 4.096 microseconds times two to its power.
-const TIMEOUT_UNIT: Duration = Duration::from_nanos(4096);
-/// A device may wait up to four times its timeout (InfiniBand 9.7.6.1.3), and this one, whose
-/// answers come from programs that the kernel schedules, does.
-const SLACK: u32 = 4;
-/// It never waits less than this.
-const LEAST: Duration = Duration::from_millis(500);
+use crate::query;
 
 /// Takes the fields that `mask` names over into `to`. The fields are read one by one, since
 /// programs initialise only those.
@@ -48,6 +26,8 @@ pub unsafe fn take_over(to: &mut ibv_qp_attr, attr: *const ibv_qp_attr, mask: i6
         };
     }
     fields! {
+        IBV_QP_STATE: qp_state;
+        IBV_QP_CUR_STATE: cur_qp_state;
         IBV_QP_EN_SQD_ASYNC_NOTIFY: en_sqd_async_notify;
         IBV_QP_ACCESS_FLAGS: qp_access_flags;
         IBV_QP_PKEY_INDEX: pkey_index;
@@ -67,50 +47,84 @@ pub unsafe fn take_over(to: &mut ibv_qp_attr, attr: *const ibv_qp_attr, mask: i6
     }
 }
 
-/// Checks the values that `mask` names.
+/// What the engine is to change.
 ///
 /// # Errors
-/// `EINVAL`: one is out of its range.
-pub fn check(attr: &ibv_qp_attr, mask: i64) -> Answer<()> {
-    let named = |bit: i64| mask & bit != 0;
-    let mtu = IBV_MTU_256 as c_int..=IBV_MTU_4096 as c_int;
-    let wrong = named(IBV_QP_PORT) && attr.port_num != PORT
-        || named(IBV_QP_PKEY_INDEX) && attr.pkey_index != 0
-        || named(IBV_QP_PATH_MTU) && !mtu.contains(&attr.path_mtu)
-        || named(IBV_QP_TIMEOUT) && attr.timeout > 31
-        || named(IBV_QP_RETRY_CNT) && attr.retry_cnt > 7
-        || named(IBV_QP_RNR_RETRY) && attr.rnr_retry > 7
-        || named(IBV_QP_MIN_RNR_TIMER) && attr.min_rnr_timer > 31
-        || named(IBV_QP_AV) && attr.ah_attr.port_num != PORT
-        || named(IBV_QP_MAX_QP_RD_ATOMIC) && u16::from(attr.max_rd_atomic) > MAX_RD_ATOMIC
-        || named(IBV_QP_MAX_DEST_RD_ATOMIC) && u16::from(attr.max_dest_rd_atomic) > MAX_RD_ATOMIC;
-    if wrong {
-        return invalid();
-    }
-    Ok(())
+/// `EINVAL`: a state or rights that do not exist are named.
+pub fn of_engine(attr: &ibv_qp_attr, named: QpAttrMask) -> Answer<QpAttr> {
+    let state_of = |number: i32, mask| match named.contains(mask) {
+        true => state(number.into()),
+        false => Ok(QpState::Reset),
+    };
+    let access = match named.contains(QpAttrMask::ACCESS_FLAGS) {
+        true => rights(attr.qp_access_flags)?,
+        false => Access(0),
+    };
+    Ok(QpAttr {
+        named,
+        state: state_of(attr.qp_state, QpAttrMask::STATE)?,
+        cur_state: state_of(attr.cur_qp_state, QpAttrMask::CUR_STATE)?,
+        en_sqd_async_notify: attr.en_sqd_async_notify != 0,
+        access,
+        pkey_index: attr.pkey_index,
+        port: attr.port_num,
+        path_port: attr.ah_attr.port_num,
+        ends: ends(&attr.ah_attr).ok(),
+        path_mtu: attr.path_mtu,
+        timeout: attr.timeout,
+        retry_cnt: attr.retry_cnt,
+        rnr_retry: attr.rnr_retry,
+        min_rnr_timer: attr.min_rnr_timer,
+        max_rd_atomic: attr.max_rd_atomic,
+        max_dest_rd_atomic: attr.max_dest_rd_atomic,
+        rq_psn: attr.rq_psn,
+        sq_psn: attr.sq_psn,
+        dest_qp: attr.dest_qp_num,
+        qkey: attr.qkey,
+    })
 }
 
-/// The other end, from what takes a queue pair to RTR. `reliable` is false for UC, which has no
-/// reads and no retries.
-///
-/// # Errors
-/// `EINVAL`: an attribute is missing, or an address that could be reached: an Ethernet link needs a
-/// global route and a GID of each end.
-pub fn destination(attr: &ibv_qp_attr, mask: i64, reliable: bool) -> Answer<Destination> {
-    let needed = if reliable {
-        TO_RTR
-    } else {
-        TO_RTR & !(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)
-    };
-    if mask & needed != needed {
+/// The rights in a queue pair's access mask.
+fn rights(mask: u32) -> Answer<Access> {
+    let mask = i64::from(mask) & !IBV_ACCESS_OPTIONAL_RANGE;
+    let known = IBV_ACCESS_LOCAL_WRITE
+        | IBV_ACCESS_REMOTE_WRITE
+        | IBV_ACCESS_REMOTE_READ
+        | IBV_ACCESS_REMOTE_ATOMIC
+        | IBV_ACCESS_MW_BIND;
+    if mask & !known != 0 {
         return invalid();
     }
-    let (local, peer) = ends(&attr.ah_attr)?;
-    Ok(Destination {
-        local,
-        peer,
-        peer_qp: attr.dest_qp_num,
-        rq_psn: attr.rq_psn & PSN,
+    Ok(Access(mask as u32))
+}
+
+/// The number of a state.
+pub fn state_number(state: QpState) -> i64 {
+    match state {
+        QpState::Reset => IBV_QPS_RESET,
+        QpState::Init => IBV_QPS_INIT,
+        QpState::Rtr => IBV_QPS_RTR,
+        QpState::Rts => IBV_QPS_RTS,
+        QpState::Sqd => IBV_QPS_SQD,
+        QpState::Sqe => IBV_QPS_SQE,
+        QpState::Error => IBV_QPS_ERR,
+    }
+}
+
+/// The state of a number.
+///
+/// # Errors
+/// `EINVAL`: there is none.
+fn state(number: i64) -> Answer<QpState> {
+    Ok(match number {
+        IBV_QPS_RESET => QpState::Reset,
+        IBV_QPS_INIT => QpState::Init,
+        IBV_QPS_RTR => QpState::Rtr,
+        IBV_QPS_RTS => QpState::Rts,
+        IBV_QPS_SQD => QpState::Sqd,
+        IBV_QPS_SQE => QpState::Sqe,
+        IBV_QPS_ERR => QpState::Error,
+        _ => return invalid(),
     })
 }
 
@@ -130,46 +144,4 @@ pub fn ends(path: &ibv_ah_attr) -> Answer<(IpAddr, IpAddr)> {
         return invalid();
     }
     Ok((local, peer))
-}
-
-/// What takes a queue pair to RTS: its first packet sequence number, and how long a send waits for
-/// an answer (`None`: for ever).
-///
-/// # Errors
-/// `EINVAL`: an attribute is missing.
-pub fn sending(attr: &ibv_qp_attr, mask: i64, reliable: bool) -> Answer<(u32, Option<Duration>)> {
-    let needed = if reliable { TO_RTS } else { IBV_QP_SQ_PSN };
-    if mask & needed != needed {
-        return invalid();
-    }
-    Ok((attr.sq_psn & PSN, patience(attr)))
-}
-
-/// How long a send waits for an answer before it ends in "retry exceeded".
-pub fn patience(attr: &ibv_qp_attr) -> Option<Duration> {
-    let tries = u32::from(attr.retry_cnt) + 1;
-    let once = TIMEOUT_UNIT.checked_mul(1 << attr.timeout)?;
-    (attr.timeout != 0).then(|| (once * tries * SLACK).max(LEAST))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn patience_is_four_times_what_the_attributes_say() {
-        // SAFETY: numbers, for which zero is a value.
-        let mut attr: ibv_qp_attr = unsafe { std::mem::zeroed() };
-        assert_eq!(patience(&attr), None, "a timeout of 0 is for ever");
-        attr.timeout = 14;
-        attr.retry_cnt = 7;
-        assert_eq!(
-            patience(&attr),
-            Some(Duration::from_nanos(4096 * 16_384 * 8 * 4))
-        );
-        attr.timeout = 1;
-        assert_eq!(patience(&attr), Some(LEAST));
-        attr.timeout = 31;
-        assert!(patience(&attr) > Some(Duration::from_secs(8000)));
-    }
 }

@@ -12,7 +12,7 @@ use weft_engine::types::{Completion, WcOpcode, WcStatus};
 use weft_engine::{CompChannel, Cq};
 
 use crate::acks::{self, Acks};
-use crate::device::Context;
+use crate::context::Context;
 use crate::entry::{code, invalid, pointer, status, value, Answer, Errno};
 use crate::handle::{Handle, Object, Side};
 use crate::layout::numbers::*;

@@ -4,10 +4,11 @@
 //! | --- | --- |
 //! | [`layout`] | the structures that programs see |
 //! | `entry`, `handle`, `acks` | the C edge: errors, objects, events that are out |
-//! | `device`, `query` | the device list, contexts, attributes |
+//! | `device`, `weft0`, `context`, `query` | the device list, contexts, attributes |
 //! | `memory`, `window` | protection domains, memory regions and windows |
-//! | `ah`, `transitions` | address handles; what each change of state needs |
-//! | `completion`, `srq`, `qp`, `post`, `wr` | queues and work requests |
+//! | `ah` | address handles |
+//! | `completion`, `srq`, `qp`, `pair`, `attributes` | queues |
+//! | `post`, `wr`, `building` | work requests |
 //! | `async_events` | asynchronous events |
 //! | `cm` | librdmacm: ids, events, connections |
 //! | `strings`, `rates` | numbers in words and other units |
@@ -34,14 +35,17 @@ mod acks;
 mod ah;
 mod async_events;
 mod attributes;
+mod building;
 mod cm;
 mod completion;
+mod context;
 mod device;
 mod handle;
 pub mod layout;
 mod listing;
 mod memory;
 mod nodes;
+mod pair;
 mod post;
 mod qp;
 mod query;
@@ -53,6 +57,6 @@ mod rsocket;
 mod srq;
 mod strings;
 mod sysfs;
-mod transitions;
+mod weft0;
 mod window;
 mod wr;

@@ -8,7 +8,7 @@ use weft_engine::mem::Registered;
 use weft_engine::types::Access;
 
 use crate::acks::lock;
-use crate::device::Context;
+use crate::context::Context;
 use crate::entry::{code, invalid, pointer, set_errno, unsupported, Answer, Errno};
 use crate::handle::{Handle, Object};
 use crate::layout::numbers::*;

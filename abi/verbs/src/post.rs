@@ -17,7 +17,7 @@ use crate::entry::{code, invalid, unsupported, Answer, Errno};
 use crate::handle::Handle;
 use crate::layout::numbers::*;
 use crate::layout::{ibv_ah, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq};
-use crate::qp::{Engine, Pair};
+use crate::pair::{Engine, Pair};
 use crate::srq::Srq;
 use crate::window;
 

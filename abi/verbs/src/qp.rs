@@ -1,126 +1,30 @@
-//! Queue pairs: made, moved through their states, asked, ended.
-//!
-//! Either the connection manager brings a queue pair to RTS with the TCP connection in hand, and RTR
-//! and RTS that come from `rdma_init_qp_attr` are taken note of; or the program walks it there with
-//! the other end's GID and number, and the engine finds the other end ([`weft_engine::bring_up`]).
+//! Queue pairs: made, changed, asked, ended. What a change of state comes to the engine decides
+//! ([`weft_engine::QpModifier`]).
 
 use std::mem::zeroed;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use libc::{c_int, c_void};
-use weft_engine::bring_up::Destination;
 use weft_engine::settings::Face;
-use weft_engine::types::{Access, QpCap, QpState};
-use weft_engine::{QpInit, UdQp};
+use weft_engine::types::{QpCap, QpState};
+use weft_engine::{QpAttrMask, QpInit, QpModifier, QpType};
 
-use crate::acks::{self, lock, Acks};
+use crate::acks::{self, lock};
 use crate::attributes;
+use crate::building::Builder;
 use crate::completion;
 use crate::entry::{code, invalid, pointer, unsupported, value, Answer};
-use crate::handle::{Handle, Object};
+use crate::handle::Handle;
 use crate::layout::numbers::*;
 use crate::layout::{
     ibv_context, ibv_ece, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr,
     ibv_qp_init_attr_ex,
 };
 use crate::memory::Pd;
+use crate::pair::{Engine, Pair, Set};
 use crate::query::PORT;
 use crate::srq::Srq;
-use crate::transitions;
-use crate::wr::{self, Builder};
-
-/// The engine's side of a queue pair.
-pub enum Engine {
-    /// RC and UC.
-    Connected(Arc<weft_engine::Qp>),
-    /// UD.
-    Datagrams(Arc<UdQp>),
-}
-
-impl Engine {
-    fn number(&self) -> u32 {
-        match self {
-            Engine::Connected(qp) => qp.number(),
-            Engine::Datagrams(qp) => qp.number(),
-        }
-    }
-
-    fn state(&self) -> QpState {
-        match self {
-            Engine::Connected(qp) => qp.state(),
-            Engine::Datagrams(qp) => qp.state(),
-        }
-    }
-
-    fn cap(&self) -> QpCap {
-        match self {
-            Engine::Connected(qp) => qp.cap(),
-            Engine::Datagrams(qp) => qp.cap(),
-        }
-    }
-
-    fn destroy(&self) {
-        match self {
-            Engine::Connected(qp) => qp.destroy(),
-            Engine::Datagrams(qp) => qp.destroy(),
-        }
-    }
-}
-
-/// A queue pair.
-pub struct Pair {
-    /// The engine's side of it.
-    pub engine: Engine,
-    /// Receives come from a shared queue.
-    pub shared_receives: bool,
-    number: u64,
-    acks: Arc<Acks>,
-    set: Mutex<Set>,
-    /// What it was made with.
-    init: ibv_qp_init_attr,
-    /// Requests that are being built through `ibv_wr_*`, if it was made for them.
-    pub building: Option<Builder>,
-}
-
-/// What the program set and may ask for again.
-struct Set {
-    /// The state it asked for last: ahead of the engine's while the connection is being made.
-    asked: i64,
-    attr: ibv_qp_attr,
-}
-
-impl Object for Pair {
-    type Public = ibv_qp_ex;
-    type Pointee = ibv_qp;
-    const MAGIC: u32 = 0x7170_3030;
-}
-
-impl Pair {
-    /// Acknowledges an event of the queue pair.
-    pub fn acknowledge(&self) {
-        self.acks.acknowledge(1);
-    }
-
-    /// The engine's queue pair of one that is connected.
-    ///
-    /// # Errors
-    /// `EINVAL`: it sends datagrams.
-    #[inline]
-    pub fn connected(&self) -> Answer<&Arc<weft_engine::Qp>> {
-        match &self.engine {
-            Engine::Connected(qp) => Ok(qp),
-            Engine::Datagrams(_) => invalid(),
-        }
-    }
-}
-
-impl Handle<Pair> {
-    /// The part that every queue pair has.
-    fn base(&self) -> *mut ibv_qp {
-        self.public().cast()
-    }
-}
+use crate::wr;
 
 /// Makes a queue pair, and writes the sizes it got into `init`. With `extended` it is one for
 /// `ibv_wr_*`.
@@ -150,6 +54,11 @@ pub unsafe fn create(
         Some(Arc::clone(&unsafe { Handle::<Srq>::of(init.srq)? }.engine))
     };
     let number = acks::new_number();
+    let kind_engine = match kind {
+        IBV_QPT_RC => QpType::Rc,
+        IBV_QPT_UC => QpType::Uc,
+        _ => QpType::Ud,
+    };
     let init_engine = QpInit {
         // SAFETY: the caller promises: `pd` and the objects that `init` names are ours or null.
         send_cq: unsafe { completion::engine_of(init.send_cq)? },
@@ -199,7 +108,7 @@ pub unsafe fn create(
         number,
         acks: Arc::clone(&acks),
         set: Mutex::new(Set {
-            asked: IBV_QPS_RESET,
+            modifier: QpModifier::new(kind_engine),
             attr: fresh_attributes(),
         }),
         init: *init,
@@ -278,107 +187,6 @@ pub unsafe fn destroy(qp: *mut ibv_qp) -> Answer<()> {
     Ok(())
 }
 
-/// The rights in a queue pair's access mask.
-fn rights(mask: u32) -> Answer<Access> {
-    let mask = i64::from(mask) & !IBV_ACCESS_OPTIONAL_RANGE;
-    let known = IBV_ACCESS_LOCAL_WRITE
-        | IBV_ACCESS_REMOTE_WRITE
-        | IBV_ACCESS_REMOTE_READ
-        | IBV_ACCESS_REMOTE_ATOMIC
-        | IBV_ACCESS_MW_BIND;
-    if mask & !known != 0 {
-        return invalid();
-    }
-    Ok(Access(mask as u32))
-}
-
-/// A change of state that was found possible.
-enum Step {
-    /// The engine makes it.
-    Engine(QpState),
-    /// The connection manager makes it; the program is told that it is done.
-    Noted,
-    /// The program names the other end.
-    Receive(Destination),
-    /// The program says how to send: first packet sequence number, and patience.
-    Send(Option<u32>, Option<Duration>),
-    /// The send queue comes to rest; whether an event says when.
-    Drain(bool),
-    /// It goes on.
-    Resume,
-}
-
-/// What a change of state asks for.
-///
-/// # Errors
-/// `EINVAL`: not a state to ask for, not from here, or with an attribute missing.
-fn step(
-    pair: &Pair,
-    engine: &weft_engine::Qp,
-    asked_before: i64,
-    wanted: i64,
-    attr: &ibv_qp_attr,
-    mask: i64,
-) -> Answer<Step> {
-    let now = engine.state();
-    let reliable = i64::from(pair.init.qp_type) == IBV_QPT_RC;
-    match wanted {
-        IBV_QPS_RESET => Ok(Step::Engine(QpState::Reset)),
-        IBV_QPS_INIT if now == QpState::Init => Ok(Step::Noted),
-        IBV_QPS_INIT => Ok(Step::Engine(QpState::Init)),
-        IBV_QPS_RTR if mask & (IBV_QP_AV | IBV_QP_DEST_QPN) != 0 => {
-            let destination = attributes::destination(attr, mask, reliable)?;
-            Ok(Step::Receive(destination))
-        }
-        IBV_QPS_RTS if engine.is_by_hand() && now == QpState::Rtr => {
-            let (psn, patience) = attributes::sending(attr, mask, reliable)?;
-            Ok(Step::Send(Some(psn), patience))
-        }
-        IBV_QPS_RTS if engine.is_by_hand() && now == QpState::Rts => {
-            Ok(Step::Send(None, attributes::patience(attr)))
-        }
-        IBV_QPS_RTR if matches!(now, QpState::Init | QpState::Rtr | QpState::Rts) => {
-            Ok(Step::Noted)
-        }
-        IBV_QPS_RTS if now == QpState::Rts => Ok(Step::Noted),
-        IBV_QPS_RTS if asked_before == IBV_QPS_RTR && now != QpState::Error => Ok(Step::Noted),
-        IBV_QPS_RTS if now == QpState::Sqd => Ok(Step::Resume),
-        IBV_QPS_SQD if now == QpState::Sqd => Ok(Step::Noted),
-        IBV_QPS_SQD if Face::of_process() == Face::Infiniband => {
-            let notify = mask & IBV_QP_EN_SQD_ASYNC_NOTIFY != 0 && attr.en_sqd_async_notify != 0;
-            Ok(Step::Drain(notify))
-        }
-        IBV_QPS_SQD => Ok(Step::Engine(QpState::Sqd)),
-        IBV_QPS_ERR => Ok(Step::Engine(QpState::Error)),
-        _ => invalid(),
-    }
-}
-
-/// Compares the mask with the table of `ibv_modify_qp(3)`, where it is the program that walks the
-/// queue pair: not on a device with iWARP's face, and not where the connection manager's
-/// `rdma_init_qp_attr(3)` gave the mask.
-fn check_mask(pair: &Pair, wanted: i64, mask: i64) -> Answer<()> {
-    let kind = i64::from(pair.init.qp_type);
-    let from = state_number(pair.engine.state());
-    let to = match mask & IBV_QP_STATE {
-        0 => from,
-        _ => wanted,
-    };
-    let by_program = match &pair.engine {
-        Engine::Datagrams(_) => true,
-        Engine::Connected(qp) if Face::of_process() == Face::Infiniband => match to {
-            IBV_QPS_RTR => mask & (IBV_QP_AV | IBV_QP_DEST_QPN) != 0,
-            IBV_QPS_RTS => qp.is_by_hand() || from == IBV_QPS_SQD,
-            _ => mask & IBV_QP_STATE != 0,
-        },
-        Engine::Connected(_) => false,
-    };
-    if by_program {
-        transitions::check(kind, from, to, mask)?;
-    }
-    Ok(())
-}
-
 /// Changes attributes; nothing is changed if anything is wrong.
 ///
 /// # Safety
@@ -386,93 +194,27 @@ fn check_mask(pair: &Pair, wanted: i64, mask: i64) -> Answer<()> {
 pub unsafe fn modify(qp: *mut ibv_qp, attr: *const ibv_qp_attr, mask: i64) -> Answer<()> {
     // SAFETY: the caller promises: `qp` and `attr` are null or valid.
     let pair = unsafe { Handle::<Pair>::of(qp)? };
-    let known = (IBV_QP_DEST_QPN << 1) - 1;
-    if attr.is_null() || mask & !(known | IBV_QP_RATE_LIMIT) != 0 {
+    let named = u32::try_from(mask).ok().and_then(QpAttrMask::from_bits);
+    let (false, Some(named)) = (attr.is_null(), named) else {
         return invalid();
-    }
-    // SAFETY: the caller promises: `qp` and `attr` are null or valid; the fields are read one by one, since programs
-    // initialise only those that the mask names.
-    let (state, current) =
-        unsafe { (i64::from((*attr).qp_state), i64::from((*attr).cur_qp_state)) };
+    };
     let mut set = lock(&pair.set);
     let mut wanted = set.attr;
     // SAFETY: the caller promises: `qp` and `attr` are null or valid.
     unsafe { attributes::take_over(&mut wanted, attr, mask) };
-    attributes::check(&wanted, mask)?;
-    if mask & IBV_QP_CUR_STATE != 0 && current != state_number(pair.engine.state()) {
-        return invalid();
-    }
-    check_mask(pair, state, mask)?;
+    let changed = attributes::of_engine(&wanted, named)?;
     match &pair.engine {
-        Engine::Connected(engine) => {
-            change_connected(pair, engine, set.asked, state, &wanted, mask)?;
-        }
-        Engine::Datagrams(engine) => change_datagrams(engine, state, &wanted, mask)?,
+        Engine::Connected(qp) => set.modifier.modify(qp, &changed)?,
+        Engine::Datagrams(qp) => set.modifier.modify_datagrams(qp, &changed)?,
     }
-    if mask & IBV_QP_STATE != 0 {
-        set.asked = state;
-        if state == IBV_QPS_RESET {
+    if named.contains(QpAttrMask::STATE) {
+        // SAFETY: a live queue pair; libibverbs keeps this field too.
+        unsafe { (*pair.base()).state = wanted.qp_state };
+        if changed.state == QpState::Reset {
             wanted = fresh_attributes();
         }
-        // SAFETY: a live queue pair; libibverbs keeps this field too.
-        unsafe { (*pair.base()).state = state as c_int };
     }
     set.attr = wanted;
-    Ok(())
-}
-
-fn change_connected(
-    pair: &Pair,
-    engine: &Arc<weft_engine::Qp>,
-    asked_before: i64,
-    state: i64,
-    wanted: &ibv_qp_attr,
-    mask: i64,
-) -> Answer<()> {
-    let access = (mask & IBV_QP_ACCESS_FLAGS != 0)
-        .then(|| rights(wanted.qp_access_flags))
-        .transpose()?;
-    if mask & IBV_QP_STATE != 0 {
-        match step(pair, engine, asked_before, state, wanted, mask)? {
-            Step::Engine(QpState::Init) => {
-                engine.listen_for_bring_up()?;
-                engine.modify_state(QpState::Init)?;
-            }
-            Step::Engine(state) => engine.modify_state(state)?,
-            Step::Noted => {}
-            Step::Receive(destination) => engine.ready_to_receive(destination)?,
-            Step::Send(psn, patience) => engine.ready_to_send(psn, patience)?,
-            Step::Drain(notify) => engine.drain(notify)?,
-            Step::Resume => engine.resume()?,
-        }
-    }
-    if mask & IBV_QP_RNR_RETRY != 0 && i64::from(pair.init.qp_type) == IBV_QPT_RC {
-        engine.set_rnr_retry(wanted.rnr_retry);
-    }
-    if mask & IBV_QP_MIN_RNR_TIMER != 0 {
-        engine.set_min_rnr_timer(wanted.min_rnr_timer);
-    }
-    if let Some(access) = access {
-        engine.modify_access(access);
-    }
-    Ok(())
-}
-
-fn change_datagrams(engine: &Arc<UdQp>, state: i64, wanted: &ibv_qp_attr, mask: i64) -> Answer<()> {
-    if mask & IBV_QP_STATE != 0 {
-        engine.modify_state(match state {
-            IBV_QPS_RESET => QpState::Reset,
-            IBV_QPS_INIT => QpState::Init,
-            IBV_QPS_RTR => QpState::Rtr,
-            IBV_QPS_RTS => QpState::Rts,
-            IBV_QPS_SQD => QpState::Sqd,
-            IBV_QPS_ERR => QpState::Error,
-            _ => return invalid(),
-        })?;
-    }
-    if mask & IBV_QP_QKEY != 0 {
-        engine.set_qkey(wanted.qkey);
-    }
     Ok(())
 }
 
@@ -485,18 +227,6 @@ fn fresh_attributes() -> ibv_qp_attr {
     attr.port_num = PORT;
     attr.ah_attr.port_num = PORT;
     attr
-}
-
-fn state_number(state: QpState) -> i64 {
-    match state {
-        QpState::Reset => IBV_QPS_RESET,
-        QpState::Init => IBV_QPS_INIT,
-        QpState::Rtr => IBV_QPS_RTR,
-        QpState::Rts => IBV_QPS_RTS,
-        QpState::Sqd => IBV_QPS_SQD,
-        QpState::Sqe => IBV_QPS_SQE,
-        QpState::Error => IBV_QPS_ERR,
-    }
 }
 
 /// Answers everything, whatever the mask asks for, as the man page allows.
@@ -513,7 +243,7 @@ unsafe fn query(
     if attr.is_null() || init.is_null() {
         return invalid();
     }
-    let state = state_number(pair.engine.state()) as c_int;
+    let state = attributes::state_number(pair.engine.state()) as c_int;
     let mut answer = lock(&pair.set).attr;
     answer.qp_state = state;
     answer.cur_qp_state = state;

@@ -8,14 +8,15 @@ use libc::{c_int, size_t, ssize_t};
 use weft_engine::device;
 use weft_engine::settings::Face;
 
-use crate::device::{put_text, Context};
+use crate::context::Context;
 use crate::entry::{code, invalid, status, unsupported, Answer, Errno};
 use crate::handle::Handle;
 use crate::layout::numbers::*;
 use crate::layout::*;
+use crate::weft0::put_text;
 
 /// The only port.
-pub const PORT: u8 = 1;
+pub use weft_engine::device::PORT;
 /// The only partition key: the default partition, full member.
 pub const PKEY: u16 = 0xffff;
 

@@ -17,8 +17,8 @@ use weft_engine::fork::PerProcess;
 use weft_engine::settings::Settings;
 
 use crate::acks::lock;
-use crate::device::weft0;
 use crate::layout::{ibv_async_event, ibv_context, ibv_device};
+use crate::weft0::weft0;
 
 /// Whether a program was ever shown a real device.
 static LISTED: AtomicBool = AtomicBool::new(false);

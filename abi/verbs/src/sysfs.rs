@@ -7,10 +7,10 @@
 
 use weft_engine::device;
 
-use crate::device::weft0;
 use crate::layout::ibv_gid_entry;
 use crate::layout::numbers::IBV_GID_TYPE_ROCE_V2;
 use crate::query::{gids, port_attributes, PKEY};
+use crate::weft0::weft0;
 
 /// What stands at a path.
 #[derive(PartialEq, Eq, Debug)]

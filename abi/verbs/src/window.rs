@@ -10,7 +10,7 @@ use crate::handle::{Handle, Object};
 use crate::layout::numbers::*;
 use crate::layout::{ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_pd, ibv_qp};
 use crate::memory::{Mr, Pd};
-use crate::qp::Pair;
+use crate::pair::Pair;
 
 /// A memory window.
 pub struct Window {

@@ -1,21 +1,18 @@
 //! `ibv_wr_*(3)`: requests built by a row of calls between `ibv_wr_start` and `ibv_wr_complete`,
 //! and then posted all or none.
 
-use std::cell::UnsafeCell;
-use std::ops::Range;
 use std::slice::from_raw_parts;
 
 use libc::{c_int, c_void, size_t};
-use weft_engine::types::{Payload, SendFlags, SendOp, SendRequest, Sge, Stag, MAX_INLINE, MAX_SGE};
-use weft_engine::UdTarget;
+use weft_engine::types::{SendFlags, SendOp, Sge, Stag, MAX_SGE};
 
-use crate::entry::{code, invalid, value, Answer, Errno};
+use crate::building::{Builder, Built, Requests};
+use crate::entry::{code, invalid, value, Answer};
 use crate::handle::Handle;
 use crate::layout::numbers::*;
 use crate::layout::{ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp_ex, ibv_sge};
+use crate::pair::{Engine, Pair};
 use crate::post::ud_target;
-use crate::qp::{Engine, Pair};
-use crate::region::Region;
 use crate::window;
 
 /// Operations that `send_ops_flags` may ask for: all from a plain Write to Send with Invalidate.
@@ -23,89 +20,6 @@ pub const SERVED: u64 = ((IBV_QP_EX_WITH_SEND_WITH_INV as u64) << 1) - 1;
 
 /// The same for queue pairs that send datagrams.
 pub const SERVED_BY_DATAGRAMS: u64 = (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM) as u64;
-
-/// The requests that are being built. A thread has them to itself from start to end.
-#[derive(Default)]
-pub struct Builder {
-    region: Region,
-    requests: UnsafeCell<Requests>,
-}
-
-/// The requests, with their lists and inline octets one behind the other.
-#[derive(Default)]
-struct Requests {
-    built: Vec<Built>,
-    sges: Vec<Sge>,
-    octets: Vec<u8>,
-    /// The first thing that was wrong; `ibv_wr_complete` tells.
-    wrong: Option<Errno>,
-}
-
-struct Built {
-    wr_id: u64,
-    op: SendOp,
-    flags: SendFlags,
-    sges: Range<usize>,
-    inline: Option<Range<usize>>,
-    /// Where a datagram goes.
-    to: Option<UdTarget>,
-}
-
-impl Requests {
-    fn clear(&mut self) {
-        self.built.clear();
-        self.sges.clear();
-        self.octets.clear();
-        self.wrong = None;
-    }
-
-    fn request(&self, built: &Built) -> SendRequest<'_> {
-        SendRequest {
-            wr_id: built.wr_id,
-            op: built.op,
-            flags: built.flags,
-            payload: match &built.inline {
-                Some(octets) => Payload::Inline(&self.octets[octets.clone()]),
-                None => Payload::Gather(&self.sges[built.sges.clone()]),
-            },
-        }
-    }
-
-    /// Gives the request that was begun last its list.
-    fn set_list(&mut self, count: usize, sges: impl Iterator<Item = Sge>) -> Answer<()> {
-        if count > MAX_SGE {
-            return invalid();
-        }
-        let start = self.sges.len();
-        let Some(last) = self.built.last_mut() else {
-            return invalid();
-        };
-        self.sges.extend(sges);
-        last.sges = start..self.sges.len();
-        Ok(())
-    }
-
-    /// Copies octets for the request that was begun last.
-    ///
-    /// # Safety
-    /// The octets that each buffer names can be read.
-    unsafe fn set_inline(&mut self, buffers: &[ibv_data_buf]) -> Answer<()> {
-        let start = self.octets.len();
-        let Some(last) = self.built.last_mut() else {
-            return invalid();
-        };
-        for buffer in buffers.iter().filter(|b| b.length > 0) {
-            if buffer.length > MAX_INLINE || buffer.addr.is_null() {
-                return invalid();
-            }
-            // SAFETY: the caller promises: the octets that each buffer names can be read.
-            let octets = unsafe { from_raw_parts(buffer.addr.cast::<u8>(), buffer.length) };
-            self.octets.extend_from_slice(octets);
-        }
-        last.inline = Some(start..self.octets.len());
-        Ok(())
-    }
-}
 
 /// The builder of a queue pair.
 ///

@@ -19,6 +19,9 @@ pub const VENDOR: u32 = 0x02_7765;
 /// The maker's number for the device.
 pub const VENDOR_PART: u32 = 1;
 
+/// The number of the device's one port.
+pub const PORT: u8 = 1;
+
 /// Limits of the device.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceAttr {

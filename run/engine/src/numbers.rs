@@ -100,7 +100,10 @@ impl Numbers {
     /// The sockets that hold ports and were not taken yet. The caller holds the ports from now on.
     pub(crate) fn take_sockets(&self) -> Vec<BoundSocket> {
         let mut ports = self.ports.lock();
-        ports.iter_mut().filter_map(|port| port.socket.take()).collect()
+        ports
+            .iter_mut()
+            .filter_map(|port| port.socket.take())
+            .collect()
     }
 }
 
@@ -113,7 +116,8 @@ impl Port {
             ..SocketOptions::default()
         };
         let any = |address: IpAddr| BoundSocket::bind(SocketAddr::new(address, 0), &options);
-        let socket = any(Ipv6Addr::UNSPECIFIED.into()).or_else(|_| any(Ipv4Addr::UNSPECIFIED.into()))?;
+        let socket =
+            any(Ipv6Addr::UNSPECIFIED.into()).or_else(|_| any(Ipv4Addr::UNSPECIFIED.into()))?;
         Ok(Port {
             number: socket.local_addr().port(),
             socket: Some(socket),

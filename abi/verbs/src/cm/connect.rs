@@ -11,7 +11,7 @@ use crate::entry::{invalid, status, Answer};
 use crate::handle::Handle;
 use crate::layout::numbers::{RDMA_MAX_INIT_DEPTH, RDMA_MAX_RESP_RES};
 use crate::layout::{rdma_cm_id, rdma_conn_param};
-use crate::qp::{Engine, Pair};
+use crate::pair::{Engine, Pair};
 
 /// Binds an id to a local address.
 ///

@@ -136,7 +136,10 @@ impl Handler for Exchange {
                 Some(Box::new(move |role: Role| asked.meet(role, &peer)))
             }
             Err(why) => {
-                crate::warn_of_peer!("qp {}: the answer to the bring-up is wrong: {why}", self.own);
+                crate::warn_of_peer!(
+                    "qp {}: the answer to the bring-up is wrong: {why}",
+                    self.own
+                );
                 None
             }
         }

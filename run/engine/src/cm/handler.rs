@@ -22,7 +22,12 @@ pub(crate) trait Handler: Debug + Send + Sync {
 
     /// The other end has accepted. Gives what the queue pair has to ask before it takes the connection, or `None` where
     /// that is not to be. Called under the id's lock: takes no id's.
-    fn on_reply(&self, _id: &Id, _from: Option<SocketAddr>, _private_data: &[u8]) -> Option<Admission> {
+    fn on_reply(
+        &self,
+        _id: &Id,
+        _from: Option<SocketAddr>,
+        _private_data: &[u8],
+    ) -> Option<Admission> {
         None
     }
 
@@ -43,7 +48,9 @@ pub(super) struct Link {
 
 impl Debug for Link {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Link").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("Link")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
     }
 }
 

@@ -489,7 +489,12 @@ impl Id {
                 return;
             };
             let listener = inner.listener.upgrade();
-            (request.clone(), listener, inner.ticket, inner.handler.clone())
+            (
+                request.clone(),
+                listener,
+                inner.ticket,
+                inner.handler.clone(),
+            )
         };
         if let Some(handler) = handler {
             // No program is asked.

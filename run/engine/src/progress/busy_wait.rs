@@ -71,7 +71,10 @@ mod tests {
         busy_wait.answered();
         assert!(!busy_wait.is_expected(NOW + HANDSHAKE * 4));
         busy_wait.asked(NOW, HANDSHAKE * 100);
-        assert!(busy_wait.is_expected(NOW + MOST), "the one before came in time");
+        assert!(
+            busy_wait.is_expected(NOW + MOST),
+            "the one before came in time"
+        );
         assert!(!busy_wait.is_expected(NOW + MOST * 2));
     }
 

@@ -145,17 +145,25 @@ mod tests {
     #[test]
     fn a_token_leads_to_its_member_alone_even_when_the_place_is_used_again() {
         let mut members = Members::default();
-        let (one, other): (Arc<dyn Member>, Arc<dyn Member>) = (Arc::new(Nothing), Arc::new(Nothing));
+        let (one, other): (Arc<dyn Member>, Arc<dyn Member>) =
+            (Arc::new(Nothing), Arc::new(Nothing));
         let first = members.insert(one.clone());
         assert!(members.get(first).is_some());
         members.remove(first);
         assert!(members.get(first).is_none());
         let second = members.insert(other);
-        assert_eq!(first.number() as u32, second.number() as u32, "the same place");
+        assert_eq!(
+            first.number() as u32,
+            second.number() as u32,
+            "the same place"
+        );
         assert!(members.get(first).is_none() && members.get(second).is_some());
         members.replace(first, one.clone());
         members.remove(first);
-        assert!(members.get(second).is_some(), "an old token changes nothing");
+        assert!(
+            members.get(second).is_some(),
+            "an old token changes nothing"
+        );
         members.replace(second, one);
         assert_eq!(members.places.len(), 1);
     }

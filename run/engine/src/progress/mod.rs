@@ -178,7 +178,8 @@ impl Progress {
 
     /// Pollers look at this member first from now on.
     pub(crate) fn note_active(&self, member: &Arc<dyn Member>) {
-        let is_hot = |hot: &Option<Arc<dyn Member>>| hot.as_ref().is_some_and(|h| Arc::ptr_eq(h, member));
+        let is_hot =
+            |hot: &Option<Arc<dyn Member>>| hot.as_ref().is_some_and(|h| Arc::ptr_eq(h, member));
         if !is_hot(&self.hot.read()) {
             *self.hot.write() = Some(member.clone());
         }
@@ -187,7 +188,10 @@ impl Progress {
     /// Pollers do not look at this member first any more: it has nothing to read.
     pub(crate) fn forget(&self, member: &dyn Member) {
         let mut hot = self.hot.write();
-        if hot.as_ref().is_some_and(|h| std::ptr::addr_eq(Arc::as_ptr(h), member)) {
+        if hot
+            .as_ref()
+            .is_some_and(|h| std::ptr::addr_eq(Arc::as_ptr(h), member))
+        {
             *hot = None;
         }
     }

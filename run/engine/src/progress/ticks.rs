@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
-use super::watch::{Memory, Mode, Place, Polled, Watch, Wake};
+use super::watch::{Memory, Mode, Place, Polled, Wake, Watch};
 
 /// What happens in one tick.
 #[derive(Clone, Copy)]

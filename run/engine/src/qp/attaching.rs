@@ -85,11 +85,19 @@ impl Qp {
     }
 
     /// Whether it may have a stream now, and this one; itself as what the stream's token is to lead to.
-    fn admit(&self, inner: &Inner, role: Role, owner: &dyn Owner) -> Result<Arc<dyn Member>, Error> {
+    fn admit(
+        &self,
+        inner: &Inner,
+        role: Role,
+        owner: &dyn Owner,
+    ) -> Result<Arc<dyn Member>, Error> {
         if !inner.machine.takes_stream() {
             return Err(Error::State("a queue pair that waits to be connected"));
         }
-        let me = self.me.upgrade().filter(|_| !self.destroyed.load(Ordering::Acquire));
+        let me = self
+            .me
+            .upgrade()
+            .filter(|_| !self.destroyed.load(Ordering::Acquire));
         let me = me.ok_or(Error::State("a queue pair that exists"))?;
         owner.admit(role)?;
         Ok(me)

@@ -133,7 +133,8 @@ impl Qp {
     /// Whether a post waits for the next poll to be sent together with others.
     #[inline]
     fn gathers(&self, count: u32, short: bool, engine: &Engine) -> bool {
-        self.gathering.gathers(count, short, engine, || self.as_flush())
+        self.gathering
+            .gathers(count, short, engine, || self.as_flush())
     }
 
     fn as_flush(&self) -> Option<Arc<dyn Flush>> {

@@ -247,7 +247,9 @@ impl Qp {
     /// # Errors
     /// Not in RTS.
     pub fn drain(&self, notify: bool) -> Result<(), Error> {
-        self.with_pass(self.pd.engine(), |machine, pass| machine.drain(notify, pass))?;
+        self.with_pass(self.pd.engine(), |machine, pass| {
+            machine.drain(notify, pass)
+        })?;
         Ok(())
     }
 

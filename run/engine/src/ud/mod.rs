@@ -84,7 +84,9 @@ impl UdQp {
         let cap = checked_cap(init.cap, init.srq.is_some())?;
         let engine = pd.engine();
         let sockets: Arc<Sockets> = engine.part();
-        let (number, socket) = engine.numbers.take_at(|port| sockets.of_port(port, engine))?;
+        let (number, socket) = engine
+            .numbers
+            .take_at(|port| sockets.of_port(port, engine))?;
         let number = QpNumber(number);
         let machine = Machine::new(QpConfig {
             number,
@@ -171,11 +173,7 @@ impl UdQp {
     /// # Errors
     /// See [`PostError`].
     #[inline]
-    pub fn post_send(
-        &self,
-        request: &SendRequest<'_>,
-        target: UdTarget,
-    ) -> Result<(), PostError> {
+    pub fn post_send(&self, request: &SendRequest<'_>, target: UdTarget) -> Result<(), PostError> {
         let mut batch = self.send_batch();
         batch.post(request, target)
     }

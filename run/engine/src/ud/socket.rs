@@ -284,12 +284,7 @@ impl UdSocket {
     // --- sending
 
     /// Sends what waits first in a queue pair's send queue, with what goes the same way.
-    pub(super) fn send_some(
-        &self,
-        qp: &UdQp,
-        machine: &mut Machine,
-        pass: &mut Pass<'_>,
-    ) -> Step {
+    pub(super) fn send_some(&self, qp: &UdQp, machine: &mut Machine, pass: &mut Pass<'_>) -> Step {
         let Some(batch) = self.plan(qp, machine) else {
             return Step::Nothing;
         };
@@ -426,7 +421,9 @@ impl Member for UdSocket {
             self.has_room();
         }
         let mut inbox = self.inbox.lock();
-        let received = (0..IN_TURN).take_while(|_| self.receive(&mut inbox)).count();
+        let received = (0..IN_TURN)
+            .take_while(|_| self.receive(&mut inbox))
+            .count();
         match received {
             0 => Served::Quiet,
             _ => Served::Active,
