@@ -1,12 +1,13 @@
-#!/bin/sh
+# !/bin/sh
 # Runs every fuzz target for SECONDS (default 10), beginning with its committed corpus.
 #
 #   fuzz/run.sh [SECONDS] [TARGET...]
 #
 # Needs a nightly compiler and a C++ compiler, not cargo-fuzz. Says so and ends well when they are missing. A crash
 # leaves its input in fuzz/artifacts/TARGET and ends with a status other than 0; `cargo test` replays whatever is put
-# into fuzz/corpus/TARGET. The inputs that reach something new are thrown away with the run; WEFT_FUZZ_FOUND=FOLDER keeps
-# them there, by target, and a later run goes on from them. A run ends early, in order, when its target gets SIGUSR1.
+# into fuzz/corpus/TARGET. The inputs that reach something new are thrown away with the run; WEFT_FUZZ_FOUND=FOLDER
+# keeps them there, by target, and a later run goes on from them. A run ends early, in order, when its target gets
+# SIGUSR1.
 set -eu
 kept=${WEFT_FUZZ_FOUND:+$(realpath -m "$WEFT_FUZZ_FOUND")}
 cd "$(dirname "$0")"

@@ -1,11 +1,12 @@
-#!/usr/bin/env bash
+# !/usr/bin/env bash
 # The verbs conformance program and libweft.so under AddressSanitizer: the C edge, where pointers come from programs.
 #
 #   tests/asan.sh [OPTION...]      options of the conformance program (tests/verbs/README.md), say a pattern of cases
 #
 # Needs a nightly compiler (-Zsanitizer) and gcc's libasan; where they are missing it says so and ends well. The library
 # is built with debug assertions. The leak checker is off: it needs ptrace, and programs leave objects to the end of
-# their process. The cases that fork are left out (why: below). The last line is `N passed, N failed, N skipped`; what the sanitizer finds fails the case it is found in.
+# their process. The cases that fork are left out (why: below). The last line is `N passed, N failed, N skipped`; what
+# the sanitizer finds fails the case it is found in.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
@@ -40,8 +41,8 @@ passed=0 failed=0 skipped=0
 
 # A sanitizer that is not there finds nothing: the library is given eight octets for a structure of a hundred.
 cat >"$target/probe.c" <<'END'
-#include <infiniband/verbs.h>
-#include <stdlib.h>
+# include <infiniband/verbs.h>
+# include <stdlib.h>
 int main(void)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);

@@ -335,8 +335,8 @@ static void print(const struct entry *entry, size_t number)
 	fflush(stdout);
 }
 
-/* A case that failed beside others runs once more, alone: on a machine that stands still for a second anything that has a
-   time limit can fail. */
+/* A case that failed beside others runs once more, alone: on a machine that stands still for a second anything that has
+   a time limit can fail. */
 static void run_again(struct entry *entry)
 {
 	entry->first = strdup(entry->report->message);

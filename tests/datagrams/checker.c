@@ -1,6 +1,6 @@
 /* Whether datagrams arrive as they were sent: each is numbered, sized and hashed.
  *
- *   checker receive PORT [SEED]               says "port N" (0: one that is free), serves one sender, then says what it saw
+ *   checker receive PORT [SEED]               says "port N" (0: one that is free), serves one sender, says what it saw
  *   checker send ADDRESS PORT SEED SECONDS    sends bursts of random sizes by every call there is
  *
  * The receiver takes datagrams on four ports of its own choice, which it tells over TCP (PORT). After each burst the

@@ -3,9 +3,9 @@
 //!
 //!     cargo run --release -p weft-tests --example tcp_throughput
 //!
-//! Checksums are off on both sides, as with a device that does them. smoltcp copies into its send buffer, into the frame
-//! and out of its receive buffer; ours copies into the frame (what a device's ring would be given) and, in the column
-//! "in order", through a receive buffer; in the column "placed" straight to the target.
+//! Checksums are off on both sides, as with a device that does them. smoltcp copies into its send buffer, into the
+//! frame and out of its receive buffer; ours copies into the frame (what a device's ring would be given) and, in the
+//! column "in order", through a receive buffer; in the column "placed" straight to the target.
 
 use smoltcp::iface::{Config as SmolConfig, Interface, SocketSet};
 use smoltcp::phy::{ChecksumCapabilities, Device, DeviceCapabilities, Medium, RxToken, TxToken};

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+# !/usr/bin/env python3
 """Takes checks out of a crate, one at a time, and asks for a test that fails: a check that can be taken out unnoticed
 is one that nobody keeps.
 

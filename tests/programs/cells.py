@@ -13,8 +13,8 @@ DURATION = 5  # seconds, of `-D` in a full run
 QUICK_DURATION = 2
 CONNECTIONS = 10000  # of the churn
 MEETINGS = 200  # of one `meet`
-# Seconds that a program may take: it is there for one that hangs. Sixteen of them and more were seen on an idle machine, and others
-# are half as fast.
+# Seconds that a program may take: it is there for one that hangs. Sixteen of them and more were seen on an idle
+# machine, and others are half as fast.
 PATIENCE = 120.0
 # How often two processes that bring themselves up are started anew, in each place; a third of a second each.
 TIMES, TIMES_QUICK = 25, 5

@@ -12,8 +12,8 @@ from dataclasses import replace
 TROUBLE = re.compile(r"error|fail|couldn't|could not|unable|cannot|mismatch|unexpected|segmentation", re.IGNORECASE)
 # perftest's standard deviation of long latencies overflows to "-nan".
 ROW = re.compile(r"^[ \t]*\d+(?:[ \t]+(?:[\d.]+|-?nan|inf))+[ \t]*$", re.MULTILINE)
-# Before each row perftest measures the clock by which it counts. When it was interrupted at the wrong place it says this,
-# takes the frequency for 0 and goes on: the row has rates of 0 or latencies of "inf". A row in some ten thousand.
+# Before each row perftest measures the clock by which it counts. When it was interrupted at the wrong place it says
+# this, takes the frequency for 0 and goes on: the row has rates of 0 or latencies of "inf". A row in some ten thousand.
 NO_CLOCK = "Correlation coefficient r^2"
 
 

@@ -1,7 +1,6 @@
-/* Two or more MPI processes: messages of many sizes both ways at once and collectives, with -o one-sided work too, every
- * answer compared with what it has to be. Says `mpi_check: N answers right` on rank 0, or ends with the first that is
- * wrong.
- */
+/* Two or more MPI processes: messages of many sizes both ways at once and collectives, with -o one-sided work too,
+ * every answer compared with what it has to be. Says `mpi_check: N answers right` on rank 0, or ends with the first
+ * that is wrong. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -86,12 +86,11 @@ Unmodified programs from Debian's packages, each under `weft run --`, two proces
 device. Written by a full run of [tests/programs](../tests/programs/README.md) (`make test-full`); do not edit.
 
 Every cell is run with the CRC on; programs that connect with `rdma_cm`, plainly and with some options, with it off as
-well, and then `yes` means that both passed. *Two hosts* are two network
-namespaces joined by a veth pair with an MTU of 1500. An ordinary user is one with no privilege and a memlock limit of
-8 MiB. What counts as passing: both ends exit with status 0, no line of either speaks of an error, and the output is
-complete (every ping validated, every row of results there); for the endings, that the other end notices and
-ends of its own accord, within 1 s of Ctrl-C and 2 s of SIGKILL. `-` is what is not played there: processes of MPI on two hosts
-are started on the other by root.
+well, and then `yes` means that both passed. *Two hosts* are two network namespaces joined by a veth pair with an MTU of
+1500. An ordinary user is one with no privilege and a memlock limit of 8 MiB. What counts as passing: both ends exit
+with status 0, no line of either speaks of an error, and the output is complete (every ping validated, every row of
+results there); for the endings, that the other end notices and ends of its own accord, within 1 s of Ctrl-C and 2 s of
+SIGKILL. `-` is what is not played there: processes of MPI on two hosts are started on the other by root.
 
 """
 
@@ -107,7 +106,7 @@ def table(results):
     env = environment()
     packages = ", ".join(f"{name} {found}" for name, found in env["packages"].items() if found)
     lines = [
-        HEAD + f"Last run: Linux {env['kernel']} on {env['machine']}, {env['cpus']} CPUs; {packages}. "
+        HEAD + f"Last run: Linux {env['kernel']} on {env['machine']}, {env['cpus']} CPUs;\n{packages}.\n"
         f"{counts(results)}.",
         "",
         "| program | loopback, ordinary user | loopback, root | two hosts, ordinary user | two hosts, root |",

@@ -24,8 +24,8 @@ RESULT = re.compile(r"^(ok|FAIL|skip) ([^\s:]+):? ?(.*)$", re.MULTILINE)
 HANGS = "the guest's kernel hangs"
 # Cases of one command: as many names as one line to the guest's shell takes.
 AT_ONCE = 25
-# Seconds: what a case may take, in a machine that is emulated, and each thing that it waits for, of which many never come;
-# and what a case that was killed may take to die.
+# Seconds: what a case may take, in a machine that is emulated, and each thing that it waits for, of which many never
+# come; and what a case that was killed may take to die.
 LIMIT = 30.0
 PATIENCE = 5.0
 SILENCE = 60.0

@@ -165,7 +165,8 @@ def variants():
     result += peer_to_peer()
     group = "Large FPDUs"
     large = {"siw": tuned(try_gso=1), "settings": {**PLAIN, "WEFT_FPDU": "large"}}
-    # Those where Weft sends the bulk: siw makes large ones only for a peer that sets siw's own flag in the start-up frame.
+    # Those where Weft sends the bulk: siw makes large ones only for a peer that sets siw's own flag in the start-up
+    # frame.
     for program, client in (("ib_write_bw", WEFT), ("ib_send_bw", WEFT), ("ib_read_bw", SIW)):
         result.append(perftest(group, client, program, ("-s", "1048576", "-n", "5"), shown=shown.large_fpdus,
                                quick=program == "ib_write_bw", **large))

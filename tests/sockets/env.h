@@ -73,8 +73,8 @@ int a_socket(long kind);
 /* Bound to loopback. */
 int a_bound(long kind);
 int a_listener(long kind, int backlog);
-/* Closes a socket and keeps its address: nobody gets it who would answer there, and what goes there is refused. The keeper,
-   or -1 where another process was quicker: then the case begins anew with another socket. */
+/* Closes a socket and keeps its address: nobody gets it who would answer there, and what goes there is refused. The
+   keeper, or -1 where another process was quicker: then the case begins anew with another socket. */
 int close_and_keep(long kind, int fd);
 
 /* Waits for an event; what came, 0 for nothing. */

@@ -243,8 +243,8 @@ TCPS("option.inherited-by-accept")
 	EQ(close(listener), 0);
 }
 
-/* Octets that are held back arrive with the next, as one. They leave by themselves after a fifth of a second (tcp(7)): where
-   the machine stood still for so long, nothing is said, and this is false. */
+/* Octets that are held back arrive with the next, as one. They leave by themselves after a fifth of a second (tcp(7)):
+   where the machine stood still for so long, nothing is said, and this is false. */
 static bool held_back(struct ends e, bool corked)
 {
 	char got[8];

@@ -51,8 +51,8 @@ void tell(pid_t *tid)
 	__atomic_store_n(tid, gettid(), __ATOMIC_RELEASE);
 }
 
-/* Where the kernel says that the thread is (proc_pid_syscall(5)): the call's number and its arguments, if it sleeps in one.
-   False without such a file. */
+/* Where the kernel says that the thread is (proc_pid_syscall(5)): the call's number and its arguments, if it sleeps in
+   one. False without such a file. */
 static bool where_is(pid_t tid, char *text, size_t room)
 {
 	char path[64];

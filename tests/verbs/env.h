@@ -181,8 +181,8 @@ int refused_by(struct rdma_event_channel *channel);
 struct rdma_cm_id *new_id(struct rdma_event_channel *channel);
 struct rdma_cm_id *listen_on(struct rdma_event_channel *channel, int family, int backlog);
 struct rdma_cm_id *towards(struct rdma_event_channel *channel, struct rdma_cm_id *listener);
-/* Holds the port (in network order) of a listener that ended, so that no other process comes to listen there; -1 where one
-   was quicker: then the case begins anew with another. */
+/* Holds the port (in network order) of a listener that ended, so that no other process comes to listen there; -1 where
+   one was quicker: then the case begins anew with another. */
 int keep_port(int port_in_order);
 /* An active id with its queue pair, and a listener, before the connection; the two ids' queue pairs alone. */
 void half(struct pair *p);

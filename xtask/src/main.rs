@@ -6,14 +6,18 @@
 #![forbid(unsafe_code)]
 
 mod arrows;
+mod bounds;
+mod circles;
 mod dependencies;
 mod docs;
+mod lengths;
 mod lexer;
 mod names;
 mod no_os;
 mod requirements;
 mod sources;
 mod tree;
+mod words;
 mod workspace;
 
 use std::process::ExitCode;
@@ -22,7 +26,9 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   tidy    the rules of the house: who may import whom, what we build upon, where unsafe may stand, file names,
-          documents
+          documents; and counts that may only fall (circles of imports, long functions, wide prose, replaced words)
+  tidy --lower
+          the same, after bounds in xtask/bounds were lowered to the counts that have fallen
   rfc     how much of the RFCs is met and shown by a test, and what is not
   no-os   build proto/* without the standard library and look at what the result would still link to";
 
@@ -30,6 +36,7 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let outcome = match (arguments.next().as_deref(), arguments.next()) {
         (Some("tidy"), None) => tidy(),
+        (Some("tidy"), Some(flag)) if flag == "--lower" => lower().and_then(|()| tidy()),
         (Some("rfc"), None) => rfc(),
         (Some("no-os"), None) => no_os(),
         _ => {
@@ -69,7 +76,8 @@ fn tidy() -> Result<bool, String> {
     let workspace = workspace::read()?;
     let tree = tree::read(&workspace.root)?;
     let everything = workspace::with_dependencies()?;
-    let checks: [(&str, Vec<Problem>); 11] = [
+    let counts = bounds::counts(&workspace.packages, &tree);
+    let checks: [(&str, Vec<Problem>); 12] = [
         ("arrows between crates", arrows::check(&workspace.packages)),
         (
             "licences, sources and doubles of other people's crates",
@@ -90,6 +98,7 @@ fn tidy() -> Result<bool, String> {
         ("documents", docs::check(&tree)),
         ("requirements of the RFCs", requirements::check(&tree)),
         ("no paths of a workplace", names::foreign_paths(&tree)),
+        ("counts that only fall", bounds::check(&counts, &tree)),
     ];
     let failed = checks
         .iter()
@@ -104,11 +113,24 @@ fn tidy() -> Result<bool, String> {
             println!("    {}: {}", problem.place, problem.what);
         }
     }
+    for count in counts.iter().filter(|count| count.is > 0) {
+        println!("tidy: {}: {}", count.name, count.is);
+    }
     println!(
         "{} passed, {failed} failed, 0 skipped",
         checks.len() - failed
     );
     Ok(failed == 0)
+}
+
+/// Writes bounds that have fallen.
+fn lower() -> Result<(), String> {
+    let workspace = workspace::read()?;
+    let tree = tree::read(&workspace.root)?;
+    let counts = bounds::counts(&workspace.packages, &tree);
+    let text = bounds::lowered(&counts, &tree)?;
+    let path = workspace.root.join(bounds::PATH);
+    std::fs::write(&path, text).map_err(|error| format!("{}: {error}", bounds::PATH))
 }
 
 fn rfc() -> Result<bool, String> {

@@ -1,4 +1,5 @@
-//! The tables of `docs/conformance`: every path and name in them exists, and a requirement without code or test says why.
+//! The tables of `docs/conformance`: every path and name in them exists, and a requirement without code or test says
+//! why.
 
 use std::collections::HashMap;
 

@@ -6,7 +6,7 @@ use libc::{mode_t, sigset_t, sockaddr, socklen_t, FILE};
 
 use crate::edge::{caught, known, Mine};
 use crate::process::CLOSE_RANGE_CLOEXEC;
-use crate::start::stack;
+use crate::stack::stack;
 
 /// A descriptor appeared that is no UDP socket; whatever was known of its number is of the past.
 fn made(fd: c_int) -> c_int {

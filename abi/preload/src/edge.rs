@@ -7,7 +7,7 @@ use weft_os::user::{self, UserBuffers};
 use weft_sockets::stack::{Record, Stack, Verdict};
 use weft_sockets::Errno;
 
-use crate::start::stack;
+use crate::stack::stack;
 
 /// A descriptor of the program's that stands for a socket of ours.
 #[derive(Clone, Copy)]

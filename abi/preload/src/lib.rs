@@ -3,11 +3,11 @@
 //! | module | what it holds |
 //! | --- | --- |
 //! | `real` | the calls behind ours, found at load time |
-//! | `start` | loading and unloading |
+//! | `start`, `stack` | loading and unloading; the sockets face of the process |
 //! | `edge` | what every hook does: whose descriptor it is, errno, panics |
 //! | `send`, `receive`, `wait` | datagrams out, in, and waiting for them |
 //! | `descriptors`, `options` | descriptors made, doubled and closed; socket options and names |
-//! | `process` | fork, exec, exit |
+//! | `process`, `io_uring` | fork, exec, exit; rings that pass the hooks by |
 //!
 //! A hook runs wherever the program makes the call: in a signal handler, in a child of `vfork`, while a
 //! library loads. So none allocates or takes a lock of the standard library, and all are `C-unwind`: the
@@ -18,9 +18,11 @@ mod real;
 
 mod descriptors;
 mod edge;
+mod io_uring;
 mod options;
 mod process;
 mod receive;
 mod send;
+mod stack;
 mod start;
 mod wait;

@@ -4,10 +4,10 @@
 //! has as many arguments as it likes.
 
 use std::ffi::{c_int, c_long, c_uint, c_ulong};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::edge::caught;
-use crate::start::stack;
+use crate::io_uring;
+use crate::stack::stack;
 
 /// Before a child that will be a process of its own: it has the sockets too from then on.
 extern "C" fn before_fork() {
@@ -22,9 +22,6 @@ extern "C" fn before_leaving() {
         caught((), || stack.flush_all());
     }
 }
-
-/// Whether the program has made a ring of `io_uring` by way of `syscall`.
-pub static RING: AtomicBool = AtomicBool::new(false);
 
 /// Before a system call that the program makes by its number: the same as before the function of that name, as far as
 /// something may have gathered or a descriptor goes away.
@@ -46,7 +43,7 @@ extern "C" fn before_syscall(number: c_long, a: c_long, b: c_long, c: c_long) {
         libc::SYS_execve | libc::SYS_execveat | libc::SYS_exit_group => stack.flush_all(),
         libc::SYS_seccomp => stack.confine(),
         libc::SYS_prctl if confines(a as c_int) => stack.confine(),
-        libc::SYS_io_uring_setup => RING.store(true, Ordering::Relaxed),
+        libc::SYS_io_uring_setup => io_uring::note_setup(),
         libc::SYS_sendto
         | libc::SYS_sendmsg
         | libc::SYS_sendmmsg

@@ -16,7 +16,7 @@ use crate::edge::{
     buffer, buffers, caught, errno, fail, get, known, mine, put, put_octets, test_cancel, Mine,
 };
 use crate::real::Real;
-use crate::start::stack;
+use crate::stack::stack;
 
 /// What the kernel takes of a list of messages.
 const MOST_MESSAGES: c_uint = 1024;

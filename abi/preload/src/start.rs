@@ -6,18 +6,12 @@ use std::sync::OnceLock;
 use weft_engine::settings::{LogLevel, Settings};
 use weft_sockets::stack::Stack;
 
-use crate::process::RING;
+use crate::io_uring;
 use crate::real;
+use crate::stack::{set_stack, stack};
 
-static STACK: OnceLock<Stack> = OnceLock::new();
 /// The program's name, if it is to be told what was done for it.
 static LOUD: OnceLock<String> = OnceLock::new();
-
-/// The sockets face, if any rule asks for it.
-#[inline(always)]
-pub fn stack() -> Option<&'static Stack> {
-    STACK.get()
-}
 
 #[used]
 #[link_section = ".init_array"]
@@ -49,7 +43,7 @@ fn begin() {
         let _ = LOUD.set(program);
     }
     if let Some(stack) = stack {
-        let _ = STACK.set(stack);
+        set_stack(stack);
     }
 }
 
@@ -68,7 +62,7 @@ extern "C" fn unload() {
     let counts = &stack.counts;
     let (sends, heads) = (count(&counts.sends), count(&counts.heads));
     let Some(program) = LOUD.get() else { return };
-    if RING.load(Ordering::Relaxed) || has_ring() {
+    if io_uring::is_used() {
         eprintln!(
             "weft: info: {program}: it uses io_uring; what goes through its rings is the kernel's alone"
         );
@@ -82,15 +76,4 @@ extern "C" fn unload() {
         count(&counts.gathered),
         count(&counts.split),
     );
-}
-
-/// Whether a descriptor of the program is a ring of `io_uring`, which libraries make without the C library.
-fn has_ring() -> bool {
-    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
-        return false;
-    };
-    entries
-        .flatten()
-        .filter_map(|entry| std::fs::read_link(entry.path()).ok())
-        .any(|link| link.to_string_lossy().contains("[io_uring]"))
 }

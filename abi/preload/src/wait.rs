@@ -8,7 +8,7 @@ use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, time
 use weft_sockets::stack::Stack;
 
 use crate::edge::caught;
-use crate::start::stack;
+use crate::stack::stack;
 
 /// The stack, if anything waits in it.
 #[inline(always)]

@@ -1,4 +1,4 @@
-#!/usr/bin/env bash
+# !/usr/bin/env bash
 # The tests of the hooks on the built library.
 #
 #   abi/preload/tests/run.sh LIBRARY SECONDS
@@ -7,7 +7,8 @@
 #   pass-through  programs under hooks without a rule: the same output, the same status
 #   datagrams     tests/datagrams/checker.c between every pair of: plain, gathering when busy, gathering always
 #   life          C programs of their own: fork, signals, exit, duplicates, threads
-#   luck          (luck.sh) sandboxes, no /proc, no descriptors, other preloaded libraries, static, setuid and Go programs
+#   luck          (luck.sh) sandboxes, no /proc, no descriptors, other preloaded libraries, static,
+#                 setuid and Go programs
 #
 # Closes with `N passed, N failed, N skipped`.
 set -uo pipefail

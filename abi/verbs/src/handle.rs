@@ -76,7 +76,8 @@ fn retired() -> MutexGuard<'static, VecDeque<Retired>> {
 pub fn free_retired() {
     let retired = std::mem::take(&mut *retired());
     for object in retired {
-        // SAFETY: `free` is of the object's own kind, and a program that gives up the device uses nothing of it any more.
+        // SAFETY: `free` is of the object's own kind, and a program that gives up the device uses nothing of it any
+        // more.
         unsafe { (object.free)(object.base) };
     }
 }
@@ -148,9 +149,9 @@ impl<T: Object> Handle<T> {
         object.private
     }
 
-    /// Takes an object back from C, and leaves it where it is until others have been retired too. Some programs end queues
-    /// that a thread of theirs still polls, `rping` among them when it loses its peer: such a thread gets `EINVAL` instead
-    /// of memory that is something else by then.
+    /// Takes an object back from C, and leaves it where it is until others have been retired too. Some programs end
+    /// queues that a thread of theirs still polls, `rping` among them when it loses its peer: such a thread gets
+    /// `EINVAL` instead of memory that is something else by then.
     ///
     /// # Safety
     /// As for [`Handle::of`]. What makes the object work was ended.

@@ -50,8 +50,8 @@ fn device_attributes() -> ibv_device_attr {
         | IBV_DEVICE_MEM_WINDOW
         | IBV_DEVICE_MEM_WINDOW_TYPE_2B
         | IBV_DEVICE_SRQ_RESIZE) as u32;
-    // The processor's own atomic instructions do it, so the program's count too, and IBV_ATOMIC_GLOB would be true. Devices say
-    // HCA, and UCX takes atomics from a device that says HCA only.
+    // The processor's own atomic instructions do it, so the program's count too, and IBV_ATOMIC_GLOB would be true.
+    // Devices say HCA, and UCX takes atomics from a device that says HCA only.
     attr.atomic_cap = IBV_ATOMIC_HCA as c_int;
     attr.max_mw = number(of.max_mr);
     attr.max_sge = number(of.max_sge);

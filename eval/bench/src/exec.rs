@@ -301,8 +301,8 @@ mod tests {
         (listener, port)
     }
 
-    /// A port that nobody listens on as long as the connection lasts. One that was listened on before may still be, or be
-    /// another test's.
+    /// A port that nobody listens on as long as the connection lasts. One that was listened on before may still be, or
+    /// be another test's.
     fn silent() -> (TcpStream, u16) {
         let (_listener, port) = listener();
         let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -327,8 +327,8 @@ mod tests {
     #[test]
     fn both_outputs_come_back() {
         let (_listener, port) = listener();
-        // Neither ends before the other has printed, however busy the machine is: a server that ends earlier than its client
-        // is a failure, and one that ends much later is killed.
+        // Neither ends before the other has printed, however busy the machine is: a server that ends earlier than its
+        // client is a failure, and one that ends much later is killed.
         let folder = tempfile::tempdir().unwrap();
         let until_both = |own: &str, other: &str| {
             let [own, other] = [own, other].map(|name| folder.path().join(name));

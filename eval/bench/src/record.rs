@@ -196,7 +196,8 @@ impl Run {
             .with_context(|| format!("{} does not follow the schema", path.display()))
     }
 
-    /// Writes the record into `folder`, which [`make_folder`] has made, under its start time and returns the file's path.
+    /// Writes the record into `folder`, which [`make_folder`] has made, under its start time and returns the file's
+    /// path.
     pub fn write(&self, folder: &Path) -> Result<PathBuf> {
         let path = folder.join(format!("{}.json", self.started.replace([':', '-'], "")));
         let mut text = serde_json::to_string_pretty(self)?;

@@ -1,7 +1,7 @@
 //! The bodies of the fuzz targets, to be run by the fuzzer and, over the committed corpora, by the tests.
 //!
-//! Each takes any octets and panics when the code under test breaks a promise: that memory stays within its bounds, that
-//! what is polled comes to an end, that every octet of a stream is placed once and within the window.
+//! Each takes any octets and panics when the code under test breaks a promise: that memory stays within its bounds,
+//! that what is polled comes to an end, that every octet of a stream is placed once and within the window.
 
 use crate::stack::{FrameInfo, Ipv4Config, Ipv6Config, Sink, Stack, StackConfig};
 use crate::tcp::options::{Options, SackBlocks, Timestamps};

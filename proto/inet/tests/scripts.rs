@@ -17,8 +17,8 @@
 //! place OFFSET LEN                     the last segment's octets belong there
 //! ```
 //!
-//! Numbers are counted from each side's SYN: ours and the peer's both begin at 0. What a `>` line does not mention is not
-//! compared.
+//! Numbers are counted from each side's SYN: ours and the peer's both begin at 0. What a `>` line does not mention is
+//! not compared.
 
 use std::collections::VecDeque;
 use std::fmt::Write;

@@ -6,7 +6,7 @@
 use crate::ddp::Header;
 use crate::inbound::{Inbound, InboundConfig, Message, Parse};
 use crate::mpa::frame::{FrameKind, RtrSet, StartFrame};
-use crate::mpa::startup::{
+use crate::startup::{
     Established, Initiator, InitiatorEvent, Responder, ResponderEvent, StartConfig, StartError,
 };
 use crate::terminate::Fault;

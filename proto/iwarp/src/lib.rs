@@ -5,7 +5,8 @@
 //!
 //! | module | what it holds | source |
 //! | --- | --- | --- |
-//! | [`mpa`] | start-up, FPDUs, markers, CRC32c | RFC 5044, RFC 6581 |
+//! | [`startup`] | MPA start-up: Request and Reply | RFC 5044 section 7.1, RFC 6581 |
+//! | [`mpa`] | FPDUs, markers, CRC32c | RFC 5044 |
 //! | [`ddp`] | tagged and untagged headers | RFC 5041 |
 //! | [`rdmap`] | Read Request, atomic and immediate data headers | RFC 5040, RFC 7306 |
 //! | [`terminate`] | what a peer can do wrong, and the Terminate that says so | RFC 5040 section 4.8 |
@@ -60,17 +61,18 @@ pub mod mpa;
 pub mod num;
 pub mod outbound;
 pub mod rdmap;
+pub mod startup;
 pub mod terminate;
 mod wire;
 
 pub use ddp::{Header, Tagged, Untagged, Versions};
 pub use inbound::{Continuation, Inbound, InboundConfig, Message, Parse, Segment};
 pub use mpa::frame::{Enhanced, FrameError, FrameKind, RtrSet, StartFrame};
-pub use mpa::startup::{
-    AcceptError, Blame, Established, Initiator, InitiatorEvent, PeerRequest, Responder,
-    ResponderEvent, Role, Rtr, StartConfig, StartError,
-};
 pub use num::{Msn, Opcode, QueueNumber, Stag};
 pub use outbound::Outbound;
 pub use rdmap::{AtomicOperation, AtomicRequest, AtomicResponse, ReadRequest};
+pub use startup::{
+    AcceptError, Blame, Established, Initiator, InitiatorEvent, PeerRequest, Responder,
+    ResponderEvent, Role, Rtr, StartConfig, StartError,
+};
 pub use terminate::{Fault, PeerFault, Terminate, TerminateCode};

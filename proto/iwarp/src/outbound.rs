@@ -6,9 +6,9 @@
 
 use crate::ddp::{Header, Tagged, Untagged};
 use crate::mpa::crc::{crc32c, CRC_LEN};
+use crate::mpa::established::{Established, Rtr};
 use crate::mpa::fpdu::{mulpdu, pad_len, LENGTH_LEN, MAX_ULPDU, MIN_MULPDU};
 use crate::mpa::marker;
-use crate::mpa::startup::{Established, Rtr};
 use crate::num::{Msn, Opcode, QueueNumber, Stag};
 use crate::rdmap::ReadRequest;
 use crate::terminate::Terminate;

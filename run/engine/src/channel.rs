@@ -89,8 +89,8 @@ impl<T> Channel<T> {
         Some(entry.event)
     }
 
-    /// The next event; waits for it unless the descriptor is non-blocking. In a child it is the parent's, as is what would
-    /// be served meanwhile.
+    /// The next event; waits for it unless the descriptor is non-blocking. In a child it is the parent's, as is what
+    /// would be served meanwhile.
     pub(crate) fn get(&self, progress: &Progress) -> Result<T, Error> {
         if progress.is_foreign() {
             return Err(Error::forked());
@@ -117,7 +117,8 @@ impl<T> Channel<T> {
             if let Some(event) = self.take() {
                 break Ok(event);
             }
-            // Behind the event: what is due for a connection that was just told leaves with the program's first message.
+            // Behind the event: what is due for a connection that was just told leaves with the program's first
+            // message.
             if lead.flush_deferred() {
                 // That may have made an event.
                 continue;

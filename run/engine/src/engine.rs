@@ -90,8 +90,8 @@ impl Engine {
     }
 
     fn begin(settings: Settings) -> Result<Arc<Engine>, Error> {
-        // What the CPU can do is found out at the first CRC, behind a lock of the library that computes it. A child that was
-        // forked meanwhile would wait for good, so that happens before there are threads of ours.
+        // What the CPU can do is found out at the first CRC, behind a lock of the library that computes it. A child
+        // that was forked meanwhile would wait for good, so that happens before there are threads of ours.
         std::hint::black_box(crc32c(b"weft"));
         let (clock, stats) = (Clock::start(), Arc::new(Stats::new(settings.stat)));
         let engine = Arc::new(Engine {

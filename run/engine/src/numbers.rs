@@ -1,7 +1,7 @@
 //! Queue pair numbers that say where the queue pair is to be found.
 //!
-//! The upper 16 bits of a number are a TCP port that the process holds, the lower 8 tell its queue pairs apart. The port
-//! is bound when the first number is given out; who is to be found there takes its socket and listens
+//! The upper 16 bits of a number are a TCP port that the process holds, the lower 8 tell its queue pairs apart. The
+//! port is bound when the first number is given out; who is to be found there takes its socket and listens
 //! ([`Numbers::take_sockets`]), so that a process that only uses the connection manager has no open port for this.
 //! Queue pairs that send datagrams have the UDP port of the same number.
 

@@ -1,7 +1,7 @@
 //! What the modules above the engine keep for the whole process.
 //!
-//! A registry (the queue pairs by number, the half-open connections) belongs to the module that uses it, and there is one
-//! for each engine. So the engine keeps values without knowing their types, one of each type.
+//! A registry (the queue pairs by number, the half-open connections) belongs to the module that uses it, and there is
+//! one for each engine. So the engine keeps values without knowing their types, one of each type.
 
 use std::any::{Any, TypeId};
 use std::sync::Arc;

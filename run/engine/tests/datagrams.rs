@@ -152,9 +152,9 @@ fn a_datagram_arrives_by_both_families() {
     }
 }
 
-/// More than any buffer holds, and a receiver with few receives, which is kept from its core for a while: the sender is held
-/// back. Neither end waits for longer than a second (decision 0008), so a burst in which this thread, which is both
-/// programs, stood still for half of that says nothing, and is made again.
+/// More than any buffer holds, and a receiver with few receives, which is kept from its core for a while: the sender is
+/// held back. Neither end waits for longer than a second (decision 0008), so a burst in which this thread, which is
+/// both programs, stood still for half of that says nothing, and is made again.
 #[test]
 fn a_long_burst_loses_nothing() {
     let deadline = Instant::now() + Duration::from_secs(120);
@@ -169,8 +169,8 @@ fn a_long_burst_loses_nothing() {
 }
 
 /// Sends datagrams each of which is there before the next one leaves. What a burst that was given up had under way may
-/// never be answered, and a sender that gets no answer stops waiting for its receiver; it waits again from the first answer on,
-/// of which there are some here.
+/// never be answered, and a sender that gets no answer stops waiting for its receiver; it waits again from the first
+/// answer on, of which there are some here.
 fn one_at_a_time(a: &End, b: &End, count: u64) {
     let (from, into) = (a.memory(4096), b.memory(4136));
     for n in 0..count {

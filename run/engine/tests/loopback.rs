@@ -297,15 +297,16 @@ fn rejection_carries_private_data() {
     assert!(rejected.status < 0);
 }
 
-/// Held while a process is started, and by who closes a port: what is about to be another program holds this one's listeners.
+/// Held while a process is started, and by who closes a port: what is about to be another program holds this one's
+/// listeners.
 static STARTING: Mutex<()> = Mutex::new(());
 
 fn while_nothing_starts() -> MutexGuard<'static, ()> {
     STARTING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A loopback address that only test `number` of this process uses: a port that it closes stays nobody's until it is opened
-/// again. Of 127.0.0.1 another test or program may be given it meanwhile.
+/// A loopback address that only test `number` of this process uses: a port that it closes stays nobody's until it is
+/// opened again. Of 127.0.0.1 another test or program may be given it meanwhile.
 fn own_host(number: u8) -> String {
     let [.., third, fourth] = std::process::id().to_be_bytes();
     format!("127.{number}.{third}.{fourth}")
@@ -348,8 +349,8 @@ fn a_listener_that_is_opened_again_is_found() {
     }
 }
 
-/// Whether a listener is found that is opened while somebody connects. False says nothing: it was opened so late that the other
-/// end, which tries for a second, may have given up.
+/// Whether a listener is found that is opened while somebody connects. False says nothing: it was opened so late that
+/// the other end, which tries for a second, may have given up.
 fn is_found_when_opened_again(
     addr: SocketAddr,
     source: Option<SocketAddr>,
@@ -416,8 +417,8 @@ fn who_loses_its_own_port_between_two_attempts_is_told_of_a_rejection() {
     assert_eq!(end.expect(EventKind::Rejected).status, -111);
 }
 
-/// The listener's event for a peer that is a plain socket; the private data names the peer. The request is closed: those that
-/// the program leaves unanswered count on the backlog.
+/// The listener's event for a peer that is a plain socket; the private data names the peer. The request is closed:
+/// those that the program leaves unanswered count on the backlog.
 fn request_of(channel: &EventChannel) -> (Vec<u8>, Instant) {
     let event = channel.get_event().unwrap();
     let told = Instant::now();

@@ -1,7 +1,9 @@
 //! How many descriptors the process may have.
 //!
-//! A queue pair of an adapter takes no descriptor, so programs with a thousand of them run under the usual soft limit of
-//! 1024. Here each has a socket. What this crate opens therefore raises the soft limit, step by step and no further than
+//! A queue pair of an adapter takes no descriptor, so programs with a thousand of them run under the usual soft limit
+//! of
+//! 1024. Here each has a socket. What this crate opens therefore raises the soft limit, step by step and no further
+//!       than
 //! the hard one, once it comes to its half: the other half is the program's.
 
 use std::io;

@@ -6,7 +6,7 @@
 ///
 /// False when the C library has no room for it.
 pub fn at_exit(act: extern "C" fn()) -> bool {
-    // SAFETY: `act` is a function of this library, which is there as long as the process is: where it is unloaded, the C
-    // library calls the handlers it registered first.
+    // SAFETY: `act` is a function of this library, which is there as long as the process is: where it is unloaded, the
+    // C library calls the handlers it registered first.
     unsafe { libc::atexit(act) == 0 }
 }

@@ -4,17 +4,16 @@
 //! have, and of sockets that go on being the parent's. What is its own it has to make anew, and it has to know what
 //! is not.
 
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::OnceLock;
 
-use crate::private;
+pub use crate::generation::Generation;
+use crate::{generation, private};
 
-/// Forks between the process that first watched and this one.
-static FORKS: AtomicU32 = AtomicU32::new(0);
 static WATCHED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn in_child() {
-    FORKS.fetch_add(1, Ordering::Relaxed);
+    generation::begin_next();
     private::close_all();
 }
 
@@ -30,24 +29,6 @@ pub fn watch() {
         unsafe {
             libc::pthread_atfork(None, None, Some(in_child));
         }
-    }
-}
-
-/// Which process of a family of forks something was made by.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Generation(u32);
-
-impl Generation {
-    /// This process.
-    #[inline]
-    pub fn now() -> Generation {
-        Generation(FORKS.load(Ordering::Relaxed))
-    }
-
-    /// It was made by a process that this one was forked from.
-    #[inline]
-    pub fn is_over(self) -> bool {
-        self != Generation::now()
     }
 }
 

@@ -29,6 +29,7 @@ pub mod descriptors;
 pub mod dgram;
 pub mod exit;
 pub mod fork;
+mod generation;
 mod guard;
 pub mod ifaces;
 pub mod lock;

@@ -12,7 +12,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crate::fork::Generation;
+use crate::generation::Generation;
 
 /// Numbers that the table has a bit for: as many as the kernel gives a process unless told otherwise (`fs.nr_open`).
 /// Descriptors beyond stay open in a child.

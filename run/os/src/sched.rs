@@ -84,8 +84,8 @@ pub fn is_thread(number: i32) -> bool {
     unsafe { libc::syscall(libc::SYS_tgkill, super::process::getpid() as i32, number, 0) == 0 }
 }
 
-/// How often the calling thread has lost its core to another one while it could have gone on: its time was up, or somebody
-/// more urgent woke.
+/// How often the calling thread has lost its core to another one while it could have gone on: its time was up, or
+/// somebody more urgent woke.
 pub fn losses_of_core() -> u64 {
     // SAFETY: all-zero is a value of the plain structure, which the next call fills.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };

@@ -1,10 +1,10 @@
 //! The engine's locks and wake-ups under a model checker.
 //!
-//! `watch`, `deferred` and `channel` are the engine's own files. They meet [loom](https://docs.rs/loom)'s threads, atomics
-//! and locks in `sync` instead of the real ones, and a small engine in `engine` whose epoll set is a flag and whose
-//! clock runs as fast as somebody waits for it. loom then runs each model in every order that its threads can take (up to
-//! a number of preemptions) and with every value that the memory order allows an atomic to have. A model ends when all of
-//! its threads do; a wake-up that is lost leaves one asleep, which loom reports as a deadlock.
+//! `watch`, `deferred` and `channel` are the engine's own files. They meet [loom](https://docs.rs/loom)'s threads,
+//! atomics and locks in `sync` instead of the real ones, and a small engine in `engine` whose epoll set is a flag and
+//! whose clock runs as fast as somebody waits for it. loom then runs each model in every order that its threads can
+//! take (up to a number of preemptions) and with every value that the memory order allows an atomic to have. A model
+//! ends when all of its threads do; a wake-up that is lost leaves one asleep, which loom reports as a deadlock.
 //!
 //! How to run it longer, and that it finds what it should, is told in `README.md` beside this crate.
 

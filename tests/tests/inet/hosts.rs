@@ -12,8 +12,8 @@ use weft_inet::tcp::send_buffer::SendBuffer;
 use weft_inet::tcp::{ConnectionId, EndpointEvent, Event, Placement, Reason, Secret};
 use weft_link::{Link, LinkConfig, Random, Travels};
 
-/// A frame on the link. Damage is one flipped bit behind the Ethernet header, which no checksum misses; ARP has none and
-/// is spared.
+/// A frame on the link. Damage is one flipped bit behind the Ethernet header, which no checksum misses; ARP has none
+/// and is spared.
 #[derive(Clone, Debug)]
 pub struct Wire(pub Vec<u8>);
 

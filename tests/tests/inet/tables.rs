@@ -51,8 +51,8 @@ fn steady(
     }
 }
 
-/// Octets per second that the loss allows: Mathis et al. for Reno, RFC 9438 section 5.1 (figure 5 of RFC 8312) for CUBIC
-/// where it is faster than Reno.
+/// Octets per second that the loss allows: Mathis et al. for Reno, RFC 9438 section 5.1 (figure 5 of RFC 8312) for
+/// CUBIC where it is faster than Reno.
 fn by_loss(algorithm: Algorithm, loss: f64, rtt: f64) -> f64 {
     if loss == 0.0 {
         return f64::INFINITY;

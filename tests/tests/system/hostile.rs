@@ -5,10 +5,10 @@
 //! deregistered, invalidated or made up, in and across every bound. The program meanwhile registers and deregisters,
 //! posts, reads from the peer and binds windows.
 //!
-//! Three checkers look on, none of which asks the tables under test: each access has to have been granted (`memory`); after each
-//! step every octet of the device's memory is compared with what it was, and what changed lies in what was granted to
-//! be changed; and memory that the peer may not read holds octets of 0x80 and more only, of which none may be in what
-//! is sent. Around every region stand canaries.
+//! Three checkers look on, none of which asks the tables under test: each access has to have been granted (`memory`);
+//! after each step every octet of the device's memory is compared with what it was, and what changed lies in what was
+//! granted to be changed; and memory that the peer may not read holds octets of 0x80 and more only, of which none may
+//! be in what is sent. Around every region stand canaries.
 
 mod peer;
 
@@ -314,8 +314,8 @@ impl World {
         end.asked.clear();
         (end.answered, end.requests, end.damaged) = (0, 0, false);
         end.open = None;
-        // A responder sends nothing, and so binds no window, before the initiator has (RFC 5044): mostly it does, and asks
-        // for nothing.
+        // A responder sends nothing, and so binds no window, before the initiator has (RFC 5044): mostly it does, and
+        // asks for nothing.
         if self.random.chance(0.8) {
             self.ask(at, (Stag(0), 0), 0);
         }

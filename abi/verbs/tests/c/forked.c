@@ -1,5 +1,5 @@
-/* Processes that fork: what is the parent's stays the parent's, and peers notice its end. What a child makes of its own is
-   looked at in tests/verbs/fork.c. */
+/* Processes that fork: what is the parent's stays the parent's, and peers notice its end. What a child makes of its own
+   is looked at in tests/verbs/fork.c. */
 #include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -88,7 +88,8 @@ static void refused(void)
 	pair_down(&p);
 }
 
-/* What was posted just before a fork may wait for more of its kind: it is the parent's to send, whatever the child calls. */
+/* What was posted just before a fork may wait for more of its kind: it is the parent's to send, whatever the child
+   calls. */
 static void amid_posts(void)
 {
 	enum { CHILDREN = 20, BURST = 30 };

@@ -235,8 +235,8 @@ impl End {
             .map_err(posting)
     }
 
-    /// Posts one Send of a ping-pong. Every few of them complete and are reaped, which gives their places in the send queue
-    /// back; the answers say that all of them are done.
+    /// Posts one Send of a ping-pong. Every few of them complete and are reaped, which gives their places in the send
+    /// queue back; the answers say that all of them are done.
     pub(super) fn send_in_turn(&self) -> Result<()> {
         let turn = self.turns.get().wrapping_add(1);
         self.turns.set(turn);

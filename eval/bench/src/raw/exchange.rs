@@ -46,8 +46,8 @@ pub(super) fn measure(mut stream: &TcpStream, program: &Exchange) -> Result<Metr
         answered += whole.unwrap_or_default();
     }
     let seconds = start.elapsed().as_secs_f64();
-    // What is under way is answered before either end goes: an end that leaves answers behind resets the connection, and
-    // the other meets that while it reads or while it writes.
+    // What is under way is answered before either end goes: an end that leaves answers behind resets the connection,
+    // and the other meets that while it reads or while it writes.
     stream.shutdown(Shutdown::Write)?;
     let mut late = 0;
     while let Some(whole) = answers.take(stream)? {

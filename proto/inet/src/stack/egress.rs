@@ -166,8 +166,8 @@ impl Stack {
     }
 }
 
-/// An IPv4 header without options (RFC 791 section 3.1) for `len` octets behind it. One stands before every segment, and a
-/// table of its fields is three times as dear.
+/// An IPv4 header without options (RFC 791 section 3.1) for `len` octets behind it. One stands before every segment,
+/// and a table of its fields is three times as dear.
 fn ipv4_header(
     source: Ipv4Addr,
     destination: Ipv4Addr,

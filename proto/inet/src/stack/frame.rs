@@ -51,14 +51,14 @@ pub struct Frame {
     pub head: Vec<u8>,
     /// What follows.
     pub payload: Payload,
-    /// For a device with a virtio-net header. Its TCP or UDP checksum field holds the sum of the pseudo header; where the
-    /// device does not finish it, [`Frame::finish_checksum`] does.
+    /// For a device with a virtio-net header. Its TCP or UDP checksum field holds the sum of the pseudo header; where
+    /// the device does not finish it, [`Frame::finish_checksum`] does.
     pub vnet: VnetHeader,
 }
 
 impl Frame {
-    /// Puts the whole checksum in, for devices that do not. `payload` gives the octets of the payload in pieces. Not for
-    /// frames that the device cuts.
+    /// Puts the whole checksum in, for devices that do not. `payload` gives the octets of the payload in pieces. Not
+    /// for frames that the device cuts.
     pub fn finish_checksum<'a>(&mut self, payload: impl IntoIterator<Item = &'a [u8]>) {
         if !core::mem::take(&mut self.vnet.needs_checksum) {
             return;

@@ -73,8 +73,8 @@ impl Acknowledger {
     /// A segment with `octets` of data arrived.
     ///
     /// Out of order or duplicate segments are acknowledged at once, so that the sender's repair is prompt (RFC 5681
-    /// section 4.2, RFC 2883 section 4). When ACKs are thinned, only what changes the number of holes is: then each hole
-    /// is reported when it opens and when it closes, and a hole that is merely still open costs nothing.
+    /// section 4.2, RFC 2883 section 4). When ACKs are thinned, only what changes the number of holes is: then each
+    /// hole is reported when it opens and when it closes, and a hole that is merely still open costs nothing.
     pub fn data(&mut self, arrival: &Arrival, octets: u64, mss: u64) -> Due {
         self.owed += octets;
         let disorder = if self.policy.is_thinned() {

@@ -49,7 +49,8 @@ pub struct Config {
     pub keep_alive: Option<KeepAlive>,
     /// How long to wait in FIN-WAIT-2 for a peer's FIN when the program has gone.
     pub linger: Duration,
-    /// Ranges kept behind holes; 0 means as many as full segments fit into the receive window, every second one missing.
+    /// Ranges kept behind holes; 0 means as many as full segments fit into the receive window, every second one
+    /// missing.
     pub max_ranges: usize,
 }
 

@@ -7,8 +7,8 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// A connection of an [`super::Endpoint`]. Its place in the table, and which of those that had the place: not given again
-/// before four thousand million others had the same place.
+/// A connection of an [`super::Endpoint`]. Its place in the table, and which of those that had the place: not given
+/// again before four thousand million others had the same place.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConnectionId {
     slot: u32,

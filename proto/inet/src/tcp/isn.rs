@@ -40,8 +40,8 @@ pub(super) enum Purpose {
 impl Secret {
     /// Initial number and clock offset of a new connection.
     ///
-    /// ISN = M + F(addresses, ports, secret) with M counting 4 microseconds (RFC 6528 section 3): a new connection of the
-    /// same two ends begins above an old one.
+    /// ISN = M + F(addresses, ports, secret) with M counting 4 microseconds (RFC 6528 section 3): a new connection of
+    /// the same two ends begins above an old one.
     pub fn for_connection(&self, tuple: &Tuple, now: Duration) -> Secrets {
         let ticks = (now.as_micros() / 4) as u32;
         Secrets {

@@ -78,8 +78,8 @@ impl Listener {
         self.half_open.is_empty()
     }
 
-    /// A segment for which there is no connection (RFC 9293 section 3.10.7.2, and 3.10.7.4 for SYN-RECEIVED). `room` says
-    /// whether a connection more may be made.
+    /// A segment for which there is no connection (RFC 9293 section 3.10.7.2, and 3.10.7.4 for SYN-RECEIVED). `room`
+    /// says whether a connection more may be made.
     pub fn handle_segment(
         &mut self,
         secret: &Secret,

@@ -67,8 +67,8 @@ impl PathMtu {
         true
     }
 
-    /// The retransmission timer expired `times` in a row, and a full segment is what was sent. Says whether the size was
-    /// reduced.
+    /// The retransmission timer expired `times` in a row, and a full segment is what was sent. Says whether the size
+    /// was reduced.
     pub fn timeouts(&mut self, times: u32) -> bool {
         if times < BLACK_HOLE_TIMEOUTS || self.current == self.floor {
             return false;

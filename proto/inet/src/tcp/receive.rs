@@ -258,8 +258,8 @@ impl Receiver {
             && self.window() < self.capacity / 2
     }
 
-    /// The window field of a segment about to be sent, for this shift. The right edge never moves back (RFC 9293 section
-    /// 3.8.6) and moves in steps worth a segment (section 3.8.6.2.2).
+    /// The window field of a segment about to be sent, for this shift. The right edge never moves back (RFC 9293
+    /// section 3.8.6) and moves in steps worth a segment (section 3.8.6.2.2).
     pub fn offer(&mut self, mss: u64, shift: u8) -> u16 {
         let possible = self.consumed + self.capacity;
         if possible >= self.edge + (self.capacity / 2).min(mss) {

@@ -4,8 +4,8 @@
 //! RFC 8985 sends one, and none during a recovery. But RACK finds a lost retransmission by something sent after it, and
 //! when the retransmission was the last thing that could be sent (the end of the data, or a window that the hole keeps
 //! shut) only the timer is left: 200 ms on a path of 1 ms. Where losses are no sign of congestion, a silent repair is
-//! probed too, as RFC 9002 section 6.2 does in all states: with the first segment that is missing, each time after twice
-//! the wait.
+//! probed too, as RFC 9002 section 6.2 does in all states: with the first segment that is missing, each time after
+//! twice the wait.
 
 use super::seq::Position;
 use core::time::Duration;

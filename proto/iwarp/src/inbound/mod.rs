@@ -15,9 +15,9 @@ mod tests;
 
 use crate::ddp::Header;
 use crate::mpa::crc::{crc32c, CRC_LEN};
+use crate::mpa::established::Established;
 use crate::mpa::fpdu::{fpdu_len, pad_len, LENGTH_LEN};
 use crate::mpa::marker;
-use crate::mpa::startup::Established;
 use crate::num::{Msn, Stag};
 use crate::rdmap::{AtomicRequest, AtomicResponse, ReadRequest};
 use crate::terminate::{Fault, PeerFault, Terminate};

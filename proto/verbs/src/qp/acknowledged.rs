@@ -1,14 +1,15 @@
 //! Requests that complete when the peer has them, for queue pairs that the program brings up itself.
 //!
-//! On iWARP a Write or a Send is complete when the transport has it (RFC 5040 section 5.5). A program for InfiniBand takes
-//! the completion for the peer's acknowledgement, and may go on over another queue pair: MPI's one-sided calls do. So a
-//! reliable queue pair of such a program asks: behind its Writes goes a Read of no length, which every peer answers
-//! after it has placed what came before (RFC 5040 section 5.5, rules 5 and 20), and its response completes them. One is
-//! under way at a time, and speaks for everything framed before it; so does the response to any Read or atomic of the
-//! program's. Nothing is asked for requests that no completion waits for.
+//! On iWARP a Write or a Send is complete when the transport has it (RFC 5040 section 5.5). A program for InfiniBand
+//! takes the completion for the peer's acknowledgement, and may go on over another queue pair: MPI's one-sided calls
+//! do. So a reliable queue pair of such a program asks: behind its Writes goes a Read of no length, which every peer
+//! answers after it has placed what came before (RFC 5040 section 5.5, rules 5 and 20), and its response completes
+//! them. One is under way at a time, and speaks for everything framed before it; so does the response to any Read or
+//! atomic of the program's. Nothing is asked for requests that no completion waits for.
 //!
-//! Sends are asked for only where the program bounds how often they may find no receive (an RNR retry count below 7): the
-//! question then tells the peer that count, the peer refuses a message that waits longer, and the Send has the error.
+//! Sends are asked for only where the program bounds how often they may find no receive (an RNR retry count below 7):
+//! the question then tells the peer that count, the peer refuses a message that waits longer, and the Send has the
+//! error.
 
 use weft_iwarp::Rtr;
 

@@ -1,7 +1,7 @@
 //! The send queue at rest: SQD, as `ibv_modify_qp(3)` has it.
 //!
-//! What is begun ends, what is posted waits, receives and the peer's requests go on. On iWARP the state of that name is a
-//! step of closing (`Closing` in the RDMA verbs), so only devices that show InfiniBand's states come here.
+//! What is begun ends, what is posted waits, receives and the peer's requests go on. On iWARP the state of that name is
+//! a step of closing (`Closing` in the RDMA verbs), so only devices that show InfiniBand's states come here.
 
 use super::Qp;
 use crate::host::Host;

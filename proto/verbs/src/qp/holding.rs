@@ -158,8 +158,8 @@ impl Qp {
         self.receiving.retries
     }
 
-    /// Whether so much is held that no more should be received until some of it goes on. What is received all the same is
-    /// held too, up to a bound.
+    /// Whether so much is held that no more should be received until some of it goes on. What is received all the same
+    /// is held too, up to a bound.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.receiving.held.weight >= ENOUGH

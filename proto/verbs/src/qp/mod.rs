@@ -387,7 +387,8 @@ impl Qp {
             || self.question_due()
     }
 
-    /// Whether all that [`Qp::fill`] would frame is answers of no octets, to a peer that asks whether its Writes are placed.
+    /// Whether all that [`Qp::fill`] would frame is answers of no octets, to a peer that asks whether its Writes are
+    /// placed.
     #[inline]
     pub fn owes_only_answers(&self) -> bool {
         self.responder.only_answers()

@@ -10,8 +10,8 @@ use core::time::Duration;
 const FIRST: u32 = 128 * 1024;
 /// The same at most.
 const MOST: u32 = 4 * 1024 * 1024;
-/// How long an answer is waited for: longer than a loaded machine keeps a receiver from a core, or what the sender sends then
-/// overflows a buffer that the receiver would have emptied.
+/// How long an answer is waited for: longer than a loaded machine keeps a receiver from a core, or what the sender
+/// sends then overflows a buffer that the receiver would have emptied.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Beyond this the count of a flow that nobody answers follows what was sent.
 const FAR: u32 = 1 << 30;

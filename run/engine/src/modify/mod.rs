@@ -2,8 +2,8 @@
 //!
 //! A program walks its queue pair through its states by itself, naming the other end at RTR; or the connection manager
 //! brings it to RTS with the TCP connection in hand, and the changes that the program makes meanwhile (with what
-//! `rdma_init_qp_attr(3)` gave it) are taken note of. [`QpModifier`] tells the two apart. Which attributes a change needs
-//! and allows is in [`table`].
+//! `rdma_init_qp_attr(3)` gave it) are taken note of. [`QpModifier`] tells the two apart. Which attributes a change
+//! needs and allows is in [`table`].
 
 mod table;
 
@@ -136,8 +136,8 @@ const RETRY_CNT_MAX: u8 = 7;
 const MIN_RNR_TIMER_MAX: u8 = 31;
 /// The unit of the local acknowledge timeout: 4.096 microseconds times two to its power.
 const TIMEOUT_UNIT: Duration = Duration::from_nanos(4096);
-/// A device may wait up to four times its timeout (InfiniBand 9.7.6.1.3), and this one, whose answers come from programs
-/// that the kernel schedules, does.
+/// A device may wait up to four times its timeout (InfiniBand 9.7.6.1.3), and this one, whose answers come from
+/// programs that the kernel schedules, does.
 const TIMEOUT_SLACK: u32 = 4;
 const PATIENCE_MIN: Duration = Duration::from_millis(500);
 
@@ -231,8 +231,8 @@ impl QpModifier {
     /// Changes the attributes of a connected queue pair; nothing is changed if anything is wrong.
     ///
     /// # Errors
-    /// [`Error::Invalid`]: a value out of its range, no such change from this state, or an attribute missing or too many;
-    /// and what the change itself fails with.
+    /// [`Error::Invalid`]: a value out of its range, no such change from this state, an attribute missing or too many.
+    /// And what the change itself fails with.
     pub fn modify(&mut self, qp: &Arc<Qp>, attr: &QpAttr) -> Result<(), Error> {
         let now = qp.state();
         check_before(attr, now)?;

@@ -7,8 +7,8 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A peer on this machine answers a connection's Request within so many times what the TCP handshake took: its program is
-/// woken, takes the request, makes a queue pair and accepts.
+/// A peer on this machine answers a connection's Request within so many times what the TCP handshake took: its program
+/// is woken, takes the request, makes a queue pair and accepts.
 const HANDSHAKES: u32 = 5;
 /// Nobody looks for longer.
 const MOST: Duration = Duration::from_micros(500);

@@ -1,15 +1,15 @@
 //! The member whose descriptor the epoll set does not watch for a while, because a thread that polls reads it itself.
 //!
-//! A program that polls for the completion of a Write which the peer has to acknowledge reads the socket itself. Once it
-//! has the completion it may go on to spin on memory (`ib_write_lat`), where only the service thread serves it, so that
-//! one stays in the epoll set (decision 0002). There it would be woken for each acknowledgement too, when the poller has
-//! read it already, and on a machine whose cores all spin it then has no turn left when it is needed. So while the
-//! acknowledgement is awaited and polled for, the set does not wait for what this one connection receives: the poller has
-//! a *lease* of it. A program that has many Writes under way does not go on to spin on memory, and is left alone with
-//! this.
+//! A program that polls for the completion of a Write which the peer has to acknowledge reads the socket itself. Once
+//! it has the completion it may go on to spin on memory (`ib_write_lat`), where only the service thread serves it, so
+//! that one stays in the epoll set (decision 0002). There it would be woken for each acknowledgement too, when the
+//! poller has read it already, and on a machine whose cores all spin it then has no turn left when it is needed. So
+//! while the acknowledgement is awaited and polled for, the set does not wait for what this one connection receives:
+//! the poller has a *lease* of it. A program that has many Writes under way does not go on to spin on memory, and is
+//! left alone with this.
 //!
-//! The set waits for it again with the acknowledgement; when pollers read another member first; when the program asks for
-//! an event or waits for one; and a millisecond or two after the program has stopped to poll.
+//! The set waits for it again with the acknowledgement; when pollers read another member first; when the program asks
+//! for an event or waits for one; and a millisecond or two after the program has stopped to poll.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -18,8 +18,8 @@ use parking_lot::Mutex;
 
 use super::member::Member;
 
-/// A thread has to poll so often in a row and find nothing before it has a lease: what looks once or twice before it asks
-/// for an event does not wait by polling.
+/// A thread has to poll so often in a row and find nothing before it has a lease: what looks once or twice before it
+/// asks for an event does not wait by polling.
 pub(super) const EMPTY_POLLS_MIN: u32 = 6;
 
 /// The one member that is leased, if there is one.

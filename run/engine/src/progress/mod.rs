@@ -1,13 +1,13 @@
 //! Who serves the connections (decision 0002).
 //!
-//! Everything that is served is a [`Member`]: progress does not know what it is. All sockets are in one epoll set. At any
-//! time it is watched by at most one of:
+//! Everything that is served is a [`Member`]: progress does not know what it is. All sockets are in one epoll set. At
+//! any time it is watched by at most one of:
 //!
 //! * the **service thread** ([`service`]), when nobody of the program does: it sleeps in epoll;
 //! * a **lead** ([`lead`]): a program thread that blocks for an event serves everything while it waits;
 //! * **pollers** ([`serving`]): program threads that spin on completion queues read the member that was active last
-//!   directly and sweep the set now and then. The service thread then keeps out of the set and only looks in every tick;
-//!   a second thread asleep in epoll on the same socket costs each message a wake-up.
+//!   directly and sweep the set now and then. The service thread then keeps out of the set and only looks in every
+//!   tick; a second thread asleep in epoll on the same socket costs each message a wake-up.
 //!
 //! Which of them it is, and who wakes whom, is in [`watch`]. A poller is recognised by a run of empty polls, or of
 //! messages that polls take ([`polling`]). A program that polls only what it knows to be there and spins on memory
@@ -115,8 +115,8 @@ impl Progress {
         })
     }
 
-    /// It is of a process that this one was forked from. To be asked before any lock is taken: one that a thread held as
-    /// the process forked is held for good.
+    /// It is of a process that this one was forked from. To be asked before any lock is taken: one that a thread held
+    /// as the process forked is held for good.
     #[inline]
     pub(crate) fn is_foreign(&self) -> bool {
         self.generation.is_over()
@@ -198,8 +198,8 @@ impl Progress {
 
     // --- what waits
 
-    /// Whether posts may wait to be sent together: the program shows that it will poll, or the service thread's tick will
-    /// see to it.
+    /// Whether posts may wait to be sent together: the program shows that it will poll, or the service thread's tick
+    /// will see to it.
     pub(crate) fn may_defer(&self) -> bool {
         self.watch.mode() == Mode::Watched
     }

@@ -2,9 +2,10 @@
 //!
 //! A program may have more polling threads than it has cores: workers with a completion queue each, of which one has
 //! something to do. The others spin for whole slices of the scheduler, milliseconds, while that one, or who serves the
-//! other end, waits for a core. So a thread that polls in vain sleeps for a moment now and then (`Progress::nap`), if it
-//! lost its core more than once lately and other threads of its process poll in vain as well. A thread that polls alone
-//! goes on spinning: who wants its core then is another program, and it would lose its turn to that with each sleep.
+//! other end, waits for a core. So a thread that polls in vain sleeps for a moment now and then (`Progress::nap`), if
+//! it lost its core more than once lately and other threads of its process poll in vain as well. A thread that polls
+//! alone goes on spinning: who wants its core then is another program, and it would lose its turn to that with each
+//! sleep.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};

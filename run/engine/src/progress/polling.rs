@@ -1,10 +1,10 @@
 //! What the program's polls show of it: whether its threads wait for messages by polling (decision 0002).
 //!
-//! Two things show it. A poll that finds its queue empty *looks*: it serves the connections before it gives up, and many that
-//! give up in a row are of a program that waits. And a poll that takes messages, without having asked for an event, is one of
-//! a program that comes for them by itself, even if it never finds the queue empty because they come faster than it works. A
-//! program that polls only what it knows to be there and spins on memory meanwhile (`ib_write_lat`) does neither: the
-//! completions it takes are those of its own requests.
+//! Two things show it. A poll that finds its queue empty *looks*: it serves the connections before it gives up, and
+//! many that give up in a row are of a program that waits. And a poll that takes messages, without having asked for an
+//! event, is one of a program that comes for them by itself, even if it never finds the queue empty because they come
+//! faster than it works. A program that polls only what it knows to be there and spins on memory meanwhile
+//! (`ib_write_lat`) does neither: the completions it takes are those of its own requests.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -61,8 +61,8 @@ thread_local! {
 }
 
 impl Run {
-    /// Grows; true whenever it has grown by `enough`, quickly. The poll that begins it counts once, whatever it took: that
-    /// may have come together over a long time.
+    /// Grows; true whenever it has grown by `enough`, quickly. The poll that begins it counts once, whatever it took:
+    /// that may have come together over a long time.
     fn grow(&mut self, by: usize, enough: u32, now: impl FnOnce() -> Instant) -> bool {
         let before = self.length;
         if before == 0 {
@@ -134,8 +134,9 @@ impl Polls {
         with_run(|run| run.take(taken.messages, ENOUGH, Instant::now))
     }
 
-    /// A poll found its queue empty, looked, and took what that brought; true when it makes a poller. `unanswered`: the peer
-    /// is to answer for Writes, and a program that waits for what a device does by itself may go on to spin on memory.
+    /// A poll found its queue empty, looked, and took what that brought; true when it makes a poller. `unanswered`: the
+    /// peer is to answer for Writes, and a program that waits for what a device does by itself may go on to spin on
+    /// memory.
     #[inline]
     pub(crate) fn note_look(&self, taken: Taken, unanswered: bool) -> bool {
         let enough = match unanswered {

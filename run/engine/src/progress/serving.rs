@@ -16,8 +16,8 @@ use crate::error::Error;
 
 /// A poller that reads the member which was active last sweeps the whole set on every so many looks.
 const SWEEP_EVERY_LOOKS: u32 = 16;
-/// Members that a sweep without waiting serves at most. Who polls has the first messages sooner, answers them while their
-/// connections are still in the core's cache, and is back within a tick.
+/// Members that a sweep without waiting serves at most. Who polls has the first messages sooner, answers them while
+/// their connections are still in the core's cache, and is back within a tick.
 const SWEEP_MEMBERS_MAX: usize = 8;
 /// So many times in a row a sweep finds nothing but the member that was active last before pollers read that directly.
 const ALONE_SWEEPS_MIN: u32 = 4;
@@ -106,7 +106,8 @@ impl Progress {
         unacknowledged
     }
 
-    /// Sleeps in the set for a moment, and serves what is ready: a thread that polls in vain while others need its core.
+    /// Sleeps in the set for a moment, and serves what is ready: a thread that polls in vain while others need its
+    /// core.
     pub(crate) fn nap(&self) {
         self.end_lease();
         // What fails here the next look finds.
@@ -140,8 +141,8 @@ impl Progress {
     }
 
     /// Decides whether pollers look at the set or at one member first. Where the set shows others than the one that was
-    /// active last it is the quicker way to the next one; where it shows that one alone for a while, reading it directly
-    /// is.
+    /// active last it is the quicker way to the next one; where it shows that one alone for a while, reading it
+    /// directly is.
     fn note_swept(&self, always: bool, swept: &Swept) {
         if swept.carriers == 0 {
             return;

@@ -77,8 +77,8 @@ impl Place for Program<'_> {
     }
 }
 
-/// A program that has shown a sign, and then polls as `ticks` say. Gives how many ticks passed until the service thread was
-/// back in the set, and its sweeps before that.
+/// A program that has shown a sign, and then polls as `ticks` say. Gives how many ticks passed until the service thread
+/// was back in the set, and its sweeps before that.
 fn watched(ticks: impl Iterator<Item = Tick>) -> (usize, u32) {
     let watch = Watch::new();
     watch.show_sign(&Silent);

@@ -1,16 +1,17 @@
 //! Who sleeps where, and who wakes whom: the part of decision 0002 that threads meet on.
 //!
-//! Three kinds of thread meet here. The *service thread* sleeps in the epoll set while the program does not serve itself
-//! ([`Mode::Served`]), and outside of it, parked, while it does ([`Mode::Watched`]). A *lead* is a program thread that
-//! sleeps in the set while it waits for an event. Others come by: they poll, post, add timers, and wake whoever has to
-//! look up.
+//! Three kinds of thread meet here. The *service thread* sleeps in the epoll set while the program does not serve
+//! itself ([`Mode::Served`]), and outside of it, parked, while it does ([`Mode::Watched`]). A *lead* is a program
+//! thread that sleeps in the set while it waits for an event. Others come by: they poll, post, add timers, and wake
+//! whoever has to look up.
 //!
-//! Two sleepers in one set share one waker, and whoever is woken clears it. The rule that follows: **who clears the waker
-//! sets it again if the other may sleep in the set too.** Each "if" below reads a flag that the other side writes before it
-//! reads one of ours; all of these are sequentially consistent, so that at least one of the two sees the other.
+//! Two sleepers in one set share one waker, and whoever is woken clears it. The rule that follows: **who clears the
+//! waker sets it again if the other may sleep in the set too.** Each "if" below reads a flag that the other side writes
+//! before it reads one of ours; all of these are sequentially consistent, so that at least one of the two sees the
+//! other.
 //!
-//! The sockets, timers and queue pairs are behind [`Wake`] and [`Place`]. The tests in `tests/model` put a model checker's threads
-//! and atomics in place of the real ones and run this very file.
+//! The sockets, timers and queue pairs are behind [`Wake`] and [`Place`]. The tests in `tests/model` put a model
+//! checker's threads and atomics in place of the real ones and run this very file.
 
 use std::time::Duration;
 

@@ -1,12 +1,12 @@
 //! Answers that wait for what the program posts next.
 //!
-//! A peer that asks whether its Writes are placed (decision 0009) gets an answer of no octets. Where two programs write to each
-//! other in turn (`ib_write_lat`), the program posts its own Write a moment later, and the answer that left alone was
-//! a system call and a wake-up of its own at either end, on cores that have other things to do. So where posts have
-//! followed answers closely a few times in a row, the next answer waits for the post, and leaves with it.
+//! A peer that asks whether its Writes are placed (decision 0009) gets an answer of no octets. Where two programs write
+//! to each other in turn (`ib_write_lat`), the program posts its own Write a moment later, and the answer that left
+//! alone was a system call and a wake-up of its own at either end, on cores that have other things to do. So where
+//! posts have followed answers closely a few times in a row, the next answer waits for the post, and leaves with it.
 //!
-//! It waits no longer than the program's next poll, and where that does not come [`HOLD`] to twice that; then answers leave
-//! at once again, until twice as many posts have followed closely.
+//! It waits no longer than the program's next poll, and where that does not come [`HOLD`] to twice that; then answers
+//! leave at once again, until twice as many posts have followed closely.
 
 use std::time::Duration;
 

@@ -103,9 +103,9 @@ impl Qp {
         Ok(me)
     }
 
-    /// Takes what came behind the Reply, as no event will say that it is in the buffer already. Without that, what is due
-    /// (the ready-to-receive message) leaves with the program's first message: programs that were told of a connection
-    /// post or wait next, and either sends it.
+    /// Takes what came behind the Reply, as no event will say that it is in the buffer already. Without that, what is
+    /// due (the ready-to-receive message) leaves with the program's first message: programs that were told of a
+    /// connection post or wait next, and either sends it.
     pub(crate) fn serve_attached(&self) {
         let engine = self.pd.engine();
         let inner = self.inner.lock();

@@ -1,8 +1,8 @@
 //! Buffers for octets on their way from a socket to where they belong.
 //!
-//! A stream needs one only while it holds octets that are not consumed yet, which at the end of a pass it seldom does. So
-//! buffers belong to the threads that receive: a thousand idle queue pairs have none, and the one that a thread uses for
-//! all of its streams stays in its core's cache.
+//! A stream needs one only while it holds octets that are not consumed yet, which at the end of a pass it seldom does.
+//! So buffers belong to the threads that receive: a thousand idle queue pairs have none, and the one that a thread uses
+//! for all of its streams stays in its core's cache.
 
 use std::cell::RefCell;
 

@@ -13,8 +13,8 @@ use crate::progress::Flush;
 
 /// Posts between two polls that make a burst: from then on posts gather.
 const BURST: u32 = 4;
-/// The same while the program works off many messages that one poll took: it polls again when it is through with them, and
-/// messages that came together are answered together.
+/// The same while the program works off many messages that one poll took: it polls again when it is through with them,
+/// and messages that came together are answered together.
 const BURST_OF_MANY: u32 = 2;
 /// Posts that gather at most before they are sent.
 const GATHER_POSTS: u32 = 64;

@@ -1,5 +1,5 @@
-//! The lease that a thread which polls may have of this queue pair's stream (see [`crate::progress`]'s `lease`): meanwhile
-//! the epoll set does not wait for what the stream receives.
+//! The lease that a thread which polls may have of this queue pair's stream (see [`crate::progress`]'s `lease`):
+//! meanwhile the epoll set does not wait for what the stream receives.
 
 use std::time::Duration;
 

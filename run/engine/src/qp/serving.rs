@@ -331,8 +331,8 @@ impl Qp {
         });
     }
 
-    /// A stream that was to be closed or to have spoken by now is closed, a message that waited too long is refused, and
-    /// a nudge that is due is sent.
+    /// A stream that was to be closed or to have spoken by now is closed, a message that waited too long is refused,
+    /// and a nudge that is due is sent.
     fn handle_timer(&self) {
         let engine = self.pd.engine();
         let now = engine.now();

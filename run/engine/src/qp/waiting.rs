@@ -1,9 +1,9 @@
 //! How long a message that finds no receive waits for one.
 //!
-//! InfiniBand's receiver answers "not ready" and names a time; the sender tries again after it, as often as its RNR retry
-//! count says. Here the message is at the receiver already and waits there. A peer that bounds its count tells it
-//! (`proto/verbs`, `acknowledged`), and the wait is count times this side's `min_rnr_timer`. Of a peer that tells none the
-//! wait is the setting, or without end where the program's own count is 7: programs set the same at both ends.
+//! InfiniBand's receiver answers "not ready" and names a time; the sender tries again after it, as often as its RNR
+//! retry count says. Here the message is at the receiver already and waits there. A peer that bounds its count tells it
+//! (`proto/verbs`, `acknowledged`), and the wait is count times this side's `min_rnr_timer`. Of a peer that tells none
+//! the wait is the setting, or without end where the program's own count is 7: programs set the same at both ends.
 
 use std::sync::Weak;
 use std::time::Duration;

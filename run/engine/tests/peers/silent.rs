@@ -61,8 +61,8 @@ fn a_silent_responder_is_nudged_until_it_speaks() {
     }
 
     peer.write_all(&EMPTY_WRITE).unwrap();
-    // Three more would come, the last 5.1 s behind the one before it. One may have been on its way, and another where the
-    // machine stood still.
+    // Three more would come, the last 5.1 s behind the one before it. One may have been on its way, and another where
+    // the machine stood still.
     peer.set_read_timeout(Some(Duration::from_secs(6))).unwrap();
     let silence = (0..3).find_map(|_| fpdu(&mut peer).err());
     let silence = silence.map(|error| error.kind());

@@ -4,8 +4,9 @@
 //! FPDUs are cut so that none straddles segments, so each segment that arrives begins with an FPDU and can be placed by
 //! itself (RFC 5044 section 5.1, RFC 5041 section 5). Completion always waits for order.
 //!
-//! The link and the protocol run on virtual time, so counts are the same each time. The work after a gap is filled is done
-//! for real, and how long that takes by the machine's clock is measured beside; the virtual clock does not hear of it.
+//! The link and the protocol run on virtual time, so counts are the same each time. The work after a gap is filled is
+//! done for real, and how long that takes by the machine's clock is measured beside; the virtual clock does not hear of
+//! it.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -220,7 +220,8 @@ impl Connection {
             .set(Timer::PathMtu, now + super::super::path_mtu::RETRY);
         let send = &mut self.send;
         send.control.set_mss(u64::from(send.mss()));
-        // What is too large never arrives: send it again at once, in smaller segments, without taking it for congestion.
+        // What is too large never arrives: send it again at once, in smaller segments, without taking it for
+        // congestion.
         send.board.lose_all(false);
     }
 

@@ -29,7 +29,8 @@ impl Connection {
         }
     }
 
-    /// The tail loss probe is due. When the retransmission timer is too, the probe goes in its place (RFC 8985 section 7.2).
+    /// The tail loss probe is due. When the retransmission timer is too, the probe goes in its place (RFC 8985 section
+    /// 7.2).
     fn probe_timeout(&mut self, now: Duration) {
         self.due.loss_probe = true;
         if self.send.probes_tail() {

@@ -80,7 +80,8 @@ pub enum Event {
     Established,
     /// More octets are there in order; [`Connection::delivered`] says how many.
     Delivered,
-    /// More octets are acknowledged; [`Connection::acknowledged`] says how many. Buffers before are the program's again.
+    /// More octets are acknowledged; [`Connection::acknowledged`] says how many. Buffers before are the program's
+    /// again.
     Acknowledged,
     /// The peer will send no more.
     PeerFinished,

@@ -156,8 +156,8 @@ impl Sender {
         self.nxt >= FIRST_OCTET && (self.unsent() > 0 || (self.finished && self.nxt == self.end))
     }
 
-    /// Data is about to be sent. After a time in which none was, nothing is known of the path any more, and a window that
-    /// was right before would leave as one burst (RFC 5681 section 4.1).
+    /// Data is about to be sent. After a time in which none was, nothing is known of the path any more, and a window
+    /// that was right before would leave as one burst (RFC 5681 section 4.1).
     pub fn after_idle(&mut self, now: Duration) {
         let idle = |at: Duration| now.saturating_sub(at) > self.rtt.rto();
         if self.board.is_empty() && self.sent_at.is_some_and(idle) {

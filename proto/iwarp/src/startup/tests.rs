@@ -1,8 +1,8 @@
 //! Pairs in memory: every combination of what two sides may want, in any pieces, and every way it can fail.
 
-use super::super::frame::{Enhanced, FrameError, FrameKind, RtrSet, StartFrame};
 use super::*;
 use crate::inbound::{Inbound, Message, Parse};
+use crate::mpa::frame::{Enhanced, FrameError, FrameKind, RtrSet, StartFrame};
 use crate::outbound::Outbound;
 use crate::terminate::PeerFault;
 use alloc::string::ToString;

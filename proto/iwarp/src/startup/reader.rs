@@ -1,6 +1,6 @@
 //! Collects the octets of one start-up frame from a stream that may come in any pieces.
 
-use super::super::frame::{FrameError, FrameKind, StartFrame};
+use crate::mpa::frame::{FrameError, FrameKind, StartFrame};
 use alloc::vec::Vec;
 
 #[derive(Clone, Debug)]

@@ -15,7 +15,8 @@ pub use error::{AcceptError, Blame, StartError};
 pub use initiator::{Initiator, InitiatorEvent};
 pub use responder::{PeerRequest, Responder, ResponderEvent};
 
-use super::frame::{RtrSet, NOT_NEGOTIATED};
+pub use crate::mpa::established::{Established, Role, Rtr};
+use crate::mpa::frame::{RtrSet, NOT_NEGOTIATED};
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -23,36 +24,6 @@ use core::time::Duration;
 pub const REVISION_5044: u8 = 1;
 /// The revision with the enhanced block (RFC 6581).
 pub const REVISION_6581: u8 = 2;
-
-/// Which end of the start-up this side is.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Role {
-    /// Sent the Request.
-    Initiator,
-    /// Sent the Reply.
-    Responder,
-}
-
-/// One kind of ready-to-receive FPDU (RFC 6581 section 9.2).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Rtr {
-    /// A zero-length Send.
-    Send,
-    /// A zero-length RDMA Write.
-    Write,
-    /// A zero-length RDMA Read.
-    Read,
-}
-
-impl From<Rtr> for RtrSet {
-    fn from(kind: Rtr) -> RtrSet {
-        RtrSet {
-            send: kind == Rtr::Send,
-            write: kind == Rtr::Write,
-            read: kind == Rtr::Read,
-        }
-    }
-}
 
 /// What this side wants of the connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -99,36 +70,6 @@ impl Default for StartConfig {
             private_data: Vec::new(),
         }
     }
-}
-
-/// What both sides agreed on. The stream is in Full Operation.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Established {
-    /// Which side this is.
-    pub role: Role,
-    /// The CRC is generated and checked, both ways.
-    pub crc: bool,
-    /// This side puts markers in.
-    pub markers_tx: bool,
-    /// The peer puts markers in.
-    pub markers_rx: bool,
-    /// Revision of the Reply.
-    pub revision: u8,
-    /// The Initiator sends a ready-to-receive FPDU.
-    pub peer_to_peer: bool,
-    /// Initiator: the ready-to-receive FPDU that must be sent first. Responder: the kind it selected; the peer's
-    /// first FPDU may be any.
-    pub rtr: Option<Rtr>,
-    /// Read Requests this side holds, after negotiation.
-    pub ird: u16,
-    /// Read Requests this side may have outstanding, after negotiation.
-    pub ord: u16,
-    /// The peer's IRD as it told; [`NOT_NEGOTIATED`] when it did not.
-    pub peer_ird: u16,
-    /// The peer's ORD as it told; [`NOT_NEGOTIATED`] when it did not.
-    pub peer_ord: u16,
-    /// Private data of the peer's frame, without the enhanced block.
-    pub private_data: Vec<u8>,
 }
 
 /// The depth this side works with before negotiation.

@@ -1,12 +1,12 @@
 //! The side that sends the Reply.
 
-use super::super::frame::{
-    Enhanced, FrameKind, RtrSet, StartFrame, ENHANCED_LEN, MAX_PRIVATE_DATA, NOT_NEGOTIATED,
-};
 use super::reader::FrameReader;
 use super::{
     depth_field, own_depth, AcceptError, Established, Role, Rtr, StartConfig, StartError,
     REVISION_5044, REVISION_6581,
+};
+use crate::mpa::frame::{
+    Enhanced, FrameKind, RtrSet, StartFrame, ENHANCED_LEN, MAX_PRIVATE_DATA, NOT_NEGOTIATED,
 };
 use alloc::vec::Vec;
 use core::time::Duration;

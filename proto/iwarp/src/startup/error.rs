@@ -1,6 +1,6 @@
 //! How a start-up fails, sorted by who is at fault.
 
-use super::super::frame::{FrameError, FrameKind, MAX_PRIVATE_DATA};
+use crate::mpa::frame::{FrameError, FrameKind, MAX_PRIVATE_DATA};
 use core::fmt;
 use core::time::Duration;
 
