@@ -5,10 +5,10 @@
  *   meet -c ADDRESS -p PORT -n COUNT [-r SEED]      the client; it may be started first
  *
  * The two tell each other GID, number and PSN over a TCP connection of their own, walk INIT, RTR, RTS with random
- * pauses, and send a message each way at once, without waiting for the other (but with UD, which may lose what comes too
- * early). RC, UC and UD take turns; every other time the queue pair of that type is reset and used again. The program
- * fails if anything takes longer than ten seconds. Written against the system's headers and the documented interface
- * alone.
+ * pauses, and send a message each way at once, without waiting for the other (but with UD, which may lose what comes
+ * too early). RC, UC and UD take turns; every other time the queue pair of that type is reset and used again. The
+ * program fails if anything takes longer than ten seconds. Written against the system's headers and the documented
+ * interface alone.
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -4,12 +4,12 @@
  *   workers -s -p PORT [-T]                                  the server, for one client
  *   workers -c ADDRESS -p PORT [-w WORKERS] [-t SECONDS] [-T]   the client
  *
- * Each worker has a connection and a completion queue of its own and never sleeps: it polls its queue, and looks whether
- * a batch was handed to it. A batch is 16 Writes of 64 KiB; the thread that hands them out spins until one is complete
- * before it gives the next worker one. So one worker at a time has work, and all take time from it. With -T the same
- * octets go over TCP, by workers that sleep as programs for sockets do, and a batch is complete when the server has
- * read it and said so. Each batch ends with its number; both ends print the sum over the workers of the last ones,
- * which are the same if all arrived. Written against the system's headers and the documented interface alone.
+ * Each worker has a connection and a completion queue of its own and never sleeps: it polls its queue, and looks
+ * whether a batch was handed to it. A batch is 16 Writes of 64 KiB; the thread that hands them out spins until one is
+ * complete before it gives the next worker one. So one worker at a time has work, and all take time from it. With -T
+ * the same octets go over TCP, by workers that sleep as programs for sockets do, and a batch is complete when the
+ * server has read it and said so. Each batch ends with its number; both ends print the sum over the workers of the last
+ * ones, which are the same if all arrived. Written against the system's headers and the documented interface alone.
  */
 #include <arpa/inet.h>
 #include <errno.h>
