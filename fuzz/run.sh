@@ -1,4 +1,4 @@
-# !/bin/sh
+#!/bin/sh
 # Runs every fuzz target for SECONDS (default 10), beginning with its committed corpus.
 #
 #   fuzz/run.sh [SECONDS] [TARGET...]

@@ -1,4 +1,4 @@
-# !/usr/bin/env bash
+#!/usr/bin/env bash
 # The verbs conformance program and libweft.so under AddressSanitizer: the C edge, where pointers come from programs.
 #
 #   tests/asan.sh [OPTION...]      options of the conformance program (tests/verbs/README.md), say a pattern of cases
@@ -41,8 +41,8 @@ passed=0 failed=0 skipped=0
 
 # A sanitizer that is not there finds nothing: the library is given eight octets for a structure of a hundred.
 cat >"$target/probe.c" <<'END'
-# include <infiniband/verbs.h>
-# include <stdlib.h>
+#include <infiniband/verbs.h>
+#include <stdlib.h>
 int main(void)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);

@@ -1,5 +1,6 @@
-# shellcheck shell=bash Sourced by scripts that show that tests find what they are for: in a copy of the repository
-# lines are changed, one change at a time, and a test has to fail.
+# shellcheck shell=bash
+# Sourced by scripts that show that tests find what they are for: in a copy of the repository lines are changed, one
+# change at a time, and a test has to fail.
 #
 #   try() { ... }                  compiles with --no-run as its argument, else runs; said before the first mutant
 #   mutant FILE SED WHAT           FILE below the repository, changed by the sed -E script SED: some test has to notice

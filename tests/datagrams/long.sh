@@ -1,5 +1,6 @@
-# !/usr/bin/env bash The datagram checker for as long as you like: runs of half a minute with random seeds, the offload
-# at both ends, at the receiver and at the sender in turn, some at a time.
+#!/usr/bin/env bash
+# The datagram checker for as long as you like: runs of half a minute with random seeds, the offload at both ends, at
+# the receiver and at the sender in turn, some at a time.
 #
 #   tests/datagrams/long.sh LIBRARY MINUTES [AT-A-TIME]        LIBRARY: the built libweft_preload.so
 set -uo pipefail

@@ -1,4 +1,4 @@
-# !/usr/bin/env bash
+#!/usr/bin/env bash
 # Shows that the models find what they are for: takes single lines out of the engine's files, in a copy, and asks for a
 # failure each time. What was a bug once stands first.
 #

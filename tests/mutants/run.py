@@ -1,4 +1,4 @@
-# !/usr/bin/env python3
+#!/usr/bin/env python3
 """Takes checks out of a crate, one at a time, and asks for a test that fails: a check that can be taken out unnoticed
 is one that nobody keeps.
 
@@ -43,8 +43,8 @@ CRATES = {
     'weft-iwarp': ('proto/iwarp', ['src/**/*.rs']),
     'weft-verbs': ('proto/verbs', ['src/**/*.rs']),
     'weft-engine': ('run/engine', [
-        'src/suspects.rs', 'src/suspects/*.rs', 'src/refusals.rs', 'src/numbers.rs', 'src/modify/*.rs', 'src/cm/accepting.rs',
-        'src/cm/half_open.rs', 'src/cm/handler.rs', 'src/cm/listen.rs',
+        'src/suspects.rs', 'src/suspects/*.rs', 'src/refusals.rs', 'src/numbers.rs', 'src/modify/*.rs',
+        'src/cm/accepting.rs', 'src/cm/half_open.rs', 'src/cm/handler.rs', 'src/cm/listen.rs',
         'src/cm/startup.rs', 'src/cm/turn.rs', 'src/bring_up/*.rs', 'src/ud/mod.rs']),
 }
 # Not in what is shipped, or tests.

@@ -1,4 +1,4 @@
-# !/usr/bin/env python3
+#!/usr/bin/env python3
 """Tests of what finds the conditions of a source file."""
 
 import unittest
@@ -35,7 +35,7 @@ fn small(a: u32) -> bool {
     a <= 3
 }
 
-# [cfg(test)]
+#[cfg(test)]
 mod tests {
     fn of_a_test() -> bool {
         1 > 2

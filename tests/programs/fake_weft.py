@@ -1,4 +1,4 @@
-# !/usr/bin/env python3
+#!/usr/bin/env python3
 """A stand-in for weft in the driver's own tests: plays the programs of the table over plain TCP.
 
 `FAKE_WEFT` says how: `well`, or one of the ways to go wrong that the driver has to see.

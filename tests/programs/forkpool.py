@@ -1,4 +1,4 @@
-# !/usr/bin/python3
+#!/usr/bin/python3
 """A pool of forked workers, each with the device opened for itself, as programs that use multiprocessing have it.
 
     forkpool.py [-w WORKERS] [-n JOBS] [-r ROUNDS]

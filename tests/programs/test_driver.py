@@ -1,4 +1,4 @@
-# !/usr/bin/env python3
+#!/usr/bin/env python3
 """The driver's own tests: a fake weft that plays well passes every case, and each way to go wrong is seen."""
 
 import dataclasses

@@ -1,4 +1,4 @@
-# !/usr/bin/env python3
+#!/usr/bin/env python3
 """Runs cargo's tests of the whole workspace; those on the machine that fail run once more, alone.
 
     tests/rig/cargo.py [CARGO OPTION...]

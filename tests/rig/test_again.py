@@ -1,4 +1,4 @@
-# !/usr/bin/env python3
+#!/usr/bin/env python3
 """What fails once and passes alone is flaky, by name; what fails twice fails; and too many flaky tests are a failure."""
 
 import os
@@ -13,9 +13,9 @@ import cargo
 ROOT = Path(__file__).resolve().parents[2]
 
 CASES = r"""
-# include "cases.h"
-# include <fcntl.h>
-# include <unistd.h>
+#include "cases.h"
+#include <fcntl.h>
+#include <unistd.h>
 
 CASE("steady.is-well") { EQ(1, 1); }
 CASE("flaky.fails-the-first-time") { CHECK(open(MARK, O_CREAT | O_EXCL | O_RDWR, 0600) < 0); }

@@ -1,4 +1,4 @@
-# !/usr/bin/env python3
+#!/usr/bin/env python3
 """The rig's own tests: the reader of captures against captures of siw, the cells, the guest's shells."""
 
 import socket

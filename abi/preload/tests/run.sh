@@ -1,4 +1,4 @@
-# !/usr/bin/env bash
+#!/usr/bin/env bash
 # The tests of the hooks on the built library.
 #
 #   abi/preload/tests/run.sh LIBRARY SECONDS

@@ -1,4 +1,4 @@
-# !/usr/bin/env bash
+#!/usr/bin/env bash
 # Reads the built objects and says whether they are what programs bind to.
 #
 #   abi/verbs/tests/objects.sh OUTDIR      OUTDIR as build.sh left it

@@ -1,4 +1,4 @@
-# !/usr/bin/env bash
+#!/usr/bin/env bash
 # Shows that the simulation finds what it is for: takes single checks out of what stands between a peer and memory, in a
 # copy, and asks for a failed seed each time.
 #
