@@ -24,6 +24,8 @@ FAILED = re.compile(r"^test (.+?)(?: - should panic)? \.\.\. FAILED$")
 # The list at the end has the name of each failed test, also where a child wrote into the test's own line.
 LISTED = re.compile(r"^    (\S+)$")
 RESULT = re.compile(r"^test result: \S+ (\d+) passed; (\d+) failed; (\d+) ignored;", re.MULTILINE)
+# What a test's thread logs to stderr may come while the harness is within a line of its own on stdout.
+INTERRUPTED = re.compile(r"^(test (?:.+ \.\.\. |result: ?\S*))(weft: (?:error|warn|info|debug): .*)$")
 OUTPUT = re.compile(r"^---- (.+) stdout ----$")
 LIMIT = 300  # seconds for a test that runs again
 
@@ -59,10 +61,27 @@ class Binary:
                 self.failures[speaking] = f"{self.failures[speaking]} {line}".strip()
 
 
+def mended(lines):
+    """The lines of a run, with those put together again that a line of the log stands in the middle of."""
+    begun = ""
+    for line in lines:
+        interrupted = INTERRUPTED.match(line)
+        if interrupted and not line.startswith("weft: "):
+            begun += interrupted[1]
+            yield interrupted[2]
+        elif begun and not line.startswith("weft: "):
+            yield begun + line
+            begun = ""
+        else:
+            yield line
+    if begun:
+        yield begun
+
+
 def read(lines):
     """The binaries of a run of `cargo test`, in its order."""
     parts = []
-    for line in lines:
+    for line in mended(lines):
         if begin := BEGIN.match(line):
             parts.append((Binary(begin["path"] or begin["crate"]), []))
         elif parts:

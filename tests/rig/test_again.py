@@ -116,6 +116,15 @@ class Cargo(unittest.TestCase):
                                   "weft_os": True})
 
 
+    def test_what_is_logged_within_a_line_of_the_harness_takes_nothing_of_it(self):
+        logged = "weft: warn: 127.0.0.1:1: peer closed the connection"
+        printed = ["     Running tests/hostile.rs (target/debug/deps/hostile-1)", f"test one ... {logged}", logged, "FAILED",
+                   f"test result: FAILED{logged}", logged, ". 8 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out"]
+        binary, = cargo.read(printed)
+        self.assertEqual((binary.passed, binary.failed, binary.ended), (8, 1, True))
+        self.assertEqual(set(binary.failures), {"one"})
+
+
 class Stages(InFolder):
     """What scripts/test makes of a stage that runs again whole."""
 

@@ -65,7 +65,7 @@ impl Imports {
             let mutual = |to: &&str| reached.get(to).is_some_and(|back| back.contains(of));
             reached[*of].iter().copied().filter(mutual).collect()
         };
-        let circles = reached.keys().map(|of| circle(of));
+        let circles = reached.keys().map(circle);
         circles.max_by_key(Vec::len).unwrap_or_default()
     }
 
