@@ -4,6 +4,7 @@
 //! and then names a [`Span`]; only the driver knows where those octets are.
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use weft_iwarp::AtomicOperation;
 
@@ -91,6 +92,10 @@ impl From<MemoryFault> for AtomicFault {
 
 /// What a queue pair asks of its driver.
 pub trait Host {
+    /// The time since any epoch that all calls for the queue pair share; it never goes back. A method, because few passes
+    /// need it and a clock takes as long to read as a message to frame.
+    fn now(&self) -> Duration;
+
     /// Checks `[addr, addr + len)` of the region or window `stag` for a queue pair.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 
 use alloc::vec::Vec;
 use core::ops::Range;
+use core::time::Duration;
 
 use weft_iwarp::AtomicOperation;
 
@@ -45,6 +46,8 @@ pub struct Device {
     pub unpolled: usize,
     /// Asynchronous events.
     pub async_events: Vec<AsyncEventKind>,
+    /// The time.
+    pub now: Duration,
     /// The shared receive queue, where the queue pair uses one.
     pub srq: Option<SharedReceiveQueue>,
 }
@@ -130,6 +133,10 @@ impl Device {
 }
 
 impl Host for Device {
+    fn now(&self) -> Duration {
+        self.now
+    }
+
     fn check(
         &self,
         stag: Stag,

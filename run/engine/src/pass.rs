@@ -6,6 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::RwLockReadGuard;
 use weft_os::mem::{AtomicError, Registered};
@@ -97,6 +98,11 @@ pub(crate) fn wait_for_placements(engine: &Engine) {
 }
 
 impl Host for Pass<'_> {
+    #[inline]
+    fn now(&self) -> Duration {
+        self.engine.now()
+    }
+
     #[inline]
     fn check(
         &self,

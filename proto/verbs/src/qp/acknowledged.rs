@@ -91,8 +91,8 @@ impl Qp {
         }
     }
 
-    /// Whether the peer was asked and has not answered.
-    pub fn awaits_answer(&self) -> bool {
+    /// Whether the peer was asked for an acknowledgement and has not given it.
+    pub fn awaits_acknowledgement(&self) -> bool {
         self.acknowledgements.asked
     }
 

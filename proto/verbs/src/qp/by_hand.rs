@@ -56,6 +56,7 @@ impl Qp {
     pub fn peer_unreachable(&mut self, host: &mut impl Host) {
         self.sq.blame(WcStatus::RetryExceeded, |_| true);
         self.stream = None;
+        self.forget_time();
         self.outgoing.clear();
         self.ending = Ending::Closed;
         self.enter_error(host);
@@ -90,5 +91,6 @@ impl Qp {
         self.take_receive_back();
         self.requester = super::requester::Requester::default();
         self.acknowledgements.forget_question();
+        self.forget_time();
     }
 }

@@ -205,6 +205,7 @@ impl Qp {
         }
         self.outgoing.clear();
         self.ending = Ending::Draining;
+        self.linger(host);
         self.raise(AsyncEventKind::QpFatal, host);
         self.events
             .push_back(QpEvent::Terminated(terminated.terminate));
@@ -232,12 +233,14 @@ impl Qp {
         }
         if self.goes_on_receiving(host) {
             self.ending = Ending::HalfClosed;
+            self.follow_rnr(host);
             return false;
         }
         if self.survives_its_stream() {
             return true;
         }
         self.ending = Ending::Closed;
+        self.forget_time();
         self.outgoing.clear();
         self.enter_error(host);
         true
@@ -253,6 +256,7 @@ impl Qp {
             self.ending = Ending::Closed;
             return;
         }
+        self.linger(host);
         if let (Some(terminate), Some(stream)) = (terminate, &mut self.stream) {
             self.outgoing
                 .append(|out| stream.outbound.terminate(&terminate, out));
@@ -334,13 +338,14 @@ impl Qp {
             sq_sig_all: self.sq_sig_all,
             shared_receive: self.shared_receive,
         });
-        let (access, hold, unreliable) = (self.access, self.hold, self.unreliable);
-        let acknowledge = self.acknowledge;
+        let (access, rnr, unreliable) = (self.access, self.rnr.reset(), self.unreliable);
+        let (acknowledge, start_timeout) = (self.acknowledge, self.start_timeout);
         *self = fresh;
+        self.start_timeout = start_timeout;
         self.acknowledge = acknowledge;
         self.unreliable = unreliable;
         self.access = access;
-        self.hold = hold;
+        self.rnr = rnr;
     }
 }
 

@@ -5,7 +5,7 @@
 //! is kept, with whatever is behind it and must not overtake it: Sends, Immediate Data, Read and
 //! Atomic Requests. Writes are placed (RFC 5041 section 5.3 leaves their order free), Read and
 //! Atomic Responses and Terminates are acted on, so nothing that this side waits for stands
-//! behind what it has not made room for. How long is the driver's to say. Once a good deal is held the driver
+//! behind what it has not made room for. How long is in `rnr`. Once a good deal is held the driver
 //! should leave the rest in its TCP ([`Qp::is_full`]), whose window then slows the peer down as RNR would; how much is
 //! held at most is bounded here.
 
@@ -171,12 +171,7 @@ impl Qp {
     }
 
     pub(super) fn may_hold(&self) -> bool {
-        self.hold && self.peer_is_weft() && self.receiving.held.weight < MOST
-    }
-
-    /// Whether messages that find no receive are held, with peers that are Weft.
-    pub fn set_hold(&mut self, hold: bool) {
-        self.hold = hold;
+        self.rnr.waits() && self.peer_is_weft() && self.receiving.held.weight < MOST
     }
 
     /// Holds the first segment of a Send.
@@ -260,8 +255,14 @@ impl Qp {
         self.let_go(host);
     }
 
-    /// Lets go of what no longer has to wait, after receives were posted.
-    pub fn let_go(&mut self, host: &mut impl Host) {
+    /// Receives were posted to the shared receive queue: what no longer has to wait goes on.
+    pub fn on_receives(&mut self, host: &mut impl Host) {
+        self.let_go(host);
+        self.follow_rnr(host);
+    }
+
+    /// Lets go of what no longer has to wait.
+    pub(super) fn let_go(&mut self, host: &mut impl Host) {
         while self.ending.is_live() {
             let Some(front) = self.receiving.held.messages.front() else {
                 return;
@@ -342,7 +343,7 @@ impl Qp {
 
     /// The wait was long enough: the peer hears that there is no receive for its message. With UC, and of a peer that
     /// has gone, all that waits is lost.
-    pub fn give_up_holding(&mut self, host: &mut impl Host) {
+    pub(super) fn give_up_holding(&mut self, host: &mut impl Host) {
         let Some(front) = self.receiving.held.messages.front() else {
             return;
         };

@@ -1,11 +1,11 @@
 //! A reliable connected queue pair over one iWARP stream.
 //!
-//! The driver's calls come in three kinds. **Commands** from the program: `post_send`,
-//! `post_recv`, `disconnect`, `modify`. **From the stream**: [`Qp::attach`] once MPA start-up is
-//! over, [`Qp::receive`] with octets, [`Qp::placed`] for octets it read straight to their target,
-//! [`Qp::sent`], [`Qp::stream_ended`]. **Towards the stream**: [`Qp::fill`] frames what is due
-//! into [`Qp::outgoing`], [`Qp::poll_event`] tells what happened. After any of the first two
-//! kinds the driver calls `fill`, sends, and drains the events.
+//! The driver's calls come in four kinds. **Commands** from the program: `post_send`, `post_recv`, `disconnect`,
+//! `modify`. **From the stream**: [`Qp::attach`] once MPA start-up is over, [`Qp::receive`] with octets, [`Qp::placed`]
+//! for octets it read straight to their target, [`Qp::sent`], [`Qp::stream_ended`]. **From the clock**:
+//! [`Qp::handle_timeout`], no later than [`Qp::deadline`]; the time itself the driver gives as [`Host::now`].
+//! **Towards the stream**: [`Qp::fill`] frames what is due into [`Qp::outgoing`], [`Qp::poll_event`] tells what happened.
+//! After any of the first three kinds the driver calls `fill`, sends, drains the events, and looks at the deadline.
 //!
 //! Divided by concern: `requester` turns the send queue into messages, `responder` answers Read
 //! Requests, `receive` takes segments apart, `untagged` fills receive buffers, `reads` matches
@@ -17,19 +17,24 @@
 mod acknowledged;
 mod atomics;
 mod by_hand;
+mod delayed;
 mod draining;
 mod ending;
 mod holding;
 mod immediate;
 mod large;
+mod nudges;
 mod reads;
 mod receive;
 mod requester;
 mod responder;
+mod rnr;
+mod timers;
 mod unreliable;
 mod untagged;
 
 use alloc::collections::VecDeque;
+use core::time::Duration;
 
 use weft_iwarp::{Established, Inbound, Outbound, Role};
 
@@ -43,6 +48,7 @@ use crate::wqe::{Progress, RecvQueue, SendQueue};
 
 pub use ending::{Ending, QpEvent};
 pub use receive::{DirectTarget, Received};
+pub use timers::{Close, LINGER};
 
 /// What a queue pair is created with.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +65,10 @@ pub struct QpConfig {
     pub shared_receive: bool,
 }
 
-/// How large FPDUs may become (design idea 5, decision 0004).
+/// How long a peer that promised a message first may keep silent, where nobody says otherwise.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How large FPDUs may become (decision 0004).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FpduPolicy {
     /// To the EMSS, larger with a peer that has shown to be Weft.
@@ -136,8 +145,8 @@ pub struct Qp {
     shared_receive: bool,
     state: QpState,
     access: Access,
-    /// Messages that find no receive may be held.
-    hold: bool,
+    rnr: rnr::Rnr,
+    start_timeout: Duration,
     /// It is of type UC.
     unreliable: bool,
     sq: SendQueue,
@@ -153,6 +162,10 @@ pub struct Qp {
     by_hand: bool,
     acknowledge: bool,
     acknowledgements: acknowledged::Acknowledgements,
+    delayed: delayed::Delayed,
+    /// Of an initiator that has heard nothing from its peer.
+    nudges: Option<nudges::Nudges>,
+    timers: timers::Timers,
     /// In SQD: the program is to be told when the send queue is at rest.
     notify_drained: bool,
     events: VecDeque<QpEvent>,
@@ -172,7 +185,8 @@ impl Qp {
             access: Access::REMOTE_READ
                 .union(Access::REMOTE_WRITE)
                 .union(Access::REMOTE_ATOMIC),
-            hold: true,
+            rnr: rnr::Rnr::default(),
+            start_timeout: START_TIMEOUT,
             unreliable: false,
             sq: SendQueue::new(&config.cap),
             rq: RecvQueue::new(&config.cap),
@@ -186,6 +200,9 @@ impl Qp {
             by_hand: false,
             acknowledge: true,
             acknowledgements: acknowledged::Acknowledgements::default(),
+            delayed: delayed::Delayed::default(),
+            nudges: None,
+            timers: timers::Timers::default(),
             notify_drained: false,
             events: VecDeque::new(),
             counters: QpCounters::default(),
@@ -269,8 +286,14 @@ impl Qp {
     /// Puts the queue pair on a stream whose MPA start-up is over: RTS, unless the program walks
     /// the states itself.
     ///
-    /// `emss` is TCP's effective maximum segment size, octets.
-    pub fn attach(&mut self, established: &Established, emss: usize, policy: FpduPolicy) {
+    /// `emss` is TCP's effective maximum segment size, octets; `now` the host's time.
+    pub fn attach(
+        &mut self,
+        established: &Established,
+        emss: usize,
+        policy: FpduPolicy,
+        now: Duration,
+    ) {
         let mut stream = Stream {
             inbound: Inbound::new(established),
             outbound: Outbound::new(established, emss),
@@ -291,13 +314,30 @@ impl Qp {
         }
         self.stream = Some(stream);
         self.counters = QpCounters::default();
+        self.forget_time();
+        match established.role {
+            Role::Initiator => self.nudges = Some(nudges::Nudges::new()),
+            Role::Responder if established.peer_to_peer => {
+                // The peer promised a message; a peer that keeps silent keeps no queue pair.
+                let at = now + self.start_timeout;
+                self.timers.set(timers::Timer::FirstFpdu, at);
+            }
+            Role::Responder => {}
+        }
         self.start_stream(established);
     }
 
-    /// Sends an empty RDMA Write between messages, for a peer that may have overlooked what was sent before it. It
-    /// places nothing: STag and TO of an empty tagged message are not checked (RFC 5041 section 5.2).
-    pub fn nudge(&mut self) {
-        self.requester.queue_announcement(0);
+    /// Sets how long a peer that promised a message first may keep silent on streams that are attached from now on.
+    pub fn set_start_timeout(&mut self, timeout: Duration) {
+        self.start_timeout = timeout;
+    }
+
+    /// What was timed on an earlier stream is over.
+    fn forget_time(&mut self) {
+        self.timers = timers::Timers::default();
+        self.delayed = delayed::Delayed::default();
+        self.nudges = None;
+        self.rnr = self.rnr.reset();
     }
 
     /// Posts to the send queue. Nothing is sent before [`Qp::fill`].
@@ -312,7 +352,11 @@ impl Qp {
     ) -> Result<(), PostError> {
         match self.state {
             QpState::Rts | QpState::Sqd if self.refuses(&request.op) => Err(PostError::Unsupported),
-            QpState::Rts | QpState::Sqd => self.sq.push(request, || host.polled_slots()),
+            QpState::Rts | QpState::Sqd => {
+                self.sq.push(request, || host.polled_slots())?;
+                self.delayed.note_post(|| host.now());
+                Ok(())
+            }
             QpState::Error | QpState::Sqe => {
                 self.sq.push(request, || host.polled_slots())?;
                 self.flush_send_queue(host);
@@ -358,7 +402,7 @@ impl Qp {
         self.rq.push(request)?;
         self.receiving.losses.note_receive();
         if self.must_hold() {
-            self.let_go(host);
+            self.on_receives(host);
         }
         if matches!(self.state, QpState::Error | QpState::Sqe) {
             self.flush_recv_queue(host);
@@ -387,11 +431,11 @@ impl Qp {
             || self.question_due()
     }
 
-    /// Whether all that [`Qp::fill`] would frame is answers of no octets, to a peer that asks whether its Writes are
-    /// placed.
+    /// Whether all that [`Qp::fill`] would frame is acknowledgements, of no octets, to a peer that asks whether its
+    /// Writes are placed.
     #[inline]
-    pub fn owes_only_answers(&self) -> bool {
-        self.responder.only_answers()
+    pub fn owes_only_acknowledgements(&self) -> bool {
+        self.responder.only_acknowledgements()
             && !self.has_requests_due()
             && self.outgoing.queued() == 0
             && self.ending.is_live()
@@ -401,6 +445,7 @@ impl Qp {
     #[inline]
     pub fn sent(&mut self, octets: usize, host: &mut impl Host) {
         self.outgoing.take(octets);
+        self.note_spoken(host);
         self.complete_sends(host);
     }
 

@@ -147,6 +147,13 @@ impl Qp {
     /// Placement goes through `host`. After a peer's fault everything is consumed and the
     /// Terminate waits in [`Qp::outgoing`].
     pub fn receive(&mut self, buf: &mut [u8], host: &mut impl Host) -> Received {
+        self.note_heard();
+        let received = self.receive_all(buf, host);
+        self.follow_rnr(host);
+        received
+    }
+
+    fn receive_all(&mut self, buf: &mut [u8], host: &mut impl Host) -> Received {
         let mut consumed = 0;
         loop {
             if !self.ending.is_live() {
@@ -254,6 +261,7 @@ impl Qp {
         self.advance(octets as u32);
         let done = self.close_segment_if_complete(host);
         self.settle(done, host);
+        self.follow_rnr(host);
     }
 
     fn take_segment(
@@ -505,6 +513,7 @@ impl Qp {
         if let Some(stream) = &mut self.stream {
             if !stream.may_send {
                 stream.may_send = true;
+                self.timers.cancel(super::timers::Timer::FirstFpdu);
                 self.events.push_back(super::QpEvent::FirstFpdu);
             }
         }

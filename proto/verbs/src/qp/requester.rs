@@ -100,6 +100,7 @@ pub(super) enum Step {
 impl Qp {
     /// Frames what is due until about `budget` octets wait in [`Qp::outgoing`].
     pub fn fill(&mut self, budget: usize, host: &mut impl Host) {
+        self.delayed.note_sent();
         if !self.may_frame() {
             return;
         }

@@ -41,7 +41,7 @@ impl Responder {
 
     /// Whether there are requests, and none asks for octets.
     #[inline]
-    pub(super) fn only_answers(&self) -> bool {
+    pub(super) fn only_acknowledgements(&self) -> bool {
         let of_none =
             |inbound: &Inbound| matches!(&inbound.request, Request::Read(read) if read.size == 0);
         self.pending() && self.requests.iter().all(of_none)

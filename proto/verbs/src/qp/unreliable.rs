@@ -36,6 +36,9 @@ impl Qp {
     /// Makes it a queue pair of type UC, or of type RC again.
     pub fn set_unreliable(&mut self, unreliable: bool) {
         self.unreliable = unreliable;
+        if unreliable {
+            self.shorten_receive_wait();
+        }
     }
 
     /// Whether messages may be lost.

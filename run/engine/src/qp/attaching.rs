@@ -7,9 +7,8 @@ use weft_os::net::TcpStream;
 use weft_verbs::iwarp::{Established, Role};
 use weft_verbs::qp::FpduPolicy;
 
-use super::nudges::Nudges;
 use super::stream::Stream;
-use super::{Answers, Inner, Leased, Owner, Qp};
+use super::{Inner, Leased, Owner, Qp};
 use crate::error::Error;
 use crate::progress::{Member, Token};
 use crate::settings::FpduSize;
@@ -64,22 +63,17 @@ impl Qp {
         let slot = engine
             .stats
             .open(self.number.0, local, peer, established.crc);
-        inner.machine.attach(established, emss, policy);
+        inner
+            .machine
+            .attach(established, emss, policy, engine.now());
         if engine.settings.speak_first && established.rtr.is_none() {
             inner.machine.speak_first();
         }
-        let mut stream = Stream::new(socket, token, peer, slot, leftover);
-        stream.nudges = (established.role == Role::Initiator).then(Nudges::new);
-        if established.role == Role::Responder && established.peer_to_peer {
-            // The peer promised a message; a peer that keeps silent keeps no queue pair.
-            let at = engine.now() + engine.settings.start_timeout;
-            stream.ready_by = Some(at);
-            engine.progress.add_timer(at, token);
-        }
-        inner.stream = Some(stream);
-        inner.answers = Answers::new();
+        inner.stream = Some(Stream::new(socket, token, peer, slot, leftover));
+        inner.armed = None;
         inner.leased = Leased::default();
         inner.owner = Some(owner);
+        Self::follow_deadline(&mut inner, engine);
         engine.progress.note_active(&me);
         Ok(())
     }

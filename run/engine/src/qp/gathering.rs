@@ -105,7 +105,7 @@ impl Qp {
             drop(inner);
             return posted;
         }
-        self.transmit_posted(inner, engine);
+        self.transmit_locked(inner, engine);
         posted
     }
 
@@ -147,12 +147,6 @@ impl Qp {
         self.gathering.defer(engine, || self.as_flush());
     }
 
-    /// Sends what was just posted, and what is due besides.
-    #[inline]
-    fn transmit_posted(&self, mut inner: MutexGuard<'_, Inner>, engine: &Engine) {
-        inner.answers.note_post(engine.now());
-        self.transmit_locked(inner, engine);
-    }
 }
 
 impl Flush for Qp {
@@ -218,7 +212,7 @@ impl Drop for SendBatch<'_> {
         let engine = self.qp.pd.engine();
         if let Some(inner) = self.inner.take() {
             if !self.qp.gathers(self.posts, self.all_short, engine) {
-                self.qp.transmit_posted(inner, engine);
+                self.qp.transmit_locked(inner, engine);
             }
         }
     }

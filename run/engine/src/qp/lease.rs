@@ -42,7 +42,7 @@ impl Qp {
         let Some(stream) = &inner.stream else {
             return;
         };
-        let waits = inner.machine.awaits_answer() && inner.machine.sends_one_at_a_time();
+        let waits = inner.machine.awaits_acknowledgement() && inner.machine.sends_one_at_a_time();
         if inner.leased.is_leased || !waits {
             return;
         }

@@ -1,24 +1,22 @@
 //! Queue pairs on the host stack, as a program sees them: made, moved through their states, destroyed. How one comes to
-//! its stream is in [`attaching`], what happens to it then in [`serving`]. Posting to the send queue is in
-//! [`gathering`], what messages wait for in [`waiting`], what answers wait for in [`answers`], what a thread that polls
-//! may keep to itself in [`lease`], and what leaves when the process exits in [`exit`]. Who is above a queue pair is
-//! behind the traits of [`owner`].
+//! its stream is in [`attaching`], what happens to it then in [`serving`]. Posting to the send queue is in [`gathering`],
+//! messages that wait for receives are in [`receiving`], what a thread that polls may keep to itself in [`lease`], and
+//! what leaves when the process exits in [`exit`]. Who is above a queue pair is behind the traits of [`owner`].
 
-mod answers;
 mod attaching;
 mod buffers;
 mod exit;
 mod gathering;
 mod lease;
-mod nudges;
 mod owner;
+mod receiving;
 mod serving;
 mod stream;
 mod table;
-mod waiting;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use weft_verbs::qp::{Qp as QpMachine, QpConfig};
@@ -33,11 +31,9 @@ use crate::error::Error;
 use crate::pass::{Pass, Results};
 use crate::srq::Srq;
 use crate::stats::Total;
-use answers::Answers;
 use lease::Leased;
 use stream::Stream;
 use table::Table;
-use waiting::Waiting;
 
 pub(crate) use attaching::Start;
 pub(crate) use gathering::Gathering;
@@ -90,10 +86,8 @@ pub(crate) struct Inner {
     owner: Option<Arc<dyn Owner>>,
     /// Where the program exchanged addresses and numbers by itself: what makes streams.
     supplier: Option<Arc<dyn Supplier>>,
-    /// How long a message may wait for a receive.
-    waiting: Waiting,
-    /// How the stream's answers leave.
-    answers: Answers,
+    /// A timer is set for then, or earlier than any deadline that the machine has.
+    armed: Option<Duration>,
     /// Whether a thread that polls has a lease of the stream.
     leased: Leased,
 }
@@ -128,7 +122,8 @@ impl Qp {
             sq_sig_all: init.sq_sig_all,
             shared_receive: init.srq.is_some(),
         });
-        machine.set_hold(!engine.settings.receive_wait.is_zero());
+        machine.set_receive_wait(engine.settings.receive_wait);
+        machine.set_start_timeout(engine.settings.start_timeout);
         machine.set_acknowledge(engine.settings.acknowledge);
         pd.add_user();
         init.send_cq.add_user();
@@ -151,8 +146,7 @@ impl Qp {
                 results: Results::default(),
                 owner: None,
                 supplier: None,
-                waiting: Waiting::new(engine.settings.receive_wait),
-                answers: Answers::new(),
+                armed: None,
                 leased: Leased::default(),
             }),
             gathering: Gathering::default(),
@@ -220,7 +214,7 @@ impl Qp {
     /// The transition does not exist or needs a connection.
     pub fn modify_state(&self, to: QpState) -> Result<(), Error> {
         let engine = self.pd.engine();
-        self.send_held_answer(&mut self.inner.lock(), engine);
+        self.send_delayed(&mut self.inner.lock(), engine);
         if to == QpState::Reset {
             self.end_supplier();
             let mut inner = self.inner.lock();
@@ -275,12 +269,13 @@ impl Qp {
     pub fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), PostError> {
         let engine = self.pd.engine();
         let mut inner = self.inner.lock();
+        let held = inner.machine.holding().is_some();
         let posted = {
             let inner = &mut *inner;
             let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
             inner.machine.post_recv(request, &mut pass)
         };
-        if inner.waiting.waits() {
+        if held {
             self.after_holding(inner, engine);
         } else if !inner.results.is_empty() {
             self.publish(&mut inner, engine);
@@ -290,9 +285,7 @@ impl Qp {
 
     /// Makes it a queue pair of type UC: what finds no receive, or no memory it may write, is lost.
     pub fn set_unreliable(&self) {
-        let mut inner = self.inner.lock();
-        inner.waiting.lose_soon();
-        inner.machine.set_unreliable(true);
+        self.inner.lock().machine.set_unreliable(true);
     }
 
     /// Ends the connection: what is framed still goes out, everything posted is flushed.
@@ -332,7 +325,7 @@ impl Qp {
             return;
         }
         let engine = self.pd.engine();
-        self.send_held_answer(&mut self.inner.lock(), engine);
+        self.send_delayed(&mut self.inner.lock(), engine);
         self.end_supplier();
         self.disconnect();
         engine.part::<Table>().remove(self.number);

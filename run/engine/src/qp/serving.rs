@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::MutexGuard;
 use weft_os::poll::Interest;
-use weft_verbs::qp::{Ending, Qp as QpMachine, QpEvent};
+use weft_verbs::qp::{Close, Ending, Qp as QpMachine, QpEvent, LINGER};
 
 use super::exit::PATIENCE;
 use super::stream::StreamEnd;
@@ -16,11 +16,9 @@ use crate::pass::{wait_for_placements, Pass};
 use crate::progress::{Hints, Member, Served};
 use crate::stats::Published;
 
-/// A stream that is ending is closed after this time, whatever the peer does.
-const LINGER: Duration = Duration::from_secs(3);
-/// What the kernel has of it then is kept for as long as a message waits for a receive while the peer takes nothing,
+/// What the kernel has of a stream that did not end in time ([`LINGER`]) is kept for as long as a message waits for a receive while the peer takes nothing,
 /// and no longer than this (decision 0011).
-const KEPT_AT_MOST: Duration = Duration::from_secs(60);
+const KEPT_MAX: Duration = Duration::from_secs(60);
 
 /// What has to be told after a pass, and to whom.
 #[derive(Debug, Default)]
@@ -74,13 +72,8 @@ impl Qp {
         let (received, mut end) = {
             let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
             let (received, mut end) = stream.receive(&mut inner.machine, &mut pass);
-            let mut due = inner.machine.wants_to_send() || needs_fin(&inner.machine);
-            let answers = inner.machine.is_by_hand() && inner.machine.owes_only_answers();
-            if due && answers && inner.machine.sends_one_at_a_time() {
-                due = !inner.answers.holds(stream.token, engine);
-            }
+            let due = inner.machine.is_due(&pass);
             if end.is_none() && due && (writable || !stream.blocked) {
-                inner.answers.note_sent();
                 end = stream.transmit(&mut inner.machine, &mut pass);
             }
             (received, end)
@@ -115,7 +108,6 @@ impl Qp {
     #[inline]
     pub(super) fn transmit_all(&self, inner: &mut Inner, engine: &Engine) -> Option<StreamEnd> {
         let stream = inner.stream.as_mut()?;
-        inner.answers.note_sent();
         let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
         stream.transmit(&mut inner.machine, &mut pass)
     }
@@ -167,12 +159,12 @@ impl Qp {
         while let Some(event) = inner.machine.poll_event() {
             self.note_event(inner, event, &mut notices);
         }
-        let unacknowledged = inner.machine.awaits_answer();
+        let unacknowledged = inner.machine.awaits_acknowledgement();
         self.unacknowledged.store(unacknowledged, Ordering::Relaxed);
         let one = unacknowledged && inner.machine.sends_one_at_a_time();
         self.waits_for_one.store(one, Ordering::Relaxed);
+        self.follow_holding(inner, engine);
         Self::follow_stream(inner, engine);
-        self.follow_waiting(inner, engine);
         if !inner.results.is_empty() || inner.results.invalidated {
             self.publish(inner, engine);
         }
@@ -280,7 +272,7 @@ impl Qp {
         let Some(stream) = &mut inner.stream else {
             return;
         };
-        inner.leased.is_leased &= inner.machine.awaits_answer();
+        inner.leased.is_leased &= inner.machine.awaits_acknowledgement();
         let left_alone = inner.leased.is_leased || stream.over.is_some();
         let reads = !inner.machine.is_full() && !left_alone;
         let interest = Interest::of(reads, stream.blocked);
@@ -289,19 +281,6 @@ impl Qp {
             let _ = engine
                 .progress
                 .change(&stream.socket, stream.token, interest);
-        }
-        if inner.machine.ending() == Ending::Draining && stream.close_at.is_none() {
-            let at = engine.now() + LINGER;
-            stream.close_at = Some(at);
-            engine.progress.add_timer(at, stream.token);
-        }
-        if let Some(nudges) = &mut stream.nudges {
-            if stream.octets_in > 0 {
-                stream.nudges = None;
-            } else if stream.octets_out > 0 && nudges.wants_timer() {
-                let at = nudges.start_timer(engine.now());
-                engine.progress.add_timer(at, stream.token);
-            }
         }
         let counters = inner.machine.counters();
         let now = Published {
@@ -317,6 +296,27 @@ impl Qp {
         };
         engine.stats.publish(stream.slot, &stream.published, &now);
         stream.published = now;
+        Self::follow_deadline(inner, engine);
+    }
+
+    /// Sees to it that a timer is set for the machine's next deadline.
+    #[inline]
+    pub(super) fn follow_deadline(inner: &mut Inner, engine: &Engine) {
+        let (Some(stream), Some(at)) = (&inner.stream, inner.machine.deadline()) else {
+            return;
+        };
+        if inner.armed.is_none_or(|armed| at < armed) {
+            inner.armed = Some(at);
+            engine.progress.add_timer(at, stream.token);
+        }
+    }
+
+    /// The stream is about to end, and an acknowledgement that waits leaves before that.
+    pub(super) fn send_delayed(&self, inner: &mut Inner, engine: &Engine) {
+        if inner.machine.delays_acknowledgement() {
+            // Where that fails the stream ends anyway.
+            let _ = self.transmit_all(inner, engine);
+        }
     }
 
     pub(super) fn publish(&self, inner: &mut Inner, engine: &Engine) {
@@ -331,48 +331,40 @@ impl Qp {
         });
     }
 
-    /// A stream that was to be closed or to have spoken by now is closed, a message that waited too long is refused,
-    /// and a nudge that is due is sent.
+    /// A deadline of the machine's may have passed, or a lease has to be looked after.
     fn handle_timer(&self) {
         let engine = self.pd.engine();
         let now = engine.now();
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
         Self::look_after_lease(inner, engine);
-        if Self::answer_is_late(inner, engine) {
-            return self.transmit_locked(guard, engine);
+        if inner.armed.is_some_and(|armed| armed <= now) {
+            inner.armed = None;
         }
-        if inner.waiting.is_over(now) {
-            let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
-            inner.machine.give_up_holding(&mut pass);
-            drop(pass);
-            return self.transmit_locked(guard, engine);
+        if inner.machine.deadline().is_none_or(|at| at > now) {
+            return Self::follow_deadline(inner, engine);
         }
-        let Some(stream) = &mut inner.stream else {
-            return;
+        let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
+        let close = inner.machine.handle_timeout(&mut pass);
+        drop(pass);
+        let (Some(close), Some(stream)) = (close, &inner.stream) else {
+            return self.transmit_locked(guard, engine);
         };
-        let silent = stream.ready_by.is_some_and(|at| at <= now) && !inner.machine.may_send();
-        if silent {
-            crate::warn_of_peer!(
-                "qp {}: {} sent no ready-to-receive message in time; the connection ends",
-                self.number.0,
-                stream.peer
-            );
-        }
-        if silent {
-            stream.socket.abort_on_close();
-            self.finish(guard, Some(StreamEnd::Broken), engine);
-        } else if stream.close_at.is_some_and(|at| at <= now) {
-            // What the kernel has is complete for the program: a reset would take it back.
-            let wait = engine.settings.receive_wait.min(KEPT_AT_MOST);
-            stream.socket.keep_after_close(LINGER + wait);
-            self.finish(guard, Some(StreamEnd::Broken), engine);
-        } else if stream.nudges.as_mut().is_some_and(|n| n.take_due(now)) {
-            if stream.octets_in == 0 {
-                inner.machine.nudge();
+        match close {
+            Close::Abort => {
+                crate::warn_of_peer!(
+                    "qp {}: {} sent no ready-to-receive message in time; the connection ends",
+                    self.number.0,
+                    stream.peer
+                );
+                stream.socket.abort_on_close();
             }
-            self.transmit_locked(guard, engine);
+            Close::Linger => {
+                let wait = engine.settings.receive_wait.min(KEPT_MAX);
+                stream.socket.keep_after_close(LINGER + wait);
+            }
         }
+        self.finish(guard, Some(StreamEnd::Broken), engine);
     }
 }
 
@@ -380,8 +372,4 @@ impl Qp {
 fn emptied(inner: &Inner) -> Option<StreamEnd> {
     let waits = inner.machine.ending() != Ending::HalfClosed || inner.machine.holding().is_some();
     inner.stream.as_ref()?.over.filter(|_| !waits)
-}
-
-fn needs_fin(machine: &QpMachine) -> bool {
-    machine.ending() == Ending::Draining
 }

@@ -2,7 +2,6 @@
 //! loops that move octets between the socket and a queue pair.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use weft_os::mem::{Gather, Scatter};
 use weft_os::net::{TcpStream, Transfer};
@@ -11,7 +10,6 @@ use weft_verbs::outgoing::Piece;
 use weft_verbs::qp::{Ending, Qp as QpMachine};
 
 use super::buffers::{self, BUFFER};
-use super::nudges::Nudges;
 use crate::pass::Pass;
 use crate::progress::Token;
 use crate::stats::{Published, Slot};
@@ -58,12 +56,6 @@ pub(super) struct Stream {
     broken: bool,
     pub(super) octets_in: u64,
     pub(super) octets_out: u64,
-    /// When a stream that is ending is closed in any case.
-    pub(super) close_at: Option<Duration>,
-    /// Of an initiator that has heard nothing from its peer.
-    pub(super) nudges: Option<Nudges>,
-    /// When the ready-to-receive message that the peer promised has to be there.
-    pub(super) ready_by: Option<Duration>,
 }
 
 impl Stream {
@@ -90,9 +82,6 @@ impl Stream {
             broken: false,
             octets_in: leftover.len() as u64,
             octets_out: 0,
-            close_at: None,
-            nudges: None,
-            ready_by: None,
         }
     }
 
