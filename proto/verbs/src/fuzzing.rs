@@ -6,6 +6,7 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use weft_iwarp::{
     AtomicOperation, AtomicRequest, AtomicResponse, Established, Header, Inbound, InboundConfig,
@@ -26,6 +27,8 @@ const REGION: usize = 4096;
 const WINDOWS: usize = 5;
 /// Operations a run carries out at most.
 const MOST: usize = 400;
+/// How long a message waits for a receive.
+const RECEIVE_WAIT: Duration = Duration::from_secs(1);
 
 /// The program's side: the device, and every STag it ever had.
 struct Program {
@@ -162,7 +165,8 @@ pub fn connection(octets: &[u8]) {
     qp.modify(QpState::Init, &mut program.device).expect("INIT");
     let policy =
         [FpduPolicy::Auto, FpduPolicy::Emss, FpduPolicy::Large][usize::from(setup >> 2) % 3];
-    qp.attach(&established(role, crc), 1448, policy);
+    qp.set_receive_wait(RECEIVE_WAIT);
+    qp.attach(&established(role, crc), 1448, policy, Duration::ZERO);
     if setup & 0x80 != 0 {
         qp.meet_weft();
     }
@@ -224,7 +228,7 @@ impl Run<'_> {
             14 => {
                 self.transmit();
                 if self.source.octet() == 0 {
-                    self.qp.give_up_holding(&mut self.program.device);
+                    self.time_goes_by();
                 }
             }
             _ => {
@@ -598,10 +602,16 @@ impl Run<'_> {
         }
     }
 
+    /// Longer than any message waits for a receive.
+    fn time_goes_by(&mut self) {
+        self.program.device.now += RECEIVE_WAIT;
+        let _ = self.qp.handle_timeout(&mut self.program.device);
+    }
+
     /// The transport ends: whatever was posted has completed exactly once, in order.
     fn finish(mut self) {
         if !self.qp.stream_ended(&mut self.program.device) {
-            self.qp.give_up_holding(&mut self.program.device);
+            self.time_goes_by();
             assert!(self.qp.stream_ended(&mut self.program.device));
         }
         self.program.device.check_canaries();

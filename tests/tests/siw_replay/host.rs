@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
+use std::time::Duration;
 use weft_iwarp::{AtomicOperation, Established, Header};
+
 use weft_verbs::host::{AtomicFault, Host, MemoryFault, RegionFault, Scope, Span};
 use weft_verbs::outgoing::Piece;
 use weft_verbs::qp::{FpduPolicy, Qp, QpConfig};
@@ -116,6 +118,10 @@ impl Memory<'_> {
 }
 
 impl Host for Memory<'_> {
+    fn now(&self) -> Duration {
+        Duration::ZERO
+    }
+
     fn check(
         &self,
         stag: Stag,
@@ -215,7 +221,7 @@ impl<'a> Server<'a> {
             sq_sig_all: false,
             shared_receive: false,
         });
-        qp.attach(established, emss, FpduPolicy::Emss);
+        qp.attach(established, emss, FpduPolicy::Emss, Duration::ZERO);
         Server {
             qp,
             host: Memory {

@@ -14,6 +14,7 @@ mod peer;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
+use std::time::Duration;
 
 use weft_link::Random;
 use weft_verbs::cq::CompletionQueue;
@@ -30,7 +31,7 @@ use weft_verbs::types::{
 };
 
 use crate::memory::{Grant, Grants, Port, Use};
-use crate::world::CAP;
+use crate::world::{let_go_in_time, CAP};
 
 /// Domains of the three connections: two share theirs.
 const DOMAINS: [PdId; 3] = [PdId(10), PdId(10), PdId(11)];
@@ -229,6 +230,7 @@ impl End {
             grants: &mut self.grants,
             shared,
             polled: self.polled,
+            now: Duration::ZERO,
         };
         (&mut self.qp, port)
     }
@@ -288,8 +290,7 @@ impl World {
         };
         let (qp, mut port) = self.split(at);
         if !qp.stream_ended(&mut port) {
-            qp.give_up_holding(&mut port);
-            assert!(qp.stream_ended(&mut port), "nothing is held any more");
+            assert!(let_go_in_time(qp, &mut port), "nothing is held any more");
         }
         self.poll();
         let left = &self.ends[at].receives;
@@ -299,7 +300,12 @@ impl World {
         qp.modify(QpState::Reset, &mut port)
             .expect("no stream is left");
         qp.modify(QpState::Init, &mut port).expect("INIT");
-        qp.attach(&established(Role::Responder, crc), 1448, policy);
+        qp.attach(
+            &established(Role::Responder, crc),
+            1448,
+            policy,
+            Duration::ZERO,
+        );
         qp.set_access(rights);
         if weft {
             qp.meet_weft();

@@ -1,5 +1,7 @@
 //! A device's memory as one queue pair reaches it, with a judge: whatever is read or written has to have been granted.
 
+use std::time::Duration;
+
 use weft_verbs::cq::CompletionQueue;
 use weft_verbs::host::{AtomicFault, Host, MemoryFault, RegionFault, Scope, Span};
 use weft_verbs::iwarp::AtomicOperation;
@@ -119,6 +121,7 @@ pub struct Port<'a> {
     pub shared: &'a mut Grants,
     /// Places in the send queue whose completions were polled.
     pub polled: u64,
+    pub now: Duration,
 }
 
 impl Port<'_> {
@@ -137,6 +140,10 @@ impl Port<'_> {
 }
 
 impl Host for Port<'_> {
+    fn now(&self) -> Duration {
+        self.now
+    }
+
     fn check(
         &self,
         stag: Stag,

@@ -252,7 +252,7 @@ impl World {
             if self.ends[at].node == node {
                 let mut parts = self.parts(at);
                 let (qp, mut port) = parts.split();
-                qp.let_go(&mut port);
+                qp.on_receives(&mut port);
             }
         }
     }

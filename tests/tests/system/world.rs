@@ -9,7 +9,7 @@ use weft_verbs::iwarp::{
     Established, Initiator, InitiatorEvent, Responder, ResponderEvent, RtrSet, StartConfig,
 };
 use weft_verbs::outgoing::Piece;
-use weft_verbs::qp::{Ending, FpduPolicy, Qp, QpConfig, QpEvent};
+use weft_verbs::qp::{Close, Ending, FpduPolicy, Qp, QpConfig, QpEvent};
 use weft_verbs::simulated::{Device, PD};
 use weft_verbs::srq::SharedReceiveQueue;
 use weft_verbs::types::{PdId, QpCap, QpNumber, QpState, WcOpcode, WcStatus};
@@ -48,6 +48,9 @@ pub struct Tally {
     pub compared: u64,
     /// Ends that went on receiving when their stream was over.
     pub outlived: u64,
+    /// Deadlines that were met, and streams that were closed because of one.
+    pub timeouts: u64,
+    pub closed_in_time: u64,
 }
 
 impl Tally {
@@ -63,6 +66,8 @@ impl Tally {
         self.corrupted += other.corrupted;
         self.compared += other.compared;
         self.outlived += other.outlived;
+        self.timeouts += other.timeouts;
+        self.closed_in_time += other.closed_in_time;
     }
 }
 
@@ -91,6 +96,8 @@ pub struct End {
     pub ledger: Ledger,
     /// Its program posts receives seldom.
     pub lazy: bool,
+    /// Its program brings the queue pair up itself, as programs for InfiniBand do.
+    by_number: bool,
     start: StartConfig,
     buffer: Vec<u8>,
     policy: FpduPolicy,
@@ -143,6 +150,7 @@ pub struct Parts<'a> {
     pub device: &'a mut Device,
     pub cq: &'a mut CompletionQueue,
     pub shared: &'a mut Grants,
+    now: Duration,
 }
 
 impl Parts<'_> {
@@ -154,6 +162,7 @@ impl Parts<'_> {
             grants: &mut self.end.grants,
             shared: self.shared,
             polled: self.end.ledger.polled,
+            now: self.now,
         };
         (&mut self.end.qp, port)
     }
@@ -203,6 +212,7 @@ impl World {
             timeout: Duration::from_secs(1),
             private_data: Vec::new(),
         };
+        let by_number = self.random.chance(0.3);
         for node in [first, second] {
             let number = QpNumber(self.ends.len() as u32);
             let shared_receive = self.nodes[node].device.srq.is_some();
@@ -225,6 +235,7 @@ impl World {
                 grants: Grants::default(),
                 ledger: Ledger::none(),
                 lazy: self.random.chance(0.3),
+                by_number,
                 start: start.clone(),
                 buffer: Vec::new(),
                 policy: policies[self.random.below(3) as usize],
@@ -277,11 +288,26 @@ impl World {
             qp.modify(QpState::Reset, &mut port)
                 .expect("no stream is left");
             qp.modify(QpState::Init, &mut port).expect("INIT");
+            self.bring_up(at);
             let start = self.ends[at].start.clone();
             self.ends[at].phase = match side {
                 0 => Phase::Asking(Initiator::new(start, self.now)),
                 _ => Phase::Asked(Responder::new(start, self.now)),
             };
+        }
+    }
+
+    /// What the program says of its queue pair before it is connected.
+    fn bring_up(&mut self, at: usize) {
+        let waits = [500, 5_000, 1_000_000, 1_000_000].map(Duration::from_micros);
+        let wait = waits[self.random.below(4) as usize];
+        let retries = self.random.below(10) as u8;
+        let end = &mut self.ends[at];
+        end.qp.set_receive_wait(wait);
+        if end.by_number {
+            end.qp.walk(QpState::Rtr).expect("RTR");
+            end.qp.walk(QpState::Rts).expect("RTS");
+            end.qp.set_rnr_retry(retries.min(7));
         }
     }
 
@@ -293,6 +319,7 @@ impl World {
             device: &mut node.device,
             cq: &mut node.cq,
             shared: &mut node.shared,
+            now: self.now,
         }
     }
 
@@ -349,7 +376,7 @@ impl World {
         }
     }
 
-    /// Cuts, kills, pulls memory away, ends waits.
+    /// Cuts, kills, pulls memory away.
     fn misfortune(&mut self) {
         let connection = self.random.below(self.connections.len() as u64) as usize;
         let at = 2 * connection + self.random.below(2) as usize;
@@ -371,12 +398,6 @@ impl World {
             parts.device.regions.remove(stag);
             parts.end.grants.end_of_region(stag);
             parts.end.ledger.is_whole = false;
-        }
-        if self.random.chance(0.01) && self.ends[at].qp.holding().is_some() {
-            self.connections[connection].trouble = true;
-            let mut parts = self.parts(at);
-            let (qp, mut port) = parts.split();
-            qp.give_up_holding(&mut port);
         }
     }
 
@@ -424,7 +445,8 @@ impl World {
         let starts = self.ends.iter().filter_map(|end| match &end.phase {
             Phase::Asking(initiator) => initiator.deadline(),
             Phase::Asked(responder) => responder.deadline(),
-            Phase::Up | Phase::Over => None,
+            Phase::Up => end.qp.deadline(),
+            Phase::Over => None,
         });
         pipes.filter_map(Pipe::deadline).chain(starts).min()
     }
@@ -441,6 +463,7 @@ impl World {
         let now = self.now;
         match self.ends[at].phase {
             Phase::Up => {
+                self.on_time(at);
                 self.take_in(at);
                 self.send_out(at);
                 self.follow(at);
@@ -454,6 +477,34 @@ impl World {
                 }
             }
             Phase::Asking(_) | Phase::Asked(_) => self.start_up(at),
+        }
+    }
+
+    /// A deadline of the queue pair's may have passed.
+    fn on_time(&mut self, at: usize) {
+        let now = self.now;
+        if self.ends[at]
+            .qp
+            .deadline()
+            .is_none_or(|deadline| deadline > now)
+        {
+            return;
+        }
+        let mut parts = self.parts(at);
+        let (qp, mut port) = parts.split();
+        let close = qp.handle_timeout(&mut port);
+        let next = qp.deadline();
+        assert!(
+            next.is_none_or(|next| next > now),
+            "a deadline that is over is no deadline"
+        );
+        self.moved += 1;
+        self.tally.timeouts += 1;
+        self.note_events(at);
+        if let Some(close) = close {
+            self.tally.closed_in_time += 1;
+            self.connections[at / 2].trouble |= close == Close::Abort;
+            self.end(at);
         }
     }
 
@@ -518,7 +569,7 @@ impl World {
 
     fn attach(&mut self, at: usize, how: Established) {
         let end = &mut self.ends[at];
-        end.qp.attach(&how, end.emss, end.policy);
+        end.qp.attach(&how, end.emss, end.policy, self.now);
         end.phase = Phase::Up;
         let connection = &mut self.connections[at / 2];
         if at.is_multiple_of(2) {
@@ -590,6 +641,9 @@ impl World {
         let budget = 1 + self.random.below(60_000) as usize;
         let mut parts = self.parts(at);
         let (qp, mut port) = parts.split();
+        if !qp.is_due(&port) {
+            return;
+        }
         qp.fill(budget, &mut port);
         // None when memory went away under a posted request.
         let octets = pieces_of(qp, &port);
@@ -645,8 +699,12 @@ impl World {
                 self.tally.outlived += u64::from(!known);
                 return;
             }
-            qp.give_up_holding(&mut port);
-            assert!(qp.stream_ended(&mut port), "nothing is held any more");
+            assert!(let_go_in_time(qp, &mut port), "nothing is held any more");
+        }
+        if parts.end.by_number {
+            // It does not notice that its peer has gone: the program ends it.
+            let (qp, mut port) = parts.split();
+            qp.modify(QpState::Error, &mut port).expect("ERROR");
         }
         parts.end.phase = Phase::Over;
         // A held message may have met a receive too short for it just now.
@@ -749,6 +807,19 @@ impl World {
             );
         }
     }
+}
+
+/// The stream is over, and time goes by until nothing waits for a receive any more. Whether the queue pair has done with
+/// its stream then.
+pub fn let_go_in_time(qp: &mut Qp, port: &mut Port<'_>) -> bool {
+    const WAIT: Duration = Duration::from_millis(1);
+    qp.set_receive_wait(WAIT);
+    if qp.stream_ended(port) {
+        return true;
+    }
+    port.now += WAIT;
+    let _ = qp.handle_timeout(port);
+    qp.stream_ended(port)
 }
 
 /// What the transport may take.

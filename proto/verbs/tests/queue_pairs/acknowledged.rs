@@ -1,7 +1,7 @@
 //! Writes of queue pairs that the program brings up itself: complete when they are placed.
 
 use crate::foreign_peer::{responder, Foreign, IRD};
-use crate::pair::{post, recv, sge, Config, Pair, ALL};
+use crate::pair::{post, recv, sge, time_out, Config, Pair, ALL};
 use weft_verbs::iwarp::{Established, Opcode};
 use weft_verbs::qp::Qp;
 use weft_verbs::types::{Payload, SendFlags, SendOp, SendRequest, Sge, Stag, WcStatus};
@@ -136,14 +136,14 @@ fn a_question_is_due_when_there_is_room_for_it() {
     foreign.post(1, read, Payload::Gather(&[sge(sink, 0, 8)]));
     foreign.post(2, write_to(Stag(7), 0), Payload::Inline(b"x"));
     assert_eq!(foreign.segments().len(), 2);
-    assert!(!foreign.qp.wants_to_send() && !foreign.qp.awaits_answer());
+    assert!(!foreign.qp.wants_to_send() && !foreign.qp.awaits_acknowledgement());
 
     foreign.tagged(Opcode::READ_RESPONSE, (sink, 0), true, &[7; 8]);
     assert!(foreign.qp.wants_to_send());
     assert_eq!(foreign.segments().len(), 1, "the question");
-    assert!(foreign.qp.awaits_answer() && foreign.device.sends.len() == 1);
+    assert!(foreign.qp.awaits_acknowledgement() && foreign.device.sends.len() == 1);
     foreign.tagged(Opcode::READ_RESPONSE, (Stag::RTR, 0), true, &[]);
-    assert!(!foreign.qp.awaits_answer() && foreign.device.sends.len() == 2);
+    assert!(!foreign.qp.awaits_acknowledgement() && foreign.device.sends.len() == 2);
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn the_send_that_found_no_receive_is_the_one_that_fails() {
         pair.drive();
         assert!(pair.ends[1].qp.holding().is_some());
         let end = &mut pair.ends[1];
-        end.qp.give_up_holding(&mut end.device);
+        time_out(&mut end.qp, &mut end.device);
         pair.drive();
         let seen: Vec<_> = pair.ends[0]
             .device

@@ -1,5 +1,7 @@
 //! Queue pairs that the program brings up itself, and the ends of the streams under them.
 
+use std::time::Duration;
+
 use crate::foreign_peer::{responder, Foreign, IRD};
 use crate::pair::{ends, sge, ALL};
 use weft_verbs::iwarp::{Header, Msn, Opcode, Tagged};
@@ -69,7 +71,7 @@ fn the_oldest_request_of_a_stream_that_ended_was_not_answered() {
 #[test]
 fn a_stream_that_ended_by_a_fault_is_over() {
     let mut foreign = Foreign::by_hand(&responder(IRD));
-    foreign.qp.set_hold(false);
+    foreign.qp.set_receive_wait(Duration::ZERO);
     foreign.send();
     assert!(foreign.fault().is_some());
     assert_eq!(stream_ends(&mut foreign), (QpState::Error, false));

@@ -1,5 +1,7 @@
 //! Immediate data, atomics and memory windows between two queue pairs.
 
+use std::time::Duration;
+
 use crate::pair::{post, queue_pair, recv, sge, start_up, Config, Pair, ALL};
 use weft_verbs::iwarp::{Established, PeerFault, Rtr};
 use weft_verbs::qp::{FpduPolicy, QpEvent};
@@ -105,7 +107,7 @@ fn a_send_with_immediate_to_a_foreign_peer_is_refused() {
         rtr: Some(Rtr::Write),
         ..active.clone()
     };
-    qp.attach(&write_first, 1448, FpduPolicy::Auto);
+    qp.attach(&write_first, 1448, FpduPolicy::Auto, Duration::ZERO);
     qp.post_send(&request, &mut device).expect("posted");
     qp.fill(1 << 20, &mut device);
     // The ready-to-receive Write, and the Read that asks the peer what it is.
@@ -130,7 +132,7 @@ fn a_send_with_immediate_to_a_foreign_peer_is_refused() {
         rtr: Some(Rtr::Read),
         ..active
     };
-    qp.attach(&read_first, 1448, FpduPolicy::Auto);
+    qp.attach(&read_first, 1448, FpduPolicy::Auto, Duration::ZERO);
     qp.fill(1 << 20, &mut device);
     qp.sent(52, &mut device);
     let mut answer = READ_RESPONSE;
@@ -143,7 +145,7 @@ fn a_send_with_immediate_to_a_foreign_peer_is_refused() {
 #[test]
 fn an_immediate_without_a_receive_ends_as_a_send_does() {
     let mut pair = Pair::new(Config::default(), 1);
-    pair.ends[1].qp.set_hold(false);
+    pair.ends[1].qp.set_receive_wait(Duration::ZERO);
     let target = pair.ends[1].device.region(8, 0, ALL, 2);
     let write = SendOp::WriteWithImm {
         remote_addr: 0,

@@ -1,5 +1,7 @@
 //! A queue pair and a peer that frames what it likes.
 
+use std::time::Duration;
+
 use crate::pair::queue_pair;
 use weft_verbs::iwarp::{
     AtomicOperation, AtomicRequest, AtomicResponse, Established, Header, Msn, Opcode, Outbound,
@@ -78,7 +80,16 @@ impl Foreign {
     }
 
     fn attach(config: &Established, mut qp: Qp, device: Device) -> Foreign {
-        qp.attach(config, 1448, FpduPolicy::Auto);
+        qp.attach(config, 1448, FpduPolicy::Auto, Duration::ZERO);
+        Foreign::with(config, qp, device)
+    }
+
+    /// The peer of a queue pair that is on a stream already, as a responder.
+    pub fn of(qp: Qp, device: Device) -> Foreign {
+        Foreign::with(&responder(IRD), qp, device)
+    }
+
+    fn with(config: &Established, qp: Qp, device: Device) -> Foreign {
         let theirs = Established {
             role: Role::Initiator,
             ..config.clone()

@@ -1,7 +1,7 @@
 //! Messages that find no receive.
 
 use crate::foreign_peer::Foreign;
-use crate::pair::{post, recv, sge, Config, Pair, ALL};
+use crate::pair::{post, recv, sge, time_out, Config, Pair, ALL};
 use weft_verbs::iwarp::{PeerFault, QueueNumber};
 use weft_verbs::qp::{Ending, QpEvent};
 use weft_verbs::srq::SharedReceiveQueue;
@@ -135,7 +135,7 @@ fn the_wait_ends_in_a_terminate_that_says_why() {
     pair.drive();
     assert_eq!(pair.ends[1].qp.state(), QpState::Rts);
     let end = &mut pair.ends[1];
-    end.qp.give_up_holding(&mut end.device);
+    time_out(&mut end.qp, &mut end.device);
     pair.drive();
     let [a, b] = &pair.ends;
     let is = |e: &QpEvent| matches!(e, QpEvent::PeerFault(f) if f.fault == PeerFault::NoBuffer);
@@ -190,7 +190,7 @@ fn a_shared_queue_lets_go_when_it_is_told() {
         };
         srq.push(&request).expect("room");
     }
-    end.qp.let_go(&mut end.device);
+    end.qp.on_receives(&mut end.device);
     let ids: Vec<u64> = end.device.recvs.iter().map(|c| c.wr_id).collect();
     assert_eq!(ids, [0, 1]);
     assert!(end.qp.holding().is_some(), "the third still waits");
@@ -251,7 +251,7 @@ fn the_wait_of_what_outlives_its_connection_ends() {
     assert_eq!(pair.ends[1].device.recvs[0].status, WcStatus::LocalLength);
     let mut pair = with_two_held(Config::default(), |pair| disconnect(pair, 0));
     let end = &mut pair.ends[1];
-    end.qp.give_up_holding(&mut end.device);
+    time_out(&mut end.qp, &mut end.device);
     pair.drive();
     let end = &pair.ends[1];
     assert!(end.events.contains(&QpEvent::Unreceived(2)));
@@ -267,7 +267,7 @@ fn requests_behind_what_is_held_end_with_the_connection() {
     foreign.send();
     foreign.ask((region, 0), 8);
     assert!(!foreign.qp.stream_ended(&mut foreign.device));
-    foreign.qp.give_up_holding(&mut foreign.device);
+    time_out(&mut foreign.qp, &mut foreign.device);
     let told = std::iter::from_fn(|| foreign.qp.poll_event()).last();
     assert_eq!(told, Some(QpEvent::Unreceived(1)));
 }

@@ -16,4 +16,5 @@ mod scenarios;
 mod states;
 mod taking;
 mod terminates;
+mod timers;
 mod unreliable;

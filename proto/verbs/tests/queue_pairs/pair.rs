@@ -11,7 +11,7 @@ use weft_verbs::iwarp::{
     Established, Initiator, InitiatorEvent, Responder, ResponderEvent, Role, RtrSet, StartConfig,
 };
 use weft_verbs::outgoing::Piece;
-use weft_verbs::qp::{Ending, FpduPolicy, Qp, QpConfig, QpEvent};
+use weft_verbs::qp::{Close, Ending, FpduPolicy, Qp, QpConfig, QpEvent};
 use weft_verbs::simulated::{Device, PD};
 use weft_verbs::types::{
     Access, Completion, Payload, QpCap, QpNumber, QpState, RecvRequest, SendFlags, SendOp,
@@ -89,13 +89,24 @@ pub const CAP: QpCap = QpCap {
 
 /// A queue pair in RESET.
 pub fn queue_pair(number: u32, shared_receive: bool) -> Qp {
-    Qp::new(QpConfig {
+    let mut qp = Qp::new(QpConfig {
         number: QpNumber(number),
         pd: PD,
         cap: CAP,
         sq_sig_all: false,
         shared_receive,
-    })
+    });
+    qp.set_receive_wait(RECEIVE_WAIT);
+    qp
+}
+
+/// How long a message waits for a receive, where a test does not say otherwise.
+pub const RECEIVE_WAIT: Duration = Duration::from_secs(1);
+
+/// Time goes by until the next deadline of a queue pair.
+pub fn time_out(qp: &mut Qp, device: &mut Device) -> Option<Close> {
+    device.now = qp.deadline().expect("a deadline");
+    qp.handle_timeout(device)
 }
 
 /// Runs MPA start-up in memory.
@@ -148,7 +159,7 @@ impl Pair {
             if config.by_hand {
                 qp.walk(QpState::Rtr).expect("RTR");
             }
-            qp.attach(&established, config.emss, config.policy);
+            qp.attach(&established, config.emss, config.policy, Duration::ZERO);
             if config.by_hand {
                 qp.walk(QpState::Rts).expect("RTS");
             }

@@ -1,5 +1,7 @@
 //! Two queue pairs in memory on virtual time.
 
+use std::time::Duration;
+
 use crate::pair::{post, recv, sge, Config, Pair, ALL, CAP};
 use weft_verbs::iwarp::PeerFault;
 use weft_verbs::qp::{FpduPolicy, QpEvent};
@@ -320,7 +322,8 @@ fn a_queue_pair_can_be_reset_and_used_again() {
         .expect("RESET");
     end.qp.modify(QpState::Init, &mut end.device).expect("INIT");
     let [active, _] = crate::pair::start_up(&Config::default());
-    end.qp.attach(&active, 1448, FpduPolicy::Auto);
+    end.qp
+        .attach(&active, 1448, FpduPolicy::Auto, Duration::ZERO);
     assert_eq!(end.qp.state(), QpState::Rts);
     assert_eq!(end.qp.cap(), CAP);
 }

@@ -124,10 +124,9 @@ fn a_request_that_is_only_checked_gets_the_same_answer() {
 
 #[test]
 fn it_wants_to_send_while_something_is_due() {
-    let due: [fn(&mut Foreign); 3] = [
+    let due: [fn(&mut Foreign); 2] = [
         |foreign| foreign.post(1, SendOp::Send, Payload::Inline(b"x")),
         |foreign| foreign.ask((Stag(0), 0), 0),
-        |foreign| foreign.qp.nudge(),
     ];
     for due in due {
         let mut foreign = Foreign::new(IRD);
@@ -140,27 +139,27 @@ fn it_wants_to_send_while_something_is_due() {
 }
 
 #[test]
-fn it_owes_only_answers_while_nothing_else_is_due_or_on_its_way() {
+fn it_owes_only_acknowledgements_while_nothing_else_is_due_or_on_its_way() {
     let asked = || {
         let mut foreign = Foreign::new(IRD);
-        assert!(!foreign.qp.owes_only_answers());
+        assert!(!foreign.qp.owes_only_acknowledgements());
         foreign.ask((Stag(0), 0), 0);
-        assert!(foreign.qp.owes_only_answers());
+        assert!(foreign.qp.owes_only_acknowledgements());
         foreign
     };
     let mut posted = asked();
     posted.post(1, SendOp::Send, Payload::Inline(b"x"));
-    assert!(!posted.qp.owes_only_answers());
+    assert!(!posted.qp.owes_only_acknowledgements());
 
     let mut on_its_way = asked();
     on_its_way.qp.fill(1 << 20, &mut on_its_way.device);
     on_its_way.ask((Stag(0), 0), 0);
-    assert!(!on_its_way.qp.owes_only_answers());
+    assert!(!on_its_way.qp.owes_only_acknowledgements());
 
     let mut of_octets = asked();
     let region = of_octets.device.region(8, 0, ALL, 1);
     of_octets.ask((region, 0), 8);
-    assert!(!of_octets.qp.owes_only_answers());
+    assert!(!of_octets.qp.owes_only_acknowledgements());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Queue pairs of type UC: messages are lost, the connection is not.
 
-use crate::pair::{post, recv, sge, Config, Pair, ALL};
+use crate::pair::{post, recv, sge, time_out, Config, Pair, ALL};
 use weft_verbs::srq::SharedReceiveQueue;
 use weft_verbs::types::{
     Payload, PostError, QpState, SendFlags, SendOp, SendRequest, Stag, WcOpcode, WcStatus,
@@ -94,7 +94,7 @@ fn a_queue_that_ran_empty_is_waited_for_and_then_the_messages_are_lost() {
     assert_eq!(pair.ends[1].device.recvs[1].byte_len, 9000);
     assert!(pair.ends[1].qp.holding().is_some());
     let end = &mut pair.ends[1];
-    end.qp.give_up_holding(&mut end.device);
+    time_out(&mut end.qp, &mut end.device);
     recv(&mut pair, 1, 12, &[sge(b, 0, 9000)]);
     post(&mut pair, 0, 4, SendOp::Send, Payload::Inline(b"four!!"));
     pair.drive();
@@ -117,7 +117,7 @@ fn a_send_that_is_given_up_in_its_middle_is_lost_to_its_end() {
         assert!(steps < 10_000, "the first segment came");
     }
     let end = &mut pair.ends[1];
-    end.qp.give_up_holding(&mut end.device);
+    time_out(&mut end.qp, &mut end.device);
     pair.drive();
     recv(&mut pair, 1, 11, &[sge(b, 0, 20_000)]);
     post(&mut pair, 0, 3, SendOp::Send, Payload::Inline(b"next"));

@@ -146,7 +146,6 @@ impl Qp {
     pub(super) fn defer(&self, engine: &Engine) {
         self.gathering.defer(engine, || self.as_flush());
     }
-
 }
 
 impl Flush for Qp {
