@@ -39,26 +39,28 @@ const ALL: [Timer; 5] = [
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Timers {
     at: [Option<Duration>; ALL.len()],
+    /// The earliest of them, which the driver asks for in every pass.
+    next: Option<Duration>,
 }
 
 impl Timers {
     pub(super) fn set(&mut self, timer: Timer, at: Duration) {
         self.at[timer as usize] = Some(at);
+        self.next = self.earliest();
     }
 
     pub(super) fn cancel(&mut self, timer: Timer) {
         self.at[timer as usize] = None;
+        self.next = self.earliest();
+    }
+
+    fn earliest(&self) -> Option<Duration> {
+        self.at.iter().flatten().copied().min()
     }
 
     #[inline]
     pub(super) fn is_set(&self, timer: Timer) -> bool {
         self.at[timer as usize].is_some()
-    }
-
-    /// The next deadline.
-    #[inline]
-    fn next(&self) -> Option<Duration> {
-        self.at.iter().flatten().copied().min()
     }
 
     /// Takes a deadline that has passed.
@@ -84,7 +86,7 @@ impl Qp {
     /// When [`Qp::handle_timeout`] has to be called at the latest, in the host's time. It may change with every call.
     #[inline]
     pub fn deadline(&self) -> Option<Duration> {
-        self.timers.next()
+        self.timers.next
     }
 
     /// The deadline has passed, or may have. Then the driver sends what is due; where it gives a [`Close`], the driver
@@ -123,15 +125,15 @@ mod tests {
     #[test]
     fn a_deadline_is_taken_once_and_the_next_one_is_told() {
         let mut timers = Timers::default();
-        assert_eq!(timers.next(), None);
+        assert_eq!(timers.next, None);
         timers.set(Timer::Linger, 30 * MS);
         timers.set(Timer::Nudge, 10 * MS);
-        assert_eq!(timers.next(), Some(10 * MS));
+        assert_eq!(timers.next, Some(10 * MS));
         assert_eq!(timers.take_due(9 * MS), None);
         assert_eq!(timers.take_due(10 * MS), Some(Timer::Nudge));
         assert_eq!(timers.take_due(10 * MS), None);
         assert!(timers.is_set(Timer::Linger) && !timers.is_set(Timer::Nudge));
         timers.cancel(Timer::Linger);
-        assert_eq!(timers.next(), None);
+        assert_eq!(timers.next, None);
     }
 }
