@@ -60,6 +60,10 @@ fn every_promise_holds_whatever_happens() {
         tally.corrupted > 0 && tally.cut > 0 && tally.at_rest > 0 && tally.outlived > 0,
         "{tally:?}"
     );
+    assert!(
+        tally.timeouts > 0 && tally.closed_in_time > 0 && tally.deaf > 0,
+        "{tally:?}"
+    );
 }
 
 #[test]

@@ -62,4 +62,16 @@ mutant $qp/untagged.rs 's/host.invalidate_for_peer/host.invalidate/' \
     "a peer invalidates what was never opened to it"
 mutant $qp/holding.rs 's/self.must_hold\(\) && self.ending.is_live\(\)/false/' \
     "what waits for a receive goes with its connection"
+mutant $qp/timers.rs 's/self.timers.set\(Timer::Linger, host.now\(\) \+ LINGER\);//' \
+    "a stream that ends waits for its peer without end"
+mutant $qp/timers.rs 's/Timer::Linger => return Some\(Close::Linger\)/Timer::Linger => {}/' \
+    "nobody closes a stream whose time is up"
+mutant $qp/rnr.rs 's/Some\(until\) => self.timers.set\(Timer::Rnr, until\)/Some(_) => {}/' \
+    "a message waits for its receive without end"
+mutant $qp/rnr.rs 's/Ending::HalfClosed => self.rnr.wait/Ending::HalfClosed => FOR_EVER/' \
+    "a message of a peer that has gone waits without end"
+mutant $qp/ending.rs '/Ending::HalfClosed;/,/return false/s/self.follow_rnr\(host\);//' \
+    "the wait is not bounded when the peer goes"
+mutant $qp/delayed.rs 's/self.timers.set\(Timer::Acknowledgement, now \+ DELAY\);//' \
+    "an acknowledgement waits for a post that never comes"
 total

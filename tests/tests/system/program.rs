@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use weft_link::Random;
 use weft_verbs::simulated::Device;
 use weft_verbs::types::{
-    Access, Completion, Payload, PdId, PostError, RecvRequest, SendFlags, SendOp, SendRequest, Sge,
-    Stag, WcStatus,
+    Access, Completion, Payload, PdId, PostError, QpState, RecvRequest, SendFlags, SendOp,
+    SendRequest, Sge, Stag, WcStatus,
 };
 
 use crate::memory::{Grant, Use, BASE};
@@ -244,7 +244,11 @@ impl World {
     /// Posts receives: some, or as many as fit.
     pub fn receive_work(&mut self, at: usize, all: bool) {
         let busy = if self.ends[at].lazy { 0.95 } else { 0.4 };
-        if matches!(self.ends[at].phase, Phase::Over) || (!all && self.random.chance(busy)) {
+        let end = &self.ends[at];
+        // What is posted in the error state is flushed at once; programs that see that stop.
+        let failed = end.qp.state() == QpState::Error;
+        let rests = matches!(end.phase, Phase::Over) || end.deaf || end.hung || failed;
+        if rests || (!all && self.random.chance(busy)) {
             return;
         }
         while self.post_receive(at) {}

@@ -51,6 +51,8 @@ pub struct Tally {
     /// Deadlines that were met, and streams that were closed because of one.
     pub timeouts: u64,
     pub closed_in_time: u64,
+    /// Connections whose program had lost its interest in messages, and that came to rest.
+    pub deaf: u64,
 }
 
 impl Tally {
@@ -68,6 +70,7 @@ impl Tally {
         self.outlived += other.outlived;
         self.timeouts += other.timeouts;
         self.closed_in_time += other.closed_in_time;
+        self.deaf += other.deaf;
     }
 }
 
@@ -98,6 +101,12 @@ pub struct End {
     pub lazy: bool,
     /// Its program brings the queue pair up itself, as programs for InfiniBand do.
     by_number: bool,
+    /// Of a peer that does not bound its retries messages wait without end.
+    waits_for_ever: bool,
+    /// Its program posts no receives any more, for as long as this connection lasts.
+    pub deaf: bool,
+    /// Its process stands still, for as long as this connection lasts.
+    pub hung: bool,
     start: StartConfig,
     buffer: Vec<u8>,
     policy: FpduPolicy,
@@ -236,6 +245,9 @@ impl World {
                 ledger: Ledger::none(),
                 lazy: self.random.chance(0.3),
                 by_number,
+                waits_for_ever: false,
+                deaf: false,
+                hung: false,
                 start: start.clone(),
                 buffer: Vec::new(),
                 policy: policies[self.random.below(3) as usize],
@@ -282,6 +294,8 @@ impl World {
             end.grants.list = ledger.granted_to_the_peer();
             end.grants.opened = end.grants.list.iter().map(|grant| grant.stag).collect();
             end.ledger = ledger;
+            end.deaf = false;
+            end.hung = false;
             end.buffer.clear();
             let mut parts = self.parts(at);
             let (qp, mut port) = parts.split();
@@ -301,13 +315,14 @@ impl World {
     fn bring_up(&mut self, at: usize) {
         let waits = [500, 5_000, 1_000_000, 1_000_000].map(Duration::from_micros);
         let wait = waits[self.random.below(4) as usize];
-        let retries = self.random.below(10) as u8;
+        let retries = self.random.below(10).min(7) as u8;
         let end = &mut self.ends[at];
+        end.waits_for_ever = end.by_number && retries == 7;
         end.qp.set_receive_wait(wait);
         if end.by_number {
             end.qp.walk(QpState::Rtr).expect("RTR");
             end.qp.walk(QpState::Rts).expect("RTS");
-            end.qp.set_rnr_retry(retries.min(7));
+            end.qp.set_rnr_retry(retries);
         }
     }
 
@@ -376,7 +391,7 @@ impl World {
         }
     }
 
-    /// Cuts, kills, pulls memory away.
+    /// Cuts, kills, pulls memory away, stops processes, or their interest in messages.
     fn misfortune(&mut self) {
         let connection = self.random.below(self.connections.len() as u64) as usize;
         let at = 2 * connection + self.random.below(2) as usize;
@@ -391,6 +406,11 @@ impl World {
         if self.random.chance(0.003) {
             self.part(connection);
         }
+        self.ends[at].deaf |= self.random.chance(0.003);
+        if matches!(self.ends[at].phase, Phase::Up) && self.random.chance(0.003) {
+            self.ends[at].hung = true;
+            self.connections[connection].trouble = true;
+        }
         if self.ends[at].ledger.inbox.is_some() && self.random.chance(0.003) {
             let stag = self.ends[at].ledger.region(self.random.chance(0.5));
             self.connections[connection].trouble = true;
@@ -404,6 +424,8 @@ impl World {
     /// One of the programs disconnects, or is killed.
     fn part(&mut self, connection: usize) {
         let at = 2 * connection + self.random.below(2) as usize;
+        // One that stands still does nothing; it is left to the other to leave.
+        let at = if self.ends[at].hung { at ^ 1 } else { at };
         if !matches!(self.ends[at].phase, Phase::Over) {
             self.tally.cut += 1;
         }
@@ -441,11 +463,15 @@ impl World {
     }
 
     fn deadline(&self) -> Option<Duration> {
-        let pipes = self.connections.iter().flat_map(|c| &c.pipes);
+        let pipes = self.connections.iter().enumerate().flat_map(|(number, c)| {
+            let hung = move |side: usize| self.ends[2 * number + 1 - side].hung;
+            let pipes = c.pipes.iter().enumerate();
+            pipes.filter_map(move |(side, pipe)| (!hung(side)).then_some(pipe))
+        });
         let starts = self.ends.iter().filter_map(|end| match &end.phase {
             Phase::Asking(initiator) => initiator.deadline(),
             Phase::Asked(responder) => responder.deadline(),
-            Phase::Up => end.qp.deadline(),
+            Phase::Up => end.qp.deadline().filter(|_| !end.hung),
             Phase::Over => None,
         });
         pipes.filter_map(Pipe::deadline).chain(starts).min()
@@ -461,6 +487,9 @@ impl World {
 
     fn serve(&mut self, at: usize) {
         let now = self.now;
+        if self.ends[at].hung {
+            return;
+        }
         match self.ends[at].phase {
             Phase::Up => {
                 self.on_time(at);
@@ -746,8 +775,18 @@ impl World {
                 // A damaged length leaves an end waiting for octets that never come.
                 continue;
             }
+            if ends.iter().any(|end| end.hung) {
+                continue;
+            }
             assert_eq!(up[0], up[1], "connection {number} is up on one side only");
             if !up[0] {
+                continue;
+            }
+            if ends.iter().any(|end| end.deaf) {
+                self.tally.deaf += 1;
+            }
+            if ends.iter().any(|end| end.deaf && end.waits_for_ever) {
+                // What is behind a message that waits without end waits too.
                 continue;
             }
             for end in ends {
@@ -770,9 +809,14 @@ impl World {
             let corrupted = self.connections[connection].corrupted();
             self.tally.corrupted += corrupted;
             for at in [2 * connection, 2 * connection + 1] {
-                if corrupted > 0 {
+                if corrupted > 0 || self.ends[at].hung {
                     // A damaged length may leave an end waiting for octets that never come: its program gives up.
                     self.end(at);
+                    if let Some(deadline) = self.ends[at].qp.deadline() {
+                        self.now = self.now.max(deadline);
+                        self.ends[at].hung = false;
+                        self.serve(at);
+                    }
                 }
                 assert!(
                     matches!(self.ends[at].phase, Phase::Over),
