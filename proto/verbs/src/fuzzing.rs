@@ -138,17 +138,7 @@ fn established(role: Role, crc: bool) -> Established {
     }
 }
 
-/// Runs the operations that `octets` tell.
-pub fn connection(octets: &[u8]) {
-    let mut source = Source { octets };
-    let setup = source.octet();
-    let crc = setup & 1 != 0;
-    let role = if setup & 2 != 0 {
-        Role::Initiator
-    } else {
-        Role::Responder
-    };
-    let mut program = Program::new();
+fn fresh_queue_pair() -> Qp {
     let mut qp = Qp::new(QpConfig {
         number: QpNumber(2),
         pd: PD,
@@ -162,10 +152,25 @@ pub fn connection(octets: &[u8]) {
         sq_sig_all: true,
         shared_receive: false,
     });
+    qp.set_receive_wait(RECEIVE_WAIT);
+    qp
+}
+
+/// Runs the operations that `octets` tell.
+pub fn connection(octets: &[u8]) {
+    let mut source = Source { octets };
+    let setup = source.octet();
+    let crc = setup & 1 != 0;
+    let role = if setup & 2 != 0 {
+        Role::Initiator
+    } else {
+        Role::Responder
+    };
+    let mut program = Program::new();
+    let mut qp = fresh_queue_pair();
     qp.modify(QpState::Init, &mut program.device).expect("INIT");
     let policy =
         [FpduPolicy::Auto, FpduPolicy::Emss, FpduPolicy::Large][usize::from(setup >> 2) % 3];
-    qp.set_receive_wait(RECEIVE_WAIT);
     qp.attach(&established(role, crc), 1448, policy, Duration::ZERO);
     if setup & 0x80 != 0 {
         qp.meet_weft();

@@ -92,8 +92,8 @@ impl From<MemoryFault> for AtomicFault {
 
 /// What a queue pair asks of its driver.
 pub trait Host {
-    /// The time since any epoch that all calls for the queue pair share; it never goes back. A method, because few passes
-    /// need it and a clock takes as long to read as a message to frame.
+    /// The time since any epoch that all calls for the queue pair share; it never goes back. A method, because few
+    /// passes need it and a clock takes as long to read as a message to frame.
     fn now(&self) -> Duration;
 
     /// Checks `[addr, addr + len)` of the region or window `stag` for a queue pair.

@@ -855,8 +855,8 @@ impl World {
     }
 }
 
-/// The stream is over, and time goes by until nothing waits for a receive any more. Whether the queue pair has done with
-/// its stream then.
+/// The stream is over, and time goes by until nothing waits for a receive any more. Whether the queue pair has done
+/// with its stream then.
 pub fn let_go_in_time(qp: &mut Qp, port: &mut Port<'_>) -> bool {
     const WAIT: Duration = Duration::from_millis(1);
     qp.set_receive_wait(WAIT);

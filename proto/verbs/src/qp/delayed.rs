@@ -1,10 +1,10 @@
 //! Acknowledgements that wait for what the program posts next.
 //!
-//! A peer that asks whether its Writes are placed (decision 0009) gets an acknowledgement of no octets. Where two programs
-//! write to each other in turn (`ib_write_lat`), the program posts its own Write a moment later, and the acknowledgement
-//! that left alone was a system call and a wake-up of its own at either end, on cores that have other things to do. So
-//! where posts have followed acknowledgements closely a few times in a row, the next one waits for the post, and leaves
-//! with it.
+//! A peer that asks whether its Writes are placed (decision 0009) gets an acknowledgement of no octets. Where two
+//! programs write to each other in turn (`ib_write_lat`), the program posts its own Write a moment later, and the
+//! acknowledgement that left alone was a system call and a wake-up of its own at either end, on cores that have other
+//! things to do. So where posts have followed acknowledgements closely a few times in a row, the next one waits for the
+//! post, and leaves with it.
 //!
 //! It waits no longer than until the driver comes by a second time (the program polls), and where that does not happen
 //! [`DELAY`] to twice that; then acknowledgements leave at once again, until twice as many posts have followed closely.
@@ -91,8 +91,8 @@ impl Delayed {
 }
 
 impl Qp {
-    /// Whether the driver is to send now: something is to be framed or sent, and it is not an acknowledgement that waits
-    /// for what the program posts next. Asked once in each pass in which the program itself posts nothing.
+    /// Whether the driver is to send now: something is to be framed or sent, and it is not an acknowledgement that
+    /// waits for what the program posts next. Asked once in each pass in which the program itself posts nothing.
     #[inline]
     pub fn is_due(&mut self, host: &impl Host) -> bool {
         if !self.wants_to_send() {

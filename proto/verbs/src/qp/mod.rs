@@ -3,9 +3,9 @@
 //! The driver's calls come in four kinds. **Commands** from the program: `post_send`, `post_recv`, `disconnect`,
 //! `modify`. **From the stream**: [`Qp::attach`] once MPA start-up is over, [`Qp::receive`] with octets, [`Qp::placed`]
 //! for octets it read straight to their target, [`Qp::sent`], [`Qp::stream_ended`]. **From the clock**:
-//! [`Qp::handle_timeout`], no later than [`Qp::deadline`]; the time itself the driver gives as [`Host::now`].
-//! **Towards the stream**: [`Qp::fill`] frames what is due into [`Qp::outgoing`], [`Qp::poll_event`] tells what happened.
-//! After any of the first three kinds the driver calls `fill`, sends, drains the events, and looks at the deadline.
+//! [`Qp::handle_timeout`], no later than [`Qp::deadline`]; the time itself the driver gives as [`Host::now`]. **Towards
+//! the stream**: [`Qp::fill`] frames what is due into [`Qp::outgoing`], [`Qp::poll_event`] tells what happened. After
+//! any of the first three kinds the driver calls `fill`, sends, drains the events, and looks at the deadline.
 //!
 //! Divided by concern: `requester` turns the send queue into messages, `responder` answers Read
 //! Requests, `receive` takes segments apart, `untagged` fills receive buffers, `reads` matches

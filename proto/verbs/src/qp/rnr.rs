@@ -1,10 +1,10 @@
 //! How long a message that finds no receive waits for one.
 //!
-//! InfiniBand's receiver answers "not ready" and names a time; the sender tries again after it, as often as its RNR retry
-//! count says. Here the message is at the receiver already and waits there. A peer that bounds its count tells it
+//! InfiniBand's receiver answers "not ready" and names a time; the sender tries again after it, as often as its RNR
+//! retry count says. Here the message is at the receiver already and waits there. A peer that bounds its count tells it
 //! (`acknowledged`), and the wait is count times this side's `min_rnr_timer`. Of a peer that tells none the wait is the
-//! one that was set ([`Qp::set_receive_wait`]), or without end where the program's own count is 7: programs set the same at both
-//! ends.
+//! one that was set ([`Qp::set_receive_wait`]), or without end where the program's own count is 7: programs set the
+//! same at both ends.
 
 use core::time::Duration;
 
@@ -116,8 +116,8 @@ impl Qp {
         self.rnr.limit = self.rnr.limit.min(WAIT_OF_UNRELIABLE);
     }
 
-    /// Bounds the wait of the message that finds no receive, if one does. After whatever may have held a message, or let
-    /// one go.
+    /// Bounds the wait of the message that finds no receive, if one does. After whatever may have held a message, or
+    /// let one go.
     #[inline]
     pub(super) fn follow_rnr(&mut self, host: &impl Host) {
         match self.holding() {

@@ -1,7 +1,8 @@
 //! Queue pairs on the host stack, as a program sees them: made, moved through their states, destroyed. How one comes to
-//! its stream is in [`attaching`], what happens to it then in [`serving`]. Posting to the send queue is in [`gathering`],
-//! messages that wait for receives are in [`receiving`], what a thread that polls may keep to itself in [`lease`], and
-//! what leaves when the process exits in [`exit`]. Who is above a queue pair is behind the traits of [`owner`].
+//! its stream is in [`attaching`], what happens to it then in [`serving`]. Posting to the send queue is in
+//! [`gathering`], messages that wait for receives are in [`receiving`], what a thread that polls may keep to itself in
+//! [`lease`], and what leaves when the process exits in [`exit`]. Who is above a queue pair is behind the traits of
+//! [`owner`].
 
 mod attaching;
 mod buffers;

@@ -16,8 +16,8 @@ use crate::pass::{wait_for_placements, Pass};
 use crate::progress::{Hints, Member, Served};
 use crate::stats::Published;
 
-/// What the kernel has of a stream that did not end in time ([`LINGER`]) is kept for as long as a message waits for a receive while the peer takes nothing,
-/// and no longer than this (decision 0011).
+/// What the kernel has of a stream that did not end in time ([`LINGER`]) is kept for as long as a message waits for a
+/// receive while the peer takes nothing, and no longer than this (decision 0011).
 const KEPT_MAX: Duration = Duration::from_secs(60);
 
 /// What has to be told after a pass, and to whom.
