@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
 
-use weft_engine::settings::{LogLevel, Settings};
+use weft_settings::{LogLevel, Settings};
 use weft_sockets::stack::Stack;
 
 use crate::io_uring;

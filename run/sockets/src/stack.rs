@@ -10,10 +10,10 @@ mod record;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicU8, Ordering};
 use std::sync::OnceLock;
 
-use weft_engine::settings::datagrams::DatagramRules;
-use weft_engine::settings::Settings;
 use weft_os::dgram::{self, Facts};
 use weft_os::{pages, process, user};
+use weft_settings::datagrams::DatagramRules;
+use weft_settings::Settings;
 
 use crate::flusher::Flusher;
 use crate::receiver::SLOT;

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use weft_engine::settings::datagrams::Direction;
 use weft_os::dgram::{self, Peeked, NAME_LEN};
 use weft_os::pages;
+use weft_settings::datagrams::Direction;
 
 use super::outgoing::ends;
 use super::record::Record;

@@ -3,11 +3,11 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
 
-use weft_engine::settings::datagrams::Direction;
 use weft_os::dgram::{self, NAME_LEN};
 use weft_os::lock::Guard;
 use weft_os::pages;
 use weft_os::user::UserBuffers;
+use weft_settings::datagrams::Direction;
 
 use super::record::{Outgoing, Record};
 use super::Stack;

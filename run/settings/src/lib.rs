@@ -1,4 +1,4 @@
-//! What a person can set, and how it is read.
+//! What a person can set, how it is read, and where Weft says what happens ([`log`]).
 //!
 //! [`SETTINGS`] is the one table. From it come the environment variables the
 //! library reads, the flags and the `weft.toml` keys of `weft run`, and
@@ -6,7 +6,10 @@
 //! value: [`Settings::from_env`] hands back what it could not use as
 //! [`Complaint`]s and keeps the default in its place.
 
+#![forbid(unsafe_code)]
+
 pub mod datagrams;
+pub mod log;
 mod table;
 
 use std::ffi::OsString;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use weft_os::fork::PerProcess;
 
-use crate::settings::LogLevel;
+use crate::LogLevel;
 
 /// How loud; a level includes those above it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -25,7 +25,7 @@ pub enum Level {
 static THRESHOLD: AtomicU8 = AtomicU8::new(Level::Warn as u8);
 
 /// Sets the threshold from the settings.
-pub(crate) fn set_threshold(level: LogLevel) {
+pub fn set_threshold(level: LogLevel) {
     let threshold = match level {
         LogLevel::Off => 0,
         LogLevel::Error => 1,
