@@ -8,14 +8,18 @@ use crate::Problem;
 const ALLOWED: &[(&str, &[&str])] = &[
     ("proto/iwarp", &[]),
     ("proto/inet", &[]),
+    ("proto/datagram", &[]),
     ("run/os", &[]),
     ("eval/link", &[]),
     ("proto/verbs", &["proto/iwarp"]),
     ("run/settings", &["run/os"]),
     ("run/engine", &["proto/verbs", "run/settings", "run/os"]),
-    ("run/sockets", &["run/settings", "run/os"]),
+    ("run/sockets", &["proto/datagram", "run/settings", "run/os"]),
     ("abi/verbs", &["run/engine"]),
-    ("abi/preload", &["run/sockets", "run/settings", "run/os"]),
+    (
+        "abi/preload",
+        &["run/sockets", "proto/datagram", "run/settings", "run/os"],
+    ),
     (
         "eval/bench",
         &["proto/iwarp", "proto/verbs", "run/os", "run/engine"],

@@ -1,14 +1,11 @@
 //! What stands between a program's socket calls and the kernel.
 //!
 //! The hooks of `abi/preload` hand every call on a descriptor to [`stack::Stack`], which decides: nearly
-//! always "the kernel's", and for UDP sockets that a rule names, offload.
+//! always "the kernel's", and for UDP sockets that a rule names, offload. How datagrams are gathered and split is in
+//! `proto/datagram`.
 //!
 //! | module | what it holds |
 //! | --- | --- |
-//! | [`batch`] | pure: which datagrams may leave in one call, and when a sender is busy |
-//! | [`sender`] | a socket's outgoing datagrams, gathered |
-//! | [`split`] | pure: a coalesced receive as the datagrams it was |
-//! | [`control`] | pure: control messages as the kernel would have handed them over |
 //! | [`receiver`] | a socket's incoming datagrams, split |
 //! | [`table`] | descriptors and what they stand for |
 //! | [`stack`] | all of it for one process; the one place that decides |
@@ -19,14 +16,9 @@
 
 #![forbid(unsafe_code)]
 
-pub mod batch;
-pub mod control;
 pub mod flusher;
 pub mod receiver;
-pub mod sender;
-pub mod split;
 pub mod stack;
 pub mod table;
 
-/// An errno value.
-pub type Errno = i32;
+pub use weft_datagram::{batch, control, sender, split, Errno};

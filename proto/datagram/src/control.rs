@@ -1,6 +1,6 @@
 //! Control messages (cmsg(3)) as the kernel would have handed them over, had the datagram come alone.
 
-use weft_os::dgram::{SOL_UDP, UDP_GRO};
+use crate::kernel::{SCM_RIGHTS, SOL_SOCKET, SOL_UDP, UDP_GRO};
 
 /// Octets of a message's header: length, level and type.
 const HEADER: usize = 16;
@@ -22,7 +22,7 @@ pub struct Handed {
 
 fn messages(control: &[u8]) -> impl Iterator<Item = Message<'_>> {
     let mut rest = control;
-    std::iter::from_fn(move || {
+    core::iter::from_fn(move || {
         let len = usize::from_ne_bytes(rest.get(..8)?.try_into().ok()?);
         let octets = rest.get(..len).filter(|octets| octets.len() >= HEADER)?;
         rest = rest.get(align(len)..).unwrap_or(&[]);
@@ -77,7 +77,7 @@ pub fn hand_over(control: &[u8], room: &mut [u8]) -> Handed {
 /// Descriptors that came with a message over a Unix socket.
 pub fn descriptors(control: &[u8]) -> impl Iterator<Item = i32> + '_ {
     messages(control)
-        .filter(|message| message.is(libc::SOL_SOCKET, libc::SCM_RIGHTS))
+        .filter(|message| message.is(SOL_SOCKET, SCM_RIGHTS))
         .flat_map(|message| message.data().chunks_exact(4))
         .map(|number| i32::from_ne_bytes(number.try_into().expect("4")))
 }
@@ -85,6 +85,7 @@ pub fn descriptors(control: &[u8]) -> impl Iterator<Item = i32> + '_ {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::prelude::v1::*;
 
     fn message(level: i32, kind: i32, data: &[u8]) -> Vec<u8> {
         let mut octets = (HEADER + data.len()).to_ne_bytes().to_vec();
@@ -136,7 +137,7 @@ mod tests {
     fn descriptors_are_found() {
         let numbers = [3i32.to_ne_bytes(), 9i32.to_ne_bytes()].concat();
         let control = [
-            message(libc::SOL_SOCKET, libc::SCM_RIGHTS, &numbers),
+            message(SOL_SOCKET, SCM_RIGHTS, &numbers),
             message(0, 2, &[1; 4]),
         ];
         assert_eq!(descriptors(&control.concat()).collect::<Vec<_>>(), [3, 9]);

@@ -1,6 +1,6 @@
 //! A coalesced receive as the datagrams it was. Numbers only: the octets are the caller's.
 
-use std::ops::Range;
+use core::ops::Range;
 
 /// What is at the head of a receive queue: one datagram, or several that the kernel coalesced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,6 +53,7 @@ impl Head {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::prelude::v1::*;
     use proptest::prelude::*;
 
     #[test]

@@ -1,7 +1,7 @@
 //! Which datagrams may leave in one UDP_SEGMENT send, and when a sender is busy. Numbers only: the octets are
 //! the caller's.
 
-use std::ops::Range;
+use core::ops::Range;
 
 /// Datagrams of one send at most (UDP_MAX_SEGMENTS of kernels before 6.9; later ones take 128).
 pub const MOST_DATAGRAMS: usize = 64;
@@ -167,6 +167,7 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::prelude::v1::*;
     use proptest::prelude::*;
 
     fn filled(lens: &[usize]) -> Batch {
