@@ -167,8 +167,8 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::prelude::v1::*;
     use proptest::prelude::*;
+    use std::prelude::v1::*;
 
     fn filled(lens: &[usize]) -> Batch {
         let mut batch = Batch::default();

@@ -355,9 +355,9 @@ fn is_later(errno: Errno) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use std::prelude::v1::*;
     use std::vec;
-    use proptest::prelude::*;
 
     /// Keeps what it is sent, as the datagrams a receiver would see.
     #[derive(Default)]

@@ -53,8 +53,8 @@ impl Head {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::prelude::v1::*;
     use proptest::prelude::*;
+    use std::prelude::v1::*;
 
     #[test]
     fn one_datagram_is_itself() {

@@ -290,6 +290,11 @@ impl Qp {
         let Some(wqe) = self.next_receive(host) else {
             return Ok(false);
         };
+        // The rest of a segment that has begun goes to the receive without another look at its length.
+        let to_come = match self.receiving.holds_open_segment() {
+            true => self.outstanding(),
+            false => 0,
+        };
         match self.receiving.held.pop() {
             Some(Message::Send {
                 segment,
@@ -304,8 +309,9 @@ impl Qp {
                     invalidate: segment.invalidate,
                     imm,
                 });
+                let to_come = if complete { 0 } else { to_come };
                 let whole = SendSegment {
-                    len: octets.len(),
+                    len: octets.len() + to_come,
                     ..segment
                 };
                 self.check_room(whole, host)?;

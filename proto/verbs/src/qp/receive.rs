@@ -59,6 +59,12 @@ impl Receiving {
         self.filling.is_some() || self.open.is_some() || self.cut_off
     }
 
+    /// Whether a segment has begun of the Send that is held and has not come whole.
+    pub(super) fn holds_open_segment(&self) -> bool {
+        let open = self.open.as_ref();
+        open.is_some_and(|open| matches!(open.target, Target::Held))
+    }
+
     /// A Send that was held has its receive: what is outstanding of its segment goes there.
     pub(super) fn receive_the_rest(&mut self) {
         if let Some(open) = self

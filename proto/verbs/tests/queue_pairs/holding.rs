@@ -2,7 +2,7 @@
 
 use crate::foreign_peer::Foreign;
 use crate::pair::{post, recv, sge, time_out, Config, Pair, ALL};
-use weft_verbs::iwarp::{PeerFault, QueueNumber};
+use weft_verbs::iwarp::{Opcode, PeerFault, QueueNumber};
 use weft_verbs::qp::{Ending, QpEvent};
 use weft_verbs::srq::SharedReceiveQueue;
 use weft_verbs::types::{
@@ -355,4 +355,26 @@ fn how_much_is_held_is_bounded() {
     assert_eq!(pair.ends[1].qp.state(), QpState::Error);
     let is = |e: &QpEvent| matches!(e, QpEvent::PeerFault(f) if f.fault == PeerFault::NoBuffer);
     assert!(pair.ends[1].events.iter().any(is));
+}
+
+/// The receive is posted while the message's one segment arrives.
+#[test]
+fn a_held_message_that_is_longer_than_its_receive_is_an_error_however_much_of_it_has_come() {
+    for room in [20, 60, 99, 100] {
+        let mut foreign = Foreign::weft();
+        let region = foreign.device.region(100, 0, ALL, 1);
+        let header = foreign.untagged(Opcode::SEND, QueueNumber::SEND);
+        foreign.arrive_in_part(header, &[7; 100], 40);
+        assert!(foreign.qp.holding().is_some(), "{room}");
+        foreign.recv(1, &[sge(region, 0, room)]);
+        if room == 100 {
+            assert!(foreign.device.recvs.is_empty(), "the rest is to come");
+            assert_eq!(foreign.qp.outstanding(), 40);
+            continue;
+        }
+        let ends: Vec<_> = foreign.device.recvs.iter().map(|c| c.status).collect();
+        assert_eq!(ends, [WcStatus::LocalLength], "{room}");
+        let fault = foreign.fault().expect("a fault");
+        assert_eq!(fault, PeerFault::MessageTooLong);
+    }
 }
