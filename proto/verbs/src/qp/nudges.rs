@@ -64,7 +64,7 @@ impl Qp {
     /// (RFC 5041 section 5.2). The next pause begins when it has left.
     pub(super) fn nudge_if_silent(&mut self) {
         if self.nudges.is_some() && self.ending.is_live() {
-            self.requester.queue_announcement(0);
+            self.requester.queue_nudge();
         }
     }
 }

@@ -46,9 +46,14 @@ impl Requester {
         self.rtr = Some((kind, to));
     }
 
-    /// One that waits already is not replaced: an announcement says more than a nudge.
+    /// A zero-length Write that says nothing. One that waits already serves as well.
+    pub(super) fn queue_nudge(&mut self) {
+        self.announce.get_or_insert(0);
+    }
+
+    /// A zero-length Write that says `to`; a nudge that waits need not leave beside it.
     pub(super) fn queue_announcement(&mut self, to: u64) {
-        self.announce.get_or_insert(to);
+        self.announce = Some(to);
     }
 
     pub(super) fn in_message(&self) -> bool {

@@ -12,6 +12,8 @@ use weft_verbs::qp::{Ending, FpduPolicy, Qp, QpEvent};
 use weft_verbs::simulated::Device;
 use weft_verbs::types::{Payload, QpState, RecvRequest, SendFlags, SendOp, SendRequest, Sge};
 
+/// What a Weft initiator says of itself in its first message (decision 0004).
+const ANNOUNCEMENT: u64 = 0x5745_4654_0001_0000;
 /// Requests that the peer may have open.
 pub const IRD: u16 = 4;
 
@@ -183,6 +185,17 @@ impl Foreign {
     pub fn ask_for(&mut self, request: &ReadRequest) {
         let header = self.untagged(Opcode::READ_REQUEST, QueueNumber::READ_REQUEST);
         self.arrive(header, &request.to_octets(), &[]);
+    }
+
+    /// The peer says that it is Weft, and asks the same.
+    pub fn announce(&mut self) {
+        self.ask_for(&ReadRequest {
+            sink_stag: Stag::RTR,
+            sink_to: ANNOUNCEMENT,
+            size: 0,
+            source_stag: Stag::RTR,
+            source_to: ANNOUNCEMENT,
+        });
     }
 
     pub fn add(&mut self, (stag, to): (Stag, u64)) {

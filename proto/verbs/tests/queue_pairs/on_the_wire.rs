@@ -7,9 +7,6 @@ use weft_verbs::iwarp::{Header, Opcode, ReadRequest, Stag};
 use weft_verbs::simulated::{draws, PD};
 use weft_verbs::types::{Access, Bind, Payload, QpNumber, SendOp, WindowKind};
 
-/// What a Weft initiator says of itself in its first message (decision 0004).
-const ANNOUNCEMENT: u64 = 0x5745_4654_0001_0000;
-
 /// Hardware wants an STag that is not 0, where the STag means nothing.
 #[test]
 fn only_where_no_octet_goes_anywhere_does_another_stag_stand_for_0() {
@@ -104,14 +101,7 @@ fn an_announcement_goes_behind_the_message_under_way_and_before_the_answer() {
     foreign.post(1, SendOp::Send, Payload::Gather(&gather));
     // One segment of three.
     foreign.qp.fill(1, &mut foreign.device);
-    let question = ReadRequest {
-        sink_stag: Stag::RTR,
-        sink_to: ANNOUNCEMENT,
-        size: 0,
-        source_stag: Stag::RTR,
-        source_to: ANNOUNCEMENT,
-    };
-    foreign.ask_for(&question);
+    foreign.announce();
     assert!(foreign.qp.peer_is_weft());
     let opcodes: Vec<_> = foreign
         .segments()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weft_verbs::iwarp::{Established, Role, Rtr, Stag};
+use weft_verbs::iwarp::{Established, Header, Opcode, Role, Rtr, Stag};
 use weft_verbs::qp::{Close, Ending, FpduPolicy, LINGER};
 use weft_verbs::types::{Payload, QpState, SendOp};
 
@@ -48,6 +48,25 @@ fn a_peer_that_was_heard_needs_no_nudge() {
     foreign.post(2, SendOp::Send, Payload::Inline(b"x"));
     foreign.sent();
     assert_eq!(foreign.qp.deadline(), None);
+}
+
+/// The peer says that it is Weft while a nudge waits, and is told the same.
+#[test]
+fn a_nudge_that_waits_takes_no_announcements_place() {
+    let mut foreign = initiator();
+    foreign.post(1, SendOp::Send, Payload::Inline(b"x"));
+    foreign.sent();
+    time_out(&mut foreign.qp, &mut foreign.device);
+    foreign.announce();
+    let said = foreign
+        .segments()
+        .into_iter()
+        .filter_map(|(header, _)| match header {
+            Header::Tagged(write) if write.opcode == Opcode::WRITE => Some(write.to),
+            _ => None,
+        });
+    let said: Vec<u64> = said.collect();
+    assert!(said.len() == 1 && said[0] != 0, "{said:x?}");
 }
 
 /// A responder whose peer promised to speak first.
