@@ -11,6 +11,8 @@ use weft_os::mem::Registered;
 use weft_verbs::iwarp::mpa::crc::crc32c;
 use weft_verbs::mr::Regions;
 
+use crate::carrier::tcp::KernelTcp;
+use crate::carrier::Network;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::numbers::Numbers;
@@ -26,6 +28,8 @@ pub struct Engine {
     pub(crate) regions: RwLock<Regions<Registered>>,
     pub(crate) progress: Progress,
     pub(crate) stats: Arc<Stats>,
+    /// What connections are made of.
+    pub(crate) network: Arc<dyn Network>,
     pub(crate) numbers: Numbers,
     pub(crate) refusals: Refusals,
     parts: Parts,
@@ -61,11 +65,19 @@ pub(crate) fn started() -> Option<Arc<Engine>> {
 /// # Errors
 /// It runs already; or no descriptors or no thread are to be had.
 pub fn start_with(settings: Settings) -> Result<Arc<Engine>, Error> {
+    start_on(settings, Arc::new(KernelTcp))
+}
+
+/// The same over a network of the program's own, such as an adapter's.
+///
+/// # Errors
+/// As for [`start_with`].
+pub fn start_on(settings: Settings, network: Arc<dyn Network>) -> Result<Arc<Engine>, Error> {
     let mut settings = Some(settings);
     let started = ENGINE.get_or_init(|| {
         let settings = settings.take().unwrap_or_default();
         crate::log::set_threshold(settings.log);
-        Engine::start(settings)
+        Engine::start(settings, network)
     });
     match settings {
         None => started.clone(),
@@ -80,16 +92,16 @@ impl Engine {
         for complaint in complaints {
             crate::warn!("{complaint}");
         }
-        Engine::start(settings)
+        Engine::start(settings, Arc::new(KernelTcp))
     }
 
     /// Says in words what a program can only see as an error number, and prints at most as "failed to open device".
-    fn start(settings: Settings) -> Result<Arc<Engine>, Error> {
-        Engine::begin(settings)
+    fn start(settings: Settings, network: Arc<dyn Network>) -> Result<Arc<Engine>, Error> {
+        Engine::begin(settings, network)
             .inspect_err(|error| crate::error!("the device cannot be opened: {error}"))
     }
 
-    fn begin(settings: Settings) -> Result<Arc<Engine>, Error> {
+    fn begin(settings: Settings, network: Arc<dyn Network>) -> Result<Arc<Engine>, Error> {
         // What the CPU can do is found out at the first CRC, behind a lock of the library that computes it. A child
         // that was forked meanwhile would wait for good, so that happens before there are threads of ours.
         std::hint::black_box(crc32c(b"weft"));
@@ -97,7 +109,8 @@ impl Engine {
         let engine = Arc::new(Engine {
             regions: RwLock::new(Regions::default()),
             progress: Progress::new(settings.serve_tick, clock, stats.clone())?,
-            numbers: Numbers::new(settings.socket_buffer.unwrap_or(0)),
+            numbers: Numbers::new(network.clone(), settings.socket_buffer.unwrap_or(0)),
+            network,
             refusals: Refusals::new(settings.refused_access_limit, stats.clone(), clock),
             parts: Parts::default(),
             next_pd: AtomicU32::new(1),

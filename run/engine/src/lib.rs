@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bring_up;
+pub mod carrier;
 mod channel;
 mod clock;
 pub mod cm;
@@ -45,7 +46,7 @@ pub mod ud;
 
 pub use context::{AsyncEvent, AsyncObject, CompChannel, Context, Pd};
 pub use cq::Cq;
-pub use engine::{engine, start_with, Engine};
+pub use engine::{engine, start_on, start_with, Engine};
 pub use error::Error;
 pub use memory::{Mr, Mw};
 pub use modify::{QpAttr, QpAttrMask, QpModifier, QpType};

@@ -6,10 +6,11 @@
 //! Queue pairs that send datagrams have the UDP port of the same number.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
-use weft_os::net::{BoundSocket, SocketOptions};
 
+use crate::carrier::{Bound, Network, SocketOptions};
 use crate::error::Error;
 
 /// Queue pairs of one port. Not all 256, so that a number rests before it is used again.
@@ -23,8 +24,9 @@ pub(crate) fn port_of(number: u32) -> u16 {
 }
 
 /// The numbers given out.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Numbers {
+    network: Arc<dyn Network>,
     /// Octets of the buffers of sockets; 0 leaves them to the kernel.
     socket_buffer: usize,
     ports: Mutex<Vec<Port>>,
@@ -34,7 +36,7 @@ pub(crate) struct Numbers {
 struct Port {
     number: u16,
     /// Holds the port, until somebody takes it to listen.
-    socket: Option<BoundSocket>,
+    socket: Option<Box<dyn Bound>>,
     used: [bool; 256],
     /// Those that a queue pair has or had.
     given: [bool; 256],
@@ -44,8 +46,9 @@ struct Port {
 
 impl Numbers {
     /// None is given out yet. The sockets that hold ports get buffers of so many octets, or the kernel's default for 0.
-    pub(crate) fn new(socket_buffer: usize) -> Numbers {
+    pub(crate) fn new(network: Arc<dyn Network>, socket_buffer: usize) -> Numbers {
         Numbers {
+            network,
             socket_buffer,
             ports: Mutex::default(),
         }
@@ -74,7 +77,7 @@ impl Numbers {
                     return Ok((port.take(), what));
                 }
             }
-            ports.push(Port::bind(self.socket_buffer)?);
+            ports.push(Port::bind(&*self.network, self.socket_buffer)?);
         }
         Err(Error::NoMemory("ports for queue pair numbers"))
     }
@@ -98,7 +101,7 @@ impl Numbers {
     }
 
     /// The sockets that hold ports and were not taken yet. The caller holds the ports from now on.
-    pub(crate) fn take_sockets(&self) -> Vec<BoundSocket> {
+    pub(crate) fn take_sockets(&self) -> Vec<Box<dyn Bound>> {
         let mut ports = self.ports.lock();
         ports
             .iter_mut()
@@ -109,13 +112,13 @@ impl Numbers {
 
 impl Port {
     /// A port on all the machine's addresses, of both families where there are two.
-    fn bind(socket_buffer: usize) -> Result<Port, Error> {
+    fn bind(network: &dyn Network, socket_buffer: usize) -> Result<Port, Error> {
         let options = SocketOptions {
             v6_only: Some(false),
             buffer: socket_buffer,
             ..SocketOptions::default()
         };
-        let any = |address: IpAddr| BoundSocket::bind(SocketAddr::new(address, 0), &options);
+        let any = |address: IpAddr| network.bind(SocketAddr::new(address, 0), &options);
         let socket =
             any(Ipv6Addr::UNSPECIFIED.into()).or_else(|_| any(Ipv4Addr::UNSPECIFIED.into()))?;
         Ok(Port {
@@ -144,10 +147,15 @@ impl Port {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::carrier::memory::Memory;
+
+    fn numbers() -> Numbers {
+        Numbers::new(Arc::new(Memory::default()), 0)
+    }
 
     #[test]
     fn a_number_is_nobodys_else_and_rests_before_it_is_used_again() {
-        let numbers = Numbers::default();
+        let numbers = numbers();
         let first = numbers.take().expect("a number");
         assert!(numbers.was_given(first) && !numbers.was_given(first ^ 0x80));
         let mut taken = vec![first];
@@ -165,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_port_that_does_not_fit_is_passed_by() {
-        let numbers = Numbers::default();
+        let numbers = numbers();
         let first = numbers.take().expect("a number");
         let (number, port) = numbers
             .take_at(|port| (port != port_of(first)).then_some(port))
@@ -176,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_socket_is_taken_once() {
-        let numbers = Numbers::default();
+        let numbers = numbers();
         let number = numbers.take().expect("a number");
         let sockets = numbers.take_sockets();
         assert_eq!(sockets.len(), 1);

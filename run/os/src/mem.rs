@@ -264,6 +264,28 @@ impl<'a> Gather<'a> {
         self.list.octets
     }
 
+    /// Appends the first `most` octets of the list to `out`, for a transport that is not the kernel's.
+    ///
+    /// # Errors
+    /// Memory in the list is not mapped; nothing is appended then.
+    pub fn append_to(&self, most: usize, out: &mut Vec<u8>) -> Result<usize, Unmapped> {
+        let before = out.len();
+        for element in self.list.as_slice() {
+            let len = element.len.min(most - (out.len() - before));
+            let start = out.len();
+            out.resize(start + len, 0);
+            // SAFETY: `out` has `len` octets from `start` on. The list holds borrowed octets and ranges of registered
+            // memory, for which the copy is guarded.
+            let copied =
+                unsafe { guard::copy(out[start..].as_mut_ptr(), element.base as *const u8, len) };
+            if !copied {
+                out.truncate(before);
+                return Err(Unmapped);
+            }
+        }
+        Ok(out.len() - before)
+    }
+
     pub(crate) fn as_slice(&self) -> &[IoVec] {
         self.list.as_slice()
     }
@@ -303,6 +325,24 @@ impl<'a> Scatter<'a> {
         self.list.octets
     }
 
+    /// Puts octets into the list from its beginning on, for a transport that is not the kernel's; how many it took.
+    ///
+    /// # Errors
+    /// Memory in the list is not mapped. What is before it may have been written.
+    pub fn fill(&self, octets: &[u8]) -> Result<usize, Unmapped> {
+        let mut rest = octets;
+        for element in self.list.as_slice() {
+            let (now, later) = rest.split_at(element.len.min(rest.len()));
+            // SAFETY: every element is a mutably borrowed buffer or registered memory, which may be overwritten; the
+            // copy is guarded where nothing is mapped.
+            if !unsafe { guard::copy(element.base as *mut u8, now.as_ptr(), now.len()) } {
+                return Err(Unmapped);
+            }
+            rest = later;
+        }
+        Ok(octets.len() - rest.len())
+    }
+
     pub(crate) fn as_slice(&self) -> &[IoVec] {
         self.list.as_slice()
     }
@@ -331,6 +371,35 @@ pub(crate) fn unmapped(len: usize) -> Registered {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_are_copied_from_and_to_without_the_kernel() {
+        let memory = Registered::allocate(64).unwrap();
+        memory.write(8, b"registered").unwrap();
+        let mut gather = Gather::default();
+        gather.push(b"head");
+        gather.push_registered(&memory, 8, 10);
+        let mut out = b"before".to_vec();
+        assert_eq!(gather.append_to(9, &mut out), Ok(9));
+        assert_eq!(out, b"beforeheadregis");
+        let mut head = [0; 3];
+        let mut scatter = Scatter::default();
+        scatter.push(&mut head);
+        scatter.push_registered(&memory, 40, 20);
+        assert_eq!(scatter.fill(b"0123456"), Ok(7));
+        let mut placed = [0; 5];
+        memory.read(40, &mut placed).unwrap();
+        assert_eq!((&head, &placed), (b"012", b"3456\0"));
+        let gone = unmapped(4096);
+        let mut gather = Gather::default();
+        gather.push(b"head");
+        gather.push_registered(&gone, 0, 4096);
+        assert_eq!(gather.append_to(4100, &mut out), Err(Unmapped));
+        assert_eq!(out.len(), 15);
+        let mut scatter = Scatter::default();
+        scatter.push_registered(&gone, 0, 4096);
+        assert_eq!(scatter.fill(b"x"), Err(Unmapped));
+    }
 
     #[test]
     fn copies_of_every_small_size_are_exact() {

@@ -60,6 +60,13 @@ impl Transfer {
     }
 }
 
+/// Whether a send failed because the connection is over, and not for what was to be sent.
+pub fn is_end(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut};
+    let over = [BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut];
+    over.contains(&error.kind())
+}
+
 fn new_socket(family: AddressFamily, options: &SocketOptions) -> io::Result<Private> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = descriptors::open(|| net::socket_with(family, SocketType::STREAM, flags, None))?;
@@ -285,13 +292,6 @@ impl TcpStream {
     /// Finishes sending: FIN goes out behind what was sent.
     pub fn shutdown_write(&self) {
         let _ = net::shutdown(&self.fd, net::Shutdown::Write);
-    }
-
-    /// Whether a send failed because the connection is over, and not for what was to be sent.
-    pub fn is_end(error: &io::Error) -> bool {
-        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut};
-        let over = [BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut];
-        over.contains(&error.kind())
     }
 
     /// Whether it was reset or both directions are closed, found without reading it.

@@ -50,6 +50,11 @@ impl Interest {
         matches!(self, Interest::Read | Interest::ReadWrite)
     }
 
+    /// Whether room to write is waited for.
+    pub fn writes(self) -> bool {
+        matches!(self, Interest::Write | Interest::ReadWrite)
+    }
+
     fn flags(self) -> epoll::EventFlags {
         let read = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
         match self {

@@ -4,12 +4,12 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use weft_os::net::{BoundSocket, SocketOptions};
 use weft_os::poll::Interest;
 use weft_verbs::iwarp::{Established, Role};
 use weft_verbs::types::MAX_RD_ATOMIC;
 
 use super::Destination;
+use crate::carrier::SocketOptions;
 use crate::error::Error;
 use crate::qp::{Owner, Qp, Start};
 
@@ -31,10 +31,13 @@ impl Qp {
 
     pub(super) fn connect_to_itself(self: &Arc<Self>, address: IpAddr) -> Result<(), Error> {
         let engine = self.pd().engine();
-        let bound = BoundSocket::bind(SocketAddr::new(address, 0), &SocketOptions::default())?;
+        let any_port = SocketAddr::new(address, 0);
+        let bound = engine.network.bind(any_port, &SocketOptions::default())?;
         let own = bound.local_addr();
-        let socket = bound.connect(own)?;
-        let token = engine.progress.add(&socket, self.clone(), Interest::Read)?;
+        let carrier = bound.connect(own)?;
+        let token = engine
+            .progress
+            .add_source(&*carrier, self.clone(), Interest::Read)?;
         let established = Established {
             role: Role::Initiator,
             crc: engine.settings.crc,
@@ -50,7 +53,7 @@ impl Qp {
             private_data: Vec::new(),
         };
         self.attach(Start {
-            socket,
+            carrier,
             token,
             established: &established,
             leftover: &[],

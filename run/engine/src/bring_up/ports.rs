@@ -4,11 +4,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use weft_os::net::BoundSocket;
 
 use super::answering::Answering;
 use super::hello::Hello;
 use super::room::{Dial, Entered, Room, Ticket};
+use crate::carrier::Bound;
 use crate::cm::{Id, Newcomers, Shed};
 use crate::engine::Engine;
 use crate::error::Error;
@@ -116,7 +116,7 @@ impl Shed for Ports {
 }
 
 impl Port {
-    fn listen(socket: BoundSocket, engine: &Arc<Engine>) -> Result<Port, Error> {
+    fn listen(socket: Box<dyn Bound>, engine: &Arc<Engine>) -> Result<Port, Error> {
         let number = socket.local_addr().port();
         let listener = Id::of_bound(engine, socket, Arc::new(Answering));
         listener.listen(BACKLOG)?;

@@ -12,13 +12,13 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use weft_os::net::TcpStream;
 use weft_os::poll::Interest;
 
 use super::half_open::{HalfOpen, Number};
 use super::id::{Id, Phase};
 use super::startup::Startup;
 use super::turn::Turn;
+use crate::carrier::Carrier;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::progress::Token;
@@ -166,11 +166,11 @@ impl Id {
                 _ => return,
             };
             match accepted {
-                Ok(Some((socket, peer))) => {
-                    let (child, places) = self.make_child(&socket, peer, &gate, &newcomers);
+                Ok(Some((carrier, peer))) => {
+                    let (child, places) = self.make_child(&*carrier, peer, &gate, &newcomers);
                     // It has its place.
                     drop(turn);
-                    child.begin(socket, places);
+                    child.begin(carrier, places);
                 }
                 Ok(None) => return,
                 Err(error)
@@ -267,7 +267,10 @@ impl Id {
         } = &mut self.inner.lock().phase
         {
             *pause_until = Some(until);
-            let _ = self.engine.progress.change(listener, *token, Interest::End);
+            let _ = self
+                .engine
+                .progress
+                .change_source(&**listener, *token, Interest::End);
             if !pause.is_zero() {
                 self.engine.progress.add_timer(until, *token);
             }
@@ -291,7 +294,7 @@ impl Id {
                 let _ = self
                     .engine
                     .progress
-                    .change(listener, *token, Interest::Read);
+                    .change_source(&**listener, *token, Interest::Read);
             }
         }
     }
@@ -299,7 +302,7 @@ impl Id {
     /// An id for a connection that was taken, and what it takes up.
     fn make_child(
         self: &Arc<Self>,
-        socket: &TcpStream,
+        carrier: &dyn Carrier,
         peer: SocketAddr,
         gate: &Gate,
         newcomers: &Arc<Newcomers>,
@@ -328,7 +331,7 @@ impl Id {
         let mut inner = child.inner.lock();
         inner.options = own.options;
         inner.handler = own.handler.clone();
-        inner.local = socket.local_addr().ok();
+        inner.local = carrier.local_addr().ok();
         inner.peer = Some(peer);
         if let (Phase::Listening { order, .. }, None) = (&mut own.phase, &inner.handler) {
             inner.ticket = Some(order.accepted(peer.ip(), self.engine.now()));
@@ -337,14 +340,18 @@ impl Id {
         (child, places)
     }
 
-    fn begin(self: &Arc<Self>, socket: TcpStream, places: Places) {
-        if let Err(error) = self.start_responding(socket, places) {
+    fn begin(self: &Arc<Self>, carrier: Box<dyn Carrier>, places: Places) {
+        if let Err(error) = self.start_responding(carrier, places) {
             crate::warn_of_peer!("MPA start-up could not begin: {error}");
             self.untold();
         }
     }
 
-    fn start_responding(self: &Arc<Self>, socket: TcpStream, places: Places) -> Result<(), Error> {
+    fn start_responding(
+        self: &Arc<Self>,
+        carrier: Box<dyn Carrier>,
+        places: Places,
+    ) -> Result<(), Error> {
         let now = self.engine.now();
         let startup = Startup::responder(&self.engine.settings, now);
         let deadline = startup.deadline();
@@ -352,9 +359,9 @@ impl Id {
         let token = self
             .engine
             .progress
-            .add(&socket, self.clone(), Interest::Read)?;
+            .add_source(&*carrier, self.clone(), Interest::Read)?;
         inner.phase = Phase::Starting {
-            socket,
+            carrier,
             token,
             startup,
             request: None,
@@ -386,16 +393,16 @@ impl Id {
         let mut inner = self.inner.lock();
         match &inner.phase {
             Phase::Starting {
-                socket,
+                carrier,
                 places: Some(places),
                 ..
-            } if places.is_half_open() => socket.abort_on_close(),
+            } if places.is_half_open() => carrier.abort_on_close(),
             _ => return false,
         }
-        if let Phase::Starting { socket, token, .. } =
+        if let Phase::Starting { carrier, token, .. } =
             std::mem::replace(&mut inner.phase, Phase::Disconnected)
         {
-            self.engine.progress.remove(&socket, token);
+            self.engine.progress.remove_source(&*carrier, token);
         }
         drop(inner);
         self.untold();

@@ -3,15 +3,15 @@
 use std::io;
 use std::net::SocketAddr;
 
-use weft_os::net::{BoundSocket, SocketOptions};
 use weft_os::udp::UdpSocket;
 
 use super::Service;
+use crate::carrier::{self, Network, SocketOptions};
 
 /// A socket that is bound, of the kind that the id's service takes.
 #[derive(Debug)]
 pub(super) enum Bound {
-    Stream(BoundSocket),
+    Stream(Box<dyn carrier::Bound>),
     Datagrams(UdpSocket, SocketAddr),
 }
 
@@ -19,11 +19,12 @@ impl Bound {
     /// Binds to `addr`; port 0 takes an ephemeral port.
     pub(super) fn bind(
         service: Service,
+        network: &dyn Network,
         addr: SocketAddr,
         options: &SocketOptions,
     ) -> io::Result<Bound> {
         match service {
-            Service::Stream => Ok(Bound::Stream(BoundSocket::bind(addr, options)?)),
+            Service::Stream => Ok(Bound::Stream(network.bind(addr, options)?)),
             Service::Datagrams => {
                 let socket = UdpSocket::bind_to(addr, options)?;
                 let local = socket.local_addr()?;

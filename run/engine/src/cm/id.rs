@@ -6,7 +6,6 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use weft_os::net::{source_towards, BoundSocket, SocketOptions, TcpListener, TcpStream};
 use weft_os::poll::Interest;
 use weft_verbs::iwarp::PeerRequest;
 
@@ -17,6 +16,7 @@ use super::order::{Order, Ticket};
 use super::sidr::{Asked, Asking, Desk};
 use super::startup::Startup;
 use super::{ConnParam, Event, EventChannel, EventKind, Service, MAX_PRIVATE_DATA};
+use crate::carrier::{self, Carrier, Listener, SocketOptions};
 use crate::engine::{engine, Engine};
 use crate::error::Error;
 use crate::progress::Token;
@@ -59,7 +59,7 @@ pub(super) enum Phase {
     /// Address resolved; the socket is there if the program bound one.
     Resolved(Option<Bound>),
     Listening {
-        listener: TcpListener,
+        listener: Box<dyn Listener>,
         token: Token,
         backlog: usize,
         /// Connections that were accepted, up to the answer to their request.
@@ -71,7 +71,7 @@ pub(super) enum Phase {
     },
     /// The TCP handshake is under way.
     Connecting {
-        socket: TcpStream,
+        carrier: Box<dyn Carrier>,
         token: Token,
         dial: Dial,
     },
@@ -84,7 +84,7 @@ pub(super) enum Phase {
     },
     /// MPA start-up is under way, or a request waits for the program.
     Starting {
-        socket: TcpStream,
+        carrier: Box<dyn Carrier>,
         token: Token,
         startup: Startup,
         /// The request, once it is there.
@@ -217,7 +217,7 @@ impl Id {
     /// One that holds an address already.
     pub(crate) fn of_bound(
         engine: &Arc<Engine>,
-        socket: BoundSocket,
+        socket: Box<dyn carrier::Bound>,
         handler: Arc<dyn Handler>,
     ) -> Arc<Id> {
         let id = Id::for_handler(engine, handler);
@@ -303,7 +303,7 @@ impl Id {
         if !matches!(inner.phase, Phase::Idle) {
             return Err(Error::State("an id that is not bound yet"));
         }
-        let socket = Bound::bind(self.service, addr, &inner.options)?;
+        let socket = self.bind_to(addr, &inner.options)?;
         inner.local = Some(socket.local_addr());
         inner.phase = Phase::Bound(socket);
         Ok(())
@@ -330,7 +330,7 @@ impl Id {
         };
         let bound = match (bound, source) {
             (None, Some(source)) if !source.ip().is_unspecified() || source.port() != 0 => {
-                Some(Bound::bind(self.service, source, &inner.options)?)
+                Some(self.bind_to(source, &inner.options)?)
             }
             (bound, _) => bound,
         };
@@ -342,7 +342,7 @@ impl Id {
             {
                 Ok(bound.local_addr())
             }
-            _ => source_towards(peer),
+            _ => self.engine.network.source_towards(peer),
         };
         match outcome {
             Ok(local) => {
@@ -420,8 +420,8 @@ impl Id {
             Phase::Idle => {
                 let any = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
                 let any4 = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-                Bound::bind(self.service, any, &inner.options)
-                    .or_else(|_| Bound::bind(self.service, any4, &inner.options))?
+                self.bind_to(any, &inner.options)
+                    .or_else(|_| self.bind_to(any4, &inner.options))?
             }
             other => {
                 inner.phase = other;
@@ -443,7 +443,7 @@ impl Id {
         let token = self
             .engine
             .progress
-            .add(&listener, self.arc()?, Interest::Read)?;
+            .add_source(&*listener, self.arc()?, Interest::Read)?;
         inner.phase = Phase::Listening {
             listener,
             token,
@@ -477,14 +477,14 @@ impl Id {
             Some(Bound::Stream(bound)) => Some(bound),
             _ => None,
         };
-        let source = bound.as_ref().map(BoundSocket::local_addr);
+        let source = bound.as_ref().map(|bound| bound.local_addr());
         let begin = self.engine.now();
         let started = match bound {
             Some(bound) => bound.connect(peer),
-            None => TcpStream::connect(peer, &inner.options),
+            None => self.engine.network.connect(peer, &inner.options),
         };
-        let socket = match started {
-            Ok(socket) => socket,
+        let carrier = match started {
+            Ok(carrier) => carrier,
             Err(error) => {
                 crate::error::explain(&error);
                 inner.phase = Phase::Disconnected;
@@ -494,9 +494,9 @@ impl Id {
             }
         };
         // On loopback the handshake is over already.
-        if socket.peer_addr().is_ok() {
+        if carrier.is_connected() {
             let connected = self.engine.now();
-            self.initiate(inner, socket, None, param);
+            self.initiate(inner, carrier, None, param);
             let busy_wait = &self.engine.progress.busy_wait;
             busy_wait.asked(connected, connected - begin);
             return Ok(());
@@ -509,27 +509,31 @@ impl Id {
             again_after: FIRST_PAUSE,
             param,
         };
-        self.watch_connect(&mut inner, socket, dial)?;
+        self.watch_connect(&mut inner, carrier, dial)?;
         // On loopback a refusal is known already.
         drop(inner);
         self.serve_socket();
         Ok(())
     }
 
-    /// The handshake is under way on `socket`.
+    fn bind_to(&self, addr: SocketAddr, options: &SocketOptions) -> std::io::Result<Bound> {
+        Bound::bind(self.service, &*self.engine.network, addr, options)
+    }
+
+    /// The handshake is under way.
     pub(super) fn watch_connect(
         &self,
         inner: &mut Inner,
-        socket: TcpStream,
+        carrier: Box<dyn Carrier>,
         dial: Dial,
     ) -> Result<(), Error> {
         let token = self
             .engine
             .progress
-            .add(&socket, self.arc()?, Interest::Write)?;
+            .add_source(&*carrier, self.arc()?, Interest::Write)?;
         self.engine.progress.add_timer(dial.deadline, token);
         inner.phase = Phase::Connecting {
-            socket,
+            carrier,
             token,
             dial,
         };
@@ -576,13 +580,13 @@ impl Id {
                 order,
                 ..
             } => {
-                self.engine.progress.remove(&listener, token);
+                self.engine.progress.remove_source(&*listener, token);
                 for request in order.into_requests() {
                     request.id.destroy();
                 }
             }
-            Phase::Connecting { socket, token, .. } | Phase::Starting { socket, token, .. } => {
-                self.engine.progress.remove(&socket, token);
+            Phase::Connecting { carrier, token, .. } | Phase::Starting { carrier, token, .. } => {
+                self.engine.progress.remove_source(&*carrier, token);
             }
             Phase::Refused { token, .. } => self.engine.progress.release(token),
             Phase::Answering { desk, token } => desk.end(token, &self.engine),

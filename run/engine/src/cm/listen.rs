@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use weft_os::net::TcpStream;
-
 use super::handler::{Admission, Handler, Link};
 use super::id::{Id, Inner, OwnedParam, Phase};
 use super::order::Order;
 use super::startup::Startup;
 use super::turn::Turn;
 use super::{ConnParam, Event, EventKind};
+use crate::carrier::Carrier;
 use crate::error::Error;
 use crate::progress::Token;
 use crate::qp::Start;
@@ -71,7 +70,7 @@ impl Id {
             .clone()
             .ok_or(Error::Invalid("the id has no queue pair"))?;
         let Taken {
-            socket,
+            carrier,
             token,
             mut startup,
             turn,
@@ -80,7 +79,7 @@ impl Id {
             Ok(established) => established,
             Err(error) => {
                 crate::warn!("accept: {error}");
-                self.engine.progress.remove(&socket, token);
+                self.engine.progress.remove_source(&*carrier, token);
                 inner.phase = Phase::Disconnected;
                 return Err(Error::Invalid("parameters of the accept"));
             }
@@ -89,8 +88,8 @@ impl Id {
         let mut event = Event::about(me.clone(), EventKind::Established, 0);
         event.responder_resources = established.ird.min(255) as u8;
         event.initiator_depth = established.ord.min(255) as u8;
-        if !startup.flush(&socket) {
-            self.engine.progress.remove(&socket, token);
+        if !startup.flush(&*carrier) {
+            self.engine.progress.remove_source(&*carrier, token);
             inner.phase = Phase::Disconnected;
             return Err(Error::Os(104));
         }
@@ -106,7 +105,7 @@ impl Id {
             _turn: turn,
         });
         let start = Start {
-            socket,
+            carrier,
             token,
             established: &established,
             leftover: &[],
@@ -138,7 +137,7 @@ impl Id {
         })?;
         let mut inner = self.inner.lock();
         let Taken {
-            socket,
+            carrier,
             token,
             mut startup,
             ..
@@ -146,15 +145,15 @@ impl Id {
         inner.phase = Phase::Disconnected;
         drop(inner);
         let rejected = startup.reject(param.private_data);
-        startup.flush(&socket);
-        self.engine.progress.remove(&socket, token);
+        startup.flush(&*carrier);
+        self.engine.progress.remove_source(&*carrier, token);
         rejected.map_err(|_| Error::Invalid("private data"))
     }
 }
 
 /// A request that the program answers.
 struct Taken {
-    socket: TcpStream,
+    carrier: Box<dyn Carrier>,
     token: Token,
     startup: Startup,
     turn: Option<Turn>,
@@ -164,13 +163,13 @@ struct Taken {
 fn take_request(inner: &mut Inner) -> Result<Taken, Error> {
     match std::mem::replace(&mut inner.phase, Phase::Idle) {
         Phase::Starting {
-            socket,
+            carrier,
             token,
             startup,
             request: Some(_),
             places,
         } => Ok(Taken {
-            socket,
+            carrier,
             token,
             startup,
             turn: places.and_then(|mut places| places.turn.take()),

@@ -1,10 +1,9 @@
-//! MPA start-up over a socket, and what its outcome means for the id.
+//! MPA start-up over a carrier, and what its outcome means for the id.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::MutexGuard;
-use weft_os::net::{BoundSocket, TcpStream, Transfer};
 use weft_os::poll::Interest;
 use weft_verbs::iwarp::{
     AcceptError, Established, Initiator, InitiatorEvent, PeerRequest, Responder, ResponderEvent,
@@ -15,6 +14,7 @@ use weft_verbs::types::MAX_RD_ATOMIC;
 use super::handler::Link;
 use super::id::{Dial, Id, Inner, OwnedParam, Phase, LONGEST_PAUSE};
 use super::{Event, EventKind};
+use crate::carrier::{Carrier, Transfer};
 use crate::progress::{Member, Served, Token};
 use crate::qp::Start;
 use crate::settings::{ReadyToReceive, Settings};
@@ -121,9 +121,9 @@ impl Startup {
         }
     }
 
-    /// Sends what the start-up has to send. A frame of a few hundred octets fits a fresh socket's
+    /// Sends what the start-up has to send. A frame of a few hundred octets fits a fresh carrier's
     /// buffer; where it does not, the connection is of no use.
-    pub(super) fn flush(&mut self, socket: &TcpStream) -> bool {
+    pub(super) fn flush(&mut self, carrier: &dyn Carrier) -> bool {
         let octets = match self {
             Startup::Initiator(machine) => machine.poll_transmit(),
             Startup::Responder(machine) => machine.poll_transmit(),
@@ -131,7 +131,7 @@ impl Startup {
         match octets {
             None => true,
             Some(octets) => {
-                matches!(socket.send(&octets), Transfer::Octets(n) if n == octets.len())
+                matches!(carrier.send(&octets), Transfer::Octets(n) if n == octets.len())
             }
         }
     }
@@ -173,7 +173,7 @@ impl Member for Id {
 }
 
 impl Id {
-    /// Serves the id's socket.
+    /// Serves the id's carrier.
     pub(super) fn serve_socket(&self) {
         let Ok(me) = self.arc() else {
             return;
@@ -184,10 +184,10 @@ impl Id {
                 drop(inner);
                 me.accept_connections();
             }
-            Phase::Connecting { socket, .. } => {
+            Phase::Connecting { carrier, .. } => {
                 // A connect that is under way has no error and no peer yet.
-                let result = match socket.connect_result() {
-                    Ok(()) if socket.peer_addr().is_err() => return,
+                let result = match carrier.connect_result() {
+                    Ok(()) if !carrier.is_connected() => return,
                     result => result,
                 };
                 drop(inner);
@@ -214,19 +214,20 @@ impl Id {
     fn connect_over(self: &Arc<Self>, result: std::io::Result<()>) {
         let engine = &self.engine;
         let mut inner = self.inner.lock();
-        let (socket, token, dial) = match std::mem::replace(&mut inner.phase, Phase::Disconnected) {
+        let (carrier, token, dial) = match std::mem::replace(&mut inner.phase, Phase::Disconnected)
+        {
             Phase::Connecting {
-                socket,
+                carrier,
                 token,
                 dial,
-            } => (socket, token, dial),
+            } => (carrier, token, dial),
             other => {
                 inner.phase = other;
                 return;
             }
         };
         if let Err(error) = result {
-            engine.progress.remove(&socket, token);
+            engine.progress.remove_source(&*carrier, token);
             let errno = error.raw_os_error().unwrap_or(ECONNREFUSED);
             let told = inner.handler.is_some() || engine.now() >= dial.refusals_until;
             if errno == ECONNREFUSED && !told {
@@ -239,36 +240,36 @@ impl Id {
             self.post(&inner, kind, -errno);
             return;
         }
-        self.initiate(inner, socket, Some(token), dial.param);
+        self.initiate(inner, carrier, Some(token), dial.param);
     }
 
-    /// TCP is connected: begins the start-up. `token` is of a socket that is in the set already.
+    /// TCP is connected: begins the start-up. `token` is of a carrier that is in the set already.
     pub(super) fn initiate(
         &self,
         mut inner: MutexGuard<'_, Inner>,
-        socket: TcpStream,
+        carrier: Box<dyn Carrier>,
         token: Option<Token>,
         param: OwnedParam,
     ) {
         let engine = &self.engine;
         let mut startup = Startup::initiator(&engine.settings, param, engine.now());
-        let flushed = startup.flush(&socket);
+        let flushed = startup.flush(&*carrier);
         // While the Request is on its way.
-        inner.local = socket.local_addr().ok();
+        inner.local = carrier.local_addr().ok();
         let watched = match token {
             Some(token) => engine
                 .progress
-                .change(&socket, token, Interest::Read)
+                .change_source(&*carrier, token, Interest::Read)
                 .map(|()| token),
             None => self
                 .arc()
-                .and_then(|me| engine.progress.add(&socket, me, Interest::Read)),
+                .and_then(|me| engine.progress.add_source(&*carrier, me, Interest::Read)),
         };
         let token = match watched {
             Ok(watched) if flushed => watched,
             _ => {
                 if let Some(token) = token.or(watched.ok()) {
-                    engine.progress.remove(&socket, token);
+                    engine.progress.remove_source(&*carrier, token);
                 }
                 inner.phase = Phase::Disconnected;
                 self.post(&inner, EventKind::ConnectError, -ECONNRESET);
@@ -277,7 +278,7 @@ impl Id {
         };
         let deadline = startup.deadline();
         inner.phase = Phase::Starting {
-            socket,
+            carrier,
             token,
             startup,
             request: None,
@@ -317,14 +318,15 @@ impl Id {
         let Some(peer) = inner.peer else {
             return;
         };
+        let network = &self.engine.network;
         let started = match dial.source {
-            Some(source) => {
-                BoundSocket::bind(source, &inner.options).and_then(|bound| bound.connect(peer))
-            }
-            None => TcpStream::connect(peer, &inner.options),
+            Some(source) => network
+                .bind(source, &inner.options)
+                .and_then(|bound| bound.connect(peer)),
+            None => network.connect(peer, &inner.options),
         };
         let watched = match started {
-            Ok(socket) => self.watch_connect(&mut inner, socket, dial).is_ok(),
+            Ok(carrier) => self.watch_connect(&mut inner, carrier, dial).is_ok(),
             Err(_) => false,
         };
         if !watched {
@@ -335,12 +337,12 @@ impl Id {
         self.serve_socket();
     }
 
-    /// Octets, or the end, of a socket in start-up.
+    /// Octets, or the end, of a carrier in start-up.
     fn continue_startup(self: &Arc<Self>) {
         let engine = &self.engine;
         let mut inner = self.inner.lock();
         let Phase::Starting {
-            socket, startup, ..
+            carrier, startup, ..
         } = &mut inner.phase
         else {
             return;
@@ -348,7 +350,7 @@ impl Id {
         // At most a Reply of 532 octets and the first FPDUs behind it.
         let mut buffer = [0u8; 2048];
         let mut leftover = Vec::new();
-        match socket.recv(&mut buffer) {
+        match carrier.recv(&mut buffer) {
             Transfer::Octets(octets) => {
                 let consumed = startup.handle_bytes(&buffer[..octets], engine.now());
                 leftover.extend_from_slice(&buffer[consumed..octets]);
@@ -361,7 +363,7 @@ impl Id {
         };
         if matches!(outcome, Outcome::Request(_)) {
             // Who gave up while it waited in the kernel's queue is nobody to ask the program about.
-            match socket.recv(&mut buffer) {
+            match carrier.recv(&mut buffer) {
                 Transfer::Octets(octets) => {
                     startup.handle_bytes(&buffer[..octets], engine.now());
                 }
@@ -408,8 +410,8 @@ impl Id {
             announced: true,
             established: Box::new(event.clone()),
         };
-        let (socket, token) = match std::mem::replace(&mut inner.phase, phase) {
-            Phase::Starting { socket, token, .. } => (socket, token),
+        let (carrier, token) = match std::mem::replace(&mut inner.phase, phase) {
+            Phase::Starting { carrier, token, .. } => (carrier, token),
             other => {
                 inner.phase = other;
                 return;
@@ -417,7 +419,7 @@ impl Id {
         };
         let Some(qp) = inner.qp.clone() else {
             // The program took the queue pair away meanwhile.
-            progress.remove(&socket, token);
+            progress.remove_source(&*carrier, token);
             inner.phase = Phase::Disconnected;
             return;
         };
@@ -427,7 +429,7 @@ impl Id {
             .map(|handler| handler.on_reply(self, inner.peer, &established.private_data));
         let admission = match admission {
             Some(None) => {
-                progress.remove(&socket, token);
+                progress.remove_source(&*carrier, token);
                 inner.phase = Phase::Disconnected;
                 self.post(&inner, EventKind::ConnectError, -EPROTO);
                 return;
@@ -436,7 +438,7 @@ impl Id {
             Some(admission) => admission,
         };
         let start = Start {
-            socket,
+            carrier,
             token,
             established: &established,
             leftover,
@@ -544,14 +546,14 @@ impl Id {
         let mut inner = self.inner.lock();
         match std::mem::replace(&mut inner.phase, Phase::Disconnected) {
             Phase::Starting {
-                socket,
+                carrier,
                 token,
                 mut startup,
                 request,
                 places,
             } => {
-                startup.flush(&socket);
-                self.engine.progress.remove(&socket, token);
+                startup.flush(&*carrier);
+                self.engine.progress.remove_source(&*carrier, token);
                 drop(places);
                 let listener = inner.listener.upgrade();
                 let ticket = inner.ticket;

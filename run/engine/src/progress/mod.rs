@@ -20,6 +20,7 @@ mod lease;
 mod member;
 mod oversubscription;
 pub(crate) mod polling;
+mod ready;
 mod service;
 mod serving;
 #[cfg(test)]
@@ -49,6 +50,8 @@ use member::Members;
 pub(crate) use member::{Flush, Hints, Member, Served, Token};
 use oversubscription::Oversubscription;
 use polling::Polls;
+use ready::ReadyList;
+pub use ready::{Readiness, Source};
 pub(crate) use service::start_service;
 use timers::Timers;
 use watch::{Mode, Watch};
@@ -64,7 +67,9 @@ pub(crate) struct Progress {
     clock: Clock,
     stats: Arc<Stats>,
     epoll: Epoll,
-    waker: Waker,
+    waker: Arc<Waker>,
+    /// Members without a descriptor that have said that they are ready.
+    ready: Arc<ReadyList>,
     watch: Watch,
     pub(crate) polls: Polls,
     pub(crate) oversubscription: Oversubscription,
@@ -91,13 +96,14 @@ impl Progress {
     /// No descriptors are left.
     pub(crate) fn new(tick: Duration, clock: Clock, stats: Arc<Stats>) -> Result<Progress, Error> {
         let epoll = Epoll::new()?;
-        let waker = Waker::new()?;
-        epoll.add(&waker, WAKER, Interest::Read)?;
+        let waker = Arc::new(Waker::new()?);
+        epoll.add(&*waker, WAKER, Interest::Read)?;
         Ok(Progress {
             generation: Generation::now(),
             clock,
             stats,
             epoll,
+            ready: Arc::new(ReadyList::new(waker.clone())),
             waker,
             watch: Watch::new(),
             polls: Polls::default(),
@@ -140,6 +146,58 @@ impl Progress {
             return Err(error.into());
         }
         Ok(token)
+    }
+
+    /// The same for a source, which may have no descriptor.
+    ///
+    /// # Errors
+    /// The kernel has no memory for it.
+    pub(crate) fn add_source(
+        &self,
+        source: &(impl Source + ?Sized),
+        member: Arc<dyn Member>,
+        interest: Interest,
+    ) -> Result<Token, Error> {
+        if let Some(fd) = source.descriptor() {
+            return self.add(fd, member, interest);
+        }
+        let token = self.reserve(member);
+        source.wait_for(interest, &self.readiness(token));
+        Ok(token)
+    }
+
+    /// Changes what is waited for of a source.
+    ///
+    /// # Errors
+    /// The descriptor is not in the set.
+    pub(crate) fn change_source(
+        &self,
+        source: &(impl Source + ?Sized),
+        token: Token,
+        interest: Interest,
+    ) -> Result<(), Error> {
+        match source.descriptor() {
+            Some(fd) => self.change(fd, token, interest),
+            None => {
+                source.wait_for(interest, &self.readiness(token));
+                Ok(())
+            }
+        }
+    }
+
+    /// Removes a source; call before it is dropped.
+    pub(crate) fn remove_source(&self, source: &(impl Source + ?Sized), token: Token) {
+        match source.descriptor() {
+            Some(fd) => self.remove(fd, token),
+            None => self.release(token),
+        }
+    }
+
+    fn readiness(&self, token: Token) -> Readiness {
+        Readiness {
+            list: self.ready.clone(),
+            token,
+        }
     }
 
     /// A token for timers alone.

@@ -53,17 +53,11 @@ impl Progress {
             Some(Duration::ZERO) => SWEEP_MEMBERS_MAX,
             _ => READY_MAX,
         };
-        self.epoll.wait(timeout, most, |ready| {
-            if ready.token == WAKER {
-                swept.woken = true;
-                return;
-            }
-            swept.any = true;
-            let member = self.members.read().get(Token::from_number(ready.token));
-            let Some(member) = member else {
+        let mut serve = |token: Token, writable: bool| {
+            let Some(member) = self.members.read().get(token) else {
                 return;
             };
-            let served = member.serve(ready.writable);
+            let served = member.serve(writable);
             if served != Served::Setup {
                 swept.carriers += 1;
                 swept.others |= !hot.as_ref().is_some_and(|hot| Arc::ptr_eq(hot, &member));
@@ -71,7 +65,23 @@ impl Progress {
             if served == Served::Active {
                 active = Some(member);
             }
+        };
+        let said = self.ready.take();
+        let timeout = timeout
+            .filter(|_| said.is_empty())
+            .or_else(|| (!said.is_empty()).then_some(Duration::ZERO));
+        let (mut any, mut woken) = (!said.is_empty(), false);
+        for (token, writable) in said {
+            serve(token, writable);
+        }
+        self.epoll.wait(timeout, most, |ready| match ready.token {
+            WAKER => woken = true,
+            token => {
+                any = true;
+                serve(Token::from_number(token), ready.writable);
+            }
         })?;
+        (swept.any, swept.woken) = (any, woken);
         if let Some(member) = active {
             self.note_active(&member);
         }

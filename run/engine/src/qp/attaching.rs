@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use weft_os::net::TcpStream;
 use weft_verbs::iwarp::{Established, Role};
 use weft_verbs::qp::FpduPolicy;
 
 use super::stream::Stream;
 use super::{Inner, Leased, Owner, Qp};
+use crate::carrier::Carrier;
 use crate::error::Error;
 use crate::progress::{Member, Token};
 use crate::settings::FpduSize;
@@ -16,7 +16,7 @@ use crate::settings::FpduSize;
 /// A connection whose MPA start-up is over.
 #[derive(Debug)]
 pub(crate) struct Start<'a> {
-    pub(crate) socket: TcpStream,
+    pub(crate) carrier: Box<dyn Carrier>,
     /// Waits for octets.
     pub(crate) token: Token,
     pub(crate) established: &'a Established,
@@ -34,7 +34,7 @@ impl Qp {
     pub(crate) fn attach(&self, start: Start<'_>) -> Result<(), Error> {
         let engine = self.pd.engine();
         let Start {
-            socket,
+            carrier,
             token,
             established,
             leftover,
@@ -44,13 +44,13 @@ impl Qp {
         let admitted = self
             .admit(&inner, established.role, &*owner)
             .and_then(|me| {
-                let ends = (socket.local_addr()?, socket.peer_addr()?);
-                Ok((me, socket.emss()?, ends))
+                let ends = (carrier.local_addr()?, carrier.peer_addr()?);
+                Ok((me, carrier.emss()?, ends))
             });
         let (me, emss, (local, peer)) = match admitted {
             Ok(facts) => facts,
             Err(error) => {
-                engine.progress.remove(&socket, token);
+                engine.progress.remove_source(&*carrier, token);
                 return Err(error);
             }
         };
@@ -69,7 +69,7 @@ impl Qp {
         if engine.settings.speak_first && established.rtr.is_none() {
             inner.machine.speak_first();
         }
-        inner.stream = Some(Stream::new(socket, token, peer, slot, leftover));
+        inner.stream = Some(Stream::new(carrier, token, peer, slot, leftover));
         inner.armed = None;
         inner.leased = Leased::default();
         inner.owner = Some(owner);

@@ -219,7 +219,9 @@ impl Qp {
         notices.ended = true;
         notices.was_up = inner.machine.may_send();
         engine.progress.forget(self);
-        engine.progress.remove(&stream.socket, stream.token);
+        engine
+            .progress
+            .remove_source(&*stream.carrier, stream.token);
         engine.stats.close(stream.slot);
     }
 
@@ -228,7 +230,9 @@ impl Qp {
         if let Some(stream) = inner.stream.take() {
             inner.machine.forget_stream();
             engine.progress.forget(self);
-            engine.progress.remove(&stream.socket, stream.token);
+            engine
+                .progress
+                .remove_source(&*stream.carrier, stream.token);
             engine.stats.close(stream.slot);
         }
     }
@@ -280,7 +284,7 @@ impl Qp {
             stream.interest = interest;
             let _ = engine
                 .progress
-                .change(&stream.socket, stream.token, interest);
+                .change_source(&*stream.carrier, stream.token, interest);
         }
         let counters = inner.machine.counters();
         let now = Published {
@@ -357,11 +361,11 @@ impl Qp {
                     self.number.0,
                     stream.peer
                 );
-                stream.socket.abort_on_close();
+                stream.carrier.abort_on_close();
             }
             Close::Linger => {
                 let wait = engine.settings.receive_wait.min(KEPT_MAX);
-                stream.socket.keep_after_close(LINGER + wait);
+                stream.carrier.keep_after_close(LINGER + wait);
             }
         }
         self.finish(guard, Some(StreamEnd::Broken), engine);

@@ -4,12 +4,13 @@
 use std::net::SocketAddr;
 
 use weft_os::mem::{Gather, Scatter};
-use weft_os::net::{TcpStream, Transfer};
+use weft_os::net::is_end;
 use weft_os::poll::Interest;
 use weft_verbs::outgoing::Piece;
 use weft_verbs::qp::{Ending, Qp as QpMachine};
 
 use super::buffers::{self, BUFFER};
+use crate::carrier::{Carrier, Transfer};
 use crate::pass::Pass;
 use crate::progress::Token;
 use crate::stats::{Published, Slot};
@@ -35,7 +36,7 @@ pub(super) enum StreamEnd {
 
 #[derive(Debug)]
 pub(super) struct Stream {
-    pub(super) socket: TcpStream,
+    pub(super) carrier: Box<dyn Carrier>,
     pub(super) token: Token,
     /// The other end: a socket that was reset does not know it any more.
     pub(super) peer: SocketAddr,
@@ -60,14 +61,14 @@ pub(super) struct Stream {
 
 impl Stream {
     pub(super) fn new(
-        socket: TcpStream,
+        carrier: Box<dyn Carrier>,
         token: Token,
         peer: SocketAddr,
         slot: Slot,
         leftover: &[u8],
     ) -> Stream {
         Stream {
-            socket,
+            carrier,
             token,
             peer,
             slot,
@@ -111,7 +112,7 @@ impl Stream {
                 self.blocked = false;
                 if qp.ending() == Ending::Draining && !self.fin_sent {
                     self.fin_sent = true;
-                    self.socket.shutdown_write();
+                    self.carrier.finish();
                 }
                 // With the peer's FIN, both directions are closed now.
                 return self.over.filter(|_| self.fin_sent);
@@ -132,7 +133,7 @@ impl Stream {
                 }
                 Transfer::End => return self.cut_off(qp, pass),
                 Transfer::Failed(error) => {
-                    return match TcpStream::is_end(&error) {
+                    return match is_end(&error) {
                         true => self.cut_off(qp, pass),
                         false => Some(StreamEnd::Broken),
                     };
@@ -158,7 +159,7 @@ impl Stream {
     fn send_once(&self, qp: &QpMachine, pass: &Pass<'_>) -> (usize, Transfer) {
         let mut pieces = qp.outgoing().pieces();
         if let (Some(Piece::Octets(only)), None) = (pieces.next(), pieces.next()) {
-            return (only.len(), self.socket.send(only));
+            return (only.len(), self.carrier.send(only));
         }
         let mut list = Gather::default();
         for piece in qp.outgoing().pieces() {
@@ -181,7 +182,7 @@ impl Stream {
                 break;
             }
         }
-        (list.octets(), self.socket.send_gather(&list))
+        (list.octets(), self.carrier.send_gather(&list))
     }
 
     /// Receives until the socket is empty, the budget is spent or the stream ends.
@@ -193,7 +194,7 @@ impl Stream {
         if qp.is_full() || self.over.is_some() {
             // Told once. The messages that are held, and those behind them that the kernel has, are received all the
             // same.
-            self.broken = self.broken || self.socket.is_broken();
+            self.broken = self.broken || self.carrier.is_broken();
             self.blocked &= !self.broken;
             return (false, None);
         }
@@ -268,7 +269,7 @@ impl Stream {
         need: usize,
     ) -> (usize, Transfer) {
         if !qp.ending().is_live() {
-            return (self.buffer.len(), self.socket.recv(&mut self.buffer));
+            return (self.buffer.len(), self.carrier.recv(&mut self.buffer));
         }
         if qp.outstanding() >= DIRECT_AT && self.start == self.end {
             if let Some(outcome) = self.receive_direct(qp, pass) {
@@ -293,7 +294,7 @@ impl Stream {
             room
         };
         let outcome = self
-            .socket
+            .carrier
             .recv(&mut self.buffer[self.end..self.end + asked]);
         if let Transfer::Octets(octets) = outcome {
             self.end += octets;
@@ -321,7 +322,7 @@ impl Stream {
             if staging > 0 {
                 list.push(&mut self.buffer[..staging]);
             }
-            (self.socket.recv_scatter(&list), target.octets)
+            (self.carrier.recv_scatter(&list), target.octets)
         };
         if let Transfer::Octets(octets) = outcome {
             self.start = 0;

@@ -7,6 +7,24 @@ use weft_engine::mem::Registered;
 use weft_engine::types::{Access, Completion, QpCap, Sge};
 use weft_engine::{Context, Cq, Mr, Pd, Qp, QpInit};
 
+/// Whether the tests run over a network in memory (`in_memory.rs`) instead of the kernel's TCP.
+pub fn is_in_memory() -> bool {
+    env!("CARGO_CRATE_NAME") == "in_memory"
+}
+
+/// Starts the engine, over the network that this test program is for.
+pub fn start() {
+    static STARTED: std::sync::Once = std::sync::Once::new();
+    STARTED.call_once(|| {
+        if is_in_memory() {
+            let network = Arc::new(weft_engine::carrier::memory::Memory::default());
+            let (settings, _) = weft_engine::settings::Settings::from_env();
+            // Another module of the same program may have been first.
+            let _ = weft_engine::start_on(settings, network);
+        }
+    });
+}
+
 pub const CAP: QpCap = QpCap {
     max_send_wr: 256,
     max_recv_wr: 256,
@@ -29,6 +47,7 @@ pub struct End {
 
 impl End {
     pub fn new(channel: Arc<EventChannel>, id: Arc<Id>) -> End {
+        start();
         let context = Context::open().unwrap();
         let pd = context.alloc_pd();
         let send_cq = context.create_cq(512, None, 1).unwrap();
