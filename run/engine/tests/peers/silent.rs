@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use crate::common::{expect, End};
+use super::common::{expect, End};
 use weft_engine::cm::{ConnParam, EventChannel, EventKind, Id};
 
 /// An empty RDMA Write to STag 1, TO 0, with its CRC.
