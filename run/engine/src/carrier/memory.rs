@@ -18,8 +18,8 @@ use super::{
     Transfer,
 };
 
-/// Octets that a direction takes before somebody reads them.
-pub const ROOM: usize = 256 * 1024;
+/// Octets that a direction takes before somebody reads them: as many as the kernel's TCP comes to on loopback.
+pub const ROOM: usize = 8 << 20;
 /// Payload of a segment, as a veth pair with jumbo frames has it.
 const EMSS: usize = 8948;
 /// Where ephemeral ports begin.
@@ -309,7 +309,7 @@ impl Connection {
         if self.reset {
             return Err(Transfer::Failed(error(ECONNRESET)));
         }
-        if towards.finished || self.gone[self.other(side)] {
+        if towards.finished {
             return Err(Transfer::Failed(error(EPIPE)));
         }
         match ROOM.saturating_sub(towards.octets.len()) {
@@ -318,13 +318,11 @@ impl Connection {
         }
     }
 
-    /// What is there for one end to read.
+    /// What is there for one end to read. A reset takes back nothing of what arrived before it, as in Linux.
     fn arrived(&mut self, side: usize, most: usize) -> Result<Vec<u8>, Transfer> {
-        if self.reset {
-            return Err(Transfer::Failed(error(ECONNRESET)));
-        }
         let towards = &mut self.towards[side];
         match (towards.octets.len(), towards.finished) {
+            (0, _) if self.reset => Err(Transfer::Failed(error(ECONNRESET))),
             (0, true) => Err(Transfer::End),
             (0, false) => Err(Transfer::WouldBlock),
             (there, _) => Ok(towards.octets.drain(..there.min(most)).collect()),
@@ -361,8 +359,14 @@ impl Carrier for End {
         };
         let taken = octets.len().min(room);
         let to = connection.other(self.side);
-        connection.towards[to].octets.extend(&octets[..taken]);
-        connection.tell(to);
+        if connection.gone[to] {
+            // The transport took them. A closed end answers them with a reset.
+            connection.reset = true;
+            connection.tell_both();
+        } else {
+            connection.towards[to].octets.extend(&octets[..taken]);
+            connection.tell(to);
+        }
         Transfer::Octets(taken)
     }
 
