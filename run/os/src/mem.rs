@@ -231,13 +231,32 @@ impl List {
 /// What one send takes, in order.
 pub struct Gather<'a> {
     list: List,
+    /// For each element of the list, the registered memory that it is of.
+    of: [MaybeUninit<Option<&'a Registered>>; LIST_MAX],
     _borrowed: PhantomData<&'a [u8]>,
+}
+
+/// An element of a [`Gather`].
+#[derive(Clone, Copy, Debug)]
+pub enum Run<'a> {
+    /// Octets that are borrowed for the call.
+    Octets(&'a [u8]),
+    /// Registered memory: a transport that keeps a copy of `memory` may read it after the call, too.
+    Registered {
+        /// The memory.
+        memory: &'a Registered,
+        /// Where in it the run begins.
+        offset: u64,
+        /// Octets.
+        len: usize,
+    },
 }
 
 impl<'a> Default for Gather<'a> {
     fn default() -> Self {
         Gather {
             list: List::new(),
+            of: [MaybeUninit::uninit(); LIST_MAX],
             _borrowed: PhantomData,
         }
     }
@@ -247,14 +266,22 @@ impl<'a> Gather<'a> {
     /// Adds octets; false when the list is full.
     #[inline]
     pub fn push(&mut self, octets: &'a [u8]) -> bool {
-        self.list.push(octets.as_ptr() as usize, octets.len())
+        self.add(octets.as_ptr() as usize, octets.len(), None)
+    }
+
+    #[inline]
+    fn add(&mut self, base: usize, len: usize, of: Option<&'a Registered>) -> bool {
+        if let Some(slot) = self.of.get_mut(self.list.used) {
+            slot.write(of);
+        }
+        self.list.push(base, len)
     }
 
     /// Adds registered memory; false when the list is full or the range is outside.
     #[inline]
     pub fn push_registered(&mut self, memory: &'a Registered, offset: u64, len: usize) -> bool {
         match memory.range(offset, len) {
-            Some(addr) => self.list.push(addr, len),
+            Some(addr) => self.add(addr, len, Some(memory)),
             None => false,
         }
     }
@@ -262,6 +289,25 @@ impl<'a> Gather<'a> {
     /// Octets in the list.
     pub fn octets(&self) -> usize {
         self.list.octets
+    }
+
+    /// The elements, for a transport that holds memory by reference.
+    pub fn runs(&self) -> impl Iterator<Item = Run<'_>> {
+        let elements = self.list.as_slice().iter().zip(&self.of);
+        elements.map(|(element, of)| {
+            // SAFETY: `add` wrote the owner of each element before the element.
+            match unsafe { of.assume_init() } {
+                Some(memory) => Run::Registered {
+                    memory,
+                    offset: (element.base - memory.addr) as u64,
+                    len: element.len,
+                },
+                // SAFETY: the element was made of a slice that is borrowed for as long as the list lives.
+                None => Run::Octets(unsafe {
+                    std::slice::from_raw_parts(element.base as *const u8, element.len)
+                }),
+            }
+        })
     }
 
     /// Appends the first `most` octets of the list to `out`, for a transport that is not the kernel's.

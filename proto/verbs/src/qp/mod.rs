@@ -313,6 +313,8 @@ impl Qp {
             self.state = QpState::Rts;
         }
         self.stream = Some(stream);
+        // What an earlier stream's transport held has gone with it.
+        self.outgoing.note_held(0);
         self.counters = QpCounters::default();
         self.forget_time();
         match established.role {
@@ -441,11 +443,25 @@ impl Qp {
             && self.ending.is_live()
     }
 
-    /// The transport took `octets` of [`Qp::outgoing`].
+    /// The transport took `octets` of [`Qp::outgoing`] and has copied them.
     #[inline]
     pub fn sent(&mut self, octets: usize, host: &mut impl Host) {
+        self.taken(octets, 0, host);
+    }
+
+    /// The transport took `octets` of [`Qp::outgoing`]; it refers to the memory of the last `held` octets of all that it
+    /// has taken. A work request is not complete before its octets are released: the program may write over them then.
+    #[inline]
+    pub fn taken(&mut self, octets: usize, held: usize, host: &mut impl Host) {
         self.outgoing.take(octets);
+        self.outgoing.note_held(held);
         self.note_spoken(host);
+        self.complete_sends(host);
+    }
+
+    /// The transport now refers to the memory of no more than the last `held` octets that it has taken.
+    pub fn released(&mut self, held: usize, host: &mut impl Host) {
+        self.outgoing.note_held(held);
         self.complete_sends(host);
     }
 
@@ -457,11 +473,11 @@ impl Qp {
 
     /// Reports finished send work requests in posting order (RFC 5040 section 5.5, rule 15).
     fn complete_sends(&mut self, host: &mut impl Host) {
-        let sent = self.outgoing.sent();
+        let released = self.outgoing.released();
         while let Some(front) = self.sq.front() {
             match front.progress {
                 Progress::Done => {}
-                Progress::SentAt(at) if at <= sent && self.is_answered(front) => {}
+                Progress::SentAt(at) if at <= released && self.is_answered(front) => {}
                 _ => break,
             }
             let Some(wqe) = self.sq.pop_front() else {
