@@ -79,7 +79,10 @@ impl Outgoing {
     /// What was released once stays so: a transport that says otherwise is wrong, and a completion is not taken back.
     #[inline]
     pub(crate) fn note_held(&mut self, held: usize) {
-        debug_assert!(held as u64 <= self.sent, "nothing is held that was not taken");
+        debug_assert!(
+            held as u64 <= self.sent,
+            "nothing is held that was not taken"
+        );
         self.held = held;
     }
 

@@ -123,6 +123,8 @@ struct Stream {
     /// The responder still swallows a Send that is the ready-to-receive message.
     swallow_rtr_send: bool,
     fpdu_policy: FpduPolicy,
+    /// FPDUs are made to fit the EMSS.
+    follows_emss: bool,
     /// What is known of the peer.
     peer: Peer,
     /// This side has told the peer that it is Weft, or is about to.
@@ -300,6 +302,7 @@ impl Qp {
             may_send: established.role == Role::Initiator,
             swallow_rtr_send: false,
             fpdu_policy: policy,
+            follows_emss: policy != FpduPolicy::Large,
             peer: Peer::Unknown,
             announced: false,
             probed: false,
@@ -327,6 +330,14 @@ impl Qp {
             Role::Responder => {}
         }
         self.start_stream(established);
+    }
+
+    /// TCP's effective maximum segment size changed, to so many octets. FPDUs that are made from now on fit it, unless
+    /// they are larger anyway (decision 0004).
+    pub fn set_emss(&mut self, emss: usize) {
+        if let Some(stream) = self.stream.as_mut().filter(|s| s.follows_emss) {
+            stream.outbound.set_emss(emss);
+        }
     }
 
     /// Sets how long a peer that promised a message first may keep silent on streams that are attached from now on.

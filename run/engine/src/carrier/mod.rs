@@ -73,6 +73,13 @@ pub trait Carrier: Source {
     /// The connection is over.
     fn emss(&self) -> io::Result<usize>;
 
+    /// The EMSS, where it is another than was said last. A carrier that says so once says that it is ready. The kernel's
+    /// TCP does not tell: its EMSS is what it was when the connection was made.
+    #[inline]
+    fn take_new_emss(&self) -> Option<usize> {
+        None
+    }
+
     /// This end's address.
     ///
     /// # Errors

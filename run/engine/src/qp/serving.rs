@@ -71,6 +71,9 @@ impl Qp {
         };
         let (received, mut end) = {
             let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
+            if let Some(emss) = stream.carrier.take_new_emss() {
+                inner.machine.set_emss(emss);
+            }
             stream.note_released(&mut inner.machine, &mut pass);
             let (received, mut end) = stream.receive(&mut inner.machine, &mut pass);
             let due = inner.machine.is_due(&pass);

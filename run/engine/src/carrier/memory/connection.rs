@@ -10,9 +10,7 @@ use parking_lot::Mutex;
 
 use super::octets::Octets;
 use super::{error, Held};
-use crate::carrier::{
-    Carrier, Gather, Interest, Readiness, Registered, Scatter, Source, Transfer,
-};
+use crate::carrier::{Carrier, Gather, Interest, Readiness, Registered, Scatter, Source, Transfer};
 
 /// Octets that a direction takes before somebody reads them: as many as the kernel's TCP comes to on loopback.
 pub const ROOM: usize = 8 << 20;
@@ -71,6 +69,9 @@ pub(super) struct Connection {
     reset: bool,
     /// Ends that are closed.
     gone: [bool; 2],
+    emss: usize,
+    /// Ends that have not been told of this EMSS.
+    emss_is_new: [bool; 2],
 }
 
 /// One end of a connection.
@@ -116,7 +117,17 @@ impl Connection {
             addresses: [local, peer],
             reset: false,
             gone: [false; 2],
+            emss: EMSS,
+            emss_is_new: [false; 2],
         }))
+    }
+
+    pub(super) fn set_emss(&mut self, emss: usize) {
+        self.emss = emss;
+        self.emss_is_new = [true; 2];
+        for watch in &self.watch {
+            watch.tell_anyway();
+        }
     }
 
     /// Memory that is gone cannot be sent: the connection is cut.
@@ -250,9 +261,8 @@ impl Carrier for End {
     fn send_gather(&self, list: &Gather<'_>) -> Transfer {
         let mut connection = self.connection.lock();
         if connection.by_reference {
-            return connection.take_from(self.side, |queue, room| {
-                queue.push_by_reference(list, room)
-            });
+            return connection
+                .take_from(self.side, |queue, room| queue.push_by_reference(list, room));
         }
         let mut octets = Vec::new();
         if list.append_to(ROOM, &mut octets).is_err() {
@@ -317,7 +327,13 @@ impl Carrier for End {
     }
 
     fn emss(&self) -> io::Result<usize> {
-        Ok(EMSS)
+        Ok(self.connection.lock().emss)
+    }
+
+    fn take_new_emss(&self) -> Option<usize> {
+        let mut connection = self.connection.lock();
+        let is_new = std::mem::take(&mut connection.emss_is_new[self.side]);
+        is_new.then_some(connection.emss)
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {

@@ -35,8 +35,9 @@ fn error(errno: i32) -> io::Error {
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     ports: Arc<Mutex<Ports>>,
-    /// The connections that refer to registered memory; `None` where each copies what it takes.
-    referring: Option<Arc<Mutex<Connections>>>,
+    /// Registered memory is referred to and not copied.
+    by_reference: bool,
+    connections: Arc<Mutex<Connections>>,
 }
 
 type Connections = Vec<Weak<Mutex<Connection>>>;
@@ -87,9 +88,21 @@ impl Memory {
     #[must_use]
     pub fn by_reference() -> Memory {
         Memory {
-            referring: Some(Arc::default()),
+            by_reference: true,
             ..Memory::default()
         }
+    }
+
+    /// Changes the payload of a segment, octets, on all its connections, as a route does that changes.
+    pub fn set_emss(&self, emss: usize) {
+        for connection in self.living() {
+            connection.lock().set_emss(emss);
+        }
+    }
+
+    fn living(&self) -> Vec<Arc<Mutex<Connection>>> {
+        let connections = self.connections.lock();
+        connections.iter().filter_map(Weak::upgrade).collect()
     }
 
     fn hold(&self, addr: SocketAddr) -> io::Result<MemoryBound> {
@@ -133,8 +146,8 @@ impl Network for Memory {
     }
 
     fn deregistered(&self, memory: &Registered) {
-        for connection in self.referring.iter().flat_map(|all| all.lock().clone()) {
-            if let Some(connection) = connection.upgrade() {
+        if self.by_reference {
+            for connection in self.living() {
                 connection.lock().keep_copies(Some(memory));
             }
         }
@@ -171,9 +184,9 @@ impl Bound for MemoryBound {
             true => SocketAddr::new(peer.ip(), local.port()),
             false => local,
         };
-        let connection = Connection::between(local, peer, network.referring.is_some());
-        if let Some(all) = &network.referring {
-            let mut all = all.lock();
+        let connection = Connection::between(local, peer, network.by_reference);
+        {
+            let mut all = network.connections.lock();
             all.retain(|known| known.strong_count() > 0);
             all.push(Arc::downgrade(&connection));
         }
@@ -221,4 +234,3 @@ impl Listener for MemoryListener {
         !self.queue.lock().waiting.is_empty()
     }
 }
-

@@ -1,14 +1,16 @@
-//! A network that refers to the program's memory until the other end receives: octets are *taken* first and *released*
-//! later, and a completion says that they are released.
+//! What a carrier may do that the kernel's TCP does not: refer to the program's memory until the other end receives, so
+//! that octets are *taken* first and *released* later and a completion says the latter; and change its EMSS.
 
 mod common;
+#[path = "peers/raw.rs"]
+mod raw;
 
-use std::sync::{Arc, Once};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use common::{pair, sge, End, ALL};
 use weft_engine::carrier::memory::Memory;
-use weft_engine::settings::Settings;
+use weft_engine::settings::{FpduSize, Settings};
 use weft_engine::types::{
     Access, Payload, RecvRequest, SendFlags, SendOp, SendRequest, WcOpcode, WcStatus,
 };
@@ -19,16 +21,24 @@ const LEN: usize = 6 << 20;
 /// The end of a message that no receive was posted for: it stays with the sender's network.
 const UNREAD: usize = 1 << 20;
 
-/// Two connected ends, without CRC: payload goes by reference then.
-fn ends() -> (End, End) {
-    static STARTED: Once = Once::new();
-    STARTED.call_once(|| {
+/// This program's network.
+fn network() -> &'static Memory {
+    static NETWORK: OnceLock<Memory> = OnceLock::new();
+    NETWORK.get_or_init(|| {
+        let network = Memory::by_reference();
+        // Without CRC payload goes by reference.
         let settings = Settings {
             crc: false,
+            fpdu: FpduSize::Emss,
             ..Settings::default()
         };
-        weft_engine::start_on(settings, Arc::new(Memory::by_reference())).unwrap();
-    });
+        weft_engine::start_on(settings, Arc::new(network.clone())).unwrap();
+        network
+    })
+}
+
+fn ends() -> (End, End) {
+    network();
     pair()
 }
 
@@ -124,4 +134,20 @@ fn a_queue_pair_that_is_destroyed_leaves_copies() {
     a.id.destroy();
     overwrite(&source);
     assert!(receive(&b) == vec![1; LEN]);
+}
+
+/// The path changes under a stream that is up, with nothing on its way.
+#[test]
+fn fpdus_follow_the_emss_of_their_carrier() {
+    let (a, _b) = ends();
+    for (emss, mulpdu) in [(1000, 994), (9000, 8994)] {
+        network().set_emss(emss);
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let mut of_a = raw::counts().connections.into_iter();
+        while of_a.all(|one| one.qp != u64::from(a.qp.number()) || one.mulpdu != mulpdu) {
+            assert!(Instant::now() < deadline, "it stayed");
+            std::thread::sleep(Duration::from_millis(1));
+            of_a = raw::counts().connections.into_iter();
+        }
+    }
 }
