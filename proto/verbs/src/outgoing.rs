@@ -215,8 +215,8 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Drops everything that waits. What was taken and not released stays counted: nobody knows whether it arrived, so it
-    /// does not complete.
+    /// Drops everything that waits. What was taken and not released stays counted: nobody knows whether it arrived, so
+    /// it does not complete.
     pub(crate) fn clear(&mut self) {
         self.arena = Vec::new();
         self.head = 0;

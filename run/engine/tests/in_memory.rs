@@ -1,6 +1,11 @@
 //! The engine's own tests over a network in memory: what holds here and over the kernel's TCP is the engine's, and not
 //! the transport's.
 
+#![allow(
+    clippy::duplicate_mod,
+    reason = "each of these is a test program of its own, too, and has its helpers"
+)]
+
 #[path = "bring_up.rs"]
 mod bring_up;
 #[path = "extended.rs"]

@@ -1,6 +1,6 @@
 //! The verbs API between two ends in one process, and of one that exits.
 
-pub mod common;
+pub(crate) mod common;
 #[path = "peers/silent.rs"]
 mod silent_peer;
 

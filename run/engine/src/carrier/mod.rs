@@ -15,7 +15,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-pub use weft_os::mem::{Gather, Registered, Run, Scatter};
+pub use weft_os::lists::{Gather, Run, Scatter};
+pub use weft_os::mem::Registered;
 pub use weft_os::net::{SocketOptions, Transfer};
 pub use weft_os::poll::Interest;
 
@@ -35,12 +36,12 @@ pub trait Carrier: Source {
     /// Sends octets, which are the caller's again at once.
     fn send(&self, octets: &[u8]) -> Transfer;
 
-    /// Sends a list. Octets that it says to have *taken* are copied, or, of registered memory, referred to until the peer
-    /// has them ([`Carrier::held`]).
+    /// Sends a list. Octets that it says to have *taken* are copied, or, of registered memory, referred to until the
+    /// peer has them ([`Carrier::held`]).
     fn send_gather(&self, list: &Gather<'_>) -> Transfer;
 
-    /// How many octets at the end of those taken it does not have copies of: from the first of them on that it refers to.
-    /// When that becomes less it says that it is ready.
+    /// How many octets at the end of those taken it does not have copies of: from the first of them on that it refers
+    /// to. When that becomes less it says that it is ready.
     #[inline]
     fn held(&self) -> usize {
         0
@@ -73,8 +74,8 @@ pub trait Carrier: Source {
     /// The connection is over.
     fn emss(&self) -> io::Result<usize>;
 
-    /// The EMSS, where it is another than was said last. A carrier that says so once says that it is ready. The kernel's
-    /// TCP does not tell: its EMSS is what it was when the connection was made.
+    /// The EMSS, where it is another than was said last. A carrier that says so once says that it is ready. The
+    /// kernel's TCP does not tell: its EMSS is what it was when the connection was made.
     #[inline]
     fn take_new_emss(&self) -> Option<usize> {
         None

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use weft_os::mem::{Gather, Scatter};
+use weft_os::lists::{Gather, Scatter};
 use weft_os::net::is_end;
 use weft_os::poll::Interest;
 use weft_verbs::outgoing::Piece;

@@ -1,4 +1,4 @@
-//! A connection in memory, its two ends, and the end of one that came to nobody.
+//! A connection in memory and its two ends.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,7 +18,6 @@ pub const ROOM: usize = 8 << 20;
 const EMSS: usize = 8948;
 
 const ECONNRESET: i32 = 104;
-const ECONNREFUSED: i32 = 111;
 const ENOTCONN: i32 = 107;
 const EPIPE: i32 = 32;
 const EFAULT: i32 = 14;
@@ -82,13 +81,6 @@ pub(super) struct End {
     abort: Mutex<bool>,
     /// The port is given back with the end that made the connection.
     _port: Option<Held>,
-}
-
-/// A connect that came to nobody.
-#[derive(Debug)]
-pub(super) struct Refused {
-    pub(super) local: SocketAddr,
-    pub(super) peer: SocketAddr,
 }
 
 impl End {
@@ -346,64 +338,6 @@ impl Carrier for End {
             true => Err(error(ENOTCONN)),
             false => Ok(connection.addresses[1 - self.side]),
         }
-    }
-}
-
-impl Source for Refused {
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
-    fn wait_for(&self, _interest: Interest, readiness: &Readiness) {
-        readiness.set(true);
-    }
-}
-
-impl Carrier for Refused {
-    fn is_connected(&self) -> bool {
-        false
-    }
-
-    fn connect_result(&self) -> io::Result<()> {
-        Err(error(ECONNREFUSED))
-    }
-
-    fn send(&self, _octets: &[u8]) -> Transfer {
-        Transfer::Failed(error(ENOTCONN))
-    }
-
-    fn send_gather(&self, _list: &Gather<'_>) -> Transfer {
-        Transfer::Failed(error(ENOTCONN))
-    }
-
-    fn recv(&self, _buffer: &mut [u8]) -> Transfer {
-        Transfer::Failed(error(ENOTCONN))
-    }
-
-    fn recv_scatter(&self, _list: &Scatter<'_>) -> Transfer {
-        Transfer::Failed(error(ENOTCONN))
-    }
-
-    fn finish(&self) {}
-
-    fn is_broken(&self) -> bool {
-        true
-    }
-
-    fn abort_on_close(&self) {}
-
-    fn keep_after_close(&self, _time: Duration) {}
-
-    fn emss(&self) -> io::Result<usize> {
-        Err(error(ENOTCONN))
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.local)
-    }
-
-    fn peer_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.peer)
     }
 }
 

@@ -1,11 +1,12 @@
 //! A network within one process: its connections are pairs of queues in memory.
 //!
-//! For tests, which run the engine's own over it: what holds here and over the kernel's TCP is the engine's, and not the
-//! transport's. It has no descriptors, loses nothing and takes no time. A connection takes [`ROOM`] octets that nobody has
-//! read; addresses are those that the engine asks for, and ports are the same for all of them.
+//! For tests, which run the engine's own over it: what holds here and over the kernel's TCP is the engine's, and not
+//! the transport's. It has no descriptors, loses nothing and takes no time. A connection takes [`ROOM`] octets that
+//! nobody has read; addresses are those that the engine asks for, and ports are the same for all of them.
 
 mod connection;
 mod octets;
+mod refused;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -20,7 +21,8 @@ use super::{
 };
 
 pub use connection::ROOM;
-use connection::{Connection, End, Refused, Watch};
+use connection::{Connection, End, Watch};
+use refused::Refused;
 
 /// Where ephemeral ports begin.
 const EPHEMERAL: u16 = 32_768;

@@ -1,4 +1,5 @@
-//! Octets on their way through memory: copies, and runs of registered memory that are read when the receiver takes them.
+//! Octets on their way through memory: copies, and runs of registered memory that are read when the receiver takes
+//! them.
 
 use std::collections::VecDeque;
 
@@ -47,7 +48,8 @@ impl Octets {
         }
     }
 
-    /// Appends the first `most` octets of a list: registered memory by reference, everything else copied. Gives how many.
+    /// Appends the first `most` octets of a list: registered memory by reference, everything else copied. Gives how
+    /// many.
     pub(super) fn push_by_reference(&mut self, list: &Gather<'_>, most: usize) -> usize {
         let before = self.len;
         for run in list.runs() {
