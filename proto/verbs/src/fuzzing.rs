@@ -22,11 +22,11 @@ use crate::types::{
     SendRequest, Sge, Stag, WindowKind,
 };
 
-const REGION: usize = 4096;
+const REGION_OCTETS: usize = 4096;
 /// Where the two windows stand among the STags.
 const WINDOWS: usize = 5;
 /// Operations a run carries out at most.
-const MOST: usize = 400;
+const STEPS_MAX: usize = 400;
 /// How long a message waits for a receive.
 const RECEIVE_WAIT: Duration = Duration::from_secs(1);
 
@@ -58,7 +58,7 @@ impl Program {
 
     fn register(&mut self, access: Access) {
         let draw = self.next_stag(0x5500_0000);
-        let stag = self.device.region(REGION, 0x1000, access, draw);
+        let stag = self.device.region(REGION_OCTETS, 0x1000, access, draw);
         self.stags.push(stag);
     }
 
@@ -173,7 +173,7 @@ pub fn connection(octets: &[u8]) {
         [FpduPolicy::Auto, FpduPolicy::Emss, FpduPolicy::Large][usize::from(setup >> 2) % 3];
     qp.attach(&established(role, crc), 1448, policy, Duration::ZERO);
     if setup & 0x80 != 0 {
-        qp.meet_weft();
+        qp.set_peer_is_weft();
     }
     let other = match role {
         Role::Initiator => Role::Responder,
@@ -196,7 +196,7 @@ pub fn connection(octets: &[u8]) {
         posted_recvs: Vec::new(),
         wr_id: 0,
     };
-    for _ in 0..MOST {
+    for _ in 0..STEPS_MAX {
         if run.source.octets.is_empty() {
             break;
         }

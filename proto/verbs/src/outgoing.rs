@@ -24,7 +24,7 @@ enum Chunk {
 /// A piece for the driver's gather list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Piece<'a> {
-    /// Octets held here.
+    /// Octets unreleased here.
     Octets(&'a [u8]),
     /// Octets of registered memory.
     Memory(Span),
@@ -40,7 +40,7 @@ pub struct Outgoing {
     queued: usize,
     sent: u64,
     /// Octets at the end of those that the transport has taken whose memory it still refers to.
-    held: usize,
+    unreleased: usize,
 }
 
 /// The arena is compacted when this many octets at its front are spent.
@@ -64,26 +64,26 @@ impl Outgoing {
 
     /// Octets that the transport has taken and still refers to.
     #[inline]
-    pub fn held(&self) -> usize {
-        self.held
+    pub fn unreleased(&self) -> usize {
+        self.unreleased
     }
 
     /// Octets since the stream began whose memory is the program's again.
     #[inline]
     pub(crate) fn released(&self) -> u64 {
-        self.sent - self.held as u64
+        self.sent - self.unreleased as u64
     }
 
-    /// The transport refers to the last `held` octets of what it has taken, and no more to those before them.
+    /// The transport refers to the last `unreleased` octets of what it has taken, and no more to those before them.
     ///
     /// What was released once stays so: a transport that says otherwise is wrong, and a completion is not taken back.
     #[inline]
-    pub(crate) fn note_held(&mut self, held: usize) {
+    pub(crate) fn note_unreleased(&mut self, unreleased: usize) {
         debug_assert!(
-            held as u64 <= self.sent,
-            "nothing is held that was not taken"
+            unreleased as u64 <= self.sent,
+            "nothing is unreleased that was not taken"
         );
-        self.held = held;
+        self.unreleased = unreleased;
     }
 
     /// Stream offset just behind everything queued.
@@ -285,15 +285,15 @@ mod tests {
     fn what_is_taken_is_held_until_it_is_released() {
         let mut out = sample();
         out.take(14);
-        out.note_held(10);
-        assert_eq!((out.sent(), out.released(), out.held()), (14, 4, 10));
+        out.note_unreleased(10);
+        assert_eq!((out.sent(), out.released(), out.unreleased()), (14, 4, 10));
         out.take(8);
-        out.note_held(12);
+        out.note_unreleased(12);
         assert_eq!(out.released(), 10);
         // A stream that ends takes the rest with it, and releases nothing.
         out.clear();
         assert_eq!(out.released(), 10);
-        out.note_held(0);
+        out.note_unreleased(0);
         assert_eq!(out.released(), 22);
     }
 

@@ -46,8 +46,8 @@ impl Refusals {
 
     /// A peer tried to connect to a queue pair that waits for somebody else, or for nobody.
     #[cold]
-    pub(crate) fn note_wrong_dial(&self, peer: IpAddr) {
-        self.stats.add(Total::WrongDials, 1);
+    pub(crate) fn note_wrong_bring_up(&self, peer: IpAddr) {
+        self.stats.add(Total::WrongBringUps, 1);
         self.note(peer, 1);
     }
 

@@ -29,9 +29,9 @@ fn both_ends_in_any_order_over_both_families() {
             let (first, second) = if swapped { (&b, &a) } else { (&a, &b) };
             first.receive(first.to(second, address));
             first.send();
-            assert!(!second.qp.is_by_hand(), "it could still be connected");
+            assert!(!second.qp.is_out_of_band(), "it could still be connected");
             second.receive(second.to(first, address));
-            assert!(second.qp.is_by_hand());
+            assert!(second.qp.is_out_of_band());
             second.send();
             exchange(first, second);
         }

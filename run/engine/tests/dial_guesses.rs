@@ -28,7 +28,7 @@ fn dial(to: u32, from: u32, psn: u32) -> TcpStream {
 
 fn wait_until_wrong(dials: u64) {
     let deadline = Instant::now() + raw::PATIENCE;
-    while raw::counts().totals.wrong_dials < dials {
+    while raw::counts().totals.wrong_bring_ups < dials {
         assert!(Instant::now() < deadline, "{:?}", raw::counts());
         std::thread::sleep(Duration::from_millis(1));
     }

@@ -130,7 +130,7 @@ fn strangers_hear_nothing_whatever_they_name_and_change_nothing() {
         ),
         (failed.qp.number(), peer, wrong),
     ];
-    let before = raw::counts().totals.wrong_dials;
+    let before = raw::counts().totals.wrong_bring_ups;
     let mut strangers: Vec<_> = [&waits[..], &at_rts, &guesses]
         .concat()
         .into_iter()
@@ -138,7 +138,7 @@ fn strangers_hear_nothing_whatever_they_name_and_change_nothing() {
         .collect();
     let counted = |count| {
         until("every one was heard", |now| {
-            now.totals.half_open == 0 && now.totals.wrong_dials == before + count
+            now.totals.half_open == 0 && now.totals.wrong_bring_ups == before + count
         });
     };
     counted(guesses.len() as u64);
@@ -221,11 +221,11 @@ fn the_peer_is_told_the_other_word() {
 fn who_dials_too_often_is_counted() {
     let _turn = turn();
     let early = End::new(1);
-    let before = raw::counts().totals.wrong_dials;
+    let before = raw::counts().totals.wrong_bring_ups;
     let dial_once = |_| dial(early.qp.number(), 7, (NOTHING, 0));
     let mut dials: Vec<_> = (0..5).map(dial_once).collect();
     until("the fifth is one too many", |now| {
-        now.totals.half_open == 0 && now.totals.wrong_dials == before + 1
+        now.totals.half_open == 0 && now.totals.wrong_bring_ups == before + 1
     });
     assert!(dials.iter_mut().all(is_silent));
 }
@@ -237,11 +237,13 @@ fn a_gid_of_somebody_else_is_not_answered() {
     let mut to = high.to(&low, HERE);
     // The program named a peer at another address; the dial comes from 127.0.0.1.
     to.peer = "127.0.0.99".parse().unwrap();
-    let before = raw::counts().totals.wrong_dials;
+    let before = raw::counts().totals.wrong_bring_ups;
     high.receive(to);
     high.send();
     let mut stranger = dial(high.qp.number(), low.qp.number(), (STARTS, low.psn));
-    until("it is counted", |now| now.totals.wrong_dials == before + 1);
+    until("it is counted", |now| {
+        now.totals.wrong_bring_ups == before + 1
+    });
     assert!(!high.qp.is_connected());
     assert!(is_silent(&mut stranger));
     // The address that it dials is this machine's too: its dial would wait here, and take a place.

@@ -308,7 +308,7 @@ impl World {
         );
         qp.set_access(rights);
         if weft {
-            qp.meet_weft();
+            qp.set_peer_is_weft();
         }
         let end = &mut self.ends[at];
         end.grants.withheld = Access(0xF & !rights.0);

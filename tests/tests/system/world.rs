@@ -320,8 +320,8 @@ impl World {
         end.waits_for_ever = end.by_number && retries == 7;
         end.qp.set_receive_wait(wait);
         if end.by_number {
-            end.qp.walk(QpState::Rtr).expect("RTR");
-            end.qp.walk(QpState::Rts).expect("RTS");
+            end.qp.bring_to(QpState::Rtr).expect("RTR");
+            end.qp.bring_to(QpState::Rts).expect("RTS");
             end.qp.set_rnr_retry(retries);
         }
     }

@@ -10,25 +10,25 @@
 //! Divided by concern: `requester` turns the send queue into messages, `responder` answers Read
 //! Requests, `receive` takes segments apart, `untagged` fills receive buffers, `reads` matches
 //! Read Responses, `immediate` and `atomics` hold both sides of RFC 7306, `large` what two Weft
-//! peers tell each other, `by_hand` serves programs without a connection manager, `acknowledged` when their
+//! peers tell each other, `out_of_band` serves programs without a connection manager, `acknowledged` when their
 //! requests are complete, `draining` is SQD, `holding` what
 //! waits for a receive, `unreliable` what UC loses, `ending` Terminates, flushing and the states.
 
 mod acknowledged;
 mod atomics;
-mod by_hand;
 mod delayed;
 mod draining;
 mod ending;
-mod holding;
 mod immediate;
-mod large;
 mod nudges;
+mod out_of_band;
+mod peer;
 mod reads;
 mod receive;
 mod requester;
 mod responder;
 mod rnr;
+mod rnr_queue;
 mod timers;
 mod unreliable;
 mod untagged;
@@ -161,7 +161,7 @@ pub struct Qp {
     receiving: receive::Receiving,
     ending: Ending,
     /// The program walks it through its states itself: the stream comes and goes underneath.
-    by_hand: bool,
+    out_of_band: bool,
     acknowledge: bool,
     acknowledgements: acknowledged::Acknowledgements,
     delayed: delayed::Delayed,
@@ -199,7 +199,7 @@ impl Qp {
             reads: reads::OutstandingReads::default(),
             receiving: receive::Receiving::default(),
             ending: Ending::Open,
-            by_hand: false,
+            out_of_band: false,
             acknowledge: true,
             acknowledgements: acknowledged::Acknowledgements::default(),
             delayed: delayed::Delayed::default(),
@@ -312,12 +312,12 @@ impl Qp {
         if policy == FpduPolicy::Large {
             stream.outbound.set_mulpdu(weft_iwarp::mpa::fpdu::MAX_ULPDU);
         }
-        if !self.by_hand {
+        if !self.out_of_band {
             self.state = QpState::Rts;
         }
         self.stream = Some(stream);
         // What an earlier stream's transport held has gone with it.
-        self.outgoing.note_held(0);
+        self.outgoing.note_unreleased(0);
         self.counters = QpCounters::default();
         self.forget_time();
         match established.role {
@@ -441,7 +441,7 @@ impl Qp {
     fn has_requests_due(&self) -> bool {
         (self.sq.unencoded() > 0 && self.may_begin())
             || self.requester.control_pending()
-            || self.question_due()
+            || self.acknowledgement_request_due()
     }
 
     /// Whether all that [`Qp::fill`] would frame is acknowledgements, of no octets, to a peer that asks whether its
@@ -460,20 +460,20 @@ impl Qp {
         self.taken(octets, 0, host);
     }
 
-    /// The transport took `octets` of [`Qp::outgoing`]; it refers to the memory of the last `held` octets of all that
+    /// The transport took `octets` of [`Qp::outgoing`]; it refers to the memory of the last `unreleased` octets of all that
     /// it has taken. A work request is not complete before its octets are released: the program may write over them
     /// then.
     #[inline]
-    pub fn taken(&mut self, octets: usize, held: usize, host: &mut impl Host) {
+    pub fn taken(&mut self, octets: usize, unreleased: usize, host: &mut impl Host) {
         self.outgoing.take(octets);
-        self.outgoing.note_held(held);
+        self.outgoing.note_unreleased(unreleased);
         self.note_spoken(host);
         self.complete_sends(host);
     }
 
-    /// The transport now refers to the memory of no more than the last `held` octets that it has taken.
-    pub fn released(&mut self, held: usize, host: &mut impl Host) {
-        self.outgoing.note_held(held);
+    /// The transport now refers to the memory of no more than the last `unreleased` octets that it has taken.
+    pub fn released(&mut self, unreleased: usize, host: &mut impl Host) {
+        self.outgoing.note_unreleased(unreleased);
         self.complete_sends(host);
     }
 
@@ -489,7 +489,7 @@ impl Qp {
         while let Some(front) = self.sq.front() {
             match front.progress {
                 Progress::Done => {}
-                Progress::SentAt(at) if at <= released && self.is_answered(front) => {}
+                Progress::SentAt(at) if at <= released && self.is_acknowledged(front) => {}
                 _ => break,
             }
             let Some(wqe) = self.sq.pop_front() else {

@@ -15,7 +15,7 @@ const PAUSE_FIRST: Duration = Duration::from_millis(5);
 /// Each pause is so many times the one before.
 const PAUSE_GROWTH: u32 = 4;
 /// Nudges of a stream: their pauses go from 5 ms to 5 s. A peer that is silent for longer has a reason of its own.
-const COUNT: u32 = 6;
+const NUDGES_MAX: u32 = 6;
 
 /// The nudges that a stream may still send.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(super) struct Nudges {
 impl Nudges {
     pub(super) fn new() -> Nudges {
         Nudges {
-            left: COUNT,
+            left: NUDGES_MAX,
             pause: PAUSE_FIRST,
         }
     }

@@ -4,7 +4,7 @@ use weft_iwarp::ddp::{Header, Tagged, Untagged};
 use weft_iwarp::rdmap::ReadRequest;
 use weft_iwarp::{AtomicOperation, Msn, Opcode, QueueNumber, Rtr, Stag};
 
-use super::{large, Qp, Stream};
+use super::{peer, Qp, Stream};
 use crate::host::{Host, MemoryFault, RegionFault, Scope};
 use crate::outgoing::Outgoing;
 use crate::scatter::pieces;
@@ -116,7 +116,7 @@ impl Qp {
             }
         }
         if !self.requester.in_message() && !self.responder.in_message() {
-            self.frame_question();
+            self.frame_acknowledgement_request();
         }
     }
 
@@ -139,7 +139,7 @@ impl Qp {
                 self.reads.expect_rtr_response(to);
                 stream.probed = true;
             }
-            stream.announced |= large::announced(to).is_some();
+            stream.announced |= peer::announced(to).is_some();
             self.outgoing
                 .append(|out| stream.outbound.rtr(kind, to, out));
         }

@@ -20,7 +20,7 @@ const COOKIE_LIFE: Duration = Duration::from_secs(8);
 /// How long an answer is kept for a request that comes again.
 const KEPT_FOR: Duration = Duration::from_secs(60);
 /// Answers that are kept at most.
-const KEPT_MOST: usize = 1024;
+const KEPT_MAX: usize = 1024;
 
 /// Names a request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -115,7 +115,7 @@ impl Answerer {
         }
         .encode();
         self.forget_old(now);
-        if self.answered.len() >= KEPT_MOST {
+        if self.answered.len() >= KEPT_MAX {
             self.forget_oldest();
         }
         self.requests.insert(key, Some(answer.clone()));

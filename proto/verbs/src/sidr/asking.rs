@@ -6,11 +6,11 @@ use core::time::Duration;
 use super::{Message, TooLong, Verdict, REQUEST_MOST};
 
 /// The pause before the second try; each one is twice the one before.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const RETRY_DELAY_MIN: Duration = Duration::from_millis(100);
 /// The same at most.
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(2);
 /// Requests that one lookup sends at most, so that who answers each with a challenge is not asked for ever.
-const TRIES: u32 = 64;
+const TRIES_MAX: u32 = 64;
 
 /// What a lookup came to.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -56,8 +56,8 @@ impl Asker {
             private_data: private_data.to_vec(),
             tries: 0,
             due: true,
-            pause: FIRST_PAUSE,
-            again_at: now + FIRST_PAUSE,
+            pause: RETRY_DELAY_MIN,
+            again_at: now + RETRY_DELAY_MIN,
             give_up_at: now + patience,
             outcome: None,
             over: false,
@@ -66,7 +66,7 @@ impl Asker {
 
     /// The request that is to be sent now.
     pub fn poll_transmit(&mut self) -> Option<Vec<u8>> {
-        if self.over || !core::mem::take(&mut self.due) || self.tries == TRIES {
+        if self.over || !core::mem::take(&mut self.due) || self.tries == TRIES_MAX {
             return None;
         }
         self.tries += 1;
@@ -95,7 +95,7 @@ impl Asker {
             {
                 self.cookie = cookie;
                 self.due = true;
-                self.pause = FIRST_PAUSE;
+                self.pause = RETRY_DELAY_MIN;
                 self.again_at = now + self.pause;
             }
             Some(Message::Answer {
@@ -118,7 +118,7 @@ impl Asker {
             self.end(Outcome::TimedOut);
         } else if now >= self.again_at {
             self.due = true;
-            self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+            self.pause = (self.pause * 2).min(RETRY_DELAY_MAX);
             self.again_at = now + self.pause;
         }
     }

@@ -1,20 +1,20 @@
 //! How much may be under way to one socket: what keeps a sender from overflowing a receive buffer.
 //!
 //! The sender marks a datagram now and then; the receiver's socket answers with the mark when it
-//! has read so far. Without an answer for [`PATIENCE`] the sender no longer waits, until one
+//! has read so far. Without an answer for [`CREDIT_TIMEOUT`] the sender no longer waits, until one
 //! comes: a datagram may be lost, a sender may not be stopped for ever.
 
 use core::time::Duration;
 
 /// What may be under way before the first answer, and at least, octets of [`weight`].
-const FIRST: u32 = 128 * 1024;
+const WINDOW_INITIAL_OCTETS: u32 = 128 * 1024;
 /// The same at most.
-const MOST: u32 = 4 * 1024 * 1024;
+const WINDOW_MAX_OCTETS: u32 = 4 * 1024 * 1024;
 /// How long an answer is waited for: longer than a loaded machine keeps a receiver from a core, or what the sender
 /// sends then overflows a buffer that the receiver would have emptied.
-const PATIENCE: Duration = Duration::from_secs(1);
+const CREDIT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Beyond this the count of a flow that nobody answers follows what was sent.
-const FAR: u32 = 1 << 30;
+const OUT_OF_RANGE_OCTETS: u32 = 1 << 30;
 
 /// What a datagram of so many octets takes of a receive buffer, about: the kernel counts its own
 /// structures and rounds up.
@@ -43,7 +43,7 @@ impl Default for Flow {
             sent: 0,
             answered: 0,
             asked: 0,
-            window: FIRST,
+            window: WINDOW_INITIAL_OCTETS,
             silent: false,
             waits_until: None,
         }
@@ -63,8 +63,8 @@ impl Flow {
     /// A datagram of that weight leaves. The mark that it carries, if it has to ask for an answer.
     pub fn send(&mut self, weight: u32) -> Option<u32> {
         self.sent = self.sent.wrapping_add(weight);
-        if self.under_way() > FAR {
-            self.answered = self.sent.wrapping_sub(FAR);
+        if self.under_way() > OUT_OF_RANGE_OCTETS {
+            self.answered = self.sent.wrapping_sub(OUT_OF_RANGE_OCTETS);
         }
         if self.sent.wrapping_sub(self.asked) < self.window / 4 {
             return None;
@@ -81,14 +81,14 @@ impl Flow {
             return;
         }
         self.answered = mark;
-        self.window = (room / 2).clamp(FIRST, MOST);
+        self.window = (room / 2).clamp(WINDOW_INITIAL_OCTETS, WINDOW_MAX_OCTETS);
         self.silent = false;
         self.waits_until = None;
     }
 
     /// A sender waits; gives until when.
     pub fn wait(&mut self, now: Duration) -> Duration {
-        *self.waits_until.get_or_insert(now + PATIENCE)
+        *self.waits_until.get_or_insert(now + CREDIT_TIMEOUT)
     }
 
     /// Stops waiting when the time is over; true when senders may go on.
@@ -124,7 +124,7 @@ mod tests {
     fn a_full_flow_goes_on_after_an_answer() {
         let mut flow = Flow::default();
         let (first, marks) = fill(&mut flow, 10_000);
-        assert_eq!(first, (FIRST / weight(64)) as usize + 1);
+        assert_eq!(first, (WINDOW_INITIAL_OCTETS / weight(64)) as usize + 1);
         assert_eq!(marks.len(), 3, "asked in time, and not by each: {marks:?}");
         flow.answer(marks[0], 0);
         let (more, _) = fill(&mut flow, 10_000);
@@ -134,9 +134,9 @@ mod tests {
     #[test]
     fn a_window_that_is_just_full_is_full() {
         let mut flow = Flow::default();
-        assert_eq!(flow.send(FIRST / 4 - 1), None);
-        assert_eq!(flow.send(1), Some(FIRST / 4), "a quarter: time to ask");
-        flow.send(FIRST / 4 * 3 - 1);
+        assert_eq!(flow.send(WINDOW_INITIAL_OCTETS / 4 - 1), None);
+        assert_eq!(flow.send(1), Some(WINDOW_INITIAL_OCTETS / 4), "a quarter: time to ask");
+        flow.send(WINDOW_INITIAL_OCTETS / 4 * 3 - 1);
         assert!(flow.may_send());
         flow.send(1);
         assert!(!flow.may_send());
@@ -148,9 +148,9 @@ mod tests {
         let (_, marks) = fill(&mut flow, 10_000);
         flow.answer(*marks.last().unwrap(), 1 << 20);
         let (more, _) = fill(&mut flow, 10_000);
-        assert!(more * weight(64) as usize > (1 << 19) - FIRST as usize / 2);
+        assert!(more * weight(64) as usize > (1 << 19) - WINDOW_INITIAL_OCTETS as usize / 2);
         flow.answer(flow.sent, u32::MAX);
-        assert_eq!(fill(&mut flow, 100_000).0, (MOST / weight(64)) as usize + 1);
+        assert_eq!(fill(&mut flow, 100_000).0, (WINDOW_MAX_OCTETS / weight(64)) as usize + 1);
     }
 
     #[test]
@@ -159,7 +159,7 @@ mod tests {
         let (_, marks) = fill(&mut flow, 10_000);
         let until = flow.wait(NOW);
         assert_eq!(
-            flow.wait(NOW + PATIENCE / 2),
+            flow.wait(NOW + CREDIT_TIMEOUT / 2),
             until,
             "from the first wait on"
         );
@@ -178,12 +178,12 @@ mod tests {
     fn who_was_silent_for_long_is_heard_again() {
         let mut flow = Flow::default();
         flow.wait(NOW);
-        assert!(flow.expire(NOW + PATIENCE));
+        assert!(flow.expire(NOW + CREDIT_TIMEOUT));
         let mut mark = 0;
-        for _ in 0..u32::MAX / FAR {
-            mark = flow.send(FAR).expect("it asks");
+        for _ in 0..u32::MAX / OUT_OF_RANGE_OCTETS {
+            mark = flow.send(OUT_OF_RANGE_OCTETS).expect("it asks");
         }
-        flow.send(FAR);
+        flow.send(OUT_OF_RANGE_OCTETS);
         flow.answer(mark, 0);
         assert!(!flow.may_send(), "what was sent behind the mark counts");
     }

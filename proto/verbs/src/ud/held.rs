@@ -9,11 +9,11 @@ use super::header::Message;
 use super::Arrival;
 
 /// How long a datagram waits: longer than a loaded machine keeps a program from a core.
-const PATIENCE: Duration = Duration::from_secs(1);
+const HOLD_TIME_MAX: Duration = Duration::from_secs(1);
 /// Datagrams that wait at most.
-const MOST: usize = 4096;
+const HELD_DATAGRAMS_MAX: usize = 4096;
 /// Octets of payload that wait at most.
-const MOST_OCTETS: usize = 8 * 1024 * 1024;
+const HELD_OCTETS_MAX: usize = 8 * 1024 * 1024;
 
 /// An answer that a datagram asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,7 +71,7 @@ impl Held {
     /// Keeps a datagram; false when it may not wait.
     pub(super) fn push(&mut self, arrival: &Arrival<'_>, now: Duration) -> bool {
         self.expire(now);
-        let full = self.datagrams.len() >= MOST || self.octets >= MOST_OCTETS;
+        let full = self.datagrams.len() >= HELD_DATAGRAMS_MAX || self.octets >= HELD_OCTETS_MAX;
         if !self.receiving || full {
             return false;
         }
@@ -82,7 +82,7 @@ impl Held {
             to: arrival.to,
             payload: arrival.payload.to_vec(),
             debt: arrival.debt,
-            until: now + PATIENCE,
+            until: now + HOLD_TIME_MAX,
         });
         true
     }

@@ -296,7 +296,7 @@ fn a_program_may_send_and_end_while_it_still_receives() {
 #[test]
 fn by_gid_the_queue_pair_survives_behind_what_was_held() {
     let config = Config {
-        by_hand: true,
+        out_of_band: true,
         ..Config::default()
     };
     let mut pair = with_two_held(config, |pair| disconnect(pair, 0));

@@ -186,7 +186,7 @@ fn a_new_stream_begins_without_deadlines_of_the_one_before() {
     qp.modify(QpState::Reset, &mut device).expect("RESET");
     qp.modify(QpState::Init, &mut device).expect("INIT");
     qp.attach(&responder(IRD), 1448, FpduPolicy::Auto, Duration::ZERO);
-    qp.meet_weft();
+    qp.set_peer_is_weft();
     let mut foreign = Foreign::of(qp, device);
     foreign.send();
     let kept = "what was set outlives a reset";
@@ -208,7 +208,7 @@ fn written_in_turn(foreign: &mut Foreign, rounds: u64, pause: Duration) {
 
 #[test]
 fn an_acknowledgement_waits_for_the_post_that_follows_closely() {
-    let mut foreign = Foreign::by_hand(&responder(IRD));
+    let mut foreign = Foreign::out_of_band(&responder(IRD));
     written_in_turn(&mut foreign, 8, 10 * US);
     foreign.ask((Stag(0), 0), 0);
     assert!(!foreign.qp.is_due(&foreign.device));
@@ -224,7 +224,7 @@ fn an_acknowledgement_waits_for_the_post_that_follows_closely() {
 
 #[test]
 fn one_that_waits_in_vain_leaves_in_time_and_later_ones_at_once() {
-    let mut foreign = Foreign::by_hand(&responder(IRD));
+    let mut foreign = Foreign::out_of_band(&responder(IRD));
     written_in_turn(&mut foreign, 8, 10 * US);
     foreign.ask((Stag(0), 0), 0);
     assert!(!foreign.qp.is_due(&foreign.device));
@@ -241,7 +241,7 @@ fn one_that_waits_in_vain_leaves_in_time_and_later_ones_at_once() {
 
 #[test]
 fn it_does_not_wait_where_posts_come_later_or_the_connection_managers_program_asks() {
-    let mut foreign = Foreign::by_hand(&responder(IRD));
+    let mut foreign = Foreign::out_of_band(&responder(IRD));
     written_in_turn(&mut foreign, 50, 60 * US);
     foreign.ask((Stag(0), 0), 0);
     assert!(foreign.qp.is_due(&foreign.device));

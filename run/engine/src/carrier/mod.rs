@@ -37,13 +37,13 @@ pub trait Carrier: Source {
     fn send(&self, octets: &[u8]) -> Transfer;
 
     /// Sends a list. Octets that it says to have *taken* are copied, or, of registered memory, referred to until the
-    /// peer has them ([`Carrier::held`]).
+    /// peer has them ([`Carrier::unreleased`]).
     fn send_gather(&self, list: &Gather<'_>) -> Transfer;
 
     /// How many octets at the end of those taken it does not have copies of: from the first of them on that it refers
     /// to. When that becomes less it says that it is ready.
     #[inline]
-    fn held(&self) -> usize {
+    fn unreleased(&self) -> usize {
         0
     }
 

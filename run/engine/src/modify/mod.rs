@@ -302,11 +302,11 @@ impl QpModifier {
             Init if now == Init => Ok(Step::Noted),
             Init => Ok(Step::To(Init)),
             Rtr if names_peer(attr) => Ok(Step::Receive(attr.destination(self.kind)?)),
-            Rts if qp.is_by_hand() && now == Rtr => {
+            Rts if qp.is_out_of_band() && now == Rtr => {
                 attr.require(table::to_rts(self.kind))?;
                 Ok(Step::Send(Some(attr.sq_psn & PSN), attr.patience()))
             }
-            Rts if qp.is_by_hand() && now == Rts => Ok(Step::Send(None, attr.patience())),
+            Rts if qp.is_out_of_band() && now == Rts => Ok(Step::Send(None, attr.patience())),
             Rtr if matches!(now, Init | Rtr | Rts) => Ok(Step::Noted),
             Rts if now == Rts => Ok(Step::Noted),
             Rts if self.asked == Rtr && now != Failed => Ok(Step::Noted),
@@ -347,7 +347,7 @@ fn walks_by_itself(qp: &Qp, attr: &QpAttr, now: QpState) -> bool {
     let to = if names_state { attr.state } else { now };
     match to {
         QpState::Rtr => names_peer(attr),
-        QpState::Rts => qp.is_by_hand() || now == QpState::Sqd,
+        QpState::Rts => qp.is_out_of_band() || now == QpState::Sqd,
         _ => names_state,
     }
 }

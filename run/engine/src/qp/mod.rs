@@ -219,7 +219,7 @@ impl Qp {
         if to == QpState::Reset {
             self.end_supplier();
             let mut inner = self.inner.lock();
-            if inner.machine.is_by_hand() {
+            if inner.machine.is_out_of_band() {
                 self.drop_stream(&mut inner, engine);
             }
         }

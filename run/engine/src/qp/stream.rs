@@ -121,7 +121,7 @@ impl Stream {
             match outcome {
                 Transfer::Octets(octets) => {
                     self.octets_out += octets as u64;
-                    qp.taken(octets, self.carrier.held(), pass);
+                    qp.taken(octets, self.carrier.unreleased(), pass);
                     if octets < asked {
                         self.blocked = true;
                         return None;
@@ -145,11 +145,11 @@ impl Stream {
     /// Completes what the carrier has released since it was asked last.
     #[inline]
     pub(super) fn note_released(&self, qp: &mut QpMachine, pass: &mut Pass<'_>) {
-        let before = qp.outgoing().held();
+        let before = qp.outgoing().unreleased();
         if before > 0 {
-            let held = self.carrier.held();
-            if held < before {
-                qp.released(held, pass);
+            let unreleased = self.carrier.unreleased();
+            if unreleased < before {
+                qp.released(unreleased, pass);
             }
         }
     }
@@ -157,7 +157,7 @@ impl Stream {
     /// Sees to it that the carrier refers to none of the program's memory.
     #[inline]
     pub(super) fn keep_copies(&self, qp: &QpMachine) {
-        if qp.outgoing().held() > 0 {
+        if qp.outgoing().unreleased() > 0 {
             self.carrier.keep_copies();
         }
     }

@@ -126,9 +126,9 @@ impl Connection {
     pub(super) fn keep_copies(&mut self, of: Option<&Registered>) {
         for side in [0, 1] {
             let octets = &mut self.towards[side].octets;
-            let held = octets.held();
+            let unreleased = octets.unreleased();
             self.reset |= octets.copy(of).is_err();
-            if self.reset || self.towards[side].octets.held() < held {
+            if self.reset || self.towards[side].octets.unreleased() < unreleased {
                 self.watch[self.other(side)].tell_anyway();
             }
         }
@@ -184,13 +184,13 @@ impl Connection {
             (0, false) => return Err(Transfer::WouldBlock),
             _ => {}
         }
-        let held = towards.octets.held();
+        let unreleased = towards.octets.unreleased();
         let Ok(octets) = towards.octets.take(most) else {
             self.reset = true;
             self.tell_both();
             return Err(Transfer::Failed(error(ECONNRESET)));
         };
-        if self.towards[side].octets.held() < held {
+        if self.towards[side].octets.unreleased() < unreleased {
             self.watch[self.other(side)].tell_anyway();
         }
         self.tell_both();
@@ -264,11 +264,11 @@ impl Carrier for End {
         self.send(&octets)
     }
 
-    fn held(&self) -> usize {
+    fn unreleased(&self) -> usize {
         let connection = self.connection.lock();
         connection.towards[connection.other(self.side)]
             .octets
-            .held()
+            .unreleased()
     }
 
     fn keep_copies(&self) {

@@ -104,7 +104,7 @@ impl Octets {
     }
 
     /// Octets from the first on that is referred to.
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn unreleased(&self) -> usize {
         let referred = |part: &&Part| matches!(part, Part::Referred { .. });
         let copied = self.parts.iter().take_while(|part| !referred(part));
         self.len - copied.map(Part::len).sum::<usize>()
@@ -153,12 +153,12 @@ mod tests {
     fn what_is_referred_to_is_read_when_it_is_taken() {
         let memory = Registered::allocate(64).unwrap();
         let mut octets = sample(&memory);
-        assert_eq!((octets.len(), octets.held()), (16, 12));
+        assert_eq!((octets.len(), octets.unreleased()), (16, 12));
         assert_eq!(octets.take(6).unwrap(), b"headre");
         memory.write(2, b"XY").unwrap();
-        assert_eq!((octets.len(), octets.held()), (10, 10));
+        assert_eq!((octets.len(), octets.unreleased()), (10, 10));
         assert_eq!(octets.take(100).unwrap(), b"XYsteredta");
-        assert_eq!((octets.len(), octets.held()), (0, 0));
+        assert_eq!((octets.len(), octets.unreleased()), (0, 0));
     }
 
     #[test]
@@ -169,9 +169,9 @@ mod tests {
         );
         let mut octets = sample(&memory);
         octets.copy(Some(&other)).unwrap();
-        assert_eq!(octets.held(), 12);
+        assert_eq!(octets.unreleased(), 12);
         octets.copy(Some(&memory)).unwrap();
-        assert_eq!(octets.held(), 0);
+        assert_eq!(octets.unreleased(), 0);
         memory.write(0, b"changed   ").unwrap();
         assert_eq!(octets.take(100).unwrap(), b"headregisteredta");
     }

@@ -16,10 +16,10 @@ impl Qp {
     ///
     /// # Errors
     /// The transition does not exist.
-    pub fn walk(&mut self, to: QpState) -> Result<(), PostError> {
+    pub fn bring_to(&mut self, to: QpState) -> Result<(), PostError> {
         match (self.state, to) {
-            (QpState::Init, QpState::Rtr) => self.by_hand = true,
-            (QpState::Rtr | QpState::Rts, QpState::Rts) if self.by_hand => {}
+            (QpState::Init, QpState::Rtr) => self.out_of_band = true,
+            (QpState::Rtr | QpState::Rts, QpState::Rts) if self.out_of_band => {}
             _ => return Err(PostError::InvalidState),
         }
         self.state = to;
@@ -27,15 +27,15 @@ impl Qp {
     }
 
     /// Whether the program walks the states itself.
-    pub fn is_by_hand(&self) -> bool {
-        self.by_hand
+    pub fn is_out_of_band(&self) -> bool {
+        self.out_of_band
     }
 
     /// Whether a stream may be attached now.
     pub fn takes_stream(&self) -> bool {
         let state_fits = match self.state {
-            QpState::Reset | QpState::Init => !self.by_hand,
-            QpState::Rtr | QpState::Rts | QpState::Sqd => self.by_hand,
+            QpState::Reset | QpState::Init => !self.out_of_band,
+            QpState::Rtr | QpState::Rts | QpState::Sqd => self.out_of_band,
             QpState::Sqe | QpState::Error => false,
         };
         state_fits && self.stream.is_none()
@@ -66,7 +66,7 @@ impl Qp {
     /// under way: the queue pair waits for another one. Otherwise the oldest send is marked as not
     /// answered, and the caller fails the queue pair.
     pub(super) fn survives_its_stream(&mut self) -> bool {
-        if !self.by_hand || !self.ending.is_live() {
+        if !self.out_of_band || !self.ending.is_live() {
             return false;
         }
         if self.has_sends_outstanding() {
@@ -90,7 +90,7 @@ impl Qp {
         self.receiving.clear();
         self.take_receive_back();
         self.requester = super::requester::Requester::default();
-        self.acknowledgements.forget_question();
+        self.acknowledgements.forget_request();
         self.forget_time();
     }
 }

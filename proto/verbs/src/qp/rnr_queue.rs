@@ -21,15 +21,15 @@ use crate::host::Host;
 use crate::types::WcStatus;
 
 /// Octets of payload that are enough to hold.
-const ENOUGH: usize = 1024 * 1024;
+const FULL_OCTETS: usize = 1024 * 1024;
 /// Octets of payload that are held at most, should the driver not stop at enough.
-const MOST: usize = 16 * 1024 * 1024;
+const HELD_OCTETS_MAX: usize = 16 * 1024 * 1024;
 /// What a message counts beside its payload, so that empty ones are bounded too.
-const EACH: usize = 256;
+const MESSAGE_OVERHEAD_OCTETS: usize = 256;
 
 /// What is held, in order of arrival.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct RnrQueue {
     messages: VecDeque<Message>,
     weight: usize,
     /// How many messages were let go so far: names the one at the front.
@@ -55,10 +55,11 @@ enum Message {
 
 impl Message {
     fn weight(&self) -> usize {
-        EACH + match self {
-            Message::Send { octets, .. } => octets.len(),
-            Message::Immediate { .. } | Message::Request(..) => 0,
-        }
+        MESSAGE_OVERHEAD_OCTETS
+            + match self {
+                Message::Send { octets, .. } => octets.len(),
+                Message::Immediate { .. } | Message::Request(..) => 0,
+            }
     }
 
     fn header(&self) -> Header {
@@ -69,7 +70,7 @@ impl Message {
     }
 }
 
-impl Held {
+impl RnrQueue {
     fn push(&mut self, message: Message) {
         self.weight += message.weight();
         self.messages.push_back(message);
@@ -136,9 +137,9 @@ impl Held {
     }
 
     pub(super) fn clear(&mut self) {
-        *self = Held {
+        *self = RnrQueue {
             passed: self.passed + 1,
-            ..Held::default()
+            ..RnrQueue::default()
         };
     }
 }
@@ -147,7 +148,7 @@ impl Qp {
     /// Names the message that waits for a receive, if one does: another number, another message.
     #[inline]
     pub fn holding(&self) -> Option<u64> {
-        let held = &self.receiving.held;
+        let held = &self.receiving.rnr_queue;
         (!held.messages.is_empty()).then_some(held.passed)
     }
 
@@ -162,16 +163,16 @@ impl Qp {
     /// is held too, up to a bound.
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.receiving.held.weight >= ENOUGH
+        self.receiving.rnr_queue.weight >= FULL_OCTETS
     }
 
     /// Whether what just came has to wait.
     pub(super) fn must_hold(&self) -> bool {
-        !self.receiving.held.messages.is_empty()
+        !self.receiving.rnr_queue.messages.is_empty()
     }
 
     pub(super) fn may_hold(&self) -> bool {
-        self.rnr.waits() && self.peer_is_weft() && self.receiving.held.weight < MOST
+        self.rnr.waits() && self.peer_is_weft() && self.receiving.rnr_queue.weight < HELD_OCTETS_MAX
     }
 
     /// Holds the first segment of a Send.
@@ -181,7 +182,7 @@ impl Qp {
             return Err(segment.fault(PeerFault::NoBuffer, field));
         }
         let imm = self.receiving.joined.take();
-        self.receiving.held.push(Message::Send {
+        self.receiving.rnr_queue.push(Message::Send {
             segment,
             imm,
             octets: Vec::new(),
@@ -202,7 +203,7 @@ impl Qp {
             let field = "Immediate Data: MSN finds no posted receive";
             return Err(Fault::new(PeerFault::NoBuffer, field).in_segment(ulpdu_len, header));
         }
-        self.receiving.held.push(Message::Immediate {
+        self.receiving.rnr_queue.push(Message::Immediate {
             imm,
             octets,
             solicited,
@@ -213,24 +214,24 @@ impl Qp {
 
     pub(super) fn hold_read(&mut self, request: ReadRequest, header: Header) {
         let message = Message::Request(Request::Read(request), header);
-        self.receiving.held.push(message);
+        self.receiving.rnr_queue.push(message);
     }
 
     pub(super) fn hold_atomic(&mut self, request: AtomicRequest, header: Header) {
         let message = Message::Request(Request::Atomic(request), header);
-        self.receiving.held.push(message);
+        self.receiving.rnr_queue.push(message);
     }
 
     /// Octets of the Send that is held and has not come whole. With UC it is lost when it is too long.
     pub(super) fn hold_octets(&mut self, more: &[u8], host: &mut impl Host) -> Result<(), Fault> {
-        let held = &mut self.receiving.held;
+        let held = &mut self.receiving.rnr_queue;
         let Some(Message::Send {
             octets, segment, ..
         }) = held.incomplete().and_then(|at| held.messages.get_mut(at))
         else {
             return Ok(());
         };
-        if held.weight > MOST {
+        if held.weight > HELD_OCTETS_MAX {
             if !self.unreliable {
                 let field = "Send: no posted receive, and more than is held";
                 return Err(segment.fault(PeerFault::NoBuffer, field));
@@ -247,7 +248,7 @@ impl Qp {
 
     /// The Send that is held is there.
     pub(super) fn finish_held(&mut self, host: &mut impl Host) {
-        let held = &mut self.receiving.held;
+        let held = &mut self.receiving.rnr_queue;
         let message = held.incomplete().and_then(|at| held.messages.get_mut(at));
         if let Some(Message::Send { complete, .. }) = message {
             *complete = true;
@@ -264,14 +265,14 @@ impl Qp {
     /// Lets go of what no longer has to wait.
     pub(super) fn let_go(&mut self, host: &mut impl Host) {
         while self.ending.is_live() {
-            let Some(front) = self.receiving.held.messages.front() else {
+            let Some(front) = self.receiving.rnr_queue.messages.front() else {
                 return;
             };
             let passed = match front {
                 Message::Send { .. } | Message::Immediate { .. } => self.deliver_held(host),
                 Message::Request(request, header) => {
                     let (request, header) = (*request, *header);
-                    self.receiving.held.pop();
+                    self.receiving.rnr_queue.pop();
                     self.responder.push(request, header);
                     Ok(true)
                 }
@@ -295,7 +296,7 @@ impl Qp {
             true => self.outstanding(),
             false => 0,
         };
-        match self.receiving.held.pop() {
+        match self.receiving.rnr_queue.pop() {
             Some(Message::Send {
                 segment,
                 imm,
@@ -341,7 +342,7 @@ impl Qp {
         if !self.ending.is_live() || self.stream.is_none() {
             return false;
         }
-        self.receiving.cut_off |= self.receiving.held.end_of_stream();
+        self.receiving.cut_off |= self.receiving.rnr_queue.end_of_stream();
         // A shared receive queue may have receives that nobody told of.
         self.let_go(host);
         self.must_hold() && self.ending.is_live()
@@ -350,18 +351,18 @@ impl Qp {
     /// The wait was long enough: the peer hears that there is no receive for its message. With UC, and of a peer that
     /// has gone, all that waits is lost.
     pub(super) fn give_up_holding(&mut self, host: &mut impl Host) {
-        let Some(front) = self.receiving.held.messages.front() else {
+        let Some(front) = self.receiving.rnr_queue.messages.front() else {
             return;
         };
         if self.may_lose() {
-            self.receiving.losses.send = self.receiving.held.incomplete().is_some();
-            self.receiving.held.clear();
+            self.receiving.losses.send = self.receiving.rnr_queue.incomplete().is_some();
+            self.receiving.rnr_queue.clear();
             return;
         }
         if self.ending == Ending::HalfClosed {
-            let lost = self.receiving.held.messages.len();
+            let lost = self.receiving.rnr_queue.messages.len();
             self.events.push_back(QpEvent::Unreceived(lost));
-            self.receiving.held.clear();
+            self.receiving.rnr_queue.clear();
             return;
         }
         let header = front.header();

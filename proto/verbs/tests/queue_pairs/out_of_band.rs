@@ -17,7 +17,7 @@ fn stream_ends(foreign: &mut Foreign) -> (QpState, bool) {
 
 #[test]
 fn a_stream_that_ends_between_messages_leaves_the_queue_pair_as_it_is() {
-    let mut foreign = Foreign::by_hand(&responder(IRD));
+    let mut foreign = Foreign::out_of_band(&responder(IRD));
     foreign.recv(1, &[]);
     assert_eq!(stream_ends(&mut foreign), (QpState::Rts, true));
     assert_eq!(ends(&foreign.device.recvs), []);
@@ -51,7 +51,7 @@ fn a_stream_that_ends_within_a_message_ends_the_queue_pair() {
         },
     ];
     for within in within {
-        let mut foreign = Foreign::by_hand(&responder(IRD));
+        let mut foreign = Foreign::out_of_band(&responder(IRD));
         within(&mut foreign);
         assert_eq!(stream_ends(&mut foreign), (QpState::Error, false));
     }
@@ -59,7 +59,7 @@ fn a_stream_that_ends_within_a_message_ends_the_queue_pair() {
 
 #[test]
 fn the_oldest_request_of_a_stream_that_ended_was_not_answered() {
-    let mut foreign = Foreign::by_hand(&responder(IRD));
+    let mut foreign = Foreign::out_of_band(&responder(IRD));
     for wr_id in [1, 2] {
         foreign.post(wr_id, SendOp::Send, Payload::Inline(b"x"));
     }
@@ -70,7 +70,7 @@ fn the_oldest_request_of_a_stream_that_ended_was_not_answered() {
 
 #[test]
 fn a_stream_that_ended_by_a_fault_is_over() {
-    let mut foreign = Foreign::by_hand(&responder(IRD));
+    let mut foreign = Foreign::out_of_band(&responder(IRD));
     foreign.qp.set_receive_wait(Duration::ZERO);
     foreign.send();
     assert!(foreign.fault().is_some());

@@ -5,29 +5,29 @@
 //! | 0..8 | `WEFTQP` and the version, 0x0002 |
 //! | 8..12 | the queue pair spoken to |
 //! | 12..16 | the queue pair that speaks |
-//! | 16..20 | which word follows: 0 none, 1 what the speaker starts with, 2 what it expects the other to |
-//! | 20..24 | a packet sequence number: the word; 0 without one |
+//! | 16..20 | which proof follows: 0 none, 1 what the speaker starts with, 2 what it expects the other to |
+//! | 20..24 | a packet sequence number: the proof; 0 without one |
 //!
 //! Numbers are in network byte order.
 
 const NAME: &[u8; 6] = b"WEFTQP";
 const VERSION: u16 = 2;
-/// Octets of a hello.
+/// Octets of a message.
 pub(super) const LEN: usize = 24;
 
-/// One end's hello.
+/// One end's message to the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Hello {
+pub(crate) struct Message {
     /// The queue pair spoken to.
     pub(super) to: u32,
     /// The queue pair that speaks.
     pub(super) from: u32,
-    pub(super) word: Word,
+    pub(super) proof: Proof,
 }
 
 /// A packet sequence number that shows who speaks: only who was told by the program knows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Word {
+pub(super) enum Proof {
     /// The speaker has none to say.
     Nothing,
     /// What the speaker starts with (its `sq_psn`), known to it from RTS on and to the other from RTR on.
@@ -37,20 +37,20 @@ pub(super) enum Word {
     Expects(u32),
 }
 
-/// Why octets are no hello.
+/// Why octets are no message of a bring-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum NoHello {
+pub(super) enum NotAMessage {
     /// Another version of Weft speaks another version of it.
     Version(u16),
     Other,
 }
 
-impl Hello {
+impl Message {
     pub(super) fn encode(&self) -> [u8; LEN] {
-        let (kind, psn) = match self.word {
-            Word::Nothing => (0, 0),
-            Word::Starts(psn) => (1, psn),
-            Word::Expects(psn) => (2, psn),
+        let (kind, psn) = match self.proof {
+            Proof::Nothing => (0, 0),
+            Proof::Starts(psn) => (1, psn),
+            Proof::Expects(psn) => (2, psn),
         };
         let mut octets = [0; LEN];
         octets[..6].copy_from_slice(NAME);
@@ -61,26 +61,26 @@ impl Hello {
         octets
     }
 
-    pub(super) fn parse(octets: &[u8]) -> Result<Hello, NoHello> {
+    pub(super) fn parse(octets: &[u8]) -> Result<Message, NotAMessage> {
         let version = match octets.strip_prefix(NAME) {
             Some([high, low, ..]) => u16::from_be_bytes([*high, *low]),
-            _ => return Err(NoHello::Other),
+            _ => return Err(NotAMessage::Other),
         };
         if version != VERSION {
-            return Err(NoHello::Version(version));
+            return Err(NotAMessage::Version(version));
         }
-        let octets: &[u8; LEN] = octets.try_into().map_err(|_| NoHello::Other)?;
-        let word = |at: usize| {
+        let octets: &[u8; LEN] = octets.try_into().map_err(|_| NotAMessage::Other)?;
+        let number = |at: usize| {
             u32::from_be_bytes([octets[at], octets[at + 1], octets[at + 2], octets[at + 3]])
         };
-        Ok(Hello {
-            to: word(8),
-            from: word(12),
-            word: match word(16) {
-                0 => Word::Nothing,
-                1 => Word::Starts(word(20)),
-                2 => Word::Expects(word(20)),
-                _ => return Err(NoHello::Other),
+        Ok(Message {
+            to: number(8),
+            from: number(12),
+            proof: match number(16) {
+                0 => Proof::Nothing,
+                1 => Proof::Starts(number(20)),
+                2 => Proof::Expects(number(20)),
+                _ => return Err(NotAMessage::Other),
             },
         })
     }
@@ -90,39 +90,43 @@ impl Hello {
 mod tests {
     use super::*;
 
-    const HELLO: Hello = Hello {
+    const MESSAGE: Message = Message {
         to: 0x00AB_CDEF,
         from: 0x0012_3456,
-        word: Word::Expects(0x00FE_DCBA),
+        proof: Proof::Expects(0x00FE_DCBA),
     };
 
     #[test]
     fn the_words_stand_where_the_table_says() {
-        let octets = HELLO.encode();
+        let octets = MESSAGE.encode();
         assert_eq!(&octets[..8], b"WEFTQP\x00\x02");
         assert_eq!(octets[8..12], [0x00, 0xAB, 0xCD, 0xEF]);
         assert_eq!(octets[12..16], [0x00, 0x12, 0x34, 0x56]);
         assert_eq!(octets[16..20], [0, 0, 0, 2]);
         assert_eq!(octets[20..], [0x00, 0xFE, 0xDC, 0xBA]);
-        for word in [HELLO.word, Word::Starts(7), Word::Nothing] {
-            let hello = Hello { word, ..HELLO };
-            assert_eq!(Hello::parse(&hello.encode()), Ok(hello));
+        for proof in [MESSAGE.proof, Proof::Starts(7), Proof::Nothing] {
+            let message = Message { proof, ..MESSAGE };
+            assert_eq!(Message::parse(&message.encode()), Ok(message));
         }
     }
 
     #[test]
-    fn anything_else_is_nobodys_hello() {
-        let octets = HELLO.encode();
-        assert_eq!(Hello::parse(&octets[..LEN - 1]), Err(NoHello::Other));
+    fn anything_else_is_no_message() {
+        let octets = MESSAGE.encode();
+        assert_eq!(Message::parse(&octets[..LEN - 1]), Err(NotAMessage::Other));
         let longer = [&octets[..], &[0]].concat();
-        assert_eq!(Hello::parse(&longer), Err(NoHello::Other));
+        assert_eq!(Message::parse(&longer), Err(NotAMessage::Other));
         for at in (0..6).chain(16..20) {
             let mut wrong = octets;
             wrong[at] ^= 0x41;
-            assert_eq!(Hello::parse(&wrong), Err(NoHello::Other), "octet {at}");
+            assert_eq!(
+                Message::parse(&wrong),
+                Err(NotAMessage::Other),
+                "octet {at}"
+            );
         }
         let mut older = octets;
         older[7] = 1;
-        assert_eq!(Hello::parse(&older[..20]), Err(NoHello::Version(1)));
+        assert_eq!(Message::parse(&older[..20]), Err(NotAMessage::Version(1)));
     }
 }

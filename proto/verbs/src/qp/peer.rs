@@ -67,7 +67,7 @@ impl Qp {
     }
 
     /// The driver knows from the start-up that the peer is Weft.
-    pub fn meet_weft(&mut self) {
+    pub fn set_peer_is_weft(&mut self) {
         if let Some(stream) = &mut self.stream {
             stream.peer = Peer::Weft;
         }
@@ -106,7 +106,7 @@ impl Qp {
     }
 
     /// A Read without size was answered. A Weft peer would have announced itself before.
-    pub(super) fn note_answer(&mut self) {
+    pub(super) fn note_probe_response(&mut self) {
         if let Some(stream) = &mut self.stream {
             if stream.peer == Peer::Unknown {
                 stream.peer = Peer::Foreign;

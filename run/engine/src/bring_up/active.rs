@@ -1,4 +1,4 @@
-//! The end that dials.
+//! The active side: the end that connects.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,19 +6,19 @@ use std::sync::Arc;
 use weft_verbs::iwarp::Role;
 use weft_verbs::types::MAX_RD_ATOMIC;
 
-use super::hello::{Hello, Word};
-use super::{Destination, Dial, Exchange, Peer, State, REDIAL_MOST};
+use super::message::{Message, Proof};
+use super::{Attempt, Destination, Exchange, Peer, State, RETRY_DELAY_MAX};
 use crate::cm::{Admission, ConnParam, Handler, Id};
 use crate::numbers::port_of;
 
 impl State {
-    /// What this end has said by a dial that may be answered.
-    fn said_by(&self, id: &Id) -> Option<Word> {
-        match &self.dial {
-            Dial::Made { id: made, said } if is(made, id) => Some(*said),
+    /// What this end has said on a connection that may be answered.
+    fn said_by(&self, id: &Id) -> Option<Proof> {
+        match &self.attempt {
+            Attempt::Made { id: made, said } if is(made, id) => Some(*said),
             // It was made before this end knew more.
             _ if self.early.as_ref().is_some_and(|early| is(early, id)) => {
-                Some(Word::Expects(self.words.rq_psn))
+                Some(Proof::Expects(self.psns.rq_psn))
             }
             _ => None,
         }
@@ -30,41 +30,42 @@ fn is(one: &Arc<Id>, id: &Id) -> bool {
 }
 
 impl Exchange {
-    /// At RTS this end can show who it is to a peer that stays in RTR. A dial that was made before that said less;
-    /// it may be answered at this moment, so it is left alone and another one made.
-    pub(super) fn dial_with_more(&self, state: &mut State) {
-        match &state.dial {
-            Dial::Made {
+    /// At RTS this end can prove who it is to a peer that stays in RTR. A connect attempt that was made before that said
+    /// less. It may be answered at this moment, so it is left alone and another one made.
+    pub(super) fn connect_with_more(&self, state: &mut State) {
+        match &state.attempt {
+            Attempt::Made {
                 id,
-                said: Word::Expects(_),
+                said: Proof::Expects(_),
             } => state.early = Some(id.clone()),
-            Dial::At(_) => {}
-            Dial::Made { .. } | Dial::Theirs => return,
+            Attempt::At(_) => {}
+            Attempt::Made { .. } | Attempt::Theirs => return,
         }
-        state.dial = Dial::At(self.engine.now());
+        state.attempt = Attempt::At(self.engine.now());
     }
 
-    /// The dial is over, or the stream that came of it: it is tried again later.
-    pub(super) fn dial_later(&self, state: &mut State) {
+    /// Connects again later: the attempt is over, or the stream that came of it.
+    pub(super) fn retry_later(&self, state: &mut State) {
         let at = self.engine.now() + state.again_after;
-        state.again_after = (state.again_after * 2).min(REDIAL_MOST);
+        state.again_after = (state.again_after * 2).min(RETRY_DELAY_MAX);
         state.claimed = None;
-        state.dial = Dial::At(at);
+        state.attempt = Attempt::At(at);
         self.call_at(at);
     }
 
-    /// Who answered this end's dial, if it is the right peer.
+    /// Who answered this end's connect attempt, if it is the right peer.
     fn peer_answered(
         &self,
         id: &Id,
         from: Option<SocketAddr>,
         private_data: &[u8],
     ) -> Result<Peer, &'static str> {
-        let hello = Hello::parse(private_data).map_err(|_| "it is no bring-up of a queue pair")?;
+        let message =
+            Message::parse(private_data).map_err(|_| "it is no bring-up of a queue pair")?;
         let state = self.state.lock();
         let said = state.said_by(id).ok_or("nobody waits for it any more")?;
         let peer = Peer {
-            hello,
+            message,
             from: from.map(|from| from.ip().to_canonical()),
             said: Some(said),
         };
@@ -72,8 +73,8 @@ impl Exchange {
         Ok(peer)
     }
 
-    /// Dials, where it is time to.
-    pub(super) fn dial_if_due(self: &Arc<Self>) {
+    /// Connects, where it is time to.
+    pub(super) fn connect_if_due(self: &Arc<Self>) {
         let Some(qp) = self.qp.upgrade() else {
             return;
         };
@@ -82,44 +83,47 @@ impl Exchange {
             if inner.is_connected() || !inner.machine.takes_stream() {
                 return;
             }
-            self.begin_dial(&mut self.state.lock())
+            self.begin_attempt(&mut self.state.lock())
         };
-        let Some((id, to, hello)) = due else {
+        let Some((id, to, message)) = due else {
             return;
         };
         let peer = SocketAddr::new(to.peer, port_of(to.peer_qp));
         let param = ConnParam {
-            private_data: &hello.encode(),
+            private_data: &message.encode(),
             responder_resources: MAX_RD_ATOMIC.min(255) as u8,
             initiator_depth: MAX_RD_ATOMIC.min(255) as u8,
         };
-        let dialed = id
+        let connected = id
             .attach_qp(&qp)
             .and_then(|()| id.resolve_addr(Some(SocketAddr::new(to.local, 0)), peer, None))
             .and_then(|()| id.connect(param));
-        if let Err(error) = dialed {
-            crate::info!("qp {}: {peer} cannot be dialed: {error}", self.own);
+        if let Err(error) = connected {
+            crate::info!("qp {}: {peer} cannot be connected to: {error}", self.own);
             self.on_over(&id);
         }
     }
 
-    fn begin_dial(self: &Arc<Self>, state: &mut State) -> Option<(Arc<Id>, Destination, Hello)> {
-        match state.dial {
-            Dial::At(at) if at <= self.engine.now() => {}
+    fn begin_attempt(
+        self: &Arc<Self>,
+        state: &mut State,
+    ) -> Option<(Arc<Id>, Destination, Message)> {
+        match state.attempt {
+            Attempt::At(at) if at <= self.engine.now() => {}
             _ => return None,
         }
         let id = Id::for_handler(&self.engine, self.clone());
-        let said = state.words.first();
-        state.dial = Dial::Made {
+        let said = state.psns.first();
+        state.attempt = Attempt::Made {
             id: id.clone(),
             said,
         };
-        let hello = Hello {
+        let message = Message {
             to: state.to.peer_qp,
             from: self.own,
-            word: said,
+            proof: said,
         };
-        Some((id, state.to, hello))
+        Some((id, state.to, message))
     }
 }
 
@@ -133,7 +137,7 @@ impl Handler for Exchange {
         match self.peer_answered(id, from, private_data) {
             Ok(peer) => {
                 let asked = self.me.upgrade()?;
-                Some(Box::new(move |role: Role| asked.meet(role, &peer)))
+                Some(Box::new(move |role: Role| asked.set_peer(role, &peer)))
             }
             Err(why) => {
                 crate::warn_of_peer!(
@@ -145,14 +149,14 @@ impl Handler for Exchange {
         }
     }
 
-    /// A dial has come through: another one that waits for an answer has none to expect.
+    /// An attempt has come through: another one that waits for an answer has none to expect.
     fn on_established(&self, through: &Arc<Id>) {
         let other = {
             let mut state = self.state.lock();
-            let said = Word::Expects(state.words.rq_psn);
+            let said = Proof::Expects(state.psns.rq_psn);
             match state.early.take() {
                 Some(id) if Arc::ptr_eq(&id, through) => {
-                    std::mem::replace(&mut state.dial, Dial::Made { id, said }).into_made()
+                    std::mem::replace(&mut state.attempt, Attempt::Made { id, said }).into_made()
                 }
                 early => early,
             }
@@ -163,7 +167,7 @@ impl Handler for Exchange {
         }
     }
 
-    /// This end's dial failed, or the stream that came of a dial is over.
+    /// This end's attempt failed, or the stream that came of one is over.
     fn on_over(&self, id: &Id) {
         let Some(qp) = self.qp.upgrade() else {
             return;
@@ -172,8 +176,8 @@ impl Handler for Exchange {
         let mut state = self.state.lock();
         if state.early.as_ref().is_some_and(|early| is(early, id)) {
             state.early = None;
-        } else if matches!(&state.dial, Dial::Made { id: made, .. } if is(made, id)) {
-            self.dial_later(&mut state);
+        } else if matches!(&state.attempt, Attempt::Made { id: made, .. } if is(made, id)) {
+            self.retry_later(&mut state);
         }
         if !inner.is_connected() && inner.machine.has_sends_outstanding() {
             self.note_waiting(&mut state);
