@@ -65,7 +65,7 @@ impl<T> Side<T> {
 /// Objects that were retired and whose memory is still there.
 static RETIRED: PerProcess<Mutex<VecDeque<Retired>>> = PerProcess::new();
 /// So many of them stay.
-const RETIRED_MOST: usize = 64;
+const RETIRED_MAX: usize = 64;
 
 fn retired() -> MutexGuard<'static, VecDeque<Retired>> {
     let retired = RETIRED.get_or_init(Mutex::default);
@@ -166,7 +166,7 @@ impl<T: Object> Handle<T> {
                 base: base.cast(),
                 free: Self::free,
             });
-            match retired.len() > RETIRED_MOST {
+            match retired.len() > RETIRED_MAX {
                 true => retired.pop_front(),
                 false => None,
             }
@@ -235,16 +235,16 @@ mod tests {
         unsafe {
             assert!(Handle::<Thing>::of(first).is_ok_and(|it| Arc::strong_count(&it.0) == 2));
             Handle::<Thing>::retire(first);
-            for _ in 1..RETIRED_MOST {
+            for _ in 1..RETIRED_MAX {
                 Handle::<Thing>::retire(thing());
             }
             assert!(Handle::<Thing>::of(first).is_err());
             assert_eq!(*first, 7, "its public part is still there");
-            assert_eq!(Arc::strong_count(&alive), 1 + RETIRED_MOST);
-            for _ in 0..2 * RETIRED_MOST {
+            assert_eq!(Arc::strong_count(&alive), 1 + RETIRED_MAX);
+            for _ in 0..2 * RETIRED_MAX {
                 Handle::<Thing>::retire(thing());
             }
         }
-        assert_eq!(Arc::strong_count(&alive), 1 + RETIRED_MOST);
+        assert_eq!(Arc::strong_count(&alive), 1 + RETIRED_MAX);
     }
 }

@@ -44,10 +44,10 @@ pub struct Outgoing {
 }
 
 /// The arena is compacted when this many octets at its front are spent.
-const COMPACT_AT: usize = 64 * 1024;
+const COMPACT_OCTETS_MIN: usize = 64 * 1024;
 /// An idle arena larger than this is given back: a busy stream frames a few hundred kilobytes at
 /// a time and must not fault its pages in each time.
-const KEEP_AT_MOST: usize = 1024 * 1024;
+const KEPT_OCTETS_MAX: usize = 1024 * 1024;
 
 impl Outgoing {
     /// Octets that wait.
@@ -181,10 +181,10 @@ impl Outgoing {
         if self.queued == 0 {
             self.arena.clear();
             self.head = 0;
-            if self.arena.capacity() > KEEP_AT_MOST {
-                self.arena.shrink_to(KEEP_AT_MOST);
+            if self.arena.capacity() > KEPT_OCTETS_MAX {
+                self.arena.shrink_to(KEPT_OCTETS_MAX);
             }
-        } else if self.head >= COMPACT_AT {
+        } else if self.head >= COMPACT_OCTETS_MIN {
             self.arena.drain(..self.head);
             self.head = 0;
         }

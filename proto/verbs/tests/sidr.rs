@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use weft_verbs::sidr::answering::{Action, Answerer, RequestKey};
 use weft_verbs::sidr::asking::{Asker, Outcome};
-use weft_verbs::sidr::{Message, Verdict, ANSWER_MOST, HEADER_LEN, QKEY, REQUEST_MOST};
+use weft_verbs::sidr::{Message, Verdict, HEADER_LEN, QKEY, REPLY_OCTETS_MAX, REQUEST_OCTETS_MAX};
 
 const NOW: Duration = Duration::from_secs(100);
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -236,13 +236,13 @@ fn nothing_is_asked_any_more_when_it_is_over() {
 
 #[test]
 fn too_much_private_data_is_refused_on_both_sides() {
-    assert!(Asker::new(1, &[0; REQUEST_MOST], NOW, PATIENCE).is_ok());
-    assert!(Asker::new(1, &[0; REQUEST_MOST + 1], NOW, PATIENCE).is_err());
+    assert!(Asker::new(1, &[0; REQUEST_OCTETS_MAX], NOW, PATIENCE).is_ok());
+    assert!(Asker::new(1, &[0; REQUEST_OCTETS_MAX + 1], NOW, PATIENCE).is_err());
     let mut answerer = Answerer::new(SECRET, 1);
     let Action::Tell(key, _) = proven(&mut answerer, client(1), 1, NOW) else {
         panic!("not told");
     };
-    let most = [0; ANSWER_MOST + 1];
+    let most = [0; REPLY_OCTETS_MAX + 1];
     assert!(answerer.answer(key, SERVED, &most, NOW).is_err());
     assert!(answerer.answer(key, SERVED, &most[1..], NOW).is_ok());
 }
@@ -300,7 +300,7 @@ fn an_answer_is_repeated_to_who_has_the_cookie_only() {
     };
     assert_eq!(proven(&mut answerer, client(1), 1, NOW), Action::Wait);
     let answer = answerer
-        .answer(key, SERVED, &[1; ANSWER_MOST], NOW)
+        .answer(key, SERVED, &[1; REPLY_OCTETS_MAX], NOW)
         .unwrap();
     let again = proven(&mut answerer, client(1), 1, NOW);
     assert_eq!(again, Action::Send(answer));

@@ -5,7 +5,7 @@
 //! address wait. A program with a bug does the same once or a few times: the first refusals of an address
 //! ([`Suspects::new`]) cost nothing, and each is forgotten after [`FORGIVEN_AFTER`]. Beyond them a connection of the
 //! address needs a *turn* before its Request is answered ([`line`]), and there is one in a pause. The pause begins
-//! with [`PAUSE_FIRST`], doubles with every further refusal and ends at [`PAUSE_MOST`].
+//! with [`PAUSE_MIN`], doubles with every further refusal and ends at [`PAUSE_MAX`].
 //!
 //! What counts as one address is said in [`whom`], what bounds those who have many in [`crowd`].
 
@@ -25,9 +25,9 @@ pub(crate) use whom::{Whom, THIS_MACHINE};
 /// One refusal less to remember after each such time.
 const FORGIVEN_AFTER: Duration = Duration::from_secs(10);
 /// The first pause between two start-ups.
-const PAUSE_FIRST: Duration = Duration::from_millis(50);
+const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// The longest.
-const PAUSE_MOST: Duration = Duration::from_secs(5);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Addresses that are remembered; the one with the fewest refusals makes room for another.
 const ADDRESSES_MAX: usize = REFUSED_ADDRESSES_MAX;
 
@@ -88,7 +88,7 @@ impl Suspect {
     fn pause(&self, allowed: u32) -> Option<Duration> {
         let beyond = self.level.checked_sub(allowed).filter(|n| *n > 0)?;
         let doublings = (beyond - 1).min(16);
-        (allowed > 0).then(|| (PAUSE_FIRST * (1 << doublings)).min(PAUSE_MOST))
+        (allowed > 0).then(|| (PAUSE_MIN * (1 << doublings)).min(PAUSE_MAX))
     }
 }
 
@@ -257,8 +257,8 @@ mod tests {
             panic!("{admission:?}");
         };
         let standing = suspects.look(address(1), ticket, NOW, 0).0;
-        assert_eq!(standing, Standing::Waits(NOW + PAUSE_FIRST));
-        let later = NOW + PAUSE_FIRST;
+        assert_eq!(standing, Standing::Waits(NOW + PAUSE_MIN));
+        let later = NOW + PAUSE_MIN;
         let standing = suspects.look(address(1), ticket, later, 0).0;
         assert_eq!(standing, Standing::Turn);
     }
@@ -342,7 +342,7 @@ mod tests {
         const YEAR: f64 = 365.25 * DAY;
         // Until one of so many STags is hit among 2^32, on average.
         let tries = |regions: f64| 2f64.powi(32) / (regions + 1.0);
-        let one = 1.0 / PAUSE_MOST.as_secs_f64();
+        let one = 1.0 / PAUSE_MAX.as_secs_f64();
         // Those that are slowed each for itself, and besides them those that share turns.
         let known = ADDRESSES_MAX as f64 * one;
         let neighbourhood = known + f64::from(crowd::TURNS);

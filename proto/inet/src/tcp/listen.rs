@@ -12,8 +12,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use core::time::Duration;
 
 /// SYN+ACKs sent again before a handshake is forgotten.
-const RETRIES: u32 = 5;
-const FIRST_RETRY: Duration = Duration::from_secs(1);
+const RETRIES_MAX: u32 = 5;
+const RETRY_DELAY_MIN: Duration = Duration::from_secs(1);
 
 /// A port that takes connections.
 #[derive(Debug)]
@@ -110,7 +110,7 @@ impl Listener {
             peer: header.seq,
             options: header.options,
             answered_at: now,
-            retry_at: now + FIRST_RETRY,
+            retry_at: now + RETRY_DELAY_MIN,
             retries: 0,
         };
         self.half_open.insert(*tuple, half_open);
@@ -268,12 +268,12 @@ impl Listener {
                 continue;
             };
             debug_assert_eq!(half_open.retry_at, at);
-            if half_open.retries == RETRIES {
+            if half_open.retries == RETRIES_MAX {
                 self.half_open.remove(&tuple);
                 continue;
             }
             half_open.retries += 1;
-            half_open.retry_at = now + FIRST_RETRY * 2u32.pow(half_open.retries);
+            half_open.retry_at = now + RETRY_DELAY_MIN * 2u32.pow(half_open.retries);
             self.deadlines.insert((half_open.retry_at, tuple));
             let half_open = *half_open;
             let clock = Clock::value(half_open.secrets.clock_offset, now);

@@ -192,6 +192,10 @@ mod tests {
         assert!(delayed.delay(at - 10 * US));
         assert_eq!(delayed.give_up(at), Err(at + DELAY_MAX));
         assert_eq!(delayed.give_up(at + DELAY_MAX), Ok(true));
-        assert_eq!(delayed.give_up(at + 2 * DELAY_MAX), Ok(false), "nothing waits");
+        assert_eq!(
+            delayed.give_up(at + 2 * DELAY_MAX),
+            Ok(false),
+            "nothing waits"
+        );
     }
 }

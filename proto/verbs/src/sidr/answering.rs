@@ -13,7 +13,7 @@ use core::time::Duration;
 
 use siphasher::sip::SipHasher24;
 
-use super::{Message, TooLong, Verdict, ANSWER_MOST};
+use super::{Message, TooLong, Verdict, REPLY_OCTETS_MAX};
 
 /// A cookie is good for this long, and up to twice that.
 const COOKIE_LIFE: Duration = Duration::from_secs(8);
@@ -105,7 +105,7 @@ impl Answerer {
         private_data: &[u8],
         now: Duration,
     ) -> Result<Vec<u8>, TooLong> {
-        if private_data.len() > ANSWER_MOST {
+        if private_data.len() > REPLY_OCTETS_MAX {
             return Err(TooLong);
         }
         let answer = Message::Answer {

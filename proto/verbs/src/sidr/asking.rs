@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::{Message, TooLong, Verdict, REQUEST_MOST};
+use super::{Message, TooLong, Verdict, REQUEST_OCTETS_MAX};
 
 /// The pause before the second try; each one is twice the one before.
 const RETRY_DELAY_MIN: Duration = Duration::from_millis(100);
@@ -47,7 +47,7 @@ impl Asker {
         now: Duration,
         patience: Duration,
     ) -> Result<Asker, TooLong> {
-        if private_data.len() > REQUEST_MOST {
+        if private_data.len() > REQUEST_OCTETS_MAX {
             return Err(TooLong);
         }
         Ok(Asker {

@@ -135,7 +135,11 @@ mod tests {
     fn a_window_that_is_just_full_is_full() {
         let mut flow = Flow::default();
         assert_eq!(flow.send(WINDOW_INITIAL_OCTETS / 4 - 1), None);
-        assert_eq!(flow.send(1), Some(WINDOW_INITIAL_OCTETS / 4), "a quarter: time to ask");
+        assert_eq!(
+            flow.send(1),
+            Some(WINDOW_INITIAL_OCTETS / 4),
+            "a quarter: time to ask"
+        );
         flow.send(WINDOW_INITIAL_OCTETS / 4 * 3 - 1);
         assert!(flow.may_send());
         flow.send(1);
@@ -150,7 +154,10 @@ mod tests {
         let (more, _) = fill(&mut flow, 10_000);
         assert!(more * weight(64) as usize > (1 << 19) - WINDOW_INITIAL_OCTETS as usize / 2);
         flow.answer(flow.sent, u32::MAX);
-        assert_eq!(fill(&mut flow, 100_000).0, (WINDOW_MAX_OCTETS / weight(64)) as usize + 1);
+        assert_eq!(
+            fill(&mut flow, 100_000).0,
+            (WINDOW_MAX_OCTETS / weight(64)) as usize + 1
+        );
     }
 
     #[test]

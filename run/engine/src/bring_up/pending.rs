@@ -83,7 +83,8 @@ impl<T: Clone> Pending<T> {
                 && attempt.whose == whose
                 && attempt.since + WINDOW > now
         };
-        let is_one_too_many = self.attempts.iter().filter(earlier).count() >= ATTEMPTS_OF_A_PEER_MAX;
+        let is_one_too_many =
+            self.attempts.iter().filter(earlier).count() >= ATTEMPTS_OF_A_PEER_MAX;
         let ticket = Ticket(self.next);
         self.next += 1;
         self.attempts.push(Attempt {
@@ -215,7 +216,10 @@ mod tests {
             !enter(&mut pending, 1, 2, 5).is_one_too_many,
             "another address"
         );
-        assert!(!enter(&mut pending, 2, 1, 6).is_one_too_many, "another number");
+        assert!(
+            !enter(&mut pending, 2, 1, 6).is_one_too_many,
+            "another number"
+        );
         let later = pending.enter(to(1), address(1), 7, NOW + WINDOW, |_| true);
         assert!(!later.is_one_too_many, "those are long ago");
     }

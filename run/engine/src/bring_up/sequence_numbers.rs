@@ -138,7 +138,11 @@ mod tests {
 
     #[test]
     fn an_answer_fits_what_was_said_first() {
-        let answers = [Proof::Nothing, Proof::Starts(PASSIVE), Proof::Expects(ACTIVE)];
+        let answers = [
+            Proof::Nothing,
+            Proof::Starts(PASSIVE),
+            Proof::Expects(ACTIVE),
+        ];
         let fits = |at_rts: bool| {
             let psns = active(at_rts);
             answers.map(|answer| psns.check_answer(psns.first(), answer).is_ok())

@@ -118,9 +118,9 @@ pub(super) const BACKLOG: i32 = 1024;
 /// another on the same port refuses in between (perftest does so between its two connections), and an address
 /// that is resolved without asking the network leaves it no time. A machine may stand still for half a second before
 /// that server goes on, and perftest does not outlive a refusal.
-const REFUSALS: Duration = Duration::from_secs(1);
+const REFUSALS_FOR: Duration = Duration::from_secs(1);
 /// The pause before the second attempt; each one is twice the one before.
-const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const RETRY_DELAY_MIN: Duration = Duration::from_millis(1);
 /// The same at most.
 pub(super) const RETRY_DELAY_MAX: Duration = Duration::from_millis(32);
 
@@ -505,8 +505,8 @@ impl Id {
         let attempt = Attempt {
             deadline: now + self.engine.settings.connect_timeout,
             source,
-            refusals_until: now + REFUSALS,
-            again_after: FIRST_PAUSE,
+            refusals_until: now + REFUSALS_FOR,
+            again_after: RETRY_DELAY_MIN,
             param,
         };
         self.watch_connect(&mut inner, carrier, attempt)?;

@@ -27,7 +27,7 @@ use crate::stats::Total;
 use crate::ud::UdQp;
 
 /// Datagrams that are taken in one go.
-const IN_TURN: usize = 64;
+const DATAGRAMS_IN_A_ROW_MAX: usize = 64;
 /// Nobody serves datagrams at that port: what InfiniBand's connection manager answers then.
 const UNSUPPORTED: i32 = 1;
 /// The listener's program said no.
@@ -241,7 +241,7 @@ impl Id {
         };
         let mut refused = false;
         let mut octets = [0; MESSAGE_MOST + 1];
-        for _ in 0..IN_TURN {
+        for _ in 0..DATAGRAMS_IN_A_ROW_MAX {
             match asking.socket.receive(&mut octets) {
                 Ok(received) => {
                     let octets = &octets[..received.octets];
@@ -324,7 +324,7 @@ impl Id {
             // Another thread does.
             return;
         };
-        for _ in 0..IN_TURN {
+        for _ in 0..DATAGRAMS_IN_A_ROW_MAX {
             let Ok(received) = desk.socket.receive(&mut inbox[..]) else {
                 return;
             };

@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 use super::watch::Polled;
 
 /// Looks that find nothing and messages, together in a row within [`WINDOW`], that make a poller.
-const ENOUGH: u32 = 32;
+const POLLS_IN_A_ROW_MIN: u32 = 32;
 /// The same where the peer is to answer for Writes: many times what an answer takes.
-const PATIENT: u32 = 1024;
+const POLLS_IN_A_ROW_AWAITING_MIN: u32 = 1024;
 /// Messages that one poll takes to have taken many.
-const MANY: usize = 8;
+const MESSAGES_OF_A_POLL_MANY: usize = 8;
 const WINDOW: Duration = Duration::from_millis(2);
 
 /// What one poll took.
@@ -131,7 +131,7 @@ impl Polls {
     #[inline]
     pub(crate) fn note_take(&self, taken: Taken) -> bool {
         self.note_taken(taken);
-        with_run(|run| run.take(taken.messages, ENOUGH, Instant::now))
+        with_run(|run| run.take(taken.messages, POLLS_IN_A_ROW_MIN, Instant::now))
     }
 
     /// A poll found its queue empty, looked, and took what that brought; true when it makes a poller. `unanswered`: the
@@ -140,8 +140,8 @@ impl Polls {
     #[inline]
     pub(crate) fn note_look(&self, taken: Taken, unanswered: bool) -> bool {
         let enough = match unanswered {
-            false => ENOUGH,
-            true => PATIENT,
+            false => POLLS_IN_A_ROW_MIN,
+            true => POLLS_IN_A_ROW_AWAITING_MIN,
         };
         if taken.completions == 0 {
             self.empty.fetch_add(1, Ordering::Relaxed);
@@ -158,7 +158,7 @@ impl Polls {
             self.messages
                 .fetch_add(taken.messages as u64, Ordering::Relaxed);
         }
-        let many = taken.messages >= MANY;
+        let many = taken.messages >= MESSAGES_OF_A_POLL_MANY;
         if many != self.has_many() {
             self.many.store(many, Ordering::Relaxed);
         }
@@ -202,7 +202,7 @@ mod tests {
         let mut now = Instant::now();
         let poll = |messages: &&usize| {
             now += pause;
-            run.take(**messages, ENOUGH, || now)
+            run.take(**messages, POLLS_IN_A_ROW_MIN, || now)
         };
         takes.iter().filter(poll).count()
     }
@@ -260,10 +260,13 @@ mod tests {
             ..Run::default()
         };
         let now = Instant::now();
-        assert!((1..ENOUGH).all(|_| !run.find_nothing(ENOUGH, || now)));
-        assert!(run.find_nothing(ENOUGH, || now));
-        assert_eq!(run.empty, ENOUGH);
-        assert!(!run.take(8, ENOUGH, || now), "and its messages count now");
-        assert_eq!((run.length, run.empty), (ENOUGH + 8, 0));
+        assert!((1..POLLS_IN_A_ROW_MIN).all(|_| !run.find_nothing(POLLS_IN_A_ROW_MIN, || now)));
+        assert!(run.find_nothing(POLLS_IN_A_ROW_MIN, || now));
+        assert_eq!(run.empty, POLLS_IN_A_ROW_MIN);
+        assert!(
+            !run.take(8, POLLS_IN_A_ROW_MIN, || now),
+            "and its messages count now"
+        );
+        assert_eq!((run.length, run.empty), (POLLS_IN_A_ROW_MIN + 8, 0));
     }
 }

@@ -23,7 +23,7 @@ const SWEEP_MEMBERS_MAX: usize = 8;
 const ALONE_SWEEPS_MIN: u32 = 4;
 /// How long a thread sleeps that polls in vain while others need its core. Work that the program hands it by memory
 /// alone waits for so long.
-const NAP: Duration = Duration::from_micros(50);
+const SLEEP_OF_CROWDED_POLLER: Duration = Duration::from_micros(50);
 
 thread_local! {
     /// Looks of this thread.
@@ -121,7 +121,7 @@ impl Progress {
     pub(crate) fn nap(&self) {
         self.end_lease();
         // What fails here the next look finds.
-        let _ = self.serve_ready(Some(NAP));
+        let _ = self.serve_ready(Some(SLEEP_OF_CROWDED_POLLER));
         self.watch.swept();
     }
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Ticks that messages buy at most.
-const CREDIT: u64 = 8;
+const CREDIT_TICKS_MAX: u64 = 8;
 
 /// Who watches the epoll set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -117,7 +117,7 @@ impl Memory {
     /// The program works off the messages that it takes, and its queue may never be empty meanwhile: each two of them
     /// buy a tick. One alone buys none, as it may be followed by a wait that spins on memory.
     fn earn(&mut self, messages: u64) {
-        self.credit = (self.credit + messages / 2).min(CREDIT);
+        self.credit = (self.credit + messages / 2).min(CREDIT_TICKS_MAX);
     }
 
     fn spend(&mut self) -> bool {

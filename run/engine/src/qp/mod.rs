@@ -360,7 +360,7 @@ impl Pd {
 
 /// Inline data that a queue pair takes without being asked: devices round up, and some programs rely on that
 /// (`rdma_xclient` asks for none and sends 16 octets inline). The memory is taken by the first such post.
-const LEAST_INLINE: u32 = 64;
+const INLINE_OCTETS_MIN: u32 = 64;
 
 pub(crate) fn checked_cap(cap: QpCap, shared_receive: bool) -> Result<QpCap, Error> {
     let sizes_ok = cap.max_send_wr <= MAX_WR && cap.max_recv_wr <= MAX_WR;
@@ -377,6 +377,6 @@ pub(crate) fn checked_cap(cap: QpCap, shared_receive: bool) -> Result<QpCap, Err
         } else {
             cap.max_recv_sge.max(1)
         },
-        max_inline_data: cap.max_inline_data.max(LEAST_INLINE),
+        max_inline_data: cap.max_inline_data.max(INLINE_OCTETS_MIN),
     })
 }

@@ -7,7 +7,7 @@ use parking_lot::MutexGuard;
 use weft_os::poll::Interest;
 use weft_verbs::qp::{Close, Ending, Qp as QpMachine, QpEvent, LINGER};
 
-use super::exit::PATIENCE;
+use super::exit::LOCK_TIME_MAX;
 use super::stream::StreamEnd;
 use super::{Inner, Qp};
 use crate::context::{AsyncEvent, AsyncObject};
@@ -118,7 +118,7 @@ impl Qp {
 
     /// The process exits: what is due leaves, and nobody is told what follows from it.
     pub(super) fn send_last(&self, engine: &Engine) {
-        if let Some(mut inner) = self.inner.try_lock_for(PATIENCE) {
+        if let Some(mut inner) = self.inner.try_lock_for(LOCK_TIME_MAX) {
             let _ = self.transmit(&mut inner, engine);
         }
     }

@@ -9,21 +9,21 @@ use weft_os::poll::Interest;
 use weft_verbs::outgoing::Piece;
 use weft_verbs::qp::{Ending, Qp as QpMachine};
 
-use super::buffers::{self, BUFFER};
+use super::buffers::{self, BUFFER_OCTETS};
 use crate::carrier::{Carrier, Transfer};
 use crate::pass::Pass;
 use crate::progress::Token;
 use crate::stats::{Published, Slot};
 
 /// Octets framed ahead of the socket when payload goes by reference.
-const FILL_BY_REFERENCE: usize = 512 * 1024;
+const FILL_BY_REFERENCE_OCTETS: usize = 512 * 1024;
 /// The same when it is copied beside its header: what is copied stays in a core's cache until the
 /// kernel has it.
-const FILL_COPIED: usize = 128 * 1024;
+const FILL_COPIED_OCTETS: usize = 128 * 1024;
 /// Octets one call receives at most, so that completions are seen in time.
-const RECEIVE_BUDGET: usize = 1024 * 1024;
+const RECEIVE_BUDGET_OCTETS: usize = 1024 * 1024;
 /// Payload still to come of at least this many octets is read straight to its target.
-const DIRECT_AT: usize = 4096;
+const DIRECT_OCTETS_MIN: usize = 4096;
 
 /// How a stream came to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,9 +102,9 @@ impl Stream {
             return gone.then_some(StreamEnd::Broken);
         }
         let budget = if qp.sends_by_reference() {
-            FILL_BY_REFERENCE
+            FILL_BY_REFERENCE_OCTETS
         } else {
-            FILL_COPIED
+            FILL_COPIED_OCTETS
         };
         loop {
             qp.fill(budget, pass);
@@ -218,7 +218,7 @@ impl Stream {
             self.blocked &= !self.broken;
             return (false, None);
         }
-        if self.buffer.len() < BUFFER {
+        if self.buffer.len() < BUFFER_OCTETS {
             self.borrow_buffer();
         }
         let received = self.receive_all(qp, pass);
@@ -257,7 +257,7 @@ impl Stream {
                     self.end = 0;
                 }
             }
-            if received >= RECEIVE_BUDGET || qp.is_full() {
+            if received >= RECEIVE_BUDGET_OCTETS || qp.is_full() {
                 return (any, None);
             }
             let (asked, outcome) = self.receive_once(qp, pass, need);
@@ -270,7 +270,7 @@ impl Stream {
                         return (any, None);
                     }
                     if octets < asked {
-                        received = RECEIVE_BUDGET;
+                        received = RECEIVE_BUDGET_OCTETS;
                     }
                 }
                 Transfer::WouldBlock => return (any, None),
@@ -291,24 +291,24 @@ impl Stream {
         if !qp.ending().is_live() {
             return (self.buffer.len(), self.carrier.recv(&mut self.buffer));
         }
-        if qp.outstanding() >= DIRECT_AT && self.start == self.end {
+        if qp.outstanding() >= DIRECT_OCTETS_MIN && self.start == self.end {
             if let Some(outcome) = self.receive_direct(qp, pass) {
                 return outcome;
             }
         }
         let held = self.end - self.start;
-        if self.start > 0 && self.buffer.len() - self.start < need.max(BUFFER / 2) {
+        if self.start > 0 && self.buffer.len() - self.start < need.max(BUFFER_OCTETS / 2) {
             self.buffer.copy_within(self.start..self.end, 0);
             self.start = 0;
             self.end = held;
         }
         if self.buffer.len() < need {
-            self.buffer.resize(need + BUFFER, 0);
+            self.buffer.resize(need + BUFFER_OCTETS, 0);
         }
         let room = self.buffer.len() - self.end;
         // To the end of a large FPDU and a header further: the next one then starts at the
         // front of the buffer and nothing has to be moved.
-        let asked = if need >= BUFFER / 4 {
+        let asked = if need >= BUFFER_OCTETS / 4 {
             (need - held + qp.trailer_and_header()).min(room)
         } else {
             room

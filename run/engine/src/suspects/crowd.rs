@@ -4,7 +4,7 @@
 //! counted over all addresses too. Beyond [`FREE_SHARES`] times what is free for one, every connection needs a turn
 //! of its neighbourhood ([`neighbourhood`]): the more neighbourhoods come, the longer is the pause between two turns
 //! of one, so that there are about [`TURNS`] of them a second in all, and from [`PLACES`] places at most one in
-//! [`PAUSE_MOST`] each.
+//! [`PAUSE_MAX`] each.
 //!
 //! An honest peer pays with a wait at most: its turn comes back when its connection ends well, and nobody takes the
 //! turns of another neighbourhood, except by coming from thousands, of which some share its place.
@@ -16,14 +16,14 @@ use std::time::Duration;
 
 use super::line::{Line, Ticket};
 use super::whom::neighbourhood;
-use super::PAUSE_MOST;
+use super::PAUSE_MAX;
 
 /// So many times what is free for one address is free for all of them.
 const FREE_SHARES: u32 = 16;
 /// One refusal less to remember after each such time.
 const FORGIVEN_AFTER: Duration = Duration::from_secs(1);
 /// Refusals beyond what is free that are remembered: the turns end five minutes behind an attack.
-const REMEMBERED: u32 = 300;
+const ARRIVALS_REMEMBERED: u32 = 300;
 /// Turns a second, of all neighbourhoods, while they are no more than 100.
 pub(super) const TURNS: u32 = 20;
 /// Places that neighbourhoods share.
@@ -63,7 +63,7 @@ impl<W: Copy> Crowd<W> {
     /// An address was refused so many accesses; whether everybody needs turns from now on.
     pub(super) fn note(&mut self, address: IpAddr, count: u64, now: Duration) -> bool {
         let needed = self.needs_turns(now);
-        let most = self.free.saturating_add(REMEMBERED);
+        let most = self.free.saturating_add(ARRIVALS_REMEMBERED);
         let count = count.min(1 << 16) as u32;
         self.level = self.level.saturating_add(count).min(most);
         if let Some(place) = self.place_of(address) {
@@ -102,10 +102,10 @@ impl<W: Copy> Crowd<W> {
         if !self.needs_turns(now) {
             return None;
         }
-        let lately = |place: &&Place<W>| place.came.is_some_and(|came| came + PAUSE_MOST > now);
+        let lately = |place: &&Place<W>| place.came.is_some_and(|came| came + PAUSE_MAX > now);
         let neighbourhoods = self.places.iter().filter(lately).count() as u32;
         let pause = Duration::from_secs(1) / TURNS * neighbourhoods.max(1);
-        Some(pause.min(PAUSE_MOST))
+        Some(pause.min(PAUSE_MAX))
     }
 
     fn place_of(&mut self, address: IpAddr) -> Option<&mut Place<W>> {
@@ -176,7 +176,7 @@ mod tests {
                     attack.come(from, false, now);
                 }
             }
-            attack.look_until(Duration::from_secs(1000 + u64::from(SECONDS)) + PAUSE_MOST * 2);
+            attack.look_until(Duration::from_secs(1000 + u64::from(SECONDS)) + PAUSE_MAX * 2);
             attack
         }
 
@@ -303,7 +303,7 @@ mod tests {
             Standing::Waits(now + Duration::from_secs(1) / TURNS)
         );
         assert!(crowd.line_of(from, Ticket(1), now).is_none());
-        let over = now + FORGIVEN_AFTER * (REMEMBERED + 1);
+        let over = now + FORGIVEN_AFTER * (ARRIVALS_REMEMBERED + 1);
         assert!(crowd.line_for(from, over).is_none());
         let (line, pause) = crowd.line_of(from, Ticket(2), over).expect("its line");
         assert_eq!(pause, None, "no turns any more");

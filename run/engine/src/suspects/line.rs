@@ -8,9 +8,9 @@
 use std::time::Duration;
 
 /// What no connection waits longer for: start-up timeouts of initiators are above it (Weft's and siw's are 10 s).
-const WAIT_MOST: Duration = Duration::from_secs(8);
+const WAIT_MAX: Duration = Duration::from_secs(8);
 /// Connections of one address that may be in line; each holds a descriptor.
-const MOST: usize = 16;
+const IN_LINE_MAX: usize = 16;
 
 /// Names a connection that needs a turn, or has had one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,7 +66,7 @@ impl<W: Copy> Line<W> {
 
     /// One more; false where the line is full.
     pub(super) fn join(&mut self, ticket: Ticket, who: W, now: Duration) -> bool {
-        let room = self.waiting.len() < MOST;
+        let room = self.waiting.len() < IN_LINE_MAX;
         if room {
             self.waiting.push(Waiter {
                 ticket,
@@ -102,7 +102,7 @@ impl<W: Copy> Line<W> {
         }
         let drawn = self.waiting.iter().find(|w| Some(w.ticket) == self.drawn);
         let wake = drawn.map(|w| w.who);
-        let over = self.waiting[place].since + WAIT_MOST;
+        let over = self.waiting[place].since + WAIT_MAX;
         if over <= now {
             self.waiting.remove(place);
             return (Standing::Over, wake);
@@ -239,9 +239,9 @@ mod tests {
 
     #[test]
     fn the_line_is_bounded_and_nobody_waits_for_ever() {
-        let mut line = line(MOST as u64);
+        let mut line = line(IN_LINE_MAX as u64);
         assert!(!line.join(Ticket(99), 99, NOW));
-        let over = NOW + WAIT_MOST;
+        let over = NOW + WAIT_MAX;
         line.shut(over + PAUSE);
         assert_eq!(line.look(Ticket(3), over, PAUSE, 0).0, Standing::Over);
         assert!(line.join(Ticket(99), 99, over), "its place is free");

@@ -11,7 +11,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use weft_os::lists::{Gather, LIST_MAX};
 use weft_os::poll::Interest;
-use weft_os::udp::{Received, UdpSocket, RECEIVE_MOST};
+use weft_os::udp::{Received, UdpSocket, RECEIVED_OCTETS_MAX};
 use weft_verbs::types::{Payload, QpNumber};
 use weft_verbs::ud::flow::{weight, Flow};
 use weft_verbs::ud::header::{Header, Message, HEADER_LEN};
@@ -26,15 +26,15 @@ use crate::progress::{Flush, Hints, Member, Served, Token};
 use crate::stats::Total;
 
 /// Datagrams that leave in one call at most (the kernel's `UDP_MAX_SEGMENTS`).
-const BATCH: usize = 64;
+const BATCH_DATAGRAMS_MAX: usize = 64;
 /// Octets of one call at most: an IP packet holds no more.
-const BATCH_OCTETS: usize = 65_000;
+const BATCH_OCTETS_MAX: usize = 65_000;
 /// Octets asked for as the socket's buffers; the kernel gives what `net.core.rmem_max` allows.
-const BUFFER: usize = 4 << 20;
+const SOCKET_BUFFER_OCTETS: usize = 4 << 20;
 /// Receives in a row for whoever was told that there is something.
-const IN_TURN: usize = 4;
+const TURNS_IN_A_ROW_MAX: usize = 4;
 /// Other sockets that are remembered; beyond that all are forgotten, and start anew.
-const PEERS: usize = 4096;
+const PEERS_MAX: usize = 4096;
 
 /// The sockets of the process, by the port whose queue pairs they serve.
 #[derive(Debug, Default)]
@@ -102,7 +102,7 @@ pub(super) enum Step {
 
 /// Datagrams for one destination.
 struct Batch {
-    headers: [[u8; HEADER_LEN]; BATCH],
+    headers: [[u8; HEADER_LEN]; BATCH_DATAGRAMS_MAX],
     count: usize,
     /// Octets of each but the last, with the header.
     segment: usize,
@@ -125,10 +125,10 @@ impl UdSocket {
     fn open(port: u16, engine: &Arc<Engine>) -> Result<Arc<UdSocket>, Error> {
         let socket = Arc::new(UdSocket {
             engine: engine.clone(),
-            socket: UdpSocket::bind(port, BUFFER)?,
+            socket: UdpSocket::bind(port, SOCKET_BUFFER_OCTETS)?,
             token: OnceLock::new(),
             queue_pairs: RwLock::new(HashMap::new()),
-            inbox: Mutex::new(vec![0; RECEIVE_MOST]),
+            inbox: Mutex::new(vec![0; RECEIVED_OCTETS_MAX]),
             sending: Mutex::new(Sending::default()),
         });
         let token = engine
@@ -323,7 +323,7 @@ impl UdSocket {
     fn plan(&self, qp: &UdQp, machine: &Machine) -> Option<Batch> {
         let first = machine.waiting(0)?;
         let mut batch = Batch {
-            headers: [[0; HEADER_LEN]; BATCH],
+            headers: [[0; HEADER_LEN]; BATCH_DATAGRAMS_MAX],
             count: 0,
             segment: HEADER_LEN + first.len,
             local: first.target.local,
@@ -334,12 +334,12 @@ impl UdSocket {
             sending.wait(qp);
             return None;
         }
-        if sending.peers.len() >= PEERS {
+        if sending.peers.len() >= PEERS_MAX {
             sending.peers.clear();
         }
         let peer = sending.peers.entry(batch.to).or_default();
         let most = match batch.segment < peer.single_from {
-            true => BATCH.min(BATCH_OCTETS / batch.segment),
+            true => BATCH_DATAGRAMS_MAX.min(BATCH_OCTETS_MAX / batch.segment),
             false => 1,
         };
         let mut elements = 0;
@@ -421,7 +421,7 @@ impl Member for UdSocket {
             self.has_room();
         }
         let mut inbox = self.inbox.lock();
-        let received = (0..IN_TURN)
+        let received = (0..TURNS_IN_A_ROW_MAX)
             .take_while(|_| self.receive(&mut inbox))
             .count();
         match received {

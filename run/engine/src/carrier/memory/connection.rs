@@ -15,7 +15,7 @@ use crate::carrier::{Carrier, Gather, Interest, Readiness, Registered, Scatter, 
 /// Octets that a direction takes before somebody reads them: as many as the kernel's TCP comes to on loopback.
 pub const ROOM: usize = 8 << 20;
 /// Payload of a segment, as a veth pair with jumbo frames has it.
-const EMSS: usize = 8948;
+const EMSS_OCTETS: usize = 8948;
 
 const ECONNRESET: i32 = 104;
 const ENOTCONN: i32 = 107;
@@ -69,7 +69,7 @@ pub(super) struct Connection {
     /// Ends that are closed.
     gone: [bool; 2],
     emss: usize,
-    /// Ends that have not been told of this EMSS.
+    /// Ends that have not been told of this EMSS_OCTETS.
     emss_is_new: [bool; 2],
 }
 
@@ -109,7 +109,7 @@ impl Connection {
             addresses: [local, peer],
             reset: false,
             gone: [false; 2],
-            emss: EMSS,
+            emss: EMSS_OCTETS,
             emss_is_new: [false; 2],
         }))
     }
