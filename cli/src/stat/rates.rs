@@ -51,7 +51,7 @@ pub struct Row {
     pub crowded_out: u64,
     /// Datagrams dropped for their Q_Key.
     pub wrong_qkeys: u64,
-    /// Dials of bring-ups by who is not the peer.
+    /// Connect attempts of bring-ups by who is not the peer.
     pub wrong_bring_ups: u64,
     /// Who serves its connections now.
     pub served_by: ServedBy,

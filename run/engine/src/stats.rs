@@ -73,7 +73,7 @@ pub struct Totals {
     pub crowded_out: u64,
     /// Datagrams that were dropped because their Q_Key was not the queue pair's.
     pub wrong_qkeys: u64,
-    /// Dials of bring-ups that named no queue pair, or were not the peer that it waits for.
+    /// Connect attempts of bring-ups that named no queue pair, or were not the peer that it waits for.
     pub wrong_bring_ups: u64,
 }
 

@@ -7,7 +7,8 @@
 //! post, and leaves with it.
 //!
 //! It waits no longer than until the driver comes by a second time (the program polls), and where that does not happen
-//! [`DELAY_MAX`] to twice that; then acknowledgements leave at once again, until twice as many posts have followed closely.
+//! [`DELAY_MAX`] to twice that; then acknowledgements leave at once again, until twice as many posts have followed
+//! closely.
 
 use core::time::Duration;
 

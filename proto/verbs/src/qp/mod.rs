@@ -460,9 +460,9 @@ impl Qp {
         self.taken(octets, 0, host);
     }
 
-    /// The transport took `octets` of [`Qp::outgoing`]; it refers to the memory of the last `unreleased` octets of all that
-    /// it has taken. A work request is not complete before its octets are released: the program may write over them
-    /// then.
+    /// The transport took `octets` of [`Qp::outgoing`]; it refers to the memory of the last `unreleased` octets of all
+    /// that it has taken. A work request is not complete before its octets are released: the program may write over
+    /// them then.
     #[inline]
     pub fn taken(&mut self, octets: usize, unreleased: usize, host: &mut impl Host) {
         self.outgoing.take(octets);

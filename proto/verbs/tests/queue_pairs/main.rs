@@ -6,7 +6,7 @@ mod empty_segments;
 mod extended;
 mod foreign;
 mod foreign_peer;
-mod holding;
+mod rnr_queue;
 mod local_faults;
 mod on_the_wire;
 mod out_of_band;

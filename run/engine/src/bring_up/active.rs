@@ -30,8 +30,8 @@ fn is(one: &Arc<Id>, id: &Id) -> bool {
 }
 
 impl Exchange {
-    /// At RTS this end can prove who it is to a peer that stays in RTR. A connect attempt that was made before that said
-    /// less. It may be answered at this moment, so it is left alone and another one made.
+    /// At RTS this end can prove who it is to a peer that stays in RTR. A connect attempt that was made before that
+    /// said less. It may be answered at this moment, so it is left alone and another one made.
     pub(super) fn connect_with_more(&self, state: &mut State) {
         match &state.attempt {
             Attempt::Made {

@@ -31,8 +31,8 @@ enum Verdict {
 pub(super) struct PassiveSide;
 
 impl Handler for PassiveSide {
-    /// Somebody connected to a port of this process. What he hears does not depend on the number he named, but where it is
-    /// his.
+    /// Somebody connected to a port of this process. What he hears does not depend on the number he named, but where it
+    /// is his.
     fn on_request(&self, id: &Arc<Id>, request: &PeerRequest) {
         let engine = id.engine();
         let ends = id.peer_addr().zip(id.local_addr());

@@ -1,8 +1,8 @@
 //! Which packet sequence number shows what, and to whom it may be said.
 //!
 //! Each end has two: the one it starts with (`sq_psn`), which its program gives at RTS, and the one it expects the
-//! other to start with (`rq_psn`), given at RTR. Each is known to both programs and, with luck, to nobody else. The
-//! end that connects says one of them, and the other end says nothing before it has seen that this one is right; then it
+//! other to start with (`rq_psn`), given at RTR. Each is known to both programs and, with luck, to nobody else. The end
+//! that connects says one of them, and the other end says nothing before it has seen that this one is right; then it
 //! says the other one, if it has it. Which one the first says follows from what the second can know: at RTS what this
 //! end starts with, which the other end has known since its RTR (as the first packet of an InfiniBand queue pair says
 //! it); before that what it expects, which the other end knows at RTS.

@@ -144,7 +144,7 @@ pub fn pair() -> (End, End) {
     (End::new(11), End::new(22))
 }
 
-/// The end that dials, and the other one.
+/// The active end, and the passive one.
 pub fn ordered() -> (End, End) {
     let (a, b) = pair();
     if a.qp.number() < b.qp.number() {

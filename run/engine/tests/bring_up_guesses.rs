@@ -1,4 +1,4 @@
-//! Who dials queue pairs that do not wait for him is counted and slowed, whether they exist or not.
+//! Who connects to queue pairs that do not wait for him is counted and slowed, whether they exist or not.
 
 #[path = "peers/by_number.rs"]
 mod by_number;
@@ -14,8 +14,8 @@ use weft_engine::settings::Settings;
 
 const ALLOWED: u64 = 4;
 
-/// Dials a queue pair and says what it starts with.
-fn dial(to: u32, from: u32, psn: u32) -> TcpStream {
+/// Connects to a queue pair and says what it starts with.
+fn connect(to: u32, from: u32, psn: u32) -> TcpStream {
     let port = SocketAddr::new(HERE.parse().unwrap(), (to >> 8) as u16);
     let mut hello = b"WEFTQP\x00\x02".to_vec();
     for word in [to, from, 1, psn] {
@@ -26,9 +26,9 @@ fn dial(to: u32, from: u32, psn: u32) -> TcpStream {
     stream
 }
 
-fn wait_until_wrong(dials: u64) {
+fn wait_until_wrong(attempts: u64) {
     let deadline = Instant::now() + raw::PATIENCE;
-    while raw::counts().totals.wrong_bring_ups < dials {
+    while raw::counts().totals.wrong_bring_ups < attempts {
         assert!(Instant::now() < deadline, "{:?}", raw::counts());
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -52,16 +52,16 @@ fn guesses_are_counted_and_slowed_alike_for_numbers_that_exist_and_others() {
         } else {
             number ^ 0x80
         };
-        guesses.push(dial(to, peer, low.psn + 1 + guess as u32));
+        guesses.push(connect(to, peer, low.psn + 1 + guess as u32));
         wait_until_wrong(guess + 1);
         assert_eq!(raw::counts().totals.slowed, 0);
     }
     // One more, and from there on every one waits.
-    guesses.push(dial(number, peer, low.psn + 100));
+    guesses.push(connect(number, peer, low.psn + 100));
     wait_until_wrong(ALLOWED + 1);
     let begun = Instant::now();
     for more in 0..3 {
-        guesses.push(dial(number ^ 0x80, peer, more));
+        guesses.push(connect(number ^ 0x80, peer, more));
         wait_until_wrong(ALLOWED + 2 + more as u64);
     }
     let least = Duration::from_millis(50 + 100 + 200);
