@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weft_engine::fork::{Generation, PerProcess};
 use weft_engine::Error;
 
-use crate::entry::{invalid, Answer, Errno};
+use crate::entry::{invalid, Errno, Outcome};
 
 /// What stands behind a public layout.
 pub trait Object: Sized {
@@ -50,7 +50,7 @@ impl<T> Side<T> {
     ///
     /// # Errors
     /// `EINVAL`: it has.
-    pub fn get(&self) -> Answer<Arc<T>> {
+    pub fn get(&self) -> Outcome<Arc<T>> {
         let engine = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         engine.clone().ok_or(Errno(libc::EINVAL))
     }
@@ -114,7 +114,7 @@ impl<T: Object> Handle<T> {
     /// The pointer is null, or came from [`Handle::create`] and was not released; and it stays
     /// unreleased for `'a`. To be retired is not to be released, for a while.
     #[inline]
-    pub unsafe fn of<'a>(pointer: *mut T::Pointee) -> Answer<&'a Handle<T>> {
+    pub unsafe fn of<'a>(pointer: *mut T::Pointee) -> Outcome<&'a Handle<T>> {
         if pointer.is_null() {
             return invalid();
         }

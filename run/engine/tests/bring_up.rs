@@ -65,15 +65,15 @@ fn a_destination_that_is_not_there_ends_in_retry_exceeded() {
         let to = end.to(&gone, HERE);
         gone.qp.destroy();
         end.receive(to);
-        let patience = Duration::from_millis(300);
+        let timeout = Duration::from_millis(300);
         let started = Instant::now();
-        end.qp.ready_to_send(Some(1), Some(patience)).unwrap();
+        end.qp.ready_to_send(Some(1), Some(timeout)).unwrap();
         end.post_send(5, b"hello").unwrap();
         end.post_send(6, b"hello").unwrap();
         let (first, second) = (wait(&end.cq), wait(&end.cq));
         assert_eq!((first.wr_id, first.status), (5, WcStatus::RetryExceeded));
         assert_eq!((second.wr_id, second.status), (6, WcStatus::Flushed));
-        assert!(started.elapsed() >= patience, "not before its time");
+        assert!(started.elapsed() >= timeout, "not before its time");
         assert_eq!(end.qp.state(), QpState::Error);
     }
 }
@@ -144,7 +144,7 @@ fn an_end_that_stays_in_rtr_receives() {
 /// Both ends go to RTS while a connect attempt waits that was made before: it may be answered while another one is
 /// made.
 #[test]
-fn a_dial_that_is_answered_late_is_as_good_as_the_next_one() {
+fn an_attempt_that_is_answered_late_is_as_good_as_the_next_one() {
     for round in 0..50 {
         let (low, high) = ordered();
         low.receive(low.to(&high, HERE));

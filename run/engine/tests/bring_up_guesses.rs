@@ -17,17 +17,17 @@ const ALLOWED: u64 = 4;
 /// Connects to a queue pair and says what it starts with.
 fn connect(to: u32, from: u32, psn: u32) -> TcpStream {
     let port = SocketAddr::new(HERE.parse().unwrap(), (to >> 8) as u16);
-    let mut hello = b"WEFTQP\x00\x02".to_vec();
+    let mut message = b"WEFTQP\x00\x02".to_vec();
     for word in [to, from, 1, psn] {
-        hello.extend(word.to_be_bytes());
+        message.extend(word.to_be_bytes());
     }
     let mut stream = raw::connect(port);
-    stream.write_all(&raw::request(&hello)).unwrap();
+    stream.write_all(&raw::request(&message)).unwrap();
     stream
 }
 
 fn wait_until_wrong(attempts: u64) {
-    let deadline = Instant::now() + raw::PATIENCE;
+    let deadline = Instant::now() + raw::TIMEOUT;
     while raw::counts().totals.wrong_bring_ups < attempts {
         assert!(Instant::now() < deadline, "{:?}", raw::counts());
         std::thread::sleep(Duration::from_millis(1));

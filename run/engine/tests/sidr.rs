@@ -345,7 +345,7 @@ fn request(lookup: u64, cookie: u64, private_data: &[u8]) -> Vec<u8> {
 fn is_rejection(octets: &[u8]) -> bool {
     matches!(
         Message::parse(octets),
-        Some(Message::Answer {
+        Some(Message::Reply {
             verdict: Verdict::Rejected,
             ..
         })

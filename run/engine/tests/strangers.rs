@@ -41,14 +41,14 @@ fn turn() -> MutexGuard<'static, ()> {
 }
 
 fn until(what: &str, is_so: impl Fn(&Snapshot) -> bool) {
-    let deadline = Instant::now() + raw::PATIENCE;
+    let deadline = Instant::now() + raw::TIMEOUT;
     while !is_so(&raw::counts()) {
         assert!(Instant::now() < deadline, "{what}: {:?}", raw::counts());
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-fn hello(to: u32, from: u32, (kind, psn): (u32, u32)) -> Vec<u8> {
+fn exchange_message(to: u32, from: u32, (kind, psn): (u32, u32)) -> Vec<u8> {
     let mut octets = b"WEFTQP\x00\x02".to_vec();
     for word in [to, from, kind, psn] {
         octets.extend(word.to_be_bytes());
@@ -66,7 +66,7 @@ fn words(frame: &[u8; FRAME]) -> [u32; 4] {
 fn connect(to: u32, from: u32, word: (u32, u32)) -> TcpStream {
     let port = SocketAddr::new(HERE.parse().unwrap(), (to >> 8) as u16);
     let mut stream = raw::connect(port);
-    let request = raw::request(&hello(to, from, word));
+    let request = raw::request(&exchange_message(to, from, word));
     stream.write_all(&request).unwrap();
     stream
 }
@@ -218,7 +218,7 @@ fn the_peer_is_told_the_other_word() {
 
 /// Each may be an honest end that is early. A peer makes no five of them.
 #[test]
-fn who_dials_too_often_is_counted() {
+fn who_connects_too_often_is_counted() {
     let _turn = turn();
     let early = End::new(1);
     let before = raw::counts().totals.wrong_bring_ups;
@@ -256,10 +256,10 @@ fn who_speaks_otherwise_is_refused() {
     let end = End::new(1);
     let number = end.qp.number();
     let port = SocketAddr::new(HERE.parse().unwrap(), (number >> 8) as u16);
-    let good = hello(number, 7, (NOTHING, 0));
+    let good = exchange_message(number, 7, (NOTHING, 0));
     let mut earlier = good[..20].to_vec();
     earlier[7] = 1;
-    let elsewhere = hello(number ^ 0x100, 7, (NOTHING, 0));
+    let elsewhere = exchange_message(number ^ 0x100, 7, (NOTHING, 0));
     for private_data in [&b""[..], &good[..23], &earlier, &elsewhere] {
         let mut stranger = raw::connect(port);
         stranger.write_all(&raw::request(private_data)).unwrap();
@@ -275,15 +275,15 @@ fn who_speaks_otherwise_is_refused() {
 }
 
 /// A passive end at another address of this machine, which is a socket and octets.
-struct Answerer {
+struct Responder {
     listener: TcpListener,
     /// The active end: the lower address is its own.
     end: End,
     to: Destination,
 }
 
-impl Answerer {
-    fn new() -> Answerer {
+impl Responder {
+    fn new() -> Responder {
         let listener = TcpListener::bind("127.0.0.2:0").unwrap();
         let port = u32::from(listener.local_addr().unwrap().port());
         let to = Destination {
@@ -293,13 +293,13 @@ impl Answerer {
             rq_psn: 22,
         };
         let end = End::new(11);
-        Answerer { listener, end, to }
+        Responder { listener, end, to }
     }
 
     /// The next attempt, and what it says.
     fn accept(&self) -> (TcpStream, [u32; 4]) {
         let (mut stream, _) = self.listener.accept().unwrap();
-        stream.set_read_timeout(Some(raw::PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(raw::TIMEOUT)).unwrap();
         let mut frame = [0; FRAME];
         stream.read_exact(&mut frame).unwrap();
         assert_eq!(&frame[..16], b"MPA ID Req Frame");
@@ -313,7 +313,7 @@ impl Answerer {
     }
 
     fn right(&self, word: (u32, u32)) -> Vec<u8> {
-        hello(self.end.qp.number(), self.to.peer_qp, word)
+        exchange_message(self.end.qp.number(), self.to.peer_qp, word)
     }
 
     /// The attempt is over without a connection, whatever the other end does.
@@ -333,17 +333,17 @@ impl Answerer {
 }
 
 #[test]
-fn who_is_dialed_and_answers_as_another_is_nobodys_peer() {
+fn who_is_attempted_and_answers_as_another_is_nobodys_peer() {
     let _turn = turn();
-    let peer = Answerer::new();
+    let peer = Responder::new();
     peer.end.receive(peer.to);
     peer.end.send();
     let (own, named) = (peer.end.qp.number(), peer.to.peer_qp);
     let mut another_version = peer.right((STARTS, 22));
     another_version[7] = 1;
     for wrong in [
-        hello(own ^ 1, named, (STARTS, 22)),
-        hello(own, named ^ 1, (STARTS, 22)),
+        exchange_message(own ^ 1, named, (STARTS, 22)),
+        exchange_message(own, named ^ 1, (STARTS, 22)),
         peer.right((STARTS, 22 ^ 1)),
         // What it was told.
         peer.right((STARTS, 11)),
@@ -364,7 +364,7 @@ fn who_is_dialed_and_answers_as_another_is_nobodys_peer() {
 #[test]
 fn what_an_answer_claims_is_compared_at_rts() {
     let _turn = turn();
-    let peer = Answerer::new();
+    let peer = Responder::new();
     peer.end.receive(peer.to);
     for wrong in [(NOTHING, 0), (STARTS, 22), (STARTS, 11)] {
         let (stream, said) = peer.accept();
@@ -387,9 +387,9 @@ fn what_an_answer_claims_is_compared_at_rts() {
 
 /// Each of two attempts has said something else, and is answered to that.
 #[test]
-fn a_dial_of_before_rts_may_be_answered_when_there_is_another() {
+fn a_attempt_of_before_rts_may_be_answered_when_there_is_another() {
     let _turn = turn();
-    let peer = Answerer::new();
+    let peer = Responder::new();
     peer.end.receive(peer.to);
     let (mut early, said) = peer.accept();
     assert_eq!(said[2..], [EXPECTS, 22]);
@@ -401,9 +401,9 @@ fn a_dial_of_before_rts_may_be_answered_when_there_is_another() {
 }
 
 #[test]
-fn who_met_its_peer_before_rts_dials_again_when_that_has_gone() {
+fn who_met_its_peer_before_rts_connects_again_when_that_has_gone() {
     let _turn = turn();
-    let peer = Answerer::new();
+    let peer = Responder::new();
     peer.end.receive(peer.to);
     let (mut stream, _) = peer.accept();
     peer.is_met(&mut stream, &peer.right((EXPECTS, 11)));
@@ -416,14 +416,14 @@ fn who_met_its_peer_before_rts_dials_again_when_that_has_gone() {
 
 /// More attempts than a port keeps: the oldest are closed, those of the peer are taken.
 #[test]
-fn a_flood_of_dials_is_bounded_and_keeps_no_peer_out() {
+fn a_flood_of_connect_attempts_is_bounded_and_keeps_no_peer_out() {
     const KEPT: usize = 768;
     const FLOOD: usize = KEPT + 100;
     let _turn = turn();
     let (low, high) = ordered();
     let one = |_| connect(high.qp.number(), low.qp.number(), (STARTS, 5));
     let mut flood: Vec<_> = (0..FLOOD).map(one).collect();
-    let deadline = Instant::now() + raw::PATIENCE;
+    let deadline = Instant::now() + raw::TIMEOUT;
     loop {
         let kept = flood.iter_mut().map(is_silent).filter(|silent| *silent);
         let kept = kept.count();

@@ -119,7 +119,7 @@ impl Neighbors {
     }
 
     /// An address to ask for now.
-    pub fn poll_question(&mut self, now: Duration) -> Option<IpAddr> {
+    pub fn poll_solicitation(&mut self, now: Duration) -> Option<IpAddr> {
         if self.quiet_until.is_none_or(|until| until > now) {
             return None;
         }
@@ -133,7 +133,7 @@ impl Neighbors {
         if entry.attempts == SOLICITATIONS_MAX {
             // Nobody there: what waited is dropped, and so is an old address.
             self.entries.remove(&address);
-            return self.poll_question(now);
+            return self.poll_solicitation(now);
         }
         entry.attempts += 1;
         entry.ask_at = Some(now + RETRANSMIT_TIME);
@@ -181,8 +181,8 @@ mod tests {
         let mut table = Neighbors::new(10);
         assert_eq!(table.find(address(1), Duration::ZERO), None);
         table.wait(address(1), frame(1), Duration::ZERO);
-        assert_eq!(table.poll_question(Duration::ZERO), Some(address(1)));
-        assert_eq!(table.poll_question(Duration::ZERO), None);
+        assert_eq!(table.poll_solicitation(Duration::ZERO), Some(address(1)));
+        assert_eq!(table.poll_solicitation(Duration::ZERO), None);
         let sent = table.learn(address(1), [9; 6], false, Duration::ZERO);
         assert_eq!(sent[0].head[..6], [9; 6]);
         assert_eq!(table.find(address(1), Duration::ZERO), Some([9; 6]));
@@ -194,9 +194,9 @@ mod tests {
         table.learn(address(1), [9; 6], true, Duration::ZERO);
         let later = REACHABLE_TIME + Duration::from_secs(1);
         assert_eq!(table.find(address(1), REACHABLE_TIME), Some([9; 6]));
-        assert_eq!(table.poll_question(REACHABLE_TIME), None);
+        assert_eq!(table.poll_solicitation(REACHABLE_TIME), None);
         assert_eq!(table.find(address(1), later), Some([9; 6]));
-        assert_eq!(table.poll_question(later), Some(address(1)));
+        assert_eq!(table.poll_solicitation(later), Some(address(1)));
         assert_eq!(table.find(address(1), later), Some([9; 6]));
     }
 
@@ -205,7 +205,7 @@ mod tests {
         let mut table = Neighbors::new(10);
         table.wait(address(1), frame(1), Duration::ZERO);
         let asked = (0..10)
-            .filter(|s| table.poll_question(Duration::from_secs(*s)).is_some())
+            .filter(|s| table.poll_solicitation(Duration::from_secs(*s)).is_some())
             .count();
         assert_eq!((asked, table.len()), (3, 0));
     }

@@ -43,7 +43,7 @@ pub enum Outcome {
     /// Nothing.
     Nothing,
     /// This is to be sent.
-    Answer(Header),
+    Reply(Header),
     /// A connection, to which the segment has to be handed.
     Accepted(Accepted),
     /// The segment belongs to nothing here.
@@ -98,7 +98,7 @@ impl Listener {
             (true, false) if self.half_open.len() < self.backlog => {
                 self.begin(secret, tuple, header, now)
             }
-            (true, false) => Outcome::Answer(self.cookie(secret, tuple, header, now)),
+            (true, false) => Outcome::Reply(self.cookie(secret, tuple, header, now)),
             (false, true) if room => self.redeem(secret, tuple, header, now),
             _ => Outcome::Stray,
         }
@@ -116,7 +116,7 @@ impl Listener {
         self.half_open.insert(*tuple, half_open);
         self.deadlines.insert((half_open.retry_at, *tuple));
         let clock = Clock::value(half_open.secrets.clock_offset, now);
-        Outcome::Answer(self.syn_ack(tuple, half_open.secrets.initial, &half_open, clock))
+        Outcome::Reply(self.syn_ack(tuple, half_open.secrets.initial, &half_open, clock))
     }
 
     fn syn_ack(&self, tuple: &Tuple, initial: Seq, half_open: &HalfOpen, clock: u32) -> Header {
@@ -155,7 +155,7 @@ impl Listener {
         if header.flags.has(Flags::SYN) {
             // The SYN again: so is the answer. Another SYN gets it as challenge.
             let clock = Clock::value(half_open.secrets.clock_offset, now);
-            return Outcome::Answer(self.syn_ack(
+            return Outcome::Reply(self.syn_ack(
                 tuple,
                 half_open.secrets.initial,
                 half_open,

@@ -35,7 +35,7 @@ pub enum Outcome {
     /// Nothing.
     Nothing,
     /// This is to be sent.
-    Answer(Header),
+    Reply(Header),
     /// A new connection begins: the entry is gone.
     Reused,
 }
@@ -107,7 +107,7 @@ impl TimeWaits {
         // A plain ACK of our FIN needs no answer; all else shows that the peer missed something.
         let needs = header.sequence_len(payload) > 0 || header.seq != remains.numbers.1;
         Some(if needs {
-            Outcome::Answer(answer(tuple, &remains, now))
+            Outcome::Reply(answer(tuple, &remains, now))
         } else {
             Outcome::Nothing
         })
@@ -204,8 +204,7 @@ mod tests {
         let mut waits = TimeWaits::new(10);
         waits.insert(tuple(1), REMAINS, Duration::ZERO);
         let fin = segment(Flags::FIN | Flags::ACK, 499, 78);
-        let Some(Outcome::Answer(answer)) =
-            waits.handle_segment(&tuple(1), &fin, 0, Duration::ZERO)
+        let Some(Outcome::Reply(answer)) = waits.handle_segment(&tuple(1), &fin, 0, Duration::ZERO)
         else {
             panic!("no answer");
         };
@@ -225,7 +224,7 @@ mod tests {
         let old = segment(Flags::SYN, 900, 70);
         assert!(matches!(
             waits.handle_segment(&tuple(1), &old, 0, Duration::ZERO),
-            Some(Outcome::Answer(_))
+            Some(Outcome::Reply(_))
         ));
         let new = segment(Flags::SYN, 5, 90);
         assert_eq!(

@@ -19,8 +19,8 @@ mod atomics;
 mod delayed;
 mod draining;
 mod ending;
+mod first_fpdu_probe;
 mod immediate;
-mod nudges;
 mod out_of_band;
 mod peer;
 mod reads;
@@ -130,7 +130,7 @@ struct Stream {
     /// This side has told the peer that it is Weft, or is about to.
     announced: bool,
     /// The peer was asked what it is.
-    probed: bool,
+    detection_sent: bool,
     /// Reads this side may have outstanding.
     ord: u16,
     /// Reads the peer may have outstanding here.
@@ -166,7 +166,7 @@ pub struct Qp {
     acknowledgements: acknowledged::Acknowledgements,
     delayed: delayed::Delayed,
     /// Of an initiator that has heard nothing from its peer.
-    nudges: Option<nudges::Nudges>,
+    probes: Option<first_fpdu_probe::Probes>,
     timers: timers::Timers,
     /// In SQD: the program is to be told when the send queue is at rest.
     notify_drained: bool,
@@ -203,7 +203,7 @@ impl Qp {
             acknowledge: true,
             acknowledgements: acknowledged::Acknowledgements::default(),
             delayed: delayed::Delayed::default(),
-            nudges: None,
+            probes: None,
             timers: timers::Timers::default(),
             notify_drained: false,
             events: VecDeque::new(),
@@ -305,7 +305,7 @@ impl Qp {
             follows_emss: policy != FpduPolicy::Large,
             peer: Peer::Unknown,
             announced: false,
-            probed: false,
+            detection_sent: false,
             ord: established.ord,
             ird: established.ird,
         };
@@ -321,7 +321,7 @@ impl Qp {
         self.counters = QpCounters::default();
         self.forget_time();
         match established.role {
-            Role::Initiator => self.nudges = Some(nudges::Nudges::new()),
+            Role::Initiator => self.probes = Some(first_fpdu_probe::Probes::new()),
             Role::Responder if established.peer_to_peer => {
                 // The peer promised a message; a peer that keeps silent keeps no queue pair.
                 let at = now + self.start_timeout;
@@ -349,7 +349,7 @@ impl Qp {
     fn forget_time(&mut self) {
         self.timers = timers::Timers::default();
         self.delayed = delayed::Delayed::default();
-        self.nudges = None;
+        self.probes = None;
         self.rnr = self.rnr.reset();
     }
 

@@ -106,7 +106,7 @@ impl Qp {
     }
 
     /// A Read without size was answered. A Weft peer would have announced itself before.
-    pub(super) fn note_probe_response(&mut self) {
+    pub(super) fn note_detection_response(&mut self) {
         if let Some(stream) = &mut self.stream {
             if stream.peer == Peer::Unknown {
                 stream.peer = Peer::Foreign;
@@ -115,11 +115,11 @@ impl Qp {
     }
 
     /// Asks the peer what it is. It answers such a Read even where it allows no Reads.
-    pub(super) fn probe_peer(&mut self) -> Step {
+    pub(super) fn detect_peer(&mut self) -> Step {
         let outstanding = self.reads.len();
         if let Some(stream) = &mut self.stream {
-            if !stream.probed && outstanding < usize::from(stream.ord.max(1)) {
-                stream.probed = true;
+            if !stream.detection_sent && outstanding < usize::from(stream.ord.max(1)) {
+                stream.detection_sent = true;
                 let to = announcement(stream.fpdu_policy);
                 self.requester.queue_rtr(Rtr::Read, to);
                 self.frame_control();

@@ -33,7 +33,7 @@ struct Outstanding {
 enum Kind {
     /// A Read of the program's.
     Read,
-    /// A Read without size that no work request waits for: ready to receive, or a probe.
+    /// A Read without size that no work request waits for: ready to receive, or peer detection.
     Internal,
     /// A Read without size whose response says that the peer has what was posted before this request.
     Acknowledgement(u64),
@@ -154,7 +154,7 @@ impl Qp {
             return;
         };
         match read.kind {
-            Kind::Internal => self.note_probe_response(),
+            Kind::Internal => self.note_detection_response(),
             Kind::Acknowledgement(sequence) => {
                 self.note_acknowledgement(sequence);
                 self.complete_sends(host);

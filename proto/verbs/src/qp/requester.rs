@@ -47,11 +47,11 @@ impl Requester {
     }
 
     /// A zero-length Write that says nothing. One that waits already serves as well.
-    pub(super) fn queue_nudge(&mut self) {
+    pub(super) fn queue_probe(&mut self) {
         self.announce.get_or_insert(0);
     }
 
-    /// A zero-length Write that says `to`; a nudge that waits need not leave beside it.
+    /// A zero-length Write that says `to`; a probe that waits need not leave beside it.
     pub(super) fn queue_announcement(&mut self, to: u64) {
         self.announce = Some(to);
     }
@@ -137,7 +137,7 @@ impl Qp {
         if let Some((kind, to)) = self.requester.rtr.take() {
             if kind == Rtr::Read {
                 self.reads.expect_rtr_response(to);
-                stream.probed = true;
+                stream.detection_sent = true;
             }
             stream.announced |= peer::announced(to).is_some();
             self.outgoing

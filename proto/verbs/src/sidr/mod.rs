@@ -21,8 +21,8 @@
 //!
 //! Numbers are in network byte order. What differs from this table in any octet is no message.
 
-pub mod answering;
-pub mod asking;
+pub mod requester;
+pub mod responder;
 
 use alloc::vec::Vec;
 
@@ -84,7 +84,7 @@ pub enum Message<'a> {
         cookie: u64,
     },
     /// The listener's program has decided.
-    Answer {
+    Reply {
         /// The request's.
         lookup: u64,
         /// What it decided.
@@ -107,12 +107,12 @@ impl<'a> Message<'a> {
             Message::Challenge { lookup, cookie } => {
                 (CHALLENGE, 0, lookup, (cookie, 0, 0), &[][..])
             }
-            Message::Answer {
+            Message::Reply {
                 lookup,
                 verdict: Verdict::Served { number, qkey },
                 private_data,
             } => (ANSWER, SERVED, lookup, (0, number, qkey), private_data),
-            Message::Answer {
+            Message::Reply {
                 lookup,
                 verdict: Verdict::Rejected,
                 private_data,
@@ -164,7 +164,7 @@ impl<'a> Message<'a> {
                     REJECTED if unnamed => Verdict::Rejected,
                     _ => return None,
                 };
-                Some(Message::Answer {
+                Some(Message::Reply {
                     lookup,
                     verdict,
                     private_data,
@@ -188,7 +188,7 @@ mod tests {
     };
 
     fn each_kind<'a>(private_data: &'a [u8]) -> [Message<'a>; 5] {
-        let answer = |verdict| Message::Answer {
+        let answer = |verdict| Message::Reply {
             lookup: LOOKUP,
             verdict,
             private_data,
@@ -301,7 +301,7 @@ mod tests {
         }
         let number = |number| {
             let verdict = Verdict::Served { number, qkey: QKEY };
-            Message::Answer {
+            Message::Reply {
                 lookup: LOOKUP,
                 verdict,
                 private_data: &[],

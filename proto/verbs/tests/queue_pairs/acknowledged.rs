@@ -48,7 +48,7 @@ fn a_write_is_complete_when_its_last_octet_is_placed() {
 }
 
 #[test]
-fn one_question_speaks_for_many_writes_and_order_is_kept() {
+fn one_request_speaks_for_many_writes_and_order_is_kept() {
     let mut pair = Pair::new(out_of_band(), 2);
     let [a, b] = [0, 1].map(|side| pair.ends[side].device.region(10_000, 0, ALL, 3));
     for wr_id in 0..20 {
@@ -123,7 +123,7 @@ fn of_uc_and_where_the_program_wants_it_so_no_write_is_asked_for() {
 
 /// The question behind a Write waits for the end of the Read that is all the peer allows.
 #[test]
-fn a_question_is_due_when_there_is_room_for_it() {
+fn an_acknowledgement_request_is_due_when_there_is_room_for_it() {
     let mut foreign = Foreign::out_of_band(&Established {
         ord: 1,
         ..responder(IRD)
@@ -140,7 +140,7 @@ fn a_question_is_due_when_there_is_room_for_it() {
 
     foreign.tagged(Opcode::READ_RESPONSE, (sink, 0), true, &[7; 8]);
     assert!(foreign.qp.wants_to_send());
-    assert_eq!(foreign.segments().len(), 1, "the question");
+    assert_eq!(foreign.segments().len(), 1, "the acknowledgement request");
     assert!(foreign.qp.awaits_acknowledgement() && foreign.device.sends.len() == 1);
     foreign.tagged(Opcode::READ_RESPONSE, (Stag::RTR, 0), true, &[]);
     assert!(!foreign.qp.awaits_acknowledgement() && foreign.device.sends.len() == 2);
@@ -150,7 +150,11 @@ fn a_question_is_due_when_there_is_room_for_it() {
 fn a_queue_pair_that_ends_asks_nothing_more() {
     let mut foreign = Foreign::out_of_band(&responder(IRD));
     foreign.post(1, write_to(Stag(7), 0), Payload::Inline(b"x"));
-    assert_eq!(foreign.segments().len(), 2, "the Write and the question");
+    assert_eq!(
+        foreign.segments().len(),
+        2,
+        "the Write and the acknowledgement request"
+    );
     foreign.qp.disconnect(&mut foreign.device);
     assert!(foreign.segments().is_empty());
 }

@@ -22,7 +22,7 @@ fn initiator() -> Foreign {
 }
 
 #[test]
-fn a_peer_that_keeps_silent_is_nudged_at_growing_distances_and_not_for_ever() {
+fn a_peer_that_keeps_silent_is_probed_at_growing_distances_and_not_for_ever() {
     let mut foreign = initiator();
     assert_eq!(foreign.qp.deadline(), None, "nothing was sent yet");
     foreign.post(1, SendOp::Send, Payload::Inline(b"x"));
@@ -31,14 +31,14 @@ fn a_peer_that_keeps_silent_is_nudged_at_growing_distances_and_not_for_ever() {
     while let Some(at) = foreign.qp.deadline() {
         pauses.push((at - foreign.device.now).as_millis());
         assert_eq!(time_out(&mut foreign.qp, &mut foreign.device), None);
-        let nudge = foreign.segments();
-        assert!(nudge.len() == 1 && nudge[0].1.is_empty(), "an empty Write");
+        let probe = foreign.segments();
+        assert!(probe.len() == 1 && probe[0].1.is_empty(), "an empty Write");
     }
     assert_eq!(pauses, [5, 20, 80, 320, 1280, 5120]);
 }
 
 #[test]
-fn a_peer_that_was_heard_needs_no_nudge() {
+fn a_peer_that_was_heard_needs_no_probe() {
     let mut foreign = initiator();
     foreign.post(1, SendOp::Send, Payload::Inline(b"x"));
     foreign.sent();
@@ -50,9 +50,9 @@ fn a_peer_that_was_heard_needs_no_nudge() {
     assert_eq!(foreign.qp.deadline(), None);
 }
 
-/// The peer says that it is Weft while a nudge waits, and is told the same.
+/// The peer says that it is Weft while a probe waits, and is told the same.
 #[test]
-fn a_nudge_that_waits_takes_no_announcements_place() {
+fn a_probe_that_waits_takes_no_announcements_place() {
     let mut foreign = initiator();
     foreign.post(1, SendOp::Send, Payload::Inline(b"x"));
     foreign.sent();

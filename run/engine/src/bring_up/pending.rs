@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_a_peer_dials_are_one_too_many_whatever_the_number_is() {
+    fn more_than_a_peer_attempts_are_one_too_many_whatever_the_number_is() {
         let mut pending = Pending::new(64);
         for what in 0..4 {
             assert!(!enter(&mut pending, 1, 1, what).is_one_too_many);

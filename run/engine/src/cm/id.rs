@@ -12,7 +12,7 @@ use weft_verbs::iwarp::PeerRequest;
 use super::accepting::{Places, Waiting};
 use super::bound::Bound;
 use super::handler::Handler;
-use super::order::{Order, Ticket};
+use super::request_order::{Order, Ticket};
 use super::sidr::{Asked, Asking, Desk};
 use super::startup::Startup;
 use super::{ConnParam, Event, EventChannel, EventKind, Service, MAX_PRIVATE_DATA};

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use weft_os::lists::Gather;
 use weft_os::poll::Interest;
 use weft_os::udp::UdpSocket;
-use weft_verbs::sidr::answering::{Action, Answerer, RequestKey};
-use weft_verbs::sidr::asking::{Asker, Outcome};
+use weft_verbs::sidr::requester::{Outcome, Requester};
+use weft_verbs::sidr::responder::{Action, RequestKey, Responder};
 use weft_verbs::sidr::{TooLong, Verdict, MESSAGE_MOST};
 use weft_verbs::types::QpState;
 
@@ -53,7 +53,7 @@ pub struct UdPeer {
 #[derive(Debug)]
 pub(super) struct Desk {
     socket: UdpSocket,
-    answerer: Mutex<Answerer>,
+    answerer: Mutex<Responder>,
     /// Who holds it receives.
     inbox: Mutex<[u8; MESSAGE_MOST + 1]>,
 }
@@ -72,7 +72,7 @@ pub(super) struct Asked {
 pub(super) struct Asking {
     socket: UdpSocket,
     token: Token,
-    asker: Asker,
+    asker: Requester,
     ends: (SocketAddr, SocketAddr),
     /// A timer is set for then.
     called_at: Option<Duration>,
@@ -184,9 +184,9 @@ impl Id {
     /// Not resolved, or too much private data.
     pub fn look_up(&self, private_data: &[u8]) -> Result<(), Error> {
         let now = self.engine.now();
-        let patience = self.engine.settings.connect_timeout;
+        let timeout = self.engine.settings.connect_timeout;
         let lookup = weft_os::random_u64();
-        let asker = Asker::new(lookup, private_data, now, patience).map_err(too_long)?;
+        let asker = Requester::new(lookup, private_data, now, timeout).map_err(too_long)?;
         let mut inner = self.inner.lock();
         let peer = inner.peer.ok_or(Error::State("a resolved id"))?;
         let bound = match std::mem::replace(&mut inner.phase, Phase::Idle) {
@@ -312,7 +312,7 @@ impl Id {
         let most = backlog.min(BACKLOG) as usize * 2;
         let desk = Arc::new(Desk {
             socket,
-            answerer: Mutex::new(Answerer::new(secret, most)),
+            answerer: Mutex::new(Responder::new(secret, most)),
             inbox: Mutex::new([0; MESSAGE_MOST + 1]),
         });
         Ok(Phase::Answering { desk, token })

@@ -531,7 +531,7 @@ impl Id {
         };
         if matches!(error, StartError::Closed { .. }) && has_handler {
             // Nothing is wrong with the peer's revision: it is Weft's, and its program ended the queue pair, or both
-            // ends dialed. What comes of it the queue pair tells.
+            // ends connected. What comes of it the queue pair tells.
             crate::info!("{peer}: the other end of the bring-up closed the connection");
         } else if matches!(error, StartError::Closed { .. }) && passive {
             crate::info!("{peer}: {error}");

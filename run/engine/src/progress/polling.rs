@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::watch::Polled;
+use super::wakeups::Polled;
 
 /// Looks that find nothing and messages, together in a row within [`WINDOW`], that make a poller.
 const POLLS_IN_A_ROW_MIN: u32 = 32;
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     /// Polls that take so many messages each, one every `pause`; how many of them made a poller.
-    fn signs(armed: bool, takes: &[usize], pause: Duration) -> usize {
+    fn polling_hints(armed: bool, takes: &[usize], pause: Duration) -> usize {
         let mut run = Run {
             armed,
             ..Run::default()
@@ -211,25 +211,25 @@ mod tests {
 
     #[test]
     fn who_takes_messages_and_never_finds_the_queue_empty_is_a_poller() {
-        assert_eq!(signs(false, &[1; 31], US), 0);
-        assert_eq!(signs(false, &[8; 5], 300 * US), 1);
-        assert_eq!(signs(false, &[8; 5], 600 * US), 0, "too slowly");
+        assert_eq!(polling_hints(false, &[1; 31], US), 0);
+        assert_eq!(polling_hints(false, &[8; 5], 300 * US), 1);
+        assert_eq!(polling_hints(false, &[8; 5], 600 * US), 0, "too slowly");
     }
 
     #[test]
     fn what_one_poll_takes_after_a_pause_makes_none() {
-        assert_eq!(signs(false, &[1000], US), 0);
+        assert_eq!(polling_hints(false, &[1000], US), 0);
     }
 
     #[test]
     fn completions_of_requests_make_none() {
-        assert_eq!(signs(false, &[0; 1000], US), 0);
-        assert_eq!(signs(false, &[20, 0].repeat(100), US), 0);
+        assert_eq!(polling_hints(false, &[0; 1000], US), 0);
+        assert_eq!(polling_hints(false, &[20, 0].repeat(100), US), 0);
     }
 
     #[test]
     fn messages_of_a_thread_that_asks_for_events_make_none() {
-        assert_eq!(signs(true, &[8; 1000], US), 0);
+        assert_eq!(polling_hints(true, &[8; 1000], US), 0);
     }
 
     #[test]

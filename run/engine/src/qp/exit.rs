@@ -14,7 +14,7 @@ use crate::engine::{started, Engine};
 pub(super) const LOCK_TIME_MAX: Duration = Duration::from_millis(20);
 
 /// Sees to it that what waits in any queue pair leaves when the process exits.
-pub(super) fn watch() {
+pub(super) fn wakeups() {
     // A child has its parent's handlers, and may have queue pairs too.
     static WATCHED: AtomicBool = AtomicBool::new(false);
     if !WATCHED.swap(true, Ordering::Relaxed) {

@@ -8,7 +8,7 @@ use weft_verbs::types::{Payload, PostError, SendRequest};
 
 use super::{Inner, Qp};
 use crate::engine::Engine;
-use crate::pass::Pass;
+use crate::host::EngineHost;
 use crate::progress::Flush;
 
 /// Posts between two polls that make a burst: from then on posts gather.
@@ -63,7 +63,7 @@ impl Gathering {
         self.posts.store(posts, Ordering::Relaxed);
         if before < burst && posts >= burst {
             self.bursting.store(true, Ordering::Relaxed);
-            engine.progress.show_sign();
+            engine.progress.note_polling();
         }
         if !short
             || before / GATHERED_POSTS_MAX != posts / GATHERED_POSTS_MAX
@@ -126,8 +126,8 @@ impl Qp {
         request: &SendRequest<'_>,
         engine: &Engine,
     ) -> Result<(), PostError> {
-        let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
-        inner.machine.post_send(request, &mut pass)
+        let mut host = EngineHost::begin(engine, &mut inner.results, self.srq.as_ref());
+        inner.machine.post_send(request, &mut host)
     }
 
     /// Whether a post waits for the next poll to be sent together with others.
@@ -201,8 +201,8 @@ impl SendBatch<'_> {
         };
         let engine = self.qp.pd.engine();
         let inner = &mut **inner;
-        let pass = Pass::begin(engine, &mut inner.results, self.qp.srq.as_ref());
-        inner.machine.check_send(request, earlier, &pass)
+        let host = EngineHost::begin(engine, &mut inner.results, self.qp.srq.as_ref());
+        inner.machine.check_send(request, earlier, &host)
     }
 }
 

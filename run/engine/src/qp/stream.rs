@@ -11,7 +11,7 @@ use weft_verbs::qp::{Ending, Qp as QpMachine};
 
 use super::buffers::{self, BUFFER_OCTETS};
 use crate::carrier::{Carrier, Transfer};
-use crate::pass::Pass;
+use crate::host::EngineHost;
 use crate::progress::Token;
 use crate::stats::{Published, Slot};
 
@@ -95,7 +95,7 @@ impl Stream {
     pub(super) fn transmit(
         &mut self,
         qp: &mut QpMachine,
-        pass: &mut Pass<'_>,
+        host: &mut EngineHost<'_>,
     ) -> Option<StreamEnd> {
         if self.broken {
             let gone = !qp.ending().is_live();
@@ -107,7 +107,7 @@ impl Stream {
             FILL_COPIED_OCTETS
         };
         loop {
-            qp.fill(budget, pass);
+            qp.fill(budget, host);
             if qp.outgoing().queued() == 0 {
                 self.blocked = false;
                 if qp.ending() == Ending::Draining && !self.fin_sent {
@@ -117,11 +117,11 @@ impl Stream {
                 // With the peer's FIN, both directions are closed now.
                 return self.over.filter(|_| self.fin_sent);
             }
-            let (asked, outcome) = self.send_once(qp, pass);
+            let (asked, outcome) = self.send_once(qp, host);
             match outcome {
                 Transfer::Octets(octets) => {
                     self.octets_out += octets as u64;
-                    qp.taken(octets, self.carrier.unreleased(), pass);
+                    qp.taken(octets, self.carrier.unreleased(), host);
                     if octets < asked {
                         self.blocked = true;
                         return None;
@@ -131,10 +131,10 @@ impl Stream {
                     self.blocked = true;
                     return None;
                 }
-                Transfer::End => return self.cut_off(qp, pass),
+                Transfer::End => return self.cut_off(qp, host),
                 Transfer::Failed(error) => {
                     return match is_end(&error) {
-                        true => self.cut_off(qp, pass),
+                        true => self.cut_off(qp, host),
                         false => Some(StreamEnd::Broken),
                     };
                 }
@@ -144,12 +144,12 @@ impl Stream {
 
     /// Completes what the carrier has released since it was asked last.
     #[inline]
-    pub(super) fn note_released(&self, qp: &mut QpMachine, pass: &mut Pass<'_>) {
+    pub(super) fn note_released(&self, qp: &mut QpMachine, host: &mut EngineHost<'_>) {
         let before = qp.outgoing().unreleased();
         if before > 0 {
             let unreleased = self.carrier.unreleased();
             if unreleased < before {
-                qp.released(unreleased, pass);
+                qp.released(unreleased, host);
             }
         }
     }
@@ -163,10 +163,10 @@ impl Stream {
     }
 
     /// The socket takes no more. What had arrived before is received first: how it went on is known only then.
-    fn cut_off(&mut self, qp: &mut QpMachine, pass: &mut Pass<'_>) -> Option<StreamEnd> {
+    fn cut_off(&mut self, qp: &mut QpMachine, host: &mut EngineHost<'_>) -> Option<StreamEnd> {
         self.broken = true;
         self.blocked = false;
-        self.receive(qp, pass).1
+        self.receive(qp, host).1
     }
 
     /// The queue pair goes on receiving what had arrived, and nothing more is read.
@@ -176,7 +176,7 @@ impl Stream {
         self.blocked &= !self.broken;
     }
 
-    fn send_once(&self, qp: &QpMachine, pass: &Pass<'_>) -> (usize, Transfer) {
+    fn send_once(&self, qp: &QpMachine, host: &EngineHost<'_>) -> (usize, Transfer) {
         let mut pieces = qp.outgoing().pieces();
         if let (Some(Piece::Octets(only)), None) = (pieces.next(), pieces.next()) {
             return (only.len(), self.carrier.send(only));
@@ -185,7 +185,7 @@ impl Stream {
         for piece in qp.outgoing().pieces() {
             let fits = match piece {
                 Piece::Octets(octets) => list.push(octets),
-                Piece::Memory(span) => match pass.locate(span) {
+                Piece::Memory(span) => match host.locate(span) {
                     Some((memory, offset)) => {
                         list.push_registered(memory, offset, span.len as usize)
                     }
@@ -209,7 +209,7 @@ impl Stream {
     pub(super) fn receive(
         &mut self,
         qp: &mut QpMachine,
-        pass: &mut Pass<'_>,
+        host: &mut EngineHost<'_>,
     ) -> (bool, Option<StreamEnd>) {
         if qp.is_full() || self.over.is_some() {
             // Told once. The messages that are held, and those behind them that the kernel has, are received all the
@@ -221,7 +221,7 @@ impl Stream {
         if self.buffer.len() < BUFFER_OCTETS {
             self.borrow_buffer();
         }
-        let received = self.receive_all(qp, pass);
+        let received = self.receive_all(qp, host);
         if self.start == self.end {
             self.start = 0;
             self.end = 0;
@@ -242,14 +242,14 @@ impl Stream {
     fn receive_all(
         &mut self,
         qp: &mut QpMachine,
-        pass: &mut Pass<'_>,
+        host: &mut EngineHost<'_>,
     ) -> (bool, Option<StreamEnd>) {
         let mut received = 0;
         let mut need = 1;
         let mut any = self.has_buffered();
         loop {
             if self.end > self.start {
-                let result = qp.receive(&mut self.buffer[self.start..self.end], pass);
+                let result = qp.receive(&mut self.buffer[self.start..self.end], host);
                 self.start += result.consumed;
                 need = result.need;
                 if self.start == self.end {
@@ -260,7 +260,7 @@ impl Stream {
             if received >= RECEIVE_BUDGET_OCTETS || qp.is_full() {
                 return (any, None);
             }
-            let (asked, outcome) = self.receive_once(qp, pass, need);
+            let (asked, outcome) = self.receive_once(qp, host, need);
             match outcome {
                 Transfer::Octets(octets) => {
                     any = true;
@@ -285,14 +285,14 @@ impl Stream {
     fn receive_once(
         &mut self,
         qp: &mut QpMachine,
-        pass: &mut Pass<'_>,
+        host: &mut EngineHost<'_>,
         need: usize,
     ) -> (usize, Transfer) {
         if !qp.ending().is_live() {
             return (self.buffer.len(), self.carrier.recv(&mut self.buffer));
         }
         if qp.outstanding() >= DIRECT_OCTETS_MIN && self.start == self.end {
-            if let Some(outcome) = self.receive_direct(qp, pass) {
+            if let Some(outcome) = self.receive_direct(qp, host) {
                 return outcome;
             }
         }
@@ -326,15 +326,15 @@ impl Stream {
     fn receive_direct(
         &mut self,
         qp: &mut QpMachine,
-        pass: &mut Pass<'_>,
+        host: &mut EngineHost<'_>,
     ) -> Option<(usize, Transfer)> {
-        let target = qp.direct_target(pass)?;
+        let target = qp.direct_target(host)?;
         let whole = target.octets == qp.outstanding();
         let staging = if whole { qp.trailer_and_header() } else { 0 };
         let (outcome, direct) = {
             let mut list = Scatter::default();
             for span in target.spans() {
-                let (memory, offset) = pass.locate(span)?;
+                let (memory, offset) = host.locate(span)?;
                 if !list.push_registered(memory, offset, span.len as usize) {
                     return None;
                 }
@@ -347,7 +347,7 @@ impl Stream {
         if let Transfer::Octets(octets) = outcome {
             self.start = 0;
             self.end = octets.saturating_sub(direct);
-            qp.placed(octets.min(direct), pass);
+            qp.placed(octets.min(direct), host);
         }
         Some((direct + staging, outcome))
     }

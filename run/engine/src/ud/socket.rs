@@ -20,8 +20,8 @@ use weft_verbs::ud::{Arrival, Debt, UdQp as Machine};
 use super::UdQp;
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::host::EngineHost;
 use crate::numbers::port_of;
-use crate::pass::Pass;
 use crate::progress::{Flush, Hints, Member, Served, Token};
 use crate::stats::Total;
 
@@ -70,7 +70,7 @@ pub(super) struct UdSocket {
 #[derive(Debug, Default)]
 struct Sending {
     peers: HashMap<SocketAddr, Peer>,
-    /// Queue pairs that wait: for room in the socket, or for an answer.
+    /// Queue pairs that wait: for room in the socket, or for credit.
     waiting: Vec<Arc<UdQp>>,
     /// The socket's own buffer is full.
     full: bool,
@@ -177,12 +177,12 @@ impl UdSocket {
             .chunks(received.segment)
             .map(Header::parse)
             .peekable();
-        let (mut debt, mut answered, mut dropped) = (None, None, 0);
+        let (mut debt, mut granted, mut dropped) = (None, None, 0);
         while let Some(datagram) = datagrams.next() {
             let (message, payload) = match datagram {
                 Some((Header::Message(message), payload)) => (message, payload),
-                Some((Header::Answer { mark, room }, _)) => {
-                    answered = Some((mark, room));
+                Some((Header::Credit { mark, room }, _)) => {
+                    granted = Some((mark, room));
                     continue;
                 }
                 None => {
@@ -212,16 +212,16 @@ impl UdSocket {
             self.engine.stats.add(Total::DatagramsDropped, dropped);
         }
         if let Some(debt) = debt {
-            self.answer(debt);
+            self.send_credit(debt);
         }
-        if let Some((mark, room)) = answered {
-            self.answered(received.from, mark, room);
+        if let Some((mark, room)) = granted {
+            self.take_credit(received.from, mark, room);
         }
     }
 
     /// Tells a sender how far this socket has read.
-    pub(super) fn answer(&self, debt: Debt) {
-        let octets = Header::Answer {
+    pub(super) fn send_credit(&self, debt: Debt) {
+        let octets = Header::Credit {
             mark: debt.mark,
             room: self.socket.room(),
         }
@@ -234,13 +234,13 @@ impl UdSocket {
 
     // --- pace
 
-    fn answered(&self, from: SocketAddr, mark: u32, room: u32) {
+    fn take_credit(&self, from: SocketAddr, mark: u32, room: u32) {
         let waiting = {
             let mut sending = self.sending.lock();
             let Some(peer) = sending.peers.get_mut(&from) else {
                 return;
             };
-            peer.flow.answer(mark, room);
+            peer.flow.grant(mark, room);
             std::mem::take(&mut sending.waiting)
         };
         resume(waiting);
@@ -258,7 +258,7 @@ impl UdSocket {
         resume(waiting);
     }
 
-    /// An answer may not have come in time.
+    /// Credit may not have come in time.
     fn handle_timer(&self) {
         let now = self.engine.now();
         let waiting = {
@@ -284,14 +284,19 @@ impl UdSocket {
     // --- sending
 
     /// Sends what waits first in a queue pair's send queue, with what goes the same way.
-    pub(super) fn send_some(&self, qp: &UdQp, machine: &mut Machine, pass: &mut Pass<'_>) -> Step {
+    pub(super) fn send_some(
+        &self,
+        qp: &UdQp,
+        machine: &mut Machine,
+        host: &mut EngineHost<'_>,
+    ) -> Step {
         let Some(batch) = self.plan(qp, machine) else {
             return Step::Nothing;
         };
         if batch.count > 1 {
-            match self.hand_over(&batch, 0..batch.count, machine, pass) {
+            match self.hand_over(&batch, 0..batch.count, machine, host) {
                 Handed::Taken => {
-                    machine.sent(batch.count, pass);
+                    machine.sent(batch.count, host);
                     return Step::Sent(batch.count);
                 }
                 Handed::Full => return self.wait_for_room(qp),
@@ -306,11 +311,11 @@ impl UdSocket {
         }
         for at in 0..batch.count {
             // What was sent before is no longer in front.
-            match self.hand_over(&batch, at..at + 1, machine, pass) {
-                Handed::Taken | Handed::TooLong => machine.sent(1, pass),
+            match self.hand_over(&batch, at..at + 1, machine, host) {
+                Handed::Taken | Handed::TooLong => machine.sent(1, host),
                 Handed::Full => return self.wait_for_room(qp),
                 Handed::Memory => {
-                    machine.fail_front(pass);
+                    machine.fail_front(host);
                     return Step::Nothing;
                 }
             }
@@ -398,12 +403,12 @@ impl UdSocket {
         batch: &Batch,
         which: std::ops::Range<usize>,
         machine: &Machine,
-        pass: &Pass<'_>,
+        host: &EngineHost<'_>,
     ) -> Handed {
         let mut list = Gather::default();
         for (ahead, header) in batch.headers[which.clone()].iter().enumerate() {
             list.push(header);
-            if !push_payload(&mut list, ahead, machine, pass) {
+            if !push_payload(&mut list, ahead, machine, host) {
                 return Handed::Memory;
             }
         }
@@ -465,7 +470,7 @@ fn push_payload<'a>(
     list: &mut Gather<'a>,
     ahead: usize,
     machine: &'a Machine,
-    pass: &'a Pass<'_>,
+    host: &'a EngineHost<'_>,
 ) -> bool {
     let Some(datagram) = machine.waiting(ahead) else {
         return false;
@@ -473,8 +478,8 @@ fn push_payload<'a>(
     match datagram.payload {
         Payload::Inline(octets) => list.push(octets),
         Payload::Gather(sges) => sges.iter().filter(|s| s.length > 0).all(|sge| {
-            let span = machine.readable(sge, pass);
-            let place = span.and_then(|span| pass.locate(span));
+            let span = machine.readable(sge, host);
+            let place = span.and_then(|span| host.locate(span));
             place.is_some_and(|(memory, offset)| {
                 list.push_registered(memory, offset, sge.length as usize)
             })

@@ -17,7 +17,7 @@ use weft_engine::types::{
 use weft_engine::{Context, Cq, Mr, Pd, Qp, QpInit};
 
 pub const HERE: &str = "127.0.0.1";
-pub const PATIENCE: Option<Duration> = Some(Duration::from_secs(10));
+pub const TIMEOUT: Option<Duration> = Some(Duration::from_secs(10));
 
 const CAP: QpCap = QpCap {
     max_send_wr: 64,
@@ -88,7 +88,7 @@ impl End {
     }
 
     pub fn send(&self) {
-        self.qp.ready_to_send(Some(self.psn), PATIENCE).unwrap();
+        self.qp.ready_to_send(Some(self.psn), TIMEOUT).unwrap();
     }
 
     pub fn memory(&self) -> Arc<Mr> {

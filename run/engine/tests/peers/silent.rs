@@ -34,7 +34,7 @@ fn fpdu(stream: &mut TcpStream) -> std::io::Result<[u8; 20]> {
 }
 
 #[test]
-fn a_silent_responder_is_nudged_until_it_speaks() {
+fn a_silent_responder_is_probed_until_it_speaks() {
     if is_in_memory() {
         return; // The peer is a plain socket.
     }
@@ -61,7 +61,7 @@ fn a_silent_responder_is_nudged_until_it_speaks() {
     let first = fpdu(&mut peer).unwrap();
     assert_eq!(first[..8], EMPTY_WRITE[..8], "ready to receive");
     for number in 1..=3 {
-        assert_eq!(fpdu(&mut peer).unwrap(), EMPTY_WRITE, "nudge {number}");
+        assert_eq!(fpdu(&mut peer).unwrap(), EMPTY_WRITE, "probe {number}");
     }
 
     peer.write_all(&EMPTY_WRITE).unwrap();

@@ -97,7 +97,8 @@ impl Stack {
         data: &UserBuffers,
         flags: i32,
     ) -> Verdict {
-        // The kernel tells each send what came of those before; here each row of them is told.
+        // A plain send reports the pending error of the socket. Datagrams that gather do not reach the kernel, so it is
+        // asked once for each batch, at its first datagram.
         if tx.sender.is_empty() {
             match dgram::get_int(fd, libc::SOL_SOCKET, libc::SO_ERROR) {
                 Ok(0) | Err(_) => {}
@@ -115,7 +116,7 @@ impl Stack {
             data.read(place).map_err(|_| libc::EFAULT)
         });
         if wire.sent {
-            // A row of long datagrams takes the kernel longer than the pause that makes a program idle.
+            // A burst of long datagrams takes the kernel longer than the pause that makes a program idle.
             tx.sender.resume(dgram::now());
         }
         match offer {

@@ -8,7 +8,7 @@ use weft_os::process;
 
 use super::{Fd, Flag, State};
 use crate::receiver::{Receiver, Slot, SLOT};
-use crate::sender::{Destination, Sender, LANES};
+use crate::sender::{Destination, Sender, QUEUES};
 
 const FREE: u8 = 0;
 const CLAIMED: u8 = 1;
@@ -51,7 +51,7 @@ pub(super) struct Outgoing {
     /// The options of the socket were looked at.
     pub(super) examined: bool,
     /// Destinations that had a datagram the plain way, so that the program was told if they are none.
-    tried: [Option<Destination>; LANES],
+    tried: [Option<Destination>; QUEUES],
     next_tried: usize,
     /// Which of them was asked for last.
     last_tried: usize,
@@ -80,13 +80,13 @@ impl Outgoing {
             return true;
         }
         self.tried[self.next_tried] = Some(*to);
-        self.next_tried = (self.next_tried + 1) % LANES;
+        self.next_tried = (self.next_tried + 1) % QUEUES;
         false
     }
 
     /// What was learnt of destinations holds no longer.
     pub(super) fn forget_destinations(&mut self) {
-        self.tried = [None; LANES];
+        self.tried = [None; QUEUES];
         self.ruling = None;
         self.connected = false;
     }
@@ -111,7 +111,7 @@ impl Record {
                 sender: Sender::new(),
                 process: 0,
                 examined: false,
-                tried: [None; LANES],
+                tried: [None; QUEUES],
                 next_tried: 0,
                 last_tried: 0,
                 connected: false,

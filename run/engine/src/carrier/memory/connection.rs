@@ -24,9 +24,9 @@ const EFAULT: i32 = 14;
 
 /// Who waits for something, and for what.
 #[derive(Debug, Default)]
-pub(super) struct Watch(Option<(Interest, Readiness)>);
+pub(super) struct Wakeups(Option<(Interest, Readiness)>);
 
-impl Watch {
+impl Wakeups {
     pub(super) fn set(&mut self, interest: Interest, readiness: &Readiness) {
         self.0 = Some((interest, readiness.clone()));
     }
@@ -63,7 +63,7 @@ pub(super) struct Connection {
     /// Registered memory is referred to until it is received.
     by_reference: bool,
     towards: [Direction; 2],
-    watch: [Watch; 2],
+    wakeups: [Wakeups; 2],
     addresses: [SocketAddr; 2],
     reset: bool,
     /// Ends that are closed.
@@ -105,7 +105,7 @@ impl Connection {
         Arc::new(Mutex::new(Connection {
             by_reference,
             towards: Default::default(),
-            watch: Default::default(),
+            wakeups: Default::default(),
             addresses: [local, peer],
             reset: false,
             gone: [false; 2],
@@ -117,8 +117,8 @@ impl Connection {
     pub(super) fn set_emss(&mut self, emss: usize) {
         self.emss = emss;
         self.emss_is_new = [true; 2];
-        for watch in &self.watch {
-            watch.tell_anyway();
+        for wakeups in &self.wakeups {
+            wakeups.tell_anyway();
         }
     }
 
@@ -129,7 +129,7 @@ impl Connection {
             let unreleased = octets.unreleased();
             self.reset |= octets.copy(of).is_err();
             if self.reset || self.towards[side].octets.unreleased() < unreleased {
-                self.watch[self.other(side)].tell_anyway();
+                self.wakeups[self.other(side)].tell_anyway();
             }
         }
     }
@@ -152,7 +152,7 @@ impl Connection {
     }
 
     fn tell(&self, side: usize) {
-        self.watch[side].tell(self.is_readable(side), self.is_writable(side));
+        self.wakeups[side].tell(self.is_readable(side), self.is_writable(side));
     }
 
     fn tell_both(&self) {
@@ -191,7 +191,7 @@ impl Connection {
             return Err(Transfer::Failed(error(ECONNRESET)));
         };
         if self.towards[side].octets.unreleased() < unreleased {
-            self.watch[self.other(side)].tell_anyway();
+            self.wakeups[self.other(side)].tell_anyway();
         }
         self.tell_both();
         Ok(octets)
@@ -228,7 +228,7 @@ impl Source for End {
 
     fn wait_for(&self, interest: Interest, readiness: &Readiness) {
         let mut connection = self.connection.lock();
-        connection.watch[self.side].set(interest, readiness);
+        connection.wakeups[self.side].set(interest, readiness);
         connection.tell(self.side);
     }
 }
@@ -346,7 +346,7 @@ impl Drop for End {
     /// stream.
     fn drop(&mut self) {
         let mut connection = self.connection.lock();
-        connection.watch[self.side] = Watch::default();
+        connection.wakeups[self.side] = Wakeups::default();
         connection.keep_copies(None);
         let unread = connection.towards[self.side].octets.len() > 0;
         connection.reset |= *self.abort.lock() || unread;

@@ -21,7 +21,7 @@ use super::{
 };
 
 pub use connection::ROOM;
-use connection::{Connection, End, Watch};
+use connection::{Connection, End, Wakeups};
 use refused::Refused;
 
 /// Where ephemeral ports begin.
@@ -56,7 +56,7 @@ struct Ports {
 struct Queue {
     waiting: VecDeque<End>,
     backlog: usize,
-    watch: Watch,
+    wakeups: Wakeups,
 }
 
 /// A port that is held until this is dropped.
@@ -165,7 +165,7 @@ impl Bound for MemoryBound {
         let queue = Arc::new(Mutex::new(Queue {
             waiting: VecDeque::new(),
             backlog: backlog.max(1) as usize,
-            watch: Watch::default(),
+            wakeups: Wakeups::default(),
         }));
         let MemoryBound { held, .. } = *self;
         held.ports
@@ -204,7 +204,7 @@ impl Bound for MemoryBound {
             return Ok(Box::new(Refused { local, peer }));
         }
         queue.waiting.push_back(End::new(&connection, 1, None));
-        queue.watch.tell(true, false);
+        queue.wakeups.tell(true, false);
         Ok(Box::new(End::new(&connection, 0, Some(held))))
     }
 }
@@ -216,8 +216,8 @@ impl Source for MemoryListener {
 
     fn wait_for(&self, interest: Interest, readiness: &Readiness) {
         let mut queue = self.queue.lock();
-        queue.watch.set(interest, readiness);
-        queue.watch.tell(!queue.waiting.is_empty(), false);
+        queue.wakeups.set(interest, readiness);
+        queue.wakeups.tell(!queue.waiting.is_empty(), false);
     }
 }
 
@@ -227,7 +227,7 @@ impl Listener for MemoryListener {
         let Some(end) = queue.waiting.pop_front() else {
             return Ok(None);
         };
-        queue.watch.tell(!queue.waiting.is_empty(), false);
+        queue.wakeups.tell(!queue.waiting.is_empty(), false);
         let peer = end.peer_addr()?;
         Ok(Some((Box::new(end), peer)))
     }

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
-use super::watch::{Memory, Mode, Place, Polled, Wake, Watch};
+use super::wakeups::{Memory, Mode, Place, Polled, Wake, Wakeups};
 
 /// What happens in one tick.
 #[derive(Clone, Copy)]
@@ -20,7 +20,7 @@ const NOTHING: Tick = Tick {
 };
 
 struct Program<'a> {
-    watch: &'a Watch,
+    wakeups: &'a Wakeups,
     tick: Cell<Tick>,
     polled: RefCell<Polled>,
     /// Sweeps by the service thread.
@@ -54,7 +54,7 @@ impl Place for Program<'_> {
         polled.empty += tick.empty;
         polled.messages += tick.messages;
         if tick.sweeps {
-            self.watch.swept();
+            self.wakeups.swept();
         }
     }
 
@@ -80,10 +80,10 @@ impl Place for Program<'_> {
 /// A program that has shown a sign, and then polls as `ticks` say. Gives how many ticks passed until the service thread
 /// was back in the set, and its sweeps before that.
 fn watched(ticks: impl Iterator<Item = Tick>) -> (usize, u32) {
-    let watch = Watch::new();
-    watch.show_sign(&Silent);
+    let wakeups = Wakeups::new();
+    wakeups.note_polling(&Silent);
     let program = Program {
-        watch: &watch,
+        wakeups: &wakeups,
         tick: Cell::new(NOTHING),
         polled: RefCell::default(),
         swept: Cell::new(0),
@@ -92,8 +92,8 @@ fn watched(ticks: impl Iterator<Item = Tick>) -> (usize, u32) {
     let mut passed = 0;
     for tick in ticks {
         program.tick.set(tick);
-        watch.serve(&program, &mut memory);
-        if watch.mode() == Mode::Served {
+        wakeups.serve(&program, &mut memory);
+        if wakeups.mode() == Mode::Served {
             break;
         }
         passed += 1;

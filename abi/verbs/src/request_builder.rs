@@ -7,9 +7,9 @@ use std::slice::from_raw_parts;
 use weft_engine::types::{Payload, SendFlags, SendOp, SendRequest, Sge, MAX_INLINE, MAX_SGE};
 use weft_engine::UdTarget;
 
-use crate::entry::{invalid, Answer, Errno};
+use crate::entry::{invalid, Errno, Outcome};
+use crate::exclusive_region::Region;
 use crate::layout::ibv_data_buf;
-use crate::region::Region;
 
 /// The requests that are being built. A thread has them to itself from start to end.
 #[derive(Default)]
@@ -62,7 +62,7 @@ impl Requests {
     }
 
     /// Gives the request that was begun last its list.
-    pub fn set_list(&mut self, count: usize, sges: impl Iterator<Item = Sge>) -> Answer<()> {
+    pub fn set_list(&mut self, count: usize, sges: impl Iterator<Item = Sge>) -> Outcome<()> {
         if count > MAX_SGE {
             return invalid();
         }
@@ -79,7 +79,7 @@ impl Requests {
     ///
     /// # Safety
     /// The octets that each buffer names can be read.
-    pub unsafe fn set_inline(&mut self, buffers: &[ibv_data_buf]) -> Answer<()> {
+    pub unsafe fn set_inline(&mut self, buffers: &[ibv_data_buf]) -> Outcome<()> {
         let start = self.octets.len();
         let Some(last) = self.built.last_mut() else {
             return invalid();

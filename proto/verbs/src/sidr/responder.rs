@@ -46,7 +46,7 @@ pub enum Action {
 
 /// The requests of one listener.
 #[derive(Debug)]
-pub struct Answerer {
+pub struct Responder {
     secret: [u8; 16],
     most: usize,
     /// By request: the answer, if the program has given it.
@@ -55,10 +55,10 @@ pub struct Answerer {
     answered: VecDeque<(Duration, RequestKey)>,
 }
 
-impl Answerer {
+impl Responder {
     /// A listener at which at most `most` requests wait for the program. `secret` is random, and nobody else's.
-    pub fn new(secret: [u8; 16], most: usize) -> Answerer {
-        Answerer {
+    pub fn new(secret: [u8; 16], most: usize) -> Responder {
+        Responder {
             secret,
             most: most.max(1),
             requests: BTreeMap::new(),
@@ -108,7 +108,7 @@ impl Answerer {
         if private_data.len() > REPLY_OCTETS_MAX {
             return Err(TooLong);
         }
-        let answer = Message::Answer {
+        let answer = Message::Reply {
             lookup: key.lookup,
             verdict,
             private_data,

@@ -8,7 +8,7 @@ use parking_lot::MutexGuard;
 use super::stream::Stream;
 use super::{Inner, Qp};
 use crate::engine::Engine;
-use crate::pass::Pass;
+use crate::host::EngineHost;
 use crate::srq::AwaitsReceives;
 
 impl Qp {
@@ -38,8 +38,8 @@ impl Qp {
         let me: Weak<dyn AwaitsReceives> = self.me.clone();
         if srq.remember_waiting(me) {
             // Receives may have been posted before it was remembered.
-            let mut pass = Pass::begin(engine, &mut inner.results, Some(srq));
-            inner.machine.on_receives(&mut pass);
+            let mut host = EngineHost::begin(engine, &mut inner.results, Some(srq));
+            inner.machine.on_receives(&mut host);
         }
     }
 
@@ -63,9 +63,9 @@ impl AwaitsReceives for Qp {
         let engine = self.pd.engine();
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
-        let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
-        inner.machine.on_receives(&mut pass);
-        drop(pass);
+        let mut host = EngineHost::begin(engine, &mut inner.results, self.srq.as_ref());
+        inner.machine.on_receives(&mut host);
+        drop(host);
         self.after_holding(guard, engine);
     }
 }

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{c_int, c_void, size_t};
 
-use crate::entry::{code, pointer, unsupported, Answer, Errno};
+use crate::entry::{code, pointer, unsupported, Errno, Outcome};
 use crate::layout::numbers::IBV_FORK_UNNEEDED;
 use crate::layout::{ibv_ah_attr, ibv_context, ibv_gid, ibv_qp};
 
 /// Refuses with `EOPNOTSUPP`, and says the first time what is not served and what to do; `said` is the caller's own.
-pub fn in_words<T>(said: &AtomicBool, words: &str) -> Answer<T> {
+pub fn in_words<T>(said: &AtomicBool, words: &str) -> Outcome<T> {
     if !said.swap(true, Ordering::Relaxed) {
         weft_engine::warn!("{words}");
     }

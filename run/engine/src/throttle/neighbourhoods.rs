@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::line::{Line, Ticket};
-use super::whom::neighbourhood;
+use super::peer_address::neighbourhood;
 use super::PAUSE_MAX;
 
 /// So many times what is free for one address is free for all of them.
@@ -31,7 +31,7 @@ pub(super) const PLACES: usize = 1024;
 
 /// The refusals of everybody, and the turns that they bring. `W` leads to a connection that waits.
 #[derive(Debug)]
-pub(super) struct Crowd<W> {
+pub(super) struct Neighbourhoods<W> {
     free: u32,
     level: u32,
     as_of: Duration,
@@ -48,10 +48,10 @@ struct Place<W> {
     came: Option<Duration>,
 }
 
-impl<W: Copy> Crowd<W> {
+impl<W: Copy> Neighbourhoods<W> {
     /// `allowed` refusals of one address are free.
-    pub(super) fn new(allowed: u32) -> Crowd<W> {
-        Crowd {
+    pub(super) fn new(allowed: u32) -> Neighbourhoods<W> {
+        Neighbourhoods {
             free: allowed.saturating_mul(FREE_SHARES),
             level: 0,
             as_of: Duration::ZERO,
@@ -133,7 +133,7 @@ impl<W> Default for Place<W> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Admission, Standing, Suspects, THIS_MACHINE};
+    use super::super::{Admission, Standing, Throttle, THIS_MACHINE};
     use super::*;
     use std::cmp::Reverse;
     use std::collections::{BinaryHeap, HashSet};
@@ -145,7 +145,7 @@ mod tests {
 
     /// An attack of many addresses, each new connection from the next one; a turn is a try at once.
     struct Attack {
-        suspects: Suspects<u32>,
+        throttle: Throttle<u32>,
         waiting: BinaryHeap<Reverse<(Duration, u32)>>,
         /// From where each comes, its ticket, whether it guesses, and since when.
         known: Vec<(IpAddr, Ticket, bool, Duration)>,
@@ -160,7 +160,7 @@ mod tests {
         /// Two minutes of it. Every ten seconds an honest peer comes, each from a neighbourhood of its own.
         fn run(address: impl Fn(u32) -> IpAddr) -> Attack {
             let mut attack = Attack {
-                suspects: Suspects::new(ALLOWED),
+                throttle: Throttle::new(ALLOWED),
                 waiting: BinaryHeap::new(),
                 known: Vec::new(),
                 over: HashSet::new(),
@@ -182,7 +182,7 @@ mod tests {
 
         fn come(&mut self, from: IpAddr, guesses: bool, now: Duration) {
             let number = self.known.len() as u32;
-            match self.suspects.ask(from, number, now).0 {
+            match self.throttle.ask(from, number, now).0 {
                 Admission::Free => self.goes_on(from, guesses, now, now),
                 Admission::InLine(ticket) => {
                     self.known.push((from, ticket, guesses, now));
@@ -195,7 +195,7 @@ mod tests {
 
         fn goes_on(&mut self, from: IpAddr, guesses: bool, since: Duration, now: Duration) {
             if guesses {
-                self.suspects.note(from, 1, now);
+                self.throttle.note(from, 1, now);
                 self.tries += 1;
             } else {
                 self.honest.push(Some(now - since));
@@ -209,7 +209,7 @@ mod tests {
                 };
                 let (from, ticket, guesses, since) = self.known[number as usize];
                 let lot = u64::from(random_bits(self.tries ^ number));
-                let (standing, other) = self.suspects.look(from, ticket, at, lot);
+                let (standing, other) = self.throttle.look(from, ticket, at, lot);
                 if let Some(other) = other.filter(|other| *other != number) {
                     self.waiting.push(Reverse((at, other)));
                 }
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn it_begins_beyond_what_is_free_and_is_forgotten() {
-        let mut crowd = Crowd::<u32>::new(1);
+        let mut crowd = Neighbourhoods::<u32>::new(1);
         let now = Duration::from_secs(50);
         let from = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
         assert!(!crowd.note(from, u64::from(FREE_SHARES), now));
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn without_a_limit_nobody_needs_turns() {
-        let mut crowd = Crowd::<u32>::new(0);
+        let mut crowd = Neighbourhoods::<u32>::new(0);
         assert!(!crowd.note(THIS_MACHINE, 1 << 20, Duration::ZERO));
         assert!(crowd.line_for(THIS_MACHINE, Duration::ZERO).is_none());
     }

@@ -23,7 +23,7 @@ pub enum Outcome {
 
 /// One lookup.
 #[derive(Debug)]
-pub struct Asker {
+pub struct Requester {
     lookup: u64,
     cookie: u64,
     private_data: Vec<u8>,
@@ -36,8 +36,8 @@ pub struct Asker {
     over: bool,
 }
 
-impl Asker {
-    /// Begins a lookup that may take `patience`. `lookup` is a random number that nobody else knows.
+impl Requester {
+    /// Begins a lookup that may take `timeout`. `lookup` is a random number that nobody else knows.
     ///
     /// # Errors
     /// More private data than a request has room for.
@@ -45,12 +45,12 @@ impl Asker {
         lookup: u64,
         private_data: &[u8],
         now: Duration,
-        patience: Duration,
-    ) -> Result<Asker, TooLong> {
+        timeout: Duration,
+    ) -> Result<Requester, TooLong> {
         if private_data.len() > REQUEST_OCTETS_MAX {
             return Err(TooLong);
         }
-        Ok(Asker {
+        Ok(Requester {
             lookup,
             cookie: 0,
             private_data: private_data.to_vec(),
@@ -58,7 +58,7 @@ impl Asker {
             due: true,
             pause: RETRY_DELAY_MIN,
             again_at: now + RETRY_DELAY_MIN,
-            give_up_at: now + patience,
+            give_up_at: now + timeout,
             outcome: None,
             over: false,
         })
@@ -98,7 +98,7 @@ impl Asker {
                 self.pause = RETRY_DELAY_MIN;
                 self.again_at = now + self.pause;
             }
-            Some(Message::Answer {
+            Some(Message::Reply {
                 lookup,
                 verdict,
                 private_data,
@@ -123,7 +123,7 @@ impl Asker {
         }
     }
 
-    /// When [`Asker::handle_timeout`] is to be called.
+    /// When [`Requester::handle_timeout`] is to be called.
     pub fn deadline(&self) -> Option<Duration> {
         (!self.over).then(|| self.again_at.min(self.give_up_at))
     }

@@ -3,24 +3,24 @@
 //! Over a reliable connection a peer has one try: the access is refused and the connection ends. So whoever wants to
 //! find an STag by trying connects again and again, and what slows that down is to make new connections from its
 //! address wait. A program with a bug does the same once or a few times: the first refusals of an address
-//! ([`Suspects::new`]) cost nothing, and each is forgotten after [`FORGIVEN_AFTER`]. Beyond them a connection of the
+//! ([`Throttle::new`]) cost nothing, and each is forgotten after [`FORGIVEN_AFTER`]. Beyond them a connection of the
 //! address needs a *turn* before its Request is answered ([`line`]), and there is one in a pause. The pause begins
 //! with [`PAUSE_MIN`], doubles with every further refusal and ends at [`PAUSE_MAX`].
 //!
-//! What counts as one address is said in [`whom`], what bounds those who have many in [`crowd`].
+//! What counts as one address is said in [`peer_address`], what bounds those who have many in [`neighbourhoods`].
 
-mod crowd;
 mod line;
-mod whom;
+mod neighbourhoods;
+mod peer_address;
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::stats::REFUSED_ADDRESSES_MAX;
-use crowd::Crowd;
 use line::Line;
 pub(crate) use line::{Standing, Ticket};
-pub(crate) use whom::{Whom, THIS_MACHINE};
+use neighbourhoods::Neighbourhoods;
+pub(crate) use peer_address::{PeerAddress, THIS_MACHINE};
 
 /// One refusal less to remember after each such time.
 const FORGIVEN_AFTER: Duration = Duration::from_secs(10);
@@ -33,17 +33,17 @@ const ADDRESSES_MAX: usize = REFUSED_ADDRESSES_MAX;
 
 /// The addresses that were refused something. `W` leads to a connection that waits for its turn.
 #[derive(Debug)]
-pub(crate) struct Suspects<W> {
+pub(crate) struct Throttle<W> {
     allowed: u32,
-    known: Vec<(Suspect, Line<W>)>,
-    crowd: Crowd<W>,
+    known: Vec<(Offender, Line<W>)>,
+    crowd: Neighbourhoods<W>,
     next_ticket: u64,
 }
 
 /// One address, for the statistics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Suspect {
-    /// The address that stands for all of the peer's, as [`Whom`] has it.
+pub(crate) struct Offender {
+    /// The address that stands for all of the peer's, as [`PeerAddress`] has it.
     pub(crate) address: IpAddr,
     /// Accesses that it was refused ever.
     pub(crate) refusals: u64,
@@ -69,14 +69,14 @@ pub(crate) enum Admission {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Noted {
     pub(crate) place: usize,
-    pub(crate) suspect: Suspect,
+    pub(crate) offender: Offender,
     /// From now on its connections wait.
     pub(crate) slowed_now: bool,
     /// From now on everybody's do: all addresses together were refused too much.
     pub(crate) all_slowed_now: bool,
 }
 
-impl Suspect {
+impl Offender {
     fn forgive(&mut self, now: Duration) {
         let since = now.saturating_sub(self.as_of);
         let forgiven = (since.as_millis() / FORGIVEN_AFTER.as_millis()) as u32;
@@ -92,13 +92,13 @@ impl Suspect {
     }
 }
 
-impl<W: Copy> Suspects<W> {
+impl<W: Copy> Throttle<W> {
     /// `allowed` refusals of an address cost it nothing; with 0 no number does.
-    pub(crate) fn new(allowed: u32) -> Suspects<W> {
-        Suspects {
+    pub(crate) fn new(allowed: u32) -> Throttle<W> {
+        Throttle {
             allowed,
             known: Vec::new(),
-            crowd: Crowd::new(allowed),
+            crowd: Neighbourhoods::new(allowed),
             next_ticket: 0,
         }
     }
@@ -112,23 +112,23 @@ impl<W: Copy> Suspects<W> {
     pub(crate) fn note(&mut self, address: IpAddr, count: u64, now: Duration) -> Noted {
         let all_slowed_now = self.crowd.note(address, count, now);
         let place = self.place_of(address, now);
-        let (suspect, line) = &mut self.known[place];
-        suspect.forgive(now);
-        if suspect.level == 0 {
-            suspect.as_of = now;
+        let (offender, line) = &mut self.known[place];
+        offender.forgive(now);
+        if offender.level == 0 {
+            offender.as_of = now;
         }
-        let before = suspect.level;
+        let before = offender.level;
         // Bounded, so that the end of an attack is forgotten in time.
         let most = self.allowed.saturating_mul(2).saturating_add(16);
-        suspect.level = before.saturating_add(count.min(1 << 16) as u32).min(most);
-        suspect.refusals += count;
-        if let Some(pause) = suspect.pause(self.allowed) {
+        offender.level = before.saturating_add(count.min(1 << 16) as u32).min(most);
+        offender.refusals += count;
+        if let Some(pause) = offender.pause(self.allowed) {
             line.shut(now + pause);
         }
         Noted {
             place,
-            suspect: *suspect,
-            slowed_now: self.allowed > 0 && before <= self.allowed && suspect.level > self.allowed,
+            offender: *offender,
+            slowed_now: self.allowed > 0 && before <= self.allowed && offender.level > self.allowed,
             all_slowed_now,
         }
     }
@@ -148,14 +148,14 @@ impl<W: Copy> Suspects<W> {
         };
         let allowed = self.allowed;
         let known = self.known.iter_mut().enumerate();
-        let mut known = known.filter(|(_, (suspect, _))| suspect.address == address);
-        if let Some((place, (suspect, line))) = known.next() {
-            suspect.forgive(now);
-            if suspect.pause(allowed).is_some() {
-                suspect.slowed += 1;
+        let mut known = known.filter(|(_, (offender, _))| offender.address == address);
+        if let Some((place, (offender, line))) = known.next() {
+            offender.forgive(now);
+            if offender.pause(allowed).is_some() {
+                offender.slowed += 1;
                 let noted = Noted {
                     place,
-                    suspect: *suspect,
+                    offender: *offender,
                     slowed_now: false,
                     all_slowed_now: false,
                 };
@@ -181,11 +181,11 @@ impl<W: Copy> Suspects<W> {
         }
         let allowed = self.allowed;
         let known = self.known.iter_mut().find(|(s, _)| s.address == address);
-        let Some((suspect, line)) = known else {
+        let Some((offender, line)) = known else {
             return (Standing::Turn, None);
         };
-        suspect.forgive(now);
-        line.look_or_go(ticket, now, suspect.pause(allowed), lot)
+        offender.forgive(now);
+        line.look_or_go(ticket, now, offender.pause(allowed), lot)
     }
 
     /// The connection is over, in line or behind its turn; who has to be woken.
@@ -201,7 +201,7 @@ impl<W: Copy> Suspects<W> {
         if let Some(place) = self.known.iter().position(|(s, _)| s.address == address) {
             return place;
         }
-        let fresh = Suspect {
+        let fresh = Offender {
             address,
             refusals: 0,
             slowed: 0,
@@ -231,50 +231,50 @@ mod tests {
         IpAddr::V4(std::net::Ipv4Addr::from(0x0A00_0000 + n))
     }
 
-    fn after(refusals: u64) -> Suspects<u32> {
-        let mut suspects = Suspects::new(ALLOWED);
+    fn after(refusals: u64) -> Throttle<u32> {
+        let mut throttle = Throttle::new(ALLOWED);
         for _ in 0..refusals {
-            suspects.note(address(1), 1, NOW);
+            throttle.note(address(1), 1, NOW);
         }
-        suspects
+        throttle
     }
 
-    fn needs_turn(suspects: &mut Suspects<u32>, address: IpAddr, now: Duration) -> bool {
-        suspects.ask(address, 0, now).0 != Admission::Free
+    fn needs_turn(throttle: &mut Throttle<u32>, address: IpAddr, now: Duration) -> bool {
+        throttle.ask(address, 0, now).0 != Admission::Free
     }
 
     #[test]
     fn a_bug_costs_nothing_and_others_never_pay() {
-        let mut suspects = after(u64::from(ALLOWED));
-        assert!(!needs_turn(&mut suspects, address(1), NOW));
-        let noted = suspects.note(address(1), 1, NOW);
+        let mut throttle = after(u64::from(ALLOWED));
+        assert!(!needs_turn(&mut throttle, address(1), NOW));
+        let noted = throttle.note(address(1), 1, NOW);
         assert!(noted.slowed_now, "{noted:?}");
-        assert_eq!(noted.suspect.refusals, 5);
-        assert!(!needs_turn(&mut suspects, address(2), NOW));
-        let (admission, noted) = suspects.ask(address(1), 0, NOW);
-        assert_eq!(noted.map(|n| n.suspect.slowed), Some(1));
+        assert_eq!(noted.offender.refusals, 5);
+        assert!(!needs_turn(&mut throttle, address(2), NOW));
+        let (admission, noted) = throttle.ask(address(1), 0, NOW);
+        assert_eq!(noted.map(|n| n.offender.slowed), Some(1));
         let Admission::InLine(ticket) = admission else {
             panic!("{admission:?}");
         };
-        let standing = suspects.look(address(1), ticket, NOW, 0).0;
+        let standing = throttle.look(address(1), ticket, NOW, 0).0;
         assert_eq!(standing, Standing::Waits(NOW + PAUSE_MIN));
         let later = NOW + PAUSE_MIN;
-        let standing = suspects.look(address(1), ticket, later, 0).0;
+        let standing = throttle.look(address(1), ticket, later, 0).0;
         assert_eq!(standing, Standing::Turn);
     }
 
     #[test]
     fn whoever_goes_on_gets_a_try_in_five_seconds() {
-        let mut suspects = Suspects::new(ALLOWED);
+        let mut throttle = Throttle::new(ALLOWED);
         let (mut now, mut tries) = (NOW, 0);
         // It connects again as soon as it was refused, and each connection is a try.
         while now < NOW + Duration::from_secs(3600) {
-            if let Admission::InLine(ticket) = suspects.ask(address(1), 0, now).0 {
-                while let Standing::Waits(until) = suspects.look(address(1), ticket, now, 0).0 {
+            if let Admission::InLine(ticket) = throttle.ask(address(1), 0, now).0 {
+                while let Standing::Waits(until) = throttle.look(address(1), ticket, now, 0).0 {
                     now = until;
                 }
             }
-            suspects.note(address(1), 1, now);
+            throttle.note(address(1), 1, now);
             tries += 1;
         }
         assert!((700..760).contains(&tries), "{tries} in an hour");
@@ -282,57 +282,57 @@ mod tests {
 
     #[test]
     fn refusals_are_forgotten_one_by_one() {
-        let mut suspects = after(6);
+        let mut throttle = after(6);
         let mut needs = |seconds| {
             let now = NOW + Duration::from_secs(seconds);
-            needs_turn(&mut suspects, address(1), now)
+            needs_turn(&mut throttle, address(1), now)
         };
         assert!(needs(0) && needs(19) && !needs(20));
-        let mut suspects = after(1 << 20);
+        let mut throttle = after(1 << 20);
         let hour = NOW + Duration::from_secs(3600);
-        assert!(!needs_turn(&mut suspects, address(1), hour));
+        assert!(!needs_turn(&mut throttle, address(1), hour));
     }
 
     #[test]
     fn a_refusal_does_not_restart_the_time_of_those_before() {
-        let mut suspects = after(u64::from(ALLOWED) + 1);
-        suspects.note(address(1), 1, NOW + FORGIVEN_AFTER / 2);
+        let mut throttle = after(u64::from(ALLOWED) + 1);
+        throttle.note(address(1), 1, NOW + FORGIVEN_AFTER / 2);
         let forgiven = NOW + FORGIVEN_AFTER * 2;
         let just_before = forgiven - Duration::from_millis(1);
-        assert!(needs_turn(&mut suspects, address(1), just_before));
-        assert!(!needs_turn(&mut suspects, address(1), forgiven));
+        assert!(needs_turn(&mut throttle, address(1), just_before));
+        assert!(!needs_turn(&mut throttle, address(1), forgiven));
     }
 
     #[test]
     fn a_refusal_behind_a_quiet_time_is_remembered_as_long_as_any() {
-        let mut suspects = after(1);
+        let mut throttle = after(1);
         let again = NOW + FORGIVEN_AFTER * 3 / 2;
-        suspects.note(address(1), u64::from(ALLOWED) + 1, again);
+        throttle.note(address(1), u64::from(ALLOWED) + 1, again);
         let forgiven = again + FORGIVEN_AFTER;
         let just_before = forgiven - Duration::from_millis(1);
-        assert!(needs_turn(&mut suspects, address(1), just_before));
-        assert!(!needs_turn(&mut suspects, address(1), forgiven));
+        assert!(needs_turn(&mut throttle, address(1), just_before));
+        assert!(!needs_turn(&mut throttle, address(1), forgiven));
     }
 
     #[test]
     fn without_a_limit_they_are_only_counted() {
-        let mut suspects = Suspects::new(0);
+        let mut throttle = Throttle::new(0);
         for _ in 0..1000 {
-            let noted = suspects.note(address(1), 1, NOW);
+            let noted = throttle.note(address(1), 1, NOW);
             assert!(!noted.slowed_now);
         }
-        assert_eq!(suspects.ask(address(1), 0, NOW), (Admission::Free, None));
+        assert_eq!(throttle.ask(address(1), 0, NOW), (Admission::Free, None));
     }
 
     #[test]
     fn the_table_is_bounded_and_keeps_the_worst() {
-        let mut suspects = after(100);
+        let mut throttle = after(100);
         for n in 2..5000 {
-            let noted = suspects.note(address(n), 1, NOW);
+            let noted = throttle.note(address(n), 1, NOW);
             assert!(noted.place < ADDRESSES_MAX);
         }
-        assert_eq!(suspects.known.len(), ADDRESSES_MAX);
-        assert!(needs_turn(&mut suspects, address(1), NOW));
+        assert_eq!(throttle.known.len(), ADDRESSES_MAX);
+        assert!(needs_turn(&mut throttle, address(1), NOW));
     }
 
     #[test]
@@ -345,8 +345,8 @@ mod tests {
         let one = 1.0 / PAUSE_MAX.as_secs_f64();
         // Those that are slowed each for itself, and besides them those that share turns.
         let known = ADDRESSES_MAX as f64 * one;
-        let neighbourhood = known + f64::from(crowd::TURNS);
-        let all = known + crowd::PLACES as f64 * one;
+        let neighbourhood = known + f64::from(neighbourhoods::TURNS);
+        let all = known + neighbourhoods::PLACES as f64 * one;
         let rows = [
             (one, (YEAR, 0, "years"), (DAY, 0, "days")),
             (neighbourhood, (DAY, 0, "days"), (HOUR, 1, "hours")),

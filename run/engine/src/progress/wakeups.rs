@@ -77,7 +77,7 @@ pub(crate) struct Polled {
 
 /// Whose turn it is.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct Wakeups {
     mode: AtomicU32,
     /// A lead exists.
     led: AtomicBool,
@@ -86,7 +86,7 @@ pub(crate) struct Watch {
     /// The service thread sleeps without a tick, because a lead waits.
     standby: AtomicBool,
     /// Grows whenever the program shows that it serves itself.
-    signs: AtomicU64,
+    polling_hints: AtomicU64,
     /// Nobody has swept the set in this tick.
     due: AtomicBool,
 }
@@ -94,14 +94,14 @@ pub(crate) struct Watch {
 /// What can be seen of a program that serves itself.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
-    signs: u64,
+    polling_hints: u64,
     polled: Polled,
 }
 
 impl Seen {
     /// Whether the program showed in the meantime that it serves itself.
     fn is_alive_since(&self, before: &Seen) -> bool {
-        (self.signs, self.polled.empty) != (before.signs, before.polled.empty)
+        (self.polling_hints, self.polled.empty) != (before.polling_hints, before.polled.empty)
     }
 }
 
@@ -127,14 +127,14 @@ impl Memory {
     }
 }
 
-impl Watch {
-    pub(crate) fn new() -> Watch {
-        Watch {
+impl Wakeups {
+    pub(crate) fn new() -> Wakeups {
+        Wakeups {
             mode: AtomicU32::new(Mode::Served as u32),
             led: AtomicBool::new(false),
             in_set: AtomicBool::new(false),
             standby: AtomicBool::new(false),
-            signs: AtomicU64::new(0),
+            polling_hints: AtomicU64::new(0),
             due: AtomicBool::new(false),
         }
     }
@@ -154,8 +154,8 @@ impl Watch {
 
     /// The program shows that it serves itself: the service thread leaves the set and looks in
     /// every tick.
-    pub(crate) fn show_sign(&self, wake: &impl Wake) {
-        self.signs.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn note_polling(&self, wake: &impl Wake) {
+        self.polling_hints.fetch_add(1, Ordering::Relaxed);
         if self.mode() == Mode::Served {
             self.set_mode(Mode::Watched);
             wake.set_waker();
@@ -201,7 +201,7 @@ impl Watch {
             .led
             .compare_exchange(false, true, Ordering::SeqCst, Ordering::Relaxed);
         if won.is_ok() {
-            self.show_sign(wake);
+            self.note_polling(wake);
         }
         won.is_ok()
     }
@@ -217,13 +217,13 @@ impl Watch {
                 crate::sync::yield_now();
             }
         }
-        self.signs.fetch_add(1, Ordering::Relaxed);
+        self.polling_hints.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
     /// The lead leaves: if the service thread relied on it, that has to take over.
     pub(crate) fn leave(&self, wake: &impl Wake) {
-        self.signs.fetch_add(1, Ordering::Relaxed);
+        self.polling_hints.fetch_add(1, Ordering::Relaxed);
         self.led.store(false, Ordering::SeqCst);
         if self.standby.load(Ordering::SeqCst) {
             self.wake_service(wake);
@@ -258,20 +258,20 @@ impl Watch {
             }
             Mode::Watched => {
                 self.in_set.store(false, Ordering::SeqCst);
-                self.look_in(place, memory);
+                self.look_for_work(place, memory);
             }
         }
     }
 
     fn look(&self, place: &impl Place) -> Seen {
         Seen {
-            signs: self.signs.load(Ordering::Relaxed),
+            polling_hints: self.polling_hints.load(Ordering::Relaxed),
             polled: place.polled(),
         }
     }
 
     /// One tick of looking in.
-    fn look_in(&self, place: &impl Place, memory: &mut Memory) {
+    fn look_for_work(&self, place: &impl Place, memory: &mut Memory) {
         let before = self.look(place);
         let leisurely = self.led.load(Ordering::SeqCst) && !before.is_alive_since(&memory.seen);
         memory.seen = before;

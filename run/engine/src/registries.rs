@@ -12,27 +12,27 @@ type Part = Arc<dyn Any + Send + Sync>;
 
 /// One value of each type that was asked for. A handful: they are looked through.
 #[derive(Debug, Default)]
-pub(crate) struct Parts {
-    parts: RwLock<Vec<(TypeId, Part)>>,
+pub(crate) struct Registries {
+    registries: RwLock<Vec<(TypeId, Part)>>,
 }
 
-impl Parts {
+impl Registries {
     /// The value of that type, made when it is first asked for.
     pub(crate) fn get<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
-        let found = find(&self.parts.read());
+        let found = find(&self.registries.read());
         found.unwrap_or_else(|| {
-            let mut parts = self.parts.write();
-            find(&parts).unwrap_or_else(|| {
+            let mut registries = self.registries.write();
+            find(&registries).unwrap_or_else(|| {
                 let made = Arc::<T>::default();
-                parts.push((TypeId::of::<T>(), made.clone()));
+                registries.push((TypeId::of::<T>(), made.clone()));
                 made
             })
         })
     }
 }
 
-fn find<T: Send + Sync + 'static>(parts: &[(TypeId, Part)]) -> Option<Arc<T>> {
-    let (_, part) = parts.iter().find(|(id, _)| *id == TypeId::of::<T>())?;
+fn find<T: Send + Sync + 'static>(registries: &[(TypeId, Part)]) -> Option<Arc<T>> {
+    let (_, part) = registries.iter().find(|(id, _)| *id == TypeId::of::<T>())?;
     part.clone().downcast().ok()
 }
 
@@ -42,11 +42,11 @@ mod tests {
 
     #[test]
     fn there_is_one_value_of_each_type() {
-        let parts = Parts::default();
-        let one: Arc<RwLock<u32>> = parts.get();
+        let registries = Registries::default();
+        let one: Arc<RwLock<u32>> = registries.get();
         *one.write() = 7;
-        let other: Arc<RwLock<u64>> = parts.get();
+        let other: Arc<RwLock<u64>> = registries.get();
         assert_eq!(*other.read(), 0);
-        assert_eq!(*parts.get::<RwLock<u32>>().read(), 7);
+        assert_eq!(*registries.get::<RwLock<u32>>().read(), 7);
     }
 }

@@ -1,4 +1,4 @@
-//! Nudges for a responder that overlooks the first FPDU (decision 0020).
+//! Probes for a responder that overlooks the first FPDU (decision 0020).
 //!
 //! Linux siw sends its MPA Reply before it installs the callback that receives FPDUs. One that arrives in between
 //! lies in the socket until the next octet comes, and a peer that waits for the answer sends none. So an initiator
@@ -10,24 +10,24 @@ use super::timers::Timer;
 use super::Qp;
 use crate::host::Host;
 
-/// Pause before the first nudge. siw's gap is well below a millisecond, unless its machine is busy.
+/// Pause before the first probe. siw's gap is well below a millisecond, unless its machine is busy.
 const PAUSE_FIRST: Duration = Duration::from_millis(5);
 /// Each pause is so many times the one before.
 const PAUSE_GROWTH: u32 = 4;
-/// Nudges of a stream: their pauses go from 5 ms to 5 s. A peer that is silent for longer has a reason of its own.
-const NUDGES_MAX: u32 = 6;
+/// Probes of a stream: their pauses go from 5 ms to 5 s. A peer that is silent for longer has a reason of its own.
+const PROBES_MAX: u32 = 6;
 
-/// The nudges that a stream may still send.
+/// The probes that a stream may still send.
 #[derive(Debug)]
-pub(super) struct Nudges {
+pub(super) struct Probes {
     left: u32,
     pause: Duration,
 }
 
-impl Nudges {
-    pub(super) fn new() -> Nudges {
-        Nudges {
-            left: NUDGES_MAX,
+impl Probes {
+    pub(super) fn new() -> Probes {
+        Probes {
+            left: PROBES_MAX,
             pause: PAUSE_FIRST,
         }
     }
@@ -42,29 +42,29 @@ impl Nudges {
 }
 
 impl Qp {
-    /// Octets came: the peer is not silent, and needs no nudge.
+    /// Octets came: the peer is not silent, and needs no probe.
     #[inline]
     pub(super) fn note_heard(&mut self) {
-        if self.nudges.take().is_some() {
-            self.timers.cancel(Timer::Nudge);
+        if self.probes.take().is_some() {
+            self.timers.cancel(Timer::Probe);
         }
     }
 
-    /// Octets left: a peer that keeps silent from now on is nudged.
+    /// Octets left: a peer that keeps silent from now on is probed.
     #[inline]
     pub(super) fn note_spoken(&mut self, host: &impl Host) {
-        if self.nudges.is_some() && !self.timers.is_set(Timer::Nudge) {
-            if let Some(pause) = self.nudges.as_mut().and_then(Nudges::take) {
-                self.timers.set(Timer::Nudge, host.now() + pause);
+        if self.probes.is_some() && !self.timers.is_set(Timer::Probe) {
+            if let Some(pause) = self.probes.as_mut().and_then(Probes::take) {
+                self.timers.set(Timer::Probe, host.now() + pause);
             }
         }
     }
 
     /// An empty RDMA Write between messages. It places nothing: STag and TO of an empty tagged message are not checked
     /// (RFC 5041 section 5.2). The next pause begins when it has left.
-    pub(super) fn nudge_if_silent(&mut self) {
-        if self.nudges.is_some() && self.ending.is_live() {
-            self.requester.queue_nudge();
+    pub(super) fn probe_if_silent(&mut self) {
+        if self.probes.is_some() && self.ending.is_live() {
+            self.requester.queue_probe();
         }
     }
 }
@@ -75,8 +75,8 @@ mod tests {
 
     #[test]
     fn pauses_grow_and_end() {
-        let mut nudges = Nudges::new();
-        let pauses = core::iter::from_fn(|| nudges.take());
+        let mut probes = Probes::new();
+        let pauses = core::iter::from_fn(|| probes.take());
         let ms: alloc::vec::Vec<u128> = pauses.map(|pause| pause.as_millis()).collect();
         assert_eq!(ms, [5, 20, 80, 320, 1280, 5120]);
     }

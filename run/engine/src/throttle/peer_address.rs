@@ -13,12 +13,12 @@ const KNOWN_FOR: Duration = Duration::from_secs(1);
 
 /// Tells whose address one is; knows the addresses of this machine.
 #[derive(Debug, Default)]
-pub(crate) struct Whom {
+pub(crate) struct PeerAddress {
     own: Vec<IpAddr>,
     asked: Option<Duration>,
 }
 
-impl Whom {
+impl PeerAddress {
     /// The one address that stands for all addresses of the peer that has this one.
     pub(crate) fn of(&mut self, address: IpAddr, now: Duration) -> IpAddr {
         let is_own = |address| {
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn the_kernel_is_asked_for_the_machines_addresses() {
-        let mut whom = Whom::default();
+        let mut whom = PeerAddress::default();
         let now = Duration::from_secs(7);
         for interface in weft_os::ifaces::interfaces() {
             for own in interface.addrs {

@@ -1,8 +1,8 @@
-//! A pass over one queue pair: its view of the engine while its lock is held.
+//! The engine as the host of a queue pair ([`weft_verbs::host::Host`]): memory, completions and the clock.
 //!
-//! The memory table stays read-locked for the pass, so deregistration waits for placement in
-//! flight. Completions gather here and are published when the pass is over, behind a barrier if
-//! the pass invalidated a region.
+//! There is a host for each *pass*: what one thread does at a queue pair while it holds that one's lock. The memory
+//! table stays read-locked for the pass, so deregistration waits for placement in flight. Completions gather here and
+//! are published when the pass is over, behind a barrier if the pass invalidated a region.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -59,23 +59,23 @@ impl Results {
     }
 }
 
-/// The queue pair's host for one pass.
+/// A queue pair's host, for one pass.
 #[derive(Debug)]
-pub(crate) struct Pass<'a> {
+pub(crate) struct EngineHost<'a> {
     engine: &'a Engine,
     pub(crate) regions: RwLockReadGuard<'a, Regions<Registered>>,
     pub(crate) results: &'a mut Results,
     pub(crate) srq: Option<&'a Arc<Srq>>,
 }
 
-impl<'a> Pass<'a> {
+impl<'a> EngineHost<'a> {
     #[inline]
     pub(crate) fn begin(
         engine: &'a Engine,
         results: &'a mut Results,
         srq: Option<&'a Arc<Srq>>,
-    ) -> Pass<'a> {
-        Pass {
+    ) -> EngineHost<'a> {
+        EngineHost {
             engine,
             // Recursive: a thread that waits to write must not stop the readers that a pass of
             // the same thread already is.
@@ -97,7 +97,7 @@ pub(crate) fn wait_for_placements(engine: &Engine) {
     drop(engine.regions.write());
 }
 
-impl Host for Pass<'_> {
+impl Host for EngineHost<'_> {
     #[inline]
     fn now(&self) -> Duration {
         self.engine.now()

@@ -15,7 +15,7 @@ const HELD_DATAGRAMS_MAX: usize = 4096;
 /// Octets of payload that wait at most.
 const HELD_OCTETS_MAX: usize = 8 * 1024 * 1024;
 
-/// An answer that a datagram asked for.
+/// Credit that a datagram asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Debt {
     /// The socket that the datagram came from.

@@ -16,7 +16,7 @@ use libc::{c_int, c_void};
 use weft_engine::fork::PerProcess;
 use weft_engine::settings::Settings;
 
-use crate::acks::lock;
+use crate::event_references::lock;
 use crate::layout::{ibv_async_event, ibv_context, ibv_device};
 use crate::weft0::weft0;
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-use crate::acks::lock;
+use crate::event_references::lock;
 
 /// Whether a thread is inside.
 #[derive(Default)]

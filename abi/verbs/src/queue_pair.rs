@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use weft_engine::types::{QpCap, QpState};
 use weft_engine::{QpModifier, UdQp};
 
-use crate::acks::Acks;
-use crate::building::Builder;
-use crate::entry::{invalid, Answer};
+use crate::entry::{invalid, Outcome};
+use crate::event_references::Acks;
 use crate::handle::{Handle, Object};
 use crate::layout::{ibv_qp, ibv_qp_attr, ibv_qp_ex, ibv_qp_init_attr};
+use crate::request_builder::Builder;
 
 /// The engine's side of a queue pair.
 pub enum Engine {
@@ -93,7 +93,7 @@ impl Pair {
     /// # Errors
     /// `EINVAL`: it sends datagrams.
     #[inline]
-    pub fn connected(&self) -> Answer<&Arc<weft_engine::Qp>> {
+    pub fn connected(&self) -> Outcome<&Arc<weft_engine::Qp>> {
         match &self.engine {
             Engine::Connected(qp) => Ok(qp),
             Engine::Datagrams(_) => invalid(),
