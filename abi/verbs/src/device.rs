@@ -15,7 +15,7 @@ use crate::handle::{free_retired, Handle};
 use crate::layout::{ibv_context, ibv_context_ops, ibv_device, verbs_context};
 use crate::unsupported::in_words;
 use crate::weft0::weft0;
-use crate::{completion, device_files, post, qp, query, srq, system_devices, window};
+use crate::{completion, device_files, one_engine, post, qp, query, srq, system_devices, window};
 
 /// Whether a device is ours.
 ///
@@ -34,6 +34,7 @@ fn check(device: *mut ibv_device) -> Outcome<()> {
 
 /// Opens the device once more.
 pub fn open() -> Outcome<*mut ibv_context> {
+    one_engine::claim()?;
     let engine = weft_engine::Context::open()?;
     // SAFETY: numbers, addresses and optional functions, for which zero is a value, and a mutex
     // whose initial value is zero.

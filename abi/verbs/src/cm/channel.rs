@@ -45,6 +45,7 @@ impl Object for Held {
 
 /// Makes an event channel.
 pub fn create() -> Outcome<*mut rdma_event_channel> {
+    crate::one_engine::claim()?;
     let engine = EventChannel::new()?;
     let fd = engine.fd();
     Ok(Handle::create(

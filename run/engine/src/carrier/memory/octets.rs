@@ -10,7 +10,7 @@ use crate::carrier::{Gather, Registered, Run};
 /// A queue of octets.
 #[derive(Debug, Default)]
 pub(super) struct Octets {
-    registries: VecDeque<Part>,
+    parts: VecDeque<Part>,
     len: usize,
 }
 
@@ -42,10 +42,10 @@ impl Octets {
     /// Appends a copy.
     pub(super) fn push(&mut self, octets: &[u8]) {
         self.len += octets.len();
-        match self.registries.back_mut() {
+        match self.parts.back_mut() {
             Some(Part::Copied(last)) => last.extend(octets),
             _ => self
-                .registries
+                .parts
                 .push_back(Part::Copied(octets.to_vec().into())),
         }
     }
@@ -65,7 +65,7 @@ impl Octets {
                 } => {
                     let len = len.min(room);
                     self.len += len;
-                    self.registries.push_back(Part::Referred {
+                    self.parts.push_back(Part::Referred {
                         memory: memory.clone(),
                         offset,
                         len,
@@ -82,7 +82,7 @@ impl Octets {
     /// Memory that is referred to is not mapped any more.
     pub(super) fn take(&mut self, most: usize) -> Result<Vec<u8>, Unmapped> {
         let mut taken = Vec::new();
-        while let Some(part) = self.registries.front_mut() {
+        while let Some(part) = self.parts.front_mut() {
             let count = part.len().min(most - taken.len());
             match part {
                 Part::Copied(octets) => taken.extend(octets.drain(..count)),
@@ -99,7 +99,7 @@ impl Octets {
             if part.len() > 0 {
                 break;
             }
-            self.registries.pop_front();
+            self.parts.pop_front();
         }
         self.len -= taken.len();
         Ok(taken)
@@ -108,7 +108,7 @@ impl Octets {
     /// Octets from the first on that is referred to.
     pub(super) fn unreleased(&self) -> usize {
         let referred = |part: &&Part| matches!(part, Part::Referred { .. });
-        let copied = self.registries.iter().take_while(|part| !referred(part));
+        let copied = self.parts.iter().take_while(|part| !referred(part));
         self.len - copied.map(Part::len).sum::<usize>()
     }
 
@@ -117,7 +117,7 @@ impl Octets {
     /// # Errors
     /// Memory that is referred to is not mapped any more.
     pub(super) fn copy(&mut self, memory: Option<&Registered>) -> Result<(), Unmapped> {
-        for part in &mut self.registries {
+        for part in &mut self.parts {
             let Part::Referred {
                 memory: of,
                 offset,
