@@ -58,7 +58,7 @@ pub fn of_engine(attr: &ibv_qp_attr, named: QpAttrMask) -> Outcome<QpAttr> {
     };
     let access = match named.contains(QpAttrMask::ACCESS_FLAGS) {
         true => rights(attr.qp_access_flags)?,
-        false => Access(0),
+        false => Access::NONE,
     };
     Ok(QpAttr {
         named,
@@ -95,7 +95,7 @@ fn rights(mask: u32) -> Outcome<Access> {
     if mask & !known != 0 {
         return invalid();
     }
-    Ok(Access(mask as u32))
+    Ok(Access::from_bits_retain(mask as u32))
 }
 
 /// The number of a state.

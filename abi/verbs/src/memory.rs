@@ -59,11 +59,11 @@ const RIGHTS: i64 = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_REMOTE_ATOMIC
     | IBV_ACCESS_MW_BIND;
 const _: () = assert!(
-    IBV_ACCESS_LOCAL_WRITE == Access::LOCAL_WRITE.0 as i64
-        && IBV_ACCESS_REMOTE_WRITE == Access::REMOTE_WRITE.0 as i64
-        && IBV_ACCESS_REMOTE_READ == Access::REMOTE_READ.0 as i64
-        && IBV_ACCESS_REMOTE_ATOMIC == Access::REMOTE_ATOMIC.0 as i64
-        && IBV_ACCESS_MW_BIND == Access::MW_BIND.0 as i64
+    IBV_ACCESS_LOCAL_WRITE == Access::LOCAL_WRITE.bits() as i64
+        && IBV_ACCESS_REMOTE_WRITE == Access::REMOTE_WRITE.bits() as i64
+        && IBV_ACCESS_REMOTE_READ == Access::REMOTE_READ.bits() as i64
+        && IBV_ACCESS_REMOTE_ATOMIC == Access::REMOTE_ATOMIC.bits() as i64
+        && IBV_ACCESS_MW_BIND == Access::MW_BIND.bits() as i64
 );
 
 /// The rights in an access mask (ibv_reg_mr(3)). Optional bits are hints and are left out, as the
@@ -84,7 +84,7 @@ pub fn rights(access: u32) -> Outcome<Access> {
     if mask & changes_memory != 0 && mask & IBV_ACCESS_LOCAL_WRITE == 0 {
         return invalid();
     }
-    Ok(Access((mask & RIGHTS) as u32))
+    Ok(Access::from_bits_retain((mask & RIGHTS) as u32))
 }
 
 /// Whether the whole range is mapped. Registration on a device pins the pages, and programs rely

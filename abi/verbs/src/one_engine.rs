@@ -59,10 +59,19 @@ struct Search {
 ///
 /// # Safety
 /// As `dl_iterate_phdr(3)` calls it, with a [`Search`].
-unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> c_int {
+unsafe extern "C" fn visit(
+    info: *mut libc::dl_phdr_info,
+    _size: usize,
+    search: *mut c_void,
+) -> c_int {
     // SAFETY: the caller promises: `info` and its name are the linker's for the time of the call, and `search` is the
     // value that `other_copy_that_serves` lent.
-    let (path, search) = unsafe { (CStr::from_ptr((*info).dlpi_name), &mut *search.cast::<Search>()) };
+    let (path, search) = unsafe {
+        (
+            CStr::from_ptr((*info).dlpi_name),
+            &mut *search.cast::<Search>(),
+        )
+    };
     // The program itself has no name; no other object is opened, as whatever has another name is no copy of this one.
     if !path.to_bytes().ends_with(b"/libweft.so") {
         return 0;

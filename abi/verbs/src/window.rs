@@ -140,7 +140,7 @@ unsafe fn binding(window: &Window, rkey: Stag, info: &ibv_mw_bind_info) -> Outco
         region,
         addr: info.addr,
         len: info.length,
-        access: Access((flags & RIGHTS) as u32),
+        access: Access::from_bits_retain((flags & RIGHTS) as u32),
         zero_based: flags & IBV_ACCESS_ZERO_BASED != 0,
     })
 }

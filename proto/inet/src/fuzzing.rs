@@ -213,7 +213,9 @@ fn inject(
     input: &mut Input<'_>,
     now: Duration,
 ) {
-    let flags = Flags(input.octet() & 0x1f | if kind & 1 == 0 { Flags::ACK.0 } else { 0 });
+    let flags = Flags::from_bits_retain(
+        input.octet() & 0x1f | if kind & 1 == 0 { Flags::ACK.bits() } else { 0 },
+    );
     let seq = if kind & 2 == 0 {
         peer.next
     } else {
@@ -230,7 +232,7 @@ fn inject(
         let left = Seq(peer.heard.0.wrapping_sub(input.word().into()));
         sack.push(left, left.advanced(input.word().into()));
     }
-    let syn = flags.has(Flags::SYN);
+    let syn = flags.contains(Flags::SYN);
     let options = Options {
         mss: syn.then(|| input.word()),
         window_scale: (syn && kind & 8 != 0).then(|| input.octet() % 15),

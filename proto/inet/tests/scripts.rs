@@ -236,7 +236,7 @@ impl Runner {
             let Some((_, _, transmit)) = self.endpoint.poll_transmit(self.now) else {
                 break;
             };
-            if transmit.header.flags.has(Flags::SYN) {
+            if transmit.header.flags.contains(Flags::SYN) {
                 self.initial = Some(transmit.header.seq);
             }
             self.out.push_back(transmit);

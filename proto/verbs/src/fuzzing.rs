@@ -44,7 +44,13 @@ impl Program {
         };
         let local = Access::LOCAL_WRITE;
         let both = Access::REMOTE_READ.union(Access::REMOTE_WRITE).union(local);
-        for access in [Access::NONE, local, Access::REMOTE_READ, both, Access(0x1F)] {
+        for access in [
+            Access::NONE,
+            local,
+            Access::REMOTE_READ,
+            both,
+            Access::from_bits_retain(0x1F),
+        ] {
             program.register(access);
         }
         for kind in [WindowKind::One, WindowKind::Two] {
@@ -375,7 +381,7 @@ impl Run<'_> {
             region: self.stag(),
             addr,
             len: u64::from(self.source.length()),
-            access: Access(u32::from(shape >> 3)),
+            access: Access::from_bits_retain(u32::from(shape >> 3)),
             zero_based: shape & 4 != 0,
         }
     }
@@ -600,8 +606,9 @@ impl Run<'_> {
     fn deregister_or_register(&mut self) {
         let pick = usize::from(self.source.octet());
         if pick < 128 && self.program.stags.len() < 12 {
-            self.program
-                .register(Access(u32::from(self.source.octet()) & 0x1F));
+            self.program.register(Access::from_bits_retain(
+                u32::from(self.source.octet()) & 0x1F,
+            ));
         } else if let Some(stag) = self.program.stags.get(pick % 12) {
             self.program.device.regions.remove(*stag);
         }

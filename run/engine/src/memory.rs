@@ -108,8 +108,8 @@ impl Mr {
 }
 
 fn check_rights(access: Access) -> Result<(), Error> {
-    let remote = Access(Access::REMOTE_WRITE.0 | Access::REMOTE_ATOMIC.0);
-    if access.0 & remote.0 != 0 && !access.contains(Access::LOCAL_WRITE) {
+    let remote = Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
+    if access.intersects(remote) && !access.contains(Access::LOCAL_WRITE) {
         return Err(Error::Invalid(
             "remote write or atomic access needs local write access too",
         ));

@@ -91,10 +91,13 @@ impl Listener {
         if let Some(half_open) = self.half_open.get(tuple).copied() {
             return self.continued(tuple, &half_open, header, room, now);
         }
-        if header.flags.has(Flags::RST) {
+        if header.flags.contains(Flags::RST) {
             return Outcome::Nothing;
         }
-        match (header.flags.has(Flags::SYN), header.flags.has(Flags::ACK)) {
+        match (
+            header.flags.contains(Flags::SYN),
+            header.flags.contains(Flags::ACK),
+        ) {
             (true, false) if self.half_open.len() < self.backlog => {
                 self.begin(secret, tuple, header, now)
             }
@@ -145,14 +148,14 @@ impl Listener {
     ) -> Outcome {
         let expected = half_open.peer.advanced(1);
         let ahead = header.seq.distance_from(expected);
-        if header.flags.has(Flags::RST) {
+        if header.flags.contains(Flags::RST) {
             // Only the exact number (RFC 5961 section 3.2).
             if ahead == 0 {
                 self.forget(tuple);
             }
             return Outcome::Nothing;
         }
-        if header.flags.has(Flags::SYN) {
+        if header.flags.contains(Flags::SYN) {
             // The SYN again: so is the answer. Another SYN gets it as challenge.
             let clock = Clock::value(half_open.secrets.clock_offset, now);
             return Outcome::Reply(self.syn_ack(
@@ -162,7 +165,7 @@ impl Listener {
                 clock,
             ));
         }
-        if !header.flags.has(Flags::ACK) || ahead < 0 || i64::from(ahead) > 65_535 {
+        if !header.flags.contains(Flags::ACK) || ahead < 0 || i64::from(ahead) > 65_535 {
             return Outcome::Nothing;
         }
         if header.ack != half_open.secrets.initial.advanced(1) {

@@ -92,16 +92,18 @@ impl TimeWaits {
         now: Duration,
     ) -> Option<Outcome> {
         let (remains, _) = *self.entries.get(tuple).filter(|(_, until)| *until > now)?;
-        if header.flags.has(Flags::RST) {
+        if header.flags.contains(Flags::RST) {
             // A reset does not end the wait (RFC 1337).
             return Some(Outcome::Nothing);
         }
-        if header.flags.has(Flags::SYN) && !header.flags.has(Flags::ACK) && is_new(&remains, header)
+        if header.flags.contains(Flags::SYN)
+            && !header.flags.contains(Flags::ACK)
+            && is_new(&remains, header)
         {
             self.entries.remove(tuple);
             return Some(Outcome::Reused);
         }
-        if header.flags.has(Flags::FIN) && self.order.len() < 2 * self.limit {
+        if header.flags.contains(Flags::FIN) && self.order.len() < 2 * self.limit {
             self.renew(*tuple, remains, now);
         }
         // A plain ACK of our FIN needs no answer; all else shows that the peer missed something.

@@ -18,7 +18,7 @@ use weft_verbs::types::{
     SendRequest, Sge, Stag, WcStatus,
 };
 
-pub const ALL: Access = Access(0x1F);
+pub const ALL: Access = Access::from_bits_retain(0x1F);
 
 /// One direction of the byte stream.
 #[derive(Default)]

@@ -362,7 +362,7 @@ mod tests {
             state: QpState::Reset,
             cur_state: QpState::Reset,
             en_sqd_async_notify: false,
-            access: Access(0),
+            access: Access::NONE,
             pkey_index: 0,
             port: PORT,
             path_port: PORT,

@@ -20,7 +20,7 @@ pub const CAP: QpCap = QpCap {
     max_inline_data: 256,
 };
 
-pub const ALL: Access = Access(0xF);
+pub const ALL: Access = Access::from_bits_retain(0xF);
 
 /// One end of a connection.
 pub struct End {

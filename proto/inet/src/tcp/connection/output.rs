@@ -82,7 +82,12 @@ impl Connection {
         Header {
             seq: self.seq_of(self.send.nxt),
             ack: ack.unwrap_or_default(),
-            flags: Flags::RST | if ack.is_some() { Flags::ACK } else { Flags(0) },
+            flags: Flags::RST
+                | if ack.is_some() {
+                    Flags::ACK
+                } else {
+                    Flags::empty()
+                },
             ..Header::default()
         }
     }

@@ -44,9 +44,7 @@ impl Octets {
         self.len += octets.len();
         match self.parts.back_mut() {
             Some(Part::Copied(last)) => last.extend(octets),
-            _ => self
-                .parts
-                .push_back(Part::Copied(octets.to_vec().into())),
+            _ => self.parts.push_back(Part::Copied(octets.to_vec().into())),
         }
     }
 
