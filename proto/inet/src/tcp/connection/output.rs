@@ -321,11 +321,11 @@ impl Connection {
         let len = payload_end - range.start;
         let mut flags = Flags::ACK;
         if fin {
-            flags = flags | Flags::FIN;
+            flags |= Flags::FIN;
         }
         if payload_end == self.send.end && len > 0 {
             // RFC 9293 section 3.9.1.2: the last segment of what was given.
-            flags = flags | Flags::PSH;
+            flags |= Flags::PSH;
         }
         let segments = len.div_ceil(u64::from(segment.max(1))).max(1);
         self.account(len, segments, now);

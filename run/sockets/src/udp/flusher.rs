@@ -9,13 +9,19 @@ use std::time::Duration;
 
 use weft_os::{lock, process, sched};
 
-use crate::stack::Stack;
+use crate::descriptors::Sockets;
 
 /// Ticks without anything to send after which the thread sleeps.
 const IDLE_TICKS: u32 = 256;
 
 const AWAKE: u32 = 0;
 const ASLEEP: u32 = 1;
+
+/// The sockets that the thread looks after.
+pub trait Gathering: Sockets + Sync {
+    /// Whether nothing will gather in them any more.
+    fn is_over(&self) -> bool;
+}
 
 /// The thread's side that others see.
 #[derive(Debug)]
@@ -49,7 +55,7 @@ impl Flusher {
     }
 
     /// Starts the thread if this process has none. Where it cannot be had, nothing is gathered.
-    pub fn ensure(&self, stack: &'static Stack) {
+    pub fn ensure(&'static self, sockets: &'static impl Gathering) {
         let own = process::id();
         let tried = self.process.load(Ordering::Relaxed);
         if tried == own {
@@ -67,7 +73,7 @@ impl Flusher {
             std::thread::Builder::new()
                 .name("weft-flush".into())
                 .stack_size(128 * 1024)
-                .spawn(move || stack.flusher().run(stack))
+                .spawn(move || self.run(sockets))
         });
         if started.is_ok() {
             self.running.store(own, Ordering::Release);
@@ -102,35 +108,34 @@ impl Flusher {
         self.running.store(0, Ordering::Release);
     }
 
-    fn run(&self, stack: &Stack) {
+    fn run(&self, sockets: &impl Gathering) {
         self.thread.store(sched::thread_number(), Ordering::Release);
         sched::sharpen_timers();
         sched::prefer_short_slices(100_000);
         let mut idle = 0;
         loop {
-            if stack.is_confined() {
-                // Nothing will gather any more.
+            if sockets.is_over() {
                 return;
             }
             std::thread::sleep(self.tick);
-            if stack.anything_waits() {
-                stack.flush_all();
+            if sockets.anything_waits() {
+                sockets.flush_all();
                 idle = 0;
                 continue;
             }
             idle += 1;
             if idle >= IDLE_TICKS {
-                self.sleep(stack);
+                self.sleep(sockets);
                 idle = 0;
             }
         }
     }
 
-    fn sleep(&self, stack: &Stack) {
+    fn sleep(&self, sockets: &impl Gathering) {
         self.state.store(ASLEEP, Ordering::SeqCst);
         // Who made something wait before it saw the state did not wake anybody.
-        while !stack.anything_waits()
-            && !stack.is_confined()
+        while !sockets.anything_waits()
+            && !sockets.is_over()
             && self.state.load(Ordering::SeqCst) == ASLEEP
         {
             lock::futex_wait(&self.state, ASLEEP, None);

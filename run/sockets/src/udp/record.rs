@@ -1,40 +1,32 @@
 //! One UDP socket of the program, whatever number of descriptors it has.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-use weft_os::dgram::Facts;
+use weft_datagram::sender::{Destination, Sender, QUEUES};
 use weft_os::lock::{Guard, Lock, Locked};
 use weft_os::process;
 
-use super::{Fd, Flag, State};
-use crate::receiver::{Receiver, Slot, SLOT};
-use crate::sender::{Destination, Sender, QUEUES};
-
-const FREE: u8 = 0;
-const CLAIMED: u8 = 1;
-const USED: u8 = 2;
+use super::receiver::Receiver;
+use super::slot::{Slot, SLOT_WORDS};
+use crate::descriptors::Origin;
+use crate::references::References;
 
 /// What is known of a socket.
 #[derive(Debug)]
 pub struct Record {
-    pub(super) index: usize,
-    state: State,
-    /// Descriptors that stand for it.
-    pub(super) refs: AtomicU32,
-    inode: AtomicU64,
-    /// It was made by this process or one it was forked from, under our eyes.
-    pub(super) own: Flag,
+    pub(super) number: usize,
+    pub(super) references: References,
     slots: &'static [AtomicU32],
     /// Which of the slots.
     slot: AtomicU32,
     /// The process that took the slot: a child that finds the record free takes one of its own.
     slot_process: AtomicU32,
     /// Nothing is gathered on it.
-    pub(super) tx_off: Flag,
+    pub(super) tx_off: AtomicBool,
     /// Its receives are not to be coalesced.
-    pub(super) rx_off: Flag,
+    pub(super) rx_off: AtomicBool,
     /// A descriptor to flush through.
-    pub(super) tx_fd: Fd,
+    pub(super) tx_fd: AtomicI32,
     tx: Lock<Outgoing>,
     rx: Lock<Incoming>,
     /// Receives so far, and when every sixteenth was.
@@ -93,20 +85,17 @@ impl Outgoing {
 }
 
 impl Record {
-    /// A record that is claimed for a socket.
-    pub(super) fn new(index: usize, slots: &'static [AtomicU32], slot: u32) -> Record {
+    /// The record with this number, without a socket and without one of the slots.
+    pub(super) fn new(number: usize, slots: &'static [AtomicU32]) -> Record {
         Record {
-            index,
-            state: State::new(CLAIMED),
-            refs: AtomicU32::new(0),
-            inode: AtomicU64::new(0),
-            own: Flag::new(false),
+            number,
+            references: References::new(),
             slots,
-            slot: AtomicU32::new(slot),
-            slot_process: AtomicU32::new(process::id()),
-            tx_off: Flag::new(false),
-            rx_off: Flag::new(false),
-            tx_fd: Fd::new(-1),
+            slot: AtomicU32::new(0),
+            slot_process: AtomicU32::new(0),
+            tx_off: AtomicBool::new(false),
+            rx_off: AtomicBool::new(false),
+            tx_fd: AtomicI32::new(-1),
             tx: Lock::new(Outgoing {
                 sender: Sender::new(),
                 process: 0,
@@ -125,20 +114,12 @@ impl Record {
         }
     }
 
-    /// Takes a free record for a new socket.
-    pub(super) fn claim(&self) -> bool {
-        self.state
-            .compare_exchange(FREE, CLAIMED, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
-    }
-
-    /// From here on it is the record of this socket.
-    pub(super) fn begin(&self, facts: Facts, own: bool) {
-        self.refs.store(1, Ordering::Relaxed);
-        self.inode.store(facts.inode, Ordering::Relaxed);
-        self.own.store(own, Ordering::Relaxed);
+    /// From here on it is the record of a new socket.
+    pub(super) fn begin(&self, origin: Origin) {
         self.tx_off.store(false, Ordering::Relaxed);
-        self.rx_off.store(!own, Ordering::Relaxed);
+        // Of a socket that others may have too some may receive in ways that no hook sees.
+        self.rx_off
+            .store(origin == Origin::Found, Ordering::Relaxed);
         self.receives.store(0, Ordering::Relaxed);
         if let Some(mut tx) = self.outgoing() {
             tx.sender.abandon();
@@ -149,28 +130,13 @@ impl Record {
         if let Some(mut rx) = self.incoming() {
             rx.receiver.forget();
         }
-        self.state.store(USED, Ordering::Release);
-    }
-
-    /// The socket is gone.
-    pub(super) fn end(&self) {
-        self.inode.store(0, Ordering::Relaxed);
-        self.state.store(FREE, Ordering::Release);
-    }
-
-    pub(super) fn is_used(&self) -> bool {
-        self.state.load(Ordering::Acquire) == USED
-    }
-
-    pub(super) fn is_of(&self, inode: u64) -> bool {
-        self.is_used() && self.inode.load(Ordering::Relaxed) == inode
     }
 
     /// What the processes share that have the socket.
     #[inline]
     pub(super) fn slot(&self) -> Slot {
-        let at = self.slot.load(Ordering::Relaxed) as usize * SLOT;
-        Slot::new(&self.slots[at..at + SLOT])
+        let at = self.slot.load(Ordering::Relaxed) as usize * SLOT_WORDS;
+        Slot::new(&self.slots[at..at + SLOT_WORDS])
     }
 
     pub(super) fn set_slot(&self, slot: u32) {

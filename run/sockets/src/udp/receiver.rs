@@ -4,137 +4,17 @@
 //! taken when the last is gone. So the kernel's own idea of readiness stays right for poll, epoll, other
 //! threads and other processes, however many datagrams wait here; the price is one call more for each head.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-
+use weft_datagram::control;
+use weft_datagram::split::{Head, Taken};
 use weft_os::dgram::{Peeked, NAME_LEN};
-use weft_os::lock::{lock_shared, SharedGuard};
 
-use crate::control;
-use crate::split::{Head, Taken};
+use super::slot::Slot;
 use crate::Errno;
 
 /// Octets of memory a receiver stages a head in: the longest there is.
-pub const MEMORY: usize = 65_536;
+pub const MEMORY_OCTETS: usize = 65_536;
 /// Octets of control messages kept; no set of options of UDP comes near it.
-pub const CONTROL: usize = 1024;
-
-/// What the processes that share a socket (through fork) have to agree on, in memory they share.
-#[derive(Clone, Copy, Debug)]
-pub struct Slot {
-    words: &'static [AtomicU32],
-}
-
-/// Words of a slot.
-pub const SLOT: usize = 8;
-const LOCK: usize = 0;
-/// Counts the heads taken.
-const GENERATION: usize = 1;
-/// Octets of the head that were handed out.
-const CONSUMED: usize = 2;
-/// Plain receives under way, and whether receives are coalesced.
-const STATE: usize = 3;
-/// An error of the socket that a call of ours met on its way.
-const PENDING: usize = 4;
-/// Whether another process may have the socket too.
-const SHARED: usize = 5;
-
-const COALESCED: u32 = 1 << 31;
-
-impl Slot {
-    /// A slot in `words`, of which there are [`SLOT`].
-    pub fn new(words: &'static [AtomicU32]) -> Slot {
-        assert_eq!(words.len(), SLOT);
-        Slot { words }
-    }
-
-    /// Makes a used slot as new.
-    pub fn reset(&self) {
-        for word in self.words {
-            word.store(0, Ordering::Relaxed);
-        }
-    }
-
-    /// From now on other processes may have the socket.
-    pub fn share(&self) {
-        self.words[SHARED].store(1, Ordering::Release);
-    }
-
-    /// Whether other processes may have the socket.
-    pub fn is_shared(&self) -> bool {
-        self.words[SHARED].load(Ordering::Acquire) != 0
-    }
-
-    /// Whether receives are coalesced.
-    #[inline]
-    pub fn is_coalesced(&self) -> bool {
-        self.words[STATE].load(Ordering::Acquire) & COALESCED != 0
-    }
-
-    /// Begins a receive that is the kernel's alone; false when receives are coalesced. A receive that never ends
-    /// (its thread was cancelled) only means that receives never are.
-    #[inline]
-    pub fn begin_plain(&self) -> bool {
-        if self.is_coalesced() {
-            return false;
-        }
-        if self.words[STATE].fetch_add(1, Ordering::AcqRel) & COALESCED == 0 {
-            return true;
-        }
-        self.end_plain();
-        false
-    }
-
-    /// Ends it.
-    #[inline]
-    pub fn end_plain(&self) {
-        self.words[STATE].fetch_sub(1, Ordering::AcqRel);
-    }
-
-    /// Makes receives coalesced, if no plain one is under way: it would meet several datagrams as one.
-    pub fn coalesce(&self) -> bool {
-        let state = &self.words[STATE];
-        state
-            .compare_exchange(0, COALESCED, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
-    }
-
-    /// Takes that back; nothing was coalesced yet.
-    pub fn undo_coalesce(&self) {
-        self.words[STATE].fetch_and(!COALESCED, Ordering::AcqRel);
-    }
-
-    fn lock(&self) -> Option<SharedGuard<'static>> {
-        self.is_shared().then(|| lock_shared(&self.words[LOCK]))
-    }
-
-    fn generation(&self) -> u32 {
-        self.words[GENERATION].load(Ordering::Relaxed)
-    }
-
-    fn consumed(&self) -> usize {
-        self.words[CONSUMED].load(Ordering::Relaxed) as usize
-    }
-
-    fn set_consumed(&self, octets: usize) {
-        self.words[CONSUMED].store(octets as u32, Ordering::Relaxed);
-    }
-
-    fn next_generation(&self) {
-        self.words[GENERATION].fetch_add(1, Ordering::Relaxed);
-        self.set_consumed(0);
-    }
-
-    fn set_pending(&self, errno: Errno) {
-        self.words[PENDING].store(errno as u32, Ordering::Relaxed);
-    }
-
-    fn take_pending(&self) -> Option<Errno> {
-        match self.words[PENDING].swap(0, Ordering::Relaxed) {
-            0 => None,
-            errno => Some(errno as Errno),
-        }
-    }
-}
+pub const CONTROL_OCTETS: usize = 1024;
 
 /// Where heads come from: the kernel's receive queue, or a test. Neither call waits.
 pub trait Queue {
@@ -187,7 +67,7 @@ pub struct Datagram<'a> {
 pub struct Receiver {
     memory: &'static mut [u8],
     name: [u8; NAME_LEN],
-    control: [u8; CONTROL],
+    control: [u8; CONTROL_OCTETS],
     staged: Option<Staged>,
 }
 
@@ -211,7 +91,7 @@ impl Receiver {
         Receiver {
             memory: &mut [],
             name: [0; NAME_LEN],
-            control: [0; CONTROL],
+            control: [0; CONTROL_OCTETS],
             staged: None,
         }
     }
@@ -221,9 +101,9 @@ impl Receiver {
         !self.memory.is_empty()
     }
 
-    /// Gives it memory: [`MEMORY`] octets.
+    /// Gives it memory: [`MEMORY_OCTETS`] octets.
     pub fn set_memory(&mut self, memory: &'static mut [u8]) {
-        assert_eq!(memory.len(), MEMORY);
+        assert_eq!(memory.len(), MEMORY_OCTETS);
         self.memory = memory;
     }
 
@@ -287,7 +167,7 @@ impl Receiver {
             return Ok(staged);
         }
         let peeked = queue.peek(self.memory, &mut self.name, &mut self.control)?;
-        let control = peeked.control.min(CONTROL);
+        let control = peeked.control.min(CONTROL_OCTETS);
         let staged = Staged {
             generation,
             head: Head {
@@ -331,6 +211,8 @@ mod tests {
     use std::collections::VecDeque;
     use weft_os::dgram::{SOL_UDP, UDP_GRO};
     use weft_os::pages;
+
+    use crate::udp::slot::SLOT_WORDS;
 
     /// Heads: the octets and the segment size.
     #[derive(Default)]
@@ -376,12 +258,12 @@ mod tests {
     }
 
     fn slot() -> Slot {
-        Slot::new(pages::shared_words(SLOT).unwrap())
+        Slot::new(pages::shared_words(SLOT_WORDS).unwrap())
     }
 
     fn receiver() -> Receiver {
         let mut receiver = Receiver::new();
-        receiver.set_memory(Box::leak(vec![0; MEMORY].into_boxed_slice()));
+        receiver.set_memory(Box::leak(vec![0; MEMORY_OCTETS].into_boxed_slice()));
         receiver
     }
 
@@ -472,17 +354,6 @@ mod tests {
             next(&mut receiver, slot, &mut queue, ALL),
             Err(libc::EAGAIN)
         );
-    }
-
-    #[test]
-    fn coalescing_waits_for_plain_receives() {
-        let slot = slot();
-        assert!(slot.begin_plain());
-        assert!(!slot.coalesce());
-        slot.end_plain();
-        assert!(slot.coalesce());
-        assert!(!slot.begin_plain());
-        assert!(slot.is_coalesced());
     }
 
     #[test]

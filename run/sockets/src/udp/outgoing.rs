@@ -1,32 +1,24 @@
 //! Datagrams on their way out: which gather, and when they leave.
 
-use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use weft_datagram::batch::LONGEST;
+use weft_datagram::sender::{Destination, Offer, Wire, MEMORY};
 use weft_os::dgram::{self, NAME_LEN};
 use weft_os::lock::Guard;
 use weft_os::pages;
 use weft_os::user::UserBuffers;
 use weft_settings::datagrams::Direction;
 
+use super::ends::ends;
 use super::record::{Outgoing, Record};
-use super::Stack;
-use crate::batch::LONGEST;
-use crate::sender::{Destination, Offer, Wire, MEMORY};
+use super::Datagrams;
+use crate::verdict::Verdict;
 use crate::Errno;
-
-/// What becomes of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// The kernel is to do it.
-    Kernel,
-    /// It is done; the result.
-    Done(Result<usize, Errno>),
-}
 
 /// The kernel as what takes datagrams.
 struct Socket<'a> {
-    stack: &'a Stack,
+    datagrams: &'a Datagrams,
     fd: i32,
     flags: i32,
     /// The kernel was called.
@@ -38,17 +30,17 @@ impl Wire for Socket<'_> {
         let flags = self.flags | libc::MSG_NOSIGNAL;
         self.sent = true;
         dgram::send(self.fd, to.name(), octets, segment, flags)?;
-        let count = |counter: &std::sync::atomic::AtomicU64, number| {
+        let count = |counter: &AtomicU64, number| {
             counter.fetch_add(number, Ordering::Relaxed);
         };
-        count(&self.stack.counts.sends, 1);
+        count(&self.datagrams.counts.sends, 1);
         let datagrams = segment.map_or(1, |size| octets.len().div_ceil(usize::from(size)));
-        count(&self.stack.counts.gathered, datagrams as u64);
+        count(&self.datagrams.counts.gathered, datagrams as u64);
         Ok(())
     }
 }
 
-impl Stack {
+impl Datagrams {
     /// The program sends `data` to `to` (nothing: the connected peer) with these `flags`.
     pub fn send(
         &'static self,
@@ -106,7 +98,7 @@ impl Stack {
             }
         }
         let mut wire = Socket {
-            stack: self,
+            datagrams: self,
             fd,
             flags,
             sent: false,
@@ -133,7 +125,7 @@ impl Stack {
         }
         let flags = flags & libc::MSG_DONTWAIT;
         let mut wire = Socket {
-            stack: self,
+            datagrams: self,
             fd,
             flags,
             sent: false,
@@ -160,11 +152,11 @@ impl Stack {
     #[inline]
     fn note(&self, record: &Record, tx: &Outgoing) {
         if tx.sender.is_empty() {
-            if self.is_dirty(record) {
-                self.clear_dirty(record);
+            if self.waiting.contains(record.number) {
+                self.waiting.remove(record.number);
             }
         } else {
-            self.set_dirty(record);
+            self.waiting.insert(record.number);
             self.flusher.wake();
         }
     }
@@ -228,8 +220,8 @@ impl Stack {
     }
 
     /// Sends what waits in `record`, as far as the kernel takes it at once.
-    pub fn flush(&self, record: &'static Record) {
-        if !self.is_dirty(record) {
+    pub fn flush_record(&self, record: &'static Record) {
+        if !self.waiting.contains(record.number) {
             return;
         }
         if let Some(mut tx) = record.outgoing() {
@@ -239,7 +231,7 @@ impl Stack {
 
     fn flush_locked(&self, record: &'static Record, tx: &mut Guard<'_, Outgoing>) {
         let mut wire = Socket {
-            stack: self,
+            datagrams: self,
             fd: record.tx_fd.load(Ordering::Relaxed),
             flags: libc::MSG_DONTWAIT,
             sent: false,
@@ -247,7 +239,7 @@ impl Stack {
         // What the socket does not take now waits for the next call or the next tick.
         let _ = tx.sender.flush(&mut wire);
         if tx.sender.is_empty() {
-            self.clear_dirty(record);
+            self.waiting.remove(record.number);
         }
     }
 
@@ -255,7 +247,7 @@ impl Stack {
     pub(super) fn flush_for_good(&self, record: &'static Record) {
         const TRIES: usize = 10;
         const WAIT_MS: i32 = 100;
-        if !self.is_dirty(record) {
+        if !self.waiting.contains(record.number) {
             return;
         }
         let Some(mut tx) = record.outgoing() else {
@@ -270,18 +262,18 @@ impl Stack {
             dgram::ready(fd, libc::POLLOUT, WAIT_MS);
         }
         tx.sender.abandon();
-        self.clear_dirty(record);
+        self.waiting.remove(record.number);
     }
 
     /// The socket is shut down: sends fail from now on, and the kernel says how.
     pub fn shutting_down(&self, record: &'static Record) {
-        self.flush(record);
+        self.flush_record(record);
         record.tx_off.store(true, Ordering::Release);
     }
 
     /// The socket is about to be connected elsewhere.
     pub fn connecting(&self, record: &'static Record) {
-        self.flush(record);
+        self.flush_record(record);
         if let Some(mut tx) = record.outgoing() {
             tx.sender.forget_path();
             tx.forget_destinations();
@@ -290,7 +282,7 @@ impl Stack {
 
     /// The error that `SO_ERROR` is to give before the kernel's own.
     pub fn take_error(&self, record: &'static Record) -> Option<Errno> {
-        self.flush(record);
+        self.flush_record(record);
         record.outgoing()?.sender.take_pending()
     }
 }
@@ -312,54 +304,4 @@ fn segments(fd: i32) -> bool {
         && is_off(libc::SOL_SOCKET, libc::SO_TIMESTAMPING)
         && is_off(libc::SOL_SOCKET, libc::SO_ZEROCOPY)
         && is_off(libc::SOL_SOCKET, libc::SO_TXTIME)
-}
-
-/// The two ends of a socket, as far as they have addresses.
-pub(super) struct Ends {
-    ends: [SocketAddr; 2],
-    count: usize,
-}
-
-impl Ends {
-    pub(super) fn as_slice(&self) -> &[SocketAddr] {
-        &self.ends[..self.count]
-    }
-
-    fn push(&mut self, end: Option<SocketAddr>) {
-        if let Some(end) = end {
-            self.ends[self.count] = end;
-            self.count += 1;
-        }
-    }
-}
-
-/// The socket's own address, and `peer` or, if that is empty, the one it is connected to.
-pub(super) fn ends(fd: i32, peer: &[u8]) -> Ends {
-    let none = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
-    let mut ends = Ends {
-        ends: [none; 2],
-        count: 0,
-    };
-    let mut name = [0; NAME_LEN];
-    let len = dgram::local_name(fd, &mut name);
-    ends.push(address(&name[..len]));
-    if peer.is_empty() {
-        let len = dgram::peer_name(fd, &mut name);
-        ends.push(address(&name[..len]));
-    } else {
-        ends.push(address(peer));
-    }
-    ends
-}
-
-/// A socket address from the octets of a `sockaddr_in` or `sockaddr_in6`.
-fn address(name: &[u8]) -> Option<SocketAddr> {
-    let family = u16::from_ne_bytes(name.get(..2)?.try_into().ok()?);
-    let port = u16::from_be_bytes(name.get(2..4)?.try_into().ok()?);
-    let ip: IpAddr = match i32::from(family) {
-        libc::AF_INET => <[u8; 4]>::try_from(name.get(4..8)?).ok()?.into(),
-        libc::AF_INET6 => <[u8; 16]>::try_from(name.get(8..24)?).ok()?.into(),
-        _ => return None,
-    };
-    Some(SocketAddr::new(ip, port))
 }

@@ -2,29 +2,29 @@
 
 use std::sync::atomic::Ordering;
 
+use weft_datagram::batch::QUICK;
 use weft_os::dgram::{self, Peeked, NAME_LEN};
 use weft_os::pages;
 use weft_settings::datagrams::Direction;
 
-use super::outgoing::ends;
+use super::ends::ends;
+use super::receiver::{Ask, Datagram, Queue, MEMORY_OCTETS};
 use super::record::Record;
-use super::Stack;
-use crate::batch::QUICK;
-use crate::receiver::{Ask, Datagram, Queue, MEMORY};
+use super::Datagrams;
 use crate::Errno;
 
 /// How a receive is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receive {
-    /// By the kernel; [`Stack::end_receive`] is to be told when it is over.
+    /// By the kernel; [`Datagrams::end_receive`] is to be told when it is over.
     Plain,
-    /// By [`Stack::receive`].
+    /// By [`Datagrams::receive`].
     Split,
 }
 
 /// The kernel's queue.
 struct Socket<'a> {
-    stack: &'a Stack,
+    datagrams: &'a Datagrams,
     fd: i32,
 }
 
@@ -40,22 +40,18 @@ impl Queue for Socket<'_> {
 
     fn discard(&mut self) -> Result<(), Errno> {
         dgram::discard(self.fd)?;
-        self.stack.counts.heads.fetch_add(1, Ordering::Relaxed);
+        self.datagrams.counts.heads.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 }
 
-impl Stack {
+impl Datagrams {
     /// The program is about to receive.
     pub fn begin_receive(&self, record: &'static Record, fd: i32) -> Receive {
         if self.busy_after == 0 {
             self.try_coalesce(record, fd);
         }
         if record.slot().begin_plain() {
-            // Whoever is about to wait for an answer wants the question sent.
-            if self.anything_waits() && dgram::ready(fd, libc::POLLIN, 0) == 0 {
-                self.flush_all();
-            }
             Receive::Plain
         } else {
             Receive::Split
@@ -113,6 +109,7 @@ impl Stack {
     ///
     /// # Errors
     /// EAGAIN when there is none, and what the socket or `deliver` says.
+    #[inline]
     pub fn receive<T>(
         &self,
         record: &'static Record,
@@ -125,7 +122,10 @@ impl Stack {
         }
         // A signal handler that receives from the socket that it interrupted a receive from.
         let mut rx = record.incoming().ok_or(libc::EINTR)?;
-        let mut queue = Socket { stack: self, fd };
+        let mut queue = Socket {
+            datagrams: self,
+            fd,
+        };
         let received = rx.receiver.receive(record.slot(), &mut queue, ask, deliver);
         if received.is_ok() {
             self.counts.split.fetch_add(1, Ordering::Relaxed);
@@ -138,7 +138,10 @@ impl Stack {
         if !record.slot().is_coalesced() || !give_memory(record) {
             return None;
         }
-        let mut queue = Socket { stack: self, fd };
+        let mut queue = Socket {
+            datagrams: self,
+            fd,
+        };
         let mut rx = record.incoming()?;
         Some(rx.receiver.next_len(record.slot(), &mut queue))
     }
@@ -149,7 +152,7 @@ fn give_memory(record: &Record) -> bool {
         return true;
     };
     if !rx.receiver.has_memory() {
-        let Some(memory) = pages::octets(MEMORY) else {
+        let Some(memory) = pages::octets(MEMORY_OCTETS) else {
             return false;
         };
         rx.receiver.set_memory(memory);
