@@ -16,10 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("run/engine", &["proto/verbs", "run/settings", "run/os"]),
     ("run/sockets", &["proto/datagram", "run/settings", "run/os"]),
     ("abi/verbs", &["run/engine"]),
-    (
-        "abi/preload",
-        &["run/sockets", "run/settings", "run/os"],
-    ),
+    ("abi/preload", &["run/sockets", "run/settings", "run/os"]),
     ("eval/bench", &["run/engine"]),
     ("cli", &["run/engine", "run/os", "eval/bench"]),
     ("xtask", &[]),

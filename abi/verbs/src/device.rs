@@ -15,7 +15,7 @@ use crate::handle::{free_retired, Handle};
 use crate::layout::{ibv_context, ibv_context_ops, ibv_device, verbs_context};
 use crate::refused::in_words;
 use crate::weft0::weft0;
-use crate::{completion, nodes, post, qp, query, real, srq, window};
+use crate::{completion, nodes, off, post, qp, query, real, srq, window};
 
 /// Whether a device is ours.
 ///
@@ -32,8 +32,24 @@ fn check(device: *mut ibv_device) -> Answer<()> {
     }
 }
 
+/// For whatever makes a program's first object: there is no device of ours to make it from when Weft is off, and none
+/// of the machine's without an installed library.
+///
+/// # Errors
+/// `ENODEV` when Weft is off.
+pub fn check_on() -> Answer<()> {
+    match off::is_off() {
+        true => Err(Errno(libc::ENODEV)),
+        false => Ok(()),
+    }
+}
+
 /// Opens the device once more.
+///
+/// # Errors
+/// What the engine says, and `ENODEV` when Weft is off.
 pub fn open() -> Answer<*mut ibv_context> {
+    check_on()?;
     let engine = weft_engine::Context::open()?;
     // SAFETY: numbers, addresses and optional functions, for which zero is a value, and a mutex
     // whose initial value is zero.
@@ -74,7 +90,10 @@ export! {
     fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *mut ibv_device {
         pointer(|| {
             let (real_list, real_devices) = real::devices();
-            let mut devices = vec![weft0()];
+            let mut devices = Vec::new();
+            if !off::is_off() {
+                devices.push(weft0());
+            }
             devices.extend(real_devices);
             devices.push(null_mut());
             if !num_devices.is_null() {

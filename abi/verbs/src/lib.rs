@@ -14,7 +14,7 @@
 //! | `strings`, `rates` | numbers in words and other units |
 //! | `refused`, `rsocket` | what is not served |
 //! | `nodes`, `listing`, `sysfs` | the files in /dev and /sys that programs look for |
-//! | `real` | the machine's own devices beside ours |
+//! | `real`, `off` | the machine's own devices beside ours, and instead of ours |
 //!
 //! # What the program promises
 //!
@@ -45,6 +45,7 @@ pub mod layout;
 mod listing;
 mod memory;
 mod nodes;
+mod off;
 mod pair;
 mod post;
 mod qp;

@@ -61,9 +61,9 @@ pub struct Counts {
 }
 
 impl Stack {
-    /// What the settings ask for, for a program of this name; nothing if they ask for nothing.
-    pub fn new(settings: &Settings, program: &str) -> Option<Stack> {
-        let rules = settings.udp.for_program(program);
+    /// What the settings ask for, for a program with these names; nothing if they ask for nothing.
+    pub fn new(settings: &Settings, names: &[&str]) -> Option<Stack> {
+        let rules = settings.udp.for_program(names);
         if !rules.any() || !process::watch() {
             return None;
         }

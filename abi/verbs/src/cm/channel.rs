@@ -11,6 +11,7 @@ use weft_engine::types::QpState;
 use super::id::{self, Kind};
 use crate::acks::{self, Acks, Entry};
 use crate::ah;
+use crate::device;
 use crate::entry::{invalid, pointer, status, Answer};
 use crate::handle::{Handle, Object, Side};
 use crate::layout::numbers::*;
@@ -44,7 +45,11 @@ impl Object for Held {
 }
 
 /// Makes an event channel.
+///
+/// # Errors
+/// What the engine says, and `ENODEV` when Weft is off.
 pub fn create() -> Answer<*mut rdma_event_channel> {
+    device::check_on()?;
     let engine = EventChannel::new()?;
     let fd = engine.fd();
     Ok(Handle::create(
