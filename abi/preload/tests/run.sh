@@ -132,6 +132,35 @@ for mode in plain off busy always; do
     fi
 done
 
+# --- who is served
+
+# gathers TITLE YES|NO COMMAND...: whether datagrams of a sender that would gather each of them were gathered
+gathers() {
+    local title=$1 wanted=$2 found=no
+    shift 2
+    seed=$((seed + 10))
+    : > "$work/receiver"
+    timeout 60 "$work/checker" receive 0 $seed > "$work/receiver" 2>&1 &
+    local port
+    port=$(said_port "$work/receiver") &&
+        env WEFT_LOG=info WEFT_UDP_BUSY_AFTER=0 LD_PRELOAD="$library" "$@" send 127.0.0.1 "$port" $seed 0.2 \
+            > "$work/sender" 2>&1
+    local sent=$?
+    wait $! || sent=$?
+    if grep -q 'datagrams left in' "$work/sender"; then found=yes; fi
+    if [ $sent -eq 0 ] && [ $found = "$wanted" ]; then ok; else bad "$title: gathered: $found, status $sent" "$work/sender"; fi
+}
+gathers "a rule for the program's file" yes WEFT_UDP='gso program=checker' "$work/checker"
+gathers "a rule for what it was started as" yes WEFT_UDP='gso program=other' \
+    bash -c 'exec -a dir/other "$0" "$@"' "$work/checker"
+gathers "a rule for its file, started as another" yes WEFT_UDP='gso program=checker' \
+    bash -c 'exec -a dir/other "$0" "$@"' "$work/checker"
+gathers "a rule for another program" no WEFT_UDP='gso program=other' "$work/checker"
+gathers "off" no WEFT_OFF=1 WEFT_UDP=gso "$work/checker"
+if [ "$(grep -c 'checker: Weft is off (WEFT_OFF)' "$work/sender")" -eq 1 ]; then ok; else bad "off is said once" "$work/sender"; fi
+# shellcheck disable=SC2016 # the inner shell expands
+WEFT_OFF=1 same "off" bash -c 'ls /proc/$$/task | wc -l; exec 3>&1; echo b >&3'
+
 # --- bad luck
 
 # shellcheck source=abi/preload/tests/luck.sh

@@ -99,6 +99,11 @@ for name in "${programs[@]}"; do
         continue
     fi
     for mode in preload replacement both; do
+        if [ "$name" = off ]; then
+            program $mode "$name" WEFT_OFF=1 WEFT_LOG=info
+            lines "$name ($mode): that it is off is said once" 'Weft is off (WEFT_OFF)' 1
+            continue
+        fi
         program $mode "$name"
         if [ "$name" = device ]; then WEFT_FACE=iwarp program $mode "$name"; fi
         case $name in
@@ -116,7 +121,7 @@ done
 if [ $# -eq 0 ]; then
     cc "${flags[@]}" -shared -fPIC -o "$work/libforeign.so" "$here/foreign/library.c" &&
         cc "${flags[@]}" -o "$work/foreign" "$here/foreign/program.c" -libverbs -lrdmacm "$work/libforeign.so"
-    for variable in UNUSED=1 WEFT_REAL_DEVICES=on; do
+    for variable in UNUSED=1 WEFT_REAL_DEVICES=on WEFT_OFF=1; do
         env "$variable" LD_PRELOAD="$out/libweft.so $work/libforeign.so" timeout $limit "$work/foreign" \
             > "$work/output.txt" 2> "$work/messages.txt"
         count "foreign ($variable)" $?

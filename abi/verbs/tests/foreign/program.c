@@ -9,6 +9,26 @@ int main(void)
 	struct ibv_device **list = ibv_get_device_list(&count);
 	struct ibv_device_attr attr;
 
+	if (getenv("WEFT_OFF")) {
+		begin_case("a real device is alone when Weft is off");
+		EQUAL(count, 1);
+		NEED(list && list[0] && !list[1]);
+		CHECK(!strcmp(ibv_get_device_name(list[0]), "fake0"));
+
+		begin_case("calls about it go to its library");
+		struct ibv_context *context = ibv_open_device(list[0]);
+		NEED(context);
+		EQUAL(ibv_query_device(context, &attr), 0);
+		CHECK(!strcmp(attr.fw_ver, "fake"));
+		struct ibv_pd *pd = ibv_alloc_pd(context);
+		NEED(pd);
+		EQUAL(pd->handle, 4711);
+		EQUAL(ibv_dealloc_pd(pd), 0);
+		EQUAL(ibv_close_device(context), 0);
+		ibv_free_device_list(list);
+		EQUAL(fake_lists(), 0);
+		end_program();
+	}
 	if (!getenv("WEFT_REAL_DEVICES")) {
 		begin_case("a real device stays hidden");
 		EQUAL(count, 1);
