@@ -18,7 +18,7 @@ from pathlib import Path
 
 import again
 
-PURE = {"weft-iwarp", "weft-verbs", "weft-inet", "weft-link", "weft-tests", "weft-model", "xtask"}
+PURE = {"weft-iwarp", "weft-verbs", "weft-inet", "weft-link", "weft-tests", "weft-loom", "xtask"}
 BEGIN = re.compile(r"^ +(?:Running .*\((?P<path>.+)\)|Doc-tests (?P<crate>\S+))$")
 FAILED = re.compile(r"^test (.+?)(?: - should panic)? \.\.\. FAILED$")
 # The list at the end has the name of each failed test, also where a child wrote into the test's own line.

@@ -36,7 +36,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("xtask", &[]),
     ("tests", &[ANYTHING]),
-    ("tests/model", &["run/os", "proto/verbs"]),
+    ("tests/loom", &["run/os", "proto/verbs"]),
 ];
 
 const ANYTHING: &str = "*";
