@@ -20,12 +20,12 @@ import traceback
 from pathlib import Path
 
 import report
-from ends import Failed, Pair
+from ends import Pair
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "programs"))
 sys.path.append(str(Path(__file__).resolve().parents[1] / "rig"))
 import again  # noqa: E402
-from stage import free_ports  # noqa: E402
+from network import free_ports  # noqa: E402
+from process import Failed  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

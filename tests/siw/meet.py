@@ -10,7 +10,8 @@ import wire
 from matrix import SIW, WEFT
 from machine import GUEST, HOST
 
-sys.path.append(str(Path(__file__).parents[1] / "programs"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "programs"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "rig"))
 import checks  # noqa: E402
 from process import Process, be_everywhere, until  # noqa: E402
 

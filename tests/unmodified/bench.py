@@ -7,8 +7,12 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "rig"))
+from process import listens, until  # noqa: E402
 
 # What is under the server and under the client. The first rule names no socket of theirs: hooks alone.
 PASS, GSO = "gso port=1", "gso"
@@ -91,17 +95,9 @@ class Bench:
         raise AssertionError(f"nothing listens on {port}: {self.logs()}")
 
     def bound(self, port, protocol="tcp", seconds=30):
-        """Waits until a socket has the port, without connecting: some servers serve one client only."""
-        # A connection that was, or is, may have the same port: TCP's listens.
-        state = "0A" if protocol == "tcp" else "07"
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            for table in (f"/proc/net/{protocol}", f"/proc/net/{protocol}6"):
-                lines = Path(table).read_text().splitlines()[1:] if Path(table).exists() else []
-                if any(line.split()[1].endswith(f":{port:04X}") and line.split()[3] == state for line in lines):
-                    return
-            time.sleep(0.05)
-        raise AssertionError(f"nothing has {protocol} port {port}: {self.logs()}")
+        """Waits until a socket has the port, without connecting."""
+        if not until(lambda: listens(port, protocol == "udp"), seconds):
+            raise AssertionError(f"nothing has {protocol} port {port}: {self.logs()}")
 
     def logs(self, whole=False):
         return "\n".join(p.read_text(errors="replace")[0 if whole else -1500:] for p in sorted(self.folder.glob("log*")))

@@ -9,15 +9,17 @@ stands behind -- goes to the program (tests/verbs/README.md). The last line is `
 runs.
 """
 import argparse
-import os
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-COUNTS = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped$")
+sys.path.append(str(HERE.parent / "rig"))
+from counts import Counts, of_cases  # noqa: E402
+
+# The C library fills memory that was freed, so that what is used afterwards is not by chance as it was.
+FILLED = {"GLIBC_TUNABLES": "glibc.malloc.perturb=165:glibc.malloc.tcache_count=0"}
 MODES = ("preload", "replacement", "both")
 # The faces of the device and ways to connect; options of the program and its list of known failures.
 RUNS = (
@@ -41,17 +43,16 @@ def main():
         if subprocess.run([HERE / "build.sh", program]).returncode:
             print("verbs: the program does not compile (packages gcc, libibverbs-dev, librdmacm-dev)")
             return 1
-        total = [0, 0, 0]
+        total = Counts()
         for mode in arguments.mode or MODES:
             for face, options, known in RUNS:
                 if mode != "both" and (face, options) != ("infiniband", []):
                     continue
                 title = " ".join([f"{mode}, face {face}", *options])
                 command = [program, "--again", *options, "--known", HERE / known, *arguments.rest]
-                counts = run(title, *loaded(mode, arguments.weft.resolve(), face, command))
-                total = [one + other for one, other in zip(total, counts)]
-    print(f"{total[0]} passed, {total[1]} failed, {total[2]} skipped")
-    return 1 if total[1] else 0
+                command, variables = loaded(mode, arguments.weft.resolve(), face, command)
+                total += of_cases(title, command, FILLED | variables)
+    return total.close()
 
 
 def loaded(mode, weft, face, command):
@@ -62,28 +63,6 @@ def loaded(mode, weft, face, command):
     if mode == "preload":
         return command, {"WEFT_FACE": face, "LD_PRELOAD": str(folder / "libweft.so")}
     return command, {"WEFT_FACE": face, "LD_LIBRARY_PATH": str(folder / "weft-libs")}
-
-
-def run(title, command, variables):
-    """One run's counts; its lines are passed on, but for the counts and what went well."""
-    print(f"--- {title}", flush=True)
-    counts = None
-    # What the engine says of connections that cases break on purpose goes to standard error.
-    # The C library fills memory that was freed, so that what is used afterwards is not by chance as it was.
-    environment = os.environ | {"GLIBC_TUNABLES": "glibc.malloc.perturb=165:glibc.malloc.tcache_count=0"} | variables
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
-        for line in process.stdout:
-            found = COUNTS.match(line)
-            if found:
-                counts = [int(number) for number in found.groups()]
-            elif not line.startswith(("ok ", "skip ")):
-                print(line, end="", flush=True)
-    if counts is None or (process.returncode and not counts[1]):
-        print(f"FAIL {title}: exit status {process.returncode} without a failure counted")
-        counts = counts or [0, 0, 0]
-        counts[1] += 1
-    print(f"{title}: {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped")
-    return counts
 
 
 if __name__ == "__main__":
