@@ -3,6 +3,9 @@
 //! Headers, trailers and small payloads are copied into one arena; large payloads stay where
 //! the program has them and are named by a [`Span`]. The driver turns the two into one gather
 //! list and says how many octets the transport took.
+//!
+//! A transport copies what it takes, as the kernel's TCP does, or goes on referring to the program's memory until its
+//! peer has the octets. So octets are first *taken* and then *released*; between the two they are *held*.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -36,6 +39,8 @@ pub struct Outgoing {
     chunks: VecDeque<Chunk>,
     queued: usize,
     sent: u64,
+    /// Octets at the end of those that the transport has taken whose memory it still refers to.
+    held: usize,
 }
 
 /// The arena is compacted when this many octets at its front are spent.
@@ -55,6 +60,30 @@ impl Outgoing {
     #[inline]
     pub fn sent(&self) -> u64 {
         self.sent
+    }
+
+    /// Octets that the transport has taken and still refers to.
+    #[inline]
+    pub fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Octets since the stream began whose memory is the program's again.
+    #[inline]
+    pub(crate) fn released(&self) -> u64 {
+        self.sent - self.held as u64
+    }
+
+    /// The transport refers to the last `held` octets of what it has taken, and no more to those before them.
+    ///
+    /// What was released once stays so: a transport that says otherwise is wrong, and a completion is not taken back.
+    #[inline]
+    pub(crate) fn note_held(&mut self, held: usize) {
+        debug_assert!(
+            held as u64 <= self.sent,
+            "nothing is held that was not taken"
+        );
+        self.held = held;
     }
 
     /// Stream offset just behind everything queued.
@@ -186,7 +215,8 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Drops everything that waits.
+    /// Drops everything that waits. What was taken and not released stays counted: nobody knows whether it arrived, so
+    /// it does not complete.
     pub(crate) fn clear(&mut self) {
         self.arena = Vec::new();
         self.head = 0;
@@ -249,6 +279,22 @@ mod tests {
             assert_eq!(left, 22 - cut, "cut at {cut}");
             assert_eq!(out.end(), 22);
         }
+    }
+
+    #[test]
+    fn what_is_taken_is_held_until_it_is_released() {
+        let mut out = sample();
+        out.take(14);
+        out.note_held(10);
+        assert_eq!((out.sent(), out.released(), out.held()), (14, 4, 10));
+        out.take(8);
+        out.note_held(12);
+        assert_eq!(out.released(), 10);
+        // A stream that ends takes the rest with it, and releases nothing.
+        out.clear();
+        assert_eq!(out.released(), 10);
+        out.note_held(0);
+        assert_eq!(out.released(), 22);
     }
 
     #[test]

@@ -101,6 +101,7 @@ impl Mr {
     fn remove_from(&self, regions: &mut Regions<Registered>) {
         if !self.gone.swap(true, Ordering::AcqRel) {
             regions.remove(self.stag);
+            self.pd.engine().network.deregistered(&self.memory);
             self.pd.engine().stats.subtract(Total::Regions, 1);
         }
     }

@@ -8,7 +8,7 @@ use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::net::{self, sockopt, AddressFamily, SocketFlags, SocketType};
 
 use crate::descriptors;
-use crate::mem::{Gather, Scatter};
+use crate::lists::{Gather, Scatter};
 use crate::private::Private;
 use crate::sys;
 

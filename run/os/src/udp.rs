@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::net::{self, sockopt, AddressFamily, SocketFlags, SocketType};
 
 use crate::dgram::{set_int, SOL_UDP, UDP_GRO, UDP_SEGMENT};
-use crate::mem::Gather;
+use crate::lists::Gather;
 use crate::net::SocketOptions;
 use crate::private::Private;
 use crate::sys;

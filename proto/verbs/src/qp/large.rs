@@ -96,6 +96,7 @@ impl Qp {
         stream.peer = Peer::Weft;
         if let (Some(ulpdu), true) = (announcement.ulpdu, stream.fpdu_policy != FpduPolicy::Emss) {
             stream.outbound.set_mulpdu(ulpdu);
+            stream.follows_emss = false;
         }
         if !stream.announced {
             stream.announced = true;

@@ -123,6 +123,8 @@ struct Stream {
     /// The responder still swallows a Send that is the ready-to-receive message.
     swallow_rtr_send: bool,
     fpdu_policy: FpduPolicy,
+    /// FPDUs are made to fit the EMSS.
+    follows_emss: bool,
     /// What is known of the peer.
     peer: Peer,
     /// This side has told the peer that it is Weft, or is about to.
@@ -300,6 +302,7 @@ impl Qp {
             may_send: established.role == Role::Initiator,
             swallow_rtr_send: false,
             fpdu_policy: policy,
+            follows_emss: policy != FpduPolicy::Large,
             peer: Peer::Unknown,
             announced: false,
             probed: false,
@@ -313,6 +316,8 @@ impl Qp {
             self.state = QpState::Rts;
         }
         self.stream = Some(stream);
+        // What an earlier stream's transport held has gone with it.
+        self.outgoing.note_held(0);
         self.counters = QpCounters::default();
         self.forget_time();
         match established.role {
@@ -325,6 +330,14 @@ impl Qp {
             Role::Responder => {}
         }
         self.start_stream(established);
+    }
+
+    /// TCP's effective maximum segment size changed, to so many octets. FPDUs that are made from now on fit it, unless
+    /// they are larger anyway (decision 0004).
+    pub fn set_emss(&mut self, emss: usize) {
+        if let Some(stream) = self.stream.as_mut().filter(|s| s.follows_emss) {
+            stream.outbound.set_emss(emss);
+        }
     }
 
     /// Sets how long a peer that promised a message first may keep silent on streams that are attached from now on.
@@ -441,11 +454,26 @@ impl Qp {
             && self.ending.is_live()
     }
 
-    /// The transport took `octets` of [`Qp::outgoing`].
+    /// The transport took `octets` of [`Qp::outgoing`] and has copied them.
     #[inline]
     pub fn sent(&mut self, octets: usize, host: &mut impl Host) {
+        self.taken(octets, 0, host);
+    }
+
+    /// The transport took `octets` of [`Qp::outgoing`]; it refers to the memory of the last `held` octets of all that
+    /// it has taken. A work request is not complete before its octets are released: the program may write over them
+    /// then.
+    #[inline]
+    pub fn taken(&mut self, octets: usize, held: usize, host: &mut impl Host) {
         self.outgoing.take(octets);
+        self.outgoing.note_held(held);
         self.note_spoken(host);
+        self.complete_sends(host);
+    }
+
+    /// The transport now refers to the memory of no more than the last `held` octets that it has taken.
+    pub fn released(&mut self, held: usize, host: &mut impl Host) {
+        self.outgoing.note_held(held);
         self.complete_sends(host);
     }
 
@@ -457,11 +485,11 @@ impl Qp {
 
     /// Reports finished send work requests in posting order (RFC 5040 section 5.5, rule 15).
     fn complete_sends(&mut self, host: &mut impl Host) {
-        let sent = self.outgoing.sent();
+        let released = self.outgoing.released();
         while let Some(front) = self.sq.front() {
             match front.progress {
                 Progress::Done => {}
-                Progress::SentAt(at) if at <= sent && self.is_answered(front) => {}
+                Progress::SentAt(at) if at <= released && self.is_answered(front) => {}
                 _ => break,
             }
             let Some(wqe) = self.sq.pop_front() else {

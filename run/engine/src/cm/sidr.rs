@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use weft_os::mem::Gather;
+use weft_os::lists::Gather;
 use weft_os::poll::Interest;
 use weft_os::udp::UdpSocket;
 use weft_verbs::sidr::answering::{Action, Answerer, RequestKey};

@@ -71,6 +71,10 @@ impl Qp {
         };
         let (received, mut end) = {
             let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
+            if let Some(emss) = stream.carrier.take_new_emss() {
+                inner.machine.set_emss(emss);
+            }
+            stream.note_released(&mut inner.machine, &mut pass);
             let (received, mut end) = stream.receive(&mut inner.machine, &mut pass);
             let due = inner.machine.is_due(&pass);
             if end.is_none() && due && (writable || !stream.blocked) {
@@ -164,6 +168,12 @@ impl Qp {
         let one = unacknowledged && inner.machine.sends_one_at_a_time();
         self.waits_for_one.store(one, Ordering::Relaxed);
         self.follow_holding(inner, engine);
+        if !inner.machine.ending().is_live() || inner.results.invalidated {
+            // The program is about to learn that memory is its own again.
+            if let Some(stream) = &inner.stream {
+                stream.keep_copies(&inner.machine);
+            }
+        }
         Self::follow_stream(inner, engine);
         if !inner.results.is_empty() || inner.results.invalidated {
             self.publish(inner, engine);

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use weft_os::mem::{Gather, Scatter};
+use weft_os::lists::{Gather, Scatter};
 use weft_os::net::is_end;
 use weft_os::poll::Interest;
 use weft_verbs::outgoing::Piece;
@@ -121,7 +121,7 @@ impl Stream {
             match outcome {
                 Transfer::Octets(octets) => {
                     self.octets_out += octets as u64;
-                    qp.sent(octets, pass);
+                    qp.taken(octets, self.carrier.held(), pass);
                     if octets < asked {
                         self.blocked = true;
                         return None;
@@ -139,6 +139,26 @@ impl Stream {
                     };
                 }
             }
+        }
+    }
+
+    /// Completes what the carrier has released since it was asked last.
+    #[inline]
+    pub(super) fn note_released(&self, qp: &mut QpMachine, pass: &mut Pass<'_>) {
+        let before = qp.outgoing().held();
+        if before > 0 {
+            let held = self.carrier.held();
+            if held < before {
+                qp.released(held, pass);
+            }
+        }
+    }
+
+    /// Sees to it that the carrier refers to none of the program's memory.
+    #[inline]
+    pub(super) fn keep_copies(&self, qp: &QpMachine) {
+        if qp.outgoing().held() > 0 {
+            self.carrier.keep_copies();
         }
     }
 

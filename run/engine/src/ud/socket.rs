@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use weft_os::mem::{Gather, LIST_MAX};
+use weft_os::lists::{Gather, LIST_MAX};
 use weft_os::poll::Interest;
 use weft_os::udp::{Received, UdpSocket, RECEIVE_MOST};
 use weft_verbs::types::{Payload, QpNumber};

@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
+#[path = "network.rs"]
+mod network;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -46,6 +49,7 @@ pub struct End {
 impl End {
     /// A queue pair in INIT, that peers can find.
     pub fn new(psn: u32) -> End {
+        network::start();
         let context = Context::open().unwrap();
         let pd = context.alloc_pd();
         let cq = context.create_cq(512, None, 1).unwrap();
