@@ -5,9 +5,8 @@ import sys
 import time
 from pathlib import Path
 
-import checks
-
 sys.path.append(str(Path(__file__).resolve().parents[1] / "rig"))
+import checks  # noqa: E402
 from network import is_free  # noqa: E402
 from process import Process, until  # noqa: E402
 

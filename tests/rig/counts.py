@@ -21,6 +21,14 @@ class Counts:
         """Counts one case, which `passed`, `failed` or was `skipped`."""
         setattr(self, outcome, getattr(self, outcome) + 1)
 
+    @staticmethod
+    def of(outcomes):
+        """The counts of many cases."""
+        counts = Counts()
+        for outcome in outcomes:
+            counts.add(outcome)
+        return counts
+
     def __add__(self, other):
         return Counts(self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped)
 
@@ -40,8 +48,8 @@ def read(line):
 
 
 def of_cases(title, command, variables=None, different=None):
-    """Runs a program of C cases (tests/common) and gives its counts; its lines are passed on, but for the closing one and
-    what went well.
+    """Runs a program of C cases (tests/common) and gives its counts; its lines are passed on, but for the closing one
+    and what went well.
 
     `variables` are added to the environment. `different` names cases that fail by intention, with the reason: such a
     failure is a skip, and one that passes is a failure, so that the list stays true."""

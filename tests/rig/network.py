@@ -82,8 +82,8 @@ def has_address(address):
 
 
 def free_ports():
-    """TCP ports that nothing on this machine has when they are asked for, below the range the kernel hands out. They begin
-    anywhere: another run may go on beside this one."""
+    """TCP ports that nothing on this machine has when they are asked for, below the range the kernel hands out. They
+    begin anywhere: another run may go on beside this one."""
     first, count = 20000, 10000
     start = random.randrange(count)
     return (port for at in itertools.count(start) if is_free(port := first + at % count))

@@ -41,10 +41,11 @@ class Failed(Exception):
 
 
 class Process:
-    """A started program, in a session of its own, its output in files. The whole session dies with `stop`."""
+    """A started program, in a session of its own, its output in the files LOG.out and LOG.err. The whole session dies
+    with `stop`."""
 
-    def __init__(self, argv, environment, log, before=None):
-        self.log = Path(log)
+    def __init__(self, argv, environment, log, before=None, cwd="/", stdin=subprocess.DEVNULL):
+        self.name, self.log = Path(argv[0]).name, Path(log)
 
         def prepare():
             # A run in the background of a shell has SIGINT ignored, and programs would inherit that.
@@ -54,7 +55,7 @@ class Process:
 
         with open(f"{log}.out", "wb") as out, open(f"{log}.err", "wb") as err:
             self.child = subprocess.Popen(
-                argv, env=environment, cwd="/", stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                argv, env=environment, cwd=cwd, stdin=stdin, stdout=out, stderr=err,
                 start_new_session=True, preexec_fn=prepare,
             )
 
@@ -85,6 +86,12 @@ class Process:
         except ProcessLookupError:
             pass
 
+    def end(self, seconds):
+        """Ends it with SIGTERM, and with SIGKILL what is still there after so long."""
+        self.signal(signal.SIGTERM)
+        self.wait(seconds)
+        self.stop()
+
     def stop(self):
         self.signal(signal.SIGKILL)
         self.child.wait()
@@ -97,6 +104,13 @@ class Process:
     def listens(self, port, datagrams=False):
         """Whether somebody listens on that port in the network the process is in."""
         return listens(port, datagrams, self.child.pid)
+
+    def await_port(self, port, datagrams=False, seconds=30):
+        """Waits until somebody has that port in the network the process is in; `Failed` when it ends before that, or nobody
+        has."""
+        if not until(lambda: self.ended() or self.listens(port, datagrams), seconds) or self.ended():
+            how = self.result().how() if self.ended() else f"nothing has port {port}"
+            raise Failed(f"{self.name}: {how}\n{self.result().errors}")
 
     def connections(self, port):
         """How many TCP connections to that port there are in the network the process is in."""
@@ -118,24 +132,36 @@ class Talker:
                 resource.setrlimit(resource.RLIMIT_NOFILE, files)
         self.command = [str(word) for word in command]
         self.errors = errors or tempfile.TemporaryFile("w+", errors="replace")
-        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors,
-                                        text=True, preexec_fn=before)
+        self.process = subprocess.Popen(self.command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=self.errors, preexec_fn=before)
+        self.unread = b""  # what it said behind the last line that was heard
         self.pid = self.process.pid
 
     def tell(self, line):
         try:
-            self.process.stdin.write(line + "\n")
-            self.process.stdin.flush()
+            self.process.stdin.write(f"{line}\n".encode())
         except BrokenPipeError:
             pass  # what it died of is heard
 
     def hear(self, seconds=ANSWER):
         """The next line it says."""
-        said, _, _ = select.select([self.process.stdout], [], [], seconds)
-        line = self.process.stdout.readline() if said else ""
-        if not line:
-            raise Failed(self.last_words(seconds))
+        deadline = time.monotonic() + seconds
+        while b"\n" not in self.unread:
+            said, _, _ = select.select([self.process.stdout], [], [], max(deadline - time.monotonic(), 0))
+            octets = os.read(self.process.stdout.fileno(), 65536) if said else b""
+            if not octets:
+                if said:
+                    self.reap(seconds)  # its output is closed, and it may still be ending
+                raise Failed(self.last_words(seconds))
+            self.unread += octets
+        line, _, self.unread = self.unread.partition(b"\n")
         return json.loads(line)
+
+    def reap(self, seconds):
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            pass  # it is told of as silent
 
     def ask(self, line, seconds=ANSWER):
         self.tell(line)
@@ -149,7 +175,8 @@ class Talker:
             raise Failed(self.last_words(ANSWER)) from None
         if self.process.returncode:
             raise Failed(self.last_words(ANSWER))
-        return json.loads(rest) if rest.strip() else None
+        last = (self.unread + rest).strip()
+        return json.loads(last) if last else None
 
     def last_words(self, seconds):
         running = self.process.poll() is None

@@ -20,9 +20,8 @@ class Lines(unittest.TestCase):
             self.assertIsNone(counts.read(line), line)
 
     def test_outcomes_are_counted_and_added_up(self):
-        total = Counts()
-        for outcome in ("passed", "failed", "passed", "skipped"):
-            total.add(outcome)
+        total = Counts.of(["passed", "failed", "passed"])
+        total.add("skipped")
         self.assertEqual(total + Counts(1, 0, 5), Counts(3, 1, 6))
 
     def test_the_exit_status_says_whether_anything_failed(self):

@@ -35,7 +35,9 @@ print(json.dumps({"pid": os.getpid(), "files": resource.getrlimit(resource.RLIMI
 for line in sys.stdin:
     if line == "die\\n":
         sys.exit("no more of this")
-    if line != "nothing\\n":
+    if line == "twice\\n":
+        print("1\\n2", flush=True)
+    elif line != "nothing\\n":
         print(json.dumps({"told": line.strip()}), flush=True)
 print(json.dumps("the end"))
 """
@@ -103,6 +105,13 @@ class Started(unittest.TestCase):
         self.assertTrue(program.wait(PATIENCE))
         self.assertEqual(program.result().how(), "ended by SIGTERM")
 
+    def test_end_asks_before_it_kills(self):
+        for does, how in (("exit 7", "exit status 7"), (":", "ended by SIGKILL")):
+            program = self.start(["sh", "-c", f"trap '{does}' TERM; echo ready; while :; do sleep 0.05; done"])
+            self.assertTrue(until(lambda p=program: "ready" in Path(f"{p.log}.out").read_text(), PATIENCE))
+            program.end(PATIENCE if does != ":" else 0.2)
+            self.assertEqual(program.result().how(), how)
+
     def test_stop_ends_what_it_started_too(self):
         program = self.start(["sh", "-c", "sleep 600 & echo $!; wait"])
         said = self.folder / "program.out"
@@ -133,6 +142,11 @@ class Told(unittest.TestCase):
     def test_an_end_is_told_with_its_last_words(self):
         with self.assertRaisesRegex(Failed, "exit status 1. no more of this$"):
             self.talker().ask("die", PATIENCE)
+
+    def test_lines_that_come_together_are_heard_one_by_one(self):
+        talker = self.talker()
+        self.assertEqual(talker.ask("twice", PATIENCE), 1)
+        self.assertEqual(talker.hear(PATIENCE), 2)
 
     def test_silence_is_told(self):
         with self.assertRaisesRegex(Failed, "silent for 0.1 s"):

@@ -15,8 +15,7 @@ class Pair:
 
     def __init__(self, program, launch, by, count, port, window=1, size=16384, pinned=True, files=None):
         options = ["--by", by, "--count", count, "--port", port, "--window", window, "--size", size]
-        cores = sorted(os.sched_getaffinity(0))
-        own, other = (cores[0], cores[1]) if pinned and len(cores) > 1 else (None, None)
+        other, own = pinned and pinned_cores() or (None, None)
         self.count = count
         self.before = kernel_memory()
         self.ends = []
@@ -60,6 +59,12 @@ class Pair:
 
     def __exit__(self, *_):
         self.kill()
+
+
+def pinned_cores():
+    """The cores of server and client; None where there are not two."""
+    cores = sorted(os.sched_getaffinity(0))
+    return [cores[1], cores[0]] if len(cores) > 1 else None
 
 
 def kernel_memory():
