@@ -58,7 +58,7 @@ test-hostile: ## attacks on real programs for an hour, honest traffic beside the
 test-loom: ## locks and wake-ups under a model checker, longer; that it and the simulation find what they should
 	LOOM_MAX_PREEMPTIONS=3 LOOM_MAX_DURATION=120 cargo test --release --package weft-loom
 	tests/loom/mutants.sh
-	tests/tests/system/mutants.sh
+	tests/simulation/tests/system/mutants.sh
 
 test-mutants: ## take checks out of the crates one at a time and ask for a test that fails (an hour; goes on where it was ended)
 	tests/mutants/run.py $(MUTANTS_ARGS)

@@ -16,14 +16,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("run/engine", &["proto/verbs", "run/settings", "run/os"]),
     ("run/sockets", &["proto/datagram", "run/settings", "run/os"]),
     ("abi/verbs", &["run/engine"]),
-    (
-        "abi/preload",
-        &["run/sockets", "run/settings", "run/os"],
-    ),
+    ("abi/preload", &["run/sockets", "run/settings", "run/os"]),
     ("eval/bench", &["run/engine"]),
     ("cli", &["run/engine", "run/os", "eval/bench"]),
     ("xtask", &[]),
-    ("tests", &[ANYTHING]),
+    ("tests/simulation", &[ANYTHING]),
     ("tests/loom", &["run/os", "proto/verbs"]),
 ];
 
@@ -138,7 +135,7 @@ mod tests {
     #[test]
     fn tests_may_depend_on_anything() {
         let packages = [
-            package("tests", &["weft-abi-verbs"]),
+            package("tests/simulation", &["weft-abi-verbs"]),
             package("abi/verbs", &[]),
         ];
         assert_eq!(check(&packages), []);

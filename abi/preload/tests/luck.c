@@ -1,5 +1,5 @@
-/* Bad luck: what a program does that leaves Weft less than it is used to. Run with and without the hooks; the program gets
- * what it would have had without. */
+/* Bad luck: what a program does that leaves Weft less than it is used to. Run with and without the hooks; the program
+ * gets what it would have had without. */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <linux/audit.h>
