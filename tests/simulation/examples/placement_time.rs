@@ -1,7 +1,7 @@
 //! What the placement experiment takes by the machine's clock: from the arrival of the segment that fills a gap until
 //! all that the gap held up is placed and completed, once with octets delivered in order and once placed as they came.
 //!
-//!     cargo run --release -p weft-tests --example placement_time
+//!     cargo run --release -p weft-simulation --example placement_time
 //!
 //! Virtual link and losses are those of the test, so the gaps are the same; only the receiver's work is timed. What
 //! another process takes of the core in between is in the times: look at the medians first.

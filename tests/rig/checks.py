@@ -76,7 +76,8 @@ def refused(words):
 
 
 def fio(count, both):
-    """The client carried out `count` requests, and where they are Sends the server received as many and found each block right."""
+    """The client carried out `count` requests, and where they are Sends the server received as many and found each block
+    right."""
     def check(server, client):
         complaint = ended_well(server, client)
         if complaint:
@@ -144,7 +145,8 @@ def ucx_perftest(server, client):
 
 
 def fi_pingpong(count):
-    """Both ends printed `count` rows of results, with as many answers as messages; they compare the octets themselves (-c)."""
+    """Both ends printed `count` rows of results, with as many answers as messages; they compare the octets themselves
+    (-c)."""
     def check(server, client):
         complaint = ended_well(server, client)
         if complaint:

@@ -2,13 +2,13 @@
 # Shows that the models find what they are for: takes single lines out of the engine's files, in a copy, and asks for a
 # failure each time. What was a bug once stands first.
 #
-#   tests/model/mutants.sh        the last line is `N passed, N failed`
+#   tests/loom/mutants.sh         the last line is `N passed, N failed`
 set -uo pipefail
 # shellcheck source=../common/mutants.sh
 . "$(dirname "$0")/../common/mutants.sh"
 export LOOM_MAX_PREEMPTIONS=${LOOM_MAX_PREEMPTIONS:-2}
 
-try() { cargo test --offline --quiet -p weft-model "$@"; }
+try() { cargo test --offline --quiet -p weft-loom "$@"; }
 
 mutant run/engine/src/progress/wakeups.rs '/if self.in_set.load/,/^            \}/d' \
     "a lead keeps a wake-up that was meant for the service thread"

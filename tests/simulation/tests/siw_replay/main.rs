@@ -5,7 +5,7 @@
 
 mod host;
 mod messages;
-#[path = "../../../proto/iwarp/tests/streams/mod.rs"]
+#[path = "../../../../proto/iwarp/tests/streams/mod.rs"]
 mod streams;
 
 use std::time::Duration;

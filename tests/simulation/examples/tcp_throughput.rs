@@ -1,7 +1,7 @@
 //! Octets per CPU second of the TCP machine itself, without a device: bulk from one stack to another through a queue in
 //! memory, against smoltcp on the same pattern.
 //!
-//!     cargo run --release -p weft-tests --example tcp_throughput
+//!     cargo run --release -p weft-simulation --example tcp_throughput
 //!
 //! Checksums are off on both sides, as with a device that does them. smoltcp copies into its send buffer, into the
 //! frame and out of its receive buffer; ours copies into the frame (what a device's ring would be given) and, in the

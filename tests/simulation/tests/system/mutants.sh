@@ -2,12 +2,12 @@
 # Shows that the simulation finds what it is for: takes single checks out of what stands between a peer and memory, in a
 # copy, and asks for a failed seed each time.
 #
-#   tests/tests/system/mutants.sh        the last line is `N passed, N failed`
+#   tests/simulation/tests/system/mutants.sh        the last line is `N passed, N failed`
 set -uo pipefail
-# shellcheck source=../../common/mutants.sh
-. "$(dirname "$0")/../../common/mutants.sh"
+# shellcheck source=../../../common/mutants.sh
+. "$(dirname "$0")/../../../common/mutants.sh"
 
-try() { cargo test --offline --quiet -p weft-tests --test system "$@"; }
+try() { cargo test --offline --quiet -p weft-simulation --test system "$@"; }
 
 regions=proto/verbs/src/mr.rs windows=proto/verbs/src/mr/window.rs
 qp=proto/verbs/src/qp
