@@ -72,39 +72,33 @@ impl Responder {
 }
 
 impl Responder {
-    /// Takes a look at a Read Request that came (RFC 5040 section 4.4). `held` are the peer's requests that wait behind
-    /// a message without a receive, and `ird` how many it may have outstanding in all.
-    pub(super) fn check_read(
+    /// Looks at a request that came (RFC 5040 section 4.4, RFC 7306 section 5.4). `held` are the peer's requests that
+    /// wait behind a message without a receive, and `ird` how many it may have outstanding in all.
+    pub(super) fn check(
         &self,
-        request: &ReadRequest,
+        request: &Request,
         header: Header,
         (held, ird): (usize, u16),
         attributes: &Attributes,
         host: &impl Host,
     ) -> Result<(), Fault> {
-        // A ready-to-receive Read is answered even where the program allows no Reads.
-        let allowed = if request.size == 0 { ird.max(1) } else { ird };
-        if self.requests.len() + held >= usize::from(allowed) {
-            let field = "Read Request: more outstanding than the IRD";
-            return Err(read_fault(PeerFault::IrdExceeded, *request, header, field));
+        let outstanding = self.requests.len() + held;
+        match request {
+            Request::Read(request) => {
+                // A ready-to-receive Read is answered even where the program allows no Reads.
+                let allowed = if request.size == 0 { ird.max(1) } else { ird };
+                if outstanding >= usize::from(allowed) {
+                    let field = "Read Request: more outstanding than the IRD";
+                    return Err(read_fault(PeerFault::IrdExceeded, *request, header, field));
+                }
+                check_source(request, attributes, host)
+                    .map_err(|fault| source_fault(fault, *request, header))
+            }
+            Request::Atomic(_) if outstanding >= usize::from(ird) => Err(atomics::too_many(header)),
+            Request::Atomic(request) => {
+                atomics::check_target(request, header, attributes, host).map(|_| ())
+            }
         }
-        check_source(request, attributes, host)
-            .map_err(|fault| source_fault(fault, *request, header))
-    }
-
-    /// The same of an Atomic Request (RFC 7306 section 5.4).
-    pub(super) fn check_atomic(
-        &self,
-        request: &AtomicRequest,
-        header: Header,
-        (held, ird): (usize, u16),
-        attributes: &Attributes,
-        host: &impl Host,
-    ) -> Result<(), Fault> {
-        if self.requests.len() + held >= usize::from(ird) {
-            return Err(atomics::too_many(header));
-        }
-        atomics::check_target(request, header, attributes, host).map(|_| ())
     }
 
     /// Frames the next segment of the oldest response; false when there is none.
@@ -272,10 +266,22 @@ mod tests {
         let mut responder = Responder::default();
         let looks = |responder: &Responder, held, ird| {
             let read = responder
-                .check_read(&read(stag, 8), header(), (held, ird), &attributes, &device)
+                .check(
+                    &Request::Read(read(stag, 8)),
+                    header(),
+                    (held, ird),
+                    &attributes,
+                    &device,
+                )
                 .map_err(|fault| fault.fault);
             let atomic = responder
-                .check_atomic(&add(stag), header(), (held, ird), &attributes, &device)
+                .check(
+                    &Request::Atomic(add(stag)),
+                    header(),
+                    (held, ird),
+                    &attributes,
+                    &device,
+                )
                 .map_err(|fault| fault.fault);
             assert_eq!(read, atomic);
             read
@@ -296,7 +302,13 @@ mod tests {
         let empty = read(Stag(0x777), 0);
         let look = |responder: &Responder| {
             responder
-                .check_read(&empty, header(), (0, 0), &attributes, &device)
+                .check(
+                    &Request::Read(empty),
+                    header(),
+                    (0, 0),
+                    &attributes,
+                    &device,
+                )
                 .is_ok()
         };
         assert!(look(&responder));

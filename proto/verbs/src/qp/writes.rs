@@ -38,13 +38,31 @@ impl Writes {
         self.is_open = !last;
     }
 
+    /// Whether a segment with octets is to be placed. The rest of a Write that is lost is lost too.
+    ///
+    /// # Errors
+    /// The peer may not write there, and the connection has to end for it.
     #[inline]
-    pub(super) fn is_lost(&self) -> bool {
-        self.is_lost
+    pub(super) fn admit(
+        &mut self,
+        (stag, to): (Stag, u64),
+        segment: &Segment,
+        attributes: &Attributes,
+        counters: &mut QpCounters,
+        host: &impl Host,
+    ) -> Result<bool, Fault> {
+        if self.is_lost {
+            return Ok(false);
+        }
+        match check(stag, to, segment, attributes, host) {
+            Ok(()) => Ok(true),
+            Err(_) if self.lose(attributes, counters) => Ok(false),
+            Err(fault) => Err(fault),
+        }
     }
 
     /// Loses a Write to where the peer may not write; false when the connection has to end for it.
-    pub(super) fn lose(&mut self, attributes: &Attributes, counters: &mut QpCounters) -> bool {
+    fn lose(&mut self, attributes: &Attributes, counters: &mut QpCounters) -> bool {
         let loses = attributes.is_unreliable() && counters.refused_accesses < REFUSED_MAX;
         if loses {
             self.is_lost = true;
@@ -67,7 +85,7 @@ impl Writes {
 }
 
 /// Checks an RDMA Write segment (RFC 5041 section 7.1).
-pub(super) fn check(
+fn check(
     stag: Stag,
     to: u64,
     segment: &Segment,
@@ -151,10 +169,10 @@ mod tests {
         writes.count(10, false);
         assert!(writes.lose(&attributes, &mut counters));
         writes.count(10, true);
-        assert!(writes.is_lost());
+        assert!(writes.is_lost);
         assert_eq!(writes.take(), None);
         writes.count(5, true);
-        assert!(!writes.is_lost());
+        assert!(!writes.is_lost);
         assert_eq!(writes.take(), Some(5));
     }
 

@@ -38,7 +38,9 @@ impl Qp {
         } else if !self.receives.in_message() && !self.rnr_queue.is_empty() {
             return Ok(Target::Held);
         }
-        self.check_room(&segment, host)?;
+        let config = self.attributes.config();
+        self.receives
+            .check_room(&segment, config, &mut self.counters, host)?;
         Ok(Target::Receive)
     }
 
@@ -96,17 +98,6 @@ impl Qp {
             return None;
         }
         self.receives.take(self.attributes.config(), host)
-    }
-
-    /// A Send segment fits into the receive that is being filled.
-    pub(super) fn check_room(
-        &mut self,
-        segment: &SendSegment,
-        host: &mut impl Host,
-    ) -> Result<(), Fault> {
-        let config = self.attributes.config();
-        self.receives
-            .check_room(segment, config, &mut self.counters, host)
     }
 
     /// A Send has arrived whole.

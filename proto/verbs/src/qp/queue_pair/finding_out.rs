@@ -28,26 +28,20 @@ impl Qp {
         }
     }
 
-    /// A Write without octets came, which may be an announcement.
-    pub(super) fn hear_write(&mut self, stag: Stag, to: u64) {
-        if stag == Stag::RTR {
-            self.hear(to);
-        }
-    }
-
     /// A Read Request came, which may be an announcement, or say how often a Send of the peer's may find no receive.
     pub(super) fn hear_read(&mut self, request: &ReadRequest) {
         if request.size == 0 && request.sink_stag == Stag::RTR {
-            self.hear(request.sink_to);
+            self.hear(request.sink_stag, request.sink_to);
             if let Some(count) = peer::retries_heard(request.sink_to) {
                 self.rnr.note_retries_of_peer(count);
             }
         }
     }
 
-    /// A Weft peer that says what it is is told the same, once.
-    fn hear(&mut self, to: u64) {
-        if let Some(answer) = self.stream.as_mut().and_then(|stream| stream.hear(to)) {
+    /// A message without octets came. A Weft peer that says what it is is told the same, once.
+    pub(super) fn hear(&mut self, stag: Stag, to: u64) {
+        let stream = self.stream.as_mut().filter(|_| stag == Stag::RTR);
+        if let Some(answer) = stream.and_then(|stream| stream.hear(to)) {
             self.control.queue_announcement(answer);
         }
     }

@@ -112,7 +112,9 @@ impl Qp {
             len: held.octets.len() + to_come,
             ..held.segment
         };
-        self.check_room(&whole, host)?;
+        let config = self.attributes.config();
+        self.receives
+            .check_room(&whole, config, &mut self.counters, host)?;
         let scope = self.attributes.scope();
         if self.receives.place(&held.octets, scope, host).is_err() {
             self.fail_receive(WcStatus::LocalProtection, host);

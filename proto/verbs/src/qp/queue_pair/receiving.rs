@@ -1,6 +1,6 @@
 //! The receive pass: octets of the stream to placements and completions.
 
-use weft_iwarp::{Fault, Header, Message, Parse, Segment, Stag};
+use weft_iwarp::{Fault, Message, Parse, Segment};
 
 use super::Qp;
 use crate::host::Host;
@@ -8,6 +8,7 @@ use crate::qp::arriving::{Open, Target};
 use crate::qp::direct::DirectTarget;
 use crate::qp::ending::QpEvent;
 use crate::qp::receives::SendSegment;
+use crate::qp::responder::Request;
 use crate::qp::stream::Stream;
 use crate::qp::terminated::Terminated;
 use crate::qp::timers::Timer;
@@ -135,10 +136,19 @@ impl Qp {
             Message::Write { stag, to, last } => {
                 self.writes.count(len as u32, *last);
                 if len == 0 {
-                    self.hear_write(*stag, *to);
+                    self.hear(*stag, *to);
                     return Ok(());
                 }
-                (self.begin_write_segment(*stag, *to, segment, host)?, *last)
+                let (stag, to) = (*stag, *to);
+                let (attributes, counters) = (&self.attributes, &mut self.counters);
+                let is_placed =
+                    self.writes
+                        .admit((stag, to), segment, attributes, counters, host)?;
+                let target = match is_placed {
+                    true => Target::Write { stag, to },
+                    false => Target::Lost,
+                };
+                (target, *last)
             }
             Message::ReadResponse { stag, to, last } => {
                 self.reads
@@ -171,7 +181,8 @@ impl Qp {
                 (self.begin_send_segment(send, host)?, *last)
             }
             Message::ReadRequest { request, .. } => {
-                return self.take_read_request(*request, header, host);
+                self.hear_read(request);
+                return self.take_request(Request::Read(*request), header, host);
             }
             Message::Terminate(terminate) => {
                 self.end_terminated(&Terminated::new(*terminate), host);
@@ -181,7 +192,7 @@ impl Qp {
                 data, solicited, ..
             } => return self.take_immediate(*data, *solicited, header, host),
             Message::AtomicRequest { request, .. } => {
-                return self.take_atomic_request(*request, header, host);
+                return self.take_request(Request::Atomic(*request), header, host);
             }
             Message::AtomicResponse { response, .. } => {
                 return self.take_atomic_response(*response, header, host);
@@ -189,24 +200,6 @@ impl Qp {
         };
         self.arriving.begin(target, last, header);
         self.place(payload, host)
-    }
-
-    /// Where a Write's segment goes: the rest of one that is lost where its beginning went.
-    fn begin_write_segment(
-        &mut self,
-        stag: Stag,
-        to: u64,
-        segment: &Segment,
-        host: &impl Host,
-    ) -> Result<Target, Fault> {
-        if self.writes.is_lost() {
-            return Ok(Target::Lost);
-        }
-        match writes::check(stag, to, segment, &self.attributes, host) {
-            Ok(()) => Ok(Target::Write { stag, to }),
-            Err(_) if self.writes.lose(&self.attributes, &mut self.counters) => Ok(Target::Lost),
-            Err(fault) => Err(fault),
-        }
     }
 
     /// Places octets of the open segment, in order.
@@ -261,24 +254,14 @@ impl Qp {
         if self.outstanding() > 0 {
             return Ok(());
         }
-        match self.arriving.close() {
-            Some(Open {
-                target,
-                last: true,
-                header,
-            }) => self.deliver(target, header, host),
-            _ => Ok(()),
-        }
-    }
-
-    /// A message has arrived whole.
-    #[inline]
-    fn deliver(
-        &mut self,
-        target: Target,
-        header: Header,
-        host: &mut impl Host,
-    ) -> Result<(), Fault> {
+        let Some(Open {
+            target,
+            last: true,
+            header,
+        }) = self.arriving.close()
+        else {
+            return Ok(());
+        };
         match target {
             Target::Write { .. } | Target::Lost => {}
             Target::Read => self.finish_read(host),

@@ -1,6 +1,6 @@
 //! What requests of one side become at the other: the peer's Read and Atomic Requests, and the answers to this side's.
 
-use weft_iwarp::{AtomicRequest, AtomicResponse, Fault, Header, ReadRequest};
+use weft_iwarp::{AtomicResponse, Fault, Header};
 
 use super::Qp;
 use crate::host::Host;
@@ -11,46 +11,24 @@ use crate::scatter::scatter;
 use crate::types::WcStatus;
 
 impl Qp {
-    pub(super) fn take_read_request(
+    /// A request of the peer's. It sees what earlier messages placed, so it waits behind those that wait (RFC 5040
+    /// section 5.5, rule 12).
+    pub(super) fn take_request(
         &mut self,
-        request: ReadRequest,
+        request: Request,
         header: Header,
-        host: &mut impl Host,
+        host: &impl Host,
     ) -> Result<(), Fault> {
-        self.hear_read(&request);
-        let limits = self.inbound_requests();
-        self.responder
-            .check_read(&request, header, limits, &self.attributes, host)?;
-        self.queue_request(Request::Read(request), header);
-        Ok(())
-    }
-
-    pub(super) fn take_atomic_request(
-        &mut self,
-        request: AtomicRequest,
-        header: Header,
-        host: &mut impl Host,
-    ) -> Result<(), Fault> {
-        let limits = self.inbound_requests();
-        self.responder
-            .check_atomic(&request, header, limits, &self.attributes, host)?;
-        self.queue_request(Request::Atomic(request), header);
-        Ok(())
-    }
-
-    /// Requests that are held, and the IRD.
-    fn inbound_requests(&self) -> (usize, u16) {
         let ird = self.stream.as_ref().map_or(0, |s| s.read_limits().1);
-        (self.rnr_queue.requests(), ird)
-    }
-
-    /// A request sees what earlier messages placed, so it waits behind those that wait (RFC 5040 section 5.5, rule 12).
-    fn queue_request(&mut self, request: Request, header: Header) {
+        let held = self.rnr_queue.requests();
+        self.responder
+            .check(&request, header, (held, ird), &self.attributes, host)?;
         if self.rnr_queue.is_empty() {
             self.responder.push(request, header);
         } else {
             self.rnr_queue.push_request(request, header);
         }
+        Ok(())
     }
 
     pub(super) fn take_atomic_response(

@@ -7,7 +7,7 @@ use crate::qp::acknowledgements::Acknowledgements;
 use crate::qp::ending::Ending;
 use crate::qp::framing::Framer;
 use crate::qp::requester::Step;
-use crate::types::{AsyncEventKind, WcStatus};
+use crate::types::AsyncEventKind;
 use weft_iwarp::Rtr;
 
 /// Who sends the next message when both the send queue and Read Responses wait.
@@ -71,7 +71,8 @@ impl Qp {
     /// Frames what is due until about `budget` octets wait in [`Qp::outgoing`].
     pub fn fill(&mut self, budget: usize, host: &mut impl Host) {
         self.delayed.note_sent();
-        if !self.may_frame() {
+        // A responder sends no FPDU before it has one of the initiator's (RFC 5044 section 7.1.2).
+        if !self.lifecycle.is_live() || !self.may_send() {
             return;
         }
         self.frame_control();
@@ -83,11 +84,6 @@ impl Qp {
         if self.is_between_messages() {
             self.frame_acknowledgement_request();
         }
-    }
-
-    #[inline]
-    fn may_frame(&self) -> bool {
-        self.lifecycle.is_live() && self.may_send()
     }
 
     #[inline]
@@ -177,17 +173,12 @@ impl Qp {
                 false
             }
             Step::Failed(status) => {
-                self.fail_current_request(status, host);
+                // The failed request gets its status, the peer a Terminate.
+                self.requester.fail_current(status);
+                self.end_locally(host);
                 false
             }
         }
-    }
-
-    /// A local error: the failed request gets its status, the peer a Terminate.
-    #[cold]
-    fn fail_current_request(&mut self, status: WcStatus, host: &mut impl Host) {
-        self.requester.fail_current(status);
-        self.end_locally(host);
     }
 
     fn frame_response(&mut self, host: &mut impl Host) -> bool {

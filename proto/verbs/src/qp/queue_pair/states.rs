@@ -39,18 +39,16 @@ impl Qp {
                 self.disconnect(host);
                 self.enter_error(host);
             }
-            Change::Reset => self.reset(),
+            // Queues empty, no completion for what was posted.
+            Change::Reset => {
+                *self = Qp {
+                    attributes: self.attributes,
+                    rnr: self.rnr.reset(),
+                    ..Qp::new(*self.attributes.config())
+                };
+            }
         }
         Ok(())
-    }
-
-    /// Back to RESET: queues empty, no completion for what was posted.
-    fn reset(&mut self) {
-        *self = Qp {
-            attributes: self.attributes,
-            rnr: self.rnr.reset(),
-            ..Qp::new(*self.attributes.config())
-        };
     }
 
     /// From RTS: brings the send queue to rest. With `notify`, an event says when it is

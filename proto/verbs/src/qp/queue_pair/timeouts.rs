@@ -26,7 +26,12 @@ impl Qp {
             match timer {
                 Timer::Rnr => self.give_up_holding(host),
                 Timer::Acknowledgement => self.delayed.expire(now, &mut self.timers),
-                Timer::Probe => self.probe_if_silent(),
+                // An empty RDMA Write places nothing: STag and TO of an empty tagged message are not checked (RFC 5041
+                // section 5.2). The next pause begins when it has left.
+                Timer::Probe if self.probes.are_wanted() && self.lifecycle.is_live() => {
+                    self.control.queue_probe();
+                }
+                Timer::Probe => {}
                 Timer::FirstFpdu if !self.may_send() => return Some(Close::Abort),
                 Timer::FirstFpdu => {}
                 Timer::Linger => return Some(Close::Linger),
@@ -34,13 +39,5 @@ impl Qp {
         }
         self.follow_rnr(host);
         None
-    }
-
-    /// An empty RDMA Write between messages. It places nothing: STag and TO of an empty tagged message are not checked
-    /// (RFC 5041 section 5.2). The next pause begins when it has left.
-    fn probe_if_silent(&mut self) {
-        if self.probes.are_wanted() && self.lifecycle.is_live() {
-            self.control.queue_probe();
-        }
     }
 }
