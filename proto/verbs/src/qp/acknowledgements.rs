@@ -4,11 +4,11 @@
 //! takes the completion for the peer's acknowledgement, and may go on over another queue pair: MPI's one-sided calls
 //! do. So a reliable queue pair of such a program asks: behind its Writes goes a Read of no length, which every peer
 //! answers after it has placed what came before (RFC 5040 section 5.5, rules 5 and 20), and its response completes
-//! them. One is under way at a time, and speaks for everything framed before it; so does the response to any Read or
+//! them. One such Read is under way at a time, and speaks for everything framed before it; so does the response to any Read or
 //! atomic of the program's. Nothing is asked for requests that no completion waits for.
 //!
 //! Sends are asked for only where the program bounds how often they may find no receive (an RNR retry count below 7):
-//! the question then tells the peer that count, the peer refuses a message that waits longer, and the Send has the
+//! the request then tells the peer that count, the peer refuses a message that waits longer, and the Send has the
 //! error.
 
 use super::peer;
@@ -65,18 +65,18 @@ impl Acknowledgements {
         !self.requested && self.wanted > self.acknowledged
     }
 
-    /// Asks: the number of the first request that the answer does not speak for, and the tagged offset of the question.
+    /// Asks: the number of the first request that the answer does not speak for, and the tagged offset of the request.
     pub(super) fn request(&mut self) -> (u64, u64) {
-        debug_assert!(self.is_due(), "one question is under way at a time");
+        debug_assert!(self.is_due(), "one request is under way at a time");
         self.requested = true;
         (self.framed, self.retries.map_or(0, peer::retries_told))
     }
 
-    /// The answer to the question, which speaks for everything before `sequence`.
+    /// The answer to the acknowledgement request, which speaks for everything before `sequence`.
     pub(super) fn note_answer(&mut self, sequence: u64) {
         debug_assert!(
             self.requested && sequence <= self.framed,
-            "an answer to no question"
+            "an answer that nobody asked for"
         );
         self.requested = false;
         self.note_acknowledged(sequence);
@@ -87,7 +87,7 @@ impl Acknowledgements {
         self.acknowledged = self.acknowledged.max(sequence);
     }
 
-    /// The question is not answered, and will not be: the stream is gone.
+    /// The acknowledgement request is not answered, and will not be: the stream is gone.
     pub(super) fn forget_request(&mut self) {
         self.requested = false;
     }
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn one_question_is_under_way_and_speaks_for_everything_framed_before() {
+    fn one_request_is_under_way_and_speaks_for_everything_framed_before() {
         let mut awaited = Acknowledgements::default();
         awaited.note_framed(WcOpcode::Write, 0, true);
         awaited.note_framed(WcOpcode::Write, 1, true);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_that_went_with_its_stream_is_asked_again() {
+    fn a_request_that_went_with_its_stream_is_asked_again() {
         let mut awaited = Acknowledgements::default();
         awaited.note_framed(WcOpcode::Write, 0, true);
         awaited.request();

@@ -1,4 +1,4 @@
-//! Zero-length messages that are due: ready to receive, announcements, questions and probes.
+//! Zero-length messages that are due: ready to receive, announcements, probes, and what asks for them.
 
 use weft_iwarp::Rtr;
 
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_waits_beside_them() {
+    fn what_asks_the_peer_waits_beside_them() {
         let mut control = Control::default();
         control.queue_rtr(Rtr::Read, 9);
         assert!(control.is_pending() && control.take_announcement().is_none());

@@ -125,7 +125,7 @@ impl<'a> Framer<'a> {
         self.counters.segments_out += 1;
     }
 
-    /// A ready-to-receive message, or a question what the peer is.
+    /// A ready-to-receive message, or one that asks the peer what it is.
     pub(super) fn introduction(&mut self, kind: Rtr, to: u64) {
         self.stream.note_sent(kind, to);
         self.zero_length(kind, to);

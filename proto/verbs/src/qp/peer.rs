@@ -39,7 +39,7 @@ pub(super) enum Peer {
 /// The upper six octets of an announcement.
 const MAGIC: u64 = 0x5745_4654_0001_0000;
 
-/// The upper octets of what a question tells (`acknowledgements`).
+/// The upper octets of what an acknowledgement request tells (`acknowledgements`).
 const RETRIES: u64 = 0x5745_4654_0002_0000;
 
 /// The tagged offset that says how often a Send of this side's may find no receive.
@@ -151,7 +151,7 @@ impl Detection {
         !self.asked
     }
 
-    /// A ready-to-receive message or a question leaves, with tagged offset `to`.
+    /// A ready-to-receive message, or one that asks the peer what it is, leaves with tagged offset `to`.
     pub(super) fn note_sent(&mut self, kind: Rtr, to: u64) {
         self.asked |= kind == Rtr::Read;
         self.announced |= announced(to).is_some();
@@ -215,7 +215,7 @@ mod tests {
         detection.note_sent(Rtr::Write, detection.announcement());
         let heard = detection.hear(announcement(FpduPolicy::Auto));
         assert_eq!(heard.and_then(|heard| heard.answer), None);
-        assert!(detection.may_ask(), "a Write is no question");
+        assert!(detection.may_ask(), "a Write asks nothing");
         detection.note_sent(Rtr::Read, 0);
         assert!(!detection.may_ask());
     }

@@ -44,9 +44,9 @@ enum Kind {
 pub(super) enum Answered {
     /// A work request, which is done.
     Request,
-    /// A question of this side's own, which the peer has answered.
+    /// A Read of this side's own, without a work request.
     Internal,
-    /// The question for an acknowledgement: everything before the request of this number is there.
+    /// An acknowledgement request: everything before the request of this number is there.
     Acknowledgement(u64),
 }
 

@@ -125,7 +125,7 @@ impl Stream {
         self.detection.may_ask() && self.has_room_to_ask(outstanding)
     }
 
-    /// A ready-to-receive message or a question leaves, with tagged offset `to`.
+    /// A ready-to-receive message, or one that asks the peer what it is, leaves, with tagged offset `to`.
     pub(super) fn note_sent(&mut self, kind: Rtr, to: u64) {
         self.detection.note_sent(kind, to);
     }
@@ -234,7 +234,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn one_question_goes_out_even_where_no_read_does() {
+    fn the_peer_is_asked_once_even_where_no_read_does() {
         let mut none = established(Role::Initiator, None);
         none.ord = 0;
         let mut stream = Stream::new(&none, 1448, FpduPolicy::Auto);

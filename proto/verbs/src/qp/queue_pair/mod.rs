@@ -9,8 +9,8 @@
 //!
 //! Divided by what is joined: `posting` is the program's side, `sending` requester, responder and transport,
 //! `receiving` the stream and what a segment is for, `requests` the peer's requests and the answers to this side's,
-//! `delivering` and `holding` receives and the messages that take or await them, `finding_out` what two Weft peers tell each other,
-//! `ending` how all of it stops, `states` the changes of state, `timeouts` the deadlines.
+//! `delivering` and `holding` receives and the messages that take or await them, `finding_out` what two Weft peers tell
+//! each other, `ending` how all of it stops, `states` the changes of state, `timeouts` the deadlines.
 
 mod delivering;
 mod ending;
