@@ -4,8 +4,8 @@
 //! takes the completion for the peer's acknowledgement, and may go on over another queue pair: MPI's one-sided calls
 //! do. So a reliable queue pair of such a program asks: behind its Writes goes a Read of no length, which every peer
 //! answers after it has placed what came before (RFC 5040 section 5.5, rules 5 and 20), and its response completes
-//! them. One such Read is under way at a time, and speaks for everything framed before it; so does the response to any Read or
-//! atomic of the program's. Nothing is asked for requests that no completion waits for.
+//! them. One such Read is under way at a time, and speaks for everything framed before it; so does the response to any
+//! Read or atomic of the program's. Nothing is asked for requests that no completion waits for.
 //!
 //! Sends are asked for only where the program bounds how often they may find no receive (an RNR retry count below 7):
 //! the request then tells the peer that count, the peer refuses a message that waits longer, and the Send has the

@@ -303,6 +303,7 @@ impl Receives {
         self.complete(completion, host);
     }
 
+    #[inline]
     fn complete(&mut self, completion: Completion, host: &mut impl Host) {
         debug_assert!(self.in_hand > 0, "a receive completes once");
         self.in_hand -= 1;

@@ -85,6 +85,7 @@ impl Writes {
 }
 
 /// Checks an RDMA Write segment (RFC 5041 section 7.1).
+#[inline]
 fn check(
     stag: Stag,
     to: u64,
@@ -115,6 +116,7 @@ pub(super) fn span(
 }
 
 /// Places octets of a Write segment.
+#[inline]
 pub(super) fn place(
     (stag, to): (Stag, u64),
     octets: &[u8],
@@ -131,6 +133,7 @@ pub(super) fn place(
     written.map_err(|fault| fault_of(fault, (header.wire_len() + len) as u16, header))
 }
 
+#[cold]
 fn fault_of(fault: RegionFault, ulpdu_len: u16, header: Header) -> Fault {
     let (fault, field) = match fault {
         RegionFault::InvalidStag => (PeerFault::TaggedStag, "RDMA Write: STag"),

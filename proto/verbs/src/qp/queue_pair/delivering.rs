@@ -12,6 +12,7 @@ use crate::wqe::RecvWqe;
 impl Qp {
     /// Finds the receive buffer for a Send segment and checks that it fits. Without one the message
     /// is held until there is, or lost.
+    #[inline]
     pub(super) fn begin_send_segment(
         &mut self,
         segment: SendSegment,
@@ -101,6 +102,7 @@ impl Qp {
     }
 
     /// A Send has arrived whole.
+    #[inline]
     pub(super) fn deliver_send(
         &mut self,
         header: Header,

@@ -35,9 +35,13 @@ impl Qp {
     /// Whether there is something to frame of this side's own, beside responses.
     #[inline]
     fn has_requests_due(&self) -> bool {
-        (self.requester.is_due() && self.lifecycle.may_begin(self.requester.in_message()))
-            || self.control.is_pending()
-            || self.acknowledgement_request_due()
+        self.has_message_due() || self.control.is_pending() || self.acknowledgement_request_due()
+    }
+
+    /// Whether a request waits to be framed, and may be.
+    #[inline]
+    fn has_message_due(&self) -> bool {
+        self.requester.is_due() && self.lifecycle.may_begin(self.requester.in_message())
     }
 
     /// Whether all that [`Qp::fill`] would frame is acknowledgements, of no octets, to a peer that asks whether its
@@ -75,7 +79,9 @@ impl Qp {
         if !self.lifecycle.is_live() || !self.may_send() {
             return;
         }
-        self.frame_control();
+        if self.control.is_pending() {
+            self.frame_control();
+        }
         while self.outgoing.queued() < budget && self.lifecycle.may_frame_messages() {
             if !self.frame_next(host) {
                 break;
@@ -142,7 +148,7 @@ impl Qp {
     }
 
     fn frame_request(&mut self, host: &mut impl Host) -> bool {
-        if !self.lifecycle.may_begin(self.requester.in_message()) {
+        if !self.has_message_due() {
             return false;
         }
         let Some(mut framer) = Framer::new(
@@ -182,6 +188,9 @@ impl Qp {
     }
 
     fn frame_response(&mut self, host: &mut impl Host) -> bool {
+        if !self.responder.is_pending() {
+            return false;
+        }
         let Some(mut framer) = Framer::new(
             &mut self.stream,
             &mut self.outgoing,
