@@ -1,10 +1,21 @@
-//! Where a driver reads payload to, straight from the transport.
+//! What a driver hears of the octets that it reads: where payload goes to straight from the transport, and what became
+//! of what it read to a buffer.
 
 use weft_iwarp::Stag;
 
 use crate::host::{Host, RegionFault, Scope, Span};
 use crate::scatter::pieces;
 use crate::types::{Access, Sge};
+
+/// What a receive pass did with the octets it was given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Received {
+    /// Octets that are done with, from the front.
+    pub consumed: usize,
+    /// Octets that must be in the buffer, counted from the first unconsumed one, before the
+    /// next call can do more.
+    pub need: usize,
+}
 
 /// Where the outstanding payload of the open segment goes, for a direct read.
 #[derive(Clone, Copy, Debug, Default)]

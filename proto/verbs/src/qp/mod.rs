@@ -8,13 +8,13 @@
 //! | `attributes` | what the program sets, which a reset leaves as it is |
 //! | `lifecycle`, `ending` | the state, and how far the end of the stream has come |
 //! | `stream`, `peer` | the iWARP stream, and what is known of the other end |
-//! | `control`, `framing` | zero-length messages that are due; how messages become octets |
+//! | `control`, `turn`, `framing` | zero-length messages that are due; who is next; how messages become octets |
 //! | `requester`, `terminated` | the send queue, from requests to completions; which one a Terminate is about |
 //! | `reads` | Reads and atomics of this side that await their response |
 //! | `acknowledgements` | when a request is known to be at the peer |
 //! | `responder`, `atomics` | the peer's Read and Atomic Requests |
 //! | `delayed`, `first_fpdu_probe` | an acknowledgement that waits for the next post; a peer that is silent |
-//! | `arriving`, `direct` | the segment that is arriving; where a driver reads it to |
+//! | `arriving`, `direct` | the segment that is arriving; where a driver reads it to, and what it hears of its octets |
 //! | `receives`, `immediate` | the receive queue and the receive in hand; Immediate Data |
 //! | `writes` | the peer's newest RDMA Write |
 //! | `rnr_queue`, `rnr` | messages that find no receive, and how long they wait |
@@ -45,12 +45,13 @@ mod rnr_queue;
 mod stream;
 mod terminated;
 mod timers;
+mod turn;
 mod writes;
 
 pub use attributes::QpConfig;
 pub use counters::QpCounters;
-pub use direct::DirectTarget;
+pub use direct::{DirectTarget, Received};
 pub use ending::{Ending, QpEvent};
 pub use peer::FpduPolicy;
-pub use queue_pair::{Qp, Received};
+pub use queue_pair::Qp;
 pub use timers::{Close, LINGER};

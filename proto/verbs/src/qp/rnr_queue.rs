@@ -5,9 +5,9 @@
 //! is kept, with whatever is behind it and must not overtake it: Sends, Immediate Data, Read and
 //! Atomic Requests. Writes are placed (RFC 5041 section 5.3 leaves their order free), Read and
 //! Atomic Responses and Terminates are acted on, so nothing that this side waits for stands
-//! behind what it has not made room for. How long is in `rnr`. Once a good deal is held the driver should leave the rest
-//! in its TCP ([`RnrQueue::is_full`]), whose window then slows the peer down as RNR would; how much is held at most is
-//! bounded here.
+//! behind what it has not made room for. How long is in `rnr`. Once a good deal is held the driver
+//! should leave the rest in its TCP ([`RnrQueue::is_full`]), whose window then slows the peer down
+//! as RNR would; how much is held at most is bounded here.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

@@ -7,8 +7,8 @@ use crate::host::Host;
 use crate::qp::control::Control;
 use crate::qp::ending::{async_event_of, QpEvent};
 use crate::qp::framing::Framer;
-use crate::qp::queue_pair::sending::Turn;
 use crate::qp::terminated::Terminated;
+use crate::qp::turn::Turn;
 use crate::types::{AsyncEventKind, QpState, WcStatus};
 
 impl Qp {

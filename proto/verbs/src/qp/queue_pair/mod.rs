@@ -46,15 +46,13 @@ use super::rnr::Rnr;
 use super::rnr_queue::RnrQueue;
 use super::stream::Stream;
 use super::timers::{Timer, Timers};
+use super::turn::Turn;
 use super::writes::Writes;
 use crate::outgoing::Outgoing;
 use crate::types::{Access, PdId, QpCap, QpNumber, QpState};
-use sending::Turn;
 
 #[cfg(doc)]
 use crate::host::Host;
-
-pub use receiving::Received;
 
 /// A queue pair.
 #[derive(Debug)]

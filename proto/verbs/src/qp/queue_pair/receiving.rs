@@ -5,7 +5,7 @@ use weft_iwarp::{Fault, Message, Parse, Segment};
 use super::Qp;
 use crate::host::Host;
 use crate::qp::arriving::{Open, Target};
-use crate::qp::direct::DirectTarget;
+use crate::qp::direct::{DirectTarget, Received};
 use crate::qp::ending::QpEvent;
 use crate::qp::receives::SendSegment;
 use crate::qp::responder::Request;
@@ -15,16 +15,6 @@ use crate::qp::timers::Timer;
 use crate::qp::writes;
 use crate::scatter::scatter;
 use crate::types::WcStatus;
-
-/// What a receive pass did with the octets it was given.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Received {
-    /// Octets that are done with, from the front.
-    pub consumed: usize,
-    /// Octets that must be in the buffer, counted from the first unconsumed one, before the
-    /// next call can do more.
-    pub need: usize,
-}
 
 impl Qp {
     /// Takes octets of the stream; the first is the first that no earlier call consumed.

@@ -7,16 +7,9 @@ use crate::qp::acknowledgements::Acknowledgements;
 use crate::qp::ending::Ending;
 use crate::qp::framing::Framer;
 use crate::qp::requester::Step;
+use crate::qp::turn::Turn;
 use crate::types::AsyncEventKind;
 use weft_iwarp::Rtr;
-
-/// Who sends the next message when both the send queue and Read Responses wait.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum Turn {
-    #[default]
-    Requester,
-    Responder,
-}
 
 impl Qp {
     /// Octets that wait for the transport.
@@ -135,15 +128,9 @@ impl Qp {
             self.frame_control();
         }
         // A message never starts inside another (RFC 5041 section 5.3), so turns are taken here.
-        match self.turn {
-            Turn::Requester => {
-                self.turn = Turn::Responder;
-                self.frame_request(host) || self.frame_response(host)
-            }
-            Turn::Responder => {
-                self.turn = Turn::Requester;
-                self.frame_response(host) || self.frame_request(host)
-            }
+        match self.turn.take() {
+            Turn::Requester => self.frame_request(host) || self.frame_response(host),
+            Turn::Responder => self.frame_response(host) || self.frame_request(host),
         }
     }
 
