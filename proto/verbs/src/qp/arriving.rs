@@ -196,9 +196,11 @@ mod tests {
     #[test]
     fn a_held_send_that_gets_its_receive_or_is_lost_takes_its_segment_along() {
         let mut arriving = Arriving::default();
+        assert!(!arriving.is_held(), "nothing is open");
         arriving.begin(Target::Held, true, send());
         assert!(arriving.is_held());
         arriving.receive_the_rest();
+        assert!(!arriving.is_held());
         assert_eq!(arriving.close().map(|o| o.target), Some(Target::Receive));
         arriving.begin(Target::Held, true, send());
         arriving.lose_the_rest();

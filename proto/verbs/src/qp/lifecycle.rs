@@ -287,6 +287,10 @@ mod tests {
         assert!(rts.may_begin(false) && rts.resume().is_err());
         rts.drain(false).expect("from RTS");
         assert!(!rts.take_rest(|| true), "not asked for");
+        let mut failed = in_state(QpState::Rts, false);
+        failed.drain(true).expect("from RTS");
+        failed.fail();
+        assert!(!failed.take_rest(|| true), "it failed before");
     }
 
     #[test]
