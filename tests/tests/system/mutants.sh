@@ -18,11 +18,11 @@ mutant $regions '/if region.pd != scope.pd/,/^        \}/{/fn check/!s/region.pd
     "a region serves queue pairs of other domains"
 mutant $regions 's/if !region.access.contains\(access\)/if false/' \
     "a region's rights are not looked at"
-mutant $regions 's/Slot::Region\(region\) => \(region.stag == stag\)/Slot::Region(region) => (slot_of(region.stag) == slot_of(stag))/' \
+mutant $regions 's/Slot::Region\(region\) => \(region.stag == stag\)/Slot::Region(region) => (self.place_of(region.stag) == self.place_of(stag))/' \
     "an STag of a region that is gone names the one in its place"
 mutant $regions 's/\.filter\(\|r\| r\.valid\.load\(Ordering::Acquire\)\)//' \
     "an invalidated region goes on"
-mutant $windows 's/Slot::Window\(window\) => \(window.stag == stag\)/Slot::Window(window) => (slot_of(window.stag) == slot_of(stag))/' \
+mutant $windows 's/Slot::Window\(window\) => \(window.stag == stag\)/Slot::Window(window) => (self.place_of(window.stag) == self.place_of(stag))/' \
     "a window's STag of before names what it is bound to now"
 mutant $windows 's/\.filter\(\|_\| self\.valid\.load\(Ordering::Acquire\)\)//' \
     "an invalidated window goes on"
