@@ -78,9 +78,9 @@ impl Writes {
         (!is_lost).then_some(octets)
     }
 
-    /// The stream is gone: what follows is not lost for it.
+    /// The stream is gone, maybe in the middle of a Write: the next one is of another stream.
     pub(super) fn clear(&mut self) {
-        self.is_lost = false;
+        *self = Writes::default();
     }
 }
 
@@ -176,6 +176,15 @@ mod tests {
         assert_eq!(writes.take(), None);
         writes.count(5, true);
         assert!(!writes.is_lost);
+        assert_eq!(writes.take(), Some(5));
+    }
+
+    #[test]
+    fn a_write_that_its_stream_left_open_adds_nothing_to_one_of_the_next_stream() {
+        let mut writes = Writes::default();
+        writes.count(100, false);
+        writes.clear();
+        writes.count(5, true);
         assert_eq!(writes.take(), Some(5));
     }
 
