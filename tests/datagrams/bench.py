@@ -2,16 +2,22 @@
 """What the hooks cost, and what UDP segmentation offload gives, against the plain kernel in the same run.
 
     tests/datagrams/bench.py LIBRARY --json FILE [--times N] [PART...]     parts: calls streams lo veth delay (all)
-    tests/datagrams/bench.py --table FILE...                   the tables of docs/sockets-bench.md, from such files
+    tests/datagrams/bench.py LIBRARY --json FILE --beside PATH [--pairs N] [PART...]
+    tests/datagrams/bench.py --table FILE                      the tables of docs/sockets-bench.md, from such a file
 
 The sender has one core and the receiver another; the ways alternate within a run, and a figure is the median of the runs.
 `veth` makes a pair of namespaces with an MTU of 1500 (privilege). A part takes up to 40 seconds for each of N (5) times.
+
+With --beside the ways that a build of Weft has a part in are taken with LIBRARY and with the library of a second build
+in turn, and the exit status is 1 where a figure is slower (tests/rig/pairs.py).
 """
 
 import argparse
+import contextlib
 import json
 import os
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -19,7 +25,11 @@ import tempfile
 import time
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "rig"))
+import pairs  # noqa: E402
+
 HERE = Path(__file__).resolve().parent
+LIBRARIES = ("libweft_preload.so", "lib/weft/libweft_preload.so")  # in a build's folder, and under a prefix
 SIZES = {"lo": [64, 512, 1448, 8192, 32768, 65507], "veth": [64, 512, 1448, 8192, 65507]}
 # What is under the receiver and under the sender, and whether these do it themselves.
 WAYS = {
@@ -33,8 +43,7 @@ PASS = "gso port=1"
 
 
 class Rig:
-    def __init__(self, library, folder, times):
-        self.times = times
+    def __init__(self, library, folder):
         self.library = os.path.realpath(library)
         self.rate = Path(folder) / "rate"
         self.port = 24000
@@ -58,37 +67,36 @@ def numbers(line):
     return {name: float(value) for name, value in re.findall(r"([\w.]+)=([\d.]+)", line)}
 
 
+# Each part is a list of cases: what names it, whether the library has a part in it, and how it is taken once.
+
+
 def calls(rig):
     """Nanoseconds of a call, plain, with hooks and no rule, and with hooks that follow every descriptor."""
-    rows = []
-    for _ in range(rig.times):
-        for way, rule in {"no preload": None, "hooks, no rule": "off", "hooks, pass": PASS, "gso": "gso"}.items():
-            out, _ = rig.run(rule, rig.rate, "calls", 4_000_000)
-            rows.append({"way": way, **numbers(out)})
-    return rows
+    def take(rule):
+        out, _ = rig.run(rule, rig.rate, "calls", 4_000_000)
+        return numbers(out)
+    for way, rule in {"no preload": None, "hooks, no rule": "off", "hooks, pass": PASS, "gso": "gso"}.items():
+        yield {"way": way}, rule is not None, lambda rule=rule: take(rule)
 
 
 def streams(rig):
     """iperf3 over TCP and redis-benchmark, loopback, without and with the hooks at both ends."""
-    rows = []
-    for _ in range(rig.times):
-        for way, rule in {"no preload": None, "hooks, pass": PASS}.items():
-            rig.port += 1
-            server = rig.start(rule, "iperf3", "-s", "-1", "-p", rig.port)
-            time.sleep(0.3)
-            out, _ = rig.run(rule, "iperf3", "-c", "127.0.0.1", "-p", rig.port, "-t", "2", "-J", core=1)
-            server.communicate(timeout=10)
-            gbit = json.loads(out)["end"]["sum_received"]["bits_per_second"] / 1e9
-            rig.port += 1
-            server = rig.start(rule, "redis-server", "--port", rig.port, "--save", "")
-            time.sleep(0.4)
-            out, _ = rig.run(rule, "redis-benchmark", "-p", rig.port, "-n", 150_000, "-c", 20, "-t", "get", "--csv",
-                             core=1)
-            rig.run(None, "redis-cli", "-p", rig.port, "shutdown", "nosave")
-            server.communicate(timeout=10)
-            rate = float(out.strip().splitlines()[-1].split(",")[1].strip('"'))
-            rows.append({"way": way, "tcp_gbit": gbit, "requests_per_second": rate})
-    return rows
+    def take(rule):
+        rig.port += 1
+        server = rig.start(rule, "iperf3", "-s", "-1", "-p", rig.port)
+        time.sleep(0.3)
+        out, _ = rig.run(rule, "iperf3", "-c", "127.0.0.1", "-p", rig.port, "-t", "2", "-J", core=1)
+        server.communicate(timeout=10)
+        gbit = json.loads(out)["end"]["sum_received"]["bits_per_second"] / 1e9
+        rig.port += 1
+        server = rig.start(rule, "redis-server", "--port", rig.port, "--save", "")
+        time.sleep(0.4)
+        out, _ = rig.run(rule, "redis-benchmark", "-p", rig.port, "-n", 150_000, "-c", 20, "-t", "get", "--csv", core=1)
+        rig.run(None, "redis-cli", "-p", rig.port, "shutdown", "nosave")
+        server.communicate(timeout=10)
+        return {"tcp_gbit": gbit, "requests_per_second": float(out.strip().splitlines()[-1].split(",")[1].strip('"'))}
+    for way, rule in {"no preload": None, "hooks, pass": PASS}.items():
+        yield {"way": way}, rule is not None, lambda rule=rule: take(rule)
 
 
 def one(rig, way, size, address, within):
@@ -101,23 +109,22 @@ def one(rig, way, size, address, within):
     if not numbers(sent) or complaint:
         receiver.kill()
         receiver.communicate()
-        return None
+        return {"refused": True}
     got, _ = receiver.communicate(timeout=20)
     return {"send": numbers(sent), "receive": numbers(got)}
 
 
-def goodput(rig, path, address="127.0.0.1", within=((), ())):
-    rows = []
-    for _ in range(rig.times):
-        for size in SIZES[path]:
-            for way in WAYS:
-                result = one(rig, way, size, address, within)
-                rows.append({"path": path, "size": size, "way": way, **(result or {"refused": True})})
-    return rows
+def goodput(rig, path="lo", address="127.0.0.1", within=((), ())):
+    """Datagrams as fast as they go, in every size and every way."""
+    for size in SIZES[path]:
+        for way in WAYS:
+            yield ({"path": path, "size": size, "way": way}, any(WAYS[way][:2]),
+                   lambda way=way, size=size: one(rig, way, size, address, within))
 
 
-def veth(rig):
-    """The same between two namespaces, MTU 1500."""
+@contextlib.contextmanager
+def namespaces():
+    """Two namespaces with an MTU of 1500 between them: the address of the first, and what runs a command in each."""
     names = [f"weft-bench-{os.getpid()}-{side}" for side in "ab"]
     ip = lambda *words: subprocess.run(["ip", *words], check=True)  # noqa: E731
     try:
@@ -127,8 +134,7 @@ def veth(rig):
         for number, name in enumerate(names):
             ip("-n", name, "address", "add", f"10.213.0.{number + 1}/24", "dev", f"weftb{number}")
             ip("-n", name, "link", "set", f"weftb{number}", "up")
-        within = [("ip", "netns", "exec", name) for name in names]
-        return goodput(rig, "veth", "10.213.0.1", within)
+        yield "10.213.0.1", [("ip", "netns", "exec", name) for name in names]
     finally:
         for name in names:
             subprocess.run(["ip", "netns", "del", name], check=False)
@@ -136,27 +142,118 @@ def veth(rig):
 
 def delay(rig):
     """One way delay and jitter of datagrams at a pace, and half a round trip of an idle program."""
+    def idle(server, client):
+        rig.port += 1
+        receiver = rig.start(server, rig.rate, "answer", rig.port, core=0)
+        time.sleep(0.15)
+        out, _ = rig.run(client, rig.rate, "ask", "127.0.0.1", rig.port, 20_000, core=1)
+        receiver.communicate(timeout=10)
+        return numbers(out)
+
+    def paced(server, client, size, rate):
+        rig.port += 1
+        receiver = rig.start(server, rig.rate, "delay", rig.port, 1, core=0)
+        time.sleep(0.15)
+        rig.run(client, rig.rate, "pace", "127.0.0.1", rig.port, size, rate, 0.5, core=1)
+        out, _ = receiver.communicate(timeout=20)
+        return numbers(out)
+    for way in ("kernel", "weft", "weft, sender", "weft, receiver"):
+        server, client, _ = WAYS[way]
+        ours = bool(server or client)
+        yield {"way": way, "what": "half round trip, idle, 64 octets"}, ours, lambda s=server, c=client: idle(s, c)
+        for size, rate in ((64, 1_000), (1448, 10_000), (1448, 100_000), (1448, 300_000)):
+            yield ({"way": way, "what": f"one way, {size} octets, {rate:,} a second"}, ours,
+                   lambda s=server, c=client, size=size, rate=rate: paced(s, c, size, rate))
+
+
+PARTS = {"calls": calls, "streams": streams, "lo": goodput, "veth": goodput, "delay": delay}
+NEEDS = {"streams": ("iperf3", "redis-server", "redis-benchmark", "redis-cli")}
+
+# What two builds are compared by, for each part: how a row has it, and whether less is better. Of delays the median
+# alone, as the tails are the machine's.
+RATES = {"Gb/s received": (lambda row: row["receive"]["octets"] * 8 / row["send"]["seconds"] / 1e9, False),
+         "CPU, ns for an octet": (lambda row: (row["send"]["cpu"] + row["receive"]["cpu"]) * 1e9
+                                  / row["receive"]["octets"], True)}
+FIGURES = {
+    "calls": {f"{name}, ns": (lambda row, name=name: row[name], True) for name in ("send", "recv", "poll", "epoll_wait")},
+    "streams": {"iperf3, TCP, Gb/s": (lambda row: row["tcp_gbit"], False),
+                "redis GET, requests a second": (lambda row: row["requests_per_second"], False)},
+    "lo": RATES,
+    "veth": RATES,
+    "delay": {"p50, µs": (lambda row: row["p50"], True)},
+}
+
+
+def figures(part, row):
+    """What is compared of a row; None where it has nothing."""
+    try:
+        return {name: value(row) for name, (value, _) in FIGURES[part].items()}
+    except (KeyError, ZeroDivisionError):
+        return None
+
+
+@contextlib.contextmanager
+def cases_of(rig, part):
+    """The cases of a part, and what they need as long as they are taken."""
+    missing = [program for program in NEEDS.get(part, ()) if not shutil.which(program)]
+    if missing:
+        print(f"{part}: skipped: there is no {', '.join(missing)}", file=sys.stderr)
+        yield []
+    elif part == "veth":
+        with namespaces() as (address, within):
+            yield list(goodput(rig, part, address, within))
+    else:
+        yield list(PARTS[part](rig))
+
+
+def take_alone(cases, times):
+    """The rows of every case, taken in turn so many times."""
+    return [{**key, **take()} for _ in range(times) for key, _, take in cases]
+
+
+def take_in_pairs(rig, part, cases, libraries, most):
+    """The rows of the cases that the library has a part in, with each of two builds, pair after pair."""
     rows = []
-    for _ in range(rig.times):
-        for way in ("kernel", "weft", "weft, sender", "weft, receiver"):
-            server, client, _ = WAYS[way]
-            rig.port += 1
-            receiver = rig.start(server, rig.rate, "answer", rig.port, core=0)
-            time.sleep(0.15)
-            out, _ = rig.run(client, rig.rate, "ask", "127.0.0.1", rig.port, 20_000, core=1)
-            receiver.communicate(timeout=10)
-            rows.append({"way": way, "what": "half round trip, idle, 64 octets", **numbers(out)})
-            for size, rate in ((64, 1_000), (1448, 10_000), (1448, 100_000), (1448, 300_000)):
-                rig.port += 1
-                receiver = rig.start(server, rig.rate, "delay", rig.port, 1, core=0)
-                time.sleep(0.15)
-                rig.run(client, rig.rate, "pace", "127.0.0.1", rig.port, size, rate, 0.5, core=1)
-                out, _ = receiver.communicate(timeout=20)
-                rows.append({"way": way, "what": f"one way, {size} octets, {rate:,} a second", **numbers(out)})
+
+    def measure(key, take, build, number):
+        rig.library = libraries[build]
+        row = {**key, "build": build, "pair": number, **take()}
+        rows.append(row)
+        return figures(part, row)
+    for key, ours, take in cases:
+        if ours:
+            taken = new_pairs(part).take(lambda *turn, key=key, take=take: measure(key, take, *turn), most)
+            print(*taken.lines(title(part, key)), sep="\n", file=sys.stderr, flush=True)
     return rows
 
 
-PARTS = {"calls": calls, "streams": streams, "lo": lambda rig: goodput(rig, "lo"), "veth": veth, "delay": delay}
+def new_pairs(part):
+    return pairs.Pairs(lower=[name for name, (_, lower) in FIGURES[part].items() if lower])
+
+
+def title(part, key):
+    what = f"{key['size']} octets" if "size" in key else key.get("what")
+    return ", ".join(word for word in (part, what, key["way"]) if word)
+
+
+def compared(data):
+    """The pairs of a file by their title."""
+    found = {}
+    for part, rows in data.get("pairs", {}).items():
+        for row in rows:
+            taken = found.setdefault(title(part, row), new_pairs(part)).taken
+            if not taken or row["build"] in taken[-1]:
+                taken.append({})
+            taken[-1][row["build"]] = figures(part, row)
+    return found
+
+
+def find_builds(args):
+    """The libraries of both builds, and what the file says of them."""
+    given = {pairs.THIS: Path(args.library), pairs.BESIDE: args.beside}
+    loads = lambda library: ["env", f"LD_PRELOAD={library}", "true"]  # noqa: E731
+    files = {name: pairs.find(path, LIBRARIES, loads) for name, path in given.items()}
+    return files, {name: pairs.describe(file, given[name]) for name, file in files.items()}
 
 
 def measure(args):
@@ -166,13 +263,33 @@ def measure(args):
     model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     data["environment"] = {"kernel": uname.release, "cpu": model[1] if model else uname.machine,
                            "cores": os.cpu_count(), "time": time.strftime("%Y-%m-%d %H:%M %z")}
+    libraries = None
+    if args.beside:
+        libraries, data["builds"] = find_builds(args)
+        data["pairs"] = {}
     with tempfile.TemporaryDirectory() as folder:
-        rig = Rig(args.library, folder, args.times)
+        rig = Rig(args.library, folder)
         for part in args.parts or PARTS:
             begin = time.monotonic()
-            data[part] = PARTS[part](rig)
+            with cases_of(rig, part) as cases:
+                if libraries:
+                    data["pairs"][part] = take_in_pairs(rig, part, cases, libraries, args.pairs)
+                elif cases:
+                    data[part] = take_alone(cases, args.times)
             print(f"{part}: {time.monotonic() - begin:.0f} s", file=sys.stderr)
-    page.write_text(json.dumps(data, indent=1) + "\n")
+            page.write_text(json.dumps(data, indent=1) + "\n")
+    slower = [name for name, taken in compared(data).items() if taken.slower()] if libraries else []
+    if libraries:
+        beside_table(data)
+    return 1 if slower else 0
+
+
+def beside_table(data):
+    """Two builds beside each other."""
+    print(f"{data['builds']}\n\n{pairs.HEAD}")
+    for name, taken in compared(data).items():
+        print(*taken.lines(name), sep="\n")
+    print()
 
 
 def medians(rows, keys, values):
@@ -197,6 +314,8 @@ def show(value, base=None, digits=2):
 
 def tables(data):
     print(f"{data['environment']}\n")
+    if "pairs" in data:
+        beside_table(data)
     if "calls" in data:
         names = ["send", "recv", "poll", "epoll_wait"]
         line("nanoseconds a call", *names)
@@ -218,8 +337,7 @@ def tables(data):
         if path not in data:
             continue
         ways = list(WAYS)
-        values = [lambda row: row["receive"]["octets"] * 8 / row["send"]["seconds"] / 1e9,
-                  lambda row: (row["send"]["cpu"] + row["receive"]["cpu"]) * 1e9 / row["receive"]["octets"]]
+        values = [value for value, _ in RATES.values()]
         found = {group: medians_ for group, medians_ in medians(data[path], ["size", "way"], values)}
         for at, title in enumerate(("Gb/s received", "CPU, ns for an octet received, both ends")):
             line(f"{path}: {title}", *ways)
@@ -245,14 +363,19 @@ def main():
     parser.add_argument("--json", help="where the raw figures go; parts that are there already are replaced")
     parser.add_argument("--times", type=int, default=5, help="how often each figure is taken (%(default)s)")
     parser.add_argument("--table", help="prints the tables of this file")
+    pairs.options(parser, "the library")
     args = parser.parse_intermixed_args()
     if args.table:
         tables(json.loads(Path(args.table).read_text()))
     elif args.library and args.json and all(part in PARTS for part in args.parts):
-        measure(args)
+        try:
+            return measure(args)
+        except pairs.NoBuild as reason:
+            parser.error(str(reason))
     else:
         parser.error("say LIBRARY --json FILE, or --table FILE")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -2,8 +2,9 @@
 """Many queue pairs at once: how many there can be, what each costs, and how fast they are beside as many TCP sockets.
 
     tests/scale/run.py --weft TARGET/release/weft [--quick] [--json FILE] [--docs FILE] [--seconds S] [--rounds N]
+    tests/scale/run.py --weft TARGET/release/weft --beside PATH [--json FILE] [--seconds S] [--pairs N] [--only WORDS]
 
-The last line is `N passed, N failed, N skipped`; the exit status is 0 when nothing failed. See docs/scale.md.
+With --beside a second build of Weft is measured in turn with the first, and a cell that is slower fails. The last line is `N passed, N failed, N skipped`; the exit status is 0 when nothing failed. See docs/scale.md.
 """
 
 import argparse
@@ -25,12 +26,14 @@ from ends import Failed, Pair
 sys.path.append(str(Path(__file__).resolve().parents[1] / "programs"))
 sys.path.append(str(Path(__file__).resolve().parents[1] / "rig"))
 import again  # noqa: E402
+import pairs  # noqa: E402
 from stage import free_ports  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 SLEEP, WITH_WRITE = 1, 2
 COUNTS = [1, 10, 100, 1000, 10000]
+COMMANDS = ("weft", "bin/weft")  # where a build's folder and an installation's prefix have the command
 IDLE_BOUND = 48 * 1024  # octets of the process that an idle queue pair may take
 
 
@@ -40,8 +43,9 @@ class Skipped(Exception):
 
 class Rig:
     def __init__(self, options, program):
-        self.options, self.program = options, program
+        self.options, self.program, self.weft = options, program, options.weft
         self.ports = free_ports()
+        self.table = []  # lines about pairs
         self.results = {"kind": "scale", "started": now(), "environment": environment(), "cells": []}
 
     def launch(self, stack):
@@ -50,7 +54,7 @@ class Rig:
             return [], "sockets"
         by, _, settings = stack.partition(" ")
         flags = [f"--{setting}" for setting in settings.split()]
-        return [self.options.weft, "run", *flags, "--"], by
+        return [self.weft, "run", *flags, "--"], by
 
     def pair(self, stack, count, **more):
         launch, by = self.launch(stack)
@@ -147,10 +151,10 @@ def quick(rig):
 # --- cells of the whole run
 
 
-def curve(rig, stack, count):
+def curve(rig, stack, count, **more):
     """Storm, memory, throughput and latency of one number of connections between two processes."""
     seconds = rig.options.seconds
-    cell = {"what": "curve", "stack": stack, "count": count}
+    cell = {"what": "curve", "stack": stack, "count": count, **more}
     with rig.pair(stack, count, window=4) as pair:
         cell["storm"] = pair.connect()
         if stack.startswith("gid"):
@@ -168,6 +172,7 @@ def curve(rig, stack, count):
         cell["busy"] = pair.memory() | {"resident": pair.client.ask("turns 64 0 0")["resident"]}
         cell["answered"] = finish(pair)["answered"]
     rig.keep(**cell)
+    return cell
 
 
 def written_and_sent(rig, stack, count, seconds=2):
@@ -219,6 +224,46 @@ def whole(rig):
         yield f"10 x 1000 by {stack}", lambda s=stack: many_processes(rig, s, 10, 1000)
 
 
+# --- two builds in turn: the same curves, before and after
+
+
+def figures(cell):
+    """What is compared of a curve."""
+    rates = {name: cell[name]["rate"] for name in ("spin 64 x1", "spin 64 x4", "spin 16384 x1", "sleep 64 x1")}
+    return {"storm": cell["storm"]["all_us"], **rates, "turns spin": cell["turns spin"]["median_us"],
+            "turns sleep": cell["turns sleep"]["median_us"]}
+
+
+def in_turn(rig, builds, stack, count):
+    """The curve of one number of connections with each build, pair after pair; fails when a figure is slower."""
+    def measure(build, number):
+        rig.weft = builds[build]
+        try:
+            return figures(curve(rig, stack, count, build=build, pair=number))
+        except Failed as failure:
+            rig.keep(what="curve", stack=stack, count=count, build=build, pair=number, failure=str(failure))
+            print(f"pair {number}, {build}: {failure}", flush=True)
+            return None
+    taken = pairs.Pairs(lower=("storm", "turns spin", "turns sleep")).take(measure, rig.options.pairs)
+    rig.table.extend(taken.lines(f"{count} by {stack}"))
+    check(not taken.slower(), f"{', '.join(taken.slower())}: slower than the build beside it, or no figure of both")
+
+
+def beside(rig, builds):
+    for count in COUNTS:
+        for stack in ("cm crc=off", "cm crc=on"):
+            yield f"pairs: {count} by {stack}", lambda c=count, s=stack: in_turn(rig, builds, s, c)
+    for count in (100, 1000):
+        yield f"pairs: {count} by gid crc=on", lambda c=count: in_turn(rig, builds, "gid crc=on", c)
+
+
+def find_builds(options):
+    """The commands of both builds, and what the record says of them."""
+    given = {pairs.THIS: options.weft, pairs.BESIDE: options.beside}
+    files = {name: pairs.find(path, COMMANDS, lambda weft: [weft, "run", "--", "true"]) for name, path in given.items()}
+    return files, {name: pairs.describe(file, given[name]) for name, file in files.items()}
+
+
 # --- the run
 
 
@@ -231,7 +276,11 @@ def options_given():
     parser.add_argument("--rounds", type=int, default=2, help="how often the curves are measured")
     parser.add_argument("--json", type=Path, help="write the figures there")
     parser.add_argument("--docs", type=Path, help="write the tables there")
-    return parser.parse_args()
+    pairs.options(parser, "the command")
+    options = parser.parse_args()
+    if options.beside and (options.quick or options.docs):
+        parser.error("--beside measures curves in turn: without --quick, and without --docs")
+    return options
 
 
 def play(name, cell):
@@ -253,6 +302,11 @@ def play(name, cell):
 
 def main():
     options = options_given()
+    try:
+        builds, told = find_builds(options) if options.beside else (None, None)
+    except pairs.NoBuild as reason:
+        print(f"scale: {reason}")
+        return 2
     options.weft = options.weft.resolve()
     passed = failed = skipped = 0
     with tempfile.TemporaryDirectory() as work:
@@ -261,11 +315,14 @@ def main():
             print("scale: the program does not compile (packages gcc, libibverbs-dev, librdmacm-dev)")
             return 1
         rig = Rig(options, program)
-        for name, cell in (quick if options.quick else whole)(rig):
+        if builds:
+            rig.results["builds"] = told
+        for name, cell in beside(rig, builds) if builds else (quick if options.quick else whole)(rig):
             if options.only not in name:
                 continue
             outcome, why = play(name, cell)
-            if outcome == "failed":
+            # Pairs have been taken often enough already.
+            if outcome == "failed" and not builds:
                 outcome, _ = play(name, cell)
                 if outcome == "passed":
                     again.say(name, why)
@@ -277,6 +334,8 @@ def main():
         options.json.write_text(json.dumps(rig.results, indent=1) + "\n", encoding="utf-8")
     if options.docs:
         report.into(options.docs, rig.results)
+    if builds:
+        print(f"\n{pairs.HEAD}", *rig.table, "", sep="\n")
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
     return 1 if failed else 0
 

@@ -17,17 +17,23 @@
 
 #![forbid(unsafe_code)]
 
+pub mod beside;
+pub mod build;
 pub mod cli;
+pub mod comparison;
 pub mod environment;
 pub mod exec;
+pub mod instructions;
 pub mod job;
 pub mod native;
+pub mod pairs;
 pub mod path;
 pub mod plan;
 pub mod raw;
 pub mod record;
 pub mod report;
 pub mod runner;
+pub mod sample;
 pub mod stack;
 pub mod stats;
 pub mod summary;

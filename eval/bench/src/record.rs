@@ -35,6 +35,9 @@ pub struct Run {
     pub interrupted: bool,
     /// What was asked for.
     pub options: Options,
+    /// The builds of Weft that were compared; empty where there was one only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub builds: Vec<BuildRecord>,
     /// Where it ran.
     pub environment: Environment,
     /// The paths, also those that could not be made.
@@ -46,8 +49,12 @@ pub struct Run {
 /// What was asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {
-    /// Times each cell is measured.
+    /// Times each cell is measured; of two builds the most pairs.
     pub repetitions: u32,
+    /// Pairs of two builds go on until the interval of the ratio is within this part of it; none where one build was
+    /// measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<f64>,
     /// Seconds a cell is meant to measure for.
     pub cell_seconds: u32,
     /// Core of the server and of the client; null where pinning was not possible.
@@ -57,6 +64,26 @@ pub struct Options {
     /// Stack patterns; empty is everything.
     pub stacks: Vec<String>,
 }
+
+/// A build of Weft.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BuildRecord {
+    /// [`THIS`] or [`BESIDE`], as in [`CellRecord::build`].
+    pub name: String,
+    /// As given on the command line; null for the build that the bench itself belongs to.
+    pub path: Option<String>,
+    /// What `weft --version` says.
+    pub version: String,
+    /// Revision of the source tree that the build lies in, `-dirty` when it had changes; null outside one.
+    pub revision: Option<String>,
+    /// When the command was written: UTC, RFC 3339, whole seconds; null where the file system does not tell.
+    pub built: Option<String>,
+}
+
+/// Name of the build that is judged.
+pub const THIS: &str = "this";
+/// Name of the build that it is compared with.
+pub const BESIDE: &str = "beside";
 
 /// The machine and what is installed on it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -124,12 +151,38 @@ pub struct RowRecord {
 pub struct CellRecord {
     /// Stack name.
     pub stack: String,
+    /// Name of the build of Weft, where two are compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build: Option<String>,
     /// Command lines of the last repetition: server, then client.
     pub commands: Vec<String>,
     /// Why it was not run at all; null when it was.
     pub skipped: Option<String>,
     /// In the order they were taken.
     pub samples: Vec<Sample>,
+    /// What it takes in instructions; none where nobody asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<Instructions>,
+}
+
+/// Instructions of a program that passes messages between two ends of its own, as callgrind counts them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Instructions {
+    /// Command line of the last count.
+    pub command: String,
+    /// Why there is no count; null when there is one.
+    pub skipped: Option<String>,
+    /// In the order they were taken.
+    pub counts: Vec<Count>,
+}
+
+/// One run of the program from its start to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Count {
+    /// Messages it passed.
+    pub messages: u64,
+    /// Instructions it took.
+    pub instructions: u64,
 }
 
 /// One measurement of one cell.
@@ -220,6 +273,26 @@ impl RowRecord {
 }
 
 impl CellRecord {
+    /// A cell without samples.
+    pub fn new(stack: String) -> CellRecord {
+        CellRecord {
+            stack,
+            build: None,
+            commands: Vec::new(),
+            skipped: None,
+            samples: Vec::new(),
+            instructions: None,
+        }
+    }
+
+    /// Stack, and build where there are two: `weft crc=on (beside)`.
+    pub fn label(&self) -> String {
+        match &self.build {
+            Some(build) => format!("{} ({build})", self.stack),
+            None => self.stack.clone(),
+        }
+    }
+
     /// Repetition and value of every sample that has this metric.
     pub fn values(&self, metric: &str) -> Vec<(u32, f64)> {
         self.samples

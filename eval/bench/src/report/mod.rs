@@ -1,11 +1,12 @@
 //! Tables for people, made from a record and nothing else.
 
+mod beside;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use crate::record::{CellRecord, Environment, RowRecord, Run};
+use crate::record::{CellRecord, Environment, Options, RowRecord, Run};
 use crate::summary::{self, CellSummary, Ratio, RowSummary, Standing};
 use crate::targets::{self, Against, Bound, Verdict};
 use crate::workload::Metric;
@@ -40,15 +41,36 @@ pub fn full(run: &Run, format: Format) -> String {
         let title = format!("Path {}: {}{mtu}{reason}", path.name, path.description);
         text += &heading(&title, format);
         if run.rows.iter().any(|row| row.path == path.name) {
-            text += &rows(run, &path.name, format);
+            text += &match run.builds.is_empty() {
+                true => rows(run, &path.name, format),
+                false => beside::rows(run, &path.name, format),
+            };
         }
     }
-    text + &skipped(run, format) + &failures(run, format) + &targets(run, format)
+    text + &skipped(run, format) + &failures(run, format) + &standing_of(run, format)
 }
 
-/// Only the targets, and what went wrong.
+/// Only the targets, and what went wrong. Of a run of two builds, which has none of what targets are held against, how
+/// one stands to the other.
 pub fn only_targets(run: &Run, format: Format) -> String {
-    skipped(run, format) + &failures(run, format) + &targets(run, format)
+    let tables = match run.builds.is_empty() {
+        true => String::new(),
+        false => {
+            let paths = run.paths.iter().filter(|path| path.skipped.is_none());
+            let of_path = |name: &str| {
+                heading(&format!("Path {name}"), format) + &beside::rows(run, name, format)
+            };
+            paths.map(|path| of_path(&path.name)).collect()
+        }
+    };
+    tables + &skipped(run, format) + &failures(run, format) + &standing_of(run, format)
+}
+
+fn standing_of(run: &Run, format: Format) -> String {
+    match run.builds.is_empty() {
+        true => targets(run, format),
+        false => beside::conclusion(run, format),
+    }
 }
 
 fn targets(run: &Run, format: Format) -> String {
@@ -169,7 +191,7 @@ fn cell_words(row: &RowSummary, cell: &CellSummary) -> [String; 9] {
 fn skipped(run: &Run, format: Format) -> String {
     let cells = run.rows.iter().flat_map(|row| &row.cells);
     let reasons: BTreeSet<String> = cells
-        .filter_map(|cell| Some(format!("{}: {}", cell.stack, cell.skipped.as_ref()?)))
+        .filter_map(|cell| Some(format!("{}: {}", cell.label(), cell.skipped.as_ref()?)))
         .collect();
     if reasons.is_empty() {
         return String::new();
@@ -190,11 +212,11 @@ fn list(lines: impl IntoIterator<Item = String>, format: Format) -> String {
 /// What failed, once per stack and reason, with the last lines of the programs the first time it
 /// happened.
 fn failures(run: &Run, format: Format) -> String {
-    let mut alike: BTreeMap<(&str, &str), Vec<(&RowRecord, &CellRecord)>> = BTreeMap::new();
+    let mut alike: BTreeMap<(String, &str), Vec<(&RowRecord, &CellRecord)>> = BTreeMap::new();
     for row in &run.rows {
         for cell in &row.cells {
             if let Some(failure) = cell.failures().next() {
-                let same = alike.entry((&cell.stack, &failure.reason)).or_default();
+                let same = alike.entry((cell.label(), &failure.reason)).or_default();
                 same.push((row, cell));
             }
         }
@@ -236,10 +258,7 @@ fn environment(run: &Run, format: Format) -> String {
                 ""
             }
         ),
-        format!(
-            "{} repetitions of {} s a cell, {cores}",
-            options.repetitions, options.cell_seconds
-        ),
+        format!("{}, {cores}", how_often(options)),
         machine(e),
         format!("Linux {}", e.kernel),
     ];
@@ -259,17 +278,36 @@ fn environment(run: &Run, format: Format) -> String {
         None => format!("{name}: not installed"),
     });
     lines.push(tools.collect::<Vec<_>>().join(", "));
-    lines.push(format!(
-        "weft {}",
-        e.revision.as_deref().unwrap_or("of unknown revision")
-    ));
-    if !e.optimised {
+    match run.builds.is_empty() {
+        true => lines.push(format!(
+            "weft {}",
+            e.revision.as_deref().unwrap_or("of unknown revision")
+        )),
+        false => lines.extend(run.builds.iter().map(beside::build)),
+    }
+    if !e.optimised && run.builds.is_empty() {
         lines.push(
             "BUILT WITHOUT OPTIMISATION: these figures say nothing about Weft or raw TCP"
                 .to_owned(),
         );
     }
     heading("Environment", format) + &list(lines, format)
+}
+
+fn how_often(options: &Options) -> String {
+    let (times, seconds) = (options.repetitions, options.cell_seconds);
+    match options.precision {
+        None => format!("{times} repetitions of {seconds} s a cell"),
+        Some(precision) => format!(
+            "pairs of {seconds} s each until the 95 % interval is within {} % of the ratio, {times} at most",
+            percent(precision)
+        ),
+    }
+}
+
+/// A part of one in per cent, without the noise of binary fractions.
+fn percent(part: f64) -> f64 {
+    (part * 1e6).round() / 1e4
 }
 
 fn machine(e: &Environment) -> String {
@@ -362,7 +400,7 @@ fn grouped(value: u64) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::record::{Options, PathRecord, RowRecord, SCHEMA, VERSION};
+    use crate::record::{PathRecord, RowRecord, SCHEMA, VERSION};
     use crate::summary::tests::{cell_of, row_of};
     use crate::workload::Workload;
 
@@ -382,11 +420,13 @@ pub(crate) mod tests {
             interrupted: false,
             options: Options {
                 repetitions: 1,
+                precision: None,
                 cell_seconds: 1,
                 cores: Some((0, 1)),
                 only: vec![],
                 stacks: vec![],
             },
+            builds: vec![],
             environment: Environment::default(),
             paths: vec![
                 path("loopback", None),
@@ -410,7 +450,7 @@ pub(crate) mod tests {
         )
     }
 
-    fn line<'a>(text: &'a str, words: &[&str]) -> &'a str {
+    pub(crate) fn line<'a>(text: &'a str, words: &[&str]) -> &'a str {
         text.lines()
             .find(|l| words.iter().all(|w| l.contains(w)))
             .unwrap_or_else(|| panic!("no {words:?} in\n{text}"))

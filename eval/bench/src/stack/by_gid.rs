@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use anyhow::{ensure, Context, Result};
 
 use super::compiled::Source;
+use super::counted::Counted;
 use super::{need_weft, numbers, on_off, weft_gid_name, Programs, Site, Stack};
 use crate::exec::Output;
 use crate::job::{Invocation, Job};
@@ -29,6 +30,7 @@ pub(super) struct ByGid {
     weft: PathBuf,
     scratch: PathBuf,
     crc: bool,
+    counted: Counted,
 }
 
 impl ByGid {
@@ -37,6 +39,7 @@ impl ByGid {
             weft: programs.weft.clone(),
             scratch: programs.scratch.clone(),
             crc,
+            counted: Counted::new(programs),
         }
     }
 }
@@ -77,6 +80,11 @@ impl Stack for ByGid {
 
     fn parse(&self, workload: &Workload, output: &Output) -> Result<Metrics> {
         parse(workload, &output.client)
+    }
+
+    fn counted(&self, workload: &Workload, messages: u64) -> Result<Invocation> {
+        let program = self.counted.program(workload, messages)?;
+        Ok(program.env("WEFT_CRC", on_off(self.crc)))
     }
 }
 

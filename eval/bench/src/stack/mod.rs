@@ -3,6 +3,7 @@
 mod by_gid;
 mod cm_connect;
 mod compiled;
+mod counted;
 mod iperf3;
 mod libfabric;
 mod native;
@@ -42,6 +43,13 @@ pub trait Stack {
 
     /// The figures in what they printed; among them the workload's own metric.
     fn parse(&self, workload: &Workload, output: &Output) -> Result<Metrics>;
+
+    /// One program that passes `messages` of this workload between two ends of its own, for callgrind to count its
+    /// instructions. An error says why there is none.
+    fn counted(&self, workload: &Workload, messages: u64) -> Result<Invocation> {
+        let _ = messages;
+        anyhow::bail!("no program counts the instructions of {}", workload.id())
+    }
 }
 
 /// Where and for how long one job is to run.
@@ -68,36 +76,48 @@ pub struct Programs {
 
 /// Every stack, references first.
 pub fn all(programs: &Programs) -> Vec<Box<dyn Stack>> {
-    use perftest::{Perftest, Variant};
-    let weft = |variant| Perftest {
-        weft: programs.weft.clone(),
-        variant,
-    };
-    let native = |crc| native::Native {
+    let raw_tcp = |nagle| raw_tcp::RawTcp {
         bench: programs.bench.clone(),
-        crc,
+        nagle,
     };
-    let connect = |crc| cm_connect::CmConnect::new(programs, crc);
-    let by_gid = |crc| by_gid::ByGid::new(programs, crc);
-    let ucx = |api, carrier| ucx::Ucx { api, carrier };
-    vec![
-        Box::new(raw_tcp::RawTcp {
-            bench: programs.bench.clone(),
-            nagle: false,
-        }),
-        Box::new(raw_tcp::RawTcp {
-            bench: programs.bench.clone(),
-            nagle: true,
-        }),
+    let iperf3 = |message_sized| iperf3::Iperf3 { message_sized };
+    let libfabric = |endpoint| libfabric::Libfabric { endpoint };
+    let ucx = |api| ucx::Ucx {
+        api,
+        carrier: ucx::Carrier::Tcp,
+    };
+    let mut stacks: Vec<Box<dyn Stack>> = vec![
+        Box::new(raw_tcp(false)),
+        Box::new(raw_tcp(true)),
         Box::new(raw_udp::RawUdp {
             bench: programs.bench.clone(),
         }),
-        Box::new(iperf3::Iperf3 {
-            message_sized: false,
-        }),
-        Box::new(iperf3::Iperf3 {
-            message_sized: true,
-        }),
+        Box::new(iperf3(false)),
+        Box::new(iperf3(true)),
+    ];
+    stacks.extend(of_weft(programs));
+    let others: [Box<dyn Stack>; 4] = [
+        Box::new(libfabric(libfabric::Endpoint::Msg)),
+        Box::new(libfabric(libfabric::Endpoint::Rdm)),
+        Box::new(ucx(ucx::Api::Tag)),
+        Box::new(ucx(ucx::Api::Put)),
+    ];
+    stacks.extend(others);
+    stacks
+}
+
+/// The stacks that a build of Weft has a part in: what differs between two builds.
+pub fn of_weft(programs: &Programs) -> Vec<Box<dyn Stack>> {
+    use perftest::Variant;
+    let weft = |variant| perftest::Perftest::new(programs, variant);
+    let native = |crc| native::Native::new(programs, crc);
+    let connect = |crc| cm_connect::CmConnect::new(programs, crc);
+    let by_gid = |crc| by_gid::ByGid::new(programs, crc);
+    let ucx = |api| ucx::Ucx {
+        api,
+        carrier: ucx::Carrier::Weft(programs.weft.clone()),
+    };
+    vec![
         Box::new(weft(Variant::Manager { crc: false })),
         Box::new(weft(Variant::Manager { crc: true })),
         Box::new(weft(Variant::ManagerEmss { crc: false })),
@@ -111,22 +131,8 @@ pub fn all(programs: &Programs) -> Vec<Box<dyn Stack>> {
         Box::new(by_gid(false)),
         Box::new(by_gid(true)),
         Box::new(weft(Variant::Ud)),
-        Box::new(libfabric::Libfabric {
-            endpoint: libfabric::Endpoint::Msg,
-        }),
-        Box::new(libfabric::Libfabric {
-            endpoint: libfabric::Endpoint::Rdm,
-        }),
-        Box::new(ucx(ucx::Api::Tag, ucx::Carrier::Tcp)),
-        Box::new(ucx(ucx::Api::Put, ucx::Carrier::Tcp)),
-        Box::new(ucx(
-            ucx::Api::Tag,
-            ucx::Carrier::Weft(programs.weft.clone()),
-        )),
-        Box::new(ucx(
-            ucx::Api::Put,
-            ucx::Carrier::Weft(programs.weft.clone()),
-        )),
+        Box::new(ucx(ucx::Api::Tag)),
+        Box::new(ucx(ucx::Api::Put)),
     ]
 }
 
@@ -206,7 +212,7 @@ impl Site<'_> {
 }
 
 /// An error that names the Debian package when the program is not on `PATH`.
-fn need(program: &str, package: &str) -> Result<()> {
+pub(crate) fn need(program: &str, package: &str) -> Result<()> {
     anyhow::ensure!(
         on_path(program),
         "{program} is not installed (Debian package {package})"
