@@ -111,39 +111,22 @@ pub struct Binding {
 }
 
 /// Why the mode that was asked for cannot be had.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BindingError {
     /// No folder with `libibverbs.so.1` and `librdmacm.so.1`.
+    #[error("there is no libibverbs.so.1 with librdmacm.so.1 in {}", .0.display())]
     NoReplacement(PathBuf),
     /// No `libweft_preload.so` in the folder.
+    #[error("there is no {SOCKETS_LIBRARY} in {}", .0.display())]
     NoSockets(PathBuf),
     /// A path the variable has no way to write.
+    #[error("{variable} cannot hold the path {}: it has a separator in it", path.display())]
     Unwritable {
         /// The variable.
         variable: &'static str,
         /// The path.
         path: PathBuf,
     },
-}
-
-impl fmt::Display for BindingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BindingError::NoReplacement(folder) => write!(
-                f,
-                "there is no libibverbs.so.1 with librdmacm.so.1 in {}",
-                folder.display()
-            ),
-            BindingError::NoSockets(folder) => {
-                write!(f, "there is no {SOCKETS_LIBRARY} in {}", folder.display())
-            }
-            BindingError::Unwritable { variable, path } => write!(
-                f,
-                "{variable} cannot hold the path {}: it has a separator in it",
-                path.display()
-            ),
-        }
-    }
 }
 
 impl BindingError {

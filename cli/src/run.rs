@@ -139,7 +139,7 @@ fn show(args: &RunArgs, setup: &Setup, program: Option<&Program>) -> String {
         );
     }
     text.push_str("\nThe same by hand:\n");
-    text.push_str(&by_hand(args, &setup.variables()));
+    text.push_str(&shell_command(args, &setup.variables()));
     text
 }
 
@@ -160,7 +160,7 @@ fn source_of(source: Source) -> String {
 }
 
 /// A command line for a shell that does what `weft run` does.
-fn by_hand(args: &RunArgs, variables: &[Variable]) -> String {
+fn shell_command(args: &RunArgs, variables: &[Variable]) -> String {
     let mut line = String::from("env");
     for variable in variables {
         line += &format!(" {}={}", variable.name, quoted(&variable.value));

@@ -59,7 +59,7 @@ extern "C" fn unload() {
     let Some(stack) = stack() else { return };
     stack.flush_all();
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    let counts = &stack.counts;
+    let counts = stack.kinds().datagrams.counts();
     let (sends, heads) = (count(&counts.sends), count(&counts.heads));
     let Some(program) = LOUD.get() else { return };
     if io_uring::is_used() {

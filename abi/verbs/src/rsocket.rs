@@ -3,11 +3,11 @@
 
 use std::sync::atomic::AtomicBool;
 
-use crate::entry::{status, Answer};
-use crate::refused::in_words;
+use crate::entry::{status, Outcome};
+use crate::unsupported::in_words;
 
 /// Fails, and says so at the program's first call of any of them.
-fn refuse(name: &str) -> Answer<()> {
+fn refuse(name: &str) -> Outcome<()> {
     static SAID: AtomicBool = AtomicBool::new(false);
     let words = format!(
         "{name}: rsockets (rsocket(7)) are not served: give the program ordinary sockets, if it can be told so, and leave \

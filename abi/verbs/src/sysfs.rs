@@ -2,7 +2,7 @@
 //!
 //! UCX, NCCL and many others read the type of a GID, and the interface behind it, from
 //! `ports/1/gid_attrs`, since `ibv_query_gid` does not tell them. The kernel does not know the
-//! device, so the texts are made here when they are asked for, in the kernel's words; [`super::nodes`]
+//! device, so the texts are made here when they are asked for, in the kernel's words; [`super::device_files`]
 //! puts them where programs look.
 
 use weft_engine::device;

@@ -254,7 +254,7 @@ fn an_installation_finds_its_libraries_from_anywhere() {
 }
 
 #[test]
-fn show_starts_nothing_and_gives_the_command_by_hand() {
+fn show_starts_nothing_and_gives_the_command_for_a_shell() {
     let place = Place::new();
     let output = place
         .weft(&["run", "--show", "--crc", "off", "--", "touch", "a file"])
@@ -263,10 +263,13 @@ fn show_starts_nothing_and_gives_the_command_by_hand() {
     assert!(output.status.success());
     assert!(!place.path("a file").exists());
     let said = out(&output);
-    let by_hand = said.lines().last().unwrap();
-    assert!(by_hand.contains(" WEFT_CRC=off touch 'a file'"), "{said}");
+    let shell_command = said.lines().last().unwrap();
+    assert!(
+        shell_command.contains(" WEFT_CRC=off touch 'a file'"),
+        "{said}"
+    );
     let status = Command::new("sh")
-        .args(["-c", by_hand])
+        .args(["-c", shell_command])
         .current_dir(place.path(""))
         .status();
     assert!(status.unwrap().success());

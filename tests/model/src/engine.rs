@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::deferred::Deferred;
 use crate::error::Error;
 use crate::sync::{AtomicBool, Mutex, Ordering, Watched};
-use crate::watch::{Memory, Mode, Place, Polled, Wake, Watch};
+use crate::wakeups::{Memory, Mode, Place, Polled, Wake, Wakeups};
 
 /// What an engine does for the program when something happens.
 type Then = Box<dyn Fn(&Engine, Happened) + Send + Sync>;
@@ -23,7 +23,7 @@ pub(crate) enum Happened {
 }
 
 pub(crate) struct Engine {
-    watch: Watch,
+    wakeups: Wakeups,
     bells: Bells,
     timers: Mutex<usize>,
     deferred: Deferred<()>,
@@ -61,7 +61,7 @@ impl Engine {
 
     pub(crate) fn new(then: impl Fn(&Engine, Happened) + Send + Sync + 'static) -> Engine {
         Engine {
-            watch: Watch::new(),
+            wakeups: Wakeups::new(),
             bells: Bells {
                 set: Watched::new(Ready::default()),
                 parked: Watched::new(false),
@@ -76,7 +76,7 @@ impl Engine {
     // --- what the channel asks of an engine
 
     pub(crate) fn lead(&self) -> Option<Lead<'_>> {
-        self.watch.lead(&self.bells).then(|| {
+        self.wakeups.lead(&self.bells).then(|| {
             LEADING.with(|leading| leading.set(true));
             Lead { engine: self }
         })
@@ -107,24 +107,24 @@ impl Engine {
 
     pub(crate) fn add_timer(&self) {
         *self.timers.lock() += 1;
-        self.watch.wake_service(&self.bells);
+        self.wakeups.wake_service(&self.bells);
     }
 
     /// The program polls and finds nothing, often.
-    pub(crate) fn show_sign(&self) {
-        self.watch.show_sign(&self.bells);
+    pub(crate) fn note_polling(&self) {
+        self.wakeups.note_polling(&self.bells);
     }
 
     /// The program polls and finds nothing, often, and sweeps the set.
     pub(crate) fn look(&self) {
-        self.show_sign();
+        self.note_polling();
         let _ = self.sweep(Some(Duration::ZERO));
-        self.watch.swept();
+        self.wakeups.swept();
     }
 
     /// A post, which waits for others where it may.
     pub(crate) fn post(&self) {
-        if self.watch.mode() == Mode::Watched {
+        if self.wakeups.mode() == Mode::Watched {
             self.defer();
         } else {
             (self.then)(self, Happened::Sent);
@@ -134,7 +134,7 @@ impl Engine {
     /// Something is to be sent with the program's next call.
     pub(crate) fn defer(&self) {
         self.deferred.push(());
-        self.watch.deferred(&self.bells);
+        self.wakeups.deferred(&self.bells);
     }
 
     // --- the service thread
@@ -142,7 +142,7 @@ impl Engine {
     pub(crate) fn service_loop(&self) {
         let mut memory = Memory::default();
         while !self.over.load(Ordering::Acquire) {
-            self.watch.serve(self, &mut memory);
+            self.wakeups.serve(self, &mut memory);
             self.flush_deferred();
             let due = std::mem::take(&mut *self.timers.lock());
             (0..due).for_each(|_| (self.then)(self, Happened::Timer));
@@ -226,13 +226,13 @@ impl Lead<'_> {
     }
 
     pub(crate) fn serve_once(&self) -> Result<(), Error> {
-        self.engine.watch.lead_once(self.engine)
+        self.engine.wakeups.lead_once(self.engine)
     }
 }
 
 impl Drop for Lead<'_> {
     fn drop(&mut self) {
         LEADING.with(|leading| leading.set(false));
-        self.engine.watch.leave(&self.engine.bells);
+        self.engine.wakeups.leave(&self.engine.bells);
     }
 }

@@ -25,8 +25,8 @@ mod models;
 #[cfg(test)]
 mod sync;
 #[cfg(test)]
-#[path = "../../../run/engine/src/progress/watch.rs"]
-mod watch;
+#[path = "../../../run/engine/src/progress/wakeups.rs"]
+mod wakeups;
 
 /// The engine's module of that name, as far as the files above use it.
 #[cfg(test)]

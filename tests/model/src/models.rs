@@ -96,7 +96,7 @@ fn a_timer_is_run_while_a_thread_begins_to_wait() {
 fn a_timer_is_run_while_others_poll() {
     check(2, || {
         let rig = Rig::new();
-        let polls = rig.thread(|engine, _| engine.show_sign());
+        let polls = rig.thread(|engine, _| engine.note_polling());
         rig.engine.add_timer();
         assert_eq!(rig.get(), Happened::Timer);
         polls.join().expect("a thread");
@@ -160,7 +160,7 @@ fn a_post_that_waits_is_sent() {
     check(2, || {
         let rig = Rig::new();
         let posts = rig.thread(|engine, _| {
-            engine.show_sign();
+            engine.note_polling();
             engine.post();
         });
         assert_eq!(rig.get(), Happened::Sent);
@@ -173,7 +173,7 @@ fn a_post_that_waits_is_sent() {
 fn a_post_that_waits_is_sent_by_nobody_but_the_service_thread() {
     check(2, || {
         let rig = Rig::new();
-        rig.engine.show_sign();
+        rig.engine.note_polling();
         rig.engine.post();
         rig.watch_until(1);
         assert_eq!(rig.get(), Happened::Sent);

@@ -285,8 +285,8 @@ impl World {
         let policy = policy[self.random.below(3) as usize];
         let weft = self.random.chance(0.5);
         let rights = match self.random.chance(0.8) {
-            true => Access(0xF),
-            false => Access(self.random.below(16) as u32),
+            true => Access::from_bits_retain(0xF),
+            false => Access::from_bits_retain(self.random.below(16) as u32),
         };
         let (qp, mut port) = self.split(at);
         if !qp.stream_ended(&mut port) {
@@ -308,10 +308,10 @@ impl World {
         );
         qp.set_access(rights);
         if weft {
-            qp.meet_weft();
+            qp.set_peer_is_weft();
         }
         let end = &mut self.ends[at];
-        end.grants.withheld = Access(0xF & !rights.0);
+        end.grants.withheld = Access::from_bits_retain(0xF) - rights;
         end.grants.list.retain(|grant| grant.wr_id.is_none());
         end.peer = Outbound::new(&established(Role::Initiator, crc), 1448);
         end.crc = crc;
@@ -330,7 +330,7 @@ impl World {
     fn register(&mut self) {
         let random = &mut self.random;
         let pd = DOMAINS[random.below(3) as usize];
-        let access = Access(random.below(32) as u32);
+        let access = Access::from_bits_retain(random.below(32) as u32);
         let len = 8 * (1 + random.below(300));
         let iova = match random.below(4) {
             0 => 0,
@@ -498,7 +498,7 @@ impl World {
         };
         let which = self.random.below(2) as usize;
         let (sge, _) = self.part(area);
-        let mut access = Access(self.random.below(16) as u32 & !1);
+        let mut access = Access::from_bits_retain(self.random.below(16) as u32 & !1);
         if !self.areas[area].access.contains(Access::LOCAL_WRITE) && self.random.chance(0.9) {
             access = Access::REMOTE_READ;
         }
@@ -618,7 +618,7 @@ impl World {
         for area in 0..self.areas.len() {
             let there = |end: &End| {
                 let stag = self.areas[area].stag;
-                let rights = self.areas[area].access.0 & 0xE;
+                let rights = self.areas[area].access.bits() & 0xE;
                 end.pd != self.areas[area].pd
                     || rights == 0
                     || end

@@ -38,7 +38,7 @@ mutant $qp/responder.rs 's/let right = Access::REMOTE_READ;/let right = Access::
     "a Read takes what may only be written"
 mutant $qp/responder.rs 's/>= usize::from\(allowed\)/> usize::from(allowed)/' \
     "a Read Request more than the IRD is taken"
-mutant $qp/responder.rs 's/self.responder.len\(\) \+ self.receiving.held.requests\(\)/self.responder.len()/' \
+mutant $qp/responder.rs 's/self.responder.len\(\) \+ self.receiving.rnr_queue.requests\(\)/self.responder.len()/' \
     "Read Requests that are held do not count against the IRD"
 mutant $qp/atomics.rs 's/>= usize::from\(ird\)/> usize::from(ird)/' \
     "an Atomic Request more than the IRD is taken"
@@ -60,7 +60,7 @@ mutant $qp/untagged.rs 's/if segment.first/if segment.mo == 0/' \
     "each empty segment at the beginning of a message takes a receive"
 mutant $qp/untagged.rs 's/host.invalidate_for_peer/host.invalidate/' \
     "a peer invalidates what was never opened to it"
-mutant $qp/holding.rs 's/self.must_hold\(\) && self.ending.is_live\(\)/false/' \
+mutant $qp/rnr_queue.rs 's/self.must_hold\(\) && self.ending.is_live\(\)/false/' \
     "what waits for a receive goes with its connection"
 mutant $qp/timers.rs 's/self.timers.set\(Timer::Linger, host.now\(\) \+ LINGER\);//' \
     "a stream that ends waits for its peer without end"
@@ -72,6 +72,6 @@ mutant $qp/rnr.rs 's/Ending::HalfClosed => self.rnr.wait/Ending::HalfClosed => F
     "a message of a peer that has gone waits without end"
 mutant $qp/ending.rs '/Ending::HalfClosed;/,/return false/s/self.follow_rnr\(host\);//' \
     "the wait is not bounded when the peer goes"
-mutant $qp/delayed.rs 's/self.timers.set\(Timer::Acknowledgement, now \+ DELAY\);//' \
+mutant $qp/delayed.rs 's/self.timers.set\(Timer::Acknowledgement, now \+ DELAY_MAX\);//' \
     "an acknowledgement waits for a post that never comes"
 total

@@ -28,7 +28,7 @@ pub const CAP: QpCap = QpCap {
 /// Steps in which nothing happens before a run counts as at rest.
 const QUIET: u32 = 3;
 /// Steps that a run may take to come to rest.
-const PATIENCE: u32 = 100_000;
+const STEPS_MAX: u32 = 100_000;
 
 /// What happened over one run or many.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -320,8 +320,8 @@ impl World {
         end.waits_for_ever = end.by_number && retries == 7;
         end.qp.set_receive_wait(wait);
         if end.by_number {
-            end.qp.walk(QpState::Rtr).expect("RTR");
-            end.qp.walk(QpState::Rts).expect("RTS");
+            end.qp.bring_to(QpState::Rtr).expect("RTR");
+            end.qp.bring_to(QpState::Rts).expect("RTS");
             end.qp.set_rnr_retry(retries);
         }
     }
@@ -444,7 +444,7 @@ impl World {
     /// Steps until nothing moves any more and nothing is awaited.
     fn rest(&mut self) {
         let mut quiet = 0;
-        for _ in 0..PATIENCE {
+        for _ in 0..STEPS_MAX {
             let before = self.moved;
             self.step(false);
             let deadline = self.deadline();
