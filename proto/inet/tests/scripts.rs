@@ -419,7 +419,7 @@ impl Line {
                 'C' => Flags::CWR,
                 _ => return Err(format!("no flag {letter}")),
             };
-            line.flags = line.flags | flag;
+            line.flags |= flag;
         }
         words[1..].iter().try_for_each(|word| line.take(word))?;
         Ok(line)
