@@ -105,7 +105,11 @@ impl<E: Executor> Beside<'_, E> {
         progress: Progress,
     ) {
         for pair in 1..=self.rule.most {
-            let order = if this_comes_first(pair) { [0, 1] } else { [1, 0] };
+            let order = if this_comes_first(pair) {
+                [0, 1]
+            } else {
+                [1, 0]
+            };
             for side in order {
                 if self.sampler.executor.interrupted() {
                     return;
@@ -170,8 +174,11 @@ impl<E: Executor> Beside<'_, E> {
 fn why_not(stacks: [&dyn Stack; 2]) -> [Option<String>; 2] {
     match stacks.map(|stack| stack.ready().err().map(|error| format!("{error:#}"))) {
         [None, None] => [None, None],
-        [this, beside] => [(this, "the build beside it"), (beside, "this build")]
-            .map(|(reason, other)| Some(reason.unwrap_or_else(|| format!("{other} cannot run it")))),
+        [this, beside] => {
+            [(this, "the build beside it"), (beside, "this build")].map(|(reason, other)| {
+                Some(reason.unwrap_or_else(|| format!("{other} cannot run it")))
+            })
+        }
     }
 }
 

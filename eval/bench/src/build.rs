@@ -124,10 +124,9 @@ fn first_line(weft: &Path, args: &[&str]) -> Result<String> {
 
 /// What the command says when it ends well.
 fn answer(weft: &Path, args: &[&str]) -> Result<Output> {
-    let output = Command::new(weft)
-        .args(args)
-        .output()
-        .map_err(|error| anyhow::anyhow!("{} does not run ({error}); {WHAT_TO_DO}", weft.display()))?;
+    let output = Command::new(weft).args(args).output().map_err(|error| {
+        anyhow::anyhow!("{} does not run ({error}); {WHAT_TO_DO}", weft.display())
+    })?;
     let errors = String::from_utf8_lossy(&output.stderr);
     ensure!(
         output.status.success(),
@@ -135,7 +134,10 @@ fn answer(weft: &Path, args: &[&str]) -> Result<Output> {
         weft.display(),
         args.join(" "),
         output.status,
-        errors.split_ascii_whitespace().collect::<Vec<_>>().join(" ")
+        errors
+            .split_ascii_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
     );
     Ok(output)
 }
@@ -213,7 +215,11 @@ mod tests {
         fs::write(place.join("weft"), "no program").unwrap();
         assert!(complaint(place).contains("does not run"));
         for place in [place.join("nothing"), other, broken, place.to_owned()] {
-            assert!(complaint(&place).contains("make build"), "{}", place.display());
+            assert!(
+                complaint(&place).contains("make build"),
+                "{}",
+                place.display()
+            );
         }
     }
 

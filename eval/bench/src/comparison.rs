@@ -149,7 +149,13 @@ fn judge(estimate: Estimate, precision: f64, instructions: Option<[f64; 2]>) -> 
 /// Instructions for one message: what the runs of more messages took beyond those of fewer, so that the start of the
 /// program is not in it. Of the runs of each length the middle one counts.
 fn for_a_message(counted: &Instructions) -> Option<f64> {
-    let lengths = sorted(&counted.counts.iter().map(|c| c.messages as f64).collect::<Vec<_>>());
+    let lengths = sorted(
+        &counted
+            .counts
+            .iter()
+            .map(|c| c.messages as f64)
+            .collect::<Vec<_>>(),
+    );
     let of_length = |messages: f64| {
         let runs = counted.counts.iter();
         let taken: Vec<f64> = runs
@@ -255,10 +261,7 @@ pub(crate) mod tests {
         assert_eq!(with(1020.0), Verdict::NoMoreInstructions);
         assert_eq!(with(1021.0), Verdict::MoreInstructions);
         // Instructions make nothing good that the interval decides.
-        assert_eq!(
-            judged(0.5, 0.7, 0.9, Some([1.0, 1000.0])),
-            Verdict::Slower
-        );
+        assert_eq!(judged(0.5, 0.7, 0.9, Some([1.0, 1000.0])), Verdict::Slower);
     }
 
     #[test]

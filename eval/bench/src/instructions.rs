@@ -63,9 +63,7 @@ fn run<E: Executor>(
     counted.command = program.display();
     let printed = executor
         .execute_alone(&program, place, TIMEOUT)
-        .map_err(|Failure { reason, tail }| {
-            [&[reason], &tail[..]].concat().join("; ")
-        })?;
+        .map_err(|Failure { reason, tail }| [&[reason], &tail[..]].concat().join("; "))?;
     let instructions = collected(&printed).ok_or("callgrind printed no count")?;
     counted.counts.push(Count {
         messages,
@@ -115,7 +113,8 @@ mod tests {
 
     #[test]
     fn the_count_is_in_callgrinds_last_lines() {
-        let printed = "==7== Callgrind, a call-graph generating cache profiler\n==7== Events    : Ir\n\
+        let printed =
+            "==7== Callgrind, a call-graph generating cache profiler\n==7== Events    : Ir\n\
                        ==7== Collected : 22016544\n==7== \n==7== I   refs:      22,016,544\n";
         assert_eq!(collected(printed), Some(22_016_544));
         assert_eq!(collected("==7== Command: instructions\n"), None);

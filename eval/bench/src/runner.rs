@@ -116,7 +116,6 @@ impl<'a, E: Executor> Runner<'a, E> {
             .or_insert_with(|| stacks[stack].ready().err().map(|e| format!("{e:#}")))
             .clone()
     }
-
 }
 
 /// About how many seconds one sample takes.

@@ -29,7 +29,14 @@ fn build(place: &Path, has_native: bool) {
 fn bench(folder: &Path, beside: &str, words: &[&str]) -> Output {
     Command::new(BENCH)
         .current_dir(folder)
-        .args(["--output", "raw", "--weft", "this/weft", "--path", "loopback"])
+        .args([
+            "--output",
+            "raw",
+            "--weft",
+            "this/weft",
+            "--path",
+            "loopback",
+        ])
         .args(["--stack", "weft native crc=off", "--beside", beside])
         .args(words)
         .output()
@@ -52,8 +59,19 @@ fn one_build_beside_itself_leaves_a_record_of_both_and_a_ratio() {
     let folder = tempfile::tempdir().unwrap();
     build(&folder.path().join("this"), true);
     build(&folder.path().join("other"), true);
-    let words = ["--only", "send-lat-64", "--pairs", "6", "--precision", "90%"];
-    let output = bench(folder.path(), "other", &[&words[..], &["--instructions", "none"]].concat());
+    let words = [
+        "--only",
+        "send-lat-64",
+        "--pairs",
+        "6",
+        "--precision",
+        "90%",
+    ];
+    let output = bench(
+        folder.path(),
+        "other",
+        &[&words[..], &["--instructions", "none"]].concat(),
+    );
     let text = printed(&output);
     // A machine that is busy beside one of six pairs may make it slower: that is the status too.
     assert!(matches!(output.status.code(), Some(0 | 1)), "{text}");
@@ -62,26 +80,53 @@ fn one_build_beside_itself_leaves_a_record_of_both_and_a_ratio() {
     let value: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
     let schema: Value = serde_json::from_str(SCHEMA).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
-    let errors: Vec<String> = validator.iter_errors(&value).map(|e| e.to_string()).collect();
+    let errors: Vec<String> = validator
+        .iter_errors(&value)
+        .map(|e| e.to_string())
+        .collect();
     assert_eq!(errors, [""; 0]);
 
     let run = Run::read(&file).unwrap();
     assert_eq!(serde_json::to_value(&run).unwrap(), value);
-    let builds: Vec<_> = run.builds.iter().map(|b| (b.name.as_str(), b.path.as_deref())).collect();
+    let builds: Vec<_> = run
+        .builds
+        .iter()
+        .map(|b| (b.name.as_str(), b.path.as_deref()))
+        .collect();
     assert_eq!(builds, [(THIS, Some("this/weft")), (BESIDE, Some("other"))]);
-    assert!(run.builds.iter().all(|b| b.version == "1.2.3" && b.revision.is_none()));
+    assert!(run
+        .builds
+        .iter()
+        .all(|b| b.version == "1.2.3" && b.revision.is_none()));
     let cells = &run.row("loopback/send-lat-64").unwrap().cells;
-    let of: Vec<_> = cells.iter().map(|c| (c.stack.as_str(), c.build.as_deref())).collect();
+    let of: Vec<_> = cells
+        .iter()
+        .map(|c| (c.stack.as_str(), c.build.as_deref()))
+        .collect();
     let stack = "weft native crc=off";
     assert_eq!(of, [(stack, Some(THIS)), (stack, Some(BESIDE))]);
-    assert_eq!(cells.iter().map(|c| c.values("half_rtt_us").len()).collect::<Vec<_>>(), [6, 6]);
+    assert_eq!(
+        cells
+            .iter()
+            .map(|c| c.values("half_rtt_us").len())
+            .collect::<Vec<_>>(),
+        [6, 6]
+    );
     // The other build comes first in every second pair.
     let at = |cell: usize, pair: usize| cells[cell].samples[pair].at;
     assert!(at(0, 0) < at(1, 0) && at(1, 1) < at(0, 1) && at(0, 2) < at(1, 2));
 
-    let row = text.lines().find(|line| line.trim().starts_with(stack)).unwrap();
+    let row = text
+        .lines()
+        .find(|line| line.trim().starts_with(stack))
+        .unwrap();
     let ratio = row.split_ascii_whitespace().nth(5).unwrap();
-    assert!(ratio.parse::<f64>().is_ok_and(|r| (0.05..20.0).contains(&r)), "{text}");
+    assert!(
+        ratio
+            .parse::<f64>()
+            .is_ok_and(|r| (0.05..20.0).contains(&r)),
+        "{text}"
+    );
     assert!(text.contains("This build and the one beside it"), "{text}");
 }
 
@@ -109,6 +154,9 @@ fn what_is_no_build_is_refused_before_anything_is_measured() {
     let output = bench(folder.path(), "raw", &["--only", "send-lat-64"]);
     let text = printed(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(text.contains("raw is not a build of Weft") && text.contains("make build"), "{text}");
+    assert!(
+        text.contains("raw is not a build of Weft") && text.contains("make build"),
+        "{text}"
+    );
     assert!(!text.contains("minutes"), "{text}");
 }

@@ -176,7 +176,10 @@ fn measure(args: &Measure, prefix: &[OsString]) -> Result<ExitCode> {
             let stacks = stack::all(&programs);
             let mut runner =
                 Runner::new(executor, &stacks, options.repetitions, options.cell_seconds);
-            (Vec::new(), measure_paths(args, &options, &stacks, &mut runner)?)
+            (
+                Vec::new(),
+                measure_paths(args, &options, &stacks, &mut runner)?,
+            )
         }
     };
     let record = Run {

@@ -37,7 +37,13 @@ pub(super) struct TwoBuilds {
     #[arg(long, value_name = "PERCENT", requires = "beside", default_value = "2%", value_parser = parse_percent)]
     precision: f64,
     /// Rows that have the instructions of a message counted as well (with callgrind), with --beside
-    #[arg(long, value_enum, value_name = "ROWS", requires = "beside", default_value = "undecided")]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "ROWS",
+        requires = "beside",
+        default_value = "undecided"
+    )]
     instructions: Counting,
 }
 
@@ -59,7 +65,9 @@ pub(super) fn measure<E: Executor>(
     let this = Build::this(&programs.weft, args.weft.as_deref())?;
     let beside = Build::beside(path)?;
     if this.is(&beside)? {
-        eprintln!("Both builds are the same one: what the ratios show is the noise of this machine.");
+        eprintln!(
+            "Both builds are the same one: what the ratios show is the noise of this machine."
+        );
     }
     let [own, other] = [&this, &beside].map(|b| stack::of_weft(&b.programs(&programs.scratch)));
     let mut runner = Beside {

@@ -20,7 +20,10 @@ pub(super) fn build(build: &BuildRecord) -> String {
         Some(path) => format!(" ({path})"),
         None => String::new(),
     };
-    format!("{}{path}: weft {}, {revision}, built {built}", build.name, build.version)
+    format!(
+        "{}{path}: weft {}, {revision}, built {built}",
+        build.name, build.version
+    )
 }
 
 /// The table of one path.
@@ -51,7 +54,8 @@ pub(super) fn rows(run: &Run, path: &str, format: Format) -> String {
             c.this.stack.clone(),
             this,
             beside,
-            c.estimate.map_or("-".to_owned(), |e| format!("{:.3}", e.ratio)),
+            c.estimate
+                .map_or("-".to_owned(), |e| format!("{:.3}", e.ratio)),
             interval(c.estimate),
             c.pairs.to_string(),
             instructions(c),
@@ -131,7 +135,12 @@ fn interval(estimate: Option<Estimate>) -> String {
 fn instructions(c: &Comparison) -> String {
     match c.instructions {
         Some([this, beside]) => {
-            format!("{} / {} = {:.3}", number(this), number(beside), this / beside)
+            format!(
+                "{} / {} = {:.3}",
+                number(this),
+                number(beside),
+                this / beside
+            )
         }
         None => String::new(),
     }
@@ -209,9 +218,18 @@ mod tests {
         }
         assert!(line(&text, &["| 256 B send"]).contains("SLOWER"));
         line(&text, &["1 no slower, 0 not decided, 0 not compared, 1 worse: loopback/send-lat-256 weft crc=on (SLOWER)"]);
-        line(&text, &["- this: weft 1.2.3, in a tree at 0123456789ab, built 2026"]);
-        line(&text, &["- beside (../old/target/release): weft 1.2.3, of unknown revision"]);
-        line(&text, &["until the 95 % interval is within 2 % of the ratio, 30 at most"]);
+        line(
+            &text,
+            &["- this: weft 1.2.3, in a tree at 0123456789ab, built 2026"],
+        );
+        line(
+            &text,
+            &["- beside (../old/target/release): weft 1.2.3, of unknown revision"],
+        );
+        line(
+            &text,
+            &["until the 95 % interval is within 2 % of the ratio, 30 at most"],
+        );
         // A run of two builds has nothing that targets are held against.
         assert!(!text.contains("Targets"), "{text}");
     }
@@ -226,7 +244,10 @@ mod tests {
             }
             row
         };
-        let text = report(vec![row([counted(0, 412_000), counted(0, 400_000)])], only_targets);
+        let text = report(
+            vec![row([counted(0, 412_000), counted(0, 400_000)])],
+            only_targets,
+        );
         let found = line(&text, &["| 64 B send"]);
         assert!(found.contains("1030 / 1000 = 1.030"), "{found}");
         assert!(found.contains("too wide; MORE INSTRUCTIONS"), "{found}");
@@ -237,7 +258,10 @@ mod tests {
         };
         let text = report(vec![row([none.clone(), none])], only_targets);
         assert!(line(&text, &["| 64 B send"]).contains("not decided: too wide"));
-        line(&text, &["instructions not counted: valgrind is not installed"]);
+        line(
+            &text,
+            &["instructions not counted: valgrind is not installed"],
+        );
     }
 
     #[test]
@@ -247,6 +271,9 @@ mod tests {
         row.cells[1].skipped = Some("it has no such program".to_owned());
         let text = report(vec![row], full);
         line(&text, &["- weft crc=on (beside): it has no such program"]);
-        line(&text, &["0 no slower, 0 not decided, 1 not compared, 0 worse"]);
+        line(
+            &text,
+            &["0 no slower, 0 not decided, 1 not compared, 0 worse"],
+        );
     }
 }

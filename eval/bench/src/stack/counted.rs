@@ -65,7 +65,12 @@ fn order(workload: &Workload, messages: u64) -> Result<Vec<String>> {
     if op == Op::UdSend {
         bail!("datagrams are not counted: their number depends on how they are gathered in time");
     }
-    let words = [kind.to_owned(), op.name().to_owned(), size.to_string(), messages.to_string()];
+    let words = [
+        kind.to_owned(),
+        op.name().to_owned(),
+        size.to_string(),
+        messages.to_string(),
+    ];
     let list = list.map(|list| list.to_string());
     Ok(words.into_iter().chain(list).collect())
 }
