@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use crate::comparison::{comparisons_of, ratios, Verdict};
 use crate::exec::Executor;
 use crate::instructions;
-use crate::pairs::{this_comes_first, Rule};
+use crate::pairs::{estimate, this_comes_first, Rule};
 use crate::path::Place;
 use crate::plan::{Group, Row};
 use crate::record::{CellRecord, RowRecord, BESIDE, THIS};
@@ -91,6 +91,8 @@ impl<E: Executor> Beside<'_, E> {
         }
         if cells.iter().all(|cell| cell.skipped.is_none()) {
             self.run_pairs(row, stacks, &mut cells, place, progress);
+            let ratios = ratios(&cells[0], &cells[1], row.workload.metric());
+            cells[0].ratio = estimate(&ratios).map(|estimate| estimate.record(ratios.len()));
             self.count(row, stacks, &mut cells, place, progress);
         }
         cells
@@ -314,6 +316,10 @@ mod tests {
         let comparison = ran.comparison();
         assert_eq!(comparison.verdict, Verdict::NoSlower);
         assert_eq!(comparison.pairs, 6);
+        // What decided is in the record, of the build that is judged.
+        let estimate = comparison.estimate.unwrap();
+        assert_eq!(ran.rows[0].cells[0].ratio, Some(estimate.record(6)));
+        assert_eq!(ran.rows[0].cells[1].ratio, None);
         let cells = &ran.rows[0].cells;
         let builds: Vec<_> = cells.iter().filter_map(|c| c.build.as_deref()).collect();
         assert_eq!(builds, [THIS, BESIDE]);

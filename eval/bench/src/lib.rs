@@ -17,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+mod architecture;
 pub mod beside;
 pub mod build;
 pub mod cli;

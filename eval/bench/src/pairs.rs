@@ -1,10 +1,11 @@
 //! Two things measured in turn: when there are pairs enough, and what their ratios say.
 //!
 //! The figure is the Hodges-Lehmann estimate: the median of the means of every two logarithms of ratios. Its 95 %
-//! interval follows from Wilcoxon's signed-rank distribution, which asks for no normal distribution and lets one pair
-//! that a neighbour disturbed move nothing. It asks that the logarithms lie alike on both sides of their middle: so do
+//! interval follows from Wilcoxon's signed-rank distribution, which asks for no normal distribution; of a dozen pairs or
+//! more, one that a neighbour disturbed moves its ends to the next ones. It asks that the logarithms lie alike on both sides of their middle: so do
 //! those of two equally disturbed figures, and that is why the order within the pairs alternates.
 
+use crate::record::PairsRecord;
 use crate::stats::{median_of_sorted, sorted};
 
 /// Pairs from which on there is a 95 % interval: of five even the widest has 93.75 %.
@@ -45,13 +46,23 @@ impl Rule {
     /// Whether `tried` pairs, of which these are the ratios, are enough. Looks after an even number of pairs only, so
     /// that each side has come first as often as the other.
     pub fn is_met(&self, tried: u32, ratios: &[f64]) -> bool {
-        let precise =
-            || tried % 2 == 0 && estimate(ratios).is_some_and(|e| e.is_within(self.precision));
+        let precise = || {
+            tried.is_multiple_of(2) && estimate(ratios).is_some_and(|e| e.is_within(self.precision))
+        };
         tried >= self.most || precise()
     }
 }
 
 impl Estimate {
+    /// As a record has it, from so many pairs.
+    pub fn record(&self, pairs: usize) -> PairsRecord {
+        PairsRecord {
+            pairs,
+            ratio: self.ratio,
+            interval: self.interval.map(|Interval { low, high }| (low, high)),
+        }
+    }
+
     /// Whether both ends of the interval are within this part of the ratio.
     pub fn is_within(&self, precision: f64) -> bool {
         self.interval.is_some_and(|Interval { low, high }| {
@@ -164,9 +175,9 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_that_a_neighbour_disturbed_moves_nothing() {
-        let calm = [1, -1, 0, 2, -2, 1, -1, 0, 2, -2];
-        let disturbed = [1, -1, 0, 2, -2, 1, -1, 0, 2, -200];
+    fn of_a_dozen_pairs_one_that_a_neighbour_disturbed_moves_little() {
+        let calm = [1, -1, 0, 2, -2, 1, -1, 0, 2, -2, 1, -1];
+        let disturbed = [1, -1, 0, 2, -2, 1, -1, 0, 2, -2, 1, -200];
         let [calm, disturbed] = [calm, disturbed].map(|v| estimate(&of_hundredths(&v)).unwrap());
         assert!((hundredths(calm.ratio) - hundredths(disturbed.ratio)).abs() <= 0.5);
         assert!(hundredths(disturbed.interval.unwrap().low) >= -2.0);

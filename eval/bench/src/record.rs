@@ -72,8 +72,8 @@ pub struct BuildRecord {
     pub name: String,
     /// As given on the command line; null for the build that the bench itself belongs to.
     pub path: Option<String>,
-    /// What `weft --version` says.
-    pub version: String,
+    /// What `weft --version` says; null for libraries without a command.
+    pub version: Option<String>,
     /// Revision of the source tree that the build lies in, `-dirty` when it had changes; null outside one.
     pub revision: Option<String>,
     /// When the command was written: UTC, RFC 3339, whole seconds; null where the file system does not tell.
@@ -160,9 +160,24 @@ pub struct CellRecord {
     pub skipped: Option<String>,
     /// In the order they were taken.
     pub samples: Vec<Sample>,
+    /// How this build stood to the one beside it when the pairs ended; none for the other build, and where there is one
+    /// only. A report computes it anew, from the samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<PairsRecord>,
     /// What it takes in instructions; none where nobody asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<Instructions>,
+}
+
+/// What decided that a row had pairs enough: the ratio, above 1 where this build is the better one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PairsRecord {
+    /// Pairs of which both samples are good.
+    pub pairs: usize,
+    /// Typical ratio within a pair.
+    pub ratio: f64,
+    /// Lower and upper end of its 95 % interval; null for fewer pairs than it takes.
+    pub interval: Option<(f64, f64)>,
 }
 
 /// Instructions of a program that passes messages between two ends of its own, as callgrind counts them.
@@ -281,6 +296,7 @@ impl CellRecord {
             commands: Vec::new(),
             skipped: None,
             samples: Vec::new(),
+            ratio: None,
             instructions: None,
         }
     }

@@ -12,13 +12,27 @@ use weft_bench::record::{Run, BESIDE, THIS};
 const SCHEMA: &str = include_str!("../schema/weft-bench-1.schema.json");
 const BENCH: &str = env!("CARGO_BIN_EXE_weft-bench");
 
-/// A build at `place`: `weft bench native` is the bench's own, or missing.
-fn build(place: &Path, has_native: bool) {
-    let native = if has_native { BENCH } else { "false" };
+/// What `weft bench native` is in a build.
+#[derive(Clone, Copy)]
+enum Native {
+    /// The bench's own.
+    Own,
+    /// The bench's own, with messages of 64 KiB where 64 octets are asked for: slower, whatever the machine.
+    Slow,
+    /// Not there.
+    Missing,
+}
+
+fn build(place: &Path, native: Native) {
+    let native = match native {
+        Native::Own => format!("exec {BENCH} \"$@\""),
+        Native::Slow => format!("exec {BENCH} $(echo \"$*\" | sed 's/--size=64 /--size=65536 /')"),
+        Native::Missing => "exit 2".to_owned(),
+    };
     let script = format!(
         "#!/bin/sh\ncase \"$1 $2\" in\n'--version ') echo weft 1.2.3 ;;\n\
          'run --show') echo 'env LD_PRELOAD={0}/libweft.so true' ;;\n'run --') ;;\n\
-         'bench native') shift; exec {native} \"$@\" ;;\n*) echo \"not served: $*\" >&2; exit 9 ;;\nesac\n",
+         'bench native') shift; {native} ;;\n*) echo \"not served: $*\" >&2; exit 9 ;;\nesac\n",
         place.display()
     );
     fs::create_dir_all(place).unwrap();
@@ -57,8 +71,8 @@ fn printed(output: &Output) -> String {
 #[test]
 fn one_build_beside_itself_leaves_a_record_of_both_and_a_ratio() {
     let folder = tempfile::tempdir().unwrap();
-    build(&folder.path().join("this"), true);
-    build(&folder.path().join("other"), true);
+    build(&folder.path().join("this"), Native::Own);
+    build(&folder.path().join("other"), Native::Own);
     let words = [
         "--only",
         "send-lat-64",
@@ -97,7 +111,7 @@ fn one_build_beside_itself_leaves_a_record_of_both_and_a_ratio() {
     assert!(run
         .builds
         .iter()
-        .all(|b| b.version == "1.2.3" && b.revision.is_none()));
+        .all(|b| b.version.as_deref() == Some("1.2.3") && b.revision.is_none()));
     let cells = &run.row("loopback/send-lat-64").unwrap().cells;
     let of: Vec<_> = cells
         .iter()
@@ -128,13 +142,41 @@ fn one_build_beside_itself_leaves_a_record_of_both_and_a_ratio() {
         "{text}"
     );
     assert!(text.contains("This build and the one beside it"), "{text}");
+    let recorded = cells[0].ratio.unwrap();
+    assert_eq!(format!("{:.3}", recorded.ratio), ratio);
+    assert!(recorded.pairs == 6 && recorded.interval.is_some());
+}
+
+#[test]
+fn a_build_that_is_slower_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    build(&folder.path().join("this"), Native::Slow);
+    build(&folder.path().join("other"), Native::Own);
+    let words = ["--only", "send-lat-64", "--pairs", "6"];
+    let output = bench(
+        folder.path(),
+        "other",
+        &[&words[..], &["--instructions", "none"]].concat(),
+    );
+    let text = printed(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let stack = "loopback/send-lat-64 weft native crc=off";
+    for words in [
+        format!("{stack}: slower than the build beside it: 0."),
+        format!("1 worse: {stack} (SLOWER)"),
+    ] {
+        assert!(text.contains(&words), "{words}: {text}");
+    }
+    let run = Run::read(&record(folder.path())).unwrap();
+    let this = &run.row("loopback/send-lat-64").unwrap().cells[0];
+    assert!(this.ratio.unwrap().interval.unwrap().1 < 0.98);
 }
 
 #[test]
 fn what_only_one_build_can_run_is_skipped_aloud() {
     let folder = tempfile::tempdir().unwrap();
-    build(&folder.path().join("this"), true);
-    build(&folder.path().join("old"), false);
+    build(&folder.path().join("this"), Native::Own);
+    build(&folder.path().join("old"), Native::Missing);
     let output = bench(folder.path(), "old/weft", &["--only", "send-lat-64"]);
     let text = printed(&output);
     assert!(output.status.success(), "{text}");
@@ -150,7 +192,7 @@ fn what_only_one_build_can_run_is_skipped_aloud() {
 #[test]
 fn what_is_no_build_is_refused_before_anything_is_measured() {
     let folder = tempfile::tempdir().unwrap();
-    build(&folder.path().join("this"), true);
+    build(&folder.path().join("this"), Native::Own);
     let output = bench(folder.path(), "raw", &["--only", "send-lat-64"]);
     let text = printed(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");

@@ -23,7 +23,7 @@ use crate::record::{make_folder, Options, PathRecord, RowRecord, Run, SCHEMA, VE
 use crate::report::{self, Format};
 use crate::runner::Runner;
 use crate::sample::Progress;
-use crate::stack::{self, Programs, Stack};
+use crate::stack::{self, Programs, Stack, Weft};
 use crate::{environment, targets};
 use two_builds::TwoBuilds;
 
@@ -329,7 +329,7 @@ fn programs(args: &Measure, prefix: &[OsString], scratch: &Path) -> Result<Progr
         std::path::absolute(&weft).with_context(|| format!("cannot resolve {}", weft.display()))?;
     Ok(Programs {
         bench: (this, prefix.to_vec()),
-        weft,
+        weft: Weft::new(weft),
         scratch: scratch.to_owned(),
     })
 }
@@ -420,15 +420,15 @@ mod tests {
         let options = |words: &[&str]| parse(words).unwrap().measure.options();
         let usual = options(&["--beside", "old"]);
         assert_eq!((usual.repetitions, usual.precision), (30, Some(0.02)));
-        let own = options(&["--beside", "old", "--pairs", "8", "--precision", "0.5%"]);
+        let own = options(&["--beside", "old", "--pairs", "8", "--until", "0.5%"]);
         assert_eq!((own.repetitions, own.precision), (8, Some(0.005)));
         assert_eq!(options(&[]).precision, None);
         for words in [
             &["--beside", "old", "-n", "3"][..],
             &["--beside", "old", "--quick"],
             &["--pairs", "8"],
-            &["--precision", "2%"],
-            &["--beside", "old", "--precision", "0"],
+            &["--until", "2%"],
+            &["--beside", "old", "--until", "0"],
             &["--beside", "old", "--pairs", "0"],
         ] {
             assert!(parse(words).is_err(), "{words:?}");

@@ -11,31 +11,31 @@ use crate::beside::{Beside, Counting};
 use crate::build::Build;
 use crate::comparison::{comparisons, is_worse};
 use crate::exec::Executor;
-use crate::pairs::{Rule, MOST_PAIRS};
+use crate::pairs::{Estimate, Interval, Rule, MOST_PAIRS};
 use crate::path::Place;
 use crate::plan::Group;
 use crate::record::{BuildRecord, Options, RowRecord, Run};
 use crate::sample::{Progress, Sampler};
 use crate::stack::{self, Programs};
 
-/// Exit status where a row is slower, or has more instructions, or fails.
+/// Exit status where a row is slower, or gave no figure.
 const WORSE: u8 = 1;
 
 /// What is said of a second build.
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct TwoBuilds {
     /// Measure the build of Weft at PATH in turn with this one, pair by pair, and nothing else: before and after in
-    /// one run. PATH is its folder (target/release), the prefix it is installed under, or its `weft`. The exit status
-    /// is 1 when a row is slower
+    /// one run. PATH is its folder (target/release), the prefix it is installed under, its `weft`, or a folder with
+    /// its libweft.so. The exit status is 1 when a row is slower
     #[arg(long, value_name = "PATH")]
     pub(super) beside: Option<PathBuf>,
     /// Pairs of a row at most, with --beside
     #[arg(long, value_name = "N", requires = "beside", default_value_t = 30,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_PAIRS)))]
     pub(super) pairs: u32,
-    /// Pairs go on until the 95 % interval of the ratio is within this much of it, with --beside
+    /// Pairs of a row go on until the 95 % interval of the ratio is within this much of it, with --beside
     #[arg(long, value_name = "PERCENT", requires = "beside", default_value = "2%", value_parser = parse_percent)]
-    precision: f64,
+    until: f64,
     /// Rows that have the instructions of a message counted as well (with callgrind), with --beside
     #[arg(
         long,
@@ -50,7 +50,7 @@ pub(super) struct TwoBuilds {
 impl TwoBuilds {
     /// The precision as a part of one; none where there is no second build.
     pub(super) fn precision(&self) -> Option<f64> {
-        self.beside.as_ref().map(|_| self.precision)
+        self.beside.as_ref().map(|_| self.until)
     }
 }
 
@@ -62,8 +62,8 @@ pub(super) fn measure<E: Executor>(
     programs: &Programs,
     executor: E,
 ) -> Result<(Vec<BuildRecord>, Measured)> {
-    let this = Build::this(&programs.weft, args.weft.as_deref())?;
-    let beside = Build::beside(path)?;
+    let this = Build::this(&programs.weft.command, args.weft.as_deref())?;
+    let beside = Build::beside(path, &programs.weft.command)?;
     if this.is(&beside)? {
         eprintln!(
             "Both builds are the same one: what the ratios show is the noise of this machine."
@@ -75,7 +75,7 @@ pub(super) fn measure<E: Executor>(
         builds: [&own, &other],
         rule: Rule {
             most: args.two_builds.pairs,
-            precision: args.two_builds.precision,
+            precision: args.two_builds.until,
         },
         counting: args.two_builds.instructions,
     };
@@ -92,11 +92,26 @@ impl<E: Executor> Groups for Beside<'_, E> {
     }
 }
 
-/// The exit status of a run that was not interrupted.
+/// The exit status of a run that was not interrupted; says on standard error why it is not zero.
 pub(super) fn status(run: &Run) -> ExitCode {
-    match comparisons(run).iter().any(|row| is_worse(row.verdict)) {
-        true => ExitCode::from(WORSE),
-        false => ExitCode::SUCCESS,
+    let compared = comparisons(run);
+    let worse: Vec<_> = compared
+        .iter()
+        .filter(|row| is_worse(row.verdict))
+        .collect();
+    for row in &worse {
+        let what = match row.estimate {
+            Some(Estimate {
+                ratio,
+                interval: Some(Interval { low, high }),
+            }) => format!("slower than the build beside it: {ratio:.3} ({low:.3} to {high:.3})"),
+            _ => "there is no pair with a figure of both builds".to_owned(),
+        };
+        eprintln!("{} {}: {what}", row.row.id, row.this.stack);
+    }
+    match worse.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(WORSE),
     }
 }
 

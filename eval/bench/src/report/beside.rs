@@ -20,10 +20,11 @@ pub(super) fn build(build: &BuildRecord) -> String {
         Some(path) => format!(" ({path})"),
         None => String::new(),
     };
-    format!(
-        "{}{path}: weft {}, {revision}, built {built}",
-        build.name, build.version
-    )
+    let what = match &build.version {
+        Some(version) => format!("weft {version}"),
+        None => "libraries alone".to_owned(),
+    };
+    format!("{}{path}: {what}, {revision}, built {built}", build.name)
 }
 
 /// The table of one path.
@@ -185,7 +186,7 @@ mod tests {
         let build = |name: &str, path: Option<&str>, revision: Option<&str>| BuildRecord {
             name: name.to_owned(),
             path: path.map(str::to_owned),
-            version: "1.2.3".to_owned(),
+            version: Some("1.2.3".to_owned()),
             revision: revision.map(str::to_owned),
             built: Some("2026-01-02T03:04:05Z".to_owned()),
         };

@@ -8,7 +8,7 @@ use anyhow::{ensure, Context, Result};
 
 use super::compiled::Source;
 use super::counted::Counted;
-use super::{need_weft, numbers, on_off, weft_gid_name, Programs, Site, Stack};
+use super::{numbers, on_off, weft_gid_name, Programs, Site, Stack, Weft};
 use crate::exec::Output;
 use crate::job::{Invocation, Job};
 use crate::path::PathKind;
@@ -27,7 +27,7 @@ const DEPTH: u32 = 128;
 
 /// The C program, compiled when it is first asked for.
 pub(super) struct ByGid {
-    weft: PathBuf,
+    weft: Weft,
     scratch: PathBuf,
     crc: bool,
     counted: Counted,
@@ -61,13 +61,14 @@ impl Stack for ByGid {
     }
 
     fn ready(&self) -> Result<()> {
-        need_weft(&self.weft)?;
+        self.weft.ready()?;
         SOURCE.compile(&self.scratch)
     }
 
     fn job(&self, workload: &Workload, site: &Site) -> Job {
         let side = || {
-            Invocation::new(&self.weft, ["run", "--"])
+            self.weft
+                .run(&[])
                 .args([SOURCE.program(&self.scratch)])
                 .args([site.port.to_string()])
                 .env("WEFT_CRC", on_off(self.crc))

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{bail, Result};
 
 use super::compiled::Source;
-use super::Programs;
+use super::{Programs, Weft};
 use crate::job::Invocation;
 use crate::workload::{Op, Workload};
 
@@ -19,7 +19,7 @@ const SOURCE: Source = Source {
 /// The C program, compiled when it is first asked for.
 #[derive(Clone)]
 pub(super) struct Counted {
-    weft: PathBuf,
+    weft: Weft,
     scratch: PathBuf,
 }
 
@@ -36,7 +36,9 @@ impl Counted {
     pub(super) fn program(&self, workload: &Workload, messages: u64) -> Result<Invocation> {
         let order = order(workload, messages)?;
         SOURCE.compile(&self.scratch)?;
-        let program = Invocation::new(&self.weft, ["run", "--"])
+        let program = self
+            .weft
+            .run(&[])
             .args(["valgrind", "--tool=callgrind", "--log-fd=1"])
             .args(["--callgrind-out-file=/dev/null"])
             .args([SOURCE.program(&self.scratch)])

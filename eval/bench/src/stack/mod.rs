@@ -12,9 +12,9 @@ mod raw_tcp;
 mod raw_udp;
 mod ucx;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -68,10 +68,47 @@ pub struct Site<'a> {
 pub struct Programs {
     /// This executable and the words that make it the bench.
     pub bench: (PathBuf, Vec<OsString>),
-    /// The `weft` command.
-    pub weft: PathBuf,
+    /// What starts programs over Weft.
+    pub weft: Weft,
     /// A folder for what is compiled on the spot.
     pub scratch: PathBuf,
+}
+
+/// A `weft` command and the libraries it brings programs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Weft {
+    /// The command.
+    pub command: PathBuf,
+    /// The folder with the libraries; none for those that the command finds.
+    pub libraries: Option<PathBuf>,
+}
+
+impl Weft {
+    /// The command with the libraries that it finds.
+    pub fn new(command: impl Into<PathBuf>) -> Weft {
+        Weft {
+            command: command.into(),
+            libraries: None,
+        }
+    }
+
+    /// `weft run OPTIONS --`, for a program and its arguments to follow.
+    pub fn run(&self, options: &[&str]) -> Invocation {
+        let folder = self.libraries.iter();
+        Invocation::new(&self.command, ["run"])
+            .args(folder.flat_map(|folder| [OsStr::new("--libdir"), folder.as_os_str()]))
+            .args(options)
+            .args(["--"])
+    }
+
+    fn ready(&self) -> Result<()> {
+        anyhow::ensure!(
+            self.command.is_file(),
+            "there is no {} (make build)",
+            self.command.display()
+        );
+        Ok(())
+    }
 }
 
 /// Every stack, references first.
@@ -220,16 +257,6 @@ pub(crate) fn need(program: &str, package: &str) -> Result<()> {
     Ok(())
 }
 
-/// An error that says how to get it when the weft command is not there.
-fn need_weft(weft: &Path) -> Result<()> {
-    anyhow::ensure!(
-        weft.is_file(),
-        "there is no {} (make build)",
-        weft.display()
-    );
-    Ok(())
-}
-
 /// Whether `PATH` has a file of this name.
 pub(crate) fn on_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -254,7 +281,7 @@ mod tests {
     fn programs() -> Programs {
         Programs {
             bench: ("weft".into(), vec!["bench".into()]),
-            weft: "weft".into(),
+            weft: Weft::new("weft"),
             scratch: "scratch".into(),
         }
     }

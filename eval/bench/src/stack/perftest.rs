@@ -1,13 +1,11 @@
 //! Weft under unmodified perftest: `weft run -- ib_send_lat -R ...`, and without the `-R`.
 
-use std::path::PathBuf;
-
 use anyhow::{Context, Result};
 
 use super::counted::Counted;
 use super::{
-    need, need_weft, numbers, on_off, weft_emss_name, weft_gid_name, weft_name, Programs, Site,
-    Stack, WEFT_UD,
+    need, numbers, on_off, weft_emss_name, weft_gid_name, weft_name, Programs, Site, Stack, Weft,
+    WEFT_UD,
 };
 use crate::exec::Output;
 use crate::job::{Invocation, Job};
@@ -40,7 +38,7 @@ pub(super) enum Variant {
 
 /// perftest with Weft's settings in the environment of both sides.
 pub(super) struct Perftest {
-    weft: PathBuf,
+    weft: Weft,
     variant: Variant,
     counted: Counted,
 }
@@ -101,13 +99,15 @@ impl Stack for Perftest {
     }
 
     fn ready(&self) -> Result<()> {
-        need_weft(&self.weft)?;
+        self.weft.ready()?;
         need("ib_send_lat", "perftest")
     }
 
     fn job(&self, workload: &Workload, site: &Site) -> Job {
         let side = || {
-            let program = Invocation::new(&self.weft, ["run", "--"])
+            let program = self
+                .weft
+                .run(&[])
                 .args(self.program(workload, site))
                 .args(["-p", &site.port.to_string()]);
             self.set(program)
@@ -320,7 +320,7 @@ mod tests {
     fn stack(variant: Variant) -> Perftest {
         let programs = Programs {
             bench: ("/opt/weft".into(), vec!["bench".into()]),
-            weft: "/opt/weft".into(),
+            weft: Weft::new("/opt/weft"),
             scratch: "/tmp".into(),
         };
         Perftest::new(&programs, variant)
