@@ -261,12 +261,23 @@ impl Libraries {
 }
 
 impl Binding {
+    /// No library at all.
+    pub fn none(why: &'static str) -> Binding {
+        Binding {
+            preload: None,
+            sockets: None,
+            library_path: None,
+            why,
+        }
+    }
+
     /// The mode in a word or two.
     pub fn mode(&self) -> &'static str {
         match (&self.preload, &self.library_path) {
             (Some(_), Some(_)) => "preload and replacement",
             (Some(_), None) => "preload",
-            (None, _) => "replacement",
+            (None, Some(_)) => "replacement",
+            (None, None) => "off",
         }
     }
 

@@ -2,12 +2,16 @@
 
 import platform
 import subprocess
-from collections import Counter
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Optional
 
 import beside
 import matrix
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "rig"))
+from counts import Counts  # noqa: E402
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 
@@ -28,8 +32,8 @@ class Result:
 
 
 def counts(results):
-    number = Counter(result.outcome for result in results)
-    return f"{number[PASSED]} passed, {number[FAILED]} failed, {number[SKIPPED]} skipped"
+    """The closing line."""
+    return str(Counts.of(result.outcome for result in results))
 
 
 @dataclass
@@ -38,7 +42,7 @@ class Report:
 
     kernel: str
     tshark: str
-    beside: list
+    beside: Optional[dict]  # the run of both stacks side by side
 
 
 HEAD = """\

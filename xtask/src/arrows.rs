@@ -20,8 +20,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("eval/bench", &["run/engine"]),
     ("cli", &["run/engine", "run/os", "eval/bench"]),
     ("xtask", &[]),
-    ("tests", &[ANYTHING]),
-    ("tests/model", &["run/os", "proto/verbs"]),
+    ("tests/simulation", &[ANYTHING]),
+    ("tests/loom", &["run/os", "proto/verbs"]),
 ];
 
 const ANYTHING: &str = "*";
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn tests_may_depend_on_anything() {
         let packages = [
-            package("tests", &["weft-abi-verbs"]),
+            package("tests/simulation", &["weft-abi-verbs"]),
             package("abi/verbs", &[]),
         ];
         assert_eq!(check(&packages), []);

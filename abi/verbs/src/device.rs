@@ -15,7 +15,9 @@ use crate::handle::{free_retired, Handle};
 use crate::layout::{ibv_context, ibv_context_ops, ibv_device, verbs_context};
 use crate::unsupported::in_words;
 use crate::weft0::weft0;
-use crate::{completion, device_files, one_engine, post, qp, query, srq, system_devices, window};
+use crate::{
+    completion, device_files, off, one_engine, post, qp, query, srq, system_devices, window,
+};
 
 /// Whether a device is ours.
 ///
@@ -32,9 +34,24 @@ fn check(device: *mut ibv_device) -> Outcome<()> {
     }
 }
 
+/// For whatever makes a program's first object: this copy of the library has to serve the process.
+///
+/// # Errors
+/// `ENODEV` when Weft is off: there is no device of ours then, and none of the machine's without an installed library.
+/// `EBUSY` when another copy serves the process.
+pub fn claim() -> Outcome<()> {
+    match off::is_off() {
+        true => Err(Errno(libc::ENODEV)),
+        false => one_engine::claim(),
+    }
+}
+
 /// Opens the device once more.
+///
+/// # Errors
+/// What the engine says, and those of [`claim`].
 pub fn open() -> Outcome<*mut ibv_context> {
-    one_engine::claim()?;
+    claim()?;
     let engine = weft_engine::Context::open()?;
     // SAFETY: numbers, addresses and optional functions, for which zero is a value, and a mutex
     // whose initial value is zero.
@@ -75,7 +92,10 @@ export! {
     fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *mut ibv_device {
         pointer(|| {
             let (real_list, real_devices) = system_devices::devices();
-            let mut devices = vec![weft0()];
+            let mut devices = Vec::new();
+            if !off::is_off() {
+                devices.push(weft0());
+            }
             devices.extend(real_devices);
             devices.push(null_mut());
             if !num_devices.is_null() {

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use libc::{mode_t, stat as Stat, stat64 as Stat64, statx as Statx, FILE};
 use weft_engine::device;
 
+use crate::off;
 use crate::sysfs::{self, Node};
 
 const FOLDER: &[u8] = b"/dev/infiniband/";
@@ -51,7 +52,8 @@ impl StandIn {
         // SAFETY: the caller of stat(2) and its like gives a string that ends in NUL.
         let asked = unsafe { CStr::from_ptr(path) }.to_bytes();
         if let Some(name) = asked.strip_prefix(FOLDER) {
-            return (name == device::NAME.as_bytes()).then_some(StandIn::Known(DEVICE));
+            let ours = name == device::NAME.as_bytes() && !off::is_off();
+            return ours.then_some(StandIn::Known(DEVICE));
         }
         match (sysfs::at(&below_class(asked)?)?, wanted) {
             (Node::File(text), _) => StandIn::with_text(&text),

@@ -99,7 +99,7 @@ pub fn value<T>(otherwise: T, work: impl FnOnce() -> Outcome<T>) -> T {
 ///
 /// `, of device(x)`, `of context(x)` or `of object(x)` behind the signature names the argument that
 /// tells whose device is meant: calls for the machine's own devices go on to the installed library
-/// (see [`crate::system_devices`]).
+/// (see [`crate::system_devices`]). When Weft is off all calls do ([`crate::off`]).
 macro_rules! export {
     ($(
         $(#[$meta:meta])*
@@ -110,7 +110,7 @@ macro_rules! export {
     };
 }
 
-/// One function of [`export!`].
+/// One function of [`export!`]: what is not ours goes on to the installed library before the body sees it.
 macro_rules! export_one {
     // Belongs to a device: foreign ones are passed on before the body sees them.
     (
@@ -134,9 +134,32 @@ macro_rules! export_one {
             }
         }
     };
+    // Nothing is ours when Weft is off. Without an installed library the body has to know that.
     (
-        [$($meta:tt)*] $name:ident ($($argument:ident : $type:ty),* $(,)?) [$($result:ty)?]
+        $meta:tt $name:ident ($($argument:ident : $type:ty),* $(,)?) [$($result:ty)?]
         [] $body:block
+    ) => {
+        export_named! {
+            $meta $name ($($argument: $type),*) [$($result)?]
+            {
+                if $crate::off::is_off() {
+                    type Next = unsafe extern "C" fn($($type),*) $(-> $result)?;
+                    // SAFETY: the installed library documents the same signature.
+                    if let Some(next) = unsafe { $crate::system_devices::next::<Next>(c_name!($name)) } {
+                        // SAFETY: the caller's promises are passed on unchanged.
+                        return unsafe { next($($argument),*) };
+                    }
+                }
+                $body
+            }
+        }
+    };
+}
+
+/// A function under its two names.
+macro_rules! export_named {
+    (
+        [$($meta:tt)*] $name:ident ($($argument:ident : $type:ty),*) [$($result:ty)?] $body:block
     ) => {
         $($meta)*
         #[no_mangle]

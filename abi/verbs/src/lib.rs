@@ -15,7 +15,7 @@
 //! | `strings`, `rates` | numbers in words and other units |
 //! | `unsupported`, `rsocket` | what is not served |
 //! | `device_files`, `listing`, `sysfs` | the files in /dev and /sys that programs look for |
-//! | `system_devices` | the machine's own devices beside ours |
+//! | `system_devices`, `off` | the machine's own devices beside ours, and instead of ours |
 //!
 //! # What the program promises
 //!
@@ -46,6 +46,7 @@ mod handle;
 pub mod layout;
 mod listing;
 mod memory;
+mod off;
 mod one_engine;
 mod post;
 mod qp;

@@ -19,12 +19,13 @@ fn refuse(name: &str) -> Outcome<()> {
 /// Functions that take whatever they are given and return -1. C passes integers and pointers in
 /// registers that a function may ignore, and reads as much of the result as it declared.
 macro_rules! rsocket_stubs {
-    ($($name:ident),* $(,)?) => { export! { $(
-        /// Fails with `EOPNOTSUPP`.
-        fn $name() -> isize {
-            status(|| refuse(stringify!($name))) as isize
+    // Off or not: what they are given cannot be passed on from here.
+    ($($name:ident),* $(,)?) => { $(
+        export_named! {
+            [#[doc = "Fails with `EOPNOTSUPP`."]] $name () [isize]
+            { status(|| refuse(stringify!($name))) as isize }
         }
-    )* } };
+    )* };
 }
 
 include!(concat!(env!("OUT_DIR"), "/rsockets.rs"));

@@ -190,10 +190,11 @@ mod tests {
     use crate::comparison::Comparison;
     use crate::exec::Output;
     use crate::job::{Invocation, Job};
+    use crate::metric::MESSAGE_RATE;
     use crate::path::PathKind;
     use crate::record::{Failure, Metrics};
     use crate::stack::Site;
-    use crate::workload::{Op, Workload, MESSAGE_RATE};
+    use crate::workload::{Op, Workload};
 
     const WORKLOAD: Workload = Workload::Rate {
         op: Op::Send,

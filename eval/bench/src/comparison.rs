@@ -1,11 +1,11 @@
 //! How one build of Weft stands to the one beside it on each row of a record. Computed anew at every report; never
 //! stored.
 
+use crate::metric::{Better, Metric};
 use crate::pairs::{self, Estimate, FEWEST_PAIRS};
 use crate::record::{CellRecord, Instructions, RowRecord, Run, BESIDE, THIS};
 use crate::stats::{median, quantile_of_sorted, sorted};
 use crate::summary::values;
-use crate::workload::{Better, Metric};
 
 /// A row is slower when the whole interval of its ratio lies below this.
 pub const SLOWER_BELOW: f64 = 0.98;
@@ -89,7 +89,7 @@ fn comparison<'a>(
     beside: &'a CellRecord,
     precision: f64,
 ) -> Comparison<'a> {
-    let metric = row.workload.metric();
+    let metric = row.metric;
     let ratios = ratios(this, beside, metric);
     let estimate = pairs::estimate(&ratios);
     let of_each = [this, beside].map(|cell| cell.instructions.as_ref().and_then(for_a_message));

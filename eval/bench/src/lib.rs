@@ -26,6 +26,7 @@ pub mod environment;
 pub mod exec;
 pub mod instructions;
 pub mod job;
+pub mod metric;
 pub mod native;
 pub mod pairs;
 pub mod path;

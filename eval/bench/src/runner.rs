@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::exec::Executor;
 use crate::path::Place;
 use crate::plan::{Group, Row};
-use crate::record::{CellRecord, RowRecord};
+use crate::record::{CellRecord, RowRecord, Subject};
 use crate::sample::{Progress, Sampler};
 use crate::stack::{references, Stack};
 use crate::workload::Workload;
@@ -131,8 +131,8 @@ pub(crate) fn empty_row(row: &Row) -> RowRecord {
     RowRecord {
         id: row.id(),
         path: row.path.name().to_owned(),
-        workload: row.workload,
-        metric: row.workload.metric().key.to_owned(),
+        workload: Subject::Workload(row.workload),
+        metric: row.workload.metric(),
         reference: references(&row.workload),
         cells: Vec::new(),
     }
@@ -143,10 +143,11 @@ mod tests {
     use super::*;
     use crate::exec::Output;
     use crate::job::{Invocation, Job};
+    use crate::metric::MESSAGE_RATE;
     use crate::path::PathKind;
     use crate::record::{Failure, Metrics};
     use crate::stack::Site;
-    use crate::workload::{Mode, Op, MESSAGE_RATE};
+    use crate::workload::{Mode, Op};
     use std::cell::RefCell;
     use std::rc::Rc;
 

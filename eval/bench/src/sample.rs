@@ -4,11 +4,11 @@ use std::net::TcpListener;
 use std::time::Instant;
 
 use crate::exec::Executor;
+use crate::metric::Metric;
 use crate::path::Place;
 use crate::plan::Row;
 use crate::record::{CellRecord, Failure, Metrics, Outcome, Sample};
 use crate::stack::{Site, Stack};
-use crate::workload::Metric;
 
 /// Takes a line about what is going on.
 pub type Progress<'a> = &'a mut dyn FnMut(&str);

@@ -47,10 +47,10 @@ pub type Socket = table::Socket<Kind>;
 pub type Stack = Descriptors<Kinds>;
 
 impl Stack {
-    /// What the settings ask for, for a program of this name; nothing if they ask for nothing, or the machine lacks
-    /// what it takes.
-    pub fn new(settings: &Settings, program: &str) -> Option<Stack> {
-        let rules = settings.udp.for_program(program);
+    /// What the settings ask for, for a program with these names; nothing if they ask for nothing, or the
+    /// machine lacks what it takes.
+    pub fn new(settings: &Settings, names: &[&str]) -> Option<Stack> {
+        let rules = settings.udp.for_program(names);
         if !rules.any() {
             return None;
         }

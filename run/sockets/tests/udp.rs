@@ -13,7 +13,7 @@ fn stack(rules: &str) -> Option<Stack> {
         udp: DatagramRules::parse(rules).unwrap(),
         ..Settings::default()
     };
-    Stack::new(&settings, "tests")
+    Stack::new(&settings, &["tests"])
 }
 
 fn udp() -> UdpSocket {

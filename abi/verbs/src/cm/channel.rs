@@ -10,6 +10,7 @@ use weft_engine::types::QpState;
 
 use super::id::{self, Kind};
 use crate::ah;
+use crate::device;
 use crate::entry::{invalid, pointer, status, Outcome};
 use crate::event_references::{self, Acks, Entry};
 use crate::handle::{Handle, Object, Side};
@@ -44,8 +45,11 @@ impl Object for Held {
 }
 
 /// Makes an event channel.
+///
+/// # Errors
+/// What the engine says, and those of [`device::claim`].
 pub fn create() -> Outcome<*mut rdma_event_channel> {
-    crate::one_engine::claim()?;
+    device::claim()?;
     let engine = EventChannel::new()?;
     let fd = engine.fd();
     Ok(Handle::create(

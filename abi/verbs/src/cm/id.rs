@@ -184,7 +184,7 @@ pub unsafe fn wrap(
 ///
 /// # Errors
 /// `EOPNOTSUPP`: another port space than TCP's or UDP's, another queue pair type than goes with it, or datagrams on a
-/// device with iWARP's face; `EINVAL`: no port space at all.
+/// device with iWARP's face; `EINVAL`: no port space at all; `ENODEV`: Weft is off.
 ///
 /// # Safety
 /// `channel` is null or a channel of ours.
@@ -193,6 +193,7 @@ pub unsafe fn create(
     context: *mut c_void,
     kind: Kind,
 ) -> Outcome<*mut rdma_cm_id> {
+    device::claim()?;
     let face = Face::of_process();
     let engine = match (i64::from(kind.port_space), i64::from(kind.qp_type)) {
         (RDMA_PS_TCP, IBV_QPT_RC) => Id::new(None, 0)?,

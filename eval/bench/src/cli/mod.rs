@@ -16,7 +16,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::exec::{Executor, Processes};
 use crate::native::{self, NativeArgs};
-use crate::path::{PathKind, Place};
+use crate::path::{self, PathKind, Place};
 use crate::plan::{self, Group, Selection};
 use crate::raw::{self, RawArgs};
 use crate::record::{make_folder, Options, PathRecord, RowRecord, Run, SCHEMA, VERSION};
@@ -50,6 +50,9 @@ enum Command {
     Report(Report),
     /// List rows, and the stacks that serve each
     List,
+    /// Print what a record says of this machine and of the network it is asked in, for runners that write records
+    #[command(hide = true)]
+    Environment,
     #[command(hide = true)]
     Raw(RawArgs),
     #[command(hide = true)]
@@ -151,6 +154,7 @@ pub fn run_as(args: Args, prefix: &[OsString]) -> Result<ExitCode> {
         None => measure(&args.measure, prefix),
         Some(Command::Report(report)) => print_reports(&report),
         Some(Command::List) => list(&args.measure, prefix),
+        Some(Command::Environment) => print_environment(),
         Some(Command::Raw(raw)) => raw::run(&raw).map(|()| ExitCode::SUCCESS),
         Some(Command::Native(native)) => native::run(&native).map(|()| ExitCode::SUCCESS),
     }
@@ -174,8 +178,7 @@ fn measure(args: &Measure, prefix: &[OsString]) -> Result<ExitCode> {
         Some(path) => two_builds::measure(args, path, &options, &programs, executor)?,
         None => {
             let stacks = stack::all(&programs);
-            let mut runner =
-                Runner::new(executor, &stacks, options.repetitions, options.cell_seconds);
+            let mut runner = Runner::new(executor, &stacks, options.repetitions, args.seconds);
             (
                 Vec::new(),
                 measure_paths(args, &options, &stacks, &mut runner)?,
@@ -286,6 +289,13 @@ fn print_reports(args: &Report) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn print_environment() -> Result<ExitCode> {
+    let told =
+        serde_json::json!({ "environment": environment::read(), "sysctls": path::sysctls() });
+    println!("{told}");
+    Ok(ExitCode::SUCCESS)
+}
+
 fn render(run: &Run, format: Format, targets: bool) -> String {
     if targets {
         report::only_targets(run, format)
@@ -349,7 +359,7 @@ impl Measure {
         Options {
             repetitions: self.repetitions.unwrap_or(default),
             precision: self.two_builds.precision(),
-            cell_seconds: self.seconds,
+            cell_seconds: Some(self.seconds),
             cores: possible.then_some(self.cores),
             only: self.only.clone(),
             stacks: self.stacks.clone(),

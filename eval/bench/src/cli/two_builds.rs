@@ -71,7 +71,7 @@ pub(super) fn measure<E: Executor>(
     }
     let [own, other] = [&this, &beside].map(|b| stack::of_weft(&b.programs(&programs.scratch)));
     let mut runner = Beside {
-        sampler: Sampler::new(executor, options.cell_seconds),
+        sampler: Sampler::new(executor, args.seconds),
         builds: [&own, &other],
         rule: Rule {
             most: args.two_builds.pairs,

@@ -6,10 +6,10 @@ mod table;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
+use crate::metric::Metric;
 use crate::record::{CellRecord, Environment, Options, RowRecord, Run};
 use crate::summary::{self, CellSummary, Ratio, RowSummary, Standing};
 use crate::targets::{self, Against, Bound, Verdict};
-use crate::workload::Metric;
 use table::{wrapped, Column, Table};
 
 /// How a report is drawn.
@@ -55,15 +55,20 @@ pub fn full(run: &Run, format: Format) -> String {
 pub fn only_targets(run: &Run, format: Format) -> String {
     let tables = match run.builds.is_empty() {
         true => String::new(),
-        false => {
-            let paths = run.paths.iter().filter(|path| path.skipped.is_none());
-            let of_path = |name: &str| {
-                heading(&format!("Path {name}"), format) + &beside::rows(run, name, format)
-            };
-            paths.map(|path| of_path(&path.name)).collect()
-        }
+        false => beside_tables(run, format),
     };
-    tables + &skipped(run, format) + &failures(run, format) + &standing_of(run, format)
+    let standing = match standing_of(run, format) {
+        none if none.is_empty() => heading("No row of this record has a target", format),
+        standing => standing,
+    };
+    tables + &skipped(run, format) + &failures(run, format) + &standing
+}
+
+fn beside_tables(run: &Run, format: Format) -> String {
+    let paths = run.paths.iter().filter(|path| path.skipped.is_none());
+    let of_path =
+        |name: &str| heading(&format!("Path {name}"), format) + &beside::rows(run, name, format);
+    paths.map(|path| of_path(&path.name)).collect()
 }
 
 fn standing_of(run: &Run, format: Format) -> String {
@@ -73,7 +78,12 @@ fn standing_of(run: &Run, format: Format) -> String {
     }
 }
 
+/// Nothing where no row has a target.
 fn targets(run: &Run, format: Format) -> String {
+    let standings = targets::judge(run);
+    if standings.is_empty() {
+        return String::new();
+    }
     let mut table = Table::new(&[
         Column::words("path"),
         Column::title("target"),
@@ -85,7 +95,7 @@ fn targets(run: &Run, format: Format) -> String {
         Column::words("bound"),
         Column::words("verdict"),
     ]);
-    for s in targets::judge(run) {
+    for s in standings {
         let figure = |value: Option<f64>| value.map_or("-".to_owned(), |v| with_unit(v, s.metric));
         let (measured, against) = s.medians.map_or((None, None), |(m, a)| (Some(m), a));
         let is_ratio = s.target.against != Against::P99;
@@ -296,10 +306,16 @@ fn environment(run: &Run, format: Format) -> String {
 
 fn how_often(options: &Options) -> String {
     let (times, seconds) = (options.repetitions, options.cell_seconds);
+    let what = if options.precision.is_some() {
+        "each"
+    } else {
+        "a cell"
+    };
+    let each = seconds.map_or(String::new(), |seconds| format!(" of {seconds} s {what}"));
     match options.precision {
-        None => format!("{times} repetitions of {seconds} s a cell"),
+        None => format!("{times} repetitions{each}"),
         Some(precision) => format!(
-            "pairs of {seconds} s each until the 95 % interval is within {} % of the ratio, {times} at most",
+            "pairs{each} until the 95 % interval is within {} % of the ratio, {times} at most",
             percent(precision)
         ),
     }
@@ -421,7 +437,7 @@ pub(crate) mod tests {
             options: Options {
                 repetitions: 1,
                 precision: None,
-                cell_seconds: 1,
+                cell_seconds: Some(1),
                 cores: Some((0, 1)),
                 only: vec![],
                 stacks: vec![],

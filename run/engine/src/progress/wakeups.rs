@@ -10,7 +10,7 @@
 //! before it reads one of ours; all of these are sequentially consistent, so that at least one of the two sees the
 //! other.
 //!
-//! The sockets, timers and queue pairs are behind [`Wake`] and [`Place`]. The tests in `tests/model` put a model
+//! The sockets, timers and queue pairs are behind [`Wake`] and [`Place`]. The tests in `tests/loom` put a model
 //! checker's threads and atomics in place of the real ones and run this very file.
 
 use std::time::Duration;
