@@ -27,9 +27,13 @@ class Row:
     reference: tuple = ()
     workload: dict = None
 
+    @property
+    def id(self):
+        return f"{self.path}/{self.name}"
+
     def empty(self):
         workload = self.workload or {"kind": "named", "name": self.name, "what": self.what}
-        return {"id": f"{self.path}/{self.name}", "path": self.path, "workload": workload, "metric": self.metric,
+        return {"id": self.id, "path": self.path, "workload": workload, "metric": self.metric,
                 "reference": list(self.reference), "cells": []}
 
 
@@ -81,7 +85,7 @@ class Record:
         self.cell(row, stack)["skipped"] = str(reason)
 
     def cell(self, row, stack):
-        entry = next((entry for entry in self.run["rows"] if entry["id"] == f"{row.path}/{row.name}"), None)
+        entry = next((entry for entry in self.run["rows"] if entry["id"] == row.id), None)
         if entry is None:
             entry = row.empty()
             self.run["rows"].append(entry)

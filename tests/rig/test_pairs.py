@@ -4,10 +4,12 @@
 import math
 import shutil
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
 import pairs
+from record import Record, Row
 
 
 def of_hundredths(*values):
@@ -50,45 +52,76 @@ class Interval(unittest.TestCase):
 
 
 class Taking(unittest.TestCase):
-    def take(self, figures, **more):
-        """The pairs of figures that a function of build and number gives, and the calls that were made."""
+    """Pairs into a record, of a row that is a rate and of one that is a time."""
+
+    RATE = Row("loopback", "rate", "requests_per_s", "answers")
+    TIME = Row("loopback", "time", "rtt_us", "a round trip")
+
+    def take(self, figures, rows=(RATE,), **more):
+        """The record that a function of build and number fills, and the calls that were made."""
+        folder = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, folder)
+        weft = folder / "weft"
+        weft.write_text("#!/bin/sh\n[ $1 = --version ] && echo weft 1.2.3 && exit\n"
+                        "echo '{\"environment\": {}, \"sysctls\": {}}'\n")
+        weft.chmod(0o755)
+        record = Record(weft, repetitions=1)
         calls = []
 
-        def measure(build, number):
+        def measure(file):
+            build, number = record.turn
+            self.assertEqual(file, files[build])
             calls.append((number, build))
-            return figures(build, number)
-        return pairs.Pairs(**more).take(measure), calls
+            for row, figure in zip(rows, figures(build, number), strict=True):
+                metrics = {row.metric: figure} if figure else None
+                record.sample(row, "weft", time.monotonic(), metrics, failure="it ended")
+        files = {pairs.THIS: weft, pairs.BESIDE: folder / "libweft_preload.so"}
+        files[pairs.BESIDE].touch()
+        options = {"until": pairs.PRECISION, "most": pairs.MOST} | more
+        pairs.TwoBuilds(record, files, files, **options).take([(row.id, "weft") for row in rows], measure)
+        return record.run, calls
 
     def test_the_order_alternates_and_narrow_pairs_end(self):
-        taken, calls = self.take(lambda build, number: {"rate": 100 + (number % 2) * (build == pairs.THIS)})
+        run, calls = self.take(lambda build, number: [100 + (number % 2) * (build == pairs.THIS)])
         self.assertEqual(calls[:4], [(1, "this"), (1, "beside"), (2, "beside"), (2, "this")])
-        self.assertEqual(len(taken.taken), 6)
-        self.assertEqual(taken.slower(), [])
+        self.assertEqual(len(calls), 2 * 6)
+        self.assertEqual(list(pairs.slower(run)), [])
+        cells = run["rows"][0]["cells"]
+        self.assertEqual([cell["build"] for cell in cells], ["this", "beside"])
+        self.assertEqual([sample["repetition"] for sample in cells[1]["samples"]], [1, 2, 3, 4, 5, 6])
+        self.assertEqual(cells[0]["ratio"]["pairs"], 6)
+        self.assertEqual(cells[0]["ratio"]["interval"], (1.0, 1.01))
+        self.assertEqual([build["version"] for build in run["builds"]], ["1.2.3", None])
+        self.assertEqual(run["options"]["precision"], 0.02)
 
     def test_wide_pairs_go_on_to_the_bound(self):
-        taken, _ = self.take(lambda build, number: {"rate": WIDE[number % 7] if build == pairs.THIS else 100})
-        self.assertEqual(len(taken.taken), pairs.MOST)
-        row, = taken.lines("a cell")
-        self.assertIn("| a cell: rate |", row)
+        run, calls = self.take(lambda build, number: [WIDE[number % 7] if build == pairs.THIS else 100])
+        self.assertEqual(len(calls), 2 * pairs.MOST)
+        row = list(pairs.table(run))[-1]
+        self.assertIn("| loopback/rate | weft |", row)
         self.assertIn("| 30 | not decided: too wide |", row)
 
-    def test_all_figures_of_a_measurement_have_to_be_narrow(self):
-        taken, _ = self.take(lambda build, number: {"rate": 100, "time": WIDE[number % 7] if build == pairs.THIS else 100})
-        self.assertEqual(len(taken.taken), pairs.MOST)
+    def test_a_wider_interval_may_be_asked_for(self):
+        _, calls = self.take(lambda build, number: [WIDE[number % 7] if build == pairs.THIS else 100], until=0.9)
+        self.assertEqual(len(calls), 2 * 6)
+
+    def test_all_rows_of_a_measurement_have_to_be_narrow(self):
+        _, calls = self.take(lambda build, number: [100, WIDE[number % 7] if build == pairs.THIS else 100],
+                             (self.RATE, self.TIME))
+        self.assertEqual(len(calls), 2 * pairs.MOST)
 
     def test_times_are_turned(self):
-        figures = {pairs.THIS: {"us": 20, "rate": 200}, pairs.BESIDE: {"us": 10, "rate": 100}}
-        taken, _ = self.take(lambda build, _: figures[build], lower=["us"])
-        self.assertEqual(taken.ratios("us")[0], 0.5)
-        self.assertEqual(taken.ratios("rate")[0], 2)
-        self.assertEqual(taken.slower(), ["us"])
+        run, _ = self.take(lambda build, _: {"this": [200, 20], "beside": [100, 10]}[build], (self.RATE, self.TIME))
+        self.assertEqual(pairs.ratios(run, "loopback/rate", "weft")[0], 2)
+        self.assertEqual(pairs.ratios(run, "loopback/time", "weft")[0], 0.5)
+        self.assertEqual(list(pairs.slower(run)),
+                         ["loopback/time weft: slower than the build beside it: 0.500 (0.500 to 0.500)"])
 
     def test_a_build_that_gives_nothing_is_given_up(self):
-        taken, calls = self.take(lambda build, _: {"rate": 1} if build == pairs.THIS else None)
+        run, calls = self.take(lambda build, _: [1] if build == pairs.THIS else [None])
         self.assertEqual(len(calls), 2 * pairs.PATIENCE)
-        self.assertEqual(taken.slower(), ["rate"])
-        taken, _ = self.take(lambda *_: None)
-        self.assertEqual(taken.slower(), [pairs.NO_FIGURE])
+        self.assertEqual(list(pairs.slower(run)), ["loopback/rate weft: there is no pair with a figure of both builds"])
+        self.assertNotIn("ratio", run["rows"][0]["cells"][0])
 
 
 class Builds(unittest.TestCase):
@@ -111,8 +144,8 @@ class Builds(unittest.TestCase):
         self.assertEqual(self.find(self.folder / "built"), built.resolve())
         self.assertEqual(self.find(self.folder / "prefix"), installed.resolve())
         self.assertEqual(self.find(built), built.resolve())
-        said = pairs.describe(built, Path("built"))
-        self.assertEqual((said["path"], said["revision"]), ("built", None))
+        said = pairs.describe(pairs.THIS, built, Path("built"))
+        self.assertEqual((said["name"], said["path"], said["revision"]), ("this", "built", None))
 
     def test_what_is_no_build_is_refused_with_what_to_do(self):
         broken = self.script("broken", "echo no libraries; exit 1")
