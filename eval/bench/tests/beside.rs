@@ -73,14 +73,7 @@ fn one_build_beside_itself_leaves_a_record_of_both_and_a_ratio() {
     let folder = tempfile::tempdir().unwrap();
     build(&folder.path().join("this"), Native::Own);
     build(&folder.path().join("other"), Native::Own);
-    let words = [
-        "--only",
-        "send-lat-64",
-        "--pairs",
-        "6",
-        "--precision",
-        "90%",
-    ];
+    let words = ["--only", "send-lat-64", "--pairs", "6", "--until", "90%"];
     let output = bench(
         folder.path(),
         "other",
