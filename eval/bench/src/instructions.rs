@@ -63,13 +63,22 @@ fn run<E: Executor>(
     counted.command = program.display();
     let printed = executor
         .execute_alone(&program, place, TIMEOUT)
-        .map_err(|Failure { reason, tail }| [&[reason], &tail[..]].concat().join("; "))?;
+        .map_err(told)?;
     let instructions = collected(&printed).ok_or("callgrind printed no count")?;
     counted.counts.push(Count {
         messages,
         instructions,
     });
     Ok(())
+}
+
+/// The reason with the last line that is the program's own, and not callgrind's.
+fn told(failure: Failure) -> String {
+    let own = |line: &&String| !line.contains("program: ==");
+    match failure.tail.iter().rev().find(own) {
+        Some(line) => format!("{}; {line}", failure.reason),
+        None => failure.reason,
+    }
 }
 
 /// Messages of a short and of a long run.
@@ -109,6 +118,16 @@ mod tests {
         assert_eq!(of(64), [5120, 25600]);
         assert_eq!(of(64 << 10), [1280, 6400]);
         assert_eq!(of(4 << 20), [128, 640]);
+    }
+
+    #[test]
+    fn a_failure_is_told_without_what_callgrind_says_of_itself() {
+        let tail = ["program: completion: error", "program: ==7== Callgrind"].map(str::to_owned);
+        let failure = Failure {
+            reason: "timed out".to_owned(),
+            tail: tail.to_vec(),
+        };
+        assert_eq!(told(failure), "timed out; program: completion: error");
     }
 
     #[test]
