@@ -22,7 +22,7 @@ SLOWER_BELOW = 0.98
 BEYOND_EACH_END = 0.025  # of all cases
 COMMANDS = ("weft", "bin/weft")  # where a build's folder and an installation's prefix have the command
 LIBRARIES = ("libweft_preload.so", "lib/weft/libweft_preload.so")  # and where they have the hooks
-PATIENCE = 3  # pairs without a figure after which there will be none
+NO_FIGURE_PAIRS = 3  # pairs without a figure after which there will be none
 NO_SLOWER, SLOWER, TOO_WIDE, NO_FIGURE = "no slower", "SLOWER", "not decided: too wide", "NO FIGURE of both builds"
 TOO_FEW = f"not decided: fewer than {FEWEST} pairs"
 
@@ -112,7 +112,7 @@ class TwoBuilds:
         """Whether `taken` pairs are. Looks after an even number only, so that each build has come first as often."""
         of_each = [ratios(self.record.run, row_id, stack) for row_id, stack in cells]
         if not any(of_each):
-            return taken >= min(self.most, PATIENCE)
+            return taken >= min(self.most, NO_FIGURE_PAIRS)
         return taken >= self.most or taken % 2 == 0 and all(narrow(one, self.until) for one in of_each)
 
     def take(self, cells, measure):

@@ -119,7 +119,7 @@ class Taking(unittest.TestCase):
 
     def test_a_build_that_gives_nothing_is_given_up(self):
         run, calls = self.take(lambda build, _: [1] if build == pairs.THIS else [None])
-        self.assertEqual(len(calls), 2 * pairs.PATIENCE)
+        self.assertEqual(len(calls), 2 * pairs.NO_FIGURE_PAIRS)
         self.assertEqual(list(pairs.slower(run)), ["loopback/rate weft: there is no pair with a figure of both builds"])
         self.assertNotIn("ratio", run["rows"][0]["cells"][0])
 

@@ -17,7 +17,7 @@ use crate::sample::{Progress, Sampler};
 use crate::stack::Stack;
 
 /// Pairs after which a row is given up when none of them has a figure of both builds.
-const PATIENCE_PAIRS: u32 = 3;
+const NO_FIGURE_PAIRS: u32 = 3;
 
 /// Which rows have their instructions counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -120,7 +120,7 @@ impl<E: Executor> Beside<'_, E> {
                     .take(row, stacks[side], &mut cells[side], pair, place, progress);
             }
             let ratios = ratios(&cells[0], &cells[1], row.workload.metric());
-            if ratios.is_empty() && pair >= PATIENCE_PAIRS {
+            if ratios.is_empty() && pair >= NO_FIGURE_PAIRS {
                 progress(&format!(
                     "{} {}: given up: {pair} pairs without a figure of both builds",
                     row.id(),
@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn a_build_that_fails_is_given_up_soon_and_its_failures_stay() {
         let ran = run(["new", "broken"], rates(&[100.0], &[]));
-        assert_eq!(ran.calls.len(), 2 * PATIENCE_PAIRS as usize);
+        assert_eq!(ran.calls.len(), 2 * NO_FIGURE_PAIRS as usize);
         assert_eq!(ran.comparison().verdict, Verdict::NoFigure);
         assert_eq!(ran.rows[0].cells[1].failures().count(), 3);
         assert!(ran.told.last().unwrap().contains("given up"));

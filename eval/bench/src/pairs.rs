@@ -1,9 +1,10 @@
 //! Two things measured in turn: when there are pairs enough, and what their ratios say.
 //!
 //! The figure is the Hodges-Lehmann estimate: the median of the means of every two logarithms of ratios. Its 95 %
-//! interval follows from Wilcoxon's signed-rank distribution, which asks for no normal distribution; of a dozen pairs or
-//! more, one that a neighbour disturbed moves its ends to the next ones. It asks that the logarithms lie alike on both sides of their middle: so do
-//! those of two equally disturbed figures, and that is why the order within the pairs alternates.
+//! interval follows from Wilcoxon's signed-rank distribution, which asks for no normal distribution; of a dozen pairs
+//! or more, one that a neighbour disturbed moves its ends to the next ones. It asks that the logarithms lie alike on
+//! both sides of their middle: so do those of two equally disturbed figures, and that is why the order within the
+//! pairs alternates.
 
 use crate::record::PairsRecord;
 use crate::stats::{median_of_sorted, sorted};

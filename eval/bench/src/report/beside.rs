@@ -7,7 +7,7 @@ use super::{heading, list, number, percent, Format};
 use crate::comparison::{comparisons, too_few, Comparison, Verdict, MOST_INSTRUCTIONS};
 use crate::comparison::{is_worse, SLOWER_BELOW};
 use crate::pairs::Estimate;
-use crate::record::{BuildRecord, Run};
+use crate::record::{BuildRecord, Options, Run};
 
 /// A line that says which build it is.
 pub(super) fn build(build: &BuildRecord) -> String {
@@ -25,6 +25,31 @@ pub(super) fn build(build: &BuildRecord) -> String {
         None => "libraries alone".to_owned(),
     };
     format!("{}{path}: {what}, {revision}, built {built}", build.name)
+}
+
+/// How often the cells were measured, of one build or of two.
+pub(super) fn how_often(options: &Options) -> String {
+    let (times, seconds) = (options.repetitions, options.cell_seconds);
+    let what = if options.precision.is_some() {
+        "each"
+    } else {
+        "a cell"
+    };
+    let each = seconds.map_or(String::new(), |seconds| format!(" of {seconds} s {what}"));
+    match options.precision {
+        None => format!("{times} repetitions{each}"),
+        Some(precision) => format!(
+            "pairs{each} until the 95 % interval is within {} % of the ratio, {times} at most",
+            percent(precision)
+        ),
+    }
+}
+
+/// The tables of every path.
+pub(super) fn tables(run: &Run, format: Format) -> String {
+    let paths = run.paths.iter().filter(|path| path.skipped.is_none());
+    let of_path = |name: &str| heading(&format!("Path {name}"), format) + &rows(run, name, format);
+    paths.map(|path| of_path(&path.name)).collect()
 }
 
 /// The table of one path.

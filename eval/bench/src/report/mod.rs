@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use crate::metric::Metric;
-use crate::record::{CellRecord, Environment, Options, RowRecord, Run};
+use crate::record::{CellRecord, Environment, RowRecord, Run};
 use crate::summary::{self, CellSummary, Ratio, RowSummary, Standing};
 use crate::targets::{self, Against, Bound, Verdict};
 use table::{wrapped, Column, Table};
@@ -55,20 +55,13 @@ pub fn full(run: &Run, format: Format) -> String {
 pub fn only_targets(run: &Run, format: Format) -> String {
     let tables = match run.builds.is_empty() {
         true => String::new(),
-        false => beside_tables(run, format),
+        false => beside::tables(run, format),
     };
     let standing = match standing_of(run, format) {
         none if none.is_empty() => heading("No row of this record has a target", format),
         standing => standing,
     };
     tables + &skipped(run, format) + &failures(run, format) + &standing
-}
-
-fn beside_tables(run: &Run, format: Format) -> String {
-    let paths = run.paths.iter().filter(|path| path.skipped.is_none());
-    let of_path =
-        |name: &str| heading(&format!("Path {name}"), format) + &beside::rows(run, name, format);
-    paths.map(|path| of_path(&path.name)).collect()
 }
 
 fn standing_of(run: &Run, format: Format) -> String {
@@ -268,7 +261,7 @@ fn environment(run: &Run, format: Format) -> String {
                 ""
             }
         ),
-        format!("{}, {cores}", how_often(options)),
+        format!("{}, {cores}", beside::how_often(options)),
         machine(e),
         format!("Linux {}", e.kernel),
     ];
@@ -302,23 +295,6 @@ fn environment(run: &Run, format: Format) -> String {
         );
     }
     heading("Environment", format) + &list(lines, format)
-}
-
-fn how_often(options: &Options) -> String {
-    let (times, seconds) = (options.repetitions, options.cell_seconds);
-    let what = if options.precision.is_some() {
-        "each"
-    } else {
-        "a cell"
-    };
-    let each = seconds.map_or(String::new(), |seconds| format!(" of {seconds} s {what}"));
-    match options.precision {
-        None => format!("{times} repetitions{each}"),
-        Some(precision) => format!(
-            "pairs{each} until the 95 % interval is within {} % of the ratio, {times} at most",
-            percent(precision)
-        ),
-    }
 }
 
 /// A part of one in per cent, without the noise of binary fractions.
@@ -416,7 +392,7 @@ fn grouped(value: u64) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::record::{PathRecord, RowRecord, SCHEMA, VERSION};
+    use crate::record::{Options, PathRecord, RowRecord, SCHEMA, VERSION};
     use crate::summary::tests::{cell_of, row_of};
     use crate::workload::Workload;
 
