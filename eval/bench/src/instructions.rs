@@ -40,7 +40,8 @@ pub fn count<E: Executor>(
                 if of_stack.skipped.is_some() || executor.interrupted() {
                     continue;
                 }
-                if let Err(reason) = run(executor, of_stack, row, stack, messages, place) {
+                let counted = run(executor, of_stack, row, stack, messages, place);
+                if let (Err(reason), false) = (counted, executor.interrupted()) {
                     of_stack.skipped = Some(reason);
                 }
             }
