@@ -11,6 +11,7 @@
 #   edge      device, files of the device, forks, signals, threads (c/{device,nodes,forked,life}.c)
 #   alloc     with an allocator of its own that counts
 #   loading   linked with neither library
+#   off       with WEFT_OFF=1
 #   foreign   a machine with a device of its own, in preload mode
 #
 # Options are those of each program (tests/common/cases.h), say --only REGEX. Prints what failed or was left out (every
