@@ -144,7 +144,7 @@ pub enum Command {
     Stat(StatArgs),
     // Described where its arguments are, in weft-bench.
     #[command(after_help = BENCH_AFTER)]
-    Bench(weft_bench::cli::Args),
+    Bench(Box<weft_bench::cli::Args>),
     /// Print a completion script for a shell
     #[command(after_help = "\
 Examples:

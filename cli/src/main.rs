@@ -34,7 +34,7 @@ fn main() -> ExitCode {
             what: ConfigCommand::Check { file },
         } => config::check::run(file.as_deref()),
         Command::Stat(args) => stat::run(&args),
-        Command::Bench(args) => bench(args),
+        Command::Bench(args) => bench(*args),
         Command::Completions { shell } => docs::completions(shell),
         Command::Man { folder } => docs::man_pages(&folder),
         Command::Docs { page } => docs::page(page),
