@@ -84,7 +84,7 @@ fn nothing_set_is_the_default_without_complaint() {
 
 #[test]
 fn every_setting_reaches_its_field() {
-    let (settings, complaints) = read(&[
+    let variables = [
         ("WEFT_OFF", "1"),
         ("WEFT_CRC", "off"),
         ("WEFT_MPA_REVISION", "1"),
@@ -110,7 +110,12 @@ fn every_setting_reaches_its_field() {
         ("WEFT_MODE", "preload"),
         ("WEFT_LIBDIR", "/opt/weft"),
         ("WEFT_FACE", "iwarp"),
-    ]);
+    ];
+    for setting in SETTINGS {
+        let is_set = variables.iter().any(|(name, _)| *name == setting.env);
+        assert!(is_set, "{} is not among the variables above", setting.env);
+    }
+    let (settings, complaints) = read(&variables);
     assert_eq!(complaints, vec![]);
     assert_eq!(
         settings,
@@ -208,6 +213,21 @@ fn a_mistyped_name_is_pointed_out() {
             "WEFT_SOMETHING_ELSE is not a setting of Weft; `weft run --help` lists them",
         ]
     );
+}
+
+#[test]
+fn a_complaint_is_about_the_section_of_its_setting() {
+    let (_, complaints) = read(&[
+        ("WEFT_CRC", "maybe"),
+        ("WEFT_UPD", "gso"),
+        ("WEFT_SOMETHING_ELSE", "1"),
+        ("WEFT_UDP", "of"),
+        ("WEFT_UDP_HOLD", "1"),
+    ]);
+    let of_sockets = complaints.iter().filter(|one| one.is_about("sockets"));
+    let named: Vec<_> = of_sockets.map(|one| one.variable.as_str()).collect();
+    assert_eq!(named, ["WEFT_UDP", "WEFT_UDP_HOLD", "WEFT_UPD"]);
+    assert!(complaints[0].is_about("iwarp"));
 }
 
 #[test]
