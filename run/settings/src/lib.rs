@@ -142,6 +142,21 @@ impl Settings {
         (settings, complaints)
     }
 
+    /// These settings without the rules that are for other programs than the one with these names.
+    #[must_use]
+    pub fn for_program(&self, names: &[&str]) -> Settings {
+        Settings {
+            udp: self.udp.for_program(names),
+            ..self.clone()
+        }
+    }
+
+    /// Whether any socket may be looked after: what `weft run` loads the socket hooks for, and without which they do
+    /// nothing.
+    pub fn hooks_sockets(&self) -> bool {
+        self.udp.any()
+    }
+
     fn take(&mut self, variable: &str, value: &OsString) -> Result<(), Complaint> {
         let text = value.to_string_lossy();
         let complain = |reason| Complaint {

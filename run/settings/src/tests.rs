@@ -245,6 +245,16 @@ fn a_zero_buffer_is_the_kernels_own() {
 }
 
 #[test]
+fn sockets_are_hooked_for_programs_that_a_rule_names() {
+    assert!(!Settings::default().hooks_sockets());
+    let (settings, _) = read(&[("WEFT_UDP", "gso program=iperf3"), ("WEFT_CRC", "off")]);
+    assert!(settings.hooks_sockets());
+    assert!(settings.for_program(&["iperf3"]).hooks_sockets());
+    let other = settings.for_program(&["dig"]);
+    assert!(!other.hooks_sockets() && !other.crc);
+}
+
+#[test]
 fn each_mistake_in_rules_is_named_with_its_place() {
     let (settings, complaints) = read(&[("WEFT_UDP", "gso prot=1; of; gso port=5-4")]);
     assert_eq!(settings.udp, Settings::default().udp);
