@@ -72,8 +72,9 @@ impl Setup {
         let system_verbs = SystemVerbs::find(&outer_search(&libraries));
         let mode = config.get("mode").unwrap_or("auto");
         let real_devices = config.get("real-devices").and_then(switch) == Some(true);
+        let sockets = config.settings().hooks_sockets();
         let binding = libraries
-            .bind(mode, real_devices, wants_sockets(&config), &system_verbs)
+            .bind(mode, real_devices, sockets, &system_verbs)
             .map_err(SetupError::Binding)?;
         Ok(Setup {
             config,
@@ -170,11 +171,6 @@ impl Setup {
             cache: LoaderCache::load(),
         }
     }
-}
-
-/// Whether any rule may offload anything.
-fn wants_sockets(config: &Config) -> bool {
-    config.settings().udp.any()
 }
 
 /// A variable to set for the program.

@@ -44,7 +44,7 @@ fn begin() {
     }
     for complaint in complaints
         .iter()
-        .filter(|one| one.variable.starts_with("WEFT_UDP") || one.variable == "WEFT_OFF")
+        .filter(|one| one.is_about("sockets") || one.variable == "WEFT_OFF")
     {
         eprintln!("weft: warn: {complaint}");
     }

@@ -142,6 +142,21 @@ impl Settings {
         (settings, complaints)
     }
 
+    /// These settings without the rules that are for other programs than the one with these names.
+    #[must_use]
+    pub fn for_program(&self, names: &[&str]) -> Settings {
+        Settings {
+            udp: self.udp.for_program(names),
+            ..self.clone()
+        }
+    }
+
+    /// Whether any socket may be looked after: what `weft run` loads the socket hooks for, and without which they do
+    /// nothing.
+    pub fn hooks_sockets(&self) -> bool {
+        self.udp.any()
+    }
+
     fn take(&mut self, variable: &str, value: &OsString) -> Result<(), Complaint> {
         let text = value.to_string_lossy();
         let complain = |reason| Complaint {
@@ -286,6 +301,11 @@ pub enum Kind {
 }
 
 impl Setting {
+    /// The section of `weft.toml` that it stands in.
+    pub fn section(&self) -> &'static str {
+        self.key.split_once('.').map_or("", |(section, _)| section)
+    }
+
     /// Whether the library ignores it, because only `weft run` has a use for it.
     pub fn launcher_only(&self) -> bool {
         matches!(self.kind, Kind::LauncherChoice(_) | Kind::LauncherFolder)
@@ -357,6 +377,25 @@ pub struct Complaint {
     pub value: String,
     /// What is wrong with it.
     pub reason: Reason,
+}
+
+impl Complaint {
+    /// Whether it is about a setting in this section of `weft.toml`. A mistyped name is about the settings that it is
+    /// near to, or begins with the same word as.
+    pub fn is_about(&self, section: &str) -> bool {
+        let near = match self.reason {
+            Reason::UnknownName { near } => near,
+            _ => None,
+        };
+        let mut settings = SETTINGS.iter().filter(|one| one.section() == section);
+        settings
+            .any(|one| near == Some(one.env) || first_word(one.env) == first_word(&self.variable))
+    }
+}
+
+/// The word behind the prefix: `UDP` of `WEFT_UDP_HOLD_US`.
+fn first_word(variable: &str) -> Option<&str> {
+    variable.strip_prefix(PREFIX)?.split('_').next()
 }
 
 impl fmt::Display for Complaint {

@@ -84,7 +84,7 @@ fn nothing_set_is_the_default_without_complaint() {
 
 #[test]
 fn every_setting_reaches_its_field() {
-    let (settings, complaints) = read(&[
+    let variables = [
         ("WEFT_OFF", "1"),
         ("WEFT_CRC", "off"),
         ("WEFT_MPA_REVISION", "1"),
@@ -110,7 +110,12 @@ fn every_setting_reaches_its_field() {
         ("WEFT_MODE", "preload"),
         ("WEFT_LIBDIR", "/opt/weft"),
         ("WEFT_FACE", "iwarp"),
-    ]);
+    ];
+    for setting in SETTINGS {
+        let is_set = variables.iter().any(|(name, _)| *name == setting.env);
+        assert!(is_set, "{} is not among the variables above", setting.env);
+    }
+    let (settings, complaints) = read(&variables);
     assert_eq!(complaints, vec![]);
     assert_eq!(
         settings,
@@ -211,6 +216,21 @@ fn a_mistyped_name_is_pointed_out() {
 }
 
 #[test]
+fn a_complaint_is_about_the_section_of_its_setting() {
+    let (_, complaints) = read(&[
+        ("WEFT_CRC", "maybe"),
+        ("WEFT_UPD", "gso"),
+        ("WEFT_SOMETHING_ELSE", "1"),
+        ("WEFT_UDP", "of"),
+        ("WEFT_UDP_HOLD", "1"),
+    ]);
+    let of_sockets = complaints.iter().filter(|one| one.is_about("sockets"));
+    let named: Vec<_> = of_sockets.map(|one| one.variable.as_str()).collect();
+    assert_eq!(named, ["WEFT_UDP", "WEFT_UDP_HOLD", "WEFT_UPD"]);
+    assert!(complaints[0].is_about("iwarp"));
+}
+
+#[test]
 fn octets_that_are_not_text_are_a_bad_value() {
     use std::os::unix::ffi::OsStringExt;
     let value = OsString::from_vec(vec![b'o', 0xff]);
@@ -222,6 +242,16 @@ fn octets_that_are_not_text_are_a_bad_value() {
 #[test]
 fn a_zero_buffer_is_the_kernels_own() {
     assert_eq!(read(&[("WEFT_SOCKET_BUFFER", "0")]).0.socket_buffer, None);
+}
+
+#[test]
+fn sockets_are_hooked_for_programs_that_a_rule_names() {
+    assert!(!Settings::default().hooks_sockets());
+    let (settings, _) = read(&[("WEFT_UDP", "gso program=iperf3"), ("WEFT_CRC", "off")]);
+    assert!(settings.hooks_sockets());
+    assert!(settings.for_program(&["iperf3"]).hooks_sockets());
+    let other = settings.for_program(&["dig"]);
+    assert!(!other.hooks_sockets() && !other.crc);
 }
 
 #[test]

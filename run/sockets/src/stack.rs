@@ -7,20 +7,29 @@ use crate::descriptors::{self, Descriptors, Sockets};
 use crate::table;
 use crate::udp::Datagrams;
 
-/// The kinds of sockets that are looked after.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// UDP: datagrams are gathered and split.
-    Datagrams,
+/// Writes the names of the kinds and the list of them. A kind that the list lacked would compile and never be found.
+macro_rules! kinds {
+    ($($(#[$meta:meta])* $name:ident,)*) => {
+        /// The kinds of sockets that are looked after.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Kind {
+            $($(#[$meta])* $name,)*
+        }
+
+        impl table::Kind for Kind {
+            const ALL: &'static [Kind] = &[$(Kind::$name),*];
+
+            #[inline]
+            fn place(self) -> usize {
+                self as usize
+            }
+        }
+    };
 }
 
-impl table::Kind for Kind {
-    const ALL: &'static [Kind] = &[Kind::Datagrams];
-
-    #[inline]
-    fn place(self) -> usize {
-        self as usize
-    }
+kinds! {
+    /// UDP: datagrams are gathered and split.
+    Datagrams,
 }
 
 /// The sockets of each kind.
@@ -50,13 +59,13 @@ impl Stack {
     /// What the settings ask for, for a program with these names; nothing if they ask for nothing, or the
     /// machine lacks what it takes.
     pub fn new(settings: &Settings, names: &[&str]) -> Option<Stack> {
-        let rules = settings.udp.for_program(names);
-        if !rules.any() {
+        let settings = settings.for_program(names);
+        if !settings.hooks_sockets() {
             return None;
         }
         user::guard_copies();
         Descriptors::over(Kinds {
-            datagrams: Datagrams::new(rules, settings.udp_busy_after, settings.udp_hold)?,
+            datagrams: Datagrams::new(settings.udp, settings.udp_busy_after, settings.udp_hold)?,
         })
     }
 }

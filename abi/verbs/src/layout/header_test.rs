@@ -97,6 +97,27 @@ fn expected() -> String {
     text
 }
 
+/// A structure that is declared and not in the list would be right by luck.
+#[test]
+fn every_structure_is_compared() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/layout");
+    let mut declared = 0;
+    for file in std::fs::read_dir(folder).unwrap() {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        // As `c_struct!` has it, with the size behind the name; its own pattern has a `$` there.
+        let heads = text
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("pub struct ")?.split_once(" = "))
+            .filter(|(name, _)| !name.starts_with('$'));
+        for (name, _) in heads {
+            let is_compared = LAYOUTS.iter().any(|layout| layout.name == name);
+            assert!(is_compared, "{name} is not in LAYOUTS");
+            declared += 1;
+        }
+    }
+    assert_eq!(declared, LAYOUTS.len());
+}
+
 #[test]
 fn the_headers_agree() {
     let folder = std::env::temp_dir().join(format!("weft-layout-{}", std::process::id()));
