@@ -16,7 +16,7 @@ pub fn run(file: Option<&Path>) -> ExitCode {
     let (config, errors) = Config::examine(&SettingFlags::default(), file, &surroundings);
     let unknown = unknown_variables();
     let wrong = errors.len() + unknown.len();
-    let mut text = understood(&config, &surroundings);
+    let mut text = understood(&config, &surroundings, wrong);
     if wrong == 0 {
         let _ = writeln!(text, "{}", styled(GOOD, "ok"));
     }
@@ -53,8 +53,8 @@ fn unknown_variables() -> Vec<String> {
     unknown.map(ToString::to_string).collect()
 }
 
-/// The files and every setting that is set, each with where it came from.
-fn understood(config: &Config, surroundings: &Surroundings) -> String {
+/// The files and every setting that is set, each with where it came from; `wrong` others are not understood.
+fn understood(config: &Config, surroundings: &Surroundings, wrong: usize) -> String {
     let mut text = match &config.file {
         Some(file) => format!("file: {}\n", file.display()),
         None => "file: none\n".to_owned(),
@@ -82,7 +82,10 @@ fn understood(config: &Config, surroundings: &Surroundings) -> String {
         text += &rules_of(value);
     }
     if !any {
-        text += "nothing is set: every setting has its default\n";
+        text += match wrong {
+            0 => "nothing is set: every setting has its default\n",
+            _ => "nothing that is set is understood: every setting has its default\n",
+        };
     }
     text
 }
