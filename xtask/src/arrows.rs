@@ -10,7 +10,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("proto/inet", &[]),
     ("proto/datagram", &[]),
     ("run/os", &[]),
-    ("eval/link", &[]),
     ("proto/verbs", &["proto/iwarp"]),
     ("run/settings", &["run/os"]),
     ("run/engine", &["proto/verbs", "run/settings", "run/os"]),
@@ -24,6 +23,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "eval/bench",
         &["proto/iwarp", "proto/verbs", "run/os", "run/engine"],
     ),
+    ("eval/link", &["proto/inet"]),
+    ("eval/bridge", &["eval/link", "run/os"]),
     (
         "cli",
         &[
@@ -32,6 +33,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "run/os",
             "run/engine",
             "eval/bench",
+            "eval/link",
+            "eval/bridge",
         ],
     ),
     ("xtask", &[]),
