@@ -53,7 +53,7 @@ class Bed:
             ip("link", "set", end, "up")
             ip("-n", end, "link", "set", "eth0", "address", HARDWARE[end])
             # Frames that a kernel sends of its own accord would change which frame meets which fate.
-            self.run(end, "sysctl", "-qw", "net.ipv6.mld_qrv=1", "net.ipv6.conf.eth0.router_solicitations=0",
+            self.run(end, "sysctl", "-qw", "net.ipv6.conf.eth0.router_solicitations=0",
                      "net.ipv6.conf.eth0.addr_gen_mode=1", "net.ipv6.conf.eth0.mldv2_unsolicited_report_interval=1")
             ip("-n", end, "link", "set", "eth0", "up")
             ip("-n", end, "address", "add", f"{ADDRESS[end]}/24", "dev", "eth0")
@@ -62,6 +62,8 @@ class Bed:
             for address in (ADDRESS[other], ADDRESS6[other]):
                 ip("-n", end, "neighbor", "add", address, "lladdr", HARDWARE[other], "dev", "eth0",
                    "nud", "permanent")
+        # Those frames that belong to the beginning are gone then.
+        time.sleep(0.2)
 
     def run(self, end, *words, **options):
         return subprocess.run(["ip", "netns", "exec", end, *words], check=True, capture_output=True, text=True, **options)
