@@ -1,5 +1,6 @@
 //! The loop of one direction: frames in, frames out when they are due, and waiting for either.
 
+use std::borrow::Cow;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +16,9 @@ use crate::clock::{Clock, Reading};
 use crate::lateness::Lateness;
 use crate::open::Ends;
 
-/// Frames taken in, and sent, before the other is looked at.
+/// Frames taken in before it is looked what is due. A large one may become 45 that are due at once.
+const TAKEN_MAX: usize = 16;
+/// Frames sent by one call.
 const BATCH: usize = 32;
 /// A sleep ends so much before what it waits for, and the rest is spun: waking takes longer than this only where no
 /// core is free.
@@ -154,18 +157,18 @@ impl Direction {
             ..
         } = self;
         let mut truncated = 0;
-        let taken = ends.receiver.receive(BATCH, |frame| {
+        let taken = ends.receiver.receive(TAKEN_MAX, |frame| {
             if frame.missing > 0 {
                 truncated += 1;
                 return;
             }
             let at = arrival(&reading, frame, last_arrival);
             let mut vnet = parse_vnet_header(frame.offload);
-            let mut octets = frame.octets.to_vec();
+            let mut octets = Cow::Borrowed(frame.octets);
             if let Some(tag) = frame.vlan {
-                insert_vlan_tag(&mut octets, &mut vnet, tag.protocol, tag.control);
+                insert_vlan_tag(octets.to_mut(), &mut vnet, tag.protocol, tag.control);
             }
-            path.handle_frame(octets, &vnet, at, |octets| {
+            path.handle_frame(&octets, &vnet, at, |octets| {
                 if let Some(capture) = capture {
                     capture.frame(*from, Way::Inbound, clock.on_calendar(at), octets);
                 }
@@ -180,7 +183,7 @@ impl Direction {
     /// Sends what routers answer back to where frames came from.
     fn send_answers(&mut self) -> io::Result<()> {
         while let Some(answer) = self.path.poll_answer() {
-            self.record(self.from, &answer);
+            self.record(self.from, self.clock.now(), &answer);
             let mut failures = Failures::default();
             send(&self.ends.back, &[&answer], &mut failures)?;
             failures.add_to(&self.tally);
@@ -188,10 +191,21 @@ impl Direction {
         Ok(())
     }
 
-    /// Sends what is due. Returns how many frames.
+    /// Sends all that is due, and returns how many frames. Nothing more is taken in before: where sending is too slow
+    /// it is the ring that overflows, and not the memory.
     fn send_due(&mut self) -> io::Result<usize> {
         let now = self.clock.now();
         self.path.handle_timeout(now);
+        let mut sent = 0;
+        loop {
+            match self.send_batch(now)? {
+                0 => return Ok(sent),
+                batch => sent += batch,
+            }
+        }
+    }
+
+    fn send_batch(&mut self, now: Duration) -> io::Result<usize> {
         let mut due = std::mem::take(&mut self.due);
         while due.len() < BATCH {
             let Some(arrived) = self.path.poll_transmit(now) else {
@@ -211,7 +225,7 @@ impl Direction {
         send(&self.ends.out, &frames[..due.len()], &mut failures)?;
         let sent_at = self.clock.now();
         due.iter()
-            .for_each(|(_, frame)| self.record(1 - self.from, frame));
+            .for_each(|(_, frame)| self.record(1 - self.from, sent_at, frame));
         self.note(&due, sent_at, failures);
         let sent = due.len();
         due.clear();
@@ -230,10 +244,10 @@ impl Direction {
         failures.add_to(&self.tally);
     }
 
-    /// Writes a frame that leaves by an interface into the capture.
-    fn record(&self, interface: u32, frame: &[u8]) {
+    /// Writes a frame that left by an interface into the capture.
+    fn record(&self, interface: u32, at: Duration, frame: &[u8]) {
         if let Some(capture) = &self.capture {
-            let at = self.clock.on_calendar(self.clock.now());
+            let at = self.clock.on_calendar(at);
             capture.frame(interface, Way::Outbound, at, frame);
         }
     }

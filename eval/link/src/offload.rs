@@ -61,13 +61,13 @@ pub fn insert_vlan_tag(frame: &mut Vec<u8>, vnet: &mut VnetHeader, protocol: u16
 ///
 /// # Errors
 /// The frame is not what `vnet` says.
-pub(crate) fn finish(frame: Vec<u8>, vnet: &VnetHeader) -> Result<Vec<Vec<u8>>, CannotFinish> {
+pub(crate) fn finish(frame: &[u8], vnet: &VnetHeader) -> Result<Vec<Vec<u8>>, CannotFinish> {
     match vnet.gso_type & !WITH_ECN {
-        NONE => Ok(vec![finish_checksum(frame, vnet)?]),
-        TCPV4 | TCPV6 => cut(&frame, vnet, TCP),
-        UDP_SEGMENTS => cut(&frame, vnet, UDP),
+        NONE => Ok(vec![finish_checksum(frame.to_vec(), vnet)?]),
+        TCPV4 | TCPV6 => cut(frame, vnet, TCP),
+        UDP_SEGMENTS => cut(frame, vnet, UDP),
         UDP_FRAGMENTS => {
-            let whole = finish_checksum(frame, vnet)?;
+            let whole = finish_checksum(frame.to_vec(), vnet)?;
             let layout = Layout::parse(&whole).ok_or(CannotFinish)?;
             let mtu = layout.transport - layout.network + usize::from(vnet.gso_size);
             fragments(&whole, &layout, mtu).ok_or(CannotFinish)
@@ -233,7 +233,7 @@ mod tests {
             (samples::ipv6(TCP, &segment), TCPV6),
         ] {
             let (frame, vnet) = large(frame, kind, 1400);
-            let segments = finish(frame, &vnet).unwrap();
+            let segments = finish(&frame, &vnet).unwrap();
             assert!(segments.iter().all(|segment| samples::is_sound(segment)));
             let parts = tcp_stream(&segments);
             let flags: Vec<u8> = parts.iter().map(|part| part.1).collect();
@@ -256,7 +256,7 @@ mod tests {
     fn identifications_count_on() {
         let segment = samples::tcp(0, Flags::ACK.0, &[], &payload(30));
         let (frame, vnet) = large(samples::ipv4(TCP, true, &segment), TCPV4, 10);
-        let cut = finish(frame, &vnet).unwrap();
+        let cut = finish(&frame, &vnet).unwrap();
         let ids: Vec<_> = cut.iter().map(|frame| u16_at(frame, 18)).collect();
         assert_eq!(ids, [Some(0x1234), Some(0x1235), Some(0x1236)]);
     }
@@ -268,7 +268,7 @@ mod tests {
             samples::ipv6(UDP, &samples::udp(&payload(2500))),
         ] {
             let (frame, vnet) = large(frame, UDP_SEGMENTS, 1000);
-            let cut = finish(frame, &vnet).unwrap();
+            let cut = finish(&frame, &vnet).unwrap();
             assert!(cut.iter().all(|datagram| samples::is_sound(datagram)));
             let mut octets = Vec::new();
             for datagram in &cut {
@@ -285,17 +285,17 @@ mod tests {
     fn a_checksum_that_was_left_is_finished() {
         let (frame, vnet) = large(samples::ipv6(UDP, &samples::udp(b"odd")), NONE, 0);
         assert!(!samples::is_sound(&frame));
-        let done = finish(frame.clone(), &vnet).unwrap();
+        let done = finish(&frame, &vnet).unwrap();
         assert!(samples::is_sound(&done[0]));
         let plain = VnetHeader::default();
-        assert_eq!(finish(frame.clone(), &plain).unwrap(), [frame]);
+        assert_eq!(finish(&frame, &plain).unwrap(), [frame]);
     }
 
     #[test]
     fn a_tag_comes_back_and_the_checksum_moves_with_it() {
         let (mut frame, mut vnet) = large(samples::ipv4(UDP, true, &samples::udp(b"abc")), NONE, 0);
         insert_vlan_tag(&mut frame, &mut vnet, 0x8100, 7);
-        let done = finish(frame, &vnet).unwrap();
+        let done = finish(&frame, &vnet).unwrap();
         assert_eq!(done[0][12..18], [0x81, 0, 0, 7, 8, 0]);
         assert!(samples::is_sound(&done[0]));
     }
@@ -318,9 +318,9 @@ mod tests {
             ..vnet
         };
         for wrong in [as_udp, unknown, beyond] {
-            assert_eq!(finish(tcp.clone(), &wrong), Err(CannotFinish), "{wrong:?}");
+            assert_eq!(finish(&tcp, &wrong), Err(CannotFinish), "{wrong:?}");
         }
-        assert_eq!(finish(tcp[..40].to_vec(), &vnet), Err(CannotFinish));
+        assert_eq!(finish(&tcp[..40], &vnet), Err(CannotFinish));
     }
 
     #[test]

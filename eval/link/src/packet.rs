@@ -33,7 +33,8 @@ pub(crate) enum Version {
     V6,
 }
 
-/// Where the headers of a frame with an IP packet stand. Every offset is from the beginning of the frame and lies in it.
+/// Where the headers of a frame with an IP packet stand. Every offset is from the beginning of the frame, and lies in
+/// it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Layout {
     pub(crate) version: Version,

@@ -1,7 +1,8 @@
 //! One direction of a path for Ethernet frames: boxes that change packets, then a link.
 //!
 //! A frame goes through these, in this order: segmentation and checksum offload are undone, a box resegments TCP, a
-//! router holds packets to its MTU, and the [`Link`] does the rest. A box or router that was not asked for is not there.
+//! router holds packets to its MTU, and the [`Link`] does the rest. A box or router that was not asked for is not
+//! there.
 
 use crate::config::LinkConfig;
 use crate::link::{Counters, Link, Travels};
@@ -50,7 +51,8 @@ pub struct PathCounters {
 /// One direction of a path, with what is on its way.
 ///
 /// Frames go in by [`Path::handle_frame`] and come out by [`Path::poll_transmit`]; what the router answers to the
-/// sender comes out by [`Path::poll_answer`]. [`Path::deadline`] says when to call [`Path::handle_timeout`] and look again.
+/// sender comes out by [`Path::poll_answer`]. [`Path::deadline`] says when to call [`Path::handle_timeout`] and look
+/// again.
 #[derive(Clone, Debug)]
 pub struct Path {
     resegmenter: Option<Resegmenter>,
@@ -95,7 +97,7 @@ impl Path {
     /// is shown to `seen` before anything is done to it.
     pub fn handle_frame(
         &mut self,
-        frame: Vec<u8>,
+        frame: &[u8],
         vnet: &VnetHeader,
         now: Duration,
         mut seen: impl FnMut(&[u8]),
@@ -222,7 +224,7 @@ mod tests {
     }
 
     fn send(path: &mut Path, frame: &[u8], now: Duration) {
-        path.handle_frame(frame.to_vec(), &VnetHeader::default(), now, |_| ());
+        path.handle_frame(frame, &VnetHeader::default(), now, |_| ());
     }
 
     #[test]
@@ -281,7 +283,7 @@ mod tests {
         };
         let large = ipv4(TCP, true, &tcp(0, Flags::ACK.0, &[], &[3; 2500]));
         let mut seen = Vec::new();
-        path.handle_frame(large, &vnet, MS, |frame| seen.push(frame.to_vec()));
+        path.handle_frame(&large, &vnet, MS, |frame| seen.push(frame.to_vec()));
         let arrived: Vec<_> = drain(&mut path).into_iter().map(|(_, f)| f).collect();
         assert_eq!(seen, arrived);
         let counters = path.counters();
@@ -292,7 +294,7 @@ mod tests {
             gso_type: 9,
             ..vnet
         };
-        path.handle_frame(vec![0; 60], &broken, MS, |_| panic!("nothing to see"));
+        path.handle_frame(&[0; 60], &broken, MS, |_| panic!("nothing to see"));
         assert_eq!(path.counters().not_cut, 1);
     }
 
