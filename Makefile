@@ -8,7 +8,7 @@ RELEASE    := $(TARGET_DIR)/release
 export CARGO_TARGET_DIR := $(TARGET_DIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-full test-siw test-sockets test-scale test-hostile test-model test-mutants test-asan bench install uninstall lint clean
+.PHONY: help build demo test test-full test-siw test-sockets test-scale test-hostile test-loom test-mutants test-asan bench install uninstall lint clean
 
 help: ## this list
 	@echo 'Weft: software iWARP in user space. Targets:'
@@ -55,10 +55,10 @@ test-hostile: ## attacks on real programs for an hour, honest traffic beside the
 	@$(MAKE) --no-print-directory build
 	tests/hostile/run.py --weft $(RELEASE)/weft --seconds 3600 $(HOSTILE_ARGS)
 
-test-model: ## locks and wake-ups under a model checker, longer; that it and the simulation find what they should
-	LOOM_MAX_PREEMPTIONS=3 LOOM_MAX_DURATION=120 cargo test --release --package weft-model
-	tests/model/mutants.sh
-	tests/tests/system/mutants.sh
+test-loom: ## locks and wake-ups under a model checker, longer; that it and the simulation find what they should
+	LOOM_MAX_PREEMPTIONS=3 LOOM_MAX_DURATION=120 cargo test --release --package weft-loom
+	tests/loom/mutants.sh
+	tests/simulation/tests/system/mutants.sh
 
 test-mutants: ## take checks out of the crates one at a time and ask for a test that fails (an hour; goes on where it was ended)
 	tests/mutants/run.py $(MUTANTS_ARGS)

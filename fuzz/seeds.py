@@ -97,6 +97,19 @@ FRAMES = {
     "two_initiators": (0x03, REQUEST + b"\x40\x01\0\0"),
 }
 
+# The grammar of UDP's rules (0) or one that has options (1), and a text.
+RULES = {
+    "udp": b"\0off port=53; gso program=iperf3; gso direction=send address=10.0.0.0/8 port=5001-5010",
+    "udp_off": b"\0off",
+    "udp_ipv6": b"\0gso address=2001:db8::/32; gso address=::ffff:10.0.0.0/104; off address=::1",
+    "udp_wrong": b"\0gso prot=1; of; gso port=5-4; ; off address=10.0.0.0/33",
+    "options": b"\1require crc=off depth=7 direction=listen port=1; prefer depth=3; off direction=both",
+    "options_wrong": b"\1prefer depth=deep crc; off crc=on",
+    "twice": b"\1off port=1 port=2",
+    "empty": b"\1",
+    "not_text": b"\1off program=\xff\xc3; off \xe2\x80\x83 port=9",
+}
+
 
 def put(target, name, octets):
     (HERE / "corpus" / target / name).write_bytes(octets)
@@ -115,7 +128,7 @@ def captured(path):
 
 
 def main():
-    for target in ("mpa_startup", "fpdu_stream"):
+    for target in ("mpa_startup", "fpdu_stream", "rules"):
         folder = HERE / "corpus" / target
         folder.mkdir(parents=True, exist_ok=True)
     for name, octets in STREAMS.items():
@@ -123,6 +136,8 @@ def main():
         put("fpdu_stream", f"{name}_crc", b"\x05\x05" + octets)
     put("fpdu_stream", "send_markers", b"\x03\x05" + marked(SEND))
     put("fpdu_stream", "write_markers", b"\x02\x05" + marked(STREAMS["write"]))
+    for name, octets in RULES.items():
+        put("rules", name, octets)
     for name, (flags, octets) in FRAMES.items():
         put("mpa_startup", name, bytes([flags, 0x42, 0x06, 0x04]) + octets)
     for path in sorted(CAPTURES.glob("*.pcap")):

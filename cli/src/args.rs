@@ -55,6 +55,7 @@ Examples:
   weft run --crc off -- ib_write_bw -R           without the CRC (both ends)
   weft run --log info -- PROGRAM                 say what is served and what is not
   weft run --show -- PROGRAM                     only say what would be set, and why
+  weft run --off -- PROGRAM                      as if Weft were not there
   weft run -- bash                               a shell in which everything is served";
 
 const DOCTOR_LONG_ABOUT: &str = "\
@@ -70,6 +71,19 @@ Examples:
   weft doctor rping
   weft doctor --json ./my-program | jq .verdict
   weft doctor                                    the installation and the machine alone";
+
+const CHECK_LONG_ABOUT: &str = "\
+Say whether every setting is understood, and what each comes to.
+
+It reads weft.toml and the environment as `weft run` would and prints each setting that is set, with \
+the line or the variable it comes from, and each rule as it is understood. When all of it is right the \
+last line is `ok` and the exit status 0. Else every mistake is told on standard error, with its place and \
+what to do, and the exit status is 1.";
+
+const CONFIG_AFTER: &str = "\
+Examples:
+  weft config check                              what a program under `weft run` would have
+  weft config check ./weft.toml                  this file, as --config would take it";
 
 const STAT_LONG_ABOUT: &str = "\
 Show what goes over Weft: for each process its connections, queue pairs, octets and operations in \
@@ -120,6 +134,13 @@ pub enum Command {
         override_usage = "weft doctor [OPTIONS] [--] [PROGRAM]..."
     )]
     Doctor(DoctorArgs),
+    /// Look at the settings
+    #[command(after_help = CONFIG_AFTER)]
+    Config {
+        /// What to look at.
+        #[command(subcommand)]
+        what: ConfigCommand,
+    },
     /// Show live what goes over Weft, per process
     #[command(long_about = STAT_LONG_ABOUT, after_help = STAT_AFTER)]
     Stat(StatArgs),
@@ -151,6 +172,18 @@ Examples:
     Docs {
         /// Which
         page: DocsPage,
+    },
+}
+
+/// `weft config`.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Say whether every setting is understood, and what each comes to
+    #[command(long_about = CHECK_LONG_ABOUT, after_help = CONFIG_AFTER)]
+    Check {
+        /// The file, instead of the first weft.toml found
+        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+        file: Option<PathBuf>,
     },
 }
 

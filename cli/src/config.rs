@@ -3,10 +3,13 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use toml::de::{DeTable, DeValue};
-use weft_engine::settings::{nearest, Setting, SETTINGS};
+use weft_engine::settings::{Setting, Settings, SETTINGS};
 
 use crate::setting_flags::SettingFlags;
+use file::{read, Entry};
+
+pub mod check;
+mod file;
 
 /// Every setting with its value.
 #[derive(Debug)]
@@ -41,6 +44,16 @@ pub enum Source {
     File(usize),
     /// Nobody set it.
     Default,
+}
+
+/// The source in words.
+pub fn source_of(source: Source) -> String {
+    match source {
+        Source::Flag => "flag".to_owned(),
+        Source::Environment => "environment".to_owned(),
+        Source::File(line) => format!("weft.toml, line {line}"),
+        Source::Default => "default".to_owned(),
+    }
 }
 
 /// What the outside world says, so that tests can say something else.
@@ -80,9 +93,7 @@ fn search_list(variable: impl Fn(&str) -> Option<PathBuf>) -> Vec<PathBuf> {
 pub enum ConfigError {
     /// The file cannot be read.
     Unreadable(PathBuf, std::io::Error),
-    /// The file is not TOML; the text points at the place.
-    Syntax(PathBuf, String),
-    /// An entry of the file is no setting or has no such value.
+    /// A line of the file is not TOML, is no setting or has no such value.
     Entry {
         /// The file.
         file: PathBuf,
@@ -95,8 +106,8 @@ pub enum ConfigError {
     Variable {
         /// Its name and value, as they would be set.
         given: String,
-        /// What is accepted.
-        accepts: String,
+        /// What is wrong, or what is accepted.
+        wrong: String,
     },
 }
 
@@ -106,14 +117,11 @@ impl fmt::Display for ConfigError {
             ConfigError::Unreadable(file, error) => {
                 write!(f, "{} cannot be read: {error}", file.display())
             }
-            ConfigError::Syntax(file, text) => {
-                write!(f, "{} is not TOML: {}", file.display(), text.trim_end())
-            }
             ConfigError::Entry { file, line, what } => {
                 write!(f, "{}:{line}: {what}", file.display())
             }
-            ConfigError::Variable { given, accepts } => {
-                write!(f, "{given} is not understood: give {accepts}, or unset it")
+            ConfigError::Variable { given, wrong } => {
+                write!(f, "{given} is not understood: {wrong}, or unset it")
             }
         }
     }
@@ -123,25 +131,40 @@ impl Config {
     /// Puts flags before variables before the file before the defaults.
     ///
     /// `named` is the file the person gave; without it the first of the usual places is read.
+    ///
+    /// # Errors
+    /// The first of [`Config::examine`]'s.
     pub fn resolve(
         flags: &SettingFlags,
         named: Option<&Path>,
         surroundings: &Surroundings,
     ) -> Result<Config, ConfigError> {
+        let (config, errors) = Config::examine(flags, named, surroundings);
+        errors.into_iter().next().map_or(Ok(config), Err)
+    }
+
+    /// [`Config::resolve`], but what is wrong is left out, and all of it told: the file's lines in their order, then
+    /// the variables.
+    pub fn examine(
+        flags: &SettingFlags,
+        named: Option<&Path>,
+        surroundings: &Surroundings,
+    ) -> (Config, Vec<ConfigError>) {
         let (file, warnings) = match named {
             Some(file) => (Some(file.to_owned()), Vec::new()),
             None => first_trusted(&surroundings.files),
         };
-        let entries = file.as_deref().map(read).transpose()?.unwrap_or_default();
+        let (entries, mut errors) = file.as_deref().map(read).unwrap_or_default();
         let values = SETTINGS
             .iter()
-            .map(|setting| value(setting, flags, surroundings, &entries))
-            .collect::<Result<_, _>>()?;
-        Ok(Config {
+            .map(|setting| value(setting, flags, surroundings, &entries, &mut errors))
+            .collect();
+        let config = Config {
             values,
             file,
             warnings,
-        })
+        };
+        (config, errors)
     }
 
     /// The value of the setting called `name`, if it has one.
@@ -153,6 +176,29 @@ impl Config {
             .filter(|text| !text.is_empty())
     }
 
+    /// The settings as the library would have them.
+    pub fn settings(&self) -> Settings {
+        let mut settings = Settings::default();
+        for value in self.values.iter().filter(|value| !value.text.is_empty()) {
+            // Checked when it was read.
+            let _ = value.setting.apply(&mut settings, &value.text);
+        }
+        settings
+    }
+
+    /// Who turned Weft off, in words; nothing if nobody did.
+    pub fn off(&self) -> Option<String> {
+        let value = self
+            .values
+            .iter()
+            .find(|value| value.setting.name == "off")?;
+        self.settings().off.then(|| match value.source {
+            Source::Flag => "Weft is off (--off)".to_owned(),
+            Source::Environment => format!("Weft is off ({})", value.setting.env),
+            source => format!("Weft is off ({})", source_of(source)),
+        })
+    }
+
     /// The environment variables that have to be set for the library to see it so.
     pub fn to_set(&self) -> impl Iterator<Item = &Value> {
         self.values.iter().filter(|value| {
@@ -162,36 +208,45 @@ impl Config {
     }
 }
 
+/// The setting's value from the strongest source that has one it takes; what another has is an error.
 fn value(
     setting: &'static Setting,
     flags: &SettingFlags,
     surroundings: &Surroundings,
     entries: &[Entry],
-) -> Result<Value, ConfigError> {
+    errors: &mut Vec<ConfigError>,
+) -> Value {
     let value = |text: &str, source| Value {
         setting,
         text: text.to_owned(),
         source,
     };
     if let Some(text) = flags.get(setting) {
-        return Ok(value(text, Source::Flag));
+        return value(text, Source::Flag);
     }
     if let Some(text) = (surroundings.variable)(setting.env) {
-        return match setting.check(text.trim()) {
-            Ok(()) => Ok(value(text.trim(), Source::Environment)),
-            Err(_) => Err(ConfigError::Variable {
-                given: format!("{}={text}", setting.env),
-                accepts: setting.accepts(),
-            }),
-        };
+        match setting.check(text.trim()) {
+            Ok(()) => return value(text.trim(), Source::Environment),
+            Err(reason) => {
+                errors.extend(
+                    reason
+                        .in_words()
+                        .into_iter()
+                        .map(|wrong| ConfigError::Variable {
+                            given: format!("{}={text}", setting.env),
+                            wrong,
+                        }),
+                )
+            }
+        }
     }
     let entry = entries
         .iter()
         .find(|entry| entry.setting.name == setting.name);
-    Ok(match entry {
+    match entry {
         Some(entry) => value(&entry.text, Source::File(entry.line)),
         None => value(setting.default, Source::Default),
-    })
+    }
 }
 
 /// The first file that is there, and that nobody else could have put there: settings name the
@@ -217,138 +272,6 @@ fn first_trusted(files: &[PathBuf]) -> (Option<PathBuf>, Vec<String>) {
         return (Some(file.clone()), warnings);
     }
     (None, warnings)
-}
-
-/// One line of a file.
-#[derive(Debug)]
-struct Entry {
-    setting: &'static Setting,
-    text: String,
-    line: usize,
-}
-
-fn read(file: &Path) -> Result<Vec<Entry>, ConfigError> {
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| ConfigError::Unreadable(file.to_owned(), error))?;
-    parse(file, &text)
-}
-
-fn parse(file: &Path, text: &str) -> Result<Vec<Entry>, ConfigError> {
-    let table = DeTable::parse(text)
-        .map_err(|error| ConfigError::Syntax(file.to_owned(), error.to_string()))?;
-    let mut entries = Vec::new();
-    for (section, value) in table.get_ref().iter() {
-        let line = line_of(text, section.span().start);
-        let fault = |line, what| ConfigError::Entry {
-            file: file.to_owned(),
-            line,
-            what,
-        };
-        let name = section.get_ref().as_ref();
-        let DeValue::Table(section) = value.get_ref() else {
-            return Err(fault(line, outside_section(name)));
-        };
-        if !sections().any(|known| known == name) {
-            return Err(fault(line, unknown_section(name)));
-        }
-        for (key, value) in section.iter() {
-            let line = line_of(text, key.span().start);
-            let (setting, text) =
-                entry(name, key.get_ref(), value.get_ref()).map_err(|what| fault(line, what))?;
-            // The library is found from the file, not from wherever the program is started.
-            let text = match setting.kind {
-                weft_engine::settings::Kind::LauncherFolder => beside(file, &text),
-                _ => text,
-            };
-            entries.push(Entry {
-                setting,
-                text,
-                line,
-            });
-        }
-    }
-    Ok(entries)
-}
-
-/// A folder named in `file`, taken from where the file is.
-fn beside(file: &Path, folder: &str) -> String {
-    let base = file.parent().unwrap_or(Path::new(""));
-    base.join(folder).to_string_lossy().into_owned()
-}
-
-/// The setting and the text of one line, or what is wrong with it.
-fn entry(
-    section: &str,
-    key: &str,
-    value: &DeValue<'_>,
-) -> Result<(&'static Setting, String), String> {
-    let path = format!("{section}.{key}");
-    let Some(setting) = SETTINGS.iter().find(|setting| setting.key == path) else {
-        return Err(unknown_key(section, key));
-    };
-    let text = match value {
-        DeValue::String(text) => text.to_string(),
-        DeValue::Boolean(on) => if *on { "on" } else { "off" }.to_owned(),
-        DeValue::Integer(number) => number.to_string(),
-        _ => return Err(format!("{path}: give {}", setting.accepts())),
-    };
-    match setting.check(&text) {
-        Ok(()) => Ok((setting, text)),
-        Err(_) => Err(format!(
-            "{path} = {text} is not understood: give {}",
-            setting.accepts()
-        )),
-    }
-}
-
-fn unknown_key(section: &str, key: &str) -> String {
-    if let Some(setting) = weft_engine::settings::find(key) {
-        let (home, _) = setting.key.split_once('.').unwrap_or_default();
-        return format!("{key} belongs in the section [{home}]");
-    }
-    let names: Vec<&str> = SETTINGS
-        .iter()
-        .filter_map(|setting| setting.key.strip_prefix(section)?.strip_prefix('.'))
-        .collect();
-    let all = SETTINGS.iter().map(|setting| setting.name);
-    match nearest(key, all) {
-        Some(near) => format!("[{section}] has no {key}; did you mean {near}?"),
-        None => format!("[{section}] has no {key}; it has: {}", names.join(", ")),
-    }
-}
-
-fn unknown_section(name: &str) -> String {
-    let sections: Vec<_> = sections().map(|name| format!("[{name}]")).collect();
-    format!(
-        "there is no section [{name}]; there are: {}",
-        sections.join(", ")
-    )
-}
-
-fn outside_section(name: &str) -> String {
-    match weft_engine::settings::find(name) {
-        Some(setting) => {
-            let (home, _) = setting.key.split_once('.').unwrap_or_default();
-            format!("{name} belongs in the section [{home}]")
-        }
-        None => format!("{name} stands outside every section, and is no setting"),
-    }
-}
-
-/// The sections of the file, each once.
-fn sections() -> impl Iterator<Item = &'static str> {
-    let mut seen = Vec::new();
-    SETTINGS.iter().filter_map(move |setting| {
-        let (section, _) = setting.key.split_once('.')?;
-        (!seen.contains(&section)).then(|| {
-            seen.push(section);
-            section
-        })
-    })
-}
-
-fn line_of(text: &str, offset: usize) -> usize {
-    1 + memchr::memchr_iter(b'\n', &text.as_bytes()[..offset.min(text.len())]).count()
 }
 
 #[cfg(test)]

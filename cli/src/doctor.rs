@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use serde::Serialize;
-use weft_engine::settings::{Face, Settings};
+use weft_engine::settings::Face;
 
 use crate::args::DoctorArgs;
 use crate::output::{print, styled, BAD, GOOD, NOTE, STRONG};
@@ -120,7 +120,9 @@ pub fn run(args: &DoctorArgs) -> ExitCode {
 fn examine(args: &DoctorArgs) -> Report {
     let (setup, mut findings) = installation(args);
     let name = args.command.first();
-    if let Some(name) = name {
+    // What a program would find of Weft says nothing when it finds none of it.
+    let off = setup.as_ref().and_then(|setup| setup.config.off());
+    if let Some(name) = name.filter(|_| off.is_none()) {
         match Program::open(name) {
             Ok(program) => findings.extend(binary::examine(program, setup.as_ref())),
             Err(error) => {
@@ -150,10 +152,13 @@ fn installation(args: &DoctorArgs) -> (Option<Setup>, Vec<Finding>) {
         }
     };
     let binding = &setup.binding;
-    let mut findings = vec![Finding::good(
-        "weft",
-        format!("{} mode: {}", binding.mode(), binding.why),
-    )];
+    let first = match setup.config.off() {
+        Some(off) => Finding::bad("weft", off).advise(
+            "to have it on, leave --off away, unset WEFT_OFF, or take `off` out of the section [run]",
+        ),
+        None => Finding::good("weft", format!("{} mode: {}", binding.mode(), binding.why)),
+    };
+    let mut findings = vec![first];
     for warning in &setup.config.warnings {
         findings.push(Finding::note("weft.toml", warning.clone()));
     }
@@ -162,13 +167,8 @@ fn installation(args: &DoctorArgs) -> (Option<Setup>, Vec<Finding>) {
 
 /// The device's face, as a program started from here would see it.
 fn face(setup: Option<&Setup>) -> Face {
-    let mut settings = Settings::default();
-    let values = setup.into_iter().flat_map(|setup| &setup.config.values);
-    for value in values.filter(|value| value.setting.name == "face") {
-        // Checked when it was read.
-        let _ = value.setting.apply(&mut settings, &value.text);
-    }
-    settings.face
+    let settings = setup.map(|setup| setup.config.settings());
+    settings.unwrap_or_default().face
 }
 
 fn verdict(findings: &[Finding], program: Option<&str>, setup: Option<&Setup>) -> Verdict {

@@ -116,24 +116,17 @@ impl fmt::Display for Machine {
 }
 
 /// Why a file could not be read as ELF.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ElfError {
     /// It could not be read at all.
+    #[error("it cannot be read: {0}")]
     Unreadable(std::io::Error),
     /// It does not start as an ELF file does.
+    #[error("it is not an ELF file")]
     NotElf,
     /// It starts so, and then makes no sense.
+    #[error("it is a damaged ELF file: {0}")]
     Malformed(String),
-}
-
-impl fmt::Display for ElfError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ElfError::Unreadable(error) => write!(f, "it cannot be read: {error}"),
-            ElfError::NotElf => f.write_str("it is not an ELF file"),
-            ElfError::Malformed(reason) => write!(f, "it is a damaged ELF file: {reason}"),
-        }
-    }
 }
 
 /// What the Go linker puts in front of a program's build information (`debug/buildinfo`).

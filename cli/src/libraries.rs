@@ -111,39 +111,22 @@ pub struct Binding {
 }
 
 /// Why the mode that was asked for cannot be had.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BindingError {
     /// No folder with `libibverbs.so.1` and `librdmacm.so.1`.
+    #[error("there is no libibverbs.so.1 with librdmacm.so.1 in {}", .0.display())]
     NoReplacement(PathBuf),
     /// No `libweft_preload.so` in the folder.
+    #[error("there is no {SOCKETS_LIBRARY} in {}", .0.display())]
     NoSockets(PathBuf),
     /// A path the variable has no way to write.
+    #[error("{variable} cannot hold the path {}: it has a separator in it", path.display())]
     Unwritable {
         /// The variable.
         variable: &'static str,
         /// The path.
         path: PathBuf,
     },
-}
-
-impl fmt::Display for BindingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BindingError::NoReplacement(folder) => write!(
-                f,
-                "there is no libibverbs.so.1 with librdmacm.so.1 in {}",
-                folder.display()
-            ),
-            BindingError::NoSockets(folder) => {
-                write!(f, "there is no {SOCKETS_LIBRARY} in {}", folder.display())
-            }
-            BindingError::Unwritable { variable, path } => write!(
-                f,
-                "{variable} cannot hold the path {}: it has a separator in it",
-                path.display()
-            ),
-        }
-    }
 }
 
 impl BindingError {
@@ -278,12 +261,23 @@ impl Libraries {
 }
 
 impl Binding {
+    /// No library at all.
+    pub fn none(why: &'static str) -> Binding {
+        Binding {
+            preload: None,
+            sockets: None,
+            library_path: None,
+            why,
+        }
+    }
+
     /// The mode in a word or two.
     pub fn mode(&self) -> &'static str {
         match (&self.preload, &self.library_path) {
             (Some(_), Some(_)) => "preload and replacement",
             (Some(_), None) => "preload",
-            (None, _) => "replacement",
+            (None, Some(_)) => "replacement",
+            (None, None) => "off",
         }
     }
 

@@ -20,7 +20,7 @@ mod stat;
 
 use std::process::ExitCode;
 
-use args::{Cli, Command};
+use args::{Cli, Command, ConfigCommand};
 use clap::Parser;
 
 fn main() -> ExitCode {
@@ -31,6 +31,9 @@ fn main() -> ExitCode {
     match command {
         Command::Run(args) => run::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Config {
+            what: ConfigCommand::Check { file },
+        } => config::check::run(file.as_deref()),
         Command::Stat(args) => stat::run(&args),
         Command::Bench(args) => bench(args),
         Command::Link(args) => link::run(&args),

@@ -31,19 +31,25 @@ pub struct Script {
 }
 
 /// Why there is nothing to start.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
     /// No file of this name, there or in any folder of PATH.
+    #[error("{}: {}", .0.to_string_lossy(), where_not(.0))]
     NotFound(OsString),
     /// A folder.
+    #[error("{} is a folder", .0.display())]
     Folder(PathBuf),
     /// A file that may not be executed.
+    #[error("{} may not be executed", .0.display())]
     NotExecutable(PathBuf),
     /// A script whose `#!` line leads nowhere.
+    #[error("{} is a script for {}, which is not there", .0.path.display(), .0.interpreter.display())]
     NoInterpreter(Script),
     /// Scripts that interpret scripts, deeper than the kernel follows.
+    #[error("{}: scripts lead on to scripts", .0.display())]
     TooManyScripts(PathBuf),
     /// Neither ELF nor a script.
+    #[error("{} is not something the kernel can run: {}", .0.display(), .1)]
     NotAProgram(PathBuf, ElfError),
 }
 
@@ -77,40 +83,11 @@ impl ProgramError {
     }
 }
 
-impl fmt::Display for ProgramError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ProgramError::NotFound(name) if name.as_bytes().contains(&b'/') => {
-                write!(f, "{}: no such file", name.to_string_lossy())
-            }
-            ProgramError::NotFound(name) => {
-                write!(
-                    f,
-                    "{}: not found in any folder of PATH",
-                    name.to_string_lossy()
-                )
-            }
-            ProgramError::Folder(path) => write!(f, "{} is a folder", path.display()),
-            ProgramError::NotExecutable(path) => {
-                write!(f, "{} may not be executed", path.display())
-            }
-            ProgramError::NoInterpreter(script) => write!(
-                f,
-                "{} is a script for {}, which is not there",
-                script.path.display(),
-                script.interpreter.display()
-            ),
-            ProgramError::TooManyScripts(path) => {
-                write!(f, "{}: scripts lead on to scripts", path.display())
-            }
-            ProgramError::NotAProgram(path, error) => {
-                write!(
-                    f,
-                    "{} is not something the kernel can run: {error}",
-                    path.display()
-                )
-            }
-        }
+/// What a name without a file means: with a slash in it only one file is meant, without one PATH was searched.
+fn where_not(name: &OsStr) -> &'static str {
+    match name.as_bytes().contains(&b'/') {
+        true => "no such file",
+        false => "not found in any folder of PATH",
     }
 }
 

@@ -6,8 +6,10 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
+use weft_engine::settings::LogLevel;
+
 use crate::args::RunArgs;
-use crate::config::{Config, Source};
+use crate::config::{source_of, Config};
 use crate::output::{complain, print};
 use crate::program::Program;
 use crate::setup::{Setup, Variable};
@@ -58,7 +60,15 @@ pub fn run(args: &RunArgs) -> ExitCode {
 }
 
 fn start(args: &RunArgs, setup: &Setup, program: &Program) -> ExitCode {
-    if !args.anyway && refuse(program) {
+    // As if Weft were not there, it has no say in what can be served.
+    if let Some(off) = setup.config.off() {
+        if setup.config.settings().log >= LogLevel::Info {
+            complain(
+                &format!("{} runs without Weft: {off}", program.path.display()),
+                None,
+            );
+        }
+    } else if !args.anyway && refuse(program) {
         return ExitCode::from(status::LAUNCHER);
     }
     let error = exec(args, setup, program);
@@ -121,7 +131,11 @@ fn show(args: &RunArgs, setup: &Setup, program: Option<&Program>) -> String {
                 &format!("run by {}", script.interpreter.display()),
             );
         }
-        for obstacle in program.obstacles() {
+        let obstacles = match setup.config.off() {
+            Some(_) => Vec::new(),
+            None => program.obstacles(),
+        };
+        for obstacle in obstacles {
             row("obstacle", &obstacle.to_string());
         }
     }
@@ -139,7 +153,7 @@ fn show(args: &RunArgs, setup: &Setup, program: Option<&Program>) -> String {
         );
     }
     text.push_str("\nThe same by hand:\n");
-    text.push_str(&by_hand(args, &setup.variables()));
+    text.push_str(&shell_command(args, &setup.variables()));
     text
 }
 
@@ -150,17 +164,8 @@ fn file_of(config: &Config) -> String {
     }
 }
 
-fn source_of(source: Source) -> String {
-    match source {
-        Source::Flag => "flag".to_owned(),
-        Source::Environment => "environment".to_owned(),
-        Source::File(line) => format!("weft.toml, line {line}"),
-        Source::Default => "default".to_owned(),
-    }
-}
-
 /// A command line for a shell that does what `weft run` does.
-fn by_hand(args: &RunArgs, variables: &[Variable]) -> String {
+fn shell_command(args: &RunArgs, variables: &[Variable]) -> String {
     let mut line = String::from("env");
     for variable in variables {
         line += &format!(" {}={}", variable.name, quoted(&variable.value));

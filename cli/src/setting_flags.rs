@@ -56,6 +56,12 @@ fn flag(setting: &'static Setting) -> Arg {
         .value_parser(parser(setting));
     match setting.kind {
         Kind::Switch(_) | Kind::Choice(..) | Kind::LauncherChoice(_) => arg.ignore_case(true),
+        // What stands behind the flag is the program, so a value needs its equals sign.
+        Kind::Flag(_) => arg
+            .ignore_case(true)
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("on"),
         Kind::LauncherFolder => arg.value_hint(ValueHint::DirPath),
         Kind::Integer { .. } | Kind::DatagramRules(_) => arg,
     }
@@ -64,7 +70,7 @@ fn flag(setting: &'static Setting) -> Arg {
 /// The names themselves where there are few, so that help and completions show them.
 fn parser(setting: &'static Setting) -> ValueParser {
     match setting.kind {
-        Kind::Switch(_) => PossibleValuesParser::new(["on", "off"]).into(),
+        Kind::Switch(_) | Kind::Flag(_) => PossibleValuesParser::new(["on", "off"]).into(),
         Kind::Choice(names, _) | Kind::LauncherChoice(names) => {
             PossibleValuesParser::new(names.iter().copied()).into()
         }
@@ -72,7 +78,7 @@ fn parser(setting: &'static Setting) -> ValueParser {
             clap::builder::StringValueParser::new()
                 .try_map(|text| match setting.check(&text) {
                     Ok(()) => Ok(text),
-                    Err(_) => Err(format!("give {}", setting.accepts())),
+                    Err(reason) => Err(reason.in_words().join("; ")),
                 })
                 .into()
         }
@@ -81,7 +87,7 @@ fn parser(setting: &'static Setting) -> ValueParser {
 
 fn value_name(kind: &Kind) -> String {
     match kind {
-        Kind::Switch(_) => "on|off".to_owned(),
+        Kind::Switch(_) | Kind::Flag(_) => "on|off".to_owned(),
         Kind::Choice(names, _) | Kind::LauncherChoice(names) => names.join("|"),
         Kind::DatagramRules(_) => "RULES".to_owned(),
         Kind::Integer { unit: "octets", .. } => "OCTETS".to_owned(),
@@ -136,11 +142,25 @@ mod tests {
             } else {
                 setting.default
             };
-            let flags = flags(&[&format!("--{}", setting.name), value]).unwrap();
+            let flags = flags(&[&format!("--{}={value}", setting.name)]).unwrap();
             assert_eq!(flags.get(setting), Some(value), "{}", setting.name);
             let others = SETTINGS.iter().filter(|other| other.name != setting.name);
             assert!(others.clone().all(|other| flags.get(other).is_none()));
         }
+    }
+
+    #[test]
+    fn a_flag_needs_no_value_and_takes_none_from_the_program() {
+        let off = weft_engine::settings::find("off").unwrap();
+        for (words, wanted) in [
+            (&["--off"][..], Some("on")),
+            (&["--off=off"], Some("off")),
+            (&[], None),
+        ] {
+            assert_eq!(flags(words).unwrap().get(off), wanted, "{words:?}");
+        }
+        let run = Cli::try_parse_from(["weft", "run", "--off", "off"]).unwrap();
+        assert!(matches!(run.command, Weft::Run(run) if run.command == ["off"]));
     }
 
     #[test]

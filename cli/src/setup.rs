@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use weft_engine::settings::{switch, DatagramRules};
+use weft_engine::settings::switch;
 
 use crate::args::Sources;
 use crate::config::{Config, ConfigError, Source, Surroundings};
@@ -19,6 +19,8 @@ pub struct Setup {
     pub config: Config,
     /// How the program is brought to the libraries.
     pub binding: Binding,
+    /// What a `weft run` around this one may have set and the program is not to have: Weft is off.
+    taken_out: Vec<PathBuf>,
 }
 
 /// Why Weft cannot do its part.
@@ -62,6 +64,9 @@ impl Setup {
             &Surroundings::of_process(),
         )
         .map_err(SetupError::Config)?;
+        if config.off().is_some() {
+            return Ok(Setup::off(config));
+        }
         let libraries =
             Libraries::find(config.get("libdir").map(Path::new)).map_err(SetupError::Libraries)?;
         let system_verbs = SystemVerbs::find(&outer_search(&libraries));
@@ -70,12 +75,33 @@ impl Setup {
         let binding = libraries
             .bind(mode, real_devices, wants_sockets(&config), &system_verbs)
             .map_err(SetupError::Binding)?;
-        Ok(Setup { config, binding })
+        Ok(Setup {
+            config,
+            binding,
+            taken_out: Vec::new(),
+        })
+    }
+
+    /// The program finds what it would find without Weft, so it does not matter whether there are libraries.
+    fn off(config: Config) -> Setup {
+        let libraries = Libraries::find(config.get("libdir").map(Path::new)).ok();
+        let ours = |libraries: Libraries| {
+            let others = [libraries.sockets, libraries.replacement];
+            [Some(libraries.preload)]
+                .into_iter()
+                .chain(others)
+                .flatten()
+        };
+        Setup {
+            config,
+            binding: Binding::none("Weft is off, and none of its libraries is loaded"),
+            taken_out: libraries.into_iter().flat_map(ours).collect(),
+        }
     }
 
     /// The variables to set, in the order to show them.
     pub fn variables(&self) -> Vec<Variable> {
-        let mut variables = Vec::new();
+        let mut variables = self.taken_out();
         variables.extend(self.preloads());
         let mut bind = |name: &'static str, ours: &Option<PathBuf>, separators: &str| {
             if let Some(ours) = ours {
@@ -94,6 +120,21 @@ impl Setup {
             source: Some(value.source),
         }));
         variables
+    }
+
+    /// The loader's variables without what a `weft run` around this one put there.
+    fn taken_out(&self) -> Vec<Variable> {
+        let lists = [("LD_PRELOAD", ": "), ("LD_LIBRARY_PATH", ":;")];
+        let without = |(name, separators)| {
+            let old = std::env::var_os(name)?;
+            let value = without(&self.taken_out, &old, separators)?;
+            Some(Variable {
+                name,
+                value,
+                source: None,
+            })
+        };
+        lists.into_iter().filter_map(without).collect()
     }
 
     /// LD_PRELOAD, if anything is to be in it.
@@ -133,8 +174,7 @@ impl Setup {
 
 /// Whether any rule may offload anything.
 fn wants_sockets(config: &Config) -> bool {
-    let rules = config.get("udp").and_then(DatagramRules::parse);
-    rules.is_some_and(|rules| rules.any())
+    config.settings().udp.any()
 }
 
 /// A variable to set for the program.
@@ -184,6 +224,24 @@ fn in_front(ours: &OsStr, list: &OsStr, separators: &str) -> OsString {
     value
 }
 
+/// The list without its entries that are `ours`; nothing if none is.
+fn without(ours: &[PathBuf], list: &OsStr, separators: &str) -> Option<OsString> {
+    let entries = split(list, separators);
+    let kept: Vec<_> = entries
+        .iter()
+        .filter(|entry| !ours.contains(entry))
+        .collect();
+    let differs = kept.len() < entries.len();
+    differs.then(|| {
+        let mut value = OsString::new();
+        for (number, entry) in kept.into_iter().enumerate() {
+            value.push(if number == 0 { "" } else { ":" });
+            value.push(entry);
+        }
+        value
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,5 +257,18 @@ mod tests {
         assert_eq!(put("/a.so"), "/w/libweft.so:/a.so");
         assert_eq!(put("/a.so /b.so:"), "/w/libweft.so:/a.so:/b.so");
         assert_eq!(put("/a.so:/w/libweft.so"), "/w/libweft.so:/a.so");
+    }
+
+    #[test]
+    fn ours_goes_and_the_rest_stays() {
+        let ours = [PathBuf::from("/w/libweft.so")];
+        let without = |list: &str| without(&ours, list.as_ref(), ": ");
+        assert_eq!(without(""), None);
+        assert_eq!(without("/a.so:/b.so"), None);
+        assert_eq!(without("/w/libweft.so"), Some("".into()));
+        assert_eq!(
+            without("/a.so /w/libweft.so:/b.so"),
+            Some("/a.so:/b.so".into())
+        );
     }
 }

@@ -24,11 +24,11 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path.append(str(ROOT / "tests/programs"))
 sys.path.append(str(ROOT / "tests/rig"))
 import again  # noqa: E402
-from process import Process, until  # noqa: E402
-from stage import free_ports  # noqa: E402
+from counts import Counts  # noqa: E402
+from network import free_ports  # noqa: E402
+from process import Failed, Process, until  # noqa: E402
 
 PATIENCE = 30.0  # seconds until both ends have to have ended
 START = 10.0  # seconds a server has to listen
@@ -52,10 +52,6 @@ exec /mnt/weft "$@"
 
 class Skipped(Exception):
     """This cannot be tried here."""
-
-
-class Failed(Exception):
-    """What a cell found."""
 
 
 class Ends:
@@ -270,9 +266,8 @@ def main():
     missing = [name for name in ("rping", "prlimit", "unshare", "ss") if not shutil.which(name)]
     if missing:
         print(f"skipped: {', '.join(missing)} not installed")
-        print("0 passed, 0 failed, 1 skipped")
-        return
-    counts = {"passed": 0, "failed": 0, "skipped": 0}
+        return Counts(skipped=1).close()
+    counts = Counts()
     ports = free_ports()
     with tempfile.TemporaryDirectory(prefix="weft-adversity-") as folder:
         options.staged = stage(options.weft.resolve(), folder)
@@ -285,11 +280,10 @@ def main():
                 outcome, why = play(cell, options, ports)
                 if outcome == "passed":
                     again.say(name, first)
-            counts[outcome] += 1
+            counts.add(outcome)
             print(f"{outcome} {name}{': ' if why else ''}{why}", flush=True)
-    print(", ".join(f"{number} {word}" for word, number in counts.items()))
-    sys.exit(1 if counts["failed"] else 0)
+    return counts.close()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

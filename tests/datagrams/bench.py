@@ -2,25 +2,34 @@
 """What the hooks cost, and what UDP segmentation offload gives, against the plain kernel in the same run.
 
     tests/datagrams/bench.py LIBRARY --json FILE [--times N] [PART...]     parts: calls streams lo veth delay (all)
-    tests/datagrams/bench.py --table FILE...                   the tables of docs/sockets-bench.md, from such files
+    tests/datagrams/bench.py --table FILE...               the tables of docs/sockets-bench.md, from such files
 
-The sender has one core and the receiver another; the ways alternate within a run, and a figure is the median of the runs.
-`veth` makes a pair of namespaces with an MTU of 1500 (privilege). A part takes up to 40 seconds for each of N (5) times.
+FILE is a record of the bench, which `weft bench report` prints as well. The sender has one core and the receiver another;
+the ways alternate within a run, and a figure is the median of the runs. `veth` makes a pair of namespaces with an MTU of
+1500 (privilege). A part takes up to 40 seconds for each of N (5) times.
 """
 
 import argparse
+import itertools
 import json
 import os
 import re
-import statistics
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "rig"))
+from network import Namespaces, free_ports, is_free, may_have_namespaces  # noqa: E402
+from process import Failed, Process  # noqa: E402
+from record import Record, Row, median, read  # noqa: E402
+
 HERE = Path(__file__).resolve().parent
-SIZES = {"lo": [64, 512, 1448, 8192, 32768, 65507], "veth": [64, 512, 1448, 8192, 65507]}
+SERVER, CLIENT = 0, 1  # their cores
+SIZES = {"loopback": [64, 512, 1448, 8192, 32768, 65507], "veth": [64, 512, 1448, 8192, 65507]}
 # What is under the receiver and under the sender, and whether these do it themselves.
 WAYS = {
     "kernel": (None, None, False),
@@ -29,159 +38,215 @@ WAYS = {
     "weft, receiver": ("gso", None, False),
     "own GSO/GRO": (None, None, True),
 }
+PLAIN = [way for way, (_, _, own) in WAYS.items() if not own]
 PASS = "gso port=1"
+CALLS = {"no preload": None, "hooks, no rule": "off", "hooks, pass": PASS, "gso": "gso"}
+STREAMS = {"no preload": None, "hooks, pass": PASS}
+CALLED = ["send", "recv", "poll", "epoll_wait"]
+PACES = [(64, 1_000), (1448, 10_000), (1448, 100_000), (1448, 300_000)]  # octets, datagrams a second
+# Metrics of rate.c by its names.
+DELAYS = {"p99": "p99_us", "p99.9": "p999_us", "jitter": "jitter_us"}
 
 
-class Rig:
-    def __init__(self, library, folder, times):
+# --- what is measured, as rows of the record
+
+
+def call_row(name):
+    return Row("loopback", f"call-{name}", "call_ns", f"a call of {name}", reference=("no preload",))
+
+
+IPERF = Row("loopback", "tcp-stream", "goodput_gbit_s", "iperf3, one stream of TCP", reference=("no preload",))
+REDIS = Row("loopback", "redis-get", "requests_per_s", "redis-benchmark, GET", reference=("no preload",))
+IDLE = Row("loopback", "datagram-lat-64", "half_rtt_us", "half round trip, idle, 64 octets", reference=("kernel",))
+
+
+def goodput_row(path, size):
+    return Row(path, f"datagrams-{size}", "goodput_gbit_s", f"datagrams of {size} octets, as many as go", reference=("kernel",))
+
+
+def pace_row(size, rate):
+    return Row("loopback", f"datagrams-{size}-paced-{rate}", "delay_us", f"one way, {size} octets, {rate:,} a second",
+               reference=("kernel",))
+
+
+# --- measuring
+
+
+class Bench:
+    """Starts programs under the hooks, each on its core, and keeps what they say in the record."""
+
+    def __init__(self, library, folder, record, times):
         self.times = times
         self.library = os.path.realpath(library)
-        self.rate = Path(folder) / "rate"
-        self.port = 24000
+        self.folder, self.record = Path(folder), record
+        self.rate = self.folder / "rate"
+        self.ports = free_ports()
+        self.started = 0
         subprocess.run(["cc", "-std=gnu11", "-O2", "-o", self.rate, HERE / "rate.c"], check=True)
 
-    def environment(self, rule):
+    def port(self):
+        return next(port for port in self.ports if is_free(port, datagrams=True))
+
+    def start(self, rule, *words, core=SERVER, enter=()):
         plain = {k: v for k, v in os.environ.items() if not k.startswith("WEFT_") and k != "LD_PRELOAD"}
-        return {**plain, "LD_PRELOAD": self.library, "WEFT_UDP": rule} if rule else plain
+        environment = {**plain, "LD_PRELOAD": self.library, "WEFT_UDP": rule} if rule else plain
+        self.started += 1
+        return Process([*enter, "taskset", "-c", str(core), *map(str, words)], environment, self.folder / str(self.started))
 
-    def start(self, rule, *words, core=0, within=()):
-        command = [*within, "taskset", "-c", str(core), *[str(word) for word in words]]
-        return subprocess.Popen(command, env=self.environment(rule), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                text=True)
+    def run(self, rule, *words, core=CLIENT, enter=()):
+        """Runs a program to its end; what it printed."""
+        return self.finished(self.start(rule, *words, core=core, enter=enter))
 
-    def run(self, rule, *words, **options):
-        out, err = self.start(rule, *words, **options).communicate(timeout=60)
-        return out, err
+    @staticmethod
+    def finished(process, seconds=60):
+        ended = process.wait(seconds)
+        process.stop()
+        result = process.result()
+        if not ended or result.status != 0:
+            how = result.how() if ended else f"no end within {seconds} s"
+            raise Failed(f"{how}\n{result.errors}{result.output}")
+        return result.output
+
+    def pair(self, rules, receiver, sender, enters=((), ()), datagrams=True, seconds=60):
+        """Runs a receiver until it has its port, then a sender to its end; what both printed."""
+        port = self.port()
+        server = self.start(rules[0], *receiver(port), enter=enters[0])
+        try:
+            server.await_port(port, datagrams)
+            said = self.run(rules[1], *sender(port), enter=enters[1])
+            return self.finished(server, seconds), said
+        finally:
+            server.stop()
+
+    def keep(self, rows, way, took):
+        """Keeps what `took`, a function, gives for several rows: metrics of each, or that all of them failed."""
+        began = time.monotonic()
+        try:
+            found = took()
+        except Failed as failure:
+            for row in rows:
+                self.record.sample(row, way, began, failure=failure)
+            print(f"FAILED {rows[0].name}, {way}: {failure}", file=sys.stderr)
+            return
+        for row, metrics in zip(rows, found, strict=True):
+            self.record.sample(row, way, began, metrics)
 
 
 def numbers(line):
     return {name: float(value) for name, value in re.findall(r"([\w.]+)=([\d.]+)", line)}
 
 
-def calls(rig):
+def calls(bench):
     """Nanoseconds of a call, plain, with hooks and no rule, and with hooks that follow every descriptor."""
-    rows = []
-    for _ in range(rig.times):
-        for way, rule in {"no preload": None, "hooks, no rule": "off", "hooks, pass": PASS, "gso": "gso"}.items():
-            out, _ = rig.run(rule, rig.rate, "calls", 4_000_000)
-            rows.append({"way": way, **numbers(out)})
-    return rows
+    for way, rule in list(CALLS.items()) * bench.times:
+        def took(rule=rule):
+            told = numbers(bench.run(rule, bench.rate, "calls", 4_000_000, core=SERVER))
+            return [{"call_ns": told[name]} for name in CALLED]
+        bench.keep([call_row(name) for name in CALLED], way, took)
 
 
-def streams(rig):
+def streams(bench):
     """iperf3 over TCP and redis-benchmark, loopback, without and with the hooks at both ends."""
-    rows = []
-    for _ in range(rig.times):
-        for way, rule in {"no preload": None, "hooks, pass": PASS}.items():
-            rig.port += 1
-            server = rig.start(rule, "iperf3", "-s", "-1", "-p", rig.port)
-            time.sleep(0.3)
-            out, _ = rig.run(rule, "iperf3", "-c", "127.0.0.1", "-p", rig.port, "-t", "2", "-J", core=1)
-            server.communicate(timeout=10)
-            gbit = json.loads(out)["end"]["sum_received"]["bits_per_second"] / 1e9
-            rig.port += 1
-            server = rig.start(rule, "redis-server", "--port", rig.port, "--save", "")
-            time.sleep(0.4)
-            out, _ = rig.run(rule, "redis-benchmark", "-p", rig.port, "-n", 150_000, "-c", 20, "-t", "get", "--csv",
-                             core=1)
-            rig.run(None, "redis-cli", "-p", rig.port, "shutdown", "nosave")
-            server.communicate(timeout=10)
-            rate = float(out.strip().splitlines()[-1].split(",")[1].strip('"'))
-            rows.append({"way": way, "tcp_gbit": gbit, "requests_per_second": rate})
-    return rows
+    for way, rule in list(STREAMS.items()) * bench.times:
+        bench.keep([IPERF], way, lambda rule=rule: [iperf3(bench, rule)])
+        bench.keep([REDIS], way, lambda rule=rule: [redis(bench, rule)])
 
 
-def one(rig, way, size, address, within):
-    server, client, own = WAYS[way]
-    rig.port += 1
-    receiver = rig.start(server, rig.rate, "receive", rig.port, "1", *["gro"] * own, core=0, within=within[0])
-    time.sleep(0.15)
-    sent, complaint = rig.run(client, rig.rate, "send", address, rig.port, size, "0.6", *["gso"] * own, core=1,
-                              within=within[1])
-    if not numbers(sent) or complaint:
-        receiver.kill()
-        receiver.communicate()
-        return None
-    got, _ = receiver.communicate(timeout=20)
-    return {"send": numbers(sent), "receive": numbers(got)}
+def iperf3(bench, rule):
+    _, said = bench.pair((rule, rule), lambda port: ("iperf3", "-s", "-1", "-p", port),
+                         lambda port: ("iperf3", "-c", "127.0.0.1", "-p", port, "-t", "2", "-J"), datagrams=False)
+    return {"goodput_gbit_s": json.loads(said)["end"]["sum_received"]["bits_per_second"] / 1e9}
 
 
-def goodput(rig, path, address="127.0.0.1", within=((), ())):
-    rows = []
-    for _ in range(rig.times):
-        for size in SIZES[path]:
-            for way in WAYS:
-                result = one(rig, way, size, address, within)
-                rows.append({"path": path, "size": size, "way": way, **(result or {"refused": True})})
-    return rows
-
-
-def veth(rig):
-    """The same between two namespaces, MTU 1500."""
-    names = [f"weft-bench-{os.getpid()}-{side}" for side in "ab"]
-    ip = lambda *words: subprocess.run(["ip", *words], check=True)  # noqa: E731
+def redis(bench, rule):
+    port = bench.port()
+    server = bench.start(rule, "redis-server", "--port", port, "--save", "")
     try:
-        for name in names:
-            ip("netns", "add", name)
-        ip("link", "add", "weftb0", "netns", names[0], "type", "veth", "peer", "name", "weftb1", "netns", names[1])
-        for number, name in enumerate(names):
-            ip("-n", name, "address", "add", f"10.213.0.{number + 1}/24", "dev", f"weftb{number}")
-            ip("-n", name, "link", "set", f"weftb{number}", "up")
-        within = [("ip", "netns", "exec", name) for name in names]
-        return goodput(rig, "veth", "10.213.0.1", within)
+        server.await_port(port)
+        said = bench.run(rule, "redis-benchmark", "-p", port, "-n", 150_000, "-c", 20, "-t", "get", "--csv")
     finally:
-        for name in names:
-            subprocess.run(["ip", "netns", "del", name], check=False)
+        server.end(10)
+    return {"requests_per_s": float(said.strip().splitlines()[-1].split(",")[1].strip('"'))}
 
 
-def delay(rig):
+def goodput(bench, path, address="127.0.0.1", enters=((), ())):
+    for size, way in list(itertools.product(SIZES[path], WAYS)) * bench.times:
+        def took(size=size, way=way):
+            server, client, own = WAYS[way]
+            got, sent = bench.pair((server, client), lambda port: (bench.rate, "receive", port, "1", *["gro"] * own),
+                                   lambda port: (bench.rate, "send", address, port, size, "0.6", *["gso"] * own), enters)
+            got, sent = numbers(got), numbers(sent)
+            return [{"goodput_gbit_s": got["octets"] * 8 / sent["seconds"] / 1e9,
+                     "cpu_ns_per_octet": (sent["cpu"] + got["cpu"]) * 1e9 / got["octets"],
+                     "sent_gbit_s": sent["gbit"], "messages_per_s": got["datagrams"] / sent["seconds"]}]
+        bench.keep([goodput_row(path, size)], way, took)
+
+
+def veth(bench):
+    """The same between two namespaces, MTU 1500."""
+    description = "veth pair between two network namespaces"
+    if not may_have_namespaces():
+        bench.record.path("veth", description, skipped="network namespaces need root and `ip`")
+        print("veth SKIPPED: network namespaces need root and `ip`", file=sys.stderr)
+        return
+    with closing(Namespaces()) as namespaces:
+        server, client = ends = [namespaces.add(side) for side in "ab"]
+        namespaces.join(server, client)
+        bench.record.path("veth", description, 1500, enter=server.enter)
+        for number, end in enumerate(ends, start=1):
+            end.up("eth0", f"10.213.0.{number}/24")
+        goodput(bench, "veth", "10.213.0.1", [end.enter for end in ends])
+
+
+def delay(bench):
     """One way delay and jitter of datagrams at a pace, and half a round trip of an idle program."""
-    rows = []
-    for _ in range(rig.times):
-        for way in ("kernel", "weft", "weft, sender", "weft, receiver"):
-            server, client, _ = WAYS[way]
-            rig.port += 1
-            receiver = rig.start(server, rig.rate, "answer", rig.port, core=0)
-            time.sleep(0.15)
-            out, _ = rig.run(client, rig.rate, "ask", "127.0.0.1", rig.port, 20_000, core=1)
-            receiver.communicate(timeout=10)
-            rows.append({"way": way, "what": "half round trip, idle, 64 octets", **numbers(out)})
-            for size, rate in ((64, 1_000), (1448, 10_000), (1448, 100_000), (1448, 300_000)):
-                rig.port += 1
-                receiver = rig.start(server, rig.rate, "delay", rig.port, 1, core=0)
-                time.sleep(0.15)
-                rig.run(client, rig.rate, "pace", "127.0.0.1", rig.port, size, rate, 0.5, core=1)
-                out, _ = receiver.communicate(timeout=20)
-                rows.append({"way": way, "what": f"one way, {size} octets, {rate:,} a second", **numbers(out)})
-    return rows
+    for way in list(PLAIN) * bench.times:
+        rules = WAYS[way][:2]
+
+        def idle(rules=rules):
+            _, said = bench.pair(rules, lambda port: (bench.rate, "answer", port),
+                                 lambda port: (bench.rate, "ask", "127.0.0.1", port, 20_000))
+            return [delays(said, "half_rtt_us")]
+        bench.keep([IDLE], way, idle)
+        for size, rate in PACES:
+            def paced(size=size, rate=rate, rules=rules):
+                said, _ = bench.pair(rules, lambda port: (bench.rate, "delay", port, 1),
+                                     lambda port: (bench.rate, "pace", "127.0.0.1", port, size, rate, 0.5))
+                return [delays(said, "delay_us")]
+            bench.keep([pace_row(size, rate)], way, paced)
 
 
-PARTS = {"calls": calls, "streams": streams, "lo": lambda rig: goodput(rig, "lo"), "veth": veth, "delay": delay}
+def delays(said, metric):
+    told = numbers(said)
+    return {metric: told["p50"]} | {key: told[name] for name, key in DELAYS.items() if name in told}
+
+
+PARTS = {"calls": calls, "streams": streams, "lo": lambda bench: goodput(bench, "loopback"), "veth": veth, "delay": delay}
 
 
 def measure(args):
-    page = Path(args.json)
-    data = json.loads(page.read_text()) if page.exists() else {}
-    uname = os.uname()
-    model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    data["environment"] = {"kernel": uname.release, "cpu": model[1] if model else uname.machine,
-                           "cores": os.cpu_count(), "time": time.strftime("%Y-%m-%d %H:%M %z")}
+    parts = args.parts or list(PARTS)
+    weft = args.weft or Path(args.library).resolve().parent / "weft"
+    record = Record(weft, args.times, cores=[SERVER, CLIENT], only=args.parts)
+    if set(parts) - {"veth"}:
+        record.path("loopback", "127.0.0.1", int(Path("/sys/class/net/lo/mtu").read_text()), enter=())
+    for name in ("iperf3", "redis-server") * ("streams" in parts):
+        if not shutil.which(name):
+            sys.exit(f"{name} is not installed; name the parts without `streams`")
     with tempfile.TemporaryDirectory() as folder:
-        rig = Rig(args.library, folder, args.times)
-        for part in args.parts or PARTS:
-            begin = time.monotonic()
-            data[part] = PARTS[part](rig)
-            print(f"{part}: {time.monotonic() - begin:.0f} s", file=sys.stderr)
-    page.write_text(json.dumps(data, indent=1) + "\n")
+        bench = Bench(args.library, folder, record, args.times)
+        try:
+            for part in parts:
+                begin = time.monotonic()
+                PARTS[part](bench)
+                print(f"{part}: {time.monotonic() - begin:.0f} s", file=sys.stderr)
+            record.finish()
+        finally:
+            # What was measured is kept, whatever ended the run.
+            record.write(args.json)
 
 
-def medians(rows, keys, values):
-    groups = {}
-    for row in rows:
-        groups.setdefault(tuple(row[key] for key in keys), []).append(row)
-    for group, members in groups.items():
-        found = [[value(member) for member in members if not member.get("refused")] for value in values]
-        yield group, [statistics.median(each) if each else None for each in found]
+# --- the tables
 
 
 def line(*cells):
@@ -195,59 +260,68 @@ def show(value, base=None, digits=2):
     return f"{value:.{digits}f}{ratio}"
 
 
-def tables(data):
-    print(f"{data['environment']}\n")
-    if "calls" in data:
-        names = ["send", "recv", "poll", "epoll_wait"]
-        line("nanoseconds a call", *names)
+def figure(run, row, way, key=None):
+    return median(run, f"{row.path}/{row.name}", way, key or row.metric)
+
+
+def has(run, row):
+    return any(entry["id"] == f"{row.path}/{row.name}" for entry in run["rows"])
+
+
+def tables(run):
+    environment = run["environment"]
+    print(f"{run['started'][:10]}, Linux {environment['kernel'].split()[0]}, {environment['cores']} cores of "
+          f"{environment['cpu']}, median of {run['options']['repetitions']}\n")
+    if has(run, call_row("send")):
+        line("nanoseconds a call", *CALLED)
         line(*["---"] * 5)
-        values = [lambda row, name=name: row[name] for name in names]
-        for (way,), found in medians(data["calls"], ["way"], values):
-            line(way, *[show(value, digits=0) for value in found])
+        for way in CALLS:
+            line(way, *[show(figure(run, call_row(name), way), digits=0) for name in CALLED])
         print()
-    if "streams" in data:
+    if has(run, IPERF):
         line("", "iperf3, TCP, Gb/s", "redis GET, requests a second")
         line(*["---"] * 3)
-        base = None
-        values = [lambda row: row["tcp_gbit"], lambda row: row["requests_per_second"]]
-        for (way,), found in medians(data["streams"], ["way"], values):
-            line(way, *[show(value, base and base[at], 2 - 2 * at) for at, value in enumerate(found)])
-            base = base or found
+        for way in STREAMS:
+            base = [figure(run, row, "no preload") if way != "no preload" else None for row in (IPERF, REDIS)]
+            line(way, *[show(figure(run, row, way), base[at], 2 - 2 * at) for at, row in enumerate((IPERF, REDIS))])
         print()
-    for path in ("lo", "veth"):
-        if path not in data:
-            continue
-        ways = list(WAYS)
-        values = [lambda row: row["receive"]["octets"] * 8 / row["send"]["seconds"] / 1e9,
-                  lambda row: (row["send"]["cpu"] + row["receive"]["cpu"]) * 1e9 / row["receive"]["octets"]]
-        found = {group: medians_ for group, medians_ in medians(data[path], ["size", "way"], values)}
-        for at, title in enumerate(("Gb/s received", "CPU, ns for an octet received, both ends")):
-            line(f"{path}: {title}", *ways)
-            line(*["---"] * (1 + len(ways)))
-            for size in SIZES[path]:
-                base = found[size, "kernel"][at]
-                line(f"{size} octets", *[show(found[size, way][at], base if way != "kernel" else None, 2 + at)
-                                         for way in ways])
-            print()
-    if "delay" in data:
-        names = ["p50", "p99", "p99.9", "jitter"]
-        line("microseconds", "way", *names)
+    for path in SIZES:
+        if has(run, goodput_row(path, 64)):
+            goodput_tables(run, path)
+    if has(run, IDLE):
+        line("microseconds", "way", "p50", "p99", "p99.9", "jitter")
         line(*["---"] * 6)
-        values = [lambda row, name=name: row.get(name, 0) for name in names]
-        for (what, way), found in sorted(medians(data["delay"], ["what", "way"], values)):
-            line(what, way, *[show(value, digits=1) if value else "" for value in found])
+        for row in (IDLE, *[pace_row(*pace) for pace in PACES]):
+            for way in PLAIN:
+                found = [figure(run, row, way, key) for key in (None, *DELAYS.values())]
+                line(row.what, way, *["" if value is None else show(value, digits=1) for value in found])
+
+
+def goodput_tables(run, path):
+    for title, key, digits in (("Gb/s received", "goodput_gbit_s", 2),
+                               ("CPU, ns for an octet received, both ends", "cpu_ns_per_octet", 3)):
+        line(f"{path}: {title}", *WAYS)
+        line(*["---"] * (1 + len(WAYS)))
+        for size in SIZES[path]:
+            row = goodput_row(path, size)
+            base = figure(run, row, "kernel", key)
+            line(f"{size} octets", *[show(figure(run, row, way, key), base if way != "kernel" else None, digits)
+                                     for way in WAYS])
+        print()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("library", nargs="?")
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
-    parser.add_argument("--json", help="where the raw figures go; parts that are there already are replaced")
+    parser.add_argument("--json", help="where the record goes")
+    parser.add_argument("--weft", type=Path, help="the command that tells the machine (the one beside LIBRARY)")
     parser.add_argument("--times", type=int, default=5, help="how often each figure is taken (%(default)s)")
-    parser.add_argument("--table", help="prints the tables of this file")
+    parser.add_argument("--table", nargs="+", metavar="FILE", help="prints the tables of these records")
     args = parser.parse_intermixed_args()
     if args.table:
-        tables(json.loads(Path(args.table).read_text()))
+        for file in args.table:
+            tables(read(file))
     elif args.library and args.json and all(part in PARTS for part in args.parts):
         measure(args)
     else:

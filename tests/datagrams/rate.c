@@ -103,7 +103,7 @@ static int transmit(const char *host, int port, int size, double seconds, int gs
     double took = now() - begin;
     if (refused) fprintf(stderr, "%lu of %lu sends failed: %s\n", refused, calls, strerror(errno));
     report("send", calls * (uint64_t)batch, calls * (uint64_t)(batch * size), took);
-    return 0;
+    return refused != 0;
 }
 
 static int answer(int port) {

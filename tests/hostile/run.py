@@ -11,11 +11,9 @@ is its own. With an even seed the CRC is off.
 """
 
 import argparse
-import ctypes
 import json
 import os
 import random
-import select
 import shutil
 import subprocess
 import sys
@@ -25,9 +23,13 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+sys.path.append(str(ROOT / "tests/rig"))
+from counts import Counts  # noqa: E402
+from network import Namespaces, ip, may_have_namespaces  # noqa: E402
+from process import ANSWER as PATIENCE, Failed, Talker  # noqa: E402
+
 NOBODY = 65534
 RECEIVES = 512  # that the server posts to its shared queue
-PATIENCE = 60  # seconds for what has to come
 SOURCES = 24  # addresses of the attackers
 GROWTH = 32 << 20  # octets that the server's memory may grow by, from one time that nobody is connected to another
 LIMIT = 2048  # descriptors that the server may have
@@ -36,91 +38,34 @@ LIMIT = 2048  # descriptors that the server may have
 DESCRIPTORS = 900
 
 
-class Failed(Exception):
-    """It cannot go on."""
-
-
-def command(*words):
-    subprocess.run(list(map(str, words)), check=True, capture_output=True, text=True)
-
-
 class Machines:
     """The server's machine, the attackers' and the client's: network namespaces, or one loopback interface."""
 
     def __init__(self, alone):
         self.alone = alone
-        self.names = []
+        self.namespaces = Namespaces()
         if alone:
-            self.server = self.client = self.attackers = []
+            self.server = self.client = self.attackers = ()
             self.address, self.sources = "127.0.0.1", [f"127.0.7.{n}" for n in range(1, SOURCES)]
             return
         try:
-            self.server, self.client, self.attackers = (self.add(name) for name in ("server", "client", "attackers"))
-            names = self.names
-            self.join(names[0], names[1], "10.77.1.1", ["10.77.1.2"])
+            server, client, attackers = (self.namespaces.add(name) for name in ("server", "client", "attackers"))
+            self.server, self.client, self.attackers = server.enter, client.enter, attackers.enter
             self.address, self.sources = "10.77.1.1", [f"10.77.2.{n}" for n in range(2, SOURCES + 2)]
-            self.join(names[0], names[2], "10.77.2.1", self.sources)
-            command("ip", "-n", names[2], "route", "add", "10.77.1.1", "via", "10.77.2.1")
-        except (subprocess.CalledProcessError, OSError):
+            self.join(server, client, "eth0", self.address, ["10.77.1.2"])
+            self.join(server, attackers, "eth1", "10.77.2.1", self.sources)
+            ip("-n", attackers.name, "route", "add", self.address, "via", "10.77.2.1")
+        except OSError:
             self.close()
             raise
 
-    def add(self, name):
-        name = f"weft-{os.getpid()}-{name}"
-        command("ip", "netns", "add", name)
-        self.names.append(name)
-        command("ip", "-n", name, "link", "set", "lo", "up")
-        return ["ip", "netns", "exec", name]
-
-    def join(self, here, there, own, others):
-        link = f"w{os.getpid()}{len(others) % 10}"
-        command("ip", "-n", here, "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", there)
-        command("ip", "-n", here, "address", "add", f"{own}/24", "dev", link)
-        command("ip", "-n", here, "link", "set", link, "up")
-        for other in others:
-            command("ip", "-n", there, "address", "add", f"{other}/24", "dev", "eth0")
-        command("ip", "-n", there, "link", "set", "eth0", "up")
+    def join(self, here, there, device, own, others):
+        self.namespaces.join(here, there, device)
+        here.up(device, f"{own}/24")
+        there.up("eth0", *[f"{other}/24" for other in others])
 
     def close(self):
-        for name in self.names:
-            subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
-
-
-class Program:
-    """A program that is told lines and answers each with a line of JSON."""
-
-    def __init__(self, words, errors, limit=None):
-        def before():
-            # Whatever becomes of this one, it ends too.
-            ctypes.CDLL(None).prctl(1, 9)
-            if limit:
-                import resource
-                resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-        self.process = subprocess.Popen(list(map(str, words)), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=errors, text=True, preexec_fn=before)
-
-    def tell(self, line):
-        try:
-            self.process.stdin.write(line + "\n")
-            self.process.stdin.flush()
-        except BrokenPipeError:
-            pass  # what it died of is heard
-
-    def hear(self, patience=PATIENCE):
-        said, _, _ = select.select([self.process.stdout], [], [], patience)
-        line = self.process.stdout.readline() if said else ""
-        if not line:
-            raise Failed(f"{self.process.args}: silent, exit status {self.process.poll()}")
-        return json.loads(line)
-
-    def ask(self, line, patience=PATIENCE):
-        self.tell(line)
-        return self.hear(patience)
-
-    def end(self):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
+        self.namespaces.close()
 
 
 class Looks:
@@ -142,23 +87,22 @@ class Run:
     def __init__(self, options, work):
         self.options = options
         self.work = work
-        self.passed = self.failed = self.skipped = 0
+        self.counts = Counts()
         self.random = random.Random(options.seed)
         self.programs = []
         self.errors = {name: open(work / f"{name}.log", "w+", encoding="utf-8", errors="replace")
                        for name in ("server", "client", "strangers", "peers", "local")}
 
     def check(self, name, condition, said=""):
-        self.passed += bool(condition)
-        self.failed += not condition
+        self.counts.add("passed" if condition else "failed")
         print(f"ok {name}" if condition else f"FAILED {name}: {said}", flush=True)
 
     def skip(self, name, reason):
-        self.skipped += 1
+        self.counts.add("skipped")
         print(f"skipped {name}: {reason}", flush=True)
 
     def start(self, name, words, **more):
-        program = Program(words, self.errors[name], **more)
+        program = Talker(words, errors=self.errors[name], **more)
         self.programs.append(program)
         return program
 
@@ -179,9 +123,9 @@ class Run:
         weft = [self.options.weft, "run", "--crc", crc, "--"]
         password, secret = (f"{self.random.getrandbits(64) | 1:016x}" for _ in range(2))
         words = [*machines.server, *weft, self.work / "server", machines.address, 0, password, secret]
-        server = self.start("server", words, limit=LIMIT)
+        server = self.start("server", words, files=(LIMIT, LIMIT))
         known = server.hear()
-        looks = Looks(server.process.pid)
+        looks = Looks(server.pid)
         words = [*machines.client, *weft, self.work / "client", machines.address, known["port"], password]
         client = self.start("client", [*words, self.random.getrandbits(31)])
         seconds = self.options.seconds
@@ -189,7 +133,7 @@ class Run:
         before = client.ask(str(quiet), PATIENCE + quiet)
         start = self.at_rest(server, looks)
         known |= {"address": machines.address, "sources": machines.sources, "seed": self.options.seed,
-                  "seconds": seconds, "secret": secret, "pid": server.process.pid}
+                  "seconds": seconds, "secret": secret, "pid": server.pid}
         # The honest client is at it before they come and after they have gone.
         client.tell(str(seconds + 4))
         time.sleep(2)
@@ -272,24 +216,13 @@ class Run:
 
     def close(self):
         for program in self.programs:
-            program.end()
-        if self.failed:
+            program.kill()
+        if self.counts.failed:
             for name, file in self.errors.items():
-                file.seek(0)
-                print("".join(f"    {name}: {line}\n" for line in file.read().splitlines()[-8:]), end="")
+                lines = Path(file.name).read_text(encoding="utf-8", errors="replace").splitlines()
+                print("".join(f"    {name}: {line}\n" for line in lines[-8:]), end="")
         for file in self.errors.values():
             file.close()
-
-
-def may_make_machines():
-    if os.geteuid() != 0 or not shutil.which("ip"):
-        return False
-    probe = ["ip", "netns", "exec", f"weft-{os.getpid()}-probe", "true"]
-    made = subprocess.run(["ip", "netns", "add", probe[3]], check=False, capture_output=True).returncode == 0
-    entered = made and subprocess.run(probe, check=False, capture_output=True).returncode == 0
-    if made:
-        subprocess.run(["ip", "netns", "delete", probe[3]], check=False, capture_output=True)
-    return entered
 
 
 def options_given():
@@ -304,7 +237,7 @@ def main():
     options = options_given()
     options.weft = options.weft.resolve()
     print(f"hostile: seed {options.seed}, {options.seconds:.0f} s", flush=True)
-    apart = may_make_machines()
+    apart = may_have_namespaces()
     machines = None
     with tempfile.TemporaryDirectory() as work:
         os.chmod(work, 0o755)
@@ -321,8 +254,7 @@ def main():
             run.close()
             if machines:
                 machines.close()
-    print(f"{run.passed} passed, {run.failed} failed, {run.skipped} skipped")
-    return 1 if run.failed else 0
+    return run.counts.close()
 
 
 if __name__ == "__main__":

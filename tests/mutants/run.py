@@ -43,7 +43,7 @@ CRATES = {
     'weft-iwarp': ('proto/iwarp', ['src/**/*.rs']),
     'weft-verbs': ('proto/verbs', ['src/**/*.rs']),
     'weft-engine': ('run/engine', [
-        'src/suspects.rs', 'src/suspects/*.rs', 'src/refusals.rs', 'src/numbers.rs', 'src/modify/*.rs',
+        'src/throttle.rs', 'src/throttle/*.rs', 'src/refusals.rs', 'src/numbers.rs', 'src/modify/*.rs',
         'src/cm/accepting.rs', 'src/cm/half_open.rs', 'src/cm/handler.rs', 'src/cm/listen.rs',
         'src/cm/startup.rs', 'src/cm/turn.rs', 'src/bring_up/*.rs', 'src/ud/mod.rs']),
 }

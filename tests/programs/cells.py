@@ -3,11 +3,14 @@
 A cell is a case in a place. Everything here is data; how a case is carried out is in play.py.
 """
 
+import sys
 from dataclasses import dataclass, replace
 from itertools import product
+from pathlib import Path
 from typing import Callable
 
-import checks
+sys.path.append(str(Path(__file__).resolve().parents[1] / "rig"))
+import checks  # noqa: E402
 
 DURATION = 5  # seconds, of `-D` in a full run
 QUICK_DURATION = 2

@@ -1,11 +1,14 @@
 """How a case is carried out. Each kind returns (complaint or None, figure or None)."""
 
 import signal
+import sys
 import time
+from pathlib import Path
 
-import checks
-from process import Process, until
-from stage import is_free
+sys.path.append(str(Path(__file__).resolve().parents[1] / "rig"))
+import checks  # noqa: E402
+from network import is_free  # noqa: E402
+from process import Process, until  # noqa: E402
 
 START = 30.0  # seconds a server has to listen, and a client to connect
 GRACE = 30.0  # seconds the server has after the client's end

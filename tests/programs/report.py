@@ -4,11 +4,15 @@ import json
 import os
 import platform
 import subprocess
-from collections import Counter
+import sys
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Optional
 
 import cells
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "rig"))
+from counts import Counts  # noqa: E402
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 LAST_LINES = 6  # of each output of a failed cell, in the report
@@ -33,8 +37,7 @@ class Result:
 
 def counts(results):
     """The closing line."""
-    number = Counter(result.outcome for result in results)
-    return f"{number[PASSED]} passed, {number[FAILED]} failed, {number[SKIPPED]} skipped"
+    return str(Counts.of(result.outcome for result in results))
 
 
 def ends(log):

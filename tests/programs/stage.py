@@ -1,18 +1,19 @@
 """Where the cells are played: a copy of weft that every user can read, the users, the networks, free ports."""
 
 import fcntl
-import itertools
 import os
-import random
 import resource
-import secrets
 import shutil
 import socket
 import struct
 import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "rig"))
+from network import Namespaces, free_ports, has_address  # noqa: E402
 
 NOBODY = 65534
 MEMLOCK = 8 << 20  # octets: what an ordinary user has by default
@@ -54,40 +55,23 @@ class Veth:
     """Two network namespaces of our own, joined by a veth pair with the MTU of Ethernet."""
 
     def __init__(self):
-        # A run that was killed leaves its names behind, and process numbers come again.
-        name = f"weft-{os.getpid()}-{secrets.token_hex(3)}"
-        self.names = [f"{name}-{end}" for end in "ab"]
-        self.hosts = []
+        self.namespaces = Namespaces()
         try:
-            self.build()
+            ends = [self.namespaces.add(end) for end in "ab"]
+            self.namespaces.join(*ends)
+            hosts = []
+            for number, end in enumerate(ends, start=1):
+                addresses = {4: f"10.87.0.{number}", 6: f"fd87::{number}"}
+                end.up("eth0", f"{addresses[4]}/24", f"{addresses[6]}/64")
+                hosts.append(Host(end.enter, addresses))
         except BaseException:
             self.close()
             raise
-        self.server, self.client = self.hosts
+        self.server, self.client = hosts
         self.interface, self.reached = "eth0", self.server.addresses[4]
 
-    def build(self):
-        for name in self.names:
-            ip("netns", "add", name)
-        first, second = self.names
-        ip("link", "add", "eth0", "netns", first, "type", "veth", "peer", "name", "eth0", "netns", second)
-        for number, name in enumerate(self.names, start=1):
-            addresses = {4: f"10.87.0.{number}", 6: f"fd87::{number}"}
-            ip("-n", name, "addr", "add", f"{addresses[4]}/24", "dev", "eth0")
-            ip("-n", name, "addr", "add", f"{addresses[6]}/64", "dev", "eth0", "nodad")
-            ip("-n", name, "link", "set", "lo", "up")
-            ip("-n", name, "link", "set", "eth0", "up")
-            self.hosts.append(Host(("ip", "netns", "exec", name), addresses))
-
     def close(self):
-        for name in self.names:
-            subprocess.run(["ip", "netns", "del", name], check=False, stderr=subprocess.DEVNULL)
-
-
-def ip(*arguments):
-    done = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise OSError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
+        self.namespaces.close()
 
 
 NETWORKS = {"loopback": Loopback, "veth": Veth}
@@ -106,16 +90,6 @@ def own_interface():
                 continue
             return name, socket.inet_ntoa(answer[20:24])
     return "lo", "127.0.0.1"
-
-
-def has_address(address):
-    """Whether this machine has that IPv6 address; containers often have not even ::1."""
-    try:
-        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
-            probe.bind((address, 0))
-    except OSError:
-        return False
-    return True
 
 
 class Stage:
@@ -245,25 +219,3 @@ class Stage:
     def free_port(self):
         """A port that nothing on this machine has."""
         return next(self.ports)
-
-
-def free_ports():
-    """TCP ports that nothing on this machine has when they are asked for, below the range the kernel hands out. They begin
-    anywhere: another run may go on beside this one."""
-    first, count = 20000, 10000
-    start = random.randrange(count)
-    return (port for at in itertools.count(start) if is_free(port := first + at % count))
-
-
-def is_free(port, datagrams=False):
-    """Whether a server could have that port, of TCP or UDP, of IPv4 and, where there is one, of IPv6."""
-    family, everywhere = (socket.AF_INET6, "::") if has_address("::") else (socket.AF_INET, "")
-    with socket.socket(family, socket.SOCK_DGRAM if datagrams else socket.SOCK_STREAM) as probe:
-        if not datagrams:
-            # Connections that are over keep it from nobody.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((everywhere, port))
-        except OSError:
-            return False
-    return True

@@ -7,18 +7,21 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
 from unittest import mock
 
 import cells
-import checks
 import play
 import report
 import run
 import stage
-from process import Ended
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "rig"))
+import checks  # noqa: E402
+from process import Ended  # noqa: E402
 
 ORDINARY = cells.Place("ordinary", "loopback", "on")
 CASES = {case.name: case for case in cells.cases(quick=True)}
@@ -143,7 +146,9 @@ class Places(WithStage):
         place = cells.Place("ordinary", "veth", "off")
         self.assertEqual(self.outcome("ib_send_bw -R", "well", place), ("passed", ""))
         self.assertEqual(self.outcome("rping -Vv -C 100 (IPv6)", "well", place), ("passed", ""))
-        names = self.stage.networks["veth"].names
+        names = [namespace.name for namespace in self.stage.networks["veth"].namespaces.all]
+        listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+        self.assertEqual([name in listed for name in names], [True, True])
         self.stage.close()
         listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
         self.assertFalse([name for name in names if name in listed])
@@ -152,7 +157,8 @@ class Places(WithStage):
     def test_a_launcher_starts_a_command_on_the_host_that_has_the_address(self):
         self.assertIsInstance(self.stage.network("veth"), stage.Veth)
         launcher = self.stage.launcher("veth")
-        for host in self.stage.network("veth").hosts:
+        network = self.stage.network("veth")
+        for host in (network.server, network.client):
             address = host.addresses[4]
             done = subprocess.run([launcher, address, "ip", "-4", "-br", "addr", "show", "eth0; echo $LD_PRELOAD."],
                                   env={**os.environ, "LD_PRELOAD": ""}, capture_output=True, text=True, check=True)

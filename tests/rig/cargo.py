@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import again
+from counts import Counts
 
-PURE = {"weft-iwarp", "weft-verbs", "weft-inet", "weft-link", "weft-tests", "weft-model", "xtask"}
+PURE = {"weft-iwarp", "weft-verbs", "weft-inet", "weft-link", "weft-simulation", "weft-loom", "xtask"}
 BEGIN = re.compile(r"^ +(?:Running .*\((?P<path>.+)\)|Doc-tests (?P<crate>\S+))$")
 FAILED = re.compile(r"^test (.+?)(?: - should panic)? \.\.\. FAILED$")
 # The list at the end has the name of each failed test, also where a child wrote into the test's own line.
@@ -157,8 +158,7 @@ def main():
     known = executables(options)
     if known is None:
         print("error: the tests do not compile")
-        print("0 passed, 1 failed, 0 skipped")
-        return 1
+        return Counts(failed=1).close()
     lines, status = run(options)
     binaries = read(lines)
     said_why = any(binary.failures or not binary.ended for binary in binaries)
@@ -169,12 +169,11 @@ def main():
         if not binary.ended:
             print(f"FAILED {binary.title}: it ended without its counts")
             binary.failed = 1
-    passed, failed, skipped = (sum(getattr(one, what) for one in binaries) for what in ("passed", "failed", "skipped"))
+    total = sum((Counts(one.passed, one.failed, one.skipped) for one in binaries), Counts())
     if status and not said_why:
         print(f"FAILED cargo: exit status {status}, and no test that failed")
-        failed += 1
-    print(f"{passed} passed, {failed} failed, {skipped} skipped")
-    return 1 if failed else 0
+        total.add("failed")
+    return total.close()
 
 
 if __name__ == "__main__":

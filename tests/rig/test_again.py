@@ -131,21 +131,21 @@ class Stages(InFolder):
     def stage(self, script):
         """Runs scripts/test with one stage, which is this script."""
         self.write("scripts/test", (ROOT / "scripts/test").read_text(encoding="utf-8"))
-        self.write("abi/verbs/check.sh", f"#!/bin/bash\nmark={self.folder}/mark\n{script}")
+        self.write("abi/preload/check.sh", f"#!/bin/bash\nmark={self.folder}/mark\n{script}")
         environment = os.environ | {"CARGO_TARGET_DIR": str(self.folder / "target")}
-        return subprocess.run([self.folder / "scripts/test", "abi"], stdout=subprocess.PIPE, text=True, check=False,
+        return subprocess.run([self.folder / "scripts/test", "preload"], stdout=subprocess.PIPE, text=True, check=False,
                               env=environment)
 
     def test_what_fails_once_is_named_and_the_run_passes(self):
         done = self.stage('if [ -e "$mark" ]; then echo "2 passed, 0 failed, 0 skipped"; exit 0; fi; touch "$mark"\n'
-                          'echo "not ok cm (both): late"; echo "1 passed, 1 failed, 0 skipped"; exit 1\n')
-        self.assertIn("  abi: cm (both): late", done.stdout)
+                          'echo "not ok life (busy): late"; echo "1 passed, 1 failed, 0 skipped"; exit 1\n')
+        self.assertIn("  preload: life (busy): late", done.stdout)
         self.assertEqual(done.stdout.splitlines()[-1], "2 passed, 0 failed, 0 skipped")
         self.assertEqual(done.returncode, 0)
-        self.assertTrue((self.folder / "target/test-logs/abi.first.log").exists())
+        self.assertTrue((self.folder / "target/test-logs/preload.first.log").exists())
 
     def test_what_fails_twice_fails(self):
-        done = self.stage('echo "not ok cm (both)"; echo "1 passed, 1 failed, 0 skipped"; exit 1\n')
+        done = self.stage('echo "not ok life (busy)"; echo "1 passed, 1 failed, 0 skipped"; exit 1\n')
         self.assertEqual(done.stdout.splitlines()[-1], "1 passed, 1 failed, 0 skipped")
         self.assertEqual(done.returncode, 1)
 

@@ -1,111 +1,129 @@
-"""The tables of docs/scale.md, from the figures of a whole run."""
+"""The tables of docs/scale.md, from the record of a whole run."""
 
 import re
-import statistics
+import sys
+from pathlib import Path
+
+import rows
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "rig"))
+from record import median, row_of  # noqa: E402
 
 MARK = re.compile(r"(<!-- tables -->\n).*?(<!-- end of tables -->)", re.DOTALL)
-STACKS = ("cm crc=off", "cm crc=on")
-TITLES = {"sockets": "raw TCP", "cm crc=off": "Weft, CRC off", "cm crc=on": "Weft, CRC on",
-          "gid crc=on": "Weft by GID, CRC on"}
+TITLES = {rows.RAW_TCP: "raw TCP", "weft crc=off": "Weft, CRC off", "weft crc=on": "Weft, CRC on",
+          rows.GID: "Weft by GID, CRC on"}
 
 
-def into(path, results):
+def into(path, run):
     """Writes the tables between the marks of a document."""
     text = path.read_text(encoding="utf-8")
-    tables = "\n".join(lines(results))
+    tables = "\n".join(lines(run))
     path.write_text(MARK.sub(lambda found: found[1] + tables + "\n" + found[2], text), encoding="utf-8")
 
 
-def lines(results):
-    curves = [cell for cell in results["cells"] if cell["what"] == "curve"]
-    environment = results["environment"]
+def lines(run):
+    environment = run["environment"]
     yield ""
-    yield (f"Measured {results['started'][:10]} on {environment['cores']} cores of {environment['cpu']}, "
-           f"Linux {environment['kernel']}.")
+    yield (f"Measured {run['started'][:10]} on {environment['cores']} cores of {environment['cpu']}, "
+           f"Linux {environment['kernel'].split()[0]}.")
     yield ""
     yield "### Throughput: answers per second, traffic on all connections"
     yield ""
-    for name, title in (("spin 64 x1", "64 octets, one under way on each, spinning"),
-                        ("spin 64 x4", "64 octets, four under way on each, spinning"),
-                        ("spin 16384 x1", "16 KiB, one under way on each, spinning"),
-                        ("sleep 64 x1", "64 octets, one under way on each, asleep between messages")):
-        yield from beside(curves, title, lambda cell, n=name: cell[n]["rate"], "{:,.0f}", more_is_better=True)
+    for octets, window, asleep in rows.ECHOES:
+        title = (f"{octets if octets < 1024 else octets // 1024} {'octets' if octets < 1024 else 'KiB'}, "
+                 f"{'one' if window == 1 else 'four'} under way on each, {rows.how(asleep)}")
+        yield from beside(run, title, lambda count, each=(octets, window, asleep): rows.echo(*each, count), "{:,.0f}")
     yield "### Latency: one message at a time, each on the next connection; median round trip in µs"
     yield ""
-    yield from beside(curves, "64 octets, spinning", lambda cell: cell["turns spin"]["median_us"], "{:.1f}")
-    yield from beside(curves, "64 octets, asleep", lambda cell: cell["turns sleep"]["median_us"], "{:.1f}")
+    yield from beside(run, "64 octets, spinning", lambda count: rows.turns(False, count), "{:.1f}")
+    yield from beside(run, "64 octets, asleep", lambda count: rows.turns(True, count), "{:.1f}")
     yield "### A storm: all connects at once, until the last is established, in ms"
     yield ""
-    yield from beside(curves, "connects at once", lambda cell: cell["storm"]["all_us"] / 1e3, "{:.1f}")
+    yield from beside(run, "connects at once", rows.storm, "{:.1f}", 1e-3)
     yield "### Memory of an idle connection, octets for each end"
     yield ""
-    yield from memory(curves)
-    yield from others(results["cells"])
+    yield from memory(run)
+    yield from by_gid(run)
+    yield from across_processes(run)
+    yield from written(run)
 
 
-def median(curves, stack, count, figure):
-    values = [figure(cell) for cell in curves if cell["stack"] == stack and cell["count"] == count]
-    return statistics.median(values) if values else None
+def figure(run, row, stack, key=None):
+    """The median of a metric, of the row's own unless another is named; None where it was not measured."""
+    return median(run, f"{row.path}/{row.name}", stack, key or row.metric)
 
 
-def beside(curves, title, figure, form, more_is_better=False):
-    counts = sorted({cell["count"] for cell in curves if cell["stack"] == "sockets"})
+def beside(run, title, row, form, scale=1):
+    """A table with a column for each count, each stack beside raw TCP."""
+    counts = [count for count in rows.COUNTS if figure(run, row(count), rows.RAW_TCP)]
     yield f"| {title} | " + " | ".join(f"{count:,}" for count in counts) + " |"
     yield "| --- |" + " ---: |" * len(counts)
-    base = {count: median(curves, "sockets", count, figure) for count in counts}
-    yield "| raw TCP | " + " | ".join(form.format(base[count]) for count in counts) + " |"
-    for stack in STACKS:
-        own = {count: median(curves, stack, count, figure) for count in counts}
-        row = [f"{form.format(own[count])} ({own[count] / base[count]:.2f} x)" if own[count] and base[count] else "-"
-               for count in counts]
-        yield f"| {TITLES[stack]} | " + " | ".join(row) + " |"
+    base = {count: figure(run, row(count), rows.RAW_TCP) for count in counts}
+    yield "| raw TCP | " + " | ".join(form.format(base[count] * scale) for count in counts) + " |"
+    for stack in rows.CM:
+        own = {count: figure(run, row(count), stack) for count in counts}
+        cells = [f"{form.format(own[count] * scale)} ({own[count] / base[count]:.2f} x)" if own[count] else "-"
+                 for count in counts]
+        yield f"| {TITLES[stack]} | " + " | ".join(cells) + " |"
     yield ""
-    yield f"Ratios are to raw TCP; {'more' if more_is_better else 'less'} is better."
+    more = row(1).metric == "requests_per_s"
+    yield f"Ratios are to raw TCP; {'more' if more else 'less'} is better."
     yield ""
 
 
-def memory(curves):
-    counts = sorted({cell["count"] for cell in curves if cell["count"] >= 1000})
+def memory(run):
+    counts = [count for count in rows.COUNTS if count >= 1000 and row_of(run, f"{rows.PATH}/{rows.memory(count).name}")]
     yield "| | " + " | ".join(f"{count:,}" for count in counts) + " |"
     yield "| --- |" + " ---: |" * len(counts)
-    for stack in ("sockets", *STACKS, "gid crc=on"):
-        for where, title in (("process", "of the process"), ("kernel", "of the kernel")):
-            for when in ("idle", "busy"):
-                cells = [median(curves, stack, count, lambda cell: cell[when][where]) for count in counts]
-                if where == "process" and when == "busy":
-                    continue
-                if any(cells):
-                    label = "after traffic" if when == "busy" else "before traffic"
-                    yield (f"| {TITLES[stack]}, {title}, {label} | "
-                           + " | ".join("-" if one is None else f"{one:,.0f}" for one in cells) + " |")
+    for stack in TITLES:
+        for key, label in (("process_octets", "of the process, before traffic"), (rows.KERNEL, "of the kernel, before traffic"),
+                           (rows.KERNEL_BUSY, "of the kernel, after traffic")):
+            cells = [figure(run, rows.memory(count), stack, key) for count in counts]
+            if any(cells):
+                yield (f"| {TITLES[stack]}, {label} | "
+                       + " | ".join("-" if one is None else f"{one:,.0f}" for one in cells) + " |")
     yield ""
 
 
-def others(cells):
-    by_gid = [cell for cell in cells if cell["what"] == "curve" and cell["stack"].startswith("gid")]
-    if by_gid:
-        yield "### By GID and queue pair number"
-        yield ""
-        yield "| queue pairs | until each had an answer, ms | answers per second (64 octets, spinning) | octets of the process |"
-        yield "| ---: | ---: | ---: | ---: |"
-        for cell in by_gid:
-            yield (f"| {cell['count']:,} | {cell['storm']['all_us'] / 1e3:.1f} | {cell['spin 64 x1']['rate']:,.0f} | "
-                   f"{cell['idle']['process']:,.0f} |")
-        yield ""
-    many = [cell for cell in cells if cell["what"] == "processes"]
-    if many:
-        base = next((cell["rate"] for cell in many if cell["stack"] == "sockets"), None)
-        yield "### Across processes: 1 KiB messages, traffic on all, everybody asleep between messages"
-        yield ""
-        yield "| | processes x connections | all connected after | answers | per second |"
-        yield "| --- | ---: | ---: | ---: | ---: |"
-        for cell in many:
-            ratio = f" ({cell['rate'] / base:.2f} x)" if base else ""
-            yield (f"| {TITLES[cell['stack']]} | {cell['processes']} x {cell['count']:,} | {cell['storm_s']:.2f} s | "
-                   f"{cell['answers']:,} | {cell['rate']:,.0f}{ratio} |")
-        yield ""
-    for cell in cells:
-        if cell["what"] == "verified":
-            yield (f"With an RDMA Write of 4 KiB ahead of each 4 KiB message ({TITLES[cell['stack']] if cell['stack'] in TITLES else cell['stack']}, "
-                   f"{cell['count']:,} queue pairs): {cell['answers']:,} answers, every octet of message, block and answer as it should be.")
+def by_gid(run):
+    counts = [count for count in rows.COUNTS if figure(run, rows.storm(count), rows.GID)]
+    if not counts:
+        return
+    yield "### By GID and queue pair number"
+    yield ""
+    yield "| queue pairs | until each had an answer, ms | answers per second (64 octets, spinning) | octets of the process |"
+    yield "| ---: | ---: | ---: | ---: |"
+    for count in counts:
+        cells = [figure(run, row, rows.GID)
+                 for row in (rows.storm(count), rows.echo(*rows.ECHOES[0], count), rows.memory(count))]
+        if None not in cells:
+            yield f"| {count:,} | {cells[0] / 1e3:.1f} | {cells[1]:,.0f} | {cells[2]:,.0f} |"
+    yield ""
+
+
+def across_processes(run):
+    row = rows.processes(*rows.PROCESSES)
+    base = figure(run, row, rows.RAW_TCP)
+    if not base:
+        return
+    number, count = rows.PROCESSES
+    yield "### Across processes: 1 KiB messages, traffic on all, everybody asleep between messages"
+    yield ""
+    yield "| | processes x connections | all connected after | answers | per second |"
+    yield "| --- | ---: | ---: | ---: | ---: |"
+    for stack in (rows.RAW_TCP, *rows.CM):
+        rate, answers, storm = (figure(run, row, stack, key) for key in (None, "answers", "connect_all_us"))
+        if rate:
+            yield (f"| {TITLES[stack]} | {number} x {count:,} | {storm / 1e6:.2f} s | {answers:,.0f} | "
+                   f"{rate:,.0f} ({rate / base:.2f} x) |")
+    yield ""
+
+
+def written(run):
+    row = rows.written(rows.WRITTEN)
+    for stack in TITLES:
+        answers = figure(run, row, stack, "answers")
+        if answers:
+            yield (f"With an RDMA Write of 4 KiB ahead of each 4 KiB message ({TITLES[stack]}, {rows.WRITTEN:,} queue pairs): "
+                   f"{answers:,.0f} answers, every octet of message, block and answer as it should be.")
             yield ""

@@ -7,10 +7,7 @@ The last line is `N passed, N failed, N skipped`; the exit status is 0 when noth
 """
 
 import argparse
-import datetime
-import json
 import os
-import platform
 import resource
 import statistics
 import sys
@@ -20,17 +17,19 @@ import traceback
 from pathlib import Path
 
 import report
-from ends import Failed, Pair
+import rows
+from ends import Pair, pinned_cores
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "programs"))
 sys.path.append(str(Path(__file__).resolve().parents[1] / "rig"))
 import again  # noqa: E402
-from stage import free_ports  # noqa: E402
+from counts import Counts  # noqa: E402
+from network import free_ports  # noqa: E402
+from process import Failed  # noqa: E402
+from record import Record  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 SLEEP, WITH_WRITE = 1, 2
-COUNTS = [1, 10, 100, 1000, 10000]
 IDLE_BOUND = 48 * 1024  # octets of the process that an idle queue pair may take
 
 
@@ -42,37 +41,43 @@ class Rig:
     def __init__(self, options, program):
         self.options, self.program = options, program
         self.ports = free_ports()
-        self.results = {"kind": "scale", "started": now(), "environment": environment(), "cells": []}
+        self.record = None  # the quick run measures nothing
+        if not options.quick:
+            seconds = int(options.seconds) if options.seconds == int(options.seconds) else None
+            self.record = Record(options.weft, options.rounds, seconds, pinned_cores(), filter(None, [options.only]))
+            self.record.path(rows.PATH, "127.0.0.1", int(Path("/sys/class/net/lo/mtu").read_text()), enter=())
 
     def launch(self, stack):
         """What stands before the program, and how the program connects."""
-        if stack == "sockets":
+        if stack == rows.RAW_TCP:
             return [], "sockets"
-        by, _, settings = stack.partition(" ")
-        flags = [f"--{setting}" for setting in settings.split()]
-        return [self.options.weft, "run", *flags, "--"], by
+        _, *words = stack.split()
+        flags = [f"--{word}" for word in words if "=" in word]
+        return [self.options.weft, "run", *flags, "--"], "gid" if "gid" in words else "cm"
 
-    def pair(self, stack, count, **more):
+    def pair(self, stack, count, row=None, **more):
+        """The two programs, ready to connect. Where they cannot run the record says so at `row`."""
         launch, by = self.launch(stack)
         needed = 2 * count + 200 if by == "gid" else count + 200
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         if hard != resource.RLIM_INFINITY and hard < needed:
-            raise Skipped(f"a process may have {hard} descriptors at most (ulimit -Hn), and this needs {needed}")
+            reason = f"a process may have {hard} descriptors at most (ulimit -Hn), and this needs {needed}"
+            if row:
+                self.record.skip(row, stack, reason)
+            raise Skipped(reason)
         return Pair(self.program, launch, by, count, next(self.ports), **more)
 
-    def keep(self, **cell):
-        self.results["cells"].append(cell)
-
-
-def now():
-    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def environment():
-    cpu = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
-                if line.startswith("model name")), platform.machine())
-    return {"kernel": platform.release(), "cpu": cpu, "cores": os.cpu_count(), "load": list(os.getloadavg()),
-            "memory": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")}
+    def measure(self, row, stack, pair, take):
+        """Keeps the metrics that `take` gives, or that it failed."""
+        began = time.monotonic()
+        commands = [end.command for end in reversed(pair.ends)]
+        try:
+            metrics = take()
+        except Failed as failure:
+            self.record.sample(row, stack, began, failure=failure, commands=commands)
+            raise
+        self.record.sample(row, stack, began, metrics, commands=commands)
+        return metrics
 
 
 def check(condition, complaint):
@@ -107,7 +112,7 @@ def traffic_on_all(rig, stack, count):
 
 def idle_memory(rig, count):
     """An idle queue pair takes less than a bound, and no buffers."""
-    with rig.pair("cm", count) as pair:
+    with rig.pair("weft", count) as pair:
         pair.connect()
         each = pair.memory()["process"]
         finish(pair)
@@ -117,7 +122,7 @@ def idle_memory(rig, count):
 def few_descriptors(rig, count):
     """A soft limit on descriptors below the number of queue pairs is raised."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    with rig.pair("cm", count, files=(count // 2, hard)) as pair:
+    with rig.pair("weft", count, files=(count // 2, hard)) as pair:
         pair.connect()
         all_had_traffic(pair, pair.client.ask("echo 64 1 0.1"))
         finish(pair)
@@ -126,7 +131,7 @@ def few_descriptors(rig, count):
 def too_few_descriptors(rig, count):
     """Where the hard limit is below, the program gets an errno and the user a line that says what to do."""
     try:
-        with rig.pair("cm", count, files=(count // 2, count // 2)) as pair:
+        with rig.pair("weft", count, files=(count // 2, count // 2)) as pair:
             pair.connect()
             raise Failed(f"{count} connections with {count // 2} descriptors")
     except Failed as failure:
@@ -135,10 +140,10 @@ def too_few_descriptors(rig, count):
 
 
 def quick(rig):
-    yield "200 queue pairs by cm", lambda: traffic_on_all(rig, "cm", 200)
-    yield "200 queue pairs by cm, CRC off", lambda: traffic_on_all(rig, "cm crc=off", 200)
-    yield "100 queue pairs by gid", lambda: traffic_on_all(rig, "gid", 100)
-    yield "200 sockets", lambda: traffic_on_all(rig, "sockets", 200)
+    yield "200 queue pairs by cm", lambda: traffic_on_all(rig, "weft", 200)
+    yield "200 queue pairs by cm, CRC off", lambda: traffic_on_all(rig, "weft crc=off", 200)
+    yield "100 queue pairs by gid", lambda: traffic_on_all(rig, "weft gid", 100)
+    yield "200 sockets", lambda: traffic_on_all(rig, rows.RAW_TCP, 200)
     yield "memory of 400 idle queue pairs", lambda: idle_memory(rig, 400)
     yield "200 queue pairs above the soft limit", lambda: few_descriptors(rig, 200)
     yield "200 queue pairs above the hard limit", lambda: too_few_descriptors(rig, 200)
@@ -150,32 +155,49 @@ def quick(rig):
 def curve(rig, stack, count):
     """Storm, memory, throughput and latency of one number of connections between two processes."""
     seconds = rig.options.seconds
-    cell = {"what": "curve", "stack": stack, "count": count}
-    with rig.pair(stack, count, window=4) as pair:
-        cell["storm"] = pair.connect()
-        if stack.startswith("gid"):
-            # RTS comes before the streams do: up is who has had an answer.
-            start = time.monotonic()
-            pair.client.ask("echo 64 1 0")
-            cell["storm"]["all_us"] += (time.monotonic() - start) * 1e6
-        cell["idle"] = pair.memory()
-        for name, command in (("spin 64 x1", f"echo 64 1 {seconds} 0"), ("spin 64 x4", f"echo 64 4 {seconds} 0"),
-                              ("spin 16384 x1", f"echo 16384 1 {seconds} 0"), ("sleep 64 x1", f"echo 64 1 {seconds} 1"),
-                              ("turns spin", f"turns 64 {seconds} 0"), ("turns sleep", f"turns 64 {seconds} 1")):
-            cell[name] = pair.client.ask(command)
-            if not name.startswith("turns"):
-                all_had_traffic(pair, cell[name])
-        cell["busy"] = pair.memory() | {"resident": pair.client.ask("turns 64 0 0")["resident"]}
-        cell["answered"] = finish(pair)["answered"]
-    rig.keep(**cell)
+    with rig.pair(stack, count, rows.storm(count), window=4) as pair:
+        rig.measure(rows.storm(count), stack, pair, lambda: connected(pair, stack))
+        idle = pair.memory()
+        for octets, window, asleep in rows.ECHOES:
+            rig.measure(rows.echo(octets, window, asleep, count), stack, pair,
+                        lambda: echoed(pair, f"echo {octets} {window} {seconds} {SLEEP * asleep}"))
+        for asleep in (False, True):
+            rig.measure(rows.turns(asleep, count), stack, pair,
+                        lambda: latency(pair, f"turns 64 {seconds} {SLEEP * asleep}"))
+        rig.measure(rows.memory(count), stack, pair, lambda: {
+            "process_octets": idle["process"], rows.KERNEL: idle["kernel"], rows.KERNEL_BUSY: pair.memory()["kernel"],
+            rows.RESIDENT_BUSY: pair.client.ask("turns 64 0 0")["resident"]})
+        finish(pair)
+
+
+def connected(pair, stack):
+    """How long it takes until all connections are up."""
+    told = pair.connect()
+    took = told["all_us"]
+    if stack == rows.GID:
+        # RTS comes before the streams do: up is who has had an answer.
+        start = time.monotonic()
+        pair.client.ask("echo 64 1 0")
+        took += (time.monotonic() - start) * 1e6
+    return {"connect_all_us": took, "connect_us": told["median_us"], "connect_p99_us": told["p99_us"]}
+
+
+def echoed(pair, command):
+    told = all_had_traffic(pair, pair.client.ask(command))
+    return {"requests_per_s": told["rate"], "answers": told["answers"], "rtt_us": told["median_us"],
+            "rtt_p99_us": told["p99_us"]}
+
+
+def latency(pair, command):
+    told = pair.client.ask(command)
+    return {"rtt_us": told["median_us"], "p99_us": told["p99_us"]}
 
 
 def written_and_sent(rig, stack, count, seconds=2):
     """Traffic on all with an RDMA Write ahead of each message, looked at on arrival."""
-    with rig.pair(stack, count, window=2, size=4096) as pair:
+    with rig.pair(stack, count, rows.written(count), window=2, size=4096) as pair:
         pair.connect()
-        told = all_had_traffic(pair, pair.client.ask(f"echo 4096 2 {seconds} {WITH_WRITE}"))
-        rig.keep(what="verified", stack=stack, count=count, answers=told["answers"], rate=told["rate"])
+        rig.measure(rows.written(count), stack, pair, lambda: echoed(pair, f"echo 4096 2 {seconds} {WITH_WRITE}"))
         finish(pair)
 
 
@@ -184,23 +206,26 @@ def many_processes(rig, stack, processes, count):
     pairs = []
     try:
         for _ in range(processes):
-            pairs.append(rig.pair(stack, count, size=4096, pinned=False))
+            pairs.append(rig.pair(stack, count, rows.processes(processes, count), size=4096, pinned=False))
         start = time.monotonic()
         for pair in pairs:
             pair.client.tell("connect")
         for pair in pairs:
             pair.connected, pair.accepted = pair.client.hear(), pair.server.hear()
         storm = time.monotonic() - start
-        flags = SLEEP | (0 if stack == "sockets" else WITH_WRITE)
+        flags = SLEEP | (0 if stack == rows.RAW_TCP else WITH_WRITE)
         seconds = 2 * rig.options.seconds
-        for pair in pairs:
-            pair.client.tell(f"echo 1024 1 {seconds} {flags}")
-        told = [all_had_traffic(pair, pair.client.hear()) for pair in pairs]
+
+        def all_at_once():
+            for pair in pairs:
+                pair.client.tell(f"echo 1024 1 {seconds} {flags}")
+            told = [all_had_traffic(pair, pair.client.hear()) for pair in pairs]
+            return {"requests_per_s": sum(one["rate"] for one in told), "answers": sum(one["answers"] for one in told),
+                    "rtt_us": statistics.median(one["median_us"] for one in told), "connect_all_us": storm * 1e6}
+
+        rig.measure(rows.processes(processes, count), stack, pairs[0], all_at_once)
         for pair in pairs:
             finish(pair)
-        rig.keep(what="processes", stack=stack, processes=processes, count=count, storm_s=storm,
-                 answers=sum(one["answers"] for one in told), rate=sum(one["rate"] for one in told),
-                 median_us=statistics.median(one["median_us"] for one in told))
     finally:
         for pair in pairs:
             pair.kill()
@@ -208,15 +233,15 @@ def many_processes(rig, stack, processes, count):
 
 def whole(rig):
     for turn in range(rig.options.rounds):
-        for count in COUNTS:
-            for stack in ("sockets", "cm crc=off", "cm crc=on"):
+        for count in rows.COUNTS:
+            for stack in (rows.RAW_TCP, *rows.CM):
                 yield f"round {turn + 1}: {count} by {stack}", lambda c=count, s=stack: curve(rig, s, c)
     for count in (100, 1000):
-        yield f"{count} by gid crc=on", lambda c=count: curve(rig, "gid crc=on", c)
-    yield "1000 with writes by cm", lambda: written_and_sent(rig, "cm crc=on", 1000)
-    yield "1000 with writes by gid", lambda: written_and_sent(rig, "gid crc=on", 1000)
-    for stack in ("sockets", "cm crc=off", "cm crc=on"):
-        yield f"10 x 1000 by {stack}", lambda s=stack: many_processes(rig, s, 10, 1000)
+        yield f"{count} by {rows.GID}", lambda c=count: curve(rig, rows.GID, c)
+    for stack in ("weft crc=on", rows.GID):
+        yield f"{rows.WRITTEN} with writes by {stack}", lambda s=stack: written_and_sent(rig, s, rows.WRITTEN)
+    for stack in (rows.RAW_TCP, *rows.CM):
+        yield f"10 x 1000 by {stack}", lambda s=stack: many_processes(rig, s, *rows.PROCESSES)
 
 
 # --- the run
@@ -229,9 +254,14 @@ def options_given():
     parser.add_argument("--only", default="", help="only cells whose name contains this")
     parser.add_argument("--seconds", type=float, default=1, help="of each measurement")
     parser.add_argument("--rounds", type=int, default=2, help="how often the curves are measured")
-    parser.add_argument("--json", type=Path, help="write the figures there")
-    parser.add_argument("--docs", type=Path, help="write the tables there")
-    return parser.parse_args()
+    parser.add_argument("--json", type=Path, help="write the record there, which `weft bench report` prints")
+    parser.add_argument("--docs", type=Path, help="write the tables between the marks of that file")
+    options = parser.parse_args()
+    if options.quick and (options.json or options.docs):
+        parser.error("--quick measures nothing that --json or --docs could write")
+    if options.docs and options.only:
+        parser.error("--docs does not go with --only: the tables are of a whole run")
+    return options
 
 
 def play(name, cell):
@@ -254,31 +284,36 @@ def play(name, cell):
 def main():
     options = options_given()
     options.weft = options.weft.resolve()
-    passed = failed = skipped = 0
+    counts = Counts()
     with tempfile.TemporaryDirectory() as work:
         program = Path(work) / "crowd"
         if os.spawnl(os.P_WAIT, str(HERE / "build.sh"), "build.sh", str(program)):
             print("scale: the program does not compile (packages gcc, libibverbs-dev, librdmacm-dev)")
             return 1
         rig = Rig(options, program)
-        for name, cell in (quick if options.quick else whole)(rig):
-            if options.only not in name:
-                continue
-            outcome, why = play(name, cell)
-            if outcome == "failed":
-                outcome, _ = play(name, cell)
-                if outcome == "passed":
-                    again.say(name, why)
-            passed += outcome == "passed"
-            failed += outcome == "failed"
-            skipped += outcome == "skipped"
-        rig.results["finished"] = now()
-    if options.json:
-        options.json.write_text(json.dumps(rig.results, indent=1) + "\n", encoding="utf-8")
+        try:
+            play_all((quick if options.quick else whole)(rig), options.only, counts)
+            if rig.record:
+                rig.record.finish()
+        finally:
+            # What was measured is kept, whatever ended the run.
+            if options.json:
+                rig.record.write(options.json)
     if options.docs:
-        report.into(options.docs, rig.results)
-    print(f"{passed} passed, {failed} failed, {skipped} skipped")
-    return 1 if failed else 0
+        report.into(options.docs, rig.record.run)
+    return counts.close()
+
+
+def play_all(cells, only, counts):
+    for name, cell in cells:
+        if only not in name:
+            continue
+        outcome, why = play(name, cell)
+        if outcome == "failed":
+            outcome, _ = play(name, cell)
+            if outcome == "passed":
+                again.say(name, why)
+        counts.add(outcome)
 
 
 if __name__ == "__main__":

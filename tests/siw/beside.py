@@ -1,18 +1,14 @@
 """Weft and siw side by side: the same programs with both their ends in the guest, from the guest's address to itself.
 
-By itself it writes the raw figures, and the section of docs/interop.md:
+By itself it writes the bench's record, and the section of docs/interop.md:
 
     tests/siw/beside.py --json FILE [--docs docs/interop.md] [--limit SECONDS]
 """
 
 import argparse
-import json
-import platform
 import shutil
-import statistics
 import sys
 import time
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,61 +16,66 @@ import document
 import kernel
 from machine import GUEST, Link, Machine
 
-sys.path.append(str(Path(__file__).parents[1] / "programs"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "rig"))
 import checks  # noqa: E402
+from record import Record, Row, cell_of, median  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
-# Program, octets, iterations.
+# Operation, octets, iterations, what is measured.
 MEASURED = [
-    ("ib_write_bw", 65536, 500), ("ib_send_bw", 65536, 500), ("ib_read_bw", 65536, 500), ("ib_write_bw", 1 << 20, 50),
-    ("ib_write_lat", 64, 500), ("ib_send_lat", 64, 500), ("ib_read_lat", 64, 500),
+    ("write", 65536, 500, "bw"), ("send", 65536, 500, "bw"), ("read", 65536, 500, "bw"), ("write", 1 << 20, 50, "bw"),
+    ("write", 64, 500, "lat"), ("send", 64, 500, "lat"), ("read", 64, 500, "lat"),
 ]
 ROUNDS = 3
 TIMEOUT = 120.0
-# As siw does by default.
-WEFT = "WEFT_CRC=off WEFT_FACE=iwarp WEFT_LOG=error /mnt/weft run --"
+PATH = "guest"
+# With siw's default, CRC off.
+STACKS = {"siw": "", "weft crc=off": "WEFT_CRC=off WEFT_FACE=iwarp WEFT_LOG=error /mnt/weft run --"}
+UNITS = {"goodput_gbit_s": "Gbit/s", "half_rtt_us": "µs", "rtt_us": "µs"}
+GBIT_OF_MIB = 8 * (1 << 20) / 1e9
 HEADING = "## Side by side"
-
-
-@dataclass
-class Row:
-    """One program's figures, one of each stack for every round."""
-
-    program: str
-    octets: int
-    iterations: int
-    unit: str = ""
-    siw: list[float] = field(default_factory=list)
-    weft: list[float] = field(default_factory=list)
-
-    def line(self):
-        siw, weft = statistics.median(self.siw), statistics.median(self.weft)
-        return f"| {self.program} -s {self.octets} | {siw:.1f} {self.unit} | {weft:.1f} {self.unit} | {weft / siw:.2f} |"
 
 
 class Unmeasured(Exception):
     """A program gave no figure; says what it said."""
 
 
+def row_of(operation, octets, kind):
+    """The row of one program: a workload that the bench has too."""
+    size = f"{octets >> 20}M" if octets >= 1 << 20 else f"{octets >> 10}K" if octets >= 1 << 10 else octets
+    workload = {"op": operation, "size": octets, "mode": "polling"}
+    if kind == "bw":
+        return Row(PATH, f"{operation}-bw-{size}", "goodput_gbit_s", reference=("siw",), workload={"kind": "bulk"} | workload)
+    metric = "rtt_us" if operation == "read" else "half_rtt_us"
+    return Row(PATH, f"{operation}-lat-{size}-unpinned", metric, reference=("siw",),
+               workload={"kind": "latency"} | workload | {"pinned": False})
+
+
 def measure(machine, weft, limit=None):
-    """The rows, measured in turns; no round begins behind `limit` seconds."""
+    """The record of all rounds, measured in turns; no round begins behind `limit` seconds."""
     begun = time.monotonic()
     install(machine, weft)
     machine.load_siw("stock")
     machine.delay(0)
-    rows = [Row(*measured) for measured in MEASURED]
+    record = Record(weft, ROUNDS)
+    record.path(PATH, f"both ends in a guest (Linux {machine.kernel.version}, emulated, 2 processors), from its address to "
+                      "itself over its loopback")
     port = 30000
     for number in range(ROUNDS):
         if number and limit and time.monotonic() - begun > limit * number / (number + 1):
             break
-        for row in rows:
-            for prefix, figures in (("", row.siw), (WEFT, row.weft)):
+        for operation, octets, iterations, kind in MEASURED:
+            for stack, prefix in STACKS.items():
                 port += 1
-                figure = one(machine, prefix, row, port)
-                row.unit = figure["unit"]
-                figures.append(figure["value"])
-            print(f"measured, round {number + 1}: {row.line()}", flush=True)
-    return rows
+                began = time.monotonic()
+                words = f"{prefix} ib_{operation}_{kind} -R -F -p {port} -s {octets} -n {iterations}".strip()
+                figure = one(machine, f"ib_{operation}_{kind}", words, port)
+                value = figure["value"] * (GBIT_OF_MIB if kind == "bw" else 1)
+                row = row_of(operation, octets, kind)
+                record.sample(row, stack, began, {row.metric: value}, commands=[[words], [words, GUEST]])
+            print(f"measured, round {number + 1}: {line(record.run, row)}", flush=True)
+    record.finish()
+    return record
 
 
 def install(machine, weft):
@@ -86,45 +87,49 @@ def install(machine, weft):
         copy(source, machine.share / name)
 
 
-def one(machine, prefix, row, port):
-    words = f"{prefix} {row.program} -R -F -p {port} -s {row.octets} -n {row.iterations}".strip()
+def one(machine, program, words, port):
+    """One program's figure, as it prints it."""
     server, client = machine.shells["server"], machine.shells["client"]
     server.start(words)
     machine.listens(port, 30)
     client.start(f"{words} {GUEST}")
     ended = client.poll(TIMEOUT)
     if ended is None:
-        machine.end_programs(row.program)
+        machine.end_programs(program)
         ended = client.poll(30)
     if server.poll(30) is None:
-        machine.end_programs(row.program)
+        machine.end_programs(program)
         server.poll(30)
-    figure = checks.figure(SimpleNamespace(program=row.program), ended) if ended else None
+    figure = checks.figure(SimpleNamespace(program=program), ended) if ended else None
     if not figure:
         said = " ".join(ended.output.split())[-200:] if ended else "nothing"
         raise Unmeasured(f"{words}: {said}")
     return figure
 
 
-def section(rows):
-    """What docs/interop.md says of them."""
-    return [HEADING, "", f"Both ends in the guest, from its address to itself (which Linux takes over loopback), CRC off, median of {len(rows[0].siw)} runs in turns. The guest's "
+def line(run, row):
+    """A row of the table in the docs: medians, and Weft's over siw's."""
+    siw, weft = (median(run, f"{row.path}/{row.name}", stack, row.metric) for stack in STACKS)
+    unit, digits = UNITS[row.metric], 3 if row.metric == "goodput_gbit_s" else 1
+    return f"| {row.name} | {siw:.{digits}f} {unit} | {weft:.{digits}f} {unit} | {weft / siw:.2f} |"
+
+
+def section(run):
+    """What docs/interop.md says of a record."""
+    rows = [row_of(operation, octets, kind) for operation, octets, _, kind in MEASURED]
+    rounds = max(len(cell_of(row, "siw")["samples"]) for row in run["rows"])
+    measured = {row["id"] for row in run["rows"]}
+    return [HEADING, "", f"Both ends in the guest, from its address to itself (which Linux takes over loopback), CRC off, median of {rounds} runs in turns. The guest's "
             "processor is emulated, so only the ratio means something: Weft's figure over siw's (of a latency less is better). Both "
             "programs spin on the guest's two processors, so what needs a third thread shows the scheduler (Weft's ib_write_lat does).", "",
-            "| program | siw | Weft | ratio |", "| --- | --- | --- | --- |", *[row.line() for row in rows], ""]
-
-
-def write_raw(file, rows, guest):
-    """The raw figures, with what they were taken on."""
-    raw = {"date": time.strftime("%Y-%m-%d"), "guest": f"Linux {guest}, emulated (TCG), 2 processors", "host": platform.release(),
-           "path": "both ends in the guest, from its address to itself over the loopback, CRC off", "rows": [asdict(row) for row in rows]}
-    file.write_text(json.dumps(raw, indent=1) + "\n", encoding="utf-8")
+            "| perftest | siw | Weft | ratio |", "| --- | --- | --- | --- |",
+            *[line(run, row) for row in rows if f"{row.path}/{row.name}" in measured], ""]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--weft", type=Path, default=ROOT / "target/release/weft", help="the command under test")
-    parser.add_argument("--json", type=Path, required=True, help="where the raw figures go")
+    parser.add_argument("--json", type=Path, required=True, help="where the record goes, which `weft bench report` prints")
     parser.add_argument("--docs", type=Path, help="the table of a whole run: its section is replaced")
     parser.add_argument("--limit", type=float, metavar="SECONDS", help="how long the rounds may take")
     parser.add_argument("--cache", type=Path, default=kernel.cache_folder(), help="where the guest's kernel is kept")
@@ -133,17 +138,17 @@ def main():
     machine = None
     try:
         machine = Machine(link, options.cache)
-        rows = measure(machine, options.weft.resolve(), options.limit)
-        write_raw(options.json, rows, machine.kernel.version)
+        record = measure(machine, options.weft.resolve(), options.limit)
+        record.write(options.json)
         if options.docs:
-            document.put(options.docs, "\n".join(section(rows)))
+            document.put(options.docs, "\n".join(section(record.run)))
     except (kernel.Unavailable, Unmeasured) as trouble:
         sys.exit(f"nothing measured: {trouble}")
     finally:
         if machine:
             machine.close()
         link.close()
-    print("\n".join(section(rows)))
+    print("\n".join(section(record.run)))
 
 
 if __name__ == "__main__":

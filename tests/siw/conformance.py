@@ -18,6 +18,9 @@ import document
 import kernel
 from machine import GUEST, Link, Machine
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "rig"))
+from counts import Counts  # noqa: E402
+
 VERBS = Path(__file__).parents[1] / "verbs"
 HEADING = "## The conformance program on siw"
 RESULT = re.compile(r"^(ok|FAIL|skip) ([^\s:]+):? ?(.*)$", re.MULTILINE)
@@ -143,7 +146,7 @@ def main():
     if options.docs:
         document.put(options.docs, "\n".join(section(outcomes)))
     counts = Counter(outcome for outcome, _ in outcomes.values())
-    print(f"{counts['ok']} passed, {counts['FAIL']} failed, {counts['skip']} skipped")
+    print(Counts(counts["ok"], counts["FAIL"], counts["skip"]))
 
 
 if __name__ == "__main__":

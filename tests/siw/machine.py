@@ -15,7 +15,8 @@ import initramfs
 import kernel
 from kernel import Unavailable
 
-sys.path.append(str(Path(__file__).parents[1] / "programs"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "rig"))
+from network import Namespaces  # noqa: E402
 from process import Ended  # noqa: E402
 
 HOST, GUEST = "10.87.1.1", "10.87.1.2"
@@ -30,25 +31,25 @@ class Link:
     """A network namespace of our own with a TAP device in it: the host's end of the wire."""
 
     def __init__(self):
-        # A run that was killed leaves its name behind, and process numbers come again.
-        self.name = f"weft-{os.getpid()}-{secrets.token_hex(3)}-siw"
         if os.geteuid() != 0:
             raise Unavailable("a TAP device needs root")
         if not Path("/dev/net/tun").exists():
             raise Unavailable("there is no /dev/net/tun")
-        self.enter = ("ip", "netns", "exec", self.name)
+        self.namespaces = Namespaces()
         try:
-            kernel.run("ip", "netns", "add", self.name)
+            here = self.namespaces.add("siw")
+            self.enter = here.enter
             kernel.run(*self.enter, "ip", "tuntap", "add", "tap0", "mode", "tap")
-            kernel.run(*self.enter, "ip", "addr", "add", f"{HOST}/{BITS}", "dev", "tap0")
-            for device in ("lo", "tap0"):
-                kernel.run(*self.enter, "ip", "link", "set", device, "up")
+            here.up("tap0", f"{HOST}/{BITS}")
+        except OSError as error:
+            self.close()
+            raise Unavailable(str(error)) from error
         except BaseException:
             self.close()
             raise
 
     def close(self):
-        subprocess.run(["ip", "netns", "del", self.name], check=False, stderr=subprocess.DEVNULL)
+        self.namespaces.close()
 
 
 class Shell:

@@ -8,7 +8,7 @@ from typing import Callable, Optional
 
 import shown
 
-sys.path.append(str(Path(__file__).parents[1] / "programs"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "rig"))
 import checks  # noqa: E402
 
 SIW, WEFT = "siw", "Weft"

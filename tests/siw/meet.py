@@ -10,7 +10,7 @@ import wire
 from matrix import SIW, WEFT
 from machine import GUEST, HOST
 
-sys.path.append(str(Path(__file__).parents[1] / "programs"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "rig"))
 import checks  # noqa: E402
 from process import Process, be_everywhere, until  # noqa: E402
 
@@ -43,10 +43,7 @@ class Here:
         return not self.process.ended() and self.process.listens(port)
 
     def stop(self):
-        if not self.process.ended():
-            self.process.signal(signal.SIGTERM)
-            self.process.wait(0.5)
-        self.process.stop()
+        self.process.end(0.5)
         return self.process.result()
 
 

@@ -2,12 +2,16 @@
 
 import platform
 import subprocess
-from collections import Counter
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Optional
 
 import beside
 import matrix
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "rig"))
+from counts import Counts  # noqa: E402
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 
@@ -28,8 +32,8 @@ class Result:
 
 
 def counts(results):
-    number = Counter(result.outcome for result in results)
-    return f"{number[PASSED]} passed, {number[FAILED]} failed, {number[SKIPPED]} skipped"
+    """The closing line."""
+    return str(Counts.of(result.outcome for result in results))
 
 
 @dataclass
@@ -38,7 +42,7 @@ class Report:
 
     kernel: str
     tshark: str
-    beside: list
+    beside: Optional[dict]  # the run of both stacks side by side
 
 
 HEAD = """\
@@ -62,7 +66,7 @@ What one has to know to use the two together:
 - siw has no markers, no atomics and no immediate data, and as responder asks for no read depth with MPA revision 1. It sends
   Terminates with the bits of the control word mirrored; Weft reads both forms.
 - siw may overlook an FPDU that comes with its own Reply's end; Weft sends it an empty one again
-  ([decision 0020](decisions/0020-nudges.md)).
+  ([decision 0020](decisions/0020-first-fpdu-probes.md)).
 - siw that meets a fault while it sends an FPDU ends the connection without a Terminate, so the other end learns that it is over,
   and not why. Seen with a Write out of bounds that came between a Read Response and its CRC field.
 - A fault in what comes together with the ready-to-receive message is more than siw survives. As the responder of a peer-to-peer connection

@@ -170,15 +170,14 @@ def run(options):
 
 
 def measured(rig, options):
-    """Both stacks side by side; nothing when that does not work, which says nothing about the cells."""
+    """The run of both stacks side by side; None when that does not work, which says nothing about the cells."""
     try:
-        rows = beside.measure(rig.machine, options.weft)
+        record = beside.measure(rig.machine, options.weft)
     except (beside.Unmeasured, Unavailable) as trouble:
         print(f"side by side SKIPPED: {trouble}")
-        return []
-    file = options.docs.parent / "measurements" / time.strftime("%Y-%m-%d-siw-beside.json")
-    beside.write_raw(file, rows, rig.machine.kernel.version)
-    return rows
+        return None
+    record.write(options.docs.parent / "measurements" / time.strftime("%Y-%m-%d-siw-beside.json"))
+    return record.run
 
 
 def play(rig, cell, attempt=""):

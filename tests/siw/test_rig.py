@@ -106,30 +106,38 @@ class Cells(unittest.TestCase):
         results = [outcome.Result(cell, outcome.PASSED, 1.0) for cell in matrix.cells()]
         failed = results[0]
         failed.outcome, failed.reason = outcome.FAILED, "it did not like it"
-        table = outcome.table(results, outcome.Report("6.1", "tshark read them.", []))
+        table = outcome.table(results, outcome.Report("6.1", "tshark read them.", None))
         self.assertEqual(table.count("| yes"), len(results) - 1)
         self.assertIn("no [1]", table)
         self.assertIn("it did not like it", table)
 
+    @staticmethod
+    def run_of(*figures):
+        """A run with one row, figures of siw and of Weft."""
+        row = beside.row_of("send", 64, "lat").empty()
+        for stack, values in zip(beside.STACKS, figures, strict=True):
+            row["cells"].append({"stack": stack, "samples": [{"metrics": {row["metric"]: value}} for value in values]})
+        return {"rows": [row]}
+
     def test_measurements_by_themselves_replace_their_section_alone(self):
-        rows = [beside.Row("ib_send_lat", 64, 500, "us", [300.0, 100.0, 200.0], [50.0, 60.0, 40.0])]
-        self.assertEqual(rows[0].line(), "| ib_send_lat -s 64 | 200.0 us | 50.0 us | 0.25 |")
+        measured = self.run_of([300.0, 100.0, 200.0], [50.0, 60.0, 40.0])
+        self.assertIn("| send-lat-64-unpinned | 200.0 µs | 50.0 µs | 0.25 |", beside.section(measured))
         results = [outcome.Result(cell, outcome.PASSED, 1.0) for cell in matrix.cells()]
         for failed in (0, 1):
             for result in results[:failed]:
                 result.outcome, result.reason = outcome.FAILED, "it did not like it"
             with tempfile.TemporaryDirectory() as folder:
                 docs = Path(folder) / "interop.md"
-                docs.write_text(outcome.table(results, outcome.Report("6.1", "tshark read them.", [])), encoding="utf-8")
+                docs.write_text(outcome.table(results, outcome.Report("6.1", "tshark read them.", None)), encoding="utf-8")
                 other = f"{conformance.HEADING}\n\nAll pass."
                 document.put(docs, other)
-                for measured in ([beside.Row("ib_send_lat", 64, 500, "us", [1.0], [2.0])], rows):
-                    document.put(docs, "\n".join(beside.section(measured)))
+                for one in (self.run_of([1.0], [2.0]), measured):
+                    document.put(docs, "\n".join(beside.section(one)))
                 self.assertEqual(document.section(docs, conformance.HEADING), other)
                 document.put(docs, f"{conformance.HEADING}\n\nOne fails.")
                 text = docs.read_text(encoding="utf-8")
                 docs.write_text(text.replace(f"{conformance.HEADING}\n\nOne fails.\n\n", ""), encoding="utf-8")
-                whole = outcome.table(results, outcome.Report("6.1", "tshark read them.", rows))
+                whole = outcome.table(results, outcome.Report("6.1", "tshark read them.", measured))
                 self.assertEqual(docs.read_text(encoding="utf-8"), whole)
 
 

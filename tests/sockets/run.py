@@ -11,12 +11,14 @@ What stands behind -- goes to the program. The last line is `N passed, N failed,
 """
 import argparse
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent / "rig"))
+from counts import Counts, of_cases  # noqa: E402
+
 FLAGS = {
     "plain": [],
     "fortified": ["-O2", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=3", "-D_FILE_OFFSET_BITS=64"],
@@ -36,37 +38,6 @@ DIFFERENT = {
         for version in "46"
     },
 }
-COUNTS = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped$")
-
-
-def run(title, command, different):
-    """One run's counts; its lines are passed on, but for the counts and what went well. Cases in `different` fail by
-    intention."""
-    missing = dict(different)
-    print(f"--- {title}", flush=True)
-    counts = None
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        for line in process.stdout:
-            found = COUNTS.match(line)
-            if found:
-                counts = [int(number) for number in found.groups()]
-                continue
-            failed = re.match(r"FAIL ([^ :]+)", line)
-            if failed and failed[1] in different:
-                print(f"skipped {failed[1]} ({title}): {missing.pop(failed[1], '')}", flush=True)
-            elif not line.startswith(("ok ", "skip ")):
-                print(line, end="", flush=True)
-    if counts is None or (process.returncode and not counts[1]):
-        print(f"FAIL {title}: exit status {process.returncode} without a failure counted")
-        counts = counts or [0, 0, 0]
-        counts[1] += 1
-    known = len(different) - len(missing)
-    counts = [counts[0], counts[1] - known, counts[2] + known]
-    for case in missing:
-        print(f"FAIL {case} ({title}): it does not differ any more")
-        counts[1] += 1
-    print(f"{title}: {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped")
-    return counts
 
 
 def main():
@@ -84,7 +55,7 @@ def main():
     unknown += [mode for mode in arguments.modes.split(",") if mode not in MODES]
     if unknown or not (arguments.plain or arguments.hooks):
         parser.error(f"no such build or mode: {unknown[0]}" if unknown else "say --plain, --hooks WEFT or both")
-    total = [0, 0, 0]
+    total = Counts()
     with tempfile.TemporaryDirectory() as scratch:
         work = (arguments.work or pathlib.Path(scratch)).resolve()
         work.mkdir(parents=True, exist_ok=True)
@@ -92,17 +63,15 @@ def main():
             program = work / f"sockets-conformance-{build}"
             if subprocess.run([HERE / "build.sh", program, *FLAGS[build]]).returncode:
                 print(f"FAIL build {build}: it does not compile (package gcc)")
-                total[1] += 1
+                total.add("failed")
                 continue
             for title, prefix, different in ways(arguments, build):
                 # What fails by intention does so once.
                 once_more = [] if different else ["--again"]
                 command = [*prefix, program, *once_more, *arguments.rest]
                 for storm in [[], ["--storm"]] if arguments.storm else [[]]:
-                    counts = run(" ".join([title, *storm]), command + storm, different)
-                    total = [one + other for one, other in zip(total, counts)]
-    print(f"{total[0]} passed, {total[1]} failed, {total[2]} skipped")
-    return 1 if total[1] else 0
+                    total += of_cases(" ".join([title, *storm]), command + storm, different=different)
+    return total.close()
 
 
 def ways(arguments, build):

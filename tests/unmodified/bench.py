@@ -5,10 +5,14 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "rig"))
+from network import free_ports, is_free  # noqa: E402
+from process import Process, listens  # noqa: E402
 
 # What is under the server and under the client. The first rule names no socket of theirs: hooks alone.
 PASS, GSO = "gso port=1", "gso"
@@ -32,6 +36,7 @@ class Bench:
         self.plain = {**{k: v for k, v in os.environ.items() if not k.startswith("WEFT_")}, "PATH": PATH}
         hooked = {**self.plain, "LD_PRELOAD": library, "WEFT_LOG": "info"}
         self.server, self.client = ({**hooked, "WEFT_UDP": rule} if rule else self.plain for rule in MODES[mode])
+        self.ports = free_ports()
         self.started = []
         # What the programs themselves say of datagrams gathered and split.
         self.said = ""
@@ -42,66 +47,44 @@ class Bench:
             if not shutil.which(name, path=PATH):
                 raise Skip(f"{name} is not installed")
 
-    @staticmethod
-    def port(kind=socket.SOCK_STREAM):
-        """A port that nobody has, of either kind: some servers take both, and TCP's may be held by a connection that was."""
-        other = socket.SOCK_DGRAM if kind == socket.SOCK_STREAM else socket.SOCK_STREAM
-        while True:
-            with socket.socket(socket.AF_INET, kind) as probe, socket.socket(socket.AF_INET, other) as second:
-                probe.bind(("127.0.0.1", 0))
-                try:
-                    second.bind(probe.getsockname())
-                except OSError:
-                    continue
-                return probe.getsockname()[1]
+    def port(self):
+        """A port that nobody has, of TCP and of UDP: some servers take both."""
+        return next(port for port in self.ports if is_free(port, datagrams=True))
 
-    def start(self, *command, hooked=True, user=None, **options):
+    def start(self, *command, user=None, environment=None, stdin=subprocess.DEVNULL):
+        """Starts a server; with `environment` another program."""
         command = [str(word) for word in command]
         if user and os.geteuid() == 0:
             command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *command]
-        log = open(self.folder / f"log{len(self.started)}", "w+b")
-        child = subprocess.Popen(
-            command, env=self.server if hooked else self.plain, cwd=self.folder,
-            stdin=subprocess.DEVNULL,
-            stdout=options.pop("stdout", log), stderr=options.pop("stderr", subprocess.STDOUT),
-            start_new_session=True, **options)
-        self.started.append((child, command))
-        return child
+        process = Process(command, environment or self.server, self.folder / f"log{len(self.started)}", cwd=self.folder,
+                          stdin=stdin)
+        self.started.append(process)
+        return process
 
-    def run(self, *command, hooked=True, timeout=60, check=True, text=None):
+    def well(self, process, seconds=30):
+        """Waits for a program to end by itself, and well."""
+        assert process.wait(seconds), f"{process.name} does not end: {self.logs()}"
+        assert process.result().status == 0, f"{process.name}: {process.result().how()}: {self.logs()}"
+
+    def run(self, *command, timeout=60, check=True, text=None):
+        """Runs a client to its end; what it prints."""
         command = [str(word) for word in command]
-        done = subprocess.run(
-            command, env=self.client if hooked else self.plain, cwd=self.folder, input=text, timeout=timeout,
-            capture_output=True, text=True)
+        done = subprocess.run(command, env=self.client, cwd=self.folder, input=text, timeout=timeout, capture_output=True,
+                              text=True)
         self.said += done.stderr
         if check and done.returncode != 0:
             raise AssertionError(f"{' '.join(command)}: status {done.returncode}\n{done.stdout}{done.stderr}")
         return done.stdout
 
-    def listening(self, port, seconds=30):
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    return
-            for child, command in self.started:
-                if child.poll() not in (None, 0):
-                    raise AssertionError(f"{command[0]} ended with status {child.returncode}: {self.logs()}")
-            time.sleep(0.05)
-        raise AssertionError(f"nothing listens on {port}: {self.logs()}")
-
     def bound(self, port, protocol="tcp", seconds=30):
-        """Waits until a socket has the port, without connecting: some servers serve one client only."""
-        # A connection that was, or is, may have the same port: TCP's listens.
-        state = "0A" if protocol == "tcp" else "07"
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            for table in (f"/proc/net/{protocol}", f"/proc/net/{protocol}6"):
-                lines = Path(table).read_text().splitlines()[1:] if Path(table).exists() else []
-                if any(line.split()[1].endswith(f":{port:04X}") and line.split()[3] == state for line in lines):
-                    return
-            time.sleep(0.05)
-        raise AssertionError(f"nothing has {protocol} port {port}: {self.logs()}")
+        """Waits until a socket has the port; it is not connected to."""
+        deadline = time.monotonic() + seconds
+        while not listens(port, protocol == "udp"):
+            for process in self.started:
+                assert not process.ended() or process.result().status == 0, \
+                    f"{process.name}: {process.result().how()}: {self.logs()}"
+            assert time.monotonic() < deadline, f"nothing has {protocol} port {port}: {self.logs()}"
+            time.sleep(0.02)
 
     def logs(self, whole=False):
         return "\n".join(p.read_text(errors="replace")[0 if whole else -1500:] for p in sorted(self.folder.glob("log*")))
@@ -112,15 +95,10 @@ class Bench:
         return path
 
     def end(self):
-        for child, _ in self.started:
-            if child.poll() is None:
-                os.killpg(child.pid, signal.SIGTERM)
-        for child, _ in self.started:
-            try:
-                child.wait(10)
-            except subprocess.TimeoutExpired:
-                os.killpg(child.pid, signal.SIGKILL)
-                child.wait()
+        for process in self.started:
+            process.signal(signal.SIGTERM)
+        for process in self.started:
+            process.end(10)
         self.said += self.logs(whole=True)
 
     def counts(self):

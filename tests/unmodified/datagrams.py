@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -29,7 +28,7 @@ def iperf3_udp(bench):
          what="the server's report reaches the client")
 def iperf2_udp(bench):
     bench.need("iperf")
-    port = bench.port(socket.SOCK_DGRAM)
+    port = bench.port()
     bench.start("iperf", "-s", "-u", "-p", port)
     bench.bound(port, "udp")
     said = bench.run("iperf", "-c", "127.0.0.1", "-u", "-b", "300M", "-l", "1448", "-t", "2", "-p", port)
@@ -42,7 +41,7 @@ def nuttcp(bench):
     bench.need("nuttcp")
     port = bench.port()
     bench.start("nuttcp", "-S", "--nofork", "-P", port)
-    bench.listening(port)
+    bench.bound(port)
     said = bench.run("nuttcp", "-u", "-R200m", "-l1448", "-T2", "-P", port, "127.0.0.1")
     assert "pkt" in said, said
 
@@ -51,7 +50,7 @@ def nuttcp(bench):
          what="none dropped, none out of order in ping-pong")
 def sockperf(bench):
     bench.need("sockperf")
-    port = bench.port(socket.SOCK_DGRAM)
+    port = bench.port()
     bench.start("sockperf", "server", "-i", "127.0.0.1", "-p", port)
     bench.bound(port, "udp")
     said = bench.run("sockperf", "ping-pong", "-i", "127.0.0.1", "-p", port, "-t", "2", "-m", "64")
@@ -63,7 +62,7 @@ def sockperf(bench):
          what="302 answers, over UDP and TCP")
 def dns(bench):
     bench.need("dnsmasq", "dig")
-    port = bench.port(socket.SOCK_DGRAM)
+    port = bench.port()
     bench.start("dnsmasq", "--keep-in-foreground", "--no-resolv", "--no-hosts", "--conf-file=/dev/null",
                 "--bind-interfaces", "--listen-address=127.0.0.1", f"--port={port}", "--address=/weft.test/192.0.2.7",
                 "--txt-record=long.weft.test," + "x" * 200, "--pid-file=", "--user=root")
@@ -81,7 +80,7 @@ def dns(bench):
 @program("unbound with dig", what="301 answers, over UDP and TCP")
 def unbound(bench):
     bench.need("unbound", "dig")
-    port = bench.port(socket.SOCK_DGRAM)
+    port = bench.port()
     conf = bench.folder / "unbound.conf"
     conf.write_text(f"""
 server:
@@ -101,7 +100,7 @@ remote-control:
   control-enable: no
 """)
     bench.start("unbound", "-d", "-c", conf)
-    bench.listening(port)
+    bench.bound(port)
     batch = bench.folder / "batch"
     batch.write_text("".join(f"n{i}.weft.test A\n" for i in range(300)))
     said = bench.run("dig", "@127.0.0.1", "-p", port, "+short", "-f", batch)
@@ -113,7 +112,7 @@ remote-control:
 @program("UFTP", what="SHA-256 of 8 MB at 400 Mb/s")
 def uftp(bench):
     bench.need("uftp", "uftpd")
-    port = bench.port(socket.SOCK_DGRAM)
+    port = bench.port()
     source = bench.data("source", 8 << 20)
     (bench.folder / "arrived").mkdir()
     bench.start("uftpd", "-d", "-D", bench.folder / "arrived", "-T", bench.folder, "-p", port, "-I", "lo")
@@ -125,38 +124,32 @@ def uftp(bench):
 @program("SRT, srt-live-transmit", what="every octet of a stream of 1316-octet datagrams, 10 Mb/s")
 def srt_live(bench):
     bench.need("srt-live-transmit")
-    port = bench.port(socket.SOCK_DGRAM)
+    port = bench.port()
     source = bench.data("source", 1316 * 800)
-    arrived = bench.folder / "arrived"
-    with open(arrived, "wb") as sink:
-        listener = bench.start("srt-live-transmit", "-q", f"srt://:{port}?latency=1000", "file://con", stdout=sink,
-                               stderr=subprocess.DEVNULL)
-        bench.bound(port, "udp")
-        caller = subprocess.Popen(
-            ["srt-live-transmit", "-q", "-chunk:1316", "file://con", f"srt://127.0.0.1:{port}?latency=1000"],
-            env=bench.client, cwd=bench.folder, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE, start_new_session=True)
-        bench.started.append((caller, ["srt-live-transmit"]))
-        time.sleep(0.5)
-        octets = source.read_bytes()
+    listener = bench.start("srt-live-transmit", "-q", f"srt://:{port}?latency=1000", "file://con")
+    bench.bound(port, "udp")
+    caller = bench.start("srt-live-transmit", "-q", "-chunk:1316", "file://con", f"srt://127.0.0.1:{port}?latency=1000",
+                         environment=bench.client, stdin=subprocess.PIPE)
+    time.sleep(0.5)
+    octets = source.read_bytes()
+    with caller.child.stdin as stdin:
         for at in range(0, len(octets), 13160):
-            caller.stdin.write(octets[at:at + 13160])
-            caller.stdin.flush()
+            stdin.write(octets[at:at + 13160])
+            stdin.flush()
             time.sleep(0.01)
         # The latency passes before the last of it comes out, and ends flush what the programs hold. In small sleeps: a
         # machine that stands still meanwhile gives them no time.
         for _ in range(150):
             time.sleep(0.01)
-        for child in (caller, listener):
-            child.terminate()
-            child.wait(20)
-    same(source, arrived)
+        for process in (caller, listener):
+            process.end(20)
+    same(source, f"{listener.log}.out")
 
 
 @program("SRT, srt-file-transmit", what="SHA-256 of 8 MB")
 def srt_file(bench):
     bench.need("srt-file-transmit")
-    port = bench.port(socket.SOCK_DGRAM)
+    port = bench.port()
     source = bench.data("source", 8 << 20)
     (bench.folder / "arrived").mkdir()
     # The program sets the stream's name after it has begun to connect, and now and then, without anything before it,
@@ -166,10 +159,11 @@ def srt_file(bench):
                            f"file://{bench.folder}/arrived/")
         bench.bound(port, "udp")
         bench.run("srt-file-transmit", f"file://{source}", f"srt://127.0.0.1:{port}")
-        sink.wait(30)
-        if "id []" not in (bench.folder / f"log{len(bench.started) - 1}").read_text():
+        assert sink.wait(30), bench.logs()
+        ended = sink.result()
+        if "id []" not in ended.output + ended.errors:
             break
-    assert sink.returncode == 0, bench.logs()
+    assert ended.status == 0, f"{ended.how()}: {bench.logs()}"
     same(source, bench.folder / "arrived" / "source")
 
 
@@ -182,12 +176,12 @@ def udt(bench):
     built = subprocess.run(["g++", "-O2", "-Wall", "-Wextra", "-o", bench.folder / "udt", code, "-ludt", "-lpthread"],
                            capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
-    port = bench.port(socket.SOCK_DGRAM)
+    port = bench.port()
     source = bench.data("source", 16 << 20)
     sink = bench.start(bench.folder / "udt", "receive", port, "arrived")
     bench.bound(port, "udp")
     bench.run(bench.folder / "udt", "send", "127.0.0.1", port, source)
-    assert sink.wait(30) == 0, bench.logs()
+    bench.well(sink)
     same(source, bench.folder / "arrived")
 
 
@@ -203,9 +197,9 @@ def checker(bench):
     sink = bench.start(bench.folder / "checker", "receive", 0)
     end = time.monotonic() + 30
     while not (port := re.search(r"^port (\d+)$", bench.logs(), re.MULTILINE)):
-        assert time.monotonic() < end and sink.poll() is None, bench.logs()
+        assert time.monotonic() < end and not sink.ended(), bench.logs()
         time.sleep(0.05)
     port = port[1]
-    said = bench.run(bench.folder / "checker", "send", "127.0.0.1", port, int(time.time()), seconds,
-                     timeout=60 + float(seconds))
-    assert sink.wait(30) == 0, said + bench.logs()
+    bench.run(bench.folder / "checker", "send", "127.0.0.1", port, int(time.time()), seconds,
+              timeout=60 + float(seconds))
+    bench.well(sink)

@@ -23,6 +23,7 @@ import again
 import datagrams  # noqa: F401 (enters programs)
 import streams  # noqa: F401
 from bench import MODES, PROGRAMS, Bench, Skip
+from counts import Counts
 
 
 def one(library, title, mode):
@@ -73,25 +74,26 @@ def main():
             continue
         for mode in modes:
             begin = time.monotonic()
-            how, why, counts = results[title, mode] = one(library, title, mode)
+            how, why, many = results[title, mode] = one(library, title, mode)
             if how == "failed":
                 # Once more, by itself: what passes then is flaky.
                 print(f"failed {title} ({mode}): {why}", flush=True)
-                how, _, counts = results[title, mode] = one(library, title, mode)
+                how, _, many = results[title, mode] = one(library, title, mode)
                 if how == "passed":
                     again.say(f"{title} ({mode})", why)
                     why = ""
             took = f"{time.monotonic() - begin:.1f} s"
-            done = f", {counts[0]} gathered, {counts[1]} split" if any(counts) else ""
+            done = f", {many[0]} gathered, {many[1]} split" if any(many) else ""
             print(f"{how} {title} ({mode}) {took}{done}{': ' if why else ''}{why}", flush=True)
     if args.docs:
         page = Path(args.docs)
         begin, end = "<!-- programs -->\n", "<!-- end -->\n"
         head, rest = page.read_text().split(begin)
         page.write_text(head + begin + table(results) + end + rest.split(end)[1])
-    count = {how: sum(result[0] == how for result in results.values()) for how in ("passed", "failed", "skipped")}
-    print(", ".join(f"{number} {how}" for how, number in count.items()))
-    return 1 if count["failed"] else 0
+    counts = Counts()
+    for how, _, _ in results.values():
+        counts.add(how)
+    return counts.close()
 
 
 if __name__ == "__main__":

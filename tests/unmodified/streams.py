@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -31,9 +30,9 @@ def socat(bench):
     sink = bench.start("socat", "-u", f"TCP-LISTEN:{port},reuseaddr", "CREATE:arrived")
     bench.bound(port, "tcp")
     bench.run("socat", "-u", f"OPEN:{source}", f"TCP:127.0.0.1:{port},retry=20,interval=0.1")
-    sink.wait(30)
+    bench.well(sink)
     same(source, bench.folder / "arrived")
-    port = bench.port(socket.SOCK_DGRAM)
+    port = bench.port()
     small = bench.data("small", 100 * 1024)
     sink = bench.start("socat", "-u", "-b", "1024", f"UDP-RECV:{port},rcvbuf=4000000", "CREATE:datagrams")
     bench.bound(port, "udp")
@@ -42,8 +41,7 @@ def socat(bench):
     end = time.monotonic() + 30
     while time.monotonic() < end and not (arrived.exists() and arrived.stat().st_size == small.stat().st_size):
         time.sleep(0.05)
-    sink.terminate()
-    sink.wait(30)
+    sink.end(30)
     same(small, arrived)
 
 
@@ -53,20 +51,19 @@ def redis(bench):
     bench.need("redis-server", "redis-cli", "redis-benchmark")
     port = bench.port()
     bench.start("redis-server", "--port", port, "--dir", bench.folder, "--save", "", "--appendonly", "no")
-    bench.listening(port)
+    bench.bound(port)
     cli = ("redis-cli", "-p", port)
     bench.run(*cli, "SET", "before", "x" * 5000)
     load = bench.start("redis-benchmark", "-p", port, "-n", "20000", "-c", "20", "-q", "-t", "set,get")
     time.sleep(0.3)
     assert "started" in bench.run(*cli, "BGSAVE")
-    load.wait(60)
+    bench.well(load, 60)
     end = time.monotonic() + 60
     while "rdb_bgsave_in_progress:0" not in bench.run(*cli, "INFO", "persistence"):
         assert time.monotonic() < end, "BGSAVE does not end"
         time.sleep(0.1)
     assert "rdb_last_bgsave_status:ok" in bench.run(*cli, "INFO", "persistence")
     assert bench.run(*cli, "GET", "before").strip() == "x" * 5000
-    assert load.returncode == 0, bench.logs()
 
 
 @program("memcached",
@@ -75,7 +72,7 @@ def memcached(bench):
     bench.need("memcached")
     port = bench.port()
     bench.start("memcached", "-l", "127.0.0.1", "-p", port, "-U", port, "-u", "root")
-    bench.listening(port)
+    bench.bound(port)
     bench.run(sys.executable, "-c", f"""
 import socket
 s = socket.create_connection(("127.0.0.1", {port})); f = s.makefile("rwb")
@@ -106,7 +103,7 @@ fastcgi_temp_path {bench.folder}/f; uwsgi_temp_path {bench.folder}/u; scgi_temp_
 server {{ listen 127.0.0.1:{port}; root {bench.folder}; }} }}
 """)
     bench.start("nginx", "-c", conf)
-    bench.listening(port)
+    bench.bound(port)
     load = None
     if shutil.which("wrk", path=PATH):
         load = bench.start("wrk", "-t1", "-c10", "-d3s", f"http://127.0.0.1:{port}/file")
@@ -117,8 +114,8 @@ server {{ listen 127.0.0.1:{port}; root {bench.folder}; }} }}
             bench.run("nginx", "-c", conf, "-s", "reload")
             time.sleep(0.3)
     if load:
-        load.wait(30)
-        assert "Non-2xx" not in bench.logs() and load.returncode == 0, bench.logs()
+        bench.well(load)
+        assert "Non-2xx" not in bench.logs(), bench.logs()
 
 
 @program("PostgreSQL with pgbench",
@@ -136,10 +133,10 @@ def postgres(bench):
         os.chmod(bench.folder, 0o755)
     port = bench.port()
     init = bench.start(bin_ / "initdb", "-D", bench.folder / "db", "-U", "weft", "-A", "trust", "-N", user=user)
-    assert init.wait(120) == 0, bench.logs()
+    bench.well(init, 120)
     bench.start(bin_ / "postgres", "-D", bench.folder / "db", "-p", port, "-h", "127.0.0.1", "-k", bench.folder,
                 user=user)
-    bench.listening(port)
+    bench.bound(port)
     at = ("-h", "127.0.0.1", "-p", port, "-U", "weft")
     deadline = time.monotonic() + 30
     while subprocess.run([str(w) for w in (bin_ / "psql", *at, "-c", "select 1", "postgres")], env=bench.plain,
@@ -257,7 +254,7 @@ def rsync(bench):
     bench.start(shutil.which("sshd", path=PATH), "-D", "-e", "-f", "/dev/null", "-h", host, "-p", port,
                 "-o", "ListenAddress=127.0.0.1", "-o", f"AuthorizedKeysFile={bench.folder}/keys",
                 "-o", "StrictModes=no", "-o", "PidFile=none", "-o", "UsePAM=no")
-    bench.listening(port)
+    bench.bound(port)
     (bench.folder / "from").mkdir()
     names = [bench.data(f"from/{number}", 300_000) for number in range(10)]
     shell = f"ssh -p {port} -i {key} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"

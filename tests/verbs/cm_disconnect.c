@@ -19,6 +19,59 @@ CASE("disconnect.both-are-told")
 	COMPLETES(p.b.rcq, 2, IBV_WC_WR_FLUSH_ERR);
 	EQ(state_of(p.a.qp), IBV_QPS_ERR);
 	EQ(state_of(p.b.qp), IBV_QPS_ERR);
+	/* What is posted afterwards is flushed as well. */
+	NEED(post_recv(&p.a, 3, 0, 64) == 0);
+	COMPLETES(p.a.rcq, 3, IBV_WC_WR_FLUSH_ERR);
+	NEED(send_of(&p.a, 4, 0, 0, 64) == 0);
+	COMPLETES(p.a.scq, 4, IBV_WC_WR_FLUSH_ERR);
+	pair_down(&p);
+}
+
+/* Two events, one for each id, in any order. */
+static void both_are_told(struct pair *p)
+{
+	expected(p->events, RDMA_CM_EVENT_DISCONNECTED);
+	expected(p->events, RDMA_CM_EVENT_DISCONNECTED);
+	CHECK(!readable(p->events->fd, QUIET));
+}
+
+CASE("disconnect.by-the-passive-side")
+{
+	need_cm();
+	struct pair p;
+
+	pair_up(&p, (struct wish){});
+	EQ(rdma_disconnect(p.b.id), 0);
+	both_are_told(&p);
+	pair_down(&p);
+}
+
+CASE("disconnect.by-the-error-state")
+{
+	need_cm();
+	struct pair p;
+
+	if (!env.iwarp && !env.weft)
+		SKIP("a queue pair of InfiniBand ends without a word to its peer");
+	pair_up(&p, (struct wish){});
+	NEED(post_recv(&p.a, 5, 0, 64) == 0);
+	EQ(to_state(p.a.qp, IBV_QPS_ERR), 0);
+	COMPLETES(p.a.rcq, 5, IBV_WC_WR_FLUSH_ERR);
+	both_are_told(&p);
+	pair_down(&p);
+}
+
+CASE("disconnect.by-a-message-longer-than-its-receive")
+{
+	need_cm();
+	need_weft();
+	struct pair p;
+
+	pair_up(&p, (struct wish){});
+	NEED(post_recv(&p.b, 1, 0, 63) == 0);
+	NEED(send_of(&p.a, 2, 0, 0, 64) == 0);
+	COMPLETES(p.b.rcq, 1, IBV_WC_LOC_LEN_ERR);
+	both_are_told(&p);
 	pair_down(&p);
 }
 
@@ -93,6 +146,8 @@ CASE("disconnect.by-both-at-once")
 		rdma_disconnect(p.b.id);
 		expected(p.events, RDMA_CM_EVENT_DISCONNECTED);
 		expected(p.events, RDMA_CM_EVENT_DISCONNECTED);
+		if (i == 9)
+			CHECK(!readable(p.events->fd, QUIET));
 		pair_down(&p);
 	}
 }
@@ -119,6 +174,37 @@ CASE("disconnect.by-destroying-the-id-tells-the-other")
 	EQ(rdma_destroy_id(p.a.id), 0);
 	p.a.id = NULL;
 	p.a.qp = NULL;
+	CHECK(expected(p.events, RDMA_CM_EVENT_DISCONNECTED) == p.b.id);
+	pair_down(&p);
+}
+
+CASE("disconnect.by-destroying-the-queue-pair-tells-the-other")
+{
+	need_cm();
+	need_weft();
+	struct pair p;
+
+	pair_up(&p, (struct wish){});
+	rdma_destroy_qp(p.a.id);
+	p.a.qp = NULL;
+	CHECK(p.a.id->qp == NULL);
+	struct rdma_cm_id *id = expected(p.events, RDMA_CM_EVENT_DISCONNECTED);
+	if (id == p.a.id)
+		id = expected(p.events, RDMA_CM_EVENT_DISCONNECTED);
+	CHECK(id == p.b.id);
+	pair_down(&p);
+}
+
+/* rdma_destroy_id(3) asks for the queue pair to go first; programs forget it. */
+CASE("disconnect.by-destroying-the-id-before-its-queue-pair")
+{
+	need_cm();
+	need_weft();
+	struct pair p;
+
+	pair_up(&p, (struct wish){});
+	EQ(rdma_destroy_id(p.a.id), 0);
+	p.a.id = NULL;
 	CHECK(expected(p.events, RDMA_CM_EVENT_DISCONNECTED) == p.b.id);
 	pair_down(&p);
 }

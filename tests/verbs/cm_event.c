@@ -36,6 +36,22 @@ CASE("event.channel-is-readable-while-one-waits")
 	rdma_destroy_event_channel(channel);
 }
 
+CASE("event.of-a-destroyed-id-is-gone")
+{
+	need_cm();
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct rdma_cm_id *id = new_id(channel);
+	struct rdma_cm_event *event;
+
+	NEED(fcntl(channel->fd, F_SETFL, O_NONBLOCK) == 0);
+	NEED(rdma_resolve_addr(id, NULL, address(AF_INET, htons(7471)), patience) == 0);
+	NEED(comes(channel->fd));
+	EQ(rdma_destroy_id(id), 0);
+	CHECK(!readable(channel->fd, QUIET));
+	FAILS(rdma_get_cm_event(channel, &event), EAGAIN);
+	rdma_destroy_event_channel(channel);
+}
+
 static void *wait_for_good(void *channel)
 {
 	struct rdma_cm_event *event;
@@ -91,10 +107,33 @@ CASE("migrate.a-waiting-event-moves")
 	NEED(rdma_resolve_addr(id, NULL, address(AF_INET, htons(7471)), patience) == 0);
 	NEED(comes(one->fd));
 	EQ(rdma_migrate_id(id, two), 0);
+	CHECK(id->channel == two);
+	CHECK(!readable(one->fd, QUIET));
 	CHECK(expected(two, RDMA_CM_EVENT_ADDR_RESOLVED) == id);
+	EQ(rdma_resolve_route(id, patience), 0);
+	CHECK(expected(two, RDMA_CM_EVENT_ROUTE_RESOLVED) == id);
 	EQ(rdma_destroy_id(id), 0);
 	rdma_destroy_event_channel(one);
 	rdma_destroy_event_channel(two);
+}
+
+CASE("migrate.to-no-channel-and-back")
+{
+	need_cm();
+	struct rdma_event_channel *one = rdma_create_event_channel();
+	struct rdma_cm_id *id = new_id(one);
+	struct rdma_cm_event *event;
+
+	EQ(rdma_migrate_id(id, NULL), 0);
+	CHECK(id->channel && id->channel != one);
+	if (env.weft)
+		FAILS(rdma_migrate_id(id, NULL), EINVAL);
+	EQ(rdma_migrate_id(id, one), 0);
+	CHECK(id->channel == one);
+	NEED(fcntl(one->fd, F_SETFL, O_NONBLOCK) == 0);
+	FAILS(rdma_get_cm_event(one, &event), EAGAIN);
+	EQ(rdma_destroy_id(id), 0);
+	rdma_destroy_event_channel(one);
 }
 
 CASE("migrate.a-connection-works-on")

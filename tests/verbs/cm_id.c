@@ -1,6 +1,9 @@
 /* Ids of the connection manager: ports, addresses, routes, options, devices. */
 #include "env.h"
 
+#include <ifaddrs.h>
+#include <net/if.h>
+
 /* --- ids and channels */
 
 CASE("id.fields")
@@ -13,6 +16,7 @@ CASE("id.fields")
 	NEED(rdma_create_id(channel, &id, &env, RDMA_PS_TCP) == 0);
 	CHECK(id->channel == channel && id->context == &env && id->ps == RDMA_PS_TCP);
 	CHECK(id->verbs == NULL && id->qp == NULL);
+	EQ(id->qp_type, IBV_QPT_RC);
 	EQ(rdma_destroy_id(id), 0);
 	rdma_destroy_event_channel(channel);
 }
@@ -61,6 +65,12 @@ CASE("channel.of-events-non-blocking")
 	NEED(fcntl(channel->fd, F_SETFL, fcntl(channel->fd, F_GETFL) | O_NONBLOCK) == 0);
 	FAILS(rdma_get_cm_event(channel, &event), EAGAIN);
 	CHECK(!readable(channel->fd, 0));
+	struct rdma_cm_id *id = new_id(channel);
+	NEED(rdma_resolve_addr(id, NULL, address(AF_INET, htons(7471)), patience) == 0);
+	expected(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
+	CHECK(!readable(channel->fd, QUIET));
+	FAILS(rdma_get_cm_event(channel, &event), EAGAIN);
+	EQ(rdma_destroy_id(id), 0);
 	rdma_destroy_event_channel(channel);
 }
 
@@ -76,11 +86,11 @@ CASE("channel.of-events-is-not-inherited-by-programs-or-is")
 
 /* --- bind */
 
-static int is_loopback(const struct sockaddr *addr)
+static bool is_loopback(const struct sockaddr *addr)
 {
 	if (addr->sa_family == AF_INET6)
 		return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)addr)->sin6_addr);
-	return ntohl(((const struct sockaddr_in *)addr)->sin_addr.s_addr) >> 24 == 127;
+	return addr->sa_family == AF_INET && ntohl(((const struct sockaddr_in *)addr)->sin_addr.s_addr) >> 24 == 127;
 }
 
 static void bound(long family)
@@ -99,9 +109,9 @@ static void bound(long family)
 	if (!is_loopback(rdma_get_local_addr(id)))
 		NEED(id->verbs);
 	EQ(rdma_listen(id, 1), 0);
-	NEED(id->verbs);
+	NEED(id->verbs && id->pd);
 	CHECK(strcmp(ibv_get_device_name(id->verbs->device), ibv_get_device_name(env.ctx->device)) == 0);
-	CHECK(id->port_num >= 1);
+	EQ(id->port_num, PORT);
 	EQ(rdma_destroy_id(id), 0);
 	rdma_destroy_event_channel(channel);
 }
@@ -120,8 +130,66 @@ CASE("bind.any-address-has-no-device-yet")
 	struct sockaddr_in any = {.sin_family = AF_INET};
 
 	EQ(rdma_bind_addr(id, (struct sockaddr *)&any), 0);
+	CHECK(id->verbs == NULL);
 	CHECK(rdma_get_src_port(id) != 0);
+	EQ(rdma_listen(id, 0), 0);
 	EQ(rdma_destroy_id(id), 0);
+	rdma_destroy_event_channel(channel);
+}
+
+CASE("bind.ports-that-were-not-asked-for-differ")
+{
+	need_cm();
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct rdma_cm_id *one = listen_on(channel, AF_INET, 1), *two = listen_on(channel, AF_INET, 1);
+
+	CHECK(rdma_get_src_port(one) != rdma_get_src_port(two));
+	EQ(rdma_destroy_id(one), 0);
+	EQ(rdma_destroy_id(two), 0);
+	rdma_destroy_event_channel(channel);
+}
+
+/* Whether others can reach the machine: it has an address that is neither loopback nor link-local. */
+static bool has_other_addresses(void)
+{
+	struct ifaddrs *list = NULL;
+	bool found = false;
+
+	NEED(getifaddrs(&list) == 0);
+	for (struct ifaddrs *one = list; one; one = one->ifa_next) {
+		const struct sockaddr *addr = one->ifa_addr;
+		if (!addr || !(one->ifa_flags & IFF_UP) || is_loopback(addr))
+			continue;
+		if (addr->sa_family == AF_INET)
+			found |= ntohl(((const struct sockaddr_in *)addr)->sin_addr.s_addr) >> 16 != 0xa9fe;
+		else if (addr->sa_family == AF_INET6)
+			found |= !IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)addr)->sin6_addr);
+	}
+	freeifaddrs(list);
+	return found;
+}
+
+/* A program that binds to a loopback address without a port asks whose address it is: the device's only where it has no
+   better one. One that names a port is about to listen there, and the device has it. */
+CASE("bind.a-loopback-address-is-the-devices-for-who-listens")
+{
+	need_cm();
+	need_weft();
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct rdma_cm_id *asks = new_id(channel), *listens = new_id(channel);
+
+	if (!is_loopback(address(AF_INET, 0)))
+		SKIP("the run is not on a loopback address");
+	EQ(rdma_bind_addr(asks, address(AF_INET, 0)), 0);
+	EQ(asks->verbs == NULL, has_other_addresses());
+	EQ(rdma_listen(asks, 0), 0);
+	CHECK(asks->verbs && asks->pd);
+	int port = rdma_get_src_port(asks);
+	EQ(rdma_destroy_id(asks), 0);
+	EQ(rdma_bind_addr(listens, address(AF_INET, port)), 0);
+	CHECK(listens->verbs && listens->pd);
+	EQ(rdma_listen(listens, 1), 0);
+	EQ(rdma_destroy_id(listens), 0);
 	rdma_destroy_event_channel(channel);
 }
 
@@ -231,8 +299,29 @@ CASE("resolve.with-a-source")
 
 	EQ(rdma_resolve_addr(id, address(AF_INET, 0), address(AF_INET, htons(7471)), patience), 0);
 	expected(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
+	CHECK(id->verbs);
 	struct sockaddr_in *source = (struct sockaddr_in *)rdma_get_local_addr(id);
 	SAME(&source->sin_addr, &((struct sockaddr_in *)address(AF_INET, 0))->sin_addr, 4);
+	EQ(rdma_destroy_id(id), 0);
+	rdma_destroy_event_channel(channel);
+}
+
+CASE("resolve.an-address-without-a-route-is-an-error-event")
+{
+	need_cm();
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct rdma_cm_id *id = new_id(channel);
+	struct sockaddr_in6 nowhere = {.sin6_family = AF_INET6};
+	struct rdma_cm_event *event;
+
+	NEED(inet_pton(AF_INET6, "2001:db8::1", &nowhere.sin6_addr) == 1);
+	EQ(rdma_resolve_addr(id, NULL, (struct sockaddr *)&nowhere, 100), 0);
+	NEED(comes(channel->fd));
+	NEED(rdma_get_cm_event(channel, &event) == 0);
+	CHECK(event->id == id);
+	/* A machine may have a route to everywhere; then there is no error to be had. */
+	CHECK(event->event == RDMA_CM_EVENT_ADDR_ERROR ? event->status < 0 : event->event == RDMA_CM_EVENT_ADDR_RESOLVED);
+	EQ(rdma_ack_cm_event(event), 0);
 	EQ(rdma_destroy_id(id), 0);
 	rdma_destroy_event_channel(channel);
 }

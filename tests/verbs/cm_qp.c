@@ -136,3 +136,49 @@ CASE("qp.by-hand-and-named-by-number")
 	p.a.qp = p.b.qp = NULL;
 	pair_down(&p);
 }
+
+/* The same, with every step's attributes from the id; the passive end goes through all states by itself. */
+CASE("qp.by-hand-through-every-state-of-its-id")
+{
+	need_cm();
+	need_weft();
+	struct pair p = {};
+	struct wish w = {};
+	struct rdma_conn_param param = {.responder_resources = 1, .initiator_depth = 1};
+
+	NEED(p.events = rdma_create_event_channel());
+	p.listener = listen_on(p.events, AF_INET, 1);
+	p.a.id = towards(p.events, p.listener);
+	for (int i = 0; i < 2; i++) {
+		struct side *s = i ? &p.b : &p.a;
+		if (i)
+			s->id = expected(p.events, RDMA_CM_EVENT_CONNECT_REQUEST);
+		side_objects(s, &w, i);
+		struct ibv_qp_init_attr init = init_of(s, &w);
+		NEED(s->qp = ibv_create_qp(s->pd, &init));
+		for (int state = IBV_QPS_INIT; state <= (i ? IBV_QPS_RTS : IBV_QPS_INIT); state++) {
+			struct ibv_qp_attr attr = {.qp_state = (enum ibv_qp_state)state};
+			int mask = 0;
+			EQ(rdma_init_qp_attr(s->id, &attr, &mask), 0);
+			/* The manager may have brought it there itself: then nothing is left to be set. */
+			CHECK(state != IBV_QPS_INIT || mask & IBV_QP_STATE);
+			EQ(ibv_modify_qp(s->qp, &attr, mask), 0);
+		}
+		if (!i) {
+			param.qp_num = 0;
+			FAILS(rdma_connect(s->id, &param), EINVAL);
+		}
+		param.qp_num = s->qp->qp_num;
+		NEED((i ? rdma_accept(s->id, &param) : rdma_connect(s->id, &param)) == 0);
+	}
+	for (int i = 0; i < 2; i++)
+		expected(p.events, RDMA_CM_EVENT_ESTABLISHED);
+	EQ(state_of(p.a.qp), IBV_QPS_RTS);
+	EQ(rdma_disconnect(p.a.id), 0);
+	for (int i = 0; i < 2; i++)
+		expected(p.events, RDMA_CM_EVENT_DISCONNECTED);
+	EQ(ibv_destroy_qp(p.a.qp), 0);
+	EQ(ibv_destroy_qp(p.b.qp), 0);
+	p.a.qp = p.b.qp = NULL;
+	pair_down(&p);
+}

@@ -117,6 +117,8 @@ CASE("cq.fields-of-a-receive")
 	EQ(wc.byte_len, 33);
 	EQ(wc.qp_num, p.b.qp->qp_num);
 	EQ(wc.wc_flags & (IBV_WC_WITH_IMM | IBV_WC_WITH_INV | IBV_WC_GRH), 0);
+	if (env.weft)
+		EQ(wc.wc_flags, 0);
 	pair_down(&p);
 }
 
@@ -205,7 +207,7 @@ CASE("cq.completions-survive-their-queue-pair-or-go-with-it")
 		NEED(ibv_destroy_qp(p.a.qp) == 0);
 	p.a.qp = NULL;
 	int got = ibv_poll_cq(p.a.scq, 1, &wc);
-	CHECK(got == 0 || (got == 1 && wc.wr_id == 2));
+	CHECK(got == 0 || (got == 1 && wc.wr_id == 2 && !env.weft));
 	pair_down(&p);
 }
 
@@ -347,4 +349,57 @@ CASE("overflow.is-an-asynchronous-event")
 	EQ(event.event_type, IBV_EVENT_CQ_ERR);
 	CHECK(event.element.cq == p.b.rcq);
 	ibv_ack_async_event(&event);
+}
+
+CASE("overflow.of-sends-ends-the-queue")
+{
+	need_weft();
+	struct pair p;
+	struct ibv_async_event event;
+	struct ibv_wc wc;
+
+	pair_up(&p, (struct wish){.a_scqe = 2});
+	int room = p.a.scq->cqe;
+	for (int i = 0; i <= room; i++)
+		EQ(post(&p.a, (uint64_t)i, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED, 0, 8, &p.b, 0), 0);
+	NEED(comes(p.a.ctx->async_fd));
+	NEED(ibv_get_async_event(p.a.ctx, &event) == 0);
+	EQ(event.event_type, IBV_EVENT_CQ_ERR);
+	CHECK(event.element.cq == p.a.scq);
+	int got;
+	while ((got = ibv_poll_cq(p.a.scq, 1, &wc)) > 0)
+		;
+	CHECK(got < 0);
+	ibv_ack_async_event(&event);
+	pair_down(&p);
+}
+
+static void acknowledge(void *of)
+{
+	ibv_ack_async_event(of);
+}
+
+CASE("overflow.destroying-the-queue-waits-for-the-acknowledgement")
+{
+	need_weft();
+	struct pair p;
+	struct ibv_async_event event;
+
+	pair_up(&p, (struct wish){.a_scqe = 2});
+	int room = p.a.scq->cqe;
+	for (int i = 0; i <= room; i++)
+		EQ(post(&p.a, (uint64_t)i, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED, 0, 8, &p.b, 0), 0);
+	NEED(comes(p.a.ctx->async_fd));
+	NEED(ibv_get_async_event(p.a.ctx, &event) == 0);
+	if (p.a.id)
+		rdma_destroy_qp(p.a.id);
+	else
+		EQ(ibv_destroy_qp(p.a.qp), 0);
+	p.a.qp = NULL;
+	struct later later = {.acknowledge = acknowledge, .of = &event};
+	acknowledge_later(&later);
+	EQ(ibv_destroy_cq(p.a.scq), 0);
+	CHECK(was_waited_for(&later));
+	p.a.scq = NULL;
+	pair_down(&p);
 }

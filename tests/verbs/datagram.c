@@ -315,6 +315,83 @@ CASE("ud.solicited")
 	WORKS(d.b.rcq, 1);
 }
 
+static struct ibv_qp *qp_with(uint64_t ops, struct ibv_pd *pd, struct ibv_cq *cq)
+{
+	struct ibv_qp_init_attr_ex init = {
+		.send_cq = cq,
+		.recv_cq = cq,
+		.cap = {.max_send_wr = 8, .max_recv_wr = 8, .max_send_sge = 1, .max_recv_sge = 1},
+		.qp_type = IBV_QPT_UD,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.pd = pd,
+		.send_ops_flags = ops,
+	};
+
+	return ibv_create_qp_ex(env.ctx, &init);
+}
+
+CASE("ud.by-ibv_wr_set_ud_addr")
+{
+	struct datagrams d;
+
+	datagrams_up(&d);
+	struct ibv_qp *qp = qp_with(IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM, d.a.pd, d.a.scq);
+	if (!qp)
+		absent_or_wrong("ibv_create_qp_ex of type UD");
+	to_rts(qp);
+	struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(qp);
+	NEED(ex);
+	NEED(post_recv(&d.b, 7, 0, 200) == 0);
+	fill(d.a.buf, 100, 3);
+	ibv_wr_start(ex);
+	ex->wr_id = 8;
+	ex->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_send_imm(ex, htonl(77));
+	ibv_wr_set_ud_addr(ex, d.ah, d.b.qp->qp_num, QKEY);
+	ibv_wr_set_sge(ex, d.a.mr->lkey, (uintptr_t)d.a.buf, 100);
+	EQ(ibv_wr_complete(ex), 0);
+	WORKS(d.a.scq, 8);
+	struct ibv_wc wc = WORKS(d.b.rcq, 7);
+	EQ(wc.byte_len, GRH + 100);
+	EQ(wc.src_qp, qp->qp_num);
+	EQ(wc.wc_flags & (IBV_WC_GRH | IBV_WC_WITH_IMM), IBV_WC_GRH | IBV_WC_WITH_IMM);
+	EQ(ntohl(wc.imm_data), 77);
+	CHECK(holds(d.b.buf + GRH, 100, 3));
+
+	if (!env.weft)
+		return;
+	/* One without an address is refused, and what was built with it. */
+	ibv_wr_start(ex);
+	ibv_wr_send(ex);
+	ibv_wr_set_ud_addr(ex, d.ah, d.b.qp->qp_num, QKEY);
+	ibv_wr_send(ex);
+	EQ(ibv_wr_complete(ex), EINVAL);
+	CHECK(quiet(d.a.scq));
+}
+
+CASE("ud.operations-of-connections-are-refused-when-it-is-made")
+{
+	struct datagrams d;
+
+	datagrams_up(&d);
+	errno = 0;
+	CHECK(qp_with(IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE, d.a.pd, d.a.scq) == NULL);
+	CHECKF(errno == EOPNOTSUPP || (!env.weft && errno), "errno %d (%s)", errno, strerror(errno));
+}
+
+CASE("ud.queue-key-is-read-back")
+{
+	struct datagrams d;
+	struct ibv_qp_attr got;
+	struct ibv_qp_init_attr init;
+
+	datagrams_up(&d);
+	EQ(ibv_query_qp(d.a.qp, &got, IBV_QP_QKEY, &init), 0);
+	EQ(got.qp_state, IBV_QPS_RTS);
+	EQ(got.qkey, QKEY);
+	EQ(init.qp_type, IBV_QPT_UD);
+}
+
 /* --- address handles */
 
 CASE("ah.made-and-destroyed")

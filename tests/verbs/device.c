@@ -206,3 +206,19 @@ CASE("async.non-blocking")
 	NEED(fcntl(env.ctx->async_fd, F_SETFL, fcntl(env.ctx->async_fd, F_GETFL) | O_NONBLOCK) == 0);
 	FAILS(ibv_get_async_event(env.ctx, &event), EAGAIN);
 }
+
+CASE("async.events-of-a-destroyed-queue-are-gone")
+{
+	need_srq();
+	need_weft();
+	struct ibv_srq_init_attr init = {.attr = {.max_wr = 4, .max_sge = 1}};
+	struct ibv_srq *srq = ibv_create_srq(a_pd(), &init);
+	struct ibv_srq_attr limit = {.srq_limit = 2};
+
+	NEED(srq);
+	/* Fewer receives than the limit are posted already, so the event is due at once. */
+	EQ(ibv_modify_srq(srq, &limit, IBV_SRQ_LIMIT), 0);
+	NEED(comes(env.ctx->async_fd));
+	EQ(ibv_destroy_srq(srq), 0);
+	CHECK(!readable(env.ctx->async_fd, QUIET));
+}

@@ -39,6 +39,55 @@ CASES
 		ADD(elements, counts[i], "elements.%d", counts[i]);
 }
 
+/* Lists that are cut in other places than those of the other end: a send, a write and a read. */
+CASE("elements.are-cut-elsewhere-at-the-other-end")
+{
+	enum { COUNT = 16, ROOM = 4000, WRITTEN = 1 << 20 };
+	struct pair p;
+	struct ibv_sge from[COUNT], to[COUNT];
+	uint8_t expected[COUNT * 2000], got[COUNT * 2100];
+	size_t total = 0, room = 0;
+
+	if (env.dev.max_sge < COUNT)
+		SKIP("the device reports max_sge %d", env.dev.max_sge);
+	pair_up(&p, (struct wish){.sges = COUNT});
+	fill(p.a.buf, 200000, 5);
+	for (size_t i = 0; i < COUNT; i++) {
+		from[i] = sge(&p.a, i * 3000, 100 * (uint32_t)i + 1);
+		memcpy(expected + total, p.a.buf + i * 3000, from[i].length);
+		total += from[i].length;
+		to[i] = sge(&p.b, i * ROOM, 2000 - 110 * (uint32_t)i);
+	}
+	struct ibv_recv_wr recv = {.wr_id = 1, .sg_list = to, .num_sge = COUNT}, *bad_recv;
+	struct ibv_send_wr wr = {.wr_id = 2, .sg_list = from, .num_sge = COUNT, .opcode = IBV_WR_SEND,
+				 .send_flags = IBV_SEND_SIGNALED}, *bad;
+	NEED(ibv_post_recv(p.b.qp, &recv, &bad_recv) == 0);
+	NEED(ibv_post_send(p.a.qp, &wr, &bad) == 0);
+	WORKS(p.a.scq, 2);
+	EQ(WORKS(p.b.rcq, 1).byte_len, total);
+	for (size_t i = 0; i < COUNT && room < total; i++) {
+		memcpy(got + room, p.b.buf + i * ROOM, to[i].length);
+		room += to[i].length;
+	}
+	NEED(room >= total);
+	SAME(got, expected, total);
+	if (env.dev.max_sge_rd < COUNT)
+		SKIP("the device reports max_sge_rd %d", env.dev.max_sge_rd);
+	wr.opcode = IBV_WR_RDMA_WRITE;
+	wr.wr.rdma.remote_addr = (uintptr_t)p.b.buf + WRITTEN;
+	wr.wr.rdma.rkey = p.b.mr->rkey;
+	NEED(ibv_post_send(p.a.qp, &wr, &bad) == 0);
+	WORKS(p.a.scq, 2);
+	memset(p.a.buf, 0, 200000);
+	wr.opcode = IBV_WR_RDMA_READ;
+	NEED(ibv_post_send(p.a.qp, &wr, &bad) == 0);
+	WORKS(p.a.scq, 2);
+	SAME(p.b.buf + WRITTEN, expected, total);
+	for (size_t i = 0, at = 0; i < COUNT; at += from[i++].length)
+		SAME(p.a.buf + i * 3000, expected + at, from[i].length);
+	pair_down(&p);
+}
+
 CASE("elements.more-than-the-queue-pair-has-are-refused")
 {
 	struct pair p;

@@ -28,6 +28,7 @@ CASE("addrinfo.passive-is-a-source")
 	NEED(rdma_getaddrinfo(env.address, "7471", &hints, &info) == 0);
 	NEED(info && info->ai_src_addr);
 	EQ(((struct sockaddr_in *)info->ai_src_addr)->sin_port, htons(7471));
+	EQ(info->ai_src_len, sizeof(struct sockaddr_in));
 	CHECK(info->ai_dst_addr == NULL);
 	CHECK(info->ai_flags & RAI_PASSIVE);
 	rdma_freeaddrinfo(info);
@@ -43,6 +44,10 @@ CASE("addrinfo.of-v6")
 	NEED(info && info->ai_dst_addr);
 	EQ(info->ai_family, AF_INET6);
 	EQ(info->ai_dst_addr->sa_family, AF_INET6);
+	EQ(((struct sockaddr_in6 *)info->ai_dst_addr)->sin6_port, htons(7471));
+	EQ(info->ai_port_space, RDMA_PS_TCP);
+	if (env.weft)
+		CHECK(info->ai_next == NULL && info->ai_src_addr == NULL);
 	rdma_freeaddrinfo(info);
 }
 
@@ -53,6 +58,30 @@ CASE("addrinfo.without-hints")
 
 	NEED(rdma_getaddrinfo(env.address, "7471", NULL, &info) == 0);
 	NEED(info);
+	EQ(info->ai_family, AF_INET);
+	rdma_freeaddrinfo(info);
+	NEED(rdma_getaddrinfo(env.address, NULL, NULL, &info) == 0);
+	NEED(info);
+	EQ(info->ai_family, AF_INET);
+	rdma_freeaddrinfo(info);
+}
+
+CASE("addrinfo.of-the-addresses-in-the-hints")
+{
+	need_cm();
+	struct rdma_addrinfo hints = {.ai_family = AF_INET,
+				      .ai_port_space = RDMA_PS_TCP,
+				      .ai_qp_type = IBV_QPT_RC,
+				      .ai_dst_addr = address(AF_INET, 5),
+				      .ai_dst_len = sizeof(struct sockaddr_in),
+				      .ai_src_addr = address(AF_INET, 6),
+				      .ai_src_len = sizeof(struct sockaddr_in)}, *info = NULL;
+
+	NEED(rdma_getaddrinfo(NULL, NULL, &hints, &info) == 0);
+	/* Copies: the program's own go away. */
+	CHECK(info->ai_dst_addr != hints.ai_dst_addr);
+	SAME(info->ai_dst_addr, hints.ai_dst_addr, hints.ai_dst_len);
+	SAME(info->ai_src_addr, hints.ai_src_addr, hints.ai_src_len);
 	rdma_freeaddrinfo(info);
 }
 
@@ -112,12 +141,19 @@ static void sync_listen(struct sync *s)
 	snprintf(s->port, sizeof(s->port), "%d", ntohs(rdma_get_src_port(s->listener)));
 }
 
+/* The last call on a synchronous id left this event there. */
+static bool tells(const struct rdma_cm_id *id, enum rdma_cm_event_type type)
+{
+	return id->event && id->event->event == type;
+}
+
 static void *serve(void *of)
 {
 	struct sync *s = of;
 
 	if (rdma_get_request(s->listener, &s->server) != 0)
 		return NULL;
+	CHECK(tells(s->server, RDMA_CM_EVENT_CONNECT_REQUEST));
 	s->server_buf = some_memory(4096);
 	s->server_mr = rdma_reg_msgs(s->server, s->server_buf, 4096);
 	NEED(s->server_mr);
@@ -171,8 +207,26 @@ CASE("endpoint.active-has-a-queue-pair")
 
 	sync_up(&s);
 	CHECK(s.client->qp && s.client->pd && s.client->send_cq && s.client->recv_cq);
+	CHECK(s.client->verbs && s.client->send_cq_channel && s.client->recv_cq_channel);
 	CHECK(s.server->qp && s.server->pd);
 	CHECK(s.client->channel != NULL || s.client->event == NULL);
+	sync_down(&s);
+}
+
+CASE("synchronous.each-call-leaves-its-event-at-the-id")
+{
+	need_cm();
+	struct sync s;
+
+	sync_up(&s);
+	CHECK(s.server != s.listener && s.server->channel != s.listener->channel);
+	CHECK(tells(s.client, RDMA_CM_EVENT_ESTABLISHED));
+	CHECK(tells(s.server, RDMA_CM_EVENT_ESTABLISHED));
+	EQ(rdma_disconnect(s.client), 0);
+	CHECK(tells(s.client, RDMA_CM_EVENT_DISCONNECTED));
+	if (env.weft)
+		EQ(rdma_disconnect(s.client), 0);
+	EQ(rdma_disconnect(s.server), 0);
 	sync_down(&s);
 }
 
@@ -271,6 +325,8 @@ CASE("endpoint.refused-connection-is-an-errno")
 	EQ(rdma_connect(s.client, NULL), -1);
 	CHECKF(errno == ECONNREFUSED || errno == ECONNRESET || errno == EHOSTUNREACH || errno == ETIMEDOUT,
 	       "errno %d (%s)", errno, strerror(errno));
+	if (env.weft)
+		CHECK(errno == ECONNREFUSED && tells(s.client, RDMA_CM_EVENT_REJECTED));
 	rdma_destroy_ep(s.client);
 	rdma_freeaddrinfo(info);
 	EQ(close(keeper), 0);
@@ -351,8 +407,14 @@ CASE("srq.of-an-id")
 	struct rdma_cm_id *listener = listen_on(channel, AF_INET, 1), *id = towards(channel, listener);
 	struct ibv_srq_init_attr init = {.attr = {.max_wr = 4, .max_sge = 1}};
 
+	struct ibv_qp_init_attr qp = small();
 	EQ(rdma_create_srq(id, NULL, &init), 0);
 	NEED(id->srq);
+	CHECK(id->srq->pd == id->pd);
+	/* A queue pair of the id takes it of itself. */
+	EQ(rdma_create_qp(id, NULL, &qp), 0);
+	CHECK(id->qp && id->qp->srq == id->srq);
+	rdma_destroy_qp(id);
 	rdma_destroy_srq(id);
 	CHECK(id->srq == NULL);
 	EQ(rdma_destroy_id(id), 0);

@@ -5,6 +5,50 @@
 
 struct env env = {.address = "127.0.0.1", .address6 = "::1"};
 
+/* --- opening */
+
+static void open_device(void)
+{
+	int count = 0;
+	struct ibv_device **list = ibv_get_device_list(&count), *found = NULL;
+
+	for (int i = 0; list && i < count && !found; i++)
+		if (!env.device_name || strcmp(ibv_get_device_name(list[i]), env.device_name) == 0)
+			found = list[i];
+	if (!CHECKF(found, "there is no device %s among %d", env.device_name ? env.device_name : "(any)", count))
+		case_end();
+	env.iwarp = found->transport_type == IBV_TRANSPORT_IWARP;
+	env.weft = strncmp(ibv_get_device_name(found), "weft", 4) == 0;
+	NEED(env.ctx = ibv_open_device(found));
+	ibv_free_device_list(list);
+}
+
+/* The last GID of the table that is of RoCE version 2, if there is one: the one that programs take. */
+static void choose_gid(void)
+{
+	for (int i = 0; i < env.port.gid_tbl_len; i++) {
+		struct ibv_gid_entry entry;
+		if (ibv_query_gid_ex(env.ctx, PORT, (uint32_t)i, &entry, 0) != 0)
+			continue;
+		if (i == 0 || entry.gid_type == IBV_GID_TYPE_ROCE_V2) {
+			env.gid_index = i;
+			env.gid = entry.gid;
+			if (entry.gid.global.subnet_prefix == 0)
+				return;
+		}
+	}
+}
+
+void env_open(void)
+{
+	open_device();
+	NEED(ibv_query_device(env.ctx, &env.dev) == 0);
+	if (ibv_query_device_ex(env.ctx, NULL, &env.devx) != 0)
+		env.devx = (struct ibv_device_attr_ex){.orig_attr = env.dev};
+	NEED(ibv_query_port(env.ctx, PORT, &env.port) == 0);
+	choose_gid();
+}
+
 /* --- capabilities */
 
 bool says_unsupported(int error)
@@ -59,6 +103,12 @@ void need_cm(void)
 {
 	if (env.by != BY_CM)
 		SKIP("the run is by GID and QPN");
+}
+
+void need_weft(void)
+{
+	if (!env.weft)
+		SKIP("the device is not Weft's: another chooses its own errno, or trusts its caller");
 }
 
 void need_v6(void)

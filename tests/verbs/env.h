@@ -28,7 +28,11 @@ extern struct env {
 	int gid_index;
 	union ibv_gid gid;
 	bool iwarp;
+	bool weft; /* Weft's device: where the man pages leave a choice, its answer is known */
 } env;
+
+/* Opens the device that the command line asks for, and asks it what it has: ahead of every case, in its process. */
+void env_open(void);
 
 /* Rights, for tables. */
 enum { LW = IBV_ACCESS_LOCAL_WRITE, RW = IBV_ACCESS_REMOTE_WRITE, RR = IBV_ACCESS_REMOTE_READ };
@@ -56,6 +60,8 @@ void need_iwarp(void);
 void need_cm(void);
 void need_immediate(void);
 void need_v6(void);
+/* For cases about what Weft answers where the man pages leave a choice. */
+void need_weft(void);
 /* A creation that failed: with an errno that says "not supported" the case skips, else it fails. */
 _Noreturn void absent_or_wrong(const char *what);
 bool says_unsupported(int error);

@@ -74,6 +74,8 @@ int refused_by(struct rdma_event_channel *channel)
 	CHECKF(event->event == RDMA_CM_EVENT_REJECTED || event->event == RDMA_CM_EVENT_CONNECT_ERROR ||
 		       event->event == RDMA_CM_EVENT_UNREACHABLE,
 	       "the event is %s", rdma_event_str(event->event));
+	if (env.weft)
+		EQ(event->event, RDMA_CM_EVENT_REJECTED);
 	int status = event->status;
 	NEED(rdma_ack_cm_event(event) == 0);
 	return status;

@@ -118,7 +118,7 @@ CASE("mr.fields")
 	CHECK(mr->context == env.ctx && mr->pd == pd);
 	CHECK(mr->addr == memory + 3);
 	EQ(mr->length, 5000);
-	CHECK(mr->lkey);
+	CHECK(mr->lkey && mr->rkey);
 	EQ(ibv_dereg_mr(mr), 0);
 }
 
@@ -155,6 +155,9 @@ CASE("mr.half-mapped-is-a-bad-address")
 
 	NEED(munmap(memory + 4096, 4096) == 0);
 	NONE(ibv_reg_mr(a_pd(), memory, 8192, LW), EFAULT);
+	struct ibv_mr *mr = ibv_reg_mr(a_pd(), memory, 4096, LW);
+	NEED(mr);
+	EQ(ibv_dereg_mr(mr), 0);
 }
 
 CASE("mr.wrapping-around-is-refused")
@@ -184,6 +187,14 @@ CASE("mr.relaxed-ordering")
 	CHECK(mr);
 	if (mr)
 		EQ(ibv_dereg_mr(mr), 0);
+}
+
+CASE("mr.huge-pages-are-a-hint")
+{
+	struct ibv_mr *mr = ibv_reg_mr(a_pd(), some_memory(4096), 4096, LW | IBV_ACCESS_HUGETLB);
+
+	NEED(mr);
+	EQ(ibv_dereg_mr(mr), 0);
 }
 
 CASE("mr.overlapping-regions-have-keys-of-their-own")
@@ -314,6 +325,23 @@ CASE("rereg.translation")
 	CHECK(mr->addr == other);
 	EQ(mr->length, 8192);
 	EQ(ibv_dereg_mr(mr), 0);
+}
+
+CASE("rereg.translation-ends-the-first-key")
+{
+	need_weft();
+	struct pair p;
+
+	pair_up(&p, (struct wish){});
+	uint32_t key = p.b.mr->rkey;
+	EQ(ibv_rereg_mr(p.b.mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, p.b.buf + 8192, 4096, 0), 0);
+	CHECK(p.b.mr->rkey != key);
+	struct ibv_sge list = sge(&p.a, 0, 8);
+	struct ibv_send_wr wr = {.sg_list = &list, .num_sge = 1, .opcode = IBV_WR_RDMA_READ,
+				 .send_flags = IBV_SEND_SIGNALED, .wr.rdma = {(uintptr_t)p.b.buf, key}}, *bad;
+	NEED(ibv_post_send(p.a.qp, &wr, &bad) == 0);
+	COMPLETES(p.a.scq, 0, IBV_WC_REM_ACCESS_ERR);
+	pair_down(&p);
 }
 
 CASE("rereg.domain")

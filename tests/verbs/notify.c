@@ -1,6 +1,8 @@
 /* Completion channels: what is told, when, and how often. */
 #include "env.h"
 
+#include <sys/epoll.h>
+
 /* --- channels */
 
 CASE("channel.fields")
@@ -11,7 +13,9 @@ CASE("channel.fields")
 	CHECK(channel->context == env.ctx);
 	CHECK(fcntl(channel->fd, F_GETFL) >= 0);
 	CHECK(!readable(channel->fd, 0));
+	int fd = channel->fd;
 	EQ(ibv_destroy_comp_channel(channel), 0);
+	FAILS(fcntl(fd, F_GETFD), EBADF);
 }
 
 CASE("channel.with-a-queue-is-busy")
@@ -20,8 +24,10 @@ CASE("channel.with-a-queue-is-busy")
 	struct ibv_cq *cq = ibv_create_cq(env.ctx, 8, NULL, channel, 0);
 
 	NEED(cq);
+	EQ(channel->refcnt, 1);
 	EQ(ibv_destroy_comp_channel(channel), EBUSY);
 	EQ(ibv_destroy_cq(cq), 0);
+	EQ(channel->refcnt, 0);
 	EQ(ibv_destroy_comp_channel(channel), 0);
 }
 
@@ -257,6 +263,64 @@ CASE("notify.an-error-counts-as-solicited")
 	one_event(&p.b, p.b.rcq);
 	COMPLETES(p.b.rcq, 1, IBV_WC_WR_FLUSH_ERR);
 	pair_down(&p);
+}
+
+CASE("notify.non-blocking")
+{
+	struct pair p;
+	struct ibv_cq *cq;
+	void *context;
+
+	pair_up(&p, (struct wish){});
+	NEED(fcntl(p.b.channel->fd, F_SETFL, fcntl(p.b.channel->fd, F_GETFL) | O_NONBLOCK) == 0);
+	EQ(ibv_req_notify_cq(p.b.rcq, 0), 0);
+	FAILS(ibv_get_cq_event(p.b.channel, &cq, &context), EAGAIN);
+	one_send(&p, 1, 0);
+	one_event(&p.b, p.b.rcq);
+	FAILS(ibv_get_cq_event(p.b.channel, &cq, &context), EAGAIN);
+	pair_down(&p);
+}
+
+CASE("notify.by-epoll-on-a-duplicate-of-the-descriptor")
+{
+	struct pair p;
+	struct epoll_event event = {.events = EPOLLIN};
+
+	pair_up(&p, (struct wish){});
+	int set = epoll_create1(0), copy = dup(p.b.channel->fd);
+	NEED(set >= 0 && copy >= 0 && epoll_ctl(set, EPOLL_CTL_ADD, copy, &event) == 0);
+	EQ(ibv_req_notify_cq(p.b.rcq, 0), 0);
+	EQ(epoll_wait(set, &event, 1, 20), 0);
+	one_send(&p, 1, 0);
+	EQ(epoll_wait(set, &event, 1, patience), 1);
+	take_event(&p.b, p.b.rcq);
+	EQ(epoll_wait(set, &event, 1, 20), 0);
+	EQ(close(copy), 0);
+	EQ(close(set), 0);
+	pair_down(&p);
+}
+
+CASE("notify.events-of-a-destroyed-queue-are-gone")
+{
+	struct ibv_comp_channel *channel = ibv_create_comp_channel(env.ctx);
+	struct ibv_cq *cq = ibv_create_cq(env.ctx, 4, NULL, channel, 0), *got;
+	struct ibv_qp *qp = a_qp(a_pd(), cq);
+	struct ibv_qp_attr attr = attr_init();
+	struct ibv_recv_wr recv = {}, *bad;
+	void *context;
+
+	NEED(channel && cq);
+	NEED(ibv_modify_qp(qp, &attr, mask_init(IBV_QPT_RC)) == 0);
+	NEED(ibv_post_recv(qp, &recv, &bad) == 0);
+	EQ(ibv_req_notify_cq(cq, 0), 0);
+	NEED(to_state(qp, IBV_QPS_ERR) == 0);
+	NEED(comes(channel->fd));
+	EQ(ibv_destroy_qp(qp), 0);
+	EQ(ibv_destroy_cq(cq), 0);
+	CHECK(!readable(channel->fd, QUIET));
+	NEED(fcntl(channel->fd, F_SETFL, O_NONBLOCK) == 0);
+	FAILS(ibv_get_cq_event(channel, &got, &context), EAGAIN);
+	EQ(ibv_destroy_comp_channel(channel), 0);
 }
 
 CASE("notify.two-queues-on-a-channel")

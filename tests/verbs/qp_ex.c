@@ -122,7 +122,9 @@ CASE("wr.write-and-read")
 	ibv_wr_rdma_read(qp, p.b.mr->rkey, (uintptr_t)p.b.buf + 10);
 	ibv_wr_set_sge(qp, p.a.mr->lkey, (uintptr_t)p.a.buf + 4096, 1000);
 	EQ(ibv_wr_complete(qp), 0);
-	EQ(WORKS(p.a.scq, 2).opcode, IBV_WC_RDMA_READ);
+	struct ibv_wc wc = WORKS(p.a.scq, 2);
+	EQ(wc.opcode, IBV_WC_RDMA_READ);
+	EQ(wc.byte_len, 1000);
 	CHECK(holds(p.a.buf + 4096, 1000, 2));
 	pair_down(&p);
 }
@@ -274,6 +276,96 @@ CASE("wr.send-with-immediate")
 	struct ibv_wc wc = WORKS(p.b.rcq, 2);
 	EQ(ntohl(wc.imm_data), 8);
 	EQ(wc.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
+	pair_down(&p);
+}
+
+CASE("wr.four-kinds-together-and-their-completions-one-by-one")
+{
+	need_immediate();
+	struct pair p;
+	struct ibv_poll_cq_attr attr = {};
+	double end;
+	int got;
+
+	pair_up(&p, (struct wish){.ops = RC_OPS | IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM,
+				  .inline_data = 64, .cq_ex = true, .wc = IBV_WC_STANDARD_FLAGS});
+	struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(p.a.qp);
+	struct ibv_cq_ex *cq = (struct ibv_cq_ex *)(void *)p.a.scq;
+	NEED(qp);
+	uint64_t remote = (uintptr_t)p.b.buf;
+	fill(p.a.buf, 100, 4);
+	for (uint64_t i = 0; i < 3; i++)
+		NEED(post_recv(&p.b, 20 + i, 4096 * (i + 1), 4096) == 0);
+	struct ibv_sge list[2] = {sge(&p.a, 0, 30), sge(&p.a, 30, 70)};
+	struct ibv_data_buf parts[2] = {{p.a.buf, 10}, {p.a.buf + 10, 20}};
+	ibv_wr_start(qp);
+	qp->wr_id = 1;
+	qp->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_rdma_write(qp, p.b.mr->rkey, remote);
+	ibv_wr_set_sge_list(qp, 2, list);
+	qp->wr_id = 2;
+	ibv_wr_send_imm(qp, htonl(99));
+	ibv_wr_set_inline_data_list(qp, 2, parts);
+	qp->wr_id = 3;
+	qp->wr_flags = 0;
+	ibv_wr_send(qp);
+	ibv_wr_set_inline_data(qp, p.a.buf, 5);
+	qp->wr_id = 4;
+	qp->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_rdma_write_imm(qp, p.b.mr->rkey, remote + 200, htonl(77));
+	ibv_wr_set_sge(qp, p.a.mr->lkey, (uintptr_t)p.a.buf, 100);
+	EQ(ibv_wr_complete(qp), 0);
+	for (uint64_t i = 0; i < 3; i++) {
+		static const unsigned octets[] = {30, 5, 100}, flags[] = {IBV_WC_WITH_IMM, 0, IBV_WC_WITH_IMM};
+		struct ibv_wc wc = WORKS(p.b.rcq, 20 + i);
+		EQ(wc.byte_len, octets[i]);
+		EQ(wc.wc_flags & IBV_WC_WITH_IMM, flags[i]);
+	}
+	CHECK(holds(p.b.buf, 100, 4));
+	CHECK(holds(p.b.buf + 4096, 30, 4));
+	CHECK(holds(p.b.buf + 200, 100, 4));
+
+	/* The last of them may come a little later than the others. */
+	static const struct {
+		uint64_t id;
+		enum ibv_wc_opcode opcode;
+	} wanted[] = {{1, IBV_WC_RDMA_WRITE}, {2, IBV_WC_SEND}, {4, IBV_WC_RDMA_WRITE}};
+	for (int i = 0; i < 3; ibv_end_poll(cq)) {
+		end = deadline();
+		while ((got = ibv_start_poll(cq, &attr)) == ENOENT && now() < end)
+			;
+		NEED(got == 0);
+		do {
+			EQ(cq->wr_id, wanted[i].id);
+			EQ(cq->status, IBV_WC_SUCCESS);
+			EQ(ibv_wc_read_opcode(cq), wanted[i].opcode);
+			EQ(ibv_wc_read_qp_num(cq), p.a.qp->qp_num);
+			EQ(ibv_wc_read_vendor_err(cq), 0);
+			EQ(ibv_wc_read_wc_flags(cq) & IBV_WC_WITH_IMM, 0);
+		} while (++i < 3 && ibv_next_poll(cq) == 0);
+	}
+	EQ(ibv_start_poll(cq, &attr), ENOENT);
+	pair_down(&p);
+}
+
+CASE("wr.one-that-is-wrong-refuses-the-whole")
+{
+	struct pair p;
+	struct ibv_qp_ex *qp = up(&p, RC_OPS);
+	struct ibv_qp_attr attr;
+	struct ibv_qp_init_attr init;
+
+	NEED(ibv_query_qp(p.a.qp, &attr, IBV_QP_CAP, &init) == 0);
+	ibv_wr_start(qp);
+	qp->wr_id = 6;
+	qp->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_rdma_write(qp, p.b.mr->rkey, (uintptr_t)p.b.buf);
+	ibv_wr_set_sge(qp, p.a.mr->lkey, (uintptr_t)p.a.buf, 8);
+	ibv_wr_rdma_write(qp, p.b.mr->rkey, (uintptr_t)p.b.buf);
+	ibv_wr_set_inline_data(qp, p.a.buf, attr.cap.max_inline_data + 1);
+	int error = ibv_wr_complete(qp);
+	CHECKF(error == EINVAL || (!env.weft && error == ENOMEM), "%s", strerror(error));
+	CHECK(quiet(p.a.scq));
 	pair_down(&p);
 }
 

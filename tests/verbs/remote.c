@@ -179,6 +179,44 @@ CASES
 	}
 }
 
+/* A device that completes a Write when its octets are on their way says by what follows that it was refused. */
+static const struct {
+	const char *name;
+	int access, offset;
+	uint32_t key_off;
+} lost_writes[] = {
+	{"with-local-rights-only", LW, 0, 0},	   {"with-the-right-to-read", LW | RR, 0, 0},
+	{"across-the-end", LW | RW | RR, 4090, 0}, {"before-the-start", LW | RW | RR, -8, 0},
+	{"with-a-wrong-key", LW | RW | RR, 0, 0x1234},
+};
+
+static void lost_write(long at)
+{
+	struct pair p;
+
+	pair_up(&p, (struct wish){});
+	struct ibv_mr *mr = ibv_reg_mr(p.b.pd, p.b.buf + 4096, 4096, lost_writes[at].access);
+	NEED(mr);
+	memset(p.a.buf, 0x55, 8);
+	struct ibv_sge list = sge(&p.a, 0, 8);
+	struct ibv_send_wr wr = {.wr_id = 1, .sg_list = &list, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
+				 .send_flags = IBV_SEND_SIGNALED,
+				 .wr.rdma = {(uintptr_t)p.b.buf + 4096 + (unsigned long)lost_writes[at].offset,
+					     mr->rkey + lost_writes[at].key_off}}, *bad;
+	NEED(ibv_post_send(p.a.qp, &wr, &bad) == 0);
+	post(&p.a, 2, IBV_WR_RDMA_READ, IBV_SEND_SIGNALED, 64, 8, &p.b, 0);
+	struct ibv_wc first = {}, second = {};
+	NEED(reap(p.a.scq, &first) && reap(p.a.scq, &second));
+	CHECK(first.status != IBV_WC_SUCCESS || second.status != IBV_WC_SUCCESS);
+	untouched(&p.b, 16384);
+}
+
+CASES
+{
+	for (long i = 0; i < (long)(sizeof(lost_writes) / sizeof(*lost_writes)); i++)
+		ADD(lost_write, i, "remote.a-write-is-refused-or-what-follows-it-%s", lost_writes[i].name);
+}
+
 CASE("remote.write-wrapping-around-the-address-space-is-refused")
 {
 	struct pair p;
@@ -224,6 +262,13 @@ CASE("remote.a-fault-is-an-event-at-the-target")
 	       "event %s", ibv_event_type_str(event.event_type));
 	CHECK(event.element.qp == p.b.qp || event.element.qp == p.a.qp);
 	ibv_ack_async_event(&event);
+	if (!env.weft)
+		return;
+	while (event.event_type != IBV_EVENT_QP_ACCESS_ERR || event.element.qp != p.b.qp) {
+		NEED(comes(p.b.ctx->async_fd));
+		NEED(ibv_get_async_event(p.b.ctx, &event) == 0);
+		ibv_ack_async_event(&event);
+	}
 }
 
 CASE("remote.what-was-pending-at-the-target-is-flushed")
@@ -462,6 +507,9 @@ CASE("invalidate.locally")
 	NEED(mr);
 	struct ibv_send_wr wr = {.wr_id = 1, .opcode = IBV_WR_LOCAL_INV, .send_flags = IBV_SEND_SIGNALED,
 				 .invalidate_rkey = mr->rkey}, *bad;
+	/* It has no elements, whatever the request says of them. */
+	if (env.weft)
+		wr.num_sge = 12345;
 	int error = ibv_post_send(p.a.qp, &wr, &bad);
 	if (says_unsupported(error) || error == EINVAL)
 		SKIP("the device refuses IBV_WR_LOCAL_INV (%s)", strerror(error));

@@ -1,26 +1,38 @@
 #!/usr/bin/env python3
 """Builds the verbs conformance program and runs it on the Weft device.
 
-    tests/verbs/run.py --weft TARGET/release/weft [--work FOLDER] [-- OPTION...]
+    tests/verbs/run.py --weft TARGET/release/weft [--mode MODE] [--work FOLDER] [-- OPTION...]
 
-It runs once for each face of the device, and on the one that has it by GID and QPN too. What stands behind -- goes to
-the program (tests/verbs/README.md). The last line is `N passed, N failed, N skipped`, of all runs.
+Without --mode it runs in every way of loading (preload, replacement, both): under both, which is how `weft run` does it,
+once for each face of the device, and on the one that has it by GID and QPN too; in the other ways on that face. What
+stands behind -- goes to the program (tests/verbs/README.md). The last line is `N passed, N failed, N skipped`, of all
+runs.
 """
 import argparse
-import os
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-COUNTS = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped$")
+sys.path.append(str(HERE.parent / "rig"))
+from counts import Counts, of_cases  # noqa: E402
+
+# The C library fills memory that was freed, so that what is used afterwards is not by chance as it was.
+FILLED = {"GLIBC_TUNABLES": "glibc.malloc.perturb=165:glibc.malloc.tcache_count=0"}
+MODES = ("preload", "replacement", "both")
+# The faces of the device and ways to connect; options of the program and its list of known failures.
+RUNS = (
+    ("iwarp", [], "known-failures.txt"),
+    ("infiniband", [], "known-failures-infiniband.txt"),
+    ("infiniband", ["--by", "gid"], "known-failures-by-gid.txt"),
+)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--weft", required=True, type=pathlib.Path, help="the built command")
+    parser.add_argument("--mode", choices=MODES, action="append", help="how the libraries are loaded (every way)")
     parser.add_argument("--work", type=pathlib.Path, help="where the program is built (a temporary folder)")
     parser.add_argument("rest", nargs="*", help="options of the program, behind --")
     arguments = parser.parse_args()
@@ -31,46 +43,26 @@ def main():
         if subprocess.run([HERE / "build.sh", program]).returncode:
             print("verbs: the program does not compile (packages gcc, libibverbs-dev, librdmacm-dev)")
             return 1
-        total = [0, 0, 0]
-        for title, setting, options, known in ways(arguments.weft):
-            command = [arguments.weft, "run", *setting, "--", program, "--again", *options, "--known", HERE / known]
-            counts = run(title, command + arguments.rest)
-            total = [one + other for one, other in zip(total, counts)]
-    print(f"{total[0]} passed, {total[1]} failed, {total[2]} skipped")
-    return 1 if total[1] else 0
+        total = Counts()
+        for mode in arguments.mode or MODES:
+            for face, options, known in RUNS:
+                if mode != "both" and (face, options) != ("infiniband", []):
+                    continue
+                title = " ".join([f"{mode}, face {face}", *options])
+                command = [program, "--again", *options, "--known", HERE / known, *arguments.rest]
+                command, variables = loaded(mode, arguments.weft.resolve(), face, command)
+                total += of_cases(title, command, FILLED | variables)
+    return total.close()
 
 
-def ways(weft):
-    """A name, settings of weft, options of the program and its list of known failures, for each run."""
-    said = subprocess.run([weft, "run", "--help"], stdout=subprocess.PIPE, text=True, check=True).stdout
-    if "--face" not in said:
-        yield "the device", [], [], "known-failures.txt"
-        return
-    yield "face iwarp", ["--face", "iwarp"], [], "known-failures.txt"
-    yield "face infiniband", ["--face", "infiniband"], [], "known-failures-infiniband.txt"
-    yield "face infiniband, by GID", ["--face", "infiniband"], ["--by", "gid"], "known-failures-by-gid.txt"
-
-
-def run(title, command):
-    """One run's counts; its lines are passed on, but for the counts and what went well."""
-    print(f"--- {title}", flush=True)
-    counts = None
-    # What the engine says of connections that cases break on purpose goes to standard error.
-    # The C library fills memory that was freed, so that what is used afterwards is not by chance as it was.
-    environment = os.environ | {"GLIBC_TUNABLES": "glibc.malloc.perturb=165:glibc.malloc.tcache_count=0"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
-        for line in process.stdout:
-            found = COUNTS.match(line)
-            if found:
-                counts = [int(number) for number in found.groups()]
-            elif not line.startswith(("ok ", "skip ")):
-                print(line, end="", flush=True)
-    if counts is None or (process.returncode and not counts[1]):
-        print(f"FAIL {title}: exit status {process.returncode} without a failure counted")
-        counts = counts or [0, 0, 0]
-        counts[1] += 1
-    print(f"{title}: {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped")
-    return counts
+def loaded(mode, weft, face, command):
+    """The command that runs the program with the libraries loaded this way, and what it needs in its environment."""
+    if mode == "both":
+        return [weft, "run", "--face", face, "--", *command], {}
+    folder = weft.parent
+    if mode == "preload":
+        return command, {"WEFT_FACE": face, "LD_PRELOAD": str(folder / "libweft.so")}
+    return command, {"WEFT_FACE": face, "LD_LIBRARY_PATH": str(folder / "weft-libs")}
 
 
 if __name__ == "__main__":

@@ -64,6 +64,31 @@ CASES
 	}
 }
 
+/* All sizes one after another on one connection: what one leaves behind is in the way of the next. */
+CASE("size.all-on-one-connection")
+{
+	struct pair p;
+
+	pair_up(&p, (struct wish){});
+	for (unsigned i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		uint32_t length = sizes[i];
+		fill(p.a.buf, length, i);
+		NEED(post_recv(&p.b, 1, 0, length + 16) == 0);
+		NEED(send_of(&p.a, 2, IBV_SEND_SIGNALED, 0, length) == 0);
+		WORKS(p.a.scq, 2);
+		EQ(WORKS(p.b.rcq, 1).byte_len, length);
+		NEED(holds(p.b.buf, length, i));
+		fill(p.a.buf, length, i + 1);
+		NEED(post(&p.a, 3, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED, 0, length, &p.b, 1024) == 0);
+		WORKS(p.a.scq, 3);
+		memset(p.a.buf, 0, length);
+		NEED(post(&p.a, 4, IBV_WR_RDMA_READ, IBV_SEND_SIGNALED, 512, length, &p.b, 1024) == 0);
+		EQ(WORKS(p.a.scq, 4).byte_len, length);
+		NEED(holds(p.b.buf + 1024, length, i + 1) && holds(p.a.buf + 512, length, i + 1));
+	}
+	pair_down(&p);
+}
+
 static void mtu_edges(long at)
 {
 	struct pair p;

@@ -201,7 +201,7 @@ static void region_in_use(long type)
 	WORKS(p.b.scq, 50);
 	/* A region with a window on it is in use (11.2.8.5), unless the device lets go of both. */
 	int error = ibv_dereg_mr(mr);
-	CHECKF(error == EBUSY || error == EINVAL || error == 0, "%s", strerror(error));
+	CHECKF(error == EBUSY || (!env.weft && (error == EINVAL || error == 0)), "%s", strerror(error));
 	if (error == 0) {
 		NEED(through(&p, 1, IBV_WR_RDMA_WRITE, mw->rkey, 0, 8) == 0);
 		CHECK(becomes(p.a.qp, IBV_QPS_ERR));
@@ -259,6 +259,8 @@ CASE("window-1.bound-again-changes-its-key")
 	NEED(bind_over(&p, mw, mr, 64, 64, RR) == 0);
 	WORKS(p.b.scq, 50);
 	CHECK(mw->rkey != key);
+	if (env.weft)
+		EQ(mw->rkey >> 8, key >> 8);
 	NEED(through(&p, 1, IBV_WR_RDMA_READ, mw->rkey, 64, 64) == 0);
 	WORKS(p.a.scq, 1);
 	NEED(through(&p, 2, IBV_WR_RDMA_READ, key, 0, 64) == 0);

@@ -4,11 +4,11 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use libc::{mode_t, sigset_t, sockaddr, socklen_t, FILE};
 
-use crate::edge::{caught, known, Mine};
+use crate::edge::caught;
 use crate::process::CLOSE_RANGE_CLOEXEC;
 use crate::stack::stack;
 
-/// A descriptor appeared that is no UDP socket; whatever was known of its number is of the past.
+/// A descriptor appeared that is no socket of any kind of ours; whatever was known of its number is of the past.
 fn made(fd: c_int) -> c_int {
     if let Some(stack) = stack() {
         caught((), || stack.made_other(fd));
@@ -43,14 +43,14 @@ hook!(fn __socket(family: c_int, kind: c_int, protocol: c_int) -> c_int, real =>
     made_socket(real(), family, kind)
 });
 
+/// Bits of the second argument of `socket` that are the type; the others are flags.
+const SOCKET_TYPES: c_int = 0xff;
+
 fn made_socket(fd: c_int, family: c_int, kind: c_int) -> c_int {
-    let Some(stack) = stack() else { return fd };
-    let datagrams = kind & 0xff == libc::SOCK_DGRAM;
-    if datagrams && [libc::AF_INET, libc::AF_INET6].contains(&family) {
-        caught((), || stack.made_socket(fd));
-        return fd;
+    if let Some(stack) = stack() {
+        caught((), || stack.made_socket(fd, family, kind & SOCKET_TYPES));
     }
-    made(fd)
+    fd
 }
 
 hook!(fn socketpair(family: c_int, kind: c_int, protocol: c_int, pair: *mut c_int) -> c_int, real => {
@@ -93,7 +93,7 @@ hook!(fn openat64(at: c_int, path: *const c_char, flags: c_int, mode: mode_t) ->
 hook!(fn __openat_2(at: c_int, path: *const c_char, flags: c_int) -> c_int, real => made(real()));
 hook!(fn __openat64_2(at: c_int, path: *const c_char, flags: c_int) -> c_int, real => made(real()));
 
-/// A descriptor is about to be closed. What gathered in it leaves while it is there.
+/// A descriptor is about to be closed. What waits in it leaves while it is there.
 #[inline(always)]
 fn closing(fd: c_int) {
     if let Some(stack) = stack() {
@@ -129,8 +129,8 @@ hook!(fn closefrom(first: c_int) -> (), real => {
 
 /// A stream of the C library reads and writes by ways of its own: from now on the socket is the kernel's.
 fn streaming(fd: c_int) {
-    if let Some(Mine { stack, record, .. }) = known(fd) {
-        caught((), || stack.release(record));
+    if let Some(stack) = stack() {
+        caught((), || stack.release(fd));
     }
 }
 

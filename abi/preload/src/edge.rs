@@ -1,37 +1,11 @@
-//! What every hook does: whose descriptor it is, errno, panics.
+//! What every hook does: the program's memory, errno, panics.
 
 use std::ffi::{c_int, c_void};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
 use weft_os::user::{self, UserBuffers};
-use weft_sockets::stack::{Record, Stack, Verdict};
+use weft_sockets::verdict::Verdict;
 use weft_sockets::Errno;
-
-use crate::stack::stack;
-
-/// A descriptor of the program's that stands for a socket of ours.
-#[derive(Clone, Copy)]
-pub struct Mine {
-    pub stack: &'static Stack,
-    pub record: &'static Record,
-    pub fd: c_int,
-}
-
-/// Whether `fd` is a socket of ours. Nearly always not; without a rule this is one load.
-#[inline(always)]
-pub fn mine(fd: c_int) -> Option<Mine> {
-    let stack = stack()?;
-    let record = stack.socket(fd)?;
-    Some(Mine { stack, record, fd })
-}
-
-/// The same, without looking at descriptors nobody has looked at.
-#[inline(always)]
-pub fn known(fd: c_int) -> Option<Mine> {
-    let stack = stack()?;
-    let record = stack.known(fd)?;
-    Some(Mine { stack, record, fd })
-}
 
 /// Sets errno and gives the -1 that goes with it.
 pub fn fail(errno: Errno) -> isize {

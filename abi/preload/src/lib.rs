@@ -4,8 +4,10 @@
 //! | --- | --- |
 //! | `real` | the calls behind ours, found at load time |
 //! | `start`, `stack` | loading and unloading; the sockets face of the process |
-//! | `edge` | what every hook does: whose descriptor it is, errno, panics |
-//! | `send`, `receive`, `wait` | datagrams out, in, and waiting for them |
+//! | `edge` | what every hook does: the program's memory, errno, panics |
+//! | `mine`, `socket` | whose descriptor it is; what the hooks ask of a socket of ours |
+//! | `udp` | a kind of those: UDP sockets |
+//! | `send`, `receive`, `wait` | data out, in, and waiting for it |
 //! | `descriptors`, `options` | descriptors made, doubled and closed; socket options and names |
 //! | `process`, `io_uring` | fork, exec, exit; rings that pass the hooks by |
 //!
@@ -19,10 +21,13 @@ mod real;
 mod descriptors;
 mod edge;
 mod io_uring;
+mod mine;
 mod options;
 mod process;
 mod receive;
 mod send;
+mod socket;
 mod stack;
 mod start;
+mod udp;
 mod wait;

@@ -1,16 +1,17 @@
-//! Socket options, names and states: what depends on datagrams that have gathered.
+//! Socket options, names and states: what depends on data that waits here.
 
 use std::ffi::{c_int, c_ulong, c_void};
 
 use libc::{sockaddr, socklen_t};
 
-use crate::edge::{caught, fail, get, known, mine, put, Mine};
-use crate::receive::next_len;
+use crate::edge::{fail, get, put};
+use crate::mine::{known, mine, Mine};
+use crate::socket::Socket;
 
-/// Sends what gathered on `fd` before a call that concerns the socket as a whole.
+/// What waits on `fd` leaves before a call that concerns the socket as a whole.
 fn flush(fd: c_int) {
-    if let Some(Mine { stack, record, .. }) = known(fd) {
-        caught((), || stack.flush(record));
+    if let Some(mine) = known(fd) {
+        mine.flush();
     }
 }
 
@@ -25,18 +26,15 @@ hook!(fn listen(fd: c_int, backlog: c_int) -> c_int, real => {
 });
 
 hook!(fn shutdown(fd: c_int, how: c_int) -> c_int, real => {
-    if let Some(Mine { stack, record, .. }) = mine(fd) {
-        match how {
-            libc::SHUT_RD => caught((), || stack.flush(record)),
-            _ => caught((), || stack.shutting_down(record)),
-        }
+    if let Some(mine) = mine(fd) {
+        mine.shutting_down(how);
     }
     real()
 });
 
 fn connecting(fd: c_int) {
-    if let Some(Mine { stack, record, .. }) = mine(fd) {
-        caught((), || stack.connecting(record));
+    if let Some(mine) = mine(fd) {
+        mine.connecting();
     }
 }
 
@@ -51,7 +49,7 @@ hook!(fn __connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int, r
 });
 
 hook!(fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int, real => {
-    // The first datagram binds the socket.
+    // The first datagram binds a socket.
     flush(fd);
     real()
 });
@@ -67,11 +65,8 @@ hook!(fn setsockopt(
     value: *const c_void,
     len: socklen_t,
 ) -> c_int, real => {
-    if let Some(Mine { stack, record, .. }) = mine(fd) {
-        caught((), || {
-            stack.flush(record);
-            stack.option_set(record, level, option);
-        });
+    if let Some(mine) = mine(fd) {
+        mine.setting_option(level, option);
     }
     real()
 });
@@ -96,13 +91,12 @@ hook!(fn getsockopt(
 
 /// The error of a send that nobody waited for, as `SO_ERROR`; nothing if there is none.
 fn give_error(mine: Mine, value: *mut c_void, len_at: *mut socklen_t) -> Option<c_int> {
-    let Mine { stack, record, .. } = mine;
     // Who has no room for the answer is refused by the kernel.
     let len = get(len_at)?;
     if len < 4 {
         return None;
     }
-    let errno = caught(None, || stack.take_error(record))?;
+    let errno = mine.take_error()?;
     let written = put(value.cast::<c_int>(), errno).and_then(|()| put(len_at, 4));
     Some(match written {
         Ok(()) => 0,
@@ -111,11 +105,11 @@ fn give_error(mine: Mine, value: *mut c_void, len_at: *mut socklen_t) -> Option<
 }
 
 hook!(fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int, real => {
-    if known(fd).is_none() {
+    let Some(mine) = known(fd) else {
         return real();
-    }
+    };
     match request {
-        libc::FIONREAD => match next_len(fd) {
+        libc::FIONREAD => match mine.next_len() {
             Some(octets) => match put(argument.cast::<c_int>(), octets as c_int) {
                 Ok(()) => 0,
                 Err(errno) => fail(errno) as c_int,
@@ -123,7 +117,7 @@ hook!(fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int, rea
             None => real(),
         },
         libc::TIOCOUTQ => {
-            flush(fd);
+            mine.flush();
             real()
         }
         _ => real(),

@@ -1,34 +1,20 @@
-//! Datagrams out.
+//! Sends, by every name there is.
 
 use std::ffi::{c_int, c_uint, c_void};
 
 use libc::{iovec, mmsghdr, msghdr, off64_t, off_t, size_t, sockaddr, socklen_t, ssize_t};
 use weft_os::dgram::NAME_LEN;
 use weft_os::user::UserBuffers;
-use weft_sockets::stack::Verdict;
+use weft_sockets::verdict::Verdict;
 
-use crate::edge::{
-    buffer, buffers, caught, fail, get, get_octets, known, mine, put, settle, test_cancel, Mine,
-};
+use crate::edge::{buffer, buffers, fail, get, get_octets, put, settle};
+use crate::mine::{known, mine, Mine};
+use crate::socket::Socket;
 
 /// What the kernel takes of a list of messages.
 const MOST_MESSAGES: c_uint = 1024;
 
 impl Mine {
-    fn send(self, to: Option<&[u8]>, data: &UserBuffers, flags: c_int) -> Verdict {
-        let Mine { stack, record, fd } = self;
-        test_cancel();
-        caught(Verdict::Kernel, || stack.send(record, fd, to, data, flags))
-    }
-
-    /// The kernel is to send something that must not overtake what gathered.
-    fn make_way(self, flags: c_int) -> Verdict {
-        let Mine { stack, record, fd } = self;
-        caught(Verdict::Kernel, || {
-            stack.before_plain_send(record, fd, flags)
-        })
-    }
-
     fn send_to(self, data: &UserBuffers, flags: c_int, addr: *const c_void, len: usize) -> Verdict {
         if addr.is_null() {
             return self.send(None, data, flags);
@@ -109,25 +95,31 @@ hook!(fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t, re
 hook!(fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int, real => {
     match mine(fd) {
         None => real(),
-        Some(mine) => send_messages(mine, messages, count, flags),
+        Some(mine) => send_messages(fd, mine, messages, count, flags),
     }
 });
 
 hook!(fn __sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int, real => {
     match mine(fd) {
         None => real(),
-        Some(mine) => send_messages(mine, messages, count, flags),
+        Some(mine) => send_messages(fd, mine, messages, count, flags),
     }
 });
 
 /// One by one; as with the kernel, an error counts only if it meets the first.
-fn send_messages(mine: Mine, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
+fn send_messages(
+    fd: c_int,
+    mine: Mine,
+    messages: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+) -> c_int {
     for number in 0..count.min(MOST_MESSAGES) {
         let at = messages.wrapping_add(number as usize);
         let place = at.cast::<msghdr>();
         let octets = settle(mine.send_message(get(place), flags), || {
             // SAFETY: the program's own message, one of the list it hands over.
-            unsafe { sendmsg_real(mine.fd, place, flags) }
+            unsafe { sendmsg_real(fd, place, flags) }
         });
         if octets < 0 {
             return if number > 0 { number as c_int } else { -1 };

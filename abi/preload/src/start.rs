@@ -1,5 +1,7 @@
 //! Loading and unloading.
 
+use std::ffi::OsStr;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
 
@@ -31,14 +33,23 @@ extern "C" fn load() {
 
 fn begin() {
     let (settings, complaints) = Settings::from_env();
+    let names = program_names();
+    let program = names.first().cloned().unwrap_or_default();
+    if settings.off {
+        // Without a stack every hook is the C library's call: no table, no thread.
+        if settings.log >= LogLevel::Info {
+            eprintln!("weft: info: {program}: Weft is off (WEFT_OFF); socket calls are passed on");
+        }
+        return;
+    }
     for complaint in complaints
         .iter()
-        .filter(|one| one.variable.starts_with("WEFT_UDP"))
+        .filter(|one| one.variable.starts_with("WEFT_UDP") || one.variable == "WEFT_OFF")
     {
         eprintln!("weft: warn: {complaint}");
     }
-    let program = program_name();
-    let stack = Stack::new(&settings, &program);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let stack = Stack::new(&settings, &names);
     if settings.log >= LogLevel::Info {
         let _ = LOUD.set(program);
     }
@@ -47,19 +58,26 @@ fn begin() {
     }
 }
 
-/// The last part of the program's own name.
-fn program_name() -> String {
-    let name = std::env::args_os().next().unwrap_or_default();
-    let name = name.to_string_lossy();
-    let last = name.rsplit('/').next().unwrap_or_default();
-    last.to_owned()
+/// The names by which rules know the program: what it was started as, then its file's (`python3`, `python3.11`).
+fn program_names() -> Vec<String> {
+    let started_as = std::env::args_os().next();
+    let file = std::fs::read_link("/proc/self/exe").ok();
+    let paths = started_as
+        .into_iter()
+        .chain(file.map(PathBuf::into_os_string));
+    paths.map(|path| last_part(&path)).collect()
+}
+
+fn last_part(path: &OsStr) -> String {
+    let path = path.to_string_lossy();
+    path.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
 extern "C" fn unload() {
     let Some(stack) = stack() else { return };
     stack.flush_all();
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    let counts = &stack.counts;
+    let counts = stack.kinds().datagrams.counts();
     let (sends, heads) = (count(&counts.sends), count(&counts.heads));
     let Some(program) = LOUD.get() else { return };
     if io_uring::is_used() {

@@ -314,6 +314,6 @@ unsafe fn epoll_real(
 
 hook!(fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: *mut c_void) -> c_int, real => {
     // A socket is classified before it is waited for: afterwards its first use may be in a signal handler.
-    let _ = crate::edge::mine(fd);
+    let _ = crate::mine::mine(fd);
     real()
 });

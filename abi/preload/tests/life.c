@@ -1,15 +1,10 @@
 /* What the life of a program does to datagrams that wait in user space: fork, exec, exit, duplicates, signals,
- * threads. The same has to hold without the hooks. Closes with `N cases`. */
-#define _GNU_SOURCE
+ * threads. The same has to hold without the hooks. */
 #include <arpa/inet.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -17,28 +12,10 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
-static int cases, failures;
-static const char *name;
-
-#define CASE(title) (name = title, cases++)
-#define CHECK(condition)                                                                        \
-    do {                                                                                        \
-        if (!(condition)) {                                                                     \
-            printf("not ok %s: line %d: %s (errno %d)\n", name, __LINE__, #condition, errno);   \
-            failures++;                                                                         \
-        }                                                                                       \
-    } while (0)
+#include "../../../tests/common/cases.h"
 
 static int in, out;
-
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return time.tv_sec + time.tv_nsec / 1e9;
-}
 
 /* Seconds that are waited for what has to come: a machine may stand still for some. */
 enum { PATIENCE = 20 };
@@ -64,7 +41,7 @@ static void close_pair(void) {
 static void burst(int fd, int count) {
     for (int i = 0; i < count; i++) {
         char datagram[100] = {(char)i};
-        if (send(fd, datagram, sizeof datagram, 0) != sizeof datagram) failures++;
+        CHECK(send(fd, datagram, sizeof datagram, 0) == sizeof datagram);
     }
 }
 
@@ -117,10 +94,7 @@ static int alive(pid_t child) {
     return status == 0;
 }
 
-int main(void) {
-    signal(SIGPIPE, SIG_IGN);
-
-    CASE("what gathers arrives though the program never calls again");
+CASE("life.what-gathers-arrives-though-the-program-never-calls-again") {
     open_pair();
     pid_t child = fork();
     if (child == 0) {
@@ -131,11 +105,12 @@ int main(void) {
     kill(child, SIGKILL);
     alive(child);
     close_pair();
+}
 
-    CASE("what gathered leaves before fork, once");
+CASE("life.what-gathered-leaves-before-fork-once") {
     open_pair();
     burst(out, 10);
-    child = fork();
+    pid_t child = fork();
     if (child == 0) {
         burst(out, 10);
         exit(0);
@@ -145,11 +120,12 @@ int main(void) {
     CHECK(take(0, 10) == 10);
     CHECK(recv(in, &child, 1, MSG_DONTWAIT) == -1 && errno == EAGAIN);
     close_pair();
+}
 
-    CASE("a fork that is a bare system call duplicates nothing");
+CASE("life.a-fork-that-is-a-bare-system-call-duplicates-nothing") {
     open_pair();
     burst(out, 10);
-    child = (pid_t)syscall(SYS_fork);
+    pid_t child = (pid_t)syscall(SYS_fork);
     if (child == 0) {
         burst(out, 1);
         _exit(0);
@@ -161,11 +137,12 @@ int main(void) {
     while (poll(&ready, 1, seen < 11 ? PATIENCE * 1000 : 100) == 1 && recv(in, datagram, 200, 0) == 100) seen++;
     CHECK(seen == 11);
     close_pair();
+}
 
-    CASE("exit, _exit, quick_exit and exec flush");
+CASE("life.exit-_exit-quick_exit-and-exec-flush") {
     for (int way = 0; way < 4; way++) {
         open_pair();
-        child = fork();
+        pid_t child = fork();
         if (child == 0) {
             burst(out, 7);
             if (way == 0) exit(0);
@@ -177,11 +154,12 @@ int main(void) {
         CHECK(take(0, 7) == 7);
         close_pair();
     }
+}
 
-    CASE("a child of vfork leaves the parent's datagrams and descriptors alone");
+CASE("life.a-child-of-vfork-leaves-the-parents-datagrams-and-descriptors-alone") {
     open_pair();
     burst(out, 9);
-    child = vfork();
+    pid_t child = vfork();
     if (child == 0) {
         close(out);
         close(in);
@@ -193,8 +171,9 @@ int main(void) {
     CHECK(take(0, 9) == 9);
     CHECK(take(0, 3) == 3);
     close_pair();
+}
 
-    CASE("close, dup2 over it and shutdown let what gathered go first");
+CASE("life.close-dup2-over-it-and-shutdown-let-what-gathered-go-first") {
     for (int way = 0; way < 4; way++) {
         open_pair();
         burst(out, 6);
@@ -205,8 +184,11 @@ int main(void) {
         CHECK(take(0, 6) == 6);
         close_pair();
     }
+}
 
-    CASE("duplicates are one socket");
+CASE("life.duplicates-are-one-socket") {
+    char datagram[70000];
+    struct pollfd ready = {in, POLLIN, 0};
     open_pair();
     int twin = dup(out), third = fcntl(out, F_DUPFD, 50);
     burst(out, 3);
@@ -229,8 +211,9 @@ int main(void) {
     close(in_twin);
     CHECK(take(3, 1) == 1);
     close_pair();
+}
 
-    CASE("a number that is used again is a new socket");
+CASE("life.a-number-that-is-used-again-is-a-new-socket") {
     open_pair();
     burst(out, 2);
     int number = out;
@@ -243,14 +226,16 @@ int main(void) {
     out = other;
     CHECK(take(0, 2) == 2);
     close_pair();
+}
 
-    CASE("parent and child read one socket, each datagram once");
+CASE("life.parent-and-child-read-one-socket-each-datagram-once") {
+    char datagram[70000];
     open_pair();
     int counts = memfd_create("counts", 0);
-    if (ftruncate(counts, 4096)) return 2;
+    NEED(ftruncate(counts, 4096) == 0);
     int *count = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, counts, 0);
     CHECK(recv(in, datagram, 1, MSG_DONTWAIT) == -1);
-    child = fork();
+    pid_t child = fork();
     struct timeval short_wait = {0, 300000};
     setsockopt(in, SOL_SOCKET, SO_RCVTIMEO, &short_wait, sizeof short_wait);
     if (child == 0) {
@@ -262,19 +247,23 @@ int main(void) {
     CHECK(alive(child));
     CHECK(count[0] + count[1] == 120);
     close_pair();
+}
 
-    CASE("threads share a receiving and a sending socket");
+CASE("life.threads-share-a-receiving-and-a-sending-socket") {
+    struct timeval short_wait = {0, 300000};
+    pthread_t threads[6];
+    int count = 0;
     open_pair();
     setsockopt(in, SOL_SOCKET, SO_RCVTIMEO, &short_wait, sizeof short_wait);
-    pthread_t threads[6];
-    count[2] = 0;
-    for (int i = 0; i < 3; i++) pthread_create(&threads[i], NULL, receives_all, &count[2]);
+    for (int i = 0; i < 3; i++) pthread_create(&threads[i], NULL, receives_all, &count);
     for (int i = 3; i < 6; i++) pthread_create(&threads[i], NULL, sends_many, NULL);
     for (int i = 0; i < 6; i++) pthread_join(threads[i], NULL);
-    CHECK(count[2] == 150);
+    CHECK(count == 150);
     close_pair();
+}
 
-    CASE("a thread that waits can be cancelled, and the socket goes on");
+CASE("life.a-thread-that-waits-can-be-cancelled-and-the-socket-goes-on") {
+    pthread_t threads[6];
     open_pair();
     pthread_create(&threads[0], NULL, blocks, NULL);
     usleep(20000);
@@ -283,8 +272,10 @@ int main(void) {
     burst(out, 5);
     CHECK(take(0, 5) == 5);
     close_pair();
+}
 
-    CASE("SO_RCVTIMEO, EINTR and SA_RESTART are the kernel's");
+CASE("life.so_rcvtimeo-eintr-and-sa_restart-are-the-kernels") {
+    char datagram[70000];
     open_pair();
     struct timeval tenth = {0, 100000};
     setsockopt(in, SOL_SOCKET, SO_RCVTIMEO, &tenth, sizeof tenth);
@@ -299,7 +290,7 @@ int main(void) {
     CHECK(recv(in, datagram, 100, 0) == -1 && errno == EINTR);
     action.sa_flags = SA_RESTART;
     sigaction(SIGALRM, &action, NULL);
-    child = fork();
+    pid_t child = fork();
     if (child == 0) {
         usleep(150000);
         burst(out, 1);
@@ -309,8 +300,12 @@ int main(void) {
     ualarm(0, 0);
     CHECK(alive(child));
     close_pair();
+}
 
-    CASE("a handler that sends comes back to a program that sends");
+CASE("life.a-handler-that-sends-comes-back-to-a-program-that-sends") {
+    char datagram[70000];
+    double begin;
+    struct sigaction action = {};
     open_pair();
     int big = 4 << 20;
     setsockopt(in, SOL_SOCKET, SO_RCVBUF, &big, sizeof big);
@@ -328,8 +323,10 @@ int main(void) {
     CHECK(sent > 0);
     close_pair();
     signal(SIGALRM, SIG_IGN);
+}
 
-    CASE("a refused destination is told, on the socket that asked");
+CASE("life.a-refused-destination-is-told-on-the-socket-that-asked") {
+    double begin;
     open_pair();
     close(in);
     int refused = 0;
@@ -345,8 +342,10 @@ int main(void) {
         CHECK(getsockopt(out, SOL_SOCKET, SO_ERROR, &error, &len) == 0);
     CHECK(error == ECONNREFUSED);
     close(out);
+}
 
-    CASE("what no network takes is EMSGSIZE, and the rest goes on");
+CASE("life.what-no-network-takes-is-emsgsize-and-the-rest-goes-on") {
+    char datagram[70000];
     open_pair();
     burst(out, 8);
     static char huge[70000];
@@ -355,8 +354,9 @@ int main(void) {
     CHECK(send(out, huge, 65507, 0) == 65507);
     CHECK(recv(in, datagram, sizeof datagram, 0) == 65507);
     close_pair();
+}
 
-    CASE("bad addresses are EFAULT");
+CASE("life.bad-addresses-are-efault") {
     open_pair();
     burst(out, 8);
     CHECK(send(out, (void *)16, 100, 0) == -1 && errno == EFAULT);
@@ -365,8 +365,10 @@ int main(void) {
     CHECK(recv(in, (void *)16, 100, 0) == -1 && errno == EFAULT);
     CHECK(recvmsg(in, (void *)16, MSG_DONTWAIT) == -1);
     close_pair();
+}
 
-    CASE("empty datagrams keep their place");
+CASE("life.empty-datagrams-keep-their-place") {
+    char datagram[70000];
     open_pair();
     burst(out, 2);
     CHECK(send(out, "", 0, 0) == 0);
@@ -375,8 +377,11 @@ int main(void) {
     CHECK(recv(in, datagram, 10, 0) == 0);
     CHECK(recv(in, datagram, 10, 0) == 1);
     close_pair();
+}
 
-    CASE("shutdown of the reading side ends a wait");
+CASE("life.shutdown-of-the-reading-side-ends-a-wait") {
+    pthread_t threads[6];
+    double begin;
     open_pair();
     pthread_create(&threads[0], NULL, blocks, NULL);
     usleep(20000);
@@ -385,8 +390,9 @@ int main(void) {
     pthread_join(threads[0], NULL);
     CHECK(now() - begin < PATIENCE / 2);
     close_pair();
+}
 
-    CASE("no descriptors left: the error is the kernel's, and datagrams go on");
+CASE("life.no-descriptors-left-the-error-is-the-kernels-and-datagrams-go-on") {
     open_pair();
     struct rlimit limit, few;
     getrlimit(RLIMIT_NOFILE, &limit);
@@ -401,12 +407,15 @@ int main(void) {
     CHECK(take(0, 5) == 5);
     setrlimit(RLIMIT_NOFILE, &limit);
     close_pair();
+}
 
-    CASE("a request that a program waits for the answer of is not held");
+CASE("life.a-request-that-a-program-waits-for-the-answer-of-is-not-held") {
+    char datagram[70000];
+    socklen_t len;
     open_pair();
     struct sockaddr_in from;
     len = sizeof from;
-    child = fork();
+    pid_t child = fork();
     if (child == 0) {
         for (int i = 0; i < 300; i++) {
             len = sizeof from;
@@ -417,11 +426,18 @@ int main(void) {
     }
     for (int i = 0; i < 300; i++) {
         burst(out, 1);
-        if (recv(out, datagram, 200, 0) != 100) failures++;
+        CHECK(recv(out, datagram, 200, 0) == 100);
     }
     CHECK(alive(child));
     close_pair();
+}
 
-    printf("%d cases\n", failures ? 0 : cases);
-    return failures != 0;
+static void before(void) {
+    signal(SIGPIPE, SIG_IGN);
+}
+
+int main(int argc, char **argv) {
+    static const struct program program = {.name = "life", .before = before};
+
+    return cases_main(argc, argv, &program);
 }

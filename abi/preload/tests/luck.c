@@ -1,40 +1,25 @@
-/* Bad luck, one subcommand each: what a program does that leaves Weft less than it is used to. Run with and without the
- * hooks; exit status 0 if the program got what it would have had without, 77 if this machine cannot show it.
- *
- *   luck sandbox-prctl | sandbox-syscall   a filter that allows send, recv and little else, and kills for the rest
- *   luck ring                              datagrams through io_uring, beside the C library on another socket
- *   luck by-number                         sends, closes and copies by way of syscall(2)
- *   luck full                              no descriptor left */
-#define _GNU_SOURCE
+/* Bad luck: what a program does that leaves Weft less than it is used to. Run with and without the hooks; the program
+ * gets what it would have had without. */
 #include <arpa/inet.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/io_uring.h>
 #include <linux/seccomp.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
-enum { COUNT = 200, SIZE = 100, UNABLE = 77 };
+#include "../../../tests/common/cases.h"
+
+enum { COUNT = 200, SIZE = 100 };
 
 static int in, out;
 
-static void die(const char *what) {
-    fprintf(stderr, "luck: %s: %s\n", what, strerror(errno));
-    exit(1);
-}
-
 static void need(int good, const char *what) {
-    if (!good) die(what);
+    if (!CHECKF(good, "%s: %s", what, strerror(errno))) case_end();
 }
 
 static void open_pair(void) {
@@ -70,7 +55,8 @@ static void busy(int fd) {
     for (int i = 0; i < COUNT / 2; i++) take(in, i);
 }
 
-static void sandbox(int by_number) {
+/* A filter that allows send, recv and little else, and kills for the rest. */
+static void sandbox(long by_number) {
     /* What the rest of the program does itself; a call that it does not is its end. */
     static const int allowed[] = {SYS_sendto,     SYS_recvfrom, SYS_recvmsg,      SYS_write,  SYS_exit_group,
                                   SYS_rt_sigreturn, SYS_exit,     SYS_restart_syscall};
@@ -114,7 +100,7 @@ static struct {
 static void open_ring(void) {
     struct io_uring_params p = {0};
     ring.fd = (int)syscall(SYS_io_uring_setup, 8, &p);
-    if (ring.fd < 0 && (errno == ENOSYS || errno == EPERM)) exit(UNABLE);
+    if (ring.fd < 0 && (errno == ENOSYS || errno == EPERM)) SKIP("the kernel refuses io_uring");
     need(ring.fd >= 0, "io_uring_setup");
     char *sq = mmap(NULL, p.sq_off.array + p.sq_entries * 4, PROT_READ | PROT_WRITE, MAP_SHARED, ring.fd,
                     IORING_OFF_SQ_RING);
@@ -144,7 +130,8 @@ static int by_ring(int operation, int fd, void *octets, unsigned length) {
     return result;
 }
 
-static void by_a_ring(void) {
+/* Datagrams through io_uring, beside the C library on another socket. */
+CASE("luck.io_uring-beside-the-c-library") {
     char datagram[2 * SIZE], wanted[SIZE];
     open_pair();
     open_ring();
@@ -165,7 +152,8 @@ static void by_a_ring(void) {
     }
 }
 
-static void by_number(void) {
+/* Sends, closes and copies by way of syscall(2). */
+CASE("luck.calls-by-their-number") {
     char datagram[SIZE];
     open_pair();
     for (int round = 0; round < 20; round++) {
@@ -199,7 +187,7 @@ static void by_number(void) {
     }
 }
 
-static void full(void) {
+CASE("luck.no-descriptors-left") {
     int fds[64], count = 0;
     open_pair();
     struct rlimit few = {(rlim_t)out + 8, (rlim_t)out + 8};
@@ -218,19 +206,13 @@ static void full(void) {
     }
 }
 
+CASES {
+    ADD(sandbox, 0, "luck.a-sandbox-by-prctl");
+    ADD(sandbox, 1, "luck.a-sandbox-by-seccomp");
+}
+
 int main(int argc, char **argv) {
-    const char *what = argc == 2 ? argv[1] : "";
-    if (!strcmp(what, "sandbox-prctl"))
-        sandbox(0);
-    else if (!strcmp(what, "sandbox-syscall"))
-        sandbox(1);
-    else if (!strcmp(what, "ring"))
-        by_a_ring();
-    else if (!strcmp(what, "by-number"))
-        by_number();
-    else if (!strcmp(what, "full"))
-        full();
-    else
-        return 2;
-    return 0;
+    static const struct program program = {.name = "luck"};
+
+    return cases_main(argc, argv, &program);
 }

@@ -23,7 +23,8 @@ int socket(int family, int kind, int protocol) {
 
 __attribute__((destructor)) static void say(void) {
     const char *file = getenv("OTHER_SAYS");
-    FILE *to = file ? fopen(file, "w") : NULL;
+    /* A process that called nothing, as the one that starts the cases, has nothing to say. */
+    FILE *to = file && seen ? fopen(file, "w") : NULL;
     if (to) {
         fprintf(to, "%lu\n", seen);
         fclose(to);

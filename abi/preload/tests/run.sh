@@ -103,9 +103,33 @@ print(os.waitpid(pid, 0)[1])'
 # --- the C programs
 
 flags=(-std=gnu11 -O2 -g -Wall -Wextra -Werror -pthread)
+for_cases=(-D_GNU_SOURCE -Wno-missing-field-initializers)
 cc "${flags[@]}" -o "$work/checker" "$root/tests/datagrams/checker.c" || bad "checker.c does not compile"
 cc "${flags[@]}" -o "$work/rate" "$root/tests/datagrams/rate.c" || bad "rate.c does not compile"
-cc "${flags[@]}" -o "$work/life" "$here/life.c" || bad "life.c does not compile"
+cc "${flags[@]}" "${for_cases[@]}" -c -o "$work/cases.o" "$root/tests/common/cases.c"
+
+# compile NAME SOURCE: a program of cases
+compile() {
+    cc "${flags[@]}" "${for_cases[@]}" -o "$work/$1" "$2" "$work/cases.o" || bad "$2 does not compile"
+}
+
+# cases TITLE COMMAND...: a program of cases in every mode, the hooks between; its counts are added up
+cases() {
+    local title=$1 mode line
+    shift
+    for mode in plain off busy always; do
+        under $mode timeout 120 "$@" --quiet > "$work/out" 2>&1
+        line=$(tail -n 1 "$work/out")
+        if [[ $line =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed,\ ([0-9]+)\ skipped$ ]] && [ "${BASH_REMATCH[2]}" -eq 0 ]; then
+            passed=$((passed + BASH_REMATCH[1])) skipped=$((skipped + BASH_REMATCH[3]))
+            grep '^skipped ' "$work/out"
+        else
+            bad "$title ($mode)" "$work/out"
+        fi
+    done
+}
+
+compile life "$here/life.c"
 
 for sender in plain busy always; do
     for receiver in plain busy always; do
@@ -123,14 +147,36 @@ for sender in plain busy always; do
     done
 done
 
-for mode in plain off busy always; do
-    if under $mode timeout 120 "$work/life" > "$work/out" 2>&1; then
-        counts=$(tail -1 "$work/out")
-        passed=$((passed + ${counts%% *}))
-    else
-        bad "life ($mode)" "$work/out"
-    fi
-done
+cases life "$work/life"
+
+# --- who is served
+
+# gathers TITLE YES|NO COMMAND...: whether datagrams of a sender that would gather each of them were gathered
+gathers() {
+    local title=$1 wanted=$2 found=no
+    shift 2
+    seed=$((seed + 10))
+    : > "$work/receiver"
+    timeout 60 "$work/checker" receive 0 $seed > "$work/receiver" 2>&1 &
+    local port
+    port=$(said_port "$work/receiver") &&
+        env WEFT_LOG=info WEFT_UDP_BUSY_AFTER=0 LD_PRELOAD="$library" "$@" send 127.0.0.1 "$port" $seed 0.2 \
+            > "$work/sender" 2>&1
+    local sent=$?
+    wait $! || sent=$?
+    if grep -q 'datagrams left in' "$work/sender"; then found=yes; fi
+    if [ $sent -eq 0 ] && [ $found = "$wanted" ]; then ok; else bad "$title: gathered: $found, status $sent" "$work/sender"; fi
+}
+gathers "a rule for the program's file" yes WEFT_UDP='gso program=checker' "$work/checker"
+gathers "a rule for what it was started as" yes WEFT_UDP='gso program=other' \
+    bash -c 'exec -a dir/other "$0" "$@"' "$work/checker"
+gathers "a rule for its file, started as another" yes WEFT_UDP='gso program=checker' \
+    bash -c 'exec -a dir/other "$0" "$@"' "$work/checker"
+gathers "a rule for another program" no WEFT_UDP='gso program=other' "$work/checker"
+gathers "off" no WEFT_OFF=1 WEFT_UDP=gso "$work/checker"
+if [ "$(grep -c 'checker: Weft is off (WEFT_OFF)' "$work/sender")" -eq 1 ]; then ok; else bad "off is said once" "$work/sender"; fi
+# shellcheck disable=SC2016 # the inner shell expands
+WEFT_OFF=1 same "off" bash -c 'ls /proc/$$/task | wc -l; exec 3>&1; echo b >&3'
 
 # --- bad luck
 

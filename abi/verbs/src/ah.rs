@@ -9,7 +9,7 @@ use weft_engine::AddressHandle;
 
 use crate::attributes;
 use crate::context::Context;
-use crate::entry::{code, invalid, pointer, unsupported, Answer};
+use crate::entry::{code, invalid, pointer, unsupported, Outcome};
 use crate::handle::{Handle, Object};
 use crate::layout::numbers::*;
 use crate::layout::{ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_pd, ibv_wc};
@@ -37,7 +37,7 @@ impl Object for Ah {
 ///
 /// # Safety
 /// `pd` is a domain of ours or null.
-unsafe fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Answer<*mut ibv_ah> {
+unsafe fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Outcome<*mut ibv_ah> {
     // SAFETY: the caller promises: `pd` is a domain of ours or null.
     let domain = unsafe { Handle::<Pd>::of(pd)? };
     if Face::of_process() == Face::Iwarp {
@@ -65,7 +65,7 @@ unsafe fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Answer<*mut ibv_ah> {
 ///
 /// # Safety
 /// `wc` is the program's completion; `grh` has 40 octets, or is null.
-unsafe fn sender(port: u8, wc: &ibv_wc, grh: *const c_void) -> Answer<ibv_ah_attr> {
+unsafe fn sender(port: u8, wc: &ibv_wc, grh: *const c_void) -> Outcome<ibv_ah_attr> {
     if Face::of_process() == Face::Iwarp {
         return unsupported();
     }
@@ -88,7 +88,7 @@ unsafe fn sender(port: u8, wc: &ibv_wc, grh: *const c_void) -> Answer<ibv_ah_att
 ///
 /// # Errors
 /// `EINVAL`: the machine does not have the address.
-pub fn path(local: IpAddr, peer: IpAddr) -> Answer<ibv_ah_attr> {
+pub fn path(local: IpAddr, peer: IpAddr) -> Outcome<ibv_ah_attr> {
     // SAFETY: numbers, for which zero is a value.
     let mut attr: ibv_ah_attr = unsafe { zeroed() };
     attr.grh.dgid = gid_of(peer);

@@ -6,14 +6,14 @@ use libc::c_int;
 use weft_engine::types::AsyncEventKind;
 use weft_engine::AsyncObject;
 
-use crate::acks;
 use crate::completion::Queue;
 use crate::context::Context;
-use crate::entry::{invalid, status, value, Answer};
+use crate::entry::{invalid, status, value, Outcome};
+use crate::event_references;
 use crate::handle::Handle;
 use crate::layout::numbers::*;
 use crate::layout::{ibv_async_event, ibv_context};
-use crate::pair::Pair;
+use crate::queue_pair::Pair;
 use crate::srq::Srq;
 
 fn number(kind: AsyncEventKind) -> i64 {
@@ -31,13 +31,13 @@ fn number(kind: AsyncEventKind) -> i64 {
 
 /// The next event whose object is alive. Waits on the engine's context, not on the program's, which may be closed while
 /// a thread waits.
-fn next(context: &Handle<Context>) -> Answer<ibv_async_event> {
+fn next(context: &Handle<Context>) -> Outcome<ibv_async_event> {
     let context = Arc::clone(&context.engine);
     loop {
         let event = context.get_async_event()?;
         let (AsyncObject::Cq(object) | AsyncObject::Qp(object) | AsyncObject::Srq(object)) =
             event.object;
-        if let Some(entry) = acks::hand_out(object) {
+        if let Some(entry) = event_references::hand_out(object) {
             return Ok(ibv_async_event {
                 element: entry.address,
                 event_type: number(event.kind) as c_int,
@@ -50,7 +50,7 @@ fn next(context: &Handle<Context>) -> Answer<ibv_async_event> {
 ///
 /// # Safety
 /// `event` came from `ibv_get_async_event`.
-unsafe fn acknowledge(event: ibv_async_event) -> Answer<()> {
+unsafe fn acknowledge(event: ibv_async_event) -> Outcome<()> {
     // SAFETY: the object is alive while the event is not acknowledged.
     unsafe {
         match i64::from(event.event_type) {

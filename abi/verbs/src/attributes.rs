@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use weft_engine::types::{Access, QpState};
 use weft_engine::{QpAttr, QpAttrMask};
 
-use crate::entry::{invalid, Answer};
+use crate::entry::{invalid, Outcome};
 use crate::layout::numbers::*;
 use crate::layout::{ibv_ah_attr, ibv_qp_attr};
 use crate::query;
@@ -51,14 +51,14 @@ pub unsafe fn take_over(to: &mut ibv_qp_attr, attr: *const ibv_qp_attr, mask: i6
 ///
 /// # Errors
 /// `EINVAL`: a state or rights that do not exist are named.
-pub fn of_engine(attr: &ibv_qp_attr, named: QpAttrMask) -> Answer<QpAttr> {
+pub fn of_engine(attr: &ibv_qp_attr, named: QpAttrMask) -> Outcome<QpAttr> {
     let state_of = |number: i32, mask| match named.contains(mask) {
         true => state(number.into()),
         false => Ok(QpState::Reset),
     };
     let access = match named.contains(QpAttrMask::ACCESS_FLAGS) {
         true => rights(attr.qp_access_flags)?,
-        false => Access(0),
+        false => Access::NONE,
     };
     Ok(QpAttr {
         named,
@@ -85,7 +85,7 @@ pub fn of_engine(attr: &ibv_qp_attr, named: QpAttrMask) -> Answer<QpAttr> {
 }
 
 /// The rights in a queue pair's access mask.
-fn rights(mask: u32) -> Answer<Access> {
+fn rights(mask: u32) -> Outcome<Access> {
     let mask = i64::from(mask) & !IBV_ACCESS_OPTIONAL_RANGE;
     let known = IBV_ACCESS_LOCAL_WRITE
         | IBV_ACCESS_REMOTE_WRITE
@@ -95,7 +95,7 @@ fn rights(mask: u32) -> Answer<Access> {
     if mask & !known != 0 {
         return invalid();
     }
-    Ok(Access(mask as u32))
+    Ok(Access::from_bits_retain(mask as u32))
 }
 
 /// The number of a state.
@@ -115,7 +115,7 @@ pub fn state_number(state: QpState) -> i64 {
 ///
 /// # Errors
 /// `EINVAL`: there is none.
-fn state(number: i64) -> Answer<QpState> {
+fn state(number: i64) -> Outcome<QpState> {
     Ok(match number {
         IBV_QPS_RESET => QpState::Reset,
         IBV_QPS_INIT => QpState::Init,
@@ -133,7 +133,7 @@ fn state(number: i64) -> Answer<QpState> {
 /// # Errors
 /// `EINVAL`: not an address that could be reached: an Ethernet link needs a global route and a GID of
 /// each end.
-pub fn ends(path: &ibv_ah_attr) -> Answer<(IpAddr, IpAddr)> {
+pub fn ends(path: &ibv_ah_attr) -> Outcome<(IpAddr, IpAddr)> {
     if path.is_global == 0 {
         return invalid();
     }

@@ -11,13 +11,13 @@ use libc::{c_int, c_void};
 use weft_engine::types::{Completion, WcOpcode, WcStatus};
 use weft_engine::{CompChannel, Cq};
 
-use crate::acks::{self, Acks};
 use crate::context::Context;
-use crate::entry::{code, invalid, pointer, status, value, Answer, Errno};
+use crate::entry::{code, invalid, pointer, status, value, Errno, Outcome};
+use crate::event_references::{self, Acks};
+use crate::exclusive_region::Region;
 use crate::handle::{Handle, Object, Side};
 use crate::layout::numbers::*;
 use crate::layout::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc};
-use crate::region::Region;
 
 pub use extended::create_cq_ex;
 
@@ -66,7 +66,7 @@ impl Queue {
 ///
 /// # Safety
 /// `context` is a context of ours or null.
-pub unsafe fn create_channel(context: *mut ibv_context) -> Answer<*mut ibv_comp_channel> {
+pub unsafe fn create_channel(context: *mut ibv_context) -> Outcome<*mut ibv_comp_channel> {
     // SAFETY: the caller promises: `context` is a context of ours or null.
     let device = unsafe { Handle::<Context>::of(context)? };
     let engine = device.engine.create_comp_channel()?;
@@ -86,7 +86,7 @@ pub unsafe fn create_channel(context: *mut ibv_context) -> Answer<*mut ibv_comp_
 ///
 /// # Safety
 /// `channel` is a channel of ours or null, and given up unless this fails.
-pub unsafe fn destroy_channel(channel: *mut ibv_comp_channel) -> Answer<()> {
+pub unsafe fn destroy_channel(channel: *mut ibv_comp_channel) -> Outcome<()> {
     // SAFETY: the caller promises: `channel` is a channel of ours or null, and given up unless this fails.
     unsafe {
         let ending = Handle::<Channel>::of(channel)?;
@@ -109,7 +109,7 @@ pub unsafe fn create(
     cq_context: *mut c_void,
     channel: *mut ibv_comp_channel,
     comp_vector: c_int,
-) -> Answer<*mut ibv_cq> {
+) -> Outcome<*mut ibv_cq> {
     // SAFETY: the caller promises: `context` and `channel` are objects of ours or null.
     let device = unsafe { Handle::<Context>::of(context)? };
     if cqe < 1 || !(0..VECTORS).contains(&comp_vector) {
@@ -124,7 +124,7 @@ pub unsafe fn create(
     let channel_engine = channel_object
         .map(|channel| channel.engine.get())
         .transpose()?;
-    let number = acks::new_number();
+    let number = event_references::new_number();
     let engine = device
         .engine
         .create_cq(cqe as u32, channel_engine.as_ref(), number)?;
@@ -147,7 +147,7 @@ pub unsafe fn create(
         current: unsafe { zeroed() },
     };
     let cq = Handle::create(public, private);
-    acks::enter(number, cq as usize, &acks);
+    event_references::enter(number, cq as usize, &acks);
     Ok(cq)
 }
 
@@ -163,12 +163,12 @@ impl Handle<Channel> {
 ///
 /// # Safety
 /// `cq` is a queue of ours or null, and given up unless this fails.
-pub unsafe fn destroy(cq: *mut ibv_cq) -> Answer<()> {
+pub unsafe fn destroy(cq: *mut ibv_cq) -> Outcome<()> {
     // SAFETY: the caller promises: `cq` is a queue of ours or null, and given up unless this fails.
     unsafe {
         let queue = Handle::<Queue>::of(cq)?;
         queue.engine.destroy()?;
-        acks::leave(queue.number);
+        event_references::leave(queue.number);
         let channel = (*queue.public()).channel;
         if !channel.is_null() {
             Handle::<Channel>::of(channel)?.add_user(-1);
@@ -179,10 +179,10 @@ pub unsafe fn destroy(cq: *mut ibv_cq) -> Answer<()> {
 }
 
 /// The next completion event of a channel: its queue, found alive.
-fn next_event(channel: &CompChannel) -> Answer<*mut ibv_cq> {
+fn next_event(channel: &CompChannel) -> Outcome<*mut ibv_cq> {
     loop {
         // An event whose queue was destroyed meanwhile belongs to nobody.
-        if let Some(entry) = acks::hand_out(channel.get_event()?) {
+        if let Some(entry) = event_references::hand_out(channel.get_event()?) {
             return Ok(entry.address as *mut ibv_cq);
         }
     }
@@ -294,7 +294,7 @@ pub unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mut ibv_w
 }
 
 /// Takes the next completion; when none waits and `serve` says so, connections are served first.
-fn take_one(queue: &Queue, serve: bool) -> Answer<Option<ibv_wc>> {
+fn take_one(queue: &Queue, serve: bool) -> Outcome<Option<ibv_wc>> {
     let mut taken = None;
     let each = |completion: Completion| taken = Some(convert(&completion));
     if serve {
@@ -397,7 +397,7 @@ fn opcode_number(opcode: WcOpcode) -> c_int {
 ///
 /// # Safety
 /// A queue of ours, or null.
-pub unsafe fn engine_of(cq: *mut ibv_cq) -> Answer<Arc<Cq>> {
+pub unsafe fn engine_of(cq: *mut ibv_cq) -> Outcome<Arc<Cq>> {
     // SAFETY: the caller promises: a queue of ours, or null.
     Ok(Arc::clone(&unsafe { Handle::<Queue>::of(cq)? }.engine))
 }

@@ -10,18 +10,20 @@ use libc::{c_char, c_int, size_t};
 use weft_engine::device;
 
 use crate::context::Context;
-use crate::entry::{code, invalid, pointer, value, Answer, Errno};
+use crate::entry::{code, invalid, pointer, value, Errno, Outcome};
 use crate::handle::{free_retired, Handle};
 use crate::layout::{ibv_context, ibv_context_ops, ibv_device, verbs_context};
-use crate::refused::in_words;
+use crate::unsupported::in_words;
 use crate::weft0::weft0;
-use crate::{completion, nodes, post, qp, query, real, srq, window};
+use crate::{
+    completion, device_files, off, one_engine, post, qp, query, srq, system_devices, window,
+};
 
 /// Whether a device is ours.
 ///
 /// # Errors
 /// `EINVAL` for null, `ENODEV` for another device.
-fn check(device: *mut ibv_device) -> Answer<()> {
+fn check(device: *mut ibv_device) -> Outcome<()> {
     if device.is_null() {
         return invalid();
     }
@@ -32,8 +34,24 @@ fn check(device: *mut ibv_device) -> Answer<()> {
     }
 }
 
+/// For whatever makes a program's first object: this copy of the library has to serve the process.
+///
+/// # Errors
+/// `ENODEV` when Weft is off: there is no device of ours then, and none of the machine's without an installed library.
+/// `EBUSY` when another copy serves the process.
+pub fn claim() -> Outcome<()> {
+    match off::is_off() {
+        true => Err(Errno(libc::ENODEV)),
+        false => one_engine::claim(),
+    }
+}
+
 /// Opens the device once more.
-pub fn open() -> Answer<*mut ibv_context> {
+///
+/// # Errors
+/// What the engine says, and those of [`claim`].
+pub fn open() -> Outcome<*mut ibv_context> {
+    claim()?;
     let engine = weft_engine::Context::open()?;
     // SAFETY: numbers, addresses and optional functions, for which zero is a value, and a mutex
     // whose initial value is zero.
@@ -73,8 +91,11 @@ export! {
     /// the machine's own if they are asked for.
     fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *mut ibv_device {
         pointer(|| {
-            let (real_list, real_devices) = real::devices();
-            let mut devices = vec![weft0()];
+            let (real_list, real_devices) = system_devices::devices();
+            let mut devices = Vec::new();
+            if !off::is_off() {
+                devices.push(weft0());
+            }
             devices.extend(real_devices);
             devices.push(null_mut());
             if !num_devices.is_null() {
@@ -82,7 +103,7 @@ export! {
                 unsafe { *num_devices = (devices.len() - 1) as c_int };
             }
             let array = Box::leak(devices.into_boxed_slice()).as_mut_ptr();
-            real::keep_list(array, real_list);
+            system_devices::keep_list(array, real_list);
             Ok(array)
         })
     }
@@ -92,7 +113,7 @@ export! {
         if list.is_null() {
             return;
         }
-        real::free_list(list);
+        system_devices::free_list(list);
         let mut devices = 0;
         // SAFETY: what `ibv_get_device_list` leaked: a boxed slice that ends with the only null.
         unsafe {
@@ -180,7 +201,7 @@ export! {
             // SAFETY: the program's strings.
             let (directory, file) = unsafe { (CStr::from_ptr(directory), CStr::from_ptr(file)) };
             let path = format!("{}/{}", directory.to_string_lossy(), file.to_string_lossy());
-            let Some(text) = nodes::text(&path) else {
+            let Some(text) = device_files::text(&path) else {
                 return Ok(-1);
             };
             let line = text.trim_end_matches('\n');

@@ -16,7 +16,7 @@ use weft_engine::Error;
 pub struct Errno(pub c_int);
 
 /// The result of an entry's work.
-pub type Answer<T> = Result<T, Errno>;
+pub type Outcome<T> = Result<T, Errno>;
 
 /// Every error of the engine as errno. The one place where the two meet.
 impl From<Error> for Errno {
@@ -36,12 +36,12 @@ impl From<Error> for Errno {
 }
 
 /// `EINVAL` as a result.
-pub const fn invalid<T>() -> Answer<T> {
+pub const fn invalid<T>() -> Outcome<T> {
     Err(Errno(libc::EINVAL))
 }
 
 /// `EOPNOTSUPP` as a result.
-pub const fn unsupported<T>() -> Answer<T> {
+pub const fn unsupported<T>() -> Outcome<T> {
     Err(Errno(libc::EOPNOTSUPP))
 }
 
@@ -53,7 +53,7 @@ pub fn set_errno(errno: Errno) {
 
 /// Runs an entry's work; a panic becomes `EIO`.
 #[inline]
-fn caught<T>(work: impl FnOnce() -> Answer<T>) -> Answer<T> {
+fn caught<T>(work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     // Nothing that a panic could leave half-done is reachable through the closure but our own
     // objects, whose locks are poison-free and whose invariants the engine keeps.
     catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(Errno(libc::EIO)))
@@ -61,7 +61,7 @@ fn caught<T>(work: impl FnOnce() -> Answer<T>) -> Answer<T> {
 
 /// For functions that return 0 or the errno value.
 #[inline]
-pub fn code(work: impl FnOnce() -> Answer<()>) -> c_int {
+pub fn code(work: impl FnOnce() -> Outcome<()>) -> c_int {
     match caught(work) {
         Ok(()) => 0,
         Err(errno) => errno.0,
@@ -69,7 +69,7 @@ pub fn code(work: impl FnOnce() -> Answer<()>) -> c_int {
 }
 
 /// For functions that return 0, or -1 with errno set.
-pub fn status(work: impl FnOnce() -> Answer<()>) -> c_int {
+pub fn status(work: impl FnOnce() -> Outcome<()>) -> c_int {
     match caught(work) {
         Ok(()) => 0,
         Err(errno) => {
@@ -80,7 +80,7 @@ pub fn status(work: impl FnOnce() -> Answer<()>) -> c_int {
 }
 
 /// For functions that return a pointer, or NULL with errno set.
-pub fn pointer<T>(work: impl FnOnce() -> Answer<*mut T>) -> *mut T {
+pub fn pointer<T>(work: impl FnOnce() -> Outcome<*mut T>) -> *mut T {
     caught(work).unwrap_or_else(|errno| {
         set_errno(errno);
         std::ptr::null_mut()
@@ -89,7 +89,7 @@ pub fn pointer<T>(work: impl FnOnce() -> Answer<*mut T>) -> *mut T {
 
 /// For functions that return a value and have no way to report an error.
 #[inline]
-pub fn value<T>(otherwise: T, work: impl FnOnce() -> Answer<T>) -> T {
+pub fn value<T>(otherwise: T, work: impl FnOnce() -> Outcome<T>) -> T {
     caught(work).unwrap_or(otherwise)
 }
 
@@ -99,7 +99,7 @@ pub fn value<T>(otherwise: T, work: impl FnOnce() -> Answer<T>) -> T {
 ///
 /// `, of device(x)`, `of context(x)` or `of object(x)` behind the signature names the argument that
 /// tells whose device is meant: calls for the machine's own devices go on to the installed library
-/// (see [`crate::real`]).
+/// (see [`crate::system_devices`]). When Weft is off all calls do ([`crate::off`]).
 macro_rules! export {
     ($(
         $(#[$meta:meta])*
@@ -110,7 +110,7 @@ macro_rules! export {
     };
 }
 
-/// One function of [`export!`].
+/// One function of [`export!`]: what is not ours goes on to the installed library before the body sees it.
 macro_rules! export_one {
     // Belongs to a device: foreign ones are passed on before the body sees them.
     (
@@ -121,22 +121,45 @@ macro_rules! export_one {
             $meta $name ($($argument: $type),*) [$($result)?] []
             {
                 // SAFETY: what a program passes is null or an object of the kind it says.
-                if unsafe { $crate::real::$owner($owned.cast()) } {
+                if unsafe { $crate::system_devices::$owner($owned.cast()) } {
                     type Next = unsafe extern "C" fn($($type),*) $(-> $result)?;
                     // SAFETY: the installed library documents the same signature.
-                    return match unsafe { $crate::real::next::<Next>(c_name!($name)) } {
+                    return match unsafe { $crate::system_devices::next::<Next>(c_name!($name)) } {
                         // SAFETY: the caller's promises are passed on unchanged.
                         Some(next) => unsafe { next($($argument),*) },
-                        None => $crate::real::Absent::absent(),
+                        None => $crate::system_devices::Absent::absent(),
                     };
                 }
                 $body
             }
         }
     };
+    // Nothing is ours when Weft is off. Without an installed library the body has to know that.
     (
-        [$($meta:tt)*] $name:ident ($($argument:ident : $type:ty),* $(,)?) [$($result:ty)?]
+        $meta:tt $name:ident ($($argument:ident : $type:ty),* $(,)?) [$($result:ty)?]
         [] $body:block
+    ) => {
+        export_named! {
+            $meta $name ($($argument: $type),*) [$($result)?]
+            {
+                if $crate::off::is_off() {
+                    type Next = unsafe extern "C" fn($($type),*) $(-> $result)?;
+                    // SAFETY: the installed library documents the same signature.
+                    if let Some(next) = unsafe { $crate::system_devices::next::<Next>(c_name!($name)) } {
+                        // SAFETY: the caller's promises are passed on unchanged.
+                        return unsafe { next($($argument),*) };
+                    }
+                }
+                $body
+            }
+        }
+    };
+}
+
+/// A function under its two names.
+macro_rules! export_named {
+    (
+        [$($meta:tt)*] $name:ident ($($argument:ident : $type:ty),*) [$($result:ty)?] $body:block
     ) => {
         $($meta)*
         #[no_mangle]
@@ -167,7 +190,7 @@ macro_rules! c_name {
 mod tests {
     use super::*;
 
-    fn panicking<T>() -> Answer<T> {
+    fn panicking<T>() -> Outcome<T> {
         panic!("a panic of the test's, on purpose")
     }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weft_engine::fork::{Generation, PerProcess};
 use weft_engine::Error;
 
-use crate::entry::{invalid, Answer, Errno};
+use crate::entry::{invalid, Errno, Outcome};
 
 /// What stands behind a public layout.
 pub trait Object: Sized {
@@ -50,7 +50,7 @@ impl<T> Side<T> {
     ///
     /// # Errors
     /// `EINVAL`: it has.
-    pub fn get(&self) -> Answer<Arc<T>> {
+    pub fn get(&self) -> Outcome<Arc<T>> {
         let engine = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         engine.clone().ok_or(Errno(libc::EINVAL))
     }
@@ -65,7 +65,7 @@ impl<T> Side<T> {
 /// Objects that were retired and whose memory is still there.
 static RETIRED: PerProcess<Mutex<VecDeque<Retired>>> = PerProcess::new();
 /// So many of them stay.
-const RETIRED_MOST: usize = 64;
+const RETIRED_MAX: usize = 64;
 
 fn retired() -> MutexGuard<'static, VecDeque<Retired>> {
     let retired = RETIRED.get_or_init(Mutex::default);
@@ -114,7 +114,7 @@ impl<T: Object> Handle<T> {
     /// The pointer is null, or came from [`Handle::create`] and was not released; and it stays
     /// unreleased for `'a`. To be retired is not to be released, for a while.
     #[inline]
-    pub unsafe fn of<'a>(pointer: *mut T::Pointee) -> Answer<&'a Handle<T>> {
+    pub unsafe fn of<'a>(pointer: *mut T::Pointee) -> Outcome<&'a Handle<T>> {
         if pointer.is_null() {
             return invalid();
         }
@@ -166,7 +166,7 @@ impl<T: Object> Handle<T> {
                 base: base.cast(),
                 free: Self::free,
             });
-            match retired.len() > RETIRED_MOST {
+            match retired.len() > RETIRED_MAX {
                 true => retired.pop_front(),
                 false => None,
             }
@@ -235,16 +235,16 @@ mod tests {
         unsafe {
             assert!(Handle::<Thing>::of(first).is_ok_and(|it| Arc::strong_count(&it.0) == 2));
             Handle::<Thing>::retire(first);
-            for _ in 1..RETIRED_MOST {
+            for _ in 1..RETIRED_MAX {
                 Handle::<Thing>::retire(thing());
             }
             assert!(Handle::<Thing>::of(first).is_err());
             assert_eq!(*first, 7, "its public part is still there");
-            assert_eq!(Arc::strong_count(&alive), 1 + RETIRED_MOST);
-            for _ in 0..2 * RETIRED_MOST {
+            assert_eq!(Arc::strong_count(&alive), 1 + RETIRED_MAX);
+            for _ in 0..2 * RETIRED_MAX {
                 Handle::<Thing>::retire(thing());
             }
         }
-        assert_eq!(Arc::strong_count(&alive), 1 + RETIRED_MOST);
+        assert_eq!(Arc::strong_count(&alive), 1 + RETIRED_MAX);
     }
 }

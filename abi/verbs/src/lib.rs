@@ -3,18 +3,19 @@
 //! | module | what it holds |
 //! | --- | --- |
 //! | [`layout`] | the structures that programs see |
-//! | `entry`, `handle`, `acks` | the C edge: errors, objects, events that are out |
+//! | `entry`, `handle`, `event_references` | the C edge: errors, objects, events that are out |
+//! | `one_engine` | a second copy of this library in the process |
 //! | `device`, `weft0`, `context`, `query` | the device list, contexts, attributes |
 //! | `memory`, `window` | protection domains, memory regions and windows |
 //! | `ah` | address handles |
-//! | `completion`, `srq`, `qp`, `pair`, `attributes` | queues |
-//! | `post`, `wr`, `building` | work requests |
+//! | `completion`, `srq`, `qp`, `queue_pair`, `attributes` | queues |
+//! | `post`, `wr`, `request_builder` | work requests |
 //! | `async_events` | asynchronous events |
 //! | `cm` | librdmacm: ids, events, connections |
 //! | `strings`, `rates` | numbers in words and other units |
-//! | `refused`, `rsocket` | what is not served |
-//! | `nodes`, `listing`, `sysfs` | the files in /dev and /sys that programs look for |
-//! | `real` | the machine's own devices beside ours |
+//! | `unsupported`, `rsocket` | what is not served |
+//! | `device_files`, `listing`, `sysfs` | the files in /dev and /sys that programs look for |
+//! | `system_devices`, `off` | the machine's own devices beside ours, and instead of ours |
 //!
 //! # What the program promises
 //!
@@ -31,32 +32,34 @@
 #[macro_use]
 mod entry;
 
-mod acks;
 mod ah;
 mod async_events;
 mod attributes;
-mod building;
 mod cm;
 mod completion;
 mod context;
 mod device;
+mod device_files;
+mod event_references;
+mod exclusive_region;
 mod handle;
 pub mod layout;
 mod listing;
 mod memory;
-mod nodes;
-mod pair;
+mod off;
+mod one_engine;
 mod post;
 mod qp;
 mod query;
+mod queue_pair;
 mod rates;
-mod real;
-mod refused;
-mod region;
+mod request_builder;
 mod rsocket;
 mod srq;
 mod strings;
 mod sysfs;
+mod system_devices;
+mod unsupported;
 mod weft0;
 mod window;
 mod wr;

@@ -14,9 +14,9 @@ use std::sync::Mutex;
 
 use libc::{dirent64, DIR};
 
-use crate::acks::lock;
+use crate::device_files::{behind, folder_at};
 use crate::entry::{set_errno, Errno};
-use crate::nodes::{behind, folder_at};
+use crate::event_references::lock;
 use crate::sysfs::{self, Node};
 
 // With and without 64 in their names the calls give the same structure.

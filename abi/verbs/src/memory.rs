@@ -7,9 +7,9 @@ use weft_engine::fork::once;
 use weft_engine::mem::Registered;
 use weft_engine::types::Access;
 
-use crate::acks::lock;
 use crate::context::Context;
-use crate::entry::{code, invalid, pointer, set_errno, unsupported, Answer, Errno};
+use crate::entry::{code, invalid, pointer, set_errno, unsupported, Errno, Outcome};
+use crate::event_references::lock;
 use crate::handle::{Handle, Object};
 use crate::layout::numbers::*;
 use crate::layout::{ibv_context, ibv_mr, ibv_pd};
@@ -59,11 +59,11 @@ const RIGHTS: i64 = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_REMOTE_ATOMIC
     | IBV_ACCESS_MW_BIND;
 const _: () = assert!(
-    IBV_ACCESS_LOCAL_WRITE == Access::LOCAL_WRITE.0 as i64
-        && IBV_ACCESS_REMOTE_WRITE == Access::REMOTE_WRITE.0 as i64
-        && IBV_ACCESS_REMOTE_READ == Access::REMOTE_READ.0 as i64
-        && IBV_ACCESS_REMOTE_ATOMIC == Access::REMOTE_ATOMIC.0 as i64
-        && IBV_ACCESS_MW_BIND == Access::MW_BIND.0 as i64
+    IBV_ACCESS_LOCAL_WRITE == Access::LOCAL_WRITE.bits() as i64
+        && IBV_ACCESS_REMOTE_WRITE == Access::REMOTE_WRITE.bits() as i64
+        && IBV_ACCESS_REMOTE_READ == Access::REMOTE_READ.bits() as i64
+        && IBV_ACCESS_REMOTE_ATOMIC == Access::REMOTE_ATOMIC.bits() as i64
+        && IBV_ACCESS_MW_BIND == Access::MW_BIND.bits() as i64
 );
 
 /// The rights in an access mask (ibv_reg_mr(3)). Optional bits are hints and are left out, as the
@@ -72,7 +72,7 @@ const _: () = assert!(
 /// # Errors
 /// `EINVAL` for unknown bits and for remote writing without local writing; `EOPNOTSUPP` for
 /// on-demand paging.
-pub fn rights(access: u32) -> Answer<Access> {
+pub fn rights(access: u32) -> Outcome<Access> {
     let mask = i64::from(access) & !IBV_ACCESS_OPTIONAL_RANGE & !IBV_ACCESS_HUGETLB;
     if mask & IBV_ACCESS_ON_DEMAND != 0 {
         return unsupported();
@@ -84,7 +84,7 @@ pub fn rights(access: u32) -> Answer<Access> {
     if mask & changes_memory != 0 && mask & IBV_ACCESS_LOCAL_WRITE == 0 {
         return invalid();
     }
-    Ok(Access((mask & RIGHTS) as u32))
+    Ok(Access::from_bits_retain((mask & RIGHTS) as u32))
 }
 
 /// Whether the whole range is mapped. Registration on a device pins the pages, and programs rely
@@ -114,7 +114,7 @@ fn is_mapped(addr: usize, length: usize) -> bool {
 ///
 /// # Safety
 /// The program owns the memory, and lets the device read and change it until deregistration.
-unsafe fn register(pd: &Arc<weft_engine::Pd>, region: Region) -> Answer<Arc<weft_engine::Mr>> {
+unsafe fn register(pd: &Arc<weft_engine::Pd>, region: Region) -> Outcome<Arc<weft_engine::Mr>> {
     let start = region.addr as usize;
     if region.length == 0 || start.checked_add(region.length).is_none() {
         return invalid();
@@ -132,7 +132,7 @@ unsafe fn register(pd: &Arc<weft_engine::Pd>, region: Region) -> Answer<Arc<weft
 ///
 /// # Safety
 /// As for [`register`]; `pd` is null or a domain of ours.
-unsafe fn new_region(pd: *mut ibv_pd, region: Region) -> Answer<*mut ibv_mr> {
+unsafe fn new_region(pd: *mut ibv_pd, region: Region) -> Outcome<*mut ibv_mr> {
     // SAFETY: the caller promises: what `register` asks for; `pd` is null or a domain of ours.
     let (domain, engine) = unsafe {
         let domain = Handle::<Pd>::of(pd)?;
@@ -167,7 +167,7 @@ fn base(access: u32, own: u64) -> u64 {
 ///
 /// # Safety
 /// `context` is a context of ours or null.
-pub unsafe fn alloc_pd(context: *mut ibv_context) -> Answer<*mut ibv_pd> {
+pub unsafe fn alloc_pd(context: *mut ibv_context) -> Outcome<*mut ibv_pd> {
     // SAFETY: the caller promises: `context` is a context of ours or null.
     let engine = unsafe { Handle::<Context>::of(context)? }.engine.alloc_pd();
     let handle = engine.id().0;
@@ -324,7 +324,7 @@ unsafe fn register_again(
     addr: *mut c_void,
     length: usize,
     access: c_int,
-) -> Answer<()> {
+) -> Outcome<()> {
     if flags == 0 || flags & !IBV_REREG_MR_FLAGS_SUPPORTED != 0 {
         return invalid();
     }

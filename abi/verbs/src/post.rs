@@ -13,11 +13,11 @@ use weft_engine::types::{
 use weft_engine::{UdQp, UdTarget};
 
 use crate::ah::Ah;
-use crate::entry::{code, invalid, unsupported, Answer, Errno};
+use crate::entry::{code, invalid, unsupported, Errno, Outcome};
 use crate::handle::Handle;
 use crate::layout::numbers::*;
 use crate::layout::{ibv_ah, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq};
-use crate::pair::{Engine, Pair};
+use crate::queue_pair::{Engine, Pair};
 use crate::srq::Srq;
 use crate::window;
 
@@ -51,7 +51,7 @@ impl List {
     /// # Safety
     /// `list` has `count` elements, or is null.
     #[inline]
-    unsafe fn fill(&mut self, list: *const ibv_sge, count: c_int) -> Answer<&[Sge]> {
+    unsafe fn fill(&mut self, list: *const ibv_sge, count: c_int) -> Outcome<&[Sge]> {
         let count = usize::try_from(count).or(invalid())?;
         let Some(room) = self.0.get_mut(..count) else {
             return invalid();
@@ -90,7 +90,7 @@ impl Inline {
     /// # Safety
     /// Every element of the list names memory that can be read.
     #[inline]
-    unsafe fn gather(&mut self, list: &[Sge]) -> Answer<&[u8]> {
+    unsafe fn gather(&mut self, list: &[Sge]) -> Outcome<&[u8]> {
         let mut used = 0;
         for element in list {
             let length = element.length as usize;
@@ -122,7 +122,7 @@ impl Inline {
 /// # Safety
 /// `wr` is a work request of the program's, with all that it points to.
 #[inline]
-unsafe fn operation(wr: &ibv_send_wr) -> Answer<SendOp> {
+unsafe fn operation(wr: &ibv_send_wr) -> Outcome<SendOp> {
     let (remote_addr, rkey) = (wr.remote_addr, Stag(wr.rkey));
     let stag = Stag(wr.invalidate_rkey);
     // In network byte order in memory; the engine has it as a number.
@@ -165,7 +165,7 @@ unsafe fn operation(wr: &ibv_send_wr) -> Answer<SendOp> {
 unsafe fn send_one(
     wr: &ibv_send_wr,
     mut post: impl FnMut(&SendRequest<'_>) -> Result<(), PostError>,
-) -> Answer<()> {
+) -> Outcome<()> {
     // SAFETY: the caller promises: `wr` is a work request of the program's, with all that it points to.
     let op = unsafe { operation(wr)? };
     let set = |flag: i64| i64::from(wr.send_flags) & flag != 0;
@@ -236,7 +236,7 @@ pub unsafe extern "C" fn post_send(
 ///
 /// # Safety
 /// The list is the program's, ends with null and is not changed meanwhile.
-unsafe fn send_datagrams(engine: &Arc<UdQp>, at: &mut *mut ibv_send_wr) -> Answer<()> {
+unsafe fn send_datagrams(engine: &Arc<UdQp>, at: &mut *mut ibv_send_wr) -> Outcome<()> {
     let mut batch = engine.send_batch();
     // SAFETY: the caller promises: the list is the program's, ends with null and is not changed meanwhile.
     while let Some(request) = unsafe { at.as_ref() } {
@@ -256,7 +256,7 @@ unsafe fn send_datagrams(engine: &Arc<UdQp>, at: &mut *mut ibv_send_wr) -> Answe
 ///
 /// # Safety
 /// `ah` is of ours, or null.
-pub unsafe fn ud_target(ah: *mut ibv_ah, qp: u32, qkey: u32) -> Answer<UdTarget> {
+pub unsafe fn ud_target(ah: *mut ibv_ah, qp: u32, qkey: u32) -> Outcome<UdTarget> {
     // SAFETY: the caller promises: `ah` is of ours, or null.
     let handle = unsafe { Handle::<Ah>::of(ah)? };
     Ok(UdTarget {
@@ -285,7 +285,7 @@ fn report<T>(failed: c_int, at: *mut T, bad_wr: *mut *mut T) -> c_int {
 unsafe fn receive_list(
     at: &mut *mut ibv_recv_wr,
     post: impl Fn(&RecvRequest<'_>) -> Result<(), PostError>,
-) -> Answer<()> {
+) -> Outcome<()> {
     // SAFETY: the caller promises: the list is the program's, ends with null and is not changed meanwhile.
     while let Some(request) = unsafe { at.as_ref() } {
         let mut room = List::new();

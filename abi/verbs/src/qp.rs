@@ -9,11 +9,10 @@ use weft_engine::settings::Face;
 use weft_engine::types::{QpCap, QpState};
 use weft_engine::{QpAttrMask, QpInit, QpModifier, QpType};
 
-use crate::acks::{self, lock};
 use crate::attributes;
-use crate::building::Builder;
 use crate::completion;
-use crate::entry::{code, invalid, pointer, unsupported, value, Answer};
+use crate::entry::{code, invalid, pointer, unsupported, value, Outcome};
+use crate::event_references::{self, lock};
 use crate::handle::Handle;
 use crate::layout::numbers::*;
 use crate::layout::{
@@ -21,8 +20,9 @@ use crate::layout::{
     ibv_qp_init_attr_ex,
 };
 use crate::memory::Pd;
-use crate::pair::{Engine, Pair, Set};
 use crate::query::PORT;
+use crate::queue_pair::{Engine, Pair, Set};
+use crate::request_builder::Builder;
 use crate::srq::Srq;
 use crate::wr;
 
@@ -35,7 +35,7 @@ pub unsafe fn create(
     pd: *mut ibv_pd,
     init: &mut ibv_qp_init_attr,
     extended: bool,
-) -> Answer<*mut ibv_qp> {
+) -> Outcome<*mut ibv_qp> {
     // SAFETY: the caller promises: `pd` and the objects that `init` names are ours or null.
     let domain = unsafe { Handle::<Pd>::of(pd)? };
     let kind = i64::from(init.qp_type);
@@ -53,7 +53,7 @@ pub unsafe fn create(
         // SAFETY: the caller promises: `pd` and the objects that `init` names are ours or null.
         Some(Arc::clone(&unsafe { Handle::<Srq>::of(init.srq)? }.engine))
     };
-    let number = acks::new_number();
+    let number = event_references::new_number();
     let kind_engine = match kind {
         IBV_QPT_RC => QpType::Rc,
         IBV_QPT_UC => QpType::Uc,
@@ -115,7 +115,7 @@ pub unsafe fn create(
         building: extended.then(Builder::default),
     };
     let qp = Handle::create(whole, private);
-    acks::enter(number, qp as usize, &acks);
+    event_references::enter(number, qp as usize, &acks);
     Ok(qp)
 }
 
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn create_qp_ex(
 ///
 /// # Safety
 /// `init` and the objects it names are null or valid.
-pub unsafe fn create_extended(init: *mut ibv_qp_init_attr_ex) -> Answer<*mut ibv_qp> {
+pub unsafe fn create_extended(init: *mut ibv_qp_init_attr_ex) -> Outcome<*mut ibv_qp> {
     if init.is_null() {
         return invalid();
     }
@@ -176,12 +176,12 @@ pub unsafe fn create_extended(init: *mut ibv_qp_init_attr_ex) -> Answer<*mut ibv
 ///
 /// # Safety
 /// `qp` is a queue pair of ours or null, and given up unless this fails.
-pub unsafe fn destroy(qp: *mut ibv_qp) -> Answer<()> {
+pub unsafe fn destroy(qp: *mut ibv_qp) -> Outcome<()> {
     // SAFETY: the caller promises: `qp` is a queue pair of ours or null, and given up unless this fails.
     unsafe {
         let pair = Handle::<Pair>::of(qp)?;
         pair.engine.destroy();
-        acks::leave(pair.number);
+        event_references::leave(pair.number);
         Handle::<Pair>::retire(qp);
     }
     Ok(())
@@ -191,7 +191,7 @@ pub unsafe fn destroy(qp: *mut ibv_qp) -> Answer<()> {
 ///
 /// # Safety
 /// `qp` and `attr` are null or valid.
-pub unsafe fn modify(qp: *mut ibv_qp, attr: *const ibv_qp_attr, mask: i64) -> Answer<()> {
+pub unsafe fn modify(qp: *mut ibv_qp, attr: *const ibv_qp_attr, mask: i64) -> Outcome<()> {
     // SAFETY: the caller promises: `qp` and `attr` are null or valid.
     let pair = unsafe { Handle::<Pair>::of(qp)? };
     let named = u32::try_from(mask).ok().and_then(QpAttrMask::from_bits);
@@ -237,7 +237,7 @@ unsafe fn query(
     qp: *mut ibv_qp,
     attr: *mut ibv_qp_attr,
     init: *mut ibv_qp_init_attr,
-) -> Answer<()> {
+) -> Outcome<()> {
     // SAFETY: the caller promises: `qp` is null or a queue pair of ours; the others are null or may be written.
     let pair = unsafe { Handle::<Pair>::of(qp)? };
     if attr.is_null() || init.is_null() {

@@ -9,7 +9,7 @@ use weft_engine::device;
 use weft_engine::settings::Face;
 
 use crate::context::Context;
-use crate::entry::{code, invalid, status, unsupported, Answer, Errno};
+use crate::entry::{code, invalid, status, unsupported, Errno, Outcome};
 use crate::handle::Handle;
 use crate::layout::numbers::*;
 use crate::layout::*;
@@ -106,7 +106,7 @@ pub fn port_attributes() -> ibv_port_attr {
 ///
 /// # Safety
 /// `room` octets at `to` may be written.
-unsafe fn give<T: Copy>(from: &T, to: *mut T, room: usize) -> Answer<()> {
+unsafe fn give<T: Copy>(from: &T, to: *mut T, room: usize) -> Outcome<()> {
     if to.is_null() {
         return invalid();
     }
@@ -169,11 +169,11 @@ pub unsafe extern "C" fn query_device_ex(
 ///
 /// # Errors
 /// `EINVAL`: there is no such port or index.
-fn gid(port: u32, index: u32) -> Answer<ibv_gid> {
+fn gid(port: u32, index: u32) -> Outcome<ibv_gid> {
     Ok(gid_entry(port, index)?.gid)
 }
 
-fn gid_entry(port: u32, index: u32) -> Answer<ibv_gid_entry> {
+fn gid_entry(port: u32, index: u32) -> Outcome<ibv_gid_entry> {
     if port != u32::from(PORT) {
         return invalid();
     }
@@ -226,7 +226,7 @@ fn loopback_index(address: IpAddr) -> u8 {
 ///
 /// # Errors
 /// `EINVAL`: there is no such entry, or it stands for no address.
-pub fn address_at(index: u8) -> Answer<IpAddr> {
+pub fn address_at(index: u8) -> Outcome<IpAddr> {
     if Face::of_process() == Face::Iwarp {
         return invalid();
     }
@@ -246,7 +246,7 @@ pub fn address_at(index: u8) -> Answer<IpAddr> {
 ///
 /// # Errors
 /// `EINVAL`: the machine does not have it.
-pub fn index_of(address: IpAddr) -> Answer<u8> {
+pub fn index_of(address: IpAddr) -> Outcome<u8> {
     let table = device::address_gids();
     let found = table
         .iter()

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use libc::{c_int, c_void};
 
-use crate::acks::{self, Acks};
-use crate::entry::{code, invalid, pointer, unsupported, Answer};
+use crate::entry::{code, invalid, pointer, unsupported, Outcome};
+use crate::event_references::{self, Acks};
 use crate::handle::{Handle, Object};
 use crate::layout::numbers::*;
 use crate::layout::{
@@ -43,10 +43,10 @@ pub unsafe fn create(
     pd: *mut ibv_pd,
     srq_context: *mut c_void,
     attr: &mut ibv_srq_attr,
-) -> Answer<*mut ibv_srq> {
+) -> Outcome<*mut ibv_srq> {
     // SAFETY: the caller promises: `pd` is a domain of ours or null.
     let domain = unsafe { Handle::<Pd>::of(pd)? };
-    let number = acks::new_number();
+    let number = event_references::new_number();
     let engine = domain
         .engine
         .create_srq(attr.max_wr, attr.max_sge, number)?;
@@ -64,7 +64,7 @@ pub unsafe fn create(
         acks: Arc::clone(&acks),
     };
     let srq = Handle::create(public, private);
-    acks::enter(number, srq as usize, &acks);
+    event_references::enter(number, srq as usize, &acks);
     Ok(srq)
 }
 
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn create_srq_ex(
 ///
 /// # Safety
 /// `init` and the domain it names are null or valid.
-pub unsafe fn create_extended(init: *mut ibv_srq_init_attr_ex) -> Answer<*mut ibv_srq> {
+pub unsafe fn create_extended(init: *mut ibv_srq_init_attr_ex) -> Outcome<*mut ibv_srq> {
     if init.is_null() {
         return invalid();
     }
@@ -113,7 +113,7 @@ pub unsafe fn create_extended(init: *mut ibv_srq_init_attr_ex) -> Answer<*mut ib
 ///
 /// # Safety
 /// `srq` and `attr` are null or valid.
-unsafe fn modify(srq: *mut ibv_srq, attr: *const ibv_srq_attr, mask: i64) -> Answer<()> {
+unsafe fn modify(srq: *mut ibv_srq, attr: *const ibv_srq_attr, mask: i64) -> Outcome<()> {
     // SAFETY: the caller promises: `srq` and `attr` are null or valid.
     let queue = &unsafe { Handle::<Srq>::of(srq)? }.engine;
     if attr.is_null() || mask & !(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) != 0 {
@@ -143,12 +143,12 @@ unsafe fn modify(srq: *mut ibv_srq, attr: *const ibv_srq_attr, mask: i64) -> Ans
 ///
 /// # Safety
 /// `srq` is a queue of ours or null, and given up unless this fails.
-pub unsafe fn destroy(srq: *mut ibv_srq) -> Answer<()> {
+pub unsafe fn destroy(srq: *mut ibv_srq) -> Outcome<()> {
     // SAFETY: the caller promises: `srq` is a queue of ours or null, and given up unless this fails.
     unsafe {
         let queue = Handle::<Srq>::of(srq)?;
         queue.engine.destroy()?;
-        acks::leave(queue.number);
+        event_references::leave(queue.number);
         Handle::<Srq>::release(srq);
     }
     Ok(())

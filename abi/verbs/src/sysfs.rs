@@ -2,13 +2,14 @@
 //!
 //! UCX, NCCL and many others read the type of a GID, and the interface behind it, from
 //! `ports/1/gid_attrs`, since `ibv_query_gid` does not tell them. The kernel does not know the
-//! device, so the texts are made here when they are asked for, in the kernel's words; [`super::nodes`]
+//! device, so the texts are made here when they are asked for, in the kernel's words; [`super::device_files`]
 //! puts them where programs look.
 
 use weft_engine::device;
 
 use crate::layout::ibv_gid_entry;
 use crate::layout::numbers::IBV_GID_TYPE_ROCE_V2;
+use crate::off;
 use crate::query::{gids, port_attributes, PKEY};
 use crate::weft0::weft0;
 
@@ -21,8 +22,11 @@ pub enum Node {
     File(String),
 }
 
-/// What stands at a path below `/sys/class/infiniband`.
+/// What stands at a path below `/sys/class/infiniband`; nothing of ours when Weft is off.
 pub fn at(path: &[&str]) -> Option<Node> {
+    if off::is_off() {
+        return None;
+    }
     match path {
         [] => folder(&[device::NAME]),
         [name, rest @ ..] if *name == device::NAME => of_device(rest),

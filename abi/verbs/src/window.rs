@@ -5,12 +5,12 @@ use std::sync::Arc;
 use libc::c_int;
 use weft_engine::types::{Access, Bind, Payload, SendFlags, SendOp, SendRequest, Stag, WindowKind};
 
-use crate::entry::{code, invalid, pointer, Answer, Errno};
+use crate::entry::{code, invalid, pointer, Errno, Outcome};
 use crate::handle::{Handle, Object};
 use crate::layout::numbers::*;
 use crate::layout::{ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_pd, ibv_qp};
 use crate::memory::{Mr, Pd};
-use crate::pair::Pair;
+use crate::queue_pair::Pair;
 
 /// A memory window.
 pub struct Window {
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn bind_mw(
 ///
 /// # Safety
 /// What the request names is of ours or null.
-pub unsafe fn type_2(mw: *mut ibv_mw, rkey: Stag, info: &ibv_mw_bind_info) -> Answer<SendOp> {
+pub unsafe fn type_2(mw: *mut ibv_mw, rkey: Stag, info: &ibv_mw_bind_info) -> Outcome<SendOp> {
     // SAFETY: the caller promises: what the request names is of ours or null.
     let window = unsafe { Handle::<Window>::of(mw)? };
     if window.engine.kind() != WindowKind::Two || info.mr.is_null() {
@@ -116,7 +116,7 @@ pub unsafe fn type_2(mw: *mut ibv_mw, rkey: Stag, info: &ibv_mw_bind_info) -> An
 
 /// # Safety
 /// The region that `info` names is of ours or null.
-unsafe fn binding(window: &Window, rkey: Stag, info: &ibv_mw_bind_info) -> Answer<Bind> {
+unsafe fn binding(window: &Window, rkey: Stag, info: &ibv_mw_bind_info) -> Outcome<Bind> {
     // Many programs name it, as a region's remote writing needs it. A window opens nothing locally.
     let flags = i64::from(info.mw_access_flags) & !IBV_ACCESS_LOCAL_WRITE;
     if flags & !(RIGHTS | IBV_ACCESS_ZERO_BASED) != 0 {
@@ -140,7 +140,7 @@ unsafe fn binding(window: &Window, rkey: Stag, info: &ibv_mw_bind_info) -> Answe
         region,
         addr: info.addr,
         len: info.length,
-        access: Access((flags & RIGHTS) as u32),
+        access: Access::from_bits_retain((flags & RIGHTS) as u32),
         zero_based: flags & IBV_ACCESS_ZERO_BASED != 0,
     })
 }

@@ -6,13 +6,13 @@ use std::slice::from_raw_parts;
 use libc::{c_int, c_void, size_t};
 use weft_engine::types::{SendFlags, SendOp, Sge, Stag, MAX_SGE};
 
-use crate::building::{Builder, Built, Requests};
-use crate::entry::{code, invalid, value, Answer};
+use crate::entry::{code, invalid, value, Outcome};
 use crate::handle::Handle;
 use crate::layout::numbers::*;
 use crate::layout::{ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp_ex, ibv_sge};
-use crate::pair::{Engine, Pair};
 use crate::post::ud_target;
+use crate::queue_pair::{Engine, Pair};
+use crate::request_builder::{Builder, Built, Requests};
 use crate::window;
 
 /// Operations that `send_ops_flags` may ask for: all from a plain Write to Send with Invalidate.
@@ -25,7 +25,7 @@ pub const SERVED_BY_DATAGRAMS: u64 = (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_
 ///
 /// # Safety
 /// `qp` is a queue pair of ours, or null.
-unsafe fn builder<'a>(qp: *mut ibv_qp_ex) -> Answer<(&'a Handle<Pair>, &'a Builder)> {
+unsafe fn builder<'a>(qp: *mut ibv_qp_ex) -> Outcome<(&'a Handle<Pair>, &'a Builder)> {
     // SAFETY: the caller promises: `qp` is a queue pair of ours, or null.
     let pair = unsafe { Handle::<Pair>::of(qp.cast())? };
     match &pair.building {
@@ -38,7 +38,7 @@ unsafe fn builder<'a>(qp: *mut ibv_qp_ex) -> Answer<(&'a Handle<Pair>, &'a Build
 ///
 /// # Safety
 /// `qp` is a queue pair of ours or null, between `ibv_wr_start` and its end, in this thread.
-unsafe fn build(qp: *mut ibv_qp_ex, work: impl FnOnce(&mut Requests) -> Answer<()>) {
+unsafe fn build(qp: *mut ibv_qp_ex, work: impl FnOnce(&mut Requests) -> Outcome<()>) {
     value((), || {
         // SAFETY: the caller promises: `qp` is a queue pair of ours or null, between `ibv_wr_start` and its end, in
         // this thread; the region makes this thread the only one here.
@@ -120,7 +120,7 @@ unsafe extern "C" fn complete(qp: *mut ibv_qp_ex) -> c_int {
     })
 }
 
-fn post_all(pair: &Pair, requests: &Requests) -> Answer<()> {
+fn post_all(pair: &Pair, requests: &Requests) -> Outcome<()> {
     if let Some(errno) = requests.wrong {
         return Err(errno);
     }

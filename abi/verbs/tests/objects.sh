@@ -82,7 +82,8 @@ exports "$weft" > "$work/weft"
     of_kind served rsocket
     of_kind served rsocket | sed 's/^/weft_/'
     printf 'weft_unserved_%s\n' errno null void
-    sed -n 's/^ *\(Look\|Open\) fn \([a-z0-9_]*\)(.*/\2/p' "$here/../src/nodes.rs" # for the device's files
+    echo weft_serves # src/one_engine.rs
+    sed -n 's/^ *\(Look\|Open\) fn \([a-z0-9_]*\)(.*/\2/p' "$here/../src/device_files.rs" # for the device's files
     printf '%s\n' opendir readdir readdir64 rewinddir telldir seekdir closedir scandir scandir64 # src/listing.rs
 } | sort > "$work/weft.wanted"
 check 'libweft.so exports what it implements, and nothing else' differ "$work/weft" "$work/weft.wanted"

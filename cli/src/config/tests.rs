@@ -1,3 +1,4 @@
+use super::file::parse;
 use super::*;
 use crate::args::{Cli, Command};
 use crate::scratch::Scratch;
@@ -23,7 +24,9 @@ fn nothing(_: &str) -> Option<String> {
 }
 
 fn said(text: &str) -> String {
-    parse(Path::new("weft.toml"), text).unwrap_err().to_string()
+    let (_, errors) = parse(Path::new("weft.toml"), text);
+    let lines: Vec<_> = errors.iter().map(ToString::to_string).collect();
+    lines.join("\n")
 }
 
 #[test]
@@ -154,19 +157,47 @@ fn mistakes_in_the_file_name_the_line_and_what_is_accepted() {
 }
 
 #[test]
+fn every_mistake_is_named_in_the_order_of_the_lines() {
+    assert_eq!(
+        said("[sockets]\nudp = \"of; gso prot=1\"\n[iwrap]\ncrc = true\n[run]\nlog = 3\nlgo = \"info\"\n"),
+        "weft.toml:2: sockets.udp = of; gso prot=1 is not understood: rule 1, column 1: a rule begins with its action, \
+         and of is none; did you mean off? There are: gso or off\n\
+         weft.toml:2: sockets.udp = of; gso prot=1 is not understood: rule 2, column 9: prot is nothing that a rule can \
+         say; did you mean port=? There are: direction=, address=, port=, program=\n\
+         weft.toml:3: there is no section [iwrap]; did you mean [iwarp]?\n\
+         weft.toml:6: run.log = 3 is not understood: give off, error, warn, info or debug\n\
+         weft.toml:7: [run] has no lgo; did you mean log?"
+    );
+}
+
+#[test]
+fn what_is_wrong_is_left_out_and_the_rest_counts() {
+    let scratch = Scratch::new();
+    let file = scratch.file("weft.toml", "[iwarp]\ncrc = \"maybe\"\nmarkers = true\n");
+    let environment = |name: &str| (name == "WEFT_FPDU").then(|| "huge".to_owned());
+    let around = surroundings(environment, &[&file]);
+    let (config, errors) = Config::examine(&flags(&[]), None, &around);
+    assert_eq!(errors.len(), 2, "{errors:?}");
+    assert_eq!(config.get("crc"), Some("on"));
+    assert_eq!(config.get("markers"), Some("on"));
+    assert_eq!(config.get("fpdu"), Some("auto"));
+}
+
+#[test]
 fn what_is_not_toml_shows_the_place() {
     let said = said("[iwarp]\ncrc = = true\n");
-    assert!(said.starts_with("weft.toml is not TOML: "), "{said}");
-    assert!(said.contains("line 2"), "{said}");
+    assert!(
+        said.starts_with("weft.toml:2: this is not TOML: "),
+        "{said}"
+    );
 }
 
 #[test]
 fn folders_are_taken_from_the_file() {
-    let entries = parse(
+    let (entries, _) = parse(
         Path::new("/etc/weft.toml"),
         "[run]\nlibdir = \"weft/lib\"\n",
-    )
-    .unwrap();
+    );
     assert_eq!(entries[0].text, "/etc/weft/lib");
 }
 

@@ -51,8 +51,8 @@ pub struct Row {
     pub crowded_out: u64,
     /// Datagrams dropped for their Q_Key.
     pub wrong_qkeys: u64,
-    /// Dials of bring-ups by who is not the peer.
-    pub wrong_dials: u64,
+    /// Connect attempts of bring-ups by who is not the peer.
+    pub wrong_bring_ups: u64,
     /// Who serves its connections now.
     pub served_by: ServedBy,
     /// Since the look before; nothing at the first.
@@ -189,7 +189,7 @@ fn row(process: &Process, rates: Option<Rates>) -> Row {
         half_open: totals.half_open,
         crowded_out: totals.crowded_out,
         wrong_qkeys: totals.wrong_qkeys,
-        wrong_dials: totals.wrong_dials,
+        wrong_bring_ups: totals.wrong_bring_ups,
         served_by: match totals.polled {
             0 => ServedBy::Thread,
             _ => ServedBy::Polling,

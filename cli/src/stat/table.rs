@@ -237,7 +237,7 @@ mod tests {
             half_open: 0,
             crowded_out: 0,
             wrong_qkeys: 0,
-            wrong_dials: 0,
+            wrong_bring_ups: 0,
             served_by: ServedBy::Polling,
             rates: Some(Rates {
                 octets_in: 2000.0,

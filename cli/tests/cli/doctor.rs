@@ -288,3 +288,24 @@ fn a_go_program_is_foretold_to_be_unaffected() {
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("its sockets are unaffected"), "{said}");
 }
+
+#[test]
+fn doctor_says_that_weft_is_off() {
+    let place = Place::new();
+    let output = place
+        .weft(&["doctor", "sh"])
+        .env("WEFT_OFF", "1")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = out(&output);
+    let last = said.lines().last().unwrap();
+    assert_eq!(
+        last, "verdict: no: sh will not be served: Weft is off (WEFT_OFF)",
+        "{said}"
+    );
+    assert!(
+        said.contains("-> to have it on, leave --off away"),
+        "{said}"
+    );
+}

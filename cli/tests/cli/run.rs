@@ -254,7 +254,7 @@ fn an_installation_finds_its_libraries_from_anywhere() {
 }
 
 #[test]
-fn show_starts_nothing_and_gives_the_command_by_hand() {
+fn show_starts_nothing_and_gives_the_command_for_a_shell() {
     let place = Place::new();
     let output = place
         .weft(&["run", "--show", "--crc", "off", "--", "touch", "a file"])
@@ -263,10 +263,13 @@ fn show_starts_nothing_and_gives_the_command_by_hand() {
     assert!(output.status.success());
     assert!(!place.path("a file").exists());
     let said = out(&output);
-    let by_hand = said.lines().last().unwrap();
-    assert!(by_hand.contains(" WEFT_CRC=off touch 'a file'"), "{said}");
+    let shell_command = said.lines().last().unwrap();
+    assert!(
+        shell_command.contains(" WEFT_CRC=off touch 'a file'"),
+        "{said}"
+    );
     let status = Command::new("sh")
-        .args(["-c", by_hand])
+        .args(["-c", shell_command])
         .current_dir(place.path(""))
         .status();
     assert!(status.unwrap().success());
@@ -320,4 +323,72 @@ fn a_rule_that_is_none_is_refused_in_words() {
     assert!(!output.status.success());
     let said = err(&output);
     assert!(said.contains("port=N or N-M"), "{said}");
+}
+
+#[test]
+fn off_is_as_if_weft_were_not_there() {
+    let place = Place::new();
+    let script = "echo ${LD_PRELOAD-none} ${LD_LIBRARY_PATH-none} $WEFT_OFF";
+    let run = |arguments: &[&str], variables: &[(&str, &str)]| {
+        let all = [&["run"], arguments, &["--", "sh", "-c", script]].concat();
+        let output = place.weft(&all).envs(variables.iter().copied()).output();
+        let output = output.unwrap();
+        (out(&output).trim().to_owned(), err(&output))
+    };
+    let quiet = |said: &str| (said.to_owned(), String::new());
+    assert_eq!(run(&["--off", "--udp", "gso"], &[]), quiet("none none on"));
+    assert_eq!(
+        run(&["--udp", "gso"], &[("WEFT_OFF", "1")]),
+        quiet("none none 1")
+    );
+    // The flag is the stronger.
+    let (said, _) = run(&["--off=off"], &[("WEFT_OFF", "1")]);
+    assert!(
+        said.contains("libweft.so") && said.ends_with(" off"),
+        "{said}"
+    );
+
+    let (_, said) = run(&["--off", "--log", "info"], &[]);
+    assert!(
+        said.ends_with("sh runs without Weft: Weft is off (--off)\n"),
+        "{said}"
+    );
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
+#[test]
+fn off_takes_out_what_an_outer_weft_put_in() {
+    let place = Place::new();
+    let weft = env!("CARGO_BIN_EXE_weft");
+    let script = "echo [$LD_PRELOAD]";
+    let mut outer = place.weft(&[
+        "run", "--udp", "gso", "--", weft, "run", "--off", "--", "sh", "-c", script,
+    ]);
+    let output = outer.env("LD_PRELOAD", "libm.so.6").output().unwrap();
+    assert_eq!(out(&output).trim(), "[libm.so.6]", "{}", err(&output));
+}
+
+#[test]
+fn off_needs_no_libraries_and_refuses_no_program() {
+    let place = Place::new();
+    let output = place
+        .weft(&[
+            "run", "--off", "--libdir", "/nowhere", "--", "echo", "hello",
+        ])
+        .output()
+        .unwrap();
+    assert_eq!(
+        (out(&output).as_str(), output.status.code()),
+        ("hello\n", Some(0))
+    );
+    let output = place
+        .weft(&["run", "--off", "--show", "--", "true"])
+        .output()
+        .unwrap();
+    let said = out(&output);
+    assert!(said.lines().any(|line| line == "mode       off"), "{said}");
+    assert!(
+        said.lines().last().unwrap().ends_with("WEFT_OFF=on true"),
+        "{said}"
+    );
 }

@@ -13,7 +13,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::exec::{Executor, Processes};
 use crate::native::{self, NativeArgs};
-use crate::path::PathKind;
+use crate::path::{self, PathKind};
 use crate::plan::{self, Selection};
 use crate::raw::{self, RawArgs};
 use crate::record::{make_folder, Options, PathRecord, RowRecord, Run, SCHEMA, VERSION};
@@ -45,6 +45,9 @@ enum Command {
     Report(Report),
     /// List rows, and the stacks that serve each
     List,
+    /// Print what a record says of this machine and of the network it is asked in, for runners that write records
+    #[command(hide = true)]
+    Environment,
     #[command(hide = true)]
     Raw(RawArgs),
     #[command(hide = true)]
@@ -144,6 +147,7 @@ pub fn run_as(args: Args, prefix: &[OsString]) -> Result<ExitCode> {
         None => measure(&args.measure, prefix),
         Some(Command::Report(report)) => print_reports(&report),
         Some(Command::List) => list(&args.measure, prefix),
+        Some(Command::Environment) => print_environment(),
         Some(Command::Raw(raw)) => raw::run(&raw).map(|()| ExitCode::SUCCESS),
         Some(Command::Native(native)) => native::run(&native).map(|()| ExitCode::SUCCESS),
     }
@@ -163,7 +167,7 @@ fn measure(args: &Measure, prefix: &[OsString]) -> Result<ExitCode> {
     let started = Timestamp::now();
 
     let executor = Processes::new(interrupted.clone());
-    let mut runner = Runner::new(executor, &stacks, options.repetitions, options.cell_seconds);
+    let mut runner = Runner::new(executor, &stacks, options.repetitions, args.seconds);
     let (paths, rows) = measure_paths(args, &options, &stacks, &mut runner)?;
 
     let record = Run {
@@ -247,6 +251,13 @@ fn print_reports(args: &Report) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn print_environment() -> Result<ExitCode> {
+    let told =
+        serde_json::json!({ "environment": environment::read(), "sysctls": path::sysctls() });
+    println!("{told}");
+    Ok(ExitCode::SUCCESS)
+}
+
 fn render(run: &Run, format: Format, targets: bool) -> String {
     if targets {
         report::only_targets(run, format)
@@ -309,7 +320,7 @@ impl Measure {
         }
         Options {
             repetitions: self.repetitions.unwrap_or(default),
-            cell_seconds: self.seconds,
+            cell_seconds: Some(self.seconds),
             cores: possible.then_some(self.cores),
             only: self.only.clone(),
             stacks: self.stacks.clone(),

@@ -21,6 +21,7 @@ pub mod cli;
 pub mod environment;
 pub mod exec;
 pub mod job;
+pub mod metric;
 pub mod native;
 pub mod path;
 pub mod plan;

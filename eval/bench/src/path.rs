@@ -194,8 +194,12 @@ fn open_veth(cores: Option<(usize, usize)>) -> Result<OpenPath> {
     })
 }
 
-/// What the kernel says about a path that stands, asked from one of its ends.
-fn measured(kind: PathKind, side: &Side) -> Result<PathRecord> {
+/// Kernel settings that bear on TCP, as seen in the network that this process is in.
+pub fn sysctls() -> BTreeMap<String, String> {
+    sysctls_of(&Side::default())
+}
+
+fn sysctls_of(side: &Side) -> BTreeMap<String, String> {
     let read = |file: &str| -> Option<String> {
         let invocation = crate::job::Invocation::new("cat", [file]);
         let output = side
@@ -209,10 +213,14 @@ fn measured(kind: PathKind, side: &Side) -> Result<PathRecord> {
             .join(" ");
         (output.status.success() && !text.is_empty()).then_some(text)
     };
-    let sysctls = SYSCTLS
+    SYSCTLS
         .iter()
         .filter_map(|name| Some((name.replace('/', "."), read(&format!("/proc/sys/{name}"))?)))
-        .collect();
+        .collect()
+}
+
+/// What the kernel says about a path that stands, asked from one of its ends.
+fn measured(kind: PathKind, side: &Side) -> Result<PathRecord> {
     // Not from /sys, which shows the namespace it was mounted in.
     let link = side
         .command(
@@ -224,7 +232,7 @@ fn measured(kind: PathKind, side: &Side) -> Result<PathRecord> {
     let mtu = mtu_of(&String::from_utf8_lossy(&link.stdout));
     Ok(PathRecord {
         mtu,
-        sysctls,
+        sysctls: sysctls_of(side),
         ..kind.record()
     })
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{bail, Context, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::metric::Metric;
 use crate::workload::Workload;
 
 /// Value of [`Run::schema`].
@@ -48,8 +49,8 @@ pub struct Run {
 pub struct Options {
     /// Times each cell is measured.
     pub repetitions: u32,
-    /// Seconds a cell is meant to measure for.
-    pub cell_seconds: u32,
+    /// Seconds a cell is meant to measure for; null where that is not the same for all.
+    pub cell_seconds: Option<u32>,
     /// Core of the server and of the client; null where pinning was not possible.
     pub cores: Option<(usize, usize)>,
     /// Row patterns; empty is everything.
@@ -90,7 +91,7 @@ pub struct Environment {
 /// A path between two processes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PathRecord {
-    /// `loopback` or `veth`.
+    /// `loopback` or `veth`; of a runner outside the bench also another.
     pub name: String,
     /// How it is made.
     pub description: String,
@@ -102,6 +103,22 @@ pub struct PathRecord {
     pub skipped: Option<String>,
 }
 
+/// What a row measures.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Subject {
+    /// Something that no stack of the bench serves; a runner outside (`tests/rig/record.py`) measured it.
+    Named {
+        /// Short unique name.
+        name: String,
+        /// A sentence for people.
+        what: String,
+    },
+    /// A workload of the bench's.
+    #[serde(untagged)]
+    Workload(Workload),
+}
+
 /// One workload on one path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RowRecord {
@@ -110,9 +127,9 @@ pub struct RowRecord {
     /// Path name.
     pub path: String,
     /// What was measured.
-    pub workload: Workload,
-    /// Key of the metric the row is judged by.
-    pub metric: String,
+    pub workload: Subject,
+    /// Metric the row is judged by.
+    pub metric: Metric,
     /// Stacks the others are compared with; the best of them counts.
     pub reference: Vec<String>,
     /// One per stack.
@@ -209,6 +226,16 @@ impl Run {
     /// The row with this id.
     pub fn row(&self, id: &str) -> Option<&RowRecord> {
         self.rows.iter().find(|row| row.id == id)
+    }
+}
+
+impl Subject {
+    /// A sentence for people.
+    pub fn describe(&self) -> String {
+        match self {
+            Subject::Named { what, .. } => what.clone(),
+            Subject::Workload(workload) => workload.describe(),
+        }
     }
 }
 

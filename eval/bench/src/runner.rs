@@ -6,11 +6,12 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use crate::exec::Executor;
+use crate::metric::Metric;
 use crate::path::Place;
 use crate::plan::{Group, Row};
-use crate::record::{CellRecord, Failure, Metrics, Outcome, RowRecord, Sample};
+use crate::record::{CellRecord, Failure, Metrics, Outcome, RowRecord, Sample, Subject};
 use crate::stack::{references, Site, Stack};
-use crate::workload::{Metric, Workload};
+use crate::workload::Workload;
 
 /// Seconds a cell takes beyond its measuring: two processes start, connect and end.
 const OVERHEAD: f64 = 0.5;
@@ -184,8 +185,8 @@ fn empty_row(row: &Row) -> RowRecord {
     RowRecord {
         id: row.id(),
         path: row.path.name().to_owned(),
-        workload: row.workload,
-        metric: row.workload.metric().key.to_owned(),
+        workload: Subject::Workload(row.workload),
+        metric: row.workload.metric(),
         reference: references(&row.workload),
         cells: Vec::new(),
     }
@@ -258,8 +259,9 @@ mod tests {
     use super::*;
     use crate::exec::Output;
     use crate::job::{Invocation, Job};
+    use crate::metric::MESSAGE_RATE;
     use crate::path::PathKind;
-    use crate::workload::{Mode, Op, MESSAGE_RATE};
+    use crate::workload::{Mode, Op};
     use std::cell::RefCell;
     use std::rc::Rc;
 

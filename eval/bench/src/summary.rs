@@ -1,8 +1,8 @@
 //! Medians, spreads and ratios of a record. Computed anew at every report; never stored.
 
+use crate::metric::{Better, Metric, P99};
 use crate::record::{CellRecord, RowRecord};
 use crate::stats::{estimate, median, Estimate};
-use crate::workload::{Better, Metric, P99};
 
 /// A row with what its cells amount to.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,7 +58,7 @@ pub enum Standing {
 
 /// Summary of one row.
 pub fn row(record: &RowRecord) -> RowSummary {
-    let metric = record.workload.metric();
+    let metric = record.metric;
     let reference = best(record, &record.reference, metric);
     let cells = record
         .cells
@@ -146,7 +146,7 @@ fn cell(record: &CellRecord, metric: Metric, reference: Option<&CellRecord>) -> 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::record::{Failure, Metrics, Outcome, Sample};
+    use crate::record::{Failure, Metrics, Outcome, Sample, Subject};
     use crate::workload::Workload;
 
     /// A cell with one sample of `metric` per repetition; none is a failure.
@@ -175,8 +175,8 @@ pub(crate) mod tests {
         RowRecord {
             id: format!("{path}/{}", workload.id()),
             path: path.to_owned(),
-            workload,
-            metric: workload.metric().key.to_owned(),
+            workload: Subject::Workload(workload),
+            metric: workload.metric(),
             reference: crate::stack::references(&workload),
             cells,
         }

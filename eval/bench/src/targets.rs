@@ -1,11 +1,13 @@
 //! The targets of the design that concern verbs over the host stack, and how a record stands to
 //! them.
 
-use crate::record::{CellRecord, RowRecord, Run};
+use crate::metric::{Metric, P99};
+use crate::path::PathKind;
+use crate::record::{CellRecord, RowRecord, Run, Subject};
 use crate::stack::{weft_emss_name, weft_gid_name, weft_name};
 use crate::stats::median;
 use crate::summary::{best, ratio, values, Ratio};
-use crate::workload::{Metric, Mode, Op, Workload, P99};
+use crate::workload::{Mode, Op, Workload};
 
 /// One target for one variant of Weft.
 #[derive(Clone, Debug, PartialEq)]
@@ -197,12 +199,17 @@ pub fn needs(workload: &Workload) -> bool {
         .any(|t| t.workload == *workload || t.against == Against::Same(*workload))
 }
 
-/// How the record stands to every target on every path it has, and that its options ask for.
+/// How the record stands to every target on every path it has, and that its options ask for. There are none for a
+/// record of a runner outside the bench.
 pub fn judge(run: &Run) -> Vec<Standing> {
+    let named = |row: &RowRecord| matches!(row.workload, Subject::Named { .. });
+    if run.rows.iter().any(named) {
+        return Vec::new();
+    }
     let made: Vec<&str> = run
         .paths
         .iter()
-        .filter(|p| p.skipped.is_none())
+        .filter(|p| p.skipped.is_none() && PathKind::from_name(&p.name).is_some())
         .map(|p| p.name.as_str())
         .collect();
     let pairs = made

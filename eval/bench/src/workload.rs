@@ -5,6 +5,10 @@ use std::fmt;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use crate::metric::{
+    Metric, BRING_UP, CONNECT, GOODPUT, HALF_ROUND_TRIP, MESSAGE_RATE, ROUND_TRIP,
+};
+
 /// The RDMA operation a workload is about; stacks without RDMA answer with the nearest thing they
 /// have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,60 +121,6 @@ pub enum Workload {
     /// From the first call of a connection to the answer to its first message, one after another.
     #[serde(rename = "bring-up")]
     BringUp,
-}
-
-/// Whether more or less of a metric is better.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Better {
-    /// Latencies.
-    Lower,
-    /// Rates.
-    Higher,
-}
-
-/// The figure a workload is judged by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Metric {
-    /// Key in a sample's metrics; ends in the unit.
-    pub key: &'static str,
-    /// Unit for people.
-    pub unit: &'static str,
-    /// Direction.
-    pub better: Better,
-}
-
-/// Median half round trip.
-pub const HALF_ROUND_TRIP: Metric = lower("half_rtt_us", "µs");
-/// Median round trip; what a Read takes.
-pub const ROUND_TRIP: Metric = lower("rtt_us", "µs");
-/// Payload octets per second at the receiver, in 10^9 bits per second.
-pub const GOODPUT: Metric = higher("goodput_gbit_s", "Gbit/s");
-/// Messages per second.
-pub const MESSAGE_RATE: Metric = higher("messages_per_s", "msg/s");
-/// Median time from the connect call to a connection ready for use.
-pub const CONNECT: Metric = lower("connect_us", "µs");
-/// Median time from the first call of a connection to the answer to its first message.
-pub const BRING_UP: Metric = lower("bring_up_us", "µs");
-
-/// Key of the 99th percentile of a latency metric, µs.
-pub const P99: &str = "p99_us";
-/// Key of the 99.9th percentile of a latency metric, µs.
-pub const P999: &str = "p999_us";
-
-const fn lower(key: &'static str, unit: &'static str) -> Metric {
-    Metric {
-        key,
-        unit,
-        better: Better::Lower,
-    }
-}
-
-const fn higher(key: &'static str, unit: &'static str) -> Metric {
-    Metric {
-        key,
-        unit,
-        better: Better::Higher,
-    }
 }
 
 impl Workload {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{json, Value};
 use weft_bench::record::Run;
+use weft_bench::report::{self, Format};
 
 /// Runs of the bench take turns: each ties programs that spin to both cores.
 static MACHINE: Mutex<()> = Mutex::new(());
@@ -91,6 +93,73 @@ fn a_run_leaves_a_record_that_follows_the_schema_and_can_be_reported_again() {
         "{text}"
     );
     assert!(text.contains("weft crc=on: there is no"), "{text}");
+}
+
+#[test]
+fn a_record_of_a_runner_in_python_follows_the_schema_and_is_reported() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no python3");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // The runners have the command with all of Weft, of which the bench is a part.
+    let weft = folder.path().join("weft");
+    let script = format!(
+        "#!/bin/sh\nshift\nexec {} \"$@\"\n",
+        env!("CARGO_BIN_EXE_weft-bench")
+    );
+    fs::write(&weft, script).unwrap();
+    fs::set_permissions(&weft, fs::Permissions::from_mode(0o755)).unwrap();
+    let file = folder.path().join("rig.json");
+    let writer = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../tests/rig/test_record.py"
+    );
+    let output = Command::new("python3")
+        .arg(writer)
+        .arg("--write")
+        .args([&file, &weft])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", printed(&output));
+
+    let value: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!(errors(&value), [""; 0]);
+    let run = Run::read(&file).unwrap();
+    let row = run.row("loopback/call-send").unwrap();
+    assert_eq!(
+        row.cell("kernel").unwrap().values("call_ns"),
+        [(1, 300.0), (2, 100.0)]
+    );
+    let report = report::full(&run, Format::Markdown);
+    for part in [
+        "a call of send (ns)",
+        "64 KiB write goodput",
+        "1 FAILED",
+        "other hooks: not built",
+        "SKIPPED, no namespaces here",
+    ] {
+        assert!(report.contains(part), "no {part:?} in\n{report}");
+    }
+    // The targets are the bench's own.
+    assert!(!report.contains("Targets"), "{report}");
+}
+
+#[test]
+fn records_among_the_documents_follow_the_schema() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/measurements");
+    let mut read = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let file = entry.unwrap().path();
+        let value: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+        // Some are older than the one format.
+        if value["schema"] == "weft-bench" {
+            assert_eq!(errors(&value), [""; 0], "{}", file.display());
+            Run::read(&file).unwrap();
+            read += 1;
+        }
+    }
+    assert!(read > 0);
 }
 
 #[test]

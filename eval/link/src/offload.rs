@@ -179,10 +179,10 @@ fn adapt_tcp(segment: &mut [u8], transport: usize, index: usize, count: usize, s
     let sequence = first.wrapping_add((index * size) as u32);
     segment[at..at + 4].copy_from_slice(&sequence.to_be_bytes());
     if index + 1 < count {
-        segment[transport + FLAGS] &= !(Flags::FIN | Flags::PSH).0;
+        segment[transport + FLAGS] &= !(Flags::FIN | Flags::PSH).bits();
     }
     if index > 0 {
-        segment[transport + FLAGS] &= !Flags::CWR.0;
+        segment[transport + FLAGS] &= !Flags::CWR.bits();
     }
 }
 
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_large_tcp_frame_becomes_segments_of_the_same_stream() {
-        let flags = (Flags::ACK | Flags::PSH | Flags::FIN | Flags::CWR).0;
+        let flags = (Flags::ACK | Flags::PSH | Flags::FIN | Flags::CWR).bits();
         let segment = samples::tcp(0xffff_fff0, flags, &[1, 1, 1, 1], &payload(3000));
         for (frame, kind) in [
             (samples::ipv4(TCP, true, &segment), TCPV4 | WITH_ECN),
@@ -240,9 +240,9 @@ mod tests {
             assert_eq!(
                 flags,
                 [
-                    (Flags::ACK | Flags::CWR).0,
-                    Flags::ACK.0,
-                    (Flags::ACK | Flags::PSH | Flags::FIN).0
+                    (Flags::ACK | Flags::CWR).bits(),
+                    Flags::ACK.bits(),
+                    (Flags::ACK | Flags::PSH | Flags::FIN).bits()
                 ]
             );
             let numbers: Vec<u32> = parts.iter().map(|part| part.0).collect();
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn identifications_count_on() {
-        let segment = samples::tcp(0, Flags::ACK.0, &[], &payload(30));
+        let segment = samples::tcp(0, Flags::ACK.bits(), &[], &payload(30));
         let (frame, vnet) = large(samples::ipv4(TCP, true, &segment), TCPV4, 10);
         let cut = finish(&frame, &vnet).unwrap();
         let ids: Vec<_> = cut.iter().map(|frame| u16_at(frame, 18)).collect();
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn what_a_frame_is_not_is_refused() {
-        let segment = samples::tcp(0, Flags::ACK.0, &[], &payload(100));
+        let segment = samples::tcp(0, Flags::ACK.bits(), &[], &payload(100));
         let (tcp, vnet) = large(samples::ipv4(TCP, true, &segment), TCPV4, 10);
         let as_udp = VnetHeader {
             gso_type: UDP_SEGMENTS,

@@ -245,7 +245,7 @@ mod tests {
         };
         let mut path = Path::new(&config, 1500, 7);
         for at in 0..20u32 {
-            let segment = tcp(at * 1400, Flags::ACK.0, &[], &[at as u8; 1400]);
+            let segment = tcp(at * 1400, Flags::ACK.bits(), &[], &[at as u8; 1400]);
             // Without the bit that forbids fragments, lest the router drop what is too long.
             let frame = finished(ipv4(TCP, false, &segment));
             send(&mut path, &frame, at * MS / 10);
@@ -281,7 +281,7 @@ mod tests {
             gso_size: 1000,
             ..VnetHeader::default()
         };
-        let large = ipv4(TCP, true, &tcp(0, Flags::ACK.0, &[], &[3; 2500]));
+        let large = ipv4(TCP, true, &tcp(0, Flags::ACK.bits(), &[], &[3; 2500]));
         let mut seen = Vec::new();
         path.handle_frame(&large, &vnet, MS, |frame| seen.push(frame.to_vec()));
         let arrived: Vec<_> = drain(&mut path).into_iter().map(|(_, f)| f).collect();

@@ -176,7 +176,7 @@ mod tests {
     use proptest::prelude::*;
     use weft_inet::tcp::segment::Flags;
 
-    const ACK: u8 = Flags::ACK.0;
+    const ACK: u8 = Flags::ACK.bits();
     const MTU: usize = 600;
 
     fn part(frame: &[u8]) -> (u32, u8, Vec<u8>) {
@@ -202,7 +202,7 @@ mod tests {
                 "in order"
             );
             octets.extend(payload);
-            if flags & Flags::PSH.0 != 0 {
+            if flags & Flags::PSH.bits() != 0 {
                 pushed.push(octets.len());
             }
         }
@@ -248,7 +248,7 @@ mod tests {
             for (size, push) in sizes.iter().zip(&pushes) {
                 let sequence = first.wrapping_add(sent.len() as u32);
                 let payload: Vec<u8> = (0..*size).map(|at| (sent.len() + at * 3) as u8).collect();
-                let flags = if *push { ACK | Flags::PSH.0 } else { ACK };
+                let flags = if *push { ACK | Flags::PSH.bits() } else { ACK };
                 frames.push(frame(six, &tcp(sequence, flags, &[], &payload)));
                 sent.extend(payload);
                 if *push {
@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn what_ends_or_acknowledges_a_stream_stays_behind_its_octets() {
         for seed in 0..50 {
-            let last = frame(false, &tcp(1500, ACK | Flags::FIN.0, &[], &[9; 10]));
+            let last = frame(false, &tcp(1500, ACK | Flags::FIN.bits(), &[], &[9; 10]));
             let frames: Vec<_> = (0..3u32)
                 .map(|at| frame(false, &tcp(at * 500, ACK, &[], &[at as u8; 500])))
                 .chain([last.clone()])

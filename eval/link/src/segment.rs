@@ -56,7 +56,7 @@ impl Segment {
         }
         let header_len = usize::from(header[12] >> 4) * 4;
         let options = header.get(TCP_LEN..header_len)?;
-        let flags = Flags(header[13] & !Flags::PSH.0);
+        let flags = Flags::from_bits_retain(header[13] & !Flags::PSH.bits());
         let reserved = header[12] & 15;
         let ordinary = flags == Flags::ACK && reserved == 0 && are_harmless(options);
         if !ordinary || header.len() == header_len || !is_sum_right(frame, layout) {
@@ -68,7 +68,7 @@ impl Segment {
             network: layout.network,
             transport: layout.transport,
             sequence: u32_at(header, 4)?,
-            pushes: Flags(header[13]).has(Flags::PSH),
+            pushes: Flags::from_bits_retain(header[13]).contains(Flags::PSH),
             head: head.to_vec(),
             payload: payload.to_vec(),
         })
@@ -96,7 +96,7 @@ impl Segment {
             Version::V6 => put_u16(&mut head, self.network + 4, 0),
         }
         head[self.transport + 4..self.transport + 8].fill(0);
-        head[self.transport + 13] &= !Flags::PSH.0;
+        head[self.transport + 13] &= !Flags::PSH.bits();
         put_u16(&mut head, self.transport + 16, 0);
         head
     }
@@ -132,8 +132,8 @@ impl Segment {
         set_packet_len(&mut frame, self.version, self.network);
         let at = self.transport;
         frame[at + 4..at + 8].copy_from_slice(&self.sequence.to_be_bytes());
-        frame[at + 13] &= !Flags::PSH.0;
-        frame[at + 13] |= if self.pushes { Flags::PSH.0 } else { 0 };
+        frame[at + 13] &= !Flags::PSH.bits();
+        frame[at + 13] |= if self.pushes { Flags::PSH.bits() } else { 0 };
         put_u16(&mut frame, at + 16, 0);
         let layout = Layout {
             version: self.version,
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
     use crate::packet::samples::{finished, ipv4, ipv6, is_sound, tcp};
 
-    const ACK: u8 = Flags::ACK.0;
+    const ACK: u8 = Flags::ACK.bits();
     const TIMESTAMPS: [u8; 12] = [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
 
     fn parse(frame: &[u8]) -> Option<Segment> {
@@ -197,7 +197,7 @@ mod tests {
             ipv4(
                 TCP,
                 true,
-                &tcp(7, ACK | Flags::PSH.0, &TIMESTAMPS, b"abcdef"),
+                &tcp(7, ACK | Flags::PSH.bits(), &TIMESTAMPS, b"abcdef"),
             ),
             ipv6(TCP, &tcp(7, ACK, &[], b"abcde")),
         ] {
@@ -222,10 +222,10 @@ mod tests {
         let cut_short = [1, 1, 1, 8];
         for (what, segment) in [
             ("no payload", tcp(1, ACK, &[], b"")),
-            ("FIN", tcp(1, ACK | Flags::FIN.0, &[], b"abc")),
-            ("SYN", tcp(1, Flags::SYN.0, &[], b"abc")),
-            ("URG", tcp(1, ACK | Flags::URG.0, &[], b"abc")),
-            ("CWR", tcp(1, ACK | Flags::CWR.0, &[], b"abc")),
+            ("FIN", tcp(1, ACK | Flags::FIN.bits(), &[], b"abc")),
+            ("SYN", tcp(1, Flags::SYN.bits(), &[], b"abc")),
+            ("URG", tcp(1, ACK | Flags::URG.bits(), &[], b"abc")),
+            ("CWR", tcp(1, ACK | Flags::CWR.bits(), &[], b"abc")),
             ("a signature", tcp(1, ACK, &signed, b"abc")),
             ("a broken option", tcp(1, ACK, &cut_short, b"abc")),
         ] {
@@ -240,9 +240,9 @@ mod tests {
     fn only_neighbours_with_equal_headers_are_joined() {
         let first = segment(u32::MAX - 2, ACK, b"abc");
         assert!(first.can_join(&segment(0, ACK, b"def")));
-        assert!(first.can_join(&segment(0, ACK | Flags::PSH.0, b"def")));
+        assert!(first.can_join(&segment(0, ACK | Flags::PSH.bits(), b"def")));
         assert!(!first.can_join(&segment(1, ACK, b"def")), "a gap");
-        let pushed = segment(u32::MAX - 2, ACK | Flags::PSH.0, b"abc");
+        let pushed = segment(u32::MAX - 2, ACK | Flags::PSH.bits(), b"abc");
         assert!(!pushed.can_join(&segment(0, ACK, b"def")), "PSH");
         let mut later = tcp(0, ACK, &TIMESTAMPS, b"def");
         later[27] = 9;
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_split_keeps_the_push_with_the_last_octet() {
-        let mut rest = segment(u32::MAX, ACK | Flags::PSH.0, b"abcdef");
+        let mut rest = segment(u32::MAX, ACK | Flags::PSH.bits(), b"abcdef");
         let head = rest.split_off_head(2);
         assert_eq!(
             (head.sequence, head.pushes, &head.payload[..]),

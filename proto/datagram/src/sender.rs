@@ -7,10 +7,10 @@ use crate::batch::{Batch, Fit, Pace, MOST_OCTETS};
 use crate::Errno;
 
 /// Destinations whose datagrams gather at a time on one socket.
-pub const LANES: usize = 8;
-/// Octets of memory for all lanes together.
-pub const MEMORY: usize = LANES * LANE;
-const LANE: usize = 65_536;
+pub const QUEUES: usize = 8;
+/// Octets of memory for all queues together.
+pub const MEMORY: usize = QUEUES * QUEUE_OCTETS;
+const QUEUE_OCTETS: usize = 65_536;
 
 /// Where a datagram goes: the address the program gave, or none for the connected peer.
 #[derive(Clone, Copy, Debug)]
@@ -90,21 +90,21 @@ pub enum Offer {
 /// Gathers the datagrams of one socket.
 #[derive(Debug)]
 pub struct Sender {
-    lanes: [Lane; LANES],
+    queues: [DestinationQueue; QUEUES],
     memory: &'static mut [u8],
     pace: Pace,
     /// Longest datagram that is not known to be refused as a segment.
     limit: usize,
     /// What a send that nobody waited for came to; the next call tells.
     pending: Option<Errno>,
-    /// Counts appends, to know which lane is oldest.
+    /// Counts appends, to know which queue is oldest.
     clock: u64,
-    /// The lane of the last append, where the next one mostly goes.
+    /// The queue of the last append, where the next one mostly goes.
     last: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Lane {
+struct DestinationQueue {
     to: Destination,
     batch: Batch,
     since: u64,
@@ -119,13 +119,13 @@ impl Default for Sender {
 impl Sender {
     /// A sender that gathers nothing before it has memory.
     pub const fn new() -> Sender {
-        const LANE: Lane = Lane {
+        const QUEUE_OCTETS: DestinationQueue = DestinationQueue {
             to: Destination::CONNECTED,
             batch: Batch::EMPTY,
             since: 0,
         };
         Sender {
-            lanes: [LANE; LANES],
+            queues: [QUEUE_OCTETS; QUEUES],
             memory: &mut [],
             pace: Pace::NEW,
             limit: MOST_OCTETS,
@@ -149,8 +149,8 @@ impl Sender {
     /// Whether nothing waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.lanes[self.last].batch.is_empty()
-            && self.lanes.iter().all(|lane| lane.batch.is_empty())
+        self.queues[self.last].batch.is_empty()
+            && self.queues.iter().all(|queue| queue.batch.is_empty())
     }
 
     /// Notes a send at `now` (nanoseconds) and gives whether the program is busy, see [`Pace::note`].
@@ -194,13 +194,13 @@ impl Sender {
         len: usize,
         fill: impl FnOnce(&mut [u8]) -> Result<(), Errno>,
     ) -> Result<Offer, Errno> {
-        let index = match self.lane(to) {
+        let index = match self.queue(to) {
             Some(index) => index,
-            None => self.new_lane(wire, to)?,
+            None => self.new_queue(wire, to)?,
         };
-        match self.lanes[index].batch.fit(len, self.limit) {
+        match self.queues[index].batch.fit(len, self.limit) {
             Fit::Fits => {}
-            Fit::AfterFlush => self.flush_lane(wire, index)?,
+            Fit::AfterFlush => self.flush_queue(wire, index)?,
             Fit::Never => {
                 self.flush(wire)?;
                 return Ok(Offer::Plain);
@@ -225,59 +225,59 @@ impl Sender {
     ) -> Result<(), Errno> {
         self.clock += 1;
         self.last = index;
-        let lane = &mut self.lanes[index];
-        if lane.batch.is_empty() {
-            lane.to = *to;
-            lane.since = self.clock;
+        let queue = &mut self.queues[index];
+        if queue.batch.is_empty() {
+            queue.to = *to;
+            queue.since = self.clock;
         }
-        let range = lane.batch.append(len);
-        let base = index * LANE;
+        let range = queue.batch.append(len);
+        let base = index * QUEUE_OCTETS;
         let place = &mut self.memory[base + range.start..base + range.end];
         if let Err(errno) = fill(place) {
-            self.lanes[index].batch.take_back(range);
+            self.queues[index].batch.take_back(range);
             return Err(errno);
         }
-        if self.lanes[index].batch.is_full() {
+        if self.queues[index].batch.is_full() {
             // The datagram is taken: what the socket says now is for later, and a full batch waits its turn.
-            let _ = self.flush_lane(wire, index);
+            let _ = self.flush_queue(wire, index);
         }
         Ok(())
     }
 
-    /// The lane where datagrams to `to` gather.
+    /// The queue where datagrams to `to` gather.
     #[inline]
-    fn lane(&self, to: &Destination) -> Option<usize> {
-        let is = |lane: &Lane| lane.to == *to && !lane.batch.is_empty();
-        match is(&self.lanes[self.last]) {
+    fn queue(&self, to: &Destination) -> Option<usize> {
+        let is = |queue: &DestinationQueue| queue.to == *to && !queue.batch.is_empty();
+        match is(&self.queues[self.last]) {
             true => Some(self.last),
-            false => self.lanes.iter().position(is),
+            false => self.queues.iter().position(is),
         }
     }
 
-    /// A lane for a destination that has none.
+    /// A queue for a destination that has none.
     #[inline(never)]
-    fn new_lane(&mut self, wire: &mut impl Wire, to: &Destination) -> Result<usize, Errno> {
+    fn new_queue(&mut self, wire: &mut impl Wire, to: &Destination) -> Result<usize, Errno> {
         // The connected peer may be the same as one that is named: keep the order.
-        let named = |lane: &Lane| lane.to.name().is_empty() != to.name().is_empty();
-        let mixed = |lane: &Lane| !lane.batch.is_empty() && named(lane);
-        if self.lanes.iter().any(mixed) {
+        let named = |queue: &DestinationQueue| queue.to.name().is_empty() != to.name().is_empty();
+        let mixed = |queue: &DestinationQueue| !queue.batch.is_empty() && named(queue);
+        if self.queues.iter().any(mixed) {
             self.flush(wire)?;
         }
-        self.free_lane(wire)
+        self.free_queue(wire)
     }
 
-    /// An empty lane, made by flushing the oldest if there is none.
-    fn free_lane(&mut self, wire: &mut impl Wire) -> Result<usize, Errno> {
-        if let Some(empty) = self.lanes.iter().position(|lane| lane.batch.is_empty()) {
+    /// An empty queue, made by flushing the oldest if there is none.
+    fn free_queue(&mut self, wire: &mut impl Wire) -> Result<usize, Errno> {
+        if let Some(empty) = self.queues.iter().position(|queue| queue.batch.is_empty()) {
             return Ok(empty);
         }
         let (oldest, _) = self
-            .lanes
+            .queues
             .iter()
             .enumerate()
-            .min_by_key(|(_, lane)| lane.since)
-            .expect("there are lanes");
-        self.flush_lane(wire, oldest)?;
+            .min_by_key(|(_, queue)| queue.since)
+            .expect("there are queues");
+        self.flush_queue(wire, oldest)?;
         Ok(oldest)
     }
 
@@ -288,24 +288,24 @@ impl Sender {
     /// whose send was reported as done; they wait in [`Sender::take_pending`].
     pub fn flush(&mut self, wire: &mut impl Wire) -> Result<(), Errno> {
         loop {
-            let waiting = (0..LANES).filter(|&index| !self.lanes[index].batch.is_empty());
-            match waiting.min_by_key(|&index| self.lanes[index].since) {
-                Some(index) => self.flush_lane(wire, index)?,
+            let waiting = (0..QUEUES).filter(|&index| !self.queues[index].batch.is_empty());
+            match waiting.min_by_key(|&index| self.queues[index].since) {
+                Some(index) => self.flush_queue(wire, index)?,
                 None => return Ok(()),
             }
         }
     }
 
-    fn flush_lane(&mut self, wire: &mut impl Wire, index: usize) -> Result<(), Errno> {
-        let Lane { to, batch, .. } = self.lanes[index];
+    fn flush_queue(&mut self, wire: &mut impl Wire, index: usize) -> Result<(), Errno> {
+        let DestinationQueue { to, batch, .. } = self.queues[index];
         if batch.count() < 2 {
             return self.send_singly(wire, index);
         }
-        let base = index * LANE;
+        let base = index * QUEUE_OCTETS;
         let range = batch.range();
         let octets = &self.memory[base + range.start..base + range.end];
         match wire.send(&to, octets, Some(batch.size() as u16)) {
-            Ok(()) => self.lanes[index].batch.all_left(),
+            Ok(()) => self.queues[index].batch.all_left(),
             Err(errno) if is_later(errno) => return Err(errno),
             // The kernel or the interface does not segment this: the path's MTU is smaller, the checksum is off, there
             // is a transformation. One by one it is told what is really wrong, if anything.
@@ -323,9 +323,9 @@ impl Sender {
     }
 
     fn send_singly(&mut self, wire: &mut impl Wire, index: usize) -> Result<(), Errno> {
-        let base = index * LANE;
-        while !self.lanes[index].batch.is_empty() {
-            let Lane { to, batch, .. } = self.lanes[index];
+        let base = index * QUEUE_OCTETS;
+        while !self.queues[index].batch.is_empty() {
+            let DestinationQueue { to, batch, .. } = self.queues[index];
             let range = batch.first();
             let octets = &self.memory[base + range.start..base + range.end];
             match wire.send(&to, octets, None) {
@@ -333,15 +333,15 @@ impl Sender {
                 Err(errno) if is_later(errno) => return Err(errno),
                 Err(errno) => self.pending = Some(errno),
             }
-            self.lanes[index].batch.first_left();
+            self.queues[index].batch.first_left();
         }
         Ok(())
     }
 
     /// Forgets all that waits: it is somebody else's to send.
     pub fn abandon(&mut self) {
-        for lane in &mut self.lanes {
-            lane.batch.all_left();
+        for queue in &mut self.queues {
+            queue.batch.all_left();
         }
         self.pending = None;
     }
@@ -456,17 +456,17 @@ mod tests {
     fn destinations_gather_apart() {
         let (mut sender, mut wire) = (sender(), Recorder::default());
         for round in 0..10 {
-            for number in 0..LANES as u8 {
+            for number in 0..QUEUES as u8 {
                 offer(&mut sender, &mut wire, &to(number), &[round; 100]).unwrap();
             }
         }
         sender.flush(&mut wire).unwrap();
-        assert_eq!((wire.sends, wire.datagrams.len()), (LANES, 80));
+        assert_eq!((wire.sends, wire.datagrams.len()), (QUEUES, 80));
         let (mut sender, mut wire) = (self::sender(), Recorder::default());
         for number in 0..20 {
             offer(&mut sender, &mut wire, &to(number), &[1; 100]).unwrap();
         }
-        assert_eq!(wire.datagrams.len(), 20 - LANES);
+        assert_eq!(wire.datagrams.len(), 20 - QUEUES);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
 
 /// Segments or frames that one input may cause to be sent: more is a loop without end.
-const MOST: usize = 100_000;
+const OCTETS_MAX: usize = 100_000;
 const WINDOW: u64 = 20_000;
 
 /// Takes an input apart; gives zeros at its end.
@@ -121,7 +121,7 @@ pub fn frames(data: &[u8]) {
         }
         while stack.poll_transmit(now).is_some() {
             sent += 1;
-            assert!(sent < MOST, "frames without end");
+            assert!(sent < OCTETS_MAX, "frames without end");
         }
         while stack.poll_event().is_some() {}
         assert!(stack.tcp().len() <= 4 && stack.tcp().time_wait_len() <= 4);
@@ -178,7 +178,7 @@ pub fn segments(data: &[u8]) {
         endpoint.handle_timeout(now);
         while let Some((_, _, transmit)) = endpoint.poll_transmit(now) {
             sent += 1;
-            assert!(sent < MOST, "segments without end");
+            assert!(sent < OCTETS_MAX, "segments without end");
             let data = transmit.payload.end - transmit.payload.start;
             peer.heard = transmit
                 .header
@@ -213,7 +213,9 @@ fn inject(
     input: &mut Input<'_>,
     now: Duration,
 ) {
-    let flags = Flags(input.octet() & 0x1f | if kind & 1 == 0 { Flags::ACK.0 } else { 0 });
+    let flags = Flags::from_bits_retain(
+        input.octet() & 0x1f | if kind & 1 == 0 { Flags::ACK.bits() } else { 0 },
+    );
     let seq = if kind & 2 == 0 {
         peer.next
     } else {
@@ -230,7 +232,7 @@ fn inject(
         let left = Seq(peer.heard.0.wrapping_sub(input.word().into()));
         sack.push(left, left.advanced(input.word().into()));
     }
-    let syn = flags.has(Flags::SYN);
+    let syn = flags.contains(Flags::SYN);
     let options = Options {
         mss: syn.then(|| input.word()),
         window_scale: (syn && kind & 8 != 0).then(|| input.octet() % 15),

@@ -236,7 +236,7 @@ impl Runner {
             let Some((_, _, transmit)) = self.endpoint.poll_transmit(self.now) else {
                 break;
             };
-            if transmit.header.flags.has(Flags::SYN) {
+            if transmit.header.flags.contains(Flags::SYN) {
                 self.initial = Some(transmit.header.seq);
             }
             self.out.push_back(transmit);
@@ -250,16 +250,12 @@ impl Runner {
         }
     }
 
-    fn ask(
-        &self,
-        expected: &str,
-        question: impl Fn(&weft_inet::tcp::Connection) -> u64,
-    ) -> Outcome {
+    fn ask(&self, expected: &str, value: impl Fn(&weft_inet::tcp::Connection) -> u64) -> Outcome {
         let connection = self
             .id
             .and_then(|id| self.endpoint.get(id))
             .ok_or("no connection")?;
-        same("value", &question(connection), &number(expected)?)
+        same("value", &value(connection), &number(expected)?)
     }
 
     fn own_seq(&self, at: u64) -> Result<Seq, String> {
@@ -423,7 +419,7 @@ impl Line {
                 'C' => Flags::CWR,
                 _ => return Err(format!("no flag {letter}")),
             };
-            line.flags = line.flags | flag;
+            line.flags |= flag;
         }
         words[1..].iter().try_for_each(|word| line.take(word))?;
         Ok(line)

@@ -49,8 +49,12 @@ impl Outbound {
         self.mulpdu
     }
 
-    /// Changes the largest ULPDU, after a change of the path MTU or for a peer that takes large FPDUs. The limits
-    /// of the standard (128 to 64768) hold.
+    /// The EMSS changed, to so many octets, with the path: FPDUs from here on fit it (RFC 5044 section 3).
+    pub fn set_emss(&mut self, emss: usize) {
+        self.mulpdu = mulpdu(emss, self.markers);
+    }
+
+    /// Changes the largest ULPDU for a peer that takes large FPDUs. The limits of the standard (128 to 64768) hold.
     pub fn set_mulpdu(&mut self, mulpdu: usize) {
         self.mulpdu = mulpdu.clamp(MIN_MULPDU, MAX_ULPDU);
     }

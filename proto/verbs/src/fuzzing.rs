@@ -22,11 +22,11 @@ use crate::types::{
     SendRequest, Sge, Stag, WindowKind,
 };
 
-const REGION: usize = 4096;
+const REGION_OCTETS: usize = 4096;
 /// Where the two windows stand among the STags.
 const WINDOWS: usize = 5;
 /// Operations a run carries out at most.
-const MOST: usize = 400;
+const STEPS_MAX: usize = 400;
 /// How long a message waits for a receive.
 const RECEIVE_WAIT: Duration = Duration::from_secs(1);
 
@@ -44,7 +44,13 @@ impl Program {
         };
         let local = Access::LOCAL_WRITE;
         let both = Access::REMOTE_READ.union(Access::REMOTE_WRITE).union(local);
-        for access in [Access::NONE, local, Access::REMOTE_READ, both, Access(0x1F)] {
+        for access in [
+            Access::NONE,
+            local,
+            Access::REMOTE_READ,
+            both,
+            Access::from_bits_retain(0x1F),
+        ] {
             program.register(access);
         }
         for kind in [WindowKind::One, WindowKind::Two] {
@@ -58,7 +64,7 @@ impl Program {
 
     fn register(&mut self, access: Access) {
         let draw = self.next_stag(0x5500_0000);
-        let stag = self.device.region(REGION, 0x1000, access, draw);
+        let stag = self.device.region(REGION_OCTETS, 0x1000, access, draw);
         self.stags.push(stag);
     }
 
@@ -173,7 +179,7 @@ pub fn connection(octets: &[u8]) {
         [FpduPolicy::Auto, FpduPolicy::Emss, FpduPolicy::Large][usize::from(setup >> 2) % 3];
     qp.attach(&established(role, crc), 1448, policy, Duration::ZERO);
     if setup & 0x80 != 0 {
-        qp.meet_weft();
+        qp.set_peer_is_weft();
     }
     let other = match role {
         Role::Initiator => Role::Responder,
@@ -196,7 +202,7 @@ pub fn connection(octets: &[u8]) {
         posted_recvs: Vec::new(),
         wr_id: 0,
     };
-    for _ in 0..MOST {
+    for _ in 0..STEPS_MAX {
         if run.source.octets.is_empty() {
             break;
         }
@@ -375,7 +381,7 @@ impl Run<'_> {
             region: self.stag(),
             addr,
             len: u64::from(self.source.length()),
-            access: Access(u32::from(shape >> 3)),
+            access: Access::from_bits_retain(u32::from(shape >> 3)),
             zero_based: shape & 4 != 0,
         }
     }
@@ -600,8 +606,9 @@ impl Run<'_> {
     fn deregister_or_register(&mut self) {
         let pick = usize::from(self.source.octet());
         if pick < 128 && self.program.stags.len() < 12 {
-            self.program
-                .register(Access(u32::from(self.source.octet()) & 0x1F));
+            self.program.register(Access::from_bits_retain(
+                u32::from(self.source.octet()) & 0x1F,
+            ));
         } else if let Some(stag) = self.program.stags.get(pick % 12) {
             self.program.device.regions.remove(*stag);
         }

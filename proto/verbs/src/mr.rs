@@ -268,7 +268,7 @@ impl<M> Regions<M> {
     /// As [`Regions::invalidate`].
     pub fn invalidate_for_peer(&self, stag: Stag, scope: Scope) -> Result<(), RegionFault> {
         let opened = match self.get_any(stag) {
-            Some(region) => region.access.0 & window::REMOTE.0 != 0,
+            Some(region) => region.access.intersects(window::REMOTE),
             None => self.was_bound(stag),
         };
         if !opened {
@@ -548,7 +548,7 @@ mod tests {
     fn a_peer_invalidates_only_what_was_opened_to_peers() {
         let local = Access::LOCAL_WRITE.union(Access::MW_BIND);
         for rights in 0..32 {
-            let access = Access(rights);
+            let access = Access::from_bits_retain(rights);
             let (regions, stag) = one(0, 64, access);
             let never_opened = local.contains(access);
             let outcome = regions.invalidate_for_peer(stag, SCOPE);

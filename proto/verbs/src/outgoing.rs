@@ -3,6 +3,9 @@
 //! Headers, trailers and small payloads are copied into one arena; large payloads stay where
 //! the program has them and are named by a [`Span`]. The driver turns the two into one gather
 //! list and says how many octets the transport took.
+//!
+//! A transport copies what it takes, as the kernel's TCP does, or goes on referring to the program's memory until its
+//! peer has the octets. So octets are first *taken* and then *released*; between the two they are *held*.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -21,7 +24,7 @@ enum Chunk {
 /// A piece for the driver's gather list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Piece<'a> {
-    /// Octets held here.
+    /// Octets unreleased here.
     Octets(&'a [u8]),
     /// Octets of registered memory.
     Memory(Span),
@@ -36,13 +39,15 @@ pub struct Outgoing {
     chunks: VecDeque<Chunk>,
     queued: usize,
     sent: u64,
+    /// Octets at the end of those that the transport has taken whose memory it still refers to.
+    unreleased: usize,
 }
 
 /// The arena is compacted when this many octets at its front are spent.
-const COMPACT_AT: usize = 64 * 1024;
+const COMPACT_OCTETS_MIN: usize = 64 * 1024;
 /// An idle arena larger than this is given back: a busy stream frames a few hundred kilobytes at
 /// a time and must not fault its pages in each time.
-const KEEP_AT_MOST: usize = 1024 * 1024;
+const KEPT_OCTETS_MAX: usize = 1024 * 1024;
 
 impl Outgoing {
     /// Octets that wait.
@@ -55,6 +60,30 @@ impl Outgoing {
     #[inline]
     pub fn sent(&self) -> u64 {
         self.sent
+    }
+
+    /// Octets that the transport has taken and still refers to.
+    #[inline]
+    pub fn unreleased(&self) -> usize {
+        self.unreleased
+    }
+
+    /// Octets since the stream began whose memory is the program's again.
+    #[inline]
+    pub(crate) fn released(&self) -> u64 {
+        self.sent - self.unreleased as u64
+    }
+
+    /// The transport refers to the last `unreleased` octets of what it has taken, and no more to those before them.
+    ///
+    /// What was released once stays so: a transport that says otherwise is wrong, and a completion is not taken back.
+    #[inline]
+    pub(crate) fn note_unreleased(&mut self, unreleased: usize) {
+        debug_assert!(
+            unreleased as u64 <= self.sent,
+            "nothing is unreleased that was not taken"
+        );
+        self.unreleased = unreleased;
     }
 
     /// Stream offset just behind everything queued.
@@ -152,10 +181,10 @@ impl Outgoing {
         if self.queued == 0 {
             self.arena.clear();
             self.head = 0;
-            if self.arena.capacity() > KEEP_AT_MOST {
-                self.arena.shrink_to(KEEP_AT_MOST);
+            if self.arena.capacity() > KEPT_OCTETS_MAX {
+                self.arena.shrink_to(KEPT_OCTETS_MAX);
             }
-        } else if self.head >= COMPACT_AT {
+        } else if self.head >= COMPACT_OCTETS_MIN {
             self.arena.drain(..self.head);
             self.head = 0;
         }
@@ -186,7 +215,8 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Drops everything that waits.
+    /// Drops everything that waits. What was taken and not released stays counted: nobody knows whether it arrived, so
+    /// it does not complete.
     pub(crate) fn clear(&mut self) {
         self.arena = Vec::new();
         self.head = 0;
@@ -249,6 +279,22 @@ mod tests {
             assert_eq!(left, 22 - cut, "cut at {cut}");
             assert_eq!(out.end(), 22);
         }
+    }
+
+    #[test]
+    fn what_is_taken_is_held_until_it_is_released() {
+        let mut out = sample();
+        out.take(14);
+        out.note_unreleased(10);
+        assert_eq!((out.sent(), out.released(), out.unreleased()), (14, 4, 10));
+        out.take(8);
+        out.note_unreleased(12);
+        assert_eq!(out.released(), 10);
+        // A stream that ends takes the rest with it, and releases nothing.
+        out.clear();
+        assert_eq!(out.released(), 10);
+        out.note_unreleased(0);
+        assert_eq!(out.released(), 22);
     }
 
     #[test]

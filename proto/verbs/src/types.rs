@@ -5,58 +5,29 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::fmt;
-
+use bitflags::bitflags;
 pub use weft_iwarp::Stag;
 
-/// Rights that a memory region or a queue pair grants (`IBV_ACCESS_*`).
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub struct Access(pub u32);
-
-impl Access {
-    /// The local program may have octets placed here (receives, read responses).
-    pub const LOCAL_WRITE: Access = Access(1);
-    /// The peer may write here with RDMA Write.
-    pub const REMOTE_WRITE: Access = Access(1 << 1);
-    /// The peer may read from here with RDMA Read.
-    pub const REMOTE_READ: Access = Access(1 << 2);
-    /// The peer may operate on this memory atomically.
-    pub const REMOTE_ATOMIC: Access = Access(1 << 3);
-    /// Memory windows may be bound to the region.
-    pub const MW_BIND: Access = Access(1 << 4);
-    /// No right at all; gathering for a send needs none.
-    pub const NONE: Access = Access(0);
-
-    /// Whether every right of `other` is granted.
-    #[inline]
-    pub const fn contains(self, other: Access) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// Both sets of rights together.
-    #[must_use]
-    pub const fn union(self, other: Access) -> Access {
-        Access(self.0 | other.0)
+bitflags! {
+    /// Rights that a memory region or a queue pair grants (`IBV_ACCESS_*`).
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub struct Access: u32 {
+        /// The local program may have octets placed here (receives, read responses).
+        const LOCAL_WRITE = 1;
+        /// The peer may write here with RDMA Write.
+        const REMOTE_WRITE = 1 << 1;
+        /// The peer may read from here with RDMA Read.
+        const REMOTE_READ = 1 << 2;
+        /// The peer may operate on this memory atomically.
+        const REMOTE_ATOMIC = 1 << 3;
+        /// Memory windows may be bound to the region.
+        const MW_BIND = 1 << 4;
     }
 }
 
-impl fmt::Debug for Access {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const NAMES: [(Access, &str); 5] = [
-            (Access::LOCAL_WRITE, "local-write"),
-            (Access::REMOTE_WRITE, "remote-write"),
-            (Access::REMOTE_READ, "remote-read"),
-            (Access::REMOTE_ATOMIC, "remote-atomic"),
-            (Access::MW_BIND, "mw-bind"),
-        ];
-        let mut set = f.debug_set();
-        for (right, name) in NAMES {
-            if self.contains(right) {
-                set.entry(&format_args!("{name}"));
-            }
-        }
-        set.finish()
-    }
+impl Access {
+    /// No right at all; gathering for a send needs none.
+    pub const NONE: Access = Access::empty();
 }
 
 /// A protection domain's number; regions and queue pairs of different domains never meet.

@@ -178,7 +178,7 @@ fn only_who_knows_the_queue_key_is_heard() {
     let fate = b.arrive(message, &octets, NOW);
     assert_eq!(fate, Fate::Dropped(Why::QKey));
     assert!(
-        !fate.is_answered(),
+        !fate.owes_credit(),
         "an answer would tell that the number exists"
     );
     assert!(b.device.recvs.is_empty());
@@ -196,7 +196,7 @@ fn a_datagram_that_finds_no_receive_is_lost() {
     let (message, octets) = a.leave();
     let fate = b.arrive(message, &octets, NOW);
     assert_eq!(fate, Fate::Dropped(Why::NoReceive));
-    assert!(fate.is_answered(), "the sender has the key, and waits");
+    assert!(fate.owes_credit(), "the sender has the key, and waits");
     let list = [b.sge(0, 100)];
     b.post_recv(7, &list, NOW).unwrap();
     assert!(b.device.recvs.is_empty());
@@ -413,7 +413,7 @@ fn the_error_state_flushes_everything_and_hears_nobody() {
     let fate = b.arrive(message, &octets, NOW);
     assert_eq!(fate, Fate::Dropped(Why::State));
     assert!(
-        !fate.is_answered(),
+        !fate.owes_credit(),
         "an answer would tell that the number exists"
     );
     assert_eq!(

@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use weft_verbs::sidr::answering::{Action, Answerer, RequestKey};
-use weft_verbs::sidr::asking::{Asker, Outcome};
-use weft_verbs::sidr::{Message, Verdict, ANSWER_MOST, HEADER_LEN, QKEY, REQUEST_MOST};
+use weft_verbs::sidr::requester::{Outcome, Requester};
+use weft_verbs::sidr::responder::{Action, RequestKey, Responder};
+use weft_verbs::sidr::{Message, Verdict, HEADER_LEN, QKEY, REPLY_OCTETS_MAX, REQUEST_OCTETS_MAX};
 
 const NOW: Duration = Duration::from_secs(100);
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 const LOOKUP: u64 = 0xFEED;
 const SECRET: [u8; 16] = [3; 16];
 const SERVED: Verdict = Verdict::Served {
@@ -36,7 +36,7 @@ fn request(lookup: u64, cookie: u64, private_data: &[u8]) -> Vec<u8> {
 }
 
 /// The cookie that the listener gives that client.
-fn cookie(answerer: &mut Answerer, from: SocketAddr, lookup: u64, now: Duration) -> u64 {
+fn cookie(answerer: &mut Responder, from: SocketAddr, lookup: u64, now: Duration) -> u64 {
     match answerer.handle_datagram(&first_request(lookup), from, now) {
         Action::Send(octets) => match Message::parse(&octets) {
             Some(Message::Challenge { cookie, .. }) => cookie,
@@ -47,15 +47,15 @@ fn cookie(answerer: &mut Answerer, from: SocketAddr, lookup: u64, now: Duration)
 }
 
 /// A request of a client that is where it says.
-fn proven(answerer: &mut Answerer, from: SocketAddr, lookup: u64, now: Duration) -> Action {
+fn proven(answerer: &mut Responder, from: SocketAddr, lookup: u64, now: Duration) -> Action {
     let cookie = cookie(answerer, from, lookup, now);
     answerer.handle_datagram(&request(lookup, cookie, b"who"), from, now)
 }
 
 /// A client, its listener, and what the program there was told.
 struct World {
-    asker: Asker,
-    answerer: Answerer,
+    asker: Requester,
+    answerer: Responder,
     told: Vec<(RequestKey, Vec<u8>)>,
     now: Duration,
 }
@@ -63,8 +63,8 @@ struct World {
 impl World {
     fn new(private_data: &[u8]) -> World {
         World {
-            asker: Asker::new(LOOKUP, private_data, NOW, PATIENCE).unwrap(),
-            answerer: Answerer::new(SECRET, 16),
+            asker: Requester::new(LOOKUP, private_data, NOW, TIMEOUT).unwrap(),
+            answerer: Responder::new(SECRET, 16),
             told: Vec::new(),
             now: NOW,
         }
@@ -169,7 +169,7 @@ fn datagrams_that_are_lost_repeated_and_late_change_nothing() {
         };
         // Six tries or more, of four datagrams each a third of which is lost.
         match world.run(network, Duration::from_millis(50)) {
-            Outcome::TimedOut => assert!(world.now >= NOW + PATIENCE, "seed {seed}"),
+            Outcome::TimedOut => assert!(world.now >= NOW + TIMEOUT, "seed {seed}"),
             outcome => assert_eq!(outcome, answered(), "seed {seed}"),
         }
         assert!(world.told.len() <= 1, "seed {seed}: told of it again");
@@ -178,20 +178,20 @@ fn datagrams_that_are_lost_repeated_and_late_change_nothing() {
 
 #[test]
 fn nobody_there_is_told_in_time_and_after_few_tries() {
-    let mut asker = Asker::new(LOOKUP, b"", NOW, PATIENCE).unwrap();
+    let mut asker = Requester::new(LOOKUP, b"", NOW, TIMEOUT).unwrap();
     let (mut tries, mut now) = (0, NOW);
     while asker.poll_event() != Some(Outcome::TimedOut) {
         tries += usize::from(asker.poll_transmit().is_some());
         now = asker.deadline().unwrap();
         asker.handle_timeout(now);
     }
-    assert_eq!(now, NOW + PATIENCE);
+    assert_eq!(now, NOW + TIMEOUT);
     assert!((5..=10).contains(&tries), "{tries} tries");
 }
 
 #[test]
 fn who_challenges_without_end_is_not_asked_without_end() {
-    let mut asker = Asker::new(LOOKUP, b"", NOW, PATIENCE).unwrap();
+    let mut asker = Requester::new(LOOKUP, b"", NOW, TIMEOUT).unwrap();
     let mut tries = 0;
     for cookie in 1..10_000 {
         tries += usize::from(asker.poll_transmit().is_some());
@@ -203,9 +203,9 @@ fn who_challenges_without_end_is_not_asked_without_end() {
 
 #[test]
 fn answers_to_others_are_not_taken() {
-    let mut asker = Asker::new(LOOKUP, b"", NOW, PATIENCE).unwrap();
+    let mut asker = Requester::new(LOOKUP, b"", NOW, TIMEOUT).unwrap();
     asker.poll_transmit().unwrap();
-    let answer = |lookup| Message::Answer {
+    let answer = |lookup| Message::Reply {
         lookup,
         verdict: Verdict::Rejected,
         private_data: b"no",
@@ -228,21 +228,21 @@ fn answers_to_others_are_not_taken() {
 
 #[test]
 fn nothing_is_asked_any_more_when_it_is_over() {
-    let mut asker = Asker::new(LOOKUP, b"", NOW, PATIENCE).unwrap();
-    asker.handle_timeout(NOW + PATIENCE);
+    let mut asker = Requester::new(LOOKUP, b"", NOW, TIMEOUT).unwrap();
+    asker.handle_timeout(NOW + TIMEOUT);
     assert_eq!(asker.poll_transmit(), None);
     assert_eq!(asker.poll_event(), Some(Outcome::TimedOut));
 }
 
 #[test]
 fn too_much_private_data_is_refused_on_both_sides() {
-    assert!(Asker::new(1, &[0; REQUEST_MOST], NOW, PATIENCE).is_ok());
-    assert!(Asker::new(1, &[0; REQUEST_MOST + 1], NOW, PATIENCE).is_err());
-    let mut answerer = Answerer::new(SECRET, 1);
+    assert!(Requester::new(1, &[0; REQUEST_OCTETS_MAX], NOW, TIMEOUT).is_ok());
+    assert!(Requester::new(1, &[0; REQUEST_OCTETS_MAX + 1], NOW, TIMEOUT).is_err());
+    let mut answerer = Responder::new(SECRET, 1);
     let Action::Tell(key, _) = proven(&mut answerer, client(1), 1, NOW) else {
         panic!("not told");
     };
-    let most = [0; ANSWER_MOST + 1];
+    let most = [0; REPLY_OCTETS_MAX + 1];
     assert!(answerer.answer(key, SERVED, &most, NOW).is_err());
     assert!(answerer.answer(key, SERVED, &most[1..], NOW).is_ok());
 }
@@ -253,7 +253,7 @@ fn too_much_private_data_is_refused_on_both_sides() {
 /// nothing.
 #[test]
 fn a_first_request_gets_no_more_octets_than_it_has_and_leaves_nothing() {
-    let mut answerer = Answerer::new(SECRET, 2);
+    let mut answerer = Responder::new(SECRET, 2);
     for lookup in 0..10_000 {
         let octets = first_request(lookup);
         let from = client(lookup as u8);
@@ -271,10 +271,10 @@ fn a_first_request_gets_no_more_octets_than_it_has_and_leaves_nothing() {
 
 #[test]
 fn a_cookie_is_one_clients_for_one_request_and_a_while() {
-    let mut answerer = Answerer::new(SECRET, 2);
+    let mut answerer = Responder::new(SECRET, 2);
     let own = cookie(&mut answerer, client(1), 1, NOW);
     let mut is_taken = |from, lookup, now| {
-        let mut fresh = Answerer::new(SECRET, 2);
+        let mut fresh = Responder::new(SECRET, 2);
         std::mem::swap(&mut answerer, &mut fresh);
         let action = answerer.handle_datagram(&request(lookup, own, b"who"), from, now);
         matches!(action, Action::Tell(..))
@@ -286,7 +286,7 @@ fn a_cookie_is_one_clients_for_one_request_and_a_while() {
     assert!(!is_taken(client(2), 1, NOW), "it is another's");
     assert!(!is_taken(SocketAddr::from(([192, 0, 2, 1], 4001)), 1, NOW));
     assert!(!is_taken(client(1), 2, NOW), "it was for another request");
-    let mut other = Answerer::new([4; 16], 2);
+    let mut other = Responder::new([4; 16], 2);
     let action = other.handle_datagram(&request(1, own, b"who"), client(1), NOW);
     assert!(matches!(action, Action::Send(octets) if octets.len() == HEADER_LEN));
 }
@@ -294,13 +294,13 @@ fn a_cookie_is_one_clients_for_one_request_and_a_while() {
 /// Where the answer stands, only its owner is told: without the cookie there is another challenge.
 #[test]
 fn an_answer_is_repeated_to_who_has_the_cookie_only() {
-    let mut answerer = Answerer::new(SECRET, 2);
+    let mut answerer = Responder::new(SECRET, 2);
     let Action::Tell(key, _) = proven(&mut answerer, client(1), 1, NOW) else {
         panic!("not told");
     };
     assert_eq!(proven(&mut answerer, client(1), 1, NOW), Action::Wait);
     let answer = answerer
-        .answer(key, SERVED, &[1; ANSWER_MOST], NOW)
+        .answer(key, SERVED, &[1; REPLY_OCTETS_MAX], NOW)
         .unwrap();
     let again = proven(&mut answerer, client(1), 1, NOW);
     assert_eq!(again, Action::Send(answer));
@@ -310,8 +310,8 @@ fn an_answer_is_repeated_to_who_has_the_cookie_only() {
 
 #[test]
 fn no_address_has_more_than_half_of_the_places() {
-    let mut answerer = Answerer::new(SECRET, 8);
-    let told = |answerer: &mut Answerer, from| {
+    let mut answerer = Responder::new(SECRET, 8);
+    let told = |answerer: &mut Responder, from| {
         let told = (0..100)
             .filter(|lookup| matches!(proven(answerer, from, *lookup, NOW), Action::Tell(..)));
         told.count()
@@ -322,7 +322,7 @@ fn no_address_has_more_than_half_of_the_places() {
     assert_eq!(told(&mut answerer, other_port), 0);
     assert_eq!(told(&mut answerer, client(2)), 4);
     assert_eq!(told(&mut answerer, client(3)), 0, "the listener is full");
-    let mut answerer = Answerer::new(SECRET, 8);
+    let mut answerer = Responder::new(SECRET, 8);
     for (last, wanted) in [(1, 4), (2, 0)] {
         let from = format!("[2001:db8::{last}]:4000").parse().unwrap();
         assert_eq!(told(&mut answerer, from), wanted, "one network of 64 bits");
@@ -331,14 +331,14 @@ fn no_address_has_more_than_half_of_the_places() {
 
 #[test]
 fn answers_are_kept_for_a_minute_and_a_thousand_at_most() {
-    let mut answerer = Answerer::new(SECRET, 8);
+    let mut answerer = Responder::new(SECRET, 8);
     for lookup in 0..1025 {
         let Action::Tell(key, _) = proven(&mut answerer, client(1), lookup, NOW) else {
             panic!("not told of {lookup}");
         };
         answerer.answer(key, SERVED, b"", NOW).unwrap();
     }
-    let is_kept = |answerer: &mut Answerer, lookup, now| {
+    let is_kept = |answerer: &mut Responder, lookup, now| {
         matches!(proven(answerer, client(1), lookup, now), Action::Send(_))
     };
     assert!(is_kept(&mut answerer, 1, NOW));
@@ -350,7 +350,7 @@ fn answers_are_kept_for_a_minute_and_a_thousand_at_most() {
 
 #[test]
 fn what_is_no_request_gets_nothing() {
-    let mut answerer = Answerer::new(SECRET, 8);
+    let mut answerer = Responder::new(SECRET, 8);
     let challenge = Message::Challenge {
         lookup: 1,
         cookie: 1,

@@ -16,9 +16,9 @@ use crate::carrier::Network;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::numbers::Numbers;
-use crate::parts::Parts;
 use crate::progress::Progress;
 use crate::refusals::Refusals;
+use crate::registries::Registries;
 use crate::settings::Settings;
 use crate::stats::Stats;
 
@@ -32,7 +32,7 @@ pub struct Engine {
     pub(crate) network: Arc<dyn Network>,
     pub(crate) numbers: Numbers,
     pub(crate) refusals: Refusals,
-    parts: Parts,
+    registries: Registries,
     next_pd: AtomicU32,
     clock: Clock,
 }
@@ -112,7 +112,7 @@ impl Engine {
             numbers: Numbers::new(network.clone(), settings.socket_buffer.unwrap_or(0)),
             network,
             refusals: Refusals::new(settings.refused_access_limit, stats.clone(), clock),
-            parts: Parts::default(),
+            registries: Registries::default(),
             next_pd: AtomicU32::new(1),
             stats,
             clock,
@@ -134,7 +134,7 @@ impl Engine {
 
     /// What a module above keeps for the whole process: one value of each type, made when it is first asked for.
     pub(crate) fn part<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
-        self.parts.get()
+        self.registries.get()
     }
 
     pub(crate) fn new_pd_number(&self) -> u32 {

@@ -1,6 +1,5 @@
 //! Why a call failed, without numbers: the C edge turns these into errno.
 
-use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,45 +9,36 @@ use weft_verbs::types::PostError;
 const EMFILE: i32 = 24;
 
 /// Why a call failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
     /// An argument is out of its range; says which.
+    #[error("invalid argument: {0}")]
     Invalid(&'static str),
     /// A limit of the device or of memory is reached; says which.
+    #[error("limit reached: {0}")]
     NoMemory(&'static str),
     /// The object is still used by others; says by which.
+    #[error("still in use: {0}")]
     Busy(&'static str),
     /// Not served by this device; says what.
+    #[error("not served: {0}")]
     Unsupported(&'static str),
     /// The object's state does not take the call; says which state it wants.
+    #[error("wrong state: this needs {0}")]
     State(&'static str),
     /// Nothing now, on a non-blocking channel.
+    #[error("nothing now, and the channel is non-blocking")]
     WouldBlock,
     /// A signal handler ran while waiting.
+    #[error("interrupted by a signal")]
     Interrupted,
     /// The process is a fork of the one that owns the object.
+    #[error("verbs objects stay with the process that made them")]
     Forked,
     /// The kernel refused, with its errno.
+    #[error("{}", io::Error::from_raw_os_error(*.0))]
     Os(i32),
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Invalid(what) => write!(f, "invalid argument: {what}"),
-            Error::NoMemory(what) => write!(f, "limit reached: {what}"),
-            Error::Busy(what) => write!(f, "still in use: {what}"),
-            Error::Unsupported(what) => write!(f, "not served: {what}"),
-            Error::State(what) => write!(f, "wrong state: this needs {what}"),
-            Error::WouldBlock => write!(f, "nothing now, and the channel is non-blocking"),
-            Error::Interrupted => write!(f, "interrupted by a signal"),
-            Error::Forked => write!(f, "verbs objects stay with the process that made them"),
-            Error::Os(errno) => io::Error::from_raw_os_error(*errno).fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
 
 impl Error {
     /// [`Error::Forked`], said in words once in a process.

@@ -101,14 +101,15 @@ impl Mr {
     fn remove_from(&self, regions: &mut Regions<Registered>) {
         if !self.gone.swap(true, Ordering::AcqRel) {
             regions.remove(self.stag);
+            self.pd.engine().network.deregistered(&self.memory);
             self.pd.engine().stats.subtract(Total::Regions, 1);
         }
     }
 }
 
 fn check_rights(access: Access) -> Result<(), Error> {
-    let remote = Access(Access::REMOTE_WRITE.0 | Access::REMOTE_ATOMIC.0);
-    if access.0 & remote.0 != 0 && !access.contains(Access::LOCAL_WRITE) {
+    let remote = Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
+    if access.intersects(remote) && !access.contains(Access::LOCAL_WRITE) {
         return Err(Error::Invalid(
             "remote write or atomic access needs local write access too",
         ));

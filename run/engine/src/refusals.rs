@@ -1,6 +1,6 @@
 //! The process's count of what peers were refused, and what follows from it for their connections.
 //!
-//! The rules are in [`Suspects`]; here they meet the clock, the statistics and the log.
+//! The rules are in [`Throttle`]; here they meet the clock, the statistics and the log.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use parking_lot::Mutex;
 use crate::clock::Clock;
 use crate::progress::Token;
 use crate::stats::{Refused, Stats, Total};
-use crate::suspects::{Admission, Noted, Standing, Suspects, Ticket, Whom, THIS_MACHINE};
+use crate::throttle::{Admission, Noted, PeerAddress, Standing, Throttle, Ticket, THIS_MACHINE};
 
 /// Peers that reached for what they were not given.
 #[derive(Debug)]
 pub(crate) struct Refusals {
-    suspects: Mutex<Suspects<Token>>,
-    whom: Mutex<Whom>,
+    throttle: Mutex<Throttle<Token>>,
+    whom: Mutex<PeerAddress>,
     stats: Arc<Stats>,
     clock: Clock,
 }
@@ -25,7 +25,7 @@ impl Refusals {
     /// `allowed` refusals of an address cost it nothing; with 0 no number does.
     pub(crate) fn new(allowed: u32, stats: Arc<Stats>, clock: Clock) -> Refusals {
         Refusals {
-            suspects: Mutex::new(Suspects::new(allowed)),
+            throttle: Mutex::new(Throttle::new(allowed)),
             whom: Mutex::default(),
             stats,
             clock,
@@ -46,17 +46,17 @@ impl Refusals {
 
     /// A peer tried to connect to a queue pair that waits for somebody else, or for nobody.
     #[cold]
-    pub(crate) fn note_wrong_dial(&self, peer: IpAddr) {
-        self.stats.add(Total::WrongDials, 1);
+    pub(crate) fn note_wrong_bring_up(&self, peer: IpAddr) {
+        self.stats.add(Total::WrongBringUps, 1);
         self.note(peer, 1);
     }
 
     fn note(&self, peer: IpAddr, count: u64) {
         let peer = self.whom(peer);
-        let noted = self.suspects.lock().note(peer, count, self.clock.now());
+        let noted = self.throttle.lock().note(peer, count, self.clock.now());
         self.publish(&noted);
         if noted.slowed_now {
-            let whose = match noted.suspect.address {
+            let whose = match noted.offender.address {
                 THIS_MACHINE => "a program on this machine".to_owned(),
                 other => other.to_string(),
             };
@@ -64,7 +64,7 @@ impl Refusals {
                 "{whose} reached for memory or a queue pair that it was not given {} times: new connections from there \
                  wait from now on \
                  (setting refused-access-limit)",
-                noted.suspect.refusals
+                noted.offender.refusals
             );
         }
         if noted.all_slowed_now {
@@ -77,12 +77,12 @@ impl Refusals {
 
     /// A connection from that address has sent its Request; `token` is its member's.
     pub(crate) fn ask_for_turn(&self, peer: IpAddr, token: Token) -> Admission {
-        // Whose address it is takes longer to find out than that nobody is a suspect.
-        if self.suspects.lock().is_empty() {
+        // Whose address it is takes longer to find out than that nobody is an offender.
+        if self.throttle.lock().is_empty() {
             return Admission::Free;
         }
         let peer = self.whom(peer);
-        let (admission, noted) = self.suspects.lock().ask(peer, token, self.clock.now());
+        let (admission, noted) = self.throttle.lock().ask(peer, token, self.clock.now());
         if admission != Admission::Free {
             self.stats.add(Total::Slowed, 1);
         }
@@ -96,20 +96,20 @@ impl Refusals {
     pub(crate) fn look_at_turn(&self, peer: IpAddr, ticket: Ticket) -> (Standing, Option<Token>) {
         let lot = weft_os::random_u64();
         let (peer, now) = (self.whom(peer), self.clock.now());
-        self.suspects.lock().look(peer, ticket, now, lot)
+        self.throttle.lock().look(peer, ticket, now, lot)
     }
 
     /// A connection in line, or behind its turn, is over; who has a turn now and has to be woken.
     pub(crate) fn leave_turn(&self, peer: IpAddr, ticket: Ticket) -> Option<Token> {
         let peer = self.whom(peer);
-        self.suspects.lock().leave(peer, ticket, self.clock.now())
+        self.throttle.lock().leave(peer, ticket, self.clock.now())
     }
 
     fn publish(&self, noted: &Noted) {
         let refused = Refused {
-            address: noted.suspect.address,
-            accesses: noted.suspect.refusals,
-            slowed: noted.suspect.slowed,
+            address: noted.offender.address,
+            accesses: noted.offender.refusals,
+            slowed: noted.offender.slowed,
         };
         self.stats.publish_refused(noted.place, &refused);
     }

@@ -73,8 +73,8 @@ pub struct Totals {
     pub crowded_out: u64,
     /// Datagrams that were dropped because their Q_Key was not the queue pair's.
     pub wrong_qkeys: u64,
-    /// Dials of bring-ups that named no queue pair, or were not the peer that it waits for.
-    pub wrong_dials: u64,
+    /// Connect attempts of bring-ups that named no queue pair, or were not the peer that it waits for.
+    pub wrong_bring_ups: u64,
 }
 
 /// Counts of one connection.
@@ -151,7 +151,7 @@ pub(crate) enum Total {
     HalfOpen,
     CrowdedOut,
     WrongQKeys,
-    WrongDials,
+    WrongBringUps,
 }
 
 const PID: usize = 2;
@@ -360,7 +360,7 @@ pub fn read(path: &Path) -> io::Result<Snapshot> {
         half_open: total(Total::HalfOpen),
         crowded_out: total(Total::CrowdedOut),
         wrong_qkeys: total(Total::WrongQKeys),
-        wrong_dials: total(Total::WrongDials),
+        wrong_bring_ups: total(Total::WrongBringUps),
     };
     let connections = (0..SLOTS)
         .map(|slot| SLOTS_AT + slot * SLOT_WORDS)

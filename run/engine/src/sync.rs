@@ -1,4 +1,4 @@
-//! What threads meet on, for the files that `tests/model` runs under a model checker: it has a module of the same name
+//! What threads meet on, for the files that `tests/loom` runs under a model checker: it has a module of the same name
 //! with the checker's own.
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};

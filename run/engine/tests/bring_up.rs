@@ -29,9 +29,9 @@ fn both_ends_in_any_order_over_both_families() {
             let (first, second) = if swapped { (&b, &a) } else { (&a, &b) };
             first.receive(first.to(second, address));
             first.send();
-            assert!(!second.qp.is_by_hand(), "it could still be connected");
+            assert!(!second.qp.is_out_of_band(), "it could still be connected");
             second.receive(second.to(first, address));
-            assert!(second.qp.is_by_hand());
+            assert!(second.qp.is_out_of_band());
             second.send();
             exchange(first, second);
         }
@@ -60,20 +60,20 @@ fn what_is_posted_before_the_other_end_is_there_waits_for_it() {
 fn a_destination_that_is_not_there_ends_in_retry_exceeded() {
     for swapped in [false, true] {
         let (a, b) = pair();
-        // The one end would dial, the other would be dialed: both give up.
+        // The one end would connect, the other would be connected to: both give up.
         let (end, gone) = if swapped { (b, a) } else { (a, b) };
         let to = end.to(&gone, HERE);
         gone.qp.destroy();
         end.receive(to);
-        let patience = Duration::from_millis(300);
+        let timeout = Duration::from_millis(300);
         let started = Instant::now();
-        end.qp.ready_to_send(Some(1), Some(patience)).unwrap();
+        end.qp.ready_to_send(Some(1), Some(timeout)).unwrap();
         end.post_send(5, b"hello").unwrap();
         end.post_send(6, b"hello").unwrap();
         let (first, second) = (wait(&end.cq), wait(&end.cq));
         assert_eq!((first.wr_id, first.status), (5, WcStatus::RetryExceeded));
         assert_eq!((second.wr_id, second.status), (6, WcStatus::Flushed));
-        assert!(started.elapsed() >= patience, "not before its time");
+        assert!(started.elapsed() >= timeout, "not before its time");
         assert_eq!(end.qp.state(), QpState::Error);
     }
 }
@@ -114,7 +114,7 @@ fn a_peer_that_goes_with_nothing_outstanding_leaves_the_queue_pair_as_it_is() {
     assert_eq!(wait(&a.cq).status, WcStatus::RetryExceeded);
 }
 
-/// The end that dials says more at RTS than at RTR, and the other one may stay in RTR for ever, as a server that only
+/// The active end says more at RTS than at RTR, and the other one may stay in RTR for ever, as a server that only
 /// receives does.
 #[test]
 fn an_end_that_stays_in_rtr_receives() {
@@ -127,7 +127,7 @@ fn an_end_that_stays_in_rtr_receives() {
         };
         to.receive(to.to(from, HERE));
         from.receive(from.to(to, HERE));
-        // In time for the dial of an end in RTR, which then is one too many.
+        // In time for the attempt of an end in RTR, which then is one too many.
         std::thread::sleep(Duration::from_millis(20));
         let memory = to.memory();
         to.post_recv(&memory);
@@ -141,9 +141,10 @@ fn an_end_that_stays_in_rtr_receives() {
     }
 }
 
-/// Both ends go to RTS while a dial waits that was made before: it may be answered while another one is made.
+/// Both ends go to RTS while a connect attempt waits that was made before: it may be answered while another one is
+/// made.
 #[test]
-fn a_dial_that_is_answered_late_is_as_good_as_the_next_one() {
+fn an_attempt_that_is_answered_late_is_as_good_as_the_next_one() {
     for round in 0..50 {
         let (low, high) = ordered();
         low.receive(low.to(&high, HERE));
@@ -158,7 +159,7 @@ fn a_dial_that_is_answered_late_is_as_good_as_the_next_one() {
     }
 }
 
-/// The new dial may come before the end of the old stream was seen.
+/// The new attempt may come before the end of the old stream was seen.
 #[test]
 fn an_end_that_comes_again_finds_the_other_one_waiting() {
     let (low, high) = ordered();

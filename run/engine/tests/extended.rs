@@ -37,7 +37,7 @@ fn counters_of_several_connections_lose_nothing() {
     let (a, b) = pair();
     let (c, d) = pair();
     let memory = weft_engine::mem::Registered::allocate(64).unwrap();
-    let all = Access(ALL.0);
+    let all = ALL;
     let cell_of = |end: &End| end.pd.register(memory.clone(), 0, all).unwrap();
     let (at_b, at_d) = (cell_of(&b), cell_of(&d));
     std::thread::scope(|scope| {

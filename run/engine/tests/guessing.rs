@@ -55,7 +55,7 @@ fn guess(to: SocketAddr, stag: u32) -> bool {
 
 /// The statistics once so many accesses were refused: that is counted behind the Terminate.
 fn counts_of(refused: u64) -> Snapshot {
-    let deadline = Instant::now() + raw::PATIENCE;
+    let deadline = Instant::now() + raw::TIMEOUT;
     loop {
         let counts = raw::counts();
         assert!(counts.totals.refused_accesses <= refused, "{counts:?}");

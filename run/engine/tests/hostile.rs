@@ -45,7 +45,7 @@ fn turn() -> MutexGuard<'static, ()> {
 
 /// Waits until the statistics are so.
 fn until(what: &str, is_so: impl Fn(&Snapshot) -> bool) {
-    let deadline = Instant::now() + raw::PATIENCE;
+    let deadline = Instant::now() + raw::TIMEOUT;
     while !is_so(&raw::counts()) {
         assert!(Instant::now() < deadline, "{what}: {:?}", raw::counts());
         std::thread::sleep(Duration::from_millis(5));

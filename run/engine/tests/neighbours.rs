@@ -57,7 +57,7 @@ fn whoever_keeps_connecting_silently_takes_nobodys_turn() {
     std::thread::spawn(move || serve(&channel, End::close));
     for stag in 1..=ALLOWED + BEYOND {
         guess(four, stag << 8);
-        let deadline = Instant::now() + raw::PATIENCE;
+        let deadline = Instant::now() + raw::TIMEOUT;
         while raw::counts().totals.refused_accesses < u64::from(stag) {
             assert!(Instant::now() < deadline, "{:?}", raw::counts());
             std::thread::sleep(Duration::from_millis(1));

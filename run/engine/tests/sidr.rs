@@ -8,7 +8,7 @@ use std::time::Duration;
 use weft_engine::cm::{Event, EventChannel, EventKind, Id, UdPeer, QKEY};
 use weft_engine::types::{QpCap, QpState};
 use weft_engine::{Context, Error, QpInit, UdQp};
-use weft_verbs::sidr::{Message, Verdict, ANSWER_MOST, REQUEST_MOST};
+use weft_verbs::sidr::{Message, Verdict, REPLY_OCTETS_MAX, REQUEST_OCTETS_MAX};
 
 const CAP: QpCap = QpCap {
     max_send_wr: 4,
@@ -93,18 +93,18 @@ fn a_lookup_tells_both_programs_what_the_other_said_and_the_client_where_to_send
             let (listens, listener) = listener_on(&bound, 8);
             let at = SocketAddr::new(address, listener.local_addr().unwrap().port());
             let (channel, id) = towards(at);
-            id.look_up(&[3; REQUEST_MOST]).unwrap();
+            id.look_up(&[3; REQUEST_OCTETS_MAX]).unwrap();
             let request = expect(&listens, EventKind::ConnectRequest);
-            assert_eq!(request.private_data, [3; REQUEST_MOST]);
+            assert_eq!(request.private_data, [3; REQUEST_OCTETS_MAX]);
             assert!(Arc::ptr_eq(request.listener.as_ref().unwrap(), &listener));
             assert_eq!(request.id.local_addr(), Some(at));
             let qp = queue_pair();
             request.id.attach_ud_qp(&qp).unwrap();
-            request.id.accept_lookup(0, &[4; ANSWER_MOST]).unwrap();
+            request.id.accept_lookup(0, &[4; REPLY_OCTETS_MAX]).unwrap();
             let answer = expect(&channel, EventKind::Established);
             assert_eq!(
                 (answer.status, answer.private_data),
-                (0, vec![4; ANSWER_MOST])
+                (0, vec![4; REPLY_OCTETS_MAX])
             );
             let peer = UdPeer {
                 number: qp.number(),
@@ -135,7 +135,10 @@ fn the_program_may_name_its_queue_pair_by_number() {
     for number in [0, 1 << 24] {
         assert!(request.id.accept_lookup(number, b"").is_err());
     }
-    assert!(request.id.accept_lookup(7, &[0; ANSWER_MOST + 1]).is_err());
+    assert!(request
+        .id
+        .accept_lookup(7, &[0; REPLY_OCTETS_MAX + 1])
+        .is_err());
     request.id.accept_lookup(0x12_3456, b"").unwrap();
     let answer = expect(&channel, EventKind::Established);
     assert_eq!(answer.datagrams.map(|peer| peer.number), Some(0x12_3456));
@@ -207,7 +210,7 @@ fn calls_in_the_wrong_place_are_refused() {
     let (_channel, id) = towards("127.0.0.1:9".parse().unwrap());
     id.attach_ud_qp(&qp).unwrap();
     assert!(id.attach_ud_qp(&qp).is_err());
-    assert!(id.look_up(&[0; REQUEST_MOST + 1]).is_err());
+    assert!(id.look_up(&[0; REQUEST_OCTETS_MAX + 1]).is_err());
     assert!(id.accept_lookup(1, b"").is_err());
     assert!(id.listen(1).is_err());
     let unresolved = Id::for_datagrams(None, 0).unwrap();
@@ -342,7 +345,7 @@ fn request(lookup: u64, cookie: u64, private_data: &[u8]) -> Vec<u8> {
 fn is_rejection(octets: &[u8]) -> bool {
     matches!(
         Message::parse(octets),
-        Some(Message::Answer {
+        Some(Message::Reply {
             verdict: Verdict::Rejected,
             ..
         })

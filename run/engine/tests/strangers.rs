@@ -41,14 +41,14 @@ fn turn() -> MutexGuard<'static, ()> {
 }
 
 fn until(what: &str, is_so: impl Fn(&Snapshot) -> bool) {
-    let deadline = Instant::now() + raw::PATIENCE;
+    let deadline = Instant::now() + raw::TIMEOUT;
     while !is_so(&raw::counts()) {
         assert!(Instant::now() < deadline, "{what}: {:?}", raw::counts());
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-fn hello(to: u32, from: u32, (kind, psn): (u32, u32)) -> Vec<u8> {
+fn exchange_message(to: u32, from: u32, (kind, psn): (u32, u32)) -> Vec<u8> {
     let mut octets = b"WEFTQP\x00\x02".to_vec();
     for word in [to, from, kind, psn] {
         octets.extend(word.to_be_bytes());
@@ -62,11 +62,11 @@ fn words(frame: &[u8; FRAME]) -> [u32; 4] {
     [32, 36, 40, 44].map(|at| u32::from_be_bytes(frame[at..at + 4].try_into().unwrap()))
 }
 
-/// Dials a queue pair in the name of another one.
-fn dial(to: u32, from: u32, word: (u32, u32)) -> TcpStream {
+/// Connects to a queue pair in the name of another one.
+fn connect(to: u32, from: u32, word: (u32, u32)) -> TcpStream {
     let port = SocketAddr::new(HERE.parse().unwrap(), (to >> 8) as u16);
     let mut stream = raw::connect(port);
-    let request = raw::request(&hello(to, from, word));
+    let request = raw::request(&exchange_message(to, from, word));
     stream.write_all(&request).unwrap();
     stream
 }
@@ -78,7 +78,7 @@ fn is_silent(stream: &mut TcpStream) -> bool {
     matches!(outcome, Err(error) if error.kind() == ErrorKind::WouldBlock)
 }
 
-/// The Reply to a dial that is taken.
+/// The Reply to a connect attempt that is taken.
 fn reply(stream: &mut TcpStream) -> [u32; 4] {
     let mut frame = [0; FRAME];
     stream.read_exact(&mut frame).unwrap();
@@ -130,15 +130,15 @@ fn strangers_hear_nothing_whatever_they_name_and_change_nothing() {
         ),
         (failed.qp.number(), peer, wrong),
     ];
-    let before = raw::counts().totals.wrong_dials;
+    let before = raw::counts().totals.wrong_bring_ups;
     let mut strangers: Vec<_> = [&waits[..], &at_rts, &guesses]
         .concat()
         .into_iter()
-        .map(|(to, from, word)| (to, dial(to, from, word)))
+        .map(|(to, from, word)| (to, connect(to, from, word)))
         .collect();
     let counted = |count| {
         until("every one was heard", |now| {
-            now.totals.half_open == 0 && now.totals.wrong_dials == before + count
+            now.totals.half_open == 0 && now.totals.wrong_bring_ups == before + count
         });
     };
     counted(guesses.len() as u64);
@@ -152,7 +152,7 @@ fn strangers_hear_nothing_whatever_they_name_and_change_nothing() {
     for (number, stranger) in &mut strangers {
         assert!(
             is_silent(stranger),
-            "who dialed {number:#x} heard something"
+            "who connected to {number:#x} heard something"
         );
     }
 }
@@ -170,7 +170,7 @@ fn nobody_is_served_before_he_has_shown_who_he_is() {
             high.send();
         }
         for word in [(STARTS, low.psn ^ 1), (EXPECTS, high.psn ^ 1), (NOTHING, 0)] {
-            let mut stranger = dial(high.qp.number(), low.qp.number(), word);
+            let mut stranger = connect(high.qp.number(), low.qp.number(), word);
             // The ready-to-receive message, and a Send of four octets.
             let mut send = vec![0, 22, 0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0];
             send.extend([0, 0, 0, 1, 0, 0, 0, 0, b'f', b'o', b'u', b'r', 0, 0, 0, 0]);
@@ -206,10 +206,10 @@ fn the_peer_is_told_the_other_word() {
         if at_rts {
             high.send();
         }
-        let mut peer = dial(high.qp.number(), low.qp.number(), word);
+        let mut peer = connect(high.qp.number(), low.qp.number(), word);
         let told = [low.qp.number(), high.qp.number(), answer.0, answer.1];
         assert_eq!(reply(&mut peer), told);
-        let mut late = dial(high.qp.number(), low.qp.number(), word);
+        let mut late = connect(high.qp.number(), low.qp.number(), word);
         high.qp.modify_state(QpState::Reset).unwrap();
         raw::drain(&mut peer);
         assert!(is_silent(&mut late), "it has its peer");
@@ -218,16 +218,16 @@ fn the_peer_is_told_the_other_word() {
 
 /// Each may be an honest end that is early. A peer makes no five of them.
 #[test]
-fn who_dials_too_often_is_counted() {
+fn who_connects_too_often_is_counted() {
     let _turn = turn();
     let early = End::new(1);
-    let before = raw::counts().totals.wrong_dials;
-    let dial_once = |_| dial(early.qp.number(), 7, (NOTHING, 0));
-    let mut dials: Vec<_> = (0..5).map(dial_once).collect();
+    let before = raw::counts().totals.wrong_bring_ups;
+    let attempt = |_| connect(early.qp.number(), 7, (NOTHING, 0));
+    let mut attempts: Vec<_> = (0..5).map(attempt).collect();
     until("the fifth is one too many", |now| {
-        now.totals.half_open == 0 && now.totals.wrong_dials == before + 1
+        now.totals.half_open == 0 && now.totals.wrong_bring_ups == before + 1
     });
-    assert!(dials.iter_mut().all(is_silent));
+    assert!(attempts.iter_mut().all(is_silent));
 }
 
 #[test]
@@ -235,16 +235,18 @@ fn a_gid_of_somebody_else_is_not_answered() {
     let _turn = turn();
     let (low, high) = ordered();
     let mut to = high.to(&low, HERE);
-    // The program named a peer at another address; the dial comes from 127.0.0.1.
+    // The program named a peer at another address; the attempt comes from 127.0.0.1.
     to.peer = "127.0.0.99".parse().unwrap();
-    let before = raw::counts().totals.wrong_dials;
+    let before = raw::counts().totals.wrong_bring_ups;
     high.receive(to);
     high.send();
-    let mut stranger = dial(high.qp.number(), low.qp.number(), (STARTS, low.psn));
-    until("it is counted", |now| now.totals.wrong_dials == before + 1);
+    let mut stranger = connect(high.qp.number(), low.qp.number(), (STARTS, low.psn));
+    until("it is counted", |now| {
+        now.totals.wrong_bring_ups == before + 1
+    });
     assert!(!high.qp.is_connected());
     assert!(is_silent(&mut stranger));
-    // The address that it dials is this machine's too: its dial would wait here, and take a place.
+    // The address that it connects to is this machine's too: its attempt would wait here, and take a place.
     high.qp.destroy();
 }
 
@@ -254,10 +256,10 @@ fn who_speaks_otherwise_is_refused() {
     let end = End::new(1);
     let number = end.qp.number();
     let port = SocketAddr::new(HERE.parse().unwrap(), (number >> 8) as u16);
-    let good = hello(number, 7, (NOTHING, 0));
+    let good = exchange_message(number, 7, (NOTHING, 0));
     let mut earlier = good[..20].to_vec();
     earlier[7] = 1;
-    let elsewhere = hello(number ^ 0x100, 7, (NOTHING, 0));
+    let elsewhere = exchange_message(number ^ 0x100, 7, (NOTHING, 0));
     for private_data in [&b""[..], &good[..23], &earlier, &elsewhere] {
         let mut stranger = raw::connect(port);
         stranger.write_all(&raw::request(private_data)).unwrap();
@@ -272,16 +274,16 @@ fn who_speaks_otherwise_is_refused() {
     assert_eq!(raw::drain(&mut garbage), []);
 }
 
-/// An end that is dialed at another address of this machine, which is a socket and octets.
-struct Answerer {
+/// A passive end at another address of this machine, which is a socket and octets.
+struct Responder {
     listener: TcpListener,
-    /// The end that dials: the lower address is its own.
+    /// The active end: the lower address is its own.
     end: End,
     to: Destination,
 }
 
-impl Answerer {
-    fn new() -> Answerer {
+impl Responder {
+    fn new() -> Responder {
         let listener = TcpListener::bind("127.0.0.2:0").unwrap();
         let port = u32::from(listener.local_addr().unwrap().port());
         let to = Destination {
@@ -291,13 +293,13 @@ impl Answerer {
             rq_psn: 22,
         };
         let end = End::new(11);
-        Answerer { listener, end, to }
+        Responder { listener, end, to }
     }
 
-    /// The next dial, and what it says.
-    fn dialed(&self) -> (TcpStream, [u32; 4]) {
+    /// The next attempt, and what it says.
+    fn accept(&self) -> (TcpStream, [u32; 4]) {
         let (mut stream, _) = self.listener.accept().unwrap();
-        stream.set_read_timeout(Some(raw::PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(raw::TIMEOUT)).unwrap();
         let mut frame = [0; FRAME];
         stream.read_exact(&mut frame).unwrap();
         assert_eq!(&frame[..16], b"MPA ID Req Frame");
@@ -311,10 +313,10 @@ impl Answerer {
     }
 
     fn right(&self, word: (u32, u32)) -> Vec<u8> {
-        hello(self.end.qp.number(), self.to.peer_qp, word)
+        exchange_message(self.end.qp.number(), self.to.peer_qp, word)
     }
 
-    /// The dial is over without a connection, whatever the other end does.
+    /// The attempt is over without a connection, whatever the other end does.
     fn is_turned_down(&self, mut stream: TcpStream, private_data: &[u8]) {
         self.answer(&mut stream, private_data);
         let heard = raw::drain(&mut stream);
@@ -331,17 +333,17 @@ impl Answerer {
 }
 
 #[test]
-fn who_is_dialed_and_answers_as_another_is_nobodys_peer() {
+fn who_is_attempted_and_answers_as_another_is_nobodys_peer() {
     let _turn = turn();
-    let peer = Answerer::new();
+    let peer = Responder::new();
     peer.end.receive(peer.to);
     peer.end.send();
     let (own, named) = (peer.end.qp.number(), peer.to.peer_qp);
     let mut another_version = peer.right((STARTS, 22));
     another_version[7] = 1;
     for wrong in [
-        hello(own ^ 1, named, (STARTS, 22)),
-        hello(own, named ^ 1, (STARTS, 22)),
+        exchange_message(own ^ 1, named, (STARTS, 22)),
+        exchange_message(own, named ^ 1, (STARTS, 22)),
         peer.right((STARTS, 22 ^ 1)),
         // What it was told.
         peer.right((STARTS, 11)),
@@ -349,12 +351,12 @@ fn who_is_dialed_and_answers_as_another_is_nobodys_peer() {
         another_version,
         Vec::new(),
     ] {
-        let (stream, said) = peer.dialed();
+        let (stream, said) = peer.accept();
         assert_eq!(said, [named, own, STARTS, 11]);
         peer.is_turned_down(stream, &wrong);
     }
     for right in [(STARTS, 22), (NOTHING, 0)] {
-        let (mut stream, _) = peer.dialed();
+        let (mut stream, _) = peer.accept();
         peer.is_met(&mut stream, &peer.right(right));
     }
 }
@@ -362,14 +364,14 @@ fn who_is_dialed_and_answers_as_another_is_nobodys_peer() {
 #[test]
 fn what_an_answer_claims_is_compared_at_rts() {
     let _turn = turn();
-    let peer = Answerer::new();
+    let peer = Responder::new();
     peer.end.receive(peer.to);
     for wrong in [(NOTHING, 0), (STARTS, 22), (STARTS, 11)] {
-        let (stream, said) = peer.dialed();
+        let (stream, said) = peer.accept();
         assert_eq!(said, [peer.to.peer_qp, peer.end.qp.number(), EXPECTS, 22]);
         peer.is_turned_down(stream, &peer.right(wrong));
     }
-    let (mut stream, _) = peer.dialed();
+    let (mut stream, _) = peer.accept();
     peer.is_met(&mut stream, &peer.right((EXPECTS, 11 ^ 1)));
     peer.end.send();
     // Where the machine stood still it has said again that it is ready, and nothing else.
@@ -378,50 +380,50 @@ fn what_an_answer_claims_is_compared_at_rts() {
         .chunks(raw::READY.len())
         .all(|fpdu| fpdu == raw::READY));
     // It goes on to look for its peer.
-    let (mut stream, said) = peer.dialed();
+    let (mut stream, said) = peer.accept();
     assert_eq!(said[2..], [STARTS, 11]);
     peer.is_met(&mut stream, &peer.right((STARTS, 22)));
 }
 
-/// Each of two dials has said something else, and is answered to that.
+/// Each of two attempts has said something else, and is answered to that.
 #[test]
-fn a_dial_of_before_rts_may_be_answered_when_there_is_another() {
+fn a_attempt_of_before_rts_may_be_answered_when_there_is_another() {
     let _turn = turn();
-    let peer = Answerer::new();
+    let peer = Responder::new();
     peer.end.receive(peer.to);
-    let (mut early, said) = peer.dialed();
+    let (mut early, said) = peer.accept();
     assert_eq!(said[2..], [EXPECTS, 22]);
     peer.end.send();
-    let (mut other, said) = peer.dialed();
+    let (mut other, said) = peer.accept();
     assert_eq!(said[2..], [STARTS, 11]);
     peer.is_met(&mut early, &peer.right((EXPECTS, 11)));
     assert_eq!(raw::drain(&mut other), [], "it has its peer");
 }
 
 #[test]
-fn who_met_its_peer_before_rts_dials_again_when_that_has_gone() {
+fn who_met_its_peer_before_rts_connects_again_when_that_has_gone() {
     let _turn = turn();
-    let peer = Answerer::new();
+    let peer = Responder::new();
     peer.end.receive(peer.to);
-    let (mut stream, _) = peer.dialed();
+    let (mut stream, _) = peer.accept();
     peer.is_met(&mut stream, &peer.right((EXPECTS, 11)));
     peer.end.send();
     drop(stream);
-    let (mut stream, said) = peer.dialed();
+    let (mut stream, said) = peer.accept();
     assert_eq!(said[2..], [STARTS, 11]);
     peer.is_met(&mut stream, &peer.right((STARTS, 22)));
 }
 
-/// More dials than a port keeps: the oldest are closed, those of the peer are taken.
+/// More attempts than a port keeps: the oldest are closed, those of the peer are taken.
 #[test]
-fn a_flood_of_dials_is_bounded_and_keeps_no_peer_out() {
+fn a_flood_of_connect_attempts_is_bounded_and_keeps_no_peer_out() {
     const KEPT: usize = 768;
     const FLOOD: usize = KEPT + 100;
     let _turn = turn();
     let (low, high) = ordered();
-    let one = |_| dial(high.qp.number(), low.qp.number(), (STARTS, 5));
+    let one = |_| connect(high.qp.number(), low.qp.number(), (STARTS, 5));
     let mut flood: Vec<_> = (0..FLOOD).map(one).collect();
-    let deadline = Instant::now() + raw::PATIENCE;
+    let deadline = Instant::now() + raw::TIMEOUT;
     loop {
         let kept = flood.iter_mut().map(is_silent).filter(|silent| *silent);
         let kept = kept.count();

@@ -16,7 +16,7 @@ use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
 /// A step multiplies the soft limit by this.
 const STEP: u64 = 4;
 /// More than any process needs, where the hard limit is none (the kernel's own is 2^20).
-const MOST: u64 = 1 << 20;
+const DESCRIPTORS_WANTED_MAX: u64 = 1 << 20;
 
 /// The soft limit when it was last looked at; 0: not yet.
 static SOFT: AtomicU64 = AtomicU64::new(0);
@@ -24,7 +24,7 @@ static SOFT: AtomicU64 = AtomicU64::new(0);
 /// The limits, soft and hard.
 pub fn limits() -> (u64, u64) {
     let now = getrlimit(Resource::Nofile);
-    let hard = now.maximum.unwrap_or(MOST);
+    let hard = now.maximum.unwrap_or(DESCRIPTORS_WANTED_MAX);
     (now.current.unwrap_or(hard), hard)
 }
 

@@ -9,7 +9,8 @@
 //! | [`dgram`] | UDP sockets that somebody else owns: segmentation, peeking, facts |
 //! | [`fork`] | what a forked child has of its own |
 //! | [`lock`] | locks that handlers, forks and other processes cannot hang |
-//! | [`mem`] | registered memory: guarded copies, gather and scatter lists |
+//! | [`lists`] | what one send or receive moves: borrowed octets and registered memory |
+//! | [`mem`] | registered memory: guarded copies |
 //! | [`pages`] | memory straight from the kernel |
 //! | [`process`] | which process this is, whatever way it was forked |
 //! | [`user`] | buffers that a program hands over for one call |
@@ -33,6 +34,7 @@ pub mod fork;
 mod generation;
 mod guard;
 pub mod ifaces;
+pub mod lists;
 pub mod lock;
 pub mod mem;
 pub mod net;

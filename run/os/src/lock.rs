@@ -144,13 +144,13 @@ pub struct SharedGuard<'a> {
 
 /// Takes a lock whose word is in shared memory. A holder that died is succeeded.
 pub fn lock_shared(word: &AtomicU32) -> SharedGuard<'_> {
-    const LOOK: u64 = 50_000_000;
+    const LOOK_EVERY_NS: u64 = 50_000_000;
     let own = process::id();
     loop {
         match word.compare_exchange(NOBODY, own, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => return SharedGuard { word },
             Err(holder) => {
-                futex_wait(word, holder, Some(LOOK));
+                futex_wait(word, holder, Some(LOOK_EVERY_NS));
                 if word.load(Ordering::Relaxed) == holder && !exists(holder) {
                     let _ =
                         word.compare_exchange(holder, NOBODY, Ordering::Acquire, Ordering::Relaxed);

@@ -1,15 +1,11 @@
 //! Registered memory.
 //!
 //! The program, the peer and this process's other threads may change registered memory at any
-//! moment, so no Rust reference to it is ever made: it is copied from and to, or named in gather
-//! and scatter lists that only the kernel follows.
+//! moment, so no Rust reference to it is ever made: it is copied from and to, or named in [lists](crate::lists).
 
-use std::marker::PhantomData;
-use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use crate::guard;
-use crate::sys::IoVec;
 
 /// The memory is registered but not mapped (any more).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,7 +75,7 @@ impl Registered {
 
     /// The address of `[offset, offset + len)`, if that is inside.
     #[inline]
-    fn range(&self, offset: u64, len: usize) -> Option<usize> {
+    pub(crate) fn range(&self, offset: u64, len: usize) -> Option<usize> {
         let offset = usize::try_from(offset).ok()?;
         let end = offset.checked_add(len)?;
         (end <= self.len).then(|| self.addr + offset)
@@ -192,162 +188,6 @@ impl Drop for Mapping {
     }
 }
 
-/// Elements a list holds at most: what one system call is given.
-pub const LIST_MAX: usize = 256;
-
-/// A list of octet ranges for one system call.
-struct List {
-    vec: [MaybeUninit<IoVec>; LIST_MAX],
-    used: usize,
-    octets: usize,
-}
-
-impl List {
-    fn new() -> List {
-        List {
-            vec: [MaybeUninit::uninit(); LIST_MAX],
-            used: 0,
-            octets: 0,
-        }
-    }
-
-    #[inline]
-    fn push(&mut self, base: usize, len: usize) -> bool {
-        let Some(slot) = self.vec.get_mut(self.used) else {
-            return false;
-        };
-        slot.write(IoVec { base, len });
-        self.used += 1;
-        self.octets += len;
-        true
-    }
-
-    fn as_slice(&self) -> &[IoVec] {
-        // SAFETY: the first `used` elements were written by `push`.
-        unsafe { std::slice::from_raw_parts(self.vec.as_ptr().cast(), self.used) }
-    }
-}
-
-/// What one send takes, in order.
-pub struct Gather<'a> {
-    list: List,
-    _borrowed: PhantomData<&'a [u8]>,
-}
-
-impl<'a> Default for Gather<'a> {
-    fn default() -> Self {
-        Gather {
-            list: List::new(),
-            _borrowed: PhantomData,
-        }
-    }
-}
-
-impl<'a> Gather<'a> {
-    /// Adds octets; false when the list is full.
-    #[inline]
-    pub fn push(&mut self, octets: &'a [u8]) -> bool {
-        self.list.push(octets.as_ptr() as usize, octets.len())
-    }
-
-    /// Adds registered memory; false when the list is full or the range is outside.
-    #[inline]
-    pub fn push_registered(&mut self, memory: &'a Registered, offset: u64, len: usize) -> bool {
-        match memory.range(offset, len) {
-            Some(addr) => self.list.push(addr, len),
-            None => false,
-        }
-    }
-
-    /// Octets in the list.
-    pub fn octets(&self) -> usize {
-        self.list.octets
-    }
-
-    /// Appends the first `most` octets of the list to `out`, for a transport that is not the kernel's.
-    ///
-    /// # Errors
-    /// Memory in the list is not mapped; nothing is appended then.
-    pub fn append_to(&self, most: usize, out: &mut Vec<u8>) -> Result<usize, Unmapped> {
-        let before = out.len();
-        for element in self.list.as_slice() {
-            let len = element.len.min(most - (out.len() - before));
-            let start = out.len();
-            out.resize(start + len, 0);
-            // SAFETY: `out` has `len` octets from `start` on. The list holds borrowed octets and ranges of registered
-            // memory, for which the copy is guarded.
-            let copied =
-                unsafe { guard::copy(out[start..].as_mut_ptr(), element.base as *const u8, len) };
-            if !copied {
-                out.truncate(before);
-                return Err(Unmapped);
-            }
-        }
-        Ok(out.len() - before)
-    }
-
-    pub(crate) fn as_slice(&self) -> &[IoVec] {
-        self.list.as_slice()
-    }
-}
-
-/// Where one receive puts octets, in order.
-pub struct Scatter<'a> {
-    list: List,
-    _borrowed: PhantomData<&'a mut [u8]>,
-}
-
-impl<'a> Default for Scatter<'a> {
-    fn default() -> Self {
-        Scatter {
-            list: List::new(),
-            _borrowed: PhantomData,
-        }
-    }
-}
-
-impl<'a> Scatter<'a> {
-    /// Adds a buffer; false when the list is full.
-    pub fn push(&mut self, buffer: &'a mut [u8]) -> bool {
-        self.list.push(buffer.as_mut_ptr() as usize, buffer.len())
-    }
-
-    /// Adds registered memory; false when the list is full or the range is outside.
-    pub fn push_registered(&mut self, memory: &'a Registered, offset: u64, len: usize) -> bool {
-        match memory.range(offset, len) {
-            Some(addr) => self.list.push(addr, len),
-            None => false,
-        }
-    }
-
-    /// Octets the list has room for.
-    pub fn octets(&self) -> usize {
-        self.list.octets
-    }
-
-    /// Puts octets into the list from its beginning on, for a transport that is not the kernel's; how many it took.
-    ///
-    /// # Errors
-    /// Memory in the list is not mapped. What is before it may have been written.
-    pub fn fill(&self, octets: &[u8]) -> Result<usize, Unmapped> {
-        let mut rest = octets;
-        for element in self.list.as_slice() {
-            let (now, later) = rest.split_at(element.len.min(rest.len()));
-            // SAFETY: every element is a mutably borrowed buffer or registered memory, which may be overwritten; the
-            // copy is guarded where nothing is mapped.
-            if !unsafe { guard::copy(element.base as *mut u8, now.as_ptr(), now.len()) } {
-                return Err(Unmapped);
-            }
-            rest = later;
-        }
-        Ok(octets.len() - rest.len())
-    }
-
-    pub(crate) fn as_slice(&self) -> &[IoVec] {
-        self.list.as_slice()
-    }
-}
-
 /// Memory whose address stays unmapped once it is dropped: far from where the kernel maps next, and
 /// no two the same. What the kernel places itself, another test's thread gets at once.
 #[cfg(test)]
@@ -373,35 +213,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_copied_from_and_to_without_the_kernel() {
-        let memory = Registered::allocate(64).unwrap();
-        memory.write(8, b"registered").unwrap();
-        let mut gather = Gather::default();
-        gather.push(b"head");
-        gather.push_registered(&memory, 8, 10);
-        let mut out = b"before".to_vec();
-        assert_eq!(gather.append_to(9, &mut out), Ok(9));
-        assert_eq!(out, b"beforeheadregis");
-        let mut head = [0; 3];
-        let mut scatter = Scatter::default();
-        scatter.push(&mut head);
-        scatter.push_registered(&memory, 40, 20);
-        assert_eq!(scatter.fill(b"0123456"), Ok(7));
-        let mut placed = [0; 5];
-        memory.read(40, &mut placed).unwrap();
-        assert_eq!((&head, &placed), (b"012", b"3456\0"));
-        let gone = unmapped(4096);
-        let mut gather = Gather::default();
-        gather.push(b"head");
-        gather.push_registered(&gone, 0, 4096);
-        assert_eq!(gather.append_to(4100, &mut out), Err(Unmapped));
-        assert_eq!(out.len(), 15);
-        let mut scatter = Scatter::default();
-        scatter.push_registered(&gone, 0, 4096);
-        assert_eq!(scatter.fill(b"x"), Err(Unmapped));
-    }
-
-    #[test]
     fn copies_of_every_small_size_are_exact() {
         let memory = Registered::allocate(8192).unwrap();
         for len in (0..600).chain([4095, 4096, 8000]) {
@@ -420,7 +231,7 @@ mod tests {
         assert_eq!(memory.write(u64::MAX, &[1]), Err(Unmapped));
         assert_eq!(memory.read(17, &mut []), Err(Unmapped));
         assert_eq!(memory.read(16, &mut []), Ok(()));
-        assert!(!Gather::default().push_registered(&memory, 8, 9));
+        assert!(!crate::lists::Gather::default().push_registered(&memory, 8, 9));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::net::{self, sockopt, AddressFamily, SocketFlags, SocketType};
 
 use crate::descriptors;
-use crate::mem::{Gather, Scatter};
+use crate::lists::{Gather, Scatter};
 use crate::private::Private;
 use crate::sys;
 
@@ -378,8 +378,8 @@ mod tests {
     fn await_readable(socket: &impl AsFd) {
         let epoll = Epoll::new().unwrap();
         epoll.add(socket, 0, Interest::Read).unwrap();
-        let patience = Some(Duration::from_secs(20));
-        assert_eq!(epoll.wait(patience, 1, |_| ()).unwrap(), 1);
+        let timeout = Some(Duration::from_secs(20));
+        assert_eq!(epoll.wait(timeout, 1, |_| ()).unwrap(), 1);
     }
 
     fn pair() -> (TcpStream, TcpStream) {

@@ -16,9 +16,10 @@ use crate::generation::Generation;
 
 /// Numbers that the table has a bit for: as many as the kernel gives a process unless told otherwise (`fs.nr_open`).
 /// Descriptors beyond stay open in a child.
-const MOST: usize = 1 << 20;
+const DESCRIPTOR_NUMBER_MAX: usize = 1 << 20;
 /// One bit for each number; 128 KiB of which only touched pages exist.
-static OURS: [AtomicU64; MOST / 64] = [const { AtomicU64::new(0) }; MOST / 64];
+static OURS: [AtomicU64; DESCRIPTOR_NUMBER_MAX / 64] =
+    [const { AtomicU64::new(0) }; DESCRIPTOR_NUMBER_MAX / 64];
 /// No bit is set in words from here on.
 static END: AtomicUsize = AtomicUsize::new(0);
 

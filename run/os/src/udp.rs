@@ -10,13 +10,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::net::{self, sockopt, AddressFamily, SocketFlags, SocketType};
 
 use crate::dgram::{set_int, SOL_UDP, UDP_GRO, UDP_SEGMENT};
-use crate::mem::Gather;
+use crate::lists::Gather;
 use crate::net::SocketOptions;
 use crate::private::Private;
 use crate::sys;
 
 /// Octets that one receive gives at most: the kernel coalesces no more.
-pub const RECEIVE_MOST: usize = 65_536;
+pub const RECEIVED_OCTETS_MAX: usize = 65_536;
 /// Octets of the control messages of a receive.
 const CONTROL: usize = 128;
 
@@ -365,7 +365,7 @@ mod tests {
     #[test]
     fn both_families_tell_both_ends() {
         let (sender, receiver, port) = pair();
-        let mut buffer = vec![0; RECEIVE_MOST];
+        let mut buffer = vec![0; RECEIVED_OCTETS_MAX];
         let ends: &[IpAddr] = if sender.dual {
             &[
                 IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -411,7 +411,7 @@ mod tests {
         sender
             .send(&list, here, SocketAddr::new(here, port), Some(1000))
             .unwrap();
-        let received = receive(&receiver, &mut vec![0; RECEIVE_MOST]);
+        let received = receive(&receiver, &mut vec![0; RECEIVED_OCTETS_MAX]);
         assert_eq!((received.octets, received.segment), (2500, 1000));
     }
 

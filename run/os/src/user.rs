@@ -11,13 +11,13 @@ use crate::sys::IoVec;
 pub use crate::mem::Unmapped;
 
 /// Ranges a list holds; who brings more is served by the kernel alone.
-pub const MOST_RANGES: usize = 16;
+pub const RANGES_MAX: usize = 16;
 
 /// A gather or scatter list of the program's.
 #[derive(Debug)]
 pub struct UserBuffers {
     /// The first `count` are set: most lists have one range, and the others would be written for nothing.
-    ranges: [MaybeUninit<IoVec>; MOST_RANGES],
+    ranges: [MaybeUninit<IoVec>; RANGES_MAX],
     count: usize,
     octets: usize,
 }
@@ -80,7 +80,7 @@ impl UserBuffers {
     /// reference to them may exist. They need not be mapped.
     #[inline]
     pub unsafe fn one(addr: usize, len: usize) -> UserBuffers {
-        let mut ranges = [const { MaybeUninit::uninit() }; MOST_RANGES];
+        let mut ranges = [const { MaybeUninit::uninit() }; RANGES_MAX];
         ranges[0].write(IoVec { base: addr, len });
         UserBuffers {
             ranges,
@@ -95,11 +95,11 @@ impl UserBuffers {
     /// # Safety
     /// As for [`UserBuffers::one`], of each range and of the list itself.
     pub unsafe fn list(addr: usize, count: usize) -> Option<UserBuffers> {
-        if count > MOST_RANGES {
+        if count > RANGES_MAX {
             return None;
         }
         let mut list = UserBuffers {
-            ranges: [const { MaybeUninit::uninit() }; MOST_RANGES],
+            ranges: [const { MaybeUninit::uninit() }; RANGES_MAX],
             count,
             octets: 0,
         };
@@ -210,6 +210,6 @@ mod tests {
         // SAFETY: as above.
         assert!(unsafe { UserBuffers::list(16, 2) }.is_none());
         // SAFETY: as above.
-        assert!(unsafe { UserBuffers::list(16, MOST_RANGES + 1) }.is_none());
+        assert!(unsafe { UserBuffers::list(16, RANGES_MAX + 1) }.is_none());
     }
 }

@@ -1,29 +1,24 @@
-//! Which UDP sockets are offloaded: rules, the first that fits decides.
+//! Which UDP sockets are offloaded: [rules](crate::rules) with the actions `gso` and `off`.
 //!
-//! ```text
-//! rules = rule *( ";" rule )
-//! rule  = ( "gso" | "off" ) *( word "=" value )
-//! ```
-//!
-//! The words are `program` (the name of the program's file), `direction` (`send` or `receive`),
-//! `address` (an address, or a network as ADDRESS/BITS) and `port` (a port, or FIRST-LAST). Address and port fit
-//! when either end of the socket or of the datagram has them. Where no rule fits nothing is offloaded.
+//! A datagram socket neither connects nor listens in the way of a stream: its directions are `send`, where datagrams
+//! are gathered, and `receive`, where they are split. Where no rule fits nothing is offloaded.
 
-use std::net::{IpAddr, SocketAddr};
+use std::fmt;
+use std::net::SocketAddr;
+
+use crate::rules::{Action, Grammar, Rule, RuleError, Rules};
 
 /// The rules, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DatagramRules {
-    rules: Vec<Rule>,
-}
+pub struct DatagramRules(Rules<Treatment, Direction>);
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Rule {
-    offload: bool,
-    program: Option<String>,
-    direction: Option<Direction>,
-    network: Option<(IpAddr, u8)>,
-    ports: Option<(u16, u16)>,
+/// What becomes of a socket's datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Treatment {
+    /// Gathered and split: segmentation offload.
+    Gso,
+    /// Left to the kernel.
+    Off,
 }
 
 /// Which way datagrams go.
@@ -35,122 +30,62 @@ pub enum Direction {
     Receive,
 }
 
-/// What [`DatagramRules::parse`] accepts, as a phrase.
-pub const ACCEPTS: &str = "rules separated by semicolons, each gso or off and then any of \
-                           program=NAME, direction=send or receive, address=ADDRESS or \
-                           ADDRESS/BITS, port=N or N-M";
+/// What the rules may say.
+pub const GRAMMAR: Grammar<Treatment, Direction> = Grammar {
+    actions: &[
+        Action {
+            name: "gso",
+            value: Treatment::Gso,
+            options: &[],
+        },
+        Action {
+            name: "off",
+            value: Treatment::Off,
+            options: &[],
+        },
+    ],
+    directions: &[("send", Direction::Send), ("receive", Direction::Receive)],
+};
 
 impl DatagramRules {
-    /// Reads rules; nothing if they are not rules.
-    pub fn parse(text: &str) -> Option<DatagramRules> {
-        let rules = text.split(';').map(Rule::parse).collect::<Option<_>>()?;
-        Some(DatagramRules { rules })
+    /// Reads rules.
+    ///
+    /// # Errors
+    /// Every mistake in the text, in its order.
+    pub fn parse(text: &str) -> Result<DatagramRules, Vec<RuleError>> {
+        GRAMMAR.parse(text).map(DatagramRules)
     }
 
-    /// The rules that can fit for a program of this name.
-    pub fn for_program(&self, name: &str) -> DatagramRules {
-        let fits = |rule: &&Rule| rule.program.as_deref().is_none_or(|wanted| wanted == name);
-        let rules = self.rules.iter().filter(fits).cloned();
-        DatagramRules {
-            rules: rules.collect(),
-        }
+    /// The rules that can fit for a program with these names.
+    #[must_use]
+    pub fn for_program(&self, names: &[&str]) -> DatagramRules {
+        DatagramRules(self.0.for_program(names))
     }
 
     /// Whether anything at all may be offloaded.
     pub fn any(&self) -> bool {
-        self.rules.iter().any(|rule| rule.offload)
+        self.iter().any(|rule| *rule.action() == Treatment::Gso)
     }
 
     /// Whether addresses and ports make a difference.
     pub fn look_at_ends(&self) -> bool {
-        let looks = |rule: &Rule| rule.network.is_some() || rule.ports.is_some();
-        self.rules.iter().any(looks)
+        self.0.look_at_ends()
     }
 
     /// Whether datagrams that go in `direction` between `ends` are offloaded.
     pub fn decide(&self, direction: Direction, ends: &[SocketAddr]) -> bool {
-        let first = self.rules.iter().find(|rule| rule.fits(direction, ends));
-        first.is_some_and(|rule| rule.offload)
+        self.0.decide(direction, ends) == Some(&Treatment::Gso)
+    }
+
+    /// Each rule.
+    pub fn iter(&self) -> impl Iterator<Item = &Rule<Treatment, Direction>> {
+        self.0.iter()
     }
 }
 
-impl Rule {
-    fn parse(text: &str) -> Option<Rule> {
-        let mut words = text.split_whitespace();
-        let mut rule = Rule {
-            offload: match words.next()? {
-                "gso" => true,
-                "off" => false,
-                _ => return None,
-            },
-            ..Rule::default()
-        };
-        for word in words {
-            let (name, value) = word.split_once('=')?;
-            match name {
-                "program" if !value.is_empty() => rule.program = Some(value.to_owned()),
-                "direction" => rule.direction = Some(Direction::parse(value)?),
-                "address" => rule.network = Some(network(value)?),
-                "port" => rule.ports = Some(ports(value)?),
-                _ => return None,
-            }
-        }
-        Some(rule)
-    }
-
-    fn fits(&self, direction: Direction, ends: &[SocketAddr]) -> bool {
-        let one_end = |end: &SocketAddr| {
-            self.network
-                .is_none_or(|network| contains(network, end.ip()))
-                && self
-                    .ports
-                    .is_none_or(|(first, last)| (first..=last).contains(&end.port()))
-        };
-        let looks = self.network.is_some() || self.ports.is_some();
-        self.direction.is_none_or(|wanted| wanted == direction)
-            && (!looks || ends.iter().any(one_end))
-    }
-}
-
-impl Direction {
-    fn parse(text: &str) -> Option<Direction> {
-        match text {
-            "send" => Some(Direction::Send),
-            "receive" => Some(Direction::Receive),
-            _ => None,
-        }
-    }
-}
-
-fn network(text: &str) -> Option<(IpAddr, u8)> {
-    let (address, bits) = match text.split_once('/') {
-        Some((address, bits)) => (address, Some(bits.parse::<u8>().ok()?)),
-        None => (text, None),
-    };
-    let address: IpAddr = address.parse().ok()?;
-    let most = if address.is_ipv4() { 32 } else { 128 };
-    let bits = bits.unwrap_or(most);
-    (bits <= most).then_some((address, bits))
-}
-
-fn ports(text: &str) -> Option<(u16, u16)> {
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let (first, last) = (first.parse().ok()?, last.parse().ok()?);
-    (first <= last).then_some((first, last))
-}
-
-/// Whether `address` is in the network; IPv4 addresses in IPv6 clothes are taken out of them.
-fn contains((network, bits): (IpAddr, u8), address: IpAddr) -> bool {
-    let leading = |of: u128, width: u32| of.checked_shr(width - u32::from(bits)).unwrap_or(0);
-    match (network.to_canonical(), address.to_canonical()) {
-        (IpAddr::V4(network), IpAddr::V4(address)) if bits <= 32 => {
-            let number = |of: std::net::Ipv4Addr| leading(u128::from(u32::from(of)), 32);
-            number(network) == number(address)
-        }
-        (IpAddr::V6(network), IpAddr::V6(address)) => {
-            leading(network.into(), 128) == leading(address.into(), 128)
-        }
-        _ => false,
+impl fmt::Display for DatagramRules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 
@@ -160,7 +95,7 @@ mod tests {
     use Direction::{Receive, Send};
 
     fn rules(text: &str) -> DatagramRules {
-        DatagramRules::parse(text).unwrap_or_else(|| panic!("{text}"))
+        DatagramRules::parse(text).unwrap_or_else(|errors| panic!("{text}: {errors:?}"))
     }
 
     fn ends(texts: &[&str]) -> Vec<SocketAddr> {
@@ -197,24 +132,11 @@ mod tests {
     #[test]
     fn programs_pick_their_rules() {
         let all = rules("gso program=iperf3; off program=dig; off");
-        assert!(all.for_program("iperf3").decide(Send, &[]));
-        assert!(!all.for_program("dig").any());
-        assert!(!all.for_program("other").any());
-    }
-
-    #[test]
-    fn networks_of_every_width() {
-        for (text, inside, outside) in [
-            ("0.0.0.0/0", "9.9.9.9:1", "[2001:db8::1]:1"),
-            ("::/0", "[2001:db8::1]:1", "9.9.9.9:1"),
-            ("127.0.0.1", "[::ffff:127.0.0.1]:1", "127.0.0.2:1"),
-            ("2001:db8::/32", "[2001:db8:9::1]:1", "[2001:db9::1]:1"),
-            ("192.0.2.128/25", "192.0.2.200:1", "192.0.2.100:1"),
-        ] {
-            let rules = rules(&format!("gso address={text}"));
-            assert!(rules.decide(Send, &ends(&[inside])), "{text}");
-            assert!(!rules.decide(Send, &ends(&[outside])), "{text}");
-        }
+        assert!(all.for_program(&["iperf3"]).decide(Send, &[]));
+        assert!(!all.for_program(&["dig"]).any());
+        assert!(!all.for_program(&["other"]).any());
+        // Started by one name, and its file has another.
+        assert!(all.for_program(&["speed", "iperf3"]).any());
     }
 
     #[test]
@@ -229,11 +151,11 @@ mod tests {
             "gso port=65536",
             "gso address=10.0.0.0/33",
             "gso address=host",
-            "gso direction=both",
+            "gso direction=connect",
             "gso program=",
             "gso size=1",
         ] {
-            assert_eq!(DatagramRules::parse(text), None, "{text}");
+            assert!(DatagramRules::parse(text).is_err(), "{text}");
         }
     }
 }

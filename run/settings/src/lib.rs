@@ -9,8 +9,12 @@
 #![forbid(unsafe_code)]
 
 pub mod datagrams;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod log;
+pub mod rules;
 mod table;
+mod words;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -18,8 +22,12 @@ use std::time::Duration;
 
 use weft_os::fork::once;
 
+use rules::RuleError;
+use words::one_of;
+
 pub use datagrams::DatagramRules;
 pub use table::{find, SETTINGS};
+pub use words::nearest;
 
 /// What every environment variable of Weft starts with.
 pub const PREFIX: &str = "WEFT_";
@@ -27,6 +35,8 @@ pub const PREFIX: &str = "WEFT_";
 /// The settings in force in this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
+    /// Leave everything to the machine's own libraries and kernel, as if Weft were not there.
+    pub off: bool,
     /// Ask for (and, as responder, insist on) the MPA CRC (RFC 5044 section 4.4).
     pub crc: bool,
     /// MPA revision to start with: 1 (RFC 5044) or 2 (RFC 6581).
@@ -76,6 +86,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
+            off: false,
             crc: true,
             mpa_revision: 2,
             peer_to_peer: true,
@@ -95,7 +106,7 @@ impl Default for Settings {
             stat: true,
             serve_tick: Duration::from_micros(200),
             socket_buffer: None,
-            udp: DatagramRules::parse("off").unwrap_or_default(),
+            udp: DatagramRules::parse(table::UDP_DEFAULT).unwrap_or_default(),
             udp_hold: Duration::from_micros(200),
             udp_busy_after: 4,
         }
@@ -251,6 +262,8 @@ pub struct Setting {
 pub enum Kind {
     /// `on` or `off`.
     Switch(fn(&mut Settings, bool)),
+    /// A switch that is off by default, and whose flag needs no value to turn it on.
+    Flag(fn(&mut Settings, bool)),
     /// One of some names; the setter gets the index of the name.
     Choice(&'static [&'static str], fn(&mut Settings, usize)),
     /// A whole number.
@@ -281,7 +294,7 @@ impl Setting {
     /// Whether `text` is accepted, and if not why.
     ///
     /// # Errors
-    /// [`Reason::NotAccepted`], which lists what would be.
+    /// [`Reason::NotAccepted`], which lists what would be, or [`Reason::NotRules`], which says what is wrong where.
     pub fn check(&self, text: &str) -> Result<(), Reason> {
         self.apply(&mut Settings::default(), text)
     }
@@ -289,7 +302,7 @@ impl Setting {
     /// What it accepts, as a phrase: "on or off", "a number from 1 to 2".
     pub fn accepts(&self) -> String {
         match &self.kind {
-            Kind::Switch(_) => "on or off".to_owned(),
+            Kind::Switch(_) | Kind::Flag(_) => "on or off".to_owned(),
             Kind::Choice(names, _) | Kind::LauncherChoice(names) => one_of(names),
             Kind::Integer {
                 min, max, unit: "", ..
@@ -299,7 +312,7 @@ impl Setting {
             Kind::Integer { min, max, unit, .. } => {
                 format!("a whole number of {unit} from {min} to {max}")
             }
-            Kind::DatagramRules(_) => datagrams::ACCEPTS.to_owned(),
+            Kind::DatagramRules(_) => datagrams::GRAMMAR.accepts(),
             Kind::LauncherFolder => "a folder".to_owned(),
         }
     }
@@ -310,7 +323,7 @@ impl Setting {
     /// `text` is none of its values.
     pub fn apply(&self, settings: &mut Settings, text: &str) -> Result<(), Reason> {
         let accepted = match &self.kind {
-            Kind::Switch(set) => switch(text).map(|on| set(settings, on)),
+            Kind::Switch(set) | Kind::Flag(set) => switch(text).map(|on| set(settings, on)),
             Kind::Choice(names, set) => index_of(names, text).map(|index| set(settings, index)),
             Kind::Integer { min, max, set, .. } => text
                 .parse()
@@ -318,7 +331,12 @@ impl Setting {
                 .filter(|number| (min..=max).contains(&number))
                 .map(|number| set(settings, number)),
             Kind::DatagramRules(set) => {
-                DatagramRules::parse(text).map(|rules| set(settings, rules))
+                let rules = DatagramRules::parse(text).map_err(|errors| Reason::NotRules {
+                    errors,
+                    default: self.default,
+                })?;
+                set(settings, rules);
+                Some(())
             }
             Kind::LauncherChoice(names) => index_of(names, text).map(|_| ()),
             Kind::LauncherFolder => (!text.is_empty()).then_some(()),
@@ -357,8 +375,9 @@ impl fmt::Display for Complaint {
                 f,
                 "{variable} is not a setting of Weft; `weft run --help` lists them"
             ),
-            Reason::NotAccepted { accepts, default } => {
-                write!(f, "{variable}={value} is not understood: give {accepts}; ")?;
+            Reason::NotAccepted { default, .. } | Reason::NotRules { default, .. } => {
+                let wrong = self.reason.in_words().join("; ");
+                write!(f, "{variable}={value} is not understood: {wrong}; ")?;
                 match *default {
                     "" => write!(f, "it is left unset"),
                     default => write!(f, "the default, {default}, is used"),
@@ -383,31 +402,25 @@ pub enum Reason {
         /// What it is when nobody sets it.
         default: &'static str,
     },
+    /// The setting takes rules, and this text is none.
+    NotRules {
+        /// Every mistake, in the order of the text.
+        errors: Vec<RuleError>,
+        /// What it is when nobody sets it.
+        default: &'static str,
+    },
 }
 
-/// The candidate that differs from `name` by at most two edits, if any.
-pub fn nearest(name: &str, candidates: impl Iterator<Item = &'static str>) -> Option<&'static str> {
-    const NEAR: usize = 2;
-    candidates
-        .map(|candidate| (edits(name, candidate), candidate))
-        .filter(|(distance, _)| *distance <= NEAR)
-        .min()
-        .map(|(_, candidate)| candidate)
-}
-
-/// Insertions, deletions and substitutions that turn `a` into `b` (Levenshtein).
-fn edits(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, left) in a.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, right) in b.bytes().enumerate() {
-            let substituted = diagonal + usize::from(left != right);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+impl Reason {
+    /// What is wrong with the value and what to do, one phrase for each mistake.
+    pub fn in_words(&self) -> Vec<String> {
+        match self {
+            Reason::UnknownName { near: Some(near) } => vec![format!("did you mean {near}?")],
+            Reason::UnknownName { near: None } => vec!["there is no such setting".to_owned()],
+            Reason::NotAccepted { accepts, .. } => vec![format!("give {accepts}")],
+            Reason::NotRules { errors, .. } => errors.iter().map(ToString::to_string).collect(),
         }
     }
-    row[b.len()]
 }
 
 /// What `text` means as the value of a [`Kind::Switch`].
@@ -426,14 +439,6 @@ fn index_of(names: &[&str], text: &str) -> Option<usize> {
     names
         .iter()
         .position(|name| name.eq_ignore_ascii_case(text))
-}
-
-fn one_of(names: &[&str]) -> String {
-    match names {
-        [] => String::new(),
-        [only] => (*only).to_owned(),
-        [firsts @ .., last] => format!("{} or {last}", firsts.join(", ")),
-    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,9 @@ use super::{Face, FpduSize, Kind, LogLevel, ReadyToReceive, Setting};
 /// Milliseconds in an hour: the longest time anybody may wait.
 const HOUR_MS: u64 = 3_600_000;
 
+/// What UDP sockets get when nobody sets anything: the kernel's own calls.
+pub(crate) const UDP_DEFAULT: &str = "off";
+
 /// Every setting, in the order the documentation shows them.
 ///
 /// Within a row the flag is `--name`, the variable is `WEFT_NAME` and the key
@@ -211,6 +214,16 @@ pub const SETTINGS: &[Setting] = &[
               answer, before it reports that the peer is unreachable.",
     },
     Setting {
+        name: "off",
+        env: "WEFT_OFF",
+        key: "run.off",
+        kind: Kind::Flag(|settings, off| settings.off = off),
+        default: "off",
+        doc: "Run the program as if Weft were not there. `weft run --off` loads none of Weft's \
+              libraries; where they are loaded all the same, `WEFT_OFF=1` makes each of them pass every \
+              call on: `weft0` is in no list, no rule is applied and no thread is started.",
+    },
+    Setting {
         name: "log",
         env: "WEFT_LOG",
         key: "run.log",
@@ -288,7 +301,7 @@ pub const SETTINGS: &[Setting] = &[
         env: "WEFT_UDP",
         key: "sockets.udp",
         kind: Kind::DatagramRules(|settings, rules| settings.udp = rules),
-        default: "off",
+        default: UDP_DEFAULT,
         doc:
             "Which UDP sockets get segmentation offload. With `gso` a busy program's datagrams to \
               one destination leave many in one call, and what arrives is taken from the kernel \

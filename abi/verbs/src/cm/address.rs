@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use libc::{c_int, sa_family_t, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage};
 
-use crate::entry::{invalid, Answer};
+use crate::entry::{invalid, Outcome};
 
 /// An address out of C.
 ///
@@ -14,7 +14,7 @@ use crate::entry::{invalid, Answer};
 ///
 /// # Safety
 /// `addr` is null, or as long as its family says.
-pub unsafe fn read(addr: *const sockaddr) -> Answer<SocketAddr> {
+pub unsafe fn read(addr: *const sockaddr) -> Outcome<SocketAddr> {
     if addr.is_null() {
         return invalid();
     }

@@ -7,7 +7,7 @@ use std::ptr::null_mut;
 
 use libc::{addrinfo, c_char, c_int, sockaddr, socklen_t};
 
-use crate::entry::{set_errno, value, Answer, Errno};
+use crate::entry::{set_errno, value, Errno, Outcome};
 use crate::layout::numbers::*;
 use crate::layout::rdma_addrinfo;
 
@@ -52,7 +52,7 @@ fn datagrams(port_space: c_int) -> bool {
 ///
 /// # Safety
 /// `addr` has `length` octets.
-unsafe fn copy_addr(addr: *const sockaddr, length: socklen_t) -> Answer<*mut sockaddr> {
+unsafe fn copy_addr(addr: *const sockaddr, length: socklen_t) -> Outcome<*mut sockaddr> {
     // SAFETY: the caller promises: `addr` has `length` octets; the copy is checked before it is written.
     unsafe {
         let copy = libc::malloc(length as usize);
@@ -114,7 +114,7 @@ unsafe fn resolve(
 ///
 /// # Safety
 /// The hints' addresses have the lengths they say.
-unsafe fn take_hints(hints: &rdma_addrinfo, found: &mut rdma_addrinfo) -> Answer<()> {
+unsafe fn take_hints(hints: &rdma_addrinfo, found: &mut rdma_addrinfo) -> Outcome<()> {
     found.ai_flags = hints.ai_flags;
     found.ai_family = hints.ai_family;
     found.ai_qp_type = hints.ai_qp_type;

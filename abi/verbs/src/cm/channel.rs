@@ -9,9 +9,10 @@ use weft_engine::cm::{Event, EventChannel, EventKind, UdPeer};
 use weft_engine::types::QpState;
 
 use super::id::{self, Kind};
-use crate::acks::{self, Acks, Entry};
 use crate::ah;
-use crate::entry::{invalid, pointer, status, Answer};
+use crate::device;
+use crate::entry::{invalid, pointer, status, Outcome};
+use crate::event_references::{self, Acks, Entry};
 use crate::handle::{Handle, Object, Side};
 use crate::layout::numbers::*;
 use crate::layout::{
@@ -44,7 +45,11 @@ impl Object for Held {
 }
 
 /// Makes an event channel.
-pub fn create() -> Answer<*mut rdma_event_channel> {
+///
+/// # Errors
+/// What the engine says, and those of [`device::claim`].
+pub fn create() -> Outcome<*mut rdma_event_channel> {
+    device::claim()?;
     let engine = EventChannel::new()?;
     let fd = engine.fd();
     Ok(Handle::create(
@@ -59,7 +64,7 @@ pub fn create() -> Answer<*mut rdma_event_channel> {
 ///
 /// # Safety
 /// `channel` is null or a channel of ours that stays for `'a`.
-pub unsafe fn of<'a>(channel: *mut rdma_event_channel) -> Answer<&'a Handle<Channel>> {
+pub unsafe fn of<'a>(channel: *mut rdma_event_channel) -> Outcome<&'a Handle<Channel>> {
     // SAFETY: the caller promises: `channel` is null or a channel of ours that stays for `'a`.
     unsafe { Handle::of(channel) }
 }
@@ -80,7 +85,7 @@ pub unsafe fn destroy(channel: *mut rdma_event_channel) {
 
 /// The next event whose id is alive. Waits on the engine's channel, not on the program's: some programs destroy theirs
 /// while a thread waits, which then waits for good.
-pub fn next(channel: &Handle<Channel>) -> Answer<*mut rdma_cm_event> {
+pub fn next(channel: &Handle<Channel>) -> Outcome<*mut rdma_cm_event> {
     let channel = channel.engine.get()?;
     loop {
         let event = channel.get_event()?;
@@ -90,7 +95,7 @@ pub fn next(channel: &Handle<Channel>) -> Answer<*mut rdma_cm_event> {
             Some(listener) if of_request => listener,
             _ => &event.id,
         };
-        let Some(owner) = acks::hand_out(owner.cookie()) else {
+        let Some(owner) = event_references::hand_out(owner.cookie()) else {
             if of_request {
                 event.id.destroy();
             }
@@ -112,7 +117,7 @@ pub fn next(channel: &Handle<Channel>) -> Answer<*mut rdma_cm_event> {
 ///
 /// # Safety
 /// `owner` is the entry of a live id.
-unsafe fn show(event: Event, owner: &Entry) -> Answer<*mut rdma_cm_event> {
+unsafe fn show(event: Event, owner: &Entry) -> Outcome<*mut rdma_cm_event> {
     let owner_id = owner.address as *mut rdma_cm_id;
     let (id, listen_id) = match event.kind {
         EventKind::ConnectRequest => {
@@ -185,7 +190,7 @@ fn no_ud_param() -> rdma_ud_param {
 ///
 /// # Errors
 /// `EINVAL`: this end's address is no longer the machine's.
-fn ud_param(peer: Option<&UdPeer>) -> Answer<rdma_ud_param> {
+fn ud_param(peer: Option<&UdPeer>) -> Outcome<rdma_ud_param> {
     let mut ud = no_ud_param();
     if let Some(peer) = peer {
         ud.ah_attr = ah::path(peer.local, peer.peer)?;
@@ -200,7 +205,7 @@ fn ud_param(peer: Option<&UdPeer>) -> Answer<rdma_ud_param> {
 ///
 /// # Safety
 /// `listener` is a live id of ours.
-unsafe fn new_id(event: &Event, listener: *mut rdma_cm_id) -> Answer<*mut rdma_cm_id> {
+unsafe fn new_id(event: &Event, listener: *mut rdma_cm_id) -> Outcome<*mut rdma_cm_id> {
     // SAFETY: the caller promises: `listener` is a live id of ours; the channel outlives the listener.
     unsafe {
         let kind = Kind {

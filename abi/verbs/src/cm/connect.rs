@@ -7,17 +7,17 @@ use weft_engine::cm::ConnParam;
 
 use super::address;
 use super::id::{complete, drop_event, of, CmId};
-use crate::entry::{invalid, status, Answer};
+use crate::entry::{invalid, status, Outcome};
 use crate::handle::Handle;
 use crate::layout::numbers::{RDMA_MAX_INIT_DEPTH, RDMA_MAX_RESP_RES};
 use crate::layout::{rdma_cm_id, rdma_conn_param};
-use crate::pair::{Engine, Pair};
+use crate::queue_pair::{Engine, Pair};
 
 /// Binds an id to a local address.
 ///
 /// # Safety
 /// `id` and `addr` are null or valid.
-pub unsafe fn bind(id: *mut rdma_cm_id, addr: *const sockaddr) -> Answer<()> {
+pub unsafe fn bind(id: *mut rdma_cm_id, addr: *const sockaddr) -> Outcome<()> {
     // SAFETY: the caller promises: `id` and `addr` are null or valid.
     let (id, addr) = unsafe { (of(id)?, address::read(addr)?) };
     id.engine.bind(addr)?;
@@ -37,7 +37,7 @@ pub unsafe fn resolve_addr(
     source: *const sockaddr,
     peer: *const sockaddr,
     timeout_ms: c_int,
-) -> Answer<()> {
+) -> Outcome<()> {
     // SAFETY: the caller promises: `id`, `source` and `peer` are null or valid; nobody else calls on the id.
     unsafe {
         let id = of(id)?;
@@ -57,7 +57,7 @@ pub unsafe fn resolve_addr(
 ///
 /// # Safety
 /// `id` is null or an id of ours; nobody else calls on it.
-pub unsafe fn resolve_route(id: *mut rdma_cm_id) -> Answer<()> {
+pub unsafe fn resolve_route(id: *mut rdma_cm_id) -> Outcome<()> {
     // SAFETY: the caller promises: `id` is null or an id of ours; nobody else calls on it.
     unsafe {
         let id = of(id)?;
@@ -77,7 +77,7 @@ fn most_reads() -> u8 {
 ///
 /// # Errors
 /// `EINVAL`: more than the device has.
-fn reads(wanted: Option<u8>, open: i64, otherwise: u8) -> Answer<u8> {
+fn reads(wanted: Option<u8>, open: i64, otherwise: u8) -> Outcome<u8> {
     match wanted {
         Some(wanted) if i64::from(wanted) != open => {
             if wanted > most_reads() {
@@ -97,7 +97,7 @@ fn reads(wanted: Option<u8>, open: i64, otherwise: u8) -> Answer<u8> {
 ///
 /// # Safety
 /// The id's queue pair is null or of ours.
-unsafe fn take_what_is_shown(id: &Handle<CmId>) -> Answer<()> {
+unsafe fn take_what_is_shown(id: &Handle<CmId>) -> Outcome<()> {
     // SAFETY: a live id's own field.
     let shown = unsafe { (*id.public()).qp };
     let before = id.state().shown_qp;
@@ -117,7 +117,7 @@ unsafe fn take_what_is_shown(id: &Handle<CmId>) -> Answer<()> {
 ///
 /// # Errors
 /// `EINVAL`: no queue pair, on the id or of that number.
-fn attach_by_number(id: &Handle<CmId>, param: Option<&rdma_conn_param>) -> Answer<()> {
+fn attach_by_number(id: &Handle<CmId>, param: Option<&rdma_conn_param>) -> Outcome<()> {
     if id.engine.qp().is_some() {
         return Ok(());
     }
@@ -147,7 +147,7 @@ unsafe fn private_data(param: Option<&rdma_conn_param>) -> &[u8] {
 ///
 /// # Safety
 /// `param` is null or the program's; nobody else calls on the id.
-unsafe fn look_up(id: &Handle<CmId>, param: *const rdma_conn_param) -> Answer<()> {
+unsafe fn look_up(id: &Handle<CmId>, param: *const rdma_conn_param) -> Outcome<()> {
     // SAFETY: the caller promises: `param` is null or the program's; nobody else calls on the id.
     unsafe {
         take_what_is_shown(id)?;
@@ -160,7 +160,7 @@ unsafe fn look_up(id: &Handle<CmId>, param: *const rdma_conn_param) -> Answer<()
 ///
 /// # Safety
 /// As for [`look_up`].
-unsafe fn accept_lookup(id: &Handle<CmId>, param: *const rdma_conn_param) -> Answer<()> {
+unsafe fn accept_lookup(id: &Handle<CmId>, param: *const rdma_conn_param) -> Outcome<()> {
     // SAFETY: the caller promises: what `look_up` asks for.
     unsafe {
         take_what_is_shown(id)?;
@@ -186,7 +186,7 @@ unsafe fn act(
     param: *const rdma_conn_param,
     otherwise: (u8, u8),
     act: Act,
-) -> Answer<()> {
+) -> Outcome<()> {
     // SAFETY: the caller promises: `param` is null or the program's; nobody else calls on the id.
     let param = unsafe { param.as_ref() };
     let responder = param.map(|param| param.responder_resources);
@@ -316,7 +316,7 @@ export! {
 ///
 /// # Safety
 /// `id` is null or of ours; `data` has `length` octets or is null.
-unsafe fn reject(id: *mut rdma_cm_id, data: *const c_void, length: u8) -> Answer<()> {
+unsafe fn reject(id: *mut rdma_cm_id, data: *const c_void, length: u8) -> Outcome<()> {
     // SAFETY: the caller promises: `id` is null or of ours; `data` has `length` octets or is null.
     let id = unsafe { of(id)? };
     let data = if data.is_null() {
@@ -332,7 +332,7 @@ unsafe fn reject(id: *mut rdma_cm_id, data: *const c_void, length: u8) -> Answer
 ///
 /// # Safety
 /// `qp` is a queue pair of ours.
-pub unsafe fn attach(id: &Handle<CmId>, qp: *mut crate::layout::ibv_qp) -> Answer<()> {
+pub unsafe fn attach(id: &Handle<CmId>, qp: *mut crate::layout::ibv_qp) -> Outcome<()> {
     // SAFETY: the caller promises: `qp` is a queue pair of ours.
     let pair = unsafe { Handle::<Pair>::of(qp)? };
     match &pair.engine {

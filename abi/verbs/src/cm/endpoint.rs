@@ -6,7 +6,7 @@ use libc::c_int;
 
 use super::id::{self, Kind};
 use super::{channel, connect, queues};
-use crate::entry::{invalid, status, Answer, Errno};
+use crate::entry::{invalid, status, Errno, Outcome};
 use crate::layout::numbers::{RAI_PASSIVE, RDMA_CM_EVENT_CONNECT_REQUEST};
 use crate::layout::{ibv_pd, ibv_qp_init_attr, rdma_addrinfo, rdma_cm_id};
 
@@ -21,7 +21,7 @@ unsafe fn create(
     info: &rdma_addrinfo,
     pd: *mut ibv_pd,
     qp_init: *mut ibv_qp_init_attr,
-) -> Answer<*mut rdma_cm_id> {
+) -> Outcome<*mut rdma_cm_id> {
     let kind = Kind {
         port_space: info.ai_port_space,
         qp_type: info.ai_qp_type,
@@ -50,7 +50,7 @@ unsafe fn prepare_passive(
     info: &rdma_addrinfo,
     pd: *mut ibv_pd,
     qp_init: *mut ibv_qp_init_attr,
-) -> Answer<()> {
+) -> Outcome<()> {
     // SAFETY: the caller promises: what `create` asks for.
     unsafe {
         connect::bind(id, info.ai_src_addr)?;
@@ -73,7 +73,7 @@ unsafe fn prepare_active(
     info: &rdma_addrinfo,
     pd: *mut ibv_pd,
     qp_init: *mut ibv_qp_init_attr,
-) -> Answer<()> {
+) -> Outcome<()> {
     // SAFETY: the caller promises: what `create` asks for.
     unsafe {
         connect::resolve_addr(id, info.ai_src_addr, info.ai_dst_addr, RESOLVE_MS)?;
@@ -90,7 +90,7 @@ unsafe fn prepare_active(
 ///
 /// # Safety
 /// `id` is an id of ours or null, and given up.
-unsafe fn destroy(id: *mut rdma_cm_id) -> Answer<()> {
+unsafe fn destroy(id: *mut rdma_cm_id) -> Outcome<()> {
     // SAFETY: the caller promises: `id` is an id of ours or null, and given up.
     unsafe {
         id::of(id)?;
@@ -108,7 +108,7 @@ unsafe fn destroy(id: *mut rdma_cm_id) -> Answer<()> {
 ///
 /// # Safety
 /// `listener` is null or of ours; nobody else calls on it.
-unsafe fn get_request(listener: *mut rdma_cm_id) -> Answer<*mut rdma_cm_id> {
+unsafe fn get_request(listener: *mut rdma_cm_id) -> Outcome<*mut rdma_cm_id> {
     // SAFETY: the caller promises: `listener` is null or of ours; nobody else calls on it.
     unsafe {
         let handle = id::of(listener)?;

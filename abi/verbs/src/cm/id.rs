@@ -11,9 +11,9 @@ use weft_engine::fork::PerProcess;
 use weft_engine::settings::Face;
 
 use super::{address, channel};
-use crate::acks::{self, lock, Acks};
 use crate::device;
-use crate::entry::{invalid, pointer, status, unsupported, Answer, Errno};
+use crate::entry::{invalid, pointer, status, unsupported, Errno, Outcome};
+use crate::event_references::{self, lock, Acks};
 use crate::handle::{Handle, Object};
 use crate::layout::numbers::*;
 use crate::layout::{
@@ -21,7 +21,7 @@ use crate::layout::{
 };
 use crate::memory;
 use crate::query::PORT;
-use crate::refused::in_words;
+use crate::unsupported::in_words;
 
 /// An id.
 pub struct CmId {
@@ -65,14 +65,14 @@ impl CmId {
 ///
 /// # Safety
 /// `id` is null or an id of ours that stays for `'a`.
-pub unsafe fn of<'a>(id: *mut rdma_cm_id) -> Answer<&'a Handle<CmId>> {
+pub unsafe fn of<'a>(id: *mut rdma_cm_id) -> Outcome<&'a Handle<CmId>> {
     // SAFETY: the caller promises: `id` is null or an id of ours that stays for `'a`.
     unsafe { Handle::of(id) }
 }
 
 /// The device as ids share it: opened once, with the domain for queue pairs made without one. It
 /// stays open for the life of the process, as in librdmacm.
-pub fn shared_device() -> Answer<(*mut ibv_context, *mut ibv_pd)> {
+pub fn shared_device() -> Outcome<(*mut ibv_context, *mut ibv_pd)> {
     static SHARED: PerProcess<Mutex<Option<(usize, usize)>>> = PerProcess::new();
     let mut shared = lock(SHARED.get_or_init(Mutex::default));
     if shared.is_none() {
@@ -87,7 +87,7 @@ pub fn shared_device() -> Answer<(*mut ibv_context, *mut ibv_pd)> {
 
 impl Handle<CmId> {
     /// Binds the id to the device, for programs to see.
-    pub fn bind_to_device(&self) -> Answer<()> {
+    pub fn bind_to_device(&self) -> Outcome<()> {
         let (context, pd) = shared_device()?;
         let id = self.public();
         // SAFETY: a live id; these fields are ours to write until the program has the event or
@@ -144,7 +144,7 @@ pub unsafe fn wrap(
     channel: *mut rdma_event_channel,
     context: *mut c_void,
     kind: Kind,
-) -> Answer<*mut rdma_cm_id> {
+) -> Outcome<*mut rdma_cm_id> {
     let synchronous = channel.is_null();
     let channel = if synchronous {
         channel::create()?
@@ -153,7 +153,7 @@ pub unsafe fn wrap(
     };
     // SAFETY: the caller promises: `channel` is null or a channel of ours, or just made.
     engine.migrate(Some(&unsafe { channel::of(channel)?.engine.get()? }));
-    let number = acks::new_number();
+    let number = event_references::new_number();
     engine.set_cookie(number);
     // SAFETY: numbers and addresses, for which zero is a value.
     let mut public: rdma_cm_id = unsafe { zeroed() };
@@ -176,7 +176,7 @@ pub unsafe fn wrap(
         }),
     };
     let id = Handle::create(public, private);
-    acks::enter(number, id as usize, &acks);
+    event_references::enter(number, id as usize, &acks);
     Ok(id)
 }
 
@@ -184,7 +184,7 @@ pub unsafe fn wrap(
 ///
 /// # Errors
 /// `EOPNOTSUPP`: another port space than TCP's or UDP's, another queue pair type than goes with it, or datagrams on a
-/// device with iWARP's face; `EINVAL`: no port space at all.
+/// device with iWARP's face; `EINVAL`: no port space at all; `ENODEV`: Weft is off.
 ///
 /// # Safety
 /// `channel` is null or a channel of ours.
@@ -192,7 +192,8 @@ pub unsafe fn create(
     channel: *mut rdma_event_channel,
     context: *mut c_void,
     kind: Kind,
-) -> Answer<*mut rdma_cm_id> {
+) -> Outcome<*mut rdma_cm_id> {
+    device::claim()?;
     let face = Face::of_process();
     let engine = match (i64::from(kind.port_space), i64::from(kind.qp_type)) {
         (RDMA_PS_TCP, IBV_QPT_RC) => Id::new(None, 0)?,
@@ -216,7 +217,7 @@ pub unsafe fn create(
 ///
 /// # Safety
 /// `id` is an id of ours or null, and given up unless this fails.
-pub unsafe fn destroy(id: *mut rdma_cm_id) -> Answer<()> {
+pub unsafe fn destroy(id: *mut rdma_cm_id) -> Outcome<()> {
     // SAFETY: the caller promises: `id` is an id of ours or null, and given up unless this fails.
     unsafe {
         let handle = of(id)?;
@@ -227,7 +228,7 @@ pub unsafe fn destroy(id: *mut rdma_cm_id) -> Answer<()> {
         }
         handle.engine.destroy();
         drop_event(handle);
-        acks::leave(handle.number);
+        event_references::leave(handle.number);
         let own_channel = handle.state().synchronous.then_some((*id).channel);
         Handle::<CmId>::release(id);
         if let Some(channel) = own_channel {
@@ -259,7 +260,7 @@ pub unsafe fn drop_event(id: &Handle<CmId>) {
 ///
 /// # Safety
 /// As for [`drop_event`].
-pub unsafe fn complete(id: &Handle<CmId>) -> Answer<()> {
+pub unsafe fn complete(id: &Handle<CmId>) -> Outcome<()> {
     if !id.state().synchronous {
         return Ok(());
     }
@@ -282,7 +283,7 @@ pub unsafe fn complete(id: &Handle<CmId>) -> Answer<()> {
 ///
 /// # Safety
 /// `id` and `channel` are null or of ours; nobody else calls on the id.
-pub unsafe fn migrate(id: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> Answer<()> {
+pub unsafe fn migrate(id: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> Outcome<()> {
     // SAFETY: the caller promises: `id` and `channel` are null or of ours; nobody else calls on the id.
     unsafe {
         let handle = of(id)?;
@@ -315,7 +316,7 @@ pub unsafe fn migrate(id: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> 
 
 impl Handle<CmId> {
     /// Takes note of an event before the program sees it.
-    pub fn note(&self, kind: EventKind) -> Answer<()> {
+    pub fn note(&self, kind: EventKind) -> Outcome<()> {
         match kind {
             EventKind::AddrResolved => {
                 self.bind_to_device()?;

@@ -7,7 +7,7 @@ use libc::{c_int, c_void, size_t, sockaddr};
 
 use super::id::of;
 use super::{address, queues};
-use crate::entry::{invalid, status, unsupported, Answer, Errno};
+use crate::entry::{invalid, status, unsupported, Errno, Outcome};
 use crate::layout::numbers::*;
 use crate::layout::{ibv_ece, ibv_qp_attr, rdma_cm_id, rdma_cm_join_mc_attr_ex};
 use crate::query::PORT;
@@ -16,7 +16,7 @@ use crate::query::PORT;
 ///
 /// # Safety
 /// `value` is null or has `size` octets.
-unsafe fn read<T: Copy>(value: *const c_void, size: size_t) -> Answer<T> {
+unsafe fn read<T: Copy>(value: *const c_void, size: size_t) -> Outcome<T> {
     if value.is_null() || size != size_of::<T>() {
         return invalid();
     }
@@ -34,7 +34,7 @@ unsafe fn set(
     name: i64,
     value: *const c_void,
     size: size_t,
-) -> Answer<()> {
+) -> Outcome<()> {
     // SAFETY: the caller promises: `id` is null or of ours; `value` is null or has `size` octets.
     let id = &unsafe { of(id)? }.engine;
     // SAFETY: the caller promises: `id` is null or of ours; `value` is null or has `size` octets.
@@ -64,7 +64,7 @@ unsafe fn init_qp_attr(
     id: *mut rdma_cm_id,
     attr: *mut ibv_qp_attr,
     mask: *mut c_int,
-) -> Answer<()> {
+) -> Outcome<()> {
     // SAFETY: the caller promises: `id` is null or of ours; the others are null or the program's.
     unsafe {
         let datagrams = of(id)?.engine.is_for_datagrams();
@@ -93,7 +93,7 @@ unsafe fn init_qp_attr(
 ///
 /// # Safety
 /// `id` is null or of ours; `addr` is null or an address.
-unsafe fn join(id: *mut rdma_cm_id, addr: *const sockaddr) -> Answer<()> {
+unsafe fn join(id: *mut rdma_cm_id, addr: *const sockaddr) -> Outcome<()> {
     // SAFETY: the caller promises: `id` is null or of ours; `addr` is null or an address.
     unsafe {
         of(id)?;

@@ -10,7 +10,7 @@ use weft_engine::cm::QKEY;
 use super::connect::attach;
 use super::id::{of, CmId};
 use crate::completion;
-use crate::entry::{invalid, status, unsupported, Answer};
+use crate::entry::{invalid, status, unsupported, Outcome};
 use crate::handle::Handle;
 use crate::layout::numbers::*;
 use crate::layout::{
@@ -30,7 +30,7 @@ pub const ACCESS: i64 = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_A
 unsafe fn make_queue(
     id: *mut rdma_cm_id,
     entries: u32,
-) -> Answer<(*mut ibv_comp_channel, *mut ibv_cq)> {
+) -> Outcome<(*mut ibv_comp_channel, *mut ibv_cq)> {
     // SAFETY: the caller promises: `id` is a live id, bound to a device.
     unsafe {
         let context: *mut ibv_context = (*id).verbs;
@@ -50,7 +50,7 @@ unsafe fn make_queue(
 ///
 /// # Safety
 /// As for [`make_queue`].
-unsafe fn make_queues(id: *mut rdma_cm_id, send: u32, receive: u32) -> Answer<()> {
+unsafe fn make_queues(id: *mut rdma_cm_id, send: u32, receive: u32) -> Outcome<()> {
     // SAFETY: the caller promises: what `make_queue` asks for; the fields are librdmacm's to write.
     unsafe {
         if receive > 0 {
@@ -101,7 +101,7 @@ unsafe fn drop_queues(id: *mut rdma_cm_id) {
 ///
 /// # Safety
 /// `id` is null or of ours; `attr` is the program's, with objects of ours or null in it.
-unsafe fn create_qp(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_ex) -> Answer<()> {
+unsafe fn create_qp(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_ex) -> Outcome<()> {
     // SAFETY: the caller promises: `id` is null or of ours; `attr` is the program's, with objects of ours or null in
     // it.
     unsafe {
@@ -169,7 +169,7 @@ pub const DATAGRAM_ATTRIBUTES: i64 = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_P
 unsafe fn create_initialised(
     id: &Handle<CmId>,
     attr: &mut ibv_qp_init_attr_ex,
-) -> Answer<*mut ibv_qp> {
+) -> Outcome<*mut ibv_qp> {
     // SAFETY: the caller promises: what `create_qp` asks for.
     unsafe {
         let made = qp::create_extended(attr)?;
@@ -228,7 +228,7 @@ pub unsafe fn create_plain_qp(
     id: *mut rdma_cm_id,
     pd: *mut ibv_pd,
     attr: *mut ibv_qp_init_attr,
-) -> Answer<()> {
+) -> Outcome<()> {
     if attr.is_null() {
         return invalid();
     }
@@ -247,7 +247,7 @@ pub unsafe fn create_plain_qp(
 ///
 /// # Safety
 /// `id` is null or of ours.
-pub unsafe fn destroy_qp(id: *mut rdma_cm_id) -> Answer<()> {
+pub unsafe fn destroy_qp(id: *mut rdma_cm_id) -> Outcome<()> {
     // SAFETY: the caller promises: `id` is null or of ours; the queue pair is null or of ours.
     unsafe {
         let handle = of(id)?;
@@ -266,7 +266,7 @@ pub unsafe fn destroy_qp(id: *mut rdma_cm_id) -> Answer<()> {
 ///
 /// # Safety
 /// `id` is null or of ours; `attr` is the program's.
-unsafe fn create_srq(id: *mut rdma_cm_id, attr: &mut ibv_srq_init_attr_ex) -> Answer<()> {
+unsafe fn create_srq(id: *mut rdma_cm_id, attr: &mut ibv_srq_init_attr_ex) -> Outcome<()> {
     // SAFETY: the caller promises: `id` is null or of ours; `attr` is the program's.
     unsafe {
         of(id)?;
@@ -290,7 +290,7 @@ unsafe fn create_srq(id: *mut rdma_cm_id, attr: &mut ibv_srq_init_attr_ex) -> An
 ///
 /// # Safety
 /// `id` is null or of ours.
-pub unsafe fn destroy_srq(id: *mut rdma_cm_id) -> Answer<()> {
+pub unsafe fn destroy_srq(id: *mut rdma_cm_id) -> Outcome<()> {
     // SAFETY: the caller promises: `id` is null or of ours; the queue is null or of ours.
     unsafe {
         of(id)?;

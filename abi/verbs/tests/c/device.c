@@ -1,22 +1,7 @@
-/* The device: list, contexts, attributes, words. */
+/* The device as programs meet it at its edge: list, contexts, attributes, words. */
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <unistd.h>
 
-#include "pair.h"
-
-static struct ibv_context *open_weft0(void)
-{
-	int count = -1;
-	struct ibv_device **list = ibv_get_device_list(&count);
-	struct ibv_context *context;
-
-	NEED(list && count >= 1);
-	context = ibv_open_device(list[0]);
-	NEED(context);
-	ibv_free_device_list(list);
-	return context;
-}
+#include "edge.h"
 
 /* What the device was asked to look like; the answers differ. */
 static int iwarp_face(void)
@@ -26,187 +11,203 @@ static int iwarp_face(void)
 	return face && !strcmp(face, "iwarp");
 }
 
-static void the_list(void)
+CASE("device.only-weft0-is-listed")
 {
 	int count = -1;
-	struct ibv_device **list = ibv_get_device_list(&count), **again;
+	struct ibv_device **list = ibv_get_device_list(&count);
 
-	begin_case("only weft0 is listed");
 	NEED(list);
-	EQUAL(count, 1);
+	EQ(count, 1);
 	CHECK(list[0] && !list[1]);
 	CHECK(!strcmp(ibv_get_device_name(list[0]), "weft0"));
-	EQUAL(list[0]->node_type, iwarp_face() ? IBV_NODE_RNIC : IBV_NODE_CA);
-	EQUAL(list[0]->transport_type, iwarp_face() ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB);
+	EQ(list[0]->node_type, iwarp_face() ? IBV_NODE_RNIC : IBV_NODE_CA);
+	EQ(list[0]->transport_type, iwarp_face() ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB);
 	CHECK(ibv_get_device_guid(list[0]) != 0);
-	EQUAL(ibv_get_device_index(list[0]), -1);
-
-	begin_case("the list again names the same device");
-	again = ibv_get_device_list(NULL);
-	CHECK(again && again[0] == list[0]);
-	ibv_free_device_list(again);
+	EQ(ibv_get_device_index(list[0]), -1);
 	ibv_free_device_list(list);
 	ibv_free_device_list(NULL);
+}
 
-	begin_case("librdmacm shares the device");
+CASE("device.the-list-again-names-the-same-device")
+{
+	struct ibv_device **list = ibv_get_device_list(NULL), **again = ibv_get_device_list(NULL);
+
+	CHECK(list && again && again[0] == list[0]);
+	ibv_free_device_list(again);
+	ibv_free_device_list(list);
+}
+
+CASE("device.librdmacm-shares-it")
+{
+	int count = -1;
 	struct ibv_context **devices = rdma_get_devices(&count);
-	struct ibv_context *context = open_weft0();
+
 	NEED(devices);
-	EQUAL(count, 1);
+	EQ(count, 1);
 	CHECK(devices[0] && !devices[1]);
-	CHECK(devices[0]->device == context->device);
+	CHECK(devices[0]->device == env.ctx->device);
 	rdma_free_devices(devices);
-	EQUAL(ibv_close_device(context), 0);
 }
 
-static void the_context(void)
+CASE("device.a-context-is-as-inline-functions-want-it")
 {
-	struct ibv_context *context = open_weft0(), *second = open_weft0();
-	struct verbs_context *verbs;
+	struct ibv_context *second = ibv_open_device(env.ctx->device);
+	struct verbs_context *verbs = verbs_get_ctx(env.ctx);
 
-	begin_case("a context as inline functions want it");
-	CHECK(context->abi_compat == __VERBS_ABI_IS_EXTENDED);
-	verbs = verbs_get_ctx(context);
-	NEED(verbs);
-	EQUAL(sizeof(*verbs), 648);
-	EQUAL(verbs->sz, sizeof(*verbs));
+	CHECK(env.ctx->abi_compat == __VERBS_ABI_IS_EXTENDED);
+	NEED(second && verbs);
+	EQ(sizeof(*verbs), 648);
+	EQ(verbs->sz, sizeof(*verbs));
 	CHECK(verbs->query_port && verbs->query_device_ex && verbs->create_qp_ex && verbs->create_srq_ex);
-	CHECK(context->ops.poll_cq && context->ops.req_notify_cq && context->ops.post_send &&
-	      context->ops.post_recv && context->ops.post_srq_recv);
-	CHECK(context->async_fd >= 0);
-	CHECK(context->num_comp_vectors >= 1);
-	CHECK(context != second && context->async_fd != second->async_fd);
-
-	begin_case("a closed context closes its descriptor");
-	int fd = second->async_fd;
-	EQUAL(ibv_close_device(second), 0);
-	MINUS_ONE(fcntl(fd, F_GETFD), EBADF);
-	EQUAL(ibv_close_device(context), 0);
+	CHECK(env.ctx->ops.poll_cq && env.ctx->ops.req_notify_cq && env.ctx->ops.post_send && env.ctx->ops.post_recv &&
+	      env.ctx->ops.post_srq_recv);
+	CHECK(env.ctx->async_fd >= 0);
+	CHECK(env.ctx->num_comp_vectors >= 1);
+	CHECK(env.ctx != second && env.ctx->async_fd != second->async_fd);
+	EQ(ibv_close_device(second), 0);
 }
 
-static void attributes(void)
+CASE("device.a-closed-context-closes-its-descriptor")
 {
-	struct ibv_context *context = open_weft0();
-	struct ibv_device_attr attr;
-	struct ibv_device_attr_ex extended;
-	struct ibv_port_attr port;
+	struct ibv_context *second = ibv_open_device(env.ctx->device);
 
-	begin_case("ibv_query_device");
+	NEED(second);
+	int fd = second->async_fd;
+	EQ(ibv_close_device(second), 0);
+	FAILS(fcntl(fd, F_GETFD), EBADF);
+	EQ(ibv_close_device(env.ctx), 0);
+}
+
+CASE("device.attributes")
+{
+	struct ibv_device_attr attr;
+
 	memset(&attr, 0xee, sizeof(attr));
-	EQUAL(ibv_query_device(context, &attr), 0);
-	EQUAL(attr.phys_port_cnt, 1);
+	EQ(ibv_query_device(env.ctx, &attr), 0);
+	EQ(attr.phys_port_cnt, 1);
 	CHECK(attr.max_qp > 0 && attr.max_cq > 0 && attr.max_mr > 0 && attr.max_pd > 0 && attr.max_srq > 0);
 	CHECK(attr.max_qp_wr >= 1024 && attr.max_cqe >= 1024 && attr.max_srq_wr >= 1024);
 	CHECK(attr.max_sge >= 16 && attr.max_sge_rd >= 1 && attr.max_srq_sge >= 1);
 	CHECK(attr.max_qp_rd_atom > 0 && attr.max_qp_init_rd_atom > 0);
-	EQUAL(attr.atomic_cap, IBV_ATOMIC_HCA);
+	EQ(attr.atomic_cap, IBV_ATOMIC_HCA);
 	CHECK(attr.max_mw > 0);
-	EQUAL(attr.node_guid, ibv_get_device_guid(context->device));
+	EQ(attr.node_guid, ibv_get_device_guid(env.ctx->device));
 	CHECK(memchr(attr.fw_ver, 0, sizeof(attr.fw_ver)));
+}
 
-	begin_case("ibv_query_device_ex");
-	memset(&extended, 0xee, sizeof(extended));
-	EQUAL(ibv_query_device_ex(context, NULL, &extended), 0);
-	CHECK(!memcmp(&extended.orig_attr, &attr, sizeof(attr)));
-	EQUAL(extended.comp_mask, 0);
-	EQUAL(extended.odp_caps.general_caps, 0);
-	EQUAL(extended.phys_port_cnt_ex, 1);
+CASE("device.extended-attributes")
+{
 	struct ibv_query_device_ex_input input = {.comp_mask = 1};
-	EQUAL(ibv_query_device_ex(context, &input, &extended), EINVAL);
+	struct ibv_device_attr_ex extended;
 
-	begin_case("ibv_query_device_ex for a smaller structure");
-	unsigned char room[sizeof(extended)];
+	memset(&extended, 0xee, sizeof(extended));
+	EQ(ibv_query_device_ex(env.ctx, NULL, &extended), 0);
+	SAME(&extended.orig_attr, &env.dev, sizeof(env.dev));
+	EQ(extended.comp_mask, 0);
+	EQ(extended.odp_caps.general_caps, 0);
+	EQ(extended.phys_port_cnt_ex, 1);
+	EQ(ibv_query_device_ex(env.ctx, &input, &extended), EINVAL);
+}
+
+CASE("device.extended-attributes-for-a-smaller-structure")
+{
+	unsigned char room[sizeof(struct ibv_device_attr_ex)];
+
 	memset(room, 0xee, sizeof(room));
-	EQUAL(verbs_get_ctx(context)->query_device_ex(context, NULL, (void *)room, sizeof(attr) + 8), 0);
-	CHECK(!memcmp(room, &attr, sizeof(attr)));
-	EQUAL(room[sizeof(attr) + 8], 0xee);
+	EQ(verbs_get_ctx(env.ctx)->query_device_ex(env.ctx, NULL, (void *)room, sizeof(env.dev) + 8), 0);
+	SAME(room, &env.dev, sizeof(env.dev));
+	EQ(room[sizeof(env.dev) + 8], 0xee);
+}
 
-	begin_case("ibv_query_port");
+CASE("device.port")
+{
+	struct ibv_port_attr port;
+
 	memset(&port, 0xee, sizeof(port));
-	EQUAL(ibv_query_port(context, 1, &port), 0);
-	EQUAL(port.state, IBV_PORT_ACTIVE);
-	EQUAL(port.link_layer, IBV_LINK_LAYER_ETHERNET);
+	EQ(ibv_query_port(env.ctx, 1, &port), 0);
+	EQ(port.state, IBV_PORT_ACTIVE);
+	EQ(port.link_layer, IBV_LINK_LAYER_ETHERNET);
 	CHECK(port.active_mtu >= IBV_MTU_256 && port.active_mtu <= port.max_mtu);
 	CHECK(port.max_msg_sz >= 1u << 30);
 	CHECK(iwarp_face() ? port.gid_tbl_len == 1 : port.gid_tbl_len >= 1);
-	EQUAL(port.pkey_tbl_len, 1);
-	EQUAL(port.port_cap_flags2, 0);
-	EQUAL(ibv_query_port(context, 0, &port), EINVAL);
-	EQUAL(ibv_query_port(context, 2, &port), EINVAL);
+	EQ(port.pkey_tbl_len, 1);
+	EQ(port.port_cap_flags2, 0);
+	EQ(ibv_query_port(env.ctx, 0, &port), EINVAL);
+	EQ(ibv_query_port(env.ctx, 2, &port), EINVAL);
+}
 
-	begin_case("ibv_query_port as old programs call it");
+CASE("device.port-as-old-programs-ask")
+{
 	int (*old)(struct ibv_context *, uint8_t, void *) = dlsym(RTLD_DEFAULT, "ibv_query_port");
+	struct ibv_port_attr port;
+
 	NEED(old);
 	memset(&port, 0xee, sizeof(port));
-	EQUAL(old(context, 1, &port), 0);
-	EQUAL(port.state, IBV_PORT_ACTIVE);
-	EQUAL(port.port_cap_flags2, 0xeeee);
-	EQUAL(ibv_close_device(context), 0);
+	EQ(old(env.ctx, 1, &port), 0);
+	EQ(port.state, IBV_PORT_ACTIVE);
+	EQ(port.port_cap_flags2, 0xeeee);
 }
 
-static void gids(void)
+CASE("device.gids")
 {
-	struct ibv_context *context = open_weft0();
 	union ibv_gid gid, none = {};
 	struct ibv_gid_entry entry, entries[64];
-	struct ibv_port_attr port;
-	int length;
-	uint16_t pkey = 0;
-	int type = -1;
-	int (*gid_type)(struct ibv_context *, uint8_t, unsigned, int *) =
-		dlsym(RTLD_DEFAULT, "ibv_query_gid_type");
+	int length = env.port.gid_tbl_len, type = -1;
+	int (*gid_type)(struct ibv_context *, uint8_t, unsigned, int *) = dlsym(RTLD_DEFAULT, "ibv_query_gid_type");
 
-	begin_case("GIDs");
-	EQUAL(ibv_query_port(context, 1, &port), 0);
-	length = port.gid_tbl_len;
-	EQUAL(ibv_query_gid(context, 1, 0, &gid), 0);
+	EQ(ibv_query_gid(env.ctx, 1, 0, &gid), 0);
 	CHECK(memcmp(&gid, &none, sizeof(gid)));
-	MINUS_ONE(ibv_query_gid(context, 1, length, &gid), EINVAL);
-	MINUS_ONE(ibv_query_gid(context, 1, -1, &gid), EINVAL);
-	MINUS_ONE(ibv_query_gid(context, 2, 0, &gid), EINVAL);
-	EQUAL(ibv_query_gid_ex(context, 1, 0, &entry, 0), 0);
-	CHECK(!memcmp(&entry.gid, &gid, sizeof(gid)));
-	EQUAL(entry.port_num, 1);
-	EQUAL(entry.gid_index, 0);
-	EQUAL(entry.gid_type, iwarp_face() ? IBV_GID_TYPE_IB : IBV_GID_TYPE_ROCE_V2);
+	FAILS(ibv_query_gid(env.ctx, 1, length, &gid), EINVAL);
+	FAILS(ibv_query_gid(env.ctx, 1, -1, &gid), EINVAL);
+	FAILS(ibv_query_gid(env.ctx, 2, 0, &gid), EINVAL);
+	EQ(ibv_query_gid_ex(env.ctx, 1, 0, &entry, 0), 0);
+	SAME(&entry.gid, &gid, sizeof(gid));
+	EQ(entry.port_num, 1);
+	EQ(entry.gid_index, 0);
+	EQ(entry.gid_type, iwarp_face() ? IBV_GID_TYPE_IB : IBV_GID_TYPE_ROCE_V2);
 	CHECK(entry.ndev_ifindex > 0);
-	EQUAL(ibv_query_gid_ex(context, 1, length, &entry, 0), EINVAL);
-	EQUAL(ibv_query_gid_ex(context, 1, 0, &entry, 0), 0);
-	EQUAL(ibv_query_gid_ex(context, 1, 0, &entry, 1), EOPNOTSUPP);
-	EQUAL(ibv_query_gid_table(context, entries, 64, 0), length);
-	CHECK(!memcmp(&entries[0], &entry, sizeof(entry)));
-	EQUAL(ibv_query_gid_table(context, entries, 0, 0), -EINVAL);
-	EQUAL(ibv_query_gid_table(context, entries, 64, 1), -EOPNOTSUPP);
+	EQ(ibv_query_gid_ex(env.ctx, 1, length, &entry, 0), EINVAL);
+	EQ(ibv_query_gid_ex(env.ctx, 1, 0, &entry, 0), 0);
+	EQ(ibv_query_gid_ex(env.ctx, 1, 0, &entry, 1), EOPNOTSUPP);
+	EQ(ibv_query_gid_table(env.ctx, entries, 64, 0), length);
+	SAME(&entries[0], &entry, sizeof(entry));
+	EQ(ibv_query_gid_table(env.ctx, entries, 0, 0), -EINVAL);
+	EQ(ibv_query_gid_table(env.ctx, entries, 64, 1), -EOPNOTSUPP);
 	NEED(gid_type);
-	EQUAL(gid_type(context, 1, 0, &type), 0);
-	EQUAL(type, iwarp_face() ? 0 : 1);
-	MINUS_ONE(gid_type(context, 1, length, &type), EINVAL);
-
-	begin_case("partition keys");
-	EQUAL(ibv_query_pkey(context, 1, 0, &pkey), 0);
-	EQUAL(pkey, 0xffff);
-	MINUS_ONE(ibv_query_pkey(context, 1, 1, &pkey), EINVAL);
-	EQUAL(ibv_get_pkey_index(context, 1, htons(0xffff)), 0);
-	EQUAL(ibv_get_pkey_index(context, 1, htons(0x8001)), -1);
-
-	begin_case("what sysfs would say");
-	char text[16];
-	int (*read_file)(const char *, const char *, char *, size_t) =
-		dlsym(RTLD_DEFAULT, "ibv_read_sysfs_file");
-	NEED(read_file);
-	EQUAL(read_file(context->device->ibdev_path, "board_id", text, sizeof(text)), -1);
-	EQUAL(read_file(NULL, "ports/1/link_layer", text, sizeof(text)), -1);
-	EQUAL(read_file(context->device->ibdev_path, "ports/1/link_layer", text, sizeof(text)), 8);
-	CHECK(!strcmp(text, "Ethernet"));
-	memset(text, 'x', sizeof(text));
-	EQUAL(read_file(context->device->ibdev_path, "ports/1/link_layer", text, 4), 4);
-	CHECK(!memcmp(text, "Ethex", 5));
-	EQUAL(ibv_close_device(context), 0);
+	EQ(gid_type(env.ctx, 1, 0, &type), 0);
+	EQ(type, iwarp_face() ? 0 : 1);
+	FAILS(gid_type(env.ctx, 1, length, &type), EINVAL);
 }
 
-static void words(void)
+CASE("device.partition-keys")
 {
-	begin_case("numbers in words");
+	uint16_t pkey = 0;
+
+	EQ(ibv_query_pkey(env.ctx, 1, 0, &pkey), 0);
+	EQ(pkey, 0xffff);
+	FAILS(ibv_query_pkey(env.ctx, 1, 1, &pkey), EINVAL);
+	EQ(ibv_get_pkey_index(env.ctx, 1, htons(0xffff)), 0);
+	EQ(ibv_get_pkey_index(env.ctx, 1, htons(0x8001)), -1);
+}
+
+CASE("device.what-sysfs-would-say")
+{
+	char text[16];
+	int (*read_file)(const char *, const char *, char *, size_t) = dlsym(RTLD_DEFAULT, "ibv_read_sysfs_file");
+	const char *path = env.ctx->device->ibdev_path;
+
+	NEED(read_file);
+	EQ(read_file(path, "board_id", text, sizeof(text)), -1);
+	EQ(read_file(NULL, "ports/1/link_layer", text, sizeof(text)), -1);
+	EQ(read_file(path, "ports/1/link_layer", text, sizeof(text)), 8);
+	CHECK(!strcmp(text, "Ethernet"));
+	memset(text, 'x', sizeof(text));
+	EQ(read_file(path, "ports/1/link_layer", text, 4), 4);
+	CHECK(!memcmp(text, "Ethex", 5));
+}
+
+CASE("device.numbers-in-words")
+{
 	CHECK(!strcmp(ibv_node_type_str(IBV_NODE_RNIC), "iWARP NIC"));
 	CHECK(!strcmp(ibv_node_type_str(IBV_NODE_UNKNOWN), "unknown"));
 	CHECK(!strcmp(ibv_node_type_str(99), "unknown"));
@@ -222,31 +223,32 @@ static void words(void)
 	CHECK(!strcmp(rdma_event_str(RDMA_CM_EVENT_ADDR_RESOLVED), "RDMA_CM_EVENT_ADDR_RESOLVED"));
 	CHECK(!strcmp(rdma_event_str(RDMA_CM_EVENT_TIMEWAIT_EXIT), "RDMA_CM_EVENT_TIMEWAIT_EXIT"));
 	CHECK(!strcmp(rdma_event_str(16), "UNKNOWN EVENT"));
+}
 
-	begin_case("rates");
-	EQUAL(ibv_rate_to_mult(IBV_RATE_10_GBPS), 4);
-	EQUAL(ibv_rate_to_mult(IBV_RATE_MAX), -1);
-	EQUAL(mult_to_ibv_rate(4), IBV_RATE_10_GBPS);
-	EQUAL(mult_to_ibv_rate(3), IBV_RATE_MAX);
-	EQUAL(ibv_rate_to_mbps(IBV_RATE_100_GBPS), 103125);
-	EQUAL(mbps_to_ibv_rate(103125), IBV_RATE_100_GBPS);
-	EQUAL(mbps_to_ibv_rate(1), IBV_RATE_MAX);
+CASE("device.rates")
+{
+	EQ(ibv_rate_to_mult(IBV_RATE_10_GBPS), 4);
+	EQ(ibv_rate_to_mult(IBV_RATE_MAX), -1);
+	EQ(mult_to_ibv_rate(4), IBV_RATE_10_GBPS);
+	EQ(mult_to_ibv_rate(3), IBV_RATE_MAX);
+	EQ(ibv_rate_to_mbps(IBV_RATE_100_GBPS), 103125);
+	EQ(mbps_to_ibv_rate(103125), IBV_RATE_100_GBPS);
+	EQ(mbps_to_ibv_rate(1), IBV_RATE_MAX);
+}
 
-	begin_case("fork needs no preparation");
-	EQUAL(ibv_fork_init(), 0);
-	EQUAL(ibv_is_fork_initialized(), IBV_FORK_UNNEEDED);
+CASE("device.fork-needs-no-preparation")
+{
+	EQ(ibv_fork_init(), 0);
+	EQ(ibv_is_fork_initialized(), IBV_FORK_UNNEEDED);
 }
 
 /* The installed library's words and rates, where there is one: ours have to be the same. */
-static void the_same_words(void)
+CASE("device.words-of-the-installed-library")
 {
 	void *real = dlopen("/usr/lib/x86_64-linux-gnu/libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
 
-	if (!real) {
-		skip_case("words of the installed library", "it is not installed");
-		return;
-	}
-	begin_case("words of the installed library");
+	if (!real)
+		SKIP("libibverbs is not installed");
 	const char *(*node)(int) = dlsym(real, "ibv_node_type_str");
 	const char *(*state)(int) = dlsym(real, "ibv_port_state_str");
 	const char *(*event)(int) = dlsym(real, "ibv_event_type_str");
@@ -261,21 +263,33 @@ static void the_same_words(void)
 		CHECK(!strcmp(state(i), ibv_port_state_str(i)));
 		CHECK(!strcmp(event(i), ibv_event_type_str(i)));
 		CHECK(!strcmp(status(i), ibv_wc_status_str(i)));
-		EQUAL(ibv_rate_to_mult(i), mult(i));
-		EQUAL(ibv_rate_to_mbps(i), mbps(i));
-		EQUAL(mbps_to_ibv_rate(ibv_rate_to_mbps(i)), from_mbps(mbps(i)));
+		EQ(ibv_rate_to_mult(i), mult(i));
+		EQ(ibv_rate_to_mbps(i), mbps(i));
+		EQ(mbps_to_ibv_rate(ibv_rate_to_mbps(i)), from_mbps(mbps(i)));
 	}
 	for (int i = 0; i < 1000; i++)
-		EQUAL(mult_to_ibv_rate(i), from_mult(i));
+		EQ(mult_to_ibv_rate(i), from_mult(i));
 }
 
-int main(void)
+/* --- what is refused is said once in a process, however often it is asked for */
+
+CASE("said.a-refused-import-once")
 {
-	the_list();
-	the_context();
-	attributes();
-	gids();
-	words();
-	the_same_words();
-	end_program();
+	listen_to_stderr();
+	NONE(ibv_import_device(env.ctx->cmd_fd), EOPNOTSUPP);
+	NONE(ibv_import_device(-1), EOPNOTSUPP);
+	EQ(lines_said("^weft: warn: ibv_import_device: a device that another process"), 1);
+}
+
+CASE("said.refused-port-spaces-once")
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct rdma_cm_id *id;
+
+	NEED(channel);
+	listen_to_stderr();
+	FAILS(rdma_create_id(channel, &id, NULL, RDMA_PS_IPOIB), EOPNOTSUPP);
+	FAILS(rdma_create_id(channel, &id, NULL, RDMA_PS_IB), EOPNOTSUPP);
+	EQ(lines_said("^weft: warn: rdma_create_id: the port spaces .* not served"), 1);
+	rdma_destroy_event_channel(channel);
 }

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "pair.h"
+#include "edge.h"
 
 #define NODE "/dev/infiniband/weft0"
 #define OTHER "/dev/infiniband/weft1"
@@ -111,86 +111,105 @@ static const char *text_of(const char *path)
 	return text;
 }
 
-static void looks(void)
+/* A preloaded library alone stands in front of the C library. */
+static void need_preloaded(void)
 {
-	begin_case("the device's file seems to be there, by every name");
+	const char *mode = getenv("TEST_MODE");
+
+	if (!mode || strcmp(mode, "replacement") == 0)
+		SKIP("a library that is not preloaded answers no call of the C library");
+}
+
+CASE("nodes.the-devices-file-seems-to-be-there-by-every-name")
+{
+	need_preloaded();
 	for (int how = 0; how < LOOKS; how++)
 		for (int nofollow = 0; nofollow < 2; nofollow++)
-			if (!CHECK(S_ISCHR(look(how, NODE, nofollow))))
-				fprintf(stderr, "look %d\n", how);
-	EQUAL(access(NODE, R_OK | W_OK), 0);
-	EQUAL(eaccess(NODE, R_OK | W_OK), 0);
-	EQUAL(euidaccess(NODE, R_OK | W_OK), 0);
-	EQUAL(faccessat(AT_FDCWD, NODE, R_OK | W_OK, 0), 0);
+			CHECKF(S_ISCHR(look(how, NODE, nofollow)), "look %d", how);
+	EQ(access(NODE, R_OK | W_OK), 0);
+	EQ(eaccess(NODE, R_OK | W_OK), 0);
+	EQ(euidaccess(NODE, R_OK | W_OK), 0);
+	EQ(faccessat(AT_FDCWD, NODE, R_OK | W_OK, 0), 0);
 	int (*dynamic)(const char *, struct stat *) = dlsym(RTLD_DEFAULT, "stat");
 	struct stat status;
 	if (dynamic)
-		EQUAL(dynamic(NODE, &status), 0);
-
-	begin_case("its files in sysfs are files, and its folders folders");
-	for (int how = 0; how < LOOKS; how++)
-		for (int nofollow = 0; nofollow < 2; nofollow++) {
-			if (!CHECK(S_ISREG(look(how, LINK_LAYER, nofollow))))
-				fprintf(stderr, "look %d\n", how);
-			CHECK(S_ISDIR(look(how, CLASS "/ports/1/gid_attrs", nofollow)));
-		}
-	EQUAL(access(LINK_LAYER, R_OK), 0);
-	MINUS_ONE(access(LINK_LAYER, X_OK), EACCES);
-	EQUAL(faccessat(AT_FDCWD, CLASS "//ports/1/", R_OK, 0), 0);
-
-	begin_case("other files are what they are");
-	for (int how = 0; how < LOOKS; how++) {
-		EQUAL(look(how, OTHER, 0), 0);
-		EQUAL(errno, ENOENT);
-		EQUAL(look(how, "/dev/infiniband/weft", 0), 0);
-		EQUAL(look(how, CLASS "/ports/2", 0), 0);
-		EQUAL(errno, ENOENT);
-		EQUAL(look(how, "/sys/class/infiniband_weft0", 0), 0);
-		CHECK(S_ISDIR(look(how, "/", 0)));
-	}
-	MINUS_ONE(access("/dev/infiniband/weft00", F_OK), ENOENT);
-	EQUAL(access("/", X_OK), 0);
+		EQ(dynamic(NODE, &status), 0);
 }
 
-static void opens(void)
+CASE("nodes.its-files-in-sysfs-are-files-and-its-folders-folders")
+{
+	need_preloaded();
+	for (int how = 0; how < LOOKS; how++)
+		for (int nofollow = 0; nofollow < 2; nofollow++) {
+			CHECKF(S_ISREG(look(how, LINK_LAYER, nofollow)), "look %d", how);
+			CHECK(S_ISDIR(look(how, CLASS "/ports/1/gid_attrs", nofollow)));
+		}
+	EQ(access(LINK_LAYER, R_OK), 0);
+	FAILS(access(LINK_LAYER, X_OK), EACCES);
+	EQ(faccessat(AT_FDCWD, CLASS "//ports/1/", R_OK, 0), 0);
+}
+
+CASE("nodes.other-files-are-what-they-are")
+{
+	need_preloaded();
+	for (int how = 0; how < LOOKS; how++) {
+		EQ(look(how, OTHER, 0), 0);
+		EQ(errno, ENOENT);
+		EQ(look(how, "/dev/infiniband/weft", 0), 0);
+		EQ(look(how, CLASS "/ports/2", 0), 0);
+		EQ(errno, ENOENT);
+		EQ(look(how, "/sys/class/infiniband_weft0", 0), 0);
+		CHECK(S_ISDIR(look(how, "/", 0)));
+	}
+	FAILS(access("/dev/infiniband/weft00", F_OK), ENOENT);
+	EQ(access("/", X_OK), 0);
+}
+
+CASE("nodes.a-file-of-sysfs-is-read-by-every-name")
 {
 	char text[32];
 	struct stat status;
 
-	begin_case("a file of sysfs is read by every name");
+	need_preloaded();
 	for (int how = 0; how < OPENS; how++) {
 		int fd = open_by(how, LINK_LAYER);
-		if (!CHECK(fd >= 0)) {
-			fprintf(stderr, "open %d\n", how);
+		if (!CHECKF(fd >= 0, "open %d", how))
 			continue;
-		}
 		memset(text, 0, sizeof(text));
-		EQUAL(read(fd, text, sizeof(text)), 9);
+		EQ(read(fd, text, sizeof(text)), 9);
 		CHECK(!strcmp(text, "Ethernet\n"));
-		EQUAL(fstat(fd, &status), 0);
-		EQUAL(status.st_size, 9);
-		EQUAL(close(fd), 0);
-		MINUS_ONE(open_by(how, CLASS "/ports/1/none"), ENOENT);
+		EQ(fstat(fd, &status), 0);
+		EQ(status.st_size, 9);
+		EQ(close(fd), 0);
+		FAILS(open_by(how, CLASS "/ports/1/none"), ENOENT);
 	}
+}
 
-	begin_case("a file that is made has the mode it was given");
+CASE("nodes.a-file-that-is-made-has-the-mode-it-was-given")
+{
+	struct stat status;
 	char path[64];
+
+	need_preloaded();
 	snprintf(path, sizeof(path), "/tmp/weft-nodes-%d", getpid());
 	int fd = openat(AT_FDCWD, path, O_CREAT | O_EXCL | O_WRONLY, 0600);
 	NEED(fd >= 0);
-	EQUAL(fstat(fd, &status), 0);
-	EQUAL(status.st_mode & 0777, 0600);
-	EQUAL(close(fd), 0);
-	EQUAL(unlink(path), 0);
+	EQ(fstat(fd, &status), 0);
+	EQ(status.st_mode & 0777, 0600);
+	EQ(close(fd), 0);
+	EQ(unlink(path), 0);
+}
 
-	begin_case("no descriptor stays behind");
+CASE("nodes.no-descriptor-stays-behind")
+{
+	need_preloaded();
 	int next = dup(0);
-	EQUAL(close(next), 0);
+	EQ(close(next), 0);
 	for (int i = 0; i < 10; i++)
 		text_of(LINK_LAYER);
 	int again = dup(0);
-	EQUAL(again, next);
-	EQUAL(close(again), 0);
+	EQ(again, next);
+	EQ(close(again), 0);
 }
 
 static int not_hidden(const struct dirent *entry)
@@ -198,24 +217,31 @@ static int not_hidden(const struct dirent *entry)
 	return entry->d_name[0] != '.';
 }
 
-static void listings(void)
+CASE("nodes.the-class-of-devices-is-listed-with-the-device-in-it")
 {
-	struct dirent *entry, **list = NULL;
-	int found = 0, count;
-	DIR *stream, *root;
+	struct dirent *entry;
+	int found = 0;
+	DIR *stream;
 
-	begin_case("the class of devices is listed with the device in it");
+	need_preloaded();
 	NEED(stream = opendir("/sys/class/infiniband"));
 	while ((entry = readdir(stream)))
 		found += !strcmp(entry->d_name, "weft0") && entry->d_type == DT_DIR;
-	EQUAL(found, 1);
+	EQ(found, 1);
 	rewinddir(stream);
 	while ((entry = readdir(stream)))
 		found += !strcmp(entry->d_name, "weft0");
-	EQUAL(found, 2);
-	EQUAL(closedir(stream), 0);
+	EQ(found, 2);
+	EQ(closedir(stream), 0);
+}
 
-	begin_case("a place in a folder is found again");
+CASE("nodes.a-place-in-a-folder-is-found-again")
+{
+	struct dirent *entry;
+	int found = 0;
+	DIR *stream, *root;
+
+	need_preloaded();
 	NEED(stream = opendir(CLASS "/ports/1"));
 	NEED(readdir(stream) && readdir(stream));
 	long place = telldir(stream);
@@ -228,88 +254,76 @@ static void listings(void)
 	NEED(entry = readdir(stream));
 	CHECK(!strcmp(name, entry->d_name));
 	NEED(root = opendir("/"));
-	found = 0;
 	while ((entry = readdir(root)))
 		found += !strcmp(entry->d_name, "proc");
-	EQUAL(found, 1);
-	EQUAL(closedir(root), 0);
-	EQUAL(closedir(stream), 0);
+	EQ(found, 1);
+	EQ(closedir(root), 0);
+	EQ(closedir(stream), 0);
+}
 
-	begin_case("a folder is scanned in order, by a filter");
-	count = scandir(CLASS, &list, not_hidden, alphasort);
-	EQUAL(count, 6);
+CASE("nodes.a-folder-is-scanned-in-order-by-a-filter")
+{
+	struct dirent **list = NULL;
+
+	need_preloaded();
+	int count = scandir(CLASS, &list, not_hidden, alphasort);
+	EQ(count, 6);
 	NEED(count == 6);
 	CHECK(!strcmp(list[0]->d_name, "fw_ver") && !strcmp(list[5]->d_name, "sys_image_guid"));
 	for (int i = 0; i < count; i++)
 		free(list[i]);
 	free(list);
 	count = scandir(CLASS "/ports", &list, NULL, NULL);
-	EQUAL(count, 3);
+	EQ(count, 3);
 	for (int i = 0; i < count; i++)
 		free(list[i]);
 	free(list);
+}
 
-	begin_case("what is no folder is not listed");
+CASE("nodes.what-is-no-folder-is-not-listed")
+{
+	struct dirent **list = NULL;
+
+	need_preloaded();
 	CHECK(!opendir(LINK_LAYER) && errno == ENOENT);
 	CHECK(!opendir(CLASS "/none") && errno == ENOENT);
-	EQUAL(scandir(CLASS "/none", &list, NULL, NULL), -1);
+	EQ(scandir(CLASS "/none", &list, NULL, NULL), -1);
 }
 
 /* What programs that choose a GID read: they take no type for RoCE v1, and would meet nobody. */
-static void the_table(void)
+CASE("nodes.the-gid-table-stands-in-sysfs")
 {
 	const char *face = getenv("WEFT_FACE");
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	struct ibv_context *context;
 	struct ibv_gid_entry entry;
-	struct ibv_port_attr port;
 	struct in6_addr gid;
 	char path[128], name[IF_NAMESIZE];
 
-	begin_case("the GID table stands in sysfs");
-	NEED(list && (context = ibv_open_device(list[0])));
-	EQUAL(ibv_query_port(context, 1, &port), 0);
-	for (int i = 0; i < port.gid_tbl_len; i++) {
-		EQUAL(ibv_query_gid_ex(context, 1, i, &entry, 0), 0);
+	need_preloaded();
+	for (int i = 0; i < env.port.gid_tbl_len; i++) {
+		EQ(ibv_query_gid_ex(env.ctx, 1, (uint32_t)i, &entry, 0), 0);
 		snprintf(path, sizeof(path), CLASS "/ports/1/gids/%d", i);
-		EQUAL(inet_pton(AF_INET6, text_of(path), &gid), 1);
-		CHECK(!memcmp(&gid, &entry.gid, sizeof(gid)));
+		EQ(inet_pton(AF_INET6, text_of(path), &gid), 1);
+		SAME(&gid, &entry.gid, sizeof(gid));
 		snprintf(path, sizeof(path), CLASS "/ports/1/gid_attrs/types/%d", i);
 		CHECK(!strcmp(text_of(path), face && !strcmp(face, "iwarp") ? "IB/RoCE v1" : "RoCE v2"));
 		snprintf(path, sizeof(path), CLASS "/ports/1/gid_attrs/ndevs/%d", i);
 		NEED(if_indextoname(entry.ndev_ifindex, name));
 		CHECK(!strcmp(text_of(path), name));
 	}
-	snprintf(path, sizeof(path), CLASS "/ports/1/gid_attrs/types/%d", port.gid_tbl_len);
-	MINUS_ONE(access(path, F_OK), ENOENT);
-	EQUAL(ibv_close_device(context), 0);
-	ibv_free_device_list(list);
+	snprintf(path, sizeof(path), CLASS "/ports/1/gid_attrs/types/%d", env.port.gid_tbl_len);
+	FAILS(access(path, F_OK), ENOENT);
 }
 
 /* What is answered from memory is a file as well. */
-static void nothing_may_be_written(void)
+CASE("nodes.a-program-that-may-write-no-files-goes-on-without-the-devices")
 {
 	struct rlimit before, none;
 
-	begin_case("a program that may write no files goes on, without the device's");
-	EQUAL(getrlimit(RLIMIT_FSIZE, &before), 0);
+	need_preloaded();
+	EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
 	none = (struct rlimit){ 0, before.rlim_max };
-	EQUAL(setrlimit(RLIMIT_FSIZE, &none), 0);
-	MINUS_ONE(open(LINK_LAYER, O_RDONLY), ENOENT);
-	EQUAL(setrlimit(RLIMIT_FSIZE, &before), 0);
+	EQ(setrlimit(RLIMIT_FSIZE, &none), 0);
+	FAILS(open(LINK_LAYER, O_RDONLY), ENOENT);
+	EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
 	CHECK(!strcmp(text_of(LINK_LAYER), "Ethernet") || !strcmp(text_of(LINK_LAYER), "InfiniBand"));
-}
-
-int main(void)
-{
-	const char *mode = getenv("TEST_MODE");
-
-	if (mode && strcmp(mode, "replacement")) {
-		looks();
-		opens();
-		listings();
-		the_table();
-		nothing_may_be_written();
-	}
-	end_program();
 }

@@ -11,11 +11,11 @@ use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 
 use self::end::{posting, reap, Connector, End, Listener, DEPTH, SIGNAL_EVERY};
+use crate::metric::{CONNECT, GOODPUT, MESSAGE_RATE, P99};
 use crate::raw::ping_pong::{metrics as ping_pong_metrics, WARM_UP};
 use crate::raw::Role;
 use crate::record::Metrics;
 use crate::stats::{median, quantile_of_sorted, sorted};
-use crate::workload::{CONNECT, GOODPUT, MESSAGE_RATE, P99};
 
 /// One side of a measurement through the Rust API.
 #[derive(Args, Clone, Debug)]

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{ensure, Result};
 
 use super::Stream;
+use crate::metric::{GOODPUT, MESSAGE_RATE};
 use crate::record::Metrics;
-use crate::workload::{GOODPUT, MESSAGE_RATE};
 
 /// The receiver takes what it can get: iperf3's default block, or the message when that is larger.
 const RECEIVE: usize = 128 << 10;

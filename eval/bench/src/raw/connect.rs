@@ -8,9 +8,9 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 
 use super::Connect;
+use crate::metric::{BRING_UP, CONNECT, P99};
 use crate::record::Metrics;
 use crate::stats::{median, quantile_of_sorted, sorted};
-use crate::workload::{BRING_UP, CONNECT, P99};
 
 /// Ask for one octet back.
 const REPLY: u8 = b'r';

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{ensure, Context, Result};
 
 use super::{ping_pong, DatagramPingPong, DatagramStream};
+use crate::metric::{GOODPUT, MESSAGE_RATE};
 use crate::record::Metrics;
-use crate::workload::{GOODPUT, MESSAGE_RATE};
 
 /// Sends between two looks at the clock.
 const SENDS_PER_GLANCE: usize = 16;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{ensure, Result};
 
 use super::Exchange;
+use crate::metric::MESSAGE_RATE;
 use crate::record::Metrics;
-use crate::workload::MESSAGE_RATE;
 
 /// Octets that one `recv` takes at most.
 const RECEIVE: usize = 64 << 10;

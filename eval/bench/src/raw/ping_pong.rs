@@ -7,9 +7,10 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 
 use super::PingPong;
+use crate::metric::{HALF_ROUND_TRIP, P99, P999, ROUND_TRIP};
 use crate::record::Metrics;
 use crate::stats::{quantile_of_sorted, sorted};
-use crate::workload::{Mode, HALF_ROUND_TRIP, P99, P999, ROUND_TRIP};
+use crate::workload::Mode;
 
 /// Round trips before the clock starts: TCP's windows open, caches fill.
 pub(crate) const WARM_UP: usize = 1000;

@@ -5,10 +5,10 @@ mod table;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
+use crate::metric::Metric;
 use crate::record::{CellRecord, Environment, RowRecord, Run};
 use crate::summary::{self, CellSummary, Ratio, RowSummary, Standing};
 use crate::targets::{self, Against, Bound, Verdict};
-use crate::workload::Metric;
 use table::{wrapped, Column, Table};
 
 /// How a report is drawn.
@@ -48,10 +48,19 @@ pub fn full(run: &Run, format: Format) -> String {
 
 /// Only the targets, and what went wrong.
 pub fn only_targets(run: &Run, format: Format) -> String {
-    skipped(run, format) + &failures(run, format) + &targets(run, format)
+    let targets = match targets(run, format) {
+        none if none.is_empty() => heading("No row of this record has a target", format),
+        targets => targets,
+    };
+    skipped(run, format) + &failures(run, format) + &targets
 }
 
+/// Nothing where no row has a target.
 fn targets(run: &Run, format: Format) -> String {
+    let standings = targets::judge(run);
+    if standings.is_empty() {
+        return String::new();
+    }
     let mut table = Table::new(&[
         Column::words("path"),
         Column::title("target"),
@@ -63,7 +72,7 @@ fn targets(run: &Run, format: Format) -> String {
         Column::words("bound"),
         Column::words("verdict"),
     ]);
-    for s in targets::judge(run) {
+    for s in standings {
         let figure = |value: Option<f64>| value.map_or("-".to_owned(), |v| with_unit(v, s.metric));
         let (measured, against) = s.medians.map_or((None, None), |(m, a)| (Some(m), a));
         let is_ratio = s.target.against != Against::P99;
@@ -226,6 +235,9 @@ fn environment(run: &Run, format: Format) -> String {
     let cores = options.cores.map_or("not pinned".to_owned(), |(s, c)| {
         format!("server on core {s}, client on core {c}")
     });
+    let each = options
+        .cell_seconds
+        .map_or(String::new(), |seconds| format!(" of {seconds} s a cell"));
     let mut lines = vec![
         format!(
             "{}{}",
@@ -236,10 +248,7 @@ fn environment(run: &Run, format: Format) -> String {
                 ""
             }
         ),
-        format!(
-            "{} repetitions of {} s a cell, {cores}",
-            options.repetitions, options.cell_seconds
-        ),
+        format!("{} repetitions{each}, {cores}", options.repetitions),
         machine(e),
         format!("Linux {}", e.kernel),
     ];
@@ -382,7 +391,7 @@ pub(crate) mod tests {
             interrupted: false,
             options: Options {
                 repetitions: 1,
-                cell_seconds: 1,
+                cell_seconds: Some(1),
                 cores: Some((0, 1)),
                 only: vec![],
                 stacks: vec![],

@@ -10,10 +10,11 @@ use super::compiled::Source;
 use super::{need_weft, numbers, on_off, weft_gid_name, Programs, Site, Stack};
 use crate::exec::Output;
 use crate::job::{Invocation, Job};
+use crate::metric::{BRING_UP, GOODPUT, MESSAGE_RATE, P99, P999};
 use crate::path::PathKind;
 use crate::record::Metrics;
 use crate::stats::{median, quantile_of_sorted, sorted};
-use crate::workload::{Mode, Op, Workload, BRING_UP, GOODPUT, MESSAGE_RATE, P99, P999};
+use crate::workload::{Mode, Op, Workload};
 
 const SOURCE: Source = Source {
     name: "by_gid",

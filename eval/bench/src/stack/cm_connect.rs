@@ -9,10 +9,11 @@ use super::compiled::Source;
 use super::{need_weft, on_off, weft_name, Programs, Site, Stack};
 use crate::exec::Output;
 use crate::job::{Invocation, Job};
+use crate::metric::P99;
 use crate::path::PathKind;
 use crate::record::Metrics;
 use crate::stats::{median, quantile_of_sorted, sorted};
-use crate::workload::{Workload, P99};
+use crate::workload::Workload;
 
 const SOURCE: Source = Source {
     name: "cm_connect",

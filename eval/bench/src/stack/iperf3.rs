@@ -6,9 +6,10 @@ use serde_json::Value;
 use super::{need, Site, Stack};
 use crate::exec::Output;
 use crate::job::{Invocation, Job};
+use crate::metric::GOODPUT;
 use crate::path::PathKind;
 use crate::record::Metrics;
-use crate::workload::{Op, Workload, GOODPUT};
+use crate::workload::{Op, Workload};
 
 pub(super) const NAME: &str = "iperf3";
 pub(super) const NAME_MESSAGE_SIZED: &str = "iperf3 -l size";

@@ -5,9 +5,10 @@ use anyhow::{Context, Result};
 use super::{need, numbers, Site, Stack};
 use crate::exec::Output;
 use crate::job::{Invocation, Job};
+use crate::metric::HALF_ROUND_TRIP;
 use crate::path::PathKind;
 use crate::record::Metrics;
-use crate::workload::{Mode, Op, Workload, HALF_ROUND_TRIP};
+use crate::workload::{Mode, Op, Workload};
 
 /// libfabric's endpoint types over TCP.
 #[derive(Clone, Copy, PartialEq, Eq)]

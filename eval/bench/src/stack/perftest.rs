@@ -10,9 +10,10 @@ use super::{
 };
 use crate::exec::Output;
 use crate::job::{Invocation, Job};
+use crate::metric::{GOODPUT, MESSAGE_RATE, P99, P999};
 use crate::path::PathKind;
 use crate::record::Metrics;
-use crate::workload::{Mode, Op, Workload, GOODPUT, MESSAGE_RATE, P99, P999};
+use crate::workload::{Mode, Op, Workload};
 
 /// How the two queue pairs come together, and what carries them.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -7,9 +7,10 @@ use anyhow::{Context, Result};
 use super::{need, need_weft, numbers, Site, Stack};
 use crate::exec::Output;
 use crate::job::{Invocation, Job};
+use crate::metric::{GOODPUT, HALF_ROUND_TRIP, MESSAGE_RATE};
 use crate::path::PathKind;
 use crate::record::Metrics;
-use crate::workload::{Mode, Op, Workload, GOODPUT, HALF_ROUND_TRIP, MESSAGE_RATE};
+use crate::workload::{Mode, Op, Workload};
 
 /// Octets in what `ucx_perftest` calls a megabyte.
 const MEGABYTE: f64 = 1048576.0;

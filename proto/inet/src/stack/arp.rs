@@ -9,7 +9,7 @@ use core::time::Duration;
 use etherparse::{ArpEthIpv4Packet, ArpOperation, ArpPacket, EtherType};
 
 impl Stack {
-    /// A question, an answer, or an announcement.
+    /// A request, an answer, or an announcement.
     pub(super) fn arp(&mut self, octets: &[u8], now: Duration) {
         let packet = ArpPacket::from_slice(octets).ok();
         let Some(packet) = packet.and_then(|packet| packet.try_eth_ipv4().ok()) else {
@@ -41,8 +41,8 @@ impl Stack {
     }
 
     pub(super) fn ask_by_arp(&mut self, address: Ipv4Addr) {
-        let question = self.arp_frame(ArpOperation::REQUEST, [0xff; 6], [0; 6], address);
-        self.enqueue(question);
+        let request = self.arp_frame(ArpOperation::REQUEST, [0xff; 6], [0; 6], address);
+        self.enqueue(request);
     }
 
     fn arp_frame(&self, operation: ArpOperation, to: Mac, target: Mac, address: Ipv4Addr) -> Frame {

@@ -195,7 +195,7 @@ impl Stack {
     }
 
     fn ask_neighbors(&mut self, now: Duration) {
-        while let Some(address) = self.neighbors.poll_question(now) {
+        while let Some(address) = self.neighbors.poll_solicitation(now) {
             match address {
                 IpAddr::V4(address) => self.ask_by_arp(address),
                 IpAddr::V6(address) => self.solicit(address),

@@ -7,13 +7,13 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 /// How long an address is good without confirmation (RFC 4861 section 10, REACHABLE_TIME).
-const REACHABLE: Duration = Duration::from_secs(30);
+const REACHABLE_TIME: Duration = Duration::from_secs(30);
 /// Time between questions (RETRANS_TIMER).
-const RETRY: Duration = Duration::from_secs(1);
+const RETRANSMIT_TIME: Duration = Duration::from_secs(1);
 /// Questions without an answer (MAX_MULTICAST_SOLICIT).
-const ATTEMPTS: u32 = 3;
+const SOLICITATIONS_MAX: u32 = 3;
 /// Frames that wait for one address (RFC 1122 section 2.3.2.2 asks for at least one).
-const WAITING: usize = 4;
+const WAITING_PACKETS_MAX: usize = 4;
 
 /// The table of one interface.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl Neighbors {
         let entry = self.entries.get_mut(&address)?;
         entry.used = now;
         let mac = entry.mac?;
-        if now.saturating_sub(entry.confirmed) > REACHABLE && entry.ask_at.is_none() {
+        if now.saturating_sub(entry.confirmed) > REACHABLE_TIME && entry.ask_at.is_none() {
             entry.attempts = 0;
             entry.ask_at = Some(now);
             self.quiet_until = Some(now);
@@ -76,7 +76,7 @@ impl Neighbors {
             .entry(address)
             .or_insert_with(|| Entry::new(now));
         entry.used = now;
-        if entry.waiting.len() == WAITING {
+        if entry.waiting.len() == WAITING_PACKETS_MAX {
             // The newest are kept: TCP will repeat the rest.
             entry.waiting.remove(0);
         }
@@ -119,7 +119,7 @@ impl Neighbors {
     }
 
     /// An address to ask for now.
-    pub fn poll_question(&mut self, now: Duration) -> Option<IpAddr> {
+    pub fn poll_solicitation(&mut self, now: Duration) -> Option<IpAddr> {
         if self.quiet_until.is_none_or(|until| until > now) {
             return None;
         }
@@ -130,13 +130,13 @@ impl Neighbors {
             return None;
         };
         let address = *address;
-        if entry.attempts == ATTEMPTS {
+        if entry.attempts == SOLICITATIONS_MAX {
             // Nobody there: what waited is dropped, and so is an old address.
             self.entries.remove(&address);
-            return self.poll_question(now);
+            return self.poll_solicitation(now);
         }
         entry.attempts += 1;
-        entry.ask_at = Some(now + RETRY);
+        entry.ask_at = Some(now + RETRANSMIT_TIME);
         Some(address)
     }
 
@@ -181,8 +181,8 @@ mod tests {
         let mut table = Neighbors::new(10);
         assert_eq!(table.find(address(1), Duration::ZERO), None);
         table.wait(address(1), frame(1), Duration::ZERO);
-        assert_eq!(table.poll_question(Duration::ZERO), Some(address(1)));
-        assert_eq!(table.poll_question(Duration::ZERO), None);
+        assert_eq!(table.poll_solicitation(Duration::ZERO), Some(address(1)));
+        assert_eq!(table.poll_solicitation(Duration::ZERO), None);
         let sent = table.learn(address(1), [9; 6], false, Duration::ZERO);
         assert_eq!(sent[0].head[..6], [9; 6]);
         assert_eq!(table.find(address(1), Duration::ZERO), Some([9; 6]));
@@ -192,11 +192,11 @@ mod tests {
     fn an_old_address_is_used_while_it_is_asked_for_again() {
         let mut table = Neighbors::new(10);
         table.learn(address(1), [9; 6], true, Duration::ZERO);
-        let later = REACHABLE + Duration::from_secs(1);
-        assert_eq!(table.find(address(1), REACHABLE), Some([9; 6]));
-        assert_eq!(table.poll_question(REACHABLE), None);
+        let later = REACHABLE_TIME + Duration::from_secs(1);
+        assert_eq!(table.find(address(1), REACHABLE_TIME), Some([9; 6]));
+        assert_eq!(table.poll_solicitation(REACHABLE_TIME), None);
         assert_eq!(table.find(address(1), later), Some([9; 6]));
-        assert_eq!(table.poll_question(later), Some(address(1)));
+        assert_eq!(table.poll_solicitation(later), Some(address(1)));
         assert_eq!(table.find(address(1), later), Some([9; 6]));
     }
 
@@ -205,7 +205,7 @@ mod tests {
         let mut table = Neighbors::new(10);
         table.wait(address(1), frame(1), Duration::ZERO);
         let asked = (0..10)
-            .filter(|s| table.poll_question(Duration::from_secs(*s)).is_some())
+            .filter(|s| table.poll_solicitation(Duration::from_secs(*s)).is_some())
             .count();
         assert_eq!((asked, table.len()), (3, 0));
     }

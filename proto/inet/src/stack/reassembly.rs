@@ -7,9 +7,9 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 /// How long a datagram may take to come together.
-const PATIENCE: Duration = Duration::from_secs(30);
+const REASSEMBLY_TIME_MAX: Duration = Duration::from_secs(30);
 /// Octets of the largest datagram.
-const MAX_DATAGRAM: usize = 65_535;
+const DATAGRAM_OCTETS_MAX: usize = 65_535;
 
 /// What makes fragments belong together.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -70,14 +70,14 @@ impl Reassembly {
         self.expire(now);
         let end = offset + octets.len();
         // All but the last hold a multiple of eight octets (RFC 8200 section 4.5).
-        if end > MAX_DATAGRAM || octets.is_empty() || (more && octets.len() & 7 != 0) {
+        if end > DATAGRAM_OCTETS_MAX || octets.is_empty() || (more && octets.len() & 7 != 0) {
             return None;
         }
         let datagram = self.datagrams.entry(key).or_insert_with(|| Datagram {
             octets: Vec::new(),
             present: RangeSet::default(),
             len: None,
-            expires: now + PATIENCE,
+            expires: now + REASSEMBLY_TIME_MAX,
         });
         let before = datagram.octets.len();
         let whole = datagram.add(offset, end, more, octets);

@@ -97,7 +97,7 @@ fn echo() -> Vec<u8> {
     message
 }
 
-/// RFC 826, RFC 792: the answer waits for the address, and the question for it is asked once.
+/// RFC 826, RFC 792: the answer waits for the address, and the request for it is asked once.
 #[test]
 fn echo_finds_its_way_back_by_arp() {
     let mut own = stack(OWN_MAC, 1);
@@ -107,12 +107,12 @@ fn echo_finds_its_way_back_by_arp() {
         &mut Taken::default(),
         NOW,
     );
-    let question = sent(&mut own);
-    assert_eq!(question.len(), 1);
-    assert_eq!(question[0][..6], [0xff; 6]);
+    let request = sent(&mut own);
+    assert_eq!(request.len(), 1);
+    assert_eq!(request[0][..6], [0xff; 6]);
     let mut peer = stack(PEER_MAC, 2);
     peer.handle_frame(
-        &question[0],
+        &request[0],
         FrameInfo::default(),
         &mut Taken::default(),
         NOW,

@@ -5,7 +5,7 @@
 use core::time::Duration;
 
 /// Challenge ACKs, and ACKs of segments outside of the window, in one second (RFC 5961 section 7).
-const LIMIT: u32 = 10;
+const CHALLENGES_PER_SECOND_MAX: u32 = 10;
 
 /// The limiter of one connection.
 #[derive(Clone, Debug, Default)]
@@ -22,7 +22,7 @@ impl Challenges {
             self.sent = 0;
         }
         self.sent += 1;
-        self.sent <= LIMIT
+        self.sent <= CHALLENGES_PER_SECOND_MAX
     }
 }
 

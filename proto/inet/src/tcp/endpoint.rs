@@ -237,7 +237,7 @@ impl Endpoint {
     ) -> Option<ConnectionId> {
         match self.time_waits.handle_segment(tuple, header, payload, now) {
             Some(time_wait::Outcome::Nothing) => return None,
-            Some(time_wait::Outcome::Answer(answer)) => {
+            Some(time_wait::Outcome::Reply(answer)) => {
                 self.answer(*tuple, answer);
                 return None;
             }
@@ -250,7 +250,7 @@ impl Endpoint {
         };
         match outcome {
             listen::Outcome::Nothing => None,
-            listen::Outcome::Answer(answer) => {
+            listen::Outcome::Reply(answer) => {
                 self.answer(*tuple, answer);
                 None
             }

@@ -12,8 +12,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use core::time::Duration;
 
 /// SYN+ACKs sent again before a handshake is forgotten.
-const RETRIES: u32 = 5;
-const FIRST_RETRY: Duration = Duration::from_secs(1);
+const RETRIES_MAX: u32 = 5;
+const RETRY_DELAY_MIN: Duration = Duration::from_secs(1);
 
 /// A port that takes connections.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub enum Outcome {
     /// Nothing.
     Nothing,
     /// This is to be sent.
-    Answer(Header),
+    Reply(Header),
     /// A connection, to which the segment has to be handed.
     Accepted(Accepted),
     /// The segment belongs to nothing here.
@@ -91,14 +91,17 @@ impl Listener {
         if let Some(half_open) = self.half_open.get(tuple).copied() {
             return self.continued(tuple, &half_open, header, room, now);
         }
-        if header.flags.has(Flags::RST) {
+        if header.flags.contains(Flags::RST) {
             return Outcome::Nothing;
         }
-        match (header.flags.has(Flags::SYN), header.flags.has(Flags::ACK)) {
+        match (
+            header.flags.contains(Flags::SYN),
+            header.flags.contains(Flags::ACK),
+        ) {
             (true, false) if self.half_open.len() < self.backlog => {
                 self.begin(secret, tuple, header, now)
             }
-            (true, false) => Outcome::Answer(self.cookie(secret, tuple, header, now)),
+            (true, false) => Outcome::Reply(self.cookie(secret, tuple, header, now)),
             (false, true) if room => self.redeem(secret, tuple, header, now),
             _ => Outcome::Stray,
         }
@@ -110,13 +113,13 @@ impl Listener {
             peer: header.seq,
             options: header.options,
             answered_at: now,
-            retry_at: now + FIRST_RETRY,
+            retry_at: now + RETRY_DELAY_MIN,
             retries: 0,
         };
         self.half_open.insert(*tuple, half_open);
         self.deadlines.insert((half_open.retry_at, *tuple));
         let clock = Clock::value(half_open.secrets.clock_offset, now);
-        Outcome::Answer(self.syn_ack(tuple, half_open.secrets.initial, &half_open, clock))
+        Outcome::Reply(self.syn_ack(tuple, half_open.secrets.initial, &half_open, clock))
     }
 
     fn syn_ack(&self, tuple: &Tuple, initial: Seq, half_open: &HalfOpen, clock: u32) -> Header {
@@ -145,24 +148,24 @@ impl Listener {
     ) -> Outcome {
         let expected = half_open.peer.advanced(1);
         let ahead = header.seq.distance_from(expected);
-        if header.flags.has(Flags::RST) {
+        if header.flags.contains(Flags::RST) {
             // Only the exact number (RFC 5961 section 3.2).
             if ahead == 0 {
                 self.forget(tuple);
             }
             return Outcome::Nothing;
         }
-        if header.flags.has(Flags::SYN) {
+        if header.flags.contains(Flags::SYN) {
             // The SYN again: so is the answer. Another SYN gets it as challenge.
             let clock = Clock::value(half_open.secrets.clock_offset, now);
-            return Outcome::Answer(self.syn_ack(
+            return Outcome::Reply(self.syn_ack(
                 tuple,
                 half_open.secrets.initial,
                 half_open,
                 clock,
             ));
         }
-        if !header.flags.has(Flags::ACK) || ahead < 0 || i64::from(ahead) > 65_535 {
+        if !header.flags.contains(Flags::ACK) || ahead < 0 || i64::from(ahead) > 65_535 {
             return Outcome::Nothing;
         }
         if header.ack != half_open.secrets.initial.advanced(1) {
@@ -268,12 +271,12 @@ impl Listener {
                 continue;
             };
             debug_assert_eq!(half_open.retry_at, at);
-            if half_open.retries == RETRIES {
+            if half_open.retries == RETRIES_MAX {
                 self.half_open.remove(&tuple);
                 continue;
             }
             half_open.retries += 1;
-            half_open.retry_at = now + FIRST_RETRY * 2u32.pow(half_open.retries);
+            half_open.retry_at = now + RETRY_DELAY_MIN * 2u32.pow(half_open.retries);
             self.deadlines.insert((half_open.retry_at, tuple));
             let half_open = *half_open;
             let clock = Clock::value(half_open.secrets.clock_offset, now);

@@ -110,12 +110,12 @@ impl Rack {
         let Some(latest) = self.latest else {
             return (0, None);
         };
-        let patience = self.rtt + self.window(conditions, board.sacked());
+        let timeout = self.rtt + self.window(conditions, board.sacked());
         let (lost, again) = board.lose_oldest(|record| {
             if (record.sent, record.end) >= latest {
                 return Err(None);
             }
-            let until = record.sent + patience;
+            let until = record.sent + timeout;
             if until <= now {
                 Ok(())
             } else {
@@ -128,10 +128,10 @@ impl Rack {
     /// The retransmission timer expired: what was sent within the last RTT may well be on its way still, but the first
     /// record is lost in any case (section 6.3). Returns the octets lost.
     pub fn timeout(&self, board: &mut Scoreboard, conditions: &Conditions, now: Duration) -> u64 {
-        let patience = self.rtt + self.window(conditions, board.sacked());
+        let timeout = self.rtt + self.window(conditions, board.sacked());
         let first = board.first().map(|record| record.start);
         let (lost, _) = board.lose_oldest(|record| {
-            let old = record.sent + patience <= now || Some(record.start) == first;
+            let old = record.sent + timeout <= now || Some(record.start) == first;
             if old {
                 Ok(())
             } else {

@@ -3,54 +3,41 @@
 use super::options::{Options, MAX_LEN};
 use super::seq::Seq;
 use core::fmt;
-use core::ops::BitOr;
+
+use bitflags::bitflags;
 
 /// Octets of a header without options.
 pub const MIN_HEADER_LEN: usize = 20;
 /// Octets of the longest header.
 pub const MAX_HEADER_LEN: usize = MIN_HEADER_LEN + MAX_LEN;
 
-/// Control bits.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub struct Flags(pub u8);
-
-impl Flags {
-    /// No more data from the sender.
-    pub const FIN: Flags = Flags(0x01);
-    /// Synchronize sequence numbers.
-    pub const SYN: Flags = Flags(0x02);
-    /// Reset the connection.
-    pub const RST: Flags = Flags(0x04);
-    /// Push.
-    pub const PSH: Flags = Flags(0x08);
-    /// The acknowledgement number counts.
-    pub const ACK: Flags = Flags(0x10);
-    /// The urgent pointer counts.
-    pub const URG: Flags = Flags(0x20);
-    /// ECN echo (RFC 3168 section 6.1). Never sent: ECN is not negotiated.
-    pub const ECE: Flags = Flags(0x40);
-    /// Congestion window reduced. Never sent either.
-    pub const CWR: Flags = Flags(0x80);
-
-    /// All of `flags` are set.
-    #[inline]
-    pub fn has(self, flags: Flags) -> bool {
-        self.0 & flags.0 == flags.0
-    }
-}
-
-impl BitOr for Flags {
-    type Output = Flags;
-
-    fn bitor(self, other: Flags) -> Flags {
-        Flags(self.0 | other.0)
+bitflags! {
+    /// Control bits.
+    #[derive(Clone, Copy, PartialEq, Eq, Default)]
+    pub struct Flags: u8 {
+        /// No more data from the sender.
+        const FIN = 0x01;
+        /// Synchronize sequence numbers.
+        const SYN = 0x02;
+        /// Reset the connection.
+        const RST = 0x04;
+        /// Push.
+        const PSH = 0x08;
+        /// The acknowledgement number counts.
+        const ACK = 0x10;
+        /// The urgent pointer counts.
+        const URG = 0x20;
+        /// ECN echo (RFC 3168 section 6.1). Never sent: ECN is not negotiated.
+        const ECE = 0x40;
+        /// Congestion window reduced. Never sent either.
+        const CWR = 0x80;
     }
 }
 
 impl fmt::Debug for Flags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (bit, letter) in ["F", "S", "R", "P", ".", "U", "E", "C"].iter().enumerate() {
-            if self.0 & (1 << bit) != 0 {
+            if self.bits() & (1 << bit) != 0 {
                 f.write_str(letter)?;
             }
         }
@@ -106,7 +93,7 @@ impl Header {
             destination: u16_at(2),
             seq: seq_at(4),
             ack: seq_at(8),
-            flags: Flags(fixed[13]),
+            flags: Flags::from_bits_retain(fixed[13]),
             window: u16_at(14),
             urgent: u16_at(18),
             options: Options::parse(options),
@@ -124,7 +111,7 @@ impl Header {
         fixed[4..8].copy_from_slice(&self.seq.0.to_be_bytes());
         fixed[8..12].copy_from_slice(&self.ack.0.to_be_bytes());
         fixed[12] = (len as u8 / 4) << 4;
-        fixed[13] = self.flags.0;
+        fixed[13] = self.flags.bits();
         fixed[14..16].copy_from_slice(&self.window.to_be_bytes());
         fixed[16..18].fill(0);
         fixed[18..20].copy_from_slice(&self.urgent.to_be_bytes());
@@ -139,14 +126,14 @@ impl Header {
     /// Sequence numbers a segment with this header and `payload` octets takes: SYN and FIN take one each.
     pub fn sequence_len(&self, payload: usize) -> u64 {
         payload as u64
-            + u64::from(self.flags.has(Flags::SYN))
-            + u64::from(self.flags.has(Flags::FIN))
+            + u64::from(self.flags.contains(Flags::SYN))
+            + u64::from(self.flags.contains(Flags::FIN))
     }
 
     /// The answer to a segment for which there is no connection; none to a reset (RFC 9293 section 3.5.2 group 1,
     /// section 3.10.7.1).
     pub fn reset_for(&self, payload: usize) -> Option<Header> {
-        if self.flags.has(Flags::RST) {
+        if self.flags.contains(Flags::RST) {
             return None;
         }
         let answer = Header {
@@ -154,7 +141,7 @@ impl Header {
             destination: self.source,
             ..Header::default()
         };
-        Some(if self.flags.has(Flags::ACK) {
+        Some(if self.flags.contains(Flags::ACK) {
             Header {
                 seq: self.ack,
                 flags: Flags::RST,

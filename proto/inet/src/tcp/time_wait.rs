@@ -35,7 +35,7 @@ pub enum Outcome {
     /// Nothing.
     Nothing,
     /// This is to be sent.
-    Answer(Header),
+    Reply(Header),
     /// A new connection begins: the entry is gone.
     Reused,
 }
@@ -92,22 +92,24 @@ impl TimeWaits {
         now: Duration,
     ) -> Option<Outcome> {
         let (remains, _) = *self.entries.get(tuple).filter(|(_, until)| *until > now)?;
-        if header.flags.has(Flags::RST) {
+        if header.flags.contains(Flags::RST) {
             // A reset does not end the wait (RFC 1337).
             return Some(Outcome::Nothing);
         }
-        if header.flags.has(Flags::SYN) && !header.flags.has(Flags::ACK) && is_new(&remains, header)
+        if header.flags.contains(Flags::SYN)
+            && !header.flags.contains(Flags::ACK)
+            && is_new(&remains, header)
         {
             self.entries.remove(tuple);
             return Some(Outcome::Reused);
         }
-        if header.flags.has(Flags::FIN) && self.order.len() < 2 * self.limit {
+        if header.flags.contains(Flags::FIN) && self.order.len() < 2 * self.limit {
             self.renew(*tuple, remains, now);
         }
         // A plain ACK of our FIN needs no answer; all else shows that the peer missed something.
         let needs = header.sequence_len(payload) > 0 || header.seq != remains.numbers.1;
         Some(if needs {
-            Outcome::Answer(answer(tuple, &remains, now))
+            Outcome::Reply(answer(tuple, &remains, now))
         } else {
             Outcome::Nothing
         })
@@ -204,8 +206,7 @@ mod tests {
         let mut waits = TimeWaits::new(10);
         waits.insert(tuple(1), REMAINS, Duration::ZERO);
         let fin = segment(Flags::FIN | Flags::ACK, 499, 78);
-        let Some(Outcome::Answer(answer)) =
-            waits.handle_segment(&tuple(1), &fin, 0, Duration::ZERO)
+        let Some(Outcome::Reply(answer)) = waits.handle_segment(&tuple(1), &fin, 0, Duration::ZERO)
         else {
             panic!("no answer");
         };
@@ -225,7 +226,7 @@ mod tests {
         let old = segment(Flags::SYN, 900, 70);
         assert!(matches!(
             waits.handle_segment(&tuple(1), &old, 0, Duration::ZERO),
-            Some(Outcome::Answer(_))
+            Some(Outcome::Reply(_))
         ));
         let new = segment(Flags::SYN, 5, 90);
         assert_eq!(

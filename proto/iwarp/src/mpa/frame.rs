@@ -160,32 +160,21 @@ pub struct StartFrame {
 }
 
 /// Why octets are no start-up frame.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 pub enum FrameError {
     /// The key is neither frame's.
+    #[error("key is not that of an MPA frame")]
     Key,
     /// The key is the other frame's: both ends are Initiators, or both Responders.
+    #[error("key is that of the peer's own role")]
     OtherKind,
     /// PD_Length is above 512.
+    #[error("PD_Length {0} is above {MAX_PRIVATE_DATA}")]
     PrivateDataLength(u16),
     /// S is set, but PD_Length leaves no room for the enhanced block.
+    #[error("PD_Length {0} is too small for flag S")]
     EnhancedLength(u16),
 }
-
-impl fmt::Display for FrameError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FrameError::Key => write!(f, "key is not that of an MPA frame"),
-            FrameError::OtherKind => write!(f, "key is that of the peer's own role"),
-            FrameError::PrivateDataLength(len) => {
-                write!(f, "PD_Length {len} is above {MAX_PRIVATE_DATA}")
-            }
-            FrameError::EnhancedLength(len) => write!(f, "PD_Length {len} is too small for flag S"),
-        }
-    }
-}
-
-impl core::error::Error for FrameError {}
 
 impl StartFrame {
     /// The octets of the frame; `None` when the private data does not fit.

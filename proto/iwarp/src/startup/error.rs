@@ -1,7 +1,6 @@
 //! How a start-up fails, sorted by who is at fault.
 
 use crate::mpa::frame::{FrameError, FrameKind, MAX_PRIVATE_DATA};
-use core::fmt;
 use core::time::Duration;
 
 /// Who has to change something.
@@ -18,9 +17,10 @@ pub enum Blame {
 }
 
 /// Why a start-up ended without a connection.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 pub enum StartError {
     /// The peer's octets are no frame, or not the one expected.
+    #[error("peer sent no valid {expected}: {error}")]
     Frame {
         /// The frame expected.
         expected: FrameKind,
@@ -28,13 +28,16 @@ pub enum StartError {
         error: FrameError,
     },
     /// The peer sent octets behind its Request before it had the Reply.
+    #[error("peer sent {octets} octets behind its MPA Request before it had the Reply")]
     EarlyOctets {
         /// How many were seen.
         octets: usize,
     },
     /// The Responder set flag S though the Request did not have it.
+    #[error("flag S of the MPA Reply is set, that of the Request was not")]
     UnexpectedEnhanced,
     /// Revision of the peer's frame is one this side does not speak.
+    #[error("Rev of the {frame} is {revision}; this side takes 1 to {highest}")]
     Revision {
         /// The frame it stood in.
         frame: FrameKind,
@@ -44,11 +47,13 @@ pub enum StartError {
         highest: u8,
     },
     /// The Responder answered an enhanced Request without the enhanced block.
+    #[error("MPA Reply has Rev {revision} and no enhanced block (flag S); for this peer set MPA revision 1")]
     EnhancedMissing {
         /// Revision of the Reply.
         revision: u8,
     },
     /// The Responder will have more Read Requests outstanding than this side can hold.
+    #[error("ORD of the MPA Reply is {peer_ord}, this side's IRD can be {max_ird} at most")]
     InsufficientIrd {
         /// ORD of the Reply.
         peer_ord: u16,
@@ -56,8 +61,10 @@ pub enum StartError {
         max_ird: u16,
     },
     /// The Reply selects no kind of ready-to-receive FPDU that was offered.
+    #[error("MPA Reply (flags A, B, C, D) selects no ready-to-receive FPDU that was offered")]
     NoMatchingRtr,
     /// No whole frame came in time.
+    #[error("no {waiting_for} within {} ms", timeout.as_millis())]
     TimedOut {
         /// The frame waited for.
         waiting_for: FrameKind,
@@ -65,6 +72,7 @@ pub enum StartError {
         timeout: Duration,
     },
     /// The peer closed the connection.
+    #[error("peer closed the connection after {received} octets of the {waiting_for}{}", hint(*asked_enhanced, *received))]
     Closed {
         /// The frame waited for.
         waiting_for: FrameKind,
@@ -74,6 +82,7 @@ pub enum StartError {
         asked_enhanced: bool,
     },
     /// The private data is longer than the frame can hold.
+    #[error("private data of {len} octets, an MPA frame holds {max}{}", with_enhanced_block(*max))]
     PrivateData {
         /// Its length in octets.
         len: usize,
@@ -81,6 +90,7 @@ pub enum StartError {
         max: usize,
     },
     /// There is no such revision to ask with.
+    #[error("MPA revision {0} asked for; there are 1 and 2")]
     OwnRevision(u8),
 }
 
@@ -101,53 +111,14 @@ impl StartError {
     }
 }
 
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StartError::Frame { expected, error } => write!(f, "peer sent no valid {expected}: {error}"),
-            StartError::EarlyOctets { octets } => {
-                write!(f, "peer sent {octets} octets behind its MPA Request before it had the Reply")
-            }
-            StartError::UnexpectedEnhanced => write!(f, "flag S of the MPA Reply is set, that of the Request was not"),
-            StartError::Revision { frame, revision, highest } => write!(
-                f,
-                "Rev of the {frame} is {revision}; this side takes 1 to {highest}"
-            ),
-            StartError::EnhancedMissing { revision } => write!(
-                f,
-                "MPA Reply has Rev {revision} and no enhanced block (flag S); for this peer set MPA revision 1"
-            ),
-            StartError::InsufficientIrd { peer_ord, max_ird } => {
-                write!(f, "ORD of the MPA Reply is {peer_ord}, this side's IRD can be {max_ird} at most")
-            }
-            StartError::NoMatchingRtr => write!(
-                f,
-                "MPA Reply (flags A, B, C, D) selects no ready-to-receive FPDU that was offered"
-            ),
-            StartError::TimedOut { waiting_for, timeout } => {
-                write!(f, "no {waiting_for} within {} ms", timeout.as_millis())
-            }
-            StartError::Closed { waiting_for, received, asked_enhanced } => {
-                write!(f, "peer closed the connection after {received} octets of the {waiting_for}")?;
-                if *asked_enhanced && *received == 0 {
-                    write!(f, "; if it only knows MPA revision 1, set that")?;
-                }
-                Ok(())
-            }
-            StartError::PrivateData { len, max } => private_data_too_long(f, *len, *max),
-            StartError::OwnRevision(revision) => write!(f, "MPA revision {revision} asked for; there are 1 and 2"),
-        }
-    }
-}
-
-impl core::error::Error for StartError {}
-
 /// Why a Responder's decision was not taken.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 pub enum AcceptError {
     /// There is no Request to decide on: none came yet, it was decided on, or the start-up failed.
+    #[error("no MPA Request to decide on")]
     NoRequest,
     /// The private data is longer than the Reply can hold.
+    #[error("private data of {len} octets, an MPA frame holds {max}{}", with_enhanced_block(*max))]
     PrivateData {
         /// Its length in octets.
         len: usize,
@@ -156,25 +127,18 @@ pub enum AcceptError {
     },
 }
 
-impl fmt::Display for AcceptError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            AcceptError::NoRequest => write!(f, "no MPA Request to decide on"),
-            AcceptError::PrivateData { len, max } => private_data_too_long(f, *len, *max),
-        }
+/// What to try with a peer that closes at the first frame it does not know.
+fn hint(asked_enhanced: bool, received: usize) -> &'static str {
+    match asked_enhanced && received == 0 {
+        true => "; if it only knows MPA revision 1, set that",
+        false => "",
     }
 }
 
-impl core::error::Error for AcceptError {}
-
-fn private_data_too_long(f: &mut fmt::Formatter<'_>, len: usize, max: usize) -> fmt::Result {
-    let reason = if max < MAX_PRIVATE_DATA {
-        " with the enhanced block"
-    } else {
-        ""
-    };
-    write!(
-        f,
-        "private data of {len} octets, an MPA frame holds {max}{reason}"
-    )
+/// Why a frame holds less than [`MAX_PRIVATE_DATA`].
+fn with_enhanced_block(max: usize) -> &'static str {
+    match max < MAX_PRIVATE_DATA {
+        true => " with the enhanced block",
+        false => "",
+    }
 }

@@ -71,12 +71,8 @@ impl HalfStream {
 
 /// The connections of a capture that carried anything, in the order of their SYNs.
 pub fn connections(name: &str) -> Vec<Connection> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    // From `proto/iwarp` as from `tests`.
-    let folder = [folder.join("../../tests/data/siw"), folder.join("data/siw")]
-        .into_iter()
-        .find(|folder| folder.exists())
-        .expect("the captures");
+    // From `proto/iwarp` as from `tests/simulation`.
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/siw");
     let file = File::open(folder.join(name).with_extension("pcap")).expect("the capture");
     let mut reader = PcapReader::new(file).expect("a pcap file");
     let mut found: Vec<((Endpoint, Endpoint), Connection)> = Vec::new();

@@ -137,7 +137,7 @@ impl<M> Regions<M> {
             return Err(RegionFault::WrongPd);
         }
         let offset = offset_in(region.iova, region.len, bind.addr, bind.len)?;
-        let changes = bind.access.0 & CHANGING.0 != 0;
+        let changes = bind.access.intersects(CHANGING);
         if !region.access.contains(Access::MW_BIND)
             || (changes && !region.access.contains(Access::LOCAL_WRITE))
         {
@@ -148,7 +148,7 @@ impl<M> Regions<M> {
             offset,
             iova: if bind.zero_based { 0 } else { bind.addr },
             len: bind.len,
-            access: Access(bind.access.0 & REMOTE.0),
+            access: bind.access & REMOTE,
             qp: scope.qp,
         }))
     }
@@ -178,7 +178,7 @@ impl<M> Regions<M> {
             return Err(RegionFault::WrongPd);
         }
         let offset = offset_in(bound.iova, bound.len, addr, u64::from(len))?;
-        if access.0 & REMOTE.0 == 0 || !bound.access.contains(access) {
+        if !access.intersects(REMOTE) || !bound.access.contains(access) {
             return Err(RegionFault::Access);
         }
         Ok(Span { stag, offset, len })
@@ -236,7 +236,7 @@ mod tests {
         pd: PdId(1),
         qp: QpNumber(8),
     };
-    const ALL: Access = Access(0x1F);
+    const ALL: Access = Access::from_bits_retain(0x1F);
 
     fn device(kind: WindowKind, access: Access) -> (Regions<&'static str>, Stag, Bind) {
         let mut regions = Regions::default();
@@ -524,8 +524,18 @@ mod tests {
             (ALL, SCOPE, |b| b.len = 0xF1, RegionFault::Bounds),
             (ALL, SCOPE, |b| b.addr = u64::MAX, RegionFault::Wrap),
             (ALL, SCOPE, |b| b.rkey.0 ^= 0x100, RegionFault::InvalidStag),
-            (Access(0xF), SCOPE, |_| {}, RegionFault::Access),
-            (Access(0x16), SCOPE, |_| {}, RegionFault::Access),
+            (
+                Access::from_bits_retain(0xF),
+                SCOPE,
+                |_| {},
+                RegionFault::Access,
+            ),
+            (
+                Access::from_bits_retain(0x16),
+                SCOPE,
+                |_| {},
+                RegionFault::Access,
+            ),
         ];
         for (at, (access, scope, change, fault)) in cases.into_iter().enumerate() {
             let (mut regions, region, bind) = device(WindowKind::Two, access);

@@ -13,7 +13,7 @@
 
 use weft_iwarp::Rtr;
 
-use super::{large, Qp};
+use super::{peer, Qp};
 use crate::types::SendOp;
 use crate::wqe::SendWqe;
 
@@ -21,26 +21,26 @@ use crate::wqe::SendWqe;
 #[derive(Debug, Default)]
 pub(super) struct Acknowledgements {
     /// Requests before this one are placed or delivered.
-    answered: u64,
+    acknowledged: u64,
     /// Requests before this one that have to be answered for are framed completely.
     framed: u64,
     /// A completion waits for the answer for those before this one.
     wanted: u64,
     /// An answer is awaited.
-    asked: bool,
+    requested: bool,
     /// How often a Send may find no receive, where that is bounded.
     retries: Option<u8>,
 }
 
 impl Acknowledgements {
     /// Everything before `sequence` has been answered for.
-    pub(super) fn note_answered(&mut self, sequence: u64) {
-        self.answered = self.answered.max(sequence);
+    pub(super) fn note_acknowledged(&mut self, sequence: u64) {
+        self.acknowledged = self.acknowledged.max(sequence);
     }
 
     /// The question is not answered, and will not be: the stream is gone.
-    pub(super) fn forget_question(&mut self) {
-        self.asked = false;
+    pub(super) fn forget_request(&mut self) {
+        self.requested = false;
     }
 
     fn concern(&self, op: &SendOp) -> bool {
@@ -69,13 +69,13 @@ impl Qp {
     }
 
     fn acknowledges(&self) -> bool {
-        self.by_hand && !self.unreliable && self.acknowledge
+        self.out_of_band && !self.unreliable && self.acknowledge
     }
 
     /// Whether `wqe`, which the transport has, is complete.
-    pub(super) fn is_answered(&self, wqe: &SendWqe) -> bool {
+    pub(super) fn is_acknowledged(&self, wqe: &SendWqe) -> bool {
         let awaited = &self.acknowledgements;
-        !self.acknowledges() || !awaited.concern(&wqe.op) || wqe.sequence < awaited.answered
+        !self.acknowledges() || !awaited.concern(&wqe.op) || wqe.sequence < awaited.acknowledged
     }
 
     /// A request is framed completely.
@@ -93,28 +93,28 @@ impl Qp {
 
     /// Whether the peer was asked for an acknowledgement and has not given it.
     pub fn awaits_acknowledgement(&self) -> bool {
-        self.acknowledgements.asked
+        self.acknowledgements.requested
     }
 
     /// Whether the peer is to be asked, and may be.
-    pub(super) fn question_due(&self) -> bool {
+    pub(super) fn acknowledgement_request_due(&self) -> bool {
         let waiting = &self.acknowledgements;
         let room = |ord: u16| self.reads.len() < usize::from(ord.max(1));
-        !waiting.asked
-            && waiting.wanted > waiting.answered
+        !waiting.requested
+            && waiting.wanted > waiting.acknowledged
             && self.stream.as_ref().is_some_and(|s| room(s.ord))
     }
 
     /// Asks, between messages.
-    pub(super) fn frame_question(&mut self) {
-        if !self.question_due() {
+    pub(super) fn frame_acknowledgement_request(&mut self) {
+        if !self.acknowledgement_request_due() {
             return;
         }
         let Some(stream) = &mut self.stream else {
             return;
         };
-        let to = self.acknowledgements.retries.map_or(0, large::retries_told);
-        self.acknowledgements.asked = true;
+        let to = self.acknowledgements.retries.map_or(0, peer::retries_told);
+        self.acknowledgements.requested = true;
         self.reads
             .expect_acknowledgement(self.acknowledgements.framed);
         self.outgoing
@@ -123,7 +123,7 @@ impl Qp {
 
     /// The answer.
     pub(super) fn note_acknowledgement(&mut self, sequence: u64) {
-        self.acknowledgements.asked = false;
-        self.acknowledgements.note_answered(sequence);
+        self.acknowledgements.requested = false;
+        self.acknowledgements.note_acknowledged(sequence);
     }
 }

@@ -59,7 +59,7 @@ impl Qp {
         host: &mut impl Host,
     ) -> Result<(), Fault> {
         let ird = self.stream.as_ref().map_or(0, |s| s.ird);
-        if self.responder.len() + self.receiving.held.requests() >= usize::from(ird) {
+        if self.responder.len() + self.receiving.rnr_queue.requests() >= usize::from(ird) {
             return Err(request_fault(
                 PeerFault::IrdExceeded,
                 "Atomic Request: more outstanding than the IRD",

@@ -7,7 +7,8 @@
 //! post, and leaves with it.
 //!
 //! It waits no longer than until the driver comes by a second time (the program polls), and where that does not happen
-//! [`DELAY`] to twice that; then acknowledgements leave at once again, until twice as many posts have followed closely.
+//! [`DELAY_MAX`] to twice that; then acknowledgements leave at once again, until twice as many posts have followed
+//! closely.
 
 use core::time::Duration;
 
@@ -17,11 +18,11 @@ use super::Qp;
 use crate::host::Host;
 
 /// A post within this time after an acknowledgement follows it closely.
-const CLOSE: Duration = Duration::from_micros(50);
+const CLOSE_POST_MAX: Duration = Duration::from_micros(50);
 /// How long an acknowledgement waits where nothing is posted and nobody polls.
-const DELAY: Duration = Duration::from_micros(100);
+const DELAY_MAX: Duration = Duration::from_micros(100);
 /// So many posts in a row have to follow closely at first.
-const CLOSE_POSTS_FIRST: u32 = 8;
+const CLOSE_POSTS_INITIAL: u32 = 8;
 const CLOSE_POSTS_MAX: u32 = 4096;
 
 /// How one stream's acknowledgements leave.
@@ -42,7 +43,7 @@ impl Default for Delayed {
         Delayed {
             alone_at: None,
             close_posts: 0,
-            needed: CLOSE_POSTS_FIRST,
+            needed: CLOSE_POSTS_INITIAL,
             since: None,
         }
     }
@@ -70,7 +71,7 @@ impl Delayed {
     #[inline]
     pub(super) fn note_post(&mut self, now: impl FnOnce() -> Duration) {
         if let Some(alone_at) = self.alone_at.take() {
-            let closely = now().saturating_sub(alone_at) < CLOSE;
+            let closely = now().saturating_sub(alone_at) < CLOSE_POST_MAX;
             self.close_posts = if closely { self.close_posts + 1 } else { 0 };
         }
     }
@@ -79,7 +80,7 @@ impl Delayed {
     fn give_up(&mut self, now: Duration) -> Result<bool, Duration> {
         match self.since {
             None => Ok(false),
-            Some(since) if now.saturating_sub(since) < DELAY => Err(now + DELAY),
+            Some(since) if now.saturating_sub(since) < DELAY_MAX => Err(now + DELAY_MAX),
             Some(_) => {
                 self.since = None;
                 self.close_posts = 0;
@@ -98,7 +99,8 @@ impl Qp {
         if !self.wants_to_send() {
             return self.ending == Ending::Draining;
         }
-        let waits = self.by_hand && self.sends_one_at_a_time() && self.owes_only_acknowledgements();
+        let waits =
+            self.out_of_band && self.sends_one_at_a_time() && self.owes_only_acknowledgements();
         !(waits && self.delay_acknowledgement(host.now()))
     }
 
@@ -106,7 +108,7 @@ impl Qp {
         let delays = self.delayed.delay(now);
         // One timer is enough: where it finds a later acknowledgement, it leaves that its time.
         if delays && !self.timers.is_set(Timer::Acknowledgement) {
-            self.timers.set(Timer::Acknowledgement, now + DELAY);
+            self.timers.set(Timer::Acknowledgement, now + DELAY_MAX);
         }
         delays
     }
@@ -146,7 +148,7 @@ mod tests {
     #[test]
     fn an_acknowledgement_waits_where_posts_have_followed_closely() {
         let mut delayed = Delayed::default();
-        let now = rounds(&mut delayed, CLOSE_POSTS_FIRST, 10 * US);
+        let now = rounds(&mut delayed, CLOSE_POSTS_INITIAL, 10 * US);
         assert!(delayed.delay(now));
         // The post takes it along, and the next one waits too.
         delayed.note_post(|| now + 3 * US);
@@ -163,34 +165,38 @@ mod tests {
         assert!(!delayed.delay(now));
         // One late post, and the row begins anew.
         let mut delayed = Delayed::default();
-        rounds(&mut delayed, CLOSE_POSTS_FIRST - 1, 10 * US);
+        rounds(&mut delayed, CLOSE_POSTS_INITIAL - 1, 10 * US);
         rounds(&mut delayed, 1, 60 * US);
-        let now = rounds(&mut delayed, CLOSE_POSTS_FIRST - 1, 10 * US);
+        let now = rounds(&mut delayed, CLOSE_POSTS_INITIAL - 1, 10 * US);
         assert!(!delayed.delay(now));
     }
 
     #[test]
     fn waiting_in_vain_makes_the_next_time_less_likely() {
         let mut delayed = Delayed::default();
-        let now = rounds(&mut delayed, CLOSE_POSTS_FIRST, 10 * US);
+        let now = rounds(&mut delayed, CLOSE_POSTS_INITIAL, 10 * US);
         assert!(delayed.delay(now));
-        assert_eq!(delayed.give_up(now + DELAY), Ok(true));
+        assert_eq!(delayed.give_up(now + DELAY_MAX), Ok(true));
         delayed.note_sent();
-        let now = rounds(&mut delayed, 2 * CLOSE_POSTS_FIRST, 10 * US);
+        let now = rounds(&mut delayed, 2 * CLOSE_POSTS_INITIAL, 10 * US);
         assert!(delayed.delay(now));
     }
 
     #[test]
     fn a_timer_of_an_earlier_acknowledgement_leaves_a_later_one_its_time() {
         let mut delayed = Delayed::default();
-        let now = rounds(&mut delayed, CLOSE_POSTS_FIRST, 10 * US);
+        let now = rounds(&mut delayed, CLOSE_POSTS_INITIAL, 10 * US);
         assert!(delayed.delay(now));
-        let at = now + DELAY;
+        let at = now + DELAY_MAX;
         delayed.note_post(|| now + 5 * US);
         delayed.note_sent();
         assert!(delayed.delay(at - 10 * US));
-        assert_eq!(delayed.give_up(at), Err(at + DELAY));
-        assert_eq!(delayed.give_up(at + DELAY), Ok(true));
-        assert_eq!(delayed.give_up(at + 2 * DELAY), Ok(false), "nothing waits");
+        assert_eq!(delayed.give_up(at), Err(at + DELAY_MAX));
+        assert_eq!(delayed.give_up(at + DELAY_MAX), Ok(true));
+        assert_eq!(
+            delayed.give_up(at + 2 * DELAY_MAX),
+            Ok(false),
+            "nothing waits"
+        );
     }
 }

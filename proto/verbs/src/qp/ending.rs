@@ -15,7 +15,7 @@ use weft_iwarp::{
     Established, Fault, Header, Opcode, PeerFault, QueueNumber, Role, Rtr, Terminate,
 };
 
-use super::{large, Qp};
+use super::{peer, Qp};
 use crate::host::Host;
 use crate::types::{AsyncEventKind, Completion, PostError, QpState, SendOp, WcStatus};
 use crate::wqe::{Progress, SendWqe};
@@ -140,7 +140,7 @@ impl Qp {
         self.ending = Ending::Open;
         match (established.role, established.rtr) {
             (Role::Initiator, Some(kind)) => {
-                let to = large::announcement(stream.fpdu_policy);
+                let to = peer::announcement(stream.fpdu_policy);
                 self.requester.queue_rtr(kind, to);
                 // Framed now: it goes out even if the program disconnects at once.
                 self.frame_control();
@@ -200,7 +200,7 @@ impl Qp {
             .or_else(|| self.sq.blame(status, |wqe| terminated.blames(wqe)));
         if let Some(sequence) = blamed {
             // The peer came as far as this one.
-            self.acknowledgements.note_answered(sequence);
+            self.acknowledgements.note_acknowledged(sequence);
             self.complete_sends(host);
         }
         self.outgoing.clear();
@@ -297,7 +297,7 @@ impl Qp {
             });
         }
         self.requester = super::requester::Requester::default();
-        self.acknowledgements.forget_question();
+        self.acknowledgements.forget_request();
     }
 
     pub(super) fn blame_oldest_read(&mut self, status: WcStatus) {
@@ -320,7 +320,7 @@ impl Qp {
             // iWARP's Closing; InfiniBand's state of that name is entered by [`Qp::drain`].
             (QpState::Rts, QpState::Sqd) => self.disconnect(host),
             (_, QpState::Reset)
-                if self.by_hand || self.ending == Ending::Closed || self.stream.is_none() =>
+                if self.out_of_band || self.ending == Ending::Closed || self.stream.is_none() =>
             {
                 self.reset();
             }

@@ -60,7 +60,7 @@ impl Qp {
         let begun = self.requester.msn.is_some();
         match self.stream.as_ref().map(|s| s.peer) {
             Some(Peer::Weft) => {}
-            Some(Peer::Unknown) => return self.probe_peer(),
+            Some(Peer::Unknown) => return self.detect_peer(),
             Some(Peer::Foreign) | None => return Step::Failed(WcStatus::LocalQpOperation),
         }
         if !begun {

@@ -10,25 +10,25 @@
 //! Divided by concern: `requester` turns the send queue into messages, `responder` answers Read
 //! Requests, `receive` takes segments apart, `untagged` fills receive buffers, `reads` matches
 //! Read Responses, `immediate` and `atomics` hold both sides of RFC 7306, `large` what two Weft
-//! peers tell each other, `by_hand` serves programs without a connection manager, `acknowledged` when their
+//! peers tell each other, `out_of_band` serves programs without a connection manager, `acknowledged` when their
 //! requests are complete, `draining` is SQD, `holding` what
 //! waits for a receive, `unreliable` what UC loses, `ending` Terminates, flushing and the states.
 
 mod acknowledged;
 mod atomics;
-mod by_hand;
 mod delayed;
 mod draining;
 mod ending;
-mod holding;
+mod first_fpdu_probe;
 mod immediate;
-mod large;
-mod nudges;
+mod out_of_band;
+mod peer;
 mod reads;
 mod receive;
 mod requester;
 mod responder;
 mod rnr;
+mod rnr_queue;
 mod timers;
 mod unreliable;
 mod untagged;
@@ -123,12 +123,14 @@ struct Stream {
     /// The responder still swallows a Send that is the ready-to-receive message.
     swallow_rtr_send: bool,
     fpdu_policy: FpduPolicy,
+    /// FPDUs are made to fit the EMSS.
+    follows_emss: bool,
     /// What is known of the peer.
     peer: Peer,
     /// This side has told the peer that it is Weft, or is about to.
     announced: bool,
     /// The peer was asked what it is.
-    probed: bool,
+    detection_sent: bool,
     /// Reads this side may have outstanding.
     ord: u16,
     /// Reads the peer may have outstanding here.
@@ -159,12 +161,12 @@ pub struct Qp {
     receiving: receive::Receiving,
     ending: Ending,
     /// The program walks it through its states itself: the stream comes and goes underneath.
-    by_hand: bool,
+    out_of_band: bool,
     acknowledge: bool,
     acknowledgements: acknowledged::Acknowledgements,
     delayed: delayed::Delayed,
     /// Of an initiator that has heard nothing from its peer.
-    nudges: Option<nudges::Nudges>,
+    probes: Option<first_fpdu_probe::Probes>,
     timers: timers::Timers,
     /// In SQD: the program is to be told when the send queue is at rest.
     notify_drained: bool,
@@ -197,11 +199,11 @@ impl Qp {
             reads: reads::OutstandingReads::default(),
             receiving: receive::Receiving::default(),
             ending: Ending::Open,
-            by_hand: false,
+            out_of_band: false,
             acknowledge: true,
             acknowledgements: acknowledged::Acknowledgements::default(),
             delayed: delayed::Delayed::default(),
-            nudges: None,
+            probes: None,
             timers: timers::Timers::default(),
             notify_drained: false,
             events: VecDeque::new(),
@@ -300,23 +302,26 @@ impl Qp {
             may_send: established.role == Role::Initiator,
             swallow_rtr_send: false,
             fpdu_policy: policy,
+            follows_emss: policy != FpduPolicy::Large,
             peer: Peer::Unknown,
             announced: false,
-            probed: false,
+            detection_sent: false,
             ord: established.ord,
             ird: established.ird,
         };
         if policy == FpduPolicy::Large {
             stream.outbound.set_mulpdu(weft_iwarp::mpa::fpdu::MAX_ULPDU);
         }
-        if !self.by_hand {
+        if !self.out_of_band {
             self.state = QpState::Rts;
         }
         self.stream = Some(stream);
+        // What an earlier stream's transport held has gone with it.
+        self.outgoing.note_unreleased(0);
         self.counters = QpCounters::default();
         self.forget_time();
         match established.role {
-            Role::Initiator => self.nudges = Some(nudges::Nudges::new()),
+            Role::Initiator => self.probes = Some(first_fpdu_probe::Probes::new()),
             Role::Responder if established.peer_to_peer => {
                 // The peer promised a message; a peer that keeps silent keeps no queue pair.
                 let at = now + self.start_timeout;
@@ -325,6 +330,14 @@ impl Qp {
             Role::Responder => {}
         }
         self.start_stream(established);
+    }
+
+    /// TCP's effective maximum segment size changed, to so many octets. FPDUs that are made from now on fit it, unless
+    /// they are larger anyway (decision 0004).
+    pub fn set_emss(&mut self, emss: usize) {
+        if let Some(stream) = self.stream.as_mut().filter(|s| s.follows_emss) {
+            stream.outbound.set_emss(emss);
+        }
     }
 
     /// Sets how long a peer that promised a message first may keep silent on streams that are attached from now on.
@@ -336,7 +349,7 @@ impl Qp {
     fn forget_time(&mut self) {
         self.timers = timers::Timers::default();
         self.delayed = delayed::Delayed::default();
-        self.nudges = None;
+        self.probes = None;
         self.rnr = self.rnr.reset();
     }
 
@@ -428,7 +441,7 @@ impl Qp {
     fn has_requests_due(&self) -> bool {
         (self.sq.unencoded() > 0 && self.may_begin())
             || self.requester.control_pending()
-            || self.question_due()
+            || self.acknowledgement_request_due()
     }
 
     /// Whether all that [`Qp::fill`] would frame is acknowledgements, of no octets, to a peer that asks whether its
@@ -441,11 +454,26 @@ impl Qp {
             && self.ending.is_live()
     }
 
-    /// The transport took `octets` of [`Qp::outgoing`].
+    /// The transport took `octets` of [`Qp::outgoing`] and has copied them.
     #[inline]
     pub fn sent(&mut self, octets: usize, host: &mut impl Host) {
+        self.taken(octets, 0, host);
+    }
+
+    /// The transport took `octets` of [`Qp::outgoing`]; it refers to the memory of the last `unreleased` octets of all
+    /// that it has taken. A work request is not complete before its octets are released: the program may write over
+    /// them then.
+    #[inline]
+    pub fn taken(&mut self, octets: usize, unreleased: usize, host: &mut impl Host) {
         self.outgoing.take(octets);
+        self.outgoing.note_unreleased(unreleased);
         self.note_spoken(host);
+        self.complete_sends(host);
+    }
+
+    /// The transport now refers to the memory of no more than the last `unreleased` octets that it has taken.
+    pub fn released(&mut self, unreleased: usize, host: &mut impl Host) {
+        self.outgoing.note_unreleased(unreleased);
         self.complete_sends(host);
     }
 
@@ -457,11 +485,11 @@ impl Qp {
 
     /// Reports finished send work requests in posting order (RFC 5040 section 5.5, rule 15).
     fn complete_sends(&mut self, host: &mut impl Host) {
-        let sent = self.outgoing.sent();
+        let released = self.outgoing.released();
         while let Some(front) = self.sq.front() {
             match front.progress {
                 Progress::Done => {}
-                Progress::SentAt(at) if at <= sent && self.is_answered(front) => {}
+                Progress::SentAt(at) if at <= released && self.is_acknowledged(front) => {}
                 _ => break,
             }
             let Some(wqe) = self.sq.pop_front() else {

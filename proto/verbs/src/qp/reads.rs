@@ -33,7 +33,7 @@ struct Outstanding {
 enum Kind {
     /// A Read of the program's.
     Read,
-    /// A Read without size that no work request waits for: ready to receive, or a probe.
+    /// A Read without size that no work request waits for: ready to receive, or peer detection.
     Internal,
     /// A Read without size whose response says that the peer has what was posted before this request.
     Acknowledgement(u64),
@@ -154,7 +154,7 @@ impl Qp {
             return;
         };
         match read.kind {
-            Kind::Internal => self.note_answer(),
+            Kind::Internal => self.note_detection_response(),
             Kind::Acknowledgement(sequence) => {
                 self.note_acknowledgement(sequence);
                 self.complete_sends(host);
@@ -166,7 +166,7 @@ impl Qp {
     /// The oldest request that awaits a response has it; what was posted before it is placed.
     pub(super) fn answered(&mut self, host: &mut impl Host) {
         if let Some(sequence) = self.sq.finish_oldest_awaiting() {
-            self.acknowledgements.note_answered(sequence);
+            self.acknowledgements.note_acknowledged(sequence);
         }
         self.complete_sends(host);
     }

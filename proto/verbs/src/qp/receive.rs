@@ -3,7 +3,7 @@
 use weft_iwarp::{Fault, Header, Message, Parse, PeerFault, Segment, Stag};
 
 use super::ending::Terminated;
-use super::holding::Held;
+use super::rnr_queue::RnrQueue;
 use super::unreliable::Losses;
 use super::untagged::{Filling, SendSegment};
 use super::Qp;
@@ -38,7 +38,7 @@ pub(super) struct Receiving {
     /// An immediate value that the next Send of a Weft peer brings.
     pub(super) joined: Option<u32>,
     /// Messages that wait for a receive.
-    pub(super) held: Held,
+    pub(super) rnr_queue: RnrQueue,
     /// How often a message of the peer's may find no receive, where it told.
     pub(super) retries: Option<u8>,
     /// A message that was held had not arrived whole when the stream ended.
@@ -143,7 +143,7 @@ impl Receiving {
         self.retries = None;
         self.losses.send = false;
         self.losses.write = false;
-        self.held.clear();
+        self.rnr_queue.clear();
     }
 }
 

@@ -4,7 +4,7 @@ use weft_iwarp::ddp::{Header, Tagged, Untagged};
 use weft_iwarp::rdmap::ReadRequest;
 use weft_iwarp::{AtomicOperation, Msn, Opcode, QueueNumber, Rtr, Stag};
 
-use super::{large, Qp, Stream};
+use super::{peer, Qp, Stream};
 use crate::host::{Host, MemoryFault, RegionFault, Scope};
 use crate::outgoing::Outgoing;
 use crate::scatter::pieces;
@@ -47,11 +47,11 @@ impl Requester {
     }
 
     /// A zero-length Write that says nothing. One that waits already serves as well.
-    pub(super) fn queue_nudge(&mut self) {
+    pub(super) fn queue_probe(&mut self) {
         self.announce.get_or_insert(0);
     }
 
-    /// A zero-length Write that says `to`; a nudge that waits need not leave beside it.
+    /// A zero-length Write that says `to`; a probe that waits need not leave beside it.
     pub(super) fn queue_announcement(&mut self, to: u64) {
         self.announce = Some(to);
     }
@@ -116,7 +116,7 @@ impl Qp {
             }
         }
         if !self.requester.in_message() && !self.responder.in_message() {
-            self.frame_question();
+            self.frame_acknowledgement_request();
         }
     }
 
@@ -137,9 +137,9 @@ impl Qp {
         if let Some((kind, to)) = self.requester.rtr.take() {
             if kind == Rtr::Read {
                 self.reads.expect_rtr_response(to);
-                stream.probed = true;
+                stream.detection_sent = true;
             }
-            stream.announced |= large::announced(to).is_some();
+            stream.announced |= peer::announced(to).is_some();
             self.outgoing
                 .append(|out| stream.outbound.rtr(kind, to, out));
         }

@@ -83,7 +83,7 @@ impl Qp {
         let ird = self.stream.as_ref().map_or(0, |s| s.ird);
         // A ready-to-receive Read is answered even where the program allows no Reads.
         let allowed = if request.size == 0 { ird.max(1) } else { ird };
-        if self.responder.len() + self.receiving.held.requests() >= usize::from(allowed) {
+        if self.responder.len() + self.receiving.rnr_queue.requests() >= usize::from(allowed) {
             return Err(read_fault(
                 PeerFault::IrdExceeded,
                 request,

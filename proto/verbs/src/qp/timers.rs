@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | RNR | how long a message waits for a receive (`rnr`) | the peer is refused, or the message is lost |
 //! | acknowledgement | how long one waits for what the program posts next (`delayed`) | it leaves |
-//! | nudge | how long a peer may overlook the first FPDU (`nudges`) | an empty Write is sent |
+//! | probe | how long a peer may overlook the first FPDU (`first_fpdu_probe`) | an empty Write is sent |
 //! | first FPDU | how long a peer that promised one first may keep silent | the driver resets the stream |
 //! | linger | how long a stream that ends is waited for | the driver closes the stream |
 
@@ -22,7 +22,7 @@ pub const LINGER: Duration = Duration::from_secs(3);
 pub(super) enum Timer {
     Rnr,
     Acknowledgement,
-    Nudge,
+    Probe,
     FirstFpdu,
     Linger,
 }
@@ -30,7 +30,7 @@ pub(super) enum Timer {
 const ALL: [Timer; 5] = [
     Timer::Rnr,
     Timer::Acknowledgement,
-    Timer::Nudge,
+    Timer::Probe,
     Timer::FirstFpdu,
     Timer::Linger,
 ];
@@ -97,7 +97,7 @@ impl Qp {
             match timer {
                 Timer::Rnr => self.give_up_holding(host),
                 Timer::Acknowledgement => self.acknowledge_late(now),
-                Timer::Nudge => self.nudge_if_silent(),
+                Timer::Probe => self.probe_if_silent(),
                 Timer::FirstFpdu if !self.may_send() => return Some(Close::Abort),
                 Timer::FirstFpdu => {}
                 Timer::Linger => return Some(Close::Linger),
@@ -127,12 +127,12 @@ mod tests {
         let mut timers = Timers::default();
         assert_eq!(timers.next, None);
         timers.set(Timer::Linger, 30 * MS);
-        timers.set(Timer::Nudge, 10 * MS);
+        timers.set(Timer::Probe, 10 * MS);
         assert_eq!(timers.next, Some(10 * MS));
         assert_eq!(timers.take_due(9 * MS), None);
-        assert_eq!(timers.take_due(10 * MS), Some(Timer::Nudge));
+        assert_eq!(timers.take_due(10 * MS), Some(Timer::Probe));
         assert_eq!(timers.take_due(10 * MS), None);
-        assert!(timers.is_set(Timer::Linger) && !timers.is_set(Timer::Nudge));
+        assert!(timers.is_set(Timer::Linger) && !timers.is_set(Timer::Probe));
         timers.cancel(Timer::Linger);
         assert_eq!(timers.next, None);
     }

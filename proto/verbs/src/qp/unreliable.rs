@@ -5,7 +5,7 @@
 //! write, with the Immediate Data behind them. A receive queue that ran empty is waited for as a
 //! reliable one's is, for a shorter time; one that never had a receive is not.
 //!
-//! A peer that is told nothing could try STag after STag on one connection. So no more than [`REFUSED_MOST`] Writes are
+//! A peer that is told nothing could try STag after STag on one connection. So no more than [`REFUSED_MAX`] Writes are
 //! refused in silence: the next one ends the connection as a reliable one's would. Of a Write that was refused once
 //! nothing more is placed.
 
@@ -13,7 +13,7 @@ use super::Qp;
 use crate::types::SendOp;
 
 /// Writes to where the peer may not write that a connection outlives.
-pub const REFUSED_MOST: u64 = 16;
+pub const REFUSED_MAX: u64 = 16;
 
 /// What is being lost.
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ impl Qp {
 
     /// Loses a Write to where the peer may not write; false when the connection has to end for it.
     pub(super) fn loses_write(&mut self) -> bool {
-        let loses = self.unreliable && self.counters.refused_accesses < REFUSED_MOST;
+        let loses = self.unreliable && self.counters.refused_accesses < REFUSED_MAX;
         if loses {
             self.receiving.losses.write = true;
             self.counters.refused_accesses += 1;

@@ -21,21 +21,21 @@
 //!
 //! Numbers are in network byte order. What differs from this table in any octet is no message.
 
-pub mod answering;
-pub mod asking;
+pub mod requester;
+pub mod responder;
 
 use alloc::vec::Vec;
 
 /// The Q_Key of queue pairs that the connection manager takes up (`RDMA_UDP_QKEY`).
 pub const QKEY: u32 = 0x0123_4567;
 /// Octets of private data in a request (`rdma_connect(3)`).
-pub const REQUEST_MOST: usize = 180;
+pub const REQUEST_OCTETS_MAX: usize = 180;
 /// Octets of private data in an answer (`rdma_accept(3)`).
-pub const ANSWER_MOST: usize = 136;
+pub const REPLY_OCTETS_MAX: usize = 136;
 /// Octets before the private data.
 pub const HEADER_LEN: usize = 32;
 /// Octets of the longest message.
-pub const MESSAGE_MOST: usize = HEADER_LEN + REQUEST_MOST;
+pub const MESSAGE_MOST: usize = HEADER_LEN + REQUEST_OCTETS_MAX;
 
 const MAGIC: [u8; 4] = *b"WSI\x01";
 const REQUEST: u8 = 1;
@@ -44,7 +44,7 @@ const ANSWER: u8 = 3;
 const SERVED: u8 = 0;
 const REJECTED: u8 = 2;
 /// Queue pair numbers have 24 bits.
-const NUMBER_MOST: u32 = 0x00FF_FFFF;
+const NUMBER_MAX: u32 = 0x00FF_FFFF;
 
 /// More private data than the message has room for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,7 +84,7 @@ pub enum Message<'a> {
         cookie: u64,
     },
     /// The listener's program has decided.
-    Answer {
+    Reply {
         /// The request's.
         lookup: u64,
         /// What it decided.
@@ -107,12 +107,12 @@ impl<'a> Message<'a> {
             Message::Challenge { lookup, cookie } => {
                 (CHALLENGE, 0, lookup, (cookie, 0, 0), &[][..])
             }
-            Message::Answer {
+            Message::Reply {
                 lookup,
                 verdict: Verdict::Served { number, qkey },
                 private_data,
             } => (ANSWER, SERVED, lookup, (0, number, qkey), private_data),
-            Message::Answer {
+            Message::Reply {
                 lookup,
                 verdict: Verdict::Rejected,
                 private_data,
@@ -144,7 +144,9 @@ impl<'a> Message<'a> {
         let (lookup, cookie, number, qkey) = (long(8), long(16), word(24), word(28));
         let unnamed = (number, qkey) == (0, 0);
         match (header[4], header[5]) {
-            (REQUEST, 0) if unnamed && length <= REQUEST_MOST && (cookie != 0 || length == 0) => {
+            (REQUEST, 0)
+                if unnamed && length <= REQUEST_OCTETS_MAX && (cookie != 0 || length == 0) =>
+            {
                 Some(Message::Request {
                     lookup,
                     cookie,
@@ -154,15 +156,15 @@ impl<'a> Message<'a> {
             (CHALLENGE, 0) if unnamed && length == 0 && cookie != 0 => {
                 Some(Message::Challenge { lookup, cookie })
             }
-            (ANSWER, status @ (SERVED | REJECTED)) if cookie == 0 && length <= ANSWER_MOST => {
+            (ANSWER, status @ (SERVED | REJECTED)) if cookie == 0 && length <= REPLY_OCTETS_MAX => {
                 let verdict = match status {
-                    SERVED if (1..=NUMBER_MOST).contains(&number) => {
+                    SERVED if (1..=NUMBER_MAX).contains(&number) => {
                         Verdict::Served { number, qkey }
                     }
                     REJECTED if unnamed => Verdict::Rejected,
                     _ => return None,
                 };
-                Some(Message::Answer {
+                Some(Message::Reply {
                     lookup,
                     verdict,
                     private_data,
@@ -186,7 +188,7 @@ mod tests {
     };
 
     fn each_kind<'a>(private_data: &'a [u8]) -> [Message<'a>; 5] {
-        let answer = |verdict| Message::Answer {
+        let answer = |verdict| Message::Reply {
             lookup: LOOKUP,
             verdict,
             private_data,
@@ -228,7 +230,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        for private_data in [vec![], vec![7; 1], vec![9; ANSWER_MOST]] {
+        for private_data in [vec![], vec![7; 1], vec![9; REPLY_OCTETS_MAX]] {
             for message in each_kind(&private_data) {
                 assert_eq!(Message::parse(&message.encode()), Some(message));
             }
@@ -248,10 +250,10 @@ mod tests {
             cookie: COOKIE,
             private_data: octets,
         };
-        let most = vec![1; REQUEST_MOST + 1];
+        let most = vec![1; REQUEST_OCTETS_MAX + 1];
         assert!(Message::parse(&request(&most[1..]).encode()).is_some());
         assert_eq!(Message::parse(&request(&most).encode()), None);
-        let answer = each_kind(&most[..=ANSWER_MOST])[3];
+        let answer = each_kind(&most[..=REPLY_OCTETS_MAX])[3];
         assert_eq!(Message::parse(&answer.encode()), None);
     }
 
@@ -299,7 +301,7 @@ mod tests {
         }
         let number = |number| {
             let verdict = Verdict::Served { number, qkey: QKEY };
-            Message::Answer {
+            Message::Reply {
                 lookup: LOOKUP,
                 verdict,
                 private_data: &[],

@@ -1,20 +1,20 @@
 //! How much may be under way to one socket: what keeps a sender from overflowing a receive buffer.
 //!
-//! The sender marks a datagram now and then; the receiver's socket answers with the mark when it
-//! has read so far. Without an answer for [`PATIENCE`] the sender no longer waits, until one
+//! The sender marks a datagram now and then; the receiver's socket grants credit up to the mark when it
+//! has read so far. Without credit for [`CREDIT_TIMEOUT`] the sender no longer waits, until one
 //! comes: a datagram may be lost, a sender may not be stopped for ever.
 
 use core::time::Duration;
 
-/// What may be under way before the first answer, and at least, octets of [`weight`].
-const FIRST: u32 = 128 * 1024;
+/// What may be under way before the first credit, and at least, octets of [`weight`].
+const WINDOW_INITIAL_OCTETS: u32 = 128 * 1024;
 /// The same at most.
-const MOST: u32 = 4 * 1024 * 1024;
-/// How long an answer is waited for: longer than a loaded machine keeps a receiver from a core, or what the sender
+const WINDOW_MAX_OCTETS: u32 = 4 * 1024 * 1024;
+/// How long credit is waited for: longer than a loaded machine keeps a receiver from a core, or what the sender
 /// sends then overflows a buffer that the receiver would have emptied.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// Beyond this the count of a flow that nobody answers follows what was sent.
-const FAR: u32 = 1 << 30;
+const CREDIT_TIMEOUT: Duration = Duration::from_secs(1);
+/// Beyond this the count of a flow to which nobody grants credit follows what was sent.
+const OUT_OF_RANGE_OCTETS: u32 = 1 << 30;
 
 /// What a datagram of so many octets takes of a receive buffer, about: the kernel counts its own
 /// structures and rounds up.
@@ -27,12 +27,12 @@ pub fn weight(octets: usize) -> u32 {
 pub struct Flow {
     /// Weight of all that was sent, modulo 2^32.
     sent: u32,
-    /// Of that, what was answered.
-    answered: u32,
-    /// Of that, what an answer was asked for.
+    /// Of that, what credit was granted for.
+    granted: u32,
+    /// Of that, what credit was asked for.
     asked: u32,
     window: u32,
-    /// Nobody answers.
+    /// Nobody grants credit.
     silent: bool,
     waits_until: Option<Duration>,
 }
@@ -41,9 +41,9 @@ impl Default for Flow {
     fn default() -> Flow {
         Flow {
             sent: 0,
-            answered: 0,
+            granted: 0,
             asked: 0,
-            window: FIRST,
+            window: WINDOW_INITIAL_OCTETS,
             silent: false,
             waits_until: None,
         }
@@ -57,14 +57,14 @@ impl Flow {
     }
 
     fn under_way(&self) -> u32 {
-        self.sent.wrapping_sub(self.answered)
+        self.sent.wrapping_sub(self.granted)
     }
 
-    /// A datagram of that weight leaves. The mark that it carries, if it has to ask for an answer.
+    /// A datagram of that weight leaves. The mark that it carries, if it has to ask for credit.
     pub fn send(&mut self, weight: u32) -> Option<u32> {
         self.sent = self.sent.wrapping_add(weight);
-        if self.under_way() > FAR {
-            self.answered = self.sent.wrapping_sub(FAR);
+        if self.under_way() > OUT_OF_RANGE_OCTETS {
+            self.granted = self.sent.wrapping_sub(OUT_OF_RANGE_OCTETS);
         }
         if self.sent.wrapping_sub(self.asked) < self.window / 4 {
             return None;
@@ -75,20 +75,20 @@ impl Flow {
 
     /// The other socket has read up to `mark`; its receive buffer has `room` octets. Marks that
     /// were never sent are ignored.
-    pub fn answer(&mut self, mark: u32, room: u32) {
-        let progress = mark.wrapping_sub(self.answered);
+    pub fn grant(&mut self, mark: u32, room: u32) {
+        let progress = mark.wrapping_sub(self.granted);
         if progress > self.under_way() {
             return;
         }
-        self.answered = mark;
-        self.window = (room / 2).clamp(FIRST, MOST);
+        self.granted = mark;
+        self.window = (room / 2).clamp(WINDOW_INITIAL_OCTETS, WINDOW_MAX_OCTETS);
         self.silent = false;
         self.waits_until = None;
     }
 
     /// A sender waits; gives until when.
     pub fn wait(&mut self, now: Duration) -> Duration {
-        *self.waits_until.get_or_insert(now + PATIENCE)
+        *self.waits_until.get_or_insert(now + CREDIT_TIMEOUT)
     }
 
     /// Stops waiting when the time is over; true when senders may go on.
@@ -121,12 +121,12 @@ mod tests {
     }
 
     #[test]
-    fn a_full_flow_goes_on_after_an_answer() {
+    fn a_full_flow_goes_on_after_credit() {
         let mut flow = Flow::default();
         let (first, marks) = fill(&mut flow, 10_000);
-        assert_eq!(first, (FIRST / weight(64)) as usize + 1);
+        assert_eq!(first, (WINDOW_INITIAL_OCTETS / weight(64)) as usize + 1);
         assert_eq!(marks.len(), 3, "asked in time, and not by each: {marks:?}");
-        flow.answer(marks[0], 0);
+        flow.grant(marks[0], 0);
         let (more, _) = fill(&mut flow, 10_000);
         assert!(more > 0 && more < first);
     }
@@ -134,9 +134,13 @@ mod tests {
     #[test]
     fn a_window_that_is_just_full_is_full() {
         let mut flow = Flow::default();
-        assert_eq!(flow.send(FIRST / 4 - 1), None);
-        assert_eq!(flow.send(1), Some(FIRST / 4), "a quarter: time to ask");
-        flow.send(FIRST / 4 * 3 - 1);
+        assert_eq!(flow.send(WINDOW_INITIAL_OCTETS / 4 - 1), None);
+        assert_eq!(
+            flow.send(1),
+            Some(WINDOW_INITIAL_OCTETS / 4),
+            "a quarter: time to ask"
+        );
+        flow.send(WINDOW_INITIAL_OCTETS / 4 * 3 - 1);
         assert!(flow.may_send());
         flow.send(1);
         assert!(!flow.may_send());
@@ -146,45 +150,48 @@ mod tests {
     fn the_window_is_half_of_the_receivers_buffer() {
         let mut flow = Flow::default();
         let (_, marks) = fill(&mut flow, 10_000);
-        flow.answer(*marks.last().unwrap(), 1 << 20);
+        flow.grant(*marks.last().unwrap(), 1 << 20);
         let (more, _) = fill(&mut flow, 10_000);
-        assert!(more * weight(64) as usize > (1 << 19) - FIRST as usize / 2);
-        flow.answer(flow.sent, u32::MAX);
-        assert_eq!(fill(&mut flow, 100_000).0, (MOST / weight(64)) as usize + 1);
+        assert!(more * weight(64) as usize > (1 << 19) - WINDOW_INITIAL_OCTETS as usize / 2);
+        flow.grant(flow.sent, u32::MAX);
+        assert_eq!(
+            fill(&mut flow, 100_000).0,
+            (WINDOW_MAX_OCTETS / weight(64)) as usize + 1
+        );
     }
 
     #[test]
-    fn without_answers_nobody_waits_for_ever() {
+    fn without_credit_nobody_waits_for_ever() {
         let mut flow = Flow::default();
         let (_, marks) = fill(&mut flow, 10_000);
         let until = flow.wait(NOW);
         assert_eq!(
-            flow.wait(NOW + PATIENCE / 2),
+            flow.wait(NOW + CREDIT_TIMEOUT / 2),
             until,
             "from the first wait on"
         );
         assert!(!flow.expire(NOW));
         assert!(flow.expire(until));
         assert_eq!(fill(&mut flow, 100_000).0, 100_000);
-        flow.answer(marks[0], 0);
+        flow.grant(marks[0], 0);
         assert!(
             !flow.may_send(),
-            "an answer, even an old one: somebody is there"
+            "credit, even old credit: somebody is there"
         );
     }
 
-    /// More than the count holds may leave before somebody reads what came of late, and answers.
+    /// More than the count holds may leave before somebody reads what came of late, and grants credit.
     #[test]
     fn who_was_silent_for_long_is_heard_again() {
         let mut flow = Flow::default();
         flow.wait(NOW);
-        assert!(flow.expire(NOW + PATIENCE));
+        assert!(flow.expire(NOW + CREDIT_TIMEOUT));
         let mut mark = 0;
-        for _ in 0..u32::MAX / FAR {
-            mark = flow.send(FAR).expect("it asks");
+        for _ in 0..u32::MAX / OUT_OF_RANGE_OCTETS {
+            mark = flow.send(OUT_OF_RANGE_OCTETS).expect("it asks");
         }
-        flow.send(FAR);
-        flow.answer(mark, 0);
+        flow.send(OUT_OF_RANGE_OCTETS);
+        flow.grant(mark, 0);
         assert!(!flow.may_send(), "what was sent behind the mark counts");
     }
 
@@ -192,8 +199,8 @@ mod tests {
     fn invented_marks_change_nothing() {
         let mut flow = Flow::default();
         fill(&mut flow, 10_000);
-        flow.answer(flow.sent.wrapping_add(1), u32::MAX);
-        flow.answer(flow.answered.wrapping_sub(1), u32::MAX);
+        flow.grant(flow.sent.wrapping_add(1), u32::MAX);
+        flow.grant(flow.granted.wrapping_sub(1), u32::MAX);
         assert!(!flow.may_send());
     }
 
@@ -201,14 +208,14 @@ mod tests {
     fn counts_may_wrap() {
         let mut flow = Flow {
             sent: u32::MAX - 10_000,
-            answered: u32::MAX - 10_000,
+            granted: u32::MAX - 10_000,
             asked: u32::MAX - 10_000,
             ..Flow::default()
         };
         for _ in 0..1000 {
             let (sent, marks) = fill(&mut flow, 50);
             assert!(sent > 0);
-            marks.iter().for_each(|mark| flow.answer(*mark, 0));
+            marks.iter().for_each(|mark| flow.grant(*mark, 0));
         }
     }
 }

@@ -3,14 +3,14 @@
 //! | octets | what |
 //! | --- | --- |
 //! | 0..4 | `WUD` and the version, 1 |
-//! | 4 | kind: 0 send, 1 send with immediate, 2 answer |
-//! | 5 | flags: 1 solicited, 2 an answer is wanted |
+//! | 4 | kind: 0 send, 1 send with immediate, 2 credit |
+//! | 5 | flags: 1 solicited, 2 credit is wanted |
 //! | 6..8 | 0, ignored |
-//! | 8..12 | the queue pair spoken to; 0 in an answer |
-//! | 12..16 | the queue pair that speaks; 0 in an answer |
-//! | 16..20 | Q_Key; 0 in an answer |
-//! | 20..24 | the immediate value; in an answer octets of the receive buffer |
-//! | 24..28 | the mark: where in its flow the sender is; an answer repeats it |
+//! | 8..12 | the queue pair spoken to; 0 in a credit message |
+//! | 12..16 | the queue pair that speaks; 0 in a credit message |
+//! | 16..20 | Q_Key; 0 in a credit message |
+//! | 20..24 | the immediate value; in a credit message octets of the receive buffer |
+//! | 24..28 | the mark: where in its flow the sender is; a credit message repeats it |
 //!
 //! Numbers are in network byte order.
 
@@ -29,7 +29,7 @@ pub enum Header {
     /// A message.
     Message(Message),
     /// The other socket tells how far it has read.
-    Answer {
+    Credit {
         /// The mark that asked for it.
         mark: u32,
         /// Octets of the socket's receive buffer.
@@ -59,7 +59,7 @@ impl Header {
     pub fn encode(&self) -> [u8; HEADER_LEN] {
         let (kind, flags, words) = match self {
             Header::Message(message) => message.parts(),
-            Header::Answer { mark, room } => (2, 0, [0, 0, 0, *room, *mark]),
+            Header::Credit { mark, room } => (2, 0, [0, 0, 0, *room, *mark]),
         };
         let mut octets = [0; HEADER_LEN];
         octets[..4].copy_from_slice(&MAGIC);
@@ -89,7 +89,7 @@ impl Header {
                 solicited: header[5] & SOLICITED != 0,
                 mark: (header[5] & ANSWER_WANTED != 0).then(|| word(24)),
             }),
-            2 => Header::Answer {
+            2 => Header::Credit {
                 mark: word(24),
                 room: word(20),
             },
@@ -151,11 +151,11 @@ mod tests {
             mark: None,
             ..MESSAGE
         };
-        let answer = Header::Answer {
+        let credit = Header::Credit {
             mark: 5,
             room: 1 << 20,
         };
-        for header in [Header::Message(MESSAGE), Header::Message(plain), answer] {
+        for header in [Header::Message(MESSAGE), Header::Message(plain), credit] {
             let mut octets = header.encode().to_vec();
             octets.extend_from_slice(b"payload");
             assert_eq!(Header::parse(&octets), Some((header, &b"payload"[..])));

@@ -8,7 +8,7 @@
 pub mod flow;
 pub mod grh;
 pub mod header;
-mod held;
+mod rnr_queue;
 mod sending;
 
 use alloc::collections::VecDeque;
@@ -26,8 +26,8 @@ use crate::wqe::{RecvQueue, RecvWqe, SendQueue};
 
 use grh::GRH_LEN;
 use header::Message;
-pub use held::Debt;
-use held::Held;
+pub use rnr_queue::Debt;
+use rnr_queue::Held;
 pub use sending::{Outgoing, Target};
 
 /// Octets that a datagram carries at most: the path MTU that the port reports.
@@ -44,7 +44,7 @@ pub struct Arrival<'a> {
     pub to: IpAddr,
     /// What it carries.
     pub payload: &'a [u8],
-    /// Where an answer goes, if one is wanted.
+    /// Where credit goes, if it is wanted.
     pub debt: Option<Debt>,
 }
 
@@ -53,17 +53,17 @@ pub struct Arrival<'a> {
 pub enum Fate {
     /// A receive has it.
     Delivered,
-    /// It waits for a receive. An answer that it asked for is due when it is let go.
+    /// It waits for a receive. The credit that it asked for is due when it is let go.
     Held,
     /// It is lost.
     Dropped(Why),
 }
 
 impl Fate {
-    /// Whether the answer that the datagram asked for is due now. Who has not the Q_Key of a queue pair that receives
+    /// Whether the credit that the datagram asked for is due now. Who has not the Q_Key of a queue pair that receives
     /// gets none: the silence is the same where there is no such queue pair, so that numbers cannot be found by
     /// asking.
-    pub fn is_answered(self) -> bool {
+    pub fn owes_credit(self) -> bool {
         match self {
             Fate::Delivered | Fate::Dropped(Why::NoReceive | Why::TooLong) => true,
             Fate::Held | Fate::Dropped(Why::State | Why::QKey) => false,
@@ -250,7 +250,7 @@ impl UdQp {
         }
     }
 
-    /// Answers that are due, because what asked for them waits no longer.
+    /// Credit that is due, because what asked for them waits no longer.
     pub fn take_debt(&mut self) -> Option<Debt> {
         self.held.take_debt()
     }

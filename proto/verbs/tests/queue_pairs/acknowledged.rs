@@ -6,9 +6,9 @@ use weft_verbs::iwarp::{Established, Opcode};
 use weft_verbs::qp::Qp;
 use weft_verbs::types::{Payload, SendFlags, SendOp, SendRequest, Sge, Stag, WcStatus};
 
-fn by_hand() -> Config {
+fn out_of_band() -> Config {
     Config {
-        by_hand: true,
+        out_of_band: true,
         ..Config::default()
     }
 }
@@ -23,7 +23,7 @@ fn a_write_is_complete_when_its_last_octet_is_placed() {
         let config = Config {
             ord,
             ird: ord,
-            ..by_hand()
+            ..out_of_band()
         };
         let mut pair = Pair::new(config, 1);
         let [a, b] = [0, 1].map(|side| pair.ends[side].device.region(60_000, 0, ALL, 3));
@@ -48,8 +48,8 @@ fn a_write_is_complete_when_its_last_octet_is_placed() {
 }
 
 #[test]
-fn one_question_speaks_for_many_writes_and_order_is_kept() {
-    let mut pair = Pair::new(by_hand(), 2);
+fn one_request_speaks_for_many_writes_and_order_is_kept() {
+    let mut pair = Pair::new(out_of_band(), 2);
     let [a, b] = [0, 1].map(|side| pair.ends[side].device.region(10_000, 0, ALL, 3));
     for wr_id in 0..20 {
         let gather = [sge(a, 0, 100)];
@@ -70,7 +70,7 @@ fn one_question_speaks_for_many_writes_and_order_is_kept() {
 
 #[test]
 fn a_refused_write_has_the_status_itself() {
-    let mut pair = Pair::new(by_hand(), 3);
+    let mut pair = Pair::new(out_of_band(), 3);
     let [a, b] = [0, 1].map(|side| pair.ends[side].device.region(1000, 0, ALL, 3));
     let gather = [sge(a, 0, 100)];
     post(&mut pair, 0, 1, write_to(b, 0), Payload::Gather(&gather));
@@ -108,7 +108,7 @@ fn with_the_connection_manager_a_write_is_complete_when_the_transport_has_it() {
 fn of_uc_and_where_the_program_wants_it_so_no_write_is_asked_for() {
     let ways: [fn(&mut Qp); 2] = [|qp| qp.set_unreliable(true), |qp| qp.set_acknowledge(false)];
     for way in ways {
-        let mut pair = Pair::new(by_hand(), 4);
+        let mut pair = Pair::new(out_of_band(), 4);
         way(&mut pair.ends[0].qp);
         let b = pair.ends[1].device.region(8, 0, ALL, 3);
         pair.drive();
@@ -123,8 +123,8 @@ fn of_uc_and_where_the_program_wants_it_so_no_write_is_asked_for() {
 
 /// The question behind a Write waits for the end of the Read that is all the peer allows.
 #[test]
-fn a_question_is_due_when_there_is_room_for_it() {
-    let mut foreign = Foreign::by_hand(&Established {
+fn an_acknowledgement_request_is_due_when_there_is_room_for_it() {
+    let mut foreign = Foreign::out_of_band(&Established {
         ord: 1,
         ..responder(IRD)
     });
@@ -140,7 +140,7 @@ fn a_question_is_due_when_there_is_room_for_it() {
 
     foreign.tagged(Opcode::READ_RESPONSE, (sink, 0), true, &[7; 8]);
     assert!(foreign.qp.wants_to_send());
-    assert_eq!(foreign.segments().len(), 1, "the question");
+    assert_eq!(foreign.segments().len(), 1, "the acknowledgement request");
     assert!(foreign.qp.awaits_acknowledgement() && foreign.device.sends.len() == 1);
     foreign.tagged(Opcode::READ_RESPONSE, (Stag::RTR, 0), true, &[]);
     assert!(!foreign.qp.awaits_acknowledgement() && foreign.device.sends.len() == 2);
@@ -148,9 +148,13 @@ fn a_question_is_due_when_there_is_room_for_it() {
 
 #[test]
 fn a_queue_pair_that_ends_asks_nothing_more() {
-    let mut foreign = Foreign::by_hand(&responder(IRD));
+    let mut foreign = Foreign::out_of_band(&responder(IRD));
     foreign.post(1, write_to(Stag(7), 0), Payload::Inline(b"x"));
-    assert_eq!(foreign.segments().len(), 2, "the Write and the question");
+    assert_eq!(
+        foreign.segments().len(),
+        2,
+        "the Write and the acknowledgement request"
+    );
     foreign.qp.disconnect(&mut foreign.device);
     assert!(foreign.segments().is_empty());
 }
@@ -171,7 +175,7 @@ fn post_unsignalled(pair: &mut Pair, op: SendOp, gather: &[Sge]) {
 
 #[test]
 fn nothing_is_asked_for_writes_that_no_completion_waits_for() {
-    let mut pair = Pair::new(by_hand(), 5);
+    let mut pair = Pair::new(out_of_band(), 5);
     let [a, b] = [0, 1].map(|side| pair.ends[side].device.region(1000, 0, ALL, 3));
     let gather = [sge(a, 0, 100)];
     pair.drive();
@@ -196,7 +200,7 @@ fn nothing_is_asked_for_writes_that_no_completion_waits_for() {
 
 /// Two ends of which the first bounds how often its Sends may find no receive.
 fn bounded(retries: u8, seed: u64) -> Pair {
-    let mut pair = Pair::new(by_hand(), seed);
+    let mut pair = Pair::new(out_of_band(), seed);
     pair.ends[0].qp.set_rnr_retries(Some(retries));
     pair
 }

@@ -122,7 +122,7 @@ fn a_stranger_empties_no_shared_queue() {
 #[test]
 fn a_receive_outlives_the_stream_that_ended_in_its_message() {
     let config = Config {
-        by_hand: true,
+        out_of_band: true,
         ..Config::default()
     };
     let mut pair = Pair::new(config, 3);

@@ -292,7 +292,7 @@ fn an_atomic_has_eight_octets_and_a_queue_pair_that_allows_it() {
         let posted = end.qp.post_send(&request, &mut end.device);
         assert_eq!(posted, Err(PostError::InvalidLength), "{len} octets");
     }
-    pair.ends[1].qp.set_access(Access(7));
+    pair.ends[1].qp.set_access(Access::from_bits_retain(7));
     post(&mut pair, 0, 2, add, Payload::Gather(&[sge(sink, 0, 8)]));
     pair.drive();
     assert_eq!(fault(&pair, 1), Some(PeerFault::RemoteAccess));
@@ -375,7 +375,9 @@ fn a_window_is_bound_written_through_and_invalidated_by_the_peer() {
 #[test]
 fn a_bad_binding_fails_with_its_own_status() {
     let mut pair = Pair::new(Config::default(), 8);
-    let region = pair.ends[0].device.region(0x100, 0x1000, Access(0xF), 2);
+    let region = pair.ends[0]
+        .device
+        .region(0x100, 0x1000, Access::from_bits_retain(0xF), 2);
     let regions = &mut pair.ends[0].device.regions;
     let window = regions
         .insert_window(WindowKind::One, PD, draws(77 << 8))

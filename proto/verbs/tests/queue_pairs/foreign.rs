@@ -78,8 +78,8 @@ fn without_an_ird_only_a_read_of_nothing_is_answered_and_one_at_a_time() {
 
 #[test]
 fn the_queue_pair_has_rights_of_its_own() {
-    let all = Access(ALL.0);
-    let without = |right: Access| Access(all.0 & !right.0);
+    let all = ALL;
+    let without = |right: Access| all - right;
     let write: Reach = |foreign, target| foreign.write(target, b"octets");
     let [read, add] = requests();
     for (right, request, wanted) in [

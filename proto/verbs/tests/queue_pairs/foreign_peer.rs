@@ -60,7 +60,7 @@ impl Foreign {
     /// The same, with a peer that gave itself away as Weft: its messages wait for a receive.
     pub fn weft() -> Foreign {
         let mut foreign = Foreign::new(IRD);
-        foreign.qp.meet_weft();
+        foreign.qp.set_peer_is_weft();
         foreign
     }
 
@@ -71,12 +71,12 @@ impl Foreign {
     }
 
     /// A queue pair that the program brings up itself, with a peer that it knows to be Weft.
-    pub fn by_hand(config: &Established) -> Foreign {
+    pub fn out_of_band(config: &Established) -> Foreign {
         let (mut qp, device) = in_init(queue_pair(10, false));
-        qp.walk(QpState::Rtr).expect("RTR");
+        qp.bring_to(QpState::Rtr).expect("RTR");
         let mut foreign = Foreign::attach(config, qp, device);
-        foreign.qp.walk(QpState::Rts).expect("RTS");
-        foreign.qp.meet_weft();
+        foreign.qp.bring_to(QpState::Rts).expect("RTS");
+        foreign.qp.set_peer_is_weft();
         foreign.write((Stag(0), 0), b"");
         foreign
     }

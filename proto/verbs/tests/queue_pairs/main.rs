@@ -1,17 +1,17 @@
 //! Two queue pairs in memory on virtual time: scenarios, and random work by seed.
 
 mod acknowledged;
-mod by_hand;
 mod draining;
 mod empty_segments;
 mod extended;
 mod foreign;
 mod foreign_peer;
-mod holding;
 mod local_faults;
 mod on_the_wire;
+mod out_of_band;
 mod pair;
 mod random_work;
+mod rnr_queue;
 mod scenarios;
 mod states;
 mod taking;

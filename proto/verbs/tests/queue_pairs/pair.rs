@@ -18,7 +18,7 @@ use weft_verbs::types::{
     SendRequest, Sge, Stag, WcStatus,
 };
 
-pub const ALL: Access = Access(0x1F);
+pub const ALL: Access = Access::from_bits_retain(0x1F);
 
 /// One direction of the byte stream.
 #[derive(Default)]
@@ -51,7 +51,7 @@ pub struct Config {
     pub policy: FpduPolicy,
     pub shared_receive: bool,
     /// The programs walk the states themselves.
-    pub by_hand: bool,
+    pub out_of_band: bool,
 }
 
 impl Default for Config {
@@ -66,7 +66,7 @@ impl Default for Config {
             ord: 4,
             policy: FpduPolicy::Auto,
             shared_receive: false,
-            by_hand: false,
+            out_of_band: false,
         }
     }
 }
@@ -156,12 +156,12 @@ impl Pair {
             let mut qp = queue_pair(number, config.shared_receive);
             let mut device = Device::default();
             qp.modify(QpState::Init, &mut device).expect("INIT");
-            if config.by_hand {
-                qp.walk(QpState::Rtr).expect("RTR");
+            if config.out_of_band {
+                qp.bring_to(QpState::Rtr).expect("RTR");
             }
             qp.attach(&established, config.emss, config.policy, Duration::ZERO);
-            if config.by_hand {
-                qp.walk(QpState::Rts).expect("RTS");
+            if config.out_of_band {
+                qp.bring_to(QpState::Rts).expect("RTS");
             }
             End {
                 qp,

@@ -37,7 +37,7 @@ fn config(rng: &mut fastrand::Rng) -> Config {
         ord: rng.u16(1..8),
         policy: [FpduPolicy::Auto, FpduPolicy::Emss, FpduPolicy::Large][rng.usize(0..3)],
         shared_receive: false,
-        by_hand: rng.bool(),
+        out_of_band: rng.bool(),
     }
 }
 

@@ -67,6 +67,29 @@ fn a_send_and_a_write_arrive_with_every_kind_of_start_up() {
     }
 }
 
+/// The path may change under a stream. Large FPDUs do not follow it.
+#[test]
+fn fpdus_follow_the_emss_where_they_fit_it() {
+    for policy in [FpduPolicy::Emss, FpduPolicy::Auto, FpduPolicy::Large] {
+        let config = Config {
+            policy,
+            ..Config::default()
+        };
+        let mut pair = Pair::new(config, 3);
+        pair.drive();
+        let before = pair.ends[0].qp.mulpdu().expect("connected");
+        for (emss, fitting) in [(700, 694), (9000, 8994), (64, 128)] {
+            pair.ends[0].qp.set_emss(emss);
+            let after = pair.ends[0].qp.mulpdu().expect("connected");
+            let wanted = match policy {
+                FpduPolicy::Emss => fitting,
+                _ => before,
+            };
+            assert_eq!(after, wanted, "{policy:?}, {emss}");
+        }
+    }
+}
+
 #[test]
 fn the_responder_may_post_first_and_its_octets_wait_for_the_first_fpdu() {
     let config = Config {

@@ -19,17 +19,17 @@ fn modify(foreign: &mut Foreign, to: QpState) -> Result<(), PostError> {
 #[test]
 fn only_a_queue_pair_without_a_connection_manager_is_walked_to_rts() {
     let (mut qp, _) = in_init(queue_pair(10, false));
-    assert!(!qp.is_by_hand());
-    assert_eq!(qp.walk(QpState::Rts), INVALID, "RTR comes first");
-    assert_eq!(qp.walk(QpState::Rtr), Ok(()));
-    assert!(qp.is_by_hand());
-    assert_eq!(qp.walk(QpState::Rtr), INVALID);
-    assert_eq!(qp.walk(QpState::Rts), Ok(()));
-    assert_eq!(qp.walk(QpState::Rts), Ok(()), "it is there");
+    assert!(!qp.is_out_of_band());
+    assert_eq!(qp.bring_to(QpState::Rts), INVALID, "RTR comes first");
+    assert_eq!(qp.bring_to(QpState::Rtr), Ok(()));
+    assert!(qp.is_out_of_band());
+    assert_eq!(qp.bring_to(QpState::Rtr), INVALID);
+    assert_eq!(qp.bring_to(QpState::Rts), Ok(()));
+    assert_eq!(qp.bring_to(QpState::Rts), Ok(()), "it is there");
 
     let mut connected = Foreign::new(IRD).qp;
-    assert_eq!(connected.walk(QpState::Rts), INVALID);
-    assert!(!connected.is_by_hand());
+    assert_eq!(connected.bring_to(QpState::Rts), INVALID);
+    assert!(!connected.is_out_of_band());
 }
 
 #[test]
@@ -58,21 +58,21 @@ fn a_connected_queue_pair_is_reset_when_its_stream_has_ended() {
     assert_eq!(modify(&mut foreign, QpState::Reset), Ok(()));
 
     // A program that brings it up itself knows of no stream.
-    let mut foreign = Foreign::by_hand(&responder(IRD));
+    let mut foreign = Foreign::out_of_band(&responder(IRD));
     assert_eq!(modify(&mut foreign, QpState::Reset), Ok(()));
     assert_eq!(foreign.qp.state(), QpState::Reset);
 }
 
 #[test]
 fn what_was_reset_is_not_reached_by_the_end_of_its_old_stream() {
-    let mut foreign = Foreign::by_hand(&responder(IRD));
+    let mut foreign = Foreign::out_of_band(&responder(IRD));
     modify(&mut foreign, QpState::Reset).expect("RESET");
     assert!(foreign.qp.stream_ended(&mut foreign.device));
     let state = (foreign.qp.state(), foreign.qp.ending());
     assert_eq!(state, (QpState::Reset, Ending::Open));
     modify(&mut foreign, QpState::Init).expect("INIT");
-    foreign.qp.walk(QpState::Rtr).expect("RTR");
-    foreign.qp.walk(QpState::Rts).expect("RTS");
+    foreign.qp.bring_to(QpState::Rtr).expect("RTR");
+    foreign.qp.bring_to(QpState::Rts).expect("RTS");
     assert_eq!(foreign.qp.drain(false, &mut foreign.device), Ok(()));
 }
 

@@ -22,7 +22,7 @@ fn initiator() -> Foreign {
 }
 
 #[test]
-fn a_peer_that_keeps_silent_is_nudged_at_growing_distances_and_not_for_ever() {
+fn a_peer_that_keeps_silent_is_probed_at_growing_distances_and_not_for_ever() {
     let mut foreign = initiator();
     assert_eq!(foreign.qp.deadline(), None, "nothing was sent yet");
     foreign.post(1, SendOp::Send, Payload::Inline(b"x"));
@@ -31,14 +31,14 @@ fn a_peer_that_keeps_silent_is_nudged_at_growing_distances_and_not_for_ever() {
     while let Some(at) = foreign.qp.deadline() {
         pauses.push((at - foreign.device.now).as_millis());
         assert_eq!(time_out(&mut foreign.qp, &mut foreign.device), None);
-        let nudge = foreign.segments();
-        assert!(nudge.len() == 1 && nudge[0].1.is_empty(), "an empty Write");
+        let probe = foreign.segments();
+        assert!(probe.len() == 1 && probe[0].1.is_empty(), "an empty Write");
     }
     assert_eq!(pauses, [5, 20, 80, 320, 1280, 5120]);
 }
 
 #[test]
-fn a_peer_that_was_heard_needs_no_nudge() {
+fn a_peer_that_was_heard_needs_no_probe() {
     let mut foreign = initiator();
     foreign.post(1, SendOp::Send, Payload::Inline(b"x"));
     foreign.sent();
@@ -50,9 +50,9 @@ fn a_peer_that_was_heard_needs_no_nudge() {
     assert_eq!(foreign.qp.deadline(), None);
 }
 
-/// The peer says that it is Weft while a nudge waits, and is told the same.
+/// The peer says that it is Weft while a probe waits, and is told the same.
 #[test]
-fn a_nudge_that_waits_takes_no_announcements_place() {
+fn a_probe_that_waits_takes_no_announcements_place() {
     let mut foreign = initiator();
     foreign.post(1, SendOp::Send, Payload::Inline(b"x"));
     foreign.sent();
@@ -186,7 +186,7 @@ fn a_new_stream_begins_without_deadlines_of_the_one_before() {
     qp.modify(QpState::Reset, &mut device).expect("RESET");
     qp.modify(QpState::Init, &mut device).expect("INIT");
     qp.attach(&responder(IRD), 1448, FpduPolicy::Auto, Duration::ZERO);
-    qp.meet_weft();
+    qp.set_peer_is_weft();
     let mut foreign = Foreign::of(qp, device);
     foreign.send();
     let kept = "what was set outlives a reset";
@@ -208,7 +208,7 @@ fn written_in_turn(foreign: &mut Foreign, rounds: u64, pause: Duration) {
 
 #[test]
 fn an_acknowledgement_waits_for_the_post_that_follows_closely() {
-    let mut foreign = Foreign::by_hand(&responder(IRD));
+    let mut foreign = Foreign::out_of_band(&responder(IRD));
     written_in_turn(&mut foreign, 8, 10 * US);
     foreign.ask((Stag(0), 0), 0);
     assert!(!foreign.qp.is_due(&foreign.device));
@@ -224,7 +224,7 @@ fn an_acknowledgement_waits_for_the_post_that_follows_closely() {
 
 #[test]
 fn one_that_waits_in_vain_leaves_in_time_and_later_ones_at_once() {
-    let mut foreign = Foreign::by_hand(&responder(IRD));
+    let mut foreign = Foreign::out_of_band(&responder(IRD));
     written_in_turn(&mut foreign, 8, 10 * US);
     foreign.ask((Stag(0), 0), 0);
     assert!(!foreign.qp.is_due(&foreign.device));
@@ -241,7 +241,7 @@ fn one_that_waits_in_vain_leaves_in_time_and_later_ones_at_once() {
 
 #[test]
 fn it_does_not_wait_where_posts_come_later_or_the_connection_managers_program_asks() {
-    let mut foreign = Foreign::by_hand(&responder(IRD));
+    let mut foreign = Foreign::out_of_band(&responder(IRD));
     written_in_turn(&mut foreign, 50, 60 * US);
     foreign.ask((Stag(0), 0), 0);
     assert!(foreign.qp.is_due(&foreign.device));

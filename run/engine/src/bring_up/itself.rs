@@ -59,7 +59,7 @@ impl Qp {
             leftover: &[],
             owner: Arc::new(Nobody),
         })?;
-        self.lock().machine.meet_weft();
+        self.lock().machine.set_peer_is_weft();
         Ok(())
     }
 }

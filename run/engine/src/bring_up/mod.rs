@@ -1,20 +1,20 @@
 //! Bringing a queue pair up from a GID and a queue pair number (decisions 0007 and 0012).
 //!
-//! A program without a connection manager tells each end the other's GID and number, and walks its queue pair INIT,
-//! RTR, RTS. The GID is an address of the machine and the number says at which TCP port of it the process listens
-//! ([`ports`]), so that one end can dial: the one whose GID and number are the lower ([`dialing`]). It dials when
-//! its program goes to RTS, or a little after RTR, and tries again until the other is there. The other end
-//! ([`answering`]) lets every dial wait in silence ([`room`]) until it knows that it is the peer's ([`words`]).
-//! Request and Reply say in their private data who speaks to whom ([`hello`]). Everything behind that is iWARP as
-//! ever.
+//! A program without a connection manager exchanges GIDs and numbers out of band: it tells each end the other's, and
+//! modifies its queue pair to INIT, RTR and RTS. The GID is an address of the machine, and the number says at which TCP
+//! port of it the process listens ([`ports`]). So one end can connect: the one whose GID and number are the lower
+//! ([`active`]). It does so when its program goes to RTS, or a little after RTR, and tries again until the other end is
+//! there. The other end ([`passive`]) lets every connection wait in silence ([`pending`]) until it knows that it is the
+//! peer's ([`sequence_numbers`]). MPA Request and Reply say in their private data who speaks to whom ([`message`]).
+//! Everything behind that is iWARP as ever.
 
-mod answering;
-mod dialing;
-mod hello;
+mod active;
 mod itself;
+mod message;
+mod passive;
+mod pending;
 mod ports;
-mod room;
-mod words;
+mod sequence_numbers;
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock, Weak};
@@ -30,20 +30,20 @@ use crate::error::Error;
 use crate::progress::{Member, Served, Token};
 use crate::qp::{Inner, Qp, Supplier};
 
-use answering::look_at_dials;
-use hello::{Hello, Word};
+use message::{Message, Proof};
+use passive::judge_pending;
 use ports::Ports;
-use words::{Shown, Words};
+use sequence_numbers::{SequenceNumbers, Shown};
 
-/// How long an end at RTR waits for RTS before it dials: most programs are there at once, and an end in RTS can
-/// show more.
-const RTS_IS_NEAR: Duration = Duration::from_millis(1);
-/// The first wait before dialing again; each further one is twice as long.
-const REDIAL: Duration = Duration::from_millis(1);
-/// The longest wait before dialing again.
-const REDIAL_MOST: Duration = Duration::from_secs(1);
+/// How long an end at RTR waits for RTS before it connects: most programs are there at once, and an end in RTS can
+/// prove more.
+const RTS_DELAY_MAX: Duration = Duration::from_millis(1);
+/// The first wait between two connect attempts; each further one is twice as long.
+const RETRY_DELAY_MIN: Duration = Duration::from_millis(1);
+/// The longest wait between two connect attempts.
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(1);
 
-/// The other end of a queue pair that is brought up by hand.
+/// The other end of a queue pair, as the program exchanged it out of band.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Destination {
     /// The address behind the GID of this end.
@@ -74,77 +74,77 @@ struct Exchange {
 #[derive(Debug)]
 struct State {
     to: Destination,
-    words: Words,
-    dial: Dial,
-    /// A dial that was made before RTS and may still be answered, while another one is made.
+    psns: SequenceNumbers,
+    attempt: Attempt,
+    /// A connect attempt that was made before RTS and may still be answered, while another one is made.
     early: Option<Arc<Id>>,
-    /// A dial of the peer's is being answered.
+    /// A connection of the peer's is being accepted.
     accepting: bool,
     again_after: Duration,
     /// What the attached peer says that this end starts with, until that is known.
     claimed: Option<u32>,
-    /// How long a send waits for an answer; `None` is for ever.
-    patience: Option<Duration>,
+    /// How long a send waits for the peer; `None` is for ever.
+    timeout: Option<Duration>,
     /// Sends wait for a stream since then.
     waiting_since: Option<Duration>,
 }
 
 #[derive(Debug)]
-enum Dial {
-    /// The other end dials.
+enum Attempt {
+    /// The other end connects.
     Theirs,
     /// Due at this time.
     At(Duration),
     /// Under way, or connected. This end has said that much.
-    Made { id: Arc<Id>, said: Word },
+    Made { id: Arc<Id>, said: Proof },
 }
 
 /// Somebody who spoke as the other end.
 #[derive(Clone, Copy, Debug)]
 struct Peer {
-    hello: Hello,
+    message: Message,
     from: Option<IpAddr>,
-    /// What this end has said first, if it dialed.
-    said: Option<Word>,
+    /// What this end has said first, if it connected.
+    said: Option<Proof>,
 }
 
 impl State {
     /// Whether an end that speaks so, from that address, is the one the program named.
     fn check(&self, own: u32, peer: &Peer) -> Result<Shown, &'static str> {
-        if peer.hello.to != own {
+        if peer.message.to != own {
             return Err("it is for another queue pair");
         }
-        if peer.hello.from != self.to.peer_qp {
+        if peer.message.from != self.to.peer_qp {
             return Err("the program named another queue pair");
         }
         if peer.from != Some(self.to.peer) {
             return Err("it comes from an address that is not behind the peer's GID");
         }
         match peer.said {
-            None => self.words.check(peer.hello.word),
-            Some(said) => self.words.check_answer(said, peer.hello.word),
+            None => self.psns.check(peer.message.proof),
+            Some(said) => self.psns.check_answer(said, peer.message.proof),
         }
     }
 
-    /// The one that spoke so becomes the peer. What it was checked against may have changed since. The end that was
-    /// dialed takes nobody who has not shown who it is; the end that dialed was answered by whoever holds the address
-    /// and the port that its program named, and may have to wait for RTS to know more.
-    fn meet(&mut self, own: u32, role: Role, peer: &Peer) -> Result<(), Error> {
+    /// Makes the one that spoke so the peer. What it was checked against may have changed since. The passive side takes
+    /// nobody who has not proved who it is; the active side was answered by whoever holds the address and the port that
+    /// its program named, and may have to wait for RTS to know more.
+    fn set_peer(&mut self, own: u32, role: Role, peer: &Peer) -> Result<(), Error> {
         let shown = self.check(own, peer);
-        self.claimed = match (shown, peer.hello.word) {
+        self.claimed = match (shown, peer.message.proof) {
             (Ok(Shown::Peer), _) => None,
-            (Ok(Shown::NothingYet), Word::Expects(psn)) if role == Role::Initiator => Some(psn),
+            (Ok(Shown::NothingYet), Proof::Expects(psn)) if role == Role::Initiator => Some(psn),
             (Ok(Shown::NothingYet), _) if role == Role::Initiator => None,
             _ => return Err(Error::State("the peer that the program named")),
         };
         self.waiting_since = None;
-        self.again_after = REDIAL;
+        self.again_after = RETRY_DELAY_MIN;
         Ok(())
     }
 }
 
-/// The end that dials is the lower one; both come to the same answer.
-fn dials(own: u32, to: &Destination) -> bool {
+/// Whether this end connects: the lower one does, and both ends come to the same answer.
+fn is_active(own: u32, to: &Destination) -> bool {
     let place = |address: IpAddr, number: u32| (address.is_ipv6(), address, number);
     place(to.local, own) < place(to.peer, to.peer_qp)
 }
@@ -155,7 +155,7 @@ fn exchange_of(inner: &Inner) -> Option<Arc<Exchange>> {
 }
 
 impl Qp {
-    /// The program may bring the queue pair up by hand: peers find the process from now on.
+    /// The program may bring the queue pair up out of band: peers find the process from now on.
     ///
     /// # Errors
     /// The kernel refuses to listen.
@@ -164,12 +164,12 @@ impl Qp {
         engine.part::<Ports>().listen(engine)
     }
 
-    /// Whether the program brings the queue pair up by hand.
-    pub fn is_by_hand(&self) -> bool {
-        self.lock().machine.is_by_hand()
+    /// Whether the program brings the queue pair up out of band.
+    pub fn is_out_of_band(&self) -> bool {
+        self.lock().machine.is_out_of_band()
     }
 
-    /// To RTR: the other end is known, and is dialed or awaited.
+    /// To RTR: the other end is known, and is connected to or awaited.
     ///
     /// # Errors
     /// The queue pair is not in INIT.
@@ -183,17 +183,17 @@ impl Qp {
         };
         {
             let mut inner = self.lock();
-            inner.machine.walk(QpState::Rtr)?;
+            inner.machine.bring_to(QpState::Rtr)?;
             inner.set_supplier(Exchange::begin(self, to));
         }
         if self.is_itself(&to) {
             return self.connect_to_itself(to.local);
         }
-        look_at_dials(self, engine);
+        judge_pending(self, engine);
         Ok(())
     }
 
-    /// To RTS, or new values in RTS. `patience` is how long a send waits for the other end before
+    /// To RTS, or new values in RTS. `timeout` is how long a send waits for the other end before
     /// it fails; `None` is for ever.
     ///
     /// # Errors
@@ -201,14 +201,14 @@ impl Qp {
     pub fn ready_to_send(
         self: &Arc<Self>,
         sq_psn: Option<u32>,
-        patience: Option<Duration>,
+        timeout: Option<Duration>,
     ) -> Result<(), Error> {
         let engine = self.pd().engine();
         let exchange = {
             let mut inner = self.lock();
-            inner.machine.walk(QpState::Rts)?;
+            inner.machine.bring_to(QpState::Rts)?;
             let exchange = exchange_of(&inner).ok_or(Error::State("a queue pair in RTR"))?;
-            if exchange.know_more(sq_psn, patience, inner.is_connected()) {
+            if exchange.know_more(sq_psn, timeout, inner.is_connected()) {
                 crate::warn!(
                     "qp {}: the peer expects another packet sequence number than the program gives: dropped",
                     self.number()
@@ -217,8 +217,8 @@ impl Qp {
             }
             exchange
         };
-        look_at_dials(self, engine);
-        exchange.dial_if_due();
+        judge_pending(self, engine);
+        exchange.connect_if_due();
         Ok(())
     }
 }
@@ -226,7 +226,7 @@ impl Qp {
 impl Exchange {
     fn begin(qp: &Arc<Qp>, to: Destination) -> Arc<Exchange> {
         let engine = qp.pd().engine().clone();
-        let dials_at = dials(qp.number(), &to).then(|| engine.now() + RTS_IS_NEAR);
+        let connects_at = is_active(qp.number(), &to).then(|| engine.now() + RTS_DELAY_MAX);
         let exchange = Arc::new_cyclic(|me| Exchange {
             me: me.clone(),
             qp: Arc::downgrade(qp),
@@ -234,48 +234,48 @@ impl Exchange {
             token: OnceLock::new(),
             state: Mutex::new(State {
                 to,
-                words: Words {
+                psns: SequenceNumbers {
                     rq_psn: to.rq_psn,
                     sq_psn: None,
                 },
-                dial: dials_at.map_or(Dial::Theirs, Dial::At),
+                attempt: connects_at.map_or(Attempt::Theirs, Attempt::At),
                 early: None,
                 accepting: false,
-                again_after: REDIAL,
+                again_after: RETRY_DELAY_MIN,
                 claimed: None,
-                patience: None,
+                timeout: None,
                 waiting_since: None,
             }),
             engine,
         });
         let token = exchange.engine.progress.reserve(exchange.clone());
         let _ = exchange.token.set(token);
-        if let Some(at) = dials_at {
+        if let Some(at) = connects_at {
             exchange.call_at(at);
         }
         exchange
     }
 
     /// The program goes to RTS. True where the peer that is connected is not the one it names.
-    fn know_more(&self, sq_psn: Option<u32>, patience: Option<Duration>, connected: bool) -> bool {
+    fn know_more(&self, sq_psn: Option<u32>, timeout: Option<Duration>, connected: bool) -> bool {
         let mut state = self.state.lock();
-        state.patience = patience;
-        state.words.sq_psn = sq_psn.or(state.words.sq_psn);
-        let mistaken = match (state.claimed, state.words.sq_psn) {
+        state.timeout = timeout;
+        state.psns.sq_psn = sq_psn.or(state.psns.sq_psn);
+        let mistaken = match (state.claimed, state.psns.sq_psn) {
             (Some(claimed), Some(own)) => claimed != own,
             _ => false,
         };
         if mistaken {
-            self.dial_later(&mut state);
+            self.retry_later(&mut state);
         } else if !connected {
-            self.dial_with_more(&mut state);
+            self.connect_with_more(&mut state);
         }
         mistaken
     }
 
     /// The one that spoke so becomes the peer of the queue pair, which is locked.
-    fn meet(&self, role: Role, peer: &Peer) -> Result<(), Error> {
-        self.state.lock().meet(self.own, role, peer)
+    fn set_peer(&self, role: Role, peer: &Peer) -> Result<(), Error> {
+        self.state.lock().set_peer(self.own, role, peer)
     }
 
     fn call_at(&self, at: Duration) {
@@ -286,21 +286,21 @@ impl Exchange {
 
     /// Sends wait for a stream, as long as the program's timeouts say.
     fn note_waiting(&self, state: &mut State) {
-        let Some(patience) = state.patience else {
+        let Some(timeout) = state.timeout else {
             return;
         };
         if state.waiting_since.is_none() {
             let now = self.engine.now();
             state.waiting_since = Some(now);
-            self.call_at(now + patience);
+            self.call_at(now + timeout);
         }
     }
 
     /// The sends that wait have waited for too long.
     fn has_given_up(&self) -> bool {
         let state = self.state.lock();
-        let waiting = state.waiting_since.zip(state.patience);
-        waiting.is_some_and(|(since, patience)| since + patience <= self.engine.now())
+        let waiting = state.waiting_since.zip(state.timeout);
+        waiting.is_some_and(|(since, timeout)| since + timeout <= self.engine.now())
     }
 }
 
@@ -319,7 +319,7 @@ impl Member for Exchange {
         }
         if !self.has_given_up() {
             if let Some(me) = self.me.upgrade() {
-                me.dial_if_due();
+                me.connect_if_due();
             }
             return;
         }
@@ -343,8 +343,8 @@ impl Supplier for Exchange {
                 self.note_waiting(&mut self.state.lock());
             }
         }
-        // Its peer may have dialed again before the end of the stream was seen.
-        look_at_dials(&qp, &self.engine);
+        // Its peer may have connected again before the end of the stream was seen.
+        judge_pending(&qp, &self.engine);
     }
 
     fn end(&self) {
@@ -353,8 +353,8 @@ impl Supplier for Exchange {
         }
         let (made, early) = {
             let mut state = self.state.lock();
-            let dial = std::mem::replace(&mut state.dial, Dial::Theirs);
-            (dial.into_made(), state.early.take())
+            let attempt = std::mem::replace(&mut state.attempt, Attempt::Theirs);
+            (attempt.into_made(), state.early.take())
         };
         for id in made.into_iter().chain(early) {
             id.detach_qp();
@@ -363,11 +363,11 @@ impl Supplier for Exchange {
     }
 }
 
-impl Dial {
+impl Attempt {
     fn into_made(self) -> Option<Arc<Id>> {
         match self {
-            Dial::Made { id, .. } => Some(id),
-            Dial::At(_) | Dial::Theirs => None,
+            Attempt::Made { id, .. } => Some(id),
+            Attempt::At(_) | Attempt::Theirs => None,
         }
     }
 }

@@ -15,7 +15,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-pub use weft_os::mem::{Gather, Scatter};
+pub use weft_os::lists::{Gather, Run, Scatter};
+pub use weft_os::mem::Registered;
 pub use weft_os::net::{SocketOptions, Transfer};
 pub use weft_os::poll::Interest;
 
@@ -35,16 +36,19 @@ pub trait Carrier: Source {
     /// Sends octets, which are the caller's again at once.
     fn send(&self, octets: &[u8]) -> Transfer;
 
-    /// Sends a list. What it says to have *taken* is copied, or held by reference until it is [`released`].
-    ///
-    /// [`released`]: Carrier::released
+    /// Sends a list. Octets that it says to have *taken* are copied, or, of registered memory, referred to until the
+    /// peer has them ([`Carrier::unreleased`]).
     fn send_gather(&self, list: &Gather<'_>) -> Transfer;
 
-    /// Octets of the stream, from its beginning on, whose memory is the caller's again, where the carrier holds memory by
-    /// reference; `None` where everything taken is copied.
-    fn released(&self) -> Option<u64> {
-        None
+    /// How many octets at the end of those taken it does not have copies of: from the first of them on that it refers
+    /// to. When that becomes less it says that it is ready.
+    #[inline]
+    fn unreleased(&self) -> usize {
+        0
     }
+
+    /// Copies what it refers to, so that the program may change its memory while the octets wait.
+    fn keep_copies(&self) {}
 
     /// Receives octets.
     fn recv(&self, buffer: &mut [u8]) -> Transfer;
@@ -69,6 +73,13 @@ pub trait Carrier: Source {
     /// # Errors
     /// The connection is over.
     fn emss(&self) -> io::Result<usize>;
+
+    /// The EMSS, where it is another than was said last. A carrier that says so once says that it is ready. The
+    /// kernel's TCP does not tell: its EMSS is what it was when the connection was made.
+    #[inline]
+    fn take_new_emss(&self) -> Option<usize> {
+        None
+    }
 
     /// This end's address.
     ///
@@ -132,4 +143,8 @@ pub trait Network: Debug + Send + Sync {
     /// # Errors
     /// There is no route.
     fn source_towards(&self, peer: SocketAddr) -> io::Result<SocketAddr>;
+
+    /// Memory is deregistered. No carrier of this network refers to it when this returns: what waits in it is copied
+    /// first, as the program may free it then.
+    fn deregistered(&self, _memory: &Registered) {}
 }

@@ -25,11 +25,11 @@ use crate::progress::Token;
 use crate::stats::Total;
 
 /// This many connections are taken from the kernel's queue in one go.
-const ACCEPT_AT_ONCE: usize = 64;
+const ACCEPTS_IN_A_ROW_MAX: usize = 64;
 /// How long a listener leaves connections in the kernel's queue when there is no room for them.
-const NO_ROOM: Duration = Duration::from_millis(20);
+const RETRY_WITHOUT_ROOM: Duration = Duration::from_millis(20);
 /// The same when the machine has no descriptor or memory for them.
-const NO_MEANS: Duration = Duration::from_millis(100);
+const RETRY_WITHOUT_MEANS: Duration = Duration::from_millis(100);
 
 /// Of the descriptors the process may have, the half-open connections take one in so many at most.
 const SHARE_OF_HALF_OPEN: u64 = 4;
@@ -152,7 +152,7 @@ impl Id {
     /// Takes new connections; each becomes an id of its own that runs MPA start-up.
     pub(super) fn accept_connections(self: &Arc<Self>) {
         let newcomers: Arc<Newcomers> = self.engine.part();
-        for _ in 0..ACCEPT_AT_ONCE {
+        for _ in 0..ACCEPTS_IN_A_ROW_MAX {
             // Two threads may be here at once, and what one of them finds free the other may not take.
             let turn = newcomers.accepting.lock();
             let Some(gate) = self.gate() else {
@@ -180,7 +180,7 @@ impl Id {
                     crate::error::explain(&error);
                     crate::warn_of_peer!("a connection could not be accepted: {error}");
                     // It would be tried again at once, and for ever.
-                    self.pause_accepting(NO_MEANS);
+                    self.pause_accepting(RETRY_WITHOUT_MEANS);
                     return;
                 }
             }
@@ -231,7 +231,7 @@ impl Id {
         }
         let made = self.crowd_out_one(listener, newcomers);
         if !made {
-            self.pause_accepting(NO_ROOM);
+            self.pause_accepting(RETRY_WITHOUT_ROOM);
         }
         made
     }

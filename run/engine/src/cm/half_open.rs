@@ -28,7 +28,7 @@ struct Entry<T> {
     number: Number,
     /// The listener it came to.
     listener: u64,
-    /// The address that stands for all of the peer's (`crate::suspects::Whom`).
+    /// The address that stands for all of the peer's (`crate::throttle::PeerAddress`).
     from: IpAddr,
     since: Duration,
     has_spoken: bool,

@@ -12,7 +12,7 @@ use weft_verbs::iwarp::PeerRequest;
 use super::accepting::{Places, Waiting};
 use super::bound::Bound;
 use super::handler::Handler;
-use super::order::{Order, Ticket};
+use super::request_order::{Order, Ticket};
 use super::sidr::{Asked, Asking, Desk};
 use super::startup::Startup;
 use super::{ConnParam, Event, EventChannel, EventKind, Service, MAX_PRIVATE_DATA};
@@ -73,14 +73,14 @@ pub(super) enum Phase {
     Connecting {
         carrier: Box<dyn Carrier>,
         token: Token,
-        dial: Dial,
+        attempt: Attempt,
     },
     /// The peer refused; it may be about to listen again.
     Refused {
         /// For the timer alone.
         token: Token,
         again_at: Duration,
-        dial: Dial,
+        attempt: Attempt,
     },
     /// MPA start-up is under way, or a request waits for the program.
     Starting {
@@ -118,15 +118,15 @@ pub(super) const BACKLOG: i32 = 1024;
 /// another on the same port refuses in between (perftest does so between its two connections), and an address
 /// that is resolved without asking the network leaves it no time. A machine may stand still for half a second before
 /// that server goes on, and perftest does not outlive a refusal.
-const REFUSALS: Duration = Duration::from_secs(1);
+const REFUSALS_FOR: Duration = Duration::from_secs(1);
 /// The pause before the second attempt; each one is twice the one before.
-const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const RETRY_DELAY_MIN: Duration = Duration::from_millis(1);
 /// The same at most.
-pub(super) const LONGEST_PAUSE: Duration = Duration::from_millis(32);
+pub(super) const RETRY_DELAY_MAX: Duration = Duration::from_millis(32);
 
 /// What a connect was asked for, and how long it goes on.
 #[derive(Clone, Debug)]
-pub(super) struct Dial {
+pub(super) struct Attempt {
     /// When there has to be a connection.
     pub(super) deadline: Duration,
     /// The address the id was bound to.
@@ -502,14 +502,14 @@ impl Id {
             return Ok(());
         }
         let now = self.engine.now();
-        let dial = Dial {
+        let attempt = Attempt {
             deadline: now + self.engine.settings.connect_timeout,
             source,
-            refusals_until: now + REFUSALS,
-            again_after: FIRST_PAUSE,
+            refusals_until: now + REFUSALS_FOR,
+            again_after: RETRY_DELAY_MIN,
             param,
         };
-        self.watch_connect(&mut inner, carrier, dial)?;
+        self.watch_connect(&mut inner, carrier, attempt)?;
         // On loopback a refusal is known already.
         drop(inner);
         self.serve_socket();
@@ -525,17 +525,17 @@ impl Id {
         &self,
         inner: &mut Inner,
         carrier: Box<dyn Carrier>,
-        dial: Dial,
+        attempt: Attempt,
     ) -> Result<(), Error> {
         let token = self
             .engine
             .progress
             .add_source(&*carrier, self.arc()?, Interest::Write)?;
-        self.engine.progress.add_timer(dial.deadline, token);
+        self.engine.progress.add_timer(attempt.deadline, token);
         inner.phase = Phase::Connecting {
             carrier,
             token,
-            dial,
+            attempt,
         };
         Ok(())
     }

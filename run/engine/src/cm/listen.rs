@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::handler::{Admission, Handler, Link};
 use super::id::{Id, Inner, OwnedParam, Phase};
-use super::order::Order;
+use super::request_order::Order;
 use super::startup::Startup;
 use super::turn::Turn;
 use super::{ConnParam, Event, EventKind};

@@ -28,7 +28,7 @@ mod half_open;
 mod handler;
 mod id;
 mod listen;
-mod order;
+mod request_order;
 mod sidr;
 mod startup;
 mod turn;

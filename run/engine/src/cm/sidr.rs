@@ -7,11 +7,11 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use weft_os::mem::Gather;
+use weft_os::lists::Gather;
 use weft_os::poll::Interest;
 use weft_os::udp::UdpSocket;
-use weft_verbs::sidr::answering::{Action, Answerer, RequestKey};
-use weft_verbs::sidr::asking::{Asker, Outcome};
+use weft_verbs::sidr::requester::{Outcome, Requester};
+use weft_verbs::sidr::responder::{Action, RequestKey, Responder};
 use weft_verbs::sidr::{TooLong, Verdict, MESSAGE_MOST};
 use weft_verbs::types::QpState;
 
@@ -27,7 +27,7 @@ use crate::stats::Total;
 use crate::ud::UdQp;
 
 /// Datagrams that are taken in one go.
-const IN_TURN: usize = 64;
+const DATAGRAMS_IN_A_ROW_MAX: usize = 64;
 /// Nobody serves datagrams at that port: what InfiniBand's connection manager answers then.
 const UNSUPPORTED: i32 = 1;
 /// The listener's program said no.
@@ -53,7 +53,7 @@ pub struct UdPeer {
 #[derive(Debug)]
 pub(super) struct Desk {
     socket: UdpSocket,
-    answerer: Mutex<Answerer>,
+    answerer: Mutex<Responder>,
     /// Who holds it receives.
     inbox: Mutex<[u8; MESSAGE_MOST + 1]>,
 }
@@ -72,7 +72,7 @@ pub(super) struct Asked {
 pub(super) struct Asking {
     socket: UdpSocket,
     token: Token,
-    asker: Asker,
+    asker: Requester,
     ends: (SocketAddr, SocketAddr),
     /// A timer is set for then.
     called_at: Option<Duration>,
@@ -184,9 +184,9 @@ impl Id {
     /// Not resolved, or too much private data.
     pub fn look_up(&self, private_data: &[u8]) -> Result<(), Error> {
         let now = self.engine.now();
-        let patience = self.engine.settings.connect_timeout;
+        let timeout = self.engine.settings.connect_timeout;
         let lookup = weft_os::random_u64();
-        let asker = Asker::new(lookup, private_data, now, patience).map_err(too_long)?;
+        let asker = Requester::new(lookup, private_data, now, timeout).map_err(too_long)?;
         let mut inner = self.inner.lock();
         let peer = inner.peer.ok_or(Error::State("a resolved id"))?;
         let bound = match std::mem::replace(&mut inner.phase, Phase::Idle) {
@@ -241,7 +241,7 @@ impl Id {
         };
         let mut refused = false;
         let mut octets = [0; MESSAGE_MOST + 1];
-        for _ in 0..IN_TURN {
+        for _ in 0..DATAGRAMS_IN_A_ROW_MAX {
             match asking.socket.receive(&mut octets) {
                 Ok(received) => {
                     let octets = &octets[..received.octets];
@@ -312,7 +312,7 @@ impl Id {
         let most = backlog.min(BACKLOG) as usize * 2;
         let desk = Arc::new(Desk {
             socket,
-            answerer: Mutex::new(Answerer::new(secret, most)),
+            answerer: Mutex::new(Responder::new(secret, most)),
             inbox: Mutex::new([0; MESSAGE_MOST + 1]),
         });
         Ok(Phase::Answering { desk, token })
@@ -324,7 +324,7 @@ impl Id {
             // Another thread does.
             return;
         };
-        for _ in 0..IN_TURN {
+        for _ in 0..DATAGRAMS_IN_A_ROW_MAX {
             let Ok(received) = desk.socket.receive(&mut inbox[..]) else {
                 return;
             };

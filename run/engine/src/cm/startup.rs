@@ -12,7 +12,7 @@ use weft_verbs::iwarp::{
 use weft_verbs::types::MAX_RD_ATOMIC;
 
 use super::handler::Link;
-use super::id::{Dial, Id, Inner, OwnedParam, Phase, LONGEST_PAUSE};
+use super::id::{Attempt, Id, Inner, OwnedParam, Phase, RETRY_DELAY_MAX};
 use super::{Event, EventKind};
 use crate::carrier::{Carrier, Transfer};
 use crate::progress::{Member, Served, Token};
@@ -214,24 +214,24 @@ impl Id {
     fn connect_over(self: &Arc<Self>, result: std::io::Result<()>) {
         let engine = &self.engine;
         let mut inner = self.inner.lock();
-        let (carrier, token, dial) = match std::mem::replace(&mut inner.phase, Phase::Disconnected)
-        {
-            Phase::Connecting {
-                carrier,
-                token,
-                dial,
-            } => (carrier, token, dial),
-            other => {
-                inner.phase = other;
-                return;
-            }
-        };
+        let (carrier, token, attempt) =
+            match std::mem::replace(&mut inner.phase, Phase::Disconnected) {
+                Phase::Connecting {
+                    carrier,
+                    token,
+                    attempt,
+                } => (carrier, token, attempt),
+                other => {
+                    inner.phase = other;
+                    return;
+                }
+            };
         if let Err(error) = result {
             engine.progress.remove_source(&*carrier, token);
             let errno = error.raw_os_error().unwrap_or(ECONNREFUSED);
-            let told = inner.handler.is_some() || engine.now() >= dial.refusals_until;
+            let told = inner.handler.is_some() || engine.now() >= attempt.refusals_until;
             if errno == ECONNREFUSED && !told {
-                return self.pause(&mut inner, dial);
+                return self.pause(&mut inner, attempt);
             }
             let kind = match errno {
                 ECONNREFUSED | ECONNRESET => EventKind::Rejected,
@@ -240,7 +240,7 @@ impl Id {
             self.post(&inner, kind, -errno);
             return;
         }
-        self.initiate(inner, carrier, Some(token), dial.param);
+        self.initiate(inner, carrier, Some(token), attempt.param);
     }
 
     /// TCP is connected: begins the start-up. `token` is of a carrier that is in the set already.
@@ -291,24 +291,24 @@ impl Id {
     }
 
     /// The peer refused, and is asked again a little later.
-    fn pause(self: &Arc<Self>, inner: &mut Inner, mut dial: Dial) {
+    fn pause(self: &Arc<Self>, inner: &mut Inner, mut attempt: Attempt) {
         let engine = &self.engine;
-        let again_at = engine.now() + dial.again_after;
-        dial.again_after = (dial.again_after * 2).min(LONGEST_PAUSE);
+        let again_at = engine.now() + attempt.again_after;
+        attempt.again_after = (attempt.again_after * 2).min(RETRY_DELAY_MAX);
         let token = engine.progress.reserve(self.clone());
         inner.phase = Phase::Refused {
             token,
             again_at,
-            dial,
+            attempt,
         };
         engine.progress.add_timer(again_at, token);
     }
 
     /// The pause after a refusal is over.
-    fn dial_again(&self) {
+    fn connect_again(&self) {
         let mut inner = self.inner.lock();
-        let (token, dial) = match std::mem::replace(&mut inner.phase, Phase::Disconnected) {
-            Phase::Refused { token, dial, .. } => (token, dial),
+        let (token, attempt) = match std::mem::replace(&mut inner.phase, Phase::Disconnected) {
+            Phase::Refused { token, attempt, .. } => (token, attempt),
             other => {
                 inner.phase = other;
                 return;
@@ -319,14 +319,14 @@ impl Id {
             return;
         };
         let network = &self.engine.network;
-        let started = match dial.source {
+        let started = match attempt.source {
             Some(source) => network
                 .bind(source, &inner.options)
                 .and_then(|bound| bound.connect(peer)),
             None => network.connect(peer, &inner.options),
         };
         let watched = match started {
-            Ok(carrier) => self.watch_connect(&mut inner, carrier, dial).is_ok(),
+            Ok(carrier) => self.watch_connect(&mut inner, carrier, attempt).is_ok(),
             Err(_) => false,
         };
         if !watched {
@@ -531,7 +531,7 @@ impl Id {
         };
         if matches!(error, StartError::Closed { .. }) && has_handler {
             // Nothing is wrong with the peer's revision: it is Weft's, and its program ended the queue pair, or both
-            // ends dialed. What comes of it the queue pair tells.
+            // ends connected. What comes of it the queue pair tells.
             crate::info!("{peer}: the other end of the bring-up closed the connection");
         } else if matches!(error, StartError::Closed { .. }) && passive {
             crate::info!("{peer}: {error}");
@@ -584,9 +584,9 @@ impl Id {
         match &mut inner.phase {
             Phase::Refused { again_at, .. } if *again_at <= now => {
                 drop(inner);
-                self.dial_again();
+                self.connect_again();
             }
-            Phase::Connecting { dial, .. } if dial.deadline <= now => {
+            Phase::Connecting { attempt, .. } if attempt.deadline <= now => {
                 drop(inner);
                 let timed_out = std::io::Error::from_raw_os_error(ETIMEDOUT);
                 self.connect_over(Err(timed_out));

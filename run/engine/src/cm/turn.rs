@@ -1,5 +1,5 @@
 //! A connection whose address reached for memory it was not given too often waits here for its turn
-//! (`crate::suspects`).
+//! (`crate::throttle`).
 //!
 //! It does so once its Request is there and before anybody is told of that. Until then it counts among the half-open
 //! ones still, behind those that have said nothing.
@@ -11,7 +11,7 @@ use super::accepting::Places;
 use super::id::{Id, Phase};
 use crate::engine::Engine;
 use crate::progress::Token;
-use crate::suspects::{Admission, Standing, Ticket};
+use crate::throttle::{Admission, Standing, Ticket};
 
 /// A connection's place in line and then its turn, which it leaves when it is dropped.
 #[derive(Debug)]

@@ -139,7 +139,7 @@ const TIMEOUT_UNIT: Duration = Duration::from_nanos(4096);
 /// A device may wait up to four times its timeout (InfiniBand 9.7.6.1.3), and this one, whose answers come from
 /// programs that the kernel schedules, does.
 const TIMEOUT_SLACK: u32 = 4;
-const PATIENCE_MIN: Duration = Duration::from_millis(500);
+const TIMEOUT_MIN: Duration = Duration::from_millis(500);
 
 impl QpAttr {
     fn names(&self, what: QpAttrMask) -> bool {
@@ -187,10 +187,10 @@ impl QpAttr {
     }
 
     /// How long a send waits for an answer before it ends in "retry exceeded"; `None` is for ever.
-    fn patience(&self) -> Option<Duration> {
+    fn retry_timeout(&self) -> Option<Duration> {
         let tries = u32::from(self.retry_cnt) + 1;
         let once = TIMEOUT_UNIT.checked_mul(1 << self.timeout)?;
-        (self.timeout != 0).then(|| (once * tries * TIMEOUT_SLACK).max(PATIENCE_MIN))
+        (self.timeout != 0).then(|| (once * tries * TIMEOUT_SLACK).max(TIMEOUT_MIN))
     }
 }
 
@@ -203,7 +203,7 @@ enum Step {
     Noted,
     /// The program names the other end.
     Receive(Destination),
-    /// The program says how to send: first packet sequence number, and patience.
+    /// The program says how to send: first packet sequence number, and timeout.
     Send(Option<u32>, Option<Duration>),
     /// The send queue comes to rest; whether an event says when.
     Drain(bool),
@@ -248,7 +248,7 @@ impl QpModifier {
                 Step::To(state) => qp.modify_state(state)?,
                 Step::Noted => {}
                 Step::Receive(destination) => qp.ready_to_receive(destination)?,
-                Step::Send(psn, patience) => qp.ready_to_send(psn, patience)?,
+                Step::Send(psn, timeout) => qp.ready_to_send(psn, timeout)?,
                 Step::Drain(notify) => qp.drain(notify)?,
                 Step::Resume => qp.resume()?,
             }
@@ -302,11 +302,11 @@ impl QpModifier {
             Init if now == Init => Ok(Step::Noted),
             Init => Ok(Step::To(Init)),
             Rtr if names_peer(attr) => Ok(Step::Receive(attr.destination(self.kind)?)),
-            Rts if qp.is_by_hand() && now == Rtr => {
+            Rts if qp.is_out_of_band() && now == Rtr => {
                 attr.require(table::to_rts(self.kind))?;
-                Ok(Step::Send(Some(attr.sq_psn & PSN), attr.patience()))
+                Ok(Step::Send(Some(attr.sq_psn & PSN), attr.retry_timeout()))
             }
-            Rts if qp.is_by_hand() && now == Rts => Ok(Step::Send(None, attr.patience())),
+            Rts if qp.is_out_of_band() && now == Rts => Ok(Step::Send(None, attr.retry_timeout())),
             Rtr if matches!(now, Init | Rtr | Rts) => Ok(Step::Noted),
             Rts if now == Rts => Ok(Step::Noted),
             Rts if self.asked == Rtr && now != Failed => Ok(Step::Noted),
@@ -347,7 +347,7 @@ fn walks_by_itself(qp: &Qp, attr: &QpAttr, now: QpState) -> bool {
     let to = if names_state { attr.state } else { now };
     match to {
         QpState::Rtr => names_peer(attr),
-        QpState::Rts => qp.is_by_hand() || now == QpState::Sqd,
+        QpState::Rts => qp.is_out_of_band() || now == QpState::Sqd,
         _ => names_state,
     }
 }
@@ -362,7 +362,7 @@ mod tests {
             state: QpState::Reset,
             cur_state: QpState::Reset,
             en_sqd_async_notify: false,
-            access: Access(0),
+            access: Access::NONE,
             pkey_index: 0,
             port: PORT,
             path_port: PORT,
@@ -382,12 +382,16 @@ mod tests {
     }
 
     #[test]
-    fn patience_is_four_times_what_the_attributes_say() {
-        assert_eq!(attr(0, 0).patience(), None, "a timeout of 0 is for ever");
+    fn timeout_is_four_times_what_the_attributes_say() {
+        assert_eq!(
+            attr(0, 0).retry_timeout(),
+            None,
+            "a timeout of 0 is for ever"
+        );
         let eight_tries = Duration::from_nanos(4096 * 16_384 * 8 * 4);
-        assert_eq!(attr(14, 7).patience(), Some(eight_tries));
-        assert_eq!(attr(1, 7).patience(), Some(PATIENCE_MIN));
-        assert!(attr(31, 7).patience() > Some(Duration::from_secs(8000)));
+        assert_eq!(attr(14, 7).retry_timeout(), Some(eight_tries));
+        assert_eq!(attr(1, 7).retry_timeout(), Some(TIMEOUT_MIN));
+        assert!(attr(31, 7).retry_timeout() > Some(Duration::from_secs(8000)));
     }
 
     #[test]

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 /// A peer on this machine answers a connection's Request within so many times what the TCP handshake took: its program
 /// is woken, takes the request, makes a queue pair and accepts.
-const HANDSHAKES: u32 = 5;
+const BUSY_WAIT_HANDSHAKES: u32 = 5;
 /// Nobody looks for longer.
-const MOST: Duration = Duration::from_micros(500);
+const BUSY_WAIT_MAX: Duration = Duration::from_micros(500);
 /// After an answer that did not come so soon, so many are waited for asleep.
-const SKIPPED: u32 = 16;
+const WAITS_SKIPPED: u32 = 16;
 
 /// Whether to look for an answer instead of sleeping. Relaxed throughout: it is a matter of time alone.
 #[derive(Debug, Default)]
@@ -28,7 +28,8 @@ impl BusyWait {
     pub(crate) fn asked(&self, now: Duration, handshake: Duration) {
         match self.skip.load(Ordering::Relaxed) {
             0 => {
-                let until = (now + (handshake * HANDSHAKES).min(MOST)).as_nanos() as u64;
+                let until =
+                    (now + (handshake * BUSY_WAIT_HANDSHAKES).min(BUSY_WAIT_MAX)).as_nanos() as u64;
                 self.until.store(until, Ordering::Relaxed);
             }
             skip => self.skip.store(skip - 1, Ordering::Relaxed),
@@ -48,7 +49,7 @@ impl BusyWait {
         }
         let yes = now.as_nanos() as u64 <= until;
         if !yes {
-            self.skip.store(SKIPPED, Ordering::Relaxed);
+            self.skip.store(WAITS_SKIPPED, Ordering::Relaxed);
             self.until.store(0, Ordering::Relaxed);
         }
         yes
@@ -72,10 +73,10 @@ mod tests {
         assert!(!busy_wait.is_expected(NOW + HANDSHAKE * 4));
         busy_wait.asked(NOW, HANDSHAKE * 100);
         assert!(
-            busy_wait.is_expected(NOW + MOST),
+            busy_wait.is_expected(NOW + BUSY_WAIT_MAX),
             "the one before came in time"
         );
-        assert!(!busy_wait.is_expected(NOW + MOST * 2));
+        assert!(!busy_wait.is_expected(NOW + BUSY_WAIT_MAX * 2));
     }
 
     #[test]
@@ -83,7 +84,7 @@ mod tests {
         let busy_wait = BusyWait::default();
         busy_wait.asked(NOW, HANDSHAKE);
         assert!(!busy_wait.is_expected(NOW + HANDSHAKE * 6));
-        for _ in 0..SKIPPED {
+        for _ in 0..WAITS_SKIPPED {
             busy_wait.asked(NOW, HANDSHAKE);
             assert!(!busy_wait.is_expected(NOW));
         }

@@ -21,7 +21,7 @@ impl Progress {
     /// Makes the calling thread the lead, if there is none.
     pub(crate) fn lead(&self) -> Option<Lead<'_>> {
         self.end_lease();
-        if !self.watch.lead(self) {
+        if !self.wakeups.lead(self) {
             return None;
         }
         LEADING.set(true);
@@ -66,7 +66,7 @@ impl Lead<'_> {
         if self.progress.wait_busily()? {
             return Ok(());
         }
-        match self.progress.watch.lead_once(self.progress) {
+        match self.progress.wakeups.lead_once(self.progress) {
             // A handler of a signal that forks returns here in the child too.
             Err(Error::Interrupted) if self.progress.is_foreign() => Err(Error::forked()),
             outcome => outcome,
@@ -77,6 +77,6 @@ impl Lead<'_> {
 impl Drop for Lead<'_> {
     fn drop(&mut self) {
         LEADING.set(false);
-        self.progress.watch.leave(self.progress);
+        self.progress.wakeups.leave(self.progress);
     }
 }

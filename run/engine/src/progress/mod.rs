@@ -23,10 +23,10 @@ pub(crate) mod polling;
 mod ready;
 mod service;
 mod serving;
-#[cfg(test)]
-mod ticks;
 mod timers;
-mod watch;
+mod wakeups;
+#[cfg(test)]
+mod wakeups_tests;
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU32};
@@ -54,7 +54,7 @@ use ready::ReadyList;
 pub use ready::{Readiness, Source};
 pub(crate) use service::start_service;
 use timers::Timers;
-use watch::{Mode, Watch};
+use wakeups::{Mode, Wakeups};
 
 /// The waker's number in the epoll set, which no member has.
 const WAKER: u64 = u64::MAX;
@@ -70,7 +70,7 @@ pub(crate) struct Progress {
     waker: Arc<Waker>,
     /// Members without a descriptor that have said that they are ready.
     ready: Arc<ReadyList>,
-    watch: Watch,
+    wakeups: Wakeups,
     pub(crate) polls: Polls,
     pub(crate) oversubscription: Oversubscription,
     members: RwLock<Members>,
@@ -105,7 +105,7 @@ impl Progress {
             epoll,
             ready: Arc::new(ReadyList::new(waker.clone())),
             waker,
-            watch: Watch::new(),
+            wakeups: Wakeups::new(),
             polls: Polls::default(),
             oversubscription: Oversubscription::default(),
             members: RwLock::new(Members::default()),
@@ -259,13 +259,13 @@ impl Progress {
     /// Whether posts may wait to be sent together: the program shows that it will poll, or the service thread's tick
     /// will see to it.
     pub(crate) fn may_defer(&self) -> bool {
-        self.watch.mode() == Mode::Watched
+        self.wakeups.mode() == Mode::Watched
     }
 
     /// Puts a queue pair on the list of those whose posts wait.
     pub(crate) fn defer(&self, what: Arc<dyn Flush>) {
         self.deferred.push(what);
-        self.watch.deferred(self);
+        self.wakeups.deferred(self);
     }
 
     /// Sends what posts have gathered; whether there was anything.
@@ -282,13 +282,13 @@ impl Progress {
     /// Calls the member of that token at `at` (engine time), or somewhat later.
     pub(crate) fn add_timer(&self, at: Duration, token: Token) {
         if self.timers.add(at, token) {
-            self.watch.wake_service(self);
+            self.wakeups.wake_service(self);
         }
     }
 
     /// The program shows that it serves itself: the service thread leaves the set and looks in every tick.
-    pub(crate) fn show_sign(&self) {
-        self.watch.show_sign(self);
+    pub(crate) fn note_polling(&self) {
+        self.wakeups.note_polling(self);
     }
 
     /// Ends the lease that a poller has of a member, if there is one: its thread waits for something else now.

@@ -21,9 +21,9 @@ const EVERY: u32 = 16;
 const ASK_EVERY: u32 = 16;
 /// A second loss within this time shows that cores are short. A thread that shares its core with other spinners loses
 /// it every few milliseconds; one that has a core of its own loses it now and then, to work of the kernel.
-const AGAIN: Duration = Duration::from_millis(40);
+const LOSSES_APART_MAX: Duration = Duration::from_millis(40);
 /// So many questions without a loss show that cores are no longer short: about a tenth of a second.
-const CALM: u32 = 64;
+const CALM_ASKS_MIN: u32 = 64;
 
 /// The threads of the process that poll in vain.
 #[derive(Debug, Default)]
@@ -107,8 +107,8 @@ impl Losses {
             return self.note_none();
         }
         let last = self.last.replace(now);
-        if self.left > 0 || last.is_some_and(|last| now - last < AGAIN) {
-            self.left = CALM;
+        if self.left > 0 || last.is_some_and(|last| now - last < LOSSES_APART_MAX) {
+            self.left = CALM_ASKS_MIN;
         }
     }
 
@@ -180,7 +180,7 @@ mod tests {
         for _ in 0..100 {
             other.asks(&last);
             assert!(!one.loses_its_core_and_asks(&last));
-            one.now += AGAIN;
+            one.now += LOSSES_APART_MAX;
         }
     }
 
@@ -193,13 +193,13 @@ mod tests {
                 one.loses_its_core_and_asks(&last);
                 other.asks(&last);
             }
-            let asked = (1..=2 * CALM).find(|_| {
+            let asked = (1..=2 * CALM_ASKS_MIN).find(|_| {
                 if !goes {
                     other.asks(&last);
                 }
                 !one.asks(&last)
             });
-            assert_eq!(asked, Some(CALM));
+            assert_eq!(asked, Some(CALM_ASKS_MIN));
         }
     }
 }

@@ -10,14 +10,14 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::watch::Polled;
+use super::wakeups::Polled;
 
 /// Looks that find nothing and messages, together in a row within [`WINDOW`], that make a poller.
-const ENOUGH: u32 = 32;
+const POLLS_IN_A_ROW_MIN: u32 = 32;
 /// The same where the peer is to answer for Writes: many times what an answer takes.
-const PATIENT: u32 = 1024;
+const POLLS_IN_A_ROW_AWAITING_MIN: u32 = 1024;
 /// Messages that one poll takes to have taken many.
-const MANY: usize = 8;
+const MESSAGES_OF_A_POLL_MANY: usize = 8;
 const WINDOW: Duration = Duration::from_millis(2);
 
 /// What one poll took.
@@ -131,7 +131,7 @@ impl Polls {
     #[inline]
     pub(crate) fn note_take(&self, taken: Taken) -> bool {
         self.note_taken(taken);
-        with_run(|run| run.take(taken.messages, ENOUGH, Instant::now))
+        with_run(|run| run.take(taken.messages, POLLS_IN_A_ROW_MIN, Instant::now))
     }
 
     /// A poll found its queue empty, looked, and took what that brought; true when it makes a poller. `unanswered`: the
@@ -140,8 +140,8 @@ impl Polls {
     #[inline]
     pub(crate) fn note_look(&self, taken: Taken, unanswered: bool) -> bool {
         let enough = match unanswered {
-            false => ENOUGH,
-            true => PATIENT,
+            false => POLLS_IN_A_ROW_MIN,
+            true => POLLS_IN_A_ROW_AWAITING_MIN,
         };
         if taken.completions == 0 {
             self.empty.fetch_add(1, Ordering::Relaxed);
@@ -158,7 +158,7 @@ impl Polls {
             self.messages
                 .fetch_add(taken.messages as u64, Ordering::Relaxed);
         }
-        let many = taken.messages >= MANY;
+        let many = taken.messages >= MESSAGES_OF_A_POLL_MANY;
         if many != self.has_many() {
             self.many.store(many, Ordering::Relaxed);
         }
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     /// Polls that take so many messages each, one every `pause`; how many of them made a poller.
-    fn signs(armed: bool, takes: &[usize], pause: Duration) -> usize {
+    fn polling_hints(armed: bool, takes: &[usize], pause: Duration) -> usize {
         let mut run = Run {
             armed,
             ..Run::default()
@@ -202,7 +202,7 @@ mod tests {
         let mut now = Instant::now();
         let poll = |messages: &&usize| {
             now += pause;
-            run.take(**messages, ENOUGH, || now)
+            run.take(**messages, POLLS_IN_A_ROW_MIN, || now)
         };
         takes.iter().filter(poll).count()
     }
@@ -211,25 +211,25 @@ mod tests {
 
     #[test]
     fn who_takes_messages_and_never_finds_the_queue_empty_is_a_poller() {
-        assert_eq!(signs(false, &[1; 31], US), 0);
-        assert_eq!(signs(false, &[8; 5], 300 * US), 1);
-        assert_eq!(signs(false, &[8; 5], 600 * US), 0, "too slowly");
+        assert_eq!(polling_hints(false, &[1; 31], US), 0);
+        assert_eq!(polling_hints(false, &[8; 5], 300 * US), 1);
+        assert_eq!(polling_hints(false, &[8; 5], 600 * US), 0, "too slowly");
     }
 
     #[test]
     fn what_one_poll_takes_after_a_pause_makes_none() {
-        assert_eq!(signs(false, &[1000], US), 0);
+        assert_eq!(polling_hints(false, &[1000], US), 0);
     }
 
     #[test]
     fn completions_of_requests_make_none() {
-        assert_eq!(signs(false, &[0; 1000], US), 0);
-        assert_eq!(signs(false, &[20, 0].repeat(100), US), 0);
+        assert_eq!(polling_hints(false, &[0; 1000], US), 0);
+        assert_eq!(polling_hints(false, &[20, 0].repeat(100), US), 0);
     }
 
     #[test]
     fn messages_of_a_thread_that_asks_for_events_make_none() {
-        assert_eq!(signs(true, &[8; 1000], US), 0);
+        assert_eq!(polling_hints(true, &[8; 1000], US), 0);
     }
 
     #[test]
@@ -260,10 +260,13 @@ mod tests {
             ..Run::default()
         };
         let now = Instant::now();
-        assert!((1..ENOUGH).all(|_| !run.find_nothing(ENOUGH, || now)));
-        assert!(run.find_nothing(ENOUGH, || now));
-        assert_eq!(run.empty, ENOUGH);
-        assert!(!run.take(8, ENOUGH, || now), "and its messages count now");
-        assert_eq!((run.length, run.empty), (ENOUGH + 8, 0));
+        assert!((1..POLLS_IN_A_ROW_MIN).all(|_| !run.find_nothing(POLLS_IN_A_ROW_MIN, || now)));
+        assert!(run.find_nothing(POLLS_IN_A_ROW_MIN, || now));
+        assert_eq!(run.empty, POLLS_IN_A_ROW_MIN);
+        assert!(
+            !run.take(8, POLLS_IN_A_ROW_MIN, || now),
+            "and its messages count now"
+        );
+        assert_eq!((run.length, run.empty), (POLLS_IN_A_ROW_MIN + 8, 0));
     }
 }

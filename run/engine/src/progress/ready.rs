@@ -60,8 +60,8 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// What was waited for is there: octets, a connection or the end; or, with `writable`, room to write. Whoever serves
-    /// the engine comes by.
+    /// What was waited for is there: octets, a connection or the end; or, with `writable`, room to write. Whoever
+    /// serves the engine comes by.
     pub fn set(&self, writable: bool) {
         self.list.add(self.token, writable);
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weft_os::sched;
 
-use super::watch::{Memory, Mode, Place, Polled, Wake};
+use super::wakeups::{Memory, Mode, Place, Polled, Wake};
 use super::Progress;
 use crate::error::Error;
 use crate::stats::Total;
@@ -41,7 +41,7 @@ pub(crate) fn start_service(
 fn service_loop(progress: &Progress) {
     let mut memory = Memory::default();
     loop {
-        progress.watch.serve(progress, &mut memory);
+        progress.wakeups.serve(progress, &mut memory);
         progress.flush_deferred();
         progress.run_timers();
     }

@@ -10,7 +10,7 @@ use weft_os::poll::READY_MAX;
 use super::lease::EMPTY_POLLS_MIN;
 use super::member::{Member, Served, Token};
 use super::polling::{self, Taken};
-use super::watch::Mode;
+use super::wakeups::Mode;
 use super::{Progress, WAKER};
 use crate::error::Error;
 
@@ -23,7 +23,7 @@ const SWEEP_MEMBERS_MAX: usize = 8;
 const ALONE_SWEEPS_MIN: u32 = 4;
 /// How long a thread sleeps that polls in vain while others need its core. Work that the program hands it by memory
 /// alone waits for so long.
-const NAP: Duration = Duration::from_micros(50);
+const SLEEP_OF_CROWDED_POLLER: Duration = Duration::from_micros(50);
 
 thread_local! {
     /// Looks of this thread.
@@ -121,17 +121,17 @@ impl Progress {
     pub(crate) fn nap(&self) {
         self.end_lease();
         // What fails here the next look finds.
-        let _ = self.serve_ready(Some(NAP));
-        self.watch.swept();
+        let _ = self.serve_ready(Some(SLEEP_OF_CROWDED_POLLER));
+        self.wakeups.swept();
     }
 
     /// A poll took what was there.
     #[inline]
     pub(crate) fn note_take(&self, taken: Taken) {
         if self.polls.note_take(taken) {
-            self.show_sign();
+            self.note_polling();
         }
-        if taken.left && self.watch.is_due() {
+        if taken.left && self.wakeups.is_due() {
             self.sweep_as_poller(self.sweep_always.load(Ordering::Relaxed));
         }
     }
@@ -140,13 +140,13 @@ impl Progress {
     #[inline]
     pub(crate) fn note_look(&self, taken: Taken, unacknowledged: bool) {
         if self.polls.note_look(taken, unacknowledged) {
-            self.show_sign();
+            self.note_polling();
         }
     }
 
     fn sweep_as_poller(&self, always: bool) {
         let swept = self.serve_ready(Some(Duration::ZERO)).unwrap_or_default();
-        self.watch.swept();
+        self.wakeups.swept();
         self.note_swept(always, &swept);
     }
 
@@ -170,7 +170,7 @@ impl Progress {
 
     /// Whether the calling thread polls again and again, beside a service thread that sleeps in the set.
     fn is_poll_of_one_who_waits(&self) -> bool {
-        polling::empty_in_a_row() >= EMPTY_POLLS_MIN && self.watch.mode() == Mode::Served
+        polling::empty_in_a_row() >= EMPTY_POLLS_MIN && self.wakeups.mode() == Mode::Served
     }
 
     /// Ends the lease unless it is of the member that pollers read first.

@@ -7,29 +7,31 @@
 use std::cell::RefCell;
 
 /// Octets of a buffer at least.
-pub(super) const BUFFER: usize = 64 * 1024;
+pub(super) const BUFFER_OCTETS: usize = 64 * 1024;
 /// Buffers that a thread keeps for its next streams.
-const KEPT: usize = 4;
+const BUFFERS_KEPT_MAX: usize = 4;
 
 thread_local! {
     static FREE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A buffer of at least [`BUFFER`] octets; what stands in it is of no meaning.
+/// A buffer of at least [`BUFFER_OCTETS`] octets; what stands in it is of no meaning.
 pub(super) fn take() -> Vec<u8> {
     let free = FREE.try_with(|free| free.borrow_mut().pop());
-    free.ok().flatten().unwrap_or_else(|| vec![0; BUFFER])
+    free.ok()
+        .flatten()
+        .unwrap_or_else(|| vec![0; BUFFER_OCTETS])
 }
 
 /// Gives a buffer back.
 pub(super) fn give_back(buffer: Vec<u8>) {
-    if buffer.len() < BUFFER {
+    if buffer.len() < BUFFER_OCTETS {
         return;
     }
     // A thread that is ending keeps none.
     let _ = FREE.try_with(|free| {
         let mut free = free.borrow_mut();
-        if free.len() < KEPT {
+        if free.len() < BUFFERS_KEPT_MAX {
             free.push(buffer);
         }
     });
@@ -42,19 +44,19 @@ mod tests {
     #[test]
     fn a_thread_uses_the_same_buffer_again() {
         let buffer = take();
-        assert!(buffer.len() >= BUFFER);
+        assert!(buffer.len() >= BUFFER_OCTETS);
         let at = buffer.as_ptr();
         give_back(buffer);
         let again = take();
         assert_eq!(again.as_ptr(), at);
         give_back(Vec::new());
-        assert!(take().len() >= BUFFER, "an empty one is none");
+        assert!(take().len() >= BUFFER_OCTETS, "an empty one is none");
     }
 
     #[test]
     fn a_thread_keeps_a_few() {
-        let many: Vec<_> = (0..3 * KEPT).map(|_| take()).collect();
+        let many: Vec<_> = (0..3 * BUFFERS_KEPT_MAX).map(|_| take()).collect();
         many.into_iter().for_each(give_back);
-        assert_eq!(FREE.with(|free| free.borrow().len()), KEPT);
+        assert_eq!(FREE.with(|free| free.borrow().len()), BUFFERS_KEPT_MAX);
     }
 }

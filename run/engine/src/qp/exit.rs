@@ -11,10 +11,10 @@ use super::table::Table;
 use crate::engine::{started, Engine};
 
 /// A thread that holds a lock as the process exits may never let go of it: `exit` is called from signal handlers too.
-pub(super) const PATIENCE: Duration = Duration::from_millis(20);
+pub(super) const LOCK_TIME_MAX: Duration = Duration::from_millis(20);
 
 /// Sees to it that what waits in any queue pair leaves when the process exits.
-pub(super) fn watch() {
+pub(super) fn wakeups() {
     // A child has its parent's handlers, and may have queue pairs too.
     static WATCHED: AtomicBool = AtomicBool::new(false);
     if !WATCHED.swap(true, Ordering::Relaxed) {
@@ -33,10 +33,10 @@ extern "C" fn leave() {
 
 fn send_what_waits(engine: &Engine) {
     // Held throughout, so that no pass waits for it.
-    let Some(_regions) = engine.regions.try_read_recursive_for(PATIENCE) else {
+    let Some(_regions) = engine.regions.try_read_recursive_for(LOCK_TIME_MAX) else {
         return;
     };
-    for qp in engine.part::<Table>().living(PATIENCE) {
+    for qp in engine.part::<Table>().living(LOCK_TIME_MAX) {
         qp.send_last(engine);
     }
 }

@@ -8,18 +8,18 @@ use weft_verbs::types::{Payload, PostError, SendRequest};
 
 use super::{Inner, Qp};
 use crate::engine::Engine;
-use crate::pass::Pass;
+use crate::host::EngineHost;
 use crate::progress::Flush;
 
 /// Posts between two polls that make a burst: from then on posts gather.
-const BURST: u32 = 4;
+const BURST_POSTS_MIN: u32 = 4;
 /// The same while the program works off many messages that one poll took: it polls again when it is through with them,
 /// and messages that came together are answered together.
-const BURST_OF_MANY: u32 = 2;
+const BURST_POSTS_AFTER_MANY_MIN: u32 = 2;
 /// Posts that gather at most before they are sent.
-const GATHER_POSTS: u32 = 64;
+const GATHERED_POSTS_MAX: u32 = 64;
 /// Payloads longer than this are sent at once: the copy or the system call dominates anyway.
-const GATHER_OCTETS: u64 = 4096;
+const GATHERED_OCTETS_MAX: u64 = 4096;
 
 /// What a queue pair remembers of its posts.
 #[derive(Debug, Default)]
@@ -51,8 +51,8 @@ impl Gathering {
         // All under the queue pair's lock, so that plain loads and stores do.
         let interval = engine.progress.polls.interval();
         let burst = match engine.progress.polls.has_many() {
-            false => BURST,
-            true => BURST_OF_MANY,
+            false => BURST_POSTS_MIN,
+            true => BURST_POSTS_AFTER_MANY_MIN,
         };
         let mut before = self.posts.load(Ordering::Relaxed);
         if self.interval.swap(interval, Ordering::Relaxed) != interval {
@@ -63,10 +63,10 @@ impl Gathering {
         self.posts.store(posts, Ordering::Relaxed);
         if before < burst && posts >= burst {
             self.bursting.store(true, Ordering::Relaxed);
-            engine.progress.show_sign();
+            engine.progress.note_polling();
         }
         if !short
-            || before / GATHER_POSTS != posts / GATHER_POSTS
+            || before / GATHERED_POSTS_MAX != posts / GATHERED_POSTS_MAX
             || !self.bursting.load(Ordering::Relaxed)
             || !engine.progress.may_defer()
         {
@@ -126,8 +126,8 @@ impl Qp {
         request: &SendRequest<'_>,
         engine: &Engine,
     ) -> Result<(), PostError> {
-        let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
-        inner.machine.post_send(request, &mut pass)
+        let mut host = EngineHost::begin(engine, &mut inner.results, self.srq.as_ref());
+        inner.machine.post_send(request, &mut host)
     }
 
     /// Whether a post waits for the next poll to be sent together with others.
@@ -160,7 +160,7 @@ pub(crate) fn is_short(request: &SendRequest<'_>) -> bool {
     match request.payload {
         Payload::Inline(_) => true,
         Payload::Gather(sges) => {
-            sges.iter().map(|s| u64::from(s.length)).sum::<u64>() <= GATHER_OCTETS
+            sges.iter().map(|s| u64::from(s.length)).sum::<u64>() <= GATHERED_OCTETS_MAX
         }
     }
 }
@@ -201,8 +201,8 @@ impl SendBatch<'_> {
         };
         let engine = self.qp.pd.engine();
         let inner = &mut **inner;
-        let pass = Pass::begin(engine, &mut inner.results, self.qp.srq.as_ref());
-        inner.machine.check_send(request, earlier, &pass)
+        let host = EngineHost::begin(engine, &mut inner.results, self.qp.srq.as_ref());
+        inner.machine.check_send(request, earlier, &host)
     }
 }
 

@@ -10,7 +10,7 @@ mod exit;
 mod gathering;
 mod lease;
 mod owner;
-mod receiving;
+mod rnr;
 mod serving;
 mod stream;
 mod table;
@@ -29,7 +29,7 @@ use crate::context::{AsyncObject, Pd};
 use crate::cq::Cq;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::pass::{Pass, Results};
+use crate::host::{EngineHost, Results};
 use crate::srq::Srq;
 use crate::stats::Total;
 use lease::Leased;
@@ -159,7 +159,7 @@ impl Qp {
             .add_sender(number, &qp.inner.lock().results.polled);
         engine.part::<Table>().insert(&qp);
         engine.stats.add(Total::QueuePairs, 1);
-        exit::watch();
+        exit::wakeups();
         Ok(qp)
     }
 
@@ -219,17 +219,17 @@ impl Qp {
         if to == QpState::Reset {
             self.end_supplier();
             let mut inner = self.inner.lock();
-            if inner.machine.is_by_hand() {
+            if inner.machine.is_out_of_band() {
                 self.drop_stream(&mut inner, engine);
             }
         }
-        self.with_pass(engine, |machine, pass| {
-            machine.modify(to, pass)?;
+        self.with_pass(engine, |machine, host| {
+            machine.modify(to, host)?;
             if to == QpState::Reset {
                 // What completed before is forgotten, polled or not.
                 self.send_cq.forget(self.number);
                 self.recv_cq.forget(self.number);
-                pass.results.polled.store(0, Ordering::Release);
+                host.results.polled.store(0, Ordering::Release);
             }
             Ok::<(), PostError>(())
         })?;
@@ -242,8 +242,8 @@ impl Qp {
     /// # Errors
     /// Not in RTS.
     pub fn drain(&self, notify: bool) -> Result<(), Error> {
-        self.with_pass(self.pd.engine(), |machine, pass| {
-            machine.drain(notify, pass)
+        self.with_pass(self.pd.engine(), |machine, host| {
+            machine.drain(notify, host)
         })?;
         Ok(())
     }
@@ -273,8 +273,8 @@ impl Qp {
         let held = inner.machine.holding().is_some();
         let posted = {
             let inner = &mut *inner;
-            let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
-            inner.machine.post_recv(request, &mut pass)
+            let mut host = EngineHost::begin(engine, &mut inner.results, self.srq.as_ref());
+            inner.machine.post_recv(request, &mut host)
         };
         if held {
             self.after_holding(inner, engine);
@@ -291,7 +291,7 @@ impl Qp {
 
     /// Ends the connection: what is framed still goes out, everything posted is flushed.
     pub(crate) fn disconnect(&self) {
-        self.with_pass(self.pd.engine(), |machine, pass| machine.disconnect(pass));
+        self.with_pass(self.pd.engine(), |machine, host| machine.disconnect(host));
     }
 
     /// The peer does not answer: the requests that wait for it fail.
@@ -300,8 +300,8 @@ impl Qp {
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
         if inner.stream.is_none() {
-            let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
-            inner.machine.peer_unreachable(&mut pass);
+            let mut host = EngineHost::begin(engine, &mut inner.results, self.srq.as_ref());
+            inner.machine.peer_unreachable(&mut host);
         }
         self.transmit_locked(guard, engine);
     }
@@ -360,7 +360,7 @@ impl Pd {
 
 /// Inline data that a queue pair takes without being asked: devices round up, and some programs rely on that
 /// (`rdma_xclient` asks for none and sends 16 octets inline). The memory is taken by the first such post.
-const LEAST_INLINE: u32 = 64;
+const INLINE_OCTETS_MIN: u32 = 64;
 
 pub(crate) fn checked_cap(cap: QpCap, shared_receive: bool) -> Result<QpCap, Error> {
     let sizes_ok = cap.max_send_wr <= MAX_WR && cap.max_recv_wr <= MAX_WR;
@@ -377,6 +377,6 @@ pub(crate) fn checked_cap(cap: QpCap, shared_receive: bool) -> Result<QpCap, Err
         } else {
             cap.max_recv_sge.max(1)
         },
-        max_inline_data: cap.max_inline_data.max(LEAST_INLINE),
+        max_inline_data: cap.max_inline_data.max(INLINE_OCTETS_MIN),
     })
 }

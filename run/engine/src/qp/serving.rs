@@ -7,12 +7,12 @@ use parking_lot::MutexGuard;
 use weft_os::poll::Interest;
 use weft_verbs::qp::{Close, Ending, Qp as QpMachine, QpEvent, LINGER};
 
-use super::exit::PATIENCE;
+use super::exit::LOCK_TIME_MAX;
 use super::stream::StreamEnd;
 use super::{Inner, Qp};
 use crate::context::{AsyncEvent, AsyncObject};
 use crate::engine::Engine;
-use crate::pass::{wait_for_placements, Pass};
+use crate::host::{wait_for_placements, EngineHost};
 use crate::progress::{Hints, Member, Served};
 use crate::stats::Published;
 
@@ -70,11 +70,15 @@ impl Qp {
             return false;
         };
         let (received, mut end) = {
-            let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
-            let (received, mut end) = stream.receive(&mut inner.machine, &mut pass);
-            let due = inner.machine.is_due(&pass);
+            let mut host = EngineHost::begin(engine, &mut inner.results, self.srq.as_ref());
+            if let Some(emss) = stream.carrier.take_new_emss() {
+                inner.machine.set_emss(emss);
+            }
+            stream.note_released(&mut inner.machine, &mut host);
+            let (received, mut end) = stream.receive(&mut inner.machine, &mut host);
+            let due = inner.machine.is_due(&host);
             if end.is_none() && due && (writable || !stream.blocked) {
-                end = stream.transmit(&mut inner.machine, &mut pass);
+                end = stream.transmit(&mut inner.machine, &mut host);
             }
             (received, end)
         };
@@ -108,13 +112,13 @@ impl Qp {
     #[inline]
     pub(super) fn transmit_all(&self, inner: &mut Inner, engine: &Engine) -> Option<StreamEnd> {
         let stream = inner.stream.as_mut()?;
-        let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
-        stream.transmit(&mut inner.machine, &mut pass)
+        let mut host = EngineHost::begin(engine, &mut inner.results, self.srq.as_ref());
+        stream.transmit(&mut inner.machine, &mut host)
     }
 
     /// The process exits: what is due leaves, and nobody is told what follows from it.
     pub(super) fn send_last(&self, engine: &Engine) {
-        if let Some(mut inner) = self.inner.try_lock_for(PATIENCE) {
+        if let Some(mut inner) = self.inner.try_lock_for(LOCK_TIME_MAX) {
             let _ = self.transmit(&mut inner, engine);
         }
     }
@@ -123,13 +127,13 @@ impl Qp {
     pub(crate) fn with_pass<R>(
         &self,
         engine: &Engine,
-        act: impl FnOnce(&mut QpMachine, &mut Pass<'_>) -> R,
+        act: impl FnOnce(&mut QpMachine, &mut EngineHost<'_>) -> R,
     ) -> R {
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
         let result = {
-            let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
-            act(&mut inner.machine, &mut pass)
+            let mut host = EngineHost::begin(engine, &mut inner.results, self.srq.as_ref());
+            act(&mut inner.machine, &mut host)
         };
         self.transmit_locked(guard, engine);
         result
@@ -164,6 +168,12 @@ impl Qp {
         let one = unacknowledged && inner.machine.sends_one_at_a_time();
         self.waits_for_one.store(one, Ordering::Relaxed);
         self.follow_holding(inner, engine);
+        if !inner.machine.ending().is_live() || inner.results.invalidated {
+            // The program is about to learn that memory is its own again.
+            if let Some(stream) = &inner.stream {
+                stream.keep_copies(&inner.machine);
+            }
+        }
         Self::follow_stream(inner, engine);
         if !inner.results.is_empty() || inner.results.invalidated {
             self.publish(inner, engine);
@@ -201,9 +211,9 @@ impl Qp {
         let Some(stream) = &mut inner.stream else {
             return;
         };
-        let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
-        if !inner.machine.stream_ended(&mut pass) {
-            drop(pass);
+        let mut host = EngineHost::begin(engine, &mut inner.results, self.srq.as_ref());
+        if !inner.machine.stream_ended(&mut host) {
+            drop(host);
             stream.note_over(end);
             // What is due leaves all the same, if it can.
             if !stream.blocked {
@@ -211,7 +221,7 @@ impl Qp {
             }
             return;
         }
-        drop(pass);
+        drop(host);
         let Some(stream) = inner.stream.take() else {
             return;
         };
@@ -348,9 +358,9 @@ impl Qp {
         if inner.machine.deadline().is_none_or(|at| at > now) {
             return Self::follow_deadline(inner, engine);
         }
-        let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
-        let close = inner.machine.handle_timeout(&mut pass);
-        drop(pass);
+        let mut host = EngineHost::begin(engine, &mut inner.results, self.srq.as_ref());
+        let close = inner.machine.handle_timeout(&mut host);
+        drop(host);
         let (Some(close), Some(stream)) = (close, &inner.stream) else {
             return self.transmit_locked(guard, engine);
         };

@@ -3,27 +3,27 @@
 
 use std::net::SocketAddr;
 
-use weft_os::mem::{Gather, Scatter};
+use weft_os::lists::{Gather, Scatter};
 use weft_os::net::is_end;
 use weft_os::poll::Interest;
 use weft_verbs::outgoing::Piece;
 use weft_verbs::qp::{Ending, Qp as QpMachine};
 
-use super::buffers::{self, BUFFER};
+use super::buffers::{self, BUFFER_OCTETS};
 use crate::carrier::{Carrier, Transfer};
-use crate::pass::Pass;
+use crate::host::EngineHost;
 use crate::progress::Token;
 use crate::stats::{Published, Slot};
 
 /// Octets framed ahead of the socket when payload goes by reference.
-const FILL_BY_REFERENCE: usize = 512 * 1024;
+const FILL_BY_REFERENCE_OCTETS: usize = 512 * 1024;
 /// The same when it is copied beside its header: what is copied stays in a core's cache until the
 /// kernel has it.
-const FILL_COPIED: usize = 128 * 1024;
+const FILL_COPIED_OCTETS: usize = 128 * 1024;
 /// Octets one call receives at most, so that completions are seen in time.
-const RECEIVE_BUDGET: usize = 1024 * 1024;
+const RECEIVE_BUDGET_OCTETS: usize = 1024 * 1024;
 /// Payload still to come of at least this many octets is read straight to its target.
-const DIRECT_AT: usize = 4096;
+const DIRECT_OCTETS_MIN: usize = 4096;
 
 /// How a stream came to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,19 +95,19 @@ impl Stream {
     pub(super) fn transmit(
         &mut self,
         qp: &mut QpMachine,
-        pass: &mut Pass<'_>,
+        host: &mut EngineHost<'_>,
     ) -> Option<StreamEnd> {
         if self.broken {
             let gone = !qp.ending().is_live();
             return gone.then_some(StreamEnd::Broken);
         }
         let budget = if qp.sends_by_reference() {
-            FILL_BY_REFERENCE
+            FILL_BY_REFERENCE_OCTETS
         } else {
-            FILL_COPIED
+            FILL_COPIED_OCTETS
         };
         loop {
-            qp.fill(budget, pass);
+            qp.fill(budget, host);
             if qp.outgoing().queued() == 0 {
                 self.blocked = false;
                 if qp.ending() == Ending::Draining && !self.fin_sent {
@@ -117,11 +117,11 @@ impl Stream {
                 // With the peer's FIN, both directions are closed now.
                 return self.over.filter(|_| self.fin_sent);
             }
-            let (asked, outcome) = self.send_once(qp, pass);
+            let (asked, outcome) = self.send_once(qp, host);
             match outcome {
                 Transfer::Octets(octets) => {
                     self.octets_out += octets as u64;
-                    qp.sent(octets, pass);
+                    qp.taken(octets, self.carrier.unreleased(), host);
                     if octets < asked {
                         self.blocked = true;
                         return None;
@@ -131,10 +131,10 @@ impl Stream {
                     self.blocked = true;
                     return None;
                 }
-                Transfer::End => return self.cut_off(qp, pass),
+                Transfer::End => return self.cut_off(qp, host),
                 Transfer::Failed(error) => {
                     return match is_end(&error) {
-                        true => self.cut_off(qp, pass),
+                        true => self.cut_off(qp, host),
                         false => Some(StreamEnd::Broken),
                     };
                 }
@@ -142,11 +142,31 @@ impl Stream {
         }
     }
 
+    /// Completes what the carrier has released since it was asked last.
+    #[inline]
+    pub(super) fn note_released(&self, qp: &mut QpMachine, host: &mut EngineHost<'_>) {
+        let before = qp.outgoing().unreleased();
+        if before > 0 {
+            let unreleased = self.carrier.unreleased();
+            if unreleased < before {
+                qp.released(unreleased, host);
+            }
+        }
+    }
+
+    /// Sees to it that the carrier refers to none of the program's memory.
+    #[inline]
+    pub(super) fn keep_copies(&self, qp: &QpMachine) {
+        if qp.outgoing().unreleased() > 0 {
+            self.carrier.keep_copies();
+        }
+    }
+
     /// The socket takes no more. What had arrived before is received first: how it went on is known only then.
-    fn cut_off(&mut self, qp: &mut QpMachine, pass: &mut Pass<'_>) -> Option<StreamEnd> {
+    fn cut_off(&mut self, qp: &mut QpMachine, host: &mut EngineHost<'_>) -> Option<StreamEnd> {
         self.broken = true;
         self.blocked = false;
-        self.receive(qp, pass).1
+        self.receive(qp, host).1
     }
 
     /// The queue pair goes on receiving what had arrived, and nothing more is read.
@@ -156,7 +176,7 @@ impl Stream {
         self.blocked &= !self.broken;
     }
 
-    fn send_once(&self, qp: &QpMachine, pass: &Pass<'_>) -> (usize, Transfer) {
+    fn send_once(&self, qp: &QpMachine, host: &EngineHost<'_>) -> (usize, Transfer) {
         let mut pieces = qp.outgoing().pieces();
         if let (Some(Piece::Octets(only)), None) = (pieces.next(), pieces.next()) {
             return (only.len(), self.carrier.send(only));
@@ -165,7 +185,7 @@ impl Stream {
         for piece in qp.outgoing().pieces() {
             let fits = match piece {
                 Piece::Octets(octets) => list.push(octets),
-                Piece::Memory(span) => match pass.locate(span) {
+                Piece::Memory(span) => match host.locate(span) {
                     Some((memory, offset)) => {
                         list.push_registered(memory, offset, span.len as usize)
                     }
@@ -189,7 +209,7 @@ impl Stream {
     pub(super) fn receive(
         &mut self,
         qp: &mut QpMachine,
-        pass: &mut Pass<'_>,
+        host: &mut EngineHost<'_>,
     ) -> (bool, Option<StreamEnd>) {
         if qp.is_full() || self.over.is_some() {
             // Told once. The messages that are held, and those behind them that the kernel has, are received all the
@@ -198,10 +218,10 @@ impl Stream {
             self.blocked &= !self.broken;
             return (false, None);
         }
-        if self.buffer.len() < BUFFER {
+        if self.buffer.len() < BUFFER_OCTETS {
             self.borrow_buffer();
         }
-        let received = self.receive_all(qp, pass);
+        let received = self.receive_all(qp, host);
         if self.start == self.end {
             self.start = 0;
             self.end = 0;
@@ -222,14 +242,14 @@ impl Stream {
     fn receive_all(
         &mut self,
         qp: &mut QpMachine,
-        pass: &mut Pass<'_>,
+        host: &mut EngineHost<'_>,
     ) -> (bool, Option<StreamEnd>) {
         let mut received = 0;
         let mut need = 1;
         let mut any = self.has_buffered();
         loop {
             if self.end > self.start {
-                let result = qp.receive(&mut self.buffer[self.start..self.end], pass);
+                let result = qp.receive(&mut self.buffer[self.start..self.end], host);
                 self.start += result.consumed;
                 need = result.need;
                 if self.start == self.end {
@@ -237,10 +257,10 @@ impl Stream {
                     self.end = 0;
                 }
             }
-            if received >= RECEIVE_BUDGET || qp.is_full() {
+            if received >= RECEIVE_BUDGET_OCTETS || qp.is_full() {
                 return (any, None);
             }
-            let (asked, outcome) = self.receive_once(qp, pass, need);
+            let (asked, outcome) = self.receive_once(qp, host, need);
             match outcome {
                 Transfer::Octets(octets) => {
                     any = true;
@@ -250,7 +270,7 @@ impl Stream {
                         return (any, None);
                     }
                     if octets < asked {
-                        received = RECEIVE_BUDGET;
+                        received = RECEIVE_BUDGET_OCTETS;
                     }
                 }
                 Transfer::WouldBlock => return (any, None),
@@ -265,30 +285,30 @@ impl Stream {
     fn receive_once(
         &mut self,
         qp: &mut QpMachine,
-        pass: &mut Pass<'_>,
+        host: &mut EngineHost<'_>,
         need: usize,
     ) -> (usize, Transfer) {
         if !qp.ending().is_live() {
             return (self.buffer.len(), self.carrier.recv(&mut self.buffer));
         }
-        if qp.outstanding() >= DIRECT_AT && self.start == self.end {
-            if let Some(outcome) = self.receive_direct(qp, pass) {
+        if qp.outstanding() >= DIRECT_OCTETS_MIN && self.start == self.end {
+            if let Some(outcome) = self.receive_direct(qp, host) {
                 return outcome;
             }
         }
         let held = self.end - self.start;
-        if self.start > 0 && self.buffer.len() - self.start < need.max(BUFFER / 2) {
+        if self.start > 0 && self.buffer.len() - self.start < need.max(BUFFER_OCTETS / 2) {
             self.buffer.copy_within(self.start..self.end, 0);
             self.start = 0;
             self.end = held;
         }
         if self.buffer.len() < need {
-            self.buffer.resize(need + BUFFER, 0);
+            self.buffer.resize(need + BUFFER_OCTETS, 0);
         }
         let room = self.buffer.len() - self.end;
         // To the end of a large FPDU and a header further: the next one then starts at the
         // front of the buffer and nothing has to be moved.
-        let asked = if need >= BUFFER / 4 {
+        let asked = if need >= BUFFER_OCTETS / 4 {
             (need - held + qp.trailer_and_header()).min(room)
         } else {
             room
@@ -306,15 +326,15 @@ impl Stream {
     fn receive_direct(
         &mut self,
         qp: &mut QpMachine,
-        pass: &mut Pass<'_>,
+        host: &mut EngineHost<'_>,
     ) -> Option<(usize, Transfer)> {
-        let target = qp.direct_target(pass)?;
+        let target = qp.direct_target(host)?;
         let whole = target.octets == qp.outstanding();
         let staging = if whole { qp.trailer_and_header() } else { 0 };
         let (outcome, direct) = {
             let mut list = Scatter::default();
             for span in target.spans() {
-                let (memory, offset) = pass.locate(span)?;
+                let (memory, offset) = host.locate(span)?;
                 if !list.push_registered(memory, offset, span.len as usize) {
                     return None;
                 }
@@ -327,7 +347,7 @@ impl Stream {
         if let Transfer::Octets(octets) = outcome {
             self.start = 0;
             self.end = octets.saturating_sub(direct);
-            qp.placed(octets.min(direct), pass);
+            qp.placed(octets.min(direct), host);
         }
         Some((direct + staging, outcome))
     }

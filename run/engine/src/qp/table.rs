@@ -29,9 +29,9 @@ impl Table {
         self.queue_pairs.lock().get(&number)?.upgrade()
     }
 
-    /// All of them; none where the table cannot be had within `patience`.
-    pub(super) fn living(&self, patience: Duration) -> Vec<Arc<Qp>> {
-        let queue_pairs = self.queue_pairs.try_lock_for(patience);
+    /// All of them; none where the table cannot be had within `timeout`.
+    pub(super) fn living(&self, timeout: Duration) -> Vec<Arc<Qp>> {
+        let queue_pairs = self.queue_pairs.try_lock_for(timeout);
         queue_pairs.map_or_else(Vec::new, |all| {
             all.values().filter_map(Weak::upgrade).collect()
         })

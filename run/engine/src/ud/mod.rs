@@ -18,7 +18,7 @@ use crate::context::{AsyncEvent, AsyncObject, Pd};
 use crate::cq::Cq;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::pass::{Pass, Results};
+use crate::host::{EngineHost, Results};
 use crate::progress::Flush;
 use crate::qp::{checked_cap, Gathering, QpInit};
 use crate::srq::Srq;
@@ -155,8 +155,8 @@ impl UdQp {
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
         {
-            let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
-            inner.machine.modify(to, &mut pass)?;
+            let mut host = EngineHost::begin(engine, &mut inner.results, self.srq.as_ref());
+            inner.machine.modify(to, &mut host)?;
         }
         if to == QpState::Reset {
             // What completed before is forgotten, polled or not.
@@ -196,20 +196,20 @@ impl UdQp {
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
         let posted = {
-            let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
-            inner.machine.post_recv(request, engine.now(), &mut pass)
+            let mut host = EngineHost::begin(engine, &mut inner.results, self.srq.as_ref());
+            inner.machine.post_recv(request, engine.now(), &mut host)
         };
         if !inner.results.is_empty() {
             self.publish(inner);
         }
         while let Some(debt) = inner.machine.take_debt() {
-            self.socket.answer(debt);
+            self.socket.send_credit(debt);
         }
         posted
     }
 
     /// Takes datagrams for this queue pair, the first one and those that `next` gives. The last
-    /// answer that one of them asked for, if it is due.
+    /// credit that one of them asked for, if it is due.
     fn take<'a>(
         &self,
         first: Arrival<'a>,
@@ -221,10 +221,10 @@ impl UdQp {
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
         {
-            let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
+            let mut host = EngineHost::begin(engine, &mut inner.results, self.srq.as_ref());
             let mut arrived = Some(first);
             while let Some(arrival) = arrived {
-                let fate = inner.machine.receive(&arrival, now, &mut pass);
+                let fate = inner.machine.receive(&arrival, now, &mut host);
                 if let Fate::Dropped(why) = fate {
                     dropped += 1;
                     wrong_keys += u64::from(why == Why::QKey);
@@ -234,7 +234,7 @@ impl UdQp {
                         arrival.from
                     );
                 }
-                if fate.is_answered() {
+                if fate.owes_credit() {
                     debt = arrival.debt.or(debt);
                 }
                 arrived = next();
@@ -249,7 +249,7 @@ impl UdQp {
             engine.stats.add(Total::WrongQKeys, wrong_keys);
         }
         while let Some(earlier) = inner.machine.take_debt() {
-            self.socket.answer(earlier);
+            self.socket.send_credit(earlier);
         }
         debt
     }
@@ -257,8 +257,8 @@ impl UdQp {
     fn transmit_locked(&self, mut guard: MutexGuard<'_, Inner>, engine: &Engine) {
         let inner = &mut *guard;
         loop {
-            let mut pass = Pass::begin(engine, &mut inner.results, self.srq.as_ref());
-            match self.socket.send_some(self, &mut inner.machine, &mut pass) {
+            let mut host = EngineHost::begin(engine, &mut inner.results, self.srq.as_ref());
+            match self.socket.send_some(self, &mut inner.machine, &mut host) {
                 Step::Sent(count) => engine.stats.add(Total::Sends, count as u64),
                 Step::Nothing => break,
             }
@@ -341,7 +341,7 @@ impl UdBatch<'_> {
             peer: target.peer.to_canonical(),
             ..target
         };
-        self.with_machine(|machine, pass| machine.post_send(request, target, pass))
+        self.with_machine(|machine, host| machine.post_send(request, target, host))
     }
 
     /// Whether a datagram could be posted if `earlier` others were before it.
@@ -349,20 +349,20 @@ impl UdBatch<'_> {
     /// # Errors
     /// Those that posting it would give.
     pub fn check(&mut self, request: &SendRequest<'_>, earlier: u32) -> Result<(), PostError> {
-        self.with_machine(|machine, pass| machine.check_send(request, earlier, pass))
+        self.with_machine(|machine, host| machine.check_send(request, earlier, host))
     }
 
     fn with_machine(
         &mut self,
-        act: impl FnOnce(&mut Machine, &mut Pass<'_>) -> Result<(), PostError>,
+        act: impl FnOnce(&mut Machine, &mut EngineHost<'_>) -> Result<(), PostError>,
     ) -> Result<(), PostError> {
         let Some(inner) = &mut self.inner else {
             return Err(PostError::InvalidState);
         };
         let inner = &mut **inner;
         let engine = self.qp.pd.engine();
-        let mut pass = Pass::begin(engine, &mut inner.results, self.qp.srq.as_ref());
-        act(&mut inner.machine, &mut pass)
+        let mut host = EngineHost::begin(engine, &mut inner.results, self.qp.srq.as_ref());
+        act(&mut inner.machine, &mut host)
     }
 }
 

@@ -9,9 +9,9 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use weft_os::mem::{Gather, LIST_MAX};
+use weft_os::lists::{Gather, LIST_MAX};
 use weft_os::poll::Interest;
-use weft_os::udp::{Received, UdpSocket, RECEIVE_MOST};
+use weft_os::udp::{Received, UdpSocket, RECEIVED_OCTETS_MAX};
 use weft_verbs::types::{Payload, QpNumber};
 use weft_verbs::ud::flow::{weight, Flow};
 use weft_verbs::ud::header::{Header, Message, HEADER_LEN};
@@ -20,21 +20,21 @@ use weft_verbs::ud::{Arrival, Debt, UdQp as Machine};
 use super::UdQp;
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::host::EngineHost;
 use crate::numbers::port_of;
-use crate::pass::Pass;
 use crate::progress::{Flush, Hints, Member, Served, Token};
 use crate::stats::Total;
 
 /// Datagrams that leave in one call at most (the kernel's `UDP_MAX_SEGMENTS`).
-const BATCH: usize = 64;
+const BATCH_DATAGRAMS_MAX: usize = 64;
 /// Octets of one call at most: an IP packet holds no more.
-const BATCH_OCTETS: usize = 65_000;
+const BATCH_OCTETS_MAX: usize = 65_000;
 /// Octets asked for as the socket's buffers; the kernel gives what `net.core.rmem_max` allows.
-const BUFFER: usize = 4 << 20;
+const SOCKET_BUFFER_OCTETS: usize = 4 << 20;
 /// Receives in a row for whoever was told that there is something.
-const IN_TURN: usize = 4;
+const TURNS_IN_A_ROW_MAX: usize = 4;
 /// Other sockets that are remembered; beyond that all are forgotten, and start anew.
-const PEERS: usize = 4096;
+const PEERS_MAX: usize = 4096;
 
 /// The sockets of the process, by the port whose queue pairs they serve.
 #[derive(Debug, Default)]
@@ -70,7 +70,7 @@ pub(super) struct UdSocket {
 #[derive(Debug, Default)]
 struct Sending {
     peers: HashMap<SocketAddr, Peer>,
-    /// Queue pairs that wait: for room in the socket, or for an answer.
+    /// Queue pairs that wait: for room in the socket, or for credit.
     waiting: Vec<Arc<UdQp>>,
     /// The socket's own buffer is full.
     full: bool,
@@ -102,7 +102,7 @@ pub(super) enum Step {
 
 /// Datagrams for one destination.
 struct Batch {
-    headers: [[u8; HEADER_LEN]; BATCH],
+    headers: [[u8; HEADER_LEN]; BATCH_DATAGRAMS_MAX],
     count: usize,
     /// Octets of each but the last, with the header.
     segment: usize,
@@ -125,10 +125,10 @@ impl UdSocket {
     fn open(port: u16, engine: &Arc<Engine>) -> Result<Arc<UdSocket>, Error> {
         let socket = Arc::new(UdSocket {
             engine: engine.clone(),
-            socket: UdpSocket::bind(port, BUFFER)?,
+            socket: UdpSocket::bind(port, SOCKET_BUFFER_OCTETS)?,
             token: OnceLock::new(),
             queue_pairs: RwLock::new(HashMap::new()),
-            inbox: Mutex::new(vec![0; RECEIVE_MOST]),
+            inbox: Mutex::new(vec![0; RECEIVED_OCTETS_MAX]),
             sending: Mutex::new(Sending::default()),
         });
         let token = engine
@@ -177,12 +177,12 @@ impl UdSocket {
             .chunks(received.segment)
             .map(Header::parse)
             .peekable();
-        let (mut debt, mut answered, mut dropped) = (None, None, 0);
+        let (mut debt, mut granted, mut dropped) = (None, None, 0);
         while let Some(datagram) = datagrams.next() {
             let (message, payload) = match datagram {
                 Some((Header::Message(message), payload)) => (message, payload),
-                Some((Header::Answer { mark, room }, _)) => {
-                    answered = Some((mark, room));
+                Some((Header::Credit { mark, room }, _)) => {
+                    granted = Some((mark, room));
                     continue;
                 }
                 None => {
@@ -212,16 +212,16 @@ impl UdSocket {
             self.engine.stats.add(Total::DatagramsDropped, dropped);
         }
         if let Some(debt) = debt {
-            self.answer(debt);
+            self.send_credit(debt);
         }
-        if let Some((mark, room)) = answered {
-            self.answered(received.from, mark, room);
+        if let Some((mark, room)) = granted {
+            self.take_credit(received.from, mark, room);
         }
     }
 
     /// Tells a sender how far this socket has read.
-    pub(super) fn answer(&self, debt: Debt) {
-        let octets = Header::Answer {
+    pub(super) fn send_credit(&self, debt: Debt) {
+        let octets = Header::Credit {
             mark: debt.mark,
             room: self.socket.room(),
         }
@@ -234,13 +234,13 @@ impl UdSocket {
 
     // --- pace
 
-    fn answered(&self, from: SocketAddr, mark: u32, room: u32) {
+    fn take_credit(&self, from: SocketAddr, mark: u32, room: u32) {
         let waiting = {
             let mut sending = self.sending.lock();
             let Some(peer) = sending.peers.get_mut(&from) else {
                 return;
             };
-            peer.flow.answer(mark, room);
+            peer.flow.grant(mark, room);
             std::mem::take(&mut sending.waiting)
         };
         resume(waiting);
@@ -258,7 +258,7 @@ impl UdSocket {
         resume(waiting);
     }
 
-    /// An answer may not have come in time.
+    /// Credit may not have come in time.
     fn handle_timer(&self) {
         let now = self.engine.now();
         let waiting = {
@@ -284,14 +284,19 @@ impl UdSocket {
     // --- sending
 
     /// Sends what waits first in a queue pair's send queue, with what goes the same way.
-    pub(super) fn send_some(&self, qp: &UdQp, machine: &mut Machine, pass: &mut Pass<'_>) -> Step {
+    pub(super) fn send_some(
+        &self,
+        qp: &UdQp,
+        machine: &mut Machine,
+        host: &mut EngineHost<'_>,
+    ) -> Step {
         let Some(batch) = self.plan(qp, machine) else {
             return Step::Nothing;
         };
         if batch.count > 1 {
-            match self.hand_over(&batch, 0..batch.count, machine, pass) {
+            match self.hand_over(&batch, 0..batch.count, machine, host) {
                 Handed::Taken => {
-                    machine.sent(batch.count, pass);
+                    machine.sent(batch.count, host);
                     return Step::Sent(batch.count);
                 }
                 Handed::Full => return self.wait_for_room(qp),
@@ -306,11 +311,11 @@ impl UdSocket {
         }
         for at in 0..batch.count {
             // What was sent before is no longer in front.
-            match self.hand_over(&batch, at..at + 1, machine, pass) {
-                Handed::Taken | Handed::TooLong => machine.sent(1, pass),
+            match self.hand_over(&batch, at..at + 1, machine, host) {
+                Handed::Taken | Handed::TooLong => machine.sent(1, host),
                 Handed::Full => return self.wait_for_room(qp),
                 Handed::Memory => {
-                    machine.fail_front(pass);
+                    machine.fail_front(host);
                     return Step::Nothing;
                 }
             }
@@ -323,7 +328,7 @@ impl UdSocket {
     fn plan(&self, qp: &UdQp, machine: &Machine) -> Option<Batch> {
         let first = machine.waiting(0)?;
         let mut batch = Batch {
-            headers: [[0; HEADER_LEN]; BATCH],
+            headers: [[0; HEADER_LEN]; BATCH_DATAGRAMS_MAX],
             count: 0,
             segment: HEADER_LEN + first.len,
             local: first.target.local,
@@ -334,12 +339,12 @@ impl UdSocket {
             sending.wait(qp);
             return None;
         }
-        if sending.peers.len() >= PEERS {
+        if sending.peers.len() >= PEERS_MAX {
             sending.peers.clear();
         }
         let peer = sending.peers.entry(batch.to).or_default();
         let most = match batch.segment < peer.single_from {
-            true => BATCH.min(BATCH_OCTETS / batch.segment),
+            true => BATCH_DATAGRAMS_MAX.min(BATCH_OCTETS_MAX / batch.segment),
             false => 1,
         };
         let mut elements = 0;
@@ -398,12 +403,12 @@ impl UdSocket {
         batch: &Batch,
         which: std::ops::Range<usize>,
         machine: &Machine,
-        pass: &Pass<'_>,
+        host: &EngineHost<'_>,
     ) -> Handed {
         let mut list = Gather::default();
         for (ahead, header) in batch.headers[which.clone()].iter().enumerate() {
             list.push(header);
-            if !push_payload(&mut list, ahead, machine, pass) {
+            if !push_payload(&mut list, ahead, machine, host) {
                 return Handed::Memory;
             }
         }
@@ -421,7 +426,7 @@ impl Member for UdSocket {
             self.has_room();
         }
         let mut inbox = self.inbox.lock();
-        let received = (0..IN_TURN)
+        let received = (0..TURNS_IN_A_ROW_MAX)
             .take_while(|_| self.receive(&mut inbox))
             .count();
         match received {
@@ -465,7 +470,7 @@ fn push_payload<'a>(
     list: &mut Gather<'a>,
     ahead: usize,
     machine: &'a Machine,
-    pass: &'a Pass<'_>,
+    host: &'a EngineHost<'_>,
 ) -> bool {
     let Some(datagram) = machine.waiting(ahead) else {
         return false;
@@ -473,8 +478,8 @@ fn push_payload<'a>(
     match datagram.payload {
         Payload::Inline(octets) => list.push(octets),
         Payload::Gather(sges) => sges.iter().filter(|s| s.length > 0).all(|sge| {
-            let span = machine.readable(sge, pass);
-            let place = span.and_then(|span| pass.locate(span));
+            let span = machine.readable(sge, host);
+            let place = span.and_then(|span| host.locate(span));
             place.is_some_and(|(memory, offset)| {
                 list.push_registered(memory, offset, sge.length as usize)
             })

@@ -1,5 +1,8 @@
 //! Two connected queue pairs in one process, over loopback.
 
+#[path = "../peers/network.rs"]
+pub mod network;
+
 use std::sync::Arc;
 
 use weft_engine::cm::{ConnParam, Event, EventChannel, EventKind, Id};
@@ -7,23 +10,7 @@ use weft_engine::mem::Registered;
 use weft_engine::types::{Access, Completion, QpCap, Sge};
 use weft_engine::{Context, Cq, Mr, Pd, Qp, QpInit};
 
-/// Whether the tests run over a network in memory (`in_memory.rs`) instead of the kernel's TCP.
-pub fn is_in_memory() -> bool {
-    env!("CARGO_CRATE_NAME") == "in_memory"
-}
-
-/// Starts the engine, over the network that this test program is for.
-pub fn start() {
-    static STARTED: std::sync::Once = std::sync::Once::new();
-    STARTED.call_once(|| {
-        if is_in_memory() {
-            let network = Arc::new(weft_engine::carrier::memory::Memory::default());
-            let (settings, _) = weft_engine::settings::Settings::from_env();
-            // Another module of the same program may have been first.
-            let _ = weft_engine::start_on(settings, network);
-        }
-    });
-}
+use network::start;
 
 pub const CAP: QpCap = QpCap {
     max_send_wr: 256,
@@ -33,7 +20,7 @@ pub const CAP: QpCap = QpCap {
     max_inline_data: 256,
 };
 
-pub const ALL: Access = Access(0xF);
+pub const ALL: Access = Access::from_bits_retain(0xF);
 
 /// One end of a connection.
 pub struct End {
@@ -122,6 +109,7 @@ pub fn sge(mr: &Mr, offset: u64, len: u32) -> Sge {
 
 /// A listener on an ephemeral port of `host`, and its address.
 pub fn listener(host: &str) -> (Arc<EventChannel>, Arc<Id>, std::net::SocketAddr) {
+    start();
     let channel = EventChannel::new().unwrap();
     let id = Id::new(Some(&channel), 0).unwrap();
     id.bind(format!("{host}:0").parse().unwrap()).unwrap();

@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
+#[path = "network.rs"]
+mod network;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +17,7 @@ use weft_engine::types::{
 use weft_engine::{Context, Cq, Mr, Pd, Qp, QpInit};
 
 pub const HERE: &str = "127.0.0.1";
-pub const PATIENCE: Option<Duration> = Some(Duration::from_secs(10));
+pub const TIMEOUT: Option<Duration> = Some(Duration::from_secs(10));
 
 const CAP: QpCap = QpCap {
     max_send_wr: 64,
@@ -46,6 +49,7 @@ pub struct End {
 impl End {
     /// A queue pair in INIT, that peers can find.
     pub fn new(psn: u32) -> End {
+        network::start();
         let context = Context::open().unwrap();
         let pd = context.alloc_pd();
         let cq = context.create_cq(512, None, 1).unwrap();
@@ -84,7 +88,7 @@ impl End {
     }
 
     pub fn send(&self) {
-        self.qp.ready_to_send(Some(self.psn), PATIENCE).unwrap();
+        self.qp.ready_to_send(Some(self.psn), TIMEOUT).unwrap();
     }
 
     pub fn memory(&self) -> Arc<Mr> {
@@ -140,7 +144,7 @@ pub fn pair() -> (End, End) {
     (End::new(11), End::new(22))
 }
 
-/// The end that dials, and the other one.
+/// The active end, and the passive one.
 pub fn ordered() -> (End, End) {
     let (a, b) = pair();
     if a.qp.number() < b.qp.number() {

@@ -47,7 +47,9 @@ impl End {
         id.attach_qp(&qp).unwrap();
         let memory = Registered::allocate(octets).unwrap();
         let iova = memory.addr();
-        let memory = pd.register(memory, iova, Access(0xF)).unwrap();
+        let memory = pd
+            .register(memory, iova, Access::from_bits_retain(0xF))
+            .unwrap();
         End { id, qp, memory }
     }
 

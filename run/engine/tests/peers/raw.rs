@@ -12,7 +12,7 @@ use weft_engine::stats::{self, Snapshot};
 pub const REPLY: usize = 24;
 /// The ready-to-receive message: an RDMA Write of nothing.
 pub const READY: [u8; 20] = write(1, 0);
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A Request for a peer-to-peer connection, with private data.
 pub fn request(private_data: &[u8]) -> Vec<u8> {
@@ -53,7 +53,7 @@ pub fn write_of_four(stag: u32, to: u64) -> Vec<u8> {
 /// A connection without a word said.
 pub fn connect(to: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(to).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream.set_nodelay(true).unwrap();
     stream
 }

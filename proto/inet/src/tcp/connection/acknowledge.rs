@@ -68,7 +68,7 @@ impl Connection {
             // Nothing is out and nothing new is said: a receiver's every segment.
             return true;
         }
-        let carries = payload > 0 || header.flags.has(Flags::FIN) || window_changed;
+        let carries = payload > 0 || header.flags.contains(Flags::FIN) || window_changed;
         self.take_ack(header, ack, carries, now);
         true
     }

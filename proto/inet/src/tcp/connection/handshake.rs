@@ -155,20 +155,20 @@ impl Connection {
 
     /// A segment in SYN-SENT (RFC 9293 section 3.10.7.3).
     pub(super) fn syn_sent(&mut self, header: &Header, payload: usize, now: Duration) {
-        let acknowledges = header.flags.has(Flags::ACK);
+        let acknowledges = header.flags.contains(Flags::ACK);
         if acknowledges && (header.ack != self.seq_of(FIRST_OCTET) || self.send.nxt == 0) {
             // An ACK of something else: a stray of an earlier connection, or a blind attack. The owner answers with a
             // reset, and the attempt goes on.
             self.stray = header.reset_for(payload);
             return;
         }
-        if header.flags.has(Flags::RST) {
+        if header.flags.contains(Flags::RST) {
             if acknowledges {
                 self.end(Reason::Refused);
             }
             return;
         }
-        if !header.flags.has(Flags::SYN) {
+        if !header.flags.contains(Flags::SYN) {
             return;
         }
         self.peer_syn(header.seq, &header.options, now);

@@ -21,10 +21,10 @@ impl Connection {
     }
 
     fn synchronized(&mut self, header: &Header, payload: usize, now: Duration) {
-        if self.una() == 0 && header.flags.has(Flags::SYN | Flags::ACK) {
+        if self.una() == 0 && header.flags.contains(Flags::SYN | Flags::ACK) {
             // A simultaneous open repeats the SYN: the rest of the segment counts without it.
             let without = Header {
-                flags: Flags(header.flags.0 & !Flags::SYN.0),
+                flags: header.flags - Flags::SYN,
                 seq: header.seq.advanced(1),
                 ..*header
             };
@@ -47,7 +47,7 @@ impl Connection {
         if payload > 0 {
             self.data(start, payload, now);
         }
-        if header.flags.has(Flags::FIN) {
+        if header.flags.contains(Flags::FIN) {
             self.fin(start + payload as u64);
         }
         self.take_fin(now);
@@ -56,7 +56,7 @@ impl Connection {
     /// First to fourth step: the sequence number, RST, SYN, and that there is an ACK. Gives the position of a segment
     /// to look at further.
     fn checked(&mut self, header: &Header, payload: usize, now: Duration) -> Option<Position> {
-        let reset = header.flags.has(Flags::RST);
+        let reset = header.flags.contains(Flags::RST);
         if !reset && self.is_old(header, now) {
             self.counters.old_segments += 1;
             self.challenge(now);
@@ -73,12 +73,12 @@ impl Connection {
             self.reset(header, now);
             return None;
         }
-        if header.flags.has(Flags::SYN) {
+        if header.flags.contains(Flags::SYN) {
             // RFC 5961 section 4.2: whatever its number, a SYN is answered with a challenge.
             self.challenge(now);
             return None;
         }
-        header.flags.has(Flags::ACK).then_some(start)
+        header.flags.contains(Flags::ACK).then_some(start)
     }
 
     /// PAWS, and segments that ought to have a timestamp (RFC 7323 sections 3.2 and 5.3).
@@ -93,7 +93,7 @@ impl Connection {
     /// First step: outside of the window. The answer is an ACK, so that a peer that missed one hears it again; how many
     /// is limited, so that two ends that disagree do not go on for ever.
     fn unacceptable(&mut self, header: &Header, payload: usize, now: Duration) {
-        if header.flags.has(Flags::RST) {
+        if header.flags.contains(Flags::RST) {
             return;
         }
         self.heard_late(header, now);
@@ -113,7 +113,7 @@ impl Connection {
 
     /// An old segment may still carry a current ACK: a keep-alive's or a window probe's answer.
     fn heard_late(&mut self, header: &Header, now: Duration) {
-        if header.flags.has(Flags::ACK) && header.ack == self.seq_of(self.una()) {
+        if header.flags.contains(Flags::ACK) && header.ack == self.seq_of(self.una()) {
             self.heard(now);
         }
     }

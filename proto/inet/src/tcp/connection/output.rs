@@ -82,7 +82,12 @@ impl Connection {
         Header {
             seq: self.seq_of(self.send.nxt),
             ack: ack.unwrap_or_default(),
-            flags: Flags::RST | if ack.is_some() { Flags::ACK } else { Flags(0) },
+            flags: Flags::RST
+                | if ack.is_some() {
+                    Flags::ACK
+                } else {
+                    Flags::empty()
+                },
             ..Header::default()
         }
     }
@@ -316,11 +321,11 @@ impl Connection {
         let len = payload_end - range.start;
         let mut flags = Flags::ACK;
         if fin {
-            flags = flags | Flags::FIN;
+            flags |= Flags::FIN;
         }
         if payload_end == self.send.end && len > 0 {
             // RFC 9293 section 3.9.1.2: the last segment of what was given.
-            flags = flags | Flags::PSH;
+            flags |= Flags::PSH;
         }
         let segments = len.div_ceil(u64::from(segment.max(1))).max(1);
         self.account(len, segments, now);

@@ -1,0 +1,268 @@
+//! Datagrams in: as the kernel hands them over, or out of what it coalesced.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use libc::{mmsghdr, msghdr, size_t, socklen_t, ssize_t, timespec};
+use weft_os::dgram;
+use weft_os::user::UserBuffers;
+use weft_sockets::control;
+use weft_sockets::udp::{Ask, Datagram, Receive, CONTROL_OCTETS};
+use weft_sockets::Errno;
+
+use super::UdpSocket;
+use crate::edge::{buffers, caught, errno, fail, get, put, put_octets, test_cancel};
+use crate::real::Real;
+use crate::socket::Beside;
+
+/// What the kernel takes of a list of messages.
+const MOST_MESSAGES: c_uint = 1024;
+/// Receives that are not about datagrams in the queue.
+const ELSEWHERE: c_int = libc::MSG_ERRQUEUE | libc::MSG_OOB;
+
+impl UdpSocket {
+    /// A receive in the kernel or out of what was coalesced. `real` is the same call of the C library.
+    pub(super) fn receive_datagram(
+        self,
+        room: Option<&UserBuffers>,
+        flags: c_int,
+        beside: Beside,
+        real: impl FnOnce() -> isize,
+    ) -> isize {
+        let UdpSocket { stack, record, fd } = self;
+        let sockets = self.sockets();
+        let room = match room {
+            Some(room) if flags & ELSEWHERE == 0 => room,
+            _ => {
+                caught((), || sockets.flush_record(record));
+                return real();
+            }
+        };
+        match caught(Receive::Split, || sockets.begin_receive(record, fd)) {
+            Receive::Plain => {
+                // Whoever is about to wait for an answer wants the question sent, from whatever kind of socket.
+                if stack.anything_waits() && dgram::ready(fd, libc::POLLIN, 0) == 0 {
+                    caught((), || stack.flush_all());
+                }
+                let octets = real();
+                // A thread that is cancelled in the call leaves it begun, which is safe.
+                let before = errno();
+                caught((), || sockets.end_receive(record, fd, octets >= 0));
+                if octets < 0 {
+                    fail(before);
+                }
+                octets
+            }
+            Receive::Split => self.split(room, flags, beside),
+        }
+    }
+
+    fn split(self, room: &UserBuffers, flags: c_int, beside: Beside) -> isize {
+        let UdpSocket { stack, record, fd } = self;
+        let sockets = self.sockets();
+        test_cancel();
+        let ask = Ask {
+            room: room.octets(),
+            whole: flags & libc::MSG_TRUNC != 0,
+            stay: flags & libc::MSG_PEEK != 0,
+        };
+        let mut empty_wait = false;
+        let mut flushed = false;
+        loop {
+            let received = caught(Err(libc::EIO), || {
+                sockets.receive(record, fd, ask, |datagram| {
+                    deliver(&datagram, room, flags, beside)
+                })
+            });
+            match received {
+                Ok(octets) => return octets as isize,
+                Err(libc::EAGAIN) => {}
+                Err(errno) => return fail(errno),
+            }
+            // What this process itself sent may be what it looks for.
+            if !flushed && stack.anything_waits() {
+                caught((), || stack.flush_all());
+                flushed = true;
+                continue;
+            }
+            if flags & libc::MSG_DONTWAIT != 0 {
+                return fail(libc::EAGAIN);
+            }
+            // After SHUT_RD a wait ends at once with 0, as it does for an empty datagram.
+            if empty_wait && dgram::ready(fd, libc::POLLRDHUP, 0) & libc::POLLRDHUP != 0 {
+                return 0;
+            }
+            match wait(fd) {
+                -1 => return -1,
+                octets => empty_wait = octets == 0,
+            }
+        }
+    }
+
+    /// `recvmmsg`, likewise.
+    pub(super) fn receive_datagrams(
+        self,
+        messages: *mut mmsghdr,
+        count: c_uint,
+        flags: c_int,
+        timeout: *mut timespec,
+        real: impl FnOnce() -> c_int,
+    ) -> c_int {
+        let UdpSocket { stack, record, fd } = self;
+        let sockets = self.sockets();
+        let plain = flags & ELSEWHERE != 0
+            || caught(Receive::Split, || sockets.begin_receive(record, fd)) == Receive::Plain;
+        if plain {
+            // The kernel waits for all of them, and some may be of this process.
+            caught((), || stack.flush_all());
+            let number = real();
+            let before = errno();
+            if flags & ELSEWHERE == 0 {
+                caught((), || sockets.end_receive(record, fd, number > 0));
+            }
+            if number < 0 {
+                fail(before);
+            }
+            return number;
+        }
+        let limit = match deadline(timeout) {
+            Ok(limit) => limit,
+            Err(errno) => return fail(errno) as c_int,
+        };
+        let received = self.split_messages(messages, count.min(MOST_MESSAGES), flags, limit);
+        match limit {
+            Some(limit) if received > 0 => match put(timeout, time_until(limit)) {
+                Ok(()) => received,
+                Err(errno) => fail(errno) as c_int,
+            },
+            _ => received,
+        }
+    }
+
+    fn split_messages(
+        self,
+        messages: *mut mmsghdr,
+        count: c_uint,
+        flags: c_int,
+        limit: Option<u64>,
+    ) -> c_int {
+        let wait_for_one = flags & libc::MSG_WAITFORONE != 0;
+        let mut flags = flags & !libc::MSG_WAITFORONE;
+        for number in 0..count {
+            let at = messages.wrapping_add(number as usize);
+            let octets = self.split_message(at.cast(), flags);
+            let told = |result: c_int| if number > 0 { number as c_int } else { result };
+            if octets < 0 {
+                return told(-1);
+            }
+            let len_at = at
+                .cast::<u8>()
+                .wrapping_add(std::mem::offset_of!(mmsghdr, msg_len));
+            if let Err(errno) = put(len_at.cast::<u32>(), octets as u32) {
+                return told(fail(errno) as c_int);
+            }
+            if wait_for_one {
+                flags |= libc::MSG_DONTWAIT;
+            }
+            if limit.is_some_and(|limit| dgram::now() >= limit) {
+                return number as c_int + 1;
+            }
+        }
+        count as c_int
+    }
+
+    fn split_message(self, at: *mut msghdr, flags: c_int) -> isize {
+        let Some(message) = get(at) else {
+            return fail(libc::EFAULT);
+        };
+        match buffers(message.msg_iov, message.msg_iovlen) {
+            Some(room) => self.split(&room, flags, Beside::Message(at, message)),
+            None => fail(libc::EMSGSIZE),
+        }
+    }
+}
+
+/// Waits for a datagram as the C library's `recv` would: as long as the socket's options say, interrupted and
+/// cancelled as that is; a descriptor that does not wait fails with EAGAIN.
+fn wait(fd: c_int) -> isize {
+    type Signature = unsafe extern "C-unwind" fn(c_int, *mut c_void, size_t, c_int) -> ssize_t;
+    static REAL: Real<Signature> = Real::new(c"recv");
+    listed!(REAL);
+    let flags = libc::MSG_PEEK | libc::MSG_TRUNC;
+    // SAFETY: room for no octets is asked for.
+    unsafe { REAL.get()(fd, std::ptr::null_mut(), 0, flags) }
+}
+
+fn deliver(
+    datagram: &Datagram<'_>,
+    room: &UserBuffers,
+    flags: c_int,
+    beside: Beside,
+) -> Result<usize, Errno> {
+    room.write(datagram.octets).map_err(|_| libc::EFAULT)?;
+    match beside {
+        Beside::Nothing => {}
+        Beside::Name(addr, len_at) => {
+            if !addr.is_null() {
+                let len = get(len_at).ok_or(libc::EFAULT)?;
+                // Lengths are signed to the kernel.
+                let len = c_int::try_from(len).map_err(|_| libc::EINVAL)?;
+                let fits = datagram.name.len().min(len as usize);
+                put_octets(addr.cast(), &datagram.name[..fits])?;
+                put(len_at, datagram.name.len() as socklen_t)?;
+            }
+        }
+        Beside::Message(at, message) => deliver_message(datagram, flags, at, message)?,
+    }
+    Ok(datagram.result)
+}
+
+fn deliver_message(
+    datagram: &Datagram<'_>,
+    flags: c_int,
+    at: *mut msghdr,
+    mut message: msghdr,
+) -> Result<(), Errno> {
+    if !message.msg_name.is_null() {
+        let len = c_int::try_from(message.msg_namelen).map_err(|_| libc::EINVAL)?;
+        let fits = datagram.name.len().min(len as usize);
+        put_octets(message.msg_name, &datagram.name[..fits])?;
+        message.msg_namelen = datagram.name.len() as socklen_t;
+    }
+    let mut room = [0; CONTROL_OCTETS];
+    let mut len = message.msg_controllen.min(CONTROL_OCTETS);
+    if message.msg_control.is_null() {
+        len = 0;
+    }
+    let handed = control::hand_over(datagram.control, &mut room[..len]);
+    put_octets(message.msg_control, &room[..handed.len])?;
+    message.msg_controllen = handed.len as _;
+    let set = |on: bool, flag: c_int| if on { flag } else { 0 };
+    message.msg_flags = flags & libc::MSG_CMSG_CLOEXEC
+        | set(datagram.truncated, libc::MSG_TRUNC)
+        | set(handed.truncated, libc::MSG_CTRUNC);
+    put(at, message)
+}
+
+/// When a `recvmmsg` stops, nanoseconds of the monotonic clock. As with the kernel it is looked at after each
+/// datagram only.
+fn deadline(timeout: *const timespec) -> Result<Option<u64>, Errno> {
+    if timeout.is_null() {
+        return Ok(None);
+    }
+    let time = get(timeout).ok_or(libc::EFAULT)?;
+    let valid = time.tv_sec >= 0 && (0..1_000_000_000).contains(&time.tv_nsec);
+    if !valid {
+        return Err(libc::EINVAL);
+    }
+    let ns = (time.tv_sec as u64).saturating_mul(1_000_000_000) + time.tv_nsec as u64;
+    Ok(Some(dgram::now().saturating_add(ns)))
+}
+
+/// What is left of a `recvmmsg`'s time, which the kernel writes back where datagrams came.
+fn time_until(limit: u64) -> timespec {
+    let left = limit.saturating_sub(dgram::now());
+    timespec {
+        tv_sec: (left / 1_000_000_000) as libc::time_t,
+        tv_nsec: (left % 1_000_000_000) as libc::c_long,
+    }
+}

@@ -1,0 +1,145 @@
+//! The thread that lets nothing wait: while datagrams gather it sends what waits once a tick, and when nothing has for
+//! a while it sleeps.
+//!
+//! A thread, because nobody else may ever come: a timer that raises signals would interrupt calls of a program that
+//! asked for none, and the kernel has no send that waits.
+
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::time::Duration;
+
+use weft_os::{lock, process, sched};
+
+use crate::descriptors::Sockets;
+
+/// Ticks without anything to send after which the thread sleeps.
+const IDLE_TICKS: u32 = 256;
+
+const AWAKE: u32 = 0;
+const ASLEEP: u32 = 1;
+
+/// The sockets that the thread looks after.
+pub trait Gathering: Sockets + Sync {
+    /// Whether nothing will gather in them any more.
+    fn is_over(&self) -> bool;
+}
+
+/// The thread's side that others see.
+#[derive(Debug)]
+pub struct Flusher {
+    tick: Duration,
+    /// The process in which the thread runs, or was tried to be started; 0 for none.
+    process: AtomicU32,
+    /// The process in which it does run.
+    running: AtomicU32,
+    state: AtomicU32,
+    /// The thread's number, once it runs.
+    thread: AtomicI32,
+}
+
+impl Flusher {
+    /// A thread that is not there yet.
+    pub fn new(tick: Duration) -> Flusher {
+        Flusher {
+            tick,
+            process: AtomicU32::new(0),
+            running: AtomicU32::new(0),
+            state: AtomicU32::new(AWAKE),
+            thread: AtomicI32::new(0),
+        }
+    }
+
+    /// Whether the thread runs in this process.
+    #[inline]
+    pub fn is_running(&self) -> bool {
+        self.running.load(Ordering::Acquire) == process::id()
+    }
+
+    /// Starts the thread if this process has none. Where it cannot be had, nothing is gathered.
+    pub fn ensure(&'static self, sockets: &'static impl Gathering) {
+        let own = process::id();
+        let tried = self.process.load(Ordering::Relaxed);
+        if tried == own {
+            return;
+        }
+        let claim = self
+            .process
+            .compare_exchange(tried, own, Ordering::AcqRel, Ordering::Relaxed);
+        if claim.is_err() {
+            return;
+        }
+        self.state.store(AWAKE, Ordering::Relaxed);
+        self.thread.store(0, Ordering::Relaxed);
+        let started = sched::without_signals(|| {
+            std::thread::Builder::new()
+                .name("weft-flush".into())
+                .stack_size(128 * 1024)
+                .spawn(move || self.run(sockets))
+        });
+        if started.is_ok() {
+            self.running.store(own, Ordering::Release);
+        }
+    }
+
+    /// Something waits.
+    #[inline]
+    pub fn wake(&self) {
+        if self.state.load(Ordering::SeqCst) == ASLEEP {
+            self.state.store(AWAKE, Ordering::SeqCst);
+            lock::futex_wake(&self.state, 1);
+        }
+    }
+
+    /// Waits until the thread, which has been told to, is gone: a program that confines itself may not let it go
+    /// afterwards. Not for ever: in a signal handler the program may hold what the thread waits for.
+    pub fn end(&self) {
+        const TRIES: u32 = 100;
+        if !self.is_running() {
+            return;
+        }
+        for _ in 0..TRIES {
+            self.state.store(AWAKE, Ordering::SeqCst);
+            lock::futex_wake(&self.state, 1);
+            let thread = self.thread.load(Ordering::Acquire);
+            if thread != 0 && !sched::is_thread(thread) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.running.store(0, Ordering::Release);
+    }
+
+    fn run(&self, sockets: &impl Gathering) {
+        self.thread.store(sched::thread_number(), Ordering::Release);
+        sched::sharpen_timers();
+        sched::prefer_short_slices(100_000);
+        let mut idle = 0;
+        loop {
+            if sockets.is_over() {
+                return;
+            }
+            std::thread::sleep(self.tick);
+            if sockets.anything_waits() {
+                sockets.flush_all();
+                idle = 0;
+                continue;
+            }
+            idle += 1;
+            if idle >= IDLE_TICKS {
+                self.sleep(sockets);
+                idle = 0;
+            }
+        }
+    }
+
+    fn sleep(&self, sockets: &impl Gathering) {
+        self.state.store(ASLEEP, Ordering::SeqCst);
+        // Who made something wait before it saw the state did not wake anybody.
+        while !sockets.anything_waits()
+            && !sockets.is_over()
+            && self.state.load(Ordering::SeqCst) == ASLEEP
+        {
+            lock::futex_wait(&self.state, ASLEEP, None);
+        }
+        self.state.store(AWAKE, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,180 @@
+//! Datagrams on their way in: when receives are coalesced, and how they come out.
+
+use std::sync::atomic::Ordering;
+
+use weft_datagram::batch::QUICK;
+use weft_os::dgram::{self, Peeked, NAME_LEN};
+use weft_os::pages;
+use weft_settings::datagrams::Direction;
+
+use super::ends::ends;
+use super::receiver::{Ask, Datagram, Queue, MEMORY_OCTETS};
+use super::record::Record;
+use super::Datagrams;
+use crate::Errno;
+
+/// How a receive is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Receive {
+    /// By the kernel; [`Datagrams::end_receive`] is to be told when it is over.
+    Plain,
+    /// By [`Datagrams::receive`].
+    Split,
+}
+
+/// The kernel's queue.
+struct Socket<'a> {
+    datagrams: &'a Datagrams,
+    fd: i32,
+}
+
+impl Queue for Socket<'_> {
+    fn peek(
+        &mut self,
+        octets: &mut [u8],
+        name: &mut [u8; NAME_LEN],
+        control: &mut [u8],
+    ) -> Result<Peeked, Errno> {
+        dgram::peek(self.fd, octets, name, control)
+    }
+
+    fn discard(&mut self) -> Result<(), Errno> {
+        dgram::discard(self.fd)?;
+        self.datagrams.counts.heads.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Datagrams {
+    /// The program is about to receive.
+    pub fn begin_receive(&self, record: &'static Record, fd: i32) -> Receive {
+        if self.busy_after == 0 {
+            self.try_coalesce(record, fd);
+        }
+        if record.slot().begin_plain() {
+            Receive::Plain
+        } else {
+            Receive::Split
+        }
+    }
+
+    /// A plain receive is over; `got` whether it brought a datagram.
+    pub fn end_receive(&self, record: &'static Record, fd: i32, got: bool) {
+        record.slot().end_plain();
+        if got && !record.rx_off.load(Ordering::Relaxed) {
+            self.note_receive(record, fd);
+        }
+    }
+
+    /// Counts a receive; where they come thick and the queue is never empty, coalescing begins.
+    fn note_receive(&self, record: &'static Record, fd: i32) {
+        const LOOK: u32 = 16;
+        let number = record.receives.fetch_add(1, Ordering::Relaxed) + 1;
+        if !number.is_multiple_of(LOOK) || number < self.busy_after {
+            return;
+        }
+        let now = dgram::now();
+        let before = record.receives_since.swap(now, Ordering::Relaxed);
+        let quick = now.saturating_sub(before) <= u64::from(LOOK) * QUICK;
+        if quick && !self.is_confined() && dgram::ready(fd, libc::POLLIN, 0) & libc::POLLIN != 0 {
+            self.try_coalesce(record, fd);
+        }
+    }
+
+    fn try_coalesce(&self, record: &'static Record, fd: i32) {
+        if self.is_confined()
+            || record.rx_off.load(Ordering::Acquire)
+            || record.slot().is_coalesced()
+        {
+            return;
+        }
+        let ruled = || {
+            self.rules
+                .decide(Direction::Receive, ends(fd, &[]).as_slice())
+        };
+        if !may_coalesce(fd) || !ruled() || !give_memory(record) {
+            record.rx_off.store(true, Ordering::Release);
+            return;
+        }
+        if !record.slot().coalesce() {
+            return;
+        }
+        if dgram::set_int(fd, dgram::SOL_UDP, dgram::UDP_GRO, 1).is_err() {
+            record.slot().undo_coalesce();
+            record.rx_off.store(true, Ordering::Release);
+        }
+    }
+
+    /// Hands the next datagram to `deliver`; does not wait.
+    ///
+    /// # Errors
+    /// EAGAIN when there is none, and what the socket or `deliver` says.
+    #[inline]
+    pub fn receive<T>(
+        &self,
+        record: &'static Record,
+        fd: i32,
+        ask: Ask,
+        deliver: impl FnOnce(Datagram<'_>) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        if !give_memory(record) {
+            return Err(libc::ENOMEM);
+        }
+        // A signal handler that receives from the socket that it interrupted a receive from.
+        let mut rx = record.incoming().ok_or(libc::EINTR)?;
+        let mut queue = Socket {
+            datagrams: self,
+            fd,
+        };
+        let received = rx.receiver.receive(record.slot(), &mut queue, ask, deliver);
+        if received.is_ok() {
+            self.counts.split.fetch_add(1, Ordering::Relaxed);
+        }
+        received
+    }
+
+    /// Octets of the datagram that is next, for `FIONREAD`; nothing if the kernel knows that itself.
+    pub fn next_len(&self, record: &'static Record, fd: i32) -> Option<usize> {
+        if !record.slot().is_coalesced() || !give_memory(record) {
+            return None;
+        }
+        let mut queue = Socket {
+            datagrams: self,
+            fd,
+        };
+        let mut rx = record.incoming()?;
+        Some(rx.receiver.next_len(record.slot(), &mut queue))
+    }
+}
+
+fn give_memory(record: &Record) -> bool {
+    let Some(mut rx) = record.incoming() else {
+        return true;
+    };
+    if !rx.receiver.has_memory() {
+        let Some(memory) = pages::octets(MEMORY_OCTETS) else {
+            return false;
+        };
+        rx.receiver.set_memory(memory);
+    }
+    true
+}
+
+/// Whether nothing the program asked of the socket would tell coalesced datagrams from others.
+fn may_coalesce(fd: i32) -> bool {
+    const TIMESTAMP_NEW: [i32; 3] = [63, 64, 65];
+    const TIMESTAMP: [i32; 3] = [
+        libc::SO_TIMESTAMP,
+        libc::SO_TIMESTAMPNS,
+        libc::SO_TIMESTAMPING,
+    ];
+    const UDP_ENCAP: i32 = 100;
+    let is_off = |level, option| matches!(dgram::get_int(fd, level, option), Ok(0) | Err(_));
+    let socket_off = |option: &i32| is_off(libc::SOL_SOCKET, *option);
+    let peek_off = dgram::get_int(fd, libc::SOL_SOCKET, libc::SO_PEEK_OFF);
+    TIMESTAMP.iter().chain(&TIMESTAMP_NEW).all(socket_off)
+        && socket_off(&libc::SO_RXQ_OVFL)
+        && is_off(dgram::SOL_UDP, UDP_ENCAP)
+        && matches!(peek_off, Err(_) | Ok(i32::MIN..=-1))
+        && dgram::get_int(fd, dgram::SOL_UDP, dgram::UDP_GRO) == Ok(0)
+}

@@ -1,0 +1,290 @@
+//! UDP sockets: datagrams that a busy program sends are gathered, and those it receives are coalesced by the kernel and
+//! split here.
+//!
+//! How datagrams go together and come apart is in `proto/datagram`.
+//!
+//! | module | what it holds |
+//! | --- | --- |
+//! | `record` | what is known of one socket |
+//! | `outgoing` | sends: which datagrams gather, and when they leave |
+//! | `incoming` | receives: when they are coalesced, and how datagrams come out |
+//! | `receiver` | a socket's incoming datagrams, split |
+//! | `slot` | what processes that share a socket agree on |
+//! | `waiting` | in which sockets datagrams wait |
+//! | `flusher` | the thread that lets nothing wait |
+//! | `ends` | the addresses that rules look at |
+
+mod ends;
+mod flusher;
+mod incoming;
+mod outgoing;
+mod receiver;
+mod record;
+mod slot;
+mod waiting;
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use weft_os::{dgram, pages, process};
+use weft_settings::datagrams::DatagramRules;
+
+use crate::descriptors::{Origin, Sockets};
+use crate::pool::Pool;
+use crate::references::References;
+
+use flusher::{Flusher, Gathering};
+use slot::SLOT_WORDS;
+use waiting::Waiting;
+
+pub use incoming::Receive;
+pub use receiver::{Ask, Datagram, CONTROL_OCTETS};
+pub use record::Record;
+
+/// Slots that processes share; one that another process may still have is never used again.
+const SLOTS_MAX: usize = 65_536;
+
+/// The UDP sockets of one process.
+#[derive(Debug)]
+pub struct Datagrams {
+    records: Pool<Record>,
+    waiting: Waiting,
+    /// Shared with children. The first slot is none: its first word counts the slots given out, by any process.
+    slots: &'static [AtomicU32],
+    rules: DatagramRules,
+    /// Sends or receives in quick succession after which a socket is busy; 0 for always.
+    busy_after: u32,
+    flusher: Flusher,
+    /// The program confines itself: nothing more gathers.
+    confined: AtomicBool,
+    counts: Counts,
+}
+
+/// What was done.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Datagrams that were gathered.
+    pub gathered: AtomicU64,
+    /// Calls in which they left.
+    pub sends: AtomicU64,
+    /// Datagrams handed out by splitting.
+    pub split: AtomicU64,
+    /// Heads they were split from.
+    pub heads: AtomicU64,
+}
+
+impl Datagrams {
+    /// No sockets yet; of those to come `rules` says which are offloaded, and datagrams wait for `hold` at most.
+    /// Nothing where there is no memory.
+    pub fn new(rules: DatagramRules, busy_after: u32, hold: Duration) -> Option<Datagrams> {
+        Some(Datagrams {
+            records: Pool::new(),
+            waiting: Waiting::default(),
+            slots: pages::shared_words(SLOTS_MAX * SLOT_WORDS)?,
+            rules,
+            busy_after,
+            flusher: Flusher::new(hold),
+            confined: AtomicBool::new(false),
+            counts: Counts::default(),
+        })
+    }
+
+    /// What is known of the socket with this number.
+    #[inline]
+    pub fn record(&self, number: usize) -> Option<&'static Record> {
+        self.records.get(number)
+    }
+
+    /// What was done so far.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Whether the program has confined itself.
+    #[inline]
+    fn is_confined(&self) -> bool {
+        self.confined.load(Ordering::Relaxed)
+    }
+
+    /// A slot that no process has had.
+    fn new_slot(&self) -> Option<u32> {
+        let number = 1 + self.slots[0].fetch_add(1, Ordering::Relaxed);
+        ((number as usize) < SLOTS_MAX).then_some(number)
+    }
+
+    /// Takes note of an option that the program sets, if it is one that says it knows better.
+    pub fn option_set(&self, record: &Record, level: i32, option: i32) {
+        const SEND: [(i32, i32); 5] = [
+            (dgram::SOL_UDP, dgram::UDP_SEGMENT),
+            (dgram::SOL_UDP, libc::UDP_CORK),
+            (libc::SOL_SOCKET, libc::SO_TIMESTAMPING),
+            (libc::SOL_SOCKET, libc::SO_ZEROCOPY),
+            (libc::SOL_SOCKET, libc::SO_TXTIME),
+        ];
+        if SEND.contains(&(level, option)) {
+            record.tx_off.store(true, Ordering::Release);
+        }
+        if (level, option) == (dgram::SOL_UDP, dgram::UDP_GRO) && !record.slot().is_coalesced() {
+            record.rx_off.store(true, Ordering::Release);
+        }
+    }
+}
+
+impl Sockets for Datagrams {
+    fn is_made_by(&self, family: i32, socket_type: i32) -> bool {
+        socket_type == libc::SOCK_DGRAM && is_internet(family)
+    }
+
+    fn look(&self, fd: i32) -> Option<u64> {
+        let facts = dgram::facts(fd)?;
+        is_internet(facts.family).then_some(facts.inode)
+    }
+
+    fn begin(&self, origin: Origin) -> Option<usize> {
+        let make = |number| pages::place(Record::new(number, self.slots)).map(|record| &*record);
+        let record = self.records.take(make)?;
+        if !record.owns_slot() {
+            let Some(slot) = self.new_slot() else {
+                self.records.give_back(record.number);
+                return None;
+            };
+            record.set_slot(slot);
+        }
+        record.slot().reset();
+        record.begin(origin);
+        Some(record.number)
+    }
+
+    fn references(&self, number: usize) -> Option<&References> {
+        self.record(number).map(|record| &record.references)
+    }
+
+    fn end(&self, number: usize) {
+        self.waiting.remove(number);
+        self.records.give_back(number);
+    }
+
+    fn flush(&self, number: usize) {
+        if let Some(record) = self.record(number) {
+            self.flush_record(record);
+        }
+    }
+
+    fn closing(&self, number: usize, fd: i32) {
+        if let Some(record) = self.record(number) {
+            record.tx_fd.store(fd, Ordering::Relaxed);
+            self.flush_for_good(record);
+        }
+    }
+
+    fn release(&self, number: usize) {
+        if let Some(record) = self.record(number) {
+            self.flush_record(record);
+            record.tx_off.store(true, Ordering::Release);
+            record.rx_off.store(true, Ordering::Release);
+        }
+    }
+
+    #[inline]
+    fn anything_waits(&self) -> bool {
+        self.waiting.any()
+    }
+
+    fn flush_all(&self) {
+        if !self.waiting.any() {
+            return;
+        }
+        for record in self.waiting.iter().filter_map(|number| self.record(number)) {
+            self.flush_record(record);
+        }
+    }
+
+    fn before_fork(&self) {
+        self.flush_all();
+        let used = |record: &&Record| record.references.is_used();
+        for record in self.records.taken().filter(used) {
+            record.slot().share();
+        }
+    }
+
+    fn confine(&self) {
+        self.confined.store(true, Ordering::SeqCst);
+        // The thread of a child in its parent's memory is the parent's.
+        if !process::is_borrowed() {
+            self.flusher.end();
+        }
+    }
+}
+
+impl Gathering for Datagrams {
+    fn is_over(&self) -> bool {
+        self.is_confined()
+    }
+}
+
+fn is_internet(family: i32) -> bool {
+    [libc::AF_INET, libc::AF_INET6].contains(&family)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn datagrams() -> Datagrams {
+        assert!(process::watch());
+        let rules = DatagramRules::default();
+        Datagrams::new(rules, 4, Duration::from_micros(200)).unwrap()
+    }
+
+    /// A socket of this process, as descriptors begin it.
+    fn begun(datagrams: &Datagrams) -> &'static Record {
+        let number = datagrams.begin(Origin::Made).unwrap();
+        let record = datagrams.record(number).unwrap();
+        record.references.begin(1);
+        record
+    }
+
+    fn end(datagrams: &Datagrams, record: &Record) {
+        assert!(record.references.remove());
+        datagrams.end(record.number);
+    }
+
+    #[test]
+    fn a_slot_is_the_next_sockets_unless_another_process_may_have_it() {
+        let datagrams = datagrams();
+        for _ in 0..SLOTS_MAX + 10 {
+            end(&datagrams, begun(&datagrams));
+        }
+        let record = begun(&datagrams);
+        assert!(!record.slot().is_shared());
+        datagrams.before_fork();
+        let shared = record.slot();
+        assert!(shared.is_shared());
+        end(&datagrams, record);
+        let next = begun(&datagrams);
+        assert!(std::ptr::eq(next, record), "the record is used again");
+        assert!(shared.is_shared() && !next.slot().is_shared());
+    }
+
+    #[test]
+    fn only_sockets_made_here_are_coalesced() {
+        let datagrams = datagrams();
+        let number = datagrams.begin(Origin::Found).unwrap();
+        assert!(datagrams
+            .record(number)
+            .unwrap()
+            .rx_off
+            .load(Ordering::Relaxed));
+        assert!(!begun(&datagrams).rx_off.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn what_waits_in_a_socket_that_is_gone_does_not_wait() {
+        let datagrams = datagrams();
+        let record = begun(&datagrams);
+        datagrams.waiting.insert(record.number);
+        assert!(datagrams.anything_waits());
+        end(&datagrams, record);
+        assert!(!datagrams.anything_waits());
+    }
+}

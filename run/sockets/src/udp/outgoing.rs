@@ -1,0 +1,307 @@
+//! Datagrams on their way out: which gather, and when they leave.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use weft_datagram::batch::LONGEST;
+use weft_datagram::sender::{Destination, Offer, Wire, MEMORY};
+use weft_os::dgram::{self, NAME_LEN};
+use weft_os::lock::Guard;
+use weft_os::pages;
+use weft_os::user::UserBuffers;
+use weft_settings::datagrams::Direction;
+
+use super::ends::ends;
+use super::record::{Outgoing, Record};
+use super::Datagrams;
+use crate::verdict::Verdict;
+use crate::Errno;
+
+/// The kernel as what takes datagrams.
+struct Socket<'a> {
+    datagrams: &'a Datagrams,
+    fd: i32,
+    flags: i32,
+    /// The kernel was called.
+    sent: bool,
+}
+
+impl Wire for Socket<'_> {
+    fn send(&mut self, to: &Destination, octets: &[u8], segment: Option<u16>) -> Result<(), Errno> {
+        let flags = self.flags | libc::MSG_NOSIGNAL;
+        self.sent = true;
+        dgram::send(self.fd, to.name(), octets, segment, flags)?;
+        let count = |counter: &AtomicU64, number| {
+            counter.fetch_add(number, Ordering::Relaxed);
+        };
+        count(&self.datagrams.counts.sends, 1);
+        let datagrams = segment.map_or(1, |size| octets.len().div_ceil(usize::from(size)));
+        count(&self.datagrams.counts.gathered, datagrams as u64);
+        Ok(())
+    }
+}
+
+impl Datagrams {
+    /// The program sends `data` to `to` (nothing: the connected peer) with these `flags`.
+    pub fn send(
+        &'static self,
+        record: &'static Record,
+        fd: i32,
+        to: Option<&[u8]>,
+        data: &UserBuffers,
+        flags: i32,
+    ) -> Verdict {
+        if record.tx_off.load(Ordering::Acquire) || self.is_confined() {
+            return Verdict::Kernel;
+        }
+        let Some(mut tx) = record.outgoing() else {
+            return Verdict::Kernel;
+        };
+        if let Some(errno) = tx.sender.take_pending() {
+            return Verdict::Done(Err(errno));
+        }
+        let plain =
+            flags & !(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) == 0 && data.octets() <= LONGEST;
+        let busy = tx.sender.is_busy(dgram::now(), self.busy_after);
+        let to = to.map_or(Some(Destination::CONNECTED), Destination::new);
+        let verdict = match to {
+            // Errors of a destination that never was one come at once.
+            Some(to)
+                if tx.try_first(&to)
+                    && plain
+                    && busy
+                    && self.may_gather(record, fd, &mut tx, &to) =>
+            {
+                self.gather(&mut tx, fd, &to, data, flags)
+            }
+            _ => self.make_way(&mut tx, fd, flags),
+        };
+        record.tx_fd.store(fd, Ordering::Relaxed);
+        self.note(record, &tx);
+        verdict
+    }
+
+    #[inline]
+    fn gather(
+        &self,
+        tx: &mut Outgoing,
+        fd: i32,
+        to: &Destination,
+        data: &UserBuffers,
+        flags: i32,
+    ) -> Verdict {
+        // A plain send reports the pending error of the socket. Datagrams that gather do not reach the kernel, so it is
+        // asked once for each batch, at its first datagram.
+        if tx.sender.is_empty() {
+            match dgram::get_int(fd, libc::SOL_SOCKET, libc::SO_ERROR) {
+                Ok(0) | Err(_) => {}
+                Ok(errno) => return Verdict::Done(Err(errno)),
+            }
+        }
+        let mut wire = Socket {
+            datagrams: self,
+            fd,
+            flags,
+            sent: false,
+        };
+        let len = data.octets();
+        let offer = tx.sender.offer(&mut wire, to, len, |place| {
+            data.read(place).map_err(|_| libc::EFAULT)
+        });
+        if wire.sent {
+            // A burst of long datagrams takes the kernel longer than the pause that makes a program idle.
+            tx.sender.resume(dgram::now());
+        }
+        match offer {
+            Ok(Offer::Gathered) => Verdict::Done(Ok(len)),
+            Ok(Offer::Plain) => Verdict::Kernel,
+            Err(errno) => Verdict::Done(Err(errno)),
+        }
+    }
+
+    /// Sends what waits, so that the call that follows does not overtake it.
+    fn make_way(&self, tx: &mut Outgoing, fd: i32, flags: i32) -> Verdict {
+        if tx.sender.is_empty() {
+            return Verdict::Kernel;
+        }
+        let flags = flags & libc::MSG_DONTWAIT;
+        let mut wire = Socket {
+            datagrams: self,
+            fd,
+            flags,
+            sent: false,
+        };
+        match tx.sender.flush(&mut wire) {
+            Ok(()) => Verdict::Kernel,
+            Err(errno) => Verdict::Done(Err(errno)),
+        }
+    }
+
+    /// The program makes a call that the kernel will do, and that must not overtake what waits.
+    pub fn before_plain_send(&self, record: &'static Record, fd: i32, flags: i32) -> Verdict {
+        let Some(mut tx) = record.outgoing() else {
+            return Verdict::Kernel;
+        };
+        if let Some(errno) = tx.sender.take_pending() {
+            return Verdict::Done(Err(errno));
+        }
+        let verdict = self.make_way(&mut tx, fd, flags);
+        self.note(record, &tx);
+        verdict
+    }
+
+    #[inline]
+    fn note(&self, record: &Record, tx: &Outgoing) {
+        if tx.sender.is_empty() {
+            if self.waiting.contains(record.number) {
+                self.waiting.remove(record.number);
+            }
+        } else {
+            self.waiting.insert(record.number);
+            self.flusher.wake();
+        }
+    }
+
+    /// Whether datagrams to `to` may gather at all.
+    #[inline]
+    fn may_gather(
+        &'static self,
+        record: &Record,
+        fd: i32,
+        tx: &mut Outgoing,
+        to: &Destination,
+    ) -> bool {
+        if !tx.examined && !self.examine(record, fd, tx) {
+            return false;
+        }
+        // Without an address, on a socket that is not connected, every datagram is an error.
+        let somewhere = !to.name().is_empty() || is_connected(fd, tx);
+        if !self.flusher.is_running() {
+            self.flusher.ensure(self);
+        }
+        somewhere && self.flusher.is_running() && self.ruled(fd, tx, to)
+    }
+
+    /// Looks at the socket once: whether anything may gather on it.
+    #[cold]
+    fn examine(&self, record: &Record, fd: i32, tx: &mut Outgoing) -> bool {
+        tx.examined = true;
+        let may = segments(fd) && self.give_memory(tx);
+        if !may {
+            record.tx_off.store(true, Ordering::Release);
+        }
+        may
+    }
+
+    fn give_memory(&self, tx: &mut Outgoing) -> bool {
+        if !tx.sender.has_memory() {
+            let Some(memory) = pages::octets(MEMORY) else {
+                return false;
+            };
+            tx.sender.set_memory(memory);
+        }
+        true
+    }
+
+    #[inline]
+    fn ruled(&self, fd: i32, tx: &mut Outgoing, to: &Destination) -> bool {
+        if let Some((asked, allowed)) = tx.ruling {
+            if !self.rules.look_at_ends() || asked == *to {
+                return allowed;
+            }
+        }
+        let allowed = if self.rules.look_at_ends() {
+            let ends = ends(fd, to.name());
+            self.rules.decide(Direction::Send, ends.as_slice())
+        } else {
+            self.rules.decide(Direction::Send, &[])
+        };
+        tx.ruling = Some((*to, allowed));
+        allowed
+    }
+
+    /// Sends what waits in `record`, as far as the kernel takes it at once.
+    pub fn flush_record(&self, record: &'static Record) {
+        if !self.waiting.contains(record.number) {
+            return;
+        }
+        if let Some(mut tx) = record.outgoing() {
+            self.flush_locked(record, &mut tx);
+        }
+    }
+
+    fn flush_locked(&self, record: &'static Record, tx: &mut Guard<'_, Outgoing>) {
+        let mut wire = Socket {
+            datagrams: self,
+            fd: record.tx_fd.load(Ordering::Relaxed),
+            flags: libc::MSG_DONTWAIT,
+            sent: false,
+        };
+        // What the socket does not take now waits for the next call or the next tick.
+        let _ = tx.sender.flush(&mut wire);
+        if tx.sender.is_empty() {
+            self.waiting.remove(record.number);
+        }
+    }
+
+    /// Sends what waits in `record` before its socket goes away; waits a while for room.
+    pub(super) fn flush_for_good(&self, record: &'static Record) {
+        const TRIES: usize = 10;
+        const WAIT_MS: i32 = 100;
+        if !self.waiting.contains(record.number) {
+            return;
+        }
+        let Some(mut tx) = record.outgoing() else {
+            return;
+        };
+        for _ in 0..TRIES {
+            self.flush_locked(record, &mut tx);
+            if tx.sender.is_empty() {
+                return;
+            }
+            let fd = record.tx_fd.load(Ordering::Relaxed);
+            dgram::ready(fd, libc::POLLOUT, WAIT_MS);
+        }
+        tx.sender.abandon();
+        self.waiting.remove(record.number);
+    }
+
+    /// The socket is shut down: sends fail from now on, and the kernel says how.
+    pub fn shutting_down(&self, record: &'static Record) {
+        self.flush_record(record);
+        record.tx_off.store(true, Ordering::Release);
+    }
+
+    /// The socket is about to be connected elsewhere.
+    pub fn connecting(&self, record: &'static Record) {
+        self.flush_record(record);
+        if let Some(mut tx) = record.outgoing() {
+            tx.sender.forget_path();
+            tx.forget_destinations();
+        }
+    }
+
+    /// The error that `SO_ERROR` is to give before the kernel's own.
+    pub fn take_error(&self, record: &'static Record) -> Option<Errno> {
+        self.flush_record(record);
+        record.outgoing()?.sender.take_pending()
+    }
+}
+
+/// Whether the socket is connected; looked up once for each connection.
+#[inline]
+fn is_connected(fd: i32, tx: &mut Outgoing) -> bool {
+    if !tx.connected {
+        tx.connected = dgram::peer_name(fd, &mut [0; NAME_LEN]) > 0;
+    }
+    tx.connected
+}
+
+/// Whether the kernel segments for this socket, and the program has not taken that in its own hands.
+fn segments(fd: i32) -> bool {
+    let is_off = |level, option| matches!(dgram::get_int(fd, level, option), Ok(0) | Err(_));
+    dgram::get_int(fd, dgram::SOL_UDP, dgram::UDP_SEGMENT) == Ok(0)
+        && is_off(dgram::SOL_UDP, libc::UDP_CORK)
+        && is_off(libc::SOL_SOCKET, libc::SO_TIMESTAMPING)
+        && is_off(libc::SOL_SOCKET, libc::SO_ZEROCOPY)
+        && is_off(libc::SOL_SOCKET, libc::SO_TXTIME)
+}

@@ -1,3 +1,0 @@
-//! Whole-system tests.
-
-#![forbid(unsafe_code)]
