@@ -2,11 +2,14 @@
 """What the hooks cost, and what UDP segmentation offload gives, against the plain kernel in the same run.
 
     tests/datagrams/bench.py LIBRARY --json FILE [--times N] [PART...]     parts: calls streams lo veth delay (all)
+    tests/datagrams/bench.py LIBRARY --json FILE --beside PATH [--pairs N] [--until 2%] [PART...]
     tests/datagrams/bench.py --table FILE...               the tables of docs/sockets-bench.md, from such files
 
 FILE is a record of the bench, which `weft bench report` prints as well. The sender has one core and the receiver another;
 the ways alternate within a run, and a figure is the median of the runs. `veth` makes a pair of namespaces with an MTU of
-1500 (privilege). A part takes up to 40 seconds for each of N (5) times.
+1500 (privilege). A part takes up to 40 seconds for each of N (5) times. With --beside the ways that a build of Weft has
+a part in are taken with LIBRARY and with the hooks of a second build in turn (tests/rig/pairs.py), and the exit status is
+1 where a row is slower.
 """
 
 import argparse
@@ -23,6 +26,7 @@ from contextlib import closing
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "rig"))
+import pairs  # noqa: E402
 from network import Namespaces, free_ports, is_free, may_have_namespaces  # noqa: E402
 from process import Failed, Process  # noqa: E402
 from record import Record, Row, median, read  # noqa: E402
@@ -42,6 +46,8 @@ PLAIN = [way for way, (_, _, own) in WAYS.items() if not own]
 PASS = "gso port=1"
 CALLS = {"no preload": None, "hooks, no rule": "off", "hooks, pass": PASS, "gso": "gso"}
 STREAMS = {"no preload": None, "hooks, pass": PASS}
+# Those that a build of Weft has a part in.
+OURS = {way for way, rule in (CALLS | STREAMS).items() if rule} | {way for way in WAYS if any(WAYS[way][:2])}
 CALLED = ["send", "recv", "poll", "epoll_wait"]
 PACES = [(64, 1_000), (1448, 10_000), (1448, 100_000), (1448, 300_000)]  # octets, datagrams a second
 # Metrics of rate.c by its names.
@@ -77,6 +83,7 @@ class Bench:
 
     def __init__(self, library, folder, record, times):
         self.times = times
+        self.builds = None  # pairs.TwoBuilds
         self.library = os.path.realpath(library)
         self.folder, self.record = Path(folder), record
         self.rate = self.folder / "rate"
@@ -119,7 +126,17 @@ class Bench:
             server.stop()
 
     def keep(self, rows, way, took):
-        """Keeps what `took`, a function, gives for several rows: metrics of each, or that all of them failed."""
+        """Keeps what `took`, a function, gives for several rows: of one build as it comes now, of two pair after pair."""
+        def measure(library):
+            self.library = library
+            self.keep_once(rows, way, took)
+        if self.builds is None:
+            self.keep_once(rows, way, took)
+        elif way in OURS:
+            self.builds.take([(row.id, way) for row in rows], measure)
+
+    def keep_once(self, rows, way, took):
+        """Keeps what `took` gives now: metrics of each row, or that all of them failed."""
         began = time.monotonic()
         try:
             found = took()
@@ -227,6 +244,7 @@ PARTS = {"calls": calls, "streams": streams, "lo": lambda bench: goodput(bench, 
 def measure(args):
     parts = args.parts or list(PARTS)
     weft = args.weft or Path(args.library).resolve().parent / "weft"
+    found = find_builds(args)
     record = Record(weft, args.times, cores=[SERVER, CLIENT], only=args.parts)
     if set(parts) - {"veth"}:
         record.path("loopback", "127.0.0.1", int(Path("/sys/class/net/lo/mtu").read_text()), enter=())
@@ -234,7 +252,9 @@ def measure(args):
         if not shutil.which(name):
             sys.exit(f"{name} is not installed; name the parts without `streams`")
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(args.library, folder, record, args.times)
+        bench = Bench(args.library, folder, record, 1 if found else args.times)
+        if found:
+            bench.builds = pairs.TwoBuilds(record, *found, args.until, args.pairs)
         try:
             for part in parts:
                 begin = time.monotonic()
@@ -244,6 +264,21 @@ def measure(args):
         finally:
             # What was measured is kept, whatever ended the run.
             record.write(args.json)
+    if not found:
+        return 0
+    print(*pairs.table(record.run), "", sep="\n")
+    worse = list(pairs.slower(record.run))
+    print(*worse, sep="\n", end="\n" if worse else "", file=sys.stderr)
+    return 1 if worse else 0
+
+
+def find_builds(args):
+    """The hooks of both builds, and how they were named; none without a second build."""
+    if not args.beside:
+        return None
+    given = {pairs.THIS: Path(args.library), pairs.BESIDE: args.beside}
+    return {name: pairs.find(path, pairs.LIBRARIES, lambda library: ["env", f"LD_PRELOAD={library}", "true"])
+            for name, path in given.items()}, given
 
 
 # --- the tables
@@ -318,12 +353,16 @@ def main():
     parser.add_argument("--weft", type=Path, help="the command that tells the machine (the one beside LIBRARY)")
     parser.add_argument("--times", type=int, default=5, help="how often each figure is taken (%(default)s)")
     parser.add_argument("--table", nargs="+", metavar="FILE", help="prints the tables of these records")
+    pairs.options(parser, "the hooks")
     args = parser.parse_intermixed_args()
     if args.table:
         for file in args.table:
             tables(read(file))
     elif args.library and args.json and all(part in PARTS for part in args.parts):
-        measure(args)
+        try:
+            sys.exit(measure(args))
+        except pairs.NoBuild as reason:
+            sys.exit(str(reason))
     else:
         parser.error("say LIBRARY --json FILE, or --table FILE")
 

@@ -27,19 +27,25 @@ class Row:
     reference: tuple = ()
     workload: dict = None
 
+    @property
+    def id(self):
+        return f"{self.path}/{self.name}"
+
     def empty(self):
         workload = self.workload or {"kind": "named", "name": self.name, "what": self.what}
-        return {"id": f"{self.path}/{self.name}", "path": self.path, "workload": workload, "metric": self.metric,
+        return {"id": self.id, "path": self.path, "workload": workload, "metric": self.metric,
                 "reference": list(self.reference), "cells": []}
 
 
 class Record:
     """One run. `weft` is the command; `seconds` of a cell and the `cores` of server and client where they are the same
-    for all; `only` and `stacks` name what was asked for where that is not everything."""
+    for all; `only` and `stacks` name what was asked for where that is not everything. Of two builds measured in turn,
+    `turn` is the one whose samples are being taken and the number of the pair (pairs.py)."""
 
     def __init__(self, weft, repetitions, seconds=None, cores=None, only=(), stacks=()):
         self.weft = weft
         self.begun = time.monotonic()
+        self.turn = None
         self.run = {
             "schema": SCHEMA, "version": VERSION, "started": now(), "finished": now(), "interrupted": True,
             "options": {"repetitions": repetitions, "cell_seconds": seconds, "cores": cores, "only": list(only),
@@ -64,7 +70,8 @@ class Record:
         or why there are none, with the programs' last lines."""
         cell = self.cell(row, stack)
         cell["commands"] = [spoken(command) for command in commands]
-        sample = {"repetition": len(cell["samples"]) + 1, "at": round(began - self.begun, 3),
+        number = self.turn[1] if self.turn else len(cell["samples"]) + 1
+        sample = {"repetition": number, "at": round(began - self.begun, 3),
                   "took": round(time.monotonic() - began, 3)}
         if metrics is None:
             reason, *tail = str(failure).strip().splitlines() or ["it said nothing"]
@@ -78,13 +85,15 @@ class Record:
         self.cell(row, stack)["skipped"] = str(reason)
 
     def cell(self, row, stack):
-        entry = next((entry for entry in self.run["rows"] if entry["id"] == f"{row.path}/{row.name}"), None)
+        entry = next((entry for entry in self.run["rows"] if entry["id"] == row.id), None)
         if entry is None:
             entry = row.empty()
             self.run["rows"].append(entry)
-        found = cell_of(entry, stack)
+        build = self.turn and self.turn[0]
+        found = cell_of(entry, stack, build)
         if found is None:
             found = {"stack": stack, "commands": [], "skipped": None, "samples": []}
+            found |= {"build": build} if build else {}
             entry["cells"].append(found)
         return found
 
@@ -109,8 +118,9 @@ def row_of(run, row_id):
     return next((row for row in run["rows"] if row["id"] == row_id), None)
 
 
-def cell_of(row, stack):
-    return next((cell for cell in row["cells"] if cell["stack"] == stack), None)
+def cell_of(row, stack, build=None):
+    """The cell of a stack, and of one build of it where there are two; None where there is none."""
+    return next((cell for cell in row["cells"] if (cell["stack"], cell.get("build")) == (stack, build)), None)
 
 
 def values(run, row_id, stack, key):

@@ -2,8 +2,10 @@
 """Many queue pairs at once: how many there can be, what each costs, and how fast they are beside as many TCP sockets.
 
     tests/scale/run.py --weft TARGET/release/weft [--quick] [--json FILE] [--docs FILE] [--seconds S] [--rounds N]
+    tests/scale/run.py --weft TARGET/release/weft --beside PATH [--json FILE] [--seconds S] [--pairs N] [--until 2%]
 
-The last line is `N passed, N failed, N skipped`; the exit status is 0 when nothing failed. See docs/scale.md.
+With --beside the curves of a second build are measured in turn with those of the first, and the exit status is 1 where a
+row is slower. The last line is `N passed, N failed, N skipped`; the exit status is 0 when nothing failed. See docs/scale.md.
 """
 
 import argparse
@@ -22,6 +24,7 @@ from ends import Pair, pinned_cores
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "rig"))
 import again  # noqa: E402
+import pairs  # noqa: E402
 from counts import Counts  # noqa: E402
 from network import free_ports  # noqa: E402
 from process import Failed  # noqa: E402
@@ -39,7 +42,7 @@ class Skipped(Exception):
 
 class Rig:
     def __init__(self, options, program):
-        self.options, self.program = options, program
+        self.options, self.program, self.weft = options, program, options.weft
         self.ports = free_ports()
         self.record = None  # the quick run measures nothing
         if not options.quick:
@@ -53,7 +56,7 @@ class Rig:
             return [], "sockets"
         _, *words = stack.split()
         flags = [f"--{word}" for word in words if "=" in word]
-        return [self.options.weft, "run", *flags, "--"], "gid" if "gid" in words else "cm"
+        return [self.weft, "run", *flags, "--"], "gid" if "gid" in words else "cm"
 
     def pair(self, stack, count, row=None, **more):
         """The two programs, ready to connect. Where they cannot run the record says so at `row`."""
@@ -244,6 +247,50 @@ def whole(rig):
         yield f"10 x 1000 by {stack}", lambda s=stack: many_processes(rig, s, *rows.PROCESSES)
 
 
+# --- two builds in turn: the same curves, before and after
+
+
+def curve_rows(count):
+    """What a curve measures."""
+    echoes = [rows.echo(octets, window, asleep, count) for octets, window, asleep in rows.ECHOES]
+    return [rows.storm(count), *echoes, *[rows.turns(asleep, count) for asleep in (False, True)], rows.memory(count)]
+
+
+def in_turn(rig, builds, stack, count):
+    """The curve of one number of connections with each build, pair after pair; fails where a row is slower."""
+    def measure(weft):
+        rig.weft = weft
+        try:
+            curve(rig, stack, count)
+        except Failed as failure:
+            # Where a sample failed the record has it; a pair that is not whole counts for what it has.
+            print(f"{count} by {stack}, {weft}: {failure}", flush=True)
+    cells = [(row.id, stack) for row in curve_rows(count)]
+    builds.take(cells, measure)
+    mine = [f"{row_id} {stack}: " for row_id, stack in cells]
+    worse = [line for line in pairs.slower(rig.record.run) if line.startswith(tuple(mine))]
+    check(not worse, "; ".join(worse))
+    check(any(pairs.ratios(rig.record.run, *cell) for cell in cells), "no pair has a figure of both builds")
+
+
+def beside(rig, builds):
+    for count in rows.COUNTS:
+        for stack in rows.CM:
+            yield f"pairs: {count} by {stack}", lambda c=count, s=stack: in_turn(rig, builds, s, c)
+    for count in (100, 1000):
+        yield f"pairs: {count} by {rows.GID}", lambda c=count: in_turn(rig, builds, rows.GID, c)
+
+
+def find_builds(options):
+    """The commands of both builds, and how they were named; none without a second build."""
+    if not options.beside:
+        return None
+    given = {pairs.THIS: options.weft, pairs.BESIDE: options.beside}
+    files = {name: pairs.find(path, pairs.COMMANDS, lambda weft: [weft, "run", "--", "true"])
+             for name, path in given.items()}
+    return files, given
+
+
 # --- the run
 
 
@@ -256,7 +303,10 @@ def options_given():
     parser.add_argument("--rounds", type=int, default=2, help="how often the curves are measured")
     parser.add_argument("--json", type=Path, help="write the record there, which `weft bench report` prints")
     parser.add_argument("--docs", type=Path, help="write the tables between the marks of that file")
+    pairs.options(parser, "the command")
     options = parser.parse_args()
+    if options.beside and (options.quick or options.docs):
+        parser.error("--beside measures curves in turn: without --quick and --docs")
     if options.quick and (options.json or options.docs):
         parser.error("--quick measures nothing that --json or --docs could write")
     if options.docs and options.only:
@@ -283,6 +333,11 @@ def play(name, cell):
 
 def main():
     options = options_given()
+    try:
+        found = find_builds(options)
+    except pairs.NoBuild as reason:
+        print(f"scale: {reason}")
+        return 2
     options.weft = options.weft.resolve()
     counts = Counts()
     with tempfile.TemporaryDirectory() as work:
@@ -292,7 +347,12 @@ def main():
             return 1
         rig = Rig(options, program)
         try:
-            play_all((quick if options.quick else whole)(rig), options.only, counts)
+            if found:
+                builds = pairs.TwoBuilds(rig.record, *found, options.until, options.pairs)
+                # Pairs have been taken often enough; none is played again.
+                play_all(beside(rig, builds), options.only, counts, more=0)
+            else:
+                play_all((quick if options.quick else whole)(rig), options.only, counts)
             if rig.record:
                 rig.record.finish()
         finally:
@@ -301,15 +361,18 @@ def main():
                 rig.record.write(options.json)
     if options.docs:
         report.into(options.docs, rig.record.run)
+    if found:
+        print(*pairs.table(rig.record.run), "", sep="\n")
     return counts.close()
 
 
-def play_all(cells, only, counts):
+def play_all(cells, only, counts, more=1):
+    """Plays the cells that are asked for, and once `more` those that failed."""
     for name, cell in cells:
         if only not in name:
             continue
         outcome, why = play(name, cell)
-        if outcome == "failed":
+        if outcome == "failed" and more:
             outcome, _ = play(name, cell)
             if outcome == "passed":
                 again.say(name, why)

@@ -13,11 +13,12 @@ const GOVERNOR: &str = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
 
 /// Programs whose figures a record may hold: name, argument, and a word of the line that has the
 /// version.
-const TOOLS: [(&str, &str, &str); 4] = [
+const TOOLS: [(&str, &str, &str); 5] = [
     ("iperf3", "--version", "iperf"),
     ("ib_send_lat", "--version", "Version"),
     ("fi_info", "--version", "libfabric:"),
     ("ucx_info", "-v", "ersion"),
+    ("valgrind", "--version", "valgrind"),
 ];
 
 /// Reads the environment; whatever cannot be read is empty.
@@ -41,7 +42,10 @@ pub fn read() -> Environment {
             .filter_map(|w| w.parse().ok())
             .collect(),
         memory: memory(&text("/proc/meminfo")),
-        revision: revision(),
+        // This executable was built there, as far as its place on disk tells.
+        revision: std::env::current_exe()
+            .ok()
+            .and_then(|exe| revision_at(exe.parent()?)),
         optimised: !cfg!(debug_assertions),
         root: rustix::process::geteuid().is_root(),
         tools: TOOLS
@@ -88,10 +92,8 @@ fn mitigations() -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The revision of the source tree this executable was built in, as far as its place on disk tells.
-fn revision() -> Option<String> {
-    let exe = std::env::current_exe().ok()?;
-    let folder = exe.parent()?;
+/// The revision of the source tree that `folder` lies in, as far as git tells.
+pub fn revision_at(folder: &Path) -> Option<String> {
     let head = git(folder, &["rev-parse", "--short=12", "HEAD"])?;
     let dirty = git(folder, &["status", "--porcelain", "--untracked-files=no"])
         .is_some_and(|s| !s.is_empty());

@@ -29,6 +29,14 @@ pub trait Executor {
     /// What the client and the server printed, or why the job failed.
     fn execute(&mut self, job: &Job, place: &Place) -> Result<Output, Failure>;
 
+    /// What one program printed on the server's side of the path, or why it failed.
+    fn execute_alone(
+        &mut self,
+        program: &Invocation,
+        place: &Place,
+        timeout: Duration,
+    ) -> Result<String, Failure>;
+
     /// Whether the user wants no more.
     fn interrupted(&self) -> bool;
 }
@@ -141,6 +149,36 @@ impl Executor for Processes {
                     .collect();
                 Err(Failure { reason, tail })
             }
+        }
+    }
+
+    fn execute_alone(
+        &mut self,
+        program: &Invocation,
+        place: &Place,
+        timeout: Duration,
+    ) -> Result<String, Failure> {
+        let failed = |reason, tail| Failure { reason, tail };
+        let deadline = Instant::now() + timeout;
+        let mut running = Running::start(&place.server, program, false)
+            .map_err(|reason| failed(reason, Vec::new()))?;
+        let status = loop {
+            if let Some(status) = running.status() {
+                break Ok(status);
+            }
+            if let Err(reason) = self.check(deadline, "timed out") {
+                break Err(reason);
+            }
+            thread::sleep(GLANCE);
+        };
+        let printed = running.finish();
+        match status {
+            Ok(status) if status.success() => Ok(printed.out),
+            Ok(status) => Err(failed(
+                format!("the program failed: {}", describe(status)),
+                printed.tail("program"),
+            )),
+            Err(reason) => Err(failed(reason, printed.tail("program"))),
         }
     }
 
@@ -386,6 +424,19 @@ mod tests {
         let failure = processes().execute(&job, &place()).unwrap_err();
         assert_eq!(failure.reason, "timed out");
         assert!(started.elapsed() < Duration::from_secs(30));
+    }
+
+    #[test]
+    fn a_program_alone_prints_fails_or_is_killed_in_time() {
+        let alone = |script: &str, seconds| {
+            let program = Invocation::new("sh", ["-c", script]);
+            processes().execute_alone(&program, &place(), Duration::from_secs(seconds))
+        };
+        assert_eq!(alone("echo a; echo b >&2", 60).unwrap(), "a\n");
+        let failure = alone("echo no device >&2; exit 3", 60).unwrap_err();
+        assert_eq!(failure.reason, "the program failed: exit status 3");
+        assert_eq!(failure.tail, ["program: no device"]);
+        assert_eq!(alone("sleep 60 & wait", 1).unwrap_err().reason, "timed out");
     }
 
     #[test]

@@ -17,18 +17,25 @@
 
 #![forbid(unsafe_code)]
 
+mod architecture;
+pub mod beside;
+pub mod build;
 pub mod cli;
+pub mod comparison;
 pub mod environment;
 pub mod exec;
+pub mod instructions;
 pub mod job;
 pub mod metric;
 pub mod native;
+pub mod pairs;
 pub mod path;
 pub mod plan;
 pub mod raw;
 pub mod record;
 pub mod report;
 pub mod runner;
+pub mod sample;
 pub mod stack;
 pub mod stats;
 pub mod summary;

@@ -232,13 +232,13 @@ fn matches(text: &str, patterns: &[String]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stack::{all, Programs};
+    use crate::stack::{all, Programs, Weft};
     use std::collections::HashSet;
 
     fn stacks() -> Vec<Box<dyn Stack>> {
         all(&Programs {
             bench: ("weft".into(), vec![]),
-            weft: "weft".into(),
+            weft: Weft::new("weft"),
             scratch: "scratch".into(),
         })
     }

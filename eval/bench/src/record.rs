@@ -36,6 +36,9 @@ pub struct Run {
     pub interrupted: bool,
     /// What was asked for.
     pub options: Options,
+    /// The builds of Weft that were compared; empty where there was one only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub builds: Vec<BuildRecord>,
     /// Where it ran.
     pub environment: Environment,
     /// The paths, also those that could not be made.
@@ -47,8 +50,12 @@ pub struct Run {
 /// What was asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {
-    /// Times each cell is measured.
+    /// Times each cell is measured; of two builds the most pairs.
     pub repetitions: u32,
+    /// Pairs of two builds go on until the interval of the ratio is within this part of it; none where one build was
+    /// measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<f64>,
     /// Seconds a cell is meant to measure for; null where that is not the same for all.
     pub cell_seconds: Option<u32>,
     /// Core of the server and of the client; null where pinning was not possible.
@@ -58,6 +65,26 @@ pub struct Options {
     /// Stack patterns; empty is everything.
     pub stacks: Vec<String>,
 }
+
+/// A build of Weft.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BuildRecord {
+    /// [`THIS`] or [`BESIDE`], as in [`CellRecord::build`].
+    pub name: String,
+    /// As given on the command line; null for the build that the bench itself belongs to.
+    pub path: Option<String>,
+    /// What `weft --version` says; null for libraries without a command.
+    pub version: Option<String>,
+    /// Revision of the source tree that the build lies in, `-dirty` when it had changes; null outside one.
+    pub revision: Option<String>,
+    /// When the command was written: UTC, RFC 3339, whole seconds; null where the file system does not tell.
+    pub built: Option<String>,
+}
+
+/// Name of the build that is judged.
+pub const THIS: &str = "this";
+/// Name of the build that it is compared with.
+pub const BESIDE: &str = "beside";
 
 /// The machine and what is installed on it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -141,12 +168,53 @@ pub struct RowRecord {
 pub struct CellRecord {
     /// Stack name.
     pub stack: String,
+    /// Name of the build of Weft, where two are compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build: Option<String>,
     /// Command lines of the last repetition: server, then client.
     pub commands: Vec<String>,
     /// Why it was not run at all; null when it was.
     pub skipped: Option<String>,
     /// In the order they were taken.
     pub samples: Vec<Sample>,
+    /// How this build stood to the one beside it when the pairs ended; none for the other build, and where there is one
+    /// only. A report computes it anew, from the samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<PairsRecord>,
+    /// What it takes in instructions; none where nobody asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<Instructions>,
+}
+
+/// What decided that a row had pairs enough: the ratio, above 1 where this build is the better one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PairsRecord {
+    /// Pairs of which both samples are good.
+    pub pairs: usize,
+    /// Typical ratio within a pair.
+    pub ratio: f64,
+    /// Lower and upper end of its 95 % interval; null for fewer pairs than it takes.
+    pub interval: Option<(f64, f64)>,
+}
+
+/// Instructions of a program that passes messages between two ends of its own, as callgrind counts them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Instructions {
+    /// Command line of the last count.
+    pub command: String,
+    /// Why there is no count; null when there is one.
+    pub skipped: Option<String>,
+    /// In the order they were taken.
+    pub counts: Vec<Count>,
+}
+
+/// One run of the program from its start to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Count {
+    /// Messages it passed.
+    pub messages: u64,
+    /// Instructions it took.
+    pub instructions: u64,
 }
 
 /// One measurement of one cell.
@@ -247,6 +315,27 @@ impl RowRecord {
 }
 
 impl CellRecord {
+    /// A cell without samples.
+    pub fn new(stack: String) -> CellRecord {
+        CellRecord {
+            stack,
+            build: None,
+            commands: Vec::new(),
+            skipped: None,
+            samples: Vec::new(),
+            ratio: None,
+            instructions: None,
+        }
+    }
+
+    /// Stack, and build where there are two: `weft crc=on (beside)`.
+    pub fn label(&self) -> String {
+        match &self.build {
+            Some(build) => format!("{} ({build})", self.stack),
+            None => self.stack.clone(),
+        }
+    }
+
     /// Repetition and value of every sample that has this metric.
     pub fn values(&self, metric: &str) -> Vec<(u32, f64)> {
         self.samples

@@ -2,39 +2,29 @@
 //! machine for a while disturbs all of them.
 
 use std::collections::HashMap;
-use std::net::TcpListener;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::exec::Executor;
-use crate::metric::Metric;
 use crate::path::Place;
 use crate::plan::{Group, Row};
-use crate::record::{CellRecord, Failure, Metrics, Outcome, RowRecord, Sample, Subject};
-use crate::stack::{references, Site, Stack};
+use crate::record::{CellRecord, RowRecord, Subject};
+use crate::sample::{Progress, Sampler};
+use crate::stack::{references, Stack};
 use crate::workload::Workload;
 
 /// Seconds a cell takes beyond its measuring: two processes start, connect and end.
 const OVERHEAD: f64 = 0.5;
 
-/// Takes a line about what is going on.
-pub type Progress<'a> = &'a mut dyn FnMut(&str);
-
 /// Runs groups on one path after another.
 pub struct Runner<'a, E> {
-    /// Starts the programs.
-    pub executor: E,
+    /// Takes the samples.
+    pub sampler: Sampler<E>,
     /// What row indices refer to.
     pub stacks: &'a [Box<dyn Stack>],
     /// Times each cell is measured.
     pub repetitions: u32,
-    /// Seconds a cell measures for.
-    pub seconds: u32,
-    /// When the run started.
-    pub started: Instant,
-    ports: Ports,
     /// Why a stack cannot run, asked once per stack.
     ready: HashMap<usize, Option<String>>,
-    done: usize,
 }
 
 /// One cell while it is being measured.
@@ -48,25 +38,19 @@ impl<'a, E: Executor> Runner<'a, E> {
     /// A runner that has run nothing yet.
     pub fn new(executor: E, stacks: &'a [Box<dyn Stack>], repetitions: u32, seconds: u32) -> Self {
         Runner {
-            executor,
+            sampler: Sampler::new(executor, seconds),
             stacks,
             repetitions,
-            seconds,
-            started: Instant::now(),
-            ports: Ports::new(),
             ready: HashMap::new(),
-            done: 0,
         }
     }
 
     /// About how long these groups will take.
     pub fn expected(&self, groups: &[Group]) -> Duration {
         let seconds = |row: &Row| {
-            let measuring = match row.workload {
-                Workload::Latency { .. } => 0.5,
-                _ => 1.0,
-            } * f64::from(self.seconds);
-            (measuring + OVERHEAD) * row.stacks.len() as f64 * f64::from(self.repetitions)
+            sample_seconds(&row.workload, self.sampler.seconds)
+                * row.stacks.len() as f64
+                * f64::from(self.repetitions)
         };
         Duration::from_secs_f64(groups.iter().flatten().map(seconds).sum())
     }
@@ -75,7 +59,7 @@ impl<'a, E: Executor> Runner<'a, E> {
     pub fn run(&mut self, groups: &[Group], place: &Place, progress: Progress) -> Vec<RowRecord> {
         let mut records = Vec::new();
         for group in groups {
-            if self.executor.interrupted() {
+            if self.sampler.executor.interrupted() {
                 break;
             }
             records.extend(self.run_group(group, place, progress));
@@ -90,10 +74,13 @@ impl<'a, E: Executor> Runner<'a, E> {
                 .iter_mut()
                 .filter(|cell| cell.record.skipped.is_none())
             {
-                if self.executor.interrupted() {
+                if self.sampler.executor.interrupted() {
                     break;
                 }
-                self.run_cell(&group[cell.row], cell, repetition, place, progress);
+                let stack = self.stacks[cell.stack].as_ref();
+                let row = &group[cell.row];
+                self.sampler
+                    .take(row, stack, &mut cell.record, repetition, place, progress);
             }
         }
         let mut rows: Vec<RowRecord> = group.iter().map(empty_row).collect();
@@ -113,10 +100,8 @@ impl<'a, E: Executor> Runner<'a, E> {
                     progress(&format!("{} {name}: skipped: {reason}", of.id()));
                 }
                 let record = CellRecord {
-                    stack: name,
-                    commands: Vec::new(),
                     skipped,
-                    samples: Vec::new(),
+                    ..CellRecord::new(name)
                 };
                 cells.push(Cell { row, stack, record });
             }
@@ -131,57 +116,18 @@ impl<'a, E: Executor> Runner<'a, E> {
             .or_insert_with(|| stacks[stack].ready().err().map(|e| format!("{e:#}")))
             .clone()
     }
-
-    fn run_cell(
-        &mut self,
-        row: &Row,
-        cell: &mut Cell,
-        repetition: u32,
-        place: &Place,
-        progress: Progress,
-    ) {
-        let site = Site {
-            place,
-            port: self.ports.next(),
-            seconds: self.seconds,
-        };
-        let job = self.stacks[cell.stack].job(&row.workload, &site);
-        let start = Instant::now();
-        let result = self.executor.execute(&job, place);
-        let took = start.elapsed().as_secs_f64();
-        if self.executor.interrupted() {
-            // What a killed program printed is neither a figure nor a failure of the stack.
-            return;
-        }
-        let outcome = match result.and_then(|output| {
-            let metrics = self.stacks[cell.stack].parse(&row.workload, &output);
-            metrics
-                .and_then(|m| checked(m, row.workload.metric()))
-                .map_err(|e| unreadable(&e, &output.client))
-        }) {
-            Ok(metrics) => Outcome::Metrics(metrics),
-            Err(failure) => Outcome::Failure(failure),
-        };
-        self.done += 1;
-        progress(&line(
-            self.done,
-            row,
-            &cell.record.stack,
-            repetition,
-            &outcome,
-        ));
-        cell.record.commands = vec![job.server.display(), job.client.display()];
-        let at = (start - self.started).as_secs_f64();
-        cell.record.samples.push(Sample {
-            repetition,
-            at: millis(at),
-            took: millis(took),
-            outcome,
-        });
-    }
 }
 
-fn empty_row(row: &Row) -> RowRecord {
+/// About how many seconds one sample takes.
+pub(crate) fn sample_seconds(workload: &Workload, cell_seconds: u32) -> f64 {
+    let measuring = match workload {
+        Workload::Latency { .. } => 0.5,
+        _ => 1.0,
+    };
+    measuring * f64::from(cell_seconds) + OVERHEAD
+}
+
+pub(crate) fn empty_row(row: &Row) -> RowRecord {
     RowRecord {
         id: row.id(),
         path: row.path.name().to_owned(),
@@ -192,68 +138,6 @@ fn empty_row(row: &Row) -> RowRecord {
     }
 }
 
-/// A cell without the metric its row is judged by, or with one that cannot be, is a failure.
-fn checked(metrics: Metrics, metric: Metric) -> anyhow::Result<Metrics> {
-    match metrics.get(metric.key) {
-        Some(value) if *value > 0.0 => Ok(metrics),
-        Some(value) => anyhow::bail!("{} is {value}", metric.key),
-        None => anyhow::bail!("there is no {}", metric.key),
-    }
-}
-
-fn unreadable(error: &anyhow::Error, output: &str) -> Failure {
-    let lines: Vec<&str> = output.lines().filter(|l| !l.trim().is_empty()).collect();
-    let tail = lines[lines.len().saturating_sub(8)..]
-        .iter()
-        .map(|l| format!("client: {l}"))
-        .collect();
-    Failure {
-        reason: format!("{error:#}"),
-        tail,
-    }
-}
-
-fn line(done: usize, row: &Row, stack: &str, repetition: u32, outcome: &Outcome) -> String {
-    let metric = row.workload.metric();
-    let text = match outcome {
-        Outcome::Metrics(m) => format!(
-            "{:.2} {}",
-            m.get(metric.key).copied().unwrap_or_default(),
-            metric.unit
-        ),
-        Outcome::Failure(f) => format!("FAILED: {}", f.reason),
-    };
-    format!("{done:4}  {} #{repetition}  {stack}: {text}", row.id())
-}
-
-fn millis(seconds: f64) -> f64 {
-    (seconds * 1e3).round() / 1e3
-}
-
-/// Ports below the ephemeral range, a fresh one for each job: the last one's may still be in
-/// TIME-WAIT.
-struct Ports(u16);
-
-impl Ports {
-    const FIRST: u16 = 20_000;
-    const COUNT: u16 = 10_000;
-
-    fn new() -> Self {
-        // Two benches at once start apart.
-        Ports((std::process::id() % u32::from(Self::COUNT)) as u16)
-    }
-
-    fn next(&mut self) -> u16 {
-        for _ in 0..Self::COUNT {
-            self.0 = (self.0 + 1) % Self::COUNT;
-            if TcpListener::bind(("0.0.0.0", Self::FIRST + self.0)).is_ok() {
-                break;
-            }
-        }
-        Self::FIRST + self.0
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -261,6 +145,8 @@ mod tests {
     use crate::job::{Invocation, Job};
     use crate::metric::MESSAGE_RATE;
     use crate::path::PathKind;
+    use crate::record::{Failure, Metrics};
+    use crate::stack::Site;
     use crate::workload::{Mode, Op};
     use std::cell::RefCell;
     use std::rc::Rc;
@@ -332,6 +218,14 @@ mod tests {
                     ..Output::default()
                 }),
             }
+        }
+        fn execute_alone(
+            &mut self,
+            _: &Invocation,
+            _: &Place,
+            _: Duration,
+        ) -> Result<String, Failure> {
+            unreachable!("the runner starts pairs of programs only")
         }
         fn interrupted(&self) -> bool {
             self.interrupt_after

@@ -51,7 +51,8 @@ pub fn sorted(samples: &[f64]) -> Vec<f64> {
     sorted
 }
 
-fn median_of_sorted(sorted: &[f64]) -> Option<f64> {
+/// Median of ascending samples; `None` when there are none.
+pub fn median_of_sorted(sorted: &[f64]) -> Option<f64> {
     let n = sorted.len();
     match n {
         0 => None,

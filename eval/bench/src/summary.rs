@@ -164,10 +164,8 @@ pub(crate) mod tests {
             },
         };
         CellRecord {
-            stack: stack.to_owned(),
-            commands: vec![],
-            skipped: None,
             samples: values.iter().enumerate().map(sample).collect(),
+            ..CellRecord::new(stack.to_owned())
         }
     }
 

@@ -184,6 +184,16 @@ impl Workload {
         }
     }
 
+    /// Octets of a message; none where the row is about connections.
+    pub fn size(&self) -> Option<u64> {
+        match *self {
+            Workload::Latency { size, .. }
+            | Workload::Bulk { size, .. }
+            | Workload::Rate { size, .. } => Some(size),
+            Workload::Connect | Workload::BringUp => None,
+        }
+    }
+
     /// Whether each program is tied to a core of its own.
     pub fn pinned(&self) -> bool {
         !matches!(self, Workload::Latency { pinned: false, .. })

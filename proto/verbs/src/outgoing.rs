@@ -147,6 +147,7 @@ impl Outgoing {
 
     /// The transport took `octets` from the front.
     pub(crate) fn take(&mut self, octets: usize) {
+        debug_assert!(octets <= self.queued, "no more is sent than was framed");
         self.sent += octets as u64;
         self.queued -= octets;
         let mut left = octets;

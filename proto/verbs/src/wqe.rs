@@ -225,6 +225,7 @@ impl SendQueue {
     /// The first request that is not encoded completely is now.
     #[inline]
     pub(crate) fn advance(&mut self) {
+        debug_assert!(self.encoded < self.wqes.len(), "none is left to encode");
         self.encoded += 1;
     }
 
@@ -241,6 +242,11 @@ impl SendQueue {
     #[inline]
     pub(crate) fn pop_front(&mut self) -> Option<SendWqe> {
         let wqe = self.wqes.pop_front()?;
+        debug_assert_eq!(
+            wqe.sequence + 1 + self.wqes.len() as u64,
+            self.sequence,
+            "each request ends once, in order"
+        );
         self.encoded = self.encoded.saturating_sub(1);
         self.unreported += 1;
         Some(wqe)

@@ -1,5 +1,6 @@
 //! Tables for people, made from a record and nothing else.
 
+mod beside;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,19 +41,34 @@ pub fn full(run: &Run, format: Format) -> String {
         let title = format!("Path {}: {}{mtu}{reason}", path.name, path.description);
         text += &heading(&title, format);
         if run.rows.iter().any(|row| row.path == path.name) {
-            text += &rows(run, &path.name, format);
+            text += &match run.builds.is_empty() {
+                true => rows(run, &path.name, format),
+                false => beside::rows(run, &path.name, format),
+            };
         }
     }
-    text + &skipped(run, format) + &failures(run, format) + &targets(run, format)
+    text + &skipped(run, format) + &failures(run, format) + &standing_of(run, format)
 }
 
-/// Only the targets, and what went wrong.
+/// Only the targets, and what went wrong. Of a run of two builds, which has none of what targets are held against, how
+/// one stands to the other.
 pub fn only_targets(run: &Run, format: Format) -> String {
-    let targets = match targets(run, format) {
-        none if none.is_empty() => heading("No row of this record has a target", format),
-        targets => targets,
+    let tables = match run.builds.is_empty() {
+        true => String::new(),
+        false => beside::tables(run, format),
     };
-    skipped(run, format) + &failures(run, format) + &targets
+    let standing = match standing_of(run, format) {
+        none if none.is_empty() => heading("No row of this record has a target", format),
+        standing => standing,
+    };
+    tables + &skipped(run, format) + &failures(run, format) + &standing
+}
+
+fn standing_of(run: &Run, format: Format) -> String {
+    match run.builds.is_empty() {
+        true => targets(run, format),
+        false => beside::conclusion(run, format),
+    }
 }
 
 /// Nothing where no row has a target.
@@ -178,7 +194,7 @@ fn cell_words(row: &RowSummary, cell: &CellSummary) -> [String; 9] {
 fn skipped(run: &Run, format: Format) -> String {
     let cells = run.rows.iter().flat_map(|row| &row.cells);
     let reasons: BTreeSet<String> = cells
-        .filter_map(|cell| Some(format!("{}: {}", cell.stack, cell.skipped.as_ref()?)))
+        .filter_map(|cell| Some(format!("{}: {}", cell.label(), cell.skipped.as_ref()?)))
         .collect();
     if reasons.is_empty() {
         return String::new();
@@ -199,11 +215,11 @@ fn list(lines: impl IntoIterator<Item = String>, format: Format) -> String {
 /// What failed, once per stack and reason, with the last lines of the programs the first time it
 /// happened.
 fn failures(run: &Run, format: Format) -> String {
-    let mut alike: BTreeMap<(&str, &str), Vec<(&RowRecord, &CellRecord)>> = BTreeMap::new();
+    let mut alike: BTreeMap<(String, &str), Vec<(&RowRecord, &CellRecord)>> = BTreeMap::new();
     for row in &run.rows {
         for cell in &row.cells {
             if let Some(failure) = cell.failures().next() {
-                let same = alike.entry((&cell.stack, &failure.reason)).or_default();
+                let same = alike.entry((cell.label(), &failure.reason)).or_default();
                 same.push((row, cell));
             }
         }
@@ -235,9 +251,6 @@ fn environment(run: &Run, format: Format) -> String {
     let cores = options.cores.map_or("not pinned".to_owned(), |(s, c)| {
         format!("server on core {s}, client on core {c}")
     });
-    let each = options
-        .cell_seconds
-        .map_or(String::new(), |seconds| format!(" of {seconds} s a cell"));
     let mut lines = vec![
         format!(
             "{}{}",
@@ -248,7 +261,7 @@ fn environment(run: &Run, format: Format) -> String {
                 ""
             }
         ),
-        format!("{} repetitions{each}, {cores}", options.repetitions),
+        format!("{}, {cores}", beside::how_often(options)),
         machine(e),
         format!("Linux {}", e.kernel),
     ];
@@ -268,17 +281,25 @@ fn environment(run: &Run, format: Format) -> String {
         None => format!("{name}: not installed"),
     });
     lines.push(tools.collect::<Vec<_>>().join(", "));
-    lines.push(format!(
-        "weft {}",
-        e.revision.as_deref().unwrap_or("of unknown revision")
-    ));
-    if !e.optimised {
+    match run.builds.is_empty() {
+        true => lines.push(format!(
+            "weft {}",
+            e.revision.as_deref().unwrap_or("of unknown revision")
+        )),
+        false => lines.extend(run.builds.iter().map(beside::build)),
+    }
+    if !e.optimised && run.builds.is_empty() {
         lines.push(
             "BUILT WITHOUT OPTIMISATION: these figures say nothing about Weft or raw TCP"
                 .to_owned(),
         );
     }
     heading("Environment", format) + &list(lines, format)
+}
+
+/// A part of one in per cent, without the noise of binary fractions.
+fn percent(part: f64) -> f64 {
+    (part * 1e6).round() / 1e4
 }
 
 fn machine(e: &Environment) -> String {
@@ -391,11 +412,13 @@ pub(crate) mod tests {
             interrupted: false,
             options: Options {
                 repetitions: 1,
+                precision: None,
                 cell_seconds: Some(1),
                 cores: Some((0, 1)),
                 only: vec![],
                 stacks: vec![],
             },
+            builds: vec![],
             environment: Environment::default(),
             paths: vec![
                 path("loopback", None),
@@ -419,7 +442,7 @@ pub(crate) mod tests {
         )
     }
 
-    fn line<'a>(text: &'a str, words: &[&str]) -> &'a str {
+    pub(crate) fn line<'a>(text: &'a str, words: &[&str]) -> &'a str {
         text.lines()
             .find(|l| words.iter().all(|w| l.contains(w)))
             .unwrap_or_else(|| panic!("no {words:?} in\n{text}"))

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use anyhow::{ensure, Context, Result};
 
 use super::compiled::Source;
-use super::{need_weft, numbers, on_off, weft_gid_name, Programs, Site, Stack};
+use super::counted::Counted;
+use super::{numbers, on_off, weft_gid_name, Programs, Site, Stack, Weft};
 use crate::exec::Output;
 use crate::job::{Invocation, Job};
 use crate::metric::{BRING_UP, GOODPUT, MESSAGE_RATE, P99, P999};
@@ -27,9 +28,10 @@ const DEPTH: u32 = 128;
 
 /// The C program, compiled when it is first asked for.
 pub(super) struct ByGid {
-    weft: PathBuf,
+    weft: Weft,
     scratch: PathBuf,
     crc: bool,
+    counted: Counted,
 }
 
 impl ByGid {
@@ -38,6 +40,7 @@ impl ByGid {
             weft: programs.weft.clone(),
             scratch: programs.scratch.clone(),
             crc,
+            counted: Counted::new(programs),
         }
     }
 }
@@ -59,13 +62,14 @@ impl Stack for ByGid {
     }
 
     fn ready(&self) -> Result<()> {
-        need_weft(&self.weft)?;
+        self.weft.ready()?;
         SOURCE.compile(&self.scratch)
     }
 
     fn job(&self, workload: &Workload, site: &Site) -> Job {
         let side = || {
-            Invocation::new(&self.weft, ["run", "--"])
+            self.weft
+                .run(&[])
                 .args([SOURCE.program(&self.scratch)])
                 .args([site.port.to_string()])
                 .env("WEFT_CRC", on_off(self.crc))
@@ -78,6 +82,11 @@ impl Stack for ByGid {
 
     fn parse(&self, workload: &Workload, output: &Output) -> Result<Metrics> {
         parse(workload, &output.client)
+    }
+
+    fn counted(&self, workload: &Workload, messages: u64) -> Result<Invocation> {
+        let program = self.counted.program(workload, messages)?;
+        Ok(program.env("WEFT_CRC", on_off(self.crc)))
     }
 }
 

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 
 use super::compiled::Source;
-use super::{need_weft, on_off, weft_name, Programs, Site, Stack};
+use super::{on_off, weft_name, Programs, Site, Stack, Weft};
 use crate::exec::Output;
-use crate::job::{Invocation, Job};
+use crate::job::Job;
 use crate::metric::P99;
 use crate::path::PathKind;
 use crate::record::Metrics;
@@ -24,7 +24,7 @@ const SOURCE: Source = Source {
 /// `rdma_connect` to established, or to the answer to the first message; compiled when it is first
 /// asked for.
 pub(super) struct CmConnect {
-    weft: PathBuf,
+    weft: Weft,
     scratch: PathBuf,
     crc: bool,
 }
@@ -49,13 +49,14 @@ impl Stack for CmConnect {
     }
 
     fn ready(&self) -> Result<()> {
-        need_weft(&self.weft)?;
+        self.weft.ready()?;
         SOURCE.compile(&self.scratch)
     }
 
     fn job(&self, workload: &Workload, site: &Site) -> Job {
         let side = || {
-            Invocation::new(&self.weft, ["run", "--"])
+            self.weft
+                .run(&[])
                 .args([SOURCE.program(&self.scratch)])
                 .args((*workload == Workload::BringUp).then_some("-m"))
                 .args([site.port.to_string()])
@@ -95,7 +96,7 @@ mod tests {
 
     fn stack() -> CmConnect {
         CmConnect {
-            weft: PathBuf::new(),
+            weft: Weft::new(""),
             scratch: PathBuf::new(),
             crc: true,
         }

@@ -3,6 +3,7 @@
 mod by_gid;
 mod cm_connect;
 mod compiled;
+mod counted;
 mod iperf3;
 mod libfabric;
 mod native;
@@ -11,9 +12,9 @@ mod raw_tcp;
 mod raw_udp;
 mod ucx;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -42,6 +43,13 @@ pub trait Stack {
 
     /// The figures in what they printed; among them the workload's own metric.
     fn parse(&self, workload: &Workload, output: &Output) -> Result<Metrics>;
+
+    /// One program that passes `messages` of this workload between two ends of its own, for callgrind to count its
+    /// instructions. An error says why there is none.
+    fn counted(&self, workload: &Workload, messages: u64) -> Result<Invocation> {
+        let _ = messages;
+        anyhow::bail!("no program counts the instructions of {}", workload.id())
+    }
 }
 
 /// Where and for how long one job is to run.
@@ -60,44 +68,93 @@ pub struct Site<'a> {
 pub struct Programs {
     /// This executable and the words that make it the bench.
     pub bench: (PathBuf, Vec<OsString>),
-    /// The `weft` command.
-    pub weft: PathBuf,
+    /// What starts programs over Weft.
+    pub weft: Weft,
     /// A folder for what is compiled on the spot.
     pub scratch: PathBuf,
 }
 
+/// A `weft` command and the libraries it brings programs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Weft {
+    /// The command.
+    pub command: PathBuf,
+    /// The folder with the libraries; none for those that the command finds.
+    pub libraries: Option<PathBuf>,
+}
+
+impl Weft {
+    /// The command with the libraries that it finds.
+    pub fn new(command: impl Into<PathBuf>) -> Weft {
+        Weft {
+            command: command.into(),
+            libraries: None,
+        }
+    }
+
+    /// `weft run OPTIONS --`, for a program and its arguments to follow.
+    pub fn run(&self, options: &[&str]) -> Invocation {
+        let folder = self.libraries.iter();
+        Invocation::new(&self.command, ["run"])
+            .args(folder.flat_map(|folder| [OsStr::new("--libdir"), folder.as_os_str()]))
+            .args(options)
+            .args(["--"])
+    }
+
+    fn ready(&self) -> Result<()> {
+        anyhow::ensure!(
+            self.command.is_file(),
+            "there is no {} (make build)",
+            self.command.display()
+        );
+        Ok(())
+    }
+}
+
 /// Every stack, references first.
 pub fn all(programs: &Programs) -> Vec<Box<dyn Stack>> {
-    use perftest::{Perftest, Variant};
-    let weft = |variant| Perftest {
-        weft: programs.weft.clone(),
-        variant,
-    };
-    let native = |crc| native::Native {
+    let raw_tcp = |nagle| raw_tcp::RawTcp {
         bench: programs.bench.clone(),
-        crc,
+        nagle,
     };
-    let connect = |crc| cm_connect::CmConnect::new(programs, crc);
-    let by_gid = |crc| by_gid::ByGid::new(programs, crc);
-    let ucx = |api, carrier| ucx::Ucx { api, carrier };
-    vec![
-        Box::new(raw_tcp::RawTcp {
-            bench: programs.bench.clone(),
-            nagle: false,
-        }),
-        Box::new(raw_tcp::RawTcp {
-            bench: programs.bench.clone(),
-            nagle: true,
-        }),
+    let iperf3 = |message_sized| iperf3::Iperf3 { message_sized };
+    let libfabric = |endpoint| libfabric::Libfabric { endpoint };
+    let ucx = |api| ucx::Ucx {
+        api,
+        carrier: ucx::Carrier::Tcp,
+    };
+    let mut stacks: Vec<Box<dyn Stack>> = vec![
+        Box::new(raw_tcp(false)),
+        Box::new(raw_tcp(true)),
         Box::new(raw_udp::RawUdp {
             bench: programs.bench.clone(),
         }),
-        Box::new(iperf3::Iperf3 {
-            message_sized: false,
-        }),
-        Box::new(iperf3::Iperf3 {
-            message_sized: true,
-        }),
+        Box::new(iperf3(false)),
+        Box::new(iperf3(true)),
+    ];
+    stacks.extend(of_weft(programs));
+    let others: [Box<dyn Stack>; 4] = [
+        Box::new(libfabric(libfabric::Endpoint::Msg)),
+        Box::new(libfabric(libfabric::Endpoint::Rdm)),
+        Box::new(ucx(ucx::Api::Tag)),
+        Box::new(ucx(ucx::Api::Put)),
+    ];
+    stacks.extend(others);
+    stacks
+}
+
+/// The stacks that a build of Weft has a part in: what differs between two builds.
+pub fn of_weft(programs: &Programs) -> Vec<Box<dyn Stack>> {
+    use perftest::Variant;
+    let weft = |variant| perftest::Perftest::new(programs, variant);
+    let native = |crc| native::Native::new(programs, crc);
+    let connect = |crc| cm_connect::CmConnect::new(programs, crc);
+    let by_gid = |crc| by_gid::ByGid::new(programs, crc);
+    let ucx = |api| ucx::Ucx {
+        api,
+        carrier: ucx::Carrier::Weft(programs.weft.clone()),
+    };
+    vec![
         Box::new(weft(Variant::Manager { crc: false })),
         Box::new(weft(Variant::Manager { crc: true })),
         Box::new(weft(Variant::ManagerEmss { crc: false })),
@@ -111,22 +168,8 @@ pub fn all(programs: &Programs) -> Vec<Box<dyn Stack>> {
         Box::new(by_gid(false)),
         Box::new(by_gid(true)),
         Box::new(weft(Variant::Ud)),
-        Box::new(libfabric::Libfabric {
-            endpoint: libfabric::Endpoint::Msg,
-        }),
-        Box::new(libfabric::Libfabric {
-            endpoint: libfabric::Endpoint::Rdm,
-        }),
-        Box::new(ucx(ucx::Api::Tag, ucx::Carrier::Tcp)),
-        Box::new(ucx(ucx::Api::Put, ucx::Carrier::Tcp)),
-        Box::new(ucx(
-            ucx::Api::Tag,
-            ucx::Carrier::Weft(programs.weft.clone()),
-        )),
-        Box::new(ucx(
-            ucx::Api::Put,
-            ucx::Carrier::Weft(programs.weft.clone()),
-        )),
+        Box::new(ucx(ucx::Api::Tag)),
+        Box::new(ucx(ucx::Api::Put)),
     ]
 }
 
@@ -206,20 +249,10 @@ impl Site<'_> {
 }
 
 /// An error that names the Debian package when the program is not on `PATH`.
-fn need(program: &str, package: &str) -> Result<()> {
+pub(crate) fn need(program: &str, package: &str) -> Result<()> {
     anyhow::ensure!(
         on_path(program),
         "{program} is not installed (Debian package {package})"
-    );
-    Ok(())
-}
-
-/// An error that says how to get it when the weft command is not there.
-fn need_weft(weft: &Path) -> Result<()> {
-    anyhow::ensure!(
-        weft.is_file(),
-        "there is no {} (make build)",
-        weft.display()
     );
     Ok(())
 }
@@ -248,7 +281,7 @@ mod tests {
     fn programs() -> Programs {
         Programs {
             bench: ("weft".into(), vec!["bench".into()]),
-            weft: "weft".into(),
+            weft: Weft::new("weft"),
             scratch: "scratch".into(),
         }
     }

@@ -2,10 +2,12 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{ensure, Context, Result};
 
-use super::{on_off, Site, Stack};
+use super::counted::Counted;
+use super::{on_off, Programs, Site, Stack};
 use crate::exec::Output;
 use crate::job::{Invocation, Job};
 use crate::path::PathKind;
@@ -14,8 +16,19 @@ use crate::workload::{Mode, Op, Workload};
 
 /// The engine without its C face; polling only.
 pub(super) struct Native {
-    pub(super) bench: (PathBuf, Vec<OsString>),
-    pub(super) crc: bool,
+    bench: (PathBuf, Vec<OsString>),
+    crc: bool,
+    counted: Counted,
+}
+
+impl Native {
+    pub(super) fn new(programs: &Programs, crc: bool) -> Self {
+        Native {
+            bench: programs.bench.clone(),
+            crc,
+            counted: Counted::new(programs),
+        }
+    }
 }
 
 impl Stack for Native {
@@ -33,7 +46,18 @@ impl Stack for Native {
         }
     }
 
+    /// The bench may be another build's, of a time before it had these programs.
     fn ready(&self) -> Result<()> {
+        let (program, words) = &self.bench;
+        let asked = Command::new(program)
+            .args(words)
+            .args(["native", "--help"])
+            .stdin(Stdio::null())
+            .output();
+        ensure!(
+            asked.is_ok_and(|output| output.status.success()),
+            "this build's bench has no programs on the Rust API"
+        );
         Ok(())
     }
 
@@ -49,6 +73,12 @@ impl Stack for Native {
 
     fn parse(&self, _: &Workload, output: &Output) -> Result<Metrics> {
         serde_json::from_str(&output.client).context("the client printed no metrics")
+    }
+
+    /// Counted through the C face, which is a part of what a message takes there.
+    fn counted(&self, workload: &Workload, messages: u64) -> Result<Invocation> {
+        let program = self.counted.program(workload, messages)?;
+        Ok(program.env("WEFT_CRC", on_off(self.crc)))
     }
 }
 

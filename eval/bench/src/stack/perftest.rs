@@ -1,11 +1,10 @@
 //! Weft under unmodified perftest: `weft run -- ib_send_lat -R ...`, and without the `-R`.
 
-use std::path::PathBuf;
-
 use anyhow::{Context, Result};
 
+use super::counted::Counted;
 use super::{
-    need, need_weft, numbers, on_off, weft_emss_name, weft_gid_name, weft_name, Site, Stack,
+    need, numbers, on_off, weft_emss_name, weft_gid_name, weft_name, Programs, Site, Stack, Weft,
     WEFT_UD,
 };
 use crate::exec::Output;
@@ -40,8 +39,33 @@ pub(super) enum Variant {
 
 /// perftest with Weft's settings in the environment of both sides.
 pub(super) struct Perftest {
-    pub(super) weft: PathBuf,
-    pub(super) variant: Variant,
+    weft: Weft,
+    variant: Variant,
+    counted: Counted,
+}
+
+impl Perftest {
+    pub(super) fn new(programs: &Programs, variant: Variant) -> Self {
+        Perftest {
+            weft: programs.weft.clone(),
+            variant,
+            counted: Counted::new(programs),
+        }
+    }
+
+    /// With the settings of the variant.
+    fn set(&self, program: Invocation) -> Invocation {
+        match self.variant {
+            Variant::Manager { crc } => program
+                .env("WEFT_CRC", on_off(crc))
+                .env("WEFT_FPDU", "auto"),
+            Variant::ManagerEmss { crc } => program
+                .env("WEFT_CRC", on_off(crc))
+                .env("WEFT_FPDU", "emss"),
+            Variant::Gid { crc } => program.env("WEFT_CRC", on_off(crc)),
+            Variant::Ud => program,
+        }
+    }
 }
 
 impl Stack for Perftest {
@@ -76,25 +100,18 @@ impl Stack for Perftest {
     }
 
     fn ready(&self) -> Result<()> {
-        need_weft(&self.weft)?;
+        self.weft.ready()?;
         need("ib_send_lat", "perftest")
     }
 
     fn job(&self, workload: &Workload, site: &Site) -> Job {
         let side = || {
-            let program = Invocation::new(&self.weft, ["run", "--"])
+            let program = self
+                .weft
+                .run(&[])
                 .args(self.program(workload, site))
                 .args(["-p", &site.port.to_string()]);
-            match self.variant {
-                Variant::Manager { crc } => program
-                    .env("WEFT_CRC", on_off(crc))
-                    .env("WEFT_FPDU", "auto"),
-                Variant::ManagerEmss { crc } => program
-                    .env("WEFT_CRC", on_off(crc))
-                    .env("WEFT_FPDU", "emss"),
-                Variant::Gid { crc } => program.env("WEFT_CRC", on_off(crc)),
-                Variant::Ud => program,
-            }
+            self.set(program)
         };
         site.job(
             workload,
@@ -115,6 +132,10 @@ impl Stack for Perftest {
             }
             _ => parse(workload, &output.client),
         }
+    }
+
+    fn counted(&self, workload: &Workload, messages: u64) -> Result<Invocation> {
+        Ok(self.set(self.counted.program(workload, messages)?))
     }
 }
 
@@ -297,6 +318,15 @@ mod tests {
         mode: Mode::Polling,
     };
 
+    fn stack(variant: Variant) -> Perftest {
+        let programs = Programs {
+            bench: ("/opt/weft".into(), vec!["bench".into()]),
+            weft: Weft::new("/opt/weft"),
+            scratch: "/tmp".into(),
+        };
+        Perftest::new(&programs, variant)
+    }
+
     #[test]
     fn latency_table() {
         let text = include_str!("../../tests/samples/ib_send_lat.txt");
@@ -346,10 +376,7 @@ mod tests {
             port: 7000,
             seconds: 2,
         };
-        let stack = Perftest {
-            weft: "/opt/weft".into(),
-            variant: Variant::Manager { crc: false },
-        };
+        let stack = stack(Variant::Manager { crc: false });
         let rate = Workload::Rate {
             op: Op::Send,
             size: 64,
@@ -372,10 +399,7 @@ mod tests {
             seconds: 2,
         };
         let server = |variant, workload| {
-            let stack = Perftest {
-                weft: "/opt/weft".into(),
-                variant,
-            };
+            let stack = stack(variant);
             assert!(stack.serves(&workload, PathKind::Loopback));
             stack.job(&workload, &site).server.display()
         };
@@ -414,10 +438,7 @@ mod tests {
             depth: 128,
             post_list: 1,
         };
-        let stack = Perftest {
-            weft: "/opt/weft".into(),
-            variant: Variant::Ud,
-        };
+        let stack = stack(Variant::Ud);
         let metrics = stack.parse(&rate, &output).unwrap();
         assert_eq!(
             (metrics["messages_per_s"], metrics["sent_messages_per_s"]),

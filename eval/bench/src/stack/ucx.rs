@@ -1,10 +1,8 @@
 //! UCX under its own `ucx_perftest`: over its own TCP, and over Weft's device.
 
-use std::path::PathBuf;
-
 use anyhow::{Context, Result};
 
-use super::{need, need_weft, numbers, Site, Stack};
+use super::{need, numbers, Site, Stack, Weft};
 use crate::exec::Output;
 use crate::job::{Invocation, Job};
 use crate::metric::{GOODPUT, HALF_ROUND_TRIP, MESSAGE_RATE};
@@ -32,7 +30,7 @@ pub(super) enum Carrier {
     /// UCX's own TCP transport, nothing else.
     Tcp,
     /// Its verbs transports (reliable connections, set up over datagrams) on the device of this `weft`.
-    Weft(PathBuf),
+    Weft(Weft),
 }
 
 /// UCX on one carrier, polling.
@@ -73,7 +71,7 @@ impl Stack for Ucx {
 
     fn ready(&self) -> Result<()> {
         if let Carrier::Weft(weft) = &self.carrier {
-            need_weft(weft)?;
+            weft.ready()?;
         }
         need("ucx_perftest", "ucx-utils")
     }
@@ -84,7 +82,9 @@ impl Stack for Ucx {
                 Carrier::Tcp => Invocation::new("ucx_perftest", [""; 0])
                     .env("UCX_TLS", "tcp")
                     .env("UCX_NET_DEVICES", interface),
-                Carrier::Weft(weft) => Invocation::new(weft, ["run", "--", "ucx_perftest"])
+                Carrier::Weft(weft) => weft
+                    .run(&[])
+                    .args(["ucx_perftest"])
                     .env("UCX_TLS", "rc")
                     .env("UCX_NET_DEVICES", "weft0:1"),
             };
@@ -212,7 +212,7 @@ mod tests {
         };
         let (tcp, weft) = (
             words(Carrier::Tcp),
-            words(Carrier::Weft("/opt/weft".into())),
+            words(Carrier::Weft(Weft::new("/opt/weft"))),
         );
         let test = tcp.split_once("ucx_perftest ").unwrap().1;
         assert_eq!(

@@ -12,10 +12,7 @@
 
 use core::time::Duration;
 
-use super::ending::Ending;
-use super::timers::Timer;
-use super::Qp;
-use crate::host::Host;
+use super::timers::{Timer, Timers};
 
 /// A post within this time after an acknowledgement follows it closely.
 const CLOSE_POST_MAX: Duration = Duration::from_micros(50);
@@ -50,14 +47,23 @@ impl Default for Delayed {
 }
 
 impl Delayed {
+    /// Whether an acknowledgement waits for what the program posts next.
+    pub(super) fn waits(&self) -> bool {
+        self.since.is_some()
+    }
+
     /// Nothing but acknowledgements is due: whether they wait.
-    fn delay(&mut self, now: Duration) -> bool {
+    pub(super) fn delay(&mut self, now: Duration, timers: &mut Timers) -> bool {
         // Delayed once already, and no post came: the guess was wrong.
         if self.close_posts < self.needed || self.since.take().is_some() {
             self.alone_at = Some(now);
             return false;
         }
         self.since = Some(now);
+        // One timer is enough: where it finds a later acknowledgement, it leaves that its time.
+        if !timers.is_set(Timer::Acknowledgement) {
+            timers.set(Timer::Acknowledgement, now + DELAY_MAX);
+        }
         true
     }
 
@@ -76,53 +82,18 @@ impl Delayed {
         }
     }
 
-    /// The timer: whether an acknowledgement has waited in vain; else when to look again, if one waits.
-    fn give_up(&mut self, now: Duration) -> Result<bool, Duration> {
-        match self.since {
-            None => Ok(false),
-            Some(since) if now.saturating_sub(since) < DELAY_MAX => Err(now + DELAY_MAX),
-            Some(_) => {
-                self.since = None;
-                self.close_posts = 0;
-                self.needed = (2 * self.needed).min(CLOSE_POSTS_MAX);
-                Ok(true)
-            }
+    /// The timer: what has waited in vain leaves with the driver's next look; what waits since later keeps its time.
+    pub(super) fn expire(&mut self, now: Duration, timers: &mut Timers) {
+        let Some(since) = self.since else {
+            return;
+        };
+        if now.saturating_sub(since) < DELAY_MAX {
+            timers.set(Timer::Acknowledgement, now + DELAY_MAX);
+            return;
         }
-    }
-}
-
-impl Qp {
-    /// Whether the driver is to send now: something is to be framed or sent, and it is not an acknowledgement that
-    /// waits for what the program posts next. Asked once in each pass in which the program itself posts nothing.
-    #[inline]
-    pub fn is_due(&mut self, host: &impl Host) -> bool {
-        if !self.wants_to_send() {
-            return self.ending == Ending::Draining;
-        }
-        let waits =
-            self.out_of_band && self.sends_one_at_a_time() && self.owes_only_acknowledgements();
-        !(waits && self.delay_acknowledgement(host.now()))
-    }
-
-    fn delay_acknowledgement(&mut self, now: Duration) -> bool {
-        let delays = self.delayed.delay(now);
-        // One timer is enough: where it finds a later acknowledgement, it leaves that its time.
-        if delays && !self.timers.is_set(Timer::Acknowledgement) {
-            self.timers.set(Timer::Acknowledgement, now + DELAY_MAX);
-        }
-        delays
-    }
-
-    /// Whether an acknowledgement waits for what the program posts next. One that ends the stream sends it before.
-    pub fn delays_acknowledgement(&self) -> bool {
-        self.delayed.since.is_some()
-    }
-
-    /// The timer: what has waited in vain leaves with the driver's next look ([`Qp::wants_to_send`]).
-    pub(super) fn acknowledge_late(&mut self, now: Duration) {
-        if let Err(again) = self.delayed.give_up(now) {
-            self.timers.set(Timer::Acknowledgement, again);
-        }
+        self.since = None;
+        self.close_posts = 0;
+        self.needed = (2 * self.needed).min(CLOSE_POSTS_MAX);
     }
 }
 
@@ -132,71 +103,97 @@ mod tests {
 
     const US: Duration = Duration::from_micros(1);
 
-    /// `count` acknowledgements that leave alone, each with a post so long after it.
-    fn rounds(delayed: &mut Delayed, count: u32, pause: Duration) -> Duration {
-        let mut now = Duration::ZERO;
-        for _ in 0..count {
-            now += 1000 * US;
-            assert!(!delayed.delay(now));
-            delayed.note_sent();
-            now += pause;
-            delayed.note_post(|| now);
+    /// An acknowledgement's life on a clock.
+    #[derive(Default)]
+    struct Stream {
+        delayed: Delayed,
+        timers: Timers,
+        now: Duration,
+    }
+
+    impl Stream {
+        fn delay(&mut self) -> bool {
+            self.delayed.delay(self.now, &mut self.timers)
         }
-        now
+
+        fn post_after(&mut self, pause: Duration) {
+            self.now += pause;
+            self.delayed.note_post(|| self.now);
+            self.delayed.note_sent();
+        }
+
+        /// `count` acknowledgements that leave alone, each with a post so long after it.
+        fn rounds(&mut self, count: u32, pause: Duration) {
+            for _ in 0..count {
+                self.now += 1000 * US;
+                assert!(!self.delay());
+                self.delayed.note_sent();
+                self.post_after(pause);
+            }
+        }
+
+        fn time_out(&mut self) {
+            self.now = self.timers.next().expect("a deadline");
+            assert_eq!(self.timers.take_due(self.now), Some(Timer::Acknowledgement));
+            self.delayed.expire(self.now, &mut self.timers);
+        }
     }
 
     #[test]
     fn an_acknowledgement_waits_where_posts_have_followed_closely() {
-        let mut delayed = Delayed::default();
-        let now = rounds(&mut delayed, CLOSE_POSTS_INITIAL, 10 * US);
-        assert!(delayed.delay(now));
+        let mut stream = Stream::default();
+        stream.rounds(CLOSE_POSTS_INITIAL, 10 * US);
+        assert!(stream.delay() && stream.delayed.waits());
         // The post takes it along, and the next one waits too.
-        delayed.note_post(|| now + 3 * US);
-        delayed.note_sent();
-        assert!(delayed.delay(now + 20 * US));
+        stream.post_after(3 * US);
+        assert!(!stream.delayed.waits());
+        stream.now += 17 * US;
+        assert!(stream.delay());
         // Nothing was posted, and somebody polls again.
-        assert!(!delayed.delay(now + 21 * US));
+        stream.now += US;
+        assert!(!stream.delay());
     }
 
     #[test]
     fn it_does_not_where_they_come_later() {
-        let mut delayed = Delayed::default();
-        let now = rounds(&mut delayed, 100, 60 * US);
-        assert!(!delayed.delay(now));
+        let mut stream = Stream::default();
+        stream.rounds(100, 60 * US);
+        assert!(!stream.delay());
         // One late post, and the row begins anew.
-        let mut delayed = Delayed::default();
-        rounds(&mut delayed, CLOSE_POSTS_INITIAL - 1, 10 * US);
-        rounds(&mut delayed, 1, 60 * US);
-        let now = rounds(&mut delayed, CLOSE_POSTS_INITIAL - 1, 10 * US);
-        assert!(!delayed.delay(now));
+        let mut stream = Stream::default();
+        stream.rounds(CLOSE_POSTS_INITIAL - 1, 10 * US);
+        stream.rounds(1, 60 * US);
+        stream.rounds(CLOSE_POSTS_INITIAL - 1, 10 * US);
+        assert!(!stream.delay());
+        assert_eq!(stream.timers.next(), None, "what leaves needs no timer");
     }
 
     #[test]
     fn waiting_in_vain_makes_the_next_time_less_likely() {
-        let mut delayed = Delayed::default();
-        let now = rounds(&mut delayed, CLOSE_POSTS_INITIAL, 10 * US);
-        assert!(delayed.delay(now));
-        assert_eq!(delayed.give_up(now + DELAY_MAX), Ok(true));
-        delayed.note_sent();
-        let now = rounds(&mut delayed, 2 * CLOSE_POSTS_INITIAL, 10 * US);
-        assert!(delayed.delay(now));
+        let mut stream = Stream::default();
+        stream.rounds(CLOSE_POSTS_INITIAL, 10 * US);
+        assert!(stream.delay());
+        let since = stream.now;
+        stream.time_out();
+        assert_eq!(stream.now, since + DELAY_MAX);
+        assert!(!stream.delayed.waits() && stream.timers.next().is_none());
+        stream.rounds(2 * CLOSE_POSTS_INITIAL, 10 * US);
+        assert!(stream.delay());
     }
 
     #[test]
     fn a_timer_of_an_earlier_acknowledgement_leaves_a_later_one_its_time() {
-        let mut delayed = Delayed::default();
-        let now = rounds(&mut delayed, CLOSE_POSTS_INITIAL, 10 * US);
-        assert!(delayed.delay(now));
-        let at = now + DELAY_MAX;
-        delayed.note_post(|| now + 5 * US);
-        delayed.note_sent();
-        assert!(delayed.delay(at - 10 * US));
-        assert_eq!(delayed.give_up(at), Err(at + DELAY_MAX));
-        assert_eq!(delayed.give_up(at + DELAY_MAX), Ok(true));
-        assert_eq!(
-            delayed.give_up(at + 2 * DELAY_MAX),
-            Ok(false),
-            "nothing waits"
-        );
+        let mut stream = Stream::default();
+        stream.rounds(CLOSE_POSTS_INITIAL, 10 * US);
+        assert!(stream.delay());
+        stream.post_after(5 * US);
+        stream.now += 85 * US;
+        assert!(stream.delay());
+        stream.time_out();
+        assert!(stream.delayed.waits(), "it waits for 10 us");
+        stream.time_out();
+        assert!(!stream.delayed.waits());
+        stream.delayed.expire(stream.now, &mut stream.timers);
+        assert_eq!(stream.timers.next(), None, "nothing waits");
     }
 }

@@ -6,9 +6,7 @@
 
 use core::time::Duration;
 
-use super::timers::Timer;
-use super::Qp;
-use crate::host::Host;
+use super::timers::{Timer, Timers};
 
 /// Pause before the first probe. siw's gap is well below a millisecond, unless its machine is busy.
 const PAUSE_FIRST: Duration = Duration::from_millis(5);
@@ -17,54 +15,56 @@ const PAUSE_GROWTH: u32 = 4;
 /// Probes of a stream: their pauses go from 5 ms to 5 s. A peer that is silent for longer has a reason of its own.
 const PROBES_MAX: u32 = 6;
 
-/// The probes that a stream may still send.
+/// The probes of a stream's peer; none where the peer has been heard, or speaks first.
+#[derive(Debug, Default)]
+pub(super) struct Probes(Option<Pauses>);
+
+/// The pauses before the probes that may still be sent.
 #[derive(Debug)]
-pub(super) struct Probes {
+struct Pauses {
     left: u32,
-    pause: Duration,
+    next: Duration,
 }
 
-impl Probes {
-    pub(super) fn new() -> Probes {
-        Probes {
-            left: PROBES_MAX,
-            pause: PAUSE_FIRST,
-        }
-    }
-
-    /// The pause before the next one, if there is one.
+impl Pauses {
     fn take(&mut self) -> Option<Duration> {
         self.left = self.left.checked_sub(1)?;
-        let pause = self.pause;
-        self.pause *= PAUSE_GROWTH;
+        let pause = self.next;
+        self.next *= PAUSE_GROWTH;
         Some(pause)
     }
 }
 
-impl Qp {
+impl Probes {
+    /// Of an initiator, which speaks first.
+    pub(super) fn of_initiator() -> Probes {
+        Probes(Some(Pauses {
+            left: PROBES_MAX,
+            next: PAUSE_FIRST,
+        }))
+    }
+
+    /// Whether the peer has not been heard.
+    #[inline]
+    pub(super) fn are_wanted(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Octets came: the peer is not silent, and needs no probe.
     #[inline]
-    pub(super) fn note_heard(&mut self) {
-        if self.probes.take().is_some() {
-            self.timers.cancel(Timer::Probe);
+    pub(super) fn note_heard(&mut self, timers: &mut Timers) {
+        if self.0.take().is_some() {
+            timers.cancel(Timer::Probe);
         }
     }
 
     /// Octets left: a peer that keeps silent from now on is probed.
     #[inline]
-    pub(super) fn note_spoken(&mut self, host: &impl Host) {
-        if self.probes.is_some() && !self.timers.is_set(Timer::Probe) {
-            if let Some(pause) = self.probes.as_mut().and_then(Probes::take) {
-                self.timers.set(Timer::Probe, host.now() + pause);
+    pub(super) fn note_spoken(&mut self, now: impl FnOnce() -> Duration, timers: &mut Timers) {
+        if self.0.is_some() && !timers.is_set(Timer::Probe) {
+            if let Some(pause) = self.0.as_mut().and_then(Pauses::take) {
+                timers.set(Timer::Probe, now() + pause);
             }
-        }
-    }
-
-    /// An empty RDMA Write between messages. It places nothing: STag and TO of an empty tagged message are not checked
-    /// (RFC 5041 section 5.2). The next pause begins when it has left.
-    pub(super) fn probe_if_silent(&mut self) {
-        if self.probes.is_some() && self.ending.is_live() {
-            self.requester.queue_probe();
         }
     }
 }
@@ -73,11 +73,44 @@ impl Qp {
 mod tests {
     use super::*;
 
+    const MS: Duration = Duration::from_millis(1);
+
+    /// What leaves at each deadline; the pauses before them in milliseconds.
+    fn probed(probes: &mut Probes, timers: &mut Timers) -> alloc::vec::Vec<u128> {
+        let mut now = 7 * MS;
+        let pause = || {
+            probes.note_spoken(|| now, timers);
+            let at = timers.next()?;
+            let pause = at - now;
+            now = at;
+            timers.take_due(at).map(|_| pause.as_millis())
+        };
+        core::iter::from_fn(pause).collect()
+    }
+
     #[test]
     fn pauses_grow_and_end() {
-        let mut probes = Probes::new();
-        let pauses = core::iter::from_fn(|| probes.take());
-        let ms: alloc::vec::Vec<u128> = pauses.map(|pause| pause.as_millis()).collect();
-        assert_eq!(ms, [5, 20, 80, 320, 1280, 5120]);
+        let (mut probes, mut timers) = (Probes::of_initiator(), Timers::default());
+        let pauses = probed(&mut probes, &mut timers);
+        assert_eq!(pauses, [5, 20, 80, 320, 1280, 5120]);
+        assert!(probes.are_wanted(), "the peer may still be heard");
+    }
+
+    #[test]
+    fn more_octets_do_not_put_the_probe_off() {
+        let (mut probes, mut timers) = (Probes::of_initiator(), Timers::default());
+        probes.note_spoken(|| MS, &mut timers);
+        probes.note_spoken(|| 3 * MS, &mut timers);
+        assert_eq!(timers.next(), Some(6 * MS));
+    }
+
+    #[test]
+    fn whoever_was_heard_or_speaks_first_is_not_probed() {
+        let (mut probes, mut timers) = (Probes::of_initiator(), Timers::default());
+        probes.note_spoken(|| MS, &mut timers);
+        probes.note_heard(&mut timers);
+        assert_eq!(timers.next(), None);
+        assert!(!probes.are_wanted() && probed(&mut probes, &mut timers).is_empty());
+        assert!(probed(&mut Probes::default(), &mut timers).is_empty());
     }
 }

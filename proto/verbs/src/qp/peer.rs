@@ -10,15 +10,36 @@
 //! A side that has to know and was told nothing asks: it sends a zero-length Read with an
 //! announcement. Every peer answers that, a Weft peer with its announcement first.
 
-use weft_iwarp::{ReadRequest, Rtr, Stag};
+use weft_iwarp::Rtr;
 
-use super::requester::Step;
-use super::{FpduPolicy, Peer, Qp};
+/// How large FPDUs may become (decision 0004).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FpduPolicy {
+    /// To the EMSS, larger with a peer that has shown to be Weft.
+    #[default]
+    Auto,
+    /// Never larger than the EMSS.
+    Emss,
+    /// As large as MPA allows, whoever the peer is.
+    Large,
+}
+
+/// What the other end of a stream is known to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Peer {
+    /// It has shown neither.
+    #[default]
+    Unknown,
+    /// It has announced itself; it knows what no RFC says.
+    Weft,
+    /// It answered without announcing itself.
+    Foreign,
+}
 
 /// The upper six octets of an announcement.
 const MAGIC: u64 = 0x5745_4654_0001_0000;
 
-/// The upper octets of what a question tells (`acknowledged`).
+/// The upper octets of what an acknowledgement request tells (`acknowledgements`).
 const RETRIES: u64 = 0x5745_4654_0002_0000;
 
 /// The tagged offset that says how often a Send of this side's may find no receive.
@@ -27,21 +48,21 @@ pub(super) const fn retries_told(count: u8) -> u64 {
 }
 
 /// The count, if `to` tells one.
-fn retries_heard(to: u64) -> Option<u8> {
+pub(super) fn retries_heard(to: u64) -> Option<u8> {
     let count = (to & 0xFF) as u8;
     (to == retries_told(count)).then_some(count)
 }
 
 /// What a Weft peer says of itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Announcement {
+struct Announcement {
     /// The longest ULPDU it takes, where that is more than the EMSS allows.
     ulpdu: Option<usize>,
 }
 
 /// The tagged offset that says: this side is Weft, and takes ULPDUs up to the MPA maximum unless
 /// they are to stay at the EMSS.
-pub(super) const fn announcement(policy: FpduPolicy) -> u64 {
+const fn announcement(policy: FpduPolicy) -> u64 {
     MAGIC
         | match policy {
             FpduPolicy::Emss => 0,
@@ -50,7 +71,7 @@ pub(super) const fn announcement(policy: FpduPolicy) -> u64 {
 }
 
 /// What the peer says of itself, if `to` is an announcement.
-pub(super) fn announced(to: u64) -> Option<Announcement> {
+fn announced(to: u64) -> Option<Announcement> {
     let ulpdu = (to & 0xFFFF) as usize;
     let ulpdu = match ulpdu {
         0 => None,
@@ -60,72 +81,80 @@ pub(super) fn announced(to: u64) -> Option<Announcement> {
     (to & !0xFFFF == MAGIC).then_some(Announcement { ulpdu })
 }
 
-impl Qp {
-    /// Whether the peer is known to be Weft.
-    pub fn peer_is_weft(&self) -> bool {
-        self.stream.as_ref().is_some_and(|s| s.peer == Peer::Weft)
+/// How far two ends have found out about each other.
+#[derive(Debug)]
+pub(super) struct Detection {
+    policy: FpduPolicy,
+    peer: Peer,
+    /// This side has told the peer that it is Weft, or is about to.
+    announced: bool,
+    /// The peer was asked what it is.
+    asked: bool,
+}
+
+/// What follows from an announcement of the peer's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Heard {
+    /// ULPDUs may be as long as this.
+    pub(super) ulpdu: Option<usize>,
+    /// The tagged offset that tells the peer the same of this side; it is told once.
+    pub(super) answer: Option<u64>,
+}
+
+impl Detection {
+    pub(super) fn new(policy: FpduPolicy) -> Detection {
+        Detection {
+            policy,
+            peer: Peer::Unknown,
+            announced: false,
+            asked: false,
+        }
     }
 
-    /// The driver knows from the start-up that the peer is Weft.
-    pub fn set_peer_is_weft(&mut self) {
-        if let Some(stream) = &mut self.stream {
-            stream.peer = Peer::Weft;
-        }
+    #[inline]
+    pub(super) fn peer(&self) -> Peer {
+        self.peer
     }
 
-    pub(super) fn note_zero_length_write(&mut self, stag: Stag, to: u64) {
-        if stag == Stag::RTR {
-            self.note_announcement(to);
-        }
+    /// The start-up has shown that the peer is Weft.
+    pub(super) fn note_weft(&mut self) {
+        self.peer = Peer::Weft;
     }
 
-    pub(super) fn note_read_request(&mut self, request: &ReadRequest) {
-        if request.size == 0 && request.sink_stag == Stag::RTR {
-            self.note_announcement(request.sink_to);
-            if let Some(count) = retries_heard(request.sink_to) {
-                self.receiving.retries = Some(count);
-            }
-        }
+    /// The tagged offset that announces this side.
+    pub(super) fn announcement(&self) -> u64 {
+        announcement(self.policy)
     }
 
-    /// A Weft peer says what it is; it is told the same, once.
-    fn note_announcement(&mut self, to: u64) {
-        let (Some(stream), Some(announcement)) = (&mut self.stream, announced(to)) else {
-            return;
-        };
-        stream.peer = Peer::Weft;
-        if let (Some(ulpdu), true) = (announcement.ulpdu, stream.fpdu_policy != FpduPolicy::Emss) {
-            stream.outbound.set_mulpdu(ulpdu);
-            stream.follows_emss = false;
-        }
-        if !stream.announced {
-            stream.announced = true;
-            let own = self::announcement(stream.fpdu_policy);
-            self.requester.queue_announcement(own);
-        }
+    /// A zero-length message of the peer's has `to`: what follows if that is an announcement.
+    pub(super) fn hear(&mut self, to: u64) -> Option<Heard> {
+        let announcement = announced(to)?;
+        self.peer = Peer::Weft;
+        let answers = !core::mem::replace(&mut self.announced, true);
+        Some(Heard {
+            ulpdu: announcement
+                .ulpdu
+                .filter(|_| self.policy != FpduPolicy::Emss),
+            answer: answers.then(|| self.announcement()),
+        })
     }
 
     /// A Read without size was answered. A Weft peer would have announced itself before.
-    pub(super) fn note_detection_response(&mut self) {
-        if let Some(stream) = &mut self.stream {
-            if stream.peer == Peer::Unknown {
-                stream.peer = Peer::Foreign;
-            }
+    pub(super) fn note_answered(&mut self) {
+        if self.peer == Peer::Unknown {
+            self.peer = Peer::Foreign;
         }
     }
 
-    /// Asks the peer what it is. It answers such a Read even where it allows no Reads.
-    pub(super) fn detect_peer(&mut self) -> Step {
-        let outstanding = self.reads.len();
-        if let Some(stream) = &mut self.stream {
-            if !stream.detection_sent && outstanding < usize::from(stream.ord.max(1)) {
-                stream.detection_sent = true;
-                let to = announcement(stream.fpdu_policy);
-                self.requester.queue_rtr(Rtr::Read, to);
-                self.frame_control();
-            }
-        }
-        Step::Blocked
+    /// Whether the peer may still be asked what it is.
+    pub(super) fn may_ask(&self) -> bool {
+        !self.asked
+    }
+
+    /// A ready-to-receive message, or one that asks the peer what it is, leaves with tagged offset `to`.
+    pub(super) fn note_sent(&mut self, kind: Rtr, to: u64) {
+        self.asked |= kind == Rtr::Read;
+        self.announced |= announced(to).is_some();
     }
 }
 
@@ -156,5 +185,49 @@ mod tests {
         for other in [0, u64::MAX, RETRIES | 256, announcement(FpduPolicy::Auto)] {
             assert_eq!(retries_heard(other), None, "{other:#x}");
         }
+    }
+
+    #[test]
+    fn a_weft_peer_is_told_the_same_once() {
+        let mut detection = Detection::new(FpduPolicy::Auto);
+        assert_eq!(detection.hear(0), None);
+        assert_eq!(detection.peer(), Peer::Unknown);
+        let heard = detection.hear(announcement(FpduPolicy::Large));
+        let answer = Some(announcement(FpduPolicy::Auto));
+        let ulpdu = Some(LONGEST);
+        assert_eq!(heard, Some(Heard { ulpdu, answer }));
+        assert_eq!(detection.peer(), Peer::Weft);
+        let again = detection.hear(announcement(FpduPolicy::Emss));
+        let (ulpdu, answer) = (None, None);
+        assert_eq!(again, Some(Heard { ulpdu, answer }));
+    }
+
+    #[test]
+    fn who_keeps_to_the_emss_does_so_whatever_the_peer_takes() {
+        let mut detection = Detection::new(FpduPolicy::Emss);
+        let heard = detection.hear(announcement(FpduPolicy::Auto));
+        assert_eq!(heard.and_then(|heard| heard.ulpdu), None);
+    }
+
+    #[test]
+    fn who_has_announced_itself_does_not_answer() {
+        let mut detection = Detection::new(FpduPolicy::Auto);
+        detection.note_sent(Rtr::Write, detection.announcement());
+        let heard = detection.hear(announcement(FpduPolicy::Auto));
+        assert_eq!(heard.and_then(|heard| heard.answer), None);
+        assert!(detection.may_ask(), "a Write asks nothing");
+        detection.note_sent(Rtr::Read, 0);
+        assert!(!detection.may_ask());
+    }
+
+    #[test]
+    fn an_answer_without_announcement_is_a_foreign_peers() {
+        let mut detection = Detection::new(FpduPolicy::Auto);
+        detection.note_answered();
+        assert_eq!(detection.peer(), Peer::Foreign);
+        let mut detection = Detection::new(FpduPolicy::Auto);
+        detection.note_weft();
+        detection.note_answered();
+        assert_eq!(detection.peer(), Peer::Weft);
     }
 }

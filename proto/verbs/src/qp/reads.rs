@@ -8,9 +8,7 @@ use alloc::collections::VecDeque;
 
 use weft_iwarp::{Fault, Header, PeerFault, ReadRequest, Stag};
 
-use super::Qp;
-use crate::host::Host;
-use crate::types::SgList;
+use crate::types::{SgList, Sge};
 
 /// Outstanding Reads in order.
 #[derive(Debug, Default)]
@@ -39,6 +37,17 @@ enum Kind {
     Acknowledgement(u64),
     /// An Atomic Request with this identifier.
     Atomic(u32),
+}
+
+/// What the response to the oldest request was for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Answered {
+    /// A work request, which is done.
+    Request,
+    /// A Read of this side's own, without a work request.
+    Internal,
+    /// An acknowledgement request: everything before the request of this number is there.
+    Acknowledgement(u64),
 }
 
 impl OutstandingReads {
@@ -101,18 +110,32 @@ impl OutstandingReads {
     }
 
     /// The scatter list of the oldest Read and how much of it is filled.
-    pub(super) fn sink(&self) -> Option<(&SgList, u32)> {
-        self.reads.front().map(|r| (&r.scatter, r.received))
+    #[inline]
+    pub(super) fn sink(&self) -> Option<(&[Sge], u32)> {
+        self.reads
+            .front()
+            .map(|r| (r.scatter.as_slice(), r.received))
     }
 
+    /// Octets of the oldest Read's response are placed.
     pub(super) fn received(&mut self, octets: u32) {
         if let Some(read) = self.reads.front_mut() {
             read.received += octets;
+            debug_assert!(read.received <= read.len, "more than was asked for");
         }
     }
-}
 
-impl Qp {
+    /// The last octet of the oldest Read's response is placed.
+    pub(super) fn finish(&mut self) -> Option<Answered> {
+        let read = self.reads.pop_front()?;
+        debug_assert_eq!(read.received, read.len, "a Read that is short of octets");
+        Some(match read.kind {
+            Kind::Internal => Answered::Internal,
+            Kind::Acknowledgement(sequence) => Answered::Acknowledgement(sequence),
+            Kind::Read | Kind::Atomic(_) => Answered::Request,
+        })
+    }
+
     /// Checks a Read Response segment before anything of it is placed.
     pub(super) fn check_read_response(
         &self,
@@ -124,7 +147,7 @@ impl Qp {
     ) -> Result<(), Fault> {
         let ulpdu_len = (len + header.wire_len()) as u16;
         let fault = |fault, field| Fault::new(fault, field).in_segment(ulpdu_len, header);
-        let oldest = self.reads.reads.front();
+        let oldest = self.reads.front();
         let Some(read) = oldest.filter(|r| !matches!(r.kind, Kind::Atomic(_))) else {
             return Err(fault(
                 PeerFault::UnexpectedReadResponse,
@@ -147,27 +170,92 @@ impl Qp {
         }
         Ok(())
     }
+}
 
-    /// The last octet of a response is placed: the Read is done.
-    pub(super) fn finish_read(&mut self, host: &mut impl Host) {
-        let Some(read) = self.reads.reads.pop_front() else {
-            return;
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_iwarp::ddp::Tagged;
+    use weft_iwarp::Opcode;
+
+    const STAG: Stag = Stag(0x500);
+
+    /// A Read of so many octets to tagged offset 1000.
+    fn read(reads: &mut OutstandingReads, size: u32) {
+        let request = ReadRequest {
+            sink_stag: STAG,
+            sink_to: 1000,
+            size,
+            source_stag: Stag(1),
+            source_to: 0,
         };
-        match read.kind {
-            Kind::Internal => self.note_detection_response(),
-            Kind::Acknowledgement(sequence) => {
-                self.note_acknowledgement(sequence);
-                self.complete_sends(host);
-            }
-            Kind::Read | Kind::Atomic(_) => self.answered(host),
-        }
+        reads.push(&request, SgList::default(), size);
     }
 
-    /// The oldest request that awaits a response has it; what was posted before it is placed.
-    pub(super) fn answered(&mut self, host: &mut impl Host) {
-        if let Some(sequence) = self.sq.finish_oldest_awaiting() {
-            self.acknowledgements.note_acknowledged(sequence);
+    fn check(
+        reads: &OutstandingReads,
+        (stag, to, len, last): (Stag, u64, usize, bool),
+    ) -> Result<(), PeerFault> {
+        let header = Header::Tagged(Tagged {
+            last,
+            opcode: Opcode::READ_RESPONSE,
+            stag,
+            to,
+        });
+        let checked = reads.check_read_response(stag, to, len, last, header);
+        checked.map_err(|fault| fault.fault)
+    }
+
+    #[test]
+    fn a_response_goes_where_the_oldest_read_asked_for_it() {
+        let mut reads = OutstandingReads::default();
+        let unasked = check(&reads, (STAG, 1000, 10, true));
+        assert_eq!(unasked, Err(PeerFault::UnexpectedReadResponse));
+        read(&mut reads, 10);
+        read(&mut reads, 99);
+        assert_eq!(check(&reads, (STAG, 1000, 6, false)), Ok(()));
+        for (segment, fault) in [
+            ((Stag(0x501), 1000, 6, false), PeerFault::TaggedStag),
+            ((STAG, 1001, 6, false), PeerFault::TaggedBounds),
+            ((STAG, 1000, 11, false), PeerFault::TaggedBounds),
+            ((STAG, 1000, 9, true), PeerFault::TaggedBounds),
+        ] {
+            assert_eq!(check(&reads, segment), Err(fault), "{segment:?}");
         }
-        self.complete_sends(host);
+        reads.received(6);
+        assert_eq!(reads.sink().map(|(_, done)| done), Some(6));
+        assert_eq!(check(&reads, (STAG, 1006, 4, true)), Ok(()));
+        assert_eq!(
+            check(&reads, (STAG, 1000, 4, true)),
+            Err(PeerFault::TaggedBounds)
+        );
+        reads.received(4);
+        assert_eq!(reads.finish(), Some(Answered::Request));
+        assert_eq!(reads.len(), 1);
+    }
+
+    #[test]
+    fn an_empty_response_may_name_any_place() {
+        let mut reads = OutstandingReads::default();
+        reads.expect_rtr_response(77);
+        assert_eq!(check(&reads, (Stag(9), 1, 0, true)), Ok(()));
+        assert_eq!(reads.finish(), Some(Answered::Internal));
+        reads.expect_acknowledgement(5);
+        assert_eq!(reads.finish(), Some(Answered::Acknowledgement(5)));
+        assert_eq!(reads.finish(), None);
+    }
+
+    #[test]
+    fn an_atomic_is_answered_by_its_identifier_and_in_its_turn() {
+        let mut reads = OutstandingReads::default();
+        reads.push_atomic(3, SgList::default());
+        reads.push_atomic(4, SgList::default());
+        let as_read = check(&reads, (STAG, 1000, 8, true));
+        assert_eq!(as_read, Err(PeerFault::UnexpectedReadResponse));
+        assert!(reads.take_atomic(4).is_none(), "not the oldest");
+        assert!(reads.take_atomic(3).is_some() && reads.take_atomic(4).is_some());
+        read(&mut reads, 8);
+        assert!(reads.take_atomic(5).is_none(), "no atomic");
+        assert_eq!(reads.len(), 1);
     }
 }

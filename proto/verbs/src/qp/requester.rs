@@ -1,230 +1,178 @@
-//! The requester: from send work requests to framed segments.
+//! The requester: from send work requests to framed segments, and to their completions.
 
 use weft_iwarp::ddp::{Header, Tagged, Untagged};
 use weft_iwarp::rdmap::ReadRequest;
-use weft_iwarp::{AtomicOperation, Msn, Opcode, QueueNumber, Rtr, Stag};
+use weft_iwarp::{AtomicOperation, AtomicRequest, Msn, Opcode, QueueNumber, Stag};
 
-use super::{peer, Qp, Stream};
-use crate::host::{Host, MemoryFault, RegionFault, Scope};
-use crate::outgoing::Outgoing;
-use crate::scatter::pieces;
-use crate::types::{Access, Bind, QpState, SendOp, Sge, WcStatus};
-use crate::wqe::Progress;
+use super::acknowledgements::Acknowledgements;
+use super::attributes::QpConfig;
+use super::counters::QpCounters;
+use super::framing::{Framer, Source};
+use super::immediate;
+use super::peer::Peer;
+use super::reads::OutstandingReads;
+use super::terminated::Terminated;
+use crate::host::{Host, RegionFault};
+use crate::types::{
+    Access, Bind, Completion, PostError, QpCap, SendOp, SendRequest, WcOpcode, WcStatus,
+};
+use crate::wqe::{Progress, SendQueue, SendWqe};
 
-/// Payloads at least this long go by reference; shorter ones are copied beside their header,
-/// because an element of a gather list costs more than the copy.
-pub(crate) const BY_REFERENCE_AT: usize = 1024;
-
-/// Who sends the next message when both the send queue and Read Responses wait.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum Turn {
-    #[default]
-    Requester,
-    Responder,
-}
-
-/// The message of the send queue that is being framed.
-#[derive(Debug, Default)]
+/// The send queue, and the message of it that is being framed.
+#[derive(Debug)]
 pub(super) struct Requester {
+    queue: SendQueue,
     /// Octets of the current message that are framed.
     offset: u32,
     /// Sequence number of the current untagged message, once allocated.
-    pub(super) msn: Option<Msn>,
-    turn: Turn,
-    /// A ready-to-receive message that is due.
-    rtr: Option<(Rtr, u64)>,
-    /// A zero-length Write that is due, with its tagged offset.
-    announce: Option<u64>,
+    msn: Option<Msn>,
 }
 
-impl Requester {
-    pub(super) fn control_pending(&self) -> bool {
-        self.rtr.is_some() || self.announce.is_some()
-    }
-
-    pub(super) fn queue_rtr(&mut self, kind: Rtr, to: u64) {
-        self.rtr = Some((kind, to));
-    }
-
-    /// A zero-length Write that says nothing. One that waits already serves as well.
-    pub(super) fn queue_probe(&mut self) {
-        self.announce.get_or_insert(0);
-    }
-
-    /// A zero-length Write that says `to`; a probe that waits need not leave beside it.
-    pub(super) fn queue_announcement(&mut self, to: u64) {
-        self.announce = Some(to);
-    }
-
-    pub(super) fn in_message(&self) -> bool {
-        self.offset > 0
-    }
-}
-
-/// Where a segment's payload comes from.
-#[derive(Clone, Copy)]
-pub(super) enum Source<'a> {
-    Gather {
-        sges: &'a [Sge],
-        offset: u32,
-        /// What the regions have to grant.
-        access: Access,
-    },
-    Inline(&'a [u8]),
-}
-
-/// Why a segment could not be framed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum FrameFault {
-    Region(RegionFault),
-    Memory,
-}
-
-impl From<RegionFault> for FrameFault {
-    fn from(fault: RegionFault) -> Self {
-        FrameFault::Region(fault)
-    }
-}
-
-impl From<MemoryFault> for FrameFault {
-    fn from(_: MemoryFault) -> Self {
-        FrameFault::Memory
-    }
-}
-
-/// What the front of the send queue needs next.
+/// What the front of the send queue came to.
 pub(super) enum Step {
-    /// A segment was framed, or the request needed none.
-    Progress,
+    /// A segment was framed, and its message goes on.
+    Segment,
+    /// The request is framed completely, or done without.
+    Finished(Finished),
     /// Nothing can be framed now.
     Blocked,
+    /// It has first to be known what the peer is.
+    PeerUnknown,
     /// The request failed.
     Failed(WcStatus),
 }
 
-impl Qp {
-    /// Frames what is due until about `budget` octets wait in [`Qp::outgoing`].
-    pub fn fill(&mut self, budget: usize, host: &mut impl Host) {
-        self.delayed.note_sent();
-        if !self.may_frame() {
-            return;
-        }
-        self.frame_control();
-        while self.outgoing.queued() < budget && self.may_frame_messages() {
-            if !self.frame_next(host) {
-                break;
-            }
-        }
-        if !self.requester.in_message() && !self.responder.in_message() {
-            self.frame_acknowledgement_request();
+/// A request that needs no more of the requester.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Finished {
+    pub(super) opcode: WcOpcode,
+    pub(super) sequence: u64,
+    pub(super) signaled: bool,
+    /// Nothing of it went to the peer: it is complete.
+    pub(super) is_local: bool,
+}
+
+/// A message with payload.
+enum Kind {
+    Send(Option<Stag>),
+    Write {
+        remote_addr: u64,
+        rkey: Stag,
+        /// Immediate Data follows.
+        imm: Option<u32>,
+    },
+}
+
+impl Kind {
+    fn write(remote_addr: u64, rkey: Stag, imm: Option<u32>) -> Kind {
+        Kind::Write {
+            remote_addr,
+            rkey,
+            imm,
         }
     }
 
-    fn may_frame_messages(&self) -> bool {
-        matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd)
+    fn tagged(&self) -> bool {
+        matches!(self, Kind::Write { .. })
     }
+}
 
-    fn may_frame(&self) -> bool {
-        self.ending.is_live() && self.stream.as_ref().is_some_and(|s| s.may_send)
-    }
-
-    /// The ready-to-receive message goes before everything else, an announcement between
-    /// messages.
-    pub(super) fn frame_control(&mut self) {
-        let Some(stream) = &mut self.stream else {
-            return;
-        };
-        if let Some((kind, to)) = self.requester.rtr.take() {
-            if kind == Rtr::Read {
-                self.reads.expect_rtr_response(to);
-                stream.detection_sent = true;
-            }
-            stream.announced |= peer::announced(to).is_some();
-            self.outgoing
-                .append(|out| stream.outbound.rtr(kind, to, out));
-        }
-        if !self.requester.in_message() && !self.responder.in_message() {
-            if let Some(to) = self.requester.announce.take() {
-                self.outgoing
-                    .append(|out| stream.outbound.rtr(Rtr::Write, to, out));
-            }
+impl Requester {
+    pub(super) fn new(cap: &QpCap) -> Requester {
+        Requester {
+            queue: SendQueue::new(cap),
+            offset: 0,
+            msn: None,
         }
     }
 
-    /// Frames one segment of whoever's turn it is; false when nothing could be framed.
-    fn frame_next(&mut self, host: &mut impl Host) -> bool {
-        if self.requester.in_message() {
-            return self.frame_request(host);
-        }
-        if self.responder.in_message() {
-            return self.frame_response(host);
-        }
-        if self.requester.control_pending() {
-            // Before anything else that the peer may judge this side by.
-            self.frame_control();
-        }
-        // A message never starts inside another (RFC 5041 section 5.3), so turns are taken here.
-        match self.requester.turn {
-            Turn::Requester => {
-                self.requester.turn = Turn::Responder;
-                self.frame_request(host) || self.frame_response(host)
-            }
-            Turn::Responder => {
-                self.requester.turn = Turn::Requester;
-                self.frame_response(host) || self.frame_request(host)
-            }
-        }
+    #[inline]
+    pub(super) fn post(
+        &mut self,
+        request: &SendRequest<'_>,
+        polled: impl FnOnce() -> u64,
+    ) -> Result<(), PostError> {
+        self.queue.push(request, polled)
     }
 
-    fn frame_request(&mut self, host: &mut impl Host) -> bool {
-        if !self.may_begin() {
-            return false;
-        }
-        match self.step_request(host) {
-            Step::Progress => true,
-            Step::Blocked => false,
-            Step::Failed(status) => {
-                self.fail_current_request(status, host);
-                false
-            }
-        }
+    /// Whether a request could be posted behind `earlier` others.
+    pub(super) fn check(
+        &mut self,
+        request: &SendRequest<'_>,
+        earlier: u32,
+        polled: impl FnOnce() -> u64,
+    ) -> Result<(), PostError> {
+        self.queue.check(request, earlier, polled).map(|_| ())
     }
 
-    fn step_request(&mut self, host: &mut impl Host) -> Step {
-        let outstanding = self.reads.len();
-        let Some(stream) = &mut self.stream else {
-            return Step::Blocked;
-        };
-        let Some(wqe) = self.sq.next_to_encode() else {
+    /// Whether a message is framed in part.
+    #[inline]
+    pub(super) fn in_message(&self) -> bool {
+        self.offset > 0
+    }
+
+    /// Whether requests wait to be framed.
+    #[inline]
+    pub(super) fn is_due(&self) -> bool {
+        self.queue.unencoded() > 0
+    }
+
+    /// Requests that are not done.
+    #[inline]
+    pub(super) fn outstanding(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Whether a request was begun that is not complete.
+    #[inline]
+    pub(super) fn is_under_way(&self) -> bool {
+        self.queue.under_way() || self.in_message()
+    }
+
+    /// Frames the next segment of the request at the front, or what it takes.
+    #[inline]
+    pub(super) fn frame(
+        &mut self,
+        framer: &mut Framer<'_>,
+        reads: &mut OutstandingReads,
+        host: &mut impl Host,
+    ) -> Step {
+        let outstanding = reads.len();
+        let Some(wqe) = self.queue.next_to_encode() else {
             return Step::Blocked;
         };
         if wqe.flags.fence && outstanding > 0 {
             return Step::Blocked;
         }
-        if wqe.op.awaits_response() && outstanding >= usize::from(stream.ord) {
+        let (ord, _) = framer.stream().read_limits();
+        if wqe.op.awaits_response() && outstanding >= usize::from(ord) {
             return Step::Blocked;
         }
         match wqe.op {
-            SendOp::Read { remote_addr, rkey } => self.frame_read(remote_addr, rkey, host),
-            SendOp::LocalInvalidate { stag } => self.invalidate_locally(stag, host),
-            SendOp::Send => self.frame_message(Kind::Send(None), host),
-            SendOp::SendWithInvalidate { stag } => self.frame_message(Kind::Send(Some(stag)), host),
+            SendOp::Read { remote_addr, rkey } => {
+                self.frame_read(remote_addr, rkey, framer, reads, host)
+            }
+            SendOp::LocalInvalidate { stag } => self.invalidate_locally(stag, framer, host),
+            SendOp::Send => self.frame_message(Kind::Send(None), framer, host),
+            SendOp::SendWithInvalidate { stag } => {
+                self.frame_message(Kind::Send(Some(stag)), framer, host)
+            }
             SendOp::Write { remote_addr, rkey } => {
-                self.frame_message(Kind::write(remote_addr, rkey, None), host)
+                self.frame_message(Kind::write(remote_addr, rkey, None), framer, host)
             }
             SendOp::WriteWithImm {
                 remote_addr,
                 rkey,
                 imm,
-            } => self.frame_message(Kind::write(remote_addr, rkey, Some(imm)), host),
-            SendOp::SendWithImm { imm } => self.frame_send_with_imm(imm, host),
+            } => self.frame_message(Kind::write(remote_addr, rkey, Some(imm)), framer, host),
+            SendOp::SendWithImm { imm } => self.frame_send_with_imm(imm, framer, host),
             SendOp::FetchAdd {
                 remote_addr,
                 rkey,
                 add,
             } => {
                 let operation = AtomicOperation::FetchAdd { add, mask: 0 };
-                self.frame_atomic_request(operation, remote_addr, rkey, host)
+                self.frame_atomic(operation, (rkey, remote_addr), framer, reads, host)
             }
             SendOp::CompareSwap {
                 remote_addr,
@@ -238,60 +186,54 @@ impl Qp {
                     compare,
                     compare_mask: u64::MAX,
                 };
-                self.frame_atomic_request(operation, remote_addr, rkey, host)
+                self.frame_atomic(operation, (rkey, remote_addr), framer, reads, host)
             }
-            SendOp::BindWindow(bind) => self.bind_window(&bind, host),
+            SendOp::BindWindow(bind) => self.bind_window(&bind, framer, host),
         }
     }
 
     /// Invalidation is ordered behind everything posted before, which includes octets that the
     /// transport has not taken and that may lie in the region.
-    fn invalidate_locally(&mut self, stag: Stag, host: &mut impl Host) -> Step {
-        if self.outgoing.queued() > 0 {
+    fn invalidate_locally(
+        &mut self,
+        stag: Stag,
+        framer: &Framer<'_>,
+        host: &mut impl Host,
+    ) -> Step {
+        if !framer.is_idle() {
             return Step::Blocked;
         }
-        if host.invalidate(stag, self.scope()).is_err() {
-            return Step::Failed(WcStatus::LocalProtection);
+        match host.invalidate(stag, framer.scope()) {
+            Ok(()) => self.finish(Progress::Done),
+            Err(_) => Step::Failed(WcStatus::LocalProtection),
         }
-        self.finish_encoding(Progress::Done);
-        self.complete_sends(host);
-        Step::Progress
     }
 
     /// Binding is ordered as invalidation is: octets that wait may have come through the window.
-    fn bind_window(&mut self, bind: &Bind, host: &mut impl Host) -> Step {
-        if self.outgoing.queued() > 0 {
+    fn bind_window(&mut self, bind: &Bind, framer: &Framer<'_>, host: &mut impl Host) -> Step {
+        if !framer.is_idle() {
             return Step::Blocked;
         }
-        if host.bind(bind, self.scope()).is_err() {
-            return Step::Failed(WcStatus::MwBind);
+        match host.bind(bind, framer.scope()) {
+            Ok(()) => self.finish(Progress::Done),
+            Err(_) => Step::Failed(WcStatus::MwBind),
         }
-        self.finish_encoding(Progress::Done);
-        self.complete_sends(host);
-        Step::Progress
     }
 
-    /// Whether the program may have a response written to the scatter list of the request at the
-    /// front.
-    pub(super) fn check_scatter(&mut self, host: &impl Host) -> Result<(), RegionFault> {
-        let scope = self.scope();
-        let Some(wqe) = self.sq.next_to_encode() else {
-            return Ok(());
+    fn frame_read(
+        &mut self,
+        remote_addr: u64,
+        rkey: Stag,
+        framer: &mut Framer<'_>,
+        reads: &mut OutstandingReads,
+        host: &impl Host,
+    ) -> Step {
+        let Some(wqe) = self.queue.next_to_encode() else {
+            return Step::Blocked;
         };
-        for sge in wqe.gather.as_slice().iter().filter(|s| s.length > 0) {
-            let access = Access::LOCAL_WRITE;
-            host.check(Stag(sge.lkey), sge.addr, sge.length, access, scope)?;
-        }
-        Ok(())
-    }
-
-    fn frame_read(&mut self, remote_addr: u64, rkey: Stag, host: &mut impl Host) -> Step {
-        if self.check_scatter(host).is_err() {
+        if check_scatter(wqe, framer, host).is_err() {
             return Step::Failed(WcStatus::LocalProtection);
         }
-        let (Some(stream), Some(wqe)) = (&mut self.stream, self.sq.next_to_encode()) else {
-            return Step::Blocked;
-        };
         let first = wqe.gather.as_slice().first().copied().unwrap_or_default();
         let request = ReadRequest {
             sink_stag: if first.lkey == 0 {
@@ -304,32 +246,67 @@ impl Qp {
             source_stag: rkey,
             source_to: remote_addr,
         };
-        let header = Header::Untagged(Untagged {
-            last: true,
-            opcode: Opcode::READ_REQUEST,
-            invalidate: 0,
-            qn: QueueNumber::READ_REQUEST,
-            msn: stream.outbound.next_msn(QueueNumber::READ_REQUEST),
-            mo: 0,
-        });
-        self.outgoing.append(|out| {
-            let start = stream.outbound.begin(out, &header, &request.to_octets(), 0);
-            stream.outbound.seal(out, start);
-        });
-        self.reads.push(&request, wqe.gather.clone(), wqe.len);
-        self.counters.segments_out += 1;
-        self.finish_encoding(Progress::AwaitingResponse);
-        Step::Progress
+        let qn = QueueNumber::READ_REQUEST;
+        let msn = framer.next_msn(qn);
+        framer.message(Opcode::READ_REQUEST, qn, msn, &request.to_octets());
+        reads.push(&request, wqe.gather.clone(), wqe.len);
+        self.finish(Progress::AwaitingResponse)
+    }
+
+    /// An Atomic Request (RFC 7306 section 5) shares queue, limits and order with Read Requests.
+    fn frame_atomic(
+        &mut self,
+        operation: AtomicOperation,
+        (stag, to): (Stag, u64),
+        framer: &mut Framer<'_>,
+        reads: &mut OutstandingReads,
+        host: &impl Host,
+    ) -> Step {
+        let Some(wqe) = self.queue.next_to_encode() else {
+            return Step::Blocked;
+        };
+        if check_scatter(wqe, framer, host).is_err() {
+            return Step::Failed(WcStatus::LocalProtection);
+        }
+        let qn = QueueNumber::READ_REQUEST;
+        let msn = framer.next_msn(qn);
+        let request = AtomicRequest {
+            operation,
+            identifier: msn.0,
+            stag,
+            to,
+        };
+        framer.message(Opcode::ATOMIC_REQUEST, qn, msn, &request.to_octets());
+        reads.push_atomic(request.identifier, wqe.gather.clone());
+        self.finish(Progress::AwaitingResponse)
+    }
+
+    /// Frames the next part of a send with immediate, if the peer is one that knows them.
+    fn frame_send_with_imm(
+        &mut self,
+        imm: u32,
+        framer: &mut Framer<'_>,
+        host: &mut impl Host,
+    ) -> Step {
+        match framer.stream().peer() {
+            Peer::Weft => {}
+            Peer::Unknown => return Step::PeerUnknown,
+            Peer::Foreign => return Step::Failed(WcStatus::LocalQpOperation),
+        }
+        if self.msn.is_none() {
+            let octets = immediate::of_next_send(imm);
+            immediate::frame(Opcode::IMMEDIATE, octets, framer);
+        }
+        self.frame_message(Kind::Send(None), framer, host)
     }
 
     /// Frames the next segment of a Send or Write.
-    pub(super) fn frame_message(&mut self, kind: Kind, host: &mut impl Host) -> Step {
-        let scope = self.scope();
-        let (Some(stream), Some(wqe)) = (&mut self.stream, self.sq.next_to_encode()) else {
+    fn frame_message(&mut self, kind: Kind, framer: &mut Framer<'_>, host: &mut impl Host) -> Step {
+        let Some(wqe) = self.queue.next_to_encode() else {
             return Step::Blocked;
         };
-        let offset = self.requester.offset;
-        let room = stream.outbound.max_payload(kind.tagged());
+        let offset = self.offset;
+        let room = framer.max_payload(kind.tagged());
         let octets = ((wqe.len - offset) as usize).min(room);
         let end = offset + octets as u32;
         let last = end == wqe.len;
@@ -356,14 +333,13 @@ impl Qp {
                 invalidate: invalidate.map_or(0, |stag| stag.0),
                 qn: QueueNumber::SEND,
                 msn: *self
-                    .requester
                     .msn
-                    .get_or_insert_with(|| stream.outbound.next_msn(QueueNumber::SEND)),
+                    .get_or_insert_with(|| framer.next_msn(QueueNumber::SEND)),
                 mo: offset,
             }),
         };
         let source = if inline_len > 0 {
-            let octets_of = self.sq.inline_octets(sequence, inline_len);
+            let octets_of = self.queue.inline_octets(sequence, inline_len);
             Source::Inline(&octets_of[offset as usize..end as usize])
         } else {
             Source::Gather {
@@ -372,151 +348,157 @@ impl Qp {
                 access: Access::NONE,
             }
         };
-        let framed = frame_segment(
-            stream,
-            &mut self.outgoing,
-            &header,
-            source,
-            octets,
-            scope,
-            host,
-        );
-        if framed.is_err() {
+        if framer.segment(&header, source, octets, host).is_err() {
             return Step::Failed(WcStatus::LocalProtection);
         }
-        self.counters.segments_out += 1;
-        self.counters.octets_framed += octets as u64;
-        if last {
-            if let Kind::Write { imm: Some(imm), .. } = kind {
-                self.frame_immediate(imm, solicited);
-            }
-            self.finish_encoding(Progress::SentAt(self.outgoing.end()));
-        } else {
-            self.requester.offset = end;
+        if !last {
+            self.offset = end;
+            return Step::Segment;
         }
-        Step::Progress
+        if let Kind::Write { imm: Some(imm), .. } = kind {
+            let opcode = match solicited {
+                true => Opcode::IMMEDIATE_SOLICITED,
+                false => Opcode::IMMEDIATE,
+            };
+            immediate::frame(opcode, immediate::of_write(imm), framer);
+        }
+        self.finish(Progress::SentAt(framer.end()))
     }
 
     /// The request at the front of the unencoded ones is framed completely.
-    pub(super) fn finish_encoding(&mut self, progress: Progress) {
-        if let Some(wqe) = self.sq.next_to_encode() {
-            wqe.progress = progress;
-            wqe.msn = self.requester.msn;
-            let (op, sequence, signaled) = (wqe.op, wqe.sequence, wqe.flags.signaled);
-            self.note_framed(&op, sequence, signaled);
-        }
-        self.sq.advance();
-        self.requester.offset = 0;
-        self.requester.msn = None;
+    fn finish(&mut self, progress: Progress) -> Step {
+        let Some(wqe) = self.queue.next_to_encode() else {
+            return Step::Blocked;
+        };
+        wqe.progress = progress;
+        wqe.msn = self.msn.take();
+        let finished = Finished {
+            opcode: wqe.opcode(),
+            sequence: wqe.sequence,
+            signaled: wqe.flags.signaled,
+            is_local: progress == Progress::Done,
+        };
+        self.queue.advance();
+        self.offset = 0;
+        Step::Finished(finished)
     }
 
-    /// A local error: the failed request gets its status, the peer a Terminate.
-    fn fail_current_request(&mut self, status: WcStatus, host: &mut impl Host) {
-        if let Some(wqe) = self.sq.next_to_encode() {
+    /// The request at the front failed: it gets `status` when the queue is flushed.
+    pub(super) fn fail_current(&mut self, status: WcStatus) {
+        if let Some(wqe) = self.queue.next_to_encode() {
             wqe.status = status;
         }
-        self.end_locally(host);
     }
-}
 
-/// A message with payload.
-pub(super) enum Kind {
-    Send(Option<Stag>),
-    Write {
-        remote_addr: u64,
-        rkey: Stag,
-        /// Immediate Data follows.
-        imm: Option<u32>,
-    },
-}
+    /// Nobody answers: the oldest request gets the status for it when the queue is flushed.
+    pub(super) fn fail_unanswered(&mut self) {
+        self.queue.blame(WcStatus::RetryExceeded, |_| true);
+    }
 
-impl Kind {
-    fn write(remote_addr: u64, rkey: Stag, imm: Option<u32>) -> Kind {
-        Kind::Write {
-            remote_addr,
-            rkey,
-            imm,
+    /// The response to the oldest request that awaits one cannot be placed.
+    pub(super) fn fail_oldest_awaiting(&mut self, status: WcStatus) {
+        let awaits = |wqe: &SendWqe| wqe.progress == Progress::AwaitingResponse;
+        self.queue.blame(status, awaits);
+    }
+
+    /// The peer's Terminate: gives the request that it is about its status, and its number.
+    pub(super) fn fail_terminated(&mut self, terminated: &Terminated) -> Option<u64> {
+        let status = terminated.status();
+        self.queue
+            .blame(status, |wqe| terminated.names(wqe))
+            .or_else(|| self.queue.blame(status, |wqe| terminated.blames(wqe)))
+    }
+
+    /// The oldest request that awaits a response has it; its number.
+    pub(super) fn note_answered(&mut self) -> Option<u64> {
+        self.queue.finish_oldest_awaiting()
+    }
+
+    /// Reports finished requests in posting order (RFC 5040 section 5.5, rule 15): those whose octets are `released`
+    /// and, where they are awaited, acknowledged.
+    #[inline]
+    pub(super) fn complete(
+        &mut self,
+        released: u64,
+        awaited: Option<&Acknowledgements>,
+        config: &QpConfig,
+        counters: &mut QpCounters,
+        host: &mut impl Host,
+    ) {
+        while let Some(front) = self.queue.front() {
+            match front.progress {
+                Progress::Done => {}
+                Progress::SentAt(at)
+                    if at <= released && awaited.is_none_or(|a| a.has_answer_for(front)) => {}
+                _ => break,
+            }
+            let Some(wqe) = self.queue.pop_front() else {
+                break;
+            };
+            counters.sends_completed += 1;
+            if wqe.flags.signaled || config.sq_sig_all {
+                host.complete_send(Completion {
+                    wr_id: wqe.wr_id,
+                    status: WcStatus::Success,
+                    opcode: wqe.opcode(),
+                    byte_len: wqe.len,
+                    qp: config.number,
+                    slots: self.queue.take_slots(),
+                    invalidated: None,
+                    imm: None,
+                    solicited: false,
+                    source: None,
+                });
+            }
         }
     }
 
-    fn tagged(&self) -> bool {
-        matches!(self, Kind::Write { .. })
-    }
-}
-
-/// Frames one segment, by reference where the stream and the size allow it.
-pub(super) fn frame_segment(
-    stream: &mut Stream,
-    outgoing: &mut Outgoing,
-    header: &Header,
-    source: Source<'_>,
-    octets: usize,
-    scope: Scope,
-    host: &mut impl Host,
-) -> Result<(), FrameFault> {
-    match source {
-        Source::Gather {
-            sges,
-            offset,
-            access,
-        } if octets >= BY_REFERENCE_AT && stream.outbound.by_reference() => {
-            for piece in pieces(sges, offset, octets as u32) {
-                host.check(Stag(piece.lkey), piece.addr, piece.length, access, scope)?;
+    /// Reports everything that is left, in posting order: one that failed with its status, the others as flushed.
+    pub(super) fn flush(
+        &mut self,
+        config: &QpConfig,
+        counters: &mut QpCounters,
+        host: &mut impl Host,
+    ) {
+        while let Some(wqe) = self.queue.pop_front() {
+            let status = match wqe.status {
+                WcStatus::Success => WcStatus::Flushed,
+                own => own,
+            };
+            if status != WcStatus::Flushed {
+                counters.errors += 1;
             }
-            outgoing.append(|out| stream.outbound.begin(out, header, &[], octets));
-            for piece in pieces(sges, offset, octets as u32) {
-                outgoing.append_memory(host.check(
-                    Stag(piece.lkey),
-                    piece.addr,
-                    piece.length,
-                    access,
-                    scope,
-                )?);
-            }
-            outgoing.append(|out| {
-                stream
-                    .outbound
-                    .seal_reference(out, octets, header.wire_len());
+            host.complete_send(Completion {
+                wr_id: wqe.wr_id,
+                status,
+                opcode: wqe.opcode(),
+                byte_len: 0,
+                qp: config.number,
+                slots: self.queue.take_slots(),
+                invalidated: None,
+                imm: None,
+                solicited: true,
+                source: None,
             });
-            Ok(())
         }
-        _ => frame_copied(stream, outgoing, header, source, octets, scope, host),
+        self.forget_message();
+    }
+
+    /// What is framed of the current message has gone with its stream.
+    pub(super) fn forget_message(&mut self) {
+        self.offset = 0;
+        self.msn = None;
     }
 }
 
-/// Frames one segment with its payload copied beside the header: what the CRC covers is then
-/// what is sent, whatever the program does to its buffer meanwhile.
-fn frame_copied(
-    stream: &mut Stream,
-    outgoing: &mut Outgoing,
-    header: &Header,
-    source: Source<'_>,
-    octets: usize,
-    scope: Scope,
-    host: &mut impl Host,
-) -> Result<(), FrameFault> {
-    let mark = outgoing.mark();
-    let framed = outgoing.append(|out| {
-        let start = stream.outbound.begin(out, header, &[], octets);
-        match source {
-            Source::Inline(payload) => out.extend_from_slice(payload),
-            Source::Gather {
-                sges,
-                offset,
-                access,
-            } => {
-                for piece in pieces(sges, offset, octets as u32) {
-                    let span =
-                        host.check(Stag(piece.lkey), piece.addr, piece.length, access, scope)?;
-                    host.read(span, out)?;
-                }
-            }
-        }
-        stream.outbound.seal(out, start);
-        Ok(())
-    });
-    if framed.is_err() {
-        outgoing.undo_octets(mark);
+/// Whether the program may have a response written to the scatter list of a request.
+fn check_scatter(wqe: &SendWqe, framer: &Framer<'_>, host: &impl Host) -> Result<(), RegionFault> {
+    for sge in wqe.gather.as_slice().iter().filter(|s| s.length > 0) {
+        let access = Access::LOCAL_WRITE;
+        host.check(Stag(sge.lkey), sge.addr, sge.length, access, framer.scope())?;
     }
-    framed
+    Ok(())
 }
+
+#[cfg(test)]
+mod tests;

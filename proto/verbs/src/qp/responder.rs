@@ -6,8 +6,9 @@ use alloc::collections::VecDeque;
 use weft_iwarp::ddp::{Header, Tagged};
 use weft_iwarp::{AtomicRequest, Fault, Opcode, PeerFault, ReadRequest};
 
-use super::requester::{frame_segment, FrameFault, Source};
-use super::Qp;
+use super::atomics;
+use super::attributes::Attributes;
+use super::framing::{FrameFault, Framer, Source};
 use crate::host::{Host, RegionFault};
 use crate::types::{Access, Sge};
 
@@ -34,8 +35,9 @@ struct Inbound {
 }
 
 impl Responder {
+    /// Whether requests wait for their response.
     #[inline]
-    pub(super) fn pending(&self) -> bool {
+    pub(super) fn is_pending(&self) -> bool {
         !self.requests.is_empty()
     }
 
@@ -44,16 +46,13 @@ impl Responder {
     pub(super) fn only_acknowledgements(&self) -> bool {
         let of_none =
             |inbound: &Inbound| matches!(&inbound.request, Request::Read(read) if read.size == 0);
-        self.pending() && self.requests.iter().all(of_none)
+        self.is_pending() && self.requests.iter().all(of_none)
     }
 
+    /// Whether a response is framed in part.
+    #[inline]
     pub(super) fn in_message(&self) -> bool {
         self.offset > 0
-    }
-
-    /// Requests that wait: what counts against the IRD.
-    pub(super) fn len(&self) -> usize {
-        self.requests.len()
     }
 
     pub(super) fn push(&mut self, request: Request, header: Header) {
@@ -61,7 +60,7 @@ impl Responder {
     }
 
     /// The front request is answered.
-    pub(super) fn finish(&mut self) {
+    fn finish(&mut self) {
         self.requests.pop_front();
         self.offset = 0;
     }
@@ -72,76 +71,66 @@ impl Responder {
     }
 }
 
-impl Qp {
-    /// Takes a Read Request in (RFC 5040 section 4.4).
-    pub(super) fn take_read_request(
-        &mut self,
-        request: ReadRequest,
-        header: Header,
-        host: &mut impl Host,
-    ) -> Result<(), Fault> {
-        let ird = self.stream.as_ref().map_or(0, |s| s.ird);
-        // A ready-to-receive Read is answered even where the program allows no Reads.
-        let allowed = if request.size == 0 { ird.max(1) } else { ird };
-        if self.responder.len() + self.receiving.rnr_queue.requests() >= usize::from(allowed) {
-            return Err(read_fault(
-                PeerFault::IrdExceeded,
-                request,
-                header,
-                "Read Request: more outstanding than the IRD",
-            ));
-        }
-        self.check_source(&request, request.size, host)
-            .map_err(|fault| source_fault(fault, request, header))?;
-        if self.must_hold() {
-            self.hold_read(request, header);
-        } else {
-            self.responder.push(Request::Read(request), header);
-        }
-        Ok(())
-    }
-
-    /// The source of a Read: nothing is checked for size 0 (RFC 5040 section 5.2.1).
-    fn check_source(
+impl Responder {
+    /// Looks at a request that came (RFC 5040 section 4.4, RFC 7306 section 5.4). `held` are the peer's requests that
+    /// wait behind a message without a receive, and `ird` how many it may have outstanding in all.
+    pub(super) fn check(
         &self,
-        request: &ReadRequest,
-        size: u32,
+        request: &Request,
+        header: Header,
+        (held, ird): (usize, u16),
+        attributes: &Attributes,
         host: &impl Host,
-    ) -> Result<(), RegionFault> {
-        if size == 0 {
-            return Ok(());
+    ) -> Result<(), Fault> {
+        let outstanding = self.requests.len() + held;
+        match request {
+            Request::Read(request) => {
+                // A ready-to-receive Read is answered even where the program allows no Reads.
+                let allowed = if request.size == 0 { ird.max(1) } else { ird };
+                if outstanding >= usize::from(allowed) {
+                    let field = "Read Request: more outstanding than the IRD";
+                    return Err(read_fault(PeerFault::IrdExceeded, *request, header, field));
+                }
+                check_source(request, attributes, host)
+                    .map_err(|fault| source_fault(fault, *request, header))
+            }
+            Request::Atomic(_) if outstanding >= usize::from(ird) => Err(atomics::too_many(header)),
+            Request::Atomic(request) => {
+                atomics::check_target(request, header, attributes, host).map(|_| ())
+            }
         }
-        if !self.access.contains(Access::REMOTE_READ) {
-            return Err(RegionFault::Access);
-        }
-        let right = Access::REMOTE_READ;
-        let (stag, to) = (request.source_stag, request.source_to);
-        host.check(stag, to, size, right, self.scope()).map(|_| ())
     }
 
     /// Frames the next segment of the oldest response; false when there is none.
-    pub(super) fn frame_response(&mut self, host: &mut impl Host) -> bool {
-        let Some(&Inbound { request, header }) = self.responder.requests.front() else {
-            return false;
+    #[inline]
+    pub(super) fn frame(
+        &mut self,
+        framer: &mut Framer<'_>,
+        attributes: &Attributes,
+        host: &mut impl Host,
+    ) -> Result<bool, Fault> {
+        let Some(&Inbound { request, header }) = self.requests.front() else {
+            return Ok(false);
         };
         match request {
-            Request::Read(request) => self.frame_read_response(request, header, host),
-            Request::Atomic(request) => self.frame_atomic_response(request, header, host),
+            Request::Read(request) => self.frame_read_response(request, header, framer, host)?,
+            Request::Atomic(request) => {
+                atomics::answer(&request, header, framer, attributes, host)?;
+                self.finish();
+            }
         }
+        Ok(true)
     }
 
     fn frame_read_response(
         &mut self,
         request: ReadRequest,
         header: Header,
+        framer: &mut Framer<'_>,
         host: &mut impl Host,
-    ) -> bool {
-        let scope = self.scope();
-        let Some(stream) = &mut self.stream else {
-            return false;
-        };
-        let offset = self.responder.offset;
-        let octets = ((request.size - offset) as usize).min(stream.outbound.max_payload(true));
+    ) -> Result<(), Fault> {
+        let offset = self.offset;
+        let octets = ((request.size - offset) as usize).min(framer.max_payload(true));
         let end = offset + octets as u32;
         let last = end == request.size;
         let response = Header::Tagged(Tagged {
@@ -160,33 +149,38 @@ impl Qp {
             offset,
             access: Access::REMOTE_READ,
         };
-        let framed = frame_segment(
-            stream,
-            &mut self.outgoing,
-            &response,
-            source,
-            octets,
-            scope,
-            host,
-        );
-        if let Err(fault) = framed {
+        if let Err(fault) = framer.segment(&response, source, octets, host) {
             let left = rest_of(request, offset);
-            let fault = match fault {
+            return Err(match fault {
                 FrameFault::Region(region) => source_fault(region, left, header),
                 FrameFault::Memory => source_fault(RegionFault::Bounds, left, header),
-            };
-            self.end_at_fault(fault, host);
-            return false;
+            });
         }
-        self.counters.segments_out += 1;
-        self.counters.octets_framed += octets as u64;
         if last {
-            self.responder.finish();
+            self.finish();
         } else {
-            self.responder.offset = end;
+            self.offset = end;
         }
-        true
+        Ok(())
     }
+}
+
+/// The source of a Read: nothing is checked for size 0 (RFC 5040 section 5.2.1).
+fn check_source(
+    request: &ReadRequest,
+    attributes: &Attributes,
+    host: &impl Host,
+) -> Result<(), RegionFault> {
+    if request.size == 0 {
+        return Ok(());
+    }
+    let right = Access::REMOTE_READ;
+    if !attributes.access().contains(right) {
+        return Err(RegionFault::Access);
+    }
+    let (stag, to) = (request.source_stag, request.source_to);
+    host.check(stag, to, request.size, right, attributes.scope())
+        .map(|_| ())
 }
 
 /// What is left of a request when its response fails half-way: that is what the Terminate
@@ -221,4 +215,168 @@ fn read_fault(
     Fault::new(fault, field)
         .in_segment(segment_len, header)
         .in_read_request(request)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::attributes::tests::attributes;
+    use super::super::framing::tests::Wire;
+    use super::*;
+    use crate::simulated::Device;
+    use weft_iwarp::ddp::Untagged;
+    use weft_iwarp::{AtomicOperation, Msn, QueueNumber, Stag};
+
+    const IRD: u16 = 2;
+
+    fn header() -> Header {
+        Header::Untagged(Untagged {
+            last: true,
+            opcode: Opcode::READ_REQUEST,
+            invalidate: 0,
+            qn: QueueNumber::READ_REQUEST,
+            msn: Msn(1),
+            mo: 0,
+        })
+    }
+
+    fn read(stag: Stag, size: u32) -> ReadRequest {
+        ReadRequest {
+            sink_stag: Stag(9),
+            sink_to: 500,
+            size,
+            source_stag: stag,
+            source_to: 0,
+        }
+    }
+
+    fn add(stag: Stag) -> AtomicRequest {
+        AtomicRequest {
+            operation: AtomicOperation::FetchAdd { add: 1, mask: 0 },
+            identifier: 1,
+            stag,
+            to: 0,
+        }
+    }
+
+    #[test]
+    fn what_waits_and_what_is_held_count_against_the_ird_together() {
+        let (mut device, attributes) = (Device::default(), attributes(false));
+        let all = Access::REMOTE_READ.union(Access::REMOTE_ATOMIC);
+        let stag = device.region(4096, 0, all, 0x100);
+        let mut responder = Responder::default();
+        let looks = |responder: &Responder, held, ird| {
+            let read = responder
+                .check(
+                    &Request::Read(read(stag, 8)),
+                    header(),
+                    (held, ird),
+                    &attributes,
+                    &device,
+                )
+                .map_err(|fault| fault.fault);
+            let atomic = responder
+                .check(
+                    &Request::Atomic(add(stag)),
+                    header(),
+                    (held, ird),
+                    &attributes,
+                    &device,
+                )
+                .map_err(|fault| fault.fault);
+            assert_eq!(read, atomic);
+            read
+        };
+        let exceeded = Err(PeerFault::IrdExceeded);
+        assert_eq!(looks(&responder, 1, IRD), Ok(()));
+        assert_eq!(looks(&responder, 2, IRD), exceeded);
+        responder.push(Request::Read(read(stag, 8)), header());
+        assert_eq!(looks(&responder, 0, IRD), Ok(()));
+        assert_eq!(looks(&responder, 1, IRD), exceeded);
+        assert_eq!(looks(&Responder::default(), 0, 0), exceeded);
+    }
+
+    #[test]
+    fn a_read_of_nothing_is_answered_whatever_it_names_and_where_no_read_is_allowed() {
+        let (device, attributes) = (Device::default(), attributes(false));
+        let mut responder = Responder::default();
+        let empty = read(Stag(0x777), 0);
+        let look = |responder: &Responder| {
+            responder
+                .check(
+                    &Request::Read(empty),
+                    header(),
+                    (0, 0),
+                    &attributes,
+                    &device,
+                )
+                .is_ok()
+        };
+        assert!(look(&responder));
+        responder.push(Request::Read(empty), header());
+        assert!(!look(&responder), "one at a time");
+    }
+
+    #[test]
+    fn only_reads_of_nothing_are_acknowledgements() {
+        let mut responder = Responder::default();
+        assert!(!responder.only_acknowledgements());
+        responder.push(Request::Read(read(Stag(1), 0)), header());
+        assert!(responder.only_acknowledgements());
+        responder.push(Request::Read(read(Stag(1), 1)), header());
+        assert!(!responder.only_acknowledgements());
+    }
+
+    #[test]
+    fn a_response_goes_on_where_its_last_segment_ended() {
+        let (mut device, attributes) = (Device::default(), attributes(false));
+        let stag = device.region(4096, 0, Access::REMOTE_READ, 0x100);
+        let (mut wire, mut responder) = (Wire::new(), Responder::default());
+        responder.push(Request::Read(read(stag, 3000)), header());
+        responder.push(Request::Read(read(stag, 0)), header());
+        let mut segments = 0;
+        while responder
+            .frame(&mut wire.framer(), &attributes, &mut device)
+            .expect("the region is there")
+        {
+            segments += 1;
+            assert_eq!(responder.in_message(), segments < 3);
+        }
+        assert_eq!(segments, 4, "three of the first, one of the second");
+        assert_eq!(wire.counters.octets_framed, 3000);
+        assert!(!responder.is_pending());
+    }
+
+    #[test]
+    fn a_response_that_fails_half_way_returns_the_request_moved_on() {
+        let (mut device, attributes) = (Device::default(), attributes(false));
+        let stag = device.region(4096, 0, Access::REMOTE_READ, 0x100);
+        let (mut wire, mut responder) = (Wire::new(), Responder::default());
+        responder.push(Request::Read(read(stag, 3000)), header());
+        let first = responder.frame(&mut wire.framer(), &attributes, &mut device);
+        assert_eq!(first, Ok(true));
+        let done = wire.counters.octets_framed;
+        device.regions.remove(stag);
+        let fault = responder
+            .frame(&mut wire.framer(), &attributes, &mut device)
+            .expect_err("the region is gone");
+        assert_eq!(fault.fault, PeerFault::RemoteStag);
+        let left = fault.terminate().and_then(|t| t.read_request);
+        let left = left.expect("a Read Request");
+        assert_eq!((left.sink_to, left.source_to), (500 + done, done));
+        assert_eq!(u64::from(left.size), 3000 - done);
+    }
+
+    #[test]
+    fn an_atomic_without_the_right_changes_nothing() {
+        let (mut device, attributes) = (Device::default(), attributes(false));
+        let stag = device.region(8, 0, Access::REMOTE_WRITE, 0x100);
+        let (mut wire, mut responder) = (Wire::new(), Responder::default());
+        responder.push(Request::Atomic(add(stag)), header());
+        let fault = responder
+            .frame(&mut wire.framer(), &attributes, &mut device)
+            .expect_err("no right");
+        assert_eq!(fault.fault, PeerFault::RemoteAccess);
+        assert_eq!(device.octets(stag), [0; 8]);
+        assert!(wire.framer().is_idle());
+    }
 }

@@ -6,19 +6,16 @@
 //! Atomic Requests. Writes are placed (RFC 5041 section 5.3 leaves their order free), Read and
 //! Atomic Responses and Terminates are acted on, so nothing that this side waits for stands
 //! behind what it has not made room for. How long is in `rnr`. Once a good deal is held the driver
-//! should leave the rest in its TCP ([`Qp::is_full`]), whose window then slows the peer down as RNR would; how much is
-//! held at most is bounded here.
+//! should leave the rest in its TCP ([`RnrQueue::is_full`]), whose window then slows the peer down
+//! as RNR would; how much is held at most is bounded here.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use weft_iwarp::{AtomicRequest, Fault, Header, PeerFault, ReadRequest};
+use weft_iwarp::Header;
 
+use super::receives::{Immediate, SendSegment};
 use super::responder::Request;
-use super::untagged::{Filling, SendSegment};
-use super::{Ending, Qp, QpEvent};
-use crate::host::Host;
-use crate::types::WcStatus;
 
 /// Octets of payload that are enough to hold.
 const FULL_OCTETS: usize = 1024 * 1024;
@@ -27,347 +24,362 @@ const HELD_OCTETS_MAX: usize = 16 * 1024 * 1024;
 /// What a message counts beside its payload, so that empty ones are bounded too.
 const MESSAGE_OVERHEAD_OCTETS: usize = 256;
 
+/// Where no more messages than this are held, debug builds look at all of them whenever one comes or goes.
+const CHECKED_MESSAGES_MAX: usize = 32;
+
 /// What is held, in order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct RnrQueue {
     messages: VecDeque<Message>,
+    /// What all messages count together, octets.
     weight: usize,
     /// How many messages were let go so far: names the one at the front.
     passed: u64,
+    /// A message had not arrived whole when the stream ended.
+    cut_off: bool,
 }
 
+/// A message that waits.
 #[derive(Debug)]
-enum Message {
-    Send {
-        segment: SendSegment,
-        imm: Option<u32>,
-        octets: Vec<u8>,
-        complete: bool,
-    },
-    Immediate {
-        imm: u32,
-        octets: u32,
-        solicited: bool,
-        header: Header,
-    },
+pub(super) enum Message {
+    Send(HeldSend),
+    Immediate(Immediate, Header),
     Request(Request, Header),
+}
+
+/// A Send without a receive.
+#[derive(Debug)]
+pub(super) struct HeldSend {
+    /// The first segment.
+    pub(super) segment: SendSegment,
+    pub(super) imm: Option<u32>,
+    /// What has come of it.
+    pub(super) octets: Vec<u8>,
+    pub(super) is_complete: bool,
 }
 
 impl Message {
     fn weight(&self) -> usize {
         MESSAGE_OVERHEAD_OCTETS
             + match self {
-                Message::Send { octets, .. } => octets.len(),
-                Message::Immediate { .. } | Message::Request(..) => 0,
+                Message::Send(send) => send.octets.len(),
+                Message::Immediate(..) | Message::Request(..) => 0,
             }
     }
 
     fn header(&self) -> Header {
         match self {
-            Message::Send { segment, .. } => segment.header,
-            Message::Immediate { header, .. } | Message::Request(_, header) => *header,
+            Message::Send(send) => send.segment.header,
+            Message::Immediate(_, header) | Message::Request(_, header) => *header,
         }
+    }
+
+    fn is_incomplete(&self) -> bool {
+        matches!(self, Message::Send(send) if !send.is_complete)
     }
 }
 
 impl RnrQueue {
-    fn push(&mut self, message: Message) {
-        self.weight += message.weight();
-        self.messages.push_back(message);
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.messages.is_empty()
     }
 
-    fn pop(&mut self) -> Option<Message> {
-        let message = self.messages.pop_front()?;
-        self.weight -= message.weight();
-        self.passed += 1;
-        Some(message)
+    pub(super) fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Names the message that waits for a receive, if one does: another number, another message.
+    #[inline]
+    pub(super) fn holding(&self) -> Option<u64> {
+        (!self.messages.is_empty()).then_some(self.passed)
+    }
+
+    /// Whether so much is held that no more should be received until some of it goes on.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.weight >= FULL_OCTETS
+    }
+
+    /// Whether another message may be held.
+    pub(super) fn has_room(&self) -> bool {
+        self.weight < HELD_OCTETS_MAX
     }
 
     /// Read and Atomic Requests among what is held: they count against the IRD.
+    #[inline]
     pub(super) fn requests(&self) -> usize {
         let requests = |m: &&Message| matches!(m, Message::Request(..));
         self.messages.iter().filter(requests).count()
     }
 
+    /// The header of the message that waits for a receive.
+    pub(super) fn front_header(&self) -> Option<Header> {
+        self.messages.front().map(Message::header)
+    }
+
+    /// A Send begins.
+    pub(super) fn push_send(&mut self, segment: SendSegment, imm: Option<u32>) {
+        debug_assert!(
+            self.messages.len() > CHECKED_MESSAGES_MAX || !self.is_incomplete(),
+            "Sends come one after the other"
+        );
+        self.push(Message::Send(HeldSend {
+            segment,
+            imm,
+            octets: Vec::new(),
+            is_complete: false,
+        }));
+    }
+
+    pub(super) fn push_immediate(&mut self, immediate: Immediate, header: Header) {
+        self.push(Message::Immediate(immediate, header));
+    }
+
+    pub(super) fn push_request(&mut self, request: Request, header: Header) {
+        self.push(Message::Request(request, header));
+    }
+
+    fn push(&mut self, message: Message) {
+        self.weight += message.weight();
+        self.messages.push_back(message);
+        self.check_weight();
+    }
+
+    /// Takes the message at the front.
+    pub(super) fn pop(&mut self) -> Option<Message> {
+        let message = self.messages.pop_front()?;
+        self.weight -= message.weight();
+        self.passed += 1;
+        self.check_weight();
+        Some(message)
+    }
+
+    /// Takes the request at the front, which waits for no receive, if one is there.
+    pub(super) fn pop_request(&mut self) -> Option<(Request, Header)> {
+        let Message::Request(request, header) = *self.messages.front()? else {
+            return None;
+        };
+        self.pop();
+        Some((request, header))
+    }
+
+    /// More octets of the Send that has not come whole.
+    ///
+    /// # Errors
+    /// The segment that began it, where more is held than may be.
+    pub(super) fn append(&mut self, more: &[u8]) -> Result<(), SendSegment> {
+        let Some(at) = self.incomplete() else {
+            return Ok(());
+        };
+        let Some(Message::Send(send)) = self.messages.get_mut(at) else {
+            return Ok(());
+        };
+        if self.weight > HELD_OCTETS_MAX {
+            return Err(send.segment);
+        }
+        send.octets.extend_from_slice(more);
+        self.weight += more.len();
+        self.check_weight();
+        Ok(())
+    }
+
+    /// The Send has come whole.
+    pub(super) fn complete(&mut self) {
+        let message = self.incomplete().and_then(|at| self.messages.get_mut(at));
+        if let Some(Message::Send(send)) = message {
+            send.is_complete = true;
+        }
+    }
+
     /// No more octets come: what has not arrived whole never will, and nobody waits for the answers to requests with no
-    /// message behind them. Whether a message was cut off.
-    fn end_of_stream(&mut self) -> bool {
-        let mut cut_off = false;
+    /// message behind them.
+    pub(super) fn end_of_stream(&mut self) {
         while let Some(back) = self.messages.back() {
-            let incomplete = matches!(
-                back,
-                Message::Send {
-                    complete: false,
-                    ..
-                }
-            );
-            if !incomplete && !matches!(back, Message::Request(..)) {
+            if !back.is_incomplete() && !matches!(back, Message::Request(..)) {
                 break;
             }
-            cut_off |= incomplete;
+            self.cut_off |= back.is_incomplete();
             self.weight -= back.weight();
             self.messages.pop_back();
         }
-        cut_off
+        self.check_weight();
+    }
+
+    /// Whether a message had not arrived whole when the stream ended.
+    pub(super) fn is_cut_off(&self) -> bool {
+        self.cut_off
+    }
+
+    /// Whether a Send has not come whole.
+    pub(super) fn is_incomplete(&self) -> bool {
+        self.incomplete().is_some()
     }
 
     /// Where the Send is that has not come whole, if one has not. It is the last Send; requests that the peer sent
     /// between its segments stand behind it.
     fn incomplete(&self) -> Option<usize> {
-        let is_it = |m: &Message| {
-            matches!(
-                m,
-                Message::Send {
-                    complete: false,
-                    ..
-                }
-            )
-        };
-        self.messages.iter().rposition(is_it)
+        self.messages.iter().rposition(Message::is_incomplete)
     }
 
     /// The Send that has not come whole is not wanted any more.
-    fn drop_incomplete(&mut self) {
+    pub(super) fn drop_incomplete(&mut self) {
         let Some(at) = self.incomplete() else {
             return;
         };
         self.weight -= self.messages.remove(at).map_or(0, |m| m.weight());
         // Another message is at the front.
         self.passed += u64::from(at == 0);
+        self.check_weight();
     }
 
+    /// All that waits is lost. The stream goes on, or its end is still to come.
+    pub(super) fn drop_all(&mut self) {
+        self.messages = VecDeque::new();
+        self.weight = 0;
+        self.passed += 1;
+    }
+
+    /// The stream is gone.
     pub(super) fn clear(&mut self) {
-        *self = RnrQueue {
-            passed: self.passed + 1,
-            ..RnrQueue::default()
-        };
+        self.drop_all();
+        self.cut_off = false;
+    }
+
+    fn check_weight(&self) {
+        debug_assert!(
+            self.messages.len() > CHECKED_MESSAGES_MAX
+                || self.weight == self.messages.iter().map(Message::weight).sum::<usize>(),
+            "what is held is counted"
+        );
     }
 }
 
-impl Qp {
-    /// Names the message that waits for a receive, if one does: another number, another message.
-    #[inline]
-    pub fn holding(&self) -> Option<u64> {
-        let held = &self.receiving.rnr_queue;
-        (!held.messages.is_empty()).then_some(held.passed)
+#[cfg(test)]
+mod tests {
+    use super::super::receives::tests::segment;
+    use super::*;
+    use weft_iwarp::{ReadRequest, Stag};
+
+    fn send(queue: &mut RnrQueue, octets: &[u8]) {
+        queue.push_send(segment(octets.len()), None);
+        queue.append(octets).expect("room");
+        queue.complete();
     }
 
-    /// How often the peer lets a message of its own find no receive before it is to be refused, where it told
-    /// ([`Qp::set_rnr_retries`]).
-    #[inline]
-    pub fn rnr_retries_of_peer(&self) -> Option<u8> {
-        self.receiving.retries
-    }
-
-    /// Whether so much is held that no more should be received until some of it goes on. What is received all the same
-    /// is held too, up to a bound.
-    #[inline]
-    pub fn is_full(&self) -> bool {
-        self.receiving.rnr_queue.weight >= FULL_OCTETS
-    }
-
-    /// Whether what just came has to wait.
-    pub(super) fn must_hold(&self) -> bool {
-        !self.receiving.rnr_queue.messages.is_empty()
-    }
-
-    pub(super) fn may_hold(&self) -> bool {
-        self.rnr.waits() && self.peer_is_weft() && self.receiving.rnr_queue.weight < HELD_OCTETS_MAX
-    }
-
-    /// Holds the first segment of a Send.
-    pub(super) fn hold_send(&mut self, segment: SendSegment) -> Result<(), Fault> {
-        if !self.may_hold() {
-            let field = "Send: MSN finds no posted receive";
-            return Err(segment.fault(PeerFault::NoBuffer, field));
-        }
-        let imm = self.receiving.joined.take();
-        self.receiving.rnr_queue.push(Message::Send {
-            segment,
-            imm,
-            octets: Vec::new(),
-            complete: false,
-        });
-        Ok(())
-    }
-
-    pub(super) fn hold_immediate(
-        &mut self,
-        imm: u32,
-        octets: u32,
-        solicited: bool,
-        header: Header,
-    ) -> Result<(), Fault> {
-        if !self.may_hold() {
-            let ulpdu_len = (header.wire_len() + weft_iwarp::rdmap::IMMEDIATE_LEN) as u16;
-            let field = "Immediate Data: MSN finds no posted receive";
-            return Err(Fault::new(PeerFault::NoBuffer, field).in_segment(ulpdu_len, header));
-        }
-        self.receiving.rnr_queue.push(Message::Immediate {
-            imm,
-            octets,
-            solicited,
-            header,
-        });
-        Ok(())
-    }
-
-    pub(super) fn hold_read(&mut self, request: ReadRequest, header: Header) {
-        let message = Message::Request(Request::Read(request), header);
-        self.receiving.rnr_queue.push(message);
-    }
-
-    pub(super) fn hold_atomic(&mut self, request: AtomicRequest, header: Header) {
-        let message = Message::Request(Request::Atomic(request), header);
-        self.receiving.rnr_queue.push(message);
-    }
-
-    /// Octets of the Send that is held and has not come whole. With UC it is lost when it is too long.
-    pub(super) fn hold_octets(&mut self, more: &[u8], host: &mut impl Host) -> Result<(), Fault> {
-        let held = &mut self.receiving.rnr_queue;
-        let Some(Message::Send {
-            octets, segment, ..
-        }) = held.incomplete().and_then(|at| held.messages.get_mut(at))
-        else {
-            return Ok(());
+    fn request(queue: &mut RnrQueue) {
+        let read = ReadRequest {
+            sink_stag: Stag(1),
+            sink_to: 0,
+            size: 8,
+            source_stag: Stag(2),
+            source_to: 0,
         };
-        if held.weight > HELD_OCTETS_MAX {
-            if !self.unreliable {
-                let field = "Send: no posted receive, and more than is held";
-                return Err(segment.fault(PeerFault::NoBuffer, field));
-            }
-            held.drop_incomplete();
-            self.receiving.lose_the_rest();
-            self.let_go(host);
-            return Ok(());
-        }
-        octets.extend_from_slice(more);
-        held.weight += more.len();
-        Ok(())
+        queue.push_request(Request::Read(read), segment(0).header);
     }
 
-    /// The Send that is held is there.
-    pub(super) fn finish_held(&mut self, host: &mut impl Host) {
-        let held = &mut self.receiving.rnr_queue;
-        let message = held.incomplete().and_then(|at| held.messages.get_mut(at));
-        if let Some(Message::Send { complete, .. }) = message {
-            *complete = true;
-        }
-        self.let_go(host);
-    }
-
-    /// Receives were posted to the shared receive queue: what no longer has to wait goes on.
-    pub fn on_receives(&mut self, host: &mut impl Host) {
-        self.let_go(host);
-        self.follow_rnr(host);
-    }
-
-    /// Lets go of what no longer has to wait.
-    pub(super) fn let_go(&mut self, host: &mut impl Host) {
-        while self.ending.is_live() {
-            let Some(front) = self.receiving.rnr_queue.messages.front() else {
-                return;
-            };
-            let passed = match front {
-                Message::Send { .. } | Message::Immediate { .. } => self.deliver_held(host),
-                Message::Request(request, header) => {
-                    let (request, header) = (*request, *header);
-                    self.receiving.rnr_queue.pop();
-                    self.responder.push(request, header);
-                    Ok(true)
-                }
-            };
-            match passed {
-                Ok(true) => {}
-                Ok(false) => return,
-                Err(fault) => return self.end_at_fault(fault, host),
-            }
-        }
-    }
-
-    /// Delivers the message at the front if there is a receive for it now. Of a Send that has arrived in part, the rest
-    /// goes to the receive when it comes.
-    fn deliver_held(&mut self, host: &mut impl Host) -> Result<bool, Fault> {
-        let Some(wqe) = self.next_receive(host) else {
-            return Ok(false);
+    fn immediate(queue: &mut RnrQueue) {
+        let immediate = Immediate {
+            imm: 1,
+            octets: 2,
+            solicited: false,
         };
-        // The rest of a segment that has begun goes to the receive without another look at its length.
-        let to_come = match self.receiving.holds_open_segment() {
-            true => self.outstanding(),
-            false => 0,
-        };
-        match self.receiving.rnr_queue.pop() {
-            Some(Message::Send {
-                segment,
-                imm,
-                octets,
-                complete,
-            }) => {
-                self.receiving.begin(Filling {
-                    wqe,
-                    received: 0,
-                    solicited: segment.solicited,
-                    invalidate: segment.invalidate,
-                    imm,
-                });
-                let to_come = if complete { 0 } else { to_come };
-                let whole = SendSegment {
-                    len: octets.len() + to_come,
-                    ..segment
-                };
-                self.check_room(whole, host)?;
-                if self.scatter_received(&octets, host).is_err() {
-                    self.fail_receive(WcStatus::LocalProtection, host);
-                    self.end_locally(host);
-                    return Ok(false);
-                }
-                match complete {
-                    true => self.deliver_send(segment.header, host)?,
-                    false => self.receiving.receive_the_rest(),
-                }
-            }
-            Some(Message::Immediate {
-                imm,
-                octets,
-                solicited,
-                ..
-            }) => self.deliver_immediate(wqe, imm, octets, solicited, host),
-            Some(Message::Request(..)) | None => {}
-        }
-        Ok(true)
+        queue.push_immediate(immediate, segment(0).header);
     }
 
-    /// The stream is over: whether messages of it wait for receives.
-    pub(super) fn goes_on_receiving(&mut self, host: &mut impl Host) -> bool {
-        if !self.ending.is_live() || self.stream.is_none() {
-            return false;
-        }
-        self.receiving.cut_off |= self.receiving.rnr_queue.end_of_stream();
-        // A shared receive queue may have receives that nobody told of.
-        self.let_go(host);
-        self.must_hold() && self.ending.is_live()
+    #[test]
+    fn messages_go_on_in_the_order_they_came_in() {
+        let mut queue = RnrQueue::default();
+        send(&mut queue, b"one");
+        request(&mut queue);
+        immediate(&mut queue);
+        assert_eq!((queue.len(), queue.requests()), (3, 1));
+        assert!(queue.pop_request().is_none(), "a Send is at the front");
+        let Some(Message::Send(one)) = queue.pop() else {
+            panic!("a Send");
+        };
+        assert!(one.is_complete && one.octets == b"one");
+        assert!(queue.pop_request().is_some() && queue.requests() == 0);
+        assert!(matches!(queue.pop(), Some(Message::Immediate(..))));
+        assert!(queue.is_empty() && queue.weight == 0);
     }
 
-    /// The wait was long enough: the peer hears that there is no receive for its message. With UC, and of a peer that
-    /// has gone, all that waits is lost.
-    pub(super) fn give_up_holding(&mut self, host: &mut impl Host) {
-        let Some(front) = self.receiving.rnr_queue.messages.front() else {
-            return;
+    #[test]
+    fn the_message_at_the_front_has_a_name_of_its_own() {
+        let mut queue = RnrQueue::default();
+        assert_eq!(queue.holding(), None);
+        let mut names = Vec::new();
+        for lose in [
+            |queue: &mut RnrQueue| drop(queue.pop()),
+            RnrQueue::drop_all,
+            RnrQueue::clear,
+            RnrQueue::drop_incomplete,
+        ] {
+            queue.push_send(segment(0), None);
+            names.push(queue.holding().expect("a message"));
+            lose(&mut queue);
+            assert_eq!(queue.holding(), None);
+        }
+        assert!(names.is_sorted_by(|one, next| one < next), "{names:?}");
+    }
+
+    #[test]
+    fn how_much_is_held_is_bounded_and_empty_messages_count_too() {
+        let mut queue = RnrQueue::default();
+        let most = HELD_OCTETS_MAX / MESSAGE_OVERHEAD_OCTETS;
+        for held in 0..most {
+            assert!(queue.has_room());
+            assert_eq!(
+                queue.is_full(),
+                held * MESSAGE_OVERHEAD_OCTETS >= FULL_OCTETS
+            );
+            immediate(&mut queue);
+        }
+        assert!(!queue.has_room());
+        queue.pop();
+        queue.push_send(segment(0), None);
+        assert!(
+            queue.append(b"one more").is_ok(),
+            "the bound is passed once"
+        );
+        assert!(queue.append(b"and no more").is_err());
+        queue.drop_incomplete();
+        assert_eq!(queue.len(), most - 1);
+    }
+
+    #[test]
+    fn a_request_between_the_segments_of_a_send_leaves_it_the_octets() {
+        let mut queue = RnrQueue::default();
+        queue.push_send(segment(3), None);
+        request(&mut queue);
+        queue.append(b"abc").expect("room");
+        assert!(queue.is_incomplete());
+        queue.complete();
+        assert!(!queue.is_incomplete());
+        assert!(queue.append(b"nobody's").is_ok());
+        let Some(Message::Send(send)) = queue.pop() else {
+            panic!("a Send");
         };
-        if self.may_lose() {
-            self.receiving.losses.send = self.receiving.rnr_queue.incomplete().is_some();
-            self.receiving.rnr_queue.clear();
-            return;
-        }
-        if self.ending == Ending::HalfClosed {
-            let lost = self.receiving.rnr_queue.messages.len();
-            self.events.push_back(QpEvent::Unreceived(lost));
-            self.receiving.rnr_queue.clear();
-            return;
-        }
-        let header = front.header();
-        let fault = Fault::new(PeerFault::NoBuffer, "Send: no receive was posted in time")
-            .in_segment(header.wire_len() as u16, header);
-        self.end_at_fault(fault, host);
+        assert_eq!(send.octets, b"abc");
+    }
+
+    #[test]
+    fn the_end_of_the_stream_takes_what_is_not_whole_and_requests_behind_the_rest() {
+        let mut queue = RnrQueue::default();
+        request(&mut queue);
+        send(&mut queue, b"whole");
+        request(&mut queue);
+        queue.end_of_stream();
+        assert!(queue.len() == 2 && !queue.is_cut_off());
+        queue.push_send(segment(9), None);
+        queue.append(b"half").expect("room");
+        request(&mut queue);
+        queue.end_of_stream();
+        assert!(queue.len() == 2 && queue.is_cut_off());
+        // That it was is known for as long as the stream's end is under way.
+        queue.drop_all();
+        assert!(queue.is_cut_off());
+        queue.clear();
+        assert!(!queue.is_cut_off());
     }
 }

@@ -10,10 +10,6 @@
 
 use core::time::Duration;
 
-use super::ending::Ending;
-use super::Qp;
-use crate::host::Host;
-
 /// A stream that is ending is closed after this time, whatever the peer does.
 pub const LINGER: Duration = Duration::from_secs(3);
 
@@ -63,8 +59,21 @@ impl Timers {
         self.at[timer as usize].is_some()
     }
 
+    /// The earliest deadline.
+    #[inline]
+    pub(super) fn next(&self) -> Option<Duration> {
+        self.next
+    }
+
+    /// A stream ends at `now`: it is not waited for without end. One that is ending already keeps its time.
+    pub(super) fn linger(&mut self, now: Duration) {
+        if !self.is_set(Timer::Linger) {
+            self.set(Timer::Linger, now + LINGER);
+        }
+    }
+
     /// Takes a deadline that has passed.
-    fn take_due(&mut self, now: Duration) -> Option<Timer> {
+    pub(super) fn take_due(&mut self, now: Duration) -> Option<Timer> {
         let is_due = |timer: &Timer| self.at[*timer as usize].is_some_and(|at| at <= now);
         let due = ALL.into_iter().find(is_due)?;
         self.cancel(due);
@@ -82,40 +91,6 @@ pub enum Close {
     Linger,
 }
 
-impl Qp {
-    /// When [`Qp::handle_timeout`] has to be called at the latest, in the host's time. It may change with every call.
-    #[inline]
-    pub fn deadline(&self) -> Option<Duration> {
-        self.timers.next
-    }
-
-    /// The deadline has passed, or may have. Then the driver sends what is due; where it gives a [`Close`], the driver
-    /// closes the stream and calls [`Qp::stream_ended`].
-    pub fn handle_timeout(&mut self, host: &mut impl Host) -> Option<Close> {
-        let now = host.now();
-        while let Some(timer) = self.timers.take_due(now) {
-            match timer {
-                Timer::Rnr => self.give_up_holding(host),
-                Timer::Acknowledgement => self.acknowledge_late(now),
-                Timer::Probe => self.probe_if_silent(),
-                Timer::FirstFpdu if !self.may_send() => return Some(Close::Abort),
-                Timer::FirstFpdu => {}
-                Timer::Linger => return Some(Close::Linger),
-            }
-        }
-        self.follow_rnr(host);
-        None
-    }
-
-    /// The stream is ending: it is not waited for without end.
-    pub(super) fn linger(&mut self, host: &impl Host) {
-        debug_assert_eq!(self.ending, Ending::Draining, "only a stream that ends");
-        if !self.timers.is_set(Timer::Linger) {
-            self.timers.set(Timer::Linger, host.now() + LINGER);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,15 +100,34 @@ mod tests {
     #[test]
     fn a_deadline_is_taken_once_and_the_next_one_is_told() {
         let mut timers = Timers::default();
-        assert_eq!(timers.next, None);
+        assert_eq!(timers.next(), None);
         timers.set(Timer::Linger, 30 * MS);
         timers.set(Timer::Probe, 10 * MS);
-        assert_eq!(timers.next, Some(10 * MS));
+        assert_eq!(timers.next(), Some(10 * MS));
         assert_eq!(timers.take_due(9 * MS), None);
         assert_eq!(timers.take_due(10 * MS), Some(Timer::Probe));
         assert_eq!(timers.take_due(10 * MS), None);
         assert!(timers.is_set(Timer::Linger) && !timers.is_set(Timer::Probe));
         timers.cancel(Timer::Linger);
-        assert_eq!(timers.next, None);
+        assert_eq!(timers.next(), None);
+    }
+
+    #[test]
+    fn each_timer_has_its_own_place() {
+        let mut timers = Timers::default();
+        for (place, timer) in ALL.into_iter().enumerate() {
+            assert_eq!(timer as usize, place);
+            timers.set(timer, MS);
+        }
+        let taken = core::iter::from_fn(|| timers.take_due(MS));
+        assert!(taken.eq(ALL));
+    }
+
+    #[test]
+    fn a_stream_that_is_ending_keeps_its_time() {
+        let mut timers = Timers::default();
+        timers.linger(5 * MS);
+        timers.linger(9 * MS);
+        assert_eq!(timers.next(), Some(5 * MS + LINGER));
     }
 }

@@ -31,6 +31,7 @@ fn a_peer_that_keeps_silent_is_probed_at_growing_distances_and_not_for_ever() {
     while let Some(at) = foreign.qp.deadline() {
         pauses.push((at - foreign.device.now).as_millis());
         assert_eq!(time_out(&mut foreign.qp, &mut foreign.device), None);
+        assert!(foreign.qp.wants_to_send());
         let probe = foreign.segments();
         assert!(probe.len() == 1 && probe[0].1.is_empty(), "an empty Write");
     }

@@ -1,10 +1,13 @@
 //! The command line of `weft bench`.
 
+mod two_builds;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{ensure, Context, Result};
 use clap::{Parser, Subcommand};
@@ -13,14 +16,16 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::exec::{Executor, Processes};
 use crate::native::{self, NativeArgs};
-use crate::path::{self, PathKind};
-use crate::plan::{self, Selection};
+use crate::path::{self, PathKind, Place};
+use crate::plan::{self, Group, Selection};
 use crate::raw::{self, RawArgs};
 use crate::record::{make_folder, Options, PathRecord, RowRecord, Run, SCHEMA, VERSION};
 use crate::report::{self, Format};
 use crate::runner::Runner;
-use crate::stack::{self, Programs, Stack};
+use crate::sample::Progress;
+use crate::stack::{self, Programs, Stack, Weft};
 use crate::{environment, targets};
+use two_builds::TwoBuilds;
 
 /// Exit status of a run that a signal ended: what a shell gives for SIGINT.
 const INTERRUPTED: u8 = 130;
@@ -57,7 +62,7 @@ enum Command {
 #[derive(clap::Args, Clone, Debug)]
 struct Measure {
     /// Measure each cell once
-    #[arg(long, conflicts_with_all = ["full", "repetitions"])]
+    #[arg(long, conflicts_with_all = ["full", "repetitions", "beside"])]
     quick: bool,
     /// Every size and mode, ten repetitions
     #[arg(long)]
@@ -66,7 +71,7 @@ struct Measure {
     #[arg(long)]
     targets: bool,
     /// Times each cell is measured [default: 5; 10 with --full; 1 with --quick]
-    #[arg(long, short = 'n', value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, short = 'n', conflicts_with = "beside", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: Option<u32>,
     /// Seconds a cell measures for
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=60))]
@@ -90,6 +95,8 @@ struct Measure {
     /// The weft command to measure [default: the one beside this program]
     #[arg(long, value_name = "FILE")]
     weft: Option<PathBuf>,
+    #[command(flatten)]
+    two_builds: TwoBuilds,
 }
 
 #[derive(Parser, Clone, Debug)]
@@ -161,15 +168,23 @@ fn measure(args: &Measure, prefix: &[OsString]) -> Result<ExitCode> {
             .context("cannot handle signals")?;
     }
     let scratch = tempfile::tempdir().context("cannot make a temporary folder")?;
-    let stacks = stack::all(&programs(args, prefix, scratch.path())?);
-    let environment = environment::read();
-    let options = args.options();
-    let started = Timestamp::now();
-
+    let programs = programs(args, prefix, scratch.path())?;
     let executor = Processes::new(interrupted.clone());
-    let mut runner = Runner::new(executor, &stacks, options.repetitions, args.seconds);
-    let (paths, rows) = measure_paths(args, &options, &stacks, &mut runner)?;
+    let started = Timestamp::now();
+    let options = args.options();
+    let environment = environment::read();
 
+    let (builds, (paths, rows)) = match &args.two_builds.beside {
+        Some(path) => two_builds::measure(args, path, &options, &programs, executor)?,
+        None => {
+            let stacks = stack::all(&programs);
+            let mut runner = Runner::new(executor, &stacks, options.repetitions, args.seconds);
+            (
+                Vec::new(),
+                measure_paths(args, &options, &stacks, &mut runner)?,
+            )
+        }
+    };
     let record = Run {
         schema: SCHEMA.to_owned(),
         version: VERSION,
@@ -177,6 +192,7 @@ fn measure(args: &Measure, prefix: &[OsString]) -> Result<ExitCode> {
         finished: second(Timestamp::now()),
         interrupted: interrupted.load(Ordering::Relaxed),
         options,
+        builds,
         environment,
         paths,
         rows,
@@ -189,19 +205,37 @@ fn finish(record: &Run, args: &Measure) -> Result<ExitCode> {
     let file = record.write(&args.output)?;
     print!("{}", render(record, Style::Table.format(), args.targets));
     println!("\nRaw data: {}", file.display());
-    Ok(if record.interrupted {
-        ExitCode::from(INTERRUPTED)
-    } else {
-        ExitCode::SUCCESS
+    Ok(match record.interrupted {
+        true => ExitCode::from(INTERRUPTED),
+        false => two_builds::status(record),
     })
 }
 
-fn measure_paths<E: Executor>(
+/// Runs the groups of one path after another, however it does that.
+trait Groups {
+    /// About how long they will take.
+    fn expected(&self, groups: &[Group]) -> Duration;
+    /// Runs those of one path.
+    fn run(&mut self, groups: &[Group], place: &Place, progress: Progress) -> Vec<RowRecord>;
+}
+
+impl<E: Executor> Groups for Runner<'_, E> {
+    fn expected(&self, groups: &[Group]) -> Duration {
+        Runner::expected(self, groups)
+    }
+    fn run(&mut self, groups: &[Group], place: &Place, progress: Progress) -> Vec<RowRecord> {
+        Runner::run(self, groups, place, progress)
+    }
+}
+
+type Measured = (Vec<PathRecord>, Vec<RowRecord>);
+
+fn measure_paths(
     args: &Measure,
     options: &Options,
     stacks: &[Box<dyn Stack>],
-    runner: &mut Runner<E>,
-) -> Result<(Vec<PathRecord>, Vec<RowRecord>)> {
+    runner: &mut dyn Groups,
+) -> Result<Measured> {
     let selection = args.selection();
     let plans: Vec<_> = args
         .paths()
@@ -220,8 +254,12 @@ fn measure_paths<E: Executor>(
         .iter()
         .map(|(_, groups)| runner.expected(groups).as_secs())
         .sum();
+    let bound = match args.two_builds.beside {
+        Some(_) => "At most",
+        None => "About",
+    };
     eprintln!(
-        "About {} minutes. Ctrl-C ends it early and keeps what was measured.",
+        "{bound} {} minutes. Ctrl-C ends it early and keeps what was measured.",
         expected.div_ceil(60)
     );
 
@@ -301,17 +339,17 @@ fn programs(args: &Measure, prefix: &[OsString], scratch: &Path) -> Result<Progr
         std::path::absolute(&weft).with_context(|| format!("cannot resolve {}", weft.display()))?;
     Ok(Programs {
         bench: (this, prefix.to_vec()),
-        weft,
+        weft: Weft::new(weft),
         scratch: scratch.to_owned(),
     })
 }
 
 impl Measure {
     fn options(&self) -> Options {
-        let default = if self.quick {
-            1
-        } else {
-            [5, 10][usize::from(self.full)]
+        let default = match self.two_builds.beside {
+            Some(_) => self.two_builds.pairs,
+            None if self.quick => 1,
+            None => [5, 10][usize::from(self.full)],
         };
         let online = std::thread::available_parallelism().map_or(1, usize::from);
         let possible = stack::on_path("taskset") && self.cores.0.max(self.cores.1) < online;
@@ -320,6 +358,7 @@ impl Measure {
         }
         Options {
             repetitions: self.repetitions.unwrap_or(default),
+            precision: self.two_builds.precision(),
             cell_seconds: Some(self.seconds),
             cores: possible.then_some(self.cores),
             only: self.only.clone(),
@@ -384,6 +423,26 @@ mod tests {
         );
         assert!(parse(&["--quick", "--full"]).is_err());
         assert!(parse(&["-n", "0"]).is_err());
+    }
+
+    #[test]
+    fn pairs_replace_repetitions_where_two_builds_are_compared() {
+        let options = |words: &[&str]| parse(words).unwrap().measure.options();
+        let usual = options(&["--beside", "old"]);
+        assert_eq!((usual.repetitions, usual.precision), (30, Some(0.02)));
+        let own = options(&["--beside", "old", "--pairs", "8", "--until", "0.5%"]);
+        assert_eq!((own.repetitions, own.precision), (8, Some(0.005)));
+        assert_eq!(options(&[]).precision, None);
+        for words in [
+            &["--beside", "old", "-n", "3"][..],
+            &["--beside", "old", "--quick"],
+            &["--pairs", "8"],
+            &["--until", "2%"],
+            &["--beside", "old", "--until", "0"],
+            &["--beside", "old", "--pairs", "0"],
+        ] {
+            assert!(parse(words).is_err(), "{words:?}");
+        }
     }
 
     #[test]

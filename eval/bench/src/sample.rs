@@ -1,0 +1,145 @@
+//! One sample of one cell: a job run, its figures read, the outcome kept whatever it is.
+
+use std::net::TcpListener;
+use std::time::Instant;
+
+use crate::exec::Executor;
+use crate::metric::Metric;
+use crate::path::Place;
+use crate::plan::Row;
+use crate::record::{CellRecord, Failure, Metrics, Outcome, Sample};
+use crate::stack::{Site, Stack};
+
+/// Takes a line about what is going on.
+pub type Progress<'a> = &'a mut dyn FnMut(&str);
+
+/// Takes samples, one after another.
+pub struct Sampler<E> {
+    /// Starts the programs.
+    pub executor: E,
+    /// Seconds a cell measures for.
+    pub seconds: u32,
+    /// When the run started.
+    pub started: Instant,
+    ports: Ports,
+    done: usize,
+}
+
+impl<E: Executor> Sampler<E> {
+    /// A sampler that has taken nothing yet.
+    pub fn new(executor: E, seconds: u32) -> Self {
+        Sampler {
+            executor,
+            seconds,
+            started: Instant::now(),
+            ports: Ports::new(),
+            done: 0,
+        }
+    }
+
+    /// Runs `stack` on `row` once and puts what came of it into `cell`; nothing when the user interrupts it.
+    pub fn take(
+        &mut self,
+        row: &Row,
+        stack: &dyn Stack,
+        cell: &mut CellRecord,
+        repetition: u32,
+        place: &Place,
+        progress: Progress,
+    ) {
+        let site = Site {
+            place,
+            port: self.ports.next(),
+            seconds: self.seconds,
+        };
+        let job = stack.job(&row.workload, &site);
+        let start = Instant::now();
+        let result = self.executor.execute(&job, place);
+        let took = start.elapsed().as_secs_f64();
+        if self.executor.interrupted() {
+            // What a killed program printed is neither a figure nor a failure of the stack.
+            return;
+        }
+        let outcome = match result.and_then(|output| {
+            let metrics = stack.parse(&row.workload, &output);
+            metrics
+                .and_then(|m| checked(m, row.workload.metric()))
+                .map_err(|e| unreadable(&e, &output.client))
+        }) {
+            Ok(metrics) => Outcome::Metrics(metrics),
+            Err(failure) => Outcome::Failure(failure),
+        };
+        self.done += 1;
+        progress(&line(self.done, row, &cell.label(), repetition, &outcome));
+        cell.commands = vec![job.server.display(), job.client.display()];
+        let at = (start - self.started).as_secs_f64();
+        cell.samples.push(Sample {
+            repetition,
+            at: millis(at),
+            took: millis(took),
+            outcome,
+        });
+    }
+}
+
+/// A cell without the metric its row is judged by, or with one that cannot be, is a failure.
+fn checked(metrics: Metrics, metric: Metric) -> anyhow::Result<Metrics> {
+    match metrics.get(metric.key) {
+        Some(value) if *value > 0.0 => Ok(metrics),
+        Some(value) => anyhow::bail!("{} is {value}", metric.key),
+        None => anyhow::bail!("there is no {}", metric.key),
+    }
+}
+
+fn unreadable(error: &anyhow::Error, output: &str) -> Failure {
+    let lines: Vec<&str> = output.lines().filter(|l| !l.trim().is_empty()).collect();
+    let tail = lines[lines.len().saturating_sub(8)..]
+        .iter()
+        .map(|l| format!("client: {l}"))
+        .collect();
+    Failure {
+        reason: format!("{error:#}"),
+        tail,
+    }
+}
+
+fn line(done: usize, row: &Row, stack: &str, repetition: u32, outcome: &Outcome) -> String {
+    let metric = row.workload.metric();
+    let text = match outcome {
+        Outcome::Metrics(m) => format!(
+            "{:.2} {}",
+            m.get(metric.key).copied().unwrap_or_default(),
+            metric.unit
+        ),
+        Outcome::Failure(f) => format!("FAILED: {}", f.reason),
+    };
+    format!("{done:4}  {} #{repetition}  {stack}: {text}", row.id())
+}
+
+fn millis(seconds: f64) -> f64 {
+    (seconds * 1e3).round() / 1e3
+}
+
+/// Ports below the ephemeral range, a fresh one for each job: the last one's may still be in
+/// TIME-WAIT.
+struct Ports(u16);
+
+impl Ports {
+    const FIRST: u16 = 20_000;
+    const COUNT: u16 = 10_000;
+
+    fn new() -> Self {
+        // Two benches at once start apart.
+        Ports((std::process::id() % u32::from(Self::COUNT)) as u16)
+    }
+
+    fn next(&mut self) -> u16 {
+        for _ in 0..Self::COUNT {
+            self.0 = (self.0 + 1) % Self::COUNT;
+            if TcpListener::bind(("0.0.0.0", Self::FIRST + self.0)).is_ok() {
+                break;
+            }
+        }
+        Self::FIRST + self.0
+    }
+}

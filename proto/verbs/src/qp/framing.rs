@@ -1,0 +1,359 @@
+//! How messages become octets of the stream: what requester and responder frame with.
+
+use weft_iwarp::ddp::{Header, Untagged};
+use weft_iwarp::{Msn, Opcode, QueueNumber, Rtr, Stag, Terminate};
+
+use super::counters::QpCounters;
+use super::stream::Stream;
+use crate::host::{Host, MemoryFault, RegionFault, Scope};
+use crate::outgoing::Outgoing;
+use crate::scatter::pieces;
+use crate::types::{Access, Sge};
+
+/// Payloads at least this long go by reference; shorter ones are copied beside their header,
+/// because an element of a gather list costs more than the copy.
+const BY_REFERENCE_OCTETS_MIN: usize = 1024;
+
+/// The stream, what waits for its transport, and the counts: borrowed while something is framed.
+pub(super) struct Framer<'a> {
+    stream: &'a mut Stream,
+    outgoing: &'a mut Outgoing,
+    counters: &'a mut QpCounters,
+    scope: Scope,
+}
+
+/// Where a segment's payload comes from.
+#[derive(Clone, Copy)]
+pub(super) enum Source<'a> {
+    Gather {
+        sges: &'a [Sge],
+        offset: u32,
+        /// What the regions have to grant.
+        access: Access,
+    },
+    Inline(&'a [u8]),
+}
+
+/// Why a segment could not be framed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum FrameFault {
+    Region(RegionFault),
+    Memory,
+}
+
+impl From<RegionFault> for FrameFault {
+    fn from(fault: RegionFault) -> Self {
+        FrameFault::Region(fault)
+    }
+}
+
+impl From<MemoryFault> for FrameFault {
+    fn from(_: MemoryFault) -> Self {
+        FrameFault::Memory
+    }
+}
+
+impl<'a> Framer<'a> {
+    /// Nothing can be framed without a stream.
+    #[inline]
+    pub(super) fn new(
+        stream: &'a mut Option<Stream>,
+        outgoing: &'a mut Outgoing,
+        counters: &'a mut QpCounters,
+        scope: Scope,
+    ) -> Option<Framer<'a>> {
+        let stream = stream.as_mut()?;
+        Some(Framer {
+            stream,
+            outgoing,
+            counters,
+            scope,
+        })
+    }
+
+    /// What was agreed on about the stream, and what is known of the peer.
+    #[inline]
+    pub(super) fn stream(&self) -> &Stream {
+        self.stream
+    }
+
+    /// On whose behalf memory is reached.
+    #[inline]
+    pub(super) fn scope(&self) -> Scope {
+        self.scope
+    }
+
+    /// Whether the transport has taken all that was framed.
+    #[inline]
+    pub(super) fn is_idle(&self) -> bool {
+        self.outgoing.queued() == 0
+    }
+
+    /// Stream offset just behind everything framed.
+    #[inline]
+    pub(super) fn end(&self) -> u64 {
+        self.outgoing.end()
+    }
+
+    /// Octets of payload that a segment takes at most.
+    #[inline]
+    pub(super) fn max_payload(&mut self, tagged: bool) -> usize {
+        self.stream.outbound().max_payload(tagged)
+    }
+
+    /// Takes the number of the next message on a queue.
+    #[inline]
+    pub(super) fn next_msn(&mut self, qn: QueueNumber) -> Msn {
+        self.stream.outbound().next_msn(qn)
+    }
+
+    /// An untagged message of one segment, which has no payload of a program's.
+    pub(super) fn message(&mut self, opcode: Opcode, qn: QueueNumber, msn: Msn, body: &[u8]) {
+        let header = Header::Untagged(Untagged {
+            last: true,
+            opcode,
+            invalidate: 0,
+            qn,
+            msn,
+            mo: 0,
+        });
+        let outbound = self.stream.outbound();
+        self.outgoing.append(|out| {
+            let start = outbound.begin(out, &header, body, 0);
+            outbound.seal(out, start);
+        });
+        self.counters.segments_out += 1;
+    }
+
+    /// A ready-to-receive message, or one that asks the peer what it is.
+    pub(super) fn introduction(&mut self, kind: Rtr, to: u64) {
+        self.stream.note_sent(kind, to);
+        self.zero_length(kind, to);
+    }
+
+    /// A message without octets that says `to`.
+    pub(super) fn zero_length(&mut self, kind: Rtr, to: u64) {
+        let outbound = self.stream.outbound();
+        self.outgoing.append(|out| outbound.rtr(kind, to, out));
+    }
+
+    /// The last message of the stream.
+    pub(super) fn terminate(&mut self, terminate: &Terminate) {
+        let outbound = self.stream.outbound();
+        self.outgoing
+            .append(|out| outbound.terminate(terminate, out));
+    }
+
+    /// One segment with `octets` of payload, by reference where the stream and the size allow it.
+    #[inline]
+    pub(super) fn segment(
+        &mut self,
+        header: &Header,
+        source: Source<'_>,
+        octets: usize,
+        host: &mut impl Host,
+    ) -> Result<(), FrameFault> {
+        match source {
+            Source::Gather {
+                sges,
+                offset,
+                access,
+            } if octets >= BY_REFERENCE_OCTETS_MIN && self.stream.by_reference() => {
+                self.segment_by_reference(header, (sges, offset), access, octets, host)?;
+            }
+            _ => self.segment_copied(header, source, octets, host)?,
+        }
+        self.counters.segments_out += 1;
+        self.counters.octets_framed += octets as u64;
+        Ok(())
+    }
+
+    fn segment_by_reference(
+        &mut self,
+        header: &Header,
+        (sges, offset): (&[Sge], u32),
+        access: Access,
+        octets: usize,
+        host: &mut impl Host,
+    ) -> Result<(), FrameFault> {
+        let scope = self.scope;
+        let span =
+            |piece: Sge| host.check(Stag(piece.lkey), piece.addr, piece.length, access, scope);
+        for piece in pieces(sges, offset, octets as u32) {
+            span(piece)?;
+        }
+        let (outbound, outgoing) = (self.stream.outbound(), &mut *self.outgoing);
+        outgoing.append(|out| outbound.begin(out, header, &[], octets));
+        for piece in pieces(sges, offset, octets as u32) {
+            outgoing.append_memory(span(piece)?);
+        }
+        outgoing.append(|out| outbound.seal_reference(out, octets, header.wire_len()));
+        Ok(())
+    }
+
+    /// Frames one segment with its payload copied beside the header: what the CRC covers is then
+    /// what is sent, whatever the program does to its buffer meanwhile.
+    fn segment_copied(
+        &mut self,
+        header: &Header,
+        source: Source<'_>,
+        octets: usize,
+        host: &mut impl Host,
+    ) -> Result<(), FrameFault> {
+        let scope = self.scope;
+        let (outbound, outgoing) = (self.stream.outbound(), &mut *self.outgoing);
+        let mark = outgoing.mark();
+        let framed = outgoing.append(|out| {
+            let start = outbound.begin(out, header, &[], octets);
+            match source {
+                Source::Inline(payload) => out.extend_from_slice(payload),
+                Source::Gather {
+                    sges,
+                    offset,
+                    access,
+                } => {
+                    for piece in pieces(sges, offset, octets as u32) {
+                        let span =
+                            host.check(Stag(piece.lkey), piece.addr, piece.length, access, scope)?;
+                        host.read(span, out)?;
+                    }
+                }
+            }
+            outbound.seal(out, start);
+            Ok(())
+        });
+        if framed.is_err() {
+            outgoing.undo_octets(mark);
+        }
+        framed
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::peer::FpduPolicy;
+    use super::super::stream::tests::established;
+    use super::*;
+    use crate::outgoing::Piece;
+    use crate::simulated::{Device, PD};
+    use crate::types::QpNumber;
+    use alloc::vec;
+    use alloc::vec::Vec;
+    use weft_iwarp::ddp::Tagged;
+    use weft_iwarp::Role;
+
+    pub(in super::super) const SCOPE: Scope = Scope {
+        pd: PD,
+        qp: QpNumber(7),
+    };
+
+    /// What a framer borrows.
+    pub(in super::super) struct Wire {
+        pub(in super::super) stream: Option<Stream>,
+        pub(in super::super) outgoing: Outgoing,
+        pub(in super::super) counters: QpCounters,
+    }
+
+    impl Wire {
+        /// Of an initiator that may have two Reads outstanding.
+        pub(in super::super) fn new() -> Wire {
+            let established = established(Role::Initiator, None);
+            Wire {
+                stream: Some(Stream::new(&established, 1448, FpduPolicy::Auto)),
+                outgoing: Outgoing::default(),
+                counters: QpCounters::default(),
+            }
+        }
+
+        pub(in super::super) fn framer(&mut self) -> Framer<'_> {
+            let Wire {
+                stream,
+                outgoing,
+                counters,
+            } = self;
+            Framer::new(stream, outgoing, counters, SCOPE).expect("a stream")
+        }
+    }
+
+    fn write() -> Header {
+        Header::Tagged(Tagged {
+            last: true,
+            opcode: Opcode::WRITE,
+            stag: Stag(5),
+            to: 0,
+        })
+    }
+
+    fn gather(sges: &[Sge]) -> Source<'_> {
+        Source::Gather {
+            sges,
+            offset: 0,
+            access: Access::NONE,
+        }
+    }
+
+    fn element(stag: Stag, length: u32) -> Sge {
+        Sge {
+            addr: 0,
+            length,
+            lkey: stag.0,
+        }
+    }
+
+    #[test]
+    fn what_is_long_goes_by_reference_and_what_is_short_is_copied() {
+        for (octets, pieces) in [
+            (BY_REFERENCE_OCTETS_MIN - 1, 1),
+            (BY_REFERENCE_OCTETS_MIN, 3),
+        ] {
+            let (mut wire, mut device) = (Wire::new(), Device::default());
+            let stag = device.region(4096, 0, Access::NONE, 0x100);
+            let sges = [element(stag, octets as u32)];
+            let framed = wire
+                .framer()
+                .segment(&write(), gather(&sges), octets, &mut device);
+            assert_eq!(framed, Ok(()));
+            assert_eq!(wire.outgoing.pieces().count(), pieces);
+            assert_eq!(wire.counters.octets_framed, octets as u64);
+        }
+    }
+
+    #[test]
+    fn a_segment_whose_octets_cannot_be_had_leaves_nothing() {
+        for octets in [100, 2000] {
+            let (mut wire, mut device) = (Wire::new(), Device::default());
+            let there = device.region(4096, 0, Access::NONE, 0x100);
+            wire.framer()
+                .message(Opcode::IMMEDIATE, QueueNumber::SEND, Msn(1), &[0; 8]);
+            let before: Vec<u8> = copied(&wire.outgoing);
+            let sges = [element(there, octets / 2), element(Stag(0x999), octets / 2)];
+            let framed =
+                wire.framer()
+                    .segment(&write(), gather(&sges), octets as usize, &mut device);
+            assert_eq!(framed, Err(FrameFault::Region(RegionFault::InvalidStag)));
+            assert_eq!(copied(&wire.outgoing), before);
+            let counters = wire.counters;
+            assert_eq!((counters.segments_out, counters.octets_framed), (1, 0));
+        }
+    }
+
+    #[test]
+    fn inline_octets_need_no_memory() {
+        let (mut wire, mut device) = (Wire::new(), Device::default());
+        let framed = wire
+            .framer()
+            .segment(&write(), Source::Inline(b"inline"), 6, &mut device);
+        assert_eq!(framed, Ok(()));
+        let sent = copied(&wire.outgoing);
+        assert!(sent.windows(6).any(|octets| octets == b"inline"));
+    }
+
+    /// What waits, all of which has to be copied.
+    fn copied(outgoing: &Outgoing) -> Vec<u8> {
+        let octets = |piece| match piece {
+            Piece::Octets(octets) => octets.to_vec(),
+            Piece::Memory(_) => vec![],
+        };
+        outgoing.pieces().flat_map(octets).collect()
+    }
+}
