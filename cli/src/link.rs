@@ -146,6 +146,7 @@ fn path(flags: &PathFlags, round_trip: Duration) -> PathConfig {
             reordering: reorder.unwrap_or_default(),
             duplication: flags.duplicate.unwrap_or_default(),
             corruption: flags.corrupt.unwrap_or_default(),
+            held_octets_max: None,
         },
         mtu: flags.mtu,
         resegment: flags.resegment,

@@ -88,7 +88,7 @@ pub fn json(report: &Report, seed: u64) -> String {
 /// A row of the table: what it counts, and whether it is left out when it counts nothing.
 type Row = (&'static str, fn(&DirectionReport) -> u64, bool);
 
-const ROWS: [Row; 15] = [
+const ROWS: [Row; 16] = [
     ("frames received", |of| of.received, false),
     ("large ones, cut", |of| of.cut, true),
     ("TCP segments split", |of| of.split, true),
@@ -104,6 +104,7 @@ const ROWS: [Row; 15] = [
     ("damaged", |of| of.corrupted, true),
     ("delivered", |of| of.delivered, false),
     ("octets of these", |of| of.octets, false),
+    ("still on the way", |of| of.on_the_way, true),
 ];
 
 /// The end as a table.

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A time of arrival further back than this is not believed: the clock was set, or it is a time of another clock.
+/// A time of arrival so much before the ring was last seen empty is not believed: the calendar was set, or it is a time
+/// of another clock.
 const BELIEVED_MAX: Duration = Duration::from_secs(1);
 
 /// Time since the bridge was opened, and what it is on the calendar.
@@ -48,11 +49,21 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// When a frame came, since the start, whose arrival the kernel noted on the calendar.
-    pub(crate) fn arrival(&self, noted: Duration) -> Duration {
+    /// Time since the start.
+    pub(crate) fn now(&self) -> Duration {
+        self.now
+    }
+
+    /// When a frame came, since the start, whose arrival the kernel noted on the calendar. At `empty_at` it was not
+    /// there yet.
+    ///
+    /// What was noted is believed however long ago it is, if nobody looked meanwhile: a process that stood still has to
+    /// know for how long.
+    pub(crate) fn arrival(&self, noted: Duration, empty_at: Duration) -> Duration {
+        let unseen = self.now.saturating_sub(empty_at);
         let ago = self.calendar.checked_sub(noted);
-        let ago = ago.filter(|ago| *ago <= BELIEVED_MAX).unwrap_or_default();
-        self.now.saturating_sub(ago)
+        let ago = ago.filter(|ago| *ago <= unseen + BELIEVED_MAX);
+        self.now.saturating_sub(ago.unwrap_or_default())
     }
 }
 
@@ -81,7 +92,13 @@ mod tests {
             (5_000, 10_000),
         ] {
             let noted = Duration::from_millis(noted);
-            assert_eq!(reading.arrival(noted), Duration::from_millis(arrival));
+            let empty_at = Duration::from_millis(9_980);
+            assert_eq!(reading.arrival(noted, empty_at), Duration::from_millis(arrival));
         }
+        // Four seconds ago, to a process that stood still for five.
+        let noted = Duration::from_secs(996);
+        let empty_at = Duration::from_secs(5);
+        assert_eq!(reading.arrival(noted, empty_at), Duration::from_secs(6));
+        assert_eq!(reading.arrival(noted, reading.now), reading.now);
     }
 }

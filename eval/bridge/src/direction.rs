@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use weft_link::{insert_vlan_tag, parse_vnet_header, Path, PathCounters, Way};
-use weft_os::packet::{PacketSender, ReceivedFrame};
+use weft_os::packet::PacketSender;
 use weft_os::sched;
 
 use crate::capture::SharedCapture;
-use crate::clock::{Clock, Reading};
+use crate::clock::Clock;
 use crate::lateness::Lateness;
 use crate::open::Ends;
 
@@ -45,6 +45,8 @@ pub(crate) struct Direction {
     due: Vec<(Duration, Vec<u8>)>,
     /// Nothing is taken to have come before this.
     last_arrival: Duration,
+    /// When all that had arrived was taken in.
+    empty_at: Duration,
     drops_asked: Duration,
 }
 
@@ -107,6 +109,7 @@ impl Direction {
             tally,
             due: Vec::with_capacity(BATCH),
             last_arrival: Duration::ZERO,
+            empty_at: Duration::ZERO,
             drops_asked: Duration::ZERO,
         }
     }
@@ -154,6 +157,7 @@ impl Direction {
             capture,
             tally,
             last_arrival,
+            empty_at,
             ..
         } = self;
         let mut truncated = 0;
@@ -162,7 +166,9 @@ impl Direction {
                 truncated += 1;
                 return;
             }
-            let at = arrival(&reading, frame, last_arrival);
+            // As the kernel noted, and never before the one in front of it.
+            let at = reading.arrival(frame.at, *empty_at).max(*last_arrival);
+            *last_arrival = at;
             let mut vnet = parse_vnet_header(frame.offload);
             let mut octets = Cow::Borrowed(frame.octets);
             if let Some(tag) = frame.vlan {
@@ -174,6 +180,9 @@ impl Direction {
                 }
             });
         });
+        if taken < TAKEN_MAX {
+            *empty_at = reading.now();
+        }
         if truncated > 0 {
             tally.sums().truncated += truncated;
         }
@@ -289,12 +298,6 @@ impl Direction {
             false => format!("from {from} to {to}: {error}"),
         }
     }
-}
-
-/// When a frame came: as the kernel noted, and never before the one in front of it.
-fn arrival(reading: &Reading, frame: &ReceivedFrame<'_>, last: &mut Duration) -> Duration {
-    *last = reading.arrival(frame.at).max(*last);
-    *last
 }
 
 /// Frames that an interface did not take.

@@ -35,6 +35,10 @@ use capture::SharedCapture;
 use direction::{Direction, Tally};
 use weft_link::{PathConfig, Random};
 
+/// Octets that a direction holds at most, waiting and travelling: 10 Gbit/s for 400 ms. With an empty link they would be
+/// bounded by nothing but the delay.
+pub const HELD_OCTETS_MAX: usize = 512 << 20;
+
 /// What a bridge does.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
@@ -88,7 +92,7 @@ impl Bridge {
         let clock = clock::Clock::start();
         let mut direction = |from, to, config: &PathConfig, number| {
             let ends = open::Ends::open(from, to)?;
-            let path = weft_link::Path::new(config, ends.mtu, seeds.bits());
+            let path = weft_link::Path::new(&bounded(config), ends.mtu, seeds.bits());
             Ok(Direction::new(
                 ends,
                 path,
@@ -130,6 +134,14 @@ impl Bridge {
         }
         Ok(running)
     }
+}
+
+/// The same path, holding no more than this process has memory for.
+fn bounded(config: &PathConfig) -> PathConfig {
+    let mut bounded = *config;
+    let asked = config.link.held_octets_max.unwrap_or(HELD_OCTETS_MAX);
+    bounded.link.held_octets_max = Some(asked.min(HELD_OCTETS_MAX));
+    bounded
 }
 
 impl Running {

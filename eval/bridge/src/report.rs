@@ -9,6 +9,7 @@ use weft_link::{Counters, PathCounters};
 
 use crate::direction::{Sums, Tally};
 use crate::lateness::Lateness;
+use crate::HELD_OCTETS_MAX;
 
 /// How many of a hundred frames may be later than the bound.
 const LATE_SHARE: f64 = 0.99;
@@ -63,6 +64,8 @@ pub struct DirectionReport {
     pub delivered: u64,
     /// Octets of these.
     pub octets: u64,
+    /// Still on the link. At the end these are lost.
+    pub on_the_way: u64,
     /// Lateness that half of the frames did not exceed, in microseconds.
     pub late_p50_us: f64,
     /// Lateness that 99 of 100 frames did not exceed, in microseconds.
@@ -90,6 +93,15 @@ pub enum Shortfall {
         from: String,
         /// How many; a large one counts as one.
         frames: u64,
+    },
+    /// Frames were dropped because too much was on the way already.
+    Overflowed {
+        /// Interface where they should have left.
+        to: String,
+        /// How many.
+        frames: u64,
+        /// Octets that may be on the way.
+        bound: u64,
     },
     /// An interface did not take frames.
     NotSent {
@@ -132,6 +144,12 @@ impl fmt::Display for Shortfall {
             Shortfall::Overrun { from, frames } => write!(
                 f,
                 "{frames} frames came to {from} faster than they could be taken in, and were dropped"
+            ),
+            Shortfall::Overflowed { to, frames, bound } => write!(
+                f,
+                "{frames} frames to {to} were dropped, as {} MiB were on the way already \
+                 (give it a --rate, or less --delay)",
+                bound >> 20
             ),
             Shortfall::NotSent { to, frames } => write!(f, "{to} did not take {frames} frames"),
             Shortfall::TooLong { to, frames } => {
@@ -179,6 +197,7 @@ fn direction(tally: &Tally, sums: &Sums) -> DirectionReport {
         resegment,
         router,
         link,
+        on_the_way,
         octets,
     } = sums.path;
     let Counters {
@@ -186,6 +205,7 @@ fn direction(tally: &Tally, sums: &Sums) -> DirectionReport {
         delivered,
         lost,
         dropped,
+        overflowed: _,
         reordered,
         duplicated,
         corrupted,
@@ -209,6 +229,7 @@ fn direction(tally: &Tally, sums: &Sums) -> DirectionReport {
         corrupted,
         delivered,
         octets,
+        on_the_way,
         late_p50_us: p50,
         late_p99_us: p99,
         late_max_us: max,
@@ -246,6 +267,14 @@ fn shortfalls_of(tally: &Tally, sums: &Sums, late_max: Duration) -> Vec<Shortfal
             Shortfall::Overrun {
                 from: from(),
                 frames: sums.overrun,
+            },
+        ),
+        (
+            sums.path.link.overflowed,
+            Shortfall::Overflowed {
+                to: to(),
+                frames: sums.path.link.overflowed,
+                bound: HELD_OCTETS_MAX as u64,
             },
         ),
         (
@@ -322,6 +351,7 @@ mod tests {
             report.shortfalls[0].to_string()
         };
         assert!(said(|sums| sums.overrun = 7).contains("7 frames came to a faster"));
+        assert!(said(|sums| sums.path.link.overflowed = 7).contains("7 frames to b were dropped"));
         assert!(said(|sums| sums.not_sent = 7).contains("b did not take 7 frames"));
         assert!(said(|sums| sums.too_long = 7).contains("7 frames were longer"));
         assert!(said(|sums| sums.truncated = 7).contains("7 frames were longer"));

@@ -44,6 +44,8 @@ pub struct PathCounters {
     pub router: RouterCounters,
     /// What the link did.
     pub link: Counters,
+    /// Frames that are on the link.
+    pub on_the_way: u64,
     /// Octets of the frames that arrived.
     pub octets: u64,
 }
@@ -181,6 +183,7 @@ impl Path {
                 .as_ref()
                 .map_or_else(Default::default, Router::counters),
             link: self.link.counters(),
+            on_the_way: self.link.on_the_way() as u64,
             ..self.counters
         }
     }

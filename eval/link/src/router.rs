@@ -17,7 +17,7 @@ const ANSWERS_PER_SECOND: u32 = 100;
 pub struct RouterCounters {
     /// Packets that were fragmented.
     pub fragmented: u64,
-    /// Packets dropped because they were too big and must not be fragmented.
+    /// Packets dropped because they were too big and must not, or cannot, be fragmented.
     pub too_big: u64,
     /// Of these, answered with an ICMP message.
     pub answered: u64,
@@ -67,10 +67,13 @@ impl Router {
         };
         let field = u16_at(&frame, layout.network + 6).unwrap_or_default();
         if layout.version == Version::V4 && field & DONT_FRAGMENT == 0 {
-            // None where the header alone fills the MTU: such a packet is dropped without a word.
-            if let Some(parts) = fragments(&frame, &layout, mtu as usize) {
-                self.counters.fragmented += 1;
-                parts.into_iter().for_each(forward);
+            match fragments(&frame, &layout, mtu as usize) {
+                Some(parts) => {
+                    self.counters.fragmented += 1;
+                    parts.into_iter().for_each(forward);
+                }
+                // The header alone fills the MTU. Nobody who may fragment could do better, so nobody is told.
+                None => self.counters.too_big += 1,
             }
             return None;
         }
