@@ -40,7 +40,14 @@ pub fn run(args: &LinkArgs) -> ExitCode {
             return ExitCode::FAILURE;
         }
     }
-    let bridge = match Bridge::open(&args.a, &args.b, &settings(args)) {
+    let settings = match settings(args) {
+        Ok(settings) => settings,
+        Err(wrong) => {
+            complain(&wrong, Some("add --rate: what waits for it is in the queue"));
+            return ExitCode::FAILURE;
+        }
+    };
+    let bridge = match Bridge::open(&args.a, &args.b, &settings) {
         Ok(bridge) => bridge,
         Err(error) => {
             complain(&error, error.advice().as_deref());
@@ -110,18 +117,29 @@ fn end(args: &LinkArgs, running: Running) -> ExitCode {
     }
 }
 
-fn settings(args: &LinkArgs) -> Settings {
+/// What the options come to.
+///
+/// # Errors
+/// Options that do nothing together.
+fn settings(args: &LinkArgs) -> Result<Settings, String> {
     let general = PathFlags::default();
     let [a_to_b, b_to_a] =
         [&args.a_to_b, &args.b_to_a].map(|own| own.as_ref().unwrap_or(&general).or(&args.both));
+    // A direction may have its own queue and the rate of both, so the parser cannot tell.
+    if [&a_to_b, &b_to_a]
+        .iter()
+        .any(|of| of.queue.is_some() && of.rate.is_none())
+    {
+        return Err("--queue does nothing without a rate".to_owned());
+    }
     let round_trip = a_to_b.delay.unwrap_or_default() + b_to_a.delay.unwrap_or_default();
-    Settings {
+    Ok(Settings {
         a_to_b: path(&a_to_b, round_trip),
         b_to_a: path(&b_to_a, round_trip),
         seed: args.seed,
         capture: args.pcap.clone(),
         late_max: args.late_max,
-    }
+    })
 }
 
 fn path(flags: &PathFlags, round_trip: Duration) -> PathConfig {
@@ -190,7 +208,7 @@ mod tests {
             "--b-to-a",
             "delay=40ms,mtu=1300",
         ]);
-        let settings = settings(&args);
+        let settings = settings(&args).unwrap();
         let (one, other) = (settings.a_to_b, settings.b_to_a);
         assert_eq!(one.link.delay, Duration::from_millis(10));
         assert_eq!(other.link.delay, Duration::from_millis(40));
@@ -200,6 +218,13 @@ mod tests {
         // A round trip of 50 ms at 1 Gbit/s.
         assert_eq!(one.link.queue, Some(6_250_000));
         assert_eq!(settings.seed, 1);
+    }
+
+    #[test]
+    fn a_queue_without_a_rate_is_refused() {
+        assert!(settings(&of(&["--queue", "20ms"])).is_err());
+        assert!(settings(&of(&["--a-to-b", "queue=20ms", "--rate", "1Gbit"])).is_ok());
+        assert!(settings(&of(&["--queue", "20ms", "--a-to-b", "rate=1Gbit"])).is_err());
     }
 
     #[test]
