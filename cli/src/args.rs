@@ -149,7 +149,7 @@ pub enum Command {
     Bench(weft_bench::cli::Args),
     /// Join two network interfaces by an emulated link
     #[command(long_about = link::LONG_ABOUT, after_help = link::AFTER)]
-    Link(LinkArgs),
+    Link(Box<LinkArgs>),
     /// Print a completion script for a shell
     #[command(after_help = "\
 Examples:

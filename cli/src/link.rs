@@ -191,7 +191,7 @@ mod tests {
     fn of(words: &[&str]) -> LinkArgs {
         let words = ["weft", "link", "a", "b"].iter().chain(words);
         match Cli::try_parse_from(words).unwrap().command {
-            Command::Link(args) => args,
+            Command::Link(args) => *args,
             other => panic!("{other:?}"),
         }
     }

@@ -140,13 +140,13 @@ pub fn burst_loss(text: &str) -> Result<BurstLoss, String> {
 
 impl BurstLoss {
     /// Probability to leave a burst with each frame.
-    pub fn to_good(&self) -> f64 {
+    pub fn to_good(self) -> f64 {
         1.0 / self.frames
     }
 
     /// Probability to enter a burst with each frame, so that in the long run the share is lost: bursts then have the
     /// part `share / within` of all frames.
-    pub fn to_bad(&self) -> f64 {
+    pub fn to_bad(self) -> f64 {
         let part = self.share / self.within;
         self.to_good() * part / (1.0 - part)
     }

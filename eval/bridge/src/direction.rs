@@ -124,7 +124,7 @@ impl Direction {
         // Else the sums of a direction that panicked would look like those of one that had nothing to do.
         self.tally.sums().ended = Some("the emulator failed".to_owned());
         sched::prefer_short_slices(SLICE_NS);
-        sched::wake_on_time();
+        sched::sharpen_timers();
         let ended = self.forward().err().map(|error| self.reason(&error));
         let overrun = self.ends.receiver.take_drops().unwrap_or_default();
         let mut sums = self.tally.sums();

@@ -35,8 +35,8 @@ use capture::SharedCapture;
 use direction::{Direction, Tally};
 use weft_link::{PathConfig, Random};
 
-/// Octets that a direction holds at most, waiting and travelling: 10 Gbit/s for 400 ms. With an empty link they would be
-/// bounded by nothing but the delay.
+/// Octets of frames that a direction holds at most, waiting and travelling: 10 Gbit/s for 400 ms. Where no rate was
+/// asked for nothing else bounds them.
 pub const HELD_OCTETS_MAX: usize = 512 << 20;
 
 /// What a bridge does.

@@ -1,21 +1,23 @@
 //! The two interfaces, and why they may not be usable.
 
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
 use rustix::io::Errno;
+use thiserror::Error;
 use weft_os::ifaces;
 use weft_os::packet::{PacketInterface, PacketReceiver, PacketSender};
 
 use crate::Settings;
 
 /// Why a bridge cannot be opened.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum OpenError {
     /// Both ends are one interface.
+    #[error("both ends are {0}")]
     Same(String),
     /// There is no interface of this name here.
+    #[error("there is no interface {name} in this network namespace")]
     NoInterface {
         /// The name.
         name: String,
@@ -23,10 +25,13 @@ pub enum OpenError {
         present: Vec<String>,
     },
     /// The interface's frames are not Ethernet frames.
+    #[error("{0} has no Ethernet frames")]
     NotEthernet(String),
     /// The interface is down.
+    #[error("{0} is down")]
     Down(String),
     /// Packets that one interface takes are too large for the other.
+    #[error("the MTU of {} is {}, that of {} is {}", names[0], mtus[0], names[1], mtus[1])]
     DifferentMtu {
         /// Names.
         names: [String; 2],
@@ -34,8 +39,10 @@ pub enum OpenError {
         mtus: [u32; 2],
     },
     /// This process may not open packet sockets in this network namespace.
+    #[error("not allowed to open packet sockets in this network namespace")]
     NotAllowed,
     /// The capture cannot be written.
+    #[error("{}: {error}", file.display())]
     Capture {
         /// The file.
         file: PathBuf,
@@ -43,35 +50,13 @@ pub enum OpenError {
         error: io::Error,
     },
     /// The machine could not.
+    #[error("{name}: {error}")]
     System {
         /// What, by the interface's name.
         name: String,
         /// Why.
         error: io::Error,
     },
-}
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OpenError::Same(name) => write!(f, "both ends are {name}"),
-            OpenError::NoInterface { name, .. } => {
-                write!(f, "there is no interface {name} in this network namespace")
-            }
-            OpenError::NotEthernet(name) => write!(f, "{name} has no Ethernet frames"),
-            OpenError::Down(name) => write!(f, "{name} is down"),
-            OpenError::DifferentMtu {
-                names: [a, b],
-                mtus: [of_a, of_b],
-            } => write!(f, "the MTU of {a} is {of_a}, that of {b} is {of_b}"),
-            OpenError::NotAllowed => write!(
-                f,
-                "not allowed to open packet sockets in this network namespace"
-            ),
-            OpenError::Capture { file, error } => write!(f, "{}: {error}", file.display()),
-            OpenError::System { name, error } => write!(f, "{name}: {error}"),
-        }
-    }
 }
 
 impl OpenError {
