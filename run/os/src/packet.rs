@@ -1,7 +1,7 @@
 //! Packet sockets: whole Ethernet frames from and to a network interface (packet(7)).
 //!
-//! Three types: [`PacketInterface`] says what the kernel knows of an interface, [`PacketReceiver`] takes the frames that
-//! arrive there, [`PacketSender`] sends frames out of it. Opening either socket needs `CAP_NET_RAW` in the user
+//! Three types: [`PacketInterface`] says what the kernel knows of an interface, [`PacketReceiver`] takes the frames
+//! that arrive there, [`PacketSender`] sends frames out of it. Opening either socket needs `CAP_NET_RAW` in the user
 //! namespace that owns the network namespace; `unshare -rn` gives that to an ordinary user.
 
 mod interface;
