@@ -146,7 +146,7 @@ pub enum Command {
     Stat(StatArgs),
     // Described where its arguments are, in weft-bench.
     #[command(after_help = BENCH_AFTER)]
-    Bench(weft_bench::cli::Args),
+    Bench(Box<weft_bench::cli::Args>),
     /// Join two network interfaces by an emulated link
     #[command(long_about = link::LONG_ABOUT, after_help = link::AFTER)]
     Link(Box<LinkArgs>),

@@ -43,7 +43,10 @@ pub fn run(args: &LinkArgs) -> ExitCode {
     let settings = match settings(args) {
         Ok(settings) => settings,
         Err(wrong) => {
-            complain(&wrong, Some("add --rate: what waits for it is in the queue"));
+            complain(
+                &wrong,
+                Some("add --rate: what waits for it is in the queue"),
+            );
             return ExitCode::FAILURE;
         }
     };

@@ -21,7 +21,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("eval/bridge", &["eval/link", "run/os"]),
     (
         "cli",
-        &["run/engine", "run/os", "eval/bench", "eval/link", "eval/bridge"],
+        &[
+            "run/engine",
+            "run/os",
+            "eval/bench",
+            "eval/link",
+            "eval/bridge",
+        ],
     ),
     ("xtask", &[]),
     ("tests/simulation", &[ANYTHING]),

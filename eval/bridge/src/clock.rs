@@ -93,7 +93,10 @@ mod tests {
         ] {
             let noted = Duration::from_millis(noted);
             let empty_at = Duration::from_millis(9_980);
-            assert_eq!(reading.arrival(noted, empty_at), Duration::from_millis(arrival));
+            assert_eq!(
+                reading.arrival(noted, empty_at),
+                Duration::from_millis(arrival)
+            );
         }
         // Four seconds ago, to a process that stood still for five.
         let noted = Duration::from_secs(996);
