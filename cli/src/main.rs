@@ -35,7 +35,7 @@ fn main() -> ExitCode {
             what: ConfigCommand::Check { file },
         } => config::check::run(file.as_deref()),
         Command::Stat(args) => stat::run(&args),
-        Command::Bench(args) => bench(args),
+        Command::Bench(args) => bench(*args),
         Command::Link(args) => link::run(&args),
         Command::Completions { shell } => docs::completions(shell),
         Command::Man { folder } => docs::man_pages(&folder),
