@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueHint};
 
+use crate::link::{self, LinkArgs};
 use crate::setting_flags::SettingFlags;
 
 const ABOUT: &str = "RDMA for programs on machines without an RDMA device";
@@ -25,6 +26,7 @@ Examples:
   weft run --udp gso -- iperf3 -c 192.0.2.1 -u   a program of UDP sockets, with segmentation offload
   weft doctor ib_write_bw                        will it work, and if not why
   weft stat                                      what is going over Weft right now
+  weft link veth-a veth-b --delay 50ms           an emulated link between two interfaces
 
 Start with `weft run --help`.";
 
@@ -145,6 +147,9 @@ pub enum Command {
     // Described where its arguments are, in weft-bench.
     #[command(after_help = BENCH_AFTER)]
     Bench(Box<weft_bench::cli::Args>),
+    /// Join two network interfaces by an emulated link
+    #[command(long_about = link::LONG_ABOUT, after_help = link::AFTER)]
+    Link(Box<LinkArgs>),
     /// Print a completion script for a shell
     #[command(after_help = "\
 Examples:

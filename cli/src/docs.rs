@@ -168,7 +168,13 @@ mod tests {
     fn every_command_has_a_page_and_a_completion() {
         let scratch = crate::scratch::Scratch::new();
         let _ = man_pages(&scratch.path("man1"));
-        for page in ["weft.1", "weft-run.1", "weft-doctor.1", "weft-stat.1"] {
+        for page in [
+            "weft.1",
+            "weft-run.1",
+            "weft-doctor.1",
+            "weft-stat.1",
+            "weft-link.1",
+        ] {
             assert!(scratch.path("man1").join(page).is_file(), "{page}");
         }
     }

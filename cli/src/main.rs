@@ -8,6 +8,7 @@ mod docs;
 mod doctor;
 mod elf;
 mod libraries;
+mod link;
 mod output;
 mod program;
 mod run;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         } => config::check::run(file.as_deref()),
         Command::Stat(args) => stat::run(&args),
         Command::Bench(args) => bench(*args),
+        Command::Link(args) => link::run(&args),
         Command::Completions { shell } => docs::completions(shell),
         Command::Man { folder } => docs::man_pages(&folder),
         Command::Docs { page } => docs::page(page),

@@ -14,6 +14,9 @@ pub struct LinkConfig {
     pub rate: Option<u64>,
     /// Octets that may wait for transmission; what finds no room is dropped (tail drop). Needs a rate to matter.
     pub queue: Option<usize>,
+    /// Octets that may be on the way, waiting or travelling: a bound of the emulator's memory and of nothing that is
+    /// emulated. What exceeds it is dropped, and counted as [`overflowed`](crate::Counters::overflowed).
+    pub held_octets_max: Option<usize>,
     /// What gets lost.
     pub loss: Loss,
     /// What is overtaken.

@@ -44,6 +44,8 @@ pub struct Counters {
     pub lost: u64,
     /// Dropped before the way, for want of room in the queue.
     pub dropped: u64,
+    /// Dropped because the emulator would have held too much: a failure of its own, not a property of the link.
+    pub overflowed: u64,
     /// Held back.
     pub reordered: u64,
     /// Sent on twice.
@@ -64,6 +66,8 @@ pub struct Link<T> {
     last_arrival: Duration,
     serial: u64,
     on_the_way: BinaryHeap<OnTheWay<T>>,
+    /// Octets of what is on the way.
+    held_octets: usize,
     counters: Counters,
 }
 
@@ -78,6 +82,7 @@ impl<T: Travels> Link<T> {
             last_arrival: Duration::ZERO,
             serial: 0,
             on_the_way: BinaryHeap::new(),
+            held_octets: 0,
             counters: Counters::default(),
         }
     }
@@ -97,9 +102,18 @@ impl<T: Travels> Link<T> {
         self.counters
     }
 
+    /// Items that are on their way.
+    pub fn on_the_way(&self) -> usize {
+        self.on_the_way.len()
+    }
+
     /// Sends an item at `now`.
     pub fn send(&mut self, mut item: T, now: Duration) {
         self.counters.sent += 1;
+        if self.is_overfull(item.wire_len()) {
+            self.counters.overflowed += 1;
+            return;
+        }
         let Some(departure) = self.transmit(item.wire_len(), now) else {
             self.counters.dropped += 1;
             return;
@@ -112,7 +126,7 @@ impl<T: Travels> Link<T> {
             self.counters.corrupted += 1;
             item.corrupt(&mut self.random);
         }
-        if self.random.chance(self.config.duplication) {
+        if self.random.chance(self.config.duplication) && !self.is_overfull(2 * item.wire_len()) {
             self.counters.duplicated += 1;
             let arrival = self.arrival(departure);
             self.put(item.clone(), arrival);
@@ -126,13 +140,22 @@ impl<T: Travels> Link<T> {
         if self.deadline()? > now {
             return None;
         }
+        let item = self.on_the_way.pop()?.item;
         self.counters.delivered += 1;
-        self.on_the_way.pop().map(|next| next.item)
+        self.held_octets -= item.wire_len();
+        Some(item)
     }
 
     /// When the next item arrives.
     pub fn deadline(&self) -> Option<Duration> {
         self.on_the_way.peek().map(|next| next.arrival)
+    }
+
+    /// Whether so many octets more are too many to hold.
+    fn is_overfull(&self, octets: usize) -> bool {
+        self.config
+            .held_octets_max
+            .is_some_and(|most| self.held_octets + octets > most)
     }
 
     /// When an item that came at `now` has left the transmitter; none when the queue is full.
@@ -145,7 +168,8 @@ impl<T: Travels> Link<T> {
         if self.config.queue.is_some_and(|room| waiting > room as u128) {
             return None;
         }
-        let nanos = octets as u64 * 8_000_000_000 / rate.max(1);
+        // Rounded up, so that the rate is never exceeded.
+        let nanos = (octets as u64 * 8_000_000_000).div_ceil(rate.max(1));
         self.free_at = start + Duration::from_nanos(nanos);
         Some(self.free_at)
     }
@@ -181,6 +205,7 @@ impl<T: Travels> Link<T> {
     }
 
     fn put(&mut self, item: T, arrival: Duration) {
+        self.held_octets += item.wire_len();
         self.serial += 1;
         self.on_the_way.push(OnTheWay {
             arrival,
@@ -258,6 +283,29 @@ mod tests {
         }
         assert_eq!(link.counters().dropped, 7);
         assert_eq!(drain(&mut link)[2].1, item(2));
+    }
+
+    #[test]
+    fn what_would_be_too_much_to_hold_is_dropped_and_counted_apart() {
+        let config = LinkConfig {
+            held_octets_max: Some(2_500),
+            ..LinkConfig::default().delay(MS).duplication(1.0)
+        };
+        let mut link = Link::new(config, 1);
+        for tag in 0..3 {
+            link.send(item(tag), Duration::ZERO);
+        }
+        let Counters {
+            duplicated,
+            overflowed,
+            dropped,
+            lost,
+            ..
+        } = link.counters();
+        assert_eq!((duplicated, overflowed, dropped, lost), (1, 2, 0, 0));
+        assert_eq!(drain(&mut link).len(), 2);
+        link.send(item(3), 2 * MS);
+        assert_eq!(link.on_the_way(), 2, "there is room again");
     }
 
     #[test]

@@ -16,6 +16,7 @@
 //! | [`user`] | buffers that a program hands over for one call |
 //! | [`net`] | non-blocking TCP sockets and listeners |
 //! | [`udp`] | UDP sockets of our own, datagrams gathered and coalesced |
+//! | [`packet`] | whole Ethernet frames from and to an interface |
 //! | [`poll`] | epoll and event counters |
 //! | [`sched`] | what a service thread asks of the scheduler |
 //! | [`shm`] | shared memory that others can look into |
@@ -37,6 +38,7 @@ pub mod lists;
 pub mod lock;
 pub mod mem;
 pub mod net;
+pub mod packet;
 pub mod pages;
 pub mod poll;
 mod private;

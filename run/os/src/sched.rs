@@ -3,8 +3,12 @@
 /// Asks for short scheduler slices for the calling thread, so that it runs soon after it wakes
 /// even when every core has a spinning program on it. Kernels before 6.12 ignore the wish.
 ///
-/// `slice` is the wish in nanoseconds (the kernel takes 100 us to 100 ms).
+/// `slice` is the wish in nanoseconds (the kernel takes 100 us to 100 ms). A thread that somebody made a real-time
+/// thread stays one: it has no slices.
 pub fn prefer_short_slices(slice_ns: u64) {
+    if is_real_time() {
+        return;
+    }
     #[repr(C)]
     struct SchedAttr {
         size: u32,
@@ -31,6 +35,12 @@ pub fn prefer_short_slices(slice_ns: u64) {
     unsafe {
         libc::syscall(libc::SYS_sched_setattr, 0, std::ptr::from_ref(&attr), 0);
     }
+}
+
+fn is_real_time() -> bool {
+    // SAFETY: reads a number of the calling thread's, which 0 names.
+    let policy = unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK;
+    [libc::SCHED_FIFO, libc::SCHED_RR, libc::SCHED_DEADLINE].contains(&policy)
 }
 
 /// The calling thread's nice value.
