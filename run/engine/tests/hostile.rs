@@ -4,13 +4,17 @@
 mod end;
 #[path = "peers/raw.rs"]
 mod raw;
+#[path = "peers/serving.rs"]
+mod serving;
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once};
 use std::time::{Duration, Instant};
 
 use end::{connect, expect, listener, queue_pair, End};
+use serving::serve;
 use weft_engine::cm::{ConnParam, Event, EventChannel, EventKind, Id};
 use weft_engine::settings::Settings;
 use weft_engine::stats::Snapshot;
@@ -150,6 +154,74 @@ fn who_takes_the_last_place_pushes_nobody_out() {
     }
     drop(held);
     id.destroy();
+}
+
+/// Says that the test is over, also where it fails.
+#[derive(Default)]
+struct Over(Arc<AtomicBool>);
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_flood_at_one_listener_leaves_another_its_turn() {
+    let _turn = turn();
+    let (_channel, id, four, _) = listener(1000);
+    let (other_channel, other, other_four, _) = listener(1000);
+    std::thread::spawn(move || serve(&other_channel, End::close));
+    let honest = || {
+        let begins = Instant::now();
+        let (channel, end) = connect(other_four);
+        expect(&channel, EventKind::Established);
+        let took = begins.elapsed();
+        end.id.disconnect().unwrap();
+        expect(&channel, EventKind::Disconnected);
+        end.close();
+        took
+    };
+    let over = Over::default();
+    let flood = std::thread::spawn({
+        let over = over.0.clone();
+        let open = move || {
+            let stream = raw::connect(four);
+            stream.set_nonblocking(true).unwrap();
+            stream
+        };
+        move || {
+            let mut held: Vec<_> = (0..2 * HALF_OPEN).map(|_| open()).collect();
+            while !over.load(Ordering::Relaxed) {
+                for stream in &mut held {
+                    // Each that is closed is followed by another.
+                    if !matches!(stream.read(&mut [0]), Err(e) if e.kind() == ErrorKind::WouldBlock)
+                    {
+                        *stream = open();
+                    }
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    });
+    until("all places are taken", |counts| {
+        counts.totals.half_open == HALF_OPEN
+    });
+    let slowest = (0..12).map(|_| honest()).max().unwrap();
+    // Whoever waited in front and is closed gives its turn up.
+    for _ in 0..8 {
+        let (_channel, short, short_four, _) = listener(1000);
+        let _waits = raw::connect(short_four);
+        std::thread::sleep(Duration::from_millis(5));
+        short.destroy();
+    }
+    honest();
+    drop(over);
+    flood.join().unwrap();
+    // A turn comes with the next place, and the youngest place is given up after a quarter of a second.
+    assert!(slowest < Duration::from_secs(1), "{slowest:?}");
+    id.destroy();
+    other.destroy();
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! Up to the program's answer a connection counts on its listener's backlog, of which twice as many are taken; up to
 //! its MPA Request it counts among the half-open ones of the process ([`super::half_open`]). Where there is no place
 //! for it a newcomer waits in the kernel's queue, as long as it likes: whoever connects meets no refusal that another
-//! try a moment later would not have met. A connection whose address reached for memory it was not given too often
+//! try a moment later would not have met. Listeners that wait for room in the process get it in the order in which
+//! they met its lack ([`super::shortage`]). A connection whose address reached for memory it was not given too often
 //! then waits for its turn ([`super::turn`]).
 
 use std::net::SocketAddr;
@@ -16,6 +17,7 @@ use weft_os::poll::Interest;
 
 use super::half_open::{HalfOpen, Number};
 use super::id::{Id, Phase};
+use super::shortage::Shortage;
 use super::startup::Startup;
 use super::turn::Turn;
 use crate::carrier::Carrier;
@@ -47,7 +49,7 @@ pub(crate) trait Shed: std::fmt::Debug + Send + Sync {
 pub(crate) struct Newcomers {
     half_open: Mutex<HalfOpen<Weak<Id>>>,
     /// Held while one connection is taken, from the look for room to the entry in `half_open`.
-    accepting: Mutex<()>,
+    shortage: Mutex<Shortage>,
     shed: Mutex<Option<Arc<dyn Shed>>>,
 }
 
@@ -55,6 +57,11 @@ impl Newcomers {
     /// Where descriptors are short and no half-open connection may go, this is asked.
     pub(crate) fn on_shortage(&self, shed: Arc<dyn Shed>) {
         *self.shed.lock() = Some(shed);
+    }
+
+    /// That listener is closed.
+    pub(super) fn forget_listener(&self, token: Token) {
+        self.shortage.lock().leave(token.number());
     }
 
     fn shed_one(&self) -> bool {
@@ -142,6 +149,16 @@ impl Gate {
     }
 }
 
+/// What came of the attempt to take one connection.
+enum Attempt {
+    Taken(Box<dyn Carrier>, SocketAddr),
+    /// Another connection was closed for it.
+    MadeRoom,
+    /// Not yet: to be tried again after that time.
+    NoRoom(Duration),
+    NobodyComes,
+}
+
 /// So much of what the process may have of descriptors.
 fn share(of: u64) -> usize {
     let (_, hard) = weft_os::descriptors::limits();
@@ -154,35 +171,69 @@ impl Id {
         let newcomers: Arc<Newcomers> = self.engine.part();
         for _ in 0..ACCEPTS_IN_A_ROW_MAX {
             // Two threads may be here at once, and what one of them finds free the other may not take.
-            let turn = newcomers.accepting.lock();
+            let mut shortage = newcomers.shortage.lock();
             let Some(gate) = self.gate() else {
                 return;
             };
-            if !self.make_room(&gate, &newcomers) {
+            let listener = gate.token.number();
+            if !self.has_place_at_listener(&gate, &newcomers) {
+                // It waits for its own connections to go on, and keeps nobody from what the process has.
+                shortage.leave(listener);
                 return;
             }
-            let accepted = match &self.inner.lock().phase {
-                Phase::Listening { listener, .. } => listener.accept(),
-                _ => return,
-            };
-            match accepted {
-                Ok(Some((carrier, peer))) => {
+            match self.take_connection(&gate, &newcomers, &shortage) {
+                Attempt::Taken(carrier, peer) => {
+                    shortage.leave(listener);
                     let (child, places) = self.make_child(&*carrier, peer, &gate, &newcomers);
                     // It has its place.
-                    drop(turn);
+                    drop(shortage);
                     child.begin(carrier, places);
                 }
-                Ok(None) => return,
-                Err(error)
-                    if is_lack_of_descriptors(&error)
-                        && (self.crowd_out_one(None, &newcomers) || newcomers.shed_one()) => {}
-                Err(error) => {
-                    crate::error::explain(&error);
-                    crate::warn_of_peer!("a connection could not be accepted: {error}");
-                    // It would be tried again at once, and for ever.
-                    self.pause_accepting(RETRY_WITHOUT_MEANS);
+                Attempt::MadeRoom => shortage.wait(listener),
+                Attempt::NoRoom(pause) => {
+                    shortage.wait(listener);
+                    self.pause_accepting(pause);
                     return;
                 }
+                Attempt::NobodyComes => {
+                    shortage.leave(listener);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Takes one connection, or makes room for it among what the process has.
+    fn take_connection(&self, gate: &Gate, newcomers: &Newcomers, shortage: &Shortage) -> Attempt {
+        let another_is_first = shortage.has_another_before(gate.token.number());
+        let most = self.engine.settings.half_open_limit;
+        let most = most.min(share(SHARE_OF_HALF_OPEN));
+        if another_is_first || newcomers.half_open.lock().count() >= most {
+            if !self.has_newcomer() {
+                return Attempt::NobodyComes;
+            }
+            if another_is_first || !self.crowd_out_one(None, newcomers) {
+                return Attempt::NoRoom(RETRY_WITHOUT_ROOM);
+            }
+        }
+        let accepted = match &self.inner.lock().phase {
+            Phase::Listening { listener, .. } => listener.accept(),
+            _ => return Attempt::NobodyComes,
+        };
+        match accepted {
+            Ok(Some((carrier, peer))) => Attempt::Taken(carrier, peer),
+            Ok(None) => Attempt::NobodyComes,
+            Err(error)
+                if is_lack_of_descriptors(&error)
+                    && (self.crowd_out_one(None, newcomers) || newcomers.shed_one()) =>
+            {
+                Attempt::MadeRoom
+            }
+            Err(error) => {
+                crate::error::explain(&error);
+                crate::warn_of_peer!("a connection could not be accepted: {error}");
+                // It would be tried again at once, and for ever.
+                Attempt::NoRoom(RETRY_WITHOUT_MEANS)
             }
         }
     }
@@ -203,37 +254,32 @@ impl Id {
         }
     }
 
-    /// Sees that one more connection can be taken; false when it cannot, or need not.
-    fn make_room(&self, gate: &Gate, newcomers: &Newcomers) -> bool {
-        let listener = gate.token.number();
-        if gate.is_full() {
-            if newcomers.half_open.lock().at(listener) == 0 {
-                self.hold_back(gate);
-                return false;
-            }
-            if !self.crowd_out_for_next(Some(listener), newcomers) {
-                return false;
-            }
+    /// Sees that the listener has a place for one more connection; false when it has none, or needs none.
+    fn has_place_at_listener(&self, gate: &Gate, newcomers: &Newcomers) -> bool {
+        if !gate.is_full() {
+            return true;
         }
-        let most = self.engine.settings.half_open_limit;
-        let most = most.min(share(SHARE_OF_HALF_OPEN));
-        newcomers.half_open.lock().count() < most || self.crowd_out_for_next(None, newcomers)
-    }
-
-    /// Makes room for the next among all half-open connections, or among those of one listener.
-    fn crowd_out_for_next(&self, listener: Option<u64>, newcomers: &Newcomers) -> bool {
-        let comes = match &self.inner.lock().phase {
-            Phase::Listening { listener, .. } => listener.has_waiting(),
-            _ => false,
-        };
-        if !comes {
+        let listener = gate.token.number();
+        if newcomers.half_open.lock().at(listener) == 0 {
+            self.hold_back(gate);
             return false;
         }
-        let made = self.crowd_out_one(listener, newcomers);
+        if !self.has_newcomer() {
+            return false;
+        }
+        let made = self.crowd_out_one(Some(listener), newcomers);
         if !made {
             self.pause_accepting(RETRY_WITHOUT_ROOM);
         }
         made
+    }
+
+    /// A connection waits in the kernel's queue.
+    fn has_newcomer(&self) -> bool {
+        match &self.inner.lock().phase {
+            Phase::Listening { listener, .. } => listener.has_waiting(),
+            _ => false,
+        }
     }
 
     /// Closes the half-open connection that has to go first, if one may go now.

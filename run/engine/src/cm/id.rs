@@ -9,7 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 use weft_os::poll::Interest;
 use weft_verbs::iwarp::PeerRequest;
 
-use super::accepting::{Places, Waiting};
+use super::accepting::{Newcomers, Places, Waiting};
 use super::bound::Bound;
 use super::handler::Handler;
 use super::request_order::{Order, Ticket};
@@ -581,6 +581,7 @@ impl Id {
                 ..
             } => {
                 self.engine.progress.remove_source(&*listener, token);
+                self.engine.part::<Newcomers>().forget_listener(token);
                 for request in order.into_requests() {
                     request.id.destroy();
                 }

@@ -29,6 +29,7 @@ mod handler;
 mod id;
 mod listen;
 mod request_order;
+mod shortage;
 mod sidr;
 mod startup;
 mod turn;
