@@ -8,20 +8,16 @@
 //! then waits for its turn ([`super::turn`]).
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use weft_os::poll::Interest;
 
-use super::half_open::{HalfOpen, Number};
 use super::id::{Id, Phase};
+use super::newcomers::{Newcomers, Places, Waiting};
 use super::shortage::Shortage;
 use super::startup::Startup;
-use super::turn::Turn;
 use crate::carrier::Carrier;
-use crate::engine::Engine;
 use crate::error::Error;
 use crate::progress::Token;
 use crate::stats::Total;
@@ -38,104 +34,6 @@ const SHARE_OF_HALF_OPEN: u64 = 4;
 /// The same of one listener's connections up to the program's answer.
 const SHARE_OF_LISTENER: u64 = 2;
 
-/// Something besides the half-open connections that can give a descriptor back.
-pub(crate) trait Shed: std::fmt::Debug + Send + Sync {
-    /// Closes one connection; false where there is none to close.
-    fn shed_one(&self) -> bool;
-}
-
-/// The process's connections that were accepted and of which no program was told.
-#[derive(Debug, Default)]
-pub(crate) struct Newcomers {
-    half_open: Mutex<HalfOpen<Weak<Id>>>,
-    /// Held while one connection is taken, from the look for room to the entry in `half_open`.
-    shortage: Mutex<Shortage>,
-    shed: Mutex<Option<Arc<dyn Shed>>>,
-}
-
-impl Newcomers {
-    /// Where descriptors are short and no half-open connection may go, this is asked.
-    pub(crate) fn on_shortage(&self, shed: Arc<dyn Shed>) {
-        *self.shed.lock() = Some(shed);
-    }
-
-    /// That listener is closed.
-    pub(super) fn forget_listener(&self, token: Token) {
-        self.shortage.lock().leave(token.number());
-    }
-
-    fn shed_one(&self) -> bool {
-        let shed = self.shed.lock().clone();
-        shed.is_some_and(|shed| shed.shed_one())
-    }
-}
-
-/// Connections of one listener that were accepted, up to the answer to their request.
-#[derive(Debug, Default)]
-pub(super) struct Waiting {
-    count: AtomicUsize,
-    /// Newcomers wait in the kernel's queue until one of these is over.
-    holds_back: AtomicBool,
-}
-
-/// What an accepted connection takes up; given back when it is dropped.
-#[derive(Debug)]
-pub(super) struct Places {
-    engine: Arc<Engine>,
-    /// The listener's.
-    token: Token,
-    waiting: Arc<Waiting>,
-    half_open: Option<HalfOpenPlace>,
-    pub(super) turn: Option<Turn>,
-}
-
-#[derive(Debug)]
-struct HalfOpenPlace {
-    engine: Arc<Engine>,
-    newcomers: Arc<Newcomers>,
-    number: Number,
-}
-
-impl Places {
-    /// The Request is there, and the program is told.
-    pub(super) fn request_goes_on(&mut self) {
-        self.half_open = None;
-    }
-
-    /// The Request is there, and has to wait for a turn.
-    pub(super) fn wait_in_line(&mut self, turn: Turn) {
-        self.turn = Some(turn);
-        if let Some(place) = &self.half_open {
-            place.newcomers.half_open.lock().has_spoken(place.number);
-        }
-    }
-
-    /// Nobody has been told of it yet.
-    pub(super) fn is_half_open(&self) -> bool {
-        self.half_open.is_some()
-    }
-}
-
-impl Drop for Places {
-    fn drop(&mut self) {
-        // In this order, and the other side the other way round: one of the two sees the other.
-        self.waiting.count.fetch_sub(1, Ordering::SeqCst);
-        if self.waiting.holds_back.load(Ordering::SeqCst) {
-            self.engine
-                .progress
-                .add_timer(self.engine.now(), self.token);
-        }
-    }
-}
-
-impl Drop for HalfOpenPlace {
-    fn drop(&mut self) {
-        // In this order, so that the count never shows more than there may be.
-        self.engine.stats.subtract(Total::HalfOpen, 1);
-        self.newcomers.half_open.lock().leave(self.number);
-    }
-}
-
 /// What a listener is, for the time of taking connections.
 struct Gate {
     token: Token,
@@ -145,7 +43,7 @@ struct Gate {
 
 impl Gate {
     fn is_full(&self) -> bool {
-        self.waiting.count.load(Ordering::SeqCst) >= self.most
+        self.waiting.count() >= self.most
     }
 }
 
@@ -296,7 +194,7 @@ impl Id {
     /// queue until one of these is over.
     fn hold_back(&self, gate: &Gate) {
         self.pause_accepting(Duration::ZERO);
-        gate.waiting.holds_back.store(true, Ordering::SeqCst);
+        gate.waiting.set_holds_back(true);
         if !gate.is_full() {
             self.go_on_accepting();
         }
@@ -336,7 +234,7 @@ impl Id {
         {
             if pause_until.is_some_and(|until| until <= now) {
                 *pause_until = None;
-                waiting.holds_back.store(false, Ordering::SeqCst);
+                waiting.set_holds_back(false);
                 let _ = self
                     .engine
                     .progress
@@ -353,26 +251,9 @@ impl Id {
         gate: &Gate,
         newcomers: &Arc<Newcomers>,
     ) -> (Arc<Id>, Places) {
-        gate.waiting.count.fetch_add(1, Ordering::SeqCst);
         let child = Id::make(self.engine.clone(), None, 0, Arc::downgrade(self));
-        let number = newcomers.half_open.lock().enter(
-            gate.token.number(),
-            self.engine.refusals.whom(peer.ip()),
-            self.engine.now(),
-            Arc::downgrade(&child),
-        );
-        self.engine.stats.add(Total::HalfOpen, 1);
-        let places = Places {
-            engine: self.engine.clone(),
-            token: gate.token,
-            waiting: gate.waiting.clone(),
-            half_open: Some(HalfOpenPlace {
-                engine: self.engine.clone(),
-                newcomers: newcomers.clone(),
-                number,
-            }),
-            turn: None,
-        };
+        let (token, waiting) = (gate.token, &gate.waiting);
+        let places = Places::of_newcomer(&self.engine, token, waiting, newcomers, peer, &child);
         let mut own = self.inner.lock();
         let mut inner = child.inner.lock();
         inner.options = own.options;

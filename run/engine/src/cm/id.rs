@@ -9,9 +9,9 @@ use parking_lot::{Mutex, MutexGuard};
 use weft_os::poll::Interest;
 use weft_verbs::iwarp::PeerRequest;
 
-use super::accepting::{Newcomers, Places, Waiting};
 use super::bound::Bound;
 use super::handler::Handler;
+use super::newcomers::{Newcomers, Places, Waiting};
 use super::request_order::{Order, Ticket};
 use super::sidr::{Asked, Asking, Desk};
 use super::startup::Startup;

@@ -28,6 +28,7 @@ mod half_open;
 mod handler;
 mod id;
 mod listen;
+mod newcomers;
 mod request_order;
 mod shortage;
 mod sidr;
@@ -41,9 +42,9 @@ use crate::channel::Channel;
 use crate::engine::{engine, Engine};
 use crate::error::Error;
 
-pub(crate) use accepting::{Newcomers, Shed};
 pub(crate) use handler::{Admission, Handler};
 pub use id::Id;
+pub(crate) use newcomers::{Newcomers, Shed};
 pub use sidr::{UdPeer, QKEY};
 
 /// Most octets of private data a connection carries in each direction with IRD/ORD negotiation

@@ -7,8 +7,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::accepting::Places;
 use super::id::{Id, Phase};
+use super::newcomers::Places;
 use crate::engine::Engine;
 use crate::progress::Token;
 use crate::throttle::{Admission, Standing, Ticket};
