@@ -364,6 +364,9 @@ impl World {
         };
         let mut parts = self.parts(at);
         let slot = *parts.end.ledger.free.last().expect("planned with one");
+        if let SendOp::LocalInvalidate { stag } = plan.op {
+            parts.end.grants.given_up.push(stag);
+        }
         parts
             .end
             .grants

@@ -293,6 +293,7 @@ impl World {
             let end = &mut self.ends[at];
             end.grants.list = ledger.granted_to_the_peer();
             end.grants.opened = end.grants.list.iter().map(|grant| grant.stag).collect();
+            end.grants.given_up.clear();
             end.ledger = ledger;
             end.deaf = false;
             end.hung = false;
