@@ -193,7 +193,8 @@ pub fn run(seed: u64) -> Tally {
     world.tally
 }
 
-fn established(role: Role, crc: bool) -> Established {
+/// What two ends that ask for nothing special agree on.
+pub fn established(role: Role, crc: bool) -> Established {
     Established {
         role,
         crc,

@@ -870,7 +870,7 @@ pub fn let_go_in_time(qp: &mut Qp, port: &mut Port<'_>) -> bool {
 }
 
 /// What the transport may take.
-fn pieces_of(qp: &Qp, port: &Port<'_>) -> Option<Vec<u8>> {
+pub fn pieces_of(qp: &Qp, port: &Port<'_>) -> Option<Vec<u8>> {
     let mut octets = Vec::new();
     for piece in qp.outgoing().pieces() {
         match piece {
