@@ -5,8 +5,8 @@
 //! 0009). Where posts have followed acknowledgements closely, an acknowledgement waits for the next post and leaves
 //! with it. But a program may think for long before it posts, and the last Write is answered by none.
 //!
-//! Nobody polls: each queue pair has a driver that sleeps and wakes for octets, for the queue pair's deadline and for a
-//! post, and for nothing else. So for whatever a queue pair means to do later it has to have a deadline.
+//! Each queue pair has a driver that sleeps, and wakes for octets, for the queue pair's deadline and for a post; no
+//! program that polls comes by. So for whatever a queue pair means to do later it has to have a deadline.
 //!
 //! Checked is that each Write completes once, in order, after it was placed, and in time: within a round trip and what
 //! an acknowledgement may wait.
@@ -85,7 +85,7 @@ struct World {
     /// From end 0 to end 1, and back.
     pipes: [Pipe; 2],
     round_trip: Duration,
-    /// Whose Write comes next, the odd ones are end 0's; and the last.
+    /// The turn of the next Write (end 0 has the odd ones), and how many there are.
     turn: u8,
     turns: u8,
     /// Octets of a message.
