@@ -8,7 +8,8 @@
 //! Three checkers look on, none of which asks the tables under test: each access has to have been granted (`memory`);
 //! after each step every octet of the device's memory is compared with what it was, and what changed lies in what was
 //! granted to be changed; and memory that the peer may not read holds octets of 0x80 and more only, of which none may
-//! be in what is sent. Around every region stand canaries.
+//! be in what is sent. Around every region stand canaries. And what nobody deregistered, or invalidated who may, is
+//! there for its owner.
 
 mod peer;
 
