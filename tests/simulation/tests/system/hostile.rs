@@ -8,7 +8,8 @@
 //! Three checkers look on, none of which asks the tables under test: each access has to have been granted (`memory`);
 //! after each step every octet of the device's memory is compared with what it was, and what changed lies in what was
 //! granted to be changed; and memory that the peer may not read holds octets of 0x80 and more only, of which none may
-//! be in what is sent. Around every region stand canaries.
+//! be in what is sent. Around every region stand canaries. And what nobody deregistered, or invalidated who may, is
+//! there for its owner.
 
 mod peer;
 
@@ -187,12 +188,14 @@ pub fn run(seed: u64) -> Tally {
         }
         world.follow(at);
         world.look(at, &[]);
+        world.check_that_regions_serve(at);
     }
     world.device.check_canaries();
     world.tally
 }
 
-fn established(role: Role, crc: bool) -> Established {
+/// What two ends that ask for nothing special agree on.
+pub fn established(role: Role, crc: bool) -> Established {
     Established {
         role,
         crc,
@@ -504,6 +507,7 @@ impl World {
         }
         // Whatever was asked for before and came to nothing with a connection, this is its key.
         let window = self.ends[at].key_of_window(which);
+        self.ends[at].grants.given_up.push(window);
         let rkey = Stag(window.0 & !0xFF | (window.0.wrapping_add(1) & 0xFF));
         let wr_id = self.next_wr;
         self.next_wr += 2;
@@ -608,12 +612,7 @@ impl World {
     /// What follows from how far the stream has come.
     fn follow(&mut self, at: usize) {
         self.poll();
-        while let Some(event) = self.ends[at].qp.poll_event() {
-            if let QpEvent::PeerFault(fault) = event {
-                let name = format!("{:?}", fault.fault);
-                *self.tally.faults.entry(name).or_default() += 1;
-            }
-        }
+        self.note_faults(at);
         // What the program, or the peer through it, has invalidated. The judge of this end knows already.
         for area in 0..self.areas.len() {
             let there = |end: &End| {
@@ -637,6 +636,19 @@ impl World {
         }
     }
 
+    /// What the queue pair holds against its peer since the last call.
+    fn note_faults(&mut self, at: usize) -> Option<PeerFault> {
+        let mut found = None;
+        while let Some(event) = self.ends[at].qp.poll_event() {
+            if let QpEvent::PeerFault(fault) = event {
+                let name = format!("{:?}", fault.fault);
+                *self.tally.faults.entry(name).or_default() += 1;
+                found = Some(fault.fault);
+            }
+        }
+        found
+    }
+
     fn poll(&mut self) {
         while let Some(completion) = self.cq.pop() {
             let end = &mut self.ends[completion.qp.0 as usize];
@@ -647,6 +659,10 @@ impl World {
             ) {
                 let oldest = end.receives.pop_front();
                 assert_eq!(oldest, Some(completion.wr_id), "once, and in order");
+                if let Some(stag) = completion.invalidated {
+                    let opened = end.grants.opened.contains(&stag);
+                    assert!(opened, "{stag:?} was never the peer's to invalidate");
+                }
                 self.tally.received += u64::from(completion.status == WcStatus::Success);
             }
         }
@@ -689,6 +705,17 @@ impl World {
                 self.tally.changed += u64::from(old != new);
             }
             area.octets = held.to_vec();
+        }
+    }
+
+    /// What nobody deregistered, or invalidated who may, is there for its owner.
+    fn check_that_regions_serve(&self, at: usize) {
+        for (number, area) in self.areas.iter().enumerate() {
+            let serves = || self.device.regions.get(area.stag).is_some();
+            assert!(
+                !area.is_there || serves(),
+                "end {at} took region {number} away"
+            );
         }
     }
 

@@ -6,7 +6,8 @@
 //! complete for it; what arrives is what was sent; no octet is read or written that was not granted for that purpose
 //! at that moment, and none between the regions changes.
 //!
-//! In [`hostile`] the other end is no Weft but somebody who knows the wire and all the STags there ever were.
+//! In [`hostile`] the other end is no Weft but somebody who knows the wire and all the STags there ever were. In
+//! [`turns`] two programs write to each other in turn, and drivers sleep whenever a queue pair lets them.
 //!
 //! `mutants.sh` takes the checks out of production one at a time and asks for a seed that fails.
 //!
@@ -16,8 +17,10 @@ mod hostile;
 mod memory;
 mod pipe;
 mod program;
+mod turns;
 mod world;
 
+use std::fmt::Debug;
 use std::ops::Range;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
@@ -34,13 +37,13 @@ fn seeds() -> Range<u64> {
     }
 }
 
-#[test]
-fn every_promise_holds_whatever_happens() {
-    let mut tally = Tally::default();
+/// Runs every seed; what happened in all of them, and how many they are.
+fn over_seeds<T: Default + Debug>(run: impl Fn(u64) -> T, add: impl Fn(&mut T, &T)) -> (T, usize) {
+    let mut tally = T::default();
     for seed in seeds() {
-        let run = catch_unwind(AssertUnwindSafe(|| World::new(seed).run()));
+        let run = catch_unwind(AssertUnwindSafe(|| run(seed)));
         match run {
-            Ok(of_this) => tally.add(&of_this),
+            Ok(of_this) => add(&mut tally, &of_this),
             Err(_) => panic!(
                 "seed {seed} failed: WEFT_SEEDS={seed}..{} runs it alone",
                 seed + 1
@@ -48,7 +51,13 @@ fn every_promise_holds_whatever_happens() {
         }
     }
     println!("{tally:?}");
-    if seeds().count() < 100 {
+    (tally, seeds().count())
+}
+
+#[test]
+fn every_promise_holds_whatever_happens() {
+    let (tally, seeds) = over_seeds(|seed| World::new(seed).run(), Tally::add);
+    if seeds < 100 {
         return;
     }
     // The runs are about something: each of these happens in a few hundred.
@@ -68,19 +77,16 @@ fn every_promise_holds_whatever_happens() {
 
 #[test]
 fn a_hostile_peer_reaches_nothing_that_it_was_not_given() {
-    let mut tally = hostile::Tally::default();
-    for seed in seeds() {
-        let run = catch_unwind(AssertUnwindSafe(|| hostile::run(seed)));
-        match run {
-            Ok(of_this) => tally.add(&of_this),
-            Err(_) => panic!(
-                "seed {seed} failed: WEFT_SEEDS={seed}..{} runs it alone",
-                seed + 1
-            ),
-        }
+    let (tally, seeds) = over_seeds(hostile::run, hostile::Tally::add);
+    if seeds >= 100 {
+        tally.check_that_it_was_about_something();
     }
-    println!("{tally:?}");
-    if seeds().count() >= 100 {
+}
+
+#[test]
+fn who_writes_in_turn_is_acknowledged_in_time() {
+    let (tally, seeds) = over_seeds(turns::run, turns::Tally::add);
+    if seeds >= 100 {
         tally.check_that_it_was_about_something();
     }
 }

@@ -57,6 +57,8 @@ pub struct Grants {
     pub bound: Vec<Bind>,
     /// What was ever opened to the peer, and so may be invalidated by it.
     pub opened: Vec<Stag>,
+    /// What the program itself ever asked to be invalidated.
+    pub given_up: Vec<Stag>,
 }
 
 impl Grants {
@@ -175,6 +177,11 @@ impl Host for Port<'_> {
 
     fn invalidate(&mut self, stag: Stag, scope: Scope) -> Result<(), RegionFault> {
         self.device.invalidate(stag, scope)?;
+        let wanted = self.grants.given_up.contains(&stag) || self.grants.opened.contains(&stag);
+        assert!(
+            wanted,
+            "{stag:?} was invalidated: the program did not ask for it, and the peer was never given it"
+        );
         self.grants.end_of_region(stag);
         Ok(())
     }

@@ -76,4 +76,8 @@ mutant $qp/queue_pair/ending.rs '/half_close\(\);/,/return false/s/self.follow_r
     "the wait is not bounded when the peer goes"
 mutant $qp/delayed.rs 's/timers.set\(Timer::Acknowledgement, now \+ DELAY_MAX\);//' \
     "an acknowledgement waits for a post that never comes"
+mutant $qp/delayed.rs 's/DELAY_MAX: Duration = Duration::from_micros\(100\)/DELAY_MAX: Duration = Duration::from_micros(300)/' \
+    "an acknowledgement waits for longer than is promised"
+mutant $qp/acknowledgements.rs 's/!self.concern\(wqe.opcode\(\)\) \|\| wqe.sequence < self.acknowledged/true/' \
+    "a Write is complete before the peer has placed it"
 total

@@ -364,6 +364,9 @@ impl World {
         };
         let mut parts = self.parts(at);
         let slot = *parts.end.ledger.free.last().expect("planned with one");
+        if let SendOp::LocalInvalidate { stag } = plan.op {
+            parts.end.grants.given_up.push(stag);
+        }
         parts
             .end
             .grants
@@ -397,8 +400,9 @@ impl World {
         parts.end.ledger.free.pop();
         parts.end.ledger.posted.push_back(posted);
         parts.end.ledger.take_effect(plan.effect);
-        if matches!(plan.op, SendOp::SendWithInvalidate { .. }) {
-            self.ends[at ^ 1].ledger.is_whole = false;
+        if let SendOp::SendWithInvalidate { stag } = plan.op {
+            let theirs = &mut self.ends[at ^ 1].ledger;
+            theirs.is_whole &= stag != theirs.open;
         }
         self.next_wr += 1;
         self.tally.posted += 1;
@@ -553,7 +557,7 @@ impl World {
         let mut list = cut(random, self.ends[at].ledger.local, slot, len);
         let end = BASE + OPEN * SLOT + 8 * CELLS;
         let mut what = Use::Source;
-        let op = match random.below(6) {
+        let op = match random.below(7) {
             0 => SendOp::Write {
                 remote_addr: end - random.below(len),
                 rkey: their_open,
@@ -580,6 +584,7 @@ impl World {
                     rkey: Stag(random.bits() as u32),
                 }
             }
+            5 => SendOp::SendWithInvalidate { stag: their_local },
             _ => {
                 // Beyond this program's own memory.
                 list = vec![Sge {

@@ -293,6 +293,7 @@ impl World {
             let end = &mut self.ends[at];
             end.grants.list = ledger.granted_to_the_peer();
             end.grants.opened = end.grants.list.iter().map(|grant| grant.stag).collect();
+            end.grants.given_up.clear();
             end.ledger = ledger;
             end.deaf = false;
             end.hung = false;
@@ -869,7 +870,7 @@ pub fn let_go_in_time(qp: &mut Qp, port: &mut Port<'_>) -> bool {
 }
 
 /// What the transport may take.
-fn pieces_of(qp: &Qp, port: &Port<'_>) -> Option<Vec<u8>> {
+pub fn pieces_of(qp: &Qp, port: &Port<'_>) -> Option<Vec<u8>> {
     let mut octets = Vec::new();
     for piece in qp.outgoing().pieces() {
         match piece {

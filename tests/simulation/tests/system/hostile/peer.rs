@@ -1,8 +1,8 @@
 //! The peer: what it sends, and what it knows to send it by.
 
 use weft_verbs::iwarp::{
-    AtomicOperation, AtomicRequest, Header, Opcode, QueueNumber, ReadRequest, Stag, Tagged,
-    Untagged,
+    AtomicOperation, AtomicRequest, Header, Opcode, PeerFault, QueueNumber, ReadRequest, Stag,
+    Tagged, Untagged,
 };
 
 use weft_verbs::qp::Ending;
@@ -105,12 +105,13 @@ impl World {
 
     /// The peer reaches for something.
     pub(super) fn attack(&mut self, at: usize) {
-        match self.random.below(12) {
+        match self.random.below(13) {
             0..=3 => self.attack_by_write(at),
             4..=6 => self.attack_by_read(at),
             7 => self.attack_by_atomic(at),
             8 | 9 => self.attack_by_send(at),
             10 => self.attack_by_response(at),
+            11 => self.attack_by_invalidation(at),
             _ => {
                 let len = self.random.below(100);
                 let octets: Vec<u8> = (0..len).map(|_| self.random.bits() as u8 & 0x7F).collect();
@@ -215,6 +216,50 @@ impl World {
         });
         let payload = self.payload(len);
         self.arrive_framed(at, Header::Untagged(header), &[], &payload);
+    }
+
+    /// STags that were never opened to this peer: of regions that the program has for itself or for another domain, of
+    /// other connections' windows, and of windows before anybody bound them.
+    fn not_for(&self, at: usize) -> Vec<Stag> {
+        let regions = self.areas.iter().map(|area| area.stag);
+        let windows = self.ends.iter().flat_map(|end| {
+            let bound = end.grants.bound.iter().map(|bind| bind.rkey);
+            end.window.into_iter().chain(bound)
+        });
+        let opened = &self.ends[at].grants.opened;
+        let all = regions.chain(windows);
+        all.filter(|stag| !opened.contains(stag)).collect()
+    }
+
+    /// A Send with Invalidate, faultless but for what it names: the receive it takes fails, the connection ends with
+    /// the code for it, and what the STag names serves on. What nobody was ever given does not exist for a peer.
+    fn attack_by_invalidation(&mut self, at: usize) {
+        let waits = self.ends[at].receives.is_empty();
+        if self.ends[at].open.is_some() || (waits && self.random.chance(0.8)) {
+            return self.attack_by_send(at);
+        }
+        let stags = self.not_for(at);
+        let stag = stags[self.random.below(stags.len() as u64) as usize];
+        let header = Untagged {
+            last: true,
+            opcode: Opcode::send(false, true),
+            invalidate: stag.0,
+            qn: QueueNumber::SEND,
+            msn: self.ends[at].peer.next_msn(QueueNumber::SEND),
+            mo: 0,
+        };
+        self.arrive_framed(at, Header::Untagged(header), &[], &[]);
+        let fault = self.note_faults(at);
+        if waits || self.ends[at].damaged {
+            return;
+        }
+        let somebodys = self.ends.iter().any(|e| e.grants.opened.contains(&stag));
+        let refused = match fault {
+            Some(PeerFault::InvalidateStag) => true,
+            Some(PeerFault::InvalidateStream) => somebodys,
+            _ => false,
+        };
+        assert!(refused, "invalidating {stag:?}: {fault:?}");
     }
 
     /// An answer to a Read that the program asked for, or that it did not: only what goes on with the oldest is taken.
