@@ -72,7 +72,7 @@ void flow_fill(struct flow *f, int fd)
 	char octets[16384];
 
 	/* What the other side's buffer takes moves on for a while. */
-	for (int idle = 0; idle < 3;) {
+	for (int idle = 0; idle < 5;) {
 		struct flow next = *f;
 		flow_next(&next, octets, sizeof(octets));
 		ssize_t got = send(fd, octets, sizeof(octets), MSG_NOSIGNAL | MSG_DONTWAIT);

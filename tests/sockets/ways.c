@@ -69,7 +69,7 @@ static ssize_t by_sendfile(int fd, const void *octets, size_t length)
 static void a_pipe(int two[2], size_t room)
 {
 	NEED(pipe(two) == 0);
-	NEED(fcntl(two[0], F_SETPIPE_SZ, room < 65536 ? 65536 : 2 * room) > 0);
+	NEED(fcntl(two[0], F_SETPIPE_SZ, room < 65536 ? 65536 : room) > 0);
 }
 
 static ssize_t by_splice_out(int fd, const void *octets, size_t length)
