@@ -59,8 +59,10 @@ bool flow_recv_to_the_end(struct flow *f, int fd)
 		if (!is_readable(fd))
 			return CHECKF(false, "after %llu octets nothing comes", (unsigned long long)f->at);
 		ssize_t got = recv(fd, octets, sizeof(octets), 0);
-		if (got <= 0)
-			return CHECKF(got == 0, "recv fails after %llu octets (%s)", (unsigned long long)f->at,
+		if (got == 0)
+			return true;
+		if (got < 0)
+			return CHECKF(false, "recv fails after %llu octets (%s)", (unsigned long long)f->at,
 				      strerror(errno));
 		if (!flow_is(f, octets, (size_t)got))
 			return false;
