@@ -153,6 +153,80 @@ TCPS("begin.a-listener-closed-with-some-waiting-resets-them")
 	EQ(close(fd), 0);
 }
 
+TCPS("begin.a-listener-that-waits-for-octets")
+{
+	int listener = a_listener(kind, 4);
+	struct flow out = {9, 0}, in = out;
+
+	/* Accepted with the first octets of the program and not before, within these seconds. */
+	set_int(listener, IPPROTO_TCP, TCP_DEFER_ACCEPT, 20);
+	struct ends e = {.a = connected_to(kind, listener)};
+	EQ(wait_for(listener, POLLIN, QUIET), 0);
+	NEED(flow_send(&out, e.a, 100));
+	EQ(wait_for(listener, POLLIN, patience), POLLIN);
+	e.b = accepted(listener);
+	EQ(wait_for(e.b, POLLIN, 0), POLLIN);
+	NEED(flow_recv(&in, e.b, 100));
+	flow_both_ways(e);
+	EQ(close(listener), 0);
+	ends_close(e);
+}
+
+TCPS("begin.fast-open-by-the-first-write")
+{
+	int listener = a_listener(kind, 4), on = 1;
+	struct name name = name_of(listener);
+	struct ends e = {.a = a_socket(kind)};
+	struct flow out = {10, 0}, in = out;
+
+	if (setsockopt(e.a, IPPROTO_TCP, TCP_FASTOPEN_CONNECT, &on, sizeof(on)) != 0)
+		SKIP("fast open is off on this machine (net.ipv4.tcp_fastopen)");
+	EQ(connect(e.a, &name.any, name.length), 0);
+	NEED(flow_send(&out, e.a, 500));
+	e.b = accepted(listener);
+	NEED(flow_recv(&in, e.b, 500));
+	flow_both_ways(e);
+	EQ(close(listener), 0);
+	ends_close(e);
+}
+
+TCPS("begin.accept-taken-up-after-a-signal")
+{
+	calm();
+	struct waiter w = {.fd = a_listener(kind, 4)};
+
+	catch_signal(SIGUSR1, SA_RESTART);
+	pthread_t thread = waiting(&w, wait_accept);
+	for (int i = 0; i < 4; i++) {
+		pthread_kill(thread, SIGUSR1);
+		sleep_ms(3);
+	}
+	struct ends e = {.a = connected_to(kind, w.fd)};
+	NEED(join_soon(thread, NULL));
+	NEED(w.result >= 0);
+	e.b = (int)w.result;
+	flow_both_ways(e);
+	EQ(close(w.fd), 0);
+	ends_close(e);
+}
+
+CASE("tcp.begin.from-v4-to-a-listener-of-both")
+{
+	int listener = a_socket(TCP6);
+	struct sockaddr_in6 any = {.sin6_family = AF_INET6};
+	struct name name = loopback(TCP4);
+
+	set_int(listener, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+	NEED(bind(listener, (struct sockaddr *)&any, sizeof(any)) == 0 && listen(listener, 1) == 0);
+	name.in.sin_port = htons((uint16_t)port_of(listener));
+	struct ends e = {.a = a_socket(TCP4)};
+	NEED(connect(e.a, &name.any, name.length) == 0);
+	e.b = accepted(listener);
+	flow_both_ways(e);
+	EQ(close(listener), 0);
+	ends_close(e);
+}
+
 /* --- connecting without waiting */
 
 TCPS("begin.without-waiting-told-by-epoll")

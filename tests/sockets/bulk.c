@@ -186,7 +186,8 @@ static void by_edges(struct ends e)
 	int set = a_poll(), open = 2;
 
 	for (int i = 0; i < 2; i++) {
-		struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.u32 = (uint32_t)i};
+		struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+					    .data.u32 = (uint32_t)i};
 		set_nonblocking(ends[i].fd, true);
 		NEED(epoll_ctl(set, EPOLL_CTL_ADD, ends[i].fd, &event) == 0);
 	}

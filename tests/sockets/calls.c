@@ -207,6 +207,26 @@ TCPS("calls.with-room-for-gigabytes")
 	ends_close(e);
 }
 
+TCPS("calls.preadv2-that-may-not-wait")
+{
+	struct ends e = ends_of(kind);
+	char got[8];
+	struct iovec v = {got, 8}, out = {"now", 3};
+
+	EQ(preadv2(e.b, &v, 1, -1, RWF_NOWAIT), -1);
+	if (errno == EOPNOTSUPP)
+		SKIP("this kernel has no RWF_NOWAIT of sockets");
+	EQ(errno, EAGAIN);
+	EQ(pwritev2(e.a, &out, 1, -1, RWF_NOWAIT), 3);
+	NEED(octets_come(e.b, 3));
+	EQ(preadv2(e.b, &v, 1, -1, RWF_NOWAIT), 3);
+	SAME(got, "now", 3);
+	/* A place is for what has places. */
+	FAILS(preadv2(e.b, &v, 1, 0, 0), ESPIPE);
+	FAILS(pwritev2(e.a, &out, 1, 0, 0), ESPIPE);
+	ends_close(e);
+}
+
 /* --- the fields of a message */
 
 TCPS("calls.recvmsg-names-nobody")

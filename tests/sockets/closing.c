@@ -252,7 +252,8 @@ CASES
 	static const char *const names[] = {"exit", "kill", "exec"};
 
 	for (long i = 0; i < 6; i++)
-		ADD(full_and_ended, i, "tcp%d.closing.by-%s-what-a-full-socket-took-comes", i % 2 ? 6 : 4, names[i / 2]);
+		ADD(full_and_ended, i, "tcp%d.closing.by-%s-what-a-full-socket-took-comes", i % 2 ? 6 : 4,
+		    names[i / 2]);
 }
 
 static void ends_with_octets_unread(void *of)

@@ -102,6 +102,39 @@ TCPS("counts.to-be-read-in-copies-and-processes")
 	ends_close(e);
 }
 
+static void *send_much(void *of)
+{
+	struct flow out = {10, 0};
+	unsigned seed = 10;
+
+	while (out.at < 1 << 20)
+		NEED(flow_send(&out, *(int *)of, 1 + any_below(&seed, 50000)));
+	NEED(shutdown(*(int *)of, SHUT_WR) == 0);
+	return NULL;
+}
+
+/* In the middle of a flow: what is said to be there is to be had at once, to the octet. */
+TCPS("counts.to-be-read-is-to-be-had")
+{
+	struct ends e = tight_ends(kind);
+	struct flow in = {10, 0};
+	static char octets[1 << 20];
+	pthread_t thread;
+
+	NEED(pthread_create(&thread, NULL, send_much, &e.a) == 0);
+	for (;;) {
+		NEED(is_readable(e.b));
+		int there = asked(e.b, FIONREAD);
+		ssize_t got = recv(e.b, octets, there ? (size_t)there : 1, MSG_DONTWAIT);
+		if (got == 0)
+			break;
+		NEED(got == (there ? there : 1) && flow_is(&in, octets, (size_t)got));
+	}
+	NEED(join_soon(thread, NULL));
+	CHECK(in.at >= 1 << 20);
+	ends_close(e);
+}
+
 TCPS("counts.of-a-listener-are-refused")
 {
 	int listener = a_listener(kind, 1), there = 0;
@@ -109,6 +142,38 @@ TCPS("counts.of-a-listener-are-refused")
 	FAILS(ioctl(listener, FIONREAD, &there), EINVAL);
 	FAILS(ioctl(listener, SIOCOUTQ, &there), EINVAL);
 	EQ(close(listener), 0);
+}
+
+#ifndef TCP_INQ
+#define TCP_INQ 36
+#endif
+
+TCPS("counts.to-be-read-told-with-what-was-read")
+{
+	struct ends e = ends_of(kind);
+	struct flow out = {9, 0}, in = out;
+	int on = 1;
+
+	if (setsockopt(e.b, IPPROTO_TCP, TCP_INQ, &on, sizeof(on)) != 0)
+		SKIP("this kernel has no TCP_INQ");
+	for (int i = 0; i < 4; i++)
+		NEED(flow_send(&out, e.a, 250));
+	NEED(octets_come(e.b, 1000));
+	for (int left = 1000; left > 0;) {
+		char got[300], control[64];
+		struct iovec v = {got, sizeof(got)};
+		struct msghdr msg = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = control,
+				     .msg_controllen = sizeof(control)};
+		ssize_t some = recvmsg(e.b, &msg, 0);
+		NEED(some > 0 && flow_is(&in, got, (size_t)some));
+		left -= (int)some;
+		struct cmsghdr *head = CMSG_FIRSTHDR(&msg);
+		NEED(head && head->cmsg_level == IPPROTO_TCP && head->cmsg_type == TCP_INQ);
+		int told;
+		memcpy(&told, CMSG_DATA(head), sizeof(told));
+		EQ(told, left);
+	}
+	ends_close(e);
 }
 
 /* --- to be acknowledged */

@@ -43,7 +43,7 @@ TCPS("edges.quiet-after-small-writes-and-full-reads")
 	struct flow out[2] = {{1, 0}, {2, 0}}, in[2] = {{1, 0}, {2, 0}};
 	unsigned seed = 1;
 
-	/* Both ways, so that each side's answers to the other's octets are in it; one of them held together by Nagle. */
+	/* Both ways, so that each side's answers to the other's octets are in it; one way with Nagle's delay. */
 	set_int(e.a, IPPROTO_TCP, TCP_NODELAY, 1);
 	for (int i = 0; i < 40; i++) {
 		int way = (int)any_below(&seed, 2), from = way ? e.b : e.a, to = way ? e.a : e.b;

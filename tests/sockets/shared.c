@@ -344,6 +344,46 @@ TCPS("shared.killed-while-it-waits-for-room")
 	ends_close(e);
 }
 
+TCPS("shared.stopped-in-its-call-it-holds-up-nobody")
+{
+	struct ends e = tight_ends(kind);
+	struct flow back = {12, 0}, back_in = back;
+	unsigned char octets[300];
+	int status;
+
+	memset(octets, 0xff, sizeof(octets));
+	pid_t writer = fork();
+	NEED(writer >= 0);
+	if (writer == 0)
+		child_writes_for_ever(e.a, 1);
+	pid_t waiter = fork();
+	NEED(waiter >= 0);
+	if (waiter == 0) {
+		recv(e.a, octets, 1, 0);
+		_exit(0);
+	}
+	pid_t stopped[] = {writer, waiter};
+	for (int i = 0; i < 2; i++) {
+		until_it_sleeps(stopped[i]);
+		EQ(kill(stopped[i], SIGSTOP), 0);
+		EQ(TEMP_FAILURE_RETRY(waitpid(stopped[i], &status, WUNTRACED)), stopped[i]);
+		NEED(WIFSTOPPED(status));
+	}
+	pid_t reader = fork();
+	NEED(reader >= 0);
+	if (reader == 0) {
+		reads_run_and_then(e.b, 1, 0xff, sizeof(octets));
+		_exit(0);
+	}
+	NEED(send_all(e.a, octets, sizeof(octets)));
+	CHECK(child_ended_well(reader));
+	NEED(flow_send(&back, e.b, 500) && flow_recv(&back_in, e.a, 500));
+	end_by_kill(writer);
+	end_by_kill(waiter);
+	flow_both_ways(e);
+	ends_close(e);
+}
+
 TCPS("shared.killed-anywhere-while-it-writes")
 {
 	struct ends e = ends_of(kind);

@@ -97,6 +97,75 @@ TCPS("together.processes-write")
 	ends_close(e);
 }
 
+TCPS("together.children-of-a-process-in-the-middle-of-a-write")
+{
+	struct ends e = ends_of(kind);
+	pid_t children[WRITERS - 1], reader;
+	struct one_of w[WRITERS];
+
+	reader = fork();
+	NEED(reader >= 0);
+	if (reader == 0) {
+		read_in_order(e.b);
+		_exit(0);
+	}
+	for (int i = 0; i < WRITERS; i++)
+		w[i] = (struct one_of){.fd = e.a, .who = i};
+	NEED(pthread_create(&w[WRITERS - 1].thread, NULL, write_octets, &w[WRITERS - 1]) == 0);
+	/* Whatever the thread holds while it writes, nobody lets go of in the child. */
+	for (int i = 0; i < WRITERS - 1; i++)
+		children[i] = start_child(child_writes, &w[i]);
+	for (int i = 0; i < WRITERS - 1; i++)
+		CHECK(child_ended_well(children[i]));
+	NEED(join_soon(w[WRITERS - 1].thread, NULL));
+	CHECK(child_ended_well(reader));
+	ends_close(e);
+}
+
+/* A handler is one of the writers: in the middle of the writes that it interrupts. */
+static struct one_of in_handler;
+
+static void write_in_handler(int signal)
+{
+	int before = errno;
+	unsigned char octets[50];
+	size_t left = EACH - in_handler.count, some = left < sizeof(octets) ? left : sizeof(octets);
+
+	(void)signal;
+	octets_of(in_handler.who, in_handler.count, octets, some);
+	ssize_t sent = some ? send(in_handler.fd, octets, some, MSG_DONTWAIT | MSG_NOSIGNAL) : 0;
+	in_handler.count += sent > 0 ? (size_t)sent : 0;
+	errno = before;
+}
+
+TCPS("together.a-handler-amid-the-writes-that-it-interrupts")
+{
+	calm();
+	struct ends e = ends_of(kind);
+	struct sigaction action = {.sa_handler = write_in_handler, .sa_flags = SA_RESTART};
+	struct itimerval timer = {{0, 100}, {0, 100}};
+	struct one_of w[WRITERS];
+	pid_t reader = fork();
+
+	NEED(reader >= 0);
+	if (reader == 0) {
+		read_in_order(e.b);
+		_exit(0);
+	}
+	in_handler = (struct one_of){.fd = e.a, .who = WRITERS - 1};
+	NEED(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &timer, NULL) == 0);
+	for (int i = 0; i < WRITERS - 1; i++) {
+		w[i] = (struct one_of){.fd = e.a, .who = i};
+		write_octets(&w[i]);
+	}
+	calm();
+	CHECK(in_handler.count > 0);
+	/* What it had no time for. */
+	write_octets(&in_handler);
+	CHECK(child_ended_well(reader));
+	ends_close(e);
+}
+
 /* --- several who read */
 
 static void *read_some(void *of)

@@ -4,9 +4,10 @@
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 
-const char *const way_out_names[WAYS_OUT] = {"write",	"writev",   "send",	"sendto",
+const char *const way_out_names[WAYS_OUT] = {"write",	"writev",   "pwritev2", "send",	 "sendto",
 					     "sendmsg", "sendmmsg", "sendfile", "splice"};
-const char *const way_in_names[WAYS_IN] = {"read", "readv", "recv", "recvfrom", "recvmsg", "recvmmsg", "splice"};
+const char *const way_in_names[WAYS_IN] = {"read",     "readv",	  "preadv2",  "recv",
+					   "recvfrom", "recvmsg", "recvmmsg", "splice"};
 
 /* In two, with an empty one between. */
 struct parts {
@@ -112,6 +113,8 @@ ssize_t put(enum way_out how, int fd, const void *octets, size_t length)
 	switch (how) {
 	case BY_WRITE: return write(fd, octets, length);
 	case BY_WRITEV: return writev(fd, p.v, 3);
+	/* Of no place (-1), as a stream has none: writev with flags. */
+	case BY_PWRITEV2: return pwritev2(fd, p.v, 3, -1, 0);
 	case BY_SEND: return send(fd, octets, length, 0);
 	case BY_SENDTO: return sendto(fd, octets, length, 0, NULL, 0);
 	case BY_SENDMSG: return sendmsg(fd, &msg, 0);
@@ -129,6 +132,7 @@ ssize_t get(enum way_in how, int fd, void *octets, size_t room)
 	switch (how) {
 	case BY_READ: return read(fd, octets, room);
 	case BY_READV: return readv(fd, p.v, 3);
+	case BY_PREADV2: return preadv2(fd, p.v, 3, -1, 0);
 	case BY_RECV: return recv(fd, octets, room, 0);
 	case BY_RECVFROM: return recvfrom(fd, octets, room, 0, NULL, NULL);
 	case BY_RECVMSG: return recvmsg(fd, &msg, 0);
