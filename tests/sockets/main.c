@@ -3,6 +3,7 @@
  * plain kernel's; what stands between a program and the kernel has to keep every one of them.
  */
 #include "env.h"
+#include "inherited.h"
 
 static void before(void)
 {
@@ -14,5 +15,7 @@ int main(int argc, char **argv)
 {
 	static const struct program program = {.name = "sockets-conformance", .before = before};
 
+	if (argc > 1 && strcmp(argv[1], "--inherited") == 0)
+		return inherited_main(argc, argv);
 	return cases_main(argc, argv, &program);
 }

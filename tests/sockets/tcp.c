@@ -1,4 +1,4 @@
-/* TCP only: resets, lingering, urgent octets, options, corking, zero copy. */
+/* TCP only: resets, lingering, options, corking, zero copy. */
 #include "env.h"
 
 /* --- resets */
@@ -103,51 +103,6 @@ TCPS("linger.close-waits-until-it-is-taken")
 	EQ(recv(e.b, got, 8, 0), 4);
 	EQ(recv(e.b, got, 8, 0), 0);
 	EQ(close(e.b), 0);
-}
-
-/* --- urgent octets */
-
-TCPS("urgent.apart-from-the-stream")
-{
-	struct ends e = ends_of(kind);
-	char got[8] = "";
-
-	EQ(send(e.a, "ab", 2, 0), 2);
-	EQ(send(e.a, "!", 1, MSG_OOB), 1);
-	EQ(send(e.a, "cd", 2, 0), 2);
-	EQ(wait_for(e.b, POLLPRI, patience), POLLPRI);
-	EQ(recv(e.b, got, 8, MSG_OOB), 1);
-	EQ(got[0], '!');
-	EQ(sockatmark(e.b), 0);
-	/* A read stops at the mark. */
-	EQ(recv(e.b, got, 8, 0), 2);
-	EQ(sockatmark(e.b), 1);
-	NEED(recv_all(e.b, got, 2));
-	SAME(got, "cd", 2);
-	ends_close(e);
-}
-
-TCPS("urgent.none-is-invalid")
-{
-	struct ends e = ends_of(kind);
-	char got[8];
-
-	FAILS(recv(e.b, got, 8, MSG_OOB), EINVAL);
-	ends_close(e);
-}
-
-TCPS("urgent.inline")
-{
-	struct ends e = ends_of(kind);
-	char got[8] = "";
-
-	set_int(e.b, SOL_SOCKET, SO_OOBINLINE, 1);
-	EQ(send(e.a, "ab!", 3, MSG_OOB), 3);
-	NEED(is_readable(e.b));
-	EQ(recv(e.b, got, 8, 0), 2);
-	EQ(recv(e.b, got, 8, 0), 1);
-	EQ(got[0], '!');
-	ends_close(e);
 }
 
 /* --- options */

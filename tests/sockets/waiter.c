@@ -3,15 +3,28 @@
 
 #include <sys/syscall.h>
 
-void *wait_recv(void *of)
+static void *wait_recv_by(struct waiter *w, int flags)
 {
-	struct waiter *w = of;
-
 	tell(&w->tid);
 	errno = 0;
-	w->result = recv(w->fd, w->octets, sizeof(w->octets), 0);
+	w->result = recv(w->fd, w->octets, sizeof(w->octets), flags);
 	w->error = errno;
 	return NULL;
+}
+
+void *wait_recv(void *of)
+{
+	return wait_recv_by(of, 0);
+}
+
+void *wait_peek(void *of)
+{
+	return wait_recv_by(of, MSG_PEEK);
+}
+
+void *wait_recv_all(void *of)
+{
+	return wait_recv_by(of, MSG_WAITALL);
 }
 
 void *wait_accept(void *of)

@@ -12,6 +12,9 @@ struct waiter {
 };
 
 void *wait_recv(void *of);
+/* Only looks; and waits for all 16 octets. */
+void *wait_peek(void *of);
+void *wait_recv_all(void *of);
 void *wait_accept(void *of);
 void *wait_send(void *of);
 /* Such a thread, asleep in its call. */
