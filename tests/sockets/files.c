@@ -1,4 +1,4 @@
-/* Sockets where files are expected: sendfile, splice, stdio, and the names that large files and fortification use. */
+/* Sockets where files are expected: sendfile, splice, and the names that large files and fortification use. */
 #include "env.h"
 
 #include <sys/mman.h>
@@ -201,6 +201,23 @@ STREAMS("vmsplice-goes-through-a-pipe")
 	ends_close(e);
 }
 
+SOCKETS("vmsplice-and-tee-are-for-pipes")
+{
+	struct ends e = ends_of(kind);
+	int pair[2];
+	struct iovec v = {"mapped", 6};
+
+	NEED(pipe(pair) == 0);
+	EQ(write(pair[1], "x", 1), 1);
+	FAILS(vmsplice(e.a, &v, 1, 0), EBADF);
+	FAILS(tee(pair[0], e.a, 1, 0), EINVAL);
+	FAILS(tee(e.b, pair[1], 1, 0), EINVAL);
+	CHECK(stays_quiet(e.b));
+	EQ(close(pair[0]), 0);
+	EQ(close(pair[1]), 0);
+	ends_close(e);
+}
+
 STREAMS("copy_file_range-is-refused")
 {
 	struct ends e = ends_of(kind);
@@ -209,104 +226,6 @@ STREAMS("copy_file_range-is-refused")
 	EQ(copy_file_range(file, NULL, e.a, NULL, 100, 0), -1);
 	CHECK(errno == EINVAL || errno == EXDEV || errno == EOPNOTSUPP || errno == EBADF);
 	EQ(close(file), 0);
-	ends_close(e);
-}
-
-/* --- stdio */
-
-STREAMS("stdio.prints-and-reads-lines")
-{
-	struct ends e = ends_of(kind);
-	FILE *out = fdopen(e.a, "w"), *in = fdopen(e.b, "r");
-	char line[64];
-
-	NEED(out && in);
-	CHECK(fprintf(out, "line %d\nsecond\n", 1) > 0);
-	EQ(fflush(out), 0);
-	CHECK(fgets(line, sizeof(line), in) && strcmp(line, "line 1\n") == 0);
-	CHECK(fgets(line, sizeof(line), in) && strcmp(line, "second\n") == 0);
-	EQ(fclose(out), 0);
-	CHECK(fgets(line, sizeof(line), in) == NULL);
-	CHECK(feof(in));
-	EQ(fclose(in), 0);
-	FAILS(close(e.a), EBADF);
-}
-
-STREAMS("stdio.unbuffered")
-{
-	struct ends e = ends_of(kind);
-	FILE *out = fdopen(e.a, "w");
-	char got[16];
-
-	NEED(out && setvbuf(out, NULL, _IONBF, 0) == 0);
-	CHECK(fputs("now", out) >= 0);
-	NEED(recv_all(e.b, got, 3));
-	SAME(got, "now", 3);
-	EQ(fclose(out), 0);
-	EQ(close(e.b), 0);
-}
-
-STREAMS("stdio.dprintf")
-{
-	struct ends e = ends_of(kind);
-	char got[16];
-
-	EQ(dprintf(e.a, "%s %d", "number", 5), 8);
-	NEED(recv_all(e.b, got, 8));
-	SAME(got, "number 5", 8);
-	ends_close(e);
-}
-
-STREAMS("stdio.both-ways-on-two-files")
-{
-	struct ends e = ends_of(kind);
-	int copy = dup(e.a);
-	FILE *in = fdopen(e.a, "r"), *out = fdopen(copy, "w");
-	char line[64], got[8];
-
-	NEED(in && out);
-	EQ(send(e.b, "ask\n", 4, 0), 4);
-	CHECK(fgets(line, sizeof(line), in) && strcmp(line, "ask\n") == 0);
-	CHECK(fputs("answer", out) >= 0);
-	EQ(fclose(out), 0);
-	NEED(recv_all(e.b, got, 6));
-	EQ(fclose(in), 0);
-	EQ(recv(e.b, got, 8, 0), 0);
-	EQ(close(e.b), 0);
-}
-
-STREAMS("stdio.large-blocks")
-{
-	struct ends e = ends_of(kind);
-	FILE *out = fdopen(e.a, "w"), *in = fdopen(e.b, "r");
-	static char octets[60000], got[60000];
-
-	NEED(out && in);
-	fill(octets, sizeof(octets), 2);
-	EQ(fwrite(octets, 1, sizeof(octets), out), sizeof(octets));
-	EQ(fflush(out), 0);
-	EQ(fread(got, 1, sizeof(got), in), sizeof(got));
-	CHECK(holds(got, sizeof(got), 2));
-	EQ(fclose(out), 0);
-	EQ(fclose(in), 0);
-}
-
-STREAMS("stdio.the-standard-streams-moved-to-a-socket")
-{
-	struct ends e = ends_of(kind);
-	char got[16];
-	pid_t child = fork();
-
-	NEED(child >= 0);
-	if (child == 0) {
-		dup2(e.a, STDOUT_FILENO);
-		printf("printed");
-		fflush(stdout);
-		_exit(0);
-	}
-	CHECK(child_ended_well(child));
-	NEED(recv_all(e.b, got, 7));
-	SAME(got, "printed", 7);
 	ends_close(e);
 }
 

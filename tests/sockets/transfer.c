@@ -365,6 +365,31 @@ SOCKETS("seek-and-pread-are-refused")
 	ends_close(e);
 }
 
+SOCKETS("vectors-at-a-place-are-refused")
+{
+	struct ends e = ends_of(kind);
+	char octet = 'x';
+	struct iovec v = {&octet, 1};
+
+	EQ(send(e.a, "y", 1, 0), 1);
+	NEED(is_readable(e.b));
+	for (off_t at = 0; at < 2; at++) {
+		FAILS(preadv(e.b, &v, 1, at), ESPIPE);
+		FAILS(pwritev(e.a, &v, 1, at), ESPIPE);
+		FAILS(preadv2(e.b, &v, 1, at, 0), ESPIPE);
+		FAILS(pwritev2(e.a, &v, 1, at, 0), ESPIPE);
+	}
+	/* Only the second form knows a place that is none. */
+	FAILS(preadv(e.b, &v, 1, -1), EINVAL);
+	FAILS(pwritev(e.a, &v, 1, -1), EINVAL);
+	EQ(preadv2(e.b, &v, 1, -1, 0), 1);
+	EQ(octet, 'y');
+	CHECK(stays_quiet(e.b));
+	EQ(pwritev2(e.a, &v, 1, -1, 0), 1);
+	EQ(recv(e.b, &octet, 1, 0), 1);
+	ends_close(e);
+}
+
 SOCKETS("big-and-whole")
 {
 	struct ends e = ends_of(kind);

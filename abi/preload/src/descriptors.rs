@@ -127,23 +127,6 @@ hook!(fn closefrom(first: c_int) -> (), real => {
     real()
 });
 
-/// A stream of the C library reads and writes by ways of its own: from now on the socket is the kernel's.
-fn streaming(fd: c_int) {
-    if let Some(stack) = stack() {
-        caught((), || stack.release(fd));
-    }
-}
-
-hook!(fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE, real => {
-    streaming(fd);
-    real()
-});
-
-hook!(fn _IO_fdopen(fd: c_int, mode: *const c_char) -> *mut FILE, real => {
-    streaming(fd);
-    real()
-});
-
 /// A stream's descriptor is about to be closed.
 fn closing_stream(file: *mut FILE) {
     if stack().is_some() && !file.is_null() {

@@ -9,6 +9,7 @@
 //! | `udp` | a kind of those: UDP sockets |
 //! | `send`, `receive`, `wait` | data out, in, and waiting for it |
 //! | `descriptors`, `options` | descriptors made, doubled and closed; socket options and names |
+//! | `internal` | streams and aio: what the C library does by calls of its own |
 //! | `process`, `io_uring` | fork, exec, exit; rings that pass the hooks by |
 //!
 //! A hook runs wherever the program makes the call: in a signal handler, in a child of `vfork`, while a
@@ -20,6 +21,7 @@ mod real;
 
 mod descriptors;
 mod edge;
+mod internal;
 mod io_uring;
 mod mine;
 mod options;

@@ -49,15 +49,24 @@ extern "C" fn before_syscall(number: c_long, a: c_long, b: c_long, c: c_long) {
         | libc::SYS_sendmmsg
         | libc::SYS_write
         | libc::SYS_writev
+        | libc::SYS_pwritev2
+        | libc::SYS_sendfile
+        | libc::SYS_splice
         | libc::SYS_connect
         | libc::SYS_shutdown
         | libc::SYS_recvfrom
         | libc::SYS_recvmsg
         | libc::SYS_recvmmsg
+        | libc::SYS_read
+        | libc::SYS_readv
+        | libc::SYS_preadv2
         | libc::SYS_poll
         | libc::SYS_ppoll
+        | libc::SYS_select
+        | libc::SYS_pselect6
         | libc::SYS_epoll_wait
-        | libc::SYS_epoll_pwait => stack.flush_all(),
+        | libc::SYS_epoll_pwait
+        | libc::SYS_epoll_pwait2 => stack.flush_all(),
         _ => {}
     });
 }

@@ -5,12 +5,15 @@
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/io_uring.h>
+#include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
 
 #include "../../../tests/common/cases.h"
 
@@ -185,6 +188,40 @@ CASE("luck.calls-by-their-number") {
         if (child == 0) syscall(SYS_exit_group, 0);
         for (int i = 0; i < 20; i++) take(in, i);
     }
+}
+
+/* What gathered leaves before further calls by number that send, wait or make a process. */
+CASE("luck.sends-waits-and-forks-by-their-number") {
+    char datagram[SIZE], got[2 * SIZE];
+    struct iovec part = {datagram, SIZE};
+    struct clone_args like_fork = {.exit_signal = SIGCHLD};
+    int file = memfd_create("luck", 0), ends[2];
+    open_pair();
+    need(file >= 0 && !pipe(ends), "a file and a pipe");
+    for (int round = 0; round < 20; round++) {
+        for (int i = 0; i < 20; i++) put(out, i);
+        memset(datagram, 20, SIZE);
+        need(pwrite(file, datagram, SIZE, 0) == SIZE && !lseek(file, 0, SEEK_SET), "a file's octets");
+        need(syscall(SYS_sendfile, out, file, NULL, SIZE) == SIZE, "sendfile by number");
+        for (int i = 21; i < 40; i++) put(out, i);
+        memset(datagram, 40, SIZE);
+        need(syscall(SYS_pwritev2, out, &part, 1, -1L, -1L, 0) == SIZE, "pwritev2 by number");
+        for (int i = 41; i < 60; i++) put(out, i);
+        memset(datagram, 60, SIZE);
+        need(write(ends[1], datagram, SIZE) == SIZE, "a pipe's octets");
+        need(syscall(SYS_splice, ends[0], NULL, out, NULL, SIZE, 0) == SIZE, "splice by number");
+        for (int i = 0; i <= 60; i++) take(in, i);
+        /* A child that clone3 makes has none of what gathered. */
+        for (int i = 0; i < 20; i++) put(out, i);
+        pid_t child = (pid_t)syscall(SYS_clone3, &like_fork, sizeof like_fork);
+        if (child == 0) exit(0);
+        need(child > 0 && waitpid(child, NULL, 0) == child, "clone3 by number");
+        for (int i = 0; i < 20; i++) take(in, i);
+        need(recv(in, got, sizeof got, MSG_DONTWAIT) == -1 && errno == EAGAIN, "a datagram of the child's");
+    }
+    close(file);
+    close(ends[0]);
+    close(ends[1]);
 }
 
 CASE("luck.no-descriptors-left") {

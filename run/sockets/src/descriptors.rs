@@ -302,7 +302,8 @@ impl<S: Kinds> Descriptors<S> {
     /// The socket behind `fd` is out of our hands (a stream of the C library was made of it): from now on it is the
     /// kernel's.
     pub fn release(&self, fd: i32) {
-        if let Some(socket) = self.known(fd) {
+        // One that nobody has looked at is as well: whoever looked later would not know of the stream.
+        if let Some(socket) = self.socket(fd) {
             self.kinds.sockets(socket.kind).release(socket.number);
         }
     }
