@@ -203,9 +203,14 @@ impl Receiver {
         self.flags & WEFT != 0
     }
 
-    /// Octets of framing that surely follow the payload at hand before other payload does.
+    /// Octets of framing that surely follow the payload at hand before other payload does, and may be taken with it.
     pub fn framing_behind(&self) -> usize {
-        usize::from(self.trailer) + WRITE_HEADER_LEN
+        let trailer = usize::from(self.trailer);
+        // The next FPDU has a CRC of its own, which is looked at first.
+        if self.flags & CRC != 0 {
+            return trailer;
+        }
+        trailer + WRITE_HEADER_LEN
     }
 
     /// So many octets of payload were taken from the socket.

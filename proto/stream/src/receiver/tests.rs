@@ -374,6 +374,11 @@ fn nothing_is_taken_that_the_crc_does_not_cover() {
     }
     // What is left of an FPDU that was checked is good, and the next is looked at.
     let framing = receiver.take_framing(&octets).unwrap();
+    assert_eq!(
+        receiver.framing_behind(),
+        frame::trailer_len(5),
+        "the next FPDU is not checked yet"
+    );
     receiver.take_payload(2);
     let mut rest = octets[framing.taken + 2..].to_vec();
     assert_eq!(receiver.check(&rest), Ok(Check::Good(rest.len())));
