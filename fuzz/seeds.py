@@ -110,6 +110,44 @@ RULES = {
     "not_text": b"\1off program=\xff\xc3; off \xe2\x80\x83 port=9",
 }
 
+# Streams as rsockets has them: own STag 0x1234 at 0x1000, the list of targets at STag 0x5678, offset 0x2000.
+OWN, TO, LIST, LIST_TO = 0x1234, 0x1000, 0x5678, 0x2000
+
+
+def word(msn, value, order="<"):
+    return untagged(3, 0, msn, struct.pack(order + "I", value))
+
+
+FOUR = tagged(0, OWN, TO, b"four") + word(1, 4)
+SOCKETS = {
+    "data": (0, FOUR + tagged(0, OWN, TO + 4, b"more") + word(2, 4)),
+    "two_writes": (0, tagged(0, OWN, TO, b"f") + tagged(0, OWN, TO + 1, b"our") + word(1, 4)),
+    "weft": (2, tagged(0, OWN, TO, bytes(300)) + word(1, 300) + word(2, 0xE0000002)),
+    "big_endian": (4, tagged(0, OWN, TO, b"four") + word(1, 4, ">") + word(2, 0xE0000000, ">")),
+    "credit": (0, word(1, 0x80000190) + FOUR[:16]),
+    "target": (0, tagged(0, LIST, LIST_TO + 16, struct.pack("<QII", 0x4000, 9, 65536)) + word(1, 0x80000190)),
+    "target_wrong": (0, tagged(0, LIST, LIST_TO + 8, bytes(16))),
+    "ready_write": (0, tagged(0, 1, 0) + FOUR),
+    "ready_read": (0, untagged(1, 1, 1, struct.pack(">IQIIQ", 1, 0, 0, 1, 0)) + FOUR),
+    "ready_send": (0, untagged(3, 0, 1) + tagged(0, OWN, TO, b"four") + word(2, 4)),
+    "keepalive": (0, tagged(0, 0, 0) + word(1, 0xE0000001)),
+    "shutdown": (0, FOUR + word(2, 0xE0000002) + tagged(0, OWN, TO + 4, b"more")),
+    "count_wrong": (0, tagged(0, OWN, TO, b"four") + word(1, 5)),
+    "offset_wrong": (0, tagged(0, OWN, TO + 1, b"four")),
+    "terminate": (0, untagged(7, 2, 1, b"\x11\x02\0\0")),
+}
+DATA = bytes([1, 0, 1, 0x80]) + b"WF\1\0" + struct.pack(">QIIQII", 0x9000, 3, 2, 0x7000, 4, 65536)
+ENHANCED = b"\x80\x01\xc0\x01"
+STREAM_STARTS = {
+    "request": b"\0" + REQUEST + b"\x10\x02\0\x2c" + ENHANCED + DATA,
+    "request_1": b"\0" + REQUEST + b"\x40\x01\0\x28" + DATA,
+    "request_markers": b"\0" + REQUEST + b"\x90\x02\0\x2c" + ENHANCED + DATA,
+    "request_short": b"\0" + REQUEST + b"\x10\x02\0\x2b" + ENHANCED + DATA[:39],
+    "reply": b"\1" + REPLY + b"\x10\x02\0\x2c\x80\x01\x80\x01" + DATA,
+    "reply_rejected": b"\1" + REPLY + b"\x20\x01\0\0",
+    "plain": b"\0GET / HTTP/1.1\r\n\r\n",
+}
+
 
 def put(target, name, octets):
     (HERE / "corpus" / target / name).write_bytes(octets)
@@ -128,7 +166,7 @@ def captured(path):
 
 
 def main():
-    for target in ("mpa_startup", "fpdu_stream", "rules"):
+    for target in ("mpa_startup", "fpdu_stream", "rules", "stream", "stream_start"):
         folder = HERE / "corpus" / target
         folder.mkdir(parents=True, exist_ok=True)
     for name, octets in STREAMS.items():
@@ -138,6 +176,11 @@ def main():
     put("fpdu_stream", "write_markers", b"\x02\x05" + marked(STREAMS["write"]))
     for name, octets in RULES.items():
         put("rules", name, octets)
+    for name, (flags, octets) in SOCKETS.items():
+        put("stream", name, bytes([flags, 5]) + octets)
+        put("stream", f"{name}_crc", bytes([flags | 1, 64]) + octets)
+    for name, octets in STREAM_STARTS.items():
+        put("stream_start", name, octets)
     for name, (flags, octets) in FRAMES.items():
         put("mpa_startup", name, bytes([flags, 0x42, 0x06, 0x04]) + octets)
     for path in sorted(CAPTURES.glob("*.pcap")):

@@ -9,6 +9,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("proto/iwarp", &[]),
     ("proto/inet", &[]),
     ("proto/datagram", &[]),
+    ("proto/stream", &["proto/iwarp"]),
     ("run/os", &[]),
     ("proto/verbs", &["proto/iwarp"]),
     ("run/settings", &["run/os"]),

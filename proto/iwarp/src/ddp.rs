@@ -127,6 +127,33 @@ impl Header {
     /// Appends the header with these version fields, to hand a peer's header back as it came.
     #[inline]
     pub fn encode_as(&self, versions: Versions, out: &mut Vec<u8>) {
+        // Lengths that the compiler knows: this is in the path of every message.
+        match self {
+            Header::Tagged(_) => {
+                let mut octets = [0; Header::TAGGED_LEN];
+                self.put_as(versions, &mut octets);
+                out.extend_from_slice(&octets);
+            }
+            Header::Untagged(_) => {
+                let mut octets = [0; Header::UNTAGGED_LEN];
+                self.put_as(versions, &mut octets);
+                out.extend_from_slice(&octets);
+            }
+        }
+    }
+
+    /// Writes the header with DV = 1 and RV = 1 to the front of `out`.
+    ///
+    /// # Panics
+    ///
+    /// When `out` is shorter than [`Header::wire_len`].
+    #[inline]
+    pub fn put(&self, out: &mut [u8]) {
+        self.put_as(Versions::IETF, out);
+    }
+
+    #[inline(always)]
+    fn put_as(&self, versions: Versions, out: &mut [u8]) {
         let control = |flags: u8, last: bool, opcode: Opcode| {
             let ddp = flags | if last { LAST } else { 0 } | (versions.ddp & DDP_VERSION);
             let rdmap = (versions.rdmap << RDMAP_VERSION_SHIFT) | (opcode.0 & OPCODE);
@@ -134,20 +161,18 @@ impl Header {
         };
         match self {
             Header::Tagged(h) => {
-                let mut octets = [0; Header::TAGGED_LEN];
+                let octets = &mut out[..Header::TAGGED_LEN];
                 octets[..2].copy_from_slice(&control(TAGGED, h.last, h.opcode));
                 octets[2..6].copy_from_slice(&h.stag.0.to_be_bytes());
-                octets[6..14].copy_from_slice(&h.to.to_be_bytes());
-                out.extend_from_slice(&octets);
+                octets[6..].copy_from_slice(&h.to.to_be_bytes());
             }
             Header::Untagged(h) => {
-                let mut octets = [0; Header::UNTAGGED_LEN];
+                let octets = &mut out[..Header::UNTAGGED_LEN];
                 octets[..2].copy_from_slice(&control(0, h.last, h.opcode));
                 octets[2..6].copy_from_slice(&h.invalidate.to_be_bytes());
                 octets[6..10].copy_from_slice(&h.qn.0.to_be_bytes());
                 octets[10..14].copy_from_slice(&h.msn.0.to_be_bytes());
-                octets[14..18].copy_from_slice(&h.mo.to_be_bytes());
-                out.extend_from_slice(&octets);
+                octets[14..].copy_from_slice(&h.mo.to_be_bytes());
             }
         }
     }

@@ -18,7 +18,9 @@
 //! | [`udp`] | UDP sockets of our own, datagrams gathered and coalesced |
 //! | [`packet`] | whole Ethernet frames from and to an interface |
 //! | [`poll`] | epoll and event counters |
+//! | [`parts`] | what one call on a stream moves: octets of ours and of the program's by turns |
 //! | [`sched`] | what a service thread asks of the scheduler |
+//! | [`shared`] | values that a family of processes shares, behind locks |
 //! | [`shm`] | shared memory that others can look into |
 //! | [`signals`] | what an interrupted wait should do |
 //! | [`stderr`] | lines on standard error |
@@ -40,10 +42,12 @@ pub mod mem;
 pub mod net;
 pub mod packet;
 pub mod pages;
+pub mod parts;
 pub mod poll;
 mod private;
 pub mod process;
 pub mod sched;
+pub mod shared;
 pub mod shm;
 pub mod signals;
 pub mod stderr;

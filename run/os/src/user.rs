@@ -4,6 +4,7 @@
 //! kernel touch them.
 
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 use crate::guard;
 use crate::sys::IoVec;
@@ -12,6 +13,8 @@ pub use crate::mem::Unmapped;
 
 /// Ranges a list holds; who brings more is served by the kernel alone.
 pub const RANGES_MAX: usize = 16;
+/// Octets of which all can be read or none.
+const PAGE: usize = 4096;
 
 /// A gather or scatter list of the program's.
 #[derive(Debug)]
@@ -131,6 +134,73 @@ impl UserBuffers {
         self.octets
     }
 
+    /// The parts of the list that hold these of its octets.
+    pub(crate) fn parts(&self, range: Range<usize>) -> impl Iterator<Item = IoVec> + '_ {
+        let mut at = 0;
+        self.ranges().iter().filter_map(move |part| {
+            let begin = range.start.clamp(at, at + part.len) - at;
+            let end = range.end.clamp(at, at + part.len) - at;
+            at += part.len;
+            (begin < end).then(|| IoVec {
+                base: part.base.wrapping_add(begin),
+                len: end - begin,
+            })
+        })
+    }
+
+    /// How many of these octets can be read, from the first on: one of each page is looked at.
+    pub fn readable(&self, range: Range<usize>) -> usize {
+        let mut readable = 0;
+        for part in self.parts(range) {
+            let mut at = 0;
+            while at < part.len {
+                let addr = part.base.wrapping_add(at);
+                // SAFETY: whoever made the list vouches that nobody relies on its octets being unread.
+                if unsafe { get::<u8>(addr) }.is_none() {
+                    return readable + at;
+                }
+                at = (at + PAGE - addr % PAGE).min(part.len);
+            }
+            readable += part.len;
+        }
+        readable
+    }
+
+    /// Copies these octets of the list to the front of `out`.
+    ///
+    /// # Errors
+    /// Not mapped.
+    ///
+    /// # Panics
+    /// `out` is shorter than the range.
+    pub fn read_range(&self, range: Range<usize>, out: &mut [u8]) -> Result<(), Unmapped> {
+        let mut at = 0;
+        for part in self.parts(range) {
+            let out = &mut out[at..at + part.len];
+            // SAFETY: the target is `out`, which is as long as the part.
+            let copied = unsafe { guard::copy(out.as_mut_ptr(), part.base as *const u8, part.len) };
+            copied.then_some(()).ok_or(Unmapped)?;
+            at += part.len;
+        }
+        Ok(())
+    }
+
+    /// Copies `octets` to the place of these octets of the list; no more than those.
+    ///
+    /// # Errors
+    /// Not mapped.
+    pub fn write_range(&self, range: Range<usize>, octets: &[u8]) -> Result<(), Unmapped> {
+        let mut left = octets;
+        for part in self.parts(range) {
+            let (now, behind) = left.split_at(part.len.min(left.len()));
+            // SAFETY: the target is the program's buffer, handed over to be overwritten.
+            let copied = unsafe { guard::copy(part.base as *mut u8, now.as_ptr(), now.len()) };
+            copied.then_some(()).ok_or(Unmapped)?;
+            left = behind;
+        }
+        Ok(())
+    }
+
     /// Copies everything to the front of `out`.
     ///
     /// # Errors
@@ -198,6 +268,43 @@ mod tests {
         assert_eq!(out, [1, 2, 3, 4, 5, 0]);
         assert_eq!(list.write(&[9, 8, 7, 6]).unwrap(), 4);
         assert_eq!((a, b), ([9, 8, 7], [6, 5]));
+    }
+
+    #[test]
+    fn ranges_of_a_list_are_found_across_its_parts() {
+        let (mut a, mut b) = ([1u8, 2, 3], [4u8, 5]);
+        let part = |octets: &mut [u8]| IoVec {
+            base: octets.as_mut_ptr() as usize,
+            len: octets.len(),
+        };
+        let vec = [part(&mut a), part(&mut b)];
+        // SAFETY: the arrays live to the end of the test and are not otherwise looked at until then.
+        let list = unsafe { UserBuffers::list(vec.as_ptr() as usize, 2) }.unwrap();
+        let mut out = [0; 3];
+        list.read_range(1..4, &mut out).unwrap();
+        assert_eq!(out, [2, 3, 4]);
+        list.write_range(2..5, &[7, 8]).unwrap();
+        assert_eq!(list.readable(0..5), 5);
+        assert_eq!(list.parts(3..3).count(), 0);
+        assert_eq!((a, b), ([1, 2, 7], [8, 5]));
+    }
+
+    #[test]
+    fn what_can_be_read_is_counted_to_the_first_page_that_cannot() {
+        guard_copies();
+        // SAFETY: a new mapping at an address of the kernel's choice touches no other; its end cannot be read.
+        let addr = unsafe {
+            let prot = libc::PROT_READ | libc::PROT_WRITE;
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let addr = libc::mmap(std::ptr::null_mut(), 3 * PAGE, prot, flags, -1, 0) as usize;
+            libc::mprotect((addr + PAGE) as *mut _, 2 * PAGE, libc::PROT_NONE);
+            addr
+        };
+        // SAFETY: nobody relies on these octets.
+        let list = unsafe { UserBuffers::one(addr + 100, 2 * PAGE) };
+        assert_eq!(list.readable(0..2 * PAGE), PAGE - 100);
+        assert_eq!(list.readable(50..60), 10);
+        assert_eq!(list.readable(PAGE..PAGE + 9), 0);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The MPA Request and Reply frames (RFC 5044 section 7.1.1, RFC 6581 sections 6 and 9).
 
 use crate::wire::u16_at;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -138,9 +139,9 @@ impl Enhanced {
     }
 }
 
-/// An MPA Request or Reply.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct StartFrame {
+/// An MPA Request or Reply. `P` holds the private data: `Vec<u8>`, or `&[u8]` where nothing may be allocated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StartFrame<P = Vec<u8>> {
     /// Request or Reply.
     pub kind: FrameKind,
     /// M: the sender of this frame wants markers in what it receives.
@@ -156,7 +157,7 @@ pub struct StartFrame {
     /// S with the block it announces. Only revision 2 has it.
     pub enhanced: Option<Enhanced>,
     /// What the ULP gets: private data without the enhanced block.
-    pub private_data: Vec<u8>,
+    pub private_data: P,
 }
 
 /// Why octets are no start-up frame.
@@ -176,12 +177,20 @@ pub enum FrameError {
     EnhancedLength(u16),
 }
 
-impl StartFrame {
+impl<P: AsRef<[u8]>> StartFrame<P> {
     /// The octets of the frame; `None` when the private data does not fit.
     pub fn encode(&self) -> Option<Vec<u8>> {
+        let mut octets = vec![0; self.wire_len()];
+        self.put(&mut octets).map(|_| octets)
+    }
+
+    /// Writes the frame to the front of `out` and gives its length in octets; `None` when the private data does not
+    /// fit the frame, or the frame `out`.
+    pub fn put(&self, out: &mut [u8]) -> Option<usize> {
         let enhanced = self.enhanced.map(|block| block.to_octets());
         let enhanced: &[u8] = enhanced.as_ref().map_or(&[], |octets| octets);
-        let pd_length = enhanced.len() + self.private_data.len();
+        let private_data = self.private_data.as_ref();
+        let pd_length = enhanced.len() + private_data.len();
         if pd_length > MAX_PRIVATE_DATA {
             return None;
         }
@@ -191,18 +200,51 @@ impl StartFrame {
             | flag(self.rejected, R)
             | flag(self.enhanced.is_some(), S)
             | (self.reserved & RESERVED);
-        let mut octets = Vec::with_capacity(HEADER_LEN + pd_length);
-        octets.extend_from_slice(self.kind.key());
-        octets.extend_from_slice(&[flags, self.revision]);
-        octets.extend_from_slice(&(pd_length as u16).to_be_bytes());
-        octets.extend_from_slice(enhanced);
-        octets.extend_from_slice(&self.private_data);
-        Some(octets)
+        let out = out.get_mut(..HEADER_LEN + pd_length)?;
+        let (header, behind) = out.split_at_mut(HEADER_LEN);
+        header[..KEY_LEN].copy_from_slice(self.kind.key());
+        header[KEY_LEN..18].copy_from_slice(&[flags, self.revision]);
+        header[18..].copy_from_slice(&(pd_length as u16).to_be_bytes());
+        behind[..enhanced.len()].copy_from_slice(enhanced);
+        behind[enhanced.len()..].copy_from_slice(private_data);
+        Some(HEADER_LEN + pd_length)
     }
 
+    /// Octets of the frame on the wire.
+    pub fn wire_len(&self) -> usize {
+        let enhanced = if self.enhanced.is_some() {
+            ENHANCED_LEN
+        } else {
+            0
+        };
+        HEADER_LEN + enhanced + self.private_data.as_ref().len()
+    }
+}
+
+impl StartFrame {
     /// Reads a frame of this kind at the front of `octets`: the frame, or how many octets it takes to say more.
     /// A frame that cannot be right is refused at its first wrong octet.
     pub fn parse(kind: FrameKind, octets: &[u8]) -> Result<Result<StartFrame, usize>, FrameError> {
+        let frame = StartFrame::parse_in_place(kind, octets)?;
+        Ok(frame.map(|frame| StartFrame {
+            kind: frame.kind,
+            markers: frame.markers,
+            crc: frame.crc,
+            rejected: frame.rejected,
+            reserved: frame.reserved,
+            revision: frame.revision,
+            enhanced: frame.enhanced,
+            private_data: frame.private_data.to_vec(),
+        }))
+    }
+}
+
+impl<'a> StartFrame<&'a [u8]> {
+    /// [`StartFrame::parse`] that leaves the private data where it is.
+    pub fn parse_in_place(
+        kind: FrameKind,
+        octets: &'a [u8],
+    ) -> Result<Result<StartFrame<&'a [u8]>, usize>, FrameError> {
         check_key(kind, octets)?;
         let Some(header) = octets.get(..HEADER_LEN) else {
             return Ok(Err(HEADER_LEN));
@@ -232,18 +274,8 @@ impl StartFrame {
             reserved: flags & RESERVED,
             revision,
             enhanced,
-            private_data: private_data.to_vec(),
+            private_data,
         }))
-    }
-
-    /// Octets of the frame on the wire.
-    pub fn wire_len(&self) -> usize {
-        let enhanced = if self.enhanced.is_some() {
-            ENHANCED_LEN
-        } else {
-            0
-        };
-        HEADER_LEN + enhanced + self.private_data.len()
     }
 }
 
@@ -270,7 +302,6 @@ fn check_key(kind: FrameKind, octets: &[u8]) -> Result<(), FrameError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec;
     use proptest::prelude::*;
 
     prop_compose! {
@@ -388,6 +419,7 @@ mod tests {
         assert_eq!(frame.encode(), None);
         frame.private_data.pop();
         assert_eq!(frame.encode().unwrap().len(), 532);
+        assert_eq!(frame.put(&mut [0; 531]), None, "there is no room for it");
 
         let too_long = b"MPA ID Req Frame\x00\x01\x02\x01";
         assert_eq!(

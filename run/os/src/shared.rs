@@ -1,0 +1,270 @@
+//! Values in memory that a family of processes shares, each behind a lock that outlives its holder.
+//!
+//! The memory is mapped before the first fork and stays where it is, so that every process of the family has it at the
+//! same address. A value has no pointer in it, and any octets make one: a process may end while it changes it.
+
+use std::cell::{Cell, UnsafeCell};
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::mm::{madvise, mmap_anonymous, Advice, MapFlags, ProtFlags};
+use zerocopy::{FromBytes, FromZeros};
+
+use crate::lock::{futex_wait, futex_wake};
+use crate::{process, sys};
+
+const FREE: u32 = 0;
+/// Beside the holder: somebody waits.
+const WAITED_FOR: u32 = 1 << 31;
+/// How often a waiter looks whether the holder still lives.
+const LOOK_EVERY_NS: u64 = 50_000_000;
+/// Octets of a page, the least that can be given back.
+const PAGE: usize = 4096;
+
+/// A value that several processes change, one at a time.
+#[repr(C)]
+#[derive(Debug, FromZeros)]
+pub struct Shared<T> {
+    /// The thread that holds it, by the kernel's number.
+    word: AtomicU32,
+    padding: u32,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is only reached through a guard, of which there is one at a time in all processes; it is plain data.
+unsafe impl<T: FromBytes + Send> Sync for Shared<T> {}
+
+/// What came of asking for a value.
+#[derive(Debug)]
+pub enum Taken<'a, T> {
+    /// It is held now.
+    Held(Holding<'a, T>),
+    /// It is held now; whoever held it before ended in the middle of a change.
+    Inherited(Holding<'a, T>),
+    /// This thread holds it already: a signal handler came in between.
+    Again,
+}
+
+/// Gives the value back when dropped.
+#[derive(Debug)]
+pub struct Holding<'a, T> {
+    shared: &'a Shared<T>,
+}
+
+impl<T: FromBytes> Shared<T> {
+    /// Takes the value; waits for another thread of any process, never for the calling one.
+    #[inline]
+    pub fn take(&self) -> Taken<'_, T> {
+        let own = thread();
+        let free = self
+            .word
+            .compare_exchange(FREE, own, Ordering::Acquire, Ordering::Relaxed);
+        match free {
+            Ok(_) => Taken::Held(Holding { shared: self }),
+            Err(_) => self.contend(own),
+        }
+    }
+
+    #[cold]
+    fn contend(&self, own: u32) -> Taken<'_, T> {
+        let change = |from: u32, to: u32| {
+            self.word
+                .compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+        };
+        loop {
+            let word = self.word.load(Ordering::Relaxed);
+            let holder = word & !WAITED_FOR;
+            if holder == own {
+                return Taken::Again;
+            }
+            if holder == FREE {
+                if change(word, own | WAITED_FOR) {
+                    return Taken::Held(Holding { shared: self });
+                }
+                continue;
+            }
+            let waited_for = word | WAITED_FOR;
+            if word != waited_for && !change(word, waited_for) {
+                continue;
+            }
+            futex_wait(&self.word, waited_for, Some(LOOK_EVERY_NS));
+            let is_as_before = self.word.load(Ordering::Relaxed) == waited_for;
+            if is_as_before && !exists(holder) && change(waited_for, own | WAITED_FOR) {
+                return Taken::Inherited(Holding { shared: self });
+            }
+        }
+    }
+}
+
+impl<T> Deref for Holding<'_, T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the guard holds the lock.
+        unsafe { &*self.shared.value.get() }
+    }
+}
+
+impl<T> DerefMut for Holding<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the guard holds the lock, and is borrowed mutably.
+        unsafe { &mut *self.shared.value.get() }
+    }
+}
+
+impl<T> Drop for Holding<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        let word = &self.shared.word;
+        if word.swap(FREE, Ordering::Release) & WAITED_FOR != 0 {
+            futex_wake(word, 1);
+        }
+    }
+}
+
+/// The calling thread's number in the kernel, which differs between all threads of all processes.
+fn thread() -> u32 {
+    thread_local! {
+        /// The process it was asked in, and the number.
+        static KNOWN: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
+    }
+    let process = process::id();
+    let known = KNOWN.get();
+    // A forked child begins with a copy of its parent's.
+    if known.0 == process && process != 0 {
+        return known.1;
+    }
+    let number = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+    KNOWN.set((process, number));
+    number
+}
+
+fn exists(thread: u32) -> bool {
+    // SAFETY: signal 0 reaches nobody.
+    unsafe { sys::call(libc::SYS_kill, [thread as usize, 0, 0, 0, 0, 0]) != Err(libc::ESRCH) }
+}
+
+/// Zeroed values for ever, shared with every process that is forked from this one; nothing when the kernel has no room
+/// for them. Pages cost memory once they are written.
+///
+/// # Panics
+/// A `T` is not made of whole pages.
+pub fn values<T: FromZeros + Sync>(count: usize) -> Option<&'static [T]> {
+    let size = std::mem::size_of::<T>();
+    assert!(size > 0 && size.is_multiple_of(PAGE) && std::mem::align_of::<T>() <= PAGE);
+    let prot = ProtFlags::READ | ProtFlags::WRITE;
+    let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+    // SAFETY: a new mapping at an address of the kernel's choice touches no other.
+    let addr =
+        unsafe { mmap_anonymous(std::ptr::null_mut(), size.checked_mul(count)?, prot, flags) };
+    let addr = addr.ok()?.cast::<T>();
+    // SAFETY: the mapping is new, zeroed, aligned to a page, long enough and never unmapped, and zeros make a `T`.
+    // Another process reaches it as `&T` too.
+    Some(unsafe { std::slice::from_raw_parts(addr, count) })
+}
+
+/// Gives the whole pages of `octets` back to the kernel; they are zero from then on, in every process.
+pub fn give_back(octets: &mut [u8]) {
+    let addr = octets.as_mut_ptr() as usize;
+    let (begin, end) = (
+        addr.next_multiple_of(PAGE),
+        (addr + octets.len()) / PAGE * PAGE,
+    );
+    if begin < end {
+        // SAFETY: the range is part of `octets`, which is borrowed mutably: any octets, zeros among them, make it. Where
+        // the memory is not shared the kernel refuses.
+        let _ = unsafe { madvise(begin as *mut _, end - begin, Advice::LinuxRemove) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[repr(C, align(4096))]
+    #[derive(FromZeros)]
+    struct Page {
+        count: Shared<u64>,
+    }
+
+    fn page() -> &'static Page {
+        process::watch();
+        &values::<Page>(1).unwrap()[0]
+    }
+
+    fn held<'a, T>(taken: Taken<'a, T>) -> Holding<'a, T> {
+        match taken {
+            Taken::Held(holding) => holding,
+            Taken::Inherited(_) => panic!("inherited"),
+            Taken::Again => panic!("held already"),
+        }
+    }
+
+    /// Runs `work` in a forked child; gives its process number once it has ended.
+    fn in_child(work: impl FnOnce()) {
+        // SAFETY: the child makes system calls and changes shared memory only, and leaves at once.
+        let child = unsafe { libc::syscall(libc::SYS_fork) };
+        if child == 0 {
+            work();
+            // SAFETY: leaves without running anybody's handlers.
+            unsafe { libc::_exit(0) };
+        }
+        let mut status = -1;
+        // SAFETY: waits for the child just made.
+        unsafe { libc::waitpid(child as i32, &mut status, 0) };
+        assert_eq!(status, 0);
+    }
+
+    #[test]
+    fn processes_and_threads_exclude_each_other() {
+        let page = page();
+        let work = || (0..10_000).for_each(|_| *held(page.count.take()) += 1);
+        std::thread::scope(|scope| {
+            scope.spawn(work);
+            scope.spawn(work);
+            in_child(work);
+        });
+        assert_eq!(*held(page.count.take()), 30_000);
+    }
+
+    #[test]
+    fn a_thread_that_comes_back_is_told() {
+        let page = page();
+        let holding = held(page.count.take());
+        assert!(matches!(page.count.take(), Taken::Again));
+        drop(holding);
+        held(page.count.take());
+    }
+
+    #[test]
+    fn who_takes_over_from_the_dead_knows_it() {
+        let page = page();
+        in_child(|| {
+            let mut holding = held(page.count.take());
+            *holding = 7;
+            std::mem::forget(holding);
+        });
+        let Taken::Inherited(holding) = page.count.take() else {
+            panic!("nobody died");
+        };
+        assert_eq!(*holding, 7);
+        drop(holding);
+        held(page.count.take());
+    }
+
+    #[test]
+    fn pages_that_are_given_back_are_zero() {
+        #[repr(C, align(4096))]
+        #[derive(FromZeros)]
+        struct Pages {
+            octets: Shared<[u8; 3 * PAGE - 8]>,
+        }
+        let pages = &values::<Pages>(1).unwrap()[0];
+        let mut octets = held(pages.octets.take());
+        octets.fill(9);
+        give_back(&mut octets[..]);
+        assert_eq!((octets[0], octets[PAGE], octets[3 * PAGE - 9]), (9, 0, 0));
+    }
+}
