@@ -31,7 +31,8 @@ pub struct Shared<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is only reached through a guard, of which there is one at a time in all processes; it is plain data.
+// SAFETY: the value is only reached through a guard, of which there is one at a time in all processes; it is plain
+// data.
 unsafe impl<T: FromBytes + Send> Sync for Shared<T> {}
 
 /// What came of asking for a value.
@@ -173,8 +174,8 @@ pub fn give_back(octets: &mut [u8]) {
         (addr + octets.len()) / PAGE * PAGE,
     );
     if begin < end {
-        // SAFETY: the range is part of `octets`, which is borrowed mutably: any octets, zeros among them, make it. Where
-        // the memory is not shared the kernel refuses.
+        // SAFETY: the range is part of `octets`, which is borrowed mutably: any octets make it, zeros among them. The
+        // kernel refuses where the memory is not shared.
         let _ = unsafe { madvise(begin as *mut _, end - begin, Advice::LinuxRemove) };
     }
 }
