@@ -209,7 +209,7 @@ def transfer(bed, octets, six=False, pace=None):
 
 
 def datagrams(bed, count, length=200, segment=None, no_discovery=False, whole=False):
-    """Numbers of the datagrams that arrived of those sent from left to right, in the order of arrival; and how many more
+    """Numbers of the datagrams that arrived of those sent from left to right, in order of arrival; and how many more
     were sent, to see that none is under way any more: it is so when one of these arrives, and not when nothing came for
     a while. With `whole` nothing more is sent; it ends when each has arrived."""
     numbers, more = [], 0

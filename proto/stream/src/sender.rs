@@ -30,7 +30,7 @@ pub struct Sender {
     targets: [Target; TARGETS],
     /// The peer's list of the targets that this end gives it; `len` counts targets.
     list: Target,
-    /// Octets left in the list's entry to write next.
+    /// Octets of payload of one Write at most.
     payload_max: u32,
     /// Octets written and not yet told of.
     unannounced: u32,
