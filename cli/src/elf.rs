@@ -3,6 +3,7 @@
 
 pub mod cache;
 pub mod closure;
+pub mod text;
 
 use std::collections::HashSet;
 use std::fmt;

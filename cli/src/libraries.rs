@@ -43,8 +43,7 @@ impl fmt::Display for NotFound {
 impl NotFound {
     /// What to do about it.
     pub const ADVICE: &'static str =
-        "`make build` builds the libraries beside the command, `make install` installs both; \
-         --libdir names another folder";
+        "install the package again (in the sources: `make build`); --libdir names another folder";
 }
 
 impl Libraries {
@@ -133,8 +132,12 @@ impl BindingError {
     /// What to do about it.
     pub fn advice(&self) -> &'static str {
         match self {
-            BindingError::NoReplacement(_) => "`make build` makes them; or use --mode preload",
-            BindingError::NoSockets(_) => "`make build` makes it; or leave --udp off",
+            BindingError::NoReplacement(_) => {
+                "install the package again (in the sources: `make build`), or use --mode preload"
+            }
+            BindingError::NoSockets(_) => {
+                "install the package again (in the sources: `make build`), or leave --udp off"
+            }
             BindingError::Unwritable { .. } => {
                 "move Weft to a folder whose path has no space, colon or semicolon"
             }

@@ -17,6 +17,7 @@ mod scratch;
 mod setting_flags;
 mod setup;
 mod stat;
+mod usable;
 
 use std::process::ExitCode;
 

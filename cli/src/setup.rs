@@ -11,6 +11,7 @@ use crate::config::{Config, ConfigError, Source, Surroundings};
 use crate::elf::cache::LoaderCache;
 use crate::elf::closure::Search;
 use crate::libraries::{Binding, BindingError, Libraries, NotFound, SystemVerbs};
+use crate::usable::{self, Unusable};
 
 /// Everything that is the same for every program.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub enum SetupError {
     Config(ConfigError),
     /// The libraries.
     Libraries(NotFound),
+    /// What was found of them.
+    Unusable(Unusable),
     /// The way to them.
     Binding(BindingError),
 }
@@ -40,6 +43,7 @@ impl SetupError {
         match self {
             SetupError::Config(_) => None,
             SetupError::Libraries(_) => Some(NotFound::ADVICE),
+            SetupError::Unusable(error) => Some(error.advice()),
             SetupError::Binding(error) => Some(error.advice()),
         }
     }
@@ -50,6 +54,7 @@ impl fmt::Display for SetupError {
         match self {
             SetupError::Config(error) => error.fmt(f),
             SetupError::Libraries(error) => error.fmt(f),
+            SetupError::Unusable(error) => error.fmt(f),
             SetupError::Binding(error) => error.fmt(f),
         }
     }
@@ -69,6 +74,7 @@ impl Setup {
         }
         let libraries =
             Libraries::find(config.get("libdir").map(Path::new)).map_err(SetupError::Libraries)?;
+        usable::check(&libraries).map_err(SetupError::Unusable)?;
         let system_verbs = SystemVerbs::find(&outer_search(&libraries));
         let mode = config.get("mode").unwrap_or("auto");
         let real_devices = config.get("real-devices").and_then(switch) == Some(true);

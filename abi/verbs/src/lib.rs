@@ -14,6 +14,7 @@
 //! | `cm` | librdmacm: ids, events, connections |
 //! | `strings`, `rates` | numbers in words and other units |
 //! | `unsupported`, `rsocket` | what is not served |
+//! | `version` | which library this is |
 //! | `device_files`, `listing`, `sysfs` | the files in /dev and /sys that programs look for |
 //! | `system_devices`, `off` | the machine's own devices beside ours, and instead of ours |
 //!
@@ -60,6 +61,7 @@ mod strings;
 mod sysfs;
 mod system_devices;
 mod unsupported;
+mod version;
 mod weft0;
 mod window;
 mod wr;

@@ -83,6 +83,7 @@ exports "$weft" > "$work/weft"
     of_kind served rsocket | sed 's/^/weft_/'
     printf 'weft_unserved_%s\n' errno null void
     echo weft_serves # src/one_engine.rs
+    echo weft_version # src/version.rs
     sed -n 's/^ *\(Look\|Open\) fn \([a-z0-9_]*\)(.*/\2/p' "$here/../src/device_files.rs" # for the device's files
     printf '%s\n' opendir readdir readdir64 rewinddir telldir seekdir closedir scandir scandir64 # src/listing.rs
 } | sort > "$work/weft.wanted"

@@ -280,7 +280,7 @@ fn rdma_core_provides(asked: usize, lacking: &[&Import]) -> Finding {
         lacking.iter().partition(|import| import.is_private());
     if lacking.len() == asked {
         return Finding::bad("symbols", "libweft.so provides none that it asks for")
-            .advise("build Weft again: make build");
+            .advise("install the package again (in the sources: `make build`)");
     }
     if public.is_empty() {
         let ours = asked - private.len();
