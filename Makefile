@@ -8,7 +8,7 @@ RELEASE    := $(TARGET_DIR)/release
 export CARGO_TARGET_DIR := $(TARGET_DIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-full test-siw test-sockets test-scale test-hostile test-loom test-mutants test-asan bench install uninstall lint clean
+.PHONY: help build packages demo test test-full test-siw test-sockets test-scale test-packages test-hostile test-loom test-mutants test-asan bench install uninstall lint clean
 
 help: ## this list
 	@echo 'Weft: software iWARP in user space. Targets:'
@@ -19,6 +19,7 @@ build: ## target/release/weft, with its libraries beside it
 	@scripts/need build
 	cargo build --release --package weft --package weft-abi-preload
 	abi/verbs/build.sh $(RELEASE)
+	cargo xtask third-party >$(RELEASE)/third-party.txt.new && mv $(RELEASE)/third-party.txt.new $(RELEASE)/third-party.txt
 
 demo: ## unmodified RDMA programs on this machine, beside raw TCP
 	@scripts/need build verbs demo
@@ -49,6 +50,16 @@ test-scale: ## ten thousand queue pairs, beside as many sockets (about ten minut
 	@scripts/need build verbs test
 	@$(MAKE) --no-print-directory build
 	tests/scale/run.py --weft $(RELEASE)/weft --json $(TARGET_DIR)/scale.json $(SCALE_ARGS)
+
+test-packages: ## packages made, checked, and installed in clean systems (about ten minutes)
+	@scripts/need build verbs test packages
+	@$(MAKE) --no-print-directory build
+	tests/packages/run.py --build $(RELEASE) --full
+
+packages: ## the Debian package and the wheel, in target/packages
+	@scripts/need build packages
+	@$(MAKE) --no-print-directory build
+	scripts/package $(RELEASE) $(TARGET_DIR)/packages deb wheel
 
 test-hostile: ## attacks on real programs for an hour, honest traffic beside them (HOSTILE_ARGS='--seconds N --seed S')
 	@scripts/need build verbs test

@@ -16,6 +16,7 @@ mod names;
 mod no_os;
 mod requirements;
 mod sources;
+mod third_party;
 mod tree;
 mod words;
 mod workspace;
@@ -30,7 +31,9 @@ usage: cargo xtask COMMAND
   tidy --lower
           the same, after bounds in xtask/bounds were lowered to the counts that have fallen
   rfc     how much of the RFCs is met and shown by a test, and what is not
-  no-os   build proto/* without the standard library and look at what the result would still link to";
+  no-os   build proto/* without the standard library and look at what the result would still link to
+  third-party
+          the crates of others in our binaries, and the texts of their licences";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
         (Some("tidy"), Some(flag)) if flag == "--lower" => lower().and_then(|()| tidy()),
         (Some("rfc"), None) => rfc(),
         (Some("no-os"), None) => no_os(),
+        (Some("third-party"), None) => third_party(),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
@@ -137,6 +141,15 @@ fn rfc() -> Result<bool, String> {
     let tree = tree::read(&workspace::read()?.root)?;
     print!("{}", requirements::report(&tree));
     Ok(requirements::check(&tree).is_empty())
+}
+
+fn third_party() -> Result<bool, String> {
+    let everything = workspace::with_dependencies()?;
+    print!(
+        "{}",
+        third_party::document(&third_party::shipped(&everything))?
+    );
+    Ok(true)
 }
 
 fn no_os() -> Result<bool, String> {
