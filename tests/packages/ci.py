@@ -1,0 +1,69 @@
+"""The examples in `examples/`, by the steps that their own CI files say, each in a clean system that stands for a runner."""
+
+import shutil
+
+from bed import ROOT, PATIENCE, Failed, case, need
+from clean import USER, System
+
+import steps as of
+
+RUNNER = "bookworm"
+HOME = "/home/somebody"
+
+
+def runner(bed):
+    """A clean system in which an ordinary user may use sudo, as on a hosted runner, and finds the wheel where pip looks."""
+    def make():
+        system = System(bed, RUNNER, "sudo,ca-certificates")
+        (system.root / "etc/sudoers.d/somebody").write_text("somebody ALL=(ALL) NOPASSWD: ALL\n")
+        return system
+    return bed.once("runner", make)
+
+
+def play(bed, project, steps, user=USER):
+    """Carries out the steps in a copy of an example."""
+    system = runner(bed)
+    place = system.root / HOME.lstrip("/") / project
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(ROOT / "examples" / project, place)
+    system.run(f"chown -R {USER} {HOME}/{project}", network=True)
+    temporary = system.root / "tmp/runner"
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(mode=0o777)
+    temporary.chmod(0o777)
+    path = temporary / "path"
+    path.touch(mode=0o666)
+    path.chmod(0o666)
+    variables = {"RUNNER_TEMP": "/tmp/runner", "GITHUB_PATH": "/tmp/runner/path", "HOME": HOME, "DEBIAN_FRONTEND":
+                 "noninteractive", "PIP_FIND_LINKS": system.take(bed.package("wheel"))}
+    variables |= system.certificates()
+    said = ""
+    for step in steps:
+        (temporary / "step").write_text(step.script)
+        found = ":".join([*path.read_text().split(), "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"])
+        words = [f"{name}='{value}'" for name, value in (variables | step.variables | {"PATH": found}).items()]
+        said += system.run(f"cd {HOME}/{project} && setpriv --reuid={user} --regid={user} --clear-groups env -i "
+                           f"{' '.join(words)} bash -eo pipefail /tmp/runner/step", 4 * PATIENCE, network=True)
+    return said
+
+
+@case(full=True)
+def github_runs_the_c_example(bed):
+    need("mmdebstrap")
+    shows(play(bed, "c", of.github(ROOT / "examples/c/.github/workflows/test.yml")), "weft0: is there an echo?")
+
+
+@case(full=True)
+def github_runs_the_python_example(bed):
+    shows(play(bed, "python", of.github(ROOT / "examples/python/.github/workflows/test.yml")), "3 passed")
+
+
+@case(full=True)
+def gitlab_runs_the_c_example(bed):
+    # A job of GitLab's docker executor is root in its image.
+    shows(play(bed, "c", of.gitlab(ROOT / "examples/c/.gitlab-ci.yml"), user=0), "weft0: is there an echo?")
+
+
+def shows(said, words):
+    if words not in said:
+        raise Failed(f"it does not say {words!r}:\n{said[-2000:]}")
