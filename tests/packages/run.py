@@ -22,6 +22,7 @@ import clean  # noqa: E402, F401
 import contents  # noqa: E402, F401
 import debs  # noqa: E402, F401
 import installations  # noqa: E402, F401
+import rpms  # noqa: E402, F401
 import wheels  # noqa: E402, F401
 from bed import CASES, Bed, Failed, Skip  # noqa: E402
 from counts import Counts  # noqa: E402
