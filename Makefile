@@ -56,10 +56,10 @@ test-packages: ## packages made, checked, and installed in clean systems (about 
 	@$(MAKE) --no-print-directory build
 	tests/packages/run.py --build $(RELEASE) --full
 
-packages: ## the Debian package and the wheel, in target/packages
+packages: ## the Debian package, the RPM and the wheel, in target/packages
 	@scripts/need build packages
 	@$(MAKE) --no-print-directory build
-	scripts/package $(RELEASE) $(TARGET_DIR)/packages deb wheel
+	scripts/package $(RELEASE) $(TARGET_DIR)/packages deb rpm wheel
 
 test-hostile: ## attacks on real programs for an hour, honest traffic beside them (HOSTILE_ARGS='--seconds N --seed S')
 	@scripts/need build verbs test

@@ -19,6 +19,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "rig"))
 import again  # noqa: E402
 import ci  # noqa: E402, F401
 import clean  # noqa: E402, F401
+import containers  # noqa: E402, F401
 import contents  # noqa: E402, F401
 import debs  # noqa: E402, F401
 import installations  # noqa: E402, F401
