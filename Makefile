@@ -51,7 +51,7 @@ test-scale: ## ten thousand queue pairs, beside as many sockets (about ten minut
 	@$(MAKE) --no-print-directory build
 	tests/scale/run.py --weft $(RELEASE)/weft --json $(TARGET_DIR)/scale.json $(SCALE_ARGS)
 
-test-packages: ## packages made, checked, and installed in clean systems (about ten minutes)
+test-packages: ## packages made, checked, and installed in clean systems (about half an hour)
 	@scripts/need build verbs test packages
 	@$(MAKE) --no-print-directory build
 	tests/packages/run.py --build $(RELEASE) --full

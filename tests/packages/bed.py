@@ -1,4 +1,4 @@
-"""What the cases of packages share: a place to work in, packages that are built once, and commands that must succeed."""
+"""What the cases of packages share: a place to work in, packages that are made once, commands that must succeed."""
 
 import os
 import shutil
@@ -8,6 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 120  # seconds that one command may take, unless a case says otherwise
+MAKING = 600  # seconds that a package or a clean system may take, of a slow mirror and a busy machine
 PINGS = 10
 CASES = {}
 
@@ -60,9 +61,9 @@ class Bed:
         """The package of that kind, by its path."""
         return self.once(kind, lambda: self.build_package(kind))
 
-    def build_package(self, kind):
-        done = subprocess.run([ROOT / "scripts/package", self.build, self.folder / "made", kind], text=True,
-                              capture_output=True, timeout=PATIENCE, check=False)
+    def build_package(self, kind, out=None):
+        done = subprocess.run([ROOT / "scripts/package", self.build, out or self.folder / "made", kind], text=True,
+                              capture_output=True, timeout=MAKING, check=False)
         if done.returncode and "install the Debian package" in done.stderr:
             raise Skip(done.stderr.strip())
         if done.returncode:
@@ -71,6 +72,11 @@ class Bed:
 
     def close(self):
         self.kept.cleanup()
+
+
+def beside(package, name):
+    """The package of that name that was made with this one."""
+    return package.with_name(package.name.replace("weft", name, 1))
 
 
 def need(*commands):

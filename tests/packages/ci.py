@@ -1,4 +1,4 @@
-"""The examples in `examples/`, by the steps that their own CI files say, each in a clean system that stands for a runner."""
+"""The examples in `examples/`, by the steps of their own CI files, in a clean system that stands for a runner."""
 
 import shutil
 
@@ -12,7 +12,7 @@ HOME = "/home/somebody"
 
 
 def runner(bed):
-    """A clean system in which an ordinary user may use sudo, as on a hosted runner, and finds the wheel where pip looks."""
+    """A clean system in which an ordinary user may use sudo, as on a hosted runner."""
     def make():
         system = System(bed, RUNNER, "sudo,ca-certificates")
         (system.root / "etc/sudoers.d/somebody").write_text("somebody ALL=(ALL) NOPASSWD: ALL\n")

@@ -7,13 +7,13 @@ import shutil
 import time
 from pathlib import Path
 
-from bed import PATIENCE, Failed, Skip, case, need, pinged, pings, said
+from bed import MAKING, PATIENCE, Failed, Skip, case, need, pinged, pings, said
 
 SUITES = ("bookworm", "trixie")
 USER = 1000
-MAKING = 600  # seconds for a mirror and a slow machine
 # What the package manager keeps for itself.
-NOT_OURS = ("/var/lib/dpkg/", "/var/lib/apt/", "/var/cache/", "/var/log/", "/tmp/", "/proc/", "/root/", "/home/", "/dev/")
+NOT_OURS = ("/var/lib/dpkg/", "/var/lib/apt/", "/var/cache/", "/var/log/", "/tmp/", "/proc/", "/root/", "/home/",
+            "/dev/")
 
 
 class System:
@@ -32,7 +32,7 @@ class System:
         self.run(f"useradd --create-home --uid {USER} somebody")
 
     def run(self, script, seconds=PATIENCE, network=False):
-        """What a shell script prints that runs there as root, in a network of its own or (`network`) in the machine's."""
+        """What a shell script prints that root runs there, in a network of its own or (`network`) in the machine's."""
         enter = ["unshare", "--pid", "--fork", "--mount", f"--root={self.root}", "--mount-proc"]
         begin = "cd /" if network else "cd /; ip link set lo up"
         return said([*enter, *([] if network else ["--net"]), "sh", "-ec", f"{begin}\n{script}"], seconds,

@@ -1,11 +1,10 @@
-"""The image that packages/container describes: built as it says, from a base that is made here, and run by a user without
-rights, in a tree that nobody can write to."""
+"""The image that packages/container describes: built as it says, from a base that is made here, and run by a user
+without rights, in a tree that nobody can write to."""
 
 import json
 import os
 
-from bed import PATIENCE, ROOT, Failed, Skip, case, need, pinged, pings, said
-from clean import MAKING
+from bed import MAKING, PATIENCE, ROOT, Failed, Skip, case, need, pinged, pings, said
 
 RECIPE = ROOT / "packages/container/Containerfile"
 # Weft in somebody else's image (docs/packages.md): whatever that is made of, it has glibc.
@@ -46,8 +45,8 @@ class Images:
         user, group = user.split(":")
         try:
             return said(["bwrap", "--ro-bind", root, "/", "--proc", "/proc", "--dev", "/dev", "--unshare-all", "--uid",
-                         user, "--gid", group, "--cap-drop", "ALL", "--die-with-parent", "--clearenv", "--setenv", "PATH",
-                         "/usr/bin:/bin", *words])
+                         user, "--gid", group, "--cap-drop", "ALL", "--die-with-parent", "--clearenv", "--setenv",
+                         "PATH", "/usr/bin:/bin", *words])
         finally:
             self.podman("image", "unmount", image)
 

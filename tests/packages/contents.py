@@ -3,7 +3,7 @@
 import sys
 import zipfile
 
-from bed import ROOT, Failed, case, files, need, said
+from bed import ROOT, Failed, beside, case, files, need, said
 
 sys.path.append(str(ROOT / "packages/python"))
 import make_wheel  # noqa: E402
@@ -30,10 +30,10 @@ def binaries_need_no_other_library(bed):
             raise Failed(f"{name} needs {sorted(needed - NEEDED)}")
 
 
-def installed(bed):
-    """The files of `make install`, from the prefix."""
+def installed(bed, part="run"):
+    """The files of that part of `make install`, from the prefix."""
     place = bed.place("installed")
-    said([ROOT / "scripts/install", bed.build, place])
+    said([ROOT / "scripts/install", "--part", part, bed.build, place])
     return files(place)
 
 
@@ -44,8 +44,16 @@ def deb_has_the_files_of_an_installation(bed):
     said(["dpkg-deb", "--extract", bed.package("deb"), place])
     # Debian's own places and forms: its zsh looks elsewhere, its documents are compressed, licences are one file.
     plain = {name.removesuffix(".gz").replace("vendor-completions", "site-functions") for name in files(place / "usr")}
-    same(plain - {"share/doc/weft/copyright", "share/doc/weft/changelog", "share/lintian/overrides/weft"}, installed(bed) - {
-        "share/doc/weft/LICENSE-MIT", "share/doc/weft/LICENSE-APACHE"})
+    added = {"share/doc/weft/copyright", "share/doc/weft/changelog", "share/lintian/overrides/weft"}
+    same(plain - added, installed(bed) - {"share/doc/weft/LICENSE-MIT", "share/doc/weft/LICENSE-APACHE"})
+
+
+@case()
+def deb_for_development_has_the_rest(bed):
+    need("dpkg-deb")
+    place = bed.place("deb")
+    said(["dpkg-deb", "--extract", beside(bed.package("deb"), "weft-dev"), place])
+    same({name for name in files(place / "usr") if not name.startswith("share/doc")}, installed(bed, "develop"))
 
 
 @case()
@@ -54,6 +62,15 @@ def wheel_has_the_files_of_an_installation(bed):
     parts = [name.split("/", 2) for name in names if ".data/" in name]
     plain = {("bin/" if kind == "scripts" else "") + name for _, kind, name in parts}
     same(plain, {name for name in installed(bed) if not name.startswith("share/doc")})
+
+
+@case(full=True)
+def packages_made_again_are_the_same_octets(bed):
+    for kind in ("deb", "rpm", "wheel"):
+        first = bed.package(kind)
+        again = bed.build_package(kind, bed.place("made-again"))
+        if first.read_bytes() != again.read_bytes():
+            raise Failed(f"{first.name} differs")
 
 
 def same(these, those):

@@ -22,6 +22,7 @@ import clean  # noqa: E402, F401
 import containers  # noqa: E402, F401
 import contents  # noqa: E402, F401
 import debs  # noqa: E402, F401
+import inside  # noqa: E402, F401
 import installations  # noqa: E402, F401
 import rpms  # noqa: E402, F401
 import wheels  # noqa: E402, F401

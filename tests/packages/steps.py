@@ -1,7 +1,7 @@
 """The steps of workflows (GitHub) and jobs (GitLab) as scripts, read from the files that people copy.
 
-Only what the examples and the snippets use is understood; anything else is refused, so that a file that passes here is one
-whose every line was carried out.
+Only what the examples and the snippets use is understood; anything else is refused, so that a file that passes here is
+one whose every line was carried out.
 """
 
 import re

@@ -17,6 +17,7 @@ const CAPITALS: &[&str] = &[
     "Makefile",
     "Cargo.toml",
     "Cargo.lock",
+    "Containerfile",
 ];
 
 /// Files whose name or length breaks the house's rules.
