@@ -147,7 +147,8 @@ mod tests {
             assert!(document.contains(&format!("{} {}: ", of.name, of.version)));
         }
         // Below each line of dashes, the crates and the text.
-        let parts = document.split(&"-".repeat(80)).skip(1);
+        let dashes = "-".repeat(80);
+        let parts = document.split(&dashes).skip(1);
         let texts: Vec<&str> = parts
             .filter_map(|part| Some(part.split_once(":\n\n")?.1))
             .collect();
