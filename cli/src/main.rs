@@ -1,6 +1,8 @@
 //! The weft command: run programs over Weft, say whether they will be served, show what goes on.
 
 #![forbid(unsafe_code)]
+// `print!` panics when its reader goes away: what is said goes through `output`.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod args;
 mod config;

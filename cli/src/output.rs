@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
+use weft_os::stdout::{print_to, Reader};
 
 /// Good news.
 pub const GOOD: Style = AnsiColor::Green.on_default();
@@ -35,8 +36,7 @@ pub fn complain(what: &(impl Display + ?Sized), advice: Option<&str>) {
 /// A reader that has gone away (`| head`) is no error.
 pub fn print(text: &str) -> ExitCode {
     match write(text) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Ok(Reader::Listens | Reader::Gone) => ExitCode::SUCCESS,
         Err(error) => {
             complain(&format!("cannot write: {error}"), None);
             ExitCode::FAILURE
@@ -44,9 +44,10 @@ pub fn print(text: &str) -> ExitCode {
     }
 }
 
-/// [`print()`] for those who go on writing.
-pub fn write(text: &str) -> io::Result<()> {
-    let mut out = anstream::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
+/// [`print()`] for those who go on writing while somebody reads.
+///
+/// # Errors
+/// Why it cannot be written.
+pub fn write(text: &str) -> io::Result<Reader> {
+    print_to(&mut anstream::stdout().lock(), text)
 }

@@ -8,6 +8,8 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use weft_os::stdout::Reader;
+
 use crate::args::StatArgs;
 use crate::output::{complain, print, write};
 use processes::Seen;
@@ -31,8 +33,13 @@ pub fn run(args: &StatArgs) -> ExitCode {
         if !goes_on {
             return print(&render(args, &look, &seen));
         }
-        if screen.show(&render(args, &look, &seen)).is_err() {
-            return ExitCode::SUCCESS;
+        match screen.show(&render(args, &look, &seen)) {
+            Ok(Reader::Listens) => {}
+            Ok(Reader::Gone) => return ExitCode::SUCCESS,
+            Err(error) => {
+                complain(&format!("cannot write: {error}"), None);
+                return ExitCode::FAILURE;
+            }
         }
         std::thread::sleep(interval);
     }
@@ -98,7 +105,7 @@ impl Screen {
         }
     }
 
-    fn show(&mut self, text: &str) -> std::io::Result<()> {
+    fn show(&mut self, text: &str) -> std::io::Result<Reader> {
         const HOME: &str = "\x1b[H";
         const CLEAR_LINE: &str = "\x1b[K";
         const CLEAR_REST: &str = "\x1b[J";

@@ -17,7 +17,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("run/sockets", &["proto/datagram", "run/settings", "run/os"]),
     ("abi/verbs", &["run/engine"]),
     ("abi/preload", &["run/sockets", "run/settings", "run/os"]),
-    ("eval/bench", &["run/engine"]),
+    ("eval/bench", &["run/engine", "run/os"]),
     ("eval/link", &["proto/inet"]),
     ("eval/bridge", &["eval/link", "run/os"]),
     (

@@ -4,5 +4,6 @@ mod config;
 mod docs;
 mod doctor;
 mod place;
+mod readers;
 mod run;
 mod stat;

@@ -12,8 +12,8 @@ use crate::pairs::{estimate, this_comes_first, Rule};
 use crate::path::Place;
 use crate::plan::{Group, Row};
 use crate::record::{CellRecord, RowRecord, BESIDE, THIS};
-use crate::runner::{empty_row, sample_seconds};
-use crate::sample::{Progress, Sampler};
+use crate::runner::empty_row;
+use crate::sample::{planned_seconds, Progress, Sampler, Told};
 use crate::stack::Stack;
 
 /// Pairs after which a row is given up when none of them has a figure of both builds.
@@ -46,7 +46,7 @@ impl<E: Executor> Beside<'_, E> {
     /// How long these groups will take at most, without counting instructions.
     pub fn expected(&self, groups: &[Group]) -> Duration {
         let seconds = |row: &Row| {
-            sample_seconds(&row.workload, self.sampler.seconds)
+            planned_seconds(row.workload.as_ref(), self.sampler.seconds)
                 * row.stacks.len() as f64
                 * f64::from(2 * self.rule.most)
         };
@@ -54,7 +54,14 @@ impl<E: Executor> Beside<'_, E> {
     }
 
     /// Runs the groups of one path; ends early when the executor says that the user wants no more.
-    pub fn run(&mut self, groups: &[Group], place: &Place, progress: Progress) -> Vec<RowRecord> {
+    /// `keep` is told of all rows so far after each.
+    pub fn run(
+        &mut self,
+        groups: &[Group],
+        place: &Place,
+        progress: Progress,
+        keep: &mut dyn FnMut(&[RowRecord]),
+    ) -> Vec<RowRecord> {
         let mut records = Vec::new();
         for row in groups.iter().flatten() {
             if self.sampler.executor.interrupted() {
@@ -66,6 +73,7 @@ impl<E: Executor> Beside<'_, E> {
                 record.cells.extend(cells);
             }
             records.push(record);
+            keep(&records);
         }
         records
     }
@@ -85,7 +93,11 @@ impl<E: Executor> Beside<'_, E> {
         });
         for (cell, reason) in cells.iter_mut().zip(why_not(stacks)) {
             if let Some(reason) = reason {
-                progress(&format!("{} {}: skipped: {reason}", row.id(), cell.label()));
+                progress(Told::note(&format!(
+                    "{} {}: skipped: {reason}",
+                    row.id(),
+                    cell.label()
+                )));
                 cell.skipped = Some(reason);
             }
         }
@@ -121,11 +133,11 @@ impl<E: Executor> Beside<'_, E> {
             }
             let ratios = ratios(&cells[0], &cells[1], row.workload.metric());
             if ratios.is_empty() && pair >= NO_FIGURE_PAIRS {
-                progress(&format!(
+                progress(Told::note(&format!(
                     "{} {}: given up: {pair} pairs without a figure of both builds",
                     row.id(),
                     cells[0].stack
-                ));
+                )));
                 return;
             }
             if self.rule.is_met(pair, &ratios) {
@@ -161,11 +173,11 @@ impl<E: Executor> Beside<'_, E> {
             Some(reason) => format!("not counted: {reason}"),
             None => "counted".to_owned(),
         };
-        progress(&format!(
+        progress(Told::note(&format!(
             "      {} {}: instructions {told}",
             row.id(),
             cells[0].stack
-        ));
+        )));
         for (cell, counted) in cells.iter_mut().zip(counted) {
             cell.instructions = Some(counted);
         }
@@ -189,14 +201,15 @@ mod tests {
     use super::*;
     use crate::comparison::Comparison;
     use crate::exec::Output;
+    use crate::job::CLIENT;
     use crate::job::{Invocation, Job};
     use crate::metric::MESSAGE_RATE;
     use crate::path::PathKind;
     use crate::record::{Failure, Metrics};
     use crate::stack::Site;
-    use crate::workload::{Op, Workload};
+    use crate::verbs::{Op, Verbs};
 
-    const WORKLOAD: Workload = Workload::Rate {
+    const WORKLOAD: Verbs = Verbs::Rate {
         op: Op::Send,
         size: 64,
         depth: 1,
@@ -212,19 +225,19 @@ mod tests {
         fn name(&self) -> String {
             "weft".to_owned()
         }
-        fn serves(&self, _: &Workload, _: PathKind) -> bool {
+        fn serves(&self, _: &Verbs, _: PathKind) -> bool {
             true
         }
         fn ready(&self) -> anyhow::Result<()> {
             anyhow::ensure!(self.0 != "old", "it has no such program");
             Ok(())
         }
-        fn job(&self, workload: &Workload, site: &Site) -> Job {
+        fn job(&self, workload: &Verbs, site: &Site) -> Job {
             let program = || Invocation::new(self.0, [""; 0]);
             site.job(workload, program(), program())
         }
-        fn parse(&self, _: &Workload, output: &Output) -> anyhow::Result<Metrics> {
-            let rate = output.client.parse()?;
+        fn parse(&self, _: &Verbs, output: &Output) -> anyhow::Result<Metrics> {
+            let rate = output.client().parse()?;
             Ok(Metrics::from([(MESSAGE_RATE.key.to_owned(), rate)]))
         }
     }
@@ -239,7 +252,7 @@ mod tests {
 
     impl Executor for Mock {
         fn execute(&mut self, job: &Job, _: &Place) -> Result<Output, Failure> {
-            let name = job.client.display();
+            let name = job.program(CLIENT).unwrap().display();
             let before = self.calls.iter().filter(|call| **call == name).count();
             self.calls.push(name.clone());
             let rates = self.rates.iter().find(|(build, _)| *build == name);
@@ -247,10 +260,7 @@ mod tests {
                 reason: "exit status 1".to_owned(),
                 tail: vec![],
             })?;
-            Ok(Output {
-                client: rates[before % rates.len()].to_string(),
-                ..Output::default()
-            })
+            Ok(Output::of_client(&rates[before % rates.len()].to_string()))
         }
         fn execute_alone(
             &mut self,
@@ -282,7 +292,7 @@ mod tests {
             names.map(|name| -> Vec<Box<dyn Stack>> { vec![Box::new(Fake(name))] });
         let row = Row {
             path: PathKind::Loopback,
-            workload: WORKLOAD,
+            workload: std::rc::Rc::new(WORKLOAD),
             stacks: vec![0],
         };
         let mut runner = Beside {
@@ -295,9 +305,14 @@ mod tests {
             counting: Counting::Undecided,
         };
         let mut told = Vec::new();
-        let rows = runner.run(&[vec![row]], &Place::loopback(None), &mut |line| {
-            told.push(line.to_owned());
-        });
+        let rows = runner.run(
+            &[vec![row]],
+            &Place::loopback(None),
+            &mut |line| {
+                told.push(line.line.to_owned());
+            },
+            &mut |_| {},
+        );
         let calls = runner.sampler.executor.calls;
         Ran { rows, calls, told }
     }

@@ -215,7 +215,7 @@ fn tried(weft: &Weft, who: &str) -> Result<Vec<String>> {
 fn answer(command: &Invocation, who: &str) -> Result<Output> {
     let line = command.display();
     let output = Side::default()
-        .command(command, false)
+        .command(command, None)
         .output()
         .map_err(|error| {
             anyhow::anyhow!(

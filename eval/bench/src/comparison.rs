@@ -180,11 +180,11 @@ pub(crate) mod tests {
     use crate::pairs::Interval;
     use crate::record::Count;
     use crate::summary::tests::{cell_of, row_of};
-    use crate::workload::Workload;
+    use crate::verbs::Verbs;
 
     /// A row of two builds of one stack.
     pub(crate) fn both_of(
-        workload: Workload,
+        workload: Verbs,
         this: &[Option<f64>],
         beside: &[Option<f64>],
     ) -> RowRecord {
@@ -211,8 +211,8 @@ pub(crate) mod tests {
         }
     }
 
-    const RATE: Workload = Workload::Rate {
-        op: crate::workload::Op::Write,
+    const RATE: Verbs = Verbs::Rate {
+        op: crate::verbs::Op::Write,
         size: 64,
         depth: 128,
         post_list: 1,
@@ -221,7 +221,7 @@ pub(crate) mod tests {
     #[test]
     fn above_one_is_better_for_latencies_and_for_rates() {
         let (this, beside) = (&[Some(10.0)], &[Some(20.0)]);
-        for (workload, ratio) in [(Workload::Connect, 2.0), (RATE, 0.5)] {
+        for (workload, ratio) in [(Verbs::Connect, 2.0), (RATE, 0.5)] {
             let row = both_of(workload, this, beside);
             let found = comparisons_of(&row, 0.02)[0].estimate.unwrap().ratio;
             assert!((found - ratio).abs() < 1e-12, "{found}");

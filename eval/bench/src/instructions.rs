@@ -36,7 +36,7 @@ pub fn count<E: Executor>(
     }
     for _ in 0..RUNS {
         for (of_stack, stack) in counted.iter_mut().zip(stacks) {
-            for messages in lengths(&row.workload) {
+            for messages in lengths(row.workload.as_ref()) {
                 if of_stack.skipped.is_some() || executor.interrupted() {
                     continue;
                 }
@@ -58,8 +58,9 @@ fn run<E: Executor>(
     messages: u64,
     place: &Place,
 ) -> Result<(), String> {
-    let program = stack
-        .counted(&row.workload, messages)
+    let program = row
+        .workload
+        .counted(stack, messages)
         .map_err(|error| format!("{error:#}"))?;
     counted.command = program.display();
     let printed = executor
@@ -83,7 +84,7 @@ fn told(failure: Failure) -> String {
 }
 
 /// Messages of a short and of a long run.
-fn lengths(workload: &Workload) -> [u64; 2] {
+fn lengths(workload: &dyn Workload) -> [u64; 2] {
     let size = workload.size().unwrap_or(1).max(1);
     let rounds = (ROUNDS * SHORT_MESSAGE / size).clamp(1, ROUNDS);
     [ROUND * rounds, ROUND * rounds * LONGER]
@@ -105,12 +106,12 @@ fn skipped(reason: String) -> Instructions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::{Mode, Op};
+    use crate::verbs::{Mode, Op, Verbs};
 
     #[test]
     fn long_messages_are_fewer_and_a_long_run_is_five_short_ones() {
         let of = |size| {
-            lengths(&Workload::Bulk {
+            lengths(&Verbs::Bulk {
                 op: Op::Write,
                 size,
                 mode: Mode::Polling,

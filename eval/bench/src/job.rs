@@ -5,6 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+/// Name of the role that others connect to.
+pub const SERVER: &str = "server";
+/// Name of the role that measures against a server.
+pub const CLIENT: &str = "client";
+
 /// A program, its arguments and what it adds to the environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invocation {
@@ -16,19 +21,52 @@ pub struct Invocation {
     pub env: Vec<(String, String)>,
 }
 
-/// A server and a client that measures against it.
+/// A measurement: a cast of programs, started one after another, each when those before it are ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// Started first; ready once it listens on `port`.
-    pub server: Invocation,
-    /// Started when the server is ready; what it prints is the measurement.
-    pub client: Invocation,
-    /// TCP port on which the server listens.
-    pub port: u16,
-    /// Whether each program is tied to its side's core.
+    /// In the order of their start; their names differ.
+    pub roles: Vec<Role>,
+    /// Whether each program is tied to the core of its seat.
     pub pinned: bool,
-    /// Both programs are killed after this.
+    /// All programs are killed after this.
     pub timeout: Duration,
+}
+
+/// A program of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Role {
+    /// Name in records and messages: `server`, `client-3`.
+    pub name: String,
+    /// Which host of the path it runs on, counted from 0.
+    pub host: usize,
+    /// Which of the two cores it is tied to.
+    pub seat: Seat,
+    /// What it runs.
+    pub program: Invocation,
+    /// When those behind it may start.
+    pub ready: Ready,
+    /// Whether the job lasts until it has ended. The others get a moment to follow, and are ended then.
+    pub measures: bool,
+}
+
+/// Which of the two cores of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seat {
+    /// The servers'.
+    Server,
+    /// The clients'.
+    Client,
+}
+
+/// When a role is ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ready {
+    /// As soon as it runs.
+    AtOnce,
+    /// Once something on its host listens on this TCP port.
+    Listens(u16),
+    /// Once it has printed this on a line of its own.
+    Says(String),
 }
 
 /// One end of a path.
@@ -36,8 +74,6 @@ pub struct Job {
 pub struct Side {
     /// The network namespace to run in; none is the bench's own.
     pub namespace: Option<Namespace>,
-    /// Core for pinned jobs; none where pinning is not possible.
-    pub core: Option<usize>,
     /// Network interface the traffic uses.
     pub interface: String,
 }
@@ -96,14 +132,47 @@ impl Invocation {
     }
 }
 
+impl Job {
+    /// A server on the first host, ready once it listens on `port`, and a client on the last that measures against it.
+    pub fn pair(server: Invocation, client: Invocation, port: u16, hosts: usize) -> Job {
+        let server = Role {
+            name: SERVER.to_owned(),
+            host: 0,
+            seat: Seat::Server,
+            program: server,
+            ready: Ready::Listens(port),
+            measures: false,
+        };
+        let client = Role {
+            name: CLIENT.to_owned(),
+            host: hosts - 1,
+            seat: Seat::Client,
+            program: client,
+            ready: Ready::AtOnce,
+            measures: true,
+        };
+        Job {
+            roles: vec![server, client],
+            pinned: true,
+            timeout: Duration::from_secs(60),
+        }
+    }
+
+    /// The program of the role of this name.
+    pub fn program(&self, role: &str) -> Option<&Invocation> {
+        let found = self.roles.iter().find(|r| r.name == role)?;
+        Some(&found.program)
+    }
+}
+
 impl Side {
-    /// The command that runs `invocation` on this side, without redirections.
-    pub fn command(&self, invocation: &Invocation, pinned: bool) -> Command {
+    /// The command that runs `invocation` on this side, tied to `core` if there is one, without redirections.
+    pub fn command(&self, invocation: &Invocation, core: Option<usize>) -> Command {
         let mut words: Vec<OsString> = Vec::new();
         if let Some(namespace) = self.namespace {
             words.extend(namespace.enter());
         }
-        if let (Some(core), true) = (self.core, pinned) {
+        if let Some(core) = core {
             words.extend(["taskset".into(), "-c".into(), core.to_string().into()]);
         }
         words.push(invocation.program.clone().into());
@@ -155,16 +224,15 @@ mod tests {
                 holder: 42,
                 user: true,
             }),
-            core: Some(1),
             interface: String::new(),
         };
         let invocation = Invocation::new("iperf3", ["-s"]);
         assert_eq!(
-            words(&side.command(&invocation, true)),
+            words(&side.command(&invocation, Some(1))),
             "nsenter -t 42 -m -n -U --preserve-credentials -- taskset -c 1 iperf3 -s"
         );
         assert_eq!(
-            words(&side.command(&invocation, false)),
+            words(&side.command(&invocation, None)),
             "nsenter -t 42 -m -n -U --preserve-credentials -- iperf3 -s"
         );
     }

@@ -9,19 +9,24 @@
 //!    computed from it.
 //! 3. **Estimates.** [`summary`] and [`targets`] turn a record into medians, spreads, ratios and
 //!    verdicts.
-//! 4. **Report.** [`report`] draws them for the terminal or as markdown.
+//! 4. **Report.** [`report`] draws them for the terminal, as markdown, as CSV or as a page with pictures, and tells
+//!    what changed from one run to another.
 //!
 //! A stack is whatever moves octets from one process to another: TCP as a program would write it,
 //! iperf3, Weft under perftest, libfabric, UCX. To add one, implement [`stack::Stack`] and list it
 //! in [`stack::all`].
 
 #![forbid(unsafe_code)]
+// `print!` panics when its reader goes away: `weft_os::stdout` does not.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod architecture;
+pub mod axis;
 pub mod beside;
 pub mod build;
 pub mod cli;
 pub mod comparison;
+pub mod cost;
 pub mod environment;
 pub mod exec;
 pub mod instructions;
@@ -40,4 +45,5 @@ pub mod stack;
 pub mod stats;
 pub mod summary;
 pub mod targets;
+pub mod verbs;
 pub mod workload;

@@ -61,6 +61,8 @@ pub const ALL: [Metric; 11] = [
     DELAY,
 ];
 
+/// Key of the number of operations that a sample is of, warm-up included: messages of a stream, round trips.
+pub const OPERATIONS: &str = "operations";
 /// Key of the 99th percentile of a latency metric, µs.
 pub const P99: &str = "p99_us";
 /// Key of the 99.9th percentile of a latency metric, µs.
@@ -79,6 +81,43 @@ const fn higher(key: &'static str, unit: &'static str) -> Metric {
         key,
         unit,
         better: Better::Higher,
+    }
+}
+
+/// Keys of the percentiles of a latency metric beyond its median, with their ranks.
+pub const PERCENTILES: [(&str, f64); 4] = [
+    ("p90_us", 0.9),
+    (P99, 0.99),
+    (P999, 0.999),
+    ("p9999_us", 0.9999),
+];
+
+impl Metric {
+    /// What it is, for people.
+    pub fn name(&self) -> &'static str {
+        let names = [
+            (HALF_ROUND_TRIP, "half round trip"),
+            (ROUND_TRIP, "round trip"),
+            (GOODPUT, "goodput"),
+            (MESSAGE_RATE, "messages"),
+            (CONNECT, "connect to established"),
+            (BRING_UP, "bring-up to the first answer"),
+            (REQUEST_RATE, "requests"),
+            (CONNECT_ALL, "all connections established"),
+            (MEMORY, "memory of a connection"),
+            (CALL, "a call"),
+            (DELAY, "send to receipt"),
+        ];
+        let found = names.iter().find(|(metric, _)| metric == self);
+        found.map_or(self.key, |(_, name)| name)
+    }
+
+    /// Which way is better, in words.
+    pub fn direction(&self) -> &'static str {
+        match self.better {
+            Better::Lower => "lower is better",
+            Better::Higher => "higher is better",
+        }
     }
 }
 
@@ -107,6 +146,11 @@ mod tests {
             assert_eq!(text, format!("\"{}\"", metric.key));
             assert_eq!(serde_json::from_str::<Metric>(&text).unwrap(), metric);
         }
+    }
+
+    #[test]
+    fn every_metric_has_a_name_for_people() {
+        assert!(ALL.iter().all(|metric| metric.name() != metric.key));
     }
 
     #[test]

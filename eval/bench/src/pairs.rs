@@ -7,6 +7,7 @@
 //! pairs alternates.
 
 use crate::record::PairsRecord;
+pub use crate::stats::Interval;
 use crate::stats::{median_of_sorted, sorted};
 
 /// Pairs from which on there is a 95 % interval: of five even the widest has 93.75 %.
@@ -23,15 +24,6 @@ pub struct Estimate {
     pub ratio: f64,
     /// Its 95 % interval; none for fewer pairs than [`FEWEST_PAIRS`].
     pub interval: Option<Interval>,
-}
-
-/// From one ratio to another.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Interval {
-    /// Lower end.
-    pub low: f64,
-    /// Upper end.
-    pub high: f64,
 }
 
 /// When a row has pairs enough.

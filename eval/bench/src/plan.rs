@@ -1,17 +1,20 @@
 //! Which rows there are, and which of them a run takes.
 
+use std::rc::Rc;
+
 use crate::path::PathKind;
-use crate::stack::{references, Stack};
+use crate::stack::Stack;
 use crate::targets;
-use crate::workload::{Mode, Op, Workload, ATOMIC, UD_IN_ONE_PACKET, UD_LONGEST};
+use crate::verbs::{Mode, Op, Verbs, ATOMIC, UD_IN_ONE_PACKET, UD_LONGEST};
+use crate::workload::{self, Workload};
 
 /// A workload on a path and the stacks that serve it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Row {
     /// Path.
     pub path: PathKind,
     /// Workload.
-    pub workload: Workload,
+    pub workload: Rc<dyn Workload>,
     /// Indices into the list of stacks.
     pub stacks: Vec<usize>,
 }
@@ -60,17 +63,19 @@ impl Row {
 pub fn groups(path: PathKind, stacks: &[Box<dyn Stack>], selection: &Selection) -> Vec<Group> {
     let rows = workloads(selection.full)
         .into_iter()
-        .filter(|workload| !selection.targets || targets::needs(workload))
+        .filter(|workload| !selection.targets || targets::needs(&workload.id()))
         .map(|workload| Row {
             path,
+            stacks: serving(path, workload.as_ref(), stacks, selection),
             workload,
-            stacks: serving(path, &workload, stacks, selection),
         })
         .filter(|row| named(row, &selection.only));
     let mut groups: Vec<Group> = Vec::new();
     for row in rows {
         match groups.last_mut() {
-            Some(group) if compared(&group[0].workload, &row.workload) => group.push(row),
+            Some(group) if compared(group[0].workload.as_ref(), row.workload.as_ref()) => {
+                group.push(row)
+            }
             _ => groups.push(vec![row]),
         }
     }
@@ -78,33 +83,41 @@ pub fn groups(path: PathKind, stacks: &[Box<dyn Stack>], selection: &Selection) 
 }
 
 /// Every workload of the default or of the full plan; those that belong together are neighbours.
-pub fn workloads(full: bool) -> Vec<Workload> {
+pub fn workloads(full: bool) -> Vec<Rc<dyn Workload>> {
+    let verbs = verbs(full)
+        .into_iter()
+        .map(|verbs| Rc::new(verbs) as Rc<dyn Workload>);
+    verbs.chain(workload::of_sockets(full)).collect()
+}
+
+/// Every workload of RDMA programs.
+fn verbs(full: bool) -> Vec<Verbs> {
     let mut list = Vec::new();
     latency(&mut list, full);
     bulk(&mut list, full);
     for op in [Op::Send, Op::Write] {
         list.extend(LISTS.map(|post_list| rate(op, SMALL, post_list)));
     }
-    list.push(Workload::Connect);
+    list.push(Verbs::Connect);
     by_gid(&mut list);
     list
 }
 
 /// What programs do that bring queue pairs up by GID and number, and rows of their own for what
 /// only they do.
-fn by_gid(list: &mut Vec<Workload>) {
-    let latency = |op, size| Workload::Latency {
+fn by_gid(list: &mut Vec<Verbs>) {
+    let latency = |op, size| Verbs::Latency {
         op,
         size,
         mode: Mode::Polling,
         pinned: true,
     };
-    let bulk = |op, size| Workload::Bulk {
+    let bulk = |op, size| Verbs::Bulk {
         op,
         size,
         mode: Mode::Polling,
     };
-    list.push(Workload::BringUp);
+    list.push(Verbs::BringUp);
     let atomics = [Op::FetchAdd, Op::CompareSwap];
     list.extend(atomics.map(|op| latency(op, ATOMIC)));
     list.extend(atomics.map(|op| rate(op, ATOMIC, 1)));
@@ -124,8 +137,8 @@ fn by_gid(list: &mut Vec<Workload>) {
     ]);
 }
 
-fn rate(op: Op, size: u64, post_list: u32) -> Workload {
-    Workload::Rate {
+fn rate(op: Op, size: u64, post_list: u32) -> Verbs {
+    Verbs::Rate {
         op,
         size,
         depth: DEPTH,
@@ -133,8 +146,8 @@ fn rate(op: Op, size: u64, post_list: u32) -> Workload {
     }
 }
 
-fn latency(list: &mut Vec<Workload>, full: bool) {
-    let row = |op, size, mode, pinned| Workload::Latency {
+fn latency(list: &mut Vec<Verbs>, full: bool) {
+    let row = |op, size, mode, pinned| Verbs::Latency {
         op,
         size,
         mode,
@@ -169,8 +182,8 @@ fn latency(list: &mut Vec<Workload>, full: bool) {
     list.extend([Op::Send, Op::Write].map(|op| row(op, SMALL, Mode::Polling, false)));
 }
 
-fn bulk(list: &mut Vec<Workload>, full: bool) {
-    let row = |op, size, mode| Workload::Bulk { op, size, mode };
+fn bulk(list: &mut Vec<Verbs>, full: bool) {
+    let row = |op, size, mode| Verbs::Bulk { op, size, mode };
     let (large, telling) = if full {
         (&SIZES_FULL[..], &SIZES_FULL[..])
     } else {
@@ -194,20 +207,20 @@ fn bulk(list: &mut Vec<Workload>, full: bool) {
 }
 
 /// The unpinned write is judged by the unpinned send.
-fn compared(a: &Workload, b: &Workload) -> bool {
+fn compared(a: &dyn Workload, b: &dyn Workload) -> bool {
     !a.pinned() && !b.pinned()
 }
 
 fn serving(
     path: PathKind,
-    workload: &Workload,
+    workload: &dyn Workload,
     stacks: &[Box<dyn Stack>],
     selection: &Selection,
 ) -> Vec<usize> {
-    let references = references(workload);
+    let references = workload.references();
     let wanted = |name: String| matches(&name, &selection.stacks) || references.contains(&name);
     (0..stacks.len())
-        .filter(|&i| stacks[i].serves(workload, path) && wanted(stacks[i].name()))
+        .filter(|&i| workload.serves(stacks[i].as_ref(), path) && wanted(stacks[i].name()))
         .collect()
 }
 

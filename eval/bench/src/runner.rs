@@ -7,13 +7,9 @@ use std::time::Duration;
 use crate::exec::Executor;
 use crate::path::Place;
 use crate::plan::{Group, Row};
-use crate::record::{CellRecord, RowRecord, Subject};
-use crate::sample::{Progress, Sampler};
-use crate::stack::{references, Stack};
-use crate::workload::Workload;
-
-/// Seconds a cell takes beyond its measuring: two processes start, connect and end.
-const OVERHEAD: f64 = 0.5;
+use crate::record::{CellRecord, RowRecord};
+use crate::sample::{planned_seconds, Progress, Sampler, Told};
+use crate::stack::Stack;
 
 /// Runs groups on one path after another.
 pub struct Runner<'a, E> {
@@ -34,6 +30,14 @@ struct Cell {
     record: CellRecord,
 }
 
+impl Cell {
+    /// Whether this repetition is still to be measured.
+    fn lacks(&self, repetition: u32) -> bool {
+        let samples = &self.record.samples;
+        self.record.skipped.is_none() && samples.iter().all(|s| s.repetition != repetition)
+    }
+}
+
 impl<'a, E: Executor> Runner<'a, E> {
     /// A runner that has run nothing yet.
     pub fn new(executor: E, stacks: &'a [Box<dyn Stack>], repetitions: u32, seconds: u32) -> Self {
@@ -48,32 +52,51 @@ impl<'a, E: Executor> Runner<'a, E> {
     /// About how long these groups will take.
     pub fn expected(&self, groups: &[Group]) -> Duration {
         let seconds = |row: &Row| {
-            sample_seconds(&row.workload, self.sampler.seconds)
-                * row.stacks.len() as f64
-                * f64::from(self.repetitions)
+            // One cell more, for what is measured twice.
+            self.cell_seconds(row) * (row.stacks.len() + 1) as f64
         };
         Duration::from_secs_f64(groups.iter().flatten().map(seconds).sum())
     }
 
-    /// Runs the groups of one path; ends early when the executor says that the user wants no more.
-    pub fn run(&mut self, groups: &[Group], place: &Place, progress: Progress) -> Vec<RowRecord> {
+    fn cell_seconds(&self, row: &Row) -> f64 {
+        planned_seconds(row.workload.as_ref(), self.sampler.seconds) * f64::from(self.repetitions)
+    }
+
+    /// Runs the groups of one path; ends early when the executor says that the user wants no more. `earlier` are rows
+    /// that an earlier run has begun: what they have is not measured again. `keep` is told of all rows so far after
+    /// each group.
+    pub fn run(
+        &mut self,
+        groups: &[Group],
+        place: &Place,
+        earlier: &[RowRecord],
+        progress: Progress,
+        keep: &mut dyn FnMut(&[RowRecord]),
+    ) -> Vec<RowRecord> {
         let mut records = Vec::new();
         for group in groups {
             if self.sampler.executor.interrupted() {
-                break;
+                // What is not reached is not lost.
+                let begun = group.iter().filter_map(|row| found(earlier, row));
+                records.extend(begun.cloned());
+                continue;
             }
-            records.extend(self.run_group(group, place, progress));
+            records.extend(self.run_group(group, place, earlier, progress));
+            keep(&records);
         }
         records
     }
 
-    fn run_group(&mut self, group: &Group, place: &Place, progress: Progress) -> Vec<RowRecord> {
-        let mut cells = self.cells(group, progress);
+    fn run_group(
+        &mut self,
+        group: &Group,
+        place: &Place,
+        earlier: &[RowRecord],
+        progress: Progress,
+    ) -> Vec<RowRecord> {
+        let mut cells = self.cells(group, place, earlier, progress);
         for repetition in 1..=self.repetitions {
-            for cell in cells
-                .iter_mut()
-                .filter(|cell| cell.record.skipped.is_none())
-            {
+            for cell in cells.iter_mut().filter(|cell| cell.lacks(repetition)) {
                 if self.sampler.executor.interrupted() {
                     break;
                 }
@@ -90,14 +113,25 @@ impl<'a, E: Executor> Runner<'a, E> {
         rows
     }
 
-    fn cells(&mut self, group: &Group, progress: Progress) -> Vec<Cell> {
+    /// The cells of a group in the order in which they take turns: all stacks, then what is measured twice, so that
+    /// the others lie between its two measurements.
+    fn cells(
+        &mut self,
+        group: &Group,
+        place: &Place,
+        earlier: &[RowRecord],
+        progress: Progress,
+    ) -> Vec<Cell> {
         let mut cells = Vec::new();
         for (row, of) in group.iter().enumerate() {
             for &stack in &of.stacks {
-                let skipped = self.why_not(stack);
+                let skipped = starves(of, place).or_else(|| self.why_not(stack));
                 let name = self.stacks[stack].name();
                 if let Some(reason) = &skipped {
-                    progress(&format!("{} {name}: skipped: {reason}", of.id()));
+                    progress(Told {
+                        line: &format!("{} {name}: skipped: {reason}", of.id()),
+                        planned: self.cell_seconds(of),
+                    });
                 }
                 let record = CellRecord {
                     skipped,
@@ -106,7 +140,53 @@ impl<'a, E: Executor> Runner<'a, E> {
                 cells.push(Cell { row, stack, record });
             }
         }
+        for (row, of) in group.iter().enumerate() {
+            let twice = match starves(of, place) {
+                Some(_) => None,
+                None => self.measured_twice(of),
+            };
+            if let Some(stack) = twice {
+                let name = self.stacks[stack].name();
+                let record = CellRecord {
+                    again: Some(name.clone()),
+                    ..CellRecord::new(format!("{name}, again"))
+                };
+                cells.push(Cell { row, stack, record });
+            }
+        }
+        for cell in &mut cells {
+            let begun =
+                found(earlier, &group[cell.row]).and_then(|row| row.cell(&cell.record.stack));
+            if let Some(begun) = begun {
+                cell.record.samples.clone_from(&begun.samples);
+                cell.record.commands.clone_from(&begun.commands);
+                progress(Told {
+                    line: &format!(
+                        "{} {}: has {} samples",
+                        group[cell.row].id(),
+                        begun.stack,
+                        begun.samples.len()
+                    ),
+                    planned: self.cell_seconds(&group[cell.row]) * begun.samples.len() as f64
+                        / f64::from(self.repetitions),
+                });
+            }
+        }
         cells
+    }
+
+    /// The stack that a row measures once more under another name: what the others are compared with, or the first
+    /// that can run.
+    fn measured_twice(&mut self, row: &Row) -> Option<usize> {
+        let references = row.workload.references();
+        let can_run: Vec<usize> = row
+            .stacks
+            .iter()
+            .copied()
+            .filter(|&stack| self.why_not(stack).is_none())
+            .collect();
+        let reference = |&&stack: &&usize| references.contains(&self.stacks[stack].name());
+        can_run.iter().find(reference).or(can_run.first()).copied()
     }
 
     fn why_not(&mut self, stack: usize) -> Option<String> {
@@ -118,22 +198,30 @@ impl<'a, E: Executor> Runner<'a, E> {
     }
 }
 
-/// About how many seconds one sample takes.
-pub(crate) fn sample_seconds(workload: &Workload, cell_seconds: u32) -> f64 {
-    let measuring = match workload {
-        Workload::Latency { .. } => 0.5,
-        _ => 1.0,
-    };
-    measuring * f64::from(cell_seconds) + OVERHEAD
+/// Why a row would measure how long the emulator of its path waits for a core: two programs that spin leave it none.
+fn starves(row: &Row, place: &Place) -> Option<String> {
+    const CORES: usize = 3;
+    let online = std::thread::available_parallelism().map_or(1, usize::from);
+    let starves = place.round_trip_us > 0.0 && row.workload.spins() && online < CORES;
+    starves.then(|| {
+        format!("its programs spin, and the emulated link needs a core of its own: {CORES} cores, here are {online}")
+    })
+}
+
+/// The row as an earlier run began it.
+fn found<'r>(earlier: &'r [RowRecord], row: &Row) -> Option<&'r RowRecord> {
+    let id = row.id();
+    earlier.iter().find(|record| record.id == id)
 }
 
 pub(crate) fn empty_row(row: &Row) -> RowRecord {
     RowRecord {
         id: row.id(),
         path: row.path.name().to_owned(),
-        workload: Subject::Workload(row.workload),
+        workload: row.workload.subject(),
         metric: row.workload.metric(),
-        reference: references(&row.workload),
+        axis: row.workload.axis(),
+        reference: row.workload.references(),
         cells: Vec::new(),
     }
 }
@@ -142,16 +230,17 @@ pub(crate) fn empty_row(row: &Row) -> RowRecord {
 mod tests {
     use super::*;
     use crate::exec::Output;
+    use crate::job::CLIENT;
     use crate::job::{Invocation, Job};
     use crate::metric::MESSAGE_RATE;
     use crate::path::PathKind;
     use crate::record::{Failure, Metrics};
     use crate::stack::Site;
-    use crate::workload::{Mode, Op};
+    use crate::verbs::{Mode, Op, Verbs};
     use std::cell::RefCell;
     use std::rc::Rc;
 
-    const WORKLOAD: Workload = Workload::Rate {
+    const WORKLOAD: Verbs = Verbs::Rate {
         op: Op::Send,
         size: 64,
         depth: 1,
@@ -165,14 +254,14 @@ mod tests {
         fn name(&self) -> String {
             self.0.to_owned()
         }
-        fn serves(&self, _: &Workload, _: PathKind) -> bool {
+        fn serves(&self, _: &Verbs, _: PathKind) -> bool {
             true
         }
         fn ready(&self) -> anyhow::Result<()> {
             anyhow::ensure!(self.0 != "absent", "not installed");
             Ok(())
         }
-        fn job(&self, workload: &Workload, site: &Site) -> Job {
+        fn job(&self, workload: &Verbs, site: &Site) -> Job {
             let none = [""; 0];
             site.job(
                 workload,
@@ -180,10 +269,10 @@ mod tests {
                 Invocation::new(self.0, none),
             )
         }
-        fn parse(&self, _: &Workload, output: &Output) -> anyhow::Result<Metrics> {
+        fn parse(&self, _: &Verbs, output: &Output) -> anyhow::Result<Metrics> {
             Ok(Metrics::from([(
                 MESSAGE_RATE.key.to_owned(),
-                output.client.trim().parse()?,
+                output.client().trim().parse()?,
             )]))
         }
     }
@@ -199,24 +288,15 @@ mod tests {
     impl Executor for Mock {
         fn execute(&mut self, job: &Job, _: &Place) -> Result<Output, Failure> {
             let mut calls = self.calls.borrow_mut();
-            calls.push(job.client.display());
-            match job.client.display().as_str() {
+            calls.push(job.program(CLIENT).unwrap().display());
+            match job.program(CLIENT).unwrap().display().as_str() {
                 "broken" => Err(Failure {
                     reason: "exit status 1".into(),
                     tail: vec!["client: no device".into()],
                 }),
-                "zero" => Ok(Output {
-                    client: "0".into(),
-                    ..Output::default()
-                }),
-                "garbled" => Ok(Output {
-                    client: "?\n".into(),
-                    ..Output::default()
-                }),
-                _ => Ok(Output {
-                    client: calls.len().to_string(),
-                    ..Output::default()
-                }),
+                "zero" => Ok(Output::of_client("0")),
+                "garbled" => Ok(Output::of_client("?\n")),
+                _ => Ok(Output::of_client(&calls.len().to_string())),
             }
         }
         fn execute_alone(
@@ -241,11 +321,17 @@ mod tests {
             .collect();
         let row = |workload| Row {
             path: PathKind::Loopback,
-            workload,
+            workload: Rc::new(workload),
             stacks: (0..stacks.len()).collect(),
         };
         let mut runner = Runner::new(mock, &stacks, repetitions, 1);
-        let rows = runner.run(&[vec![row(WORKLOAD)]], &Place::loopback(None), &mut |_| {});
+        let rows = runner.run(
+            &[vec![row(WORKLOAD)]],
+            &Place::loopback(None),
+            &[],
+            &mut |_| {},
+            &mut |_| {},
+        );
         let calls = calls.borrow().clone();
         (rows, calls)
     }
@@ -253,14 +339,16 @@ mod tests {
     #[test]
     fn stacks_take_turns_and_every_sample_is_kept() {
         let (rows, calls) = run(&["a", "b"], Mock::default(), 3);
-        assert_eq!(calls, ["a", "b", "a", "b", "a", "b"]);
+        // The first one twice, as there is no reference here.
+        assert_eq!(calls, ["a", "b", "a", "a", "b", "a", "a", "b", "a"]);
+        let values = |cell: usize| rows[0].cells[cell].values("messages_per_s");
+        assert_eq!(values(0), [(1, 1.0), (2, 4.0), (3, 7.0)]);
+        assert_eq!(values(1), [(1, 2.0), (2, 5.0), (3, 8.0)]);
+        assert_eq!(values(2), [(1, 3.0), (2, 6.0), (3, 9.0)]);
+        let again = &rows[0].cells[2];
         assert_eq!(
-            rows[0].cells[0].values("messages_per_s"),
-            [(1, 1.0), (2, 3.0), (3, 5.0)]
-        );
-        assert_eq!(
-            rows[0].cells[1].values("messages_per_s"),
-            [(1, 2.0), (2, 4.0), (3, 6.0)]
+            (again.stack.as_str(), again.again.as_deref()),
+            ("a, again", Some("a"))
         );
     }
 
@@ -270,7 +358,7 @@ mod tests {
         let calls = mock.calls.clone();
         let stacks: Vec<Box<dyn Stack>> = vec![Box::new(Fake("a"))];
         let row = |op| {
-            let workload = Workload::Latency {
+            let workload = Verbs::Latency {
                 op,
                 size: 64,
                 mode: Mode::Polling,
@@ -278,14 +366,20 @@ mod tests {
             };
             Row {
                 path: PathKind::Loopback,
-                workload,
+                workload: Rc::new(workload),
                 stacks: vec![0],
             }
         };
         let group = vec![row(Op::Send), row(Op::Write)];
-        let rows =
-            Runner::new(mock, &stacks, 2, 1).run(&[group], &Place::loopback(None), &mut |_| {});
-        assert_eq!((rows.len(), calls.borrow().len()), (2, 4));
+        let rows = Runner::new(mock, &stacks, 2, 1).run(
+            &[group],
+            &Place::loopback(None),
+            &[],
+            &mut |_| {},
+            &mut |_| {},
+        );
+        // Two repetitions of two rows, each with what is measured twice.
+        assert_eq!((rows.len(), calls.borrow().len()), (2, 8));
         let order: Vec<f64> = rows
             .iter()
             .flat_map(|r| &r.cells[0].samples)
@@ -323,7 +417,7 @@ mod tests {
     #[test]
     fn a_stack_that_is_not_installed_is_skipped_with_its_reason() {
         let (rows, calls) = run(&["absent", "a"], Mock::default(), 1);
-        assert_eq!(calls, ["a"]);
+        assert_eq!(calls, ["a", "a"]);
         assert_eq!(rows[0].cells[0].skipped.as_deref(), Some("not installed"));
     }
 
@@ -339,5 +433,61 @@ mod tests {
             rows[0].cells.iter().map(|c| c.samples.len()).sum::<usize>(),
             2
         );
+    }
+
+    #[test]
+    fn a_run_goes_on_where_it_was_ended() {
+        let stacks: Vec<Box<dyn Stack>> = vec![Box::new(Fake("a")), Box::new(Fake("b"))];
+        let group = |size| {
+            let workload = Verbs::Rate {
+                op: Op::Send,
+                size,
+                depth: 1,
+                post_list: 1,
+            };
+            vec![Row {
+                path: PathKind::Loopback,
+                workload: Rc::new(workload),
+                stacks: vec![0, 1],
+            }]
+        };
+        let go_on = |earlier: &[RowRecord], interrupt_after| {
+            let mock = Mock {
+                interrupt_after,
+                ..Mock::default()
+            };
+            let calls = mock.calls.clone();
+            let mut kept = 0;
+            let mut runner = Runner::new(mock, &stacks, 2, 1);
+            let rows = runner.run(
+                &[group(64), group(128)],
+                &Place::loopback(None),
+                earlier,
+                &mut |_| {},
+                &mut |rows| kept = rows.len(),
+            );
+            let calls = calls.borrow().len();
+            (rows, calls, kept)
+        };
+        let samples = |rows: &[RowRecord]| -> Vec<usize> {
+            let cells = rows.iter().flat_map(|row| &row.cells);
+            cells.map(|cell| cell.samples.len()).collect()
+        };
+        // The fifth is killed.
+        let (begun, _, kept) = go_on(&[], Some(5));
+        assert_eq!((samples(&begun), kept), (vec![2, 1, 1], 1));
+        let (more, calls, _) = go_on(&begun, Some(4));
+        assert_eq!((samples(&more), calls), (vec![2, 2, 2, 1, 0, 0], 4));
+        // Ended before it begins, it loses nothing.
+        let (same, _, _) = go_on(&more, Some(0));
+        assert_eq!(same, more);
+        let (whole, calls, kept) = go_on(&more, None);
+        assert_eq!((samples(&whole), calls, kept), (vec![2; 6], 5, 2));
+        let repetitions: Vec<u32> = whole[0].cells[1]
+            .samples
+            .iter()
+            .map(|s| s.repetition)
+            .collect();
+        assert_eq!(repetitions, [1, 2]);
     }
 }

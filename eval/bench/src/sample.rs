@@ -3,15 +3,36 @@
 use std::net::TcpListener;
 use std::time::Instant;
 
-use crate::exec::Executor;
+use crate::exec::{Executor, Output};
+use crate::job::{Job, Role};
 use crate::metric::Metric;
 use crate::path::Place;
 use crate::plan::Row;
-use crate::record::{CellRecord, Failure, Metrics, Outcome, Sample};
+use crate::record::{CellRecord, CommandRecord, Failure, Metrics, Outcome, Sample};
 use crate::stack::{Site, Stack};
+use crate::workload::Workload;
 
-/// Takes a line about what is going on.
-pub type Progress<'a> = &'a mut dyn FnMut(&str);
+/// Seconds a sample takes beyond its measuring: its programs start, connect and end.
+const OVERHEAD: f64 = 0.5;
+
+/// Takes what there is to say about what is going on.
+pub type Progress<'a> = &'a mut dyn FnMut(Told);
+
+/// A line about what is going on, and how much of the plan that was.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Told<'a> {
+    /// The line.
+    pub line: &'a str,
+    /// Seconds that the plan had for what is through now, whatever it took.
+    pub planned: f64,
+}
+
+impl<'a> Told<'a> {
+    /// A line about nothing that was planned.
+    pub fn note(line: &'a str) -> Told<'a> {
+        Told { line, planned: 0.0 }
+    }
+}
 
 /// Takes samples, one after another.
 pub struct Sampler<E> {
@@ -19,8 +40,10 @@ pub struct Sampler<E> {
     pub executor: E,
     /// Seconds a cell measures for.
     pub seconds: u32,
-    /// When the run started.
+    /// When the run started, or went on.
     pub started: Instant,
+    /// Seconds from the start of the run to [`Sampler::started`].
+    pub before: f64,
     ports: Ports,
     done: usize,
 }
@@ -32,6 +55,7 @@ impl<E: Executor> Sampler<E> {
             executor,
             seconds,
             started: Instant::now(),
+            before: 0.0,
             ports: Ports::new(),
             done: 0,
         }
@@ -52,7 +76,7 @@ impl<E: Executor> Sampler<E> {
             port: self.ports.next(),
             seconds: self.seconds,
         };
-        let job = stack.job(&row.workload, &site);
+        let job = row.workload.job(stack, &site);
         let start = Instant::now();
         let result = self.executor.execute(&job, place);
         let took = start.elapsed().as_secs_f64();
@@ -60,26 +84,42 @@ impl<E: Executor> Sampler<E> {
             // What a killed program printed is neither a figure nor a failure of the stack.
             return;
         }
-        let outcome = match result.and_then(|output| {
-            let metrics = stack.parse(&row.workload, &output);
+        let read = |output: &Output| {
+            let metrics = row.workload.parse(stack, output);
             metrics
                 .and_then(|m| checked(m, row.workload.metric()))
-                .map_err(|e| unreadable(&e, &output.client))
-        }) {
-            Ok(metrics) => Outcome::Metrics(metrics),
+                .map_err(|e| unreadable(&e, output))
+        };
+        let (mut roles, mut machine) = (Vec::new(), None);
+        let outcome = match result.and_then(|output| Ok((read(&output)?, output))) {
+            Ok((metrics, output)) => {
+                roles = output.roles.into_iter().map(|role| role.taken).collect();
+                machine = output.machine;
+                Outcome::Metrics(metrics)
+            }
             Err(failure) => Outcome::Failure(failure),
         };
         self.done += 1;
-        progress(&line(self.done, row, &cell.label(), repetition, &outcome));
-        cell.commands = vec![job.server.display(), job.client.display()];
-        let at = (start - self.started).as_secs_f64();
+        progress(Told {
+            line: &line(self.done, row, &cell.label(), repetition, &outcome),
+            planned: planned_seconds(row.workload.as_ref(), self.seconds),
+        });
+        cell.commands = commands(&job, place);
+        let at = self.before + (start - self.started).as_secs_f64();
         cell.samples.push(Sample {
             repetition,
             at: millis(at),
             took: millis(took),
+            roles,
+            machine,
             outcome,
         });
     }
+}
+
+/// About how many seconds one sample takes.
+pub(crate) fn planned_seconds(workload: &dyn Workload, cell_seconds: u32) -> f64 {
+    workload.share() * f64::from(cell_seconds) + OVERHEAD
 }
 
 /// A cell without the metric its row is judged by, or with one that cannot be, is a failure.
@@ -91,16 +131,41 @@ fn checked(metrics: Metrics, metric: Metric) -> anyhow::Result<Metrics> {
     }
 }
 
-fn unreadable(error: &anyhow::Error, output: &str) -> Failure {
-    let lines: Vec<&str> = output.lines().filter(|l| !l.trim().is_empty()).collect();
+/// The last lines are those of the role that started last: it measures.
+fn unreadable(error: &anyhow::Error, output: &Output) -> Failure {
+    let Some(role) = output.roles.last() else {
+        return Failure {
+            reason: format!("{error:#}"),
+            tail: Vec::new(),
+        };
+    };
+    let lines: Vec<&str> = role.out.lines().filter(|l| !l.trim().is_empty()).collect();
     let tail = lines[lines.len().saturating_sub(8)..]
         .iter()
-        .map(|l| format!("client: {l}"))
+        .map(|l| format!("{}: {l}", role.taken.role))
         .collect();
     Failure {
         reason: format!("{error:#}"),
         tail,
     }
+}
+
+/// The cast as a record has it.
+fn commands(job: &Job, place: &Place) -> Vec<CommandRecord> {
+    let command = |role: &Role| CommandRecord {
+        role: role.name.clone(),
+        host: place
+            .hosts
+            .get(role.host)
+            .map_or(String::new(), |host| host.name.clone()),
+        core: if job.pinned {
+            place.core(role.seat)
+        } else {
+            None
+        },
+        command: role.program.display(),
+    };
+    job.roles.iter().map(command).collect()
 }
 
 fn line(done: usize, row: &Row, stack: &str, repetition: u32, outcome: &Outcome) -> String {

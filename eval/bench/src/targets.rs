@@ -7,15 +7,15 @@ use crate::record::{CellRecord, RowRecord, Run, Subject};
 use crate::stack::{weft_emss_name, weft_gid_name, weft_name};
 use crate::stats::median;
 use crate::summary::{best, ratio, values, Ratio};
-use crate::workload::{Mode, Op, Workload};
+use crate::verbs::{Mode, Op, Verbs};
 
 /// One target for one variant of Weft.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
     /// What is judged, for people.
     pub what: &'static str,
-    /// Workload of the judged cell.
-    pub workload: Workload,
+    /// Verbs of the judged cell.
+    pub workload: Verbs,
     /// Stack of the judged cell.
     pub stack: String,
     /// What it is compared with.
@@ -32,7 +32,7 @@ pub enum Against {
     /// The best reference of its own row.
     Reference,
     /// The same stack on another workload.
-    Same(Workload),
+    Same(Verbs),
     /// Nothing: the 99th percentile itself has to keep the bound, µs.
     P99,
 }
@@ -81,8 +81,8 @@ pub enum Verdict {
     NotMeasured,
 }
 
-const fn small(op: Op, pinned: bool) -> Workload {
-    Workload::Latency {
+const fn small(op: Op, pinned: bool) -> Verbs {
+    Verbs::Latency {
         op,
         size: 64,
         mode: Mode::Polling,
@@ -90,7 +90,7 @@ const fn small(op: Op, pinned: bool) -> Workload {
     }
 }
 
-const MEGABYTE_WRITES: Workload = Workload::Bulk {
+const MEGABYTE_WRITES: Verbs = Verbs::Bulk {
     op: Op::Write,
     size: 1 << 20,
     mode: Mode::Polling,
@@ -146,7 +146,7 @@ pub fn targets() -> Vec<Target> {
         (Op::Write, "64 B writes per second, depth 128"),
     ] {
         for post_list in [1, 16] {
-            let rate = Workload::Rate {
+            let rate = Verbs::Rate {
                 op,
                 size: 64,
                 depth: 128,
@@ -158,7 +158,7 @@ pub fn targets() -> Vec<Target> {
     named(
         weft_name,
         "rdma_connect to established",
-        Workload::Connect,
+        Verbs::Connect,
         Against::Reference,
         Bound::AtMost(3.0),
     );
@@ -192,11 +192,15 @@ pub fn targets() -> Vec<Target> {
     list
 }
 
-/// Whether a row of this workload bears on a target.
-pub fn needs(workload: &Workload) -> bool {
-    targets()
-        .iter()
-        .any(|t| t.workload == *workload || t.against == Against::Same(*workload))
+/// Whether a row of the workload of this name bears on a target.
+pub fn needs(workload: &str) -> bool {
+    targets().iter().any(|t| {
+        let other = match t.against {
+            Against::Same(other) => Some(other.id()),
+            Against::Reference | Against::P99 => None,
+        };
+        t.workload.id() == workload || other.as_deref() == Some(workload)
+    })
 }
 
 /// How the record stands to every target on every path it has, and that its options ask for. There are none for a
@@ -209,7 +213,9 @@ pub fn judge(run: &Run) -> Vec<Standing> {
     let made: Vec<&str> = run
         .paths
         .iter()
-        .filter(|p| p.skipped.is_none() && PathKind::from_name(&p.name).is_some())
+        .filter(|p| {
+            p.skipped.is_none() && PathKind::from_name(&p.name).is_some_and(PathKind::is_local)
+        })
         .map(|p| p.name.as_str())
         .collect();
     let pairs = made
@@ -227,7 +233,7 @@ fn wanted(run: &Run, path: &str, target: &Target) -> bool {
     run.options.only.is_empty() || run.row(&row_id(path, &target.workload)).is_some()
 }
 
-fn row_id(path: &str, workload: &Workload) -> String {
+fn row_id(path: &str, workload: &Verbs) -> String {
     format!("{path}/{}", workload.id())
 }
 
@@ -251,7 +257,7 @@ fn judge_one(run: &Run, path: &str, target: Target) -> Standing {
 type Figures = ((f64, Option<f64>), Ratio);
 
 fn figures(run: &Run, path: &str, target: &Target, metric: Metric) -> Option<Figures> {
-    let row_of = |workload: &Workload| -> Option<&RowRecord> { run.row(&row_id(path, workload)) };
+    let row_of = |workload: &Verbs| -> Option<&RowRecord> { run.row(&row_id(path, workload)) };
     let row = row_of(&target.workload)?;
     let cell = row.cell(&target.stack)?;
     let other: &CellRecord = match target.against {
@@ -272,6 +278,7 @@ fn p99(cell: &CellRecord) -> Option<Figures> {
         of_medians: figures.median,
         min: figures.min,
         max: figures.max,
+        interval: None,
     };
     Some(((figures.median, None), ratio))
 }
@@ -298,13 +305,10 @@ mod tests {
     fn every_target_has_its_rows_in_the_default_plan() {
         let workloads = plan::workloads(false);
         for target in targets() {
-            assert!(
-                workloads.contains(&target.workload),
-                "{}",
-                target.workload.id()
-            );
+            let planned = |verbs: Verbs| workloads.iter().any(|w| w.id() == verbs.id());
+            assert!(planned(target.workload), "{}", target.workload.id());
             if let Against::Same(other) = target.against {
-                assert!(workloads.contains(&other), "{}", other.id());
+                assert!(planned(other), "{}", other.id());
             }
         }
     }

@@ -5,11 +5,15 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 use weft_bench::record::{Run, BESIDE, THIS};
 
-const SCHEMA: &str = include_str!("../schema/weft-bench-1.schema.json");
+/// Runs of the bench take turns: each ties programs that spin to both cores.
+static MACHINE: Mutex<()> = Mutex::new(());
+
+const SCHEMA: &str = include_str!("../../../docs/schema/weft-bench-2.schema.json");
 const BENCH: &str = env!("CARGO_BIN_EXE_weft-bench");
 
 /// What `weft bench native` is in a build.
@@ -41,6 +45,7 @@ fn build(place: &Path, native: Native) {
 }
 
 fn bench(folder: &Path, beside: &str, words: &[&str]) -> Output {
+    let _turn = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     Command::new(BENCH)
         .current_dir(folder)
         .args([
@@ -58,8 +63,12 @@ fn bench(folder: &Path, beside: &str, words: &[&str]) -> Output {
 }
 
 fn record(folder: &Path) -> PathBuf {
-    let mut files = fs::read_dir(folder.join("raw")).unwrap();
-    files.next().unwrap().unwrap().path()
+    let mut files = fs::read_dir(folder.join("raw"))
+        .unwrap()
+        .map(|f| f.unwrap().path());
+    files
+        .find(|file| file.extension().is_some_and(|e| e == "json"))
+        .unwrap()
 }
 
 fn printed(output: &Output) -> String {

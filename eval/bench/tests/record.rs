@@ -15,7 +15,8 @@ use weft_bench::report::{self, Format};
 /// Runs of the bench take turns: each ties programs that spin to both cores.
 static MACHINE: Mutex<()> = Mutex::new(());
 
-const SCHEMA: &str = include_str!("../schema/weft-bench-1.schema.json");
+const SCHEMA_1: &str = include_str!("../schema/weft-bench-1.schema.json");
+const SCHEMA_2: &str = include_str!("../../../docs/schema/weft-bench-2.schema.json");
 
 fn bench(folder: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weft-bench"));
@@ -27,8 +28,12 @@ fn bench(folder: &Path, words: &[&str]) -> Command {
 }
 
 fn record(folder: &Path) -> PathBuf {
-    let mut files = fs::read_dir(folder.join("raw")).unwrap();
-    files.next().unwrap().unwrap().path()
+    let mut files = fs::read_dir(folder.join("raw"))
+        .unwrap()
+        .map(|f| f.unwrap().path());
+    files
+        .find(|file| file.extension().is_some_and(|e| e == "json"))
+        .unwrap()
 }
 
 fn printed(output: &Output) -> String {
@@ -37,8 +42,13 @@ fn printed(output: &Output) -> String {
     format!("{out}\n{err}")
 }
 
+/// What is wrong with a record by the schema of its version.
 fn errors(record: &Value) -> Vec<String> {
-    let schema: Value = serde_json::from_str(SCHEMA).unwrap();
+    let text = match record["version"].as_u64() {
+        Some(1) => SCHEMA_1,
+        _ => SCHEMA_2,
+    };
+    let schema: Value = serde_json::from_str(text).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
     validator
         .iter_errors(record)
@@ -81,6 +91,35 @@ fn a_run_leaves_a_record_that_follows_the_schema_and_can_be_reported_again() {
         .as_ref()
         .unwrap()
         .contains("no-weft-here"));
+
+    // What each role took is there, and what was measured twice.
+    let cell = row.cell("raw-tcp, again").unwrap();
+    assert_eq!(cell.again.as_deref(), Some("raw-tcp"));
+    let sample = &cell.samples[0];
+    let roles: Vec<&str> = sample.roles.iter().map(|role| role.role.as_str()).collect();
+    assert_eq!(roles, ["server", "client"]);
+    assert!(
+        sample
+            .roles
+            .iter()
+            .all(|role| role.user + role.system > 0.0),
+        "{sample:?}"
+    );
+    assert!(sample
+        .machine
+        .as_ref()
+        .unwrap()
+        .cores
+        .iter()
+        .any(|core| core.busy > 0.0));
+    let commands = &cell.commands;
+    assert_eq!(
+        (commands[0].role.as_str(), commands[0].host.as_str()),
+        ("server", "here")
+    );
+    // The page is beside it.
+    let page = fs::read_to_string(file.with_extension("html")).unwrap();
+    assert!(page.contains("connect to established") && page.contains("<svg"));
 
     let report = Command::new(env!("CARGO_BIN_EXE_weft-bench"))
         .args(["report", "--format", "markdown"])
@@ -209,6 +248,99 @@ fn ctrl_c_keeps_what_was_measured_and_leaves_no_process() {
 }
 
 #[test]
+fn a_run_that_was_ended_is_gone_on_with() {
+    let _turn = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().unwrap();
+    let words = "-n 2 --path loopback --stack raw-tcp --only connect --only hot-spot-4";
+    let words: Vec<&str> = words.split(' ').collect();
+    let output = bench(folder.path(), &words).output().unwrap();
+    assert!(output.status.success(), "{}", printed(&output));
+    let file = record(folder.path());
+    let whole = Run::read(&file).unwrap();
+    assert!(!whole.interrupted);
+
+    // As a run leaves it that was ended in its first row.
+    let mut begun = whole.clone();
+    begun.interrupted = true;
+    begun.rows.truncate(1);
+    begun.rows[0].cells[1].samples.truncate(1);
+    begun.write_to(&file).unwrap();
+    let resume = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weft-bench"));
+        command
+            .current_dir(folder.path())
+            .args(["--resume", file.to_str().unwrap()]);
+        command.output().unwrap()
+    };
+    let output = resume();
+    assert!(output.status.success(), "{}", printed(&output));
+    let run = Run::read(&file).unwrap();
+    assert!(!run.interrupted && run.started == whole.started);
+    assert_eq!(run.rows.len(), whole.rows.len());
+    assert_eq!(run.rows[0].cells[0].samples, whole.rows[0].cells[0].samples);
+    for cell in run
+        .rows
+        .iter()
+        .flat_map(|row| &row.cells)
+        .filter(|cell| cell.skipped.is_none())
+    {
+        let repetitions: Vec<u32> = cell.samples.iter().map(|s| s.repetition).collect();
+        assert_eq!(repetitions, [1, 2], "{}", cell.stack);
+    }
+    let added = run.rows[0].cells[1].samples[1].at;
+    assert!(added >= whole.rows[0].cells[0].samples[1].at, "{added}");
+
+    begun.environment.kernel = "another".to_owned();
+    begun.write_to(&file).unwrap();
+    let output = resume();
+    assert!(!output.status.success());
+    let text = printed(&output);
+    assert!(text.contains("the kernel was \"another\""), "{text}");
+}
+
+#[test]
+fn a_comparison_tells_by_its_status_whether_a_row_is_worse() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, factor: f64| {
+        let cell = |stack: &str, factor: f64| {
+            let sample = |n: u32| {
+                let value = factor * (100.0 + f64::from(n % 3));
+                json!({ "repetition": n, "at": 0.0, "took": 1.0, "metrics": { "connect_us": value } })
+            };
+            let samples: Vec<Value> = (1..=6).map(sample).collect();
+            json!({ "stack": stack, "commands": [], "skipped": null, "samples": samples })
+        };
+        let mut run = empty();
+        run["paths"] = json!([{ "name": "loopback", "description": "", "mtu": 1, "sysctls": {}, "skipped": null,
+                                "hosts": [], "links": [] }]);
+        run["rows"] = json!([{
+            "id": "loopback/connect", "path": "loopback", "workload": { "kind": "connect" }, "metric": "connect_us",
+            "reference": ["raw-tcp"], "cells": [cell("raw-tcp", 1.0), cell("weft crc=on", factor)],
+        }]);
+        assert_eq!(errors(&run), [""; 0]);
+        let file = folder.path().join(name);
+        fs::write(&file, run.to_string()).unwrap();
+        file
+    };
+    let [before, slower] = [file("before.json", 3.0), file("slower.json", 3.3)];
+    let compare = |files: [&Path; 2]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weft-bench"));
+        command.arg("compare").args(files).output().unwrap()
+    };
+    let output = compare([&before, &slower]);
+    assert_eq!(output.status.code(), Some(1), "{}", printed(&output));
+    assert!(
+        printed(&output).contains("1 worse, 0 better"),
+        "{}",
+        printed(&output)
+    );
+    assert_eq!(compare([&slower, &before]).status.code(), Some(0));
+    assert_eq!(compare([&before, &before]).status.code(), Some(0));
+    let output = compare([&before, Path::new("no-such-file")]);
+    assert!(!output.status.success() && printed(&output).contains("cannot read no-such-file"));
+}
+
+#[test]
 fn a_folder_that_cannot_be_is_refused_before_anything_is_measured() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("raw"), "a file").unwrap();
@@ -248,25 +380,12 @@ fn the_schema_refuses_a_sample_that_is_both_or_neither() {
     assert_ne!(sample(json!({ "metrics": metrics, "failure": failure })), 0);
 }
 
-#[test]
-fn a_record_of_another_version_is_refused_in_words() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("old.json");
-    let mut run = empty();
-    run["version"] = json!(2);
-    fs::write(&file, run.to_string()).unwrap();
-    let error = Run::read(&file).unwrap_err().to_string();
-    assert!(
-        error.contains("not a weft-bench record of version 1"),
-        "{error}"
-    );
-}
-
 fn empty() -> Value {
     json!({
-        "schema": "weft-bench", "version": 1, "interrupted": false,
+        "schema": "weft-bench", "version": 2, "interrupted": false,
         "started": "2026-01-02T03:04:05Z", "finished": "2026-01-02T03:04:05Z",
-        "options": { "repetitions": 1, "cell_seconds": 1, "cores": [0, 1], "only": [], "stacks": [] },
+        "options": { "repetitions": 1, "cell_seconds": 1, "cores": [0, 1], "only": [], "stacks": [],
+                     "full": false, "targets": false, "paths": [] },
         "environment": {
             "kernel": "", "cpu": "", "cores": 1, "governor": null, "virtual_machine": false, "mitigations": {},
             "load": [], "memory": 0, "revision": null, "optimised": true, "root": false, "tools": {},

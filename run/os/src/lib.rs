@@ -13,6 +13,7 @@
 //! | [`mem`] | registered memory: guarded copies |
 //! | [`pages`] | memory straight from the kernel |
 //! | [`process`] | which process this is, whatever way it was forked |
+//! | [`usage`] | what programs that were started have taken |
 //! | [`user`] | buffers that a program hands over for one call |
 //! | [`net`] | non-blocking TCP sockets and listeners |
 //! | [`udp`] | UDP sockets of our own, datagrams gathered and coalesced |
@@ -23,7 +24,7 @@
 //! | [`shared`] | values that a family of processes shares, behind locks |
 //! | [`shm`] | shared memory that others can look into |
 //! | [`signals`] | what an interrupted wait should do |
-//! | [`stderr`] | lines on standard error |
+//! | [`stderr`], [`stdout`] | lines on standard error, text on standard output |
 //! | [`ifaces`] | addresses of the machine |
 //!
 //! Sockets are driven by raw system calls (through `rustix`, or the few lines of [`sys`]), never
@@ -51,8 +52,10 @@ pub mod shared;
 pub mod shm;
 pub mod signals;
 pub mod stderr;
+pub mod stdout;
 mod sys;
 pub mod udp;
+pub mod usage;
 pub mod user;
 
 /// Octets from the kernel's random source.

@@ -1,34 +1,26 @@
 //! The command line of `weft bench`.
 
+mod measuring;
+mod reports;
+mod teller;
 mod two_builds;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
-use std::time::Duration;
 
-use anyhow::{ensure, Context, Result};
-use clap::{Parser, Subcommand};
-use jiff::Timestamp;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use anyhow::{Context, Result};
+use clap::Subcommand;
 
-use crate::exec::{Executor, Processes};
 use crate::native::{self, NativeArgs};
-use crate::path::{self, PathKind, Place};
-use crate::plan::{self, Group, Selection};
+use crate::path::PathKind;
+use crate::plan::Selection;
 use crate::raw::{self, RawArgs};
-use crate::record::{make_folder, Options, PathRecord, RowRecord, Run, SCHEMA, VERSION};
-use crate::report::{self, Format};
-use crate::runner::Runner;
-use crate::sample::Progress;
-use crate::stack::{self, Programs, Stack, Weft};
-use crate::{environment, targets};
+use crate::record::Options;
+use crate::stack::{self, Programs, Weft};
+use reports::{Compare, Report};
+use teller::say;
 use two_builds::TwoBuilds;
-
-/// Exit status of a run that a signal ended: what a shell gives for SIGINT.
-const INTERRUPTED: u8 = 130;
 
 /// Measure Weft beside raw TCP, iperf3, libfabric and UCX.
 ///
@@ -46,8 +38,10 @@ pub struct Args {
 
 #[derive(Subcommand, Clone, Debug)]
 enum Command {
-    /// Print the tables of earlier runs
+    /// Print the tables of earlier runs, or write their page
     Report(Report),
+    /// Say what changed from one run to others: the exit status is 1 when a row is worse
+    Compare(Compare),
     /// List rows, and the stacks that serve each
     List,
     /// Print what a record says of this machine and of the network it is asked in, for runners that write records
@@ -95,52 +89,13 @@ struct Measure {
     /// The weft command to measure [default: the one beside this program]
     #[arg(long, value_name = "FILE")]
     weft: Option<PathBuf>,
+    /// Go on with the run of FILE, which was ended before it was through: what it asked for, and only what is missing
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "quick", "full", "targets", "repetitions", "seconds", "only", "stacks", "paths", "cores", "output", "beside",
+    ])]
+    resume: Option<PathBuf>,
     #[command(flatten)]
     two_builds: TwoBuilds,
-}
-
-#[derive(Parser, Clone, Debug)]
-struct Report {
-    /// Raw JSON of earlier runs
-    #[arg(required = true)]
-    files: Vec<PathBuf>,
-    /// How to draw it
-    #[arg(long, value_enum, default_value_t = Style::Table)]
-    format: Style,
-    /// Only the table of targets
-    #[arg(long)]
-    targets: bool,
-}
-
-/// How a report is drawn.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Style {
-    /// As wide as the terminal, and with every column where there is none
-    Table,
-    /// For a document
-    Markdown,
-}
-
-impl Style {
-    fn format(self) -> Format {
-        match self {
-            Style::Table => Format::Table {
-                width: terminal_width(),
-            },
-            Style::Markdown => Format::Markdown,
-        }
-    }
-}
-
-/// Columns of the terminal that standard output is; nothing when it is none.
-fn terminal_width() -> Option<usize> {
-    // What a terminal has that does not know its size.
-    const USUAL: usize = 80;
-    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
-    Some(match usize::from(size.ws_col) {
-        0 => USUAL,
-        columns => columns,
-    })
 }
 
 /// Runs `weft bench`.
@@ -151,181 +106,14 @@ pub fn run(args: Args) -> Result<ExitCode> {
 /// Runs the bench in an executable in which `prefix` are the words before the bench's own.
 pub fn run_as(args: Args, prefix: &[OsString]) -> Result<ExitCode> {
     match args.command {
-        None => measure(&args.measure, prefix),
-        Some(Command::Report(report)) => print_reports(&report),
-        Some(Command::List) => list(&args.measure, prefix),
-        Some(Command::Environment) => print_environment(),
+        None => measuring::measure(&args.measure, prefix),
+        Some(Command::Report(report)) => reports::print_reports(&report),
+        Some(Command::Compare(compare)) => reports::compare(&compare),
+        Some(Command::List) => reports::list(&args.measure, prefix),
+        Some(Command::Environment) => reports::print_environment(),
         Some(Command::Raw(raw)) => raw::run(&raw).map(|()| ExitCode::SUCCESS),
         Some(Command::Native(native)) => native::run(&native).map(|()| ExitCode::SUCCESS),
     }
-}
-
-fn measure(args: &Measure, prefix: &[OsString]) -> Result<ExitCode> {
-    make_folder(&args.output)?;
-    let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, interrupted.clone())
-            .context("cannot handle signals")?;
-    }
-    let scratch = tempfile::tempdir().context("cannot make a temporary folder")?;
-    let programs = programs(args, prefix, scratch.path())?;
-    let executor = Processes::new(interrupted.clone());
-    let started = Timestamp::now();
-    let options = args.options();
-    let environment = environment::read();
-
-    let (builds, (paths, rows)) = match &args.two_builds.beside {
-        Some(path) => two_builds::measure(args, path, &options, &programs, executor)?,
-        None => {
-            let stacks = stack::all(&programs);
-            let mut runner = Runner::new(executor, &stacks, options.repetitions, args.seconds);
-            (
-                Vec::new(),
-                measure_paths(args, &options, &stacks, &mut runner)?,
-            )
-        }
-    };
-    let record = Run {
-        schema: SCHEMA.to_owned(),
-        version: VERSION,
-        started: second(started),
-        finished: second(Timestamp::now()),
-        interrupted: interrupted.load(Ordering::Relaxed),
-        options,
-        builds,
-        environment,
-        paths,
-        rows,
-    };
-    finish(&record, args)
-}
-
-/// Raw data first: only when it is on disk is anything computed from it.
-fn finish(record: &Run, args: &Measure) -> Result<ExitCode> {
-    let file = record.write(&args.output)?;
-    print!("{}", render(record, Style::Table.format(), args.targets));
-    println!("\nRaw data: {}", file.display());
-    Ok(match record.interrupted {
-        true => ExitCode::from(INTERRUPTED),
-        false => two_builds::status(record),
-    })
-}
-
-/// Runs the groups of one path after another, however it does that.
-trait Groups {
-    /// About how long they will take.
-    fn expected(&self, groups: &[Group]) -> Duration;
-    /// Runs those of one path.
-    fn run(&mut self, groups: &[Group], place: &Place, progress: Progress) -> Vec<RowRecord>;
-}
-
-impl<E: Executor> Groups for Runner<'_, E> {
-    fn expected(&self, groups: &[Group]) -> Duration {
-        Runner::expected(self, groups)
-    }
-    fn run(&mut self, groups: &[Group], place: &Place, progress: Progress) -> Vec<RowRecord> {
-        Runner::run(self, groups, place, progress)
-    }
-}
-
-type Measured = (Vec<PathRecord>, Vec<RowRecord>);
-
-fn measure_paths(
-    args: &Measure,
-    options: &Options,
-    stacks: &[Box<dyn Stack>],
-    runner: &mut dyn Groups,
-) -> Result<Measured> {
-    let selection = args.selection();
-    let plans: Vec<_> = args
-        .paths()
-        .into_iter()
-        .map(|path| (path, plan::groups(path, stacks, &selection)))
-        .collect();
-    let plans: Vec<_> = plans
-        .into_iter()
-        .filter(|(_, groups)| !groups.is_empty())
-        .collect();
-    ensure!(
-        !plans.is_empty(),
-        "no row matches (`weft bench list` names them)"
-    );
-    let expected: u64 = plans
-        .iter()
-        .map(|(_, groups)| runner.expected(groups).as_secs())
-        .sum();
-    let bound = match args.two_builds.beside {
-        Some(_) => "At most",
-        None => "About",
-    };
-    eprintln!(
-        "{bound} {} minutes. Ctrl-C ends it early and keeps what was measured.",
-        expected.div_ceil(60)
-    );
-
-    let (mut paths, mut rows) = (Vec::new(), Vec::new());
-    for (kind, groups) in plans {
-        match kind.open(options.cores) {
-            Ok(open) => {
-                rows.extend(runner.run(&groups, &open.place, &mut |line| eprintln!("{line}")));
-                paths.push(open.record);
-            }
-            Err(error) => {
-                eprintln!("path {} skipped: {error:#}", kind.name());
-                paths.push(kind.skipped(format!("{error:#}")));
-            }
-        }
-    }
-    Ok((paths, rows))
-}
-
-fn print_reports(args: &Report) -> Result<ExitCode> {
-    for file in &args.files {
-        print!(
-            "{}",
-            render(&Run::read(file)?, args.format.format(), args.targets)
-        );
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-fn print_environment() -> Result<ExitCode> {
-    let told =
-        serde_json::json!({ "environment": environment::read(), "sysctls": path::sysctls() });
-    println!("{told}");
-    Ok(ExitCode::SUCCESS)
-}
-
-fn render(run: &Run, format: Format, targets: bool) -> String {
-    if targets {
-        report::only_targets(run, format)
-    } else {
-        report::full(run, format)
-    }
-}
-
-fn list(args: &Measure, prefix: &[OsString]) -> Result<ExitCode> {
-    let stacks = stack::all(&programs(args, prefix, Path::new(""))?);
-    for path in args.paths() {
-        let selection = Selection {
-            full: true,
-            ..args.selection()
-        };
-        let default = plan::workloads(false);
-        for row in plan::groups(path, &stacks, &selection).iter().flatten() {
-            let names: Vec<String> = row.stacks.iter().map(|&i| stacks[i].name()).collect();
-            let when = match (
-                targets::needs(&row.workload),
-                default.contains(&row.workload),
-            ) {
-                (true, _) => "target",
-                (_, true) => "default",
-                _ => "--full",
-            };
-            println!("{:<34} {when:<8} {}", row.id(), names.join(", "));
-        }
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 fn programs(args: &Measure, prefix: &[OsString], scratch: &Path) -> Result<Programs> {
@@ -354,7 +142,9 @@ impl Measure {
         let online = std::thread::available_parallelism().map_or(1, usize::from);
         let possible = stack::on_path("taskset") && self.cores.0.max(self.cores.1) < online;
         if !possible {
-            eprintln!("not pinned: {online} cores, and taskset has to be installed (Debian package util-linux)");
+            say(&format!(
+                "not pinned: {online} cores, and taskset has to be installed (Debian package util-linux)"
+            ));
         }
         Options {
             repetitions: self.repetitions.unwrap_or(default),
@@ -363,6 +153,13 @@ impl Measure {
             cores: possible.then_some(self.cores),
             only: self.only.clone(),
             stacks: self.stacks.clone(),
+            full: self.full,
+            targets: self.targets,
+            paths: self
+                .paths
+                .iter()
+                .map(|path| path.name().to_owned())
+                .collect(),
         }
     }
 
@@ -383,11 +180,6 @@ impl Measure {
     }
 }
 
-/// RFC 3339 in whole seconds.
-fn second(at: Timestamp) -> String {
-    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
-
 fn parse_cores(text: &str) -> Result<(usize, usize), String> {
     let parse = |word: &str| word.trim().parse::<usize>().ok();
     text.split_once(',')
@@ -398,6 +190,7 @@ fn parse_cores(text: &str) -> Result<(usize, usize), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
 
     #[derive(Parser)]
     struct Line {

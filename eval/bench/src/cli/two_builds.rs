@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{measure_paths, Groups, Measure, Measured};
+use super::measuring::{measure_paths, Groups, Keeper};
+use super::teller::{say, Teller};
+use super::Measure;
 use crate::beside::{Beside, Counting};
 use crate::build::Build;
 use crate::comparison::{comparisons, is_worse};
@@ -14,7 +16,7 @@ use crate::exec::Executor;
 use crate::pairs::{Estimate, Interval, Rule, MOST_PAIRS};
 use crate::path::Place;
 use crate::plan::Group;
-use crate::record::{BuildRecord, Options, RowRecord, Run};
+use crate::record::{RowRecord, Run};
 use crate::sample::{Progress, Sampler};
 use crate::stack::{self, Programs};
 
@@ -58,15 +60,16 @@ impl TwoBuilds {
 pub(super) fn measure<E: Executor>(
     args: &Measure,
     path: &Path,
-    options: &Options,
     programs: &Programs,
     executor: E,
-) -> Result<(Vec<BuildRecord>, Measured)> {
+    keeper: &mut Keeper,
+    teller: &mut Teller,
+) -> Result<()> {
     let this = Build::this(&programs.weft.command, args.weft.as_deref())?;
     let beside = Build::beside(path, &programs.weft.command)?;
     if this.is(&beside)? {
-        eprintln!(
-            "Both builds are the same one: what the ratios show is the noise of this machine."
+        teller.say(
+            "Both builds are the same one: what the ratios show is the noise of this machine.",
         );
     }
     let [own, other] = [&this, &beside].map(|b| stack::of_weft(&b.programs(&programs.scratch)));
@@ -79,16 +82,31 @@ pub(super) fn measure<E: Executor>(
         },
         counting: args.two_builds.instructions,
     };
-    let measured = measure_paths(args, options, &own, &mut runner)?;
-    Ok((vec![this.record, beside.record], measured))
+    keeper.run.builds = vec![this.record, beside.record];
+    measure_paths(
+        args,
+        &programs.weft.command,
+        &own,
+        &mut runner,
+        keeper,
+        teller,
+    )
 }
 
 impl<E: Executor> Groups for Beside<'_, E> {
     fn expected(&self, groups: &[Group]) -> Duration {
         Beside::expected(self, groups)
     }
-    fn run(&mut self, groups: &[Group], place: &Place, progress: Progress) -> Vec<RowRecord> {
-        Beside::run(self, groups, place, progress)
+    /// Such a run is not gone on with, so there are no rows of an earlier part.
+    fn run(
+        &mut self,
+        groups: &[Group],
+        place: &Place,
+        _earlier: &[RowRecord],
+        progress: Progress,
+        keep: &mut dyn FnMut(&[RowRecord]),
+    ) -> Vec<RowRecord> {
+        Beside::run(self, groups, place, progress, keep)
     }
 }
 
@@ -107,7 +125,7 @@ pub(super) fn status(run: &Run) -> ExitCode {
             }) => format!("slower than the build beside it: {ratio:.3} ({low:.3} to {high:.3})"),
             _ => "there is no pair with a figure of both builds".to_owned(),
         };
-        eprintln!("{} {}: {what}", row.row.id, row.this.stack);
+        say(&format!("{} {}: {what}", row.row.id, row.this.stack));
     }
     match worse.is_empty() {
         true => ExitCode::SUCCESS,

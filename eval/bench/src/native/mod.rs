@@ -60,10 +60,13 @@ pub fn run(args: &NativeArgs) -> Result<()> {
         return serve(&Listener::bind(address)?, args.program);
     }
     let server = args.role.connect.context("one of --listen and --connect")?;
-    println!(
-        "{}",
-        serde_json::to_string(&measure(server, args.program)?)?
-    );
+    let metrics = serde_json::to_string(&measure(server, args.program)?)?;
+    weft_os::stdout::print(
+        &(metrics
+            + "
+"),
+    )
+    .context("cannot print the metrics")?;
     Ok(())
 }
 

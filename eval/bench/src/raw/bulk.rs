@@ -1,14 +1,14 @@
 //! One stream of `send` calls of one size. The receiver counts and keeps the time, and tells the
 //! sender at the end.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Result as IoResult, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 use anyhow::{ensure, Result};
 
 use super::Stream;
-use crate::metric::{GOODPUT, MESSAGE_RATE};
+use crate::metric::{GOODPUT, MESSAGE_RATE, OPERATIONS};
 use crate::record::Metrics;
 
 /// The receiver takes what it can get: iperf3's default block, or the message when that is larger.
@@ -18,6 +18,50 @@ const RECEIVE: usize = 128 << 10;
 const SENDS_PER_GLANCE: usize = 16;
 
 pub(super) fn serve(mut stream: &TcpStream, program: &Stream) -> Result<()> {
+    let (octets, nanoseconds) = receive(stream, program)?;
+    stream.write_all(&octets.to_be_bytes())?;
+    stream.write_all(&nanoseconds.to_be_bytes())?;
+    Ok(())
+}
+
+pub(super) fn measure(mut stream: &TcpStream, program: &Stream) -> Result<Metrics> {
+    send(stream, program)?;
+    let mut report = [0; 16];
+    stream.read_exact(&mut report)?;
+    let word = |at: usize| u64::from_be_bytes(std::array::from_fn(|i| report[at + i]));
+    metrics(word(0), word(8), program)
+}
+
+/// The server's side where the client is the one that counts.
+pub(super) fn feed(stream: &TcpStream, program: &Stream) -> Result<()> {
+    match send(stream, program) {
+        // The client has seen enough.
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(()),
+        sent => Ok(sent?),
+    }
+}
+
+/// The client's side where it is the one that counts.
+pub(super) fn take(stream: &TcpStream, program: &Stream) -> Result<Metrics> {
+    let (octets, nanoseconds) = receive(stream, program)?;
+    metrics(octets, nanoseconds, program)
+}
+
+/// Sends for the time, then says that this was all.
+fn send(mut stream: &TcpStream, program: &Stream) -> IoResult<()> {
+    stream.set_nodelay(!program.nagle)?;
+    let message = vec![0x5a; program.size];
+    let (start, time) = (Instant::now(), Duration::from_secs(program.seconds.into()));
+    while start.elapsed() < time {
+        for _ in 0..SENDS_PER_GLANCE {
+            stream.write_all(&message)?;
+        }
+    }
+    stream.shutdown(Shutdown::Write)
+}
+
+/// Octets until the sender has said that this was all, and the nanoseconds that they took.
+fn receive(mut stream: &TcpStream, program: &Stream) -> IoResult<(u64, u64)> {
     let mut buffer = vec![0; RECEIVE.max(program.size)];
     let mut octets = stream.read(&mut buffer)? as u64;
     // The first octets open the clock and do not count: they left before it.
@@ -28,29 +72,14 @@ pub(super) fn serve(mut stream: &TcpStream, program: &Stream) -> Result<()> {
             n => octets += n as u64,
         }
     }
-    let nanoseconds = start.elapsed().as_nanos() as u64;
-    stream.write_all(&(octets - first).to_be_bytes())?;
-    stream.write_all(&nanoseconds.to_be_bytes())?;
-    Ok(())
+    Ok((octets - first, start.elapsed().as_nanos() as u64))
 }
 
-pub(super) fn measure(mut stream: &TcpStream, program: &Stream) -> Result<Metrics> {
-    stream.set_nodelay(!program.nagle)?;
-    let message = vec![0x5a; program.size];
-    let (start, time) = (Instant::now(), Duration::from_secs(program.seconds.into()));
-    while start.elapsed() < time {
-        for _ in 0..SENDS_PER_GLANCE {
-            stream.write_all(&message)?;
-        }
-    }
-    stream.shutdown(Shutdown::Write)?;
-
-    let mut report = [0; 16];
-    stream.read_exact(&mut report)?;
-    let word = |at: usize| u64::from_be_bytes(std::array::from_fn(|i| report[at + i]));
-    let (octets, nanoseconds) = (word(0) as f64, word(8) as f64);
-    ensure!(nanoseconds > 0.0, "nothing was received");
+fn metrics(octets: u64, nanoseconds: u64, program: &Stream) -> Result<Metrics> {
+    ensure!(nanoseconds > 0, "nothing was received");
+    let (octets, nanoseconds) = (octets as f64, nanoseconds as f64);
     Ok(Metrics::from([
+        (OPERATIONS.to_owned(), octets / program.size as f64),
         (GOODPUT.key.to_owned(), octets * 8.0 / nanoseconds),
         (
             MESSAGE_RATE.key.to_owned(),

@@ -10,18 +10,22 @@ mod exchange;
 pub(crate) mod ping_pong;
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread::{self, ScopedJoinHandle};
 
-use anyhow::{Context, Result};
+use anyhow::{anyhow, bail, ensure, Context, Result};
 use clap::{Args, Subcommand};
 
 use crate::record::Metrics;
-use crate::workload::Mode;
+use crate::verbs::Mode;
 
 /// One side of a raw TCP measurement.
 #[derive(Args, Clone, Debug)]
 pub struct RawArgs {
     #[command(flatten)]
     role: Role,
+    /// Connections at once: a server waits for all of them before it serves any, a client makes all of them
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    clients: u32,
     #[command(subcommand)]
     program: Program,
 }
@@ -44,6 +48,8 @@ enum Program {
     PingPong(PingPong),
     /// One stream of send() calls, for a time
     Stream(Stream),
+    /// The server sends for a time, and the client counts
+    Feed(Stream),
     /// Connections, one after another
     Connect(Connect),
     /// Many requests under way, for a time
@@ -140,25 +146,75 @@ pub fn run(args: &RawArgs) -> Result<()> {
     if let Some(address) = args.role.listen {
         let listener =
             TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
-        return serve(&listener, &args.program);
+        return serve(&listener, args.clients, &args.program);
     }
     let address = args.role.connect.context("one of --listen and --connect")?;
-    println!(
-        "{}",
-        serde_json::to_string(&measure(address, &args.program)?)?
-    );
+    let metrics = serde_json::to_string(&measure_all(address, args.clients, &args.program)?)?;
+    weft_os::stdout::print(
+        &(metrics
+            + "
+"),
+    )
+    .context("cannot print the metrics")?;
     Ok(())
 }
 
-fn serve(listener: &TcpListener, program: &Program) -> Result<()> {
-    match program {
-        Program::PingPong(p) => ping_pong::serve(&accept(listener)?, p),
-        Program::Stream(p) => bulk::serve(&accept(listener)?, p),
-        Program::Connect(_) => connect::serve(listener),
-        Program::Exchange(p) => exchange::serve(&accept(listener)?, p),
-        Program::DatagramPingPong(p) => datagrams::serve_ping_pong(&accept(listener)?, p),
-        Program::DatagramStream(p) => datagrams::serve_stream(&accept(listener)?, p),
+fn serve(listener: &TcpListener, clients: u32, program: &Program) -> Result<()> {
+    if let Program::Connect(_) = program {
+        return connect::serve(listener);
     }
+    // All of them are there before the first is served, so that they measure at the same time.
+    let streams: Vec<TcpStream> = (0..clients)
+        .map(|_| accept(listener))
+        .collect::<Result<_>>()?;
+    if let [stream] = &streams[..] {
+        return serve_one(stream, program);
+    }
+    thread::scope(|scope| {
+        let serving: Vec<_> = streams
+            .iter()
+            .map(|stream| scope.spawn(|| serve_one(stream, program)))
+            .collect();
+        serving.into_iter().try_for_each(joined)
+    })
+}
+
+fn serve_one(stream: &TcpStream, program: &Program) -> Result<()> {
+    match program {
+        Program::PingPong(p) => ping_pong::serve(stream, p),
+        Program::Stream(p) => bulk::serve(stream, p),
+        Program::Feed(p) => bulk::feed(stream, p),
+        Program::Connect(_) => bail!("connections are served by their listener"),
+        Program::Exchange(p) => exchange::serve(stream, p),
+        Program::DatagramPingPong(p) => datagrams::serve_ping_pong(stream, p),
+        Program::DatagramStream(p) => datagrams::serve_stream(stream, p),
+    }
+}
+
+/// Measures over several connections at once; what flows is added up.
+fn measure_all(server: SocketAddr, clients: u32, program: &Program) -> Result<Metrics> {
+    if clients == 1 {
+        return measure(server, program);
+    }
+    ensure!(
+        matches!(program, Program::Stream(_) | Program::Feed(_)),
+        "only streams are measured over several connections at once"
+    );
+    let mut total = Metrics::new();
+    let measured: Vec<Metrics> = thread::scope(|scope| {
+        let measuring: Vec<_> = (0..clients)
+            .map(|_| scope.spawn(|| measure(server, program)))
+            .collect();
+        measuring.into_iter().map(joined).collect::<Result<_>>()
+    })?;
+    for (key, value) in measured.into_iter().flatten() {
+        *total.entry(key).or_default() += value;
+    }
+    Ok(total)
+}
+
+fn joined<T>(thread: ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
+    thread.join().map_err(|_| anyhow!("a thread panicked"))?
 }
 
 fn measure(server: SocketAddr, program: &Program) -> Result<Metrics> {
@@ -167,6 +223,7 @@ fn measure(server: SocketAddr, program: &Program) -> Result<Metrics> {
     match program {
         Program::PingPong(p) => ping_pong::measure(&connect()?, p),
         Program::Stream(p) => bulk::measure(&connect()?, p),
+        Program::Feed(p) => bulk::take(&connect()?, p),
         Program::Connect(p) => connect::measure(server, p),
         Program::Exchange(p) => exchange::measure(&connect()?, p),
         Program::DatagramPingPong(p) => datagrams::measure_ping_pong(&connect()?, p),
@@ -181,15 +238,19 @@ fn accept(listener: &TcpListener) -> Result<TcpStream> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::thread;
 
     /// Both sides of a program in one process, the server on a thread.
     fn both(program: Program) -> Metrics {
+        all_of(1, program)
+    }
+
+    /// The same with a client of so many connections.
+    fn all_of(clients: u32, program: Program) -> Metrics {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let theirs = program.clone();
-        let server = thread::spawn(move || serve(&listener, &theirs).unwrap());
-        let metrics = measure(address, &program).unwrap();
+        let server = thread::spawn(move || serve(&listener, clients, &theirs).unwrap());
+        let metrics = measure_all(address, clients, &program).unwrap();
         server.join().unwrap();
         metrics
     }
@@ -236,6 +297,23 @@ mod tests {
             "{m:?}"
         );
         assert!(m["messages_per_s"] > 1.0, "{m:?}");
+    }
+
+    #[test]
+    fn several_streams_add_up_and_a_server_feeds_its_clients() {
+        let stream = Stream {
+            size: 1000,
+            seconds: 1,
+            nagle: false,
+        };
+        for program in [Program::Stream(stream.clone()), Program::Feed(stream)] {
+            let m = all_of(3, program);
+            let octets_per_s = m["goodput_gbit_s"] * 1e9 / 8.0;
+            assert!(
+                (octets_per_s / m["messages_per_s"] - 1000.0).abs() < 1.0,
+                "{m:?}"
+            );
+        }
     }
 
     #[test]

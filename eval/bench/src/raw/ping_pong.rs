@@ -7,10 +7,12 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 
 use super::PingPong;
-use crate::metric::{HALF_ROUND_TRIP, P99, P999, ROUND_TRIP};
+use crate::metric::{
+    HALF_ROUND_TRIP, MESSAGE_RATE, OPERATIONS, P99, P999, PERCENTILES, ROUND_TRIP,
+};
 use crate::record::Metrics;
 use crate::stats::{quantile_of_sorted, sorted};
-use crate::workload::Mode;
+use crate::verbs::Mode;
 
 /// Round trips before the clock starts: TCP's windows open, caches fill.
 pub(crate) const WARM_UP: usize = 1000;
@@ -40,7 +42,10 @@ pub(super) fn measure(stream: &TcpStream, program: &PingPong) -> Result<Metrics>
     let samples = (0..program.iterations)
         .map(|_| round_trip())
         .collect::<IoResult<Vec<f64>>>()?;
-    metrics(&samples, program.request == program.reply)
+    let mut metrics = metrics(&samples, program.request == program.reply)?;
+    let operations = warm_up(program) + program.iterations;
+    metrics.insert(OPERATIONS.to_owned(), operations as f64);
+    Ok(metrics)
 }
 
 /// Percentiles and the minimum are of half the round trip where both directions carry the same, as
@@ -49,13 +54,20 @@ pub(crate) fn metrics(round_trips: &[f64], symmetric: bool) -> Result<Metrics> {
     let sorted = sorted(round_trips);
     let at = |rank| quantile_of_sorted(&sorted, rank).context("no iterations");
     let share = if symmetric { 0.5 } else { 1.0 };
-    Ok(Metrics::from([
+    let seconds = sorted.iter().sum::<f64>() / 1e6;
+    let mut metrics = Metrics::from([
         (HALF_ROUND_TRIP.key.to_owned(), at(0.5)? / 2.0),
         (ROUND_TRIP.key.to_owned(), at(0.5)?),
+        (MESSAGE_RATE.key.to_owned(), sorted.len() as f64 / seconds),
         ("min_us".to_owned(), at(0.0)? * share),
-        (P99.to_owned(), at(0.99)? * share),
-        (P999.to_owned(), at(0.999)? * share),
-    ]))
+    ]);
+    for (key, rank) in PERCENTILES {
+        // Of fewer round trips than a percentile has beyond it nothing would be said but the greatest once more.
+        if key == P99 || key == P999 || sorted.len() as f64 * (1.0 - rank) >= 1.0 {
+            metrics.insert(key.to_owned(), at(rank)? * share);
+        }
+    }
+    Ok(metrics)
 }
 
 fn warm_up(program: &PingPong) -> usize {

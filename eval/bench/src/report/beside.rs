@@ -193,10 +193,10 @@ mod tests {
     use super::*;
     use crate::comparison::tests::{both_of, counted};
     use crate::record::{Instructions, RowRecord, BESIDE, THIS};
-    use crate::workload::{Mode, Op, Workload};
+    use crate::verbs::{Mode, Op, Verbs};
 
-    fn latency(size: u64) -> Workload {
-        Workload::Latency {
+    fn latency(size: u64) -> Verbs {
+        Verbs::Latency {
             op: Op::Send,
             size,
             mode: Mode::Polling,

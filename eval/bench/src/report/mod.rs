@@ -1,15 +1,21 @@
 //! Tables for people, made from a record and nothing else.
 
 mod beside;
+pub mod changes;
+pub mod csv;
+mod environment;
+pub mod html;
+mod plot;
 mod table;
+mod targets;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
+use crate::cost::{self, Cost};
 use crate::metric::Metric;
-use crate::record::{CellRecord, Environment, RowRecord, Run};
+use crate::record::{CellRecord, LinkRecord, RowRecord, Run};
 use crate::summary::{self, CellSummary, Ratio, RowSummary, Standing};
-use crate::targets::{self, Against, Bound, Verdict};
 use table::{wrapped, Column, Table};
 
 /// How a report is drawn.
@@ -27,7 +33,7 @@ pub enum Format {
 
 /// Environment, rows and targets.
 pub fn full(run: &Run, format: Format) -> String {
-    let mut text = environment(run, format);
+    let mut text = environment::lines(run, format);
     for path in &run.paths {
         let reason = path
             .skipped
@@ -38,7 +44,11 @@ pub fn full(run: &Run, format: Format) -> String {
             .mtu
             .map(|mtu| format!(", MTU {mtu}"))
             .unwrap_or_default();
-        let title = format!("Path {}: {}{mtu}{reason}", path.name, path.description);
+        let links: String = path.links.iter().map(link).collect();
+        let title = format!(
+            "Path {}: {}{mtu}{links}{reason}",
+            path.name, path.description
+        );
         text += &heading(&title, format);
         if run.rows.iter().any(|row| row.path == path.name) {
             text += &match run.builds.is_empty() {
@@ -47,7 +57,33 @@ pub fn full(run: &Run, format: Format) -> String {
             };
         }
     }
-    text + &skipped(run, format) + &failures(run, format) + &standing_of(run, format)
+    text + &legend(run, format)
+        + &skipped(run, format)
+        + &failures(run, format)
+        + &standing_of(run, format)
+}
+
+/// The settings of an emulated link, and whether it kept up: else the figures are its own.
+fn link(link: &LinkRecord) -> String {
+    let own = link.settings.iter().filter(|(name, _)| *name != "mtu");
+    own.map(|(name, value)| format!(", {name} {value}"))
+        .collect()
+}
+
+/// What the columns say; nothing for two builds, whose table has words of its own.
+fn legend(run: &Run, format: Format) -> String {
+    if !run.builds.is_empty() || run.rows.is_empty() {
+        return String::new();
+    }
+    let lines = [
+        "ratio: of medians, to the row's reference. wins, LOSES: the whole 95 % interval (bootstrap over the \
+         repetitions) is on one side of 1; open: too few repetitions for an interval, and in brackets the least and \
+         the greatest.",
+        "noise: what two measurements of one stack under two names differ by on the row.",
+        "CPU µs/op: of all programs with their children, user and kernel, for an operation. disturbed: samples during \
+         which others were on the cores.",
+    ];
+    heading("How to read it", format) + &list(lines.map(str::to_owned), format)
 }
 
 /// Only the targets, and what went wrong. Of a run of two builds, which has none of what targets are held against, how
@@ -66,56 +102,9 @@ pub fn only_targets(run: &Run, format: Format) -> String {
 
 fn standing_of(run: &Run, format: Format) -> String {
     match run.builds.is_empty() {
-        true => targets(run, format),
+        true => targets::table(run, format),
         false => beside::conclusion(run, format),
     }
-}
-
-/// Nothing where no row has a target.
-fn targets(run: &Run, format: Format) -> String {
-    let standings = targets::judge(run);
-    if standings.is_empty() {
-        return String::new();
-    }
-    let mut table = Table::new(&[
-        Column::words("path"),
-        Column::title("target"),
-        Column::words("stack"),
-        Column::number("measured").spared(1),
-        Column::number("against").spared(3),
-        Column::number("ratio"),
-        Column::number("spread").spared(2),
-        Column::words("bound"),
-        Column::words("verdict"),
-    ]);
-    for s in standings {
-        let figure = |value: Option<f64>| value.map_or("-".to_owned(), |v| with_unit(v, s.metric));
-        let (measured, against) = s.medians.map_or((None, None), |(m, a)| (Some(m), a));
-        let is_ratio = s.target.against != Against::P99;
-        let [ratio, spread] = match s.ratio {
-            Some(r) if is_ratio => [format!("{:.2}", r.of_medians), spread(&r)],
-            Some(r) => [
-                "-".to_owned(),
-                format!("{} to {}", number(r.min), number(r.max)),
-            ],
-            None => ["-".to_owned(), "-".to_owned()],
-        };
-        let what = format!("{} ({})", s.target.what, s.target.workload.id());
-        let bound = bound(s.target.bound);
-        let verdict = verdict(s.verdict).to_owned();
-        table.add(vec![
-            s.path,
-            what,
-            s.target.stack,
-            figure(measured),
-            figure(against),
-            ratio,
-            spread,
-            bound,
-            verdict,
-        ]);
-    }
-    heading("Targets", format) + &table.draw(format)
 }
 
 fn rows(run: &Run, path: &str, format: Format) -> String {
@@ -128,30 +117,39 @@ fn rows(run: &Run, path: &str, format: Format) -> String {
         Column::number("p99").spared(1),
         Column::number("n").spared(5),
         Column::number("ratio"),
-        Column::number("spread").spared(2),
+        Column::number("95 % interval").spared(2),
+        Column::number("CPU µs/op").spared(6),
         Column::words(""),
     ]);
     for record in run.rows.iter().filter(|row| row.path == path) {
         let row = summary::row(record);
-        let title = format!("{} ({})", record.workload.describe(), row.metric.unit);
+        let noise = row.noise.map_or(String::new(), |noise| {
+            format!("; noise {:.1} %", noise * 100.0)
+        });
+        let title = format!(
+            "{} ({}{noise})",
+            record.workload.describe(),
+            row.metric.unit
+        );
         for (i, cell) in row.cells.iter().enumerate() {
             // A document's column has it once.
             let again = i > 0 && format == Format::Markdown;
             let mut words = vec![if again { String::new() } else { title.clone() }];
-            words.extend(cell_words(&row, cell));
+            let cost = cost::of(record, &record.cells[i], run.options.cell_seconds);
+            words.extend(cell_words(&row, cell, cost));
             table.add(words);
         }
     }
     table.draw(format)
 }
 
-fn cell_words(row: &RowSummary, cell: &CellSummary) -> [String; 9] {
+fn cell_words(row: &RowSummary, cell: &CellSummary, cost: Option<Cost>) -> [String; 10] {
     let [ratio, spread, standing] = match (&cell.ratio, row.reference.as_ref() == Some(&cell.stack))
     {
         (Some(r), _) => [
             format!("{:.2}", r.of_medians),
-            spread(r),
-            standing(r, row.metric).to_owned(),
+            interval(r),
+            standing(r, row, cell),
         ],
         (None, true) => ["1".to_owned(), String::new(), "reference".to_owned()],
         (None, false) => ["-", "-", ""].map(str::to_owned),
@@ -161,6 +159,11 @@ fn cell_words(row: &RowSummary, cell: &CellSummary) -> [String; 9] {
         (None, 0) => standing,
         (None, n) => format!("{standing} {n} FAILED").trim().to_owned(),
     };
+    let remark = match cell.disturbed {
+        0 => remark,
+        n => format!("{remark} ({n} disturbed)").trim().to_owned(),
+    };
+    let cpu = cost.and_then(|cost| cost.total.per_operation_us);
     let [median, mad, range, n] = match &cell.estimate {
         Some(e) if e.n == 1 => [
             number(e.median),
@@ -186,6 +189,7 @@ fn cell_words(row: &RowSummary, cell: &CellSummary) -> [String; 9] {
         n,
         ratio,
         spread,
+        cpu.map_or(String::new(), |us| format!("{us:.2}")),
         remark,
     ]
 }
@@ -233,7 +237,7 @@ fn failures(run: &Run, format: Format) -> String {
             .failures()
             .next()
             .map_or(&[][..], |failure| &failure.tail);
-        let commands = cell.commands.iter().map(|command| format!("$ {command}"));
+        let commands = cell.commands.iter().map(|c| format!("$ {}", c.command));
         for line in commands.chain(tail.iter().cloned()) {
             let _ = writeln!(text, "    {line}");
         }
@@ -245,85 +249,9 @@ fn failures(run: &Run, format: Format) -> String {
     }
 }
 
-fn environment(run: &Run, format: Format) -> String {
-    let e = &run.environment;
-    let options = &run.options;
-    let cores = options.cores.map_or("not pinned".to_owned(), |(s, c)| {
-        format!("server on core {s}, client on core {c}")
-    });
-    let mut lines = vec![
-        format!(
-            "{}{}",
-            run.started,
-            if run.interrupted {
-                ", INTERRUPTED before the plan was through"
-            } else {
-                ""
-            }
-        ),
-        format!("{}, {cores}", beside::how_often(options)),
-        machine(e),
-        format!("Linux {}", e.kernel),
-    ];
-    if let Some(path) = run.paths.iter().find(|p| !p.sysctls.is_empty()) {
-        let of_interest = [
-            "net.ipv4.tcp_congestion_control",
-            "net.ipv4.tcp_rmem",
-            "net.ipv4.tcp_wmem",
-        ];
-        let known = of_interest
-            .iter()
-            .filter_map(|name| Some(format!("{name} = {}", path.sysctls.get(*name)?)));
-        lines.push(known.collect::<Vec<_>>().join(", "));
-    }
-    let tools = e.tools.iter().map(|(name, version)| match version {
-        Some(version) => format!("{name}: {version}"),
-        None => format!("{name}: not installed"),
-    });
-    lines.push(tools.collect::<Vec<_>>().join(", "));
-    match run.builds.is_empty() {
-        true => lines.push(format!(
-            "weft {}",
-            e.revision.as_deref().unwrap_or("of unknown revision")
-        )),
-        false => lines.extend(run.builds.iter().map(beside::build)),
-    }
-    if !e.optimised && run.builds.is_empty() {
-        lines.push(
-            "BUILT WITHOUT OPTIMISATION: these figures say nothing about Weft or raw TCP"
-                .to_owned(),
-        );
-    }
-    heading("Environment", format) + &list(lines, format)
-}
-
 /// A part of one in per cent, without the noise of binary fractions.
 fn percent(part: f64) -> f64 {
     (part * 1e6).round() / 1e4
-}
-
-fn machine(e: &Environment) -> String {
-    let kind = if e.virtual_machine {
-        ", virtual machine"
-    } else {
-        ""
-    };
-    let governor = e
-        .governor
-        .as_ref()
-        .map(|g| format!(", governor {g}"))
-        .unwrap_or_default();
-    let load = e
-        .load
-        .iter()
-        .map(f64::to_string)
-        .collect::<Vec<_>>()
-        .join(" ");
-    let memory = e.memory >> 20;
-    format!(
-        "{}, {} cores{kind}{governor}, {memory} MiB, load at the start {load}",
-        e.cpu, e.cores
-    )
 }
 
 fn heading(title: &str, format: Format) -> String {
@@ -333,30 +261,28 @@ fn heading(title: &str, format: Format) -> String {
     }
 }
 
-fn standing(ratio: &Ratio, metric: Metric) -> &'static str {
-    match ratio.standing(metric.better) {
+fn standing(ratio: &Ratio, row: &RowSummary, cell: &CellSummary) -> String {
+    if cell.again.is_some() {
+        return "noise".to_owned();
+    }
+    let word = match ratio.standing(row.metric.better) {
         Standing::Wins => "wins",
         Standing::Level => "level",
-        Standing::Loses => "loses",
+        Standing::Loses => "LOSES",
+        Standing::Open => return "open".to_owned(),
+    };
+    match ratio.is_within(row.noise) {
+        true => format!("{} within noise", word.to_lowercase()),
+        false => word.to_owned(),
     }
 }
 
-fn verdict(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Met => "met",
-        Verdict::Passes => "passes",
-        Verdict::FallsShort => "FALLS SHORT",
-        Verdict::NotMeasured => "not measured",
-    }
-}
-
-fn bound(bound: Bound) -> String {
-    match bound {
-        Bound::AtMost(most) => format!("<= {most}"),
-        Bound::AtLeast { target, passes } if passes < target => {
-            format!(">= {target} ({passes} passes)")
-        }
-        Bound::AtLeast { target, .. } => format!(">= {target}"),
+/// The interval, or in brackets the least and the greatest ratio where there are too few repetitions for one.
+fn interval(ratio: &Ratio) -> String {
+    match ratio.interval {
+        Some(i) => format!("{:.2} to {:.2}", i.low, i.high),
+        None if ratio.min == ratio.max => String::new(),
+        None => format!("({})", spread(ratio)),
     }
 }
 
@@ -392,9 +318,11 @@ fn grouped(value: u64) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::record::{Options, PathRecord, RowRecord, SCHEMA, VERSION};
+    use crate::record::{
+        CommandRecord, Environment, Options, PathRecord, RowRecord, SCHEMA, VERSION,
+    };
     use crate::summary::tests::{cell_of, row_of};
-    use crate::workload::Workload;
+    use crate::verbs::Verbs;
 
     pub(crate) fn run_of(rows: Vec<RowRecord>) -> Run {
         let path = |name: &str, skipped: Option<&str>| PathRecord {
@@ -403,6 +331,8 @@ pub(crate) mod tests {
             mtu: Some(1500),
             sysctls: Default::default(),
             skipped: skipped.map(str::to_owned),
+            hosts: vec![],
+            links: vec![],
         };
         Run {
             schema: SCHEMA.to_owned(),
@@ -417,6 +347,9 @@ pub(crate) mod tests {
                 cores: Some((0, 1)),
                 only: vec![],
                 stacks: vec![],
+                full: false,
+                targets: false,
+                paths: vec![],
             },
             builds: vec![],
             environment: Environment::default(),
@@ -430,14 +363,19 @@ pub(crate) mod tests {
 
     fn text() -> String {
         let mut broken = cell_of("weft crc=off", "connect_us", &[None]);
-        broken.commands = vec!["cm_connect 1".to_owned()];
+        broken.commands = vec![CommandRecord {
+            role: "client".to_owned(),
+            host: "here".to_owned(),
+            core: None,
+            command: "cm_connect 1".to_owned(),
+        }];
         let cells = vec![
-            cell_of("raw-tcp", "connect_us", &[Some(10.0)]),
-            cell_of("weft crc=on", "connect_us", &[Some(40.0)]),
+            cell_of("raw-tcp", "connect_us", &[Some(10.0); 6]),
+            cell_of("weft crc=on", "connect_us", &[Some(40.0); 6]),
             broken,
         ];
         full(
-            &run_of(vec![row_of("loopback", Workload::Connect, cells)]),
+            &run_of(vec![row_of("loopback", Verbs::Connect, cells)]),
             Format::Markdown,
         )
     }
@@ -450,7 +388,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_losing_cell_says_so() {
-        assert!(line(&text(), &["| weft crc=on", "40.0"]).contains("loses"));
+        assert!(line(&text(), &["| weft crc=on", "40.0"]).contains("LOSES"));
         assert!(line(&text(), &["rdma_connect", "weft crc=on"]).contains("FALLS SHORT"));
     }
 

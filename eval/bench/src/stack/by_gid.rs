@@ -15,7 +15,7 @@ use crate::metric::{BRING_UP, GOODPUT, MESSAGE_RATE, P99, P999};
 use crate::path::PathKind;
 use crate::record::Metrics;
 use crate::stats::{median, quantile_of_sorted, sorted};
-use crate::workload::{Mode, Op, Workload};
+use crate::verbs::{Mode, Op, Verbs};
 
 const SOURCE: Source = Source {
     name: "by_gid",
@@ -50,14 +50,14 @@ impl Stack for ByGid {
         weft_gid_name(self.crc)
     }
 
-    fn serves(&self, workload: &Workload, _: PathKind) -> bool {
+    fn serves(&self, workload: &Verbs, _: PathKind) -> bool {
         match *workload {
-            Workload::BringUp => true,
-            Workload::Latency { op, mode, .. } | Workload::Bulk { op, mode, .. } => {
+            Verbs::BringUp => true,
+            Verbs::Latency { op, mode, .. } | Verbs::Bulk { op, mode, .. } => {
                 op == Op::WriteImm && mode == Mode::Polling
             }
-            Workload::Rate { op, post_list, .. } => op == Op::WriteImm && post_list == 1,
-            Workload::Connect => false,
+            Verbs::Rate { op, post_list, .. } => op == Op::WriteImm && post_list == 1,
+            Verbs::Connect => false,
         }
     }
 
@@ -66,7 +66,7 @@ impl Stack for ByGid {
         SOURCE.compile(&self.scratch)
     }
 
-    fn job(&self, workload: &Workload, site: &Site) -> Job {
+    fn job(&self, workload: &Verbs, site: &Site) -> Job {
         let side = || {
             self.weft
                 .run(&[])
@@ -75,23 +75,23 @@ impl Stack for ByGid {
                 .env("WEFT_CRC", on_off(self.crc))
         };
         let client = side()
-            .args([site.place.address.to_string()])
+            .args([site.place.server().address.to_string()])
             .args(order(workload, site));
         site.job(workload, side(), client)
     }
 
-    fn parse(&self, workload: &Workload, output: &Output) -> Result<Metrics> {
-        parse(workload, &output.client)
+    fn parse(&self, workload: &Verbs, output: &Output) -> Result<Metrics> {
+        parse(workload, output.client())
     }
 
-    fn counted(&self, workload: &Workload, messages: u64) -> Result<Invocation> {
+    fn counted(&self, workload: &Verbs, messages: u64) -> Result<Invocation> {
         let program = self.counted.program(workload, messages)?;
         Ok(program.env("WEFT_CRC", on_off(self.crc)))
     }
 }
 
 /// What the client is told to measure.
-fn order(workload: &Workload, site: &Site) -> Vec<String> {
+fn order(workload: &Verbs, site: &Site) -> Vec<String> {
     let stream = |size: u64, depth: u32| {
         vec![
             "stream".to_owned(),
@@ -101,7 +101,7 @@ fn order(workload: &Workload, site: &Site) -> Vec<String> {
         ]
     };
     match *workload {
-        Workload::Latency {
+        Verbs::Latency {
             op,
             size,
             mode,
@@ -111,15 +111,15 @@ fn order(workload: &Workload, site: &Site) -> Vec<String> {
             size.to_string(),
             site.round_trips(op, size, mode, pinned).to_string(),
         ],
-        Workload::Bulk { size, .. } => stream(size, DEPTH),
-        Workload::Rate { size, depth, .. } => stream(size, depth),
-        Workload::BringUp | Workload::Connect => {
+        Verbs::Bulk { size, .. } => stream(size, DEPTH),
+        Verbs::Rate { size, depth, .. } => stream(size, depth),
+        Verbs::BringUp | Verbs::Connect => {
             vec!["bring-up".to_owned(), site.count(1000.0, 100).to_string()]
         }
     }
 }
 
-fn parse(workload: &Workload, text: &str) -> Result<Metrics> {
+fn parse(workload: &Verbs, text: &str) -> Result<Metrics> {
     let rows: Vec<Vec<f64>> = text
         .lines()
         .map(|line| numbers(line).with_context(|| format!("by_gid printed {line:?}")))
@@ -131,7 +131,7 @@ fn parse(workload: &Workload, text: &str) -> Result<Metrics> {
             .context("by_gid printed too little")
     };
     match *workload {
-        Workload::Bulk { size, .. } | Workload::Rate { size, .. } => {
+        Verbs::Bulk { size, .. } | Verbs::Rate { size, .. } => {
             let (messages, nanoseconds) = (column(0)?[0], column(1)?[0]);
             ensure!(nanoseconds > 0.0, "nothing was received");
             Ok(Metrics::from([
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_bring_up_tells_the_time_without_and_with_the_programs_own_exchange() {
-        let metrics = parse(&Workload::BringUp, "300.5 340\n200.5 250\n900 990\n").unwrap();
+        let metrics = parse(&Verbs::BringUp, "300.5 340\n200.5 250\n900 990\n").unwrap();
         assert_eq!(
             (
                 metrics["bring_up_us"],
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_stream_is_what_the_receiver_counted() {
-        let bulk = Workload::Bulk {
+        let bulk = Verbs::Bulk {
             op: Op::WriteImm,
             size: 1000,
             mode: Mode::Polling,
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn too_little_is_an_error() {
-        let ping = Workload::Latency {
+        let ping = Verbs::Latency {
             op: Op::WriteImm,
             size: 64,
             mode: Mode::Polling,
@@ -201,6 +201,6 @@ mod tests {
         };
         assert!(parse(&ping, "").is_err());
         assert!(parse(&ping, "9.5\ncompletion: timed out\n").is_err());
-        assert!(parse(&Workload::BringUp, "300.5\n").is_err());
+        assert!(parse(&Verbs::BringUp, "300.5\n").is_err());
     }
 }

@@ -13,7 +13,7 @@ use crate::metric::P99;
 use crate::path::PathKind;
 use crate::record::Metrics;
 use crate::stats::{median, quantile_of_sorted, sorted};
-use crate::workload::Workload;
+use crate::verbs::Verbs;
 
 const SOURCE: Source = Source {
     name: "cm_connect",
@@ -44,8 +44,8 @@ impl Stack for CmConnect {
         weft_name(self.crc)
     }
 
-    fn serves(&self, workload: &Workload, _: PathKind) -> bool {
-        matches!(workload, Workload::Connect | Workload::BringUp)
+    fn serves(&self, workload: &Verbs, _: PathKind) -> bool {
+        matches!(workload, Verbs::Connect | Verbs::BringUp)
     }
 
     fn ready(&self) -> Result<()> {
@@ -53,12 +53,12 @@ impl Stack for CmConnect {
         SOURCE.compile(&self.scratch)
     }
 
-    fn job(&self, workload: &Workload, site: &Site) -> Job {
+    fn job(&self, workload: &Verbs, site: &Site) -> Job {
         let side = || {
             self.weft
                 .run(&[])
                 .args([SOURCE.program(&self.scratch)])
-                .args((*workload == Workload::BringUp).then_some("-m"))
+                .args((*workload == Verbs::BringUp).then_some("-m"))
                 .args([site.port.to_string()])
                 .env("WEFT_CRC", on_off(self.crc))
         };
@@ -66,13 +66,13 @@ impl Stack for CmConnect {
         site.job(
             workload,
             side(),
-            side().args([site.place.address.to_string(), count]),
+            side().args([site.place.server().address.to_string(), count]),
         )
     }
 
-    fn parse(&self, workload: &Workload, output: &Output) -> Result<Metrics> {
+    fn parse(&self, workload: &Verbs, output: &Output) -> Result<Metrics> {
         let times: Vec<f64> = output
-            .client
+            .client()
             .lines()
             .map(|line| {
                 line.parse()
@@ -104,18 +104,13 @@ mod tests {
 
     #[test]
     fn the_median_of_what_the_client_printed() {
-        let output = Output {
-            client: "30.5\n20.1\n900.0\n".to_owned(),
-            server: String::new(),
-        };
-        let metrics = stack().parse(&Workload::Connect, &output).unwrap();
+        let output = Output::of_client("30.5\n20.1\n900.0\n");
+        let metrics = stack().parse(&Verbs::Connect, &output).unwrap();
         assert_eq!((metrics["connect_us"], metrics["p99_us"]), (30.5, 900.0));
     }
 
     #[test]
     fn nothing_printed_is_an_error() {
-        assert!(stack()
-            .parse(&Workload::Connect, &Output::default())
-            .is_err());
+        assert!(stack().parse(&Verbs::Connect, &Output::default()).is_err());
     }
 }

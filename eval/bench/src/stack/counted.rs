@@ -8,7 +8,7 @@ use anyhow::{bail, Result};
 use super::compiled::Source;
 use super::{Programs, Weft};
 use crate::job::Invocation;
-use crate::workload::{Op, Workload};
+use crate::verbs::{Op, Verbs};
 
 const SOURCE: Source = Source {
     name: "instructions",
@@ -33,7 +33,7 @@ impl Counted {
 
     /// The program under callgrind, which says on standard output how many instructions it has counted. An error says
     /// why there is none for this workload.
-    pub(super) fn program(&self, workload: &Workload, messages: u64) -> Result<Invocation> {
+    pub(super) fn program(&self, workload: &Verbs, messages: u64) -> Result<Invocation> {
         let order = order(workload, messages)?;
         SOURCE.compile(&self.scratch)?;
         let program = self
@@ -50,17 +50,17 @@ impl Counted {
 }
 
 /// What the program is told to do.
-fn order(workload: &Workload, messages: u64) -> Result<Vec<String>> {
+fn order(workload: &Verbs, messages: u64) -> Result<Vec<String>> {
     let (kind, op, size, list) = match *workload {
-        Workload::Latency { op, size, .. } => ("latency", op, size, None),
-        Workload::Bulk { op, size, .. } => ("stream", op, size, Some(1)),
-        Workload::Rate {
+        Verbs::Latency { op, size, .. } => ("latency", op, size, None),
+        Verbs::Bulk { op, size, .. } => ("stream", op, size, Some(1)),
+        Verbs::Rate {
             op,
             size,
             post_list,
             ..
         } => ("stream", op, size, Some(post_list)),
-        Workload::Connect | Workload::BringUp => {
+        Verbs::Connect | Verbs::BringUp => {
             bail!("connections are not counted: most of what they take is the kernel's")
         }
     };
@@ -80,17 +80,17 @@ fn order(workload: &Workload, messages: u64) -> Result<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::Mode;
+    use crate::verbs::Mode;
 
     #[test]
     fn the_order_says_what_the_row_says() {
-        let latency = Workload::Latency {
+        let latency = Verbs::Latency {
             op: Op::CompareSwap,
             size: 8,
             mode: Mode::Polling,
             pinned: true,
         };
-        let rate = Workload::Rate {
+        let rate = Verbs::Rate {
             op: Op::Send,
             size: 64,
             depth: 128,
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn what_is_not_counted_says_why() {
-        let complaint = order(&Workload::Connect, 1).unwrap_err().to_string();
+        let complaint = order(&Verbs::Connect, 1).unwrap_err().to_string();
         assert!(complaint.contains("kernel"), "{complaint}");
     }
 }

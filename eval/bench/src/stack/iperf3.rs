@@ -9,7 +9,7 @@ use crate::job::{Invocation, Job};
 use crate::metric::GOODPUT;
 use crate::path::PathKind;
 use crate::record::Metrics;
-use crate::workload::{Op, Workload};
+use crate::verbs::{Op, Verbs};
 
 pub(super) const NAME: &str = "iperf3";
 pub(super) const NAME_MESSAGE_SIZED: &str = "iperf3 -l size";
@@ -32,31 +32,31 @@ impl Stack for Iperf3 {
         .to_owned()
     }
 
-    fn serves(&self, workload: &Workload, _: PathKind) -> bool {
+    fn serves(&self, workload: &Verbs, _: PathKind) -> bool {
         let fits = |size: u64| !self.message_sized || size <= LONGEST_BLOCK;
-        matches!(workload, Workload::Bulk { size, op, .. } if fits(*size) && *op != Op::UdSend)
+        matches!(workload, Verbs::Bulk { size, op, .. } if fits(*size) && *op != Op::UdSend)
     }
 
     fn ready(&self) -> Result<()> {
         need("iperf3", "iperf3")
     }
 
-    fn job(&self, workload: &Workload, site: &Site) -> Job {
+    fn job(&self, workload: &Verbs, site: &Site) -> Job {
         let port = site.port.to_string();
-        let address = site.place.address.to_string();
+        let address = site.place.server().address.to_string();
         let server = Invocation::new("iperf3", ["-s", "-1", "-p", &port, "-B", &address]);
         let mut client =
             Invocation::new("iperf3", ["-J", "-i", "0", "-t", &site.seconds.to_string()])
                 .args(["-p", &port, "-c", &address]);
-        if let (Workload::Bulk { size, .. }, true) = (workload, self.message_sized) {
+        if let (Verbs::Bulk { size, .. }, true) = (workload, self.message_sized) {
             client = client.args(["-l", &size.to_string()]);
         }
         site.job(workload, server, client)
     }
 
-    fn parse(&self, _: &Workload, output: &Output) -> Result<Metrics> {
+    fn parse(&self, _: &Verbs, output: &Output) -> Result<Metrics> {
         let report: Value =
-            serde_json::from_str(&output.client).context("iperf3 printed no JSON")?;
+            serde_json::from_str(output.client()).context("iperf3 printed no JSON")?;
         if let Some(error) = report["error"].as_str() {
             anyhow::bail!("iperf3: {error}");
         }
@@ -85,9 +85,9 @@ impl Stack for Iperf3 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::Mode;
+    use crate::verbs::Mode;
 
-    const BULK: Workload = Workload::Bulk {
+    const BULK: Verbs = Verbs::Bulk {
         op: Op::Write,
         size: 1 << 20,
         mode: Mode::Polling,
@@ -97,13 +97,7 @@ mod tests {
         Iperf3 {
             message_sized: false,
         }
-        .parse(
-            &BULK,
-            &Output {
-                client: client.to_owned(),
-                server: String::new(),
-            },
-        )
+        .parse(&BULK, &Output::of_client(client))
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::job::{Invocation, Job};
 use crate::metric::HALF_ROUND_TRIP;
 use crate::path::PathKind;
 use crate::record::Metrics;
-use crate::workload::{Mode, Op, Workload};
+use crate::verbs::{Mode, Op, Verbs};
 
 /// libfabric's endpoint types over TCP.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,10 +33,10 @@ impl Stack for Libfabric {
         .to_owned()
     }
 
-    fn serves(&self, workload: &Workload, _: PathKind) -> bool {
+    fn serves(&self, workload: &Verbs, _: PathKind) -> bool {
         matches!(
             workload,
-            Workload::Latency {
+            Verbs::Latency {
                 op: Op::Send,
                 mode: Mode::Polling,
                 ..
@@ -48,13 +48,13 @@ impl Stack for Libfabric {
         need("fi_pingpong", "libfabric-bin")
     }
 
-    fn job(&self, workload: &Workload, site: &Site) -> Job {
+    fn job(&self, workload: &Verbs, site: &Site) -> Job {
         let (provider, kind) = match self.endpoint {
             Endpoint::Msg => ("tcp", "msg"),
             Endpoint::Rdm => ("tcp;ofi_rxm", "rdm"),
         };
         let (size, iterations) = match *workload {
-            Workload::Latency {
+            Verbs::Latency {
                 op,
                 size,
                 mode,
@@ -67,15 +67,22 @@ impl Stack for Libfabric {
                 .args(["-S", &size.to_string(), "-I", &iterations.to_string()])
                 .args([port_flag, &site.port.to_string()])
         };
-        let client =
-            side(&site.place.client.interface, "-P").args([site.place.address.to_string()]);
-        site.job(workload, side(&site.place.server.interface, "-B"), client)
+        let client = side(&site.place.client().side.interface, "-P").args([site
+            .place
+            .server()
+            .address
+            .to_string()]);
+        site.job(
+            workload,
+            side(&site.place.server().side.interface, "-B"),
+            client,
+        )
     }
 
-    fn parse(&self, _: &Workload, output: &Output) -> Result<Metrics> {
+    fn parse(&self, _: &Verbs, output: &Output) -> Result<Metrics> {
         // bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec
         let mut lines = output
-            .client
+            .client()
             .lines()
             .skip_while(|line| !line.contains("usec/xfer"));
         let row = lines.nth(1).context("fi_pingpong printed no table")?;
@@ -95,7 +102,7 @@ impl Stack for Libfabric {
 mod tests {
     use super::*;
 
-    const PING: Workload = Workload::Latency {
+    const PING: Verbs = Verbs::Latency {
         op: Op::Send,
         size: 64,
         mode: Mode::Polling,
@@ -106,13 +113,7 @@ mod tests {
         Libfabric {
             endpoint: Endpoint::Msg,
         }
-        .parse(
-            &PING,
-            &Output {
-                client: client.to_owned(),
-                server: String::new(),
-            },
-        )
+        .parse(&PING, &Output::of_client(client))
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod by_gid;
 mod cm_connect;
 mod compiled;
 mod counted;
+mod hooked;
 mod iperf3;
 mod libfabric;
 mod native;
@@ -23,7 +24,7 @@ use crate::exec::Output;
 use crate::job::{Invocation, Job};
 use crate::path::{PathKind, Place};
 use crate::record::Metrics;
-use crate::workload::{Mode, Op, Workload};
+use crate::verbs::{Mode, Op, Verbs};
 
 /// Something that moves octets from one process to another and can be measured doing so.
 pub trait Stack {
@@ -33,20 +34,27 @@ pub trait Stack {
     /// Whether this stack has an answer to this workload on this path. A stack that could but is
     /// not installed says yes here and no in [`Stack::ready`], so that its cell shows why it is
     /// empty.
-    fn serves(&self, workload: &Workload, path: PathKind) -> bool;
+    fn serves(&self, workload: &Verbs, path: PathKind) -> bool;
 
     /// An error says what is missing and how to get it.
     fn ready(&self) -> Result<()>;
 
     /// The programs that measure `workload`.
-    fn job(&self, workload: &Workload, site: &Site) -> Job;
+    fn job(&self, workload: &Verbs, site: &Site) -> Job;
 
     /// The figures in what they printed; among them the workload's own metric.
-    fn parse(&self, workload: &Workload, output: &Output) -> Result<Metrics>;
+    fn parse(&self, workload: &Verbs, output: &Output) -> Result<Metrics>;
+
+    /// How the bench's own program of sockets comes onto this stack, unmodified: `words` are its arguments. None where
+    /// the stack does not carry sockets.
+    fn launch(&self, words: &[String]) -> Option<Invocation> {
+        let _ = words;
+        None
+    }
 
     /// One program that passes `messages` of this workload between two ends of its own, for callgrind to count its
     /// instructions. An error says why there is none.
-    fn counted(&self, workload: &Workload, messages: u64) -> Result<Invocation> {
+    fn counted(&self, workload: &Verbs, messages: u64) -> Result<Invocation> {
         let _ = messages;
         anyhow::bail!("no program counts the instructions of {}", workload.id())
     }
@@ -168,22 +176,26 @@ pub fn of_weft(programs: &Programs) -> Vec<Box<dyn Stack>> {
         Box::new(by_gid(false)),
         Box::new(by_gid(true)),
         Box::new(weft(Variant::Ud)),
+        Box::new(hooked::Hooked::new(programs)),
         Box::new(ucx(ucx::Api::Tag)),
         Box::new(ucx(ucx::Api::Put)),
     ]
 }
 
 /// The stacks a workload's others are compared with; the best of them counts.
-pub fn references(workload: &Workload) -> Vec<String> {
+pub fn references(workload: &Verbs) -> Vec<String> {
     let names: &[&str] = match workload {
         _ if workload.op() == Some(Op::UdSend) => &[raw_udp::NAME],
-        Workload::Latency { .. } | Workload::Rate { .. } => &[raw_tcp::NAME],
-        Workload::Connect | Workload::BringUp => &[raw_tcp::NAME],
-        Workload::Bulk { size, .. } if *size > iperf3::LONGEST_BLOCK => &[iperf3::NAME],
-        Workload::Bulk { .. } => &[iperf3::NAME, iperf3::NAME_MESSAGE_SIZED],
+        Verbs::Latency { .. } | Verbs::Rate { .. } => &[raw_tcp::NAME],
+        Verbs::Connect | Verbs::BringUp => &[raw_tcp::NAME],
+        Verbs::Bulk { size, .. } if *size > iperf3::LONGEST_BLOCK => &[iperf3::NAME],
+        Verbs::Bulk { .. } => &[iperf3::NAME, iperf3::NAME_MESSAGE_SIZED],
     };
     names.iter().map(|name| (*name).to_owned()).collect()
 }
+
+/// Name of the kernel's TCP under the bench's own programs.
+pub const RAW_TCP: &str = raw_tcp::NAME;
 
 /// Name of a Weft stack with its variant.
 pub fn weft_name(crc: bool) -> String {
@@ -212,20 +224,22 @@ fn on_off(on: bool) -> &'static str {
 }
 
 impl Site<'_> {
-    fn address(&self) -> SocketAddr {
-        SocketAddr::new(self.place.address, self.port)
+    pub(crate) fn address(&self) -> SocketAddr {
+        SocketAddr::new(self.place.server().address, self.port)
     }
 
     /// Bounded well above what a healthy cell needs, start-up and warm-up included.
-    pub(crate) fn job(&self, workload: &Workload, server: Invocation, client: Invocation) -> Job {
-        let timeout = Duration::from_secs(u64::from(self.seconds) * 5 + 10);
+    pub(crate) fn job(&self, workload: &Verbs, server: Invocation, client: Invocation) -> Job {
         Job {
-            server,
-            client,
-            port: self.port,
             pinned: workload.pinned(),
-            timeout,
+            timeout: self.timeout(),
+            ..Job::pair(server, client, self.port, self.place.hosts.len())
         }
+    }
+
+    /// How long a job may take.
+    pub(crate) fn timeout(&self) -> Duration {
+        Duration::from_secs(u64::from(self.seconds) * 5 + 10)
     }
 
     /// Round trips that take about as long as a cell should, for programs that count rather than
@@ -243,8 +257,14 @@ impl Site<'_> {
     }
 
     /// How many events of this length fill a cell, and at least `least`.
-    fn count(&self, each_us: f64, least: u64) -> u64 {
-        ((f64::from(self.seconds) * 1e6 / each_us) as u64).max(least)
+    pub(crate) fn count(&self, each_us: f64, least: u64) -> u64 {
+        let fitting = f64::from(self.seconds) * 1e6 / (each_us + self.place.round_trip_us);
+        // Over a long path the least would take longer than a cell may.
+        let least = match self.place.round_trip_us > 0.0 {
+            true => least.min((4.0 * fitting) as u64).max(5),
+            false => least,
+        };
+        (fitting as u64).max(least)
     }
 }
 
@@ -273,10 +293,18 @@ fn numbers(line: &str) -> Option<Vec<f64>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::plan;
     use std::collections::HashSet;
+
+    /// The kernel's TCP, for tests of others.
+    pub(crate) fn raw_tcp() -> impl Stack {
+        raw_tcp::RawTcp {
+            bench: ("weft".into(), vec!["bench".into()]),
+            nagle: false,
+        }
+    }
 
     fn programs() -> Programs {
         Programs {
@@ -293,7 +321,7 @@ mod tests {
             for workload in plan::workloads(true) {
                 let names: Vec<_> = stacks
                     .iter()
-                    .filter(|s| s.serves(&workload, path))
+                    .filter(|s| workload.serves(s.as_ref(), path))
                     .map(|s| s.name())
                     .collect();
                 assert_eq!(
@@ -313,16 +341,16 @@ mod tests {
             let serves = |name: &str| {
                 stacks
                     .iter()
-                    .any(|s| s.name() == name && s.serves(&workload, PathKind::Loopback))
+                    .any(|s| s.name() == name && workload.serves(s.as_ref(), PathKind::Loopback))
             };
             assert!(
-                references(&workload).iter().all(|name| serves(name)),
+                workload.references().iter().all(|name| serves(name)),
                 "{}",
                 workload.id()
             );
             let both = |name: fn(bool) -> String| serves(&name(true)) && serves(&name(false));
             assert!(
-                both(weft_name) || both(weft_gid_name) || serves(WEFT_UD),
+                both(weft_name) || both(weft_gid_name) || serves(WEFT_UD) || serves(hooked::NAME),
                 "{}",
                 workload.id()
             );

@@ -12,7 +12,7 @@ use crate::exec::Output;
 use crate::job::{Invocation, Job};
 use crate::path::PathKind;
 use crate::record::Metrics;
-use crate::workload::{Mode, Op, Workload};
+use crate::verbs::{Mode, Op, Verbs};
 
 /// The engine without its C face; polling only.
 pub(super) struct Native {
@@ -36,13 +36,13 @@ impl Stack for Native {
         format!("weft native crc={}", on_off(self.crc))
     }
 
-    fn serves(&self, workload: &Workload, _: PathKind) -> bool {
+    fn serves(&self, workload: &Verbs, _: PathKind) -> bool {
         match *workload {
-            Workload::Latency { op, mode, .. } => op == Op::Send && mode == Mode::Polling,
-            Workload::Bulk { op, mode, .. } => op == Op::Write && mode == Mode::Polling,
-            Workload::Rate { op, .. } => op == Op::Write,
-            Workload::Connect => true,
-            Workload::BringUp => false,
+            Verbs::Latency { op, mode, .. } => op == Op::Send && mode == Mode::Polling,
+            Verbs::Bulk { op, mode, .. } => op == Op::Write && mode == Mode::Polling,
+            Verbs::Rate { op, .. } => op == Op::Write,
+            Verbs::Connect => true,
+            Verbs::BringUp => false,
         }
     }
 
@@ -61,7 +61,7 @@ impl Stack for Native {
         Ok(())
     }
 
-    fn job(&self, workload: &Workload, site: &Site) -> Job {
+    fn job(&self, workload: &Verbs, site: &Site) -> Job {
         let side = |role: &str| {
             Invocation::new(&self.bench.0, &self.bench.1)
                 .args(["native", role, &site.address().to_string()])
@@ -71,18 +71,18 @@ impl Stack for Native {
         site.job(workload, side("--listen"), side("--connect"))
     }
 
-    fn parse(&self, _: &Workload, output: &Output) -> Result<Metrics> {
-        serde_json::from_str(&output.client).context("the client printed no metrics")
+    fn parse(&self, _: &Verbs, output: &Output) -> Result<Metrics> {
+        serde_json::from_str(output.client()).context("the client printed no metrics")
     }
 
     /// Counted through the C face, which is a part of what a message takes there.
-    fn counted(&self, workload: &Workload, messages: u64) -> Result<Invocation> {
+    fn counted(&self, workload: &Verbs, messages: u64) -> Result<Invocation> {
         let program = self.counted.program(workload, messages)?;
         Ok(program.env("WEFT_CRC", on_off(self.crc)))
     }
 }
 
-fn program(workload: &Workload, site: &Site) -> Vec<String> {
+fn program(workload: &Verbs, site: &Site) -> Vec<String> {
     let write = |size: u64, post_list: u32| {
         vec![
             "write".to_owned(),
@@ -92,7 +92,7 @@ fn program(workload: &Workload, site: &Site) -> Vec<String> {
         ]
     };
     match *workload {
-        Workload::Latency {
+        Verbs::Latency {
             op,
             size,
             mode,
@@ -105,11 +105,11 @@ fn program(workload: &Workload, site: &Site) -> Vec<String> {
                 format!("--iterations={iterations}"),
             ]
         }
-        Workload::Bulk { size, .. } => write(size, 1),
-        Workload::Rate {
+        Verbs::Bulk { size, .. } => write(size, 1),
+        Verbs::Rate {
             size, post_list, ..
         } => write(size, post_list),
-        Workload::Connect | Workload::BringUp => {
+        Verbs::Connect | Verbs::BringUp => {
             vec![
                 "connect".to_owned(),
                 format!("--iterations={}", site.count(1000.0, 100)),

@@ -9,10 +9,10 @@ use super::{
 };
 use crate::exec::Output;
 use crate::job::{Invocation, Job};
-use crate::metric::{GOODPUT, MESSAGE_RATE, P99, P999};
+use crate::metric::{GOODPUT, MESSAGE_RATE, OPERATIONS, P99, P999};
 use crate::path::PathKind;
 use crate::record::Metrics;
-use crate::workload::{Mode, Op, Workload};
+use crate::verbs::{Mode, Op, Verbs};
 
 /// How the two queue pairs come together, and what carries them.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl Stack for Perftest {
         }
     }
 
-    fn serves(&self, workload: &Workload, path: PathKind) -> bool {
+    fn serves(&self, workload: &Verbs, path: PathKind) -> bool {
         match self.variant {
             Variant::Manager { .. } => by_manager(workload),
             // The EMSS of loopback is as large as FPDUs get: the variant is of interest on the
@@ -88,7 +88,7 @@ impl Stack for Perftest {
                     && by_manager(workload)
                     && matches!(
                         workload,
-                        Workload::Bulk {
+                        Verbs::Bulk {
                             mode: Mode::Polling,
                             ..
                         }
@@ -104,7 +104,7 @@ impl Stack for Perftest {
         need("ib_send_lat", "perftest")
     }
 
-    fn job(&self, workload: &Workload, site: &Site) -> Job {
+    fn job(&self, workload: &Verbs, site: &Site) -> Job {
         let side = || {
             let program = self
                 .weft
@@ -116,56 +116,56 @@ impl Stack for Perftest {
         site.job(
             workload,
             side(),
-            side().args([site.place.address.to_string()]),
+            side().args([site.place.server().address.to_string()]),
         )
     }
 
-    fn parse(&self, workload: &Workload, output: &Output) -> Result<Metrics> {
+    fn parse(&self, workload: &Verbs, output: &Output) -> Result<Metrics> {
         match *workload {
             // Datagrams may be lost: what counts is what the server received, and what the client
             // sent stands beside it.
-            Workload::Bulk { op: Op::UdSend, .. } | Workload::Rate { op: Op::UdSend, .. } => {
-                let mut metrics = parse(workload, &output.server)?;
-                let sent = parse(workload, &output.client)?;
+            Verbs::Bulk { op: Op::UdSend, .. } | Verbs::Rate { op: Op::UdSend, .. } => {
+                let mut metrics = parse(workload, output.server())?;
+                let sent = parse(workload, output.client())?;
                 metrics.insert("sent_messages_per_s".to_owned(), sent[MESSAGE_RATE.key]);
                 Ok(metrics)
             }
-            _ => parse(workload, &output.client),
+            _ => parse(workload, output.client()),
         }
     }
 
-    fn counted(&self, workload: &Workload, messages: u64) -> Result<Invocation> {
+    fn counted(&self, workload: &Verbs, messages: u64) -> Result<Invocation> {
         Ok(self.set(self.counted.program(workload, messages)?))
     }
 }
 
 /// What the connection manager's rows are of: the operations that every transport has.
-fn by_manager(workload: &Workload) -> bool {
+fn by_manager(workload: &Verbs) -> bool {
     match *workload {
         // ib_write_lat watches memory: there is no completion to sleep on.
-        Workload::Latency {
+        Verbs::Latency {
             op: Op::Write,
             mode: Mode::Event,
             ..
         } => false,
-        Workload::Connect | Workload::BringUp => false,
+        Verbs::Connect | Verbs::BringUp => false,
         _ => matches!(workload.op(), Some(Op::Send | Op::Write | Op::Read)),
     }
 }
 
 /// Rows of what only such queue pairs do, and the telling ones of those above: once it is up, a
 /// queue pair is as quick as another.
-fn by_gid(workload: &Workload) -> bool {
+fn by_gid(workload: &Verbs) -> bool {
     match *workload {
-        Workload::Latency { op, size, mode, .. } => {
+        Verbs::Latency { op, size, mode, .. } => {
             mode == Mode::Polling
                 && (only_by_gid(op) || size == 64 && matches!(op, Op::Send | Op::Write | Op::Read))
         }
-        Workload::Bulk { op, size, mode } => {
+        Verbs::Bulk { op, size, mode } => {
             mode == Mode::Polling && (only_by_gid(op) || size == 1 << 20 && op == Op::Write)
         }
-        Workload::Rate { op, .. } => only_by_gid(op),
-        Workload::Connect | Workload::BringUp => false,
+        Verbs::Rate { op, .. } => only_by_gid(op),
+        Verbs::Connect | Verbs::BringUp => false,
     }
 }
 
@@ -189,7 +189,7 @@ fn operation(op: Op) -> (&'static str, &'static [&'static str]) {
 
 impl Perftest {
     /// The perftest program and its arguments, without port and address.
-    fn program(&self, workload: &Workload, site: &Site) -> Vec<String> {
+    fn program(&self, workload: &Verbs, site: &Site) -> Vec<String> {
         let words = |kind: &str, op: Op, size: u64| {
             let (name, options) = operation(op);
             let mut words = vec![format!("ib_{name}_{kind}")];
@@ -216,7 +216,7 @@ impl Perftest {
         };
         let event = |mode: Mode| (mode == Mode::Event).then(|| "-e".to_owned());
         match *workload {
-            Workload::Latency {
+            Verbs::Latency {
                 op,
                 size,
                 mode,
@@ -230,12 +230,12 @@ impl Perftest {
                 words.extend(event(mode));
                 words
             }
-            Workload::Bulk { op, size, mode } => {
+            Verbs::Bulk { op, size, mode } => {
                 let mut words = bandwidth(op, size);
                 words.extend(event(mode));
                 words
             }
-            Workload::Rate {
+            Verbs::Rate {
                 op,
                 size,
                 depth,
@@ -248,14 +248,14 @@ impl Perftest {
                 }
                 words
             }
-            Workload::Connect | Workload::BringUp => Vec::new(),
+            Verbs::Connect | Verbs::BringUp => Vec::new(),
         }
     }
 }
 
-fn parse(workload: &Workload, text: &str) -> Result<Metrics> {
+fn parse(workload: &Verbs, text: &str) -> Result<Metrics> {
     match workload {
-        Workload::Latency { .. } => {
+        Verbs::Latency { .. } => {
             // bytes, iterations, min, max, typical, avg, stdev, 99 %, 99.9 %. "Typical" is the
             // median; sends and writes are halved by the program, reads are not.
             let row = row(text, "t_typical[usec]", 9)?;
@@ -266,6 +266,7 @@ fn parse(workload: &Workload, text: &str) -> Result<Metrics> {
                 ("mean_us", 5),
                 (P99, 7),
                 (P999, 8),
+                (OPERATIONS, 1),
             ];
             Ok(named
                 .iter()
@@ -298,21 +299,22 @@ fn row(text: &str, column: &str, columns: usize) -> Result<Vec<f64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::{CLIENT, SERVER};
     use crate::path::Place;
 
-    const SEND: Workload = Workload::Latency {
+    const SEND: Verbs = Verbs::Latency {
         op: Op::Send,
         size: 64,
         mode: Mode::Polling,
         pinned: true,
     };
-    const READ: Workload = Workload::Latency {
+    const READ: Verbs = Verbs::Latency {
         op: Op::Read,
         size: 64,
         mode: Mode::Polling,
         pinned: true,
     };
-    const BULK: Workload = Workload::Bulk {
+    const BULK: Verbs = Verbs::Bulk {
         op: Op::Write,
         size: 65536,
         mode: Mode::Polling,
@@ -377,7 +379,7 @@ mod tests {
             seconds: 2,
         };
         let stack = stack(Variant::Manager { crc: false });
-        let rate = Workload::Rate {
+        let rate = Verbs::Rate {
             op: Op::Send,
             size: 64,
             depth: 128,
@@ -386,8 +388,11 @@ mod tests {
         let job = stack.job(&rate, &site);
         let server = "WEFT_CRC=off WEFT_FPDU=auto weft run -- ib_send_bw -R -F -s 64 -D 2 -f 0 --report_gbits -t 128 \
                       -l 16 -p 7000";
-        assert_eq!(job.server.display(), server);
-        assert_eq!(job.client.display(), format!("{server} 127.0.0.1"));
+        assert_eq!(job.program(SERVER).unwrap().display(), server);
+        assert_eq!(
+            job.program(CLIENT).unwrap().display(),
+            format!("{server} 127.0.0.1")
+        );
     }
 
     #[test]
@@ -401,9 +406,13 @@ mod tests {
         let server = |variant, workload| {
             let stack = stack(variant);
             assert!(stack.serves(&workload, PathKind::Loopback));
-            stack.job(&workload, &site).server.display()
+            stack
+                .job(&workload, &site)
+                .program(SERVER)
+                .unwrap()
+                .display()
         };
-        let swap = Workload::Latency {
+        let swap = Verbs::Latency {
             op: Op::CompareSwap,
             size: 8,
             mode: Mode::Polling,
@@ -413,7 +422,7 @@ mod tests {
             server(Variant::Gid { crc: true }, swap),
             "WEFT_CRC=on weft run -- ib_atomic_lat -F -A CMP_AND_SWAP -n 62468 -p 7000"
         );
-        let datagrams = Workload::Bulk {
+        let datagrams = Verbs::Bulk {
             op: Op::UdSend,
             size: 4096,
             mode: Mode::Polling,
@@ -428,11 +437,8 @@ mod tests {
     fn of_datagrams_those_count_that_the_server_received() {
         let row =
             |messages: &str| format!(" #bytes BW average[Gb/sec]\n 64 1000 0.00 0.5 {messages}\n");
-        let output = Output {
-            client: row("1.5"),
-            server: row("1.25"),
-        };
-        let rate = Workload::Rate {
+        let output = Output::of(&[("client", &row("1.5")), ("server", &row("1.25"))]);
+        let rate = Verbs::Rate {
             op: Op::UdSend,
             size: 64,
             depth: 128,

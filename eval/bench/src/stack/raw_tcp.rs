@@ -10,7 +10,7 @@ use crate::exec::Output;
 use crate::job::{Invocation, Job};
 use crate::path::PathKind;
 use crate::record::Metrics;
-use crate::workload::{Mode, Op, Workload};
+use crate::verbs::{Mode, Op, Verbs};
 
 pub(super) const NAME: &str = "raw-tcp";
 pub(super) const NAME_NAGLE: &str = "raw-tcp nagle";
@@ -36,10 +36,10 @@ impl Stack for RawTcp {
         if self.nagle { NAME_NAGLE } else { NAME }.to_owned()
     }
 
-    fn serves(&self, workload: &Workload, _: PathKind) -> bool {
+    fn serves(&self, workload: &Verbs, _: PathKind) -> bool {
         match workload {
             _ if workload.op() == Some(Op::UdSend) => false,
-            Workload::Rate { op, .. } => !self.nagle || !op.asks(),
+            Verbs::Rate { op, .. } => !self.nagle || !op.asks(),
             // The kernel's stream has no completion to wait for: one bulk figure serves both modes.
             _ => !self.nagle,
         }
@@ -49,7 +49,7 @@ impl Stack for RawTcp {
         Ok(())
     }
 
-    fn job(&self, workload: &Workload, site: &Site) -> Job {
+    fn job(&self, workload: &Verbs, site: &Site) -> Job {
         let program = self.program(workload, site);
         let side = |role: &str| {
             Invocation::new(&self.bench.0, &self.bench.1)
@@ -59,13 +59,18 @@ impl Stack for RawTcp {
         site.job(workload, side("--listen"), side("--connect"))
     }
 
-    fn parse(&self, _: &Workload, output: &Output) -> Result<Metrics> {
-        serde_json::from_str(&output.client).context("the client printed no metrics")
+    fn launch(&self, words: &[String]) -> Option<Invocation> {
+        let program = || Invocation::new(&self.bench.0, &self.bench.1).args(words);
+        (!self.nagle).then(program)
+    }
+
+    fn parse(&self, _: &Verbs, output: &Output) -> Result<Metrics> {
+        serde_json::from_str(output.client()).context("the client printed no metrics")
     }
 }
 
 impl RawTcp {
-    fn program(&self, workload: &Workload, site: &Site) -> Vec<String> {
+    fn program(&self, workload: &Verbs, site: &Site) -> Vec<String> {
         let stream = |size: u64| {
             let mut words = vec![
                 "stream".to_owned(),
@@ -76,7 +81,7 @@ impl RawTcp {
             words
         };
         match *workload {
-            Workload::Latency {
+            Verbs::Latency {
                 op,
                 size,
                 mode,
@@ -102,22 +107,22 @@ impl RawTcp {
                     format!("--iterations={iterations}"),
                 ]
             }
-            Workload::Rate { op, depth, .. } if op.is_atomic() => vec![
+            Verbs::Rate { op, depth, .. } if op.is_atomic() => vec![
                 "exchange".to_owned(),
                 format!("--request={ATOMIC_REQUEST}"),
                 format!("--reply={ATOMIC_RESPONSE}"),
                 format!("--depth={depth}"),
                 format!("--seconds={}", site.seconds),
             ],
-            Workload::Bulk { size, .. } | Workload::Rate { size, .. } => stream(size),
-            Workload::Connect | Workload::BringUp => {
+            Verbs::Bulk { size, .. } | Verbs::Rate { size, .. } => stream(size),
+            Verbs::Connect | Verbs::BringUp => {
                 // As many as the other stacks make: each takes several turns of two programs, which
                 // on a busy machine are milliseconds.
                 let mut words = vec![
                     "connect".to_owned(),
                     format!("--iterations={}", site.count(1000.0, 100)),
                 ];
-                words.extend((*workload == Workload::BringUp).then(|| "--reply".to_owned()));
+                words.extend((*workload == Verbs::BringUp).then(|| "--reply".to_owned()));
                 words
             }
         }
@@ -127,9 +132,10 @@ impl RawTcp {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::CLIENT;
     use crate::path::Place;
 
-    fn client(workload: Workload) -> String {
+    fn client(workload: Verbs) -> String {
         let place = Place::loopback(None);
         let site = Site {
             place: &place,
@@ -140,7 +146,11 @@ mod tests {
             bench: ("weft".into(), vec![]),
             nagle: false,
         };
-        let shown = stack.job(&workload, &site).client.display();
+        let shown = stack
+            .job(&workload, &site)
+            .program(CLIENT)
+            .unwrap()
+            .display();
         let (_, words) = shown.split_once("127.0.0.1:7000 ").unwrap();
         words.to_owned()
     }
@@ -149,14 +159,14 @@ mod tests {
     fn an_atomic_is_a_request_and_an_answer_as_long_as_on_the_wire() {
         let op = Op::FetchAdd;
         let mode = Mode::Polling;
-        let latency = client(Workload::Latency {
+        let latency = client(Verbs::Latency {
             op,
             size: 8,
             mode,
             pinned: true,
         });
         assert!(latency.starts_with("ping-pong --mode=polling --request=76 --reply=36 "));
-        let rate = client(Workload::Rate {
+        let rate = client(Verbs::Rate {
             op,
             size: 8,
             depth: 128,
@@ -171,7 +181,7 @@ mod tests {
     #[test]
     fn only_a_bring_up_waits_for_an_answer() {
         assert_eq!(
-            [Workload::Connect, Workload::BringUp].map(client),
+            [Verbs::Connect, Verbs::BringUp].map(client),
             [
                 "connect --iterations=1000",
                 "connect --iterations=1000 --reply"

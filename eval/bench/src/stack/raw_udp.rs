@@ -10,7 +10,7 @@ use crate::exec::Output;
 use crate::job::{Invocation, Job};
 use crate::path::PathKind;
 use crate::record::Metrics;
-use crate::workload::{Mode, Op, Workload};
+use crate::verbs::{Mode, Op, Verbs};
 
 pub(super) const NAME: &str = "raw-udp";
 
@@ -25,13 +25,13 @@ impl Stack for RawUdp {
         NAME.to_owned()
     }
 
-    fn serves(&self, workload: &Workload, _: PathKind) -> bool {
+    fn serves(&self, workload: &Verbs, _: PathKind) -> bool {
         let sleeps = matches!(
             workload,
-            Workload::Latency {
+            Verbs::Latency {
                 mode: Mode::Event,
                 ..
-            } | Workload::Bulk {
+            } | Verbs::Bulk {
                 mode: Mode::Event,
                 ..
             }
@@ -43,7 +43,7 @@ impl Stack for RawUdp {
         Ok(())
     }
 
-    fn job(&self, workload: &Workload, site: &Site) -> Job {
+    fn job(&self, workload: &Verbs, site: &Site) -> Job {
         let program = program(workload, site);
         let side = |role: &str| {
             Invocation::new(&self.bench.0, &self.bench.1)
@@ -53,14 +53,14 @@ impl Stack for RawUdp {
         site.job(workload, side("--listen"), side("--connect"))
     }
 
-    fn parse(&self, _: &Workload, output: &Output) -> Result<Metrics> {
-        serde_json::from_str(&output.client).context("the client printed no metrics")
+    fn parse(&self, _: &Verbs, output: &Output) -> Result<Metrics> {
+        serde_json::from_str(output.client()).context("the client printed no metrics")
     }
 }
 
-fn program(workload: &Workload, site: &Site) -> Vec<String> {
+fn program(workload: &Verbs, site: &Site) -> Vec<String> {
     match *workload {
-        Workload::Latency {
+        Verbs::Latency {
             op,
             size,
             mode,
@@ -70,11 +70,11 @@ fn program(workload: &Workload, site: &Site) -> Vec<String> {
             format!("--size={size}"),
             format!("--iterations={}", site.round_trips(op, size, mode, pinned)),
         ],
-        Workload::Bulk { size, .. } | Workload::Rate { size, .. } => vec![
+        Verbs::Bulk { size, .. } | Verbs::Rate { size, .. } => vec![
             "datagram-stream".to_owned(),
             format!("--size={size}"),
             format!("--seconds={}", site.seconds),
         ],
-        Workload::Connect | Workload::BringUp => Vec::new(),
+        Verbs::Connect | Verbs::BringUp => Vec::new(),
     }
 }

@@ -8,7 +8,7 @@ use crate::job::{Invocation, Job};
 use crate::metric::{GOODPUT, HALF_ROUND_TRIP, MESSAGE_RATE};
 use crate::path::PathKind;
 use crate::record::Metrics;
-use crate::workload::{Mode, Op, Workload};
+use crate::verbs::{Mode, Op, Verbs};
 
 /// Octets in what `ucx_perftest` calls a megabyte.
 const MEGABYTE: f64 = 1048576.0;
@@ -52,20 +52,20 @@ impl Stack for Ucx {
         format!("ucx {carrier} {api}")
     }
 
-    fn serves(&self, workload: &Workload, _: PathKind) -> bool {
+    fn serves(&self, workload: &Verbs, _: PathKind) -> bool {
         let put = self.api == Api::Put;
         match *workload {
-            Workload::Latency { op, mode, .. } => {
+            Verbs::Latency { op, mode, .. } => {
                 mode == Mode::Polling && op == if put { Op::Write } else { Op::Send }
             }
             // Writes are compared with tagged messages as well: they are UCX's faster way.
-            Workload::Bulk { op, mode, .. } => {
+            Verbs::Bulk { op, mode, .. } => {
                 mode == Mode::Polling && (op == Op::Write || op == Op::Send && !put)
             }
-            Workload::Rate { op, post_list, .. } => {
+            Verbs::Rate { op, post_list, .. } => {
                 post_list == 1 && (op == Op::Write || op == Op::Send && !put)
             }
-            Workload::Connect | Workload::BringUp => false,
+            Verbs::Connect | Verbs::BringUp => false,
         }
     }
 
@@ -76,7 +76,7 @@ impl Stack for Ucx {
         need("ucx_perftest", "ucx-utils")
     }
 
-    fn job(&self, workload: &Workload, site: &Site) -> Job {
+    fn job(&self, workload: &Verbs, site: &Site) -> Job {
         let side = |interface: &str| {
             let program = match &self.carrier {
                 Carrier::Tcp => Invocation::new("ucx_perftest", [""; 0])
@@ -92,13 +92,17 @@ impl Stack for Ucx {
                 .args(self.test(workload, site))
                 .args(["-p", &site.port.to_string()])
         };
-        let client = side(&site.place.client.interface).args([site.place.address.to_string()]);
-        site.job(workload, side(&site.place.server.interface), client)
+        let client = side(&site.place.client().side.interface).args([site
+            .place
+            .server()
+            .address
+            .to_string()]);
+        site.job(workload, side(&site.place.server().side.interface), client)
     }
 
-    fn parse(&self, workload: &Workload, output: &Output) -> Result<Metrics> {
+    fn parse(&self, workload: &Verbs, output: &Output) -> Result<Metrics> {
         let last = output
-            .client
+            .client()
             .lines()
             .filter_map(|line| line.strip_prefix("Final:"))
             .next_back();
@@ -124,14 +128,14 @@ impl Stack for Ucx {
 
 impl Ucx {
     /// Test, size and counts.
-    fn test(&self, workload: &Workload, site: &Site) -> Vec<String> {
+    fn test(&self, workload: &Verbs, site: &Site) -> Vec<String> {
         let (latency, bandwidth) = match self.api {
             Api::Tag => ("tag_lat", "tag_bw"),
             Api::Put => ("ucp_put_lat", "ucp_put_bw"),
         };
         let stream = |size: u64| site.count((size as f64 / self.octets_per_us()).max(6.0), 50);
         let (name, size, iterations, outstanding) = match *workload {
-            Workload::Latency {
+            Verbs::Latency {
                 size, mode, pinned, ..
             } => (
                 latency,
@@ -139,9 +143,9 @@ impl Ucx {
                 site.round_trips(Op::Write, size, mode, pinned),
                 None,
             ),
-            Workload::Bulk { size, .. } => (bandwidth, size, stream(size), None),
-            Workload::Rate { size, depth, .. } => (bandwidth, size, stream(size), Some(depth)),
-            Workload::Connect | Workload::BringUp => (latency, 64, 1, None),
+            Verbs::Bulk { size, .. } => (bandwidth, size, stream(size), None),
+            Verbs::Rate { size, depth, .. } => (bandwidth, size, stream(size), Some(depth)),
+            Verbs::Connect | Verbs::BringUp => (latency, 64, 1, None),
         };
         let (iterations, warm_up) = (iterations.to_string(), (iterations / 10).to_string());
         let mut words = vec![
@@ -174,19 +178,14 @@ impl Ucx {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::CLIENT;
 
-    fn parse(workload: &Workload, client: &str) -> Result<Metrics> {
+    fn parse(workload: &Verbs, client: &str) -> Result<Metrics> {
         let ucx = Ucx {
             api: Api::Tag,
             carrier: Carrier::Tcp,
         };
-        ucx.parse(
-            workload,
-            &Output {
-                client: client.to_owned(),
-                server: String::new(),
-            },
-        )
+        ucx.parse(workload, &Output::of_client(client))
     }
 
     #[test]
@@ -197,7 +196,7 @@ mod tests {
             port: 7000,
             seconds: 1,
         };
-        let bulk = Workload::Rate {
+        let bulk = Verbs::Rate {
             op: Op::Write,
             size: 64,
             depth: 128,
@@ -208,7 +207,7 @@ mod tests {
                 api: Api::Put,
                 carrier,
             };
-            ucx.job(&bulk, &site).client.display()
+            ucx.job(&bulk, &site).program(CLIENT).unwrap().display()
         };
         let (tcp, weft) = (
             words(Carrier::Tcp),
@@ -223,7 +222,7 @@ mod tests {
 
     #[test]
     fn latency_is_the_median_column() {
-        let ping = Workload::Latency {
+        let ping = Verbs::Latency {
             op: Op::Send,
             size: 64,
             mode: Mode::Polling,
@@ -235,7 +234,7 @@ mod tests {
 
     #[test]
     fn the_final_line_counts_not_the_stages_before_it() {
-        let bulk = Workload::Bulk {
+        let bulk = Verbs::Bulk {
             op: Op::Write,
             size: 1 << 20,
             mode: Mode::Polling,
@@ -246,7 +245,7 @@ mod tests {
 
     #[test]
     fn message_rate_is_the_overall_one() {
-        let rate = Workload::Rate {
+        let rate = Verbs::Rate {
             op: Op::Send,
             size: 64,
             depth: 128,
@@ -258,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_run_that_did_not_finish_is_an_error() {
-        let ping = Workload::Latency {
+        let ping = Verbs::Latency {
             op: Op::Send,
             size: 64,
             mode: Mode::Polling,

@@ -1,10 +1,11 @@
-//! What is measured: an operation, a size and a mode, without a word about which stack does it.
+//! What RDMA programs do: an operation, a size and a mode, without a word about which stack does it.
 
 use std::fmt;
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use crate::axis::Axis;
 use crate::metric::{
     Metric, BRING_UP, CONNECT, GOODPUT, HALF_ROUND_TRIP, MESSAGE_RATE, ROUND_TRIP,
 };
@@ -81,10 +82,10 @@ pub enum Mode {
     Event,
 }
 
-/// One thing to measure.
+/// One thing that RDMA programs do, to be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
-pub enum Workload {
+pub enum Verbs {
     /// One message in flight, there and back.
     Latency {
         /// Operation.
@@ -123,11 +124,11 @@ pub enum Workload {
     BringUp,
 }
 
-impl Workload {
+impl Verbs {
     /// Short unique name, such as `send-lat-64` or `write-bw-1M-event`; what `--only` matches.
     pub fn id(&self) -> String {
         match *self {
-            Workload::Latency {
+            Verbs::Latency {
                 op,
                 size,
                 mode,
@@ -141,10 +142,10 @@ impl Workload {
                     if pinned { "" } else { "-unpinned" }
                 )
             }
-            Workload::Bulk { op, size, mode } => {
+            Verbs::Bulk { op, size, mode } => {
                 format!("{}-bw-{}{}", op.name(), Size(size), mode.suffix())
             }
-            Workload::Rate {
+            Verbs::Rate {
                 op,
                 size,
                 post_list,
@@ -157,52 +158,60 @@ impl Workload {
                 };
                 format!("{}-rate-{}{list}", op.name(), Size(size))
             }
-            Workload::Connect => "connect".to_owned(),
-            Workload::BringUp => "bring-up".to_owned(),
+            Verbs::Connect => "connect".to_owned(),
+            Verbs::BringUp => "bring-up".to_owned(),
         }
     }
 
     /// The metric this workload is judged by.
     pub fn metric(&self) -> Metric {
         match self {
-            Workload::Latency { op, .. } if op.asks() => ROUND_TRIP,
-            Workload::Latency { .. } => HALF_ROUND_TRIP,
-            Workload::Bulk { .. } => GOODPUT,
-            Workload::Rate { .. } => MESSAGE_RATE,
-            Workload::Connect => CONNECT,
-            Workload::BringUp => BRING_UP,
+            Verbs::Latency { op, .. } if op.asks() => ROUND_TRIP,
+            Verbs::Latency { .. } => HALF_ROUND_TRIP,
+            Verbs::Bulk { .. } => GOODPUT,
+            Verbs::Rate { .. } => MESSAGE_RATE,
+            Verbs::Connect => CONNECT,
+            Verbs::BringUp => BRING_UP,
         }
     }
 
     /// The operation; none where the row is about connections.
     pub fn op(&self) -> Option<Op> {
         match *self {
-            Workload::Latency { op, .. }
-            | Workload::Bulk { op, .. }
-            | Workload::Rate { op, .. } => Some(op),
-            Workload::Connect | Workload::BringUp => None,
+            Verbs::Latency { op, .. } | Verbs::Bulk { op, .. } | Verbs::Rate { op, .. } => Some(op),
+            Verbs::Connect | Verbs::BringUp => None,
         }
     }
 
     /// Octets of a message; none where the row is about connections.
     pub fn size(&self) -> Option<u64> {
         match *self {
-            Workload::Latency { size, .. }
-            | Workload::Bulk { size, .. }
-            | Workload::Rate { size, .. } => Some(size),
-            Workload::Connect | Workload::BringUp => None,
+            Verbs::Latency { size, .. } | Verbs::Bulk { size, .. } | Verbs::Rate { size, .. } => {
+                Some(size)
+            }
+            Verbs::Connect | Verbs::BringUp => None,
         }
+    }
+
+    /// Where it stands among those that differ in the size of a message alone.
+    pub fn axis(&self) -> Option<Axis> {
+        let octets = self.size()?;
+        // The name has the size as a word of its own.
+        let size = Size(octets).to_string();
+        let id = self.id();
+        let words: Vec<&str> = id.split('-').filter(|word| *word != size).collect();
+        Some(Axis::size(words.join("-"), octets))
     }
 
     /// Whether each program is tied to a core of its own.
     pub fn pinned(&self) -> bool {
-        !matches!(self, Workload::Latency { pinned: false, .. })
+        !matches!(self, Verbs::Latency { pinned: false, .. })
     }
 
     /// A sentence for people.
     pub fn describe(&self) -> String {
         match *self {
-            Workload::Latency {
+            Verbs::Latency {
                 op,
                 size,
                 mode,
@@ -221,7 +230,7 @@ impl Workload {
                     mode.name()
                 )
             }
-            Workload::Bulk { op, size, mode } => {
+            Verbs::Bulk { op, size, mode } => {
                 format!(
                     "{} {} goodput, one stream, {}",
                     octets(size),
@@ -229,7 +238,7 @@ impl Workload {
                     mode.name()
                 )
             }
-            Workload::Rate {
+            Verbs::Rate {
                 op,
                 size,
                 depth,
@@ -246,8 +255,8 @@ impl Workload {
                     op.name()
                 )
             }
-            Workload::Connect => "connect to established, one after another".to_owned(),
-            Workload::BringUp => "bring-up to the first message's answer".to_owned(),
+            Verbs::Connect => "connect to established, one after another".to_owned(),
+            Verbs::BringUp => "bring-up to the first message's answer".to_owned(),
         }
     }
 }
@@ -299,7 +308,7 @@ mod tests {
     #[test]
     fn ids_name_what_differs() {
         let lat = |op, mode, pinned| {
-            Workload::Latency {
+            Verbs::Latency {
                 op,
                 size: 64,
                 mode,
@@ -314,7 +323,7 @@ mod tests {
             "write-lat-64-unpinned"
         );
         assert_eq!(
-            Workload::Bulk {
+            Verbs::Bulk {
                 op: Op::Write,
                 size: 1 << 20,
                 mode: Mode::Polling
@@ -323,7 +332,7 @@ mod tests {
             "write-bw-1M"
         );
         let rate = |post_list| {
-            Workload::Rate {
+            Verbs::Rate {
                 op: Op::Send,
                 size: 64,
                 depth: 128,
@@ -340,7 +349,7 @@ mod tests {
     #[test]
     fn what_asks_is_judged_by_the_whole_round_trip() {
         let metric = |op| {
-            Workload::Latency {
+            Verbs::Latency {
                 op,
                 size: 8,
                 mode: Mode::Polling,
@@ -364,9 +373,30 @@ mod tests {
             assert_eq!(serde_json::to_value(op).unwrap(), op.name());
         }
         assert_eq!(
-            serde_json::to_value(Workload::BringUp).unwrap()["kind"],
-            Workload::BringUp.id()
+            serde_json::to_value(Verbs::BringUp).unwrap()["kind"],
+            Verbs::BringUp.id()
         );
+    }
+
+    #[test]
+    fn rows_that_differ_in_size_alone_are_of_one_series() {
+        let bulk = |size, mode| {
+            let axis = Verbs::Bulk {
+                op: Op::Write,
+                size,
+                mode,
+            }
+            .axis()
+            .unwrap();
+            (axis.series, axis.value)
+        };
+        assert_eq!(bulk(64, Mode::Polling), ("write-bw".to_owned(), 64.0));
+        assert_eq!(
+            bulk(1 << 20, Mode::Polling),
+            ("write-bw".to_owned(), 1048576.0)
+        );
+        assert_eq!(bulk(64, Mode::Event).0, "write-bw-event");
+        assert_eq!(Verbs::Connect.axis(), None);
     }
 
     #[test]

@@ -1,6 +1,17 @@
 //! Medians and spreads. Few samples and noisy neighbours: order statistics only, no means, no
 //! normal distribution.
 
+pub mod bootstrap;
+
+/// From one figure to another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interval {
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
 /// What a handful of samples of one cell says.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {

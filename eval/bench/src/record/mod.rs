@@ -1,32 +1,39 @@
 //! The raw record of one run, as it stands on disk. Nothing in it is computed from anything else in
 //! it.
 //!
-//! The schema is `schema/weft-bench-1.schema.json`; [`VERSION`] goes up when a reader of the old
-//! one would misread.
+//! The schema is `docs/schema/weft-bench-2.schema.json`; [`VERSION`] goes up when a reader of the old
+//! one would misread. Records of version 1 are read as well ([`read`]).
+
+mod read;
+mod sample;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::fs::Permissions;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::axis::Axis;
 use crate::metric::Metric;
-use crate::workload::Workload;
+use crate::verbs::Verbs;
+pub use sample::{CoreRecord, Failure, MachineRecord, Metrics, Outcome, RoleRecord, Sample};
 
 /// Value of [`Run::schema`].
 pub const SCHEMA: &str = "weft-bench";
 /// Value of [`Run::version`].
-pub const VERSION: u32 = 1;
-
-/// Metric name (ending in its unit) to value.
-pub type Metrics = BTreeMap<String, f64>;
+pub const VERSION: u32 = 2;
+/// The oldest version that is read.
+pub const OLDEST_VERSION: u32 = 1;
 
 /// One run of the bench.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// Always [`SCHEMA`].
     pub schema: String,
-    /// Always [`VERSION`].
+    /// [`VERSION`], also after an older one was read.
     pub version: u32,
     /// UTC, RFC 3339, whole seconds.
     pub started: String,
@@ -64,6 +71,15 @@ pub struct Options {
     pub only: Vec<String>,
     /// Stack patterns; empty is everything.
     pub stacks: Vec<String>,
+    /// Every size and mode.
+    #[serde(default)]
+    pub full: bool,
+    /// Only the rows that targets need.
+    #[serde(default)]
+    pub targets: bool,
+    /// Names of the paths; empty is the usual ones.
+    #[serde(default)]
+    pub paths: Vec<String>,
 }
 
 /// A build of Weft.
@@ -128,6 +144,32 @@ pub struct PathRecord {
     pub sysctls: BTreeMap<String, String>,
     /// Why it could not be made; null when it was.
     pub skipped: Option<String>,
+    /// The hosts on it; none in records of version 1.
+    #[serde(default)]
+    pub hosts: Vec<HostRecord>,
+    /// What joins them; none on one host alone.
+    #[serde(default)]
+    pub links: Vec<LinkRecord>,
+}
+
+/// A host of a path: a machine, or a network namespace that stands for one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostRecord {
+    /// Name, as roles have it.
+    pub name: String,
+    /// Address at which the others reach it.
+    pub address: String,
+}
+
+/// A link of a path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkRecord {
+    /// Names of its two hosts, or of a host and the bridge that several meet at.
+    pub between: (String, String),
+    /// What it is: `veth`, `emulated`.
+    pub kind: String,
+    /// Settings by name, in the words of the command that makes it: `delay` to `5ms`.
+    pub settings: BTreeMap<String, String>,
 }
 
 /// What a row measures.
@@ -143,7 +185,7 @@ pub enum Subject {
     },
     /// A workload of the bench's.
     #[serde(untagged)]
-    Workload(Workload),
+    Verbs(Verbs),
 }
 
 /// One workload on one path.
@@ -157,6 +199,9 @@ pub struct RowRecord {
     pub workload: Subject,
     /// Metric the row is judged by.
     pub metric: Metric,
+    /// Where the row stands among others of its sort; none in records of version 1, and for rows that are alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub axis: Option<Axis>,
     /// Stacks the others are compared with; the best of them counts.
     pub reference: Vec<String>,
     /// One per stack.
@@ -171,8 +216,12 @@ pub struct CellRecord {
     /// Name of the build of Weft, where two are compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub build: Option<String>,
-    /// Command lines of the last repetition: server, then client.
-    pub commands: Vec<String>,
+    /// The stack that this cell measures once more under another name, so that what two measurements of one thing
+    /// differ by can be seen: the noise of this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again: Option<String>,
+    /// The cast of the last repetition, in the order of their start.
+    pub commands: Vec<CommandRecord>,
     /// Why it was not run at all; null when it was.
     pub skipped: Option<String>,
     /// In the order they were taken.
@@ -184,6 +233,21 @@ pub struct CellRecord {
     /// What it takes in instructions; none where nobody asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<Instructions>,
+}
+
+/// A program of a measurement.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "read::AnyCommand")]
+pub struct CommandRecord {
+    /// Its part: `server`, `client`; empty where a record of version 1 does not tell.
+    pub role: String,
+    /// Name of its host; empty where a record of version 1 does not tell.
+    pub host: String,
+    /// The core it is tied to; none where it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub core: Option<usize>,
+    /// Command line, programs by name.
+    pub command: String,
 }
 
 /// What decided that a row had pairs enough: the ratio, above 1 where this build is the better one.
@@ -217,39 +281,6 @@ pub struct Count {
     pub instructions: u64,
 }
 
-/// One measurement of one cell.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Sample {
-    /// Counted from 1.
-    pub repetition: u32,
-    /// Seconds since the run started.
-    pub at: f64,
-    /// Seconds from start of the programs to their end.
-    pub took: f64,
-    /// Figures, or what went wrong.
-    #[serde(flatten)]
-    pub outcome: Outcome,
-}
-
-/// What a measurement came to.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Outcome {
-    /// Figures.
-    Metrics(Metrics),
-    /// It failed.
-    Failure(Failure),
-}
-
-/// A measurement that failed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failure {
-    /// One line.
-    pub reason: String,
-    /// Last lines the programs printed, each with the side it came from.
-    pub tail: Vec<String>,
-}
-
 /// Makes the folder for records, and sees that one can be written there: before hours are spent on what goes into it.
 pub fn make_folder(folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder)
@@ -264,31 +295,35 @@ pub fn make_folder(folder: &Path) -> Result<()> {
 }
 
 impl Run {
-    /// Reads a record and checks that this program understands it.
+    /// Reads a record, also of an older version, and checks that its figures can be: what a report is made of may come
+    /// from anybody.
+    ///
+    /// # Errors
+    /// What is wrong with the file and where.
     pub fn read(path: &Path) -> Result<Run> {
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read {}", path.display()))?;
-        let value: serde_json::Value = serde_json::from_str(&text)
-            .with_context(|| format!("{} is not JSON", path.display()))?;
-        let (schema, version) = (value["schema"].as_str(), value["version"].as_u64());
-        if (schema, version) != (Some(SCHEMA), Some(VERSION.into())) {
-            bail!(
-                "{} is not a {SCHEMA} record of version {VERSION}",
-                path.display()
-            );
-        }
-        serde_json::from_value(value)
-            .with_context(|| format!("{} does not follow the schema", path.display()))
+        read::run(path)
     }
 
-    /// Writes the record into `folder`, which [`make_folder`] has made, under its start time and returns the file's
-    /// path.
-    pub fn write(&self, folder: &Path) -> Result<PathBuf> {
-        let path = folder.join(format!("{}.json", self.started.replace([':', '-'], "")));
+    /// The name of its file, by its start.
+    pub fn file_name(&self) -> String {
+        format!("{}.json", self.started.replace([':', '-'], ""))
+    }
+
+    /// Writes the record to a file: whole or not at all, so that a machine that stops here, or a disk that is full,
+    /// leaves what stood there before.
+    pub fn write_to(&self, path: &Path) -> Result<()> {
         let mut text = serde_json::to_string_pretty(self)?;
         text.push('\n');
-        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(path)
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let written = tempfile::NamedTempFile::new_in(folder).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.as_file().sync_all()?;
+            file.as_file()
+                .set_permissions(Permissions::from_mode(0o644))?;
+            file.persist(path).map_err(|e| e.error)?;
+            Ok(())
+        });
+        written.with_context(|| format!("cannot write {}", path.display()))
     }
 
     /// The row with this id.
@@ -302,7 +337,7 @@ impl Subject {
     pub fn describe(&self) -> String {
         match self {
             Subject::Named { what, .. } => what.clone(),
-            Subject::Workload(workload) => workload.describe(),
+            Subject::Verbs(workload) => workload.describe(),
         }
     }
 }
@@ -320,6 +355,7 @@ impl CellRecord {
         CellRecord {
             stack,
             build: None,
+            again: None,
             commands: Vec::new(),
             skipped: None,
             samples: Vec::new(),
@@ -350,14 +386,5 @@ impl CellRecord {
             Outcome::Failure(failure) => Some(failure),
             Outcome::Metrics(_) => None,
         })
-    }
-}
-
-impl Sample {
-    fn metrics(&self) -> Option<&Metrics> {
-        match &self.outcome {
-            Outcome::Metrics(metrics) => Some(metrics),
-            Outcome::Failure(_) => None,
-        }
     }
 }

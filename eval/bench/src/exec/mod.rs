@@ -1,0 +1,321 @@
+//! Running a [`Job`] and collecting what its programs print and take.
+
+mod cores;
+mod left_behind;
+mod ready;
+mod running;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::job::{Invocation, Job, Ready, Role, CLIENT, SERVER};
+use crate::path::Place;
+use crate::record::{Failure, MachineRecord, RoleRecord};
+use cores::Watch;
+use left_behind::Mark;
+use ready::listening;
+use running::{describe, Ended, Running};
+
+/// How long a role may take to be ready.
+const READY_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long the other programs may take to end after those that measure have.
+const PARTING: Duration = Duration::from_secs(2);
+/// How often the bench looks; long enough not to disturb what runs on its cores.
+const GLANCE: Duration = Duration::from_millis(10);
+
+/// Runs jobs. The one that starts processes is [`Processes`]; tests have one that only pretends.
+pub trait Executor {
+    /// What the roles printed and took, or why the job failed.
+    fn execute(&mut self, job: &Job, place: &Place) -> Result<Output, Failure>;
+
+    /// What one program printed on the server's side of the path, or why it failed.
+    fn execute_alone(
+        &mut self,
+        program: &Invocation,
+        place: &Place,
+        timeout: Duration,
+    ) -> Result<String, Failure>;
+
+    /// Whether the user wants no more.
+    fn interrupted(&self) -> bool;
+}
+
+/// What a job came to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Output {
+    /// Its roles, in the order of their start.
+    pub roles: Vec<Played>,
+    /// What the cores did meanwhile; none where nobody looked.
+    pub machine: Option<MachineRecord>,
+}
+
+/// What a role came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Played {
+    /// What it printed on its standard output.
+    pub out: String,
+    /// What it took; its name is there as well.
+    pub taken: RoleRecord,
+}
+
+impl Output {
+    /// What these roles printed, as if they had taken nothing.
+    pub fn of(printed: &[(&str, &str)]) -> Output {
+        let played = |&(role, out): &(&str, &str)| Played {
+            out: out.to_owned(),
+            taken: running::nothing(role),
+        };
+        Output {
+            roles: printed.iter().map(played).collect(),
+            machine: None,
+        }
+    }
+
+    /// What a client printed, and no other role.
+    pub fn of_client(out: &str) -> Output {
+        Output::of(&[(CLIENT, out)])
+    }
+
+    /// What the role of this name printed; nothing where there is no such role.
+    pub fn role(&self, name: &str) -> &str {
+        let role = self.roles.iter().find(|role| role.taken.role == name);
+        role.map_or("", |role| &role.out)
+    }
+
+    /// What the client printed.
+    pub fn client(&self) -> &str {
+        self.role(CLIENT)
+    }
+
+    /// What the server printed.
+    pub fn server(&self) -> &str {
+        self.role(SERVER)
+    }
+}
+
+/// Starts real processes, each in a process group of its own, and leaves none behind.
+pub struct Processes {
+    interrupted: Arc<AtomicBool>,
+}
+
+impl Processes {
+    /// `interrupted` is set by the signal handler.
+    pub fn new(interrupted: Arc<AtomicBool>) -> Self {
+        left_behind::adopt();
+        Processes { interrupted }
+    }
+
+    fn measure(&self, job: &Job, place: &Place, cast: &mut Cast) -> Result<(), String> {
+        let deadline = Instant::now() + job.timeout;
+        for role in &job.roles {
+            let core = if job.pinned {
+                place.core(role.seat)
+            } else {
+                None
+            };
+            let host = place
+                .hosts
+                .get(role.host)
+                .ok_or_else(|| format!("the path has no host for the {}", role.name))?;
+            let started = Running::start(
+                &role.name,
+                &host.side,
+                core,
+                &role.program,
+                cast.mark.of(&role.name),
+            )?;
+            cast.running.push(started);
+            self.wait_ready(role, cast)?;
+        }
+        self.wait_measured(job, cast, deadline)?;
+        let parting = Instant::now() + PARTING;
+        while cast.running.iter_mut().any(|r| r.status().is_none()) && Instant::now() < parting {
+            thread::sleep(GLANCE);
+        }
+        Ok(())
+    }
+
+    /// Waits for the role that was started last.
+    fn wait_ready(&self, role: &Role, cast: &mut Cast) -> Result<(), String> {
+        let what = match &role.ready {
+            Ready::AtOnce => return Ok(()),
+            Ready::Listens(_) => "listened",
+            Ready::Says(_) => "was ready",
+        };
+        let deadline = Instant::now() + READY_TIMEOUT;
+        loop {
+            let running = cast.running.last_mut().expect("it was started");
+            // Before the look at what it has printed, so that all of that is there if it has ended.
+            let status = running.status();
+            let ready = match &role.ready {
+                Ready::AtOnce => true,
+                Ready::Listens(port) => listening(running.pid(), *port),
+                Ready::Says(line) => running.has_said(line),
+            };
+            if ready {
+                return Ok(());
+            }
+            if let Some(status) = status {
+                return Err(format!(
+                    "the {} ended before it {what}: {}",
+                    role.name,
+                    describe(status)
+                ));
+            }
+            self.check(
+                deadline,
+                &format!("the {} was not ready in time", role.name),
+            )?;
+            thread::sleep(GLANCE);
+        }
+    }
+
+    /// Waits for the roles that measure; when another one fails first they get [`PARTING`] to notice.
+    fn wait_measured(
+        &self,
+        job: &Job,
+        cast: &mut Cast,
+        mut deadline: Instant,
+    ) -> Result<(), String> {
+        let mut why = "timed out".to_owned();
+        loop {
+            let mut measuring = 0;
+            for (role, running) in job.roles.iter().zip(&mut cast.running) {
+                running.check_printed()?;
+                match (role.measures, running.status()) {
+                    (true, Some(status)) if !status.success() => {
+                        return Err(format!("the {} failed: {}", role.name, describe(status)));
+                    }
+                    (true, None) => measuring += 1,
+                    (false, Some(status)) if !status.success() => {
+                        deadline = deadline.min(Instant::now() + PARTING);
+                        why = format!("the {} failed and the others did not end", role.name);
+                    }
+                    _ => {}
+                }
+            }
+            if measuring == 0 {
+                return Ok(());
+            }
+            self.check(deadline, &why)?;
+            thread::sleep(GLANCE);
+        }
+    }
+
+    fn check(&self, deadline: Instant, late: &str) -> Result<(), String> {
+        if self.interrupted() {
+            return Err("interrupted".to_owned());
+        }
+        if Instant::now() > deadline {
+            return Err(late.to_owned());
+        }
+        Ok(())
+    }
+}
+
+impl Executor for Processes {
+    fn execute(&mut self, job: &Job, place: &Place) -> Result<Output, Failure> {
+        let watch = Watch::begin();
+        let mut cast = Cast::new();
+        let result = self.measure(job, place, &mut cast);
+        let ended = cast.end();
+        let machine = watch.and_then(Watch::end);
+        match result {
+            Ok(()) => Ok(Output {
+                roles: ended.into_iter().map(Ended::played).collect(),
+                machine,
+            }),
+            Err(reason) => {
+                // The clients' lines first: they are what the user would have seen.
+                let tail = ended.iter().rev().flat_map(Ended::tail).collect();
+                Err(Failure { reason, tail })
+            }
+        }
+    }
+
+    fn execute_alone(
+        &mut self,
+        program: &Invocation,
+        place: &Place,
+        timeout: Duration,
+    ) -> Result<String, Failure> {
+        const NAME: &str = "program";
+        let mut cast = Cast::new();
+        let deadline = Instant::now() + timeout;
+        let side = &place.server().side;
+        let result =
+            Running::start(NAME, side, None, program, cast.mark.of(NAME)).and_then(|started| {
+                cast.running.push(started);
+                loop {
+                    let running = &mut cast.running[0];
+                    running.check_printed()?;
+                    match running.status() {
+                        Some(status) if status.success() => return Ok(()),
+                        Some(status) => {
+                            return Err(format!("the program failed: {}", describe(status)))
+                        }
+                        None => self.check(deadline, "timed out")?,
+                    }
+                    thread::sleep(GLANCE);
+                }
+            });
+        let mut ended = cast.end();
+        match result {
+            Ok(()) => Ok(ended.remove(0).played().out),
+            Err(reason) => Err(Failure {
+                reason,
+                tail: ended.iter().flat_map(Ended::tail).collect(),
+            }),
+        }
+    }
+
+    fn interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+}
+
+/// The programs of a job that were started; killed with all that they started when this is dropped.
+struct Cast {
+    mark: Mark,
+    running: Vec<Running>,
+}
+
+impl Cast {
+    fn new() -> Cast {
+        Cast {
+            mark: Mark::new(),
+            running: Vec::new(),
+        }
+    }
+
+    /// Ends whatever still runs, what the programs left behind among it, and tells what all came to.
+    fn end(mut self) -> Vec<Ended> {
+        // The last first: clients lose their server otherwise, and say so at length.
+        self.running.iter_mut().rev().for_each(Running::kill);
+        let groups: Vec<(u32, String)> = self
+            .running
+            .iter()
+            .map(|r| (r.pid(), r.name().to_owned()))
+            .collect();
+        let left = self.mark.reap(&groups);
+        let running = std::mem::take(&mut self.running);
+        let mut ended: Vec<Ended> = running.into_iter().map(Running::finish).collect();
+        for (role, usage) in left {
+            if let Some(ended) = ended.iter_mut().find(|ended| ended.is(&role)) {
+                ended.add(usage);
+            }
+        }
+        ended
+    }
+}
+
+impl Drop for Cast {
+    fn drop(&mut self) {
+        self.running.iter_mut().for_each(Running::kill);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,259 @@
+//! One program of a job, from its start to its end.
+
+use std::io::Read;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::process::{kill_process_group, Pid, Signal};
+use weft_os::usage::{reap, Usage};
+
+use super::Played;
+use crate::job::{Invocation, Side};
+use crate::record::RoleRecord;
+
+/// Lines of each program kept in a failure.
+const TAIL: usize = 8;
+/// Octets that a program may print on one of its streams.
+const PRINTED_OCTETS: usize = 16 << 20;
+/// How long the readers may take to the end of what was printed once the program has ended.
+const READING: Duration = Duration::from_secs(1);
+
+/// A started program; killed with its whole group when told to.
+pub(super) struct Running {
+    name: String,
+    child: Child,
+    out: Collected,
+    err: Collected,
+    started: Instant,
+    ended: Option<(ExitStatus, Usage, Duration)>,
+}
+
+impl Running {
+    /// Starts `invocation` as the role of this name. `mark` is a variable by which what it leaves behind is found.
+    pub(super) fn start(
+        name: &str,
+        side: &Side,
+        core: Option<usize>,
+        invocation: &Invocation,
+        mark: (&str, String),
+    ) -> Result<Running, String> {
+        let mut child = side
+            .command(invocation, core)
+            .env(mark.0, mark.1)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .map_err(|e| format!("cannot start {}: {e}", invocation.program.display()))?;
+        let out = Collected::of(child.stdout.take());
+        let err = Collected::of(child.stderr.take());
+        Ok(Running {
+            name: name.to_owned(),
+            child,
+            out,
+            err,
+            started: Instant::now(),
+            ended: None,
+        })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The process that was started, which leads its group.
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How it ended; nothing while it runs.
+    pub(super) fn status(&mut self) -> Option<ExitStatus> {
+        if self.ended.is_none() {
+            let found = match reap(self.pid()) {
+                Ok(found) => found,
+                // Nobody else reaps children here; if one did, the program has ended all the same.
+                Err(_) => Some((ExitStatus::from_raw(0xff00), Usage::default())),
+            };
+            self.ended = found.map(|(status, usage)| (status, usage, self.started.elapsed()));
+        }
+        self.ended.map(|(status, ..)| status)
+    }
+
+    /// Whether it has printed this line.
+    pub(super) fn has_said(&self, line: &str) -> bool {
+        let printed = self.out.octets();
+        let mut lines = printed.split(|octet| *octet == b'\n');
+        // What stands behind the last end of a line may be the beginning of one.
+        lines.next_back();
+        lines.any(|found| found == line.as_bytes())
+    }
+
+    /// An error where it prints more than any program here has reason to.
+    pub(super) fn check_printed(&self) -> Result<(), String> {
+        let too_much = [&self.out, &self.err]
+            .iter()
+            .any(|printed| printed.octets().len() >= PRINTED_OCTETS);
+        match too_much {
+            true => Err(format!(
+                "the {} printed more than {PRINTED_OCTETS} octets",
+                self.name
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// The group is killed even when its leader has ended: `weft run` and shells have children.
+    pub(super) fn kill(&mut self) {
+        if let Some(group) = Pid::from_raw(self.pid() as i32) {
+            // ESRCH when all of it has ended.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        while self.status().is_none() {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// What a program that has ended came to.
+    pub(super) fn finish(mut self) -> Ended {
+        self.kill();
+        let (_, usage, lived) = self.ended.unwrap_or_default();
+        let deadline = Instant::now() + READING;
+        Ended {
+            out: self.out.text(deadline),
+            err: self.err.text(deadline),
+            usage,
+            lived,
+            name: self.name,
+        }
+    }
+}
+
+/// A program that has ended.
+pub(super) struct Ended {
+    name: String,
+    out: String,
+    err: String,
+    usage: Usage,
+    lived: Duration,
+}
+
+impl Ended {
+    /// Whether it played this role.
+    pub(super) fn is(&self, role: &str) -> bool {
+        self.name == role
+    }
+
+    /// Adds what a process has taken that it left behind.
+    pub(super) fn add(&mut self, usage: Usage) {
+        self.usage += usage;
+    }
+
+    /// What it printed and took.
+    pub(super) fn played(self) -> Played {
+        let usage = self.usage;
+        let taken = RoleRecord {
+            lived: micros(self.lived),
+            user: micros(usage.user),
+            system: micros(usage.system),
+            voluntary_switches: usage.voluntary_switches,
+            forced_switches: usage.forced_switches,
+            minor_faults: usage.minor_faults,
+            major_faults: usage.major_faults,
+            peak_octets: usage.peak_octets,
+            ..nothing(&self.name)
+        };
+        Played {
+            out: self.out,
+            taken,
+        }
+    }
+
+    /// Its last lines, each with the name of the role.
+    pub(super) fn tail(&self) -> Vec<String> {
+        let lines: Vec<&str> = self
+            .out
+            .lines()
+            .chain(self.err.lines())
+            .filter(|l| !l.trim().is_empty())
+            .collect();
+        lines[lines.len().saturating_sub(TAIL)..]
+            .iter()
+            .map(|line| format!("{}: {line}", self.name))
+            .collect()
+    }
+}
+
+/// What a role has taken that has taken nothing.
+pub(super) fn nothing(role: &str) -> RoleRecord {
+    RoleRecord {
+        role: role.to_owned(),
+        lived: 0.0,
+        user: 0.0,
+        system: 0.0,
+        voluntary_switches: 0,
+        forced_switches: 0,
+        minor_faults: 0,
+        major_faults: 0,
+        peak_octets: 0,
+    }
+}
+
+fn micros(time: Duration) -> f64 {
+    time.as_micros() as f64 / 1e6
+}
+
+/// How a program ended, for people.
+pub(super) fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit status {code}"),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => status.to_string(),
+    }
+}
+
+/// What comes out of a pipe, read by a thread of its own.
+struct Collected {
+    octets: Arc<Mutex<Vec<u8>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Collected {
+    fn of(pipe: Option<impl Read + Send + 'static>) -> Collected {
+        let octets: Arc<Mutex<Vec<u8>>> = Arc::default();
+        let into = octets.clone();
+        let reader = pipe.map(|pipe| thread::spawn(move || collect(pipe, &into)));
+        Collected { octets, reader }
+    }
+
+    fn octets(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.octets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All of it, as soon as the pipe has ended; what there is by `deadline` where somebody holds it open.
+    fn text(&self, deadline: Instant) -> String {
+        let reading = || {
+            self.reader
+                .as_ref()
+                .is_some_and(|reader| !reader.is_finished())
+        };
+        while reading() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+        }
+        String::from_utf8_lossy(&self.octets()).into_owned()
+    }
+}
+
+/// Reads to the end, as the program would wait for a reader otherwise, and keeps what a program has reason to print.
+fn collect(mut pipe: impl Read, into: &Mutex<Vec<u8>>) {
+    let mut buffer = vec![0; 64 << 10];
+    // A read error ends the text early; what was read still counts.
+    while let Ok(n @ 1..) = pipe.read(&mut buffer) {
+        let mut kept = into.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = PRINTED_OCTETS - kept.len();
+        kept.extend_from_slice(&buffer[..n.min(room)]);
+    }
+}

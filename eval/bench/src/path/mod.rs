@@ -1,0 +1,242 @@
+//! The ways between server and client. Loopback, and network namespaces the bench makes itself:
+//! never the machine's own interfaces, whose neighbours nobody asked.
+
+mod emulator;
+mod facts;
+mod holder;
+mod namespaces;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+
+use anyhow::Result;
+use clap::ValueEnum;
+
+use crate::job::{Seat, Side};
+use crate::record::{HostRecord, PathRecord};
+use emulator::Emulator;
+use facts::measured;
+pub use facts::sysctls;
+use holder::Holder;
+
+/// A path by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PathKind {
+    /// 127.0.0.1.
+    Loopback,
+    /// Two network namespaces joined by a veth pair with an MTU of 1500 octets.
+    Veth,
+    /// The same with `weft link` between them, as a network in a building: 10 Gbit/s, 50 us there and back.
+    Lan,
+    /// As a network in a city: 1 Gbit/s, 5 ms there and back.
+    Metro,
+    /// As a network between continents: 10 Gbit/s, 100 ms there and back.
+    LongHaul,
+}
+
+/// Where programs run: the hosts of a path, and the cores they share.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Place {
+    /// Servers run on the first one, a single client on the last. On loopback they are one.
+    pub hosts: Vec<Host>,
+    /// Core of servers and of clients; none where pinning is not possible.
+    pub cores: Option<(usize, usize)>,
+    /// Microseconds that the path adds to a round trip.
+    pub round_trip_us: f64,
+}
+
+/// A machine, or a network namespace that stands for one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// Name in records.
+    pub name: String,
+    /// How to run something there.
+    pub side: Side,
+    /// Address at which the others reach it.
+    pub address: IpAddr,
+}
+
+/// A path that exists as long as this value does.
+pub struct OpenPath {
+    /// Where to run things.
+    pub place: Place,
+    /// What to write down about it.
+    pub record: PathRecord,
+    /// What emulates a link on it.
+    emulator: Option<Emulator>,
+    /// Last field, so that the namespaces go when everything else has gone.
+    _holders: Vec<Holder>,
+}
+
+impl OpenPath {
+    /// Takes the path down, and tells what is to be written down about it now that it was used.
+    pub fn close(mut self) -> PathRecord {
+        if let (Some(emulator), Some(link)) = (self.emulator.take(), self.record.links.first_mut())
+        {
+            let kept_up = match emulator.end() {
+                Ok(()) => "yes".to_owned(),
+                Err(why) => format!("NO: {why}"),
+            };
+            link.settings.insert("kept up".to_owned(), kept_up);
+        }
+        self.record
+    }
+}
+
+impl PathKind {
+    /// Name in records and row ids.
+    pub fn name(self) -> &'static str {
+        match self {
+            PathKind::Loopback => "loopback",
+            PathKind::Veth => "veth",
+            PathKind::Lan => "lan",
+            PathKind::Metro => "metro",
+            PathKind::LongHaul => "long-haul",
+        }
+    }
+
+    /// The path of this name.
+    pub fn from_name(name: &str) -> Option<PathKind> {
+        PathKind::value_variants()
+            .iter()
+            .copied()
+            .find(|kind| kind.name() == name)
+    }
+
+    fn description(self) -> &'static str {
+        match self {
+            PathKind::Loopback => "127.0.0.1",
+            PathKind::Veth => "veth pair between two network namespaces",
+            PathKind::Lan | PathKind::Metro | PathKind::LongHaul => {
+                "two network namespaces with weft link between them"
+            }
+        }
+    }
+
+    /// Whether nothing lies between the two ends but this machine, so that the targets hold for it.
+    pub fn is_local(self) -> bool {
+        self.emulated().is_none()
+    }
+
+    /// What `weft link` emulates on it: one-way delay in microseconds, and the rate in its words.
+    fn emulated(self) -> Option<(u32, &'static str)> {
+        match self {
+            PathKind::Loopback | PathKind::Veth => None,
+            PathKind::Lan => Some((25, "10Gbit")),
+            PathKind::Metro => Some((2_500, "1Gbit")),
+            PathKind::LongHaul => Some((50_000, "10Gbit")),
+        }
+    }
+
+    /// Makes the path. `cores` are the server's and the client's; `weft` is the command that emulates links.
+    pub fn open(self, cores: Option<(usize, usize)>, weft: &Path) -> Result<OpenPath> {
+        match (self, self.emulated()) {
+            (PathKind::Loopback, _) => open_loopback(cores),
+            (_, None) => namespaces::veth(cores),
+            (kind, Some(link)) => namespaces::emulated(kind, link, cores, weft),
+        }
+    }
+
+    /// The record of a path that could not be made.
+    pub fn skipped(self, reason: String) -> PathRecord {
+        PathRecord {
+            skipped: Some(reason),
+            ..self.record()
+        }
+    }
+
+    fn record(self) -> PathRecord {
+        PathRecord {
+            name: self.name().to_owned(),
+            description: self.description().to_owned(),
+            mtu: None,
+            sysctls: BTreeMap::new(),
+            skipped: None,
+            hosts: Vec::new(),
+            links: Vec::new(),
+        }
+    }
+}
+
+impl Host {
+    fn record(&self) -> HostRecord {
+        HostRecord {
+            name: self.name.clone(),
+            address: self.address.to_string(),
+        }
+    }
+}
+
+impl Place {
+    /// One host, 127.0.0.1.
+    pub fn loopback(cores: Option<(usize, usize)>) -> Place {
+        let side = Side {
+            namespace: None,
+            interface: "lo".to_owned(),
+        };
+        let host = Host {
+            name: "here".to_owned(),
+            side,
+            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        };
+        Place {
+            hosts: vec![host],
+            cores,
+            round_trip_us: 0.0,
+        }
+    }
+
+    /// Where servers run.
+    pub fn server(&self) -> &Host {
+        self.hosts.first().expect("a path has a host")
+    }
+
+    /// Where a single client runs.
+    pub fn client(&self) -> &Host {
+        self.hosts.last().expect("a path has a host")
+    }
+
+    /// The core of a seat, where programs can be tied to one.
+    pub fn core(&self, seat: Seat) -> Option<usize> {
+        let (server, client) = self.cores?;
+        Some(match seat {
+            Seat::Server => server,
+            Seat::Client => client,
+        })
+    }
+}
+
+fn open_loopback(cores: Option<(usize, usize)>) -> Result<OpenPath> {
+    let place = Place::loopback(cores);
+    let record = measured(PathKind::Loopback, &place)?;
+    Ok(OpenPath {
+        place,
+        record,
+        emulator: None,
+        _holders: Vec::new(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_knows_its_mtu_and_congestion_control() {
+        let path = PathKind::Loopback.open(None, Path::new("weft")).unwrap();
+        assert_eq!(path.record.mtu, Some(65536));
+        assert!(path
+            .record
+            .sysctls
+            .contains_key("net.ipv4.tcp_congestion_control"));
+    }
+
+    #[test]
+    fn every_path_is_found_by_its_name() {
+        for kind in PathKind::value_variants() {
+            assert_eq!(PathKind::from_name(kind.name()), Some(*kind));
+        }
+        assert_eq!(PathKind::from_name("nowhere"), None);
+    }
+}

@@ -1,0 +1,188 @@
+//! Two hosts that are network namespaces, with nothing but a wire between them, or with an emulated link.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::emulator::Emulator;
+use super::facts::measured;
+use super::holder::Holder;
+use super::{Host, OpenPath, PathKind, Place};
+use crate::job::Side;
+use crate::record::LinkRecord;
+
+/// MTU in octets: what Ethernet and most clouds give.
+const VETH_MTU: u32 = 1500;
+/// From the block reserved for documentation, in namespaces of our own.
+const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const CLIENT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+const SERVER_INTERFACE: &str = "weft-s";
+const CLIENT_INTERFACE: &str = "weft-c";
+
+/// The ends of the two wires that the emulator joins.
+const EMULATED: [&str; 2] = ["left", "right"];
+
+/// Two hosts and a wire.
+pub(super) fn veth(cores: Option<(usize, usize)>) -> Result<OpenPath> {
+    let ends = Ends::make()?;
+    let peer = ends.client.namespace.holder.to_string();
+    wire(&ends.server, SERVER_INTERFACE, CLIENT_INTERFACE, &peer)?;
+    ends.up()?;
+    let place = ends.place(cores, 0.0);
+    let mut record = measured(PathKind::Veth, &place)?;
+    record.links.push(link("veth", []));
+    Ok(OpenPath {
+        place,
+        record,
+        emulator: None,
+        _holders: vec![ends.server, ends.client],
+    })
+}
+
+/// Two hosts, each with a wire to a third one, where `weft link` joins the wires.
+pub(super) fn emulated(
+    kind: PathKind,
+    (delay_us, rate): (u32, &str),
+    cores: Option<(usize, usize)>,
+    weft: &Path,
+) -> Result<OpenPath> {
+    let ends = Ends::make()?;
+    let middle = Holder::start(Some(&ends.server).filter(|_| ends.user), ends.user)?;
+    let peer = middle.namespace.holder.to_string();
+    for (holder, interface, other) in [
+        (&ends.server, SERVER_INTERFACE, EMULATED[0]),
+        (&ends.client, CLIENT_INTERFACE, EMULATED[1]),
+    ] {
+        wire(holder, interface, other, &peer)?;
+        middle.ip(&["link", "set", other, "up"])?;
+    }
+    ends.up()?;
+    let delay = format!("{delay_us}us");
+    let emulator = Emulator::start(&middle, weft, EMULATED, &delay, rate)?;
+    let place = ends.place(cores, 2.0 * f64::from(delay_us));
+    let mut record = measured(kind, &place)?;
+    record.links.push(link(
+        "emulated",
+        [("delay", delay.as_str()), ("rate", rate)],
+    ));
+    Ok(OpenPath {
+        place,
+        record,
+        emulator: Some(emulator),
+        _holders: vec![ends.server, ends.client, middle],
+    })
+}
+
+/// The two hosts.
+struct Ends {
+    server: Holder,
+    client: Holder,
+    user: bool,
+}
+
+impl Ends {
+    fn make() -> Result<Ends> {
+        // Without privilege the first holder brings a user namespace in which we are root, and the
+        // others join it.
+        let user = !rustix::process::geteuid().is_root();
+        let server = Holder::start(None, user)?;
+        let client = Holder::start(user.then_some(&server), user)?;
+        Ok(Ends {
+            server,
+            client,
+            user,
+        })
+    }
+
+    /// Gives the hosts their addresses.
+    fn up(&self) -> Result<()> {
+        for (holder, interface, address) in [
+            (&self.server, SERVER_INTERFACE, SERVER),
+            (&self.client, CLIENT_INTERFACE, CLIENT),
+        ] {
+            holder.ip(&["address", "add", &format!("{address}/24"), "dev", interface])?;
+            holder.ip(&["link", "set", interface, "up"])?;
+            holder.ip(&["link", "set", "lo", "up"])?;
+        }
+        Ok(())
+    }
+
+    fn place(&self, cores: Option<(usize, usize)>, round_trip_us: f64) -> Place {
+        let host = |name: &str, holder: &Holder, interface: &str, address| Host {
+            name: name.to_owned(),
+            side: Side {
+                namespace: Some(holder.namespace),
+                interface: interface.to_owned(),
+            },
+            address: IpAddr::V4(address),
+        };
+        Place {
+            hosts: vec![
+                host("server", &self.server, SERVER_INTERFACE, SERVER),
+                host("client", &self.client, CLIENT_INTERFACE, CLIENT),
+            ],
+            cores,
+            round_trip_us,
+        }
+    }
+}
+
+/// A veth pair from `interface` here to `other` in the namespace of the process `peer`.
+fn wire(holder: &Holder, interface: &str, other: &str, peer: &str) -> Result<()> {
+    let mtu = VETH_MTU.to_string();
+    holder.ip(&[
+        "link", "add", interface, "mtu", &mtu, "type", "veth", "peer", "name", other, "mtu", &mtu,
+        "netns", peer,
+    ])
+}
+
+fn link<'a>(kind: &str, settings: impl IntoIterator<Item = (&'a str, &'a str)>) -> LinkRecord {
+    let mut all = BTreeMap::from([("mtu".to_owned(), VETH_MTU.to_string())]);
+    let own = settings.into_iter();
+    all.extend(own.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    LinkRecord {
+        between: ("server".to_owned(), "client".to_owned()),
+        kind: kind.to_owned(),
+        settings: all,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::Invocation;
+    use std::process::Command;
+
+    #[test]
+    fn the_veth_ends_reach_each_other_and_leave_with_the_path() {
+        let path = match veth(None) {
+            Ok(path) => path,
+            // Containers and hardened kernels give out no namespaces; the bench then says so in its
+            // record.
+            Err(reason) => return eprintln!("no veth path here: {reason:#}"),
+        };
+        assert_eq!(path.record.mtu, Some(1500));
+
+        let route = Invocation::new("ip", ["route", "get", &SERVER.to_string()]);
+        let output = path
+            .place
+            .client()
+            .side
+            .command(&route, None)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            text.contains(&format!("dev {CLIENT_INTERFACE} src {CLIENT}")),
+            "{text}"
+        );
+
+        let holder = path.place.server().side.namespace.unwrap().holder;
+        drop(path);
+        assert!(!std::path::Path::new(&format!("/proc/{holder}")).exists());
+        let ours = Command::new("ip").args(["link", "show"]).output().unwrap();
+        assert!(!String::from_utf8_lossy(&ours.stdout).contains(SERVER_INTERFACE));
+    }
+}

@@ -1,0 +1,72 @@
+//! How a run stands to the targets.
+
+use super::table::{Column, Table};
+use super::{heading, number, spread, with_unit, Format};
+use crate::record::Run;
+use crate::targets::{self, Against, Bound, Verdict};
+
+/// Nothing where no row has a target.
+pub(super) fn table(run: &Run, format: Format) -> String {
+    let standings = targets::judge(run);
+    if standings.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&[
+        Column::words("path"),
+        Column::title("target"),
+        Column::words("stack"),
+        Column::number("measured").spared(1),
+        Column::number("against").spared(3),
+        Column::number("ratio"),
+        Column::number("spread").spared(2),
+        Column::words("bound"),
+        Column::words("verdict"),
+    ]);
+    for s in standings {
+        let figure = |value: Option<f64>| value.map_or("-".to_owned(), |v| with_unit(v, s.metric));
+        let (measured, against) = s.medians.map_or((None, None), |(m, a)| (Some(m), a));
+        let is_ratio = s.target.against != Against::P99;
+        let [ratio, spread] = match s.ratio {
+            Some(r) if is_ratio => [format!("{:.2}", r.of_medians), spread(&r)],
+            Some(r) => [
+                "-".to_owned(),
+                format!("{} to {}", number(r.min), number(r.max)),
+            ],
+            None => ["-".to_owned(), "-".to_owned()],
+        };
+        let what = format!("{} ({})", s.target.what, s.target.workload.id());
+        let bound = bound(s.target.bound);
+        let verdict = verdict(s.verdict).to_owned();
+        table.add(vec![
+            s.path,
+            what,
+            s.target.stack,
+            figure(measured),
+            figure(against),
+            ratio,
+            spread,
+            bound,
+            verdict,
+        ]);
+    }
+    heading("Targets", format) + &table.draw(format)
+}
+
+fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Met => "met",
+        Verdict::Passes => "passes",
+        Verdict::FallsShort => "FALLS SHORT",
+        Verdict::NotMeasured => "not measured",
+    }
+}
+
+fn bound(bound: Bound) -> String {
+    match bound {
+        Bound::AtMost(most) => format!("<= {most}"),
+        Bound::AtLeast { target, passes } if passes < target => {
+            format!(">= {target} ({passes} passes)")
+        }
+        Bound::AtLeast { target, .. } => format!(">= {target}"),
+    }
+}

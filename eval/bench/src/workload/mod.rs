@@ -1,0 +1,169 @@
+//! What is measured: one file for each sort of workload.
+//!
+//! What RDMA programs do ([`Verbs`]) every stack has programs of its own for. What programs of sockets do has one
+//! program, of the bench's, which a stack brings onto itself as it is ([`Stack::launch`]).
+
+mod fan_in;
+mod fan_out;
+mod hot_spot;
+mod sockets;
+mod streams;
+
+use std::fmt::Debug;
+use std::rc::Rc;
+
+use anyhow::Result;
+
+use crate::axis::Axis;
+use crate::exec::Output;
+use crate::job::{Invocation, Job};
+use crate::metric::Metric;
+use crate::path::PathKind;
+use crate::record::{Metrics, Subject};
+use crate::stack::{self, Site, Stack};
+use crate::verbs::{Mode, Verbs};
+
+/// One thing to measure.
+pub trait Workload: Debug {
+    /// Short unique name, such as `send-lat-64` or `fan-in-4`; what `--only` matches.
+    fn id(&self) -> String;
+
+    /// A sentence for people.
+    fn describe(&self) -> String;
+
+    /// The metric its rows are judged by.
+    fn metric(&self) -> Metric;
+
+    /// Where it stands among those that differ in one number alone.
+    fn axis(&self) -> Option<Axis>;
+
+    /// The stacks that others are compared with; the best of them counts.
+    fn references(&self) -> Vec<String>;
+
+    /// Whether this stack has an answer to it on this path; whether that is installed is [`Stack::ready`]'s.
+    fn serves(&self, stack: &dyn Stack, path: PathKind) -> bool;
+
+    /// The cast that measures it.
+    fn job(&self, stack: &dyn Stack, site: &Site) -> Job;
+
+    /// The figures in what the roles printed; among them the workload's own metric.
+    fn parse(&self, stack: &dyn Stack, output: &Output) -> Result<Metrics>;
+
+    /// Whether each program is tied to a core.
+    fn pinned(&self) -> bool {
+        true
+    }
+
+    /// Whether its programs spin where they wait, each on its core.
+    fn spins(&self) -> bool {
+        false
+    }
+
+    /// What part of a cell's seconds a sample measures for.
+    fn share(&self) -> f64 {
+        1.0
+    }
+
+    /// Octets of a message; none where the row is about something else.
+    fn size(&self) -> Option<u64> {
+        None
+    }
+
+    /// How a record has it.
+    fn subject(&self) -> Subject {
+        Subject::Named {
+            name: self.id(),
+            what: self.describe(),
+        }
+    }
+
+    /// One program that passes `messages` of it between two ends of its own, for callgrind to count its instructions.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn counted(&self, stack: &dyn Stack, messages: u64) -> Result<Invocation> {
+        let _ = (stack, messages);
+        anyhow::bail!("no program counts the instructions of {}", self.id())
+    }
+}
+
+impl Workload for Verbs {
+    fn id(&self) -> String {
+        Verbs::id(self)
+    }
+    fn describe(&self) -> String {
+        Verbs::describe(self)
+    }
+    fn metric(&self) -> Metric {
+        Verbs::metric(self)
+    }
+    fn axis(&self) -> Option<Axis> {
+        Verbs::axis(self)
+    }
+    fn references(&self) -> Vec<String> {
+        stack::references(self)
+    }
+    fn serves(&self, stack: &dyn Stack, path: PathKind) -> bool {
+        stack.serves(self, path)
+    }
+    fn job(&self, stack: &dyn Stack, site: &Site) -> Job {
+        stack.job(self, site)
+    }
+    fn parse(&self, stack: &dyn Stack, output: &Output) -> Result<Metrics> {
+        stack.parse(self, output)
+    }
+    fn pinned(&self) -> bool {
+        Verbs::pinned(self)
+    }
+    fn spins(&self) -> bool {
+        match self {
+            Verbs::Latency { mode, .. } | Verbs::Bulk { mode, .. } => *mode == Mode::Polling,
+            Verbs::Rate { .. } => true,
+            Verbs::Connect | Verbs::BringUp => false,
+        }
+    }
+    fn share(&self) -> f64 {
+        match self {
+            Verbs::Latency { .. } => 0.5,
+            _ => 1.0,
+        }
+    }
+    fn size(&self) -> Option<u64> {
+        Verbs::size(self)
+    }
+    fn subject(&self) -> Subject {
+        Subject::Verbs(*self)
+    }
+    fn counted(&self, stack: &dyn Stack, messages: u64) -> Result<Invocation> {
+        stack.counted(self, messages)
+    }
+}
+
+/// What programs of sockets do with several roles or connections: every workload of the default or of the full plan.
+pub fn of_sockets(full: bool) -> Vec<Rc<dyn Workload>> {
+    let some = |default: &[u32], all: &[u32]| if full { all.to_vec() } else { default.to_vec() };
+    let counts = [1, 2, 4, 8, 16];
+    let streams = some(&[1, 4, 16], &counts);
+    let hot_spots = some(&[1, 4, 16], &[1, 2, 4, 8, 16, 32, 64]);
+    let fans = some(&[4], &[2, 4, 8, 16]);
+    let mut list: Vec<Rc<dyn Workload>> = Vec::new();
+    list.extend(
+        streams
+            .into_iter()
+            .map(|n| Rc::new(streams::Streams(n)) as Rc<dyn Workload>),
+    );
+    list.extend(
+        hot_spots
+            .into_iter()
+            .map(|n| Rc::new(hot_spot::HotSpot(n)) as Rc<dyn Workload>),
+    );
+    list.extend(
+        fans.iter()
+            .map(|&n| Rc::new(fan_in::FanIn(n)) as Rc<dyn Workload>),
+    );
+    list.extend(
+        fans.iter()
+            .map(|&n| Rc::new(fan_out::FanOut(n)) as Rc<dyn Workload>),
+    );
+    list
+}

@@ -1,0 +1,70 @@
+//! What workloads of sockets have in common: the bench's own program, with many clients or connections.
+
+use anyhow::{Context, Result};
+
+use crate::job::{Invocation, Job, Ready, Role, Seat, SERVER};
+use crate::record::Metrics;
+use crate::stack::{Site, Stack};
+
+/// Octets of a message in rows of throughput.
+pub(super) const MESSAGE: u64 = 64 << 10;
+
+/// A server and many clients of it, each a program of its own. `program` are the words of [`crate::raw`] that all of
+/// them have.
+pub(super) fn one_to_many(stack: &dyn Stack, site: &Site, clients: u32, program: &[String]) -> Job {
+    let clients_of_server = format!("--clients={clients}");
+    let server = Role {
+        name: SERVER.to_owned(),
+        host: 0,
+        seat: Seat::Server,
+        program: side(stack, site, "--listen", &[clients_of_server], program),
+        ready: Ready::Listens(site.port),
+        measures: false,
+    };
+    let last = site.place.hosts.len() - 1;
+    let client = |number: u32| Role {
+        name: client_name(number),
+        host: last,
+        seat: Seat::Client,
+        program: side(stack, site, "--connect", &[], program),
+        ready: Ready::AtOnce,
+        measures: true,
+    };
+    Job {
+        roles: std::iter::once(server)
+            .chain((1..=clients).map(client))
+            .collect(),
+        pinned: true,
+        timeout: site.timeout(),
+    }
+}
+
+/// Name of a client, counted from 1.
+pub(super) fn client_name(number: u32) -> String {
+    format!("client-{number}")
+}
+
+/// One side of the program, brought onto the stack.
+pub(super) fn side(
+    stack: &dyn Stack,
+    site: &Site,
+    role: &str,
+    options: &[String],
+    program: &[String],
+) -> Invocation {
+    let mut words = vec![
+        "raw".to_owned(),
+        role.to_owned(),
+        site.address().to_string(),
+    ];
+    words.extend_from_slice(options);
+    words.extend_from_slice(program);
+    stack
+        .launch(&words)
+        .expect("a stack that serves the workload launches its program")
+}
+
+/// What a client printed.
+pub(super) fn printed(text: &str, who: &str) -> Result<Metrics> {
+    serde_json::from_str(text).with_context(|| format!("{who} printed no metrics"))
+}
