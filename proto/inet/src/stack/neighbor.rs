@@ -55,15 +55,28 @@ impl Neighbors {
         self.entries.is_empty()
     }
 
-    /// The hardware address of `address`, when it is known. An old one is used while it is being confirmed.
-    pub fn find(&mut self, address: IpAddr, now: Duration) -> Option<Mac> {
+    /// The hardware address of `address`, when it is known. An old one is used while it is being confirmed. `progress`
+    /// is when something sent through this neighbour last turned out to have arrived: that confirms it, and nobody
+    /// needs to be asked (RFC 4861 section 7.3.1).
+    pub fn find(
+        &mut self,
+        address: IpAddr,
+        progress: Option<Duration>,
+        now: Duration,
+    ) -> Option<Mac> {
         let entry = self.entries.get_mut(&address)?;
         entry.used = now;
         let mac = entry.mac?;
-        if now.saturating_sub(entry.confirmed) > REACHABLE_TIME && entry.ask_at.is_none() {
-            entry.attempts = 0;
-            entry.ask_at = Some(now);
-            self.quiet_until = Some(now);
+        let is_old = |at: Duration| now.saturating_sub(at) > REACHABLE_TIME;
+        if is_old(entry.confirmed) {
+            entry.confirmed = entry.confirmed.max(progress.unwrap_or_default());
+            if !is_old(entry.confirmed) {
+                entry.ask_at = None;
+            } else if entry.ask_at.is_none() {
+                entry.attempts = 0;
+                entry.ask_at = Some(now);
+                self.quiet_until = Some(now);
+            }
         }
         Some(mac)
     }
@@ -126,7 +139,7 @@ impl Neighbors {
         let due = |entry: &Entry| entry.ask_at.is_some_and(|at| at <= now);
         let found = self.entries.iter_mut().find(|(_, entry)| due(entry));
         let Some((address, entry)) = found else {
-            self.quiet_until = self.deadline();
+            self.quiet_until = self.next_question();
             return None;
         };
         let address = *address;
@@ -140,8 +153,12 @@ impl Neighbors {
         Some(address)
     }
 
-    /// When to ask next.
+    /// When to ask next; perhaps a little too early, for what was to be asked then may have been answered.
     pub fn deadline(&self) -> Option<Duration> {
+        self.quiet_until
+    }
+
+    fn next_question(&self) -> Option<Duration> {
         self.entries.values().filter_map(|entry| entry.ask_at).min()
     }
 }
@@ -161,14 +178,15 @@ impl Entry {
 
 #[cfg(test)]
 mod tests {
-    use super::super::frame::{Payload, VnetHeader};
+    use super::super::frame::{Head, Payload, VnetHeader};
     use super::*;
 
     fn frame(tag: u8) -> Frame {
         Frame {
-            head: [&[0; 14][..], &[tag]].concat(),
+            head: Head::new(&[&[0; 14][..], &[tag]].concat()),
             payload: Payload::Empty,
             vnet: VnetHeader::default(),
+            looped: false,
         }
     }
 
@@ -179,13 +197,13 @@ mod tests {
     #[test]
     fn frames_wait_for_the_answer() {
         let mut table = Neighbors::new(10);
-        assert_eq!(table.find(address(1), Duration::ZERO), None);
+        assert_eq!(table.find(address(1), None, Duration::ZERO), None);
         table.wait(address(1), frame(1), Duration::ZERO);
         assert_eq!(table.poll_solicitation(Duration::ZERO), Some(address(1)));
         assert_eq!(table.poll_solicitation(Duration::ZERO), None);
         let sent = table.learn(address(1), [9; 6], false, Duration::ZERO);
         assert_eq!(sent[0].head[..6], [9; 6]);
-        assert_eq!(table.find(address(1), Duration::ZERO), Some([9; 6]));
+        assert_eq!(table.find(address(1), None, Duration::ZERO), Some([9; 6]));
     }
 
     #[test]
@@ -193,11 +211,33 @@ mod tests {
         let mut table = Neighbors::new(10);
         table.learn(address(1), [9; 6], true, Duration::ZERO);
         let later = REACHABLE_TIME + Duration::from_secs(1);
-        assert_eq!(table.find(address(1), REACHABLE_TIME), Some([9; 6]));
+        assert_eq!(table.find(address(1), None, REACHABLE_TIME), Some([9; 6]));
         assert_eq!(table.poll_solicitation(REACHABLE_TIME), None);
-        assert_eq!(table.find(address(1), later), Some([9; 6]));
+        assert_eq!(table.find(address(1), None, later), Some([9; 6]));
         assert_eq!(table.poll_solicitation(later), Some(address(1)));
-        assert_eq!(table.find(address(1), later), Some([9; 6]));
+        assert_eq!(table.find(address(1), None, later), Some([9; 6]));
+    }
+
+    #[test]
+    fn progress_of_a_connection_confirms_a_neighbour() {
+        let mut table = Neighbors::new(10);
+        let second = Duration::from_secs(1);
+        table.learn(address(1), [9; 6], true, Duration::ZERO);
+        let later = REACHABLE_TIME + second;
+        assert_eq!(table.find(address(1), Some(second), later), Some([9; 6]));
+        assert_eq!(table.poll_solicitation(later), None, "it was heard of");
+        let much_later = later + second;
+        assert!(table.find(address(1), Some(second), much_later).is_some());
+        assert_eq!(
+            table.poll_solicitation(much_later),
+            Some(address(1)),
+            "too long ago"
+        );
+        // What arrives meanwhile ends the questions, and that the neighbour is silent forgets nothing.
+        let progress = much_later + second / 2;
+        assert!(table.find(address(1), Some(progress), progress).is_some());
+        assert_eq!(table.poll_solicitation(much_later + 9 * second), None);
+        assert_eq!(table.deadline(), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::connection::Connection;
 use super::isn::Tuple;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::net::SocketAddr;
 use core::time::Duration;
 
 /// A connection of an [`super::Endpoint`]. Its place in the table, and which of those that had the place: not given
@@ -20,6 +21,8 @@ pub struct ConnectionId {
 pub(super) struct Entry {
     pub tuple: Tuple,
     pub connection: Connection,
+    /// The listener in whose queue it stands: the program has not taken it yet.
+    pub listener: Option<SocketAddr>,
     /// When its deadline stands in the table of deadlines, which.
     pub deadline: Option<Duration>,
     /// It stands in the queue of those that may have something to send.
@@ -58,6 +61,7 @@ impl Connections {
         place.entry = Some(Entry {
             tuple,
             connection,
+            listener: None,
             deadline: None,
             queued: false,
             eventful: false,
@@ -118,7 +122,6 @@ mod tests {
     use super::super::isn::Secret;
     use super::super::Config;
     use super::*;
-    use core::net::SocketAddr;
 
     fn tuple(port: u16) -> Tuple {
         Tuple {

@@ -5,14 +5,14 @@ use super::config::Config;
 use super::connection::{Connection, Event, Transmit};
 use super::connections::Connections;
 use super::isn::{Secret, Tuple};
-use super::listen::{self, Listener};
+use super::listen::{self, Backlog, Listener};
 use super::receive::Placement;
 use super::segment::Header;
 use super::seq::Seq;
 use super::state::State;
 use super::time_wait::{self, Remains, TimeWaits};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
 
 pub use super::connections::ConnectionId;
@@ -43,6 +43,10 @@ impl Default for Limits {
 pub enum ConnectError {
     /// There is one between these two ends.
     InUse,
+    /// The local address is not the interface's.
+    NotOurs,
+    /// No address of the interface leads to the remote end.
+    NoRoute,
     /// No port is free towards this remote end.
     NoPort,
     /// As many connections as the limits allow.
@@ -52,7 +56,7 @@ pub enum ConnectError {
 /// What happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EndpointEvent {
-    /// A listener's port has a new connection.
+    /// A listener has a new connection. It takes a place in the listener's queue until [`Endpoint::accept`].
     Incoming(ConnectionId),
     /// Something happened to a connection. After [`Event::Closed`] its id means nothing any more.
     Connection(ConnectionId, Event),
@@ -66,7 +70,9 @@ pub struct Endpoint {
     /// Connections opened so far, actively or not.
     opened: u64,
     entries: Connections,
-    listeners: BTreeMap<u16, Listener>,
+    listeners: BTreeMap<SocketAddr, Listener>,
+    /// Not after the first time that a listener has something to do.
+    listeners_at: Option<Duration>,
     time_waits: TimeWaits,
     answers: VecDeque<(Tuple, Header)>,
     ready: VecDeque<ConnectionId>,
@@ -87,6 +93,7 @@ impl Endpoint {
             opened: 0,
             entries: Connections::default(),
             listeners: BTreeMap::new(),
+            listeners_at: None,
             time_waits: TimeWaits::new(limits.time_wait),
             answers: VecDeque::new(),
             ready: VecDeque::new(),
@@ -96,23 +103,56 @@ impl Endpoint {
         }
     }
 
-    /// Takes connections on a port; they get `config`. False when someone does already.
-    pub fn listen(&mut self, port: u16, config: Config, backlog: usize) -> bool {
-        if self.listeners.contains_key(&port) {
+    /// Takes connections at an address and port; they get `config`. The unspecified address stands for all of its
+    /// version, and that of IPv6 for all of both, as the kernel's dual-stack sockets have it. Of several listeners for
+    /// one port the one that says most is asked. False when someone listens there already.
+    pub fn listen(&mut self, local: SocketAddr, config: Config, backlog: Backlog) -> bool {
+        if self.listeners.contains_key(&local) {
             return false;
         }
-        self.listeners.insert(port, Listener::new(config, backlog));
+        self.listeners.insert(local, Listener::new(config, backlog));
         true
     }
 
-    /// Takes no more connections on a port; those that are there stay.
-    pub fn unlisten(&mut self, port: u16) {
-        self.listeners.remove(&port);
+    /// Takes no more connections there. Handshakes that are under way are forgotten, and connections that the program
+    /// has not accepted are reset: nobody would ever see them. Those it has accepted stay.
+    pub fn unlisten(&mut self, local: SocketAddr) {
+        let Some(listener) = self.listeners.remove(&local) else {
+            return;
+        };
+        for id in listener.waiting() {
+            self.command(id, Connection::abort);
+        }
     }
 
-    /// The listener of a port.
-    pub fn listener(&self, port: u16) -> Option<&Listener> {
-        self.listeners.get(&port)
+    /// The listener of an address and port, as they were given to [`Endpoint::listen`].
+    pub fn listener(&self, local: SocketAddr) -> Option<&Listener> {
+        self.listeners.get(&local)
+    }
+
+    /// The program took a connection that was [`EndpointEvent::Incoming`]: its listener has room for another.
+    pub fn accept(&mut self, id: ConnectionId) {
+        if let Some(local) = self
+            .entries
+            .get_mut(id)
+            .and_then(|entry| entry.listener.take())
+        {
+            if let Some(listener) = self.listeners.get_mut(&local) {
+                listener.left(id);
+            }
+        }
+    }
+
+    /// Where those listen who take connections to `local`.
+    fn listener_of(&self, local: SocketAddr) -> Option<SocketAddr> {
+        let port = local.port();
+        let both = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port);
+        let version = match local {
+            SocketAddr::V4(_) => SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port),
+            SocketAddr::V6(_) => both,
+        };
+        let mut places = [local, version, both].into_iter();
+        places.find(|place| self.listeners.contains_key(place))
     }
 
     /// Opens a connection. `local_port` 0 takes a free ephemeral one.
@@ -139,6 +179,7 @@ impl Endpoint {
             return Err(ConnectError::InUse);
         }
         let secrets = self.secret.for_connection(&tuple, now);
+        let config = config.for_version_of(local);
         Ok(self.insert(tuple, Connection::connect(config, secrets, now)))
     }
 
@@ -244,8 +285,18 @@ impl Endpoint {
             Some(time_wait::Outcome::Reused) | None => {}
         }
         let room = self.entries.len() < self.limits.connections;
-        let outcome = match self.listeners.get_mut(&tuple.local.port()) {
-            Some(listener) => listener.handle_segment(&self.secret, tuple, header, room, now),
+        let place = self.listener_of(tuple.local);
+        let listener = place.and_then(|place| self.listeners.get_mut(&place));
+        let outcome = match listener {
+            Some(listener) => {
+                let outcome = listener.handle_segment(&self.secret, tuple, header, room, now);
+                let at = listener.deadline();
+                self.listeners_at = match (self.listeners_at, at) {
+                    (Some(one), Some(other)) => Some(one.min(other)),
+                    (one, other) => one.or(other),
+                };
+                outcome
+            }
             None => listen::Outcome::Stray,
         };
         match outcome {
@@ -260,9 +311,13 @@ impl Endpoint {
                 }
                 None
             }
-            listen::Outcome::Accepted(accepted) => {
-                let config = self.listeners[&tuple.local.port()].config().clone();
+            listen::Outcome::Established(accepted) => {
+                let place = place?;
+                let config = self.listeners.get(&place)?.config();
+                let config = config.clone().for_version_of(tuple.local.ip());
                 let id = self.insert(*tuple, Connection::accept(config, &accepted, now));
+                self.listeners.get_mut(&place)?.waits(id);
+                self.entries.get_mut(id)?.listener = Some(place);
                 self.events.push_back(EndpointEvent::Incoming(id));
                 Some(id)
             }
@@ -381,6 +436,8 @@ impl Endpoint {
     }
 
     fn remove(&mut self, id: ConnectionId, state: State, now: Duration) {
+        // Whoever ended before the program took it has left the queue.
+        self.accept(id);
         let Some(mut entry) = self.entries.remove(id) else {
             return;
         };
@@ -397,11 +454,10 @@ impl Endpoint {
         }
     }
 
-    /// When to call [`Endpoint::handle_timeout`].
+    /// When to call [`Endpoint::handle_timeout`]. May be early, never late.
     pub fn deadline(&self) -> Option<Duration> {
         let connections = self.deadlines.first().map(|(at, _)| *at);
-        let listeners = self.listeners.values().filter_map(Listener::deadline).min();
-        [connections, listeners, self.time_waits.deadline()]
+        [connections, self.listeners_at, self.time_waits.deadline()]
             .into_iter()
             .flatten()
             .min()
@@ -425,6 +481,9 @@ impl Endpoint {
     }
 
     fn repeat_answers(&mut self, now: Duration) {
+        if self.listeners_at.is_none_or(|at| at > now) {
+            return;
+        }
         for listener in self.listeners.values_mut() {
             while self.answers.len() < self.limits.answers {
                 let Some(answer) = listener.handle_timeout(now) else {
@@ -433,5 +492,6 @@ impl Endpoint {
                 self.answers.push_back(answer);
             }
         }
+        self.listeners_at = self.listeners.values().filter_map(Listener::deadline).min();
     }
 }

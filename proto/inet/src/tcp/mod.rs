@@ -50,6 +50,7 @@ pub use connection::{Connection, Event, Reason, Transmit};
 pub use endpoint::{ConnectError, ConnectionId, Endpoint, EndpointEvent, Limits};
 pub use isn::{Secret, Tuple};
 pub use keepalive::KeepAlive;
+pub use listen::Backlog;
 pub use receive::Placement;
 pub use segment::{Flags, Header};
 pub use seq::Seq;

@@ -4,9 +4,9 @@
 //! `SEEDS=1000` tries so many, `SEEDS=5000..6000` these, `SEEDS=77..78` one again.
 
 use crate::hosts::{Host, Hosts, Plan};
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::time::Duration;
-use weft_inet::tcp::{AckPolicy, Algorithm, Config, Reason};
+use weft_inet::tcp::{AckPolicy, Algorithm, Backlog, Config, Reason};
 use weft_link::{LinkConfig, Loss, Random};
 
 const PORT: u16 = 4420;
@@ -111,8 +111,10 @@ fn run(seed: u64) -> u64 {
     // The link draws numbers of its own, unrelated to those that drew its settings.
     let mut hosts = Hosts::new(a, b, link, random.bits());
     // A backlog of nothing: every handshake by cookie.
-    let backlog = if random.chance(0.2) { 0 } else { 8 };
-    assert!(hosts.b.stack.listen(PORT, of_b.clone(), backlog));
+    let backlog = Backlog::new(if random.chance(0.2) { 0 } else { 8 });
+    let everywhere = SocketAddr::from((Ipv6Addr::UNSPECIFIED, PORT));
+    let listens = hosts.b.stack.listen(everywhere, of_b.clone(), backlog);
+    assert_eq!(listens, Ok(()));
     let id = hosts
         .a
         .stack

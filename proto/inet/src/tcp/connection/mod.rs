@@ -32,7 +32,7 @@ mod tests;
 use super::ack::Acknowledger;
 use super::challenge::Challenges;
 use super::config::Config;
-use super::keepalive::Probes;
+use super::keepalive::{KeepAlive, Probes};
 use super::receive::{Placement, Receiver};
 use super::segment::Header;
 use super::seq::{Position, Seq, FIRST_OCTET};
@@ -83,6 +83,8 @@ pub enum Event {
     /// More octets are acknowledged; [`Connection::acknowledged`] says how many. Buffers before are the program's
     /// again.
     Acknowledged,
+    /// The peer announced urgent octets, or more of them; [`Connection::urgent`] says up to where.
+    Urgent,
     /// The peer will send no more.
     PeerFinished,
     /// Nothing will happen any more, but a farewell in TIME-WAIT.
@@ -150,6 +152,7 @@ pub struct Connection {
     placements: Vec<Placement>,
     pending: Pending,
     detached: bool,
+    progress: Option<Duration>,
     /// The peer's FIN was just reached.
     peer_finished: bool,
     counters: Counters,
@@ -170,6 +173,7 @@ struct Pending {
     established: bool,
     delivered: bool,
     acknowledged: bool,
+    urgent: bool,
     peer_finished: bool,
     closed: Option<Reason>,
 }
@@ -188,6 +192,18 @@ impl Connection {
     /// Octets received behind holes.
     pub fn out_of_order(&self) -> u64 {
         self.receive.as_ref().map_or(0, Receiver::out_of_order)
+    }
+
+    /// Offset in the stream behind the last octet that the peer calls urgent, as long as the program has not taken it.
+    /// Urgent octets stand in the stream among the others: nothing takes them out (RFC 6093 section 6).
+    pub fn urgent(&self) -> Option<u64> {
+        self.receive.as_ref()?.urgent()
+    }
+
+    /// When the peer last showed that our segments reach it: it acknowledged something new, or went on where our ACKs
+    /// let it (RFC 4861 section 7.3.1).
+    pub fn progress(&self) -> Option<Duration> {
+        self.progress
     }
 
     /// Octets of data the peer has acknowledged.
@@ -313,6 +329,49 @@ impl Connection {
         self.send.control = algorithm.build(u64::from(self.send.mss()));
     }
 
+    /// Small segments leave at once, or wait for an ACK as John Nagle has it (RFC 9293 section 3.7.4).
+    pub fn set_no_delay(&mut self, no_delay: bool) {
+        self.config.no_delay = no_delay;
+    }
+
+    /// Probes an idle connection from now on, or does no longer. The idle time counts from `now`.
+    pub fn set_keep_alive(&mut self, keep_alive: Option<KeepAlive>, now: Duration) {
+        self.config.keep_alive = keep_alive;
+        self.probes.answered();
+        self.timers.stop(Timer::KeepAlive);
+        if self.state.is_synchronized() {
+            self.start_keep_alive(now);
+        }
+    }
+
+    /// Changes how long data and probes may go unanswered; none: for ever. Where something is out already the new time
+    /// counts from `now` (RFC 5482 section 3.1 leaves it to the program when).
+    pub fn set_user_timeout(&mut self, timeout: Option<Duration>, now: Duration) {
+        self.config.user_timeout = timeout;
+        let unanswered = !self.send.board.is_empty() || self.timers.runs(Timer::Persist);
+        if unanswered || self.timers.runs(Timer::User) {
+            self.timers.stop(Timer::User);
+            self.start_user_timer(now);
+        }
+    }
+
+    /// Changes how many octets the peer may send before the program takes any. Before the handshake any window may be
+    /// had; afterwards at most what the window scaling agreed there can say. A smaller one takes nothing back that was
+    /// offered (RFC 9293 section 3.8.6). Returns the window it has now.
+    pub fn set_receive_window(&mut self, octets: u64) -> u64 {
+        let Some(receive) = &mut self.receive else {
+            self.config.receive_window = octets;
+            return octets;
+        };
+        let octets = octets.min(65_535 << self.shift);
+        self.config.receive_window = octets;
+        receive.set_capacity(octets, self.config.ranges());
+        if receive.window_grew(u64::from(self.config.mss())) && self.state.may_receive() {
+            self.ack.at_once();
+        }
+        octets
+    }
+
     /// Octets of the payload handed in last belong somewhere. Drain it before the next segment.
     pub fn poll_placement(&mut self) -> Option<Placement> {
         (!self.placements.is_empty()).then(|| self.placements.remove(0))
@@ -329,6 +388,7 @@ impl Connection {
         pending.established
             | pending.delivered
             | pending.acknowledged
+            | pending.urgent
             | pending.peer_finished
             | pending.closed.is_some()
     }
@@ -340,6 +400,7 @@ impl Connection {
             (&mut pending.established, Event::Established),
             (&mut pending.delivered, Event::Delivered),
             (&mut pending.acknowledged, Event::Acknowledged),
+            (&mut pending.urgent, Event::Urgent),
             (&mut pending.peer_finished, Event::PeerFinished),
         ];
         for (flag, event) in flags {
