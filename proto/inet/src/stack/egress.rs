@@ -1,6 +1,7 @@
 //! Headers of what leaves.
 
 use super::addresses::AddressState;
+use super::flow::Flow;
 use super::frame::{Frame, Head, Mac, Payload, VnetHeader, ETHERNET_LEN};
 use super::{protocol, Stack};
 use crate::checksum::{self, Checksum};
@@ -33,27 +34,9 @@ impl Stack {
     ) -> Option<Frame> {
         let mut header = [0; MAX_HEADER_LEN];
         let header_len = transmit.header.encode(&mut header);
+        let header = &mut header[..header_len];
         let data = (transmit.payload.end - transmit.payload.start) as usize;
-        let (source, destination) = (tuple.local.ip(), tuple.remote.ip());
         let len = header_len + data;
-        let sum = Checksum::pseudo(source, destination, protocol::TCP, len);
-        header[TCP_CHECKSUM..TCP_CHECKSUM + 2].copy_from_slice(&sum.partial().to_be_bytes());
-
-        let mut head = self.ip_head(source, destination, protocol::TCP, len)?;
-        let checksum_start = head.len() as u16;
-        head.push(&header[..header_len]);
-        let vnet = VnetHeader {
-            needs_checksum: true,
-            gso_type: match (transmit.segment_size, source) {
-                (None, _) => 0,
-                (Some(_), IpAddr::V4(_)) => GSO_TCPV4,
-                (Some(_), IpAddr::V6(_)) => GSO_TCPV6,
-            },
-            header_len: head.len() as u16,
-            gso_size: transmit.segment_size.unwrap_or(0),
-            checksum_start,
-            checksum_offset: TCP_CHECKSUM as u16,
-        };
         let payload = match id {
             Some(connection) if data > 0 => Payload::Stream {
                 connection,
@@ -61,14 +44,63 @@ impl Stack {
             },
             _ => Payload::Empty,
         };
-        let frame = Frame {
-            head,
-            payload,
-            vnet,
-            looped: false,
-        };
+        let flow = id.and_then(|id| self.flows.get(id, self.epoch(), now));
+        if let Some(flow) = flow {
+            let identification = self.identification.wrapping_add(1);
+            let head = flow.head(len, identification)?;
+            let (sum, looped) = (flow.pseudo(len), flow.looped);
+            self.identification = identification;
+            return Some(finish(head, header, sum, payload, transmit, looped));
+        }
+        let (source, destination) = (tuple.local.ip(), tuple.remote.ip());
+        let head = self.ip_head(source, destination, protocol::TCP, len)?;
+        let sum = Checksum::pseudo(source, destination, protocol::TCP, len);
+        let frame = finish(head, header, sum, payload, transmit, false);
         let progress = id.and_then(|id| self.endpoint.get(id)?.progress());
-        self.towards(source, destination, frame, progress, now)
+        let frame = self.towards(source, destination, frame, progress, now)?;
+        if let Some(id) = id {
+            self.keep_flow(id, tuple, &frame, now);
+        }
+        Some(frame)
+    }
+
+    /// The next segments of the connection get the same headers without a search.
+    fn keep_flow(&mut self, id: ConnectionId, tuple: &Tuple, frame: &Frame, now: Duration) {
+        let (source, destination) = (tuple.local.ip(), tuple.remote.ip());
+        let fresh_until = match (
+            frame.looped,
+            self.config.next_hop(destination, self.router(now)),
+        ) {
+            (true, _) => Duration::MAX,
+            (false, Some(hop)) => self.neighbors.fresh_until(hop),
+            (false, None) => return,
+        };
+        // A router that stops to be one takes its flows along.
+        let fresh_until = match self.router {
+            Some((_, until)) if until > now => fresh_until.min(until),
+            _ => fresh_until,
+        };
+        if !self.addresses.settled() || fresh_until < now {
+            return;
+        }
+        let headers = usize::from(frame.vnet.checksum_start);
+        let head = Head::new(&frame.head[..headers]);
+        let pseudo = Checksum::pseudo(source, destination, protocol::TCP, 0);
+        let epoch = self.epoch();
+        self.flows.put(Flow::new(
+            id,
+            head,
+            pseudo,
+            frame.looped,
+            epoch,
+            fresh_until,
+        ));
+    }
+
+    /// Changes whenever a frame might have to go to another neighbour than before.
+    #[inline]
+    fn epoch(&self) -> u64 {
+        self.neighbors.epoch() + self.routers_changed
     }
 
     /// Ethernet and IP header for `len` octets behind them; the hardware address of the destination is still missing.
@@ -186,6 +218,40 @@ impl Stack {
             self.enqueue(frame);
         }
         true
+    }
+}
+
+/// Puts a TCP header behind Ethernet and IP; `sum` is that of the pseudo header, with the length.
+#[inline]
+fn finish(
+    mut head: Head,
+    header: &mut [u8],
+    sum: Checksum,
+    payload: Payload,
+    transmit: &Transmit,
+    looped: bool,
+) -> Frame {
+    header[TCP_CHECKSUM..TCP_CHECKSUM + 2].copy_from_slice(&sum.partial().to_be_bytes());
+    let checksum_start = head.len() as u16;
+    let ipv4 = head.len() == ETHERNET_LEN + IPV4_LEN;
+    head.push(header);
+    let vnet = VnetHeader {
+        needs_checksum: true,
+        gso_type: match (transmit.segment_size, ipv4) {
+            (None, _) => 0,
+            (Some(_), true) => GSO_TCPV4,
+            (Some(_), false) => GSO_TCPV6,
+        },
+        header_len: head.len() as u16,
+        gso_size: transmit.segment_size.unwrap_or(0),
+        checksum_start,
+        checksum_offset: TCP_CHECKSUM as u16,
+    };
+    Frame {
+        head,
+        payload,
+        vnet,
+        looped,
     }
 }
 

@@ -7,7 +7,7 @@
 //! | file | concern | source |
 //! | --- | --- | --- |
 //! | `ingress.rs` | Ethernet, IPv4, IPv6 on the way in | RFC 791, RFC 8200 |
-//! | `egress.rs` | the same on the way out | |
+//! | `egress.rs`, `flow.rs` | the same on the way out | |
 //! | `addresses.rs` | our own addresses, and whether they may be used | RFC 4862 section 5.4 |
 //! | `config.rs` | which address and which neighbour to take | RFC 6724 |
 //! | `arp.rs`, `ndp.rs`, [`neighbor`] | hardware addresses | RFC 826, RFC 4861 |
@@ -22,6 +22,7 @@ mod config;
 #[cfg(test)]
 mod detection;
 mod egress;
+mod flow;
 mod frame;
 mod icmp;
 mod ingress;
@@ -45,6 +46,7 @@ use addresses::{Addresses, Step};
 use alloc::collections::{BTreeSet, VecDeque};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
+use flow::Flows;
 use neighbor::Neighbors;
 use reassembly::Reassembly;
 
@@ -118,6 +120,8 @@ pub struct Stack {
     reassembly: Reassembly,
     udp_ports: BTreeSet<u16>,
     router: Option<(Ipv6Addr, Duration)>,
+    routers_changed: u64,
+    flows: Flows,
     queue: VecDeque<Frame>,
     errors: icmp::ErrorLimit,
     identification: u16,
@@ -134,6 +138,8 @@ impl Stack {
             reassembly: Reassembly::new(config.reassembly),
             udp_ports: BTreeSet::new(),
             router: None,
+            routers_changed: 0,
+            flows: Flows::default(),
             queue: VecDeque::new(),
             errors: icmp::ErrorLimit::default(),
             identification: 0,

@@ -48,6 +48,7 @@ impl Stack {
                     now,
                 );
                 self.router = (lifetime > 0).then_some((source, until));
+                self.routers_changed += 1;
             }
             _ => self.counters.malformed += 1,
         }

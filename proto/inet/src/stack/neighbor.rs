@@ -22,6 +22,8 @@ pub struct Neighbors {
     limit: usize,
     /// Before this time there is nothing to ask: most frames need not look through the table.
     quiet_until: Option<Duration>,
+    /// Counts what makes an address found earlier wrong.
+    epoch: u64,
 }
 
 #[derive(Debug)]
@@ -42,6 +44,7 @@ impl Neighbors {
             entries: BTreeMap::new(),
             limit: limit.max(1),
             quiet_until: None,
+            epoch: 0,
         }
     }
 
@@ -81,6 +84,18 @@ impl Neighbors {
         Some(mac)
     }
 
+    /// Changes when a hardware address changed or was forgotten: what was found before holds no longer.
+    #[inline]
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Until when the address is good without confirmation.
+    pub fn fresh_until(&self, address: IpAddr) -> Duration {
+        let entry = self.entries.get(&address);
+        entry.map_or(Duration::ZERO, |entry| entry.confirmed + REACHABLE_TIME)
+    }
+
     /// A frame waits until the hardware address of `address` is known, which is asked for.
     pub fn wait(&mut self, address: IpAddr, frame: Frame, now: Duration) {
         self.make_room(address);
@@ -105,6 +120,7 @@ impl Neighbors {
         let oldest = self.entries.iter().min_by_key(|(_, entry)| entry.used);
         if let Some(oldest) = oldest.map(|(address, _)| *address) {
             self.entries.remove(&oldest);
+            self.epoch += 1;
         }
     }
 
@@ -120,6 +136,7 @@ impl Neighbors {
         let Some(entry) = self.entries.get_mut(&address) else {
             return Vec::new();
         };
+        self.epoch += u64::from(entry.mac.is_some_and(|before| before != mac));
         entry.mac = Some(mac);
         entry.confirmed = now;
         entry.ask_at = None;
@@ -146,6 +163,7 @@ impl Neighbors {
         if entry.attempts == SOLICITATIONS_MAX {
             // Nobody there: what waited is dropped, and so is an old address.
             self.entries.remove(&address);
+            self.epoch += 1;
             return self.poll_solicitation(now);
         }
         entry.attempts += 1;

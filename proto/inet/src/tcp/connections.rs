@@ -11,9 +11,18 @@ use core::time::Duration;
 /// A connection of an [`super::Endpoint`]. Its place in the table, and which of those that had the place: not given
 /// again before four thousand million others had the same place.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[cfg_attr(test, derive(Default))]
 pub struct ConnectionId {
     slot: u32,
     generation: u32,
+}
+
+impl ConnectionId {
+    /// Its place in the table: small, and unique among the connections that there are.
+    #[inline]
+    pub fn slot(self) -> usize {
+        self.slot as usize
+    }
 }
 
 /// A connection and what its endpoint notes of it.
@@ -23,7 +32,7 @@ pub(super) struct Entry {
     pub connection: Connection,
     /// The listener in whose queue it stands: the program has not taken it yet.
     pub listener: Option<SocketAddr>,
-    /// When its deadline stands in the table of deadlines, which.
+    /// The entry in the table of deadlines: its deadline, or an earlier time at which to look again.
     pub deadline: Option<Duration>,
     /// It stands in the queue of those that may have something to send.
     pub queued: bool,

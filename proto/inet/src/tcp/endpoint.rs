@@ -420,15 +420,22 @@ impl Endpoint {
         };
         let state = entry.connection.state();
         let gone = matches!(state, State::TimeWait | State::Closed);
-        let deadline = entry.connection.deadline().filter(|_| !gone);
-        if deadline != entry.deadline {
+        let deadline = entry.connection.deadline();
+        // A deadline moves away with nearly every segment (the retransmission timer's does). Then the earlier entry stays
+        // and is looked at when its time comes: a table changed for each segment costs more than a look too many.
+        let earlier = match (entry.deadline, deadline) {
+            (Some(old), Some(at)) => at < old,
+            (None, at) => at.is_some(),
+            (_, None) => false,
+        };
+        if gone || earlier {
             if let Some(old) = entry.deadline.take() {
                 self.deadlines.remove(&(old, id));
             }
-            if let Some(at) = deadline {
+            if let Some(at) = deadline.filter(|_| !gone) {
                 self.deadlines.insert((at, id));
+                entry.deadline = Some(at);
             }
-            entry.deadline = deadline;
         }
         if gone {
             self.remove(id, state, now);

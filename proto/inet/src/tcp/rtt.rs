@@ -5,8 +5,9 @@ use core::time::Duration;
 /// The estimator of one connection.
 #[derive(Clone, Debug)]
 pub struct Rtt {
-    smoothed: Option<Duration>,
-    variation: Duration,
+    /// SRTT and RTTVAR in nanoseconds, once there was a sample: they are computed with nearly every segment.
+    smoothed: Option<u64>,
+    variation: u64,
     minimum: WindowedMinimum,
     /// Exponent of the back-off: how often the timer expired since the last progress.
     backoff: u32,
@@ -21,6 +22,8 @@ const INITIAL_RTO: Duration = Duration::from_secs(1);
 const MAX_RTO: Duration = Duration::from_secs(60);
 /// The clock is exact to nanoseconds; G of RFC 6298 is the precision we claim.
 const GRANULARITY: Duration = Duration::from_millis(1);
+/// The longest sample that is computed with.
+const SAMPLE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// How long a minimum counts, so that a longer path is noticed (RFC 8985 section 6.2 step 1 leaves the time to us).
 const MINIMUM_AGE: Duration = Duration::from_secs(300);
 
@@ -30,7 +33,7 @@ impl Rtt {
     pub fn new(floor: Duration) -> Rtt {
         let mut rtt = Rtt {
             smoothed: None,
-            variation: Duration::ZERO,
+            variation: 0,
             minimum: WindowedMinimum::default(),
             backoff: 0,
             floor,
@@ -43,6 +46,9 @@ impl Rtt {
     /// Takes a sample (RFC 6298 sections 2.2 and 2.3).
     pub fn sample(&mut self, rtt: Duration, now: Duration) {
         self.minimum.update(rtt, now);
+        // A round trip of more than a day is none.
+        let rtt = rtt.min(SAMPLE_MAX);
+        let rtt = rtt.as_secs() * 1_000_000_000 + u64::from(rtt.subsec_nanos());
         match self.smoothed {
             None => {
                 self.smoothed = Some(rtt);
@@ -58,8 +64,9 @@ impl Rtt {
     }
 
     /// SRTT, when there was a sample.
+    #[inline]
     pub fn smoothed(&self) -> Option<Duration> {
-        self.smoothed
+        self.smoothed.map(Duration::from_nanos)
     }
 
     /// The least RTT of the last minutes, when there was a sample.
@@ -75,8 +82,15 @@ impl Rtt {
     fn set_timeout(&mut self) {
         let base = match self.smoothed {
             None => INITIAL_RTO,
-            Some(smoothed) => (smoothed + (self.variation * 4).max(GRANULARITY)).max(self.floor),
+            Some(smoothed) => {
+                let spread = Duration::from_nanos(self.variation * 4).max(GRANULARITY);
+                (Duration::from_nanos(smoothed) + spread).max(self.floor)
+            }
         };
+        if self.backoff == 0 {
+            self.timeout = base.min(MAX_RTO.max(self.floor));
+            return;
+        }
         self.timeout = (base * 2u32.pow(self.backoff.min(16))).min(MAX_RTO.max(self.floor));
     }
 

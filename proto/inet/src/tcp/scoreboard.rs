@@ -173,6 +173,14 @@ impl Scoreboard {
 
     /// Everything before `ack` was acknowledged. `delivered` sees each record of it that was not known to be there.
     pub fn acknowledge(&mut self, ack: Position, mut delivered: impl FnMut(&Record)) {
+        let all = self.last().is_none_or(|last| last.end <= ack);
+        if all && self.sacked.is_empty() && self.lost.is_empty() {
+            // Everything was in flight and has arrived: no searching, and nothing of the log is worth keeping.
+            self.records.drain(..).for_each(|record| delivered(&record));
+            self.in_flight = 0;
+            self.log.clear();
+            return;
+        }
         while let Some(first) = self.records.front() {
             if first.start >= ack {
                 break;

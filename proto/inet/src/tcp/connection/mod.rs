@@ -398,9 +398,10 @@ impl Connection {
         let pending = &mut self.pending;
         let flags = [
             (&mut pending.established, Event::Established),
+            // Before the octets it speaks of.
+            (&mut pending.urgent, Event::Urgent),
             (&mut pending.delivered, Event::Delivered),
             (&mut pending.acknowledged, Event::Acknowledged),
-            (&mut pending.urgent, Event::Urgent),
             (&mut pending.peer_finished, Event::PeerFinished),
         ];
         for (flag, event) in flags {
