@@ -4,8 +4,9 @@
 //!     unshare -Urn cargo run --release -p weft-os --example device_probe
 //!
 //! Makes the veth itself, so it wants a network namespace of its own. The ends are threads, each on a CPU of its own,
-//! which look for frames all the time; half a round trip is printed. Bulk is copied once out of where the device shows it, as a stack would place it.
-//! The variants take turns, so that a disturbance meets all of them; medians are printed, and with `raw` every run.
+//! which look for frames all the time; half a round trip is printed. Bulk is copied once out of where the device shows
+//! it, as a stack would place it. The variants take turns, so that a disturbance meets all of them; medians are
+//! printed, and with `raw` every run.
 
 use rustix::thread::{sched_setaffinity, CpuSet};
 use std::process::Command;
@@ -109,9 +110,9 @@ fn send(device: &Device, frame: &[u8]) {
     let _ = device.send(&mut batch);
 }
 
-/// Gigabits of data that a CPU second of the sender gets rid of in frames of 64 kB (the copy into the receiver's ring is
-/// part of it), and the share of frames that were lost because the receiver was late; `batch` frames leave by one call.
-/// CPU time and not the clock's: other programs may have part of the CPU.
+/// Gigabits of data that a CPU second of the sender gets rid of in frames of 64 kB (the copy into the receiver's ring
+/// is part of it), and the share of frames that were lost because the receiver was late; `batch` frames leave by one
+/// call. CPU time and not the clock's: other programs may have part of the CPU.
 fn bulk(ring_slots: usize, batch: usize) -> (f64, f64) {
     let (a, mut b) = (open("va", ring_slots), open("vb", ring_slots));
     let mut head = [&address(&b)[..], &[2, 0, 0, 0, 0, 9, 8, 0, 0x45, 0]].concat();

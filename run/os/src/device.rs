@@ -1,8 +1,8 @@
 //! Devices that carry whole Ethernet frames of a TCP/IP stack of our own: a packet socket on an interface, or a TAP.
 //!
 //! Both give and take a virtio-net header with each frame, so that frames of 64 kB cross a veth or a bridge whole and
-//! checksums are computed where somebody needs them. Nothing here waits but [`Device::wait`], and nothing keeps a frame:
-//! a device that is full or gone loses it, as a wire would.
+//! checksums are computed where somebody needs them. Nothing here waits but [`Device::wait`], and nothing keeps a
+//! frame: a device that is full or gone loses it, as a wire would.
 
 mod batch;
 mod packet;
@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 
 use crate::packet::ReceivedFrame;
 
-/// Octets of the longest frame that arrives: a packet of 65,536 octets, as segmentation offload has it, and the Ethernet
-/// header with a VLAN tag.
+/// Octets of the longest frame that arrives: a packet of 65,536 octets, as segmentation offload has it, and the
+/// Ethernet header with a VLAN tag.
 pub const RECEIVED_OCTETS_MAX: usize = 65_536 + 18;
 
 /// How one waits for a frame.
@@ -121,7 +121,8 @@ impl Device {
         }
     }
 
-    /// Full frames that may wait until somebody looks; more are dropped. What is offered to peers in windows has to fit.
+    /// Full frames that may wait until somebody looks; more are dropped. What is offered to peers in windows has to
+    /// fit.
     pub fn waiting_frames_max(&self) -> usize {
         match self {
             // A socket's queue is bounded in octets: three of the largest frames in the usual 212,992.

@@ -12,7 +12,7 @@ use weft_os::packet::{PacketInterface, OFFLOAD_LEN};
 
 /// Says that the process is in a namespace of its own.
 const INSIDE: &str = "WEFT_TEST_IN_NAMESPACE";
-const PATIENCE: Duration = Duration::from_secs(10);
+const WAIT_MAX: Duration = Duration::from_secs(10);
 /// A type for experiments (IEEE 802): no kernel protocol takes the frames.
 const EXPERIMENTAL: [u8; 2] = [0x88, 0xb5];
 const PLAIN: [u8; OFFLOAD_LEN] = [0; OFFLOAD_LEN];
@@ -95,7 +95,7 @@ fn send(device: &Device, frame: &[u8]) -> io::Result<usize> {
 /// Frames of the experimental type until there are so many: virtio-net header and octets.
 fn take(device: &mut Device, count: usize) -> Vec<([u8; OFFLOAD_LEN], Vec<u8>)> {
     let mut frames = Vec::new();
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + WAIT_MAX;
     while frames.len() < count && Instant::now() < end {
         device
             .receive(64, |frame| {
@@ -224,7 +224,7 @@ fn one_waits_awake_or_asleep() {
                         std::thread::sleep(short);
                         send(&a, &octets).unwrap()
                     });
-                    assert!(b.wait(how, PATIENCE).unwrap());
+                    assert!(b.wait(how, WAIT_MAX).unwrap());
                     later.join().unwrap()
                 });
                 assert_eq!(sender, 1);
@@ -304,7 +304,7 @@ fn a_tap_talks_to_the_kernel() {
             (&reply.1[..6], &reply.1[28..32]),
             (&own[..], &kernel_ip[..])
         );
-        // The kernel learnt us by the question: its datagram needs none.
+        // The kernel learnt us by the request: its datagram needs none.
         let socket = UdpSocket::bind("10.9.9.1:0").unwrap();
         socket.send_to(b"to the tap", "10.9.9.2:9").unwrap();
         let (offload, octets) = next(&mut tap, |octets| octets.ends_with(b"to the tap"));
@@ -325,7 +325,7 @@ fn a_tap_talks_to_the_kernel() {
 }
 
 fn next(tap: &mut Device, wanted: impl Fn(&[u8]) -> bool) -> ([u8; OFFLOAD_LEN], Vec<u8>) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + WAIT_MAX;
     let mut found = None;
     while found.is_none() {
         assert!(Instant::now() < end, "it did not come");

@@ -1,7 +1,7 @@
 //! The interface's own addresses, and whether each may be used: duplicate address detection (RFC 4862 section 5.4).
 //!
 //! An IPv6 address is tentative until nobody has objected for a second. What would leave from it waits as long; what
-//! arrives for it is dropped. The first question leaves at once: the random delay of section 5.4.2 spares links on
+//! arrives for it is dropped. The first solicitation leaves at once: the random delay of section 5.4.2 spares links on
 //! which many machines start together, and an adapter starts when its program does.
 
 use super::config::{solicited_node, StackConfig};
@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
 use core::time::Duration;
 
-/// Time between questions, and from the last one to the use of the address (RFC 4861 section 10, RETRANS_TIMER).
+/// Time between solicitations, and from the last one to the use of the address (RFC 4861 section 10, RETRANS_TIMER).
 const RETRANSMIT_TIME: Duration = Duration::from_secs(1);
 /// Frames that wait for one address to become usable. The newest are kept: TCP repeats the rest.
 const WAITING_FRAMES_MAX: usize = 16;
@@ -38,8 +38,8 @@ pub(super) struct Addresses {
 struct Entry {
     address: IpAddr,
     state: AddressState,
-    /// Questions still to be asked.
-    questions: u32,
+    /// Solicitations still to be sent.
+    solicitations: u32,
     /// When to ask next, or to take the address when all was asked. None: as soon as the time is known.
     at: Option<Duration>,
     /// Frames from this address, with where they go to.
@@ -81,7 +81,7 @@ impl Addresses {
                     true => AddressState::Tentative,
                     false => AddressState::Preferred,
                 },
-                questions: config.dad_transmits,
+                solicitations: config.dad_transmits,
                 at: None,
                 waiting: Vec::new(),
             });
@@ -164,8 +164,8 @@ impl Addresses {
         };
         let entry = self.entries.iter_mut().find(due)?;
         entry.at = Some(now + RETRANSMIT_TIME);
-        if entry.questions > 0 {
-            entry.questions -= 1;
+        if entry.solicitations > 0 {
+            entry.solicitations -= 1;
             if let IpAddr::V6(address) = entry.address {
                 return Some(Step::Ask(address));
             }

@@ -55,22 +55,22 @@ fn state(stack: &Stack, address: Ipv6Addr) -> AddressState {
 fn an_address_is_asked_for_and_used_a_second_later() {
     let mut own = stack(OWN_MAC, OWN, 2);
     assert_eq!(own.deadline(), Some(Duration::ZERO), "at once");
-    let questions = sent(&mut own, START);
+    let solicitations = sent(&mut own, START);
     // Its address and the link-local one.
-    assert_eq!(questions.len(), 2);
-    let question = &questions[0];
-    assert_eq!(question[..6], [0x33, 0x33, 0xff, 0, 0, 1]);
-    assert_eq!(question[22..38], [0; 16], "from nobody");
-    assert_eq!(question[38..54], config::solicited_node(OWN).octets());
-    assert_eq!((question[54], question.len()), (135, 54 + 24));
-    assert_eq!(question[62..78], OWN.octets());
+    assert_eq!(solicitations.len(), 2);
+    let solicitation = &solicitations[0];
+    assert_eq!(solicitation[..6], [0x33, 0x33, 0xff, 0, 0, 1]);
+    assert_eq!(solicitation[22..38], [0; 16], "from nobody");
+    assert_eq!(solicitation[38..54], config::solicited_node(OWN).octets());
+    assert_eq!((solicitation[54], solicitation.len()), (135, 54 + 24));
+    assert_eq!(solicitation[62..78], OWN.octets());
     let mut sum = Checksum::pseudo(
         IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         IpAddr::V6(config::solicited_node(OWN)),
         protocol::ICMPV6,
         24,
     );
-    sum.add(&question[54..]);
+    sum.add(&solicitation[54..]);
     assert!(sum.is_valid());
     assert_eq!(state(&own, OWN), AddressState::Tentative);
     assert!(sent(&mut own, START + SECOND / 2).is_empty());
@@ -85,8 +85,8 @@ fn an_address_is_asked_for_and_used_a_second_later() {
 #[test]
 fn an_address_that_somebody_has_is_not_used() {
     let (mut own, mut peer) = (stack(OWN_MAC, OWN, 1), stack(PEER_MAC, OWN, 0));
-    let questions = sent(&mut own, START);
-    give(&mut peer, &questions, START);
+    let solicitations = sent(&mut own, START);
+    give(&mut peer, &solicitations, START);
     let answers = sent(&mut peer, START);
     assert_eq!(answers.len(), 1);
     assert_eq!(answers[0][..6], [0x33, 0x33, 0, 0, 0, 1], "to all nodes");
@@ -117,12 +117,12 @@ fn of_two_that_ask_at_once_neither_gets_the_address() {
     assert!(sent(&mut own, START).is_empty() && sent(&mut peer, START).is_empty());
 }
 
-/// A link that gives our own question back is no other host.
+/// A link that gives our own solicitation back is no other host.
 #[test]
-fn an_echo_of_the_question_is_no_duplicate() {
+fn an_echo_of_the_solicitation_is_no_duplicate() {
     let mut own = stack(OWN_MAC, OWN, 1);
-    let questions = sent(&mut own, START);
-    give(&mut own, &questions, START);
+    let solicitations = sent(&mut own, START);
+    give(&mut own, &solicitations, START);
     assert_eq!(state(&own, OWN), AddressState::Tentative);
 }
 
@@ -135,8 +135,8 @@ fn what_leaves_from_a_tentative_address_waits() {
         .unwrap();
     let remote = SocketAddr::from((PEER, 80));
     let id = own.connect(remote, Config::default(), START).unwrap();
-    for question in sent(&mut own, START) {
-        assert_eq!(question[20], protocol::ICMPV6);
+    for solicitation in sent(&mut own, START) {
+        assert_eq!(solicitation[20], protocol::ICMPV6);
     }
     // Nobody may talk to it yet either (section 5.4).
     peer.connect(SocketAddr::from((OWN, 80)), Config::default(), START)

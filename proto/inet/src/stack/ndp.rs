@@ -1,5 +1,5 @@
-//! Neighbour discovery (RFC 4861): solicitations, advertisements, routers that announce themselves; and the questions of
-//! duplicate address detection (RFC 4862 section 5.4).
+//! Neighbour discovery (RFC 4861): solicitations, advertisements, routers that announce themselves; and what
+//! duplicate address detection asks (RFC 4862 section 5.4).
 
 use super::addresses::AddressState;
 use super::config::solicited_node;
@@ -94,7 +94,7 @@ impl Stack {
         self.send_icmpv6(own, solicited_node(target), message, now);
     }
 
-    /// Asks whether somebody else has an address that is to be ours. The question names no hardware address: its
+    /// Asks whether somebody else has an address that is to be ours. The solicitation names no hardware address: its
     /// sender has no address yet (RFC 4861 section 7.2.2).
     pub(super) fn probe(&mut self, target: Ipv6Addr, now: Duration) {
         let message = self.message(NEIGHBOR_SOLICITATION, 0, target, None);

@@ -156,7 +156,7 @@ impl Neighbors {
         let due = |entry: &Entry| entry.ask_at.is_some_and(|at| at <= now);
         let found = self.entries.iter_mut().find(|(_, entry)| due(entry));
         let Some((address, entry)) = found else {
-            self.quiet_until = self.next_question();
+            self.quiet_until = self.next_solicitation();
             return None;
         };
         let address = *address;
@@ -176,7 +176,7 @@ impl Neighbors {
         self.quiet_until
     }
 
-    fn next_question(&self) -> Option<Duration> {
+    fn next_solicitation(&self) -> Option<Duration> {
         self.entries.values().filter_map(|entry| entry.ask_at).min()
     }
 }
@@ -251,7 +251,7 @@ mod tests {
             Some(address(1)),
             "too long ago"
         );
-        // What arrives meanwhile ends the questions, and that the neighbour is silent forgets nothing.
+        // What arrives meanwhile ends the solicitations, and that the neighbour is silent forgets nothing.
         let progress = much_later + second / 2;
         assert!(table.find(address(1), Some(progress), progress).is_some());
         assert_eq!(table.poll_solicitation(much_later + 9 * second), None);

@@ -530,7 +530,7 @@ fn a_busy_connection_confirms_its_neighbour() {
         let id = own.connect(remote, Config::default(), NOW).unwrap();
         talk(&mut own, &mut peer, &mut Taken::default());
         let mut now = NOW;
-        let mut questions = 0;
+        let mut requests = 0;
         for _ in 0..20 {
             now += Duration::from_secs(5);
             if busy {
@@ -545,7 +545,7 @@ fn a_busy_connection_confirms_its_neighbour() {
                 own.handle_timeout(now);
                 peer.handle_timeout(now);
                 for frame in sent_at(&mut own, now) {
-                    questions += usize::from(frame[12..14] == [8, 6]);
+                    requests += usize::from(frame[12..14] == [8, 6]);
                     // Nobody answers: what is known from before is all there is.
                     peer.handle_frame(&frame, FrameInfo::default(), &mut Taken::default(), now);
                 }
@@ -556,6 +556,6 @@ fn a_busy_connection_confirms_its_neighbour() {
                 }
             }
         }
-        assert_eq!(questions == 0, busy, "{questions} questions");
+        assert_eq!(requests == 0, busy, "{requests} requests");
     }
 }

@@ -6,13 +6,14 @@ use super::connection::{Connection, Event, Transmit};
 use super::connections::Connections;
 use super::isn::{Secret, Tuple};
 use super::listen::{self, Backlog, Listener};
+use super::listeners::Listeners;
 use super::receive::Placement;
 use super::segment::Header;
 use super::seq::Seq;
 use super::state::State;
 use super::time_wait::{self, Remains, TimeWaits};
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use alloc::collections::{BTreeSet, VecDeque};
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
 pub use super::connections::ConnectionId;
@@ -70,9 +71,7 @@ pub struct Endpoint {
     /// Connections opened so far, actively or not.
     opened: u64,
     entries: Connections,
-    listeners: BTreeMap<SocketAddr, Listener>,
-    /// Not after the first time that a listener has something to do.
-    listeners_at: Option<Duration>,
+    listeners: Listeners,
     time_waits: TimeWaits,
     answers: VecDeque<(Tuple, Header)>,
     ready: VecDeque<ConnectionId>,
@@ -92,8 +91,7 @@ impl Endpoint {
             limits,
             opened: 0,
             entries: Connections::default(),
-            listeners: BTreeMap::new(),
-            listeners_at: None,
+            listeners: Listeners::default(),
             time_waits: TimeWaits::new(limits.time_wait),
             answers: VecDeque::new(),
             ready: VecDeque::new(),
@@ -107,17 +105,13 @@ impl Endpoint {
     /// version, and that of IPv6 for all of both, as the kernel's dual-stack sockets have it. Of several listeners for
     /// one port the one that says most is asked. False when someone listens there already.
     pub fn listen(&mut self, local: SocketAddr, config: Config, backlog: Backlog) -> bool {
-        if self.listeners.contains_key(&local) {
-            return false;
-        }
-        self.listeners.insert(local, Listener::new(config, backlog));
-        true
+        self.listeners.insert(local, Listener::new(config, backlog))
     }
 
     /// Takes no more connections there. Handshakes that are under way are forgotten, and connections that the program
     /// has not accepted are reset: nobody would ever see them. Those it has accepted stay.
     pub fn unlisten(&mut self, local: SocketAddr) {
-        let Some(listener) = self.listeners.remove(&local) else {
+        let Some(listener) = self.listeners.remove(local) else {
             return;
         };
         for id in listener.waiting() {
@@ -127,7 +121,7 @@ impl Endpoint {
 
     /// The listener of an address and port, as they were given to [`Endpoint::listen`].
     pub fn listener(&self, local: SocketAddr) -> Option<&Listener> {
-        self.listeners.get(&local)
+        self.listeners.get(local)
     }
 
     /// The program took a connection that was [`EndpointEvent::Incoming`]: its listener has room for another.
@@ -137,22 +131,10 @@ impl Endpoint {
             .get_mut(id)
             .and_then(|entry| entry.listener.take())
         {
-            if let Some(listener) = self.listeners.get_mut(&local) {
+            if let Some(listener) = self.listeners.get_mut(local) {
                 listener.left(id);
             }
         }
-    }
-
-    /// Where those listen who take connections to `local`.
-    fn listener_of(&self, local: SocketAddr) -> Option<SocketAddr> {
-        let port = local.port();
-        let both = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port);
-        let version = match local {
-            SocketAddr::V4(_) => SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port),
-            SocketAddr::V6(_) => both,
-        };
-        let mut places = [local, version, both].into_iter();
-        places.find(|place| self.listeners.contains_key(place))
     }
 
     /// Opens a connection. `local_port` 0 takes a free ephemeral one.
@@ -285,20 +267,9 @@ impl Endpoint {
             Some(time_wait::Outcome::Reused) | None => {}
         }
         let room = self.entries.len() < self.limits.connections;
-        let place = self.listener_of(tuple.local);
-        let listener = place.and_then(|place| self.listeners.get_mut(&place));
-        let outcome = match listener {
-            Some(listener) => {
-                let outcome = listener.handle_segment(&self.secret, tuple, header, room, now);
-                let at = listener.deadline();
-                self.listeners_at = match (self.listeners_at, at) {
-                    (Some(one), Some(other)) => Some(one.min(other)),
-                    (one, other) => one.or(other),
-                };
-                outcome
-            }
-            None => listen::Outcome::Stray,
-        };
+        let (place, outcome) =
+            self.listeners
+                .handle_segment(&self.secret, tuple, header, room, now);
         match outcome {
             listen::Outcome::Nothing => None,
             listen::Outcome::Reply(answer) => {
@@ -313,10 +284,10 @@ impl Endpoint {
             }
             listen::Outcome::Established(accepted) => {
                 let place = place?;
-                let config = self.listeners.get(&place)?.config();
-                let config = config.clone().for_version_of(tuple.local.ip());
+                let config = self.listeners.get(place)?.config().clone();
+                let config = config.for_version_of(tuple.local.ip());
                 let id = self.insert(*tuple, Connection::accept(config, &accepted, now));
-                self.listeners.get_mut(&place)?.waits(id);
+                self.listeners.get_mut(place)?.waits(id);
                 self.entries.get_mut(id)?.listener = Some(place);
                 self.events.push_back(EndpointEvent::Incoming(id));
                 Some(id)
@@ -421,8 +392,8 @@ impl Endpoint {
         let state = entry.connection.state();
         let gone = matches!(state, State::TimeWait | State::Closed);
         let deadline = entry.connection.deadline();
-        // A deadline moves away with nearly every segment (the retransmission timer's does). Then the earlier entry stays
-        // and is looked at when its time comes: a table changed for each segment costs more than a look too many.
+        // A deadline moves away with nearly every segment: the retransmission timer's does. Then the earlier entry
+        // stays and is looked at when its time comes: a table changed for each segment costs more than a look too many.
         let earlier = match (entry.deadline, deadline) {
             (Some(old), Some(at)) => at < old,
             (None, at) => at.is_some(),
@@ -464,10 +435,14 @@ impl Endpoint {
     /// When to call [`Endpoint::handle_timeout`]. May be early, never late.
     pub fn deadline(&self) -> Option<Duration> {
         let connections = self.deadlines.first().map(|(at, _)| *at);
-        [connections, self.listeners_at, self.time_waits.deadline()]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            connections,
+            self.listeners.deadline(),
+            self.time_waits.deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Time has come to `now`.
@@ -488,17 +463,11 @@ impl Endpoint {
     }
 
     fn repeat_answers(&mut self, now: Duration) {
-        if self.listeners_at.is_none_or(|at| at > now) {
-            return;
+        while self.answers.len() < self.limits.answers {
+            let Some(answer) = self.listeners.poll_answer(now) else {
+                break;
+            };
+            self.answers.push_back(answer);
         }
-        for listener in self.listeners.values_mut() {
-            while self.answers.len() < self.limits.answers {
-                let Some(answer) = listener.handle_timeout(now) else {
-                    break;
-                };
-                self.answers.push_back(answer);
-            }
-        }
-        self.listeners_at = self.listeners.values().filter_map(Listener::deadline).min();
     }
 }

@@ -35,7 +35,8 @@ pub struct ReceivedFrame<'a> {
     pub offload: [u8; OFFLOAD_LEN],
     /// The VLAN tag that the kernel took out of the frame.
     pub vlan: Option<VlanTag>,
-    /// When it came, since 1970; zero where the kernel does not say. Seldom a frame brings a time of another clock: do not trust what is far from now.
+    /// When it came, since 1970; zero where the kernel does not say. Seldom a frame brings a time of another clock: do
+    /// not trust what is far from now.
     pub at: Duration,
 }
 

@@ -17,8 +17,10 @@
 //! | `cut.rs` | where segments end |
 //! | `expiry.rs` | what an expired timer means |
 //! | `sender.rs` | the sending half's data |
+//! | `settings.rs` | what the program may change on the way |
 
 mod acknowledge;
+mod counters;
 mod cut;
 mod expiry;
 mod handshake;
@@ -26,13 +28,14 @@ mod input;
 mod output;
 mod recovery;
 mod sender;
+mod settings;
 #[cfg(test)]
 mod tests;
 
 use super::ack::Acknowledger;
 use super::challenge::Challenges;
 use super::config::Config;
-use super::keepalive::{KeepAlive, Probes};
+use super::keepalive::Probes;
 use super::receive::{Placement, Receiver};
 use super::segment::Header;
 use super::seq::{Position, Seq, FIRST_OCTET};
@@ -44,6 +47,7 @@ use core::ops::Range;
 use core::time::Duration;
 use sender::Sender;
 
+pub use counters::Counters;
 pub use handshake::{Accepted, Secrets};
 
 /// A segment to send. Ports are the owner's to fill in.
@@ -89,37 +93,6 @@ pub enum Event {
     PeerFinished,
     /// Nothing will happen any more, but a farewell in TIME-WAIT.
     Closed(Reason),
-}
-
-/// Sums for statistics and experiments.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counters {
-    /// Segments sent, each of a large frame's counted.
-    pub segments_sent: u64,
-    /// Octets of data sent, repeated ones too.
-    pub octets_sent: u64,
-    /// Segments sent again.
-    pub retransmissions: u64,
-    /// Retransmission timeouts.
-    pub timeouts: u64,
-    /// Recoveries begun.
-    pub recoveries: u64,
-    /// Tail loss probes.
-    pub loss_probes: u64,
-    /// Segments sent that carry nothing but an ACK.
-    pub pure_acks: u64,
-    /// Segments received.
-    pub segments_received: u64,
-    /// Octets of data received for the first time.
-    pub octets_received: u64,
-    /// Challenge ACKs sent.
-    pub challenges: u64,
-    /// Segments dropped as old by their timestamps, or without one.
-    pub old_segments: u64,
-    /// The most ranges that ever stood behind holes.
-    pub max_holes: usize,
-    /// The most octets that ever stood behind holes.
-    pub max_out_of_order: u64,
 }
 
 /// One connection.
@@ -316,60 +289,6 @@ impl Connection {
         self.due.reset = self.state.is_synchronized() || self.state == State::SynReceived;
         self.due.reset &= self.state != State::TimeWait;
         self.end(Reason::Aborted);
-    }
-
-    /// Changes how ACKs are thinned.
-    pub fn set_ack_policy(&mut self, policy: super::ack::AckPolicy) {
-        self.ack.set_policy(policy);
-    }
-
-    /// Changes the congestion control, keeping what is in flight.
-    pub fn set_algorithm(&mut self, algorithm: super::congestion::Algorithm) {
-        self.config.algorithm = algorithm;
-        self.send.control = algorithm.build(u64::from(self.send.mss()));
-    }
-
-    /// Small segments leave at once, or wait for an ACK as John Nagle has it (RFC 9293 section 3.7.4).
-    pub fn set_no_delay(&mut self, no_delay: bool) {
-        self.config.no_delay = no_delay;
-    }
-
-    /// Probes an idle connection from now on, or does no longer. The idle time counts from `now`.
-    pub fn set_keep_alive(&mut self, keep_alive: Option<KeepAlive>, now: Duration) {
-        self.config.keep_alive = keep_alive;
-        self.probes.answered();
-        self.timers.stop(Timer::KeepAlive);
-        if self.state.is_synchronized() {
-            self.start_keep_alive(now);
-        }
-    }
-
-    /// Changes how long data and probes may go unanswered; none: for ever. Where something is out already the new time
-    /// counts from `now` (RFC 5482 section 3.1 leaves it to the program when).
-    pub fn set_user_timeout(&mut self, timeout: Option<Duration>, now: Duration) {
-        self.config.user_timeout = timeout;
-        let unanswered = !self.send.board.is_empty() || self.timers.runs(Timer::Persist);
-        if unanswered || self.timers.runs(Timer::User) {
-            self.timers.stop(Timer::User);
-            self.start_user_timer(now);
-        }
-    }
-
-    /// Changes how many octets the peer may send before the program takes any. Before the handshake any window may be
-    /// had; afterwards at most what the window scaling agreed there can say. A smaller one takes nothing back that was
-    /// offered (RFC 9293 section 3.8.6). Returns the window it has now.
-    pub fn set_receive_window(&mut self, octets: u64) -> u64 {
-        let Some(receive) = &mut self.receive else {
-            self.config.receive_window = octets;
-            return octets;
-        };
-        let octets = octets.min(65_535 << self.shift);
-        self.config.receive_window = octets;
-        receive.set_capacity(octets, self.config.ranges());
-        if receive.window_grew(u64::from(self.config.mss())) && self.state.may_receive() {
-            self.ack.at_once();
-        }
-        octets
     }
 
     /// Octets of the payload handed in last belong somewhere. Drain it before the next segment.
