@@ -339,7 +339,12 @@ impl Endpoint {
                 let tuple = entry.tuple;
                 transmit.header.source = tuple.local.port();
                 transmit.header.destination = tuple.remote.port();
-                if self.ready.len() > 1 {
+                if entry.connection.has_nothing_to_send() {
+                    // The usual end of a message: whoever asks for more finds nobody to ask.
+                    entry.queued = false;
+                    self.ready.pop_front();
+                    self.settle(id, now);
+                } else if self.ready.len() > 1 {
                     // The next connection has its turn.
                     self.ready.rotate_left(1);
                 }
