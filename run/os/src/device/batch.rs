@@ -203,6 +203,8 @@ impl std::fmt::Debug for Batch<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixDatagram;
 
     #[test]
     fn frames_keep_their_parts_and_their_order() {
@@ -233,5 +235,45 @@ mod tests {
         assert!(!batch.frame(&[0; OFFLOAD_LEN]));
         batch.cancel();
         assert!(batch.is_empty() && batch.frame(&[0; OFFLOAD_LEN]));
+    }
+    /// What a socket of datagrams gets of a batch: the virtio-net header and the parts in their order, as one message.
+    #[test]
+    fn borrowed_and_registered_memory_leaves_in_order() {
+        let (from, to) = UnixDatagram::pair().unwrap();
+        let memory = Registered::allocate(4096).unwrap();
+        memory.write(100, b"registered").unwrap();
+        let mut batch = Batch::default();
+        for offload in [[1; OFFLOAD_LEN], [2; OFFLOAD_LEN]] {
+            assert!(batch.frame(&offload));
+            assert!(batch.push(b"borrowed ") && batch.push_registered(&memory, 100, 10));
+            assert!(!batch.push_registered(&memory, 4090, 10), "beyond its end");
+        }
+        assert_eq!(batch.send_messages(from.as_fd()).unwrap(), 2);
+        for offload in [1, 2] {
+            let mut octets = [0; 64];
+            let len = to.recv(&mut octets).unwrap();
+            assert_eq!(octets[..OFFLOAD_LEN], [offload; OFFLOAD_LEN]);
+            assert_eq!(&octets[OFFLOAD_LEN..len], b"borrowed registered");
+        }
+        assert_eq!(batch.send_messages(from.as_fd()).unwrap(), 0, "it is empty");
+    }
+
+    /// The program unmapped what it gave to send: an error of that frame, and the ones before it have left.
+    #[test]
+    fn memory_that_is_gone_is_an_error_of_its_frame() {
+        let (from, to) = UnixDatagram::pair().unwrap();
+        // SAFETY: the page at address 4096 is never mapped (vm.mmap_min_addr), and only the kernel is given it.
+        let gone = unsafe { Registered::new(std::ptr::without_provenance_mut(4096), 64) };
+        let mut batch = Batch::default();
+        assert!(batch.frame(&[1; OFFLOAD_LEN]) && batch.push(b"whole"));
+        assert!(batch.frame(&[2; OFFLOAD_LEN]) && batch.push_registered(&gone, 0, 64));
+        assert_eq!(batch.send_messages(from.as_fd()).unwrap(), 1);
+        assert!(batch.frame(&[2; OFFLOAD_LEN]) && batch.push_registered(&gone, 0, 64));
+        let error = batch.send_messages(from.as_fd()).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EFAULT));
+        let mut octets = [0; 64];
+        assert_eq!(to.recv(&mut octets).unwrap(), OFFLOAD_LEN + 5);
+        to.set_nonblocking(true).unwrap();
+        assert!(to.recv(&mut octets).is_err(), "nothing else came");
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use weft_inet::stack::{Cidr, Frame, FrameInfo, Payload, Sink, Stack, StackConfig};
 use weft_inet::tcp::receive_buffer::ReceiveBuffer;
 use weft_inet::tcp::send_buffer::SendBuffer;
-use weft_inet::tcp::{ConnectionId, EndpointEvent, Event, Placement, Reason, Secret};
+use weft_inet::tcp::{AckPolicy, ConnectionId, EndpointEvent, Event, Placement, Reason, Secret};
 use weft_link::{Link, LinkConfig, Random, Travels};
 
 /// A frame on the link. Damage is one flipped bit behind the Ethernet header, which no checksum misses; ARP has none
@@ -101,6 +101,8 @@ pub struct Plan {
     pub send_buffer: u64,
     /// Cuts after so many octets each, 0 for none.
     pub piece: u64,
+    /// Changes what may be changed while the connection is under way, again and again.
+    pub retunes: bool,
 }
 
 pub struct Host {
@@ -197,6 +199,20 @@ impl Host {
             self.stack
                 .command(id, |connection| connection.consume(read as u64));
         }
+        if self.plan.retunes {
+            self.retune(id, delivered);
+        }
+    }
+
+    /// Other settings, drawn from how far the stream has come. The window never exceeds the one of the beginning, which
+    /// the receive buffer has.
+    fn retune(&mut self, id: ConnectionId, delivered: u64) {
+        let (window, turn) = (self.plan.window, delivered / 1000 % 4);
+        self.stack.command(id, |connection| {
+            connection.set_no_delay(turn & 1 == 0);
+            connection.set_ack_policy(AckPolicy::thinned(1 << turn));
+            connection.set_receive_window(window >> turn.min(2));
+        });
     }
 
     pub fn write(&mut self, id: ConnectionId, _now: Duration) {

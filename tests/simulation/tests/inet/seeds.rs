@@ -94,6 +94,7 @@ fn draw_plan(random: &mut Random, seed: u64, peer_seed: u64, window: u64) -> Pla
         } else {
             0
         },
+        retunes: false,
     }
 }
 
@@ -106,6 +107,8 @@ fn run(seed: u64) -> u64 {
     let ipv6 = random.chance(0.4);
     let plan_a = draw_plan(&mut random, seed, !seed, of_a.receive_window);
     let plan_b = draw_plan(&mut random, !seed, seed, of_b.receive_window);
+    let retunes = random.chance(0.3);
+    let (plan_a, plan_b) = (Plan { retunes, ..plan_a }, Plan { retunes, ..plan_b });
     let (a, b) = (Host::new(1, mtu, plan_a), Host::new(2, mtu, plan_b));
     let remote = SocketAddr::new(b.address(ipv6), PORT);
     // The link draws numbers of its own, unrelated to those that drew its settings.
