@@ -76,7 +76,7 @@ impl Device {
     pub fn wait(&self, how: Waiting, timeout: Duration) -> io::Result<bool> {
         match (how, self) {
             (Waiting::Poll, Device::Packet(device)) if device.ring_slots() > 0 => {
-                // Looking costs no system call. Now and then the kernel is asked whether the interface is still there.
+                // Looking costs no system call; whether the interface is still there is asked at the end.
                 let end = Instant::now() + timeout;
                 loop {
                     for _ in 0..LOOKS_BETWEEN_CLOCKS {
