@@ -24,6 +24,13 @@ impl Checksum {
         sum
     }
 
+    /// The same with a word of 32 bits more at an even position.
+    #[inline]
+    pub fn with_word(mut self, word: u32) -> Checksum {
+        self.sum += u64::from(word >> 16) + u64::from(word & 0xffff);
+        self
+    }
+
     /// Adds octets.
     pub fn add(&mut self, mut octets: &[u8]) {
         if self.odd {

@@ -3,13 +3,14 @@
 //! Each takes any octets and panics when the code under test breaks a promise: that memory stays within its bounds,
 //! that what is polled comes to an end, that every octet of a stream is placed once and within the window.
 
-use crate::stack::{FrameInfo, Ipv4Config, Ipv6Config, Sink, Stack, StackConfig};
+use crate::stack::{Cidr, Frame, FrameInfo, Payload, Route, Sink, Stack, StackConfig};
 use crate::tcp::options::{Options, SackBlocks, Timestamps};
 use crate::tcp::ranges::RangeSet;
 use crate::tcp::{
-    AckPolicy, Algorithm, Config, ConnectionId, Endpoint, Flags, Header, Limits, Placement, Secret,
-    Seq, Tuple,
+    AckPolicy, Algorithm, Backlog, Config, ConnectionId, Endpoint, EndpointEvent, Flags, Header,
+    KeepAlive, Limits, Placement, Secret, Seq, Tuple,
 };
+use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
@@ -79,36 +80,52 @@ impl Sink for Nobody {
 pub fn frames(data: &[u8]) {
     let mut input = Input(data);
     let mac = [2, 0, 0, 0, 0, 1];
-    let ipv4 = Ipv4Config {
-        address: Ipv4Addr::new(10, 0, 0, 1),
-        prefix: 24,
-        gateway: None,
-    };
-    let address = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
-    let ipv6 = Ipv6Config {
-        address,
-        prefix: 64,
-        gateway: None,
-    };
     let limits = Limits {
         connections: 4,
         time_wait: 4,
         answers: 8,
     };
-    let bounds = StackConfig::new(mac, Some(ipv4), Some(ipv6), Secret([1; 16]));
+    let own = Ipv4Addr::new(10, 0, 0, 1);
+    let own6 = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
+    let addresses = vec![
+        Cidr::new(own, 24),
+        Cidr::new(own6, 64),
+        Cidr::new([10, 1, 0, 1], 16),
+    ];
+    let route = Route {
+        destination: Cidr::new([192, 168, 0, 0], 16),
+        gateway: Ipv4Addr::new(10, 0, 0, 254).into(),
+    };
+    let flags = input.octet();
     let mut stack = Stack::new(StackConfig {
+        routes: vec![route],
+        // With detection of duplicates, or the addresses used at once.
+        dad_transmits: u32::from(flags >> 5) & 3,
         limits,
         neighbors: 8,
         reassembly: 10_000,
         queue: 8,
-        ..bounds
+        ..StackConfig::new(mac, addresses, Secret([1; 16]))
     });
-    let config = config(input.octet());
+    let config = config(flags);
     let mut now = Duration::from_secs(1);
-    stack.listen(80, config.clone(), 2);
+    let both = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 80));
+    let backlog = Backlog {
+        handshakes: 2,
+        connections: 2,
+    };
+    let listens = [both, SocketAddr::from((own, 80))]
+        .map(|local| stack.listen(local, config.clone(), backlog));
+    assert_eq!(listens, [Ok(()); 2]);
     stack.bind_udp(53);
     let remote = SocketAddr::from(([10, 0, 0, 2], 5000));
-    stack.connect(remote, config, now).expect("there is room");
+    stack
+        .connect(remote, config.clone(), now)
+        .expect("there is room");
+    let own_port = SocketAddr::from((own6, 80));
+    stack
+        .connect(own_port, config, now)
+        .expect("the address is known");
     let mut sent = 0;
     while !input.0.is_empty() {
         let len = input.word();
@@ -119,14 +136,35 @@ pub fn frames(data: &[u8]) {
             let info = FrameInfo::default();
             stack.handle_frame(input.take(len.into()), info, &mut Nobody, now);
         }
-        while stack.poll_transmit(now).is_some() {
+        while let Some(frame) = stack.poll_transmit(now) {
             sent += 1;
             assert!(sent < OCTETS_MAX, "frames without end");
+            if frame.looped {
+                stack.handle_frame(&looped(frame), FrameInfo::LOOPED, &mut Nobody, now);
+            }
         }
-        while stack.poll_event().is_some() {}
+        while let Some(event) = stack.poll_event() {
+            // Every second is accepted: the other places in the queues stay taken.
+            match event {
+                EndpointEvent::Incoming(id) if sent & 1 == 0 => stack.accept(id),
+                _ => {}
+            }
+        }
+        assert!(stack.deadline().is_none_or(|at| at > Duration::ZERO));
         assert!(stack.tcp().len() <= 4 && stack.tcp().time_wait_len() <= 4);
         assert!(stack.reassembly_octets() <= 10_000 && stack.neighbor_count() <= 8);
     }
+}
+
+/// A frame for ourselves, with the octets of the stream it carries: all alike.
+fn looped(frame: Frame) -> Vec<u8> {
+    let mut octets = frame.head.to_vec();
+    match frame.payload {
+        Payload::Empty => {}
+        Payload::Octets(body) => octets.extend(body),
+        Payload::Stream { range, .. } => octets.extend(range.map(|_| 7)),
+    }
+    octets
 }
 
 /// One peer of an endpoint: what was placed, and what it last heard.
@@ -157,7 +195,7 @@ pub fn segments(data: &[u8]) {
         id: None,
     };
     if input.octet() & 1 == 0 {
-        endpoint.listen(80, config, 1);
+        endpoint.listen(tuple.local, config, Backlog::new(1));
     } else {
         peer.id = endpoint
             .connect(tuple.local.ip(), 80, tuple.remote, config, now)
@@ -192,7 +230,13 @@ pub fn segments(data: &[u8]) {
 
 fn command(endpoint: &mut Endpoint, peer: &Peer, input: &mut Input<'_>, now: Duration) {
     let Some(id) = peer.id else { return };
-    let (kind, amount) = (input.octet() % 6, u64::from(input.word()));
+    let (kind, amount) = (input.octet() % 12, u64::from(input.word()));
+    match kind {
+        6 => return endpoint.accept(id),
+        7 if amount % 8 == 0 => return endpoint.unlisten(peer.tuple.local),
+        _ => {}
+    }
+    let millis = Duration::from_millis(amount);
     endpoint.command(id, |connection| match kind {
         0 | 1 => {
             connection.write(amount);
@@ -200,6 +244,22 @@ fn command(endpoint: &mut Endpoint, peer: &Peer, input: &mut Input<'_>, now: Dur
         }
         2 | 3 => connection.consume(amount),
         4 => connection.close(),
+        7 => connection.set_no_delay(amount & 1 == 0),
+        8 => connection.set_user_timeout((amount > 9).then_some(millis), now),
+        9 => {
+            let idle = millis.max(Duration::from_millis(1));
+            let keep_alive = KeepAlive {
+                idle,
+                interval: idle,
+                count: 3,
+            };
+            connection.set_keep_alive((amount > 9).then_some(keep_alive), now);
+        }
+        10 | 11 => {
+            // What is checked below knows the window of the beginning.
+            let window = connection.set_receive_window(amount.min(WINDOW));
+            assert!(window <= WINDOW);
+        }
         _ if amount % 4 == 0 => connection.abort(),
         _ => connection.detach(now),
     });
@@ -214,7 +274,7 @@ fn inject(
     now: Duration,
 ) {
     let flags = Flags::from_bits_retain(
-        input.octet() & 0x1f | if kind & 1 == 0 { Flags::ACK.bits() } else { 0 },
+        input.octet() & 0x3f | if kind & 1 == 0 { Flags::ACK.bits() } else { 0 },
     );
     let seq = if kind & 2 == 0 {
         peer.next
@@ -250,7 +310,7 @@ fn inject(
         ack,
         flags,
         window: input.word(),
-        urgent: 0,
+        urgent: if kind & 32 != 0 { input.word() } else { 0 },
         options,
     };
     let before = peer
@@ -292,6 +352,8 @@ fn check(endpoint: &Endpoint, peer: &Peer) {
     };
     assert!(connection.acknowledged() <= connection.written());
     assert!(connection.out_of_order() <= WINDOW);
+    let urgent = connection.urgent().unwrap_or_default();
+    assert!(urgent <= connection.delivered() + WINDOW + 0xffff);
     let in_order = peer.placed.containing(0).map_or(0, |range| range.end);
     assert_eq!(connection.delivered(), in_order);
 }

@@ -13,7 +13,9 @@
 //! write N | close | abort | consume N | cut | detach      commands
 //! toobig SEQ MTU | unreachable SEQ     ICMP
 //! event NAME                           this event has to come now
+//! nodelay on|off | keepalive TIME|off | user TIME|off | window N    settings changed now
 //! state NAME | delivered N | acked N | held N | cwnd N | none      what must be true; `none`: nothing is to be sent
+//! urgent N                             offset behind the last urgent octet; 0: none is waited for
 //! place OFFSET LEN                     the last segment's octets belong there
 //! ```
 //!
@@ -28,8 +30,8 @@ use std::time::Duration;
 use weft_inet::tcp::connection::Transmit;
 use weft_inet::tcp::options::{Options, Timestamps};
 use weft_inet::tcp::{
-    AckPolicy, Algorithm, Config, ConnectionId, Endpoint, EndpointEvent, Event, Flags, Header,
-    KeepAlive, Limits, Placement, Secret, Seq, Tuple,
+    AckPolicy, Algorithm, Backlog, Config, ConnectionId, Endpoint, EndpointEvent, Event, Flags,
+    Header, KeepAlive, Limits, Placement, Secret, Seq, Tuple,
 };
 
 /// The peer's initial sequence number.
@@ -100,6 +102,20 @@ impl Runner {
             ["close"] => self.command(|c, _| c.close(), "0"),
             ["abort"] => self.command(|c, _| c.abort(), "0"),
             ["cut"] => self.command(|c, _| c.cut(), "0"),
+            ["nodelay", value] => self.command(|c, n| c.set_no_delay(n == 1), on_off(value)),
+            ["window", octets] => self.command(|c, n| c.set_receive_window(n), octets),
+            ["keepalive", value] => {
+                let (keep_alive, now) = (keep_alive(value)?, self.now);
+                self.command(|c, _| c.set_keep_alive(keep_alive, now), "0")
+            }
+            ["user", "off"] => {
+                let now = self.now;
+                self.command(|c, _| c.set_user_timeout(None, now), "0")
+            }
+            ["user", time] => {
+                let (time, now) = (duration(time)?, self.now);
+                self.command(|c, _| c.set_user_timeout(Some(time), now), "0")
+            }
             ["detach"] => {
                 let now = self.now;
                 self.command(|c, _| c.detach(now), "0")
@@ -124,6 +140,7 @@ impl Runner {
             ["delivered", n] => self.ask(n, |c| c.delivered()),
             ["acked", n] => self.ask(n, |c| c.acknowledged()),
             ["held", n] => self.ask(n, |c| c.out_of_order()),
+            ["urgent", n] => self.ask(n, |c| c.urgent().unwrap_or(0)),
             ["cwnd", n] => self.ask(n, |c| c.congestion_window()),
             ["timewaits", n] => same(
                 "entries",
@@ -172,14 +189,7 @@ impl Runner {
                     _ => return Err("no such control".into()),
                 }
             }
-            "keepalive" => {
-                let interval = duration(value)?;
-                config.keep_alive = Some(KeepAlive {
-                    idle: interval * 10,
-                    interval,
-                    count: 3,
-                });
-            }
+            "keepalive" => config.keep_alive = keep_alive(value)?,
             _ => return Err(format!("no setting {name}")),
         }
         Ok(())
@@ -203,7 +213,9 @@ impl Runner {
     }
 
     fn listen(&mut self, backlog: usize) -> Outcome {
-        self.endpoint.listen(PORT, self.config.clone(), backlog);
+        let backlog = Backlog::new(backlog);
+        self.endpoint
+            .listen(self.tuple.local, self.config.clone(), backlog);
         Ok(())
     }
 
@@ -272,7 +284,7 @@ impl Runner {
             ack: line.ack.map_or(Seq(0), |ack| ours.advanced(ack)),
             flags: line.flags,
             window: line.window.unwrap_or(20_000),
-            urgent: 0,
+            urgent: line.urgent,
             options: line.options(Seq(ours.0), |at| ours.advanced(at)),
         };
         let len = line.len() as usize;
@@ -396,6 +408,7 @@ struct Line {
     end: u64,
     ack: Option<u64>,
     window: Option<u16>,
+    urgent: u16,
     mss: Option<u16>,
     scale: Option<u8>,
     sack_ok: bool,
@@ -415,6 +428,7 @@ impl Line {
                 'R' => Flags::RST,
                 'P' => Flags::PSH,
                 '.' => Flags::ACK,
+                'U' => Flags::URG,
                 'E' => Flags::ECE,
                 'C' => Flags::CWR,
                 _ => return Err(format!("no flag {letter}")),
@@ -434,6 +448,7 @@ impl Line {
         match word.split_once('=') {
             Some(("ack", n)) => self.ack = Some(number(n)?),
             Some(("win", n)) => self.window = Some(number(n)? as u16),
+            Some(("urg", n)) => self.urgent = number(n)? as u16,
             Some(("mss", n)) => self.mss = Some(number(n)? as u16),
             Some(("ws", n)) => self.scale = Some(number(n)? as u8),
             Some(("frame", n)) => self.frame = Some(number(n)? as u16),
@@ -515,6 +530,27 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, got: &T, expected: &T) -> Ou
 
 fn number(word: &str) -> Result<u64, String> {
     word.parse().map_err(|_| format!("{word} is no number"))
+}
+
+fn on_off(word: &str) -> &str {
+    if word == "on" {
+        "1"
+    } else {
+        "0"
+    }
+}
+
+/// Three probes of this interval after ten times as much silence, or `off`.
+fn keep_alive(word: &str) -> Result<Option<KeepAlive>, String> {
+    if word == "off" {
+        return Ok(None);
+    }
+    let interval = duration(word)?;
+    Ok(Some(KeepAlive {
+        idle: interval * 10,
+        interval,
+        count: 3,
+    }))
 }
 
 fn duration(word: &str) -> Result<Duration, String> {

@@ -6,6 +6,7 @@
 //! | module | what it holds |
 //! | --- | --- |
 //! | [`descriptors`] | how many there may be |
+//! | [`device`] | frames of a TCP/IP stack of our own: packet sockets and TAPs |
 //! | [`dgram`] | UDP sockets that somebody else owns: segmentation, peeking, facts |
 //! | [`fork`] | what a forked child has of its own |
 //! | [`lock`] | locks that handlers, forks and other processes cannot hang |
@@ -31,6 +32,7 @@
 //! by the C library's names: those are what a sockets face interposes.
 
 pub mod descriptors;
+pub mod device;
 pub mod dgram;
 pub mod exit;
 pub mod fork;

@@ -17,9 +17,11 @@ use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
-use weft_inet::stack::{FrameInfo, Ipv4Config, Payload, Sink, Stack, StackConfig};
+use weft_inet::stack::{Cidr, FrameInfo, Payload, Sink, Stack, StackConfig};
 use weft_inet::tcp::receive_buffer::ReceiveBuffer;
-use weft_inet::tcp::{Algorithm, Config, ConnectionId, EndpointEvent, Event, Placement, Secret};
+use weft_inet::tcp::{
+    Algorithm, Backlog, Config, ConnectionId, EndpointEvent, Event, Placement, Secret,
+};
 
 const TOTAL: u64 = 1 << 30;
 const WINDOW: usize = 1 << 20;
@@ -50,15 +52,11 @@ impl Sink for Target {
 
 fn stack(last: u8, mtu: u32) -> Stack {
     let address = Ipv4Addr::new(10, 0, 0, last);
-    let ipv4 = Ipv4Config {
-        address,
-        prefix: 24,
-        gateway: None,
-    };
+    let addresses = vec![Cidr::new(address, 24)];
     let secret = Secret([last; 16]);
     Stack::new(StackConfig {
         mtu,
-        ..StackConfig::new([2, 0, 0, 0, 0, last], Some(ipv4), None, secret)
+        ..StackConfig::new([2, 0, 0, 0, 0, last], addresses, secret)
     })
 }
 
@@ -73,7 +71,9 @@ fn ours(mtu: u32, max_frame: u32, in_order: bool) -> f64 {
     };
     let (mut a, mut b) = (stack(1, mtu), stack(2, mtu));
     let mut now = Duration::from_secs(1);
-    b.listen(80, config.clone(), 8);
+    let everywhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 80));
+    let listens = b.listen(everywhere, config.clone(), Backlog::new(8));
+    assert_eq!(listens, Ok(()));
     let id = a
         .connect(SocketAddr::from(([10, 0, 0, 2], 80)), config, now)
         .unwrap();
@@ -88,6 +88,7 @@ fn ours(mtu: u32, max_frame: u32, in_order: bool) -> f64 {
     };
     let info = FrameInfo {
         checksum_good: true,
+        ..FrameInfo::default()
     };
     let mut peer = None;
     let mut taken = 0;

@@ -1,9 +1,8 @@
 //! ARP (RFC 826).
 
 use super::egress::ethernet;
-use super::frame::{Frame, Mac, Payload, VnetHeader};
+use super::frame::{Frame, Head, Mac, Payload, VnetHeader};
 use super::Stack;
-use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 use etherparse::{ArpEthIpv4Packet, ArpOperation, ArpPacket, EtherType};
@@ -16,13 +15,12 @@ impl Stack {
             self.counters.malformed += 1;
             return;
         };
-        let Some(own) = self.config.ipv4.map(|own| own.address) else {
-            return;
-        };
-        let sender = packet.sender_ipv4_addr();
-        let to_us = packet.target_ipv4_addr() == own;
+        let (sender, target) = (packet.sender_ipv4_addr(), packet.target_ipv4_addr());
+        let to_us = self.addresses.is_usable(IpAddr::V4(target));
         // Nobody else speaks for us, and no group has one hardware address.
-        let sane = sender != own && !sender.is_unspecified() && packet.sender_mac[0] & 1 == 0;
+        let sane = self.addresses.state(IpAddr::V4(sender)).is_none()
+            && !sender.is_unspecified()
+            && packet.sender_mac[0] & 1 == 0;
         if sane {
             let frames = self
                 .neighbors
@@ -34,6 +32,7 @@ impl Stack {
                 ArpOperation::REPLY,
                 packet.sender_mac,
                 packet.sender_mac,
+                target,
                 sender,
             );
             self.enqueue(answer);
@@ -41,15 +40,21 @@ impl Stack {
     }
 
     pub(super) fn ask_by_arp(&mut self, address: Ipv4Addr) {
-        let request = self.arp_frame(ArpOperation::REQUEST, [0xff; 6], [0; 6], address);
+        let Some(IpAddr::V4(own)) = self.config.source_for(IpAddr::V4(address), None) else {
+            return;
+        };
+        let request = self.arp_frame(ArpOperation::REQUEST, [0xff; 6], [0; 6], own, address);
         self.enqueue(request);
     }
 
-    fn arp_frame(&self, operation: ArpOperation, to: Mac, target: Mac, address: Ipv4Addr) -> Frame {
-        let own = self
-            .config
-            .ipv4
-            .map_or(Ipv4Addr::UNSPECIFIED, |own| own.address);
+    fn arp_frame(
+        &self,
+        operation: ArpOperation,
+        to: Mac,
+        target: Mac,
+        own: Ipv4Addr,
+        address: Ipv4Addr,
+    ) -> Frame {
         let packet = ArpEthIpv4Packet {
             operation,
             sender_mac: self.config.mac,
@@ -57,13 +62,13 @@ impl Stack {
             target_mac: target,
             target_ipv4: address.octets(),
         };
-        let mut head = Vec::with_capacity(42);
-        head.extend_from_slice(&ethernet(to, self.config.mac, EtherType::ARP));
-        head.extend_from_slice(&packet.to_bytes());
+        let mut head = Head::new(&ethernet(to, self.config.mac, EtherType::ARP));
+        head.push(&packet.to_bytes());
         Frame {
             head,
             payload: Payload::Empty,
             vnet: VnetHeader::default(),
+            looped: false,
         }
     }
 }

@@ -1,13 +1,15 @@
 //! Headers of what leaves.
 
-use super::frame::{Frame, Mac, Payload, VnetHeader, ETHERNET_LEN};
+use super::addresses::AddressState;
+use super::flow::Flow;
+use super::frame::{Frame, Head, Mac, Payload, VnetHeader, ETHERNET_LEN};
 use super::{protocol, Stack};
 use crate::checksum::{self, Checksum};
 use crate::tcp::connection::Transmit;
 use crate::tcp::segment::MAX_HEADER_LEN;
 use crate::tcp::{ConnectionId, Tuple};
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
 use etherparse::{EtherType, Ethernet2Header, IpNumber, Ipv6FlowLabel, Ipv6Header};
 
@@ -32,27 +34,9 @@ impl Stack {
     ) -> Option<Frame> {
         let mut header = [0; MAX_HEADER_LEN];
         let header_len = transmit.header.encode(&mut header);
+        let header = &mut header[..header_len];
         let data = (transmit.payload.end - transmit.payload.start) as usize;
-        let (source, destination) = (tuple.local.ip(), tuple.remote.ip());
         let len = header_len + data;
-        let sum = Checksum::pseudo(source, destination, protocol::TCP, len);
-        header[TCP_CHECKSUM..TCP_CHECKSUM + 2].copy_from_slice(&sum.partial().to_be_bytes());
-
-        let mut head = self.ip_head(source, destination, protocol::TCP, len)?;
-        let checksum_start = head.len() as u16;
-        head.extend_from_slice(&header[..header_len]);
-        let vnet = VnetHeader {
-            needs_checksum: true,
-            gso_type: match (transmit.segment_size, source) {
-                (None, _) => 0,
-                (Some(_), IpAddr::V4(_)) => GSO_TCPV4,
-                (Some(_), IpAddr::V6(_)) => GSO_TCPV6,
-            },
-            header_len: head.len() as u16,
-            gso_size: transmit.segment_size.unwrap_or(0),
-            checksum_start,
-            checksum_offset: TCP_CHECKSUM as u16,
-        };
         let payload = match id {
             Some(connection) if data > 0 => Payload::Stream {
                 connection,
@@ -60,15 +44,63 @@ impl Stack {
             },
             _ => Payload::Empty,
         };
-        self.towards(
-            destination,
-            Frame {
-                head,
-                payload,
-                vnet,
-            },
-            now,
-        )
+        let flow = id.and_then(|id| self.flows.get(id, self.epoch(), now));
+        if let Some(flow) = flow {
+            let identification = self.identification.wrapping_add(1);
+            let head = flow.head(len, identification)?;
+            let (sum, looped) = (flow.pseudo(len), flow.looped);
+            self.identification = identification;
+            return Some(finish(head, header, sum, payload, transmit, looped));
+        }
+        let (source, destination) = (tuple.local.ip(), tuple.remote.ip());
+        let head = self.ip_head(source, destination, protocol::TCP, len)?;
+        let sum = Checksum::pseudo(source, destination, protocol::TCP, len);
+        let frame = finish(head, header, sum, payload, transmit, false);
+        let progress = id.and_then(|id| self.endpoint.get(id)?.progress());
+        let frame = self.towards(source, destination, frame, progress, now)?;
+        if let Some(id) = id {
+            self.keep_flow(id, tuple, &frame, now);
+        }
+        Some(frame)
+    }
+
+    /// The next segments of the connection get the same headers without a search.
+    fn keep_flow(&mut self, id: ConnectionId, tuple: &Tuple, frame: &Frame, now: Duration) {
+        let (source, destination) = (tuple.local.ip(), tuple.remote.ip());
+        let fresh_until = match (
+            frame.looped,
+            self.config.next_hop(destination, self.router(now)),
+        ) {
+            (true, _) => Duration::MAX,
+            (false, Some(hop)) => self.neighbors.fresh_until(hop),
+            (false, None) => return,
+        };
+        // A router that stops to be one takes its flows along.
+        let fresh_until = match self.router {
+            Some((_, until)) if until > now => fresh_until.min(until),
+            _ => fresh_until,
+        };
+        if !self.addresses.settled() || fresh_until < now {
+            return;
+        }
+        let headers = usize::from(frame.vnet.checksum_start);
+        let head = Head::new(&frame.head[..headers]);
+        let pseudo = Checksum::pseudo(source, destination, protocol::TCP, 0);
+        let epoch = self.epoch();
+        self.flows.put(Flow::new(
+            id,
+            head,
+            pseudo,
+            frame.looped,
+            epoch,
+            fresh_until,
+        ));
+    }
+
+    /// Changes whenever a frame might have to go to another neighbour than before.
+    #[inline]
+    fn epoch(&self) -> u64 {
+        self.neighbors.epoch() + self.routers_changed
     }
 
     /// Ethernet and IP header for `len` octets behind them; the hardware address of the destination is still missing.
@@ -78,17 +110,17 @@ impl Stack {
         destination: IpAddr,
         protocol: u8,
         len: usize,
-    ) -> Option<Vec<u8>> {
-        let mut head = Vec::with_capacity(ETHERNET_LEN + 40 + MAX_HEADER_LEN);
+    ) -> Option<Head> {
         match (source, destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
-                head.extend_from_slice(&ethernet([0; 6], self.config.mac, EtherType::IPV4));
+                let mut head = Head::new(&ethernet([0; 6], self.config.mac, EtherType::IPV4));
                 self.identification = self.identification.wrapping_add(1);
                 let ip = ipv4_header(source, destination, protocol, self.identification, len)?;
-                head.extend_from_slice(&ip);
+                head.push(&ip);
+                Some(head)
             }
             (IpAddr::V6(source), IpAddr::V6(destination)) => {
-                head.extend_from_slice(&ethernet([0; 6], self.config.mac, EtherType::IPV6));
+                let mut head = Head::new(&ethernet([0; 6], self.config.mac, EtherType::IPV6));
                 let ip = Ipv6Header {
                     traffic_class: 0,
                     flow_label: Ipv6FlowLabel::ZERO,
@@ -103,41 +135,64 @@ impl Stack {
                     source: source.octets(),
                     destination: destination.octets(),
                 };
-                head.extend_from_slice(&ip.to_bytes());
+                head.push(&ip.to_bytes());
+                Some(head)
             }
-            _ => return None,
+            _ => None,
         }
-        Some(head)
     }
 
-    /// Finds the neighbour a frame goes to. None when it has to wait for the address, or nothing leads there.
+    /// Finds the neighbour a frame goes to; `progress` is when its connection last heard that something arrived there.
+    /// None when the frame has to wait for an address, or nothing leads there.
     #[inline]
     pub(super) fn towards(
         &mut self,
+        source: IpAddr,
         destination: IpAddr,
         mut frame: Frame,
+        progress: Option<Duration>,
         now: Duration,
     ) -> Option<Frame> {
+        if !self.addresses.settled() && !source.is_unspecified() {
+            match self.addresses.state(source) {
+                Some(AddressState::Preferred) => {}
+                Some(AddressState::Tentative) => {
+                    self.addresses.wait(source, destination, frame);
+                    return None;
+                }
+                _ => {
+                    self.counters.not_sent += 1;
+                    return None;
+                }
+            }
+        }
         if let IpAddr::V6(group) = destination {
             if group.is_multicast() {
                 frame.head[..6].copy_from_slice(&multicast_mac(group.octets()));
                 return Some(frame);
             }
         }
-        let router = self
-            .router
-            .filter(|(_, until)| *until > now)
-            .map(|(router, _)| router);
-        let Some(hop) = self.config.next_hop(destination, router) else {
+        if self.addresses.is_usable(destination) {
+            frame.head[..6].copy_from_slice(&self.config.mac);
+            frame.looped = true;
+            return Some(frame);
+        }
+        let Some(hop) = self.config.next_hop(destination, self.router(now)) else {
             self.counters.not_sent += 1;
             return None;
         };
-        let Some(mac) = self.neighbors.find(hop, now) else {
+        let Some(mac) = self.neighbors.find(hop, progress, now) else {
             self.neighbors.wait(hop, frame, now);
             return None;
         };
         frame.head[..6].copy_from_slice(&mac);
         Some(frame)
+    }
+
+    /// The router that advertised itself, as long as it said.
+    pub(super) fn router(&self, now: Duration) -> Option<Ipv6Addr> {
+        let current = self.router.filter(|(_, until)| *until > now);
+        current.map(|(router, _)| router)
     }
 
     /// Sends a packet of the stack's own: ICMP or UDP, whole.
@@ -146,23 +201,57 @@ impl Stack {
         source: IpAddr,
         destination: IpAddr,
         protocol: u8,
-        octets: &[u8],
+        octets: Vec<u8>,
         now: Duration,
     ) -> bool {
-        let Some(mut head) = self.ip_head(source, destination, protocol, octets.len()) else {
+        let Some(head) = self.ip_head(source, destination, protocol, octets.len()) else {
             self.counters.not_sent += 1;
             return false;
         };
-        head.extend_from_slice(octets);
         let frame = Frame {
             head,
-            payload: Payload::Empty,
+            payload: Payload::Octets(octets),
             vnet: VnetHeader::default(),
+            looped: false,
         };
-        if let Some(frame) = self.towards(destination, frame, now) {
+        if let Some(frame) = self.towards(source, destination, frame, None, now) {
             self.enqueue(frame);
         }
         true
+    }
+}
+
+/// Puts a TCP header behind Ethernet and IP; `sum` is that of the pseudo header, with the length.
+#[inline]
+fn finish(
+    mut head: Head,
+    header: &mut [u8],
+    sum: Checksum,
+    payload: Payload,
+    transmit: &Transmit,
+    looped: bool,
+) -> Frame {
+    header[TCP_CHECKSUM..TCP_CHECKSUM + 2].copy_from_slice(&sum.partial().to_be_bytes());
+    let checksum_start = head.len() as u16;
+    let ipv4 = head.len() == ETHERNET_LEN + IPV4_LEN;
+    head.push(header);
+    let vnet = VnetHeader {
+        needs_checksum: true,
+        gso_type: match (transmit.segment_size, ipv4) {
+            (None, _) => 0,
+            (Some(_), true) => GSO_TCPV4,
+            (Some(_), false) => GSO_TCPV6,
+        },
+        header_len: head.len() as u16,
+        gso_size: transmit.segment_size.unwrap_or(0),
+        checksum_start,
+        checksum_offset: TCP_CHECKSUM as u16,
+    };
+    Frame {
+        head,
+        payload,
+        vnet,
+        looped,
     }
 }
 

@@ -1,12 +1,18 @@
 //! Frames that leave.
 
 use crate::checksum::Checksum;
+use crate::tcp::segment::MAX_HEADER_LEN;
 use crate::tcp::ConnectionId;
 use alloc::vec::Vec;
-use core::ops::Range;
+use core::fmt;
+use core::ops::{Deref, DerefMut, Range};
 
 /// Octets of an Ethernet header.
 pub const ETHERNET_LEN: usize = 14;
+/// Octets of the longest IP header that is written.
+const IP_LEN_MAX: usize = 40;
+/// Octets of the longest [`Head`]: Ethernet, IPv6 and TCP with all its options.
+pub const HEAD_LEN_MAX: usize = ETHERNET_LEN + IP_LEN_MAX + MAX_HEADER_LEN;
 
 /// An address of Ethernet.
 pub type Mac = [u8; 6];
@@ -28,6 +34,70 @@ pub struct VnetHeader {
     pub checksum_offset: u16,
 }
 
+/// The headers of a frame, kept in place: a frame costs no allocation.
+#[derive(Clone, Copy)]
+pub struct Head {
+    octets: [u8; HEAD_LEN_MAX],
+    len: u8,
+}
+
+impl Head {
+    /// Headers begin with these octets.
+    ///
+    /// # Panics
+    /// With more than [`HEAD_LEN_MAX`] of them.
+    #[inline]
+    pub fn new(first: &[u8]) -> Head {
+        let mut head = Head {
+            octets: [0; HEAD_LEN_MAX],
+            len: 0,
+        };
+        head.push(first);
+        head
+    }
+
+    /// More octets follow.
+    ///
+    /// # Panics
+    /// With more than [`HEAD_LEN_MAX`] of them in all.
+    #[inline]
+    pub fn push(&mut self, octets: &[u8]) {
+        let at = usize::from(self.len);
+        self.octets[at..at + octets.len()].copy_from_slice(octets);
+        self.len += octets.len() as u8;
+    }
+}
+
+impl Deref for Head {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.octets[..usize::from(self.len)]
+    }
+}
+
+impl DerefMut for Head {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.octets[..usize::from(self.len)]
+    }
+}
+
+impl PartialEq for Head {
+    fn eq(&self, other: &Head) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Head {}
+
+impl fmt::Debug for Head {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
 /// What follows the headers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Payload {
@@ -47,13 +117,16 @@ pub enum Payload {
 /// A frame to send: headers, then payload.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Frame {
-    /// Ethernet, IP and TCP or UDP headers.
-    pub head: Vec<u8>,
+    /// Ethernet, IP and TCP headers.
+    pub head: Head,
     /// What follows.
     pub payload: Payload,
     /// For a device with a virtio-net header. Its TCP or UDP checksum field holds the sum of the pseudo header; where
     /// the device does not finish it, [`Frame::finish_checksum`] does.
     pub vnet: VnetHeader,
+    /// It is for the interface itself: give it to [`super::Stack::handle_frame`] as
+    /// [`super::FrameInfo::LOOPED`] and not to the device, which would not bring it back.
+    pub looped: bool,
 }
 
 impl Frame {

@@ -71,7 +71,7 @@ impl Stack {
                     IpAddr::V4(own),
                     IpAddr::V4(source),
                     protocol::ICMP,
-                    &reply,
+                    reply,
                     now,
                 );
             }
@@ -155,9 +155,9 @@ impl Stack {
                 let mut reply = octets.to_vec();
                 reply[0] = ECHO_REPLY_V6;
                 reply[2..4].fill(0);
-                let own = match self.config.is_own(to) {
-                    true => Some(to),
-                    false => self.config.source_for(from),
+                let own = match destination.is_multicast() {
+                    false => Some(to),
+                    true => self.config.source_for(from, self.router(now)),
                 };
                 if let Some(IpAddr::V6(own)) = own {
                     self.send_icmpv6(own, source, reply, now);
@@ -213,7 +213,7 @@ impl Stack {
                 let mut message = error(UNREACHABLE, 3, &packet[..packet.len().min(548)]);
                 let checksum = checksum::of(&message);
                 message[2..4].copy_from_slice(&checksum.to_be_bytes());
-                self.send_packet(own, source, protocol::ICMP, &message, now);
+                self.send_packet(own, source, protocol::ICMP, message, now);
             }
             (IpAddr::V6(source), IpAddr::V6(own)) => {
                 let message = error(UNREACHABLE_V6, 4, &packet[..packet.len().min(1232)]);

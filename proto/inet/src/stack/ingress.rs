@@ -1,6 +1,5 @@
 //! What arrives: Ethernet, then IP, then whom it is for.
 
-use super::config::solicited_node;
 use super::frame::ETHERNET_LEN;
 use super::reassembly::FragmentKey;
 use super::{protocol, FrameInfo, Sink, Stack};
@@ -53,7 +52,9 @@ impl Stack {
             return;
         };
         let to = ethernet.destination();
-        if to != self.config.mac && to[0] & 1 == 0 {
+        // What bears our own hardware address as its sender and was not looped here is an echo of the link.
+        let echo = ethernet.source() == self.config.mac && !info.looped;
+        if echo || (to != self.config.mac && to[0] & 1 == 0) {
             self.counters.ignored += 1;
             return;
         }
@@ -87,10 +88,8 @@ impl Stack {
         // A source that is no single host's cannot be answered (RFC 1122 section 3.2.1.3).
         let odd = source.is_multicast() || source.is_broadcast() || source.is_unspecified();
         if odd
-            || self
-                .config
-                .ipv4
-                .is_none_or(|config| config.address != own || source == own)
+            || !self.addresses.is_usable(IpAddr::V4(own))
+            || self.is_forged(IpAddr::V4(source), info)
         {
             self.counters.ignored += 1;
             return;
@@ -141,7 +140,12 @@ impl Stack {
         };
         let (source, to) = (header.source_addr(), header.destination_addr());
         let group = to.is_multicast();
-        if source.is_multicast() || !(self.config.is_own(IpAddr::V6(to)) || self.is_in(to)) {
+        let ours = if group {
+            self.is_in(to)
+        } else {
+            self.addresses.is_usable(IpAddr::V6(to))
+        };
+        if source.is_multicast() || !ours || self.is_forged(IpAddr::V6(source), info) {
             self.counters.ignored += 1;
             return;
         }
@@ -155,19 +159,15 @@ impl Stack {
         self.extensions(&addresses, header.next_header().0, payload, info, sink, now);
     }
 
+    /// It says that it comes from us, and does not.
+    fn is_forged(&self, source: IpAddr, info: FrameInfo) -> bool {
+        !info.looped && self.addresses.is_usable(source)
+    }
+
     /// All nodes, and the groups of our addresses.
     fn is_in(&self, group: Ipv6Addr) -> bool {
-        let Some(own) = self.config.ipv6 else {
-            return false;
-        };
         let all_nodes = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
-        let link_local = self.config.link_local();
-        [
-            all_nodes,
-            solicited_node(own.address),
-            solicited_node(link_local),
-        ]
-        .contains(&group)
+        (group == all_nodes && self.config.speaks_ipv6()) || self.addresses.is_solicited_at(group)
     }
 
     /// Looks through extension headers (RFC 8200 section 4).

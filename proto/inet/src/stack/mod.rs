@@ -7,15 +7,22 @@
 //! | file | concern | source |
 //! | --- | --- | --- |
 //! | `ingress.rs` | Ethernet, IPv4, IPv6 on the way in | RFC 791, RFC 8200 |
-//! | `egress.rs` | the same on the way out | |
+//! | `egress.rs`, `flow.rs` | the same on the way out | |
+//! | `addresses.rs` | our own addresses, and whether they may be used | RFC 4862 section 5.4 |
+//! | `config.rs` | which address and which neighbour to take | RFC 6724 |
 //! | `arp.rs`, `ndp.rs`, [`neighbor`] | hardware addresses | RFC 826, RFC 4861 |
 //! | `icmp.rs` | echo, errors both ways | RFC 792, RFC 4443, RFC 5927 |
 //! | `udp.rs` | datagrams | RFC 768 |
 //! | [`reassembly`] | fragments | RFC 791, RFC 5722 |
 
+mod addresses;
 mod arp;
+mod cidr;
 mod config;
+#[cfg(test)]
+mod detection;
 mod egress;
+mod flow;
 mod frame;
 mod icmp;
 mod ingress;
@@ -26,16 +33,20 @@ pub mod reassembly;
 mod tests;
 mod udp;
 
-pub use config::{Ipv4Config, Ipv6Config, StackConfig};
-pub use frame::{Frame, Mac, Payload, VnetHeader, ETHERNET_LEN};
+pub use addresses::AddressState;
+pub use cidr::{Cidr, CidrError};
+pub use config::{Route, StackConfig};
+pub use frame::{Frame, Head, Mac, Payload, VnetHeader, ETHERNET_LEN, HEAD_LEN_MAX};
 pub use udp::SendError;
 
 use crate::tcp::{
-    Config, ConnectError, Connection, ConnectionId, Endpoint, EndpointEvent, Placement,
+    Backlog, Config, ConnectError, Connection, ConnectionId, Endpoint, EndpointEvent, Placement,
 };
+use addresses::{Addresses, Step};
 use alloc::collections::{BTreeSet, VecDeque};
-use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
+use flow::Flows;
 use neighbor::Neighbors;
 use reassembly::Reassembly;
 
@@ -61,6 +72,25 @@ pub trait Sink {
 pub struct FrameInfo {
     /// The checksum behind the IP header was verified, or the frame never left the machine: it need not be right.
     pub checksum_good: bool,
+    /// It is one of the stack's own frames that said [`Frame::looped`].
+    pub looped: bool,
+}
+
+impl FrameInfo {
+    /// Of a frame that said [`Frame::looped`].
+    pub const LOOPED: FrameInfo = FrameInfo {
+        checksum_good: true,
+        looped: true,
+    };
+}
+
+/// Why nobody can listen there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ListenError {
+    /// Somebody does already.
+    InUse,
+    /// The address is not the interface's.
+    NotOurs,
 }
 
 /// Sums for statistics.
@@ -76,17 +106,22 @@ pub struct StackCounters {
     pub bad_checksum: u64,
     /// Frames not made because the queue was full or no route leads there.
     pub not_sent: u64,
+    /// Addresses of ours that somebody else has.
+    pub duplicate_addresses: u64,
 }
 
 /// An interface with its addresses and all its connections.
 #[derive(Debug)]
 pub struct Stack {
     config: StackConfig,
+    addresses: Addresses,
     endpoint: Endpoint,
     neighbors: Neighbors,
     reassembly: Reassembly,
     udp_ports: BTreeSet<u16>,
     router: Option<(Ipv6Addr, Duration)>,
+    routers_changed: u64,
+    flows: Flows,
     queue: VecDeque<Frame>,
     errors: icmp::ErrorLimit,
     identification: u16,
@@ -97,11 +132,14 @@ impl Stack {
     /// An interface that nobody has spoken to.
     pub fn new(config: StackConfig) -> Stack {
         Stack {
+            addresses: Addresses::new(&config),
             endpoint: Endpoint::new(config.secret, config.limits),
             neighbors: Neighbors::new(config.neighbors),
             reassembly: Reassembly::new(config.reassembly),
             udp_ports: BTreeSet::new(),
             router: None,
+            routers_changed: 0,
+            flows: Flows::default(),
             queue: VecDeque::new(),
             errors: icmp::ErrorLimit::default(),
             identification: 0,
@@ -135,31 +173,93 @@ impl Stack {
         &self.endpoint
     }
 
-    /// Takes TCP connections on a port. False when someone does already.
-    pub fn listen(&mut self, port: u16, config: Config, backlog: usize) -> bool {
-        let config = self.fit(config, self.config.ipv4.is_none());
-        self.endpoint.listen(port, config, backlog)
+    /// The interface's addresses, the link-local one among them, and whether each may be used.
+    pub fn addresses(&self) -> impl Iterator<Item = (IpAddr, AddressState)> + '_ {
+        self.addresses.all()
     }
 
-    /// Opens a TCP connection.
+    /// Takes TCP connections at an address and port; the unspecified address stands for all of its version, and that of
+    /// IPv6 for all of both. Of several listeners the one that says most is asked. An address that is still tentative
+    /// may be given.
+    ///
+    /// # Errors
+    /// Somebody listens there already, or the address is not the interface's.
+    pub fn listen(
+        &mut self,
+        local: SocketAddr,
+        config: Config,
+        backlog: Backlog,
+    ) -> Result<(), ListenError> {
+        let wildcard = local.ip().is_unspecified();
+        if !wildcard && self.addresses.state(local.ip()).is_none() {
+            return Err(ListenError::NotOurs);
+        }
+        match self.endpoint.listen(local, self.fit(config), backlog) {
+            true => Ok(()),
+            false => Err(ListenError::InUse),
+        }
+    }
+
+    /// Takes no more TCP connections there (see [`Endpoint::unlisten`]).
+    pub fn unlisten(&mut self, local: SocketAddr) {
+        self.endpoint.unlisten(local);
+    }
+
+    /// The program took a connection that came in (see [`Endpoint::accept`]).
+    pub fn accept(&mut self, id: ConnectionId) {
+        self.endpoint.accept(id);
+    }
+
+    /// Opens a TCP connection, from an address and port of the stack's choice.
+    ///
+    /// # Errors
+    /// No address of ours reaches the other, or there is no room.
     pub fn connect(
         &mut self,
         remote: SocketAddr,
         config: Config,
         now: Duration,
     ) -> Result<ConnectionId, ConnectError> {
-        let local = self
-            .config
-            .source_for(remote.ip())
-            .ok_or(ConnectError::NoPort)?;
-        let config = self.fit(config, remote.is_ipv6());
-        self.endpoint.connect(local, 0, remote, config, now)
+        let unspecified = match remote {
+            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        self.connect_from(SocketAddr::new(unspecified, 0), remote, config, now)
     }
 
-    fn fit(&self, config: Config, ipv6: bool) -> Config {
+    /// Opens a TCP connection from an address and port; the stack chooses where they are unspecified or 0. From an
+    /// address that is still tentative the first segment leaves when it may.
+    ///
+    /// # Errors
+    /// The address is not the interface's or is of the other version, the two ends have a connection already, or what
+    /// [`Stack::connect`] says.
+    pub fn connect_from(
+        &mut self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        config: Config,
+        now: Duration,
+    ) -> Result<ConnectionId, ConnectError> {
+        if local.is_ipv6() != remote.is_ipv6() {
+            return Err(ConnectError::NotOurs);
+        }
+        let address = if local.ip().is_unspecified() {
+            let source = self.config.source_for(remote.ip(), self.router(now));
+            source.ok_or(ConnectError::NoRoute)?
+        } else {
+            local.ip()
+        };
+        match self.addresses.state(address) {
+            Some(AddressState::Preferred | AddressState::Tentative) => {}
+            Some(AddressState::Duplicate) | None => return Err(ConnectError::NotOurs),
+        }
+        self.endpoint
+            .connect(address, local.port(), remote, self.fit(config), now)
+    }
+
+    fn fit(&self, config: Config) -> Config {
         Config {
             mtu: config.mtu.min(self.config.mtu),
-            ipv6,
             // One IP packet holds 65,535 octets, headers and all.
             max_frame: config.max_frame.min(65_535 - 120),
             ..config
@@ -183,6 +283,7 @@ impl Stack {
     /// The next frame to send.
     pub fn poll_transmit(&mut self, now: Duration) -> Option<Frame> {
         loop {
+            self.detect_duplicates(now);
             self.ask_neighbors(now);
             if let Some(frame) = self.queue.pop_front() {
                 return Some(frame);
@@ -194,21 +295,38 @@ impl Stack {
         }
     }
 
-    fn ask_neighbors(&mut self, now: Duration) {
-        while let Some(address) = self.neighbors.poll_solicitation(now) {
-            match address {
-                IpAddr::V4(address) => self.ask_by_arp(address),
-                IpAddr::V6(address) => self.solicit(address),
+    fn detect_duplicates(&mut self, now: Duration) {
+        while let Some(step) = self.addresses.poll(now) {
+            match step {
+                Step::Ask(address) => self.probe(address, now),
+                Step::Send { source, frames } => {
+                    for (destination, frame) in frames {
+                        let frame = self.towards(source, destination, frame, None, now);
+                        frame.into_iter().for_each(|frame| self.enqueue(frame));
+                    }
+                }
             }
         }
     }
 
-    /// When to call [`Stack::handle_timeout`] and to poll again.
+    fn ask_neighbors(&mut self, now: Duration) {
+        while let Some(address) = self.neighbors.poll_solicitation(now) {
+            match address {
+                IpAddr::V4(address) => self.ask_by_arp(address),
+                IpAddr::V6(address) => self.solicit(address, now),
+            }
+        }
+    }
+
+    /// When to call [`Stack::handle_timeout`] and to poll again. May be early, never late: what costs less to find out
+    /// then than to keep exact for every frame is found out then.
     pub fn deadline(&self) -> Option<Duration> {
-        [self.endpoint.deadline(), self.neighbors.deadline()]
-            .into_iter()
-            .flatten()
-            .min()
+        let own = [self.neighbors.deadline(), self.addresses.deadline()];
+        let own = own.into_iter().flatten().min();
+        match (self.endpoint.deadline(), own) {
+            (Some(tcp), Some(own)) => Some(tcp.min(own)),
+            (tcp, own) => tcp.or(own),
+        }
     }
 
     /// Time has come to `now`.

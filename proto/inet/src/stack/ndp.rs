@@ -1,5 +1,7 @@
-//! Neighbour discovery (RFC 4861): solicitations, advertisements, routers that announce themselves.
+//! Neighbour discovery (RFC 4861): solicitations, advertisements, routers that announce themselves; and what
+//! duplicate address detection asks (RFC 4862 section 5.4).
 
+use super::addresses::AddressState;
 use super::config::solicited_node;
 use super::frame::Mac;
 use super::icmp::icmpv6_checksum;
@@ -28,8 +30,13 @@ impl Stack {
                 self.solicited(source, Ipv6Addr::from(target), &octets[24..], now);
             }
             (NEIGHBOR_ADVERTISEMENT, Some(target)) => {
+                let target = Ipv6Addr::from(target);
+                if self.addresses.conflict(IpAddr::V6(target)) {
+                    self.counters.duplicate_addresses += 1;
+                    return;
+                }
                 let mac = option(&octets[24..], TARGET_LINK_ADDRESS);
-                self.learn(Ipv6Addr::from(target), mac, false, now);
+                self.learn(target, mac, false, now);
             }
             (ROUTER_ADVERTISEMENT, _) if octets.len() >= 16 => {
                 let lifetime = u16::from_be_bytes([octets[6], octets[7]]);
@@ -41,6 +48,7 @@ impl Stack {
                     now,
                 );
                 self.router = (lifetime > 0).then_some((source, until));
+                self.routers_changed += 1;
             }
             _ => self.counters.malformed += 1,
         }
@@ -48,40 +56,60 @@ impl Stack {
 
     /// Someone asks for an address; if it is ours, it is told (RFC 4861 section 7.2.3 and 7.2.4).
     fn solicited(&mut self, source: Ipv6Addr, target: Ipv6Addr, options: &[u8], now: Duration) {
-        if !self.config.is_own(IpAddr::V6(target)) {
-            return;
-        }
-        // An unspecified source wants to know whether the address is free (RFC 4862 section 5.4.3): all are told.
+        // An unspecified source wants to know whether the address is free (RFC 4862 section 5.4.3).
         let probe = source.is_unspecified();
+        match self.addresses.state(IpAddr::V6(target)) {
+            Some(AddressState::Preferred) => {}
+            Some(AddressState::Tentative) if probe => {
+                // Somebody wants the address as we do: nobody gets it.
+                self.addresses.conflict(IpAddr::V6(target));
+                self.counters.duplicate_addresses += 1;
+                return;
+            }
+            _ => return,
+        }
         if !probe {
             self.learn(source, option(options, SOURCE_LINK_ADDRESS), true, now);
         }
-        let flags = if probe {
-            OVERRIDE
-        } else {
-            SOLICITED | OVERRIDE
+        // Who has no address yet is told by telling all.
+        let (flags, to) = match probe {
+            true => (OVERRIDE, ALL_NODES),
+            false => (SOLICITED | OVERRIDE, source),
         };
-        let to = if probe { ALL_NODES } else { source };
-        let message = self.message(NEIGHBOR_ADVERTISEMENT, flags, target, TARGET_LINK_ADDRESS);
+        let link_option = Some(TARGET_LINK_ADDRESS);
+        let message = self.message(NEIGHBOR_ADVERTISEMENT, flags, target, link_option);
         self.send_icmpv6(target, to, message, now);
     }
 
-    /// Asks for an address.
-    pub(super) fn solicit(&mut self, target: Ipv6Addr) {
-        let Some(IpAddr::V6(own)) = self.config.source_for(IpAddr::V6(target)) else {
-            return;
+    /// Asks for the hardware address of a neighbour.
+    pub(super) fn solicit(&mut self, target: Ipv6Addr, now: Duration) {
+        let own = match self.config.source_for(IpAddr::V6(target), None) {
+            Some(IpAddr::V6(own)) if self.addresses.is_usable(IpAddr::V6(own)) => Some(own),
+            _ => self.addresses.any_ipv6(),
         };
-        let message = self.message(NEIGHBOR_SOLICITATION, 0, target, SOURCE_LINK_ADDRESS);
-        // To a group, so no neighbour has to be known and no time is needed.
-        self.send_icmpv6(own, solicited_node(target), message, Duration::ZERO);
+        // Without an address of ours that may be used there is nobody to answer to.
+        let Some(own) = own else { return };
+        let link_option = Some(SOURCE_LINK_ADDRESS);
+        let message = self.message(NEIGHBOR_SOLICITATION, 0, target, link_option);
+        self.send_icmpv6(own, solicited_node(target), message, now);
     }
 
-    fn message(&self, kind: u8, flags: u8, target: Ipv6Addr, link_option: u8) -> Vec<u8> {
+    /// Asks whether somebody else has an address that is to be ours. The solicitation names no hardware address: its
+    /// sender has no address yet (RFC 4861 section 7.2.2).
+    pub(super) fn probe(&mut self, target: Ipv6Addr, now: Duration) {
+        let message = self.message(NEIGHBOR_SOLICITATION, 0, target, None);
+        let group = solicited_node(target);
+        self.send_icmpv6(Ipv6Addr::UNSPECIFIED, group, message, now);
+    }
+
+    fn message(&self, kind: u8, flags: u8, target: Ipv6Addr, link_option: Option<u8>) -> Vec<u8> {
         let mut message = Vec::with_capacity(32);
         message.extend_from_slice(&[kind, 0, 0, 0, flags, 0, 0, 0]);
         message.extend_from_slice(&target.octets());
-        message.extend_from_slice(&[link_option, 1]);
-        message.extend_from_slice(&self.config.mac);
+        if let Some(link_option) = link_option {
+            message.extend_from_slice(&[link_option, 1]);
+            message.extend_from_slice(&self.config.mac);
+        }
         message
     }
 
@@ -95,7 +123,7 @@ impl Stack {
         let (source, destination) = (IpAddr::V6(source), IpAddr::V6(destination));
         let checksum = icmpv6_checksum(source, destination, &message);
         message[2..4].copy_from_slice(&checksum.to_be_bytes());
-        self.send_packet(source, destination, protocol::ICMPV6, &message, now);
+        self.send_packet(source, destination, protocol::ICMPV6, message, now);
     }
 
     fn learn(&mut self, address: Ipv6Addr, mac: Option<Mac>, create: bool, now: Duration) {

@@ -22,6 +22,8 @@ pub struct Neighbors {
     limit: usize,
     /// Before this time there is nothing to ask: most frames need not look through the table.
     quiet_until: Option<Duration>,
+    /// Counts what makes an address found earlier wrong.
+    epoch: u64,
 }
 
 #[derive(Debug)]
@@ -42,6 +44,7 @@ impl Neighbors {
             entries: BTreeMap::new(),
             limit: limit.max(1),
             quiet_until: None,
+            epoch: 0,
         }
     }
 
@@ -55,17 +58,42 @@ impl Neighbors {
         self.entries.is_empty()
     }
 
-    /// The hardware address of `address`, when it is known. An old one is used while it is being confirmed.
-    pub fn find(&mut self, address: IpAddr, now: Duration) -> Option<Mac> {
+    /// The hardware address of `address`, when it is known. An old one is used while it is being confirmed. `progress`
+    /// is when something sent through this neighbour last turned out to have arrived: that confirms it, and nobody
+    /// needs to be asked (RFC 4861 section 7.3.1).
+    pub fn find(
+        &mut self,
+        address: IpAddr,
+        progress: Option<Duration>,
+        now: Duration,
+    ) -> Option<Mac> {
         let entry = self.entries.get_mut(&address)?;
         entry.used = now;
         let mac = entry.mac?;
-        if now.saturating_sub(entry.confirmed) > REACHABLE_TIME && entry.ask_at.is_none() {
-            entry.attempts = 0;
-            entry.ask_at = Some(now);
-            self.quiet_until = Some(now);
+        let is_old = |at: Duration| now.saturating_sub(at) > REACHABLE_TIME;
+        if is_old(entry.confirmed) {
+            entry.confirmed = entry.confirmed.max(progress.unwrap_or_default());
+            if !is_old(entry.confirmed) {
+                entry.ask_at = None;
+            } else if entry.ask_at.is_none() {
+                entry.attempts = 0;
+                entry.ask_at = Some(now);
+                self.quiet_until = Some(now);
+            }
         }
         Some(mac)
+    }
+
+    /// Changes when a hardware address changed or was forgotten: what was found before holds no longer.
+    #[inline]
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Until when the address is good without confirmation.
+    pub fn fresh_until(&self, address: IpAddr) -> Duration {
+        let entry = self.entries.get(&address);
+        entry.map_or(Duration::ZERO, |entry| entry.confirmed + REACHABLE_TIME)
     }
 
     /// A frame waits until the hardware address of `address` is known, which is asked for.
@@ -92,6 +120,7 @@ impl Neighbors {
         let oldest = self.entries.iter().min_by_key(|(_, entry)| entry.used);
         if let Some(oldest) = oldest.map(|(address, _)| *address) {
             self.entries.remove(&oldest);
+            self.epoch += 1;
         }
     }
 
@@ -107,6 +136,7 @@ impl Neighbors {
         let Some(entry) = self.entries.get_mut(&address) else {
             return Vec::new();
         };
+        self.epoch += u64::from(entry.mac.is_some_and(|before| before != mac));
         entry.mac = Some(mac);
         entry.confirmed = now;
         entry.ask_at = None;
@@ -126,13 +156,14 @@ impl Neighbors {
         let due = |entry: &Entry| entry.ask_at.is_some_and(|at| at <= now);
         let found = self.entries.iter_mut().find(|(_, entry)| due(entry));
         let Some((address, entry)) = found else {
-            self.quiet_until = self.deadline();
+            self.quiet_until = self.next_solicitation();
             return None;
         };
         let address = *address;
         if entry.attempts == SOLICITATIONS_MAX {
             // Nobody there: what waited is dropped, and so is an old address.
             self.entries.remove(&address);
+            self.epoch += 1;
             return self.poll_solicitation(now);
         }
         entry.attempts += 1;
@@ -140,8 +171,12 @@ impl Neighbors {
         Some(address)
     }
 
-    /// When to ask next.
+    /// When to ask next; perhaps a little too early, for what was to be asked then may have been answered.
     pub fn deadline(&self) -> Option<Duration> {
+        self.quiet_until
+    }
+
+    fn next_solicitation(&self) -> Option<Duration> {
         self.entries.values().filter_map(|entry| entry.ask_at).min()
     }
 }
@@ -161,14 +196,15 @@ impl Entry {
 
 #[cfg(test)]
 mod tests {
-    use super::super::frame::{Payload, VnetHeader};
+    use super::super::frame::{Head, Payload, VnetHeader};
     use super::*;
 
     fn frame(tag: u8) -> Frame {
         Frame {
-            head: [&[0; 14][..], &[tag]].concat(),
+            head: Head::new(&[&[0; 14][..], &[tag]].concat()),
             payload: Payload::Empty,
             vnet: VnetHeader::default(),
+            looped: false,
         }
     }
 
@@ -179,13 +215,13 @@ mod tests {
     #[test]
     fn frames_wait_for_the_answer() {
         let mut table = Neighbors::new(10);
-        assert_eq!(table.find(address(1), Duration::ZERO), None);
+        assert_eq!(table.find(address(1), None, Duration::ZERO), None);
         table.wait(address(1), frame(1), Duration::ZERO);
         assert_eq!(table.poll_solicitation(Duration::ZERO), Some(address(1)));
         assert_eq!(table.poll_solicitation(Duration::ZERO), None);
         let sent = table.learn(address(1), [9; 6], false, Duration::ZERO);
         assert_eq!(sent[0].head[..6], [9; 6]);
-        assert_eq!(table.find(address(1), Duration::ZERO), Some([9; 6]));
+        assert_eq!(table.find(address(1), None, Duration::ZERO), Some([9; 6]));
     }
 
     #[test]
@@ -193,11 +229,33 @@ mod tests {
         let mut table = Neighbors::new(10);
         table.learn(address(1), [9; 6], true, Duration::ZERO);
         let later = REACHABLE_TIME + Duration::from_secs(1);
-        assert_eq!(table.find(address(1), REACHABLE_TIME), Some([9; 6]));
+        assert_eq!(table.find(address(1), None, REACHABLE_TIME), Some([9; 6]));
         assert_eq!(table.poll_solicitation(REACHABLE_TIME), None);
-        assert_eq!(table.find(address(1), later), Some([9; 6]));
+        assert_eq!(table.find(address(1), None, later), Some([9; 6]));
         assert_eq!(table.poll_solicitation(later), Some(address(1)));
-        assert_eq!(table.find(address(1), later), Some([9; 6]));
+        assert_eq!(table.find(address(1), None, later), Some([9; 6]));
+    }
+
+    #[test]
+    fn progress_of_a_connection_confirms_a_neighbour() {
+        let mut table = Neighbors::new(10);
+        let second = Duration::from_secs(1);
+        table.learn(address(1), [9; 6], true, Duration::ZERO);
+        let later = REACHABLE_TIME + second;
+        assert_eq!(table.find(address(1), Some(second), later), Some([9; 6]));
+        assert_eq!(table.poll_solicitation(later), None, "it was heard of");
+        let much_later = later + second;
+        assert!(table.find(address(1), Some(second), much_later).is_some());
+        assert_eq!(
+            table.poll_solicitation(much_later),
+            Some(address(1)),
+            "too long ago"
+        );
+        // What arrives meanwhile ends the solicitations, and that the neighbour is silent forgets nothing.
+        let progress = much_later + second / 2;
+        assert!(table.find(address(1), Some(progress), progress).is_some());
+        assert_eq!(table.poll_solicitation(much_later + 9 * second), None);
+        assert_eq!(table.deadline(), None);
     }
 
     #[test]

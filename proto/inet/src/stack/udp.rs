@@ -39,7 +39,7 @@ impl Stack {
     ) -> Result<(), SendError> {
         let source = self
             .config
-            .source_for(remote.ip())
+            .source_for(remote.ip(), self.router(now))
             .ok_or(SendError::NoRoute)?;
         let header = if remote.is_ipv6() { 40 } else { 20 };
         let len = HEADER_LEN + payload.len();
@@ -58,7 +58,7 @@ impl Stack {
             checksum => checksum,
         };
         octets[6..8].copy_from_slice(&checksum.to_be_bytes());
-        let sent = self.send_packet(source, remote.ip(), protocol::UDP, &octets, now);
+        let sent = self.send_packet(source, remote.ip(), protocol::UDP, octets, now);
         if sent {
             Ok(())
         } else {

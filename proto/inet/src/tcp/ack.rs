@@ -74,11 +74,13 @@ impl Acknowledger {
     ///
     /// Out of order or duplicate segments are acknowledged at once, so that the sender's repair is prompt (RFC 5681
     /// section 4.2, RFC 2883 section 4). When ACKs are thinned, only what changes the number of holes is: then each
-    /// hole is reported when it opens and when it closes, and a hole that is merely still open costs nothing.
-    pub fn data(&mut self, arrival: &Arrival, octets: u64, mss: u64) -> Due {
+    /// hole is reported when it opens and when it closes, and a hole that is merely still open costs nothing. But the
+    /// last segment of what the sender had to send (`push`) is acknowledged at once: the sender waits for that to have
+    /// its memory back, and nothing else will come that brings it.
+    pub fn data(&mut self, arrival: &Arrival, octets: u64, push: bool, mss: u64) -> Due {
         self.owed += octets;
         let disorder = if self.policy.is_thinned() {
-            arrival.holes_changed || !arrival.news
+            arrival.holes_changed || !arrival.news || (push && arrival.advanced)
         } else {
             arrival.out_of_order || arrival.duplicate || !arrival.news
         };
@@ -122,10 +124,10 @@ mod tests {
     fn every_second_full_segment() {
         let mut ack = Acknowledger::new(AckPolicy::default());
         assert_eq!(
-            ack.data(&IN_ORDER, 1000, 1000),
+            ack.data(&IN_ORDER, 1000, false, 1000),
             Due::After(Duration::from_millis(40))
         );
-        assert_eq!(ack.data(&IN_ORDER, 1000, 1000), Due::Now);
+        assert_eq!(ack.data(&IN_ORDER, 1000, false, 1000), Due::Now);
         ack.sent();
         assert!(!ack.is_due());
     }
@@ -142,9 +144,37 @@ mod tests {
             ..open
         };
         let mut ack = Acknowledger::new(AckPolicy::default());
-        assert_eq!(ack.data(&open, 1000, 1000), Due::Now);
+        assert_eq!(ack.data(&open, 1000, false, 1000), Due::Now);
         let mut thinned = Acknowledger::new(AckPolicy::thinned(64));
-        assert!(matches!(thinned.data(&open, 1000, 1000), Due::After(_)));
-        assert_eq!(thinned.data(&new, 1000, 1000), Due::Now);
+        assert!(matches!(
+            thinned.data(&open, 1000, false, 1000),
+            Due::After(_)
+        ));
+        assert_eq!(thinned.data(&new, 1000, false, 1000), Due::Now);
+    }
+    #[test]
+    fn the_end_of_a_burst_is_acknowledged_at_once_when_acks_are_thinned() {
+        let mut thinned = Acknowledger::new(AckPolicy::thinned(64));
+        assert!(matches!(
+            thinned.data(&IN_ORDER, 1000, false, 1000),
+            Due::After(_)
+        ));
+        assert_eq!(thinned.data(&IN_ORDER, 1000, true, 1000), Due::Now);
+        thinned.sent();
+        // Behind a hole no ACK gives any memory back: the one that fills the hole will.
+        let behind = Arrival {
+            out_of_order: true,
+            advanced: false,
+            ..IN_ORDER
+        };
+        assert!(matches!(
+            thinned.data(&behind, 1000, true, 1000),
+            Due::After(_)
+        ));
+        let mut usual = Acknowledger::new(AckPolicy::default());
+        assert!(matches!(
+            usual.data(&IN_ORDER, 1000, true, 1000),
+            Due::After(_)
+        ));
     }
 }

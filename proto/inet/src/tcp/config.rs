@@ -5,6 +5,7 @@ use super::congestion::Algorithm;
 use super::keepalive::KeepAlive;
 use super::options::MAX_WINDOW_SCALE;
 use super::segment::MIN_HEADER_LEN;
+use core::net::IpAddr;
 use core::time::Duration;
 
 /// Settings of a connection. Every bound on its memory is here.
@@ -12,7 +13,7 @@ use core::time::Duration;
 pub struct Config {
     /// Octets of the largest IP packet the link takes.
     pub mtu: u32,
-    /// Addresses are IPv6.
+    /// Addresses are IPv6. An endpoint knows by the addresses and sets it; only who drives a single connection does.
     pub ipv6: bool,
     /// Octets the peer may send before the program takes any. Without window scaling no more than 65,535 are offered.
     pub receive_window: u64,
@@ -82,6 +83,14 @@ impl Default for Config {
 }
 
 impl Config {
+    /// The same for a connection of this address's version of IP.
+    pub fn for_version_of(self, address: IpAddr) -> Config {
+        Config {
+            ipv6: address.is_ipv6(),
+            ..self
+        }
+    }
+
     /// Octets of the IP header.
     pub fn ip_header(&self) -> u32 {
         if self.ipv6 {

@@ -5,14 +5,24 @@ use super::connection::Connection;
 use super::isn::Tuple;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::net::SocketAddr;
 use core::time::Duration;
 
 /// A connection of an [`super::Endpoint`]. Its place in the table, and which of those that had the place: not given
 /// again before four thousand million others had the same place.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[cfg_attr(test, derive(Default))]
 pub struct ConnectionId {
     slot: u32,
     generation: u32,
+}
+
+impl ConnectionId {
+    /// Its place in the table: small, and unique among the connections that there are.
+    #[inline]
+    pub fn slot(self) -> usize {
+        self.slot as usize
+    }
 }
 
 /// A connection and what its endpoint notes of it.
@@ -20,7 +30,9 @@ pub struct ConnectionId {
 pub(super) struct Entry {
     pub tuple: Tuple,
     pub connection: Connection,
-    /// When its deadline stands in the table of deadlines, which.
+    /// The listener in whose queue it stands: the program has not taken it yet.
+    pub listener: Option<SocketAddr>,
+    /// The entry in the table of deadlines: its deadline, or an earlier time at which to look again.
     pub deadline: Option<Duration>,
     /// It stands in the queue of those that may have something to send.
     pub queued: bool,
@@ -58,6 +70,7 @@ impl Connections {
         place.entry = Some(Entry {
             tuple,
             connection,
+            listener: None,
             deadline: None,
             queued: false,
             eventful: false,
@@ -118,7 +131,6 @@ mod tests {
     use super::super::isn::Secret;
     use super::super::Config;
     use super::*;
-    use core::net::SocketAddr;
 
     fn tuple(port: u16) -> Tuple {
         Tuple {

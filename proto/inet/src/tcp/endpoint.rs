@@ -5,13 +5,14 @@ use super::config::Config;
 use super::connection::{Connection, Event, Transmit};
 use super::connections::Connections;
 use super::isn::{Secret, Tuple};
-use super::listen::{self, Listener};
+use super::listen::{self, Backlog, Listener};
+use super::listeners::Listeners;
 use super::receive::Placement;
 use super::segment::Header;
 use super::seq::Seq;
 use super::state::State;
 use super::time_wait::{self, Remains, TimeWaits};
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeSet, VecDeque};
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
@@ -43,6 +44,10 @@ impl Default for Limits {
 pub enum ConnectError {
     /// There is one between these two ends.
     InUse,
+    /// The local address is not the interface's.
+    NotOurs,
+    /// No address of the interface leads to the remote end.
+    NoRoute,
     /// No port is free towards this remote end.
     NoPort,
     /// As many connections as the limits allow.
@@ -52,7 +57,7 @@ pub enum ConnectError {
 /// What happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EndpointEvent {
-    /// A listener's port has a new connection.
+    /// A listener has a new connection. It takes a place in the listener's queue until [`Endpoint::accept`].
     Incoming(ConnectionId),
     /// Something happened to a connection. After [`Event::Closed`] its id means nothing any more.
     Connection(ConnectionId, Event),
@@ -66,7 +71,7 @@ pub struct Endpoint {
     /// Connections opened so far, actively or not.
     opened: u64,
     entries: Connections,
-    listeners: BTreeMap<u16, Listener>,
+    listeners: Listeners,
     time_waits: TimeWaits,
     answers: VecDeque<(Tuple, Header)>,
     ready: VecDeque<ConnectionId>,
@@ -86,7 +91,7 @@ impl Endpoint {
             limits,
             opened: 0,
             entries: Connections::default(),
-            listeners: BTreeMap::new(),
+            listeners: Listeners::default(),
             time_waits: TimeWaits::new(limits.time_wait),
             answers: VecDeque::new(),
             ready: VecDeque::new(),
@@ -96,23 +101,40 @@ impl Endpoint {
         }
     }
 
-    /// Takes connections on a port; they get `config`. False when someone does already.
-    pub fn listen(&mut self, port: u16, config: Config, backlog: usize) -> bool {
-        if self.listeners.contains_key(&port) {
-            return false;
+    /// Takes connections at an address and port; they get `config`. The unspecified address stands for all of its
+    /// version, and that of IPv6 for all of both, as the kernel's dual-stack sockets have it. Of several listeners for
+    /// one port the one that says most is asked. False when someone listens there already.
+    pub fn listen(&mut self, local: SocketAddr, config: Config, backlog: Backlog) -> bool {
+        self.listeners.insert(local, Listener::new(config, backlog))
+    }
+
+    /// Takes no more connections there. Handshakes that are under way are forgotten, and connections that the program
+    /// has not accepted are reset: nobody would ever see them. Those it has accepted stay.
+    pub fn unlisten(&mut self, local: SocketAddr) {
+        let Some(listener) = self.listeners.remove(local) else {
+            return;
+        };
+        for id in listener.waiting() {
+            self.command(id, Connection::abort);
         }
-        self.listeners.insert(port, Listener::new(config, backlog));
-        true
     }
 
-    /// Takes no more connections on a port; those that are there stay.
-    pub fn unlisten(&mut self, port: u16) {
-        self.listeners.remove(&port);
+    /// The listener of an address and port, as they were given to [`Endpoint::listen`].
+    pub fn listener(&self, local: SocketAddr) -> Option<&Listener> {
+        self.listeners.get(local)
     }
 
-    /// The listener of a port.
-    pub fn listener(&self, port: u16) -> Option<&Listener> {
-        self.listeners.get(&port)
+    /// The program took a connection that was [`EndpointEvent::Incoming`]: its listener has room for another.
+    pub fn accept(&mut self, id: ConnectionId) {
+        if let Some(local) = self
+            .entries
+            .get_mut(id)
+            .and_then(|entry| entry.listener.take())
+        {
+            if let Some(listener) = self.listeners.get_mut(local) {
+                listener.left(id);
+            }
+        }
     }
 
     /// Opens a connection. `local_port` 0 takes a free ephemeral one.
@@ -139,6 +161,7 @@ impl Endpoint {
             return Err(ConnectError::InUse);
         }
         let secrets = self.secret.for_connection(&tuple, now);
+        let config = config.for_version_of(local);
         Ok(self.insert(tuple, Connection::connect(config, secrets, now)))
     }
 
@@ -244,10 +267,9 @@ impl Endpoint {
             Some(time_wait::Outcome::Reused) | None => {}
         }
         let room = self.entries.len() < self.limits.connections;
-        let outcome = match self.listeners.get_mut(&tuple.local.port()) {
-            Some(listener) => listener.handle_segment(&self.secret, tuple, header, room, now),
-            None => listen::Outcome::Stray,
-        };
+        let (place, outcome) =
+            self.listeners
+                .handle_segment(&self.secret, tuple, header, room, now);
         match outcome {
             listen::Outcome::Nothing => None,
             listen::Outcome::Reply(answer) => {
@@ -260,9 +282,13 @@ impl Endpoint {
                 }
                 None
             }
-            listen::Outcome::Accepted(accepted) => {
-                let config = self.listeners[&tuple.local.port()].config().clone();
+            listen::Outcome::Established(accepted) => {
+                let place = place?;
+                let config = self.listeners.get(place)?.config().clone();
+                let config = config.for_version_of(tuple.local.ip());
                 let id = self.insert(*tuple, Connection::accept(config, &accepted, now));
+                self.listeners.get_mut(place)?.waits(id);
+                self.entries.get_mut(id)?.listener = Some(place);
                 self.events.push_back(EndpointEvent::Incoming(id));
                 Some(id)
             }
@@ -313,7 +339,12 @@ impl Endpoint {
                 let tuple = entry.tuple;
                 transmit.header.source = tuple.local.port();
                 transmit.header.destination = tuple.remote.port();
-                if self.ready.len() > 1 {
+                if entry.connection.has_nothing_to_send() {
+                    // The usual end of a message: whoever asks for more finds nobody to ask.
+                    entry.queued = false;
+                    self.ready.pop_front();
+                    self.settle(id, now);
+                } else if self.ready.len() > 1 {
                     // The next connection has its turn.
                     self.ready.rotate_left(1);
                 }
@@ -365,15 +396,22 @@ impl Endpoint {
         };
         let state = entry.connection.state();
         let gone = matches!(state, State::TimeWait | State::Closed);
-        let deadline = entry.connection.deadline().filter(|_| !gone);
-        if deadline != entry.deadline {
+        let deadline = entry.connection.deadline();
+        // A deadline moves away with nearly every segment: the retransmission timer's does. Then the earlier entry
+        // stays and is looked at when its time comes: a table changed for each segment costs more than a look too many.
+        let earlier = match (entry.deadline, deadline) {
+            (Some(old), Some(at)) => at < old,
+            (None, at) => at.is_some(),
+            (_, None) => false,
+        };
+        if gone || earlier {
             if let Some(old) = entry.deadline.take() {
                 self.deadlines.remove(&(old, id));
             }
-            if let Some(at) = deadline {
+            if let Some(at) = deadline.filter(|_| !gone) {
                 self.deadlines.insert((at, id));
+                entry.deadline = Some(at);
             }
-            entry.deadline = deadline;
         }
         if gone {
             self.remove(id, state, now);
@@ -381,6 +419,8 @@ impl Endpoint {
     }
 
     fn remove(&mut self, id: ConnectionId, state: State, now: Duration) {
+        // Whoever ended before the program took it has left the queue.
+        self.accept(id);
         let Some(mut entry) = self.entries.remove(id) else {
             return;
         };
@@ -397,14 +437,17 @@ impl Endpoint {
         }
     }
 
-    /// When to call [`Endpoint::handle_timeout`].
+    /// When to call [`Endpoint::handle_timeout`]. May be early, never late.
     pub fn deadline(&self) -> Option<Duration> {
         let connections = self.deadlines.first().map(|(at, _)| *at);
-        let listeners = self.listeners.values().filter_map(Listener::deadline).min();
-        [connections, listeners, self.time_waits.deadline()]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            connections,
+            self.listeners.deadline(),
+            self.time_waits.deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Time has come to `now`.
@@ -425,13 +468,11 @@ impl Endpoint {
     }
 
     fn repeat_answers(&mut self, now: Duration) {
-        for listener in self.listeners.values_mut() {
-            while self.answers.len() < self.limits.answers {
-                let Some(answer) = listener.handle_timeout(now) else {
-                    break;
-                };
-                self.answers.push_back(answer);
-            }
+        while self.answers.len() < self.limits.answers {
+            let Some(answer) = self.listeners.poll_answer(now) else {
+                break;
+            };
+            self.answers.push_back(answer);
         }
     }
 }

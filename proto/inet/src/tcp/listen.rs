@@ -1,7 +1,9 @@
-//! A listener and its SYN queue: handshakes that others began, each remembered in a few octets, at most so many.
+//! A listener with its two queues, both bounded: handshakes that others began, each remembered in a few octets, and
+//! connections that the program has not accepted yet.
 
 use super::config::Config;
 use super::connection::{Accepted, Connection, Secrets};
+use super::connections::ConnectionId;
 use super::cookies;
 use super::isn::{Secret, Tuple};
 use super::options::{Options, Timestamps};
@@ -15,12 +17,33 @@ use core::time::Duration;
 const RETRIES_MAX: u32 = 5;
 const RETRY_DELAY_MIN: Duration = Duration::from_secs(1);
 
-/// A port that takes connections.
+/// How long the queues of a listener may become.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Backlog {
+    /// Handshakes remembered; beyond that there are cookies.
+    pub handshakes: usize,
+    /// Connections that wait for the program to accept them. While there are so many, no handshake begins or ends:
+    /// the peers repeat their segments.
+    pub connections: usize,
+}
+
+impl Backlog {
+    /// Both queues of one length, but room for one connection at least.
+    pub fn new(len: usize) -> Backlog {
+        Backlog {
+            handshakes: len,
+            connections: len.max(1),
+        }
+    }
+}
+
+/// An address and port that take connections.
 #[derive(Debug)]
 pub struct Listener {
     config: Config,
-    backlog: usize,
+    backlog: Backlog,
     half_open: BTreeMap<Tuple, HalfOpen>,
+    waiting: BTreeSet<ConnectionId>,
     deadlines: BTreeSet<(Duration, Tuple)>,
     /// When a cookie was sent last: only then can an ACK from nowhere bring one.
     cookie_sent: Option<Duration>,
@@ -45,19 +68,19 @@ pub enum Outcome {
     /// This is to be sent.
     Reply(Header),
     /// A connection, to which the segment has to be handed.
-    Accepted(Accepted),
+    Established(Accepted),
     /// The segment belongs to nothing here.
     Stray,
 }
 
 impl Listener {
-    /// A listener whose connections get `config`. At most `backlog` handshakes are remembered; beyond that there are
-    /// cookies.
-    pub fn new(config: Config, backlog: usize) -> Listener {
+    /// A listener whose connections get `config`, but for the version of IP, which their addresses tell.
+    pub fn new(config: Config, backlog: Backlog) -> Listener {
         Listener {
             config,
             backlog,
             half_open: BTreeMap::new(),
+            waiting: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             cookie_sent: None,
         }
@@ -78,6 +101,21 @@ impl Listener {
         self.half_open.is_empty()
     }
 
+    /// Connections that the program has not accepted.
+    pub fn waiting(&self) -> impl Iterator<Item = ConnectionId> + '_ {
+        self.waiting.iter().copied()
+    }
+
+    /// A connection waits for the program to accept it.
+    pub(super) fn waits(&mut self, id: ConnectionId) {
+        self.waiting.insert(id);
+    }
+
+    /// A connection was accepted, or is gone.
+    pub(super) fn left(&mut self, id: ConnectionId) {
+        self.waiting.remove(&id);
+    }
+
     /// A segment for which there is no connection (RFC 9293 section 3.10.7.2, and 3.10.7.4 for SYN-RECEIVED). `room`
     /// says whether a connection more may be made.
     pub fn handle_segment(
@@ -88,6 +126,8 @@ impl Listener {
         room: bool,
         now: Duration,
     ) -> Outcome {
+        let accepts = self.waiting.len() < self.backlog.connections;
+        let room = room && accepts;
         if let Some(half_open) = self.half_open.get(tuple).copied() {
             return self.continued(tuple, &half_open, header, room, now);
         }
@@ -98,11 +138,13 @@ impl Listener {
             header.flags.contains(Flags::SYN),
             header.flags.contains(Flags::ACK),
         ) {
-            (true, false) if self.half_open.len() < self.backlog => {
+            // The program is behind: what began now would only wait longer. The peer repeats its SYN.
+            (true, false) if !accepts => Outcome::Nothing,
+            (true, false) if self.half_open.len() < self.backlog.handshakes => {
                 self.begin(secret, tuple, header, now)
             }
             (true, false) => Outcome::Reply(self.cookie(secret, tuple, header, now)),
-            (false, true) if room => self.redeem(secret, tuple, header, now),
+            (false, true) => self.redeem(secret, tuple, header, room, now),
             _ => Outcome::Stray,
         }
     }
@@ -125,6 +167,7 @@ impl Listener {
     fn syn_ack(&self, tuple: &Tuple, initial: Seq, half_open: &HalfOpen, clock: u32) -> Header {
         let echo = half_open.options.timestamps.map_or(0, |peer| peer.value);
         let timestamps = Timestamps { value: clock, echo };
+        let config = self.config.clone().for_version_of(tuple.local.ip());
         Header {
             source: tuple.local.port(),
             destination: tuple.remote.port(),
@@ -132,7 +175,7 @@ impl Listener {
             ack: half_open.peer.advanced(1),
             flags: Flags::SYN | Flags::ACK,
             window: self.config.receive_window.min(65_535) as u16,
-            options: Connection::syn_options(&self.config, Some(&half_open.options), timestamps),
+            options: Connection::syn_options(&config, Some(&half_open.options), timestamps),
             ..Header::default()
         }
     }
@@ -176,7 +219,7 @@ impl Listener {
             return Outcome::Nothing;
         }
         self.forget(tuple);
-        Outcome::Accepted(Accepted {
+        Outcome::Established(Accepted {
             secrets: half_open.secrets,
             peer_initial: half_open.peer,
             options: half_open.options,
@@ -221,6 +264,7 @@ impl Listener {
         secret: &Secret,
         tuple: &Tuple,
         header: &Header,
+        room: bool,
         now: Duration,
     ) -> Outcome {
         let recent = Duration::from_secs(192);
@@ -238,11 +282,15 @@ impl Listener {
             // reset would end what the repetition of the first will complete.
             return Outcome::Nothing;
         };
+        if !room {
+            // What the peer sends next brings the cookie again.
+            return Outcome::Nothing;
+        }
         let remembered = header
             .options
             .timestamps
             .map(|peer| cookies::recall(peer.echo));
-        Outcome::Accepted(Accepted {
+        Outcome::Established(Accepted {
             secrets: Secrets {
                 initial,
                 clock_offset: secret.clock_offset(tuple),

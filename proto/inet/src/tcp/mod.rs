@@ -5,7 +5,7 @@
 //! | [`seq`], [`segment`], [`options`] | numbers and headers | RFC 9293 section 3.1, RFC 7323, RFC 2018 |
 //! | [`connection`] | one connection: segments, commands and time in; segments, events and deadlines out | RFC 9293 section 3.10 |
 //! | [`state`] | states and transitions | RFC 9293 section 3.3.2 |
-//! | [`scoreboard`], [`ranges`] | what is outstanding, what the peer has of it | RFC 2018, RFC 6675 |
+//! | [`scoreboard`], [`record`], [`ranges`] | what is outstanding, what the peer has of it | RFC 2018, RFC 6675 |
 //! | [`rack`], [`tlp`], [`prr`], [`rtt`] | loss detection and recovery | RFC 8985, RFC 9937, RFC 6298 |
 //! | [`congestion`], [`pacing`] | how much, how fast | RFC 9438, RFC 5681 |
 //! | [`receive`], [`receive_buffer`], [`ack`] | where octets belong, when to acknowledge | RFC 9293 section 3.8.6 |
@@ -24,6 +24,7 @@ pub mod endpoint;
 pub mod isn;
 pub mod keepalive;
 pub mod listen;
+mod listeners;
 pub mod options;
 pub mod pacing;
 pub mod path_mtu;
@@ -32,6 +33,7 @@ pub mod rack;
 pub mod ranges;
 pub mod receive;
 pub mod receive_buffer;
+pub mod record;
 pub mod rtt;
 pub mod scoreboard;
 pub mod segment;
@@ -50,6 +52,7 @@ pub use connection::{Connection, Event, Reason, Transmit};
 pub use endpoint::{ConnectError, ConnectionId, Endpoint, EndpointEvent, Limits};
 pub use isn::{Secret, Tuple};
 pub use keepalive::KeepAlive;
+pub use listen::Backlog;
 pub use receive::Placement;
 pub use segment::{Flags, Header};
 pub use seq::Seq;

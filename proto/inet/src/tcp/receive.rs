@@ -50,6 +50,8 @@ pub struct Receiver {
     /// A position of each range that changed lately, the latest first (RFC 2018 section 4).
     recent: VecDeque<Position>,
     duplicate: Option<Range<Position>>,
+    /// Behind the last octet that the peer called urgent.
+    urgent: Option<Position>,
 }
 
 impl Receiver {
@@ -68,6 +70,7 @@ impl Receiver {
             max_ranges,
             recent: VecDeque::new(),
             duplicate: None,
+            urgent: None,
         }
     }
 
@@ -249,6 +252,27 @@ impl Receiver {
     /// The program has taken `octets` more: the window may move.
     pub fn consume(&mut self, octets: u64) {
         self.consumed = (self.consumed + octets).min(self.next);
+    }
+
+    /// Another capacity, and as many ranges behind holes. What was offered stays offered.
+    pub fn set_capacity(&mut self, capacity: u64, max_ranges: usize) {
+        self.capacity = capacity;
+        self.max_ranges = max_ranges;
+    }
+
+    /// The peer calls the octets before `end` urgent. Returns whether that is news: a pointer that moved ahead.
+    pub fn set_urgent(&mut self, end: Position) -> bool {
+        let news = end > self.consumed && self.urgent.is_none_or(|urgent| end > urgent);
+        if news {
+            self.urgent = Some(end);
+        }
+        news
+    }
+
+    /// Offset in the stream behind the last urgent octet, until the program has taken that.
+    pub fn urgent(&self) -> Option<u64> {
+        let urgent = self.urgent.filter(|urgent| *urgent > self.consumed)?;
+        Some(urgent - FIRST_OCTET)
     }
 
     /// The window may be moved so far that a segment saying so is worth it (RFC 9293 section 3.8.6.2.2).

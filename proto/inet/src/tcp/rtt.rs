@@ -5,22 +5,26 @@ use core::time::Duration;
 /// The estimator of one connection.
 #[derive(Clone, Debug)]
 pub struct Rtt {
-    smoothed: Option<Duration>,
-    variation: Duration,
+    /// SRTT and RTTVAR in nanoseconds, once there was a sample: they are computed with nearly every segment.
+    smoothed: Option<u64>,
+    variation: u64,
     minimum: WindowedMinimum,
     /// Exponent of the back-off: how often the timer expired since the last progress.
     backoff: u32,
-    floor: Duration,
+    /// Nanoseconds that the timeout never goes below.
+    floor: u64,
     /// The timeout, backed off: asked for with every segment sent, changed with every sample.
     timeout: Duration,
 }
 
-/// RTO before the first sample (RFC 6298 section 2.1).
-const INITIAL_RTO: Duration = Duration::from_secs(1);
-/// RTO at most (RFC 6298 section 2.5 allows no less than 60 s).
-const MAX_RTO: Duration = Duration::from_secs(60);
+/// RTO before the first sample, in nanoseconds (RFC 6298 section 2.1).
+const INITIAL_RTO_NS: u64 = 1_000_000_000;
+/// RTO at most, in nanoseconds (RFC 6298 section 2.5 allows no less than 60 s).
+const RTO_MAX_NS: u64 = 60_000_000_000;
 /// The clock is exact to nanoseconds; G of RFC 6298 is the precision we claim.
-const GRANULARITY: Duration = Duration::from_millis(1);
+const GRANULARITY_NS: u64 = 1_000_000;
+/// The longest sample that is computed with.
+const SAMPLE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// How long a minimum counts, so that a longer path is noticed (RFC 8985 section 6.2 step 1 leaves the time to us).
 const MINIMUM_AGE: Duration = Duration::from_secs(300);
 
@@ -30,10 +34,10 @@ impl Rtt {
     pub fn new(floor: Duration) -> Rtt {
         let mut rtt = Rtt {
             smoothed: None,
-            variation: Duration::ZERO,
+            variation: 0,
             minimum: WindowedMinimum::default(),
             backoff: 0,
-            floor,
+            floor: nanos(floor),
             timeout: Duration::ZERO,
         };
         rtt.set_timeout();
@@ -43,6 +47,8 @@ impl Rtt {
     /// Takes a sample (RFC 6298 sections 2.2 and 2.3).
     pub fn sample(&mut self, rtt: Duration, now: Duration) {
         self.minimum.update(rtt, now);
+        // A round trip of more than a day is none.
+        let rtt = nanos(rtt.min(SAMPLE_MAX));
         match self.smoothed {
             None => {
                 self.smoothed = Some(rtt);
@@ -58,8 +64,9 @@ impl Rtt {
     }
 
     /// SRTT, when there was a sample.
+    #[inline]
     pub fn smoothed(&self) -> Option<Duration> {
-        self.smoothed
+        self.smoothed.map(Duration::from_nanos)
     }
 
     /// The least RTT of the last minutes, when there was a sample.
@@ -74,10 +81,14 @@ impl Rtt {
 
     fn set_timeout(&mut self) {
         let base = match self.smoothed {
-            None => INITIAL_RTO,
-            Some(smoothed) => (smoothed + (self.variation * 4).max(GRANULARITY)).max(self.floor),
+            None => INITIAL_RTO_NS,
+            Some(smoothed) => {
+                let spread = (self.variation * 4).max(GRANULARITY_NS);
+                (smoothed + spread).max(self.floor)
+            }
         };
-        self.timeout = (base * 2u32.pow(self.backoff.min(16))).min(MAX_RTO.max(self.floor));
+        let backed_off = base.saturating_mul(1 << self.backoff.min(16));
+        self.timeout = Duration::from_nanos(backed_off.min(RTO_MAX_NS.max(self.floor)));
     }
 
     /// The timer expired (RFC 6298 section 5.5).
@@ -98,6 +109,13 @@ impl Rtt {
             self.set_timeout();
         }
     }
+}
+
+/// A length of time in nanoseconds; one that is too long for them as the longest.
+#[inline]
+fn nanos(time: Duration) -> u64 {
+    let whole = time.as_secs().saturating_mul(1_000_000_000);
+    whole.saturating_add(time.subsec_nanos().into())
 }
 
 #[derive(Clone, Debug, Default)]

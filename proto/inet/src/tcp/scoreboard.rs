@@ -6,52 +6,11 @@
 //! or counted lost since. So an ACK costs the logarithm of the flight, however many holes it has.
 
 use super::ranges::RangeSet;
+pub use super::record::{Record, Status};
 use super::seq::Position;
 use alloc::collections::{BTreeSet, VecDeque};
 use core::ops::Range;
 use core::time::Duration;
-
-/// What is known of a segment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Status {
-    /// Sent, nothing heard of it.
-    InFlight,
-    /// Counted lost, to be sent again.
-    Lost,
-    /// The peer has it, out of order.
-    Sacked,
-}
-
-/// One segment, or one large frame of several.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Record {
-    /// Its first position.
-    pub start: Position,
-    /// Behind its last position.
-    pub end: Position,
-    /// When it was sent last.
-    pub sent: Duration,
-    /// Number of that transmission; later ones have greater numbers.
-    pub transmission: u64,
-    /// Octets of each segment a large frame is cut into.
-    pub segment: u32,
-    /// What is known of it.
-    pub status: Status,
-    /// It was sent more than once.
-    pub retransmitted: bool,
-}
-
-impl Record {
-    /// Positions it takes.
-    pub fn len(&self) -> u64 {
-        self.end - self.start
-    }
-
-    /// It takes none. Does not occur.
-    pub fn is_empty(&self) -> bool {
-        self.end == self.start
-    }
-}
 
 /// The records of one connection.
 #[derive(Clone, Debug, Default)]
@@ -173,6 +132,14 @@ impl Scoreboard {
 
     /// Everything before `ack` was acknowledged. `delivered` sees each record of it that was not known to be there.
     pub fn acknowledge(&mut self, ack: Position, mut delivered: impl FnMut(&Record)) {
+        let all = self.last().is_none_or(|last| last.end <= ack);
+        if all && self.sacked.is_empty() && self.lost.is_empty() {
+            // All was in flight and has arrived: nothing to search, nothing of the log to keep.
+            self.records.drain(..).for_each(|record| delivered(&record));
+            self.in_flight = 0;
+            self.log.clear();
+            return;
+        }
         while let Some(first) = self.records.front() {
             if first.start >= ack {
                 break;

@@ -39,21 +39,34 @@ impl Timer {
     ];
 }
 
-/// When each timer expires.
-#[derive(Clone, Debug, Default)]
+/// A row that does not run.
+const NEVER: u64 = u64::MAX;
+
+/// When each timer expires. Rows are nanoseconds: the earliest of them is asked for with every segment.
+#[derive(Clone, Debug)]
 pub struct Timers {
-    deadlines: [Option<Duration>; Timer::ALL.len()],
+    deadlines: [u64; Timer::ALL.len()],
+}
+
+impl Default for Timers {
+    fn default() -> Timers {
+        Timers {
+            deadlines: [NEVER; Timer::ALL.len()],
+        }
+    }
 }
 
 impl Timers {
     /// Starts a timer, or moves it.
+    #[inline]
     pub fn set(&mut self, timer: Timer, at: Duration) {
-        self.deadlines[timer as usize] = Some(at);
+        self.deadlines[timer as usize] = nanos(at);
     }
 
     /// Stops a timer.
+    #[inline]
     pub fn stop(&mut self, timer: Timer) {
-        self.deadlines[timer as usize] = None;
+        self.deadlines[timer as usize] = NEVER;
     }
 
     /// Stops all.
@@ -62,23 +75,36 @@ impl Timers {
     }
 
     /// The timer runs.
+    #[inline]
     pub fn runs(&self, timer: Timer) -> bool {
-        self.deadlines[timer as usize].is_some()
+        self.deadlines[timer as usize] != NEVER
     }
 
     /// When the next one expires.
+    #[inline]
     pub fn next(&self) -> Option<Duration> {
-        self.deadlines.iter().flatten().min().copied()
+        let next = self.deadlines.iter().fold(NEVER, |next, at| next.min(*at));
+        (next != NEVER).then(|| Duration::from_nanos(next))
     }
 
     /// Takes one timer that has expired by `now`, and stops it.
     pub fn expired(&mut self, now: Duration) -> Option<Timer> {
+        let now = nanos(now);
         let timer = Timer::ALL
             .into_iter()
-            .find(|timer| self.deadlines[*timer as usize].is_some_and(|at| at <= now))?;
+            .find(|timer| self.deadlines[*timer as usize] <= now)?;
         self.stop(timer);
         Some(timer)
     }
+}
+
+/// Nanoseconds since the epoch of the clock: 584 years of them fit, and the last is no time.
+#[inline]
+fn nanos(at: Duration) -> u64 {
+    let whole = at.as_secs().saturating_mul(1_000_000_000);
+    whole
+        .saturating_add(at.subsec_nanos().into())
+        .min(NEVER - 1)
 }
 
 #[cfg(test)]

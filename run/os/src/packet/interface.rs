@@ -26,6 +26,8 @@ pub struct PacketInterface {
     pub up: bool,
     /// Its frames are Ethernet frames. Those of a tunnel begin with the IP header, loopback is apart.
     pub ethernet: bool,
+    /// Hardware address; zero where it has none.
+    pub mac: [u8; 6],
 }
 
 impl PacketInterface {
@@ -38,12 +40,14 @@ impl PacketInterface {
         let open = || net::socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None);
         let socket = Private::from(descriptors::open(open)?);
         let ask = |request| Request::ask(std::os::fd::AsFd::as_fd(&socket), name, request);
+        let hardware = ask(libc::SIOCGIFHWADDR)?;
         Ok(PacketInterface {
             name: name.to_owned(),
             index: ask(libc::SIOCGIFINDEX)?.number() as u32,
             mtu: ask(libc::SIOCGIFMTU)?.number() as u32,
             up: i32::from(ask(libc::SIOCGIFFLAGS)?.short()) & libc::IFF_UP != 0,
-            ethernet: ask(libc::SIOCGIFHWADDR)?.short() as u16 == libc::ARPHRD_ETHER,
+            ethernet: hardware.short() as u16 == libc::ARPHRD_ETHER,
+            mac: hardware.mac(),
         })
     }
 }
@@ -78,6 +82,15 @@ impl Request {
     fn number(&self) -> i32 {
         // SAFETY: every variant of the union is plain data, and all of it was initialised.
         unsafe { self.0.ifr_ifru.ifru_ifindex }
+    }
+
+    fn mac(&self) -> [u8; 6] {
+        // SAFETY: every variant of the union is plain data, and all of it was initialised.
+        let address = unsafe { self.0.ifr_ifru.ifru_hwaddr };
+        let octets = address.sa_data.map(|octet| octet as u8);
+        [
+            octets[0], octets[1], octets[2], octets[3], octets[4], octets[5],
+        ]
     }
 
     /// Flags, or the family at the head of a hardware address.

@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
-use weft_inet::stack::{
-    Frame, FrameInfo, Ipv4Config, Ipv6Config, Payload, Sink, Stack, StackConfig,
-};
+use weft_inet::stack::{Cidr, Frame, FrameInfo, Payload, Sink, Stack, StackConfig};
 use weft_inet::tcp::receive_buffer::ReceiveBuffer;
 use weft_inet::tcp::send_buffer::SendBuffer;
-use weft_inet::tcp::{ConnectionId, EndpointEvent, Event, Placement, Reason, Secret};
+use weft_inet::tcp::{AckPolicy, ConnectionId, EndpointEvent, Event, Placement, Reason, Secret};
 use weft_link::{Link, LinkConfig, Random, Travels};
 
 /// A frame on the link. Damage is one flipped bit behind the Ethernet header, which no checksum misses; ARP has none
@@ -103,6 +101,8 @@ pub struct Plan {
     pub send_buffer: u64,
     /// Cuts after so many octets each, 0 for none.
     pub piece: u64,
+    /// Changes what may be changed while the connection is under way, again and again.
+    pub retunes: bool,
 }
 
 pub struct Host {
@@ -113,22 +113,13 @@ pub struct Host {
 
 impl Host {
     pub fn new(last: u8, mtu: u32, plan: Plan) -> Host {
+        let addresses = vec![
+            Cidr::new(Ipv4Addr::new(10, 0, 0, last), 24),
+            Cidr::new(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, last.into()), 64),
+        ];
         let config = StackConfig {
             mtu,
-            ..StackConfig::new(
-                [2, 0, 0, 0, 0, last],
-                Some(Ipv4Config {
-                    address: Ipv4Addr::new(10, 0, 0, last),
-                    prefix: 24,
-                    gateway: None,
-                }),
-                Some(Ipv6Config {
-                    address: Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, last.into()),
-                    prefix: 64,
-                    gateway: None,
-                }),
-                Secret([last; 16]),
-            )
+            ..StackConfig::new([2, 0, 0, 0, 0, last], addresses, Secret([last; 16]))
         };
         Host {
             stack: Stack::new(config),
@@ -138,11 +129,10 @@ impl Host {
     }
 
     pub fn address(&self, ipv6: bool) -> IpAddr {
-        let config = self.stack.config();
-        match ipv6 {
-            true => config.ipv6.unwrap().address.into(),
-            false => config.ipv4.unwrap().address.into(),
-        }
+        let mut all = self.stack.config().addresses.iter();
+        all.find(|own| own.address.is_ipv6() == ipv6)
+            .unwrap()
+            .address
     }
 
     pub fn adopt(&mut self, id: ConnectionId) {
@@ -163,7 +153,10 @@ impl Host {
     pub fn work(&mut self, now: Duration) {
         while let Some(event) = self.stack.poll_event() {
             match event {
-                EndpointEvent::Incoming(id) => self.adopt(id),
+                EndpointEvent::Incoming(id) => {
+                    self.adopt(id);
+                    self.stack.accept(id);
+                }
                 EndpointEvent::Connection(id, Event::Closed(reason)) => {
                     self.read(id);
                     self.programs.all.get_mut(&id).unwrap().closed = Some(reason);
@@ -206,6 +199,20 @@ impl Host {
             self.stack
                 .command(id, |connection| connection.consume(read as u64));
         }
+        if self.plan.retunes {
+            self.retune(id, delivered);
+        }
+    }
+
+    /// Other settings, drawn from how far the stream has come. The window never exceeds the one of the beginning, which
+    /// the receive buffer has.
+    fn retune(&mut self, id: ConnectionId, delivered: u64) {
+        let (window, turn) = (self.plan.window, delivered / 1000 % 4);
+        self.stack.command(id, |connection| {
+            connection.set_no_delay(turn & 1 == 0);
+            connection.set_ack_policy(AckPolicy::thinned(1 << turn));
+            connection.set_receive_window(window >> turn.min(2));
+        });
     }
 
     pub fn write(&mut self, id: ConnectionId, _now: Duration) {
@@ -251,7 +258,7 @@ impl Host {
         };
         let pieces: Vec<Vec<u8>> = pieces.into_iter().map(<[u8]>::to_vec).collect();
         frame.finish_checksum(pieces.iter().map(Vec::as_slice));
-        let mut octets = frame.head;
+        let mut octets = frame.head.to_vec();
         pieces
             .iter()
             .for_each(|piece| octets.extend_from_slice(piece));

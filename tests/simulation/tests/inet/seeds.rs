@@ -4,9 +4,9 @@
 //! `SEEDS=1000` tries so many, `SEEDS=5000..6000` these, `SEEDS=77..78` one again.
 
 use crate::hosts::{Host, Hosts, Plan};
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::time::Duration;
-use weft_inet::tcp::{AckPolicy, Algorithm, Config, Reason};
+use weft_inet::tcp::{AckPolicy, Algorithm, Backlog, Config, Reason};
 use weft_link::{LinkConfig, Loss, Random};
 
 const PORT: u16 = 4420;
@@ -94,6 +94,7 @@ fn draw_plan(random: &mut Random, seed: u64, peer_seed: u64, window: u64) -> Pla
         } else {
             0
         },
+        retunes: false,
     }
 }
 
@@ -106,13 +107,17 @@ fn run(seed: u64) -> u64 {
     let ipv6 = random.chance(0.4);
     let plan_a = draw_plan(&mut random, seed, !seed, of_a.receive_window);
     let plan_b = draw_plan(&mut random, !seed, seed, of_b.receive_window);
+    let retunes = random.chance(0.3);
+    let (plan_a, plan_b) = (Plan { retunes, ..plan_a }, Plan { retunes, ..plan_b });
     let (a, b) = (Host::new(1, mtu, plan_a), Host::new(2, mtu, plan_b));
     let remote = SocketAddr::new(b.address(ipv6), PORT);
     // The link draws numbers of its own, unrelated to those that drew its settings.
     let mut hosts = Hosts::new(a, b, link, random.bits());
     // A backlog of nothing: every handshake by cookie.
-    let backlog = if random.chance(0.2) { 0 } else { 8 };
-    assert!(hosts.b.stack.listen(PORT, of_b.clone(), backlog));
+    let backlog = Backlog::new(if random.chance(0.2) { 0 } else { 8 });
+    let everywhere = SocketAddr::from((Ipv6Addr::UNSPECIFIED, PORT));
+    let listens = hosts.b.stack.listen(everywhere, of_b.clone(), backlog);
+    assert_eq!(listens, Ok(()));
     let id = hosts
         .a
         .stack

@@ -186,6 +186,7 @@ impl Connection {
     fn advanced(&mut self, ack: Position, now: Duration) {
         let send = &mut self.send;
         send.una = ack;
+        self.progress = Some(now);
         send.repeats = 0;
         send.rtt.progress();
         send.forced = false;

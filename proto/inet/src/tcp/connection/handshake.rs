@@ -81,6 +81,7 @@ impl Connection {
             placements: Vec::new(),
             pending: Pending::default(),
             detached: false,
+            progress: None,
             peer_finished: false,
             counters: Counters::default(),
             config,

@@ -44,8 +44,12 @@ impl Connection {
         if !self.handle_ack(header, start, payload, now) {
             return;
         }
+        if header.flags.contains(Flags::URG) {
+            self.urgent_pointer(start + u64::from(header.urgent));
+        }
         if payload > 0 {
-            self.data(start, payload, now);
+            let push = header.flags.contains(Flags::PSH);
+            self.data(start, payload, push, now);
         }
         if header.flags.contains(Flags::FIN) {
             self.fin(start + payload as u64);
@@ -153,8 +157,16 @@ impl Connection {
         self.start_keep_alive(now);
     }
 
+    /// Sixth step: the urgent pointer, which points behind the last urgent octet (RFC 6093 section 6). The program is
+    /// told when it moves ahead, also ahead of the octets it speaks of (RFC 9293 section 3.8.5, MUST-32).
+    fn urgent_pointer(&mut self, end: Position) {
+        if let Some(receive) = &mut self.receive {
+            self.pending.urgent |= self.state.may_receive() && receive.set_urgent(end);
+        }
+    }
+
     /// Seventh step: the data.
-    fn data(&mut self, start: Position, payload: usize, now: Duration) {
+    fn data(&mut self, start: Position, payload: usize, push: bool, now: Duration) {
         if !self.state.may_receive() {
             return;
         }
@@ -178,8 +190,11 @@ impl Connection {
         self.counters.octets_received += octets as u64;
         self.counters.max_holes = self.counters.max_holes.max(receive.holes());
         self.counters.max_out_of_order = self.counters.max_out_of_order.max(receive.out_of_order());
-        self.pending.delivered |= arrival.advanced;
-        match self.ack.data(&arrival, payload as u64, mss) {
+        if arrival.advanced {
+            self.pending.delivered = true;
+            self.progress = Some(now);
+        }
+        match self.ack.data(&arrival, payload as u64, push, mss) {
             super::super::ack::Due::Now => {}
             super::super::ack::Due::After(delay) => {
                 if !self.timers.runs(Timer::Acknowledge) {

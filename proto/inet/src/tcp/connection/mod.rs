@@ -17,8 +17,10 @@
 //! | `cut.rs` | where segments end |
 //! | `expiry.rs` | what an expired timer means |
 //! | `sender.rs` | the sending half's data |
+//! | `settings.rs` | what the program may change on the way |
 
 mod acknowledge;
+mod counters;
 mod cut;
 mod expiry;
 mod handshake;
@@ -26,6 +28,7 @@ mod input;
 mod output;
 mod recovery;
 mod sender;
+mod settings;
 #[cfg(test)]
 mod tests;
 
@@ -44,6 +47,7 @@ use core::ops::Range;
 use core::time::Duration;
 use sender::Sender;
 
+pub use counters::Counters;
 pub use handshake::{Accepted, Secrets};
 
 /// A segment to send. Ports are the owner's to fill in.
@@ -83,41 +87,12 @@ pub enum Event {
     /// More octets are acknowledged; [`Connection::acknowledged`] says how many. Buffers before are the program's
     /// again.
     Acknowledged,
+    /// The peer announced urgent octets, or more of them; [`Connection::urgent`] says up to where.
+    Urgent,
     /// The peer will send no more.
     PeerFinished,
     /// Nothing will happen any more, but a farewell in TIME-WAIT.
     Closed(Reason),
-}
-
-/// Sums for statistics and experiments.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counters {
-    /// Segments sent, each of a large frame's counted.
-    pub segments_sent: u64,
-    /// Octets of data sent, repeated ones too.
-    pub octets_sent: u64,
-    /// Segments sent again.
-    pub retransmissions: u64,
-    /// Retransmission timeouts.
-    pub timeouts: u64,
-    /// Recoveries begun.
-    pub recoveries: u64,
-    /// Tail loss probes.
-    pub loss_probes: u64,
-    /// Segments sent that carry nothing but an ACK.
-    pub pure_acks: u64,
-    /// Segments received.
-    pub segments_received: u64,
-    /// Octets of data received for the first time.
-    pub octets_received: u64,
-    /// Challenge ACKs sent.
-    pub challenges: u64,
-    /// Segments dropped as old by their timestamps, or without one.
-    pub old_segments: u64,
-    /// The most ranges that ever stood behind holes.
-    pub max_holes: usize,
-    /// The most octets that ever stood behind holes.
-    pub max_out_of_order: u64,
 }
 
 /// One connection.
@@ -150,6 +125,7 @@ pub struct Connection {
     placements: Vec<Placement>,
     pending: Pending,
     detached: bool,
+    progress: Option<Duration>,
     /// The peer's FIN was just reached.
     peer_finished: bool,
     counters: Counters,
@@ -170,6 +146,7 @@ struct Pending {
     established: bool,
     delivered: bool,
     acknowledged: bool,
+    urgent: bool,
     peer_finished: bool,
     closed: Option<Reason>,
 }
@@ -188,6 +165,18 @@ impl Connection {
     /// Octets received behind holes.
     pub fn out_of_order(&self) -> u64 {
         self.receive.as_ref().map_or(0, Receiver::out_of_order)
+    }
+
+    /// Offset in the stream behind the last octet that the peer calls urgent, as long as the program has not taken it.
+    /// Urgent octets stand in the stream among the others: nothing takes them out (RFC 6093 section 6).
+    pub fn urgent(&self) -> Option<u64> {
+        self.receive.as_ref()?.urgent()
+    }
+
+    /// When the peer last showed that our segments reach it: it acknowledged something new, or went on where our ACKs
+    /// let it (RFC 4861 section 7.3.1).
+    pub fn progress(&self) -> Option<Duration> {
+        self.progress
     }
 
     /// Octets of data the peer has acknowledged.
@@ -302,17 +291,6 @@ impl Connection {
         self.end(Reason::Aborted);
     }
 
-    /// Changes how ACKs are thinned.
-    pub fn set_ack_policy(&mut self, policy: super::ack::AckPolicy) {
-        self.ack.set_policy(policy);
-    }
-
-    /// Changes the congestion control, keeping what is in flight.
-    pub fn set_algorithm(&mut self, algorithm: super::congestion::Algorithm) {
-        self.config.algorithm = algorithm;
-        self.send.control = algorithm.build(u64::from(self.send.mss()));
-    }
-
     /// Octets of the payload handed in last belong somewhere. Drain it before the next segment.
     pub fn poll_placement(&mut self) -> Option<Placement> {
         (!self.placements.is_empty()).then(|| self.placements.remove(0))
@@ -329,6 +307,7 @@ impl Connection {
         pending.established
             | pending.delivered
             | pending.acknowledged
+            | pending.urgent
             | pending.peer_finished
             | pending.closed.is_some()
     }
@@ -338,6 +317,8 @@ impl Connection {
         let pending = &mut self.pending;
         let flags = [
             (&mut pending.established, Event::Established),
+            // Before the octets it speaks of.
+            (&mut pending.urgent, Event::Urgent),
             (&mut pending.delivered, Event::Delivered),
             (&mut pending.acknowledged, Event::Acknowledged),
             (&mut pending.peer_finished, Event::PeerFinished),

@@ -46,6 +46,14 @@ impl Connection {
         self.ack.is_due().then(|| self.pure_ack(now))
     }
 
+    /// Nothing waits to leave, whatever the windows say: polling would give nothing.
+    #[inline]
+    pub(crate) fn has_nothing_to_send(&self) -> bool {
+        let due = &self.due;
+        let owes = due.syn | due.reset | due.window_probe | due.loss_probe | self.ack.is_due();
+        !owes && self.stray.is_none() && !self.send.has_new() && !self.send.board.has_lost()
+    }
+
     fn next_data(&mut self, now: Duration) -> Option<Transmit> {
         if self.state == State::TimeWait {
             return None;

@@ -69,6 +69,11 @@ impl Connection {
         if !self.sack {
             return self.count_repeats(news);
         }
+        if self.send.board.is_empty() {
+            // Nothing is out that could be lost.
+            self.timers.stop(Timer::Reorder);
+            return 0;
+        }
         self.detect(now)
     }
 

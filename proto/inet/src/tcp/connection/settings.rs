@@ -1,0 +1,64 @@
+//! What the program may change while a connection is under way.
+
+use super::super::ack::AckPolicy;
+use super::super::congestion::Algorithm;
+use super::super::keepalive::KeepAlive;
+use super::super::timers::Timer;
+use super::Connection;
+use core::time::Duration;
+
+impl Connection {
+    /// Changes how ACKs are thinned.
+    pub fn set_ack_policy(&mut self, policy: AckPolicy) {
+        self.ack.set_policy(policy);
+    }
+
+    /// Changes the congestion control, keeping what is in flight.
+    pub fn set_algorithm(&mut self, algorithm: Algorithm) {
+        self.config.algorithm = algorithm;
+        self.send.control = algorithm.build(u64::from(self.send.mss()));
+    }
+
+    /// Small segments leave at once, or wait for an ACK as John Nagle has it (RFC 9293 section 3.7.4).
+    pub fn set_no_delay(&mut self, no_delay: bool) {
+        self.config.no_delay = no_delay;
+    }
+
+    /// Probes an idle connection from now on, or does no longer. The idle time counts from `now`.
+    pub fn set_keep_alive(&mut self, keep_alive: Option<KeepAlive>, now: Duration) {
+        self.config.keep_alive = keep_alive;
+        self.probes.answered();
+        self.timers.stop(Timer::KeepAlive);
+        if self.state.is_synchronized() {
+            self.start_keep_alive(now);
+        }
+    }
+
+    /// Changes how long data and probes may go unanswered; none: for ever. Where something is out already the new time
+    /// counts from `now` (RFC 5482 section 3.1 leaves it to the program when).
+    pub fn set_user_timeout(&mut self, timeout: Option<Duration>, now: Duration) {
+        self.config.user_timeout = timeout;
+        let unanswered = !self.send.board.is_empty() || self.timers.runs(Timer::Persist);
+        if unanswered || self.timers.runs(Timer::User) {
+            self.timers.stop(Timer::User);
+            self.start_user_timer(now);
+        }
+    }
+
+    /// Changes how many octets the peer may send before the program takes any. Before the handshake any window may be
+    /// had; afterwards at most what the window scaling agreed there can say. A smaller one takes nothing back that was
+    /// offered (RFC 9293 section 3.8.6). Returns the window it has now.
+    pub fn set_receive_window(&mut self, octets: u64) -> u64 {
+        let Some(receive) = &mut self.receive else {
+            self.config.receive_window = octets;
+            return octets;
+        };
+        let octets = octets.min(65_535 << self.shift);
+        self.config.receive_window = octets;
+        receive.set_capacity(octets, self.config.ranges());
+        if receive.window_grew(u64::from(self.config.mss())) && self.state.may_receive() {
+            self.ack.at_once();
+        }
+        octets
+    }
+}
