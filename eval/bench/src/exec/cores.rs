@@ -120,8 +120,9 @@ mod tests {
     #[test]
     fn this_process_is_seen_to_take_what_it_takes() {
         let watch = Watch::begin().unwrap();
-        let begin = own();
-        while own() - begin < 0.05 {}
+        let (begin, began) = (own(), std::time::Instant::now());
+        // Other threads of the process may take time too, on another core.
+        while own() - begin < 0.05 || began.elapsed().as_secs_f64() < 0.05 {}
         let machine = watch.end().unwrap();
         assert!(machine.bench >= 0.05 && machine.runnable > 0, "{machine:?}");
         assert!(
