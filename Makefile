@@ -70,6 +70,7 @@ test-loom: ## locks and wake-ups under a model checker, longer; that it and the 
 	LOOM_MAX_PREEMPTIONS=3 LOOM_MAX_DURATION=120 cargo test --release --package weft-loom
 	tests/loom/mutants.sh
 	tests/simulation/tests/system/mutants.sh
+	tests/simulation/tests/uoe/mutants.sh
 
 test-mutants: ## take checks out of the crates one at a time and ask for a test that fails (an hour; goes on where it was ended)
 	tests/mutants/run.py $(MUTANTS_ARGS)
@@ -83,7 +84,7 @@ bench: ## measure against raw TCP, libfabric and UCX
 	@$(MAKE) --no-print-directory build
 	$(RELEASE)/weft bench $(BENCH_ARGS)
 
-install: ## weft, libraries, man pages and completions under DESTDIR/PREFIX
+install: ## weft, libraries, a header, man pages and completions under DESTDIR/PREFIX
 	@[ -e $(RELEASE)/libweft.so ] || $(MAKE) --no-print-directory build
 	scripts/install $(RELEASE) '$(DESTDIR)$(PREFIX)'
 

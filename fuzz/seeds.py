@@ -149,6 +149,40 @@ STREAM_STARTS = {
 }
 
 
+def question(about=1, client=4 * b"\x7f", server=4 * b"\x08", ports=(40000, 80), version=1, kind=1):
+    ends = b"".join(bytes(10) + b"\xff\xff" + a + struct.pack(">H", p) for a, p in zip((client, server), ports))
+    return b"Weft" + bytes([version, kind, about, 0]) + b"sixteen octets!!" + ends + bytes(68)
+
+
+DISCOVERIES = {
+    "question": b"\0" + question(),
+    "question_datagrams": b"\0" + question(about=2),
+    "question_long": b"\0" + question() + bytes(384),
+    "question_longer": b"\0" + question() + bytes(385),
+    "question_short": b"\0" + question()[:-1],
+    "question_version": b"\0" + question(version=2),
+    "question_port": b"\0" + question(ports=(0, 80)),
+    "question_multicast": b"\0" + question(server=b"\xe0\0\0\1"),
+    "yes": b"\1" + question(kind=2)[:24],
+    "yes_long": b"\1" + question(kind=2)[:24] + bytes(40),
+    "yes_other": b"\1" + question(kind=2)[:23] + b"?",
+}
+PROMISE, TAKE, SETTLE, TIME = range(4)
+
+
+def steps(*all_steps):
+    return b"\7" + bytes(octet for step in all_steps for octet in step)
+
+
+EXPECTATIONS = {
+    "taken": steps((PROMISE, 1, 1), (TAKE, 1, 1), (TAKE, 1, 1)),
+    "held": steps((PROMISE, 1, 1), (TIME, 9, 0), (SETTLE, 1, 1), (PROMISE, 1, 1)),
+    "settled": steps((SETTLE, 1, 1), (PROMISE, 1, 1), (TIME, 17, 0), (PROMISE, 1, 1), (SETTLE, 1, 1)),
+    "over": steps((PROMISE, 1, 1), (TIME, 20, 0), (TAKE, 1, 1)),
+    "many": steps(*((PROMISE, 1, port) for port in range(256)), *((SETTLE, 2, port) for port in range(256))),
+}
+
+
 def put(target, name, octets):
     (HERE / "corpus" / target / name).write_bytes(octets)
 
@@ -166,7 +200,7 @@ def captured(path):
 
 
 def main():
-    for target in ("mpa_startup", "fpdu_stream", "rules", "stream", "stream_start"):
+    for target in ("mpa_startup", "fpdu_stream", "rules", "stream", "stream_start", "discovery", "discovery_expected"):
         folder = HERE / "corpus" / target
         folder.mkdir(parents=True, exist_ok=True)
     for name, octets in STREAMS.items():
@@ -181,6 +215,10 @@ def main():
         put("stream", f"{name}_crc", bytes([flags | 1, 64]) + octets)
     for name, octets in STREAM_STARTS.items():
         put("stream_start", name, octets)
+    for name, octets in DISCOVERIES.items():
+        put("discovery", name, octets)
+    for name, octets in EXPECTATIONS.items():
+        put("discovery_expected", name, octets)
     for name, (flags, octets) in FRAMES.items():
         put("mpa_startup", name, bytes([flags, 0x42, 0x06, 0x04]) + octets)
     for path in sorted(CAPTURES.glob("*.pcap")):

@@ -56,6 +56,7 @@ Examples:
   weft run --log info -- PROGRAM                 say what is served and what is not
   weft run --show -- PROGRAM                     only say what would be set, and why
   weft run --off -- PROGRAM                      as if Weft were not there
+  weft run --adapter inline --interface packet:veth1 --address 10.1.0.2/24 -- PROGRAM  a TCP of Weft's own
   weft run -- bash                               a shell in which everything is served";
 
 const DOCTOR_LONG_ABOUT: &str = "\

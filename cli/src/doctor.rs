@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use serde::Serialize;
-use weft_engine::settings::Face;
+use weft_engine::settings::{Adapter, Face};
 
 use crate::args::DoctorArgs;
 use crate::output::{print, styled, BAD, GOOD, NOTE, STRONG};
@@ -131,6 +131,7 @@ fn examine(args: &DoctorArgs) -> Report {
             }
         }
     }
+    findings.extend(setup.as_ref().and_then(adapter));
     findings.extend(machine::examine(face(setup.as_ref())));
     let program = name.map(|name| name.to_string_lossy().into_owned());
     let verdict = verdict(&findings, program.as_deref(), setup.as_ref());
@@ -163,6 +164,21 @@ fn installation(args: &DoctorArgs) -> (Option<Setup>, Vec<Finding>) {
         findings.push(Finding::note("weft.toml", warning.clone()));
     }
     (Some(setup), findings)
+}
+
+/// Whether the adapter can be had that is asked for.
+fn adapter(setup: &Setup) -> Option<Finding> {
+    let settings = setup.config.settings();
+    if settings.adapter == Adapter::Off || settings.off {
+        return None;
+    }
+    Some(match weft_adapter::setup::check(&settings) {
+        Ok(()) => {
+            let interfaces = setup.config.get("interface").unwrap_or_default();
+            Finding::good("adapter", format!("inline: {interfaces}"))
+        }
+        Err(wrong) => Finding::bad("adapter", wrong.to_string()).advise(wrong.advice()),
+    })
 }
 
 /// The device's face, as a program started from here would see it.

@@ -136,7 +136,7 @@ impl BindingError {
                 "install the package again (in the sources: `make build`), or use --mode preload"
             }
             BindingError::NoSockets(_) => {
-                "install the package again (in the sources: `make build`), or leave --udp off"
+                "install the package again (in the sources: `make build`), or give no rule for sockets (--udp, --ddp)"
             }
             BindingError::Unwritable { .. } => {
                 "move Weft to a folder whose path has no space, colon or semicolon"

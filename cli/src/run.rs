@@ -68,7 +68,7 @@ fn start(args: &RunArgs, setup: &Setup, program: &Program) -> ExitCode {
                 None,
             );
         }
-    } else if !args.anyway && refuse(program) {
+    } else if !args.anyway && (refuse(program) || refuse_adapter(setup)) {
         return ExitCode::from(status::LAUNCHER);
     }
     let error = exec(args, setup, program);
@@ -101,6 +101,19 @@ fn refuse(program: &Program) -> bool {
         );
     }
     !obstacles.is_empty()
+}
+
+/// Says why the program would find no device, if the adapter cannot be had.
+fn refuse_adapter(setup: &Setup) -> bool {
+    let Err(wrong) = weft_adapter::setup::check(&setup.config.settings()) else {
+        return false;
+    };
+    complain(&wrong, Some(&wrong.advice()));
+    complain(
+        "the program was not started; --anyway starts it, for one that makes the interface itself",
+        None,
+    );
+    true
 }
 
 /// Becomes the program. No process of ours stays between it and its parent, so signals, job

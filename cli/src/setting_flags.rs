@@ -1,8 +1,14 @@
 //! Flags made from the table of settings, so that each setting has one description.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser, ValueParser};
-use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, ValueHint};
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint};
+use weft_engine::settings::interfaces::{self, InterfaceError};
 use weft_engine::settings::{Kind, Setting, SETTINGS};
+
+/// Flags that say more of the interface before them.
+const ADDRESS: &str = "address";
+const GATEWAY: &str = "gateway";
 
 /// The settings given as flags.
 #[derive(Clone, Debug, Default)]
@@ -20,9 +26,13 @@ impl SettingFlags {
 
 impl Args for SettingFlags {
     fn augment_args(command: Command) -> Command {
-        SETTINGS
-            .iter()
-            .fold(command, |command, setting| command.arg(flag(setting)))
+        SETTINGS.iter().fold(command, |command, setting| {
+            let command = command.arg(flag(setting));
+            match setting.kind {
+                Kind::Interfaces(_) => command.args(flags_of_interfaces(setting)),
+                _ => command,
+            }
+        })
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -32,17 +42,98 @@ impl Args for SettingFlags {
 
 impl FromArgMatches for SettingFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let given = |setting: &'static Setting| {
-            let value = matches.get_one::<String>(setting.name)?;
-            Some((setting, value.clone()))
-        };
-        Ok(SettingFlags(SETTINGS.iter().filter_map(given).collect()))
+        let mut all = Vec::new();
+        for setting in SETTINGS {
+            let value = match setting.kind {
+                Kind::Interfaces(_) => interfaces_of(setting, matches)?,
+                _ => matches.get_one::<String>(setting.name).cloned(),
+            };
+            all.extend(value.map(|value| (setting, value)));
+        }
+        Ok(SettingFlags(all))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         *self = Self::from_arg_matches(matches)?;
         Ok(())
     }
+}
+
+/// What the flags say of interfaces, as one text: each address and gateway belongs to the interface before it.
+fn interfaces_of(setting: &Setting, matches: &ArgMatches) -> Result<Option<String>, clap::Error> {
+    let given = |name: &str, before: &'static str| {
+        let values = matches.get_many::<String>(name).into_iter().flatten();
+        let places = matches.indices_of(name).into_iter().flatten();
+        let all = places.zip(values);
+        all.map(|(at, value)| (at, format!("{before}{value}")))
+            .collect::<Vec<_>>()
+    };
+    let wrong = |what: String| clap::Error::raw(ErrorKind::ValueValidation, what + "\n");
+    let mut words = given(setting.name, "; ");
+    words.extend(given(ADDRESS, " address="));
+    words.extend(given(GATEWAY, " gateway="));
+    words.sort_unstable();
+    let Some((_, first)) = words.first() else {
+        return Ok(None);
+    };
+    let Some(first) = first.strip_prefix("; ") else {
+        return Err(wrong(format!(
+            "{} belongs to the --interface before it: name that first",
+            first.trim()
+        )));
+    };
+    let rest = words[1..].iter().map(|(_, word)| word.as_str());
+    let text: String = std::iter::once(first).chain(rest).collect();
+    match setting.check(&text) {
+        Ok(()) => Ok(Some(text)),
+        Err(reason) => Err(wrong(reason.in_words().join("; "))),
+    }
+}
+
+fn flags_of_interfaces(setting: &'static Setting) -> [Arg; 2] {
+    let flag = |name: &'static str, value_name: &'static str, help: &'static str| {
+        Arg::new(name)
+            .long(name)
+            .help_heading("Settings")
+            .help(help)
+            .value_name(value_name)
+            .action(ArgAction::Append)
+            .requires(setting.name)
+    };
+    let in_words = |error: InterfaceError| error.to_string();
+    let strings = clap::builder::StringValueParser::new;
+    [
+        flag(
+            ADDRESS,
+            "ADDRESS/BITS",
+            "An address of the --interface before it, with the bits of its network",
+        )
+        .value_parser(strings().try_map(move |text| {
+            let checked = interfaces::address(&text);
+            checked.map(|_| text).map_err(in_words)
+        })),
+        flag(
+            GATEWAY,
+            "ADDRESS",
+            "The neighbour by which the --interface before it reaches everything else",
+        )
+        .value_parser(strings().try_map(move |text| {
+            let checked = interfaces::gateway(&text);
+            checked.map(|_| text).map_err(in_words)
+        })),
+    ]
+}
+
+/// Addresses may come as flags of their own.
+fn check_interface(text: &str) -> Result<(), String> {
+    let errors = interfaces::parse(text).err().unwrap_or_default();
+    let mut errors = errors.iter().filter(|error| {
+        !matches!(
+            error,
+            InterfaceError::Unaddressed(_) | InterfaceError::Unreachable(_)
+        )
+    });
+    errors.next().map_or(Ok(()), |error| Err(error.to_string()))
 }
 
 fn flag(setting: &'static Setting) -> Arg {
@@ -63,7 +154,11 @@ fn flag(setting: &'static Setting) -> Arg {
             .require_equals(true)
             .default_missing_value("on"),
         Kind::LauncherFolder => arg.value_hint(ValueHint::DirPath),
-        Kind::Integer { .. } | Kind::DatagramRules(_) => arg,
+        Kind::Integer { .. }
+        | Kind::DatagramRules(_)
+        | Kind::StreamRules(_)
+        | Kind::DiscoveryPort(_) => arg,
+        Kind::Interfaces(_) => arg.action(ArgAction::Append),
     }
 }
 
@@ -74,14 +169,19 @@ fn parser(setting: &'static Setting) -> ValueParser {
         Kind::Choice(names, _) | Kind::LauncherChoice(names) => {
             PossibleValuesParser::new(names.iter().copied()).into()
         }
-        Kind::Integer { .. } | Kind::DatagramRules(_) | Kind::LauncherFolder => {
-            clap::builder::StringValueParser::new()
-                .try_map(|text| match setting.check(&text) {
-                    Ok(()) => Ok(text),
-                    Err(reason) => Err(reason.in_words().join("; ")),
-                })
-                .into()
-        }
+        Kind::Integer { .. }
+        | Kind::DatagramRules(_)
+        | Kind::StreamRules(_)
+        | Kind::DiscoveryPort(_)
+        | Kind::LauncherFolder => clap::builder::StringValueParser::new()
+            .try_map(|text| match setting.check(&text) {
+                Ok(()) => Ok(text),
+                Err(reason) => Err(reason.in_words().join("; ")),
+            })
+            .into(),
+        Kind::Interfaces(_) => clap::builder::StringValueParser::new()
+            .try_map(|text| check_interface(&text).map(|()| text))
+            .into(),
     }
 }
 
@@ -89,9 +189,11 @@ fn value_name(kind: &Kind) -> String {
     match kind {
         Kind::Switch(_) | Kind::Flag(_) => "on|off".to_owned(),
         Kind::Choice(names, _) | Kind::LauncherChoice(names) => names.join("|"),
-        Kind::DatagramRules(_) => "RULES".to_owned(),
+        Kind::DatagramRules(_) | Kind::StreamRules(_) => "RULES".to_owned(),
+        Kind::Interfaces(_) => "packet:NAME|tap:NAME".to_owned(),
         Kind::Integer { unit: "octets", .. } => "OCTETS".to_owned(),
         Kind::Integer { .. } => "N".to_owned(),
+        Kind::DiscoveryPort(_) => "PORT|same".to_owned(),
         Kind::LauncherFolder => "DIR".to_owned(),
     }
 }
@@ -135,12 +237,12 @@ mod tests {
     }
 
     #[test]
-    fn every_setting_is_a_flag_that_takes_its_default() {
+    fn every_setting_is_a_flag_that_takes_its_default_or_another_value() {
         for setting in SETTINGS {
-            let value = if setting.default.is_empty() {
-                "/x"
-            } else {
-                setting.default
+            let value = match (setting.default, &setting.kind) {
+                ("", Kind::StreamRules(_)) => "prefer",
+                ("", _) => "/x",
+                (default, _) => default,
             };
             let flags = flags(&[&format!("--{}={value}", setting.name)]).unwrap();
             assert_eq!(flags.get(setting), Some(value), "{}", setting.name);
@@ -161,6 +263,49 @@ mod tests {
         }
         let run = Cli::try_parse_from(["weft", "run", "--off", "off"]).unwrap();
         assert!(matches!(run.command, Weft::Run(run) if run.command == ["off"]));
+    }
+
+    #[test]
+    fn addresses_belong_to_the_interface_before_them() {
+        let interface = weft_engine::settings::find("interface").unwrap();
+        let words =
+            "--interface packet:v1 --address 10.1.0.2/24 --address fd00::2/64 --gateway 10.1.0.1 \
+                     --interface tap:t0 --address 10.2.0.1/16";
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let said = flags(&words).unwrap();
+        assert_eq!(
+            said.get(interface),
+            Some(
+                "packet:v1 address=10.1.0.2/24 address=fd00::2/64 gateway=10.1.0.1; tap:t0 address=10.2.0.1/16"
+            )
+        );
+        for (words, part) in [
+            (&["--address", "10.1.0.2/24"][..], "--interface"),
+            (
+                &["--address", "10.1.0.2/24", "--interface", "tap:t"],
+                "before it",
+            ),
+            (&["--interface", "tap:t"], "tap:t has no address"),
+            (&["--interface", "veth1"], "packet:NAME"),
+            (
+                &["--interface", "tap:t", "--address", "10.1.0.2"],
+                "10.1.0.2/24",
+            ),
+            (
+                &[
+                    "--interface",
+                    "tap:t",
+                    "--address",
+                    "10.1.0.2/24",
+                    "--gateway",
+                    "10.2.0.1",
+                ],
+                "in no network",
+            ),
+        ] {
+            let said = flags(words).unwrap_err().to_string();
+            assert!(said.contains(part), "{words:?}: {said}");
+        }
     }
 
     #[test]

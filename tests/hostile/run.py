@@ -91,7 +91,7 @@ class Run:
         self.random = random.Random(options.seed)
         self.programs = []
         self.errors = {name: open(work / f"{name}.log", "w+", encoding="utf-8", errors="replace")
-                       for name in ("server", "client", "strangers", "peers", "local")}
+                       for name in ("server", "client", "near", "strangers", "peers", "local")}
 
     def check(self, name, condition, said=""):
         self.counts.add("passed" if condition else "failed")
@@ -131,6 +131,10 @@ class Run:
         seconds = self.options.seconds
         quiet = min(30.0, max(3.0, seconds / 5))
         before = client.ask(str(quiet), PATIENCE + quiet)
+        # One on the server's own machine, too: with the first of them the process opens a socket for all.
+        words = [*machines.server, *weft, self.work / "client", machines.address, known["port"], password]
+        near = self.start("near", [*words, self.random.getrandbits(31)]).ask("1", PATIENCE + 1)
+        self.check("a client on the server's own machine is served", near["trips"] > 0 and near["wrong"] == 0, near)
         start = self.at_rest(server, looks)
         known |= {"address": machines.address, "sources": machines.sources, "seed": self.options.seed,
                   "seconds": seconds, "secret": secret, "pid": server.pid}

@@ -23,9 +23,9 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).resolve().parents[1] / "rig"))
 import again  # noqa: E402
 from bed import ADDRESS, ADDRESS6, HARDWARE, LEFT, PATIENCE, RIGHT, Bed  # noqa: E402
-from bed import datagrams, enter, round_trips, transfer  # noqa: E402
+from bed import datagrams, round_trips, transfer  # noqa: E402
 from counts import Counts  # noqa: E402
-from network import ip  # noqa: E402
+from network import enter, ip  # noqa: E402
 
 INSIDE = "--inside"
 SOL_PACKET = 263
@@ -311,18 +311,8 @@ def main():
         print(f"skipped all: {enter(INSIDE)}")
         return Counts(skipped=1).close()
     bed = Bed(os.path.realpath(args.weft))
-    counts = Counts()
-    for name in filter(lambda name: re.search(args.only, name), CASES):
-        begin = time.monotonic()
-        how, why = play(bed, name)
-        if how == "failed":
-            print(f"failed {name}: {why}", flush=True)
-            how, _ = play(bed, name)
-            if how == "passed":
-                again.say(name, why)
-                why = ""
-        counts.add(how)
-        print(f"{how} {name} {time.monotonic() - begin:.1f} s{': ' if why else ''}{why}", flush=True)
+    names = filter(lambda name: re.search(args.only, name), CASES)
+    counts = again.play_each(names, lambda name: play(bed, name))
     bed.close()
     return counts.close()
 

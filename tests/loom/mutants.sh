@@ -26,6 +26,8 @@ mutant run/engine/src/progress/wakeups.rs 's/self.led.load\(Ordering::SeqCst\) &
     "the service thread stands by over posts that wait"
 mutant run/engine/src/progress/wakeups.rs '/fn (leave|stand_by)\(/,/^    \}/{/\.store/s/SeqCst/Release/;/\.load/s/SeqCst/Acquire/}' \
     "stand-by without a total order"
+mutant run/engine/src/progress/wakeups.rs '/fn napped\(/,/^    \}/{/if self.in_set/,/^        \}/d}' \
+    "a poller that naps keeps a wake-up that was meant for others"
 mutant run/engine/src/channel.rs 's/let counted = !queue.served;/let counted = false;/' \
     "an event that is not counted"
 mutant run/engine/src/channel.rs '/progress.wake_lead\(\);/d' \
@@ -34,5 +36,20 @@ mutant run/engine/src/channel.rs 's/^                continue;$//' \
     "a lead sleeps over an event that its own sending made"
 mutant run/engine/src/channel.rs '/self.counter.take\(\);/d' \
     "a removed event stays counted"
+RINGS=run/engine/src/carrier/same_host/protocol.rs
+mutant $RINGS '/own.written.store/s/SeqCst/Relaxed/' \
+    "octets are counted before they are there"
+mutant $RINGS '/^    pub\(crate\) fn arm/,/^    \}/{/own.bell.store/d;s/^        (!\(for_what .*\))$/        let sleeps = \1;\n        own.bell.store(for_what, Ordering::SeqCst);\n        sleeps/}' \
+    "a bell is armed behind the look"
+mutant $RINGS '/^    pub\(crate\) fn arm/,/^    \}/s/!\(for_what \& FOR_OCTETS != 0 \&\& octets \|\| /!(/' \
+    "an end sleeps without looking for octets again"
+mutant $RINGS '/^    pub\(crate\) fn arm/,/^    \}/s/ \|\| for_what \& FOR_ROOM != 0 \&\& room\)/)/' \
+    "a writer sleeps without looking for room again"
+mutant $RINGS 's/left <= self.size \/ 2 \&\& //;/^fn take_bell/,/^\}/s/for_what != 0/for_what == 4/' \
+    "no bell is ever rung"
+mutant run/engine/src/progress/silent.rs '/Ordering::SeqCst\) == 0 \{/s/self.sleepers.*== 0/true/' \
+    "a member stands in the list beside a sleeper"
+mutant run/engine/src/progress/silent.rs '/self.sleepers.fetch_add/d' \
+    "a sleeper is not counted"
 
 total

@@ -12,7 +12,6 @@ import argparse
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "rig"))
@@ -27,7 +26,6 @@ import installations  # noqa: E402, F401
 import rpms  # noqa: E402, F401
 import wheels  # noqa: E402, F401
 from bed import CASES, Bed, Failed, Skip  # noqa: E402
-from counts import Counts  # noqa: E402
 
 
 def play(bed, name):
@@ -47,20 +45,9 @@ def main():
     parser.add_argument("--full", action="store_true", help="the cases too that take minutes")
     parser.add_argument("--only", default="", help="cases whose name this finds")
     args = parser.parse_args()
-    bed, counts = Bed(args.build), Counts()
-    for name, (_, full) in CASES.items():
-        if (full and not args.full) or not re.search(args.only, name):
-            continue
-        begin = time.monotonic()
-        how, why = play(bed, name)
-        if how == "failed":
-            print(f"failed {name}: {why}", flush=True)
-            how, _ = play(bed, name)
-            if how == "passed":
-                again.say(name, why)
-                why = ""
-        counts.add(how)
-        print(f"{how} {name} {time.monotonic() - begin:.1f} s{': ' if why else ''}{why}", flush=True)
+    bed = Bed(args.build)
+    names = [name for name, (_, full) in CASES.items() if (args.full or not full) and re.search(args.only, name)]
+    counts = again.play_each(names, lambda name: play(bed, name))
     bed.close()
     return counts.close()
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import again
 from counts import Counts
 
-PURE = {"weft-iwarp", "weft-verbs", "weft-inet", "weft-stream", "weft-link", "weft-simulation", "weft-loom", "xtask"}
+PURE = {"weft-iwarp", "weft-verbs", "weft-inet", "weft-stream", "weft-uoe", "weft-discovery-proto", "weft-link", "weft-simulation", "weft-loom", "xtask"}
 BEGIN = re.compile(r"^ +(?:Running .*\((?P<path>.+)\)|Doc-tests (?P<crate>\S+))$")
 FAILED = re.compile(r"^test (.+?)(?: - should panic)? \.\.\. FAILED$")
 # The list at the end has the name of each failed test, also where a child wrote into the test's own line.

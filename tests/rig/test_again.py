@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """What fails once and passes alone is flaky, by name; what fails twice fails; and too many flaky tests are a failure."""
 
+import contextlib
+import io
 import os
 import shutil
 import subprocess
@@ -8,7 +10,9 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import again
 import cargo
+from counts import Counts
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -154,6 +158,25 @@ class Stages(InFolder):
             done = self.stage(f"seq -f 'flaky case %g: late' {number}; echo '9 passed, 0 failed, 0 skipped'\n")
             self.assertEqual(done.returncode, status, done.stdout)
             self.assertEqual(done.stdout.splitlines()[-1], f"9 passed, {status} failed, 0 skipped")
+
+
+class CasesPlayedInTurn(unittest.TestCase):
+    def test_what_fails_once_is_flaky_and_what_fails_twice_fails(self):
+        left = {"steady": [], "flaky": ["once"], "broken": ["once", "twice"]}
+
+        def play(name):
+            if name == "absent":
+                return "skipped", "no tool"
+            return ("failed", left[name].pop(0)) if left[name] else ("passed", "")
+
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            counts = again.play_each(["steady", "flaky", "broken", "absent"], play)
+        self.assertEqual(counts, Counts(2, 1, 1))
+        lines = said.getvalue().splitlines()
+        self.assertIn("flaky flaky: once", lines)
+        self.assertFalse([line for line in lines if line.startswith("flaky broken")])
+        self.assertTrue([line for line in lines if line.startswith("failed broken") and line.endswith("twice")])
 
 
 if __name__ == "__main__":

@@ -253,7 +253,7 @@ static void cancelled_sending(long both)
 	struct ends e = tight_ends(both % 2 ? TCP6 : TCP4);
 	struct mover m = {.fd = e.a, .way = both / 2, .length = SOME * 5, .flow = {9, 0}};
 	struct flow in = m.flow, after = {10, 0}, after_in = after;
-	char *octets = malloc(SOME * 5 + 1000);
+	char *octets = malloc(SOME * 5 + 5000);
 	size_t got = 0, sent = 0;
 	ssize_t more;
 	void *result = NULL;
@@ -262,7 +262,8 @@ static void cancelled_sending(long both)
 	EQ(pthread_cancel(thread), 0);
 	NEED(join_soon(thread, &result));
 	CHECK(result == PTHREAD_CANCELED);
-	/* How much had gone nobody says: the beginning, and nothing behind it but what is sent from now on. */
+	/* How much had gone nobody says: the beginning, and nothing behind it but what is sent from now on. What is taken
+	   here makes room for that; on a busy machine some of the beginning comes later. */
 	set_nonblocking(e.b, true);
 	while (octets && is_readable(e.b) && (more = recv(e.b, octets + got, SOME * 5 - got, 0)) > 0) {
 		got += (size_t)more;
@@ -270,14 +271,15 @@ static void cancelled_sending(long both)
 		if (wait_for(e.b, POLLIN, QUIET) == 0)
 			break;
 	}
-	CHECK(got > 0 && got < SOME * 5);
-	CHECK(flow_is(&in, octets, got));
 	set_nonblocking(e.b, false);
 	for (; sent < 5000; sent += 500)
 		NEED(flow_send(&after, e.a, 500));
 	NEED(shutdown(e.a, SHUT_WR) == 0);
-	CHECK(flow_recv_to_the_end(&after_in, e.b));
-	EQ(after_in.at, 5000);
+	while (octets && (more = recv(e.b, octets + got, SOME * 5 + 5000 - got, 0)) > 0)
+		got += (size_t)more;
+	NEED(octets && got > 5000 && got < SOME * 5 + 5000);
+	CHECK(flow_is(&in, octets, got - 5000));
+	CHECK(flow_is(&after_in, octets + got - 5000, 5000));
 	NEED(flow_send(&after, e.b, 300));
 	after_in = (struct flow){after.seed, after.at - 300};
 	CHECK(flow_recv(&after_in, e.a, 300));

@@ -76,6 +76,32 @@ TCPS("halves.sigpipe-ends-a-program")
 	ends_close(e);
 }
 
+/* A server that greets and leaves, while its client has not said a word. */
+static void greeted_and_left(enum kind kind, int how)
+{
+	struct ends e = ends_of(kind);
+	char got[8];
+
+	EQ(send(e.b, "bye", 3, 0), 3);
+	EQ(shutdown(e.b, how), 0);
+	NEED(recv_all(e.a, got, 3));
+	SAME(got, "bye", 3);
+	NEED(wait_for(e.a, POLLIN, patience));
+	EQ(recv(e.a, got, sizeof(got), 0), 0);
+	FAILS(send(e.b, "x", 1, MSG_NOSIGNAL), EPIPE);
+	ends_close(e);
+}
+
+TCPS("halves.who-speaks-first-may-end-first")
+{
+	greeted_and_left(kind, SHUT_WR);
+}
+
+TCPS("halves.who-speaks-first-may-end-both-first")
+{
+	greeted_and_left(kind, SHUT_RDWR);
+}
+
 /* --- what still flows */
 
 struct answerer {

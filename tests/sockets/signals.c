@@ -193,7 +193,8 @@ static void clean(void *of)
 static void *be_cancelled(void *of)
 {
 	struct cancelled *c = of;
-	static char octets[1 << 22];
+	/* More than the buffers of both ends may grow to. */
+	static char octets[1 << 26];
 	struct iovec v = {octets, 16};
 	struct msghdr msg = {.msg_iov = &v, .msg_iovlen = 1};
 	struct pollfd p = {c->fd, POLLIN, 0};

@@ -158,6 +158,9 @@ TCPS("together.a-handler-amid-the-writes-that-it-interrupts")
 		w[i] = (struct one_of){.fd = e.a, .who = i};
 		write_octets(&w[i]);
 	}
+	/* Where every signal came amid a write the handler was told EINTR each time. Now there is none. */
+	for (int i = 0; i < 100 && !in_handler.count; i++)
+		sleep_ms(1);
 	calm();
 	CHECK(in_handler.count > 0);
 	/* What it had no time for. */
@@ -184,6 +187,47 @@ static void *read_some(void *of)
 			r->values[octets[i]]++;
 		r->count += got > 0 ? (size_t)got : 0;
 	}
+}
+
+/* What both have sent, and where. */
+static volatile size_t sent_in_handler;
+static int full_fd;
+
+static void send_in_handler(int signal)
+{
+	int before = errno;
+	ssize_t sent = send(full_fd, "handler", 7, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+	(void)signal;
+	sent_in_handler += sent > 0 ? (size_t)sent : 0;
+	errno = before;
+}
+
+/* Neither waits: both are told that the socket is full, or that a call is under way. */
+TCPS("together.a-handler-amid-writes-to-a-full-socket")
+{
+	calm();
+	struct ends e = ends_of(kind);
+	struct sigaction action = {.sa_handler = send_in_handler, .sa_flags = SA_RESTART};
+	struct itimerval timer = {{0, 100}, {0, 100}};
+	char octets[LARGEST] = "";
+	size_t sent = 0;
+	struct one_of reader = {.fd = e.b};
+
+	full_fd = e.a;
+	/* One that hardly keeps up, so that the socket takes parts. */
+	NEED(pthread_create(&reader.thread, NULL, read_some, &reader) == 0);
+	NEED(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &timer, NULL) == 0);
+	for (double until = now() + 0.3; now() < until;) {
+		ssize_t some = send(e.a, octets, sizeof(octets), MSG_DONTWAIT | MSG_NOSIGNAL);
+		CHECK(some > 0 || errno == EAGAIN || errno == EINTR);
+		sent += some > 0 ? (size_t)some : 0;
+	}
+	calm();
+	EQ(shutdown(e.a, SHUT_WR), 0);
+	NEED(join_soon(reader.thread, NULL));
+	EQ(reader.count, sent + sent_in_handler);
+	ends_close(e);
 }
 
 /* What all have read together is what was sent: each octet once. */

@@ -15,10 +15,17 @@ from network import free_ports, is_free  # noqa: E402
 from process import Process, listens  # noqa: E402
 
 # What is under the server and under the client. The first rule names no socket of theirs: hooks alone.
-PASS, GSO = "gso port=1", "gso"
-MODES = {"pass": (PASS, PASS), "both": (GSO, GSO), "server": (GSO, None), "client": (None, GSO)}
+PASS, GSO = {"WEFT_UDP": "gso port=1"}, {"WEFT_UDP": "gso"}
+REQUIRE, PREFER = {"WEFT_DDP": "require"}, {"WEFT_DDP": "prefer"}
+MODES = {"pass": (PASS, PASS), "both": (GSO, GSO), "server": (GSO, None), "client": (None, GSO),
+         "ddp": (REQUIRE, REQUIRE), "ddp-server": ({"WEFT_DDP": "require direction=listen"}, None),
+         "prefer": (PREFER, PREFER), "prefer-client": (None, PREFER)}
+# Of programs that are about datagrams first, and about streams.
+OF_KIND = {"datagrams": ("pass", "both", "server", "client"),
+           "streams": ("pass", "both", "ddp", "ddp-server", "prefer", "prefer-client")}
 PATH = os.environ["PATH"] + ":/usr/sbin:/sbin:/usr/local/sbin:/usr/local/go/bin"
 SAID = re.compile(r"weft: info: .*: (\d+) datagrams left in \d+ sends, (\d+) were split")
+SAID_OF_DDP = re.compile(r"weft: info: .*: TCP sockets looked after: \d+; DDP on (\d+)")
 
 
 class Skip(Exception):
@@ -35,7 +42,7 @@ class Bench:
         self.mode = mode
         self.plain = {**{k: v for k, v in os.environ.items() if not k.startswith("WEFT_")}, "PATH": PATH}
         hooked = {**self.plain, "LD_PRELOAD": library, "WEFT_LOG": "info"}
-        self.server, self.client = ({**hooked, "WEFT_UDP": rule} if rule else self.plain for rule in MODES[mode])
+        self.server, self.client = ({**hooked, **rule} if rule else self.plain for rule in MODES[mode])
         self.ports = free_ports()
         self.started = []
         # What the programs themselves say of datagrams gathered and split.
@@ -102,9 +109,11 @@ class Bench:
         self.said += self.logs(whole=True)
 
     def counts(self):
-        """Datagrams that left many in a call, and that were taken from the kernel many at once."""
+        """What the programs that ended by themselves say: datagrams that left many in a call, those that were taken from
+        the kernel many at once, ends of connections over DDP."""
         found = SAID.findall(self.said)
-        return tuple(sum(int(count[side]) for count in found) for side in (0, 1))
+        datagrams = (sum(int(count[side]) for count in found) for side in (0, 1))
+        return *datagrams, sum(map(int, SAID_OF_DDP.findall(self.said)))
 
 
 def digest(path):
@@ -118,10 +127,11 @@ def same(a, b):
 PROGRAMS = {}
 
 
-def program(title, core=False, what=""):
-    """Enters a program. `core`: in every test run; `what`: what is compared, for the table."""
+def program(title, core=False, what="", without=()):
+    """Enters a program. `core`: in every test run; `what`: what is compared, for the table; `without`: modes that have
+    nothing to ask."""
     def add(function):
-        kind = function.__module__
-        PROGRAMS[title] = (function, core, what, tuple(MODES) if kind == "datagrams" else ("pass", "both"))
+        modes = tuple(mode for mode in OF_KIND[function.__module__] if mode not in without)
+        PROGRAMS[title] = (function, core, what, modes)
         return function
     return add

@@ -4,8 +4,9 @@
     tests/unmodified/run.py LIBRARY [--only REGEX] [--full] [--docs FILE]
 
 Each program runs under hooks that change nothing (pass) and with every UDP socket offloaded at both ends (both);
-programs of UDP also with the server or the client alone under Weft. They have to do what they do without: contents are
-compared. A program that is not installed is skipped. Closes with `N passed, N failed, N skipped`; --docs writes a table
+programs of UDP also with the server or the client alone under Weft, and those of TCP over DDP: at both ends (ddp), as a
+server of plain clients (ddp-server), where both ends prefer it (prefer), as the client of a plain server
+(prefer-client). They have to do what they do without: contents are compared. A program that is not installed is skipped. Closes with `N passed, N failed, N skipped`; --docs writes a table
 with a line for each program.
 """
 
@@ -22,12 +23,17 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "rig"))
 import again
 import datagrams  # noqa: F401 (enters programs)
 import streams  # noqa: F401
-from bench import MODES, PROGRAMS, Bench, Skip
+from bench import OF_KIND, PROGRAMS, Bench, Skip
 from counts import Counts
 
 
+COLUMNS = {"pass": "hooks alone", "both": "UDP offloaded at both ends", "server": "server alone", "client": "client alone",
+           "ddp": "DDP at both ends", "ddp-server": "DDP, plain client", "prefer": "prefers DDP at both ends",
+           "prefer-client": "prefers, plain server"}
+
+
 def one(library, title, mode):
-    """How it went, why, and what was gathered and split."""
+    """How it went, why, and what was counted."""
     function = PROGRAMS[title][0]
     with tempfile.TemporaryDirectory(prefix="weft-unmodified-") as folder:
         bench = Bench(library, mode, folder)
@@ -44,20 +50,29 @@ def one(library, title, mode):
 
 
 def cell(result):
-    how, _, (gathered, split) = result
-    if how != "passed" or not (gathered or split):
-        return how
-    return f"passed ({gathered} gathered, {split} split)"
+    how, _, many = result
+    return f"{how} ({told(many)})" if how == "passed" and any(many) else how
+
+
+def told(many):
+    """What was counted, but for zeros."""
+    words = ("gathered", "split", "over DDP")
+    return ", ".join(f"{count} {word}" for count, word in zip(many, words) if count)
 
 
 def table(results):
-    rows = ["| program | compared | hooks alone | offloaded at both ends | server alone | client alone |",
-            "| --- | --- | --- | --- | --- | --- |"]
-    for title, (_, _, what, modes) in PROGRAMS.items():
-        cells = [cell(results[title, mode]) if (title, mode) in results else "" if mode not in modes else "not run"
-                 for mode in MODES]
-        rows.append(f"| {title} | {what} | {' | '.join(cells)} |")
-    return "\n".join(rows) + "\n"
+    """A table for programs of each kind."""
+    tables = []
+    for kind, modes in OF_KIND.items():
+        rows = [f"| program | compared | {' | '.join(COLUMNS[mode] for mode in modes)} |", "| --- " * (2 + len(modes)) + "|"]
+        for title, (function, _, what, of_program) in PROGRAMS.items():
+            if function.__module__ != kind:
+                continue
+            cells = [cell(results[title, mode]) if (title, mode) in results else "-" if mode not in of_program else "not run"
+                     for mode in modes]
+            rows.append(f"| {title} | {what} | {' | '.join(cells)} |")
+        tables.append("\n".join(rows) + "\n")
+    return "\n".join(tables)
 
 
 def main():
@@ -83,7 +98,7 @@ def main():
                     again.say(f"{title} ({mode})", why)
                     why = ""
             took = f"{time.monotonic() - begin:.1f} s"
-            done = f", {many[0]} gathered, {many[1]} split" if any(many) else ""
+            done = f", {told(many)}" if any(many) else ""
             print(f"{how} {title} ({mode}) {took}{done}{': ' if why else ''}{why}", flush=True)
     if args.docs:
         page = Path(args.docs)

@@ -280,7 +280,7 @@ func main() {
 
 
 @program("a static Go binary (unaffected)",
-         what="1 MB over TCP")
+         what="1 MB over TCP", without=("ddp", "ddp-server", "prefer", "prefer-client"))
 def go(bench):
     bench.need("go")
     (bench.folder / "talk.go").write_text(GO)

@@ -3,10 +3,14 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use libc::{mode_t, sigset_t, sockaddr, socklen_t, FILE};
+use weft_sockets::verdict::Verdict;
 
-use crate::edge::caught;
+use crate::edge::{caught, fail};
+use crate::mine::{known, mine_or_file};
 use crate::process::CLOSE_RANGE_CLOEXEC;
+use crate::socket::Socket;
 use crate::stack::stack;
+use crate::stdio;
 
 /// A descriptor appeared that is no socket of any kind of ours; whatever was known of its number is of the past.
 fn made(fd: c_int) -> c_int {
@@ -36,19 +40,21 @@ fn made_pair(status: c_int, pair: *const c_int) -> c_int {
 }
 
 hook!(fn socket(family: c_int, kind: c_int, protocol: c_int) -> c_int, real => {
-    made_socket(real(), family, kind)
+    made_socket(real(), family, kind, protocol)
 });
 
 hook!(fn __socket(family: c_int, kind: c_int, protocol: c_int) -> c_int, real => {
-    made_socket(real(), family, kind)
+    made_socket(real(), family, kind, protocol)
 });
 
 /// Bits of the second argument of `socket` that are the type; the others are flags.
 const SOCKET_TYPES: c_int = 0xff;
 
-fn made_socket(fd: c_int, family: c_int, kind: c_int) -> c_int {
+fn made_socket(fd: c_int, family: c_int, kind: c_int, protocol: c_int) -> c_int {
     if let Some(stack) = stack() {
-        caught((), || stack.made_socket(fd, family, kind & SOCKET_TYPES));
+        caught((), || {
+            stack.made_socket(fd, family, kind & SOCKET_TYPES, protocol)
+        });
     }
     fd
 }
@@ -57,12 +63,27 @@ hook!(fn socketpair(family: c_int, kind: c_int, protocol: c_int, pair: *mut c_in
     made_pair(real(), pair)
 });
 
+/// Accepts on `fd`; what comes is of the same kind.
+fn accept_on(fd: c_int, real: impl FnOnce() -> c_int) -> c_int {
+    let Some(stack) = stack() else { return real() };
+    if let Some(Verdict::Done(Err(errno))) = mine_or_file(fd).map(|mine| mine.accepting()) {
+        return fail(errno) as c_int;
+    }
+    let listener = caught(None, || stack.listener(fd));
+    let connection = real();
+    caught((), || stack.accepted(listener, connection));
+    if let Some(mine) = known(connection) {
+        mine.connected();
+    }
+    connection
+}
+
 hook!(fn accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int, real => {
-    made(real())
+    accept_on(fd, real)
 });
 
 hook!(fn accept4(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int, real => {
-    made(real())
+    accept_on(fd, real)
 });
 
 hook!(fn pipe(pair: *mut c_int) -> c_int, real => made_pair(real(), pair));
@@ -101,12 +122,23 @@ fn closing(fd: c_int) {
     }
 }
 
+/// Whether `fd` is a descriptor of ours that has to stay: who closes all there are knows nothing of it.
+fn is_kept(fd: c_int) -> bool {
+    stack().is_some_and(|stack| stack.kinds().streams.kept() == Some(fd))
+}
+
 hook!(fn close(fd: c_int) -> c_int, real => {
+    if is_kept(fd) {
+        return fail(libc::EBADF) as c_int;
+    }
     closing(fd);
     real()
 });
 
 hook!(fn __close(fd: c_int) -> c_int, real => {
+    if is_kept(fd) {
+        return fail(libc::EBADF) as c_int;
+    }
     closing(fd);
     real()
 });
@@ -116,20 +148,53 @@ hook!(fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, real =
         if flags & CLOSE_RANGE_CLOEXEC == 0 && first <= last {
             caught((), || stack.closing_range(first, last));
         }
+        if let Some(kept) = stack.kinds().streams.kept().map(|fd| fd as c_uint) {
+            if (first..=last).contains(&kept) {
+                return close_around(first, kept, last, flags);
+            }
+        }
     }
     real()
 });
 
+/// `close_range` without the descriptor of ours.
+fn close_around(first: c_uint, kept: c_uint, last: c_uint, flags: c_int) -> c_int {
+    type Signature = unsafe extern "C-unwind" fn(c_uint, c_uint, c_int) -> c_int;
+    static REAL: crate::real::Real<Signature> = crate::real::Real::new(c"close_range");
+    listed!(REAL);
+    // SAFETY: the program's own call, in two parts.
+    let close = |first, last| unsafe { REAL.get()(first, last, flags) };
+    let below = if first < kept {
+        close(first, kept - 1)
+    } else {
+        0
+    };
+    let above = if kept < last {
+        close(kept + 1, last)
+    } else {
+        0
+    };
+    below.min(above)
+}
+
 hook!(fn closefrom(first: c_int) -> (), real => {
-    if let Some(stack) = stack() {
-        caught((), || stack.closing_range(first.max(0) as c_uint, c_uint::MAX));
+    let Some(stack) = stack() else {
+        return real();
+    };
+    let from = first.max(0) as c_uint;
+    caught((), || stack.closing_range(from, c_uint::MAX));
+    match stack.kinds().streams.kept() {
+        Some(kept) if kept >= first => {
+            close_around(from, kept as c_uint, c_uint::MAX, 0);
+        }
+        _ => real(),
     }
-    real()
 });
 
 /// A stream's descriptor is about to be closed.
 fn closing_stream(file: *mut FILE) {
-    if stack().is_some() && !file.is_null() {
+    // One of ours closes its descriptor when it has flushed.
+    if stack().is_some() && !file.is_null() && stdio::descriptor_of(file).is_none() {
         // SAFETY: the program hands over a stream of its own.
         let fd = unsafe { libc::fileno(file) };
         closing(fd);
@@ -170,26 +235,36 @@ fn doubled(old: c_int, new: c_int) -> c_int {
 fn overwriting(old: c_int, new: c_int) {
     if let Some(stack) = stack() {
         if old != new {
+            stdio::before_moving(new);
             caught((), || stack.overwriting(new));
         }
     }
+}
+
+/// [`doubled`], to a number that the program has chosen.
+fn moved(old: c_int, new: c_int) -> c_int {
+    let new = doubled(old, new);
+    if old != new && stack().is_some() {
+        stdio::moved(new);
+    }
+    new
 }
 
 hook!(fn dup(old: c_int) -> c_int, real => doubled(old, real()));
 
 hook!(fn dup2(old: c_int, new: c_int) -> c_int, real => {
     overwriting(old, new);
-    doubled(old, real())
+    moved(old, real())
 });
 
 hook!(fn __dup2(old: c_int, new: c_int) -> c_int, real => {
     overwriting(old, new);
-    doubled(old, real())
+    moved(old, real())
 });
 
 hook!(fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int, real => {
     overwriting(old, new);
-    doubled(old, real())
+    moved(old, real())
 });
 
 fn after_fcntl(fd: c_int, command: c_int, result: c_int) -> c_int {

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-use weft_os::user::{self, UserBuffers};
+use weft_os::user::{self, UserBuffers, RANGES_MAX};
 use weft_sockets::verdict::Verdict;
 use weft_sockets::Errno;
 
@@ -42,6 +42,11 @@ pub fn caught<T>(otherwise: T, work: impl FnOnce() -> T) -> T {
 pub fn settle(verdict: Verdict, real: impl FnOnce() -> isize) -> isize {
     match verdict {
         Verdict::Kernel => real(),
+        Verdict::Begun => match real() {
+            // What the program would have been told of its own call.
+            -1 if errno() == libc::EALREADY => fail(libc::EINPROGRESS),
+            result => result,
+        },
         Verdict::Done(Ok(octets)) => octets as isize,
         Verdict::Done(Err(errno)) => fail(errno),
     }
@@ -54,10 +59,45 @@ pub fn buffer(addr: *const c_void, len: usize) -> UserBuffers {
     unsafe { UserBuffers::one(addr as usize, len) }
 }
 
-/// The program's list of buffers of one call; nothing if only the kernel can deal with it.
-pub fn buffers(list: *const libc::iovec, count: usize) -> Option<UserBuffers> {
+/// The program's list of buffers of one call; where it cannot be held as a whole, it as it was handed over.
+pub fn buffers(list: *const libc::iovec, count: usize) -> Result<UserBuffers, List> {
     // SAFETY: as above.
-    unsafe { UserBuffers::list(list as usize, count) }
+    unsafe { UserBuffers::list(list as usize, count) }.ok_or(List { at: list, count })
+}
+
+/// A list of the program's that cannot be held as a whole: it is too long, or not mapped, or names too much.
+#[derive(Clone, Copy)]
+pub struct List {
+    at: *const libc::iovec,
+    count: usize,
+}
+
+impl List {
+    /// Whether it names octets that there can be. Else who answers the call, and how.
+    pub fn check(self) -> Result<(), Verdict> {
+        // What is longer the kernel refuses, each call in its own words.
+        if self.count > libc::UIO_MAXIOV as usize {
+            return Err(Verdict::Kernel);
+        }
+        let mut octets = 0usize;
+        for number in 0..self.count {
+            let part = get(self.at.wrapping_add(number));
+            let part = part.ok_or(Verdict::Done(Err(libc::EFAULT)))?;
+            let sum = octets.checked_add(part.iov_len);
+            octets = sum
+                .filter(|sum| *sum <= isize::MAX as usize)
+                .ok_or(Verdict::Done(Err(libc::EINVAL)))?;
+        }
+        Ok(())
+    }
+
+    /// Its buffers, as many at a time as can be held; nothing for those that are not mapped.
+    pub fn pieces(self) -> impl Iterator<Item = Option<UserBuffers>> {
+        (0..self.count).step_by(RANGES_MAX).map(move |first| {
+            let count = RANGES_MAX.min(self.count - first);
+            buffers(self.at.wrapping_add(first), count).ok()
+        })
+    }
 }
 
 /// A structure of the program's; nothing if it is not mapped.
@@ -109,5 +149,10 @@ plain!(
     usize,
     libc::msghdr,
     libc::mmsghdr,
+    libc::iovec,
+    i64,
+    libc::pollfd,
+    libc::epoll_event,
+    libc::timeval,
     libc::timespec
 );

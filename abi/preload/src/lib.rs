@@ -2,14 +2,15 @@
 //!
 //! | module | what it holds |
 //! | --- | --- |
-//! | `real` | the calls behind ours, found at load time |
+//! | `real`, `calls` | the calls behind ours, found at load time; those that hooks make themselves |
 //! | `start`, `stack` | loading and unloading; the sockets face of the process |
 //! | `edge` | what every hook does: the program's memory, errno, panics |
 //! | `mine`, `socket` | whose descriptor it is; what the hooks ask of a socket of ours |
-//! | `udp` | a kind of those: UDP sockets |
-//! | `send`, `receive`, `wait` | data out, in, and waiting for it |
+//! | `udp`, `tcp` | the kinds of those: UDP sockets, TCP sockets |
+//! | `send`, `receive`, `wait`, `limit` | data out, in, and waiting for it |
+//! | `messages` | lists of messages, received one by one |
 //! | `descriptors`, `options` | descriptors made, doubled and closed; socket options and names |
-//! | `internal` | streams and aio: what the C library does by calls of its own |
+//! | `internal`, `stdio`, `aio` | streams and aio: what the C library does by calls of its own |
 //! | `process`, `io_uring` | fork, exec, exit; rings that pass the hooks by |
 //!
 //! A hook runs wherever the program makes the call: in a signal handler, in a child of `vfork`, while a
@@ -19,10 +20,14 @@
 #[macro_use]
 mod real;
 
+mod aio;
+mod calls;
 mod descriptors;
 mod edge;
 mod internal;
 mod io_uring;
+mod limit;
+mod messages;
 mod mine;
 mod options;
 mod process;
@@ -31,5 +36,7 @@ mod send;
 mod socket;
 mod stack;
 mod start;
+mod stdio;
+mod tcp;
 mod udp;
 mod wait;

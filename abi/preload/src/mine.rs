@@ -1,15 +1,17 @@
 //! Whose descriptor it is: the one place in the hooks that knows which kinds of sockets there are.
 
-use std::ffi::{c_int, c_uint};
+use std::ffi::{c_int, c_uint, c_ulong, c_void};
 
-use libc::{mmsghdr, timespec};
+use libc::{epoll_event, mmsghdr, msghdr, socklen_t, timespec};
 use weft_os::user::UserBuffers;
 use weft_sockets::stack::{self, Kind, Stack};
 use weft_sockets::verdict::Verdict;
 use weft_sockets::Errno;
 
-use crate::socket::{Beside, Socket};
+use crate::edge::List;
+use crate::socket::{Beside, FileOctets, Socket};
 use crate::stack::stack;
+use crate::tcp::TcpSocket;
 use crate::udp::UdpSocket;
 
 /// A descriptor of the program's that stands for a socket of ours.
@@ -17,6 +19,8 @@ use crate::udp::UdpSocket;
 pub enum Mine {
     /// One of UDP.
     Datagrams(UdpSocket),
+    /// One of TCP.
+    Streams(TcpSocket),
 }
 
 /// Does the same with a socket of every kind.
@@ -24,6 +28,7 @@ macro_rules! each {
     ($mine:expr, $socket:ident => $work:expr) => {
         match $mine {
             Mine::Datagrams($socket) => $work,
+            Mine::Streams($socket) => $work,
         }
     };
 }
@@ -33,6 +38,7 @@ impl Mine {
     fn new(stack: &'static Stack, socket: stack::Socket, fd: c_int) -> Option<Mine> {
         match socket.kind {
             Kind::Datagrams => UdpSocket::new(stack, socket.number, fd).map(Mine::Datagrams),
+            Kind::Streams => TcpSocket::new(stack, socket.number, fd).map(Mine::Streams),
         }
     }
 }
@@ -42,6 +48,14 @@ impl Mine {
 pub fn mine(fd: c_int) -> Option<Mine> {
     let stack = stack()?;
     Mine::new(stack, stack.socket(fd)?, fd)
+}
+
+/// The same, for a call that files have too: descriptors that nobody has looked at are looked at only where a rule
+/// needs it.
+#[inline(always)]
+pub fn mine_or_file(fd: c_int) -> Option<Mine> {
+    let stack = stack()?;
+    Mine::new(stack, stack.met_by_read(fd)?, fd)
 }
 
 /// The same, without looking at descriptors nobody has looked at.
@@ -57,6 +71,33 @@ impl Socket for Mine {
         each!(self, socket => socket.send(to, data, flags))
     }
 
+    fn send_list(self, to: Option<&[u8]>, data: List, flags: c_int) -> Verdict {
+        each!(self, socket => socket.send_list(to, data, flags))
+    }
+
+    fn send_with_control(self, message: &msghdr, flags: c_int) -> Option<Verdict> {
+        each!(self, socket => socket.send_with_control(message, flags))
+    }
+
+    fn send_file(self, from: FileOctets, real: impl FnOnce() -> isize) -> isize {
+        each!(self, socket => socket.send_file(from, real))
+    }
+
+    fn receive_to_pipe(
+        self,
+        pipe: c_int,
+        most: usize,
+        flags: c_uint,
+        real: impl FnOnce() -> isize,
+    ) -> isize {
+        each!(self, socket => socket.receive_to_pipe(pipe, most, flags, real))
+    }
+
+    #[inline(always)]
+    fn sends_one_by_one(self, flags: c_int) -> bool {
+        each!(self, socket => socket.sends_one_by_one(flags))
+    }
+
     #[inline(always)]
     fn make_way(self, flags: c_int) -> Verdict {
         each!(self, socket => socket.make_way(flags))
@@ -65,7 +106,7 @@ impl Socket for Mine {
     #[inline(always)]
     fn receive(
         self,
-        room: Option<&UserBuffers>,
+        room: Result<&UserBuffers, List>,
         flags: c_int,
         beside: Beside,
         real: impl FnOnce() -> isize,
@@ -89,16 +130,54 @@ impl Socket for Mine {
         each!(self, socket => socket.flush());
     }
 
-    fn connecting(self) {
-        each!(self, socket => socket.connecting());
+    fn connecting(self, to: &[u8]) -> Verdict {
+        each!(self, socket => socket.connecting(to))
     }
 
-    fn shutting_down(self, how: c_int) {
-        each!(self, socket => socket.shutting_down(how));
+    fn listening(self) -> Verdict {
+        each!(self, socket => socket.listening())
     }
 
-    fn setting_option(self, level: c_int, option: c_int) {
-        each!(self, socket => socket.setting_option(level, option));
+    fn listened(self) {
+        each!(self, socket => socket.listened());
+    }
+
+    fn accepting(self) -> Verdict {
+        each!(self, socket => socket.accepting())
+    }
+
+    fn connected(self) {
+        each!(self, socket => socket.connected());
+    }
+
+    fn shutting_down(self, how: c_int) -> Verdict {
+        each!(self, socket => socket.shutting_down(how))
+    }
+
+    fn setting_option(
+        self,
+        level: c_int,
+        option: c_int,
+        value: *const c_void,
+        len: socklen_t,
+    ) -> Verdict {
+        each!(self, socket => socket.setting_option(level, option, value, len))
+    }
+
+    fn own_option(self, level: c_int, option: c_int) -> Option<c_int> {
+        each!(self, socket => socket.own_option(level, option))
+    }
+
+    fn watched(self, epoll: c_int, operation: c_int, event: *const epoll_event) {
+        each!(self, socket => socket.watched(epoll, operation, event));
+    }
+
+    fn is_framed(self) -> bool {
+        each!(self, socket => socket.is_framed())
+    }
+
+    fn is_readable(self) -> bool {
+        each!(self, socket => socket.is_readable())
     }
 
     fn take_error(self) -> Option<Errno> {
@@ -107,5 +186,9 @@ impl Socket for Mine {
 
     fn next_len(self) -> Option<usize> {
         each!(self, socket => socket.next_len())
+    }
+
+    fn unsent(self, request: c_ulong) -> Option<usize> {
+        each!(self, socket => socket.unsent(request))
     }
 }

@@ -16,10 +16,27 @@ extern "C" fn before_fork() {
     }
 }
 
-/// Before another program takes over, here or in a child, before there is none, or before what does not pass us.
+/// Before a child that becomes another program: it may have the sockets too.
 extern "C" fn before_leaving() {
     if let Some(stack) = stack() {
-        caught((), || stack.flush_all());
+        caught((), || stack.before_fork());
+    }
+}
+
+/// Before there is no program any more, or another one, here.
+extern "C" fn before_ending() {
+    if let Some(stack) = stack() {
+        caught((), || stack.ending());
+    }
+}
+
+/// Before the C library prints to a descriptor.
+pub(crate) extern "C" fn before_printing(fd: c_int) {
+    if let Some(stack) = stack() {
+        caught((), || {
+            stack.flush_all();
+            stack.passed_by(fd);
+        });
     }
 }
 
@@ -40,10 +57,15 @@ extern "C" fn before_syscall(number: c_long, a: c_long, b: c_long, c: c_long) {
         libc::SYS_fork | libc::SYS_vfork | libc::SYS_clone | libc::SYS_clone3 => {
             stack.before_fork()
         }
-        libc::SYS_execve | libc::SYS_execveat | libc::SYS_exit_group => stack.flush_all(),
+        libc::SYS_execve | libc::SYS_execveat | libc::SYS_exit_group => stack.ending(),
         libc::SYS_seccomp => stack.confine(),
         libc::SYS_prctl if confines(a as c_int) => stack.confine(),
         libc::SYS_io_uring_setup => io_uring::note_setup(),
+        libc::SYS_splice => {
+            stack.flush_all();
+            stack.passed_by(fd);
+            stack.passed_by(c as c_int);
+        }
         libc::SYS_sendto
         | libc::SYS_sendmsg
         | libc::SYS_sendmmsg
@@ -51,15 +73,17 @@ extern "C" fn before_syscall(number: c_long, a: c_long, b: c_long, c: c_long) {
         | libc::SYS_writev
         | libc::SYS_pwritev2
         | libc::SYS_sendfile
-        | libc::SYS_splice
-        | libc::SYS_connect
-        | libc::SYS_shutdown
         | libc::SYS_recvfrom
         | libc::SYS_recvmsg
         | libc::SYS_recvmmsg
         | libc::SYS_read
         | libc::SYS_readv
-        | libc::SYS_preadv2
+        | libc::SYS_preadv2 => {
+            stack.flush_all();
+            stack.passed_by(fd);
+        }
+        libc::SYS_connect
+        | libc::SYS_shutdown
         | libc::SYS_poll
         | libc::SYS_ppoll
         | libc::SYS_select
@@ -142,7 +166,9 @@ hook!(fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) ->
 
 /// The address to jump to.
 #[cfg(target_arch = "x86_64")]
-extern "C" fn found(real: &crate::real::Real<unsafe extern "C" fn()>) -> unsafe extern "C" fn() {
+pub(crate) extern "C" fn found(
+    real: &crate::real::Real<unsafe extern "C" fn()>,
+) -> unsafe extern "C" fn() {
     real.get()
 }
 
@@ -150,14 +176,12 @@ extern "C" fn found(real: &crate::real::Real<unsafe extern "C" fn()>) -> unsafe 
 jump!(before_fork: fork, __fork, __libc_fork, _Fork, clone, __clone, forkpty, daemon);
 
 #[cfg(target_arch = "x86_64")]
-jump!(
-    before_leaving: vfork, __vfork, posix_spawn, posix_spawnp, system, popen, _IO_popen, execl, execle, execlp,
-    execv, execve, execveat, execvp, execvpe, fexecve, _exit, _Exit, quick_exit,
-);
+jump!(before_leaving: vfork, __vfork, posix_spawn, posix_spawnp, system, popen, _IO_popen);
 
-// These write to a descriptor by ways of the C library's own.
 #[cfg(target_arch = "x86_64")]
-jump!(before_leaving: dprintf, vdprintf, __dprintf_chk, __vdprintf_chk);
+jump!(
+    before_ending: execl, execle, execlp, execv, execve, execveat, execvp, execvpe, fexecve, _exit, _Exit, quick_exit,
+);
 
 #[cfg(target_arch = "x86_64")]
 jump!(before_syscall: syscall);

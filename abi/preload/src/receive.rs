@@ -8,7 +8,7 @@ use libc::{
 use weft_sockets::control;
 
 use crate::edge::{buffer, buffers, caught, get};
-use crate::mine::{known, mine, Mine};
+use crate::mine::{mine, mine_or_file, Mine};
 use crate::socket::{Beside, Socket};
 use crate::stack::stack;
 
@@ -18,21 +18,21 @@ const CONTROL_OCTETS: usize = 1024;
 hook!(fn recv(fd: c_int, data: *mut c_void, len: size_t, flags: c_int) -> ssize_t, real => {
     match mine(fd) {
         None => real(),
-        Some(mine) => mine.receive(Some(&buffer(data, len)), flags, Beside::Nothing, real),
+        Some(mine) => mine.receive(Ok(&buffer(data, len)), flags, Beside::Nothing, real),
     }
 });
 
 hook!(fn __recv(fd: c_int, data: *mut c_void, len: size_t, flags: c_int) -> ssize_t, real => {
     match mine(fd) {
         None => real(),
-        Some(mine) => mine.receive(Some(&buffer(data, len)), flags, Beside::Nothing, real),
+        Some(mine) => mine.receive(Ok(&buffer(data, len)), flags, Beside::Nothing, real),
     }
 });
 
 hook!(fn __recv_chk(fd: c_int, data: *mut c_void, len: size_t, room: size_t, flags: c_int) -> ssize_t, real => {
     match mine(fd) {
         Some(mine) if len <= room => {
-            mine.receive(Some(&buffer(data, len)), flags, Beside::Nothing, real)
+            mine.receive(Ok(&buffer(data, len)), flags, Beside::Nothing, real)
         }
         _ => real(),
     }
@@ -50,7 +50,7 @@ hook!(fn recvfrom(
         None => real(),
         Some(mine) => {
             let beside = Beside::Name(from, from_len);
-            mine.receive(Some(&buffer(data, len)), flags, beside, real)
+            mine.receive(Ok(&buffer(data, len)), flags, beside, real)
         }
     }
 });
@@ -67,7 +67,7 @@ hook!(fn __recvfrom_chk(
     match mine(fd) {
         Some(mine) if len <= room => {
             let beside = Beside::Name(from, from_len);
-            mine.receive(Some(&buffer(data, len)), flags, beside, real)
+            mine.receive(Ok(&buffer(data, len)), flags, beside, real)
         }
         _ => real(),
     }
@@ -90,7 +90,8 @@ fn receive_message(
         return real();
     };
     let room = buffers(message.msg_iov, message.msg_iovlen);
-    mine.receive(room.as_ref(), flags, Beside::Message(at, message), real)
+    let room = room.as_ref().map_err(|list| *list);
+    mine.receive(room, flags, Beside::Message(at, message), real)
 }
 
 /// Descriptors that came with a message have numbers of which something may have been known.
@@ -102,14 +103,17 @@ fn note_descriptors(octets: isize, message: *const msghdr) -> isize {
     let Some(message) = get(message) else {
         return octets;
     };
+    each_descriptor(&message, |fd| caught((), || stack.arrived(fd)));
+    octets
+}
+
+/// Does something with each descriptor that a message carries.
+pub fn each_descriptor(message: &msghdr, act: impl FnMut(c_int)) {
     let mut control = [0; CONTROL_OCTETS];
     let len = message.msg_controllen.min(CONTROL_OCTETS);
     if len > 0 && crate::edge::get_octets(message.msg_control, &mut control[..len]) {
-        for fd in control::descriptors(&control[..len]) {
-            caught((), || stack.arrived(fd));
-        }
+        control::descriptors(&control[..len]).for_each(act);
     }
-    octets
 }
 
 hook!(fn recvmmsg(
@@ -126,59 +130,78 @@ hook!(fn recvmmsg(
 });
 
 hook!(fn read(fd: c_int, data: *mut c_void, len: size_t) -> ssize_t, real => {
-    match known(fd) {
+    match mine_or_file(fd) {
         None => real(),
         // The kernel answers a read of nothing without looking at the queue.
         Some(_) if len == 0 => real(),
-        Some(mine) => mine.receive(Some(&buffer(data, len)), 0, Beside::Nothing, real),
+        Some(mine) => mine.receive(Ok(&buffer(data, len)), 0, Beside::Nothing, real),
     }
 });
 
 hook!(fn __read(fd: c_int, data: *mut c_void, len: size_t) -> ssize_t, real => {
-    match known(fd) {
+    match mine_or_file(fd) {
         Some(mine) if len > 0 => {
-            mine.receive(Some(&buffer(data, len)), 0, Beside::Nothing, real)
+            mine.receive(Ok(&buffer(data, len)), 0, Beside::Nothing, real)
         }
         _ => real(),
     }
 });
 
 hook!(fn __read_chk(fd: c_int, data: *mut c_void, len: size_t, room: size_t) -> ssize_t, real => {
-    match known(fd) {
+    match mine_or_file(fd) {
         Some(mine) if len > 0 && len <= room => {
-            mine.receive(Some(&buffer(data, len)), 0, Beside::Nothing, real)
+            mine.receive(Ok(&buffer(data, len)), 0, Beside::Nothing, real)
         }
         _ => real(),
     }
 });
 
-fn read_list(mine: Mine, list: *const iovec, count: c_int, real: impl FnOnce() -> isize) -> isize {
-    let room = usize::try_from(count)
-        .ok()
-        .and_then(|count| buffers(list, count));
-    match room {
-        Some(room) if room.octets() == 0 => real(),
-        room => mine.receive(room.as_ref(), 0, Beside::Nothing, real),
+/// The flag of a send or receive that says what this one of `pwritev2` and `preadv2` does.
+pub fn flags_of(flags: c_int) -> c_int {
+    match flags & libc::RWF_NOWAIT {
+        0 => 0,
+        _ => libc::MSG_DONTWAIT,
+    }
+}
+
+fn read_list(
+    mine: Mine,
+    list: *const iovec,
+    count: c_int,
+    flags: c_int,
+    real: impl FnOnce() -> isize,
+) -> isize {
+    let Ok(count) = usize::try_from(count) else {
+        return real();
+    };
+    match buffers(list, count) {
+        Ok(room) if room.octets() == 0 => real(),
+        Ok(room) => mine.receive(Ok(&room), flags, Beside::Nothing, real),
+        Err(list) => mine.receive(Err(list), flags, Beside::Nothing, real),
     }
 }
 
 hook!(fn readv(fd: c_int, list: *const iovec, count: c_int) -> ssize_t, real => {
-    match known(fd) {
+    match mine_or_file(fd) {
         None => real(),
-        Some(mine) => read_list(mine, list, count, real),
+        Some(mine) => read_list(mine, list, count, 0, real),
     }
 });
 
 hook!(fn preadv2(fd: c_int, list: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t, real => {
-    match known(fd) {
-        Some(mine) if at == -1 && flags == 0 => read_list(mine, list, count, real),
+    match mine_or_file(fd) {
+        Some(mine) if at == -1 && flags & !libc::RWF_NOWAIT == 0 => {
+            read_list(mine, list, count, flags_of(flags), real)
+        }
         _ => real(),
     }
 });
 
 hook!(fn preadv64v2(fd: c_int, list: *const iovec, count: c_int, at: off64_t, flags: c_int) -> ssize_t, real => {
-    match known(fd) {
-        Some(mine) if at == -1 && flags == 0 => read_list(mine, list, count, real),
+    match mine_or_file(fd) {
+        Some(mine) if at == -1 && flags & !libc::RWF_NOWAIT == 0 => {
+            read_list(mine, list, count, flags_of(flags), real)
+        }
         _ => real(),
     }
 });

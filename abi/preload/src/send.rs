@@ -7,9 +7,12 @@ use weft_os::dgram::NAME_LEN;
 use weft_os::user::UserBuffers;
 use weft_sockets::verdict::Verdict;
 
-use crate::edge::{buffer, buffers, fail, get, get_octets, put, settle};
-use crate::mine::{known, mine, Mine};
-use crate::socket::Socket;
+use crate::calls;
+use crate::edge::{buffer, buffers, caught, fail, get, get_octets, put, settle};
+use crate::mine::{mine, mine_or_file, Mine};
+use crate::receive::{each_descriptor, flags_of};
+use crate::socket::{FileOctets, Socket};
+use crate::stack::stack;
 
 /// What the kernel takes of a list of messages.
 const MOST_MESSAGES: c_uint = 1024;
@@ -36,22 +39,16 @@ impl Mine {
         let Some(message) = message else {
             return Verdict::Kernel;
         };
-        // Control messages are about one send: the kernel's.
         if message.msg_controllen != 0 {
-            return self.make_way(flags);
+            if let Some(verdict) = self.send_with_control(&message, flags) {
+                return verdict;
+            }
         }
         match buffers(message.msg_iov, message.msg_iovlen) {
-            Some(data) => {
-                self.send_to(&data, flags, message.msg_name, message.msg_namelen as usize)
-            }
-            None => self.make_way(flags),
+            Ok(data) => self.send_to(&data, flags, message.msg_name, message.msg_namelen as usize),
+            Err(list) => self.send_list(None, list, flags),
         }
     }
-}
-
-/// Makes way on `fd` if it is ours.
-fn make_way(fd: c_int) -> Verdict {
-    known(fd).map_or(Verdict::Kernel, |mine| mine.make_way(0))
 }
 
 hook!(fn send(fd: c_int, data: *const c_void, len: size_t, flags: c_int) -> ssize_t, real => {
@@ -87,22 +84,37 @@ hook!(fn sendto(
 
 hook!(fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t, real => {
     match mine(fd) {
-        None => real(),
+        None => {
+            note_passed(message);
+            real()
+        }
         Some(mine) => settle(mine.send_message(get(message), flags), real),
     }
 });
 
+/// Descriptors that a message passes on are somebody else's too from then on.
+fn note_passed(message: *const msghdr) {
+    let Some(stack) = stack() else { return };
+    if let Some(message) = get(message) {
+        each_descriptor(&message, |fd| caught((), || stack.passing(fd)));
+    }
+}
+
 hook!(fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int, real => {
     match mine(fd) {
-        None => real(),
-        Some(mine) => send_messages(fd, mine, messages, count, flags),
+        Some(mine) if mine.sends_one_by_one(flags) => {
+            send_messages(fd, mine, messages, count, flags)
+        }
+        _ => real(),
     }
 });
 
 hook!(fn __sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int, real => {
     match mine(fd) {
-        None => real(),
-        Some(mine) => send_messages(fd, mine, messages, count, flags),
+        Some(mine) if mine.sends_one_by_one(flags) => {
+            send_messages(fd, mine, messages, count, flags)
+        }
+        _ => real(),
     }
 });
 
@@ -119,7 +131,7 @@ fn send_messages(
         let place = at.cast::<msghdr>();
         let octets = settle(mine.send_message(get(place), flags), || {
             // SAFETY: the program's own message, one of the list it hands over.
-            unsafe { sendmsg_real(fd, place, flags) }
+            unsafe { calls::sendmsg(fd, place, flags) }
         });
         if octets < 0 {
             return if number > 0 { number as c_int } else { -1 };
@@ -134,72 +146,99 @@ fn send_messages(
                 fail(errno) as c_int
             };
         }
+        // What follows does not overtake what is left of this one.
+        if (octets as usize) < octets_of(place) {
+            return number as c_int + 1;
+        }
     }
     count.min(MOST_MESSAGES) as c_int
 }
 
-/// The C library's `sendmsg`.
-unsafe fn sendmsg_real(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
-    type Signature = unsafe extern "C-unwind" fn(c_int, *const msghdr, c_int) -> ssize_t;
-    static REAL: crate::real::Real<Signature> = crate::real::Real::new(c"sendmsg");
-    listed!(REAL);
-    // SAFETY: the caller vouches for the message.
-    unsafe { REAL.get()(fd, message, flags) }
+/// Octets of a message.
+fn octets_of(message: *const msghdr) -> usize {
+    let list = get(message).map(|message| (message.msg_iov, message.msg_iovlen));
+    let (at, count) = list.unwrap_or((std::ptr::null_mut(), 0));
+    let parts = (0..count).map_while(|number| get(at.wrapping_add(number)));
+    parts.map(|part| part.iov_len).sum()
 }
 
 hook!(fn write(fd: c_int, data: *const c_void, len: size_t) -> ssize_t, real => {
-    match known(fd) {
+    match mine_or_file(fd) {
         None => real(),
         Some(mine) => settle(mine.send(None, &buffer(data, len), 0), real),
     }
 });
 
 hook!(fn __write(fd: c_int, data: *const c_void, len: size_t) -> ssize_t, real => {
-    match known(fd) {
+    match mine_or_file(fd) {
         None => real(),
         Some(mine) => settle(mine.send(None, &buffer(data, len), 0), real),
     }
 });
 
-fn write_list(mine: Mine, list: *const iovec, count: c_int) -> Verdict {
-    match usize::try_from(count)
-        .ok()
-        .and_then(|count| buffers(list, count))
-    {
-        Some(data) => mine.send(None, &data, 0),
-        None => mine.make_way(0),
+fn write_list(mine: Mine, list: *const iovec, count: c_int, flags: c_int) -> Verdict {
+    let Ok(count) = usize::try_from(count) else {
+        return mine.make_way(0);
+    };
+    match buffers(list, count) {
+        Ok(data) => mine.send(None, &data, flags),
+        Err(list) => mine.send_list(None, list, flags),
     }
 }
 
 hook!(fn writev(fd: c_int, list: *const iovec, count: c_int) -> ssize_t, real => {
-    match known(fd) {
+    match mine_or_file(fd) {
         None => real(),
-        Some(mine) => settle(write_list(mine, list, count), real),
+        Some(mine) => settle(write_list(mine, list, count, 0), real),
     }
 });
 
+/// `pwritev2` of a socket of ours.
+fn write_at(mine: Mine, list: *const iovec, count: c_int, at: off64_t, flags: c_int) -> Verdict {
+    // A socket has no places, and most flags say nothing to it: the kernel answers.
+    let is_plain = at == -1 && (flags & !libc::RWF_NOWAIT == 0 || mine.is_framed());
+    match is_plain {
+        true => write_list(mine, list, count, flags_of(flags)),
+        false => mine.make_way(0),
+    }
+}
+
 hook!(fn pwritev2(fd: c_int, list: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t, real => {
-    match known(fd) {
-        Some(mine) if at == -1 && flags == 0 => settle(write_list(mine, list, count), real),
-        Some(mine) => settle(mine.make_way(0), real),
+    match mine_or_file(fd) {
+        Some(mine) => settle(write_at(mine, list, count, at, flags), real),
         None => real(),
     }
 });
 
 hook!(fn pwritev64v2(fd: c_int, list: *const iovec, count: c_int, at: off64_t, flags: c_int) -> ssize_t, real => {
-    match known(fd) {
-        Some(mine) if at == -1 && flags == 0 => settle(write_list(mine, list, count), real),
-        Some(mine) => settle(mine.make_way(0), real),
+    match mine_or_file(fd) {
+        Some(mine) => settle(write_at(mine, list, count, at, flags), real),
         None => real(),
     }
 });
 
+/// Octets of a file, as `sendfile` names them.
+fn file_octets(fd: c_int, offset: *mut off64_t, most: size_t) -> FileOctets {
+    FileOctets {
+        fd,
+        offset,
+        most,
+        splice: None,
+    }
+}
+
 hook!(fn sendfile(out: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t, real => {
-    settle(make_way(out), real)
+    match mine_or_file(out) {
+        None => real(),
+        Some(mine) => mine.send_file(file_octets(from, offset, count), real),
+    }
 });
 
 hook!(fn sendfile64(out: c_int, from: c_int, offset: *mut off64_t, count: size_t) -> ssize_t, real => {
-    settle(make_way(out), real)
+    match mine_or_file(out) {
+        None => real(),
+        Some(mine) => mine.send_file(file_octets(from, offset, count), real),
+    }
 });
 
 hook!(fn splice(
@@ -210,5 +249,19 @@ hook!(fn splice(
     len: size_t,
     flags: c_uint,
 ) -> ssize_t, real => {
-    settle(make_way(to), real)
+    // One end is a pipe; an offset of a pipe or of a socket is the kernel's to refuse.
+    if !from_offset.is_null() || !to_offset.is_null() {
+        return real();
+    }
+    if let Some(mine) = mine_or_file(to) {
+        let octets = FileOctets {
+            splice: Some(flags),
+            ..file_octets(from, std::ptr::null_mut(), len)
+        };
+        return mine.send_file(octets, real);
+    }
+    match mine_or_file(from) {
+        None => real(),
+        Some(mine) => mine.receive_to_pipe(to, len, flags, real),
+    }
 });

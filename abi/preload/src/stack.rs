@@ -13,6 +13,6 @@ pub fn stack() -> Option<&'static Stack> {
 }
 
 /// Sets it, once, when the library is loaded.
-pub fn set_stack(stack: Stack) {
-    let _ = STACK.set(stack);
+pub fn set_stack(stack: Stack) -> &'static Stack {
+    STACK.get_or_init(|| stack)
 }

@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
 
+use weft_os::stderr;
 use weft_settings::{LogLevel, Settings};
 use weft_sockets::stack::Stack;
 
 use crate::io_uring;
 use crate::real;
 use crate::stack::{set_stack, stack};
+use crate::stdio;
 
 /// The program's name, if it is to be told what was done for it.
 static LOUD: OnceLock<String> = OnceLock::new();
@@ -48,13 +50,17 @@ fn begin() {
     {
         eprintln!("weft: warn: {complaint}");
     }
+    weft_settings::log::set_threshold(settings.log);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let stack = Stack::new(&settings, &names);
     if settings.log >= LogLevel::Info {
         let _ = LOUD.set(program);
     }
-    if let Some(stack) = stack {
-        set_stack(stack);
+    let Some(stack) = stack else { return };
+    let stack = set_stack(stack);
+    // A program that takes another's place has its connections, and what it prints may go to one.
+    if stack.adopt_inherited() {
+        (0..3).for_each(stdio::moved);
     }
 }
 
@@ -75,23 +81,30 @@ fn last_part(path: &OsStr) -> String {
 
 extern "C" fn unload() {
     let Some(stack) = stack() else { return };
-    stack.flush_all();
+    stdio::flush_all();
+    stack.ending();
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let counts = stack.kinds().datagrams.counts();
     let (sends, heads) = (count(&counts.sends), count(&counts.heads));
     let Some(program) = LOUD.get() else { return };
+    // In one call: lines of several processes do not mix.
+    let say = |text: String| stderr::line(&format!("weft: info: {program}: {text}\n"));
     if io_uring::is_used() {
-        eprintln!(
-            "weft: info: {program}: it uses io_uring; what goes through its rings is the kernel's alone"
-        );
+        say("it uses io_uring; what goes through its rings is the kernel's alone".into());
     }
-    // Most programs have no UDP sockets, and a shell starts many.
-    if sends + heads == 0 {
-        return;
+    // Most programs have no sockets of a kind, and a shell starts many.
+    if sends + heads > 0 {
+        say(format!(
+            "{} datagrams left in {sends} sends, {} were split from {heads} receives",
+            count(&counts.gathered),
+            count(&counts.split),
+        ));
     }
-    eprintln!(
-        "weft: info: {program}: {} datagrams left in {sends} sends, {} were split from {heads} receives",
-        count(&counts.gathered),
-        count(&counts.split),
-    );
+    let streams = stack.kinds().streams.begun();
+    if streams > 0 {
+        let over_ddp = weft_sockets::ddp::begun();
+        say(format!(
+            "TCP sockets looked after: {streams}; DDP on {over_ddp}"
+        ));
+    }
 }

@@ -1,65 +1,108 @@
-//! Waiting: before a thread sleeps, what it gathered leaves.
+//! Waiting: before a thread sleeps, what it gathered leaves; and a socket whose readiness is framing alone is none that
+//! is ready.
 //!
-//! Readiness itself is the kernel's and right as it is: datagrams that wait to be split are still in its queue.
+//! Readiness of datagrams is the kernel's and right as it is: those that wait to be split are still in its queue. A
+//! stream over DDP has octets in its socket now and then that are none of the program's.
 
 use std::ffi::{c_int, c_void};
 
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
 use weft_sockets::stack::Stack;
 
-use crate::edge::caught;
+use crate::edge::{caught, get, get_octets, put, put_octets};
+use crate::limit::{time_of, Limit, SECOND_NS};
+use crate::mine::known;
+use crate::socket::Socket;
 use crate::stack::stack;
+use crate::tcp::events;
 
-/// The stack, if anything waits in it.
+/// The stack, if anything waits in it, or readiness has to be looked at.
 #[inline(always)]
-fn waiting() -> Option<&'static Stack> {
-    stack().filter(|stack| stack.anything_waits())
+fn concerned() -> Option<&'static Stack> {
+    stack().filter(|stack| stack.anything_waits() || stack.looks_again())
 }
 
-/// Makes the call without waiting first: a program that has something to do goes on gathering. Only before it
-/// would sleep, or when it looks and finds nothing, does what gathered leave.
-fn look_first(
-    stack: &Stack,
-    at_once: impl FnOnce() -> c_int,
-    sleeps: bool,
-    real: impl FnOnce() -> c_int,
+/// Waits up to a limit. `wait` makes the call with another limit, `sift` takes away what is not ready after all and
+/// gives how many are left.
+///
+/// It looks without waiting first where something waits to leave: a program that has something to do goes on
+/// gathering. Only before it would sleep, or when it looks and finds nothing, does what gathered leave.
+fn wait_well(
+    stack: &'static Stack,
+    limit: Limit,
+    mut wait: impl FnMut(Limit) -> c_int,
+    sift: impl Fn(c_int) -> c_int,
 ) -> c_int {
-    let ready = at_once();
-    if ready != 0 {
-        return ready;
+    if stack.anything_waits() {
+        let ready = wait(Limit::NOW);
+        let ready = if ready > 0 { sift(ready) } else { ready };
+        if ready != 0 {
+            return ready;
+        }
+        caught((), || stack.flush_all());
+        if limit.left_ns() == Some(0) {
+            return 0;
+        }
     }
-    caught((), || stack.flush_all());
-    if sleeps {
-        real()
-    } else {
-        ready
+    loop {
+        let ready = wait(limit);
+        if ready <= 0 {
+            return ready;
+        }
+        let ready = sift(ready);
+        if ready > 0 || limit.left_ns() == Some(0) {
+            return ready;
+        }
     }
 }
 
-const AT_ONCE: timespec = timespec {
-    tv_sec: 0,
-    tv_nsec: 0,
-};
+/// Whether the program can receive from the descriptor, of which the kernel says so.
+fn is_readable(fd: c_int) -> bool {
+    known(fd).is_none_or(|mine| caught(true, || mine.is_readable()))
+}
 
-/// Whether a call with this timeout may sleep. A bad address is the kernel's to refuse.
-fn sleeps(timeout: *const timespec) -> bool {
-    match timeout.is_null() {
-        true => true,
-        false => crate::edge::get(timeout).is_none_or(|time| (time.tv_sec, time.tv_nsec) != (0, 0)),
+const READABLE: i16 = libc::POLLIN | libc::POLLRDNORM;
+
+/// Takes the readiness of descriptors away that cannot be received from.
+fn sift_polled(fds: *mut pollfd, count: nfds_t, ready: c_int) -> c_int {
+    let mut left = ready;
+    for number in 0..count as usize {
+        let at = fds.wrapping_add(number);
+        let Some(polled) = get(at).filter(|polled| polled.revents & READABLE != 0) else {
+            continue;
+        };
+        if polled.fd >= 0 && !is_readable(polled.fd) {
+            let revents = polled.revents & !READABLE;
+            let _ = put(at, pollfd { revents, ..polled });
+            left -= c_int::from(revents == 0);
+        }
     }
+    left
+}
+
+fn poll_well(
+    stack: &'static Stack,
+    fds: *mut pollfd,
+    count: nfds_t,
+    limit: Limit,
+    mask: *const sigset_t,
+) -> c_int {
+    let wait = |limit: Limit| {
+        let time = limit.left_ns().map(time_of);
+        let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: the program's own call, but for the time.
+        unsafe { ppoll_real(fds, count, time, mask) }
+    };
+    wait_well(stack, limit, wait, |ready| sift_polled(fds, count, ready))
 }
 
 macro_rules! polls {
     ($($name:ident($($extra:ident: $type:ty),*);)*) => {
         $(
             hook!(fn $name(fds: *mut pollfd, count: nfds_t, ms: c_int $(, $extra: $type)*) -> c_int, real => {
-                match waiting() {
+                match concerned() {
                     None => real(),
-                    Some(stack) => {
-                        // SAFETY: the program's own call, but for the time.
-                        let at_once = || unsafe { poll_real(fds, count, 0) };
-                        look_first(stack, at_once, ms != 0, real)
-                    }
+                    Some(stack) => poll_well(stack, fds, count, Limit::of_ms(ms), std::ptr::null()),
                 }
             });
         )*
@@ -72,14 +115,6 @@ polls! {
     __poll_chk(room: size_t);
 }
 
-unsafe fn poll_real(fds: *mut pollfd, count: nfds_t, ms: c_int) -> c_int {
-    type Signature = unsafe extern "C-unwind" fn(*mut pollfd, nfds_t, c_int) -> c_int;
-    static REAL: crate::real::Real<Signature> = crate::real::Real::new(c"poll");
-    listed!(REAL);
-    // SAFETY: the caller vouches for the arguments.
-    unsafe { REAL.get()(fds, count, ms) }
-}
-
 macro_rules! ppolls {
     ($($name:ident($($extra:ident: $type:ty),*);)*) => {
         $(
@@ -90,13 +125,9 @@ macro_rules! ppolls {
                 mask: *const sigset_t
                 $(, $extra: $type)*
             ) -> c_int, real => {
-                match waiting() {
+                match concerned().zip(Limit::of_time(timeout)) {
                     None => real(),
-                    Some(stack) => {
-                        // SAFETY: the program's own call, but for the time.
-                        let at_once = || unsafe { ppoll_real(fds, count, &AT_ONCE, mask) };
-                        look_first(stack, at_once, sleeps(timeout), real)
-                    }
+                    Some((stack, limit)) => poll_well(stack, fds, count, limit, mask),
                 }
             });
         )*
@@ -138,7 +169,7 @@ impl Sets {
         let mut asked = [[0; Sets::OCTETS]; 3];
         for (place, asked) in places.iter().zip(&mut asked) {
             let asked = asked.get_mut(..len)?;
-            if !place.is_null() && !crate::edge::get_octets(place.cast(), asked) {
+            if !place.is_null() && !get_octets(place.cast(), asked) {
                 return None;
             }
         }
@@ -149,30 +180,47 @@ impl Sets {
         for (place, asked) in self.places.iter().zip(&self.asked) {
             if !place.is_null() {
                 // What was read there can be written there: select does.
-                let _ = crate::edge::put_octets(place.cast(), &asked[..self.len]);
+                let _ = put_octets(place.cast(), &asked[..self.len]);
             }
         }
     }
+
+    /// As [`sift_polled`].
+    fn sift(&self, ready: c_int) -> c_int {
+        let read = self.places[0];
+        let mut set = [0; Sets::OCTETS];
+        if read.is_null() || !get_octets(read.cast(), &mut set[..self.len]) {
+            return ready;
+        }
+        let mut left = ready;
+        for fd in 0..self.len * 8 {
+            let bit = 1 << (fd % 8);
+            if set[fd / 8] & bit != 0 && !is_readable(fd as c_int) {
+                set[fd / 8] &= !bit;
+                left -= 1;
+            }
+        }
+        let _ = put_octets(read.cast(), &set[..self.len]);
+        left
+    }
 }
 
-/// As [`look_first`], for calls that overwrite what was asked.
-fn look_first_at(
-    stack: &Stack,
+fn select_well(
+    stack: &'static Stack,
     count: c_int,
-    places: [*mut fd_set; 3],
-    at_once: impl FnOnce() -> c_int,
-    real: impl FnOnce() -> c_int,
+    sets: &Sets,
+    limit: Limit,
+    mask: *const sigset_t,
 ) -> c_int {
-    match Sets::save(count, places) {
-        Some(sets) => look_first(stack, at_once, true, || {
-            sets.restore();
-            real()
-        }),
-        None => {
-            caught((), || stack.flush_all());
-            real()
-        }
-    }
+    let [read, write, except] = sets.places;
+    let wait = |limit: Limit| {
+        let time = limit.left_ns().map(time_of);
+        let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        sets.restore();
+        // SAFETY: the program's own call, but for the time.
+        unsafe { pselect_real(count, read, write, except, time, mask) }
+    };
+    wait_well(stack, limit, wait, |ready| sets.sift(ready))
 }
 
 macro_rules! selects {
@@ -185,18 +233,21 @@ macro_rules! selects {
                 except: *mut fd_set,
                 timeout: *mut timeval,
             ) -> c_int, real => {
-                match waiting() {
-                    None => real(),
-                    Some(stack) => {
-                        let at_once = || {
-                            // SAFETY: the program's own call, but for the time.
-                            unsafe {
-                                pselect_real(count, read, write, except, &AT_ONCE, std::ptr::null())
-                            }
-                        };
-                        look_first_at(stack, count, [read, write, except], at_once, real)
-                    }
+                let Some(stack) = concerned() else {
+                    return real();
+                };
+                let (sets, limit) = (Sets::save(count, [read, write, except]), Limit::of_timeval(timeout));
+                let Some((sets, limit)) = sets.zip(limit) else {
+                    caught((), || stack.flush_all());
+                    return real();
+                };
+                let ready = select_well(stack, count, &sets, limit, std::ptr::null());
+                if let Some(ns) = limit.left_ns() {
+                    let (tv_sec, tv_usec) = ((ns / SECOND_NS) as i64, (ns % SECOND_NS / 1000) as i64);
+                    // Select tells what is left of the time, where it can.
+                    let _ = put(timeout, timeval { tv_sec, tv_usec });
                 }
+                ready
             });
         )*
     };
@@ -215,12 +266,14 @@ hook!(fn pselect(
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int, real => {
-    match waiting() {
-        None => real(),
-        Some(stack) => {
-            // SAFETY: the program's own call, but for the time.
-            let at_once = || unsafe { pselect_real(count, read, write, except, &AT_ONCE, mask) };
-            look_first_at(stack, count, [read, write, except], at_once, real)
+    let Some(stack) = concerned() else {
+        return real();
+    };
+    match Sets::save(count, [read, write, except]).zip(Limit::of_time(timeout)) {
+        Some((sets, limit)) => select_well(stack, count, &sets, limit, mask),
+        None => {
+            caught((), || stack.flush_all());
+            real()
         }
     }
 });
@@ -247,14 +300,25 @@ unsafe fn pselect_real(
     unsafe { REAL.get()(count, read, write, except, timeout, mask) }
 }
 
+fn epoll_well(
+    stack: &'static Stack,
+    epoll: c_int,
+    list: *mut epoll_event,
+    most: c_int,
+    limit: Limit,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: the program's own call, but for the time.
+    let wait = |limit: Limit| unsafe { epoll_real(epoll, list, most, limit.left_ms(), mask) };
+    wait_well(stack, limit, wait, |ready| {
+        caught(ready, || events::sift(stack, epoll, list, ready))
+    })
+}
+
 hook!(fn epoll_wait(epoll: c_int, events: *mut epoll_event, most: c_int, ms: c_int) -> c_int, real => {
-    match waiting() {
+    match concerned() {
         None => real(),
-        Some(stack) => {
-            // SAFETY: the program's own call, but for the time.
-            let at_once = || unsafe { epoll_real(epoll, events, most, 0, std::ptr::null()) };
-            look_first(stack, at_once, ms != 0, real)
-        }
+        Some(stack) => epoll_well(stack, epoll, events, most, Limit::of_ms(ms), std::ptr::null()),
     }
 });
 
@@ -265,13 +329,9 @@ hook!(fn epoll_pwait(
     ms: c_int,
     mask: *const sigset_t,
 ) -> c_int, real => {
-    match waiting() {
+    match concerned() {
         None => real(),
-        Some(stack) => {
-            // SAFETY: the program's own call, but for the time.
-            let at_once = || unsafe { epoll_real(epoll, events, most, 0, mask) };
-            look_first(stack, at_once, ms != 0, real)
-        }
+        Some(stack) => epoll_well(stack, epoll, events, most, Limit::of_ms(ms), mask),
     }
 });
 
@@ -282,13 +342,9 @@ hook!(fn epoll_pwait2(
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int, real => {
-    match waiting() {
+    match concerned().zip(Limit::of_time(timeout)) {
         None => real(),
-        Some(stack) => {
-            // SAFETY: the program's own call, but for the time.
-            let at_once = || unsafe { epoll_real(epoll, events, most, 0, mask) };
-            look_first(stack, at_once, sleeps(timeout), real)
-        }
+        Some((stack, limit)) => epoll_well(stack, epoll, events, most, limit, mask),
     }
 });
 
@@ -314,6 +370,10 @@ unsafe fn epoll_real(
 
 hook!(fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: *mut c_void) -> c_int, real => {
     // A socket is classified before it is waited for: afterwards its first use may be in a signal handler.
-    let _ = crate::mine::mine(fd);
-    real()
+    let mine = crate::mine::mine(fd);
+    let status = real();
+    if let Some(mine) = mine.filter(|_| status == 0) {
+        mine.watched(epoll, operation, event.cast());
+    }
+    status
 });

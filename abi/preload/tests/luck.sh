@@ -10,7 +10,7 @@ missing() {
 luck() {
     local title=$1 mode status
     shift
-    for mode in plain off busy always; do
+    for mode in plain off busy always tcp; do
         status=0
         under $mode timeout 60 "$@" > "$work/out" 2>&1 || status=$?
         if [ $status -eq 0 ]; then ok; else bad "$title ($mode): status $status" "$work/out"; fi

@@ -4,6 +4,7 @@
 #   abi/preload/tests/run.sh LIBRARY SECONDS
 #
 #   object        what the library exports and imports
+#   header        abi/include/weft/sockets.h in C and C++
 #   pass-through  programs under hooks without a rule: the same output, the same status
 #   datagrams     tests/datagrams/checker.c between every pair of: plain, gathering when busy, gathering always
 #   life          C programs of their own: fork, signals, exit, duplicates, threads
@@ -38,6 +39,7 @@ under() {
     off) env LD_PRELOAD="$library" "$@" ;;
     busy) env WEFT_UDP=gso LD_PRELOAD="$library" "$@" ;;
     always) env WEFT_UDP=gso WEFT_UDP_BUSY_AFTER=0 LD_PRELOAD="$library" "$@" ;;
+    tcp) env WEFT_DDP=prefer LD_PRELOAD="$library" "$@" ;;
     esac
 }
 
@@ -72,13 +74,38 @@ else
     bad "hooked and imported: $(comm -12 "$work/exported" "$work/imported" | tr '\n' ' ')"
 fi
 
+# --- header
+
+# A program's own compiler may be strict, old, or for C++; twice included it is once there.
+header=$root/abi/include
+printf '#include <weft/sockets.h>\n#include <weft/sockets.h>\nstruct weft_ddp status;\nint mode = WEFT_DDP_BY_RULE;\n' > "$work/header.c"
+# headed NAME COMPILER...
+headed() {
+    local name=$1
+    shift
+    if "$@" -Wall -Wextra -Werror -pedantic-errors -fsyntax-only -I "$header" "$work/header.c" > "$work/out" 2>&1; then
+        ok
+    else
+        bad "weft/sockets.h does not compile as $name" "$work/out"
+    fi
+}
+headed C89 cc -std=c89
+headed C11 cc -std=c11
+if command -v c++ > /dev/null; then
+    headed C++98 c++ -std=c++98 -x c++
+    headed C++20 c++ -std=c++20 -x c++
+else
+    skipped=$((skipped + 1))
+    echo "skipped weft/sockets.h as C++: there is no C++ compiler"
+fi
+
 # --- pass-through
 
 same() {
     local title=$1 mode status=0
     shift
     "$@" > "$work/plain" 2> "$work/plain.err" </dev/null || status=$?
-    for mode in off busy; do
+    for mode in off busy tcp; do
         local hooked=0
         under $mode "$@" > "$work/hooked" 2> "$work/hooked.err" </dev/null || hooked=$?
         if [ $hooked -eq $status ] && cmp -s "$work/plain" "$work/hooked" && cmp -s "$work/plain.err" "$work/hooked.err"; then
@@ -117,7 +144,7 @@ compile() {
 cases() {
     local title=$1 mode line
     shift
-    for mode in plain off busy always; do
+    for mode in plain off busy always tcp; do
         under $mode timeout 120 "$@" --quiet > "$work/out" 2>&1
         line=$(tail -n 1 "$work/out")
         if [[ $line =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed,\ ([0-9]+)\ skipped$ ]] && [ "${BASH_REMATCH[2]}" -eq 0 ]; then

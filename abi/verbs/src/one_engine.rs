@@ -29,6 +29,8 @@ pub fn claim() -> Outcome<()> {
     }
     let before = weft_serves.swap(process, Ordering::SeqCst);
     let Some(other) = other_copy_that_serves(process) else {
+        // Said once; a forked child's engine chooses as its parent's did.
+        weft_engine::choose_network(weft_adapter::setup::network);
         return Ok(());
     };
     weft_serves.store(before, Ordering::SeqCst);

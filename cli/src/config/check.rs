@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-use weft_engine::settings::{DatagramRules, Kind, Reason, Settings};
+use weft_engine::settings::rules::Rule;
+use weft_engine::settings::{DatagramRules, Kind, Reason, Settings, StreamRules};
 
 use super::{Config, ConfigError, Source, Surroundings, Value};
 use crate::output::{complain, print, styled, GOOD};
@@ -100,13 +101,22 @@ fn source_of(config: &Config, value: &Value) -> String {
 
 /// Each rule as it was understood, if the setting has rules.
 fn rules_of(value: &Value) -> String {
-    let rules = match value.setting.kind {
-        Kind::DatagramRules(_) => DatagramRules::parse(&value.text).unwrap_or_default(),
-        _ => return String::new(),
-    };
+    match value.setting.kind {
+        Kind::DatagramRules(_) => {
+            in_words(DatagramRules::parse(&value.text).unwrap_or_default().iter())
+        }
+        Kind::StreamRules(_) => {
+            in_words(StreamRules::parse(&value.text).unwrap_or_default().iter())
+        }
+        _ => String::new(),
+    }
+}
+
+/// Rules in words, a line each.
+fn in_words<'a, A: 'a, D: 'a>(rules: impl Iterator<Item = &'a Rule<A, D>>) -> String {
     let mut text = String::new();
     let mut for_all = None;
-    for (number, rule) in (1..).zip(rules.iter()) {
+    for (number, rule) in (1..).zip(rules) {
         let _ = write!(text, "    rule {number}: {}", rule.in_words());
         match for_all {
             Some(first) => {

@@ -101,6 +101,16 @@ fn entry(
         DeValue::String(text) => text.to_string(),
         DeValue::Boolean(on) => if *on { "on" } else { "off" }.to_owned(),
         DeValue::Integer(number) => number.to_string(),
+        DeValue::Array(items) if matches!(setting.kind, Kind::Interfaces(_)) => {
+            let texts = items.iter().map(|item| match item.get_ref() {
+                DeValue::String(text) => Some(text.as_ref()),
+                _ => None,
+            });
+            match texts.collect::<Option<Vec<&str>>>() {
+                Some(texts) => texts.join("; "),
+                None => return Err(vec![format!("{path}: give a list of texts")]),
+            }
+        }
         _ => return Err(vec![format!("{path}: give {}", setting.accepts())]),
     };
     let named = |wrong| format!("{path} = {text} is not understood: {wrong}");

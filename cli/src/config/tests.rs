@@ -151,8 +151,9 @@ fn mistakes_in_the_file_name_the_line_and_what_is_accepted() {
         "weft.toml:3: crc belongs in the section [iwarp]"
     );
     assert_eq!(
-        said("[network]\nmtu = 9000\n"),
-        "weft.toml:1: there is no section [network]; there are: [device], [iwarp], [verbs], [run], [sockets]"
+        said("[kernel]\nmtu = 9000\n"),
+        "weft.toml:1: there is no section [kernel]; there are: [device], [iwarp], [verbs], [network], [run], \
+         [sockets]"
     );
 }
 
@@ -190,6 +191,25 @@ fn what_is_not_toml_shows_the_place() {
         said.starts_with("weft.toml:2: this is not TOML: "),
         "{said}"
     );
+}
+
+#[test]
+fn interfaces_are_a_list_or_one_text() {
+    let (first, second) = ("packet:a address=10.1.0.2/24", "tap:b address=10.2.0.2/24");
+    let both = format!("{first}; {second}");
+    for value in [
+        format!("[\"{first}\", \"{second}\"]"),
+        format!("\"{both}\""),
+    ] {
+        let text = format!("[network]\ninterface = {value}\n");
+        let (entries, errors) = parse(Path::new("weft.toml"), &text);
+        assert!(errors.is_empty(), "{errors:?}");
+        assert_eq!(entries[0].text, both);
+    }
+    let text = "[network]\ninterface = [\"veth1\"]\n";
+    assert!(said(text).contains("veth1 is no device"));
+    assert!(said("[network]\ninterface = [1]\n").contains("give a list of texts"));
+    assert!(said("[iwarp]\ncrc = [\"on\"]\n").contains("give on or off"));
 }
 
 #[test]

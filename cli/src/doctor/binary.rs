@@ -108,7 +108,7 @@ fn verbs(closure: &Closure, script: bool, setup: Option<&Setup>) -> Finding {
     }
 }
 
-/// Whether the program's UDP sockets will get what a rule asks for; nothing without a rule.
+/// Whether the program's sockets will get what a rule asks for; nothing without a rule.
 fn sockets(closure: &Closure, script: bool, setup: &Setup) -> Option<Finding> {
     const CALLS: [&str; 12] = [
         "send", "sendto", "sendmsg", "sendmmsg", "write", "writev", "recv", "recvfrom", "recvmsg",
@@ -142,7 +142,7 @@ fn sockets(closure: &Closure, script: bool, setup: &Setup) -> Option<Finding> {
     Some(if makes(&["socket"]) && makes(&CALLS) {
         Finding::good(
             "sockets",
-            "its socket calls go through the C library, where the rules for UDP meet them",
+            "its socket calls go through the C library, where the rules for sockets meet them",
         )
     } else if script || makes(&["dlopen", "execve", "execvp", "posix_spawn"]) {
         Finding::unclear("sockets", "nothing it loads makes sockets by itself").advise(
@@ -151,7 +151,7 @@ fn sockets(closure: &Closure, script: bool, setup: &Setup) -> Option<Finding> {
         )
     } else {
         Finding::bad("sockets", "nothing it loads makes sockets")
-            .advise("there is nothing for --udp to do")
+            .advise("there is nothing for --udp and --ddp to do")
     })
 }
 

@@ -124,6 +124,18 @@ pub struct Each {
     pub mulpdu: u64,
     /// Times the peer reached for memory that it was not given.
     pub refused_accesses: u64,
+    /// What carries its octets.
+    pub carrier: CarriedBy,
+}
+
+/// What carries a connection's octets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CarriedBy {
+    /// The connection itself.
+    Tcp,
+    /// Memory that two processes of this machine share.
+    Rings,
 }
 
 /// Remembers the look before.
@@ -226,6 +238,10 @@ fn each(connection: &Connection) -> Each {
         crc: connection.crc,
         mulpdu: connection.mulpdu,
         refused_accesses: connection.refused_accesses,
+        carrier: match connection.rings {
+            true => CarriedBy::Rings,
+            false => CarriedBy::Tcp,
+        },
     }
 }
 

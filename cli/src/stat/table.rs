@@ -2,7 +2,7 @@
 
 use crate::output::{styled, BAD, STRONG};
 
-use super::rates::{Each, Look, Refused, Row, ServedBy};
+use super::rates::{CarriedBy, Each, Look, Refused, Row, ServedBy};
 
 /// The processes, and each one's connections if `connections`.
 pub fn render(look: &Look, connections: bool) -> String {
@@ -73,7 +73,7 @@ fn process_cells(row: &Row) -> Vec<String> {
     ]
 }
 
-const CONNECTION_HEAD: [Column; 12] = [
+const CONNECTION_HEAD: [Column; 13] = [
     Number("QP"),
     Text("LOCAL"),
     Text("PEER"),
@@ -84,6 +84,7 @@ const CONNECTION_HEAD: [Column; 12] = [
     Number("SEGS IN"),
     Number("SEGS OUT"),
     Text("CRC"),
+    Text("VIA"),
     Number("MULPDU"),
     Number("ERRORS"),
 ];
@@ -100,6 +101,11 @@ fn connection_cells(each: &Each) -> Vec<String> {
         short(each.segments_in as f64),
         short(each.segments_out as f64),
         if each.crc { "on" } else { "off" }.to_owned(),
+        match each.carrier {
+            CarriedBy::Tcp => "tcp",
+            CarriedBy::Rings => "rings",
+        }
+        .to_owned(),
         each.mulpdu.to_string(),
         errors(each.errors),
     ]
@@ -258,6 +264,7 @@ mod tests {
                 crc: true,
                 mulpdu: 1442,
                 refused_accesses: 1,
+                carrier: CarriedBy::Rings,
             }],
             refused: Vec::new(),
         }

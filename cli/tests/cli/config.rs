@@ -59,6 +59,26 @@ fn what_is_set_is_told_with_where_it_comes_from() {
 }
 
 #[test]
+fn rules_for_tcp_are_told_in_words_and_their_mistakes_with_their_places() {
+    let place = Place::new();
+    let rules = "prefer direction=connect address=10.0.0.0/8 port=6379; require direction=listen";
+    let output = check(&place, &[], &[("WEFT_DDP", rules)]);
+    let said = out(&output);
+    for line in [
+        "rule 1: prefer: direction connect, address 10.0.0.0/8, port 6379, any program",
+        "rule 2: require: direction listen, any address, any port, any program",
+        "where no rule fits: nothing changes",
+    ] {
+        assert!(said.contains(line), "{said}");
+    }
+    let output = check(&place, &[], &[("WEFT_DDP", "prefer direction=send")]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = err(&output);
+    let wrong = "rule 1, column 8: direction=send is not understood: give direction=connect, listen or both";
+    assert!(said.contains(wrong), "{said}");
+}
+
+#[test]
 fn nothing_set_is_all_right() {
     let place = Place::new();
     let output = check(&place, &[], &[]);

@@ -302,7 +302,7 @@ fn socket_calls_come_to_weft_when_a_rule_asks() {
         let all = [
             &["run"],
             arguments,
-            &["--", "printenv", "LD_PRELOAD", "WEFT_UDP"],
+            &["--", "printenv", "LD_PRELOAD", "WEFT_UDP", "WEFT_DDP"],
         ]
         .concat();
         out(&place.weft(&all).output().unwrap())
@@ -312,6 +312,12 @@ fn socket_calls_come_to_weft_when_a_rule_asks() {
     let said = preloaded(&["--udp", "gso port=5001"]);
     assert!(said.contains("libweft_preload.so"), "{said}");
     assert!(said.contains("\ngso port=5001\n"), "{said}");
+    // A rule about TCP sockets may say off: the program can ask for DDP itself.
+    for rule in ["prefer port=6379", "off"] {
+        let said = preloaded(&["--ddp", rule]);
+        assert!(said.contains("libweft_preload.so"), "{said}");
+        assert!(said.contains(&format!("\n{rule}\n")), "{said}");
+    }
 }
 
 #[test]

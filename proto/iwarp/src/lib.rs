@@ -11,6 +11,8 @@
 //! | [`rdmap`] | Read Request, atomic and immediate data headers | RFC 5040, RFC 7306 |
 //! | [`terminate`] | what a peer can do wrong, and the Terminate that says so | RFC 5040 section 4.8 |
 //! | [`inbound`] | received octets to checked DDP segments | |
+//! | [`ahead`] | FPDUs that arrive before what precedes them | RFC 5044 section 5.2 |
+//! | [`ledger`] | which of them are placed and await their turn | |
 //! | [`outbound`] | headers and payload to FPDUs | |
 //!
 //! A connection begins with an [`Initiator`] or a [`Responder`]. When that gives an [`Established`], one
@@ -53,10 +55,12 @@ extern crate alloc;
 #[cfg(any(feature = "std", test))]
 extern crate std;
 
+pub mod ahead;
 pub mod ddp;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod inbound;
+pub mod ledger;
 pub mod mpa;
 pub mod num;
 pub mod outbound;
@@ -65,8 +69,10 @@ pub mod startup;
 pub mod terminate;
 mod wire;
 
+pub use ahead::{Envelope, FpduAhead, FpdusAhead, PlacePolicy, Unplaced};
 pub use ddp::{Header, Tagged, Untagged, Versions};
 pub use inbound::{Continuation, Inbound, InboundConfig, Message, Parse, Segment};
+pub use ledger::Ledger;
 pub use mpa::frame::{Enhanced, FrameError, FrameKind, RtrSet, StartFrame};
 pub use num::{Msn, Opcode, QueueNumber, Stag};
 pub use outbound::Outbound;

@@ -43,6 +43,11 @@ impl Outbound {
         !self.crc && !self.markers
     }
 
+    /// Computes no CRC from here on, for a peer that checks none: the field is zero. Between FPDUs.
+    pub fn stop_crc(&mut self) {
+        self.crc = false;
+    }
+
     /// The largest ULPDU to make, octets.
     #[inline]
     pub fn mulpdu(&self) -> usize {

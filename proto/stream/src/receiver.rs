@@ -20,7 +20,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::connection_data::{ConnectionData, Target, TARGETS};
 use crate::fault::Fault;
-use crate::frame::WRITE_HEADER_LEN;
+use crate::frame::{MESSAGE_LEN, WRITE_HEADER_LEN};
 
 /// Octets of the stream that a target of this end takes. It has no memory behind it: what was not read yet waits in
 /// the socket.
@@ -189,9 +189,19 @@ impl Receiver {
         }
     }
 
+    /// Octets that were taken of an FPDU's header, or of a message, that has not come whole.
+    pub fn held(&self) -> usize {
+        usize::from(self.held_len)
+    }
+
     /// An FPDU has come. An end that answered a Request may send nothing before, except to Weft (RFC 5044 section 7.1).
     pub fn has_begun(&self) -> bool {
         self.flags & BEGUN != 0
+    }
+
+    /// Octets came that no message has told of: one will.
+    pub fn owes_message(&self) -> bool {
+        self.unannounced > 0
     }
 
     /// The peer said that no more octets will come.
@@ -199,7 +209,13 @@ impl Receiver {
         self.flags & ENDED != 0
     }
 
-    fn is_from_weft(&self) -> bool {
+    /// Octets of the socket from the payload at hand, of which `left` are left, to the end of the message behind it.
+    pub fn behind(&self, left: u32) -> u32 {
+        left + u32::from(self.trailer) + MESSAGE_LEN as u32
+    }
+
+    /// The peer is Weft.
+    pub fn is_from_weft(&self) -> bool {
         self.flags & WEFT != 0
     }
 

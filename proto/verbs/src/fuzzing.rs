@@ -4,6 +4,8 @@
 //! It panics when a promise is broken: an octet outside a region changed, a work request completed
 //! twice, out of order or never, or what the queue pair sent is no valid stream.
 
+pub mod placing;
+
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;

@@ -109,6 +109,9 @@ pub trait Host {
         scope: Scope,
     ) -> Result<Span, RegionFault>;
 
+    /// Whether `stag` names a region: the same memory for as long as it names any, which a window does not.
+    fn is_region(&self, stag: Stag) -> bool;
+
     /// Appends a copy of a span to `out`.
     ///
     /// # Errors

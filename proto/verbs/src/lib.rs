@@ -13,6 +13,7 @@
 //! | [`cq`] | completion queues and the arming of their events |
 //! | [`srq`] | shared receive queues |
 //! | [`qp`] | the queue pair over one iWARP stream |
+//! | [`placing`] | octets of a stream that arrive in any order: placed at once, or kept until their turn |
 //! | [`ud`] | the queue pair that sends datagrams |
 //! | [`sidr`] | how a program finds the queue pair that serves datagrams at a port |
 //! | [`outgoing`] | what is framed and waits for the transport |
@@ -32,6 +33,7 @@ pub mod fuzzing;
 pub mod host;
 pub mod mr;
 pub mod outgoing;
+pub mod placing;
 pub mod qp;
 mod scatter;
 pub mod sidr;

@@ -148,6 +148,10 @@ impl Host for Device {
         self.regions.check(stag, addr, len, access, scope)
     }
 
+    fn is_region(&self, stag: Stag) -> bool {
+        self.regions.get(stag).is_some()
+    }
+
     fn read(&mut self, span: Span, out: &mut Vec<u8>) -> Result<(), MemoryFault> {
         let place = self.place_of(span).ok_or(MemoryFault)?;
         out.extend_from_slice(&self.arena[place]);

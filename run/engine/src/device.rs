@@ -162,14 +162,16 @@ pub fn address_of(gid: [u8; 16]) -> IpAddr {
     v6.to_ipv4_mapped().map_or(IpAddr::V6(v6), IpAddr::V4)
 }
 
-/// The GIDs of a device with RoCE's face: the machine's addresses, those by which others reach it
+/// The GIDs of a device with RoCE's face: an adapter's addresses, then the machine's, those by which others reach it
 /// first, IPv4 before IPv6. Link-local addresses are left out: they mean nothing without an
 /// interface, and a GID has no room for one.
 ///
 /// Asked of the kernel each time: addresses come and go.
 pub fn address_gids() -> Vec<AddressGid> {
-    let mut found: Vec<(bool, AddressGid)> = Vec::new();
-    for interface in ifaces::interfaces().iter().filter(|i| i.up) {
+    let interfaces = ifaces::interfaces();
+    let mut found: Vec<(bool, AddressGid)> =
+        adapter_gids(&interfaces).map(|gid| (false, gid)).collect();
+    for interface in interfaces.iter().filter(|i| i.up) {
         for address in &interface.addrs {
             let link_local = match address {
                 IpAddr::V4(v4) => v4.is_link_local(),
@@ -185,6 +187,19 @@ pub fn address_gids() -> Vec<AddressGid> {
         }
     }
     table_of(found)
+}
+
+/// Those of the network that the engine runs over, where that has addresses of its own.
+fn adapter_gids(interfaces: &[ifaces::Interface]) -> impl Iterator<Item = AddressGid> + '_ {
+    let engine = crate::engine::started();
+    let own = engine.map_or_else(Vec::new, |engine| engine.network.addresses());
+    own.into_iter().map(|(address, name)| {
+        let interface = interfaces.iter().find(|interface| interface.name == name);
+        AddressGid {
+            address,
+            ifindex: interface.map_or(0, |interface| interface.index),
+        }
+    })
 }
 
 /// The table made of addresses and whether the loopback interface has them.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::RwLock;
@@ -21,6 +21,8 @@ use crate::refusals::Refusals;
 use crate::registries::Registries;
 use crate::settings::Settings;
 use crate::stats::Stats;
+
+const ENODEV: i32 = 19;
 
 /// Everything the process's verbs objects share.
 pub struct Engine {
@@ -46,6 +48,19 @@ impl fmt::Debug for Engine {
 
 /// A forked child starts one of its own; its parent's goes on serving the parent alone (decision 0017).
 static ENGINE: PerProcess<Result<Arc<Engine>, Error>> = PerProcess::new();
+
+/// Makes the network that an engine is to run over, of the settings it is to have.
+pub type NetworkMaker = fn(&Settings) -> Result<Arc<dyn Network>, String>;
+
+/// Of the engines that start by themselves. One value for the process and its children: a library sets it when it is
+/// loaded.
+static NETWORK: OnceLock<NetworkMaker> = OnceLock::new();
+
+/// Engines that start on first use run over what `make` gives, and not over the kernel's TCP. Where it gives an error,
+/// in words for a person, the engine does not start. False when that was said before.
+pub fn choose_network(make: NetworkMaker) -> bool {
+    NETWORK.set(make).is_ok()
+}
 
 /// The process's engine, started on first use.
 ///
@@ -92,7 +107,13 @@ impl Engine {
         for complaint in complaints {
             crate::warn!("{complaint}");
         }
-        Engine::start(settings, Arc::new(KernelTcp))
+        let network = match NETWORK.get() {
+            None => Arc::new(KernelTcp) as Arc<dyn Network>,
+            Some(make) => make(&settings)
+                .inspect_err(|why| crate::error!("the device cannot be opened: {why}"))
+                .map_err(|_| Error::Os(ENODEV))?,
+        };
+        Engine::start(settings, network)
     }
 
     /// Says in words what a program can only see as an error number, and prints at most as "failed to open device".
@@ -118,6 +139,9 @@ impl Engine {
             clock,
             settings,
         });
+        for part in engine.network.drives() {
+            crate::progress::drive(&engine, part)?;
+        }
         crate::progress::start_service(&engine)?;
         Ok(engine)
     }

@@ -115,6 +115,10 @@ impl Host for EngineHost<'_> {
         self.regions.check(stag, addr, len, access, scope)
     }
 
+    fn is_region(&self, stag: Stag) -> bool {
+        self.regions.get(stag).is_some()
+    }
+
     #[inline]
     fn read(&mut self, span: Span, out: &mut Vec<u8>) -> Result<(), MemoryFault> {
         let (memory, offset) = self.locate(span).ok_or(MemoryFault)?;

@@ -46,11 +46,11 @@ pub mod ud;
 
 pub use context::{AsyncEvent, AsyncObject, CompChannel, Context, Pd};
 pub use cq::Cq;
-pub use engine::{engine, start_on, start_with, Engine};
+pub use engine::{choose_network, engine, start_on, start_with, Engine, NetworkMaker};
 pub use error::Error;
 pub use memory::{Mr, Mw};
 pub use modify::{QpAttr, QpAttrMask, QpModifier, QpType};
-pub use qp::{Qp, QpInit, SendBatch};
+pub use qp::{hold_while_leaving, Qp, QpInit, SendBatch};
 pub use srq::Srq;
 pub use ud::{AddressHandle, UdBatch, UdQp, UdTarget};
 pub use weft_os::shm::is_file_allowed;

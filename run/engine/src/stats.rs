@@ -5,13 +5,17 @@
 //! the counts of [`Totals`], and from word [`SLOTS_AT`] on [`SLOT_WORDS`] words for each
 //! connection slot in the order of [`Connection`]; behind those come the addresses of [`Refused`].
 
+mod addresses;
+
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use weft_os::shm::SharedWords;
+
+use addresses::{address_of, address_words};
 
 /// The memfd's name.
 pub const NAME: &str = "weft-stat";
@@ -106,6 +110,8 @@ pub struct Connection {
     pub mulpdu: u64,
     /// Times the peer reached for memory that it was not given.
     pub refused_accesses: u64,
+    /// Octets go through memory that both ends share, not through the connection.
+    pub rings: bool,
 }
 
 /// An address that reached for memory it was not given.
@@ -179,6 +185,7 @@ pub(crate) struct Published {
     pub errors: u64,
     pub mulpdu: u64,
     pub refused_accesses: u64,
+    pub rings: u64,
 }
 
 impl Stats {
@@ -198,27 +205,31 @@ impl Stats {
         }
     }
 
+    fn total(&self, total: Total) -> Option<&AtomicU64> {
+        self.words.as_ref()?.words().get(total as usize)
+    }
+
     pub(crate) fn add(&self, total: Total, n: u64) {
-        if let Some(words) = &self.words {
-            words.words()[total as usize].fetch_add(n, Ordering::Relaxed);
+        if let Some(count) = self.total(total) {
+            count.fetch_add(n, Ordering::Relaxed);
         }
     }
 
     pub(crate) fn subtract(&self, total: Total, n: u64) {
-        if let Some(words) = &self.words {
-            words.words()[total as usize].fetch_sub(n, Ordering::Relaxed);
+        if let Some(count) = self.total(total) {
+            count.fetch_sub(n, Ordering::Relaxed);
         }
     }
 
     pub(crate) fn set(&self, total: Total, n: u64) {
-        if let Some(words) = &self.words {
-            words.words()[total as usize].store(n, Ordering::Relaxed);
+        if let Some(count) = self.total(total) {
+            count.store(n, Ordering::Relaxed);
         }
     }
 
     pub(crate) fn get(&self, total: Total) -> u64 {
-        let words = self.words.as_ref().map(SharedWords::words);
-        words.map_or(0, |words| words[total as usize].load(Ordering::Relaxed))
+        self.total(total)
+            .map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
     fn slot_words(&self, slot: Slot) -> Option<&[AtomicU64]> {
@@ -262,6 +273,7 @@ impl Stats {
                 now.errors,
                 now.mulpdu,
                 now.refused_accesses,
+                now.rings,
             ];
             for (word, count) in words[9..].iter().zip(counts) {
                 word.store(count, Ordering::Relaxed);
@@ -301,28 +313,6 @@ impl Stats {
             self.free.lock().push(index);
         }
     }
-}
-
-fn address_words(addr: SocketAddr) -> [u64; 3] {
-    let octets = match addr.ip() {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-        IpAddr::V6(v6) => v6.octets(),
-    };
-    let half = |range: std::ops::Range<usize>| {
-        octets[range]
-            .iter()
-            .fold(0u64, |word, octet| word << 8 | u64::from(*octet))
-    };
-    [half(0..8), half(8..16), u64::from(addr.port())]
-}
-
-fn address_of(words: [u64; 3]) -> SocketAddr {
-    let ip = Ipv6Addr::from((u128::from(words[0]) << 64) | u128::from(words[1]));
-    let ip = match ip.to_ipv4_mapped() {
-        Some(v4) => IpAddr::V4(v4),
-        None => IpAddr::V6(ip),
-    };
-    SocketAddr::new(ip, words[2] as u16)
 }
 
 /// Reads the statistics segment at `path`, such as `/proc/PID/fd/N`.
@@ -379,6 +369,7 @@ pub fn read(path: &Path) -> io::Result<Snapshot> {
             errors: load(at + 15),
             mulpdu: load(at + 16),
             refused_accesses: load(at + 17),
+            rings: load(at + 18) != 0,
         })
         .collect();
     let refused = (0..REFUSED_ADDRESSES_MAX)
@@ -395,17 +386,4 @@ pub fn read(path: &Path) -> io::Result<Snapshot> {
         connections,
         refused,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_survive_their_words() {
-        for text in ["127.0.0.1:7471", "[fe80::1]:1", "[::]:65535", "10.1.2.3:0"] {
-            let addr: SocketAddr = text.parse().unwrap();
-            assert_eq!(address_of(address_words(addr)), addr);
-        }
-    }
 }

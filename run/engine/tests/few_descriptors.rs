@@ -2,16 +2,18 @@
 
 #[path = "peers/end.rs"]
 mod end;
+#[path = "peers/roles.rs"]
+mod roles;
 #[path = "peers/serving.rs"]
 mod serving;
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::io::Read;
+use std::net::TcpStream;
 use std::time::Duration;
 
 use end::{connect, expect, listener, End};
+use roles::{begin, start, told};
 use rustix::process::{setrlimit, Resource, Rlimit};
 use serving::serve;
 use weft_engine::cm::{EventChannel, EventKind};
@@ -20,39 +22,6 @@ use weft_engine::cm::{EventChannel, EventKind};
 const DESCRIPTORS: u64 = 30;
 const STRANGERS: usize = 40;
 const HONEST: usize = 10;
-/// Where to connect to, for the processes that this one starts.
-const TO: &str = "WEFT_TEST_TO";
-
-/// Runs one of the tests below, as a process of its own.
-fn start(role: &str, to: SocketAddr) -> Child {
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", role, "--nocapture"])
-        .env(TO, to.to_string())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap()
-}
-
-/// Where to connect to, once this process is told to begin; `None` where the tests are run as such.
-fn told() -> Option<SocketAddr> {
-    let to = std::env::var(TO).ok()?.parse().unwrap();
-    std::io::stdin().read_line(&mut String::new()).unwrap();
-    Some(to)
-}
-
-/// Tells a process to begin, and waits for the line that it says then.
-fn begin(child: &mut Child, wanted: &str) -> BufReader<ChildStdout> {
-    child.stdin.as_mut().unwrap().write_all(b"begin\n").unwrap();
-    let mut output = BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    while !line.contains(wanted) {
-        line.clear();
-        assert_ne!(output.read_line(&mut line).unwrap(), 0, "no \"{wanted}\"");
-    }
-    output
-}
-
 /// Holds as many silent connections as it can until its input ends: one that is closed is followed by another.
 #[test]
 fn strangers() {
@@ -120,7 +89,7 @@ fn reject_all(events: &EventChannel) {
 
 #[test]
 fn strangers_take_no_descriptors_from_honest_clients() {
-    if std::env::var_os(TO).is_some() {
+    if roles::is_a_part() {
         return;
     }
     let (channel, _id, four, _) = listener(0);

@@ -1,25 +1,55 @@
 //! How many descriptors the process may have.
 //!
-//! A queue pair of an adapter takes no descriptor, so programs with a thousand of them run under the usual soft limit
-//! of
+//! A queue pair of an adapter takes no descriptor, so programs with a thousand of them run under the usual soft limit,
 //! 1024. Here each has a socket. What this crate opens therefore raises the soft limit, step by step and no further
-//!       than
-//! the hard one, once it comes to its half: the other half is the program's.
+//! than the hard one, once it comes to its half: the other half is the program's.
+//!
+//! What is opened in a program that asked for nothing of ours lies *apart*: programs count on getting the lowest number
+//! that is free.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::Errno;
 use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
+
+pub use crate::private::is_ours;
+use crate::private::Private;
 
 /// A step multiplies the soft limit by this.
 const STEP: u64 = 4;
 /// More than any process needs, where the hard limit is none (the kernel's own is 2^20).
 const DESCRIPTORS_WANTED_MAX: u64 = 1 << 20;
 
+/// Numbers from here on are apart from those that a program counts on: the lowest.
+pub const APART: i32 = 256;
+
 /// The soft limit when it was last looked at; 0: not yet.
 static SOFT: AtomicU64 = AtomicU64::new(0);
+
+/// A second descriptor of what another one stands for, to wait on where the first is behind a lock. A forked child has
+/// no copy.
+#[derive(Debug)]
+pub struct Watched(Private);
+
+impl Watched {
+    /// Of what `fd` stands for.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn new(fd: BorrowedFd<'_>) -> io::Result<Watched> {
+        Ok(Watched(
+            open(|| rustix::io::fcntl_dupfd_cloexec(fd, 0))?.into(),
+        ))
+    }
+}
+
+impl AsFd for Watched {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
 
 /// The limits, soft and hard.
 pub fn limits() -> (u64, u64) {
@@ -49,6 +79,17 @@ pub(crate) fn make_room(number: u64) {
     if number >= soft / 2 {
         raise();
     }
+}
+
+/// Opens a descriptor of this process alone, whose number is apart from the program's.
+pub(crate) fn open_apart(open: impl Fn() -> rustix::io::Result<OwnedFd>) -> io::Result<Private> {
+    Ok(apart(self::open(open)?))
+}
+
+/// Moves a descriptor apart. Where the limit leaves no room there it stays where it is.
+pub(crate) fn apart(fd: OwnedFd) -> Private {
+    let moved = rustix::io::fcntl_dupfd_cloexec(&fd, APART);
+    Private::from(moved.unwrap_or(fd))
 }
 
 /// One step up; whether there was one.

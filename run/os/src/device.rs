@@ -69,6 +69,15 @@ impl Device {
         }
     }
 
+    /// Whether a frame may be there. Where one sees that without a system call it is so; elsewhere always true.
+    #[inline]
+    pub fn may_have_frame(&self) -> bool {
+        match self {
+            Device::Packet(device) if device.ring_slots() > 0 => device.has_frame(),
+            _ => true,
+        }
+    }
+
     /// Waits until a frame is there, at most `timeout`, awake or asleep. Says whether there is.
     ///
     /// # Errors

@@ -47,7 +47,8 @@ pub fn facts(fd: i32) -> Option<Facts> {
     })
 }
 
-fn inode(fd: i32) -> Option<u64> {
+/// The number of what is open behind `fd` in the kernel, the same through every duplicate.
+pub fn inode(fd: i32) -> Option<u64> {
     // SAFETY: all-zero is a value of the plain structure.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
     let addr = std::ptr::from_mut(&mut stat) as usize;

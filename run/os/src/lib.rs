@@ -5,11 +5,17 @@
 //!
 //! | module | what it holds |
 //! | --- | --- |
-//! | [`descriptors`] | how many there may be |
+//! | [`beside`] | a UDP socket beside a TCP one that somebody else owns |
+//! | [`claim`] | names that one process of a network namespace has |
+//! | [`descriptors`] | how many there may be, and where |
 //! | [`device`] | frames of a TCP/IP stack of our own: packet sockets and TAPs |
 //! | [`dgram`] | UDP sockets that somebody else owns: segmentation, peeking, facts |
+//! | [`stream`] | TCP sockets that somebody else owns: facts, and how they are ended |
+//! | [`file`] | files and pipes that somebody else owns |
 //! | [`fork`] | what a forked child has of its own |
+//! | [`guarded`] | descriptors of ours that the program may close |
 //! | [`lock`] | locks that handlers, forks and other processes cannot hang |
+//! | [`local`] | how two processes of a machine find each other and hand on a descriptor |
 //! | [`lists`] | what one send or receive moves: borrowed octets and registered memory |
 //! | [`mem`] | registered memory: guarded copies |
 //! | [`pages`] | memory straight from the kernel |
@@ -21,25 +27,33 @@
 //! | [`packet`] | whole Ethernet frames from and to an interface |
 //! | [`poll`] | epoll and event counters |
 //! | [`parts`] | what one call on a stream moves: octets of ours and of the program's by turns |
+//! | [`rings`] | memory that two processes share for the octets of one connection |
 //! | [`sched`] | what a service thread asks of the scheduler |
+//! | [`seqpacket`] | messages between processes of one machine |
 //! | [`shared`] | values that a family of processes shares, behind locks |
 //! | [`shm`] | shared memory that others can look into |
 //! | [`signals`] | what an interrupted wait should do |
+//! | [`sock_diag`] | whether this machine has a connection |
 //! | [`stderr`], [`stdout`] | lines on standard error, text on standard output |
 //! | [`ifaces`] | addresses of the machine |
 //!
 //! Sockets are driven by raw system calls (through `rustix`, or the few lines of [`sys`]), never
 //! by the C library's names: those are what a sockets face interposes.
 
+pub mod beside;
+pub mod claim;
 pub mod descriptors;
 pub mod device;
 pub mod dgram;
 pub mod exit;
+pub mod file;
 pub mod fork;
 mod generation;
 mod guard;
+pub mod guarded;
 pub mod ifaces;
 pub mod lists;
+pub mod local;
 pub mod lock;
 pub mod mem;
 pub mod net;
@@ -49,13 +63,19 @@ pub mod parts;
 pub mod poll;
 mod private;
 pub mod process;
+pub mod rings;
 pub mod sched;
+pub mod seqpacket;
 pub mod shared;
 pub mod shm;
 pub mod signals;
+pub mod sock_diag;
 pub mod stderr;
 pub mod stdout;
+pub mod stream;
 mod sys;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod udp;
 pub mod usage;
 pub mod user;

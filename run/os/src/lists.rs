@@ -191,8 +191,22 @@ impl<'a> Scatter<'a> {
     /// # Errors
     /// Memory in the list is not mapped. What is before it may have been written.
     pub fn fill(&self, octets: &[u8]) -> Result<usize, Unmapped> {
-        let mut rest = octets;
+        self.fill_from(0, octets)
+    }
+
+    /// Puts octets into the list behind its first `skip` octets; how many it took.
+    ///
+    /// # Errors
+    /// As for [`Scatter::fill`].
+    pub fn fill_from(&self, skip: usize, octets: &[u8]) -> Result<usize, Unmapped> {
+        let (mut skip, mut rest) = (skip, octets);
         for element in self.list.as_slice() {
+            let skipped = skip.min(element.len);
+            skip -= skipped;
+            let element = IoVec {
+                base: element.base + skipped,
+                len: element.len - skipped,
+            };
             let (now, later) = rest.split_at(element.len.min(rest.len()));
             // SAFETY: every element is a mutably borrowed buffer or registered memory, which may be overwritten; the
             // copy is guarded where nothing is mapped.
@@ -228,7 +242,9 @@ mod tests {
         let mut scatter = Scatter::default();
         scatter.push(&mut head);
         scatter.push_registered(&memory, 40, 20);
-        assert_eq!(scatter.fill(b"0123456"), Ok(7));
+        assert_eq!(scatter.fill(b"012x"), Ok(4));
+        assert_eq!(scatter.fill_from(3, b"3456"), Ok(4));
+        assert_eq!(scatter.fill_from(23, b"beyond"), Ok(0));
         let mut placed = [0; 5];
         memory.read(40, &mut placed).unwrap();
         assert_eq!((&head, &placed), (b"012", b"3456\0"));

@@ -151,7 +151,7 @@ pub fn lock_shared(word: &AtomicU32) -> SharedGuard<'_> {
             Ok(_) => return SharedGuard { word },
             Err(holder) => {
                 futex_wait(word, holder, Some(LOOK_EVERY_NS));
-                if word.load(Ordering::Relaxed) == holder && !exists(holder) {
+                if word.load(Ordering::Relaxed) == holder && !process::exists(holder) {
                     let _ =
                         word.compare_exchange(holder, NOBODY, Ordering::Acquire, Ordering::Relaxed);
                 }
@@ -165,11 +165,6 @@ impl Drop for SharedGuard<'_> {
         self.word.store(NOBODY, Ordering::Release);
         futex_wake(self.word, i32::MAX as u32);
     }
-}
-
-fn exists(pid: u32) -> bool {
-    // SAFETY: signal 0 reaches nobody.
-    unsafe { sys::call(libc::SYS_kill, [pid as usize, 0, 0, 0, 0, 0]) != Err(libc::ESRCH) }
 }
 
 /// Sleeps while `word` is `value`, at most `ns` nanoseconds; may wake for no reason.

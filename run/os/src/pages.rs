@@ -3,7 +3,7 @@
 
 use std::sync::atomic::AtomicU32;
 
-use rustix::mm::{mmap_anonymous, MapFlags, ProtFlags};
+use rustix::mm::{mmap_anonymous, munmap, MapFlags, ProtFlags};
 
 /// Zeroed memory for ever, page-aligned; nothing when the kernel has none.
 ///
@@ -38,6 +38,34 @@ pub fn place<T: Send>(value: T) -> Option<&'static mut T> {
     }
 }
 
+/// Zeroed memory that goes back to the kernel when it is dropped.
+#[derive(Debug)]
+pub struct Temporary {
+    addr: usize,
+    len: usize,
+}
+
+impl Temporary {
+    /// So many octets; nothing when the kernel has none.
+    pub fn new(len: usize) -> Option<Temporary> {
+        let addr = map(len, MapFlags::PRIVATE | MapFlags::NORESERVE)?;
+        Some(Temporary { addr, len })
+    }
+
+    /// They.
+    pub fn octets(&mut self) -> &mut [u8] {
+        // SAFETY: the mapping is `len` octets long, this value's alone, and there as long as this is.
+        unsafe { std::slice::from_raw_parts_mut(self.addr as *mut u8, self.len) }
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // SAFETY: nobody else has the mapping.
+        let _ = unsafe { munmap(self.addr as *mut _, self.len) };
+    }
+}
+
 fn atomics(count: usize, flags: MapFlags) -> Option<&'static [AtomicU32]> {
     let addr = map(count * 4, flags)?;
     // SAFETY: the mapping is new, zeroed, aligned, long enough and never unmapped; it is only
@@ -64,5 +92,8 @@ mod tests {
         memory[99_999] = 7;
         assert_eq!(words(5).unwrap()[4].load(Ordering::Relaxed), 0);
         assert_eq!(*place([3u64; 700]).unwrap(), [3u64; 700]);
+        let mut some = Temporary::new(5000).unwrap();
+        assert_eq!(some.octets(), [0; 5000]);
+        some.octets()[4999] = 7;
     }
 }

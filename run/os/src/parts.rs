@@ -3,6 +3,7 @@
 //! Raw system calls that do not wait; errors are errno values.
 
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use crate::sys::{self, IoVec};
@@ -14,7 +15,8 @@ pub const PARTS_MAX: usize = 96;
 /// Parts of a call, in order. `'a` is how long what they are of is borrowed.
 #[derive(Debug)]
 struct Parts<'a> {
-    list: [IoVec; PARTS_MAX],
+    /// The first `count` are set: most calls move few, and the others would be written for nothing.
+    list: [MaybeUninit<IoVec>; PARTS_MAX],
     count: usize,
     octets: usize,
     borrowed: PhantomData<&'a mut [u8]>,
@@ -23,7 +25,7 @@ struct Parts<'a> {
 impl Parts<'_> {
     fn new() -> Self {
         Parts {
-            list: [IoVec { base: 0, len: 0 }; PARTS_MAX],
+            list: [const { MaybeUninit::uninit() }; PARTS_MAX],
             count: 0,
             octets: 0,
             borrowed: PhantomData,
@@ -39,7 +41,7 @@ impl Parts<'_> {
         let Some(place) = self.list.get_mut(self.count) else {
             return false;
         };
-        *place = part;
+        place.write(part);
         self.count += 1;
         self.octets += part.len;
         true
@@ -100,12 +102,13 @@ impl<'a> Sends<'a> {
         self.0.octets
     }
 
-    /// Sends them, as many as the socket takes; gives how many. `flags` as of `sendmsg`.
+    /// Sends them, as many as the socket takes; gives how many. `flags` as of `sendmsg`. No call sends SIGPIPE.
     ///
     /// # Errors
     /// The errno of `sendmsg`; nothing was sent then.
     pub fn send(&self, fd: i32, flags: i32) -> Result<usize, i32> {
-        self.0.call(libc::SYS_sendmsg, fd, flags)
+        self.0
+            .call(libc::SYS_sendmsg, fd, flags | libc::MSG_NOSIGNAL)
     }
 }
 
@@ -172,6 +175,7 @@ impl Default for Receives<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::user::OwnBuffer;
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
 
@@ -181,16 +185,11 @@ mod tests {
         (one, listener.accept().unwrap().0)
     }
 
-    fn buffers(octets: &mut [u8]) -> UserBuffers {
-        // SAFETY: the tests do not look at the octets while the value lives.
-        unsafe { UserBuffers::one(octets.as_mut_ptr() as usize, octets.len()) }
-    }
-
     #[test]
     fn parts_go_in_order_and_come_in_order() {
         let (one, other) = pair();
         let mut text = *b"over the loom";
-        let text = buffers(&mut text);
+        let text = OwnBuffer::from(&mut text[..]);
         let mut sends = Sends::new();
         assert!(sends.own(b"[") && sends.user(&text, 9..13) && sends.own(b"]"));
         assert_eq!(sends.send(one.as_raw_fd(), 0), Ok(6));
@@ -201,7 +200,7 @@ mod tests {
         assert!(looks.own(&mut header));
         assert_eq!(looks.peek(other.as_raw_fd()), Ok(1));
         let mut receives = Receives::new();
-        let user = buffers(&mut room);
+        let user = OwnBuffer::from(&mut room[..]);
         assert!(receives.own(&mut header) && receives.user(&user, 3..7));
         assert!(receives.own(&mut behind));
         assert_eq!(receives.octets(), 14);
@@ -219,7 +218,7 @@ mod tests {
     #[test]
     fn what_has_no_place_changes_nothing() {
         let mut octets = [7; 4];
-        let user = buffers(&mut octets);
+        let user = OwnBuffer::from(&mut octets[..]);
         let mut sends = Sends::new();
         for _ in 0..PARTS_MAX {
             assert!(sends.own(b"x"));

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use rustix::event::{epoll, eventfd, EventfdFlags, Timespec};
 
-use crate::descriptors;
+use crate::guarded::Held;
 use crate::private::Private;
+use crate::{descriptors, sys};
 
 /// What an epoll set reports for one member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -142,6 +143,49 @@ impl Epoll {
     }
 }
 
+/// Descriptors that [`wait_readable`] looks at in one call at most.
+pub const WAITED_FOR_MAX: usize = 256;
+
+/// Waits until one of the descriptors with these numbers can be read, has failed or is none, at most `timeout` (`None`:
+/// for ever). Says of each in `ready` whether it is so. Allocates nothing; of more than [`WAITED_FOR_MAX`] the rest is
+/// not looked at.
+///
+/// Unlike an epoll set it has its members' files for as long as it waits, so that one which the program closes
+/// meanwhile still wakes it.
+///
+/// # Errors
+/// `EINTR` when a signal handler ran.
+pub fn wait_readable(
+    numbers: &[RawFd],
+    ready: &mut [bool],
+    timeout: Option<Duration>,
+) -> io::Result<()> {
+    let none = libc::pollfd {
+        fd: -1,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let mut fds = [none; WAITED_FOR_MAX];
+    let count = numbers.len().min(ready.len()).min(WAITED_FOR_MAX);
+    for (fd, number) in fds.iter_mut().zip(&numbers[..count]) {
+        fd.fd = *number;
+    }
+    let timeout = timeout.map(|timeout| libc::timespec {
+        tv_sec: timeout.as_secs() as _,
+        tv_nsec: timeout.subsec_nanos() as _,
+    });
+    let addr = timeout
+        .as_ref()
+        .map_or(std::ptr::null(), std::ptr::from_ref);
+    let args = [fds.as_mut_ptr() as usize, count, addr as usize, 0, 0, 0];
+    // SAFETY: the kernel reads and writes `count` entries and reads the time; both outlive the call.
+    unsafe { sys::call(libc::SYS_ppoll, args) }.map_err(io::Error::from_raw_os_error)?;
+    for (ready, fd) in ready.iter_mut().zip(&fds[..count]) {
+        *ready = fd.revents != 0;
+    }
+    Ok(())
+}
+
 /// A descriptor whose readiness counts events: readable while the count is above zero.
 ///
 /// Programs see it as a completion, connection or asynchronous event channel, may set
@@ -225,6 +269,17 @@ impl Waker {
         })
     }
 
+    /// The same, with a number apart from the program's.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn apart() -> io::Result<Waker> {
+        let open = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        Ok(Waker {
+            fd: descriptors::open_apart(open)?,
+        })
+    }
+
     /// Sets it.
     pub fn wake(&self) {
         let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
@@ -243,10 +298,30 @@ impl AsFd for Waker {
     }
 }
 
+impl Held for Waker {
+    fn abandon(self) {
+        self.fd.abandon();
+    }
+}
+
 impl AsFd for EventCounter {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// Takes a descriptor out of an epoll, both of the program's.
+pub fn unwatch(epoll: i32, fd: i32) {
+    let args = [
+        epoll as usize,
+        libc::EPOLL_CTL_DEL as usize,
+        fd as usize,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: names no memory.
+    let _ = unsafe { crate::sys::call(libc::SYS_epoll_ctl, args) };
 }
 
 #[cfg(test)]
@@ -277,6 +352,23 @@ mod tests {
         assert!(counter.take());
         assert!(!counter.take());
         assert!(!counter.is_nonblocking());
+    }
+
+    #[test]
+    fn who_waits_for_numbers_is_told_which_can_be_read() {
+        let wakers = [(); 3].map(|()| Waker::apart().unwrap());
+        assert!(wakers
+            .iter()
+            .all(|waker| waker.fd.as_raw_fd() >= descriptors::APART));
+        let numbers: Vec<RawFd> = wakers.iter().map(|waker| waker.fd.as_raw_fd()).collect();
+        let mut ready = [true; 3];
+        wait_readable(&numbers, &mut ready, Some(Duration::ZERO)).unwrap();
+        assert_eq!(ready, [false; 3]);
+        wakers[1].wake();
+        wait_readable(&numbers, &mut ready, None).unwrap();
+        assert_eq!(ready, [false, true, false]);
+        wait_readable(&[1_000_000], &mut ready, None).unwrap();
+        assert!(ready[0], "a number that is none does not wait");
     }
 
     #[test]

@@ -30,13 +30,43 @@ pub(crate) struct Private {
     of: Generation,
 }
 
+impl Private {
+    /// Lets go of the number without closing it: the program has closed it, and may have given it to something else.
+    pub(crate) fn abandon(self) {
+        let this = ManuallyDrop::new(self);
+        if !this.of.is_over() {
+            unmark(this.fd.as_raw_fd() as usize);
+        }
+    }
+}
+
+/// A forked child closes this number.
+pub(crate) fn mark(number: usize) {
+    if let Some(word) = OURS.get(number / 64) {
+        END.fetch_max(number / 64 + 1, Ordering::Relaxed);
+        word.fetch_or(1 << (number % 64), Ordering::Release);
+    }
+}
+
+/// It does so no longer. To be called before the number is closed: a child of a fork in between keeps a copy until it
+/// ends, where the other order would have it close what another thread opened under the number.
+pub(crate) fn unmark(number: usize) {
+    if let Some(word) = OURS.get(number / 64) {
+        word.fetch_and(!(1 << (number % 64)), Ordering::Release);
+    }
+}
+
+/// Whether a number is one of ours: the program never opened it, and would not miss it if it were not there.
+pub fn is_ours(number: RawFd) -> bool {
+    let word = usize::try_from(number)
+        .ok()
+        .and_then(|at| OURS.get(at / 64));
+    word.is_some_and(|word| word.load(Ordering::Relaxed) & 1 << (number % 64) != 0)
+}
+
 impl From<OwnedFd> for Private {
     fn from(fd: OwnedFd) -> Private {
-        let number = fd.as_raw_fd() as usize;
-        if let Some(word) = OURS.get(number / 64) {
-            END.fetch_max(number / 64 + 1, Ordering::Relaxed);
-            word.fetch_or(1 << (number % 64), Ordering::Release);
-        }
+        mark(fd.as_raw_fd() as usize);
         Private {
             fd: ManuallyDrop::new(fd),
             of: Generation::now(),
@@ -49,12 +79,7 @@ impl Drop for Private {
         if self.of.is_over() {
             return;
         }
-        // The mark goes first: a child of a fork in between keeps a copy until it ends, where the other order would
-        // have it close what another thread opened under the number.
-        let number = self.fd.as_raw_fd() as usize;
-        if let Some(word) = OURS.get(number / 64) {
-            word.fetch_and(!(1 << (number % 64)), Ordering::Release);
-        }
+        unmark(self.fd.as_raw_fd() as usize);
         // SAFETY: dropped once, here, and not used afterwards.
         unsafe { ManuallyDrop::drop(&mut self.fd) };
     }

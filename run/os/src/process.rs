@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use rustix::mm::{madvise, mmap_anonymous, Advice, MapFlags, ProtFlags};
 
+use crate::sys;
+
 /// Address of the page; 0 before [`watch`].
 static PAGE: AtomicUsize = AtomicUsize::new(0);
 /// The process the page was last marked for.
@@ -63,6 +65,12 @@ pub fn id() -> u32 {
 /// Whether this is a child that runs in its parent's memory, or one that nobody told us of.
 pub fn is_borrowed() -> bool {
     id() != getpid()
+}
+
+/// Whether there is a process, or a thread, with this number.
+pub fn exists(number: u32) -> bool {
+    // SAFETY: signal 0 reaches nobody.
+    unsafe { sys::call(libc::SYS_kill, [number as usize, 0, 0, 0, 0, 0]) != Err(libc::ESRCH) }
 }
 
 /// Something that differs between the threads of a process, at the cost of a load.

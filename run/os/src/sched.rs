@@ -103,3 +103,11 @@ pub fn losses_of_core() -> u64 {
     unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
     usage.ru_nivcsw as u64
 }
+
+/// Milliseconds since some moment; wraps. As exact as the kernel's tick, and no system call.
+pub fn now_ms() -> u32 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
+    (now.tv_sec as u32)
+        .wrapping_mul(1000)
+        .wrapping_add((now.tv_nsec / 1_000_000) as u32)
+}

@@ -5,13 +5,15 @@
 
 use std::cell::{Cell, UnsafeCell};
 use std::ops::{Deref, DerefMut};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rustix::mm::{madvise, mmap_anonymous, Advice, MapFlags, ProtFlags};
+use rustix::fs::{memfd_create, MemfdFlags, SealFlags};
+use rustix::mm::{madvise, mmap, mmap_anonymous, Advice, MapFlags, ProtFlags};
 use zerocopy::{FromBytes, FromZeros};
 
 use crate::lock::{futex_wait, futex_wake};
-use crate::{process, sys};
+use crate::process;
 
 const FREE: u32 = 0;
 /// Beside the holder: somebody waits.
@@ -66,13 +68,33 @@ impl<T: FromBytes> Shared<T> {
         }
     }
 
+    /// Takes the value, if no living thread of another process or of this one holds it: does not wait.
+    pub fn try_take(&self) -> Option<Taken<'_, T>> {
+        let own = thread();
+        let word = self.word.load(Ordering::Relaxed);
+        let holder = word & !WAITED_FOR;
+        if holder == own {
+            return Some(Taken::Again);
+        }
+        let is_free = holder == FREE;
+        if (is_free || !process::exists(holder)) && self.change(word, own | word & WAITED_FOR) {
+            let holding = Holding { shared: self };
+            return Some(match is_free {
+                true => Taken::Held(holding),
+                false => Taken::Inherited(holding),
+            });
+        }
+        None
+    }
+
+    fn change(&self, from: u32, to: u32) -> bool {
+        self.word
+            .compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+    }
+
     #[cold]
     fn contend(&self, own: u32) -> Taken<'_, T> {
-        let change = |from: u32, to: u32| {
-            self.word
-                .compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed)
-                .is_ok()
-        };
         loop {
             let word = self.word.load(Ordering::Relaxed);
             let holder = word & !WAITED_FOR;
@@ -80,18 +102,19 @@ impl<T: FromBytes> Shared<T> {
                 return Taken::Again;
             }
             if holder == FREE {
-                if change(word, own | WAITED_FOR) {
+                if self.change(word, own | WAITED_FOR) {
                     return Taken::Held(Holding { shared: self });
                 }
                 continue;
             }
             let waited_for = word | WAITED_FOR;
-            if word != waited_for && !change(word, waited_for) {
+            if word != waited_for && !self.change(word, waited_for) {
                 continue;
             }
             futex_wait(&self.word, waited_for, Some(LOOK_EVERY_NS));
             let is_as_before = self.word.load(Ordering::Relaxed) == waited_for;
-            if is_as_before && !exists(holder) && change(waited_for, own | WAITED_FOR) {
+            if is_as_before && !process::exists(holder) && self.change(waited_for, own | WAITED_FOR)
+            {
                 return Taken::Inherited(Holding { shared: self });
             }
         }
@@ -142,28 +165,132 @@ fn thread() -> u32 {
     number
 }
 
-fn exists(thread: u32) -> bool {
-    // SAFETY: signal 0 reaches nobody.
-    unsafe { sys::call(libc::SYS_kill, [thread as usize, 0, 0, 0, 0, 0]) != Err(libc::ESRCH) }
+/// Memory for ever that a family of processes shares: every process forked from the one that made it, and where it has
+/// a file, every program that one of them becomes.
+#[derive(Debug)]
+pub struct Region {
+    addr: usize,
+    len: usize,
+    /// The descriptor of its file; nothing where it has none.
+    file: Option<i32>,
+}
+
+/// Numbers of descriptors of regions begin here, where there may be so many: a program counts on having the lowest.
+const FILES_FROM: i32 = 512;
+
+impl Region {
+    /// Zeroed memory of this process and those that will be forked from it.
+    pub fn new(len: usize) -> Option<Region> {
+        let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no other.
+        let addr = unsafe { mmap_anonymous(std::ptr::null_mut(), len, protection(), flags) };
+        Some(Region {
+            addr: addr.ok()? as usize,
+            len,
+            file: None,
+        })
+    }
+
+    /// The same with a file of this name, which is there in every program that is started from here too. Without where
+    /// the process may have none.
+    pub fn with_file(name: &str, len: usize) -> Option<Region> {
+        let make = || {
+            if !crate::shm::is_file_allowed(len) {
+                return None;
+            }
+            let low = memfd_create(name, MemfdFlags::ALLOW_SEALING).ok()?;
+            rustix::fs::ftruncate(&low, len as u64).ok()?;
+            rustix::fs::fcntl_add_seals(&low, SealFlags::SHRINK | SealFlags::GROW).ok()?;
+            Region::map(raised(low), len)
+        };
+        make().or_else(|| Region::new(len))
+    }
+
+    /// The one that a program before this had, of this name and length. Allocates.
+    pub fn inherited(name: &str, len: usize) -> Option<Region> {
+        let wanted = format!("/memfd:{name} (deleted)");
+        let entries = std::fs::read_dir("/proc/self/fd").ok()?;
+        let number = entries.flatten().find_map(|entry| {
+            let target = std::fs::read_link(entry.path()).ok()?;
+            let is_it = target.as_os_str() == wanted.as_str();
+            is_it
+                .then(|| entry.file_name().to_str()?.parse().ok())
+                .flatten()
+        })?;
+        // SAFETY: the descriptor was found open, and nothing of this process closes it: it has no owner but this.
+        let file = unsafe { OwnedFd::from_raw_fd(number) };
+        let is_whole = rustix::fs::fstat(&file).is_ok_and(|stat| stat.st_size as usize == len);
+        let sealed = rustix::fs::fcntl_get_seals(&file);
+        if !is_whole || !sealed.is_ok_and(|seals| seals.contains(SealFlags::SHRINK)) {
+            std::mem::forget(file);
+            return None;
+        }
+        Region::map(file, len)
+    }
+
+    fn map(file: OwnedFd, len: usize) -> Option<Region> {
+        let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no other. The file's size is sealed.
+        let addr = unsafe { mmap(std::ptr::null_mut(), len, protection(), flags, &file, 0) };
+        Some(Region {
+            addr: addr.ok()? as usize,
+            len,
+            file: Some(file.into_raw_fd()),
+        })
+    }
+
+    /// The descriptor of its file, which nobody may close.
+    pub fn file(&self) -> Option<i32> {
+        self.file
+    }
+
+    /// So many values, from this octet on; nothing where they do not lie in it.
+    ///
+    /// # Panics
+    /// A `T` is not made of whole pages, or does not begin with one.
+    pub fn values<T: FromZeros + Sync>(&self, offset: usize, count: usize) -> Option<&'static [T]> {
+        let size = std::mem::size_of::<T>();
+        assert!(size > 0 && size.is_multiple_of(PAGE) && std::mem::align_of::<T>() <= PAGE);
+        assert!(offset.is_multiple_of(PAGE));
+        let end = size.checked_mul(count)?.checked_add(offset)?;
+        if end > self.len {
+            return None;
+        }
+        // SAFETY: the mapping was zeroed, is aligned to a page, long enough and never unmapped, and zeros make a `T`;
+        // what other processes of the family have made of it they made as `&T` too, of which any octets make one.
+        Some(unsafe { std::slice::from_raw_parts((self.addr + offset) as *const T, count) })
+    }
+}
+
+/// The same file under a high number, which programs started from here have too.
+fn raised(file: OwnedFd) -> OwnedFd {
+    let args = [
+        file.as_raw_fd() as usize,
+        libc::F_DUPFD as usize,
+        FILES_FROM as usize,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: names no memory.
+    match unsafe { crate::sys::call(libc::SYS_fcntl, args) } {
+        // SAFETY: the kernel has just made it for this call.
+        Ok(high) => unsafe { OwnedFd::from_raw_fd(high as i32) },
+        Err(_) => file,
+    }
+}
+
+fn protection() -> ProtFlags {
+    ProtFlags::READ | ProtFlags::WRITE
 }
 
 /// Zeroed values for ever, shared with every process that is forked from this one; nothing when the kernel has no room
 /// for them. Pages cost memory once they are written.
 ///
 /// # Panics
-/// A `T` is not made of whole pages.
+/// As of [`Region::values`].
 pub fn values<T: FromZeros + Sync>(count: usize) -> Option<&'static [T]> {
-    let size = std::mem::size_of::<T>();
-    assert!(size > 0 && size.is_multiple_of(PAGE) && std::mem::align_of::<T>() <= PAGE);
-    let prot = ProtFlags::READ | ProtFlags::WRITE;
-    let flags = MapFlags::SHARED | MapFlags::NORESERVE;
-    // SAFETY: a new mapping at an address of the kernel's choice touches no other.
-    let addr =
-        unsafe { mmap_anonymous(std::ptr::null_mut(), size.checked_mul(count)?, prot, flags) };
-    let addr = addr.ok()?.cast::<T>();
-    // SAFETY: the mapping is new, zeroed, aligned to a page, long enough and never unmapped, and zeros make a `T`.
-    // Another process reaches it as `&T` too.
-    Some(unsafe { std::slice::from_raw_parts(addr, count) })
+    Region::new(std::mem::size_of::<T>().checked_mul(count)?)?.values(0, count)
 }
 
 /// Gives the whole pages of `octets` back to the kernel; they are zero from then on, in every process.
@@ -236,6 +363,21 @@ mod tests {
         let holding = held(page.count.take());
         assert!(matches!(page.count.take(), Taken::Again));
         drop(holding);
+        held(page.count.take());
+    }
+
+    #[test]
+    fn who_does_not_wait_is_told_that_another_holds_it() {
+        let page = page();
+        assert!(matches!(page.count.try_take(), Some(Taken::Held(_))));
+        let holding = held(page.count.take());
+        assert!(matches!(page.count.try_take(), Some(Taken::Again)));
+        std::thread::scope(|scope| {
+            scope.spawn(|| assert!(page.count.try_take().is_none()));
+        });
+        drop(holding);
+        in_child(|| std::mem::forget(page.count.take()));
+        assert!(matches!(page.count.try_take(), Some(Taken::Inherited(_))));
         held(page.count.take());
     }
 

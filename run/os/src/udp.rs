@@ -5,11 +5,13 @@
 use std::io;
 use std::mem::{offset_of, size_of, zeroed};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{self, sockopt, AddressFamily, SocketFlags, SocketType};
 
+use crate::descriptors;
 use crate::dgram::{set_int, SOL_UDP, UDP_GRO, UDP_SEGMENT};
+use crate::guarded::Held;
 use crate::lists::Gather;
 use crate::net::SocketOptions;
 use crate::private::Private;
@@ -40,6 +42,8 @@ pub struct Received {
     pub from: SocketAddr,
     /// The address of this machine that they were sent to.
     pub to: IpAddr,
+    /// The index of the interface that they came by.
+    pub interface: u32,
 }
 
 #[repr(C, align(8))]
@@ -88,6 +92,32 @@ impl UdpSocket {
         socket.bound(any)
     }
 
+    /// Binds to a port on all addresses, together with other sockets of the same user that do so (`SO_REUSEPORT`): each
+    /// datagram goes to one of them. Its number is apart from the program's, datagrams come singly, and its receive
+    /// buffer has `buffer` octets, or as many as the kernel allows.
+    ///
+    /// # Errors
+    /// `AddrInUse`: somebody has the port who does not share it, or is another user.
+    pub fn bind_shared(port: u16, buffer: usize) -> io::Result<UdpSocket> {
+        let open = |family| {
+            let fd = descriptors::open_apart(|| new_socket(family))?;
+            UdpSocket::prepared(fd, family)
+        };
+        let (socket, any): (_, SocketAddr) = match open(AddressFamily::INET6) {
+            Ok(socket) => (socket, (Ipv6Addr::UNSPECIFIED, port).into()),
+            Err(_) => (
+                open(AddressFamily::INET)?,
+                (Ipv4Addr::UNSPECIFIED, port).into(),
+            ),
+        };
+        if socket.dual {
+            sockopt::set_ipv6_v6only(&socket.fd, false)?;
+        }
+        let _ = sockopt::set_socket_recv_buffer_size(&socket.fd, buffer);
+        sockopt::set_socket_reuseport(&socket.fd, true)?;
+        socket.bound(any)
+    }
+
     /// Binds to an address and port, or to every address of a family; port 0 takes an ephemeral port.
     ///
     /// # Errors
@@ -112,9 +142,11 @@ impl UdpSocket {
 
     /// A socket that tells with each datagram which address of this machine it was sent to.
     fn open(family: AddressFamily) -> io::Result<UdpSocket> {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let fd = net::socket_with(family, SocketType::DGRAM, flags, None)?;
-        let fd = Private::from(fd);
+        UdpSocket::prepared(Private::from(new_socket(family)?), family)
+    }
+
+    /// The same of a new socket of this family.
+    fn prepared(fd: Private, family: AddressFamily) -> io::Result<UdpSocket> {
         let dual = family == AddressFamily::INET6;
         let socket = UdpSocket { fd, dual, room: 0 };
         match dual {
@@ -237,6 +269,7 @@ impl UdpSocket {
             segment: octets.max(1),
             from: address_of(&name),
             to: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            interface: 0,
         };
         read_control(
             &control.0[..message.msg_controllen.min(CONTROL)],
@@ -286,6 +319,17 @@ impl AsFd for UdpSocket {
     }
 }
 
+fn new_socket(family: AddressFamily) -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    net::socket_with(family, SocketType::DGRAM, flags, None)
+}
+
+impl Held for UdpSocket {
+    fn abandon(self) {
+        self.fd.abandon();
+    }
+}
+
 fn v6(address: IpAddr) -> Ipv6Addr {
     match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
@@ -329,11 +373,15 @@ fn read_control(mut control: &[u8], received: &mut Received) {
                 let mut octets = [0; 16];
                 octets.copy_from_slice(&data[..16]);
                 received.to = IpAddr::V6(Ipv6Addr::from(octets)).to_canonical();
+                if data.len() >= 20 {
+                    received.interface = int(data, 16) as u32;
+                }
             }
             (libc::IPPROTO_IP, libc::IP_PKTINFO) if data.len() >= 12 => {
                 let at = offset_of!(libc::in_pktinfo, ipi_addr);
                 let octets = [data[at], data[at + 1], data[at + 2], data[at + 3]];
                 received.to = IpAddr::V4(Ipv4Addr::from(octets));
+                received.interface = int(data, offset_of!(libc::in_pktinfo, ipi_ifindex)) as u32;
             }
             _ => {}
         }
@@ -384,6 +432,7 @@ mod tests {
             let received = receive(&receiver, &mut buffer);
             assert_eq!(&buffer[..received.octets], b"headpayload");
             assert_eq!((received.from.ip(), received.to), (*end, *end));
+            assert_eq!(received.interface, 1, "the loopback interface");
         }
         let empty = receiver.receive(&mut buffer).unwrap_err();
         assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);
@@ -413,6 +462,31 @@ mod tests {
             .unwrap();
         let received = receive(&receiver, &mut vec![0; RECEIVED_OCTETS_MAX]);
         assert_eq!((received.octets, received.segment), (2500, 1000));
+    }
+
+    #[test]
+    fn a_shared_port_is_shared_with_those_who_share() {
+        let one = UdpSocket::bind_shared(0, 0).unwrap();
+        let port = one.local_addr().unwrap().port();
+        let two = UdpSocket::bind_shared(port, 0).unwrap();
+        assert!(
+            UdpSocket::bind(port, 0).is_err(),
+            "who does not share has to wait"
+        );
+        let sender = UdpSocket::bind(0, 0).unwrap();
+        let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let mut list = Gather::default();
+        list.push(b"x");
+        sender
+            .send(&list, here, SocketAddr::new(here, port), None)
+            .unwrap();
+        let came = (0..10_000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_micros(100));
+            [&one, &two]
+                .iter()
+                .any(|socket| socket.receive(&mut [0; 8]).is_ok())
+        });
+        assert!(came, "one of them has it");
     }
 
     #[test]

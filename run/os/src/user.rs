@@ -3,8 +3,9 @@
 //! They may be unmapped, may overlap, and other threads may change them: only guarded copies and the
 //! kernel touch them.
 
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
 use crate::guard;
 use crate::sys::IoVec;
@@ -89,6 +90,15 @@ impl UserBuffers {
             ranges,
             count: 1,
             octets: len,
+        }
+    }
+
+    /// No range.
+    pub const fn none() -> UserBuffers {
+        UserBuffers {
+            ranges: [const { MaybeUninit::uninit() }; RANGES_MAX],
+            count: 0,
+            octets: 0,
         }
     }
 
@@ -238,6 +248,42 @@ impl UserBuffers {
             at += len;
         }
         Ok(at)
+    }
+}
+
+/// A buffer of ours in place of a program's.
+#[derive(Debug)]
+pub struct OwnBuffer<'a> {
+    buffers: UserBuffers,
+    octets: PhantomData<&'a mut [u8]>,
+}
+
+impl<'a> From<&'a mut [u8]> for OwnBuffer<'a> {
+    fn from(octets: &'a mut [u8]) -> OwnBuffer<'a> {
+        OwnBuffer {
+            // SAFETY: the octets are borrowed mutably for as long as the list can be reached.
+            buffers: unsafe { UserBuffers::one(octets.as_mut_ptr() as usize, octets.len()) },
+            octets: PhantomData,
+        }
+    }
+}
+
+impl OwnBuffer<'static> {
+    /// So many octets at an address where nothing is.
+    pub fn unmapped(octets: usize) -> OwnBuffer<'static> {
+        OwnBuffer {
+            // SAFETY: nothing is mapped in the first page, so nothing is read or written.
+            buffers: unsafe { UserBuffers::one(1, octets.min(PAGE - 1)) },
+            octets: PhantomData,
+        }
+    }
+}
+
+impl Deref for OwnBuffer<'_> {
+    type Target = UserBuffers;
+
+    fn deref(&self) -> &UserBuffers {
+        &self.buffers
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use crate::datagrams;
 use crate::rules::{Action, ActionOption, Grammar, Rule, Rules};
+use crate::{datagrams, streams};
 
 /// An action with options: prefer, require or leave, and how hard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,8 @@ pub const SAMPLE: Grammar<Sample, Side> = Grammar {
     directions: &[("connect", Side::Connect), ("listen", Side::Listen)],
 };
 
-/// Reads octets as rules: of UDP where the first is even, else of [`SAMPLE`]. Octets that are no text are replaced.
+/// Reads octets as rules: of UDP and of TCP where the first is even, else of [`SAMPLE`]. Octets that are no text are
+/// replaced.
 ///
 /// # Panics
 /// When a mistake has no place in the text, or rules do not display as themselves.
@@ -78,11 +79,10 @@ pub fn rules(data: &[u8]) {
     };
     let text = String::from_utf8_lossy(text);
     match grammar % 2 {
-        0 => drop(check(
-            &datagrams::GRAMMAR,
-            datagrams::Direction::Send,
-            &text,
-        )),
+        0 => {
+            check(&datagrams::GRAMMAR, datagrams::Direction::Send, &text);
+            check(&streams::GRAMMAR, streams::Direction::Connect, &text);
+        }
         _ => drop(check(&SAMPLE, Side::Connect, &text)),
     }
 }

@@ -9,10 +9,13 @@
 #![forbid(unsafe_code)]
 
 pub mod datagrams;
+pub mod discovery;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+pub mod interfaces;
 pub mod log;
 pub mod rules;
+pub mod streams;
 mod table;
 mod words;
 
@@ -22,10 +25,13 @@ use std::time::Duration;
 
 use weft_os::fork::once;
 
+use interfaces::{Interface, InterfaceError};
 use rules::RuleError;
 use words::one_of;
 
 pub use datagrams::DatagramRules;
+pub use discovery::DiscoveryPort;
+pub use streams::StreamRules;
 pub use table::{find, SETTINGS};
 pub use words::nearest;
 
@@ -53,6 +59,10 @@ pub struct Settings {
     pub fpdu: FpduSize,
     /// What the device says it is.
     pub face: Face,
+    /// Whose TCP connections go over.
+    pub adapter: Adapter,
+    /// The interfaces of the adapter.
+    pub interfaces: Vec<Interface>,
     /// Lines on standard error up to this level.
     pub log: LogLevel,
     /// Show the machine's own RDMA devices beside `weft0`.
@@ -69,6 +79,10 @@ pub struct Settings {
     pub half_open_limit: usize,
     /// Refused accesses of an address that cost it nothing; 0 for any number.
     pub refused_access_limit: u32,
+    /// Two ends of one user on one machine share memory instead of sending octets through TCP (decision 0035).
+    pub same_host: bool,
+    /// Compute and check the CRC of octets that go through such memory, too.
+    pub same_host_crc: bool,
     /// Keep statistics where `weft stat` finds them.
     pub stat: bool,
     /// How often the serving thread looks at connections nobody polls.
@@ -81,6 +95,12 @@ pub struct Settings {
     pub udp_hold: Duration,
     /// Quick calls in a row that make a UDP socket a busy one.
     pub udp_busy_after: u32,
+    /// Which TCP sockets carry their octets as DDP.
+    pub ddp: StreamRules,
+    /// FPDUs of TCP sockets over DDP carry a CRC.
+    pub ddp_crc: bool,
+    /// The UDP port at which Weft processes are asked whether they are Weft.
+    pub discovery_port: DiscoveryPort,
 }
 
 impl Default for Settings {
@@ -95,6 +115,8 @@ impl Default for Settings {
             markers: false,
             fpdu: FpduSize::Auto,
             face: Face::Infiniband,
+            adapter: Adapter::Off,
+            interfaces: Vec::new(),
             log: LogLevel::Warn,
             real_devices: false,
             connect_timeout: Duration::from_millis(10_000),
@@ -103,12 +125,17 @@ impl Default for Settings {
             receive_wait: Duration::from_millis(4000),
             half_open_limit: 1024,
             refused_access_limit: 16,
+            same_host: false,
+            same_host_crc: false,
             stat: true,
             serve_tick: Duration::from_micros(200),
             socket_buffer: None,
             udp: DatagramRules::parse(table::UDP_DEFAULT).unwrap_or_default(),
             udp_hold: Duration::from_micros(200),
             udp_busy_after: 4,
+            ddp: StreamRules::default(),
+            ddp_crc: false,
+            discovery_port: DiscoveryPort::default(),
         }
     }
 }
@@ -147,14 +174,15 @@ impl Settings {
     pub fn for_program(&self, names: &[&str]) -> Settings {
         Settings {
             udp: self.udp.for_program(names),
+            ddp: self.ddp.for_program(names),
             ..self.clone()
         }
     }
 
     /// Whether any socket may be looked after: what `weft run` loads the socket hooks for, and without which they do
-    /// nothing.
+    /// nothing. A rule of `ddp` that says `off` counts, too: the program may ask for DDP itself, by the socket option.
     pub fn hooks_sockets(&self) -> bool {
-        self.udp.any()
+        self.udp.any() || self.ddp.any()
     }
 
     fn take(&mut self, variable: &str, value: &OsString) -> Result<(), Complaint> {
@@ -190,6 +218,20 @@ impl Face {
         static FACE: std::sync::OnceLock<Face> = std::sync::OnceLock::new();
         *once(&FACE, || Settings::from_env().0.face)
     }
+}
+
+/// Whose TCP the connections of queue pairs go over (decision 0032).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Adapter {
+    /// The kernel's.
+    Off,
+    /// One of our own on the adapter's interfaces, inside the program; the kernel's for other addresses.
+    Inline,
+}
+
+impl Adapter {
+    /// Every value, in the order of the names in [`SETTINGS`].
+    pub const ALL: [Adapter; 2] = [Adapter::Off, Adapter::Inline];
 }
 
 /// Ready-to-receive messages of the peer-to-peer set-up (RFC 6581 section 9.2). A zero-length Send takes a
@@ -294,6 +336,12 @@ pub enum Kind {
     },
     /// Rules about UDP sockets.
     DatagramRules(fn(&mut Settings, DatagramRules)),
+    /// Rules about TCP sockets.
+    StreamRules(fn(&mut Settings, StreamRules)),
+    /// A UDP port, or `same`.
+    DiscoveryPort(fn(&mut Settings, DiscoveryPort)),
+    /// Interfaces of the adapter.
+    Interfaces(fn(&mut Settings, Vec<Interface>)),
     /// For `weft run` alone, one of some names: the library has nothing to set.
     LauncherChoice(&'static [&'static str]),
     /// For `weft run` alone, a folder.
@@ -314,7 +362,7 @@ impl Setting {
     /// Whether `text` is accepted, and if not why.
     ///
     /// # Errors
-    /// [`Reason::NotAccepted`], which lists what would be, or [`Reason::NotRules`], which says what is wrong where.
+    /// [`Reason::NotAccepted`], which lists what would be, or one that says what is wrong where.
     pub fn check(&self, text: &str) -> Result<(), Reason> {
         self.apply(&mut Settings::default(), text)
     }
@@ -333,6 +381,9 @@ impl Setting {
                 format!("a whole number of {unit} from {min} to {max}")
             }
             Kind::DatagramRules(_) => datagrams::GRAMMAR.accepts(),
+            Kind::StreamRules(_) => streams::GRAMMAR.accepts(),
+            Kind::DiscoveryPort(_) => "a port from 1 to 65535, or same".to_owned(),
+            Kind::Interfaces(_) => interfaces::accepts(),
             Kind::LauncherFolder => "a folder".to_owned(),
         }
     }
@@ -342,6 +393,10 @@ impl Setting {
     /// # Errors
     /// `text` is none of its values.
     pub fn apply(&self, settings: &mut Settings, text: &str) -> Result<(), Reason> {
+        let not_rules = |errors| Reason::NotRules {
+            errors,
+            default: self.default,
+        };
         let accepted = match &self.kind {
             Kind::Switch(set) | Kind::Flag(set) => switch(text).map(|on| set(settings, on)),
             Kind::Choice(names, set) => index_of(names, text).map(|index| set(settings, index)),
@@ -351,11 +406,20 @@ impl Setting {
                 .filter(|number| (min..=max).contains(&number))
                 .map(|number| set(settings, number)),
             Kind::DatagramRules(set) => {
-                let rules = DatagramRules::parse(text).map_err(|errors| Reason::NotRules {
+                set(settings, DatagramRules::parse(text).map_err(not_rules)?);
+                Some(())
+            }
+            Kind::StreamRules(set) => {
+                set(settings, StreamRules::parse(text).map_err(not_rules)?);
+                Some(())
+            }
+            Kind::DiscoveryPort(set) => DiscoveryPort::parse(text).map(|port| set(settings, port)),
+            Kind::Interfaces(set) => {
+                let all = interfaces::parse(text).map_err(|errors| Reason::NotInterfaces {
                     errors,
                     default: self.default,
                 })?;
-                set(settings, rules);
+                set(settings, all);
                 Some(())
             }
             Kind::LauncherChoice(names) => index_of(names, text).map(|_| ()),
@@ -414,7 +478,9 @@ impl fmt::Display for Complaint {
                 f,
                 "{variable} is not a setting of Weft; `weft run --help` lists them"
             ),
-            Reason::NotAccepted { default, .. } | Reason::NotRules { default, .. } => {
+            Reason::NotAccepted { default, .. }
+            | Reason::NotRules { default, .. }
+            | Reason::NotInterfaces { default, .. } => {
                 let wrong = self.reason.in_words().join("; ");
                 write!(f, "{variable}={value} is not understood: {wrong}; ")?;
                 match *default {
@@ -448,6 +514,13 @@ pub enum Reason {
         /// What it is when nobody sets it.
         default: &'static str,
     },
+    /// The setting takes interfaces, and this text names none.
+    NotInterfaces {
+        /// Every mistake, in the order of the text.
+        errors: Vec<InterfaceError>,
+        /// What it is when nobody sets it.
+        default: &'static str,
+    },
 }
 
 impl Reason {
@@ -458,6 +531,9 @@ impl Reason {
             Reason::UnknownName { near: None } => vec!["there is no such setting".to_owned()],
             Reason::NotAccepted { accepts, .. } => vec![format!("give {accepts}")],
             Reason::NotRules { errors, .. } => errors.iter().map(ToString::to_string).collect(),
+            Reason::NotInterfaces { errors, .. } => {
+                errors.iter().map(ToString::to_string).collect()
+            }
         }
     }
 }

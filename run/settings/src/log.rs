@@ -112,6 +112,14 @@ pub fn line(level: Level, text: fmt::Arguments<'_>) {
     weft_os::stderr::line(&format!("weft: {name}: {text}\n"));
 }
 
+/// Prints a line that stands ready, from `weft: ` to its end of line, if its level is enabled. Allocates nothing: for
+/// what a program's own call runs into, which may be one in a signal handler.
+pub fn ready_line(level: Level, line: &'static str) {
+    if enabled(level) {
+        weft_os::stderr::line(line);
+    }
+}
+
 /// Prints an error line.
 #[macro_export]
 macro_rules! error {

@@ -1,14 +1,15 @@
 //! The table of settings.
 
+mod sockets;
+
 use std::time::Duration;
 
-use super::{Face, FpduSize, Kind, LogLevel, ReadyToReceive, Setting};
+pub(crate) use sockets::UDP_DEFAULT;
+
+use super::{interfaces, Adapter, Face, FpduSize, Kind, LogLevel, ReadyToReceive, Setting};
 
 /// Milliseconds in an hour: the longest time anybody may wait.
 const HOUR_MS: u64 = 3_600_000;
-
-/// What UDP sockets get when nobody sets anything: the kernel's own calls.
-pub(crate) const UDP_DEFAULT: &str = "off";
 
 /// Every setting, in the order the documentation shows them.
 ///
@@ -191,6 +192,26 @@ pub const SETTINGS: &[Setting] = &[
               0: they are counted and nothing else happens. docs/hostile.md tells more.",
     },
     Setting {
+        name: "same-host",
+        env: "WEFT_SAME_HOST",
+        key: "verbs.same-host",
+        kind: Kind::Choice(&["auto", "off"], |settings, index| settings.same_host = index == 0),
+        default: "off",
+        doc: "What carries a connection between two programs of one user on one machine. `auto`: \
+              memory that both share, two rings of 256 KiB for each connection, where both ends \
+              are Weft and in one network namespace; the TCP connection stays, for its beginning \
+              and end and to wake who sleeps. `off`: TCP. `weft stat` shows which it is.",
+    },
+    Setting {
+        name: "same-host-crc",
+        env: "WEFT_SAME_HOST_CRC",
+        key: "verbs.same-host-crc",
+        kind: Kind::Switch(|settings, on| settings.same_host_crc = on),
+        default: "off",
+        doc: "Compute and check the CRC of what goes through shared memory, too, where `crc` asks for \
+              it. Such octets do not leave the machine. On if either end has it on.",
+    },
+    Setting {
         name: "real-devices",
         env: "WEFT_REAL_DEVICES",
         key: "verbs.real-devices",
@@ -212,6 +233,31 @@ pub const SETTINGS: &[Setting] = &[
         default: "10000",
         doc: "How long `rdma_connect` waits for TCP to connect, or for a datagram service to \
               answer, before it reports that the peer is unreachable.",
+    },
+    Setting {
+        name: "adapter",
+        env: "WEFT_ADAPTER",
+        key: "network.adapter",
+        kind: Kind::Choice(&["off", "inline"], |settings, index| {
+            settings.adapter = Adapter::ALL[index];
+        }),
+        default: "off",
+        doc: "Whose TCP the connections of queue pairs go over. `off`: the kernel's. `inline`: a TCP of Weft's own inside \
+              the program, on the interfaces that --interface names, for their addresses and all that these lead to; \
+              the kernel's for all other addresses. Plain sockets and datagrams stay the kernel's. docs/adapter.md \
+              tells more.",
+    },
+    Setting {
+        name: "interface",
+        env: "WEFT_INTERFACE",
+        key: "network.interface",
+        kind: Kind::Interfaces(|settings, interfaces| settings.interfaces = interfaces),
+        default: interfaces::NONE,
+        doc: "The interfaces of --adapter inline. `packet:NAME` is a network interface by a packet socket, `tap:NAME` a \
+              TAP. Each has an address or more of the adapter's own, which the kernel must not have, and maybe a \
+              gateway. As flags these follow their interface: `--interface packet:veth1 --address 10.1.0.2/24 --gateway \
+              10.1.0.1`; elsewhere they stand behind it: `packet:veth1 address=10.1.0.2/24 gateway=10.1.0.1`. Several \
+              interfaces are several flags, or separated by semicolons, or in weft.toml a list.",
     },
     Setting {
         name: "off",
@@ -296,47 +342,12 @@ pub const SETTINGS: &[Setting] = &[
         doc: "The folder that holds libweft.so. Without it the libraries are looked for beside \
               the `weft` command and in ../lib/weft from there.",
     },
-    Setting {
-        name: "udp",
-        env: "WEFT_UDP",
-        key: "sockets.udp",
-        kind: Kind::DatagramRules(|settings, rules| settings.udp = rules),
-        default: UDP_DEFAULT,
-        doc:
-            "Which UDP sockets get segmentation offload. With `gso` a busy program's datagrams to \
-              one destination leave many in one call, and what arrives is taken from the kernel \
-              many at once; the datagrams on the wire and what the program sees stay the same. \
-              Rules narrow it: `off port=53; gso program=iperf3 address=10.0.0.0/8`; the first \
-              that fits decides, and where none fits nothing changes. docs/sockets.md tells more.",
-    },
-    Setting {
-        name: "udp-hold-us",
-        env: "WEFT_UDP_HOLD_US",
-        key: "sockets.udp-hold-us",
-        kind: Kind::Integer {
-            min: 20,
-            max: 100_000,
-            unit: "microseconds",
-            set: |settings, us| settings.udp_hold = Duration::from_micros(us),
-        },
-        default: "200",
-        doc: "The longest time a gathered datagram waits for company, even if the program never \
-              calls again.",
-    },
-    Setting {
-        name: "udp-busy-after",
-        env: "WEFT_UDP_BUSY_AFTER",
-        key: "sockets.udp-busy-after",
-        kind: Kind::Integer {
-            min: 0,
-            max: 1_000_000,
-            unit: "",
-            set: |settings, calls| settings.udp_busy_after = calls as u32,
-        },
-        default: "4",
-        doc: "How many sends (or receives) in quick succession make a UDP socket a busy one, \
-              whose datagrams gather. 0: every socket is busy from its first call.",
-    },
+    sockets::UDP,
+    sockets::UDP_HOLD_US,
+    sockets::UDP_BUSY_AFTER,
+    sockets::DDP,
+    sockets::DDP_CRC,
+    sockets::DISCOVERY_PORT,
 ];
 
 /// The setting called `name`.

@@ -21,6 +21,8 @@ fn perturbed() -> Settings {
         markers: true,
         fpdu: FpduSize::Large,
         face: Face::Iwarp,
+        adapter: Adapter::Inline,
+        interfaces: interfaces::parse("tap:t address=10.0.0.1/8").unwrap(),
         log: LogLevel::Off,
         real_devices: true,
         connect_timeout: Duration::MAX,
@@ -28,12 +30,17 @@ fn perturbed() -> Settings {
         receive_wait: Duration::MAX,
         half_open_limit: 0,
         refused_access_limit: u32::MAX,
+        same_host: true,
+        same_host_crc: true,
         stat: false,
         serve_tick: Duration::MAX,
         socket_buffer: Some(1),
         udp: DatagramRules::default(),
         udp_hold: Duration::MAX,
         udp_busy_after: u32::MAX,
+        ddp: StreamRules::parse("require").unwrap(),
+        ddp_crc: true,
+        discovery_port: DiscoveryPort::Same,
     }
 }
 
@@ -48,6 +55,9 @@ fn the_defaults_of_the_table_are_the_defaults_of_the_struct() {
             .apply(&mut settings, setting.default)
             .unwrap_or_else(|reason| panic!("{}: {reason:?}", setting.name));
     }
+    // Of what has no default text nothing was set.
+    assert_eq!(settings.ddp, perturbed().ddp);
+    settings.ddp = StreamRules::default();
     assert_eq!(settings, Settings::default());
 }
 
@@ -101,15 +111,22 @@ fn every_setting_reaches_its_field() {
         ("WEFT_RECEIVE_WAIT_MS", "70"),
         ("WEFT_HALF_OPEN_LIMIT", "7"),
         ("WEFT_REFUSED_ACCESS_LIMIT", "3"),
+        ("WEFT_SAME_HOST", "auto"),
+        ("WEFT_SAME_HOST_CRC", "on"),
         ("WEFT_STAT", "off"),
         ("WEFT_SERVE_TICK_US", "50"),
         ("WEFT_SOCKET_BUFFER", "65536"),
         ("WEFT_UDP", "gso port=5001; off"),
         ("WEFT_UDP_HOLD_US", "100"),
         ("WEFT_UDP_BUSY_AFTER", "0"),
+        ("WEFT_DDP", "prefer port=6379; off"),
+        ("WEFT_DDP_CRC", "on"),
+        ("WEFT_DISCOVERY_PORT", "same"),
         ("WEFT_MODE", "preload"),
         ("WEFT_LIBDIR", "/opt/weft"),
         ("WEFT_FACE", "iwarp"),
+        ("WEFT_ADAPTER", "inline"),
+        ("WEFT_INTERFACE", "tap:t address=10.0.0.1/8"),
     ];
     for setting in SETTINGS {
         let is_set = variables.iter().any(|(name, _)| *name == setting.env);
@@ -130,6 +147,8 @@ fn every_setting_reaches_its_field() {
             markers: true,
             fpdu: FpduSize::Emss,
             face: Face::Iwarp,
+            adapter: Adapter::Inline,
+            interfaces: interfaces::parse("tap:t address=10.0.0.1/8").unwrap(),
             log: LogLevel::Debug,
             real_devices: true,
             connect_timeout: Duration::from_millis(250),
@@ -137,12 +156,17 @@ fn every_setting_reaches_its_field() {
             receive_wait: Duration::from_millis(70),
             half_open_limit: 7,
             refused_access_limit: 3,
+            same_host: true,
+            same_host_crc: true,
             stat: false,
             serve_tick: Duration::from_micros(50),
             socket_buffer: Some(65536),
             udp: DatagramRules::parse("gso port=5001; off").unwrap(),
             udp_hold: Duration::from_micros(100),
             udp_busy_after: 0,
+            ddp: StreamRules::parse("prefer port=6379; off").unwrap(),
+            ddp_crc: true,
+            discovery_port: DiscoveryPort::Same,
         }
     );
 }
@@ -185,6 +209,20 @@ fn a_bad_value_is_named_and_the_default_stays() {
         complaints[0].to_string(),
         "WEFT_CRC=maybe is not understood: give on or off; the default, on, is used"
     );
+}
+
+#[test]
+fn every_mistake_in_interfaces_is_told() {
+    let (settings, complaints) = read(&[("WEFT_INTERFACE", "veth1; tap:t")]);
+    assert!(settings.interfaces.is_empty());
+    let said = complaints[0].to_string();
+    for part in [
+        "veth1 is no device",
+        "tap:t has no address",
+        "none, is used",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
 }
 
 #[test]
@@ -252,6 +290,21 @@ fn sockets_are_hooked_for_programs_that_a_rule_names() {
     assert!(settings.for_program(&["iperf3"]).hooks_sockets());
     let other = settings.for_program(&["dig"]);
     assert!(!other.hooks_sockets() && !other.crc);
+}
+
+#[test]
+fn a_rule_that_leaves_tcp_alone_gives_the_program_the_socket_option() {
+    let (settings, _) = read(&[("WEFT_DDP", "off program=redis-server")]);
+    assert!(settings.hooks_sockets());
+    assert!(settings.for_program(&["redis-server"]).hooks_sockets());
+    assert!(!settings.for_program(&["sshd"]).hooks_sockets());
+    let (wrong, complaints) = read(&[("WEFT_DDP", "preffer")]);
+    assert!(!wrong.hooks_sockets() && complaints[0].is_about("sockets"));
+    assert_eq!(
+        complaints[0].to_string(),
+        "WEFT_DDP=preffer is not understood: rule 1, column 1: a rule begins with its action, and preffer is none; \
+         did you mean prefer? There are: prefer, require or off; it is left unset"
+    );
 }
 
 #[test]

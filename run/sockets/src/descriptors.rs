@@ -2,75 +2,24 @@
 //! closed.
 //!
 //! Nothing here knows what a socket is for. What a kind of sockets has to say is [`Sockets`], and which kinds there are
-//! is [`Kinds`].
+//! is [`Kinds`] ([`crate::kind`]).
+
+mod closing;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use weft_os::process;
 
 use crate::inodes::Inodes;
+use crate::kind::{Kinds, Origin, Sockets};
 use crate::references::References;
 use crate::table::{Entry, Kind, Socket, Table};
 
-/// The sockets of one kind, as their descriptors see them.
-///
-/// They have numbers. Everything is called from hooks, in signal handlers too: it allocates nothing and takes no lock
-/// that the calling thread may hold already.
-pub trait Sockets {
-    /// Whether `socket` with this family and type (without its flags) may make a socket of this kind.
-    fn is_made_by(&self, family: i32, socket_type: i32) -> bool;
-
-    /// The inode of the socket behind `fd`, if it is of this kind.
-    fn look(&self, fd: i32) -> Option<u64>;
-
-    /// Takes a number for a socket that is not known yet; nothing to leave it to the kernel. Its [`References`] begin
-    /// right after.
-    fn begin(&self, origin: Origin) -> Option<usize>;
-
-    /// The references of the socket with this number; nothing if it never was one.
-    fn references(&self, number: usize) -> Option<&References>;
-
-    /// The last descriptor of the socket is gone; its number is free again.
-    fn end(&self, number: usize);
-
-    /// What waits in the socket goes to the kernel, as far as it takes it at once.
-    fn flush(&self, number: usize);
-
-    /// The same, waiting a while for room: `fd` is about to be closed, and may be the last descriptor.
-    fn closing(&self, number: usize, fd: i32);
-
-    /// The socket is used in ways that no hook sees: from now on it is the kernel's.
-    fn release(&self, number: usize);
-
-    /// Whether anything waits in any of the sockets. Asked before each wait: a load.
-    fn anything_waits(&self) -> bool;
-
-    /// What waits in all of them goes to the kernel, as far as it takes it at once.
-    fn flush_all(&self);
-
-    /// The process is about to fork: what waits goes to the kernel, and another process has the sockets too.
-    fn before_fork(&self);
-
-    /// The program confines itself: from now on no call is made that it does not make.
-    fn confine(&self);
-}
-
-/// The kinds of sockets that a process has.
-pub trait Kinds {
-    /// Their names.
-    type Kind: Kind;
-
-    /// The sockets of one kind.
-    fn sockets(&self, kind: Self::Kind) -> &dyn Sockets;
-}
-
-/// Where a socket comes from.
+/// A socket that is about to accept, as far as it matters to the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// This process has just made it: nobody else can have it.
-    Made,
-    /// It was there when somebody looked: inherited, received, or made in a way no hook saw.
-    Found,
+pub struct Listener<K> {
+    kind: K,
+    handed_on: u32,
 }
 
 /// The descriptors of one process.
@@ -79,6 +28,8 @@ pub struct Descriptors<S: Kinds> {
     table: Table<S::Kind>,
     inodes: Inodes,
     kinds: S,
+    /// Some kind is met by `read`.
+    met_by_read: bool,
     /// The program confines itself (seccomp): we make no call that it does not make.
     confined: AtomicBool,
 }
@@ -90,9 +41,11 @@ impl<S: Kinds> Descriptors<S> {
         if !process::watch() {
             return None;
         }
+        let sockets = || S::Kind::ALL.iter().map(|kind| kinds.sockets(*kind));
         Some(Descriptors {
             table: Table::new()?,
-            inodes: Inodes::new()?,
+            inodes: Inodes::new(sockets().map(Sockets::most).sum())?,
+            met_by_read: sockets().any(Sockets::is_met_by_read),
             kinds,
             confined: AtomicBool::new(false),
         })
@@ -114,6 +67,18 @@ impl<S: Kinds> Descriptors<S> {
         }
     }
 
+    /// The same for a call that files have too: descriptors that nobody has looked at are looked at only where a kind
+    /// [asks for it](Sockets::is_met_by_read).
+    #[inline]
+    pub fn met_by_read(&self, fd: i32) -> Option<Socket<S::Kind>> {
+        match self.table.get(fd) {
+            Entry::Kernel => None,
+            Entry::Ours(socket) => Some(socket),
+            Entry::Unknown if self.met_by_read => self.look(fd),
+            Entry::Unknown => None,
+        }
+    }
+
     /// The same, without looking at descriptors nobody has looked at.
     #[inline]
     pub fn known(&self, fd: i32) -> Option<Socket<S::Kind>> {
@@ -126,17 +91,37 @@ impl<S: Kinds> Descriptors<S> {
     /// Finds out what `fd` is.
     #[cold]
     fn look(&self, fd: i32) -> Option<Socket<S::Kind>> {
-        if fd < 0 || self.is_confined() || process::is_borrowed() {
+        if !self.may_look(fd) {
             return None;
         }
-        self.adopt(fd, Origin::Found)
+        self.adopt(fd, Origin::Found, |sockets| sockets.is_looked_for())
     }
 
-    /// Takes note of a socket that `socket` has just made of this family and type, whatever was known of its number
-    /// before.
-    pub fn made_socket(&self, fd: i32, family: i32, socket_type: i32) {
-        let is_made_by = |sockets: &dyn Sockets| sockets.is_made_by(family, socket_type);
-        if !self.each_kind().any(is_made_by) {
+    /// Whether a call of ours may find out what `fd` is.
+    fn may_look(&self, fd: i32) -> bool {
+        fd >= 0 && !self.is_confined() && !process::is_borrowed()
+    }
+
+    /// The socket of this kind behind `fd`, whether or not the kind is looked for: the program says that it means one.
+    pub fn claim(&self, fd: i32, kind: S::Kind) -> Option<Socket<S::Kind>> {
+        if let Some(known) = self.known(fd) {
+            return (known.kind == kind).then_some(known);
+        }
+        if !self.may_look(fd) {
+            return None;
+        }
+        let socket = self.find(fd, kind, Origin::Found)?;
+        self.table.set(fd, Entry::Ours(socket));
+        Some(socket)
+    }
+
+    /// Takes note of a socket that `socket` has just made of this family, type and protocol, whatever was known of its
+    /// number before.
+    pub fn made_socket(&self, fd: i32, family: i32, socket_type: i32, protocol: i32) {
+        let may_be = |sockets: &dyn Sockets| {
+            sockets.is_looked_for() && sockets.is_made_by(family, socket_type, protocol)
+        };
+        if !self.each_kind().any(may_be) {
             return self.made_other(fd);
         }
         if fd < 0 || self.is_borrowed() {
@@ -144,8 +129,53 @@ impl<S: Kinds> Descriptors<S> {
         }
         self.lose(fd);
         if !self.is_confined() {
-            self.adopt(fd, Origin::Made);
+            self.adopt(fd, Origin::Made, may_be);
         }
+    }
+
+    /// Looks at every descriptor that the program was started with, where another program before it may have left
+    /// sockets of ours; whether it has. Allocates.
+    pub fn adopt_inherited(&self) -> bool {
+        if !self.each_kind().any(Sockets::is_inherited) {
+            return false;
+        }
+        let entries = std::fs::read_dir("/proc/self/fd")
+            .into_iter()
+            .flatten()
+            .flatten();
+        let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        for fd in numbers.collect::<Vec<i32>>() {
+            // The directory's own is gone by now.
+            self.met_by_read(fd);
+        }
+        true
+    }
+
+    /// The socket of ours behind `fd`, which is about to accept. Taken before the call: while it waits another thread
+    /// may close the number, and what was known of the socket is gone.
+    pub fn listener(&self, fd: i32) -> Option<Listener<S::Kind>> {
+        let socket = self.met_by_read(fd)?;
+        let sockets = self.kinds.sockets(socket.kind);
+        Some(Listener {
+            kind: socket.kind,
+            handed_on: sockets.handed_on(socket.number, fd),
+        })
+    }
+
+    /// Takes note of a socket that `accept` has just made of a connection of `listener`'s (nothing: of one that is none
+    /// of ours), whatever was known of its number before.
+    pub fn accepted(&self, listener: Option<Listener<S::Kind>>, fd: i32) {
+        let Some(listener) = listener.filter(|_| !self.is_confined()) else {
+            return self.made_other(fd);
+        };
+        if fd < 0 || self.is_borrowed() {
+            return;
+        }
+        self.lose(fd);
+        let origin = Origin::Accepted(listener.handed_on);
+        let socket = self.find(fd, listener.kind, origin);
+        self.table
+            .set(fd, socket.map_or(Entry::Kernel, Entry::Ours));
     }
 
     /// Takes note of a descriptor that came from elsewhere; what it is is seen when it is used.
@@ -153,6 +183,8 @@ impl<S: Kinds> Descriptors<S> {
         if fd >= 0 && self.table.get(fd) != Entry::Unknown && !self.is_borrowed() {
             self.lose(fd);
         }
+        // Waits do not look.
+        self.met_by_read(fd);
     }
 
     /// Takes note of a descriptor that has just been made and is no socket of any kind of ours.
@@ -190,16 +222,25 @@ impl<S: Kinds> Descriptors<S> {
         }
     }
 
-    /// Enters `fd` in the table.
-    fn adopt(&self, fd: i32, origin: Origin) -> Option<Socket<S::Kind>> {
-        let of_kind = |kind: &S::Kind| {
-            let inode = self.kinds.sockets(*kind).look(fd)?;
-            self.refer(*kind, inode, origin)
-        };
-        let socket = S::Kind::ALL.iter().find_map(of_kind);
+    /// Enters `fd` in the table, as a socket of the first kind of those `wanted` that knows it.
+    fn adopt(
+        &self,
+        fd: i32,
+        origin: Origin,
+        wanted: impl Fn(&dyn Sockets) -> bool,
+    ) -> Option<Socket<S::Kind>> {
+        let wanted = |kind: &&S::Kind| wanted(self.kinds.sockets(**kind));
+        let mut kinds = S::Kind::ALL.iter().filter(wanted);
+        let socket = kinds.find_map(|kind| self.find(fd, *kind, origin));
         self.table
             .set(fd, socket.map_or(Entry::Kernel, Entry::Ours));
         socket
+    }
+
+    /// The socket behind `fd`, known or new, if it is of this kind.
+    fn find(&self, fd: i32, kind: S::Kind, origin: Origin) -> Option<Socket<S::Kind>> {
+        let inode = self.kinds.sockets(kind).look(fd, origin)?;
+        self.refer(kind, inode, origin)
     }
 
     /// The socket with this inode, known or new, with one descriptor more.
@@ -228,7 +269,13 @@ impl<S: Kinds> Descriptors<S> {
             .is_some_and(|references| references.add(inode))
     }
 
-    fn remove_reference(&self, socket: Socket<S::Kind>) {
+    /// Whether `fd` stands for this socket.
+    pub fn is_known_as(&self, fd: i32, kind: S::Kind, number: usize) -> bool {
+        self.known(fd)
+            .is_some_and(|socket| socket.kind == kind && socket.number == number)
+    }
+
+    pub(crate) fn remove_reference(&self, socket: Socket<S::Kind>) {
         let Some(references) = self.references(socket) else {
             return;
         };
@@ -236,50 +283,6 @@ impl<S: Kinds> Descriptors<S> {
         if references.remove() {
             self.inodes.remove(inode, socket.to_word());
             self.kinds.sockets(socket.kind).end(socket.number);
-        }
-    }
-
-    /// `fd` is about to be closed.
-    pub fn closing(&self, fd: i32) {
-        if self.table.get(fd) == Entry::Unknown || self.is_borrowed() {
-            return;
-        }
-        self.forget(fd);
-    }
-
-    /// Descriptors `first` to `last` are about to be closed.
-    pub fn closing_range(&self, first: u32, last: u32) {
-        if self.is_borrowed() {
-            return;
-        }
-        for fd in self.table.sockets(first, last) {
-            self.forget(fd);
-        }
-        self.table.forget_kernels(first, last);
-    }
-
-    /// Whatever `fd` stood for, it does no longer; what waits in it leaves.
-    fn forget(&self, fd: i32) {
-        let Some(socket) = self.known(fd) else {
-            self.table.set(fd, Entry::Unknown);
-            return;
-        };
-        self.kinds.sockets(socket.kind).closing(socket.number, fd);
-        self.table.set(fd, Entry::Unknown);
-        self.remove_reference(socket);
-    }
-
-    /// `new` is about to be made a duplicate of something else.
-    pub fn overwriting(&self, new: i32) {
-        if let Some(socket) = self.known(new) {
-            self.kinds.sockets(socket.kind).flush(socket.number);
-        }
-    }
-
-    /// `fd` is about to be made a duplicate of something that nobody will tell of.
-    pub fn forgetting(&self, fd: i32) {
-        if !self.is_borrowed() {
-            self.forget(fd);
         }
     }
 
@@ -299,12 +302,27 @@ impl<S: Kinds> Descriptors<S> {
             .set(new, socket.map_or(Entry::Unknown, Entry::Ours));
     }
 
+    /// `fd` is about to be passed to another process.
+    pub fn passing(&self, fd: i32) {
+        if let Some(socket) = self.known(fd) {
+            self.kinds.sockets(socket.kind).share(socket.number);
+        }
+    }
+
     /// The socket behind `fd` is out of our hands (a stream of the C library was made of it): from now on it is the
     /// kernel's.
     pub fn release(&self, fd: i32) {
         // One that nobody has looked at is as well: whoever looked later would not know of the stream.
         if let Some(socket) = self.socket(fd) {
             self.kinds.sockets(socket.kind).release(socket.number);
+        }
+    }
+
+    /// One call, which no hook makes its own, is about to read or write the socket behind `fd` (a bare system call,
+    /// `dprintf`).
+    pub fn passed_by(&self, fd: i32) {
+        if let Some(socket) = self.met_by_read(fd) {
+            self.kinds.sockets(socket.kind).passed_by(socket.number);
         }
     }
 
@@ -317,6 +335,12 @@ impl<S: Kinds> Descriptors<S> {
     #[inline]
     pub fn anything_waits(&self) -> bool {
         self.each_kind().any(Sockets::anything_waits)
+    }
+
+    /// Whether a socket that the kernel calls readable may have nothing for the program.
+    #[inline]
+    pub fn looks_again(&self) -> bool {
+        self.each_kind().any(Sockets::looks_again)
     }
 
     /// Sends what waits in every socket, as far as the kernel takes it at once.

@@ -10,10 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use weft_os::pages;
 
-use crate::numbers::SOCKETS_MAX;
-
-/// Slots, for the sockets of all kinds: four for each that one kind can have, so that look-ups stay short.
-const SLOTS: usize = (4 * SOCKETS_MAX).next_power_of_two();
+/// Slots for each socket that there can be, so that look-ups stay short.
+const SLOTS_EACH: usize = 4;
 /// A free slot.
 const FREE: u32 = 0;
 
@@ -26,10 +24,11 @@ pub struct Inodes {
 }
 
 impl Inodes {
-    /// An empty table; nothing when there is no memory for it.
-    pub fn new() -> Option<Inodes> {
+    /// An empty table for up to `sockets`, of all kinds together; nothing when there is no memory for it.
+    pub fn new(sockets: usize) -> Option<Inodes> {
+        let slots = (SLOTS_EACH * sockets).next_power_of_two().max(2);
         Some(Inodes {
-            slots: pages::words(SLOTS)?,
+            slots: pages::words(slots)?,
             reach: AtomicU32::new(0),
         })
     }
@@ -40,7 +39,7 @@ impl Inodes {
             slot.compare_exchange(FREE, word, Ordering::AcqRel, Ordering::Relaxed)
                 .is_ok()
         };
-        let Some(moved) = self.slots_of(inode, SLOTS).position(free) else {
+        let Some(moved) = self.slots_of(inode, self.slots.len()).position(free) else {
             return false;
         };
         self.reach.fetch_max(moved as u32 + 1, Ordering::AcqRel);
@@ -71,8 +70,10 @@ impl Inodes {
     fn slots_of(&self, inode: u64, count: usize) -> impl Iterator<Item = &AtomicU32> {
         // Inodes count up; multiplied by the golden ratio those near each other are far apart (Knuth 6.4).
         const GOLDEN_RATIO: u64 = 0x9E37_79B9_7F4A_7C15;
-        let first = (inode.wrapping_mul(GOLDEN_RATIO) >> (64 - SLOTS.ilog2())) as usize;
-        (0..count).map(move |number| &self.slots[(first + number) % SLOTS])
+        let first = (inode.wrapping_mul(GOLDEN_RATIO) >> (64 - self.slots.len().ilog2())) as usize;
+        // Their number is a power of two.
+        let mask = self.slots.len() - 1;
+        (0..count).map(move |number| &self.slots[(first + number) & mask])
     }
 }
 
@@ -81,19 +82,21 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const SOCKETS: usize = 4096;
+
     #[test]
     fn a_look_up_stays_short_whatever_comes_and_goes() {
-        let inodes = Inodes::new().unwrap();
+        let inodes = Inodes::new(SOCKETS).unwrap();
         // A program with as many sockets as there are records, which closes and makes a million.
         let word = |inode: u64| (inode % 1_000_003) as u32 + 1;
         for inode in 0..1_000_000 {
-            if let Some(old) = u64::checked_sub(inode, SOCKETS_MAX as u64) {
+            if let Some(old) = u64::checked_sub(inode, SOCKETS as u64) {
                 inodes.remove(old, word(old));
             }
             assert!(inodes.insert(inode, word(inode)));
         }
         for inode in 0..1_000_000 {
-            let open = inode + SOCKETS_MAX as u64 >= 1_000_000;
+            let open = inode + SOCKETS as u64 >= 1_000_000;
             let found = inodes.near(inode).any(|near| near == word(inode));
             assert_eq!(found, open, "{inode}");
         }
@@ -102,8 +105,8 @@ mod tests {
 
     #[test]
     fn a_full_table_takes_no_more_until_one_leaves() {
-        let inodes = Inodes::new().unwrap();
-        assert!((0..SLOTS as u64).all(|_| inodes.insert(5, 7)));
+        let inodes = Inodes::new(SOCKETS).unwrap();
+        assert!((0..inodes.slots.len() as u64).all(|_| inodes.insert(5, 7)));
         assert!(!inodes.insert(6, 8));
         inodes.remove(5, 7);
         assert!(inodes.insert(6, 8));
@@ -118,7 +121,7 @@ mod tests {
             // Inodes that all share a slot, and those that do not.
             stride in prop_oneof![Just(0u64), Just(1), Just(1 << 32)],
         ) {
-            let inodes = Inodes::new().unwrap();
+            let inodes = Inodes::new(SOCKETS).unwrap();
             let mut entered = std::collections::BTreeSet::new();
             for (enter, number) in steps {
                 let (inode, word) = (number * stride, number as u32 + 1);

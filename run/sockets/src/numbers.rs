@@ -2,28 +2,20 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Sockets of one kind that are looked after at a time; those beyond are the kernel's.
-pub const SOCKETS_MAX: usize = 4096;
-
 const BITS: usize = u64::BITS as usize;
 
-/// Numbers below [`SOCKETS_MAX`], a bit for each.
+/// Numbers below a bound, a bit for each.
 #[derive(Debug)]
 pub struct Numbers {
-    words: [AtomicU64; SOCKETS_MAX / BITS],
-}
-
-impl Default for Numbers {
-    fn default() -> Self {
-        Numbers::new()
-    }
+    words: Box<[AtomicU64]>,
 }
 
 impl Numbers {
-    /// No numbers.
-    pub const fn new() -> Numbers {
+    /// No numbers yet; of those to come all are below `bound`, rounded up to a multiple of 64. Allocates.
+    pub fn new(bound: usize) -> Numbers {
+        let words = (0..bound.div_ceil(BITS)).map(|_| AtomicU64::new(0));
         Numbers {
-            words: [const { AtomicU64::new(0) }; SOCKETS_MAX / BITS],
+            words: words.collect(),
         }
     }
 
@@ -87,9 +79,11 @@ impl Numbers {
 mod tests {
     use super::*;
 
+    const BOUND: usize = 4096;
+
     #[test]
     fn the_lowest_free_number_comes_first() {
-        let numbers = Numbers::new();
+        let numbers = Numbers::new(BOUND);
         for number in 0..130 {
             assert_eq!(numbers.insert_lowest(), Some(number));
         }
@@ -104,17 +98,18 @@ mod tests {
 
     #[test]
     fn there_is_an_end_to_them() {
-        let numbers = Numbers::new();
-        assert!((0..SOCKETS_MAX).all(|number| numbers.insert_lowest() == Some(number)));
+        let numbers = Numbers::new(BOUND);
+        assert!((0..BOUND).all(|number| numbers.insert_lowest() == Some(number)));
         assert_eq!(numbers.insert_lowest(), None);
-        assert!(numbers.remove(SOCKETS_MAX - 1));
-        assert_eq!(numbers.insert_lowest(), Some(SOCKETS_MAX - 1));
+        assert!(numbers.remove(BOUND - 1));
+        assert_eq!(numbers.insert_lowest(), Some(BOUND - 1));
+        assert_eq!(Numbers::new(0).insert_lowest(), None);
     }
 
     #[test]
     fn the_set_is_what_was_put_in_and_not_taken_out() {
-        let numbers = Numbers::new();
-        for number in [0, 63, 64, 1000, SOCKETS_MAX - 1] {
+        let numbers = Numbers::new(BOUND);
+        for number in [0, 63, 64, 1000, BOUND - 1] {
             assert!(numbers.insert(number));
             assert!(!numbers.insert(number));
         }
@@ -122,12 +117,12 @@ mod tests {
         assert!(!numbers.contains(64));
         assert!(numbers.contains(63));
         let all: Vec<usize> = numbers.iter().collect();
-        assert_eq!(all, [0, 63, 1000, SOCKETS_MAX - 1]);
+        assert_eq!(all, [0, 63, 1000, BOUND - 1]);
     }
 
     #[test]
     fn threads_never_get_the_same_number() {
-        let numbers = Numbers::new();
+        let numbers = Numbers::new(BOUND);
         let take = || -> Vec<usize> { (0..1000).filter_map(|_| numbers.insert_lowest()).collect() };
         let mut taken = std::thread::scope(|scope| {
             let threads = [(); 4].map(|()| scope.spawn(take));

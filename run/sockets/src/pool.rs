@@ -1,55 +1,59 @@
 //! The records of the sockets of one kind, by number.
 //!
-//! A record is made when its number is taken for the first time and stays for ever: whoever holds a reference, in a
-//! signal handler or another thread, finds memory there. The next socket of that number has it again, with the buffers
-//! it was given.
+//! Records are made when a number is taken for the first time and stay for ever: whoever holds a reference, in a signal
+//! handler or another thread, finds memory there. The next socket of that number has it again, with the buffers it was
+//! given. Small records are made a row at a time, so that as many as a page holds cost one page.
 
 use std::sync::OnceLock;
 
-use crate::numbers::{Numbers, SOCKETS_MAX};
+use crate::numbers::Numbers;
 
 /// Records, and which of them a socket has.
 #[derive(Debug)]
 pub struct Pool<R: 'static> {
     taken: Numbers,
-    records: [OnceLock<&'static R>; SOCKETS_MAX],
-}
-
-impl<R> Default for Pool<R> {
-    fn default() -> Self {
-        Pool::new()
-    }
+    rows: Box<[OnceLock<&'static [R]>]>,
+    /// Records of a row, as a power of two.
+    row_bits: u32,
 }
 
 impl<R> Pool<R> {
-    /// A pool without a record.
-    pub const fn new() -> Pool<R> {
+    /// A pool without a record, for up to `most` sockets, rounded up to a multiple of 64 and of `row`. A row is so many
+    /// records, a power of two. Allocates.
+    pub fn new(most: usize, row: usize) -> Pool<R> {
+        assert!(row.is_power_of_two());
+        let most = most.next_multiple_of(row);
         Pool {
-            taken: Numbers::new(),
-            records: [const { OnceLock::new() }; SOCKETS_MAX],
+            taken: Numbers::new(most),
+            rows: (0..most / row).map(|_| OnceLock::new()).collect(),
+            row_bits: row.ilog2(),
         }
     }
 
-    /// The record of this number, if it was ever taken.
+    /// The record of this number, if it was ever made.
     #[inline]
     pub fn get(&self, number: usize) -> Option<&'static R> {
-        self.records.get(number)?.get().copied()
+        let row: &'static [R] = self.rows.get(number >> self.row_bits)?.get()?;
+        row.get(number & ((1 << self.row_bits) - 1))
     }
 
-    /// Takes the lowest number that is free, and its record, which `make` makes if this is the first time. Nothing when
-    /// all numbers are taken, or `make` says so.
-    pub fn take(&self, make: impl FnOnce(usize) -> Option<&'static R>) -> Option<&'static R> {
+    /// Takes the lowest number that is free, and its record. The first time `make` makes its row: it is given the
+    /// row's first number. Nothing when all numbers are taken, or `make` says so.
+    pub fn take(&self, make: impl FnOnce(usize) -> Option<&'static [R]>) -> Option<&'static R> {
         let number = self.taken.insert_lowest()?;
         if let Some(record) = self.get(number) {
             return Some(record);
         }
-        let Some(record) = make(number) else {
+        let first = number >> self.row_bits << self.row_bits;
+        if let (Some(row), Some(place)) = (make(first), self.rows.get(number >> self.row_bits)) {
+            // Two threads that need the same new row both make it; the second one's is left unused.
+            let _ = place.set(row);
+        }
+        let record = self.get(number);
+        if record.is_none() {
             self.give_back(number);
-            return None;
-        };
-        // Nobody else sets it: the number is this thread's.
-        let _ = self.records[number].set(record);
-        Some(record)
+        }
+        record
     }
 
     /// The number is free again.
@@ -67,15 +71,21 @@ impl<R> Pool<R> {
 mod tests {
     use super::*;
 
-    fn made(number: usize) -> Option<&'static usize> {
-        Some(Box::leak(Box::new(number)))
+    const MOST: usize = 128;
+
+    fn alone(number: usize) -> Option<&'static [usize]> {
+        Some(std::slice::from_ref(Box::leak(Box::new(number))))
+    }
+
+    fn by_eight(first: usize) -> Option<&'static [usize]> {
+        Some(Box::leak((first..first + 8).collect()))
     }
 
     #[test]
     fn a_number_has_the_same_record_every_time() {
-        let pool = Pool::new();
-        let first = pool.take(made).unwrap();
-        assert_eq!(pool.take(made), Some(&1));
+        let pool = Pool::new(MOST, 1);
+        let first = pool.take(alone).unwrap();
+        assert_eq!(pool.take(alone), Some(&1));
         pool.give_back(0);
         assert_eq!(pool.taken().collect::<Vec<_>>(), [&1]);
         let again = pool.take(|_| panic!("made twice")).unwrap();
@@ -84,18 +94,52 @@ mod tests {
     }
 
     #[test]
+    fn a_row_is_made_once_and_is_its_numbers() {
+        let pool = Pool::new(MOST, 8);
+        assert_eq!(pool.take(by_eight), Some(&0));
+        for number in 1..8 {
+            let made = pool.take(|_| panic!("made twice"));
+            assert_eq!(made, Some(&number));
+        }
+        assert_eq!(pool.take(by_eight), Some(&8));
+        assert_eq!(
+            pool.taken().count(),
+            9,
+            "those of the row that are free are nobody's"
+        );
+        assert_eq!((pool.get(15), pool.get(16)), (Some(&15), None));
+    }
+
+    #[test]
+    fn threads_that_make_one_row_have_records_of_their_own() {
+        for _ in 0..50 {
+            let pool = Pool::new(MOST, 64);
+            let row = |first| Some(&*Box::leak((first..first + 64).collect::<Box<[usize]>>()));
+            let take =
+                || -> Vec<usize> { (0..16).filter_map(|_| pool.take(row)).copied().collect() };
+            let mut taken = std::thread::scope(|scope| {
+                let threads = [(); 4].map(|()| scope.spawn(take));
+                threads.map(|thread| thread.join().unwrap()).concat()
+            });
+            taken.sort_unstable();
+            assert_eq!(taken, (0..64).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
     fn a_record_that_cannot_be_made_leaves_its_number_free() {
-        let pool = Pool::new();
+        let pool = Pool::new(MOST, 1);
         assert_eq!(pool.take(|_| None), None);
         assert_eq!(pool.get(0), None);
-        assert_eq!(pool.take(made), Some(&0));
+        assert_eq!(pool.take(alone), Some(&0));
     }
 
     #[test]
     fn numbers_end() {
-        let pool = Pool::new();
-        assert!((0..SOCKETS_MAX).all(|number| pool.take(made) == Some(&number)));
-        assert_eq!(pool.take(made), None);
-        assert_eq!(pool.get(SOCKETS_MAX), None);
+        let pool = Pool::new(MOST, 8);
+        assert!((0..MOST).all(|number| pool.take(by_eight) == Some(&number)));
+        assert_eq!(pool.take(by_eight), None);
+        assert_eq!(pool.get(MOST), None);
+        assert_eq!(Pool::new(0, 1).take(alone), None);
     }
 }

@@ -45,6 +45,11 @@ impl References {
                 .is_ok()
     }
 
+    /// Whether there is only one.
+    pub fn is_last(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 1
+    }
+
     /// One descriptor less; whether it was the last.
     pub fn remove(&self) -> bool {
         self.count.fetch_sub(1, Ordering::AcqRel) == 1

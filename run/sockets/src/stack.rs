@@ -3,8 +3,10 @@
 use weft_os::user;
 use weft_settings::Settings;
 
-use crate::descriptors::{self, Descriptors, Sockets};
+use crate::descriptors::Descriptors;
+use crate::kind::{self, Sockets};
 use crate::table;
+use crate::tcp::{Record, Streams};
 use crate::udp::Datagrams;
 
 /// Writes the names of the kinds and the list of them. A kind that the list lacked would compile and never be found.
@@ -30,6 +32,8 @@ macro_rules! kinds {
 kinds! {
     /// UDP: datagrams are gathered and split.
     Datagrams,
+    /// TCP: octets that may go as DDP.
+    Streams,
 }
 
 /// The sockets of each kind.
@@ -37,15 +41,18 @@ kinds! {
 pub struct Kinds {
     /// Those of UDP.
     pub datagrams: Datagrams,
+    /// Those of TCP.
+    pub streams: Streams,
 }
 
-impl descriptors::Kinds for Kinds {
+impl kind::Kinds for Kinds {
     type Kind = Kind;
 
     #[inline]
     fn sockets(&self, kind: Kind) -> &dyn Sockets {
         match kind {
             Kind::Datagrams => &self.datagrams,
+            Kind::Streams => &self.streams,
         }
     }
 }
@@ -66,7 +73,19 @@ impl Stack {
         user::guard_copies();
         Descriptors::over(Kinds {
             datagrams: Datagrams::new(settings.udp, settings.udp_busy_after, settings.udp_hold)?,
+            streams: Streams::new(settings.ddp, settings.ddp_crc, settings.discovery_port),
         })
+    }
+}
+
+impl Stack {
+    /// A call that has waited on this TCP socket is over, and holds it no longer.
+    pub fn let_go_of_stream(&'static self, record: &'static Record) {
+        self.kinds().streams.let_go(record);
+        self.remove_reference(Socket {
+            kind: Kind::Streams,
+            number: record.number(),
+        });
     }
 }
 

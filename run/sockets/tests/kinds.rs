@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
-use weft_sockets::descriptors::{Descriptors, Kinds, Origin, Sockets};
+use weft_sockets::descriptors::Descriptors;
+use weft_sockets::kind::{Kinds, Origin, Sockets};
 use weft_sockets::pool::Pool;
 use weft_sockets::references::References;
 use weft_sockets::table::{Kind, Socket};
@@ -44,12 +45,16 @@ impl Kinds for Both {
     }
 }
 
+/// Sockets that each kind can have.
+const SOCKETS_MAX: usize = 4096;
+
 /// Open sockets by descriptor: the colour and the inode.
 type Kernel = Arc<Mutex<BTreeMap<i32, (Colour, u64)>>>;
 
 /// The sockets of one kind.
 struct Coloured {
     colour: Colour,
+    looked_for: bool,
     kernel: Kernel,
     records: Pool<Record>,
     /// What was called, in words.
@@ -64,11 +69,12 @@ struct Record {
 }
 
 impl Coloured {
-    fn new(colour: Colour, kernel: &Kernel) -> Coloured {
+    fn new(colour: Colour, looked_for: bool, kernel: &Kernel) -> Coloured {
         Coloured {
             colour,
+            looked_for,
             kernel: kernel.clone(),
-            records: Pool::new(),
+            records: Pool::new(SOCKETS_MAX, 1),
             calls: Mutex::default(),
             asked: AtomicUsize::new(0),
         }
@@ -89,11 +95,23 @@ impl Coloured {
 }
 
 impl Sockets for Coloured {
-    fn is_made_by(&self, family: i32, socket_type: i32) -> bool {
-        (family, socket_type) == (self.colour as i32, 1)
+    fn most(&self) -> usize {
+        SOCKETS_MAX
     }
 
-    fn look(&self, fd: i32) -> Option<u64> {
+    fn is_looked_for(&self) -> bool {
+        self.looked_for
+    }
+
+    fn is_met_by_read(&self) -> bool {
+        self.looked_for && self.colour == Colour::Blue
+    }
+
+    fn is_made_by(&self, family: i32, socket_type: i32, protocol: i32) -> bool {
+        (family, socket_type, protocol) == (self.colour as i32, 1, 0)
+    }
+
+    fn look(&self, fd: i32, _origin: Origin) -> Option<u64> {
         let (colour, inode) = *self.kernel.lock().unwrap().get(&fd)?;
         (colour == self.colour).then_some(inode)
     }
@@ -101,12 +119,17 @@ impl Sockets for Coloured {
     fn begin(&self, origin: Origin) -> Option<usize> {
         let make = |number| {
             let references = References::new();
-            let record = Box::new(Record { number, references });
-            Some(&*Box::leak(record))
+            let record = Box::leak(Box::new(Record { number, references }));
+            Some(std::slice::from_ref(&*record))
         };
         let number = self.records.take(make)?.number;
         self.called(format!("begin {number} {origin:?}"));
         Some(number)
+    }
+
+    fn handed_on(&self, number: usize, fd: i32) -> u32 {
+        self.called(format!("{number} accepts by {fd}"));
+        1000 + number as u32
     }
 
     fn references(&self, number: usize) -> Option<&References> {
@@ -123,12 +146,37 @@ impl Sockets for Coloured {
         self.called(format!("flush {number}"));
     }
 
-    fn closing(&self, number: usize, fd: i32) {
+    fn closing(&'static self, number: usize, fd: i32) {
         self.called(format!("closing {number} by {fd}"));
+    }
+
+    fn ending(&self, number: usize, fd: i32, waited: u32) -> bool {
+        self.called(format!("ending {number} by {fd}"));
+        waited >= ENDING_MS
+    }
+
+    fn ending_closed(&self, _waited: u32) -> bool {
+        true
+    }
+
+    fn is_inherited(&self) -> bool {
+        self.looked_for
+    }
+
+    fn share(&self, number: usize) {
+        self.called(format!("share {number}"));
+    }
+
+    fn looks_again(&self) -> bool {
+        false
     }
 
     fn release(&self, number: usize) {
         self.called(format!("release {number}"));
+    }
+
+    fn passed_by(&self, number: usize) {
+        self.called(format!("passed by {number}"));
     }
 
     fn anything_waits(&self) -> bool {
@@ -148,23 +196,32 @@ impl Sockets for Coloured {
     }
 }
 
+/// How long a socket keeps a process that ends.
+const ENDING_MS: u32 = 3;
+
 /// A program: its kernel and its descriptors.
 struct Program {
     kernel: Kernel,
-    descriptors: Descriptors<Both>,
+    /// There as long as the process is, as the hooks' are.
+    descriptors: &'static Descriptors<Both>,
     inodes: u64,
 }
 
 impl Program {
     fn new() -> Program {
+        Program::of(true)
+    }
+
+    /// A program whose sockets of both kinds are looked for, or known only when claimed.
+    fn of(looked_for: bool) -> Program {
         let kernel = Kernel::default();
         let kinds = Both {
-            red: Coloured::new(Colour::Red, &kernel),
-            blue: Coloured::new(Colour::Blue, &kernel),
+            red: Coloured::new(Colour::Red, looked_for, &kernel),
+            blue: Coloured::new(Colour::Blue, looked_for, &kernel),
         };
         Program {
             kernel,
-            descriptors: Descriptors::over(kinds).unwrap(),
+            descriptors: Box::leak(Box::new(Descriptors::over(kinds).unwrap())),
             inodes: 0,
         }
     }
@@ -187,7 +244,14 @@ impl Program {
     /// The program calls `socket`.
     fn makes(&mut self, fd: i32, colour: Colour) {
         self.inherits(fd, colour);
-        self.descriptors.made_socket(fd, colour as i32, 1);
+        self.descriptors.made_socket(fd, colour as i32, 1, 0);
+    }
+
+    /// The program calls `accept` on `by`, which gives `fd`.
+    fn accepts(&mut self, by: i32, fd: i32, colour: Colour) {
+        let listener = self.descriptors.listener(by);
+        self.inherits(fd, colour);
+        self.descriptors.accepted(listener, fd);
     }
 
     /// The program duplicates `old`, in a way that a hook sees or does not.
@@ -231,7 +295,7 @@ fn each_kind_has_numbers_of_its_own() {
     program.makes(4, Colour::Blue);
     program.inherits(5, Colour::Blue);
     // Nobody calls a socket with this family and type one of ours.
-    program.descriptors.made_socket(6, 77, 1);
+    program.descriptors.made_socket(6, 77, 1, 0);
     let found = [3, 4, 5, 6].map(|fd| program.descriptors.socket(fd));
     assert_eq!(found, [red(0), blue(0), blue(1), None]);
     assert_eq!(program.red().take_calls(), ["begin 0 Made"]);
@@ -271,6 +335,85 @@ fn descriptors_of_one_socket_are_one_socket_however_they_came() {
 }
 
 #[test]
+fn what_a_socket_accepts_is_of_its_kind_and_has_what_it_hands_on() {
+    let mut program = Program::new();
+    program.makes(3, Colour::Red);
+    program.accepts(3, 4, Colour::Red);
+    // Made, and closed in a way no hook saw: the number is of the connection now.
+    program.makes(5, Colour::Blue);
+    program.accepts(4, 5, Colour::Red);
+    let found = [4, 5].map(|fd| program.descriptors.known(fd));
+    assert_eq!(found, [red(1), red(2)]);
+    assert_eq!(program.blue().in_use(), [].into());
+    let calls = program.red().take_calls();
+    assert_eq!(
+        calls,
+        [
+            "begin 0 Made",
+            "0 accepts by 3",
+            "begin 1 Accepted(1000)",
+            "1 accepts by 4",
+            "begin 2 Accepted(1001)",
+        ]
+    );
+    // A listener that is closed while another thread waits in accept hands on what it was.
+    let listener = program.descriptors.listener(3);
+    program.closes(3);
+    program.inherits(6, Colour::Red);
+    program.descriptors.accepted(listener, 6);
+    assert_eq!(
+        program.red().take_calls().pop().unwrap(),
+        "begin 0 Accepted(1000)"
+    );
+    // Of the kernel's own nothing is looked at, and a call that failed made nothing.
+    program.accepts(100, 7, Colour::Red);
+    assert_eq!(program.descriptors.socket(7), None);
+    program.descriptors.accepted(listener, -1);
+}
+
+#[test]
+fn only_kinds_that_ask_for_it_are_met_by_read() {
+    let mut program = Program::new();
+    program.inherits(3, Colour::Red);
+    program.inherits(4, Colour::Blue);
+    let met = [3, 4].map(|fd| program.descriptors.met_by_read(fd));
+    assert_eq!(met, [red(0), blue(0)], "whoever looks sees what it is");
+    let mut program = Program::of(false);
+    program.inherits(4, Colour::Blue);
+    assert_eq!(program.descriptors.met_by_read(4), None);
+    assert_eq!(program.blue().asked.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn kinds_that_are_not_looked_for_have_what_is_claimed() {
+    let mut program = Program::of(false);
+    program.makes(3, Colour::Red);
+    program.inherits(4, Colour::Blue);
+    let found = [3, 4].map(|fd| program.descriptors.socket(fd));
+    assert_eq!(found, [None, None]);
+    assert_eq!(program.descriptors.claim(3, Colour::Red), red(0));
+    assert_eq!(program.descriptors.claim(3, Colour::Red), red(0));
+    assert_eq!(program.descriptors.claim(3, Colour::Blue), None);
+    assert_eq!(
+        program.descriptors.claim(4, Colour::Red),
+        None,
+        "it is blue"
+    );
+    assert_eq!(program.descriptors.claim(-1, Colour::Red), None);
+    // What comes of it is known, too.
+    program.duplicates(3, 5, true);
+    program.accepts(3, 6, Colour::Red);
+    let known = [3, 5, 6].map(|fd| program.descriptors.known(fd));
+    assert_eq!(known, [red(0), red(0), red(1)]);
+    for fd in [3, 5, 6] {
+        program.closes(fd);
+    }
+    assert_eq!(program.red().in_use(), [].into());
+    program.descriptors.confine();
+    assert_eq!(program.descriptors.claim(4, Colour::Blue), None);
+}
+
+#[test]
 fn calls_reach_the_kind_that_they_concern() {
     let mut program = Program::new();
     program.makes(3, Colour::Red);
@@ -279,7 +422,11 @@ fn calls_reach_the_kind_that_they_concern() {
     program.blue().take_calls();
     program.descriptors.overwriting(3);
     program.descriptors.release(3);
-    assert_eq!(program.red().take_calls(), ["flush 0", "release 0"]);
+    program.descriptors.passed_by(3);
+    assert_eq!(
+        program.red().take_calls(),
+        ["flush 0", "release 0", "passed by 0"]
+    );
     assert_eq!(program.blue().take_calls(), [""; 0]);
     program.descriptors.before_fork();
     program.descriptors.flush_all();
@@ -358,7 +505,7 @@ fn sockets_beyond_the_last_number_are_the_kernels() {
         fd += 1;
     }
     let most = program.red().in_use().len();
-    assert_eq!(most, 4096);
+    assert_eq!(most, SOCKETS_MAX);
     // One kind's want of numbers is not the other's.
     program.makes(fd, Colour::Blue);
     assert_eq!(program.descriptors.socket(fd), blue(0));
@@ -447,13 +594,13 @@ proptest! {
                 Step::Make(fd, colour) => program.makes(fd, colour),
                 // What nobody is told of appears where nothing was, or is only met after another hook.
                 Step::Inherit(fd, colour) if is_free(fd) => {
-                    program.descriptors.arrived(fd);
                     program.inherits(fd, colour);
+                    program.descriptors.arrived(fd);
                 }
                 Step::Duplicate { old, new, seen } if seen => program.duplicates(old, new, true),
                 Step::Duplicate { old, new, .. } if is_free(new) => {
-                    program.descriptors.arrived(new);
                     program.duplicates(old, new, false);
+                    program.descriptors.arrived(new);
                 }
                 Step::Close(fd) => program.closes(fd),
                 Step::CloseRange(first, last) => {
@@ -490,5 +637,27 @@ proptest! {
             let sockets: BTreeSet<(Colour, usize)> = records.values().copied().collect();
             prop_assert_eq!(sockets.len(), records.len(), "two sockets have one record");
         }
+    }
+}
+
+#[test]
+fn what_is_passed_on_is_shared() {
+    let mut program = Program::new();
+    program.makes(3, Colour::Red);
+    program.red().take_calls();
+    program.descriptors.passing(3);
+    program.descriptors.passing(4);
+    assert_eq!(program.red().take_calls(), ["share 0"]);
+}
+
+#[test]
+fn a_process_ends_when_its_sockets_let_it() {
+    let mut program = Program::new();
+    program.makes(3, Colour::Red);
+    program.makes(4, Colour::Blue);
+    program.red().take_calls();
+    program.descriptors.ending();
+    for sockets in [program.red(), program.blue()] {
+        assert!(sockets.take_calls().len() > 1);
     }
 }

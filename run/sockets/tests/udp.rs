@@ -8,12 +8,13 @@ use weft_settings::datagrams::DatagramRules;
 use weft_settings::Settings;
 use weft_sockets::stack::{Kind, Stack};
 
-fn stack(rules: &str) -> Option<Stack> {
+/// A stack that is there as long as the process is, as the hooks' is.
+fn stack(rules: &str) -> Option<&'static Stack> {
     let settings = Settings {
         udp: DatagramRules::parse(rules).unwrap(),
         ..Settings::default()
     };
-    Stack::new(&settings, &["tests"])
+    Stack::new(&settings, &["tests"]).map(|stack| &*Box::leak(Box::new(stack)))
 }
 
 fn udp() -> UdpSocket {

@@ -122,6 +122,18 @@ impl Engine {
         self.wakeups.swept();
     }
 
+    /// The program polls in vain while others need its core, and sleeps in the set for a moment.
+    pub(crate) fn nap(&self) {
+        self.note_polling();
+        if self
+            .sweep(Some(Duration::from_micros(50)))
+            .is_ok_and(|woken| woken)
+        {
+            self.wakeups.napped(&self.bells);
+        }
+        self.wakeups.swept();
+    }
+
     /// A post, which waits for others where it may.
     pub(crate) fn post(&self) {
         if self.wakeups.mode() == Mode::Watched {

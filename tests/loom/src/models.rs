@@ -11,7 +11,7 @@ use crate::engine::{Engine, Happened};
 use crate::sync::{Mutex, Watched};
 
 /// Runs a model in every order with at most so many preemptions (`LOOM_MAX_PREEMPTIONS`, else `usual`).
-fn check(usual: usize, model: impl Fn() + Send + Sync + 'static) {
+pub(crate) fn check(usual: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(Some(usual));
     builder.max_branches = 20_000;
@@ -100,6 +100,34 @@ fn a_timer_is_run_while_others_poll() {
         rig.engine.add_timer();
         assert_eq!(rig.get(), Happened::Timer);
         polls.join().expect("a thread");
+        rig.end();
+    });
+}
+
+#[test]
+fn a_timer_is_run_while_a_poller_naps() {
+    check(2, || {
+        let rig = Rig::new();
+        let naps = rig.thread(|engine, _| engine.nap());
+        rig.engine.add_timer();
+        rig.watch_until(1);
+        naps.join().expect("a thread");
+        assert_eq!(rig.get(), Happened::Timer);
+        rig.end();
+    });
+}
+
+#[test]
+fn an_event_of_another_thread_reaches_one_that_waits_while_a_poller_naps() {
+    check(2, || {
+        let rig = Rig::new();
+        let other = rig.thread(|engine, channel| {
+            engine.nap();
+            channel.post(Happened::Sent, engine);
+            engine.nap();
+        });
+        assert_eq!(rig.get(), Happened::Sent);
+        other.join().expect("a thread");
         rig.end();
     });
 }

@@ -45,6 +45,16 @@ macro_rules! atomic {
             in_order(order, || self.0.store(value, order));
         }
     };
+    (swap $value:ty) => {
+        pub(crate) fn swap(&self, value: $value, order: Ordering) -> $value {
+            in_order(order, || self.0.swap(value, order))
+        }
+    };
+    (fetch_sub $value:ty) => {
+        pub(crate) fn fetch_sub(&self, value: $value, order: Ordering) -> $value {
+            in_order(order, || self.0.fetch_sub(value, order))
+        }
+    };
     (fetch_add $value:ty) => {
         pub(crate) fn fetch_add(&self, value: $value, order: Ordering) -> $value {
             in_order(order, || self.0.fetch_add(value, order))
@@ -64,8 +74,8 @@ macro_rules! atomic {
 }
 
 atomic!(AtomicBool, bool: store compare_exchange);
-atomic!(AtomicU32, u32: store);
-atomic!(AtomicU64, u64: fetch_add);
+atomic!(AtomicU32, u32: store fetch_add fetch_sub);
+atomic!(AtomicU64, u64: store swap fetch_add);
 atomic!(AtomicUsize, usize: store fetch_add);
 
 /// A lock in the manner of `parking_lot`.

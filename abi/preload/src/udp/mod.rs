@@ -2,17 +2,17 @@
 
 mod receive;
 
-use std::ffi::{c_int, c_uint};
+use std::ffi::{c_int, c_uint, c_ulong, c_void};
 
-use libc::{mmsghdr, timespec};
+use libc::{epoll_event, mmsghdr, msghdr, socklen_t, timespec};
 use weft_os::user::UserBuffers;
 use weft_sockets::stack::Stack;
 use weft_sockets::udp::{Datagrams, Record};
 use weft_sockets::verdict::Verdict;
 use weft_sockets::Errno;
 
-use crate::edge::{caught, test_cancel};
-use crate::socket::{Beside, Socket};
+use crate::edge::{caught, settle, test_cancel, List};
+use crate::socket::{Beside, FileOctets, Socket};
 
 /// A UDP socket of the program's.
 #[derive(Clone, Copy)]
@@ -44,6 +44,33 @@ impl Socket for UdpSocket {
         })
     }
 
+    fn send_list(self, _to: Option<&[u8]>, _data: List, flags: c_int) -> Verdict {
+        self.make_way(flags)
+    }
+
+    /// Control messages are about one send: the kernel's.
+    fn send_with_control(self, _message: &msghdr, flags: c_int) -> Option<Verdict> {
+        Some(self.make_way(flags))
+    }
+
+    fn send_file(self, _from: FileOctets, real: impl FnOnce() -> isize) -> isize {
+        settle(self.make_way(0), real)
+    }
+
+    fn receive_to_pipe(
+        self,
+        _pipe: c_int,
+        _most: usize,
+        _flags: c_uint,
+        real: impl FnOnce() -> isize,
+    ) -> isize {
+        real()
+    }
+
+    fn sends_one_by_one(self, _flags: c_int) -> bool {
+        true
+    }
+
     fn make_way(self, flags: c_int) -> Verdict {
         caught(Verdict::Kernel, || {
             self.sockets()
@@ -53,12 +80,12 @@ impl Socket for UdpSocket {
 
     fn receive(
         self,
-        room: Option<&UserBuffers>,
+        room: Result<&UserBuffers, List>,
         flags: c_int,
         beside: Beside,
         real: impl FnOnce() -> isize,
     ) -> isize {
-        self.receive_datagram(room, flags, beside, real)
+        self.receive_datagram(room.ok(), flags, beside, real)
     }
 
     fn receive_messages(
@@ -76,26 +103,68 @@ impl Socket for UdpSocket {
         caught((), || self.sockets().flush_record(self.record));
     }
 
-    fn connecting(self) {
+    fn connecting(self, _to: &[u8]) -> Verdict {
         caught((), || self.sockets().connecting(self.record));
+        Verdict::Kernel
     }
 
-    fn shutting_down(self, how: c_int) {
+    fn listening(self) -> Verdict {
+        self.flush();
+        Verdict::Kernel
+    }
+
+    fn listened(self) {}
+
+    fn accepting(self) -> Verdict {
+        Verdict::Kernel
+    }
+
+    fn connected(self) {}
+
+    fn shutting_down(self, how: c_int) -> Verdict {
         match how {
             libc::SHUT_RD => self.flush(),
             _ => caught((), || self.sockets().shutting_down(self.record)),
         }
+        Verdict::Kernel
     }
 
-    fn setting_option(self, level: c_int, option: c_int) {
+    fn setting_option(
+        self,
+        level: c_int,
+        option: c_int,
+        _value: *const c_void,
+        _len: socklen_t,
+    ) -> Verdict {
         caught((), || {
             self.sockets().flush_record(self.record);
             self.sockets().option_set(self.record, level, option);
         });
+        Verdict::Kernel
+    }
+
+    fn own_option(self, _level: c_int, _option: c_int) -> Option<c_int> {
+        None
+    }
+
+    fn watched(self, _epoll: c_int, _operation: c_int, _event: *const epoll_event) {}
+
+    fn is_framed(self) -> bool {
+        false
+    }
+
+    fn is_readable(self) -> bool {
+        true
     }
 
     fn take_error(self) -> Option<Errno> {
         caught(None, || self.sockets().take_error(self.record))
+    }
+
+    /// What waits leaves, and counts.
+    fn unsent(self, _request: c_ulong) -> Option<usize> {
+        self.flush();
+        None
     }
 
     /// Octets of the next datagram, not of all that were coalesced with it.

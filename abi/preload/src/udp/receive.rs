@@ -11,11 +11,10 @@ use weft_sockets::Errno;
 
 use super::UdpSocket;
 use crate::edge::{buffers, caught, errno, fail, get, put, put_octets, test_cancel};
+use crate::messages::receive_one_by_one;
 use crate::real::Real;
 use crate::socket::Beside;
 
-/// What the kernel takes of a list of messages.
-const MOST_MESSAGES: c_uint = 1024;
 /// Receives that are not about datagrams in the queue.
 const ELSEWHERE: c_int = libc::MSG_ERRQUEUE | libc::MSG_OOB;
 
@@ -124,57 +123,16 @@ impl UdpSocket {
             }
             return number;
         }
-        let limit = match deadline(timeout) {
-            Ok(limit) => limit,
-            Err(errno) => return fail(errno) as c_int,
-        };
-        let received = self.split_messages(messages, count.min(MOST_MESSAGES), flags, limit);
-        match limit {
-            Some(limit) if received > 0 => match put(timeout, time_until(limit)) {
-                Ok(()) => received,
-                Err(errno) => fail(errno) as c_int,
-            },
-            _ => received,
-        }
-    }
-
-    fn split_messages(
-        self,
-        messages: *mut mmsghdr,
-        count: c_uint,
-        flags: c_int,
-        limit: Option<u64>,
-    ) -> c_int {
-        let wait_for_one = flags & libc::MSG_WAITFORONE != 0;
-        let mut flags = flags & !libc::MSG_WAITFORONE;
-        for number in 0..count {
-            let at = messages.wrapping_add(number as usize);
-            let octets = self.split_message(at.cast(), flags);
-            let told = |result: c_int| if number > 0 { number as c_int } else { result };
-            if octets < 0 {
-                return told(-1);
-            }
-            let len_at = at
-                .cast::<u8>()
-                .wrapping_add(std::mem::offset_of!(mmsghdr, msg_len));
-            if let Err(errno) = put(len_at.cast::<u32>(), octets as u32) {
-                return told(fail(errno) as c_int);
-            }
-            if wait_for_one {
-                flags |= libc::MSG_DONTWAIT;
-            }
-            if limit.is_some_and(|limit| dgram::now() >= limit) {
-                return number as c_int + 1;
-            }
-        }
-        count as c_int
+        receive_one_by_one(messages, count, flags, timeout, |at, flags| {
+            self.split_message(at, flags)
+        })
     }
 
     fn split_message(self, at: *mut msghdr, flags: c_int) -> isize {
         let Some(message) = get(at) else {
             return fail(libc::EFAULT);
         };
-        match buffers(message.msg_iov, message.msg_iovlen) {
+        match buffers(message.msg_iov, message.msg_iovlen).ok() {
             Some(room) => self.split(&room, flags, Beside::Message(at, message)),
             None => fail(libc::EMSGSIZE),
         }
@@ -241,28 +199,4 @@ fn deliver_message(
         | set(datagram.truncated, libc::MSG_TRUNC)
         | set(handed.truncated, libc::MSG_CTRUNC);
     put(at, message)
-}
-
-/// When a `recvmmsg` stops, nanoseconds of the monotonic clock. As with the kernel it is looked at after each
-/// datagram only.
-fn deadline(timeout: *const timespec) -> Result<Option<u64>, Errno> {
-    if timeout.is_null() {
-        return Ok(None);
-    }
-    let time = get(timeout).ok_or(libc::EFAULT)?;
-    let valid = time.tv_sec >= 0 && (0..1_000_000_000).contains(&time.tv_nsec);
-    if !valid {
-        return Err(libc::EINVAL);
-    }
-    let ns = (time.tv_sec as u64).saturating_mul(1_000_000_000) + time.tv_nsec as u64;
-    Ok(Some(dgram::now().saturating_add(ns)))
-}
-
-/// What is left of a `recvmmsg`'s time, which the kernel writes back where datagrams came.
-fn time_until(limit: u64) -> timespec {
-    let left = limit.saturating_sub(dgram::now());
-    timespec {
-        tv_sec: (left / 1_000_000_000) as libc::time_t,
-        tv_nsec: (left % 1_000_000_000) as libc::c_long,
-    }
 }

@@ -280,6 +280,7 @@ export! {
             if event.is_null() {
                 return invalid();
             }
+            weft_engine::hold_while_leaving();
             // SAFETY: a channel of ours or null; the program gave the address for the answer.
             unsafe { *event = next(of(channel)?)? };
             Ok(())

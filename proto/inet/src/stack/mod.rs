@@ -19,8 +19,6 @@ mod addresses;
 mod arp;
 mod cidr;
 mod config;
-#[cfg(test)]
-mod detection;
 mod egress;
 mod flow;
 mod frame;

@@ -1,5 +1,7 @@
 //! Frames in, frames out: ARP, neighbour discovery, echo, UDP, errors, fragments.
 
+mod detection;
+
 use super::*;
 use crate::checksum::{self, Checksum};
 use crate::tcp::{EndpointEvent, Event, Placement, Secret, State};

@@ -44,16 +44,29 @@ impl ReceiveBuffer {
     /// Takes octets in order, as many as `delivered` (of the connection) allows and `out` holds. Tell the connection by
     /// [`super::Connection::consume`].
     pub fn read(&mut self, delivered: u64, out: &mut [u8]) -> usize {
-        let len = (delivered.saturating_sub(self.start) as usize).min(out.len());
+        let [first, second] = self.peek(delivered, out.len());
+        out[..first.len()].copy_from_slice(first);
+        out[first.len()..][..second.len()].copy_from_slice(second);
+        let len = first.len() + second.len();
+        self.skip(len);
+        len
+    }
+
+    /// The next octets in order, `most` at most, where they are: behind the first part follows the second. Take them
+    /// by [`ReceiveBuffer::skip`].
+    pub fn peek(&self, delivered: u64, most: usize) -> [&[u8]; 2] {
+        let len = (self.readable(delivered) as usize).min(most);
         if len == 0 {
-            return 0;
+            return [&[], &[]];
         }
         let at = (self.start % self.ring.len() as u64) as usize;
         let first = len.min(self.ring.len() - at);
-        out[..first].copy_from_slice(&self.ring[at..at + first]);
-        out[first..len].copy_from_slice(&self.ring[..len - first]);
-        self.start += len as u64;
-        len
+        [&self.ring[at..at + first], &self.ring[..len - first]]
+    }
+
+    /// The next octets in order were taken: no more than [`ReceiveBuffer::peek`] showed.
+    pub fn skip(&mut self, octets: usize) {
+        self.start += octets as u64;
     }
 
     /// Octets in order that wait to be taken.

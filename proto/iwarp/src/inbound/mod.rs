@@ -8,20 +8,24 @@
 //! With CRC or markers an FPDU is given when all of it is there, since no STag or TO may be trusted before. With
 //! neither, a segment is given as soon as its header is there, so that its payload can be read from the socket
 //! straight to its target.
+//!
+//! An FPDU that arrives before what precedes it may be looked at ahead of order ([`Inbound::fpdus_ahead`]), and
+//! delivered when order has come to it without a second look at its payload ([`Inbound::deliver`]).
 
 mod sequence;
 #[cfg(test)]
 mod tests;
 
+use crate::ahead::{Envelope, FpdusAhead};
 use crate::ddp::Header;
-use crate::mpa::crc::{crc32c, CRC_LEN};
+use crate::mpa::crc::CRC_LEN;
 use crate::mpa::established::Established;
 use crate::mpa::fpdu::{fpdu_len, pad_len, LENGTH_LEN};
 use crate::mpa::marker;
+use crate::mpa::whole::{crc_matches, Lengths};
 use crate::num::{Msn, Stag};
 use crate::rdmap::{AtomicRequest, AtomicResponse, ReadRequest};
 use crate::terminate::{Fault, PeerFault, Terminate};
-use crate::wire::u16_at;
 use core::ops::Range;
 use sequence::{Checked, Sequence};
 
@@ -201,6 +205,12 @@ impl Inbound {
         }
     }
 
+    /// Checks no CRC from here on: the octets come through memory of this machine. Between two calls of
+    /// [`Inbound::parse`]; FPDUs keep their CRC field.
+    pub fn stop_crc(&mut self) {
+        self.config.crc = false;
+    }
+
     /// The driver read `octets` of the open segment's payload straight to their target.
     ///
     /// # Panics
@@ -240,25 +250,70 @@ impl Inbound {
         self.first_fpdu_seen
     }
 
+    /// Every octet that was parsed or placed belongs to an FPDU that is there whole: the next octet is the first of
+    /// another one.
+    #[inline]
+    pub fn is_between_fpdus(&self) -> bool {
+        self.payload_left == 0 && self.trailer_left == 0
+    }
+
+    /// The Send with this number has begun, and its last segment is still to come.
+    #[inline]
+    pub fn send_is_open(&self, msn: Msn) -> bool {
+        self.sequence.send_is_open(msn)
+    }
+
+    /// The FPDUs in octets that arrived before what precedes them. `at` is the offset of the first octet in the stream,
+    /// counted from the first octet of Full Operation; `aligned` says that the peer promised whole FPDUs in each
+    /// segment. `None` where neither that promise nor a CRC tells an FPDU from octets that look like one.
+    pub fn fpdus_ahead<'a>(
+        &self,
+        at: u64,
+        octets: &'a [u8],
+        aligned: bool,
+    ) -> Option<FpdusAhead<'a>> {
+        (self.config.crc || aligned)
+            .then(|| FpdusAhead::new(self.config.crc, self.config.markers, at, octets))
+    }
+
+    /// Order has come to an FPDU that was framed ahead of it and whose payload was placed: what its header shows is
+    /// checked as if it arrived now. The segment has no payload in a buffer, and nothing to drop.
+    ///
+    /// # Errors
+    ///
+    /// The fault that arrival in order would have shown.
+    ///
+    /// # Panics
+    ///
+    /// In debug builds, within an FPDU.
+    pub fn deliver(&mut self, placed: &Envelope) -> Result<Segment, Fault> {
+        debug_assert!(self.is_between_fpdus(), "delivered within an FPDU");
+        let ulpdu_len = placed.ulpdu_len();
+        let checked = self.sequence.check(ulpdu_len, placed.header_octets())?;
+        self.first_fpdu_seen = true;
+        self.position = marker::advance(self.position, placed.wire_len());
+        Ok(Segment {
+            message: checked.message,
+            ulpdu_len,
+            header: checked.header,
+            payload: 0..0,
+            payload_len: usize::from(ulpdu_len) - checked.header_len,
+            consumed: 0,
+        })
+    }
+
     /// With CRC or markers: one whole FPDU or nothing.
     fn parse_whole(&mut self, buf: &mut [u8]) -> Result<Parse, Fault> {
-        let leading = if self.config.markers {
-            marker::leading(self.position)
-        } else {
-            0
+        let lengths = match Lengths::of(self.config.markers, self.position, buf) {
+            Ok(lengths) => lengths,
+            Err(octets) => return Ok(Parse::Need { octets }),
         };
-        let Some(length) = buf.get(leading..leading + LENGTH_LEN) else {
-            return Ok(Parse::Need {
-                octets: leading + LENGTH_LEN,
-            });
-        };
-        let ulpdu_len = u16_at(length, 0);
-        let fpdu_len = fpdu_len(usize::from(ulpdu_len));
-        let consumed = if self.config.markers {
-            marker::wire_len(self.position, fpdu_len)
-        } else {
-            fpdu_len
-        };
+        let Lengths {
+            leading,
+            ulpdu_len,
+            fpdu_len,
+            wire_len: consumed,
+        } = lengths;
         let Some(wire) = buf.get_mut(..consumed) else {
             return Ok(Parse::Need { octets: consumed });
         };
@@ -391,13 +446,4 @@ impl Inbound {
         self.first_fpdu_seen |= self.trailer_left == 0;
         skipped
     }
-}
-
-/// The last four octets are the CRC of those before. While fuzzing every CRC is right, or nothing behind it would
-/// ever be reached.
-#[inline]
-#[allow(unexpected_cfgs, reason = "the fuzzer's build sets it")]
-fn crc_matches(wire: &[u8]) -> bool {
-    let (covered, field) = wire.split_at(wire.len() - CRC_LEN);
-    cfg!(fuzzing) || crc32c(covered).to_le_bytes() == field
 }

@@ -77,6 +77,12 @@ impl Sequence {
         self.tagged.is_some()
     }
 
+    /// The Send with this number has begun, and its last segment is still to come.
+    #[inline]
+    pub(super) fn send_is_open(&self, msn: Msn) -> bool {
+        self.send.is_some() && self.expected[0] == msn
+    }
+
     /// Whether `fpdu`, which begins with ULPDU_Length, holds all that [`Sequence::check`] looks at. The inner
     /// value is the length field, or how many octets it takes to say more. A length that cannot be right is
     /// found here, so that nobody waits for octets that will not come.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::ddp::{Tagged, Untagged};
 use crate::fuzzing::receive;
+use crate::mpa::crc::crc32c;
 use crate::num::{Opcode, QueueNumber};
 use crate::outbound::Outbound;
 use crate::rdmap::AtomicOperation;

@@ -4,6 +4,8 @@
 //! Positions are stream offsets modulo 512, counted from the first octet of Full Operation. FPDUs and markers are
 //! multiples of four octets long, so a marker never splits an aligned group of four, and no field of four octets.
 
+use core::ops::Range;
+
 /// Octets of a marker.
 pub(crate) const LEN: usize = 4;
 /// From the start of one marker to the start of the next.
@@ -83,6 +85,24 @@ pub(crate) fn remove(fpdu: &mut [u8], position: usize, fpdu_len: usize) -> bool 
     true
 }
 
+/// The octets between the inner markers of an FPDU that begins with ULPDU_Length at `position` and takes `wire_len`
+/// octets from there on, markers included: ranges of those, in order.
+pub(crate) fn runs(position: usize, wire_len: usize) -> impl Iterator<Item = Range<usize>> {
+    let first = 0..(SPACING - position).min(wire_len);
+    core::iter::successors(Some(first), move |before| {
+        let start = before.end + LEN;
+        (start < wire_len).then(|| start..(start + GAP).min(wire_len))
+    })
+}
+
+/// Every inner marker of an FPDU points to its front, in the octets that Weft itself would write there. `fpdu` begins
+/// with ULPDU_Length at `position`.
+pub(crate) fn agree(fpdu: &[u8], position: usize) -> bool {
+    (SPACING - position..fpdu.len())
+        .step_by(SPACING)
+        .all(|at| fpdu.get(at..at + LEN) == Some(&octets(at)))
+}
+
 /// The marker says that its FPDU began `distance` octets before it. Its two low bits count as 0, its reserved
 /// half is not looked at.
 pub(crate) fn points_back(marker: &[u8], distance: usize) -> bool {
@@ -122,6 +142,10 @@ mod tests {
             wire.extend_from_slice(&content[len - 4..]);
             prop_assert_eq!(&wire, &expected);
 
+            prop_assert!(agree(&wire, position));
+            let between: Vec<u8> = runs(position, wire.len()).flat_map(|run| wire[run].to_vec()).collect();
+            prop_assert_eq!(&between, &content);
+
             prop_assert!(remove(&mut wire, position, len));
             prop_assert_eq!(&wire[..len], &content[..]);
         }
@@ -138,5 +162,10 @@ mod tests {
     fn low_bits_and_reserved_half_are_ignored() {
         assert!(points_back(&[0xff, 0xff, 0x01, 0xff], 0x1fc));
         assert!(!points_back(&[0, 0, 0x01, 0xf8], 0x1fc));
+        let mut fpdu = vec![0; 516];
+        fpdu[508..512].copy_from_slice(&[0, 0, 0x01, 0xfc]);
+        assert!(agree(&fpdu, 4));
+        fpdu[511] = 0xff;
+        assert!(!agree(&fpdu, 4), "not what Weft writes");
     }
 }

@@ -5,3 +5,4 @@ pub mod established;
 pub mod fpdu;
 pub mod frame;
 pub(crate) mod marker;
+pub(crate) mod whole;

@@ -30,6 +30,7 @@ pub(super) struct Attributes {
     access: Access,
     unreliable: bool,
     acknowledge: bool,
+    aligned: bool,
     start_timeout: Duration,
 }
 
@@ -41,6 +42,7 @@ impl Attributes {
             access: read_and_write.union(Access::REMOTE_ATOMIC),
             unreliable: false,
             acknowledge: true,
+            aligned: false,
             start_timeout: START_TIMEOUT,
         }
     }
@@ -87,6 +89,15 @@ impl Attributes {
 
     pub(super) fn set_acknowledge(&mut self, acknowledge: bool) {
         self.acknowledge = acknowledge;
+    }
+
+    /// Whether peers are promised whole FPDUs in each TCP segment.
+    pub(super) fn is_aligned(&self) -> bool {
+        self.aligned
+    }
+
+    pub(super) fn set_aligned(&mut self, aligned: bool) {
+        self.aligned = aligned;
     }
 
     /// How long a peer that promised a message first may keep silent.

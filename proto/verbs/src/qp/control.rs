@@ -9,12 +9,14 @@ pub(super) struct Control {
     rtr: Option<(Rtr, u64)>,
     /// A zero-length Write, with its tagged offset.
     announce: Option<u64>,
+    /// A zero-length Write that tells where the two ends meet, with its tagged offset.
+    meeting: Option<u64>,
 }
 
 impl Control {
     #[inline]
     pub(super) fn is_pending(&self) -> bool {
-        self.rtr.is_some() || self.announce.is_some()
+        self.rtr.is_some() || self.announce.is_some() || self.meeting.is_some()
     }
 
     pub(super) fn queue_rtr(&mut self, kind: Rtr, to: u64) {
@@ -31,6 +33,11 @@ impl Control {
         self.announce = Some(to);
     }
 
+    /// A zero-length Write that says `to`, behind an announcement that waits.
+    pub(super) fn queue_meeting(&mut self, to: u64) {
+        self.meeting = Some(to);
+    }
+
     /// Takes the message that goes before everything else.
     #[inline]
     pub(super) fn take_rtr(&mut self) -> Option<(Rtr, u64)> {
@@ -40,7 +47,7 @@ impl Control {
     /// Takes the message that goes between others.
     #[inline]
     pub(super) fn take_announcement(&mut self) -> Option<u64> {
-        self.announce.take()
+        self.announce.take().or_else(|| self.meeting.take())
     }
 }
 
@@ -59,6 +66,17 @@ mod tests {
         assert!(!control.is_pending());
         control.queue_probe();
         assert_eq!(control.take_announcement(), Some(0));
+    }
+
+    #[test]
+    fn where_the_ends_meet_is_told_behind_the_announcement() {
+        let mut control = Control::default();
+        control.queue_meeting(7);
+        control.queue_announcement(5);
+        assert_eq!(control.take_announcement(), Some(5));
+        assert!(control.is_pending());
+        assert_eq!(control.take_announcement(), Some(7));
+        assert!(!control.is_pending());
     }
 
     #[test]

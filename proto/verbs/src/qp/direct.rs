@@ -64,6 +64,11 @@ impl DirectTarget {
         true
     }
 
+    /// The one run of memory that takes all of `len` octets, where it is one.
+    pub(super) fn single(&self, len: u32) -> Option<Span> {
+        self.spans[0].filter(|span| span.len == len)
+    }
+
     /// The spans in order.
     pub fn spans(&self) -> impl Iterator<Item = Span> + '_ {
         self.spans.iter().copied().flatten()
@@ -93,6 +98,9 @@ mod tests {
         assert_eq!((all.octets, lengths(all)), (10, [1, 2, 3, 4].into()));
         let rest = of(2, 6).expect("memory");
         assert_eq!((rest.octets, lengths(rest)), (6, [1, 3, 2].into()));
+        assert_eq!(rest.single(6), None);
+        let inside = of(3, 2).expect("memory");
+        assert_eq!(inside.single(2).map(|s| (s.offset, s.len)), Some((16, 2)));
     }
 
     #[test]

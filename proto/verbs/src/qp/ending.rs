@@ -13,6 +13,7 @@
 
 use weft_iwarp::{Fault, PeerFault, Terminate};
 
+use super::peer::MeetingNumber;
 use crate::types::{AsyncEventKind, WcStatus};
 
 /// How far the end of the stream has come.
@@ -50,6 +51,8 @@ pub enum QpEvent {
     Terminated(Terminate),
     /// Messages that waited for receives at the end of the stream are lost: the wait was long enough.
     Unreceived(usize),
+    /// The peer says where the ends meet, if they are on one machine.
+    Meeting(MeetingNumber),
 }
 
 /// What the program hears when the peer broke a rule.

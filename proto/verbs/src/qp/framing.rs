@@ -259,7 +259,7 @@ pub(super) mod tests {
         pub(in super::super) fn new() -> Wire {
             let established = established(Role::Initiator, None);
             Wire {
-                stream: Some(Stream::new(&established, 1448, FpduPolicy::Auto)),
+                stream: Some(Stream::new(&established, 1448, FpduPolicy::Auto, false)),
                 outgoing: Outgoing::default(),
                 counters: QpCounters::default(),
             }

@@ -18,6 +18,7 @@
 //! | `receives`, `immediate` | the receive queue and the receive in hand; Immediate Data |
 //! | `writes` | the peer's newest RDMA Write |
 //! | `rnr_queue`, `rnr` | messages that find no receive, and how long they wait |
+//! | `waits` | nothing; why octets ahead of order wait for it |
 //! | `timers` | the deadlines |
 //! | `counters` | what is counted |
 
@@ -46,12 +47,14 @@ mod stream;
 mod terminated;
 mod timers;
 mod turn;
+mod waits;
 mod writes;
 
 pub use attributes::QpConfig;
 pub use counters::QpCounters;
 pub use direct::{DirectTarget, Received};
 pub use ending::{Ending, QpEvent};
-pub use peer::FpduPolicy;
+pub use peer::{FpduPolicy, MeetingNumber};
 pub use queue_pair::Qp;
 pub use timers::{Close, LINGER};
+pub use waits::Waits;

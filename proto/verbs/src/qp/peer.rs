@@ -53,17 +53,52 @@ pub(super) fn retries_heard(to: u64) -> Option<u8> {
     (to == retries_told(count)).then_some(count)
 }
 
+/// In the lower octets of an announcement, beside the length, which is even: each TCP segment holds whole FPDUs.
+const ALIGNED: u64 = 1;
+/// The upper octets of what says where the rings of two ends on one machine are to be had.
+const MEETING: u64 = 0x5746_0000_0000_0000;
+
+/// Says to a Weft peer where the ends meet, if both are on one machine: a random number of 48 bits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct MeetingNumber(u64);
+
+impl MeetingNumber {
+    /// The lower 48 bits of `number`.
+    pub fn new(number: u64) -> MeetingNumber {
+        MeetingNumber(number & !(0xFFFF << 48))
+    }
+
+    /// The number.
+    pub fn get(self) -> u64 {
+        self.0
+    }
+}
+
+/// The tagged offset that tells the number.
+pub(super) const fn meeting_told(number: MeetingNumber) -> u64 {
+    MEETING | number.0
+}
+
+/// The number, if `to` tells one.
+pub(super) fn meeting_heard(to: u64) -> Option<MeetingNumber> {
+    let number = MeetingNumber::new(to);
+    (to == meeting_told(number)).then_some(number)
+}
+
 /// What a Weft peer says of itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Announcement {
     /// The longest ULPDU it takes, where that is more than the EMSS allows.
     ulpdu: Option<usize>,
+    /// It puts whole FPDUs into each segment.
+    aligned: bool,
 }
 
 /// The tagged offset that says: this side is Weft, and takes ULPDUs up to the MPA maximum unless
-/// they are to stay at the EMSS.
-const fn announcement(policy: FpduPolicy) -> u64 {
+/// they are to stay at the EMSS. `aligned` says that its segments hold whole FPDUs.
+const fn announcement(policy: FpduPolicy, aligned: bool) -> u64 {
     MAGIC
+        | if aligned { ALIGNED } else { 0 }
         | match policy {
             FpduPolicy::Emss => 0,
             FpduPolicy::Auto | FpduPolicy::Large => weft_iwarp::mpa::fpdu::MAX_ULPDU as u64,
@@ -72,20 +107,25 @@ const fn announcement(policy: FpduPolicy) -> u64 {
 
 /// What the peer says of itself, if `to` is an announcement.
 fn announced(to: u64) -> Option<Announcement> {
-    let ulpdu = (to & 0xFFFF) as usize;
+    let aligned = to & ALIGNED != 0;
+    let ulpdu = (to & 0xFFFF & !ALIGNED) as usize;
     let ulpdu = match ulpdu {
         0 => None,
         1..128 => return None,
         128.. => Some(ulpdu.min(weft_iwarp::mpa::fpdu::MAX_ULPDU)),
     };
-    (to & !0xFFFF == MAGIC).then_some(Announcement { ulpdu })
+    (to & !0xFFFF == MAGIC).then_some(Announcement { ulpdu, aligned })
 }
 
 /// How far two ends have found out about each other.
 #[derive(Debug)]
 pub(super) struct Detection {
     policy: FpduPolicy,
+    /// This side puts whole FPDUs into each segment.
+    aligned: bool,
     peer: Peer,
+    /// So does the peer, as it said.
+    peer_is_aligned: bool,
     /// This side has told the peer that it is Weft, or is about to.
     announced: bool,
     /// The peer was asked what it is.
@@ -102,10 +142,12 @@ pub(super) struct Heard {
 }
 
 impl Detection {
-    pub(super) fn new(policy: FpduPolicy) -> Detection {
+    pub(super) fn new(policy: FpduPolicy, aligned: bool) -> Detection {
         Detection {
             policy,
+            aligned,
             peer: Peer::Unknown,
+            peer_is_aligned: false,
             announced: false,
             asked: false,
         }
@@ -116,6 +158,11 @@ impl Detection {
         self.peer
     }
 
+    /// The peer said that it puts whole FPDUs into each segment.
+    pub(super) fn peer_is_aligned(&self) -> bool {
+        self.peer_is_aligned
+    }
+
     /// The start-up has shown that the peer is Weft.
     pub(super) fn note_weft(&mut self) {
         self.peer = Peer::Weft;
@@ -123,18 +170,20 @@ impl Detection {
 
     /// The tagged offset that announces this side.
     pub(super) fn announcement(&self) -> u64 {
-        announcement(self.policy)
+        announcement(self.policy, self.aligned)
     }
 
     /// A zero-length message of the peer's has `to`: what follows if that is an announcement.
     pub(super) fn hear(&mut self, to: u64) -> Option<Heard> {
         let announcement = announced(to)?;
         self.peer = Peer::Weft;
+        self.peer_is_aligned = announcement.aligned;
         let answers = !core::mem::replace(&mut self.announced, true);
         Some(Heard {
             ulpdu: announcement
                 .ulpdu
-                .filter(|_| self.policy != FpduPolicy::Emss),
+                // An FPDU longer than a segment is in none of them whole.
+                .filter(|_| self.policy != FpduPolicy::Emss && !self.aligned),
             answer: answers.then(|| self.announcement()),
         })
     }
@@ -166,14 +215,20 @@ mod tests {
 
     #[test]
     fn only_an_announcement_is_one() {
-        let large = announcement(FpduPolicy::Auto);
-        let says = |ulpdu| Some(Announcement { ulpdu });
+        let large = announcement(FpduPolicy::Auto, false);
+        let aligned = |ulpdu, aligned| Some(Announcement { ulpdu, aligned });
+        let says = |ulpdu| aligned(ulpdu, false);
         assert_eq!(announced(large), says(Some(LONGEST)));
-        assert_eq!(announced(announcement(FpduPolicy::Emss)), says(None));
-        for other in [0, 1, u64::MAX, MAGIC | 1, MAGIC | 127, large ^ (1 << 40)] {
+        assert_eq!(announced(announcement(FpduPolicy::Emss, false)), says(None));
+        for other in [0, 1, u64::MAX, MAGIC | 2, MAGIC | 127, large ^ (1 << 40)] {
             assert_eq!(announced(other), None, "{other:#x}");
         }
-        assert_eq!(announced(MAGIC | 0xFFFF), says(Some(LONGEST)), "clamped");
+        assert_eq!(announced(MAGIC | 0xFFFE), says(Some(LONGEST)), "clamped");
+        assert_eq!(announced(large | 1), aligned(Some(LONGEST), true));
+        assert_eq!(
+            announced(announcement(FpduPolicy::Emss, true)),
+            aligned(None, true)
+        );
     }
 
     #[test]
@@ -182,38 +237,74 @@ mod tests {
             assert_eq!(retries_heard(retries_told(count)), Some(count));
             assert_eq!(announced(retries_told(count)), None);
         }
-        for other in [0, u64::MAX, RETRIES | 256, announcement(FpduPolicy::Auto)] {
+        for other in [
+            0,
+            u64::MAX,
+            RETRIES | 256,
+            announcement(FpduPolicy::Auto, false),
+        ] {
             assert_eq!(retries_heard(other), None, "{other:#x}");
         }
     }
 
     #[test]
+    fn a_meeting_number_is_told_and_heard() {
+        for number in [0, 1, 0x1234_5678_9ABC, u64::MAX].map(MeetingNumber::new) {
+            let to = meeting_told(number);
+            assert_eq!(meeting_heard(to), Some(number));
+            assert_eq!((announced(to), retries_heard(to)), (None, None));
+        }
+        for other in [
+            0,
+            1,
+            u64::MAX,
+            RETRIES,
+            announcement(FpduPolicy::Auto, true),
+        ] {
+            assert_eq!(meeting_heard(other), None, "{other:#x}");
+        }
+    }
+
+    #[test]
     fn a_weft_peer_is_told_the_same_once() {
-        let mut detection = Detection::new(FpduPolicy::Auto);
+        let mut detection = Detection::new(FpduPolicy::Auto, false);
         assert_eq!(detection.hear(0), None);
         assert_eq!(detection.peer(), Peer::Unknown);
-        let heard = detection.hear(announcement(FpduPolicy::Large));
-        let answer = Some(announcement(FpduPolicy::Auto));
+        let heard = detection.hear(announcement(FpduPolicy::Large, false));
+        let answer = Some(announcement(FpduPolicy::Auto, false));
         let ulpdu = Some(LONGEST);
         assert_eq!(heard, Some(Heard { ulpdu, answer }));
         assert_eq!(detection.peer(), Peer::Weft);
-        let again = detection.hear(announcement(FpduPolicy::Emss));
+        let again = detection.hear(announcement(FpduPolicy::Emss, false));
         let (ulpdu, answer) = (None, None);
         assert_eq!(again, Some(Heard { ulpdu, answer }));
     }
 
     #[test]
     fn who_keeps_to_the_emss_does_so_whatever_the_peer_takes() {
-        let mut detection = Detection::new(FpduPolicy::Emss);
-        let heard = detection.hear(announcement(FpduPolicy::Auto));
+        let mut detection = Detection::new(FpduPolicy::Emss, false);
+        let heard = detection.hear(announcement(FpduPolicy::Auto, false));
         assert_eq!(heard.and_then(|heard| heard.ulpdu), None);
     }
 
     #[test]
+    fn who_promises_whole_fpdus_in_each_segment_frames_them_so() {
+        let mut detection = Detection::new(FpduPolicy::Auto, true);
+        let heard = detection.hear(announcement(FpduPolicy::Auto, false));
+        let (ulpdu, answer) = (None, Some(announcement(FpduPolicy::Auto, true)));
+        assert_eq!(heard, Some(Heard { ulpdu, answer }));
+        assert!(!detection.peer_is_aligned());
+        let mut peer = Detection::new(FpduPolicy::Auto, false);
+        let heard = peer.hear(answer.unwrap());
+        assert_eq!(heard.and_then(|heard| heard.ulpdu), Some(LONGEST));
+        assert!(peer.peer_is_aligned());
+    }
+
+    #[test]
     fn who_has_announced_itself_does_not_answer() {
-        let mut detection = Detection::new(FpduPolicy::Auto);
+        let mut detection = Detection::new(FpduPolicy::Auto, false);
         detection.note_sent(Rtr::Write, detection.announcement());
-        let heard = detection.hear(announcement(FpduPolicy::Auto));
+        let heard = detection.hear(announcement(FpduPolicy::Auto, false));
         assert_eq!(heard.and_then(|heard| heard.answer), None);
         assert!(detection.may_ask(), "a Write asks nothing");
         detection.note_sent(Rtr::Read, 0);
@@ -222,10 +313,10 @@ mod tests {
 
     #[test]
     fn an_answer_without_announcement_is_a_foreign_peers() {
-        let mut detection = Detection::new(FpduPolicy::Auto);
+        let mut detection = Detection::new(FpduPolicy::Auto, false);
         detection.note_answered();
         assert_eq!(detection.peer(), Peer::Foreign);
-        let mut detection = Detection::new(FpduPolicy::Auto);
+        let mut detection = Detection::new(FpduPolicy::Auto, false);
         detection.note_weft();
         detection.note_answered();
         assert_eq!(detection.peer(), Peer::Weft);

@@ -117,6 +117,22 @@ impl OutstandingReads {
             .map(|r| (r.scatter.as_slice(), r.received))
     }
 
+    /// The scatter list of the Read whose response has octets for this sink, and how much of it is before them: of a
+    /// segment that arrives ahead of order. `None` unless there is one such Read only.
+    pub(super) fn sink_ahead(&self, stag: Stag, to: u64, len: u32) -> Option<(&[Sge], u32)> {
+        let mut fitting = self.reads.iter().filter_map(|read| {
+            let done = u32::try_from(to.wrapping_sub(read.sink_to)).ok()?;
+            let end = u64::from(done) + u64::from(len);
+            let is_its = read.kind == Kind::Read
+                && stag == read.sink_stag
+                && end <= u64::from(read.len)
+                && done >= read.received;
+            is_its.then(|| (read.scatter.as_slice(), done))
+        });
+        let found = fitting.next()?;
+        fitting.next().is_none().then_some(found)
+    }
+
     /// Octets of the oldest Read's response are placed.
     pub(super) fn received(&mut self, octets: u32) {
         if let Some(read) = self.reads.front_mut() {
@@ -232,6 +248,31 @@ mod tests {
         reads.received(4);
         assert_eq!(reads.finish(), Some(Answered::Request));
         assert_eq!(reads.len(), 1);
+    }
+
+    #[test]
+    fn ahead_of_order_a_response_goes_to_the_one_read_that_it_can_be_of() {
+        let mut reads = OutstandingReads::default();
+        read(&mut reads, 10);
+        let done = |reads: &OutstandingReads, to, len| {
+            let sink = reads.sink_ahead(STAG, to, len);
+            sink.map(|(_, done)| done)
+        };
+        assert_eq!(done(&reads, 1004, 6), Some(4));
+        assert_eq!(done(&reads, 1004, 7), None, "longer than what is left");
+        assert_eq!(done(&reads, 999, 1), None);
+        assert!(reads.sink_ahead(Stag(1), 1004, 6).is_none());
+        reads.received(5);
+        assert_eq!(done(&reads, 1004, 6), None, "it has come");
+        read(&mut reads, 10);
+        assert_eq!(
+            done(&reads, 1006, 4),
+            None,
+            "the first one's or the second's"
+        );
+        reads.received(5);
+        reads.finish();
+        assert_eq!(done(&reads, 1006, 4), Some(6));
     }
 
     #[test]

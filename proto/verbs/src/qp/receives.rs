@@ -148,6 +148,14 @@ impl Receives {
         Some((filling.wqe.scatter.as_slice(), filling.received))
     }
 
+    /// The scatter list that octets of the Send from `mo` on go to, and how much of it is before them: of a segment
+    /// that arrives ahead of order, which fits.
+    pub(super) fn sink_ahead(&self, mo: u32, len: u32) -> Option<(&[Sge], u32)> {
+        let filling = self.filling.as_ref()?;
+        let fits = u64::from(mo) + u64::from(len) <= filling.wqe.capacity;
+        (fits && mo >= filling.received).then(|| (filling.wqe.scatter.as_slice(), mo))
+    }
+
     /// Places octets of the Send behind those that are there; [`Receives::received`] counts them.
     #[inline]
     pub(super) fn place(

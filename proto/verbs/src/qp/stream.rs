@@ -1,8 +1,10 @@
 //! The stream under a connected queue pair: both directions of iWARP, and what the two ends agreed on.
 
-use weft_iwarp::{Established, Fault, Inbound, Outbound, Parse, Role, Rtr};
+use weft_iwarp::{
+    Envelope, Established, Fault, FpdusAhead, Inbound, Msn, Outbound, Parse, Role, Rtr, Segment,
+};
 
-use super::peer::{Detection, FpduPolicy, Peer};
+use super::peer::{Detection, FpduPolicy, MeetingNumber, Peer};
 
 /// A stream whose MPA start-up is over.
 #[derive(Debug)]
@@ -16,6 +18,10 @@ pub(super) struct Stream {
     /// FPDUs are made to fit the EMSS.
     follows_emss: bool,
     detection: Detection,
+    /// The peer puts markers in.
+    markers_rx: bool,
+    /// What a Weft peer is told, once.
+    meeting: Option<MeetingNumber>,
     /// Reads this side may have outstanding.
     ord: u16,
     /// Reads the peer may have outstanding here.
@@ -23,8 +29,14 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// `emss` is TCP's effective maximum segment size, octets.
-    pub(super) fn new(established: &Established, emss: usize, policy: FpduPolicy) -> Stream {
+    /// `emss` is TCP's effective maximum segment size, octets; `aligned` promises the peer that each segment holds
+    /// whole FPDUs.
+    pub(super) fn new(
+        established: &Established,
+        emss: usize,
+        policy: FpduPolicy,
+        aligned: bool,
+    ) -> Stream {
         let mut outbound = Outbound::new(established, emss);
         if policy == FpduPolicy::Large {
             outbound.set_mulpdu(weft_iwarp::mpa::fpdu::MAX_ULPDU);
@@ -36,7 +48,9 @@ impl Stream {
             may_send: !is_responder,
             swallow_rtr_send: is_responder && established.rtr == Some(Rtr::Send),
             follows_emss: policy != FpduPolicy::Large,
-            detection: Detection::new(policy),
+            detection: Detection::new(policy, aligned),
+            markers_rx: established.markers_rx,
+            meeting: None,
             ord: established.ord,
             ird: established.ird,
         }
@@ -115,6 +129,21 @@ impl Stream {
         heard.answer
     }
 
+    /// What a Weft peer is told of where the ends meet.
+    pub(super) fn set_meeting(&mut self, number: MeetingNumber) {
+        self.meeting = Some(number);
+    }
+
+    pub(super) fn take_meeting(&mut self) -> Option<MeetingNumber> {
+        self.meeting.take()
+    }
+
+    /// Nobody computes or checks a CRC from here on.
+    pub(super) fn stop_crc(&mut self) {
+        self.inbound.stop_crc();
+        self.outbound.stop_crc();
+    }
+
     /// A Read without size was answered.
     pub(super) fn note_answered(&mut self) {
         self.detection.note_answered();
@@ -134,6 +163,32 @@ impl Stream {
     #[inline]
     pub(super) fn parse(&mut self, buf: &mut [u8]) -> Result<Parse, Fault> {
         self.inbound.parse(buf)
+    }
+
+    /// The FPDUs in octets that arrived ahead of order, at this offset of the stream; `None` where nothing tells them.
+    pub(super) fn fpdus_ahead<'a>(&self, at: u64, octets: &'a [u8]) -> Option<FpdusAhead<'a>> {
+        self.inbound
+            .fpdus_ahead(at, octets, self.detection.peer_is_aligned())
+    }
+
+    /// Order has come to an FPDU whose payload was placed.
+    pub(super) fn deliver(&mut self, placed: &Envelope) -> Result<Segment, Fault> {
+        self.inbound.deliver(placed)
+    }
+
+    /// The octets that were parsed end with an FPDU.
+    pub(super) fn is_between_fpdus(&self) -> bool {
+        self.inbound.is_between_fpdus()
+    }
+
+    /// The Send with this number has begun, and its last segment is still to come.
+    pub(super) fn send_is_open(&self, msn: Msn) -> bool {
+        self.inbound.send_is_open(msn)
+    }
+
+    /// The peer puts markers into what it sends.
+    pub(super) fn has_markers(&self) -> bool {
+        self.markers_rx
     }
 
     /// The driver read so many octets of the open segment itself.
@@ -190,7 +245,7 @@ pub(super) mod tests {
     }
 
     fn stream(role: Role, rtr: Option<Rtr>, policy: FpduPolicy) -> Stream {
-        Stream::new(&established(role, rtr), 1448, policy)
+        Stream::new(&established(role, rtr), 1448, policy, false)
     }
 
     #[test]
@@ -237,7 +292,7 @@ pub(super) mod tests {
     fn the_peer_is_asked_once_even_where_no_read_does() {
         let mut none = established(Role::Initiator, None);
         none.ord = 0;
-        let mut stream = Stream::new(&none, 1448, FpduPolicy::Auto);
+        let mut stream = Stream::new(&none, 1448, FpduPolicy::Auto, false);
         assert!(stream.may_ask_peer(0) && !stream.may_ask_peer(1));
         stream.note_sent(Rtr::Read, 0);
         assert!(!stream.may_ask_peer(0) && stream.has_room_to_ask(0));

@@ -131,6 +131,11 @@ impl UdQp {
         self.state
     }
 
+    /// What senders have to know.
+    pub fn qkey(&self) -> u32 {
+        self.qkey
+    }
+
     /// Sets what senders have to know.
     pub fn set_qkey(&mut self, qkey: u32) {
         self.qkey = qkey;

@@ -11,6 +11,7 @@ mod local_faults;
 mod on_the_wire;
 mod out_of_band;
 mod pair;
+mod placing;
 mod random_work;
 mod rnr_queue;
 mod scenarios;

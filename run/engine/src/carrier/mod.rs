@@ -2,25 +2,29 @@
 //!
 //! A queue pair needs an ordered stream of octets and never learns which. [`Network`] makes connections, [`Listener`]
 //! takes them, [`Carrier`] is one. The kernel's TCP is the first ([`tcp`]); [`memory`] is a network within one process,
-//! which tests run over. The engine is given its network when it starts.
+//! which tests run over. The engine is given its network when it starts. Whatever network it is, two processes of one
+//! machine may have rings beside a connection of theirs ([`same_host`]).
 //!
 //! All of them can be used by several threads: their callers hold a lock (the id's, the queue pair's), but readiness
 //! comes from elsewhere.
 
 pub mod memory;
+pub mod same_host;
 pub mod tcp;
 
 use std::fmt::Debug;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use weft_os::lists::{Gather, Run, Scatter};
 pub use weft_os::mem::Registered;
 pub use weft_os::net::{SocketOptions, Transfer};
 pub use weft_os::poll::Interest;
+pub use weft_os::rings::{RingsToShare, SharedRings};
 
-pub use crate::progress::{Readiness, Source};
+pub use crate::progress::{Alarm, Drive, Readiness, Source};
 
 /// A connection, or one that is being made.
 pub trait Carrier: Source {
@@ -92,6 +96,48 @@ pub trait Carrier: Source {
     /// # Errors
     /// Not connected.
     fn peer_addr(&self) -> io::Result<SocketAddr>;
+
+    /// What it may have beside, where the other end is on the same machine.
+    #[inline]
+    fn rings(&self) -> Option<&dyn Rings> {
+        None
+    }
+}
+
+/// Two rings in memory that both ends of a connection share (decision 0035). Once they do, octets go through the rings
+/// and nothing shows at the carrier's descriptor unless it was asked for: its bell is *armed*.
+pub trait Rings {
+    /// Makes memory, for the other end to take.
+    ///
+    /// # Errors
+    /// Descriptors or memory are short, or it has some.
+    fn offer(&self, wants_crc: bool) -> io::Result<RingsToShare>;
+
+    /// Takes memory that the other end offered. False where that does not offer it any more. `wants_crc` where either
+    /// end does.
+    ///
+    /// # Errors
+    /// It has some.
+    fn accept(&self, rings: SharedRings, wants_crc: bool) -> io::Result<bool>;
+
+    /// Whether both ends use the memory, and if so whether with CRCs. Only once this was asked octets are read out of
+    /// the rings: what is above has to know it before.
+    fn shared(&self) -> Option<bool>;
+
+    /// The descriptor is ready, the epoll set says: a bell, or the end.
+    fn note_ready(&self);
+
+    /// Whether there is something that was waited for: octets, or room again. Costs no system call.
+    fn has_arrived(&self, octets: bool, room: bool) -> bool;
+
+    /// Whether a send that found no room may be tried again.
+    fn has_room(&self) -> bool;
+
+    /// Whether the bell is armed for that.
+    fn is_armed(&self, octets: bool, room: bool) -> bool;
+
+    /// Arms the bell: the descriptor shows from now on when octets come, or room. False when they are there already.
+    fn arm(&self, octets: bool, room: bool) -> bool;
 }
 
 /// Takes connections.
@@ -143,6 +189,20 @@ pub trait Network: Debug + Send + Sync {
     /// # Errors
     /// There is no route.
     fn source_towards(&self, peer: SocketAddr) -> io::Result<SocketAddr>;
+
+    /// Addresses that are its own and not the kernel's, each with the name of its interface.
+    fn addresses(&self) -> Vec<(IpAddr, String)> {
+        Vec::new()
+    }
+
+    /// What of it has to be run, from the engine's start on.
+    fn drives(&self) -> Vec<Arc<dyn Drive>> {
+        Vec::new()
+    }
+
+    /// The process exits: what was taken leaves, as far as that is to be had in a short time. Must not wait for a lock
+    /// that a thread may hold for good.
+    fn leave(&self) {}
 
     /// Memory is deregistered. No carrier of this network refers to it when this returns: what waits in it is copied
     /// first, as the program may free it then.

@@ -418,6 +418,19 @@ mod tests {
             attr.named = named;
             assert!(attr.check_ranges().is_err(), "{named:?}");
         }
+        let reads = u8::try_from(MAX_RD_ATOMIC).unwrap();
+        for path_mtu in [1, 5] {
+            let highest = QpAttr {
+                named: QpAttrMask::all(),
+                path_mtu,
+                rnr_retry: 7,
+                min_rnr_timer: 31,
+                max_rd_atomic: reads,
+                max_dest_rd_atomic: reads,
+                ..attr(31, 7)
+            };
+            assert!(highest.check_ranges().is_ok());
+        }
     }
 
     #[test]

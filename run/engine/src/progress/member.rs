@@ -26,6 +26,28 @@ pub(crate) trait Member: Debug + Send + Sync {
 
     /// Its descriptor is watched again.
     fn end_lease(&self) {}
+
+    /// Somebody is about to sleep, and what comes has to show at its descriptor from now on. True where something is
+    /// there already. For members that [are looked at](Member::look).
+    fn arm(&self) -> bool {
+        false
+    }
+
+    /// Serves what came without showing at its descriptor, unless another thread is at it.
+    fn look(&self) -> Looked {
+        Looked::Elsewhere
+    }
+}
+
+/// What a look at a member came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Looked {
+    /// Nothing was there.
+    Nothing,
+    /// Something was, and was served.
+    Served(Served),
+    /// What comes shows at its descriptor.
+    Elsewhere,
 }
 
 /// What came of serving a member.

@@ -15,14 +15,19 @@
 
 mod busy_wait;
 mod deferred;
+mod driven;
 mod lead;
 mod lease;
+mod looking;
 mod member;
 mod oversubscription;
 pub(crate) mod polling;
 mod ready;
 mod service;
 mod serving;
+mod silent;
+#[cfg(test)]
+mod silent_tests;
 mod timers;
 mod wakeups;
 #[cfg(test)]
@@ -30,7 +35,7 @@ mod wakeups_tests;
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU32};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::Thread;
 use std::time::Duration;
 
@@ -44,15 +49,18 @@ use crate::stats::Stats;
 
 use busy_wait::BusyWait;
 use deferred::Deferred;
+pub(crate) use driven::drive;
+pub use driven::{Alarm, Drive};
 pub(crate) use lead::Lead;
 use lease::Lease;
 use member::Members;
-pub(crate) use member::{Flush, Hints, Member, Served, Token};
+pub(crate) use member::{Flush, Hints, Looked, Member, Served, Token};
 use oversubscription::Oversubscription;
 use polling::Polls;
 use ready::ReadyList;
 pub use ready::{Readiness, Source};
 pub(crate) use service::start_service;
+use silent::Silent;
 use timers::Timers;
 use wakeups::{Mode, Wakeups};
 
@@ -70,6 +78,8 @@ pub(crate) struct Progress {
     waker: Arc<Waker>,
     /// Members without a descriptor that have said that they are ready.
     ready: Arc<ReadyList>,
+    /// Members that whoever polls looks at.
+    silent: Silent<Weak<dyn Member>>,
     wakeups: Wakeups,
     pub(crate) polls: Polls,
     pub(crate) oversubscription: Oversubscription,
@@ -105,6 +115,7 @@ impl Progress {
             epoll,
             ready: Arc::new(ReadyList::new(waker.clone())),
             waker,
+            silent: Silent::new(),
             wakeups: Wakeups::new(),
             polls: Polls::default(),
             oversubscription: Oversubscription::default(),
@@ -158,10 +169,10 @@ impl Progress {
         member: Arc<dyn Member>,
         interest: Interest,
     ) -> Result<Token, Error> {
-        if let Some(fd) = source.descriptor() {
-            return self.add(fd, member, interest);
-        }
-        let token = self.reserve(member);
+        let token = match source.descriptor() {
+            Some(fd) => self.add(fd, member, interest)?,
+            None => self.reserve(member),
+        };
         source.wait_for(interest, &self.readiness(token));
         Ok(token)
     }
@@ -176,12 +187,10 @@ impl Progress {
         token: Token,
         interest: Interest,
     ) -> Result<(), Error> {
+        source.wait_for(interest, &self.readiness(token));
         match source.descriptor() {
             Some(fd) => self.change(fd, token, interest),
-            None => {
-                source.wait_for(interest, &self.readiness(token));
-                Ok(())
-            }
+            None => Ok(()),
         }
     }
 

@@ -43,49 +43,86 @@ pub(super) struct Swept {
     pub(super) woken: bool,
 }
 
+/// What one look at the epoll set has come to so far.
+#[derive(Debug, Default)]
+struct Round {
+    swept: Swept,
+    /// The member that was active before.
+    hot: Option<Arc<dyn Member>>,
+    /// One that had octets of messages.
+    active: Option<Arc<dyn Member>>,
+}
+
+impl Round {
+    fn note(&mut self, member: Arc<dyn Member>, served: Served) {
+        self.swept.any = true;
+        if served != Served::Setup {
+            let is_hot = self
+                .hot
+                .as_ref()
+                .is_some_and(|hot| Arc::ptr_eq(hot, &member));
+            self.swept.carriers += 1;
+            self.swept.others |= !is_hot;
+        }
+        if served == Served::Active {
+            self.active = Some(member);
+        }
+    }
+}
+
 impl Progress {
     /// Serves whatever is ready, waiting at most `timeout` for it.
     pub(super) fn serve_ready(&self, timeout: Option<Duration>) -> Result<Swept, Error> {
-        let mut swept = Swept::default();
-        let mut active = None;
-        let hot = self.hot.read().clone();
-        let most = match timeout {
-            Some(Duration::ZERO) => SWEEP_MEMBERS_MAX,
-            _ => READY_MAX,
+        let mut round = Round {
+            hot: self.hot.read().clone(),
+            ..Round::default()
         };
-        let mut serve = |token: Token, writable: bool| {
-            let Some(member) = self.members.read().get(token) else {
-                return;
-            };
-            let served = member.serve(writable);
-            if served != Served::Setup {
-                swept.carriers += 1;
-                swept.others |= !hot.as_ref().is_some_and(|hot| Arc::ptr_eq(hot, &member));
-            }
-            if served == Served::Active {
-                active = Some(member);
-            }
+        let sleeps = timeout != Some(Duration::ZERO);
+        let most = match sleeps {
+            true => READY_MAX,
+            false => SWEEP_MEMBERS_MAX,
         };
+        let sweep = self.ready.sweep(sleeps);
+        let asleep = sleeps.then(|| {
+            self.fall_asleep(|member| {
+                let served = member.serve(false);
+                round.note(member, served);
+            })
+        });
         let said = self.ready.take();
-        let timeout = timeout
-            .filter(|_| said.is_empty())
-            .or_else(|| (!said.is_empty()).then_some(Duration::ZERO));
-        let (mut any, mut woken) = (!said.is_empty(), false);
+        let timeout = match said.is_empty() && !round.swept.any {
+            true => timeout,
+            false => Some(Duration::ZERO),
+        };
         for (token, writable) in said {
-            serve(token, writable);
+            self.serve_member(token, writable, &mut round);
         }
         self.epoll.wait(timeout, most, |ready| match ready.token {
-            WAKER => woken = true,
-            token => {
-                any = true;
-                serve(Token::from_number(token), ready.writable);
-            }
+            WAKER => round.swept.woken = true,
+            token => self.serve_member(Token::from_number(token), ready.writable, &mut round),
         })?;
-        (swept.any, swept.woken) = (any, woken);
-        if let Some(member) = active {
+        // A device that was served has made connections ready.
+        for (token, writable) in self.ready.take() {
+            self.serve_member(token, writable, &mut round);
+        }
+        drop(sweep);
+        drop(asleep);
+        if !sleeps {
+            self.look_at_silent(|member, served| round.note(member, served));
+        }
+        if let Some(member) = round.active {
             self.note_active(&member);
         }
-        Ok(swept)
+        Ok(round.swept)
+    }
+
+    fn serve_member(&self, token: Token, writable: bool, round: &mut Round) {
+        round.swept.any = true;
+        let member = self.members.read().get(token);
+        if let Some(member) = member {
+            let served = member.serve(writable);
+            round.note(member, served);
+        }
     }
 
     /// What a poll of an empty completion queue does before it looks again. Gives whether the peer is to acknowledge
@@ -121,7 +158,10 @@ impl Progress {
     pub(crate) fn nap(&self) {
         self.end_lease();
         // What fails here the next look finds.
-        let _ = self.serve_ready(Some(SLEEP_OF_CROWDED_POLLER));
+        let swept = self.serve_ready(Some(SLEEP_OF_CROWDED_POLLER));
+        if swept.is_ok_and(|swept| swept.woken) {
+            self.wakeups.napped(self);
+        }
         self.wakeups.swept();
     }
 

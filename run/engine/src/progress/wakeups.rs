@@ -186,6 +186,15 @@ impl Wakeups {
         }
     }
 
+    /// A poller slept in the set for a moment and was woken. The waker would be set for its next sleep, too, where
+    /// nobody else is there who clears it.
+    pub(crate) fn napped(&self, wake: &impl Wake) {
+        wake.clear_waker();
+        if self.in_set.load(Ordering::SeqCst) || self.led.load(Ordering::SeqCst) {
+            wake.set_waker();
+        }
+    }
+
     /// Whether a poller that is behind with its messages should sweep the set nevertheless: other connections may have
     /// something that cannot wait. If it does not, the service thread does at the end of the tick.
     #[inline]

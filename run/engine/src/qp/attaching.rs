@@ -8,6 +8,7 @@ use weft_verbs::qp::FpduPolicy;
 
 use super::stream::Stream;
 use super::{Inner, Leased, Owner, Qp};
+use crate::carrier::same_host::SameHost;
 use crate::carrier::Carrier;
 use crate::error::Error;
 use crate::progress::{Member, Token};
@@ -69,7 +70,18 @@ impl Qp {
         if engine.settings.speak_first && established.rtr.is_none() {
             inner.machine.speak_first();
         }
-        inner.stream = Some(Stream::new(carrier, token, peer, slot, leftover));
+        let carrier = match self.may_share(&*carrier, (local, peer), engine) {
+            true => Box::new(SameHost::over(carrier, leftover.len())),
+            false => carrier,
+        };
+        let mut stream = Stream::new(carrier, token, peer, slot, leftover);
+        if stream.has_rings && established.role == Role::Responder {
+            stream.meeting = self.expect_peer();
+        }
+        if let Some(number) = stream.meeting {
+            inner.machine.set_meeting(number);
+        }
+        inner.stream = Some(stream);
         inner.armed = None;
         inner.leased = Leased::default();
         inner.owner = Some(owner);

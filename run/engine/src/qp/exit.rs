@@ -3,6 +3,7 @@
 //! Posts may wait for others, and answers for the next post, some hundred microseconds: a process that exits meanwhile
 //! has nobody left who looks again. On a device they would be on the wire.
 
+use std::cell::Cell;
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -22,11 +23,31 @@ pub(super) fn wakeups() {
     }
 }
 
+/// The process is at its end.
+static LEAVING: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// This thread ends it.
+    static LEAVES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Keeps the calling thread for good once another one ends the process. Programs destroy what another thread of theirs
+/// is about to wait on, and exit: with a device the process is over before that thread finds out, and here what waits
+/// in the network leaves first.
+pub fn hold_while_leaving() {
+    while LEAVING.load(Ordering::Acquire) && !LEAVES.get() {
+        std::thread::park();
+    }
+}
+
 extern "C" fn leave() {
+    LEAVES.set(true);
+    LEAVING.store(true, Ordering::Release);
     // Nobody is there to be told of a panic.
     let _ = catch_unwind(|| {
         if let Some(engine) = started() {
             send_what_waits(&engine);
+            engine.network.leave();
         }
     });
 }

@@ -48,18 +48,18 @@ impl Qp {
         }
         inner.leased.is_leased = true;
         inner.leased.look_later(engine, stream.token);
-        Self::follow_stream(inner, engine);
+        self.follow_stream(inner, engine);
     }
 
     /// The epoll set waits for everything again.
     pub(super) fn give_lease_back(&self) {
         let mut inner = self.inner.lock();
         inner.leased.is_leased = false;
-        Self::follow_stream(&mut inner, self.pd.engine());
+        self.follow_stream(&mut inner, self.pd.engine());
     }
 
     /// A timer: whether the thread that has the lease still polls.
-    pub(super) fn look_after_lease(inner: &mut Inner, engine: &Engine) {
+    pub(super) fn look_after_lease(&self, inner: &mut Inner, engine: &Engine) {
         let Some(stream) = &inner.stream else {
             return;
         };
@@ -73,7 +73,7 @@ impl Qp {
         }
         if leased.polls == engine.progress.polls.empty() {
             leased.is_leased = false;
-            Self::follow_stream(inner, engine);
+            self.follow_stream(inner, engine);
         } else {
             leased.look_later(engine, stream.token);
         }

@@ -1,15 +1,19 @@
 //! Queue pairs on the host stack, as a program sees them: made, moved through their states, destroyed. How one comes to
 //! its stream is in [`attaching`], what happens to it then in [`serving`]. Posting to the send queue is in
 //! [`gathering`], messages that wait for receives are in [`receiving`], what a thread that polls may keep to itself in
-//! [`lease`], and what leaves when the process exits in [`exit`]. Who is above a queue pair is behind the traits of
+//! [`lease`], and what leaves when the process exits in [`exit`]. How two ends on one machine come to share memory is
+//! in [`meeting`], and how nobody sleeps over it in [`rings`]. Who is above a queue pair is behind the traits of
 //! [`owner`].
 
 mod attaching;
 mod buffers;
 mod exit;
+mod following;
 mod gathering;
 mod lease;
+mod meeting;
 mod owner;
+mod rings;
 mod rnr;
 mod serving;
 mod stream;
@@ -37,6 +41,7 @@ use stream::Stream;
 use table::Table;
 
 pub(crate) use attaching::Start;
+pub use exit::hold_while_leaving;
 pub(crate) use gathering::Gathering;
 pub use gathering::SendBatch;
 pub(crate) use owner::{Owner, Supplier};

@@ -4,7 +4,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::MutexGuard;
-use weft_os::poll::Interest;
 use weft_verbs::qp::{Close, Ending, Qp as QpMachine, QpEvent, LINGER};
 
 use super::exit::LOCK_TIME_MAX;
@@ -13,8 +12,7 @@ use super::{Inner, Qp};
 use crate::context::{AsyncEvent, AsyncObject};
 use crate::engine::Engine;
 use crate::host::{wait_for_placements, EngineHost};
-use crate::progress::{Hints, Member, Served};
-use crate::stats::Published;
+use crate::progress::{Hints, Looked, Member, Served};
 
 /// What the kernel has of a stream that did not end in time ([`LINGER`]) is kept for as long as a message waits for a
 /// receive while the peer takes nothing, and no longer than this (decision 0011).
@@ -31,7 +29,11 @@ struct Notices {
 
 impl Member for Qp {
     fn serve(&self, writable: bool) -> Served {
-        match self.serve_locked(self.inner.lock(), writable) {
+        let guard = self.inner.lock();
+        if let Some(rings) = guard.stream.as_ref().and_then(|s| s.carrier.rings()) {
+            rings.note_ready();
+        }
+        match self.serve_locked(guard, writable) {
             true => Served::Active,
             false => Served::Quiet,
         }
@@ -58,6 +60,14 @@ impl Member for Qp {
     fn on_timer(&self) {
         self.handle_timer();
     }
+
+    fn arm(&self) -> bool {
+        self.arm_bell()
+    }
+
+    fn look(&self) -> Looked {
+        self.look_at_ring()
+    }
 }
 
 impl Qp {
@@ -75,9 +85,14 @@ impl Qp {
                 inner.machine.set_emss(emss);
             }
             stream.note_released(&mut inner.machine, &mut host);
-            let (received, mut end) = stream.receive(&mut inner.machine, &mut host);
+            let (mut received, mut end) = stream.receive(&mut inner.machine, &mut host);
+            if end.is_none() && stream.begin_sharing(&mut inner.machine) {
+                let (more, over) = stream.receive(&mut inner.machine, &mut host);
+                (received, end) = (received | more, over);
+            }
             let due = inner.machine.is_due(&host);
-            if end.is_none() && due && (writable || !stream.blocked) {
+            let may_send = writable || !stream.blocked || stream.has_room_in_ring();
+            if end.is_none() && due && may_send {
                 end = stream.transmit(&mut inner.machine, &mut host);
             }
             (received, end)
@@ -161,7 +176,7 @@ impl Qp {
             self.end_stream(inner, end, engine, &mut notices);
         }
         while let Some(event) = inner.machine.poll_event() {
-            self.note_event(inner, event, &mut notices);
+            self.note_event(inner, event, engine, &mut notices);
         }
         let unacknowledged = inner.machine.awaits_acknowledgement();
         self.unacknowledged.store(unacknowledged, Ordering::Relaxed);
@@ -174,7 +189,7 @@ impl Qp {
                 stream.keep_copies(&inner.machine);
             }
         }
-        Self::follow_stream(inner, engine);
+        self.follow_stream(inner, engine);
         if !inner.results.is_empty() || inner.results.invalidated {
             self.publish(inner, engine);
         }
@@ -247,11 +262,12 @@ impl Qp {
         }
     }
 
-    fn note_event(&self, inner: &Inner, event: QpEvent, notices: &mut Notices) {
+    fn note_event(&self, inner: &Inner, event: QpEvent, engine: &Engine, notices: &mut Notices) {
         let peer = inner.stream.as_ref().map(|s| s.peer);
         let peer = peer.map_or_else(|| "peer".to_owned(), |p| p.to_string());
         match event {
             QpEvent::FirstFpdu => notices.first_fpdu = true,
+            QpEvent::Meeting(number) => Self::meet(inner, number, engine),
             QpEvent::PeerFault(fault) => {
                 crate::warn_of_peer!(
                     "qp {}: {peer} sent {fault}; the connection ends",
@@ -281,50 +297,6 @@ impl Qp {
         }
     }
 
-    /// Keeps the epoll set, the timers and the statistics in step with the stream.
-    pub(super) fn follow_stream(inner: &mut Inner, engine: &Engine) {
-        let Some(stream) = &mut inner.stream else {
-            return;
-        };
-        inner.leased.is_leased &= inner.machine.awaits_acknowledgement();
-        let left_alone = inner.leased.is_leased || stream.over.is_some();
-        let reads = !inner.machine.is_full() && !left_alone;
-        let interest = Interest::of(reads, stream.blocked);
-        if interest != stream.interest {
-            stream.interest = interest;
-            let _ = engine
-                .progress
-                .change_source(&*stream.carrier, stream.token, interest);
-        }
-        let counters = inner.machine.counters();
-        let now = Published {
-            octets_in: stream.octets_in,
-            octets_out: stream.octets_out,
-            sends: counters.sends_completed,
-            recvs: counters.recvs_completed,
-            segments_in: counters.segments_in,
-            segments_out: counters.segments_out,
-            errors: counters.errors,
-            mulpdu: inner.machine.mulpdu().unwrap_or(0) as u64,
-            refused_accesses: counters.refused_accesses,
-        };
-        engine.stats.publish(stream.slot, &stream.published, &now);
-        stream.published = now;
-        Self::follow_deadline(inner, engine);
-    }
-
-    /// Sees to it that a timer is set for the machine's next deadline.
-    #[inline]
-    pub(super) fn follow_deadline(inner: &mut Inner, engine: &Engine) {
-        let (Some(stream), Some(at)) = (&inner.stream, inner.machine.deadline()) else {
-            return;
-        };
-        if inner.armed.is_none_or(|armed| at < armed) {
-            inner.armed = Some(at);
-            engine.progress.add_timer(at, stream.token);
-        }
-    }
-
     /// The stream is about to end, and an acknowledgement that waits leaves before that.
     pub(super) fn send_delayed(&self, inner: &mut Inner, engine: &Engine) {
         if inner.machine.delays_acknowledgement() {
@@ -351,7 +323,7 @@ impl Qp {
         let now = engine.now();
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
-        Self::look_after_lease(inner, engine);
+        self.look_after_lease(inner, engine);
         if inner.armed.is_some_and(|armed| armed <= now) {
             inner.armed = None;
         }

@@ -7,7 +7,7 @@ use weft_os::lists::{Gather, Scatter};
 use weft_os::net::is_end;
 use weft_os::poll::Interest;
 use weft_verbs::outgoing::Piece;
-use weft_verbs::qp::{Ending, Qp as QpMachine};
+use weft_verbs::qp::{Ending, MeetingNumber, Qp as QpMachine};
 
 use super::buffers::{self, BUFFER_OCTETS};
 use crate::carrier::{Carrier, Transfer};
@@ -22,6 +22,10 @@ const FILL_BY_REFERENCE_OCTETS: usize = 512 * 1024;
 const FILL_COPIED_OCTETS: usize = 128 * 1024;
 /// Octets one call receives at most, so that completions are seen in time.
 const RECEIVE_BUDGET_OCTETS: usize = 1024 * 1024;
+/// Octets read at first of what another process of this machine sends by its ring: the header shows where the rest
+/// goes, and looking again costs no system call. A segment that is shorter is checked as a whole before any of it is
+/// placed, as one with a CRC is.
+const RING_OCTETS_AT_FIRST: usize = 8192;
 /// Payload still to come of at least this many octets is read straight to its target.
 const DIRECT_OCTETS_MIN: usize = 4096;
 
@@ -51,6 +55,14 @@ pub(super) struct Stream {
     /// What the epoll set waits for.
     pub(super) interest: Interest,
     fin_sent: bool,
+    /// The carrier may come to have rings.
+    pub(super) has_rings: bool,
+    /// It has, and octets go through them.
+    pub(super) shares: bool,
+    /// Whoever polls looks at it, and its bell is not armed.
+    pub(super) listed: bool,
+    /// What its peer was told, to offer rings by.
+    pub(super) meeting: Option<MeetingNumber>,
     /// How it ended, where the queue pair goes on receiving what had arrived.
     pub(super) over: Option<StreamEnd>,
     /// The socket takes nothing any more.
@@ -68,6 +80,10 @@ impl Stream {
         leftover: &[u8],
     ) -> Stream {
         Stream {
+            has_rings: carrier.rings().is_some(),
+            shares: false,
+            listed: false,
+            meeting: None,
             carrier,
             token,
             peer,
@@ -152,6 +168,29 @@ impl Stream {
                 qp.released(unreleased, host);
             }
         }
+    }
+
+    /// Octets go through rings from now on if the other end uses them, too. Whether that is news.
+    #[inline]
+    pub(super) fn begin_sharing(&mut self, qp: &mut QpMachine) -> bool {
+        if self.shares || !self.has_rings {
+            return false;
+        }
+        let Some(with_crc) = self.carrier.rings().and_then(|rings| rings.shared()) else {
+            return false;
+        };
+        self.shares = true;
+        self.blocked = false;
+        if !with_crc {
+            qp.stop_crc();
+        }
+        true
+    }
+
+    /// Whether a ring that was full has room again, which no descriptor says.
+    #[inline]
+    pub(super) fn has_room_in_ring(&self) -> bool {
+        self.shares && self.carrier.rings().is_some_and(|rings| rings.has_room())
     }
 
     /// Sees to it that the carrier refers to none of the program's memory.
@@ -310,6 +349,8 @@ impl Stream {
         // front of the buffer and nothing has to be moved.
         let asked = if need >= BUFFER_OCTETS / 4 {
             (need - held + qp.trailer_and_header()).min(room)
+        } else if self.shares {
+            room.min(RING_OCTETS_AT_FIRST.max(need.saturating_sub(held)))
         } else {
             room
         };

@@ -141,6 +141,11 @@ impl UdQp {
         self.inner.lock().machine.state()
     }
 
+    /// What senders have to know.
+    pub fn qkey(&self) -> u32 {
+        self.inner.lock().machine.qkey()
+    }
+
     /// Sets what senders have to know.
     pub fn set_qkey(&self, qkey: u32) {
         self.inner.lock().machine.set_qkey(qkey);

@@ -49,6 +49,13 @@ pub struct End {
 impl End {
     /// A queue pair in INIT, that peers can find.
     pub fn new(psn: u32) -> End {
+        let end = End::made(psn);
+        end.init();
+        end
+    }
+
+    /// A queue pair that was just made.
+    pub fn made(psn: u32) -> End {
         network::start();
         let context = Context::open().unwrap();
         let pd = context.alloc_pd();
@@ -63,9 +70,7 @@ impl End {
                 cookie: 9,
             })
             .unwrap();
-        let end = End { pd, cq, qp, psn };
-        end.init();
-        end
+        End { pd, cq, qp, psn }
     }
 
     pub fn init(&self) {

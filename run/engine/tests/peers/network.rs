@@ -1,16 +1,20 @@
-//! The network that a test program runs over: the kernel's TCP, or in `in_memory.rs` queues in memory.
+//! The network that a test program runs over: the kernel's TCP, or one that this crate's `made.rs` makes.
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
-use std::sync::{Arc, Once};
+use std::sync::Once;
 
-use weft_engine::carrier::memory::Memory;
 use weft_engine::settings::Settings;
 
-/// Whether this test program runs over the network in memory. A test whose other end is a plain socket or another
-/// process then has nothing to ask, and says so.
+/// What the crate has whose test this is: these tests are another crate's, too, for its network.
+mod made {
+    include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers/made.rs"));
+}
+
+/// Whether this test program runs over a network within the process. A test whose other end is a plain socket or
+/// another process then has nothing to ask, and says so.
 pub fn is_in_memory() -> bool {
-    env!("CARGO_CRATE_NAME") == "in_memory"
+    made::is_made()
 }
 
 /// Starts the engine over this program's network, before the first object is made.
@@ -20,7 +24,7 @@ pub fn start() {
         if is_in_memory() {
             let (settings, _) = Settings::from_env();
             // Another module of this program, with its own copy of this one, may have been first.
-            let _ = weft_engine::start_on(settings, Arc::new(Memory::default()));
+            let _ = weft_engine::start_on(settings, made::network());
         }
     });
 }

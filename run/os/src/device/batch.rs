@@ -5,7 +5,8 @@ use std::marker::PhantomData;
 use std::mem::{zeroed, MaybeUninit};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use crate::mem::Registered;
+use crate::guard;
+use crate::mem::{Registered, Unmapped};
 use crate::packet::OFFLOAD_LEN;
 use crate::sys::{self, IoVec};
 
@@ -104,6 +105,44 @@ impl<'a> Batch<'a> {
     /// There is none.
     pub fn is_empty(&self) -> bool {
         self.frames == 0
+    }
+
+    /// Appends the octets of the frame at `index`, and gives its virtio-net header, for a link that is not the
+    /// kernel's. None where there is no such frame.
+    ///
+    /// # Errors
+    /// Registered memory in it is not mapped; nothing is appended then.
+    pub fn append_frame(
+        &self,
+        index: usize,
+        out: &mut Vec<u8>,
+    ) -> Option<Result<[u8; OFFLOAD_LEN], Unmapped>> {
+        let end = usize::from(*self.ends[..self.frames].get(index)?);
+        let start = index
+            .checked_sub(1)
+            .map_or(0, |at| usize::from(self.ends[at]));
+        let before = out.len();
+        // The first part stands for the virtio-net header, whose place is not known before it is sent.
+        for part in &self.parts[start + 1..end] {
+            // SAFETY: the first `used` parts were written by `frame` and `add`.
+            let part = unsafe { part.assume_init_ref() };
+            let at = out.len();
+            out.resize(at + part.len, 0);
+            // SAFETY: `out` has so many octets from `at` on. The part is of borrowed octets, or of registered memory,
+            // for which the copy is guarded.
+            let copied =
+                unsafe { guard::copy(out[at..].as_mut_ptr(), part.base as *const u8, part.len) };
+            if !copied {
+                out.truncate(before);
+                return Some(Err(Unmapped));
+            }
+        }
+        Some(Ok(self.offloads[index]))
+    }
+
+    /// The frames were taken.
+    pub fn empty(&mut self) {
+        self.clear();
     }
 
     /// The parts of each frame, the virtio-net header first. They name memory of `self`: it must not move before they
@@ -236,6 +275,31 @@ mod tests {
         batch.cancel();
         assert!(batch.is_empty() && batch.frame(&[0; OFFLOAD_LEN]));
     }
+    #[test]
+    fn a_link_in_memory_gets_whole_frames() {
+        let memory = Registered::allocate(64).unwrap();
+        memory.write(0, b"registered").unwrap();
+        let mut batch = Batch::default();
+        assert!(batch.frame(&[1; OFFLOAD_LEN]) && batch.push(b"first"));
+        assert!(batch.frame(&[2; OFFLOAD_LEN]) && batch.push(b"second "));
+        assert!(batch.push_registered(&memory, 0, 10));
+        let mut octets = b"before ".to_vec();
+        assert_eq!(
+            batch.append_frame(1, &mut octets),
+            Some(Ok([2; OFFLOAD_LEN]))
+        );
+        assert_eq!(octets, b"before second registered");
+        assert_eq!(batch.append_frame(2, &mut octets), None);
+        octets.clear();
+        assert_eq!(
+            batch.append_frame(0, &mut octets),
+            Some(Ok([1; OFFLOAD_LEN]))
+        );
+        assert_eq!(octets, b"first");
+        batch.empty();
+        assert!(batch.is_empty() && batch.append_frame(0, &mut octets).is_none());
+    }
+
     /// What a socket of datagrams gets of a batch: the virtio-net header and the parts in their order, as one message.
     #[test]
     fn borrowed_and_registered_memory_leaves_in_order() {

@@ -7,10 +7,10 @@ use weft_os::dgram::{self, Peeked, NAME_LEN};
 use weft_os::pages;
 use weft_settings::datagrams::Direction;
 
-use super::ends::ends;
 use super::receiver::{Ask, Datagram, Queue, MEMORY_OCTETS};
 use super::record::Record;
 use super::Datagrams;
+use crate::ends::ends;
 use crate::Errno;
 
 /// How a receive is done.

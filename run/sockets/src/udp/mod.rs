@@ -10,18 +10,12 @@
 //! | `incoming` | receives: when they are coalesced, and how datagrams come out |
 //! | `receiver` | a socket's incoming datagrams, split |
 //! | `slot` | what processes that share a socket agree on |
-//! | `waiting` | in which sockets datagrams wait |
-//! | `flusher` | the thread that lets nothing wait |
-//! | `ends` | the addresses that rules look at |
 
-mod ends;
-mod flusher;
 mod incoming;
 mod outgoing;
 mod receiver;
 mod record;
 mod slot;
-mod waiting;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -29,24 +23,28 @@ use std::time::Duration;
 use weft_os::{dgram, pages, process};
 use weft_settings::datagrams::DatagramRules;
 
-use crate::descriptors::{Origin, Sockets};
+use crate::kind::{Origin, Sockets};
 use crate::pool::Pool;
 use crate::references::References;
 
-use flusher::{Flusher, Gathering};
+use crate::flusher::{Flusher, Gathering};
+use crate::waiting::Waiting;
 use slot::SLOT_WORDS;
-use waiting::Waiting;
 
 pub use incoming::Receive;
 pub use receiver::{Ask, Datagram, CONTROL_OCTETS};
 pub use record::Record;
 
+/// UDP sockets that can be looked after at a time: their records are some pages each.
+const DATAGRAMS_MAX: usize = 4096;
 /// Slots that processes share; one that another process may still have is never used again.
 const SLOTS_MAX: usize = 65_536;
 
 /// The UDP sockets of one process.
 #[derive(Debug)]
 pub struct Datagrams {
+    /// That can be looked after.
+    most: usize,
     records: Pool<Record>,
     waiting: Waiting,
     /// Shared with children. The first slot is none: its first word counts the slots given out, by any process.
@@ -77,9 +75,12 @@ impl Datagrams {
     /// No sockets yet; of those to come `rules` says which are offloaded, and datagrams wait for `hold` at most.
     /// Nothing where there is no memory.
     pub fn new(rules: DatagramRules, busy_after: u32, hold: Duration) -> Option<Datagrams> {
+        // Without a rule that offloads anything none is looked after.
+        let most = if rules.any() { DATAGRAMS_MAX } else { 0 };
         Some(Datagrams {
-            records: Pool::new(),
-            waiting: Waiting::default(),
+            most,
+            records: Pool::new(most, 1),
+            waiting: Waiting::new(most),
             slots: pages::shared_words(SLOTS_MAX * SLOT_WORDS)?,
             rules,
             busy_after,
@@ -131,17 +132,33 @@ impl Datagrams {
 }
 
 impl Sockets for Datagrams {
-    fn is_made_by(&self, family: i32, socket_type: i32) -> bool {
+    fn most(&self) -> usize {
+        self.most
+    }
+
+    fn is_looked_for(&self) -> bool {
+        self.rules.any()
+    }
+
+    /// Datagrams are sent and received by calls that only sockets have, in nearly every program.
+    fn is_met_by_read(&self) -> bool {
+        false
+    }
+
+    fn is_made_by(&self, family: i32, socket_type: i32, _protocol: i32) -> bool {
         socket_type == libc::SOCK_DGRAM && is_internet(family)
     }
 
-    fn look(&self, fd: i32) -> Option<u64> {
+    fn look(&self, fd: i32, _origin: Origin) -> Option<u64> {
         let facts = dgram::facts(fd)?;
         is_internet(facts.family).then_some(facts.inode)
     }
 
     fn begin(&self, origin: Origin) -> Option<usize> {
-        let make = |number| pages::place(Record::new(number, self.slots)).map(|record| &*record);
+        let make = |number| {
+            let record = pages::place(Record::new(number, self.slots))?;
+            Some(std::slice::from_ref(&*record))
+        };
         let record = self.records.take(make)?;
         if !record.owns_slot() {
             let Some(slot) = self.new_slot() else {
@@ -153,6 +170,11 @@ impl Sockets for Datagrams {
         record.slot().reset();
         record.begin(origin);
         Some(record.number)
+    }
+
+    /// A UDP socket accepts nothing.
+    fn handed_on(&self, _number: usize, _fd: i32) -> u32 {
+        0
     }
 
     fn references(&self, number: usize) -> Option<&References> {
@@ -170,7 +192,29 @@ impl Sockets for Datagrams {
         }
     }
 
-    fn closing(&self, number: usize, fd: i32) {
+    /// What waits is this process's to send.
+    fn share(&self, number: usize) {
+        self.flush(number);
+    }
+
+    fn is_inherited(&self) -> bool {
+        false
+    }
+
+    fn looks_again(&self) -> bool {
+        false
+    }
+
+    fn ending(&self, number: usize, _fd: i32, _waited: u32) -> bool {
+        self.flush(number);
+        true
+    }
+
+    fn ending_closed(&self, _waited: u32) -> bool {
+        true
+    }
+
+    fn closing(&'static self, number: usize, fd: i32) {
         if let Some(record) = self.record(number) {
             record.tx_fd.store(fd, Ordering::Relaxed);
             self.flush_for_good(record);
@@ -183,6 +227,11 @@ impl Sockets for Datagrams {
             record.tx_off.store(true, Ordering::Release);
             record.rx_off.store(true, Ordering::Release);
         }
+    }
+
+    /// A datagram is one by itself; only the order matters.
+    fn passed_by(&self, number: usize) {
+        self.flush(number);
     }
 
     #[inline]
@@ -232,7 +281,7 @@ mod tests {
 
     fn datagrams() -> Datagrams {
         assert!(process::watch());
-        let rules = DatagramRules::default();
+        let rules = DatagramRules::parse("gso").unwrap();
         Datagrams::new(rules, 4, Duration::from_micros(200)).unwrap()
     }
 

@@ -10,9 +10,9 @@ use weft_os::pages;
 use weft_os::user::UserBuffers;
 use weft_settings::datagrams::Direction;
 
-use super::ends::ends;
 use super::record::{Outgoing, Record};
 use super::Datagrams;
+use crate::ends::ends;
 use crate::verdict::Verdict;
 use crate::Errno;
 

@@ -8,7 +8,7 @@ use weft_os::process;
 
 use super::receiver::Receiver;
 use super::slot::{Slot, SLOT_WORDS};
-use crate::descriptors::Origin;
+use crate::kind::Origin;
 use crate::references::References;
 
 /// What is known of a socket.

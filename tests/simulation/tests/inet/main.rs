@@ -3,6 +3,7 @@
 mod hosts;
 mod pair;
 mod placement;
+mod placing;
 mod seeds;
 mod snapshot;
 mod tables;

@@ -11,7 +11,7 @@ use weft_link::{LinkConfig, Loss, Random};
 
 const PORT: u16 = 4420;
 
-fn draw_link(random: &mut Random) -> LinkConfig {
+pub fn draw_link(random: &mut Random) -> LinkConfig {
     let micros = |random: &mut Random, most| Duration::from_micros(random.below(most));
     let mut link = LinkConfig::default().delay(micros(random, 50_000));
     // Swarm: each fault is there or not, so that each is met alone too.
@@ -46,7 +46,7 @@ fn draw_link(random: &mut Random) -> LinkConfig {
     link
 }
 
-fn draw_config(random: &mut Random) -> Config {
+pub fn draw_config(random: &mut Random) -> Config {
     let algorithm = match random.below(5) {
         0 => Algorithm::Reno,
         1 => Algorithm::FixedRate {
@@ -150,7 +150,7 @@ fn run(seed: u64) -> u64 {
     steps
 }
 
-fn seeds() -> std::ops::Range<u64> {
+pub fn seeds() -> std::ops::Range<u64> {
     let Ok(text) = std::env::var("SEEDS") else {
         return 0..1000;
     };

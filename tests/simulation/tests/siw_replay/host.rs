@@ -149,6 +149,10 @@ impl Host for Memory<'_> {
         })
     }
 
+    fn is_region(&self, _stag: Stag) -> bool {
+        true
+    }
+
     fn read(&mut self, span: Span, out: &mut Vec<u8>) -> Result<(), MemoryFault> {
         let len = span.len as usize;
         if span.stag == OUTGOING {

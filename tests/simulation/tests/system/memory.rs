@@ -157,6 +157,10 @@ impl Host for Port<'_> {
         self.device.check(stag, addr, len, access, scope)
     }
 
+    fn is_region(&self, stag: Stag) -> bool {
+        self.device.is_region(stag)
+    }
+
     fn read(&mut self, span: Span, out: &mut Vec<u8>) -> Result<(), MemoryFault> {
         self.device.read(span, out)?;
         self.judge(span, &[Use::Source, Use::Peer, Use::PeerReads]);

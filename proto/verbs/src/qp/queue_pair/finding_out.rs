@@ -3,7 +3,8 @@
 use weft_iwarp::{ReadRequest, Rtr, Stag};
 
 use super::Qp;
-use crate::qp::peer;
+use crate::qp::ending::QpEvent;
+use crate::qp::peer::{self, MeetingNumber};
 use crate::qp::stream::Stream;
 
 impl Qp {
@@ -16,6 +17,22 @@ impl Qp {
     pub fn set_peer_is_weft(&mut self) {
         if let Some(stream) = &mut self.stream {
             stream.note_weft();
+        }
+    }
+
+    /// A peer that announces itself is told this number behind this side's own announcement: it may be on the same
+    /// machine.
+    pub fn set_meeting(&mut self, number: MeetingNumber) {
+        if let Some(stream) = &mut self.stream {
+            stream.set_meeting(number);
+        }
+    }
+
+    /// Octets come and go through memory that both ends share from here on: nobody computes or checks a CRC of them.
+    /// The peer knows, and does the same.
+    pub fn stop_crc(&mut self) {
+        if let Some(stream) = &mut self.stream {
+            stream.stop_crc();
         }
     }
 
@@ -40,9 +57,17 @@ impl Qp {
 
     /// A message without octets came. A Weft peer that says what it is is told the same, once.
     pub(super) fn hear(&mut self, stag: Stag, to: u64) {
-        let stream = self.stream.as_mut().filter(|_| stag == Stag::RTR);
-        if let Some(answer) = stream.and_then(|stream| stream.hear(to)) {
+        let Some(stream) = self.stream.as_mut().filter(|_| stag == Stag::RTR) else {
+            return;
+        };
+        if let Some(answer) = stream.hear(to) {
             self.control.queue_announcement(answer);
+            if let Some(number) = stream.take_meeting() {
+                self.control.queue_meeting(peer::meeting_told(number));
+            }
+        }
+        if let Some(number) = peer::meeting_heard(to) {
+            self.events.push_back(QpEvent::Meeting(number));
         }
     }
 

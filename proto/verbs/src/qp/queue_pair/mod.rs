@@ -8,14 +8,16 @@
 //! any of the first three kinds the driver calls `fill`, sends, drains the events, and looks at the deadline.
 //!
 //! Divided by what is joined: `posting` is the program's side, `sending` requester, responder and transport,
-//! `receiving` the stream and what a segment is for, `requests` the peer's requests and the answers to this side's,
-//! `delivering` and `holding` receives and the messages that take or await them, `finding_out` what two Weft peers tell
-//! each other, `ending` how all of it stops, `states` the changes of state, `timeouts` the deadlines.
+//! `receiving` the stream and what a segment is for, `placing` what arrives ahead of order, `requests` the peer's
+//! requests and the answers to this side's, `delivering` and `holding` receives and the messages that take or await
+//! them, `finding_out` what two Weft peers tell each other, `ending` how all of it stops, `states` the changes of
+//! state, `timeouts` the deadlines.
 
 mod delivering;
 mod ending;
 mod finding_out;
 mod holding;
+mod placing;
 mod posting;
 mod receiving;
 mod requests;
@@ -168,6 +170,12 @@ impl Qp {
         self.attributes.set_start_timeout(timeout);
     }
 
+    /// Promises the peers of streams that are attached from now on that each TCP segment holds whole FPDUs, so that
+    /// they can place them ahead of order without a CRC. FPDUs then fit the EMSS, whatever longer ones the peer takes.
+    pub fn set_aligned(&mut self, aligned: bool) {
+        self.attributes.set_aligned(aligned);
+    }
+
     /// How often the peer is to be asked to receive a Send of this side's before it fails with
     /// [`crate::types::WcStatus::RnrRetryExceeded`]; `None` for as often as it takes. For queue pairs that the program
     /// brings up itself.
@@ -229,7 +237,8 @@ impl Qp {
         now: Duration,
     ) {
         self.lifecycle.attach();
-        self.stream = Some(Stream::new(established, emss, policy));
+        let aligned = self.attributes.is_aligned();
+        self.stream = Some(Stream::new(established, emss, policy, aligned));
         // What an earlier stream's transport held has gone with it.
         self.outgoing.note_unreleased(0);
         self.counters = QpCounters::default();

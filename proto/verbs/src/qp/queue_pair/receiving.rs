@@ -65,7 +65,7 @@ impl Qp {
         }
     }
 
-    fn settle(&mut self, result: Result<(), Fault>, host: &mut impl Host) {
+    pub(super) fn settle(&mut self, result: Result<(), Fault>, host: &mut impl Host) {
         if let Err(fault) = result {
             self.end_at_fault(fault, host);
         }
@@ -86,8 +86,13 @@ impl Qp {
     /// Where the outstanding payload goes, checked now; `None` when there is none, or when the
     /// check fails (the octets then come through [`Qp::receive`], which ends the stream).
     pub fn direct_target(&self, host: &impl Host) -> Option<DirectTarget> {
-        let open = self.arriving.open()?;
         let len = u32::try_from(self.outstanding()).ok()?;
+        self.target_of_open(len, host)
+    }
+
+    /// Where the next `len` octets of the open segment go.
+    pub(super) fn target_of_open(&self, len: u32, host: &impl Host) -> Option<DirectTarget> {
+        let open = self.arriving.open()?;
         let scope = self.attributes.scope();
         let list = match open.target {
             Target::Held | Target::Lost => return None,
@@ -118,6 +123,19 @@ impl Qp {
         payload: &[u8],
         host: &mut impl Host,
     ) -> Result<(), Fault> {
+        match self.begin_segment(segment, host)? {
+            true => self.place(payload, host),
+            false => Ok(()),
+        }
+    }
+
+    /// A segment's turn has come: finds what its payload goes to. False when it has none that is to be placed.
+    #[inline(always)]
+    pub(super) fn begin_segment(
+        &mut self,
+        segment: &Segment,
+        host: &mut impl Host,
+    ) -> Result<bool, Fault> {
         self.counters.segments_in += 1;
         self.note_first_segment();
         let len = segment.payload_len;
@@ -127,7 +145,7 @@ impl Qp {
                 self.writes.count(len as u32, *last);
                 if len == 0 {
                     self.hear(*stag, *to);
-                    return Ok(());
+                    return Ok(false);
                 }
                 let (stag, to) = (*stag, *to);
                 let (attributes, counters) = (&self.attributes, &mut self.counters);
@@ -158,7 +176,7 @@ impl Qp {
                     .as_mut()
                     .is_some_and(|s| s.swallow_rtr(len, *last))
                 {
-                    return Ok(());
+                    return Ok(false);
                 }
                 let send = SendSegment {
                     first: *first,
@@ -172,28 +190,34 @@ impl Qp {
             }
             Message::ReadRequest { request, .. } => {
                 self.hear_read(request);
-                return self.take_request(Request::Read(*request), header, host);
+                self.take_request(Request::Read(*request), header, host)?;
+                return Ok(false);
             }
             Message::Terminate(terminate) => {
                 self.end_terminated(&Terminated::new(*terminate), host);
-                return Ok(());
+                return Ok(false);
             }
             Message::ImmediateData {
                 data, solicited, ..
-            } => return self.take_immediate(*data, *solicited, header, host),
+            } => {
+                self.take_immediate(*data, *solicited, header, host)?;
+                return Ok(false);
+            }
             Message::AtomicRequest { request, .. } => {
-                return self.take_request(Request::Atomic(*request), header, host);
+                self.take_request(Request::Atomic(*request), header, host)?;
+                return Ok(false);
             }
             Message::AtomicResponse { response, .. } => {
-                return self.take_atomic_response(*response, header, host);
+                self.take_atomic_response(*response, header, host)?;
+                return Ok(false);
             }
         };
         self.arriving.begin(target, last, header);
-        self.place(payload, host)
+        Ok(true)
     }
 
     /// Places octets of the open segment, in order.
-    fn place(&mut self, octets: &[u8], host: &mut impl Host) -> Result<(), Fault> {
+    pub(super) fn place(&mut self, octets: &[u8], host: &mut impl Host) -> Result<(), Fault> {
         let Some(open) = self.arriving.open() else {
             return Ok(());
         };
@@ -208,16 +232,13 @@ impl Qp {
                 let sink = self.reads.sink();
                 let placed = sink.map(|(list, done)| scatter(list, done, octets, scope, host));
                 if !matches!(placed, Some(Ok(()))) {
-                    self.requester
-                        .fail_oldest_awaiting(WcStatus::LocalProtection);
-                    self.end_locally(host);
+                    self.fail_read_locally(host);
                     return Ok(());
                 }
             }
             Target::Receive => {
                 if self.receives.place(octets, scope, host).is_err() {
-                    self.fail_receive(WcStatus::LocalProtection, host);
-                    self.end_locally(host);
+                    self.fail_receive_locally(host);
                     return Ok(());
                 }
             }
@@ -226,9 +247,24 @@ impl Qp {
         self.close_segment_if_complete(host)
     }
 
+    /// The memory of the oldest Read is not there.
+    #[cold]
+    pub(super) fn fail_read_locally(&mut self, host: &mut impl Host) {
+        self.requester
+            .fail_oldest_awaiting(WcStatus::LocalProtection);
+        self.end_locally(host);
+    }
+
+    /// The memory of the receive that is being filled is not there.
+    #[cold]
+    pub(super) fn fail_receive_locally(&mut self, host: &mut impl Host) {
+        self.fail_receive(WcStatus::LocalProtection, host);
+        self.end_locally(host);
+    }
+
     /// Octets of the open segment are placed, or held, or lost.
     #[inline]
-    fn advance(&mut self, octets: u32) {
+    pub(super) fn advance(&mut self, octets: u32) {
         match self.arriving.advance(octets) {
             None | Some(Target::Held | Target::Lost) => return,
             Some(Target::Write { .. }) => {}
@@ -240,7 +276,7 @@ impl Qp {
 
     /// When the open segment's payload is placed completely and it was its message's last, the
     /// message is delivered.
-    fn close_segment_if_complete(&mut self, host: &mut impl Host) -> Result<(), Fault> {
+    pub(super) fn close_segment_if_complete(&mut self, host: &mut impl Host) -> Result<(), Fault> {
         if self.outstanding() > 0 {
             return Ok(());
         }

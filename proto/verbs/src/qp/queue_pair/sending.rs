@@ -109,7 +109,7 @@ impl Qp {
             framer.introduction(kind, to);
         }
         if is_between_messages {
-            if let Some(to) = self.control.take_announcement() {
+            while let Some(to) = self.control.take_announcement() {
                 framer.zero_length(Rtr::Write, to);
             }
         }

@@ -5,13 +5,21 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::numbers::Numbers;
 
 /// Sockets by number, and how many they are, which every wait of the program asks.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Waiting {
     sockets: Numbers,
     count: AtomicU32,
 }
 
 impl Waiting {
+    /// None yet; of those to come all have numbers below `bound`.
+    pub fn new(bound: usize) -> Waiting {
+        Waiting {
+            sockets: Numbers::new(bound),
+            count: AtomicU32::new(0),
+        }
+    }
+
     /// Whether there are any.
     #[inline]
     pub fn any(&self) -> bool {
@@ -51,7 +59,7 @@ mod tests {
 
     #[test]
     fn a_socket_counts_once_however_often_it_is_entered() {
-        let waiting = Waiting::default();
+        let waiting = Waiting::new(128);
         assert!(!waiting.any());
         for number in [9, 9, 70] {
             waiting.insert(number);

@@ -1,5 +1,5 @@
-//! The thread that lets nothing wait: while datagrams gather it sends what waits once a tick, and when nothing has for
-//! a while it sleeps.
+//! The thread that lets nothing wait: while something does it sends that once a tick, and when nothing has for a while
+//! it sleeps.
 //!
 //! A thread, because nobody else may ever come: a timer that raises signals would interrupt calls of a program that
 //! asked for none, and the kernel has no send that waits.
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use weft_os::{lock, process, sched};
 
-use crate::descriptors::Sockets;
+use crate::kind::Sockets;
 
 /// Ticks without anything to send after which the thread sleeps.
 const IDLE_TICKS: u32 = 256;
@@ -54,7 +54,7 @@ impl Flusher {
         self.running.load(Ordering::Acquire) == process::id()
     }
 
-    /// Starts the thread if this process has none. Where it cannot be had, nothing is gathered.
+    /// Starts the thread if this process has none. Where it cannot be had, nothing may wait for it.
     pub fn ensure(&'static self, sockets: &'static impl Gathering) {
         let own = process::id();
         let tried = self.process.load(Ordering::Relaxed);

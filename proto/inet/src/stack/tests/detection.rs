@@ -1,6 +1,6 @@
 //! Duplicate address detection (RFC 4862 section 5.4): frames in, frames out.
 
-use super::*;
+use super::super::*;
 use crate::checksum::Checksum;
 use crate::tcp::{Placement, Secret};
 use alloc::vec::Vec;

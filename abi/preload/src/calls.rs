@@ -1,0 +1,43 @@
+//! Calls of the C library that hooks make themselves, of a name or with arguments other than the program's.
+
+use std::ffi::c_int;
+
+use libc::{msghdr, nfds_t, pollfd, ssize_t};
+
+use crate::real::Real;
+
+/// The C library's `poll`.
+///
+/// # Safety
+/// As for that.
+pub unsafe fn poll(fds: *mut pollfd, count: nfds_t, ms: c_int) -> c_int {
+    type Signature = unsafe extern "C-unwind" fn(*mut pollfd, nfds_t, c_int) -> c_int;
+    static REAL: Real<Signature> = Real::new(c"poll");
+    listed!(REAL);
+    // SAFETY: the caller vouches for the arguments.
+    unsafe { REAL.get()(fds, count, ms) }
+}
+
+/// The C library's `sendmsg`.
+///
+/// # Safety
+/// As for that.
+pub unsafe fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+    type Signature = unsafe extern "C-unwind" fn(c_int, *const msghdr, c_int) -> ssize_t;
+    static REAL: Real<Signature> = Real::new(c"sendmsg");
+    listed!(REAL);
+    // SAFETY: the caller vouches for the message.
+    unsafe { REAL.get()(fd, message, flags) }
+}
+
+/// The C library's `recvmsg`.
+///
+/// # Safety
+/// As for that.
+pub unsafe fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+    type Signature = unsafe extern "C-unwind" fn(c_int, *mut msghdr, c_int) -> ssize_t;
+    static REAL: Real<Signature> = Real::new(c"recvmsg");
+    listed!(REAL);
+    // SAFETY: the caller vouches for the message.
+    unsafe { REAL.get()(fd, message, flags) }
+}

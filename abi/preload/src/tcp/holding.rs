@@ -1,0 +1,71 @@
+//! What a call that waits holds.
+
+use std::ffi::c_int;
+
+use weft_sockets::ddp::Connection;
+use weft_sockets::stack::Kind;
+
+use super::TcpSocket;
+use crate::edge::{caught, errno, fail};
+
+/// The socket of a call, once that has waited. Gives it back when dropped, where the thread is cancelled too.
+pub struct Hold {
+    socket: TcpSocket,
+    is_held: bool,
+}
+
+impl Hold {
+    /// Nothing yet.
+    pub fn new(socket: TcpSocket) -> Hold {
+        Hold {
+            socket,
+            is_held: false,
+        }
+    }
+
+    /// The call waits; then gives the socket by a descriptor that is still its own, and the connection.
+    pub fn across<T>(
+        &mut self,
+        connection: &mut Connection<'static>,
+        wait: impl FnOnce(TcpSocket) -> T,
+    ) -> T {
+        if !self.is_held {
+            let socket = self.socket;
+            self.is_held = caught(false, || socket.sockets().hold(socket.record));
+        }
+        let waited = wait(self.socket);
+        let saved = errno();
+        caught((), || self.look_where(connection));
+        fail(saved);
+        waited
+    }
+
+    /// The socket, by a descriptor that is its own.
+    pub fn socket(&self) -> TcpSocket {
+        self.socket
+    }
+
+    fn look_where(&mut self, connection: &mut Connection<'static>) {
+        let socket = &mut self.socket;
+        let number = socket.record.number();
+        if socket.stack.is_known_as(socket.fd, Kind::Streams, number) {
+            return;
+        }
+        if let Some(fd) = socket.sockets().stand_in(socket.record) {
+            socket.fd = fd;
+            *connection = Connection::new(connection.slot(), fd as c_int);
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if self.is_held {
+            let saved = errno();
+            caught((), || {
+                self.socket.stack.let_go_of_stream(self.socket.record)
+            });
+            fail(saved);
+        }
+    }
+}

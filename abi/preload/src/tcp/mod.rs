@@ -1,0 +1,377 @@
+//! TCP sockets, as the hooks see them: sends and receives are the kernel's, or go over DDP.
+
+mod attempts;
+pub mod events;
+mod files;
+mod holding;
+mod options;
+mod receiving;
+mod sending;
+mod waits;
+
+use std::ffi::{c_int, c_uint, c_ulong, c_void};
+
+use libc::{epoll_event, mmsghdr, msghdr, socklen_t, timespec};
+use weft_os::user::UserBuffers;
+use weft_sockets::ddp::{Connection, State};
+use weft_sockets::stack::{Kind, Stack};
+use weft_sockets::tcp::{Record, Streams, MODE_OCTETS, STATUS_OCTETS};
+use weft_sockets::verdict::Verdict;
+use weft_sockets::Errno;
+
+use crate::calls;
+use crate::edge::{buffers, caught, errno, fail, get, get_octets, put, put_octets, List};
+use crate::messages::receive_one_by_one;
+use crate::socket::{Beside, FileOctets, Socket, SIOCOUTQNSD};
+use crate::stack::stack;
+use receiving::tell;
+
+/// A TCP socket of the program's.
+#[derive(Clone, Copy)]
+pub struct TcpSocket {
+    stack: &'static Stack,
+    record: &'static Record,
+    fd: c_int,
+}
+
+impl TcpSocket {
+    /// The one with this number, behind `fd`.
+    #[inline(always)]
+    pub fn new(stack: &'static Stack, number: usize, fd: c_int) -> Option<TcpSocket> {
+        let record = stack.kinds().streams.record(number)?;
+        Some(TcpSocket { stack, record, fd })
+    }
+
+    /// The one behind `fd`, whether or not a rule looks for any: the program uses an option that only these have.
+    /// Nothing once the program has confined itself.
+    pub fn claim(fd: c_int) -> Option<TcpSocket> {
+        let stack = stack().filter(|stack| !stack.is_confined())?;
+        let socket = caught(None, || stack.claim(fd, Kind::Streams))?;
+        TcpSocket::new(stack, socket.number, fd)
+    }
+
+    #[inline(always)]
+    fn sockets(self) -> &'static Streams {
+        &self.stack.kinds().streams
+    }
+
+    /// The connection over DDP, if it is one.
+    #[inline(always)]
+    fn connection(self) -> Option<Connection<'static>> {
+        let connection = self.sockets().connection(self.record, self.fd)?;
+        Some(match connection.is_held() {
+            true => self.resolved(connection),
+            false => connection,
+        })
+    }
+
+    /// The connection, once it is known what its other end is.
+    #[cold]
+    fn resolved(self, connection: Connection<'static>) -> Connection<'static> {
+        let saved = errno();
+        let resolved = caught(connection, || {
+            self.sockets().resolved(self.record, connection, true)
+        });
+        fail(saved);
+        resolved
+    }
+
+    /// A call on the connection ends.
+    #[inline(always)]
+    fn called(self, connection: Connection<'static>) {
+        if connection.needs_service() || connection.is_doubtful() != self.record.is_doubtful() {
+            let saved = errno();
+            caught((), || self.sockets().called(self.record, connection));
+            fail(saved);
+        }
+    }
+
+    fn connecting_with_octets(self, to: &[u8]) -> Verdict {
+        caught(Verdict::Kernel, || {
+            let sockets = self.sockets();
+            sockets.connecting_with_octets(self.record, self.fd, to)
+        })
+    }
+
+    /// One message of a list.
+    fn receive_message(self, at: *mut msghdr, flags: c_int) -> isize {
+        let Some(message) = get(at) else {
+            return fail(libc::EFAULT);
+        };
+        let room = buffers(message.msg_iov, message.msg_iovlen);
+        let room = room.as_ref().map_err(|list| *list);
+        let beside = Beside::Message(at, message);
+        // SAFETY: the program's own message.
+        let real = || unsafe { calls::recvmsg(self.fd, at, flags) };
+        self.receive(room, flags, beside, real)
+    }
+
+    /// A count of the connection's, unless the kernel knows it.
+    fn counted(
+        self,
+        count: impl FnOnce(Connection<'static>) -> Result<usize, Errno>,
+    ) -> Option<usize> {
+        let connection = self.framed()?;
+        if connection.slot().state() == State::Connecting {
+            return None;
+        }
+        caught(None, || count(connection).ok())
+    }
+
+    /// `setsockopt` at Weft's level.
+    pub fn set_option(self, option: c_int, value: *const c_void, len: socklen_t) -> Verdict {
+        let mut octets = [0; MODE_OCTETS];
+        let given = match len as usize {
+            MODE_OCTETS if !get_octets(value, &mut octets) => {
+                return Verdict::Done(Err(libc::EFAULT))
+            }
+            MODE_OCTETS => &octets[..],
+            // Of any other length it is none.
+            _ => &[],
+        };
+        let set = || {
+            let sockets = self.sockets();
+            sockets.set_option(self.record, self.fd, option, given)
+        };
+        Verdict::Done(caught(Err(libc::EIO), set).map(|()| 0))
+    }
+
+    /// `getsockopt` at Weft's level: as much as there is room for.
+    pub fn option(self, option: c_int, value: *mut c_void, len_at: *mut socklen_t) -> Verdict {
+        let give = || {
+            let room = get(len_at).ok_or(libc::EFAULT)?;
+            let room = usize::try_from(room.cast_signed()).map_err(|_| libc::EINVAL)?;
+            let sockets = self.sockets();
+            let found = || sockets.option(self.record, self.fd, option);
+            let status = caught(Err(libc::EIO), found)?;
+            let given = &status[..room.min(STATUS_OCTETS)];
+            put(len_at, given.len() as socklen_t)?;
+            put_octets(value, given)
+        };
+        Verdict::Done(give().map(|()| 0))
+    }
+}
+
+impl Socket for TcpSocket {
+    #[inline(always)]
+    fn send(self, to: Option<&[u8]>, data: &UserBuffers, flags: c_int) -> Verdict {
+        if let Some(connection) = self.connection() {
+            let verdict = self.send_octets(connection, data, flags);
+            self.called(connection);
+            return verdict;
+        }
+        // A send that also connects.
+        match flags & libc::MSG_FASTOPEN {
+            0 => Verdict::Kernel,
+            _ => self.connecting_with_octets(to.unwrap_or_default()),
+        }
+    }
+
+    fn send_list(self, to: Option<&[u8]>, data: List, flags: c_int) -> Verdict {
+        if let Some(connection) = self.connection() {
+            let verdict = self.send_pieces(connection, data, flags);
+            self.called(connection);
+            return verdict;
+        }
+        match flags & libc::MSG_FASTOPEN {
+            0 => Verdict::Kernel,
+            _ => self.connecting_with_octets(to.unwrap_or_default()),
+        }
+    }
+
+    fn send_with_control(self, message: &msghdr, flags: c_int) -> Option<Verdict> {
+        if self.connection().is_none() {
+            return Some(Verdict::Kernel);
+        }
+        // The kernel says what it thinks of them, of a send of nothing.
+        let nothing = msghdr {
+            msg_iovlen: 0,
+            ..*message
+        };
+        // SAFETY: the program's own message, without its octets.
+        let sent = unsafe { calls::sendmsg(self.fd, &nothing, flags) };
+        (sent < 0).then(|| Verdict::Done(Err(errno())))
+    }
+
+    fn send_file(self, from: FileOctets, real: impl FnOnce() -> isize) -> isize {
+        let Some(connection) = self.connection() else {
+            return real();
+        };
+        let sent = self.send_octets_of(connection, from, real);
+        self.called(connection);
+        sent
+    }
+
+    fn receive_to_pipe(
+        self,
+        pipe: c_int,
+        most: usize,
+        flags: c_uint,
+        real: impl FnOnce() -> isize,
+    ) -> isize {
+        let Some(connection) = self.connection() else {
+            return real();
+        };
+        let moved = self.octets_to_pipe(connection, pipe, most, flags, real);
+        self.called(connection);
+        moved
+    }
+
+    #[inline(always)]
+    fn sends_one_by_one(self, flags: c_int) -> bool {
+        flags & libc::MSG_FASTOPEN != 0 || self.connection().is_some()
+    }
+
+    /// What is left to the kernel here it refuses: lists and names that are none.
+    #[inline(always)]
+    fn make_way(self, _flags: c_int) -> Verdict {
+        Verdict::Kernel
+    }
+
+    #[inline(always)]
+    fn receive(
+        self,
+        room: Result<&UserBuffers, List>,
+        flags: c_int,
+        beside: Beside,
+        real: impl FnOnce() -> isize,
+    ) -> isize {
+        let Some(connection) = self.connection() else {
+            return real();
+        };
+        let mut is_plain = false;
+        let plain = || {
+            is_plain = true;
+            real()
+        };
+        let octets = match room {
+            Ok(room) => self.receive_octets(connection, room, flags, plain),
+            Err(list) => self.receive_pieces(connection, list, flags, plain),
+        };
+        self.called(connection);
+        match is_plain {
+            true => octets,
+            false => tell(octets, beside),
+        }
+    }
+
+    fn receive_messages(
+        self,
+        messages: *mut mmsghdr,
+        count: c_uint,
+        flags: c_int,
+        timeout: *mut timespec,
+        real: impl FnOnce() -> c_int,
+    ) -> c_int {
+        if self.connection().is_none() {
+            return real();
+        }
+        receive_one_by_one(messages, count, flags, timeout, |at, flags| {
+            self.receive_message(at, flags)
+        })
+    }
+
+    fn flush(self) {
+        if let Some(connection) = self.connection() {
+            caught((), || {
+                let _ = connection.finish();
+            });
+        }
+    }
+
+    fn connecting(self, to: &[u8]) -> Verdict {
+        caught(Verdict::Kernel, || {
+            self.sockets().connecting(self.record, self.fd, to)
+        })
+    }
+
+    fn listening(self) -> Verdict {
+        caught(Verdict::Kernel, || {
+            self.sockets().listening(self.record, self.fd)
+        })
+    }
+
+    fn listened(self) {
+        caught((), || self.sockets().listened(self.record, self.fd));
+    }
+
+    fn accepting(self) -> Verdict {
+        caught(Verdict::Kernel, || {
+            self.sockets().accepting(self.record, self.fd)
+        })
+    }
+
+    fn connected(self) {
+        let sockets = self.sockets();
+        let connection = sockets.connection(self.record, self.fd);
+        let connection = connection.map(|connection| match connection.is_held() {
+            true if sockets.waits_for_answer(self.fd) => self.resolved(connection),
+            _ => connection,
+        });
+        if let Some(connection) = connection {
+            // What goes wrong is told by the first call that needs it.
+            caught((), || {
+                let _ = connection.settle();
+                sockets.called(self.record, connection);
+            });
+        }
+    }
+
+    fn shutting_down(self, how: c_int) -> Verdict {
+        match self.connection() {
+            Some(connection) if how != libc::SHUT_RD => {
+                let verdict = self.shut_down(connection, how);
+                self.called(connection);
+                verdict
+            }
+            Some(connection) => {
+                connection.stop_receiving();
+                Verdict::Kernel
+            }
+            None => Verdict::Kernel,
+        }
+    }
+
+    fn setting_option(
+        self,
+        level: c_int,
+        option: c_int,
+        value: *const c_void,
+        len: socklen_t,
+    ) -> Verdict {
+        caught(Verdict::Kernel, || {
+            self.set_kernel_option(level, option, value, len)
+        })
+    }
+
+    fn own_option(self, level: c_int, option: c_int) -> Option<c_int> {
+        self.option_kept(level, option)
+    }
+
+    fn watched(self, epoll: c_int, operation: c_int, event: *const epoll_event) {
+        caught((), || self.note_watch(epoll, operation, event));
+    }
+
+    fn is_framed(self) -> bool {
+        self.framed().is_some()
+    }
+
+    fn is_readable(self) -> bool {
+        self.sockets().is_readable(self.record, self.fd)
+    }
+
+    fn take_error(self) -> Option<Errno> {
+        self.connection()?.slot().tell_error()
+    }
+
+    fn next_len(self) -> Option<usize> {
+        self.counted(|connection| connection.available())
+    }
+
+    fn unsent(self, request: c_ulong) -> Option<usize> {
+        self.counted(|connection| match request {
+            SIOCOUTQNSD => connection.not_sent(),
+            _ => connection.unacknowledged(),
+        })
+    }
+}

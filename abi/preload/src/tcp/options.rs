@@ -1,0 +1,89 @@
+//! Socket options of a connection over DDP: those that Weft needs for itself keep the program's values, and those that
+//! would reach into the stream are refused.
+
+use std::ffi::{c_int, c_void};
+
+use libc::socklen_t;
+use weft_sockets::ddp::{Connection, Settled, State};
+use weft_sockets::verdict::Verdict;
+
+use super::TcpSocket;
+use crate::edge::{caught, get};
+
+/// Options of TCP that tell of octets of the socket with what is received, or put others into it (linux/tcp.h).
+const TCP_INQ: c_int = 36;
+const TCP_ULP: c_int = 31;
+
+impl TcpSocket {
+    /// The connection, if its octets are framed or are going to be.
+    pub(super) fn framed(self) -> Option<Connection<'static>> {
+        let connection = self.connection()?;
+        // What has come by now may say that they are not. An error is for a call that moves some.
+        let settled = caught(Ok(Settled::Waits), || connection.settle());
+        let is_plain = matches!(settled, Ok(Settled::Plain | Settled::Late));
+        (!is_plain).then_some(connection)
+    }
+
+    pub(super) fn set_kernel_option(
+        self,
+        level: c_int,
+        option: c_int,
+        value: *const c_void,
+        len: socklen_t,
+    ) -> Verdict {
+        // Before it is connected the kernel holds them, and they are taken over then.
+        let begun =
+            |connection: &Connection<'static>| connection.slot().state() != State::Connecting;
+        let Some(connection) = self.framed().filter(begun) else {
+            return Verdict::Kernel;
+        };
+        let number = || match len {
+            0..4 => None,
+            _ => get(value.cast::<c_int>()),
+        };
+        match (level, option) {
+            (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => match number() {
+                Some(number) => {
+                    // As the kernel takes them.
+                    let octets = if number < 0 {
+                        c_int::MAX
+                    } else {
+                        number.max(1)
+                    };
+                    connection.set_low_water(octets.cast_unsigned());
+                    self.called(connection);
+                    Verdict::Done(Ok(0))
+                }
+                None => Verdict::Kernel,
+            },
+            (libc::IPPROTO_TCP, libc::TCP_NODELAY) => match number() {
+                Some(number) => {
+                    connection.slot().set_no_delay(number != 0);
+                    Verdict::Done(Ok(0))
+                }
+                None => Verdict::Kernel,
+            },
+            // What the kernel would tell or move are octets of the socket, not of the stream.
+            (libc::SOL_SOCKET, libc::SO_ZEROCOPY | libc::SO_PEEK_OFF) => {
+                Verdict::Done(Err(libc::EOPNOTSUPP))
+            }
+            (libc::IPPROTO_TCP, TCP_INQ | TCP_ULP | libc::TCP_REPAIR) => {
+                Verdict::Done(Err(libc::ENOPROTOOPT))
+            }
+            _ => Verdict::Kernel,
+        }
+    }
+
+    pub(super) fn option_kept(self, level: c_int, option: c_int) -> Option<c_int> {
+        let slot = self.framed()?.slot();
+        match (level, option) {
+            (libc::SOL_SOCKET, libc::SO_RCVLOWAT) if slot.state() != State::Connecting => {
+                Some(c_int::try_from(slot.low_water()).unwrap_or(c_int::MAX))
+            }
+            (libc::IPPROTO_TCP, libc::TCP_NODELAY) if slot.state() != State::Connecting => {
+                Some(slot.no_delay().into())
+            }
+            _ => None,
+        }
+    }
+}

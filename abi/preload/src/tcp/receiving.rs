@@ -1,0 +1,268 @@
+//! Receives of a connection over DDP.
+
+use std::ffi::c_int;
+
+use weft_os::parts::Receives;
+use weft_os::stream;
+use weft_os::user::UserBuffers;
+use weft_sockets::ddp::{Connection, Received, State};
+use weft_sockets::verdict::Verdict;
+use weft_sockets::Errno;
+
+use super::attempts::{attempt, Attempt};
+use super::holding::Hold;
+use super::waits::{wait_for_more, wait_once, wait_to_receive};
+use super::TcpSocket;
+use crate::edge::{caught, fail, put, test_cancel, List};
+use crate::socket::Beside;
+
+/// A look that waits for as much as there is room for.
+const ALL_PEEKED: c_int = libc::MSG_PEEK | libc::MSG_WAITALL;
+
+impl TcpSocket {
+    /// Receives octets of the stream.
+    pub(super) fn receive_octets(
+        self,
+        mut connection: Connection<'static>,
+        room: &UserBuffers,
+        flags: c_int,
+        real: impl FnOnce() -> isize,
+    ) -> isize {
+        match flags & (libc::MSG_ERRQUEUE | libc::MSG_OOB) {
+            0 => {}
+            libc::MSG_OOB if self.framed().is_some() => return fail(libc::EINVAL),
+            _ => return real(),
+        }
+        test_cancel();
+        let wanted = room.octets();
+        let enough = enough(connection, wanted, flags);
+        let (mut got, mut hold) = (0, Hold::new(self));
+        loop {
+            let attempt = caught(Err(libc::EIO), || {
+                attempt(connection, || receive_once(connection, room, got, flags))
+            });
+            let stopped_by = match attempt {
+                Ok(Attempt::Plain) => return self.receive_plain(&hold, room, flags, real),
+                Ok(Attempt::Done(Some(octets))) if flags & ALL_PEEKED == ALL_PEEKED => {
+                    let waits = octets < wanted && flags & libc::MSG_DONTWAIT == 0;
+                    if !waits || hold.across(&mut connection, no_more_comes) {
+                        return octets as isize;
+                    }
+                    continue;
+                }
+                Ok(Attempt::Done(Some(octets))) => {
+                    got += octets;
+                    if got >= enough || flags & libc::MSG_PEEK != 0 {
+                        return got as isize;
+                    }
+                    continue;
+                }
+                Ok(Attempt::Done(None)) => return got as isize,
+                Ok(Attempt::Waits) if flags & libc::MSG_DONTWAIT != 0 => Some(libc::EAGAIN),
+                Ok(Attempt::Waits) => {
+                    let wait = move |socket: TcpSocket| socket.wait_for_octets(connection, got > 0);
+                    match hold.across(&mut connection, wait) {
+                        Wait::Over => None,
+                        Wait::Failed(errno) => Some(errno),
+                        Wait::NotConnected => return real(),
+                    }
+                }
+                // It is told by the next call.
+                Err(_) if got > 0 => return got as isize,
+                Err(errno) => match told_to_receiver(connection, errno) {
+                    Some(errno) => Some(errno),
+                    None => return 0,
+                },
+            };
+            match stopped_by {
+                None => {}
+                Some(_) if got > 0 => return got as isize,
+                Some(errno) => return fail(errno),
+            }
+        }
+    }
+
+    /// Receives what turned out to be no framed octets: the call is the kernel's after all.
+    fn receive_plain(
+        self,
+        hold: &Hold,
+        room: &UserBuffers,
+        flags: c_int,
+        real: impl FnOnce() -> isize,
+    ) -> isize {
+        let (fd, waits) = (hold.socket().fd, flags & libc::MSG_DONTWAIT == 0);
+        let low_water = self.connection().map_or(1, |it| it.slot().low_water());
+        if low_water > 1 && waits && flags & libc::MSG_WAITALL == 0 {
+            // The kernel's own wait would count what it has copied by now as if nobody had read it.
+            if wait_to_receive(fd, low_water.min(room.octets())).is_err() {
+                return -1;
+            }
+        }
+        if fd == self.fd {
+            return real();
+        }
+        // The number was closed while the call waited.
+        loop {
+            let mut receives = Receives::new();
+            let has_place = receives.user(room, 0..room.octets());
+            debug_assert!(has_place);
+            match receives.receive(fd) {
+                Ok(octets) => return octets as isize,
+                Err(libc::EAGAIN) if waits => match wait_to_receive(fd, 1) {
+                    Ok(()) => {}
+                    Err(errno) => return fail(errno),
+                },
+                Err(errno) => return fail(errno),
+            }
+        }
+    }
+
+    fn wait_for_octets(self, connection: Connection<'static>, has_got: bool) -> Wait {
+        // What the program asked to be woken for may be more than is missing.
+        if has_got && connection.slot().low_water() == 1 {
+            return match wait_once(self.fd, libc::POLLIN) {
+                None => Wait::Over,
+                Some(errno) => Wait::Failed(errno),
+            };
+        }
+        let octets = match connection.slot().state() {
+            // Nothing comes before it is connected, and then this end speaks first.
+            State::Connecting if stream::state(self.fd) != Some(stream::State::Connected) => {
+                return Wait::NotConnected
+            }
+            State::Connecting => 1,
+            _ => connection.worth_waking_for(),
+        };
+        match wait_to_receive(self.fd, octets) {
+            Ok(()) => Wait::Over,
+            Err(errno) => Wait::Failed(errno),
+        }
+    }
+
+    /// Receives into the buffers of such a list.
+    pub(super) fn receive_pieces(
+        self,
+        connection: Connection<'static>,
+        list: List,
+        flags: c_int,
+        real: impl FnOnce() -> isize,
+    ) -> isize {
+        match list.check() {
+            Ok(()) => {}
+            Err(Verdict::Done(Err(errno))) => return fail(errno),
+            Err(_) => return real(),
+        }
+        let (mut got, mut real) = (0, Some(real));
+        for piece in list.pieces() {
+            let Some(piece) = piece else {
+                return if got > 0 { got } else { fail(libc::EFAULT) };
+            };
+            // Who has received something waits no longer, unless for all.
+            let waits = got == 0 || flags & libc::MSG_WAITALL != 0;
+            let flags = if waits {
+                flags
+            } else {
+                flags | libc::MSG_DONTWAIT
+            };
+            let mut is_plain = false;
+            let now = self.receive_octets(connection, &piece, flags, || {
+                is_plain = true;
+                0
+            });
+            if is_plain {
+                return match real.take() {
+                    Some(real) if got == 0 => real(),
+                    _ => got,
+                };
+            }
+            if now < 0 {
+                return if got > 0 { got } else { now };
+            }
+            got += now;
+            if (now as usize) < piece.octets() || flags & libc::MSG_PEEK != 0 {
+                break;
+            }
+        }
+        got
+    }
+}
+
+/// How a wait ended.
+enum Wait {
+    Over,
+    Failed(Errno),
+    /// There is nothing to wait for.
+    NotConnected,
+}
+
+/// One attempt to receive; `None` at the end of the stream.
+fn receive_once(
+    connection: Connection<'static>,
+    room: &UserBuffers,
+    got: usize,
+    flags: c_int,
+) -> Result<Attempt<Option<usize>>, Errno> {
+    const THROWN: c_int = libc::MSG_TRUNC;
+    const PEEKED: c_int = libc::MSG_PEEK;
+    let wanted = room.octets() - got;
+    let received = match flags & (THROWN | PEEKED) {
+        // Whether there is anything.
+        _ if wanted == 0 => connection.glance()?,
+        0 => connection.receive(room, got)?,
+        THROWN => connection.discard(wanted)?,
+        PEEKED => connection.peek(room)?,
+        // As long as it is, and nothing is copied.
+        _ => match connection.look()? {
+            Received::Octets(_) => Received::Octets(connection.available()?.min(wanted)),
+            other => other,
+        },
+    };
+    Ok(match received {
+        Received::Octets(octets) => Attempt::Done(Some(octets)),
+        Received::End => Attempt::Done(None),
+        Received::Nothing => Attempt::Waits,
+    })
+}
+
+/// Ends a receive that gave `octets`: TCP tells no address and no control messages.
+pub(super) fn tell(octets: isize, beside: Beside) -> isize {
+    if octets < 0 {
+        return octets;
+    }
+    let told = match beside {
+        Beside::Nothing => Ok(()),
+        Beside::Name(name, len) if name.is_null() || len.is_null() => Ok(()),
+        Beside::Name(_, len) => put(len, 0),
+        Beside::Message(at, mut message) => {
+            message.msg_namelen = 0;
+            message.msg_controllen = 0;
+            message.msg_flags = 0;
+            put(at, message)
+        }
+    };
+    match told {
+        Ok(()) => octets,
+        Err(errno) => fail(errno),
+    }
+}
+
+/// Waits until more than what is there has come; whether that will not be.
+fn no_more_comes(socket: TcpSocket) -> bool {
+    stream::has_ended(socket.fd) || wait_for_more(socket.fd).is_err()
+}
+
+/// What a receiver is told of an error: of one that ended the connection once, and later that nothing comes.
+fn told_to_receiver(connection: Connection<'static>, errno: Errno) -> Option<Errno> {
+    match connection.slot().state() {
+        State::Over(_) => connection.slot().tell_error(),
+        _ => Some(errno),
+    }
+}
+
+/// How many of the octets that a call has room for it waits for, whatever else there is.
+fn enough(connection: Connection<'static>, wanted: usize, flags: c_int) -> usize {
+    match flags & (libc::MSG_WAITALL | libc::MSG_PEEK) {
+        libc::MSG_WAITALL => wanted,
+        _ => wanted.min(connection.slot().low_water()),
+    }
+}

@@ -1,0 +1,247 @@
+//! Frames that wait to leave on a carrier, one behind the other, so that one call sends them all.
+
+use crate::frame::{Head, Key, Part, CHANNEL_MAX, HEADER_LEN, PART_HEADER_LEN};
+
+/// Octets that gather at most before they are to leave, and the memory that is worth giving.
+pub const GATHERED_OCTETS: usize = 128 * 1024;
+
+/// The outgoing octets of one carrier.
+///
+/// Headers say where in the stream they stand, so what is in here leaves as it is or the carrier ends: datagrams that
+/// may still be dropped wait in a [`crate::queue::Queue`].
+#[derive(Clone, Debug)]
+pub struct Gather<M> {
+    memory: M,
+    key: Key,
+    start: usize,
+    end: usize,
+    /// Where in the stream `end` is.
+    offset: u64,
+    frames: u64,
+}
+
+impl<M: AsRef<[u8]> + AsMut<[u8]>> Gather<M> {
+    /// Nothing yet; the next frame begins at `offset` of the stream.
+    pub fn new(memory: M, key: Key, offset: u64) -> Gather<M> {
+        Gather {
+            memory,
+            key,
+            start: 0,
+            end: 0,
+            offset,
+            frames: 0,
+        }
+    }
+
+    /// The octets that are to leave, in order.
+    #[inline]
+    pub fn octets(&self) -> &[u8] {
+        &self.memory.as_ref()[self.start..self.end]
+    }
+
+    /// Whether nothing is to leave.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// Frames put in so far.
+    pub fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    /// The carrier took the first `taken` octets.
+    #[inline]
+    pub fn handle_taken(&mut self, taken: usize) {
+        self.start += taken;
+        assert!(self.start <= self.end, "taken that was not there");
+        if self.is_empty() {
+            (self.start, self.end) = (0, 0);
+        }
+    }
+
+    /// Whether there is room for so many octets of frames.
+    #[inline]
+    fn make_room(&mut self, needed: usize) -> bool {
+        let memory = self.memory.as_mut();
+        if needed <= memory.len() - self.end {
+            return true;
+        }
+        if needed > memory.len() - (self.end - self.start) {
+            return false;
+        }
+        memory.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        true
+    }
+
+    /// Puts in a datagram of `len` octets, or a control message on channel 0, which `fill` writes. Says whether there
+    /// was room.
+    ///
+    /// # Errors
+    /// What `fill` says. Nothing was put in then.
+    #[inline]
+    pub fn push<E>(
+        &mut self,
+        channel: u16,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        debug_assert!(channel <= CHANNEL_MAX);
+        let Ok(short) = u16::try_from(len) else {
+            return Ok(false);
+        };
+        if !self.make_room(HEADER_LEN + len) {
+            return Ok(false);
+        }
+        let frame = &mut self.memory.as_mut()[self.end..self.end + HEADER_LEN + len];
+        let (header, octets) = frame.split_at_mut(HEADER_LEN);
+        fill(octets)?;
+        header.copy_from_slice(&Head::whole(channel, short).to_octets(self.key, self.offset));
+        self.put(HEADER_LEN + len);
+        Ok(true)
+    }
+
+    fn put(&mut self, frame_len: usize) {
+        self.end += frame_len;
+        self.offset += frame_len as u64;
+        self.frames += 1;
+    }
+
+    /// Puts in a datagram for a carrier whose segments hold `segment` octets: as parts where it does not fit into one.
+    /// `cut` is told the length of each frame, behind which a segment may end. Says whether there was room for all.
+    pub fn push_cut(
+        &mut self,
+        channel: u16,
+        message: u32,
+        octets: &[u8],
+        segment: usize,
+        mut cut: impl FnMut(usize),
+    ) -> bool {
+        // A segment that holds next to nothing would be all headers.
+        let segment = segment.max(HEADER_LEN + PART_HEADER_LEN + 64);
+        if HEADER_LEN + octets.len() <= segment {
+            let put = self.push(channel, octets.len(), |room| {
+                room.copy_from_slice(octets);
+                Ok::<(), core::convert::Infallible>(())
+            });
+            let put = put.unwrap_or_else(|never| match never {});
+            if put {
+                cut(HEADER_LEN + octets.len());
+            }
+            return put;
+        }
+        let Ok(total) = u16::try_from(octets.len()) else {
+            return false;
+        };
+        let room = segment - HEADER_LEN - PART_HEADER_LEN;
+        let headers = octets.len().div_ceil(room) * (HEADER_LEN + PART_HEADER_LEN);
+        if !self.make_room(headers + octets.len()) {
+            return false;
+        }
+        for (number, piece) in octets.chunks(room).enumerate() {
+            let part = Part {
+                message,
+                offset: (number * room) as u16,
+                total,
+            };
+            let head = Head {
+                len: (PART_HEADER_LEN + piece.len()) as u16,
+                channel,
+                is_part: true,
+            };
+            let (len, header) = (head.frame_len(), head.to_octets(self.key, self.offset));
+            let frame = &mut self.memory.as_mut()[self.end..self.end + len];
+            frame[..HEADER_LEN].copy_from_slice(&header);
+            frame[HEADER_LEN..HEADER_LEN + PART_HEADER_LEN].copy_from_slice(&part.to_octets());
+            frame[HEADER_LEN + PART_HEADER_LEN..].copy_from_slice(piece);
+            self.put(len);
+            cut(len);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deframer::{Deframer, Next};
+    use proptest::prelude::*;
+    use std::vec;
+    use std::vec::Vec;
+
+    fn key() -> Key {
+        Key::new(&[3; 16], &[4; 16])
+    }
+
+    fn push(gather: &mut Gather<Vec<u8>>, channel: u16, octets: &[u8]) -> bool {
+        let fill = |room: &mut [u8]| {
+            room.copy_from_slice(octets);
+            Ok::<(), ()>(())
+        };
+        gather.push(channel, octets.len(), fill).unwrap()
+    }
+
+    #[test]
+    fn what_cannot_be_filled_takes_nothing() {
+        let mut gather = Gather::new(vec![0; 100], key(), 0);
+        assert_eq!(gather.push(1, 10, |_| Err(14)), Err(14));
+        assert!(gather.is_empty());
+        assert_eq!(gather.push(1, 70_000, |_| Err(14)), Ok(false));
+    }
+
+    #[test]
+    fn all_of_the_memory_is_used_again() {
+        let mut gather = Gather::new(vec![0; 100], key(), 0);
+        assert!(push(&mut gather, 1, &[1; 42]) && push(&mut gather, 1, &[2; 42]));
+        assert!(!push(&mut gather, 1, &[]));
+        gather.handle_taken(50);
+        assert!(push(&mut gather, 1, &[3; 42]));
+        assert_eq!(gather.octets()[8..50], [2; 42]);
+        assert_eq!((gather.octets().len(), gather.frames()), (100, 3));
+        gather.handle_taken(100);
+        assert!(gather.is_empty());
+    }
+
+    #[test]
+    fn a_segment_begins_with_a_frame() {
+        let mut gather = Gather::new(vec![0; 200_000], key(), 0);
+        let mut cuts = Vec::new();
+        for len in [0, 1440, 1441, 65_507] {
+            assert!(gather.push_cut(1, 0, &vec![7; len], 1448, |cut| cuts.push(cut)));
+        }
+        assert_eq!(cuts[..4], [8, 1448, 1448, 8 + 8 + 1441 - 1432]);
+        assert!(cuts.iter().all(|cut| *cut <= 1448));
+        assert_eq!(cuts.iter().sum::<usize>(), gather.octets().len());
+        let before = gather.octets().len();
+        let mut small = Gather::new(vec![0; 3000], key(), 0);
+        assert!(!small.push_cut(1, 0, &[7; 2990], 1448, |_| panic!("not all of it fits")));
+        assert!(small.is_empty() && before > 65_507);
+    }
+
+    proptest! {
+        /// However the carrier takes octets, the other end finds the frames that were put in, and no others.
+        #[test]
+        fn frames_come_out_as_they_were_put_in(
+            steps in prop::collection::vec((1u16..9, 0usize..700, 0usize..900), 0..100)
+        ) {
+            let mut gather = Gather::new(vec![0; 1000], key(), 64);
+            let (mut sent, mut stream) = (Vec::new(), Vec::new());
+            for (channel, len, taken) in steps {
+                let octets = vec![sent.len() as u8; len];
+                if push(&mut gather, channel, &octets) { sent.push((channel, octets)); }
+                let taken = taken.min(gather.octets().len());
+                stream.extend_from_slice(&gather.octets()[..taken]);
+                gather.handle_taken(taken);
+            }
+            stream.extend_from_slice(gather.octets());
+            let (mut deframer, mut at, mut seen) = (Deframer::new(key(), 64), 0, Vec::new());
+            while let Next::Frame(head, range) = deframer.next(&stream[at..]).unwrap() {
+                seen.push((head.channel, stream[at..][range].to_vec()));
+                at += head.frame_len();
+            }
+            prop_assert_eq!(at, stream.len());
+            prop_assert_eq!(seen, sent);
+        }
+    }
+}

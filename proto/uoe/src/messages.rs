@@ -1,0 +1,218 @@
+//! Datagrams put together from parts.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::fault::Fault;
+use crate::frame::Part;
+use crate::ranges::Ranges;
+
+/// Datagrams of one carrier that are there in part, at most. A sender sends them one after the other, so that each
+/// has a gap of the stream in it, or is the last: there are no more than twice as many as gaps.
+pub const MESSAGES_MAX: usize = 512;
+
+#[derive(Clone, Debug)]
+struct Message {
+    channel: u16,
+    number: u32,
+    total: u16,
+    /// Parts that came, as ranges of the message.
+    parts: Ranges,
+    /// Empty where there was no room: the message is lost, and what comes of it is only counted off.
+    octets: Vec<u8>,
+    missing: usize,
+}
+
+/// The datagrams of one carrier that are there in part.
+#[derive(Clone, Debug)]
+pub struct Messages {
+    messages: Vec<Message>,
+    octets: usize,
+    octets_max: usize,
+    dropped: u64,
+}
+
+impl Messages {
+    /// None. All together keep at most `octets_max` octets.
+    pub fn new(octets_max: usize) -> Messages {
+        Messages {
+            messages: Vec::new(),
+            octets: 0,
+            octets_max,
+            dropped: 0,
+        }
+    }
+
+    /// Datagrams for which there was no room. Each is counted once.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Octets that are kept.
+    pub fn held(&self) -> usize {
+        self.octets
+    }
+
+    /// A part came: what follows the header of its frame. Gives the datagram if this was the last that was missing.
+    ///
+    /// # Errors
+    /// The part is none, or does not go with the others.
+    pub fn handle_part(&mut self, channel: u16, payload: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+        let (part, octets) = Part::split(payload)?;
+        let contradiction = Fault::Contradiction {
+            channel,
+            message: part.message,
+        };
+        let index = self.find(channel, part)?;
+        let message = &mut self.messages[index];
+        let (start, end) = (
+            usize::from(part.offset),
+            usize::from(part.offset) + octets.len(),
+        );
+        if message.total != part.total || !message.parts.insert(start as u64..end as u64) {
+            return Err(contradiction);
+        }
+        if let Some(place) = message.octets.get_mut(start..end) {
+            place.copy_from_slice(octets);
+        }
+        message.missing -= octets.len();
+        if message.missing > 0 {
+            return Ok(None);
+        }
+        let whole = self.messages.swap_remove(index);
+        self.octets -= whole.octets.len();
+        Ok((!whole.octets.is_empty()).then_some(whole.octets))
+    }
+
+    /// The message of a part. It is begun if this is the first part of it that came.
+    fn find(&mut self, channel: u16, part: Part) -> Result<usize, Fault> {
+        let is_it = |one: &Message| one.channel == channel && one.number == part.message;
+        if let Some(index) = self.messages.iter().position(is_it) {
+            return Ok(index);
+        }
+        if self.messages.len() == MESSAGES_MAX {
+            return Err(Fault::Messages(MESSAGES_MAX));
+        }
+        let total = usize::from(part.total);
+        let has_room = self.octets + total <= self.octets_max;
+        self.dropped += u64::from(!has_room);
+        let octets = vec![0; if has_room { total } else { 0 }];
+        self.octets += octets.len();
+        self.messages.push(Message {
+            channel,
+            number: part.message,
+            total: part.total,
+            parts: Ranges::default(),
+            octets,
+            missing: total,
+        });
+        Ok(self.messages.len() - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::NoFrame;
+    use proptest::prelude::*;
+
+    fn payload(message: u32, offset: u16, total: u16, octets: &[u8]) -> Vec<u8> {
+        let part = Part {
+            message,
+            offset,
+            total,
+        };
+        [&part.to_octets()[..], octets].concat()
+    }
+
+    #[test]
+    fn parts_that_contradict_each_other_end_it() {
+        let wrong = Err(Fault::Contradiction {
+            channel: 1,
+            message: 5,
+        });
+        for second in [
+            payload(5, 8, 20, &[2; 4]),
+            payload(5, 9, 21, &[2; 4]),
+            payload(5, 0, 20, &[2; 10]),
+        ] {
+            let mut messages = Messages::new(1000);
+            assert_eq!(
+                messages.handle_part(1, &payload(5, 0, 20, &[1; 10])),
+                Ok(None)
+            );
+            assert_eq!(messages.handle_part(1, &second), wrong.clone());
+        }
+        let mut messages = Messages::new(1000);
+        assert_eq!(
+            messages.handle_part(1, &payload(5, 0, 20, &[1; 10])),
+            Ok(None)
+        );
+        assert_eq!(
+            messages.handle_part(2, &payload(5, 0, 20, &[1; 10])),
+            Ok(None),
+            "another channel"
+        );
+        assert_eq!(
+            messages.handle_part(1, &payload(5, 0, 20, &[])),
+            Err(Fault::Frame(NoFrame::Part))
+        );
+    }
+
+    #[test]
+    fn a_message_without_room_is_lost_once_and_makes_none_later() {
+        let mut messages = Messages::new(30);
+        assert_eq!(
+            messages.handle_part(1, &payload(1, 0, 20, &[1; 10])),
+            Ok(None)
+        );
+        for (offset, len) in [(0, 10), (10, 5), (15, 5)] {
+            let part = payload(2, offset, 20, &[2; 10][..len]);
+            assert_eq!(messages.handle_part(1, &part), Ok(None));
+        }
+        assert_eq!((messages.dropped(), messages.held()), (1, 20));
+        let whole = messages.handle_part(1, &payload(1, 10, 20, &[1; 10]));
+        assert_eq!(whole, Ok(Some(vec![1; 20])));
+        assert_eq!((messages.dropped(), messages.held()), (1, 0));
+    }
+
+    #[test]
+    fn there_are_no_more_than_so_many() {
+        let mut messages = Messages::new(1 << 20);
+        for number in 0..MESSAGES_MAX as u32 {
+            assert_eq!(
+                messages.handle_part(1, &payload(number, 0, 20, &[1; 10])),
+                Ok(None)
+            );
+        }
+        let one_more = messages.handle_part(1, &payload(9999, 0, 20, &[1; 10]));
+        assert_eq!(one_more, Err(Fault::Messages(MESSAGES_MAX)));
+    }
+
+    proptest! {
+        /// Parts come in any order, and each datagram is as it was.
+        #[test]
+        fn parts_make_the_datagram(
+            lens in prop::collection::vec(2usize..500, 1..10), size in 1usize..100, order: u64
+        ) {
+            let datagrams: Vec<Vec<u8>> = lens.into_iter().map(|len| (0..len).map(|at| at as u8).collect()).collect();
+            let mut parts = vec![];
+            for (number, datagram) in datagrams.iter().enumerate() {
+                let size = size.min(datagram.len() - 1);
+                for (index, piece) in datagram.chunks(size).enumerate() {
+                    let key = order.wrapping_mul(2 * parts.len() as u64 + 1).rotate_left(23);
+                    parts.push((key, number, payload(number as u32, (index * size) as u16, datagram.len() as u16, piece)));
+                }
+            }
+            parts.sort();
+            let (mut messages, mut seen) = (Messages::new(1 << 20), vec![None; datagrams.len()]);
+            for (_, number, part) in parts {
+                if let Some(whole) = messages.handle_part(3, &part).unwrap() {
+                    prop_assert_eq!(seen[number].replace(whole), None);
+                }
+            }
+            prop_assert_eq!(seen.into_iter().flatten().collect::<Vec<_>>(), datagrams);
+            prop_assert_eq!((messages.held(), messages.dropped()), (0, 0));
+        }
+    }
+}

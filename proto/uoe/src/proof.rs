@@ -1,0 +1,72 @@
+//! Datagrams of Weft's own among the program's: what proves who has a UDP socket, and what marks the last plain one.
+//!
+//! | octets | what |
+//! | --- | --- |
+//! | 0..8 | `WeftUDP` and a zero |
+//! | 8..24 | nonce of the channel and of the direction |
+//! | 24..28 | 0: a proof; else the number of a mark, in network order |
+//!
+//! The hooks take such a datagram out before the program sees it, but only if its nonce is one that this socket waits
+//! for: anything else may be a datagram of the program's.
+
+use crate::greeting::Nonce;
+
+/// Octets of a proof or a mark.
+pub const PROOF_LEN: usize = 28;
+
+const MAGIC: [u8; 8] = *b"WeftUDP\0";
+
+/// A proof or a mark.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Proof {
+    /// What nobody knows but the two ends of the channel.
+    pub nonce: Nonce,
+    /// 0 for a proof; the marks of a channel count from 1.
+    pub number: u32,
+}
+
+impl Proof {
+    /// The datagram.
+    pub fn to_octets(&self) -> [u8; PROOF_LEN] {
+        let mut octets = [0; PROOF_LEN];
+        octets[..8].copy_from_slice(&MAGIC);
+        octets[8..24].copy_from_slice(&self.nonce);
+        octets[24..].copy_from_slice(&self.number.to_be_bytes());
+        octets
+    }
+
+    /// Reads a datagram that may be one.
+    #[inline]
+    pub fn parse(octets: &[u8]) -> Option<Proof> {
+        let octets: &[u8; PROOF_LEN] = octets.try_into().ok()?;
+        if octets[..8] != MAGIC {
+            return None;
+        }
+        let (mut nonce, mut number) = ([0; 16], [0; 4]);
+        nonce.copy_from_slice(&octets[8..24]);
+        number.copy_from_slice(&octets[24..]);
+        let number = u32::from_be_bytes(number);
+        Some(Proof { nonce, number })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proof_is_its_octets_and_nothing_else_is_one() {
+        let proof = Proof {
+            nonce: *b"sixteen octets!!",
+            number: 0x0102_0304,
+        };
+        let octets = proof.to_octets();
+        assert_eq!(&octets, b"WeftUDP\0sixteen octets!!\x01\x02\x03\x04");
+        assert_eq!(Proof::parse(&octets), Some(proof));
+        assert_eq!(Proof::parse(&octets[..27]), None);
+        assert_eq!(Proof::parse(&[&octets[..], &[0]].concat()), None);
+        let mut other = octets;
+        other[7] = 1;
+        assert_eq!(Proof::parse(&other), None);
+    }
+}

@@ -1,0 +1,378 @@
+//! The loop of a driver: frames in, timeouts, events, frames out, until there is nothing left to do.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weft_engine::carrier::Alarm;
+use weft_inet::stack::{Frame, FrameInfo, Stack};
+use weft_inet::tcp::{Config, Connection, ConnectionId, EndpointEvent, Event, State as TcpState};
+use weft_os::device::BATCH_FRAMES_MAX;
+use weft_os::packet::ReceivedFrame;
+
+use super::ports::Ports;
+use super::table::{Closed, Conn, Key, Table};
+use crate::link::Link;
+
+/// Frames that one turn takes from the link, so that whoever waits for the lock has it soon.
+const FRAMES_OF_A_TURN_MAX: usize = 64;
+/// Octets of data in the largest frame that is handed to the link: a packet of 64 kB with all headers.
+const FRAME_OCTETS_MAX: u32 = 65_000;
+/// Octets that all receive windows of an interface promise together, for each frame that its link keeps: what a frame
+/// holds that a sender with segmentation offload makes.
+const PROMISED_OCTETS_PER_FRAME: usize = 64 << 10;
+/// A receive window is never below this: a few full segments of a jumbo frame.
+const WINDOW_OCTETS_MIN: usize = 32 << 10;
+/// Looks at a link without frames between two looks at the clock.
+const LOOKS_BETWEEN_CLOCKS: u32 = 64;
+/// No alarm is sooner, whatever the stack says: a thread that only waits for alarms leaves the core meanwhile.
+const ALARM_AFTER_MIN: Duration = Duration::from_micros(50);
+/// VIRTIO_NET_HDR_F_NEEDS_CSUM and _DATA_VALID: the frame never left the machine, or its checksum was verified.
+const CHECKSUM_GOOD: u8 = 3;
+
+/// Sums of an interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Frames that arrived, cut or tagged for a VLAN ones not among them.
+    pub frames_in: u64,
+    /// Frames that the link took.
+    pub frames_out: u64,
+    /// Frames that the link did not take.
+    pub frames_lost: u64,
+}
+
+/// Everything behind a driver's lock.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(super) link: Box<dyn Link>,
+    pub(super) stack: Stack,
+    pub(super) table: Table,
+    pub(super) ports: Ports,
+    pub(super) counters: Counters,
+    began: Instant,
+    /// Frames that leave next; kept for its memory.
+    pub(super) frames: Vec<Frame>,
+    /// Frames for the interface itself.
+    pub(super) looped: VecDeque<Vec<u8>>,
+    /// The interface is gone.
+    gone: bool,
+    looks: u32,
+    /// The connection that whoever holds the lock is about to look at: it need not be told of.
+    at: Option<Key>,
+    alarm: Option<Arc<dyn Alarm>>,
+    /// When it was last told to run the driver.
+    armed: Option<Duration>,
+    /// The share of each connection in what windows promise, and for how many connections that is.
+    shares: usize,
+}
+
+impl State {
+    pub fn new(link: Box<dyn Link>, stack: Stack, random: u64) -> State {
+        let mut state = State {
+            table: Table::default(),
+            ports: Ports::new(random),
+            counters: Counters::default(),
+            began: Instant::now(),
+            frames: Vec::with_capacity(BATCH_FRAMES_MAX),
+            looped: VecDeque::new(),
+            gone: false,
+            looks: 0,
+            at: None,
+            alarm: None,
+            armed: None,
+            shares: 1,
+            link,
+            stack,
+        };
+        state.table.window = state.promised();
+        state
+    }
+
+    /// Time since the driver began.
+    #[inline]
+    pub fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Octets that all windows promise together.
+    fn promised(&self) -> usize {
+        self.link.waiting_frames_max() * PROMISED_OCTETS_PER_FRAME
+    }
+
+    /// What a connection begins with. Its window scaling is for the largest window it may have.
+    pub fn config(&self) -> Config {
+        Config {
+            mtu: self.stack.config().mtu,
+            receive_window: self.promised() as u64,
+            max_frame: FRAME_OCTETS_MAX,
+            ..Config::default()
+        }
+    }
+
+    /// Gives every connection its share of what windows promise; those of a few more or less stay as they are.
+    pub fn share_windows(&mut self) {
+        let shares = self.stack.tcp().len().max(1).next_power_of_two();
+        let all = shares != std::mem::replace(&mut self.shares, shares);
+        if all {
+            let keys: Vec<Key> = self.table.keys().collect();
+            keys.into_iter().for_each(|key| self.set_window(key, 0));
+        }
+    }
+
+    /// Gives a connection its share, or less where `most` octets are all that is wanted; 0 wants all.
+    pub fn set_window(&mut self, key: Key, most: usize) {
+        let share = (self.promised() / self.shares).max(WINDOW_OCTETS_MIN);
+        let window = if most > 0 { share.min(most) } else { share } as u64;
+        if let Some(id) = self.table.get(key).and_then(|conn| conn.id) {
+            self.stack
+                .command(id, |connection| connection.set_receive_window(window));
+        }
+    }
+
+    // --- the loop
+
+    /// Takes what arrived, sends what is due.
+    pub fn run(&mut self) {
+        let now = self.now();
+        self.receive(now);
+        self.turn(now);
+    }
+
+    /// The same for a thread that looks again and again, about to look at one connection. Costs little where no frame
+    /// is there.
+    #[inline]
+    pub fn look(&mut self, at: Key) {
+        self.looks = self.looks.wrapping_add(1);
+        if !self.link.may_have_frame() && !self.looks.is_multiple_of(LOOKS_BETWEEN_CLOCKS) {
+            return;
+        }
+        self.at = Some(at);
+        self.run();
+        self.at = None;
+    }
+
+    fn receive(&mut self, now: Duration) {
+        if self.gone {
+            return;
+        }
+        let State {
+            link,
+            stack,
+            table,
+            counters,
+            ..
+        } = self;
+        let mut each = |frame: &ReceivedFrame<'_>| {
+            if frame.missing > 0 || frame.vlan.is_some() {
+                return;
+            }
+            counters.frames_in += 1;
+            let info = FrameInfo {
+                checksum_good: frame.offload[0] & CHECKSUM_GOOD != 0,
+                looped: false,
+            };
+            stack.handle_frame(frame.octets, info, table, now);
+        };
+        let outcome = match link.receive(FRAMES_OF_A_TURN_MAX, &mut each) {
+            // A ring that one sees to be empty shows no error.
+            Ok(0) if !link.may_have_frame() => link.wait(Duration::ZERO).map(|_| 0),
+            outcome => outcome,
+        };
+        if let Err(error) = outcome {
+            self.note_link_error(&error);
+        }
+    }
+
+    /// Does what follows from what arrived, from commands and from the time.
+    pub fn turn(&mut self, now: Duration) {
+        if self.stack.deadline().is_some_and(|at| at <= now) {
+            self.stack.handle_timeout(now);
+        }
+        loop {
+            self.follow_events();
+            self.transmit(now);
+            if self.looped.is_empty() {
+                break;
+            }
+            while let Some(frame) = self.looped.pop_front() {
+                let (stack, table) = (&mut self.stack, &mut self.table);
+                stack.handle_frame(&frame, FrameInfo::LOOPED, table, now);
+            }
+        }
+        self.follow_events();
+        self.follow_deadline(now);
+    }
+
+    /// From now on this is told when to run the driver.
+    pub fn set_alarm(&mut self, alarm: Arc<dyn Alarm>) {
+        self.alarm = Some(alarm);
+        self.armed = None;
+        let now = self.now();
+        self.turn(now);
+    }
+
+    /// Sees to it that somebody comes by at the next deadline. One that moved away leaves its alarm, which finds
+    /// nothing to do.
+    #[inline]
+    fn follow_deadline(&mut self, now: Duration) {
+        let (Some(alarm), Some(at)) = (&self.alarm, self.stack.deadline()) else {
+            return;
+        };
+        if self.armed.is_none_or(|armed| armed <= now || at < armed) {
+            alarm.within(at.saturating_sub(now).max(ALARM_AFTER_MIN));
+            self.armed = Some(at.max(now + ALARM_AFTER_MIN));
+        }
+    }
+
+    // --- events
+
+    fn follow_events(&mut self) {
+        while let Some(event) = self.stack.poll_event() {
+            match event {
+                EndpointEvent::Incoming(id) => self.note_incoming(id),
+                EndpointEvent::Connection(id, event) => self.note_event(id, event),
+            }
+        }
+    }
+
+    fn note_incoming(&mut self, id: ConnectionId) {
+        let Some(ends) = self.stack.tcp().tuple(id) else {
+            return;
+        };
+        let key = match self.table.find(id) {
+            Some(key) => key,
+            None => self.table.insert(Conn::new(id, ends, self.table.window)),
+        };
+        let mss = self.stack.tcp().get(id).map_or(0, Connection::mss);
+        if let Some(conn) = self.table.get_mut(key) {
+            conn.ends = ends;
+            conn.connected = true;
+            (conn.mss, conn.mss_told) = (mss, mss);
+        }
+        match self.ports.queue_for(ends.local) {
+            Some(queue) => {
+                queue.waiting.push_back(key);
+                queue.waiter.tell(true, false);
+            }
+            None => {
+                self.stack.command(id, Connection::abort);
+            }
+        }
+        self.share_windows();
+        self.set_window(key, 0);
+    }
+
+    fn note_event(&mut self, id: ConnectionId, event: Event) {
+        let Some(key) = self.table.find(id) else {
+            return;
+        };
+        let connection = self.stack.tcp().get(id);
+        let acknowledged = connection.map_or(0, Connection::acknowledged);
+        let delivered = connection.map(Connection::delivered);
+        let mss = connection.map(Connection::mss);
+        let is_served = self.at == Some(key);
+        let Some(conn) = self.table.get_mut(key) else {
+            return;
+        };
+        conn.delivered = delivered.unwrap_or(conn.delivered);
+        conn.mss = mss.unwrap_or(conn.mss);
+        let mut news = conn.connected && conn.mss != conn.mss_told;
+        let mut writable = false;
+        match event {
+            Event::Established => {
+                conn.connected = true;
+                conn.mss_told = conn.mss;
+                writable = true;
+            }
+            Event::Delivered | Event::PeerFinished => {
+                conn.peer_finished |= event == Event::PeerFinished;
+                // Who is about to look finds it.
+                if !is_served {
+                    conn.waiter.tell(true, false);
+                }
+            }
+            Event::Acknowledged => {
+                news |= conn.outgoing.release(acknowledged);
+                if conn.full && conn.is_writable(acknowledged) {
+                    conn.full = false;
+                    writable = true;
+                }
+            }
+            Event::Urgent => {}
+            Event::Closed(reason) => self.close(key, Closed::Because(reason)),
+        }
+        if let Some(conn) = self.table.get(key).filter(|_| news || writable) {
+            match news {
+                true => conn.waiter.tell_anyway(writable),
+                false => conn.waiter.tell(false, true),
+            }
+        }
+    }
+
+    /// A connection is over: its carrier is told; one without goes.
+    fn close(&mut self, key: Key, closed: Closed) {
+        let Some(conn) = self.table.get_mut(key) else {
+            return;
+        };
+        let id = conn.id.take();
+        conn.closed = conn.closed.or(Some(closed));
+        conn.waiter.tell_anyway(true);
+        let owned = conn.owned;
+        self.table.forget(id);
+        if !owned {
+            let queues = self.ports.queues.values_mut();
+            queues.for_each(|queue| queue.waiting.retain(|waiting| *waiting != key));
+            self.table.remove(key);
+        }
+        self.share_windows();
+    }
+
+    /// Ends a connection for a reason of this end's.
+    pub(super) fn abort(&mut self, key: Key, closed: Closed) {
+        let Some(conn) = self.table.get_mut(key) else {
+            return;
+        };
+        conn.closed = conn.closed.or(Some(closed));
+        if let Some(id) = conn.id {
+            self.stack.command(id, Connection::abort);
+        }
+    }
+
+    // --- the link
+
+    /// An interface that is down loses frames and may come back. One that is gone takes its connections along.
+    pub(super) fn note_link_error(&mut self, error: &io::Error) {
+        let gone = [libc::ENXIO, libc::ENODEV, libc::EBADFD];
+        if self.gone
+            || !error
+                .raw_os_error()
+                .is_some_and(|errno| gone.contains(&errno))
+        {
+            return;
+        }
+        self.gone = true;
+        let keys: Vec<Key> = self.table.keys().collect();
+        for key in keys {
+            self.abort(key, Closed::NoDevice);
+        }
+    }
+
+    /// The interface is there no more.
+    pub fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    /// Something that was taken is still to leave, or to be acknowledged.
+    pub fn has_unfinished(&self) -> bool {
+        self.table.keys().any(|key| {
+            let id = self.table.get(key).and_then(|conn| conn.id);
+            let connection = id.and_then(|id| self.stack.tcp().get(id));
+            connection.is_some_and(|connection| {
+                use TcpState::{Closing, FinWait1, LastAck};
+                connection.outstanding() > 0
+                    || matches!(connection.state(), FinWait1 | Closing | LastAck)
+            })
+        })
+    }
+}

@@ -1,0 +1,169 @@
+//! Frames out: what the stack has to send goes to the link, with its payload from where it is.
+
+use std::io;
+use std::time::Duration;
+
+use weft_inet::stack::{Frame, Payload, VnetHeader};
+use weft_os::device::{Batch, BATCH_FRAMES_MAX};
+use weft_os::packet::OFFLOAD_LEN;
+
+use super::outgoing::{Outgoing, Part};
+use super::state::State;
+use super::table::{Closed, Table};
+
+impl State {
+    /// Sends what the stack has to send.
+    pub(super) fn transmit(&mut self, now: Duration) {
+        loop {
+            self.frames.clear();
+            while self.frames.len() < BATCH_FRAMES_MAX {
+                let Some(frame) = self.stack.poll_transmit(now) else {
+                    break;
+                };
+                match frame.looped {
+                    true => self.loop_back(&frame),
+                    false => self.frames.push(frame),
+                }
+            }
+            if self.frames.is_empty() {
+                return;
+            }
+            self.send_frames();
+        }
+    }
+
+    fn send_frames(&mut self) {
+        let mut first = 0;
+        while first < self.frames.len() {
+            let (fitted, outcome) = self.send_batch(first);
+            if fitted == 0 {
+                // More pieces than a batch holds. Copies are few and large: it happens to none that a queue pair makes.
+                self.counters.frames_lost += 1;
+                first += 1;
+                continue;
+            }
+            let sent = *outcome.as_ref().unwrap_or(&0);
+            self.counters.frames_out += sent as u64;
+            self.counters.frames_lost += (fitted - sent) as u64;
+            if sent < fitted {
+                self.note_unsent(first + sent, outcome.err());
+            }
+            first += fitted;
+        }
+    }
+
+    /// Sends as many frames from this one on as go together; how many these are, and what became of them.
+    fn send_batch(&mut self, first: usize) -> (usize, io::Result<usize>) {
+        let (frames, table) = (&self.frames[first..], &self.table);
+        let mut batch = Batch::default();
+        let mut fitted = 0;
+        for frame in frames {
+            if !add_frame(&mut batch, frame, table) {
+                break;
+            }
+            fitted += 1;
+        }
+        (fitted, self.link.send(&mut batch))
+    }
+
+    /// The link did not take the frame at this place. Where that was for memory that is gone, its connection ends: its
+    /// octets cannot be had any more.
+    fn note_unsent(&mut self, at: usize, error: Option<io::Error>) {
+        let key = match &self.frames[at].payload {
+            Payload::Stream { connection, .. } => self.table.find(*connection),
+            _ => None,
+        };
+        let conn = key.and_then(|key| self.table.get(key));
+        let is_gone =
+            conn.is_some_and(|conn| conn.outgoing.unreleased() > 0 && !all_mapped(&conn.outgoing));
+        if let Some(key) = key.filter(|_| is_gone) {
+            self.abort(key, Closed::NoMemory);
+        }
+        if let Some(error) = error {
+            self.note_link_error(&error);
+        }
+    }
+
+    /// A frame of the interface for itself.
+    fn loop_back(&mut self, frame: &Frame) {
+        let mut octets = frame.head.to_vec();
+        match &frame.payload {
+            Payload::Empty => {}
+            Payload::Octets(more) => octets.extend_from_slice(more),
+            Payload::Stream { connection, range } => {
+                let Some(key) = self.table.find(*connection) else {
+                    return;
+                };
+                let Some(conn) = self.table.get(key) else {
+                    return;
+                };
+                let is_gone = conn
+                    .outgoing
+                    .parts(range.clone())
+                    .any(|part| part.append_to(&mut octets).is_err());
+                if is_gone {
+                    return self.abort(key, Closed::NoMemory);
+                }
+            }
+        }
+        self.looped.push_back(octets);
+    }
+}
+
+fn all_mapped(outgoing: &Outgoing) -> bool {
+    let mut octets = Vec::new();
+    let mut parts = outgoing.parts(0..outgoing.end());
+    parts.all(|part| {
+        octets.clear();
+        matches!(part, Part::Octets(_)) || part.append_to(&mut octets).is_ok()
+    })
+}
+
+/// Puts a frame into a batch; false when it does not fit.
+fn add_frame<'a>(batch: &mut Batch<'a>, frame: &'a Frame, table: &'a Table) -> bool {
+    if !batch.frame(&offload(&frame.vnet)) {
+        return false;
+    }
+    let mut fits = batch.push(&frame.head);
+    match &frame.payload {
+        Payload::Empty => {}
+        Payload::Octets(octets) => fits &= batch.push(octets),
+        Payload::Stream { connection, range } => {
+            let conn = table.find(*connection).and_then(|key| table.get(key));
+            let parts = conn
+                .into_iter()
+                .flat_map(|conn| conn.outgoing.parts(range.clone()));
+            for part in parts {
+                fits &= match part {
+                    Part::Octets(octets) => batch.push(octets),
+                    Part::Registered {
+                        memory,
+                        offset,
+                        len,
+                    } => batch.push_registered(memory, offset, len),
+                };
+            }
+        }
+    }
+    if !fits {
+        batch.cancel();
+    }
+    fits
+}
+
+/// The virtio-net header of a frame, as devices take it.
+fn offload(vnet: &VnetHeader) -> [u8; OFFLOAD_LEN] {
+    let mut octets = [0; OFFLOAD_LEN];
+    octets[0] = u8::from(vnet.needs_checksum);
+    octets[1] = vnet.gso_type;
+    let numbers = [
+        vnet.header_len,
+        vnet.gso_size,
+        vnet.checksum_start,
+        vnet.checksum_offset,
+    ];
+    for (at, number) in numbers.into_iter().enumerate() {
+        octets[2 + 2 * at..4 + 2 * at].copy_from_slice(&number.to_ne_bytes());
+    }
+    octets
+}

@@ -1,0 +1,242 @@
+//! What processes of one user ask each other.
+//!
+//! A process that has a listener holds an abstract Unix name made of the user, the port and a small index: several may
+//! have listeners for one port, each for an address of its own or all sharing one (`SO_REUSEPORT`, a binary that takes
+//! over from its older self). Who got a question asks each of them; of those that share their promises, one. Names
+//! belong to the network namespace, as ports do.
+
+use std::io;
+use std::time::Duration;
+
+use weft_discovery_proto::answering::Inquiry;
+use weft_discovery_proto::message::{Question, QUESTION_LEN};
+use weft_discovery_proto::{About, Connection};
+use weft_os::guarded::Guarded;
+use weft_os::seqpacket::{own_user, Listener, Packets};
+
+/// Names that one port has at most.
+pub(super) const INDEXES: u8 = 8;
+/// How long a colleague has to answer, and to say what it wants once it has connected.
+pub(super) const TIMEOUT: Duration = Duration::from_millis(20);
+
+/// What a process says of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Says {
+    /// It has a listener that takes it, and has written down that it is expected.
+    Yes,
+    /// It has one, and no yes may be said.
+    No,
+    /// It has none.
+    NotMine,
+}
+
+impl Says {
+    const ALL: [(Says, u8); 3] = [(Says::Yes, b'y'), (Says::No, b'n'), (Says::NotMine, b'-')];
+
+    fn to_octet(self) -> u8 {
+        let known = Says::ALL.iter().find(|(says, _)| *says == self);
+        known.map_or(b'n', |(_, octet)| *octet)
+    }
+
+    fn from_octet(octet: u8) -> Option<Says> {
+        let known = Says::ALL.iter().find(|(_, known)| *known == octet);
+        known.map(|(says, _)| *says)
+    }
+}
+
+/// The name of a user's for a port.
+fn name(user: u32, about: About, port: u16, index: u8) -> String {
+    let about = match about {
+        About::Stream => "stream",
+        About::Datagrams => "datagrams",
+    };
+    format!("weft-discovery/1/{user}/{about}/{port}/{index}")
+}
+
+/// Takes the first name of this port that is free; nothing where all are taken.
+pub(super) fn take_name(about: About, port: u16) -> io::Result<Option<(u8, Guarded<Listener>)>> {
+    let user = own_user();
+    for index in 0..INDEXES {
+        match Listener::bind(name(user, about, port, index).as_bytes()) {
+            Ok(listener) => return Ok(Some((index, Guarded::new(listener)))),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// A question that other processes are asked about.
+#[derive(Debug)]
+pub(super) struct Vote {
+    pub(super) inquiry: Inquiry,
+    /// Those that have not answered.
+    pub(super) asked: Vec<Guarded<Packets>>,
+    /// One will take the connection.
+    has_taker: bool,
+    /// One must not, or does not say.
+    is_objected: bool,
+    pub(super) over_at: Duration,
+}
+
+/// Some process has to be asked, and cannot be.
+#[derive(Debug)]
+pub(super) struct Silent;
+
+impl Vote {
+    /// Asks every process but those of this family, which hold the names with the indexes that are bits of `family`.
+    pub(super) fn begin(
+        inquiry: Inquiry,
+        has_taker: bool,
+        family: u64,
+        now: Duration,
+    ) -> Result<Vote, Silent> {
+        let connection = inquiry.question.connection;
+        let (user, message) = (own_user(), message(connection));
+        let mut asked = Vec::new();
+        let mut free = None;
+        for index in (0..INDEXES).filter(|index| family & 1 << index == 0) {
+            let packets = match free.take() {
+                Some(packets) => packets,
+                None => Packets::open().map_err(|_| Silent)?,
+            };
+            let name = name(user, connection.about, connection.server.port(), index);
+            match packets.connect(name.as_bytes()) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    free = Some(packets);
+                    continue;
+                }
+                Err(_) => return Err(Silent),
+            }
+            // Another user who took a name of ours has no say.
+            if packets.peer_user() == Some(user) {
+                packets.send(&message).map_err(|_| Silent)?;
+                asked.push(Guarded::new(packets));
+            }
+        }
+        Ok(Vote {
+            inquiry,
+            asked,
+            has_taker,
+            is_objected: false,
+            over_at: now + TIMEOUT,
+        })
+    }
+
+    /// Takes in what has been answered. Gives whether yes is to be said, once that is known.
+    pub(super) fn poll(&mut self, now: Duration) -> Option<bool> {
+        let mut objected = false;
+        let mut taker = false;
+        self.asked.retain_mut(|packets| {
+            let mut answer = [0; 2];
+            let received = packets.get().map(|packets| packets.receive(&mut answer));
+            match received {
+                Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                Some(Ok(1)) => match Says::from_octet(answer[0]) {
+                    Some(Says::Yes) => taker = true,
+                    Some(Says::NotMine) => {}
+                    Some(Says::No) | None => objected = true,
+                },
+                // Who ends without an answer may have begun to send, for all that is known.
+                Some(_) | None => objected = true,
+            }
+            false
+        });
+        self.has_taker |= taker;
+        self.is_objected |= objected || (!self.asked.is_empty() && now >= self.over_at);
+        if self.is_objected {
+            return Some(false);
+        }
+        self.asked.is_empty().then_some(self.has_taker)
+    }
+
+    /// Whether somebody objected, or did not say.
+    pub(super) fn is_objected(&self) -> bool {
+        self.is_objected
+    }
+}
+
+/// Another process that asks.
+#[derive(Debug)]
+pub(super) struct Caller {
+    pub(super) packets: Guarded<Packets>,
+    pub(super) over_at: Duration,
+}
+
+/// What a caller wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wants {
+    /// It has not said.
+    Waits,
+    /// What is said of this connection.
+    ToKnow(Connection),
+    /// Nothing, or nothing that can be understood.
+    Nothing,
+}
+
+/// What came of a look for callers.
+#[derive(Debug)]
+pub(super) enum Accepted {
+    /// One of this user.
+    Caller(Caller),
+    /// Another user, who is not dealt with.
+    Stranger,
+    /// There is none.
+    Nobody,
+    /// Descriptors or memory are short.
+    Failed,
+}
+
+impl Caller {
+    /// The next one at this name.
+    pub(super) fn accept(listener: &Listener, now: Duration) -> Accepted {
+        match listener.accept() {
+            Ok(Some(packets)) if packets.peer_user() == Some(own_user()) => {
+                Accepted::Caller(Caller {
+                    packets: Guarded::new(packets),
+                    over_at: now + TIMEOUT,
+                })
+            }
+            Ok(Some(_)) => Accepted::Stranger,
+            Ok(None) => Accepted::Nobody,
+            Err(_) => Accepted::Failed,
+        }
+    }
+
+    /// What it wants.
+    pub(super) fn wants(&mut self, now: Duration) -> Wants {
+        let mut octets = [0; QUESTION_LEN + 1];
+        let received = self
+            .packets
+            .get()
+            .map(|packets| packets.receive(&mut octets));
+        match received {
+            Some(Ok(len)) => {
+                let question = octets.get(..len).map(Question::parse);
+                match question {
+                    Some(Ok(question)) => Wants::ToKnow(question.connection),
+                    _ => Wants::Nothing,
+                }
+            }
+            Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock && now < self.over_at => {
+                Wants::Waits
+            }
+            _ => Wants::Nothing,
+        }
+    }
+
+    /// Answers it.
+    pub(super) fn say(&mut self, says: Says) {
+        if let Some(packets) = self.packets.get() {
+            // Who does not listen any more has its answer.
+            let _ = packets.send(&[says.to_octet()]);
+        }
+    }
+}
+
+/// The question of one process to another: that of the client, without the random bits that only the client knows.
+fn message(connection: Connection) -> [u8; QUESTION_LEN] {
+    let nonce = [0; 16];
+    Question { connection, nonce }.to_octets()
+}

@@ -1,0 +1,361 @@
+//! A connection between two processes of one machine: two rings in memory that they share, beside the connection that
+//! they have anyway ([decision 0035](../../../../docs/decisions/0035-rings-between-processes-of-one-machine.md)).
+//!
+//! A [`SameHost`] wraps a connection and is, at first, nothing else. One end [offers](Rings::offer) memory, the other
+//! [accepts](Rings::accept) it, and from then on each sends by its ring. The connection stays: what was on its way in
+//! it comes first, single octets in it are the bells, and its end is the end of a process that did not say so.
+//!
+//! The octets are the stream that they would have been, so nothing above knows. What the other process writes is not
+//! trusted: `protocol` checks its counts, and octets are copied before anybody looks at them.
+
+pub(crate) mod protocol;
+#[cfg(test)]
+mod protocol_tests;
+mod shared;
+mod transfer;
+
+use std::cell::{OnceCell, RefCell, RefMut};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use weft_os::rings::{RingsToShare, SharedRings, AREA_OCTETS};
+
+use super::{Carrier, Gather, Interest, Readiness, Rings, Scatter, Source, Transfer};
+use protocol::{End, FINISHED, FOR_OCTETS, FOR_ROOM, GONE, RESET};
+use shared::{Shared, ACCEPTED, OFFER, OFFERED, SWITCHED, WITHDRAWN, WITH_CRC};
+use transfer::State;
+
+const BELL: [u8; 1] = [0];
+
+/// A connection with rings beside it, once there are any.
+#[derive(Debug)]
+pub struct SameHost {
+    connection: Box<dyn Carrier>,
+    shared: OnceCell<Shared>,
+    state: RefCell<State>,
+}
+
+fn for_what(octets: bool, room: bool) -> u64 {
+    u64::from(octets) * FOR_OCTETS + u64::from(room) * FOR_ROOM
+}
+
+impl SameHost {
+    /// Over a connection of which `received` octets of full operation are read already.
+    pub(crate) fn over(connection: Box<dyn Carrier>, received: usize) -> SameHost {
+        SameHost {
+            connection,
+            shared: OnceCell::new(),
+            state: RefCell::new(State {
+                end: End::new(AREA_OCTETS),
+                sent: 0,
+                received: received as u64,
+                sends_by_ring: false,
+                reads_ring: false,
+                connection_read: false,
+                look: false,
+                over: None,
+                unheard: false,
+                aborts: false,
+            }),
+        }
+    }
+
+    fn share(&self, rings: SharedRings, own: usize, wants_crc: bool) -> io::Result<&Shared> {
+        let shared = Shared {
+            rings,
+            own,
+            wants_crc,
+        };
+        match self.shared.set(shared) {
+            Ok(()) => self.shared.get().ok_or(io::ErrorKind::Other.into()),
+            Err(_) => Err(io::ErrorKind::AlreadyExists.into()),
+        }
+    }
+
+    /// The memory, where both ends use it.
+    #[inline]
+    fn in_use(&self) -> Option<(&Shared, RefMut<'_, State>)> {
+        let shared = self.shared.get()?;
+        Some((shared, self.state.borrow_mut()))
+    }
+
+    /// From here on octets leave by the ring.
+    fn begin(&self, shared: &Shared, state: &mut State) {
+        if !state.sends_by_ring {
+            state.sends_by_ring = true;
+            // Before the first bell, which must not be taken for an octet.
+            shared.words(shared.own)[SWITCHED].store(state.sent + 1, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether the other end has taken what this one offered.
+    fn is_accepted(shared: &Shared) -> bool {
+        shared.own == 1
+            || shared.offer_word().load(Ordering::SeqCst) & (ACCEPTED | WITHDRAWN) == ACCEPTED
+    }
+
+    #[inline]
+    fn ring(&self, is_due: bool) {
+        if is_due {
+            // A connection without room for an octet has others, which wake the other end as well.
+            let _ = self.connection.send(&BELL);
+        }
+    }
+}
+
+impl Rings for SameHost {
+    fn offer(&self, wants_crc: bool) -> io::Result<RingsToShare> {
+        let (rings, to_share) = SharedRings::create()?;
+        let shared = self.share(rings, 0, wants_crc)?;
+        // It learns by a bell that the other end took them.
+        shared.own().bell.store(FOR_OCTETS, Ordering::SeqCst);
+        Ok(to_share)
+    }
+
+    fn accept(&self, rings: SharedRings, wants_crc: bool) -> io::Result<bool> {
+        if self.shared.get().is_some() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let word = ACCEPTED | if wants_crc { WITH_CRC } else { 0 };
+        let order = Ordering::SeqCst;
+        let taken = rings.words()[OFFER].compare_exchange(OFFERED, word, order, order);
+        if taken.is_err() {
+            return Ok(false);
+        }
+        let shared = self.share(rings, 1, wants_crc)?;
+        let mut state = self.state.borrow_mut();
+        self.begin(shared, &mut state);
+        state.reads_ring = true;
+        self.ring(protocol::say(shared.own(), shared.other(), 0));
+        Ok(true)
+    }
+
+    fn shared(&self) -> Option<bool> {
+        let (shared, mut state) = self.in_use()?;
+        if shared.is_foreign() || !Self::is_accepted(shared) {
+            return None;
+        }
+        self.begin(shared, &mut state);
+        state.reads_ring = true;
+        let word = shared.offer_word().load(Ordering::SeqCst);
+        Some(shared.wants_crc || word & WITH_CRC != 0)
+    }
+
+    #[inline]
+    fn note_ready(&self) {
+        self.state.borrow_mut().look = true;
+    }
+
+    #[inline]
+    fn has_arrived(&self, octets: bool, room: bool) -> bool {
+        let Some((shared, mut state)) = self.in_use() else {
+            return false;
+        };
+        if shared.is_foreign() {
+            return false;
+        }
+        let other = shared.other();
+        // A lie is found by whoever reads or writes next.
+        let readable = octets
+            && (state.end.available(other) != Ok(0) || other.state.load(Ordering::Relaxed) != 0);
+        readable || room && Self::has_room_now(shared, &mut state)
+    }
+
+    fn has_room(&self) -> bool {
+        let Some((shared, mut state)) = self.in_use() else {
+            return false;
+        };
+        if shared.is_foreign() || !state.sends_by_ring {
+            return false;
+        }
+        if state.look && state.connection_read && state.over.is_none() {
+            self.take_bells(&mut state);
+        }
+        Self::has_room_now(shared, &mut state)
+    }
+
+    #[inline]
+    fn is_armed(&self, octets: bool, room: bool) -> bool {
+        let for_what = for_what(octets, room);
+        self.shared
+            .get()
+            .is_none_or(|shared| shared.is_foreign() || End::is_armed(shared.own(), for_what))
+    }
+
+    fn arm(&self, octets: bool, room: bool) -> bool {
+        let Some((shared, mut state)) = self.in_use() else {
+            return true;
+        };
+        let for_what = for_what(octets, room);
+        shared.is_foreign() || state.end.arm(shared.own(), shared.other(), for_what)
+    }
+}
+
+impl SameHost {
+    fn has_room_now(shared: &Shared, state: &mut State) -> bool {
+        Self::is_cut(shared, state) || state.end.has_room_again(shared.other()) != Ok(false)
+    }
+
+    /// The memory that was offered, if the other end has taken it; an offer that nobody has taken ends.
+    fn settle(&self) -> Option<&Shared> {
+        let shared = self.shared.get().filter(|shared| !shared.is_foreign())?;
+        let is_in_use = self.state.borrow().sends_by_ring || {
+            let order = Ordering::SeqCst;
+            let offer = shared.offer_word();
+            let _ = offer.compare_exchange(OFFERED, WITHDRAWN, order, order);
+            Self::is_accepted(shared)
+        };
+        is_in_use.then_some(shared)
+    }
+}
+
+impl Source for SameHost {
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.connection.descriptor()
+    }
+
+    fn wait_for(&self, interest: Interest, readiness: &Readiness) {
+        self.connection.wait_for(interest, readiness);
+    }
+}
+
+impl Carrier for SameHost {
+    fn is_connected(&self) -> bool {
+        self.connection.is_connected()
+    }
+
+    fn connect_result(&self) -> io::Result<()> {
+        self.connection.connect_result()
+    }
+
+    #[inline]
+    fn send(&self, octets: &[u8]) -> Transfer {
+        self.transfer_out(
+            |connection| connection.send(octets),
+            |me, shared, state| {
+                me.put_in_ring(shared, state, octets.len(), |area, at, (from, len)| {
+                    let part = &octets[from..from + len];
+                    shared.rings.put(area, at, part).is_ok()
+                })
+            },
+        )
+    }
+
+    #[inline]
+    fn send_gather(&self, list: &Gather<'_>) -> Transfer {
+        self.transfer_out(
+            |connection| connection.send_gather(list),
+            |me, shared, state| {
+                me.put_in_ring(shared, state, list.octets(), |area, at, part| {
+                    shared.rings.put_list(area, at, list, part).is_ok()
+                })
+            },
+        )
+    }
+
+    fn unreleased(&self) -> usize {
+        self.connection.unreleased()
+    }
+
+    fn keep_copies(&self) {
+        self.connection.keep_copies();
+    }
+
+    #[inline]
+    fn recv(&self, buffer: &mut [u8]) -> Transfer {
+        let buffer = RefCell::new(buffer);
+        self.receive(
+            |connection| connection.recv(&mut buffer.borrow_mut()),
+            |me, shared, state| {
+                let mut buffer = buffer.borrow_mut();
+                let most = buffer.len();
+                me.take_of_ring(shared, state, most, |area, at, (from, len)| {
+                    let part = &mut buffer[from..from + len];
+                    shared.rings.take(area, at, part).is_ok()
+                })
+            },
+        )
+    }
+
+    #[inline]
+    fn recv_scatter(&self, list: &Scatter<'_>) -> Transfer {
+        self.receive(
+            |connection| connection.recv_scatter(list),
+            |me, shared, state| {
+                me.take_of_ring(shared, state, list.octets(), |area, at, part| {
+                    shared.rings.take_list(area, at, list, part).is_ok()
+                })
+            },
+        )
+    }
+
+    /// The connection stays open in both directions: the other end may need its bell rung for room.
+    fn finish(&self) {
+        match self.settle() {
+            Some(shared) => {
+                self.begin(shared, &mut self.state.borrow_mut());
+                self.ring(protocol::say(shared.own(), shared.other(), FINISHED));
+            }
+            None => self.connection.finish(),
+        }
+    }
+
+    fn is_broken(&self) -> bool {
+        let cut = self.shared.get().is_some_and(|shared| {
+            let said = shared.state_of_other();
+            let finished = shared.own().state.load(Ordering::Relaxed) & FINISHED != 0;
+            said & RESET != 0 || finished && said & FINISHED != 0
+        });
+        cut || self.connection.is_broken()
+    }
+
+    fn abort_on_close(&self) {
+        self.state.borrow_mut().aborts = true;
+        self.connection.abort_on_close();
+    }
+
+    fn keep_after_close(&self, time: Duration) {
+        self.connection.keep_after_close(time);
+    }
+
+    fn emss(&self) -> io::Result<usize> {
+        self.connection.emss()
+    }
+
+    fn take_new_emss(&self) -> Option<usize> {
+        self.connection.take_new_emss()
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.connection.local_addr()
+    }
+
+    fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.connection.peer_addr()
+    }
+
+    fn rings(&self) -> Option<&dyn Rings> {
+        Some(self)
+    }
+}
+
+impl Drop for SameHost {
+    /// As the kernel closes a socket: a reset where that was asked for or something was not read, else the end of the
+    /// stream behind what was sent.
+    fn drop(&mut self) {
+        let Some(shared) = self.settle() else {
+            return;
+        };
+        let mut state = self.state.borrow_mut();
+        let unread = state.end.available(shared.other()) != Ok(0);
+        let how = match state.aborts || unread {
+            true => RESET,
+            false => FINISHED,
+        };
+        // The end of the connection is the bell.
+        protocol::say(shared.own(), shared.other(), GONE | how);
+    }
+}

@@ -1,0 +1,70 @@
+//! Looking at members that nobody wakes this process for, and arming their bells before somebody sleeps.
+
+use std::sync::{Arc, Weak};
+
+use super::member::{Looked, Member, Served, Token};
+use super::Progress;
+
+/// A thread that sleeps in the set, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Asleep<'a>(&'a Progress);
+
+impl Drop for Asleep<'_> {
+    fn drop(&mut self) {
+        self.0.silent.end_sleep();
+    }
+}
+
+fn is(listed: &Weak<dyn Member>, member: &Weak<dyn Member>) -> bool {
+    std::ptr::addr_eq(listed.as_ptr(), member.as_ptr())
+}
+
+impl Progress {
+    /// Whoever polls looks at this member from now on; false where its bell is to be armed instead.
+    pub(crate) fn look_at(&self, member: &Weak<dyn Member>) -> bool {
+        self.silent.add(member.clone(), |listed| is(listed, member))
+    }
+
+    /// A member is ready without showing it: whoever serves comes by.
+    pub(crate) fn serve_soon(&self, token: Token) {
+        self.readiness(token).set(false);
+    }
+
+    /// The calling thread is about to sleep in the set. Calls `each` for the members that have something already.
+    pub(super) fn fall_asleep(&self, mut each: impl FnMut(Arc<dyn Member>)) -> Asleep<'_> {
+        self.silent.begin_sleep();
+        let asleep = Asleep(self);
+        while let Some(listed) = self.silent.take() {
+            if let Some(member) = listed.upgrade().filter(|member| member.arm()) {
+                each(member);
+            }
+        }
+        asleep
+    }
+
+    /// Looks at the members that nobody wakes this process for, and calls `each` for those that were served.
+    pub(super) fn look_at_silent(&self, mut each: impl FnMut(Arc<dyn Member>, Served)) {
+        let mut place = 0;
+        while let Some(listed) = self.silent.at(place) {
+            place += 1;
+            let Some(member) = listed.upgrade() else {
+                self.silent.remove(|other| is(other, &listed));
+                continue;
+            };
+            let looked = member.look();
+            if looked == Looked::Elsewhere {
+                self.silent.remove(|other| is(other, &listed));
+                continue;
+            }
+            let is_idle = self
+                .silent
+                .looked(looked != Looked::Nothing, |other| is(other, &listed));
+            if let Looked::Served(served) = looked {
+                each(member, served);
+            } else if is_idle && member.arm() {
+                let served = member.serve(false);
+                each(member, served);
+            }
+        }
+    }
+}

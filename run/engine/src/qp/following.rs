@@ -1,0 +1,68 @@
+//! What follows a stream at the end of each pass: the epoll set, the bell, the timers and the statistics.
+
+use weft_os::poll::Interest;
+use weft_verbs::qp::Qp as QpMachine;
+
+use super::lease::Leased;
+use super::stream::Stream;
+use super::{Inner, Qp};
+use crate::engine::Engine;
+use crate::stats::Published;
+
+/// Whether octets are waited for.
+pub(super) fn wants_octets(machine: &QpMachine, leased: &Leased, stream: &Stream) -> bool {
+    !machine.is_full() && !leased.is_leased && stream.over.is_none()
+}
+
+impl Qp {
+    /// Keeps the epoll set, the timers and the statistics in step with the stream.
+    pub(super) fn follow_stream(&self, inner: &mut Inner, engine: &Engine) {
+        let Some(stream) = &mut inner.stream else {
+            return;
+        };
+        inner.leased.is_leased &= inner.machine.awaits_acknowledgement();
+        let reads = wants_octets(&inner.machine, &inner.leased, stream);
+        let interest = match stream.shares {
+            false => Interest::of(reads, stream.blocked),
+            // Room shows as octets do, by the bell.
+            true => Interest::of(reads || stream.blocked, false),
+        };
+        if interest != stream.interest {
+            stream.interest = interest;
+            let _ = engine
+                .progress
+                .change_source(&*stream.carrier, stream.token, interest);
+        }
+        if stream.shares {
+            self.follow_bell(stream, reads, engine);
+        }
+        let counters = inner.machine.counters();
+        let now = Published {
+            octets_in: stream.octets_in,
+            octets_out: stream.octets_out,
+            sends: counters.sends_completed,
+            recvs: counters.recvs_completed,
+            segments_in: counters.segments_in,
+            segments_out: counters.segments_out,
+            errors: counters.errors,
+            mulpdu: inner.machine.mulpdu().unwrap_or(0) as u64,
+            refused_accesses: counters.refused_accesses,
+            rings: u64::from(stream.shares),
+        };
+        engine.stats.publish(stream.slot, &stream.published, &now);
+        stream.published = now;
+        Self::follow_deadline(inner, engine);
+    }
+
+    /// Sees to it that a timer is set for the machine's next deadline.
+    #[inline]
+    pub(super) fn follow_deadline(inner: &mut Inner, engine: &Engine) {
+        let (Some(stream), Some(at)) = (&inner.stream, inner.machine.deadline()) else {
+            return;
+        };
+        if inner.armed.is_none_or(|armed| at < armed) {
+            inner.armed = Some(at);
+            engine.progress.add_timer(at, stream.token);
+        }
+    }
+}

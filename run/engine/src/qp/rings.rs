@@ -1,0 +1,60 @@
+//! How nobody sleeps over a stream that goes through shared memory: its bell is armed, or whoever polls looks at it.
+
+use std::sync::Weak;
+
+use super::following::wants_octets;
+use super::stream::Stream;
+use super::Qp;
+use crate::engine::Engine;
+use crate::progress::{Looked, Member, Served};
+
+impl Qp {
+    /// A pass is over: the next octets, or room, are looked for by whoever polls, or ring the bell.
+    pub(super) fn follow_bell(&self, stream: &mut Stream, octets: bool, engine: &Engine) {
+        let Some(rings) = stream.carrier.rings() else {
+            return;
+        };
+        if stream.listed || rings.is_armed(octets, stream.blocked) {
+            return;
+        }
+        let me: Weak<dyn Member> = self.me.clone();
+        stream.listed = engine.progress.look_at(&me);
+        if !stream.listed && !rings.arm(octets, stream.blocked) {
+            engine.progress.serve_soon(stream.token);
+        }
+    }
+
+    /// Somebody is about to sleep. Whether there is something already.
+    pub(super) fn arm_bell(&self) -> bool {
+        let mut guard = self.inner.lock();
+        let inner = &mut *guard;
+        let Some(stream) = inner.stream.as_mut().filter(|stream| stream.shares) else {
+            return false;
+        };
+        stream.listed = false;
+        let octets = wants_octets(&inner.machine, &inner.leased, stream);
+        let blocked = stream.blocked;
+        let rings = stream.carrier.rings();
+        rings.is_some_and(|rings| !rings.arm(octets, blocked))
+    }
+
+    /// Serves what has come without ringing.
+    pub(super) fn look_at_ring(&self) -> Looked {
+        let Some(guard) = self.inner.try_lock() else {
+            // Whoever has the lock serves it.
+            return Looked::Nothing;
+        };
+        let Some(stream) = guard.stream.as_ref().filter(|stream| stream.listed) else {
+            return Looked::Elsewhere;
+        };
+        let octets = wants_octets(&guard.machine, &guard.leased, stream);
+        let rings = stream.carrier.rings();
+        if !rings.is_some_and(|rings| rings.has_arrived(octets, stream.blocked)) {
+            return Looked::Nothing;
+        }
+        Looked::Served(match self.serve_locked(guard, false) {
+            true => Served::Active,
+            false => Served::Quiet,
+        })
+    }
+}

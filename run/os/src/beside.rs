@@ -1,0 +1,189 @@
+//! A UDP socket beside a TCP one that the program owns: it sends from the same address, by the same way, to the same
+//! host.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+
+use crate::descriptors;
+use crate::dgram::{get_int, local_name, peer_name, set_int, NAME_LEN};
+use crate::private::Private;
+
+/// `SO_BINDTOIFINDEX` of asm-generic/socket.h: the index of the interface that a socket is bound to.
+const SO_BINDTOIFINDEX: i32 = 62;
+
+/// Hears from one address and port alone.
+#[derive(Debug)]
+pub struct Beside {
+    fd: Private,
+}
+
+/// What came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// A datagram of so many octets.
+    Octets(usize),
+    /// Nothing yet.
+    Nothing,
+    /// The network says that nobody is there (ICMP), or nothing more can come.
+    Unreachable,
+}
+
+/// The address and port of the TCP socket behind `fd`, IPv4-mapped ones as IPv4; nothing if it has none.
+pub fn local_end(fd: i32) -> Option<SocketAddr> {
+    let mut name = [0; NAME_LEN];
+    let len = local_name(fd, &mut name);
+    socket_addr(name.get(..len)?)
+}
+
+/// The same of the peer.
+pub fn peer_end(fd: i32) -> Option<SocketAddr> {
+    let mut name = [0; NAME_LEN];
+    let len = peer_name(fd, &mut name);
+    socket_addr(name.get(..len)?)
+}
+
+/// A socket address from the octets of a `sockaddr_in` or `sockaddr_in6`, IPv4-mapped ones as IPv4.
+pub fn socket_addr(name: &[u8]) -> Option<SocketAddr> {
+    let family = u16::from_ne_bytes(name.get(..2)?.try_into().ok()?);
+    let port = u16::from_be_bytes(name.get(2..4)?.try_into().ok()?);
+    match i32::from(family) {
+        libc::AF_INET => {
+            let octets = <[u8; 4]>::try_from(name.get(4..8)?).ok()?;
+            Some(SocketAddr::new(octets.into(), port))
+        }
+        libc::AF_INET6 => {
+            let octets = <[u8; 16]>::try_from(name.get(8..24)?).ok()?;
+            let scope = u32::from_ne_bytes(name.get(24..28)?.try_into().ok()?);
+            let address = std::net::Ipv6Addr::from(octets);
+            Some(match address.to_ipv4_mapped() {
+                Some(v4) => SocketAddr::new(v4.into(), port),
+                None => std::net::SocketAddrV6::new(address, port, 0, scope).into(),
+            })
+        }
+        _ => None,
+    }
+}
+
+impl Beside {
+    /// Opens a socket at the address of the TCP socket behind `fd`, which is `local`, and connects it to `to`. It is
+    /// bound to the same interface and has the same mark, as far as the kernel allows.
+    ///
+    /// # Errors
+    /// No descriptor is left, or there is no way.
+    pub fn open(fd: i32, mut local: SocketAddr, to: SocketAddr) -> io::Result<Beside> {
+        let family = match local {
+            SocketAddr::V4(_) => AddressFamily::INET,
+            SocketAddr::V6(_) => AddressFamily::INET6,
+        };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let open = || net::socket_with(family, SocketType::DGRAM, flags, None);
+        let own = descriptors::open_apart(open)?;
+        for option in [SO_BINDTOIFINDEX, libc::SO_MARK] {
+            if let Ok(value @ 1..) = get_int(fd, libc::SOL_SOCKET, option) {
+                // Refused to who may not, who then asks by the way that others go.
+                let _ = set_int(own.as_raw_fd(), libc::SOL_SOCKET, option, value);
+            }
+        }
+        local.set_port(0);
+        net::bind(&own, &local)?;
+        net::connect(&own, &to)?;
+        Ok(Beside { fd: own })
+    }
+
+    /// Sends a datagram.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn send(&self, octets: &[u8]) -> io::Result<()> {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        Ok(net::send(&self.fd, octets, flags).map(drop)?)
+    }
+
+    /// Takes what has come.
+    pub fn receive(&self, buffer: &mut [u8]) -> Heard {
+        use rustix::io::Errno;
+        match net::recv(&self.fd, buffer, RecvFlags::DONTWAIT) {
+            Ok((_, octets)) => Heard::Octets(octets),
+            Err(Errno::AGAIN | Errno::INTR) => Heard::Nothing,
+            Err(_) => Heard::Unreachable,
+        }
+    }
+
+    /// Waits until something has come, `timeout` at most. A signal ends the wait early.
+    pub fn wait(&self, timeout: std::time::Duration) {
+        let timeout = Timespec {
+            tv_sec: timeout.as_secs() as _,
+            tv_nsec: i64::from(timeout.subsec_nanos()) as _,
+        };
+        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
+        let _ = poll(&mut fds, Some(&timeout));
+    }
+}
+
+impl AsFd for Beside {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, UdpSocket};
+    use std::time::{Duration, Instant};
+
+    fn heard(beside: &Beside, buffer: &mut [u8]) -> Heard {
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(10) {
+            match beside.receive(buffer) {
+                Heard::Nothing => beside.wait(Duration::from_millis(50)),
+                heard => return heard,
+            }
+        }
+        Heard::Nothing
+    }
+
+    #[test]
+    fn it_leaves_from_the_address_of_the_tcp_socket() {
+        for here in ["127.0.0.9", "::1"] {
+            let Ok(tcp) = TcpListener::bind((here, 0)) else {
+                eprintln!("skipped: this machine has no {here}");
+                continue;
+            };
+            let peer = UdpSocket::bind((here, 0)).unwrap();
+            let local = local_end(tcp.as_raw_fd()).unwrap();
+            assert_eq!(local, tcp.local_addr().unwrap());
+            let beside = Beside::open(tcp.as_raw_fd(), local, peer.local_addr().unwrap()).unwrap();
+            assert!(beside.as_fd().as_raw_fd() >= descriptors::APART);
+            beside.send(b"question").unwrap();
+            let mut buffer = [0; 64];
+            let (octets, from) = peer.recv_from(&mut buffer).unwrap();
+            assert_eq!(
+                (&buffer[..octets], from.ip()),
+                (&b"question"[..], local.ip())
+            );
+            let stranger = UdpSocket::bind((here, 0)).unwrap();
+            stranger.send_to(b"stranger", from).unwrap();
+            peer.send_to(b"answer", from).unwrap();
+            assert_eq!(heard(&beside, &mut buffer), Heard::Octets(6));
+            assert_eq!(&buffer[..6], b"answer");
+            drop(peer);
+            beside.send(b"anybody?").unwrap();
+            assert_eq!(heard(&beside, &mut buffer), Heard::Unreachable);
+        }
+    }
+
+    #[test]
+    fn an_ipv4_mapped_end_is_one_of_ipv4() {
+        let Ok(tcp) = TcpListener::bind("[::ffff:127.0.0.1]:0") else {
+            eprintln!("skipped: no IPv6");
+            return;
+        };
+        let local = local_end(tcp.as_raw_fd()).unwrap();
+        assert_eq!(local.ip().to_string(), "127.0.0.1");
+    }
+}

@@ -1,0 +1,31 @@
+//! What tests do to a process that no program of ours does.
+
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+
+/// A child of `fork` that runs `work` and leaves without running anybody's handlers; its status is 0 where `work` says
+/// so. Gives its number.
+pub fn fork(work: impl FnOnce() -> bool) -> i32 {
+    // SAFETY: the child allocates, which the C library allows after `fork`. A lock of the standard library's that
+    // another thread holds may hang it, not harm it.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let well = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or(false);
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(i32::from(!well)) };
+    }
+    child
+}
+
+/// Waits for a child that [`fork`] made; whether its status was 0.
+pub fn await_child(child: i32) -> bool {
+    let mut status = -1;
+    // SAFETY: waits for a child, and fills `status`.
+    unsafe { libc::waitpid(child, &mut status, 0) };
+    status == 0
+}
+
+/// Makes a number stand for another file, as a program does that closes numbers which it did not open.
+pub fn take_number(number: RawFd, file: impl AsFd) {
+    // SAFETY: names no memory. Whoever had the number has to expect this: that is what is tested.
+    unsafe { libc::dup2(file.as_fd().as_raw_fd(), number) };
+}

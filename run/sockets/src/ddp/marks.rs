@@ -1,0 +1,93 @@
+//! From how many octets on a socket is readable.
+//!
+//! The kernel counts framing with the octets of the stream, and `SO_RCVLOWAT` keeps framing alone from waking anybody.
+//! What the program sets that option to counts octets of the stream.
+
+use weft_os::dgram::{get_int, set_int};
+use weft_os::stream;
+use weft_stream::Next;
+
+use super::directions::{Held, Receiving};
+use super::Connection;
+
+/// Octets that may lie behind the last of the stream that was delivered: padding, CRC and a message.
+pub(super) const FRAMING_ALONE_MAX: u32 = 3 + 4 + 28;
+/// Octets of a receive buffer that keep the window open while an FPDU is there in part: on loopback a segment has 64
+/// KiB, TCP wants room for one more, and the kernel counts up to five times the octets.
+const ROOM_FOR_FPDUS: i32 = 400 << 10;
+/// Which sizes of buffers a program has fixed (socket(7)); the constant is missing in libc for some targets.
+const SO_BUF_LOCK: i32 = 72;
+
+impl Connection<'_> {
+    /// How many octets of the stream have to be there before the program is told of any. As many as that, of a peer
+    /// that is Weft.
+    ///
+    /// # Errors
+    /// None that matters to the program.
+    pub fn set_low_water(&self, octets: u32) {
+        self.slot.set_low_water(octets);
+        if let Ok(mut receiving) = self.take_receiving() {
+            if self.is_open() {
+                self.set_mark(&mut receiving);
+            }
+        }
+    }
+
+    /// Whether as many octets are there as the program wants to be told of; or the end.
+    pub fn has_low_water(&self) -> bool {
+        let wanted = self.slot.low_water();
+        wanted == 1
+            || stream::has_ended(self.fd)
+            || self.available().is_ok_and(|available| available >= wanted)
+    }
+
+    /// Tells the kernel from how many octets on the socket is readable, where that changes: framing alone is not to
+    /// make it so, and the last few octets of a Write are.
+    pub(super) fn set_mark(&self, receiving: &mut Held<'_, Receiving>) {
+        let receiver = &receiving.receiver;
+        let low_water = self.slot.low_water() as u32;
+        let mark = match receiver.next() {
+            _ if !receiver.is_from_weft() => low_water,
+            Next::Payload(left) if low_water == 1 && receiver.behind(left) <= FRAMING_ALONE_MAX => {
+                1
+            }
+            _ => low_water.saturating_add(FRAMING_ALONE_MAX),
+        };
+        self.slot.set_fpdu_awaited(0);
+        if mark != receiving.beside().mark {
+            receiving.beside().mark = mark;
+            let mark = i32::try_from(mark).unwrap_or(i32::MAX);
+            let _ = set_int(self.fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, mark);
+        }
+    }
+
+    /// The socket is readable from now on when it has so many octets: an FPDU is taken whole, or its CRC could not be
+    /// checked.
+    pub(super) fn wait_for_fpdu(&self, receiving: &mut Held<'_, Receiving>, octets: usize) {
+        self.make_room();
+        let mark = octets as u32;
+        self.slot.set_fpdu_awaited(mark);
+        if mark != receiving.beside().mark {
+            receiving.beside().mark = mark;
+            let _ = set_int(self.fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, octets as i32);
+        }
+    }
+
+    /// Gives the receive buffer room for an FPDU that is there in part, where it has less: nothing of it is delivered
+    /// before its CRC was checked, and TCP closes the window of a buffer that is far from full.
+    pub(super) fn make_room(&self) {
+        let get = |option| get_int(self.fd, libc::SOL_SOCKET, option);
+        let set = |option, value| {
+            let _ = set_int(self.fd, libc::SOL_SOCKET, option, value);
+        };
+        if get(libc::SO_RCVBUF).is_ok_and(|has| has < ROOM_FOR_FPDUS) {
+            let locks = get(SO_BUF_LOCK);
+            // The kernel doubles it.
+            set(libc::SO_RCVBUF, ROOM_FOR_FPDUS / 2);
+            // A size that the kernel chose it goes on choosing.
+            if let Ok(locks) = locks {
+                set(SO_BUF_LOCK, locks);
+            }
+        }
+    }
+}

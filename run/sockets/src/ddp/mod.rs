@@ -1,0 +1,157 @@
+//! A connection whose octets go as DDP, on the program's own TCP socket.
+//!
+//! The descriptor is the kernel's and nothing is read ahead, so whoever waits for it waits right; what the connection
+//! knows lies in memory that all processes of the family share (decision 0029). Nothing here waits and nothing
+//! allocates: a call that cannot go on says `EAGAIN`, and the hooks wait as the C library does.
+//!
+//! | module | what it holds |
+//! | --- | --- |
+//! | [`slot`] | what a connection is, in shared memory |
+//! | `directions` | what it knows of each of its directions |
+//! | [`slots`] | room for them |
+//! | `starting` | MPA's Request and Reply |
+//! | `sending` | the program's octets as FPDUs |
+//! | `rest` | what has to leave before anything else: what a full socket left |
+//! | `receiving` | FPDUs to the program's buffers |
+//! | `marks` | from how many octets on the socket is readable |
+//! | `files` | octets from a file or a pipe, and to a pipe |
+//! | `telling` | credit, targets and answers, from one direction to the other |
+//! | `counting` | how much is under way |
+//! | `ending` | what a program's close leaves to do |
+//! | `taking_over` | parts whose holder died |
+//! | `spans` | what lies next in a socket, framing and payload by turns |
+
+mod counting;
+mod directions;
+mod ending;
+mod files;
+mod marks;
+mod receiving;
+mod rest;
+mod sending;
+pub mod slot;
+pub mod slots;
+mod spans;
+mod starting;
+mod taking_over;
+mod telling;
+
+pub use ending::Left;
+pub use receiving::Received;
+pub use slot::{Slot, State};
+pub use slots::{Slots, SLOTS_MAX};
+pub use starting::{begun, Settled};
+
+use crate::discovering::Discovery;
+use crate::Errno;
+
+/// Fewer octets may be framing alone.
+const WORTH_WAKING_FOR: usize = marks::FRAMING_ALONE_MAX as usize + 1;
+
+/// A connection, for the time of a call: what it is, and a descriptor of its socket.
+#[derive(Clone, Copy, Debug)]
+pub struct Connection<'a> {
+    slot: &'a Slot,
+    fd: i32,
+    discovery: Option<&'static Discovery>,
+    /// The other end was asked whether it is Weft, and that is not known yet.
+    is_held: bool,
+    /// A part that another thread holds is left alone: the call says `EAGAIN`.
+    leaves_alone: bool,
+}
+
+impl<'a> Connection<'a> {
+    /// The connection of this slot, whose socket is `fd`.
+    pub fn new(slot: &'a Slot, fd: i32) -> Connection<'a> {
+        Connection {
+            slot,
+            fd,
+            discovery: None,
+            is_held: false,
+            leaves_alone: false,
+        }
+    }
+
+    /// The same, of a process that finds out what the other end is.
+    #[inline]
+    pub fn with_discovery(self, discovery: Option<&'static Discovery>) -> Connection<'a> {
+        Connection { discovery, ..self }
+    }
+
+    /// The same, as long as it is not known what the other end is: nothing leaves on it.
+    pub fn held(self) -> Connection<'a> {
+        Connection {
+            is_held: true,
+            ..self
+        }
+    }
+
+    /// The same, for a thread that serves many and waits for nobody: what another thread holds is done by that, or with
+    /// a later look, and the call says `EAGAIN`.
+    pub fn without_waiting(self) -> Connection<'a> {
+        Connection {
+            leaves_alone: true,
+            ..self
+        }
+    }
+
+    /// Whether it is not known yet what the other end is.
+    #[inline]
+    pub fn is_held(&self) -> bool {
+        self.is_held
+    }
+
+    /// The descriptor.
+    pub fn fd(&self) -> i32 {
+        self.fd
+    }
+
+    /// Whether something is left to do that a call on it would do.
+    #[inline]
+    pub fn needs_service(&self) -> bool {
+        let is_starting = matches!(self.slot.state(), State::Connecting | State::Asked);
+        is_starting || self.slot.has_rest()
+    }
+
+    /// Whether the kernel may call the socket readable where there is nothing for the program: the start is framing,
+    /// and so is what ends a message.
+    #[inline]
+    pub fn is_doubtful(&self) -> bool {
+        match self.slot.state() {
+            State::Open => {
+                self.slot.owes_message() || self.slot.has_crc() || self.slot.low_water() > 1
+            }
+            State::Free | State::Plain | State::Over(_) => false,
+            _ => true,
+        }
+    }
+
+    /// Both ends have said what they are.
+    fn is_open(&self) -> bool {
+        matches!(self.slot.state(), State::Open | State::Listening)
+    }
+
+    /// Octets of the socket that a reader who found nothing waits for.
+    pub fn worth_waking_for(&self) -> usize {
+        self.slot.fpdu_awaited().max(WORTH_WAKING_FOR)
+    }
+
+    /// The receiving direction is about to be shut down: whatever has come in part is the end.
+    pub fn stop_receiving(&self) {
+        self.slot.stop_receiving();
+    }
+
+    /// What it is in shared memory.
+    pub fn slot(&self) -> &'a Slot {
+        self.slot
+    }
+
+    /// Ends the connection because of what somebody did wrong, and gives the error for the call that found out.
+    fn break_off(&self, why: &dyn std::fmt::Display) -> Errno {
+        if self.slot.end(libc::ECONNRESET) {
+            weft_settings::warn!("a DDP socket was reset: {why}");
+            weft_os::stream::reset(self.fd);
+        }
+        libc::ECONNRESET
+    }
+}

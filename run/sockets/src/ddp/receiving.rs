@@ -1,0 +1,373 @@
+//! FPDUs to the program's buffers.
+
+use weft_os::parts::Receives;
+use weft_os::stream;
+use weft_os::user::UserBuffers;
+use weft_stream::receiver::{Check, Receiver};
+use weft_stream::Next;
+
+use super::directions::{Held, Receiving};
+use super::slot::State;
+use super::spans::{Span, Spans};
+use super::Connection;
+use crate::Errno;
+
+/// Octets that are looked at first: a small message whole, and no more than it costs to copy.
+const PEEK: usize = 128;
+
+/// What a receive came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// So many octets of the stream.
+    Octets(usize),
+    /// None yet.
+    Nothing,
+    /// None any more.
+    End,
+}
+
+/// What the socket has next.
+enum Ahead {
+    Spans(Spans),
+    Nothing,
+    End,
+}
+
+impl Connection<'_> {
+    /// Receives octets of the stream into `room` behind its first `from`: as many as there are and go into it.
+    ///
+    /// # Errors
+    /// The connection is over, or memory of the program's cannot be written.
+    pub fn receive(&self, room: &UserBuffers, from: usize) -> Result<Received, Errno> {
+        if !self.is_open() {
+            return Ok(Received::Nothing);
+        }
+        let mut receiving = self.take_receiving()?;
+        let mut got = 0;
+        while from + got < room.octets() {
+            match self.receive_step(&mut receiving, room, from + got) {
+                Ok(Received::Octets(octets)) => got += octets,
+                // What was received is told first; an error or the end is met again.
+                _ if got > 0 => break,
+                other => return other,
+            }
+        }
+        Ok(Received::Octets(got))
+    }
+
+    /// Takes away what stands before the next octets of the stream, where that is framing: credit, targets, the end.
+    /// [`Received::Octets`] of 0 says that octets of the stream are there.
+    ///
+    /// # Errors
+    /// The connection is over.
+    pub fn look(&self) -> Result<Received, Errno> {
+        if !self.is_open() {
+            return Ok(Received::Nothing);
+        }
+        let mut receiving = self.take_receiving()?;
+        let none = UserBuffers::none();
+        loop {
+            if let Next::Payload(_) = receiving.receiver.next() {
+                return Ok(Received::Octets(0));
+            }
+            match self.receive_step(&mut receiving, &none, 0)? {
+                Received::Octets(_) => {}
+                other => return Ok(other),
+            }
+        }
+    }
+
+    /// Whether octets of the stream are there, or the end. Framing is taken away only where nothing but framing is
+    /// there: whoever receives takes it with the octets behind it.
+    ///
+    /// # Errors
+    /// The connection is over.
+    pub fn glance(&self) -> Result<Received, Errno> {
+        if self.is_open() {
+            let mut receiving = self.take_receiving()?;
+            if let Ahead::Spans(spans) = self.look_ahead(&mut receiving, 1)? {
+                if spans.payload() > 0 {
+                    return Ok(Received::Octets(0));
+                }
+            }
+        }
+        self.look()
+    }
+
+    /// Throws octets of the stream away: as many as there are, and no more than `octets`.
+    ///
+    /// # Errors
+    /// The connection is over.
+    pub fn discard(&self, octets: usize) -> Result<Received, Errno> {
+        let mut gone = 0;
+        while gone < octets {
+            match self.look() {
+                Ok(Received::Octets(_)) => {}
+                _ if gone > 0 => break,
+                other => return other,
+            }
+            let mut receiving = self.take_receiving()?;
+            let Next::Payload(left) = receiving.receiver.next() else {
+                continue;
+            };
+            let now = (octets - gone).min(left as usize);
+            receiving.beside().spans = Spans::of_payload(now);
+            receiving.commit();
+            match stream::discard(self.fd, now) {
+                Ok(0) => break,
+                Ok(now) => {
+                    self.take_payload(&mut receiving, now);
+                    gone += now;
+                }
+                Err(_) => break,
+            }
+        }
+        // Framing that follows would be told as if it were more.
+        let _ = self.look();
+        Ok(if gone > 0 {
+            Received::Octets(gone)
+        } else {
+            Received::Nothing
+        })
+    }
+
+    /// Copies octets of the stream to `room` and leaves them in the socket.
+    ///
+    /// # Errors
+    /// As of [`Connection::receive`].
+    pub fn peek(&self, room: &UserBuffers) -> Result<Received, Errno> {
+        // Framing alone is taken away, so that nobody is told of it again.
+        match self.look()? {
+            Received::Octets(_) => {}
+            other => return Ok(other),
+        }
+        let receiving = self.take_receiving()?;
+        let mut area = self.take_octets(&self.slot.area)?;
+        let seen = self.seen(&mut area[..])?.unwrap_or(0);
+        let good = self.checked(&receiving.receiver, &area[..seen])?;
+        let spans = self.spans(&receiving.receiver, &area[..good], room.octets())?;
+        let (mut at, mut got) = (0, 0);
+        for span in spans.iter() {
+            match span {
+                Span::Framing(octets) => at += octets,
+                Span::Payload(octets) => {
+                    let now = octets.min(good.saturating_sub(at));
+                    room.write_range(got..got + now, &area[at..at + now])
+                        .map_err(|_| libc::EFAULT)?;
+                    got += now;
+                    at += octets;
+                }
+            }
+        }
+        Ok(Received::Octets(got))
+    }
+
+    /// One call that takes octets from the socket, those of the stream into `room` behind its first `got`.
+    fn receive_step(
+        &self,
+        receiving: &mut Held<'_, Receiving>,
+        room: &UserBuffers,
+        got: usize,
+    ) -> Result<Received, Errno> {
+        self.pass_on(receiving)?;
+        let left = room.octets() - got;
+        let spans = match self.look_ahead(receiving, left)? {
+            Ahead::Spans(spans) => spans,
+            Ahead::Nothing => return Ok(Received::Nothing),
+            Ahead::End => return Ok(Received::End),
+        };
+        let taken = match self.take_spans(receiving, &spans, room, got)? {
+            Some(0) => return self.at_end(&receiving.receiver),
+            Some(taken) => taken,
+            None => return Ok(nothing_more(&receiving.receiver)),
+        };
+        let octets = self.account(receiving, &spans, taken)?;
+        self.pass_on(receiving)?;
+        Ok(Received::Octets(octets))
+    }
+
+    /// What comes next, for a reader that has `room`.
+    fn look_ahead(&self, receiving: &mut Held<'_, Receiving>, room: usize) -> Result<Ahead, Errno> {
+        let receiver = &receiving.receiver.clone();
+        match receiver.next() {
+            Next::Nothing => return Ok(Ahead::End),
+            // What lies behind the payload at hand need not be seen to be taken with it.
+            Next::Payload(_) => return self.spans(receiver, &[], room).map(Ahead::Spans),
+            Next::Framing(_) => {}
+        }
+        let mut seen = [0; PEEK];
+        let count = match self.seen(&mut seen)? {
+            None => {
+                return Ok(match nothing_more(receiver) {
+                    Received::End => Ahead::End,
+                    _ => Ahead::Nothing,
+                })
+            }
+            Some(0) => return self.at_end(receiver).map(|_| Ahead::End),
+            Some(count) => count,
+        };
+        let seen = &seen[..count];
+        match self.check(receiver, seen)? {
+            Check::Good(good) => self.spans(receiver, &seen[..good], room).map(Ahead::Spans),
+            Check::Need(_) => {
+                let mut area = self.take_octets(&self.slot.area)?;
+                let seen = self.seen(&mut area[..])?.unwrap_or(0);
+                match self.check(receiver, &area[..seen])? {
+                    Check::Good(good) => {
+                        self.spans(receiver, &area[..good], room).map(Ahead::Spans)
+                    }
+                    // A socket that has ended has no more.
+                    Check::Need(_) if stream::has_ended(self.fd) => {
+                        self.at_end(receiver).map(|_| Ahead::End)
+                    }
+                    Check::Need(octets) => {
+                        self.wait_for_fpdu(receiving, octets);
+                        Ok(Ahead::Nothing)
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn spans(
+        &self,
+        receiver: &Receiver,
+        seen: &[u8],
+        room: usize,
+    ) -> Result<Spans, Errno> {
+        Spans::of(*receiver, seen, room).map_err(|fault| self.break_off(&fault))
+    }
+
+    /// How many of these octets are covered by a CRC that is right.
+    pub(super) fn checked(&self, receiver: &Receiver, seen: &[u8]) -> Result<usize, Errno> {
+        Ok(match self.check(receiver, seen)? {
+            Check::Good(good) => good,
+            Check::Need(_) => 0,
+        })
+    }
+
+    fn check(&self, receiver: &Receiver, seen: &[u8]) -> Result<Check, Errno> {
+        receiver.check(seen).map_err(|fault| self.break_off(&fault))
+    }
+
+    /// Copies what the socket has next; gives how many octets, 0 at its end, `None` where it has none.
+    pub(super) fn seen(&self, room: &mut [u8]) -> Result<Option<usize>, Errno> {
+        match stream::peek(self.fd, room) {
+            Ok(octets) => Ok(Some(octets)),
+            Err(libc::EAGAIN) => Ok(None),
+            Err(errno) => Err(self.failed(errno)),
+        }
+    }
+
+    /// Takes these spans from the socket, their framing into the receiving direction's scratch; gives how many octets
+    /// of them, 0 at its end, `None` where it has none.
+    fn take_spans(
+        &self,
+        receiving: &mut Held<'_, Receiving>,
+        spans: &Spans,
+        room: &UserBuffers,
+        got: usize,
+    ) -> Result<Option<usize>, Errno> {
+        receiving.beside().spans = *spans;
+        receiving.commit();
+        let mut receives = Receives::new();
+        let (mut scratch, mut at) = (&mut receiving.beside().scratch[..], got);
+        for span in spans.iter() {
+            let has_place = match span {
+                Span::Framing(octets) => {
+                    let (now, behind) = scratch.split_at_mut(octets);
+                    scratch = behind;
+                    receives.own(now)
+                }
+                Span::Payload(octets) => {
+                    at += octets;
+                    receives.user(room, at - octets..at)
+                }
+            };
+            if !has_place {
+                break;
+            }
+        }
+        match receives.receive(self.fd) {
+            Ok(octets) => Ok(Some(octets)),
+            Err(libc::EAGAIN) => Ok(None),
+            // The program's memory: the connection goes on.
+            Err(libc::EFAULT) => Err(libc::EFAULT),
+            Err(errno) => Err(self.failed(errno)),
+        }
+    }
+
+    /// Takes note of the first `taken` octets of `spans`; gives how many of them are the stream's.
+    pub(super) fn account(
+        &self,
+        receiving: &mut Held<'_, Receiving>,
+        spans: &Spans,
+        taken: usize,
+    ) -> Result<usize, Errno> {
+        receiving.taken = receiving.taken.wrapping_add(taken as u32);
+        let (mut left, mut at, mut payload) = (taken, 0, 0);
+        for span in spans.iter() {
+            match span {
+                Span::Payload(octets) => {
+                    let now = octets.min(left);
+                    receiving.receiver.take_payload(now as u32);
+                    payload += now;
+                    left -= now;
+                }
+                Span::Framing(octets) => {
+                    let now = octets.min(left);
+                    self.take_framing(receiving, at..at + now)?;
+                    at += octets;
+                    left -= now;
+                }
+            }
+            if left == 0 {
+                break;
+            }
+        }
+        self.slot
+            .set_owes_message(receiving.receiver.owes_message());
+        self.set_mark(receiving);
+        if receiving.receiver.has_begun() && self.slot.state() == State::Listening {
+            let mut sending = self.take_sending()?;
+            self.slot.advance(State::Listening, State::Open);
+            self.send_kept(&mut sending)?;
+        }
+        Ok(payload)
+    }
+
+    /// Octets of the stream were taken that the receiver has before it.
+    pub(super) fn take_payload(&self, receiving: &mut Held<'_, Receiving>, octets: usize) {
+        receiving.taken = receiving.taken.wrapping_add(octets as u32);
+        receiving.receiver.take_payload(octets as u32);
+        self.slot
+            .set_owes_message(receiving.receiver.owes_message());
+        self.set_mark(receiving);
+    }
+
+    /// The socket has ended.
+    pub(super) fn at_end(&self, receiver: &Receiver) -> Result<Received, Errno> {
+        if receiver.is_between_fpdus() || self.slot.receives_no_more() {
+            return Ok(Received::End);
+        }
+        Err(self.break_off(&"the peer's stream ended in the middle of an FPDU"))
+    }
+
+    /// The socket itself failed.
+    pub(super) fn failed(&self, errno: Errno) -> Errno {
+        // The number stands for something else by now, which is no matter of the connection's.
+        if errno != libc::EBADF && errno != libc::ENOTSOCK {
+            self.slot.end(errno);
+        }
+        errno
+    }
+}
+
+/// The socket has no octets: whether any may come.
+fn nothing_more(receiver: &Receiver) -> Received {
+    if receiver.has_ended() {
+        Received::End
+    } else {
+        Received::Nothing
+    }
+}

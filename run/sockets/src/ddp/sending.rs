@@ -1,0 +1,395 @@
+//! The program's octets as FPDUs, and the rest that a full socket left.
+
+use weft_iwarp::mpa::crc::{Crc, CRC_LEN};
+use weft_os::parts::Sends;
+use weft_os::user::UserBuffers;
+use weft_stream::frame::{self, trailer, MESSAGE_LEN, TRAILER_LEN_MAX, WRITE_HEADER_LEN};
+use weft_stream::plan::{Frame, Plan, Unfinished};
+use weft_stream::Word;
+
+use super::directions::{Held, Sending};
+use super::slot::{State, PAYLOAD_MAX};
+use super::Connection;
+use crate::Errno;
+
+/// FPDUs that one call makes at most.
+pub(super) const FRAMES_MAX: usize = 8;
+/// Octets of the stream in one FPDU that is copied: with a CRC it is looked at whole by whoever receives it.
+const COPIED_MAX: usize = 16 << 10;
+/// Octets of the stream that are kept until the Reply is there.
+const EARLY_MAX: usize = 8 << 10;
+/// Octets of the stream in an FPDU that is copied as the socket is nearly full. Where more fit they leave without a
+/// copy.
+const NEARLY_FULL: usize = 2 << 10;
+/// What the kernel needs beside the octets of a send.
+const BESIDE_A_SEND: usize = 2 << 10;
+/// The most octets between two payloads: the end of the one FPDU and the beginning of the next.
+const BETWEEN_MAX: usize = TRAILER_LEN_MAX + WRITE_HEADER_LEN;
+
+/// What a socket takes of octets of the stream in one send.
+pub(super) enum Fits {
+    /// So many, all at once.
+    Whole(usize),
+    /// It is nearly full, and takes any part of so many.
+    InPart(usize),
+    /// It is full.
+    Nothing,
+}
+
+impl Connection<'_> {
+    /// Sends octets of the stream, those of `data` from `from` on; gives how many are on their way.
+    ///
+    /// # Errors
+    /// `EAGAIN` where neither socket nor peer has room; the connection is over; or memory of the program's cannot be
+    /// read.
+    pub fn send(&self, data: &UserBuffers, from: usize, flags: i32) -> Result<usize, Errno> {
+        let mut sending = self.take_sending()?;
+        let whole = data.octets() - from;
+        match self.slot.state() {
+            State::Open => {}
+            State::Asked | State::Accepted | State::Answering => {
+                return self.send_early(&mut sending, data, from)
+            }
+            State::Over(errno) => return Err(errno),
+            _ => return Err(libc::EAGAIN),
+        }
+        let mut done = 0;
+        while done < whole {
+            match self.send_step(&mut sending, data, from + done, flags) {
+                Ok(0) => break,
+                Ok(octets) => done += octets,
+                Err(_) if done > 0 => break,
+                Err(errno) => return Err(errno),
+            }
+        }
+        if done == 0 && whole > 0 {
+            return Err(libc::EAGAIN);
+        }
+        Ok(done)
+    }
+
+    /// Sends octets of a connection that turned out to be none of DDP while a call was under way, those of `data` from
+    /// `from` on; gives how many the socket took.
+    ///
+    /// # Errors
+    /// The errno of `sendmsg`.
+    pub fn send_as_tcp(&self, data: &UserBuffers, from: usize, flags: i32) -> Result<usize, Errno> {
+        let mut sends = Sends::new();
+        let end = from + data.readable(from..data.octets());
+        if end == from || !sends.user(data, from..end) {
+            return Err(libc::EFAULT);
+        }
+        sends.send(self.fd, flags)
+    }
+
+    /// Sends what has to leave before anything else; whether all of it has left.
+    ///
+    /// # Errors
+    /// The connection is over.
+    pub fn finish(&self) -> Result<bool, Errno> {
+        match self.slot.state() {
+            State::Open | State::Plain | State::Late => {}
+            // What is kept has to wait for the peer.
+            _ => return Ok(!self.slot.has_rest()),
+        }
+        let mut sending = self.take_sending()?;
+        self.flush(&mut sending, 0)
+    }
+
+    /// Ends the sending direction: the peer reads what is on its way and then the end.
+    ///
+    /// # Errors
+    /// The connection is over.
+    pub fn shut_down(&self) -> Result<(), Errno> {
+        let mut sending = self.take_sending()?;
+        if sending.shut_down > 0 {
+            return Ok(());
+        }
+        sending.shut_down = 1;
+        match self.slot.state() {
+            State::Open => {}
+            // It is told with what is kept.
+            State::Connecting
+            | State::Asked
+            | State::Accepted
+            | State::Answering
+            | State::Listening => {
+                self.slot.set_has_rest(true);
+                return Ok(());
+            }
+            _ => return self.flush(&mut sending, 0).map(drop),
+        }
+        let word = sending.sender.control(Word::Shutdown);
+        sending.count_framing(word.len());
+        self.queue(&mut sending, &word)?;
+        self.flush(&mut sending, 0).map(drop)
+    }
+
+    /// Keeps octets of the stream until the Reply says where they go: a program may write before the other has
+    /// accepted.
+    fn send_early(
+        &self,
+        sending: &mut Held<'_, Sending>,
+        data: &UserBuffers,
+        from: usize,
+    ) -> Result<usize, Errno> {
+        if sending.shut_down > 0 {
+            return Err(libc::EPIPE);
+        }
+        let at = WRITE_HEADER_LEN + sending.early as usize;
+        let now = (data.octets() - from).min(EARLY_MAX - sending.early as usize);
+        let mut rest = self.take_octets(&self.slot.rest)?;
+        data.read_range(from..from + now, &mut rest[at..at + now])
+            .map_err(|_| libc::EFAULT)?;
+        sending.early += now as u32;
+        self.slot.set_has_rest(true);
+        if now == 0 && data.octets() > from {
+            return Err(libc::EAGAIN);
+        }
+        Ok(now)
+    }
+
+    /// Makes an FPDU of what was kept: the Reply is there.
+    pub(super) fn send_kept(&self, sending: &mut Held<'_, Sending>) -> Result<(), Errno> {
+        let early = std::mem::take(&mut sending.early) as usize;
+        let (crc, end) = (sending.sender.has_crc(), WRITE_HEADER_LEN + early);
+        let plan = sending.sender.plan(early, EARLY_MAX, 1);
+        if plan.octets() < early {
+            return Err(
+                self.break_off(&"the peer has no room for what was written before it answered")
+            );
+        }
+        if let Some(write) = plan.frames().next() {
+            let mut rest = self.take_octets(&self.slot.rest)?;
+            rest[..WRITE_HEADER_LEN].copy_from_slice(&write.header);
+            let (octets, len) = covered_trailer(&rest[..end], early, crc);
+            rest[end..end + len].copy_from_slice(&octets[..len]);
+            (sending.rest_at, sending.rest_len) = (0, (end + len) as u32);
+            self.slot.set_has_rest(true);
+        }
+        sending.sender = plan.taken(frame::write_len(early)).sender;
+        if let Some(message) = sending.sender.announce() {
+            self.queue(sending, &message)?;
+        }
+        let wire = sending.rest_len as usize;
+        sending.count(early, wire);
+        if sending.shut_down > 0 {
+            let word = sending.sender.control(Word::Shutdown);
+            sending.count_framing(word.len());
+            self.queue(sending, &word)?;
+        }
+        self.flush(sending, 0).map(drop)
+    }
+
+    fn send_step(
+        &self,
+        sending: &mut Held<'_, Sending>,
+        data: &UserBuffers,
+        from: usize,
+        flags: i32,
+    ) -> Result<usize, Errno> {
+        if sending.shut_down > 0 {
+            return Err(libc::EPIPE);
+        }
+        if !self.flush(sending, flags)? {
+            return Ok(0);
+        }
+        let most = FRAMES_MAX * PAYLOAD_MAX;
+        let end = data.octets().min(from + most);
+        // An FPDU cannot stop where the program's memory does.
+        let readable = data.readable(from..end);
+        if readable == 0 {
+            return Err(libc::EFAULT);
+        }
+        if sending.sender.has_crc() {
+            return self.send_copied(sending, data, from, readable.min(COPIED_MAX));
+        }
+        let most = match self.fits(sending, readable) {
+            Fits::Whole(octets) => octets,
+            Fits::InPart(octets) => return self.send_copied(sending, data, from, octets),
+            Fits::Nothing => return Ok(0),
+        };
+        let plan = sending.sender.plan(most, PAYLOAD_MAX, FRAMES_MAX);
+        if plan.octets() == 0 {
+            return Ok(0);
+        }
+        sending.planned = plan.octets() as u32;
+        sending.commit();
+        let taken = match self.send_plan(&plan, data, from, flags) {
+            Ok(taken) => taken,
+            Err(errno) => {
+                sending.planned = 0;
+                return if errno == libc::EAGAIN {
+                    Ok(0)
+                } else {
+                    Err(errno)
+                };
+            }
+        };
+        sending.planned = 0;
+        let progress = plan.taken(taken);
+        sending.sender = progress.sender;
+        match progress.unfinished {
+            Some(Unfinished::Write { frame, taken }) => {
+                self.keep_write(sending, &frame, taken, data, from)?;
+            }
+            Some(Unfinished::Message { message, taken }) => {
+                self.queue(sending, &message[taken..])?
+            }
+            None => {}
+        }
+        self.announce(sending, progress.octets, taken)?;
+        Ok(progress.octets)
+    }
+
+    /// Ends a send of so many octets of the stream, of which the socket has taken `taken` octets and the rest has what
+    /// it has not: where no message tells of them yet one does. A reader is woken by an FPDU's last octet only with
+    /// that behind it.
+    pub(super) fn announce(
+        &self,
+        sending: &mut Held<'_, Sending>,
+        octets: usize,
+        taken: usize,
+    ) -> Result<(), Errno> {
+        if let Some(message) = sending.sender.announce() {
+            self.queue(sending, &message)?;
+        }
+        let wire = taken + sending.rest_len as usize;
+        sending.count(octets, wire);
+        Ok(())
+    }
+
+    /// How many of so many octets the socket takes now.
+    pub(super) fn fits(&self, sending: &mut Held<'_, Sending>, octets: usize) -> Fits {
+        let wire = octets + octets / 16 + BESIDE_A_SEND;
+        if wire > sending.beside().surely as usize {
+            let room = weft_os::stream::send_room(self.fd);
+            sending.beside().surely =
+                room.map_or(u32::MAX, |room| u32::try_from(room).unwrap_or(u32::MAX));
+        }
+        let surely = sending.beside().surely as usize;
+        if wire <= surely {
+            sending.beside().surely -= wire as u32;
+            return Fits::Whole(octets);
+        }
+        sending.beside().surely = 0;
+        let whole = surely.saturating_sub(BESIDE_A_SEND) / 17 * 16;
+        match surely {
+            0 if weft_os::stream::is_full(self.fd) => Fits::Nothing,
+            _ if whole >= NEARLY_FULL => Fits::Whole(whole),
+            _ => Fits::InPart(octets.min(NEARLY_FULL)),
+        }
+    }
+
+    /// Gives a plan to the socket in one call.
+    fn send_plan(
+        &self,
+        plan: &Plan,
+        data: &UserBuffers,
+        from: usize,
+        flags: i32,
+    ) -> Result<usize, Errno> {
+        let mut between = [([0; BETWEEN_MAX], 0); FRAMES_MAX];
+        let mut last = [0; TRAILER_LEN_MAX + MESSAGE_LEN];
+        let (mut tail, mut tail_len) = ([0; TRAILER_LEN_MAX], 0);
+        for (frame, (octets, len)) in plan.frames().zip(&mut between) {
+            octets[..tail_len].copy_from_slice(&tail[..tail_len]);
+            *len = tail_len + WRITE_HEADER_LEN;
+            octets[tail_len..*len].copy_from_slice(&frame.header);
+            (tail, tail_len) = trailer(frame.payload.len(), 0);
+        }
+        last[..tail_len].copy_from_slice(&tail[..tail_len]);
+        let mut last_len = tail_len;
+        if let Some(message) = plan.message() {
+            last_len += MESSAGE_LEN;
+            last[tail_len..last_len].copy_from_slice(&message);
+        }
+        let mut sends = Sends::new();
+        let mut has_place = true;
+        for (frame, (octets, len)) in plan.frames().zip(&between) {
+            let payload = from + frame.payload.start..from + frame.payload.end;
+            has_place &= sends.own(&octets[..*len]) && sends.user(data, payload);
+        }
+        has_place &= sends.own(&last[..last_len]);
+        debug_assert!(has_place, "a list of 16 ranges in 8 FPDUs");
+        sends
+            .send(self.fd, flags)
+            .map_err(|errno| self.send_failed(errno))
+    }
+
+    pub(super) fn send_failed(&self, errno: Errno) -> Errno {
+        match errno {
+            libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM | libc::EPIPE => errno,
+            other => self.failed(other),
+        }
+    }
+
+    /// Keeps what the socket did not take of a Write.
+    fn keep_write(
+        &self,
+        sending: &mut Held<'_, Sending>,
+        write: &Frame,
+        taken: usize,
+        data: &UserBuffers,
+        from: usize,
+    ) -> Result<(), Errno> {
+        let header = write.header.get(taken..).unwrap_or(&[]);
+        self.queue(sending, header)?;
+        let skip = taken.saturating_sub(WRITE_HEADER_LEN);
+        let payload = write.payload.start + skip.min(write.payload.len())..write.payload.end;
+        self.queue_user(sending, data, from + payload.start..from + payload.end)?;
+        let skip = skip.saturating_sub(write.payload.len());
+        let (octets, len) = trailer(write.payload.len(), 0);
+        self.queue(sending, &octets[skip..len])
+    }
+
+    /// Sends octets in one FPDU, of a copy that nobody changes and that outlives this process: what has a CRC, and what
+    /// the socket may take in part.
+    fn send_copied(
+        &self,
+        sending: &mut Held<'_, Sending>,
+        data: &UserBuffers,
+        from: usize,
+        octets: usize,
+    ) -> Result<usize, Errno> {
+        let (plan, crc) = (
+            sending.sender.plan(octets, COPIED_MAX, 1),
+            sending.sender.has_crc(),
+        );
+        let Some(write) = plan.frames().next() else {
+            return Ok(0);
+        };
+        let len = write.payload.len();
+        self.queue(sending, &write.header)?;
+        let range = from + write.payload.start..from + write.payload.end;
+        self.queue_user(sending, data, range)?;
+        let (octets, trailer_len) = {
+            let rest = self.take_octets(&self.slot.rest)?;
+            covered_trailer(&rest[..WRITE_HEADER_LEN + len], len, crc)
+        };
+        self.queue(sending, &octets[..trailer_len])?;
+        sending.sender = plan.taken(frame::write_len(len)).sender;
+        if let Some(message) = sending.sender.announce() {
+            self.queue(sending, &message)?;
+        }
+        let wire = sending.rest_len as usize;
+        sending.count(len, wire);
+        self.flush(sending, 0)?;
+        Ok(len)
+    }
+}
+
+/// What stands behind the payload of a Write whose header and payload are `covered`.
+pub(super) fn covered_trailer(
+    covered: &[u8],
+    payload: usize,
+    crc: bool,
+) -> ([u8; TRAILER_LEN_MAX], usize) {
+    let padding = frame::trailer_len(payload) - CRC_LEN;
+    let mut value = Crc::new();
+    if crc {
+        value.update(covered);
+        value.update(&[0; 3][..padding]);
+    }
+    trailer(payload, value.finish())
+}

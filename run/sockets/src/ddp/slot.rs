@@ -1,0 +1,336 @@
+//! What a connection is, in memory that all processes of a family share.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use weft_os::shared::{self, Shared};
+use weft_os::{process, sched};
+use zerocopy::FromZeros;
+
+use super::directions::{Receiving, Sending};
+use super::slots;
+use crate::Errno;
+
+/// Octets of the stream in one FPDU of ours at most.
+pub(super) const PAYLOAD_MAX: usize = 32 << 10;
+/// What may have to wait behind a full socket: an FPDU, and messages behind it.
+pub(super) const REST_MAX: usize = PAYLOAD_MAX + 1024;
+/// The longest FPDU there is, and a peek's beginning of the next.
+pub(super) const AREA_MAX: usize = (64 << 10) + 512;
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Nobody's.
+    Free,
+    /// It has not been connected.
+    Connecting,
+    /// It was accepted, and nothing has been looked at.
+    Accepted,
+    /// This end asked, and waits for the Reply.
+    Asked,
+    /// The other end asks, or nothing comes of it.
+    Answering,
+    /// Open; but a peer that is not Weft sends the first FPDU (RFC 5044 section 7.1).
+    Listening,
+    /// Open, both ways.
+    Open,
+    /// The Request did not come: the octets are the program's, plain TCP.
+    Plain,
+    /// It did not come before the program's octets had to leave: those are plain, and what comes is looked at once.
+    Late,
+    /// Over, by an error.
+    Over(Errno),
+}
+
+const STATES: [State; 9] = [
+    State::Free,
+    State::Connecting,
+    State::Accepted,
+    State::Asked,
+    State::Answering,
+    State::Listening,
+    State::Open,
+    State::Plain,
+    State::Late,
+];
+/// Beside an errno in the word of the state.
+const OVER: u32 = 1 << 16;
+/// Beside both: the program was told.
+const TOLD: u32 = 1 << 17;
+
+/// A connection in shared memory. Free while it is zero.
+#[repr(C, align(4096))]
+#[derive(Debug, FromZeros)]
+pub struct Slot {
+    state: AtomicU32,
+    /// A process forked that had the socket: who has it still, the kernel alone knows.
+    is_shared: AtomicU32,
+    /// Something is in `rest`.
+    has_rest: AtomicU32,
+    /// This end has shut the receiving direction down.
+    receives_no_more: AtomicU32,
+    /// When the slot was taken, in milliseconds; wraps.
+    since: AtomicU32,
+    /// The process that has the connection, as long as it has; 0 where those have it that it was shared with.
+    owner: AtomicU32,
+    /// Octets of the stream that make the socket readable, as the program set it; 0 for one.
+    low_water: AtomicU32,
+    /// What the program set `TCP_NODELAY` to.
+    no_delay: AtomicU32,
+    /// A message has to come that is all there may be.
+    owes_message: AtomicU32,
+    /// This end wants FPDUs to have a CRC.
+    wants_crc: AtomicU32,
+    /// Octets of an FPDU that has to come whole; 0 for none.
+    fpdu_awaited: AtomicU32,
+    /// FPDUs have a CRC, and are nothing before that was checked.
+    has_crc: AtomicU32,
+    /// It is to be DDP where the other end is Weft, and TCP else.
+    prefers: AtomicU32,
+    /// How old the slot has to be before the program's octets leave without a Request, in milliseconds, and one; 0
+    /// where that is not known yet.
+    wait_until: AtomicU32,
+    /// Taken before `sending` where both are.
+    pub(super) receiving: Shared<Receiving>,
+    pub(super) sending: Shared<Sending>,
+    /// Octets that have to leave before any others. Taken with `sending`.
+    pub(super) rest: Shared<[u8; REST_MAX]>,
+    /// Where FPDUs are looked at as a whole. Taken with `receiving`.
+    pub(super) area: Shared<[u8; AREA_MAX]>,
+}
+
+impl Slot {
+    /// So many slots for a test, shared with every process forked from this one.
+    pub fn make(count: usize) -> Option<&'static [Slot]> {
+        shared::values(count)
+    }
+
+    /// From now on a connection of one process.
+    pub(super) fn begin(&self, state: State, crc: bool) {
+        self.set_wants_crc(crc);
+        self.set_fpdu_awaited(0);
+        self.set_has_crc(false);
+        self.prefers.store(0, Ordering::Relaxed);
+        self.wait_until.store(0, Ordering::Relaxed);
+        self.is_shared.store(0, Ordering::Relaxed);
+        self.has_rest.store(0, Ordering::Relaxed);
+        self.receives_no_more.store(0, Ordering::Relaxed);
+        self.owner.store(process::id(), Ordering::Relaxed);
+        self.low_water.store(0, Ordering::Relaxed);
+        self.no_delay.store(0, Ordering::Relaxed);
+        self.owes_message.store(0, Ordering::Relaxed);
+        self.restart_clock();
+        self.set_state(state);
+    }
+
+    /// The receiving direction is about to be shut down.
+    pub(super) fn stop_receiving(&self) {
+        self.receives_no_more.store(1, Ordering::Release);
+    }
+
+    /// Octets of the stream that make the socket readable (`SO_RCVLOWAT`).
+    pub fn low_water(&self) -> usize {
+        self.low_water.load(Ordering::Relaxed).max(1) as usize
+    }
+
+    pub(super) fn set_low_water(&self, octets: u32) {
+        self.low_water.store(octets, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_crc(&self) -> bool {
+        self.has_crc.load(Ordering::Relaxed) != 0
+    }
+
+    pub(super) fn set_has_crc(&self, crc: bool) {
+        self.has_crc.store(crc.into(), Ordering::Relaxed);
+    }
+
+    pub(super) fn prefers(&self) -> bool {
+        self.prefers.load(Ordering::Relaxed) != 0
+    }
+
+    /// It is to be DDP where the other end is Weft, and TCP else.
+    pub fn set_prefers(&self) {
+        self.prefers.store(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn wait_until_ms(&self) -> Option<u32> {
+        self.wait_until.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    pub(super) fn set_wait_until_ms(&self, ms: u32) {
+        self.wait_until
+            .store(ms.saturating_add(1), Ordering::Relaxed);
+    }
+
+    pub(super) fn fpdu_awaited(&self) -> usize {
+        self.fpdu_awaited.load(Ordering::Relaxed) as usize
+    }
+
+    pub(super) fn set_fpdu_awaited(&self, octets: u32) {
+        self.fpdu_awaited.store(octets, Ordering::Relaxed);
+    }
+
+    pub(super) fn wants_crc(&self) -> bool {
+        self.wants_crc.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether this end wants FPDUs to have a CRC, which the start asks for.
+    pub fn set_wants_crc(&self, crc: bool) {
+        self.wants_crc.store(crc.into(), Ordering::Relaxed);
+    }
+
+    /// Whether the program has set `TCP_NODELAY`.
+    pub fn no_delay(&self) -> bool {
+        self.no_delay.load(Ordering::Relaxed) != 0
+    }
+
+    /// It does so now, or no longer. Every FPDU leaves at once all the same.
+    pub fn set_no_delay(&self, no_delay: bool) {
+        self.no_delay.store(no_delay.into(), Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn owes_message(&self) -> bool {
+        self.owes_message.load(Ordering::Relaxed) != 0
+    }
+
+    #[inline]
+    pub(super) fn set_owes_message(&self, owes: bool) {
+        self.owes_message.store(owes.into(), Ordering::Relaxed);
+    }
+
+    /// The owner has the connection no longer.
+    pub(super) fn disown(&self) {
+        let own = process::id();
+        let _ = self
+            .owner
+            .compare_exchange(own, 0, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// Whether it is for this process to see to it that what was sent leaves.
+    pub fn is_left_to(&self, process: u32) -> bool {
+        let owner = self.owner.load(Ordering::Acquire);
+        owner == process || owner == 0 || !process::exists(owner)
+    }
+
+    /// Milliseconds are counted from now on.
+    pub fn restart_clock(&self) {
+        self.since.store(sched::now_ms(), Ordering::Relaxed);
+    }
+
+    /// Milliseconds since the slot was taken, or since somebody set the clock.
+    pub fn age_ms(&self) -> u32 {
+        sched::now_ms().wrapping_sub(self.since.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn receives_no_more(&self) -> bool {
+        self.receives_no_more.load(Ordering::Acquire) != 0
+    }
+
+    /// The process forks: from now on another may have the connection too.
+    pub(super) fn share(&self) {
+        self.is_shared.store(1, Ordering::Release);
+    }
+
+    pub(super) fn is_shared(&self) -> bool {
+        self.is_shared.load(Ordering::Acquire) != 0
+    }
+
+    #[inline]
+    pub(super) fn has_rest(&self) -> bool {
+        self.has_rest.load(Ordering::Relaxed) != 0
+    }
+
+    pub(super) fn set_has_rest(&self, has_rest: bool) {
+        self.has_rest.store(has_rest.into(), Ordering::Relaxed);
+    }
+
+    /// As if it had never been taken.
+    pub(super) fn clear(&self) {
+        slots::clear(&self.receiving);
+        slots::clear(&self.sending);
+        slots::clear_octets(&self.rest);
+        slots::clear_octets(&self.area);
+        self.set_state(State::Free);
+    }
+
+    /// How far the connection is.
+    #[inline]
+    pub fn state(&self) -> State {
+        let word = self.state.load(Ordering::Acquire);
+        match STATES.get(word as usize) {
+            Some(state) => *state,
+            None => State::Over((word & (OVER - 1)) as Errno),
+        }
+    }
+
+    pub(super) fn set_state(&self, state: State) {
+        self.state.store(to_word(state), Ordering::Release);
+    }
+
+    /// From `before` to `state`, unless it was over meanwhile.
+    pub(super) fn advance(&self, before: State, state: State) -> bool {
+        self.state
+            .compare_exchange(
+                to_word(before),
+                to_word(state),
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            )
+            .is_ok()
+    }
+
+    /// The connection is over by this error; whether it was not yet.
+    pub(super) fn end(&self, errno: Errno) -> bool {
+        let end = |word| (word < OVER).then_some(OVER | errno as u32);
+        self.state
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, end)
+            .is_ok()
+    }
+
+    /// What the connection ended with. The program is told once; later calls find it closed.
+    pub fn tell_error(&self) -> Option<Errno> {
+        let tell = |word| (word & (OVER | TOLD) == OVER).then_some(word | TOLD);
+        let told = self
+            .state
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, tell);
+        told.ok().map(|word| (word & (OVER - 1)) as Errno)
+    }
+}
+
+fn to_word(state: State) -> u32 {
+    match state {
+        State::Over(errno) => OVER | errno as u32,
+        state => STATES.iter().position(|known| *known == state).unwrap_or(0) as u32,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_is_over_once() {
+        let slot = &Slot::make(1).unwrap()[0];
+        assert_eq!(slot.state(), State::Free);
+        for state in STATES {
+            slot.set_state(state);
+            assert_eq!(slot.state(), state);
+        }
+        assert!(slot.end(libc::ECONNRESET));
+        assert!(!slot.end(libc::EPIPE));
+        assert!(!slot.advance(State::Plain, State::Open));
+        assert_eq!(slot.state(), State::Over(libc::ECONNRESET));
+        assert_eq!(slot.tell_error(), Some(libc::ECONNRESET));
+        assert_eq!(slot.tell_error(), None);
+        assert_eq!(slot.state(), State::Over(libc::ECONNRESET));
+    }
+
+    /// An idle connection has touched its first page only.
+    #[test]
+    fn what_every_call_needs_is_in_one_page() {
+        assert!(std::mem::offset_of!(Slot, rest) < 3500);
+        assert!(std::mem::size_of::<Slot>().is_multiple_of(4096));
+    }
+}

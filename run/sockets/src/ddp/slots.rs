@@ -1,0 +1,207 @@
+//! Room for connections, shared with every process that is forked from this one.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use weft_os::shared::{self, give_back, Region, Taken};
+use zerocopy::FromZeros;
+
+use super::slot::{Slot, State};
+
+const BITS: usize = u64::BITS as usize;
+/// Words in a page.
+const WORDS: usize = 4096 / 8;
+/// Connections that a family of processes can have at a time.
+pub const SLOTS_MAX: usize = 16_384;
+const _: () = assert!(SLOTS_MAX <= WORDS * BITS);
+/// What the region is called, with what it is made of: programs of another version do not take it for theirs.
+const NAME: &str = concat!("weft-streams-", env!("CARGO_PKG_VERSION"));
+
+/// Which slots are taken, a bit each. A look for a free one touches this page and no slot.
+#[repr(C, align(4096))]
+#[derive(Debug, FromZeros)]
+struct Map([AtomicU64; WORDS]);
+
+/// The inodes of their sockets, a page of them.
+#[repr(C, align(4096))]
+#[derive(Debug, FromZeros)]
+struct Inodes([AtomicU64; WORDS]);
+
+const MAP_OCTETS: usize = std::mem::size_of::<Map>();
+const INODES_COUNT: usize = SLOTS_MAX / WORDS;
+const INODES_OCTETS: usize = INODES_COUNT * std::mem::size_of::<Inodes>();
+const OCTETS: usize = MAP_OCTETS + INODES_OCTETS + SLOTS_MAX * std::mem::size_of::<Slot>();
+
+/// The slots of a family of processes.
+#[derive(Debug)]
+pub struct Slots {
+    are_inherited: bool,
+    region: Region,
+    map: &'static Map,
+    inodes: &'static [Inodes],
+    slots: &'static [Slot],
+}
+
+impl Slots {
+    /// Those of the family that this program was started in, or of a new one; nothing where the kernel has no room for
+    /// them. `is_handed_on`: programs started from this one are to be of the family too.
+    pub fn new(is_handed_on: bool) -> Option<Slots> {
+        let inherited = match is_handed_on {
+            true => Region::inherited(NAME, OCTETS),
+            false => None,
+        };
+        let are_inherited = inherited.is_some();
+        let region = inherited.or_else(|| match is_handed_on {
+            true => Region::with_file(NAME, OCTETS),
+            false => Region::new(OCTETS),
+        })?;
+        Some(Slots {
+            are_inherited,
+            map: region.values::<Map>(0, 1)?.first()?,
+            inodes: region.values(MAP_OCTETS, INODES_COUNT)?,
+            slots: region.values(MAP_OCTETS + INODES_OCTETS, SLOTS_MAX)?,
+            region,
+        })
+    }
+
+    /// Whether a program before this one had them.
+    pub fn are_inherited(&self) -> bool {
+        self.are_inherited
+    }
+
+    /// The descriptor by which programs started from here find the slots; nobody may close it.
+    pub fn file(&self) -> Option<i32> {
+        self.region.file()
+    }
+
+    fn inode(&self, number: usize) -> &AtomicU64 {
+        &self.inodes[number / WORDS].0[number % WORDS]
+    }
+
+    /// The slot of the socket with this inode: another process of the family has the connection, or had.
+    pub fn find(&self, inode: u64) -> Option<u32> {
+        let words = self.map.0[..SLOTS_MAX / BITS].iter().enumerate();
+        let number = words
+            .filter(|(_, word)| word.load(Ordering::Relaxed) != 0)
+            .find_map(|(at, _)| {
+                (at * BITS..(at + 1) * BITS)
+                    .find(|number| self.inode(*number).load(Ordering::Acquire) == inode)
+            })?;
+        self.share(number as u32);
+        Some(number as u32)
+    }
+
+    /// The slot with this number.
+    #[inline]
+    pub fn get(&self, number: u32) -> Option<&'static Slot> {
+        self.slots.get(number as usize)
+    }
+
+    /// Takes a slot for a connection of this process, whose socket has this inode; its number. `crc`: this end wants
+    /// one.
+    pub fn take(&self, state: State, inode: u64, crc: bool) -> Option<u32> {
+        let words = &self.map.0[..SLOTS_MAX / BITS];
+        let number = words
+            .iter()
+            .enumerate()
+            .find_map(|(at, word)| take_bit(word).map(|bit| at * BITS + bit))?;
+        self.slots[number].begin(state, crc);
+        self.inode(number).store(inode, Ordering::Release);
+        Some(number as u32)
+    }
+
+    /// The process is about to fork, and has this connection.
+    pub fn share(&self, number: u32) {
+        if let Some(slot) = self.get(number) {
+            slot.share();
+        }
+    }
+
+    /// This process has the connection no longer. Its slot is free then, unless another process may have it.
+    pub fn leave(&self, number: u32) {
+        let Some(slot) = self.get(number) else {
+            return;
+        };
+        if slot.is_shared() {
+            slot.disown();
+            return;
+        }
+        self.inode(number as usize).store(0, Ordering::Release);
+        slot.clear();
+        let (word, bit) = (number as usize / BITS, number as usize % BITS);
+        self.map.0[word].fetch_and(!(1 << bit), Ordering::Release);
+    }
+
+    /// Slots that are taken.
+    pub fn taken(&self) -> u32 {
+        let words = self.map.0.iter();
+        words
+            .map(|word| word.load(Ordering::Relaxed).count_ones())
+            .sum()
+    }
+}
+
+/// Sets the lowest bit that is not set.
+fn take_bit(word: &AtomicU64) -> Option<usize> {
+    let mut bits = word.load(Ordering::Relaxed);
+    loop {
+        let free = bits.trailing_ones() as usize;
+        if free == BITS {
+            return None;
+        }
+        let before = word.fetch_or(1 << free, Ordering::Acquire);
+        if before & 1 << free == 0 {
+            return Some(free);
+        }
+        bits = before;
+    }
+}
+
+/// Makes a part of a slot zero; what cannot be taken belongs to a call that was interrupted for good.
+pub(super) fn clear<T: zerocopy::FromBytes + zerocopy::FromZeros>(part: &shared::Shared<T>) {
+    if let Taken::Held(mut value) | Taken::Inherited(mut value) = part.take() {
+        value.zero();
+    }
+}
+
+/// The same with octets, whose pages go back to the kernel.
+pub(super) fn clear_octets<const N: usize>(part: &shared::Shared<[u8; N]>) {
+    if let Taken::Held(mut value) | Taken::Inherited(mut value) = part.take() {
+        give_back(&mut value[..]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_taken_lowest_first_and_come_back() {
+        weft_os::process::watch();
+        let slots = Slots::new(false).unwrap();
+        let taken: Vec<u32> = (0..130u64)
+            .map(|inode| slots.take(State::Connecting, 1000 + inode, false).unwrap())
+            .collect();
+        assert_eq!(taken, (0..130).collect::<Vec<u32>>());
+        assert_eq!(slots.get(65).unwrap().state(), State::Connecting);
+        slots.share(66);
+        slots.leave(66);
+        assert_eq!(slots.taken(), 130, "another process may have it");
+        slots.leave(65);
+        assert_eq!(slots.taken(), 129);
+        assert_eq!(slots.get(65).unwrap().state(), State::Free);
+        assert_eq!(slots.find(1065), None);
+        assert_eq!(slots.take(State::Accepted, 7, false), Some(65));
+        assert_eq!(slots.find(7), Some(65));
+        assert_eq!(slots.find(1003), Some(3));
+    }
+
+    #[test]
+    fn there_are_so_many_and_no_more() {
+        weft_os::process::watch();
+        let slots = Slots::new(false).unwrap();
+        for word in &slots.map.0[..SLOTS_MAX / BITS] {
+            word.store(u64::MAX, Ordering::Relaxed);
+        }
+        assert_eq!(slots.take(State::Connecting, 1, false), None);
+    }
+}

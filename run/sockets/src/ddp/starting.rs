@@ -1,0 +1,398 @@
+//! MPA's Request and Reply.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use weft_iwarp::startup::Rtr;
+use weft_os::dgram::{get_int, set_int};
+use weft_os::parts::{Receives, Sends};
+use weft_os::stream;
+use weft_stream::frame::{self, WRITE_HEADER_LEN};
+use weft_stream::start::{self, Agreed};
+use weft_stream::{ConnectionData, Receiver, Sender};
+
+use super::directions::{Held, Numbers, Receiving, Sending};
+use super::marks::FRAMING_ALONE_MAX;
+use super::slot::State;
+use super::Connection;
+use crate::Errno;
+
+/// The largest ULPDU between Weft peers, and to others: what one TCP segment of the least that is common takes would be
+/// right for an RNIC, and the kernel's siw takes any.
+const MULPDU: usize = 64_768;
+/// Octets of the longest MPA frame.
+const FRAME_MAX: usize = 20 + 512;
+
+/// How long an end that accepted waits for a Request before its program's octets leave as they are: a client that is
+/// going to ask does so when it is connected, so this only has to outlast a client that is not let run.
+const REQUEST_WITHIN_MS: u32 = 50;
+
+/// Connections whose start this process has brought to its end.
+static BEGUN: AtomicU64 = AtomicU64::new(0);
+
+/// How many connections this process has begun as DDP; of a forked child with those that its parent had begun before.
+pub fn begun() -> u64 {
+    BEGUN.load(Ordering::Relaxed)
+}
+
+/// How a start stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// The stream is DDP.
+    Open,
+    /// The peer has not said enough.
+    Waits,
+    /// The octets are the program's: the peer began with something else.
+    Plain,
+    /// This end's octets are the program's. What the peer sends has not been looked at.
+    Late,
+}
+
+impl Connection<'_> {
+    /// Begins the stream at the end that connected: the socket is connected and carries nothing yet.
+    ///
+    /// # Errors
+    /// The errno of the socket.
+    pub fn ask(&self) -> Result<(), Errno> {
+        let mut receiving = self.take_receiving()?;
+        if !matches!(self.slot.state(), State::Free | State::Connecting) {
+            return Ok(());
+        }
+        // A socket that is connected to itself would answer itself.
+        if stream::is_its_own_peer(self.fd) {
+            self.slot.set_state(State::Plain);
+            return Ok(());
+        }
+        let own = self.begin(&mut receiving);
+        // The Reply is none of the program's: it is to wake nobody.
+        let more_than_a_reply = start::START_LEN as i32 + FRAMING_ALONE_MAX as i32 + 1;
+        let _ = set_int(
+            self.fd,
+            libc::SOL_SOCKET,
+            libc::SO_RCVLOWAT,
+            more_than_a_reply,
+        );
+        self.slot.set_state(State::Asked);
+        let request = start::request(&own, self.slot.wants_crc());
+        self.say(&request)
+    }
+
+    /// Begins the stream at the end that accepted.
+    ///
+    /// # Errors
+    /// As of [`Connection::ask`].
+    pub fn answer(&self) -> Result<(), Errno> {
+        let mut receiving = self.take_receiving()?;
+        if !matches!(self.slot.state(), State::Free | State::Accepted) {
+            return Ok(());
+        }
+        self.begin(&mut receiving);
+        self.slot.set_state(State::Answering);
+        Ok(())
+    }
+
+    fn begin(&self, receiving: &mut Held<'_, Receiving>) -> ConnectionData {
+        let get = |level, option| get_int(self.fd, level, option);
+        let no_delay = get(libc::IPPROTO_TCP, libc::TCP_NODELAY);
+        self.slot
+            .set_no_delay(no_delay.is_ok_and(|value| value != 0));
+        let low_water = get(libc::SOL_SOCKET, libc::SO_RCVLOWAT);
+        self.slot
+            .set_low_water(low_water.map_or(1, |octets| octets.max(1).cast_unsigned()));
+        // The first FPDU would make the second wait for its acknowledgement (RFC 1122 section 4.2.3.4).
+        let _ = set_int(self.fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1);
+        let (one, other) = (weft_os::random_u64(), weft_os::random_u64());
+        receiving.beside().own = Numbers {
+            // Upper halves of zero leave room for a stream of any length.
+            to: one >> 32 << 12,
+            list_to: other >> 32 << 12,
+            stag: one as u32 | 1,
+            list_stag: (other as u32 | 1) ^ (2 * u32::from(other as u32 | 1 == one as u32 | 1)),
+        };
+        receiving.beside().own.data()
+    }
+
+    /// Goes on with the start, as far as the peer's octets allow.
+    ///
+    /// # Errors
+    /// The connection is over.
+    pub fn settle(&self) -> Result<Settled, Errno> {
+        self.settle_for(false)
+    }
+
+    /// The same before a send: an end that accepted does not wait for ever for a Request.
+    ///
+    /// # Errors
+    /// As of [`Connection::settle`].
+    pub fn settle_to_send(&self) -> Result<Settled, Errno> {
+        self.settle_for(true)
+    }
+
+    fn settle_for(&self, is_sending: bool) -> Result<Settled, Errno> {
+        let crc = self.slot.wants_crc();
+        match self.slot.state() {
+            State::Asked | State::Answering => {}
+            State::Connecting => match stream::state(self.fd) {
+                // The kernel's own answer is the right one for a socket that is not connected.
+                Some(stream::State::Connected)
+                    if !self.is_held && stream::is_established(self.fd) =>
+                {
+                    self.ask()?;
+                }
+                _ => return Ok(Settled::Waits),
+            },
+            State::Accepted => self.answer()?,
+            State::Plain => return Ok(Settled::Plain),
+            State::Late => {}
+            State::Over(errno) => return Err(errno),
+            _ => return Ok(Settled::Open),
+        }
+        let mut receiving = self.take_receiving()?;
+        let mut seen = [0; FRAME_MAX];
+        let mut looks = Receives::new();
+        let has_place = looks.own(&mut seen);
+        debug_assert!(has_place);
+        let count = match looks.peek(self.fd) {
+            Ok(count) => count,
+            Err(libc::EAGAIN) => return self.nothing_came(is_sending),
+            Err(errno) => return Err(self.failed(errno)),
+        };
+        match self.slot.state() {
+            State::Asked => self.read_reply(&mut receiving, &seen[..count], crc),
+            State::Answering => self.read_request(&mut receiving, &seen[..count], crc),
+            State::Late => self.look_late(&seen[..count]),
+            _ => Ok(Settled::Open),
+        }
+    }
+
+    /// The peer has sent nothing yet.
+    fn nothing_came(&self, is_sending: bool) -> Result<Settled, Errno> {
+        match self.slot.state() {
+            State::Late => Ok(Settled::Late),
+            // What is to leave, or was kept, waits no longer.
+            State::Answering if (is_sending || self.slot.has_rest()) && self.may_go_plain() => {
+                self.go_plain(State::Late)
+            }
+            _ => Ok(Settled::Waits),
+        }
+    }
+
+    fn waited_enough(&self) -> bool {
+        self.slot.age_ms() >= REQUEST_WITHIN_MS
+    }
+
+    /// Whether the program's octets leave, although no Request has come.
+    fn may_go_plain(&self) -> bool {
+        if !self.slot.prefers() {
+            return self.waited_enough();
+        }
+        let until = self.slot.wait_until_ms().unwrap_or_else(|| {
+            let left = self.discovery.map(|discovery| discovery.wait_left(self.fd));
+            let left = left.unwrap_or_default().as_millis() as u32;
+            let until = match left {
+                0 => 0,
+                left => self.slot.age_ms().saturating_add(left + 1),
+            };
+            self.slot.set_wait_until_ms(until);
+            until
+        });
+        self.slot.age_ms() >= until
+    }
+
+    /// The peer answered as no Weft does. One that was asked before, and said yes, is not believed again for a while.
+    fn was_lied_to(&self, why: &dyn std::fmt::Display) -> Errno {
+        if let Some(discovery) = self.discovery.filter(|_| self.slot.prefers()) {
+            discovery.learn_that_it_lied(self.fd);
+        }
+        self.break_off(why)
+    }
+
+    /// What came of the question whether the other end is Weft: whoever else has the connection waits meanwhile. It is
+    /// plain where that is not so. Whether it is known.
+    pub fn resolve(&self, outcome: impl FnOnce() -> Option<bool>) -> bool {
+        let Ok(_receiving) = self.take_receiving() else {
+            return false;
+        };
+        match outcome() {
+            Some(true) => true,
+            Some(false) => {
+                self.slot.advance(State::Connecting, State::Plain);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The stream is none of DDP: what the program has sent meanwhile leaves as it is.
+    fn go_plain(&self, next: State) -> Result<Settled, Errno> {
+        let mut sending = self.take_sending()?;
+        let early = std::mem::take(&mut sending.early);
+        if early > 0 {
+            (sending.rest_at, sending.rest_len) = (WRITE_HEADER_LEN as u32, early);
+            self.slot.set_has_rest(true);
+        }
+        if !self.flush(&mut sending, 0)? {
+            return Ok(Settled::Waits);
+        }
+        self.give_options_back();
+        self.slot.advance(State::Answering, next);
+        Ok(match next {
+            State::Late => Settled::Late,
+            _ => Settled::Plain,
+        })
+    }
+
+    /// The kernel's options are the program's again.
+    fn give_options_back(&self) {
+        let set = |level, option, value: usize| {
+            let value = i32::try_from(value).unwrap_or(i32::MAX);
+            let _ = set_int(self.fd, level, option, value);
+        };
+        set(
+            libc::IPPROTO_TCP,
+            libc::TCP_NODELAY,
+            self.slot.no_delay().into(),
+        );
+        set(libc::SOL_SOCKET, libc::SO_RCVLOWAT, self.slot.low_water());
+    }
+
+    /// Looks at a peer's first octets, which come after the program's own have left as they are.
+    fn look_late(&self, seen: &[u8]) -> Result<Settled, Errno> {
+        match start::is_request(seen) {
+            Some(true) => Err(self.break_off(&"a Request came after plain octets had left")),
+            // A Request comes whole.
+            Some(false) | None => {
+                self.slot.advance(State::Late, State::Plain);
+                Ok(Settled::Plain)
+            }
+        }
+    }
+
+    fn read_reply(
+        &self,
+        receiving: &mut Held<'_, Receiving>,
+        seen: &[u8],
+        crc: bool,
+    ) -> Result<Settled, Errno> {
+        let (agreed, len) = match start::read_reply(seen, crc) {
+            _ if seen.is_empty() => {
+                return Err(self.was_lied_to(&"the peer ended it without a Reply"))
+            }
+            Ok(Ok(read)) => read,
+            Ok(Err(_)) => return Ok(Settled::Waits),
+            Err(fault) => return Err(self.was_lied_to(&fault)),
+        };
+        // Before anything is taken: a handler amid a send of its own thread does not get it, and comes again.
+        let mut sending = self.take_sending()?;
+        self.take_seen(len)?;
+        self.open(receiving, &mut sending, &agreed);
+        let octets = match agreed.ready_to_receive {
+            Some(Rtr::Read) => {
+                let octets = frame::ready_to_receive_by_read(agreed.crc);
+                self.say(&octets)?;
+                octets.len()
+            }
+            _ => {
+                let octets = frame::ready_to_receive(agreed.crc);
+                self.say(&octets)?;
+                octets.len()
+            }
+        };
+        sending.count_framing(octets);
+        self.begin_from(State::Asked, State::Open);
+        self.send_kept(&mut sending)?;
+        Ok(Settled::Open)
+    }
+
+    fn read_request(
+        &self,
+        receiving: &mut Held<'_, Receiving>,
+        seen: &[u8],
+        crc: bool,
+    ) -> Result<Settled, Errno> {
+        match start::is_request(seen) {
+            Some(true) => {}
+            // A Request comes whole, and in time.
+            None if !seen.is_empty() && !self.waited_enough() => return Ok(Settled::Waits),
+            Some(false) | None => return self.go_plain(State::Plain),
+        }
+        let request = match start::read_request(seen) {
+            Ok(Ok(request)) => request,
+            Ok(Err(_)) => return Ok(Settled::Waits),
+            Err(fault) => {
+                let (reply, len) = start::reject();
+                let _ = self.say(&reply[..len]);
+                return Err(self.break_off(&fault));
+            }
+        };
+        // Likewise.
+        let mut sending = self.take_sending()?;
+        self.take_seen(request.len)?;
+        let (reply, len, agreed) = request.accept(&receiving.beside().own.data(), crc);
+        self.open(receiving, &mut sending, &agreed);
+        receiving.awaits_first = 1;
+        self.say(&reply[..len])?;
+        sending.count_framing(len);
+        if agreed.peer.weft {
+            self.begin_from(State::Answering, State::Open);
+            self.send_kept(&mut sending)?;
+        } else {
+            self.begin_from(State::Answering, State::Listening);
+        }
+        Ok(Settled::Open)
+    }
+
+    fn begin_from(&self, from: State, to: State) {
+        self.slot.advance(from, to);
+        BEGUN.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn open(
+        &self,
+        receiving: &mut Held<'_, Receiving>,
+        sending: &mut Held<'_, Sending>,
+        agreed: &Agreed,
+    ) {
+        self.slot.set_has_crc(agreed.crc);
+        if agreed.crc {
+            self.make_room();
+        }
+        sending.sender = Sender::new(&agreed.peer, MULPDU, agreed.crc);
+        receiving.receiver =
+            Receiver::new(&receiving.beside().own.data(), &agreed.peer, agreed.crc);
+        self.set_mark(receiving);
+        self.begin_counting(receiving, sending);
+    }
+
+    /// Sends a few octets into a socket that carries none yet, or hardly any.
+    fn say(&self, octets: &[u8]) -> Result<(), Errno> {
+        let mut sends = Sends::new();
+        let has_place = sends.own(octets);
+        debug_assert!(has_place);
+        match sends.send(self.fd, 0) {
+            Ok(sent) if sent == octets.len() => Ok(()),
+            Ok(_) | Err(libc::EAGAIN) => {
+                Err(self.break_off(&"a new socket without room for the start"))
+            }
+            Err(errno) => Err(self.failed(errno)),
+        }
+    }
+
+    /// Takes octets that were seen.
+    fn take_seen(&self, octets: usize) -> Result<(), Errno> {
+        let mut room = [0; FRAME_MAX];
+        let mut receives = Receives::new();
+        let has_place = receives.own(&mut room[..octets]);
+        debug_assert!(has_place);
+        match receives.receive(self.fd) {
+            Ok(taken) if taken == octets => Ok(()),
+            Ok(_) => Err(self.break_off(&"octets of the start went elsewhere")),
+            Err(errno) => Err(self.failed(errno)),
+        }
+    }
+}
+
+impl Numbers {
+    fn data(&self) -> ConnectionData {
+        Receiver::connection_data(self.stag, self.to, self.list_stag, self.list_to)
+    }
+}

@@ -1,0 +1,135 @@
+//! Parts of a connection whose holder died.
+//!
+//! A process that is killed dies between two instructions or in a system call. What a connection knows is whole all the
+//! while, as it was before a call or as it is behind it ([`Held`]), and the kernel's counts tell what became of the
+//! call.
+
+use weft_os::shared::{Holding, Shared, Taken};
+use weft_os::stream;
+use weft_stream::plan::Unfinished;
+use zerocopy::FromBytes;
+
+use super::directions::{Held, Receiving, Sending};
+use super::sending::FRAMES_MAX;
+use super::slot::{State, PAYLOAD_MAX};
+use super::Connection;
+use crate::Errno;
+
+const DIED: &str = "a process ended in the middle of a call";
+
+impl Connection<'_> {
+    /// Takes the sending direction. What its holder was doing that died is done.
+    pub(super) fn take_sending(&self) -> Result<Held<'_, Sending>, Errno> {
+        match self.ask_for(&self.slot.sending)? {
+            Taken::Held(sending) => Ok(Held::new(sending)),
+            // A signal handler interrupted a call on the same connection: it is told to come again.
+            Taken::Again => Err(libc::EINTR),
+            Taken::Inherited(sending) => {
+                let mut sending = Held::new(sending);
+                self.finish_sending(&mut sending)?;
+                Ok(sending)
+            }
+        }
+    }
+
+    /// The same of the receiving direction.
+    pub(super) fn take_receiving(&self) -> Result<Held<'_, Receiving>, Errno> {
+        match self.ask_for(&self.slot.receiving)? {
+            Taken::Held(receiving) => Ok(Held::new(receiving)),
+            Taken::Again => Err(libc::EINTR),
+            Taken::Inherited(receiving) => {
+                let mut receiving = Held::new(receiving);
+                self.finish_receiving(&mut receiving)?;
+                Ok(receiving)
+            }
+        }
+    }
+
+    fn ask_for<'b, T: FromBytes>(&self, part: &'b Shared<T>) -> Result<Taken<'b, T>, Errno> {
+        match self.leaves_alone {
+            true => part.try_take().ok_or(libc::EAGAIN),
+            false => Ok(part.take()),
+        }
+    }
+
+    /// Takes octets that belong to a direction, which is held: what is in them is as whole as that is.
+    pub(super) fn take_octets<'b, T: FromBytes>(
+        &self,
+        part: &'b Shared<T>,
+    ) -> Result<Holding<'b, T>, Errno> {
+        match self.ask_for(part)? {
+            Taken::Held(octets) | Taken::Inherited(octets) => Ok(octets),
+            Taken::Again => Err(libc::EINTR),
+        }
+    }
+
+    /// From now on what the socket takes and gives is counted: it has carried so much.
+    pub(super) fn begin_counting(
+        &self,
+        receiving: &mut Held<'_, Receiving>,
+        sending: &mut Held<'_, Sending>,
+    ) {
+        if let Some(counts) = stream::counts(self.fd) {
+            (receiving.beside().base, receiving.beside().is_counted) = (counts.received, 1);
+            (sending.beside().base, sending.beside().is_counted) = (counts.sent, 1);
+        }
+    }
+
+    fn finish_sending(&self, sending: &mut Held<'_, Sending>) -> Result<(), Errno> {
+        let is_open = matches!(self.slot.state(), State::Open | State::Listening);
+        let is_counted = is_open && sending.beside().is_counted != 0;
+        let Some(counts) = stream::counts(self.fd).filter(|_| is_counted) else {
+            return Err(self.break_off(&DIED));
+        };
+        let before = sending.wire.wrapping_sub(sending.rest_len);
+        let mut taken = counts
+            .sent
+            .wrapping_sub(sending.beside().base)
+            .wrapping_sub(before) as usize;
+        // The end is counted as an octet.
+        if sending.shut_down == 2 {
+            taken = taken.saturating_sub(1);
+        }
+        let planned = std::mem::take(&mut sending.planned) as usize;
+        if planned == 0 {
+            if taken > sending.rest_len as usize {
+                return Err(self.break_off(&DIED));
+            }
+            sending.rest_at += taken as u32;
+            sending.rest_len -= taken as u32;
+            return Ok(());
+        }
+        let progress = sending
+            .sender
+            .plan(planned, PAYLOAD_MAX, FRAMES_MAX)
+            .taken(taken);
+        sending.sender = progress.sender;
+        match progress.unfinished {
+            // The rest of it is gone with the memory that it was in.
+            Some(Unfinished::Write { .. }) => return Err(self.break_off(&DIED)),
+            Some(Unfinished::Message { message, taken }) => {
+                self.queue(sending, &message[taken..])?;
+            }
+            None => {}
+        }
+        self.announce(sending, progress.octets, taken)
+    }
+
+    fn finish_receiving(&self, receiving: &mut Held<'_, Receiving>) -> Result<(), Errno> {
+        let is_open = matches!(self.slot.state(), State::Open | State::Listening);
+        let is_counted = is_open && receiving.beside().is_counted != 0;
+        let Some(counts) = stream::counts(self.fd).filter(|_| is_counted) else {
+            return Err(self.break_off(&DIED));
+        };
+        let taken = counts
+            .received
+            .wrapping_sub(receiving.beside().base)
+            .wrapping_sub(receiving.taken);
+        let spans = std::mem::take(&mut receiving.beside().spans);
+        if taken as usize > spans.payload() + spans.framing() {
+            return Err(self.break_off(&DIED));
+        }
+        // What of it was the stream's is gone, as it is with the kernel.
+        self.account(receiving, &spans, taken as usize).map(drop)
+    }
+}

@@ -1,0 +1,111 @@
+//! Whether the other end of a TCP connection is Weft: what this process asks, answers and has promised (decision 0030).
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use weft_discovery::{About, Answering, Asker, First, Known, Outcome, Promises, Ticket};
+use weft_discovery::{Connection, REQUEST_TIMEOUT};
+use weft_os::{beside, stream};
+use weft_settings::DiscoveryPort;
+
+const ABOUT: About = About::Stream;
+
+/// What finds out, for one process and those forked from it.
+#[derive(Debug)]
+pub struct Discovery {
+    asker: Asker,
+    promises: &'static Promises,
+    answering: Answering,
+}
+
+impl Discovery {
+    /// Nothing asked and nothing answered yet; nothing where the kernel has no room for it. Allocates, for as long as
+    /// the process lives.
+    pub fn new(port: DiscoveryPort) -> Option<&'static Discovery> {
+        let promises: &Promises = Box::leak(Box::new(Promises::new()?));
+        let discovery = Discovery {
+            asker: Asker::new(port)?,
+            promises,
+            answering: Answering::new(port, promises)?,
+        };
+        Some(Box::leak(Box::new(discovery)))
+    }
+
+    /// What is known of the server at this address.
+    pub fn known(&self, server: SocketAddr) -> Known {
+        self.asker.known(ABOUT, server)
+    }
+
+    /// Asks the server that the TCP socket behind `fd` has just begun to connect to; nothing where it cannot be asked.
+    pub fn ask(&self, fd: i32, server: SocketAddr) -> Option<Ticket> {
+        self.asker.ask(ABOUT, fd, server)
+    }
+
+    /// What has become of a question whose connection stands. `waits`: until that is known, a few milliseconds or a
+    /// round trip.
+    pub fn outcome(&self, question: Ticket, waits: bool) -> Outcome {
+        if waits {
+            return self.asker.wait(question);
+        }
+        self.asker.connected(question);
+        self.asker.poll(question)
+    }
+
+    /// Nobody waits for the answer any more.
+    pub fn give_up(&self, question: Ticket) {
+        self.asker.give_up(question);
+    }
+
+    /// The server behind `fd` said yes, and what came was no Reply.
+    pub fn learn_that_it_lied(&self, fd: i32) {
+        if let Some(server) = beside::peer_end(fd) {
+            self.asker.learn_that_it_lied(ABOUT, server);
+        }
+    }
+
+    /// How long the program's first octets on an accepted connection wait for a Request: until its time is over where
+    /// one was promised. From now on none will be.
+    pub fn wait_left(&self, fd: i32) -> Duration {
+        let ends = beside::local_end(fd).zip(beside::peer_end(fd));
+        let Some((server, client)) = ends else {
+            return Duration::ZERO;
+        };
+        let connection = Connection {
+            about: ABOUT,
+            client: client.into(),
+            server: server.into(),
+        };
+        let now = weft_discovery::now();
+        match self.promises.settle(&connection, now) {
+            First::Leave => Duration::ZERO,
+            First::Held(since) => {
+                (since + REQUEST_TIMEOUT + stream::round_trip(fd)).saturating_sub(now)
+            }
+        }
+    }
+
+    /// The socket behind `fd` has begun to listen, and has this number.
+    pub fn listen(&'static self, number: u32, fd: i32) {
+        self.answering.listen(number, ABOUT, fd);
+    }
+
+    /// The program accepts from it.
+    pub fn serve(&'static self, number: u32, fd: i32) {
+        self.answering.serve(number, ABOUT, fd);
+    }
+
+    /// It is closed.
+    pub fn leave(&'static self, number: u32) {
+        self.answering.leave(number);
+    }
+
+    /// The program is about to bind a UDP socket to this port.
+    pub fn give_way(&'static self, port: u16) {
+        self.answering.give_way(port);
+    }
+
+    /// The program confines itself.
+    pub fn confine(&'static self) {
+        self.answering.confine();
+    }
+}

@@ -1,0 +1,143 @@
+//! When it is decided how the octets of a connection go, and what becomes of the program's call then.
+
+use std::sync::atomic::Ordering;
+
+use weft_os::stream;
+use weft_settings::streams::{Direction, Mode};
+
+use super::standing::{Reason, Standing, State};
+use super::{Record, Streams};
+use crate::ends::ends;
+use crate::verdict::Verdict;
+
+impl Streams {
+    /// The program connects the socket to the address `to`, which is empty where it cannot be read.
+    pub fn connecting(&self, record: &Record, fd: i32, to: &[u8]) -> Verdict {
+        self.connect(record, fd, to, false)
+    }
+
+    /// The same by a send, whose octets are to leave with the SYN.
+    pub fn connecting_with_octets(&self, record: &Record, fd: i32, to: &[u8]) -> Verdict {
+        self.connect(record, fd, to, true)
+    }
+
+    fn connect(&self, record: &Record, fd: i32, to: &[u8], is_early: bool) -> Verdict {
+        if is_unspecified(to) {
+            // It is dissolved, if it was connected, and begins anew.
+            record.set_standing(Standing::default());
+            self.end_ddp(record);
+            return Verdict::Kernel;
+        }
+        if self.is_confined() || stream::state(fd) != Some(stream::State::Closed) {
+            return Verdict::Kernel;
+        }
+        let mode = self.mode(record, Direction::Connect, fd, to);
+        let (state, reason, verdict) = match mode {
+            Mode::Prefer if is_early => (State::Tcp, Reason::TooEarly, Verdict::Kernel),
+            Mode::Require if is_early => (
+                State::Undecided,
+                Reason::TooEarly,
+                Verdict::Done(Err(libc::EOPNOTSUPP)),
+            ),
+            Mode::Off => (State::Tcp, Reason::Off, Verdict::Kernel),
+            Mode::Prefer if record.is_released() => (State::Tcp, Reason::Released, Verdict::Kernel),
+            Mode::Prefer => self.connect_and_ask(record, fd, to),
+            Mode::Require => self.begin_ddp(record),
+        };
+        set(record, mode, state, reason);
+        verdict
+    }
+
+    /// The program makes the socket listen.
+    pub fn listening(&self, record: &Record, fd: i32) -> Verdict {
+        if self.is_confined() || stream::state(fd) != Some(stream::State::Closed) {
+            return Verdict::Kernel;
+        }
+        self.decide_to_listen(record, fd);
+        Verdict::Kernel
+    }
+
+    /// The program accepts a connection of the socket. One that another process made listen is decided on now.
+    pub fn accepting(&self, record: &Record, fd: i32) -> Verdict {
+        let decided = record.standing().state != State::Undecided;
+        if decided {
+            self.accepts(record, fd);
+        }
+        if decided || self.is_confined() || stream::state(fd) != Some(stream::State::Listening) {
+            return Verdict::Kernel;
+        }
+        self.decide_to_listen(record, fd);
+        Verdict::Kernel
+    }
+
+    /// How the socket's octets go. Of one that nobody here connected or made listen it is found out.
+    pub fn standing(&self, record: &Record, fd: i32) -> Standing {
+        let decided = record.standing();
+        if decided.state == State::Ddp && self.went_plain(record) {
+            return Standing {
+                state: State::Tcp,
+                reason: Reason::NotThere,
+                ..decided
+            };
+        }
+        if decided.state != State::Undecided || self.is_confined() {
+            return decided;
+        }
+        match stream::state(fd) {
+            Some(stream::State::Listening) => {
+                self.decide_to_listen(record, fd);
+                record.standing()
+            }
+            Some(stream::State::Connected) => Standing {
+                mode: Some(Mode::Off),
+                state: State::Tcp,
+                reason: Reason::Found,
+            },
+            _ => Standing {
+                mode: record.asked().mode().or(decided.mode),
+                ..decided
+            },
+        }
+    }
+
+    pub(super) fn is_confined(&self) -> bool {
+        self.confined.load(Ordering::Relaxed)
+    }
+
+    /// Decides how the octets of the connections go that the socket accepts.
+    fn decide_to_listen(&self, record: &Record, fd: i32) {
+        let mode = self.mode(record, Direction::Listen, fd, &[]);
+        let (state, reason) = match mode {
+            Mode::Off => (State::Tcp, Reason::Off),
+            Mode::Prefer if record.is_released() => (State::Tcp, Reason::Released),
+            // A Request is known when it comes.
+            Mode::Prefer | Mode::Require => (State::Ddp, Reason::None),
+        };
+        set(record, mode, state, reason);
+    }
+
+    /// What the program has asked for, or else the rules.
+    fn mode(&self, record: &Record, direction: Direction, fd: i32, to: &[u8]) -> Mode {
+        record
+            .asked()
+            .mode()
+            .unwrap_or_else(|| match self.rules.look_at_ends() {
+                true => self.rules.decide(direction, ends(fd, to).as_slice()),
+                false => self.rules.decide(direction, &[]),
+            })
+    }
+}
+
+fn set(record: &Record, mode: Mode, state: State, reason: Reason) {
+    record.set_standing(Standing {
+        mode: Some(mode),
+        state,
+        reason,
+    });
+}
+
+/// Whether the address is one of no family, which ends a connection.
+fn is_unspecified(to: &[u8]) -> bool {
+    let family = to.first_chunk::<2>().copied().map(u16::from_ne_bytes);
+    family.map(i32::from) == Some(libc::AF_UNSPEC)
+}

@@ -1,0 +1,80 @@
+//! Calls that wait: a call holds its socket until it returns, whatever becomes of its descriptor meanwhile (close(2)).
+//!
+//! Another thread may close the number or give it to something else. Who closes it leaves a descriptor of our own to
+//! the calls that wait, and the last of them closes that.
+
+use std::sync::atomic::Ordering;
+
+use weft_os::lock::Locked;
+use weft_os::{file, process};
+
+use super::lingering::DESCRIPTORS_FROM;
+use super::{Record, Streams};
+
+impl Streams {
+    /// A call on the socket is about to wait; false where the socket is gone already. [`Streams::let_go`] follows.
+    pub fn hold(&self, record: &Record) -> bool {
+        forget_inherited(record);
+        let held = record.references.add(record.references.inode());
+        if held {
+            record.waiters.fetch_add(1, Ordering::AcqRel);
+        }
+        held
+    }
+
+    /// The descriptor for a call that has waited, where the number that it was made with is closed.
+    pub fn stand_in(&self, record: &Record) -> Option<i32> {
+        match record.stand_in.lock() {
+            Locked::Held(fd) | Locked::Orphaned(fd) => Some(*fd).filter(|fd| *fd >= 0),
+            Locked::Again => None,
+        }
+    }
+
+    /// `fd` is about to be closed.
+    pub(super) fn leave_stand_in(&self, record: &Record, fd: i32) {
+        forget_inherited(record);
+        if record.waiters.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        if let Locked::Held(mut stand_in) | Locked::Orphaned(mut stand_in) = record.stand_in.lock()
+        {
+            if *stand_in < 0 {
+                *stand_in = file::duplicate(fd, DESCRIPTORS_FROM).unwrap_or(-1);
+            }
+        }
+    }
+
+    /// A call that has waited is over. The reference that it held is still to be given back.
+    pub(crate) fn let_go(&'static self, record: &Record) {
+        if record.waiters.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
+        let (Locked::Held(mut stand_in) | Locked::Orphaned(mut stand_in)) = record.stand_in.lock()
+        else {
+            return;
+        };
+        let fd = std::mem::replace(&mut *stand_in, -1);
+        drop(stand_in);
+        if fd >= 0 {
+            if record.references.is_last() {
+                self.wind_up(record, fd);
+            }
+            file::close(fd);
+        }
+    }
+}
+
+/// A forked child has none of the threads that wait in its parent, and takes back what they hold here.
+fn forget_inherited(record: &Record) {
+    let own = process::id();
+    if record.waiters_of.swap(own, Ordering::AcqRel) == own {
+        return;
+    }
+    for _ in 0..record.waiters.swap(0, Ordering::AcqRel) {
+        // Never the last: the descriptor is there that the call is about.
+        record.references.remove();
+    }
+    if let Locked::Held(mut stand_in) | Locked::Orphaned(mut stand_in) = record.stand_in.lock() {
+        *stand_in = -1;
+    }
+}

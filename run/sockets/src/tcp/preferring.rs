@@ -1,0 +1,171 @@
+//! Connections that are to be DDP where the other end is Weft: it is asked beside the SYN, and nothing leaves on the
+//! connection before that is known (decision 0030).
+
+use weft_discovery::{Known, Outcome};
+use weft_os::{beside, file, stream};
+
+use super::standing::{Reason, State};
+use super::{Record, Standing, Streams};
+use crate::ddp::{self, Connection};
+use crate::discovering::Discovery;
+use crate::verdict::Verdict;
+
+impl Streams {
+    /// Connects the socket to the address `to` and asks beside that whether Weft is there. Gives how the octets go,
+    /// why, and what is left to do of the program's call.
+    pub(super) fn connect_and_ask(
+        &self,
+        record: &Record,
+        fd: i32,
+        to: &[u8],
+    ) -> (State, Reason, Verdict) {
+        let as_tcp = |reason| (State::Tcp, reason, Verdict::Kernel);
+        self.forget_question(record);
+        // Of a connect that failed.
+        self.end_ddp(record);
+        let Some(discovery) = self.discovery else {
+            return as_tcp(Reason::NoRoom);
+        };
+        let Some(server) = beside::socket_addr(to) else {
+            return as_tcp(Reason::NotThere);
+        };
+        if discovery.known(server) == Known::No {
+            return as_tcp(Reason::NotThere);
+        }
+        let waits = !file::does_not_wait(fd);
+        let stands = match stream::begin_to_connect(fd, to) {
+            Ok(stands) => stands,
+            Err(errno) => return (State::Undecided, Reason::None, Verdict::Done(Err(errno))),
+        };
+        // The SYN leaves with the first octets (TCP_FASTOPEN_CONNECT).
+        if stands && stream::state(fd) == Some(stream::State::Closed) {
+            return (State::Tcp, Reason::TooEarly, Verdict::Done(Ok(0)));
+        }
+        let verdict = match (stands, waits) {
+            (true, _) => Verdict::Done(Ok(0)),
+            (false, true) => Verdict::Begun,
+            (false, false) => Verdict::Done(Err(libc::EINPROGRESS)),
+        };
+        let Some(question) = discovery.ask(fd, server) else {
+            return (State::Tcp, Reason::NotThere, verdict);
+        };
+        if !self.take_slot(record, ddp::State::Connecting) {
+            discovery.give_up(question);
+            return (State::Tcp, Reason::NoRoom, verdict);
+        }
+        record.set_question(Some(question));
+        if let Some(connection) = self.connection(record, fd) {
+            connection.slot().set_prefers();
+        }
+        (State::Ddp, Reason::None, verdict)
+    }
+
+    /// The connection of the record, once it is known what its other end is; held where that is not known yet. `waits`:
+    /// until it is, a few milliseconds or a round trip, if the connection stands.
+    #[cold]
+    pub fn resolved(
+        &self,
+        record: &Record,
+        connection: Connection<'static>,
+        waits: bool,
+    ) -> Connection<'static> {
+        let discovery = self.discovery;
+        let free = Connection::new(connection.slot(), connection.fd()).with_discovery(discovery);
+        // The kernel's own answer is the right one for a socket that is not connected.
+        if !stream::is_established(connection.fd()) {
+            return connection;
+        }
+        let is_known = connection.resolve(|| {
+            // Somebody else was quicker.
+            let Some(question) = record.question() else {
+                return Some(true);
+            };
+            let is_weft = match discovery.map(|discovery| discovery.outcome(question, waits)) {
+                Some(Outcome::Waits(_)) => return None,
+                Some(Outcome::Yes) => true,
+                Some(Outcome::No) | None => false,
+            };
+            self.take_answer(record, is_weft);
+            Some(is_weft)
+        });
+        match is_known {
+            true => free,
+            false => connection,
+        }
+    }
+
+    fn take_answer(&self, record: &Record, is_weft: bool) {
+        record.set_question(None);
+        if !is_weft {
+            record.set_standing(Standing {
+                state: State::Tcp,
+                reason: Reason::NotThere,
+                ..record.standing()
+            });
+        }
+    }
+
+    /// The program's connect is through. Whether it waits for the answer: not where the last one was yes, as the
+    /// program's next call does.
+    pub fn waits_for_answer(&self, fd: i32) -> bool {
+        let known = beside::peer_end(fd)
+            .zip(self.discovery)
+            .map(|(server, discovery)| discovery.known(server));
+        known != Some(Known::Yes)
+    }
+
+    /// Nobody is to hear the answer.
+    pub(super) fn forget_question(&self, record: &Record) {
+        if let Some((question, discovery)) = record.question().zip(self.discovery) {
+            record.set_question(None);
+            discovery.give_up(question);
+        }
+    }
+
+    /// The process is about to fork. A question is one process's, and the connection is both's: where the answer has
+    /// not come it is TCP.
+    pub(super) fn settle_questions(&self) {
+        for record in self.records.taken() {
+            let Some((question, discovery)) = record.question().zip(self.discovery) else {
+                continue;
+            };
+            // The number matters to no part of this.
+            let Some(connection) = self.connection(record, -1) else {
+                continue;
+            };
+            connection.resolve(|| {
+                let is_weft = discovery.outcome(question, false) == Outcome::Yes;
+                discovery.give_up(question);
+                self.take_answer(record, is_weft);
+                Some(is_weft)
+            });
+        }
+    }
+
+    /// The socket listens from now on: others may be told that Weft is here.
+    pub fn listened(&self, record: &Record, fd: i32) {
+        if let Some(discovery) = self.asked_for(record) {
+            discovery.listen(record.number, fd);
+        }
+    }
+
+    /// The program accepts from the socket.
+    pub(super) fn accepts(&self, record: &Record, fd: i32) {
+        if let Some(discovery) = self.asked_for(record) {
+            discovery.serve(record.number, fd);
+        }
+    }
+
+    /// What answers for the listener, if its connections may be DDP.
+    fn asked_for(&self, record: &Record) -> Option<&'static Discovery> {
+        self.discovery
+            .filter(|_| record.standing().state == State::Ddp)
+    }
+
+    /// The program is about to bind a UDP socket to this address.
+    pub fn binding_beside(&self, name: &[u8]) {
+        if let Some((discovery, at)) = self.discovery.zip(beside::socket_addr(name)) {
+            discovery.give_way(at.port());
+        }
+    }
+}

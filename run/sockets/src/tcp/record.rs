@@ -1,0 +1,209 @@
+//! One TCP socket of the program, whatever number of descriptors it has.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use weft_discovery::Ticket;
+use weft_os::lock::{Lock, Locked};
+
+use super::standing::{Asked, Standing, State};
+use crate::kind::Origin;
+use crate::references::References;
+
+/// What is known of a socket. A program may have tens of thousands, so it is small.
+#[derive(Debug)]
+pub struct Record {
+    pub(super) number: u32,
+    pub(super) references: References,
+    /// What the program asked for by the socket option.
+    asked: AtomicU32,
+    /// What was decided when it connected, listened or was accepted.
+    standing: AtomicU32,
+    /// It is used in ways that no hook sees.
+    released: AtomicBool,
+    /// The slot of its connection over DDP, and one; 0 for none, and [`NOT_LOOKED_UP`].
+    slot: AtomicU32,
+    /// The question whether the other end is Weft, as a word; 0 for none that is open.
+    question: AtomicU32,
+    /// A descriptor for the thread that serves what nobody calls for; -1 for none. Used under the lock.
+    pub(super) served_by: Lock<i32>,
+    /// Calls that wait.
+    pub(super) waiters: AtomicU32,
+    /// The process whose they are.
+    pub(super) waiters_of: AtomicU32,
+    /// A descriptor for those whose own number was closed; -1 for none.
+    pub(super) stand_in: Lock<i32>,
+    /// What the kernel reports of it may be framing.
+    doubtful: AtomicBool,
+    /// How it was entered in an epoll.
+    watch: Lock<Watched>,
+}
+
+/// How a socket was entered in an epoll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watch {
+    /// The epoll's descriptor.
+    pub epoll: i32,
+    /// The socket's descriptor there.
+    pub fd: i32,
+    /// For which events, and how.
+    pub events: u32,
+    /// What the program is told with them.
+    pub data: u64,
+}
+
+/// In which epolls a socket is.
+#[derive(Clone, Copy, Debug)]
+enum Watched {
+    Nowhere,
+    Once(Watch),
+    /// In more than one, or twice in one.
+    Often,
+}
+
+/// Whether the socket has a slot is not known.
+const NOT_LOOKED_UP: u32 = u32::MAX;
+
+/// The same.
+#[derive(Debug)]
+pub(super) struct NotLookedUp;
+
+/// Octets of a record at most.
+const RECORD_OCTETS_MAX: usize = 128;
+const _: () = assert!(std::mem::size_of::<Record>() <= RECORD_OCTETS_MAX);
+
+impl Record {
+    /// The record with this number, without a socket.
+    pub(super) const fn new(number: u32) -> Record {
+        Record {
+            number,
+            references: References::new(),
+            asked: AtomicU32::new(0),
+            standing: AtomicU32::new(0),
+            released: AtomicBool::new(false),
+            slot: AtomicU32::new(0),
+            question: AtomicU32::new(0),
+            served_by: Lock::new(-1),
+            waiters: AtomicU32::new(0),
+            waiters_of: AtomicU32::new(0),
+            stand_in: Lock::new(-1),
+            doubtful: AtomicBool::new(false),
+            watch: Lock::new(Watched::Nowhere),
+        }
+    }
+
+    /// From here on it is the record of a new socket.
+    pub(super) fn begin(&self, origin: Origin) {
+        let standing = match origin {
+            Origin::Accepted(word) => Standing::from_word(word),
+            Origin::Made | Origin::Found => Standing::default(),
+        };
+        self.set_asked(Asked::Nothing);
+        self.set_standing(standing);
+        self.released.store(false, Ordering::Relaxed);
+        let word = match origin {
+            Origin::Found => NOT_LOOKED_UP,
+            Origin::Accepted(_) if standing.state == State::Ddp => NOT_LOOKED_UP,
+            // Nobody else can have it.
+            Origin::Made | Origin::Accepted(_) => 0,
+        };
+        self.slot.store(word, Ordering::Release);
+        self.set_question(None);
+        self.doubtful.store(false, Ordering::Relaxed);
+        if let Locked::Held(mut watched) | Locked::Orphaned(mut watched) = self.watch.lock() {
+            *watched = Watched::Nowhere;
+        }
+    }
+
+    /// Its number.
+    pub fn number(&self) -> usize {
+        self.number as usize
+    }
+
+    /// How it was entered in an epoll, where it is in one.
+    pub fn watch(&self) -> Option<Watch> {
+        match self.watch.lock() {
+            Locked::Held(watched) => match *watched {
+                Watched::Once(watch) => Some(watch),
+                Watched::Nowhere | Watched::Often => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// It was entered in an epoll (`is_new`) or is there in another way from now on; nothing: it was taken out.
+    pub fn set_watch(&self, is_new: bool, watch: Option<Watch>) {
+        let (Locked::Held(mut watched) | Locked::Orphaned(mut watched)) = self.watch.lock() else {
+            return;
+        };
+        *watched = match (*watched, watch) {
+            (Watched::Often, _) => Watched::Often,
+            (_, None) => Watched::Nowhere,
+            (Watched::Once(before), Some(watch))
+                if is_new && (before.epoll, before.fd) != (watch.epoll, watch.fd) =>
+            {
+                Watched::Often
+            }
+            (_, Some(watch)) => Watched::Once(watch),
+        };
+    }
+
+    /// Whether what the kernel reports of it may be framing.
+    #[inline]
+    pub fn is_doubtful(&self) -> bool {
+        self.doubtful.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_doubtful(&self, doubtful: bool) {
+        self.doubtful.store(doubtful, Ordering::Relaxed);
+    }
+
+    /// The slot of its connection over DDP. An error where nobody has looked yet.
+    #[inline]
+    pub(super) fn slot(&self) -> Result<Option<u32>, NotLookedUp> {
+        match self.slot.load(Ordering::Acquire) {
+            NOT_LOOKED_UP => Err(NotLookedUp),
+            word => Ok(word.checked_sub(1)),
+        }
+    }
+
+    pub(super) fn set_slot(&self, slot: Option<u32>) {
+        let word = slot.map_or(0, |slot| slot + 1);
+        self.slot.store(word, Ordering::Release);
+    }
+
+    /// The question whether the other end is Weft, while that is not known.
+    #[inline]
+    pub(super) fn question(&self) -> Option<Ticket> {
+        Ticket::from_word(self.question.load(Ordering::Acquire))
+    }
+
+    pub(super) fn set_question(&self, question: Option<Ticket>) {
+        let word = question.map_or(0, Ticket::to_word);
+        self.question.store(word, Ordering::Release);
+    }
+
+    pub(super) fn asked(&self) -> Asked {
+        Asked::from_word(self.asked.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn set_asked(&self, asked: Asked) {
+        self.asked.store(asked.to_word(), Ordering::Relaxed);
+    }
+
+    pub(super) fn standing(&self) -> Standing {
+        Standing::from_word(self.standing.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn set_standing(&self, standing: Standing) {
+        self.standing.store(standing.to_word(), Ordering::Relaxed);
+    }
+
+    pub(super) fn is_released(&self) -> bool {
+        self.released.load(Ordering::Relaxed)
+    }
+
+    /// The socket is used in ways that no hook sees: what is not decided yet will be TCP.
+    pub(super) fn release(&self) {
+        self.released.store(true, Ordering::Relaxed);
+    }
+}

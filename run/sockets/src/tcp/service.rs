@@ -1,0 +1,84 @@
+//! What nobody may ever call for: a Request once a connect is through, what was written before the Reply, the rest that
+//! a full socket left.
+//!
+//! A thread looks once a tick, with a descriptor that a call left behind. Whoever closes or overwrites that number
+//! takes it away first, so the thread never uses a number that stands for something else by then.
+
+use std::time::Duration;
+
+use weft_os::lock::Locked;
+
+use super::{Record, Streams};
+use crate::ddp::Connection;
+use crate::flusher::Gathering;
+
+/// How often the thread looks.
+pub(super) const TICK: Duration = Duration::from_millis(1);
+
+impl Streams {
+    /// A call on the connection ends. Where something is left to do the thread does it, if no other call comes first.
+    #[inline]
+    pub fn called(&'static self, record: &'static Record, connection: Connection<'static>) {
+        let is_doubtful = connection.is_doubtful();
+        if is_doubtful != record.is_doubtful() {
+            self.set_doubtful(record, is_doubtful);
+        }
+        if connection.needs_service() {
+            self.leave_to_thread(record, connection);
+        }
+    }
+
+    #[cold]
+    fn leave_to_thread(&'static self, record: &'static Record, connection: Connection<'static>) {
+        if self.is_confined() {
+            return;
+        }
+        if let Locked::Held(mut fd) | Locked::Orphaned(mut fd) = record.served_by.lock() {
+            *fd = connection.fd();
+        }
+        self.waiting.insert(record.number as usize);
+        self.flusher.ensure(self);
+        self.flusher.wake();
+    }
+
+    /// Does what is left to do in the connection, as far as it goes at once.
+    pub(super) fn serve(&self, record: &Record) {
+        let number = record.number as usize;
+        let (Locked::Held(fd) | Locked::Orphaned(fd)) = record.served_by.lock() else {
+            return;
+        };
+        let connection = (*fd >= 0).then(|| self.connection(record, *fd)).flatten();
+        // A thread of the program's may hold what is needed here, and a handler that interrupted it may wait for
+        // `served_by`; or a process may hold it that was stopped, while others of our connections wait.
+        let connection = connection.map(Connection::without_waiting);
+        let connection = connection.map(|connection| match connection.is_held() {
+            true => self.resolved(record, connection, false),
+            false => connection,
+        });
+        let is_done = connection.is_none_or(|connection| {
+            let settled = connection.settle();
+            match settled.and_then(|_| connection.finish()) {
+                Err(libc::EAGAIN) => false,
+                // What goes wrong is told by the program's next call.
+                Err(_) => true,
+                Ok(_) => !connection.needs_service(),
+            }
+        });
+        if is_done {
+            self.waiting.remove(number);
+        }
+    }
+
+    /// The number that the thread would use is about to stand for something else.
+    pub(super) fn take_from_thread(&self, record: &Record) {
+        if let Locked::Held(mut fd) | Locked::Orphaned(mut fd) = record.served_by.lock() {
+            *fd = -1;
+        }
+    }
+}
+
+impl Gathering for Streams {
+    fn is_over(&self) -> bool {
+        self.is_confined()
+    }
+}

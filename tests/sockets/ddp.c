@@ -1,0 +1,402 @@
+/* The socket option by which a program asks for DDP: Weft's, and without Weft none. */
+#include "flow.h"
+#include "ready.h"
+
+#include <aio.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include "../../abi/include/weft/sockets.h"
+
+static bool hooked(void)
+{
+	const char *preloaded = getenv("LD_PRELOAD");
+
+	return preloaded && strstr(preloaded, "libweft_preload") && (getenv("WEFT_DDP") || getenv("WEFT_UDP"));
+}
+
+static void need_weft(void)
+{
+	if (!hooked())
+		SKIP("this is about sockets under Weft");
+}
+
+static int ask(int fd, int mode)
+{
+	return setsockopt(fd, SOL_WEFT, WEFT_SO_DDP, &mode, sizeof(mode));
+}
+
+static struct weft_ddp status_of(int fd)
+{
+	struct weft_ddp status = {77, 77, 77};
+	socklen_t length = sizeof(status);
+
+	EQ(getsockopt(fd, SOL_WEFT, WEFT_SO_DDP, &status, &length), 0);
+	EQ(length, sizeof(status));
+	return status;
+}
+
+#define STANDS(fd, its_mode, its_state, its_reason)                                                                    \
+	do {                                                                                                           \
+		struct weft_ddp status_ = status_of(fd);                                                               \
+		EQ(status_.mode, its_mode);                                                                            \
+		EQ(status_.state, its_state);                                                                          \
+		EQ(status_.reason, its_reason);                                                                        \
+	} while (0)
+
+#define UNDECIDED(fd, mode) STANDS(fd, mode, WEFT_DDP_STATE_UNDECIDED, WEFT_DDP_REASON_NONE)
+
+/* A listener and a socket that is not connected, both asked for a mode. */
+static int listener_of(long kind, int mode)
+{
+	int fd = a_bound(kind);
+
+	NEED(ask(fd, mode) == 0 && listen(fd, 8) == 0);
+	return fd;
+}
+
+static int accepted(int listener)
+{
+	int fd = accept(listener, NULL, NULL);
+
+	NEED(fd >= 0);
+	return fd;
+}
+
+static int connects(int fd, int listener)
+{
+	struct name at = name_of(listener);
+
+	return connect(fd, &at.any, at.length);
+}
+
+SOCKETS("ddp.the-option-is-none-of-the-kernels")
+{
+	int fd = a_socket(kind), value = 0;
+	socklen_t length = sizeof(value);
+
+	if (hooked() && (kind == TCP4 || kind == TCP6))
+		SKIP("Weft has it");
+	EQ(ask(fd, WEFT_DDP_PREFER), -1);
+	CHECK(errno == ENOPROTOOPT || (kind_family((enum kind)kind) == AF_UNIX && errno == EOPNOTSUPP));
+	EQ(getsockopt(fd, SOL_WEFT, WEFT_SO_DDP, &value, &length), -1);
+	CHECK(errno == ENOPROTOOPT || errno == EOPNOTSUPP);
+	EQ(close(fd), 0);
+}
+
+CASE("ddp.what-is-no-socket")
+{
+	int pair[2];
+
+	FAILS(ask(-1, WEFT_DDP_OFF), EBADF);
+	NEED(pipe(pair) == 0);
+	FAILS(ask(pair[0], WEFT_DDP_OFF), ENOTSOCK);
+	close(pair[0]);
+	close(pair[1]);
+}
+
+TCPS("ddp.what-is-asked-is-read-back")
+{
+	need_weft();
+	int fd = a_socket(kind);
+
+	UNDECIDED(fd, WEFT_DDP_BY_RULE);
+	for (int mode = WEFT_DDP_OFF; mode <= WEFT_DDP_REQUIRE; mode++) {
+		EQ(ask(fd, mode), 0);
+		UNDECIDED(fd, mode);
+	}
+	EQ(close(fd), 0);
+	/* The next socket of that number has not been asked. */
+	EQ(a_socket(kind), fd);
+	UNDECIDED(fd, WEFT_DDP_BY_RULE);
+}
+
+TCPS("ddp.what-is-no-mode-is-refused")
+{
+	need_weft();
+	int fd = a_socket(kind), mode = WEFT_DDP_PREFER, two[2] = {WEFT_DDP_PREFER, 0};
+	socklen_t length = sizeof(mode);
+
+	FAILS(ask(fd, 3), EINVAL);
+	FAILS(ask(fd, WEFT_DDP_BY_RULE), EINVAL);
+	FAILS(setsockopt(fd, SOL_WEFT, WEFT_SO_DDP, &mode, 3), EINVAL);
+	FAILS(setsockopt(fd, SOL_WEFT, WEFT_SO_DDP, &mode, 0), EINVAL);
+	FAILS(setsockopt(fd, SOL_WEFT, WEFT_SO_DDP, two, sizeof(two)), EINVAL);
+	FAILS(setsockopt(fd, SOL_WEFT, WEFT_SO_DDP, (void *)8, sizeof(mode)), EFAULT);
+	FAILS(setsockopt(fd, SOL_WEFT, WEFT_SO_DDP + 1, &mode, sizeof(mode)), ENOPROTOOPT);
+	FAILS(getsockopt(fd, SOL_WEFT, WEFT_SO_DDP + 1, &mode, &length), ENOPROTOOPT);
+	UNDECIDED(fd, WEFT_DDP_BY_RULE);
+	EQ(close(fd), 0);
+}
+
+TCPS("ddp.the-answer-is-as-long-as-there-is-room")
+{
+	need_weft();
+	int fd = a_socket(kind), mode = 77, many[5] = {77, 77, 77, 77, 77};
+	socklen_t length = sizeof(mode);
+
+	EQ(ask(fd, WEFT_DDP_PREFER), 0);
+	EQ(getsockopt(fd, SOL_WEFT, WEFT_SO_DDP, &mode, &length), 0);
+	EQ(mode, WEFT_DDP_PREFER);
+	EQ(length, sizeof(mode));
+	length = sizeof(many);
+	EQ(getsockopt(fd, SOL_WEFT, WEFT_SO_DDP, many, &length), 0);
+	EQ(length, sizeof(struct weft_ddp));
+	EQ(many[3], 77);
+	length = 0;
+	EQ(getsockopt(fd, SOL_WEFT, WEFT_SO_DDP, many, &length), 0);
+	length = (socklen_t)-1;
+	FAILS(getsockopt(fd, SOL_WEFT, WEFT_SO_DDP, many, &length), EINVAL);
+	length = sizeof(mode);
+	FAILS(getsockopt(fd, SOL_WEFT, WEFT_SO_DDP, (void *)8, &length), EFAULT);
+	FAILS(getsockopt(fd, SOL_WEFT, WEFT_SO_DDP, &mode, (void *)8), EFAULT);
+	EQ(close(fd), 0);
+}
+
+TCPS("ddp.once-it-is-connected-or-listens-it-is-too-late")
+{
+	need_weft();
+	int listener = listener_of(kind, WEFT_DDP_OFF), fd = a_socket(kind);
+
+	FAILS(ask(listener, WEFT_DDP_PREFER), EINVAL);
+	NEED(connects(fd, listener) == 0);
+	FAILS(ask(fd, WEFT_DDP_PREFER), EISCONN);
+	int end = accept(listener, NULL, NULL);
+	FAILS(ask(end, WEFT_DDP_PREFER), EISCONN);
+	EQ(close(end), 0);
+	EQ(close(fd), 0);
+	EQ(close(listener), 0);
+}
+
+TCPS("ddp.accepted-sockets-have-the-mode-of-their-listener")
+{
+	need_weft();
+	int listener = listener_of(kind, WEFT_DDP_PREFER);
+
+	STANDS(listener, WEFT_DDP_PREFER, WEFT_DDP_STATE_DDP, WEFT_DDP_REASON_NONE);
+	for (int i = 0; i < 2; i++) {
+		int fd = a_socket(kind);
+		EQ(ask(fd, WEFT_DDP_OFF), 0);
+		NEED(connects(fd, listener) == 0);
+		int end = i ? accept4(listener, NULL, NULL, SOCK_CLOEXEC) : accept(listener, NULL, NULL);
+		NEED(end >= 0);
+		STANDS(fd, WEFT_DDP_OFF, WEFT_DDP_STATE_TCP, WEFT_DDP_REASON_OFF);
+		/* What the other end is shows with its first octets. */
+		STANDS(end, WEFT_DDP_PREFER, WEFT_DDP_STATE_DDP, WEFT_DDP_REASON_NONE);
+		talks(fd, end);
+		STANDS(end, WEFT_DDP_PREFER, WEFT_DDP_STATE_TCP, WEFT_DDP_REASON_NOT_THERE);
+		talks(end, fd);
+		EQ(close(end), 0);
+		EQ(close(fd), 0);
+	}
+	EQ(close(listener), 0);
+}
+
+TCPS("ddp.the-rules-decide-where-nobody-asked")
+{
+	need_weft();
+	const char *rules = getenv("WEFT_DDP");
+
+	if (!rules || (strcmp(rules, "off") != 0 && strcmp(rules, "prefer") != 0))
+		SKIP("there is no such rule");
+	struct ends e = ends_of(kind);
+
+	talks(e.a, e.b);
+	if (strcmp(rules, "off") == 0) {
+		STANDS(e.a, WEFT_DDP_OFF, WEFT_DDP_STATE_TCP, WEFT_DDP_REASON_OFF);
+		STANDS(e.b, WEFT_DDP_OFF, WEFT_DDP_STATE_TCP, WEFT_DDP_REASON_OFF);
+	} else {
+		/* Both ends are Weft; on a busy machine a client may not have heard so in time. */
+		struct weft_ddp a = status_of(e.a), b = status_of(e.b);
+		EQ(a.mode, WEFT_DDP_PREFER);
+		EQ(a.reason, a.state == WEFT_DDP_STATE_DDP ? WEFT_DDP_REASON_NONE : WEFT_DDP_REASON_NOT_THERE);
+		SAME(&a, &b, sizeof(a));
+	}
+	ends_close(e);
+}
+
+TCPS("ddp.what-is-required-at-both-ends-is-done")
+{
+	need_weft();
+	int listener = listener_of(kind, WEFT_DDP_REQUIRE), fd = a_socket(kind);
+	struct flow out = {1, 0}, in = out, back = {2, 0}, back_in = back;
+
+	EQ(ask(fd, WEFT_DDP_REQUIRE), 0);
+	NEED(connects(fd, listener) == 0);
+	NEED(flow_send(&out, fd, 3000));
+	int end = accepted(listener);
+	NEED(flow_recv(&in, end, 3000));
+	STANDS(fd, WEFT_DDP_REQUIRE, WEFT_DDP_STATE_DDP, WEFT_DDP_REASON_NONE);
+	STANDS(end, WEFT_DDP_REQUIRE, WEFT_DDP_STATE_DDP, WEFT_DDP_REASON_NONE);
+	NEED(flow_send(&back, end, 100000) && flow_recv(&back_in, fd, 100000));
+	FAILS(ask(fd, WEFT_DDP_OFF), EISCONN);
+	ends_close((struct ends){.a = fd, .b = end});
+	EQ(close(listener), 0);
+}
+
+/* A peer that does not ask has its octets at once, whoever begins. */
+TCPS("ddp.a-client-that-does-not-ask-is-served")
+{
+	need_weft();
+	int listener = listener_of(kind, WEFT_DDP_REQUIRE);
+
+	for (int begins = 0; begins < 2; begins++) {
+		struct ends e = {.a = a_socket(kind)};
+		EQ(ask(e.a, WEFT_DDP_OFF), 0);
+		NEED(connects(e.a, listener) == 0);
+		e.b = accepted(listener);
+		if (begins)
+			talks(e.a, e.b);
+		talks(e.b, e.a);
+		talks(e.a, e.b);
+		flow_both_ways(e);
+		ends_close(e);
+	}
+	EQ(close(listener), 0);
+}
+
+/* Many connections, one behind the other on one number: an epoll is told of octets and of nothing else. */
+TCPS("ddp.a-set-is-told-of-octets-alone")
+{
+	need_weft();
+	/* Its waits are counted in milliseconds. */
+	calm();
+	int listener = listener_of(kind, WEFT_DDP_REQUIRE), set = epoll_create1(0);
+
+	for (int i = 0; i < 60; i++) {
+		struct ends e = {.a = a_socket(kind)};
+		struct epoll_event wanted = {.events = EPOLLIN, .data.fd = 1}, found;
+		char got[8];
+
+		EQ(ask(e.a, WEFT_DDP_REQUIRE), 0);
+		set_nonblocking(e.a, true);
+		NEED(connects(e.a, listener) == 0 || errno == EINPROGRESS);
+		EQ(epoll_ctl(set, EPOLL_CTL_ADD, e.a, &wanted), 0);
+		e.b = accepted(listener);
+		/* What answers the start is none of the program's. */
+		EQ(epoll_wait(set, &found, 1, i % 4), 0);
+		EQ(send(e.b, "word", 4, 0), 4);
+		EQ(epoll_wait(set, &found, 1, (int)(patience * 1000)), 1);
+		EQ(recv(e.a, got, 8, 0), 4);
+		ends_close(e);
+	}
+	EQ(close(set), 0);
+	EQ(close(listener), 0);
+}
+
+TCPS("ddp.a-connection-that-is-dissolved-is-asked-again")
+{
+	need_weft();
+	int listener = listener_of(kind, WEFT_DDP_OFF), fd = a_socket(kind);
+	struct sockaddr none = {.sa_family = AF_UNSPEC};
+
+	EQ(ask(fd, WEFT_DDP_OFF), 0);
+	NEED(connects(fd, listener) == 0);
+	EQ(connect(fd, &none, sizeof(none)), 0);
+	EQ(ask(fd, WEFT_DDP_PREFER), 0);
+	NEED(connects(fd, listener) == 0);
+	STANDS(fd, WEFT_DDP_PREFER, WEFT_DDP_STATE_TCP, WEFT_DDP_REASON_NOT_THERE);
+	EQ(close(fd), 0);
+	EQ(close(listener), 0);
+}
+
+static void has_the_mode(void *of)
+{
+	int fd = *(int *)of;
+
+	UNDECIDED(fd, WEFT_DDP_PREFER);
+	EQ(ask(fd, WEFT_DDP_OFF), 0);
+	UNDECIDED(fd, WEFT_DDP_OFF);
+}
+
+TCPS("ddp.copies-of-a-descriptor-are-one-socket")
+{
+	need_weft();
+	int fd = a_socket(kind), pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+
+	EQ(ask(fd, WEFT_DDP_PREFER), 0);
+	int copy = dup(fd), bare = (int)syscall(SYS_dup, fd);
+	int far = pidfd < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, pidfd, fd, 0);
+	UNDECIDED(copy, WEFT_DDP_PREFER);
+	UNDECIDED(bare, WEFT_DDP_PREFER);
+	if (far >= 0)
+		UNDECIDED(far, WEFT_DDP_PREFER);
+	CHECK(in_child(has_the_mode, &fd));
+	EQ(ask(copy, WEFT_DDP_OFF), 0);
+	UNDECIDED(fd, WEFT_DDP_OFF);
+	EQ(close(fd), 0);
+	UNDECIDED(bare, WEFT_DDP_OFF);
+	EQ(close_range((unsigned)copy, ~0U, 0), 0);
+	EQ(a_socket(kind), fd);
+	UNDECIDED(fd, WEFT_DDP_BY_RULE);
+}
+
+static void by_stream(int fd)
+{
+	NEED(fdopen(fd, "r+"));
+}
+
+static void by_print(int fd)
+{
+	/* It is not connected. */
+	signal(SIGPIPE, SIG_IGN);
+	EQ(dprintf(fd, "x"), -1);
+}
+
+static void by_aio(int fd)
+{
+	static char octet;
+	static struct aiocb request;
+
+	request = (struct aiocb){.aio_fildes = fd,
+				 .aio_buf = &octet,
+				 .aio_nbytes = 1,
+				 .aio_sigevent.sigev_notify = SIGEV_NONE};
+	NEED(aio_read(&request) == 0);
+	for (double end = deadline(); aio_error(&request) == EINPROGRESS && now() < end;)
+		sleep_ms(1);
+	EQ(aio_error(&request), ENOTCONN);
+}
+
+static void by_number(int fd)
+{
+	char octet;
+
+	FAILS(syscall(SYS_read, fd, &octet, 1), ENOTCONN);
+}
+
+static void goes_as_tcp_when_used(long kind, void (*use)(int))
+{
+	need_weft();
+	int listener = listener_of(kind, WEFT_DDP_OFF), fd = a_socket(kind);
+
+	EQ(ask(fd, WEFT_DDP_PREFER), 0);
+	use(fd);
+	NEED(connects(fd, listener) == 0);
+	STANDS(fd, WEFT_DDP_PREFER, WEFT_DDP_STATE_TCP, WEFT_DDP_REASON_RELEASED);
+	int end = accept(listener, NULL, NULL);
+	talks(fd, end);
+	EQ(close(end), 0);
+	EQ(close(listener), 0);
+}
+
+TCPS("ddp.a-stream-of-the-c-librarys-goes-as-tcp")
+{
+	goes_as_tcp_when_used(kind, by_stream);
+}
+
+TCPS("ddp.what-is-printed-to-goes-as-tcp")
+{
+	goes_as_tcp_when_used(kind, by_print);
+}
+
+TCPS("ddp.what-aio-reads-goes-as-tcp")
+{
+	goes_as_tcp_when_used(kind, by_aio);
+}
+
+TCPS("ddp.what-is-read-by-its-number-goes-as-tcp")
+{
+	goes_as_tcp_when_used(kind, by_number);
+}
