@@ -9,13 +9,14 @@ mod common;
 mod raw;
 
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use common::{expect, listener, sge, End, ALL};
 use rustix::process::{kill_process, Pid, Signal};
 use weft_engine::cm::{ConnParam, EventChannel, EventKind, Id};
 use weft_engine::types::{Access, Payload, RecvRequest, SendFlags, SendOp, SendRequest, WcStatus};
+use weft_engine::settings::Settings;
 use weft_engine::Mr;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -43,12 +44,25 @@ fn message(number: u64) -> Vec<u8> {
     octets
 }
 
+/// This process's engine, with rings.
+fn start_with_rings() {
+    static STARTED: Once = Once::new();
+    STARTED.call_once(|| {
+        let settings = Settings {
+            same_host: true,
+            ..Settings::default()
+        };
+        weft_engine::start_with(settings).unwrap();
+    });
+}
+
 /// The child: sends messages until it is killed.
 #[test]
 fn child_that_sends_for_ever() {
     let Ok(parent) = std::env::var(PARENT) else {
         return;
     };
+    start_with_rings();
     let channel = EventChannel::new().unwrap();
     let id = Id::new(Some(&channel), 0).unwrap();
     id.resolve_addr(None, parent.parse().unwrap(), None)
@@ -96,6 +110,7 @@ struct Peer {
 
 impl Peer {
     fn start() -> Peer {
+        start_with_rings();
         let (channel, listening, address) = listener("127.0.0.1");
         let mut child = Command::new(std::env::current_exe().unwrap());
         child
