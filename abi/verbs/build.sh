@@ -57,7 +57,7 @@ forwards() {
             next
         }
         {
-            target = ($3 == "served" || $3 == "rsocket") ? "weft_" $1 : "weft_unserved_" $3
+            target = $3 == "served" ? "weft_" $1 : "weft_unserved_" $3
             printf ".text\n.p2align 4\n.globl %s\n.type %s, @function\n", $1, $1
             printf "%s:\n\tendbr64\n\tjmp *%s@GOTPCREL(%%rip)\n.size %s, . - %s\n", $1, target, $1, $1
         }

@@ -285,7 +285,7 @@ impl Binding {
     }
 
     /// Whether the variables can hold the paths: the loader knows no quoting.
-    fn check(&self) -> Result<(), BindingError> {
+    pub fn check(&self) -> Result<(), BindingError> {
         let holds = |variable, path: &Option<PathBuf>, separators: &[char]| match path {
             Some(path) if path.to_string_lossy().contains(separators) => {
                 Err(BindingError::Unwritable {

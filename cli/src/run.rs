@@ -28,7 +28,7 @@ pub use status::LAUNCHER as LAUNCHER_FAILED;
 
 /// Runs the command; returns only when the program was not started.
 pub fn run(args: &RunArgs) -> ExitCode {
-    let setup = match Setup::new(&args.sources) {
+    let mut setup = match Setup::new(&args.sources) {
         Ok(setup) => setup,
         Err(error) => {
             complain(&error, error.advice());
@@ -49,6 +49,9 @@ pub fn run(args: &RunArgs) -> ExitCode {
         }
         None => None,
     };
+    if let Some(program) = &program {
+        setup.hook_rsockets_of(program);
+    }
     if args.show {
         return print(&show(args, &setup, program.as_ref()));
     }

@@ -11,6 +11,7 @@ use crate::config::{Config, ConfigError, Source, Surroundings};
 use crate::elf::cache::LoaderCache;
 use crate::elf::closure::Search;
 use crate::libraries::{Binding, BindingError, Libraries, NotFound, SystemVerbs};
+use crate::program::Program;
 use crate::usable::{self, Unusable};
 
 /// Everything that is the same for every program.
@@ -20,6 +21,8 @@ pub struct Setup {
     pub config: Config,
     /// How the program is brought to the libraries.
     pub binding: Binding,
+    /// The library with the socket hooks, which is where rsockets are served, too.
+    pub sockets: Option<PathBuf>,
     /// What a `weft run` around this one may have set and the program is not to have: Weft is off.
     taken_out: Vec<PathBuf>,
 }
@@ -79,12 +82,14 @@ impl Setup {
         let mode = config.get("mode").unwrap_or("auto");
         let real_devices = config.get("real-devices").and_then(switch) == Some(true);
         let sockets = config.settings().hooks_sockets();
+        let library = libraries.sockets.clone();
         let binding = libraries
             .bind(mode, real_devices, sockets, &system_verbs)
             .map_err(SetupError::Binding)?;
         Ok(Setup {
             config,
             binding,
+            sockets: library,
             taken_out: Vec::new(),
         })
     }
@@ -102,7 +107,24 @@ impl Setup {
         Setup {
             config,
             binding: Binding::none("Weft is off, and none of its libraries is loaded"),
+            sockets: None,
             taken_out: libraries.into_iter().flat_map(ours).collect(),
+        }
+    }
+
+    /// Has the socket hooks loaded for a program that makes rsockets, so that its ordinary calls on them are seen
+    /// (decision 0036). Without a rule the hooks change nothing else.
+    pub fn hook_rsockets_of(&mut self, program: &Program) {
+        if !program.object.imports_any(&["rsocket"]) {
+            return;
+        }
+        let hooked = Binding {
+            sockets: self.sockets.clone(),
+            ..self.binding.clone()
+        };
+        // Where the path cannot be written, its rsockets are served all the same.
+        if hooked.check().is_ok() {
+            self.binding = hooked;
         }
     }
 

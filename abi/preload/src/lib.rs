@@ -8,6 +8,7 @@
 //! | `mine`, `socket` | whose descriptor it is; what the hooks ask of a socket of ours |
 //! | `udp`, `tcp` | the kinds of those: UDP sockets, TCP sockets |
 //! | `send`, `receive`, `wait`, `limit` | data out, in, and waiting for it |
+//! | `rsockets` | the functions of rsocket(7), which are hooks by other names |
 //! | `messages` | lists of messages, received one by one |
 //! | `descriptors`, `options` | descriptors made, doubled and closed; socket options and names |
 //! | `internal`, `stdio`, `aio` | streams and aio: what the C library does by calls of its own |
@@ -32,6 +33,7 @@ mod mine;
 mod options;
 mod process;
 mod receive;
+mod rsockets;
 mod send;
 mod socket;
 mod stack;

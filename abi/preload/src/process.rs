@@ -16,6 +16,16 @@ extern "C" fn before_fork() {
     }
 }
 
+/// Has the C library say when the process forks, where the hooks of these functions are not called.
+pub fn watch_forks() {
+    // SAFETY: the function stays loaded, and does nothing that a handler of fork may not do.
+    unsafe { libc::pthread_atfork(Some(prepare_to_fork), None, None) };
+}
+
+unsafe extern "C" fn prepare_to_fork() {
+    before_fork();
+}
+
 /// Before a child that becomes another program: it may have the sockets too.
 extern "C" fn before_leaving() {
     if let Some(stack) = stack() {

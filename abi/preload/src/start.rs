@@ -1,15 +1,17 @@
 //! Loading and unloading.
 
-use std::ffi::OsStr;
+use std::ffi::{c_void, OsStr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::OnceLock;
+use std::sync::{Once, OnceLock};
 
 use weft_os::stderr;
 use weft_settings::{LogLevel, Settings};
 use weft_sockets::stack::Stack;
 
+use crate::descriptors;
 use crate::io_uring;
+use crate::process;
 use crate::real;
 use crate::stack::{set_stack, stack};
 use crate::stdio;
@@ -62,6 +64,40 @@ fn begin() {
     if stack.adopt_inherited() {
         (0..3).for_each(stdio::moved);
     }
+}
+
+/// The sockets face, whatever the rules say: the program makes an rsocket. Nothing where Weft is off, or the machine
+/// lacks what it takes.
+pub fn begun_by_program() -> Option<&'static Stack> {
+    static ONCE: Once = Once::new();
+    if stack().is_none() {
+        ONCE.call_once(begin_for_program);
+    }
+    stack()
+}
+
+fn begin_for_program() {
+    let (settings, _) = Settings::from_env();
+    if settings.off {
+        return;
+    }
+    let names = program_names();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let Some(stack) = Stack::whatever_rules_say(&settings, &names) else {
+        return;
+    };
+    let stack = set_stack(stack);
+    if !are_hooks_in_front() {
+        stack.kinds().streams.calls_are_unseen();
+        process::watch_forks();
+    }
+}
+
+/// Whether the program's own calls come to the hooks: not where this library was opened for its rsockets alone.
+fn are_hooks_in_front() -> bool {
+    // SAFETY: a C string; the result is compared only.
+    let close = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"close".as_ptr()) };
+    std::ptr::eq(close.cast_const(), descriptors::close as *const c_void)
 }
 
 /// The names by which rules know the program: what it was started as, then its file's (`python3`, `python3.11`).

@@ -13,7 +13,8 @@
 //! | `async_events` | asynchronous events |
 //! | `cm` | librdmacm: ids, events, connections |
 //! | `strings`, `rates` | numbers in words and other units |
-//! | `unsupported`, `rsocket` | what is not served |
+//! | `rsocket` | rsocket(7), served by the library with the socket hooks |
+//! | `unsupported` | what is not served |
 //! | `version` | which library this is |
 //! | `device_files`, `listing`, `sysfs` | the files in /dev and /sys that programs look for |
 //! | `system_devices`, `off` | the machine's own devices beside ours, and instead of ours |

@@ -79,8 +79,8 @@ done
 
 exports "$weft" > "$work/weft"
 {
-    of_kind served rsocket
-    of_kind served rsocket | sed 's/^/weft_/'
+    of_kind served
+    of_kind served | sed 's/^/weft_/'
     printf 'weft_unserved_%s\n' errno null void
     echo weft_serves # src/one_engine.rs
     echo weft_version # src/version.rs
@@ -94,7 +94,7 @@ check 'libweft.so has no symbol versions' no_versions
 
 # Calls of our own must not be interposed: neither through names that programs or the installed libraries define ...
 imports "$weft" > "$work/imports"
-imported_from_list() { of_kind served rsocket errno null void data | comm -12 - "$work/imports"; }
+imported_from_list() { of_kind served errno null void data | comm -12 - "$work/imports"; }
 check 'libweft.so imports no symbol of the list' imported_from_list
 
 # ... nor through its own exports, which the dynamic linker may bind to somebody else's.

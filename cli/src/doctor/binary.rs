@@ -36,8 +36,8 @@ pub fn examine(program: Program, setup: Option<&Setup>) -> Vec<Finding> {
     findings.extend(sockets);
     if let Some(setup) = setup {
         findings.extend(symbols(&closure, setup));
+        findings.extend(rsockets(&closure, setup));
     }
-    findings.extend(rsockets(&closure));
     findings.extend(other_preloads(&search));
     findings
 }
@@ -217,29 +217,18 @@ fn none(closure: &Closure, script: bool) -> Finding {
     ))
 }
 
-/// Calls that are there, so that programs start, and that refuse: those of rsocket(7).
-fn rsockets(closure: &Closure) -> Option<Finding> {
-    const MAKERS: [&str; 5] = [
-        "ibv_open_device",
-        "rdma_create_id",
-        "rdma_create_ep",
-        "rdma_create_event_channel",
-        "rdma_get_devices",
-    ];
-    let makes = |names: &[&str]| theirs(closure).any(|object| object.imports_any(names));
-    if !makes(&["rsocket"]) {
+/// Whether its rsockets (rsocket(7)) are served; nothing for a program that makes none.
+fn rsockets(closure: &Closure, setup: &Setup) -> Option<Finding> {
+    if !theirs(closure).any(|object| object.imports_any(&["rsocket"])) {
         return None;
     }
-    Some(if makes(&MAKERS) {
-        Finding::unclear("rsockets", "it can make rsockets, and other RDMA calls too").advise(
-            "what it does by rsockets fails at the first call and says so, the rest is served",
-        )
-    } else {
-        Finding::bad(
+    Some(match &setup.sockets {
+        Some(_) => Finding::good("rsockets", "its rsockets are TCP sockets over DDP"),
+        None => Finding::bad(
             "rsockets",
-            "its RDMA calls are those of rsocket(7), which are not served",
+            format!("it makes rsockets, and {SOCKETS_LIBRARY} is not there to serve them"),
         )
-        .advise("if the program can be told to use ordinary sockets, do that")
+        .advise("install the package again (in the sources: `make build`)"),
     })
 }
 

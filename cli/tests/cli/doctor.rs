@@ -171,38 +171,47 @@ fn built(place: &Place, source: &str, program: &str) -> bool {
 }
 
 /// As `rstream` of rdmacm-utils is.
+const RSOCKETS: &str =
+    "int rsocket(int, int, int); int main(void) { return rsocket(2, 1, 0) < 0; }";
+
 #[test]
-fn a_program_of_rsockets_will_not_be_served() {
+fn a_program_of_rsockets_will_be_served() {
     let Some(place) = Place::with_verbs() else {
         eprintln!("skipped: this machine has no rdma-core");
         return;
     };
-    let source = "int rsocket(int, int, int); int main(void) { return rsocket(2, 1, 0); }";
-    if !built(&place, source, "streams") {
+    if !built(&place, RSOCKETS, "streams") {
+        return;
+    }
+    let place = place.with_sockets();
+    let (_, said) = doctor(&place, "./streams");
+    assert!(
+        said.contains("its rsockets are TCP sockets over DDP"),
+        "{said}"
+    );
+    assert!(!verdict(&said).contains("rsockets"), "{said}");
+    // Its ordinary calls are to be seen.
+    let shown = place.weft(&["run", "--show", "./streams"]).output();
+    let shown = String::from_utf8(shown.unwrap().stdout).unwrap();
+    assert!(shown.contains("libweft_preload.so"), "{shown}");
+}
+
+#[test]
+fn a_program_of_rsockets_will_not_be_served_without_the_library_that_does() {
+    let Some(place) = Place::with_verbs() else {
+        eprintln!("skipped: this machine has no rdma-core");
+        return;
+    };
+    if !built(&place, RSOCKETS, "streams") {
         return;
     }
     let (code, said) = doctor(&place, "./streams");
     assert_eq!(code, Some(1), "{said}");
     assert!(
-        verdict(&said).ends_with("those of rsocket(7), which are not served"),
+        verdict(&said)
+            .ends_with("it makes rsockets, and libweft_preload.so is not there to serve them"),
         "{said}"
     );
-}
-
-#[test]
-fn a_program_of_rsockets_among_others_may_be_served() {
-    let Some(place) = Place::with_verbs() else {
-        eprintln!("skipped: this machine has no rdma-core");
-        return;
-    };
-    let source = "int rsocket(int, int, int); void *rdma_create_event_channel(void);\n\
-                  int main(void) { return rdma_create_event_channel() ? 0 : rsocket(2, 1, 0); }";
-    if !built(&place, source, "both") {
-        return;
-    }
-    let (code, said) = doctor(&place, "./both");
-    assert_eq!(code, Some(1), "{said}");
-    assert!(verdict(&said).starts_with("verdict: perhaps: "), "{said}");
 }
 
 #[test]

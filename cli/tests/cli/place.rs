@@ -20,8 +20,7 @@ impl Place {
             scratch: Scratch::new(),
         };
         place.library("libm.so.6", "lib/weft/libweft.so");
-        place.library("libm.so.6", "lib/weft/libweft_preload.so");
-        place
+        place.with_sockets()
     }
 
     /// The machine's own verbs libraries stand in for Weft's; nothing without rdma-core.
@@ -33,6 +32,12 @@ impl Place {
             && place.library("libibverbs.so.1", "lib/weft/weft-libs/libibverbs.so.1")
             && place.library("librdmacm.so.1", "lib/weft/weft-libs/librdmacm.so.1");
         made.then_some(place)
+    }
+
+    /// A library with the socket hooks beside them, which does nothing.
+    pub fn with_sockets(self) -> Place {
+        self.library("libm.so.6", "lib/weft/libweft_preload.so");
+        self
     }
 
     /// Copies a library of the machine.

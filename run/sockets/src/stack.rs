@@ -67,9 +67,18 @@ impl Stack {
     /// machine lacks what it takes.
     pub fn new(settings: &Settings, names: &[&str]) -> Option<Stack> {
         let settings = settings.for_program(names);
-        if !settings.hooks_sockets() {
-            return None;
-        }
+        settings
+            .hooks_sockets()
+            .then(|| Stack::of_settings(settings))
+            .flatten()
+    }
+
+    /// The same where the settings ask for nothing: the program itself is about to.
+    pub fn whatever_rules_say(settings: &Settings, names: &[&str]) -> Option<Stack> {
+        Stack::of_settings(settings.for_program(names))
+    }
+
+    fn of_settings(settings: Settings) -> Option<Stack> {
         user::guard_copies();
         Descriptors::over(Kinds {
             datagrams: Datagrams::new(settings.udp, settings.udp_busy_after, settings.udp_hold)?,

@@ -15,7 +15,7 @@ use libc::{epoll_event, mmsghdr, msghdr, socklen_t, timespec};
 use weft_os::user::UserBuffers;
 use weft_sockets::ddp::{Connection, State};
 use weft_sockets::stack::{Kind, Stack};
-use weft_sockets::tcp::{Record, Streams, MODE_OCTETS, STATUS_OCTETS};
+use weft_sockets::tcp::{RdmaOptions, Record, Streams, MODE_OCTETS, STATUS_OCTETS};
 use weft_sockets::verdict::Verdict;
 use weft_sockets::Errno;
 
@@ -116,6 +116,16 @@ impl TcpSocket {
             return None;
         }
         caught(None, || count(connection).ok())
+    }
+
+    /// Its options as an rsocket; nothing if it is none, or its number stands for something else by now.
+    pub fn rdma_options(self) -> Option<RdmaOptions> {
+        self.sockets().rdma_options(self.record, self.fd)
+    }
+
+    /// Sets them, which makes it one; whether there is memory for that.
+    pub fn set_rdma_options(self, options: RdmaOptions) -> bool {
+        self.sockets().set_rdma_options(self.record, options)
     }
 
     /// `setsockopt` at Weft's level.

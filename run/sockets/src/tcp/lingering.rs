@@ -132,7 +132,8 @@ impl Streams {
     /// The process is about to end: a connection goes on until the kernel has what the program sent. `waited`: for how
     /// many milliseconds it has. Whether nothing is left.
     pub(super) fn wind_up_at_end(&self, record: &Record, fd: i32, waited: u32) -> bool {
-        let Some(connection) = self.connection(record, fd) else {
+        let is_there = self.is_its_own(record, fd);
+        let Some(connection) = is_there.then(|| self.connection(record, fd)).flatten() else {
             return true;
         };
         if stream::linger(fd) == Some(0) || !connection.slot().is_left_to(process::id()) {

@@ -9,6 +9,7 @@
 //! | `standing` | what was asked for and decided of it |
 //! | `deciding` | when that is, and what becomes of the program's call |
 //! | `option` | the socket option by which a program asks itself |
+//! | `rsocket` | what an rsocket has beside that |
 //! | `preferring` | connections that are DDP where the other end is Weft |
 //! | `service` | the thread that does what nobody calls for |
 //! | `holding` | what a call that waits holds |
@@ -21,6 +22,7 @@ mod lingering;
 mod option;
 mod preferring;
 mod record;
+mod rsocket;
 mod service;
 mod standing;
 mod transport;
@@ -39,9 +41,11 @@ use crate::pool::Pool;
 use crate::references::References;
 use crate::waiting::Waiting;
 use lingering::Lingering;
+use rsocket::Rsockets;
 
 pub use option::{MODE_OCTETS, SOL_WEFT, STATUS_OCTETS};
 pub use record::{Record, Watch};
+pub use rsocket::RdmaOptions;
 pub use standing::{Asked, Reason, Standing, State};
 
 /// TCP sockets that can be looked after at a time: a proxy may have tens of thousands.
@@ -75,6 +79,10 @@ pub struct Streams {
     connections: AtomicU32,
     /// The program confines itself: from then on every connection is TCP.
     confined: AtomicBool,
+    /// Which of them are rsockets; nothing where there is no memory for any.
+    rsockets: Option<Rsockets>,
+    /// No hook sees the program's own calls: a number may stand for something else at any time.
+    unseen: AtomicBool,
     /// Sockets that were looked after.
     begun: AtomicU64,
 }
@@ -95,12 +103,15 @@ impl Streams {
             doubtful: Waiting::new(0),
             connections: AtomicU32::new(0),
             confined: AtomicBool::new(false),
+            rsockets: None,
+            unseen: AtomicBool::new(false),
             begun: AtomicU64::new(0),
         };
         streams.slots = Slots::new(streams.rules.any());
         streams.records = Pool::new(streams.most(), ROW_RECORDS);
         streams.waiting = Waiting::new(streams.most());
         streams.doubtful = Waiting::new(streams.most());
+        streams.rsockets = Rsockets::new(streams.most());
         streams
     }
 
@@ -183,6 +194,9 @@ impl Sockets for Streams {
         }
         if let Some(discovery) = self.discovery {
             discovery.leave(number as u32);
+        }
+        if let Some(rsockets) = &self.rsockets {
+            rsockets.forget(number);
         }
         self.records.give_back(number);
     }

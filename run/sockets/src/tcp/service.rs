@@ -47,7 +47,8 @@ impl Streams {
         let (Locked::Held(fd) | Locked::Orphaned(fd)) = record.served_by.lock() else {
             return;
         };
-        let connection = (*fd >= 0).then(|| self.connection(record, *fd)).flatten();
+        let is_there = *fd >= 0 && self.is_its_own(record, *fd);
+        let connection = is_there.then(|| self.connection(record, *fd)).flatten();
         // A thread of the program's may hold what is needed here, and a handler that interrupted it may wait for
         // `served_by`; or a process may hold it that was stopped, while others of our connections wait.
         let connection = connection.map(Connection::without_waiting);
