@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Builds the rsockets conformance program and runs it over Weft, in every way of loading.
+
+    tests/rsockets/run.py --weft TARGET/release/weft [--mode MODE] [--work FOLDER] [-- OPTION...]
+
+    run           `weft run`: the socket hooks are in front of the program's ordinary calls as well
+    preload       LD_PRELOAD=libweft.so, which opens the library with the hooks for the rsockets alone
+    replacement   the same with LD_LIBRARY_PATH=weft-libs
+
+What stands behind -- goes to the program (tests/common/cases.h). The last line is `N passed, N failed, N skipped`, of
+all runs.
+"""
+import argparse
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent / "rig"))
+from counts import Counts, of_cases  # noqa: E402
+
+MODES = ("run", "preload", "replacement")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--weft", required=True, type=pathlib.Path, help="the built command")
+    parser.add_argument("--mode", choices=MODES, action="append", help="how the libraries are loaded (every way)")
+    parser.add_argument("--work", type=pathlib.Path, help="where the program is built (a temporary folder)")
+    parser.add_argument("rest", nargs="*", help="options of the program, behind --")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        work = arguments.work or pathlib.Path(scratch)
+        work.mkdir(parents=True, exist_ok=True)
+        program = work.resolve() / "rsockets-conformance"
+        if subprocess.run([HERE / "build.sh", program]).returncode:
+            print("rsockets: the program does not compile (packages gcc, librdmacm-dev)")
+            return 1
+        total = Counts()
+        for mode in arguments.mode or MODES:
+            command, variables = loaded(mode, arguments.weft.resolve(), [program, "--again", *arguments.rest])
+            total += of_cases(mode, command, variables)
+    return total.close()
+
+
+def loaded(mode, weft, command):
+    """The command that runs the program with the libraries loaded this way, and what it needs in its environment."""
+    folder = weft.parent
+    if mode == "run":
+        return [weft, "run", "--", *command], {}
+    if mode == "preload":
+        return command, {"LD_PRELOAD": str(folder / "libweft.so")}
+    return command, {"LD_LIBRARY_PATH": str(folder / "weft-libs")}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
