@@ -57,8 +57,9 @@ struct sending {
 static void *send_some(void *of)
 {
 	struct sending *s = of;
-	static __thread unsigned char octets[SOME];
+	unsigned char *octets = malloc(SOME);
 
+	NEED(octets);
 	fill(octets, SOME, s->seed);
 	for (size_t done = 0; done < SOME;) {
 		ssize_t sent = put(s->how, s->fd, octets + done, SOME - done);
@@ -66,12 +67,13 @@ static void *send_some(void *of)
 			break;
 		done += (size_t)sent;
 	}
+	free(octets);
 	return NULL;
 }
 
 static void recv_some(enum way_in how, int fd, unsigned seed)
 {
-	static __thread unsigned char octets[SOME];
+	unsigned char octets[SOME];
 
 	for (size_t done = 0; done < SOME;) {
 		ssize_t got = get(how, fd, octets + done, SOME - done);

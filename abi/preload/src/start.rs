@@ -95,8 +95,12 @@ fn begin_for_program() {
 
 /// Whether the program's own calls come to the hooks: not where this library was opened for its rsockets alone.
 fn are_hooks_in_front() -> bool {
-    // SAFETY: a C string; the result is compared only.
-    let close = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"close".as_ptr()) };
+    // SAFETY: no name is the program itself, whose scope is asked: this library's own begins with itself (-Bsymbolic).
+    // The result is compared only.
+    let close = unsafe {
+        let program = libc::dlopen(std::ptr::null(), libc::RTLD_LAZY);
+        libc::dlsym(program, c"close".as_ptr())
+    };
     std::ptr::eq(close.cast_const(), descriptors::close as *const c_void)
 }
 
