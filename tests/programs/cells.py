@@ -32,7 +32,7 @@ PINGPONGS = ("ibv_rc_pingpong", "ibv_srq_pingpong", "ibv_uc_pingpong", "ibv_ud_p
 @dataclass(frozen=True)
 class Case:
     """One way to start a program. In the arguments are filled in when it runs: `{address}` and `{port}` of the server,
-    `{other}`, the client's address, `{weft}`, the command under test, and `{launcher}`, which starts a command on the
+    `{other}`, the client's address, `{weft}`, the command under test, `{copy}`, a file to be made, and `{launcher}`, which starts a command on the
     host that has an address (`LAUNCHER ADDRESS COMMAND`); for uDAPL `{reached}` and `{dat_conf}`."""
 
     name: str
@@ -158,6 +158,30 @@ def udaddy(name, options, family=4):
                 family=family, port=7174, datagrams=True, core=family == 4, crc=("on",))
 
 
+def rsockets():
+    """Programs of rsocket(7). rstream compares every octet (-T v), of its own table of sizes and of one size in each of
+    its ways to wait; of what rcopy has copied the two files are compared."""
+    def rstream(name, options, check, family=4, **more):
+        arguments = ("rstream", "-p", "{port}", "-T", "v", *options)
+        return Case(f"{name} ({'IPv4' if family == 4 else 'IPv6'})", "pair", (*arguments, "-b", "{address}"),
+                    (*arguments, "-s", "{address}"), check, family=family, crc=("on",), **more)
+    bulk = ("-S", "65536", "-C", "1000")
+    ways = {"b": "blocking", "n": "not blocking", "a": "by rpoll", "f": "a forked server"}
+    riostream = ("riostream", "-p", "{port}")
+    return [
+        rstream("rstream -T v -T b", ("-T", "b"), checks.rstream(8), core=True),
+        *[rstream(f"rstream -T v -T {way}, {meaning}", ("-T", way, *bulk), checks.rstream(1))
+          for way, meaning in ways.items()],
+        rstream("rstream -T v -T b -f ipv6", ("-T", "b", "-f", "ipv6", *bulk), checks.rstream(1), family=6),
+        Case("rcopy", "copies", ("rcopy", "-p", "{port}"), ("rcopy", "{weft}", "{address}:{copy}", "-p", "{port}"),
+             checks.client_ended_well, crc=("on",), core=True),
+        Case("riostream (mapped memory is refused in words)", "pair", riostream, (*riostream, "-s", "{address}"),
+             checks.both_refused("mapped memory of rsockets is not served"), crc=("on",)),
+        Case("udpong (rsockets of datagrams are refused in words)", "single", ("udpong", "-p", "{port}"),
+             check=checks.refused("rsockets are served as streams"), crc=("on",)),
+    ]
+
+
 def cases(quick):
     """Every case, in the order of the table in the docs."""
     everything = [
@@ -181,7 +205,7 @@ def cases(quick):
         Case("qperf -cm 1", "service", ("qperf", "-lp", "{port}"),
              ("qperf", "-lp", "{port}", "{address}", "-cm", "1", "-t", "1", *QPERF), checks.qperf(QPERF), crc=("on",)),
     ]
-    return [*everything, *fio(quick), *udapl(), *perftest_all(quick), *by_hand(quick), *ucx(), *libfabric(quick),
+    return [*everything, *rsockets(), *fio(quick), *udapl(), *perftest_all(quick), *by_hand(quick), *ucx(), *libfabric(quick),
             *mpi(), *mpi_on_two_hosts(), *forked(), *scale(), *endings()]
 
 

@@ -5,13 +5,14 @@
 """
 
 import os
+import shutil
 import socket
 import sys
 import time
 
 MODE = os.environ.get("FAKE_WEFT", "well")
 # Their servers do not end by themselves.
-SERVICES = ("cmtime", "qperf", "dapltest")
+SERVICES = ("cmtime", "qperf", "dapltest", "rcopy")
 # Built into the programs; dapltest's goes by its provider.
 PORTS = {"udaddy": 7174, "dtest": 15828, "cma": 62000, "scm": 63000}
 BW_HEADER = " #bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   MsgRate[Mpps]"
@@ -60,6 +61,9 @@ def output(program, words, is_server):
     if program == "fio":
         count = int(words[words.index("--size") + 1]) // int(words[words.index("--bs") + 1]) - (MODE == "few-rows")
         return f"     issued rwts: total={f'{count},0' if is_server else f'0,{count}'},0,0 short=0,0,0,0"
+    if program == "rstream":
+        rows = 8 if "-S" not in words else 1
+        return "64_lat    64      1       100k    12m        3.77s      0.03      18.84\n" * (rows - (MODE == "few-rows"))
     if program == "qperf":
         tests = words[words.index("-t") + 2:][MODE == "few-rows":] if not is_server else []
         return "\n".join(f"{test}:\n    bw  =  100 MB/sec" for test in tests)
@@ -146,6 +150,8 @@ def main():
         words = [part for word in words for part in word.split("=", 1)]
     if program == "mckey":
         sys.exit("weft: warn: rdma_join_multicast: multicast is not served")
+    if program == "udpong":
+        sys.exit("weft: warn: rsocket: rsockets are served as streams over IPv4 and IPv6 only")
     if program in PORTS or program == "dapltest":
         built_in = PORTS.get(program) or next(PORTS[word] for word in words if word in PORTS)
         words += ["-p", str(built_in)]
@@ -155,8 +161,13 @@ def main():
     # It may look like a number of another kind.
     del words[at:at + 2]
     addresses = [word for word in words if "." in word or ":" in word]
+    if program == "rcopy" and words:
+        source, target = words
+        address, copy = target.split(":")
+        shutil.copy("/bin/true" if MODE == "few-rows" else source, copy)
+        addresses = [address]
     # udaddy's server may bind every address.
-    is_server = program == "rdma_server" or addresses in ([], ["::"]) or (program == "rping" and "-s" in words)
+    is_server = program == "rdma_server" or "-b" in words and program == "rstream" or addresses in ([], ["::"]) or (program == "rping" and "-s" in words)
     if program == "udaddy":
         serve_datagram(port) if is_server else send_datagram(addresses[-1], port)
     elif is_server:
@@ -164,6 +175,8 @@ def main():
     else:
         endless = "20000" in words or "100000000" in words
         connect(addresses[0], port, endless, patient=program == "meet")
+    if program == "riostream":
+        sys.exit("weft: warn: riomap, riounmap, riowrite: mapped memory of rsockets is not served")
     if program in SERVICES and is_server != (MODE in ("status", "crash")):
         # The server waits for the next client; where it goes wrong, the client waits for the server.
         time.sleep(600)

@@ -31,6 +31,7 @@ class Play:
         self.network = stage.network(place.network)
         self.dat_conf = stage.dat_conf(place.network)
         self.port = case.port or stage.free_port()
+        self.copy = stage.shared_folder() / Path(log).name  # of a file, made by either user
         self.started = []
 
     def __enter__(self):
@@ -39,6 +40,7 @@ class Play:
     def __exit__(self, *_):
         for process in self.started:
             process.stop()
+        self.copy.unlink(missing_ok=True)
 
     def run(self):
         try:
@@ -49,7 +51,7 @@ class Play:
     def start(self, role, host, template):
         address, other = (end.addresses[self.case.family] for end in (self.network.server, self.network.client))
         filled = {"address": address, "other": other, "port": self.port, "weft": self.stage.weft,
-                  "reached": self.network.reached, "dat_conf": self.dat_conf}
+                  "reached": self.network.reached, "dat_conf": self.dat_conf, "copy": self.copy}
         if "{launcher}" in template:
             filled["launcher"] = self.stage.launcher(self.place.network)
         argv = [word.format(**filled) for word in template]
@@ -117,6 +119,16 @@ def service(play):
         raise Trouble(f"server: {server.result().how()} when its client had ended")
     result = client.result()
     return play.case.check(server.result(), result), checks.figure(play.case, result)
+
+
+def copies(play):
+    """A service that copies a file, {weft}, to {copy}."""
+    complaint, figure = service(play)
+    if complaint:
+        return complaint, None
+    if not play.copy.exists() or play.copy.read_bytes() != Path(play.stage.weft).read_bytes():
+        return "the copy is not what was copied", None
+    return None, figure
 
 
 def client_first(play):
@@ -197,6 +209,7 @@ KINDS = {
     "single": single,
     "pair": pair,
     "service": service,
+    "copies": copies,
     "client_first": client_first,
     "together": together,
     "again": again,

@@ -121,6 +121,14 @@ class Stage:
                 self.networks[name] = f"no network namespaces: {error}"
         return self.networks[name]
 
+    def shared_folder(self):
+        """A folder that every user can write to."""
+        folder = self.folder / "shared"
+        if not folder.exists():
+            folder.mkdir()
+            folder.chmod(0o777)
+        return folder
+
     def dat_conf(self, name):
         """A file that tells uDAPL of the device, on that network."""
         path = self.folder / f"dat-{name}.conf"

@@ -111,6 +111,10 @@ class Outcomes(WithStage):
         self.fails("cmtime -c 100", "client-hangs", "client: did not end", timeout=2.0)
         self.fails("qperf -cm 1", "few-rows", r"no result for \['rc_bw'\]")
 
+    def test_rows_of_rstream_and_a_copy_that_is_none(self):
+        self.fails("rstream -T v -T b (IPv4)", "few-rows", "server printed 7 of 8 rows")
+        self.fails("rcopy", "few-rows", "the copy is not what was copied")
+
     def test_rows_of_libfabric(self):
         self.fails("fi_pingpong -p 'verbs' -e dgram -c", "few-rows", "server printed 3 of 4 rows")
         self.fails("fi_pingpong -p 'verbs;ofi_rxm' -e rdm -c", "few-rows", "server printed 5 of 6 rows")

@@ -75,6 +75,27 @@ def refused(words):
     return check
 
 
+def both_refused(words):
+    """The same of both ends."""
+    def check(server, client):
+        return refused(words)(server, None) or refused(words)(client, None)
+    return check
+
+
+def rstream(count):
+    """Both ends printed `count` rows of results and compared every octet (-T v)."""
+    def check(server, client):
+        complaint = ended_well(server, client)
+        if complaint:
+            return complaint
+        for role, ended in (("server", server), ("client", client)):
+            rows = re.findall(r"^\w+ +\d+[kmg]? +\d+[kmg]? +\d+[kmg]? +\d+[kmg]? +[\d.]+s ", ended.output, re.MULTILINE)
+            if len(rows) != count:
+                return f"{role} printed {len(rows)} of {count} rows of results"
+        return None
+    return check
+
+
 def fio(count, both):
     """The client carried out `count` requests, and where they are Sends the server received as many and found each block
     right."""
