@@ -167,7 +167,7 @@ def rsockets():
                     (*arguments, "-s", "{address}"), check, family=family, crc=("on",), **more)
     bulk = ("-S", "65536", "-C", "1000")
     ways = {"b": "blocking", "n": "not blocking", "a": "by rpoll", "f": "a forked server"}
-    riostream = ("riostream", "-p", "{port}")
+    riostream = ("riostream", "-p", "{port}", "-S", "1000")
     return [
         rstream("rstream -T v -T b", ("-T", "b"), checks.rstream(8), core=True),
         *[rstream(f"rstream -T v -T {way}, {meaning}", ("-T", way, *bulk), checks.rstream(1))

@@ -5,6 +5,7 @@
 
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
+#include <rdma/rsocket.h>
 
 #include "../../../../tests/common/cases.h"
 #include "said.h"
@@ -67,6 +68,19 @@ CASE("off.the-connection-manager-is-the-machines-own")
 	}
 	if (wanted)
 		rdma_destroy_event_channel(wanted);
+}
+
+CASE("off.rsockets-are-the-machines-own")
+{
+	int (*theirs)(int, int, int) = installed("librdmacm.so.1", "rsocket");
+
+	errno = 0;
+	int wanted = theirs ? theirs(AF_INET, SOCK_STREAM, 0) : -1;
+	int wanted_errno = theirs ? errno : ENODEV;
+	errno = 0;
+	EQ(rsocket(AF_INET, SOCK_STREAM, 0) < 0, wanted < 0);
+	if (wanted < 0)
+		EQ(errno, wanted_errno);
 }
 
 CASE("off.the-device-has-no-files")
