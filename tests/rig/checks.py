@@ -89,7 +89,7 @@ def rstream(count):
         if complaint:
             return complaint
         for role, ended in (("server", server), ("client", client)):
-            rows = re.findall(r"^\w+ +\d+[kmg]? +\d+[kmg]? +\d+[kmg]? +\d+[kmg]? +[\d.]+s ", ended.output, re.MULTILINE)
+            rows = re.findall(r"^\w+(?: +[\d.]+[kmg]?){4} +[\d.]+s ", ended.output, re.MULTILINE)
             if len(rows) != count:
                 return f"{role} printed {len(rows)} of {count} rows of results"
         return None

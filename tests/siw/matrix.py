@@ -121,7 +121,7 @@ PLAIN = {"WEFT_CRC": "off"}
 
 def cells():
     """Every cell, those of one siw together."""
-    return sorted([*stock(), *first_revision(), *variants(), *faults(), *rounds()], key=lambda cell: str(cell.siw))
+    return sorted([*stock(), *first_revision(), *variants(), *faults(), *rounds(), *rsockets()], key=lambda cell: str(cell.siw))
 
 
 def stock():
@@ -224,6 +224,16 @@ def rounds():
                                ("rping", "-s", "-P", "-a", "{address}", "-p", "{port}"), ("rping", "-c", *arguments),
                                pinged, settings=settings, rounds=ROUNDS, timeout=20.0,
                                quick=client == WEFT and name == "peer-to-peer"))
+    return result
+
+
+def rsockets():
+    """rdma-core's rsockets over siw, and Weft's: streams of several sizes, every octet compared (-T v)."""
+    result = []
+    for client, (size, count, quick) in product((SIW, WEFT), ((64, 20, False), (4096, 20, True), (1 << 20, 5, False))):
+        arguments = ("rstream", "-p", "{port}", "-T", "b", "-T", "v", "-S", str(size), "-C", str(count), "-I", "3")
+        result.append(Cell("rsockets", f"rstream, {size} octets", client, arguments, (*arguments, "-s", "{address}"),
+                           checks.rstream(1), quick=quick))
     return result
 
 
