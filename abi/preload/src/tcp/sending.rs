@@ -10,7 +10,7 @@ use weft_sockets::Errno;
 
 use super::attempts::{attempt_to_send, Attempt};
 use super::holding::Hold;
-use super::waits::{send_nothing, wait_a_while, wait_once, wait_to_receive};
+use super::waits::{send_nothing, wait_a_while, wait_for_window, wait_once, wait_to_receive};
 use super::TcpSocket;
 use crate::edge::{caught, test_cancel, List};
 
@@ -97,11 +97,16 @@ impl TcpSocket {
     /// not taken up again after a signal, whatever the handler was installed with (signal(7)).
     pub(super) fn wait_to_send(self, slot: &Slot, flags: c_int, has_sent: bool) -> Option<Errno> {
         let state = slot.state();
-        if matches!(state, State::Connecting | State::Open) && !has_sent {
+        let lacks_window = caught(false, || Connection::new(slot, self.fd).lacks_window());
+        if matches!(state, State::Connecting | State::Open) && !has_sent && !lacks_window {
             return send_nothing(self.fd, flags);
         }
         if flags & libc::MSG_DONTWAIT != 0 || weft_os::file::does_not_wait(self.fd) {
             return Some(libc::EAGAIN);
+        }
+        // The socket has room, and that is not enough.
+        if lacks_window {
+            return wait_for_window(self.fd);
         }
         match state {
             State::Connecting | State::Open | State::Plain | State::Late => {
@@ -168,7 +173,11 @@ impl TcpSocket {
             Ok(_) if how == libc::SHUT_WR => Verdict::Done(Ok(0)),
             Ok(_) => {
                 connection.stop_receiving();
-                stream::shut_receiving_down(self.fd);
+                // The kernel answers whatever comes from then on by a reset, and framing may come: what was sent before
+                // would be lost with it.
+                if connection.is_with_weft() {
+                    stream::shut_receiving_down(self.fd);
+                }
                 Verdict::Done(Ok(0))
             }
             Err(_) => Verdict::Done(Err(libc::ENOTCONN)),

@@ -14,6 +14,9 @@ use crate::real::Real;
 /// How long a Request is waited for between two looks, in milliseconds.
 const WHILE_MS: c_int = 10;
 
+/// How long a window is waited for that may stand behind what the program has not read, in milliseconds.
+const MOMENT_MS: c_int = 1;
+
 /// Waits in the C library's `send` as long as a send of an octet would, and sends nothing: the octet is at an address
 /// that is never mapped, which the kernel looks at last. Gives what else the call failed with.
 pub fn send_nothing(fd: c_int, flags: c_int) -> Option<Errno> {
@@ -63,6 +66,24 @@ pub fn wait_once(fd: c_int, events: i16) -> Option<Errno> {
         libc::POLLOUT => libc::SO_SNDTIMEO,
         _ => libc::SO_RCVTIMEO,
     };
+    wait_ready(fd, events, option)
+}
+
+/// Waits until something comes that may let the peer have more, as long as a send may wait, and no longer than to the
+/// next signal. It may stand behind octets that the program has not read: then for a moment.
+pub fn wait_for_window(fd: c_int) -> Option<Errno> {
+    if stream::unread(fd) == 0 {
+        return wait_ready(fd, libc::POLLIN, libc::SO_SNDTIMEO);
+    }
+    // SAFETY: no entry.
+    match unsafe { calls::poll(std::ptr::null_mut(), 0, MOMENT_MS) } {
+        -1 => Some(errno()),
+        _ => None,
+    }
+}
+
+/// Waits until the socket is ready, as long as this timeout of it says.
+fn wait_ready(fd: c_int, events: i16, option: c_int) -> Option<Errno> {
     let ms = match stream::timeout_ms(fd, option) {
         0 => -1,
         ms => ms.min(c_int::MAX as u64) as c_int,

@@ -4,6 +4,7 @@
 //! ours to send, and a socket that is closed with octets unread resets the connection, framing or not. So a connection
 //! that has something under way is kept a little longer than the program's descriptor.
 
+use weft_os::stream;
 use weft_stream::Next;
 
 use super::slot::State;
@@ -31,7 +32,10 @@ impl Connection<'_> {
             }
             match self.slot.state() {
                 State::Asked | State::Accepted | State::Answering => Ok(Left::Framing),
-                State::Open | State::Listening => self.left_to_read(),
+                State::Open | State::Listening => match self.left_to_read()? {
+                    Left::Nothing => self.left_to_hear(),
+                    left => Ok(left),
+                },
                 _ => Ok(Left::Nothing),
             }
         };
@@ -42,6 +46,28 @@ impl Connection<'_> {
             // Of a connection that is over nothing is left.
             Err(_) => Left::Nothing,
         }
+    }
+
+    /// A peer that is not Weft goes on saying what gives credit. To a socket that is closed that would be octets that
+    /// nobody takes, and the kernel's answer a reset, which costs the peer what it has not read. So it is told of the
+    /// end, and the socket stays until it has ended too.
+    fn left_to_hear(&self) -> Result<Left, Errno> {
+        let (is_from_weft, is_over) = {
+            let receiver = &self.take_receiving()?.receiver;
+            (receiver.is_from_weft(), receiver.next() == Next::Nothing)
+        };
+        // Other processes may use what they share.
+        if is_from_weft || is_over || self.slot.is_shared() {
+            return Ok(Left::Nothing);
+        }
+        // Asked before the last look: what is behind that came with no end.
+        let has_ended = stream::has_ended(self.fd);
+        let is_unread = matches!(self.look()?, Received::Octets(_));
+        if has_ended || is_unread {
+            return Ok(Left::Nothing);
+        }
+        self.shut_down()?;
+        Ok(Left::Framing)
     }
 
     fn left_to_read(&self) -> Result<Left, Errno> {

@@ -131,6 +131,12 @@ impl<'a> Connection<'a> {
         matches!(self.slot.state(), State::Open | State::Listening)
     }
 
+    /// The peer is Weft, as far as it has said anything.
+    pub fn is_with_weft(&self) -> bool {
+        let sending = self.take_sending();
+        !self.is_open() || sending.map_or(true, |sending| sending.sender.is_to_weft())
+    }
+
     /// Octets of the socket that a reader who found nothing waits for.
     pub fn worth_waking_for(&self) -> usize {
         self.slot.fpdu_awaited().max(WORTH_WAKING_FOR)

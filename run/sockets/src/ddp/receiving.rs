@@ -179,7 +179,7 @@ impl Connection<'_> {
         let taken = match self.take_spans(receiving, &spans, room, got)? {
             Some(0) => return self.at_end(&receiving.receiver),
             Some(taken) => taken,
-            None => return Ok(nothing_more(&receiving.receiver)),
+            None => return Ok(self.nothing_more(&receiving.receiver)),
         };
         let octets = self.account(receiving, &spans, taken)?;
         self.pass_on(receiving)?;
@@ -198,7 +198,7 @@ impl Connection<'_> {
         let mut seen = [0; PEEK];
         let count = match self.seen(&mut seen)? {
             None => {
-                return Ok(match nothing_more(receiver) {
+                return Ok(match self.nothing_more(receiver) {
                     Received::End => Ahead::End,
                     _ => Ahead::Nothing,
                 })
@@ -361,13 +361,13 @@ impl Connection<'_> {
         }
         errno
     }
-}
 
-/// The socket has no octets: whether any may come.
-fn nothing_more(receiver: &Receiver) -> Received {
-    if receiver.has_ended() {
-        Received::End
-    } else {
-        Received::Nothing
+    /// The socket has no octets: whether any may come.
+    fn nothing_more(&self, receiver: &Receiver) -> Received {
+        if receiver.has_ended() || self.slot.receives_no_more() {
+            Received::End
+        } else {
+            Received::Nothing
+        }
     }
 }

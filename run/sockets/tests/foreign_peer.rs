@@ -1,0 +1,130 @@
+//! A stream with a peer that is not Weft: it gives windows and credit, and is told of the end before the socket goes.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+
+use weft_iwarp::Msn;
+use weft_os::dgram::ready;
+use weft_os::user::{guard_copies, OwnBuffer};
+use weft_sockets::ddp::{Connection, Left, Received, Settled, Slot};
+use weft_stream::connection_data::CONNECTION_DATA_LEN;
+use weft_stream::frame::{self, MESSAGE_LEN};
+use weft_stream::start::{self, START_LEN};
+use weft_stream::{ConnectionData, Target, Word};
+
+/// The octets that the peer takes before it gives another target.
+const WINDOW: u32 = 100;
+
+/// What the peer says of itself.
+fn of_peer() -> ConnectionData {
+    ConnectionData {
+        big_endian: false,
+        weft: false,
+        maps: false,
+        credits: 384,
+        map_entries: 0,
+        targets: Target {
+            to: 0x9000,
+            stag: 3,
+            len: 2,
+        },
+        data: Target {
+            to: 0x1000,
+            stag: 2,
+            len: WINDOW,
+        },
+    }
+}
+
+/// An end of ours that has asked, the peer's socket, and the peer's view of what we said.
+fn connected() -> (TcpStream, &'static Slot, TcpStream, ConnectionData) {
+    weft_os::process::watch();
+    guard_copies();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let mut peer = listener.accept().unwrap().0;
+    let slot = &Slot::make(1).unwrap()[0];
+    slot.restart_clock();
+    let connection = Connection::new(slot, socket.as_raw_fd());
+    connection.ask().unwrap();
+    let mut request = [0; START_LEN];
+    peer.read_exact(&mut request).unwrap();
+    let request = start::read_request(&request).unwrap().unwrap();
+    let (reply, len, agreed) = request.accept(&of_peer(), false);
+    assert!(len >= CONNECTION_DATA_LEN);
+    peer.write_all(&reply[..len]).unwrap();
+    while connection.settle().unwrap() != Settled::Open {
+        ready(socket.as_raw_fd(), libc::POLLIN, 1000);
+    }
+    (socket, slot, peer, agreed.peer)
+}
+
+fn send(connection: Connection<'static>, octets: usize) -> Result<usize, i32> {
+    let mut octets = vec![7; octets];
+    connection.send(&OwnBuffer::from(&mut octets[..]), 0, libc::MSG_NOSIGNAL)
+}
+
+/// The peer gives a target of so many octets, and credit.
+fn give(peer: &mut TcpStream, of_us: &ConnectionData, msn: u32, target: Target) {
+    // The first target was in the connection data, so this is the second.
+    let entry = of_us.targets.to + 16 * u64::from(msn % 2);
+    let octets = target.to_octets(of_us.big_endian);
+    let write = frame::target_write(of_us.targets.stag, entry, octets, false);
+    peer.write_all(&write).unwrap();
+    let message = frame::message(Msn(msn), Word::Credit(1000), false);
+    peer.write_all(&message).unwrap();
+}
+
+#[test]
+fn a_program_that_only_sends_hears_of_its_window() {
+    let (socket, slot, mut peer, of_us) = connected();
+    let connection = Connection::new(slot, socket.as_raw_fd());
+    assert_eq!(send(connection, 300), Ok(WINDOW as usize));
+    assert_eq!(send(connection, 200), Err(libc::EAGAIN));
+    assert!(connection.lacks_window());
+    let target = Target {
+        to: 0x5000,
+        stag: 2,
+        len: 150,
+    };
+    give(&mut peer, &of_us, 1, target);
+    assert_ne!(ready(socket.as_raw_fd(), libc::POLLIN, 1000), 0);
+    assert_eq!(send(connection, 200), Ok(150), "no call has received");
+    assert!(connection.lacks_window());
+}
+
+#[test]
+fn the_peer_is_told_of_the_end_and_ends_before_the_socket_goes() {
+    let (socket, slot, mut peer, of_us) = connected();
+    let connection = Connection::new(slot, socket.as_raw_fd());
+    assert_eq!(send(connection, 10), Ok(10));
+    assert_eq!(connection.wind_up(), Left::Framing);
+    let mut seen = Vec::new();
+    peer.read_to_end(&mut seen).unwrap();
+    let last = seen.len() - MESSAGE_LEN;
+    assert_eq!(seen[last..], frame::message(Msn(2), Word::Shutdown, false));
+    // What it says meanwhile is taken, or a close would answer it by a reset.
+    give(&mut peer, &of_us, 1, of_peer().data);
+    assert_ne!(ready(socket.as_raw_fd(), libc::POLLIN, 1000), 0);
+    assert_eq!(connection.wind_up(), Left::Framing);
+    drop(peer);
+    assert_ne!(ready(socket.as_raw_fd(), libc::POLLRDHUP, 1000), 0);
+    assert_eq!(connection.wind_up(), Left::Nothing);
+    assert_eq!(
+        connection.receive(&OwnBuffer::from(&mut [0; 8][..]), 0),
+        Ok(Received::End)
+    );
+}
+
+#[test]
+fn octets_that_nobody_reads_are_not_waited_behind() {
+    let (socket, slot, mut peer, of_us) = connected();
+    let connection = Connection::new(slot, socket.as_raw_fd());
+    let header = frame::write_header(of_us.data.stag, of_us.data.to, 4);
+    let (trailer, len) = frame::trailer(4, 0);
+    peer.write_all(&[&header[..], b"four", &trailer[..len]].concat())
+        .unwrap();
+    assert_ne!(ready(socket.as_raw_fd(), libc::POLLIN, 1000), 0);
+    assert_eq!(connection.wind_up(), Left::Nothing);
+}
