@@ -134,7 +134,7 @@ fn nothing_but_the_stream_makes_a_socket_readable() {
         assert_eq!(other.next_now(), Received::Nothing);
         assert_eq!(ready(fd, READABLE, 0), 0, "behind {count} octets");
     }
-    one.connection().shut_down().unwrap();
+    one.connection().shut_down(false).unwrap();
     assert_eq!(ready(fd, READABLE, 1000), READABLE);
     assert_eq!(other.next(), Received::End);
 }
@@ -148,7 +148,7 @@ fn a_program_may_write_before_the_other_accepts() {
     assert_eq!(one.try_receive(&mut [0; 9]), Ok(Received::Nothing));
     assert_eq!(one.try_send(b"first "), Ok(6));
     assert_eq!(one.try_send(b"words"), Ok(5));
-    one.connection().shut_down().unwrap();
+    one.connection().shut_down(false).unwrap();
     assert_eq!(one.try_send(b"late"), Err(libc::EPIPE));
     other.connection().answer().unwrap();
     other.settle();
@@ -172,7 +172,7 @@ fn what_is_kept_for_the_reply_is_bounded() {
 fn each_direction_ends_for_itself() {
     let (one, other) = pair(false, false);
     one.try_send(b"the last").unwrap();
-    one.connection().shut_down().unwrap();
+    one.connection().shut_down(false).unwrap();
     assert_eq!(one.try_send(b"x"), Err(libc::EPIPE));
     assert_eq!(other.receive(100), b"the last");
     assert_eq!((other.next(), other.next()), (Received::End, Received::End));

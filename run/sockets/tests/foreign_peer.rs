@@ -103,7 +103,10 @@ fn the_peer_is_told_of_the_end_and_ends_before_the_socket_goes() {
     let mut seen = Vec::new();
     peer.read_to_end(&mut seen).unwrap();
     let last = seen.len() - MESSAGE_LEN;
-    assert_eq!(seen[last..], frame::message(Msn(2), Word::Shutdown, false));
+    assert_eq!(
+        seen[last..],
+        frame::message(Msn(2), Word::Disconnect, false)
+    );
     // What it says meanwhile is taken, or a close would answer it by a reset.
     give(&mut peer, &of_us, 1, of_peer().data);
     assert_ne!(ready(socket.as_raw_fd(), libc::POLLIN, 1000), 0);
@@ -115,6 +118,33 @@ fn the_peer_is_told_of_the_end_and_ends_before_the_socket_goes() {
         connection.receive(&OwnBuffer::from(&mut [0; 8][..]), 0),
         Ok(Received::End)
     );
+}
+
+#[test]
+fn one_direction_ends_by_a_word_and_the_connection_by_another() {
+    let (socket, slot, mut peer, of_us) = connected();
+    let connection = Connection::new(slot, socket.as_raw_fd());
+    let ready_to_receive = frame::ready_to_receive(false);
+    connection.shut_down(false).unwrap();
+    let mut seen = vec![0; ready_to_receive.len() + MESSAGE_LEN];
+    peer.read_exact(&mut seen).unwrap();
+    let told = frame::message(Msn(1), Word::Shutdown, false);
+    assert_eq!(seen[ready_to_receive.len()..], told);
+    assert_eq!(send(connection, 1), Err(libc::EPIPE));
+    // An RNIC would take a FIN for the end of both directions.
+    assert_eq!(ready(peer.as_raw_fd(), libc::POLLIN, 50), 0);
+    let header = frame::write_header(of_us.data.stag, of_us.data.to, 4);
+    let (trailer, len) = frame::trailer(4, 0);
+    peer.write_all(&[&header[..], b"four", &trailer[..len]].concat())
+        .unwrap();
+    assert_ne!(ready(socket.as_raw_fd(), libc::POLLIN, 1000), 0);
+    let mut room = [0; 8];
+    let got = connection.receive(&OwnBuffer::from(&mut room[..]), 0);
+    assert_eq!((got, &room[..4]), (Ok(Received::Octets(4)), &b"four"[..]));
+    connection.shut_down(true).unwrap();
+    let mut seen = Vec::new();
+    peer.read_to_end(&mut seen).unwrap();
+    assert_eq!(seen, frame::message(Msn(2), Word::Disconnect, false));
 }
 
 #[test]

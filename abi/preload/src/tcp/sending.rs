@@ -166,7 +166,9 @@ impl TcpSocket {
             if connection.settle()? == Settled::Plain {
                 return Ok(Attempt::Plain);
             }
-            connection.shut_down().map(Attempt::Done)
+            connection
+                .shut_down(how == libc::SHUT_RDWR)
+                .map(Attempt::Done)
         });
         match ended {
             Ok(Attempt::Plain) => Verdict::Kernel,

@@ -11,6 +11,18 @@ use zerocopy::FromBytes;
 use super::counting::Marks;
 use super::spans::{Spans, FRAMING_MAX};
 
+/// How far the end of the sending direction is.
+pub(super) mod shut_down {
+    /// The program has not ended it.
+    pub const OPEN: u32 = 0;
+    /// It has, and the socket's direction is to end once the rest has gone.
+    pub const WANTED: u32 = 1;
+    /// The socket's has ended.
+    pub const DONE: u32 = 2;
+    /// The peer is told, and the socket's stays as it is.
+    pub const TOLD: u32 = 3;
+}
+
 /// What the sending direction knows, that has to be whole whenever its holder dies.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes)]
@@ -21,7 +33,7 @@ pub(super) struct SendingCore {
     pub(super) rest_len: u32,
     /// Octets of the stream that wait in `rest` for the Reply.
     pub(super) early: u32,
-    /// The program has shut this direction down, and the socket is to be once the rest has gone.
+    /// How far the end of this direction is, one of [`shut_down`].
     pub(super) shut_down: u32,
     /// Octets of the stream that the call under way was planned for; 0 where it sends the rest, or there is none.
     pub(super) planned: u32,

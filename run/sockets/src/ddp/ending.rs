@@ -66,7 +66,7 @@ impl Connection<'_> {
         if has_ended || is_unread {
             return Ok(Left::Nothing);
         }
-        self.shut_down()?;
+        self.shut_down(true)?;
         Ok(Left::Framing)
     }
 

@@ -4,7 +4,7 @@ use weft_os::parts::Sends;
 use weft_os::shared::{give_back, Holding};
 use weft_os::user::UserBuffers;
 
-use super::directions::{Held, Sending};
+use super::directions::{shut_down, Held, Sending};
 use super::slot::REST_MAX;
 use super::Connection;
 use crate::Errno;
@@ -92,8 +92,8 @@ impl Connection<'_> {
         if sending.early > 0 {
             return Ok(false);
         }
-        if sending.shut_down == 1 {
-            sending.shut_down = 2;
+        if sending.shut_down == shut_down::WANTED {
+            sending.shut_down = shut_down::DONE;
             weft_os::stream::shut_down(self.fd);
         }
         self.slot.set_has_rest(false);

@@ -7,7 +7,7 @@ use weft_stream::frame::{self, trailer, MESSAGE_LEN, TRAILER_LEN_MAX, WRITE_HEAD
 use weft_stream::plan::{Frame, Plan, Unfinished};
 use weft_stream::Word;
 
-use super::directions::{Held, Sending};
+use super::directions::{shut_down, Held, Sending};
 use super::slot::{State, PAYLOAD_MAX};
 use super::Connection;
 use crate::Errno;
@@ -116,16 +116,25 @@ impl Connection<'_> {
         self.flush(&mut sending, 0)
     }
 
-    /// Ends the sending direction: the peer reads what is on its way and then the end.
+    /// Ends the sending direction: the peer reads what is on its way and then the end. `both`: and nothing is received
+    /// any more.
     ///
     /// # Errors
     /// The connection is over.
-    pub fn shut_down(&self) -> Result<(), Errno> {
+    pub fn shut_down(&self, both: bool) -> Result<(), Errno> {
         let mut sending = self.take_sending()?;
-        if sending.shut_down > 0 {
+        let is_open = self.slot.state() == State::Open;
+        let (word, next) = match is_open && !sending.sender.is_to_weft() {
+            false => (Word::Shutdown, shut_down::WANTED),
+            // Of one direction it is told by the word alone: a FIN ends a connection over an RNIC.
+            true if !both => (Word::Shutdown, shut_down::TOLD),
+            true => (Word::Disconnect, shut_down::WANTED),
+        };
+        let is_more = sending.shut_down == shut_down::TOLD && word == Word::Disconnect;
+        if sending.shut_down != shut_down::OPEN && !is_more {
             return Ok(());
         }
-        sending.shut_down = 1;
+        sending.shut_down = next;
         match self.slot.state() {
             State::Open => {}
             // It is told with what is kept.
@@ -139,7 +148,7 @@ impl Connection<'_> {
             }
             _ => return self.flush(&mut sending, 0).map(drop),
         }
-        let word = sending.sender.control(Word::Shutdown);
+        let word = sending.sender.control(word);
         sending.count_framing(word.len());
         self.queue(&mut sending, &word)?;
         self.flush(&mut sending, 0).map(drop)
@@ -194,6 +203,9 @@ impl Connection<'_> {
         let wire = sending.rest_len as usize;
         sending.count(early, wire);
         if sending.shut_down > 0 {
+            if !sending.sender.is_to_weft() {
+                sending.shut_down = shut_down::TOLD;
+            }
             let word = sending.sender.control(Word::Shutdown);
             sending.count_framing(word.len());
             self.queue(sending, &word)?;

@@ -9,7 +9,7 @@ use weft_os::stream;
 use weft_stream::plan::Unfinished;
 use zerocopy::FromBytes;
 
-use super::directions::{Held, Receiving, Sending};
+use super::directions::{shut_down, Held, Receiving, Sending};
 use super::sending::FRAMES_MAX;
 use super::slot::{State, PAYLOAD_MAX};
 use super::Connection;
@@ -87,7 +87,7 @@ impl Connection<'_> {
             .wrapping_sub(sending.beside().base)
             .wrapping_sub(before) as usize;
         // The end is counted as an octet.
-        if sending.shut_down == 2 {
+        if sending.shut_down == shut_down::DONE {
             taken = taken.saturating_sub(1);
         }
         let planned = std::mem::take(&mut sending.planned) as usize;
