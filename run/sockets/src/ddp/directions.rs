@@ -21,6 +21,8 @@ pub(super) mod shut_down {
     pub const DONE: u32 = 2;
     /// The peer is told, and the socket's stays as it is.
     pub const TOLD: u32 = 3;
+    /// The same, of the end of both directions.
+    pub const TOLD_OF_BOTH: u32 = 4;
 }
 
 /// What the sending direction knows, that has to be whole whenever its holder dies.

@@ -126,11 +126,12 @@ impl Connection<'_> {
         let is_open = self.slot.state() == State::Open;
         let (word, next) = match is_open && !sending.sender.is_to_weft() {
             false => (Word::Shutdown, shut_down::WANTED),
-            // Of one direction it is told by the word alone: a FIN ends a connection over an RNIC.
-            true if !both => (Word::Shutdown, shut_down::TOLD),
-            true => (Word::Disconnect, shut_down::WANTED),
+            // An RNIC takes a FIN for the end of both directions, and siw one that comes with octets for the end of
+            // those: a peer that is not Weft is told by words, and gets the FIN when the socket is closed.
+            true if both => (Word::Disconnect, shut_down::TOLD_OF_BOTH),
+            true => (Word::Shutdown, shut_down::TOLD),
         };
-        let is_more = sending.shut_down == shut_down::TOLD && word == Word::Disconnect;
+        let is_more = (sending.shut_down, next) == (shut_down::TOLD, shut_down::TOLD_OF_BOTH);
         if sending.shut_down != shut_down::OPEN && !is_more {
             return Ok(());
         }
