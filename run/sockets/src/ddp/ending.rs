@@ -1,12 +1,13 @@
-//! What a program's close leaves to do.
+//! The end of a sending direction, and what a program's close leaves to do.
 //!
 //! The kernel goes on for a program that has closed its socket: it sends what it took. What lies beside the socket is
 //! ours to send, and a socket that is closed with octets unread resets the connection, framing or not. So a connection
 //! that has something under way is kept a little longer than the program's descriptor.
 
 use weft_os::stream;
-use weft_stream::Next;
+use weft_stream::{Next, Word};
 
+use super::directions::shut_down;
 use super::slot::State;
 use super::{Connection, Received};
 use crate::Errno;
@@ -23,6 +24,45 @@ pub enum Left {
 }
 
 impl Connection<'_> {
+    /// Ends the sending direction: the peer reads what is on its way and then the end. `both`: and nothing is received
+    /// any more.
+    ///
+    /// # Errors
+    /// The connection is over.
+    pub fn shut_down(&self, both: bool) -> Result<(), Errno> {
+        let mut sending = self.take_sending()?;
+        let is_open = self.slot.state() == State::Open;
+        let (word, next) = match is_open && !sending.sender.is_to_weft() {
+            false => (Word::Shutdown, shut_down::WANTED),
+            // An RNIC takes a FIN for the end of both directions, and siw one that comes with octets for the end of
+            // those: a peer that is not Weft is told by words, and gets the FIN when the socket is closed.
+            true if both => (Word::Disconnect, shut_down::TOLD_OF_BOTH),
+            true => (Word::Shutdown, shut_down::TOLD),
+        };
+        let is_more = (sending.shut_down, next) == (shut_down::TOLD, shut_down::TOLD_OF_BOTH);
+        if sending.shut_down != shut_down::OPEN && !is_more {
+            return Ok(());
+        }
+        sending.shut_down = next;
+        match self.slot.state() {
+            State::Open => {}
+            // It is told with what is kept.
+            State::Connecting
+            | State::Asked
+            | State::Accepted
+            | State::Answering
+            | State::Listening => {
+                self.slot.set_has_rest(true);
+                return Ok(());
+            }
+            _ => return self.flush(&mut sending, 0).map(drop),
+        }
+        let word = sending.sender.control(word);
+        sending.count_framing(word.len());
+        self.queue(&mut sending, &word)?;
+        self.flush(&mut sending, 0).map(drop)
+    }
+
     /// Goes on as far as it can at once with what a close would cut off; says what is left.
     pub fn wind_up(&self) -> Left {
         let try_to = || -> Result<Left, Errno> {

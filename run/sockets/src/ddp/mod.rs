@@ -17,7 +17,7 @@
 //! | `files` | octets from a file or a pipe, and to a pipe |
 //! | `telling` | credit, targets and answers, from one direction to the other |
 //! | `counting` | how much is under way |
-//! | `ending` | what a program's close leaves to do |
+//! | `ending` | the end of a direction, and what a program's close leaves to do |
 //! | `taking_over` | parts whose holder died |
 //! | `spans` | what lies next in a socket, framing and payload by turns |
 

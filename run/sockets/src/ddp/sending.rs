@@ -116,45 +116,6 @@ impl Connection<'_> {
         self.flush(&mut sending, 0)
     }
 
-    /// Ends the sending direction: the peer reads what is on its way and then the end. `both`: and nothing is received
-    /// any more.
-    ///
-    /// # Errors
-    /// The connection is over.
-    pub fn shut_down(&self, both: bool) -> Result<(), Errno> {
-        let mut sending = self.take_sending()?;
-        let is_open = self.slot.state() == State::Open;
-        let (word, next) = match is_open && !sending.sender.is_to_weft() {
-            false => (Word::Shutdown, shut_down::WANTED),
-            // An RNIC takes a FIN for the end of both directions, and siw one that comes with octets for the end of
-            // those: a peer that is not Weft is told by words, and gets the FIN when the socket is closed.
-            true if both => (Word::Disconnect, shut_down::TOLD_OF_BOTH),
-            true => (Word::Shutdown, shut_down::TOLD),
-        };
-        let is_more = (sending.shut_down, next) == (shut_down::TOLD, shut_down::TOLD_OF_BOTH);
-        if sending.shut_down != shut_down::OPEN && !is_more {
-            return Ok(());
-        }
-        sending.shut_down = next;
-        match self.slot.state() {
-            State::Open => {}
-            // It is told with what is kept.
-            State::Connecting
-            | State::Asked
-            | State::Accepted
-            | State::Answering
-            | State::Listening => {
-                self.slot.set_has_rest(true);
-                return Ok(());
-            }
-            _ => return self.flush(&mut sending, 0).map(drop),
-        }
-        let word = sending.sender.control(word);
-        sending.count_framing(word.len());
-        self.queue(&mut sending, &word)?;
-        self.flush(&mut sending, 0).map(drop)
-    }
-
     /// Keeps octets of the stream until the Reply says where they go: a program may write before the other has
     /// accepted.
     fn send_early(
