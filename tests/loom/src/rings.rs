@@ -181,7 +181,7 @@ fn nobody_sleeps_beside_a_member_whose_bell_is_not_armed() {
         };
         let (polled, list) = (memory.clone(), silent.clone());
         let poller = thread::spawn(move || {
-            if !list.add(7, |other| *other == 7) {
+            if !list.add(7) {
                 arm(&polled);
             }
         });
@@ -193,6 +193,6 @@ fn nobody_sleeps_beside_a_member_whose_bell_is_not_armed() {
         assert!(End::is_armed(memory.side(1), FOR_OCTETS));
         assert!(silent.at(0).is_none(), "nobody polls");
         silent.end_sleep();
-        assert!(silent.add(7, |other| *other == 7));
+        assert!(silent.add(7));
     });
 }

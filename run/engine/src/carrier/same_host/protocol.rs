@@ -160,7 +160,13 @@ impl End {
         // A lie is found by whoever reads or writes next. Who has finished writing may go on reading.
         let room = state & (GONE | RESET) != 0
             || for_what & FOR_ROOM != 0 && self.has_room_again(other) != Ok(false);
-        !(for_what & FOR_OCTETS != 0 && octets || for_what & FOR_ROOM != 0 && room)
+        let sleeps = !(for_what & FOR_OCTETS != 0 && octets || for_what & FOR_ROOM != 0 && room);
+        if !sleeps {
+            // An armed bell says that nothing was there: the other end need not write any more, so it may never ring,
+            // and this one may leave something in its ring as it goes on.
+            own.bell.store(0, Ordering::SeqCst);
+        }
+        sleeps
     }
 
     /// Whether this end's bell is armed for all of that. Where it was and is not any more, a ring is there or on its
