@@ -10,7 +10,7 @@
 //! | `send`, `receive`, `wait`, `limit` | data out, in, and waiting for it |
 //! | `messages` | lists of messages, received one by one |
 //! | `descriptors`, `options` | descriptors made, doubled and closed; socket options and names |
-//! | `internal`, `stdio`, `aio` | streams and aio: what the C library does by calls of its own |
+//! | `internal`, `stdio`, `printing`, `aio` | streams, `dprintf` and aio: what the C library does by calls of its own |
 //! | `process`, `io_uring` | fork, exec, exit; rings that pass the hooks by |
 //!
 //! A hook runs wherever the program makes the call: in a signal handler, in a child of `vfork`, while a
@@ -30,6 +30,7 @@ mod limit;
 mod messages;
 mod mine;
 mod options;
+mod printing;
 mod process;
 mod receive;
 mod send;

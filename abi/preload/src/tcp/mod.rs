@@ -156,7 +156,7 @@ impl Socket for TcpSocket {
     #[inline(always)]
     fn send(self, to: Option<&[u8]>, data: &UserBuffers, flags: c_int) -> Verdict {
         if let Some(connection) = self.connection() {
-            let verdict = self.send_octets(connection, data, flags);
+            let verdict = self.send_octets(connection, data, 0, flags);
             self.called(connection);
             return verdict;
         }

@@ -15,11 +15,13 @@ use super::TcpSocket;
 use crate::edge::{caught, test_cancel, List};
 
 impl TcpSocket {
-    /// Sends octets of the stream: all of them, if the descriptor waits.
+    /// Sends octets of the stream: all of them, if the descriptor waits. `before` octets of the program's call have
+    /// been sent already.
     pub(super) fn send_octets(
         self,
         mut connection: Connection<'static>,
         data: &UserBuffers,
+        before: usize,
         flags: c_int,
     ) -> Verdict {
         if flags & libc::MSG_OOB != 0 {
@@ -38,10 +40,12 @@ impl TcpSocket {
             // What was kept for a Request has left as it is, and the rest of the call follows it: a call that waits
             // gives less than it was given only where something ended it.
             let attempt = match attempt {
-                Ok(Attempt::Plain) if sent > 0 => match connection.send_as_tcp(data, sent, more) {
-                    Err(libc::EAGAIN) => Ok(Attempt::Waits),
-                    result => result.map(Attempt::Done),
-                },
+                Ok(Attempt::Plain) if before + sent > 0 => {
+                    match connection.send_as_tcp(data, sent, more) {
+                        Err(libc::EAGAIN) => Ok(Attempt::Waits),
+                        result => result.map(Attempt::Done),
+                    }
+                }
                 attempt => attempt,
             };
             let stopped_by = match attempt {
@@ -55,7 +59,8 @@ impl TcpSocket {
                 }
                 Ok(Attempt::Waits) => {
                     let slot = connection.slot();
-                    let wait = |socket: TcpSocket| socket.wait_to_send(slot, flags, sent > 0);
+                    let wait =
+                        |socket: TcpSocket| socket.wait_to_send(slot, flags, before + sent > 0);
                     hold.across(&mut connection, wait)
                 }
                 // It is told by the next call.
@@ -129,7 +134,7 @@ impl TcpSocket {
             let Some(piece) = piece else {
                 return stopped(sent, libc::EFAULT);
             };
-            match self.send_octets(connection, &piece, flags) {
+            match self.send_octets(connection, &piece, sent, flags) {
                 Verdict::Done(Ok(octets)) => {
                     sent += octets;
                     if octets < piece.octets() {
