@@ -12,6 +12,7 @@
 //! | `descriptors`, `options` | descriptors made, doubled and closed; socket options and names |
 //! | `internal`, `stdio`, `printing`, `aio` | streams, `dprintf` and aio: what the C library does by calls of its own |
 //! | `process`, `io_uring` | fork, exec, exit; rings that pass the hooks by |
+//! | `exec` | which programs started from here have this one's connections |
 //!
 //! A hook runs wherever the program makes the call: in a signal handler, in a child of `vfork`, while a
 //! library loads. So none allocates or takes a lock of the standard library, and all are `C-unwind`: the
@@ -24,6 +25,7 @@ mod aio;
 mod calls;
 mod descriptors;
 mod edge;
+mod exec;
 mod internal;
 mod io_uring;
 mod limit;

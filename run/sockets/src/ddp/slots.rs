@@ -68,7 +68,12 @@ impl Slots {
         self.are_inherited
     }
 
-    /// The descriptor by which programs started from here find the slots; nobody may close it.
+    /// The file of those that a program before this one had. Allocates.
+    pub fn inherited_file() -> Option<i32> {
+        Region::inherited_file(NAME)
+    }
+
+    /// The descriptor by which programs that are handed it find the slots; nobody may close it.
     pub fn file(&self) -> Option<i32> {
         self.region.file()
     }
