@@ -113,7 +113,10 @@ impl<T: FromBytes> Shared<T> {
             }
             futex_wait(&self.word, waited_for, Some(LOOK_EVERY_NS));
             let is_as_before = self.word.load(Ordering::Relaxed) == waited_for;
-            if is_as_before && !process::exists(holder) && self.change(waited_for, own | WAITED_FOR)
+            // A parent that waits here does not ask how its child ended.
+            if is_as_before
+                && process::has_ended(holder)
+                && self.change(waited_for, own | WAITED_FOR)
             {
                 return Taken::Inherited(Holding { shared: self });
             }
@@ -404,6 +407,32 @@ mod tests {
         assert_eq!(*holding, 7);
         drop(holding);
         held(page.count.take());
+    }
+
+    #[test]
+    fn who_takes_over_need_not_have_asked_how_the_dead_ended() {
+        let page = page();
+        // SAFETY: the child makes system calls and changes shared memory only, and leaves at once.
+        let child = unsafe { libc::syscall(libc::SYS_fork) };
+        if child == 0 {
+            std::mem::forget(page.count.take());
+            // SAFETY: leaves without running anybody's handlers.
+            unsafe { libc::_exit(0) };
+        }
+        let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
+        let flags = libc::WEXITED | libc::WNOWAIT;
+        // SAFETY: fills `info`, and leaves the child to be asked for.
+        let waited = unsafe { libc::waitid(libc::P_PID, child as u32, info.as_mut_ptr(), flags) };
+        assert_eq!(waited, 0);
+        assert!(process::exists(child as u32), "nobody has asked");
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let _ = sender.send(matches!(page.count.take(), Taken::Inherited(_)));
+        });
+        let inherited = receiver.recv_timeout(std::time::Duration::from_secs(10));
+        // SAFETY: waits for the child just made.
+        unsafe { libc::waitpid(child as i32, std::ptr::null_mut(), 0) };
+        assert_eq!(inherited, Ok(true));
     }
 
     #[test]
