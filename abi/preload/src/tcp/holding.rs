@@ -1,7 +1,5 @@
 //! What a call that waits holds.
 
-use std::ffi::c_int;
-
 use weft_sockets::ddp::Connection;
 use weft_sockets::stack::Kind;
 
@@ -53,7 +51,7 @@ impl Hold {
         }
         if let Some(fd) = socket.sockets().stand_in(socket.record) {
             socket.fd = fd;
-            *connection = Connection::new(connection.slot(), fd as c_int);
+            *connection = connection.with_fd(fd);
         }
     }
 }

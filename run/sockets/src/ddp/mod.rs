@@ -78,6 +78,19 @@ impl<'a> Connection<'a> {
         Connection { discovery, ..self }
     }
 
+    /// The same by another descriptor of the socket.
+    pub fn with_fd(self, fd: i32) -> Connection<'a> {
+        Connection { fd, ..self }
+    }
+
+    /// The same, once it is known what the other end is.
+    pub fn free(self) -> Connection<'a> {
+        Connection {
+            is_held: false,
+            ..self
+        }
+    }
+
     /// The same, as long as it is not known what the other end is: nothing leaves on it.
     pub fn held(self) -> Connection<'a> {
         Connection {
@@ -153,5 +166,21 @@ impl<'a> Connection<'a> {
             weft_os::stream::reset(self.fd);
         }
         libc::ECONNRESET
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_for_nobody_does_not_once_more_is_known() {
+        let slot = &Slot::make(1).unwrap()[0];
+        let connection = Connection::new(slot, 7).held().without_waiting();
+        for known in [connection.free(), connection.with_fd(8).free()] {
+            assert!(known.leaves_alone && !known.is_held());
+        }
+        assert_eq!(connection.with_fd(8).fd(), 8);
+        assert!(connection.with_fd(8).is_held());
     }
 }
