@@ -53,6 +53,13 @@ fn now(number: i64, fd: i32, part: &sys::IoVec) -> Result<usize, i32> {
     unsafe { sys::call(number, args) }
 }
 
+/// Whether the number stands for anything.
+pub fn is_open(fd: i32) -> bool {
+    let args = [fd as usize, libc::F_GETFD as usize, 0, 0, 0, 0];
+    // SAFETY: names no memory.
+    unsafe { sys::call(libc::SYS_fcntl, args) }.is_ok()
+}
+
 /// Another descriptor of what `fd` stands for, which no child and no program started from here has: the lowest number
 /// from `from` on, or the lowest where there may not be so many. [`close`] ends it.
 pub fn duplicate(fd: i32, from: i32) -> Option<i32> {

@@ -6,8 +6,9 @@
 use std::ffi::{c_int, c_void};
 
 use libc::epoll_event;
-use weft_sockets::stack::Stack;
-use weft_sockets::tcp::Watch;
+use weft_os::dgram;
+use weft_sockets::stack::{Kind, Stack};
+use weft_sockets::tcp::{Record, Watch};
 
 use super::TcpSocket;
 use crate::edge::{get, put};
@@ -51,7 +52,7 @@ pub fn sift(stack: &Stack, epoll: c_int, list: *mut epoll_event, ready: c_int) -
         let Some((number, mut event)) = found else {
             continue;
         };
-        if sockets.is_readable(record, watch.fd) {
+        if !is_its_own(stack, record, &watch) || sockets.is_readable(record, watch.fd) {
             continue;
         }
         event.events &= !READABLE;
@@ -70,6 +71,18 @@ pub fn sift(stack: &Stack, epoll: c_int, list: *mut epoll_event, ready: c_int) -
         }
     }
     left
+}
+
+/// Whether the event that names what this socket was entered with may be the socket's.
+fn is_its_own(stack: &Stack, record: &Record, watch: &Watch) -> bool {
+    // The number may be another socket's by now: a call on that with the state of this would ruin both.
+    if !stack.is_known_as(watch.fd, Kind::Streams, record.number()) {
+        return false;
+    }
+    // Others may be entered with the same. While the connection starts the thread may have taken what the kernel saw.
+    let connection = stack.kinds().streams.connection(record, watch.fd);
+    connection.is_some_and(|connection| connection.needs_service())
+        || dgram::ready(watch.fd, libc::POLLIN, 0) != 0
 }
 
 /// The kernel has reported the event and watches no longer; the program has not seen it.
