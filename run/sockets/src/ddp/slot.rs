@@ -214,6 +214,19 @@ impl Slot {
         owner == process || owner == 0 || !process::exists(owner)
     }
 
+    /// Takes the connection from a process that has ended, where nobody else can have it; whether there was one such.
+    pub(super) fn take_from_dead(&self, has_ended: impl FnOnce(u32) -> bool) -> bool {
+        let owner = self.owner.load(Ordering::Acquire);
+        let is_alone = owner != 0 && !self.is_shared();
+        // Somebody else may look as well.
+        let take = || {
+            self.owner
+                .compare_exchange(owner, 0, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+        };
+        is_alone && has_ended(owner) && take()
+    }
+
     /// Milliseconds are counted from now on.
     pub fn restart_clock(&self) {
         self.since.store(sched::now_ms(), Ordering::Relaxed);
@@ -252,6 +265,8 @@ impl Slot {
         slots::clear(&self.sending);
         slots::clear_octets(&self.rest);
         slots::clear_octets(&self.area);
+        // Whose it was must not be said of who takes it next.
+        self.owner.store(0, Ordering::Relaxed);
         self.set_state(State::Free);
     }
 
