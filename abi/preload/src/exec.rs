@@ -91,7 +91,9 @@ fn library_name() -> Option<Vec<u8>> {
     }
     // SAFETY: the loader's string, which stays as long as this library.
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-    path.rsplit(|octet| *octet == b'/').next().map(<[u8]>::to_vec)
+    path.rsplit(|octet| *octet == b'/')
+        .next()
+        .map(<[u8]>::to_vec)
 }
 
 /// Whether the environment has a library of this file name loaded. One that cannot be read has not: exec refuses it.
