@@ -322,6 +322,7 @@ pub fn give_back(octets: &mut [u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::BorrowedFd;
 
     #[repr(C, align(4096))]
     #[derive(FromZeros)]
@@ -433,6 +434,24 @@ mod tests {
         // SAFETY: waits for the child just made.
         unsafe { libc::waitpid(child as i32, std::ptr::null_mut(), 0) };
         assert_eq!(inherited, Ok(true));
+    }
+
+    #[test]
+    fn what_another_user_made_is_not_inherited() {
+        const NAME: &str = "weft-test-of-inherited";
+        let region = Region::with_file(NAME, PAGE).unwrap();
+        let number = region.file().unwrap();
+        assert_eq!(Region::inherited_file(NAME), Some(number));
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        // SAFETY: nobody closes the file of a region.
+        let file = unsafe { BorrowedFd::borrow_raw(number) };
+        rustix::fs::fchown(file, Some(rustix::process::Uid::from_raw(9)), None).unwrap();
+        assert!(Region::inherited(NAME, PAGE).is_none());
+        rustix::fs::fchown(file, Some(rustix::process::Uid::ROOT), None).unwrap();
+        let inherited = Region::inherited(NAME, PAGE).expect("it is there, and ours");
+        assert_eq!(inherited.file(), Some(number));
     }
 
     #[test]
