@@ -426,7 +426,7 @@ TCPS("ddp.a-set-tells-of-a-pipe-beside-an-idle-connection")
 	EQ(close(listener), 0);
 }
 
-/* What a peer sends first that asks for DDP (MPA revision 1, with the 40 octets that say where it may be written to). */
+/* What a peer that asks for DDP sends first: MPA revision 1, with the 40 octets that say where it may be written to. */
 static void send_request(int fd)
 {
 	static const unsigned char request[60] = {
