@@ -220,9 +220,9 @@ fn a_question_about_a_siblings_listener_is_passed_on() {
         let stream = TcpStream::connect(listener).unwrap();
         answer_to(&question(connection(&stream)), HERE, udp, SILENCE).is_some()
     };
-    soon("whoever gets a question finds the listener", || {
-        (0..20).all(|_| ask(at("127.0.0.1", &own)) && ask(other))
-    });
+    // Nobody accepts, so there is room for so many connections; a busy machine may be late with an answer.
+    let is_found = (0..3).any(|_| (0..20).all(|_| ask(at("127.0.0.1", &own)) && ask(other)));
+    assert!(is_found, "whoever gets a question finds the listener");
     tell(&server);
     assert!(await_child(child));
 }
