@@ -2,6 +2,7 @@
 //! loops that move octets between the socket and a queue pair.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use weft_os::lists::{Gather, Scatter};
 use weft_os::net::is_end;
@@ -10,7 +11,7 @@ use weft_verbs::outgoing::Piece;
 use weft_verbs::qp::{Ending, MeetingNumber, Qp as QpMachine};
 
 use super::buffers::{self, BUFFER_OCTETS};
-use crate::carrier::{Carrier, Transfer};
+use crate::carrier::{Carrier, Rings, Transfer};
 use crate::host::EngineHost;
 use crate::progress::Token;
 use crate::stats::{Published, Slot};
@@ -59,6 +60,8 @@ pub(super) struct Stream {
     pub(super) has_rings: bool,
     /// It has, and octets go through them.
     pub(super) shares: bool,
+    /// When it is looked at next for room in its ring that no bell can tell of.
+    pub(super) room_looked_for_at: Option<Duration>,
     /// Whoever polls looks at it, and its bell is not armed.
     pub(super) listed: bool,
     /// What its peer was told, to offer rings by.
@@ -82,6 +85,7 @@ impl Stream {
         Stream {
             has_rings: carrier.rings().is_some(),
             shares: false,
+            room_looked_for_at: None,
             listed: false,
             meeting: None,
             carrier,
@@ -191,6 +195,13 @@ impl Stream {
     #[inline]
     pub(super) fn has_room_in_ring(&self) -> bool {
         self.shares && self.carrier.rings().is_some_and(|rings| rings.has_room())
+    }
+
+    /// Room in its ring is waited for, and octets of the connection, which are not to be read now, stand before any
+    /// bell: the descriptor would show them all the time.
+    pub(super) fn waits_beside_octets(&self, reads: bool) -> bool {
+        let bells_show = |rings: &dyn Rings| rings.has_read_connection();
+        self.shares && self.blocked && !reads && !self.carrier.rings().is_some_and(bells_show)
     }
 
     /// Sees to it that the carrier refers to none of the program's memory.
