@@ -1,7 +1,5 @@
 //! What follows a stream at the end of each pass: the epoll set, the bell, the timers and the statistics.
 
-use std::time::Duration;
-
 use weft_os::poll::Interest;
 use weft_verbs::qp::Qp as QpMachine;
 
@@ -10,9 +8,6 @@ use super::stream::Stream;
 use super::{Inner, Qp};
 use crate::engine::Engine;
 use crate::stats::Published;
-
-/// How often a full ring is looked at whose bell would not show.
-const ROOM_LOOKS_EVERY: Duration = Duration::from_millis(1);
 
 /// Whether octets are waited for.
 pub(super) fn wants_octets(machine: &QpMachine, leased: &Leased, stream: &Stream) -> bool {
@@ -30,7 +25,7 @@ impl Qp {
         let interest = match stream.shares {
             false => Interest::of(reads, stream.blocked),
             true if stream.waits_beside_octets(reads) => {
-                Self::look_for_room_later(stream, engine);
+                stream.look_for_room_later(engine);
                 Interest::End
             }
             // Room shows as octets do, by the bell.
@@ -61,15 +56,6 @@ impl Qp {
         engine.stats.publish(stream.slot, &stream.published, &now);
         stream.published = now;
         Self::follow_deadline(inner, engine);
-    }
-
-    /// A timer shows room in a ring, where nothing else does.
-    fn look_for_room_later(stream: &mut Stream, engine: &Engine) {
-        if stream.room_looked_for_at.is_none() {
-            let at = engine.now() + ROOM_LOOKS_EVERY;
-            stream.room_looked_for_at = Some(at);
-            engine.progress.add_timer(at, stream.token);
-        }
     }
 
     /// Sees to it that a timer is set for the machine's next deadline.

@@ -11,7 +11,7 @@ use weft_verbs::outgoing::Piece;
 use weft_verbs::qp::{Ending, MeetingNumber, Qp as QpMachine};
 
 use super::buffers::{self, BUFFER_OCTETS};
-use crate::carrier::{Carrier, Rings, Transfer};
+use crate::carrier::{Carrier, Transfer};
 use crate::host::EngineHost;
 use crate::progress::Token;
 use crate::stats::{Published, Slot};
@@ -195,13 +195,6 @@ impl Stream {
     #[inline]
     pub(super) fn has_room_in_ring(&self) -> bool {
         self.shares && self.carrier.rings().is_some_and(|rings| rings.has_room())
-    }
-
-    /// Room in its ring is waited for, and octets of the connection, which are not to be read now, stand before any
-    /// bell: the descriptor would show them all the time.
-    pub(super) fn waits_beside_octets(&self, reads: bool) -> bool {
-        let bells_show = |rings: &dyn Rings| rings.has_read_connection();
-        self.shares && self.blocked && !reads && !self.carrier.rings().is_some_and(bells_show)
     }
 
     /// Sees to it that the carrier refers to none of the program's memory.
