@@ -1,4 +1,4 @@
-//! The socket by which processes of one machine find each other's memory, where visitors come that there is no room for.
+//! The socket by which processes of one machine find each other, where visitors come that there is no descriptor for.
 
 #[allow(dead_code, reason = "other tests use all of it")]
 mod common;
