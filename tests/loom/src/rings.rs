@@ -8,7 +8,7 @@ use std::sync::Arc;
 use loom::thread;
 
 use crate::models::check;
-use crate::protocol::{say, End, Side, FINISHED, FOR_OCTETS, FOR_ROOM};
+use crate::protocol::{said, say, End, Side, FINISHED, FOR_OCTETS, FOR_ROOM};
 use crate::silent::Silent;
 use crate::sync::{AtomicU64, Ordering, Watched};
 
@@ -155,7 +155,7 @@ fn a_reader_that_goes_to_sleep_is_woken_for_the_end_and_has_everything_before_it
         let (mut end, mut got) = (End::new(SIZE), 0);
         loop {
             got += read(&memory, &mut end, SIZE);
-            if memory.side(0).state.load(Ordering::SeqCst) != 0 {
+            if said(memory.side(0)) != Ok(0) {
                 got += read(&memory, &mut end, SIZE);
                 break;
             }

@@ -212,8 +212,11 @@ fn receive_once(
         THROWN => connection.discard(wanted)?,
         PEEKED => connection.peek(room)?,
         // As long as it is, and nothing is copied.
-        _ => match connection.look()? {
-            Received::Octets(_) => Received::Octets(connection.available()?.min(wanted)),
+        _ => match connection.peek(&UserBuffers::none())? {
+            Received::Octets(_) => match connection.available()? {
+                0 => Received::Nothing,
+                available => Received::Octets(available.min(wanted)),
+            },
             other => other,
         },
     };

@@ -177,6 +177,16 @@ impl End {
     }
 }
 
+/// What the other end said of itself.
+#[inline]
+pub(crate) fn said(other: Side<'_>) -> Result<u64, Lie> {
+    match other.state.load(Ordering::SeqCst) {
+        // Not understood it would be looked at for ever: it is neither an end nor nothing.
+        state if state & !(FINISHED | GONE | RESET) != 0 => Err(Lie),
+        state => Ok(state),
+    }
+}
+
 /// Says what became of this end; true when the other end's bell is to be rung.
 pub(crate) fn say(own: Side<'_>, other: Side<'_>, state: u64) -> bool {
     let before = own.state.load(Ordering::Relaxed);
