@@ -1,4 +1,4 @@
-/* A peer that speaks DDP by hand on a plain TCP socket: it says what no end of Weft's says, or says it piece by piece. */
+/* A peer that speaks DDP by hand on a plain TCP socket: it says what no end of Weft's says, or says it in pieces. */
 #ifndef WEFT_SOCKETS_FRAMED_H
 #define WEFT_SOCKETS_FRAMED_H
 

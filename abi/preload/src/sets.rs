@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use libc::fd_set;
 
 use crate::edge::{get_octets, put_octets};
-use crate::wait::{is_readable, is_writable, Sifted};
+use crate::sifted::Sifted;
 
 /// The three sets of a select, to look without losing what was asked.
 pub struct Sets {
@@ -42,7 +42,12 @@ impl Sets {
     }
 
     /// Takes the readiness of descriptors away that cannot be received from, or sent to.
-    pub fn sift(&self, ready: c_int) -> Sifted {
+    pub fn sift(
+        &self,
+        ready: c_int,
+        is_readable: impl Fn(c_int) -> bool,
+        is_writable: impl Fn(c_int) -> bool,
+    ) -> Sifted {
         let [read, write, _] = self.places;
         let unreadable = self.take_away(read, is_readable);
         let unwritable = self.take_away(write, is_writable);

@@ -13,6 +13,7 @@ use crate::edge::{caught, get, put};
 use crate::limit::{time_of, Limit, SECOND_NS};
 use crate::mine::known;
 use crate::sets::Sets;
+use crate::sifted::Sifted;
 use crate::socket::Socket;
 use crate::stack::stack;
 use crate::tcp::events;
@@ -63,24 +64,6 @@ fn wait_well(
     }
 }
 
-/// What is left of what the kernel calls ready.
-pub struct Sifted {
-    /// How many.
-    pub left: c_int,
-    /// Room to send was taken away, which the kernel goes on reporting.
-    pub hides_room: bool,
-}
-
-impl Sifted {
-    /// All of them.
-    pub fn nothing(ready: c_int) -> Sifted {
-        Sifted {
-            left: ready,
-            hides_room: false,
-        }
-    }
-}
-
 /// How long nobody looks whether a peer has given room, in nanoseconds.
 const PAUSE_NS: u64 = 1_000_000;
 
@@ -92,12 +75,12 @@ fn pause(limit: Limit, mask: *const sigset_t) -> c_int {
 }
 
 /// Whether the program can receive from the descriptor, of which the kernel says so.
-pub fn is_readable(fd: c_int) -> bool {
+fn is_readable(fd: c_int) -> bool {
     known(fd).is_none_or(|mine| caught(true, || mine.is_readable()))
 }
 
 /// Whether the program can send to the descriptor, of which the kernel says so.
-pub fn is_writable(fd: c_int) -> bool {
+fn is_writable(fd: c_int) -> bool {
     known(fd).is_none_or(|mine| caught(true, || mine.is_writable()))
 }
 
@@ -219,7 +202,9 @@ fn select_well(
         // SAFETY: the program's own call, but for the time.
         unsafe { pselect_real(count, read, write, except, time, mask) }
     };
-    wait_well(stack, limit, mask, wait, |ready| sets.sift(ready))
+    wait_well(stack, limit, mask, wait, |ready| {
+        sets.sift(ready, is_readable, is_writable)
+    })
 }
 
 macro_rules! selects {

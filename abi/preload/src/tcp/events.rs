@@ -11,7 +11,7 @@ use weft_sockets::tcp::Watch;
 
 use super::TcpSocket;
 use crate::edge::{get, put};
-use crate::wait::Sifted;
+use crate::sifted::Sifted;
 
 const READABLE: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
 const WRITABLE: u32 = (libc::EPOLLOUT | libc::EPOLLWRNORM) as u32;

@@ -9,8 +9,8 @@ use weft_sockets::Errno;
 
 use super::attempts::{attempt_to_send, Attempt, MOST};
 use super::holding::Hold;
-use super::patience::Patience;
 use super::receiving::{for_octets, Wait};
+use super::timeout::Timeout;
 use super::TcpSocket;
 use crate::calls;
 use crate::edge::{caught, errno, fail, get, put};
@@ -53,7 +53,7 @@ impl TcpSocket {
             Err(errno) => return fail(errno),
         };
         let (most, flags) = (octets.most.min(MOST), flags_of(octets.splice));
-        let (mut sent, mut hold, mut patience) = (0, Hold::new(self), Patience::to_send());
+        let (mut sent, mut hold, mut timeout) = (0, Hold::new(self), Timeout::to_send());
         while sent < most {
             let mut is_empty = false;
             let attempt = caught(Err(libc::EIO), || {
@@ -80,7 +80,7 @@ impl TcpSocket {
                 Ok(Attempt::Waits) => {
                     let slot = connection.slot();
                     hold.across(&mut connection, |socket| {
-                        socket.wait_to_send(slot, flags, sent > 0, &mut patience)
+                        socket.wait_to_send(slot, flags, sent > 0, &mut timeout)
                     })
                 }
                 Err(_) if sent > 0 => break,
@@ -116,7 +116,7 @@ impl TcpSocket {
         if most == 0 {
             return 0;
         }
-        let (mut hold, mut patience) = (Hold::new(self), Patience::to_receive());
+        let (mut hold, mut timeout) = (Hold::new(self), Timeout::to_receive());
         loop {
             let mut is_full = false;
             let write = |octets: &[u8]| {
@@ -132,7 +132,7 @@ impl TcpSocket {
                 Ok(Some(Received::Octets(octets))) => return octets as isize,
                 Ok(Some(Received::End)) => return 0,
                 Ok(Some(Received::Nothing)) if waits && !file::does_not_wait(self.fd) => {
-                    let wait = for_octets(connection, false, &mut patience);
+                    let wait = for_octets(connection, false, &mut timeout);
                     match hold.across(&mut connection, wait) {
                         Wait::Over => None,
                         Wait::Failed(errno) => Some(errno),

@@ -5,9 +5,9 @@ pub mod events;
 mod files;
 mod holding;
 mod options;
-mod patience;
 mod receiving;
 mod sending;
+mod timeout;
 mod waits;
 
 use std::ffi::{c_int, c_uint, c_ulong, c_void};

@@ -11,7 +11,7 @@ use weft_sockets::Errno;
 
 use super::attempts::{attempt, Attempt};
 use super::holding::Hold;
-use super::patience::Patience;
+use super::timeout::Timeout;
 use super::waits::{wait_a_while, wait_for_more, wait_once, wait_to_receive};
 use super::TcpSocket;
 use crate::edge::{caught, fail, put, test_cancel, List};
@@ -37,7 +37,7 @@ impl TcpSocket {
         test_cancel();
         let wanted = room.octets();
         let enough = enough(connection, wanted, flags);
-        let (mut got, mut hold, mut patience) = (0, Hold::new(self), Patience::to_receive());
+        let (mut got, mut hold, mut timeout) = (0, Hold::new(self), Timeout::to_receive());
         loop {
             let attempt = caught(Err(libc::EIO), || {
                 attempt(connection, || receive_once(connection, room, got, flags))
@@ -61,7 +61,7 @@ impl TcpSocket {
                 Ok(Attempt::Done(None)) => return got as isize,
                 Ok(Attempt::Waits) if flags & libc::MSG_DONTWAIT != 0 => Some(libc::EAGAIN),
                 Ok(Attempt::Waits) => {
-                    let wait = for_octets(connection, got > 0, &mut patience);
+                    let wait = for_octets(connection, got > 0, &mut timeout);
                     match hold.across(&mut connection, wait) {
                         Wait::Over => None,
                         Wait::Failed(errno) => Some(errno),
@@ -122,19 +122,19 @@ impl TcpSocket {
         self,
         connection: Connection<'static>,
         has_got: bool,
-        patience: &mut Patience,
+        timeout: &mut Timeout,
     ) -> Wait {
         // What the program asked to be woken for may be more than is missing.
         let polls = connection.slot().low_water() == 1;
         // The kernel's own timeout is right for one wait alone.
-        let has_timeout = patience.has_begun() && !matches!(patience.limit(self.fd), Ok(None));
+        let has_timeout = timeout.has_begun() && !matches!(timeout.limit(self.fd), Ok(None));
         if polls && (has_got || has_timeout) {
-            return match wait_once(self.fd, libc::POLLIN, patience) {
+            return match wait_once(self.fd, libc::POLLIN, timeout) {
                 None => Wait::Over,
                 Some(errno) => Wait::Failed(errno),
             };
         }
-        if let Err(errno) = patience.limit(self.fd) {
+        if let Err(errno) = timeout.limit(self.fd) {
             return Wait::Failed(errno);
         }
         if has_timeout {
@@ -207,9 +207,9 @@ impl TcpSocket {
 pub(super) fn for_octets<'a>(
     connection: Connection<'static>,
     has_got: bool,
-    patience: &'a mut Patience,
+    timeout: &'a mut Timeout,
 ) -> impl FnOnce(TcpSocket) -> Wait + 'a {
-    move |socket| socket.wait_for_octets(connection, has_got, patience)
+    move |socket| socket.wait_for_octets(connection, has_got, timeout)
 }
 
 /// How a wait ended.

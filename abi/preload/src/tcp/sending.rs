@@ -10,7 +10,7 @@ use weft_sockets::Errno;
 
 use super::attempts::{attempt_to_send, Attempt};
 use super::holding::Hold;
-use super::patience::Patience;
+use super::timeout::Timeout;
 use super::waits::{send_nothing, wait_a_while, wait_for_the_peer, wait_once};
 use super::TcpSocket;
 use crate::edge::{caught, test_cancel, List};
@@ -32,7 +32,7 @@ impl TcpSocket {
             };
         }
         test_cancel();
-        let (mut sent, mut hold, mut patience) = (0, Hold::new(self), Patience::to_send());
+        let (mut sent, mut hold, mut timeout) = (0, Hold::new(self), Timeout::to_send());
         loop {
             let more = flags & libc::MSG_MORE;
             let attempt = caught(Err(libc::EIO), || {
@@ -62,7 +62,7 @@ impl TcpSocket {
                     let slot = connection.slot();
                     let has_sent = before + sent > 0;
                     hold.across(&mut connection, |socket| {
-                        socket.wait_to_send(slot, flags, has_sent, &mut patience)
+                        socket.wait_to_send(slot, flags, has_sent, &mut timeout)
                     })
                 }
                 // It is told by the next call.
@@ -107,12 +107,12 @@ impl TcpSocket {
         slot: &Slot,
         flags: c_int,
         has_sent: bool,
-        patience: &mut Patience,
+        timeout: &mut Timeout,
     ) -> Option<Errno> {
         let (state, is_short) = (slot.state(), slot.is_short());
         let waits_for_socket = matches!(state, State::Connecting | State::Open) && !is_short;
         if waits_for_socket && !has_sent {
-            let is_over = patience.limit(self.fd).err();
+            let is_over = timeout.limit(self.fd).err();
             return is_over.or_else(|| send_nothing(self.fd, flags));
         }
         if flags & libc::MSG_DONTWAIT != 0 || weft_os::file::does_not_wait(self.fd) {
@@ -120,14 +120,14 @@ impl TcpSocket {
         }
         match state {
             State::Open | State::Listening if is_short => {
-                wait_for_the_peer(self.fd, !has_sent, patience)
+                wait_for_the_peer(self.fd, !has_sent, timeout)
             }
             State::Connecting | State::Open | State::Plain | State::Late => {
-                wait_once(self.fd, libc::POLLOUT, patience)
+                wait_once(self.fd, libc::POLLOUT, timeout)
             }
             // A Request comes at once or not at all; and a Reply wakes nobody.
             State::Accepted | State::Answering | State::Asked => {
-                let is_over = patience.limit(self.fd).err();
+                let is_over = timeout.limit(self.fd).err();
                 is_over.or_else(|| wait_a_while(self.fd))
             }
             // It has begun, or is over: the next attempt tells.

@@ -7,7 +7,7 @@ use libc::{pollfd, size_t, ssize_t};
 use weft_os::stream;
 use weft_sockets::Errno;
 
-use super::patience::Patience;
+use super::timeout::Timeout;
 use crate::calls;
 use crate::edge::errno;
 use crate::limit::Limit;
@@ -62,8 +62,8 @@ fn real_recv() -> Receive {
 
 /// Waits until the socket is ready, as long as the call waits at all, and no longer than to the next signal; the error
 /// that the wait ended with.
-pub fn wait_once(fd: c_int, events: i16, patience: &mut Patience) -> Option<Errno> {
-    let ms = match patience.limit(fd) {
+pub fn wait_once(fd: c_int, events: i16, timeout: &mut Timeout) -> Option<Errno> {
+    let ms = match timeout.limit(fd) {
         Ok(limit) => limit.map_or(-1, Limit::left_ms),
         Err(errno) => return Some(errno),
     };
@@ -82,13 +82,13 @@ pub fn wait_once(fd: c_int, events: i16, patience: &mut Patience) -> Option<Errn
 
 /// Waits, to send, until the peer has said something, as long as the call waits at all; the error that the wait ended
 /// with. `is_restarted`: the call may be taken up again after a signal.
-pub fn wait_for_the_peer(fd: c_int, is_restarted: bool, patience: &mut Patience) -> Option<Errno> {
-    let limit = match patience.limit(fd) {
+pub fn wait_for_the_peer(fd: c_int, is_restarted: bool, timeout: &mut Timeout) -> Option<Errno> {
+    let limit = match timeout.limit(fd) {
         Ok(limit) => limit,
         Err(errno) => return Some(errno),
     };
-    // Octets that nobody receives, or the end, are there already and would end every wait for more. And whoever receives
-    // them finds what stands behind them, of which this thread would not hear.
+    // Octets that nobody receives, or the end, are there already and would end every wait for more. And whoever
+    // receives them finds what stands behind them, of which this thread would not hear.
     if stream::unread(fd) > 0 || stream::has_ended(fd) {
         let ms = limit
             .map_or(LOOK_EVERY_MS, Limit::left_ms)
@@ -99,7 +99,7 @@ pub fn wait_for_the_peer(fd: c_int, is_restarted: bool, patience: &mut Patience)
     }
     // A call with a timeout is not taken up again after a signal either (signal(7)).
     if limit.is_some() || !is_restarted {
-        return wait_once(fd, libc::POLLIN, patience);
+        return wait_once(fd, libc::POLLIN, timeout);
     }
     match wait_to_receive(fd, 1) {
         // The timeout of a receive is none of a send's.

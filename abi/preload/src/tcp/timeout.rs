@@ -9,25 +9,25 @@ use crate::limit::Limit;
 
 /// Up to when a call waits, over all the waits that it takes. The kernel counts a timeout anew in each of them, and a
 /// peer that sends framing ends one after the other.
-pub struct Patience {
+pub struct Timeout {
     /// `SO_RCVTIMEO` or `SO_SNDTIMEO`.
     option: c_int,
     /// When it is over, once the call has begun to wait; nothing within for never.
     until: Option<Option<Limit>>,
 }
 
-impl Patience {
+impl Timeout {
     /// Of a call that receives.
-    pub fn to_receive() -> Patience {
-        Patience {
+    pub fn to_receive() -> Timeout {
+        Timeout {
             option: libc::SO_RCVTIMEO,
             until: None,
         }
     }
 
     /// Of a call that sends.
-    pub fn to_send() -> Patience {
-        Patience {
+    pub fn to_send() -> Timeout {
+        Timeout {
             option: libc::SO_SNDTIMEO,
             until: None,
         }
