@@ -1,4 +1,5 @@
 /* The socket option by which a program asks for DDP: Weft's, and without Weft none. */
+#include "asked.h"
 #include "flow.h"
 #include "ready.h"
 
@@ -6,26 +7,6 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-
-#include "../../abi/include/weft/sockets.h"
-
-static bool hooked(void)
-{
-	const char *preloaded = getenv("LD_PRELOAD");
-
-	return preloaded && strstr(preloaded, "libweft_preload") && (getenv("WEFT_DDP") || getenv("WEFT_UDP"));
-}
-
-static void need_weft(void)
-{
-	if (!hooked())
-		SKIP("this is about sockets under Weft");
-}
-
-static int ask(int fd, int mode)
-{
-	return setsockopt(fd, SOL_WEFT, WEFT_SO_DDP, &mode, sizeof(mode));
-}
 
 static struct weft_ddp status_of(int fd)
 {
@@ -46,15 +27,6 @@ static struct weft_ddp status_of(int fd)
 	} while (0)
 
 #define UNDECIDED(fd, mode) STANDS(fd, mode, WEFT_DDP_STATE_UNDECIDED, WEFT_DDP_REASON_NONE)
-
-/* A listener and a socket that is not connected, both asked for a mode. */
-static int listener_of(long kind, int mode)
-{
-	int fd = a_bound(kind);
-
-	NEED(ask(fd, mode) == 0 && listen(fd, 8) == 0);
-	return fd;
-}
 
 static int accepted(int listener)
 {

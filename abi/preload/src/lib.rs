@@ -7,7 +7,7 @@
 //! | `edge` | what every hook does: the program's memory, errno, panics |
 //! | `mine`, `socket` | whose descriptor it is; what the hooks ask of a socket of ours |
 //! | `udp`, `tcp` | the kinds of those: UDP sockets, TCP sockets |
-//! | `send`, `receive`, `wait`, `limit` | data out, in, and waiting for it |
+//! | `send`, `receive`, `wait`, `sets`, `sifted`, `limit` | data out, in, and waiting for it |
 //! | `messages` | lists of messages, received one by one |
 //! | `descriptors`, `options` | descriptors made, doubled and closed; socket options and names |
 //! | `internal`, `stdio`, `printing`, `aio` | streams, `dprintf` and aio: what the C library does by calls of its own |
@@ -36,6 +36,8 @@ mod printing;
 mod process;
 mod receive;
 mod send;
+mod sets;
+mod sifted;
 mod socket;
 mod stack;
 mod start;

@@ -27,6 +27,8 @@ impl Hold {
         connection: &mut Connection<'static>,
         wait: impl FnOnce(TcpSocket) -> T,
     ) -> T {
+        // What only the service thread may do has to be known to it while this one waits.
+        self.socket.called(*connection);
         if !self.is_held {
             let socket = self.socket;
             self.is_held = caught(false, || socket.sockets().hold(socket.record));

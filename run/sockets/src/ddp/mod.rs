@@ -10,7 +10,9 @@
 //! | `directions` | what it knows of each of its directions |
 //! | [`slots`] | room for them |
 //! | `starting` | MPA's Request and Reply |
+//! | `plain` | an end that hears no Request |
 //! | `sending` | the program's octets as FPDUs |
+//! | `room` | room that the peer has to give before a send goes on |
 //! | `rest` | what has to leave before anything else: what a full socket left |
 //! | `receiving` | FPDUs to the program's buffers |
 //! | `marks` | from how many octets on the socket is readable |
@@ -26,8 +28,10 @@ mod directions;
 mod ending;
 mod files;
 mod marks;
+mod plain;
 mod receiving;
 mod rest;
+mod room;
 mod sending;
 pub mod slot;
 pub mod slots;
@@ -122,7 +126,12 @@ impl<'a> Connection<'a> {
     /// Whether something is left to do that a call on it would do.
     #[inline]
     pub fn needs_service(&self) -> bool {
-        let is_starting = matches!(self.slot.state(), State::Connecting | State::Asked);
+        let is_starting = match self.slot.state() {
+            State::Connecting | State::Asked => true,
+            // A send was refused until a Request has come whole, or was waited for long enough.
+            State::Answering => self.slot.is_short() || self.slot.has_part(),
+            _ => false,
+        };
         is_starting || self.slot.has_rest()
     }
 
@@ -132,7 +141,10 @@ impl<'a> Connection<'a> {
     pub fn is_doubtful(&self) -> bool {
         match self.slot.state() {
             State::Open => {
-                self.slot.owes_message() || self.slot.has_crc() || self.slot.low_water() > 1
+                self.slot.owes_message()
+                    || self.slot.has_crc()
+                    || self.slot.low_water() > 1
+                    || self.slot.is_short()
             }
             State::Free | State::Plain | State::Over(_) => false,
             _ => true,

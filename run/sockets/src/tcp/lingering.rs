@@ -69,8 +69,8 @@ impl Lingering {
             let left = connection.without_waiting().wind_up();
             let is_done = match left {
                 Left::Nothing => true,
-                Left::Framing => slot.age_ms() > FRAMING_MS,
-                Left::Octets => slot.age_ms() > OCTETS_MS,
+                Left::Framing => slot.closed_for_ms() > FRAMING_MS,
+                Left::Octets => slot.closed_for_ms() > OCTETS_MS,
             };
             // Another thread may serve it too.
             if is_done && self.descriptors[number].swap(0, Ordering::AcqRel) != 0 {
@@ -100,7 +100,7 @@ impl Streams {
         let Some(connection) = self.connection(record, fd) else {
             return;
         };
-        connection.slot().restart_clock();
+        connection.slot().begin_to_close();
         let linger = stream::linger(fd);
         // The program wants a reset.
         if linger == Some(0) {
@@ -108,7 +108,7 @@ impl Streams {
         }
         let mut left = connection.wind_up();
         if let Some(seconds) = linger {
-            while left == Left::Octets && connection.slot().age_ms() < seconds * 1000 {
+            while left == Left::Octets && connection.slot().closed_for_ms() < seconds * 1000 {
                 std::thread::sleep(LOOK_EVERY);
                 left = connection.wind_up();
             }

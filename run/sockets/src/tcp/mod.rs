@@ -13,6 +13,7 @@
 //! | `service` | the thread that does what nobody calls for |
 //! | `holding` | what a call that waits holds |
 //! | `lingering` | connections that the program has closed |
+//! | `room` | what a program is told of room that the peer has to give |
 //! | `transport` | where DDP takes a connection over |
 
 mod deciding;
@@ -21,6 +22,7 @@ mod lingering;
 mod option;
 mod preferring;
 mod record;
+mod room;
 mod service;
 mod standing;
 mod transport;
