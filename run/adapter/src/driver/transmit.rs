@@ -1,5 +1,8 @@
 //! Frames out: what the stack has to send goes to the link, with its payload from where it is.
 
+#[cfg(test)]
+mod tests;
+
 use std::io;
 use std::time::Duration;
 
@@ -8,7 +11,7 @@ use weft_os::device::{Batch, BATCH_FRAMES_MAX};
 use weft_os::packet::OFFLOAD_LEN;
 
 use super::outgoing::{Outgoing, Part};
-use super::state::State;
+use super::state::{is_gone, State};
 use super::table::{Closed, Table};
 
 impl State {
@@ -42,13 +45,24 @@ impl State {
                 first += 1;
                 continue;
             }
-            let sent = *outcome.as_ref().unwrap_or(&0);
-            self.counters.frames_out += sent as u64;
-            self.counters.frames_lost += (fitted - sent) as u64;
-            if sent < fitted {
-                self.note_unsent(first + sent, outcome.err());
-            }
-            first += fitted;
+            let error = match outcome {
+                // The frame behind what was taken goes first next time, and the link says what is wrong with it.
+                Ok(sent) if sent > 0 => {
+                    self.counters.frames_out += sent as u64;
+                    first += sent;
+                    continue;
+                }
+                outcome => outcome.err(),
+            };
+            // One that is too long, or names memory that is gone, costs itself alone. Where the link is full or down
+            // nothing behind it would fare better.
+            let lost = match error.as_ref().is_some_and(is_of_the_link) {
+                true => fitted,
+                false => 1,
+            };
+            self.counters.frames_lost += lost as u64;
+            self.note_unsent(first, error);
+            first += lost;
         }
     }
 
@@ -108,6 +122,13 @@ impl State {
         }
         self.looped.push_back(octets);
     }
+}
+
+/// The link did not take a frame for a reason of its own, not of the frame's.
+fn is_of_the_link(error: &io::Error) -> bool {
+    let full_or_down = [libc::EAGAIN, libc::ENETDOWN, libc::EIO];
+    let errno = error.raw_os_error();
+    is_gone(error) || errno.is_some_and(|errno| full_or_down.contains(&errno))
 }
 
 fn all_mapped(outgoing: &Outgoing) -> bool {
