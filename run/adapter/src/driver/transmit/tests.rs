@@ -4,11 +4,14 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use weft_engine::carrier::Gather;
 use weft_inet::stack::{Head, Stack, StackConfig};
 use weft_inet::tcp::Secret;
+use weft_os::testing::unmapped;
 
 use super::*;
 use crate::cable;
+use crate::driver::Key;
 use crate::link::{Link, ReceivedFrame};
 
 /// Octets of the longest frame that the link takes.
@@ -131,5 +134,50 @@ fn a_link_that_is_full_or_down_is_asked_once_for_all_frames() {
         state.send_frames();
         assert_eq!(seen.lock().calls, 1);
         assert_eq!(state.counters.frames_lost, 20);
+    }
+}
+
+/// A connection that sends a page of memory that is not mapped, as it began.
+fn sends_what_is_gone(state: &mut State) -> (Key, Frame) {
+    let [local, peer] = ["10.7.0.1:0", "10.7.0.2:7471"].map(|text| text.parse().unwrap());
+    let (key, _) = state.connect(local, peer, 0).unwrap();
+    let gone = unmapped(4096);
+    let mut list = Gather::default();
+    list.push_registered(&gone, 0, 4096);
+    let conn = state.table.get_mut(key).unwrap();
+    assert_eq!(conn.outgoing.push_list(&list, usize::MAX, 0), Ok(4096));
+    let stream = frame(Payload::Stream {
+        connection: conn.id.unwrap(),
+        range: 0..1000,
+    });
+    (key, stream)
+}
+
+#[test]
+fn memory_that_is_gone_ends_its_connection_and_nothing_else() {
+    let (mut state, seen) = driver(None);
+    let (key, stream) = sends_what_is_gone(&mut state);
+    seen.lock().taken.clear();
+    state.frames = vec![octets(100), stream, octets(101)];
+    state.send_frames();
+    assert_eq!(seen.lock().taken, [100, 101]);
+    let closed = state.table.get(key).unwrap().closed;
+    assert_eq!(closed, Some(Closed::NoMemory));
+}
+
+/// What waits to be sent may be megabytes, and a device is busy often: its memory is not looked at then.
+#[test]
+fn a_busy_device_is_no_reason_to_look_at_memory() {
+    for errno in [libc::ENOBUFS, libc::EAGAIN, libc::ENETDOWN] {
+        let (mut state, _) = driver(Some(errno));
+        let (key, _) = sends_what_is_gone(&mut state);
+        let connection = state.table.get(key).unwrap().id.unwrap();
+        // Of its headers alone: the link does not come to the memory.
+        state.frames = vec![frame(Payload::Stream {
+            connection,
+            range: 0..0,
+        })];
+        state.send_frames();
+        assert_eq!(state.table.get(key).unwrap().closed, None);
     }
 }
