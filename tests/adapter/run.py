@@ -96,6 +96,12 @@ class Bed:
         assert status is None or done.returncode == status, done
         return done.stdout + done.stderr
 
+    def has_claim(self, end, address):
+        """Whether a program in the namespace of an end has an address for its adapter (`run/os/src/claim.rs`)."""
+        command = [*self.ends[end].enter, "cat", "/proc/net/unix"]
+        sockets = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
+        return any("@weft-adapter/" in line and line.endswith(f"/{address}") for line in sockets.splitlines())
+
     def both(self, server, client, check):
         """A server at the right and its client at the left, each as (words, program); what `check` complains of fails."""
         served = self.start(RIGHT, *server)
@@ -321,6 +327,8 @@ def what_is_wrong_is_said_with_the_command_that_helps(bed):
 @case
 def an_address_is_one_programs_at_a_time(bed):
     first = bed.start(RIGHT, bed.adapter(RIGHT), words("rping", "-s", "-a", ADDRESS[RIGHT], "-v", "-P"))
+    # Asked sooner it would be refused itself: who asks has the address for a moment.
+    assert until(lambda: bed.has_claim(RIGHT, ADDRESS[RIGHT]), PATIENCE)
     options = ["--adapter=inline", "--interface=packet:eth0", f"--address={ADDRESS[RIGHT]}/24"]
     assert until(lambda: "has the adapter's address" in bed.says(RIGHT, "run", *options, "--", "true"), PATIENCE)
     first.stop()

@@ -39,7 +39,7 @@ mutant run/engine/src/channel.rs '/self.counter.take\(\);/d' \
 RINGS=run/engine/src/carrier/same_host/protocol.rs
 mutant $RINGS '/own.written.store/s/SeqCst/Relaxed/' \
     "octets are counted before they are there"
-mutant $RINGS '/^    pub\(crate\) fn arm/,/^    \}/{/own.bell.store/d;s/^        (!\(for_what .*\))$/        let sleeps = \1;\n        own.bell.store(for_what, Ordering::SeqCst);\n        sleeps/}' \
+mutant $RINGS '/^    pub\(crate\) fn arm/,/^    \}/{/own.bell.store\(for_what/d;s/^(        if !sleeps \{)$/        own.bell.store(for_what, Ordering::SeqCst);\n\1/}' \
     "a bell is armed behind the look"
 mutant $RINGS '/^    pub\(crate\) fn arm/,/^    \}/s/!\(for_what \& FOR_OCTETS != 0 \&\& octets \|\| /!(/' \
     "an end sleeps without looking for octets again"

@@ -3,8 +3,8 @@
     answerer.py ADDRESS silent|lying
 
 `silent` answers nothing, as a firewall that drops does not. `lying` says yes to every question, though nobody there is
-Weft (docs/discovery.md has the datagrams). It says a line of JSON when it is there, and the number of questions for each
-line of standard input.
+Weft (docs/discovery.md has the datagrams). It says a line of JSON when it is there, and the number of questions for
+each line of standard input.
 """
 import json
 import selectors

@@ -2,8 +2,8 @@
 
     {"address": ..., "ports": [...], "count": N, "first": whether the server speaks first}
 
-The answer to each is a line of JSON: connections that were good, those that were refused, other errors by their name, how
-the octets went (`ddp`, `tcp`, `plain` without Weft), and the milliseconds of the connects and of whole connections.
+The answer to each is a line of JSON: connections that were good, those that were refused, other errors by their name,
+how the octets went (`ddp`, `tcp`, `plain` without Weft), and the milliseconds of the connects and of whole connections.
 """
 import collections
 import errno

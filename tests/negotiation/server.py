@@ -3,8 +3,8 @@
     server.py ADDRESS PORT PORTS first|last
 
 PORTS ports from PORT on, shared with whoever wants them too. `first`: it greets before it reads. It says a line of JSON
-when it listens, and one for each line of standard input: conversations it served, those with foreign octets, and what the
-first of those began with.
+when it listens, and one for each line of standard input: conversations it served, those with foreign octets, and what
+the first of those began with.
 """
 import json
 import re

@@ -1,4 +1,5 @@
 /* The socket option by which a program asks for DDP: Weft's, and without Weft none. */
+#include "asked.h"
 #include "flow.h"
 #include "ready.h"
 
@@ -6,26 +7,6 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-
-#include "../../abi/include/weft/sockets.h"
-
-static bool hooked(void)
-{
-	const char *preloaded = getenv("LD_PRELOAD");
-
-	return preloaded && strstr(preloaded, "libweft_preload") && (getenv("WEFT_DDP") || getenv("WEFT_UDP"));
-}
-
-static void need_weft(void)
-{
-	if (!hooked())
-		SKIP("this is about sockets under Weft");
-}
-
-static int ask(int fd, int mode)
-{
-	return setsockopt(fd, SOL_WEFT, WEFT_SO_DDP, &mode, sizeof(mode));
-}
 
 static struct weft_ddp status_of(int fd)
 {
@@ -46,15 +27,6 @@ static struct weft_ddp status_of(int fd)
 	} while (0)
 
 #define UNDECIDED(fd, mode) STANDS(fd, mode, WEFT_DDP_STATE_UNDECIDED, WEFT_DDP_REASON_NONE)
-
-/* A listener and a socket that is not connected, both asked for a mode. */
-static int listener_of(long kind, int mode)
-{
-	int fd = a_bound(kind);
-
-	NEED(ask(fd, mode) == 0 && listen(fd, 8) == 0);
-	return fd;
-}
 
 static int accepted(int listener)
 {
@@ -399,4 +371,142 @@ TCPS("ddp.what-aio-reads-goes-as-tcp")
 TCPS("ddp.what-is-read-by-its-number-goes-as-tcp")
 {
 	goes_as_tcp_when_used(kind, by_number);
+}
+
+/* --- what an epoll, a number and a copy of a connection stand for */
+
+/* Two entries of one set with the same word, as of a program that asks each socket itself. */
+TCPS("ddp.a-set-tells-of-a-pipe-beside-an-idle-connection")
+{
+	need_weft();
+	int listener = listener_of(kind, WEFT_DDP_REQUIRE), set = a_poll(), pair[2];
+	struct ends e = {.a = a_socket(kind)};
+	struct epoll_event same = {.events = EPOLLIN}, found;
+
+	EQ(ask(e.a, WEFT_DDP_OFF), 0);
+	NEED(connects(e.a, listener) == 0 && pipe(pair) == 0);
+	e.b = accepted(listener);
+	EQ(epoll_ctl(set, EPOLL_CTL_ADD, e.b, &same), 0);
+	EQ(epoll_ctl(set, EPOLL_CTL_ADD, pair[0], &same), 0);
+	EQ(events_of(set, &found, QUIET), 0);
+	EQ(write(pair[1], "x", 1), 1);
+	EQ(events_of(set, &found, patience), 1);
+	close(pair[0]);
+	close(pair[1]);
+	EQ(close(set), 0);
+	ends_close(e);
+	EQ(close(listener), 0);
+}
+
+/* What a peer that asks for DDP sends first: MPA revision 1, with the 40 octets that say where it may be written to. */
+static void send_request(int fd)
+{
+	static const unsigned char request[60] = {
+		'M', 'P', 'A', ' ', 'I', 'D', ' ', 'R', 'e', 'q', ' ', 'F', 'r', 'a', 'm', 'e', 0, 1, 0, 40,
+		1, 0, 0, 100, 0, 0, 0, 0, [34] = 0x90, [39] = 3, [43] = 2, [50] = 0x10, [55] = 2, [57] = 16};
+
+	EQ(send(fd, request, sizeof(request), 0), (ssize_t)sizeof(request));
+}
+
+/* An epoll goes on with a socket whose number was closed while a copy is open. */
+TCPS("ddp.a-set-does-not-take-a-number-for-the-socket-that-had-it")
+{
+	need_weft();
+	int listener = listener_of(kind, WEFT_DDP_REQUIRE), set = a_poll();
+	struct ends first = {.a = a_socket(kind)}, second = {.a = a_socket(kind)};
+	struct epoll_event found;
+	char got[20];
+
+	EQ(ask(first.a, WEFT_DDP_OFF), 0);
+	EQ(ask(second.a, WEFT_DDP_OFF), 0);
+	NEED(connects(first.a, listener) == 0);
+	first.b = accepted(listener);
+	watch(set, first.b, EPOLLIN);
+	int copy = dup(first.b);
+	EQ(close(first.b), 0);
+	NEED(connects(second.a, listener) == 0);
+	EQ(second.b = accepted(listener), first.b);
+	EQ(send(second.a, "second", 6, 0), 6);
+	NEED(wait_for(second.b, POLLIN, patience));
+	send_request(first.a);
+	events_of(set, &found, QUIET);
+	FAILS(recv(copy, got, sizeof(got), MSG_DONTWAIT), EAGAIN);
+	EQ(recv(first.a, got, 16, MSG_WAITALL), 16);
+	SAME(got, "MPA ID Rep Frame", 16);
+	EQ(recv(second.b, got, sizeof(got), 0), 6);
+	SAME(got, "second", 6);
+	first.b = copy;
+	EQ(close(set), 0);
+	ends_close(first);
+	ends_close(second);
+	EQ(close(listener), 0);
+}
+
+/* Over DDP at both ends; b has not been asked for yet, so that what a sends first waits. */
+static struct ends not_yet_accepted(long kind, int *listener)
+{
+	struct ends e = {.a = a_socket(kind)};
+
+	*listener = listener_of(kind, WEFT_DDP_REQUIRE);
+	EQ(ask(e.a, WEFT_DDP_REQUIRE), 0);
+	NEED(connects(e.a, *listener) == 0);
+	EQ(send(e.a, "hello world", 11, 0), 11);
+	return e;
+}
+
+static void is_overwritten(int fd, bool by_dup3)
+{
+	int none = open("/dev/null", O_RDONLY);
+
+	/* These fail, and the connection is as it was. */
+	FAILS(dup2(-1, fd), EBADF);
+	FAILS(dup3(none, fd, 1), EINVAL);
+	EQ(by_dup3 ? dup3(none, fd, O_CLOEXEC) : dup2(none, fd), fd);
+	EQ(close(none), 0);
+}
+
+TCPS("ddp.what-waits-in-a-number-that-is-overwritten-arrives")
+{
+	need_weft();
+	for (int by_dup3 = 0; by_dup3 < 2; by_dup3++) {
+		int listener;
+		struct ends e = not_yet_accepted(kind, &listener);
+		char got[20];
+
+		is_overwritten(e.a, by_dup3);
+		e.b = accepted(listener);
+		EQ(recv(e.b, got, 11, MSG_WAITALL), 11);
+		SAME(got, "hello world", 11);
+		EQ(recv(e.b, got, 1, 0), 0);
+		ends_close(e);
+		EQ(close(listener), 0);
+	}
+}
+
+/* What a full socket has not taken yet leaves, though the number is closed by which it was written. */
+TCPS("ddp.what-was-written-by-a-copy-leaves-when-it-is-closed")
+{
+	need_weft();
+	const char *rules = getenv("WEFT_DDP");
+
+	if (!rules || strcmp(rules, "require") != 0)
+		SKIP("the connection is not over DDP for sure");
+	for (size_t piece = 700; piece <= 1500; piece += 400) {
+		struct ends e = tight_ends(kind);
+		struct flow out = {1, 0}, in = out;
+		char octets[1500];
+		ssize_t got;
+
+		NEED(flow_send(&out, e.a, 1) && flow_recv(&in, e.b, 1));
+		int copy = dup(e.a);
+		do {
+			struct flow next = out;
+			flow_next(&next, octets, piece);
+			got = send(copy, octets, piece, MSG_DONTWAIT);
+			out.at += got > 0 ? (uint64_t)got : 0;
+		} while (got > 0);
+		EQ(close(copy), 0);
+		CHECK(flow_recv(&in, e.b, out.at - 1));
+		ends_close(e);
+	}
 }

@@ -300,6 +300,58 @@ TCPS("trunc.and-peek-only-count")
 	ends_close(e);
 }
 
+/* --- in the middle of what has been sent */
+
+/* A process sends more than there is room for and stands still: everything that came of it is taken. */
+static pid_t sends_part_and_stops(struct ends e)
+{
+	static char octets[1 << 20];
+	pid_t child = fork();
+
+	NEED(child >= 0);
+	if (child == 0) {
+		close(e.b);
+		NEED(send(e.a, octets, sizeof(octets), MSG_DONTWAIT) > 0);
+		raise(SIGSTOP);
+		_exit(1);
+	}
+	EQ(close(e.a), 0);
+	EQ(TEMP_FAILURE_RETRY(waitpid(child, NULL, WUNTRACED)), child);
+	while (wait_for(e.b, POLLIN, QUIET) != 0)
+		recv(e.b, octets, sizeof(octets), MSG_DONTWAIT);
+	return child;
+}
+
+static void nothing_more_has_come(long flags)
+{
+	struct ends e = tight_ends(TCP4);
+	char got[100];
+	int status;
+	pid_t child = sends_part_and_stops(e);
+
+	FAILS(recv(e.b, got, sizeof(got), (int)flags | MSG_DONTWAIT), EAGAIN);
+	/* Its end is one, however much was missing. */
+	EQ(kill(child, SIGKILL), 0);
+	EQ(TEMP_FAILURE_RETRY(waitpid(child, &status, 0)), child);
+	ssize_t count;
+	do {
+		count = recv(e.b, got, sizeof(got), MSG_TRUNC);
+	} while (count > 0);
+	CHECK(count == 0 || errno == ECONNRESET);
+	EQ(close(e.b), 0);
+}
+
+CASES
+{
+	static const struct {
+		const char *how;
+		long flags;
+	} ways[] = {{"received", 0}, {"peeked-at", MSG_PEEK}, {"counted", MSG_PEEK | MSG_TRUNC}, {"discarded", MSG_TRUNC}};
+
+	for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++)
+		case_add(__FILE__, __LINE__, nothing_more_has_come, ways[i].flags, "amid.a-message-%s", ways[i].how);
+}
+
 /* --- octets that are held back: for a fifth of a second at most (tcp(7)) */
 
 enum held { BY_MORE, BY_CORK };

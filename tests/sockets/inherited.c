@@ -68,11 +68,41 @@ static bool accept_and_echo(int fd, struct flow f, size_t length)
 	return end >= 0 && echo(end, f, length);
 }
 
+/* No descriptor is open by which the state of connections could be read, nor in what this program starts. */
+static bool has_no_state(int fd, struct flow f, size_t length)
+{
+	char path[32], file[64] = "";
+
+	(void)fd;
+	(void)f;
+	(void)length;
+	for (int number = 0; number < 2048; number++) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", number);
+		ssize_t got = readlink(path, file, sizeof(file) - 1);
+		if (got > 0 && memmem(file, (size_t)got, "weft-streams", 12))
+			return false;
+	}
+	return true;
+}
+
+static bool starts_one_that_has_no_state(int fd, struct flow f, size_t length)
+{
+	char *argv[] = {"sockets-conformance", "--inherited", "nothing", "0", "0", "0", "0", NULL};
+
+	(void)fd;
+	(void)f;
+	(void)length;
+	unsetenv("LD_PRELOAD");
+	execv("/proc/self/exe", argv);
+	return false;
+}
+
 static const struct {
 	const char *name;
 	bool (*run)(int fd, struct flow f, size_t length);
 } doings[] = {{"read", read_on}, {"write", write_on}, {"edges", read_by_edges}, {"count", count_what_is_there},
-	      {"echo", echo},	 {"accept", accept_and_echo}};
+	      {"echo", echo},	 {"accept", accept_and_echo},
+	      {"nothing", has_no_state}, {"through", starts_one_that_has_no_state}};
 
 int inherited_main(int argc, char **argv)
 {
@@ -314,5 +344,90 @@ TCPS("inherited.and-killed-in-its-call")
 	in.at = 50000;
 	NEED(flow_send(&out, e.a, 300) && flow_recv(&in, e.b, 300));
 	flow_both_ways(e);
+	ends_close(e);
+}
+
+/* --- who may not go on with them: what another user's program has of the state it reads and writes */
+
+/* The environment of this process without a name that begins so; a copy to be freed. */
+static char **environment_without(const char *name)
+{
+	size_t count = 0, left = 0;
+
+	while (environ[count])
+		count++;
+	char **copy = calloc(count + 1, sizeof(*copy));
+	for (size_t i = 0; copy && i < count; i++)
+		if (strncmp(environ[i], name, strlen(name)) != 0)
+			copy[left++] = environ[i];
+	return copy;
+}
+
+static void not_under_weft(long how)
+{
+	struct ends e = ends_of(TCP4);
+	char **bare = environment_without("LD_PRELOAD=");
+	struct words w;
+	pid_t child = 0;
+
+	words_of(&w, "nothing", e.b, (struct flow){0, 0}, 0);
+	NEED(bare);
+	if (how == BY_SPAWN)
+		EQ(posix_spawn(&child, program, NULL, NULL, w.argv, bare), 0);
+	else if ((child = how == BY_FORK ? fork() : vfork()) == 0) {
+		execve(program, w.argv, bare);
+		_exit(127);
+	}
+	CHECK(child_ended_well(child));
+	free(bare);
+	talks(e.a, e.b);
+	ends_close(e);
+}
+
+CASES
+{
+	for (long i = 0; i < STARTINGS; i++)
+		ADD(not_under_weft, i, "inherited.not-by-%s-where-nothing-is-looked-after", starting_names[i]);
+}
+
+CASE("inherited.not-by-another-user")
+{
+	if (geteuid() != 0)
+		SKIP("another user's program is started by root");
+	struct ends e = ends_of(TCP4);
+	char **unruled = environment_without("WEFT_DDP");
+	struct words w;
+
+	words_of(&w, "nothing", e.b, (struct flow){0, 0}, 0);
+	NEED(unruled);
+	pid_t child = fork();
+	NEED(child >= 0);
+	if (child == 0) {
+		if (setresgid(65534, 65534, 65534) == 0 && setresuid(65534, 65534, 65534) == 0)
+			execve(program, w.argv, unruled);
+		_exit(127);
+	}
+	CHECK(child_ended_well(child));
+	free(unruled);
+	ends_close(e);
+}
+
+/* A program in between that has no rule, and knows of no connection. */
+CASE("inherited.not-through-a-program-without-a-rule")
+{
+	struct ends e = ends_of(TCP4);
+	char **unruled = environment_without("WEFT_DDP");
+	struct words w;
+
+	words_of(&w, "through", e.b, (struct flow){0, 0}, 0);
+	NEED(unruled);
+	pid_t child = fork();
+	NEED(child >= 0);
+	if (child == 0) {
+		execve(program, w.argv, unruled);
+		_exit(127);
+	}
+	CHECK(child_ended_well(child));
+	free(unruled);
 	ends_close(e);
 }

@@ -76,8 +76,8 @@ class Bench:
     def run(self, *command, timeout=60, check=True, text=None):
         """Runs a client to its end; what it prints."""
         command = [str(word) for word in command]
-        done = subprocess.run(command, env=self.client, cwd=self.folder, input=text, timeout=timeout, capture_output=True,
-                              text=True)
+        done = subprocess.run(command, env=self.client, cwd=self.folder, input=text, timeout=timeout,
+                              capture_output=True, text=True)
         self.said += done.stderr
         if check and done.returncode != 0:
             raise AssertionError(f"{' '.join(command)}: status {done.returncode}\n{done.stdout}{done.stderr}")
@@ -94,7 +94,8 @@ class Bench:
             time.sleep(0.02)
 
     def logs(self, whole=False):
-        return "\n".join(p.read_text(errors="replace")[0 if whole else -1500:] for p in sorted(self.folder.glob("log*")))
+        texts = (path.read_text(errors="replace") for path in sorted(self.folder.glob("log*")))
+        return "\n".join(text[0 if whole else -1500:] for text in texts)
 
     def data(self, name, octets):
         path = self.folder / name
@@ -109,8 +110,8 @@ class Bench:
         self.said += self.logs(whole=True)
 
     def counts(self):
-        """What the programs that ended by themselves say: datagrams that left many in a call, those that were taken from
-        the kernel many at once, ends of connections over DDP."""
+        """What the programs that ended by themselves say: datagrams that left many in a call, those that were taken
+        from the kernel many at once, ends of connections over DDP."""
         found = SAID.findall(self.said)
         datagrams = (sum(int(count[side]) for count in found) for side in (0, 1))
         return *datagrams, sum(map(int, SAID_OF_DDP.findall(self.said)))

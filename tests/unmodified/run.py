@@ -6,8 +6,8 @@
 Each program runs under hooks that change nothing (pass) and with every UDP socket offloaded at both ends (both);
 programs of UDP also with the server or the client alone under Weft, and those of TCP over DDP: at both ends (ddp), as a
 server of plain clients (ddp-server), where both ends prefer it (prefer), as the client of a plain server
-(prefer-client). They have to do what they do without: contents are compared. A program that is not installed is skipped. Closes with `N passed, N failed, N skipped`; --docs writes a table
-with a line for each program.
+(prefer-client). They have to do what they do without: contents are compared. A program that is not installed is
+skipped. Closes with `N passed, N failed, N skipped`; --docs writes a table with a line for each program.
 """
 
 import argparse
@@ -27,8 +27,8 @@ from bench import OF_KIND, PROGRAMS, Bench, Skip
 from counts import Counts
 
 
-COLUMNS = {"pass": "hooks alone", "both": "UDP offloaded at both ends", "server": "server alone", "client": "client alone",
-           "ddp": "DDP at both ends", "ddp-server": "DDP, plain client", "prefer": "prefers DDP at both ends",
+COLUMNS = {"pass": "hooks alone", "both": "UDP offloaded at both ends", "server": "server alone",
+           "client": "client alone", "ddp": "DDP at both ends", "ddp-server": "DDP, plain client", "prefer": "prefers DDP at both ends",
            "prefer-client": "prefers, plain server"}
 
 
@@ -49,7 +49,9 @@ def one(library, title, mode):
         return how, why, bench.counts()
 
 
-def cell(result):
+def cell(result, is_meant):
+    if result is None:
+        return "not run" if is_meant else "-"
     how, _, many = result
     return f"{how} ({told(many)})" if how == "passed" and any(many) else how
 
@@ -64,12 +66,12 @@ def table(results):
     """A table for programs of each kind."""
     tables = []
     for kind, modes in OF_KIND.items():
-        rows = [f"| program | compared | {' | '.join(COLUMNS[mode] for mode in modes)} |", "| --- " * (2 + len(modes)) + "|"]
+        titles = ["program", "compared", *(COLUMNS[mode] for mode in modes)]
+        rows = [f"| {' | '.join(titles)} |", "| --- " * len(titles) + "|"]
         for title, (function, _, what, of_program) in PROGRAMS.items():
             if function.__module__ != kind:
                 continue
-            cells = [cell(results[title, mode]) if (title, mode) in results else "-" if mode not in of_program else "not run"
-                     for mode in modes]
+            cells = [cell(results.get((title, mode)), mode in of_program) for mode in modes]
             rows.append(f"| {title} | {what} | {' | '.join(cells)} |")
         tables.append("\n".join(rows) + "\n")
     return "\n".join(tables)

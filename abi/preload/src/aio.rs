@@ -13,6 +13,7 @@ use weft_os::lock::{futex_wait, futex_wake, Lock, Locked};
 use weft_os::{process, sched};
 
 use crate::edge::{fail, get, get_octets, put};
+use crate::limit::Limit;
 use crate::mine::mine;
 use crate::real::Real;
 use crate::socket::Socket;
@@ -275,21 +276,19 @@ pub fn suspend(list: *const *const aiocb, count: c_int, timeout: *const timespec
     if stack().is_none() || !each().any(is_under_way) {
         return None;
     }
-    let mut left_ns = match timeout.is_null() {
-        true => None,
-        false => get(timeout).map(|time| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64),
-    };
+    let limit = Limit::of_time(timeout)?;
     loop {
         let seen = OVER.load(Ordering::Acquire);
         if each().any(|at| error_of(at) != libc::EINPROGRESS) {
             return Some(0);
         }
+        // The end of any request wakes everybody, so what has passed is the clock's to say.
+        let left_ns = limit.left_ns();
         if left_ns == Some(0) {
             return Some(fail(libc::EAGAIN) as c_int);
         }
         let wait = left_ns.map_or(LOOK_EVERY_NS, |left| left.min(LOOK_EVERY_NS));
         futex_wait(&OVER, seen, Some(wait));
-        left_ns = left_ns.map(|left| left - wait);
     }
 }
 

@@ -236,7 +236,7 @@ fn overwriting(old: c_int, new: c_int) {
     if let Some(stack) = stack() {
         if old != new {
             stdio::before_moving(new);
-            caught((), || stack.overwriting(new));
+            caught((), || stack.overwriting(old, new));
         }
     }
 }
@@ -263,6 +263,10 @@ hook!(fn __dup2(old: c_int, new: c_int) -> c_int, real => {
 });
 
 hook!(fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int, real => {
+    if flags & !libc::O_CLOEXEC != 0 {
+        // It will be refused.
+        return real();
+    }
     overwriting(old, new);
     moved(old, real())
 });

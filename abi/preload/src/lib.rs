@@ -7,12 +7,13 @@
 //! | `edge` | what every hook does: the program's memory, errno, panics |
 //! | `mine`, `socket` | whose descriptor it is; what the hooks ask of a socket of ours |
 //! | `udp`, `tcp` | the kinds of those: UDP sockets, TCP sockets |
-//! | `send`, `receive`, `wait`, `limit` | data out, in, and waiting for it |
+//! | `send`, `receive`, `wait`, `sets`, `sifted`, `limit` | data out, in, and waiting for it |
 //! | `rsockets` | the functions of rsocket(7), which are hooks by other names |
 //! | `messages` | lists of messages, received one by one |
 //! | `descriptors`, `options` | descriptors made, doubled and closed; socket options and names |
-//! | `internal`, `stdio`, `aio` | streams and aio: what the C library does by calls of its own |
+//! | `internal`, `stdio`, `printing`, `aio` | streams, `dprintf` and aio: what the C library does by calls of its own |
 //! | `process`, `io_uring` | fork, exec, exit; rings that pass the hooks by |
+//! | `exec` | which programs started from here have this one's connections |
 //!
 //! A hook runs wherever the program makes the call: in a signal handler, in a child of `vfork`, while a
 //! library loads. So none allocates or takes a lock of the standard library, and all are `C-unwind`: the
@@ -25,16 +26,20 @@ mod aio;
 mod calls;
 mod descriptors;
 mod edge;
+mod exec;
 mod internal;
 mod io_uring;
 mod limit;
 mod messages;
 mod mine;
 mod options;
+mod printing;
 mod process;
 mod receive;
 mod rsockets;
 mod send;
+mod sets;
+mod sifted;
 mod socket;
 mod stack;
 mod start;

@@ -180,6 +180,10 @@ impl Socket for Mine {
         each!(self, socket => socket.is_readable())
     }
 
+    fn is_writable(self) -> bool {
+        each!(self, socket => socket.is_writable())
+    }
+
     fn take_error(self) -> Option<Errno> {
         each!(self, socket => socket.take_error())
     }

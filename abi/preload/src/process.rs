@@ -1,11 +1,14 @@
 //! Fork, exec, exit, and bare system calls: what gathered leaves first.
 //!
-//! These are jumps, not calls: a child of `vfork` returns through the very frame it was made in, and the `execl` family
+//! Most are jumps, not calls: a child of `vfork` returns through the very frame it was made in, and the `execl` family
 //! has as many arguments as it likes.
 
-use std::ffi::{c_int, c_long, c_uint, c_ulong};
+use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
+
+use libc::{pid_t, FILE};
 
 use crate::edge::caught;
+use crate::exec::{self, Environment};
 use crate::io_uring;
 use crate::stack::stack;
 
@@ -26,11 +29,23 @@ unsafe extern "C" fn prepare_to_fork() {
     before_fork();
 }
 
-/// Before a child that becomes another program: it may have the sockets too.
-extern "C" fn before_leaving() {
-    if let Some(stack) = stack() {
-        caught((), || stack.before_fork());
-    }
+/// Before this is another program, whose environment is this program's. `execle` has its own behind its arguments,
+/// where it is not looked for: what has our connections then is at most the same user's.
+extern "C" fn before_exec() {
+    before_ending();
+    exec::becoming(exec::own_environment());
+}
+
+/// Before this is another program, with this environment.
+extern "C" fn before_exec_with(_: c_long, _: c_long, environment: Environment) {
+    before_ending();
+    exec::becoming(environment);
+}
+
+/// The same by `execveat`.
+extern "C" fn before_exec_at(_: c_long, _: c_long, _: c_long, environment: Environment) {
+    before_ending();
+    exec::becoming(environment);
 }
 
 /// Before there is no program any more, or another one, here.
@@ -53,7 +68,12 @@ pub(crate) extern "C" fn before_printing(fd: c_int) {
 /// Before a system call that the program makes by its number: the same as before the function of that name, as far as
 /// something may have gathered or a descriptor goes away.
 #[cfg(target_arch = "x86_64")]
-extern "C" fn before_syscall(number: c_long, a: c_long, b: c_long, c: c_long) {
+extern "C" fn before_syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long) {
+    match number {
+        libc::SYS_execve => exec::becoming(c as Environment),
+        libc::SYS_execveat => exec::becoming(d as Environment),
+        _ => {}
+    }
     let Some(stack) = stack() else { return };
     let fd = a as c_int;
     caught((), || match number {
@@ -186,12 +206,60 @@ pub(crate) extern "C" fn found(
 jump!(before_fork: fork, __fork, __libc_fork, _Fork, clone, __clone, forkpty, daemon);
 
 #[cfg(target_arch = "x86_64")]
-jump!(before_leaving: vfork, __vfork, posix_spawn, posix_spawnp, system, popen, _IO_popen);
+jump!(before_fork: vfork, __vfork);
 
 #[cfg(target_arch = "x86_64")]
-jump!(
-    before_ending: execl, execle, execlp, execv, execve, execveat, execvp, execvpe, fexecve, _exit, _Exit, quick_exit,
-);
+jump!(before_exec: execl, execle, execlp, execv, execvp);
+
+#[cfg(target_arch = "x86_64")]
+jump!(before_exec_with: execve, execvpe, fexecve);
+
+#[cfg(target_arch = "x86_64")]
+jump!(before_exec_at: execveat);
+
+#[cfg(target_arch = "x86_64")]
+jump!(before_ending: _exit, _Exit, quick_exit);
 
 #[cfg(target_arch = "x86_64")]
 jump!(before_syscall: syscall);
+
+type Words = *const *mut c_char;
+
+hook!(fn posix_spawn(
+    pid: *mut pid_t,
+    path: *const c_char,
+    actions: *const c_void,
+    attributes: *const c_void,
+    arguments: Words,
+    environment: Environment,
+) -> c_int, real => {
+    before_fork();
+    exec::starting(environment, real)
+});
+
+hook!(fn posix_spawnp(
+    pid: *mut pid_t,
+    file: *const c_char,
+    actions: *const c_void,
+    attributes: *const c_void,
+    arguments: Words,
+    environment: Environment,
+) -> c_int, real => {
+    before_fork();
+    exec::starting(environment, real)
+});
+
+hook!(fn system(command: *const c_char) -> c_int, real => {
+    before_fork();
+    exec::starting(exec::own_environment(), real)
+});
+
+hook!(fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE, real => {
+    before_fork();
+    exec::starting(exec::own_environment(), real)
+});
+
+hook!(fn _IO_popen(command: *const c_char, mode: *const c_char) -> *mut FILE, real => {
+    before_fork();
+    exec::starting(exec::own_environment(), real)
+});

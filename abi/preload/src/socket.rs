@@ -131,6 +131,9 @@ pub trait Socket: Copy {
     /// Whether the program can receive something, where the kernel says that octets are there.
     fn is_readable(self) -> bool;
 
+    /// Whether the program can send something, where the kernel says that there is room.
+    fn is_writable(self) -> bool;
+
     /// The error of a send that nobody waited for, which `SO_ERROR` gives before the kernel's own.
     fn take_error(self) -> Option<Errno>;
 

@@ -7,9 +7,11 @@ use std::sync::{Once, OnceLock};
 
 use weft_os::stderr;
 use weft_settings::{LogLevel, Settings};
+use weft_sockets::ddp::Slots;
 use weft_sockets::stack::Stack;
 
 use crate::descriptors;
+use crate::exec;
 use crate::io_uring;
 use crate::process;
 use crate::real;
@@ -40,6 +42,7 @@ fn begin() {
     let names = program_names();
     let program = names.first().cloned().unwrap_or_default();
     if settings.off {
+        exec::begin(Slots::inherited_file());
         // Without a stack every hook is the C library's call: no table, no thread.
         if settings.log >= LogLevel::Info {
             eprintln!("weft: info: {program}: Weft is off (WEFT_OFF); socket calls are passed on");
@@ -58,8 +61,12 @@ fn begin() {
     if settings.log >= LogLevel::Info {
         let _ = LOUD.set(program);
     }
-    let Some(stack) = stack else { return };
+    let Some(stack) = stack else {
+        // The program has none of the connections, and those that it starts may: it keeps what it was given.
+        return exec::begin(Slots::inherited_file());
+    };
     let stack = set_stack(stack);
+    exec::begin(stack.kinds().streams.kept());
     // A program that takes another's place has its connections, and what it prints may go to one.
     if stack.adopt_inherited() {
         (0..3).for_each(stdio::moved);

@@ -9,9 +9,11 @@ use std::ffi::{c_int, c_void};
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
 use weft_sockets::stack::Stack;
 
-use crate::edge::{caught, get, get_octets, put, put_octets};
+use crate::edge::{caught, get, put};
 use crate::limit::{time_of, Limit, SECOND_NS};
 use crate::mine::known;
+use crate::sets::Sets;
+use crate::sifted::Sifted;
 use crate::socket::Socket;
 use crate::stack::stack;
 use crate::tcp::events;
@@ -27,15 +29,18 @@ fn concerned() -> Option<&'static Stack> {
 ///
 /// It looks without waiting first where something waits to leave: a program that has something to do goes on
 /// gathering. Only before it would sleep, or when it looks and finds nothing, does what gathered leave.
+///
+/// `mask`: the signals that are blocked meanwhile, as of `ppoll`.
 fn wait_well(
     stack: &'static Stack,
     limit: Limit,
+    mask: *const sigset_t,
     mut wait: impl FnMut(Limit) -> c_int,
-    sift: impl Fn(c_int) -> c_int,
+    sift: impl Fn(c_int) -> Sifted,
 ) -> c_int {
     if stack.anything_waits() {
         let ready = wait(Limit::NOW);
-        let ready = if ready > 0 { sift(ready) } else { ready };
+        let ready = if ready > 0 { sift(ready).left } else { ready };
         if ready != 0 {
             return ready;
         }
@@ -49,11 +54,24 @@ fn wait_well(
         if ready <= 0 {
             return ready;
         }
-        let ready = sift(ready);
-        if ready > 0 || limit.left_ns() == Some(0) {
-            return ready;
+        let sifted = sift(ready);
+        if sifted.left > 0 || limit.left_ns() == Some(0) {
+            return sifted.left;
+        }
+        if sifted.hides_room && pause(limit, mask) < 0 {
+            return -1;
         }
     }
+}
+
+/// How long nobody looks whether a peer has given room, in nanoseconds.
+const PAUSE_NS: u64 = 1_000_000;
+
+/// Waits for nothing, a moment, as the program's call would: what is ready would end every wait for something.
+fn pause(limit: Limit, mask: *const sigset_t) -> c_int {
+    let time = time_of(limit.left_ns().unwrap_or(PAUSE_NS).min(PAUSE_NS));
+    // SAFETY: no entries, and the program's own mask.
+    unsafe { ppoll_real(std::ptr::null_mut(), 0, &time, mask) }
 }
 
 /// Whether the program can receive from the descriptor, of which the kernel says so.
@@ -61,23 +79,37 @@ fn is_readable(fd: c_int) -> bool {
     known(fd).is_none_or(|mine| caught(true, || mine.is_readable()))
 }
 
-const READABLE: i16 = libc::POLLIN | libc::POLLRDNORM;
+/// Whether the program can send to the descriptor, of which the kernel says so.
+fn is_writable(fd: c_int) -> bool {
+    known(fd).is_none_or(|mine| caught(true, || mine.is_writable()))
+}
 
-/// Takes the readiness of descriptors away that cannot be received from.
-fn sift_polled(fds: *mut pollfd, count: nfds_t, ready: c_int) -> c_int {
-    let mut left = ready;
+const READABLE: i16 = libc::POLLIN | libc::POLLRDNORM;
+const WRITABLE: i16 = libc::POLLOUT | libc::POLLWRNORM;
+
+/// Takes the readiness of descriptors away that cannot be received from, or sent to.
+fn sift_polled(fds: *mut pollfd, count: nfds_t, ready: c_int) -> Sifted {
+    let mut sifted = Sifted::nothing(ready);
     for number in 0..count as usize {
         let at = fds.wrapping_add(number);
-        let Some(polled) = get(at).filter(|polled| polled.revents & READABLE != 0) else {
+        let of_interest = |polled: &pollfd| polled.revents & (READABLE | WRITABLE) != 0;
+        let Some(polled) = get(at).filter(of_interest) else {
             continue;
         };
-        if polled.fd >= 0 && !is_readable(polled.fd) {
-            let revents = polled.revents & !READABLE;
+        let mut revents = polled.revents;
+        if polled.fd >= 0 && revents & READABLE != 0 && !is_readable(polled.fd) {
+            revents &= !READABLE;
+        }
+        if polled.fd >= 0 && revents & WRITABLE != 0 && !is_writable(polled.fd) {
+            revents &= !WRITABLE;
+            sifted.hides_room = true;
+        }
+        if revents != polled.revents {
             let _ = put(at, pollfd { revents, ..polled });
-            left -= c_int::from(revents == 0);
+            sifted.left -= c_int::from(revents == 0);
         }
     }
-    left
+    sifted
 }
 
 fn poll_well(
@@ -93,7 +125,9 @@ fn poll_well(
         // SAFETY: the program's own call, but for the time.
         unsafe { ppoll_real(fds, count, time, mask) }
     };
-    wait_well(stack, limit, wait, |ready| sift_polled(fds, count, ready))
+    wait_well(stack, limit, mask, wait, |ready| {
+        sift_polled(fds, count, ready)
+    })
 }
 
 macro_rules! polls {
@@ -153,58 +187,6 @@ unsafe fn ppoll_real(
     unsafe { REAL.get()(fds, count, timeout, mask) }
 }
 
-/// The three sets of a select, to look without losing what was asked.
-struct Sets {
-    places: [*mut fd_set; 3],
-    asked: [[u8; Sets::OCTETS]; 3],
-    len: usize,
-}
-
-impl Sets {
-    /// Of an `fd_set` proper; who has larger ones does not look first.
-    const OCTETS: usize = 128;
-
-    fn save(count: c_int, places: [*mut fd_set; 3]) -> Option<Sets> {
-        let len = usize::try_from(count).ok()?.div_ceil(64) * 8;
-        let mut asked = [[0; Sets::OCTETS]; 3];
-        for (place, asked) in places.iter().zip(&mut asked) {
-            let asked = asked.get_mut(..len)?;
-            if !place.is_null() && !get_octets(place.cast(), asked) {
-                return None;
-            }
-        }
-        Some(Sets { places, asked, len })
-    }
-
-    fn restore(&self) {
-        for (place, asked) in self.places.iter().zip(&self.asked) {
-            if !place.is_null() {
-                // What was read there can be written there: select does.
-                let _ = put_octets(place.cast(), &asked[..self.len]);
-            }
-        }
-    }
-
-    /// As [`sift_polled`].
-    fn sift(&self, ready: c_int) -> c_int {
-        let read = self.places[0];
-        let mut set = [0; Sets::OCTETS];
-        if read.is_null() || !get_octets(read.cast(), &mut set[..self.len]) {
-            return ready;
-        }
-        let mut left = ready;
-        for fd in 0..self.len * 8 {
-            let bit = 1 << (fd % 8);
-            if set[fd / 8] & bit != 0 && !is_readable(fd as c_int) {
-                set[fd / 8] &= !bit;
-                left -= 1;
-            }
-        }
-        let _ = put_octets(read.cast(), &set[..self.len]);
-        left
-    }
-}
-
 fn select_well(
     stack: &'static Stack,
     count: c_int,
@@ -220,7 +202,9 @@ fn select_well(
         // SAFETY: the program's own call, but for the time.
         unsafe { pselect_real(count, read, write, except, time, mask) }
     };
-    wait_well(stack, limit, wait, |ready| sets.sift(ready))
+    wait_well(stack, limit, mask, wait, |ready| {
+        sets.sift(ready, is_readable, is_writable)
+    })
 }
 
 macro_rules! selects {
@@ -310,8 +294,9 @@ fn epoll_well(
 ) -> c_int {
     // SAFETY: the program's own call, but for the time.
     let wait = |limit: Limit| unsafe { epoll_real(epoll, list, most, limit.left_ms(), mask) };
-    wait_well(stack, limit, wait, |ready| {
-        caught(ready, || events::sift(stack, epoll, list, ready))
+    wait_well(stack, limit, mask, wait, |ready| {
+        let unsifted = Sifted::nothing(ready);
+        caught(unsifted, || events::sift(stack, epoll, list, ready))
     })
 }
 

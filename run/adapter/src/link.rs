@@ -23,7 +23,8 @@ pub trait Link: Debug + Send {
         each: &mut dyn FnMut(&ReceivedFrame<'_>),
     ) -> io::Result<usize>;
 
-    /// Sends the frames of a batch in order and empties it. Returns how many were taken; the rest is lost.
+    /// Sends the frames of a batch in order, up to the first that is refused, and empties it. Returns how many were
+    /// taken.
     ///
     /// # Errors
     /// What became of the first frame; `EFAULT`: memory in it is not mapped.

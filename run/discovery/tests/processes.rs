@@ -199,6 +199,35 @@ fn a_child_of_fork_answers_when_its_parent_is_gone() {
 }
 
 #[test]
+fn a_question_about_a_siblings_listener_is_passed_on() {
+    let server = Server::alone();
+    let own = server.listen(1, "127.0.0.1:0").unwrap();
+    let (mut from, mut to) = std::io::pipe().unwrap();
+    let child = fork(|| {
+        let other = server.listen(2, "127.0.0.1:0").unwrap();
+        soon("the child answers", || {
+            server.answering.standing() == Standing::Answers
+        });
+        let port = at("127.0.0.1", &other).port();
+        to.write_all(&port.to_be_bytes()).is_ok() && until_told(&server, || ())
+    });
+    let mut port = [0; 2];
+    from.read_exact(&mut port).unwrap();
+    let other = SocketAddr::new(HERE, u16::from_be_bytes(port));
+    let udp = SocketAddr::new(HERE, server.port.of(0));
+    // Both have the UDP port, and each of them gets some of the questions.
+    let ask = |listener: SocketAddr| {
+        let stream = TcpStream::connect(listener).unwrap();
+        answer_to(&question(connection(&stream)), HERE, udp, SILENCE).is_some()
+    };
+    // Nobody accepts, so there is room for so many connections; a busy machine may be late with an answer.
+    let is_found = (0..3).any(|_| (0..20).all(|_| ask(at("127.0.0.1", &own)) && ask(other)));
+    assert!(is_found, "whoever gets a question finds the listener");
+    tell(&server);
+    assert!(await_child(child));
+}
+
+#[test]
 fn a_child_takes_its_parents_name_over() {
     let server = Server::alone();
     let listener = server.listen(1, "127.0.0.1:0").unwrap();

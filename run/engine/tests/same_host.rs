@@ -26,8 +26,8 @@ fn uses_rings(end: &End) -> bool {
     connections.iter().any(|one| one.qp == qp && one.rings)
 }
 
-/// Two ends that share memory. Either end has to be served for that, which nobody but the service thread does here.
-fn sharing() -> (End, End) {
+/// Two ends that are about to share memory.
+fn fresh() -> (End, End) {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
         let settings = Settings {
@@ -36,7 +36,12 @@ fn sharing() -> (End, End) {
         };
         weft_engine::start_with(settings).unwrap();
     });
-    let (a, b) = pair();
+    pair()
+}
+
+/// Two ends that share memory. Either end has to be served for that, which nobody but the service thread does here.
+fn sharing() -> (End, End) {
+    let (a, b) = fresh();
     let deadline = Instant::now() + TIMEOUT;
     while !(uses_rings(&a) && uses_rings(&b)) {
         assert!(Instant::now() < deadline, "they stay on TCP");
@@ -209,4 +214,44 @@ fn a_terminate_takes_effect_behind_what_was_sent() {
     b.expect(EventKind::Disconnected);
     assert_eq!(a.qp.state(), QpState::Error);
     assert!(octets(&target, 4096) == pattern(4096, 4));
+}
+
+/// Processor time of the service thread, nanoseconds.
+fn service_time() -> u64 {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let of = |name: &str, task: &std::path::Path| std::fs::read_to_string(task.join(name)).unwrap();
+    tasks
+        .map(|task| task.unwrap().path())
+        .filter(|task| of("comm", task).trim() == "weft-service")
+        .map(|task| {
+            let times = of("schedstat", &task);
+            times.split(' ').next().unwrap().parse::<u64>().unwrap()
+        })
+        .sum()
+}
+
+/// Neither end posts receives, each has more to send than there is room for, and some of it went by TCP: TCP then is
+/// readable for good, and nobody reads it.
+#[test]
+fn who_waits_for_room_and_cannot_receive_sleeps() {
+    const LEN: usize = 100_000;
+    let (a, b) = fresh();
+    let (from_a, from_b) = (a.memory(LEN, Access::NONE), b.memory(LEN, Access::NONE));
+    post(&a, SendOp::Send, &from_a, LEN);
+    (0..40).for_each(|_| post(&b, SendOp::Send, &from_b, LEN));
+    std::thread::sleep(Duration::from_millis(300));
+    (0..40).for_each(|_| post(&a, SendOp::Send, &from_a, LEN));
+    std::thread::sleep(Duration::from_millis(300));
+    let before = service_time();
+    std::thread::sleep(Duration::from_millis(500));
+    let took = Duration::from_nanos(service_time() - before);
+    assert!(took < Duration::from_millis(150), "{took:?} of 500 ms");
+    // And nothing is lost by it.
+    for (end, messages) in [(&b, 41), (&a, 40)] {
+        let target = end.memory(LEN, ALL);
+        for _ in 0..messages {
+            post_recv(end, &target, LEN);
+            assert_eq!(end.wait_recv().status, WcStatus::Success);
+        }
+    }
 }

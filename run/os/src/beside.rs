@@ -2,7 +2,7 @@
 //! host.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
@@ -48,6 +48,15 @@ pub fn peer_end(fd: i32) -> Option<SocketAddr> {
 
 /// A socket address from the octets of a `sockaddr_in` or `sockaddr_in6`, IPv4-mapped ones as IPv4.
 pub fn socket_addr(name: &[u8]) -> Option<SocketAddr> {
+    let address = written_addr(name)?;
+    Some(match address.ip().to_canonical() {
+        IpAddr::V4(v4) => SocketAddr::new(v4.into(), address.port()),
+        IpAddr::V6(_) => address,
+    })
+}
+
+/// The same as the octets have it: an IPv4-mapped address is one of IPv6.
+pub fn written_addr(name: &[u8]) -> Option<SocketAddr> {
     let family = u16::from_ne_bytes(name.get(..2)?.try_into().ok()?);
     let port = u16::from_be_bytes(name.get(2..4)?.try_into().ok()?);
     match i32::from(family) {
@@ -58,11 +67,7 @@ pub fn socket_addr(name: &[u8]) -> Option<SocketAddr> {
         libc::AF_INET6 => {
             let octets = <[u8; 16]>::try_from(name.get(8..24)?).ok()?;
             let scope = u32::from_ne_bytes(name.get(24..28)?.try_into().ok()?);
-            let address = std::net::Ipv6Addr::from(octets);
-            Some(match address.to_ipv4_mapped() {
-                Some(v4) => SocketAddr::new(v4.into(), port),
-                None => std::net::SocketAddrV6::new(address, port, 0, scope).into(),
-            })
+            Some(SocketAddrV6::new(octets.into(), port, 0, scope).into())
         }
         _ => None,
     }

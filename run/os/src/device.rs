@@ -58,7 +58,8 @@ impl Device {
         }
     }
 
-    /// Sends the frames of a batch in order and empties it. Returns how many were taken; the rest is lost.
+    /// Sends the frames of a batch in order, up to the first that is refused, and empties it. Returns how many were
+    /// taken.
     ///
     /// # Errors
     /// What became of the first frame, see [`PacketDevice::send`].

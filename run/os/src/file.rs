@@ -53,6 +53,13 @@ fn now(number: i64, fd: i32, part: &sys::IoVec) -> Result<usize, i32> {
     unsafe { sys::call(number, args) }
 }
 
+/// Whether the number stands for anything.
+pub fn is_open(fd: i32) -> bool {
+    let args = [fd as usize, libc::F_GETFD as usize, 0, 0, 0, 0];
+    // SAFETY: names no memory.
+    unsafe { sys::call(libc::SYS_fcntl, args) }.is_ok()
+}
+
 /// Another descriptor of what `fd` stands for, which no child and no program started from here has: the lowest number
 /// from `from` on, or the lowest where there may not be so many. [`close`] ends it.
 pub fn duplicate(fd: i32, from: i32) -> Option<i32> {
@@ -69,16 +76,21 @@ pub fn duplicate(fd: i32, from: i32) -> Option<i32> {
         unsafe { sys::call(libc::SYS_fcntl, args) }
     };
     fork::watch();
-    let number = copy(from).or_else(|_| copy(0)).ok()?;
-    private::mark(number);
-    Some(number as i32)
+    private::begin_change();
+    let copied = copy(from).or_else(|_| copy(0)).ok();
+    if let Some(number) = copied {
+        private::mark(number);
+    }
+    private::end_change();
+    copied.map(|number| number as i32)
 }
 
 /// Closes a descriptor that [`duplicate`] made.
 pub fn close(fd: i32) {
-    private::unmark(fd as usize);
-    // SAFETY: names no memory; the caller owns the descriptor.
-    let _ = unsafe { sys::call(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
+    private::close_marked(fd as usize, || {
+        // SAFETY: names no memory; the caller owns the descriptor.
+        let _ = unsafe { sys::call(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
+    });
 }
 
 /// Whether the descriptor has a position of its own.

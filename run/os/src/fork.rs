@@ -12,6 +12,14 @@ use crate::{generation, private};
 
 static WATCHED: AtomicBool = AtomicBool::new(false);
 
+extern "C" fn before() {
+    private::before_fork();
+}
+
+extern "C" fn in_parent() {
+    private::after_fork();
+}
+
 extern "C" fn in_child() {
     generation::begin_next();
     private::close_all();
@@ -25,9 +33,9 @@ extern "C" fn in_child() {
 pub fn watch() {
     // No lock: a fork while another thread is here must not leave a child that waits for that thread.
     if !WATCHED.swap(true, Ordering::Relaxed) {
-        // SAFETY: the handler counts, and closes descriptors: both are async-signal-safe.
+        // SAFETY: the handlers count, wait a while, and close descriptors: all of that is async-signal-safe.
         unsafe {
-            libc::pthread_atfork(None, None, Some(in_child));
+            libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child));
         }
     }
 }

@@ -51,6 +51,7 @@ pub mod fork;
 mod generation;
 mod guard;
 pub mod guarded;
+pub mod handing_on;
 pub mod ifaces;
 pub mod lists;
 pub mod local;

@@ -43,6 +43,17 @@ fn is_of_this_user(fd: impl AsFd) -> bool {
     sockopt::socket_peercred(fd).is_ok_and(|peer| peer.uid == rustix::process::geteuid())
 }
 
+/// What a listener had.
+#[derive(Debug)]
+pub enum Accepted {
+    /// A connection of this user.
+    Own(LocalSocket),
+    /// One that is none of this user's, and closed again, or that went before it was taken: there may be others.
+    Others,
+    /// None now.
+    Nobody,
+}
+
 impl LocalListener {
     /// Listens under an abstract name.
     ///
@@ -55,20 +66,23 @@ impl LocalListener {
         Ok(LocalListener { fd })
     }
 
-    /// The next connection of this user; those of others are closed. `None` when there is none now.
+    /// The next connection. One of another user is closed: anybody can see the name, and connect as often as they like,
+    /// so the caller has to bound how many it takes in a row.
     ///
     /// # Errors
     /// Descriptors or memory are short.
-    pub fn accept(&self) -> io::Result<Option<LocalSocket>> {
+    pub fn accept(&self) -> io::Result<Accepted> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        loop {
-            match net::accept_with(&self.fd, flags) {
-                Ok(fd) if is_of_this_user(&fd) => return Ok(Some(LocalSocket { fd: fd.into() })),
-                Ok(_) => {}
-                Err(rustix::io::Errno::AGAIN) => return Ok(None),
-                Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => {}
-                Err(error) => return Err(error.into()),
-            }
+        match descriptors::open(|| net::accept_with(&self.fd, flags)) {
+            Ok(fd) if is_of_this_user(&fd) => Ok(Accepted::Own(LocalSocket { fd: fd.into() })),
+            Ok(_) => Ok(Accepted::Others),
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock => Ok(Accepted::Nobody),
+                io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {
+                    Ok(Accepted::Others)
+                }
+                _ => Err(error),
+            },
         }
     }
 }
@@ -147,15 +161,22 @@ mod tests {
         format!("weft-test-{}-{what}", std::process::id())
     }
 
+    fn own(listener: &LocalListener) -> LocalSocket {
+        match listener.accept().unwrap() {
+            Accepted::Own(socket) => socket,
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn a_descriptor_is_handed_on_though_the_sender_is_gone() {
         let listener = LocalListener::bind(&name("hand"), 4).unwrap();
-        assert!(listener.accept().unwrap().is_none());
+        assert!(matches!(listener.accept().unwrap(), Accepted::Nobody));
         let counter = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
         let socket = LocalSocket::connect(&name("hand")).unwrap();
         socket.send(b"number", &counter).unwrap();
         drop(socket);
-        let accepted = listener.accept().unwrap().expect("a connection");
+        let accepted = own(&listener);
         let mut message = [0; MESSAGE_OCTETS_MAX];
         let (octets, descriptor) = accepted.receive(&mut message).unwrap();
         assert_eq!(&message[..octets], b"number");
@@ -180,7 +201,7 @@ mod tests {
     fn who_says_nothing_is_not_waited_for() {
         let listener = LocalListener::bind(&name("silent"), 4).unwrap();
         let _socket = LocalSocket::connect(&name("silent")).unwrap();
-        let accepted = listener.accept().unwrap().expect("a connection");
+        let accepted = own(&listener);
         let silent = accepted.receive(&mut [0; 8]).unwrap_err();
         assert_eq!(silent.kind(), io::ErrorKind::WouldBlock);
     }
@@ -200,6 +221,10 @@ mod tests {
             refused.kind() == io::ErrorKind::PermissionDenied
         });
         assert_eq!(status, 0);
-        assert!(listener.accept().unwrap().is_none(), "and not served");
+        assert!(
+            matches!(listener.accept().unwrap(), Accepted::Others),
+            "and not served"
+        );
+        assert!(matches!(listener.accept().unwrap(), Accepted::Nobody));
     }
 }

@@ -324,6 +324,22 @@ pub fn unwatch(epoll: i32, fd: i32) {
     let _ = unsafe { crate::sys::call(libc::SYS_epoll_ctl, args) };
 }
 
+/// Enters a descriptor anew that is in an epoll already, both of the program's: what it is ready for by now counts as
+/// an edge.
+pub fn watch_again(epoll: i32, fd: i32, events: u32, data: u64) {
+    let event = libc::epoll_event { events, u64: data };
+    let args = [
+        epoll as usize,
+        libc::EPOLL_CTL_MOD as usize,
+        fd as usize,
+        std::ptr::from_ref(&event) as usize,
+        0,
+        0,
+    ];
+    // SAFETY: the kernel reads the event.
+    let _ = unsafe { crate::sys::call(libc::SYS_epoll_ctl, args) };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

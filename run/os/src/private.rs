@@ -10,7 +10,8 @@
 
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use crate::generation::Generation;
 
@@ -22,6 +23,14 @@ static OURS: [AtomicU64; DESCRIPTOR_NUMBER_MAX / 64] =
     [const { AtomicU64::new(0) }; DESCRIPTOR_NUMBER_MAX / 64];
 /// No bit is set in words from here on.
 static END: AtomicUsize = AtomicUsize::new(0);
+/// Threads that are making or closing one of them, and those that are forking.
+static CHANGING: AtomicU32 = AtomicU32::new(0);
+static FORKING: AtomicU32 = AtomicU32::new(0);
+/// So often one waits for the other at most: a signal's handler that forks amid a change of its own thread would wait
+/// for good.
+const LOOKS_MAX: u32 = 2000;
+/// The first of them without sleeping in between.
+const LOOKS_AT_ONCE: u32 = 100;
 
 /// A descriptor of this process alone.
 #[derive(Debug)]
@@ -48,12 +57,62 @@ pub(crate) fn mark(number: usize) {
     }
 }
 
-/// It does so no longer. To be called before the number is closed: a child of a fork in between keeps a copy until it
-/// ends, where the other order would have it close what another thread opened under the number.
-pub(crate) fn unmark(number: usize) {
+/// It does so no longer.
+fn unmark(number: usize) {
     if let Some(word) = OURS.get(number / 64) {
         word.fetch_and(!(1 << (number % 64)), Ordering::Release);
     }
+}
+
+/// No fork comes amid what is done between this and [`end_change`]: fork copies the descriptors before the memory, so a
+/// child could have a descriptor and not its mark.
+pub(crate) fn begin_change() {
+    for look in 0..LOOKS_MAX {
+        CHANGING.fetch_add(1, Ordering::SeqCst);
+        if FORKING.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        CHANGING.fetch_sub(1, Ordering::SeqCst);
+        pause(look);
+    }
+    CHANGING.fetch_add(1, Ordering::SeqCst);
+}
+
+pub(crate) fn end_change() {
+    CHANGING.fetch_sub(1, Ordering::SeqCst);
+}
+
+/// Closes a number that is marked, by `close`. The mark goes first: in the other order a child could close what another
+/// thread has opened under the number since.
+pub(crate) fn close_marked(number: usize, close: impl FnOnce()) {
+    begin_change();
+    unmark(number);
+    close();
+    end_change();
+}
+
+/// The calling thread is about to fork: nobody changes anything when this returns, nor until [`after_fork`].
+pub(crate) fn before_fork() {
+    FORKING.fetch_add(1, Ordering::SeqCst);
+    for look in 0..LOOKS_MAX {
+        if CHANGING.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        pause(look);
+    }
+}
+
+/// Between two looks: what is waited for takes a system call or two, unless its thread has no core.
+fn pause(look: u32) {
+    match look {
+        0..LOOKS_AT_ONCE => std::thread::yield_now(),
+        _ => std::thread::sleep(Duration::from_micros(100)),
+    }
+}
+
+/// It has forked, in the parent.
+pub(crate) fn after_fork() {
+    FORKING.fetch_sub(1, Ordering::SeqCst);
 }
 
 /// Whether a number is one of ours: the program never opened it, and would not miss it if it were not there.
@@ -79,9 +138,10 @@ impl Drop for Private {
         if self.of.is_over() {
             return;
         }
-        unmark(self.fd.as_raw_fd() as usize);
-        // SAFETY: dropped once, here, and not used afterwards.
-        unsafe { ManuallyDrop::drop(&mut self.fd) };
+        close_marked(self.fd.as_raw_fd() as usize, || {
+            // SAFETY: dropped once, here, and not used afterwards.
+            unsafe { ManuallyDrop::drop(&mut self.fd) };
+        });
     }
 }
 
@@ -101,6 +161,9 @@ impl AsRawFd for Private {
 
 /// Closes this process's copies of all of them; in a child that has just begun.
 pub(crate) fn close_all() {
+    // Those threads are the parent's.
+    CHANGING.store(0, Ordering::SeqCst);
+    FORKING.store(0, Ordering::SeqCst);
     for (at, word) in OURS.iter().enumerate().take(END.load(Ordering::Relaxed)) {
         let mut bits = word.swap(0, Ordering::Acquire);
         while bits != 0 {
@@ -160,5 +223,33 @@ mod tests {
             closed && kept && is_open(number)
         });
         assert_eq!(status, 0);
+    }
+
+    /// Descriptors of this process for a file of that name.
+    fn copies_of(name: &std::path::Path) -> usize {
+        let links = std::fs::read_dir("/proc/self/fd").unwrap();
+        let is_it = |link: &std::path::PathBuf| std::fs::read_link(link).is_ok_and(|to| to == name);
+        links.map(|link| link.unwrap().path()).filter(is_it).count()
+    }
+
+    /// Another thread makes and closes copies all the time: no child has one.
+    #[test]
+    fn no_fork_comes_amid_a_change() {
+        watch();
+        let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let number = socket.as_raw_fd();
+        let name = std::fs::read_link(format!("/proc/self/fd/{number}")).unwrap();
+        let goes_on = AtomicU32::new(1);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while goes_on.load(Ordering::Relaxed) == 1 {
+                    crate::file::close(crate::file::duplicate(number, 0).unwrap());
+                }
+            });
+            let holds_more = |_: &u32| in_a_child(|| copies_of(&name) == 1) != 0;
+            let children = (0..2000).filter(holds_more).count();
+            goes_on.store(0, Ordering::Relaxed);
+            assert_eq!(children, 0, "so many have a copy");
+        });
     }
 }

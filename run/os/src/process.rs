@@ -3,6 +3,7 @@
 //! `pthread_atfork` is told of `fork` alone. A page that the kernel wipes in every forked child
 //! (`MADV_WIPEONFORK`) also tells of `_Fork` and of bare system calls, and reading it costs one load.
 
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use rustix::mm::{madvise, mmap_anonymous, Advice, MapFlags, ProtFlags};
@@ -67,10 +68,33 @@ pub fn is_borrowed() -> bool {
     id() != getpid()
 }
 
-/// Whether there is a process, or a thread, with this number.
+/// Whether there is a process, or a thread, with this number; one that has ended is there until its parent has asked.
 pub fn exists(number: u32) -> bool {
     // SAFETY: signal 0 reaches nobody.
     unsafe { sys::call(libc::SYS_kill, [number as usize, 0, 0, 0, 0, 0]) != Err(libc::ESRCH) }
+}
+
+/// Whether the thread with this number runs no more, and may only be waiting for its parent to ask how it ended. Needs
+/// a descriptor for a moment; where there is none, whoever has the number counts as running.
+pub fn has_ended(number: u32) -> bool {
+    if !exists(number) {
+        return true;
+    }
+    // Of any thread where the kernel knows such (6.9), else of those that are a process's first.
+    let pidfd = pidfd_of(number, libc::O_EXCL).or_else(|_| pidfd_of(number, 0));
+    match pidfd {
+        // Readable: it has ended.
+        Ok(pidfd) => crate::dgram::ready(pidfd.as_raw_fd(), libc::POLLIN, 0) != 0,
+        Err(errno) => errno == libc::ESRCH,
+    }
+}
+
+fn pidfd_of(number: u32, flags: i32) -> Result<OwnedFd, i32> {
+    let args = [number as usize, flags as usize, 0, 0, 0, 0];
+    // SAFETY: names no memory.
+    let fd = unsafe { sys::call(libc::SYS_pidfd_open, args) }?;
+    // SAFETY: the kernel has just made it for this call.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
 /// Something that differs between the threads of a process, at the cost of a load.

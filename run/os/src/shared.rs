@@ -8,7 +8,7 @@ use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rustix::fs::{memfd_create, MemfdFlags, SealFlags};
+use rustix::fs::{memfd_create, MemfdFlags, SealFlags, Stat};
 use rustix::mm::{madvise, mmap, mmap_anonymous, Advice, MapFlags, ProtFlags};
 use zerocopy::{FromBytes, FromZeros};
 
@@ -113,7 +113,10 @@ impl<T: FromBytes> Shared<T> {
             }
             futex_wait(&self.word, waited_for, Some(LOOK_EVERY_NS));
             let is_as_before = self.word.load(Ordering::Relaxed) == waited_for;
-            if is_as_before && !process::exists(holder) && self.change(waited_for, own | WAITED_FOR)
+            // A parent that waits here does not ask how its child ended.
+            if is_as_before
+                && process::has_ended(holder)
+                && self.change(waited_for, own | WAITED_FOR)
             {
                 return Taken::Inherited(Holding { shared: self });
             }
@@ -166,7 +169,7 @@ fn thread() -> u32 {
 }
 
 /// Memory for ever that a family of processes shares: every process forked from the one that made it, and where it has
-/// a file, every program that one of them becomes.
+/// a file, programs that one of them becomes, if they are handed it ([`crate::handing_on`]).
 #[derive(Debug)]
 pub struct Region {
     addr: usize,
@@ -191,14 +194,14 @@ impl Region {
         })
     }
 
-    /// The same with a file of this name, which is there in every program that is started from here too. Without where
-    /// the process may have none.
+    /// The same with a file of this name, by which a program that is handed it finds the memory. Without where the
+    /// process may have none.
     pub fn with_file(name: &str, len: usize) -> Option<Region> {
         let make = || {
             if !crate::shm::is_file_allowed(len) {
                 return None;
             }
-            let low = memfd_create(name, MemfdFlags::ALLOW_SEALING).ok()?;
+            let low = memfd_create(name, MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).ok()?;
             rustix::fs::ftruncate(&low, len as u64).ok()?;
             rustix::fs::fcntl_add_seals(&low, SealFlags::SHRINK | SealFlags::GROW).ok()?;
             Region::map(raised(low), len)
@@ -206,20 +209,29 @@ impl Region {
         make().or_else(|| Region::new(len))
     }
 
-    /// The one that a program before this had, of this name and length. Allocates.
-    pub fn inherited(name: &str, len: usize) -> Option<Region> {
+    /// The file of the one that a program before this had, of this name. Allocates.
+    pub fn inherited_file(name: &str) -> Option<i32> {
         let wanted = format!("/memfd:{name} (deleted)");
         let entries = std::fs::read_dir("/proc/self/fd").ok()?;
-        let number = entries.flatten().find_map(|entry| {
+        entries.flatten().find_map(|entry| {
             let target = std::fs::read_link(entry.path()).ok()?;
             let is_it = target.as_os_str() == wanted.as_str();
             is_it
                 .then(|| entry.file_name().to_str()?.parse().ok())
                 .flatten()
-        })?;
+        })
+    }
+
+    /// The one that a program before this had, of this name and length, under the same user. Allocates.
+    pub fn inherited(name: &str, len: usize) -> Option<Region> {
+        let number = Region::inherited_file(name)?;
         // SAFETY: the descriptor was found open, and nothing of this process closes it: it has no owner but this.
         let file = unsafe { OwnedFd::from_raw_fd(number) };
-        let is_whole = rustix::fs::fstat(&file).is_ok_and(|stat| stat.st_size as usize == len);
+        let is_ours = |stat: Stat| {
+            // What another user may write is not to be believed.
+            stat.st_size as usize == len && stat.st_uid == rustix::process::geteuid().as_raw()
+        };
+        let is_whole = rustix::fs::fstat(&file).is_ok_and(is_ours);
         let sealed = rustix::fs::fcntl_get_seals(&file);
         if !is_whole || !sealed.is_ok_and(|seals| seals.contains(SealFlags::SHRINK)) {
             std::mem::forget(file);
@@ -262,11 +274,11 @@ impl Region {
     }
 }
 
-/// The same file under a high number, which programs started from here have too.
+/// The same file under a high number.
 fn raised(file: OwnedFd) -> OwnedFd {
     let args = [
         file.as_raw_fd() as usize,
-        libc::F_DUPFD as usize,
+        libc::F_DUPFD_CLOEXEC as usize,
         FILES_FROM as usize,
         0,
         0,
@@ -310,6 +322,7 @@ pub fn give_back(octets: &mut [u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::BorrowedFd;
 
     #[repr(C, align(4096))]
     #[derive(FromZeros)]
@@ -395,6 +408,50 @@ mod tests {
         assert_eq!(*holding, 7);
         drop(holding);
         held(page.count.take());
+    }
+
+    #[test]
+    fn who_takes_over_need_not_have_asked_how_the_dead_ended() {
+        let page = page();
+        // SAFETY: the child makes system calls and changes shared memory only, and leaves at once.
+        let child = unsafe { libc::syscall(libc::SYS_fork) };
+        if child == 0 {
+            std::mem::forget(page.count.take());
+            // SAFETY: leaves without running anybody's handlers.
+            unsafe { libc::_exit(0) };
+        }
+        let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
+        let flags = libc::WEXITED | libc::WNOWAIT;
+        // SAFETY: fills `info`, and leaves the child to be asked for.
+        let waited = unsafe { libc::waitid(libc::P_PID, child as u32, info.as_mut_ptr(), flags) };
+        assert_eq!(waited, 0);
+        assert!(process::exists(child as u32), "nobody has asked");
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let _ = sender.send(matches!(page.count.take(), Taken::Inherited(_)));
+        });
+        let inherited = receiver.recv_timeout(std::time::Duration::from_secs(10));
+        // SAFETY: waits for the child just made.
+        unsafe { libc::waitpid(child as i32, std::ptr::null_mut(), 0) };
+        assert_eq!(inherited, Ok(true));
+    }
+
+    #[test]
+    fn what_another_user_made_is_not_inherited() {
+        const NAME: &str = "weft-test-of-inherited";
+        let region = Region::with_file(NAME, PAGE).unwrap();
+        let number = region.file().unwrap();
+        assert_eq!(Region::inherited_file(NAME), Some(number));
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        // SAFETY: nobody closes the file of a region.
+        let file = unsafe { BorrowedFd::borrow_raw(number) };
+        rustix::fs::fchown(file, Some(rustix::process::Uid::from_raw(9)), None).unwrap();
+        assert!(Region::inherited(NAME, PAGE).is_none());
+        rustix::fs::fchown(file, Some(rustix::process::Uid::ROOT), None).unwrap();
+        let inherited = Region::inherited(NAME, PAGE).expect("it is there, and ours");
+        assert_eq!(inherited.file(), Some(number));
     }
 
     #[test]

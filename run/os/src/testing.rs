@@ -2,6 +2,8 @@
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
+use crate::mem::Registered;
+
 /// A child of `fork` that runs `work` and leaves without running anybody's handlers; its status is 0 where `work` says
 /// so. Gives its number.
 pub fn fork(work: impl FnOnce() -> bool) -> i32 {
@@ -28,4 +30,14 @@ pub fn await_child(child: i32) -> bool {
 pub fn take_number(number: RawFd, file: impl AsFd) {
     // SAFETY: names no memory. Whoever had the number has to expect this: that is what is tested.
     unsafe { libc::dup2(file.as_fd().as_raw_fd(), number) };
+}
+
+/// Registered memory that the program has unmapped: any use of it fails. At most a page.
+///
+/// # Panics
+/// With more octets.
+pub fn unmapped(len: usize) -> Registered {
+    assert!(len <= 4096, "what follows may be mapped");
+    // SAFETY: the page at address 4096 is never mapped (vm.mmap_min_addr), so nothing is read or written there.
+    unsafe { Registered::new(std::ptr::without_provenance_mut(4096), len) }
 }

@@ -125,7 +125,7 @@ impl Default for Settings {
             receive_wait: Duration::from_millis(4000),
             half_open_limit: 1024,
             refused_access_limit: 16,
-            same_host: false,
+            same_host: true,
             same_host_crc: false,
             stat: true,
             serve_tick: Duration::from_micros(200),

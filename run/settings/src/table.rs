@@ -196,7 +196,7 @@ pub const SETTINGS: &[Setting] = &[
         env: "WEFT_SAME_HOST",
         key: "verbs.same-host",
         kind: Kind::Choice(&["auto", "off"], |settings, index| settings.same_host = index == 0),
-        default: "off",
+        default: "auto",
         doc: "What carries a connection between two programs of one user on one machine. `auto`: \
               memory that both share, two rings of 256 KiB for each connection, where both ends \
               are Weft and in one network namespace; the TCP connection stays, for its beginning \

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use weft_os::beside;
 use weft_os::dgram::{self, NAME_LEN};
 
 /// The two ends of a socket, as far as they have addresses.
@@ -32,24 +33,12 @@ pub fn ends(fd: i32, peer: &[u8]) -> Ends {
     };
     let mut name = [0; NAME_LEN];
     let len = dgram::local_name(fd, &mut name);
-    ends.push(address(&name[..len]));
+    ends.push(beside::written_addr(&name[..len]));
     if peer.is_empty() {
         let len = dgram::peer_name(fd, &mut name);
-        ends.push(address(&name[..len]));
+        ends.push(beside::written_addr(&name[..len]));
     } else {
-        ends.push(address(peer));
+        ends.push(beside::written_addr(peer));
     }
     ends
-}
-
-/// A socket address from the octets of a `sockaddr_in` or `sockaddr_in6`.
-fn address(name: &[u8]) -> Option<SocketAddr> {
-    let family = u16::from_ne_bytes(name.get(..2)?.try_into().ok()?);
-    let port = u16::from_be_bytes(name.get(2..4)?.try_into().ok()?);
-    let ip: IpAddr = match i32::from(family) {
-        libc::AF_INET => <[u8; 4]>::try_from(name.get(4..8)?).ok()?.into(),
-        libc::AF_INET6 => <[u8; 16]>::try_from(name.get(8..24)?).ok()?.into(),
-        _ => return None,
-    };
-    Some(SocketAddr::new(ip, port))
 }

@@ -46,11 +46,16 @@ pub trait Sockets {
     /// The socket is about to be passed to another process.
     fn share(&self, number: usize);
 
-    /// What waits in the socket goes to the kernel, as far as it takes it at once.
-    fn flush(&self, number: usize);
-
-    /// The same, waiting a while for room: `fd` is about to be closed, and may be the last descriptor.
+    /// `fd` is about to be closed, and may be the last descriptor: what waits in the socket goes to the kernel, which
+    /// may take a while to have room for it.
     fn closing(&'static self, number: usize, fd: i32);
+
+    /// Whether something is left to do in the socket that its kind does of its own accord, with any descriptor of it:
+    /// one that it may have counted on was closed.
+    fn needs_descriptor(&self, number: usize) -> bool;
+
+    /// `fd` is another descriptor of such a socket.
+    fn go_on_with(&'static self, number: usize, fd: i32);
 
     /// The process is about to end, and has had `waited` milliseconds for it; whether nothing waits in the socket for
     /// which it should wait longer. `fd` is any of its descriptors.

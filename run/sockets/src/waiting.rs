@@ -1,4 +1,5 @@
-//! In which sockets datagrams wait.
+//! Sockets by number in which there is something to look after: datagrams that wait, streams with a rest or whose
+//! readiness is in doubt, connections that the program has closed.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -26,13 +27,13 @@ impl Waiting {
         self.count.load(Ordering::SeqCst) != 0
     }
 
-    /// Whether datagrams wait in this socket.
+    /// Whether this socket is one of them.
     #[inline]
     pub fn contains(&self, number: usize) -> bool {
         self.sockets.contains(number)
     }
 
-    /// Datagrams wait in this socket from now on.
+    /// This socket is from now on.
     #[inline]
     pub fn insert(&self, number: usize) {
         if self.sockets.insert(number) {
@@ -40,7 +41,7 @@ impl Waiting {
         }
     }
 
-    /// None do any longer.
+    /// It is no longer.
     pub fn remove(&self, number: usize) {
         if self.sockets.remove(number) {
             self.count.fetch_sub(1, Ordering::AcqRel);

@@ -281,6 +281,69 @@ fn a_stream_that_ends_in_the_middle_is_no_end() {
     assert_eq!(one.try_receive(&mut [0; 64]), Err(libc::ECONNRESET));
 }
 
+/// What `end` sends for `octets`, which goes nowhere.
+fn framed(end: &mut End, octets: &[u8]) -> Vec<u8> {
+    use std::io::Read;
+    let (socket, mut wire) = sockets();
+    let own = std::mem::replace(&mut end.socket, socket);
+    end.try_send(octets).unwrap();
+    drop(std::mem::replace(&mut end.socket, own));
+    let mut sent = Vec::new();
+    wire.read_to_end(&mut sent).unwrap();
+    sent
+}
+
+/// No octets would be the end, which has not come.
+#[test]
+fn nobody_is_told_of_an_end_amid_a_message() {
+    use std::io::Write;
+    let (one, mut other) = pair(false, false);
+    let sent = octets(1000);
+    let wire = framed(&mut other, &sent);
+    assert!(wire.len() > 1000);
+    let peek = |room: &mut [u8]| one.connection().peek(&OwnBuffer::from(room));
+    other.socket.write_all(&wire[..300]).unwrap();
+    ready(one.socket.as_raw_fd(), libc::POLLIN, 1000);
+    let mut room = [0; 1000];
+    let Ok(Received::Octets(first)) = one.try_receive(&mut room) else {
+        panic!("octets were there");
+    };
+    assert_eq!(room[..first], sent[..first]);
+    assert_eq!(one.next_now(), Received::Nothing);
+    assert_eq!(peek(&mut [0; 10]), Ok(Received::Nothing));
+    assert_eq!(peek(&mut []), Ok(Received::Nothing));
+    assert_eq!(one.connection().discard(10), Ok(Received::Nothing));
+    other.socket.write_all(&wire[300..]).unwrap();
+    ready(one.socket.as_raw_fd(), libc::POLLIN, 1000);
+    assert_eq!(peek(&mut [0; 10]), Ok(Received::Octets(10)));
+    assert_eq!(one.receive(1000 - first), sent[first..]);
+}
+
+/// Whoever asks in whatever way learns that the stream was cut, and does not ask for ever.
+#[test]
+fn a_message_that_is_cut_short_is_an_error_in_every_way() {
+    use std::io::Write;
+    for way in 0..3 {
+        let (one, mut other) = pair(false, false);
+        let wire = framed(&mut other, &octets(1000));
+        other.socket.write_all(&wire[..300]).unwrap();
+        ready(one.socket.as_raw_fd(), libc::POLLIN, 1000);
+        assert!(matches!(
+            one.try_receive(&mut [0; 1000]),
+            Ok(Received::Octets(1..))
+        ));
+        other.socket.shutdown(std::net::Shutdown::Write).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        let connection = one.connection();
+        let told = match way {
+            0 => connection.receive(&OwnBuffer::from(&mut [0; 10][..]), 0),
+            1 => connection.peek(&OwnBuffer::from(&mut [0; 10][..])),
+            _ => connection.discard(10),
+        };
+        assert_eq!(told, Err(libc::ECONNRESET), "way {way}");
+    }
+}
+
 #[test]
 fn a_plain_client_is_plain() {
     use std::io::Write;

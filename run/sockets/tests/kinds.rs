@@ -4,7 +4,7 @@
 //! and see the rest when they look, as hooks do.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
@@ -61,6 +61,8 @@ struct Coloured {
     calls: Mutex<Vec<String>>,
     /// How often references were asked for.
     asked: AtomicUsize,
+    /// Something is left to do in every socket.
+    has_work: AtomicBool,
 }
 
 struct Record {
@@ -77,6 +79,7 @@ impl Coloured {
             records: Pool::new(SOCKETS_MAX, 1),
             calls: Mutex::default(),
             asked: AtomicUsize::new(0),
+            has_work: AtomicBool::new(false),
         }
     }
 
@@ -142,8 +145,12 @@ impl Sockets for Coloured {
         self.records.give_back(number);
     }
 
-    fn flush(&self, number: usize) {
-        self.called(format!("flush {number}"));
+    fn needs_descriptor(&self, _number: usize) -> bool {
+        self.has_work.load(Ordering::Relaxed)
+    }
+
+    fn go_on_with(&'static self, number: usize, fd: i32) {
+        self.called(format!("{number} goes on with {fd}"));
     }
 
     fn closing(&'static self, number: usize, fd: i32) {
@@ -420,13 +427,9 @@ fn calls_reach_the_kind_that_they_concern() {
     program.makes(4, Colour::Blue);
     program.red().take_calls();
     program.blue().take_calls();
-    program.descriptors.overwriting(3);
     program.descriptors.release(3);
     program.descriptors.passed_by(3);
-    assert_eq!(
-        program.red().take_calls(),
-        ["flush 0", "release 0", "passed by 0"]
-    );
+    assert_eq!(program.red().take_calls(), ["release 0", "passed by 0"]);
     assert_eq!(program.blue().take_calls(), [""; 0]);
     program.descriptors.before_fork();
     program.descriptors.flush_all();
@@ -436,6 +439,39 @@ fn calls_reach_the_kind_that_they_concern() {
     program.descriptors.closing_range(0, u32::MAX);
     assert_eq!(program.red().take_calls(), ["closing 0 by 3", "end 0"]);
     assert_eq!(program.blue().take_calls(), ["closing 0 by 4", "end 0"]);
+}
+
+/// A number that stands for something in this process.
+const OPEN: i32 = 0;
+
+#[test]
+fn a_number_that_is_overwritten_is_closed_first() {
+    let mut program = Program::new();
+    program.makes(3, Colour::Red);
+    program.red().take_calls();
+    // It will be refused: the number stays what it is.
+    program.descriptors.overwriting(-1, 3);
+    assert_eq!(program.red().take_calls(), [""; 0]);
+    assert_eq!(program.descriptors.known(3), red(0));
+    program.descriptors.overwriting(OPEN, 3);
+    assert_eq!(program.red().take_calls(), ["closing 0 by 3", "end 0"]);
+    assert_eq!(program.descriptors.known(3), None);
+}
+
+#[test]
+fn who_has_work_left_is_told_of_a_descriptor_that_stays() {
+    let mut program = Program::new();
+    program.makes(3, Colour::Red);
+    program.duplicates(3, 9, true);
+    program.makes(4, Colour::Red);
+    program.red().has_work.store(true, Ordering::Relaxed);
+    program.red().take_calls();
+    program.closes(3);
+    let calls = program.red().take_calls();
+    assert_eq!(calls, ["closing 0 by 3", "0 goes on with 9"]);
+    program.closes(9);
+    let calls = program.red().take_calls();
+    assert_eq!(calls, ["closing 0 by 9", "end 0"], "no other is left");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use loom::thread;
 
 use crate::models::check;
-use crate::protocol::{say, End, Side, FINISHED, FOR_OCTETS, FOR_ROOM};
+use crate::protocol::{said, say, End, Side, FINISHED, FOR_OCTETS, FOR_ROOM};
 use crate::silent::Silent;
 use crate::sync::{AtomicU64, Ordering, Watched};
 
@@ -155,7 +155,7 @@ fn a_reader_that_goes_to_sleep_is_woken_for_the_end_and_has_everything_before_it
         let (mut end, mut got) = (End::new(SIZE), 0);
         loop {
             got += read(&memory, &mut end, SIZE);
-            if memory.side(0).state.load(Ordering::SeqCst) != 0 {
+            if said(memory.side(0)) != Ok(0) {
                 got += read(&memory, &mut end, SIZE);
                 break;
             }
@@ -181,7 +181,7 @@ fn nobody_sleeps_beside_a_member_whose_bell_is_not_armed() {
         };
         let (polled, list) = (memory.clone(), silent.clone());
         let poller = thread::spawn(move || {
-            if !list.add(7, |other| *other == 7) {
+            if !list.add(7) {
                 arm(&polled);
             }
         });
@@ -193,6 +193,6 @@ fn nobody_sleeps_beside_a_member_whose_bell_is_not_armed() {
         assert!(End::is_armed(memory.side(1), FOR_OCTETS));
         assert!(silent.at(0).is_none(), "nobody polls");
         silent.end_sleep();
-        assert!(silent.add(7, |other| *other == 7));
+        assert!(silent.add(7));
     });
 }

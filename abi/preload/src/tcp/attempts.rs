@@ -31,13 +31,25 @@ pub(super) fn attempt<T>(
 /// The same for a send, which says EAGAIN where it cannot go on.
 pub(super) fn attempt_to_send<T>(
     connection: Connection<'static>,
-    work: impl FnOnce() -> Result<T, Errno>,
+    mut work: impl FnMut() -> Result<T, Errno>,
 ) -> Result<Attempt<T>, Errno> {
-    match connection.settle_to_send()? {
-        Settled::Plain | Settled::Late => Ok(Attempt::Plain),
-        Settled::Open | Settled::Waits => match work() {
-            Err(libc::EAGAIN) => Ok(Attempt::Waits),
-            result => result.map(Attempt::Done),
-        },
+    loop {
+        match connection.settle_to_send()? {
+            Settled::Plain | Settled::Late => return Ok(Attempt::Plain),
+            Settled::Open | Settled::Waits => {}
+        }
+        let state = connection.slot().state();
+        match work() {
+            // The service thread went on with the start meanwhile, and nobody would tell of that again.
+            Err(libc::EAGAIN) if connection.slot().state() != state => {}
+            Err(libc::EAGAIN) if connection.hears_of_room()? => {}
+            Err(libc::EAGAIN) => return Ok(Attempt::Waits),
+            result => {
+                if connection.slot().is_short() {
+                    connection.slot().set_short(false);
+                }
+                return result.map(Attempt::Done);
+            }
+        }
     }
 }

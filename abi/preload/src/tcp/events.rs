@@ -3,17 +3,19 @@
 //! An event names what the program chose, not a descriptor. So a socket remembers with what it was last entered; one
 //! that is in several epolls, or there twice, is reported as the kernel has it.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 
 use libc::epoll_event;
-use weft_sockets::stack::Stack;
-use weft_sockets::tcp::Watch;
+use weft_os::dgram;
+use weft_sockets::stack::{Kind, Stack};
+use weft_sockets::tcp::{Record, Watch};
 
 use super::TcpSocket;
 use crate::edge::{get, put};
-use crate::real::Real;
+use crate::sifted::Sifted;
 
 const READABLE: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
+const WRITABLE: u32 = (libc::EPOLLOUT | libc::EPOLLWRNORM) as u32;
 
 impl TcpSocket {
     /// The program did this with the descriptor in an epoll.
@@ -32,29 +34,38 @@ impl TcpSocket {
     }
 }
 
-/// Takes the events away that say only that framing came; gives how many are left of the first `ready` of `list`.
-pub fn sift(stack: &Stack, epoll: c_int, list: *mut epoll_event, ready: c_int) -> c_int {
+/// Takes the events away that say only that framing came, or that the socket has room where the peer has none; gives
+/// how many are left of the first `ready` of `list`.
+pub fn sift(stack: &'static Stack, epoll: c_int, list: *mut epoll_event, ready: c_int) -> Sifted {
     let sockets = &stack.kinds().streams;
     if !sockets.has_doubtful() {
-        return ready;
+        return Sifted::nothing(ready);
     }
-    let mut left = ready;
+    let (mut left, mut hides_room) = (ready, false);
     for record in sockets.doubtful() {
         let Some(watch) = record.watch().filter(|watch| watch.epoll == epoll) else {
             continue;
         };
         let found = (0..left as usize).find_map(|number| {
             let event = get(list.wrapping_add(number))?;
-            let is_it = event.u64 == watch.data && event.events & READABLE != 0;
+            let is_it = event.u64 == watch.data && event.events & (READABLE | WRITABLE) != 0;
             is_it.then_some((number, event))
         });
         let Some((number, mut event)) = found else {
             continue;
         };
-        if sockets.is_readable(record, watch.fd) {
+        let (own, mut hidden) = (own_events(stack, record, &watch) & event.events, 0);
+        if own & READABLE != 0 && !sockets.is_readable(record, watch.fd) {
+            hidden |= READABLE;
+        }
+        if own & WRITABLE != 0 && !sockets.is_writable(record, watch.fd) {
+            hidden |= WRITABLE;
+            hides_room = true;
+        }
+        if event.events & hidden == 0 {
             continue;
         }
-        event.events &= !READABLE;
+        event.events &= !hidden;
         if event.events != 0 {
             let _ = put(list.wrapping_add(number), event);
             continue;
@@ -66,22 +77,25 @@ pub fn sift(stack: &Stack, epoll: c_int, list: *mut epoll_event, ready: c_int) -
         }
         left -= 1;
         if watch.events & libc::EPOLLONESHOT as u32 != 0 {
-            arm_again(&watch);
+            // The kernel has reported the event and watches no longer; the program has not seen it.
+            weft_os::poll::watch_again(watch.epoll, watch.fd, watch.events, watch.data);
         }
     }
-    left
+    Sifted { left, hides_room }
 }
 
-/// The kernel has reported the event and watches no longer; the program has not seen it.
-fn arm_again(watch: &Watch) {
-    type Signature = unsafe extern "C-unwind" fn(c_int, c_int, c_int, *mut c_void) -> c_int;
-    static REAL: Real<Signature> = Real::new(c"epoll_ctl");
-    listed!(REAL);
-    let mut event = epoll_event {
-        events: watch.events,
-        u64: watch.data,
-    };
-    let at = std::ptr::from_mut(&mut event).cast();
-    // SAFETY: the event is ours, and the call reads it.
-    let _ = unsafe { REAL.get()(watch.epoll, libc::EPOLL_CTL_MOD, watch.fd, at) };
+/// Which events that name what this socket was entered with may be the socket's: others may be entered with the same.
+fn own_events(stack: &Stack, record: &Record, watch: &Watch) -> u32 {
+    // The number may be another socket's by now: a call on that with the state of this would ruin both.
+    if !stack.is_known_as(watch.fd, Kind::Streams, record.number()) {
+        return 0;
+    }
+    let connection = stack.kinds().streams.connection(record, watch.fd);
+    // While the connection starts the thread may have taken what the kernel saw.
+    if connection.is_some_and(|connection| connection.needs_service()) {
+        return READABLE | WRITABLE;
+    }
+    let ready = dgram::ready(watch.fd, libc::POLLIN | libc::POLLOUT, 0);
+    let or_none = |flag, events| if ready & flag != 0 { events } else { 0 };
+    or_none(libc::POLLIN, READABLE) | or_none(libc::POLLOUT, WRITABLE)
 }

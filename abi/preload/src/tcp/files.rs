@@ -9,7 +9,8 @@ use weft_sockets::Errno;
 
 use super::attempts::{attempt_to_send, Attempt, MOST};
 use super::holding::Hold;
-use super::waits::wait_to_receive;
+use super::receiving::{for_octets, Wait};
+use super::timeout::Timeout;
 use super::TcpSocket;
 use crate::calls;
 use crate::edge::{caught, errno, fail, get, put};
@@ -52,7 +53,7 @@ impl TcpSocket {
             Err(errno) => return fail(errno),
         };
         let (most, flags) = (octets.most.min(MOST), flags_of(octets.splice));
-        let (mut sent, mut hold) = (0, Hold::new(self));
+        let (mut sent, mut hold, mut timeout) = (0, Hold::new(self), Timeout::to_send());
         while sent < most {
             let mut is_empty = false;
             let attempt = caught(Err(libc::EIO), || {
@@ -78,8 +79,9 @@ impl TcpSocket {
                 },
                 Ok(Attempt::Waits) => {
                     let slot = connection.slot();
-                    let wait = |socket: TcpSocket| socket.wait_to_send(slot, flags, sent > 0);
-                    hold.across(&mut connection, wait)
+                    hold.across(&mut connection, |socket| {
+                        socket.wait_to_send(slot, flags, sent > 0, &mut timeout)
+                    })
                 }
                 Err(_) if sent > 0 => break,
                 Err(errno) => Some(hold.socket().told_to_sender(connection, errno, 0)),
@@ -114,7 +116,7 @@ impl TcpSocket {
         if most == 0 {
             return 0;
         }
-        let mut hold = Hold::new(self);
+        let (mut hold, mut timeout) = (Hold::new(self), Timeout::to_receive());
         loop {
             let mut is_full = false;
             let write = |octets: &[u8]| {
@@ -130,10 +132,12 @@ impl TcpSocket {
                 Ok(Some(Received::Octets(octets))) => return octets as isize,
                 Ok(Some(Received::End)) => return 0,
                 Ok(Some(Received::Nothing)) if waits && !file::does_not_wait(self.fd) => {
-                    let octets = connection.worth_waking_for();
-                    hold.across(&mut connection, |socket| {
-                        wait_to_receive(socket.fd, octets).err()
-                    })
+                    let wait = for_octets(connection, false, &mut timeout);
+                    match hold.across(&mut connection, wait) {
+                        Wait::Over => None,
+                        Wait::Failed(errno) => Some(errno),
+                        Wait::NotConnected => return real(),
+                    }
                 }
                 Ok(Some(Received::Nothing)) => Some(libc::EAGAIN),
                 Err(libc::EAGAIN) if is_full && waits_for_pipe => wait_for(pipe, libc::POLLOUT),

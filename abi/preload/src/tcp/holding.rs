@@ -1,7 +1,5 @@
 //! What a call that waits holds.
 
-use std::ffi::c_int;
-
 use weft_sockets::ddp::Connection;
 use weft_sockets::stack::Kind;
 
@@ -29,6 +27,8 @@ impl Hold {
         connection: &mut Connection<'static>,
         wait: impl FnOnce(TcpSocket) -> T,
     ) -> T {
+        // What only the service thread may do has to be known to it while this one waits.
+        self.socket.called(*connection);
         if !self.is_held {
             let socket = self.socket;
             self.is_held = caught(false, || socket.sockets().hold(socket.record));
@@ -53,7 +53,7 @@ impl Hold {
         }
         if let Some(fd) = socket.sockets().stand_in(socket.record) {
             socket.fd = fd;
-            *connection = Connection::new(connection.slot(), fd as c_int);
+            *connection = connection.with_fd(fd);
         }
     }
 }

@@ -7,6 +7,7 @@ mod holding;
 mod options;
 mod receiving;
 mod sending;
+mod timeout;
 mod waits;
 
 use std::ffi::{c_int, c_uint, c_ulong, c_void};
@@ -79,7 +80,8 @@ impl TcpSocket {
     /// A call on the connection ends.
     #[inline(always)]
     fn called(self, connection: Connection<'static>) {
-        if connection.needs_service() || connection.is_doubtful() != self.record.is_doubtful() {
+        let is_owed = connection.needs_service() || connection.slot().is_short();
+        if is_owed || connection.is_doubtful() != self.record.is_doubtful() {
             let saved = errno();
             caught((), || self.sockets().called(self.record, connection));
             fail(saved);
@@ -166,7 +168,7 @@ impl Socket for TcpSocket {
     #[inline(always)]
     fn send(self, to: Option<&[u8]>, data: &UserBuffers, flags: c_int) -> Verdict {
         if let Some(connection) = self.connection() {
-            let verdict = self.send_octets(connection, data, flags);
+            let verdict = self.send_octets(connection, data, 0, flags);
             self.called(connection);
             return verdict;
         }
@@ -368,6 +370,10 @@ impl Socket for TcpSocket {
 
     fn is_readable(self) -> bool {
         self.sockets().is_readable(self.record, self.fd)
+    }
+
+    fn is_writable(self) -> bool {
+        self.sockets().is_writable(self.record, self.fd)
     }
 
     fn take_error(self) -> Option<Errno> {

@@ -11,7 +11,8 @@ use weft_sockets::Errno;
 
 use super::attempts::{attempt, Attempt};
 use super::holding::Hold;
-use super::waits::{wait_for_more, wait_once, wait_to_receive};
+use super::timeout::Timeout;
+use super::waits::{wait_a_while, wait_for_more, wait_once, wait_to_receive};
 use super::TcpSocket;
 use crate::edge::{caught, fail, put, test_cancel, List};
 use crate::socket::Beside;
@@ -36,7 +37,7 @@ impl TcpSocket {
         test_cancel();
         let wanted = room.octets();
         let enough = enough(connection, wanted, flags);
-        let (mut got, mut hold) = (0, Hold::new(self));
+        let (mut got, mut hold, mut timeout) = (0, Hold::new(self), Timeout::to_receive());
         loop {
             let attempt = caught(Err(libc::EIO), || {
                 attempt(connection, || receive_once(connection, room, got, flags))
@@ -60,7 +61,7 @@ impl TcpSocket {
                 Ok(Attempt::Done(None)) => return got as isize,
                 Ok(Attempt::Waits) if flags & libc::MSG_DONTWAIT != 0 => Some(libc::EAGAIN),
                 Ok(Attempt::Waits) => {
-                    let wait = move |socket: TcpSocket| socket.wait_for_octets(connection, got > 0);
+                    let wait = for_octets(connection, got > 0, &mut timeout);
                     match hold.across(&mut connection, wait) {
                         Wait::Over => None,
                         Wait::Failed(errno) => Some(errno),
@@ -117,13 +118,28 @@ impl TcpSocket {
         }
     }
 
-    fn wait_for_octets(self, connection: Connection<'static>, has_got: bool) -> Wait {
+    fn wait_for_octets(
+        self,
+        connection: Connection<'static>,
+        has_got: bool,
+        timeout: &mut Timeout,
+    ) -> Wait {
         // What the program asked to be woken for may be more than is missing.
-        if has_got && connection.slot().low_water() == 1 {
-            return match wait_once(self.fd, libc::POLLIN) {
+        let polls = connection.slot().low_water() == 1;
+        // The kernel's own timeout is right for one wait alone.
+        let has_timeout = timeout.has_begun() && !matches!(timeout.limit(self.fd), Ok(None));
+        if polls && (has_got || has_timeout) {
+            return match wait_once(self.fd, libc::POLLIN, timeout) {
                 None => Wait::Over,
                 Some(errno) => Wait::Failed(errno),
             };
+        }
+        if let Err(errno) = timeout.limit(self.fd) {
+            return Wait::Failed(errno);
+        }
+        if has_timeout {
+            let _ = wait_a_while(self.fd);
+            return Wait::Over;
         }
         let octets = match connection.slot().state() {
             // Nothing comes before it is connected, and then this end speaks first.
@@ -187,8 +203,17 @@ impl TcpSocket {
     }
 }
 
+/// The wait until octets of the stream may have come.
+pub(super) fn for_octets<'a>(
+    connection: Connection<'static>,
+    has_got: bool,
+    timeout: &'a mut Timeout,
+) -> impl FnOnce(TcpSocket) -> Wait + 'a {
+    move |socket| socket.wait_for_octets(connection, has_got, timeout)
+}
+
 /// How a wait ended.
-enum Wait {
+pub(super) enum Wait {
     Over,
     Failed(Errno),
     /// There is nothing to wait for.
@@ -212,8 +237,11 @@ fn receive_once(
         THROWN => connection.discard(wanted)?,
         PEEKED => connection.peek(room)?,
         // As long as it is, and nothing is copied.
-        _ => match connection.look()? {
-            Received::Octets(_) => Received::Octets(connection.available()?.min(wanted)),
+        _ => match connection.peek(&UserBuffers::none())? {
+            Received::Octets(_) => match connection.available()? {
+                0 => Received::Nothing,
+                available => Received::Octets(available.min(wanted)),
+            },
             other => other,
         },
     };

@@ -10,16 +10,19 @@ use weft_sockets::Errno;
 
 use super::attempts::{attempt_to_send, Attempt};
 use super::holding::Hold;
-use super::waits::{send_nothing, wait_a_while, wait_for_window, wait_once, wait_to_receive};
+use super::timeout::Timeout;
+use super::waits::{send_nothing, wait_a_while, wait_for_the_peer, wait_once};
 use super::TcpSocket;
 use crate::edge::{caught, test_cancel, List};
 
 impl TcpSocket {
-    /// Sends octets of the stream: all of them, if the descriptor waits.
+    /// Sends octets of the stream: all of them, if the descriptor waits. `before` octets of the program's call have
+    /// been sent already.
     pub(super) fn send_octets(
         self,
         mut connection: Connection<'static>,
         data: &UserBuffers,
+        before: usize,
         flags: c_int,
     ) -> Verdict {
         if flags & libc::MSG_OOB != 0 {
@@ -29,7 +32,7 @@ impl TcpSocket {
             };
         }
         test_cancel();
-        let (mut sent, mut hold) = (0, Hold::new(self));
+        let (mut sent, mut hold, mut timeout) = (0, Hold::new(self), Timeout::to_send());
         loop {
             let more = flags & libc::MSG_MORE;
             let attempt = caught(Err(libc::EIO), || {
@@ -38,10 +41,12 @@ impl TcpSocket {
             // What was kept for a Request has left as it is, and the rest of the call follows it: a call that waits
             // gives less than it was given only where something ended it.
             let attempt = match attempt {
-                Ok(Attempt::Plain) if sent > 0 => match connection.send_as_tcp(data, sent, more) {
-                    Err(libc::EAGAIN) => Ok(Attempt::Waits),
-                    result => result.map(Attempt::Done),
-                },
+                Ok(Attempt::Plain) if before + sent > 0 => {
+                    match connection.send_as_tcp(data, sent, more) {
+                        Err(libc::EAGAIN) => Ok(Attempt::Waits),
+                        result => result.map(Attempt::Done),
+                    }
+                }
                 attempt => attempt,
             };
             let stopped_by = match attempt {
@@ -55,8 +60,10 @@ impl TcpSocket {
                 }
                 Ok(Attempt::Waits) => {
                     let slot = connection.slot();
-                    let wait = |socket: TcpSocket| socket.wait_to_send(slot, flags, sent > 0);
-                    hold.across(&mut connection, wait)
+                    let has_sent = before + sent > 0;
+                    hold.across(&mut connection, |socket| {
+                        socket.wait_to_send(slot, flags, has_sent, &mut timeout)
+                    })
                 }
                 // It is told by the next call.
                 Err(_) if sent > 0 => return Verdict::Done(Ok(sent)),
@@ -95,27 +102,36 @@ impl TcpSocket {
 
     /// Waits until the connection may take more; the error that the wait ended with. A call that has sent something is
     /// not taken up again after a signal, whatever the handler was installed with (signal(7)).
-    pub(super) fn wait_to_send(self, slot: &Slot, flags: c_int, has_sent: bool) -> Option<Errno> {
-        let state = slot.state();
-        let lacks_window = caught(false, || Connection::new(slot, self.fd).lacks_window());
-        if matches!(state, State::Connecting | State::Open) && !has_sent && !lacks_window {
-            return send_nothing(self.fd, flags);
+    pub(super) fn wait_to_send(
+        self,
+        slot: &Slot,
+        flags: c_int,
+        has_sent: bool,
+        timeout: &mut Timeout,
+    ) -> Option<Errno> {
+        let (state, is_short) = (slot.state(), slot.is_short());
+        let waits_for_socket = matches!(state, State::Connecting | State::Open) && !is_short;
+        if waits_for_socket && !has_sent {
+            let is_over = timeout.limit(self.fd).err();
+            return is_over.or_else(|| send_nothing(self.fd, flags));
         }
         if flags & libc::MSG_DONTWAIT != 0 || weft_os::file::does_not_wait(self.fd) {
             return Some(libc::EAGAIN);
         }
-        // The socket has room, and that is not enough.
-        if lacks_window {
-            return wait_for_window(self.fd);
-        }
         match state {
+            State::Open | State::Listening if is_short => {
+                wait_for_the_peer(self.fd, !has_sent, timeout)
+            }
             State::Connecting | State::Open | State::Plain | State::Late => {
-                wait_once(self.fd, libc::POLLOUT)
+                wait_once(self.fd, libc::POLLOUT, timeout)
             }
             // A Request comes at once or not at all; and a Reply wakes nobody.
-            State::Accepted | State::Answering | State::Asked => wait_a_while(self.fd),
-            // The peer has to say something first.
-            _ => wait_to_receive(self.fd, 1).err(),
+            State::Accepted | State::Answering | State::Asked => {
+                let is_over = timeout.limit(self.fd).err();
+                is_over.or_else(|| wait_a_while(self.fd))
+            }
+            // It has begun, or is over: the next attempt tells.
+            _ => None,
         }
     }
 
@@ -134,7 +150,7 @@ impl TcpSocket {
             let Some(piece) = piece else {
                 return stopped(sent, libc::EFAULT);
             };
-            match self.send_octets(connection, &piece, flags) {
+            match self.send_octets(connection, &piece, sent, flags) {
                 Verdict::Done(Ok(octets)) => {
                     sent += octets;
                     if octets < piece.octets() {
@@ -153,6 +169,10 @@ impl TcpSocket {
     /// Ends the sending direction, or both.
     pub(super) fn shut_down(self, connection: Connection<'static>, how: c_int) -> Verdict {
         let is_known = how == libc::SHUT_WR || how == libc::SHUT_RDWR;
+        if is_known && connection.slot().state() == State::Connecting {
+            // A socket that is connected by now asks before its end leaves. What goes wrong is met below.
+            let _ = caught(Err(libc::EIO), || connection.settle());
+        }
         let is_open = !matches!(
             connection.slot().state(),
             State::Connecting | State::Over(_)

@@ -7,15 +7,16 @@ use libc::{pollfd, size_t, ssize_t};
 use weft_os::stream;
 use weft_sockets::Errno;
 
+use super::timeout::Timeout;
 use crate::calls;
 use crate::edge::errno;
+use crate::limit::Limit;
 use crate::real::Real;
 
 /// How long a Request is waited for between two looks, in milliseconds.
 const WHILE_MS: c_int = 10;
-
-/// How long a window is waited for that may stand behind what the program has not read, in milliseconds.
-const MOMENT_MS: c_int = 1;
+/// How often a sender looks who cannot be woken, in milliseconds.
+const LOOK_EVERY_MS: c_int = 1;
 
 /// Waits in the C library's `send` as long as a send of an octet would, and sends nothing: the octet is at an address
 /// that is never mapped, which the kernel looks at last. Gives what else the call failed with.
@@ -59,34 +60,12 @@ fn real_recv() -> Receive {
     REAL.get()
 }
 
-/// Waits until the socket is ready, as long as its timeouts say, and no longer than to the next signal; the error that
-/// the wait ended with.
-pub fn wait_once(fd: c_int, events: i16) -> Option<Errno> {
-    let option = match events {
-        libc::POLLOUT => libc::SO_SNDTIMEO,
-        _ => libc::SO_RCVTIMEO,
-    };
-    wait_ready(fd, events, option)
-}
-
-/// Waits until something comes that may let the peer have more, as long as a send may wait, and no longer than to the
-/// next signal. It may stand behind octets that the program has not read: then for a moment.
-pub fn wait_for_window(fd: c_int) -> Option<Errno> {
-    if stream::unread(fd) == 0 {
-        return wait_ready(fd, libc::POLLIN, libc::SO_SNDTIMEO);
-    }
-    // SAFETY: no entry.
-    match unsafe { calls::poll(std::ptr::null_mut(), 0, MOMENT_MS) } {
-        -1 => Some(errno()),
-        _ => None,
-    }
-}
-
-/// Waits until the socket is ready, as long as this timeout of it says.
-fn wait_ready(fd: c_int, events: i16, option: c_int) -> Option<Errno> {
-    let ms = match stream::timeout_ms(fd, option) {
-        0 => -1,
-        ms => ms.min(c_int::MAX as u64) as c_int,
+/// Waits until the socket is ready, as long as the call waits at all, and no longer than to the next signal; the error
+/// that the wait ended with.
+pub fn wait_once(fd: c_int, events: i16, timeout: &mut Timeout) -> Option<Errno> {
+    let ms = match timeout.limit(fd) {
+        Ok(limit) => limit.map_or(-1, Limit::left_ms),
+        Err(errno) => return Some(errno),
     };
     let mut wait = pollfd {
         fd,
@@ -98,6 +77,34 @@ fn wait_ready(fd: c_int, events: i16, option: c_int) -> Option<Errno> {
         -1 => Some(errno()),
         0 => Some(libc::EAGAIN),
         _ => None,
+    }
+}
+
+/// Waits, to send, until the peer has said something, as long as the call waits at all; the error that the wait ended
+/// with. `is_restarted`: the call may be taken up again after a signal.
+pub fn wait_for_the_peer(fd: c_int, is_restarted: bool, timeout: &mut Timeout) -> Option<Errno> {
+    let limit = match timeout.limit(fd) {
+        Ok(limit) => limit,
+        Err(errno) => return Some(errno),
+    };
+    // Octets that nobody receives, or the end, are there already and would end every wait for more. And whoever
+    // receives them finds what stands behind them, of which this thread would not hear.
+    if stream::unread(fd) > 0 || stream::has_ended(fd) {
+        let ms = limit
+            .map_or(LOOK_EVERY_MS, Limit::left_ms)
+            .min(LOOK_EVERY_MS);
+        // SAFETY: no entries.
+        let _ = unsafe { calls::poll(std::ptr::null_mut(), 0, ms) };
+        return None;
+    }
+    // A call with a timeout is not taken up again after a signal either (signal(7)).
+    if limit.is_some() || !is_restarted {
+        return wait_once(fd, libc::POLLIN, timeout);
+    }
+    match wait_to_receive(fd, 1) {
+        // The timeout of a receive is none of a send's.
+        Err(libc::EAGAIN) | Ok(()) => None,
+        Err(errno) => Some(errno),
     }
 }
 

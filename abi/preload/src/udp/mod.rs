@@ -157,6 +157,10 @@ impl Socket for UdpSocket {
         true
     }
 
+    fn is_writable(self) -> bool {
+        true
+    }
+
     fn take_error(self) -> Option<Errno> {
         caught(None, || self.sockets().take_error(self.record))
     }

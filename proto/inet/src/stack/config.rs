@@ -37,7 +37,7 @@ pub struct StackConfig {
     pub limits: Limits,
     /// Neighbours remembered.
     pub neighbors: usize,
-    /// Octets of datagrams coming together from fragments.
+    /// Octets of memory for datagrams that come together from fragments.
     pub reassembly: usize,
     /// Frames made by the stack itself that wait to be sent.
     pub queue: usize,

@@ -15,7 +15,8 @@ use etherparse::{EtherType, Ethernet2Header, IpNumber, Ipv6FlowLabel, Ipv6Header
 
 /// Hop limit of what is sent (RFC 1700; the field's 64).
 const HOPS: u8 = 64;
-const IPV4_LEN: usize = 20;
+/// Octets of the IPv4 headers that are written.
+pub(super) const IPV4_LEN: usize = 20;
 /// Path MTU discovery (RFC 1191 section 3).
 const DONT_FRAGMENT: u8 = 0x40;
 const TCP_CHECKSUM: usize = 16;
@@ -195,7 +196,8 @@ impl Stack {
         current.map(|(router, _)| router)
     }
 
-    /// Sends a packet of the stack's own: ICMP or UDP, whole.
+    /// Sends a packet of the stack's own: ICMP or UDP, whole. False, and counted, where no route leads there or it is
+    /// longer than the MTU: fragments are not made.
     pub(super) fn send_packet(
         &mut self,
         source: IpAddr,
@@ -204,7 +206,11 @@ impl Stack {
         octets: Vec<u8>,
         now: Duration,
     ) -> bool {
-        let Some(head) = self.ip_head(source, destination, protocol, octets.len()) else {
+        let head = self.ip_head(source, destination, protocol, octets.len());
+        // A device refuses a longer frame, and whatever was to leave in one call behind it.
+        let mtu = self.config.mtu as usize;
+        let fits = |head: &Head| head.len() - ETHERNET_LEN + octets.len() <= mtu;
+        let Some(head) = head.filter(fits) else {
             self.counters.not_sent += 1;
             return false;
         };

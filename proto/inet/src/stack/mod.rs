@@ -102,7 +102,7 @@ pub struct StackCounters {
     pub malformed: u64,
     /// Of these, with a wrong checksum.
     pub bad_checksum: u64,
-    /// Frames not made because the queue was full or no route leads there.
+    /// Frames not made because the queue was full, no route leads there or they would be longer than the MTU.
     pub not_sent: u64,
     /// Addresses of ours that somebody else has.
     pub duplicate_addresses: u64,

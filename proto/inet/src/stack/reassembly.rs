@@ -10,6 +10,11 @@ use core::time::Duration;
 const REASSEMBLY_TIME_MAX: Duration = Duration::from_secs(30);
 /// Octets of the largest datagram.
 const DATAGRAM_OCTETS_MAX: usize = 65_535;
+/// Datagrams that come together at a time. A fragment of eight octets begins one, so a bound on their octets alone lets
+/// whoever sends such fragments have some hundred thousand of them.
+const DATAGRAMS_MAX: usize = 256;
+/// What a datagram takes beside its octets, rounded up.
+const DATAGRAM_OVERHEAD: usize = 512;
 
 /// What makes fragments belong together.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -24,16 +29,22 @@ pub struct FragmentKey {
     pub protocol: u8,
 }
 
-/// Datagrams coming together, within a bound on their octets.
+/// Datagrams coming together, within a bound on their memory and their number.
 #[derive(Debug)]
 pub struct Reassembly {
     datagrams: BTreeMap<FragmentKey, Datagram>,
+    /// Which datagram began as which, so that the oldest is found without a walk through all.
+    by_age: BTreeMap<u64, FragmentKey>,
+    /// Datagrams that ever began.
+    begun: u64,
     octets: usize,
     limit: usize,
 }
 
 #[derive(Debug)]
 struct Datagram {
+    /// Its place in `by_age`.
+    age: u64,
     octets: Vec<u8>,
     present: RangeSet,
     len: Option<usize>,
@@ -41,10 +52,12 @@ struct Datagram {
 }
 
 impl Reassembly {
-    /// Keeps at most `limit` octets; beyond that the oldest datagram gives way.
+    /// Takes at most `limit` octets of memory; beyond that the oldest datagram gives way.
     pub fn new(limit: usize) -> Reassembly {
         Reassembly {
             datagrams: BTreeMap::new(),
+            by_age: BTreeMap::new(),
+            begun: 0,
             octets: 0,
             limit,
         }
@@ -73,21 +86,23 @@ impl Reassembly {
         if end > DATAGRAM_OCTETS_MAX || octets.is_empty() || (more && octets.len() & 7 != 0) {
             return None;
         }
-        let datagram = self.datagrams.entry(key).or_insert_with(|| Datagram {
-            octets: Vec::new(),
-            present: RangeSet::default(),
-            len: None,
-            expires: now + REASSEMBLY_TIME_MAX,
+        let datagram = self.datagrams.entry(key).or_insert_with(|| {
+            self.begun += 1;
+            self.by_age.insert(self.begun, key);
+            Datagram {
+                age: self.begun,
+                octets: Vec::new(),
+                present: RangeSet::default(),
+                len: None,
+                expires: now + REASSEMBLY_TIME_MAX,
+            }
         });
         let before = datagram.octets.len();
         let whole = datagram.add(offset, end, more, octets);
         let after = datagram.octets.len();
         self.octets += after - before;
         match whole {
-            Ok(true) => {
-                self.octets -= after;
-                self.datagrams.remove(&key).map(|datagram| datagram.octets)
-            }
+            Ok(true) => self.remove(&key),
             Ok(false) => {
                 self.make_room(&key);
                 None
@@ -100,30 +115,33 @@ impl Reassembly {
     }
 
     fn make_room(&mut self, newest: &FragmentKey) {
-        while self.octets > self.limit {
-            let others = self.datagrams.iter().filter(|(key, _)| *key != newest);
-            let oldest = others
-                .min_by_key(|(_, datagram)| datagram.expires)
-                .map(|(key, _)| *key);
-            self.remove(&oldest.unwrap_or(*newest));
+        while self.memory() > self.limit || self.datagrams.len() > DATAGRAMS_MAX {
+            let oldest = self.by_age.values().find(|key| *key != newest);
+            let oldest = *oldest.unwrap_or(newest);
+            self.remove(&oldest);
         }
     }
 
-    fn remove(&mut self, key: &FragmentKey) {
-        if let Some(datagram) = self.datagrams.remove(key) {
-            self.octets -= datagram.octets.len();
-        }
+    fn memory(&self) -> usize {
+        self.octets + self.datagrams.len() * DATAGRAM_OVERHEAD
+    }
+
+    fn remove(&mut self, key: &FragmentKey) -> Option<Vec<u8>> {
+        let datagram = self.datagrams.remove(key)?;
+        self.by_age.remove(&datagram.age);
+        self.octets -= datagram.octets.len();
+        Some(datagram.octets)
     }
 
     fn expire(&mut self, now: Duration) {
-        let octets = &mut self.octets;
-        self.datagrams.retain(|_, datagram| {
-            let keep = datagram.expires > now;
-            if !keep {
-                *octets -= datagram.octets.len();
+        // The time each has is the same: who began first expires first.
+        while let Some(oldest) = self.by_age.values().next().copied() {
+            let datagram = self.datagrams.get(&oldest);
+            if datagram.is_some_and(|datagram| datagram.expires > now) {
+                break;
             }
-            keep
-        });
+            self.remove(&oldest);
+        }
     }
 }
 
@@ -210,5 +228,41 @@ mod tests {
         }
         reassembly.fragment(key(200), 0, true, &[0; 8], Duration::from_secs(60));
         assert_eq!(reassembly.octets(), 8);
+    }
+
+    /// A fragment of eight octets costs fifty times as much beside them.
+    #[test]
+    fn small_fragments_are_bounded_by_what_they_cost() {
+        for (limit, most) in [(1 << 20, DATAGRAMS_MAX), (10_000, 10_000 / 520)] {
+            let mut reassembly = Reassembly::new(limit);
+            for id in 0..2000 {
+                reassembly.fragment(key(id), 0, true, &[0; 8], Duration::ZERO);
+                let kept = reassembly.datagrams.len();
+                assert_eq!(kept, most.min(id as usize + 1), "limit {limit}");
+            }
+            assert_eq!(reassembly.octets(), most * 8);
+            // The youngest are there still, and come together.
+            for id in 2000 - most as u32..2000 {
+                let whole = reassembly.fragment(key(id), 8, false, &[1; 8], Duration::ZERO);
+                assert_eq!(whole.map(|octets| octets.len()), Some(16));
+            }
+            assert_eq!(reassembly.octets() + reassembly.by_age.len(), 0);
+        }
+    }
+
+    #[test]
+    fn each_datagram_has_its_own_time() {
+        let mut reassembly = Reassembly::new(100_000);
+        let second = |number| Duration::from_secs(number);
+        for id in 0..10 {
+            reassembly.fragment(key(id), 0, true, &[0; 8], second(id.into()));
+        }
+        // Numbers 0 to 4 are over.
+        reassembly.fragment(key(99), 0, true, &[0; 8], second(34));
+        assert_eq!(reassembly.datagrams.len(), 6);
+        for id in 0..10 {
+            let whole = reassembly.fragment(key(id), 8, false, &[1; 8], second(34));
+            assert_eq!(whole.is_some(), id > 4, "number {id}");
+        }
     }
 }

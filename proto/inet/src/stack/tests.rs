@@ -1,6 +1,7 @@
 //! Frames in, frames out: ARP, neighbour discovery, echo, UDP, errors, fragments.
 
 mod detection;
+mod echo;
 
 use super::*;
 use crate::checksum::{self, Checksum};

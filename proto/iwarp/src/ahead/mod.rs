@@ -104,12 +104,18 @@ pub struct FpdusAhead<'a> {
     markers: bool,
     /// Where the next one is looked for.
     next: usize,
+    /// FPDUs fill the octets from `next` to the last one, as far as lengths say so: found once, this goes for the front
+    /// of each FPDU behind it.
+    fills: bool,
     /// The first marker that was not asked for an FPDU.
     next_marker: usize,
     /// The last one found without its markers, where there are any.
     content: Vec<u8>,
     /// Its payload: of `content` with markers, else of `octets`.
     payload: Range<usize>,
+    /// Lengths that `fill_the_rest` asked for.
+    #[cfg(test)]
+    lengths_asked: usize,
 }
 
 impl<'a> FpdusAhead<'a> {
@@ -125,9 +131,12 @@ impl<'a> FpdusAhead<'a> {
             crc,
             markers,
             next: 0,
+            fills: false,
             next_marker,
             content: Vec::new(),
             payload: 0..0,
+            #[cfg(test)]
+            lengths_asked: 0,
         }
     }
 
@@ -138,13 +147,18 @@ impl<'a> FpdusAhead<'a> {
         if self.next >= self.octets.len() {
             return None;
         }
-        let found = match self.crc || self.fill_the_rest() {
+        self.fills = self.crc || self.fills || self.fill_the_rest();
+        let found = match self.fills {
             true => self.frame(),
             false => Err(Unplaced::NotWhole),
         };
         self.next = match &found {
             Ok(fpdu) => fpdu.octets.end,
-            Err(_) => self.next_marked().unwrap_or(self.octets.len()),
+            Err(_) => {
+                // A marker may lead away from the fronts that were walked over.
+                self.fills = false;
+                self.next_marked().unwrap_or(self.octets.len())
+            }
         };
         Some(found)
     }
@@ -201,9 +215,13 @@ impl<'a> FpdusAhead<'a> {
 
     /// Without a CRC the peer's word is believed, which is about whole segments: FPDUs fill what is left of these
     /// octets to the last one.
-    fn fill_the_rest(&self) -> bool {
+    fn fill_the_rest(&mut self) -> bool {
         let mut at = self.next;
         while at < self.octets.len() {
+            #[cfg(test)]
+            {
+                self.lengths_asked += 1;
+            }
             match Lengths::of(self.markers, position(self.at, at), &self.octets[at..]) {
                 Ok(lengths) => at += lengths.wire_len,
                 Err(_) => return false,

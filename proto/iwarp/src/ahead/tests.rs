@@ -251,6 +251,24 @@ fn without_a_crc_the_peer_has_to_promise_and_to_keep_it() {
     assert_eq!(found, [Err(Unplaced::NoFpdu)]);
 }
 
+/// Small FPDUs, thousands of them in one piece, are not walked over again for each of them.
+#[test]
+fn whether_fpdus_fill_the_octets_is_asked_once() {
+    const FPDUS: usize = 3000;
+    for markers in [false, true] {
+        let config = InboundConfig { markers, ..NEITHER };
+        let (octets, _) = stream(config, &[(write(false), 0); FPDUS]);
+        let inbound = Inbound::with_config(config);
+        let mut ahead = inbound.fpdus_ahead(0, &octets, true).expect("its word");
+        let mut found = 0;
+        while let Some(fpdu) = ahead.next_fpdu() {
+            fpdu.expect("a whole FPDU");
+            found += 1;
+        }
+        assert_eq!((found, ahead.lengths_asked), (FPDUS, FPDUS));
+    }
+}
+
 #[test]
 fn what_acts_and_what_ends_a_message_waits() {
     let cases = [

@@ -1,5 +1,8 @@
 //! What carriers and listeners ask of a driver.
 
+#[cfg(test)]
+mod tests;
+
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -202,7 +205,7 @@ impl State {
 
     /// Takes octets to send.
     pub fn send(&mut self, key: Key, octets: &[u8]) -> Transfer {
-        self.take(key, |outgoing, room, _| {
+        self.take(key, octets.len(), |outgoing, room, _| {
             let taken = octets.len().min(room);
             outgoing.push(&octets[..taken]);
             Ok(taken)
@@ -211,14 +214,16 @@ impl State {
 
     /// Takes a list to send; of registered memory by reference what is not at its end.
     pub fn send_list(&mut self, key: Key, list: &Gather<'_>) -> Transfer {
-        self.take(key, |outgoing, room, copied| {
+        self.take(key, list.octets(), |outgoing, room, copied| {
             outgoing.push_list(list, room, copied)
         })
     }
 
+    /// Appends what `add` takes of so many `offered` octets, within the room there is.
     fn take(
         &mut self,
         key: Key,
+        offered: usize,
         add: impl FnOnce(&mut Outgoing, usize, usize) -> Result<usize, Unmapped>,
     ) -> Transfer {
         let acknowledged = self.acknowledged(key);
@@ -239,7 +244,8 @@ impl State {
         let Ok(taken) = add(&mut conn.outgoing, room, copied) else {
             return Transfer::Failed(failed(libc::EFAULT));
         };
-        conn.full = taken == room;
+        // Whoever had less taken than offered waits to be told, also where it was unmapped memory that ended it.
+        conn.full = taken == room || taken < offered;
         self.stack
             .command(id, |connection| connection.write(taken as u64));
         let now = self.now();

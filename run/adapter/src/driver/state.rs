@@ -343,12 +343,7 @@ impl State {
 
     /// An interface that is down loses frames and may come back. One that is gone takes its connections along.
     pub(super) fn note_link_error(&mut self, error: &io::Error) {
-        let gone = [libc::ENXIO, libc::ENODEV, libc::EBADFD];
-        if self.gone
-            || !error
-                .raw_os_error()
-                .is_some_and(|errno| gone.contains(&errno))
-        {
+        if self.gone || !is_gone(error) {
             return;
         }
         self.gone = true;
@@ -375,4 +370,11 @@ impl State {
             })
         })
     }
+}
+
+/// An error of a link says that its interface is there no more.
+pub(super) fn is_gone(error: &io::Error) -> bool {
+    let gone = [libc::ENXIO, libc::ENODEV, libc::EBADFD];
+    let errno = error.raw_os_error();
+    errno.is_some_and(|errno| gone.contains(&errno))
 }

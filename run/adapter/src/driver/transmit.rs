@@ -1,5 +1,8 @@
 //! Frames out: what the stack has to send goes to the link, with its payload from where it is.
 
+#[cfg(test)]
+mod tests;
+
 use std::io;
 use std::time::Duration;
 
@@ -7,8 +10,8 @@ use weft_inet::stack::{Frame, Payload, VnetHeader};
 use weft_os::device::{Batch, BATCH_FRAMES_MAX};
 use weft_os::packet::OFFLOAD_LEN;
 
-use super::outgoing::{Outgoing, Part};
-use super::state::State;
+use super::outgoing::Part;
+use super::state::{is_gone, State};
 use super::table::{Closed, Table};
 
 impl State {
@@ -42,13 +45,27 @@ impl State {
                 first += 1;
                 continue;
             }
-            let sent = *outcome.as_ref().unwrap_or(&0);
-            self.counters.frames_out += sent as u64;
-            self.counters.frames_lost += (fitted - sent) as u64;
-            if sent < fitted {
-                self.note_unsent(first + sent, outcome.err());
-            }
-            first += fitted;
+            let lost = match outcome {
+                // The frame behind what was taken goes first next time, and the link says what is wrong with it.
+                Ok(sent) if sent > 0 => {
+                    self.counters.frames_out += sent as u64;
+                    first += sent;
+                    continue;
+                }
+                Ok(_) => 1,
+                Err(error) => {
+                    self.note_unsent(first, &error);
+                    // One that is too long, or names memory that is gone, costs itself alone. Where the link is full
+                    // or down nothing behind it would fare better.
+                    if is_of_the_link(&error) {
+                        fitted
+                    } else {
+                        1
+                    }
+                }
+            };
+            self.counters.frames_lost += lost as u64;
+            first += lost;
         }
     }
 
@@ -67,21 +84,17 @@ impl State {
     }
 
     /// The link did not take the frame at this place. Where that was for memory that is gone, its connection ends: its
-    /// octets cannot be had any more.
-    fn note_unsent(&mut self, at: usize, error: Option<io::Error>) {
+    /// octets cannot be had any more. No other error is a reason to look at memory, least of all that of a busy device.
+    fn note_unsent(&mut self, at: usize, error: &io::Error) {
         let key = match &self.frames[at].payload {
             Payload::Stream { connection, .. } => self.table.find(*connection),
             _ => None,
         };
-        let conn = key.and_then(|key| self.table.get(key));
-        let is_gone =
-            conn.is_some_and(|conn| conn.outgoing.unreleased() > 0 && !all_mapped(&conn.outgoing));
+        let is_gone = error.raw_os_error() == Some(libc::EFAULT);
         if let Some(key) = key.filter(|_| is_gone) {
             self.abort(key, Closed::NoMemory);
         }
-        if let Some(error) = error {
-            self.note_link_error(&error);
-        }
+        self.note_link_error(error);
     }
 
     /// A frame of the interface for itself.
@@ -110,13 +123,11 @@ impl State {
     }
 }
 
-fn all_mapped(outgoing: &Outgoing) -> bool {
-    let mut octets = Vec::new();
-    let mut parts = outgoing.parts(0..outgoing.end());
-    parts.all(|part| {
-        octets.clear();
-        matches!(part, Part::Octets(_)) || part.append_to(&mut octets).is_ok()
-    })
+/// The link did not take a frame for a reason of its own, not of the frame's.
+fn is_of_the_link(error: &io::Error) -> bool {
+    let full_or_down = [libc::EAGAIN, libc::ENETDOWN, libc::EIO];
+    let errno = error.raw_os_error();
+    is_gone(error) || errno.is_some_and(|errno| full_or_down.contains(&errno))
 }
 
 /// Puts a frame into a batch; false when it does not fit.

@@ -108,7 +108,12 @@ impl Serving {
         let connection = inquiry.question.connection;
         let own = says(self.answering, &connection);
         let (about, port) = (connection.about, connection.server.port());
-        let family = self.answering.claims.indexes_of(about, port);
+        let family = match own {
+            // Another of the family may have it, and a listener of its own.
+            Says::NotMine => 0,
+            // One speaks for all who share its promises.
+            _ => self.answering.claims.indexes_of(about, port),
+        };
         if own == Says::No || self.votes.len() >= VOTES_MAX {
             return count(&self.answering.counts.refused);
         }

@@ -133,6 +133,10 @@ pub trait Rings {
     /// Whether a send that found no room may be tried again.
     fn has_room(&self) -> bool;
 
+    /// Whether everything that the other end sent by the connection itself was read: what shows at the descriptor from
+    /// then on is a bell, or the end.
+    fn has_read_connection(&self) -> bool;
+
     /// Whether the bell is armed for that.
     fn is_armed(&self, octets: bool, room: bool) -> bool;
 

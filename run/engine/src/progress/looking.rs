@@ -15,14 +15,10 @@ impl Drop for Asleep<'_> {
     }
 }
 
-fn is(listed: &Weak<dyn Member>, member: &Weak<dyn Member>) -> bool {
-    std::ptr::addr_eq(listed.as_ptr(), member.as_ptr())
-}
-
 impl Progress {
     /// Whoever polls looks at this member from now on; false where its bell is to be armed instead.
     pub(crate) fn look_at(&self, member: &Weak<dyn Member>) -> bool {
-        self.silent.add(member.clone(), |listed| is(listed, member))
+        self.silent.add(member.clone())
     }
 
     /// A member is ready without showing it: whoever serves comes by.
@@ -45,20 +41,18 @@ impl Progress {
     /// Looks at the members that nobody wakes this process for, and calls `each` for those that were served.
     pub(super) fn look_at_silent(&self, mut each: impl FnMut(Arc<dyn Member>, Served)) {
         let mut place = 0;
-        while let Some(listed) = self.silent.at(place) {
+        while let Some((entry, listed)) = self.silent.at(place) {
             place += 1;
             let Some(member) = listed.upgrade() else {
-                self.silent.remove(|other| is(other, &listed));
+                self.silent.remove(entry);
                 continue;
             };
             let looked = member.look();
             if looked == Looked::Elsewhere {
-                self.silent.remove(|other| is(other, &listed));
+                self.silent.remove(entry);
                 continue;
             }
-            let is_idle = self
-                .silent
-                .looked(looked != Looked::Nothing, |other| is(other, &listed));
+            let is_idle = self.silent.looked(looked != Looked::Nothing, entry);
             if let Looked::Served(served) = looked {
                 each(member, served);
             } else if is_idle && member.arm() {

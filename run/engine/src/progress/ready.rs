@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::fmt::Debug;
+use std::ops::Deref;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -39,12 +40,38 @@ impl Drop for Sweep<'_> {
     }
 }
 
+/// What was ready. Its memory serves the list again when this is dropped: what is said to be ready allocates nothing.
+#[derive(Debug)]
+pub(super) struct Taken<'a> {
+    list: &'a ReadyList,
+    tokens: Vec<(Token, bool)>,
+}
+
+impl Deref for Taken<'_> {
+    type Target = [(Token, bool)];
+
+    fn deref(&self) -> &[(Token, bool)] {
+        &self.tokens
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if self.tokens.capacity() > 0 {
+            self.tokens.clear();
+            *self.list.spare.lock() = std::mem::take(&mut self.tokens);
+        }
+    }
+}
+
 /// The members that said so, and what wakes the thread that sleeps in the set.
 #[derive(Debug)]
 pub(super) struct ReadyList {
     /// A hint: the list is not empty.
     any: AtomicBool,
     tokens: Mutex<Vec<(Token, bool)>>,
+    /// Memory for the next tokens, while others are served.
+    spare: Mutex<Vec<(Token, bool)>>,
     /// Threads that sleep in the set, or are about to.
     sleepers: AtomicUsize,
     waker: Arc<Waker>,
@@ -55,6 +82,7 @@ impl ReadyList {
         ReadyList {
             any: AtomicBool::new(false),
             tokens: Mutex::default(),
+            spare: Mutex::default(),
             sleepers: AtomicUsize::new(0),
             waker,
         }
@@ -62,13 +90,15 @@ impl ReadyList {
 
     /// Takes what is ready: the token, and whether it can be written.
     #[inline]
-    pub(super) fn take(&self) -> Vec<(Token, bool)> {
-        if !self.any.load(Ordering::SeqCst) {
-            return Vec::new();
+    pub(super) fn take(&self) -> Taken<'_> {
+        let mut tokens = Vec::new();
+        if self.any.load(Ordering::SeqCst) {
+            tokens = std::mem::take(&mut *self.spare.lock());
+            let mut list = self.tokens.lock();
+            self.any.store(false, Ordering::SeqCst);
+            std::mem::swap(&mut *list, &mut tokens);
         }
-        let mut tokens = self.tokens.lock();
-        self.any.store(false, Ordering::SeqCst);
-        std::mem::take(&mut *tokens)
+        Taken { list: self, tokens }
     }
 
     /// Begins a sweep of the calling thread, which may sleep in the set or does not. It looks at the list after this.
@@ -162,7 +192,7 @@ mod tests {
         std::thread::spawn(move || {
             // A sleeper that has looked.
             let asleep = other.sweep(true);
-            assert_eq!(other.take(), [(token(1), false)]);
+            assert_eq!(*other.take(), [(token(1), false)]);
             std::mem::forget(asleep);
         })
         .join()
@@ -173,7 +203,19 @@ mod tests {
         list.add(token(3), true);
         list.add(token(2), true);
         assert!(!woken(), "it looks at the list before it sleeps again");
-        assert_eq!(list.take(), [(token(2), true), (token(3), true)]);
+        assert_eq!(*list.take(), [(token(2), true), (token(3), true)]);
+    }
+
+    #[test]
+    fn memory_is_used_again() {
+        let (list, _) = list();
+        let place = |number| {
+            list.add(token(number), false);
+            list.take().as_ptr()
+        };
+        let places: Vec<_> = (0..6).map(place).collect();
+        assert!(list.take().is_empty());
+        assert_eq!(places[2..], [places[0], places[1], places[0], places[1]]);
     }
 
     #[test]

@@ -94,15 +94,16 @@ impl Progress {
             true => timeout,
             false => Some(Duration::ZERO),
         };
-        for (token, writable) in said {
+        for &(token, writable) in said.iter() {
             self.serve_member(token, writable, &mut round);
         }
+        drop(said);
         self.epoll.wait(timeout, most, |ready| match ready.token {
             WAKER => round.swept.woken = true,
             token => self.serve_member(Token::from_number(token), ready.writable, &mut round),
         })?;
         // A device that was served has made connections ready.
-        for (token, writable) in self.ready.take() {
+        for &(token, writable) in self.ready.take().iter() {
             self.serve_member(token, writable, &mut round);
         }
         drop(sweep);

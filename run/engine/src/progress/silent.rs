@@ -12,39 +12,67 @@ const LISTED_MAX: usize = 64;
 /// Looks in a row that find nothing before a member's bell is armed again.
 const EMPTY_LOOKS_MAX: u32 = 4096;
 
+/// An entry of the list: which one, of all that there ever were.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Entry(u64);
+
 /// The list.
 #[derive(Debug)]
 pub(crate) struct Silent<T> {
     sleepers: AtomicU32,
-    /// Members, and the looks in a row that found nothing.
-    list: Mutex<Vec<(T, u32)>>,
+    list: Mutex<List<T>>,
+}
+
+#[derive(Debug)]
+struct List<T> {
+    /// Entries that there ever were.
+    made: u64,
+    listed: Vec<Listed<T>>,
+}
+
+#[derive(Debug)]
+struct Listed<T> {
+    entry: Entry,
+    member: T,
+    /// Looks in a row that found nothing.
+    empty: u32,
 }
 
 impl<T: Clone> Silent<T> {
     pub(crate) fn new() -> Silent<T> {
         Silent {
             sleepers: AtomicU32::new(0),
-            list: Mutex::new(Vec::new()),
+            list: Mutex::new(List {
+                made: 0,
+                listed: Vec::new(),
+            }),
         }
     }
 
     /// Puts a member into the list; false where its bell is to be armed instead.
-    pub(crate) fn add(&self, member: T, is_it: impl Fn(&T) -> bool) -> bool {
+    pub(crate) fn add(&self, member: T) -> bool {
         if self.sleepers.load(Ordering::SeqCst) > 0 {
             return false;
         }
-        {
+        let entry = {
             let mut list = self.list.lock();
-            if list.len() >= LISTED_MAX {
+            if list.listed.len() >= LISTED_MAX {
                 return false;
             }
-            list.push((member, 0));
-        }
+            list.made += 1;
+            let entry = Entry(list.made);
+            list.listed.push(Listed {
+                entry,
+                member,
+                empty: 0,
+            });
+            entry
+        };
         if self.sleepers.load(Ordering::SeqCst) == 0 {
             return true;
         }
         // The sleeper may have found it or not; its bell is armed twice then, which does no harm.
-        self.remove(is_it);
+        self.remove(entry);
         false
     }
 
@@ -55,7 +83,7 @@ impl<T: Clone> Silent<T> {
 
     /// Takes a member out, if there is one. The list keeps its room: nothing is allocated from one sleep to the next.
     pub(crate) fn take(&self) -> Option<T> {
-        self.list.lock().pop().map(|(member, _)| member)
+        self.list.lock().listed.pop().map(|listed| listed.member)
     }
 
     /// It does not sleep any more.
@@ -63,30 +91,32 @@ impl<T: Clone> Silent<T> {
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// The member in that place.
-    pub(crate) fn at(&self, place: usize) -> Option<T> {
+    /// The member in that place, and its entry.
+    pub(crate) fn at(&self, place: usize) -> Option<(Entry, T)> {
         let list = self.list.lock();
-        list.get(place).map(|(member, _)| member.clone())
+        let listed = list.listed.get(place)?;
+        Some((listed.entry, listed.member.clone()))
     }
 
     /// A look at a member found something, or nothing. True where nothing was found for so long that it was taken out
     /// of the list, and its bell is to be armed.
-    pub(crate) fn looked(&self, found: bool, is_it: impl Fn(&T) -> bool) -> bool {
+    pub(crate) fn looked(&self, found: bool, entry: Entry) -> bool {
         let mut list = self.list.lock();
-        let Some(place) = list.iter().position(|(member, _)| is_it(member)) else {
+        let Some(place) = list.listed.iter().position(|one| one.entry == entry) else {
             return false;
         };
-        let empty = &mut list[place].1;
+        let empty = &mut list.listed[place].empty;
         *empty = if found { 0 } else { *empty + 1 };
         let is_idle = *empty > EMPTY_LOOKS_MAX;
         if is_idle {
-            list.swap_remove(place);
+            list.listed.swap_remove(place);
         }
         is_idle
     }
 
-    /// Takes a member out.
-    pub(crate) fn remove(&self, is_it: impl Fn(&T) -> bool) {
-        self.list.lock().retain(|(member, _)| !is_it(member));
+    /// Takes an entry out. One that its member has had since, after a sleeper took this one out, stays: what was seen
+    /// of the member before does not hold for that.
+    pub(crate) fn remove(&self, entry: Entry) {
+        self.list.lock().listed.retain(|one| one.entry != entry);
     }
 }

@@ -24,6 +24,10 @@ impl Qp {
         let reads = wants_octets(&inner.machine, &inner.leased, stream);
         let interest = match stream.shares {
             false => Interest::of(reads, stream.blocked),
+            true if stream.waits_beside_octets(reads) => {
+                stream.look_for_room_later(engine);
+                Interest::End
+            }
             // Room shows as octets do, by the bell.
             true => Interest::of(reads || stream.blocked, false),
         };

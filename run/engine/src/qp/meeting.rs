@@ -9,9 +9,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
-use weft_os::local::{LocalListener, LocalSocket, MESSAGE_OCTETS_MAX};
+use weft_os::local::{Accepted, LocalListener, LocalSocket, MESSAGE_OCTETS_MAX};
 use weft_os::poll::Interest;
 use weft_os::random_u64;
 use weft_verbs::qp::MeetingNumber;
@@ -27,6 +28,10 @@ const NAME_BITS: u32 = 24;
 const NAMES_MAX: usize = 8;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
+/// Connections that are taken, or refused, in one go.
+const ACCEPTS_IN_A_ROW_MAX: usize = 16;
+/// How long visitors wait when no descriptor is left for them.
+const PAUSE_WITHOUT_MEANS: Duration = Duration::from_millis(100);
 /// Visitors at most that have connected and not said anything.
 const VISITORS_MAX: usize = 16;
 /// Numbers at which those are looked for that nobody waits for any more.
@@ -51,6 +56,7 @@ struct Desk {
     engine: Weak<Engine>,
     listener: LocalListener,
     name: u64,
+    token: OnceLock<Token>,
     expected: Mutex<HashMap<MeetingNumber, Weak<Qp>>>,
     visitors: Mutex<Vec<Arc<Visitor>>>,
 }
@@ -103,13 +109,15 @@ impl Desk {
             engine: Arc::downgrade(engine),
             listener,
             name,
+            token: OnceLock::new(),
             expected: Mutex::default(),
             visitors: Mutex::default(),
         });
-        engine
+        let token = engine
             .progress
             .add(&desk.listener, desk.clone(), Interest::Read)
             .map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let _ = desk.token.set(token);
         Ok(desk)
     }
 
@@ -170,6 +178,20 @@ impl Desk {
         }
     }
 
+    /// Leaves visitors in the kernel's queue for a while: there is no descriptor for them, and the listener would be
+    /// ready all the time.
+    fn pause(&self, engine: &Engine) {
+        if let Some(token) = self.token.get() {
+            // It is in the set.
+            let _ = engine
+                .progress
+                .change(&self.listener, *token, Interest::End);
+            engine
+                .progress
+                .add_timer(engine.now() + PAUSE_WITHOUT_MEANS, *token);
+        }
+    }
+
     fn forget(&self, visitor: &Visitor) {
         let mut visitors = self.visitors.lock();
         visitors.retain(|other| !std::ptr::eq(&**other, visitor));
@@ -181,13 +203,30 @@ impl Member for Desk {
         let Some(engine) = self.engine.upgrade() else {
             return Served::Setup;
         };
-        while let Ok(Some(socket)) = self.listener.accept() {
-            self.admit(&engine, socket);
+        // Whoever connects without end, of whatever user, keeps this thread no longer than this.
+        for _ in 0..ACCEPTS_IN_A_ROW_MAX {
+            match self.listener.accept() {
+                Ok(Accepted::Own(socket)) => self.admit(&engine, socket),
+                Ok(Accepted::Others) => {}
+                Ok(Accepted::Nobody) => break,
+                Err(_) => {
+                    self.pause(&engine);
+                    break;
+                }
+            }
         }
         Served::Setup
     }
 
-    fn on_timer(&self) {}
+    /// The pause is over.
+    fn on_timer(&self) {
+        if let (Some(engine), Some(token)) = (self.engine.upgrade(), self.token.get()) {
+            // It was in the set before.
+            let _ = engine
+                .progress
+                .change(&self.listener, *token, Interest::Read);
+        }
+    }
 }
 
 impl Visitor {

@@ -1,12 +1,35 @@
 //! How nobody sleeps over a stream that goes through shared memory: its bell is armed, or whoever polls looks at it.
 
 use std::sync::Weak;
+use std::time::Duration;
 
 use super::following::wants_octets;
 use super::stream::Stream;
 use super::Qp;
+use crate::carrier::Rings;
 use crate::engine::Engine;
 use crate::progress::{Looked, Member, Served};
+
+/// How often a full ring is looked at whose bell would not show.
+const ROOM_LOOKS_EVERY: Duration = Duration::from_millis(1);
+
+impl Stream {
+    /// Room in its ring is waited for, and octets of the connection, which are not to be read now, stand before any
+    /// bell: the descriptor would show them all the time.
+    pub(super) fn waits_beside_octets(&self, reads: bool) -> bool {
+        let bells_show = |rings: &dyn Rings| rings.has_read_connection();
+        self.shares && self.blocked && !reads && !self.carrier.rings().is_some_and(bells_show)
+    }
+
+    /// A timer shows room in a ring, where nothing else does.
+    pub(super) fn look_for_room_later(&mut self, engine: &Engine) {
+        if self.room_looked_for_at.is_none() {
+            let at = engine.now() + ROOM_LOOKS_EVERY;
+            self.room_looked_for_at = Some(at);
+            engine.progress.add_timer(at, self.token);
+        }
+    }
+}
 
 impl Qp {
     /// A pass is over: the next octets, or room, are looked for by whoever polls, or ring the bell.

@@ -324,6 +324,12 @@ impl Qp {
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
         self.look_after_lease(inner, engine);
+        if let Some(stream) = &mut inner.stream {
+            if stream.room_looked_for_at.take_if(|at| *at <= now).is_some() {
+                self.serve_locked(guard, true);
+                return;
+            }
+        }
         if inner.armed.is_some_and(|armed| armed <= now) {
             inner.armed = None;
         }

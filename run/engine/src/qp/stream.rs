@@ -2,6 +2,7 @@
 //! loops that move octets between the socket and a queue pair.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use weft_os::lists::{Gather, Scatter};
 use weft_os::net::is_end;
@@ -59,6 +60,8 @@ pub(super) struct Stream {
     pub(super) has_rings: bool,
     /// It has, and octets go through them.
     pub(super) shares: bool,
+    /// When it is looked at next for room in its ring that no bell can tell of.
+    pub(super) room_looked_for_at: Option<Duration>,
     /// Whoever polls looks at it, and its bell is not armed.
     pub(super) listed: bool,
     /// What its peer was told, to offer rings by.
@@ -82,6 +85,7 @@ impl Stream {
         Stream {
             has_rings: carrier.rings().is_some(),
             shares: false,
+            room_looked_for_at: None,
             listed: false,
             meeting: None,
             carrier,

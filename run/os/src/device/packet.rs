@@ -138,8 +138,8 @@ impl PacketDevice {
         }
     }
 
-    /// Sends the frames of a batch in order and empties it. Returns how many were taken; the rest is lost, as on a
-    /// wire. Does not wait.
+    /// Sends the frames of a batch in order, up to the first that is refused, and empties it. Returns how many were
+    /// taken. Does not wait.
     ///
     /// # Errors
     /// What became of the first frame: `ENOBUFS`, `EAGAIN` the device is busy, `EMSGSIZE` it is longer than the MTU

@@ -66,7 +66,8 @@ impl Connection<'_> {
     /// Goes on as far as it can at once with what a close would cut off; says what is left.
     pub fn wind_up(&self) -> Left {
         let try_to = || -> Result<Left, Errno> {
-            self.settle()?;
+            // The end leaves as octets do: a client that says nothing is not waited for longer.
+            self.settle_to_send()?;
             if !self.finish()? {
                 return Ok(Left::Octets);
             }

@@ -36,9 +36,40 @@ impl Connection<'_> {
     /// Whether as many octets are there as the program wants to be told of; or the end.
     pub fn has_low_water(&self) -> bool {
         let wanted = self.slot.low_water();
-        wanted == 1
-            || stream::has_ended(self.fd)
-            || self.available().is_ok_and(|available| available >= wanted)
+        if wanted == 1 || stream::has_ended(self.fd) {
+            return true;
+        }
+        // Counted first: what comes meanwhile may be what is missing.
+        let unread = stream::unread(self.fd);
+        match self.available() {
+            Ok(available) if available >= wanted => true,
+            Ok(available) => {
+                self.wait_for_octets(unread + wanted - available);
+                false
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// The socket is readable from now on when it has so many octets: of those that are there some are framing between
+    /// messages, and fewer would only wake the program for nothing.
+    fn wait_for_octets(&self, octets: usize) {
+        let Ok(mut receiving) = self.take_receiving() else {
+            return;
+        };
+        let mark = u32::try_from(octets).unwrap_or(u32::MAX);
+        if mark > receiving.beside().mark {
+            self.tell_mark(&mut receiving, mark);
+        }
+    }
+
+    /// Tells the kernel from how many octets on the socket is readable, where that changes.
+    fn tell_mark(&self, receiving: &mut Held<'_, Receiving>, mark: u32) {
+        if mark != receiving.beside().mark {
+            receiving.beside().mark = mark;
+            let mark = i32::try_from(mark).unwrap_or(i32::MAX);
+            let _ = set_int(self.fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, mark);
+        }
     }
 
     /// Tells the kernel from how many octets on the socket is readable, where that changes: framing alone is not to
@@ -54,23 +85,21 @@ impl Connection<'_> {
             _ => low_water.saturating_add(FRAMING_ALONE_MAX),
         };
         self.slot.set_fpdu_awaited(0);
-        if mark != receiving.beside().mark {
-            receiving.beside().mark = mark;
-            let mark = i32::try_from(mark).unwrap_or(i32::MAX);
-            let _ = set_int(self.fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, mark);
-        }
+        self.tell_mark(receiving, mark);
     }
 
     /// The socket is readable from now on when it has so many octets: an FPDU is taken whole, or its CRC could not be
     /// checked.
     pub(super) fn wait_for_fpdu(&self, receiving: &mut Held<'_, Receiving>, octets: usize) {
         self.make_room();
+        self.wait_for_whole(receiving, octets);
+    }
+
+    /// The socket is readable from now on when it has so many octets, which count only as a whole.
+    pub(super) fn wait_for_whole(&self, receiving: &mut Held<'_, Receiving>, octets: usize) {
         let mark = octets as u32;
         self.slot.set_fpdu_awaited(mark);
-        if mark != receiving.beside().mark {
-            receiving.beside().mark = mark;
-            let _ = set_int(self.fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, octets as i32);
-        }
+        self.tell_mark(receiving, mark);
     }
 
     /// Gives the receive buffer room for an FPDU that is there in part, where it has less: nothing of it is delivered

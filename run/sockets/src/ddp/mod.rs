@@ -10,7 +10,9 @@
 //! | `directions` | what it knows of each of its directions |
 //! | [`slots`] | room for them |
 //! | `starting` | MPA's Request and Reply |
+//! | `plain` | an end that hears no Request |
 //! | `sending` | the program's octets as FPDUs |
+//! | `room` | room that the peer has to give before a send goes on |
 //! | `rest` | what has to leave before anything else: what a full socket left |
 //! | `receiving` | FPDUs to the program's buffers |
 //! | `marks` | from how many octets on the socket is readable |
@@ -26,8 +28,10 @@ mod directions;
 mod ending;
 mod files;
 mod marks;
+mod plain;
 mod receiving;
 mod rest;
+mod room;
 mod sending;
 pub mod slot;
 pub mod slots;
@@ -78,6 +82,19 @@ impl<'a> Connection<'a> {
         Connection { discovery, ..self }
     }
 
+    /// The same by another descriptor of the socket.
+    pub fn with_fd(self, fd: i32) -> Connection<'a> {
+        Connection { fd, ..self }
+    }
+
+    /// The same, once it is known what the other end is.
+    pub fn free(self) -> Connection<'a> {
+        Connection {
+            is_held: false,
+            ..self
+        }
+    }
+
     /// The same, as long as it is not known what the other end is: nothing leaves on it.
     pub fn held(self) -> Connection<'a> {
         Connection {
@@ -109,7 +126,12 @@ impl<'a> Connection<'a> {
     /// Whether something is left to do that a call on it would do.
     #[inline]
     pub fn needs_service(&self) -> bool {
-        let is_starting = matches!(self.slot.state(), State::Connecting | State::Asked);
+        let is_starting = match self.slot.state() {
+            State::Connecting | State::Asked => true,
+            // A send was refused until a Request has come whole, or was waited for long enough.
+            State::Answering => self.slot.is_short() || self.slot.has_part(),
+            _ => false,
+        };
         is_starting || self.slot.has_rest()
     }
 
@@ -119,7 +141,10 @@ impl<'a> Connection<'a> {
     pub fn is_doubtful(&self) -> bool {
         match self.slot.state() {
             State::Open => {
-                self.slot.owes_message() || self.slot.has_crc() || self.slot.low_water() > 1
+                self.slot.owes_message()
+                    || self.slot.has_crc()
+                    || self.slot.low_water() > 1
+                    || self.slot.is_short()
             }
             State::Free | State::Plain | State::Over(_) => false,
             _ => true,
@@ -159,5 +184,21 @@ impl<'a> Connection<'a> {
             weft_os::stream::reset(self.fd);
         }
         libc::ECONNRESET
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_for_nobody_does_not_once_more_is_known() {
+        let slot = &Slot::make(1).unwrap()[0];
+        let connection = Connection::new(slot, 7).held().without_waiting();
+        for known in [connection.free(), connection.with_fd(8).free()] {
+            assert!(known.leaves_alone && !known.is_held());
+        }
+        assert_eq!(connection.with_fd(8).fd(), 8);
+        assert!(connection.with_fd(8).is_held());
     }
 }

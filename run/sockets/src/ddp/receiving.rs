@@ -114,6 +114,8 @@ impl Connection<'_> {
             receiving.beside().spans = Spans::of_payload(now);
             receiving.commit();
             match stream::discard(self.fd, now) {
+                // It ended in the middle of a message.
+                Ok(0) if gone == 0 => return self.at_end(&receiving.receiver),
                 Ok(0) => break,
                 Ok(now) => {
                     self.take_payload(&mut receiving, now);
@@ -143,7 +145,12 @@ impl Connection<'_> {
         }
         let receiving = self.take_receiving()?;
         let mut area = self.take_octets(&self.slot.area)?;
-        let seen = self.seen(&mut area[..])?.unwrap_or(0);
+        let seen = match self.seen(&mut area[..])? {
+            // Amid a message of which no more has come yet.
+            None => return Ok(Received::Nothing),
+            Some(0) => return self.at_end(&receiving.receiver),
+            Some(seen) => seen,
+        };
         let good = self.checked(&receiving.receiver, &area[..seen])?;
         let spans = self.spans(&receiving.receiver, &area[..good], room.octets())?;
         let (mut at, mut got) = (0, 0);
@@ -159,7 +166,11 @@ impl Connection<'_> {
                 }
             }
         }
-        Ok(Received::Octets(got))
+        Ok(match got {
+            // Nothing of it is whole yet, and no octets would be the end.
+            0 if room.octets() > 0 => Received::Nothing,
+            got => Received::Octets(got),
+        })
     }
 
     /// One call that takes octets from the socket, those of the stream into `room` behind its first `got`.

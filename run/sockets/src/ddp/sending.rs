@@ -43,26 +43,6 @@ impl Connection<'_> {
     /// `EAGAIN` where neither socket nor peer has room; the connection is over; or memory of the program's cannot be
     /// read.
     pub fn send(&self, data: &UserBuffers, from: usize, flags: i32) -> Result<usize, Errno> {
-        match self.send_what_fits(data, from, flags) {
-            // What gives room may have come, and a program that only sends takes it from nowhere else.
-            Err(libc::EAGAIN) if self.lacks_window() => {
-                self.look()?;
-                self.send_what_fits(data, from, flags)
-            }
-            result => result,
-        }
-    }
-
-    /// Whether the peer, which is not Weft, has given neither window nor credit for more.
-    pub fn lacks_window(&self) -> bool {
-        let has_none = |sending: Held<'_, Sending>| {
-            let sender = &sending.sender;
-            !sender.is_to_weft() && sender.room() == 0
-        };
-        self.slot.state() == State::Open && self.take_sending().is_ok_and(has_none)
-    }
-
-    fn send_what_fits(&self, data: &UserBuffers, from: usize, flags: i32) -> Result<usize, Errno> {
         let mut sending = self.take_sending()?;
         let whole = data.octets() - from;
         match self.slot.state() {

@@ -90,6 +90,12 @@ pub struct Slot {
     /// How old the slot has to be before the program's octets leave without a Request, in milliseconds, and one; 0
     /// where that is not known yet.
     wait_until: AtomicU32,
+    /// When a part of a Request was first seen, in milliseconds, odd; 0 for never.
+    part_since: AtomicU32,
+    /// When the program closed the connection, in milliseconds; wraps.
+    closed_since: AtomicU32,
+    /// A send was refused for want of room that the peer has to give, and nobody has been told of any since.
+    is_short: AtomicU32,
     /// Taken before `sending` where both are.
     pub(super) receiving: Shared<Receiving>,
     pub(super) sending: Shared<Sending>,
@@ -119,6 +125,8 @@ impl Slot {
         self.low_water.store(0, Ordering::Relaxed);
         self.no_delay.store(0, Ordering::Relaxed);
         self.owes_message.store(0, Ordering::Relaxed);
+        self.part_since.store(0, Ordering::Relaxed);
+        self.set_short(false);
         self.restart_clock();
         self.set_state(state);
     }
@@ -200,6 +208,18 @@ impl Slot {
         self.owes_message.store(owes.into(), Ordering::Relaxed);
     }
 
+    /// Whether a send was refused for want of room that the peer has to give, and nobody has been told of any since.
+    #[inline]
+    pub fn is_short(&self) -> bool {
+        self.is_short.load(Ordering::Relaxed) != 0
+    }
+
+    /// It was, or was not, or somebody has been told.
+    #[inline]
+    pub fn set_short(&self, is_short: bool) {
+        self.is_short.store(is_short.into(), Ordering::Relaxed);
+    }
+
     /// The owner has the connection no longer.
     pub(super) fn disown(&self) {
         let own = process::id();
@@ -214,6 +234,19 @@ impl Slot {
         owner == process || owner == 0 || !process::exists(owner)
     }
 
+    /// Takes the connection from a process that has ended, where nobody else can have it; whether there was one such.
+    pub(super) fn take_from_dead(&self, has_ended: impl FnOnce(u32) -> bool) -> bool {
+        let owner = self.owner.load(Ordering::Acquire);
+        let is_alone = owner != 0 && !self.is_shared();
+        // Somebody else may look as well.
+        let take = || {
+            self.owner
+                .compare_exchange(owner, 0, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+        };
+        is_alone && has_ended(owner) && take()
+    }
+
     /// Milliseconds are counted from now on.
     pub fn restart_clock(&self) {
         self.since.store(sched::now_ms(), Ordering::Relaxed);
@@ -222,6 +255,30 @@ impl Slot {
     /// Milliseconds since the slot was taken, or since somebody set the clock.
     pub fn age_ms(&self) -> u32 {
         sched::now_ms().wrapping_sub(self.since.load(Ordering::Relaxed))
+    }
+
+    /// Milliseconds since a part of a Request was first seen, which is now where it never was.
+    pub(super) fn part_age_ms(&self) -> u32 {
+        let now = sched::now_ms() | 1;
+        let first = self
+            .part_since
+            .compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+        first.map_or_else(|since| now.wrapping_sub(since), |_| 0)
+    }
+
+    /// Whether a part of a Request was seen.
+    pub(super) fn has_part(&self) -> bool {
+        self.part_since.load(Ordering::Relaxed) != 0
+    }
+
+    /// The program closes the connection.
+    pub fn begin_to_close(&self) {
+        self.closed_since.store(sched::now_ms(), Ordering::Relaxed);
+    }
+
+    /// Milliseconds since it did.
+    pub fn closed_for_ms(&self) -> u32 {
+        sched::now_ms().wrapping_sub(self.closed_since.load(Ordering::Relaxed))
     }
 
     pub(super) fn receives_no_more(&self) -> bool {
@@ -252,6 +309,8 @@ impl Slot {
         slots::clear(&self.sending);
         slots::clear_octets(&self.rest);
         slots::clear_octets(&self.area);
+        // Whose it was must not be said of who takes it next.
+        self.owner.store(0, Ordering::Relaxed);
         self.set_state(State::Free);
     }
 

@@ -1,8 +1,9 @@
 //! Room for connections, shared with every process that is forked from this one.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use weft_os::shared::{self, give_back, Region, Taken};
+use weft_os::{process, sched};
 use zerocopy::FromZeros;
 
 use super::slot::{Slot, State};
@@ -13,6 +14,8 @@ const WORDS: usize = 4096 / 8;
 /// Connections that a family of processes can have at a time.
 pub const SLOTS_MAX: usize = 16_384;
 const _: () = assert!(SLOTS_MAX <= WORDS * BITS);
+/// How often slots are looked at whose process may have ended, at most.
+const LOOK_EVERY_MS: u32 = 1000;
 /// What the region is called, with what it is made of: programs of another version do not take it for theirs.
 const NAME: &str = concat!("weft-streams-", env!("CARGO_PKG_VERSION"));
 
@@ -39,6 +42,8 @@ pub struct Slots {
     map: &'static Map,
     inodes: &'static [Inodes],
     slots: &'static [Slot],
+    /// When all of them were last looked at.
+    looked_ms: AtomicU32,
 }
 
 impl Slots {
@@ -59,6 +64,7 @@ impl Slots {
             map: region.values::<Map>(0, 1)?.first()?,
             inodes: region.values(MAP_OCTETS, INODES_COUNT)?,
             slots: region.values(MAP_OCTETS + INODES_OCTETS, SLOTS_MAX)?,
+            looked_ms: AtomicU32::new(0),
             region,
         })
     }
@@ -68,7 +74,12 @@ impl Slots {
         self.are_inherited
     }
 
-    /// The descriptor by which programs started from here find the slots; nobody may close it.
+    /// The file of those that a program before this one had. Allocates.
+    pub fn inherited_file() -> Option<i32> {
+        Region::inherited_file(NAME)
+    }
+
+    /// The descriptor by which programs that are handed it find the slots; nobody may close it.
     pub fn file(&self) -> Option<i32> {
         self.region.file()
     }
@@ -99,14 +110,49 @@ impl Slots {
     /// Takes a slot for a connection of this process, whose socket has this inode; its number. `crc`: this end wants
     /// one.
     pub fn take(&self, state: State, inode: u64, crc: bool) -> Option<u32> {
-        let words = &self.map.0[..SLOTS_MAX / BITS];
-        let number = words
-            .iter()
-            .enumerate()
-            .find_map(|(at, word)| take_bit(word).map(|bit| at * BITS + bit))?;
+        let number = self.take_number().or_else(|| {
+            self.clear_dead();
+            self.take_number()
+        })?;
         self.slots[number].begin(state, crc);
         self.inode(number).store(inode, Ordering::Release);
         Some(number as u32)
+    }
+
+    fn take_number(&self) -> Option<usize> {
+        let mut words = self.map.0[..SLOTS_MAX / BITS].iter().enumerate();
+        words.find_map(|(at, word)| take_bit(word).map(|bit| at * BITS + bit))
+    }
+
+    /// Frees what processes left that ended with connections which nobody else has: nothing runs in one that is
+    /// killed. A look at all slots is long, so there is one in a second at most.
+    #[cold]
+    fn clear_dead(&self) {
+        let now = sched::now_ms();
+        let before = self.looked_ms.swap(now, Ordering::Relaxed);
+        if before != 0 && now.wrapping_sub(before) < LOOK_EVERY_MS {
+            return;
+        }
+        // Mostly one process has many.
+        let mut last = (process::id(), false);
+        for (number, slot) in self.slots.iter().enumerate() {
+            let has_ended = |owner| {
+                if last.0 != owner {
+                    last = (owner, process::has_ended(owner));
+                }
+                last.1
+            };
+            if slot.take_from_dead(has_ended) {
+                self.free(number);
+            }
+        }
+    }
+
+    fn free(&self, number: usize) {
+        self.inode(number).store(0, Ordering::Release);
+        self.slots[number].clear();
+        let (word, bit) = (number / BITS, number % BITS);
+        self.map.0[word].fetch_and(!(1 << bit), Ordering::Release);
     }
 
     /// The process is about to fork, and has this connection.
@@ -125,10 +171,7 @@ impl Slots {
             slot.disown();
             return;
         }
-        self.inode(number as usize).store(0, Ordering::Release);
-        slot.clear();
-        let (word, bit) = (number as usize / BITS, number as usize % BITS);
-        self.map.0[word].fetch_and(!(1 << bit), Ordering::Release);
+        self.free(number as usize);
     }
 
     /// Slots that are taken.
@@ -173,6 +216,7 @@ pub(super) fn clear_octets<const N: usize>(part: &shared::Shared<[u8; N]>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weft_os::testing::{await_child, fork};
 
     #[test]
     fn slots_are_taken_lowest_first_and_come_back() {
@@ -193,6 +237,27 @@ mod tests {
         assert_eq!(slots.take(State::Accepted, 7, false), Some(65));
         assert_eq!(slots.find(7), Some(65));
         assert_eq!(slots.find(1003), Some(3));
+    }
+
+    #[test]
+    fn what_a_process_left_that_ended_is_free_when_it_is_needed() {
+        weft_os::process::watch();
+        let slots = Slots::new(false).unwrap();
+        let child = fork(|| {
+            let taken = [1, 2, 3].map(|inode| slots.take(State::Accepted, inode, false));
+            // Somebody else may have this one.
+            slots.share(1);
+            taken == [Some(0), Some(1), Some(2)]
+        });
+        assert!(await_child(child));
+        assert_eq!(slots.take(State::Accepted, 4, false), Some(3));
+        for word in &slots.map.0[..SLOTS_MAX / BITS] {
+            word.store(u64::MAX, Ordering::Relaxed);
+        }
+        assert_eq!(slots.take(State::Accepted, 5, false), Some(0));
+        assert_eq!(slots.take(State::Accepted, 6, false), Some(2));
+        assert_eq!(slots.take(State::Accepted, 7, false), None);
+        assert_eq!((slots.find(1), slots.find(2)), (None, Some(1)));
     }
 
     #[test]

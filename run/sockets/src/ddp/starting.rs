@@ -6,7 +6,7 @@ use weft_iwarp::startup::Rtr;
 use weft_os::dgram::{get_int, set_int};
 use weft_os::parts::{Receives, Sends};
 use weft_os::stream;
-use weft_stream::frame::{self, WRITE_HEADER_LEN};
+use weft_stream::frame;
 use weft_stream::start::{self, Agreed};
 use weft_stream::{ConnectionData, Receiver, Sender};
 
@@ -22,9 +22,9 @@ const MULPDU: usize = 64_768;
 /// Octets of the longest MPA frame.
 const FRAME_MAX: usize = 20 + 512;
 
-/// How long an end that accepted waits for a Request before its program's octets leave as they are: a client that is
-/// going to ask does so when it is connected, so this only has to outlast a client that is not let run.
-const REQUEST_WITHIN_MS: u32 = 50;
+/// How long the rest of a Request is waited for, once its beginning is there, in milliseconds: a peer may send it in
+/// parts, and one of them may be lost and sent again.
+const REST_WITHIN_MS: u32 = 1000;
 
 /// Connections whose start this process has brought to its end.
 static BEGUN: AtomicU64 = AtomicU64::new(0);
@@ -164,40 +164,6 @@ impl Connection<'_> {
         }
     }
 
-    /// The peer has sent nothing yet.
-    fn nothing_came(&self, is_sending: bool) -> Result<Settled, Errno> {
-        match self.slot.state() {
-            State::Late => Ok(Settled::Late),
-            // What is to leave, or was kept, waits no longer.
-            State::Answering if (is_sending || self.slot.has_rest()) && self.may_go_plain() => {
-                self.go_plain(State::Late)
-            }
-            _ => Ok(Settled::Waits),
-        }
-    }
-
-    fn waited_enough(&self) -> bool {
-        self.slot.age_ms() >= REQUEST_WITHIN_MS
-    }
-
-    /// Whether the program's octets leave, although no Request has come.
-    fn may_go_plain(&self) -> bool {
-        if !self.slot.prefers() {
-            return self.waited_enough();
-        }
-        let until = self.slot.wait_until_ms().unwrap_or_else(|| {
-            let left = self.discovery.map(|discovery| discovery.wait_left(self.fd));
-            let left = left.unwrap_or_default().as_millis() as u32;
-            let until = match left {
-                0 => 0,
-                left => self.slot.age_ms().saturating_add(left + 1),
-            };
-            self.slot.set_wait_until_ms(until);
-            until
-        });
-        self.slot.age_ms() >= until
-    }
-
     /// The peer answered as no Weft does. One that was asked before, and said yes, is not believed again for a while.
     fn was_lied_to(&self, why: &dyn std::fmt::Display) -> Errno {
         if let Some(discovery) = self.discovery.filter(|_| self.slot.prefers()) {
@@ -219,51 +185,6 @@ impl Connection<'_> {
                 true
             }
             None => false,
-        }
-    }
-
-    /// The stream is none of DDP: what the program has sent meanwhile leaves as it is.
-    fn go_plain(&self, next: State) -> Result<Settled, Errno> {
-        let mut sending = self.take_sending()?;
-        let early = std::mem::take(&mut sending.early);
-        if early > 0 {
-            (sending.rest_at, sending.rest_len) = (WRITE_HEADER_LEN as u32, early);
-            self.slot.set_has_rest(true);
-        }
-        if !self.flush(&mut sending, 0)? {
-            return Ok(Settled::Waits);
-        }
-        self.give_options_back();
-        self.slot.advance(State::Answering, next);
-        Ok(match next {
-            State::Late => Settled::Late,
-            _ => Settled::Plain,
-        })
-    }
-
-    /// The kernel's options are the program's again.
-    fn give_options_back(&self) {
-        let set = |level, option, value: usize| {
-            let value = i32::try_from(value).unwrap_or(i32::MAX);
-            let _ = set_int(self.fd, level, option, value);
-        };
-        set(
-            libc::IPPROTO_TCP,
-            libc::TCP_NODELAY,
-            self.slot.no_delay().into(),
-        );
-        set(libc::SOL_SOCKET, libc::SO_RCVLOWAT, self.slot.low_water());
-    }
-
-    /// Looks at a peer's first octets, which come after the program's own have left as they are.
-    fn look_late(&self, seen: &[u8]) -> Result<Settled, Errno> {
-        match start::is_request(seen) {
-            Some(true) => Err(self.break_off(&"a Request came after plain octets had left")),
-            // A Request comes whole.
-            Some(false) | None => {
-                self.slot.advance(State::Late, State::Plain);
-                Ok(Settled::Plain)
-            }
         }
     }
 
@@ -317,7 +238,7 @@ impl Connection<'_> {
         }
         let request = match start::read_request(seen) {
             Ok(Ok(request)) => request,
-            Ok(Err(_)) => return Ok(Settled::Waits),
+            Ok(Err(octets)) => return self.wait_for_request(receiving, octets),
             Err(fault) => {
                 let (reply, len) = start::reject();
                 let _ = self.say(&reply[..len]);
@@ -339,6 +260,22 @@ impl Connection<'_> {
             self.begin_from(State::Answering, State::Listening);
         }
         Ok(Settled::Open)
+    }
+
+    /// A part of a Request is there, and it takes so many octets. They come at once, or not at all.
+    fn wait_for_request(
+        &self,
+        receiving: &mut Held<'_, Receiving>,
+        octets: usize,
+    ) -> Result<Settled, Errno> {
+        // Counted last: what came before the end may have come since it was looked at.
+        let is_cut_off = stream::has_ended(self.fd) && stream::unread(self.fd) < octets;
+        if is_cut_off || self.slot.part_age_ms() > REST_WITHIN_MS {
+            return Err(self.break_off(&"a Request that does not come whole"));
+        }
+        // Fewer are to wake nobody.
+        self.wait_for_whole(receiving, octets);
+        Ok(Settled::Waits)
     }
 
     fn begin_from(&self, from: State, to: State) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weft_os::{process, sched};
+use weft_os::{file, process, sched};
 
 use super::Descriptors;
 use crate::kind::Kinds;
@@ -63,15 +63,23 @@ impl<S: Kinds> Descriptors<S> {
             self.table.set(fd, Entry::Unknown);
             return;
         };
-        self.kinds.sockets(socket.kind).closing(socket.number, fd);
+        let sockets = self.kinds.sockets(socket.kind);
+        sockets.closing(socket.number, fd);
         self.table.set(fd, Entry::Unknown);
+        if sockets.needs_descriptor(socket.number) {
+            let mut others = self.table.sockets(0, u32::MAX);
+            if let Some(other) = others.find(|other| self.known(*other) == Some(socket)) {
+                sockets.go_on_with(socket.number, other);
+            }
+        }
         self.remove_reference(socket);
     }
 
-    /// `new` is about to be made a duplicate of something else.
-    pub fn overwriting(&self, new: i32) {
-        if let Some(socket) = self.known(new) {
-            self.kinds.sockets(socket.kind).flush(socket.number);
+    /// `new` is about to be made a duplicate of `old`, which closes it; nothing where that will fail. What else could
+    /// stand in the way of the kernel's call are arguments that no program gives.
+    pub fn overwriting(&'static self, old: i32, new: i32) {
+        if self.known(new).is_some() && file::is_open(old) {
+            self.forgetting(new);
         }
     }
 

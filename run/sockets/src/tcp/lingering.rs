@@ -8,6 +8,7 @@ use weft_os::{file, pages, process, stream};
 
 use super::{Record, Streams};
 use crate::ddp::{Connection, Left, Slots, SLOTS_MAX};
+use crate::discovering::Discovery;
 use crate::waiting::Waiting;
 
 /// How long the end of a message, or the other end's answer, is waited for where no octets of the program's depend on
@@ -55,7 +56,7 @@ impl Lingering {
     }
 
     /// Goes on with all of them, as far as it goes at once.
-    pub(super) fn serve(&self, slots: &Slots) {
+    pub(super) fn serve(&self, slots: &Slots, discovery: Option<&'static Discovery>) {
         if !self.any() {
             return;
         }
@@ -64,11 +65,12 @@ impl Lingering {
             let Some((slot, fd)) = slots.get(number as u32).zip(fd.checked_sub(1)) else {
                 continue;
             };
-            let left = Connection::new(slot, fd as i32).without_waiting().wind_up();
+            let connection = Connection::new(slot, fd as i32).with_discovery(discovery);
+            let left = connection.without_waiting().wind_up();
             let is_done = match left {
                 Left::Nothing => true,
-                Left::Framing => slot.age_ms() > FRAMING_MS,
-                Left::Octets => slot.age_ms() > OCTETS_MS,
+                Left::Framing => slot.closed_for_ms() > FRAMING_MS,
+                Left::Octets => slot.closed_for_ms() > OCTETS_MS,
             };
             // Another thread may serve it too.
             if is_done && self.descriptors[number].swap(0, Ordering::AcqRel) != 0 {
@@ -98,7 +100,7 @@ impl Streams {
         let Some(connection) = self.connection(record, fd) else {
             return;
         };
-        connection.slot().restart_clock();
+        connection.slot().begin_to_close();
         let linger = stream::linger(fd);
         // The program wants a reset.
         if linger == Some(0) {
@@ -106,7 +108,7 @@ impl Streams {
         }
         let mut left = connection.wind_up();
         if let Some(seconds) = linger {
-            while left == Left::Octets && connection.slot().age_ms() < seconds * 1000 {
+            while left == Left::Octets && connection.slot().closed_for_ms() < seconds * 1000 {
                 std::thread::sleep(LOOK_EVERY);
                 left = connection.wind_up();
             }
@@ -151,7 +153,7 @@ impl Streams {
         let (Some(lingering), Some(slots)) = (&self.lingering, &self.slots) else {
             return true;
         };
-        lingering.serve(slots);
+        lingering.serve(slots, self.discovery);
         !lingering.any() || waited > AT_END_MS
     }
 }

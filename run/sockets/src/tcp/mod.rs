@@ -14,6 +14,7 @@
 //! | `service` | the thread that does what nobody calls for |
 //! | `holding` | what a call that waits holds |
 //! | `lingering` | connections that the program has closed |
+//! | `room` | what a program is told of room that the peer has to give |
 //! | `transport` | where DDP takes a connection over |
 
 mod deciding;
@@ -22,6 +23,7 @@ mod lingering;
 mod option;
 mod preferring;
 mod record;
+mod room;
 mod rsocket;
 mod service;
 mod standing;
@@ -213,23 +215,32 @@ impl Sockets for Streams {
         }
     }
 
-    fn flush(&self, number: usize) {
-        if let Some(record) = self.record(number) {
-            self.serve(record);
-            self.take_from_thread(record);
+    fn closing(&'static self, number: usize, fd: i32) {
+        let Some(record) = self.record(number) else {
+            return;
+        };
+        self.serve(record);
+        self.take_from_thread(record);
+        self.leave_stand_in(record, fd);
+        match record.references.is_last() {
+            true => self.wind_up(record, fd),
+            false => record.forget_watch(fd),
         }
     }
 
-    fn closing(&'static self, number: usize, fd: i32) {
-        self.flush(number);
+    fn needs_descriptor(&self, number: usize) -> bool {
+        // The number matters to no part of this.
+        self.record(number)
+            .filter(|record| !record.references.is_last())
+            .and_then(|record| self.connection(record, -1))
+            .is_some_and(|connection| connection.needs_service())
+    }
+
+    fn go_on_with(&'static self, number: usize, fd: i32) {
         if let Some(record) = self.record(number) {
-            self.leave_stand_in(record, fd);
-        }
-        let last = self
-            .record(number)
-            .filter(|record| record.references.is_last());
-        if let Some(record) = last {
-            self.wind_up(record, fd);
+            if let Some(connection) = self.connection(record, fd) {
+                self.called(record, connection);
+            }
         }
     }
 
@@ -274,7 +285,7 @@ impl Sockets for Streams {
             return;
         }
         if let (Some(lingering), Some(slots)) = (&self.lingering, &self.slots) {
-            lingering.serve(slots);
+            lingering.serve(slots, self.discovery);
         }
         let records = self.waiting.iter().filter_map(|number| self.record(number));
         records.for_each(|record| self.serve(record));

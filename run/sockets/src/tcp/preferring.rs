@@ -70,7 +70,6 @@ impl Streams {
         waits: bool,
     ) -> Connection<'static> {
         let discovery = self.discovery;
-        let free = Connection::new(connection.slot(), connection.fd()).with_discovery(discovery);
         // The kernel's own answer is the right one for a socket that is not connected.
         if !stream::is_established(connection.fd()) {
             return connection;
@@ -89,7 +88,7 @@ impl Streams {
             Some(is_weft)
         });
         match is_known {
-            true => free,
+            true => connection.free(),
             false => connection,
         }
     }

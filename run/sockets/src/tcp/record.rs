@@ -147,6 +147,17 @@ impl Record {
         };
     }
 
+    /// `fd` stands for something else from now on. An epoll that it was entered in by that number goes on telling of
+    /// the socket as long as there is another descriptor, and nobody can change the entry any more.
+    pub(super) fn forget_watch(&self, fd: i32) {
+        let (Locked::Held(mut watched) | Locked::Orphaned(mut watched)) = self.watch.lock() else {
+            return;
+        };
+        if matches!(*watched, Watched::Once(watch) if watch.fd == fd) {
+            *watched = Watched::Nowhere;
+        }
+    }
+
     /// Whether what the kernel reports of it may be framing.
     #[inline]
     pub fn is_doubtful(&self) -> bool {

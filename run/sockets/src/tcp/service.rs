@@ -23,13 +23,18 @@ impl Streams {
         if is_doubtful != record.is_doubtful() {
             self.set_doubtful(record, is_doubtful);
         }
+        self.has_room(record, connection);
         if connection.needs_service() {
             self.leave_to_thread(record, connection);
         }
     }
 
     #[cold]
-    fn leave_to_thread(&'static self, record: &'static Record, connection: Connection<'static>) {
+    pub(super) fn leave_to_thread(
+        &'static self,
+        record: &'static Record,
+        connection: Connection<'static>,
+    ) {
         if self.is_confined() {
             return;
         }
@@ -58,7 +63,9 @@ impl Streams {
         });
         let is_done = connection.is_none_or(|connection| {
             let settled = connection.settle();
-            match settled.and_then(|_| connection.finish()) {
+            let finished = settled.and_then(|_| connection.finish());
+            self.has_room(record, connection);
+            match finished {
                 Err(libc::EAGAIN) => false,
                 // What goes wrong is told by the program's next call.
                 Err(_) => true,

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use weft_os::stream;
 use weft_settings::streams::Mode;
 
 use super::standing::{Reason, Standing, State};
@@ -101,7 +102,7 @@ impl Streams {
     }
 
     /// Whether the program can receive something from a socket that the kernel calls readable.
-    pub fn is_readable(&self, record: &Record, fd: i32) -> bool {
+    pub fn is_readable(&'static self, record: &'static Record, fd: i32) -> bool {
         let Some(mut connection) = self.connection(record, fd) else {
             return true;
         };
@@ -121,12 +122,17 @@ impl Streams {
                 Ok(Received::Octets(_)) => connection.has_low_water(),
                 looked => looked != Ok(Received::Nothing),
             },
-            Ok(Settled::Waits | Settled::Late) => false,
+            // A connect that was refused is told by a call that receives.
+            Ok(Settled::Waits | Settled::Late) => stream::state(fd) == Some(stream::State::Closed),
             // The program's own mark is the kernel's from now on.
             Ok(Settled::Plain) => was_plain || connection.slot().low_water() == 1,
             Err(_) => true,
         };
         self.set_doubtful(record, connection.is_doubtful());
+        // What came may be a part of a Request, whose rest is not waited for without end.
+        if connection.needs_service() && !self.waiting.contains(record.number as usize) {
+            self.leave_to_thread(record, connection);
+        }
         is_readable
     }
 

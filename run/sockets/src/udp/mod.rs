@@ -186,15 +186,11 @@ impl Sockets for Datagrams {
         self.records.give_back(number);
     }
 
-    fn flush(&self, number: usize) {
+    /// What waits is this process's to send.
+    fn share(&self, number: usize) {
         if let Some(record) = self.record(number) {
             self.flush_record(record);
         }
-    }
-
-    /// What waits is this process's to send.
-    fn share(&self, number: usize) {
-        self.flush(number);
     }
 
     fn is_inherited(&self) -> bool {
@@ -205,8 +201,17 @@ impl Sockets for Datagrams {
         false
     }
 
+    /// The thread that flushes needs none of the program's.
+    fn needs_descriptor(&self, _number: usize) -> bool {
+        false
+    }
+
+    fn go_on_with(&'static self, _number: usize, _fd: i32) {}
+
     fn ending(&self, number: usize, _fd: i32, _waited: u32) -> bool {
-        self.flush(number);
+        if let Some(record) = self.record(number) {
+            self.flush_record(record);
+        }
         true
     }
 
@@ -231,7 +236,9 @@ impl Sockets for Datagrams {
 
     /// A datagram is one by itself; only the order matters.
     fn passed_by(&self, number: usize) {
-        self.flush(number);
+        if let Some(record) = self.record(number) {
+            self.flush_record(record);
+        }
     }
 
     #[inline]

@@ -12,6 +12,8 @@ pub(crate) mod protocol;
 #[cfg(test)]
 mod protocol_tests;
 mod shared;
+#[cfg(test)]
+mod tests;
 mod transfer;
 
 use std::cell::{OnceCell, RefCell, RefMut};
@@ -160,6 +162,7 @@ impl Rings for SameHost {
         let other = shared.other();
         // A lie is found by whoever reads or writes next.
         let readable = octets
+            && !state.awaits_connection(shared)
             && (state.end.available(other) != Ok(0) || other.state.load(Ordering::Relaxed) != 0);
         readable || room && Self::has_room_now(shared, &mut state)
     }
@@ -177,6 +180,10 @@ impl Rings for SameHost {
         Self::has_room_now(shared, &mut state)
     }
 
+    fn has_read_connection(&self) -> bool {
+        self.state.borrow().connection_read
+    }
+
     #[inline]
     fn is_armed(&self, octets: bool, room: bool) -> bool {
         let for_what = for_what(octets, room);
@@ -189,8 +196,13 @@ impl Rings for SameHost {
         let Some((shared, mut state)) = self.in_use() else {
             return true;
         };
-        let for_what = for_what(octets, room);
-        shared.is_foreign() || state.end.arm(shared.own(), shared.other(), for_what)
+        if shared.is_foreign() {
+            return true;
+        }
+        // What stands in the ring behind octets of the connection is no reason to stay awake, and no bell is armed over
+        // it: what comes by the connection begins a pass.
+        let for_what = for_what(octets && !state.awaits_connection(shared), room);
+        state.end.arm(shared.own(), shared.other(), for_what)
     }
 }
 

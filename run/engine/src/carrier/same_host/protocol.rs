@@ -160,7 +160,13 @@ impl End {
         // A lie is found by whoever reads or writes next. Who has finished writing may go on reading.
         let room = state & (GONE | RESET) != 0
             || for_what & FOR_ROOM != 0 && self.has_room_again(other) != Ok(false);
-        !(for_what & FOR_OCTETS != 0 && octets || for_what & FOR_ROOM != 0 && room)
+        let sleeps = !(for_what & FOR_OCTETS != 0 && octets || for_what & FOR_ROOM != 0 && room);
+        if !sleeps {
+            // An armed bell says that nothing was there: the other end need not write any more, so it may never ring,
+            // and this one may leave something in its ring as it goes on.
+            own.bell.store(0, Ordering::SeqCst);
+        }
+        sleeps
     }
 
     /// Whether this end's bell is armed for all of that. Where it was and is not any more, a ring is there or on its
@@ -168,6 +174,16 @@ impl End {
     #[inline]
     pub(crate) fn is_armed(own: Side<'_>, for_what: u64) -> bool {
         own.bell.load(Ordering::SeqCst) & for_what == for_what
+    }
+}
+
+/// What the other end said of itself.
+#[inline]
+pub(crate) fn said(other: Side<'_>) -> Result<u64, Lie> {
+    match other.state.load(Ordering::SeqCst) {
+        // Not understood it would be looked at for ever: it is neither an end nor nothing.
+        state if state & !(FINISHED | GONE | RESET) != 0 => Err(Lie),
+        state => Ok(state),
     }
 }
 

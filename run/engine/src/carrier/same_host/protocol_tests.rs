@@ -56,9 +56,24 @@ fn a_bell_rings_once_for_each_arming() {
     assert!(!a.publish(of_a, of_b, 1), "rung already");
     assert!(!End::is_armed(of_b, FOR_OCTETS), "the bell was taken");
     assert!(!b.arm(of_b, of_a, FOR_OCTETS), "two octets are there");
-    assert!(End::is_armed(of_b, FOR_OCTETS));
     b.release(of_b, of_a, 2);
     assert!(b.arm(of_b, of_a, FOR_OCTETS));
+    assert!(End::is_armed(of_b, FOR_OCTETS));
+}
+
+/// The writer has filled its ring and says nothing more. A reader that looked, did not sleep and took nothing has to
+/// look again before it sleeps: nobody is going to ring.
+#[test]
+fn a_bell_is_not_armed_over_octets_that_are_there() {
+    let (words, mut a, mut b) = ends();
+    let (of_a, of_b) = (words.side(0), words.side(1));
+    a.publish(of_a, of_b, SIZE);
+    for for_what in [FOR_OCTETS, FOR_OCTETS | FOR_ROOM] {
+        assert!(!b.arm(of_b, of_a, for_what));
+        assert!(!End::is_armed(of_b, FOR_OCTETS));
+    }
+    assert!(!b.arm(of_b, of_a, FOR_ROOM), "there is room");
+    assert!(!End::is_armed(of_b, FOR_ROOM));
 }
 
 #[test]

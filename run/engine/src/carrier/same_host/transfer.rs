@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use weft_os::rings::Area;
 
-use super::protocol::{End, Lie, FINISHED, GONE, RESET};
+use super::protocol::{self, End, Lie, FINISHED, GONE, RESET};
 use super::shared::Shared;
 use super::SameHost;
 use crate::carrier::{Carrier, Transfer};
@@ -59,6 +59,15 @@ impl Over {
 
 fn failed(errno: i32) -> Transfer {
     Transfer::Failed(io::Error::from_raw_os_error(errno))
+}
+
+impl State {
+    /// Octets of the other end are still to come by the connection, where they show. Those in its ring are behind them
+    /// and cannot be read yet.
+    pub(super) fn awaits_connection(&self, shared: &Shared) -> bool {
+        let is_behind = |end| self.received < end;
+        !self.connection_read && shared.switched_at().is_some_and(is_behind)
+    }
 }
 
 impl SameHost {
@@ -160,7 +169,9 @@ impl SameHost {
     /// The ring is empty: whether more may come.
     #[cold]
     pub(super) fn nothing_left(shared: &Shared, state: &mut State) -> Transfer {
-        let said = shared.state_of_other();
+        let Ok(said) = protocol::said(shared.other()) else {
+            return failed(EPROTO);
+        };
         let over = state.over;
         if said == 0 && over.is_none() {
             return Transfer::WouldBlock;

@@ -1,0 +1,78 @@
+//! What a sender is told of room.
+
+use std::time::Instant;
+
+use weft_inet::stack::{Stack, StackConfig};
+use weft_inet::tcp::Secret;
+use weft_os::testing::unmapped;
+
+use super::*;
+use crate::cable;
+use crate::driver::table::SEND_OCTETS_MAX;
+
+/// How long a test waits for what has to come.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Two hosts on a cable, 10.7.0.1 and 10.7.0.2.
+fn hosts() -> [State; 2] {
+    let (one, two) = cable::pair().unwrap();
+    [(1, one), (2, two)].map(|(last, link)| {
+        let addresses = vec![format!("10.7.0.{last}/24").parse().unwrap()];
+        let config = StackConfig::new([2, 0, 0, 0, 0, last], addresses, Secret([last; 16]));
+        State::new(Box::new(link), Stack::new(config), 1)
+    })
+}
+
+/// A connection from the first to the second.
+fn connect([one, two]: &mut [State; 2]) -> (Key, Key) {
+    let at = "10.7.0.2:7471".parse().unwrap();
+    let (holder, _) = two.bind(at).unwrap();
+    two.listen(holder, at, false, 8).unwrap();
+    let (key, _) = one.connect("10.7.0.1:0".parse().unwrap(), at, 0).unwrap();
+    for _ in 0..10 {
+        one.run();
+        two.run();
+    }
+    let (accepted, _) = two.accept(holder).expect("it has come");
+    assert!(one.is_connected(key));
+    (key, accepted)
+}
+
+/// Of a list whose second run is unmapped the first is taken. The sender waits, as less was taken than offered, and has
+/// to be told of room, or it never learns that the rest is gone.
+#[test]
+fn a_sender_of_which_a_part_was_taken_is_told_of_room() {
+    let mut hosts = hosts();
+    let (key, accepted) = connect(&mut hosts);
+    let [one, two] = &mut hosts;
+    // So much that nobody is told of the room that is left.
+    let most = SEND_OCTETS_MAX as usize - (64 << 10);
+    let mut buffer = vec![7; most];
+    assert!(matches!(one.send(key, &buffer), Transfer::Octets(taken) if taken == most));
+    assert!(!one.table.get(key).unwrap().full);
+    let gone = unmapped(4096);
+    let mut list = Gather::default();
+    list.push(&[7; 1000]);
+    list.push_registered(&gone, 0, 4096);
+    assert!(matches!(one.send_list(key, &list), Transfer::Octets(1000)));
+    assert!(one.table.get(key).unwrap().full, "it waits for room");
+    // What tells the sender takes the mark away.
+    let mut left = most + 1000;
+    let end = Instant::now() + LIMIT;
+    while left > 0 || one.table.get(key).unwrap().full {
+        assert!(Instant::now() < end, "nobody tells it");
+        one.run();
+        two.run();
+        match two.recv(accepted, &mut buffer) {
+            Transfer::Octets(octets) => left -= octets,
+            Transfer::WouldBlock => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    let rest = one.send_list(key, &{
+        let mut rest = Gather::default();
+        rest.push_registered(&gone, 0, 4096);
+        rest
+    });
+    assert!(matches!(rest, Transfer::Failed(error) if error.raw_os_error() == Some(libc::EFAULT)));
+}

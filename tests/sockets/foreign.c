@@ -1,0 +1,362 @@
+/* Peers that are not Weft: what they say, leave out or say late makes no call wait that does not, and burns no time. */
+#include "asked.h"
+#include "framed.h"
+#include "ready.h"
+
+static const struct says everything = {.credits = 100, .window = 1 << 20};
+
+/* Seconds of a processor that this thread has used. */
+static double used(void)
+{
+	struct timespec at;
+
+	NEED(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &at) == 0);
+	return (double)at.tv_sec + (double)at.tv_nsec / 1e9;
+}
+
+static void set_timeout(int fd, int option, int ms)
+{
+	struct timeval time = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
+
+	NEED(setsockopt(fd, SOL_SOCKET, option, &time, sizeof(time)) == 0);
+}
+
+/* What the peer does in a thread of its own, a while later. */
+struct later {
+	struct framed_ends *ends;
+	void (*act)(struct framed_ends *ends);
+	pthread_t thread;
+};
+
+static void *act(void *of)
+{
+	struct later *later = of;
+
+	sleep_ms(QUIET);
+	later->act(later->ends);
+	return NULL;
+}
+
+static struct later *soon(struct framed_ends *ends, void (*what)(struct framed_ends *))
+{
+	struct later *later = calloc(1, sizeof(*later));
+
+	NEED(later);
+	*later = (struct later){ends, what};
+	NEED(pthread_create(&later->thread, NULL, act, later) == 0);
+	return later;
+}
+
+static void did(struct later *later)
+{
+	join_soon(later->thread, NULL);
+	free(later);
+}
+
+/* Ends of which the peer has said that it is ready, and a greeting was received. */
+static struct framed_ends greeted(long kind, struct says says)
+{
+	struct framed_ends e = framed_ends(kind, says);
+	char got[5];
+
+	framed_is_ready(&e.peer);
+	framed_writes(&e.peer, "hello", 5);
+	EQ(recv(e.fd, got, 5, 0), 5);
+	SAME(got, "hello", 5);
+	return e;
+}
+
+TCPS("foreign.a-send-without-credit-does-not-wait")
+{
+	need_weft();
+	struct framed_ends e = greeted(kind, (struct says){.credits = 0, .window = 1 << 20});
+
+	FAILS(send(e.fd, "x", 1, MSG_DONTWAIT), EAGAIN);
+	set_nonblocking(e.fd, true);
+	FAILS(send(e.fd, "x", 1, 0), EAGAIN);
+	framed_ends_close(&e);
+}
+
+TCPS("foreign.a-send-without-a-window-does-not-wait")
+{
+	need_weft();
+	struct framed_ends e = greeted(kind, (struct says){.credits = 100, .window = 0});
+
+	FAILS(send(e.fd, "x", 1, MSG_DONTWAIT), EAGAIN);
+	framed_ends_close(&e);
+}
+
+static void credit(struct framed_ends *e)
+{
+	framed_gives_credit(&e->peer, 100);
+}
+
+TCPS("foreign.a-sender-is-told-of-credit-though-nobody-receives")
+{
+	need_weft();
+	struct framed_ends e = greeted(kind, (struct says){.credits = 0, .window = 1 << 20});
+
+	FAILS(send(e.fd, "x", 1, MSG_DONTWAIT), EAGAIN);
+	credit(&e);
+	NEED(wait_for(e.fd, POLLOUT, patience) == POLLOUT);
+	EQ(send(e.fd, "x", 1, MSG_DONTWAIT), 1);
+	CHECK(wait_for(e.peer.fd, POLLIN, patience));
+	framed_ends_close(&e);
+}
+
+TCPS("foreign.a-sender-waits-for-credit")
+{
+	calm();
+	need_weft();
+	struct framed_ends e = greeted(kind, (struct says){.credits = 0, .window = 1 << 20});
+	struct later *later = soon(&e, credit);
+
+	EQ(send(e.fd, "x", 1, 0), 1);
+	did(later);
+	framed_ends_close(&e);
+}
+
+TCPS("foreign.a-sender-waits-for-credit-beside-octets-that-nobody-receives")
+{
+	calm();
+	need_weft();
+	struct framed_ends e = greeted(kind, (struct says){.credits = 0, .window = 1 << 20});
+	double before = used(), began = now();
+
+	framed_writes(&e.peer, "unread", 6);
+	set_timeout(e.fd, SO_SNDTIMEO, 300);
+	FAILS(send(e.fd, "x", 1, 0), EAGAIN);
+	CHECKF(now() - began >= 0.25, "it waited for %g s", now() - began);
+	CHECKF(used() - before < 0.1, "it used %g s of a processor", used() - before);
+	framed_ends_close(&e);
+}
+
+TCPS("foreign.the-end-without-credit-ends-a-send")
+{
+	calm();
+	need_weft();
+	struct framed_ends e = greeted(kind, (struct says){.credits = 0, .window = 1 << 20});
+	double began = now();
+
+	set_timeout(e.fd, SO_SNDTIMEO, 300);
+	NEED(shutdown(e.peer.fd, SHUT_WR) == 0);
+	FAILS(send(e.fd, "x", 1, 0), EAGAIN);
+	CHECKF(now() - began >= 0.25, "it waited for %g s", now() - began);
+	framed_ends_close(&e);
+}
+
+static void is_ready(struct framed_ends *e)
+{
+	framed_is_ready(&e->peer);
+}
+
+TCPS("foreign.who-speaks-first-waits-until-the-peer-is-ready")
+{
+	calm();
+	need_weft();
+	struct framed_ends e = framed_ends(kind, everything);
+
+	FAILS(send(e.fd, "220 banner", 10, MSG_DONTWAIT), EAGAIN);
+	struct later *later = soon(&e, is_ready);
+	EQ(send(e.fd, "220 banner", 10, 0), 10);
+	did(later);
+	framed_ends_close(&e);
+}
+
+TCPS("foreign.who-speaks-first-takes-what-says-that-the-peer-is-ready")
+{
+	need_weft();
+	struct framed_ends e = framed_ends(kind, everything);
+
+	framed_is_ready(&e.peer);
+	NEED(wait_for(e.fd, POLLOUT, patience) == POLLOUT);
+	EQ(send(e.fd, "220 banner", 10, 0), 10);
+	framed_ends_close(&e);
+}
+
+TCPS("foreign.an-edge-tells-of-credit")
+{
+	need_weft();
+	struct framed_ends e = greeted(kind, (struct says){.credits = 0, .window = 1 << 20});
+	struct epoll_event got = {0};
+	int set = a_poll();
+
+	watch(set, e.fd, EPOLLIN | EPOLLOUT | EPOLLET);
+	FAILS(send(e.fd, "x", 1, MSG_DONTWAIT), EAGAIN);
+	events_of(set, &got, 0);
+	credit(&e);
+	EQ(events_of(set, &got, patience), 1);
+	CHECK(got.events & EPOLLOUT);
+	EQ(send(e.fd, "x", 1, MSG_DONTWAIT), 1);
+	EQ(close(set), 0);
+	framed_ends_close(&e);
+}
+
+/* The one end of a connection whose other end has sent a part of a Request. */
+static struct framed_ends half_asked(long kind, size_t octets)
+{
+	struct framed_ends e = {.listener = listener_of(kind, WEFT_DDP_REQUIRE)};
+
+	e.peer = framed_to(kind, e.listener);
+	e.fd = accept(e.listener, NULL, NULL);
+	NEED(e.fd >= 0);
+	framed_asks(&e.peer, everything, octets);
+	return e;
+}
+
+static void ends_soon_and_burns_nothing(double began, double before)
+{
+	CHECKF(now() - began < 10, "it took %g s", now() - began);
+	CHECKF(used() - before < 0.3, "it used %g s of a processor", used() - before);
+}
+
+TCPS("foreign.a-receiver-does-not-wait-for-the-rest-of-a-request-without-end")
+{
+	calm();
+	need_weft();
+	for (size_t octets = 16; octets < REQUEST_OCTETS; octets += 21) {
+		struct framed_ends e = half_asked(kind, octets);
+		double began = now(), before = used();
+		char octet;
+
+		FAILS(recv(e.fd, &octet, 1, 0), ECONNRESET);
+		ends_soon_and_burns_nothing(began, before);
+		framed_ends_close(&e);
+	}
+}
+
+TCPS("foreign.a-poll-does-not-wait-for-the-rest-of-a-request-without-end")
+{
+	calm();
+	need_weft();
+	struct framed_ends e = half_asked(kind, 30);
+	double began = now(), before = used();
+	char octet;
+
+	CHECK(wait_for(e.fd, POLLIN, patience));
+	FAILS(recv(e.fd, &octet, 1, MSG_DONTWAIT), ECONNRESET);
+	ends_soon_and_burns_nothing(began, before);
+	framed_ends_close(&e);
+}
+
+TCPS("foreign.an-epoll-does-not-wait-for-the-rest-of-a-request-without-end")
+{
+	calm();
+	need_weft();
+	struct framed_ends e = half_asked(kind, 30);
+	double began = now(), before = used();
+	struct epoll_event got;
+	int set = a_poll();
+
+	watch(set, e.fd, EPOLLIN);
+	EQ(events_of(set, &got, patience), 1);
+	ends_soon_and_burns_nothing(began, before);
+	EQ(close(set), 0);
+	framed_ends_close(&e);
+}
+
+TCPS("foreign.a-request-that-ends-in-the-middle-is-a-reset")
+{
+	need_weft();
+	struct framed_ends e = half_asked(kind, 30);
+	char octet;
+
+	NEED(shutdown(e.peer.fd, SHUT_WR) == 0);
+	CHECK(wait_for(e.fd, POLLRDHUP, patience));
+	FAILS(recv(e.fd, &octet, 1, MSG_DONTWAIT), ECONNRESET);
+	framed_ends_close(&e);
+}
+
+TCPS("foreign.a-request-may-come-in-parts")
+{
+	calm();
+	need_weft();
+	struct framed_ends e = half_asked(kind, 0);
+	struct framed whole = {.fd = -1};
+	uint8_t request[REQUEST_OCTETS];
+	int pair[2];
+	char octet;
+
+	/* The octets of a Request, to be sent piece by piece. */
+	NEED(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+	whole.fd = pair[0];
+	framed_asks(&whole, everything, REQUEST_OCTETS);
+	NEED(recv_all(pair[1], request, sizeof(request)));
+	for (size_t at = 0; at < sizeof(request); at += 20) {
+		NEED(send_all(e.peer.fd, request + at, 20));
+		wait_for(e.fd, POLLIN, QUIET);
+		FAILS(recv(e.fd, &octet, 1, MSG_DONTWAIT), EAGAIN);
+	}
+	framed_takes_reply(&e.peer);
+	framed_is_ready(&e.peer);
+	framed_writes(&e.peer, "x", 1);
+	EQ(recv(e.fd, &octet, 1, 0), 1);
+	EQ(close(pair[0]), 0);
+	EQ(close(pair[1]), 0);
+	framed_ends_close(&e);
+}
+
+/* Signs of life, of a peer that sends nothing else. */
+static void lives(struct framed_ends *e)
+{
+	for (int n = 0; n < 30; n++) {
+		framed_says(&e->peer, WORD_KEEPALIVE);
+		sleep_ms(50);
+	}
+}
+
+static void times_out_once(long kind, int flags, size_t wanted)
+{
+	struct framed_ends e = greeted(kind, everything);
+	struct later *later = soon(&e, lives);
+	char got[8];
+
+	set_timeout(e.fd, SO_RCVTIMEO, 300);
+	if (wanted > 1)
+		framed_writes(&e.peer, "x", 1);
+	double began = now();
+	if (wanted > 1)
+		EQ(recv(e.fd, got, wanted, flags), 1);
+	else
+		FAILS(recv(e.fd, got, wanted, flags), EAGAIN);
+	double took = now() - began;
+	CHECKF(took >= 0.25 && took < 1.2, "it waited for %g s", took);
+	did(later);
+	framed_ends_close(&e);
+}
+
+TCPS("foreign.signs-of-life-do-not-begin-a-timeout-anew")
+{
+	calm();
+	need_weft();
+	times_out_once(kind, 0, 1);
+}
+
+TCPS("foreign.signs-of-life-do-not-begin-a-timeout-for-all-anew")
+{
+	calm();
+	need_weft();
+	times_out_once(kind, MSG_WAITALL, 2);
+}
+
+TCPS("foreign.a-poll-with-a-low-water-mark-sleeps-through-small-messages")
+{
+	calm();
+	need_weft();
+	struct framed_ends e =
+		framed_ends(kind, (struct says){.credits = 100, .window = 1 << 20, .weft = true});
+	char message[64] = {0}, octet;
+
+	framed_is_ready(&e.peer);
+	framed_writes(&e.peer, "!", 1);
+	EQ(recv(e.fd, &octet, 1, 0), 1);
+	set_int(e.fd, SOL_SOCKET, SO_RCVLOWAT, 1000);
+	for (int n = 0; n < 15; n++)
+		framed_writes(&e.peer, message, sizeof(message));
+	double before = used();
+	EQ(wait_for(e.fd, POLLIN, 1000), 0);
+	CHECKF(used() - before < 0.2, "it used %g s of a processor", used() - before);
+	framed_writes(&e.peer, message, sizeof(message));
+	CHECK(wait_for(e.fd, POLLIN, patience) & POLLIN);
+	framed_ends_close(&e);
+}
