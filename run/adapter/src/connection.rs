@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weft_engine::carrier::{
-    Carrier, Gather, Interest, Readiness, Scatter, SocketOptions, Source, Transfer,
+    Arrived, Carrier, Done, Gather, Interest, Pieces, Readiness, Scatter, SocketOptions, Source,
+    Transfer,
 };
 use weft_inet::tcp::Tuple;
 
@@ -162,11 +163,27 @@ impl Carrier for Connection {
         self.with(|state, key| state.take_new_emss(key)).flatten()
     }
 
+    fn pieces(&self) -> Option<&dyn Pieces> {
+        Some(self)
+    }
+
     fn local_addr(&self) -> io::Result<SocketAddr> {
         Ok(self.ends.local)
     }
 
     fn peer_addr(&self) -> io::Result<SocketAddr> {
         Ok(self.ends.remote)
+    }
+}
+
+impl Pieces for Connection {
+    fn begin(&self) -> io::Result<u64> {
+        let begun = self.with(|state, key| state.begin_pieces(key));
+        begun.unwrap_or_else(|| Err(forked()))
+    }
+
+    #[inline]
+    fn take(&self, done: Done, arrived: &mut Arrived) -> Transfer {
+        self.transfer(|state, key| state.take_pieces(key, done, arrived))
     }
 }

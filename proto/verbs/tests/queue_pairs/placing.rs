@@ -398,7 +398,10 @@ fn what_a_flood_of_small_fpdus_costs_is_bounded() {
 fn what_is_placed_is_told_until_its_turn_comes() {
     let mut ahead = Ahead::new(PlacePolicy::Safe);
     let hole = ahead.write(0, false, b"abcd");
-    let (second, third) = (ahead.write(4, false, b"efgh"), ahead.write(8, true, b"ijkl"));
+    let (second, third) = (
+        ahead.write(4, false, b"efgh"),
+        ahead.write(8, true, b"ijkl"),
+    );
     let placed = second.1.len() as u64;
     ahead.arrive(third);
     assert_eq!(ahead.reassembler.placed_octets(), 0, "the last one waits");

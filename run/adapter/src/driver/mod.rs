@@ -5,6 +5,7 @@
 //! | `state.rs` | the loop: frames in, events, deadlines |
 //! | `transmit.rs` | frames out |
 //! | `commands.rs` | what carriers and listeners ask |
+//! | `handing_over.rs` | octets for who places them |
 //! | `table.rs` | connections beside the stack |
 //! | `outgoing.rs` | what was taken to send, copied or referred to |
 //! | `ports.rs` | addresses that are held, listeners |
@@ -13,6 +14,7 @@
 //! of what is ready and of its timers.
 
 mod commands;
+mod handing_over;
 mod outgoing;
 mod ports;
 mod state;

@@ -22,6 +22,8 @@ const FRAME_OCTETS_MAX: u32 = 65_000;
 /// Octets that all receive windows of an interface promise together, for each frame that its link keeps: what a frame
 /// holds that a sender with segmentation offload makes.
 const PROMISED_OCTETS_PER_FRAME: usize = 64 << 10;
+/// What is placed behind a hole lets a window grow to so many times its share.
+const PLACED_SHARES_MAX: u64 = 4;
 /// A receive window is never below this: a few full segments of a jumbo frame.
 const WINDOW_OCTETS_MIN: usize = 32 << 10;
 /// Looks at a link without frames between two looks at the clock.
@@ -58,8 +60,6 @@ pub(crate) struct State {
     /// The interface is gone.
     gone: bool,
     looks: u32,
-    /// The connection that whoever holds the lock is about to look at: it need not be told of.
-    at: Option<Key>,
     alarm: Option<Arc<dyn Alarm>>,
     /// When it was last told to run the driver.
     armed: Option<Duration>,
@@ -78,7 +78,6 @@ impl State {
             looped: VecDeque::new(),
             gone: false,
             looks: 0,
-            at: None,
             alarm: None,
             armed: None,
             shares: 1,
@@ -104,7 +103,8 @@ impl State {
     pub fn config(&self) -> Config {
         Config {
             mtu: self.stack.config().mtu,
-            receive_window: self.promised() as u64,
+            receive_window: self.promised() as u64 * PLACED_SHARES_MAX,
+            aligned: true,
             max_frame: FRAME_OCTETS_MAX,
             ..Config::default()
         }
@@ -116,15 +116,23 @@ impl State {
         let all = shares != std::mem::replace(&mut self.shares, shares);
         if all {
             let keys: Vec<Key> = self.table.keys().collect();
-            keys.into_iter().for_each(|key| self.set_window(key, 0));
+            keys.into_iter().for_each(|key| self.set_window(key));
         }
     }
 
-    /// Gives a connection its share, or less where `most` octets are all that is wanted; 0 wants all.
-    pub fn set_window(&mut self, key: Key, most: usize) {
+    /// Gives a connection its share, or what the program wants where that is less. What was placed behind a hole takes
+    /// no buffer, and has left the link: so much more may come.
+    pub fn set_window(&mut self, key: Key) {
+        let Some(conn) = self.table.get(key) else {
+            return;
+        };
         let share = (self.promised() / self.shares).max(WINDOW_OCTETS_MIN);
-        let window = if most > 0 { share.min(most) } else { share } as u64;
-        if let Some(id) = self.table.get(key).and_then(|conn| conn.id) {
+        let window = match conn.window_max {
+            0 => share,
+            most => share.min(most),
+        };
+        let window = window as u64 + conn.done.placed;
+        if let Some(id) = conn.id {
             self.stack
                 .command(id, |connection| connection.set_receive_window(window));
         }
@@ -147,9 +155,9 @@ impl State {
         if !self.link.may_have_frame() && !self.looks.is_multiple_of(LOOKS_BETWEEN_CLOCKS) {
             return;
         }
-        self.at = Some(at);
+        self.table.at = Some(at);
         self.run();
-        self.at = None;
+        self.table.at = None;
     }
 
     fn receive(&mut self, now: Duration) {
@@ -260,7 +268,7 @@ impl State {
             }
         }
         self.share_windows();
-        self.set_window(key, 0);
+        self.set_window(key);
     }
 
     fn note_event(&mut self, id: ConnectionId, event: Event) {
@@ -271,7 +279,7 @@ impl State {
         let acknowledged = connection.map_or(0, Connection::acknowledged);
         let delivered = connection.map(Connection::delivered);
         let mss = connection.map(Connection::mss);
-        let is_served = self.at == Some(key);
+        let is_served = self.table.at == Some(key);
         let Some(conn) = self.table.get_mut(key) else {
             return;
         };

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use weft_adapter::{cable, Driver, Inline, Interface};
 use weft_engine::carrier::{
-    Bound, Carrier, Drive, Gather, Interest, Listener, Network, Readiness, Registered, Scatter,
-    SocketOptions, Source, Transfer,
+    Bound, Carrier, Drive, Gather, Interest, Listener, Network, Pieces, Readiness, Registered,
+    Scatter, SocketOptions, Source, Transfer,
 };
 
 /// Whether this test program runs over it.
@@ -246,6 +246,10 @@ impl Carrier for Ending {
 
     fn take_new_emss(&self) -> Option<usize> {
         self.carrier.take_new_emss()
+    }
+
+    fn pieces(&self) -> Option<&dyn Pieces> {
+        self.carrier.pieces()
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {

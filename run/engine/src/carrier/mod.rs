@@ -9,6 +9,7 @@
 //! comes from elsewhere.
 
 pub mod memory;
+mod pieces;
 pub mod same_host;
 pub mod tcp;
 
@@ -18,6 +19,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use pieces::{Arrived, Done, Pieces};
 pub use weft_os::lists::{Gather, Run, Scatter};
 pub use weft_os::mem::Registered;
 pub use weft_os::net::{SocketOptions, Transfer};
@@ -96,6 +98,13 @@ pub trait Carrier: Source {
     /// # Errors
     /// Not connected.
     fn peer_addr(&self) -> io::Result<SocketAddr>;
+
+    /// Its octets as they arrive, where it hands them over so. Its segments then end where lists are cut
+    /// ([`Gather::cut`]), as the other end may want to do the same.
+    #[inline]
+    fn pieces(&self) -> Option<&dyn Pieces> {
+        None
+    }
 
     /// What it may have beside, where the other end is on the same machine.
     #[inline]

@@ -7,7 +7,7 @@ use weft_verbs::iwarp::{Established, Role};
 use weft_verbs::qp::FpduPolicy;
 
 use super::stream::Stream;
-use super::{Inner, Leased, Owner, Qp};
+use super::{placing, Inner, Leased, Owner, Qp};
 use crate::carrier::same_host::SameHost;
 use crate::carrier::Carrier;
 use crate::error::Error;
@@ -64,6 +64,10 @@ impl Qp {
         let slot = engine
             .stats
             .open(self.number.0, local, peer, established.crc);
+        let places = placing::policy(engine.settings.place).filter(|_| carrier.pieces().is_some());
+        // An FPDU longer than a segment is in none of them whole.
+        let is_aligned = places.is_some() && policy != FpduPolicy::Large;
+        inner.machine.set_aligned(is_aligned);
         inner
             .machine
             .attach(established, emss, policy, engine.now());
@@ -75,6 +79,9 @@ impl Qp {
             false => carrier,
         };
         let mut stream = Stream::new(carrier, token, peer, slot, leftover);
+        if let Some(policy) = places {
+            stream.place_ahead(policy);
+        }
         if stream.has_rings && established.role == Role::Responder {
             stream.meeting = self.expect_peer();
         }

@@ -7,9 +7,11 @@ use weft_os::lists::{Gather, Scatter};
 use weft_os::net::is_end;
 use weft_os::poll::Interest;
 use weft_verbs::outgoing::Piece;
+use weft_verbs::placing::PlacePolicy;
 use weft_verbs::qp::{Ending, MeetingNumber, Qp as QpMachine};
 
 use super::buffers::{self, BUFFER_OCTETS};
+use super::placing::Placing;
 use crate::carrier::{Carrier, Transfer};
 use crate::host::EngineHost;
 use crate::progress::Token;
@@ -50,6 +52,8 @@ pub(super) struct Stream {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
+    /// Takes octets in any order; without it they are taken in order.
+    placing: Option<Box<Placing>>,
     /// The socket takes no more for now.
     pub(super) blocked: bool,
     /// What the epoll set waits for.
@@ -92,6 +96,7 @@ impl Stream {
             buffer: leftover.to_vec(),
             start: 0,
             end: leftover.len(),
+            placing: None,
             blocked: false,
             interest: Interest::Read,
             fin_sent: false,
@@ -105,6 +110,20 @@ impl Stream {
     /// Whether octets wait that came with the start-up.
     pub(super) fn has_buffered(&self) -> bool {
         self.end > self.start
+            || self
+                .placing
+                .as_ref()
+                .is_some_and(|placing| placing.has_arrived())
+    }
+
+    /// Takes octets as they arrive from now on, if the carrier hands them over so.
+    pub(super) fn place_ahead(&mut self, policy: PlacePolicy) {
+        let leftover = &self.buffer[self.start..self.end];
+        self.placing = Placing::begin(&*self.carrier, policy, leftover).map(Box::new);
+        if self.placing.is_some() {
+            self.buffer = Vec::new();
+            (self.start, self.end) = (0, 0);
+        }
     }
 
     /// Sends what the queue pair has to send, as far as the socket takes it.
@@ -217,8 +236,11 @@ impl Stream {
 
     fn send_once(&self, qp: &QpMachine, host: &EngineHost<'_>) -> (usize, Transfer) {
         let mut pieces = qp.outgoing().pieces();
-        if let (Some(Piece::Octets(only)), None) = (pieces.next(), pieces.next()) {
-            return (only.len(), self.carrier.send(only));
+        let mut cuts = qp.outgoing().cuts().peekable();
+        if cuts.peek().is_none() {
+            if let (Some(Piece::Octets(only)), None) = (pieces.next(), pieces.next()) {
+                return (only.len(), self.carrier.send(only));
+            }
         }
         let mut list = Gather::default();
         for piece in qp.outgoing().pieces() {
@@ -241,6 +263,9 @@ impl Stream {
                 break;
             }
         }
+        let octets = list.octets();
+        cuts.take_while(|cut| *cut <= octets)
+            .for_each(|cut| list.cut(cut));
         (list.octets(), self.carrier.send_gather(&list))
     }
 
@@ -256,6 +281,11 @@ impl Stream {
             self.broken = self.broken || self.carrier.is_broken();
             self.blocked &= !self.broken;
             return (false, None);
+        }
+        if let Some(placing) = &mut self.placing {
+            let (octets, end) = placing.receive(&*self.carrier, qp, host);
+            self.octets_in += octets as u64;
+            return (octets > 0, end);
         }
         if self.buffer.len() < BUFFER_OCTETS {
             self.borrow_buffer();

@@ -167,6 +167,11 @@ impl Connection {
         self.receive.as_ref().map_or(0, Receiver::out_of_order)
     }
 
+    /// The offsets in the stream of the octets received behind holes.
+    pub fn behind_holes(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.receive.iter().flat_map(Receiver::behind_holes)
+    }
+
     /// Offset in the stream behind the last octet that the peer calls urgent, as long as the program has not taken it.
     /// Urgent octets stand in the stream among the others: nothing takes them out (RFC 6093 section 6).
     pub fn urgent(&self) -> Option<u64> {
