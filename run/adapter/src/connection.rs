@@ -11,6 +11,7 @@ use weft_engine::carrier::{
     Arrived, Carrier, Done, Gather, Interest, Pieces, Readiness, Scatter, SocketOptions, Source,
     Transfer,
 };
+use weft_engine::stats::PathRow;
 use weft_inet::tcp::Tuple;
 
 use crate::driver::{Driver, Key, State};
@@ -165,6 +166,10 @@ impl Carrier for Connection {
 
     fn pieces(&self) -> Option<&dyn Pieces> {
         Some(self)
+    }
+
+    fn show(&self, row: Option<PathRow>) {
+        self.with(|state, key| state.show_path(key, row));
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {

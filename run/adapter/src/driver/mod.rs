@@ -8,6 +8,7 @@
 //! | `handing_over.rs` | octets for who places them |
 //! | `table.rs` | connections beside the stack |
 //! | `outgoing.rs` | what was taken to send, copied or referred to |
+//! | `showing.rs` | what `weft stat` is shown |
 //! | `ports.rs` | addresses that are held, listeners |
 //!
 //! All of it is behind one lock, which is taken under a queue pair's lock and takes none but those of the engine's list
@@ -17,6 +18,7 @@ mod commands;
 mod handing_over;
 mod outgoing;
 mod ports;
+mod showing;
 mod state;
 mod table;
 mod transmit;
@@ -29,6 +31,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use weft_engine::carrier::{Alarm, Drive, Source};
+use weft_engine::stats::InterfaceRow;
 use weft_inet::stack::{Cidr, Mac, Route, Stack, StackConfig};
 use weft_inet::tcp::Secret;
 use weft_os::descriptors::Watched;
@@ -178,6 +181,12 @@ impl Drive for Driver {
         };
         state.run();
         !state.is_gone()
+    }
+
+    fn show(&self, row: InterfaceRow) {
+        if let Some(mut state) = self.lock() {
+            state.show_interface(&self.interface.name, row);
+        }
     }
 
     fn set_alarm(&self, alarm: Arc<dyn Alarm>) {

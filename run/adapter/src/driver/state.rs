@@ -12,6 +12,7 @@ use weft_os::device::BATCH_FRAMES_MAX;
 use weft_os::packet::ReceivedFrame;
 
 use super::ports::Ports;
+use super::showing::Showing;
 use super::table::{Closed, Conn, Key, Table};
 use crate::link::Link;
 
@@ -52,6 +53,7 @@ pub(crate) struct State {
     pub(super) table: Table,
     pub(super) ports: Ports,
     pub(super) counters: Counters,
+    pub(super) showing: Showing,
     began: Instant,
     /// Frames that leave next; kept for its memory.
     pub(super) frames: Vec<Frame>,
@@ -73,6 +75,7 @@ impl State {
             table: Table::default(),
             ports: Ports::new(random),
             counters: Counters::default(),
+            showing: Showing::default(),
             began: Instant::now(),
             frames: Vec::with_capacity(BATCH_FRAMES_MAX),
             looped: VecDeque::new(),
@@ -209,6 +212,7 @@ impl State {
             }
         }
         self.follow_events();
+        self.tell_if_due(now);
         self.follow_deadline(now);
     }
 
@@ -224,7 +228,8 @@ impl State {
     /// nothing to do.
     #[inline]
     fn follow_deadline(&mut self, now: Duration) {
-        let (Some(alarm), Some(at)) = (&self.alarm, self.stack.deadline()) else {
+        let deadlines = [self.stack.deadline(), self.tells_at()];
+        let (Some(alarm), Some(at)) = (&self.alarm, deadlines.into_iter().flatten().min()) else {
             return;
         };
         if self.armed.is_none_or(|armed| armed <= now || at < armed) {

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use weft_engine::carrier::{Arrived, Done, Interest, Readiness, Transfer};
+use weft_engine::stats::PathRow;
 use weft_inet::tcp::connection::Reason;
 use weft_inet::tcp::receive_buffer::ReceiveBuffer;
 use weft_inet::tcp::{ConnectionId, Placement, Tuple};
@@ -92,6 +93,8 @@ pub(super) struct Conn {
     pub incoming: Incoming,
     /// Of what it handed over as pieces.
     pub done: Done,
+    /// Where it tells of its path.
+    pub row: Option<PathRow>,
     /// The largest window that the program wants; 0 for any.
     pub window_max: usize,
     /// Offset in the stream behind the last octet that arrived in order.
@@ -121,6 +124,7 @@ impl Conn {
             ends,
             incoming: Incoming::Ordered(ReceiveBuffer::new(window)),
             done: Done::default(),
+            row: None,
             window_max: 0,
             delivered: 0,
             outgoing: Outgoing::default(),
@@ -233,6 +237,10 @@ impl Table {
     #[inline]
     pub fn get_mut(&mut self, key: Key) -> Option<&mut Conn> {
         self.places.get_mut(key.0)?.as_mut()
+    }
+
+    pub fn conns(&self) -> impl Iterator<Item = &Conn> + '_ {
+        self.places.iter().flatten()
     }
 
     pub fn keys(&self) -> impl Iterator<Item = Key> + '_ {

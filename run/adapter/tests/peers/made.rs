@@ -15,6 +15,7 @@ use weft_engine::carrier::{
     Bound, Carrier, Drive, Gather, Interest, Listener, Network, Pieces, Readiness, Registered,
     Scatter, SocketOptions, Source, Transfer,
 };
+use weft_engine::stats::PathRow;
 
 /// Whether this test program runs over it.
 pub fn is_made() -> bool {
@@ -246,6 +247,10 @@ impl Carrier for Ending {
 
     fn take_new_emss(&self) -> Option<usize> {
         self.carrier.take_new_emss()
+    }
+
+    fn show(&self, row: Option<PathRow>) {
+        self.carrier.show(row);
     }
 
     fn pieces(&self) -> Option<&dyn Pieces> {

@@ -27,6 +27,7 @@ pub use weft_os::poll::Interest;
 pub use weft_os::rings::{RingsToShare, SharedRings};
 
 pub use crate::progress::{Alarm, Drive, Readiness, Source};
+use crate::stats::PathRow;
 
 /// A connection, or one that is being made.
 pub trait Carrier: Source {
@@ -105,6 +106,11 @@ pub trait Carrier: Source {
     fn pieces(&self) -> Option<&dyn Pieces> {
         None
     }
+
+    /// Where it tells of its path from now on, if it knows more of that than the kernel tells; nowhere any more before
+    /// the row is another connection's.
+    #[inline]
+    fn show(&self, _row: Option<PathRow>) {}
 
     /// What it may have beside, where the other end is on the same machine.
     #[inline]

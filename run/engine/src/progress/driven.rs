@@ -9,6 +9,7 @@ use weft_os::poll::Interest;
 use super::member::{Member, Served, Token};
 use super::{Progress, Source};
 use crate::error::Error;
+use crate::stats::InterfaceRow;
 
 /// A part of a network that has to be run, by whatever thread comes by. It is a source too: when its descriptor is
 /// ready it is run.
@@ -16,6 +17,9 @@ pub trait Drive: Source + Sync {
     /// Takes what arrived, sends what is due and tells its connections what became ready. Called from any thread,
     /// several at once if need be. False when its descriptor is not to be watched any more: what it stood for is gone.
     fn run(&self) -> bool;
+
+    /// Where it tells of its interface from now on.
+    fn show(&self, _row: InterfaceRow) {}
 
     /// Where it says from now on when it is to be run at the latest.
     fn set_alarm(&self, alarm: Arc<dyn Alarm>);

@@ -37,6 +37,7 @@ impl Qp {
             self.follow_bell(stream, reads, engine);
         }
         let counters = inner.machine.counters();
+        let [placed_ahead, copied, buffered] = stream.placed_and_kept();
         let now = Published {
             octets_in: stream.octets_in,
             octets_out: stream.octets_out,
@@ -48,6 +49,9 @@ impl Qp {
             mulpdu: inner.machine.mulpdu().unwrap_or(0) as u64,
             refused_accesses: counters.refused_accesses,
             rings: u64::from(stream.shares),
+            placed_ahead,
+            copied,
+            buffered,
         };
         engine.stats.publish(stream.slot, &stream.published, &now);
         stream.published = now;

@@ -57,6 +57,16 @@ impl Placing {
         !self.arrived.is_empty()
     }
 
+    /// Octets that were placed ahead of order so far, that had to be kept, and that are kept now.
+    pub(super) fn placed_and_kept(&self) -> [u64; 3] {
+        let counters = self.reassembler.counters();
+        [
+            counters.placed_octets,
+            counters.kept_octets,
+            self.reassembler.waiting_octets(),
+        ]
+    }
+
     /// Takes pieces until there are none, the queue pair takes no more, or the stream ends. Gives how many octets came.
     pub(super) fn receive(
         &mut self,

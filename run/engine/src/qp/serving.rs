@@ -247,6 +247,7 @@ impl Qp {
         engine
             .progress
             .remove_source(&*stream.carrier, stream.token);
+        stream.carrier.show(None);
         engine.stats.close(stream.slot);
     }
 
@@ -258,6 +259,7 @@ impl Qp {
             engine
                 .progress
                 .remove_source(&*stream.carrier, stream.token);
+            stream.carrier.show(None);
             engine.stats.close(stream.slot);
         }
     }

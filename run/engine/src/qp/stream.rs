@@ -116,6 +116,13 @@ impl Stream {
                 .is_some_and(|placing| placing.has_arrived())
     }
 
+    /// Octets that were placed ahead of order so far, that had to be kept, and that are kept now.
+    pub(super) fn placed_and_kept(&self) -> [u64; 3] {
+        self.placing
+            .as_ref()
+            .map_or([0; 3], |placing| placing.placed_and_kept())
+    }
+
     /// Takes octets as they arrive from now on, if the carrier hands them over so.
     pub(super) fn place_ahead(&mut self, policy: PlacePolicy) {
         let leftover = &self.buffer[self.start..self.end];

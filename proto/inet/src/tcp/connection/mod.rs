@@ -35,6 +35,7 @@ mod tests;
 use super::ack::Acknowledger;
 use super::challenge::Challenges;
 use super::config::Config;
+use super::congestion::Algorithm;
 use super::keepalive::Probes;
 use super::receive::{Placement, Receiver};
 use super::segment::Header;
@@ -212,6 +213,16 @@ impl Connection {
     /// Smoothed round-trip time, once there is one.
     pub fn srtt(&self) -> Option<Duration> {
         self.send.rtt.smoothed()
+    }
+
+    /// Octets a second at which it sends, where it is paced.
+    pub fn rate(&self) -> Option<u64> {
+        self.send.rate()
+    }
+
+    /// Its congestion control.
+    pub fn algorithm(&self) -> Algorithm {
+        self.config.algorithm
     }
 
     /// Octets the congestion control allows in flight.
