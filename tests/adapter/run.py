@@ -96,6 +96,11 @@ class Bed:
         assert status is None or done.returncode == status, done
         return done.stdout + done.stderr
 
+    def reads(self, end, file):
+        """What a file says in the namespace of an end."""
+        command = [*self.ends[end].enter, "cat", file]
+        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
+
     def both(self, server, client, check):
         """A server at the right and its client at the left, each as (words, program); what `check` complains of fails."""
         served = self.start(RIGHT, *server)
@@ -321,6 +326,8 @@ def what_is_wrong_is_said_with_the_command_that_helps(bed):
 @case
 def an_address_is_one_programs_at_a_time(bed):
     first = bed.start(RIGHT, bed.adapter(RIGHT), words("rping", "-s", "-a", ADDRESS[RIGHT], "-v", "-P"))
+    # Before that it is a matter of luck who of the two has it: who asks takes the address for a moment.
+    assert until(lambda: f"weft-adapter/eth0/{ADDRESS[RIGHT]}" in bed.reads(RIGHT, "/proc/net/unix"), PATIENCE)
     options = ["--adapter=inline", "--interface=packet:eth0", f"--address={ADDRESS[RIGHT]}/24"]
     assert until(lambda: "has the adapter's address" in bed.says(RIGHT, "run", *options, "--", "true"), PATIENCE)
     first.stop()

@@ -10,12 +10,20 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weft_adapter::{cable, Driver, Inline, Interface};
+use weft_adapter::faulty::{Faults, Faulty};
+use weft_adapter::{cable, Driver, Inline, Interface, Link};
 use weft_engine::carrier::{
     Bound, Carrier, Drive, Gather, Interest, Listener, Network, Pieces, Readiness, Registered,
     Scatter, SocketOptions, Source, Transfer,
 };
 use weft_engine::stats::PathRow;
+
+/// What a cable does where the variable `CABLE_SEED` says how.
+const FAULTS: Faults = Faults {
+    lost: 30,
+    doubled: 20,
+    late: 50,
+};
 
 /// Whether this test program runs over it.
 pub fn is_made() -> bool {
@@ -37,7 +45,14 @@ pub fn network() -> Arc<dyn Network> {
             routes: Vec::new(),
             dad_transmits: 0,
         };
-        let driver = Driver::new(interface, Box::new(link)).unwrap();
+        let link: Box<dyn Link> = match std::env::var("CABLE_SEED") {
+            Ok(seed) => {
+                let seed: u64 = seed.parse().unwrap();
+                Box::new(Faulty::new(link, FAULTS, seed ^ u64::from(last)))
+            }
+            Err(_) => Box::new(link),
+        };
+        let driver = Driver::new(interface, link).unwrap();
         Inline::new(vec![driver], Vec::new())
     };
     Arc::new(Hosts {
