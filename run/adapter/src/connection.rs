@@ -92,6 +92,10 @@ impl Source for Connection {
     fn wait_for(&self, interest: Interest, readiness: &Readiness) {
         self.with(|state, key| state.wait_for(key, interest, readiness));
     }
+
+    fn run_by(&self) -> Option<BorrowedFd<'_>> {
+        self.driver.descriptor()
+    }
 }
 
 impl Carrier for Connection {

@@ -3,6 +3,8 @@
 use std::fmt::Debug;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
 use weft_os::device::Batch;
@@ -11,7 +13,7 @@ use weft_os::packet::{ReceivedFrame, OFFLOAD_LEN};
 use crate::link::Link;
 
 /// Of a thousand frames so many are lost, come twice, and come behind the one that follows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Faults {
     /// Frames that are lost.
     pub lost: u64,
@@ -28,6 +30,8 @@ pub struct Faulty<L> {
     faults: Faults,
     /// State of the generator.
     seed: u64,
+    /// All frames are lost.
+    mute: Arc<AtomicBool>,
     /// What waits for the next frame.
     late: Option<([u8; OFFLOAD_LEN], Vec<u8>)>,
 }
@@ -39,8 +43,14 @@ impl<L: Link> Faulty<L> {
             link,
             faults,
             seed,
+            mute: Arc::default(),
             late: None,
         }
+    }
+
+    /// While this is set all frames are lost.
+    pub fn mute(&self) -> Arc<AtomicBool> {
+        self.mute.clone()
     }
 }
 
@@ -59,8 +69,12 @@ impl<L: Link> Link for Faulty<L> {
         most: usize,
         each: &mut dyn FnMut(&ReceivedFrame<'_>),
     ) -> io::Result<usize> {
+        let mute = self.mute.load(Ordering::Relaxed);
         let (faults, seed, late) = (self.faults, &mut self.seed, &mut self.late);
         self.link.receive(most, &mut |frame| {
+            if mute {
+                return;
+            }
             let draw = next(seed);
             let doubled = faults.lost + faults.doubled;
             match draw {
@@ -132,11 +146,7 @@ mod tests {
 
     #[test]
     fn frames_are_lost_doubled_and_late_as_the_seed_says() {
-        let [mut lost, mut doubled, mut late] = [Faults {
-            lost: 0,
-            doubled: 0,
-            late: 0,
-        }; 3];
+        let [mut lost, mut doubled, mut late] = [Faults::default(); 3];
         let all: Vec<u8> = (0..100).collect();
         assert_eq!(come(lost, 1), all);
         (lost.lost, doubled.doubled, late.late) = (100, 100, 100);

@@ -32,6 +32,17 @@ pub fn is_made() -> bool {
 
 /// A network.
 pub fn network() -> Arc<dyn Network> {
+    network_of(|last, link| match std::env::var("CABLE_SEED") {
+        Ok(seed) => {
+            let seed: u64 = seed.parse().unwrap();
+            Box::new(Faulty::new(link, FAULTS, seed ^ u64::from(last)))
+        }
+        Err(_) => Box::new(link),
+    })
+}
+
+/// A network whose links are what is made of both ends of a cable: the connecting host's is 1, the listening one's 2.
+pub fn network_of(made_of: impl Fn(u8, cable::End) -> Box<dyn Link>) -> Arc<dyn Network> {
     let (one, other) = cable::pair().unwrap();
     let host = |last: u8, link: cable::End| {
         let interface = Interface {
@@ -45,13 +56,7 @@ pub fn network() -> Arc<dyn Network> {
             routes: Vec::new(),
             dad_transmits: 0,
         };
-        let link: Box<dyn Link> = match std::env::var("CABLE_SEED") {
-            Ok(seed) => {
-                let seed: u64 = seed.parse().unwrap();
-                Box::new(Faulty::new(link, FAULTS, seed ^ u64::from(last)))
-            }
-            Err(_) => Box::new(link),
-        };
+        let link = made_of(last, link);
         let driver = Driver::new(interface, link).unwrap();
         Inline::new(vec![driver], Vec::new())
     };
@@ -204,6 +209,10 @@ impl Source for Ending {
 
     fn wait_for(&self, interest: Interest, readiness: &Readiness) {
         self.carrier.wait_for(interest, readiness);
+    }
+
+    fn run_by(&self) -> Option<BorrowedFd<'_>> {
+        self.carrier.run_by()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Parts of a network that whoever serves the engine runs: a device with its protocols.
 
 use std::fmt::Debug;
+use std::os::fd::AsRawFd;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -84,6 +85,9 @@ pub(crate) fn drive(
         owner: Arc::downgrade(owner),
     });
     let token = progress.add_source(&*what, member, Interest::Read)?;
+    if let Some(fd) = what.descriptor() {
+        progress.driven.lock().push((fd.as_raw_fd(), token));
+    }
     what.set_alarm(Arc::new(Timer {
         owner: Arc::downgrade(owner),
         token,

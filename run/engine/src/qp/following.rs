@@ -3,7 +3,7 @@
 use weft_os::poll::Interest;
 use weft_verbs::qp::Qp as QpMachine;
 
-use super::lease::Leased;
+use super::lease::{follow_network, Leased};
 use super::stream::Stream;
 use super::{Inner, Qp};
 use crate::engine::Engine;
@@ -21,6 +21,7 @@ impl Qp {
             return;
         };
         inner.leased.is_leased &= inner.machine.awaits_acknowledgement();
+        follow_network(&mut inner.leased, &*stream.carrier, engine);
         let reads = wants_octets(&inner.machine, &inner.leased, stream);
         let interest = match stream.shares {
             false => Interest::of(reads, stream.blocked),
