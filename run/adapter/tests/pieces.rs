@@ -241,3 +241,26 @@ fn who_wants_no_more_lets_its_peer_finish() {
         matches!(end, Transfer::End)
     });
 }
+
+#[test]
+fn a_turn_takes_no_more_than_its_share() {
+    let hosts = hosts();
+    let Pair { active, passive } = pair(&hosts);
+    let octets = pattern(8 << 20);
+    let mut taker = Taker::of(&*passive, octets.len());
+    let mut sent = 0;
+    let mut most = 0;
+    hosts.until(|| {
+        if let Transfer::Octets(more) = active.send(&octets[sent..]) {
+            sent += more;
+        }
+        // All that the sender's window lets leave waits at the cable; one turn takes a part.
+        (0..20).for_each(|_| drop(hosts.one.driver.run()));
+        let before = taker.octets.iter().flatten().count();
+        taker.take(&*passive, taker.done());
+        most = most.max(taker.octets.iter().flatten().count() - before);
+        taker.frontier == octets.len()
+    });
+    assert!(taker.has_all(&octets));
+    assert!((256 << 10..=512 << 10).contains(&most), "{most}");
+}

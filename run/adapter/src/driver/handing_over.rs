@@ -62,6 +62,16 @@ impl State {
         outcome
     }
 
+    /// Octets that wait at one connection at most.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub fn waiting_octets_max(&self) -> usize {
+        let waiting = self.table.conns().map(|conn| match &conn.incoming {
+            Incoming::Ordered(_) => 0,
+            Incoming::Pieces(arrived) => arrived.octets(),
+        });
+        waiting.max().unwrap_or(0)
+    }
+
     /// Octets are done with: the peer may send so many more.
     fn note_done(&mut self, key: Key, done: Done) {
         let Some(conn) = self.table.get_mut(key) else {

@@ -88,6 +88,21 @@ impl Driver {
         for half in secret.chunks_mut(8) {
             half.copy_from_slice(&weft_os::random_u64().to_ne_bytes());
         }
+        Driver::with_secret(interface, link, secret, weft_os::random_u64())
+    }
+
+    /// The same with numbers that anybody knows, so that an input of the fuzzer's is one run.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn unhidden(interface: Interface, link: Box<dyn Link>) -> io::Result<Arc<Driver>> {
+        Driver::with_secret(interface, link, [1; 16], 1)
+    }
+
+    fn with_secret(
+        interface: Interface,
+        link: Box<dyn Link>,
+        secret: [u8; 16],
+        random: u64,
+    ) -> io::Result<Arc<Driver>> {
         let config = StackConfig {
             routes: interface.routes.clone(),
             dad_transmits: interface.dad_transmits,
@@ -97,7 +112,7 @@ impl Driver {
         Ok(Arc::new(Driver {
             generation: Generation::now(),
             watched: Watched::new(link.descriptor())?,
-            state: Mutex::new(State::new(link, Stack::new(config), weft_os::random_u64())),
+            state: Mutex::new(State::new(link, Stack::new(config), random)),
             interface,
         }))
     }
@@ -140,6 +155,18 @@ impl Driver {
     pub fn counters(&self) -> Counters {
         self.lock()
             .map_or_else(Counters::default, |state| state.counters)
+    }
+
+    /// Its clock goes on by so much.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn pass(&self, time: Duration) {
+        self.state.lock().pass(time);
+    }
+
+    /// Octets that wait at one connection at most, where they are handed over in pieces.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn waiting_octets_max(&self) -> usize {
+        self.state.lock().waiting_octets_max()
     }
 
     /// What is behind its lock; none in a process that was forked from its own, where a thread that is not there may

@@ -18,6 +18,10 @@ use crate::link::Link;
 
 /// Frames that one turn takes from the link, so that whoever waits for the lock has it soon.
 const FRAMES_OF_A_TURN_MAX: usize = 64;
+/// Octets that one turn takes: then those have their turn for whom they are, while a core's cache still has them.
+const OCTETS_OF_A_TURN_MAX: usize = 512 << 10;
+/// Octets of the largest frame that a link shows.
+const FRAME_MAX: usize = 64 << 10;
 /// Octets of data in the largest frame that is handed to the link: a packet of 64 kB with all headers.
 const FRAME_OCTETS_MAX: u32 = 65_000;
 /// Octets that all receive windows of an interface promise together, for each frame that its link keeps: what a frame
@@ -97,6 +101,14 @@ impl State {
         self.began.elapsed()
     }
 
+    /// The clock goes on by so much.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub fn pass(&mut self, time: Duration) {
+        if let Some(began) = self.began.checked_sub(time) {
+            self.began = began;
+        }
+    }
+
     /// Octets that all windows promise together.
     fn promised(&self) -> usize {
         self.link.waiting_frames_max() * PROMISED_OCTETS_PER_FRAME
@@ -174,21 +186,39 @@ impl State {
             counters,
             ..
         } = self;
-        let mut each = |frame: &ReceivedFrame<'_>| {
-            if frame.missing > 0 || frame.vlan.is_some() {
-                return;
+        let (mut frames, mut octets) = (0, 0);
+        let outcome = loop {
+            // So few that not even the largest ones are more than a turn takes.
+            let most =
+                (FRAMES_OF_A_TURN_MAX - frames).min((OCTETS_OF_A_TURN_MAX - octets) / FRAME_MAX);
+            if most == 0 {
+                break Ok(());
             }
-            counters.frames_in += 1;
-            let info = FrameInfo {
-                checksum_good: frame.offload[0] & CHECKSUM_GOOD != 0,
-                looped: false,
+            let mut each = |frame: &ReceivedFrame<'_>| {
+                octets = (octets + frame.octets.len()).min(OCTETS_OF_A_TURN_MAX);
+                if frame.missing > 0 || frame.vlan.is_some() {
+                    return;
+                }
+                counters.frames_in += 1;
+                let info = FrameInfo {
+                    checksum_good: frame.offload[0] & CHECKSUM_GOOD != 0,
+                    looped: false,
+                };
+                stack.handle_frame(frame.octets, info, table, now);
             };
-            stack.handle_frame(frame.octets, info, table, now);
-        };
-        let outcome = match link.receive(FRAMES_OF_A_TURN_MAX, &mut each) {
-            // A ring that one sees to be empty shows no error.
-            Ok(0) if !link.may_have_frame() => link.wait(Duration::ZERO).map(|_| 0),
-            outcome => outcome,
+            match link.receive(most, &mut each) {
+                Ok(came) => {
+                    frames += came;
+                    if came < most {
+                        // A ring that one sees to be empty shows no error.
+                        let is_silent = frames == 0 && !link.may_have_frame();
+                        break is_silent
+                            .then(|| link.wait(Duration::ZERO))
+                            .map_or(Ok(()), |waited| waited.map(drop));
+                    }
+                }
+                Err(error) => break Err(error),
+            }
         };
         if let Err(error) = outcome {
             self.note_link_error(&error);
