@@ -10,6 +10,7 @@ are none it is skipped, as is a case whose program is not there. A case that fai
 """
 
 import argparse
+import json
 import os
 import re
 import shutil
@@ -158,6 +159,12 @@ def rping_over_two_adapters_by_ipv6(bed):
 
 
 @case
+def rping_with_each_way_of_placing(bed):
+    for place in ("in-order", "safe", "eager"):
+        bed.rping(bed.adapter(RIGHT, f"--place={place}"), bed.adapter(LEFT), size=60000)
+
+
+@case
 def rping_without_crc(bed):
     bed.rping(bed.adapter(RIGHT, "--crc=off"), bed.adapter(LEFT, "--crc=off"), size=60000)
 
@@ -236,6 +243,31 @@ def rping_over_a_tap(bed):
     finally:
         bed.stop()
         bed.ip(RIGHT, "link", "delete", "tap0")
+
+
+# --- what is seen of it
+
+
+@case
+def the_statistics_tell_of_the_paths_and_of_the_interface(bed):
+    every = words("-v", "-V", "-C", 100000)
+    bed.start(RIGHT, bed.adapter(RIGHT), [*words("rping", "-s", "-a", ADDRESS[RIGHT]), *every])
+
+    def rows():
+        # A client may be there before its server.
+        if not bed.started[1:] or bed.started[-1].ended():
+            bed.start(LEFT, bed.adapter(LEFT), [*words("rping", "-c", "-a", ADDRESS[RIGHT]), *every])
+        said = json.loads(bed.says(LEFT, "stat", "--json", status=0))
+        rows = [row for row in said["processes"] if row["program"] == "rping" and row["octets_in"] > 10000]
+        return rows if len(rows) == 2 else None
+
+    assert until(rows, PATIENCE), bed.says(LEFT, "stat")
+    for row in rows():
+        (connection,), (interface,) = row["each"], row["interfaces"]
+        assert connection["carrier"] == "adapter" and connection["path"]["control"] == "cubic", row
+        assert connection["path"]["rtt_ns"] > 0 and connection["path"]["rate"] > 0, row
+        assert interface["name"] == "eth0" and interface["frames_in"] > 10 and interface["frames_out"] > 10, row
+        assert "CONTROL" in bed.says(LEFT, "stat", row["pid"], "--once", status=0)
 
 
 # --- what goes wrong

@@ -2,7 +2,8 @@
 
 use crate::output::{styled, BAD, STRONG};
 
-use super::rates::{CarriedBy, Control, Each, Interface, Look, Path, Refused, Row, ServedBy};
+use super::adapter;
+use super::rates::{CarriedBy, Each, Look, Refused, Row, ServedBy};
 
 /// The processes, and each one's connections if `connections`.
 pub fn render(look: &Look, connections: bool) -> String {
@@ -11,24 +12,11 @@ pub fn render(look: &Look, connections: bool) -> String {
         for row in look.processes.iter().filter(|row| !row.each.is_empty()) {
             text.push('\n');
             text += &table(&CONNECTION_HEAD, row.each.iter().map(connection_cells));
-            let paths: Vec<_> = row
-                .each
-                .iter()
-                .filter_map(|each| Some(path_cells(each, each.path.as_ref()?)))
-                .collect();
-            if !paths.is_empty() {
-                text.push('\n');
-                text += &table(&PATH_HEAD, paths.into_iter());
-            }
+            text += &adapter::paths(row);
         }
-        for row in look
-            .processes
+        look.processes
             .iter()
-            .filter(|row| !row.interfaces.is_empty())
-        {
-            text.push('\n');
-            text += &table(&INTERFACE_HEAD, row.interfaces.iter().map(interface_cells));
-        }
+            .for_each(|row| text += &adapter::interfaces(row));
     }
     let refused: Vec<_> = look
         .processes
@@ -43,7 +31,7 @@ pub fn render(look: &Look, connections: bool) -> String {
 }
 
 /// A column's name; text to the left, numbers to the right.
-enum Column {
+pub(super) enum Column {
     Text(&'static str),
     Number(&'static str),
 }
@@ -129,56 +117,6 @@ fn connection_cells(each: &Each) -> Vec<String> {
     ]
 }
 
-const PATH_HEAD: [Column; 9] = [
-    Number("QP"),
-    Text("CONTROL"),
-    Number("RATE"),
-    Number("RTT us"),
-    Number("SENT AGAIN"),
-    Number("HOLES"),
-    Number("PLACED AHEAD"),
-    Number("COPIED"),
-    Number("BUFFERED"),
-];
-
-fn path_cells(each: &Each, path: &Path) -> Vec<String> {
-    vec![
-        each.queue_pair.to_string(),
-        match path.control {
-            Control::Cubic => "cubic",
-            Control::Reno => "reno",
-            Control::Rate => "rate",
-            Control::None => "none",
-        }
-        .to_owned(),
-        short(path.rate as f64),
-        format!("{:.1}", path.rtt_ns as f64 / 1e3),
-        short(path.retransmissions as f64),
-        path.holes.to_string(),
-        short(each.placed_ahead as f64),
-        short(each.copied as f64),
-        short(each.buffered as f64),
-    ]
-}
-
-const INTERFACE_HEAD: [Column; 5] = [
-    Text("INTERFACE"),
-    Number("FRAMES IN"),
-    Number("OUT"),
-    Number("LOST"),
-    Number("DROPPED"),
-];
-
-fn interface_cells(interface: &Interface) -> Vec<String> {
-    vec![
-        interface.name.clone(),
-        short(interface.frames_in as f64),
-        short(interface.frames_out as f64),
-        short(interface.frames_lost as f64),
-        short(interface.frames_dropped as f64),
-    ]
-}
-
 const REFUSED_HEAD: [Column; 5] = [
     Number("PID"),
     Text("PROGRAM"),
@@ -205,7 +143,7 @@ fn errors(count: u64) -> String {
 }
 
 /// Three significant digits with an SI prefix: `999`, `1.23k`, `45.6M`.
-fn short(value: f64) -> String {
+pub(super) fn short(value: f64) -> String {
     const PREFIXES: [&str; 6] = ["", "k", "M", "G", "T", "P"];
     let mut value = value;
     let mut prefix = 0;
@@ -222,7 +160,7 @@ fn short(value: f64) -> String {
     format!("{value:.digits$}{}", PREFIXES[prefix])
 }
 
-fn table(head: &[Column], rows: impl Iterator<Item = Vec<String>>) -> String {
+pub(super) fn table(head: &[Column], rows: impl Iterator<Item = Vec<String>>) -> String {
     let names: Vec<String> = head
         .iter()
         .map(|column| match column {
@@ -264,11 +202,11 @@ fn width(cell: &str) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::stat::rates::Rates;
 
-    fn plain(text: &str) -> String {
+    pub(in crate::stat) fn plain(text: &str) -> String {
         anstream::adapter::strip_str(text).to_string()
     }
 
@@ -293,7 +231,7 @@ mod tests {
         }
     }
 
-    fn row() -> Row {
+    pub(in crate::stat) fn row() -> Row {
         Row {
             pid: 4711,
             program: "rping".to_owned(),
@@ -386,41 +324,5 @@ mod tests {
         assert_eq!(lines.len(), 5);
         assert!(lines[4].contains("127.0.0.1:7174"), "{text}");
         assert!(lines[4].ends_with("1442       1"), "{text}");
-    }
-
-    #[test]
-    fn an_adapters_paths_and_interfaces_are_shown_with_its_connections() {
-        let mut row = row();
-        row.each[0].path = Some(Path {
-            control: Control::Cubic,
-            rate: 125_000_000,
-            rtt_ns: 100_250_000,
-            retransmissions: 7,
-            holes: 2,
-        });
-        row.each[0].placed_ahead = 45_678;
-        row.each[0].copied = 1448;
-        row.interfaces.push(Interface {
-            name: "eth0".to_owned(),
-            frames_in: 10,
-            frames_out: 11,
-            frames_lost: 0,
-            frames_dropped: 3,
-        });
-        let look = Look {
-            processes: vec![row],
-        };
-        let text = plain(&render(&look, true));
-        assert!(
-            text.ends_with(
-                "\nQP  CONTROL  RATE    RTT us  SENT AGAIN  HOLES  PLACED AHEAD  COPIED  BUFFERED\n\
-                 17  cubic    125M  100250.0           7      2         45.7k   1.45k         0\n\
-                 \n\
-                 INTERFACE  FRAMES IN  OUT  LOST  DROPPED\n\
-                 eth0              10   11     0        3\n"
-            ),
-            "{text}"
-        );
-        assert!(!plain(&render(&look, false)).contains("CONTROL"));
     }
 }

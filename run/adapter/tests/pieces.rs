@@ -6,7 +6,7 @@ mod common;
 use std::net::SocketAddr;
 
 use common::{hosts, lossy_hosts, pattern, Hosts, Pair};
-use weft_engine::carrier::{Arrived, Carrier, Done, Gather, Transfer};
+use weft_engine::carrier::{Arrived, Carrier, Done, Drive, Gather, Transfer};
 
 const AT: &str = "10.7.0.2:7471";
 

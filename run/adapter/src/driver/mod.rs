@@ -8,6 +8,7 @@
 //! | `handing_over.rs` | octets for who places them |
 //! | `table.rs` | connections beside the stack |
 //! | `outgoing.rs` | what was taken to send, copied or referred to |
+//! | `windows.rs` | what receive windows promise |
 //! | `showing.rs` | what `weft stat` is shown |
 //! | `ports.rs` | addresses that are held, listeners |
 //!
@@ -22,6 +23,7 @@ mod showing;
 mod state;
 mod table;
 mod transmit;
+mod windows;
 
 use std::io;
 use std::net::IpAddr;
