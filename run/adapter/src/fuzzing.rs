@@ -352,7 +352,7 @@ mod tests {
         }
         taken.take(&*own, 0);
         assert_eq!(taken.frontier, 0);
-        assert_eq!(taken.octets.iter().filter(|there| **there).count(), 3000);
+        assert!(taken.octets.iter().filter(|there| **there).count() >= 3000);
         // What the peer hears of that lets it send again what was lost.
         for _ in 0..10 {
             bed.host.driver.pass(Duration::from_millis(10));

@@ -74,8 +74,8 @@ impl Taker {
 #[test]
 fn each_octet_comes_once_and_those_behind_a_hole_at_once() {
     // More than a window: it has to move.
-    let octets = pattern(24 << 20);
-    let hosts = lossy_hosts(9);
+    let octets = pattern(17 << 20);
+    let hosts = lossy_hosts(50);
     let Pair { active, passive } = pair(&hosts);
     let mut taker = Taker::of(&*passive, octets.len());
     let mut sent = 0;
@@ -100,7 +100,7 @@ fn each_octet_comes_once_and_those_behind_a_hole_at_once() {
 #[test]
 fn what_came_before_the_pieces_is_among_them_with_its_holes() {
     let octets = pattern(2 << 20);
-    let hosts = lossy_hosts(5);
+    let hosts = lossy_hosts(11);
     let Pair { active, passive } = pair(&hosts);
     let mut sent = 0;
     let mut head = [0; 1000];
@@ -255,12 +255,13 @@ fn a_turn_takes_no_more_than_its_share() {
             sent += more;
         }
         // All that the sender's window lets leave waits at the cable; one turn takes a part.
-        (0..20).for_each(|_| drop(hosts.one.driver.run()));
+        assert!((0..20).all(|_| hosts.one.driver.run()));
         let before = taker.octets.iter().flatten().count();
         taker.take(&*passive, taker.done());
         most = most.max(taker.octets.iter().flatten().count() - before);
         taker.frontier == octets.len()
     });
     assert!(taker.has_all(&octets));
-    assert!((256 << 10..=512 << 10).contains(&most), "{most}");
+    // One by `until`, and one by who takes.
+    assert!((256 << 10..=2 * 512 << 10).contains(&most), "{most}");
 }
