@@ -228,90 +228,102 @@ pub fn frames(data: &[u8]) {
     let mut input = Input(data);
     let flags = input.octet();
     let mut bed = Bed::new();
-    let (mut own, mut theirs) = (None, None);
-    let listener = begin(&bed, flags & 2 != 0, &mut own, &mut theirs);
+    let mut ends = Ends::default();
+    ends.begin(&bed, flags & 2 != 0);
     for _ in 0..8 {
         bed.run(0);
-        accept(&*listener, flags & 2 != 0, &mut own, &mut theirs);
+        ends.accept();
     }
     let mut taken = Taken::default();
-    if let (Some(carrier), true) = (&own, flags & 1 != 0) {
+    if let (Some(carrier), true) = (&ends.own, flags & 1 != 0) {
         let begun = carrier.pieces().map(|pieces| pieces.begin());
         taken.pieces = begun.is_some_and(|begun| begun.is_ok());
     }
     while !input.0.is_empty() {
-        let operation = input.octet();
-        let octets = vec![7; usize::from(input.octet()) * 64 + 1];
-        match operation % 16 {
-            way @ 0..=3 => bed.run(way),
-            4 | 5 => bed.inject(&mut input),
-            6 => {
-                let len = input.word();
-                let frame = input.take(len.into()).to_vec();
-                bed.host.arrive(&([UNCHECKED; OFFLOAD_LEN], frame));
-            }
-            7 | 8 => drop(theirs.as_ref().map(|carrier| carrier.send(&octets))),
-            9 => drop(own.as_ref().map(|carrier| carrier.send(&octets))),
-            10 | 11 => {
-                if let Some(carrier) = &own {
-                    taken.take(&**carrier, octets.len() as u64 - 1);
-                }
-            }
-            12 => {
-                let time = Duration::from_millis(octets.len() as u64);
-                bed.host.driver.pass(time);
-                bed.peer.driver.pass(time);
-            }
-            13 => theirs.iter().for_each(|carrier| carrier.finish()),
-            14 => match octets.len() & 64 {
-                0 => own.iter().for_each(|carrier| carrier.finish()),
-                _ => own = None,
-            },
-            _ => match octets.len() > 15_000 {
-                true => bed.cutter.cut(),
-                false => accept(&*listener, flags & 2 != 0, &mut own, &mut theirs),
-            },
-        }
+        operate(&mut input, &mut bed, &mut ends, &mut taken);
         bed.host.driver.run();
     }
-    drop((own, theirs));
+    drop(ends);
     for _ in 0..4 {
         bed.run(0);
     }
 }
 
-type MaybeCarrier = Option<Box<dyn Carrier>>;
-
-/// One of the two listens, the other connects.
-fn begin(
-    bed: &Bed,
-    connects: bool,
-    own: &mut MaybeCarrier,
-    theirs: &mut MaybeCarrier,
-) -> Box<dyn Listener> {
-    let options = SocketOptions::default();
-    let (from, to, at) = match connects {
-        true => (&bed.host, &bed.peer, "10.0.0.2:7471"),
-        false => (&bed.peer, &bed.host, "10.0.0.1:7471"),
-    };
-    let at: SocketAddr = at.parse().expect("an address");
-    let bound = to.network.bind(at, &options).expect("a free address");
-    let listener = bound.listen(2).expect("nobody listens");
-    let carrier = from.network.connect(at, &options).expect("a way");
-    *(if connects { own } else { theirs }) = Some(carrier);
-    listener
+/// The next operation.
+fn operate(input: &mut Input<'_>, bed: &mut Bed, ends: &mut Ends, taken: &mut Taken) {
+    let operation = input.octet();
+    let octets = vec![7; usize::from(input.octet()) * 64 + 1];
+    match operation % 16 {
+        way @ 0..=3 => bed.run(way),
+        4 | 5 => bed.inject(input),
+        6 => {
+            let len = input.word();
+            let frame = input.take(len.into()).to_vec();
+            bed.host.arrive(&([UNCHECKED; OFFLOAD_LEN], frame));
+        }
+        7 | 8 => drop(ends.theirs.as_ref().map(|carrier| carrier.send(&octets))),
+        9 => drop(ends.own.as_ref().map(|carrier| carrier.send(&octets))),
+        10 | 11 => {
+            if let Some(carrier) = &ends.own {
+                taken.take(&**carrier, octets.len() as u64 - 1);
+            }
+        }
+        12 => {
+            let time = Duration::from_millis(octets.len() as u64);
+            bed.host.driver.pass(time);
+            bed.peer.driver.pass(time);
+        }
+        13 => ends.theirs.iter().for_each(|carrier| carrier.finish()),
+        14 => match octets.len() & 64 {
+            0 => ends.own.iter().for_each(|carrier| carrier.finish()),
+            _ => ends.own = None,
+        },
+        _ => match octets.len() > 15_000 {
+            true => bed.cutter.cut(),
+            false => ends.accept(),
+        },
+    }
 }
 
-/// Takes the connection, if one waits and none was taken.
-fn accept(
-    listener: &dyn Listener,
+/// Both ends of a connection, and who listens.
+#[derive(Default)]
+struct Ends {
+    own: Option<Box<dyn Carrier>>,
+    theirs: Option<Box<dyn Carrier>>,
+    listener: Option<Box<dyn Listener>>,
+    /// The host under test is the one that connects.
     connects: bool,
-    own: &mut MaybeCarrier,
-    theirs: &mut MaybeCarrier,
-) {
-    let passive = if connects { theirs } else { own };
-    if passive.is_none() {
-        *passive = listener.accept().ok().flatten().map(|(carrier, _)| carrier);
+}
+
+impl Ends {
+    /// One of the two listens, the other connects.
+    fn begin(&mut self, bed: &Bed, connects: bool) {
+        let options = SocketOptions::default();
+        let (from, to, at) = match connects {
+            true => (&bed.host, &bed.peer, "10.0.0.2:7471"),
+            false => (&bed.peer, &bed.host, "10.0.0.1:7471"),
+        };
+        let at: SocketAddr = at.parse().expect("an address");
+        let bound = to.network.bind(at, &options).expect("a free address");
+        self.listener = Some(bound.listen(2).expect("nobody listens"));
+        self.connects = connects;
+        let carrier = from.network.connect(at, &options).expect("a way");
+        *(if connects {
+            &mut self.own
+        } else {
+            &mut self.theirs
+        }) = Some(carrier);
+    }
+
+    /// Takes the connection, if one waits and none was taken.
+    fn accept(&mut self) {
+        let passive = match self.connects {
+            true => &mut self.theirs,
+            false => &mut self.own,
+        };
+        if let (None, Some(listener)) = (&passive, &self.listener) {
+            *passive = listener.accept().ok().flatten().map(|(carrier, _)| carrier);
+        }
     }
 }
 
@@ -334,13 +346,13 @@ mod tests {
     #[test]
     fn a_stream_with_a_hole_is_taken_in_pieces() {
         let mut bed = Bed::new();
-        let (mut own, mut theirs) = (None, None);
-        let listener = begin(&bed, false, &mut own, &mut theirs);
+        let mut ends = Ends::default();
+        ends.begin(&bed, false);
         for _ in 0..8 {
             bed.run(0);
-            accept(&*listener, false, &mut own, &mut theirs);
+            ends.accept();
         }
-        let (own, theirs) = (own.expect("accepted"), theirs.expect("connected"));
+        let (own, theirs) = (ends.own.expect("accepted"), ends.theirs.expect("connected"));
         let mut taken = Taken {
             pieces: true,
             ..Taken::default()

@@ -14,10 +14,12 @@ mod common;
 
 use std::fmt::Write;
 use std::process::Command;
+use std::sync::Arc;
 
-use common::{pair, sge, ALL};
+use common::{pair, sge, End, ALL};
 use weft_engine::stats;
-use weft_engine::types::{Payload, RecvRequest, SendFlags, SendOp, SendRequest};
+use weft_engine::types::{Payload, RecvRequest, SendFlags, SendOp, SendRequest, Sge};
+use weft_engine::Mr;
 
 /// Octets of memory that is written to, and that is read from.
 const OCTETS: u64 = 2 << 20;
@@ -51,115 +53,146 @@ fn snapshot() -> stats::Snapshot {
     stats::read(&path.expect("statistics")).unwrap()
 }
 
+/// Both ends and their memory.
+struct Bed {
+    a: End,
+    b: End,
+    /// Of the end that posts: what it sends, and what it reads to.
+    source: Arc<Mr>,
+    sink: Arc<Mr>,
+    /// Of the other: what is written to, read from, and received to.
+    target: Arc<Mr>,
+    origin: Arc<Mr>,
+    messages: Arc<Mr>,
+    said: String,
+    received: u64,
+    sent: u64,
+}
+
+impl Bed {
+    fn new(draw: &mut Draw) -> Bed {
+        let (a, b) = pair();
+        let pattern: Vec<u8> = (0..OCTETS).map(|_| draw.below(256) as u8).collect();
+        let memory = |end: &End| end.memory(OCTETS as usize, ALL);
+        let bed = Bed {
+            source: memory(&a),
+            sink: memory(&a),
+            target: memory(&b),
+            origin: memory(&b),
+            messages: memory(&b),
+            said: String::new(),
+            received: 0,
+            sent: 0,
+            a,
+            b,
+        };
+        bed.source.memory().write(0, &pattern).unwrap();
+        bed.origin.memory().write(0, &pattern).unwrap();
+        bed
+    }
+
+    fn receive(&mut self, wr_id: u64, scatter: &[Sge]) {
+        let request = RecvRequest { wr_id, scatter };
+        self.b.qp.post_recv(&request).unwrap();
+        self.received += 1;
+    }
+
+    fn send(&mut self, wr_id: u64, op: SendOp, payload: &[Sge]) {
+        let flags = SendFlags {
+            signaled: true,
+            ..SendFlags::default()
+        };
+        let payload = Payload::Gather(payload);
+        let request = SendRequest {
+            wr_id,
+            op,
+            flags,
+            payload,
+        };
+        self.a.qp.post_send(&request).unwrap();
+        self.sent += 1;
+    }
+
+    /// A request of any kind. Writes go over each other: the later one stays. What is read nobody writes to.
+    fn post(&mut self, wr_id: u64, draw: &mut Draw) {
+        let kind = draw.below(6);
+        let len = 1 + draw.below(200_000);
+        let (from, to) = (draw.below(OCTETS - len), draw.below(OCTETS - len));
+        let len = len as u32;
+        match kind {
+            0 => {
+                let scatter = [sge(&self.messages, to, len)];
+                self.receive(wr_id, &scatter);
+                let payload = [sge(&self.source, from, len)];
+                self.send(wr_id, SendOp::Send, &payload);
+            }
+            1 => {
+                let op = SendOp::Read {
+                    rkey: self.origin.stag(),
+                    remote_addr: self.origin.memory().addr() + from,
+                };
+                let payload = [sge(&self.sink, to, len)];
+                self.send(wr_id, op, &payload);
+            }
+            _ => {
+                let op = SendOp::Write {
+                    rkey: self.target.stag(),
+                    remote_addr: self.target.memory().addr() + to,
+                };
+                let payload = [sge(&self.source, from, len)];
+                self.send(wr_id, op, &payload);
+            }
+        }
+    }
+
+    /// Waits for all that was sent.
+    fn settle(&mut self) {
+        for _ in 0..std::mem::take(&mut self.sent) {
+            let done = self.a.wait_send();
+            writeln!(self.said, "sent {} {:?}", done.wr_id, done.status).unwrap();
+        }
+    }
+
+    /// A message behind all that was written, and then what is in the memory of both ends.
+    fn end(mut self) -> String {
+        self.receive(REQUESTS, &[]);
+        self.send(REQUESTS, SendOp::Send, &[]);
+        self.settle();
+        for _ in 0..self.received {
+            let done = self.b.wait_recv();
+            let said = (done.wr_id, done.status, done.byte_len);
+            writeln!(self.said, "received {said:?}").unwrap();
+        }
+        for memory in [&self.target, &self.messages, &self.sink] {
+            let mut octets = vec![0; OCTETS as usize];
+            memory.memory().read(0, &mut octets).unwrap();
+            writeln!(self.said, "memory {:x}", hash(&octets)).unwrap();
+        }
+        let counts = snapshot();
+        let sum =
+            |of: fn(&stats::Connection) -> u64| counts.connections.iter().map(of).sum::<u64>();
+        let [placed, copied] = [sum(|c| c.placed_ahead), sum(|c| c.copied)];
+        let again = sum(|c| c.path.map_or(0, |path| path.retransmissions));
+        println!("counts {placed} {copied} {} {again}", sum(|c| c.buffered));
+        assert_eq!(counts.interfaces.len(), 2);
+        self.said
+    }
+}
+
 /// One run; says on its output what came of it.
 #[test]
 #[ignore = "a part of the other test, in a process of its own"]
 fn one_run() {
     let mut draw = Draw(std::env::var("CABLE_SEED").unwrap().parse().unwrap());
-    let (a, b) = pair();
-    let source = a.memory(OCTETS as usize, ALL);
-    let pattern: Vec<u8> = (0..OCTETS).map(|_| draw.below(256) as u8).collect();
-    source.memory().write(0, &pattern).unwrap();
-    let sink = a.memory(OCTETS as usize, ALL);
-    let target = b.memory(OCTETS as usize, ALL);
-    let origin = b.memory(OCTETS as usize, ALL);
-    origin.memory().write(0, &pattern).unwrap();
-    let messages = b.memory(OCTETS as usize, ALL);
-    let mut said = String::new();
-    let (mut received, mut sent) = (0, 0);
+    let mut bed = Bed::new(&mut draw);
     for wr_id in 0..REQUESTS {
-        let kind = draw.below(6);
-        let len = (1 + draw.below(200_000)) as u32;
-        let from = draw.below(OCTETS - u64::from(len));
-        // Writes go over each other: the later one stays. What is read nobody writes to.
-        let to = draw.below(OCTETS - u64::from(len));
-        let (op, payload) = match kind {
-            0 => {
-                b.qp.post_recv(&RecvRequest {
-                    wr_id,
-                    scatter: &[sge(&messages, to, len)],
-                })
-                .unwrap();
-                received += 1;
-                (SendOp::Send, sge(&source, from, len))
-            }
-            1 => (
-                SendOp::Read {
-                    rkey: origin.stag(),
-                    remote_addr: origin.memory().addr() + from,
-                },
-                sge(&sink, to, len),
-            ),
-            _ => (
-                SendOp::Write {
-                    rkey: target.stag(),
-                    remote_addr: target.memory().addr() + to,
-                },
-                sge(&source, from, len),
-            ),
-        };
-        a.qp.post_send(&SendRequest {
-            wr_id,
-            op,
-            flags: SendFlags {
-                signaled: true,
-                ..SendFlags::default()
-            },
-            payload: Payload::Gather(&[payload]),
-        })
-        .unwrap();
-        sent += 1;
+        bed.post(wr_id, &mut draw);
         // Some go alone, most behind each other.
         if draw.below(8) == 0 {
-            for _ in 0..std::mem::take(&mut sent) {
-                let done = a.wait_send();
-                writeln!(said, "sent {} {:?}", done.wr_id, done.status).unwrap();
-            }
+            bed.settle();
         }
     }
-    for _ in 0..sent {
-        let done = a.wait_send();
-        writeln!(said, "sent {} {:?}", done.wr_id, done.status).unwrap();
-    }
-    // The last message is behind all that was written.
-    b.qp.post_recv(&RecvRequest {
-        wr_id: REQUESTS,
-        scatter: &[],
-    })
-    .unwrap();
-    a.qp.post_send(&SendRequest {
-        wr_id: REQUESTS,
-        op: SendOp::Send,
-        flags: SendFlags::default(),
-        payload: Payload::Inline(b""),
-    })
-    .unwrap();
-    for _ in 0..=received {
-        let done = b.wait_recv();
-        writeln!(
-            said,
-            "received {} {:?} {}",
-            done.wr_id, done.status, done.byte_len
-        )
-        .unwrap();
-    }
-    for memory in [&target, &messages, &sink] {
-        let mut octets = vec![0; OCTETS as usize];
-        memory.memory().read(0, &mut octets).unwrap();
-        writeln!(said, "memory {:x}", hash(&octets)).unwrap();
-    }
-    let counts = snapshot();
-    let sum = |of: fn(&stats::Connection) -> u64| counts.connections.iter().map(of).sum::<u64>();
-    let again = |c: &stats::Connection| c.path.map_or(0, |path| path.retransmissions);
-    println!("[{said}]");
-    println!(
-        "counts {} {} {} {}",
-        sum(|c| c.placed_ahead),
-        sum(|c| c.copied),
-        sum(|c| c.buffered),
-        sum(again)
-    );
-    assert_eq!(counts.interfaces.len(), 2);
+    println!("[{}]", bed.end());
 }
 
 /// What came of a run, and its counts: octets placed ahead, copied, buffered at the end, segments sent again.

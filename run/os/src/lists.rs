@@ -81,8 +81,8 @@ impl<'a> Default for Gather<'a> {
 }
 
 impl<'a> Gather<'a> {
-    /// A segment of the transport's may end so many octets behind the list's beginning: something whole ends there. Cuts
-    /// are added in order. The kernel's TCP makes segments as it likes.
+    /// A segment of the transport's may end so many octets behind the list's beginning: something whole ends there.
+    /// Cuts are added in order. The kernel's TCP makes segments as it likes.
     pub fn cut(&mut self, octets: usize) {
         self.cuts.push(octets);
     }

@@ -104,8 +104,8 @@ impl Reassembler {
     /// octet of the stream is given once; the buffer is changed only where markers are taken out.
     ///
     /// After that the driver goes on as after [`Qp::receive`]. When the queue pair has ended, what it is given here is
-    /// dropped. While the queue pair is full ([`Qp::is_full`]) what waits here goes on waiting: a driver gives it no more
-    /// then, and calls [`Reassembler::resume`] when that is over.
+    /// dropped. While the queue pair is full ([`Qp::is_full`]) what waits here goes on waiting: a driver gives it no
+    /// more then, and calls [`Reassembler::resume`] when that is over.
     pub fn arrive(&mut self, at: u64, octets: &mut [u8], qp: &mut Qp, host: &mut impl Host) {
         if at == self.frontier() {
             self.take(octets, qp, host);

@@ -21,16 +21,16 @@ pub trait Pieces {
     /// The connection is over.
     fn begin(&self) -> io::Result<u64>;
 
-    /// Swaps what arrived since with `arrived`, which is empty. Gives how many octets that is; where it is none, whether
-    /// more may come. The peer may send on as `done` says.
+    /// Swaps what arrived since with `arrived`, which is empty. Gives how many octets that is; where it is none,
+    /// whether more may come. The peer may send on as `done` says.
     fn take(&self, done: Done, arrived: &mut Arrived) -> Transfer;
 }
 
 /// How far who takes pieces has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Done {
-    /// Offset in the stream behind the octets that are done with. Beyond all that arrived in order: it wants no more, and
-    /// all of it is done with.
+    /// Offset in the stream behind the octets that are done with. Beyond all that arrived in order: it wants no more,
+    /// and all of it is done with.
     pub position: u64,
     /// Octets behind that which take no buffer.
     pub placed: u64,
