@@ -99,8 +99,8 @@ impl Target {
     }
 }
 
-#[test]
-fn who_polls_for_an_answer_has_the_device_to_itself() {
+/// Starts the engine over two hosts; gives their devices, and what makes these deaf.
+fn begin() -> (Vec<RawFd>, Vec<Arc<AtomicBool>>) {
     let mute = std::sync::Mutex::new(Vec::<Arc<AtomicBool>>::new());
     let network = made::network_of(|_, link| {
         let link = Faulty::new(link, Faults::default(), 1);
@@ -114,6 +114,12 @@ fn who_polls_for_an_answer_has_the_device_to_itself() {
         .map(|drive| drive.descriptor().unwrap().as_raw_fd())
         .collect();
     weft_engine::start_on(Settings::default(), network).unwrap();
+    (devices, mutes)
+}
+
+#[test]
+fn who_polls_for_an_answer_has_the_device_to_itself() {
+    let (devices, mutes) = begin();
     let mute = |on: bool| {
         mutes
             .iter()

@@ -27,6 +27,15 @@ pub(crate) struct Start<'a> {
     pub(crate) owner: Arc<dyn Owner>,
 }
 
+/// How large FPDUs are made.
+fn fpdu_policy(size: FpduSize) -> FpduPolicy {
+    match size {
+        FpduSize::Auto => FpduPolicy::Auto,
+        FpduSize::Emss => FpduPolicy::Emss,
+        FpduSize::Large => FpduPolicy::Large,
+    }
+}
+
 impl Qp {
     /// Puts the queue pair on a connection. The caller tells the program and then calls [`Qp::serve_attached`].
     ///
@@ -55,11 +64,7 @@ impl Qp {
                 return Err(error);
             }
         };
-        let policy = match engine.settings.fpdu {
-            FpduSize::Auto => FpduPolicy::Auto,
-            FpduSize::Emss => FpduPolicy::Emss,
-            FpduSize::Large => FpduPolicy::Large,
-        };
+        let policy = fpdu_policy(engine.settings.fpdu);
         engine.progress.hand_over(token, me.clone());
         let slot = engine
             .stats

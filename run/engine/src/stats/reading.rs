@@ -27,8 +27,30 @@ pub fn read(path: &Path) -> io::Result<Snapshot> {
             "not a statistics segment of this version of Weft",
         ));
     }
+    let refused = (0..REFUSED_ADDRESSES_MAX)
+        .map(|place| REFUSED_AT + place * REFUSED_WORDS)
+        .filter(|at| load(at + 2) > 0)
+        .map(|at| Refused {
+            address: address_of([load(at), load(at + 1), 0]).ip(),
+            accesses: load(at + 2),
+            slowed: load(at + 3),
+        })
+        .collect();
+    let interfaces = (0..INTERFACES_MAX)
+        .map(|place| INTERFACES_AT + place * INTERFACE_WORDS)
+        .filter_map(|at| Interface::of(std::array::from_fn(|n| load(at + n))))
+        .collect();
+    Ok(Snapshot {
+        totals: totals(load),
+        connections: connections(load),
+        refused,
+        interfaces,
+    })
+}
+
+fn totals(load: impl Fn(usize) -> u64) -> Totals {
     let total = |which: Total| load(which as usize);
-    let totals = Totals {
+    Totals {
         pid: load(PID),
         connections: total(Total::Connections),
         connections_ever: total(Total::ConnectionsEver),
@@ -49,8 +71,11 @@ pub fn read(path: &Path) -> io::Result<Snapshot> {
         crowded_out: total(Total::CrowdedOut),
         wrong_qkeys: total(Total::WrongQKeys),
         wrong_bring_ups: total(Total::WrongBringUps),
-    };
-    let connections = (0..SLOTS)
+    }
+}
+
+fn connections(load: impl Fn(usize) -> u64) -> Vec<Connection> {
+    (0..SLOTS)
         .map(|slot| SLOTS_AT + slot * SLOT_WORDS)
         .filter(|at| load(*at) == 1)
         .map(|at| Connection {
@@ -73,24 +98,5 @@ pub fn read(path: &Path) -> io::Result<Snapshot> {
             buffered: load(at + 21),
             path: NetworkPath::of(std::array::from_fn(|n| load(at + PATH_AT + n))),
         })
-        .collect();
-    let refused = (0..REFUSED_ADDRESSES_MAX)
-        .map(|place| REFUSED_AT + place * REFUSED_WORDS)
-        .filter(|at| load(at + 2) > 0)
-        .map(|at| Refused {
-            address: address_of([load(at), load(at + 1), 0]).ip(),
-            accesses: load(at + 2),
-            slowed: load(at + 3),
-        })
-        .collect();
-    let interfaces = (0..INTERFACES_MAX)
-        .map(|place| INTERFACES_AT + place * INTERFACE_WORDS)
-        .filter_map(|at| Interface::of(std::array::from_fn(|n| load(at + n))))
-        .collect();
-    Ok(Snapshot {
-        totals,
-        connections,
-        refused,
-        interfaces,
-    })
+        .collect()
 }
