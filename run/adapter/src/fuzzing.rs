@@ -321,8 +321,12 @@ impl Ends {
             true => &mut self.theirs,
             false => &mut self.own,
         };
-        if let (None, Some(listener)) = (&passive, &self.listener) {
-            *passive = listener.accept().ok().flatten().map(|(carrier, _)| carrier);
+        if passive.is_none() {
+            let accepted = self
+                .listener
+                .as_ref()
+                .and_then(|listener| listener.accept().ok());
+            *passive = accepted.flatten().map(|(carrier, _)| carrier);
         }
     }
 }
