@@ -359,7 +359,7 @@ def what_is_wrong_is_said_with_the_command_that_helps(bed):
 def an_address_is_one_programs_at_a_time(bed):
     first = bed.start(RIGHT, bed.adapter(RIGHT), words("rping", "-s", "-a", ADDRESS[RIGHT], "-v", "-P"))
     # Before that it is a matter of luck who of the two has it: who asks takes the address for a moment.
-    assert until(lambda: f"weft-adapter/eth0/{ADDRESS[RIGHT]}" in bed.reads(RIGHT, "/proc/net/unix"), PATIENCE)
+    assert until(lambda: f"weft-adapter/packet:eth0/{ADDRESS[RIGHT]}" in bed.reads(RIGHT, "/proc/net/unix"), PATIENCE)
     options = ["--adapter=inline", "--interface=packet:eth0", f"--address={ADDRESS[RIGHT]}/24"]
     assert until(lambda: "has the adapter's address" in bed.says(RIGHT, "run", *options, "--", "true"), PATIENCE)
     first.stop()
