@@ -195,7 +195,7 @@ mod tests {
             }
         }
         for n in 0..most / 2 {
-            assert_eq!(seen[n as usize], Some(2 * n as u8));
+            assert_eq!(seen[n as usize], Some((2 * n) as u8));
             assert_eq!(seen[(most + n) as usize], Some((2 * n + 1) as u8));
         }
     }
