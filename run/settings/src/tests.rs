@@ -128,6 +128,7 @@ fn every_setting_reaches_its_field() {
         ("WEFT_FACE", "iwarp"),
         ("WEFT_ADAPTER", "inline"),
         ("WEFT_INTERFACE", "tap:t address=10.0.0.1/8"),
+        ("WEFT_PLACE", "eager"),
     ];
     for setting in SETTINGS {
         let is_set = variables.iter().any(|(name, _)| *name == setting.env);
