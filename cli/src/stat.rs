@@ -1,5 +1,6 @@
 //! `weft stat`: what goes over Weft, read from the memory that served processes keep for it.
 
+mod adapter;
 mod processes;
 mod rates;
 mod table;

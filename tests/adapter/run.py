@@ -10,6 +10,7 @@ are none it is skipped, as is a case whose program is not there. A case that fai
 """
 
 import argparse
+import json
 import os
 import re
 import shutil
@@ -96,11 +97,10 @@ class Bed:
         assert status is None or done.returncode == status, done
         return done.stdout + done.stderr
 
-    def has_claim(self, end, address):
-        """Whether a program in the namespace of an end has an address for its adapter (`run/os/src/claim.rs`)."""
-        command = [*self.ends[end].enter, "cat", "/proc/net/unix"]
-        sockets = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
-        return any("@weft-adapter/" in line and line.endswith(f"/{address}") for line in sockets.splitlines())
+    def reads(self, end, file):
+        """What a file says in the namespace of an end."""
+        command = [*self.ends[end].enter, "cat", file]
+        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
 
     def both(self, server, client, check):
         """A server at the right and its client at the left, each as (words, program); what `check` complains of fails."""
@@ -156,6 +156,12 @@ def rping_over_two_adapters(bed):
 @case
 def rping_over_two_adapters_by_ipv6(bed):
     bed.rping(bed.adapter(RIGHT), bed.adapter(LEFT), to=ADDRESS6[RIGHT])
+
+
+@case
+def rping_with_each_way_of_placing(bed):
+    for place in ("in-order", "safe", "eager"):
+        bed.rping(bed.adapter(RIGHT, f"--place={place}"), bed.adapter(LEFT), size=60000)
 
 
 @case
@@ -237,6 +243,31 @@ def rping_over_a_tap(bed):
     finally:
         bed.stop()
         bed.ip(RIGHT, "link", "delete", "tap0")
+
+
+# --- what is seen of it
+
+
+@case
+def the_statistics_tell_of_the_paths_and_of_the_interface(bed):
+    every = words("-v", "-V", "-C", 100000)
+    bed.start(RIGHT, bed.adapter(RIGHT), [*words("rping", "-s", "-a", ADDRESS[RIGHT]), *every])
+
+    def rows():
+        # A client may be there before its server.
+        if not bed.started[1:] or bed.started[-1].ended():
+            bed.start(LEFT, bed.adapter(LEFT), [*words("rping", "-c", "-a", ADDRESS[RIGHT]), *every])
+        said = json.loads(bed.says(LEFT, "stat", "--json", status=0))
+        rows = [row for row in said["processes"] if row["program"] == "rping" and row["octets_in"] > 10000]
+        return rows if len(rows) == 2 else None
+
+    assert until(rows, PATIENCE), bed.says(LEFT, "stat")
+    for row in rows():
+        (connection,), (interface,) = row["each"], row["interfaces"]
+        assert connection["carrier"] == "adapter" and connection["path"]["control"] == "cubic", row
+        assert connection["path"]["rtt_ns"] > 0 and connection["path"]["rate"] > 0, row
+        assert interface["name"] == "eth0" and interface["frames_in"] > 10 and interface["frames_out"] > 10, row
+        assert "CONTROL" in bed.says(LEFT, "stat", row["pid"], "--once", status=0)
 
 
 # --- what goes wrong
@@ -327,8 +358,8 @@ def what_is_wrong_is_said_with_the_command_that_helps(bed):
 @case
 def an_address_is_one_programs_at_a_time(bed):
     first = bed.start(RIGHT, bed.adapter(RIGHT), words("rping", "-s", "-a", ADDRESS[RIGHT], "-v", "-P"))
-    # Asked sooner it would be refused itself: who asks has the address for a moment.
-    assert until(lambda: bed.has_claim(RIGHT, ADDRESS[RIGHT]), PATIENCE)
+    # Before that it is a matter of luck who of the two has it: who asks takes the address for a moment.
+    assert until(lambda: f"weft-adapter/packet:eth0/{ADDRESS[RIGHT]}" in bed.reads(RIGHT, "/proc/net/unix"), PATIENCE)
     options = ["--adapter=inline", "--interface=packet:eth0", f"--address={ADDRESS[RIGHT]}/24"]
     assert until(lambda: "has the adapter's address" in bed.says(RIGHT, "run", *options, "--", "true"), PATIENCE)
     first.stop()

@@ -61,6 +61,23 @@ pub struct Row {
     pub each: Vec<Each>,
     /// The addresses that reached for memory they were not given.
     pub refused: Vec<Refused>,
+    /// The interfaces of its adapter.
+    pub interfaces: Vec<Interface>,
+}
+
+/// An interface of the adapter.
+#[derive(Debug, Serialize)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// Frames received.
+    pub frames_in: u64,
+    /// Frames sent.
+    pub frames_out: u64,
+    /// Frames that it did not take.
+    pub frames_lost: u64,
+    /// Frames that came while nobody looked, for which there was no room.
+    pub frames_dropped: u64,
 }
 
 /// Who receives and completes.
@@ -126,6 +143,43 @@ pub struct Each {
     pub refused_accesses: u64,
     /// What carries its octets.
     pub carrier: CarriedBy,
+    /// Octets of payload placed before what precedes them had arrived.
+    pub placed_ahead: u64,
+    /// Octets that had to be kept until it had.
+    pub copied: u64,
+    /// Octets of those that are kept now.
+    pub buffered: u64,
+    /// What the adapter's TCP knows of its path.
+    pub path: Option<Path>,
+}
+
+/// What a TCP of Weft's own knows of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Path {
+    /// Its congestion control.
+    pub control: Control,
+    /// Octets a second that it may send now.
+    pub rate: u64,
+    /// Smoothed round trip, nanoseconds.
+    pub rtt_ns: u64,
+    /// Segments sent again.
+    pub retransmissions: u64,
+    /// The most holes at a time in what it received.
+    pub holes: u64,
+}
+
+/// Congestion control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Control {
+    /// CUBIC.
+    Cubic,
+    /// Reno.
+    Reno,
+    /// A fixed rate.
+    Rate,
+    /// None.
+    None,
 }
 
 /// What carries a connection's octets.
@@ -136,6 +190,8 @@ pub enum CarriedBy {
     Tcp,
     /// Memory that two processes of this machine share.
     Rings,
+    /// A TCP of Weft's own.
+    Adapter,
 }
 
 /// Remembers the look before.
@@ -209,6 +265,32 @@ fn row(process: &Process, rates: Option<Rates>) -> Row {
         rates,
         each: process.snapshot.connections.iter().map(each).collect(),
         refused: process.snapshot.refused.iter().map(refused).collect(),
+        interfaces: process.snapshot.interfaces.iter().map(interface).collect(),
+    }
+}
+
+fn interface(interface: &stats::Interface) -> Interface {
+    Interface {
+        name: interface.name.clone(),
+        frames_in: interface.frames_in,
+        frames_out: interface.frames_out,
+        frames_lost: interface.frames_lost,
+        frames_dropped: interface.dropped,
+    }
+}
+
+fn path(path: &stats::NetworkPath) -> Path {
+    Path {
+        control: match path.control {
+            stats::Control::Cubic => Control::Cubic,
+            stats::Control::Reno => Control::Reno,
+            stats::Control::Rate => Control::Rate,
+            stats::Control::Unlimited => Control::None,
+        },
+        rate: path.rate,
+        rtt_ns: path.rtt.as_nanos() as u64,
+        retransmissions: path.retransmissions,
+        holes: path.holes,
     }
 }
 
@@ -240,8 +322,15 @@ fn each(connection: &Connection) -> Each {
         refused_accesses: connection.refused_accesses,
         carrier: match connection.rings {
             true => CarriedBy::Rings,
-            false => CarriedBy::Tcp,
+            false => match connection.path {
+                Some(_) => CarriedBy::Adapter,
+                None => CarriedBy::Tcp,
+            },
         },
+        placed_ahead: connection.placed_ahead,
+        copied: connection.copied,
+        buffered: connection.buffered,
+        path: connection.path.as_ref().map(path),
     }
 }
 
@@ -263,6 +352,7 @@ mod tests {
                 },
                 connections: Vec::new(),
                 refused: Vec::new(),
+                interfaces: Vec::new(),
             },
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::output::{styled, BAD, STRONG};
 
+use super::adapter;
 use super::rates::{CarriedBy, Each, Look, Refused, Row, ServedBy};
 
 /// The processes, and each one's connections if `connections`.
@@ -11,7 +12,11 @@ pub fn render(look: &Look, connections: bool) -> String {
         for row in look.processes.iter().filter(|row| !row.each.is_empty()) {
             text.push('\n');
             text += &table(&CONNECTION_HEAD, row.each.iter().map(connection_cells));
+            text += &adapter::paths(row);
         }
+        look.processes
+            .iter()
+            .for_each(|row| text += &adapter::interfaces(row));
     }
     let refused: Vec<_> = look
         .processes
@@ -26,7 +31,7 @@ pub fn render(look: &Look, connections: bool) -> String {
 }
 
 /// A column's name; text to the left, numbers to the right.
-enum Column {
+pub(super) enum Column {
     Text(&'static str),
     Number(&'static str),
 }
@@ -104,6 +109,7 @@ fn connection_cells(each: &Each) -> Vec<String> {
         match each.carrier {
             CarriedBy::Tcp => "tcp",
             CarriedBy::Rings => "rings",
+            CarriedBy::Adapter => "adapter",
         }
         .to_owned(),
         each.mulpdu.to_string(),
@@ -137,7 +143,7 @@ fn errors(count: u64) -> String {
 }
 
 /// Three significant digits with an SI prefix: `999`, `1.23k`, `45.6M`.
-fn short(value: f64) -> String {
+pub(super) fn short(value: f64) -> String {
     const PREFIXES: [&str; 6] = ["", "k", "M", "G", "T", "P"];
     let mut value = value;
     let mut prefix = 0;
@@ -154,7 +160,7 @@ fn short(value: f64) -> String {
     format!("{value:.digits$}{}", PREFIXES[prefix])
 }
 
-fn table(head: &[Column], rows: impl Iterator<Item = Vec<String>>) -> String {
+pub(super) fn table(head: &[Column], rows: impl Iterator<Item = Vec<String>>) -> String {
     let names: Vec<String> = head
         .iter()
         .map(|column| match column {
@@ -196,11 +202,11 @@ fn width(cell: &str) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::stat::rates::Rates;
 
-    fn plain(text: &str) -> String {
+    pub(in crate::stat) fn plain(text: &str) -> String {
         anstream::adapter::strip_str(text).to_string()
     }
 
@@ -225,7 +231,7 @@ mod tests {
         }
     }
 
-    fn row() -> Row {
+    pub(in crate::stat) fn row() -> Row {
         Row {
             pid: 4711,
             program: "rping".to_owned(),
@@ -265,8 +271,13 @@ mod tests {
                 mulpdu: 1442,
                 refused_accesses: 1,
                 carrier: CarriedBy::Rings,
+                placed_ahead: 0,
+                copied: 0,
+                buffered: 0,
+                path: None,
             }],
             refused: Vec::new(),
+            interfaces: Vec::new(),
         }
     }
 

@@ -41,6 +41,8 @@ pub struct Outgoing {
     sent: u64,
     /// Octets at the end of those that the transport has taken whose memory it still refers to.
     unreleased: usize,
+    /// Stream offsets behind FPDUs of which the transport has not taken all, where its segments are to end with them.
+    cuts: VecDeque<u64>,
 }
 
 /// The arena is compacted when this many octets at its front are spent.
@@ -107,6 +109,18 @@ impl Outgoing {
         result
     }
 
+    /// What was appended so far ends with an FPDU: a segment of the transport's may end here.
+    #[inline]
+    pub(crate) fn cut(&mut self) {
+        self.cuts.push_back(self.end());
+    }
+
+    /// Where FPDUs end in what waits: octets from its front. Empty for a transport that was promised nothing
+    /// ([`crate::qp::Qp::set_aligned`]).
+    pub fn cuts(&self) -> impl Iterator<Item = usize> + '_ {
+        self.cuts.iter().map(|cut| (cut - self.sent) as usize)
+    }
+
     /// Takes octets that were appended last off again; `mark` is the arena's length before.
     pub(crate) fn undo_octets(&mut self, mark: usize) {
         let octets = self.arena.len() - mark;
@@ -150,6 +164,9 @@ impl Outgoing {
         debug_assert!(octets <= self.queued, "no more is sent than was framed");
         self.sent += octets as u64;
         self.queued -= octets;
+        while self.cuts.front().is_some_and(|cut| *cut <= self.sent) {
+            self.cuts.pop_front();
+        }
         let mut left = octets;
         while left > 0 {
             let Some(front) = self.chunks.front_mut() else {
@@ -222,6 +239,7 @@ impl Outgoing {
         self.arena = Vec::new();
         self.head = 0;
         self.chunks.clear();
+        self.cuts.clear();
         self.queued = 0;
     }
 }
@@ -280,6 +298,22 @@ mod tests {
             assert_eq!(left, 22 - cut, "cut at {cut}");
             assert_eq!(out.end(), 22);
         }
+    }
+
+    #[test]
+    fn cuts_move_along_with_what_is_taken() {
+        let mut out = Outgoing::default();
+        for fpdu in [&b"one"[..], b"second", b"third"] {
+            out.append(|arena| arena.extend_from_slice(fpdu));
+            out.cut();
+        }
+        assert_eq!(out.cuts().collect::<Vec<_>>(), [3, 9, 14]);
+        out.take(4);
+        assert_eq!(out.cuts().collect::<Vec<_>>(), [5, 10]);
+        out.take(5);
+        assert_eq!(out.cuts().collect::<Vec<_>>(), [5]);
+        out.clear();
+        assert_eq!(out.cuts().count(), 0);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,8 @@ struct Inbox {
     frames: Mutex<VecDeque<([u8; OFFLOAD_LEN], Vec<u8>)>>,
     /// A hint: there are frames.
     any: AtomicBool,
+    /// Frames for which there was no room, since somebody asked.
+    dropped: AtomicU64,
     /// Set while there are frames, or the cable is cut.
     waker: Waker,
     cut: AtomicBool,
@@ -51,6 +53,7 @@ pub fn pair() -> io::Result<(End, End)> {
         Ok(Arc::new(Inbox {
             frames: Mutex::default(),
             any: AtomicBool::new(false),
+            dropped: AtomicU64::new(0),
             waker: Waker::new()?,
             cut: AtomicBool::new(false),
         }))
@@ -141,6 +144,8 @@ impl Link for End {
             let octets = std::mem::take(&mut octets);
             if frames.len() < WAITING_FRAMES_MAX {
                 frames.push_back((offload, octets));
+            } else {
+                self.other.dropped.fetch_add(1, Ordering::Relaxed);
             }
             sent += 1;
         }
@@ -180,6 +185,10 @@ impl Link for End {
     fn waiting_frames_max(&self) -> usize {
         WAITING_FRAMES_MAX
     }
+
+    fn take_drops(&mut self) -> u64 {
+        self.own.dropped.swap(0, Ordering::Relaxed)
+    }
 }
 
 #[cfg(test)]
@@ -207,6 +216,7 @@ mod tests {
             .enumerate()
             .all(|(at, first)| at as u8 == *first));
         assert!(!other.may_have_frame());
+        assert_eq!((other.take_drops(), other.take_drops()), (3, 0));
     }
 
     #[test]

@@ -8,8 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weft_engine::carrier::{
-    Carrier, Gather, Interest, Readiness, Scatter, SocketOptions, Source, Transfer,
+    Arrived, Carrier, Done, Gather, Interest, Pieces, Readiness, Scatter, SocketOptions, Source,
+    Transfer,
 };
+use weft_engine::stats::PathRow;
 use weft_inet::tcp::Tuple;
 
 use crate::driver::{Driver, Key, State};
@@ -90,6 +92,10 @@ impl Source for Connection {
     fn wait_for(&self, interest: Interest, readiness: &Readiness) {
         self.with(|state, key| state.wait_for(key, interest, readiness));
     }
+
+    fn run_by(&self) -> Option<BorrowedFd<'_>> {
+        self.driver.descriptor()
+    }
 }
 
 impl Carrier for Connection {
@@ -162,11 +168,31 @@ impl Carrier for Connection {
         self.with(|state, key| state.take_new_emss(key)).flatten()
     }
 
+    fn pieces(&self) -> Option<&dyn Pieces> {
+        Some(self)
+    }
+
+    fn show(&self, row: Option<PathRow>) {
+        self.with(|state, key| state.show_path(key, row));
+    }
+
     fn local_addr(&self) -> io::Result<SocketAddr> {
         Ok(self.ends.local)
     }
 
     fn peer_addr(&self) -> io::Result<SocketAddr> {
         Ok(self.ends.remote)
+    }
+}
+
+impl Pieces for Connection {
+    fn begin(&self) -> io::Result<u64> {
+        let begun = self.with(|state, key| state.begin_pieces(key));
+        begun.unwrap_or_else(|| Err(forked()))
+    }
+
+    #[inline]
+    fn take(&self, done: Done, arrived: &mut Arrived) -> Transfer {
+        self.transfer(|state, key| state.take_pieces(key, done, arrived))
     }
 }

@@ -12,7 +12,8 @@
 //! | `hold.rs`, `bound.rs`, `listener.rs`, `connection.rs` | the engine's traits over a driver |
 //! | [`setup`] | settings to drivers, and what is wrong with them in words |
 //! | `driver` | the loop: frames in, events, frames out, deadlines |
-//! | `link.rs`, `cable.rs` | what carries frames: a device, or a cable in memory |
+//! | `fuzzing.rs` | the body of a fuzz target |
+//! | `link.rs`, `cable.rs`, `faulty.rs` | what carries frames: a device, or a cable in memory, which may lose some |
 
 #![forbid(unsafe_code)]
 
@@ -20,6 +21,9 @@ mod bound;
 pub mod cable;
 mod connection;
 mod driver;
+pub mod faulty;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod hold;
 pub mod link;
 mod listener;

@@ -44,6 +44,9 @@ pub trait Link: Debug + Send {
 
     /// Frames that may wait until somebody looks; more are lost.
     fn waiting_frames_max(&self) -> usize;
+
+    /// Frames that were lost so since this was last asked.
+    fn take_drops(&mut self) -> u64;
 }
 
 impl Link for Device {
@@ -74,5 +77,10 @@ impl Link for Device {
 
     fn waiting_frames_max(&self) -> usize {
         Device::waiting_frames_max(self)
+    }
+
+    fn take_drops(&mut self) -> u64 {
+        // Of one that is gone nobody can say.
+        Device::take_drops(self).unwrap_or(0)
     }
 }

@@ -139,7 +139,10 @@ impl Engine {
             clock,
             settings,
         });
-        for part in engine.network.drives() {
+        for (place, part) in engine.network.drives().into_iter().enumerate() {
+            if let Some(row) = engine.stats.interface_row(place) {
+                part.show(row);
+            }
             crate::progress::drive(&engine, part)?;
         }
         crate::progress::start_service(&engine)?;

@@ -3,30 +3,34 @@
 //! A memfd of 64-bit words, found as `/proc/PID/fd/N -> /memfd:weft-stat (deleted)`; it goes away
 //! with the process, whatever way that ends. Word 0 is [`MAGIC`], word 1 the layout version, then
 //! the counts of [`Totals`], and from word [`SLOTS_AT`] on [`SLOT_WORDS`] words for each
-//! connection slot in the order of [`Connection`]; behind those come the addresses of [`Refused`].
+//! connection slot in the order of [`Connection`]; behind those come the addresses of [`Refused`], and behind
+//! these the interfaces of [`Interface`].
 
 mod addresses;
+mod paths;
+mod reading;
 
-use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use weft_os::shm::SharedWords;
 
-use addresses::{address_of, address_words};
+use addresses::address_words;
+pub use paths::{Control, Interface, InterfaceRow, Path as NetworkPath, PathRow};
+pub use reading::read;
 
 /// The memfd's name.
 pub const NAME: &str = "weft-stat";
 /// First word: `weftstat`.
 pub const MAGIC: u64 = 0x7765_6674_7374_6174;
 /// Second word: changes with the layout.
-pub const VERSION: u64 = 2;
+pub const VERSION: u64 = 3;
 /// Words before the connection slots.
 pub const SLOTS_AT: usize = 32;
 /// Words of a connection slot.
-pub const SLOT_WORDS: usize = 24;
+pub const SLOT_WORDS: usize = 32;
 /// Connections shown at most; more are counted in the totals only.
 pub const SLOTS: usize = 1024;
 /// Addresses that were refused something, shown at most.
@@ -35,6 +39,16 @@ pub(crate) const REFUSED_ADDRESSES_MAX: usize = 256;
 const REFUSED_AT: usize = SLOTS_AT + SLOTS * SLOT_WORDS;
 /// Words of an address.
 const REFUSED_WORDS: usize = 4;
+/// First word of a slot that the connection's network writes.
+const PATH_AT: usize = 24;
+/// Interfaces of a network of its own, shown at most.
+const INTERFACES_MAX: usize = 16;
+/// Where they begin.
+const INTERFACES_AT: usize = REFUSED_AT + REFUSED_ADDRESSES_MAX * REFUSED_WORDS;
+/// Words of an interface.
+const INTERFACE_WORDS: usize = 6;
+/// Words in all.
+const ALL_WORDS: usize = INTERFACES_AT + INTERFACES_MAX * INTERFACE_WORDS;
 
 /// Counts of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -112,6 +126,14 @@ pub struct Connection {
     pub refused_accesses: u64,
     /// Octets go through memory that both ends share, not through the connection.
     pub rings: bool,
+    /// Octets of payload that were placed before what precedes them had arrived.
+    pub placed_ahead: u64,
+    /// Octets that had to be kept until it had.
+    pub copied: u64,
+    /// Octets of those that are kept now.
+    pub buffered: u64,
+    /// What its network knows of its path, where that is not the kernel's.
+    pub path: Option<NetworkPath>,
 }
 
 /// An address that reached for memory it was not given.
@@ -134,6 +156,8 @@ pub struct Snapshot {
     pub connections: Vec<Connection>,
     /// The addresses that reached for memory they were not given.
     pub refused: Vec<Refused>,
+    /// The interfaces of a network of its own.
+    pub interfaces: Vec<Interface>,
 }
 
 /// A count of the process.
@@ -165,7 +189,7 @@ const PID: usize = 2;
 /// The process's statistics segment; without one (no memfd to be had) counting goes nowhere.
 #[derive(Debug)]
 pub(crate) struct Stats {
-    words: Option<SharedWords>,
+    words: Option<Arc<SharedWords>>,
     free: Mutex<Vec<u32>>,
 }
 
@@ -186,14 +210,17 @@ pub(crate) struct Published {
     pub mulpdu: u64,
     pub refused_accesses: u64,
     pub rings: u64,
+    pub placed_ahead: u64,
+    pub copied: u64,
+    pub buffered: u64,
 }
 
 impl Stats {
     pub(crate) fn new(wanted: bool) -> Stats {
-        let count = REFUSED_AT + REFUSED_ADDRESSES_MAX * REFUSED_WORDS;
         let words = wanted
-            .then(|| SharedWords::create(NAME, count).ok())
-            .flatten();
+            .then(|| SharedWords::create(NAME, ALL_WORDS).ok())
+            .flatten()
+            .map(Arc::new);
         if let Some(words) = &words {
             words.words()[PID].store(u64::from(std::process::id()), Ordering::Relaxed);
             words.words()[1].store(VERSION, Ordering::Relaxed);
@@ -257,6 +284,20 @@ impl Stats {
         slot
     }
 
+    /// Where the connection's network tells of its path.
+    pub(crate) fn path_row(&self, slot: Slot) -> Option<PathRow> {
+        Some(PathRow {
+            words: self.words.clone()?,
+            slot: SLOTS_AT + slot.0? as usize * SLOT_WORDS,
+        })
+    }
+
+    /// Where an interface of the network tells of itself.
+    pub(crate) fn interface_row(&self, place: usize) -> Option<InterfaceRow> {
+        let words = self.words.clone().filter(|_| place < INTERFACES_MAX)?;
+        Some(InterfaceRow { words, place })
+    }
+
     /// Publishes a connection's counts; the totals grow by the difference to `before`.
     pub(crate) fn publish(&self, slot: Slot, before: &Published, now: &Published) {
         if before == now {
@@ -274,6 +315,9 @@ impl Stats {
                 now.mulpdu,
                 now.refused_accesses,
                 now.rings,
+                now.placed_ahead,
+                now.copied,
+                now.buffered,
             ];
             for (word, count) in words[9..].iter().zip(counts) {
                 word.store(count, Ordering::Relaxed);
@@ -313,77 +357,4 @@ impl Stats {
             self.free.lock().push(index);
         }
     }
-}
-
-/// Reads the statistics segment at `path`, such as `/proc/PID/fd/N`.
-///
-/// # Errors
-/// No permission, gone, or not a statistics segment of this layout.
-pub fn read(path: &Path) -> io::Result<Snapshot> {
-    let shared = SharedWords::open(path)?;
-    let words = shared.words();
-    let load = |at: usize| words.get(at).map_or(0, |w| w.load(Ordering::Acquire));
-    if load(0) != MAGIC || load(1) != VERSION {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            "not a statistics segment of this version of Weft",
-        ));
-    }
-    let total = |which: Total| load(which as usize);
-    let totals = Totals {
-        pid: load(PID),
-        connections: total(Total::Connections),
-        connections_ever: total(Total::ConnectionsEver),
-        queue_pairs: total(Total::QueuePairs),
-        regions: total(Total::Regions),
-        octets_in: total(Total::OctetsIn),
-        octets_out: total(Total::OctetsOut),
-        sends: total(Total::Sends),
-        recvs: total(Total::Recvs),
-        errors: total(Total::Errors),
-        empty_polls: total(Total::EmptyPolls),
-        service_passes: total(Total::ServicePasses),
-        polled: total(Total::Polled),
-        datagrams_dropped: total(Total::DatagramsDropped),
-        refused_accesses: total(Total::RefusedAccesses),
-        slowed: total(Total::Slowed),
-        half_open: total(Total::HalfOpen),
-        crowded_out: total(Total::CrowdedOut),
-        wrong_qkeys: total(Total::WrongQKeys),
-        wrong_bring_ups: total(Total::WrongBringUps),
-    };
-    let connections = (0..SLOTS)
-        .map(|slot| SLOTS_AT + slot * SLOT_WORDS)
-        .filter(|at| load(*at) == 1)
-        .map(|at| Connection {
-            qp: load(at + 1),
-            local: address_of([load(at + 2), load(at + 3), load(at + 4)]),
-            peer: address_of([load(at + 5), load(at + 6), load(at + 7)]),
-            crc: load(at + 8) != 0,
-            octets_in: load(at + 9),
-            octets_out: load(at + 10),
-            sends: load(at + 11),
-            recvs: load(at + 12),
-            segments_in: load(at + 13),
-            segments_out: load(at + 14),
-            errors: load(at + 15),
-            mulpdu: load(at + 16),
-            refused_accesses: load(at + 17),
-            rings: load(at + 18) != 0,
-        })
-        .collect();
-    let refused = (0..REFUSED_ADDRESSES_MAX)
-        .map(|place| REFUSED_AT + place * REFUSED_WORDS)
-        .filter(|at| load(at + 2) > 0)
-        .map(|at| Refused {
-            address: address_of([load(at), load(at + 1), 0]).ip(),
-            accesses: load(at + 2),
-            slowed: load(at + 3),
-        })
-        .collect();
-    Ok(Snapshot {
-        totals,
-        connections,
-        refused,
-    })
 }

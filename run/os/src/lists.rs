@@ -48,6 +48,8 @@ pub struct Gather<'a> {
     list: List,
     /// For each element of the list, the registered memory that it is of.
     of: [MaybeUninit<Option<&'a Registered>>; LIST_MAX],
+    /// Octets from the list's beginning to where segments end.
+    cuts: Vec<usize>,
     _borrowed: PhantomData<&'a [u8]>,
 }
 
@@ -72,12 +74,24 @@ impl<'a> Default for Gather<'a> {
         Gather {
             list: List::new(),
             of: [MaybeUninit::uninit(); LIST_MAX],
+            cuts: Vec::new(),
             _borrowed: PhantomData,
         }
     }
 }
 
 impl<'a> Gather<'a> {
+    /// A segment of the transport's may end so many octets behind the list's beginning: something whole ends there.
+    /// Cuts are added in order. The kernel's TCP makes segments as it likes.
+    pub fn cut(&mut self, octets: usize) {
+        self.cuts.push(octets);
+    }
+
+    /// The cuts in order.
+    pub fn cuts(&self) -> &[usize] {
+        &self.cuts
+    }
+
     /// Adds octets; false when the list is full.
     #[inline]
     pub fn push(&mut self, octets: &'a [u8]) -> bool {
@@ -227,6 +241,16 @@ impl<'a> Scatter<'a> {
 mod tests {
     use super::*;
     use crate::mem::unmapped;
+
+    #[test]
+    fn a_list_has_the_cuts_that_were_made() {
+        let mut gather = Gather::default();
+        gather.push(b"onesecond");
+        assert!(gather.cuts().is_empty());
+        gather.cut(3);
+        gather.cut(9);
+        assert_eq!(gather.cuts(), [3, 9]);
+    }
 
     #[test]
     fn lists_are_copied_from_and_to_without_the_kernel() {

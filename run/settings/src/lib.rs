@@ -63,6 +63,8 @@ pub struct Settings {
     pub adapter: Adapter,
     /// The interfaces of the adapter.
     pub interfaces: Vec<Interface>,
+    /// What of a stream that comes by the adapter is placed before what precedes it has arrived.
+    pub place: Place,
     /// Lines on standard error up to this level.
     pub log: LogLevel,
     /// Show the machine's own RDMA devices beside `weft0`.
@@ -117,6 +119,7 @@ impl Default for Settings {
             face: Face::Infiniband,
             adapter: Adapter::Off,
             interfaces: Vec::new(),
+            place: Place::Safe,
             log: LogLevel::Warn,
             real_devices: false,
             connect_timeout: Duration::from_millis(10_000),
@@ -232,6 +235,22 @@ pub enum Adapter {
 impl Adapter {
     /// Every value, in the order of the names in [`SETTINGS`].
     pub const ALL: [Adapter; 2] = [Adapter::Off, Adapter::Inline];
+}
+
+/// Which FPDUs that arrive behind a hole in the stream are placed at once (decision 0033).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// None.
+    InOrder,
+    /// All but the last segments of messages.
+    Safe,
+    /// Last segments too.
+    Eager,
+}
+
+impl Place {
+    /// Every value, in the order of the names in [`SETTINGS`].
+    pub const ALL: [Place; 3] = [Place::InOrder, Place::Safe, Place::Eager];
 }
 
 /// Ready-to-receive messages of the peer-to-peer set-up (RFC 6581 section 9.2). A zero-length Send takes a

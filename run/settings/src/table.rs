@@ -6,7 +6,7 @@ use std::time::Duration;
 
 pub(crate) use sockets::UDP_DEFAULT;
 
-use super::{interfaces, Adapter, Face, FpduSize, Kind, LogLevel, ReadyToReceive, Setting};
+use super::{interfaces, Adapter, Face, FpduSize, Kind, LogLevel, Place, ReadyToReceive, Setting};
 
 /// Milliseconds in an hour: the longest time anybody may wait.
 const HOUR_MS: u64 = 3_600_000;
@@ -258,6 +258,20 @@ pub const SETTINGS: &[Setting] = &[
               gateway. As flags these follow their interface: `--interface packet:veth1 --address 10.1.0.2/24 --gateway \
               10.1.0.1`; elsewhere they stand behind it: `packet:veth1 address=10.1.0.2/24 gateway=10.1.0.1`. Several \
               interfaces are several flags, or separated by semicolons, or in weft.toml a list.",
+    },
+    Setting {
+        name: "place",
+        env: "WEFT_PLACE",
+        key: "network.place",
+        kind: Kind::Choice(&["in-order", "safe", "eager"], |settings, index| {
+            settings.place = Place::ALL[index];
+        }),
+        default: "safe",
+        doc: "What of a stream that comes by the adapter goes to its memory before what precedes it has arrived, where a \
+              frame was lost. `safe`: all but the last segments of messages, so that a program that waits for the last \
+              octet of a message never sees it first. `eager`: those too. `in-order`: nothing. With `safe` and `eager` \
+              FPDUs fit the segments of the connection, so that the other end can do the same, unless --fpdu large says \
+              otherwise.",
     },
     Setting {
         name: "off",

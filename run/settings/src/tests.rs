@@ -23,6 +23,7 @@ fn perturbed() -> Settings {
         face: Face::Iwarp,
         adapter: Adapter::Inline,
         interfaces: interfaces::parse("tap:t address=10.0.0.1/8").unwrap(),
+        place: Place::InOrder,
         log: LogLevel::Off,
         real_devices: true,
         connect_timeout: Duration::MAX,
@@ -127,6 +128,7 @@ fn every_setting_reaches_its_field() {
         ("WEFT_FACE", "iwarp"),
         ("WEFT_ADAPTER", "inline"),
         ("WEFT_INTERFACE", "tap:t address=10.0.0.1/8"),
+        ("WEFT_PLACE", "eager"),
     ];
     for setting in SETTINGS {
         let is_set = variables.iter().any(|(name, _)| *name == setting.env);
@@ -149,6 +151,7 @@ fn every_setting_reaches_its_field() {
             face: Face::Iwarp,
             adapter: Adapter::Inline,
             interfaces: interfaces::parse("tap:t address=10.0.0.1/8").unwrap(),
+            place: Place::Eager,
             log: LogLevel::Debug,
             real_devices: true,
             connect_timeout: Duration::from_millis(250),
@@ -180,6 +183,9 @@ fn choices_name_the_values_in_order() {
             FpduSize::ALL[index],
             "{name}"
         );
+    }
+    for (place, name) in Place::ALL.into_iter().zip(["in-order", "safe", "eager"]) {
+        assert_eq!(read(&[("WEFT_PLACE", name)]).0.place, place, "{name}");
     }
     for level in LogLevel::ALL {
         let name = format!("{level:?}").to_lowercase();

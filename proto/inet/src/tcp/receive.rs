@@ -110,6 +110,12 @@ impl Receiver {
         self.out_of_order.octets()
     }
 
+    /// The offsets in the stream of the octets behind holes.
+    pub fn behind_holes(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        let ranges = self.out_of_order.iter();
+        ranges.map(|range| range.start - FIRST_OCTET..range.end - FIRST_OCTET)
+    }
+
     /// The window last offered, as far as it is not used up.
     pub fn window(&self) -> u64 {
         self.edge.saturating_sub(self.next)

@@ -2,6 +2,7 @@
 
 use super::receive::Placement;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// A ring that grows with need up to its capacity.
 #[derive(Clone, Debug)]
@@ -55,11 +56,23 @@ impl ReceiveBuffer {
     /// The next octets in order, `most` at most, where they are: behind the first part follows the second. Take them
     /// by [`ReceiveBuffer::skip`].
     pub fn peek(&self, delivered: u64, most: usize) -> [&[u8]; 2] {
-        let len = (self.readable(delivered) as usize).min(most);
+        let len = self.readable(delivered).min(most as u64);
+        self.range(self.start..self.start + len)
+    }
+
+    /// Offset in the stream of the next octet that comes out.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Octets at this range of the stream, where they are: behind the first part follows the second. All of them were
+    /// placed, and none was taken.
+    pub fn range(&self, range: Range<u64>) -> [&[u8]; 2] {
+        let len = (range.end - range.start) as usize;
         if len == 0 {
             return [&[], &[]];
         }
-        let at = (self.start % self.ring.len() as u64) as usize;
+        let at = (range.start % self.ring.len() as u64) as usize;
         let first = len.min(self.ring.len() - at);
         [&self.ring[at..at + first], &self.ring[..len - first]]
     }

@@ -51,6 +51,8 @@ pub struct Reassembler {
     need: usize,
     waiting: Waiting,
     ledger: Ledger<Span>,
+    /// Octets of the stream that the ledger's FPDUs take.
+    placed: u64,
     targets: Targets,
     counters: PlacingCounters,
 }
@@ -65,6 +67,7 @@ impl Reassembler {
             need: 1,
             waiting: Waiting::default(),
             ledger: Ledger::default(),
+            placed: 0,
             targets: Targets::default(),
             counters: PlacingCounters::default(),
         }
@@ -80,6 +83,18 @@ impl Reassembler {
         self.front.len() as u64 + self.waiting.octets()
     }
 
+    /// Octets of the stream whose FPDUs are placed and wait for their turn. They take no buffer, so a driver may offer
+    /// its peer so much more.
+    pub fn placed_octets(&self) -> u64 {
+        self.placed
+    }
+
+    /// Up to where octets have arrived without a hole and were taken in order, counted from the first octet of Full
+    /// Operation.
+    pub fn frontier(&self) -> u64 {
+        self.position + self.front.len() as u64
+    }
+
     /// Counts since the stream began.
     pub fn counters(&self) -> &PlacingCounters {
         &self.counters
@@ -89,7 +104,8 @@ impl Reassembler {
     /// octet of the stream is given once; the buffer is changed only where markers are taken out.
     ///
     /// After that the driver goes on as after [`Qp::receive`]. When the queue pair has ended, what it is given here is
-    /// dropped.
+    /// dropped. While the queue pair is full ([`Qp::is_full`]) what waits here goes on waiting: a driver gives it no
+    /// more then, and calls [`Reassembler::resume`] when that is over.
     pub fn arrive(&mut self, at: u64, octets: &mut [u8], qp: &mut Qp, host: &mut impl Host) {
         if at == self.frontier() {
             self.take(octets, qp, host);
@@ -102,9 +118,12 @@ impl Reassembler {
         }
     }
 
-    /// Up to where octets have arrived without a hole, but for what was placed behind.
-    fn frontier(&self) -> u64 {
-        self.position + self.front.len() as u64
+    /// The queue pair takes octets again: goes on with those in order that wait.
+    pub fn resume(&mut self, qp: &mut Qp, host: &mut impl Host) {
+        self.go_on(qp, host);
+        if !qp.ending().is_live() {
+            self.drop_all();
+        }
     }
 
     /// Octets in order.
@@ -141,11 +160,12 @@ impl Reassembler {
 
     /// A hole may be filled: goes on with what waits or was placed behind it.
     fn go_on(&mut self, qp: &mut Qp, host: &mut impl Host) {
-        while qp.ending().is_live() {
+        while qp.ending().is_live() && !qp.is_full() {
             let frontier = self.frontier();
             if let Some(mut octets) = self.waiting.take(frontier) {
                 self.take(&mut octets, qp, host);
             } else if let Some(placed) = self.ledger.take(frontier) {
+                self.placed -= placed.envelope.wire_len() as u64;
                 self.targets.remove(placed.target);
                 self.deliver(&placed, qp, host);
             } else {
@@ -224,6 +244,7 @@ impl Reassembler {
         host.write(target, payload).map_err(|_| Waits::Refused)?;
         self.targets.insert(target);
         let envelope = fpdu.envelope;
+        self.placed += envelope.wire_len() as u64;
         self.ledger
             .insert(at + fpdu.octets.start as u64, Placed { envelope, target });
         self.counters.placed_fpdus += 1;
@@ -241,6 +262,7 @@ impl Reassembler {
         self.front = Vec::new();
         self.waiting = Waiting::default();
         self.ledger.clear();
+        self.placed = 0;
         self.targets = Targets::default();
     }
 }

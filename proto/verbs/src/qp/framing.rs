@@ -122,6 +122,7 @@ impl<'a> Framer<'a> {
             let start = outbound.begin(out, &header, body, 0);
             outbound.seal(out, start);
         });
+        self.end_fpdu();
         self.counters.segments_out += 1;
     }
 
@@ -135,6 +136,7 @@ impl<'a> Framer<'a> {
     pub(super) fn zero_length(&mut self, kind: Rtr, to: u64) {
         let outbound = self.stream.outbound();
         self.outgoing.append(|out| outbound.rtr(kind, to, out));
+        self.end_fpdu();
     }
 
     /// The last message of the stream.
@@ -142,6 +144,15 @@ impl<'a> Framer<'a> {
         let outbound = self.stream.outbound();
         self.outgoing
             .append(|out| outbound.terminate(terminate, out));
+        self.end_fpdu();
+    }
+
+    /// What was framed ends with an FPDU. Who was promised whole FPDUs in each segment is told where that is.
+    #[inline]
+    fn end_fpdu(&mut self) {
+        if self.stream.is_aligned() {
+            self.outgoing.cut();
+        }
     }
 
     /// One segment with `octets` of payload, by reference where the stream and the size allow it.
@@ -163,6 +174,7 @@ impl<'a> Framer<'a> {
             }
             _ => self.segment_copied(header, source, octets, host)?,
         }
+        self.end_fpdu();
         self.counters.segments_out += 1;
         self.counters.octets_framed += octets as u64;
         Ok(())
@@ -334,6 +346,33 @@ pub(super) mod tests {
             assert_eq!(copied(&wire.outgoing), before);
             let counters = wire.counters;
             assert_eq!((counters.segments_out, counters.octets_framed), (1, 0));
+        }
+    }
+
+    #[test]
+    fn a_peer_that_was_promised_whole_fpdus_gets_a_cut_behind_each() {
+        let mut wire = Wire::new();
+        let mut device = Device::default();
+        let stag = device.region(4096, 0, Access::NONE, 0x100);
+        let established = established(Role::Initiator, None);
+        for (aligned, cuts) in [(true, 5), (false, 0)] {
+            wire.outgoing = Outgoing::default();
+            wire.stream = Some(Stream::new(&established, 1448, FpduPolicy::Auto, aligned));
+            let mut framer = wire.framer();
+            framer.message(Opcode::IMMEDIATE, QueueNumber::SEND, Msn(1), &[0; 8]);
+            framer.zero_length(Rtr::Write, 7);
+            for octets in [100, BY_REFERENCE_OCTETS_MIN] {
+                let sges = [element(stag, octets as u32)];
+                let framed = framer.segment(&write(), gather(&sges), octets, &mut device);
+                assert_eq!(framed, Ok(()));
+            }
+            let gone = [element(Stag(0x999), 100)];
+            let failed = framer.segment(&write(), gather(&gone), 100, &mut device);
+            assert!(failed.is_err());
+            framer.zero_length(Rtr::Read, 7);
+            assert_eq!(wire.outgoing.cuts().count(), cuts);
+            let last = wire.outgoing.cuts().last();
+            assert_eq!(last, aligned.then(|| wire.outgoing.queued()));
         }
     }
 

@@ -168,6 +168,12 @@ impl Detection {
         self.peer = Peer::Weft;
     }
 
+    /// This side puts whole FPDUs into each segment.
+    #[inline]
+    pub(super) fn is_aligned(&self) -> bool {
+        self.aligned
+    }
+
     /// The tagged offset that announces this side.
     pub(super) fn announcement(&self) -> u64 {
         announcement(self.policy, self.aligned)

@@ -165,6 +165,12 @@ impl Stream {
         self.inbound.parse(buf)
     }
 
+    /// The peer was promised whole FPDUs in each segment.
+    #[inline]
+    pub(super) fn is_aligned(&self) -> bool {
+        self.detection.is_aligned()
+    }
+
     /// The FPDUs in octets that arrived ahead of order, at this offset of the stream; `None` where nothing tells them.
     pub(super) fn fpdus_ahead<'a>(&self, at: u64, octets: &'a [u8]) -> Option<FpdusAhead<'a>> {
         self.inbound

@@ -393,3 +393,49 @@ fn what_a_flood_of_small_fpdus_costs_is_bounded() {
     assert_eq!(ahead.memory(LEDGER_FPDUS_MAX + 10, 1), *b"b");
     assert!(ahead.foreign.is_open());
 }
+
+#[test]
+fn what_is_placed_is_told_until_its_turn_comes() {
+    let mut ahead = Ahead::new(PlacePolicy::Safe);
+    let hole = ahead.write(0, false, b"abcd");
+    let (second, third) = (
+        ahead.write(4, false, b"efgh"),
+        ahead.write(8, true, b"ijkl"),
+    );
+    let placed = second.1.len() as u64;
+    ahead.arrive(third);
+    assert_eq!(ahead.reassembler.placed_octets(), 0, "the last one waits");
+    ahead.arrive(second);
+    assert_eq!(ahead.reassembler.placed_octets(), placed);
+    assert_eq!(ahead.reassembler.frontier(), 0);
+    ahead.arrive(hole);
+    assert_eq!(ahead.reassembler.placed_octets(), 0);
+    assert_eq!(ahead.reassembler.frontier(), ahead.end);
+}
+
+#[test]
+fn behind_a_hole_no_more_is_delivered_than_a_queue_pair_takes() {
+    const EACH: usize = 60_000;
+    let mut ahead = Ahead::new(PlacePolicy::Safe);
+    ahead.foreign.qp.set_peer_is_weft();
+    // A Send for which no receive is posted, longer than is held before the rest is left to the transport.
+    let pieces: Vec<Piece> = (0..40)
+        .map(|n| ahead.send((1, n * EACH as u32), n == 39, &[1; EACH]))
+        .collect();
+    for piece in pieces.iter().skip(1) {
+        ahead.arrive(piece.clone());
+    }
+    ahead.arrive(pieces[0].clone());
+    assert!(ahead.foreign.qp.is_full());
+    let left = ahead.end - ahead.reassembler.frontier();
+    assert!(left > 20 * EACH as u64, "{left}");
+    assert!(ahead.reassembler.waiting_octets() >= left);
+    let stag = ahead.foreign.device.region(40 * EACH, 0, ALL, 0x300);
+    ahead.foreign.recv(5, &[sge(stag, 0, 40 * EACH as u32)]);
+    assert!(!ahead.foreign.qp.is_full() && ahead.received().is_empty());
+    let Foreign { qp, device, .. } = &mut ahead.foreign;
+    ahead.reassembler.resume(qp, device);
+    assert_eq!(ahead.received(), [(5, WcStatus::Success)]);
+    assert_eq!(ahead.reassembler.frontier(), ahead.end);
+    assert!(ahead.foreign.is_open());
+}

@@ -9,14 +9,13 @@ use std::time::Duration;
 
 use weft_engine::carrier::{Gather, Interest, Readiness, Registered, Scatter, Transfer};
 use weft_inet::stack::ListenError;
-use weft_inet::tcp::connection::Reason;
 use weft_inet::tcp::{Backlog, ConnectError, Connection, Tuple};
 use weft_os::mem::Unmapped;
 
 use super::outgoing::Outgoing;
 use super::ports::{Holder, Queue};
 use super::state::State;
-use super::table::{Closed, Conn, Key};
+use super::table::{Closed, Conn, Incoming, Key};
 
 /// Segments at the end of what is taken that are copied: a peer may hold back the acknowledgement of the last one for
 /// 40 ms, and a message is complete when its memory is the program's again.
@@ -146,10 +145,11 @@ impl State {
         let ends = tcp.tuple(id).ok_or(failed(libc::ENOBUFS))?;
         let mut conn = Conn::new(id, ends, self.table.window);
         conn.owned = true;
+        conn.window_max = window;
         conn.mss = tcp.get(id).map_or(0, Connection::mss);
         let key = self.table.insert(conn);
         self.share_windows();
-        self.set_window(key, window);
+        self.set_window(key);
         self.turn(now);
         Ok((key, ends))
     }
@@ -205,7 +205,7 @@ impl State {
 
     /// Takes octets to send.
     pub fn send(&mut self, key: Key, octets: &[u8]) -> Transfer {
-        self.take(key, octets.len(), |outgoing, room, _| {
+        self.take(key, octets.len(), &[], |outgoing, room, _| {
             let taken = octets.len().min(room);
             outgoing.push(&octets[..taken]);
             Ok(taken)
@@ -214,16 +214,17 @@ impl State {
 
     /// Takes a list to send; of registered memory by reference what is not at its end.
     pub fn send_list(&mut self, key: Key, list: &Gather<'_>) -> Transfer {
-        self.take(key, list.octets(), |outgoing, room, copied| {
+        self.take(key, list.octets(), list.cuts(), |outgoing, room, copied| {
             outgoing.push_list(list, room, copied)
         })
     }
 
-    /// Appends what `add` takes of so many `offered` octets, within the room there is.
+    /// Appends what `add` takes of so many `offered` octets, within the room there is; segments end at the `cuts`.
     fn take(
         &mut self,
         key: Key,
         offered: usize,
+        cuts: &[usize],
         add: impl FnOnce(&mut Outgoing, usize, usize) -> Result<usize, Unmapped>,
     ) -> Transfer {
         let acknowledged = self.acknowledged(key);
@@ -246,8 +247,15 @@ impl State {
         };
         // Whoever had less taken than offered waits to be told, also where it was unmapped memory that ended it.
         conn.full = taken == room || taken < offered;
-        self.stack
-            .command(id, |connection| connection.write(taken as u64));
+        self.stack.command(id, |connection| {
+            let mut from = 0;
+            for cut in cuts.iter().take_while(|cut| **cut <= taken) {
+                connection.write((cut - from) as u64);
+                connection.cut();
+                from = *cut;
+            }
+            connection.write((taken - from) as u64)
+        });
         let now = self.now();
         self.turn(now);
         Transfer::Octets(taken)
@@ -312,19 +320,17 @@ impl State {
         let Some(conn) = self.table.get_mut(key) else {
             return Transfer::Failed(failed(libc::ECONNRESET));
         };
-        let octets = conn.incoming.peek(conn.delivered, most);
+        let Incoming::Ordered(buffer) = &mut conn.incoming else {
+            return Transfer::Failed(failed(libc::EINVAL));
+        };
+        let octets = buffer.peek(conn.delivered, most);
         if octets[0].is_empty() {
-            return match conn.closed {
-                _ if conn.peer_finished => Transfer::End,
-                Some(Closed::Because(Reason::Finished)) => Transfer::End,
-                Some(closed) => Transfer::Failed(closed.error()),
-                None => Transfer::WouldBlock,
-            };
+            return conn.none_left();
         }
         let Ok(taken) = to(octets) else {
             return Transfer::Failed(failed(libc::EFAULT));
         };
-        conn.incoming.skip(taken);
+        buffer.skip(taken);
         if conn.is_readable() {
             conn.waiter.tell(true, false);
         }

@@ -5,19 +5,25 @@
 //! | `state.rs` | the loop: frames in, events, deadlines |
 //! | `transmit.rs` | frames out |
 //! | `commands.rs` | what carriers and listeners ask |
+//! | `handing_over.rs` | octets for who places them |
 //! | `table.rs` | connections beside the stack |
 //! | `outgoing.rs` | what was taken to send, copied or referred to |
+//! | `windows.rs` | what receive windows promise |
+//! | `showing.rs` | what `weft stat` is shown |
 //! | `ports.rs` | addresses that are held, listeners |
 //!
 //! All of it is behind one lock, which is taken under a queue pair's lock and takes none but those of the engine's list
 //! of what is ready and of its timers.
 
 mod commands;
+mod handing_over;
 mod outgoing;
 mod ports;
+mod showing;
 mod state;
 mod table;
 mod transmit;
+mod windows;
 
 use std::io;
 use std::net::IpAddr;
@@ -27,6 +33,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use weft_engine::carrier::{Alarm, Drive, Source};
+use weft_engine::stats::InterfaceRow;
 use weft_inet::stack::{Cidr, Mac, Route, Stack, StackConfig};
 use weft_inet::tcp::Secret;
 use weft_os::descriptors::Watched;
@@ -83,6 +90,21 @@ impl Driver {
         for half in secret.chunks_mut(8) {
             half.copy_from_slice(&weft_os::random_u64().to_ne_bytes());
         }
+        Driver::with_secret(interface, link, secret, weft_os::random_u64())
+    }
+
+    /// The same with numbers that anybody knows, so that an input of the fuzzer's is one run.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn unhidden(interface: Interface, link: Box<dyn Link>) -> io::Result<Arc<Driver>> {
+        Driver::with_secret(interface, link, [1; 16], 1)
+    }
+
+    fn with_secret(
+        interface: Interface,
+        link: Box<dyn Link>,
+        secret: [u8; 16],
+        random: u64,
+    ) -> io::Result<Arc<Driver>> {
         let config = StackConfig {
             routes: interface.routes.clone(),
             dad_transmits: interface.dad_transmits,
@@ -92,7 +114,7 @@ impl Driver {
         Ok(Arc::new(Driver {
             generation: Generation::now(),
             watched: Watched::new(link.descriptor())?,
-            state: Mutex::new(State::new(link, Stack::new(config), weft_os::random_u64())),
+            state: Mutex::new(State::new(link, Stack::new(config), random)),
             interface,
         }))
     }
@@ -137,6 +159,18 @@ impl Driver {
             .map_or_else(Counters::default, |state| state.counters)
     }
 
+    /// Its clock goes on by so much.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn pass(&self, time: Duration) {
+        self.state.lock().pass(time);
+    }
+
+    /// Octets that wait at one connection at most, where they are handed over in pieces.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn waiting_octets_max(&self) -> usize {
+        self.state.lock().waiting_octets_max()
+    }
+
     /// What is behind its lock; none in a process that was forked from its own, where a thread that is not there may
     /// hold it.
     #[inline]
@@ -176,6 +210,12 @@ impl Drive for Driver {
         };
         state.run();
         !state.is_gone()
+    }
+
+    fn show(&self, row: InterfaceRow) {
+        if let Some(mut state) = self.lock() {
+            state.show_interface(&self.interface.name, row);
+        }
     }
 
     fn set_alarm(&self, alarm: Arc<dyn Alarm>) {

@@ -7,23 +7,21 @@ use std::time::{Duration, Instant};
 
 use weft_engine::carrier::Alarm;
 use weft_inet::stack::{Frame, FrameInfo, Stack};
-use weft_inet::tcp::{Config, Connection, ConnectionId, EndpointEvent, Event, State as TcpState};
+use weft_inet::tcp::{Connection, ConnectionId, EndpointEvent, Event, State as TcpState};
 use weft_os::device::BATCH_FRAMES_MAX;
 use weft_os::packet::ReceivedFrame;
 
 use super::ports::Ports;
+use super::showing::Showing;
 use super::table::{Closed, Conn, Key, Table};
 use crate::link::Link;
 
 /// Frames that one turn takes from the link, so that whoever waits for the lock has it soon.
 const FRAMES_OF_A_TURN_MAX: usize = 64;
-/// Octets of data in the largest frame that is handed to the link: a packet of 64 kB with all headers.
-const FRAME_OCTETS_MAX: u32 = 65_000;
-/// Octets that all receive windows of an interface promise together, for each frame that its link keeps: what a frame
-/// holds that a sender with segmentation offload makes.
-const PROMISED_OCTETS_PER_FRAME: usize = 64 << 10;
-/// A receive window is never below this: a few full segments of a jumbo frame.
-const WINDOW_OCTETS_MIN: usize = 32 << 10;
+/// Octets that one turn takes: then those have their turn for whom they are, while a core's cache still has them.
+const OCTETS_OF_A_TURN_MAX: usize = 512 << 10;
+/// Octets of the largest frame that a link shows.
+const FRAME_MAX: usize = 64 << 10;
 /// Looks at a link without frames between two looks at the clock.
 const LOOKS_BETWEEN_CLOCKS: u32 = 64;
 /// No alarm is sooner, whatever the stack says: a thread that only waits for alarms leaves the core meanwhile.
@@ -50,6 +48,7 @@ pub(crate) struct State {
     pub(super) table: Table,
     pub(super) ports: Ports,
     pub(super) counters: Counters,
+    pub(super) showing: Showing,
     began: Instant,
     /// Frames that leave next; kept for its memory.
     pub(super) frames: Vec<Frame>,
@@ -58,13 +57,11 @@ pub(crate) struct State {
     /// The interface is gone.
     gone: bool,
     looks: u32,
-    /// The connection that whoever holds the lock is about to look at: it need not be told of.
-    at: Option<Key>,
     alarm: Option<Arc<dyn Alarm>>,
     /// When it was last told to run the driver.
     armed: Option<Duration>,
     /// The share of each connection in what windows promise, and for how many connections that is.
-    shares: usize,
+    pub(super) shares: usize,
 }
 
 impl State {
@@ -73,12 +70,12 @@ impl State {
             table: Table::default(),
             ports: Ports::new(random),
             counters: Counters::default(),
+            showing: Showing::default(),
             began: Instant::now(),
             frames: Vec::with_capacity(BATCH_FRAMES_MAX),
             looped: VecDeque::new(),
             gone: false,
             looks: 0,
-            at: None,
             alarm: None,
             armed: None,
             shares: 1,
@@ -95,38 +92,11 @@ impl State {
         self.began.elapsed()
     }
 
-    /// Octets that all windows promise together.
-    fn promised(&self) -> usize {
-        self.link.waiting_frames_max() * PROMISED_OCTETS_PER_FRAME
-    }
-
-    /// What a connection begins with. Its window scaling is for the largest window it may have.
-    pub fn config(&self) -> Config {
-        Config {
-            mtu: self.stack.config().mtu,
-            receive_window: self.promised() as u64,
-            max_frame: FRAME_OCTETS_MAX,
-            ..Config::default()
-        }
-    }
-
-    /// Gives every connection its share of what windows promise; those of a few more or less stay as they are.
-    pub fn share_windows(&mut self) {
-        let shares = self.stack.tcp().len().max(1).next_power_of_two();
-        let all = shares != std::mem::replace(&mut self.shares, shares);
-        if all {
-            let keys: Vec<Key> = self.table.keys().collect();
-            keys.into_iter().for_each(|key| self.set_window(key, 0));
-        }
-    }
-
-    /// Gives a connection its share, or less where `most` octets are all that is wanted; 0 wants all.
-    pub fn set_window(&mut self, key: Key, most: usize) {
-        let share = (self.promised() / self.shares).max(WINDOW_OCTETS_MIN);
-        let window = if most > 0 { share.min(most) } else { share } as u64;
-        if let Some(id) = self.table.get(key).and_then(|conn| conn.id) {
-            self.stack
-                .command(id, |connection| connection.set_receive_window(window));
+    /// The clock goes on by so much.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub fn pass(&mut self, time: Duration) {
+        if let Some(began) = self.began.checked_sub(time) {
+            self.began = began;
         }
     }
 
@@ -147,9 +117,9 @@ impl State {
         if !self.link.may_have_frame() && !self.looks.is_multiple_of(LOOKS_BETWEEN_CLOCKS) {
             return;
         }
-        self.at = Some(at);
+        self.table.at = Some(at);
         self.run();
-        self.at = None;
+        self.table.at = None;
     }
 
     fn receive(&mut self, now: Duration) {
@@ -163,21 +133,39 @@ impl State {
             counters,
             ..
         } = self;
-        let mut each = |frame: &ReceivedFrame<'_>| {
-            if frame.missing > 0 || frame.vlan.is_some() {
-                return;
+        let (mut frames, mut octets) = (0, 0);
+        let outcome = loop {
+            // So few that not even the largest ones are more than a turn takes.
+            let most =
+                (FRAMES_OF_A_TURN_MAX - frames).min((OCTETS_OF_A_TURN_MAX - octets) / FRAME_MAX);
+            if most == 0 {
+                break Ok(());
             }
-            counters.frames_in += 1;
-            let info = FrameInfo {
-                checksum_good: frame.offload[0] & CHECKSUM_GOOD != 0,
-                looped: false,
+            let mut each = |frame: &ReceivedFrame<'_>| {
+                octets = (octets + frame.octets.len()).min(OCTETS_OF_A_TURN_MAX);
+                if frame.missing > 0 || frame.vlan.is_some() {
+                    return;
+                }
+                counters.frames_in += 1;
+                let info = FrameInfo {
+                    checksum_good: frame.offload[0] & CHECKSUM_GOOD != 0,
+                    looped: false,
+                };
+                stack.handle_frame(frame.octets, info, table, now);
             };
-            stack.handle_frame(frame.octets, info, table, now);
-        };
-        let outcome = match link.receive(FRAMES_OF_A_TURN_MAX, &mut each) {
-            // A ring that one sees to be empty shows no error.
-            Ok(0) if !link.may_have_frame() => link.wait(Duration::ZERO).map(|_| 0),
-            outcome => outcome,
+            match link.receive(most, &mut each) {
+                Ok(came) => {
+                    frames += came;
+                    if came < most {
+                        // A ring that one sees to be empty shows no error.
+                        let is_silent = frames == 0 && !link.may_have_frame();
+                        break is_silent
+                            .then(|| link.wait(Duration::ZERO))
+                            .map_or(Ok(()), |waited| waited.map(drop));
+                    }
+                }
+                Err(error) => break Err(error),
+            }
         };
         if let Err(error) = outcome {
             self.note_link_error(&error);
@@ -201,6 +189,7 @@ impl State {
             }
         }
         self.follow_events();
+        self.tell_if_due(now);
         self.follow_deadline(now);
     }
 
@@ -216,7 +205,8 @@ impl State {
     /// nothing to do.
     #[inline]
     fn follow_deadline(&mut self, now: Duration) {
-        let (Some(alarm), Some(at)) = (&self.alarm, self.stack.deadline()) else {
+        let deadlines = [self.stack.deadline(), self.tells_at()];
+        let (Some(alarm), Some(at)) = (&self.alarm, deadlines.into_iter().flatten().min()) else {
             return;
         };
         if self.armed.is_none_or(|armed| armed <= now || at < armed) {
@@ -260,7 +250,7 @@ impl State {
             }
         }
         self.share_windows();
-        self.set_window(key, 0);
+        self.set_window(key);
     }
 
     fn note_event(&mut self, id: ConnectionId, event: Event) {
@@ -271,7 +261,7 @@ impl State {
         let acknowledged = connection.map_or(0, Connection::acknowledged);
         let delivered = connection.map(Connection::delivered);
         let mss = connection.map(Connection::mss);
-        let is_served = self.at == Some(key);
+        let is_served = self.table.at == Some(key);
         let Some(conn) = self.table.get_mut(key) else {
             return;
         };

@@ -3,7 +3,8 @@
 use std::io;
 use std::net::SocketAddr;
 
-use weft_engine::carrier::{Interest, Readiness};
+use weft_engine::carrier::{Arrived, Done, Interest, Readiness, Transfer};
+use weft_engine::stats::PathRow;
 use weft_inet::tcp::connection::Reason;
 use weft_inet::tcp::receive_buffer::ReceiveBuffer;
 use weft_inet::tcp::{ConnectionId, Placement, Tuple};
@@ -74,13 +75,28 @@ impl Closed {
     }
 }
 
+/// Octets that arrived and were not taken.
+#[derive(Debug)]
+pub(super) enum Incoming {
+    /// Put in order, for who takes them so.
+    Ordered(ReceiveBuffer),
+    /// As they came, for who places them.
+    Pieces(Arrived),
+}
+
 /// A connection.
 #[derive(Debug)]
 pub(super) struct Conn {
     /// In the stack, as long as it is there.
     pub id: Option<ConnectionId>,
     pub ends: Tuple,
-    pub incoming: ReceiveBuffer,
+    pub incoming: Incoming,
+    /// Of what it handed over as pieces.
+    pub done: Done,
+    /// Where it tells of its path.
+    pub row: Option<PathRow>,
+    /// The largest window that the program wants; 0 for any.
+    pub window_max: usize,
     /// Offset in the stream behind the last octet that arrived in order.
     pub delivered: u64,
     pub outgoing: Outgoing,
@@ -106,7 +122,10 @@ impl Conn {
         Conn {
             id: Some(id),
             ends,
-            incoming: ReceiveBuffer::new(window),
+            incoming: Incoming::Ordered(ReceiveBuffer::new(window)),
+            done: Done::default(),
+            row: None,
+            window_max: 0,
             delivered: 0,
             outgoing: Outgoing::default(),
             waiter: Waiter::default(),
@@ -127,7 +146,21 @@ impl Conn {
     }
 
     pub fn is_readable(&self) -> bool {
-        self.incoming.readable(self.delivered) > 0 || self.peer_finished || self.closed.is_some()
+        let any = match &self.incoming {
+            Incoming::Ordered(buffer) => buffer.readable(self.delivered) > 0,
+            Incoming::Pieces(arrived) => !arrived.is_empty(),
+        };
+        any || self.peer_finished || self.closed.is_some()
+    }
+
+    /// What is said to who wants octets where none is left.
+    pub fn none_left(&self) -> Transfer {
+        match self.closed {
+            _ if self.peer_finished => Transfer::End,
+            Some(Closed::Because(Reason::Finished)) => Transfer::End,
+            Some(closed) => Transfer::Failed(closed.error()),
+            None => Transfer::WouldBlock,
+        }
     }
 
     pub fn is_writable(&self, acknowledged: u64) -> bool {
@@ -150,6 +183,8 @@ pub(super) struct Table {
     by_slot: Vec<Option<(ConnectionId, Key)>>,
     /// Octets that an incoming connection's buffer may come to.
     pub window: usize,
+    /// The connection that whoever holds the lock is about to look at: it need not be told of.
+    pub at: Option<Key>,
 }
 
 impl Table {
@@ -204,6 +239,10 @@ impl Table {
         self.places.get_mut(key.0)?.as_mut()
     }
 
+    pub fn conns(&self) -> impl Iterator<Item = &Conn> + '_ {
+        self.places.iter().flatten()
+    }
+
     pub fn keys(&self) -> impl Iterator<Item = Key> + '_ {
         let taken = self.places.iter().enumerate();
         taken
@@ -212,7 +251,7 @@ impl Table {
     }
 }
 
-/// Octets that arrive go to their connection's buffer.
+/// Octets that arrive wait at their connection.
 impl weft_inet::stack::Sink for Table {
     fn place(&mut self, connection: ConnectionId, placement: &Placement, payload: &[u8]) {
         let key = match self.find(connection) {
@@ -227,8 +266,20 @@ impl weft_inet::stack::Sink for Table {
                 self.insert(Conn::new(connection, ends, self.window))
             }
         };
-        if let Some(conn) = self.get_mut(key) {
-            conn.incoming.place(placement, payload);
+        let is_served = self.at == Some(key);
+        let Some(conn) = self.get_mut(key) else {
+            return;
+        };
+        match &mut conn.incoming {
+            Incoming::Ordered(buffer) => buffer.place(placement, payload),
+            Incoming::Pieces(arrived) => {
+                // Behind a hole nothing is delivered, and no event says that it came.
+                let is_news = arrived.is_empty() && !is_served;
+                arrived.push(placement.offset, &payload[placement.octets.clone()]);
+                if is_news {
+                    conn.waiter.tell(true, false);
+                }
+            }
         }
     }
 

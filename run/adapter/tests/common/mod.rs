@@ -226,4 +226,8 @@ impl Link for Lossy {
     fn waiting_frames_max(&self) -> usize {
         self.link.waiting_frames_max()
     }
+
+    fn take_drops(&mut self) -> u64 {
+        self.link.take_drops()
+    }
 }

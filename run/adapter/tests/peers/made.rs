@@ -10,10 +10,19 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weft_adapter::{cable, Driver, Inline, Interface};
+use weft_adapter::faulty::{Faults, Faulty};
+use weft_adapter::{cable, Driver, Inline, Interface, Link};
 use weft_engine::carrier::{
-    Bound, Carrier, Drive, Gather, Interest, Listener, Network, Readiness, Registered, Scatter,
-    SocketOptions, Source, Transfer,
+    Bound, Carrier, Drive, Gather, Interest, Listener, Network, Pieces, Readiness, Registered,
+    Scatter, SocketOptions, Source, Transfer,
+};
+use weft_engine::stats::PathRow;
+
+/// What a cable does where the variable `CABLE_SEED` says how.
+const FAULTS: Faults = Faults {
+    lost: 30,
+    doubled: 20,
+    late: 50,
 };
 
 /// Whether this test program runs over it.
@@ -23,6 +32,17 @@ pub fn is_made() -> bool {
 
 /// A network.
 pub fn network() -> Arc<dyn Network> {
+    network_of(|last, link| match std::env::var("CABLE_SEED") {
+        Ok(seed) => {
+            let seed: u64 = seed.parse().unwrap();
+            Box::new(Faulty::new(link, FAULTS, seed ^ u64::from(last)))
+        }
+        Err(_) => Box::new(link),
+    })
+}
+
+/// A network whose links are what is made of both ends of a cable: the connecting host's is 1, the listening one's 2.
+pub fn network_of(made_of: impl Fn(u8, cable::End) -> Box<dyn Link>) -> Arc<dyn Network> {
     let (one, other) = cable::pair().unwrap();
     let host = |last: u8, link: cable::End| {
         let interface = Interface {
@@ -36,7 +56,8 @@ pub fn network() -> Arc<dyn Network> {
             routes: Vec::new(),
             dad_transmits: 0,
         };
-        let driver = Driver::new(interface, Box::new(link)).unwrap();
+        let link = made_of(last, link);
+        let driver = Driver::new(interface, link).unwrap();
         Inline::new(vec![driver], Vec::new())
     };
     Arc::new(Hosts {
@@ -189,6 +210,10 @@ impl Source for Ending {
     fn wait_for(&self, interest: Interest, readiness: &Readiness) {
         self.carrier.wait_for(interest, readiness);
     }
+
+    fn run_by(&self) -> Option<BorrowedFd<'_>> {
+        self.carrier.run_by()
+    }
 }
 
 impl Carrier for Ending {
@@ -246,6 +271,14 @@ impl Carrier for Ending {
 
     fn take_new_emss(&self) -> Option<usize> {
         self.carrier.take_new_emss()
+    }
+
+    fn show(&self, row: Option<PathRow>) {
+        self.carrier.show(row);
+    }
+
+    fn pieces(&self) -> Option<&dyn Pieces> {
+        self.carrier.pieces()
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {

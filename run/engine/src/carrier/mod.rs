@@ -9,6 +9,7 @@
 //! comes from elsewhere.
 
 pub mod memory;
+mod pieces;
 pub mod same_host;
 pub mod tcp;
 
@@ -18,6 +19,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use pieces::{Arrived, Done, Pieces};
 pub use weft_os::lists::{Gather, Run, Scatter};
 pub use weft_os::mem::Registered;
 pub use weft_os::net::{SocketOptions, Transfer};
@@ -25,6 +27,7 @@ pub use weft_os::poll::Interest;
 pub use weft_os::rings::{RingsToShare, SharedRings};
 
 pub use crate::progress::{Alarm, Drive, Readiness, Source};
+use crate::stats::PathRow;
 
 /// A connection, or one that is being made.
 pub trait Carrier: Source {
@@ -96,6 +99,18 @@ pub trait Carrier: Source {
     /// # Errors
     /// Not connected.
     fn peer_addr(&self) -> io::Result<SocketAddr>;
+
+    /// Its octets as they arrive, where it hands them over so. Its segments then end where lists are cut
+    /// ([`Gather::cut`]), as the other end may want to do the same.
+    #[inline]
+    fn pieces(&self) -> Option<&dyn Pieces> {
+        None
+    }
+
+    /// Where it tells of its path from now on, if it knows more of that than the kernel tells; nowhere any more before
+    /// the row is another connection's.
+    #[inline]
+    fn show(&self, _row: Option<PathRow>) {}
 
     /// What it may have beside, where the other end is on the same machine.
     #[inline]

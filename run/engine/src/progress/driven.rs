@@ -1,6 +1,7 @@
 //! Parts of a network that whoever serves the engine runs: a device with its protocols.
 
 use std::fmt::Debug;
+use std::os::fd::AsRawFd;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use weft_os::poll::Interest;
 use super::member::{Member, Served, Token};
 use super::{Progress, Source};
 use crate::error::Error;
+use crate::stats::InterfaceRow;
 
 /// A part of a network that has to be run, by whatever thread comes by. It is a source too: when its descriptor is
 /// ready it is run.
@@ -16,6 +18,9 @@ pub trait Drive: Source + Sync {
     /// Takes what arrived, sends what is due and tells its connections what became ready. Called from any thread,
     /// several at once if need be. False when its descriptor is not to be watched any more: what it stood for is gone.
     fn run(&self) -> bool;
+
+    /// Where it tells of its interface from now on.
+    fn show(&self, _row: InterfaceRow) {}
 
     /// Where it says from now on when it is to be run at the latest.
     fn set_alarm(&self, alarm: Arc<dyn Alarm>);
@@ -80,6 +85,9 @@ pub(crate) fn drive(
         owner: Arc::downgrade(owner),
     });
     let token = progress.add_source(&*what, member, Interest::Read)?;
+    if let Some(fd) = what.descriptor() {
+        progress.driven.lock().push((fd.as_raw_fd(), token));
+    }
     what.set_alarm(Arc::new(Timer {
         owner: Arc::downgrade(owner),
         token,

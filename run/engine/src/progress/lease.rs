@@ -8,6 +8,9 @@
 //! the poller has a *lease* of it. A program that has many Writes under way does not go on to spin on memory, and is
 //! left alone with this.
 //!
+//! What a device receives for connections without a descriptor wakes the set, too. So the device is leased along with
+//! the connection: the poller runs it, and what it brings for other connections makes these ready.
+//!
 //! The set waits for it again with the acknowledgement; when pollers read another member first; when the program asks
 //! for an event or waits for one; and a millisecond or two after the program has stopped to poll.
 

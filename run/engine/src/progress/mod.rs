@@ -33,13 +33,13 @@ mod wakeups;
 #[cfg(test)]
 mod wakeups_tests;
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::Thread;
 use std::time::Duration;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use weft_os::fork::Generation;
 use weft_os::poll::{Epoll, Interest, Waker};
 
@@ -84,6 +84,8 @@ pub(crate) struct Progress {
     pub(crate) polls: Polls,
     pub(crate) oversubscription: Oversubscription,
     members: RwLock<Members>,
+    /// Parts of the network that are run, by descriptor.
+    driven: Mutex<Vec<(RawFd, Token)>>,
     /// The member that was active last: pollers look at it first.
     hot: RwLock<Option<Arc<dyn Member>>>,
     /// Pollers sweep the set on every poll.
@@ -120,6 +122,7 @@ impl Progress {
             polls: Polls::default(),
             oversubscription: Oversubscription::default(),
             members: RwLock::new(Members::default()),
+            driven: Mutex::default(),
             hot: RwLock::new(None),
             sweep_always: AtomicBool::new(false),
             alone: AtomicU32::new(0),
@@ -241,6 +244,20 @@ impl Progress {
     pub(crate) fn remove(&self, fd: impl AsFd, token: Token) {
         self.epoll.remove(fd);
         self.release(token);
+    }
+
+    /// The set waits for what a source receives whose network runs it, or does not while a thread reads it. What the
+    /// network has for others meanwhile that thread makes ready, too.
+    pub(crate) fn watch_network_of(&self, source: &(impl Source + ?Sized), watched: bool) {
+        let Some(fd) = source.run_by() else {
+            return;
+        };
+        let driven = self.driven.lock();
+        let known = driven.iter().find(|(own, _)| *own == fd.as_raw_fd());
+        if let Some((_, token)) = known {
+            // One that is gone is not in the set any more.
+            let _ = self.change(fd, *token, Interest::of(watched, false));
+        }
     }
 
     /// Pollers look at this member first from now on.

@@ -161,6 +161,12 @@ pub trait Source: Debug + Send {
     /// What is waited for from now on, and where to say that it is there, for a source that has no descriptor or more
     /// to it than one. It is said as long as it is so and more is not taken: readiness is a level.
     fn wait_for(&self, _interest: Interest, _readiness: &Readiness) {}
+
+    /// The descriptor of the part of its network ([`crate::carrier::Drive`]) that makes it ready, for a source without
+    /// one. Who reads the source runs that part.
+    fn run_by(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use weft_verbs::iwarp::{Established, Role};
 use weft_verbs::qp::FpduPolicy;
 
 use super::stream::Stream;
-use super::{Inner, Leased, Owner, Qp};
+use super::{placing, Inner, Leased, Owner, Qp};
 use crate::carrier::same_host::SameHost;
 use crate::carrier::Carrier;
 use crate::error::Error;
@@ -25,6 +25,15 @@ pub(crate) struct Start<'a> {
     pub(crate) leftover: &'a [u8],
     /// Who is told what becomes of it.
     pub(crate) owner: Arc<dyn Owner>,
+}
+
+/// How large FPDUs are made.
+fn fpdu_policy(size: FpduSize) -> FpduPolicy {
+    match size {
+        FpduSize::Auto => FpduPolicy::Auto,
+        FpduSize::Emss => FpduPolicy::Emss,
+        FpduSize::Large => FpduPolicy::Large,
+    }
 }
 
 impl Qp {
@@ -55,26 +64,30 @@ impl Qp {
                 return Err(error);
             }
         };
-        let policy = match engine.settings.fpdu {
-            FpduSize::Auto => FpduPolicy::Auto,
-            FpduSize::Emss => FpduPolicy::Emss,
-            FpduSize::Large => FpduPolicy::Large,
-        };
+        let policy = fpdu_policy(engine.settings.fpdu);
         engine.progress.hand_over(token, me.clone());
         let slot = engine
             .stats
             .open(self.number.0, local, peer, established.crc);
+        let places = placing::policy(engine.settings.place).filter(|_| carrier.pieces().is_some());
+        // An FPDU longer than a segment is in none of them whole.
+        let is_aligned = places.is_some() && policy != FpduPolicy::Large;
+        inner.machine.set_aligned(is_aligned);
         inner
             .machine
             .attach(established, emss, policy, engine.now());
         if engine.settings.speak_first && established.rtr.is_none() {
             inner.machine.speak_first();
         }
+        carrier.show(engine.stats.path_row(slot));
         let carrier = match self.may_share(&*carrier, (local, peer), engine) {
             true => Box::new(SameHost::over(carrier, leftover.len())),
             false => carrier,
         };
         let mut stream = Stream::new(carrier, token, peer, slot, leftover);
+        if let Some(policy) = places {
+            stream.place_ahead(policy);
+        }
         if stream.has_rings && established.role == Role::Responder {
             stream.meeting = self.expect_peer();
         }

@@ -3,7 +3,7 @@
 use weft_os::poll::Interest;
 use weft_verbs::qp::Qp as QpMachine;
 
-use super::lease::Leased;
+use super::lease::{follow_network, Leased};
 use super::stream::Stream;
 use super::{Inner, Qp};
 use crate::engine::Engine;
@@ -21,6 +21,7 @@ impl Qp {
             return;
         };
         inner.leased.is_leased &= inner.machine.awaits_acknowledgement();
+        follow_network(&mut inner.leased, &*stream.carrier, engine);
         let reads = wants_octets(&inner.machine, &inner.leased, stream);
         let interest = match stream.shares {
             false => Interest::of(reads, stream.blocked),
@@ -41,6 +42,7 @@ impl Qp {
             self.follow_bell(stream, reads, engine);
         }
         let counters = inner.machine.counters();
+        let [placed_ahead, copied, buffered] = stream.placed_and_kept();
         let now = Published {
             octets_in: stream.octets_in,
             octets_out: stream.octets_out,
@@ -52,6 +54,9 @@ impl Qp {
             mulpdu: inner.machine.mulpdu().unwrap_or(0) as u64,
             refused_accesses: counters.refused_accesses,
             rings: u64::from(stream.shares),
+            placed_ahead,
+            copied,
+            buffered,
         };
         engine.stats.publish(stream.slot, &stream.published, &now);
         stream.published = now;

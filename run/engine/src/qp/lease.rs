@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::{Inner, Qp};
+use crate::carrier::Carrier;
 use crate::engine::Engine;
 use crate::progress::Token;
 
@@ -14,6 +15,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 #[derive(Debug, Default)]
 pub(super) struct Leased {
     pub(super) is_leased: bool,
+    /// What runs the stream's network is leased along.
+    has_network: bool,
     /// Empty polls of the program when it was.
     polls: u64,
     /// When the service thread looks next.
@@ -29,6 +32,21 @@ impl Leased {
             engine.progress.add_timer(at, token);
         }
     }
+}
+
+/// The set waits for what a stream's network receives as long as the stream is not leased.
+pub(super) fn follow_network(leased: &mut Leased, carrier: &dyn Carrier, engine: &Engine) {
+    if leased.has_network != leased.is_leased {
+        leased.has_network = leased.is_leased;
+        let watched = !leased.is_leased;
+        engine.progress.watch_network_of(carrier, watched);
+    }
+}
+
+/// The stream is about to go, and its lease with it.
+pub(super) fn end_with_stream(leased: &mut Leased, carrier: &dyn Carrier, engine: &Engine) {
+    leased.is_leased = false;
+    follow_network(leased, carrier, engine);
 }
 
 impl Qp {

@@ -1,9 +1,9 @@
 //! Queue pairs on the host stack, as a program sees them: made, moved through their states, destroyed. How one comes to
 //! its stream is in [`attaching`], what happens to it then in [`serving`]. Posting to the send queue is in
 //! [`gathering`], messages that wait for receives are in [`receiving`], what a thread that polls may keep to itself in
-//! [`lease`], and what leaves when the process exits in [`exit`]. How two ends on one machine come to share memory is
-//! in [`meeting`], and how nobody sleeps over it in [`rings`]. Who is above a queue pair is behind the traits of
-//! [`owner`].
+//! [`lease`], what arrives in any order in [`placing`], and what leaves when the process exits in [`exit`]. How two
+//! ends on one machine come to share memory is in [`meeting`], and how nobody sleeps over it in [`rings`]. Who is above
+//! a queue pair is behind the traits of [`owner`].
 
 mod attaching;
 mod buffers;
@@ -13,6 +13,7 @@ mod gathering;
 mod lease;
 mod meeting;
 mod owner;
+mod placing;
 mod rings;
 mod rnr;
 mod serving;

@@ -7,6 +7,7 @@ use parking_lot::MutexGuard;
 use weft_verbs::qp::{Close, Ending, Qp as QpMachine, QpEvent, LINGER};
 
 use super::exit::LOCK_TIME_MAX;
+use super::lease::end_with_stream;
 use super::stream::StreamEnd;
 use super::{Inner, Qp};
 use crate::context::{AsyncEvent, AsyncObject};
@@ -247,6 +248,8 @@ impl Qp {
         engine
             .progress
             .remove_source(&*stream.carrier, stream.token);
+        end_with_stream(&mut inner.leased, &*stream.carrier, engine);
+        stream.carrier.show(None);
         engine.stats.close(stream.slot);
     }
 
@@ -258,6 +261,8 @@ impl Qp {
             engine
                 .progress
                 .remove_source(&*stream.carrier, stream.token);
+            end_with_stream(&mut inner.leased, &*stream.carrier, engine);
+            stream.carrier.show(None);
             engine.stats.close(stream.slot);
         }
     }

@@ -35,6 +35,7 @@ mod tests;
 use super::ack::Acknowledger;
 use super::challenge::Challenges;
 use super::config::Config;
+use super::congestion::Algorithm;
 use super::keepalive::Probes;
 use super::receive::{Placement, Receiver};
 use super::segment::Header;
@@ -167,6 +168,11 @@ impl Connection {
         self.receive.as_ref().map_or(0, Receiver::out_of_order)
     }
 
+    /// The offsets in the stream of the octets received behind holes.
+    pub fn behind_holes(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.receive.iter().flat_map(Receiver::behind_holes)
+    }
+
     /// Offset in the stream behind the last octet that the peer calls urgent, as long as the program has not taken it.
     /// Urgent octets stand in the stream among the others: nothing takes them out (RFC 6093 section 6).
     pub fn urgent(&self) -> Option<u64> {
@@ -207,6 +213,16 @@ impl Connection {
     /// Smoothed round-trip time, once there is one.
     pub fn srtt(&self) -> Option<Duration> {
         self.send.rtt.smoothed()
+    }
+
+    /// Octets a second at which it sends, where it is paced.
+    pub fn rate(&self) -> Option<u64> {
+        self.send.rate()
+    }
+
+    /// Its congestion control.
+    pub fn algorithm(&self) -> Algorithm {
+        self.config.algorithm
     }
 
     /// Octets the congestion control allows in flight.

@@ -79,6 +79,10 @@ impl Link for Strict {
         self.link.wait(timeout)
     }
 
+    fn take_drops(&mut self) -> u64 {
+        self.link.take_drops()
+    }
+
     fn descriptor(&self) -> BorrowedFd<'_> {
         self.link.descriptor()
     }

@@ -1,16 +1,20 @@
 //! A stream in full operation: a socket, what was received of it and not consumed, and the two
 //! loops that move octets between the socket and a queue pair.
 
+mod in_order;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use weft_os::lists::{Gather, Scatter};
+use weft_os::lists::Gather;
 use weft_os::net::is_end;
 use weft_os::poll::Interest;
 use weft_verbs::outgoing::Piece;
+use weft_verbs::placing::PlacePolicy;
 use weft_verbs::qp::{Ending, MeetingNumber, Qp as QpMachine};
 
 use super::buffers::{self, BUFFER_OCTETS};
+use super::placing::Placing;
 use crate::carrier::{Carrier, Transfer};
 use crate::host::EngineHost;
 use crate::progress::Token;
@@ -21,14 +25,6 @@ const FILL_BY_REFERENCE_OCTETS: usize = 512 * 1024;
 /// The same when it is copied beside its header: what is copied stays in a core's cache until the
 /// kernel has it.
 const FILL_COPIED_OCTETS: usize = 128 * 1024;
-/// Octets one call receives at most, so that completions are seen in time.
-const RECEIVE_BUDGET_OCTETS: usize = 1024 * 1024;
-/// Octets read at first of what another process of this machine sends by its ring: the header shows where the rest
-/// goes, and looking again costs no system call. A segment that is shorter is checked as a whole before any of it is
-/// placed, as one with a CRC is.
-const RING_OCTETS_AT_FIRST: usize = 8192;
-/// Payload still to come of at least this many octets is read straight to its target.
-const DIRECT_OCTETS_MIN: usize = 4096;
 
 /// How a stream came to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,6 +47,8 @@ pub(super) struct Stream {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
+    /// Takes octets in any order; without it they are taken in order.
+    placing: Option<Box<Placing>>,
     /// The socket takes no more for now.
     pub(super) blocked: bool,
     /// What the epoll set waits for.
@@ -96,6 +94,7 @@ impl Stream {
             buffer: leftover.to_vec(),
             start: 0,
             end: leftover.len(),
+            placing: None,
             blocked: false,
             interest: Interest::Read,
             fin_sent: false,
@@ -109,6 +108,27 @@ impl Stream {
     /// Whether octets wait that came with the start-up.
     pub(super) fn has_buffered(&self) -> bool {
         self.end > self.start
+            || self
+                .placing
+                .as_ref()
+                .is_some_and(|placing| placing.has_arrived())
+    }
+
+    /// Octets that were placed ahead of order so far, that had to be kept, and that are kept now.
+    pub(super) fn placed_and_kept(&self) -> [u64; 3] {
+        self.placing
+            .as_ref()
+            .map_or([0; 3], |placing| placing.placed_and_kept())
+    }
+
+    /// Takes octets as they arrive from now on, if the carrier hands them over so.
+    pub(super) fn place_ahead(&mut self, policy: PlacePolicy) {
+        let leftover = &self.buffer[self.start..self.end];
+        self.placing = Placing::begin(&*self.carrier, policy, leftover).map(Box::new);
+        if self.placing.is_some() {
+            self.buffer = Vec::new();
+            (self.start, self.end) = (0, 0);
+        }
     }
 
     /// Sends what the queue pair has to send, as far as the socket takes it.
@@ -221,8 +241,11 @@ impl Stream {
 
     fn send_once(&self, qp: &QpMachine, host: &EngineHost<'_>) -> (usize, Transfer) {
         let mut pieces = qp.outgoing().pieces();
-        if let (Some(Piece::Octets(only)), None) = (pieces.next(), pieces.next()) {
-            return (only.len(), self.carrier.send(only));
+        let mut cuts = qp.outgoing().cuts().peekable();
+        if cuts.peek().is_none() {
+            if let (Some(Piece::Octets(only)), None) = (pieces.next(), pieces.next()) {
+                return (only.len(), self.carrier.send(only));
+            }
         }
         let mut list = Gather::default();
         for piece in qp.outgoing().pieces() {
@@ -245,6 +268,9 @@ impl Stream {
                 break;
             }
         }
+        let octets = list.octets();
+        cuts.take_while(|cut| *cut <= octets)
+            .for_each(|cut| list.cut(cut));
         (list.octets(), self.carrier.send_gather(&list))
     }
 
@@ -261,6 +287,11 @@ impl Stream {
             self.blocked &= !self.broken;
             return (false, None);
         }
+        if let Some(placing) = &mut self.placing {
+            let (octets, end) = placing.receive(&*self.carrier, qp, host);
+            self.octets_in += octets as u64;
+            return (octets > 0, end);
+        }
         if self.buffer.len() < BUFFER_OCTETS {
             self.borrow_buffer();
         }
@@ -271,129 +302,5 @@ impl Stream {
             buffers::give_back(std::mem::take(&mut self.buffer));
         }
         received
-    }
-
-    fn borrow_buffer(&mut self) {
-        let mut buffer = buffers::take();
-        let held = self.end - self.start;
-        buffer[..held].copy_from_slice(&self.buffer[self.start..self.end]);
-        self.buffer = buffer;
-        self.start = 0;
-        self.end = held;
-    }
-
-    fn receive_all(
-        &mut self,
-        qp: &mut QpMachine,
-        host: &mut EngineHost<'_>,
-    ) -> (bool, Option<StreamEnd>) {
-        let mut received = 0;
-        let mut need = 1;
-        let mut any = self.has_buffered();
-        loop {
-            if self.end > self.start {
-                let result = qp.receive(&mut self.buffer[self.start..self.end], host);
-                self.start += result.consumed;
-                need = result.need;
-                if self.start == self.end {
-                    self.start = 0;
-                    self.end = 0;
-                }
-            }
-            if received >= RECEIVE_BUDGET_OCTETS || qp.is_full() {
-                return (any, None);
-            }
-            let (asked, outcome) = self.receive_once(qp, host, need);
-            match outcome {
-                Transfer::Octets(octets) => {
-                    any = true;
-                    received += octets;
-                    self.octets_in += octets as u64;
-                    if octets < asked && self.end == self.start {
-                        return (any, None);
-                    }
-                    if octets < asked {
-                        received = RECEIVE_BUDGET_OCTETS;
-                    }
-                }
-                Transfer::WouldBlock => return (any, None),
-                Transfer::End => return (any, Some(StreamEnd::Finished)),
-                Transfer::Failed(_) => return (any, Some(StreamEnd::Broken)),
-            }
-        }
-    }
-
-    /// One system call: straight to the target where that is known and worth it, else to the
-    /// buffer.
-    fn receive_once(
-        &mut self,
-        qp: &mut QpMachine,
-        host: &mut EngineHost<'_>,
-        need: usize,
-    ) -> (usize, Transfer) {
-        if !qp.ending().is_live() {
-            return (self.buffer.len(), self.carrier.recv(&mut self.buffer));
-        }
-        if qp.outstanding() >= DIRECT_OCTETS_MIN && self.start == self.end {
-            if let Some(outcome) = self.receive_direct(qp, host) {
-                return outcome;
-            }
-        }
-        let held = self.end - self.start;
-        if self.start > 0 && self.buffer.len() - self.start < need.max(BUFFER_OCTETS / 2) {
-            self.buffer.copy_within(self.start..self.end, 0);
-            self.start = 0;
-            self.end = held;
-        }
-        if self.buffer.len() < need {
-            self.buffer.resize(need + BUFFER_OCTETS, 0);
-        }
-        let room = self.buffer.len() - self.end;
-        // To the end of a large FPDU and a header further: the next one then starts at the
-        // front of the buffer and nothing has to be moved.
-        let asked = if need >= BUFFER_OCTETS / 4 {
-            (need - held + qp.trailer_and_header()).min(room)
-        } else if self.shares {
-            room.min(RING_OCTETS_AT_FIRST.max(need.saturating_sub(held)))
-        } else {
-            room
-        };
-        let outcome = self
-            .carrier
-            .recv(&mut self.buffer[self.end..self.end + asked]);
-        if let Transfer::Octets(octets) = outcome {
-            self.end += octets;
-        }
-        (asked, outcome)
-    }
-
-    /// Payload to its target, and behind it the trailer and the next header to the buffer.
-    fn receive_direct(
-        &mut self,
-        qp: &mut QpMachine,
-        host: &mut EngineHost<'_>,
-    ) -> Option<(usize, Transfer)> {
-        let target = qp.direct_target(host)?;
-        let whole = target.octets == qp.outstanding();
-        let staging = if whole { qp.trailer_and_header() } else { 0 };
-        let (outcome, direct) = {
-            let mut list = Scatter::default();
-            for span in target.spans() {
-                let (memory, offset) = host.locate(span)?;
-                if !list.push_registered(memory, offset, span.len as usize) {
-                    return None;
-                }
-            }
-            if staging > 0 {
-                list.push(&mut self.buffer[..staging]);
-            }
-            (self.carrier.recv_scatter(&list), target.octets)
-        };
-        if let Transfer::Octets(octets) = outcome {
-            self.start = 0;
-            self.end = octets.saturating_sub(direct);
-            qp.placed(octets.min(direct), host);
-        }
-        Some((direct + staging, outcome))
     }
 }

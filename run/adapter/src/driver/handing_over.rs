@@ -1,0 +1,97 @@
+//! Octets that go to who places them, as they arrive.
+
+use std::io;
+
+use weft_engine::carrier::{Arrived, Done, Transfer};
+
+use super::state::State;
+use super::table::{Incoming, Key};
+
+impl State {
+    /// From now on a connection's octets are handed over as they come, those first that are there. Gives the offset in
+    /// the stream of the first octet that was not received.
+    pub fn begin_pieces(&mut self, key: Key) -> io::Result<u64> {
+        let gone = || io::Error::from_raw_os_error(libc::ECONNRESET);
+        let conn = self.table.get_mut(key).ok_or_else(gone)?;
+        let Incoming::Ordered(buffer) = &conn.incoming else {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        };
+        let connection = conn.id.and_then(|id| self.stack.tcp().get(id));
+        let start = buffer.start();
+        let in_order = start..start.max(conn.delivered);
+        let behind_holes = connection
+            .iter()
+            .flat_map(|connection| connection.behind_holes());
+        let mut arrived = Arrived::default();
+        for range in std::iter::once(in_order).chain(behind_holes) {
+            let mut at = range.start;
+            for part in buffer.range(range) {
+                arrived.push(at, part);
+                at += part.len() as u64;
+            }
+        }
+        conn.incoming = Incoming::Pieces(arrived);
+        conn.done.position = start;
+        if conn.is_readable() {
+            conn.waiter.tell(true, false);
+        }
+        Ok(start)
+    }
+
+    /// Hands over what arrived; the window follows what is done with.
+    pub fn take_pieces(&mut self, key: Key, done: Done, arrived: &mut Arrived) -> Transfer {
+        self.look(key);
+        let Some(conn) = self.table.get_mut(key) else {
+            return Transfer::Failed(io::Error::from_raw_os_error(libc::ECONNRESET));
+        };
+        let Incoming::Pieces(waiting) = &mut conn.incoming else {
+            return Transfer::Failed(io::Error::from_raw_os_error(libc::EINVAL));
+        };
+        let outcome = match waiting.octets() {
+            0 => conn.none_left(),
+            octets => {
+                std::mem::swap(waiting, arrived);
+                // The end of the stream is behind them.
+                if conn.is_readable() {
+                    conn.waiter.tell(true, false);
+                }
+                Transfer::Octets(octets)
+            }
+        };
+        self.note_done(key, done);
+        outcome
+    }
+
+    /// Octets that wait at one connection at most.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub fn waiting_octets_max(&self) -> usize {
+        let waiting = self.table.conns().map(|conn| match &conn.incoming {
+            Incoming::Ordered(_) => 0,
+            Incoming::Pieces(arrived) => arrived.octets(),
+        });
+        waiting.max().unwrap_or(0)
+    }
+
+    /// Octets are done with: the peer may send so many more.
+    fn note_done(&mut self, key: Key, done: Done) {
+        let Some(conn) = self.table.get_mut(key) else {
+            return;
+        };
+        let before = conn.done;
+        conn.done = Done {
+            position: done.position.min(conn.delivered).max(before.position),
+            placed: done.placed,
+        };
+        let Some(id) = conn.id.filter(|_| conn.done != before) else {
+            return;
+        };
+        let more = conn.done.position - before.position;
+        if done.placed != before.placed {
+            self.set_window(key);
+        }
+        self.stack
+            .command(id, |connection| connection.consume(more));
+        let now = self.now();
+        self.turn(now);
+    }
+}

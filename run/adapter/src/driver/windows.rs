@@ -1,0 +1,63 @@
+//! What connections are given to begin with, and what their windows promise.
+
+use weft_inet::tcp::Config;
+
+use super::state::State;
+use super::table::Key;
+
+/// Octets of data in the largest frame that is handed to the link: a packet of 64 kB with all headers.
+const FRAME_OCTETS_MAX: u32 = 65_000;
+/// Octets that all receive windows of an interface promise together, for each frame that its link keeps: what a frame
+/// holds that a sender with segmentation offload makes.
+const PROMISED_OCTETS_PER_FRAME: usize = 64 << 10;
+/// What is placed behind a hole lets a window grow to so many times its share.
+const PLACED_SHARES_MAX: u64 = 4;
+/// A receive window is never below this: a few full segments of a jumbo frame.
+const WINDOW_OCTETS_MIN: usize = 32 << 10;
+
+impl State {
+    /// Octets that all windows promise together.
+    pub(super) fn promised(&self) -> usize {
+        self.link.waiting_frames_max() * PROMISED_OCTETS_PER_FRAME
+    }
+
+    /// What a connection begins with. Its window scaling is for the largest window it may have.
+    pub fn config(&self) -> Config {
+        Config {
+            mtu: self.stack.config().mtu,
+            receive_window: self.promised() as u64 * PLACED_SHARES_MAX,
+            aligned: true,
+            max_frame: FRAME_OCTETS_MAX,
+            ..Config::default()
+        }
+    }
+
+    /// Gives every connection its share of what windows promise; those of a few more or less stay as they are.
+    pub fn share_windows(&mut self) {
+        let shares = self.stack.tcp().len().max(1).next_power_of_two();
+        let all = shares != std::mem::replace(&mut self.shares, shares);
+        if all {
+            let keys: Vec<Key> = self.table.keys().collect();
+            keys.into_iter().for_each(|key| self.set_window(key));
+        }
+    }
+
+    /// Gives a connection its share, or what the program wants where that is less. What was placed behind a hole takes
+    /// no buffer, and has left the link: so much more may come.
+    pub fn set_window(&mut self, key: Key) {
+        let Some(conn) = self.table.get(key) else {
+            return;
+        };
+        let share = (self.promised() / self.shares).max(WINDOW_OCTETS_MIN);
+        let window = match conn.window_max {
+            0 => share,
+            // What was taken is told in steps, which a smaller window would wait for.
+            most => share.min(most.max(WINDOW_OCTETS_MIN)),
+        };
+        let window = window as u64 + conn.done.placed;
+        if let Some(id) = conn.id {
+            self.stack
+                .command(id, |connection| connection.set_receive_window(window));
+        }
+    }
+}
