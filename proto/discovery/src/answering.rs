@@ -253,9 +253,17 @@ mod tests {
         octets[6] = 2;
         let asked = handle(&mut answering(), &octets, "192.0.2.77:61000", "192.0.2.2");
         let inquiry = asked.unwrap();
-        assert_eq!(inquiry.from, addr("192.0.2.77:61000"), "there the answer goes");
+        assert_eq!(
+            inquiry.from,
+            addr("192.0.2.77:61000"),
+            "there the answer goes"
+        );
         let other = handle(&mut answering(), &octets, "192.0.2.77:61000", "192.0.2.3");
-        assert_eq!(other, Err(Ignored::Translated), "one before this end is not");
+        assert_eq!(
+            other,
+            Err(Ignored::Translated),
+            "one before this end is not"
+        );
         octets[6] = 1;
         let stream = handle(&mut answering(), &octets, "192.0.2.77:61000", "192.0.2.2");
         assert_eq!(stream, Err(Ignored::Translated));

@@ -313,7 +313,11 @@ mod tests {
         let longer = [&yes[..], &[9; 40]].concat();
         assert_eq!(question.answer(&longer), Some(Answer::TakesCarriers(takes)));
         assert_eq!(question.answer(&yes[..33]), None, "part of the instance");
-        assert_eq!(question.answer(&question.yes()), None, "nowhere to connect to");
+        assert_eq!(
+            question.answer(&question.yes()),
+            None,
+            "nowhere to connect to"
+        );
         let nowhere = TakesCarriers { port: 0, ..takes };
         assert_eq!(question.answer(&question.yes_to_datagrams(&nowhere)), None);
         let mut guessed = yes;

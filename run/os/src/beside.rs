@@ -1,4 +1,4 @@
-//! A UDP socket beside a TCP one that the program owns: it sends from the same address, by the same way, to the same
+//! A UDP socket beside one that the program owns, of TCP or UDP: it sends from the same address, by the same way, to the same
 //! host.
 
 use std::io;
@@ -10,6 +10,7 @@ use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, Socket
 
 use crate::descriptors;
 use crate::dgram::{get_int, local_name, peer_name, set_int, NAME_LEN};
+use crate::guarded::Held;
 use crate::private::Private;
 
 /// `SO_BINDTOIFINDEX` of asm-generic/socket.h: the index of the interface that a socket is bound to.
@@ -32,7 +33,7 @@ pub enum Heard {
     Unreachable,
 }
 
-/// The address and port of the TCP socket behind `fd`, IPv4-mapped ones as IPv4; nothing if it has none.
+/// The address and port of the socket behind `fd`, IPv4-mapped ones as IPv4; nothing if it has none.
 pub fn local_end(fd: i32) -> Option<SocketAddr> {
     let mut name = [0; NAME_LEN];
     let len = local_name(fd, &mut name);
@@ -69,7 +70,7 @@ pub fn socket_addr(name: &[u8]) -> Option<SocketAddr> {
 }
 
 impl Beside {
-    /// Opens a socket at the address of the TCP socket behind `fd`, which is `local`, and connects it to `to`. It is
+    /// Opens a socket at the address of the socket behind `fd`, which is `local`, and connects it to `to`. It is
     /// bound to the same interface and has the same mark, as far as the kernel allows.
     ///
     /// # Errors
@@ -92,6 +93,11 @@ impl Beside {
         net::bind(&own, &local)?;
         net::connect(&own, &to)?;
         Ok(Beside { fd: own })
+    }
+
+    /// The address and port that it sends from.
+    pub fn local(&self) -> Option<SocketAddr> {
+        local_end(self.fd.as_raw_fd())
     }
 
     /// Sends a datagram.
@@ -127,6 +133,12 @@ impl Beside {
 impl AsFd for Beside {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+impl Held for Beside {
+    fn abandon(self) {
+        self.fd.abandon();
     }
 }
 

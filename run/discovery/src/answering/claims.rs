@@ -50,9 +50,16 @@ impl Claims {
             .filter(|claim| process::exists(claim.process))
     }
 
+    /// Those of them whose holders this process speaks for: of a stream all, as a family shares its promises; of
+    /// datagrams its own, as each process takes its own connections for them.
+    pub(super) fn spoken_for(&self, about: About, port: u16) -> impl Iterator<Item = Claim> + '_ {
+        let all = self.of(about, port);
+        all.filter(move |claim| about == About::Stream || claim.process == process::id())
+    }
+
     /// The indexes of those names, a bit each.
     pub(super) fn indexes_of(&self, about: About, port: u16) -> u64 {
-        let indexes = self.of(about, port).map(|claim| claim.index);
+        let indexes = self.spoken_for(about, port).map(|claim| claim.index);
         indexes.fold(0, |bits, index| bits | 1 << (index % 64))
     }
 
