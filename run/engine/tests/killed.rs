@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use common::{expect, listener, sge, End, ALL};
 use rustix::process::{kill_process, Pid, Signal};
 use weft_engine::cm::{ConnParam, EventChannel, EventKind, Id};
-use weft_engine::types::{Access, Payload, RecvRequest, SendFlags, SendOp, SendRequest, WcStatus};
 use weft_engine::settings::Settings;
+use weft_engine::types::{Access, Payload, RecvRequest, SendFlags, SendOp, SendRequest, WcStatus};
 use weft_engine::Mr;
 
 const TIMEOUT: Duration = Duration::from_secs(30);

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -94,6 +94,10 @@ pub struct Offload {
     /// Where carriers are taken, and which process this is; 0 until there is a listener.
     takes_port: AtomicU32,
     instance: AtomicU64,
+    /// Receives of some socket are looked at.
+    looks: AtomicBool,
+    /// Links below this one were used.
+    links_used: AtomicUsize,
     confined: AtomicBool,
     ending: AtomicBool,
     ended: AtomicBool,
@@ -127,6 +131,8 @@ impl Offload {
             thread_number: AtomicI32::new(0),
             takes_port: AtomicU32::new(0),
             instance: AtomicU64::new(0),
+            looks: AtomicBool::new(false),
+            links_used: AtomicUsize::new(0),
             confined: AtomicBool::new(false),
             ending: AtomicBool::new(false),
             ended: AtomicBool::new(false),
@@ -160,12 +166,35 @@ impl Offload {
     /// Whether something waits to leave.
     #[inline]
     pub fn anything_waits(&self) -> bool {
-        self.links.iter().any(Link::waits)
+        self.used().iter().any(Link::waits)
     }
 
     /// Gives TCP what waits, as far as it takes it at once.
     pub fn flush_all(&self) {
-        self.links.iter().for_each(Link::flush);
+        self.used().iter().for_each(Link::flush);
+    }
+
+    #[inline]
+    fn used(&self) -> &[Link] {
+        let used = self.links_used.load(Ordering::Relaxed);
+        self.links.get(..used).unwrap_or(&self.links)
+    }
+
+    /// A carrier is about to take this place.
+    pub(crate) fn use_link(&self, place: usize) {
+        self.links_used.fetch_max(place + 1, Ordering::Relaxed);
+    }
+
+    /// Whether a socket that the kernel calls readable may have nothing for its program.
+    #[inline]
+    pub fn looks_at_any(&self) -> bool {
+        self.looks.load(Ordering::Relaxed)
+    }
+
+    /// Has the receives of a socket looked at, if none is under way.
+    pub(crate) fn look_at(&self, port: &Port) -> bool {
+        self.looks.store(true, Ordering::Relaxed);
+        port.look_at()
     }
 
     /// The program receives from this socket, which others know by `key`: they may be told that it takes carriers.
@@ -200,6 +229,8 @@ impl Offload {
             if let Some(answering) = self.answering.get() {
                 answering.leave(key);
             }
+        }
+        if port.is_served() || port.is_looked_at() {
             self.tell(Mail::Closed { port: port.held() });
         }
         port.end();
@@ -388,10 +419,24 @@ impl Offload {
         });
     }
 
-    /// The program connects the socket anew, or no more.
-    pub fn connecting(&self, port: &Port) {
+    /// The program connects the socket anew, or no more: channels are opened anew, as others may be heard then.
+    pub fn connecting(&self, port: &'static Port) {
         if let Some(mut paths) = port.paths() {
             paths.peer = None;
+        }
+        if port.is_looked_at() {
+            self.tell(Mail::Closed { port: port.held() });
+        }
+    }
+
+    /// Nothing of the socket goes over carriers any more: another process has it too, or it is used past the hooks.
+    pub fn leave(&self, port: &'static Port) {
+        if port.is_off() {
+            return;
+        }
+        port.switch_off();
+        if port.is_looked_at() {
+            self.tell(Mail::Closed { port: port.held() });
         }
     }
 
@@ -525,11 +570,6 @@ impl Offload {
         if (is_last || turn.is_multiple_of(KERNEL_TURN)) && port.take_waited_for() {
             self.wake();
         }
-    }
-
-    /// The process is about to fork: sockets that the child has too are plain from now on.
-    pub fn before_fork(&self, port: &Port) {
-        port.switch_off();
     }
 
     /// The process is about to end: what waits leaves, and is read or given up.

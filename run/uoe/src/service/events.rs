@@ -114,6 +114,7 @@ impl Service {
         self.generations = self.generations.wrapping_add(1).max(1);
         let generation = self.generations;
         let link = &self.offload.links[place];
+        self.offload.use_link(place);
         link.begin(generation, gather, stream);
         let side = &mut self.sides[at];
         side.link = Some(LinkId { place, generation });
@@ -168,7 +169,7 @@ impl Service {
             let source = source(&wanted.port, self.sides[at].here);
             let opened = source.is_some_and(|source| {
                 // The proof of the other end comes to this socket.
-                wanted.port.port.look_at() && self.open(at, wanted, source, now)
+                self.offload.look_at(wanted.port.port) && self.open(at, wanted, source, now)
             });
             if !opened {
                 // A plain receive is under way, most likely: the next busy sends try again.
