@@ -27,7 +27,7 @@ use crate::link::{Link, Put};
 use crate::mail::{Mail, Mailbox};
 use crate::nonces::{Nonces, Own};
 use crate::paths::Path;
-use crate::port::{Held, Port};
+use crate::port::{Held, Place, Port};
 use crate::service;
 
 /// Carriers of a process at most.
@@ -94,8 +94,6 @@ pub struct Offload {
     /// Where carriers are taken, and which process this is; 0 until there is a listener.
     takes_port: AtomicU32,
     instance: AtomicU64,
-    /// Receives of some socket are looked at.
-    looks: AtomicBool,
     /// Links below this one were used.
     links_used: AtomicUsize,
     confined: AtomicBool,
@@ -131,7 +129,6 @@ impl Offload {
             thread_number: AtomicI32::new(0),
             takes_port: AtomicU32::new(0),
             instance: AtomicU64::new(0),
-            looks: AtomicBool::new(false),
             links_used: AtomicUsize::new(0),
             confined: AtomicBool::new(false),
             ending: AtomicBool::new(false),
@@ -183,18 +180,6 @@ impl Offload {
     /// A carrier is about to take this place.
     pub(crate) fn use_link(&self, place: usize) {
         self.links_used.fetch_max(place + 1, Ordering::Relaxed);
-    }
-
-    /// Whether a socket that the kernel calls readable may have nothing for its program.
-    #[inline]
-    pub fn looks_at_any(&self) -> bool {
-        self.looks.load(Ordering::Relaxed)
-    }
-
-    /// Has the receives of a socket looked at, if none is under way.
-    pub(crate) fn look_at(&self, port: &Port) -> bool {
-        self.looks.store(true, Ordering::Relaxed);
-        port.look_at()
     }
 
     /// The program receives from this socket, which others know by `key`: they may be told that it takes carriers.
@@ -450,13 +435,22 @@ impl Offload {
         stay: bool,
         deliver: impl FnOnce(Waiting<'_>) -> T,
     ) -> Option<T> {
-        let turn = port.turns.fetch_add(1, Ordering::Relaxed);
-        if turn % KERNEL_TURN == KERNEL_TURN - 1 && self.has_plain(port, fd) {
+        let is_kernels_turn = match port.looked_at_in() {
+            Some(place) => place == Place::Kernel,
+            None => port.turns.fetch_add(1, Ordering::Relaxed) % KERNEL_TURN == KERNEL_TURN - 1,
+        };
+        if is_kernels_turn && self.has_plain(port, fd) {
+            port.note_look(stay.then_some(Place::Kernel));
             return None;
         }
         let now = now();
         let mut inlet = port.inlet()?;
-        let delivered = deliver(inlet.front(now)?);
+        let Some(waiting) = inlet.front(now) else {
+            port.note_look(stay.then_some(Place::Kernel));
+            return None;
+        };
+        let delivered = deliver(waiting);
+        port.note_look(stay.then_some(Place::Inlet));
         if stay {
             return Some(delivered);
         }
@@ -475,10 +469,23 @@ impl Offload {
         Some(delivered)
     }
 
-    /// Octets of the datagram that is next, if one came over a carrier.
-    pub fn next_len(&self, port: &Port) -> Option<usize> {
-        let mut inlet = port.inlet()?;
-        inlet.front(now()).map(|waiting| waiting.octets.len())
+    /// Octets of the datagram that is next, if it came over a carrier. Else the kernel knows, from whose queue Weft's
+    /// own datagrams were taken.
+    pub fn next_len(&self, port: &Port, fd: RawFd) -> Option<usize> {
+        if port.looked_at_in() == Some(Place::Kernel) && self.has_plain(port, fd) {
+            return None;
+        }
+        let next = port
+            .inlet()?
+            .front(now())
+            .map(|waiting| waiting.octets.len());
+        let is_plain = next.is_none() && self.has_plain(port, fd);
+        port.note_look(match (next, is_plain) {
+            (Some(_), _) => Some(Place::Inlet),
+            (None, true) => Some(Place::Kernel),
+            (None, false) => None,
+        });
+        next
     }
 
     /// Whether there is something for the program at a socket that the kernel calls readable.

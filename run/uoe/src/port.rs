@@ -24,6 +24,15 @@ const WAITED_FOR: u32 = 4;
 /// The program's receives are looked at before they are handed out: Weft's own datagrams are among them.
 const LOOKED_AT: u32 = 1 << 31;
 
+/// Where a datagram waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In the kernel's queue.
+    Kernel,
+    /// In the one of what came over carriers.
+    Inlet,
+}
+
 /// One socket.
 #[derive(Debug)]
 pub struct Port {
@@ -43,6 +52,8 @@ pub struct Port {
     pub(crate) taken_at: AtomicU64,
     /// An error of the socket that a look at its queue met, for the program's next call.
     pending: AtomicI32,
+    /// Where the datagram lies that the program has looked at: the next receive gives that one.
+    looked_at_in: AtomicU32,
     /// Receives, of which every so many looks at the kernel's queue first.
     pub(crate) turns: AtomicU32,
 }
@@ -87,6 +98,7 @@ impl Port {
             head: Lock::new(()),
             taken_at: AtomicU64::new(0),
             pending: AtomicI32::new(0),
+            looked_at_in: AtomicU32::new(0),
             turns: AtomicU32::new(0),
         }
     }
@@ -96,6 +108,7 @@ impl Port {
         self.end();
         self.receives.store(0, Ordering::Relaxed);
         self.pending.store(0, Ordering::Relaxed);
+        self.note_look(None);
         self.taken_at.store(0, Ordering::Relaxed);
         let flags = if is_shared { OFF } else { 0 };
         self.flags.store(flags, Ordering::Release);
@@ -255,6 +268,27 @@ impl Port {
         match self.inlet.lock() {
             Locked::Held(inlet) | Locked::Orphaned(inlet) => Some(inlet),
             Locked::Again => None,
+        }
+    }
+
+    /// The program has looked at the datagram that is next there, or has taken it.
+    #[inline]
+    pub(crate) fn note_look(&self, place: Option<Place>) {
+        let word = match place {
+            None => 0,
+            Some(Place::Kernel) => 1,
+            Some(Place::Inlet) => 2,
+        };
+        self.looked_at_in.store(word, Ordering::Relaxed);
+    }
+
+    /// Where the datagram lies that it has looked at.
+    #[inline]
+    pub(crate) fn looked_at_in(&self) -> Option<Place> {
+        match self.looked_at_in.load(Ordering::Relaxed) {
+            1 => Some(Place::Kernel),
+            2 => Some(Place::Inlet),
+            _ => None,
         }
     }
 

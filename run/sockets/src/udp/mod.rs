@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use weft_os::{dgram, pages, process};
 use weft_settings::datagrams::DatagramRules;
+use weft_udp_offload::counts::Counted;
 use weft_udp_offload::Offload;
 
 use crate::kind::{Origin, Sockets};
@@ -111,6 +112,11 @@ impl Datagrams {
     /// What was done so far.
     pub fn counts(&self) -> &Counts {
         &self.counts
+    }
+
+    /// What became of datagrams over carriers, where any may have one.
+    pub fn carried(&self) -> Option<Counted> {
+        self.offload.map(Offload::counted)
     }
 
     /// Whether the program has confined itself.
@@ -217,10 +223,10 @@ impl Sockets for Datagrams {
         false
     }
 
-    /// A bell may be all that the kernel has.
+    /// A bell may be all that the kernel has, of a socket that had none when the wait began.
     #[inline]
     fn looks_again(&self) -> bool {
-        self.offload.is_some_and(Offload::looks_at_any)
+        self.offload.is_some()
     }
 
     fn ending(&self, number: usize, _fd: i32, _waited: u32) -> bool {

@@ -120,12 +120,7 @@ impl Datagrams {
     /// Octets of the datagram that is next, if it came over a carrier.
     pub(super) fn next_len_offloaded(&self, record: &Record, fd: i32) -> Option<usize> {
         let offload = self.offload.filter(|_| record.port.is_looked_at())?;
-        let next = offload.next_len(&record.port);
-        if next.is_none() {
-            // The kernel counts what is left.
-            offload.has_plain(&record.port, fd);
-        }
-        next
+        offload.next_len(&record.port, fd)
     }
 
     /// Whether there is something for the program at a socket that the kernel calls readable.

@@ -69,7 +69,7 @@ impl Service {
             return true;
         };
         let port = candidate.port;
-        if !self.offload.look_at(port.port) {
+        if !port.port.look_at() {
             let is_late = now() >= wanted.until;
             if is_late {
                 self.refuse(at, wanted.channel, Why::NoSocket);

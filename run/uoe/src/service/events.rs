@@ -169,7 +169,7 @@ impl Service {
             let source = source(&wanted.port, self.sides[at].here);
             let opened = source.is_some_and(|source| {
                 // The proof of the other end comes to this socket.
-                self.offload.look_at(wanted.port.port) && self.open(at, wanted, source, now)
+                wanted.port.port.look_at() && self.open(at, wanted, source, now)
             });
             if !opened {
                 // A plain receive is under way, most likely: the next busy sends try again.
