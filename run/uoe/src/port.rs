@@ -205,15 +205,10 @@ impl Port {
         self.receives.load(Ordering::Acquire) & LOOKED_AT != 0
     }
 
-    /// Has receives looked at, if no plain one is under way: it would hand Weft's own datagrams to the program.
+    /// Has receives looked at from now on. Whether none is under way any more that began before: it would hand Weft's
+    /// own datagrams to the program. Who waits in one is out of it with the next datagram.
     pub(crate) fn look_at(&self) -> bool {
-        let before =
-            self.receives
-                .compare_exchange(0, LOOKED_AT, Ordering::AcqRel, Ordering::Acquire);
-        match before {
-            Ok(_) => true,
-            Err(before) => before & LOOKED_AT != 0,
-        }
+        self.receives.fetch_or(LOOKED_AT, Ordering::AcqRel) & !LOOKED_AT == 0
     }
 
     /// The thread's name for it.
@@ -331,6 +326,8 @@ mod tests {
         let port = port();
         assert!(port.begin_plain());
         assert!(!port.look_at(), "it would meet what is not the program's");
+        assert!(!port.begin_plain(), "others do not begin meanwhile");
+        assert!(!port.look_at());
         port.end_plain();
         assert!(port.look_at() && port.look_at());
         assert!(!port.begin_plain());

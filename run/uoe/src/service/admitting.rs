@@ -95,7 +95,6 @@ impl Service {
             nonce,
             source: None,
             behind: std::collections::VecDeque::new(),
-            behind_octets: 0,
             barriers: Vec::new(),
         };
         side.peer_channels.insert(wanted.channel, channel);

@@ -19,6 +19,9 @@ use crate::port::Held;
 /// Destinations that are asked for at a time.
 const ASKED_MAX: usize = 16;
 
+/// How long a socket may take to have a channel, once it is known that it wants one.
+const WANTED_FOR: Duration = Duration::from_secs(5);
+
 /// A destination that is asked for.
 #[derive(Debug)]
 pub(crate) struct Asked {
@@ -44,7 +47,8 @@ impl Asked {
 impl Service {
     /// A socket sends busily to `to`.
     pub(crate) fn handle_wanted(&mut self, port: Held, to: SocketAddr) {
-        let wanted = Wanted { port, to };
+        let until = now() + WANTED_FOR;
+        let wanted = Wanted { port, to, until };
         if !port.is_alive() || self.is_on_its_way(&wanted) {
             return;
         }

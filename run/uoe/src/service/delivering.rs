@@ -17,8 +17,8 @@ use crate::port::Held;
 const READS_MAX: usize = 4;
 /// Datagrams that are put into one socket's queue before its lock is given back.
 const RUN_MAX: u32 = 32;
-/// Octets of a channel that wait behind a mark at most: 20 ms of 400 Mb/s, and of more the rest is lost.
-const BEHIND_MAX: usize = 1 << 20;
+/// Octets of a carrier that wait behind marks at most: 20 ms of 1.6 Gb/s, and of more the rest is lost.
+const BEHIND_MAX: usize = 4 << 20;
 
 /// A socket's queue that is held for several datagrams.
 struct Run {
@@ -171,9 +171,9 @@ impl Delivering<'_> {
             return Delivered::GoesOn;
         };
         if is_behind || !channel.behind.is_empty() {
-            match channel.behind_octets + octets.len() <= BEHIND_MAX {
+            match side.behind_octets + octets.len() <= BEHIND_MAX {
                 true => {
-                    channel.behind_octets += octets.len();
+                    side.behind_octets += octets.len();
                     channel.behind.push_back(octets.to_vec());
                 }
                 false => count(&self.counts.dropped_received),
@@ -189,6 +189,7 @@ impl Delivering<'_> {
         let Side {
             carrier,
             peer_channels,
+            behind_octets,
             ..
         } = side;
         for (number, channel) in peer_channels.iter_mut() {
@@ -200,7 +201,7 @@ impl Delivering<'_> {
                 if self.put_in(port, *number, source, octets) == Delivered::HeldUp {
                     break;
                 }
-                channel.behind_octets -= octets.len();
+                *behind_octets -= octets.len();
                 channel.behind.pop_front();
             }
         }

@@ -163,16 +163,19 @@ impl Service {
         }
         for wanted in std::mem::take(&mut self.sides[at].wants) {
             let is_known = self.sides[at].has_channel(&wanted);
-            if !wanted.port.is_alive() || is_known {
+            if !wanted.port.is_alive() || wanted.port.port.is_off() || is_known {
+                continue;
+            }
+            // The proof of the other end comes to this socket.
+            if !wanted.port.port.look_at() && now < wanted.until {
+                self.sides[at].wants.push(wanted);
                 continue;
             }
             let source = source(&wanted.port, self.sides[at].here);
-            let opened = source.is_some_and(|source| {
-                // The proof of the other end comes to this socket.
-                wanted.port.port.look_at() && self.open(at, wanted, source, now)
-            });
+            let is_looked_at = wanted.port.port.look_at();
+            let opened = source.filter(|_| is_looked_at);
+            let opened = opened.is_some_and(|source| self.open(at, wanted, source, now));
             if !opened {
-                // A plain receive is under way, most likely: the next busy sends try again.
                 self.offload.with_destinations(|known| {
                     known.handle_closed(wanted.to.into(), now);
                 });
@@ -266,7 +269,7 @@ impl Service {
     }
 
     fn handle_finished(&mut self, at: usize, channel: u16) {
-        if let Some(channel) = self.sides[at].peer_channels.remove(&channel) {
+        if let Some(channel) = self.sides[at].remove_peer_channel(channel) {
             self.retire(channel.nonce);
         }
     }
@@ -370,7 +373,7 @@ impl Service {
             return side.controls.clear();
         };
         let link: &Link = &self.offload.links[id.place];
-        if side.controls.is_empty() {
+        if side.controls.is_empty() && matches!(side.phase, Phase::Up) {
             return;
         }
         while let Some(control) = side.controls.front() {
@@ -383,6 +386,9 @@ impl Service {
             side.controls.pop_front();
         }
         link.flush();
+        if side.controls.is_empty() && !link.waits() {
+            side.send_end();
+        }
     }
 
     /// A datagram of Weft's own came to a socket.
@@ -424,7 +430,7 @@ impl Service {
                 .collect();
             for number in peer {
                 side.carrier.refuse(number, Why::Ends, now);
-                if let Some(channel) = side.peer_channels.remove(&number) {
+                if let Some(channel) = side.remove_peer_channel(number) {
                     self.retired.push((now + super::NONCES_KEPT, channel.nonce));
                 }
             }

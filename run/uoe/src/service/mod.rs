@@ -34,8 +34,10 @@ use asking::Asked;
 use bells::Bells;
 use side::Side;
 
-/// Connections that may wait to be accepted, and that are accepted and have not greeted.
+/// Connections that may wait to be accepted.
 const BACKLOG: i32 = 64;
+/// Connections that were accepted and have not greeted, at most.
+const SILENT_MAX: usize = 32;
 /// How soon the thread looks again while something is to come that wakes nobody.
 const TICK: Duration = Duration::from_millis(1);
 /// How long random bits of a channel that is over are known: datagrams with them may be under way.
@@ -187,7 +189,8 @@ impl Service {
                 return;
             };
             // Who connects and says nothing holds a place for a second; whoever comes to more is closed at once.
-            if self.sides.len() < CARRIERS_MAX {
+            let silent = self.sides.iter().filter(|side| side.is_silent()).count();
+            if silent < SILENT_MAX && self.sides.len() < CARRIERS_MAX {
                 let own = side::greeting(self.instance, None);
                 let accepted = Side::accepted(stream, own, now());
                 self.sides.extend(accepted);

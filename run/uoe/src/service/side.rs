@@ -28,10 +28,18 @@ const READ_OCTETS: usize = 256 * 1024;
 const ROOM_OCTETS: usize = READ_OCTETS + 68 * 1024;
 
 /// A channel that a socket wants to a destination.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) port: Held,
     pub(crate) to: SocketAddr,
+    /// Until then; the next busy sends try again.
+    pub(crate) until: Duration,
+}
+
+impl PartialEq for Wanted {
+    fn eq(&self, other: &Wanted) -> bool {
+        self.port == other.port && self.to == other.to
+    }
 }
 
 /// A channel that this end opened.
@@ -53,7 +61,6 @@ pub(crate) struct PeerChannel {
     pub(crate) source: Option<u32>,
     /// Datagrams that come behind plain ones, which the program has not taken yet.
     pub(crate) behind: VecDeque<Vec<u8>>,
-    pub(crate) behind_octets: usize,
     /// Barriers, with what the socket's queue had been given before each.
     pub(crate) barriers: Vec<(u32, u64)>,
 }
@@ -94,6 +101,10 @@ pub(crate) struct Side {
     pub(crate) peer_channels: BTreeMap<u16, PeerChannel>,
     /// A datagram that waits for room at its socket; nothing more is read until then.
     pub(crate) held_up: Option<(u16, Vec<u8>)>,
+    /// Octets of datagrams that come behind plain ones.
+    pub(crate) behind_octets: usize,
+    /// The end of this direction was sent.
+    is_finished: bool,
     /// Datagrams that the link had sent when the state machine was told last.
     pub(crate) sent_told: u64,
     pub(crate) fault: Option<Fault>,
@@ -160,6 +171,8 @@ impl Side {
             own_channels: BTreeMap::new(),
             peer_channels: BTreeMap::new(),
             held_up: None,
+            behind_octets: 0,
+            is_finished: false,
             sent_told: 0,
             fault: None,
         }
@@ -179,7 +192,9 @@ impl Side {
     /// Whether something is to be looked at soon that wakes nobody.
     pub(crate) fn needs_tick(&self) -> bool {
         let is_opening = |channel: &OwnChannel| !channel.is_open;
+        let is_ending = matches!(self.phase, Phase::Closing(_)) && !self.is_finished;
         self.held_up.is_some()
+            || is_ending
             || !self.controls.is_empty()
             || !self.wants.is_empty() && self.is_up()
             || self.own_channels.values().any(is_opening)
@@ -209,6 +224,18 @@ impl Side {
             Phase::Up => self.carrier.is_up(),
             Phase::Closing(_) | Phase::Gone => false,
         }
+    }
+
+    /// A channel of the other end's is over; what of it waits behind a mark is lost.
+    pub(crate) fn remove_peer_channel(&mut self, number: u16) -> Option<PeerChannel> {
+        let channel = self.peer_channels.remove(&number)?;
+        self.behind_octets -= channel.behind.iter().map(Vec::len).sum::<usize>();
+        Some(channel)
+    }
+
+    /// Whether it was accepted, and nothing was said.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.phase == Phase::Greeting && self.connects_to.is_none()
     }
 
     /// Which process the other end is, as far as that is known.
@@ -328,12 +355,20 @@ impl Side {
         Some((Gather::new(memory, to_peer, offset), stream))
     }
 
-    /// Nothing more is to be said: the connection is closed when the other end has read it.
+    /// Nothing more is to be said: the connection is closed when the other end has read everything.
     pub(crate) fn finish(&mut self, now: Duration) {
+        self.phase = Phase::Closing(now + CLOSE_TIMEOUT);
+    }
+
+    /// Ends this direction where everything has left.
+    pub(crate) fn send_end(&mut self) {
+        if !matches!(self.phase, Phase::Closing(_)) || self.is_finished {
+            return;
+        }
         if let Some(stream) = self.stream.get() {
             stream.shutdown_write();
         }
-        self.phase = Phase::Closing(now + CLOSE_TIMEOUT);
+        self.is_finished = true;
     }
 
     /// Ends it, in order where it is up.
