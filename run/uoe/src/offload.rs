@@ -581,6 +581,10 @@ impl Offload {
 
     /// The process is about to end: what waits leaves, and is read or given up.
     pub fn ending(&self) {
+        // A child in its parent's memory ends, or becomes another program, without its parent.
+        if process::is_borrowed() {
+            return;
+        }
         self.flush_all();
         if !self.has_thread() || self.ending.swap(true, Ordering::AcqRel) {
             return;

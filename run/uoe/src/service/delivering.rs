@@ -7,10 +7,11 @@ use weft_uoe::deframer::Next;
 use weft_uoe::frame::CONTROL;
 use weft_uoe::Fault;
 
-use super::side::{Phase, Side};
+use super::side::{PeerChannel, Phase, Side};
 use super::Service;
 use crate::counts::{count, Counts};
 use crate::inlet::{Inlet, PutIn};
+use crate::offload::now;
 use crate::port::Held;
 
 /// Reads of one carrier before others have their turn.
@@ -79,6 +80,19 @@ impl Service {
         if goes_on {
             self.deliver_read(at, now);
         }
+    }
+
+    /// A channel is over, and what waited behind a mark waits no longer.
+    pub(super) fn deliver_rest(&mut self, at: usize, number: u16, channel: PeerChannel) {
+        let mut delivering = Delivering::new(&self.offload.counts, now());
+        for octets in channel.behind {
+            let delivered = delivering.put_in(channel.port, number, channel.source, &octets);
+            if delivered == Delivered::HeldUp {
+                count(&self.offload.counts.dropped_received);
+            }
+        }
+        let rings = delivering.finish();
+        self.ring_for(at, rings);
     }
 
     fn deliver_read(&mut self, at: usize, now: Duration) {

@@ -269,8 +269,9 @@ impl Service {
     }
 
     fn handle_finished(&mut self, at: usize, channel: u16) {
-        if let Some(channel) = self.sides[at].remove_peer_channel(channel) {
-            self.retire(channel.nonce);
+        if let Some(over) = self.sides[at].remove_peer_channel(channel) {
+            self.retire(over.nonce);
+            self.deliver_rest(at, channel, over);
         }
     }
 
