@@ -10,6 +10,8 @@
 //! | [`offload`] | what the program's calls ask for, and what they share with the thread |
 //! | [`port`] | one UDP socket: how it sends and receives over carriers |
 //! | [`inlet`] | datagrams that came over carriers and wait for the program |
+//! | `sending`, `taking` | the program's sends and receives |
+//! | `thread` | the thread as calls see it |
 //! | `paths` | where a socket's datagrams go |
 //! | `link` | the octets of one carrier that are to leave |
 //! | `mail` | what calls tell the thread |
@@ -27,7 +29,11 @@ mod nonces;
 pub mod offload;
 mod paths;
 pub mod port;
+pub mod sending;
 mod service;
+mod taking;
+mod thread;
 
-pub use offload::{Offload, Sent};
+pub use offload::Offload;
 pub use port::Port;
+pub use sending::{Sending, Sent};

@@ -3,8 +3,7 @@
 //! What a carrier is and who runs it is `run/uoe`'s. Here its answers become those of a socket's calls.
 
 use weft_os::user::UserBuffers;
-use weft_udp_offload::offload::Sending;
-use weft_udp_offload::{Offload, Sent};
+use weft_udp_offload::{Offload, Sending, Sent};
 
 use super::receiver::{Ask, Datagram};
 use super::record::{Outgoing, Record};

@@ -9,7 +9,7 @@ use weft_os::lock::Guard;
 use weft_os::pages;
 use weft_os::user::UserBuffers;
 use weft_settings::datagrams::Direction;
-use weft_udp_offload::offload::Sending;
+use weft_udp_offload::Sending;
 
 use super::record::{Outgoing, Record};
 use super::Datagrams;

@@ -1,28 +1,20 @@
 //! What a carrier's state machine says is to be done, and its turn as a whole.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use weft_os::beside::socket_name;
-use weft_os::dgram::{self, get_int};
+use weft_os::dgram::get_int;
 use weft_uoe::carrier::{stays, Event};
 use weft_uoe::control::Why;
-use weft_uoe::proof::Proof;
-use weft_uoe::way::Chooser;
 use weft_uoe::{End, Fault};
 
-use super::asking::source;
-use super::side::{OwnChannel, Phase, Side, Wanted};
-use super::{nonce, Service};
+use super::side::{Phase, Side};
+use super::Service;
 use crate::counts::count;
 use crate::inlet::Source;
 use crate::link::{Link, LinkId};
 use crate::offload::now;
-use crate::paths::Path;
 use crate::port::Held;
-
-/// Octets of a datagram's headers beside TCP's: what TCP's largest segment leaves of a packet is more by so many.
-const TCP_IS_LONGER_BY: usize = 12;
 
 impl Service {
     /// Each carrier's turn; `ready` says whose connection can be read or written.
@@ -156,50 +148,6 @@ impl Service {
         (0..self.offload.links.len()).find(|place| !taken.contains(place))
     }
 
-    /// Opens channels that sockets wait for.
-    fn open_wanted(&mut self, at: usize, now: Duration) {
-        if !self.sides[at].is_up() {
-            return;
-        }
-        for wanted in std::mem::take(&mut self.sides[at].wants) {
-            let is_known = self.sides[at].has_channel(&wanted);
-            if !wanted.port.is_alive() || wanted.port.port.is_off() || is_known {
-                continue;
-            }
-            // The proof of the other end comes to this socket.
-            if !wanted.port.port.look_at() && now < wanted.until {
-                self.sides[at].wants.push(wanted);
-                continue;
-            }
-            let source = source(&wanted.port, self.sides[at].here);
-            let is_looked_at = wanted.port.port.look_at();
-            let opened = source.filter(|_| is_looked_at);
-            let opened = opened.is_some_and(|source| self.open(at, wanted, source, now));
-            if !opened {
-                self.offload.with_destinations(|known| {
-                    known.handle_closed(wanted.to.into(), now);
-                });
-            }
-        }
-    }
-
-    fn open(&mut self, at: usize, wanted: Wanted, source: End, now: Duration) -> bool {
-        let nonce = nonce();
-        let carrier = &mut self.sides[at].carrier;
-        let Some(channel) = carrier.open(source, wanted.to.into(), nonce, now) else {
-            return false;
-        };
-        self.offload.nonces.add(nonce);
-        let own = OwnChannel {
-            wanted,
-            source,
-            nonce,
-            is_open: false,
-        };
-        self.sides[at].own_channels.insert(channel, own);
-        true
-    }
-
     fn handle_events(&mut self, at: usize, now: Duration) {
         while let Some(event) = self.sides[at].carrier.poll_event() {
             match event {
@@ -234,22 +182,6 @@ impl Service {
         }
     }
 
-    /// Sends a proof by UDP, from the socket that has that end.
-    fn prove(&mut self, at: usize, proof: Proof, from: End, to: End) {
-        let side = &self.sides[at];
-        let of_own = side.own_channels.values();
-        let own = of_own
-            .filter(|channel| channel.source == from && End::from(channel.wanted.to) == to)
-            .map(|channel| (channel.wanted.port, channel.wanted.to));
-        let of_peer = side.peer_channels.values();
-        let peer = of_peer
-            .filter(|channel| channel.target == from)
-            .map(|channel| (channel.port, to.to_socket_addr()));
-        if let Some((port, to)) = own.chain(peer).find(|(port, _)| port.is_alive()) {
-            port.port.with_fd(|fd| send_to(fd, to, &proof));
-        }
-    }
-
     /// The source of a channel is proven.
     fn handle_incoming(&mut self, at: usize, number: u16, source: End) {
         let Some(channel) = self.sides[at].peer_channels.get_mut(&number) else {
@@ -272,70 +204,6 @@ impl Service {
         if let Some(over) = self.sides[at].remove_peer_channel(channel) {
             self.retire(over.nonce);
             self.deliver_rest(at, channel, over);
-        }
-    }
-
-    /// A channel of a socket here may be used.
-    fn handle_opened(&mut self, at: usize, number: u16) {
-        let side = &mut self.sides[at];
-        let segment = side.stream.get().and_then(|stream| stream.emss().ok());
-        let mark = side.carrier.mark_nonce(number);
-        let (Some(link), Some(channel), Some(mark)) =
-            (side.link, side.own_channels.get_mut(&number), mark)
-        else {
-            return;
-        };
-        channel.is_open = true;
-        let mut chooser = Chooser::default();
-        chooser.handle_opened();
-        let path = Path {
-            to: channel.wanted.to.into(),
-            link,
-            channel: number,
-            mark,
-            packet: segment.map_or(0, |segment| segment + TCP_IS_LONGER_BY),
-            chooser,
-        };
-        let port = channel.wanted.port;
-        let is_put = port.is_alive() && port.port.paths().is_some_and(|mut paths| paths.put(path));
-        if !is_put {
-            self.sides[at].carrier.close(number, Why::Ends, now());
-            return;
-        }
-        count(&self.offload.counts.opened);
-        self.offload.with_destinations(|known| {
-            known.handle_channel(path.to, link.place as u32);
-        });
-    }
-
-    fn handle_lost(&mut self, at: usize, number: u16, why: Why, now: Duration) {
-        let link = self.sides[at].link;
-        let Some(channel) = self.sides[at].own_channels.remove(&number) else {
-            return;
-        };
-        self.retire(channel.nonce);
-        let port = channel.wanted.port;
-        if let (true, Some(link), Some(mut paths)) = (port.is_alive(), link, port.port.paths()) {
-            paths.remove(link, number);
-        }
-        let to = channel.wanted.to.into();
-        self.offload.with_destinations(|known| match why {
-            Why::NoSocket | Why::NoProof | Why::TooMany => {
-                known.handle_no(to, now);
-            }
-            _ => known.handle_closed(to, now),
-        });
-    }
-
-    fn handle_passed(&mut self, at: usize, number: u16, barrier: u32) {
-        let Some(channel) = self.sides[at].own_channels.get(&number) else {
-            return;
-        };
-        let (port, to) = (channel.wanted.port, channel.wanted.to.into());
-        if let (true, Some(mut paths)) = (port.is_alive(), port.port.paths()) {
-            if let Some(path) = paths.find(to) {
-                path.chooser.handle_passed(barrier);
-            }
         }
     }
 
@@ -389,23 +257,6 @@ impl Service {
         link.flush();
         if side.controls.is_empty() && !link.waits() {
             side.send_end();
-        }
-    }
-
-    /// A datagram of Weft's own came to a socket.
-    pub(crate) fn handle_own(&mut self, proof: Proof, from: SocketAddr) {
-        let (from, now) = (End::from(from), now());
-        for side in &mut self.sides {
-            let of_own = side.own_channels.values();
-            let own = of_own.filter(|channel| channel.nonce == proof.nonce);
-            let of_peer = side.peer_channels.values();
-            let peer = of_peer.filter(|channel| channel.nonce == proof.nonce);
-            let to = own.map(|channel| channel.source);
-            let to = to.chain(peer.map(|channel| channel.target)).next();
-            if let Some(to) = to {
-                side.carrier.handle_proof(proof, to, from, now);
-                return;
-            }
         }
     }
 
@@ -468,24 +319,4 @@ impl Service {
             }
         }
     }
-
-    /// A socket whose program does not receive: the proof that a channel waits for is looked for.
-    pub(crate) fn look_for_proofs(&mut self) {
-        let sides = self.sides.iter();
-        let channels = sides.flat_map(|side| side.own_channels.values());
-        let opening = channels.filter(|channel| !channel.is_open);
-        let ports: Vec<Held> = opening.map(|channel| channel.wanted.port).collect();
-        for port in ports.into_iter().filter(Held::is_alive) {
-            port.port
-                .with_fd(|fd| self.offload.has_plain(port.port, fd));
-        }
-    }
-}
-
-fn send_to(fd: i32, to: SocketAddr, proof: &Proof) {
-    let is_v6 = get_int(fd, libc::SOL_SOCKET, libc::SO_DOMAIN) == Ok(libc::AF_INET6);
-    let (name, len) = socket_name(to, is_v6);
-    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    // One that is lost is sent again.
-    let _ = dgram::send(fd, &name[..len], &proof.to_octets(), None, flags);
 }

@@ -5,6 +5,8 @@
 //! | `asking` | destinations that are asked for, and connections that are begun for them |
 //! | `side` | one carrier: its connection, its state machine, its channels |
 //! | `events` | what a carrier's state machine says is to be done |
+//! | `opening` | channels that sockets here want |
+//! | `proofs` | proofs of addresses, sent and heard |
 //! | `delivering` | datagrams from a carrier into the queues of sockets |
 //! | `admitting` | which socket a channel is for, and whether it may have one |
 //! | `bells` | sockets whose programs have to be woken |
@@ -14,6 +16,8 @@ mod asking;
 mod bells;
 mod delivering;
 mod events;
+mod opening;
+mod proofs;
 mod side;
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};

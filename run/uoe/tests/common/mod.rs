@@ -12,8 +12,7 @@ use weft_discovery::{Answering, Connection, TakesCarriers};
 use weft_os::beside::{socket_addr, socket_name};
 use weft_settings::datagrams::DatagramRules;
 use weft_settings::DiscoveryPort;
-use weft_udp_offload::offload::Sending;
-use weft_udp_offload::{Offload, Port, Sent};
+use weft_udp_offload::{Offload, Port, Sending, Sent};
 
 /// What has to come comes within this time, however busy the machine is.
 pub const SOON: Duration = Duration::from_secs(20);
