@@ -4,6 +4,7 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 
 use weft_os::beside::{self, socket_addr};
+use weft_os::lock::Locked;
 use weft_os::{dgram, file, process};
 use weft_settings::datagrams::Direction;
 use weft_uoe::admission::{Attempt, Carrier, Policy, Verdict};
