@@ -112,6 +112,12 @@ impl Inlet {
         Some(self.sources.len() as u32 - 1)
     }
 
+    /// Datagrams put in that wait no more: taken by the program, or dropped.
+    pub(crate) fn passed(&mut self) -> u64 {
+        let waiting = self.queue().map_or(0, |queue| queue.len());
+        self.put - waiting as u64
+    }
+
     /// Whether one of `len` octets fits without dropping another.
     #[inline]
     pub(crate) fn has_room(&mut self, len: usize, now: Duration) -> bool {
@@ -234,8 +240,10 @@ mod tests {
         assert_eq!(put[2], PutIn::Dropped);
         assert_eq!(inlet.newly_dropped(), 1);
         inlet.open(0, Some(Duration::from_millis(20)), true);
+        assert_eq!((inlet.put, inlet.passed()), (2, 0));
         assert!(inlet.is_empty(NOW + Duration::from_millis(21)));
         assert_eq!(inlet.newly_dropped(), 2);
+        assert_eq!(inlet.passed(), 2, "nobody waits for what was dropped");
     }
 
     #[test]

@@ -180,8 +180,9 @@ impl Offload {
         served.iter().flatten().copied().filter(is_ours).collect()
     }
 
-    /// The program connects the socket anew, or no more: channels are opened anew, as others may be heard then.
-    pub fn connecting(&self, port: &'static Port) {
+    /// The program connects the socket anew, or wants something else of it: channels are opened anew, as it may hear
+    /// others then, or not be served any more.
+    pub fn begin_anew(&self, port: &'static Port) {
         if let Some(mut paths) = port.paths() {
             paths.peer = None;
         }

@@ -6,6 +6,8 @@ use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
+use weft_os::dgram;
+
 use common::{discovery_port, number_of, numbered, process, process_by, run, Socket, SOON};
 
 #[test]
@@ -159,5 +161,69 @@ fn what_is_sent_before_the_end_arrives() {
         let (octets, ..) = receiver.receive().expect("what was sent");
         assert_eq!(number_of(&octets), next);
         next += 1;
+    }
+}
+
+#[test]
+fn a_socket_that_asks_for_what_a_carrier_does_not_bring_stays_plain() {
+    for (level, option) in [
+        (libc::IPPROTO_IP, libc::IP_PKTINFO),
+        (libc::SOL_SOCKET, libc::SO_TIMESTAMP),
+        (dgram::SOL_UDP, dgram::UDP_GRO),
+    ] {
+        let discovery = discovery_port();
+        let (one, two) = (process(discovery), process(discovery));
+        let sender = Socket::bind(one, "127.0.0.1:0");
+        let receiver = Socket::bind(two, "127.0.0.1:0");
+        dgram::set_int(receiver.kernel.as_raw_fd(), level, option, 1).unwrap();
+        receiver.receive();
+        let begun = Instant::now();
+        while two.counted().refused == 0 {
+            assert!(!sender.send(receiver.at(), &numbered(1, 40), true));
+            receiver.receive();
+            assert!(begun.elapsed() < SOON, "{option}: {:?}", one.counted());
+        }
+        assert_eq!((two.counted().refused, two.counted().taken), (1, 0));
+    }
+}
+
+#[test]
+fn who_hears_many_as_one_opens_no_channel() {
+    let discovery = discovery_port();
+    let (one, two) = (process(discovery), process(discovery));
+    let sender = Socket::bind(one, "127.0.0.1:0");
+    let receiver = Socket::bind(two, "127.0.0.1:0");
+    let fd = sender.kernel.as_raw_fd();
+    dgram::set_int(fd, dgram::SOL_UDP, dgram::UDP_GRO, 1).unwrap();
+    receiver.receive();
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(500) {
+        assert!(!sender.send(receiver.at(), &numbered(1, 40), true));
+        receiver.receive();
+    }
+    assert_eq!(one.counted().asked, 1, "and does not ask again and again");
+    assert_eq!(one.counted().opened, 0);
+}
+
+#[test]
+fn datagrams_that_waited_too_long_hold_up_no_change_of_way() {
+    let discovery = discovery_port();
+    let one = process(discovery);
+    let two = process_by("uoe prefer age=20ms", discovery);
+    let sender = Socket::bind(one, "127.0.0.1:0");
+    let receiver = Socket::bind(two, "127.0.0.1:0");
+    run(&sender, &receiver, 200, sender.at());
+    for number in 0..50 {
+        assert!(sender.send(receiver.at(), &numbered(number, 40), true));
+    }
+    sender.flush();
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(receiver.receive(), None, "they are too old");
+    let begun = Instant::now();
+    while sender.send(receiver.at(), &numbered(1_000_000, 40), false) {
+        sender.flush();
+        std::thread::sleep(Duration::from_millis(30));
+        receiver.receive();
+        assert!(begun.elapsed() < SOON, "it stays on the carrier");
     }
 }

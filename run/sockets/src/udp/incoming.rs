@@ -88,6 +88,7 @@ impl Datagrams {
     fn try_coalesce(&self, record: &'static Record, fd: i32) {
         if self.is_confined()
             || record.rx_off.load(Ordering::Acquire)
+            || record.port.is_looked_at()
             || record.slot().is_coalesced()
         {
             return;

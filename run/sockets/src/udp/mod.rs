@@ -132,7 +132,7 @@ impl Datagrams {
     }
 
     /// Takes note of an option that the program sets, if it is one that says it knows better.
-    pub fn option_set(&self, record: &Record, level: i32, option: i32) {
+    pub fn option_set(&self, record: &'static Record, level: i32, option: i32) {
         const SEND: [(i32, i32); 5] = [
             (dgram::SOL_UDP, dgram::UDP_SEGMENT),
             (dgram::SOL_UDP, libc::UDP_CORK),
@@ -140,6 +140,16 @@ impl Datagrams {
             (libc::SOL_SOCKET, libc::SO_ZEROCOPY),
             (libc::SOL_SOCKET, libc::SO_TXTIME),
         ];
+        // What a carrier does not bring may be asked for now. Lengths and times of waits are none of that.
+        const PLAIN: [i32; 4] = [
+            libc::SO_SNDBUF,
+            libc::SO_RCVBUF,
+            libc::SO_SNDTIMEO,
+            libc::SO_RCVTIMEO,
+        ];
+        if level != libc::SOL_SOCKET || !PLAIN.contains(&option) {
+            self.offload_anew(record);
+        }
         if SEND.contains(&(level, option)) {
             record.tx_off.store(true, Ordering::Release);
         }

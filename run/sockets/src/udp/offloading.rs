@@ -135,10 +135,10 @@ impl Datagrams {
         }
     }
 
-    /// The socket is about to be connected elsewhere.
-    pub(super) fn offload_connecting(&self, record: &'static Record) {
+    /// The socket is about to be connected elsewhere, or to have another option.
+    pub(super) fn offload_anew(&self, record: &'static Record) {
         if let Some(offload) = self.offload {
-            offload.connecting(&record.port);
+            offload.begin_anew(&record.port);
         }
     }
 

@@ -287,7 +287,7 @@ impl Datagrams {
     /// The socket is about to be connected elsewhere.
     pub fn connecting(&self, record: &'static Record) {
         self.flush_record(record);
-        self.offload_connecting(record);
+        self.offload_anew(record);
         if let Some(mut tx) = record.outgoing() {
             tx.sender.forget_path();
             tx.forget_destinations();

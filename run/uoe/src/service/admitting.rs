@@ -201,6 +201,12 @@ fn asks_for_nothing(fd: i32) -> bool {
             .iter()
             .all(|option| is_off(libc::IPPROTO_IPV6, option))
         && matches!(peeks, Err(_) | Ok(i32::MIN..=-1))
+        && is_not_coalesced(fd)
+}
+
+/// Whether datagrams come one by one: Weft's own could not be told apart within others.
+pub(crate) fn is_not_coalesced(fd: i32) -> bool {
+    matches!(get_int(fd, dgram::SOL_UDP, dgram::UDP_GRO), Ok(0) | Err(_))
 }
 
 /// Gives the socket a queue as long as its own; whether it has one.

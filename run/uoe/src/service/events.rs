@@ -218,9 +218,10 @@ impl Service {
             if channel.barriers.is_empty() {
                 continue;
             }
-            let taken = channel.port.port.inlet().map_or(0, |inlet| inlet.taken);
+            let passed = channel.port.port.inlet();
+            let passed = passed.map_or(0, |mut inlet| inlet.passed());
             channel.barriers.retain(|(barrier, put)| {
-                let is_passed = taken >= *put;
+                let is_passed = passed >= *put;
                 if is_passed {
                     carrier.pass(*number, *barrier, now);
                 }

@@ -6,6 +6,7 @@ use weft_uoe::control::Why;
 use weft_uoe::way::Chooser;
 use weft_uoe::End;
 
+use super::admitting::is_not_coalesced;
 use super::asking::source;
 use super::side::{OwnChannel, Wanted};
 use super::{nonce, Service};
@@ -34,6 +35,10 @@ impl Service {
             }
             let source = source(&wanted.port, self.sides[at].here);
             let is_looked_at = wanted.port.port.look_at();
+            if wanted.port.port.with_fd(is_not_coalesced) != Some(true) {
+                self.leave_alone(wanted.to);
+                continue;
+            }
             let opened = source.filter(|_| is_looked_at);
             let opened = opened.is_some_and(|source| self.open(at, wanted, source, now));
             if !opened {
