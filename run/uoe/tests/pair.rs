@@ -209,7 +209,7 @@ fn who_hears_many_as_one_opens_no_channel() {
 fn datagrams_that_waited_too_long_hold_up_no_change_of_way() {
     let discovery = discovery_port();
     let one = process(discovery);
-    let two = process_by("uoe prefer age=20ms", discovery);
+    let two = process_by("uoe prefer age=500ms", discovery);
     let sender = Socket::bind(one, "127.0.0.1:0");
     let receiver = Socket::bind(two, "127.0.0.1:0");
     run(&sender, &receiver, 200, sender.at());
@@ -217,7 +217,7 @@ fn datagrams_that_waited_too_long_hold_up_no_change_of_way() {
         assert!(sender.send(receiver.at(), &numbered(number, 40), true));
     }
     sender.flush();
-    std::thread::sleep(Duration::from_millis(100));
+    std::thread::sleep(Duration::from_millis(700));
     assert_eq!(receiver.receive(), None, "they are too old");
     let begun = Instant::now();
     while sender.send(receiver.at(), &numbered(1_000_000, 40), false) {
