@@ -44,6 +44,7 @@ pub struct Offload {
     /// Where carriers are taken, and which process this is; 0 until there is a listener.
     pub(crate) takes_port: AtomicU32,
     instance: AtomicU64,
+    pub(crate) bells_taken: AtomicU64,
     /// Links below this one were used.
     pub(crate) links_used: AtomicUsize,
     pub(crate) confined: AtomicBool,
@@ -79,6 +80,7 @@ impl Offload {
             thread_number: AtomicI32::new(0),
             takes_port: AtomicU32::new(0),
             instance: AtomicU64::new(0),
+            bells_taken: AtomicU64::new(0),
             links_used: AtomicUsize::new(0),
             confined: AtomicBool::new(false),
             ending: AtomicBool::new(false),

@@ -119,6 +119,11 @@ impl Offload {
         has_plain
     }
 
+    /// Bells of this process that were taken so far.
+    pub(crate) fn bells_taken(&self) -> u64 {
+        self.bells_taken.load(Ordering::Acquire)
+    }
+
     /// Takes the head of the kernel's queue if it is one of Weft's own.
     pub(crate) fn take_own(&self, port: &Port, fd: RawFd) -> Head {
         // One octet more than those of Weft have, so that a longer one shows.
@@ -143,6 +148,9 @@ impl Offload {
         };
         if dgram::discard(fd).is_err() {
             return Head::Other;
+        }
+        if own == Own::Bell {
+            self.bells_taken.fetch_add(1, Ordering::AcqRel);
         }
         if own == Own::OfChannel {
             if let Some(from) = socket_addr(&name[..peeked.name]) {

@@ -18,6 +18,8 @@ use weft_os::seqpacket::{own_user, Listener, Packets};
 pub(super) const INDEXES: u8 = 8;
 /// How long a colleague has to answer, and to say what it wants once it has connected.
 pub(super) const TIMEOUT: Duration = Duration::from_millis(20);
+/// The same to answer a question about datagrams, whose asker has a second and leaves alone for long who says nothing.
+const TIMEOUT_OF_DATAGRAMS: Duration = Duration::from_millis(400);
 
 /// What a process says of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +123,10 @@ impl Vote {
     ) -> Result<Vote, Silent> {
         let connection = inquiry.question.connection;
         let (user, message) = (own_user(), message(connection));
+        let timeout = match connection.about {
+            About::Stream => TIMEOUT,
+            About::Datagrams => TIMEOUT_OF_DATAGRAMS,
+        };
         let mut asked = Vec::new();
         let mut free = None;
         for index in (0..INDEXES).filter(|index| own & 1 << index == 0) {
@@ -148,7 +154,7 @@ impl Vote {
             asked,
             taker: Some(says).filter(|says| says.is_yes()),
             is_objected: false,
-            over_at: now + TIMEOUT,
+            over_at: now + timeout,
         })
     }
 

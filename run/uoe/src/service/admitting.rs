@@ -137,7 +137,10 @@ impl Service {
     /// Whether a bell comes to it: it may be bound to an interface, or hear from some addresses alone.
     fn can_be_woken(&self, port: Held) -> bool {
         let offload = self.offload;
-        let rung = |fd| offload.ring(fd) && dgram::ready(fd, libc::POLLIN, 0) & libc::POLLIN != 0;
+        // The program may be waiting, and have taken the bell before it is looked for.
+        let before = offload.bells_taken();
+        let is_there = |fd| dgram::ready(fd, libc::POLLIN, 0) & libc::POLLIN != 0;
+        let rung = |fd| offload.ring(fd) && (is_there(fd) || offload.bells_taken() != before);
         port.port.with_fd(rung) == Some(true)
     }
 }
