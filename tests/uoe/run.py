@@ -107,11 +107,18 @@ def transfer(bed, how, receiver_ruled=True, sender_ruled=True, count=20000):
     return sent, came, carried, carried_here
 
 
-@case("recv", "timeout", "poll", "select", "epoll", "edge", "connected")
+@case("recv", "timeout", "poll", "select", "epoll", "edge")
 def both_ends(bed, how):
     sent, came, carried, here = transfer(bed, how)
     expect((sent, came), came["came"] == sent["sent"])
     expect((carried, here), carried[0] > 10000 and here[2] == carried[0] and here[3] == carried[3] == 0)
+
+
+@case()
+def a_receiver_that_connects_is_plain(bed):
+    sent, came, carried, here = transfer(bed, "connected")
+    expect((sent, came), came["came"] == sent["sent"])
+    expect((carried, here), carried[0] == here[2] == 0)
 
 
 @case()

@@ -30,16 +30,21 @@ fn a_busy_sender_comes_to_have_a_carrier_and_nothing_is_lost_or_out_of_order() {
 }
 
 #[test]
-fn a_socket_that_is_connected_is_woken_by_its_peer() {
+fn a_connected_socket_sends_by_carrier_and_hears_plainly() {
     let discovery = discovery_port();
     let (one, two) = (process(discovery), process(discovery));
-    let sender = Socket::bind(one, "127.0.0.1:0");
-    let receiver = Socket::bind(two, "127.0.0.1:0");
-    sender.kernel.connect(receiver.at()).unwrap();
-    receiver.kernel.connect(sender.at()).unwrap();
-    let came = run(&sender, &receiver, 2000, sender.at());
-    assert!(came >= 2000);
-    assert!(two.counted().bells > 0, "{:?}", two.counted());
+    let client = Socket::bind(one, "127.0.0.1:0");
+    let server = Socket::bind(two, "127.0.0.1:0");
+    client.kernel.connect(server.at()).unwrap();
+    client.receive();
+    run(&client, &server, 500, client.at());
+    let begun = Instant::now();
+    while one.counted().refused == 0 {
+        assert!(!server.send(client.at(), &numbered(1, 40), true));
+        assert!(client.receive().is_some());
+        assert!(begun.elapsed() < SOON, "{:?}", one.counted());
+    }
+    assert_eq!(one.counted().taken, 0);
 }
 
 #[test]

@@ -29,7 +29,6 @@ pub(crate) struct Admitting {
 /// What is known of a socket that takes datagrams.
 struct Candidate {
     port: Held,
-    is_connected: bool,
 }
 
 impl Service {
@@ -76,8 +75,7 @@ impl Service {
             }
             return is_late;
         }
-        let can_be_woken = candidate.is_connected || self.can_be_woken(port);
-        if !can_be_woken || !open_inlet(port, uoe) {
+        if !self.can_be_woken(port) || !open_inlet(port, uoe) {
             self.refuse(at, wanted.channel, Why::NoSocket);
             return true;
         }
@@ -111,24 +109,11 @@ impl Service {
         let served = self.offload.served();
         let takes = |held: &Held| {
             let connected_to = held.port.with_fd(|fd| takes(fd, target)).flatten()?;
-            let port = *held;
-            match connected_to {
-                Connected::ToNobody => Some(Candidate {
-                    port,
-                    is_connected: false,
-                }),
-                Connected::To(peer) if peer == source => Some(Candidate {
-                    port,
-                    is_connected: true,
-                }),
-                Connected::To(_) => None,
-            }
+            // One that is connected hears its peer alone: once that is gone nobody could wake its program.
+            matches!(connected_to, Connected::ToNobody).then_some(Candidate { port: *held })
         };
         let candidates = served.iter().filter(|held| !held.port.is_off());
-        // The kernel prefers one that is connected to who sends.
-        let best = candidates
-            .filter_map(takes)
-            .max_by_key(|candidate| candidate.is_connected)?;
+        let best = { candidates }.find_map(takes)?;
         let ends = [target.to_socket_addr(), source.to_socket_addr()];
         let uoe = self.offload.rules.uoe(Direction::Receive, &ends)?;
         Some((best, uoe))
@@ -147,7 +132,7 @@ impl Service {
 
 enum Connected {
     ToNobody,
-    To(End),
+    ToSomebody,
 }
 
 /// Whether the socket behind `fd` takes datagrams to `target`, and from whom; nothing where it does not, or its program
@@ -167,7 +152,7 @@ fn takes(fd: i32, target: End) -> Option<Connected> {
     }
     Some(match peer_end(fd) {
         None => Connected::ToNobody,
-        Some(peer) => Connected::To(peer.into()),
+        Some(_) => Connected::ToSomebody,
     })
 }
 

@@ -115,9 +115,10 @@ impl Service {
         self.read_mail();
         self.accept(ready.listener);
         self.poll_asked();
-        self.run_sides(&ready.sides);
+        // Before the sides' turns, which send what is said here.
         self.admit_waiting();
         self.ring_again();
+        self.run_sides(&ready.sides);
         self.end_sides();
         self.forget_retired();
         if self.offload.is_ending() && !self.is_told_to_end {
