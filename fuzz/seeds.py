@@ -166,6 +166,9 @@ DISCOVERIES = {
     "yes": b"\1" + question(kind=2)[:24],
     "yes_long": b"\1" + question(kind=2)[:24] + bytes(40),
     "yes_other": b"\1" + question(kind=2)[:23] + b"?",
+    "yes_datagrams": b"\3" + question(about=2, kind=2)[:24] + b"WF" + b"instance",
+    "yes_datagrams_nowhere": b"\3" + question(about=2, kind=2)[:24] + bytes(10),
+    "yes_datagrams_short": b"\3" + question(about=2, kind=2)[:24] + b"WF" + b"instanc",
 }
 PROMISE, TAKE, SETTLE, TIME = range(4)
 

@@ -2,12 +2,15 @@
 # The datagram checker for as long as you like: runs of half a minute with random seeds, the offload at both ends, at
 # the receiver and at the sender in turn, some at a time.
 #
-#   tests/datagrams/long.sh LIBRARY MINUTES [AT-A-TIME]        LIBRARY: the built libweft_preload.so
+#   tests/datagrams/long.sh LIBRARY MINUTES [AT-A-TIME [RULE]]     LIBRARY: the built libweft_preload.so
+#
+# RULE is the offload: gso, or 'uoe prefer' for carriers, which need both ends; with one end everything stays plain.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-library=$(realpath "${1:?usage: tests/datagrams/long.sh LIBRARY MINUTES [AT-A-TIME]}")
-minutes=${2:?usage: tests/datagrams/long.sh LIBRARY MINUTES [AT-A-TIME]}
+library=$(realpath "${1:?usage: tests/datagrams/long.sh LIBRARY MINUTES [AT-A-TIME [RULE]]}")
+minutes=${2:?usage: tests/datagrams/long.sh LIBRARY MINUTES [AT-A-TIME [RULE]]}
 at_a_time=${3:-1}
+rule=${4:-gso}
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -28,9 +31,9 @@ rounds() {
     while [ $SECONDS -lt $((minutes * 60)) ]; do
         number=$((number + 1))
         case $((number % 3)) in
-            0) receiver=gso sender=gso ;;
-            1) receiver=gso sender='' ;;
-            2) receiver='' sender=gso ;;
+            0) receiver=$rule sender=$rule ;;
+            1) receiver=$rule sender='' ;;
+            2) receiver='' sender=$rule ;;
         esac
         seed=$((RANDOM * 32768 + RANDOM))
         : >"$folder/$lane.received"

@@ -30,6 +30,8 @@ MODES = {
     "pass": ["--udp", "gso port=1"],
     "gso": ["--udp", "gso"],
     "always": ["--udp", "gso", "--udp-busy-after", "0"],
+    # Over a carrier to the process itself there is none: what is looked at is that nothing else changes.
+    "uoe": ["--udp", "uoe prefer"],
     "ddp-off": ["--ddp", "off"],
     # Both ends over DDP; a listener over DDP whose clients know nothing of it.
     "ddp": ["--ddp", "require"],
@@ -37,7 +39,7 @@ MODES = {
     # Over DDP where the other end is found to be Weft in time.
     "ddp-prefer": ["--ddp", "prefer"],
 }
-USUAL = "pass,gso,ddp-off,ddp,ddp-plain,ddp-prefer"
+USUAL = "pass,gso,uoe,ddp-off,ddp,ddp-plain,ddp-prefer"
 # What is known to differ, and has to: a case here that passes is a failure, so that the list stays true. In a storm of
 # signals, and where some connections are DDP and others are not, these cases are left out, as are those of SOMETIMES.
 DIFFERENT = {

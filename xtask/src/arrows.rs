@@ -19,6 +19,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "run/discovery",
         &["proto/discovery", "run/settings", "run/os"],
     ),
+    (
+        "run/uoe",
+        &["proto/uoe", "run/discovery", "run/settings", "run/os"],
+    ),
     ("run/engine", &["proto/verbs", "run/settings", "run/os"]),
     (
         "run/sockets",
@@ -27,6 +31,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "proto/datagram",
             "proto/stream",
             "run/discovery",
+            "run/uoe",
             "run/settings",
             "run/os",
         ],

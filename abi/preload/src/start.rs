@@ -147,6 +147,17 @@ extern "C" fn unload() {
             count(&counts.split),
         ));
     }
+    let carried = stack.kinds().datagrams.carried().unwrap_or_default();
+    if carried.carriers > 0 {
+        let (received, dropped) = (
+            carried.received,
+            carried.dropped_full + carried.dropped_received,
+        );
+        say(format!(
+            "{} datagrams left over {} connections of Weft's, {received} came, {dropped} were dropped",
+            carried.sent, carried.carriers,
+        ));
+    }
     let streams = stack.kinds().streams.begun();
     if streams > 0 {
         let over_ddp = weft_sockets::ddp::begun();

@@ -7,6 +7,7 @@
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
+use crate::connection::About;
 use crate::limits::Limits;
 use crate::message::{NoQuestion, Question};
 use crate::places::neighbour;
@@ -46,7 +47,7 @@ pub enum Ignored {
     /// Its sender, or all together, have asked too much of late.
     Limited,
     /// The addresses that it came from and to are not those that it names: there is a translator between, or it is
-    /// forged.
+    /// forged. Of datagrams only the address that it came to counts.
     Translated,
 }
 
@@ -110,9 +111,12 @@ impl Answering {
             self.counts.limited += 1;
             return Err(Ignored::Limited);
         }
-        let named = [question.connection.client, question.connection.server];
-        let seen = [from.ip(), to].map(|address| address.to_canonical());
-        if named.map(|end| end.address()) != seen {
+        let connection = question.connection;
+        let is_same = |named: crate::End, seen: IpAddr| named.address() == seen.to_canonical();
+        // Who asks about datagrams may be behind a translator: its address is proved later, by UDP itself.
+        let is_from_whom_it_says =
+            connection.about == About::Datagrams || is_same(connection.client, from.ip());
+        if !is_from_whom_it_says || !is_same(connection.server, to) {
             self.counts.translated += 1;
             return Err(Ignored::Translated);
         }
@@ -160,7 +164,7 @@ impl Answering {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connection::{About, Connection};
+    use crate::connection::Connection;
     use crate::message::QUESTION_LEN;
     use std::vec::Vec;
 
@@ -241,6 +245,28 @@ mod tests {
             );
             assert_eq!(answering.counts().translated, 1);
         }
+    }
+
+    #[test]
+    fn about_datagrams_a_translator_before_the_asker_is_allowed() {
+        let mut octets = question("10.0.0.1:5000", "192.0.2.2:5004");
+        octets[6] = 2;
+        let asked = handle(&mut answering(), &octets, "192.0.2.77:61000", "192.0.2.2");
+        let inquiry = asked.unwrap();
+        assert_eq!(
+            inquiry.from,
+            addr("192.0.2.77:61000"),
+            "there the answer goes"
+        );
+        let other = handle(&mut answering(), &octets, "192.0.2.77:61000", "192.0.2.3");
+        assert_eq!(
+            other,
+            Err(Ignored::Translated),
+            "one before this end is not"
+        );
+        octets[6] = 1;
+        let stream = handle(&mut answering(), &octets, "192.0.2.77:61000", "192.0.2.2");
+        assert_eq!(stream, Err(Ignored::Translated));
     }
 
     #[test]

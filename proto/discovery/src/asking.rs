@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::message::Question;
+use crate::message::{Answer, Question};
 
 /// The least that a client waits for the answer, counted from when its connection stood: the other end's thread has to
 /// get a core. Below it a busy machine on the same switch would seem to be none of Weft's.
@@ -28,6 +28,7 @@ pub struct Asking {
     sent_at: Duration,
     over_at: Option<Duration>,
     settled: Option<bool>,
+    answer: Option<Answer>,
 }
 
 impl Asking {
@@ -38,6 +39,15 @@ impl Asking {
             sent_at: now,
             over_at: None,
             settled: None,
+            answer: None,
+        }
+    }
+
+    /// The question has just been sent, and nobody waits for its answer, so that it may take as long as any.
+    pub fn unhurried(question: Question, now: Duration) -> Asking {
+        Asking {
+            over_at: Some(now.saturating_add(ANSWER_TIMEOUT_MAX)),
+            ..Asking::new(question, now)
         }
     }
 
@@ -58,9 +68,18 @@ impl Asking {
 
     /// A datagram came from where the question went. What is not its answer is passed over: somebody may guess.
     pub fn handle_datagram(&mut self, octets: &[u8]) {
-        if self.settled.is_none() && self.question.is_answered_by(octets) {
-            self.settled = Some(true);
+        if self.settled.is_some() {
+            return;
         }
+        if let Some(answer) = self.question.answer(octets) {
+            self.settled = Some(true);
+            self.answer = Some(answer);
+        }
+    }
+
+    /// What the answer says, if one came in time.
+    pub fn answer(&self) -> Option<Answer> {
+        self.answer
     }
 
     /// The network says that nobody is there to answer (ICMP).
@@ -119,6 +138,22 @@ mod tests {
             );
             assert_eq!(asking.poll_outcome(ms(over_at)), Outcome::No);
         }
+    }
+
+    #[test]
+    fn who_is_in_no_hurry_waits_a_second() {
+        let question = *asking().question();
+        let mut asking = Asking::unhurried(question, ms(100));
+        assert_eq!(
+            asking.poll_outcome(ms(1099)),
+            Outcome::Waits(Some(ms(1100)))
+        );
+        asking.handle_datagram(&question.yes());
+        assert_eq!(asking.answer(), Some(Answer::Yes));
+        let mut late = Asking::unhurried(question, ms(100));
+        assert_eq!(late.poll_outcome(ms(1100)), Outcome::No);
+        late.handle_datagram(&question.yes());
+        assert_eq!(late.answer(), None);
     }
 
     #[test]

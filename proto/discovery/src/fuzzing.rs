@@ -13,17 +13,20 @@ use crate::answering::{Answering, Ignored};
 use crate::connection::{About, Connection, End};
 use crate::expected::{Expected, First, PROMISED, SETTLED};
 use crate::limits::Limits;
-use crate::message::{Question, MESSAGE_OCTETS_MAX, QUESTION_LEN};
+use crate::message::{Answer, Question, TakesCarriers, MESSAGE_OCTETS_MAX, QUESTION_LEN};
 
 const START: Duration = Duration::from_secs(1000);
 
-/// Target `discovery`: an even first octet reads the rest as a question, an odd one as the answer to one.
+/// Target `discovery`: an even first octet reads the rest as a question, an odd one as the answer to one, about a
+/// stream or (3, 7, 11 ...) about datagrams.
 pub fn discovery(data: &[u8]) {
     let Some((kind, octets)) = data.split_first() else {
         return;
     };
-    if kind % 2 == 1 {
-        return answer(octets);
+    match kind % 4 {
+        1 => return answer(octets),
+        3 => return answer_about_datagrams(octets),
+        _ => {}
     }
     let Ok(question) = Question::parse(octets) else {
         assert!(ask(octets, &None).is_err());
@@ -32,27 +35,56 @@ pub fn discovery(data: &[u8]) {
     assert!(question.connection.is_possible());
     assert_eq!(Question::parse(&question.to_octets()), Ok(question));
     assert!(question.yes().len() <= octets.len());
-    assert!(question.is_answered_by(&question.yes()));
-    assert!(!question.is_answered_by(octets), "a question is no answer");
+    let takes = TakesCarriers {
+        port: 1,
+        instance: 2,
+    };
+    match question.connection.about {
+        About::Stream => assert_eq!(question.answer(&question.yes()), Some(Answer::Yes)),
+        About::Datagrams => {
+            let answer = question.answer(&question.yes_to_datagrams(&takes));
+            assert_eq!(answer, Some(Answer::TakesCarriers(takes)));
+        }
+    }
+    assert_eq!(question.answer(octets), None, "a question is no answer");
     assert!(ask(octets, &Some(question)).is_ok());
 }
 
 /// Only the header's 23 octets that are looked at make an answer, whatever follows.
 fn answer(octets: &[u8]) {
-    let end = |port| End::new([192, 0, 2, 1].into(), port);
-    let connection = Connection {
-        about: About::Stream,
-        client: end(1),
-        server: end(2),
-    };
-    let nonce = *b"sixteen octets!!";
-    let question = Question { connection, nonce };
+    let question = asked_about(About::Stream);
     let mut yes = question.yes().to_vec();
     let is_yes = octets.len() >= yes.len() && octets.len() <= MESSAGE_OCTETS_MAX && {
         yes[7] = octets[7];
         octets.starts_with(&yes)
     };
-    assert_eq!(question.is_answered_by(octets), is_yes);
+    assert_eq!(question.answer(octets).is_some(), is_yes);
+}
+
+/// The same, and the port and the instance that follow, as they are read is as they are written.
+fn answer_about_datagrams(octets: &[u8]) {
+    let question = asked_about(About::Datagrams);
+    match question.answer(octets) {
+        Some(Answer::TakesCarriers(takes)) => {
+            assert!(takes.port != 0 && octets.len() <= MESSAGE_OCTETS_MAX);
+            let mut yes = question.yes_to_datagrams(&takes);
+            yes[7] = octets[7];
+            assert!(octets.starts_with(&yes));
+        }
+        Some(Answer::Yes) => panic!("a yes about a stream, which was not asked about"),
+        None => {}
+    }
+}
+
+fn asked_about(about: About) -> Question {
+    let end = |port| End::new([192, 0, 2, 1].into(), port);
+    let connection = Connection {
+        about,
+        client: end(1),
+        server: end(2),
+    };
+    let nonce = *b"sixteen octets!!";
+    Question { connection, nonce }
 }
 
 /// A server that gets it, from where it names if it is a question.

@@ -42,4 +42,4 @@ pub use asking::Asking;
 pub use connection::{About, Connection, End};
 pub use expected::Expected;
 pub use memory::{Known, Memory};
-pub use message::Question;
+pub use message::{Answer, Question, TakesCarriers};

@@ -11,6 +11,8 @@
 //! | 24..42 | question only: the client's address (IPv4 as IPv4-mapped IPv6) and port |
 //! | 42..60 | question only: the server's |
 //! | 60..128 | question only: 0; not looked at |
+//! | 24..26 | yes about datagrams only: the TCP port that takes carriers |
+//! | 26..34 | yes about datagrams only: the instance, random bits of the process that has the socket |
 //!
 //! Numbers are in network order. A question has 128 octets at least, so that an answer which one day says more has room
 //! and is still no longer than its question: what is asked in somebody else's name never grows on the way. Octets that
@@ -24,6 +26,10 @@ use zerocopy::{FromBytes, IntoBytes};
 pub const QUESTION_LEN: usize = 128;
 /// Octets of a yes, and the fewest that one has.
 pub const YES_LEN: usize = HEADER_LEN;
+/// Octets of a yes about datagrams, and the fewest that one has.
+pub const YES_TO_DATAGRAMS_LEN: usize = HEADER_LEN + TAKES_LEN;
+/// Octets of [`TakesCarriers`].
+pub const TAKES_LEN: usize = 10;
 /// Octets that a message has at most, later fields included.
 pub const MESSAGE_OCTETS_MAX: usize = 512;
 /// Octets of the random bits.
@@ -38,6 +44,43 @@ const NONCE_AT: usize = 8;
 
 /// Random bits that nobody can guess who has not seen the question.
 pub type Nonce = [u8; NONCE_LEN];
+
+/// Where a process takes the connections that datagrams travel on (carriers, decision 0034), and which process it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TakesCarriers {
+    /// The TCP port; not 0.
+    pub port: u16,
+    /// Random bits that the process drew when it began: who has a carrier to it needs no other one.
+    pub instance: u64,
+}
+
+impl TakesCarriers {
+    /// The octets on the wire: port, then instance.
+    pub fn to_octets(&self) -> [u8; TAKES_LEN] {
+        let mut octets = [0; TAKES_LEN];
+        octets[..2].copy_from_slice(&self.port.to_be_bytes());
+        octets[2..].copy_from_slice(&self.instance.to_be_bytes());
+        octets
+    }
+
+    /// Reads them; nothing where they name no port.
+    pub fn from_octets(octets: &[u8; TAKES_LEN]) -> Option<TakesCarriers> {
+        let port = u16::from_be_bytes([octets[0], octets[1]]);
+        let mut instance = [0; 8];
+        instance.copy_from_slice(&octets[2..]);
+        let instance = u64::from_be_bytes(instance);
+        (port != 0).then_some(TakesCarriers { port, instance })
+    }
+}
+
+/// What an answer says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// To a question about a stream.
+    Yes,
+    /// To one about datagrams.
+    TakesCarriers(TakesCarriers),
+}
 
 /// Is the other end Weft, and its socket one that may be asked for?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -129,18 +172,35 @@ impl Question {
         }
     }
 
-    /// The octets of the answer.
+    /// The octets of the answer to a question about a stream.
     pub fn yes(&self) -> [u8; YES_LEN] {
         header(YES, self.connection.about, &self.nonce)
     }
 
-    /// Whether these octets are the answer to this question. What follows its last field is for later versions.
-    pub fn is_answered_by(&self, octets: &[u8]) -> bool {
+    /// The octets of the answer to a question about datagrams.
+    pub fn yes_to_datagrams(&self, takes: &TakesCarriers) -> [u8; YES_TO_DATAGRAMS_LEN] {
+        let mut octets = [0; YES_TO_DATAGRAMS_LEN];
+        octets[..HEADER_LEN].copy_from_slice(&self.yes());
+        octets[HEADER_LEN..].copy_from_slice(&takes.to_octets());
+        octets
+    }
+
+    /// What these octets answer to this question; nothing where they are no answer to it. What follows the last field
+    /// is for later versions.
+    pub fn answer(&self, octets: &[u8]) -> Option<Answer> {
         // Octet 7 is not looked at.
         let yes = self.yes();
-        octets.len() <= MESSAGE_OCTETS_MAX
+        let is_yes = octets.len() <= MESSAGE_OCTETS_MAX
             && octets.get(..7) == Some(&yes[..7])
-            && octets.get(NONCE_AT..YES_LEN) == Some(&yes[NONCE_AT..])
+            && octets.get(NONCE_AT..YES_LEN) == Some(&yes[NONCE_AT..]);
+        match self.connection.about {
+            About::Stream => is_yes.then_some(Answer::Yes),
+            About::Datagrams => {
+                let rest = octets.get(HEADER_LEN..).filter(|_| is_yes)?;
+                let takes = TakesCarriers::from_octets(rest.first_chunk()?)?;
+                Some(Answer::TakesCarriers(takes))
+            }
+        }
     }
 }
 
@@ -186,7 +246,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_never_longer_than_its_question() {
-        const { assert!(YES_LEN <= QUESTION_LEN) }
+        const { assert!(YES_LEN <= QUESTION_LEN && YES_TO_DATAGRAMS_LEN <= QUESTION_LEN) }
     }
 
     #[test]
@@ -221,8 +281,8 @@ mod tests {
         assert_eq!(Question::parse(&octets), Ok(question()));
         octets[..YES_LEN].copy_from_slice(&question().yes());
         octets[7] = 9;
-        assert!(question().is_answered_by(&octets));
-        assert!(question().is_answered_by(&octets[..YES_LEN]));
+        assert_eq!(question().answer(&octets), Some(Answer::Yes));
+        assert_eq!(question().answer(&octets[..YES_LEN]), Some(Answer::Yes));
     }
 
     #[test]
@@ -231,11 +291,38 @@ mod tests {
         for at in [0, 3, 4, 5, 6, 8, 15, 23] {
             let mut other = yes;
             other[at] ^= 1;
-            assert!(!question().is_answered_by(&other), "octet {at}");
+            assert_eq!(question().answer(&other), None, "octet {at}");
         }
-        assert!(!question().is_answered_by(&yes[..23]));
-        assert!(!question().is_answered_by(&[0; 600]));
-        assert!(!question().is_answered_by(&question().to_octets()));
+        assert_eq!(question().answer(&yes[..23]), None);
+        assert_eq!(question().answer(&[0; 600]), None);
+        assert_eq!(question().answer(&question().to_octets()), None);
+    }
+
+    #[test]
+    fn a_yes_about_datagrams_says_who_takes_carriers_and_where() {
+        let mut question = question();
+        question.connection.about = About::Datagrams;
+        let takes = TakesCarriers {
+            port: 22342,
+            instance: 0x0102_0304_0506_0708,
+        };
+        let yes = question.yes_to_datagrams(&takes);
+        let wanted = b"Weft\x01\x02\x02\0sixteen octets!!\x57\x46\x01\x02\x03\x04\x05\x06\x07\x08";
+        assert_eq!(&yes, wanted);
+        assert_eq!(question.answer(&yes), Some(Answer::TakesCarriers(takes)));
+        let longer = [&yes[..], &[9; 40]].concat();
+        assert_eq!(question.answer(&longer), Some(Answer::TakesCarriers(takes)));
+        assert_eq!(question.answer(&yes[..33]), None, "part of the instance");
+        assert_eq!(
+            question.answer(&question.yes()),
+            None,
+            "nowhere to connect to"
+        );
+        let nowhere = TakesCarriers { port: 0, ..takes };
+        assert_eq!(question.answer(&question.yes_to_datagrams(&nowhere)), None);
+        let mut guessed = yes;
+        guessed[20] ^= 1;
+        assert_eq!(question.answer(&guessed), None, "other random bits");
     }
 
     proptest! {

@@ -244,6 +244,16 @@ impl Carrier {
         Some(Proof { nonce, number })
     }
 
+    /// The random bits that marks of a channel that this end opened have.
+    pub fn mark_nonce(&self, channel: u16) -> Option<Nonce> {
+        self.outgoing.proof_of_source(channel)
+    }
+
+    /// Datagrams of this channel of the peer's wait at a socket that only the peer's own can wake.
+    pub fn ring(&mut self, channel: u16, now: Duration) {
+        self.say(Control::Ring { channel }, now);
+    }
+
     /// A datagram was sent on a channel.
     #[inline]
     pub fn handle_sent(&mut self, now: Duration) {

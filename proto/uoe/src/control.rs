@@ -130,6 +130,12 @@ pub enum Control {
         /// Of the mark.
         number: u32,
     },
+    /// Datagrams wait at the target, which is connected to the source and can be woken by it alone: a bell is to be
+    /// sent. From the receiver.
+    Ring {
+        /// The channel.
+        channel: u16,
+    },
 }
 
 /// Octets of the longest message.
@@ -226,6 +232,7 @@ impl Control {
             Control::Barrier { channel, number } => writer(8, channel).put(&number.to_be_bytes()),
             Control::Passed { channel, number } => writer(9, channel).put(&number.to_be_bytes()),
             Control::Behind { channel, number } => writer(10, channel).put(&number.to_be_bytes()),
+            Control::Ring { channel } => writer(11, channel),
         };
         Encoded { octets, len }
     }
@@ -285,6 +292,7 @@ impl Control {
                     _ => Control::Behind { channel, number },
                 }
             }
+            11 => Control::Ring { channel },
             _ => return None,
         })
     }
@@ -313,6 +321,7 @@ mod tests {
             Control::Barrier { channel, number },
             Control::Passed { channel, number },
             Control::Behind { channel, number },
+            Control::Ring { channel },
         ];
         for why in WHYS {
             all.push(Control::Refuse { channel, why });
@@ -340,7 +349,7 @@ mod tests {
     #[test]
     fn kinds_and_channels_have_bounds() {
         assert!(Control::parse(&[0, 0, 1]).is_err());
-        assert!(Control::parse(&[11, 0, 1]).is_err());
+        assert!(Control::parse(&[12, 0, 1]).is_err());
         assert_eq!(
             Control::parse(&[3, 0x7f, 0xff]),
             Ok(Control::Accept {

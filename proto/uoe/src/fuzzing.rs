@@ -61,6 +61,48 @@ pub fn frames(data: &[u8]) {
     }
 }
 
+/// Target `uoe_greeting`: what an end says first. Read is what was written, and what is refused was never said.
+pub fn greeting(data: &[u8]) {
+    let mut octets = [0; GREETING_LEN];
+    let len = data.len().min(GREETING_LEN);
+    octets[..len].copy_from_slice(&data[..len]);
+    let may_begin = (0..=GREETING_LEN).all(|len| Greeting::may_begin_with(&octets[..len]));
+    let Ok(read) = Greeting::parse(&octets) else {
+        // Where it begins as one, it is of versions that are not spoken here.
+        assert!(!may_begin || !(octets[8]..=octets[9]).contains(&1));
+        return;
+    };
+    assert!(
+        may_begin,
+        "one that is read is not given up before it is there"
+    );
+    assert_eq!(Greeting::parse(&read.to_octets()), Ok(read));
+    if let Some(wanted) = read.wanted {
+        assert_ne!(wanted.port(), 0);
+    }
+    // Whoever says it, a carrier comes up once, and goes in the end.
+    let (own, now) = (other(), Duration::from_secs(1000));
+    let mut carrier = Carrier::new(own, core::net::Ipv4Addr::LOCALHOST.into(), now);
+    carrier.handle_greeting(read, now);
+    carrier.handle_greeting(own, now);
+    assert_eq!(carrier.peer(), Some(&read));
+    let (to_peer, from_peer) = carrier.keys().expect("both have greeted");
+    assert_eq!(to_peer == from_peer, read.nonce == own.nonce);
+    carrier.shut(Why::Ends, now);
+    assert!(carrier.is_closed());
+}
+
+fn other() -> Greeting {
+    Greeting {
+        instance: Instance(1),
+        nonce: [9; 16],
+        policy: 0,
+        takes_any_order: false,
+        without_udp: false,
+        wanted: None,
+    }
+}
+
 fn with_checks(octets: &[u8]) -> Vec<u8> {
     let (mut octets, mut at) = (octets.to_vec(), 0);
     while let Some(header) = octets.get_mut(at..at + HEADER_LEN) {
@@ -278,9 +320,18 @@ mod tests {
     fn corpora() {
         assert!(replay("uoe_frames", frames) > 5);
         assert!(replay("uoe_carrier", carrier) > 3);
+        assert!(replay("uoe_greeting", greeting) > 4);
     }
 
     proptest! {
+        #[test]
+        fn any_octets_are_a_greeting_or_none(
+            is_ours: bool, versions: [u8; 2], rest in prop::collection::vec(any::<u8>(), 0..60)
+        ) {
+            let magic = if is_ours { *b"WeftUOE\0" } else { *b"Weft UOE" };
+            greeting(&[&magic[..], &versions, &rest].concat());
+        }
+
         #[test]
         fn any_octets_are_frames_or_a_fault(
             cuts: [u8; 3],

@@ -1,10 +1,11 @@
-//! Datagrams of Weft's own among the program's: what proves who has a UDP socket, and what marks the last plain one.
+//! Datagrams of Weft's own among the program's: what proves who has a UDP socket, what marks the last plain one, and
+//! what wakes who waits at a socket.
 //!
 //! | octets | what |
 //! | --- | --- |
 //! | 0..8 | `WeftUDP` and a zero |
 //! | 8..24 | nonce of the channel and of the direction |
-//! | 24..28 | 0: a proof; else the number of a mark, in network order |
+//! | 24..28 | 0: a proof; [`BELL`]: a bell; else the number of a mark, in network order |
 //!
 //! The hooks take such a datagram out before the program sees it, but only if its nonce is one that this socket waits
 //! for: anything else may be a datagram of the program's.
@@ -14,14 +15,17 @@ use crate::greeting::Nonce;
 /// Octets of a proof or a mark.
 pub const PROOF_LEN: usize = 28;
 
+/// The number of a bell: it says nothing but that something waits elsewhere. Marks do not come to it.
+pub const BELL: u32 = u32::MAX;
+
 const MAGIC: [u8; 8] = *b"WeftUDP\0";
 
-/// A proof or a mark.
+/// A proof, a mark or a bell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Proof {
     /// What nobody knows but the two ends of the channel.
     pub nonce: Nonce,
-    /// 0 for a proof; the marks of a channel count from 1.
+    /// 0 for a proof; the marks of a channel count from 1; [`BELL`].
     pub number: u32,
 }
 

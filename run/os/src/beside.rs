@@ -1,4 +1,4 @@
-//! A UDP socket beside a TCP one that the program owns: it sends from the same address, by the same way, to the same
+//! A UDP socket beside one that the program owns, of TCP or UDP: it sends from the same address, by the same way, to the same
 //! host.
 
 use std::io;
@@ -10,6 +10,7 @@ use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, Socket
 
 use crate::descriptors;
 use crate::dgram::{get_int, local_name, peer_name, set_int, NAME_LEN};
+use crate::guarded::Held;
 use crate::private::Private;
 
 /// `SO_BINDTOIFINDEX` of asm-generic/socket.h: the index of the interface that a socket is bound to.
@@ -32,7 +33,7 @@ pub enum Heard {
     Unreachable,
 }
 
-/// The address and port of the TCP socket behind `fd`, IPv4-mapped ones as IPv4; nothing if it has none.
+/// The address and port of the socket behind `fd`, IPv4-mapped ones as IPv4; nothing if it has none.
 pub fn local_end(fd: i32) -> Option<SocketAddr> {
     let mut name = [0; NAME_LEN];
     let len = local_name(fd, &mut name);
@@ -73,8 +74,31 @@ pub fn written_addr(name: &[u8]) -> Option<SocketAddr> {
     }
 }
 
+/// The octets of a socket address as a socket of IPv6 (`is_v6`) or IPv4 has it, and how many they are; 0 for an IPv6
+/// address where the socket is one of IPv4.
+pub fn socket_name(addr: SocketAddr, is_v6: bool) -> ([u8; NAME_LEN], usize) {
+    let mut name = [0; NAME_LEN];
+    name[2..4].copy_from_slice(&addr.port().to_be_bytes());
+    let family = if is_v6 { libc::AF_INET6 } else { libc::AF_INET };
+    name[..2].copy_from_slice(&(family as u16).to_ne_bytes());
+    let address = match addr.ip().to_canonical() {
+        std::net::IpAddr::V4(v4) if !is_v6 => {
+            name[4..8].copy_from_slice(&v4.octets());
+            return (name, 16);
+        }
+        std::net::IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        std::net::IpAddr::V6(_) if !is_v6 => return (name, 0),
+        std::net::IpAddr::V6(v6) => v6,
+    };
+    name[8..24].copy_from_slice(&address.octets());
+    if let SocketAddr::V6(v6) = addr {
+        name[24..28].copy_from_slice(&v6.scope_id().to_ne_bytes());
+    }
+    (name, NAME_LEN)
+}
+
 impl Beside {
-    /// Opens a socket at the address of the TCP socket behind `fd`, which is `local`, and connects it to `to`. It is
+    /// Opens a socket at the address of the socket behind `fd`, which is `local`, and connects it to `to`. It is
     /// bound to the same interface and has the same mark, as far as the kernel allows.
     ///
     /// # Errors
@@ -97,6 +121,11 @@ impl Beside {
         net::bind(&own, &local)?;
         net::connect(&own, &to)?;
         Ok(Beside { fd: own })
+    }
+
+    /// The address and port that it sends from.
+    pub fn local(&self) -> Option<SocketAddr> {
+        local_end(self.fd.as_raw_fd())
     }
 
     /// Sends a datagram.
@@ -132,6 +161,12 @@ impl Beside {
 impl AsFd for Beside {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+impl Held for Beside {
+    fn abandon(self) {
+        self.fd.abandon();
     }
 }
 
@@ -180,6 +215,22 @@ mod tests {
             beside.send(b"anybody?").unwrap();
             assert_eq!(heard(&beside, &mut buffer), Heard::Unreachable);
         }
+    }
+
+    #[test]
+    fn a_name_is_read_as_it_is_written() {
+        let addr = |text: &str| text.parse::<SocketAddr>().unwrap();
+        for (text, is_v6, len) in [
+            ("192.0.2.1:5000", false, 16),
+            ("192.0.2.1:5000", true, 28),
+            ("[2001:db8::1]:5000", true, 28),
+            ("[fe80::1%3]:5000", true, 28),
+        ] {
+            let (name, written) = socket_name(addr(text), is_v6);
+            assert_eq!(written, len, "{text}");
+            assert_eq!(socket_addr(&name[..written]), Some(addr(text)));
+        }
+        assert_eq!(socket_name(addr("[::1]:1"), false).1, 0);
     }
 
     #[test]

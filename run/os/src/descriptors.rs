@@ -8,12 +8,13 @@
 //! that is free.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::Errno;
 use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
 
+use crate::guarded::Held;
 pub use crate::private::is_ours;
 use crate::private::Private;
 
@@ -42,6 +43,26 @@ impl Watched {
         Ok(Watched(
             open(|| rustix::io::fcntl_dupfd_cloexec(fd, 0))?.into(),
         ))
+    }
+
+    /// Of what the program's descriptor with this number stands for, apart from the program's own.
+    ///
+    /// # Errors
+    /// It stands for nothing, or no descriptor is left.
+    pub fn apart(number: RawFd) -> io::Result<Watched> {
+        if number < 0 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // SAFETY: the number is used for one call, which copies the descriptor or fails.
+        let fd = unsafe { BorrowedFd::borrow_raw(number) };
+        let copy = || rustix::io::fcntl_dupfd_cloexec(fd, APART);
+        Ok(Watched(open(copy)?.into()))
+    }
+}
+
+impl Held for Watched {
+    fn abandon(self) {
+        self.0.abandon();
     }
 }
 

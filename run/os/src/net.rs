@@ -12,6 +12,8 @@ use crate::lists::{Gather, Scatter};
 use crate::private::Private;
 use crate::sys;
 
+mod apart;
+
 /// What a socket is made with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SocketOptions {

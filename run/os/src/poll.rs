@@ -160,15 +160,42 @@ pub fn wait_readable(
     ready: &mut [bool],
     timeout: Option<Duration>,
 ) -> io::Result<()> {
+    let readable = |number: &RawFd| (*number, Interest::Read);
+    wait_numbers(numbers.iter().map(readable), ready, timeout)
+}
+
+/// The same, each for what is said of it: to be read, or to be written.
+///
+/// # Errors
+/// As there.
+pub fn wait_ready(
+    numbers: &[(RawFd, Interest)],
+    ready: &mut [bool],
+    timeout: Option<Duration>,
+) -> io::Result<()> {
+    wait_numbers(numbers.iter().copied(), ready, timeout)
+}
+
+fn wait_numbers(
+    numbers: impl ExactSizeIterator<Item = (RawFd, Interest)>,
+    ready: &mut [bool],
+    timeout: Option<Duration>,
+) -> io::Result<()> {
     let none = libc::pollfd {
         fd: -1,
-        events: libc::POLLIN,
+        events: 0,
         revents: 0,
     };
     let mut fds = [none; WAITED_FOR_MAX];
     let count = numbers.len().min(ready.len()).min(WAITED_FOR_MAX);
-    for (fd, number) in fds.iter_mut().zip(&numbers[..count]) {
-        fd.fd = *number;
+    for (fd, (number, interest)) in fds.iter_mut().zip(numbers) {
+        fd.fd = number;
+        let events = [
+            (interest.reads(), libc::POLLIN),
+            (interest.writes(), libc::POLLOUT),
+        ];
+        let wanted = events.iter().filter(|(is_wanted, _)| *is_wanted);
+        fd.events = wanted.fold(0, |all, (_, event)| all | event);
     }
     let timeout = timeout.map(|timeout| libc::timespec {
         tv_sec: timeout.as_secs() as _,

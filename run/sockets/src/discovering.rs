@@ -1,12 +1,15 @@
 //! Whether the other end of a TCP connection is Weft: what this process asks, answers and has promised (decision 0030).
+//! Questions about its UDP sockets are answered by the same thread.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use weft_discovery::answering::Owner;
 use weft_discovery::{About, Answering, Asker, First, Known, Outcome, Promises, Ticket};
-use weft_discovery::{Connection, REQUEST_TIMEOUT};
+use weft_discovery::{Connection, TakesCarriers, REQUEST_TIMEOUT};
 use weft_os::{beside, stream};
 use weft_settings::DiscoveryPort;
+use weft_udp_offload::Offload;
 
 const ABOUT: About = About::Stream;
 
@@ -18,17 +21,44 @@ pub struct Discovery {
     answering: Answering,
 }
 
+/// Who looks after what a yes was said for: connections, or datagrams of UDP sockets.
+struct Owners {
+    promises: &'static Promises,
+    offload: Option<&'static Offload>,
+}
+
+impl Owner for Owners {
+    fn promise(&self, connection: &Connection, now: Duration) -> bool {
+        match connection.about {
+            About::Stream => self.promises.promise(connection, now),
+            // Nothing is held back for datagrams: each end proves what it says of itself.
+            About::Datagrams => true,
+        }
+    }
+
+    fn carriers(&self) -> Option<TakesCarriers> {
+        self.offload?.takes_carriers()
+    }
+}
+
 impl Discovery {
-    /// Nothing asked and nothing answered yet; nothing where the kernel has no room for it. Allocates, for as long as
-    /// the process lives.
-    pub fn new(port: DiscoveryPort) -> Option<&'static Discovery> {
+    /// Nothing asked and nothing answered yet; nothing where the kernel has no room for it. `offload` takes the
+    /// carriers of UDP sockets, if anything does. Allocates, for as long as the process lives.
+    pub fn new(
+        port: DiscoveryPort,
+        offload: Option<&'static Offload>,
+    ) -> Option<&'static Discovery> {
         let promises: &Promises = Box::leak(Box::new(Promises::new()?));
-        let discovery = Discovery {
+        let owners = Box::leak(Box::new(Owners { promises, offload }));
+        let discovery: &Discovery = Box::leak(Box::new(Discovery {
             asker: Asker::new(port)?,
             promises,
-            answering: Answering::new(port, promises)?,
-        };
-        Some(Box::leak(Box::new(discovery)))
+            answering: Answering::new(port, owners)?,
+        }));
+        if let Some(offload) = offload {
+            offload.set_answering(&discovery.answering);
+        }
+        Some(discovery)
     }
 
     /// What is known of the server at this address.

@@ -2,8 +2,10 @@
 
 use weft_os::user;
 use weft_settings::Settings;
+use weft_udp_offload::Offload;
 
 use crate::descriptors::Descriptors;
+use crate::discovering::Discovery;
 use crate::kind::{self, Sockets};
 use crate::table;
 use crate::tcp::{Record, Streams};
@@ -80,9 +82,13 @@ impl Stack {
 
     fn of_settings(settings: Settings) -> Option<Stack> {
         user::guard_copies();
+        let port = settings.discovery_port;
+        let offload = Offload::new(settings.udp.clone(), port);
+        let discovery = Discovery::new(port, offload);
+        let (busy_after, hold) = (settings.udp_busy_after, settings.udp_hold);
         Descriptors::over(Kinds {
-            datagrams: Datagrams::new(settings.udp, settings.udp_busy_after, settings.udp_hold)?,
-            streams: Streams::new(settings.ddp, settings.ddp_crc, settings.discovery_port),
+            datagrams: Datagrams::new(settings.udp, busy_after, hold, offload)?,
+            streams: Streams::new(settings.ddp, settings.ddp_crc, discovery),
         })
     }
 }

@@ -153,8 +153,9 @@ impl Socket for UdpSocket {
         false
     }
 
+    /// A bell may be all that the kernel has.
     fn is_readable(self) -> bool {
-        true
+        caught(true, || self.sockets().is_readable(self.record, self.fd))
     }
 
     fn is_writable(self) -> bool {

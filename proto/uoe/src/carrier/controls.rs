@@ -7,6 +7,7 @@ use crate::control::{Control, Why};
 use crate::end::End;
 use crate::fault::Fault;
 use crate::greeting::Nonce;
+use crate::proof::{Proof, BELL};
 
 impl Carrier {
     /// A control message came.
@@ -57,6 +58,13 @@ impl Carrier {
             }
             Control::Behind { channel, number } => {
                 self.incoming.handle_behind(channel, number, now)?;
+            }
+            Control::Ring { channel } => {
+                if let Some((nonce, from, to)) = self.outgoing.bell(channel) {
+                    let number = BELL;
+                    let proof = Proof { nonce, number };
+                    self.events.push_back(Event::Prove { proof, from, to });
+                }
             }
         }
         Ok(())

@@ -8,7 +8,7 @@ use super::{MARK_TIMEOUT, PROOF_TIMEOUT};
 use crate::end::End;
 use crate::fault::Fault;
 use crate::greeting::Nonce;
-use crate::proof::Proof;
+use crate::proof::{Proof, BELL};
 
 /// Proofs of one channel that are answered: what is sent again is, a replay for ever is not.
 const PROOFS_MAX: u8 = 4;
@@ -43,7 +43,7 @@ struct Channel {
 pub(super) enum Taken {
     /// It is none of a channel here.
     No,
-    /// A mark, or one proof too many.
+    /// A mark, a bell, or one proof too many.
     Mark,
     /// The proof came again: this is to be sent again.
     Again(Nonce),
@@ -116,6 +116,9 @@ impl Incoming {
         // Whoever has the nonce from elsewhere does not have the address: it is no proof of this channel.
         if is_open && channel.source != from || !is_open && proof.number != 0 {
             return Taken::No;
+        }
+        if proof.number == BELL {
+            return Taken::Mark;
         }
         if proof.number != 0 {
             channel.marked = channel.marked.max(proof.number);

@@ -148,6 +148,13 @@ impl Outgoing {
         self.channels.get(number)?.own_proof
     }
 
+    /// What a bell has, and between which ends it goes, where the channel is open.
+    pub(super) fn bell(&self, number: u16) -> Option<(Nonce, End, End)> {
+        let channel = self.channels.get(number)?;
+        let nonce = channel.own_proof.filter(|_| channel.is_open())?;
+        Some((nonce, channel.source, channel.target))
+    }
+
     /// This end closes it. Says whether it was open or opening.
     pub(super) fn close(&mut self, number: u16) -> bool {
         let channel = self.channels.get_mut(number);

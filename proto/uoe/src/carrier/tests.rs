@@ -546,3 +546,29 @@ fn a_number_is_free_when_both_ends_have_closed_the_channel() {
         Err(Fault::Channel(9))
     );
 }
+
+#[test]
+fn who_can_be_woken_by_its_peer_alone_is() {
+    let mut pair = Pair::new(greeting(1), greeting(2));
+    let channel = pair.open();
+    pair.admit(channel);
+    let before = pair.proofs;
+    pair.b.ring(channel, pair.now);
+    pair.settle();
+    assert_eq!(pair.proofs, before + 1, "a bell was sent");
+    assert_eq!(pair.strange, 0, "and no program saw it");
+    // A bell is no mark: what waits for one goes on waiting.
+    let mark = pair.a.behind(channel, 1, pair.now).unwrap();
+    pair.settle();
+    pair.b.ring(channel, pair.now);
+    pair.settle();
+    assert!(pair.b.is_behind(channel, pair.now));
+    assert!(pair.b.handle_proof(mark, TARGET, SOURCE, pair.now));
+    assert!(!pair.b.is_behind(channel, pair.now));
+    // Who asks for a bell of a channel that is closed gets none.
+    pair.a.close(channel, Why::Idle, pair.now);
+    pair.b.ring(channel, pair.now);
+    let before = pair.proofs;
+    pair.settle();
+    assert_eq!(pair.proofs, before);
+}

@@ -50,9 +50,16 @@ impl Claims {
             .filter(|claim| process::exists(claim.process))
     }
 
+    /// Those of them whose holders this process speaks for: of a stream all, as a family shares its promises; of
+    /// datagrams its own, as each process takes its own connections for them.
+    pub(super) fn spoken_for(&self, about: About, port: u16) -> impl Iterator<Item = Claim> + '_ {
+        let all = self.of(about, port);
+        all.filter(move |claim| about == About::Stream || claim.process == process::id())
+    }
+
     /// The indexes of those names, a bit each.
     pub(super) fn indexes_of(&self, about: About, port: u16) -> u64 {
-        let indexes = self.of(about, port).map(|claim| claim.index);
+        let indexes = self.spoken_for(about, port).map(|claim| claim.index);
         indexes.fold(0, |bits, index| bits | 1 << (index % 64))
     }
 
@@ -114,7 +121,28 @@ mod tests {
     }
 
     #[test]
+    fn a_relative_speaks_for_streams_and_for_no_datagrams() {
+        process::watch();
+        let claims = Claims::new().unwrap();
+        let relative = std::os::unix::process::parent_id();
+        for about in About::ALL {
+            let of_relative = Claim {
+                about,
+                ..claim(80, 2, relative)
+            };
+            let own = Claim {
+                about,
+                ..claim(80, 3, process::id())
+            };
+            assert!(claims.add(of_relative) && claims.add(own));
+        }
+        assert_eq!(claims.indexes_of(About::Stream, 80), 1 << 2 | 1 << 3);
+        assert_eq!(claims.indexes_of(About::Datagrams, 80), 1 << 3);
+    }
+
+    #[test]
     fn a_claim_is_its_holders_as_long_as_that_lives() {
+        process::watch();
         let claims = Claims::new().unwrap();
         let own = claim(65535, 7, std::process::id());
         // No process has this number: it is above the kernel's greatest.

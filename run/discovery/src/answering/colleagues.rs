@@ -9,8 +9,8 @@ use std::io;
 use std::time::Duration;
 
 use weft_discovery_proto::answering::Inquiry;
-use weft_discovery_proto::message::{Question, QUESTION_LEN};
-use weft_discovery_proto::{About, Connection};
+use weft_discovery_proto::message::{Question, QUESTION_LEN, TAKES_LEN};
+use weft_discovery_proto::{About, Connection, TakesCarriers};
 use weft_os::guarded::Guarded;
 use weft_os::seqpacket::{own_user, Listener, Packets};
 
@@ -18,29 +18,58 @@ use weft_os::seqpacket::{own_user, Listener, Packets};
 pub(super) const INDEXES: u8 = 8;
 /// How long a colleague has to answer, and to say what it wants once it has connected.
 pub(super) const TIMEOUT: Duration = Duration::from_millis(20);
+/// The same to answer a question about datagrams, whose asker has a second and leaves alone for long who says nothing.
+const TIMEOUT_OF_DATAGRAMS: Duration = Duration::from_millis(400);
 
 /// What a process says of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Says {
     /// It has a listener that takes it, and has written down that it is expected.
     Yes,
+    /// It has a UDP socket that takes datagrams there, and takes the connections that they travel on.
+    TakesCarriers(TakesCarriers),
     /// It has one, and no yes may be said.
     No,
     /// It has none.
     NotMine,
 }
 
-impl Says {
-    const ALL: [(Says, u8); 3] = [(Says::Yes, b'y'), (Says::No, b'n'), (Says::NotMine, b'-')];
+/// Octets of the longest answer.
+const SAYS_LEN: usize = 1 + TAKES_LEN;
 
-    fn to_octet(self) -> u8 {
-        let known = Says::ALL.iter().find(|(says, _)| *says == self);
-        known.map_or(b'n', |(_, octet)| *octet)
+impl Says {
+    /// Whether it is a yes.
+    pub(super) fn is_yes(self) -> bool {
+        matches!(self, Says::Yes | Says::TakesCarriers(_))
     }
 
-    fn from_octet(octet: u8) -> Option<Says> {
-        let known = Says::ALL.iter().find(|(_, known)| *known == octet);
-        known.map(|(says, _)| *says)
+    /// The octets, and how many they are.
+    fn to_octets(self) -> ([u8; SAYS_LEN], usize) {
+        let mut octets = [0; SAYS_LEN];
+        octets[0] = match self {
+            Says::Yes => b'y',
+            Says::TakesCarriers(_) => b'c',
+            Says::No => b'n',
+            Says::NotMine => b'-',
+        };
+        let Says::TakesCarriers(takes) = self else {
+            return (octets, 1);
+        };
+        octets[1..].copy_from_slice(&takes.to_octets());
+        (octets, SAYS_LEN)
+    }
+
+    fn from_octets(octets: &[u8]) -> Option<Says> {
+        match octets {
+            b"y" => Some(Says::Yes),
+            b"n" => Some(Says::No),
+            b"-" => Some(Says::NotMine),
+            [b'c', takes @ ..] => {
+                let takes = TakesCarriers::from_octets(takes.try_into().ok()?)?;
+                Some(Says::TakesCarriers(takes))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -72,8 +101,8 @@ pub(super) struct Vote {
     pub(super) inquiry: Inquiry,
     /// Those that have not answered.
     pub(super) asked: Vec<Guarded<Packets>>,
-    /// One will take the connection.
-    has_taker: bool,
+    /// What the first one said that will take the connection.
+    taker: Option<Says>,
     /// One must not, or does not say.
     is_objected: bool,
     pub(super) over_at: Duration,
@@ -84,18 +113,23 @@ pub(super) struct Vote {
 pub(super) struct Silent;
 
 impl Vote {
-    /// Asks every process but those of this family, which hold the names with the indexes that are bits of `family`.
+    /// Asks every process but those that hold the names with the indexes that are bits of `own`. This one `says` what
+    /// it does for all of them.
     pub(super) fn begin(
         inquiry: Inquiry,
-        has_taker: bool,
-        family: u64,
+        says: Says,
+        own: u64,
         now: Duration,
     ) -> Result<Vote, Silent> {
         let connection = inquiry.question.connection;
         let (user, message) = (own_user(), message(connection));
+        let timeout = match connection.about {
+            About::Stream => TIMEOUT,
+            About::Datagrams => TIMEOUT_OF_DATAGRAMS,
+        };
         let mut asked = Vec::new();
         let mut free = None;
-        for index in (0..INDEXES).filter(|index| family & 1 << index == 0) {
+        for index in (0..INDEXES).filter(|index| own & 1 << index == 0) {
             let packets = match free.take() {
                 Some(packets) => packets,
                 None => Packets::open().map_err(|_| Silent)?,
@@ -118,37 +152,38 @@ impl Vote {
         Ok(Vote {
             inquiry,
             asked,
-            has_taker,
+            taker: Some(says).filter(|says| says.is_yes()),
             is_objected: false,
-            over_at: now + TIMEOUT,
+            over_at: now + timeout,
         })
     }
 
-    /// Takes in what has been answered. Gives whether yes is to be said, once that is known.
-    pub(super) fn poll(&mut self, now: Duration) -> Option<bool> {
+    /// Takes in what has been answered. Gives what is to be said, once that is known: a yes, or nothing.
+    pub(super) fn poll(&mut self, now: Duration) -> Option<Option<Says>> {
         let mut objected = false;
-        let mut taker = false;
+        let mut taker = self.taker;
         self.asked.retain_mut(|packets| {
-            let mut answer = [0; 2];
+            // One octet more than an answer has, so that a longer one shows.
+            let mut answer = [0; SAYS_LEN + 1];
             let received = packets.get().map(|packets| packets.receive(&mut answer));
             match received {
                 Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => return true,
-                Some(Ok(1)) => match Says::from_octet(answer[0]) {
-                    Some(Says::Yes) => taker = true,
+                Some(Ok(len)) => match answer.get(..len).and_then(Says::from_octets) {
                     Some(Says::NotMine) => {}
+                    // Who ends without an answer may have begun to send, for all that is known.
                     Some(Says::No) | None => objected = true,
+                    Some(yes) => taker = taker.or(Some(yes)),
                 },
-                // Who ends without an answer may have begun to send, for all that is known.
                 Some(_) | None => objected = true,
             }
             false
         });
-        self.has_taker |= taker;
+        self.taker = taker;
         self.is_objected |= objected || (!self.asked.is_empty() && now >= self.over_at);
         if self.is_objected {
-            return Some(false);
+            return Some(None);
         }
-        self.asked.is_empty().then_some(self.has_taker)
+        self.asked.is_empty().then_some(self.taker)
     }
 
     /// Whether somebody objected, or did not say.
@@ -230,7 +265,8 @@ impl Caller {
     pub(super) fn say(&mut self, says: Says) {
         if let Some(packets) = self.packets.get() {
             // Who does not listen any more has its answer.
-            let _ = packets.send(&[says.to_octet()]);
+            let (octets, len) = says.to_octets();
+            let _ = packets.send(&octets[..len]);
         }
     }
 }
@@ -239,4 +275,30 @@ impl Caller {
 fn message(connection: Connection) -> [u8; QUESTION_LEN] {
     let nonce = [0; 16];
     Question { connection, nonce }.to_octets()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_what_is_heard() {
+        let takes = TakesCarriers {
+            port: 22342,
+            instance: u64::MAX,
+        };
+        for says in [
+            Says::Yes,
+            Says::No,
+            Says::NotMine,
+            Says::TakesCarriers(takes),
+        ] {
+            let (octets, len) = says.to_octets();
+            assert_eq!(Says::from_octets(&octets[..len]), Some(says));
+        }
+        let nowhere = [b'c', 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+        for octets in [&b""[..], b"?", b"yy", b"c", &nowhere, &[b'c'; 12]] {
+            assert_eq!(Says::from_octets(octets), None, "{octets:?}");
+        }
+    }
 }

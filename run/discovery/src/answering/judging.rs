@@ -108,7 +108,7 @@ impl Serving {
         let connection = inquiry.question.connection;
         let own = says(self.answering, &connection);
         let (about, port) = (connection.about, connection.server.port());
-        let family = match own {
+        let spoken_for = match own {
             // Another of the family may have it, and a listener of its own.
             Says::NotMine => 0,
             // One speaks for all who share its promises.
@@ -117,7 +117,7 @@ impl Serving {
         if own == Says::No || self.votes.len() >= VOTES_MAX {
             return count(&self.answering.counts.refused);
         }
-        let vote = Vote::begin(inquiry, own == Says::Yes, family, now());
+        let vote = Vote::begin(inquiry, own, spoken_for, now());
         match vote {
             Ok(vote) => self.votes.push(vote),
             Err(_) => count(&self.answering.counts.refused),
@@ -150,28 +150,41 @@ impl Serving {
     pub(super) fn count_votes(&mut self) {
         let mut at = 0;
         while at < self.votes.len() {
-            let Some(is_yes) = self.votes[at].poll(now()) else {
+            let Some(decided) = self.votes[at].poll(now()) else {
                 at += 1;
                 continue;
             };
             let vote = self.votes.swap_remove(at);
             let counts = &self.answering.counts;
-            match is_yes {
-                true => self.answer(&vote.inquiry),
-                false if vote.is_objected() => count(&counts.refused),
-                false => count(&counts.unknown),
+            match decided {
+                Some(yes) => self.answer(&vote.inquiry, yes),
+                None if vote.is_objected() => count(&counts.refused),
+                None => count(&counts.unknown),
             }
         }
     }
 
-    fn answer(&mut self, inquiry: &Inquiry) {
-        let yes = inquiry.question.yes();
+    fn answer(&mut self, inquiry: &Inquiry, says: Says) {
+        let question = &inquiry.question;
+        let (plain, with_carriers);
+        let yes: &[u8] = match (question.connection.about, says) {
+            (About::Datagrams, Says::TakesCarriers(takes)) => {
+                with_carriers = question.yes_to_datagrams(&takes);
+                &with_carriers
+            }
+            (About::Stream, Says::Yes) => {
+                plain = question.yes();
+                &plain
+            }
+            // A colleague that answers something else than it was asked.
+            _ => return count(&self.answering.counts.refused),
+        };
         let mut list = Gather::default();
         let port = self
             .answering
             .port
             .of(inquiry.question.connection.server.port());
-        let socket = self.ports.socket(port).filter(|_| list.push(&yes));
+        let socket = self.ports.socket(port).filter(|_| list.push(yes));
         let sent = socket.map(|socket| socket.send(&list, inquiry.to, inquiry.from, None));
         if matches!(sent, Some(Ok(()))) {
             count(&self.answering.counts.answered);
@@ -215,15 +228,23 @@ impl Serving {
     }
 }
 
-/// What this process says of a connection that this machine has.
+/// What this process says of a connection that this machine has, or of datagrams that come to it.
 fn says(answering: &Answering, connection: &Connection) -> Says {
     let (about, server) = (connection.about, connection.server);
     let is_ours = answering
         .shared()
         .is_some_and(|shared| shared.listeners.take(about, server));
-    match is_ours {
-        false => Says::NotMine,
-        true if answering.owner.promise(connection, now()) => Says::Yes,
-        true => Says::No,
+    if !is_ours {
+        return Says::NotMine;
+    }
+    if !answering.owner.promise(connection, now()) {
+        return Says::No;
+    }
+    match about {
+        About::Stream => Says::Yes,
+        About::Datagrams => match answering.owner.carriers() {
+            Some(takes) => Says::TakesCarriers(takes),
+            None => Says::No,
+        },
     }
 }

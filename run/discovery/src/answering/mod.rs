@@ -1,4 +1,4 @@
-//! The server: the listeners that may be asked for, and the thread that answers for them.
+//! The server: the listeners and UDP sockets that may be asked for, and the thread that answers for them.
 //!
 //! The thread exists while there is a listener, sleeps until somebody asks, and holds the discovery port together with
 //! those of the user's other processes. Whoever of them gets a question looks for the connection, asks every process
@@ -26,7 +26,7 @@ mod serving;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use weft_discovery_proto::{About, Connection};
+use weft_discovery_proto::{About, Connection, TakesCarriers};
 use weft_os::guarded::Guarded;
 use weft_os::lock::{Guard, Lock, Locked};
 use weft_os::poll::Waker;
@@ -52,6 +52,12 @@ pub trait Owner: Sync {
     /// A yes is about to be said for this connection, of a listener that may be asked for; false where none may be.
     /// Called by the thread. Asked twice for the same connection it says the same.
     fn promise(&self, connection: &Connection, now: Duration) -> bool;
+
+    /// Where this process takes the connections that datagrams of its sockets travel on, if it does. Called by the
+    /// thread.
+    fn carriers(&self) -> Option<TakesCarriers> {
+        None
+    }
 }
 
 /// Why this process answers, or does not.
@@ -146,8 +152,8 @@ impl Answering {
         })
     }
 
-    /// The listening socket behind `fd`, which the caller knows by `key`, may be asked for. To be called in each call
-    /// that accepts from it: a forked child, and a process that could not have the port before, begins to answer then.
+    /// The listening socket behind `fd`, or the UDP socket, which the caller knows by `key`, may be asked for. To be
+    /// called in each call that accepts or receives from it: a forked child, and a process that could not have the port before, begins to answer then.
     /// Where there is nothing to do that is a free lock and a look at a short list.
     #[inline]
     pub fn serve(&'static self, key: u32, about: About, fd: i32) {

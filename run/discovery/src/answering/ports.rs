@@ -63,7 +63,9 @@ impl Ports {
             self.diag = None;
             return Ok(());
         }
-        if self.diag.is_none() {
+        // Nothing is looked for of datagrams, and a kernel that does not tell of connections does not matter to them.
+        let needs_diag = wanted.iter().any(|(about, _)| *about == About::Stream);
+        if needs_diag && self.diag.is_none() {
             self.diag = Some(open_diag().map_err(|_| Standing::NoSockDiag)?);
         }
         let named = self.take_names(&answering.claims, wanted);
@@ -134,10 +136,10 @@ impl Ports {
         outcome
     }
 
-    /// Takes a name for each port for which no process of the family has one.
+    /// Takes a name for each port for which nobody has one who speaks for this process.
     fn take_names(&mut self, claims: &Claims, wanted: &[(About, u16)]) -> Result<(), Standing> {
         for (about, port) in wanted {
-            if claims.of(*about, *port).next().is_some() {
+            if claims.spoken_for(*about, *port).next().is_some() {
                 continue;
             }
             let taken = take_name(*about, *port).map_err(|_| Standing::Short)?;

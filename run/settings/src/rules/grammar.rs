@@ -30,7 +30,7 @@ pub struct Grammar<A: 'static, D: 'static> {
 /// One thing that a rule may decide.
 #[derive(Debug)]
 pub struct Action<A: 'static> {
-    /// The rule's first word.
+    /// The rule's first word, or its first two.
     pub name: &'static str,
     /// What the action is to the program, before its options.
     pub value: A,

@@ -35,12 +35,19 @@ impl<A: Clone, D: Copy> Grammar<A, D> {
 
     /// Reads one rule; problems have their places in octets from its beginning.
     fn rule(&self, text: &str) -> Result<Rule<A, D>, Vec<(usize, Problem)>> {
-        let mut words = words(text);
+        let mut words = words(text).peekable();
         let Some((at, first)) = words.next() else {
             let actions = self.actions_accepted();
             return Err(vec![(0, Problem::Empty { actions })]);
         };
-        let action = self.action(first).map_err(|problem| vec![(at, problem)])?;
+        let second = words.peek().map_or("", |(_, word)| *word);
+        let action = match self.action_of_two(first, second) {
+            Some(action) => {
+                words.next();
+                action
+            }
+            None => self.action(first).map_err(|problem| vec![(at, problem)])?,
+        };
         let mut rule = Rule {
             name: action.name,
             action: action.value.clone(),
@@ -61,6 +68,12 @@ impl<A: Clone, D: Copy> Grammar<A, D> {
             true => Ok(rule),
             false => Err(wrong),
         }
+    }
+
+    /// The action whose name is these two words.
+    fn action_of_two(&self, first: &str, second: &str) -> Option<&'static Action<A>> {
+        let is_named = |action: &&Action<A>| action.name.split_once(' ') == Some((first, second));
+        self.actions.iter().find(is_named)
     }
 
     fn action(&self, word: &str) -> Result<&'static Action<A>, Problem> {

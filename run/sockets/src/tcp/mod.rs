@@ -33,7 +33,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use weft_os::{pages, process, stream};
 use weft_settings::streams::StreamRules;
-use weft_settings::DiscoveryPort;
 
 use crate::ddp::Slots;
 use crate::discovering::Discovery;
@@ -91,14 +90,14 @@ pub struct Streams {
 
 impl Streams {
     /// No sockets yet; of those to come `rules` say whose octets are to go as DDP.
-    /// `crc`: their FPDUs carry one. Others are asked at the discovery port whether they are Weft.
-    pub fn new(rules: StreamRules, crc: bool, port: DiscoveryPort) -> Streams {
+    /// `crc`: their FPDUs carry one. `discovery` finds out whether others are Weft.
+    pub fn new(rules: StreamRules, crc: bool, discovery: Option<&'static Discovery>) -> Streams {
         let mut streams = Streams {
             records: Pool::new(0, ROW_RECORDS),
             rules,
             crc,
             slots: None,
-            discovery: Discovery::new(port),
+            discovery,
             waiting: Waiting::new(0),
             lingering: Lingering::new(),
             flusher: Flusher::new(service::TICK),

@@ -51,16 +51,20 @@ impl Datagrams {
         if self.busy_after == 0 {
             self.try_coalesce(record, fd);
         }
-        if record.slot().begin_plain() {
-            Receive::Plain
-        } else {
-            Receive::Split
+        if self.looks_at_receives(record, fd) {
+            return Receive::Split;
         }
+        if record.slot().begin_plain() {
+            return Receive::Plain;
+        }
+        self.end_look(record);
+        Receive::Split
     }
 
     /// A plain receive is over; `got` whether it brought a datagram.
     pub fn end_receive(&self, record: &'static Record, fd: i32, got: bool) {
         record.slot().end_plain();
+        self.end_look(record);
         if got && !record.rx_off.load(Ordering::Relaxed) {
             self.note_receive(record, fd);
         }
@@ -84,6 +88,7 @@ impl Datagrams {
     fn try_coalesce(&self, record: &'static Record, fd: i32) {
         if self.is_confined()
             || record.rx_off.load(Ordering::Acquire)
+            || record.port.is_looked_at()
             || record.slot().is_coalesced()
         {
             return;
@@ -115,13 +120,16 @@ impl Datagrams {
         record: &'static Record,
         fd: i32,
         ask: Ask,
-        deliver: impl FnOnce(Datagram<'_>) -> Result<T, Errno>,
+        mut deliver: impl FnMut(Datagram<'_>) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         if !give_memory(record) {
             return Err(libc::ENOMEM);
         }
         // A signal handler that receives from the socket that it interrupted a receive from.
         let mut rx = record.incoming().ok_or(libc::EINTR)?;
+        if let Some(received) = self.receive_offloaded(record, fd, ask, &mut deliver) {
+            return received;
+        }
         let mut queue = Socket {
             datagrams: self,
             fd,
@@ -135,6 +143,9 @@ impl Datagrams {
 
     /// Octets of the datagram that is next, for `FIONREAD`; nothing if the kernel knows that itself.
     pub fn next_len(&self, record: &'static Record, fd: i32) -> Option<usize> {
+        if let Some(len) = self.next_len_offloaded(record, fd) {
+            return Some(len);
+        }
         if !record.slot().is_coalesced() || !give_memory(record) {
             return None;
         }

@@ -7,11 +7,13 @@
 //! | --- | --- |
 //! | `record` | what is known of one socket |
 //! | `outgoing` | sends: which datagrams gather, and when they leave |
+//! | `offloading` | datagrams over carriers: when they are offered one, and how they come out |
 //! | `incoming` | receives: when they are coalesced, and how datagrams come out |
 //! | `receiver` | a socket's incoming datagrams, split |
 //! | `slot` | what processes that share a socket agree on |
 
 mod incoming;
+mod offloading;
 mod outgoing;
 mod receiver;
 mod record;
@@ -22,6 +24,8 @@ use std::time::Duration;
 
 use weft_os::{dgram, pages, process};
 use weft_settings::datagrams::DatagramRules;
+use weft_udp_offload::counts::Counted;
+use weft_udp_offload::Offload;
 
 use crate::kind::{Origin, Sockets};
 use crate::pool::Pool;
@@ -53,6 +57,8 @@ pub struct Datagrams {
     /// Sends or receives in quick succession after which a socket is busy; 0 for always.
     busy_after: u32,
     flusher: Flusher,
+    /// What carries datagrams over connections, where a rule lets any.
+    offload: Option<&'static Offload>,
     /// The program confines itself: nothing more gathers.
     confined: AtomicBool,
     counts: Counts,
@@ -73,8 +79,14 @@ pub struct Counts {
 
 impl Datagrams {
     /// No sockets yet; of those to come `rules` says which are offloaded, and datagrams wait for `hold` at most.
+    /// `offload` has their carriers, if any may have some.
     /// Nothing where there is no memory.
-    pub fn new(rules: DatagramRules, busy_after: u32, hold: Duration) -> Option<Datagrams> {
+    pub fn new(
+        rules: DatagramRules,
+        busy_after: u32,
+        hold: Duration,
+        offload: Option<&'static Offload>,
+    ) -> Option<Datagrams> {
         // Without a rule that offloads anything none is looked after.
         let most = if rules.any() { DATAGRAMS_MAX } else { 0 };
         Some(Datagrams {
@@ -85,6 +97,7 @@ impl Datagrams {
             rules,
             busy_after,
             flusher: Flusher::new(hold),
+            offload,
             confined: AtomicBool::new(false),
             counts: Counts::default(),
         })
@@ -101,6 +114,11 @@ impl Datagrams {
         &self.counts
     }
 
+    /// What became of datagrams over carriers, where any may have one.
+    pub fn carried(&self) -> Option<Counted> {
+        self.offload.map(Offload::counted)
+    }
+
     /// Whether the program has confined itself.
     #[inline]
     fn is_confined(&self) -> bool {
@@ -114,7 +132,7 @@ impl Datagrams {
     }
 
     /// Takes note of an option that the program sets, if it is one that says it knows better.
-    pub fn option_set(&self, record: &Record, level: i32, option: i32) {
+    pub fn option_set(&self, record: &'static Record, level: i32, option: i32) {
         const SEND: [(i32, i32); 5] = [
             (dgram::SOL_UDP, dgram::UDP_SEGMENT),
             (dgram::SOL_UDP, libc::UDP_CORK),
@@ -122,6 +140,16 @@ impl Datagrams {
             (libc::SOL_SOCKET, libc::SO_ZEROCOPY),
             (libc::SOL_SOCKET, libc::SO_TXTIME),
         ];
+        // What a carrier does not bring may be asked for now. Lengths and times of waits are none of that.
+        const PLAIN: [i32; 4] = [
+            libc::SO_SNDBUF,
+            libc::SO_RCVBUF,
+            libc::SO_SNDTIMEO,
+            libc::SO_RCVTIMEO,
+        ];
+        if level != libc::SOL_SOCKET || !PLAIN.contains(&option) {
+            self.offload_anew(record);
+        }
         if SEND.contains(&(level, option)) {
             record.tx_off.store(true, Ordering::Release);
         }
@@ -183,6 +211,9 @@ impl Sockets for Datagrams {
 
     fn end(&self, number: usize) {
         self.waiting.remove(number);
+        if let Some(record) = self.record(number) {
+            self.offload_closed(record);
+        }
         self.records.give_back(number);
     }
 
@@ -191,14 +222,17 @@ impl Sockets for Datagrams {
         if let Some(record) = self.record(number) {
             self.flush_record(record);
         }
+        self.offload_nothing(number);
     }
 
     fn is_inherited(&self) -> bool {
         false
     }
 
+    /// A bell may be all that the kernel has, of a socket that had none when the wait began.
+    #[inline]
     fn looks_again(&self) -> bool {
-        false
+        self.offload.is_some()
     }
 
     /// The thread that flushes needs none of the program's.
@@ -216,6 +250,9 @@ impl Sockets for Datagrams {
     }
 
     fn ending_closed(&self, _waited: u32) -> bool {
+        if let Some(offload) = self.offload {
+            offload.ending();
+        }
         true
     }
 
@@ -231,22 +268,27 @@ impl Sockets for Datagrams {
             self.flush_record(record);
             record.tx_off.store(true, Ordering::Release);
             record.rx_off.store(true, Ordering::Release);
+            self.offload_nothing(number);
         }
     }
 
-    /// A datagram is one by itself; only the order matters.
+    /// A datagram is one by itself; only the order matters, and that none of Weft's own is met.
     fn passed_by(&self, number: usize) {
         if let Some(record) = self.record(number) {
             self.flush_record(record);
         }
+        self.offload_nothing(number);
     }
 
     #[inline]
     fn anything_waits(&self) -> bool {
-        self.waiting.any()
+        self.waiting.any() || self.offload.is_some_and(Offload::anything_waits)
     }
 
     fn flush_all(&self) {
+        if let Some(offload) = self.offload {
+            offload.flush_all();
+        }
         if !self.waiting.any() {
             return;
         }
@@ -260,6 +302,7 @@ impl Sockets for Datagrams {
         let used = |record: &&Record| record.references.is_used();
         for record in self.records.taken().filter(used) {
             record.slot().share();
+            self.offload_nothing(record.number);
         }
     }
 
@@ -268,6 +311,9 @@ impl Sockets for Datagrams {
         // The thread of a child in its parent's memory is the parent's.
         if !process::is_borrowed() {
             self.flusher.end();
+            if let Some(offload) = self.offload {
+                offload.confine();
+            }
         }
     }
 }
@@ -289,7 +335,7 @@ mod tests {
     fn datagrams() -> Datagrams {
         assert!(process::watch());
         let rules = DatagramRules::parse("gso").unwrap();
-        Datagrams::new(rules, 4, Duration::from_micros(200)).unwrap()
+        Datagrams::new(rules, 4, Duration::from_micros(200), None).unwrap()
     }
 
     /// A socket of this process, as descriptors begin it.

@@ -9,6 +9,7 @@ use weft_os::lock::Guard;
 use weft_os::pages;
 use weft_os::user::UserBuffers;
 use weft_settings::datagrams::Direction;
+use weft_udp_offload::Sending;
 
 use super::record::{Outgoing, Record};
 use super::Datagrams;
@@ -59,9 +60,21 @@ impl Datagrams {
         if let Some(errno) = tx.sender.take_pending() {
             return Verdict::Done(Err(errno));
         }
-        let plain =
-            flags & !(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) == 0 && data.octets() <= LONGEST;
+        let is_bare = flags & !(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) == 0;
+        let plain = is_bare && data.octets() <= LONGEST;
         let busy = tx.sender.is_busy(dgram::now(), self.busy_after);
+        if is_bare && self.offload.is_some() {
+            let sending = Sending {
+                fd,
+                to: to.unwrap_or_default(),
+                len: data.octets(),
+                is_busy: busy,
+                dont_wait: flags & libc::MSG_DONTWAIT != 0,
+            };
+            if let Some(verdict) = self.send_offloaded(record, &mut tx, sending, data) {
+                return verdict;
+            }
+        }
         let to = to.map_or(Some(Destination::CONNECTED), Destination::new);
         let verdict = match to {
             // Errors of a destination that never was one come at once.
@@ -119,7 +132,7 @@ impl Datagrams {
     }
 
     /// Sends what waits, so that the call that follows does not overtake it.
-    fn make_way(&self, tx: &mut Outgoing, fd: i32, flags: i32) -> Verdict {
+    pub(super) fn make_way(&self, tx: &mut Outgoing, fd: i32, flags: i32) -> Verdict {
         if tx.sender.is_empty() {
             return Verdict::Kernel;
         }
@@ -274,6 +287,7 @@ impl Datagrams {
     /// The socket is about to be connected elsewhere.
     pub fn connecting(&self, record: &'static Record) {
         self.flush_record(record);
+        self.offload_anew(record);
         if let Some(mut tx) = record.outgoing() {
             tx.sender.forget_path();
             tx.forget_destinations();
@@ -283,6 +297,9 @@ impl Datagrams {
     /// The error that `SO_ERROR` is to give before the kernel's own.
     pub fn take_error(&self, record: &'static Record) -> Option<Errno> {
         self.flush_record(record);
+        if let Some(errno) = record.port.take_pending() {
+            return Some(errno);
+        }
         record.outgoing()?.sender.take_pending()
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use weft_datagram::sender::{Destination, Sender, QUEUES};
 use weft_os::lock::{Guard, Lock, Locked};
 use weft_os::process;
+use weft_udp_offload::Port;
 
 use super::receiver::Receiver;
 use super::slot::{Slot, SLOT_WORDS};
@@ -29,6 +30,8 @@ pub struct Record {
     pub(super) tx_fd: AtomicI32,
     tx: Lock<Outgoing>,
     rx: Lock<Incoming>,
+    /// How its datagrams come and go over carriers.
+    pub(super) port: Port,
     /// Receives so far, and when every sixteenth was.
     pub(super) receives: AtomicU32,
     pub(super) receives_since: AtomicU64,
@@ -109,6 +112,7 @@ impl Record {
             rx: Lock::new(Incoming {
                 receiver: Receiver::new(),
             }),
+            port: Port::new(),
             receives: AtomicU32::new(0),
             receives_since: AtomicU64::new(0),
         }
@@ -120,6 +124,7 @@ impl Record {
         // Of a socket that others may have too some may receive in ways that no hook sees.
         self.rx_off
             .store(origin == Origin::Found, Ordering::Relaxed);
+        self.port.begin(origin == Origin::Found);
         self.receives.store(0, Ordering::Relaxed);
         if let Some(mut tx) = self.outgoing() {
             tx.sender.abandon();

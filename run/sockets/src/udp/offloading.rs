@@ -1,0 +1,151 @@
+//! Datagrams over carriers: when they are offered one, and how they come out.
+//!
+//! What a carrier is and who runs it is `run/uoe`'s. Here its answers become those of a socket's calls.
+
+use weft_os::user::UserBuffers;
+use weft_udp_offload::{Offload, Sending, Sent};
+
+use super::receiver::{Ask, Datagram};
+use super::record::{Outgoing, Record};
+use super::Datagrams;
+use crate::verdict::Verdict;
+use crate::Errno;
+
+/// Octets of a datagram at most, whatever carries it.
+const DATAGRAM_OCTETS_MAX: usize = 65_507;
+/// Tells UDP sockets from TCP's, whose numbers are below.
+const KEY: u32 = 1 << 31;
+
+/// By which name others know the socket.
+fn key(record: &Record) -> u32 {
+    KEY | record.number as u32
+}
+
+impl Datagrams {
+    /// Offers a datagram to a carrier. Nothing where it is to go plainly.
+    #[inline]
+    pub(super) fn send_offloaded(
+        &'static self,
+        record: &'static Record,
+        tx: &mut Outgoing,
+        sending: Sending<'_>,
+        data: &UserBuffers,
+    ) -> Option<Verdict> {
+        let offload = self.offload.filter(|_| !record.port.is_off())?;
+        if sending.len > DATAGRAM_OCTETS_MAX {
+            return None;
+        }
+        // What gathered for the plain way was sent before.
+        if let Verdict::Done(Err(errno)) = self.make_way(tx, sending.fd, 0) {
+            return Some(Verdict::Done(Err(errno)));
+        }
+        let fill = |place: &mut [u8]| data.read(place).map_err(|_| libc::EFAULT);
+        match offload.send(&record.port, sending, fill) {
+            Sent::Plain => None,
+            Sent::Failed(errno) => Some(Verdict::Done(Err(errno))),
+            Sent::Done => {
+                self.have_flushed(offload);
+                Some(Verdict::Done(Ok(sending.len)))
+            }
+        }
+    }
+
+    /// What gathered on a carrier leaves within a tick, or at once where nobody ticks.
+    #[inline]
+    fn have_flushed(&'static self, offload: &Offload) {
+        if !self.flusher.is_running() {
+            self.flusher.ensure(self);
+        }
+        match self.flusher.is_running() {
+            true => self.flusher.wake(),
+            false => offload.flush_all(),
+        }
+    }
+
+    /// The program is about to receive; whether it is to be given what came over carriers, too.
+    #[inline]
+    pub(super) fn looks_at_receives(&self, record: &'static Record, fd: i32) -> bool {
+        let Some(offload) = self.offload else {
+            return false;
+        };
+        offload.receives(&record.port, key(record), fd);
+        !record.port.begin_plain()
+    }
+
+    /// A receive that the kernel did is over.
+    #[inline]
+    pub(super) fn end_look(&self, record: &Record) {
+        if self.offload.is_some() {
+            record.port.end_plain();
+        }
+    }
+
+    /// Hands the next datagram to `deliver` if it came over a carrier. Nothing where the kernel's queue is next, of
+    /// which Weft's own datagrams were taken.
+    #[inline]
+    pub(super) fn receive_offloaded<T>(
+        &self,
+        record: &'static Record,
+        fd: i32,
+        ask: Ask,
+        deliver: &mut impl FnMut(Datagram<'_>) -> Result<T, Errno>,
+    ) -> Option<Result<T, Errno>> {
+        let offload = self.offload.filter(|_| record.port.is_looked_at())?;
+        if let Some(errno) = record.port.take_pending() {
+            return Some(Err(errno));
+        }
+        let delivered = offload.take(&record.port, fd, ask.stay, |waiting| {
+            let len = waiting.octets.len();
+            let fits = len.min(ask.room);
+            deliver(Datagram {
+                octets: &waiting.octets[..fits],
+                name: waiting.name,
+                control: &[],
+                result: if ask.whole { len } else { fits },
+                truncated: fits < len,
+            })
+        });
+        if delivered.is_some() {
+            return delivered;
+        }
+        let has_plain = offload.has_plain(&record.port, fd);
+        match record.port.take_pending() {
+            Some(errno) => Some(Err(errno)),
+            None if has_plain => None,
+            None => Some(Err(libc::EAGAIN)),
+        }
+    }
+
+    /// Octets of the datagram that is next, if it came over a carrier.
+    pub(super) fn next_len_offloaded(&self, record: &Record, fd: i32) -> Option<usize> {
+        let offload = self.offload.filter(|_| record.port.is_looked_at())?;
+        offload.next_len(&record.port, fd)
+    }
+
+    /// Whether there is something for the program at a socket that the kernel calls readable.
+    pub fn is_readable(&self, record: &'static Record, fd: i32) -> bool {
+        self.offload
+            .is_none_or(|offload| offload.is_readable(&record.port, fd))
+    }
+
+    /// The socket is used in ways that no hook sees, or by another process: nothing of it goes over carriers any more.
+    pub(super) fn offload_nothing(&self, number: usize) {
+        if let (Some(offload), Some(record)) = (self.offload, self.record(number)) {
+            offload.leave(&record.port);
+        }
+    }
+
+    /// The socket is about to be connected elsewhere, or to have another option.
+    pub(super) fn offload_anew(&self, record: &'static Record) {
+        if let Some(offload) = self.offload {
+            offload.begin_anew(&record.port);
+        }
+    }
+
+    /// The socket is closed.
+    pub(super) fn offload_closed(&self, record: &'static Record) {
+        if let Some(offload) = self.offload {
+            offload.closed(&record.port, key(record));
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Datagrams that came over carriers and wait for the program, at one socket.
+
+use std::time::Duration;
+
+use weft_os::dgram::NAME_LEN;
+use weft_os::process;
+use weft_uoe::queue::{Drop, Limits, Queue};
+
+/// Ends of other sockets that datagrams of one socket come from, at most; those of more are refused.
+pub(crate) const SOURCES_MAX: usize = 4096;
+/// The most memory that one socket's queue is given, whatever the program says (`SO_RCVBUF`).
+const MEMORY_MAX: usize = 16 << 20;
+/// Octets of the longest datagram's record, which every queue has room for.
+const RECORD_MAX: usize = 66 * 1024;
+
+/// Where datagrams come from, as the socket has addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Source {
+    pub(crate) name: [u8; NAME_LEN],
+    pub(crate) len: usize,
+}
+
+/// A datagram that is handed out.
+#[derive(Debug)]
+pub struct Waiting<'a> {
+    /// All of its octets.
+    pub octets: &'a [u8],
+    /// The octets of the socket address that it comes from.
+    pub name: &'a [u8],
+}
+
+/// The queue of one socket. The thread fills it, calls empty it.
+#[derive(Debug, Default)]
+pub(crate) struct Inlet {
+    /// The process whose datagrams these are: a child has none of its parent's.
+    process: u32,
+    queue: Option<Queue<Vec<u8>>>,
+    sources: Vec<Source>,
+    /// A bell was rung since the queue was empty last.
+    pub(crate) is_rung: bool,
+    /// Datagrams put in and taken out so far.
+    pub(crate) put: u64,
+    pub(crate) taken: u64,
+    /// Datagrams dropped by the queue that were told of.
+    dropped_told: u64,
+}
+
+/// What came of putting one in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PutIn {
+    /// It waits.
+    Waits,
+    /// It waits, and nobody was told: a bell is to be rung.
+    WaitsUntold,
+    /// It was dropped, as the bounds say.
+    Dropped,
+}
+
+impl Inlet {
+    pub(crate) const fn new() -> Inlet {
+        Inlet {
+            process: 0,
+            queue: None,
+            sources: Vec::new(),
+            is_rung: false,
+            put: 0,
+            taken: 0,
+            dropped_told: 0,
+        }
+    }
+
+    /// The queue, if it is this process's.
+    #[inline]
+    fn queue(&mut self) -> Option<&mut Queue<Vec<u8>>> {
+        let is_own = self.process == process::id();
+        self.queue.as_mut().filter(|_| is_own)
+    }
+
+    /// Gives it a queue of so many octets, if it has none. By the thread.
+    pub(crate) fn open(&mut self, octets: usize, age: Option<Duration>, drops_oldest: bool) {
+        let octets = octets.clamp(RECORD_MAX, MEMORY_MAX);
+        let limits = Limits {
+            octets,
+            drop: match drops_oldest {
+                true => Drop::Oldest,
+                false => Drop::Newest,
+            },
+            age,
+        };
+        if let Some(queue) = self.queue() {
+            return queue.set_limits(limits);
+        }
+        // What a child inherited stays where it is: to free it may hang on a lock that a thread of the parent held.
+        std::mem::forget(self.queue.take());
+        std::mem::forget(std::mem::take(&mut self.sources));
+        *self = Inlet {
+            process: process::id(),
+            queue: Some(Queue::new(vec![0; octets + RECORD_MAX], limits)),
+            ..Inlet::new()
+        };
+    }
+
+    /// The number of a source, for [`Inlet::put_in`]; nothing where there are too many. By the thread.
+    pub(crate) fn source(&mut self, source: Source) -> Option<u32> {
+        if let Some(at) = self.sources.iter().position(|one| *one == source) {
+            return Some(at as u32);
+        }
+        if self.sources.len() >= SOURCES_MAX {
+            return None;
+        }
+        self.sources.push(source);
+        Some(self.sources.len() as u32 - 1)
+    }
+
+    /// Datagrams put in that wait no more: taken by the program, or dropped.
+    pub(crate) fn passed(&mut self) -> u64 {
+        let waiting = self.queue().map_or(0, |queue| queue.len());
+        self.put - waiting as u64
+    }
+
+    /// Whether one of `len` octets fits without dropping another.
+    #[inline]
+    pub(crate) fn has_room(&mut self, len: usize, now: Duration) -> bool {
+        self.queue().is_some_and(|queue| queue.has_room(len, now))
+    }
+
+    /// Puts a datagram in. By the thread.
+    #[inline]
+    pub(crate) fn put_in(&mut self, octets: &[u8], source: u32, now: Duration) -> PutIn {
+        let Some(queue) = self.queue() else {
+            return PutIn::Dropped;
+        };
+        let fill = |room: &mut [u8]| {
+            room.copy_from_slice(octets);
+            Ok::<(), std::convert::Infallible>(())
+        };
+        let is_in = queue.push(octets.len(), source, now, fill);
+        let is_in = is_in.unwrap_or_else(|never| match never {});
+        if !is_in {
+            return PutIn::Dropped;
+        }
+        self.put += 1;
+        match std::mem::replace(&mut self.is_rung, true) {
+            true => PutIn::Waits,
+            false => PutIn::WaitsUntold,
+        }
+    }
+
+    /// Datagrams that were dropped since this was asked last, for want of room or for their age.
+    pub(crate) fn newly_dropped(&mut self) -> u64 {
+        let dropped = self.queue().map_or(0, |queue| queue.dropped().sum());
+        dropped - std::mem::replace(&mut self.dropped_told, dropped)
+    }
+
+    /// Whether nothing waits.
+    #[inline]
+    pub(crate) fn is_empty(&mut self, now: Duration) -> bool {
+        self.front(now).is_none()
+    }
+
+    /// The first datagram.
+    #[inline]
+    pub(crate) fn front(&mut self, now: Duration) -> Option<Waiting<'_>> {
+        if self.process != process::id() {
+            return None;
+        }
+        let Inlet { queue, sources, .. } = self;
+        let record = queue.as_mut()?.front(now)?;
+        let source = sources.get(record.tag as usize)?;
+        Some(Waiting {
+            octets: record.octets,
+            name: &source.name[..source.len],
+        })
+    }
+
+    /// Takes the first one out; says whether none is left.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> bool {
+        let Some(queue) = self.queue() else {
+            return true;
+        };
+        queue.pop();
+        let is_empty = queue.is_empty();
+        self.taken += 1;
+        self.is_rung &= !is_empty;
+        is_empty
+    }
+
+    /// Throws away what waits. Frees no memory.
+    pub(crate) fn clear(&mut self) {
+        if let Some(queue) = self.queue() {
+            queue.clear();
+        }
+        self.is_rung = false;
+        self.taken = self.put;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Duration = Duration::from_secs(1000);
+
+    fn source(last: u8) -> Source {
+        let mut name = [0; NAME_LEN];
+        name[..8].copy_from_slice(&[2, 0, 0, 80, 192, 0, 2, last]);
+        Source { name, len: 16 }
+    }
+
+    fn inlet() -> Inlet {
+        process::watch();
+        let mut inlet = Inlet::new();
+        inlet.open(0, None, false);
+        inlet
+    }
+
+    #[test]
+    fn nobody_is_told_twice_of_what_waits() {
+        let mut inlet = inlet();
+        let from = inlet.source(source(1)).unwrap();
+        assert_eq!(inlet.source(source(1)), Some(from));
+        assert_eq!(inlet.put_in(b"one", from, NOW), PutIn::WaitsUntold);
+        assert_eq!(inlet.put_in(b"two", from, NOW), PutIn::Waits);
+        let first = inlet.front(NOW).unwrap();
+        assert_eq!((first.octets, first.name.len()), (&b"one"[..], 16));
+        assert!(!inlet.pop());
+        assert!(inlet.pop(), "it was the last");
+        assert_eq!(inlet.put_in(b"three", from, NOW), PutIn::WaitsUntold);
+        assert_eq!((inlet.put, inlet.taken), (3, 2));
+    }
+
+    #[test]
+    fn bounds_and_ages_are_those_of_the_rule() {
+        let mut inlet = inlet();
+        let from = inlet.source(source(1)).unwrap();
+        let long = vec![7; 30_000];
+        let put = (0..3).map(|_| inlet.put_in(&long, from, NOW));
+        let put: Vec<_> = put.collect();
+        assert_eq!(put[2], PutIn::Dropped);
+        assert_eq!(inlet.newly_dropped(), 1);
+        inlet.open(0, Some(Duration::from_millis(20)), true);
+        assert_eq!((inlet.put, inlet.passed()), (2, 0));
+        assert!(inlet.is_empty(NOW + Duration::from_millis(21)));
+        assert_eq!(inlet.newly_dropped(), 2);
+        assert_eq!(inlet.passed(), 2, "nobody waits for what was dropped");
+    }
+
+    #[test]
+    fn one_without_memory_has_nothing() {
+        process::watch();
+        let mut inlet = Inlet::new();
+        assert_eq!(inlet.put_in(b"one", 0, NOW), PutIn::Dropped);
+        assert!(inlet.is_empty(NOW) && inlet.pop());
+    }
+}

@@ -1,0 +1,39 @@
+//! UDP datagrams over connections of the kernel's TCP (decisions 0034 and 0037).
+//!
+//! The program's calls ask [`Offload`] about a UDP socket, which has a [`Port`]: may this datagram take a connection
+//! (a *carrier*), and has one come that way? One thread for each process asks other processes, connects, and runs the
+//! state machines of `proto/uoe`. What runs in a program's call allocates nothing and takes no lock that a signal
+//! handler or a fork could hang.
+//!
+//! | module | what it holds |
+//! | --- | --- |
+//! | [`offload`] | what the program's calls ask for, and what they share with the thread |
+//! | [`port`] | one UDP socket: how it sends and receives over carriers |
+//! | [`inlet`] | datagrams that came over carriers and wait for the program |
+//! | `sending`, `taking` | the program's sends and receives |
+//! | `thread` | the thread as calls see it |
+//! | `paths` | where a socket's datagrams go |
+//! | `link` | the octets of one carrier that are to leave |
+//! | `mail` | what calls tell the thread |
+//! | `nonces` | how Weft's own datagrams are told from the program's |
+//! | [`counts`] | what has become of datagrams |
+//! | `service` | the thread |
+
+#![forbid(unsafe_code)]
+
+pub mod counts;
+pub mod inlet;
+mod link;
+mod mail;
+mod nonces;
+pub mod offload;
+mod paths;
+pub mod port;
+pub mod sending;
+mod service;
+mod taking;
+mod thread;
+
+pub use offload::Offload;
+pub use port::Port;
+pub use sending::{Sending, Sent};

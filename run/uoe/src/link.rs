@@ -1,0 +1,216 @@
+//! The octets of one carrier that are to leave: the program's sends put frames in, and whoever finds them enough, or is
+//! about to sleep, gives them to TCP.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use weft_os::guarded::Guarded;
+use weft_os::lock::{Guard, Lock, Locked};
+use weft_os::net::{TcpStream, Transfer};
+use weft_os::process;
+use weft_uoe::gather::Gather;
+use weft_uoe::Control;
+
+/// Which carrier: the place of its link, and a number that the place's next carrier does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LinkId {
+    pub(crate) place: usize,
+    pub(crate) generation: u32,
+}
+
+/// What came of putting a frame in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Put {
+    /// It leaves with the next flush.
+    Done,
+    /// TCP takes no more now, and there is no room. `said`: what was to be said before it is.
+    Full { said: bool },
+    /// The carrier is gone.
+    Gone,
+}
+
+/// A place for a carrier's octets.
+#[derive(Debug)]
+pub(crate) struct Link {
+    outgoing: Lock<Outgoing>,
+    /// Something waits to leave.
+    waits: AtomicBool,
+    /// Datagrams put in so far.
+    sent: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Outgoing {
+    /// The process whose carrier it is.
+    process: u32,
+    generation: u32,
+    gather: Option<Gather<Vec<u8>>>,
+    stream: Option<Guarded<TcpStream>>,
+}
+
+impl Link {
+    pub(crate) fn new() -> Link {
+        Link {
+            outgoing: Lock::new(Outgoing::default()),
+            waits: AtomicBool::new(false),
+            sent: AtomicU64::new(0),
+        }
+    }
+
+    /// Its octets, of a carrier of this process; nothing where the calling thread has them already, or there is none.
+    fn outgoing(&self) -> Option<Guard<'_, Outgoing>> {
+        let held = match self.outgoing.lock() {
+            Locked::Held(held) => held,
+            // What a parent's thread held as the child was made is the parent's.
+            Locked::Orphaned(_) | Locked::Again => return None,
+        };
+        (held.process == process::id()).then_some(held)
+    }
+
+    /// A carrier takes the place: frames go by `gather` to `stream`. By the thread.
+    pub(crate) fn begin(&self, generation: u32, gather: Gather<Vec<u8>>, stream: TcpStream) {
+        if let Locked::Held(mut outgoing) | Locked::Orphaned(mut outgoing) = self.outgoing.lock() {
+            let before = std::mem::replace(
+                &mut *outgoing,
+                Outgoing {
+                    process: process::id(),
+                    generation,
+                    gather: Some(gather),
+                    stream: Some(Guarded::new(stream)),
+                },
+            );
+            // A parent's memory stays as it is: its descriptors are none here.
+            if before.process != process::id() {
+                std::mem::forget(before);
+            }
+        }
+    }
+
+    /// The carrier is over. By the thread.
+    pub(crate) fn end(&self, generation: u32) {
+        if let Some(mut outgoing) = self.outgoing() {
+            if outgoing.generation == generation {
+                (outgoing.gather, outgoing.stream) = (None, None);
+                self.waits.store(false, Ordering::Release);
+            }
+        }
+    }
+
+    /// Whether something waits to leave.
+    #[inline]
+    pub(crate) fn waits(&self) -> bool {
+        self.waits.load(Ordering::Acquire)
+    }
+
+    /// Datagrams put in so far, of all carriers that had the place.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Puts a datagram in, which `fill` writes, behind `before`.
+    ///
+    /// # Errors
+    /// What `fill` says; nothing of the datagram was put in then.
+    #[inline]
+    pub(crate) fn put<E>(
+        &self,
+        id: LinkId,
+        channel: u16,
+        len: usize,
+        before: Option<Control>,
+        mut fill: impl FnMut(&mut [u8]) -> Result<(), E>,
+    ) -> Result<Put, E> {
+        let Some(mut outgoing) = self.outgoing() else {
+            return Ok(Put::Gone);
+        };
+        if outgoing.generation != id.generation || outgoing.gather.is_none() {
+            return Ok(Put::Gone);
+        }
+        let mut said = before.is_none_or(|control| outgoing.say(&control));
+        if !said || !outgoing.push(channel, len, &mut fill)? {
+            self.flush_held(&mut outgoing);
+            said = said || before.is_none_or(|control| outgoing.say(&control));
+            if !said || !outgoing.push(channel, len, &mut fill)? {
+                return Ok(Put::Full { said });
+            }
+        }
+        self.waits.store(true, Ordering::Release);
+        self.sent.fetch_add(1, Ordering::Relaxed);
+        Ok(Put::Done)
+    }
+
+    /// Puts a control message in; says whether there was room.
+    pub(crate) fn say(&self, generation: u32, control: &Control) -> bool {
+        let Some(mut outgoing) = self.outgoing() else {
+            return false;
+        };
+        let said = outgoing.generation == generation && outgoing.say(control);
+        if said {
+            self.waits.store(true, Ordering::Release);
+        }
+        said
+    }
+
+    /// Gives TCP what waits, as far as it takes it.
+    pub(crate) fn flush(&self) {
+        if self.waits() {
+            if let Some(mut outgoing) = self.outgoing() {
+                self.flush_held(&mut outgoing);
+            }
+        }
+    }
+
+    fn flush_held(&self, outgoing: &mut Outgoing) {
+        if outgoing.flush() {
+            self.waits.store(false, Ordering::Release);
+        }
+    }
+}
+
+impl Outgoing {
+    #[inline]
+    fn push<E>(
+        &mut self,
+        channel: u16,
+        len: usize,
+        fill: impl FnMut(&mut [u8]) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        match &mut self.gather {
+            Some(gather) => gather.push(channel, len, fill),
+            None => Ok(false),
+        }
+    }
+
+    fn say(&mut self, control: &Control) -> bool {
+        let encoded = control.encode();
+        let octets = encoded.octets();
+        let fill = |room: &mut [u8]| {
+            room.copy_from_slice(octets);
+            Ok::<(), std::convert::Infallible>(())
+        };
+        let said = self.push(0, octets.len(), fill);
+        said.unwrap_or_else(|never| match never {})
+    }
+
+    /// Says whether nothing is left, or nothing will ever leave.
+    fn flush(&mut self) -> bool {
+        let (Some(gather), Some(stream)) = (&mut self.gather, &mut self.stream) else {
+            return true;
+        };
+        // The program may have closed the number and given it to a file of its own.
+        let Some(stream) = stream.get() else {
+            self.gather = None;
+            return true;
+        };
+        while !gather.is_empty() {
+            match stream.send(gather.octets()) {
+                Transfer::Octets(octets) => gather.handle_taken(octets),
+                Transfer::WouldBlock => return false,
+                Transfer::End | Transfer::Failed(_) => {
+                    self.gather = None;
+                    return true;
+                }
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,265 @@
+//! What the program's calls ask for, and what they share with the thread.
+
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use weft_discovery::{About, Answering, TakesCarriers};
+use weft_os::beside;
+use weft_os::lock::{Lock, Locked};
+use weft_os::{process, sched};
+use weft_settings::datagrams::DatagramRules;
+use weft_settings::DiscoveryPort;
+use weft_uoe::destinations::Destinations;
+
+use crate::counts::{Counted, Counts};
+use crate::link::Link;
+use crate::mail::{Mail, Mailbox};
+use crate::nonces::Nonces;
+use crate::port::{Held, Port};
+use crate::thread::Thread;
+
+/// Carriers of a process at most.
+pub const CARRIERS_MAX: usize = 128;
+/// Sockets of a process that others may send to over carriers, at most.
+pub const SERVED_MAX: usize = 256;
+/// How long a process that ends waits for what it sent to be read.
+const ENDING_WITHIN: Duration = Duration::from_millis(100);
+
+/// The offload of one process and those forked from it.
+#[derive(Debug)]
+pub struct Offload {
+    pub(crate) rules: DatagramRules,
+    pub(crate) discovery_port: DiscoveryPort,
+    pub(crate) answering: OnceLock<&'static Answering>,
+    pub(crate) links: Box<[Link]>,
+    pub(crate) destinations: Lock<Destinations>,
+    pub(crate) nonces: Nonces,
+    pub(crate) mail: Lock<Mailbox>,
+    pub(crate) served: Lock<[Option<Held>; SERVED_MAX]>,
+    pub(crate) thread: Lock<Thread>,
+    /// The thread's number in the kernel.
+    pub(crate) thread_number: AtomicI32,
+    /// Where carriers are taken, and which process this is; 0 until there is a listener.
+    pub(crate) takes_port: AtomicU32,
+    instance: AtomicU64,
+    pub(crate) bells_taken: AtomicU64,
+    /// Links below this one were used.
+    pub(crate) links_used: AtomicUsize,
+    pub(crate) confined: AtomicBool,
+    pub(crate) ending: AtomicBool,
+    pub(crate) ended: AtomicBool,
+    pub(crate) counts: Counts,
+}
+
+/// The time, as everything here counts it.
+#[inline]
+pub(crate) fn now() -> Duration {
+    weft_discovery::now()
+}
+
+impl Offload {
+    /// Nothing is offloaded yet; of sockets to come `rules` say whose datagrams may be. Nothing where no rule does.
+    /// Allocates, for as long as the process lives.
+    pub fn new(rules: DatagramRules, port: DiscoveryPort) -> Option<&'static Offload> {
+        if !rules.any_uoe() {
+            return None;
+        }
+        weft_os::fork::watch();
+        let offload = Offload {
+            rules,
+            discovery_port: port,
+            answering: OnceLock::new(),
+            links: (0..CARRIERS_MAX).map(|_| Link::new()).collect(),
+            destinations: Lock::new(Destinations::new(weft_os::random_u64(), now())),
+            nonces: Nonces::new(),
+            mail: Lock::new(Mailbox::new()),
+            served: Lock::new([None; SERVED_MAX]),
+            thread: Lock::new(Thread::default()),
+            thread_number: AtomicI32::new(0),
+            takes_port: AtomicU32::new(0),
+            instance: AtomicU64::new(0),
+            bells_taken: AtomicU64::new(0),
+            links_used: AtomicUsize::new(0),
+            confined: AtomicBool::new(false),
+            ending: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            counts: Counts::default(),
+        };
+        Some(Box::leak(Box::new(offload)))
+    }
+
+    /// Who answers others that ask for this process's sockets. To be called once, before anything else.
+    pub fn set_answering(&self, answering: &'static Answering) {
+        let _ = self.answering.set(answering);
+    }
+
+    /// What has become of datagrams in this process.
+    pub fn counted(&self) -> Counted {
+        self.counts.counted()
+    }
+
+    /// Where this process takes carriers, once it does.
+    pub fn takes_carriers(&self) -> Option<TakesCarriers> {
+        let port = self.takes_port.load(Ordering::Acquire) as u16;
+        let instance = self.instance.load(Ordering::Acquire);
+        (port != 0).then_some(TakesCarriers { port, instance })
+    }
+
+    pub(crate) fn set_takes(&self, port: u16, instance: u64) {
+        self.instance.store(instance, Ordering::Release);
+        self.takes_port.store(port.into(), Ordering::Release);
+    }
+
+    /// Whether something waits to leave.
+    #[inline]
+    pub fn anything_waits(&self) -> bool {
+        self.used().iter().any(Link::waits)
+    }
+
+    /// Gives TCP what waits, as far as it takes it at once.
+    pub fn flush_all(&self) {
+        self.used().iter().for_each(Link::flush);
+    }
+
+    #[inline]
+    fn used(&self) -> &[Link] {
+        let used = self.links_used.load(Ordering::Relaxed);
+        self.links.get(..used).unwrap_or(&self.links)
+    }
+
+    /// A carrier is about to take this place.
+    pub(crate) fn use_link(&self, place: usize) {
+        self.links_used.fetch_max(place + 1, Ordering::Relaxed);
+    }
+
+    /// The program receives from this socket, which others know by `key`: they may be told that it takes carriers.
+    #[inline]
+    pub fn receives(&'static self, port: &'static Port, key: u32, fd: RawFd) {
+        if !port.is_off() && port.begin_served() {
+            self.serve(port, key, fd);
+        }
+    }
+
+    #[cold]
+    fn serve(&'static self, port: &'static Port, key: u32, fd: RawFd) {
+        let has_port = beside::local_end(fd).is_some_and(|at| at.port() != 0);
+        if !has_port || self.is_over() || process::is_borrowed() || !port.keep(fd) {
+            return port.end_served();
+        }
+        if let Locked::Held(mut served) | Locked::Orphaned(mut served) = self.served.lock() {
+            let is_free = |place: &&mut Option<Held>| place.is_none_or(|held| !held.is_alive());
+            if let Some(place) = served.iter_mut().find(is_free) {
+                *place = Some(port.held());
+            }
+        }
+        self.ensure_thread();
+        if let Some(answering) = self.answering.get() {
+            answering.serve(key, About::Datagrams, fd);
+        }
+    }
+
+    /// The socket is closed.
+    pub fn closed(&'static self, port: &'static Port, key: u32) {
+        if port.is_served() {
+            if let Some(answering) = self.answering.get() {
+                answering.leave(key);
+            }
+        }
+        if port.is_served() || port.is_looked_at() {
+            self.tell(Mail::Closed { port: port.held() });
+        }
+        port.end();
+    }
+
+    /// Sockets of this process that take datagrams over carriers.
+    pub(crate) fn served(&self) -> Vec<Held> {
+        let Locked::Held(served) = self.served.lock() else {
+            return Vec::new();
+        };
+        let is_ours = |held: &Held| held.is_alive() && held.port.is_served();
+        served.iter().flatten().copied().filter(is_ours).collect()
+    }
+
+    /// The program connects the socket anew, or wants something else of it: channels are opened anew, as it may hear
+    /// others then, or not be served any more.
+    pub fn begin_anew(&self, port: &'static Port) {
+        if let Some(mut paths) = port.paths() {
+            paths.peer = None;
+        }
+        if port.is_looked_at() {
+            self.tell(Mail::Closed { port: port.held() });
+        }
+    }
+
+    /// Nothing of the socket goes over carriers any more: another process has it too, or it is used past the hooks.
+    pub fn leave(&self, port: &'static Port) {
+        if port.is_off() {
+            return;
+        }
+        port.switch_off();
+        if port.is_looked_at() {
+            self.tell(Mail::Closed { port: port.held() });
+        }
+    }
+
+    /// The process is about to end: what waits leaves, and is read or given up.
+    pub fn ending(&self) {
+        // A child in its parent's memory ends, or becomes another program, without its parent.
+        if process::is_borrowed() {
+            return;
+        }
+        self.flush_all();
+        if !self.has_thread() || self.ending.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.wake();
+        self.await_thread(|| self.ended.load(Ordering::Acquire));
+    }
+
+    /// The program confines itself: the thread ends, and nothing more is offloaded.
+    pub fn confine(&self) {
+        self.confined.store(true, Ordering::SeqCst);
+        self.flush_all();
+        if !self.has_thread() {
+            return;
+        }
+        self.wake();
+        let thread = || self.thread_number.load(Ordering::Acquire);
+        self.await_thread(|| thread() == 0 || !sched::is_thread(thread()));
+    }
+
+    fn await_thread(&self, is_done: impl Fn() -> bool) {
+        let begun = now();
+        while !is_done() && now() - begun < ENDING_WITHIN {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+
+    /// Whether nothing is offloaded any more.
+    #[inline]
+    pub(crate) fn is_over(&self) -> bool {
+        self.confined.load(Ordering::Relaxed)
+    }
+
+    /// Whether the process is about to end.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.ending.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_ended(&self) {
+        self.ended.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn set_thread_number(&self) {
+        self.thread_number
+            .store(sched::thread_number(), Ordering::Release);
+    }
+
+    pub(crate) fn with_destinations(&self, work: impl FnOnce(&mut Destinations)) {
+        if let Locked::Held(mut known) | Locked::Orphaned(mut known) = self.destinations.lock() {
+            work(&mut known);
+        }
+    }
+}

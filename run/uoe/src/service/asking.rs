@@ -1,0 +1,144 @@
+//! Destinations that are asked for, and connections that are begun for them.
+
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use weft_discovery::{Inquiry, Learnt, TakesCarriers};
+use weft_os::beside;
+use weft_os::net::TcpStream;
+use weft_uoe::greeting::Instance;
+use weft_uoe::End;
+
+use super::side::{self, Side, Wanted};
+use super::Service;
+use crate::counts::count;
+use crate::offload::{now, CARRIERS_MAX};
+use crate::port::Held;
+
+/// Destinations that are asked for at a time.
+const ASKED_MAX: usize = 16;
+
+/// How long a socket may take to have a channel, once it is known that it wants one.
+const WANTED_FOR: Duration = Duration::from_secs(5);
+
+/// A destination that is asked for.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    inquiry: Inquiry,
+    wanted: Wanted,
+    over_at: Duration,
+}
+
+impl Asked {
+    pub(crate) fn number(&self) -> RawFd {
+        self.inquiry.number()
+    }
+
+    pub(crate) fn port(&self) -> Held {
+        self.wanted.port
+    }
+
+    pub(crate) fn deadline(&self) -> Duration {
+        self.over_at
+    }
+}
+
+impl Service {
+    /// A socket sends busily to `to`.
+    pub(crate) fn handle_wanted(&mut self, port: Held, to: SocketAddr) {
+        let until = now() + WANTED_FOR;
+        let wanted = Wanted { port, to, until };
+        if !port.is_alive() || self.is_on_its_way(&wanted) {
+            return;
+        }
+        // Two sockets that send to one destination have one carrier.
+        let to_there = |side: &&mut Side| side.is_up() && side.leads_to(to.into());
+        if let Some(side) = self.sides.iter_mut().find(to_there) {
+            return side.wants.push(wanted);
+        }
+        if self.asked.len() >= ASKED_MAX || self.sides.len() >= CARRIERS_MAX {
+            return self.leave_alone(to);
+        }
+        let discovery_port = self.offload.discovery_port;
+        let sent = port
+            .port
+            .with_fd(|fd| Inquiry::send(discovery_port, fd, to, now()));
+        let Some(mut inquiry) = sent.flatten() else {
+            return self.leave_alone(to);
+        };
+        count(&self.offload.counts.asked);
+        let over_at = match inquiry.poll(now()) {
+            Learnt::Waits(until) => until,
+            _ => now(),
+        };
+        self.asked.push(Asked {
+            inquiry,
+            wanted,
+            over_at,
+        });
+    }
+
+    fn is_on_its_way(&self, wanted: &Wanted) -> bool {
+        let asked = self.asked.iter().map(|asked| &asked.wanted);
+        let sides = self.sides.iter().flat_map(|side| &side.wants);
+        asked.chain(sides).any(|other| other == wanted)
+            || self.sides.iter().any(|side| side.has_channel(wanted))
+    }
+
+    /// The destination is plain for a while.
+    pub(crate) fn leave_alone(&self, to: SocketAddr) {
+        self.offload.with_destinations(|known| {
+            known.handle_no(to.into(), now());
+        });
+    }
+
+    /// Takes in what those that were asked have said.
+    pub(crate) fn poll_asked(&mut self) {
+        let mut at = 0;
+        while at < self.asked.len() {
+            let learnt = self.asked[at].inquiry.poll(now());
+            if let Learnt::Waits(_) = learnt {
+                at += 1;
+                continue;
+            }
+            let asked = self.asked.swap_remove(at);
+            match learnt {
+                Learnt::TakesCarriers(takes) => self.connect(asked.wanted, takes),
+                _ => self.leave_alone(asked.wanted.to),
+            }
+        }
+    }
+
+    /// A carrier to the process that owns the destination: one that is there, or a new one.
+    fn connect(&mut self, wanted: Wanted, takes: TakesCarriers) {
+        count(&self.offload.counts.found);
+        let instance = Instance(takes.instance);
+        // What a process sends to itself is the kernel's.
+        if instance == self.instance {
+            return self.leave_alone(wanted.to);
+        }
+        let is_to_it = |side: &&mut Side| side.is_usable() && side.peer() == Some(instance);
+        if let Some(side) = self.sides.iter_mut().find(is_to_it) {
+            return side.wants.push(wanted);
+        }
+        let mut at = wanted.to;
+        at.set_port(takes.port);
+        let Ok(stream) = TcpStream::connect_apart(at) else {
+            return self.leave_alone(wanted.to);
+        };
+        let own = side::greeting(self.instance, Some(End::from(wanted.to)));
+        let connecting = Side::connecting(stream, own, instance, wanted, now());
+        self.sides.push(connecting);
+    }
+}
+
+/// The end of the program's socket, as it is said to the other end of a connection from `here`.
+pub(crate) fn source(port: &Held, here: SocketAddr) -> Option<End> {
+    let local = port.port.with_fd(beside::local_end).flatten()?;
+    let ip = match local.ip().is_unspecified() {
+        true => here.ip(),
+        false => local.ip(),
+    };
+    (local.port() != 0).then(|| End::new(ip, local.port()))
+}

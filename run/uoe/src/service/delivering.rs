@@ -1,0 +1,274 @@
+//! Datagrams from a carrier into the queues of sockets.
+
+use std::time::Duration;
+
+use weft_os::lock::Guard;
+use weft_uoe::deframer::Next;
+use weft_uoe::frame::CONTROL;
+use weft_uoe::Fault;
+
+use super::side::{PeerChannel, Phase, Side};
+use super::Service;
+use crate::counts::{count, Counts};
+use crate::inlet::{Inlet, PutIn};
+use crate::offload::now;
+use crate::port::Held;
+
+/// Reads of one carrier before others have their turn.
+const READS_MAX: usize = 4;
+/// Datagrams that are put into one socket's queue before its lock is given back.
+const RUN_MAX: u32 = 32;
+/// Octets of a carrier that wait behind marks at most: 20 ms of 1.6 Gb/s, and of more the rest is lost.
+const BEHIND_MAX: usize = 4 << 20;
+
+/// A socket's queue that is held for several datagrams.
+struct Run {
+    port: Held,
+    inlet: Guard<'static, Inlet>,
+    left: u32,
+}
+
+/// Datagrams that are being put into queues.
+struct Delivering<'a> {
+    counts: &'a Counts,
+    run: Option<Run>,
+    /// Sockets to ring for, and the channel that something came on.
+    rings: Vec<(Held, u16)>,
+    now: Duration,
+}
+
+/// Whether the carrier goes on.
+#[derive(PartialEq)]
+enum Delivered {
+    GoesOn,
+    /// The socket has no room, and its program is at work on making some.
+    HeldUp,
+}
+
+impl Service {
+    /// Takes in what came on a carrier.
+    pub(super) fn read_side(&mut self, at: usize, now: Duration) {
+        for _ in 0..READS_MAX {
+            let side = &mut self.sides[at];
+            if side.held_up.is_some() {
+                return;
+            }
+            let may_be_more = side.read();
+            if side.phase == Phase::Greeting && !self.read_greeting(at, now) {
+                return;
+            }
+            self.deliver_read(at, now);
+            let side = &self.sides[at];
+            if !may_be_more || side.phase == Phase::Gone {
+                return;
+            }
+        }
+    }
+
+    /// Goes on with what was held up, or came behind a mark.
+    pub(super) fn deliver_held(&mut self, at: usize, now: Duration) {
+        let (side, counts) = (&mut self.sides[at], &self.offload.counts);
+        let mut delivering = Delivering::new(counts, now);
+        delivering.put_behind(side);
+        if let Some((channel, octets)) = side.held_up.take() {
+            if delivering.put(side, channel, &octets) == Delivered::HeldUp {
+                side.held_up = Some((channel, octets));
+            }
+        }
+        let goes_on = side.held_up.is_none();
+        self.ring_for(at, delivering.finish());
+        if goes_on {
+            self.deliver_read(at, now);
+        }
+    }
+
+    /// A channel is over, and what waited behind a mark waits no longer.
+    pub(super) fn deliver_rest(&mut self, at: usize, number: u16, channel: PeerChannel) {
+        let mut delivering = Delivering::new(&self.offload.counts, now());
+        for octets in channel.behind {
+            let delivered = delivering.put_in(channel.port, number, channel.source, &octets);
+            if delivered == Delivered::HeldUp {
+                count(&self.offload.counts.dropped_received);
+            }
+        }
+        let rings = delivering.finish();
+        self.ring_for(at, rings);
+    }
+
+    fn deliver_read(&mut self, at: usize, now: Duration) {
+        let (side, counts) = (&mut self.sides[at], &self.offload.counts);
+        let mut delivering = Delivering::new(counts, now);
+        let fault = delivering.read(side).err();
+        let rings = delivering.finish();
+        if fault.is_some() {
+            side.fault = fault;
+        }
+        self.ring_for(at, rings);
+    }
+
+    fn ring_for(&mut self, at: usize, rings: Vec<(Held, u16)>) {
+        let generation = self.sides[at].generation();
+        for (port, channel) in rings {
+            self.ring(port, (generation, channel));
+        }
+    }
+}
+
+impl Delivering<'_> {
+    fn new(counts: &Counts, now: Duration) -> Delivering<'_> {
+        Delivering {
+            counts,
+            run: None,
+            rings: Vec::new(),
+            now,
+        }
+    }
+
+    /// Gives the locks back; those to ring for.
+    fn finish(self) -> Vec<(Held, u16)> {
+        self.rings
+    }
+
+    /// Every frame that is there whole.
+    fn read(&mut self, side: &mut Side) -> Result<(), Fault> {
+        let Some(mut deframer) = side.deframer.take() else {
+            return Ok(());
+        };
+        let room = std::mem::take(&mut side.room);
+        let read = self.read_frames(side, &mut deframer, &room);
+        (side.deframer, side.room) = (Some(deframer), room);
+        read
+    }
+
+    fn read_frames(
+        &mut self,
+        side: &mut Side,
+        deframer: &mut weft_uoe::Deframer,
+        room: &[u8],
+    ) -> Result<(), Fault> {
+        while side.held_up.is_none() {
+            let octets = &room[side.start..side.end];
+            let Next::Frame(head, range) = deframer.next(octets)? else {
+                return Ok(());
+            };
+            side.start += head.frame_len();
+            let payload = &octets[range];
+            if head.is_part {
+                // This end takes segments in order alone, and nobody cuts datagrams for it.
+                return Err(Fault::Channel(head.channel));
+            }
+            if head.channel == CONTROL {
+                side.carrier.handle_control(payload, self.now)?;
+                continue;
+            }
+            if side
+                .carrier
+                .handle_datagram(head.channel, self.now)?
+                .is_none()
+            {
+                count(&self.counts.dropped_received);
+                continue;
+            }
+            if self.put(side, head.channel, payload) == Delivered::HeldUp {
+                side.held_up = Some((head.channel, payload.to_vec()));
+            }
+        }
+        Ok(())
+    }
+
+    /// One datagram.
+    fn put(&mut self, side: &mut Side, number: u16, octets: &[u8]) -> Delivered {
+        let is_behind = side.carrier.is_behind(number, self.now);
+        let channel = side.peer_channels.get_mut(&number);
+        let Some(channel) = channel.filter(|channel| channel.port.is_alive()) else {
+            count(&self.counts.dropped_received);
+            return Delivered::GoesOn;
+        };
+        if is_behind || !channel.behind.is_empty() {
+            match side.behind_octets + octets.len() <= BEHIND_MAX {
+                true => {
+                    side.behind_octets += octets.len();
+                    channel.behind.push_back(octets.to_vec());
+                }
+                false => count(&self.counts.dropped_received),
+            }
+            return Delivered::GoesOn;
+        }
+        let (port, source) = (channel.port, channel.source);
+        self.put_in(port, number, source, octets)
+    }
+
+    /// Datagrams whose mark has come, or did not come in time.
+    fn put_behind(&mut self, side: &mut Side) {
+        let Side {
+            carrier,
+            peer_channels,
+            behind_octets,
+            ..
+        } = side;
+        for (number, channel) in peer_channels.iter_mut() {
+            if channel.behind.is_empty() || carrier.is_behind(*number, self.now) {
+                continue;
+            }
+            let (port, source) = (channel.port, channel.source);
+            while let Some(octets) = channel.behind.front() {
+                if self.put_in(port, *number, source, octets) == Delivered::HeldUp {
+                    break;
+                }
+                *behind_octets -= octets.len();
+                channel.behind.pop_front();
+            }
+        }
+    }
+
+    #[inline]
+    fn put_in(
+        &mut self,
+        port: Held,
+        channel: u16,
+        source: Option<u32>,
+        octets: &[u8],
+    ) -> Delivered {
+        let now = self.now;
+        let (Some(source), Some(run)) = (source, self.run(port)) else {
+            count(&self.counts.dropped_received);
+            return Delivered::GoesOn;
+        };
+        if !run.inlet.has_room(octets.len(), now) && Service::is_busy(port) {
+            port.port.wait_for();
+            self.run = None;
+            return Delivered::HeldUp;
+        }
+        let mut is_untold = false;
+        match run.inlet.put_in(octets, source, now) {
+            PutIn::Waits => {}
+            PutIn::WaitsUntold => is_untold = true,
+            PutIn::Dropped => {}
+        }
+        let dropped = run.inlet.newly_dropped();
+        if dropped > 0 {
+            let counter = &self.counts.dropped_received;
+            counter.fetch_add(dropped, std::sync::atomic::Ordering::Relaxed);
+        }
+        if is_untold {
+            self.rings.push((port, channel));
+        }
+        Delivered::GoesOn
+    }
+
+    /// The socket's queue, held.
+    fn run(&mut self, port: Held) -> Option<&mut Run> {
+        let goes_on = |run: &Run| run.port == port && run.left > 0;
+        if !self.run.as_ref().is_some_and(goes_on) {
+            self.run = None;
+            self.run = Some(Run {
+                port,
+                inlet: port.port.inlet()?,
+                left: RUN_MAX,
+            });
+        }
+        let run = self.run.as_mut()?;
+        run.left -= 1;
+        Some(run)
+    }
+}

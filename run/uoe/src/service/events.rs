@@ -1,0 +1,323 @@
+//! What a carrier's state machine says is to be done, and its turn as a whole.
+
+use std::time::Duration;
+
+use weft_os::beside::socket_name;
+use weft_os::dgram::get_int;
+use weft_uoe::carrier::{stays, Event};
+use weft_uoe::control::Why;
+use weft_uoe::{End, Fault};
+
+use super::side::{Phase, Side};
+use super::Service;
+use crate::counts::count;
+use crate::inlet::Source;
+use crate::link::{Link, LinkId};
+use crate::offload::now;
+use crate::port::Held;
+
+impl Service {
+    /// Each carrier's turn; `ready` says whose connection can be read or written.
+    pub(crate) fn run_sides(&mut self, ready: &[bool]) {
+        for at in 0..self.sides.len() {
+            let now = now();
+            let is_ready = ready.get(at).copied().unwrap_or(false);
+            self.tell_sent(at, now);
+            match self.sides[at].phase {
+                Phase::Connecting(_) if is_ready => self.sides[at].handle_connected(now),
+                Phase::Greeting | Phase::Up if is_ready => self.read_side(at, now),
+                // What still comes is nobody's; the end of it is waited for.
+                Phase::Closing(_) if is_ready => {
+                    while self.sides[at].read() {
+                        self.sides[at].end = 0;
+                    }
+                    self.sides[at].end = 0;
+                }
+                _ => {}
+            }
+            self.deliver_held(at, now);
+            self.finish_turn(at, now);
+        }
+    }
+
+    /// The state machine is told of what the program's calls have sent.
+    fn tell_sent(&mut self, at: usize, now: Duration) {
+        let side = &mut self.sides[at];
+        let Some(link) = side
+            .link
+            .and_then(|link| self.offload.links.get(link.place))
+        else {
+            return;
+        };
+        let sent = link.sent();
+        if sent != side.sent_told {
+            side.sent_told = sent;
+            side.carrier.handle_sent(now);
+        }
+    }
+
+    fn finish_turn(&mut self, at: usize, now: Duration) {
+        if let Some(fault) = self.sides[at].fault.take() {
+            self.handle_fault(at, fault);
+        }
+        let side = &mut self.sides[at];
+        if side.is_late(now) {
+            side.phase = Phase::Gone;
+        }
+        if side.phase == Phase::Gone {
+            side.carrier.handle_gone();
+        } else if side.carrier.deadline().is_some_and(|at| now >= at) {
+            side.carrier.handle_timeout(now);
+        }
+        self.open_wanted(at, now);
+        self.handle_events(at, now);
+        self.pass_barriers(at, now);
+        self.say_controls(at);
+    }
+
+    fn handle_fault(&mut self, at: usize, fault: Fault) {
+        count(&self.offload.counts.faults);
+        let side = &mut self.sides[at];
+        weft_settings::info!(
+            "a connection that datagrams travel on, with {}, is closed: {fault}",
+            side.here
+        );
+        side.phase = Phase::Gone;
+    }
+
+    /// The other end's greeting; says whether it is there.
+    pub(super) fn read_greeting(&mut self, at: usize, now: Duration) -> bool {
+        let side = &mut self.sides[at];
+        let peer = match side.take_greeting() {
+            Ok(Some(peer)) => peer,
+            Ok(None) => return false,
+            Err(fault) => {
+                side.fault = Some(fault);
+                return false;
+            }
+        };
+        let is_somebody_else = side.connects_to.is_some_and(|to| to != peer.instance);
+        let begun = side.begin(peer, now);
+        let place = self.free_place();
+        let (Some((gather, stream)), Some(place), false) = (begun, place, is_somebody_else) else {
+            self.sides[at].phase = Phase::Gone;
+            return false;
+        };
+        self.generations = self.generations.wrapping_add(1).max(1);
+        let generation = self.generations;
+        let link = &self.offload.links[place];
+        self.offload.use_link(place);
+        link.begin(generation, gather, stream);
+        let side = &mut self.sides[at];
+        side.link = Some(LinkId { place, generation });
+        side.sent_told = link.sent();
+        count(&self.offload.counts.carriers);
+        self.drain_the_other(at, now);
+        true
+    }
+
+    /// Where both ends have connected, one carrier stays.
+    fn drain_the_other(&mut self, at: usize, now: Duration) {
+        let peer = self.sides[at].peer();
+        let same = |side: &Side| side.is_up() && side.peer() == peer;
+        let other = (0..self.sides.len()).find(|other| *other != at && same(&self.sides[*other]));
+        let (Some(other), Some(peer)) = (other, peer) else {
+            return;
+        };
+        let own = self.instance;
+        let is_staying = |side: &Side| match side.connects_to {
+            Some(_) => stays(own, peer),
+            None => stays(peer, own),
+        };
+        let goes = match is_staying(&self.sides[at]) {
+            true => other,
+            false => at,
+        };
+        let stays = if goes == at { other } else { at };
+        let wants = std::mem::take(&mut self.sides[goes].wants);
+        self.sides[stays].wants.extend(wants);
+        self.sides[goes].carrier.drain(Why::Twice, now);
+    }
+
+    fn free_place(&self) -> Option<usize> {
+        let taken: Vec<usize> = self
+            .sides
+            .iter()
+            .filter_map(|side| side.link.map(|link| link.place))
+            .collect();
+        (0..self.offload.links.len()).find(|place| !taken.contains(place))
+    }
+
+    fn handle_events(&mut self, at: usize, now: Duration) {
+        while let Some(event) = self.sides[at].carrier.poll_event() {
+            match event {
+                Event::Up => {}
+                Event::Wanted {
+                    channel,
+                    source,
+                    target,
+                } => self.handle_channel_wanted(at, channel, [source, target]),
+                Event::Prove { proof, from, to } => self.prove(at, proof, from, to),
+                Event::Incoming {
+                    channel, source, ..
+                } => self.handle_incoming(at, channel, source),
+                Event::Finished { channel } => self.handle_finished(at, channel),
+                Event::Opened { channel } => self.handle_opened(at, channel),
+                Event::Lost { channel, why } => self.handle_lost(at, channel, why, now),
+                Event::Barrier { channel, number } => {
+                    if let Some(channel) = self.sides[at].peer_channels.get_mut(&channel) {
+                        let put = channel.port.port.inlet().map_or(0, |inlet| inlet.put);
+                        let behind = channel.behind.len() as u64;
+                        channel.barriers.push((number, put + behind));
+                    }
+                }
+                Event::Passed { channel, number } => self.handle_passed(at, channel, number),
+                Event::Closed(_) => {
+                    if self.sides[at].phase != Phase::Gone {
+                        self.say_controls(at);
+                        self.sides[at].finish(now);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The source of a channel is proven.
+    fn handle_incoming(&mut self, at: usize, number: u16, source: End) {
+        let Some(channel) = self.sides[at].peer_channels.get_mut(&number) else {
+            return;
+        };
+        let port = channel.port;
+        let is_v6 = |fd| get_int(fd, libc::SOL_SOCKET, libc::SO_DOMAIN) == Ok(libc::AF_INET6);
+        let name = port
+            .port
+            .with_fd(|fd| socket_name(source.to_socket_addr(), is_v6(fd)));
+        let place = name.and_then(|(name, len)| port.port.inlet()?.source(Source { name, len }));
+        channel.source = place;
+        match place {
+            Some(_) => count(&self.offload.counts.taken),
+            None => self.refuse(at, number, Why::TooMany),
+        }
+    }
+
+    fn handle_finished(&mut self, at: usize, channel: u16) {
+        if let Some(over) = self.sides[at].remove_peer_channel(channel) {
+            self.retire(over.nonce);
+            self.deliver_rest(at, channel, over);
+        }
+    }
+
+    /// Barriers before which everything has been taken.
+    fn pass_barriers(&mut self, at: usize, now: Duration) {
+        let Side {
+            carrier,
+            peer_channels,
+            ..
+        } = &mut self.sides[at];
+        for (number, channel) in peer_channels.iter_mut() {
+            if channel.barriers.is_empty() {
+                continue;
+            }
+            let passed = channel.port.port.inlet();
+            let passed = passed.map_or(0, |mut inlet| inlet.passed());
+            channel.barriers.retain(|(barrier, put)| {
+                let is_passed = passed >= *put;
+                if is_passed {
+                    carrier.pass(*number, *barrier, now);
+                }
+                !is_passed
+            });
+            if !channel.barriers.is_empty() {
+                channel.port.port.wait_for();
+            }
+        }
+    }
+
+    /// Puts what is to be said into the stream, and gives it to TCP.
+    fn say_controls(&mut self, at: usize) {
+        let side = &mut self.sides[at];
+        while let Some(control) = side.carrier.poll_control() {
+            side.controls.push_back(control);
+        }
+        let Some(id) = side.link else {
+            return side.controls.clear();
+        };
+        let link: &Link = &self.offload.links[id.place];
+        if side.controls.is_empty() && matches!(side.phase, Phase::Up) {
+            return;
+        }
+        while let Some(control) = side.controls.front() {
+            if !link.say(id.generation, control) {
+                link.flush();
+                if !link.say(id.generation, control) {
+                    break;
+                }
+            }
+            side.controls.pop_front();
+        }
+        link.flush();
+        if side.controls.is_empty() && !link.waits() {
+            side.send_end();
+        }
+    }
+
+    /// A socket is closed: its channels are.
+    pub(crate) fn handle_closed_port(&mut self, port: Held) {
+        let now = now();
+        for side in &mut self.sides {
+            let own = side.own_channels.iter();
+            let own: Vec<u16> = own
+                .filter(|(_, channel)| channel.wanted.port == port)
+                .map(|(number, _)| *number)
+                .collect();
+            for number in own {
+                side.carrier.close(number, Why::Ends, now);
+                if let Some(channel) = side.own_channels.remove(&number) {
+                    self.retired.push((now + super::NONCES_KEPT, channel.nonce));
+                }
+            }
+            let peer = side.peer_channels.iter();
+            let peer: Vec<u16> = peer
+                .filter(|(_, channel)| channel.port == port)
+                .map(|(number, _)| *number)
+                .collect();
+            for number in peer {
+                side.carrier.refuse(number, Why::Ends, now);
+                if let Some(channel) = side.remove_peer_channel(number) {
+                    self.retired.push((now + super::NONCES_KEPT, channel.nonce));
+                }
+            }
+        }
+        self.asked.retain(|asked| asked.port() != port);
+    }
+
+    /// Every carrier ends.
+    pub(crate) fn shut_all(&mut self, why: Why) {
+        let now = now();
+        for at in 0..self.sides.len() {
+            self.sides[at].shut(why, now);
+            self.handle_events(at, now);
+        }
+    }
+
+    /// Carriers that are over are gone.
+    pub(crate) fn end_sides(&mut self) {
+        let mut at = 0;
+        while at < self.sides.len() {
+            if self.sides[at].phase != Phase::Gone {
+                at += 1;
+                continue;
+            }
+            let now = now();
+            self.sides[at].carrier.handle_gone();
+            self.handle_events(at, now);
+            let side = self.sides.swap_remove(at);
+            if let Some(link) = side.link {
+                self.offload.links[link.place].end(link.generation);
+            }
+            for wanted in side.wants {
+                self.leave_alone(wanted.to);
+            }
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! The thread: it asks, connects and accepts, runs every carrier, fills the sockets' queues and rings.
+//!
+//! | module | what it holds |
+//! | --- | --- |
+//! | `asking` | destinations that are asked for, and connections that are begun for them |
+//! | `side` | one carrier: its connection, its state machine, its channels |
+//! | `events` | what a carrier's state machine says is to be done |
+//! | `opening` | channels that sockets here want |
+//! | `proofs` | proofs of addresses, sent and heard |
+//! | `delivering` | datagrams from a carrier into the queues of sockets |
+//! | `admitting` | which socket a channel is for, and whether it may have one |
+//! | `bells` | sockets whose programs have to be woken |
+
+mod admitting;
+mod asking;
+mod bells;
+mod delivering;
+mod events;
+mod opening;
+mod proofs;
+mod side;
+
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::time::Duration;
+
+use weft_os::guarded::Guarded;
+use weft_os::net::TcpListener;
+use weft_os::poll::{wait_ready, Interest, WAITED_FOR_MAX};
+use weft_os::{random_u64, sched};
+use weft_settings::DiscoveryPort;
+use weft_uoe::control::Why;
+use weft_uoe::greeting::{Instance, Nonce};
+
+use crate::mail::Mail;
+use crate::offload::{now, Offload, CARRIERS_MAX};
+use admitting::Admitting;
+use asking::Asked;
+use bells::Bells;
+use side::Side;
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 64;
+/// Connections that were accepted and have not greeted, at most.
+const SILENT_MAX: usize = 32;
+/// How soon the thread looks again while something is to come that wakes nobody.
+const TICK: Duration = Duration::from_millis(1);
+/// How long random bits of a channel that is over are known: datagrams with them may be under way.
+const NONCES_KEPT: Duration = Duration::from_secs(5);
+
+/// Random bits that nobody can guess.
+pub(crate) fn nonce() -> Nonce {
+    (u128::from(random_u64()) << 64 | u128::from(random_u64())).to_ne_bytes()
+}
+
+/// Runs until the program confines itself or ends.
+pub(crate) fn run(offload: &'static Offload) {
+    offload.set_thread_number();
+    sched::sharpen_timers();
+    sched::prefer_short_slices(100_000);
+    let mut service = Service::new(offload);
+    while !offload.is_over() {
+        service.turn();
+        if offload.is_ending() && service.is_ended() {
+            offload.set_ended();
+        }
+    }
+    service.close_all();
+    offload.thread_ended();
+}
+
+/// The thread, while it runs.
+pub(crate) struct Service {
+    pub(crate) offload: &'static Offload,
+    pub(crate) instance: Instance,
+    listener: Option<Guarded<TcpListener>>,
+    pub(crate) asked: Vec<Asked>,
+    pub(crate) sides: Vec<Side>,
+    pub(crate) admitting: Vec<Admitting>,
+    pub(crate) bells: Bells,
+    /// Random bits that are forgotten at these times.
+    retired: Vec<(Duration, Nonce)>,
+    pub(crate) generations: u32,
+    mail: Vec<Mail>,
+    is_told_to_end: bool,
+}
+
+impl Service {
+    fn new(offload: &'static Offload) -> Service {
+        let instance = Instance(random_u64());
+        offload.nonces.set_bell(nonce());
+        let listener = listen(offload.discovery_port);
+        if let Some((listener, port)) = &listener {
+            debug_assert!(listener.as_fd().as_raw_fd() >= 0);
+            offload.set_takes(*port, instance.0);
+        }
+        Service {
+            offload,
+            instance,
+            listener: listener.map(|(listener, _)| Guarded::new(listener)),
+            asked: Vec::new(),
+            sides: Vec::new(),
+            admitting: Vec::new(),
+            bells: Bells::default(),
+            retired: Vec::new(),
+            generations: 0,
+            mail: Vec::new(),
+            is_told_to_end: false,
+        }
+    }
+
+    /// Sleeps until there is something to do, and does it.
+    fn turn(&mut self) {
+        let ready = self.wait();
+        self.look_for_proofs();
+        self.read_mail();
+        self.accept(ready.listener);
+        self.poll_asked();
+        // Before the sides' turns, which send what is said here.
+        self.admit_waiting();
+        self.ring_again();
+        self.run_sides(&ready.sides);
+        self.end_sides();
+        self.forget_retired();
+        if self.offload.is_ending() && !self.is_told_to_end {
+            self.is_told_to_end = true;
+            self.shut_all(Why::Ends);
+        }
+    }
+
+    /// Sleeps; says what is ready.
+    fn wait(&mut self) -> Ready {
+        let listener = self.listener.as_ref().map_or(-1, Guarded::number);
+        let mut numbers: Vec<(RawFd, Interest)> = vec![
+            (self.offload.waker(), Interest::Read),
+            (listener, Interest::Read),
+        ];
+        let sides = self.sides.iter().map(Side::waits_for);
+        numbers.extend(sides);
+        let asked = self.asked.iter().map(Asked::number);
+        numbers.extend(asked.map(|number| (number, Interest::Read)));
+        numbers.truncate(WAITED_FOR_MAX);
+        let timeout = self.deadline().map(|at| at.saturating_sub(now()));
+        let mut ready = vec![false; numbers.len()];
+        if wait_ready(&numbers, &mut ready, timeout).is_err() {
+            std::thread::sleep(TICK);
+        }
+        if ready[0] {
+            self.offload.clear_waker();
+        }
+        Ready {
+            listener: ready.get(1).copied().unwrap_or(false),
+            sides: ready
+                .iter()
+                .skip(2)
+                .take(self.sides.len())
+                .copied()
+                .collect(),
+        }
+    }
+
+    /// When something is to be done that wakes nobody.
+    fn deadline(&self) -> Option<Duration> {
+        let needs_tick = !self.admitting.is_empty() || self.sides.iter().any(Side::needs_tick);
+        let tick = needs_tick.then(|| now() + TICK);
+        let sides = self.sides.iter().filter_map(Side::deadline);
+        let asked = self.asked.iter().map(Asked::deadline);
+        let retired = self.retired.iter().map(|(at, _)| *at);
+        let others = sides.chain(asked).chain(retired);
+        others.chain(tick).chain(self.bells.deadline()).min()
+    }
+
+    fn read_mail(&mut self) {
+        let mut mail = std::mem::take(&mut self.mail);
+        self.offload.take_mail(&mut mail);
+        for one in mail.drain(..) {
+            match one {
+                Mail::Wants { port, to } => self.handle_wanted(port, to),
+                Mail::Own { proof, from } => self.handle_own(proof, from),
+                Mail::Closed { port } => self.handle_closed_port(port),
+            }
+        }
+        self.mail = mail;
+    }
+
+    fn accept(&mut self, is_ready: bool) {
+        if !is_ready {
+            return;
+        }
+        let Some(listener) = self.listener.as_mut().and_then(Guarded::get) else {
+            return self.listen_again();
+        };
+        for _ in 0..BACKLOG {
+            let Ok(Some(stream)) = listener.accept_apart() else {
+                return;
+            };
+            // Who connects and says nothing holds a place for a second; whoever comes to more is closed at once.
+            let silent = self.sides.iter().filter(|side| side.is_silent()).count();
+            if silent < SILENT_MAX && self.sides.len() < CARRIERS_MAX {
+                let own = side::greeting(self.instance, None);
+                let accepted = Side::accepted(stream, own, now());
+                self.sides.extend(accepted);
+            }
+        }
+    }
+
+    /// The program has closed the listener's number: another one takes its place.
+    fn listen_again(&mut self) {
+        self.listener = None;
+        if let Some((listener, port)) = listen(self.offload.discovery_port) {
+            self.listener = Some(Guarded::new(listener));
+            self.offload.set_takes(port, self.instance.0);
+        }
+    }
+
+    /// Random bits are known a little longer.
+    pub(crate) fn retire(&mut self, nonce: Nonce) {
+        self.retired.push((now() + NONCES_KEPT, nonce));
+    }
+
+    fn forget_retired(&mut self) {
+        let (nonces, now) = (&self.offload.nonces, now());
+        self.retired.retain(|(at, nonce)| {
+            if *at <= now {
+                nonces.remove(nonce);
+            }
+            *at > now
+        });
+    }
+
+    /// Whether everything that was sent has been read, or will not be.
+    fn is_ended(&self) -> bool {
+        self.is_told_to_end && self.sides.is_empty()
+    }
+
+    fn close_all(&mut self) {
+        self.shut_all(Why::Ends);
+        self.listener = None;
+    }
+}
+
+struct Ready {
+    listener: bool,
+    sides: Vec<bool>,
+}
+
+/// Listens at the agreed number if that is free, and else at one of the kernel's choice.
+fn listen(port: DiscoveryPort) -> Option<(TcpListener, u16)> {
+    let agreed = match port {
+        DiscoveryPort::Agreed(agreed) => agreed,
+        // Nobody can ask: whoever is asked for is named by the port that is asked at.
+        DiscoveryPort::Same => return None,
+    };
+    let listener = TcpListener::apart(agreed, BACKLOG).or_else(|_| TcpListener::apart(0, BACKLOG));
+    let listener = listener.ok()?;
+    let port = listener.local_addr().ok()?.port();
+    Some((listener, port))
+}

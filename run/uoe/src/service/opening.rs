@@ -1,0 +1,132 @@
+//! Channels that sockets here want: opened, in use, lost.
+
+use std::time::Duration;
+
+use weft_uoe::control::Why;
+use weft_uoe::way::Chooser;
+use weft_uoe::End;
+
+use super::admitting::is_not_coalesced;
+use super::asking::source;
+use super::side::{OwnChannel, Wanted};
+use super::{nonce, Service};
+use crate::counts::count;
+use crate::offload::now;
+use crate::paths::Path;
+
+/// Octets of a datagram's headers beside TCP's: what TCP's largest segment leaves of a packet is more by so many.
+const TCP_IS_LONGER_BY: usize = 12;
+
+impl Service {
+    /// Opens channels that sockets wait for.
+    pub(super) fn open_wanted(&mut self, at: usize, now: Duration) {
+        if !self.sides[at].is_up() {
+            return;
+        }
+        for wanted in std::mem::take(&mut self.sides[at].wants) {
+            let is_known = self.sides[at].has_channel(&wanted);
+            if !wanted.port.is_alive() || wanted.port.port.is_off() || is_known {
+                continue;
+            }
+            // The proof of the other end comes to this socket.
+            if !wanted.port.port.look_at() && now < wanted.until {
+                self.sides[at].wants.push(wanted);
+                continue;
+            }
+            let source = source(&wanted.port, self.sides[at].here);
+            let is_looked_at = wanted.port.port.look_at();
+            if wanted.port.port.with_fd(is_not_coalesced) != Some(true) {
+                self.leave_alone(wanted.to);
+                continue;
+            }
+            let opened = source.filter(|_| is_looked_at);
+            let opened = opened.is_some_and(|source| self.open(at, wanted, source, now));
+            if !opened {
+                self.offload.with_destinations(|known| {
+                    known.handle_closed(wanted.to.into(), now);
+                });
+            }
+        }
+    }
+
+    fn open(&mut self, at: usize, wanted: Wanted, source: End, now: Duration) -> bool {
+        let nonce = nonce();
+        let carrier = &mut self.sides[at].carrier;
+        let Some(channel) = carrier.open(source, wanted.to.into(), nonce, now) else {
+            return false;
+        };
+        self.offload.nonces.add(nonce);
+        let own = OwnChannel {
+            wanted,
+            source,
+            nonce,
+            is_open: false,
+        };
+        self.sides[at].own_channels.insert(channel, own);
+        true
+    }
+
+    /// A channel of a socket here may be used.
+    pub(super) fn handle_opened(&mut self, at: usize, number: u16) {
+        let side = &mut self.sides[at];
+        let segment = side.stream.get().and_then(|stream| stream.emss().ok());
+        let mark = side.carrier.mark_nonce(number);
+        let (Some(link), Some(channel), Some(mark)) =
+            (side.link, side.own_channels.get_mut(&number), mark)
+        else {
+            return;
+        };
+        channel.is_open = true;
+        let mut chooser = Chooser::default();
+        chooser.handle_opened();
+        let path = Path {
+            to: channel.wanted.to.into(),
+            link,
+            channel: number,
+            mark,
+            packet: segment.map_or(0, |segment| segment + TCP_IS_LONGER_BY),
+            chooser,
+        };
+        let port = channel.wanted.port;
+        let is_put = port.is_alive() && port.port.paths().is_some_and(|mut paths| paths.put(path));
+        if !is_put {
+            self.sides[at].carrier.close(number, Why::Ends, now());
+            return;
+        }
+        count(&self.offload.counts.opened);
+        self.offload.with_destinations(|known| {
+            known.handle_channel(path.to, link.place as u32);
+        });
+    }
+
+    pub(super) fn handle_lost(&mut self, at: usize, number: u16, why: Why, now: Duration) {
+        let link = self.sides[at].link;
+        let Some(channel) = self.sides[at].own_channels.remove(&number) else {
+            return;
+        };
+        self.retire(channel.nonce);
+        let port = channel.wanted.port;
+        if let (true, Some(link), Some(mut paths)) = (port.is_alive(), link, port.port.paths()) {
+            paths.remove(link, number);
+        }
+        let to = channel.wanted.to.into();
+        self.offload.with_destinations(|known| match why {
+            Why::NoSocket | Why::NoProof | Why::TooMany => {
+                known.handle_no(to, now);
+            }
+            _ => known.handle_closed(to, now),
+        });
+    }
+
+    pub(super) fn handle_passed(&mut self, at: usize, number: u16, barrier: u32) {
+        let Some(channel) = self.sides[at].own_channels.get(&number) else {
+            return;
+        };
+        let (port, to) = (channel.wanted.port, channel.wanted.to.into());
+        if let (true, Some(mut paths)) = (port.is_alive(), port.port.paths()) {
+            if let Some(path) = paths.find(to) {
+                path.chooser.handle_passed(barrier);
+            }
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! One carrier, as the thread has it: its connection, its state machine, its channels.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use weft_os::guarded::Guarded;
+use weft_os::net::{TcpStream, Transfer};
+use weft_os::poll::Interest;
+use weft_uoe::carrier::GREETING_TIMEOUT;
+use weft_uoe::control::Why;
+use weft_uoe::gather::{Gather, GATHERED_OCTETS};
+use weft_uoe::greeting::{Instance, Nonce, GREETING_LEN};
+use weft_uoe::{Carrier, Control, Deframer, End, Fault, Greeting};
+
+use super::nonce;
+use crate::link::LinkId;
+use crate::port::Held;
+
+/// How long a connection may take: who does not answer a SYN within it is plain.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long a carrier that is closed waits for the other end to have read everything.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Octets that one read takes.
+const READ_OCTETS: usize = 256 * 1024;
+/// Memory for what was read: that, and the longest frame's beginning.
+const ROOM_OCTETS: usize = READ_OCTETS + 68 * 1024;
+
+/// A channel that a socket wants to a destination.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) port: Held,
+    pub(crate) to: SocketAddr,
+    /// Until then; the next busy sends try again.
+    pub(crate) until: Duration,
+}
+
+impl PartialEq for Wanted {
+    fn eq(&self, other: &Wanted) -> bool {
+        self.port == other.port && self.to == other.to
+    }
+}
+
+/// A channel that this end opened.
+#[derive(Debug)]
+pub(crate) struct OwnChannel {
+    pub(crate) wanted: Wanted,
+    pub(crate) source: End,
+    pub(crate) nonce: Nonce,
+    pub(crate) is_open: bool,
+}
+
+/// A channel that the other end opened, whose datagrams this end takes.
+#[derive(Debug)]
+pub(crate) struct PeerChannel {
+    pub(crate) port: Held,
+    pub(crate) target: End,
+    pub(crate) nonce: Nonce,
+    /// The number of its source in the socket's queue, once it is proven.
+    pub(crate) source: Option<u32>,
+    /// Datagrams that come behind plain ones, which the program has not taken yet.
+    pub(crate) behind: VecDeque<Vec<u8>>,
+    /// Barriers, with what the socket's queue had been given before each.
+    pub(crate) barriers: Vec<(u32, u64)>,
+}
+
+/// How far the connection is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Phase {
+    /// The SYN has no answer; it has to come until then.
+    Connecting(Duration),
+    /// The other end's greeting is not there yet.
+    Greeting,
+    Up,
+    /// Everything is said; the other end closes, or this one does then.
+    Closing(Duration),
+    Gone,
+}
+
+/// One carrier.
+#[derive(Debug)]
+pub(crate) struct Side {
+    pub(crate) phase: Phase,
+    pub(crate) stream: Guarded<TcpStream>,
+    pub(crate) own: Greeting,
+    /// Where it connects to, and for whom; of one that was accepted, nobody.
+    pub(crate) connects_to: Option<Instance>,
+    pub(crate) carrier: Carrier,
+    /// Where its frames leave, once it is up.
+    pub(crate) link: Option<LinkId>,
+    pub(crate) here: SocketAddr,
+    pub(crate) deframer: Option<Deframer>,
+    pub(crate) room: Vec<u8>,
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    /// Taken from the state machine, without room in the stream.
+    pub(crate) controls: VecDeque<Control>,
+    pub(crate) wants: Vec<Wanted>,
+    pub(crate) own_channels: BTreeMap<u16, OwnChannel>,
+    pub(crate) peer_channels: BTreeMap<u16, PeerChannel>,
+    /// A datagram that waits for room at its socket; nothing more is read until then.
+    pub(crate) held_up: Option<(u16, Vec<u8>)>,
+    /// Octets of datagrams that come behind plain ones.
+    pub(crate) behind_octets: usize,
+    /// The end of this direction was sent.
+    is_finished: bool,
+    /// Datagrams that the link had sent when the state machine was told last.
+    pub(crate) sent_told: u64,
+    pub(crate) fault: Option<Fault>,
+}
+
+/// What this end says of itself on a new carrier.
+pub(crate) fn greeting(instance: Instance, wanted: Option<End>) -> Greeting {
+    Greeting {
+        instance,
+        nonce: nonce(),
+        policy: 0,
+        takes_any_order: false,
+        without_udp: false,
+        wanted,
+    }
+}
+
+impl Side {
+    /// A connection that is begun, for `wanted`.
+    pub(crate) fn connecting(
+        stream: TcpStream,
+        own: Greeting,
+        to: Instance,
+        wanted: Wanted,
+        now: Duration,
+    ) -> Side {
+        let phase = Phase::Connecting(now + CONNECT_TIMEOUT);
+        let mut side = Side::new(stream, own, phase, wanted.to, now);
+        side.connects_to = Some(to);
+        side.wants.push(wanted);
+        side
+    }
+
+    /// A connection that was accepted; nothing where it is gone already.
+    pub(crate) fn accepted(stream: TcpStream, own: Greeting, now: Duration) -> Option<Side> {
+        let peer = stream.peer_addr().ok()?;
+        let here = stream.local_addr().ok()?;
+        let mut side = Side::new(stream, own, Phase::Greeting, peer, now);
+        side.here = here;
+        side.greet().then_some(side)
+    }
+
+    fn new(
+        stream: TcpStream,
+        own: Greeting,
+        phase: Phase,
+        peer: SocketAddr,
+        now: Duration,
+    ) -> Side {
+        Side {
+            phase,
+            stream: Guarded::new(stream),
+            own,
+            connects_to: None,
+            carrier: Carrier::new(own, peer.ip(), now),
+            link: None,
+            here: peer,
+            deframer: None,
+            room: Vec::new(),
+            start: 0,
+            end: 0,
+            controls: VecDeque::new(),
+            wants: Vec::new(),
+            own_channels: BTreeMap::new(),
+            peer_channels: BTreeMap::new(),
+            held_up: None,
+            behind_octets: 0,
+            is_finished: false,
+            sent_told: 0,
+            fault: None,
+        }
+    }
+
+    /// The number to wait for, and what for.
+    pub(crate) fn waits_for(&self) -> (RawFd, Interest) {
+        let is_stuck = self.held_up.is_some();
+        match self.phase {
+            Phase::Connecting(_) => (self.stream.number(), Interest::Write),
+            // What waits for room at a socket is looked at again when the program has taken something.
+            _ if is_stuck => (-1, Interest::Read),
+            _ => (self.stream.number(), Interest::Read),
+        }
+    }
+
+    /// Whether something is to be looked at soon that wakes nobody.
+    pub(crate) fn needs_tick(&self) -> bool {
+        let is_opening = |channel: &OwnChannel| !channel.is_open;
+        let is_ending = matches!(self.phase, Phase::Closing(_)) && !self.is_finished;
+        self.held_up.is_some()
+            || is_ending
+            || !self.controls.is_empty()
+            || !self.wants.is_empty() && self.is_up()
+            || self.own_channels.values().any(is_opening)
+            || self
+                .peer_channels
+                .values()
+                .any(|channel| !channel.behind.is_empty() || !channel.barriers.is_empty())
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Duration> {
+        match self.phase {
+            Phase::Connecting(until) | Phase::Closing(until) => Some(until),
+            Phase::Greeting | Phase::Up => self.carrier.deadline(),
+            Phase::Gone => None,
+        }
+    }
+
+    /// Whether channels may be opened now.
+    pub(crate) fn is_up(&self) -> bool {
+        self.phase == Phase::Up && self.carrier.is_up()
+    }
+
+    /// Whether channels may be opened now or soon.
+    pub(crate) fn is_usable(&self) -> bool {
+        match self.phase {
+            Phase::Connecting(_) | Phase::Greeting => true,
+            Phase::Up => self.carrier.is_up(),
+            Phase::Closing(_) | Phase::Gone => false,
+        }
+    }
+
+    /// A channel of the other end's is over; what of it waits behind a mark is lost.
+    pub(crate) fn remove_peer_channel(&mut self, number: u16) -> Option<PeerChannel> {
+        let channel = self.peer_channels.remove(&number)?;
+        self.behind_octets -= channel.behind.iter().map(Vec::len).sum::<usize>();
+        Some(channel)
+    }
+
+    /// Whether it was accepted, and nothing was said.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.phase == Phase::Greeting && self.connects_to.is_none()
+    }
+
+    /// Which process the other end is, as far as that is known.
+    pub(crate) fn peer(&self) -> Option<Instance> {
+        let peer = self.carrier.peer().map(|peer| peer.instance);
+        peer.or(self.connects_to)
+    }
+
+    /// Whether a socket at this end is the other process's: a channel goes to it, or one comes from it.
+    pub(crate) fn leads_to(&self, to: End) -> bool {
+        let mut own = self.own_channels.values();
+        own.any(|channel| channel.is_open && End::from(channel.wanted.to) == to)
+    }
+
+    pub(crate) fn has_channel(&self, wanted: &Wanted) -> bool {
+        let mut own = self.own_channels.values();
+        own.any(|channel| channel.wanted == *wanted)
+    }
+
+    pub(crate) fn generation(&self) -> u32 {
+        self.link.map_or(0, |link| link.generation)
+    }
+
+    /// The other end is asked for a bell.
+    pub(crate) fn ring(&mut self, channel: u16, now: Duration) {
+        if self.is_up() {
+            self.carrier.ring(channel, now);
+        }
+    }
+
+    /// Sends what is said first; false if the connection is gone.
+    fn greet(&mut self) -> bool {
+        let octets = self.own.to_octets();
+        let sent = self.stream.get().map(|stream| stream.send(&octets));
+        // A connection that has sent nothing has room for it.
+        matches!(sent, Some(Transfer::Octets(GREETING_LEN)))
+    }
+
+    /// The SYN was answered, or will not be.
+    pub(crate) fn handle_connected(&mut self, now: Duration) {
+        let stream = self.stream.get();
+        let here = stream.and_then(|stream| {
+            stream.connect_result().ok()?;
+            stream.local_addr().ok()
+        });
+        let Some(here) = here else {
+            self.phase = Phase::Gone;
+            return;
+        };
+        self.here = here;
+        let address = self
+            .wants
+            .first()
+            .map_or(here.ip(), |wanted| wanted.to.ip());
+        self.carrier = Carrier::new(self.own, address, now);
+        self.phase = match self.greet() {
+            true => Phase::Greeting,
+            false => Phase::Gone,
+        };
+    }
+
+    /// Takes in octets; says whether more may be there. `false` also where nothing more will come.
+    pub(crate) fn read(&mut self) -> bool {
+        if self.room.is_empty() {
+            self.room = vec![0; ROOM_OCTETS];
+        }
+        if self.start > 0 {
+            self.room.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        let most = self.room.len().min(self.end + READ_OCTETS);
+        let Some(stream) = self.stream.get() else {
+            self.phase = Phase::Gone;
+            return false;
+        };
+        match stream.recv(&mut self.room[self.end..most]) {
+            Transfer::Octets(octets) => {
+                self.end += octets;
+                octets == READ_OCTETS
+            }
+            Transfer::WouldBlock => false,
+            Transfer::End | Transfer::Failed(_) => {
+                self.phase = Phase::Gone;
+                false
+            }
+        }
+    }
+
+    /// The other end's greeting, once it is there whole.
+    pub(crate) fn take_greeting(&mut self) -> Result<Option<Greeting>, Fault> {
+        let octets = &self.room[self.start..self.end];
+        if !Greeting::may_begin_with(octets) {
+            return Err(Fault::Greeting(weft_uoe::greeting::NoGreeting::Foreign));
+        }
+        let Some(first) = octets.first_chunk::<GREETING_LEN>() else {
+            return Ok(None);
+        };
+        let greeting = Greeting::parse(first)?;
+        self.start += GREETING_LEN;
+        Ok(Some(greeting))
+    }
+
+    /// The greetings are there: gives what frames are put into, and a descriptor for who sends them.
+    pub(crate) fn begin(
+        &mut self,
+        peer: Greeting,
+        now: Duration,
+    ) -> Option<(Gather<Vec<u8>>, TcpStream)> {
+        self.carrier.handle_greeting(peer, now);
+        let (to_peer, from_peer) = self.carrier.keys()?;
+        let offset = GREETING_LEN as u64;
+        self.deframer = Some(Deframer::new(from_peer, offset));
+        let stream = self.stream.get()?.second().ok()?;
+        self.phase = Phase::Up;
+        // The longest datagram fits behind what gathers otherwise.
+        let memory = vec![0; GATHERED_OCTETS];
+        Some((Gather::new(memory, to_peer, offset), stream))
+    }
+
+    /// Nothing more is to be said: the connection is closed when the other end has read everything.
+    pub(crate) fn finish(&mut self, now: Duration) {
+        self.phase = Phase::Closing(now + CLOSE_TIMEOUT);
+    }
+
+    /// Ends this direction where everything has left.
+    pub(crate) fn send_end(&mut self) {
+        if !matches!(self.phase, Phase::Closing(_)) || self.is_finished {
+            return;
+        }
+        if let Some(stream) = self.stream.get() {
+            stream.shutdown_write();
+        }
+        self.is_finished = true;
+    }
+
+    /// Ends it, in order where it is up.
+    pub(crate) fn shut(&mut self, why: Why, now: Duration) {
+        match self.phase {
+            Phase::Up => self.carrier.shut(why, now),
+            Phase::Closing(_) => {}
+            _ => self.phase = Phase::Gone,
+        }
+    }
+
+    /// Whether it has taken too long.
+    pub(crate) fn is_late(&self, now: Duration) -> bool {
+        match self.phase {
+            Phase::Connecting(until) | Phase::Closing(until) => now >= until,
+            _ => false,
+        }
+    }
+}
+
+const _: () = assert!(GREETING_TIMEOUT.as_secs() < CONNECT_TIMEOUT.as_secs());

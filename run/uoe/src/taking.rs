@@ -1,0 +1,194 @@
+//! The program's receives: datagrams that came over carriers, and Weft's own among those of the kernel.
+
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::sync::atomic::Ordering;
+
+use weft_os::beside::{self, socket_addr};
+use weft_os::dgram;
+use weft_uoe::proof::{Proof, BELL, PROOF_LEN};
+
+use crate::counts::count;
+use crate::inlet::Waiting;
+use crate::mail::Mail;
+use crate::nonces::Own;
+use crate::offload::{now, Offload};
+use crate::port::{Place, Port};
+
+/// Of so many receives one looks at the kernel's queue first, so that plain peers are heard beside busy carriers.
+const KERNEL_TURN: u32 = 32;
+
+/// What is at the head of the kernel's queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Head {
+    /// One of Weft's own was, and is taken.
+    Own(Own),
+    /// A datagram of the program's, or an error.
+    Other,
+    /// Nothing.
+    Nothing,
+}
+
+impl Offload {
+    /// Hands the datagram that came over a carrier and is next to `deliver`, and takes it out unless it is to `stay`.
+    /// Nothing where none is, or the kernel's queue has its turn and something in it.
+    #[inline]
+    pub fn take<T>(
+        &self,
+        port: &Port,
+        fd: RawFd,
+        stay: bool,
+        deliver: impl FnOnce(Waiting<'_>) -> T,
+    ) -> Option<T> {
+        let is_kernels_turn = match port.looked_at_in() {
+            Some(place) => place == Place::Kernel,
+            None => port.turns.fetch_add(1, Ordering::Relaxed) % KERNEL_TURN == KERNEL_TURN - 1,
+        };
+        if is_kernels_turn && self.has_plain(port, fd) {
+            port.note_look(stay.then_some(Place::Kernel));
+            return None;
+        }
+        let now = now();
+        let mut inlet = port.inlet()?;
+        let Some(waiting) = inlet.front(now) else {
+            port.note_look(stay.then_some(Place::Kernel));
+            return None;
+        };
+        let delivered = deliver(waiting);
+        port.note_look(stay.then_some(Place::Inlet));
+        if stay {
+            return Some(delivered);
+        }
+        let is_last = inlet.pop();
+        drop(inlet);
+        count(&self.counts.received);
+        port.taken_at
+            .store(now.as_nanos() as u64, Ordering::Relaxed);
+        if port.is_waited_for() {
+            self.tell_taken(port, is_last);
+        }
+        if is_last {
+            // The bell has done its work: a program that asks whether there is something is told no.
+            self.has_plain(port, fd);
+        }
+        Some(delivered)
+    }
+
+    /// Octets of the datagram that is next, if it came over a carrier. Else the kernel knows, from whose queue Weft's
+    /// own datagrams were taken.
+    pub fn next_len(&self, port: &Port, fd: RawFd) -> Option<usize> {
+        if port.looked_at_in() == Some(Place::Kernel) && self.has_plain(port, fd) {
+            return None;
+        }
+        let next = port
+            .inlet()?
+            .front(now())
+            .map(|waiting| waiting.octets.len());
+        let is_plain = next.is_none() && self.has_plain(port, fd);
+        port.note_look(match (next, is_plain) {
+            (Some(_), _) => Some(Place::Inlet),
+            (None, true) => Some(Place::Kernel),
+            (None, false) => None,
+        });
+        next
+    }
+
+    /// Whether there is something for the program at a socket that the kernel calls readable.
+    pub fn is_readable(&self, port: &Port, fd: RawFd) -> bool {
+        if !port.is_looked_at() {
+            return true;
+        }
+        let waits = port.inlet().is_none_or(|mut inlet| !inlet.is_empty(now()));
+        waits || self.has_plain(port, fd)
+    }
+
+    /// Takes Weft's own datagrams from the head of the kernel's queue; says whether another one, or an error, is there.
+    /// Where something else waits the bell is rung again, so that the socket stays readable.
+    pub fn has_plain(&self, port: &Port, fd: RawFd) -> bool {
+        let mut took_bell = false;
+        let has_plain = loop {
+            match self.take_own(port, fd) {
+                Head::Own(own) => took_bell |= own == Own::Bell,
+                Head::Other => break true,
+                Head::Nothing => break false,
+            }
+        };
+        if took_bell && !has_plain && port.inlet().is_some_and(|mut inlet| !inlet.is_empty(now())) {
+            self.ring(fd);
+        }
+        has_plain
+    }
+
+    /// Bells of this process that were taken so far.
+    pub(crate) fn bells_taken(&self) -> u64 {
+        self.bells_taken.load(Ordering::Acquire)
+    }
+
+    /// Takes the head of the kernel's queue if it is one of Weft's own.
+    pub(crate) fn take_own(&self, port: &Port, fd: RawFd) -> Head {
+        // One octet more than those of Weft have, so that a longer one shows.
+        let mut octets = [0; PROOF_LEN + 1];
+        let mut name = [0; dgram::NAME_LEN];
+        let Some(_head) = port.head() else {
+            return Head::Other;
+        };
+        let peeked = match dgram::peek(fd, &mut octets, &mut name, &mut []) {
+            Ok(peeked) => peeked,
+            Err(libc::EAGAIN) => return Head::Nothing,
+            Err(errno) => {
+                // The kernel tells of it once.
+                port.set_pending(errno);
+                return Head::Other;
+            }
+        };
+        let proof = octets.get(..peeked.octets).and_then(Proof::parse);
+        let own = proof.and_then(|proof| Some((proof, self.nonces.find(&proof.nonce)?)));
+        let Some((proof, own)) = own else {
+            return Head::Other;
+        };
+        if dgram::discard(fd).is_err() {
+            return Head::Other;
+        }
+        if own == Own::Bell {
+            self.bells_taken.fetch_add(1, Ordering::AcqRel);
+        }
+        if own == Own::OfChannel {
+            if let Some(from) = socket_addr(&name[..peeked.name]) {
+                self.tell(Mail::Own { proof, from });
+            }
+        }
+        Head::Own(own)
+    }
+
+    /// Wakes who waits in the kernel at the socket behind `fd`, which is not connected. Says whether the bell left.
+    pub(crate) fn ring(&self, fd: RawFd) -> bool {
+        let Some(at) = beside::local_end(fd) else {
+            return false;
+        };
+        let is_v6 = dgram::get_int(fd, libc::SOL_SOCKET, libc::SO_DOMAIN) == Ok(libc::AF_INET6);
+        let ip = match at.ip() {
+            ip if !ip.is_unspecified() => ip,
+            // One of IPv6 has IPv4 too unless it says otherwise.
+            _ if is_v6 => std::net::Ipv6Addr::LOCALHOST.into(),
+            _ => std::net::Ipv4Addr::LOCALHOST.into(),
+        };
+        let (name, len) = beside::socket_name(SocketAddr::new(ip, at.port()), is_v6);
+        let bell = Proof {
+            nonce: self.nonces.bell(),
+            number: BELL,
+        };
+        count(&self.counts.bells);
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        dgram::send(fd, &name[..len], &bell.to_octets(), None, flags).is_ok()
+    }
+
+    /// The thread waits for room, or for all of what came to be taken.
+    #[cold]
+    fn tell_taken(&self, port: &Port, is_last: bool) {
+        // It is told of the last, and now and then before: each time costs a call.
+        let turn = port.turns.load(Ordering::Relaxed);
+        if (is_last || turn.is_multiple_of(KERNEL_TURN)) && port.take_waited_for() {
+            self.wake();
+        }
+    }
+}

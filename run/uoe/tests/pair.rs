@@ -1,0 +1,234 @@
+//! Two processes' worth of offload in one: datagrams between two sockets, by the kernel and by a carrier.
+
+mod common;
+
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use weft_os::dgram;
+
+use common::{discovery_port, number_of, numbered, process, process_by, run, Socket, SOON};
+
+#[test]
+fn a_busy_sender_comes_to_have_a_carrier_and_nothing_is_lost_or_out_of_order() {
+    for (own, other) in [
+        ("127.0.0.1:0", "127.0.0.1:0"),
+        ("0.0.0.0:0", "0.0.0.0:0"),
+        ("[::]:0", "127.0.0.1:0"),
+    ] {
+        let discovery = discovery_port();
+        let (one, two) = (process(discovery), process(discovery));
+        let (sender, receiver) = (Socket::bind(one, own), Socket::bind(two, other));
+        let came = run(&sender, &receiver, 5000, sender.at());
+        assert!(came >= 5000, "{own} to {other}: {came}");
+        let (counted, at_receiver) = (one.counted(), two.counted());
+        assert_eq!((counted.carriers, counted.opened), (1, 1), "{counted:?}");
+        assert_eq!(counted.sent, u64::from(came));
+        assert_eq!((at_receiver.taken, at_receiver.dropped_received), (1, 0));
+    }
+}
+
+#[test]
+fn a_connected_socket_sends_by_carrier_and_hears_plainly() {
+    let discovery = discovery_port();
+    let (one, two) = (process(discovery), process(discovery));
+    let client = Socket::bind(one, "127.0.0.1:0");
+    let server = Socket::bind(two, "127.0.0.1:0");
+    client.kernel.connect(server.at()).unwrap();
+    client.receive();
+    run(&client, &server, 500, client.at());
+    let begun = Instant::now();
+    while one.counted().refused == 0 {
+        assert!(!server.send(client.at(), &numbered(1, 40), true));
+        assert!(client.receive().is_some());
+        assert!(begun.elapsed() < SOON, "{:?}", one.counted());
+    }
+    assert_eq!(one.counted().taken, 0);
+}
+
+#[test]
+fn answers_take_the_same_carrier() {
+    let discovery = discovery_port();
+    let (one, two) = (process(discovery), process(discovery));
+    let (client, server) = (
+        Socket::bind(one, "127.0.0.1:0"),
+        Socket::bind(two, "127.0.0.1:0"),
+    );
+    client.receive();
+    run(&client, &server, 500, client.at());
+    run(&server, &client, 500, server.at());
+    let counted = [one.counted(), two.counted()];
+    assert_eq!(
+        counted.map(|counted| counted.carriers),
+        [1, 1],
+        "{counted:?}"
+    );
+    assert_eq!(counted.map(|counted| counted.opened), [1, 1], "{counted:?}");
+}
+
+#[test]
+fn an_idle_sender_goes_back_to_the_kernel_in_order() {
+    let discovery = discovery_port();
+    let (one, two) = (process(discovery), process(discovery));
+    let sender = Socket::bind(one, "127.0.0.1:0");
+    let receiver = Socket::bind(two, "127.0.0.1:0");
+    run(&sender, &receiver, 200, sender.at());
+    let begun = Instant::now();
+    let mut number = 1_000_000;
+    while sender.send(receiver.at(), &numbered(number, 100), false) {
+        sender.flush();
+        let (octets, _, is_by_carrier) = receiver.receive().expect("it comes");
+        assert_eq!((number_of(&octets), is_by_carrier), (number, true));
+        number += 1;
+        assert!(begun.elapsed() < SOON, "it stays on the carrier");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let (octets, _, is_by_carrier) = receiver.receive().expect("it comes");
+    assert_eq!((number_of(&octets), is_by_carrier), (number, false));
+}
+
+#[test]
+fn a_plain_peer_sees_nothing_but_its_datagrams() {
+    let discovery = discovery_port();
+    let sender = Socket::bind(process(discovery), "127.0.0.1:0");
+    let plain = UdpSocket::bind("127.0.0.1:0").unwrap();
+    plain
+        .set_read_timeout(Some(Duration::from_millis(300)))
+        .unwrap();
+    let to = plain.local_addr().unwrap();
+    for number in 0..500 {
+        assert!(!sender.send(to, &numbered(number, 40), true));
+        let mut room = [0; 100];
+        let (len, from) = plain.recv_from(&mut room).unwrap();
+        assert_eq!((number_of(&room[..len]), from), (number, sender.at()));
+    }
+    assert!(plain.recv_from(&mut [0; 100]).is_err(), "nothing more");
+    assert_eq!(sender.offload.counted().asked, 1);
+    assert_eq!(sender.offload.counted().found, 0);
+}
+
+#[test]
+fn what_no_rule_names_stays_plain() {
+    let discovery = discovery_port();
+    let one = process_by("uoe prefer port=9", discovery);
+    let two = process(discovery);
+    let (sender, receiver) = (
+        Socket::bind(one, "127.0.0.1:0"),
+        Socket::bind(two, "127.0.0.1:0"),
+    );
+    receiver.receive();
+    for number in 0..200 {
+        assert!(!sender.send(receiver.at(), &numbered(number, 40), true));
+    }
+    assert_eq!(one.counted().asked, 0);
+}
+
+#[test]
+fn a_receiver_that_closes_is_plain_again_and_its_carrier_lives() {
+    let discovery = discovery_port();
+    let (one, two) = (process(discovery), process(discovery));
+    let sender = Socket::bind(one, "127.0.0.1:0");
+    let receiver = Socket::bind(two, "127.0.0.1:0");
+    run(&sender, &receiver, 200, sender.at());
+    let (at, key) = (receiver.at(), receiver.kernel.as_raw_fd() as u32);
+    two.closed(receiver.port, key);
+    drop(receiver);
+    let begun = Instant::now();
+    while sender.send(at, &numbered(0, 40), true) {
+        sender.flush();
+        assert!(begun.elapsed() < SOON, "its channel is closed");
+    }
+    assert!(
+        UdpSocket::bind(at).is_ok(),
+        "nothing of ours holds the program's port"
+    );
+    let other = Socket::bind(two, "127.0.0.1:0");
+    run(&sender, &other, 200, sender.at());
+    assert_eq!(one.counted().carriers, 1);
+}
+
+#[test]
+fn what_is_sent_before_the_end_arrives() {
+    let discovery = discovery_port();
+    let (one, two) = (process(discovery), process(discovery));
+    let sender = Socket::bind(one, "127.0.0.1:0");
+    let receiver = Socket::bind(two, "127.0.0.1:0");
+    run(&sender, &receiver, 200, sender.at());
+    let mut last = 2_000_000;
+    for _ in 0..100 {
+        assert!(sender.send(receiver.at(), &numbered(last, 1000), true));
+        last += 1;
+    }
+    one.ending();
+    let mut next = 2_000_000;
+    while next < last {
+        let (octets, ..) = receiver.receive().expect("what was sent");
+        assert_eq!(number_of(&octets), next);
+        next += 1;
+    }
+}
+
+#[test]
+fn a_socket_that_asks_for_what_a_carrier_does_not_bring_stays_plain() {
+    for (level, option) in [
+        (libc::IPPROTO_IP, libc::IP_PKTINFO),
+        (libc::SOL_SOCKET, libc::SO_TIMESTAMP),
+        (dgram::SOL_UDP, dgram::UDP_GRO),
+    ] {
+        let discovery = discovery_port();
+        let (one, two) = (process(discovery), process(discovery));
+        let sender = Socket::bind(one, "127.0.0.1:0");
+        let receiver = Socket::bind(two, "127.0.0.1:0");
+        dgram::set_int(receiver.kernel.as_raw_fd(), level, option, 1).unwrap();
+        receiver.receive();
+        let begun = Instant::now();
+        while two.counted().refused == 0 {
+            assert!(!sender.send(receiver.at(), &numbered(1, 40), true));
+            receiver.receive();
+            assert!(begun.elapsed() < SOON, "{option}: {:?}", one.counted());
+        }
+        assert_eq!((two.counted().refused, two.counted().taken), (1, 0));
+    }
+}
+
+#[test]
+fn who_hears_many_as_one_opens_no_channel() {
+    let discovery = discovery_port();
+    let (one, two) = (process(discovery), process(discovery));
+    let sender = Socket::bind(one, "127.0.0.1:0");
+    let receiver = Socket::bind(two, "127.0.0.1:0");
+    let fd = sender.kernel.as_raw_fd();
+    dgram::set_int(fd, dgram::SOL_UDP, dgram::UDP_GRO, 1).unwrap();
+    receiver.receive();
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(500) {
+        assert!(!sender.send(receiver.at(), &numbered(1, 40), true));
+        receiver.receive();
+    }
+    assert_eq!(one.counted().asked, 1, "and does not ask again and again");
+    assert_eq!(one.counted().opened, 0);
+}
+
+#[test]
+fn datagrams_that_waited_too_long_hold_up_no_change_of_way() {
+    let discovery = discovery_port();
+    let one = process(discovery);
+    let two = process_by("uoe prefer age=500ms", discovery);
+    let sender = Socket::bind(one, "127.0.0.1:0");
+    let receiver = Socket::bind(two, "127.0.0.1:0");
+    run(&sender, &receiver, 200, sender.at());
+    for number in 0..50 {
+        assert!(sender.send(receiver.at(), &numbered(number, 40), true));
+    }
+    sender.flush();
+    std::thread::sleep(Duration::from_millis(700));
+    assert_eq!(receiver.receive(), None, "they are too old");
+    let begun = Instant::now();
+    while sender.send(receiver.at(), &numbered(1_000_000, 40), false) {
+        sender.flush();
+        std::thread::sleep(Duration::from_millis(30));
+        receiver.receive();
+        assert!(begun.elapsed() < SOON, "it stays on the carrier");
+    }
+}

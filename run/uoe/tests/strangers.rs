@@ -1,0 +1,266 @@
+//! Who connects to the port of carriers and does not mean well, or not what is thought.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use common::{discovery_port, process, run, Socket, SOON};
+use weft_udp_offload::Offload;
+use weft_uoe::deframer::Next;
+use weft_uoe::greeting::{Instance, GREETING_LEN};
+use weft_uoe::proof::Proof;
+use weft_uoe::{Control, Deframer, End, Greeting, Head, Key};
+
+/// The other end of a carrier, by hand.
+struct Peer {
+    stream: TcpStream,
+    to_process: Key,
+    offset: u64,
+    deframer: Deframer,
+    came: Vec<u8>,
+}
+
+fn connect(offload: &'static Offload) -> TcpStream {
+    let begun = Instant::now();
+    loop {
+        if let Some(takes) = offload.takes_carriers() {
+            let stream = TcpStream::connect(("127.0.0.1", takes.port)).unwrap();
+            stream.set_read_timeout(Some(SOON)).unwrap();
+            return stream;
+        }
+        assert!(begun.elapsed() < SOON, "it listens");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn greeting() -> Greeting {
+    Greeting {
+        instance: Instance(7),
+        nonce: [7; 16],
+        policy: 0,
+        takes_any_order: false,
+        without_udp: false,
+        wanted: None,
+    }
+}
+
+impl Peer {
+    fn greet(offload: &'static Offload, own: Greeting) -> Peer {
+        let mut stream = connect(offload);
+        stream.write_all(&own.to_octets()).unwrap();
+        let mut octets = [0; GREETING_LEN];
+        stream.read_exact(&mut octets).unwrap();
+        let other = Greeting::parse(&octets).unwrap();
+        Peer {
+            stream,
+            to_process: own.key_to(&other),
+            offset: GREETING_LEN as u64,
+            deframer: Deframer::new(other.key_to(&own), GREETING_LEN as u64),
+            came: Vec::new(),
+        }
+    }
+
+    fn say(&mut self, channel: u16, octets: &[u8]) {
+        let head = Head::whole(channel, octets.len() as u16);
+        let header = head.to_octets(self.to_process, self.offset);
+        self.offset += head.frame_len() as u64;
+        // A connection that was closed says so when it is read.
+        let _ = self.stream.write_all(&[&header, octets].concat());
+    }
+
+    fn control(&mut self, control: Control) {
+        self.say(0, control.encode().octets());
+    }
+
+    fn open(&mut self, target: End) {
+        self.control(Control::Open {
+            channel: 1,
+            source: End::new([127, 0, 0, 1].into(), 4000),
+            target,
+            nonce: [8; 16],
+        });
+    }
+
+    /// What the process says next; nothing where it has closed.
+    fn hear(&mut self) -> Option<Control> {
+        loop {
+            let next = self.deframer.next(&self.came).unwrap();
+            if let Next::Frame(head, range) = next {
+                let control = Control::parse(&self.came[range]).unwrap();
+                self.came.drain(..head.frame_len());
+                return Some(control);
+            }
+            let mut room = [0; 4096];
+            match self.stream.read(&mut room) {
+                Ok(0) | Err(_) => return None,
+                Ok(len) => self.came.extend(&room[..len]),
+            }
+        }
+    }
+}
+
+/// How long it takes until the other end has closed.
+fn closed_after(mut stream: TcpStream) -> Duration {
+    let begun = Instant::now();
+    let mut room = [0; 4096];
+    while matches!(stream.read(&mut room), Ok(len) if len > 0) {}
+    begun.elapsed()
+}
+
+/// A socket that takes carriers.
+fn served() -> Socket {
+    let socket = Socket::bind(process(discovery_port()), "127.0.0.1:0");
+    socket.receive();
+    socket
+}
+
+#[test]
+fn who_speaks_something_else_is_closed_at_once_and_who_is_silent_in_a_second() {
+    let socket = served();
+    let mut web = connect(socket.offload);
+    web.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let silent = connect(socket.offload);
+    let mut half = connect(socket.offload);
+    half.write_all(&greeting().to_octets()[..40]).unwrap();
+    assert!(closed_after(web) < Duration::from_millis(900));
+    let both = closed_after(silent) + closed_after(half);
+    assert!(both < SOON);
+    assert_eq!(socket.offload.counted().faults, 1);
+    assert_eq!(socket.offload.counted().carriers, 0);
+}
+
+#[test]
+fn silent_ones_have_so_many_places_and_no_more() {
+    let discovery = discovery_port();
+    let socket = Socket::bind(process(discovery), "127.0.0.1:0");
+    socket.receive();
+    let silent: Vec<TcpStream> = (0..60).map(|_| connect(socket.offload)).collect();
+    let is_taken = |stream: &&TcpStream| {
+        let mut greeting = [0; GREETING_LEN];
+        let mut stream = *stream;
+        stream.read_exact(&mut greeting).is_ok()
+    };
+    let taken = silent.iter().filter(is_taken).count();
+    assert!((1..=32).contains(&taken), "{taken}");
+    for stream in silent {
+        assert!(closed_after(stream) < SOON);
+    }
+    let sender = Socket::bind(process(discovery), "127.0.0.1:0");
+    run(&sender, &socket, 200, sender.at());
+}
+
+#[test]
+fn a_wrong_frame_closes_its_carrier_alone() {
+    let discovery = discovery_port();
+    let (one, two) = (process(discovery), process(discovery));
+    let sender = Socket::bind(one, "127.0.0.1:0");
+    let receiver = Socket::bind(two, "127.0.0.1:0");
+    run(&sender, &receiver, 200, sender.at());
+    let mut wrong = Peer::greet(two, greeting());
+    wrong.to_process = Key::new(&[1; 16], &[2; 16]);
+    wrong.control(Control::Ping { number: 1 });
+    assert_eq!(wrong.hear(), None);
+    assert_eq!(two.counted().faults, 1);
+    run(&sender, &receiver, 200, sender.at());
+    assert_eq!(one.counted().carriers, 1, "the other one lives");
+}
+
+#[test]
+fn nothing_comes_on_a_channel_whose_source_is_not_proven() {
+    let socket = served();
+    let mut peer = Peer::greet(socket.offload, greeting());
+    peer.open(socket.at().into());
+    assert!(matches!(peer.hear(), Some(Control::Prove { .. })));
+    peer.say(1, b"from nobody");
+    assert_eq!(peer.hear(), None, "it is closed");
+    assert_eq!(socket.receive(), None);
+    assert_eq!(socket.offload.counted().faults, 1);
+}
+
+#[test]
+fn a_channel_to_a_socket_that_may_not_have_one_is_refused() {
+    let socket = served();
+    let plain = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut peer = Peer::greet(socket.offload, greeting());
+    peer.open(plain.local_addr().unwrap().into());
+    assert!(matches!(peer.hear(), Some(Control::Refuse { .. })));
+    socket.offload.leave(socket.port);
+    peer.open(socket.at().into());
+    assert!(matches!(peer.hear(), Some(Control::Refuse { .. })));
+    assert_eq!(socket.offload.counted().refused, 2);
+}
+
+#[test]
+fn what_only_looks_like_wefts_own_is_the_programs() {
+    let socket = served();
+    let mut peer = Peer::greet(socket.offload, greeting());
+    peer.open(socket.at().into());
+    let Some(Control::Prove { nonce, .. }) = peer.hear() else {
+        panic!("it wants a proof");
+    };
+    let own = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut guessed = nonce;
+    guessed[15] ^= 1;
+    for nonce in [guessed, [8; 16], [0; 16]] {
+        let proof = Proof { nonce, number: 0 };
+        own.send_to(&proof.to_octets(), socket.at()).unwrap();
+        let (octets, from, _) = socket.receive().expect("it is a datagram");
+        assert_eq!(octets, proof.to_octets());
+        assert_eq!(from, own.local_addr().unwrap());
+    }
+    let proof = Proof { nonce, number: 0 };
+    own.send_to(&proof.to_octets(), socket.at()).unwrap();
+    assert_eq!(socket.receive(), None, "this one is not the program's");
+    assert!(matches!(peer.hear(), Some(Control::Accept { .. })));
+    peer.say(1, b"a datagram");
+    let (octets, from, is_by_carrier) = socket.receive().unwrap();
+    assert_eq!((&octets[..], is_by_carrier), (&b"a datagram"[..], true));
+    assert_eq!(
+        from,
+        own.local_addr().unwrap(),
+        "where the proof came from, not what was claimed"
+    );
+}
+
+#[test]
+fn a_socket_that_does_not_receive_loses_and_holds_up_nobody() {
+    let socket = served();
+    let other = Socket::bind(socket.offload, "127.0.0.1:0");
+    other.receive();
+    let mut peer = Peer::greet(socket.offload, greeting());
+    let own = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    for (channel, to) in [(1, &socket), (2, &other)] {
+        peer.control(Control::Open {
+            channel,
+            source: End::new([127, 0, 0, 1].into(), 4000),
+            target: to.at().into(),
+            nonce: [channel as u8; 16],
+        });
+        let Some(Control::Prove { nonce, .. }) = peer.hear() else {
+            panic!("it wants a proof");
+        };
+        let proof = Proof { nonce, number: 0 };
+        own.send_to(&proof.to_octets(), to.at()).unwrap();
+        assert_eq!(to.receive(), None);
+        assert!(matches!(peer.hear(), Some(Control::Accept { .. })));
+    }
+    std::thread::sleep(Duration::from_millis(30));
+    // Many times what a socket's queue has.
+    for _ in 0..4000 {
+        peer.say(1, &[1; 1000]);
+    }
+    peer.say(2, b"for the other");
+    let begun = Instant::now();
+    let (octets, ..) = other.receive().expect("it comes in spite of the first");
+    assert_eq!(octets, b"for the other");
+    assert!(begun.elapsed() < SOON);
+    assert!(socket.offload.counted().dropped_received > 1000);
+    let mut waited = 0;
+    while socket.receive().is_some() {
+        waited += 1;
+    }
+    let dropped = socket.offload.counted().dropped_received;
+    assert_eq!(waited + dropped, 4000, "each loss is counted");
+}

@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""A program that knows nothing of Weft: takes numbered datagrams in one of the ways programs wait, and says what came.
+
+    receive.py HOW [PORT]     HOW: recv, timeout, poll, select, epoll, edge, connected, answer
+
+Says "port N", and when a datagram "end" has come a line of JSON: how many came, how many were damaged, twice or out of
+order of their sender, from how many addresses. `connected` connects to the first sender, `answer` sends each back.
+"""
+import json
+import select
+import socket
+import sys
+
+how, port = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 0
+at = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+at.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+at.bind(("127.0.0.1", port))
+print("port", at.getsockname()[1], flush=True)
+came, damaged, disordered, last = 0, 0, 0, {}
+polled = select.poll()
+polled.register(at, select.POLLIN)
+epoll = select.epoll()
+epoll.register(at, select.EPOLLIN | (select.EPOLLET if how == "edge" else 0))
+if how == "timeout":
+    at.settimeout(0.5)
+if how in ("epoll", "edge"):
+    at.setblocking(False)
+
+
+def wait():
+    if how == "poll":
+        polled.poll()
+    elif how == "select":
+        select.select([at], [], [])
+    elif how in ("epoll", "edge"):
+        epoll.poll()
+
+
+def take():
+    """One datagram; nothing where there is none after all."""
+    try:
+        return at.recvfrom(70000)
+    except (BlockingIOError, TimeoutError):
+        return None
+
+
+is_over = False
+while not is_over:
+    wait()
+    # After an edge everything is taken; else one datagram for each wait, so that a wrong wake-up blocks for good.
+    while (taken := take()) is not None:
+        octets, source = taken
+        if octets == b"end":
+            is_over = True
+            break
+        number = int.from_bytes(octets[:4], "big")
+        came += 1
+        damaged += octets[4:] != bytes([number & 255]) * (len(octets) - 4)
+        disordered += number <= last.get(source, -1)
+        last[source] = number
+        if how == "answer":
+            at.sendto(octets, source)
+        if how == "connected" and came == 1:
+            at.connect(source)
+        if how not in ("edge", "recv"):
+            break
+print(json.dumps({"came": came, "damaged": damaged, "disordered": disordered, "sources": len(last)}), flush=True)

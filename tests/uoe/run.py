@@ -1,0 +1,234 @@
+#!/usr/bin/env python3
+"""Unmodified UDP programs over carriers: `--udp 'uoe prefer'` at both ends, at one, and with peers that fail.
+
+    tests/uoe/run.py --weft FILE [--only REGEX] [--seconds N]
+
+Needs no privilege. Closes with `N passed, N failed, N skipped`.
+"""
+import argparse
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent / "rig"))
+import again  # noqa: E402
+from process import Failed, Process  # noqa: E402
+
+RULE = "uoe prefer"
+DISCOVERY_PORT = 23342
+PATIENCE = 60
+CARRIED = re.compile(r"(\d+) datagrams left over (\d+) connections of Weft's, (\d+) came, (\d+) were dropped")
+CASES = {}
+
+
+def case(*each):
+    """One case, or one for each word."""
+
+    def enter(function):
+        for word in each or [None]:
+            name = function.__name__ + (f".{word}" if word else "")
+            CASES[name] = (lambda bed, word=word: function(bed, word)) if word else function
+        return function
+
+    return enter
+
+
+class Bed:
+    """Programs of one case, each under Weft or not."""
+
+    def __init__(self, weft, work, seconds):
+        self.weft, self.work, self.seconds, self.processes = weft, work, seconds, []
+
+    def start(self, ruled, *words):
+        rule = ["--log", "info", "--udp", RULE, "--discovery-port", str(DISCOVERY_PORT), "--"]
+        argv = [self.weft, "run", *rule] if ruled else []
+        log = self.work / f"{len(self.processes)}"
+        process = Process([*argv, *map(str, words)], dict(os.environ, PYTHONUNBUFFERED="1"), log)
+        self.processes.append(process)
+        return process
+
+    def end(self):
+        for process in self.processes:
+            process.stop()
+        self.processes = []
+
+    def port(self, process):
+        """The port that a receiver says it has."""
+        begun = time.monotonic()
+        while time.monotonic() < begun + PATIENCE:
+            said = Path(f"{process.log}.out").read_text()
+            if found := re.search(r"^port (\d+)$", said, re.MULTILINE):
+                return int(found[1])
+            if process.ended():
+                break
+            time.sleep(0.02)
+        raise Failed(f"no port: {process.result().errors}")
+
+    def finish(self, process):
+        """What a program said when it ended, and what went over carriers."""
+        if not process.wait_awake(PATIENCE):
+            raise Failed(f"{process.name} does not end")
+        ended = process.result()
+        if ended.status != 0:
+            raise Failed(f"{ended.how()}: {ended.errors[-400:]}")
+        found = CARRIED.search(ended.errors)
+        return ended.output, tuple(map(int, found.groups())) if found else (0, 0, 0, 0)
+
+
+def python(script):
+    return [sys.executable, HERE / script]
+
+
+def expect(what, is_so):
+    if not is_so:
+        raise Failed(str(what))
+
+
+def said(output):
+    return json.loads(output.strip().splitlines()[-1])
+
+
+def transfer(bed, how, receiver_ruled=True, sender_ruled=True, count=20000):
+    """Sends so many datagrams; gives what was said at both ends, and what was carried."""
+    receiver = bed.start(receiver_ruled, *python("receive.py"), how)
+    port = bed.port(receiver)
+    sender = bed.start(sender_ruled, *python("send.py"), port, count, 200, *(["answered"] if how == "answer" else []))
+    sent, carried = bed.finish(sender)
+    came, carried_here = bed.finish(receiver)
+    sent, came = said(sent), said(came)
+    expect((sent, came), came["damaged"] == came["disordered"] == 0 and came["sources"] == 1)
+    return sent, came, carried, carried_here
+
+
+@case("recv", "timeout", "poll", "select", "epoll", "edge")
+def both_ends(bed, how):
+    sent, came, carried, here = transfer(bed, how)
+    expect((sent, came), came["came"] == sent["sent"])
+    expect((carried, here), carried[0] > 10000 and here[2] == carried[0] and here[3] == carried[3] == 0)
+
+
+@case()
+def a_receiver_that_connects_is_plain(bed):
+    sent, came, carried, here = transfer(bed, "connected")
+    expect((sent, came), came["came"] == sent["sent"])
+    expect((carried, here), carried[0] == here[2] == 0)
+
+
+@case()
+def answers(bed):
+    sent, came, carried, here = transfer(bed, "answer", count=12800)
+    expect((sent, came), came["came"] == sent["sent"] == sent["answered"])
+    expect((carried, here), carried[0] > 1000 and carried[1] == here[1] == 1)
+
+
+@case("receiver", "sender")
+def one_end(bed, which):
+    sent, came, carried, here = transfer(bed, "recv", which == "receiver", which == "sender")
+    expect((sent, came), came["came"] == sent["sent"])
+    expect((carried, here), carried[1] == here[1] == 0)
+
+
+@case()
+def checked(bed):
+    """The checker of tests/datagrams: every call there is, random sizes, several sockets."""
+    program = bed.work / "checker"
+    source = HERE.parent / "datagrams" / "checker.c"
+    subprocess.run(["cc", "-std=gnu11", "-O2", "-pthread", "-o", program, source], check=True)
+    seed = int.from_bytes(os.urandom(4), "big")
+    receiver = bed.start(True, program, "receive", 0, seed)
+    port = bed.port(receiver)
+    sender = bed.start(True, program, "send", "127.0.0.1", port, seed, bed.seconds)
+    output, carried = bed.finish(sender)
+    bed.finish(receiver)
+    expect(f"seed {seed}: {carried}", carried[0] > 1000 and carried[3] == 0)
+    return f"seed {seed}: {output.strip()}; {carried[0]} of them over {carried[1]} connections"
+
+
+@case()
+def a_receiver_that_is_killed_and_comes_back(bed):
+    receiver = bed.start(True, *python("receive.py"), "recv")
+    port = bed.port(receiver)
+    sender = bed.start(True, *python("send.py"), port, 200000, 100)
+    time.sleep(1.5)
+    receiver.stop()
+    time.sleep(0.5)
+    second = bed.start(True, *python("receive.py"), "recv", port)
+    _, carried = bed.finish(sender)
+    came = said(bed.finish(second)[0])
+    expect((carried, came), carried[1] == 2 and carried[0] > 1000)
+    expect(came, came["came"] > 1000 and came["damaged"] == came["disordered"] == 0)
+
+
+@case()
+def a_sender_that_is_killed(bed):
+    receiver = bed.start(True, *python("receive.py"), "recv")
+    port = bed.port(receiver)
+    bed.start(True, *python("send.py"), port, 10**9, 100)
+    time.sleep(1.5)
+    bed.processes[-1].stop()
+    second = bed.start(True, *python("send.py"), port, 20000, 100)
+    sent, carried = bed.finish(second)
+    came, here = bed.finish(receiver)
+    expect((carried, here), carried[0] > 10000 and here[1] == 2)
+    expect(came, said(came)["damaged"] == said(came)["disordered"] == 0 and said(came)["sources"] == 2)
+
+
+@case()
+def strangers_at_the_port_of_carriers(bed):
+    """Who connects and says nothing, or something else, harms nobody."""
+    receiver = bed.start(True, *python("receive.py"), "recv")
+    port = bed.port(receiver)
+    strangers = []
+
+    def bother():
+        for octets in (b"", b"GET / HTTP/1.1\r\n\r\n", b"WeftUOE\0" + bytes(56), b"WeftUOE\0\1\1" + os.urandom(2000)):
+            try:
+                stranger = socket.create_connection(("127.0.0.1", DISCOVERY_PORT), timeout=5)
+                stranger.sendall(octets)
+                strangers.append(stranger)
+            except OSError:
+                pass  # the receiver does not listen yet, or has closed already
+
+    sender = bed.start(True, *python("send.py"), port, 30000, 200)
+    begun = time.monotonic()
+    while not sender.ended() and time.monotonic() < begun + PATIENCE:
+        bother()
+        del strangers[:-200]
+        time.sleep(0.02)
+    sent, carried = bed.finish(sender)
+    came, _ = bed.finish(receiver)
+    expect((sent, came, carried), said(came)["came"] == said(sent)["sent"] and carried[0] > 10000)
+
+
+def play(bed, name):
+    try:
+        why = CASES[name](bed)
+        return "passed", why or ""
+    except Failed as failed:
+        return "failed", f"{failed}"
+    finally:
+        bed.end()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--weft", required=True, help="the command")
+    parser.add_argument("--only", default="", help="cases whose name this finds")
+    parser.add_argument("--seconds", type=int, default=5, help="how long the checker sends")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as work:
+        bed = Bed(os.path.realpath(args.weft), Path(work), args.seconds)
+        names = [name for name in CASES if re.search(args.only, name)]
+        counts = again.play_each(names, lambda name: play(bed, name))
+    return counts.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

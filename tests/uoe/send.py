@@ -1,0 +1,34 @@
+#!/usr/bin/env python3
+"""A program that knows nothing of Weft: sends numbered datagrams, a little slower than a receiver in Python takes them.
+
+    send.py PORT COUNT SIZE [answered]
+
+Says how many were sent and, with `answered`, how many came back, as a line of JSON. The first come slowly, so that
+nothing is lost before anybody is busy.
+"""
+import json
+import socket
+import sys
+import time
+
+port, count, size = (int(word) for word in sys.argv[1:4])
+is_answered = len(sys.argv) > 4
+to = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+to.connect(("127.0.0.1", port))
+to.settimeout(5)
+sent = answered = 0
+for number in range(count):
+    try:
+        to.send(number.to_bytes(4, "big") + bytes([number & 255]) * (size - 4))
+        sent += 1
+    except ConnectionRefusedError:
+        # What went before met nobody.
+        pass
+    if is_answered and number % 64 == 63:
+        for _ in range(64):
+            answered += len(to.recv(70000)) == size
+    elif number % 100 == 99:
+        time.sleep(0.002)
+time.sleep(0.3)
+to.send(b"end")
+print(json.dumps({"sent": sent, "answered": answered}), flush=True)
