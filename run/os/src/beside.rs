@@ -1,5 +1,5 @@
-//! A UDP socket beside one that the program owns, of TCP or UDP: it sends from the same address, by the same way, to the same
-//! host.
+//! A UDP socket beside one that the program owns, of TCP or UDP: it sends from the same address, by the same way, to
+//! the same host.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};

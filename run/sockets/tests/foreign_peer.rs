@@ -96,7 +96,7 @@ fn a_program_that_only_sends_hears_of_its_window() {
     let connection = Connection::new(slot, socket.as_raw_fd());
     assert_eq!(send(connection, 300), Ok(WINDOW as usize));
     assert_eq!(send(connection, 200), Err(libc::EAGAIN));
-    assert!(connection.lacks_window());
+    assert_eq!(connection.hears_of_room(), Ok(false));
     let target = Target {
         to: 0x5000,
         stag: 2,
@@ -104,8 +104,10 @@ fn a_program_that_only_sends_hears_of_its_window() {
     };
     give(&mut peer, &of_us, 1, target);
     assert_ne!(ready(socket.as_raw_fd(), libc::POLLIN, 1000), 0);
-    assert_eq!(send(connection, 200), Ok(150), "no call has received");
-    assert!(connection.lacks_window());
+    assert_eq!(connection.hears_of_room(), Ok(true), "no call has received");
+    assert_eq!(send(connection, 200), Ok(150));
+    assert_eq!(send(connection, 50), Err(libc::EAGAIN));
+    assert_eq!(connection.is_still_short(), Ok(true));
 }
 
 #[test]

@@ -153,8 +153,8 @@ impl Answering {
     }
 
     /// The listening socket behind `fd`, or the UDP socket, which the caller knows by `key`, may be asked for. To be
-    /// called in each call that accepts or receives from it: a forked child, and a process that could not have the port before, begins to answer then.
-    /// Where there is nothing to do that is a free lock and a look at a short list.
+    /// called in each call that accepts or receives from it: a forked child, and a process that could not have the port
+    /// before, begins to answer then. Where there is nothing to do that is a free lock and a look at a short list.
     #[inline]
     pub fn serve(&'static self, key: u32, about: About, fd: i32) {
         let is_known = self.process.load(Ordering::Acquire) == process::id()
