@@ -1,9 +1,9 @@
 //! How Weft processes find each other: what asks, and what answers (decision 0030, docs/discovery.md).
 //!
-//! A client asks beside its SYN ([`Asker`]), or while it sends datagrams ([`Inquiry`]). A process whose listeners may be
-//! asked for has one thread that answers ([`Answering`]), and writes down what it promised with a yes ([`Promises`]),
-//! for whoever of the processes of a family accepts the connection. What is said on the wire, and what is remembered, is
-//! `proto/discovery`.
+//! A client asks beside its SYN ([`Asker`]), or while it sends datagrams ([`Inquiry`]). A process whose listeners may
+//! be asked for has one thread that answers ([`Answering`]), and writes down what it promised with a yes
+//! ([`Promises`]), for whoever of the processes of a family accepts the connection. What is said on the wire, and what
+//! is remembered, is `proto/discovery`.
 //!
 //! | module | what it holds |
 //! | --- | --- |

@@ -11,7 +11,7 @@
 //! | [`port`] | one UDP socket: how it sends and receives over carriers |
 //! | [`inlet`] | datagrams that came over carriers and wait for the program |
 //! | `sending`, `taking` | the program's sends and receives |
-//! | `thread` | the thread as calls see it |
+//! | `thread`, `worker` | the thread as calls see it; what is known of it |
 //! | `paths` | where a socket's datagrams go |
 //! | `link` | the octets of one carrier that are to leave |
 //! | `mail` | what calls tell the thread |
@@ -33,6 +33,7 @@ pub mod sending;
 mod service;
 mod taking;
 mod thread;
+mod worker;
 
 pub use offload::Offload;
 pub use port::Port;

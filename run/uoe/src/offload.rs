@@ -18,7 +18,7 @@ use crate::link::Link;
 use crate::mail::{Mail, Mailbox};
 use crate::nonces::Nonces;
 use crate::port::{Held, Port};
-use crate::thread::Thread;
+use crate::worker::Worker;
 
 /// Carriers of a process at most.
 pub const CARRIERS_MAX: usize = 128;
@@ -38,7 +38,7 @@ pub struct Offload {
     pub(crate) nonces: Nonces,
     pub(crate) mail: Lock<Mailbox>,
     pub(crate) served: Lock<[Option<Held>; SERVED_MAX]>,
-    pub(crate) thread: Lock<Thread>,
+    pub(crate) thread: Lock<Worker>,
     /// The thread's number in the kernel.
     pub(crate) thread_number: AtomicI32,
     /// Where carriers are taken, and which process this is; 0 until there is a listener.
@@ -76,7 +76,7 @@ impl Offload {
             nonces: Nonces::new(),
             mail: Lock::new(Mailbox::new()),
             served: Lock::new([None; SERVED_MAX]),
-            thread: Lock::new(Thread::default()),
+            thread: Lock::new(Worker::default()),
             thread_number: AtomicI32::new(0),
             takes_port: AtomicU32::new(0),
             instance: AtomicU64::new(0),

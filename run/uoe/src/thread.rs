@@ -11,25 +11,18 @@ use weft_os::{process, sched};
 use crate::mail::Mail;
 use crate::offload::Offload;
 use crate::service;
-
-/// The thread, as long as there is one.
-#[derive(Debug, Default)]
-pub(crate) struct Thread {
-    process: u32,
-    runs: bool,
-    waker: Option<Guarded<Waker>>,
-}
+use crate::worker::Worker;
 
 impl Offload {
-    fn thread(&self) -> Option<Guard<'_, Thread>> {
+    fn thread(&self) -> Option<Guard<'_, Worker>> {
         let (Locked::Held(mut thread) | Locked::Orphaned(mut thread)) = self.thread.lock() else {
             return None;
         };
         if thread.process != process::id() {
             // A child has none of its parent's threads, and what the parent's was told is not for it.
-            *thread = Thread {
+            *thread = Worker {
                 process: process::id(),
-                ..Thread::default()
+                ..Worker::default()
             };
             self.takes_port.store(0, Ordering::Release);
             self.thread_number.store(0, Ordering::Relaxed);
