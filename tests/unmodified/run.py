@@ -28,8 +28,8 @@ from counts import Counts
 
 
 COLUMNS = {"pass": "hooks alone", "both": "UDP offloaded at both ends", "server": "server alone",
-           "client": "client alone", "ddp": "DDP at both ends", "ddp-server": "DDP, plain client", "prefer": "prefers DDP at both ends",
-           "prefer-client": "prefers, plain server"}
+           "client": "client alone", "ddp": "DDP at both ends", "ddp-server": "DDP, plain client",
+           "prefer": "prefers DDP at both ends", "prefer-client": "prefers, plain server"}
 
 
 def one(library, title, mode):
