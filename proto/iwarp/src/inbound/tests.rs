@@ -466,8 +466,7 @@ fn a_send_beyond_the_largest_message() {
     untagged(true, Opcode::SEND, 0, 1, u32::MAX - 2).encode(&mut octets);
     let fault = sequence
         .check(18 + 3, &octets, drop)
-        .err()
-        .expect("beyond 2^32");
+        .expect_err("beyond 2^32");
     assert_eq!(fault.fault, PeerFault::MessageTooLong);
     assert!(sequence.check(18 + 2, &octets, drop).is_ok());
 }
