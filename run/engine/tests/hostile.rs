@@ -266,6 +266,30 @@ fn a_flood_of_a_bring_up_port_is_bounded_too() {
     qp.destroy();
 }
 
+#[test]
+fn silent_connections_are_left_alone_while_nobody_waits_for_their_places() {
+    let _turn = turn();
+    // Two places.
+    let (_channel, id, four, _) = listener(1);
+    let mut first = raw::connect(four);
+    until("it is taken", |counts| counts.totals.half_open == 1);
+    // Old enough to give way.
+    std::thread::sleep(Duration::from_millis(300));
+    let mut second = raw::connect(four);
+    until("it is taken too", |counts| counts.totals.half_open == 2);
+    std::thread::sleep(Duration::from_millis(100));
+    for stream in [&mut first, &mut second] {
+        stream.set_nonblocking(true).unwrap();
+        let error = stream.read(&mut [0]).expect_err("closed, or spoken to");
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+    }
+    drop((first, second));
+    until("their places are free", |counts| {
+        counts.totals.half_open == 0
+    });
+    id.destroy();
+}
+
 /// A port whose queue of connections is full: the kernel drops what else comes.
 #[test]
 fn who_does_not_even_answer_a_connect_is_given_up() {
