@@ -1,5 +1,7 @@
 //! A process that has no descriptor left.
 
+#![allow(dead_code, reason = "each test uses some of it")]
+
 use std::fs::File;
 use std::time::{Duration, Instant};
 
