@@ -10,7 +10,7 @@ export LOOM_MAX_PREEMPTIONS=${LOOM_MAX_PREEMPTIONS:-2}
 
 try() { cargo test --offline --quiet -p weft-loom "$@"; }
 
-mutant run/engine/src/progress/wakeups.rs '/if self.in_set.load/,/^            \}/d' \
+mutant run/engine/src/progress/wakeups.rs '/^            if self.in_set.load/,/^            \}/d' \
     "a lead keeps a wake-up that was meant for the service thread"
 mutant run/engine/src/progress/wakeups.rs '/if self.led.load\(Ordering::SeqCst\) && self.mode\(\) == Mode::Watched \{/,/^                    \}/d' \
     "the service thread keeps a wake-up that was meant for the lead"

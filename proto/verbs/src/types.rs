@@ -65,7 +65,9 @@ pub const MAX_CQE: u32 = 1 << 20;
 pub const MAX_RD_ATOMIC: u16 = 128;
 
 /// What a send work request asks for.
+// With a tag of its own: asked for several times a message, it would cost a decoding of the niche each time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
 pub enum SendOp {
     /// RDMAP Send.
     Send,

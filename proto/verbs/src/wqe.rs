@@ -198,7 +198,7 @@ impl SendQueue {
     /// Copies inline octets to the next request's place.
     fn keep_inline(&mut self, octets: &[u8]) -> u16 {
         if self.inline_area.is_empty() {
-            let area = self.depth as usize * self.max_inline as usize;
+            let area = self.inline_places() as usize * self.max_inline as usize;
             self.inline_area.resize(area, 0);
         }
         let start = self.inline_start(self.sequence);
@@ -206,14 +206,34 @@ impl SendQueue {
         octets.len() as u16
     }
 
-    fn inline_start(&self, sequence: u64) -> usize {
-        (sequence % u64::from(self.depth.max(1))) as usize * self.max_inline as usize
+    /// Places of the inline area: a power of two, so that a request's is found without a division.
+    #[inline]
+    fn inline_places(&self) -> u64 {
+        u64::from(self.depth).next_power_of_two()
     }
 
-    /// The inline octets of a request that has some.
-    pub(crate) fn inline_octets(&self, sequence: u64, len: u16) -> &[u8] {
-        let start = self.inline_start(sequence);
-        &self.inline_area[start..start + usize::from(len)]
+    #[inline]
+    fn inline_start(&self, sequence: u64) -> usize {
+        (sequence & (self.inline_places() - 1)) as usize * self.max_inline as usize
+    }
+
+    /// What a request of this queue sends.
+    #[inline]
+    pub(crate) fn payload<'a>(&'a self, wqe: &'a SendWqe) -> Payload<'a> {
+        match usize::from(wqe.inline_len) {
+            0 => Payload::Gather(wqe.gather.as_slice()),
+            len => {
+                let start = self.inline_start(wqe.sequence);
+                Payload::Inline(&self.inline_area[start..start + len])
+            }
+        }
+    }
+
+    /// What the first request sends that is not encoded completely.
+    #[inline]
+    pub(crate) fn payload_to_encode(&self) -> Payload<'_> {
+        let wqe = self.wqes.get(self.encoded);
+        wqe.map_or(Payload::Gather(&[]), |wqe| self.payload(wqe))
     }
 
     /// The first request that is not encoded completely.
@@ -250,6 +270,12 @@ impl SendQueue {
         self.encoded = self.encoded.saturating_sub(1);
         self.unreported += 1;
         Some(wqe)
+    }
+
+    /// Ends the request at the front, of which all is known.
+    #[inline]
+    pub(crate) fn drop_front(&mut self) {
+        drop(self.pop_front());
     }
 
     /// How many requests ended with the one a completion is made for: see

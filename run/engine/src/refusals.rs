@@ -55,23 +55,8 @@ impl Refusals {
         let peer = self.whom(peer);
         let noted = self.throttle.lock().note(peer, count, self.clock.now());
         self.publish(&noted);
-        if noted.slowed_now {
-            let whose = match noted.offender.address {
-                THIS_MACHINE => "a program on this machine".to_owned(),
-                other => other.to_string(),
-            };
-            crate::warn_of_peer!(
-                "{whose} reached for memory or a queue pair that it was not given {} times: new connections from there \
-                 wait from now on \
-                 (setting refused-access-limit)",
-                noted.offender.refusals
-            );
-        }
-        if noted.all_slowed_now {
-            crate::warn_of_peer!(
-                "many addresses reach for memory they were not given: new connections take turns from now on, \
-                 by the network they come from (setting refused-access-limit)"
-            );
+        for warning in warnings(&noted) {
+            crate::warn_of_peer!("{warning}");
         }
     }
 
@@ -112,5 +97,61 @@ impl Refusals {
             slowed: noted.offender.slowed,
         };
         self.stats.publish_refused(noted.place, &refused);
+    }
+}
+
+/// What the log says of a refusal: that an address is slowed from now on, and that all addresses are.
+fn warnings(noted: &Noted) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if noted.slowed_now {
+        let whose = match noted.offender.address {
+            THIS_MACHINE => "a program on this machine".to_owned(),
+            other => other.to_string(),
+        };
+        warnings.push(format!(
+            "{whose} reached for memory or a queue pair that it was not given {} times: new connections from there \
+             wait from now on (setting refused-access-limit)",
+            noted.offender.refusals
+        ));
+    }
+    if noted.all_slowed_now {
+        warnings.push(
+            "many addresses reach for memory they were not given: new connections take turns from now on, \
+             by the network they come from (setting refused-access-limit)"
+                .to_owned(),
+        );
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: std::time::Duration = std::time::Duration::from_secs(1000);
+
+    fn noted(address: IpAddr) -> Noted {
+        Throttle::<u32>::new(4).note(address, 1, NOW)
+    }
+
+    #[test]
+    fn a_warning_is_said_when_connections_begin_to_wait_and_only_then() {
+        let whose = "192.0.2.7".parse().unwrap();
+        assert_eq!(warnings(&noted(whose)), Vec::<String>::new());
+        let slowed = |address| Noted {
+            slowed_now: true,
+            ..noted(address)
+        };
+        let said = warnings(&slowed(whose));
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].starts_with("192.0.2.7 reached for"), "{said:?}");
+        let said = warnings(&slowed(THIS_MACHINE));
+        assert!(said[0].starts_with("a program on this machine"), "{said:?}");
+        let both = warnings(&Noted {
+            all_slowed_now: true,
+            ..slowed(whose)
+        });
+        assert_eq!(both.len(), 2, "{both:?}");
+        assert!(both[1].starts_with("many addresses"), "{both:?}");
     }
 }

@@ -287,6 +287,16 @@ fn a_reset_and_nothing_else_forgets_what_completed() {
 }
 
 #[test]
+fn a_receive_posted_after_an_error_is_flushed_at_once() {
+    let end = End::new();
+    let memory = end.memory(4096);
+    end.qp.modify_state(QpState::Error).unwrap();
+    end.receive_at(&memory, 0, 100, 5);
+    let flushed = poll(&end.recv_cq).map(|completion| (completion.wr_id, completion.status));
+    assert_eq!(flushed, Some((5, WcStatus::Flushed)));
+}
+
+#[test]
 fn strangers_are_not_heard() {
     let b = End::new();
     let before = raw::counts().totals;

@@ -166,10 +166,13 @@ impl Drop for Over {
     }
 }
 
+/// Listeners that a flood holds full.
+const FLOODED: usize = 4;
+
 #[test]
-fn a_flood_at_one_listener_leaves_another_its_turn() {
+fn a_flood_at_some_listeners_leaves_another_its_turn() {
     let _turn = turn();
-    let (_channel, id, four, _) = listener(1000);
+    let flooded: Vec<_> = (0..FLOODED).map(|_| listener(1000)).collect();
     let (other_channel, other, other_four, _) = listener(1000);
     std::thread::spawn(move || serve(&other_channel, End::close));
     let honest = || {
@@ -185,19 +188,24 @@ fn a_flood_at_one_listener_leaves_another_its_turn() {
     let over = Over::default();
     let flood = std::thread::spawn({
         let over = over.0.clone();
-        let open = move || {
-            let stream = raw::connect(four);
+        let ports: Vec<SocketAddr> = flooded.iter().map(|(_, _, four, _)| *four).collect();
+        let open = |port| {
+            let stream = raw::connect(port);
             stream.set_nonblocking(true).unwrap();
             stream
         };
         move || {
-            let mut held: Vec<_> = (0..2 * HALF_OPEN).map(|_| open()).collect();
+            let ports = ports.iter().copied().cycle();
+            let mut held: Vec<_> = ports
+                .take(2 * FLOODED * HALF_OPEN as usize)
+                .map(|port| (port, open(port)))
+                .collect();
             while !over.load(Ordering::Relaxed) {
-                for stream in &mut held {
+                for (port, stream) in &mut held {
                     // Each that is closed is followed by another.
                     if !matches!(stream.read(&mut [0]), Err(e) if e.kind() == ErrorKind::WouldBlock)
                     {
-                        *stream = open();
+                        *stream = open(*port);
                     }
                 }
                 std::thread::sleep(Duration::from_millis(1));
@@ -220,7 +228,9 @@ fn a_flood_at_one_listener_leaves_another_its_turn() {
     flood.join().unwrap();
     // A turn comes with the next place, and the youngest place is given up after a quarter of a second.
     assert!(slowest < Duration::from_secs(1), "{slowest:?}");
-    id.destroy();
+    for (_channel, id, ..) in flooded {
+        id.destroy();
+    }
     other.destroy();
 }
 
@@ -264,6 +274,30 @@ fn a_flood_of_a_bring_up_port_is_bounded_too() {
     }
     until("its place is free", |counts| counts.totals.half_open == 0);
     qp.destroy();
+}
+
+#[test]
+fn silent_connections_are_left_alone_while_nobody_waits_for_their_places() {
+    let _turn = turn();
+    // Two places.
+    let (_channel, id, four, _) = listener(1);
+    let mut first = raw::connect(four);
+    until("it is taken", |counts| counts.totals.half_open == 1);
+    // Old enough to give way.
+    std::thread::sleep(Duration::from_millis(300));
+    let mut second = raw::connect(four);
+    until("it is taken too", |counts| counts.totals.half_open == 2);
+    std::thread::sleep(Duration::from_millis(100));
+    for stream in [&mut first, &mut second] {
+        stream.set_nonblocking(true).unwrap();
+        let error = stream.read(&mut [0]).expect_err("closed, or spoken to");
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+    }
+    drop((first, second));
+    until("their places are free", |counts| {
+        counts.totals.half_open == 0
+    });
+    id.destroy();
 }
 
 /// A port whose queue of connections is full: the kernel drops what else comes.

@@ -1,5 +1,7 @@
 //! The verbs API between two ends in one process, and of one that exits.
 
+#[path = "peers/attributes.rs"]
+mod attributes;
 pub(crate) mod common;
 #[path = "peers/silent.rs"]
 mod silent_peer;
@@ -15,7 +17,7 @@ use weft_engine::types::{
     Access, Payload, PostError, QpState, RecvRequest, SendFlags, SendOp, SendRequest, WcOpcode,
     WcStatus,
 };
-use weft_engine::Mr;
+use weft_engine::{Mr, QpAttrMask, QpModifier, QpType};
 
 const SIGNALED: SendFlags = SendFlags {
     fence: false,
@@ -36,6 +38,26 @@ fn send(end: &End, op: SendOp, sges: &[weft_engine::types::Sge]) {
 
 fn pattern(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|i| (i * 31 + i / 251) as u8 ^ seed).collect()
+}
+
+/// As programs do with what `rdma_init_qp_attr(3)` gives them, once they are told that they are connected.
+#[test]
+fn a_program_that_takes_a_connected_queue_pair_to_rts_changes_nothing() {
+    let (a, b) = pair();
+    let attr = attributes::to(QpState::Rts, QpAttrMask::RNR_RETRY);
+    QpModifier::new(QpType::Rc).modify(&a.qp, &attr).unwrap();
+    let (source, target) = (
+        a.memory(64, Access::NONE),
+        b.memory(64, Access::LOCAL_WRITE),
+    );
+    b.qp.post_recv(&RecvRequest {
+        wr_id: 1,
+        scatter: &[sge(&target, 0, 64)],
+    })
+    .unwrap();
+    send(&a, SendOp::Send, &[sge(&source, 0, 64)]);
+    assert_eq!(a.wait_send().status, WcStatus::Success);
+    assert_eq!(b.wait_recv().byte_len, 64);
 }
 
 #[test]

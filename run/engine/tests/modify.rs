@@ -1,5 +1,7 @@
 //! Queue pairs that a program walks through their states, attribute by attribute, as `ibv_modify_qp(3)` has it.
 
+#[path = "peers/attributes.rs"]
+mod attributes;
 #[path = "peers/by_number.rs"]
 mod by_number;
 
@@ -7,7 +9,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use by_number::{exchange, wait, End, HERE};
+use attributes::{nothing, to};
+use by_number::{exchange, wait, End};
 use weft_engine::types::{Access, QpCap, QpState, WcStatus};
 use weft_engine::{Context, QpAttr, QpAttrMask as A, QpInit, QpModifier, QpType, UdQp};
 use QpState::{Error as Failed, Init, Reset, Rtr, Rts, Sqd, Sqe};
@@ -24,41 +27,6 @@ const TO_RTS: A = A::TIMEOUT
     .union(A::RNR_RETRY)
     .union(A::SQ_PSN)
     .union(A::MAX_QP_RD_ATOMIC);
-
-/// No attribute yet, and values that are right for any.
-fn nothing() -> QpAttr {
-    QpAttr {
-        named: A::empty(),
-        state: Reset,
-        cur_state: Reset,
-        en_sqd_async_notify: false,
-        access: Access::REMOTE_WRITE,
-        pkey_index: 0,
-        port: 1,
-        path_port: 1,
-        ends: Some((HERE.parse().unwrap(), HERE.parse().unwrap())),
-        path_mtu: 3,
-        timeout: 18,
-        retry_cnt: 7,
-        rnr_retry: 7,
-        min_rnr_timer: 1,
-        max_rd_atomic: 1,
-        max_dest_rd_atomic: 1,
-        rq_psn: 0,
-        sq_psn: 0,
-        dest_qp: 0,
-        qkey: 0,
-    }
-}
-
-/// The state and what is named beside it.
-fn to(state: QpState, named: A) -> QpAttr {
-    QpAttr {
-        named: named | A::STATE,
-        state,
-        ..nothing()
-    }
-}
 
 /// A queue pair that was just made, and what its program changes it by.
 struct Walker {
@@ -134,7 +102,7 @@ fn two_queue_pairs_are_walked_up_and_talk() {
     let (mut a, b) = two();
     assert_eq!(a.end.qp.access(), Access::REMOTE_WRITE);
     exchange(&a.end, &b.end);
-    // As programs do that change a timeout: the send direction stays as it is.
+    // As programs do that change rights: the send direction stays as it is.
     let again = QpAttr {
         named: A::STATE | A::ACCESS_FLAGS,
         access: Access::REMOTE_READ,
@@ -143,6 +111,36 @@ fn two_queue_pairs_are_walked_up_and_talk() {
     a.goes(&again, Rts);
     assert_eq!(a.end.qp.access(), Access::REMOTE_READ);
     exchange(&a.end, &b.end);
+}
+
+#[test]
+fn without_a_state_it_stays_in_its_own() {
+    let (mut a, b) = two();
+    // The state that is not named is RESET.
+    let access = QpAttr {
+        named: A::ACCESS_FLAGS,
+        access: Access::REMOTE_READ,
+        ..nothing()
+    };
+    a.goes(&access, Rts);
+    assert_eq!(a.end.qp.access(), Access::REMOTE_READ);
+    let of_datagrams = QpAttr {
+        named: A::QKEY,
+        ..nothing()
+    };
+    assert!(!a.takes(&of_datagrams));
+    exchange(&a.end, &b.end);
+}
+
+#[test]
+fn the_state_it_is_said_to_be_in_has_to_be_right() {
+    let (mut a, _b) = two();
+    let said = |cur_state| QpAttr {
+        cur_state,
+        ..to(Rts, A::CUR_STATE)
+    };
+    a.goes(&said(Rts), Rts);
+    assert!(!a.takes(&said(Rtr)));
 }
 
 #[test]
@@ -234,6 +232,8 @@ fn who_may_not_try_again_is_told_as_late_as_the_receiver_says() {
         ..a.to_rts()
     };
     a.goes(&once, Rts);
+    // What is not named stays as it was.
+    a.goes(&to(Rts, A::empty()), Rts);
     let rts = b.to_rts();
     b.goes(&rts, Rts);
     let began = Instant::now();
@@ -262,6 +262,16 @@ fn what_the_connection_manager_does_is_noted() {
         !walker.takes(&to(Rtr, A::MAX_DEST_RD_ATOMIC)),
         "a queue pair that has failed"
     );
+}
+
+#[test]
+fn a_queue_pair_that_failed_since_rtr_is_not_noted_as_in_rts() {
+    let mut walker = Walker::new(QpType::Rc, 5);
+    walker.goes(&to(Init, TO_INIT), Init);
+    walker.goes(&to(Rtr, A::MAX_DEST_RD_ATOMIC), Init);
+    // Not by the modifier: as the end of a connection does.
+    walker.end.qp.modify_state(Failed).unwrap();
+    assert!(!walker.takes(&to(Rts, A::RNR_RETRY)));
 }
 
 fn datagrams() -> (Arc<UdQp>, QpModifier) {
@@ -351,4 +361,24 @@ fn a_device_of_iwarp_compares_no_table() {
     walker.goes(&to(Rts, A::empty()), Init);
     // Such a device has no queue that drains: SQD is a state like others.
     assert!(!walker.takes(&to(Sqd, A::empty())));
+    walker.goes(&to(Failed, A::empty()), Failed);
+    assert!(!walker.takes(&to(Init, A::empty())));
+    let (mut a, mut b) = two_in_init();
+    let (a_to, b_to) = (a.to_rtr(&b), b.to_rtr(&a));
+    a.goes(&a_to, Rtr);
+    b.goes(&b_to, Rtr);
+    // How to send has to be said all the same.
+    assert!(!a.takes(&to(Rts, TO_RTS - A::TIMEOUT)));
+    for walker in [&mut a, &mut b] {
+        let attr = walker.to_rts();
+        walker.goes(&attr, Rts);
+    }
+    exchange(&a.end, &b.end);
+    // There SQD ends the connection.
+    assert!(a.takes(&to(Sqd, A::empty())));
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while b.end.qp.is_connected() {
+        assert!(Instant::now() < deadline, "it goes on");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }

@@ -5,31 +5,26 @@
 mod by_number;
 #[path = "peers/end.rs"]
 mod end;
+#[path = "peers/no_descriptors.rs"]
+mod no_descriptors;
 #[path = "peers/raw.rs"]
 mod raw;
 #[path = "peers/roles.rs"]
 mod roles;
 
-use std::fs::File;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use by_number::HERE;
 use end::{connect, expect, listener};
+use no_descriptors::{descriptors, take_all};
 use roles::{begin, start, told};
-use rustix::process::{setrlimit, Resource, Rlimit};
 use weft_engine::cm::EventKind;
 
-/// What the process may have.
-const DESCRIPTORS: u64 = 64;
 const ATTEMPTS: u32 = 3;
 /// Attempts wait for ten seconds. Who gets in before that gets in for one of them.
 const SOON: Duration = Duration::from_secs(8);
-
-fn descriptors() -> usize {
-    std::fs::read_dir("/proc/self/fd").unwrap().count()
-}
 
 /// Connects and is rejected.
 #[test]
@@ -68,13 +63,7 @@ fn attempts_that_wait_make_room_for_a_client() {
         assert!(began.elapsed() < SOON, "the attempts are not taken");
         std::thread::sleep(Duration::from_millis(1));
     }
-    let few = Rlimit {
-        current: Some(DESCRIPTORS),
-        maximum: Some(DESCRIPTORS),
-    };
-    setrlimit(Resource::Nofile, few).unwrap();
-    let files: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
-    assert!(!files.is_empty());
+    let files = take_all();
     std::thread::spawn(move || {
         let request = expect(&channel, EventKind::ConnectRequest);
         request.id.reject(&[]).unwrap();

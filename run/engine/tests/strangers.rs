@@ -440,3 +440,27 @@ fn a_flood_of_connect_attempts_is_bounded_and_keeps_no_peer_out() {
     high.send();
     exchange(&low, &high);
 }
+
+/// Queue pairs of one port, and one more.
+const MORE_THAN_ONE_PORT: u32 = 193;
+
+#[test]
+fn who_names_a_number_of_another_port_is_refused() {
+    let _turn = turn();
+    let ends: Vec<End> = (0..MORE_THAN_ONE_PORT).map(End::new).collect();
+    let port_of = |end: &End| end.qp.number() >> 8;
+    let first = &ends[0];
+    let other = ends.iter().find(|end| port_of(end) != port_of(first));
+    let other = other.expect("a second port");
+    let message = exchange_message(other.qp.number(), first.qp.number(), (STARTS, 0));
+    let mut stream = raw::connect(SocketAddr::new(
+        HERE.parse().unwrap(),
+        port_of(first) as u16,
+    ));
+    stream.write_all(&raw::request(&message)).unwrap();
+    let mut reply = [0; raw::REPLY];
+    stream.read_exact(&mut reply).unwrap();
+    assert_eq!(&reply[..16], b"MPA ID Rep Frame");
+    assert_ne!(reply[16] & 0x20, 0, "it is a refusal: {reply:?}");
+    assert_eq!(raw::drain(&mut stream), b"");
+}

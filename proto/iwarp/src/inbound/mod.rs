@@ -48,9 +48,15 @@ pub struct Inbound {
     sequence: Sequence,
     /// Stream offset of the next octet, modulo the marker spacing. Kept only with markers.
     position: usize,
-    /// Payload octets of the open segment still to come.
+    rest: Rest,
+}
+
+/// What is still to come of an FPDU that is taken in parts.
+#[derive(Clone, Debug, Default)]
+struct Rest {
+    /// Payload octets of the open segment.
     payload_left: usize,
-    /// Padding and CRC octets behind it still to come.
+    /// Padding and CRC octets behind it.
     trailer_left: usize,
     first_fpdu_seen: bool,
 }
@@ -186,9 +192,7 @@ impl Inbound {
             config,
             sequence: Sequence::new(config.rfc7306),
             position: 0,
-            payload_left: 0,
-            trailer_left: 0,
-            first_fpdu_seen: false,
+            rest: Rest::default(),
         }
     }
 
@@ -219,16 +223,16 @@ impl Inbound {
     #[inline]
     pub fn placed(&mut self, octets: usize) {
         assert!(
-            octets <= self.payload_left,
+            octets <= self.rest.payload_left,
             "placed more than the segment has"
         );
-        self.payload_left -= octets;
+        self.rest.payload_left -= octets;
     }
 
     /// Payload octets of the open segment still to come.
     #[inline]
     pub fn outstanding(&self) -> usize {
-        self.payload_left
+        self.rest.payload_left
     }
 
     /// Octets to read behind the payload of the open segment: its trailer and the next segment's header, where
@@ -241,20 +245,20 @@ impl Inbound {
         } else {
             Header::UNTAGGED_LEN
         };
-        self.trailer_left + LENGTH_LEN + header
+        self.rest.trailer_left + LENGTH_LEN + header
     }
 
     /// An FPDU has arrived whole and was found valid. A Responder sends nothing before (RFC 5044 section 7.1.2).
     #[inline]
     pub fn first_fpdu_seen(&self) -> bool {
-        self.first_fpdu_seen
+        self.rest.first_fpdu_seen
     }
 
     /// Every octet that was parsed or placed belongs to an FPDU that is there whole: the next octet is the first of
     /// another one.
     #[inline]
     pub fn is_between_fpdus(&self) -> bool {
-        self.payload_left == 0 && self.trailer_left == 0
+        self.rest.payload_left == 0 && self.rest.trailer_left == 0
     }
 
     /// The Send with this number has begun, and its last segment is still to come.
@@ -289,17 +293,18 @@ impl Inbound {
     pub fn deliver(&mut self, placed: &Envelope) -> Result<Segment, Fault> {
         debug_assert!(self.is_between_fpdus(), "delivered within an FPDU");
         let ulpdu_len = placed.ulpdu_len();
-        let checked = self.sequence.check(ulpdu_len, placed.header_octets())?;
-        self.first_fpdu_seen = true;
-        self.position = marker::advance(self.position, placed.wire_len());
-        Ok(Segment {
+        let octets = placed.header_octets();
+        let segment = self.sequence.check(ulpdu_len, octets, |checked| Segment {
             message: checked.message,
             ulpdu_len,
             header: checked.header,
             payload: 0..0,
             payload_len: usize::from(ulpdu_len) - checked.header_len,
             consumed: 0,
-        })
+        })?;
+        self.rest.first_fpdu_seen = true;
+        self.position = marker::advance(self.position, placed.wire_len());
+        Ok(segment)
     }
 
     /// With CRC or markers: one whole FPDU or nothing.
@@ -324,18 +329,20 @@ impl Inbound {
             self.take_markers_out(wire, leading, fpdu_len)?;
         }
         let ulpdu = &wire[leading + LENGTH_LEN..][..usize::from(ulpdu_len)];
-        let checked = self.sequence.check(ulpdu_len, ulpdu)?;
-        self.first_fpdu_seen = true;
-        let payload_start = leading + LENGTH_LEN + checked.header_len;
-        let payload_len = usize::from(ulpdu_len) - checked.header_len;
-        Ok(Parse::Segment(Segment {
-            message: checked.message,
-            ulpdu_len,
-            header: checked.header,
-            payload: payload_start..payload_start + payload_len,
-            payload_len,
-            consumed,
-        }))
+        let rest = &mut self.rest;
+        self.sequence.check(ulpdu_len, ulpdu, |checked| {
+            rest.first_fpdu_seen = true;
+            let payload_start = leading + LENGTH_LEN + checked.header_len;
+            let payload_len = usize::from(ulpdu_len) - checked.header_len;
+            Parse::Segment(Segment {
+                message: checked.message,
+                ulpdu_len,
+                header: checked.header,
+                payload: payload_start..payload_start + payload_len,
+                payload_len,
+                consumed,
+            })
+        })
     }
 
     fn take_markers_out(
@@ -359,33 +366,38 @@ impl Inbound {
     /// as much as all the rest.
     #[inline(never)]
     fn parse_flowing(&mut self, buf: &[u8]) -> Result<Parse, Fault> {
-        if self.payload_left > 0 {
-            return Ok(self.parse_payload(buf));
+        if self.rest.payload_left > 0 {
+            return Ok(self.rest.take_payload(buf.len()));
         }
-        let skipped = self.skip_trailer(buf.len());
+        let skipped = self.rest.skip_trailer(buf.len());
         let fpdu = &buf[skipped..];
         match self.sequence.header_available(fpdu)? {
             Ok(ulpdu_len) => {
                 let ulpdu = &fpdu[LENGTH_LEN..];
                 let ulpdu = &ulpdu[..ulpdu.len().min(usize::from(ulpdu_len))];
-                let checked = self.sequence.check(ulpdu_len, ulpdu)?;
-                Ok(self.open_segment(ulpdu_len, &checked, skipped, buf.len()))
+                let rest = &mut self.rest;
+                self.sequence.check(ulpdu_len, ulpdu, |checked| {
+                    rest.open_segment(ulpdu_len, &checked, skipped, buf.len())
+                })
             }
             Err(_) if skipped > 0 => Ok(Parse::Consumed { octets: skipped }),
-            Err(_) if self.trailer_left > 0 => Ok(Parse::Need {
-                octets: self.trailer_left,
+            Err(_) if self.rest.trailer_left > 0 => Ok(Parse::Need {
+                octets: self.rest.trailer_left,
             }),
             Err(octets) => Ok(Parse::Need { octets }),
         }
     }
+}
 
-    fn parse_payload(&mut self, buf: &[u8]) -> Parse {
-        if buf.is_empty() {
+impl Rest {
+    /// Payload of the open segment, of which `available` octets are there.
+    fn take_payload(&mut self, available: usize) -> Parse {
+        if available == 0 {
             return Parse::Need { octets: 1 };
         }
-        let present = self.payload_left.min(buf.len());
+        let present = self.payload_left.min(available);
         self.payload_left -= present;
-        let trailer = self.skip_trailer(buf.len() - present);
+        let trailer = self.skip_trailer(available - present);
         Parse::More(Continuation {
             payload: 0..present,
             consumed: present + trailer,

@@ -45,6 +45,18 @@ pub(super) struct Checked {
     pub(super) header_len: usize,
 }
 
+impl Checked {
+    /// `rdmap_len`: octets of the RDMAP header.
+    #[inline(always)]
+    fn new(message: Message, header: Header, rdmap_len: usize) -> Checked {
+        Checked {
+            message,
+            header,
+            header_len: header.wire_len() + rdmap_len,
+        }
+    }
+}
+
 /// The longest ULPDU a Terminate may have. The RFC's longest is 70 octets; some room for what peers append.
 const MAX_TERMINATE: usize = 128;
 
@@ -109,32 +121,50 @@ impl Sequence {
         })
     }
 
-    /// Checks the segment at the front of `ulpdu` and moves on to the next. `ulpdu` holds at least the headers.
+    /// Checks the segment at the front of `ulpdu` and moves on to the next. `ulpdu` holds at least the headers. `found`
+    /// makes the caller's answer of it.
+    ///
+    /// The answer is made where the kind of message is known: one that came back from here first would be copied twice
+    /// on its way, which costs as much as all the checks.
     #[inline(always)]
-    pub(super) fn check(&mut self, ulpdu_len: u16, ulpdu: &[u8]) -> Result<Checked, Fault> {
+    pub(super) fn check<R>(
+        &mut self,
+        ulpdu_len: u16,
+        ulpdu: &[u8],
+        found: impl FnOnce(Checked) -> R,
+    ) -> Result<R, Fault> {
         let Some((header, versions)) = Header::decode(ulpdu) else {
             return Err(too_short());
         };
         if versions != Versions::IETF {
             return Err(wrong_version(ulpdu_len, header, versions));
         }
-        let body = &ulpdu[header.wire_len()..];
-        let checked = match &header {
-            Header::Tagged(tagged) => self.check_tagged(tagged, ulpdu_len),
-            Header::Untagged(untagged) => self.check_untagged(untagged, ulpdu_len, body),
+        let blame = match &header {
+            Header::Tagged(tagged) => match self.check_tagged(tagged, ulpdu_len) {
+                Ok(message) => return Ok(found(Checked::new(message, header, 0))),
+                Err(blame) => blame,
+            },
+            Header::Untagged(untagged) => {
+                let body_len = usize::from(ulpdu_len) - Header::UNTAGGED_LEN;
+                if is_send(untagged.opcode) {
+                    match self.check_send(untagged, body_len) {
+                        Ok(message) => return Ok(found(Checked::new(message, header, 0))),
+                        Err(blame) => blame,
+                    }
+                } else {
+                    let body = &ulpdu[Header::UNTAGGED_LEN..];
+                    match self.check_rest(untagged, body_len, body) {
+                        Ok((message, len)) => return Ok(found(Checked::new(message, header, len))),
+                        Err(blame) => blame,
+                    }
+                }
+            }
         };
-        match checked {
-            Ok((message, body_len)) => Ok(Checked {
-                message,
-                header,
-                header_len: header.wire_len() + body_len,
-            }),
-            Err((fault, field)) => Err(Fault::new(fault, field).in_segment(ulpdu_len, header)),
-        }
+        Err(blamed(blame, ulpdu_len, header))
     }
 
     #[inline(always)]
-    fn check_tagged(&mut self, h: &Tagged, ulpdu_len: u16) -> Outcome {
+    fn check_tagged(&mut self, h: &Tagged, ulpdu_len: u16) -> Result<Message, Blame> {
         let message = match h.opcode {
             Opcode::WRITE => Message::Write {
                 stag: h.stag,
@@ -162,17 +192,12 @@ impl Sequence {
             stag: h.stag,
             next_to: h.to.wrapping_add(payload_len),
         });
-        Ok((message, 0))
+        Ok(message)
     }
 
-    #[inline(always)]
-    fn check_untagged(&mut self, h: &Untagged, ulpdu_len: u16, body: &[u8]) -> Outcome {
-        let body_len = usize::from(ulpdu_len) - Header::UNTAGGED_LEN;
+    /// An untagged segment that is not a Send's.
+    fn check_rest(&mut self, h: &Untagged, body_len: usize, body: &[u8]) -> Outcome {
         match h.opcode {
-            Opcode::SEND
-            | Opcode::SEND_INVALIDATE
-            | Opcode::SEND_SOLICITED
-            | Opcode::SEND_SOLICITED_INVALIDATE => self.check_send(h, body_len),
             Opcode::READ_REQUEST => {
                 self.check_single(
                     h,
@@ -196,7 +221,7 @@ impl Sequence {
     }
 
     #[inline(always)]
-    fn check_send(&mut self, h: &Untagged, body_len: usize) -> Outcome {
+    fn check_send(&mut self, h: &Untagged, body_len: usize) -> Result<Message, Blame> {
         if h.qn != QueueNumber::SEND {
             return Err(WRONG_QUEUE);
         }
@@ -226,7 +251,7 @@ impl Sequence {
                 received,
             });
         }
-        let message = Message::Send {
+        Ok(Message::Send {
             msn: h.msn,
             first,
             mo: h.mo,
@@ -240,8 +265,7 @@ impl Sequence {
                 Opcode::SEND_INVALIDATE | Opcode::SEND_SOLICITED_INVALIDATE
             )
             .then_some(Stag(h.invalidate)),
-        };
-        Ok((message, 0))
+        })
     }
 
     /// A message that is one segment of a fixed length: MSN the next, MO 0, L set.
@@ -366,6 +390,22 @@ fn check_terminate(h: &Untagged, len: usize, body: &[u8]) -> Outcome {
         "ULPDU_Length"
     };
     Err((PeerFault::Terminate, field))
+}
+
+#[inline(always)]
+fn is_send(opcode: Opcode) -> bool {
+    matches!(
+        opcode,
+        Opcode::SEND
+            | Opcode::SEND_INVALIDATE
+            | Opcode::SEND_SOLICITED
+            | Opcode::SEND_SOLICITED_INVALIDATE
+    )
+}
+
+#[cold]
+fn blamed((fault, field): Blame, ulpdu_len: u16, header: Header) -> Fault {
+    Fault::new(fault, field).in_segment(ulpdu_len, header)
 }
 
 /// A message and the octets of its RDMAP header, or whom to blame.

@@ -63,8 +63,8 @@ impl Arriving {
 
     /// The segment of which payload is outstanding.
     #[inline]
-    pub(super) fn open(&self) -> Option<Open> {
-        self.open
+    pub(super) fn open(&self) -> Option<&Open> {
+        self.open.as_ref()
     }
 
     /// Octets of the open segment went where they belong; says where that was.

@@ -96,9 +96,9 @@ impl Receives {
     /// Takes the next receive.
     #[inline]
     pub(super) fn take(&mut self, config: &QpConfig, host: &mut impl Host) -> Option<RecvWqe> {
-        let wqe = match self.queue.pop() {
-            None if config.shared_receive => host.take_shared_recv(),
-            own => own,
+        let wqe = match config.shared_receive {
+            true => host.take_shared_recv(),
+            false => self.queue.pop(),
         };
         self.in_hand += u32::from(wqe.is_some());
         wqe

@@ -14,7 +14,7 @@ use super::reads::OutstandingReads;
 use super::terminated::Terminated;
 use crate::host::{Host, RegionFault};
 use crate::types::{
-    Access, Bind, Completion, PostError, QpCap, SendOp, SendRequest, WcOpcode, WcStatus,
+    Access, Bind, Completion, Payload, PostError, QpCap, SendOp, SendRequest, WcOpcode, WcStatus,
 };
 use crate::wqe::{Progress, SendQueue, SendWqe};
 
@@ -312,7 +312,6 @@ impl Requester {
         let last = end == wqe.len;
         let solicited = wqe.flags.solicited;
         let len = wqe.len;
-        let (sequence, inline_len, gather) = (wqe.sequence, wqe.inline_len, wqe.gather.clone());
         let header = match kind {
             Kind::Write {
                 remote_addr, rkey, ..
@@ -338,15 +337,13 @@ impl Requester {
                 mo: offset,
             }),
         };
-        let source = if inline_len > 0 {
-            let octets_of = self.queue.inline_octets(sequence, inline_len);
-            Source::Inline(&octets_of[offset as usize..end as usize])
-        } else {
-            Source::Gather {
-                sges: gather.as_slice(),
+        let source = match self.queue.payload_to_encode() {
+            Payload::Inline(octets) => Source::Inline(&octets[offset as usize..end as usize]),
+            Payload::Gather(sges) => Source::Gather {
+                sges,
                 offset,
                 access: Access::NONE,
-            }
+            },
         };
         if framer.segment(&header, source, octets, host).is_err() {
             return Step::Failed(WcStatus::LocalProtection);
@@ -432,23 +429,24 @@ impl Requester {
                     if at <= released && awaited.is_none_or(|a| a.has_answer_for(front)) => {}
                 _ => break,
             }
-            let Some(wqe) = self.queue.pop_front() else {
-                break;
-            };
             counters.sends_completed += 1;
-            if wqe.flags.signaled || config.sq_sig_all {
-                host.complete_send(Completion {
-                    wr_id: wqe.wr_id,
-                    status: WcStatus::Success,
-                    opcode: wqe.opcode(),
-                    byte_len: wqe.len,
-                    qp: config.number,
-                    slots: self.queue.take_slots(),
-                    invalidated: None,
-                    imm: None,
-                    solicited: false,
-                    source: None,
-                });
+            let is_reported = front.flags.signaled || config.sq_sig_all;
+            let mut completion = Completion {
+                wr_id: front.wr_id,
+                status: WcStatus::Success,
+                opcode: front.opcode(),
+                byte_len: front.len,
+                qp: config.number,
+                slots: 0,
+                invalidated: None,
+                imm: None,
+                solicited: false,
+                source: None,
+            };
+            self.queue.drop_front();
+            if is_reported {
+                completion.slots = self.queue.take_slots();
+                host.complete_send(completion);
             }
         }
     }

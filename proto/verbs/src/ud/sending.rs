@@ -92,10 +92,7 @@ impl UdQp {
             SendOp::SendWithImm { imm } => Some(imm),
             _ => None,
         };
-        let payload = match wqe.inline_len {
-            0 => Payload::Gather(wqe.gather.as_slice()),
-            len => Payload::Inline(self.sq.inline_octets(wqe.sequence, len)),
-        };
+        let payload = self.sq.payload(wqe);
         Some(Outgoing {
             target,
             message: Message {

@@ -204,7 +204,7 @@ enum Step {
     /// The program names the other end.
     Receive(Destination),
     /// The program says how to send: first packet sequence number, and timeout.
-    Send(Option<u32>, Option<Duration>),
+    Send(u32, Option<Duration>),
     /// The send queue comes to rest; whether an event says when.
     Drain(bool),
     /// It goes on.
@@ -248,7 +248,7 @@ impl QpModifier {
                 Step::To(state) => qp.modify_state(state)?,
                 Step::Noted => {}
                 Step::Receive(destination) => qp.ready_to_receive(destination)?,
-                Step::Send(psn, timeout) => qp.ready_to_send(psn, timeout)?,
+                Step::Send(psn, timeout) => qp.ready_to_send(Some(psn), timeout)?,
                 Step::Drain(notify) => qp.drain(notify)?,
                 Step::Resume => qp.resume()?,
             }
@@ -299,18 +299,18 @@ impl QpModifier {
         let now = qp.state();
         match attr.state {
             Reset => Ok(Step::To(Reset)),
-            Init if now == Init => Ok(Step::Noted),
             Init => Ok(Step::To(Init)),
             Rtr if names_peer(attr) => Ok(Step::Receive(attr.destination(self.kind)?)),
-            Rts if qp.is_out_of_band() && now == Rtr => {
+            // The connection manager knows no RTR: it goes from INIT to RTS.
+            Rts if now == Rtr => {
                 attr.require(table::to_rts(self.kind))?;
-                Ok(Step::Send(Some(attr.sq_psn & PSN), attr.retry_timeout()))
+                Ok(Step::Send(attr.sq_psn & PSN, attr.retry_timeout()))
             }
-            Rts if qp.is_out_of_band() && now == Rts => Ok(Step::Send(None, attr.retry_timeout())),
             Rtr if matches!(now, Init | Rtr | Rts) => Ok(Step::Noted),
             Rts if now == Rts => Ok(Step::Noted),
             Rts if self.asked == Rtr && now != Failed => Ok(Step::Noted),
-            Rts if now == Sqd => Ok(Step::Resume),
+            // Refuses what is not in SQD.
+            Rts => Ok(Step::Resume),
             Sqd if now == Sqd => Ok(Step::Noted),
             Sqd if Face::of_process() == Face::Infiniband => {
                 let notify = attr.names(QpAttrMask::EN_SQD_ASYNC_NOTIFY);
@@ -318,7 +318,7 @@ impl QpModifier {
             }
             Sqd => Ok(Step::To(Sqd)),
             Failed => Ok(Step::To(Failed)),
-            Rtr | Rts | Sqe => Err(Error::Invalid("a state that cannot be asked for from here")),
+            Rtr | Sqe => Err(Error::Invalid("a state that cannot be asked for from here")),
         }
     }
 }

@@ -149,4 +149,16 @@ mod tests {
         }
         assert!(is_taken(Ud, Sqe, Rts, A::empty()) && !is_taken(Rc, Sqe, Rts, A::empty()));
     }
+
+    #[test]
+    fn what_only_reliable_queue_pairs_have_is_refused_to_others() {
+        let timer = A::MIN_RNR_TIMER;
+        assert!(is_taken(Rc, Rts, Rts, timer) && !is_taken(Uc, Rts, Rts, timer));
+        let retries = A::TIMEOUT | A::RETRY_CNT;
+        assert!(is_taken(Rc, Sqd, Sqd, retries) && !is_taken(Uc, Sqd, Sqd, retries));
+        for kind in [Rc, Uc] {
+            assert!(is_taken(kind, Rts, Rts, A::ACCESS_FLAGS));
+            assert!(is_taken(kind, Sqd, Sqd, A::PKEY_INDEX));
+        }
+    }
 }

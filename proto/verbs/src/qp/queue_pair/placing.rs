@@ -110,7 +110,7 @@ impl Qp {
                 header,
                 ..
             }) => Err(Fault::new(PeerFault::TaggedStag, "RDMA Write: STag")
-                .in_segment(header.wire_len() as u16, header)),
+                .in_segment(header.wire_len() as u16, *header)),
             Some(Open {
                 target: Target::Read,
                 ..
