@@ -34,6 +34,7 @@
 //! | [`shm`] | shared memory that others can look into |
 //! | [`signals`] | what an interrupted wait should do |
 //! | [`sock_diag`] | whether this machine has a connection |
+//! | [`stack`] | how large the stack of a thread of ours has to be |
 //! | [`stderr`], [`stdout`] | lines on standard error, text on standard output |
 //! | [`ifaces`] | addresses of the machine |
 //!
@@ -71,6 +72,7 @@ pub mod shared;
 pub mod shm;
 pub mod signals;
 pub mod sock_diag;
+pub mod stack;
 pub mod stderr;
 pub mod stdout;
 pub mod stream;

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::time::Duration;
 
-use weft_os::{lock, process, sched};
+use weft_os::{lock, process, sched, stack};
 
 use crate::kind::Sockets;
 
@@ -72,7 +72,7 @@ impl Flusher {
         let started = sched::without_signals(|| {
             std::thread::Builder::new()
                 .name("weft-flush".into())
-                .stack_size(128 * 1024)
+                .stack_size(stack::octets_with(128 * 1024))
                 .spawn(move || self.run(sockets))
         });
         if started.is_ok() {
