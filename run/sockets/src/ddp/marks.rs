@@ -78,7 +78,8 @@ impl Connection<'_> {
         let receiver = &receiving.receiver;
         let low_water = self.slot.low_water() as u32;
         let mark = match receiver.next() {
-            _ if !receiver.is_from_weft() => low_water,
+            // What comes may be all there is: a message, or a Write to mapped memory, of which the peer tells nobody.
+            _ if self.slot.hears_framing() => low_water,
             Next::Payload(left) if low_water == 1 && receiver.behind(left) <= FRAMING_ALONE_MAX => {
                 1
             }

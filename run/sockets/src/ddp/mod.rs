@@ -7,6 +7,7 @@
 //! | module | what it holds |
 //! | --- | --- |
 //! | [`slot`] | what a connection is, in shared memory |
+//! | `state` | how far it is |
 //! | `directions` | what it knows of each of its directions |
 //! | [`slots`] | room for them |
 //! | `starting` | MPA's Request and Reply |
@@ -15,8 +16,11 @@
 //! | `room` | room that the peer has to give before a send goes on |
 //! | `rest` | what has to leave before anything else: what a full socket left |
 //! | `receiving` | FPDUs to the program's buffers |
+//! | `peeking` | what lies in a socket, looked at and left there |
 //! | `marks` | from how many octets on the socket is readable |
 //! | `files` | octets from a file or a pipe, and to a pipe |
+//! | `mapping` | memory that the ends map for each other |
+//! | `told_maps`, [`own_maps`] | what the peer has mapped; what this process has |
 //! | `telling` | credit, targets and answers, from one direction to the other |
 //! | `counting` | how much is under way |
 //! | `ending` | the end of a direction, and what a program's close leaves to do |
@@ -27,7 +31,10 @@ mod counting;
 mod directions;
 mod ending;
 mod files;
+mod mapping;
 mod marks;
+pub mod own_maps;
+mod peeking;
 mod plain;
 mod receiving;
 mod rest;
@@ -37,8 +44,10 @@ pub mod slot;
 pub mod slots;
 mod spans;
 mod starting;
+mod state;
 mod taking_over;
 mod telling;
+mod told_maps;
 
 pub use ending::Left;
 pub use receiving::Received;
@@ -47,6 +56,7 @@ pub use slots::{Slots, SLOTS_MAX};
 pub use starting::{begun, Settled};
 
 use crate::discovering::Discovery;
+use own_maps::OwnMaps;
 use crate::Errno;
 
 /// Fewer octets may be framing alone.
@@ -58,6 +68,8 @@ pub struct Connection<'a> {
     slot: &'a Slot,
     fd: i32,
     discovery: Option<&'static Discovery>,
+    /// Memory of this process that is mapped on it.
+    maps: Option<&'static OwnMaps>,
     /// The other end was asked whether it is Weft, and that is not known yet.
     is_held: bool,
     /// A part that another thread holds is left alone: the call says `EAGAIN`.
@@ -71,6 +83,7 @@ impl<'a> Connection<'a> {
             slot,
             fd,
             discovery: None,
+            maps: None,
             is_held: false,
             leaves_alone: false,
         }
@@ -80,6 +93,12 @@ impl<'a> Connection<'a> {
     #[inline]
     pub fn with_discovery(self, discovery: Option<&'static Discovery>) -> Connection<'a> {
         Connection { discovery, ..self }
+    }
+
+    /// The same, of a process that has memory mapped on it, or is about to.
+    #[inline]
+    pub fn with_maps(self, maps: Option<&'static OwnMaps>) -> Connection<'a> {
+        Connection { maps, ..self }
     }
 
     /// The same by another descriptor of the socket.
@@ -145,6 +164,7 @@ impl<'a> Connection<'a> {
                     || self.slot.has_crc()
                     || self.slot.low_water() > 1
                     || self.slot.is_short()
+                    || self.slot.hears_framing()
             }
             State::Free | State::Plain | State::Over(_) => false,
             _ => true,

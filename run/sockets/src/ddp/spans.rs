@@ -43,7 +43,8 @@ impl Spans {
         let mut at = 0;
         while spans.count as usize + 1 < SPANS_MAX && spans.framing() < FRAMING_MAX - BEHIND_MAX {
             match receiver.next() {
-                Next::Nothing => break,
+                // What is for mapped memory is taken alone.
+                Next::Nothing | Next::Mapped { .. } => break,
                 Next::Framing(_) => {
                     let end = seen
                         .len()

@@ -108,7 +108,12 @@ impl Connection<'_> {
             stag: one as u32 | 1,
             list_stag: (other as u32 | 1) ^ (2 * u32::from(other as u32 | 1 == one as u32 | 1)),
         };
-        receiving.beside().own.data()
+        self.own_data(&receiving.beside().own)
+    }
+
+    /// What this end says of itself.
+    fn own_data(&self, own: &Numbers) -> ConnectionData {
+        own.data().with_map_entries(self.slot.map_entries())
     }
 
     /// Goes on with the start, as far as the peer's octets allow.
@@ -248,7 +253,7 @@ impl Connection<'_> {
         // Likewise.
         let mut sending = self.take_sending()?;
         self.take_seen(request.len)?;
-        let (reply, len, agreed) = request.accept(&receiving.beside().own.data(), crc);
+        let (reply, len, agreed) = request.accept(&self.own_data(&receiving.beside().own), crc);
         self.open(receiving, &mut sending, &agreed);
         receiving.awaits_first = 1;
         self.say(&reply[..len])?;
@@ -294,8 +299,9 @@ impl Connection<'_> {
             self.make_room();
         }
         sending.sender = Sender::new(&agreed.peer, MULPDU, agreed.crc);
-        receiving.receiver =
-            Receiver::new(&receiving.beside().own.data(), &agreed.peer, agreed.crc);
+        let own = self.own_data(&receiving.beside().own);
+        receiving.receiver = Receiver::new(&own, &agreed.peer, agreed.crc);
+        self.slot.set_foreign(!agreed.peer.weft);
         self.set_mark(receiving);
         self.begin_counting(receiving, sending);
     }

@@ -27,6 +27,7 @@ impl Connection<'_> {
                     receiving.told.targets[index] = target;
                     receiving.told.which |= 1 << index;
                 }
+                Some(Event::Map(entry, map)) => self.slot.told_maps.set(entry, &map),
                 Some(Event::ReadRequest { stag, to }) => {
                     receiving.told.read = Target { to, stag, len: 1 };
                 }
