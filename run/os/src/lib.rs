@@ -11,6 +11,7 @@
 //! | [`device`] | frames of a TCP/IP stack of our own: packet sockets and TAPs |
 //! | [`dgram`] | UDP sockets that somebody else owns: segmentation, peeking, facts |
 //! | [`stream`] | TCP sockets that somebody else owns: facts, and how they are ended |
+//! | [`edges`] | what happens on sockets that somebody else owns |
 //! | [`file`] | files and pipes that somebody else owns |
 //! | [`fork`] | what a forked child has of its own |
 //! | [`guarded`] | descriptors of ours that the program may close |
@@ -46,6 +47,7 @@ pub mod claim;
 pub mod descriptors;
 pub mod device;
 pub mod dgram;
+pub mod edges;
 pub mod exit;
 pub mod file;
 pub mod fork;

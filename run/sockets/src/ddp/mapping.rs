@@ -74,7 +74,7 @@ impl Slot {
     }
 
     /// This process has no memory mapped any more. What comes for it is a fault then.
-    pub fn end_mapping(&self) {
+    fn end_mapping(&self) {
         let own = process::id();
         let _ = self
             .mapped_by
@@ -167,6 +167,15 @@ impl Connection<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Nothing is mapped by this process any more, once this returns.
+    pub fn unmap_all(&self) {
+        if self.slot.is_mapped_here() {
+            // Nobody is amid a receive into it.
+            let _receiving = self.take_receiving();
+            self.slot.end_mapping();
+        }
     }
 
     /// Writes octets, those of `data` from `from` on, to memory that the peer has mapped, where it calls the first of
