@@ -1,7 +1,7 @@
 //! What happens on sockets of the program's, told once each time: whoever is told takes all there is.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
 use rustix::event::epoll;
@@ -38,7 +38,6 @@ impl Edges {
     /// # Errors
     /// It is nothing that can be waited for, or memory is short.
     pub fn watch(&self, number: RawFd, token: u64) -> io::Result<()> {
-        use std::os::fd::AsRawFd;
         let event = libc::epoll_event {
             events: (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET) as u32,
             u64: token,
@@ -104,7 +103,6 @@ mod tests {
     use super::*;
     use std::io::Write;
     use std::net::{TcpListener, TcpStream};
-    use std::os::fd::AsRawFd;
 
     fn told(edges: &Edges) -> Vec<u64> {
         let mut told = Vec::new();

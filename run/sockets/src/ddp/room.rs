@@ -27,6 +27,19 @@ impl Connection<'_> {
         Ok(!is_short)
     }
 
+    /// Whether a send would be refused for want of such room, of a peer that has to give some; it counts as refused
+    /// then.
+    pub fn wants_room(&self) -> bool {
+        if !self.slot.is_foreign() || self.slot.state() != State::Open {
+            return false;
+        }
+        let is_short = self.is_short();
+        if is_short {
+            self.slot.set_short(true);
+        }
+        is_short
+    }
+
     /// Whether a send that was refused for want of such room would be refused now. What the peer has said by now is
     /// taken.
     ///

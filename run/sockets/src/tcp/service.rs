@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use weft_os::lock::Locked;
 
+use super::room::owes_edge;
 use super::{Record, Streams};
 use crate::ddp::Connection;
 use crate::flusher::Gathering;
@@ -24,7 +25,7 @@ impl Streams {
             self.set_doubtful(record, is_doubtful);
         }
         self.has_room(record, connection);
-        if connection.needs_service() {
+        if connection.needs_service() || owes_edge(record, connection) {
             self.leave_to_thread(record, connection);
         }
     }
@@ -69,7 +70,7 @@ impl Streams {
                 Err(libc::EAGAIN) => false,
                 // What goes wrong is told by the program's next call.
                 Err(_) => true,
-                Ok(_) => !connection.needs_service(),
+                Ok(_) => !connection.needs_service() && !owes_edge(record, connection),
             }
         });
         if is_done {
