@@ -67,7 +67,7 @@ impl TcpSocket {
         flags: c_int,
     ) -> Result<usize, Errno> {
         test_cancel();
-        let mut connection = self.to_map()?;
+        let mut connection = self.to_map().map_err(|_| libc::ENOTCONN)?;
         let (mut sent, mut hold, mut timeout) = (0, Hold::new(self), Timeout::to_send());
         while sent < data.octets() {
             let Some(at) = offset.checked_add(sent as u64) else {
@@ -84,11 +84,11 @@ impl TcpSocket {
                     continue;
                 }
                 Err(libc::EAGAIN) => {
-                    let socket = hold.socket();
-                    match flags & libc::MSG_DONTWAIT != 0 || does_not_wait(socket.fd) {
+                    let is_open = connection.slot().state() == State::Open;
+                    match flags & libc::MSG_DONTWAIT != 0 || does_not_wait(hold.socket().fd) {
                         true => Some(libc::EAGAIN),
                         false => hold.across(&mut connection, |socket| {
-                            socket.wait_to_write(connection, &mut timeout)
+                            socket.wait_to_write(is_open, &mut timeout)
                         }),
                     }
                 }
@@ -104,15 +104,13 @@ impl TcpSocket {
         Ok(sent)
     }
 
-    /// Waits until the connection may take more; the error that the wait ended with.
-    fn wait_to_write(self, connection: Connection<'static>, timeout: &mut Timeout) -> Option<Errno> {
-        match connection.slot().state() {
-            State::Open => wait_once(self.fd, libc::POLLOUT, timeout),
-            _ => {
-                let is_over = timeout.limit(self.fd).err();
-                is_over.or_else(|| wait_a_while(self.fd))
-            }
+    /// Waits until the socket has room, or until the start may have gone on; the error that the wait ended with.
+    fn wait_to_write(self, is_open: bool, timeout: &mut Timeout) -> Option<Errno> {
+        if is_open {
+            return wait_once(self.fd, libc::POLLOUT, timeout);
         }
+        let is_over = timeout.limit(self.fd).err();
+        is_over.or_else(|| wait_a_while(self.fd))
     }
 
     /// The connection; an error where there is none, nor one under way.
