@@ -256,6 +256,9 @@ impl Connection<'_> {
         let (reply, len, agreed) = request.accept(&self.own_data(&receiving.beside().own), crc);
         self.open(receiving, &mut sending, &agreed);
         receiving.awaits_first = 1;
+        if let Some(discovery) = self.discovery {
+            discovery.request_came(self.fd);
+        }
         self.say(&reply[..len])?;
         sending.count_framing(len);
         if agreed.peer.weft {
@@ -337,5 +340,41 @@ impl Connection<'_> {
 impl Numbers {
     fn data(&self) -> ConnectionData {
         Receiver::connection_data(self.stag, self.to, self.list_stag, self.list_to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ddp::Slot;
+    use crate::discovering::Discovery;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+    use weft_settings::DiscoveryPort;
+
+    fn connected(listener: &TcpListener) -> (TcpStream, TcpStream) {
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (client, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn a_promise_is_kept_with_the_request() {
+        weft_os::process::watch();
+        let discovery = Discovery::new(DiscoveryPort::Agreed(0), None).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (_client, server) = connected(&listener);
+        let fd = server.as_raw_fd();
+        assert!(discovery.promise(fd) && !discovery.wait_left(fd).is_zero());
+        let (client, server) = connected(&listener);
+        let (fd, slots) = (server.as_raw_fd(), Slot::make(2).unwrap());
+        assert!(discovery.promise(fd));
+        slots.iter().for_each(Slot::restart_clock);
+        let asks = Connection::new(&slots[0], client.as_raw_fd());
+        let answers = Connection::new(&slots[1], fd).with_discovery(Some(discovery));
+        asks.ask().unwrap();
+        answers.answer().unwrap();
+        assert_eq!(answers.settle(), Ok(Settled::Open));
+        // Else it would take room that others may need.
+        assert!(discovery.wait_left(fd).is_zero());
     }
 }
