@@ -265,7 +265,8 @@ unsafe extern "C-unwind" fn rsetsockopt(
         // SAFETY: the program's own call.
         return unsafe { options::setsockopt(fd, level, option, value, len) };
     }
-    if stream::state(fd) != Some(stream::State::Closed) {
+    // As in rdma-core a listener's may be changed: for what it accepts from then on.
+    if matches!(stream::state(fd), None | Some(stream::State::Connected)) {
         return fail(libc::EINVAL) as c_int;
     }
     // The kernel has the routes.
