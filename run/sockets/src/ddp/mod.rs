@@ -55,6 +55,8 @@ pub use slot::{Slot, State};
 pub use slots::{Slots, SLOTS_MAX};
 pub use starting::{begun, Settled};
 
+use std::time::Duration;
+
 use crate::discovering::Discovery;
 use own_maps::OwnMaps;
 use crate::Errno;
@@ -152,6 +154,20 @@ impl<'a> Connection<'a> {
             _ => false,
         };
         is_starting || self.slot.has_rest()
+    }
+
+    /// How long nobody has to look whether the start goes on; nothing where something else is left to do. It takes the
+    /// longer the longer it has taken, within bounds.
+    pub fn pause(&self) -> Option<Duration> {
+        const PART_OF_AGE: u32 = 64;
+        const PAUSE_MS_MAX: u32 = 20;
+        match self.slot.state() {
+            State::Connecting | State::Asked => {
+                let ms = (self.slot.age_ms() / PART_OF_AGE).min(PAUSE_MS_MAX);
+                Some(Duration::from_millis(ms.into()))
+            }
+            _ => None,
+        }
     }
 
     /// Whether the kernel may call the socket readable where there is nothing for the program: the start is framing,

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use weft_os::lock::Locked;
 
+use super::lingering::Lingering;
 use super::room::owes_edge;
 use super::{Record, Streams};
 use crate::ddp::Connection;
@@ -89,5 +90,22 @@ impl Streams {
 impl Gathering for Streams {
     fn is_over(&self) -> bool {
         self.is_confined()
+    }
+
+    /// A host that does not answer, or a program that does not accept, is waited for as long as those take.
+    fn pause(&self) -> Option<Duration> {
+        if self.lingering.as_ref().is_some_and(Lingering::any) {
+            return None;
+        }
+        let records = self.waiting.iter().filter_map(|number| self.record(number));
+        let pauses = records.map(|record| {
+            // The number matters to no part of this.
+            let connection = self.connection(record, -1)?;
+            match connection.is_held() {
+                true => None,
+                false => connection.pause(),
+            }
+        });
+        pauses.min().flatten()
     }
 }
