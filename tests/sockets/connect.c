@@ -273,8 +273,10 @@ static long sleeps_of(const char *thread)
 TCPS("connect.a-host-that-does-not-answer-is-not-looked-at-all-the-time")
 {
 	need_weft();
-	int listener = a_listener(kind, 0), one = a_socket(kind), two = a_socket(kind);
+	int listener = a_bound(kind), one = a_socket(kind), two = a_socket(kind);
 	struct name name = name_of(listener);
+
+	NEED(ask(listener, WEFT_DDP_OFF) == 0 && listen(listener, 0) == 0);
 
 	/* The queue holds one more than asked for; the next is not answered. */
 	NEED(ask(one, WEFT_DDP_OFF) == 0 && connect(one, &name.any, name.length) == 0);
@@ -286,7 +288,7 @@ TCPS("connect.a-host-that-does-not-answer-is-not-looked-at-all-the-time")
 	sleep_ms(300);
 	long looks = sleeps_of("weft-flush") - before;
 	CHECKF(looks > 0 && looks < 100, "%ld looks in 300 ms", looks);
-	/* And what the program has sent leaves all the same, once it is answered. */
+	/* And what begins DDP leaves all the same, once it is answered. */
 	int got = accept(listener, NULL, NULL);
 	NEED(got >= 0);
 	CHECK(wait_for(two, POLLOUT, patience) & POLLOUT);
