@@ -230,7 +230,6 @@ CASE("mapped.a-map-waits-for-the-peers-accept")
 	comes(memory + 5, 'x');
 }
 
-/* What lies behind octets of the stream that nobody has received comes with them. */
 CASE("mapped.a-full-socket-takes-no-more-and-then-more")
 {
 	static unsigned char memory[65536], sent[65536];
@@ -258,6 +257,27 @@ CASE("mapped.a-full-socket-takes-no-more-and-then-more")
 	EQ(riowrite(e.a, sent, sizeof(sent), 0, 0), sizeof(sent));
 	comes(memory + sizeof(memory) - 1, 3);
 	talks(e.a, e.b);
+	ends_close(e);
+}
+
+/* What lies behind octets of the stream shows before those are received, and what the program makes of it stays. */
+CASE("mapped.a-write-comes-past-octets-that-nobody-has-received")
+{
+	struct ends e = mapping_ends(1);
+	unsigned char memory[8] = "";
+	char octet = 0;
+
+	map(e, memory, sizeof(memory), 0);
+	EQ(rsend(e.a, "y", 1, 0), 1);
+	for (unsigned char round = 1; round < 100; round++) {
+		EQ(riowrite(e.a, &round, 1, 3, 0), 1);
+		comes(memory + 3, round);
+	}
+	memory[3] = 'z';
+	EQ(rrecv(e.b, &octet, 1, 0), 1);
+	EQ(octet, 'y');
+	talks(e.a, e.b);
+	EQ(memory[3], 'z');
 	ends_close(e);
 }
 

@@ -131,6 +131,27 @@ TCPS("foreign.a-sender-waits-for-credit-beside-octets-that-nobody-receives")
 	framed_ends_close(&e);
 }
 
+static void unread_and_credit(struct framed_ends *e)
+{
+	framed_writes(&e->peer, "unread", 6);
+	framed_gives_credit(&e->peer, 100);
+}
+
+TCPS("foreign.a-sender-hears-of-credit-behind-octets-that-nobody-receives")
+{
+	calm();
+	need_weft();
+	struct framed_ends e = greeted(kind, (struct says){.credits = 0, .window = 1 << 20});
+	struct later *later = soon(&e, unread_and_credit);
+	char got[6];
+
+	EQ(send(e.fd, "x", 1, 0), 1);
+	did(later);
+	EQ(recv(e.fd, got, 6, MSG_WAITALL), 6);
+	SAME(got, "unread", 6);
+	framed_ends_close(&e);
+}
+
 TCPS("foreign.the-end-without-credit-ends-a-send")
 {
 	calm();

@@ -190,6 +190,40 @@ fn a_process_leaves_what_comes_for_anothers_memory_in_the_socket() {
     assert_eq!(content(&range)[0], b'x');
 }
 
+/// What is written behind octets of the stream shows before those are received, and once: what the program makes of it
+/// since is not written over when they are.
+#[test]
+fn octets_of_the_stream_do_not_hide_what_is_written_behind_them() {
+    for crc in [false, true] {
+        let (one, other) = pair(crc);
+        let range = memory(8);
+        other.connection().map(range, 0).unwrap();
+        one.send(b"unread");
+        one.wait_until(|| one.write(b"half", 0) == Ok(4));
+        let shows = |octets: &[u8]| {
+            let looked = other.connection().look_past();
+            looked.is_ok() && content(&range).starts_with(octets)
+        };
+        other.wait_until(|| shows(b"half"));
+        assert_eq!(one.write(b"next", 2), Ok(4));
+        other.wait_until(|| shows(b"hanext"));
+        range.buffers().write(b"program").unwrap();
+        one.send(b"more");
+        let mut room = [0; 10];
+        let mut got = 0;
+        while got < 10 {
+            match other.receive(&mut room[got..]).unwrap() {
+                Received::Octets(octets) => got += octets,
+                other_than => assert_eq!(other_than, Received::Nothing),
+            }
+        }
+        assert_eq!(room, *b"unreadmore");
+        assert_eq!(content(&range), *b"program\0");
+        assert_eq!(one.write(b"again", 0), Ok(5));
+        other.wait_until(|| other.connection().look().is_ok() && shows(b"againam"));
+    }
+}
+
 /// A process that ends takes its memory with it: what comes for that is a fault, and nobody waits for it.
 #[test]
 fn what_comes_for_the_memory_of_a_process_that_ended_ends_the_connection() {

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use weft_os::parts::Receives;
 use weft_os::process;
+use weft_os::stream;
 use weft_os::user::{UserBuffers, UserRange};
 use weft_stream::frame::{write_header, WRITE_HEADER_LEN};
 use weft_stream::Map;
@@ -200,8 +201,8 @@ impl Connection<'_> {
         let mut found = is_told.then(find).flatten();
         if is_told && found.is_none() {
             // What the peer has mapped may stand in the socket.
-            match self.look() {
-                Ok(_) | Err(libc::EAGAIN | libc::EINTR) => found = find(),
+            match self.take_what_was_said() {
+                Ok(()) => found = find(),
                 Err(errno) => return Err(errno),
             }
         }
@@ -262,6 +263,10 @@ impl Connection<'_> {
         to: u64,
         left: u32,
     ) -> Result<Received, Errno> {
+        let done = receiving.acted_on_from(0).min(left as usize);
+        if done > 0 {
+            return self.pass_over(receiving, done);
+        }
         let Some(memory) = self.memory(stag, to, left)? else {
             return Ok(Received::Nothing);
         };
@@ -274,16 +279,39 @@ impl Connection<'_> {
         match receives.receive(self.fd) {
             Ok(0) => self.at_end(&receiving.receiver),
             Ok(taken) => {
-                receiving.taken = receiving.taken.wrapping_add(taken as u32);
+                receiving.count_taken(taken);
                 receiving.receiver.take_mapped(taken as u32);
                 Ok(Received::Octets(0))
             }
             Err(libc::EAGAIN) => Ok(Received::Nothing),
-            Err(libc::EFAULT) => {
-                Err(self.break_off(&"memory that was mapped for the peer is there no longer"))
-            }
+            Err(libc::EFAULT) => Err(self.memory_is_gone()),
             Err(errno) => Err(self.failed(errno)),
         }
+    }
+
+    /// Takes octets from the socket that somebody has placed who looked that far: the program may have changed them
+    /// since.
+    fn pass_over(
+        &self,
+        receiving: &mut Held<'_, Receiving>,
+        octets: usize,
+    ) -> Result<Received, Errno> {
+        receiving.beside().spans = Spans::of_payload(octets);
+        receiving.commit();
+        match stream::discard(self.fd, octets) {
+            Ok(0) => self.at_end(&receiving.receiver),
+            Ok(taken) => {
+                receiving.count_taken(taken);
+                receiving.receiver.take_mapped(taken as u32);
+                Ok(Received::Octets(0))
+            }
+            Err(libc::EAGAIN) => Ok(Received::Nothing),
+            Err(errno) => Err(self.failed(errno)),
+        }
+    }
+
+    pub(super) fn memory_is_gone(&self) -> Errno {
+        self.break_off(&"memory that was mapped for the peer is there no longer")
     }
 
     /// The memory that a Write goes to; nothing where it is another process's, which will take the Write.

@@ -17,6 +17,7 @@
 //! | `rest` | what has to leave before anything else: what a full socket left |
 //! | `receiving` | FPDUs to the program's buffers |
 //! | `peeking` | what lies in a socket, looked at and left there |
+//! | `looking_past` | what stands behind octets of the stream and means something all the same |
 //! | `marks` | from how many octets on the socket is readable |
 //! | `files` | octets from a file or a pipe, and to a pipe |
 //! | `mapping` | memory that the ends map for each other |
@@ -31,6 +32,7 @@ mod counting;
 mod directions;
 mod ending;
 mod files;
+mod looking_past;
 mod mapping;
 mod marks;
 pub mod own_maps;

@@ -289,13 +289,13 @@ impl Connection<'_> {
         spans: &Spans,
         taken: usize,
     ) -> Result<usize, Errno> {
-        receiving.taken = receiving.taken.wrapping_add(taken as u32);
+        let mut begins = receiving.taken;
+        receiving.taken = begins.wrapping_add(taken as u32);
         let (mut left, mut at, mut payload) = (taken, 0, 0);
         for span in spans.iter() {
+            let now = span.octets().min(left);
             match span {
-                Span::Payload(octets) => {
-                    let now = octets.min(left);
-                    left -= now;
+                Span::Payload(_) => {
                     match receiving.receiver.next() {
                         Next::Mapped { .. } => receiving.receiver.take_mapped(now as u32),
                         _ => {
@@ -305,16 +305,17 @@ impl Connection<'_> {
                     }
                 }
                 Span::Framing(octets) => {
-                    let now = octets.min(left);
-                    self.take_framing(receiving, at..at + now)?;
+                    self.take_framing(receiving, at..at + now, begins)?;
                     at += octets;
-                    left -= now;
                 }
             }
+            begins = begins.wrapping_add(now as u32);
+            left -= now;
             if left == 0 {
                 break;
             }
         }
+        receiving.keep_up();
         self.slot
             .set_owes_message(receiving.receiver.owes_message());
         self.set_mark(receiving);
@@ -328,7 +329,7 @@ impl Connection<'_> {
 
     /// Octets of the stream were taken that the receiver has before it.
     pub(super) fn take_payload(&self, receiving: &mut Held<'_, Receiving>, octets: usize) {
-        receiving.taken = receiving.taken.wrapping_add(octets as u32);
+        receiving.count_taken(octets);
         receiving.receiver.take_payload(octets as u32);
         self.slot
             .set_owes_message(receiving.receiver.owes_message());

@@ -3,6 +3,7 @@
 //! The kernel calls a socket writable that has room itself. So a sender that was refused for want of the other room
 //! looks at what the peer says, as nobody else may, and is not told by readiness that it could go on.
 
+use super::receiving::Received;
 use super::slot::State;
 use super::Connection;
 use crate::Errno;
@@ -68,12 +69,17 @@ impl Connection<'_> {
         }
     }
 
-    /// What lies behind octets of the stream comes to light when somebody receives those.
-    fn take_what_was_said(&self) -> Result<(), Errno> {
-        match self.look() {
-            // Another call is at it.
-            Ok(_) | Err(libc::EAGAIN | libc::EINTR) => Ok(()),
+    /// What the peer has said, behind octets of the stream as well that nobody has received.
+    pub(super) fn take_what_was_said(&self) -> Result<(), Errno> {
+        let taken = match self.look() {
+            Ok(Received::Octets(_)) => self.look_past(),
+            Ok(_) => Ok(()),
             Err(errno) => Err(errno),
+        };
+        match taken {
+            // Another call is at it.
+            Err(libc::EAGAIN | libc::EINTR) => Ok(()),
+            taken => taken,
         }
     }
 }

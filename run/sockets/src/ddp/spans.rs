@@ -21,6 +21,15 @@ pub(super) enum Span {
     Payload(usize),
 }
 
+impl Span {
+    /// How many they are.
+    pub(super) fn octets(self) -> usize {
+        match self {
+            Span::Framing(octets) | Span::Payload(octets) => octets,
+        }
+    }
+}
+
 /// Runs of octets, in the order of the socket. Plain data: any octets make some.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes)]

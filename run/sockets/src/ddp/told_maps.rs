@@ -87,7 +87,7 @@ impl Entry {
             },
         };
         fence(Ordering::Acquire);
-        match before % 2 == 0 && self.changes.load(Ordering::Relaxed) == before {
+        match before.is_multiple_of(2) && self.changes.load(Ordering::Relaxed) == before {
             true => map,
             false => Map::default(),
         }

@@ -13,7 +13,7 @@ use weft_os::user::UserRange;
 use weft_os::{process, sched, stack};
 
 use super::{Record, Streams};
-use crate::ddp::Connection;
+use crate::ddp::{Connection, Received};
 use crate::waiting::Waiting;
 use crate::Errno;
 
@@ -207,7 +207,13 @@ impl Streams {
         let is_there = *fd >= 0 && self.is_its_own(record, *fd);
         let connection = is_there.then(|| self.connection(record, *fd)).flatten();
         connection.is_none_or(|connection| {
-            connection.without_waiting().look() != Err(libc::EAGAIN)
+            let connection = connection.without_waiting();
+            let placed = match connection.look() {
+                // Octets of the stream stand before it.
+                Ok(Received::Octets(_)) => connection.look_past(),
+                looked => looked.map(drop),
+            };
+            placed != Err(libc::EAGAIN)
         })
     }
 
