@@ -230,6 +230,24 @@ CASE("mapped.a-map-waits-for-the-peers-accept")
 	comes(memory + 5, 'x');
 }
 
+/* A program that wants to be woken for many octets looks at its memory all the same. */
+CASE("mapped.a-mark-for-octets-hides-no-write")
+{
+	struct ends e = mapping_ends(1);
+	unsigned char memory[8] = "";
+	int many = 1000;
+
+	map(e, memory, sizeof(memory), 0);
+	EQ(rsetsockopt(e.b, SOL_SOCKET, SO_RCVLOWAT, &many, sizeof(many)), 0);
+	EQ(riowrite(e.a, "x", 1, 3, 0), 1);
+	comes(memory + 3, 'x');
+	EQ(rsend(e.a, "y", 1, 0), 1);
+	EQ(wait_for(e.b, POLLIN, QUIET), 0);
+	EQ(riowrite(e.a, "z", 1, 4, 0), 1);
+	comes(memory + 4, 'z');
+	ends_close(e);
+}
+
 CASE("mapped.a-full-socket-takes-no-more-and-then-more")
 {
 	static unsigned char memory[65536], sent[65536];

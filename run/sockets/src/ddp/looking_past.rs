@@ -11,11 +11,11 @@ use super::slot::AREA_MAX;
 use super::Connection;
 use crate::Errno;
 
-/// Octets of a socket that are looked through at most.
-const LOOKED_THROUGH_MAX: usize = 8 << 20;
+/// Octets of a socket that are looked through at most: all of them are, each time that a peer sends more.
+const LOOKED_THROUGH_MAX: usize = 1 << 20;
 
 impl Connection<'_> {
-    /// Acts on what stands in the socket, however far behind.
+    /// Acts on what stands in the socket, however far behind within bounds.
     ///
     /// # Errors
     /// `EAGAIN` where another thread is at it; the connection is over.

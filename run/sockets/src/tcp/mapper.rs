@@ -169,7 +169,8 @@ impl Streams {
     /// Maps memory for the peer, which calls its first octet `offset`; with no offset the peer is not told of it.
     ///
     /// # Errors
-    /// Those of [`Connection::map`]; `ENOMEM` where there is no memory for it, or no thread.
+    /// Those of [`Connection::map`]; `ENOMEM` where there is no memory for it, or no thread; `EPERM` in a program that has
+    /// confined itself.
     pub fn map(
         &'static self,
         record: &'static Record,
@@ -183,7 +184,10 @@ impl Streams {
         let Some(offset) = offset else {
             return connection.map_untold(memory);
         };
-        if self.is_confined() || !self.watch(record, connection.fd()) {
+        if self.is_confined() {
+            return Err(libc::EPERM);
+        }
+        if !self.watch(record, connection.fd()) {
             return Err(libc::ENOMEM);
         }
         connection.map(memory, offset)
