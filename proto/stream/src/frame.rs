@@ -108,12 +108,7 @@ pub fn target_write(
 }
 
 /// The FPDU that writes `entry` at `to` of the peer's table of mapped memory; its octets are in the peer's order.
-pub fn entry_write(
-    stag: u32,
-    to: u64,
-    entry: [u8; ENTRY_LEN],
-    crc: bool,
-) -> [u8; ENTRY_WRITE_LEN] {
+pub fn entry_write(stag: u32, to: u64, entry: [u8; ENTRY_LEN], crc: bool) -> [u8; ENTRY_WRITE_LEN] {
     let mut octets = [0; ENTRY_WRITE_LEN];
     octets[..WRITE_HEADER_LEN].copy_from_slice(&write_header(stag, to, ENTRY_LEN));
     octets[WRITE_HEADER_LEN..WRITE_HEADER_LEN + ENTRY_LEN].copy_from_slice(&entry);

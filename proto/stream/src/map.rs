@@ -112,7 +112,13 @@ mod tests {
         let place = |to, len| place_of_write(&MAP.target, to, len).ok();
         assert_eq!(place(0x7000, 50), Some(0));
         assert_eq!(place(0x7031, 1), Some(49));
-        for (to, len) in [(0x7000, 51), (0x7032, 1), (0x6fff, 1), (u64::MAX, 9), (0, u32::MAX)] {
+        for (to, len) in [
+            (0x7000, 51),
+            (0x7032, 1),
+            (0x6fff, 1),
+            (u64::MAX, 9),
+            (0, u32::MAX),
+        ] {
             assert_eq!(place(to, len), None, "{len} octets at {to:#x}");
         }
     }

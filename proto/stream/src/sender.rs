@@ -107,8 +107,8 @@ impl Sender {
         self.map_entries
     }
 
-    /// What tells the peer that `map` is this entry of its table, or that the entry is none any more; `None` where there
-    /// is no credit for it.
+    /// What tells the peer that `map` is this entry of its table, or that the entry is none any more; `None` where
+    /// there is no credit for it.
     pub fn tell_of_map(&mut self, entry: u16, map: &Map) -> Option<[u8; MAP_TOLD_LEN]> {
         if !self.has_credit() {
             return None;

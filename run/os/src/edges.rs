@@ -63,8 +63,8 @@ impl Edges {
     }
 }
 
-/// Waits until something is to be told of members of the set with this number, at most `timeout` (`None`: for ever), and
-/// calls `each` with their tokens. The set is named by its number, as others add members meanwhile.
+/// Waits until something is to be told of members of the set with this number, at most `timeout` (`None`: for ever),
+/// and calls `each` with their tokens. The set is named by its number, as others add members meanwhile.
 ///
 /// # Errors
 /// `EINTR` when a signal handler ran; the number is no set's.
@@ -107,7 +107,10 @@ mod tests {
     fn told(edges: &Edges) -> Vec<u64> {
         let mut told = Vec::new();
         let within = Some(Duration::from_millis(50));
-        wait(edges.fd.as_fd().as_raw_fd(), within, |token| told.push(token)).unwrap();
+        wait(edges.fd.as_fd().as_raw_fd(), within, |token| {
+            told.push(token)
+        })
+        .unwrap();
         told
     }
 

@@ -131,8 +131,13 @@ fn room_is_heard_of_behind_octets_that_nobody_has_received() {
     // The message before it has the first number.
     let entry = of_us.targets.to + 16;
     let octets = target.to_octets(of_us.big_endian);
-    peer.write_all(&frame::target_write(of_us.targets.stag, entry, octets, false))
-        .unwrap();
+    peer.write_all(&frame::target_write(
+        of_us.targets.stag,
+        entry,
+        octets,
+        false,
+    ))
+    .unwrap();
     peer.write_all(&frame::message(Msn(2), Word::Credit(1000), false))
         .unwrap();
     while !connection.hears_of_room().unwrap() {

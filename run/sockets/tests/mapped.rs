@@ -147,7 +147,10 @@ fn memory_is_the_programs_again_once_it_is_unmapped() {
     other.connection().map(range, 0).unwrap();
     one.wait_until(|| one.write(b"x", 0) == Ok(1));
     other.wait_until(|| other.connection().look().is_ok() && content(&range)[0] == b'x');
-    assert_eq!(other.connection().unmap(&range.part(0, 9)), Err(libc::EINVAL));
+    assert_eq!(
+        other.connection().unmap(&range.part(0, 9)),
+        Err(libc::EINVAL)
+    );
     assert_eq!(other.connection().unmap(&range), Ok(()));
     assert_eq!(other.connection().unmap(&range), Err(libc::EINVAL));
     one.wait_until(|| one.connection().look().is_ok() && one.write(b"y", 0) == Ok(0));
@@ -342,7 +345,9 @@ fn a_write_ends_where_its_memory_is_unmapped() {
     let (end, mut peer, range) = with_peer();
     let Target { stag, to, .. } = peer.told.target;
     let header = write_header(stag, to, 8);
-    peer.socket.write_all(&[&header[..], b"half"].concat()).unwrap();
+    peer.socket
+        .write_all(&[&header[..], b"half"].concat())
+        .unwrap();
     end.wait_until(|| end.connection().look().is_ok() && content(&range)[3] == b'f');
     end.connection().unmap(&range).unwrap();
     peer.socket.write_all(b"rest").unwrap();

@@ -58,8 +58,8 @@ impl TcpSocket {
         unmapped
     }
 
-    /// Writes octets to memory that the peer has mapped, where it calls the first of them `offset`; gives how many: none
-    /// go beyond what is mapped there.
+    /// Writes octets to memory that the peer has mapped, where it calls the first of them `offset`; gives how many:
+    /// none go beyond what is mapped there.
     pub fn write_mapped(
         self,
         data: &UserBuffers,
@@ -116,7 +116,8 @@ impl TcpSocket {
     /// The connection; an error where there is none, nor one under way.
     fn to_map(self) -> Result<Connection<'static>, Errno> {
         let connection = self.connection().ok_or(libc::EINVAL)?;
-        let is_under_way = || weft_os::stream::state(self.fd) != Some(weft_os::stream::State::Closed);
+        let is_under_way =
+            || weft_os::stream::state(self.fd) != Some(weft_os::stream::State::Closed);
         match connection.slot().state() {
             State::Connecting if !is_under_way() => Err(libc::EINVAL),
             _ => Ok(connection),

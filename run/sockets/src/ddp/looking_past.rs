@@ -95,7 +95,9 @@ impl Connection<'_> {
         let Some(Ok(memory)) = maps.map(|maps| maps.find(stag, to, left)) else {
             return Ok(false);
         };
-        let written = memory.buffers().write_range(done..octets.len(), &octets[done..]);
+        let written = memory
+            .buffers()
+            .write_range(done..octets.len(), &octets[done..]);
         written.map_err(|_| self.memory_is_gone())?;
         receiving.acted_to = behind;
         Ok(true)

@@ -60,8 +60,8 @@ pub use starting::{begun, Settled};
 use std::time::Duration;
 
 use crate::discovering::Discovery;
-use own_maps::OwnMaps;
 use crate::Errno;
+use own_maps::OwnMaps;
 
 /// Fewer octets may be framing alone.
 const WORTH_WAKING_FOR: usize = marks::FRAMING_ALONE_MAX as usize + 1;

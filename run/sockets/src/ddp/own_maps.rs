@@ -178,7 +178,8 @@ impl Mapped {
         }
         let word = self.by_slot.get(slot as usize)?;
         let before = word.load(Ordering::Acquire);
-        let row = |number| pages::place(OwnMaps::new(number)).map(|maps| std::slice::from_ref(&*maps));
+        let row =
+            |number| pages::place(OwnMaps::new(number)).map(|maps| std::slice::from_ref(&*maps));
         let maps = match before.checked_sub(1) {
             // A child has its parent's number, and a table of its own.
             Some(number) => self.tables.get(number as usize)?,
@@ -236,7 +237,10 @@ mod tests {
         assert_eq!(maps.insert(one, 0, 2), Err(libc::ENOMEM));
         let Target { stag, to, len } = told.target;
         assert_eq!(len, 100);
-        assert!(maps.find(stag, to + 10, 90).unwrap().is_same(&one.part(10, 90)));
+        assert!(maps
+            .find(stag, to + 10, 90)
+            .unwrap()
+            .is_same(&one.part(10, 90)));
         assert!(maps.find(stag, to + 11, 90).is_err());
         assert!(maps.find(stag ^ 1 << 20, to, 1).is_err());
         assert_eq!(maps.remove(&one), Ok(Some(0)));

@@ -79,7 +79,12 @@ mod tests {
 
     fn write(stag: u32, to: u64, payload: &[u8]) -> Vec<u8> {
         let (trailer, len) = frame::trailer(payload.len(), 0);
-        [&write_header(stag, to, payload.len()), payload, &trailer[..len]].concat()
+        [
+            &write_header(stag, to, payload.len()),
+            payload,
+            &trailer[..len],
+        ]
+        .concat()
     }
 
     #[test]

@@ -295,15 +295,13 @@ impl Connection<'_> {
         for span in spans.iter() {
             let now = span.octets().min(left);
             match span {
-                Span::Payload(_) => {
-                    match receiving.receiver.next() {
-                        Next::Mapped { .. } => receiving.receiver.take_mapped(now as u32),
-                        _ => {
-                            receiving.receiver.take_payload(now as u32);
-                            payload += now;
-                        }
+                Span::Payload(_) => match receiving.receiver.next() {
+                    Next::Mapped { .. } => receiving.receiver.take_mapped(now as u32),
+                    _ => {
+                        receiving.receiver.take_payload(now as u32);
+                        payload += now;
                     }
-                }
+                },
                 Span::Framing(octets) => {
                     self.take_framing(receiving, at..at + now, begins)?;
                     at += octets;

@@ -71,6 +71,9 @@ mod tests {
         for state in STATES.into_iter().chain([State::Over(libc::EPIPE)]) {
             assert_eq!(State::from_word(state.to_word()), state);
         }
-        assert_eq!(State::from_word(State::Over(9).to_word() | TOLD), State::Over(9));
+        assert_eq!(
+            State::from_word(State::Over(9).to_word() | TOLD),
+            State::Over(9)
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! What a peer has mapped for this end: the table that it writes into, in shared memory.
 //!
-//! Whoever receives writes it, one at a time, and whoever sends reads it without a lock: an entry that changes meanwhile
-//! is read again.
+//! Whoever receives writes it, one at a time, and whoever sends reads it without a lock: an entry that changes
+//! meanwhile is none.
 
 use std::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
 

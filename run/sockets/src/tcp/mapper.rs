@@ -116,7 +116,8 @@ impl Mapper {
                     self.told.insert(token as usize);
                 }
             });
-            let is_over = waited.is_err_and(|error| error.kind() != std::io::ErrorKind::Interrupted);
+            let is_over =
+                waited.is_err_and(|error| error.kind() != std::io::ErrorKind::Interrupted);
             if self.is_ending.load(Ordering::SeqCst) || is_over {
                 break;
             }
@@ -169,8 +170,8 @@ impl Streams {
     /// Maps memory for the peer, which calls its first octet `offset`; with no offset the peer is not told of it.
     ///
     /// # Errors
-    /// Those of [`Connection::map`]; `ENOMEM` where there is no memory for it, or no thread; `EPERM` in a program that has
-    /// confined itself.
+    /// Those of [`Connection::map`]; `ENOMEM` where there is no memory for it, or no thread; `EPERM` in a program that
+    /// has confined itself.
     pub fn map(
         &'static self,
         record: &'static Record,

@@ -193,8 +193,9 @@ impl Sockets for Streams {
     }
 
     fn handed_on(&self, number: usize, fd: i32) -> u32 {
-        self.record(number)
-            .map_or(0, |record| self.standing(record, fd).to_word() | self.handed_on_maps(record))
+        self.record(number).map_or(0, |record| {
+            self.standing(record, fd).to_word() | self.handed_on_maps(record)
+        })
     }
 
     fn references(&self, number: usize) -> Option<&References> {

@@ -38,10 +38,7 @@ impl Streams {
 /// Whether somebody watches for an edge that comes with the peer's room. A watch for octets as well is woken by what
 /// gives room; one for room alone is not, so that the thread has to look.
 pub(super) fn owes_edge(record: &Record, connection: Connection<'static>) -> bool {
-    connection.slot().is_short()
-        && record
-            .watch()
-            .is_some_and(|watch| is_by_edge(watch.events))
+    connection.slot().is_short() && record.watch().is_some_and(|watch| is_by_edge(watch.events))
 }
 
 /// A watch for one event is entered anew by the program itself.

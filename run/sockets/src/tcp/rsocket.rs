@@ -213,7 +213,10 @@ mod tests {
     fn what_is_accepted_has_its_listeners_ranges_before_it_is_an_rsocket() {
         let rsockets = Rsockets::new(2).unwrap();
         for entries in [0, 1, 128, 256, 1024] {
-            rsockets.inherit(1, u32::from(to_octet(entries)) << HANDED_ON_SHIFT | 0x0001_0203);
+            rsockets.inherit(
+                1,
+                u32::from(to_octet(entries)) << HANDED_ON_SHIFT | 0x0001_0203,
+            );
             assert_eq!((rsockets.map_entries(1), rsockets.get(1)), (entries, None));
             rsockets.forget(1);
             assert_eq!(rsockets.map_entries(1), 0);

@@ -58,7 +58,11 @@ fn telling_takes_credit_and_an_end_without_a_table_has_no_entries() {
     for _ in 0..2 {
         assert!(sender.tell_of_map(0, &MAP).is_some());
     }
-    assert_eq!(sender.tell_of_map(0, &MAP), None, "four messages are kept back");
+    assert_eq!(
+        sender.tell_of_map(0, &MAP),
+        None,
+        "four messages are kept back"
+    );
     assert_eq!(sender.room(), 0);
     sender.set_limit(7);
     assert!(sender.tell_of_map(0, &MAP).is_some());
@@ -78,7 +82,14 @@ fn the_table_takes_whole_entries_only() {
     };
     assert_eq!(at(32, &entry), Ok(std::vec![Event::Map(0, MAP)]));
     assert_eq!(at(32 + 48, &entry), Ok(std::vec![Event::Map(2, MAP)]));
-    for (offset, len) in [(32 + 72, 24), (32 + 8, 24), (32, 16), (24, 24), (56, 8), (0, 24)] {
+    for (offset, len) in [
+        (32 + 72, 24),
+        (32 + 8, 24),
+        (32, 16),
+        (24, 24),
+        (56, 8),
+        (0, 24),
+    ] {
         let octets = &[entry, entry].concat()[..len];
         assert_eq!(at(offset, octets), Err(Fault::Targets { offset, len }));
     }
