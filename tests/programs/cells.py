@@ -160,14 +160,16 @@ def udaddy(name, options, family=4):
 
 def rsockets():
     """Programs of rsocket(7). rstream compares every octet (-T v), of its own table of sizes and of one size in each of
-    its ways to wait; of what rcopy has copied the two files are compared."""
-    def rstream(name, options, check, family=4, **more):
-        arguments = ("rstream", "-p", "{port}", "-T", "v", *options)
+    its ways to wait, and so does riostream, which writes to mapped memory and looks at that; of what rcopy has copied the two files are compared."""
+    def rstream(name, options, check, family=4, program="rstream", **more):
+        arguments = (program, "-p", "{port}", "-T", "v", *options)
         return Case(f"{name} ({'IPv4' if family == 4 else 'IPv6'})", "pair", (*arguments, "-b", "{address}"),
                     (*arguments, "-s", "{address}"), check, family=family, crc=("on",), **more)
     bulk = ("-S", "65536", "-C", "1000")
     ways = {"b": "blocking", "n": "not blocking", "a": "by rpoll", "f": "a forked server"}
-    riostream = ("riostream", "-p", "{port}", "-S", "1000")
+
+    def riostream(name, options, **more):
+        return rstream(f"riostream -T v {name}", options, checks.rstream(1), program="riostream", **more)
     return [
         rstream("rstream -T v -T b", ("-T", "b"), checks.rstream(8), core=True),
         *[rstream(f"rstream -T v -T {way}, {meaning}", ("-T", way, *bulk), checks.rstream(1))
@@ -175,8 +177,9 @@ def rsockets():
         rstream("rstream -T v -T b -f ipv6", ("-T", "b", "-f", "ipv6", *bulk), checks.rstream(1), family=6),
         Case("rcopy", "copies", ("rcopy", "-p", "{port}"), ("rcopy", "{weft}", "{address}:{copy}", "-p", "{port}"),
              checks.client_ended_well, crc=("on",), core=True),
-        Case("riostream (mapped memory is refused in words)", "pair", riostream, (*riostream, "-s", "{address}"),
-             checks.both_refused("mapped memory of rsockets is not served"), crc=("on",)),
+        riostream("-S 64 -C 1 -I 10000", ("-S", "64", "-C", "1", "-I", "10000"), core=True),
+        *[riostream(f"-T {way}, {ways[way]}", ("-T", way, *bulk)) for way in "bna"],
+        riostream("-f ipv6", ("-f", "ipv6", *bulk), family=6),
         Case("udpong (rsockets of datagrams are refused in words)", "single", ("udpong", "-p", "{port}"),
              check=checks.refused("rsockets are served as streams"), crc=("on",)),
     ]

@@ -113,6 +113,7 @@ class Outcomes(WithStage):
 
     def test_rows_of_rstream_and_a_copy_that_is_none(self):
         self.fails("rstream -T v -T b (IPv4)", "few-rows", "server printed 7 of 8 rows")
+        self.fails("riostream -T v -f ipv6 (IPv6)", "few-rows", "server printed 0 of 1 rows")
         self.fails("rcopy", "few-rows", "the copy is not what was copied")
 
     def test_rows_of_libfabric(self):

@@ -75,13 +75,6 @@ def refused(words):
     return check
 
 
-def both_refused(words):
-    """The same of both ends."""
-    def check(server, client):
-        return refused(words)(server, None) or refused(words)(client, None)
-    return check
-
-
 def rstream(count):
     """Both ends printed `count` rows of results and compared every octet (-T v)."""
     def check(server, client):

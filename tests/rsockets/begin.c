@@ -88,6 +88,22 @@ CASE("begin.a-closed-rsocket-is-a-bad-descriptor")
 	refuse_all(fd);
 }
 
+/* It lies on the stack of every thread of the process, those of Weft among them. */
+static __thread char thread_local[250 << 10] = "far more than most programs have";
+
+CASE("begin.a-program-may-have-much-thread-local-memory")
+{
+	struct ends e = ends_of(AF_INET);
+
+	thread_local[sizeof(thread_local) - 1] = 1;
+	talks(e.a, e.b);
+	/* What the thread does that answers questions it does a little later. */
+	sleep_ms(QUIET);
+	talks(e.b, e.a);
+	EQ(thread_local[sizeof(thread_local) - 1], 1);
+	ends_close(e);
+}
+
 FAMILIES("begin.two-ends-talk")
 {
 	struct ends e = ends_of(family);

@@ -54,6 +54,8 @@ int a_listener(long family);
 bool ordinary_calls_are_seen(void);
 void need_ordinary_calls(void);
 
+/* For cases of waits, which every signal ends. */
+void need_calm(void);
 /* Waits for an event; what came, 0 for nothing. */
 int wait_for(int fd, int events, int ms);
 bool stays_quiet(int fd);

@@ -66,8 +66,28 @@ CASE("options.sizes-are-for-what-is-not-connected")
 
 	for (int i = 0; i < NUMBERS; i++) {
 		FAILS(rsetsockopt(e.a, SOL_RDMA, numbers[i], &value, sizeof(value)), EINVAL);
-		FAILS(rsetsockopt(e.listener, SOL_RDMA, numbers[i], &value, sizeof(value)), EINVAL);
+		FAILS(rsetsockopt(e.b, SOL_RDMA, numbers[i], &value, sizeof(value)), EINVAL);
 	}
+	ends_close(e);
+}
+
+/* riostream sets a listener's when that listens already. */
+CASE("options.sizes-of-a-listener-are-for-what-it-accepts-from-then-on")
+{
+	struct ends e = ends_of(AF_INET);
+	struct name n = name_of(e.listener);
+	int fd = an_rsocket(AF_INET);
+
+	for (int i = 0; i < NUMBERS; i++) {
+		int value = 31 + i;
+		EQ(rsetsockopt(e.listener, SOL_RDMA, numbers[i], &value, sizeof(value)), 0);
+		CHECK(get_int(e.b, SOL_RDMA, numbers[i]) != value);
+	}
+	EQ(rconnect(fd, &n.any, n.length), 0);
+	int accepted = raccept(e.listener, NULL, NULL);
+	NEED(accepted >= 0);
+	for (int i = 0; i < NUMBERS; i++)
+		EQ(get_int(accepted, SOL_RDMA, numbers[i]), 31 + i);
 	ends_close(e);
 }
 

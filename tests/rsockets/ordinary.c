@@ -60,6 +60,7 @@ CASE("ordinary.reads-and-writes-are-of-the-stream")
 	char word[6] = "";
 
 	need_ordinary_calls();
+	need_calm();
 	EQ(write(e.a, "hello", 6), 6);
 	EQ(rrecv(e.b, word, 6, MSG_WAITALL), 6);
 	SAME(word, "hello", 6);

@@ -7,11 +7,15 @@
     preload       LD_PRELOAD=libweft.so, which opens the library with the hooks for the rsockets alone
     replacement   the same with LD_LIBRARY_PATH=weft-libs
 
+With `weft run` a program of ordinary sockets runs under rdma-core's librspreload as well, which makes rsockets of them.
+
 What stands behind -- goes to the program (tests/common/cases.h). The last line is `N passed, N failed, N skipped`, of
 all runs.
 """
 import argparse
+import os
 import pathlib
+import socket
 import subprocess
 import sys
 import tempfile
@@ -21,6 +25,7 @@ sys.path.append(str(HERE.parent / "rig"))
 from counts import Counts, of_cases  # noqa: E402
 
 MODES = ("run", "preload", "replacement")
+LIBRSPRELOAD = pathlib.Path("/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so.1")
 
 
 def main():
@@ -41,7 +46,43 @@ def main():
         for mode in arguments.mode or MODES:
             command, variables = loaded(mode, arguments.weft.resolve(), [program, "--again", *arguments.rest])
             total += of_cases(mode, command, variables)
+        if "run" in (arguments.mode or MODES) and not arguments.rest:
+            total.add(under_librspreload(arguments.weft.resolve(), work.resolve()))
     return total.close()
+
+
+def under_librspreload(weft, work):
+    """Whether a program of ordinary sockets runs over DDP where librspreload makes rsockets of them."""
+    print("--- librspreload", flush=True)
+    if not LIBRSPRELOAD.exists():
+        print("skipped: there is no librspreload (package librdmacm1t64, or librdmacm1)")
+        return "skipped"
+    echo = work / "echo"
+    subprocess.run(["cc", "-O1", "-Wall", "-Wextra", "-Werror", "-o", echo, HERE / "ordinary-program/echo.c"], check=True)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    variables = os.environ | {"LD_PRELOAD": str(LIBRSPRELOAD), "WEFT_LOG": "info"}
+
+    def end(*role):
+        return subprocess.Popen([weft, "run", "--", echo, port, *role], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                text=True, env=variables)
+    with end() as server:
+        try:
+            server.stdout.readline()
+            with end("client") as client:
+                output, errors = client.communicate(timeout=60)
+                told = server.communicate(timeout=60)[1]
+        except subprocess.TimeoutExpired:
+            server.kill()
+            client.kill()
+            print("FAIL librspreload: it did not end")
+            return "failed"
+    good = client.returncode == server.returncode == 0 and "the same came back" in output
+    if not good or "DDP on 1" not in errors or "DDP on 1" not in told:
+        print(f"FAIL librspreload: {output}{errors}{told}")
+        return "failed"
+    return "passed"
 
 
 def loaded(mode, weft, command):

@@ -27,6 +27,7 @@ CASE("waiting.rpoll-waits-as-long-as-it-is-told")
 	struct ends e = ends_of(AF_INET);
 	double begun = now();
 
+	need_calm();
 	EQ(wait_for(e.b, POLLIN, 100), 0);
 	CHECKF(now() - begun > 0.09, "it took %.3f s", now() - begun);
 	EQ(rpoll(NULL, 0, 1), 0);
@@ -56,6 +57,7 @@ CASE("waiting.rselect-of-rsockets-and-others")
 	fd_set in, out;
 	struct timeval soon = {0, 30000}, long_time = {patience / 1000 + 1, 0};
 
+	need_calm();
 	NEED(pipe(pair) == 0);
 	FD_ZERO(&in);
 	FD_SET(pair[0], &in);

@@ -12,7 +12,7 @@ from pathlib import Path
 from kernel import Unavailable, run
 
 PROGRAMS = """rping ib_send_bw ib_send_lat ib_write_bw ib_write_lat ib_read_bw ib_read_lat ibv_devices ibv_devinfo
-              rstream rdma ip tc""".split()
+              rstream riostream rdma ip tc""".split()
 PROVIDERS = Path("/usr/lib/x86_64-linux-gnu/libibverbs")
 FOLDERS = "bin dev etc/libibverbs.d lib64 mnt modules proc root run sys tmp usr/bin usr/lib/x86_64-linux-gnu/libibverbs"
 LIBRARIES = "usr/lib/x86_64-linux-gnu"

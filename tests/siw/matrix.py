@@ -228,11 +228,13 @@ def rounds():
 
 
 def rsockets():
-    """rdma-core's rsockets over siw, and Weft's: streams of several sizes, every octet compared (-T v)."""
+    """rdma-core's rsockets over siw, and Weft's: streams of several sizes, and Writes to mapped memory of the same,
+    every octet compared (-T v)."""
     result = []
-    for client, (size, count, quick) in product((SIW, WEFT), ((64, 20, False), (4096, 20, True), (1 << 20, 5, False))):
-        arguments = ("rstream", "-p", "{port}", "-T", "b", "-T", "v", "-S", str(size), "-C", str(count), "-I", "3")
-        result.append(Cell("rsockets", f"rstream, {size} octets", client, arguments, (*arguments, "-s", "{address}"),
+    sizes = ((64, 20, False), (4096, 20, True), (1 << 20, 5, False))
+    for program, client, (size, count, quick) in product(("rstream", "riostream"), (SIW, WEFT), sizes):
+        arguments = (program, "-p", "{port}", "-T", "b", "-T", "v", "-S", str(size), "-C", str(count), "-I", "3")
+        result.append(Cell("rsockets", f"{program}, {size} octets", client, arguments, (*arguments, "-s", "{address}"),
                            checks.rstream(1), quick=quick))
     return result
 

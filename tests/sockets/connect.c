@@ -1,5 +1,7 @@
 /* TCP: connecting without waiting, listeners that share a port, a full backlog. */
-#include "env.h"
+#include <dirent.h>
+
+#include "asked.h"
 
 static int connecting(long kind, const struct name *to)
 {
@@ -237,6 +239,62 @@ TCPS("backlog-full-makes-the-next-wait")
 	NEED(got >= 0);
 	CHECK(wait_for(two, POLLOUT, patience) & POLLOUT);
 	EQ(get_int(two, SOL_SOCKET, SO_ERROR), 0);
+	EQ(close(got), 0);
+	EQ(close(one), 0);
+	EQ(close(two), 0);
+	EQ(close(listener), 0);
+}
+
+/* How often threads of this process with this name have gone to sleep. */
+static long sleeps_of(const char *thread)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	long sum = 0;
+
+	NEED(tasks);
+	for (struct dirent *task; (task = readdir(tasks));) {
+		char path[300], line[200];
+		bool is_it = false;
+		long sleeps = 0;
+		snprintf(path, sizeof(path), "/proc/self/task/%s/status", task->d_name);
+		FILE *status = fopen(path, "r");
+		while (status && fgets(line, sizeof(line), status)) {
+			is_it |= strncmp(line, "Name:\t", 6) == 0 && strncmp(line + 6, thread, strlen(thread)) == 0;
+			if (sscanf(line, "voluntary_ctxt_switches: %ld", &sleeps) == 1 && is_it)
+				sum += sleeps;
+		}
+		if (status)
+			fclose(status);
+	}
+	closedir(tasks);
+	return sum;
+}
+
+TCPS("connect.a-host-that-does-not-answer-is-not-looked-at-all-the-time")
+{
+	need_weft();
+	int listener = a_bound(kind), one = a_socket(kind), two = a_socket(kind);
+	struct name name = name_of(listener);
+
+	NEED(ask(listener, WEFT_DDP_OFF) == 0 && listen(listener, 0) == 0);
+
+	/* The queue holds one more than asked for; the next is not answered. */
+	NEED(ask(one, WEFT_DDP_OFF) == 0 && connect(one, &name.any, name.length) == 0);
+	NEED(ask(two, WEFT_DDP_REQUIRE) == 0);
+	set_nonblocking(two, true);
+	FAILS(connect(two, &name.any, name.length), EINPROGRESS);
+	sleep_ms(700);
+	long before = sleeps_of("weft-flush");
+	sleep_ms(300);
+	long looks = sleeps_of("weft-flush") - before;
+	CHECKF(looks > 0 && looks < 100, "%ld looks in 300 ms", looks);
+	/* And what begins DDP leaves all the same, once it is answered. */
+	int got = accept(listener, NULL, NULL);
+	NEED(got >= 0);
+	CHECK(wait_for(two, POLLOUT, patience) & POLLOUT);
+	EQ(close(got), 0);
+	got = accept(listener, NULL, NULL);
+	NEED(got >= 0 && wait_for(got, POLLIN, patience));
 	EQ(close(got), 0);
 	EQ(close(one), 0);
 	EQ(close(two), 0);

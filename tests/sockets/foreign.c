@@ -131,6 +131,27 @@ TCPS("foreign.a-sender-waits-for-credit-beside-octets-that-nobody-receives")
 	framed_ends_close(&e);
 }
 
+static void unread_and_credit(struct framed_ends *e)
+{
+	framed_writes(&e->peer, "unread", 6);
+	framed_gives_credit(&e->peer, 100);
+}
+
+TCPS("foreign.a-sender-hears-of-credit-behind-octets-that-nobody-receives")
+{
+	calm();
+	need_weft();
+	struct framed_ends e = greeted(kind, (struct says){.credits = 0, .window = 1 << 20});
+	struct later *later = soon(&e, unread_and_credit);
+	char got[6];
+
+	EQ(send(e.fd, "x", 1, 0), 1);
+	did(later);
+	EQ(recv(e.fd, got, 6, MSG_WAITALL), 6);
+	SAME(got, "unread", 6);
+	framed_ends_close(&e);
+}
+
 TCPS("foreign.the-end-without-credit-ends-a-send")
 {
 	calm();
@@ -188,6 +209,69 @@ TCPS("foreign.an-edge-tells-of-credit")
 	EQ(events_of(set, &got, patience), 1);
 	CHECK(got.events & EPOLLOUT);
 	EQ(send(e.fd, "x", 1, MSG_DONTWAIT), 1);
+	EQ(close(set), 0);
+	framed_ends_close(&e);
+}
+
+/* What gives room is nothing that such a watch is told of: somebody has to look. */
+TCPS("foreign.an-edge-for-room-alone-tells-of-credit")
+{
+	need_weft();
+	for (int tries = 0; tries < 2; tries++) {
+		struct framed_ends e = greeted(kind, (struct says){.credits = 0, .window = 1 << 20});
+		struct epoll_event got = {0};
+		int set = a_poll();
+
+		watch(set, e.fd, EPOLLOUT | EPOLLET);
+		/* Once by a send that is refused, once by a wait that finds no room. */
+		if (tries == 0)
+			FAILS(send(e.fd, "x", 1, MSG_DONTWAIT), EAGAIN);
+		EQ(events_of(set, &got, QUIET), 0);
+		credit(&e);
+		EQ(events_of(set, &got, patience), 1);
+		CHECK(got.events & EPOLLOUT);
+		EQ(send(e.fd, "x", 1, MSG_DONTWAIT), 1);
+		EQ(close(set), 0);
+		framed_ends_close(&e);
+	}
+}
+
+TCPS("foreign.a-socket-without-credit-is-not-writable")
+{
+	need_weft();
+	struct framed_ends e = greeted(kind, (struct says){.credits = 0, .window = 1 << 20});
+	struct epoll_event got = {0};
+	int set = a_poll();
+
+	watch(set, e.fd, EPOLLOUT);
+	/* Nobody has tried to send. */
+	EQ(wait_for(e.fd, POLLOUT, QUIET), 0);
+	EQ(events_of(set, &got, QUIET), 0);
+	credit(&e);
+	EQ(wait_for(e.fd, POLLOUT, patience), POLLOUT);
+	EQ(events_of(set, &got, patience), 1);
+	EQ(send(e.fd, "x", 1, MSG_DONTWAIT), 1);
+	EQ(close(set), 0);
+	framed_ends_close(&e);
+}
+
+TCPS("foreign.credit-is-nothing-to-be-read")
+{
+	need_weft();
+	struct framed_ends e = greeted(kind, everything);
+	struct epoll_event got = {0};
+	int set = a_poll();
+	char octet;
+
+	watch(set, e.fd, EPOLLIN);
+	credit(&e);
+	EQ(events_of(set, &got, QUIET), 0);
+	framed_says(&e.peer, WORD_KEEPALIVE);
+	EQ(wait_for(e.fd, POLLIN, QUIET), 0);
+	FAILS(recv(e.fd, &octet, 1, MSG_DONTWAIT), EAGAIN);
+	framed_writes(&e.peer, "x", 1);
+	EQ(events_of(set, &got, patience), 1);
+	EQ(recv(e.fd, &octet, 1, 0), 1);
 	EQ(close(set), 0);
 	framed_ends_close(&e);
 }

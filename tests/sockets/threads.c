@@ -95,3 +95,20 @@ SOCKETS("threads-fork-while-others-talk")
 	EQ(talkers[0].bad + talkers[1].bad, 0);
 	ends_close(e);
 }
+
+/* It lies on the stack of every thread of the process, those of Weft among them. */
+static __thread char thread_local[250 << 10] = "far more than most programs have";
+
+SOCKETS("threads-have-much-thread-local-memory")
+{
+	struct ends e = ends_of(kind);
+	char got[4];
+
+	thread_local[sizeof(thread_local) - 1] = 1;
+	for (int i = 0; i < 100; i++) {
+		EQ(send(e.a, "x", 1, 0), 1);
+		EQ(recv(e.b, got, 4, 0), 1);
+	}
+	EQ(thread_local[sizeof(thread_local) - 1], 1);
+	ends_close(e);
+}

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::{aiocb, sigevent, timespec};
 use weft_os::lock::{futex_wait, futex_wake, Lock, Locked};
+use weft_os::stack::octets_with;
 use weft_os::{process, sched};
 
 use crate::edge::{fail, get, get_octets, put};
@@ -19,6 +20,8 @@ use crate::real::Real;
 use crate::socket::Socket;
 use crate::stack::stack;
 
+/// Octets of a thread's stack for its own frames, and for a function of the program's that is told of the end.
+const STACK_OCTETS: usize = 2 << 20;
 /// Requests that there can be at a time.
 const REQUESTS_MAX: usize = 64;
 /// How often requests of the C library are looked at by who waits for them and for ours.
@@ -122,6 +125,7 @@ pub fn begin(request: *mut aiocb, is_write: bool) -> c_int {
         Some(true) => sched::without_signals(|| {
             std::thread::Builder::new()
                 .name("weft-aio".into())
+                .stack_size(octets_with(STACK_OCTETS))
                 .spawn(move || work_through(fd))
         })
         .is_ok(),
@@ -331,6 +335,7 @@ pub fn begin_list(
         let _ = sched::without_signals(|| {
             std::thread::Builder::new()
                 .name("weft-aio".into())
+                .stack_size(octets_with(STACK_OCTETS))
                 .spawn(move || {
                     requests.into_iter().for_each(wait_for);
                     tell(&octets);

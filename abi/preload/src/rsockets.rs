@@ -11,11 +11,12 @@ use libc::{
 };
 use weft_abi_rsockets::{rsocket_functions, Functions, VERSION};
 use weft_os::stream;
+use weft_os::user::UserRange;
 use weft_sockets::tcp::RdmaOptions;
 use weft_sockets::verdict::Verdict;
 use weft_sockets::Errno;
 
-use crate::edge::{caught, fail, get, put};
+use crate::edge::{buffer, caught, fail, get, put};
 use crate::mine::{known, Mine};
 use crate::start::begun_by_program;
 use crate::tcp::TcpSocket;
@@ -165,31 +166,60 @@ same_as! {
         descriptors::fcntl(fd, command, argument);
 }
 
-/// Functions that fail, for an rsocket.
-macro_rules! refused {
-    ($(fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty;)*) => {
-        $(
-            unsafe extern "C-unwind" fn $name(fd: c_int, $($argument: $type),*) -> $result {
-                $(let _ = $argument;)*
-                match rsocket_at(fd) {
-                    Some(_) => refuse_to_map() as $result,
-                    None => fail(libc::EBADF) as $result,
-                }
-            }
-        )*
+/// Memory that the program hands over until `riounmap` of it, or until it closes the rsocket.
+fn memory_at(data: *mut c_void, len: size_t) -> UserRange {
+    // SAFETY: that is what the program says with its call.
+    unsafe { UserRange::new(data as usize, len) }
+}
+
+unsafe extern "C-unwind" fn riomap(
+    fd: c_int,
+    data: *mut c_void,
+    len: size_t,
+    protection: c_int,
+    _flags: c_int,
+    offset: off_t,
+) -> off_t {
+    let Some((socket, _)) = rsocket_at(fd) else {
+        return fail(libc::EBADF) as off_t;
     };
+    // What the wire has no number for.
+    let is_too_long = u32::try_from(len).is_err();
+    if protection & !libc::PROT_WRITE != 0 || len == 0 || is_too_long {
+        return fail(libc::EINVAL) as off_t;
+    }
+    let offset = match offset {
+        -1 => data as off_t,
+        offset => offset,
+    };
+    let told = (protection & libc::PROT_WRITE != 0).then_some(offset.cast_unsigned());
+    match socket.map(memory_at(data, len), told) {
+        Ok(()) => offset,
+        Err(errno) => fail(errno) as off_t,
+    }
 }
 
-refused! {
-    fn riomap(data: *mut c_void, len: size_t, protection: c_int, flags: c_int, offset: off_t) -> off_t;
-    fn riounmap(data: *mut c_void, len: size_t) -> c_int;
-    fn riowrite(data: *const c_void, len: size_t, offset: off_t, flags: c_int) -> size_t;
+unsafe extern "C-unwind" fn riounmap(fd: c_int, data: *mut c_void, len: size_t) -> c_int {
+    match rsocket_at(fd) {
+        Some((socket, _)) => given(socket.unmap(&memory_at(data, len))),
+        None => fail(libc::EBADF) as c_int,
+    }
 }
 
-fn refuse_to_map() -> isize {
-    static SAID: AtomicBool = AtomicBool::new(false);
-    let words = "riomap, riounmap, riowrite: mapped memory of rsockets is not served; RDMA Writes of verbs are";
-    refuse(&SAID, libc::EOPNOTSUPP, words)
+unsafe extern "C-unwind" fn riowrite(
+    fd: c_int,
+    data: *const c_void,
+    len: size_t,
+    offset: off_t,
+    flags: c_int,
+) -> size_t {
+    let Some((socket, _)) = rsocket_at(fd) else {
+        return fail(libc::EBADF) as size_t;
+    };
+    match socket.write_mapped(&buffer(data, len), offset.cast_unsigned(), flags) {
+        Ok(octets) => octets,
+        Err(errno) => fail(errno) as size_t,
+    }
 }
 
 /// `writev`, which has no flags, as `sendmsg`, which does.
@@ -235,7 +265,8 @@ unsafe extern "C-unwind" fn rsetsockopt(
         // SAFETY: the program's own call.
         return unsafe { options::setsockopt(fd, level, option, value, len) };
     }
-    if stream::state(fd) != Some(stream::State::Closed) {
+    // As in rdma-core a listener's may be changed: for what it accepts from then on.
+    if matches!(stream::state(fd), None | Some(stream::State::Connected)) {
         return fail(libc::EINVAL) as c_int;
     }
     // The kernel has the routes.

@@ -158,6 +158,15 @@ impl ConnectionData {
         octets
     }
 
+    /// The same of an end that has a table of so many entries for what the other end maps.
+    pub fn with_map_entries(self, entries: u16) -> ConnectionData {
+        ConnectionData {
+            maps: entries > 0,
+            map_entries: entries,
+            ..self
+        }
+    }
+
     /// Reads connection data. Octets behind it are ignored.
     ///
     /// # Errors

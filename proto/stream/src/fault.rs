@@ -44,15 +44,15 @@ pub enum Fault {
         /// So many too many.
         beyond: u64,
     },
-    /// A Write to the list of targets that is no whole target of it.
-    #[error("a Write of {len} octets at {offset} of the list of targets")]
+    /// A Write to the list of targets, or the table of mapped memory behind it, that is no whole entry.
+    #[error("a Write of {len} octets at {offset} of the lists of targets and mapped memory")]
     Targets {
         /// Octets from the list's beginning.
         offset: u64,
         /// Octets of the Write.
         len: usize,
     },
-    /// A target that ends behind the last offset there is.
+    /// A target, or mapped memory, that ends behind the last offset there is.
     #[error("a target that lies nowhere")]
     Target,
     /// A message number that is not the next one.
@@ -80,6 +80,16 @@ pub enum Fault {
     /// More messages than there was credit for.
     #[error("a message without credit")]
     Credit,
+    /// A Write that goes beyond the memory that its STag names.
+    #[error("a Write of {len} octets at {to:#x} of STag {stag}, which has not so many there")]
+    Bounds {
+        /// It.
+        stag: Stag,
+        /// Where it would go.
+        to: u64,
+        /// Octets of the Write.
+        len: u32,
+    },
     /// Octets of the stream after its end was told.
     #[error("octets behind the end of the stream")]
     BehindTheEnd,

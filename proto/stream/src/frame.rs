@@ -8,6 +8,7 @@ use weft_iwarp::rdmap::ReadRequest;
 use weft_iwarp::{Msn, Opcode, QueueNumber, Stag};
 
 use crate::connection_data::TARGET_LEN;
+use crate::map::ENTRY_LEN;
 use crate::word::{Word, WORD_LEN};
 
 /// Octets before the payload of a Write.
@@ -16,6 +17,8 @@ pub const WRITE_HEADER_LEN: usize = LENGTH_LEN + Header::TAGGED_LEN;
 pub const MESSAGE_LEN: usize = fpdu_len(Header::UNTAGGED_LEN + WORD_LEN);
 /// Octets of the FPDU that writes one target into the peer's list.
 pub const TARGET_WRITE_LEN: usize = write_len(TARGET_LEN);
+/// Octets of the FPDU that writes one entry into the peer's table of mapped memory.
+pub const ENTRY_WRITE_LEN: usize = write_len(ENTRY_LEN);
 /// Octets of an FPDU of a tagged message without payload.
 pub const EMPTY_WRITE_LEN: usize = write_len(0);
 /// Octets of the FPDU of a Read Request.
@@ -100,6 +103,15 @@ pub fn target_write(
     let mut octets = [0; TARGET_WRITE_LEN];
     octets[..WRITE_HEADER_LEN].copy_from_slice(&write_header(stag, to, TARGET_LEN));
     octets[WRITE_HEADER_LEN..WRITE_HEADER_LEN + TARGET_LEN].copy_from_slice(&target);
+    seal(&mut octets, crc);
+    octets
+}
+
+/// The FPDU that writes `entry` at `to` of the peer's table of mapped memory; its octets are in the peer's order.
+pub fn entry_write(stag: u32, to: u64, entry: [u8; ENTRY_LEN], crc: bool) -> [u8; ENTRY_WRITE_LEN] {
+    let mut octets = [0; ENTRY_WRITE_LEN];
+    octets[..WRITE_HEADER_LEN].copy_from_slice(&write_header(stag, to, ENTRY_LEN));
+    octets[WRITE_HEADER_LEN..WRITE_HEADER_LEN + ENTRY_LEN].copy_from_slice(&entry);
     seal(&mut octets, crc);
     octets
 }
@@ -223,7 +235,7 @@ mod tests {
             (WRITE_HEADER_LEN, MESSAGE_LEN, EMPTY_WRITE_LEN),
             (16, 28, 20)
         );
-        assert_eq!(TARGET_WRITE_LEN, 36);
+        assert_eq!((TARGET_WRITE_LEN, ENTRY_WRITE_LEN), (36, 44));
         // The end of payload that needs no padding, and the message behind it.
         assert_eq!(trailer_len(4) + MESSAGE_LEN, 32);
     }

@@ -14,23 +14,29 @@ use crate::Fault;
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 struct Seen {
     stream: Vec<u8>,
+    /// Octets for mapped memory, each with its place.
+    mapped: Vec<(u64, u8)>,
     events: Vec<Event>,
     fault: Option<Fault>,
 }
 
-/// Target `stream`: flags (bit 0 CRC, 1 the peer is Weft, 2 its order is big-endian), octets a read gives; then what
-/// the peer sends.
+/// Target `stream`: flags (bit 0 CRC, 1 the peer is Weft, 2 its order is big-endian, 3 this end has a table of mapped
+/// memory, 4 it has mapped some), octets a read gives; then what the peer sends.
 pub fn stream(data: &[u8]) {
     let [flags, read, octets @ ..] = data else {
         return;
     };
     let own = Receiver::connection_data(0x1234, 0x1000, 0x5678, 0x2000);
+    let own = own.with_map_entries(if flags & 8 != 0 { 4 } else { 0 });
     let peer = ConnectionData {
         weft: flags & 2 != 0,
         big_endian: flags & 4 != 0,
         ..own
     };
-    let receiver = Receiver::new(&own, &peer, flags & 1 != 0);
+    let mut receiver = Receiver::new(&own, &peer, flags & 1 != 0);
+    if flags & 16 != 0 {
+        receiver.begin_mapping();
+    }
     let whole = receive(receiver, octets, octets.len().max(1));
     let parts = receive(receiver, octets, usize::from(*read).max(1));
     assert_eq!(whole, parts, "what comes out depends on the reads");
@@ -72,6 +78,14 @@ fn take(
                 assert!(now > 0, "a payload of nothing");
                 seen.stream.extend_from_slice(&good[..now]);
                 receiver.take_payload(now as u32);
+                *at += now;
+            }
+            Next::Mapped { to, left, .. } => {
+                let now = good.len().min(left as usize);
+                assert!(now > 0, "a payload of nothing");
+                let places = (0..).map(|at| to.wrapping_add(at));
+                seen.mapped.extend(places.zip(good[..now].iter().copied()));
+                receiver.take_mapped(now as u32);
                 *at += now;
             }
             Next::Framing(wanted) => {

@@ -14,6 +14,7 @@
 //! | [`sender`] | the sending direction: windows, credits, what leaves next |
 //! | [`plan`] | one send as FPDUs, and what of it a socket took |
 //! | [`receiver`] | the receiving direction: framing told from the stream's octets |
+//! | [`map`] | memory that one end maps for the other |
 //! | [`fault`] | what a peer can do wrong |
 //!
 //! A connection has one [`Sender`] and one [`Receiver`]. Both are plain data without a pointer, so that they can lie in
@@ -30,6 +31,7 @@ pub mod fault;
 pub mod frame;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+pub mod map;
 pub mod plan;
 pub mod receiver;
 pub mod sender;
@@ -38,6 +40,7 @@ pub mod word;
 
 pub use connection_data::{ConnectionData, Target};
 pub use fault::Fault;
+pub use map::Map;
 pub use plan::Plan;
 pub use receiver::{Event, Next, Receiver};
 pub use sender::Sender;

@@ -21,6 +21,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::connection_data::{ConnectionData, Target, TARGETS};
 use crate::fault::Fault;
 use crate::frame::{MESSAGE_LEN, WRITE_HEADER_LEN};
+use crate::map::Map;
 
 /// Octets of the stream that a target of this end takes. It has no memory behind it: what was not read yet waits in
 /// the socket.
@@ -35,12 +36,14 @@ const IN_HEADER: u8 = 0;
 const IN_PAYLOAD: u8 = 1;
 const IN_TRAILER: u8 = 2;
 const OVER: u8 = 3;
+const IN_MAPPED: u8 = 4;
 
 const WEFT: u8 = 1;
 const CRC: u8 = 2;
 const BIG_ENDIAN: u8 = 4;
 const ENDED: u8 = 8;
 const BEGUN: u8 = 16;
+const MAPPED: u8 = 32;
 
 /// One end's receiving direction. Plain data: any octets make one, and a copy is another receiver in the same state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -51,6 +54,9 @@ pub struct Receiver {
     end: u64,
     /// Where the peer believes this end's list of targets to be.
     list_to: u64,
+    /// Where the next octet of a Write goes that is none of the stream, and in which memory.
+    mapped_to: u64,
+    mapped_stag: u32,
     stag: u32,
     list_stag: u32,
     msn: u32,
@@ -61,12 +67,14 @@ pub struct Receiver {
     /// Counted messages that came, and up to which number the peer has credit. Both wrap.
     messages: u16,
     limit: u16,
+    /// Entries of this end's table of what the peer maps.
+    map_entries: u16,
     phase: u8,
     flags: u8,
     /// Octets of the trailer that have not come.
     trailer: u8,
     held_len: u8,
-    reserved: [u8; 4],
+    reserved: [u8; 6],
     /// The beginning of an FPDU that has not come whole.
     held: [u8; HELD_MAX],
 }
@@ -78,6 +86,16 @@ pub enum Next {
     Framing(usize),
     /// So many octets of the stream, and framing behind them.
     Payload(u32),
+    /// Octets for memory that this end has mapped, and framing behind them. Whoever takes them checks that they may go
+    /// there ([`place_of_write`](crate::map::place_of_write)).
+    Mapped {
+        /// Names the memory.
+        stag: u32,
+        /// Where the first of them goes.
+        to: u64,
+        /// So many.
+        left: u32,
+    },
     /// Nothing that counts: the peer ended the connection.
     Nothing,
 }
@@ -89,6 +107,8 @@ pub enum Event {
     Limit(u16),
     /// The peer gives a target: for [`Sender::set_target`](crate::Sender::set_target).
     Target(usize, Target),
+    /// The peer has mapped memory, which is this entry of this end's table from now on.
+    Map(u16, Map),
     /// The peer's ready-to-receive FPDU, which is a Read Request for nothing. It has to be answered
     /// ([`frame::empty_read_response`](crate::frame::empty_read_response)).
     ReadRequest {
@@ -131,6 +151,8 @@ impl Receiver {
             to: own.data.to,
             end: own.data.to.wrapping_add(u64::from(own.data.len)),
             list_to: own.targets.to,
+            mapped_to: 0,
+            mapped_stag: 0,
             stag: own.data.stag,
             list_stag: own.targets.stag,
             msn: Msn::FIRST.0,
@@ -138,11 +160,12 @@ impl Receiver {
             left: 0,
             messages: 0,
             limit: own.credits,
+            map_entries: own.map_entries,
             phase: IN_HEADER,
             flags: flag(peer.weft, WEFT) | flag(crc, CRC) | flag(peer.big_endian, BIG_ENDIAN),
             trailer: 0,
             held_len: 0,
-            reserved: [0; 4],
+            reserved: [0; 6],
             held: [0; HELD_MAX],
         }
     }
@@ -169,11 +192,21 @@ impl Receiver {
         }
     }
 
+    /// This end has mapped memory from now on: the peer may write elsewhere than to the stream.
+    pub fn begin_mapping(&mut self) {
+        self.flags |= MAPPED;
+    }
+
     /// What comes next in the socket.
     #[inline]
     pub fn next(&self) -> Next {
         match self.phase {
             IN_PAYLOAD => Next::Payload(self.left),
+            IN_MAPPED => Next::Mapped {
+                stag: self.mapped_stag,
+                to: self.mapped_to,
+                left: self.left,
+            },
             IN_TRAILER => Next::Framing(usize::from(self.trailer)),
             IN_HEADER => Next::Framing(self.unit_len() - usize::from(self.held_len)),
             _ => Next::Nothing,
@@ -238,6 +271,20 @@ impl Receiver {
     pub fn take_payload(&mut self, octets: u32) {
         assert!(self.phase == IN_PAYLOAD && octets <= self.left);
         self.left -= octets;
+        if self.left == 0 {
+            self.phase = IN_TRAILER;
+        }
+    }
+
+    /// So many octets for mapped memory were taken from the socket.
+    ///
+    /// # Panics
+    ///
+    /// When there were not so many.
+    pub fn take_mapped(&mut self, octets: u32) {
+        assert!(self.phase == IN_MAPPED && octets <= self.left);
+        self.left -= octets;
+        self.mapped_to = self.mapped_to.wrapping_add(u64::from(octets));
         if self.left == 0 {
             self.phase = IN_TRAILER;
         }

@@ -8,7 +8,10 @@ use weft_iwarp::Msn;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::connection_data::{ConnectionData, Target, TARGETS, TARGET_LEN};
-use crate::frame::{self, payload_max, MESSAGE_LEN, TARGET_WRITE_LEN, WRITE_HEADER_LEN};
+use crate::frame::{
+    self, payload_max, ENTRY_WRITE_LEN, MESSAGE_LEN, TARGET_WRITE_LEN, WRITE_HEADER_LEN,
+};
+use crate::map::{Map, ENTRY_LEN};
 use crate::receiver::Renewal;
 use crate::word::{Word, VALUE_MAX};
 
@@ -17,6 +20,8 @@ use crate::word::{Word, VALUE_MAX};
 const CREDIT_KEPT_BACK: u16 = 4;
 /// Octets of what [`Sender::renew`] gives.
 pub const RENEWAL_LEN_MAX: usize = TARGET_WRITE_LEN + MESSAGE_LEN;
+/// Octets of what [`Sender::tell_of_map`] gives.
+pub const MAP_TOLD_LEN: usize = ENTRY_WRITE_LEN + MESSAGE_LEN;
 
 const WEFT: u8 = 1;
 const CRC: u8 = 2;
@@ -42,7 +47,8 @@ pub struct Sender {
     /// Messages with credit so far, and up to which number there is credit. Both wrap.
     sequence: u16,
     limit: u16,
-    reserved: [u8; 2],
+    /// Entries of the peer's table of what this end maps.
+    map_entries: u16,
 }
 
 impl Sender {
@@ -60,7 +66,7 @@ impl Sender {
             flags: flag(peer.weft, WEFT) | flag(crc, CRC) | flag(peer.big_endian, BIG_ENDIAN),
             sequence: 0,
             limit: peer.credits,
-            reserved: [0; 2],
+            map_entries: if peer.maps { peer.map_entries } else { 0 },
         }
     }
 
@@ -85,10 +91,40 @@ impl Sender {
         if self.is_to_weft() {
             return countable;
         }
-        if self.limit.wrapping_sub(self.sequence) <= CREDIT_KEPT_BACK {
-            return 0;
+        match self.has_credit() {
+            true => self.target().len.min(countable),
+            false => 0,
         }
-        self.target().len.min(countable)
+    }
+
+    /// The peer has a buffer for one counted message more.
+    fn has_credit(&self) -> bool {
+        self.is_to_weft() || self.limit.wrapping_sub(self.sequence) > CREDIT_KEPT_BACK
+    }
+
+    /// So many ranges of memory this end may map for the peer.
+    pub fn map_entries(&self) -> u16 {
+        self.map_entries
+    }
+
+    /// What tells the peer that `map` is this entry of its table, or that the entry is none any more; `None` where
+    /// there is no credit for it.
+    pub fn tell_of_map(&mut self, entry: u16, map: &Map) -> Option<[u8; MAP_TOLD_LEN]> {
+        if !self.has_credit() {
+            return None;
+        }
+        self.sequence = self.sequence.wrapping_add(1);
+        let targets = u64::from(self.list.len) * TARGET_LEN as u64;
+        let at = targets + u64::from(entry) * ENTRY_LEN as u64;
+        let (to, map) = (
+            self.list.to.wrapping_add(at),
+            map.to_octets(self.flags & BIG_ENDIAN != 0),
+        );
+        let write = frame::entry_write(self.list.stag, to, map, self.has_crc());
+        let mut octets = [0; MAP_TOLD_LEN];
+        octets[..ENTRY_WRITE_LEN].copy_from_slice(&write);
+        octets[ENTRY_WRITE_LEN..].copy_from_slice(&self.message(Word::Map(entry.into())));
+        Some(octets)
     }
 
     /// The most octets of payload of one Write.

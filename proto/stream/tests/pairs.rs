@@ -130,6 +130,7 @@ impl End {
             match self.receiver.next() {
                 _ if octets.is_empty() => return,
                 Next::Nothing => return,
+                Next::Mapped { .. } => panic!("nothing was mapped"),
                 Next::Payload(left) => {
                     let now = (left as usize).min(octets.len()).min(room);
                     if now == 0 {
@@ -236,6 +237,7 @@ proptest! {
     #[test]
     fn whatever_a_peer_sends_is_read_or_refused(octets in proptest::collection::vec(any::<u8>(), 0..300), crc: bool) {
         let (mut left, _) = pair(true, crc, 1442);
+        left.receiver.begin_mapping();
         let mut at = 0;
         while at < octets.len() {
             let Ok(Check::Good(good)) = left.receiver.check(&octets[at..]) else { break };
@@ -244,6 +246,11 @@ proptest! {
                 Next::Payload(octets) => {
                     let now = (octets as usize).min(good);
                     left.receiver.take_payload(now as u32);
+                    at += now;
+                }
+                Next::Mapped { left: octets, .. } => {
+                    let now = (octets as usize).min(good);
+                    left.receiver.take_mapped(now as u32);
                     at += now;
                 }
                 Next::Framing(wanted) => {

@@ -11,6 +11,7 @@
 //! | [`device`] | frames of a TCP/IP stack of our own: packet sockets and TAPs |
 //! | [`dgram`] | UDP sockets that somebody else owns: segmentation, peeking, facts |
 //! | [`stream`] | TCP sockets that somebody else owns: facts, and how they are ended |
+//! | [`edges`] | what happens on sockets that somebody else owns |
 //! | [`file`] | files and pipes that somebody else owns |
 //! | [`fork`] | what a forked child has of its own |
 //! | [`guarded`] | descriptors of ours that the program may close |
@@ -34,6 +35,7 @@
 //! | [`shm`] | shared memory that others can look into |
 //! | [`signals`] | what an interrupted wait should do |
 //! | [`sock_diag`] | whether this machine has a connection |
+//! | [`stack`] | how large the stack of a thread of ours has to be |
 //! | [`stderr`], [`stdout`] | lines on standard error, text on standard output |
 //! | [`ifaces`] | addresses of the machine |
 //!
@@ -45,6 +47,7 @@ pub mod claim;
 pub mod descriptors;
 pub mod device;
 pub mod dgram;
+pub mod edges;
 pub mod exit;
 pub mod file;
 pub mod fork;
@@ -71,6 +74,7 @@ pub mod shared;
 pub mod shm;
 pub mod signals;
 pub mod sock_diag;
+pub mod stack;
 pub mod stderr;
 pub mod stdout;
 pub mod stream;

@@ -96,14 +96,8 @@ impl Discovery {
     /// How long the program's first octets on an accepted connection wait for a Request: until its time is over where
     /// one was promised. From now on none will be.
     pub fn wait_left(&self, fd: i32) -> Duration {
-        let ends = beside::local_end(fd).zip(beside::peer_end(fd));
-        let Some((server, client)) = ends else {
+        let Some(connection) = accepted(fd) else {
             return Duration::ZERO;
-        };
-        let connection = Connection {
-            about: ABOUT,
-            client: client.into(),
-            server: server.into(),
         };
         let now = weft_discovery::now();
         match self.promises.settle(&connection, now) {
@@ -112,6 +106,21 @@ impl Discovery {
                 (since + REQUEST_TIMEOUT + stream::round_trip(fd)).saturating_sub(now)
             }
         }
+    }
+
+    /// The Request has come on an accepted connection: what was promised for it is kept. A client may have so many
+    /// promises at a time and no more, so one that connects often would be told no for want of room.
+    pub fn request_came(&self, fd: i32) {
+        if let Some(connection) = accepted(fd) {
+            let _ = self.promises.take(&connection, weft_discovery::now());
+        }
+    }
+
+    /// As if a yes had been said for the connection that was accepted.
+    #[cfg(test)]
+    pub(crate) fn promise(&self, fd: i32) -> bool {
+        let promise = |connection| self.promises.promise(&connection, weft_discovery::now());
+        accepted(fd).is_some_and(promise)
     }
 
     /// The socket behind `fd` has begun to listen, and has this number.
@@ -138,4 +147,14 @@ impl Discovery {
     pub fn confine(&'static self) {
         self.answering.confine();
     }
+}
+
+/// The connection behind `fd`, which this end accepted.
+fn accepted(fd: i32) -> Option<Connection> {
+    let (server, client) = beside::local_end(fd).zip(beside::peer_end(fd))?;
+    Some(Connection {
+        about: ABOUT,
+        client: client.into(),
+        server: server.into(),
+    })
 }

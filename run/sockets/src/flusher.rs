@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::time::Duration;
 
-use weft_os::{lock, process, sched};
+use weft_os::{lock, process, sched, stack};
 
 use crate::kind::Sockets;
 
@@ -21,6 +21,11 @@ const ASLEEP: u32 = 1;
 pub trait Gathering: Sockets + Sync {
     /// Whether nothing will gather in them any more.
     fn is_over(&self) -> bool;
+
+    /// How long nobody has to look again, where something waits; nothing for one tick.
+    fn pause(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// The thread's side that others see.
@@ -72,7 +77,7 @@ impl Flusher {
         let started = sched::without_signals(|| {
             std::thread::Builder::new()
                 .name("weft-flush".into())
-                .stack_size(128 * 1024)
+                .stack_size(stack::octets_with(128 * 1024))
                 .spawn(move || self.run(sockets))
         });
         if started.is_ok() {
@@ -117,7 +122,10 @@ impl Flusher {
             if sockets.is_over() {
                 return;
             }
-            std::thread::sleep(self.tick);
+            match sockets.pause().filter(|pause| *pause > self.tick) {
+                None => std::thread::sleep(self.tick),
+                Some(_) => self.doze(sockets),
+            }
             if sockets.anything_waits() {
                 sockets.flush_all();
                 idle = 0;
@@ -129,6 +137,16 @@ impl Flusher {
                 idle = 0;
             }
         }
+    }
+
+    /// Sleeps for longer than a tick, unless somebody wakes it.
+    fn doze(&self, sockets: &impl Gathering) {
+        self.state.store(ASLEEP, Ordering::SeqCst);
+        // Who made something wait before it saw the state did not wake anybody.
+        if let Some(pause) = sockets.pause().filter(|pause| *pause > self.tick) {
+            lock::futex_wait(&self.state, ASLEEP, Some(pause.as_nanos() as u64));
+        }
+        self.state.store(AWAKE, Ordering::SeqCst);
     }
 
     fn sleep(&self, sockets: &impl Gathering) {

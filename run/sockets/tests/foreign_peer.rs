@@ -110,6 +110,50 @@ fn a_program_that_only_sends_hears_of_its_window() {
     assert_eq!(connection.is_still_short(), Ok(true));
 }
 
+/// A peer may give room behind octets that the program does not receive before it has sent.
+#[test]
+fn room_is_heard_of_behind_octets_that_nobody_has_received() {
+    let (socket, slot, mut peer, of_us) = connected();
+    let connection = Connection::new(slot, socket.as_raw_fd());
+    assert_eq!(send(connection, 300), Ok(WINDOW as usize));
+    let header = frame::write_header(of_us.data.stag, of_us.data.to, 4);
+    let (trailer, len) = frame::trailer(4, 0);
+    peer.write_all(&[&header[..], b"four", &trailer[..len]].concat())
+        .unwrap();
+    let message = frame::message(Msn(1), Word::Data(4), false);
+    peer.write_all(&message).unwrap();
+    let target = Target {
+        to: 0x5000,
+        stag: 2,
+        len: 150,
+    };
+    assert_eq!(send(connection, 200), Err(libc::EAGAIN));
+    // The message before it has the first number.
+    let entry = of_us.targets.to + 16;
+    let octets = target.to_octets(of_us.big_endian);
+    peer.write_all(&frame::target_write(
+        of_us.targets.stag,
+        entry,
+        octets,
+        false,
+    ))
+    .unwrap();
+    peer.write_all(&frame::message(Msn(2), Word::Credit(1000), false))
+        .unwrap();
+    while !connection.hears_of_room().unwrap() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert_eq!(send(connection, 100), Ok(100));
+    // It is given once, though it comes to be received as well.
+    let mut room = [0; 8];
+    let got = connection.receive(&OwnBuffer::from(&mut room[..]), 0);
+    assert_eq!((got, &room[..4]), (Ok(Received::Octets(4)), &b"four"[..]));
+    assert_eq!(connection.look(), Ok(Received::Nothing));
+    assert_eq!(send(connection, 200), Ok(50));
+    assert_eq!(send(connection, 50), Err(libc::EAGAIN));
+    assert_eq!(connection.hears_of_room(), Ok(false));
+}
+
 #[test]
 fn the_peer_is_told_of_the_end_and_ends_before_the_socket_goes() {
     let (socket, slot, mut peer, of_us) = connected();

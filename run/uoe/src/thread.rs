@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use weft_os::guarded::Guarded;
 use weft_os::lock::{Guard, Locked};
 use weft_os::poll::Waker;
-use weft_os::{process, sched};
+use weft_os::{process, sched, stack};
 
 use crate::mail::Mail;
 use crate::offload::Offload;
@@ -52,7 +52,7 @@ impl Offload {
         let started = sched::without_signals(|| {
             std::thread::Builder::new()
                 .name("weft-uoe".into())
-                .stack_size(256 * 1024)
+                .stack_size(stack::octets_with(256 * 1024))
                 .spawn(move || service::run(self))
         });
         thread.runs = started.is_ok();

@@ -4,6 +4,7 @@ mod attempts;
 pub mod events;
 mod files;
 mod holding;
+mod mapping;
 mod options;
 mod receiving;
 mod sending;

@@ -26,7 +26,9 @@ impl Receiver {
         }
         let mut at = match self.next() {
             Next::Nothing => return Ok(Check::Good(octets.len())),
-            Next::Payload(left) => left as usize + usize::from(self.trailer),
+            Next::Payload(left) | Next::Mapped { left, .. } => {
+                left as usize + usize::from(self.trailer)
+            }
             Next::Framing(rest) if self.phase == IN_TRAILER => rest,
             // With a CRC no FPDU is taken before it was checked, so none is held in part.
             Next::Framing(_) => 0,

@@ -5,10 +5,14 @@ use weft_iwarp::mpa::fpdu::{fpdu_len, LENGTH_LEN};
 use weft_iwarp::rdmap::ReadRequest;
 use weft_iwarp::{Msn, Opcode, QueueNumber, Stag};
 
-use super::{Event, Receiver, BEGUN, BIG_ENDIAN, ENDED, HELD_MAX, IN_PAYLOAD, IN_TRAILER, OVER};
+use super::{
+    Event, Receiver, BEGUN, BIG_ENDIAN, ENDED, HELD_MAX, IN_MAPPED, IN_PAYLOAD, IN_TRAILER, MAPPED,
+    OVER,
+};
 use crate::connection_data::{Target, TARGETS, TARGET_LEN};
 use crate::fault::Fault;
 use crate::frame::{trailer_len, WRITE_HEADER_LEN};
+use crate::map::{Map, ENTRY_LEN};
 use crate::word::{Word, WORD_LEN};
 
 /// Octets of an FPDU that tell which header follows.
@@ -88,10 +92,10 @@ impl Receiver {
             return Err(Fault::Message { opcode, queue: 0 });
         }
         if header.stag == Stag(self.list_stag) {
-            return self.target_written(header.to, len, content).map(Some);
+            return self.list_written(header.to, len, content).map(Some);
         }
         if header.stag != Stag(self.stag) {
-            return Err(Fault::Stag(header.stag));
+            return self.begin_mapped(header, len).map(|()| None);
         }
         self.check_write(header.to, len)?;
         self.to = self.to.wrapping_add(len as u64);
@@ -100,6 +104,21 @@ impl Receiver {
         self.expect_trailer(len);
         self.phase = IN_PAYLOAD;
         Ok(None)
+    }
+
+    /// A Write to memory that is not the stream's.
+    fn begin_mapped(&mut self, header: &Tagged, len: usize) -> Result<(), Fault> {
+        if self.flags & MAPPED == 0 {
+            return Err(Fault::Stag(header.stag));
+        }
+        if self.has_ended() {
+            return Err(Fault::BehindTheEnd);
+        }
+        (self.mapped_stag, self.mapped_to) = (header.stag.0, header.to);
+        self.left = len as u32;
+        self.expect_trailer(len);
+        self.phase = IN_MAPPED;
+        Ok(())
     }
 
     fn check_write(&self, to: u64, len: usize) -> Result<(), Fault> {
@@ -120,6 +139,36 @@ impl Receiver {
     fn expect_trailer(&mut self, payload: usize) {
         self.trailer = trailer_len(payload) as u8;
         self.phase = IN_TRAILER;
+    }
+
+    /// Something was written into what this end keeps for the peer to write. The whole FPDU is held.
+    fn list_written(&mut self, to: u64, len: usize, content: &[u8]) -> Result<Event, Fault> {
+        const TARGETS_END: u64 = (TARGETS * TARGET_LEN) as u64;
+        let offset = to.wrapping_sub(self.list_to);
+        match offset.checked_sub(TARGETS_END) {
+            Some(at) if at < u64::from(self.map_entries) * ENTRY_LEN as u64 => {
+                self.entry_written(at, offset, len, content)
+            }
+            _ => self.target_written(to, len, content),
+        }
+    }
+
+    /// The whole FPDU of a Write `at` this octet of the table of mapped memory is held.
+    fn entry_written(
+        &mut self,
+        at: u64,
+        offset: u64,
+        len: usize,
+        content: &[u8],
+    ) -> Result<Event, Fault> {
+        let fault = Fault::Targets { offset, len };
+        if len != ENTRY_LEN || !at.is_multiple_of(ENTRY_LEN as u64) {
+            return Err(fault);
+        }
+        let octets = content.first_chunk().ok_or(fault)?;
+        let map = Map::from_octets(*octets, cfg!(target_endian = "big"));
+        map.target.end().ok_or(Fault::Target)?;
+        Ok(Event::Map((at / ENTRY_LEN as u64) as u16, map))
     }
 
     /// The whole FPDU is held.
@@ -206,7 +255,7 @@ impl Receiver {
                 self.count()?;
                 None
             }
-            // This end has no memory to map, and says so in its connection data: nothing was written.
+            // The entry counts from the Write on.
             Word::Map(_) => {
                 self.count()?;
                 None

@@ -1,3 +1,5 @@
+mod maps;
+
 use super::*;
 use crate::frame::{self, MESSAGE_LEN};
 use crate::sender::Sender;
@@ -62,6 +64,7 @@ fn read(receiver: &mut Receiver, octets: &[u8]) -> Result<(Vec<u8>, Vec<Event>),
                 receiver.take_payload(now as u32);
                 at += now;
             }
+            Next::Mapped { .. } => panic!("nothing was mapped"),
             Next::Framing(_) => {
                 let framing = receiver.take_framing(&octets[at..])?;
                 assert!(framing.taken > 0);

@@ -30,7 +30,7 @@ use weft_discovery_proto::{About, Connection, TakesCarriers};
 use weft_os::guarded::Guarded;
 use weft_os::lock::{Guard, Lock, Locked};
 use weft_os::poll::Waker;
-use weft_os::{process, sched};
+use weft_os::{process, sched, stack};
 use weft_settings::DiscoveryPort;
 
 use crate::now;
@@ -297,7 +297,7 @@ impl Answering {
         let started = sched::without_signals(|| {
             std::thread::Builder::new()
                 .name("weft-discovery".into())
-                .stack_size(256 * 1024)
+                .stack_size(stack::octets_with(256 * 1024))
                 .spawn(move || serving::run(self))
         });
         thread.runs = started.is_ok();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weft_os::sched;
+use weft_os::{sched, stack};
 
 use super::wakeups::{Memory, Mode, Place, Polled, Wake};
 use super::Progress;
@@ -24,7 +24,7 @@ pub(crate) fn start_service(
     let served = owner.clone();
     let handle = std::thread::Builder::new()
         .name("weft-service".to_owned())
-        .stack_size(STACK_OCTETS)
+        .stack_size(stack::octets_with(STACK_OCTETS))
         .spawn(move || {
             sched::block_all_signals();
             sched::prefer_short_slices(SLICE_NS);

@@ -2,9 +2,10 @@
 
 use weft_os::{pages, stream};
 use weft_stream::frame::{MESSAGE_LEN, TRAILER_LEN_MAX, WRITE_HEADER_LEN};
-use weft_stream::{Next, Receiver};
+use weft_stream::Receiver;
 use zerocopy::FromBytes;
 
+use super::peeking::walk;
 use super::slot::AREA_MAX;
 use super::Connection;
 use crate::Errno;
@@ -123,23 +124,11 @@ impl Connection<'_> {
     fn payload_in(&self, receiver: &Receiver, room: &mut [u8]) -> Result<usize, Errno> {
         let seen = self.seen(room)?.unwrap_or(0);
         let good = self.checked(receiver, &room[..seen])?;
-        let (mut receiver, mut at, mut payload) = (*receiver, 0, 0);
-        while at < good {
-            match receiver.next() {
-                Next::Nothing => break,
-                Next::Payload(left) => {
-                    let now = (left as usize).min(good - at);
-                    receiver.take_payload(now as u32);
-                    payload += now;
-                    at += now;
-                }
-                Next::Framing(_) => match receiver.take_framing(&room[at..good]) {
-                    Ok(framing) if framing.taken > 0 => at += framing.taken,
-                    // Whoever receives what stands before it meets the fault next.
-                    _ => break,
-                },
-            }
-        }
+        let mut payload = 0;
+        walk(receiver, &room[..good], |octets| {
+            payload += octets.len();
+            true
+        });
         Ok(payload)
     }
 

@@ -67,6 +67,10 @@ pub(super) struct ReceivingCore {
     pub(super) told: Told,
     /// Octets that were taken since counting began.
     pub(super) taken: u32,
+    /// Up to which octet what is none of the stream's was acted on, counted likewise.
+    pub(super) acted_to: u32,
+    /// Up to which octet somebody has looked past those of the stream, likewise.
+    pub(super) looked_to: u32,
     /// The peer asked, and sends an FPDU that says it is ready.
     pub(super) awaits_first: u32,
 }

@@ -58,7 +58,7 @@ impl Connection<'_> {
             return;
         };
         let mark = u32::try_from(octets).unwrap_or(u32::MAX);
-        if mark > receiving.beside().mark {
+        if mark > receiving.beside().mark && !self.slot.is_mapped() {
             self.tell_mark(&mut receiving, mark);
         }
     }
@@ -78,7 +78,10 @@ impl Connection<'_> {
         let receiver = &receiving.receiver;
         let low_water = self.slot.low_water() as u32;
         let mark = match receiver.next() {
-            _ if !receiver.is_from_weft() => low_water,
+            // Who looks at mapped memory waits for every octet of it, whatever the program waits for.
+            _ if self.slot.is_mapped() => 1,
+            // A message may be all there is.
+            _ if self.slot.hears_framing() => low_water,
             Next::Payload(left) if low_water == 1 && receiver.behind(left) <= FRAMING_ALONE_MAX => {
                 1
             }

@@ -7,6 +7,7 @@
 //! | module | what it holds |
 //! | --- | --- |
 //! | [`slot`] | what a connection is, in shared memory |
+//! | `state` | how far it is |
 //! | `directions` | what it knows of each of its directions |
 //! | [`slots`] | room for them |
 //! | `starting` | MPA's Request and Reply |
@@ -15,8 +16,12 @@
 //! | `room` | room that the peer has to give before a send goes on |
 //! | `rest` | what has to leave before anything else: what a full socket left |
 //! | `receiving` | FPDUs to the program's buffers |
+//! | `peeking` | what lies in a socket, looked at and left there |
+//! | `looking_past` | what stands behind octets of the stream and means something all the same |
 //! | `marks` | from how many octets on the socket is readable |
 //! | `files` | octets from a file or a pipe, and to a pipe |
+//! | `mapping` | memory that the ends map for each other |
+//! | `told_maps`, [`own_maps`] | what the peer has mapped; what this process has |
 //! | `telling` | credit, targets and answers, from one direction to the other |
 //! | `counting` | how much is under way |
 //! | `ending` | the end of a direction, and what a program's close leaves to do |
@@ -27,7 +32,11 @@ mod counting;
 mod directions;
 mod ending;
 mod files;
+mod looking_past;
+mod mapping;
 mod marks;
+pub mod own_maps;
+mod peeking;
 mod plain;
 mod receiving;
 mod rest;
@@ -37,8 +46,10 @@ pub mod slot;
 pub mod slots;
 mod spans;
 mod starting;
+mod state;
 mod taking_over;
 mod telling;
+mod told_maps;
 
 pub use ending::Left;
 pub use receiving::Received;
@@ -46,8 +57,11 @@ pub use slot::{Slot, State};
 pub use slots::{Slots, SLOTS_MAX};
 pub use starting::{begun, Settled};
 
+use std::time::Duration;
+
 use crate::discovering::Discovery;
 use crate::Errno;
+use own_maps::OwnMaps;
 
 /// Fewer octets may be framing alone.
 const WORTH_WAKING_FOR: usize = marks::FRAMING_ALONE_MAX as usize + 1;
@@ -58,6 +72,8 @@ pub struct Connection<'a> {
     slot: &'a Slot,
     fd: i32,
     discovery: Option<&'static Discovery>,
+    /// Memory of this process that is mapped on it.
+    maps: Option<&'static OwnMaps>,
     /// The other end was asked whether it is Weft, and that is not known yet.
     is_held: bool,
     /// A part that another thread holds is left alone: the call says `EAGAIN`.
@@ -71,6 +87,7 @@ impl<'a> Connection<'a> {
             slot,
             fd,
             discovery: None,
+            maps: None,
             is_held: false,
             leaves_alone: false,
         }
@@ -80,6 +97,12 @@ impl<'a> Connection<'a> {
     #[inline]
     pub fn with_discovery(self, discovery: Option<&'static Discovery>) -> Connection<'a> {
         Connection { discovery, ..self }
+    }
+
+    /// The same, of a process that has memory mapped on it, or is about to.
+    #[inline]
+    pub fn with_maps(self, maps: Option<&'static OwnMaps>) -> Connection<'a> {
+        Connection { maps, ..self }
     }
 
     /// The same by another descriptor of the socket.
@@ -135,6 +158,20 @@ impl<'a> Connection<'a> {
         is_starting || self.slot.has_rest()
     }
 
+    /// How long nobody has to look whether the start goes on; nothing where something else is left to do. It takes the
+    /// longer the longer it has taken, within bounds.
+    pub fn pause(&self) -> Option<Duration> {
+        const PART_OF_AGE: u32 = 64;
+        const PAUSE_MS_MAX: u32 = 20;
+        match self.slot.state() {
+            State::Connecting | State::Asked => {
+                let ms = (self.slot.age_ms() / PART_OF_AGE).min(PAUSE_MS_MAX);
+                Some(Duration::from_millis(ms.into()))
+            }
+            _ => None,
+        }
+    }
+
     /// Whether the kernel may call the socket readable where there is nothing for the program: the start is framing,
     /// and so is what ends a message.
     #[inline]
@@ -145,6 +182,7 @@ impl<'a> Connection<'a> {
                     || self.slot.has_crc()
                     || self.slot.low_water() > 1
                     || self.slot.is_short()
+                    || self.slot.hears_framing()
             }
             State::Free | State::Plain | State::Over(_) => false,
             _ => true,

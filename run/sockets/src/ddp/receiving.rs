@@ -52,6 +52,11 @@ impl Connection<'_> {
                 other => return other,
             }
         }
+        if self.slot.is_mapped_here() {
+            // Somebody may watch mapped memory alone, and nobody would tell of what stands before the next octets. An
+            // error is met again.
+            let _ = self.skip_framing(&mut receiving);
+        }
         Ok(Received::Octets(got))
     }
 
@@ -65,12 +70,16 @@ impl Connection<'_> {
             return Ok(Received::Nothing);
         }
         let mut receiving = self.take_receiving()?;
+        self.skip_framing(&mut receiving)
+    }
+
+    fn skip_framing(&self, receiving: &mut Held<'_, Receiving>) -> Result<Received, Errno> {
         let none = UserBuffers::none();
         loop {
             if let Next::Payload(_) = receiving.receiver.next() {
                 return Ok(Received::Octets(0));
             }
-            match self.receive_step(&mut receiving, &none, 0)? {
+            match self.receive_step(receiving, &none, 0)? {
                 Received::Octets(_) => {}
                 other => return Ok(other),
             }
@@ -133,46 +142,6 @@ impl Connection<'_> {
         })
     }
 
-    /// Copies octets of the stream to `room` and leaves them in the socket.
-    ///
-    /// # Errors
-    /// As of [`Connection::receive`].
-    pub fn peek(&self, room: &UserBuffers) -> Result<Received, Errno> {
-        // Framing alone is taken away, so that nobody is told of it again.
-        match self.look()? {
-            Received::Octets(_) => {}
-            other => return Ok(other),
-        }
-        let receiving = self.take_receiving()?;
-        let mut area = self.take_octets(&self.slot.area)?;
-        let seen = match self.seen(&mut area[..])? {
-            // Amid a message of which no more has come yet.
-            None => return Ok(Received::Nothing),
-            Some(0) => return self.at_end(&receiving.receiver),
-            Some(seen) => seen,
-        };
-        let good = self.checked(&receiving.receiver, &area[..seen])?;
-        let spans = self.spans(&receiving.receiver, &area[..good], room.octets())?;
-        let (mut at, mut got) = (0, 0);
-        for span in spans.iter() {
-            match span {
-                Span::Framing(octets) => at += octets,
-                Span::Payload(octets) => {
-                    let now = octets.min(good.saturating_sub(at));
-                    room.write_range(got..got + now, &area[at..at + now])
-                        .map_err(|_| libc::EFAULT)?;
-                    got += now;
-                    at += octets;
-                }
-            }
-        }
-        Ok(match got {
-            // Nothing of it is whole yet, and no octets would be the end.
-            0 if room.octets() > 0 => Received::Nothing,
-            got => Received::Octets(got),
-        })
-    }
-
     /// One call that takes octets from the socket, those of the stream into `room` behind its first `got`.
     fn receive_step(
         &self,
@@ -181,6 +150,9 @@ impl Connection<'_> {
         got: usize,
     ) -> Result<Received, Errno> {
         self.pass_on(receiving)?;
+        if let Next::Mapped { stag, to, left } = receiving.receiver.next() {
+            return self.place(receiving, stag, to, left);
+        }
         let left = room.octets() - got;
         let spans = match self.look_ahead(receiving, left)? {
             Ahead::Spans(spans) => spans,
@@ -203,7 +175,9 @@ impl Connection<'_> {
         match receiver.next() {
             Next::Nothing => return Ok(Ahead::End),
             // What lies behind the payload at hand need not be seen to be taken with it.
-            Next::Payload(_) => return self.spans(receiver, &[], room).map(Ahead::Spans),
+            Next::Payload(_) | Next::Mapped { .. } => {
+                return self.spans(receiver, &[], room).map(Ahead::Spans)
+            }
             Next::Framing(_) => {}
         }
         let mut seen = [0; PEEK];
@@ -315,27 +289,31 @@ impl Connection<'_> {
         spans: &Spans,
         taken: usize,
     ) -> Result<usize, Errno> {
-        receiving.taken = receiving.taken.wrapping_add(taken as u32);
+        let mut begins = receiving.taken;
+        receiving.taken = begins.wrapping_add(taken as u32);
         let (mut left, mut at, mut payload) = (taken, 0, 0);
         for span in spans.iter() {
+            let now = span.octets().min(left);
             match span {
-                Span::Payload(octets) => {
-                    let now = octets.min(left);
-                    receiving.receiver.take_payload(now as u32);
-                    payload += now;
-                    left -= now;
-                }
+                Span::Payload(_) => match receiving.receiver.next() {
+                    Next::Mapped { .. } => receiving.receiver.take_mapped(now as u32),
+                    _ => {
+                        receiving.receiver.take_payload(now as u32);
+                        payload += now;
+                    }
+                },
                 Span::Framing(octets) => {
-                    let now = octets.min(left);
-                    self.take_framing(receiving, at..at + now)?;
+                    self.take_framing(receiving, at..at + now, begins)?;
                     at += octets;
-                    left -= now;
                 }
             }
+            begins = begins.wrapping_add(now as u32);
+            left -= now;
             if left == 0 {
                 break;
             }
         }
+        receiving.keep_up();
         self.slot
             .set_owes_message(receiving.receiver.owes_message());
         self.set_mark(receiving);
@@ -349,7 +327,7 @@ impl Connection<'_> {
 
     /// Octets of the stream were taken that the receiver has before it.
     pub(super) fn take_payload(&self, receiving: &mut Held<'_, Receiving>, octets: usize) {
-        receiving.taken = receiving.taken.wrapping_add(octets as u32);
+        receiving.count_taken(octets);
         receiving.receiver.take_payload(octets as u32);
         self.slot
             .set_owes_message(receiving.receiver.owes_message());

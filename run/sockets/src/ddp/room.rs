@@ -3,6 +3,7 @@
 //! The kernel calls a socket writable that has room itself. So a sender that was refused for want of the other room
 //! looks at what the peer says, as nobody else may, and is not told by readiness that it could go on.
 
+use super::receiving::Received;
 use super::slot::State;
 use super::Connection;
 use crate::Errno;
@@ -25,6 +26,19 @@ impl Connection<'_> {
         let is_short = self.is_short();
         self.slot.set_short(is_short);
         Ok(!is_short)
+    }
+
+    /// Whether a send would be refused for want of such room, of a peer that has to give some; it counts as refused
+    /// then.
+    pub fn wants_room(&self) -> bool {
+        if !self.slot.is_foreign() || self.slot.state() != State::Open {
+            return false;
+        }
+        let is_short = self.is_short();
+        if is_short {
+            self.slot.set_short(true);
+        }
+        is_short
     }
 
     /// Whether a send that was refused for want of such room would be refused now. What the peer has said by now is
@@ -55,12 +69,17 @@ impl Connection<'_> {
         }
     }
 
-    /// What lies behind octets of the stream comes to light when somebody receives those.
-    fn take_what_was_said(&self) -> Result<(), Errno> {
-        match self.look() {
-            // Another call is at it.
-            Ok(_) | Err(libc::EAGAIN | libc::EINTR) => Ok(()),
+    /// What the peer has said, behind octets of the stream as well that nobody has received.
+    pub(super) fn take_what_was_said(&self) -> Result<(), Errno> {
+        let taken = match self.look() {
+            Ok(Received::Octets(_)) => self.look_past(),
+            Ok(_) => Ok(()),
             Err(errno) => Err(errno),
+        };
+        match taken {
+            // Another call is at it.
+            Err(libc::EAGAIN | libc::EINTR) => Ok(()),
+            taken => taken,
         }
     }
 }

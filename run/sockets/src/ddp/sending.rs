@@ -15,7 +15,7 @@ use crate::Errno;
 /// FPDUs that one call makes at most.
 pub(super) const FRAMES_MAX: usize = 8;
 /// Octets of the stream in one FPDU that is copied: with a CRC it is looked at whole by whoever receives it.
-const COPIED_MAX: usize = 16 << 10;
+pub(super) const COPIED_MAX: usize = 16 << 10;
 /// Octets of the stream that are kept until the Reply is there.
 const EARLY_MAX: usize = 8 << 10;
 /// Octets of the stream in an FPDU that is copied as the socket is nearly full. Where more fit they leave without a

@@ -8,6 +8,9 @@ use zerocopy::FromZeros;
 
 use super::directions::{Receiving, Sending};
 use super::slots;
+pub use super::state::State;
+use super::state::{OVER, TOLD};
+use super::told_maps::ToldMaps;
 use crate::Errno;
 
 /// Octets of the stream in one FPDU of ours at most.
@@ -16,47 +19,6 @@ pub(super) const PAYLOAD_MAX: usize = 32 << 10;
 pub(super) const REST_MAX: usize = PAYLOAD_MAX + 1024;
 /// The longest FPDU there is, and a peek's beginning of the next.
 pub(super) const AREA_MAX: usize = (64 << 10) + 512;
-
-/// How far a connection is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// Nobody's.
-    Free,
-    /// It has not been connected.
-    Connecting,
-    /// It was accepted, and nothing has been looked at.
-    Accepted,
-    /// This end asked, and waits for the Reply.
-    Asked,
-    /// The other end asks, or nothing comes of it.
-    Answering,
-    /// Open; but a peer that is not Weft sends the first FPDU (RFC 5044 section 7.1).
-    Listening,
-    /// Open, both ways.
-    Open,
-    /// The Request did not come: the octets are the program's, plain TCP.
-    Plain,
-    /// It did not come before the program's octets had to leave: those are plain, and what comes is looked at once.
-    Late,
-    /// Over, by an error.
-    Over(Errno),
-}
-
-const STATES: [State; 9] = [
-    State::Free,
-    State::Connecting,
-    State::Accepted,
-    State::Asked,
-    State::Answering,
-    State::Listening,
-    State::Open,
-    State::Plain,
-    State::Late,
-];
-/// Beside an errno in the word of the state.
-const OVER: u32 = 1 << 16;
-/// Beside both: the program was told.
-const TOLD: u32 = 1 << 17;
 
 /// A connection in shared memory. Free while it is zero.
 #[repr(C, align(4096))]
@@ -96,6 +58,12 @@ pub struct Slot {
     closed_since: AtomicU32,
     /// A send was refused for want of room that the peer has to give, and nobody has been told of any since.
     is_short: AtomicU32,
+    /// The peer is not Weft.
+    pub(super) is_foreign: AtomicU32,
+    /// Entries of this end's table of what the peer maps.
+    pub(super) map_entries: AtomicU32,
+    /// The process that has mapped memory for the peer; 0 for none.
+    pub(super) mapped_by: AtomicU32,
     /// Taken before `sending` where both are.
     pub(super) receiving: Shared<Receiving>,
     pub(super) sending: Shared<Sending>,
@@ -103,6 +71,8 @@ pub struct Slot {
     pub(super) rest: Shared<[u8; REST_MAX]>,
     /// Where FPDUs are looked at as a whole. Taken with `receiving`.
     pub(super) area: Shared<[u8; AREA_MAX]>,
+    /// What the peer has mapped.
+    pub(super) told_maps: ToldMaps,
 }
 
 impl Slot {
@@ -127,6 +97,9 @@ impl Slot {
         self.owes_message.store(0, Ordering::Relaxed);
         self.part_since.store(0, Ordering::Relaxed);
         self.set_short(false);
+        self.is_foreign.store(0, Ordering::Relaxed);
+        self.map_entries.store(0, Ordering::Relaxed);
+        self.mapped_by.store(0, Ordering::Relaxed);
         self.restart_clock();
         self.set_state(state);
     }
@@ -309,6 +282,10 @@ impl Slot {
         slots::clear(&self.sending);
         slots::clear_octets(&self.rest);
         slots::clear_octets(&self.area);
+        // Else its page was never touched.
+        if self.map_entries.load(Ordering::Relaxed) > 0 {
+            self.told_maps.clear();
+        }
         // Whose it was must not be said of who takes it next.
         self.owner.store(0, Ordering::Relaxed);
         self.set_state(State::Free);
@@ -317,23 +294,19 @@ impl Slot {
     /// How far the connection is.
     #[inline]
     pub fn state(&self) -> State {
-        let word = self.state.load(Ordering::Acquire);
-        match STATES.get(word as usize) {
-            Some(state) => *state,
-            None => State::Over((word & (OVER - 1)) as Errno),
-        }
+        State::from_word(self.state.load(Ordering::Acquire))
     }
 
     pub(super) fn set_state(&self, state: State) {
-        self.state.store(to_word(state), Ordering::Release);
+        self.state.store(state.to_word(), Ordering::Release);
     }
 
     /// From `before` to `state`, unless it was over meanwhile.
     pub(super) fn advance(&self, before: State, state: State) -> bool {
         self.state
             .compare_exchange(
-                to_word(before),
-                to_word(state),
+                before.to_word(),
+                state.to_word(),
                 Ordering::AcqRel,
                 Ordering::Relaxed,
             )
@@ -358,25 +331,31 @@ impl Slot {
     }
 }
 
-fn to_word(state: State) -> u32 {
-    match state {
-        State::Over(errno) => OVER | errno as u32,
-        state => STATES.iter().position(|known| *known == state).unwrap_or(0) as u32,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
+    fn what_a_peer_had_mapped_is_nobodys_with_the_next_connection() {
+        use weft_stream::{Map, Target};
+        let slot = &Slot::make(1).unwrap()[0];
+        slot.begin(State::Connecting, false);
+        slot.set_map_entries(1);
+        let target = Target {
+            to: 1,
+            stag: 2,
+            len: 3,
+        };
+        slot.told_maps.set(0, &Map { offset: 0, target });
+        assert!(slot.told_maps.find(0).is_some());
+        slot.clear();
+        assert_eq!(slot.told_maps.find(0), None);
+    }
+
+    #[test]
     fn a_connection_is_over_once() {
         let slot = &Slot::make(1).unwrap()[0];
         assert_eq!(slot.state(), State::Free);
-        for state in STATES {
-            slot.set_state(state);
-            assert_eq!(slot.state(), state);
-        }
         assert!(slot.end(libc::ECONNRESET));
         assert!(!slot.end(libc::EPIPE));
         assert!(!slot.advance(State::Plain, State::Open));

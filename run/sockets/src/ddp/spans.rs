@@ -21,6 +21,15 @@ pub(super) enum Span {
     Payload(usize),
 }
 
+impl Span {
+    /// How many they are.
+    pub(super) fn octets(self) -> usize {
+        match self {
+            Span::Framing(octets) | Span::Payload(octets) => octets,
+        }
+    }
+}
+
 /// Runs of octets, in the order of the socket. Plain data: any octets make some.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes)]
@@ -43,7 +52,8 @@ impl Spans {
         let mut at = 0;
         while spans.count as usize + 1 < SPANS_MAX && spans.framing() < FRAMING_MAX - BEHIND_MAX {
             match receiver.next() {
-                Next::Nothing => break,
+                // What is for mapped memory is taken alone.
+                Next::Nothing | Next::Mapped { .. } => break,
                 Next::Framing(_) => {
                     let end = seen
                         .len()

@@ -108,7 +108,12 @@ impl Connection<'_> {
             stag: one as u32 | 1,
             list_stag: (other as u32 | 1) ^ (2 * u32::from(other as u32 | 1 == one as u32 | 1)),
         };
-        receiving.beside().own.data()
+        self.own_data(&receiving.beside().own)
+    }
+
+    /// What this end says of itself.
+    fn own_data(&self, own: &Numbers) -> ConnectionData {
+        own.data().with_map_entries(self.slot.map_entries())
     }
 
     /// Goes on with the start, as far as the peer's octets allow.
@@ -248,9 +253,12 @@ impl Connection<'_> {
         // Likewise.
         let mut sending = self.take_sending()?;
         self.take_seen(request.len)?;
-        let (reply, len, agreed) = request.accept(&receiving.beside().own.data(), crc);
+        let (reply, len, agreed) = request.accept(&self.own_data(&receiving.beside().own), crc);
         self.open(receiving, &mut sending, &agreed);
         receiving.awaits_first = 1;
+        if let Some(discovery) = self.discovery {
+            discovery.request_came(self.fd);
+        }
         self.say(&reply[..len])?;
         sending.count_framing(len);
         if agreed.peer.weft {
@@ -294,8 +302,9 @@ impl Connection<'_> {
             self.make_room();
         }
         sending.sender = Sender::new(&agreed.peer, MULPDU, agreed.crc);
-        receiving.receiver =
-            Receiver::new(&receiving.beside().own.data(), &agreed.peer, agreed.crc);
+        let own = self.own_data(&receiving.beside().own);
+        receiving.receiver = Receiver::new(&own, &agreed.peer, agreed.crc);
+        self.slot.set_foreign(!agreed.peer.weft);
         self.set_mark(receiving);
         self.begin_counting(receiving, sending);
     }
@@ -331,5 +340,41 @@ impl Connection<'_> {
 impl Numbers {
     fn data(&self) -> ConnectionData {
         Receiver::connection_data(self.stag, self.to, self.list_stag, self.list_to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ddp::Slot;
+    use crate::discovering::Discovery;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+    use weft_settings::DiscoveryPort;
+
+    fn connected(listener: &TcpListener) -> (TcpStream, TcpStream) {
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (client, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn a_promise_is_kept_with_the_request() {
+        weft_os::process::watch();
+        let discovery = Discovery::new(DiscoveryPort::Agreed(0), None).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (_client, server) = connected(&listener);
+        let fd = server.as_raw_fd();
+        assert!(discovery.promise(fd) && !discovery.wait_left(fd).is_zero());
+        let (client, server) = connected(&listener);
+        let (fd, slots) = (server.as_raw_fd(), Slot::make(2).unwrap());
+        assert!(discovery.promise(fd));
+        slots.iter().for_each(Slot::restart_clock);
+        let asks = Connection::new(&slots[0], client.as_raw_fd());
+        let answers = Connection::new(&slots[1], fd).with_discovery(Some(discovery));
+        asks.ask().unwrap();
+        answers.answer().unwrap();
+        assert_eq!(answers.settle(), Ok(Settled::Open));
+        // Else it would take room that others may need.
+        assert!(discovery.wait_left(fd).is_zero());
     }
 }

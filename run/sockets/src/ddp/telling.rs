@@ -9,11 +9,12 @@ use super::Connection;
 use crate::Errno;
 
 impl Connection<'_> {
-    /// Takes framing that is at this place of the scratch.
+    /// Takes framing that is at this place of the scratch, and that began at this place of the socket.
     pub(super) fn take_framing(
         &self,
         receiving: &mut Held<'_, Receiving>,
         place: Range<usize>,
+        mut behind: u32,
     ) -> Result<(), Errno> {
         let Range { start: mut at, end } = place;
         while at < end {
@@ -21,12 +22,8 @@ impl Connection<'_> {
             let framing = core.receiver.take_framing(&beside.scratch[at..end]);
             let framing = framing.map_err(|fault| self.break_off(&fault))?;
             at += framing.taken;
+            behind = behind.wrapping_add(framing.taken as u32);
             match framing.event {
-                Some(Event::Limit(limit)) => receiving.told.limit = 1 << 16 | u32::from(limit),
-                Some(Event::Target(index, target)) => {
-                    receiving.told.targets[index] = target;
-                    receiving.told.which |= 1 << index;
-                }
                 Some(Event::ReadRequest { stag, to }) => {
                     receiving.told.read = Target { to, stag, len: 1 };
                 }
@@ -36,12 +33,33 @@ impl Connection<'_> {
                     );
                     return Err(self.break_off(&why));
                 }
-                Some(Event::End | Event::Disconnect) => {}
+                Some(event) => self.heed(receiving, event, behind),
                 None if framing.taken == 0 => break,
                 None => {}
             }
         }
         Ok(())
+    }
+
+    /// Takes note of what the peer gives or has mapped, which ends at this place of the socket, unless somebody has who
+    /// looked that far.
+    pub(super) fn heed(&self, receiving: &mut Held<'_, Receiving>, event: Event, behind: u32) {
+        if receiving.was_acted_on(behind) {
+            return;
+        }
+        match event {
+            Event::Limit(limit) => receiving.told.limit = 1 << 16 | u32::from(limit),
+            Event::Target(index, target) => {
+                receiving.told.targets[index] = target;
+                receiving.told.which |= 1 << index;
+            }
+            Event::Map(entry, map) => self.slot.told_maps.set(entry, &map),
+            // They count where they stand.
+            Event::ReadRequest { .. } | Event::End | Event::Disconnect | Event::Terminate(..) => {
+                return
+            }
+        }
+        receiving.acted_to = behind;
     }
 
     /// Tells the sending direction what the receiving one was told, and the peer what it has to be told. What cannot be

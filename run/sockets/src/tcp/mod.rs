@@ -14,12 +14,14 @@
 //! | `service` | the thread that does what nobody calls for |
 //! | `holding` | what a call that waits holds |
 //! | `lingering` | connections that the program has closed |
+//! | `mapper` | the thread that takes what comes for mapped memory |
 //! | `room` | what a program is told of room that the peer has to give |
 //! | `transport` | where DDP takes a connection over |
 
 mod deciding;
 mod holding;
 mod lingering;
+mod mapper;
 mod option;
 mod preferring;
 mod record;
@@ -34,6 +36,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use weft_os::{pages, process, stream};
 use weft_settings::streams::StreamRules;
 
+use crate::ddp::own_maps::Mapped;
 use crate::ddp::Slots;
 use crate::discovering::Discovery;
 use crate::flusher::Flusher;
@@ -42,6 +45,7 @@ use crate::pool::Pool;
 use crate::references::References;
 use crate::waiting::Waiting;
 use lingering::Lingering;
+use mapper::Mapper;
 use rsocket::Rsockets;
 
 pub use option::{MODE_OCTETS, SOL_WEFT, STATUS_OCTETS};
@@ -74,6 +78,9 @@ pub struct Streams {
     /// Connections that the program has closed; nothing where there is no memory to look after any.
     lingering: Option<Lingering>,
     flusher: Flusher,
+    /// Memory that is mapped for peers; nothing where there is no memory for any.
+    mapped: Option<Mapped>,
+    mapper: Mapper,
     /// Sockets of which the kernel may report framing.
     doubtful: Waiting,
     /// Connections over DDP that this process has.
@@ -101,6 +108,8 @@ impl Streams {
             waiting: Waiting::new(0),
             lingering: Lingering::new(),
             flusher: Flusher::new(service::TICK),
+            mapped: Mapped::new(),
+            mapper: Mapper::new(0),
             doubtful: Waiting::new(0),
             connections: AtomicU32::new(0),
             confined: AtomicBool::new(false),
@@ -112,6 +121,7 @@ impl Streams {
         streams.records = Pool::new(streams.most(), ROW_RECORDS);
         streams.waiting = Waiting::new(streams.most());
         streams.doubtful = Waiting::new(streams.most());
+        streams.mapper = Mapper::new(streams.most());
         streams.rsockets = Rsockets::new(streams.most());
         streams
     }
@@ -175,13 +185,17 @@ impl Sockets for Streams {
         };
         let record = self.records.take(row)?;
         record.begin(origin);
+        if let (Origin::Accepted(word), Some(rsockets)) = (origin, &self.rsockets) {
+            rsockets.inherit(record.number(), word);
+        }
         self.begun.fetch_add(1, Ordering::Relaxed);
         Some(record.number as usize)
     }
 
     fn handed_on(&self, number: usize, fd: i32) -> u32 {
-        self.record(number)
-            .map_or(0, |record| self.standing(record, fd).to_word())
+        self.record(number).map_or(0, |record| {
+            self.standing(record, fd).to_word() | self.handed_on_maps(record)
+        })
     }
 
     fn references(&self, number: usize) -> Option<&References> {
@@ -222,7 +236,10 @@ impl Sockets for Streams {
         self.take_from_thread(record);
         self.leave_stand_in(record, fd);
         match record.references.is_last() {
-            true => self.wind_up(record, fd),
+            true => {
+                self.end_mapping(record, fd);
+                self.wind_up(record, fd);
+            }
             false => record.forget_watch(fd),
         }
     }
@@ -232,13 +249,18 @@ impl Sockets for Streams {
         self.record(number)
             .filter(|record| !record.references.is_last())
             .and_then(|record| self.connection(record, -1))
-            .is_some_and(|connection| connection.needs_service())
+            .is_some_and(|connection| {
+                connection.needs_service() || connection.slot().is_mapped_here()
+            })
     }
 
     fn go_on_with(&'static self, number: usize, fd: i32) {
         if let Some(record) = self.record(number) {
             if let Some(connection) = self.connection(record, fd) {
                 self.called(record, connection);
+                if connection.slot().is_mapped_here() {
+                    self.watch(record, fd);
+                }
             }
         }
     }
@@ -299,6 +321,7 @@ impl Sockets for Streams {
         self.confined.store(true, Ordering::SeqCst);
         if !process::is_borrowed() {
             self.flusher.end();
+            self.mapper.end();
             if let Some(discovery) = self.discovery {
                 discovery.confine();
             }

@@ -7,15 +7,22 @@ use crate::ddp::Connection;
 
 impl Streams {
     /// Whether the program can send to a socket that the kernel calls writable.
-    pub fn is_writable(&self, record: &Record, fd: i32) -> bool {
-        self.connection(record, fd)
-            .is_none_or(|connection| self.has_room(record, connection))
+    pub fn is_writable(&'static self, record: &'static Record, fd: i32) -> bool {
+        let Some(connection) = self.connection(record, fd) else {
+            return true;
+        };
+        let has_room = self.has_room(record, connection);
+        if owes_edge(record, connection) {
+            // The program has heard of none, and hears of nothing more by itself.
+            self.leave_to_thread(record, connection);
+        }
+        has_room
     }
 
     /// Whether no send was refused for want of the peer's room, or there is some by now. Who watches for an edge is
     /// given one then: the kernel's socket has had room all the time.
     pub(super) fn has_room(&self, record: &Record, connection: Connection<'static>) -> bool {
-        if !connection.slot().is_short() {
+        if !connection.slot().is_short() && !connection.wants_room() {
             return true;
         }
         // An error is something to be told.
@@ -28,13 +35,23 @@ impl Streams {
     }
 }
 
-/// Only by the number that is known to be the socket's. A watch for one event is entered anew by the program itself.
-fn give_edge(record: &Record, fd: i32) {
+/// Whether somebody watches for an edge that comes with the peer's room. A watch for octets as well is woken by what
+/// gives room; one for room alone is not, so that the thread has to look.
+pub(super) fn owes_edge(record: &Record, connection: Connection<'static>) -> bool {
+    connection.slot().is_short() && record.watch().is_some_and(|watch| is_by_edge(watch.events))
+}
+
+/// A watch for one event is entered anew by the program itself.
+fn is_by_edge(events: u32) -> bool {
     const EDGE: u32 = (libc::EPOLLET | libc::EPOLLOUT) as u32;
     const ONCE: u32 = libc::EPOLLONESHOT as u32;
-    let is_owed = |events: u32| events & (EDGE | ONCE) == EDGE;
+    events & (EDGE | ONCE) == EDGE
+}
+
+/// Only by the number that is known to be the socket's.
+fn give_edge(record: &Record, fd: i32) {
     if let Some(watch) = record.watch() {
-        if watch.fd == fd && is_owed(watch.events) {
+        if watch.fd == fd && is_by_edge(watch.events) {
             poll::watch_again(watch.epoll, watch.fd, watch.events, watch.data);
         }
     }

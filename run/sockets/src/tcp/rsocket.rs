@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use weft_os::{pages, stream};
+use weft_stream::map::ENTRIES_MAX;
 
 use super::{Record, Streams};
 
@@ -18,7 +19,7 @@ pub struct RdmaOptions {
     pub receive_queue: u16,
     /// Octets that are sent inline (`RDMA_INLINE`).
     pub inline: u16,
-    /// Ranges of memory that the peer may map (`RDMA_IOMAPSIZE`); above 128 a multiple of 256, below 32,768.
+    /// Ranges of memory that the peer may map (`RDMA_IOMAPSIZE`); above 128 a multiple of 256, at most 1024.
     pub mapped: u16,
 }
 
@@ -38,6 +39,9 @@ impl Default for RdmaOptions {
 const IS_ONE: u32 = 1 << 31;
 /// Words of the options of one socket.
 const WORDS: usize = 2;
+/// Where the ranges that a peer may map stand in the second word, and in what a listener hands on.
+const MAPPED_SHIFT: u32 = 16;
+const HANDED_ON_SHIFT: u32 = 24;
 
 impl RdmaOptions {
     /// Entries or octets as rdma-core bounds them.
@@ -50,12 +54,12 @@ impl RdmaOptions {
         match ranges {
             0..=128 => ranges as u16,
             129..=255 => 128,
-            _ => ((ranges >> 8).min(127) << 8) as u16,
+            _ => (ranges >> 8 << 8).min(ENTRIES_MAX.into()) as u16,
         }
     }
 
     fn to_words(self) -> [u32; WORDS] {
-        let pair = |low: u16, high: u16| u32::from(low) | u32::from(high) << 16;
+        let pair = |low: u16, high: u16| u32::from(low) | u32::from(high) << MAPPED_SHIFT;
         [
             pair(self.send_queue, self.receive_queue),
             pair(self.inline, self.mapped) | IS_ONE,
@@ -67,7 +71,7 @@ impl RdmaOptions {
             send_queue: queues as u16,
             receive_queue: (queues >> 16) as u16,
             inline: others as u16,
-            mapped: ((others & !IS_ONE) >> 16) as u16,
+            mapped: ((others & !IS_ONE) >> MAPPED_SHIFT) as u16,
         })
     }
 }
@@ -103,13 +107,44 @@ impl Rsockets {
         }
     }
 
+    /// Ranges of memory that the peer may map, whether or not the socket is called one yet.
+    fn map_entries(&self, number: usize) -> u16 {
+        let words = self.words(number);
+        let others = words.map_or(0, |words| words[1].load(Ordering::Acquire));
+        ((others & !IS_ONE) >> MAPPED_SHIFT) as u16
+    }
+
+    /// The socket was accepted, and this is what its listener has handed on: the peer hears of it before anybody makes
+    /// an rsocket of the socket.
+    pub(super) fn inherit(&self, number: usize, handed_on: u32) {
+        let entries = from_octet((handed_on >> HANDED_ON_SHIFT) as u8);
+        if let Some(words) = self.words(number).filter(|_| entries > 0) {
+            words[1].store(u32::from(entries) << MAPPED_SHIFT, Ordering::Release);
+        }
+    }
+
     /// The socket is gone. A page that no rsocket was in stays untouched.
     pub(super) fn forget(&self, number: usize) {
-        if self.get(number).is_some() {
-            if let Some(words) = self.words(number) {
+        if let Some(words) = self.words(number) {
+            if words[1].load(Ordering::Relaxed) != 0 {
                 words[1].store(0, Ordering::Release);
             }
         }
+    }
+}
+
+/// Ranges in eight bits, as the peer is told of them.
+fn to_octet(entries: u16) -> u8 {
+    match u8::try_from(entries) {
+        Ok(entries) => entries,
+        Err(_) => 0x80 | (entries >> 8) as u8,
+    }
+}
+
+fn from_octet(octet: u8) -> u16 {
+    match octet {
+        0..=128 => octet.into(),
+        _ => u16::from(octet & 0x7f) << 8,
     }
 }
 
@@ -126,6 +161,17 @@ impl Streams {
         rsockets
             .map(|rsockets| rsockets.set(record.number(), options))
             .is_some()
+    }
+
+    /// Entries of the connection's table of what its peer maps.
+    pub(super) fn map_entries(&self, record: &Record) -> u16 {
+        let rsockets = self.rsockets.as_ref();
+        rsockets.map_or(0, |rsockets| rsockets.map_entries(record.number()))
+    }
+
+    /// The same of a listener, in the word that it hands on.
+    pub(super) fn handed_on_maps(&self, record: &Record) -> u32 {
+        u32::from(to_octet(self.map_entries(record))) << HANDED_ON_SHIFT
     }
 
     /// From now on nobody says when the program closes a descriptor or makes another of its number.
@@ -164,10 +210,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_accepted_has_its_listeners_ranges_before_it_is_an_rsocket() {
+        let rsockets = Rsockets::new(2).unwrap();
+        for entries in [0, 1, 128, 256, 1024] {
+            rsockets.inherit(
+                1,
+                u32::from(to_octet(entries)) << HANDED_ON_SHIFT | 0x0001_0203,
+            );
+            assert_eq!((rsockets.map_entries(1), rsockets.get(1)), (entries, None));
+            rsockets.forget(1);
+            assert_eq!(rsockets.map_entries(1), 0);
+        }
+    }
+
+    #[test]
     fn numbers_are_bounded_as_rdma_core_bounds_them() {
         assert_eq!(RdmaOptions::bounded(7), 7);
         assert_eq!(RdmaOptions::bounded(1 << 20), 0xfffe);
         let scaled = [0, 1, 128, 129, 255, 256, 700, 32767, 1 << 20].map(RdmaOptions::scaled);
-        assert_eq!(scaled, [0, 1, 128, 128, 128, 256, 512, 32512, 32512]);
+        assert_eq!(scaled, [0, 1, 128, 128, 128, 256, 512, 1024, 1024]);
     }
 }

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use weft_os::lock::Locked;
 
+use super::lingering::Lingering;
+use super::room::owes_edge;
 use super::{Record, Streams};
 use crate::ddp::Connection;
 use crate::flusher::Gathering;
@@ -24,7 +26,7 @@ impl Streams {
             self.set_doubtful(record, is_doubtful);
         }
         self.has_room(record, connection);
-        if connection.needs_service() {
+        if connection.needs_service() || owes_edge(record, connection) {
             self.leave_to_thread(record, connection);
         }
     }
@@ -69,7 +71,7 @@ impl Streams {
                 Err(libc::EAGAIN) => false,
                 // What goes wrong is told by the program's next call.
                 Err(_) => true,
-                Ok(_) => !connection.needs_service(),
+                Ok(_) => !connection.needs_service() && !owes_edge(record, connection),
             }
         });
         if is_done {
@@ -88,5 +90,22 @@ impl Streams {
 impl Gathering for Streams {
     fn is_over(&self) -> bool {
         self.is_confined()
+    }
+
+    /// A host that does not answer, or a program that does not accept, is waited for as long as those take.
+    fn pause(&self) -> Option<Duration> {
+        if self.lingering.as_ref().is_some_and(Lingering::any) {
+            return None;
+        }
+        let records = self.waiting.iter().filter_map(|number| self.record(number));
+        let pauses = records.map(|record| {
+            // The number matters to no part of this.
+            let connection = self.connection(record, -1)?;
+            match connection.is_held() {
+                true => None,
+                false => connection.pause(),
+            }
+        });
+        pauses.min().flatten()
     }
 }

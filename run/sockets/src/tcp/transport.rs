@@ -31,6 +31,10 @@ impl Streams {
         let slots = self.slots.as_ref();
         let slot = slots.and_then(|slots| slots.take(state, record.references.inode(), self.crc));
         self.set_slot(record, slot);
+        let slot = slot.and_then(|slot| slots?.get(slot));
+        if let Some(slot) = slot {
+            slot.set_map_entries(self.map_entries(record));
+        }
         slot.is_some()
     }
 
@@ -47,8 +51,9 @@ impl Streams {
             Ok(slot) => slot?,
             Err(_) => self.look_up(record)?,
         };
+        let maps = self.mapped.as_ref().and_then(|mapped| mapped.of(slot));
         let connection = Connection::new(self.slots.as_ref()?.get(slot)?, fd);
-        let connection = connection.with_discovery(self.discovery);
+        let connection = connection.with_discovery(self.discovery).with_maps(maps);
         Some(match record.question() {
             None => connection,
             Some(_) => connection.held(),
@@ -96,6 +101,9 @@ impl Streams {
 
     /// The record has no connection any more.
     pub(super) fn forget_slot(&self, record: &Record) {
+        if let (Some(mapped), Ok(Some(slot))) = (&self.mapped, record.slot()) {
+            mapped.forget(slot);
+        }
         record.set_slot(None);
         self.connections.fetch_sub(1, Ordering::Relaxed);
         self.doubtful.remove(record.number as usize);

@@ -1,0 +1,332 @@
+//! Memory that the ends of a connection map for each other, as rsockets have it: what is written there comes without a
+//! message, and nobody receives it.
+//!
+//! Mapped memory is one process's. It takes what comes for it in any call that receives, and by a thread of its own
+//! where it makes none; other processes that have the connection leave what comes for it in the socket until then.
+
+use std::sync::atomic::Ordering;
+
+use weft_os::parts::Receives;
+use weft_os::process;
+use weft_os::stream;
+use weft_os::user::{UserBuffers, UserRange};
+use weft_stream::frame::{write_header, WRITE_HEADER_LEN};
+use weft_stream::Map;
+
+use super::directions::{Held, Receiving, Sending};
+use super::own_maps::OwnMaps;
+use super::receiving::Received;
+use super::sending::{covered_trailer, Fits, COPIED_MAX};
+use super::slot::{State, PAYLOAD_MAX};
+use super::spans::Spans;
+use super::{Connection, Slot};
+use crate::Errno;
+
+impl Slot {
+    /// Entries of this end's table of what the peer maps. To be set before the start says so.
+    pub fn map_entries(&self) -> u16 {
+        self.map_entries.load(Ordering::Relaxed) as u16
+    }
+
+    /// So many.
+    pub fn set_map_entries(&self, entries: u16) {
+        self.map_entries.store(entries.into(), Ordering::Relaxed);
+    }
+
+    /// The peer is not Weft.
+    #[inline]
+    pub fn is_foreign(&self) -> bool {
+        self.is_foreign.load(Ordering::Relaxed) != 0
+    }
+
+    pub(super) fn set_foreign(&self, is_foreign: bool) {
+        self.is_foreign.store(is_foreign.into(), Ordering::Relaxed);
+    }
+
+    /// Whether some process has mapped memory for the peer.
+    #[inline]
+    pub(super) fn is_mapped(&self) -> bool {
+        self.mapped_by.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether this process has.
+    #[inline]
+    pub fn is_mapped_here(&self) -> bool {
+        self.is_mapped() && self.mapped_by.load(Ordering::Relaxed) == process::id()
+    }
+
+    /// Whether what the peer says means something alone: framing makes the socket readable.
+    #[inline]
+    pub(super) fn hears_framing(&self) -> bool {
+        self.is_foreign() || self.map_entries() > 0 || self.is_mapped()
+    }
+
+    /// This process is the one that maps memory, if no other that lives has any.
+    fn begin_to_map(&self) -> Result<(), Errno> {
+        let own = process::id();
+        let owner = self.mapped_by.load(Ordering::Acquire);
+        if owner != own && owner != 0 && process::exists(owner) {
+            return Err(libc::EBUSY);
+        }
+        let claimed =
+            self.mapped_by
+                .compare_exchange(owner, own, Ordering::AcqRel, Ordering::Acquire);
+        claimed.map(drop).map_err(|_| libc::EBUSY)
+    }
+
+    /// This process has no memory mapped any more. What comes for it is a fault then.
+    fn end_mapping(&self) {
+        let own = process::id();
+        let _ = self
+            .mapped_by
+            .compare_exchange(own, 0, Ordering::AcqRel, Ordering::Relaxed);
+    }
+}
+
+impl Connection<'_> {
+    /// Maps memory for the peer, which calls its first octet `offset`.
+    ///
+    /// # Errors
+    /// `EAGAIN` where the peer has not said enough, or there is no room to tell it; `ENOMEM` where it has no entry for
+    /// more; `EBUSY` where another process has memory mapped; `EPIPE`; or the connection is over.
+    pub fn map(&self, memory: UserRange, offset: u64) -> Result<(), Errno> {
+        let (mut receiving, mut sending, maps) = self.take_to_map()?;
+        if sending.sender.map_entries() == 0 {
+            return Err(libc::ENOMEM);
+        }
+        if !self.flush(&mut sending, 0)? {
+            return Err(libc::EAGAIN);
+        }
+        self.slot.begin_to_map()?;
+        let (entry, map) = maps.insert(memory, offset, sending.sender.map_entries())?;
+        let Some(told) = sending.sender.tell_of_map(entry, &map) else {
+            maps.remove_entry(entry);
+            return Err(libc::EAGAIN);
+        };
+        // The peer may write as soon as it is told.
+        receiving.receiver.begin_mapping();
+        self.set_mark(&mut receiving);
+        self.tell_of_map(&mut sending, &told)
+    }
+
+    /// Takes note of memory that the peer is not told of.
+    ///
+    /// # Errors
+    /// As of [`Connection::map`].
+    pub fn map_untold(&self, memory: UserRange) -> Result<(), Errno> {
+        let (_receiving, _sending, maps) = self.take_to_map()?;
+        maps.insert_untold(memory)
+    }
+
+    /// Both directions of a connection that goes on, and the table.
+    fn take_to_map(
+        &self,
+    ) -> Result<(Held<'_, Receiving>, Held<'_, Sending>, &'static OwnMaps), Errno> {
+        match self.slot.state() {
+            State::Open => {}
+            State::Over(errno) => return Err(errno),
+            _ => return Err(libc::EAGAIN),
+        }
+        let receiving = self.take_receiving()?;
+        let sending = self.take_sending()?;
+        if sending.shut_down > 0 {
+            return Err(libc::EPIPE);
+        }
+        Ok((receiving, sending, self.maps.ok_or(libc::ENOMEM)?))
+    }
+
+    fn tell_of_map(&self, sending: &mut Held<'_, Sending>, told: &[u8]) -> Result<(), Errno> {
+        sending.count_framing(told.len());
+        self.queue(sending, told)?;
+        self.flush(sending, 0).map(drop)
+    }
+
+    /// Memory is mapped no longer: nothing is written there once this returns. The peer is told where that can be done
+    /// at once.
+    ///
+    /// # Errors
+    /// `EINVAL` where it is not mapped.
+    pub fn unmap(&self, memory: &UserRange) -> Result<(), Errno> {
+        let maps = self.maps.ok_or(libc::EINVAL)?;
+        // Nobody is amid a receive into it. Of a connection that is over nobody will be.
+        let _receiving = match self.take_receiving() {
+            Err(libc::EINTR) => return Err(libc::EINTR),
+            receiving => receiving,
+        };
+        let Some(entry) = maps.remove(memory)? else {
+            return Ok(());
+        };
+        if self.slot.state() != State::Open {
+            return Ok(());
+        }
+        // A peer that is not told writes to what is no memory, as it would if the news came late.
+        if let Ok(mut sending) = self.take_sending() {
+            if sending.shut_down == 0 && self.flush(&mut sending, 0) == Ok(true) {
+                if let Some(told) = sending.sender.tell_of_map(entry, &Map::default()) {
+                    let _ = self.tell_of_map(&mut sending, &told);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing is mapped by this process any more, once this returns.
+    pub fn unmap_all(&self) {
+        if self.slot.is_mapped_here() {
+            // Nobody is amid a receive into it.
+            let _receiving = self.take_receiving();
+            self.slot.end_mapping();
+        }
+    }
+
+    /// Writes octets, those of `data` from `from` on, to memory that the peer has mapped, where it calls the first of
+    /// them `offset`; gives how many are on their way, in one Write: 0 where nothing is mapped there.
+    ///
+    /// # Errors
+    /// `EAGAIN` where the socket has no room, or the peer has not answered the start; `EPIPE`; `EFAULT`; or the
+    /// connection is over.
+    pub fn write_mapped(
+        &self,
+        data: &UserBuffers,
+        from: usize,
+        offset: u64,
+    ) -> Result<usize, Errno> {
+        match self.slot.state() {
+            State::Open => {}
+            State::Over(errno) => return Err(errno),
+            _ => return Err(libc::EAGAIN),
+        }
+        let find = || self.slot.told_maps.find(offset);
+        let is_told = self.slot.map_entries() > 0;
+        let mut found = is_told.then(find).flatten();
+        if is_told && found.is_none() {
+            // What the peer has mapped may stand in the socket.
+            match self.take_what_was_said() {
+                Ok(()) => found = find(),
+                Err(errno) => return Err(errno),
+            }
+        }
+        let mut sending = self.take_sending()?;
+        if sending.shut_down > 0 {
+            return Err(libc::EPIPE);
+        }
+        let Some((stag, to, left)) = found else {
+            return Ok(0);
+        };
+        if !self.flush(&mut sending, 0)? {
+            return Err(libc::EAGAIN);
+        }
+        let payload_max = match sending.sender.has_crc() {
+            true => COPIED_MAX,
+            false => PAYLOAD_MAX,
+        };
+        let most = (data.octets() - from).min(left as usize).min(payload_max);
+        let readable = data.readable(from..from + most);
+        if readable == 0 {
+            return Err(libc::EFAULT);
+        }
+        let octets = match self.fits(&mut sending, readable) {
+            Fits::Whole(octets) | Fits::InPart(octets) => octets.min(readable),
+            Fits::Nothing => return Err(libc::EAGAIN),
+        };
+        let header = write_header(stag, to, octets);
+        self.send_written(&mut sending, &header, data, from..from + octets)?;
+        Ok(octets)
+    }
+
+    /// Sends one Write from a copy, which outlives this process where the socket takes it in part.
+    fn send_written(
+        &self,
+        sending: &mut Held<'_, Sending>,
+        header: &[u8; WRITE_HEADER_LEN],
+        data: &UserBuffers,
+        range: std::ops::Range<usize>,
+    ) -> Result<(), Errno> {
+        let (octets, crc) = (range.len(), sending.sender.has_crc());
+        self.queue(sending, header)?;
+        self.queue_user(sending, data, range)?;
+        let (trailer, len) = {
+            let rest = self.take_octets(&self.slot.rest)?;
+            covered_trailer(&rest[..WRITE_HEADER_LEN + octets], octets, crc)
+        };
+        self.queue(sending, &trailer[..len])?;
+        let wire = sending.rest_len as usize;
+        sending.count_framing(wire);
+        self.flush(sending, 0).map(drop)
+    }
+
+    /// Takes octets from the socket to memory that is mapped. [`Received::Octets`] of 0 says that there were some.
+    pub(super) fn place(
+        &self,
+        receiving: &mut Held<'_, Receiving>,
+        stag: u32,
+        to: u64,
+        left: u32,
+    ) -> Result<Received, Errno> {
+        let done = receiving.acted_on_from(0).min(left as usize);
+        if done > 0 {
+            return self.pass_over(receiving, done);
+        }
+        let Some(memory) = self.memory(stag, to, left)? else {
+            return Ok(Received::Nothing);
+        };
+        receiving.beside().spans = Spans::of_payload(left as usize);
+        receiving.commit();
+        let buffers = memory.buffers();
+        let mut receives = Receives::new();
+        let has_place = receives.user(&buffers, 0..left as usize);
+        debug_assert!(has_place);
+        match receives.receive(self.fd) {
+            Ok(0) => self.at_end(&receiving.receiver),
+            Ok(taken) => {
+                receiving.count_taken(taken);
+                receiving.receiver.take_mapped(taken as u32);
+                Ok(Received::Octets(0))
+            }
+            Err(libc::EAGAIN) => Ok(Received::Nothing),
+            Err(libc::EFAULT) => Err(self.memory_is_gone()),
+            Err(errno) => Err(self.failed(errno)),
+        }
+    }
+
+    /// Takes octets from the socket that somebody has placed who looked that far: the program may have changed them
+    /// since.
+    fn pass_over(
+        &self,
+        receiving: &mut Held<'_, Receiving>,
+        octets: usize,
+    ) -> Result<Received, Errno> {
+        receiving.beside().spans = Spans::of_payload(octets);
+        receiving.commit();
+        match stream::discard(self.fd, octets) {
+            Ok(0) => self.at_end(&receiving.receiver),
+            Ok(taken) => {
+                receiving.count_taken(taken);
+                receiving.receiver.take_mapped(taken as u32);
+                Ok(Received::Octets(0))
+            }
+            Err(libc::EAGAIN) => Ok(Received::Nothing),
+            Err(errno) => Err(self.failed(errno)),
+        }
+    }
+
+    pub(super) fn memory_is_gone(&self) -> Errno {
+        self.break_off(&"memory that was mapped for the peer is there no longer")
+    }
+
+    /// The memory that a Write goes to; nothing where it is another process's, which will take the Write.
+    fn memory(&self, stag: u32, to: u64, len: u32) -> Result<Option<UserRange>, Errno> {
+        if !self.slot.is_mapped_here() {
+            let owner = self.slot.mapped_by.load(Ordering::Acquire);
+            if owner != 0 && process::exists(owner) {
+                return Ok(None);
+            }
+        }
+        let maps = self.maps.filter(|_| self.slot.is_mapped_here());
+        let memory = match maps {
+            Some(maps) => maps.find(stag, to, len),
+            None => Err(weft_stream::Fault::Stag(weft_iwarp::Stag(stag))),
+        };
+        memory.map(Some).map_err(|fault| self.break_off(&fault))
+    }
+}
