@@ -1,6 +1,7 @@
 //! What the program may change while a connection is under way.
 
 use super::super::ack::AckPolicy;
+use super::super::config::shift_for;
 use super::super::congestion::Algorithm;
 use super::super::keepalive::KeepAlive;
 use super::super::timers::Timer;
@@ -45,11 +46,16 @@ impl Connection {
         }
     }
 
-    /// Changes how many octets the peer may send before the program takes any. Before the handshake any window may be
-    /// had; afterwards at most what the window scaling agreed there can say. A smaller one takes nothing back that was
-    /// offered (RFC 9293 section 3.8.6). Returns the window it has now.
+    /// Changes how many octets the peer may send before the program takes any. Before the SYN leaves any window may be
+    /// had; afterwards at most what the scaling that it offered can say. A smaller one leaves the scaling as it is, so
+    /// that the window may grow again, and takes nothing back that was offered (RFC 9293 section 3.8.6). Returns the
+    /// window it has now.
     pub fn set_receive_window(&mut self, octets: u64) -> u64 {
         let Some(receive) = &mut self.receive else {
+            if self.send.nxt == 0 {
+                self.offered_shift = self.offered_shift.max(shift_for(octets));
+            }
+            let octets = octets.min(65_535 << self.offered_shift);
             self.config.receive_window = octets;
             return octets;
         };
