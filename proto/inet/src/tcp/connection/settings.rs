@@ -20,6 +20,12 @@ impl Connection {
         self.send.control = algorithm.build(u64::from(self.send.mss()));
     }
 
+    /// Changes how many octets of data the largest frame has that is handed out to be cut; less than two segments:
+    /// every segment is a frame.
+    pub fn set_max_frame(&mut self, octets: u32) {
+        self.config.max_frame = octets;
+    }
+
     /// Small segments leave at once, or wait for an ACK as John Nagle has it (RFC 9293 section 3.7.4).
     pub fn set_no_delay(&mut self, no_delay: bool) {
         self.config.no_delay = no_delay;
