@@ -24,6 +24,11 @@ fn takes(hosts: &Hosts, from: &dyn Carrier, to: &dyn Carrier, len: usize) -> Dur
     begin.elapsed()
 }
 
+/// As many octets take less time than that, once at least: others may want the cores.
+fn is_sooner(hosts: &Hosts, from: &dyn Carrier, to: &dyn Carrier, than: Duration) -> bool {
+    (0..5).any(|_| takes(hosts, from, to, 1 << 20) < than)
+}
+
 #[test]
 fn a_rate_is_kept_in_the_direction_that_its_rule_names() {
     // 5 MB a second: a fifth of a second for 1 MB, of which a burst may leave at once.
@@ -31,8 +36,7 @@ fn a_rate_is_kept_in_the_direction_that_its_rule_names() {
     let Pair { active, passive } = pair(&hosts);
     let ruled = takes(&hosts, &*active, &*passive, 1 << 20);
     assert!(ruled > Duration::from_millis(150), "{ruled:?}");
-    let other = takes(&hosts, &*passive, &*active, 1 << 20);
-    assert!(other < ruled / 2, "{other:?} and {ruled:?}");
+    assert!(is_sooner(&hosts, &*passive, &*active, ruled / 2));
 }
 
 #[test]
@@ -41,7 +45,7 @@ fn a_rule_for_connections_that_come_in_is_not_for_those_that_go_out() {
     let Pair { active, passive } = pair(&hosts);
     let ruled = takes(&hosts, &*passive, &*active, 1 << 20);
     assert!(ruled > Duration::from_millis(150), "{ruled:?}");
-    assert!(takes(&hosts, &*active, &*passive, 1 << 20) < ruled / 2);
+    assert!(is_sooner(&hosts, &*active, &*passive, ruled / 2));
 }
 
 /// Frames that leave the sender and the receiver for so many octets.
