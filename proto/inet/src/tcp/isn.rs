@@ -66,7 +66,12 @@ impl Secret {
     }
 
     /// Identification of the packet of this number that leaves in fragments (RFC 7739 section 5.3).
-    pub(crate) fn fragment_identification(&self, source: IpAddr, destination: IpAddr, number: u32) -> u32 {
+    pub(crate) fn fragment_identification(
+        &self,
+        source: IpAddr,
+        destination: IpAddr,
+        number: u32,
+    ) -> u32 {
         let tuple = Tuple {
             local: SocketAddr::new(source, 0),
             remote: SocketAddr::new(destination, 0),

@@ -40,7 +40,9 @@ fn answers(own: &mut Stack, fragments: [Vec<u8>; 2]) -> Vec<Vec<u8>> {
         own.handle_frame(&frame, FrameInfo::default(), &mut taken, NOW);
     }
     let frames = talk(own, &mut peer, &mut taken);
-    assert!(frames.iter().all(|frame| frame.len() <= ETHERNET_LEN + 1500));
+    assert!(frames
+        .iter()
+        .all(|frame| frame.len() <= ETHERNET_LEN + 1500));
     frames
 }
 
@@ -70,7 +72,10 @@ fn fragments_v6() -> [Vec<u8>; 2] {
 fn a_reply_over_ipv4_that_is_longer_than_the_mtu_leaves_in_fragments() {
     let mut own = stack(OWN_MAC, 1);
     let frames = answers(&mut own, fragments_v4());
-    let parts: Vec<_> = frames.iter().filter(|frame| frame[23] == protocol::ICMP).collect();
+    let parts: Vec<_> = frames
+        .iter()
+        .filter(|frame| frame[23] == protocol::ICMP)
+        .collect();
     let field = |frame: &[u8], at| u16::from_be_bytes([frame[at], frame[at + 1]]);
     let [first, second] = parts[..] else {
         panic!("{frames:?}");
@@ -80,7 +85,11 @@ fn a_reply_over_ipv4_that_is_longer_than_the_mtu_leaves_in_fragments() {
     }
     assert_eq!(first.len(), ETHERNET_LEN + 1500);
     assert_eq!(field(first, 18), field(second, 18), "one packet");
-    assert_eq!(field(first, 20), 0x2000, "more follow, and may be fragmented again");
+    assert_eq!(
+        field(first, 20),
+        0x2000,
+        "more follow, and may be fragmented again"
+    );
     assert_eq!(field(second, 20), 1480 / 8);
     let reply = [&first[34..], &second[34..]].concat();
     assert_eq!((reply[0], checksum::of(&reply)), (0, 0));
@@ -93,11 +102,18 @@ fn a_reply_over_ipv4_that_is_longer_than_the_mtu_leaves_in_fragments() {
 fn a_reply_over_ipv6_that_is_longer_than_the_mtu_leaves_in_fragments() {
     let mut own = stack(OWN_MAC, 1);
     let frames = answers(&mut own, fragments_v6());
-    let parts: Vec<_> = frames.iter().filter(|frame| frame[20] == protocol::FRAGMENT).collect();
+    let parts: Vec<_> = frames
+        .iter()
+        .filter(|frame| frame[20] == protocol::FRAGMENT)
+        .collect();
     let [first, second] = parts[..] else {
         panic!("{frames:?}");
     };
-    assert_eq!(first.len(), ETHERNET_LEN + 40 + 8 + 1232, "a multiple of eight octets");
+    assert_eq!(
+        first.len(),
+        ETHERNET_LEN + 40 + 8 + 1232,
+        "a multiple of eight octets"
+    );
     for (frame, field) in [(first, 1), (second, 1232)] {
         let len = u16::from_be_bytes([frame[18], frame[19]]);
         assert_eq!(usize::from(len), frame.len() - ETHERNET_LEN - 40);
@@ -106,7 +122,12 @@ fn a_reply_over_ipv6_that_is_longer_than_the_mtu_leaves_in_fragments() {
     }
     assert_eq!(first[58..62], second[58..62], "one packet");
     let reply = [&first[62..], &second[62..]].concat();
-    let sum = Checksum::pseudo(IpAddr::V6(OWN6), IpAddr::V6(PEER6), protocol::ICMPV6, reply.len());
+    let sum = Checksum::pseudo(
+        IpAddr::V6(OWN6),
+        IpAddr::V6(PEER6),
+        protocol::ICMPV6,
+        reply.len(),
+    );
     let mut sum = sum;
     sum.add(&reply);
     assert!(sum.is_valid());

@@ -111,7 +111,10 @@ fn what_lies_at_both_ends_of_the_buffer_comes_by_one_call() {
                 two.recv_list(accepted, &list)
             }
         };
-        assert!(matches!(taken, Transfer::Octets(3000)), "{round}: {taken:?}");
+        assert!(
+            matches!(taken, Transfer::Octets(3000)),
+            "{round}: {taken:?}"
+        );
         assert_eq!(got, octets, "{round}");
     }
     pass(two);
@@ -119,6 +122,9 @@ fn what_lies_at_both_ends_of_the_buffer_comes_by_one_call() {
     let mut arrived = Arrived::default();
     let taken = two.take_pieces(accepted, Done::default(), &mut arrived);
     assert!(matches!(taken, Transfer::Octets(3000)));
-    assert_eq!(arrived.next(12_000).unwrap(), (12_000, &mut octets.clone()[..]));
+    assert_eq!(
+        arrived.next(12_000).unwrap(),
+        (12_000, &mut octets.clone()[..])
+    );
     assert!(arrived.is_empty());
 }
