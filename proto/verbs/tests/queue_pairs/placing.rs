@@ -198,6 +198,21 @@ fn a_region_that_goes_while_segments_wait_is_an_error_in_their_turn() {
     assert_eq!(ahead.reassembler.waiting_octets(), 0);
 }
 
+/// In order nothing would come behind a fault: nor does it ahead of order, however early it arrives.
+#[test]
+fn nothing_is_placed_behind_a_fault() {
+    let mut ahead = Ahead::new(PlacePolicy::Eager);
+    let faulty = ahead.write_to(Stag(0x0999), 0, true, b"abcd");
+    let hole = ahead.write(0, false, b"efgh");
+    let write = ahead.write(4, false, b"ijkl");
+    ahead.arrive(faulty);
+    assert_eq!(ahead.foreign.fault(), Some(PeerFault::TaggedStag));
+    ahead.arrive(write);
+    ahead.arrive(hole);
+    assert_eq!((ahead.placed(), ahead.memory(0, 8)), (0, vec![0; 8]));
+    assert_eq!(ahead.reassembler.waiting_octets(), 0);
+}
+
 #[test]
 fn what_may_not_be_written_to_waits_and_is_refused_in_order() {
     let mut ahead = Ahead::new(PlacePolicy::Safe);
