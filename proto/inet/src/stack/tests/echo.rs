@@ -149,3 +149,17 @@ fn a_reply_for_which_the_queue_has_no_room_is_not_begun() {
         assert_eq!(own.counters().not_sent, 1);
     }
 }
+
+/// A request whose fragments end behind what a packet can hold with its header: no reply to it could be told of.
+#[test]
+fn what_is_longer_than_any_packet_does_not_leave() {
+    let mut own = stack(OWN_MAC, 1);
+    let mut send = |len| {
+        let octets = alloc::vec![0; len];
+        let (from, to) = (IpAddr::V4(OWN), IpAddr::V4(PEER));
+        own.send_in_fragments(from, to, protocol::ICMP, &octets, NOW)
+    };
+    assert!(send(65_535 - 20));
+    assert!(!send(65_535 - 19));
+    assert_eq!(own.counters().not_sent, 1);
+}

@@ -29,8 +29,6 @@ mod output;
 mod recovery;
 mod sender;
 mod settings;
-#[cfg(test)]
-mod tests;
 
 use super::ack::Acknowledger;
 use super::challenge::Challenges;

@@ -74,3 +74,35 @@ impl Connection {
         octets
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::isn::{Secret, Tuple};
+    use super::super::super::Config;
+    use super::*;
+    use core::net::SocketAddr;
+
+    #[test]
+    fn a_window_is_what_the_scaling_of_the_syn_can_say() {
+        let tuple = Tuple {
+            local: SocketAddr::from(([10, 0, 0, 1], 1)),
+            remote: SocketAddr::from(([10, 0, 0, 2], 2)),
+        };
+        let secrets = Secret([1; 16]).for_connection(&tuple, Duration::ZERO);
+        let mut connection = Connection::connect(Config::default(), secrets, Duration::ZERO);
+        let most = |shift: u32| 65_535u64 << shift;
+        assert_eq!(connection.set_receive_window(10 << 20), 10 << 20);
+        assert_eq!(connection.set_receive_window(1000), 1000);
+        let syn = connection.poll_transmit(Duration::ZERO).expect("a SYN");
+        assert_eq!(
+            syn.header.options.window_scale,
+            Some(8),
+            "for the largest so far"
+        );
+        assert_eq!(
+            connection.set_receive_window(1 << 40),
+            most(8),
+            "the SYN has left"
+        );
+    }
+}
