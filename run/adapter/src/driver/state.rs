@@ -1,5 +1,8 @@
 //! The loop of a driver: frames in, timeouts, events, frames out, until there is nothing left to do.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
