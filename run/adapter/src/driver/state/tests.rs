@@ -1,4 +1,4 @@
-//! Which frames of a link are not the stack's.
+//! Which frames of a link are the stack's, and how many at a time.
 
 use std::os::fd::BorrowedFd;
 
@@ -96,5 +96,22 @@ fn frames_that_are_cut_or_of_a_vlan_are_not_taken() {
     };
     for (missing, vlan) in [(1, None), (0, Some(tag))] {
         assert_eq!(taken_and_answered(missing, vlan), (0, 0));
+    }
+}
+
+/// Whoever waits for the lock has it soon, however much comes.
+#[test]
+fn a_turn_takes_so_many_frames_at_most() {
+    let (mut other, link) = cable::pair().unwrap();
+    let mut state = host(1, Box::new(link));
+    let octets = [0; 60];
+    for _ in 0..FRAMES_OF_A_TURN_MAX + 10 {
+        let mut batch = Batch::default();
+        assert!(batch.frame(&[0; weft_os::packet::OFFLOAD_LEN]) && batch.push(&octets));
+        other.send(&mut batch).unwrap();
+    }
+    for taken in [FRAMES_OF_A_TURN_MAX, FRAMES_OF_A_TURN_MAX + 10] {
+        state.run();
+        assert_eq!(state.counters.frames_in, taken as u64);
     }
 }
