@@ -186,7 +186,16 @@ fn segments_end_where_their_sender_cuts() {
 /// Octets that come where the receiver says to be done with none of them, and to have placed so many.
 fn octets_offered(placed: u64, to_passive: bool) -> usize {
     let hosts = hosts();
-    let Pair { active, passive } = pair(&hosts);
+    let pair = pair(&hosts);
+    octets_offered_to(&hosts, pair, placed, to_passive)
+}
+
+fn octets_offered_to(
+    hosts: &Hosts,
+    Pair { active, passive }: Pair,
+    placed: u64,
+    to_passive: bool,
+) -> usize {
     let (from, to) = match to_passive {
         true => (active, passive),
         false => (passive, active),
@@ -222,6 +231,22 @@ fn the_window_follows_what_was_placed() {
         let grew = some - none;
         assert!(grew.abs_diff(5 << 20) < 64 << 10, "from {none} to {some}");
     }
+}
+
+/// What an interface keeps is promised once: to several connections in parts.
+#[test]
+fn windows_of_several_connections_share_what_is_promised() {
+    let alone = octets_offered(0, true);
+    let hosts = hosts();
+    let at = |port: u16| SocketAddr::new("10.7.0.2".parse().unwrap(), port);
+    let others: Vec<Pair> = (1..4).map(|port| hosts.connect(at(port))).collect();
+    let pair = pair(&hosts);
+    let shared = octets_offered_to(&hosts, pair, 0, true);
+    assert!(
+        shared.abs_diff(alone / 4) < 64 << 10,
+        "{alone} and {shared}"
+    );
+    drop(others);
 }
 
 #[test]
