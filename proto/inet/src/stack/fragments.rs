@@ -96,7 +96,8 @@ impl Stack {
             let mut head = self.ip_head(source, destination, protocol, len)?;
             let start = head.len() - IPV4_LEN;
             let ip = &mut head[start..];
-            let field = offset / UNIT as u16 | if part.more { MORE } else { 0 };
+            let more = if part.more { MORE } else { 0 };
+            let field = (offset / UNIT as u16) | more;
             ip[4..6].copy_from_slice(&(part.identification as u16).to_be_bytes());
             ip[6..8].copy_from_slice(&field.to_be_bytes());
             ip[10..12].fill(0);

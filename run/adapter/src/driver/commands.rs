@@ -391,13 +391,4 @@ impl State {
         });
         self.turn(now);
     }
-
-    /// Every connection ends as if its carrier had been dropped.
-    pub fn finish_all(&mut self) {
-        let keys: Vec<Key> = self.table.keys().collect();
-        for key in keys {
-            self.copy(key, None);
-            self.finish(key);
-        }
-    }
 }

@@ -357,6 +357,15 @@ impl State {
         self.gone
     }
 
+    /// Every connection ends as if its carrier had been dropped.
+    pub fn finish_all(&mut self) {
+        let keys: Vec<Key> = self.table.keys().collect();
+        for key in keys {
+            self.copy(key, None);
+            self.finish(key);
+        }
+    }
+
     /// Something that was taken is still to leave, or to be acknowledged.
     pub fn has_unfinished(&self) -> bool {
         self.table.keys().any(|key| {
