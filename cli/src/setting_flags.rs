@@ -157,6 +157,7 @@ fn flag(setting: &'static Setting) -> Arg {
         Kind::Integer { .. }
         | Kind::DatagramRules(_)
         | Kind::StreamRules(_)
+        | Kind::TransportRules(_)
         | Kind::DiscoveryPort(_) => arg,
         Kind::Interfaces(_) => arg.action(ArgAction::Append),
     }
@@ -172,6 +173,7 @@ fn parser(setting: &'static Setting) -> ValueParser {
         Kind::Integer { .. }
         | Kind::DatagramRules(_)
         | Kind::StreamRules(_)
+        | Kind::TransportRules(_)
         | Kind::DiscoveryPort(_)
         | Kind::LauncherFolder => clap::builder::StringValueParser::new()
             .try_map(|text| match setting.check(&text) {
@@ -189,7 +191,9 @@ fn value_name(kind: &Kind) -> String {
     match kind {
         Kind::Switch(_) | Kind::Flag(_) => "on|off".to_owned(),
         Kind::Choice(names, _) | Kind::LauncherChoice(names) => names.join("|"),
-        Kind::DatagramRules(_) | Kind::StreamRules(_) => "RULES".to_owned(),
+        Kind::DatagramRules(_) | Kind::StreamRules(_) | Kind::TransportRules(_) => {
+            "RULES".to_owned()
+        }
         Kind::Interfaces(_) => "packet:NAME|tap:NAME".to_owned(),
         Kind::Integer { unit: "octets", .. } => "OCTETS".to_owned(),
         Kind::Integer { .. } => "N".to_owned(),
@@ -241,6 +245,7 @@ mod tests {
         for setting in SETTINGS {
             let value = match (setting.default, &setting.kind) {
                 ("", Kind::StreamRules(_)) => "prefer",
+                ("", Kind::TransportRules(_)) => "cubic",
                 ("", _) => "/x",
                 (default, _) => default,
             };

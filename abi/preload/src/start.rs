@@ -1,12 +1,11 @@
 //! Loading and unloading.
 
-use std::ffi::{c_void, OsStr};
-use std::path::PathBuf;
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Once, OnceLock};
 
 use weft_os::stderr;
-use weft_settings::{LogLevel, Settings};
+use weft_settings::{program, LogLevel, Settings};
 use weft_sockets::ddp::Slots;
 use weft_sockets::stack::Stack;
 
@@ -39,7 +38,7 @@ extern "C" fn load() {
 
 fn begin() {
     let (settings, complaints) = Settings::from_env();
-    let names = program_names();
+    let names = program::names();
     let program = names.first().cloned().unwrap_or_default();
     if settings.off {
         exec::begin(Slots::inherited_file());
@@ -88,7 +87,7 @@ fn begin_for_program() {
     if settings.off {
         return;
     }
-    let names = program_names();
+    let names = program::names();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let Some(stack) = Stack::whatever_rules_say(&settings, &names) else {
         return;
@@ -109,21 +108,6 @@ fn are_hooks_in_front() -> bool {
         libc::dlsym(program, c"close".as_ptr())
     };
     std::ptr::eq(close.cast_const(), descriptors::close as *const c_void)
-}
-
-/// The names by which rules know the program: what it was started as, then its file's (`python3`, `python3.11`).
-fn program_names() -> Vec<String> {
-    let started_as = std::env::args_os().next();
-    let file = std::fs::read_link("/proc/self/exe").ok();
-    let paths = started_as
-        .into_iter()
-        .chain(file.map(PathBuf::into_os_string));
-    paths.map(|path| last_part(&path)).collect()
-}
-
-fn last_part(path: &OsStr) -> String {
-    let path = path.to_string_lossy();
-    path.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
 extern "C" fn unload() {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use weft_engine::settings::rules::Rule;
-use weft_engine::settings::{DatagramRules, Kind, Reason, Settings, StreamRules};
+use weft_engine::settings::{DatagramRules, Kind, Reason, Settings, StreamRules, TransportRules};
 
 use super::{Config, ConfigError, Source, Surroundings, Value};
 use crate::output::{complain, print, styled, GOOD};
@@ -108,6 +108,11 @@ fn rules_of(value: &Value) -> String {
         Kind::StreamRules(_) => {
             in_words(StreamRules::parse(&value.text).unwrap_or_default().iter())
         }
+        Kind::TransportRules(_) => in_words(
+            TransportRules::parse(&value.text)
+                .unwrap_or_default()
+                .iter(),
+        ),
         _ => String::new(),
     }
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use weft_engine::carrier::{
     Arrived, Carrier, Done, Drive, Listener, Network, SocketOptions, Transfer,
 };
+use weft_engine::settings::TransportRules;
 use weft_os::device::Batch;
 use weft_os::packet::OFFLOAD_LEN;
 
@@ -67,6 +68,7 @@ impl Host {
             addresses: vec![format!("10.0.0.{last}/24").parse().expect("an address")],
             routes: Vec::new(),
             dad_transmits: 0,
+            rules: TransportRules::default(),
         };
         let driver = Driver::unhidden(interface, Box::new(link)).expect("descriptors");
         Host {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use weft_engine::carrier::tcp::KernelTcp;
 use weft_engine::carrier::Network;
 use weft_engine::settings::interfaces::{self, DeviceName};
-use weft_engine::settings::{Adapter, Settings};
+use weft_engine::settings::{program, Adapter, Settings, TransportRules};
 use weft_inet::stack::{Cidr, Mac, Route};
 use weft_os::claim::{Claim, Refused};
 use weft_os::device::{Device, PacketDevice, PacketOptions, TapDevice};
@@ -172,10 +172,13 @@ pub fn open(settings: &Settings) -> Result<Option<Inline>, Wrong> {
         return Err(Wrong::NoInterface);
     }
     let (mut drivers, mut claims) = (Vec::new(), Vec::new());
+    let names = program::names();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let rules = settings.tcp.for_program(&names);
     for wanted in &settings.interfaces {
         look(wanted)?;
         claims.extend(claim(wanted)?);
-        drivers.push(driver(wanted)?);
+        drivers.push(driver(wanted, &rules)?);
     }
     Ok(Some(Inline::new(drivers, claims)))
 }
@@ -255,7 +258,7 @@ fn claim(wanted: &interfaces::Interface) -> Result<Vec<Claim>, Wrong> {
         .collect()
 }
 
-fn driver(wanted: &interfaces::Interface) -> Result<Arc<Driver>, Wrong> {
+fn driver(wanted: &interfaces::Interface, rules: &TransportRules) -> Result<Arc<Driver>, Wrong> {
     let (name, device, mac, mtu) = match &wanted.device {
         DeviceName::Packet(name) => {
             let interface = find(name)?;
@@ -289,6 +292,7 @@ fn driver(wanted: &interfaces::Interface) -> Result<Arc<Driver>, Wrong> {
         addresses: wanted.addresses.iter().map(cidr).collect(),
         routes: wanted.gateways.iter().map(route).collect(),
         dad_transmits: 1,
+        rules: rules.clone(),
     };
     Driver::new(interface, Box::new(device))
         .map_err(|error| Wrong::Refused(wanted.device.clone(), error))

@@ -203,6 +203,22 @@ fn memory_that_is_given_up_is_copied_first() {
     }
 }
 
+/// Its carrier gone, the program may use the memory for something else: what was taken leaves as it was.
+#[test]
+fn memory_of_a_connection_that_is_closed_is_copied_first() {
+    let hosts = hosts();
+    let Pair { active, passive } = hosts.connect("10.7.0.2:7471".parse().unwrap());
+    let memory = Registered::allocate(4 << 20).unwrap();
+    memory.write(0, &pattern(4 << 20)).unwrap();
+    let mut list = Gather::default();
+    list.push_registered(&memory, 0, 4 << 20);
+    assert!(matches!(active.send_gather(&list), Transfer::Octets(_)));
+    assert!(active.unreleased() > 0);
+    drop(active);
+    memory.write(0, &vec![0; 4 << 20]).unwrap();
+    assert!(hosts.receive(&*passive, 4 << 20) == pattern(4 << 20));
+}
+
 #[test]
 fn what_is_lost_is_sent_again() {
     let hosts = lossy_hosts(23);

@@ -184,16 +184,29 @@ fn segments_end_where_their_sender_cuts() {
 }
 
 /// Octets that come where the receiver says to be done with none of them, and to have placed so many.
-fn octets_offered(placed: u64) -> usize {
+fn octets_offered(placed: u64, to_passive: bool) -> usize {
     let hosts = hosts();
-    let Pair { active, passive } = pair(&hosts);
-    let pieces = passive.pieces().unwrap();
+    let pair = pair(&hosts);
+    octets_offered_to(&hosts, pair, placed, to_passive)
+}
+
+fn octets_offered_to(
+    hosts: &Hosts,
+    Pair { active, passive }: Pair,
+    placed: u64,
+    to_passive: bool,
+) -> usize {
+    let (from, to) = match to_passive {
+        true => (active, passive),
+        false => (passive, active),
+    };
+    let pieces = to.pieces().unwrap();
     pieces.begin().unwrap();
     let octets = vec![1; 1 << 20];
     let mut arrived = Arrived::default();
     let (mut came, mut idle) = (0, 0);
     while idle < 200 {
-        while let Transfer::Octets(_) = active.send(&octets) {}
+        while let Transfer::Octets(_) = from.send(&octets) {}
         hosts.run();
         idle += 1;
         let done = Done {
@@ -210,10 +223,30 @@ fn octets_offered(placed: u64) -> usize {
 
 #[test]
 fn the_window_follows_what_was_placed() {
-    let (none, some) = (octets_offered(0), octets_offered(5 << 20));
-    // The window is told in steps of a segment, and moves in steps of some.
-    let grew = some - none;
-    assert!(grew.abs_diff(5 << 20) < 64 << 10, "from {none} to {some}");
+    // Whoever opened the connection: the scaling that its SYN offers has to be for the largest window, too.
+    for to_passive in [true, false] {
+        let offered = |placed| octets_offered(placed, to_passive);
+        let (none, some) = (offered(0), offered(5 << 20));
+        // The window is told in steps of a segment, and moves in steps of some.
+        let grew = some - none;
+        assert!(grew.abs_diff(5 << 20) < 64 << 10, "from {none} to {some}");
+    }
+}
+
+/// What an interface keeps is promised once: to several connections in parts.
+#[test]
+fn windows_of_several_connections_share_what_is_promised() {
+    let alone = octets_offered(0, true);
+    let hosts = hosts();
+    let at = |port: u16| SocketAddr::new("10.7.0.2".parse().unwrap(), port);
+    let others: Vec<Pair> = (1..4).map(|port| hosts.connect(at(port))).collect();
+    let pair = pair(&hosts);
+    let shared = octets_offered_to(&hosts, pair, 0, true);
+    assert!(
+        shared.abs_diff(alone / 4) < 64 << 10,
+        "{alone} and {shared}"
+    );
+    drop(others);
 }
 
 #[test]

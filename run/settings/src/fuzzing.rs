@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::rules::{Action, ActionOption, Grammar, Rule, Rules};
-use crate::{datagrams, streams};
+use crate::{datagrams, streams, transport};
 
 /// An action with options: prefer, require or leave, and how hard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +82,7 @@ pub fn rules(data: &[u8]) {
         0 => {
             check(&datagrams::GRAMMAR, datagrams::Direction::Send, &text);
             check(&streams::GRAMMAR, streams::Direction::Connect, &text);
+            check(&transport::GRAMMAR, transport::Direction::Connect, &text);
         }
         _ => drop(check(&SAMPLE, Side::Connect, &text)),
     }

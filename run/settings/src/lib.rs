@@ -14,9 +14,11 @@ pub mod discovery;
 pub mod fuzzing;
 pub mod interfaces;
 pub mod log;
+pub mod program;
 pub mod rules;
 pub mod streams;
 mod table;
+pub mod transport;
 mod words;
 
 use std::ffi::OsString;
@@ -33,6 +35,7 @@ pub use datagrams::DatagramRules;
 pub use discovery::DiscoveryPort;
 pub use streams::StreamRules;
 pub use table::{find, SETTINGS};
+pub use transport::TransportRules;
 pub use words::nearest;
 
 /// What every environment variable of Weft starts with.
@@ -65,6 +68,8 @@ pub struct Settings {
     pub interfaces: Vec<Interface>,
     /// What of a stream that comes by the adapter is placed before what precedes it has arrived.
     pub place: Place,
+    /// How connections of the adapter's TCP send.
+    pub tcp: TransportRules,
     /// Lines on standard error up to this level.
     pub log: LogLevel,
     /// Show the machine's own RDMA devices beside `weft0`.
@@ -120,6 +125,7 @@ impl Default for Settings {
             adapter: Adapter::Off,
             interfaces: Vec::new(),
             place: Place::Safe,
+            tcp: TransportRules::default(),
             log: LogLevel::Warn,
             real_devices: false,
             connect_timeout: Duration::from_millis(10_000),
@@ -178,6 +184,7 @@ impl Settings {
         Settings {
             udp: self.udp.for_program(names),
             ddp: self.ddp.for_program(names),
+            tcp: self.tcp.for_program(names),
             ..self.clone()
         }
     }
@@ -357,6 +364,8 @@ pub enum Kind {
     DatagramRules(fn(&mut Settings, DatagramRules)),
     /// Rules about TCP sockets.
     StreamRules(fn(&mut Settings, StreamRules)),
+    /// Rules about connections of the adapter's TCP.
+    TransportRules(fn(&mut Settings, TransportRules)),
     /// A UDP port, or `same`.
     DiscoveryPort(fn(&mut Settings, DiscoveryPort)),
     /// Interfaces of the adapter.
@@ -401,6 +410,7 @@ impl Setting {
             }
             Kind::DatagramRules(_) => datagrams::GRAMMAR.accepts(),
             Kind::StreamRules(_) => streams::GRAMMAR.accepts(),
+            Kind::TransportRules(_) => transport::GRAMMAR.accepts(),
             Kind::DiscoveryPort(_) => "a port from 1 to 65535, or same".to_owned(),
             Kind::Interfaces(_) => interfaces::accepts(),
             Kind::LauncherFolder => "a folder".to_owned(),
@@ -430,6 +440,10 @@ impl Setting {
             }
             Kind::StreamRules(set) => {
                 set(settings, StreamRules::parse(text).map_err(not_rules)?);
+                Some(())
+            }
+            Kind::TransportRules(set) => {
+                set(settings, TransportRules::parse(text).map_err(not_rules)?);
                 Some(())
             }
             Kind::DiscoveryPort(set) => DiscoveryPort::parse(text).map(|port| set(settings, port)),

@@ -274,6 +274,19 @@ pub const SETTINGS: &[Setting] = &[
               otherwise.",
     },
     Setting {
+        name: "tcp",
+        env: "WEFT_TCP",
+        key: "network.tcp",
+        kind: Kind::TransportRules(|settings, rules| settings.tcp = rules),
+        default: "",
+        doc: "How connections of the adapter's TCP send. `cubic` and `reno` are congestion controls, `none` sends \
+              whatever the peer's window takes, `rate=1Gbit` so much in each second, whatever is lost: the last two are \
+              for links of the program's own. Behind each may stand `acks=1/64`, one acknowledgement for so many \
+              segments, and `frame=9000`, octets of the largest frame that is handed to the device. Rules narrow it: \
+              `rate=1Gbit acks=1/64 address=10.1.0.0/24 port=7471; cubic`; the first that fits decides, and where none \
+              fits it is CUBIC. docs/adapter.md tells more.",
+    },
+    Setting {
         name: "off",
         env: "WEFT_OFF",
         key: "run.off",

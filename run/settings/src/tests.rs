@@ -24,6 +24,7 @@ fn perturbed() -> Settings {
         adapter: Adapter::Inline,
         interfaces: interfaces::parse("tap:t address=10.0.0.1/8").unwrap(),
         place: Place::InOrder,
+        tcp: TransportRules::parse("none").unwrap(),
         log: LogLevel::Off,
         real_devices: true,
         connect_timeout: Duration::MAX,
@@ -59,6 +60,8 @@ fn the_defaults_of_the_table_are_the_defaults_of_the_struct() {
     // Of what has no default text nothing was set.
     assert_eq!(settings.ddp, perturbed().ddp);
     settings.ddp = StreamRules::default();
+    assert_eq!(settings.tcp, perturbed().tcp);
+    settings.tcp = TransportRules::default();
     assert_eq!(settings, Settings::default());
 }
 
@@ -129,6 +132,7 @@ fn every_setting_reaches_its_field() {
         ("WEFT_ADAPTER", "inline"),
         ("WEFT_INTERFACE", "tap:t address=10.0.0.1/8"),
         ("WEFT_PLACE", "eager"),
+        ("WEFT_TCP", "rate=1Gbit port=7471; reno"),
     ];
     for setting in SETTINGS {
         let is_set = variables.iter().any(|(name, _)| *name == setting.env);
@@ -152,6 +156,7 @@ fn every_setting_reaches_its_field() {
             adapter: Adapter::Inline,
             interfaces: interfaces::parse("tap:t address=10.0.0.1/8").unwrap(),
             place: Place::Eager,
+            tcp: TransportRules::parse("rate=1Gbit port=7471; reno").unwrap(),
             log: LogLevel::Debug,
             real_devices: true,
             connect_timeout: Duration::from_millis(250),

@@ -17,6 +17,7 @@ use etherparse::{EtherType, Ethernet2Header, IpNumber, Ipv6FlowLabel, Ipv6Header
 const HOPS: u8 = 64;
 /// Octets of the IPv4 headers that are written.
 pub(super) const IPV4_LEN: usize = 20;
+pub(super) const IPV6_LEN: usize = 40;
 /// Path MTU discovery (RFC 1191 section 3).
 const DONT_FRAGMENT: u8 = 0x40;
 const TCP_CHECKSUM: usize = 16;
@@ -196,8 +197,8 @@ impl Stack {
         current.map(|(router, _)| router)
     }
 
-    /// Sends a packet of the stack's own: ICMP or UDP, whole. False, and counted, where no route leads there or it is
-    /// longer than the MTU: fragments are not made.
+    /// Sends a packet of the stack's own: ICMP or UDP, in fragments where the link does not take it whole. False, and
+    /// counted, where no route leads there or the queue has no room.
     pub(super) fn send_packet(
         &mut self,
         source: IpAddr,
@@ -206,11 +207,15 @@ impl Stack {
         octets: Vec<u8>,
         now: Duration,
     ) -> bool {
-        let head = self.ip_head(source, destination, protocol, octets.len());
+        let ip_len = match source {
+            IpAddr::V4(_) => IPV4_LEN,
+            IpAddr::V6(_) => IPV6_LEN,
+        };
         // A device refuses a longer frame, and whatever was to leave in one call behind it.
-        let mtu = self.config.mtu as usize;
-        let fits = |head: &Head| head.len() - ETHERNET_LEN + octets.len() <= mtu;
-        let Some(head) = head.filter(fits) else {
+        if ip_len + octets.len() > self.config.mtu as usize {
+            return self.send_in_fragments(source, destination, protocol, &octets, now);
+        }
+        let Some(head) = self.ip_head(source, destination, protocol, octets.len()) else {
             self.counters.not_sent += 1;
             return false;
         };

@@ -1,6 +1,5 @@
 //! ICMP for both versions of IP: echo, errors that concern our connections, errors we owe (RFC 792, RFC 4443).
 
-use super::egress::IPV4_LEN;
 use super::ndp::{NEIGHBOR_ADVERTISEMENT, NEIGHBOR_SOLICITATION, ROUTER_ADVERTISEMENT};
 use super::{protocol, Stack};
 use crate::checksum::{self, Checksum};
@@ -63,9 +62,7 @@ impl Stack {
         }
         match (octets[0], octets[1]) {
             (ECHO, 0) => {
-                // Who makes no fragments cuts off what does not fit (RFC 1122 section 3.2.2.6).
-                let most = (self.config.mtu as usize).saturating_sub(IPV4_LEN);
-                let mut reply = octets[..octets.len().min(most.max(HEADER_LEN))].to_vec();
+                let mut reply = octets.to_vec();
                 reply[0] = ECHO_REPLY;
                 reply[2..4].fill(0);
                 let checksum = checksum::of(&reply);

@@ -13,7 +13,6 @@ use etherparse::{
 
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
-const FRAGMENT: u8 = 44;
 const DESTINATION_OPTIONS: u8 = 60;
 /// Extension headers looked through before a packet is dropped.
 const MAX_EXTENSIONS: usize = 8;
@@ -188,7 +187,7 @@ impl Stack {
                     };
                     (next, octets) = (after, rest);
                 }
-                FRAGMENT => {
+                protocol::FRAGMENT => {
                     let Ok(header) = Ipv6FragmentHeaderSlice::from_slice(octets) else {
                         break;
                     };

@@ -8,6 +8,7 @@
 //! | --- | --- | --- |
 //! | `ingress.rs` | Ethernet, IPv4, IPv6 on the way in | RFC 791, RFC 8200 |
 //! | `egress.rs`, `flow.rs` | the same on the way out | |
+//! | `fragments.rs` | packets of our own that are longer than the link takes | RFC 791, RFC 8200 |
 //! | `addresses.rs` | our own addresses, and whether they may be used | RFC 4862 section 5.4 |
 //! | `config.rs` | which address and which neighbour to take | RFC 6724 |
 //! | `arp.rs`, `ndp.rs`, [`neighbor`] | hardware addresses | RFC 826, RFC 4861 |
@@ -21,6 +22,7 @@ mod cidr;
 mod config;
 mod egress;
 mod flow;
+mod fragments;
 mod frame;
 mod icmp;
 mod ingress;
@@ -53,6 +55,7 @@ pub(crate) mod protocol {
     pub const ICMP: u8 = 1;
     pub const TCP: u8 = 6;
     pub const UDP: u8 = 17;
+    pub const FRAGMENT: u8 = 44;
     pub const ICMPV6: u8 = 58;
 }
 
@@ -102,7 +105,7 @@ pub struct StackCounters {
     pub malformed: u64,
     /// Of these, with a wrong checksum.
     pub bad_checksum: u64,
-    /// Frames not made because the queue was full, no route leads there or they would be longer than the MTU.
+    /// Packets not made because the queue was full, no route leads there or they would be longer than any packet.
     pub not_sent: u64,
     /// Addresses of ours that somebody else has.
     pub duplicate_addresses: u64,
@@ -123,6 +126,8 @@ pub struct Stack {
     queue: VecDeque<Frame>,
     errors: icmp::ErrorLimit,
     identification: u16,
+    /// Packets that left in fragments.
+    fragmented: u32,
     counters: StackCounters,
 }
 
@@ -141,6 +146,7 @@ impl Stack {
             queue: VecDeque::new(),
             errors: icmp::ErrorLimit::default(),
             identification: 0,
+            fragmented: 0,
             counters: StackCounters::default(),
             config,
         }

@@ -116,6 +116,28 @@ fn echo() -> Vec<u8> {
     message
 }
 
+/// Somebody on the line says that he is we: an answer would go to ourselves, and a SYN would open a connection between
+/// our own ports (RFC 1122 section 3.2.1.3).
+#[test]
+fn what_comes_from_the_line_with_our_own_address_is_ignored() {
+    let mut own = stack(OWN_MAC, 1);
+    let mut frame = ipv4(1, 1, 0, &echo());
+    frame[26..30].copy_from_slice(&OWN.octets());
+    frame[24..26].fill(0);
+    let sum = checksum::of(&frame[14..34]);
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    let mut taken = Taken::default();
+    own.handle_frame(&frame, FrameInfo::default(), &mut taken, NOW);
+    assert_eq!(
+        (own.counters().ignored, own.counters().bad_checksum),
+        (1, 0)
+    );
+    assert!(sent(&mut own).is_empty());
+    // As it is one of our own, it is answered, to ourselves.
+    own.handle_frame(&frame, FrameInfo::LOOPED, &mut taken, NOW);
+    assert_eq!(sent(&mut own).len(), 1);
+}
+
 /// RFC 826, RFC 792: the answer waits for the address, and the request for it is asked once.
 #[test]
 fn echo_finds_its_way_back_by_arp() {

@@ -110,9 +110,7 @@ impl Config {
 
     /// The shift that lets the field say the whole receive window (RFC 7323 section 2.3).
     pub fn window_shift(&self) -> u8 {
-        (0..MAX_WINDOW_SCALE)
-            .find(|shift| self.receive_window >> shift <= 65_535)
-            .unwrap_or(MAX_WINDOW_SCALE)
+        shift_for(self.receive_window)
     }
 
     /// The receive window as far as it can be told.
@@ -128,6 +126,13 @@ impl Config {
             ranges => ranges,
         }
     }
+}
+
+/// The shift that lets the window field say so many octets.
+pub(super) fn shift_for(octets: u64) -> u8 {
+    (0..MAX_WINDOW_SCALE)
+        .find(|shift| octets >> shift <= 65_535)
+        .unwrap_or(MAX_WINDOW_SCALE)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! Numbers that must not be guessed: initial sequence numbers (RFC 6528), timestamp offsets (RFC 7323 section 5.4),
-//! ephemeral ports (RFC 6056).
+//! ephemeral ports (RFC 6056), identifications of fragments (RFC 7739).
 
 use super::connection::Secrets;
 use super::seq::Seq;
@@ -35,6 +35,7 @@ pub(super) enum Purpose {
     Clock,
     Port,
     Cookie,
+    Fragment,
 }
 
 impl Secret {
@@ -62,6 +63,21 @@ impl Secret {
             remote,
         };
         self.hash(Purpose::Port, &tuple, &[]) as u16
+    }
+
+    /// Identification of the packet of this number that leaves in fragments (RFC 7739 section 5.3).
+    pub(crate) fn fragment_identification(
+        &self,
+        source: IpAddr,
+        destination: IpAddr,
+        number: u32,
+    ) -> u32 {
+        let tuple = Tuple {
+            local: SocketAddr::new(source, 0),
+            remote: SocketAddr::new(destination, 0),
+        };
+        let first = self.hash(Purpose::Fragment, &tuple, &[]) as u32;
+        first.wrapping_add(number)
     }
 
     pub(super) fn hash(&self, purpose: Purpose, tuple: &Tuple, more: &[u32]) -> u64 {

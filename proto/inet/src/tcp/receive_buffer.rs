@@ -109,6 +109,20 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    #[test]
+    fn what_lies_beyond_the_capacity_takes_no_memory() {
+        let mut buffer = ReceiveBuffer::new(1000);
+        for offset in [999, 5000, 1 << 40] {
+            let octets = 0..2;
+            buffer.place(&Placement { offset, octets }, &[1, 2]);
+        }
+        assert!(buffer.ring.is_empty());
+        let octets = 0..2;
+        let offset = 998;
+        buffer.place(&Placement { offset, octets }, &[1, 2]);
+        assert_eq!(buffer.range(998..1000), [&[1u8, 2][..], &[]]);
+    }
+
     proptest! {
         #[test]
         fn what_comes_out_is_what_was_placed(chunks in proptest::collection::vec(1usize..3000, 1..40)) {

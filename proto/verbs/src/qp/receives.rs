@@ -450,6 +450,21 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn ahead_of_order_octets_fit_their_receive_and_leave_alone_what_has_come() {
+        let mut world = World::new();
+        let done =
+            |world: &World, mo, len| world.receives.sink_ahead(mo, len).map(|(_, done)| done);
+        assert_eq!(done(&world, 0, 1), None, "no message has begun");
+        world.begin(&segment(3)).expect("room");
+        world.place(b"abc").expect("memory");
+        assert_eq!(done(&world, 5, 3), Some(5));
+        assert_eq!(done(&world, 5, 4), None, "longer than the receive");
+        assert_eq!(done(&world, u32::MAX, 1), None);
+        assert_eq!(done(&world, 2, 1), None, "it has come");
+        assert_eq!(done(&world, 3, 1), Some(3));
+    }
+
+    #[test]
     fn a_message_that_is_too_long_fails_its_receive() {
         let mut world = World::new();
         let fault = world.begin(&segment(9)).expect_err("nine octets in eight");

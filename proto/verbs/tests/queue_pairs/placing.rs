@@ -198,6 +198,29 @@ fn a_region_that_goes_while_segments_wait_is_an_error_in_their_turn() {
     assert_eq!(ahead.reassembler.waiting_octets(), 0);
 }
 
+/// In order nothing would come behind a fault: nor does it ahead of order, however early it arrives.
+#[test]
+fn nothing_is_placed_behind_a_fault() {
+    let mut ahead = Ahead::new(PlacePolicy::Safe);
+    let faulty = ahead.write_to(Stag(0x0999), 0, true, b"abcd");
+    let hole = ahead.write(0, false, b"efgh");
+    let write = ahead.write(4, false, b"ijkl");
+    let last = ahead.write(8, true, b"mnop");
+    ahead.arrive(last);
+    assert!(ahead.reassembler.waiting_octets() > 0);
+    ahead.arrive(faulty);
+    assert_eq!(ahead.foreign.fault(), Some(PeerFault::TaggedStag));
+    assert_eq!(
+        ahead.reassembler.waiting_octets(),
+        0,
+        "nothing will have its turn"
+    );
+    ahead.arrive(write);
+    ahead.arrive(hole);
+    assert_eq!((ahead.placed(), ahead.memory(0, 12)), (0, vec![0; 12]));
+    assert_eq!(ahead.reassembler.waiting_octets(), 0);
+}
+
 #[test]
 fn what_may_not_be_written_to_waits_and_is_refused_in_order() {
     let mut ahead = Ahead::new(PlacePolicy::Safe);

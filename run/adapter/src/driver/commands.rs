@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use weft_engine::carrier::{Gather, Interest, Readiness, Registered, Scatter, Transfer};
+use weft_engine::settings::transport::Direction;
 use weft_inet::stack::ListenError;
 use weft_inet::tcp::{Backlog, ConnectError, Connection, Tuple};
 use weft_os::mem::Unmapped;
@@ -143,6 +144,8 @@ impl State {
             })?;
         let tcp = self.stack.tcp();
         let ends = tcp.tuple(id).ok_or(failed(libc::ENOBUFS))?;
+        self.follow_rules(id, &ends, Direction::Connect);
+        let tcp = self.stack.tcp();
         let mut conn = Conn::new(id, ends, self.table.window);
         conn.owned = true;
         conn.window_max = window;
@@ -387,14 +390,5 @@ impl State {
             }
         });
         self.turn(now);
-    }
-
-    /// Every connection ends as if its carrier had been dropped.
-    pub fn finish_all(&mut self) {
-        let keys: Vec<Key> = self.table.keys().collect();
-        for key in keys {
-            self.copy(key, None);
-            self.finish(key);
-        }
     }
 }

@@ -9,6 +9,7 @@
 //! | `table.rs` | connections beside the stack |
 //! | `outgoing.rs` | what was taken to send, copied or referred to |
 //! | `windows.rs` | what receive windows promise |
+//! | `policies.rs` | how each connection sends |
 //! | `showing.rs` | what `weft stat` is shown |
 //! | `ports.rs` | addresses that are held, listeners |
 //!
@@ -18,6 +19,7 @@
 mod commands;
 mod handing_over;
 mod outgoing;
+mod policies;
 mod ports;
 mod showing;
 mod state;
@@ -33,6 +35,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use weft_engine::carrier::{Alarm, Drive, Source};
+use weft_engine::settings::TransportRules;
 use weft_engine::stats::InterfaceRow;
 use weft_inet::stack::{Cidr, Mac, Route, Stack, StackConfig};
 use weft_inet::tcp::Secret;
@@ -67,6 +70,8 @@ pub struct Interface {
     pub routes: Vec<Route>,
     /// Solicitations that ask whether somebody else has an IPv6 address before it is used; 0 uses it unasked.
     pub dad_transmits: u32,
+    /// How its connections send.
+    pub rules: TransportRules,
 }
 
 /// A stack on a device.
@@ -111,10 +116,13 @@ impl Driver {
             mtu: interface.mtu,
             ..StackConfig::new(interface.mac, interface.addresses.clone(), Secret(secret))
         };
+        let watched = Watched::new(link.descriptor())?;
+        let mut state = State::new(link, Stack::new(config), random);
+        state.rules = interface.rules.clone();
         Ok(Arc::new(Driver {
             generation: Generation::now(),
-            watched: Watched::new(link.descriptor())?,
-            state: Mutex::new(State::new(link, Stack::new(config), random)),
+            watched,
+            state: Mutex::new(state),
             interface,
         }))
     }

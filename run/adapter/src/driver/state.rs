@@ -1,11 +1,16 @@
 //! The loop of a driver: frames in, timeouts, events, frames out, until there is nothing left to do.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weft_engine::carrier::Alarm;
+use weft_engine::settings::transport::Direction;
+use weft_engine::settings::TransportRules;
 use weft_inet::stack::{Frame, FrameInfo, Stack};
 use weft_inet::tcp::{Connection, ConnectionId, EndpointEvent, Event, State as TcpState};
 use weft_os::device::BATCH_FRAMES_MAX;
@@ -49,6 +54,8 @@ pub(crate) struct State {
     pub(super) ports: Ports,
     pub(super) counters: Counters,
     pub(super) showing: Showing,
+    /// How connections send.
+    pub rules: TransportRules,
     began: Instant,
     /// Frames that leave next; kept for its memory.
     pub(super) frames: Vec<Frame>,
@@ -71,6 +78,7 @@ impl State {
             ports: Ports::new(random),
             counters: Counters::default(),
             showing: Showing::default(),
+            rules: TransportRules::default(),
             began: Instant::now(),
             frames: Vec::with_capacity(BATCH_FRAMES_MAX),
             looped: VecDeque::new(),
@@ -240,6 +248,7 @@ impl State {
             conn.connected = true;
             (conn.mss, conn.mss_told) = (mss, mss);
         }
+        self.follow_rules(id, &ends, Direction::Listen);
         match self.ports.queue_for(ends.local) {
             Some(queue) => {
                 queue.waiting.push_back(key);
@@ -346,6 +355,15 @@ impl State {
     /// The interface is there no more.
     pub fn is_gone(&self) -> bool {
         self.gone
+    }
+
+    /// Every connection ends as if its carrier had been dropped.
+    pub fn finish_all(&mut self) {
+        let keys: Vec<Key> = self.table.keys().collect();
+        for key in keys {
+            self.copy(key, None);
+            self.finish(key);
+        }
     }
 
     /// Something that was taken is still to leave, or to be acknowledged.

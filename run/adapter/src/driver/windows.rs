@@ -6,7 +6,7 @@ use super::state::State;
 use super::table::Key;
 
 /// Octets of data in the largest frame that is handed to the link: a packet of 64 kB with all headers.
-const FRAME_OCTETS_MAX: u32 = 65_000;
+pub(super) const FRAME_OCTETS_MAX: u32 = 65_000;
 /// Octets that all receive windows of an interface promise together, for each frame that its link keeps: what a frame
 /// holds that a sender with segmentation offload makes.
 const PROMISED_OCTETS_PER_FRAME: usize = 64 << 10;

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use weft_adapter::link::ReceivedFrame;
 use weft_adapter::{cable, Driver, Inline, Interface, Link};
 use weft_engine::carrier::{Bound, Carrier, Drive, Network, SocketOptions, Transfer};
+use weft_engine::settings::TransportRules;
 use weft_os::device::Batch;
 
 /// How long a test waits for what has to come.
@@ -53,6 +54,7 @@ fn interface(last: u8, addresses: &[String], gateway: Option<&str>) -> Interface
         addresses: addresses.iter().map(|text| text.parse().unwrap()).collect(),
         routes: gateway.map(route).into_iter().collect(),
         dad_transmits: 0,
+        rules: TransportRules::default(),
     }
 }
 
@@ -70,6 +72,15 @@ pub fn hosts() -> Hosts {
 
 /// The same on a cable that loses each frame of so many; 0 none.
 pub fn lossy_hosts(each: u64) -> Hosts {
+    made(each, &TransportRules::default())
+}
+
+/// The same without losses, where connections send as rules say.
+pub fn ruled_hosts(rules: &str) -> Hosts {
+    made(0, &TransportRules::parse(rules).unwrap())
+}
+
+fn made(each: u64, rules: &TransportRules) -> Hosts {
     let (one, two) = cable::pair().unwrap();
     let cutter = one.cutter();
     let lost = Arc::new(AtomicU64::new(0));
@@ -81,7 +92,11 @@ pub fn lossy_hosts(each: u64) -> Hosts {
             lost: lost.clone(),
         };
         let addresses = [format!("10.7.0.{last}/24"), format!("fd07::{last}/64")];
-        let driver = Driver::new(interface(last, &addresses, None), Box::new(link)).unwrap();
+        let interface = Interface {
+            rules: rules.clone(),
+            ..interface(last, &addresses, None)
+        };
+        let driver = Driver::new(interface, Box::new(link)).unwrap();
         Host {
             network: Inline::new(vec![driver.clone()], Vec::new()),
             driver,

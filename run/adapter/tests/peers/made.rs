@@ -16,6 +16,7 @@ use weft_engine::carrier::{
     Bound, Carrier, Drive, Gather, Interest, Listener, Network, Pieces, Readiness, Registered,
     Scatter, SocketOptions, Source, Transfer,
 };
+use weft_engine::settings::TransportRules;
 use weft_engine::stats::PathRow;
 
 /// What a cable does where the variable `CABLE_SEED` says how.
@@ -55,6 +56,7 @@ pub fn network_of(made_of: impl Fn(u8, cable::End) -> Box<dyn Link>) -> Arc<dyn 
             ],
             routes: Vec::new(),
             dad_transmits: 0,
+            rules: TransportRules::default(),
         };
         let link = made_of(last, link);
         let driver = Driver::new(interface, link).unwrap();

@@ -30,7 +30,8 @@ pub struct Grammar<A: 'static, D: 'static> {
 /// One thing that a rule may decide.
 #[derive(Debug)]
 pub struct Action<A: 'static> {
-    /// The rule's first word, or its first two.
+    /// The rule's first word, or its first two. One that ends with an equals sign has a value behind it in the same
+    /// word, that of its first option.
     pub name: &'static str,
     /// What the action is to the program, before its options.
     pub value: A,
@@ -53,9 +54,16 @@ impl<A, D> Grammar<A, D> {
     /// What rules may be, as a phrase.
     pub fn accepts(&self) -> String {
         let options = self.actions.iter().flat_map(|action| action.options);
-        let options: Vec<_> = options
+        let mut options: Vec<_> = options
             .map(|option| format!("{}={}", option.name, option.accepts))
             .collect();
+        // Several actions may have the same one.
+        let mut seen = Vec::new();
+        options.retain(|option| {
+            let is_new = !seen.contains(option);
+            seen.push(option.clone());
+            is_new
+        });
         let conditions: Vec<_> = CONDITIONS
             .iter()
             .map(|(name, _)| self.condition_accepts(name))

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! rules     = rule *( ";" rule )
-//! rule      = action *( option / condition )        ; white space between words
+//! rule      = action *( option / condition )        ; white space between words; `rate=` has its value behind it
 //! option    = name "=" value                        ; the action's own
 //! condition = "direction=" ( one of the setting's words / "both" )
 //!           / "address=" ADDRESS [ "/" BITS ]       ; IPv4 or IPv6, or a prefix of either

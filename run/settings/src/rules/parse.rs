@@ -59,6 +59,11 @@ impl<A: Clone, D: Copy> Grammar<A, D> {
         };
         let mut seen = Vec::new();
         let mut wrong = Vec::new();
+        if action.name.ends_with('=') {
+            if let Err(problem) = self.word(action, first, &mut seen, &mut rule) {
+                wrong.push((at, problem));
+            }
+        }
         for (at, word) in words {
             if let Err(problem) = self.word(action, word, &mut seen, &mut rule) {
                 wrong.push((at, problem));
@@ -77,7 +82,11 @@ impl<A: Clone, D: Copy> Grammar<A, D> {
     }
 
     fn action(&self, word: &str) -> Result<&'static Action<A>, Problem> {
-        let named = self.actions.iter().find(|action| action.name == word);
+        let is_named = |action: &&Action<A>| match action.name.ends_with('=') {
+            true => word.starts_with(action.name),
+            false => word == action.name,
+        };
+        let named = self.actions.iter().find(is_named);
         named.ok_or_else(|| Problem::UnknownAction {
             found: word.to_owned(),
             near: nearest(word, self.actions.iter().map(|action| action.name)),

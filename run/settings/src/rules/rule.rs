@@ -85,10 +85,7 @@ impl<A, D> Rule<A, D> {
             Some(value) => format!("{name} {value}"),
             None => format!("any {name}"),
         };
-        let mut words = self.name.to_owned();
-        for (name, value) in &self.options {
-            words += &format!(" {name}={value}");
-        }
+        let words = self.what();
         let direction = match self.direction {
             Some((word, _)) => format!("{DIRECTION} {word}"),
             None => "both directions".to_owned(),
@@ -100,6 +97,16 @@ impl<A, D> Rule<A, D> {
             or_any(PROGRAM, self.program.clone()),
         ];
         format!("{words}: {}", conditions.join(", "))
+    }
+
+    /// The action with its options, as they are written.
+    fn what(&self) -> String {
+        let options = self.options.iter();
+        let options = options.map(|(name, value)| format!("{name}={value}"));
+        // An action that takes a value has it as its first option.
+        let named = (!self.name.ends_with('=')).then(|| self.name.to_owned());
+        let words: Vec<_> = named.into_iter().chain(options).collect();
+        words.join(" ")
     }
 
     fn looks_at_ends(&self) -> bool {
@@ -132,10 +139,7 @@ impl<A, D> fmt::Display for Rules<A, D> {
 
 impl<A, D> fmt::Display for Rule<A, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.name)?;
-        for (name, value) in &self.options {
-            write!(f, " {name}={value}")?;
-        }
+        write!(f, "{}", self.what())?;
         if let Some((word, _)) = self.direction {
             write!(f, " {DIRECTION}={word}")?;
         }

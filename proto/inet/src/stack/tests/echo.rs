@@ -1,4 +1,4 @@
-//! Echo requests longer than a packet: they arrive in fragments, and the reply has to fit into one packet.
+//! Echo requests longer than a packet: they arrive in fragments, and so does the reply.
 
 use super::*;
 use crate::stack::icmp::icmpv6_checksum;
@@ -33,45 +33,133 @@ fn fragment(offset: u16, payload: &[u8]) -> Vec<u8> {
 }
 
 /// What leaves a host for a request in two fragments: all that it and its peer say to each other.
-fn answers(fragments: [Vec<u8>; 2]) -> (Stack, Vec<Vec<u8>>) {
-    let (mut own, mut peer) = (stack(OWN_MAC, 1), stack(PEER_MAC, 2));
+fn answers(own: &mut Stack, fragments: [Vec<u8>; 2]) -> Vec<Vec<u8>> {
+    let mut peer = stack(PEER_MAC, 2);
     let mut taken = Taken::default();
     for frame in fragments {
         own.handle_frame(&frame, FrameInfo::default(), &mut taken, NOW);
     }
-    let frames = talk(&mut own, &mut peer, &mut taken);
-    (own, frames)
+    let frames = talk(own, &mut peer, &mut taken);
+    assert!(frames
+        .iter()
+        .all(|frame| frame.len() <= ETHERNET_LEN + 1500));
+    frames
 }
 
-/// RFC 1122 section 3.2.2.6: a reply that would have to be fragmented is cut off instead.
-#[test]
-fn a_reply_over_ipv4_is_cut_to_the_mtu() {
+/// The request in fragments, as the peer sends it.
+fn fragments_v4() -> [Vec<u8>; 2] {
     let mut message = request(8);
     let sum = checksum::of(&message);
     message[2..4].copy_from_slice(&sum.to_be_bytes());
-    let (own, frames) = answers([
+    [
         ipv4(1, 1, 0x2000, &message[..FIRST]),
         ipv4(1, 1, (FIRST / 8) as u16, &message[FIRST..]),
-    ]);
-    let reply = frames.last().expect("a reply");
-    assert_eq!(reply.len(), ETHERNET_LEN + 1500);
-    assert_eq!(reply[34], 0, "an echo reply");
-    assert_eq!(checksum::of(&reply[34..]), 0);
-    assert_eq!(reply[38..], message[4..1480]);
-    assert_eq!(own.counters().not_sent, 0);
+    ]
 }
 
-/// RFC 4443 section 4.2: a reply over IPv6 has all of the request or is none.
-#[test]
-fn a_reply_over_ipv6_that_is_longer_than_the_mtu_is_not_sent() {
+fn fragments_v6() -> [Vec<u8>; 2] {
     let mut message = request(128);
     let sum = icmpv6_checksum(IpAddr::V6(PEER6), IpAddr::V6(OWN6), &message);
     message[2..4].copy_from_slice(&sum.to_be_bytes());
-    let (own, frames) = answers([
+    [
         fragment(1, &message[..FIRST]),
         fragment(FIRST as u16, &message[FIRST..]),
-    ]);
-    assert!(frames.is_empty(), "{frames:?}");
+    ]
+}
+
+/// RFC 1122 section 3.2.2.6, RFC 792: a reply has all of the request.
+#[test]
+fn a_reply_over_ipv4_that_is_longer_than_the_mtu_leaves_in_fragments() {
+    let mut own = stack(OWN_MAC, 1);
+    let frames = answers(&mut own, fragments_v4());
+    let parts: Vec<_> = frames
+        .iter()
+        .filter(|frame| frame[23] == protocol::ICMP)
+        .collect();
+    let field = |frame: &[u8], at| u16::from_be_bytes([frame[at], frame[at + 1]]);
+    let [first, second] = parts[..] else {
+        panic!("{frames:?}");
+    };
+    for frame in [first, second] {
+        assert_eq!(checksum::of(&frame[14..34]), 0, "of the header");
+    }
+    assert_eq!(first.len(), ETHERNET_LEN + 1500);
+    assert_eq!(field(first, 18), field(second, 18), "one packet");
+    assert_eq!(
+        field(first, 20),
+        0x2000,
+        "more follow, and may be fragmented again"
+    );
+    assert_eq!(field(second, 20), 1480 / 8);
+    let reply = [&first[34..], &second[34..]].concat();
+    assert_eq!((reply[0], checksum::of(&reply)), (0, 0));
+    assert_eq!(reply[4..], request(8)[4..]);
+    assert_eq!(own.counters().not_sent, 0);
+}
+
+/// RFC 4443 section 4.2, RFC 8200 sections 4.5 and 5.
+#[test]
+fn a_reply_over_ipv6_that_is_longer_than_the_mtu_leaves_in_fragments() {
+    let mut own = stack(OWN_MAC, 1);
+    let frames = answers(&mut own, fragments_v6());
+    let parts: Vec<_> = frames
+        .iter()
+        .filter(|frame| frame[20] == protocol::FRAGMENT)
+        .collect();
+    let [first, second] = parts[..] else {
+        panic!("{frames:?}");
+    };
+    assert_eq!(
+        first.len(),
+        ETHERNET_LEN + 40 + 8 + 1232,
+        "a multiple of eight octets"
+    );
+    for (frame, field) in [(first, 1), (second, 1232)] {
+        let len = u16::from_be_bytes([frame[18], frame[19]]);
+        assert_eq!(usize::from(len), frame.len() - ETHERNET_LEN - 40);
+        assert_eq!(frame[54], protocol::ICMPV6);
+        assert_eq!(u16::from_be_bytes([frame[56], frame[57]]), field);
+    }
+    assert_eq!(first[58..62], second[58..62], "one packet");
+    let reply = [&first[62..], &second[62..]].concat();
+    let sum = Checksum::pseudo(
+        IpAddr::V6(OWN6),
+        IpAddr::V6(PEER6),
+        protocol::ICMPV6,
+        reply.len(),
+    );
+    let mut sum = sum;
+    sum.add(&reply);
+    assert!(sum.is_valid());
+    assert_eq!(reply[0], 129, "an echo reply");
+    assert_eq!(reply[4..], request(128)[4..]);
+    assert_eq!(own.counters().not_sent, 0);
+}
+
+/// Whoever sends long requests gets no more of the queue than it has, and no fragment of a reply that is not whole.
+#[test]
+fn a_reply_for_which_the_queue_has_no_room_is_not_begun() {
+    for fragments in [fragments_v4(), fragments_v6()] {
+        let mut own = Stack::new(StackConfig {
+            queue: 1,
+            ..config(OWN_MAC, 1)
+        });
+        let frames = answers(&mut own, fragments);
+        assert!(frames.is_empty(), "{frames:?}");
+        assert_eq!(own.counters().not_sent, 1);
+    }
+}
+
+/// A request whose fragments end behind what a packet can hold with its header: no reply to it could be told of.
+#[test]
+fn what_is_longer_than_any_packet_does_not_leave() {
+    let mut own = stack(OWN_MAC, 1);
+    let mut send = |len| {
+        let octets = alloc::vec![0; len];
+        let (from, to) = (IpAddr::V4(OWN), IpAddr::V4(PEER));
+        own.send_in_fragments(from, to, protocol::ICMP, &octets, NOW)
+    };
+    assert!(send(65_535 - 20));
+    assert!(!send(65_535 - 19));
     assert_eq!(own.counters().not_sent, 1);
-    assert_eq!(own.counters().bad_checksum, 0);
 }

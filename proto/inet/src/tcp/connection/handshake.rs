@@ -65,6 +65,7 @@ impl Connection {
             send: Sender::new(secrets.initial, &config),
             receive: None,
             shift: 0,
+            offered_shift: config.window_shift(),
             sack: false,
             clock: None,
             clock_offset: secrets.clock_offset,
@@ -112,6 +113,7 @@ impl Connection {
         let value = Clock::value(self.clock_offset, now);
         let echo = self.clock.as_ref().map_or(0, Clock::recent);
         let mut options = Connection::syn_options(&self.config, None, Timestamps { value, echo });
+        options.window_scale = options.window_scale.map(|_| self.offered_shift);
         let mut header = Header {
             seq: self.send.initial,
             flags: Flags::SYN,
@@ -143,7 +145,7 @@ impl Connection {
         ));
         self.sack = config.sack && options.sack_permitted;
         if scaled {
-            self.shift = config.window_shift();
+            self.shift = self.offered_shift;
             self.send.shift = options.window_scale.unwrap_or(0);
         }
         if let Some(peer) = options.timestamps.filter(|_| config.timestamps) {

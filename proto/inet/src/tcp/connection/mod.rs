@@ -29,8 +29,6 @@ mod output;
 mod recovery;
 mod sender;
 mod settings;
-#[cfg(test)]
-mod tests;
 
 use super::ack::Acknowledger;
 use super::challenge::Challenges;
@@ -106,6 +104,8 @@ pub struct Connection {
     receive: Option<Receiver>,
     /// Shift of the window field we send.
     shift: u8,
+    /// The shift that our SYN says, or will. The peer goes by it, whatever the window has become when it answers.
+    offered_shift: u8,
     sack: bool,
     clock: Option<Clock>,
     clock_offset: u32,

@@ -1,6 +1,7 @@
 //! What the program may change while a connection is under way.
 
 use super::super::ack::AckPolicy;
+use super::super::config::shift_for;
 use super::super::congestion::Algorithm;
 use super::super::keepalive::KeepAlive;
 use super::super::timers::Timer;
@@ -17,6 +18,12 @@ impl Connection {
     pub fn set_algorithm(&mut self, algorithm: Algorithm) {
         self.config.algorithm = algorithm;
         self.send.control = algorithm.build(u64::from(self.send.mss()));
+    }
+
+    /// Changes how many octets of data the largest frame has that is handed out to be cut; less than two segments:
+    /// every segment is a frame.
+    pub fn set_max_frame(&mut self, octets: u32) {
+        self.config.max_frame = octets;
     }
 
     /// Small segments leave at once, or wait for an ACK as John Nagle has it (RFC 9293 section 3.7.4).
@@ -45,11 +52,16 @@ impl Connection {
         }
     }
 
-    /// Changes how many octets the peer may send before the program takes any. Before the handshake any window may be
-    /// had; afterwards at most what the window scaling agreed there can say. A smaller one takes nothing back that was
-    /// offered (RFC 9293 section 3.8.6). Returns the window it has now.
+    /// Changes how many octets the peer may send before the program takes any. Before the SYN leaves any window may be
+    /// had; afterwards at most what the scaling that it offered can say. A smaller one leaves the scaling as it is, so
+    /// that the window may grow again, and takes nothing back that was offered (RFC 9293 section 3.8.6). Returns the
+    /// window it has now.
     pub fn set_receive_window(&mut self, octets: u64) -> u64 {
         let Some(receive) = &mut self.receive else {
+            if self.send.nxt == 0 {
+                self.offered_shift = self.offered_shift.max(shift_for(octets));
+            }
+            let octets = octets.min(65_535 << self.offered_shift);
             self.config.receive_window = octets;
             return octets;
         };
@@ -60,5 +72,37 @@ impl Connection {
             self.ack.at_once();
         }
         octets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::isn::{Secret, Tuple};
+    use super::super::super::Config;
+    use super::*;
+    use core::net::SocketAddr;
+
+    #[test]
+    fn a_window_is_what_the_scaling_of_the_syn_can_say() {
+        let tuple = Tuple {
+            local: SocketAddr::from(([10, 0, 0, 1], 1)),
+            remote: SocketAddr::from(([10, 0, 0, 2], 2)),
+        };
+        let secrets = Secret([1; 16]).for_connection(&tuple, Duration::ZERO);
+        let mut connection = Connection::connect(Config::default(), secrets, Duration::ZERO);
+        let most = |shift: u32| 65_535u64 << shift;
+        assert_eq!(connection.set_receive_window(10 << 20), 10 << 20);
+        assert_eq!(connection.set_receive_window(1000), 1000);
+        let syn = connection.poll_transmit(Duration::ZERO).expect("a SYN");
+        assert_eq!(
+            syn.header.options.window_scale,
+            Some(8),
+            "for the largest so far"
+        );
+        assert_eq!(
+            connection.set_receive_window(1 << 40),
+            most(8),
+            "the SYN has left"
+        );
     }
 }

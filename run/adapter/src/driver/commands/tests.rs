@@ -1,7 +1,8 @@
-//! What a sender is told of room.
+//! What a sender is told of room, and what a receiver is given where its buffer wraps round.
 
 use std::time::Instant;
 
+use weft_engine::carrier::{Arrived, Done};
 use weft_inet::stack::{Stack, StackConfig};
 use weft_inet::tcp::Secret;
 use weft_os::testing::unmapped;
@@ -75,4 +76,55 @@ fn a_sender_of_which_a_part_was_taken_is_told_of_room() {
         rest
     });
     assert!(matches!(rest, Transfer::Failed(error) if error.raw_os_error() == Some(libc::EFAULT)));
+}
+
+/// A buffer of 4096 octets of which messages of 3000 take the end and then the front.
+#[test]
+fn what_lies_at_both_ends_of_the_buffer_comes_by_one_call() {
+    let mut hosts = hosts();
+    let (key, accepted) = connect(&mut hosts);
+    let [one, two] = &mut hosts;
+    let octets: Vec<u8> = (0..3000u32).map(|at| (at * 7 / 3) as u8).collect();
+    let mut pass = |two: &mut State| {
+        assert!(matches!(one.send(key, &octets), Transfer::Octets(3000)));
+        let end = Instant::now() + LIMIT;
+        let has_all = |two: &State| {
+            let conn = two.table.get(accepted);
+            conn.is_some_and(|conn| conn.is_readable() && conn.delivered % 3000 == 0)
+        };
+        while !has_all(two) {
+            assert!(Instant::now() < end, "it never comes");
+            one.run();
+            two.run();
+        }
+    };
+    for round in 0..4 {
+        pass(two);
+        let mut got = vec![0; 3000];
+        let taken = match round % 2 {
+            0 => two.recv(accepted, &mut got),
+            _ => {
+                let (first, second) = got.split_at_mut(1000);
+                let mut list = Scatter::default();
+                list.push(first);
+                list.push(second);
+                two.recv_list(accepted, &list)
+            }
+        };
+        assert!(
+            matches!(taken, Transfer::Octets(3000)),
+            "{round}: {taken:?}"
+        );
+        assert_eq!(got, octets, "{round}");
+    }
+    pass(two);
+    assert_eq!(two.begin_pieces(accepted).unwrap(), 12_000);
+    let mut arrived = Arrived::default();
+    let taken = two.take_pieces(accepted, Done::default(), &mut arrived);
+    assert!(matches!(taken, Transfer::Octets(3000)));
+    assert_eq!(
+        arrived.next(12_000).unwrap(),
+        (12_000, &mut octets.clone()[..])
+    );
+    assert!(arrived.is_empty());
 }
