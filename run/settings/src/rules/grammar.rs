@@ -53,9 +53,12 @@ impl<A, D> Grammar<A, D> {
     /// What rules may be, as a phrase.
     pub fn accepts(&self) -> String {
         let options = self.actions.iter().flat_map(|action| action.options);
-        let options: Vec<_> = options
+        let mut options: Vec<_> = options
             .map(|option| format!("{}={}", option.name, option.accepts))
             .collect();
+        // Of an option that several actions have, once is enough; they stand in a row.
+        options.sort();
+        options.dedup();
         let conditions: Vec<_> = CONDITIONS
             .iter()
             .map(|(name, _)| self.condition_accepts(name))
