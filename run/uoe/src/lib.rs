@@ -11,6 +11,7 @@
 //! | [`port`] | one UDP socket: how it sends and receives over carriers |
 //! | [`inlet`] | datagrams that came over carriers and wait for the program |
 //! | `sending`, `taking` | the program's sends and receives |
+//! | `requiring` | sends that never go plainly |
 //! | `thread`, `worker` | the thread as calls see it; what is known of it |
 //! | `paths` | where a socket's datagrams go |
 //! | `link` | the octets of one carrier that are to leave |
@@ -29,6 +30,7 @@ mod nonces;
 pub mod offload;
 mod paths;
 pub mod port;
+mod requiring;
 pub mod sending;
 mod service;
 mod taking;

@@ -2,6 +2,7 @@
 //! about to sleep, gives them to TCP.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use weft_os::guarded::Guarded;
 use weft_os::lock::{Guard, Lock, Locked};
@@ -9,6 +10,9 @@ use weft_os::net::{TcpStream, Transfer};
 use weft_os::process;
 use weft_uoe::gather::Gather;
 use weft_uoe::Control;
+
+/// How long TCP may take nothing of what waits before nobody waits for it any more.
+const STALLED_AFTER: Duration = Duration::from_millis(250);
 
 /// Which carrier: the place of its link, and a number that the place's next carrier does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +40,8 @@ pub(crate) struct Link {
     waits: AtomicBool,
     /// Datagrams put in so far.
     sent: AtomicU64,
+    /// When TCP took something last, or there was nothing to take, in nanoseconds.
+    moved_at: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -53,6 +59,7 @@ impl Link {
             outgoing: Lock::new(Outgoing::default()),
             waits: AtomicBool::new(false),
             sent: AtomicU64::new(0),
+            moved_at: AtomicU64::new(0),
         }
     }
 
@@ -78,6 +85,7 @@ impl Link {
                     stream: Some(Guarded::new(stream)),
                 },
             );
+            self.moved_at.store(clock(), Ordering::Relaxed);
             // A parent's memory stays as it is: its descriptors are none here.
             if before.process != process::id() {
                 std::mem::forget(before);
@@ -99,6 +107,13 @@ impl Link {
     #[inline]
     pub(crate) fn waits(&self) -> bool {
         self.waits.load(Ordering::Acquire)
+    }
+
+    /// Whether TCP has taken nothing for so long that who sends does not wait for it: the other end is stopped, or the
+    /// network is gone, and a program that sends to others, too, is not to be held up by it.
+    pub(crate) fn is_stalled(&self) -> bool {
+        let since = self.moved_at.load(Ordering::Relaxed);
+        u128::from(clock().saturating_sub(since)) >= STALLED_AFTER.as_nanos()
     }
 
     /// Datagrams put in so far, of all carriers that had the place.
@@ -160,13 +175,28 @@ impl Link {
     }
 
     fn flush_held(&self, outgoing: &mut Outgoing) {
+        let before = outgoing.waiting();
         if outgoing.flush() {
             self.waits.store(false, Ordering::Release);
+        }
+        if before == 0 || outgoing.waiting() < before {
+            self.moved_at.store(clock(), Ordering::Relaxed);
         }
     }
 }
 
+/// The time in nanoseconds.
+fn clock() -> u64 {
+    weft_os::dgram::now()
+}
+
 impl Outgoing {
+    /// Octets that are to leave.
+    fn waiting(&self) -> usize {
+        let gather = self.gather.as_ref();
+        gather.map_or(0, |gather| gather.octets().len())
+    }
+
     #[inline]
     fn push<E>(
         &mut self,

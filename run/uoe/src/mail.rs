@@ -17,8 +17,12 @@ pub(crate) enum Mail {
     Wants { port: Held, to: SocketAddr },
     /// A datagram of Weft's own came to a socket.
     Own { proof: Proof, from: SocketAddr },
-    /// The socket is closed.
+    /// A rule requires a channel for what the socket sends to this destination, for which it has no queue yet.
+    Requires { port: Held, to: SocketAddr },
+    /// The socket is closed, or nothing of it goes over carriers any more.
     Closed { port: Held },
+    /// The program connects it, or has set an option: what it may receive over carriers is to be seen anew.
+    Changed { port: Held },
 }
 
 /// Messages in their order.

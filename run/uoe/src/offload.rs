@@ -33,6 +33,10 @@ pub struct Offload {
     pub(crate) rules: DatagramRules,
     pub(crate) discovery_port: DiscoveryPort,
     pub(crate) answering: OnceLock<&'static Answering>,
+    /// A rule requires carriers, for some sockets at least.
+    pub(crate) is_any_required: bool,
+    /// Something waits in a queue of such a socket's, which the thread is to empty.
+    pub(crate) is_any_queued: AtomicBool,
     pub(crate) links: Box<[Link]>,
     pub(crate) destinations: Lock<Destinations>,
     pub(crate) nonces: Nonces,
@@ -68,6 +72,8 @@ impl Offload {
         }
         weft_os::fork::watch();
         let offload = Offload {
+            is_any_required: rules.any_required(),
+            is_any_queued: AtomicBool::new(false),
             rules,
             discovery_port: port,
             answering: OnceLock::new(),
@@ -182,14 +188,16 @@ impl Offload {
         served.iter().flatten().copied().filter(is_ours).collect()
     }
 
-    /// The program connects the socket anew, or wants something else of it: channels are opened anew, as it may hear
-    /// others then, or not be served any more.
+    /// The program connects the socket anew, or wants something else of it: channels of others to it are opened anew,
+    /// as it may hear others then, or not be served any more. What it sends goes on: its channels are each for one
+    /// destination, and have its address.
     pub fn begin_anew(&self, port: &'static Port) {
         if let Some(mut paths) = port.paths() {
             paths.peer = None;
+            paths.not_required = None;
         }
         if port.is_looked_at() {
-            self.tell(Mail::Closed { port: port.held() });
+            self.tell(Mail::Changed { port: port.held() });
         }
     }
 

@@ -144,7 +144,7 @@ impl Port {
             inlet.clear();
         }
         if let Some(mut paths) = self.paths() {
-            paths.clear();
+            paths.end();
         }
     }
 
