@@ -151,10 +151,7 @@ impl Offload {
                 self.counts
                     .dropped_full
                     .fetch_add(dropped, Ordering::Relaxed);
-                // The thread looks into all queues until they are empty.
-                if !self.is_any_queued.swap(true, Ordering::AcqRel) {
-                    self.wake();
-                }
+                self.tell_queued();
                 Sent::Done
             }
             Verdict::Again => Sent::Failed(libc::EAGAIN),
@@ -166,8 +163,17 @@ impl Offload {
                 count(&self.counts.dropped_full);
                 Sent::Done
             }
-            // What waited before it has left meanwhile.
-            Verdict::Wait(_) | Verdict::Channel | Verdict::Plain => Sent::Wait(LOOK_AGAIN),
+            Verdict::Wait(_) | Verdict::Channel | Verdict::Plain => {
+                self.tell_queued();
+                Sent::Wait(LOOK_AGAIN)
+            }
+        }
+    }
+
+    /// Something waits that the thread is to send, or to have a channel for. It looks until nothing does.
+    fn tell_queued(&self) {
+        if !self.is_any_queued.swap(true, Ordering::AcqRel) {
+            self.wake();
         }
     }
 }

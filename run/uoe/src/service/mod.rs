@@ -8,6 +8,7 @@
 //! | `opening` | channels that sockets here want |
 //! | `proofs` | proofs of addresses, sent and heard |
 //! | `delivering` | datagrams from a carrier into the queues of sockets |
+//! | `requiring` | destinations that a rule requires a channel for |
 //! | `admitting` | which socket a channel is for, and whether it may have one |
 //! | `bells` | sockets whose programs have to be woken |
 
@@ -18,6 +19,7 @@ mod delivering;
 mod events;
 mod opening;
 mod proofs;
+mod requiring;
 mod side;
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -36,12 +38,13 @@ use crate::offload::{now, Offload, CARRIERS_MAX};
 use admitting::Admitting;
 use asking::Asked;
 use bells::Bells;
+use requiring::Requiring;
 use side::Side;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 64;
-/// Connections that were accepted and have not greeted, at most.
-const SILENT_MAX: usize = 32;
+/// Connections that were accepted and on which no channel was proven, at most.
+const STRANGE_MAX: usize = 32;
 /// How soon the thread looks again while something is to come that wakes nobody.
 const TICK: Duration = Duration::from_millis(1);
 /// How long random bits of a channel that is over are known: datagrams with them may be under way.
@@ -77,6 +80,9 @@ pub(crate) struct Service {
     pub(crate) sides: Vec<Side>,
     pub(crate) admitting: Vec<Admitting>,
     pub(crate) bells: Bells,
+    pub(crate) requiring: Vec<Requiring>,
+    /// When those are to be looked at.
+    pub(crate) required_at: Option<Duration>,
     /// Random bits that are forgotten at these times.
     retired: Vec<(Duration, Nonce)>,
     pub(crate) generations: u32,
@@ -101,6 +107,8 @@ impl Service {
             sides: Vec::new(),
             admitting: Vec::new(),
             bells: Bells::default(),
+            requiring: Vec::new(),
+            required_at: None,
             retired: Vec::new(),
             generations: 0,
             mail: Vec::new(),
@@ -118,6 +126,7 @@ impl Service {
         // Before the sides' turns, which send what is said here.
         self.admit_waiting();
         self.ring_again();
+        self.serve_required();
         self.run_sides(&ready.sides);
         self.end_sides();
         self.forget_retired();
@@ -166,7 +175,9 @@ impl Service {
         let asked = self.asked.iter().map(Asked::deadline);
         let retired = self.retired.iter().map(|(at, _)| *at);
         let others = sides.chain(asked).chain(retired);
-        others.chain(tick).chain(self.bells.deadline()).min()
+        let required = self.required_at;
+        let others = others.chain(tick).chain(required);
+        others.chain(self.bells.deadline()).min()
     }
 
     fn read_mail(&mut self) {
@@ -176,7 +187,9 @@ impl Service {
             match one {
                 Mail::Wants { port, to } => self.handle_wanted(port, to),
                 Mail::Own { proof, from } => self.handle_own(proof, from),
+                Mail::Requires { port, to } => self.handle_required(port, to),
                 Mail::Closed { port } => self.handle_closed_port(port),
+                Mail::Changed { port } => self.refuse_to(port),
             }
         }
         self.mail = mail;
@@ -193,10 +206,12 @@ impl Service {
             let Ok(Some(stream)) = listener.accept_apart() else {
                 return;
             };
-            // Who connects and says nothing holds a place for a second; whoever comes to more is closed at once.
-            let silent = self.sides.iter().filter(|side| side.is_silent()).count();
-            if silent < SILENT_MAX && self.sides.len() < CARRIERS_MAX {
-                let own = side::greeting(self.instance, None);
+            // Who connects and says nothing holds a place for a second, who proves nothing for five; whoever comes to
+            // more is closed at once.
+            let strange = self.sides.iter().filter(|side| side.is_strange()).count();
+            if strange < STRANGE_MAX && self.sides.len() < CARRIERS_MAX {
+                let without_udp = self.offload.rules.any_without_udp();
+                let own = side::greeting(self.instance, None, without_udp);
                 let accepted = Side::accepted(stream, own, now());
                 self.sides.extend(accepted);
             }

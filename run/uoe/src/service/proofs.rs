@@ -24,7 +24,7 @@ impl Service {
             .filter(|channel| channel.target == from)
             .map(|channel| (channel.port, to.to_socket_addr()));
         if let Some((port, to)) = own.chain(peer).find(|(port, _)| port.is_alive()) {
-            port.port.with_fd(|fd| send_to(fd, to, &proof));
+            port.with_fd(|fd| send_to(fd, to, &proof));
         }
     }
 
@@ -52,8 +52,7 @@ impl Service {
         let opening = channels.filter(|channel| !channel.is_open);
         let ports: Vec<Held> = opening.map(|channel| channel.wanted.port).collect();
         for port in ports.into_iter().filter(Held::is_alive) {
-            port.port
-                .with_fd(|fd| self.offload.has_plain(port.port, fd));
+            port.with_fd(|fd| self.offload.has_plain(port.port, fd));
         }
     }
 }
