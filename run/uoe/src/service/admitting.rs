@@ -1,6 +1,5 @@
 //! Which socket a channel of another process is for, and whether it may have one.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use weft_os::beside::{self, peer_end};
@@ -133,29 +132,41 @@ impl Service {
 /// where there is none that takes them over carriers.
 pub(crate) fn candidate(offload: &Offload, source: End, target: End) -> Option<(Held, Uoe)> {
     let served = offload.served();
-    let mut candidates = served.iter().filter(|held| !held.port.is_off());
-    let takes = |held: &&Held| held.with_fd(|fd| takes(fd, target)) == Some(true);
-    let port = *candidates.find(takes)?;
+    let candidates = served.iter().filter(|held| !held.port.is_off());
+    let fits = |held: &Held| held.with_fd(|fd| fits(fd, target)).flatten();
+    let fitting = candidates.filter_map(|held| Some((fits(held)?, *held)));
+    // As the kernel has it, who has the address itself is before who has all.
+    let (_, port) = fitting.max_by_key(|(fits, _)| *fits)?;
+    let takes = port.with_fd(|fd| {
+        // One that is connected hears its peer alone: once that is gone nobody could wake its program.
+        asks_for_nothing(fd) && peer_end(fd).is_none()
+    });
     let ends = [target.to_socket_addr(), source.to_socket_addr()];
     let uoe = offload.rules.uoe(Direction::Receive, &ends)?;
-    Some((port, uoe))
+    (takes == Some(true)).then_some((port, uoe))
 }
 
-/// Whether the socket behind `fd` takes datagrams to `target`, whoever sends them, and its program asks for nothing that
-/// a carrier does not bring.
-fn takes(fd: i32, target: End) -> bool {
+/// How well a socket's address fits a destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fits {
+    /// It has all addresses, of both families.
+    AllOfBoth,
+    All,
+    Itself,
+}
+
+/// Whether datagrams to `target` may come to the socket behind `fd`.
+fn fits(fd: i32, target: End) -> Option<Fits> {
     let at = beside::local_end(fd)?;
     let v6_only = || get_int(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) != Ok(0);
-    let has_address = match (at.ip(), target.address()) {
-        (own, wanted) if own.to_canonical() == wanted => true,
-        (IpAddr::V4(own), IpAddr::V4(_)) => own.is_unspecified(),
-        (IpAddr::V6(own), IpAddr::V6(_)) => own.is_unspecified(),
-        (IpAddr::V6(own), IpAddr::V4(_)) => own.is_unspecified() && !v6_only(),
-        (IpAddr::V4(_), IpAddr::V6(_)) => false,
+    let (own, wanted) = (at.ip().to_canonical(), target.address());
+    let fits = match own.is_unspecified() {
+        false if own == wanted => Fits::Itself,
+        true if own.is_ipv4() == wanted.is_ipv4() => Fits::All,
+        true if own.is_ipv6() && !v6_only() => Fits::AllOfBoth,
+        _ => return None,
     };
-    // One that is connected hears its peer alone: once that is gone nobody could wake its program.
-    let is_connected = || peer_end(fd).is_some();
-    has_address && at.port() == target.port() && asks_for_nothing(fd) && !is_connected()
+    (at.port() == target.port()).then_some(fits)
 }
 
 /// Whether the program wants nothing beside a datagram's octets and its sender, and is the only one to have the port: a

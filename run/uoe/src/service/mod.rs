@@ -186,7 +186,7 @@ impl Service {
         for one in mail.drain(..) {
             match one {
                 Mail::Wants { port, to } => self.handle_wanted(port, to),
-                Mail::Own { proof, from } => self.handle_own(proof, from),
+                Mail::Own { port, proof, from } => self.handle_own(port, proof, from),
                 Mail::Requires { port, to } => self.handle_required(port, to),
                 Mail::Closed { port } => self.handle_closed_port(port),
                 Mail::Changed { port } => self.refuse_to(port),

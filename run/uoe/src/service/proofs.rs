@@ -28,14 +28,18 @@ impl Service {
         }
     }
 
-    /// A datagram of Weft's own came to a socket.
-    pub(crate) fn handle_own(&mut self, proof: Proof, from: SocketAddr) {
+    /// A datagram of Weft's own came to this socket. At another one than it is meant for it proves nothing: whoever
+    /// sends there is heard by somebody else.
+    pub(crate) fn handle_own(&mut self, port: Held, proof: Proof, from: SocketAddr) {
         let (from, now) = (End::from(from), now());
         for side in &mut self.sides {
             let of_own = side.own_channels.values();
-            let own = of_own.filter(|channel| channel.nonce == proof.nonce);
+            let own = of_own.filter(|channel| {
+                channel.nonce == proof.nonce && channel.wanted.port == port
+            });
             let of_peer = side.peer_channels.values();
-            let peer = of_peer.filter(|channel| channel.nonce == proof.nonce);
+            let peer =
+                of_peer.filter(|channel| channel.nonce == proof.nonce && channel.port == port);
             let to = own.map(|channel| channel.source);
             let to = to.chain(peer.map(|channel| channel.target)).next();
             if let Some(to) = to {
