@@ -129,8 +129,11 @@ impl UdpSocket {
     ) -> c_int {
         let UdpSocket { stack, record, fd } = self;
         let sockets = self.sockets();
+        // What is wrong with a call is said before it waits, and a list of none is over at once.
+        let may_sleep = count > 0 && timeout.is_null();
         let plain = match flags & ELSEWHERE {
-            0 => self.begin_receive(flags),
+            0 if may_sleep => self.begin_receive(flags),
+            0 => self.begin_receive(flags | libc::MSG_DONTWAIT),
             _ => Some(Receive::Plain),
         };
         let Some(plain) = plain else { return -1 };

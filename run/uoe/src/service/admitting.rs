@@ -68,10 +68,10 @@ impl Service {
             return true;
         };
         let without_udp = self.sides[at].is_without_udp();
-        let candidate = candidate(self.offload, wanted.source, wanted.target);
+        let found = candidate(self.offload, wanted.source, wanted.target);
         // What is not proven is taken by nobody whose rule does not say so.
         let is_allowed = |uoe: &Uoe| !without_udp || uoe.requires.is_some_and(|it| it.without_udp);
-        let Some((port, uoe)) = candidate.filter(|(_, uoe)| is_allowed(uoe)) else {
+        let Some((port, uoe)) = found.filter(|(_, uoe)| is_allowed(uoe)) else {
             self.refuse(at, wanted.channel, Why::NoSocket);
             return true;
         };

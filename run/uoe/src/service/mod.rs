@@ -33,6 +33,8 @@ use weft_settings::DiscoveryPort;
 use weft_uoe::control::Why;
 use weft_uoe::greeting::{Instance, Nonce};
 
+pub(crate) use admitting::candidate;
+
 use crate::mail::Mail;
 use crate::offload::{now, Offload, CARRIERS_MAX};
 use admitting::Admitting;
