@@ -244,3 +244,55 @@ impl Outgoing {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+    use weft_os::net::TcpListener;
+    use weft_uoe::Key;
+
+    const ID: LinkId = LinkId {
+        place: 0,
+        generation: 1,
+    };
+
+    fn put(link: &Link) -> Put {
+        let fill = |room: &mut [u8]| {
+            room.fill(7);
+            Ok::<(), ()>(())
+        };
+        link.put(ID, 1, 1000, None, fill).unwrap()
+    }
+
+    #[test]
+    fn who_takes_nothing_for_long_is_waited_for_no_more() {
+        process::watch();
+        let listener = TcpListener::apart(0, 1).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let stream = TcpStream::connect_apart(([127, 0, 0, 1], port).into()).unwrap();
+        let begun = Instant::now();
+        let peer = loop {
+            if let Some(peer) = listener.accept_apart().unwrap() {
+                break peer;
+            }
+            assert!(begun.elapsed().as_secs() < 10);
+        };
+        let link = Link::new();
+        assert_eq!(put(&link), Put::Gone, "there is no carrier yet");
+        let key = Key::new(&[1; 16], &[2; 16]);
+        link.begin(1, Gather::new(vec![0; 65_536], key, 0), stream);
+        while put(&link) == Put::Done {}
+        assert!(link.waits() && !link.is_stalled(), "it took something just now");
+        std::thread::sleep(STALLED_AFTER + Duration::from_millis(10));
+        assert_eq!(put(&link), Put::Full { said: true });
+        assert!(link.is_stalled());
+        let mut room = vec![0; 1 << 20];
+        while link.is_stalled() {
+            peer.recv(&mut room);
+            link.flush();
+            assert!(begun.elapsed().as_secs() < 20, "it takes something again");
+        }
+        assert_eq!(put(&link), Put::Done);
+    }
+}

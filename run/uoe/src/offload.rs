@@ -53,6 +53,8 @@ pub struct Offload {
     pub(crate) bells_taken: AtomicU64,
     /// Links below this one were used.
     pub(crate) links_used: AtomicUsize,
+    /// The program receives from a socket that others may send to over carriers.
+    pub(crate) is_serving: AtomicBool,
     pub(crate) confined: AtomicBool,
     pub(crate) ending: AtomicBool,
     pub(crate) ended: AtomicBool,
@@ -90,6 +92,7 @@ impl Offload {
             instance: AtomicU64::new(0),
             bells_taken: AtomicU64::new(0),
             links_used: AtomicUsize::new(0),
+            is_serving: AtomicBool::new(false),
             confined: AtomicBool::new(false),
             ending: AtomicBool::new(false),
             ended: AtomicBool::new(false),
@@ -167,7 +170,9 @@ impl Offload {
                 *place = Some(port.held());
             }
         }
+        self.is_serving.store(true, Ordering::Release);
         self.ensure_thread();
+        self.wake();
         if let Some(answering) = self.answering.get() {
             answering.serve(key, About::Datagrams, fd);
         }

@@ -68,7 +68,13 @@ impl Service {
             return true;
         };
         let without_udp = self.sides[at].is_without_udp();
-        let found = candidate(self.offload, wanted.source, wanted.target);
+        // Behind a translator the source is another one than is claimed; which it is shows the proof.
+        let seen = End::new(self.sides[at].there, wanted.source.port());
+        let from = |source| candidate(self.offload, source, wanted.target);
+        let found = match without_udp {
+            true => from(seen),
+            false => from(wanted.source).or_else(|| from(seen)),
+        };
         // What is not proven is taken by nobody whose rule does not say so.
         let is_allowed = |uoe: &Uoe| !without_udp || uoe.requires.is_some_and(|it| it.without_udp);
         let Some((port, uoe)) = found.filter(|(_, uoe)| is_allowed(uoe)) else {
@@ -128,6 +134,12 @@ impl Service {
     }
 }
 
+/// What the rules say of datagrams from `source` to `target`, if they may come over carriers.
+pub(super) fn ruled(offload: &Offload, source: End, target: End) -> Option<Uoe> {
+    let ends = [target.to_socket_addr(), source.to_socket_addr()];
+    offload.rules.uoe(Direction::Receive, &ends)
+}
+
 /// The socket of this process that datagrams from `source` to `target` would come to, and what its rule says; nothing
 /// where there is none that takes them over carriers.
 pub(crate) fn candidate(offload: &Offload, source: End, target: End) -> Option<(Held, Uoe)> {
@@ -141,8 +153,7 @@ pub(crate) fn candidate(offload: &Offload, source: End, target: End) -> Option<(
         // One that is connected hears its peer alone: once that is gone nobody could wake its program.
         asks_for_nothing(fd) && peer_end(fd).is_none()
     });
-    let ends = [target.to_socket_addr(), source.to_socket_addr()];
-    let uoe = offload.rules.uoe(Direction::Receive, &ends)?;
+    let uoe = ruled(offload, source, target)?;
     (takes == Some(true)).then_some((port, uoe))
 }
 

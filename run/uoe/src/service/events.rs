@@ -8,6 +8,7 @@ use weft_uoe::carrier::{stays, Event};
 use weft_uoe::control::Why;
 use weft_uoe::{End, Fault};
 
+use super::admitting::{candidate, ruled};
 use super::side::{Barrier, PeerChannel, Phase, Side};
 use super::Service;
 use crate::counts::count;
@@ -113,8 +114,7 @@ impl Service {
         let (Some((gather, stream)), Some(place), false) = (begun, place, is_somebody_else) else {
             self.sides[at].phase = Phase::Gone;
             if is_itself {
-                let wants = std::mem::take(&mut self.sides[at].wants);
-                wants.iter().for_each(|wanted| self.stay_plain(wanted));
+                self.handle_itself(at);
             }
             return false;
         };
@@ -129,6 +129,18 @@ impl Service {
         count(&self.offload.counts.carriers);
         self.drain_the_other(at, now);
         true
+    }
+
+    /// A carrier of this process to itself: it has the port that it tried without asking. What is for a socket of its own
+    /// is plain, others are tried for again.
+    fn handle_itself(&mut self, at: usize) {
+        for wanted in std::mem::take(&mut self.sides[at].wants) {
+            let here = End::new(self.sides[at].here.ip(), 0);
+            match candidate(self.offload, here, wanted.to.into()) {
+                Some(_) => self.stay_plain(&wanted),
+                None => self.leave_alone(wanted.to),
+            }
+        }
     }
 
     /// Where both ends have connected, one carrier stays.
@@ -207,6 +219,10 @@ impl Service {
         };
         let port = channel.port;
         let is_v6 = |fd| get_int(fd, libc::SOL_SOCKET, libc::SO_DOMAIN) == Ok(libc::AF_INET6);
+        // Where it comes from is known now: before, it was what the other end claims.
+        if ruled(self.offload, source, channel.target).is_none() {
+            return self.refuse_proven(at, number, Why::NoSocket);
+        }
         let name = port.with_fd(|fd| socket_name(source.to_socket_addr(), is_v6(fd)));
         let place = name.and_then(|(name, len)| port.inlet()?.source(Source { name, len }));
         channel.source = place.map(|place| (source, place));
@@ -216,12 +232,15 @@ impl Service {
                 (side.was_used, side.refused) = (true, 0);
                 count(&self.offload.counts.taken);
             }
-            None => {
-                self.refuse(at, number, Why::TooMany);
-                if let Some(over) = self.sides[at].remove_peer_channel(number) {
-                    self.retire(over.nonce);
-                }
-            }
+            None => self.refuse_proven(at, number, Why::TooMany),
+        }
+    }
+
+    /// A channel of the other end's is refused, whatever it has proven.
+    fn refuse_proven(&mut self, at: usize, number: u16, why: Why) {
+        self.refuse(at, number, why);
+        if let Some(over) = self.sides[at].remove_peer_channel(number) {
+            self.retire(over.nonce);
         }
     }
 

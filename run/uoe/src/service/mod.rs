@@ -22,7 +22,7 @@ mod proofs;
 mod requiring;
 mod side;
 
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::RawFd;
 use std::time::Duration;
 
 use weft_os::guarded::Guarded;
@@ -96,15 +96,10 @@ impl Service {
     fn new(offload: &'static Offload) -> Service {
         let instance = Instance(random_u64());
         offload.nonces.set_bell(nonce());
-        let listener = listen(offload.discovery_port);
-        if let Some((listener, port)) = &listener {
-            debug_assert!(listener.as_fd().as_raw_fd() >= 0);
-            offload.set_takes(*port, instance.0);
-        }
-        Service {
+        let mut service = Service {
             offload,
             instance,
-            listener: listener.map(|(listener, _)| Guarded::new(listener)),
+            listener: None,
             asked: Vec::new(),
             sides: Vec::new(),
             admitting: Vec::new(),
@@ -115,12 +110,22 @@ impl Service {
             generations: 0,
             mail: Vec::new(),
             is_told_to_end: false,
+        };
+        service.listen_if_asked();
+        service
+    }
+
+    /// Who only sends takes nobody's carriers, and leaves the agreed port to those who do.
+    fn listen_if_asked(&mut self) {
+        if self.listener.is_none() && self.offload.is_serving.load(Ordering::Acquire) {
+            self.listen_again();
         }
     }
 
     /// Sleeps until there is something to do, and does it.
     fn turn(&mut self) {
         let ready = self.wait();
+        self.listen_if_asked();
         self.look_for_proofs();
         self.read_mail();
         self.accept(ready.listener);
@@ -220,7 +225,7 @@ impl Service {
         }
     }
 
-    /// The program has closed the listener's number: another one takes its place.
+    /// Has a listener; where the program has closed its number, another one takes its place.
     fn listen_again(&mut self) {
         self.listener = None;
         if let Some((listener, port)) = listen(self.offload.discovery_port) {
