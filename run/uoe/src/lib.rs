@@ -17,6 +17,7 @@
 //! | `link` | the octets of one carrier that are to leave |
 //! | `mail` | what calls tell the thread |
 //! | `nonces` | how Weft's own datagrams are told from the program's |
+//! | [`stat`] | what others see of that while the process lives |
 //! | [`counts`] | what has become of datagrams |
 //! | `service` | the thread |
 
@@ -33,6 +34,7 @@ pub mod port;
 mod requiring;
 pub mod sending;
 mod service;
+pub mod stat;
 mod taking;
 mod thread;
 mod worker;

@@ -37,6 +37,8 @@ pub struct Offload {
     pub(crate) answering: OnceLock<&'static Answering>,
     /// A rule requires carriers, for some sockets at least.
     pub(crate) is_any_required: bool,
+    /// `weft stat` is shown what goes on.
+    pub(crate) is_shown: bool,
     /// Something waits in a queue of such a socket's, which the thread is to empty.
     pub(crate) is_any_queued: AtomicBool,
     pub(crate) links: Box<[Link]>,
@@ -70,13 +72,19 @@ pub(crate) fn now() -> Duration {
 impl Offload {
     /// Nothing is offloaded yet; of sockets to come `rules` say whose datagrams may be. Nothing where no rule does.
     /// Allocates, for as long as the process lives.
-    pub fn new(rules: DatagramRules, port: DiscoveryPort) -> Option<&'static Offload> {
+    /// `is_shown`: what goes on is kept where `weft stat` finds it.
+    pub fn new(
+        rules: DatagramRules,
+        port: DiscoveryPort,
+        is_shown: bool,
+    ) -> Option<&'static Offload> {
         if !rules.any_uoe() {
             return None;
         }
         weft_os::fork::watch();
         let offload = Offload {
             is_any_required: rules.any_required(),
+            is_shown,
             is_any_queued: AtomicBool::new(false),
             rules,
             discovery_port: port,

@@ -16,6 +16,7 @@ use super::Service;
 use crate::counts::count;
 use crate::offload::{now, CARRIERS_MAX};
 use crate::port::Held;
+use crate::stat::Why;
 
 /// Destinations that are asked for at a time.
 const ASKED_MAX: usize = 16;
@@ -72,7 +73,7 @@ impl Service {
             return side.wants.push(wanted);
         }
         if self.sides.len() >= CARRIERS_MAX {
-            return self.leave_alone(to);
+            return self.leave_alone(to, Why::TooMany);
         }
         if wanted.without_udp {
             return self.connect_unasked(wanted);
@@ -84,7 +85,7 @@ impl Service {
         let port = wanted.port;
         let sent = port.with_fd(|fd| Inquiry::send(discovery_port, fd, to, now()));
         let Some(mut inquiry) = sent.flatten() else {
-            return self.leave_alone(to);
+            return self.leave_alone(to, Why::NoAnswer);
         };
         count(&self.offload.counts.asked);
         let over_at = match inquiry.poll(now()) {
@@ -112,13 +113,6 @@ impl Service {
         });
     }
 
-    /// The destination is plain for a while.
-    pub(crate) fn leave_alone(&self, to: SocketAddr) {
-        self.offload.with_destinations(|known| {
-            known.handle_no(to.into(), now());
-        });
-    }
-
     /// Takes in what those that were asked have said.
     pub(crate) fn poll_asked(&mut self) {
         let mut at = 0;
@@ -133,7 +127,7 @@ impl Service {
                 Learnt::TakesCarriers(takes) => self.connect(asked.wanted, takes),
                 // Who requires a carrier goes on without an answer: questions may be what does not pass.
                 _ if asked.wanted.is_required => self.connect_unasked(asked.wanted),
-                _ => self.leave_alone(asked.wanted.to),
+                _ => self.leave_alone(asked.wanted.to, Why::NoAnswer),
             }
         }
     }
@@ -163,7 +157,7 @@ impl Service {
     /// A carrier to whoever has the agreed port of TCP at the destination's host: nobody is asked, or has answered.
     fn connect_unasked(&mut self, wanted: Wanted) {
         let DiscoveryPort::Agreed(agreed) = self.offload.discovery_port else {
-            return self.leave_alone(wanted.to);
+            return self.leave_alone(wanted.to, Why::NotConnected);
         };
         let mut at = wanted.to;
         at.set_port(agreed);
@@ -187,7 +181,7 @@ impl Service {
         to: Option<Instance>,
     ) -> Option<&mut Side> {
         let Ok(stream) = TcpStream::connect_apart(at) else {
-            self.leave_alone(wanted.to);
+            self.leave_alone(wanted.to, Why::NotConnected);
             return None;
         };
         let end = End::from(wanted.to);
@@ -198,8 +192,8 @@ impl Service {
     }
 
     /// The destination is a socket of this process: nothing to it ever takes a carrier.
-    pub(super) fn stay_plain(&self, wanted: &Wanted) {
-        self.leave_alone(wanted.to);
+    pub(super) fn stay_plain(&mut self, wanted: &Wanted) {
+        self.leave_alone(wanted.to, Why::SameProcess);
         if let Some(mut paths) = wanted.port.paths() {
             if let Some(path) = paths.find(wanted.to.into()) {
                 path.required = None;

@@ -16,6 +16,7 @@ use crate::inlet::Source;
 use crate::link::{Link, LinkId};
 use crate::offload::now;
 use crate::port::Held;
+use crate::stat::Why::NotConnected;
 
 impl Service {
     /// Each carrier's turn; `ready` says whose connection can be read or written.
@@ -138,7 +139,7 @@ impl Service {
             let here = End::new(self.sides[at].here.ip(), 0);
             match candidate(self.offload, here, wanted.to.into()) {
                 Some(_) => self.stay_plain(&wanted),
-                None => self.leave_alone(wanted.to),
+                None => self.leave_alone(wanted.to, NotConnected),
             }
         }
     }
@@ -195,7 +196,7 @@ impl Service {
                 } => self.handle_incoming(at, channel, source),
                 Event::Finished { channel } => self.handle_finished(at, channel),
                 Event::Opened { channel } => self.handle_opened(at, channel),
-                Event::Lost { channel, why } => self.handle_lost(at, channel, why, now),
+                Event::Lost { channel, why } => self.handle_lost(at, channel, why),
                 Event::Barrier { channel, number } => {
                     if let Some(channel) = self.sides[at].peer_channels.get_mut(&channel) {
                         channel.barrier = Some(Barrier { number, put: None });
@@ -385,7 +386,7 @@ impl Service {
                 self.offload.links[link.place].end(link.generation);
             }
             for wanted in side.wants {
-                self.leave_alone(wanted.to);
+                self.leave_alone(wanted.to, NotConnected);
             }
         }
     }

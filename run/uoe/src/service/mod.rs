@@ -9,6 +9,7 @@
 //! | `proofs` | proofs of addresses, sent and heard |
 //! | `delivering` | datagrams from a carrier into the queues of sockets |
 //! | `requiring` | destinations that a rule requires a channel for |
+//! | `showing` | what `weft stat` is shown |
 //! | `admitting` | which socket a channel is for, and whether it may have one |
 //! | `bells` | sockets whose programs have to be woken |
 
@@ -20,9 +21,11 @@ mod events;
 mod opening;
 mod proofs;
 mod requiring;
+mod showing;
 mod side;
 
 use std::os::fd::RawFd;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use weft_os::guarded::Guarded;
@@ -41,6 +44,7 @@ use admitting::Admitting;
 use asking::Asked;
 use bells::Bells;
 use requiring::Requiring;
+use showing::Showing;
 use side::Side;
 
 /// Connections that may wait to be accepted.
@@ -89,6 +93,7 @@ pub(crate) struct Service {
     retired: Vec<(Duration, Nonce)>,
     pub(crate) generations: u32,
     mail: Vec<Mail>,
+    showing: Showing,
     is_told_to_end: bool,
 }
 
@@ -109,6 +114,7 @@ impl Service {
             retired: Vec::new(),
             generations: 0,
             mail: Vec::new(),
+            showing: Showing::new(offload.is_shown),
             is_told_to_end: false,
         };
         service.listen_if_asked();
@@ -137,6 +143,7 @@ impl Service {
         self.run_sides(&ready.sides);
         self.end_sides();
         self.forget_retired();
+        self.show();
         if self.offload.is_ending() && !self.is_told_to_end {
             self.is_told_to_end = true;
             self.shut_all(Why::Ends);
@@ -183,7 +190,7 @@ impl Service {
         let retired = self.retired.iter().map(|(at, _)| *at);
         let others = sides.chain(asked).chain(retired);
         let required = self.required_at;
-        let others = others.chain(tick).chain(required);
+        let others = others.chain(tick).chain(required).chain(self.shown_at());
         others.chain(self.bells.deadline()).min()
     }
 

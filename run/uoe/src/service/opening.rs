@@ -13,6 +13,7 @@ use super::{nonce, Service};
 use crate::counts::count;
 use crate::offload::now;
 use crate::paths::Path;
+use crate::stat;
 
 /// Octets of a datagram's headers beside TCP's: what TCP's largest segment leaves of a packet is more by so many.
 const TCP_IS_LONGER_BY: usize = 12;
@@ -36,7 +37,7 @@ impl Service {
             let source = source(&wanted.port, self.sides[at].here);
             let is_looked_at = wanted.port.port.look_at();
             if wanted.port.with_fd(is_not_coalesced) != Some(true) {
-                self.leave_alone(wanted.to);
+                self.leave_alone(wanted.to, stat::Why::Refused);
                 continue;
             }
             let opened = source.filter(|_| is_looked_at);
@@ -104,11 +105,12 @@ impl Service {
         self.offload.with_destinations(|known| {
             known.handle_channel(to, link.place as u32);
         });
+        self.note_channel(to);
         // What waits for the channel leaves.
         self.look_at(now());
     }
 
-    pub(super) fn handle_lost(&mut self, at: usize, number: u16, why: Why, now: Duration) {
+    pub(super) fn handle_lost(&mut self, at: usize, number: u16, why: Why) {
         let link = self.sides[at].link;
         let Some(channel) = self.sides[at].own_channels.remove(&number) else {
             return;
@@ -117,13 +119,13 @@ impl Service {
         if let (Some(link), Some(mut paths)) = (link, channel.wanted.port.paths()) {
             paths.remove(link, number);
         }
-        let to = channel.wanted.to.into();
-        self.offload.with_destinations(|known| match why {
-            Why::NoSocket | Why::NoProof | Why::TooMany => {
-                known.handle_no(to, now);
-            }
-            _ => known.handle_closed(to, now),
-        });
+        let to = channel.wanted.to;
+        match why {
+            Why::NoSocket => self.leave_alone(to, stat::Why::Refused),
+            Why::NoProof => self.leave_alone(to, stat::Why::NotProven),
+            Why::TooMany => self.leave_alone(to, stat::Why::TooMany),
+            _ => self.forget(to),
+        }
     }
 
     pub(super) fn handle_passed(&mut self, at: usize, number: u16, barrier: u32) {

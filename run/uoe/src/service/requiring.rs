@@ -36,10 +36,11 @@ const RECORD_MAX: usize = 66 * 1024;
 /// A destination that a rule requires a channel for.
 #[derive(Debug)]
 pub(crate) struct Requiring {
-    port: Held,
-    to: SocketAddr,
+    pub(super) port: Held,
+    pub(super) to: SocketAddr,
     without_udp: bool,
-    was_up: bool,
+    /// It had a channel when it was looked at last.
+    pub(super) was_up: bool,
     /// Datagrams wait in its queue.
     waits: bool,
     again_at: Duration,

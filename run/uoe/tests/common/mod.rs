@@ -47,7 +47,7 @@ pub fn process(discovery: DiscoveryPort) -> &'static Offload {
 pub fn process_by(rules: &str, discovery: DiscoveryPort) -> &'static Offload {
     weft_os::process::watch();
     let rules = DatagramRules::parse(rules).unwrap();
-    let offload = Offload::new(rules, discovery).unwrap();
+    let offload = Offload::new(rules, discovery, false).unwrap();
     let owner = Box::leak(Box::new(Process(offload)));
     let answering = Box::leak(Box::new(Answering::new(discovery, owner).unwrap()));
     offload.set_answering(answering);
