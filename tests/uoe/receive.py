@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """A program that knows nothing of Weft: takes numbered datagrams in one of the ways programs wait, and says what came.
 
-    receive.py HOW [PORT]     HOW: recv, timeout, poll, select, epoll, edge, connected, answer
+    receive.py HOW [PORT] [ADDRESS]     HOW: recv, timeout, poll, select, epoll, edge, connected, answer
 
 Says "port N", and when a datagram "end" has come a line of JSON: how many came, how many were damaged, twice or out of
-order of their sender, from how many addresses. `connected` connects to the first sender, `answer` sends each back.
+order of their sender, and from which addresses. `connected` connects to the first sender, `answer` sends each back.
 """
 import json
 import select
@@ -14,7 +14,7 @@ import sys
 how, port = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 0
 at = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 at.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
-at.bind(("127.0.0.1", port))
+at.bind((sys.argv[3] if len(sys.argv) > 3 else "127.0.0.1", port))
 print("port", at.getsockname()[1], flush=True)
 came, damaged, disordered, last = 0, 0, 0, {}
 polled = select.poll()
@@ -64,4 +64,6 @@ while not is_over:
             at.connect(source)
         if how not in ("edge", "recv"):
             break
-print(json.dumps({"came": came, "damaged": damaged, "disordered": disordered, "sources": len(last)}), flush=True)
+hosts = sorted({host for host, _ in last})
+print(json.dumps({"came": came, "damaged": damaged, "disordered": disordered, "sources": len(last), "hosts": hosts}),
+      flush=True)
