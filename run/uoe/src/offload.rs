@@ -178,8 +178,9 @@ impl Offload {
                 *place = Some(port.held());
             }
         }
-        self.is_serving.store(true, Ordering::Release);
         self.ensure_thread();
+        // Behind the first look at the thread, which in a child forgets what its parent served.
+        self.is_serving.store(true, Ordering::Release);
         self.wake();
         if let Some(answering) = self.answering.get() {
             answering.serve(key, About::Datagrams, fd);
