@@ -192,10 +192,8 @@ def free_port():
 def a_receiver_that_comes_late(bed, how):
     """What is sent before it is there waits: in the queue, or in the sender's call."""
     port, count = free_port(), 300
-    sender = bed.start(f"uoe require {how}", *python("send.py"), port, count, 200)
+    sender = bed.start(f"uoe require {how}", *python("send.py"), port, count, 200, "patient")
     time.sleep(1.5)
-    # Three hundred fit the queue, so that the sender has gone on to its last; or it waits with its first.
-    expect("the sender is there", not sender.ended() or how == "mode=1")
     receiver = bed.start(True, *python("receive.py"), "recv", port)
     sent, carried = bed.finish(sender)
     output, here = bed.finish(receiver)

@@ -106,6 +106,27 @@ fn what_a_queue_has_no_room_for_is_counted() {
 }
 
 #[test]
+fn what_waits_for_room_leaves_before_the_process_ends() {
+    let discovery = discovery_port();
+    let (one, two) = (process_by("uoe require", discovery), process(discovery));
+    let (sender, receiver) = (
+        Socket::bind(one, "127.0.0.1:0"),
+        Socket::bind(two, "127.0.0.1:0"),
+    );
+    receiver.receive();
+    assert!(sender.send(receiver.at(), &numbered(0, 1000), true));
+    assert_eq!(receive_all(&receiver, 1).len(), 1);
+    // More than gathers at a time, and no more than the receiver has room for.
+    let count = 180;
+    for number in 0..count {
+        assert!(sender.send(receiver.at(), &numbered(number, 1000), true));
+    }
+    one.ending();
+    let all = receive_all(&receiver, count as usize);
+    assert!(all.len() == count as usize && is_in_order(&all, sender.at()));
+}
+
+#[test]
 fn who_waits_for_a_carrier_waits_so_long_and_leaves_it() {
     let sender = Socket::bind(
         process_by("uoe require wait=300ms", discovery_port()),

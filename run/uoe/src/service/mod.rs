@@ -51,6 +51,8 @@ use side::Side;
 const BACKLOG: i32 = 64;
 /// Connections that were accepted and on which no channel was proven, at most.
 const STRANGE_MAX: usize = 32;
+/// How long what waits for room on a carrier may take to leave when the process ends.
+const LEAVES_WITHIN: Duration = Duration::from_millis(60);
 /// How soon the thread looks again while something is to come that wakes nobody.
 const TICK: Duration = Duration::from_millis(1);
 /// How long random bits of a channel that is over are known: datagrams with them may be under way.
@@ -94,6 +96,7 @@ pub(crate) struct Service {
     pub(crate) generations: u32,
     mail: Vec<Mail>,
     showing: Showing,
+    ending_since: Option<Duration>,
     is_told_to_end: bool,
 }
 
@@ -115,6 +118,7 @@ impl Service {
             generations: 0,
             mail: Vec::new(),
             showing: Showing::new(offload.is_shown),
+            ending_since: None,
             is_told_to_end: false,
         };
         service.listen_if_asked();
@@ -145,6 +149,14 @@ impl Service {
         self.forget_retired();
         self.show();
         if self.offload.is_ending() && !self.is_told_to_end {
+            self.begin_to_end();
+        }
+    }
+
+    /// The process ends: carriers are closed once what waits for room on them has left, or soon in any case.
+    fn begin_to_end(&mut self) {
+        let since = *self.ending_since.get_or_insert_with(now);
+        if !self.has_queued_to_carriers() || now() >= since + LEAVES_WITHIN {
             self.is_told_to_end = true;
             self.shut_all(Why::Ends);
         }

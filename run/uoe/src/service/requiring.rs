@@ -126,6 +126,11 @@ impl Service {
         }
     }
 
+    /// Whether something waits for room on a carrier that is there.
+    pub(super) fn has_queued_to_carriers(&self) -> bool {
+        self.requiring.iter().any(|one| one.was_up && one.waits)
+    }
+
     /// Destinations that require a channel are to be looked at by then.
     pub(super) fn look_at(&mut self, at: Duration) {
         self.required_at = Some(self.required_at.map_or(at, |before| before.min(at)));
