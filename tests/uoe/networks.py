@@ -23,18 +23,13 @@ from network import Namespaces, enter, ip  # noqa: E402
 from process import Failed, Process  # noqa: E402
 
 INSIDE = "--inside"
-CLIENT, SERVER, ROUTER = "10.9.1.1", "10.9.1.2", "10.9.1.254"
-# Where the server is on the other side of the router, and as what it sees the client.
-FAR_SERVER, FAR_ROUTER, FAR_CLIENT = "10.9.2.2", "10.9.2.254", "10.9.2.77"
+# TRANSLATED: as what the server sees a client behind a translator.
+CLIENT, SERVER, TRANSLATED = "10.9.1.1", "10.9.1.2", "10.9.1.77"
 PORT = 5004
 DISCOVERY_PORT = 22342
 PATIENCE = 60
 CARRIED = re.compile(r"(\d+) datagrams left over (\d+) connections of Weft's, (\d+) came, (\d+) were dropped")
 CASES = {}
-
-
-class Skip(Exception):
-    pass
 
 
 def case(function):
@@ -43,7 +38,7 @@ def case(function):
 
 
 class Bed:
-    """A client's machine and a server's, with a veth pair between them, or a router."""
+    """A client's machine and a server's, with a veth pair between them, or a box that translates addresses."""
 
     def __init__(self, weft, work):
         self.weft, self.work, self.processes = weft, work, []
@@ -56,35 +51,33 @@ class Bed:
         self.server.up("eth0", f"{SERVER}/24")
 
     def begin_translated(self):
-        """The client's address is another one to the server; the router changes it both ways."""
-        self.client, router, self.server = (self.namespaces.add(name) for name in ("client", "router", "server"))
-        self.namespaces.join(self.client, router, there="in")
-        self.namespaces.join(self.server, router, there="out")
-        self.client.up("eth0", f"{CLIENT}/24")
-        router.up("in", f"{ROUTER}/24")
-        router.up("out", f"{FAR_ROUTER}/24")
-        self.server.up("eth0", f"{FAR_SERVER}/24")
-        ip("-n", self.client.name, "route", "add", "default", "via", ROUTER)
-        self.run(router, "sysctl", "-qw", "net.ipv4.ip_forward=1")
-        # The server takes the address for one on its network, and the router answers for it.
-        ip("-n", router.name, "neigh", "add", "proxy", FAR_CLIENT, "dev", "out")
-        tc = ["tc", "qdisc", "add", "dev", "out", "clsact"]
-        self.run(router, *tc)
-        to = ["tc", "filter", "add", "dev", "out", "egress", "protocol", "ip", "u32", "match", "ip", "src", f"{CLIENT}/32"]
-        self.run(router, *to, "action", "nat", "egress", f"{CLIENT}/32", FAR_CLIENT)
-        back = ["tc", "filter", "add", "dev", "out", "ingress", "protocol", "ip", "u32"]
-        match = ["match", "ip", "dst", f"{FAR_CLIENT}/32"]
-        self.run(router, *back, *match, "action", "nat", "ingress", f"{FAR_CLIENT}/32", CLIENT)
+        """The client's address is another one to the server: a box between them changes it both ways."""
+        self.client, box, self.server = (self.namespaces.add(name) for name in ("client", "box", "server"))
+        self.namespaces.join(self.client, box, there="in")
+        self.namespaces.join(self.server, box, there="out")
+        for device in ("in", "out"):
+            box.up(device)
+        for machine, address in ((self.client, CLIENT), (self.server, SERVER)):
+            machine.up("eth0", f"{address}/24")
+            # No frame is longer than the network takes.
+            ip("-n", machine.name, "link", "set", "dev", "eth0", "gso_max_segs", 1)
+        words = [sys.executable, HERE / "translator.py", "in", "out", CLIENT, TRANSLATED]
+        self.await_line(self.start(box, None, *words), "ready")
 
     @staticmethod
-    def run(namespace, *words):
-        done = subprocess.run([*namespace.enter, *words], capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise Skip(f"{' '.join(words)}: {done.stderr.strip()}")
+    def block(namespace, *what):
+        """Nothing of this comes in from the network, as behind a firewall that drops; what is the machine's own does."""
+        ip("-n", namespace.name, "rule", "add", "pref", 100, "lookup", "local")
+        ip("-n", namespace.name, "rule", "delete", "pref", 0)
+        ip("-n", namespace.name, "rule", "add", "pref", 10, "iif", "eth0", *what, "blackhole")
 
-    def block(self, namespace, *what):
-        """Nothing of this leaves the machine any more; what is for itself does."""
-        ip("-n", namespace.name, "rule", "add", "pref", 10, *what, "blackhole")
+    @staticmethod
+    def await_line(process, word):
+        begun = time.monotonic()
+        while word not in Path(f"{process.log}.out").read_text():
+            if process.ended() or time.monotonic() > begun + PATIENCE:
+                raise Failed(f"it does not say {word}: {process.result().errors}")
+            time.sleep(0.02)
 
     def start(self, namespace, rule, *words):
         weft = ["--log", "info", "--udp", rule, "--"]
@@ -93,17 +86,13 @@ class Bed:
         self.processes.append(process)
         return process
 
-    def receive(self, rule="uoe prefer", how="recv", at=SERVER):
-        receiver = self.start(self.server, rule, sys.executable, HERE / "receive.py", how, PORT, at)
-        begun = time.monotonic()
-        while "port" not in Path(f"{receiver.log}.out").read_text():
-            if receiver.ended() or time.monotonic() > begun + PATIENCE:
-                raise Failed(f"no port: {receiver.result().errors}")
-            time.sleep(0.02)
+    def receive(self, rule="uoe prefer", how="recv"):
+        receiver = self.start(self.server, rule, sys.executable, HERE / "receive.py", how, PORT, SERVER)
+        self.await_line(receiver, "port")
         return receiver
 
-    def send(self, rule="uoe prefer", count=20000, to=SERVER, *words):
-        return self.start(self.client, rule, sys.executable, HERE / "send.py", PORT, count, 200, *words, to)
+    def send(self, rule="uoe prefer", count=20000, *words):
+        return self.start(self.client, rule, sys.executable, HERE / "send.py", PORT, count, 200, *words, SERVER)
 
     def end(self):
         for process in self.processes:
@@ -150,20 +139,13 @@ def two_machines(bed):
 def translated_address(bed):
     """The server sees the address that it sees on UDP, whoever the client takes itself for."""
     bed.begin_translated()
-    receiver = bed.receive(at=FAR_SERVER)
-    carried, here = all_came(bed.send(to=FAR_SERVER), receiver, [FAR_CLIENT])
-    expect((carried, here), carried[0] > 10000 and here[2] == carried[0])
-
-
-@case
-def translated_address_with_answers(bed):
-    bed.begin_translated()
-    receiver = bed.receive(how="answer", at=FAR_SERVER)
-    sender = bed.send("uoe prefer", 12800, FAR_SERVER, "answered")
-    sent, carried = finish(sender)
-    came, _ = finish(receiver)
-    expect((sent, came), came["came"] == sent["sent"] == sent["answered"] and came["hosts"] == [FAR_CLIENT])
-    expect(carried, carried[0] > 1000)
+    receiver = bed.receive(how="timeout")
+    _, carried = finish(bed.send())
+    came, here = finish(receiver)
+    # The box is slow, and drops plain datagrams when it is busy; what took the carrier has arrived.
+    expect((carried, here), carried[0] == here[2] > 10000 and here[3] == carried[3] == 0)
+    expect(came, came["came"] >= here[2] - 1 and came["damaged"] == came["disordered"] == 0)
+    expect(came, came["hosts"] == [TRANSLATED] and came["sources"] == 1)
 
 
 @case
@@ -173,10 +155,9 @@ def udp_blocked(bed):
     for machine in (bed.client, bed.server):
         bed.block(machine, "ipproto", "udp")
     bed.receive()
-    sent = bed.send()
-    # The kernel refuses each send.
-    expect("it ends", sent.wait_awake(PATIENCE))
-    expect("nothing came", not bed.processes[0].ended())
+    _, carried = finish(bed.send())
+    expect(carried, carried == (0, 0, 0, 0))
+    expect("the receiver has not heard of the end", not bed.processes[0].ended())
 
 
 @case
@@ -218,7 +199,7 @@ def agreed_port_taken(bed):
 def agreed_port_blocked(bed):
     """Questions pass and connections do not: plain, and nothing is lost."""
     bed.begin()
-    bed.block(bed.client, "ipproto", "tcp", "dport", DISCOVERY_PORT)
+    bed.block(bed.server, "ipproto", "tcp", "dport", DISCOVERY_PORT)
     receiver = bed.receive()
     carried, here = all_came(bed.send(), receiver, [CLIENT])
     expect((carried, here), carried[0] == here[2] == 0)
@@ -244,8 +225,6 @@ def play(bed, name):
     try:
         CASES[name](bed)
         return "passed", ""
-    except Skip as skip:
-        return "skipped", f"{skip}"
     except (Failed, OSError) as failed:
         return "failed", f"{type(failed).__name__}: {failed}"
     finally:
