@@ -69,7 +69,8 @@ type Kept = (Option<Snapshot>, Option<datagrams::Snapshot>);
 
 /// The counts of the process whose folder in /proc this is, if it keeps any.
 fn statistics(folder: &Path) -> std::io::Result<Kept> {
-    let [verbs, udp] = [stats::NAME, datagrams::NAME].map(|name| format!("/memfd:{name} (deleted)"));
+    let [verbs, udp] =
+        [stats::NAME, datagrams::NAME].map(|name| format!("/memfd:{name} (deleted)"));
     let mut kept: Kept = (None, None);
     for entry in fs::read_dir(folder.join("fd"))?.flatten() {
         let path = entry.path();

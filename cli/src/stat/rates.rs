@@ -232,7 +232,11 @@ impl Meter {
 }
 
 /// Nothing when counts have shrunk: another process has the number now.
-fn rates((then, before): &(Instant, Totals), process: &Process<Snapshot>, now: Instant) -> Option<Rates> {
+fn rates(
+    (then, before): &(Instant, Totals),
+    process: &Process<Snapshot>,
+    now: Instant,
+) -> Option<Rates> {
     let after = &process.snapshot.totals;
     let seconds = now.duration_since(*then).as_secs_f64();
     let rate = |before: u64, after: u64| Some(after.checked_sub(before)? as f64 / seconds);

@@ -2,8 +2,8 @@
 
 use crate::output::{styled, BAD, STRONG};
 
-use super::{adapter, datagrams};
 use super::rates::{CarriedBy, Each, Look, Refused, Row, ServedBy};
+use super::{adapter, datagrams};
 
 /// The processes, and each one's connections if `connections`.
 pub fn render(look: &Look, connections: bool) -> String {

@@ -357,8 +357,16 @@ mod tests {
             (" mode=1", Wait::No, false),
             (" mode=2", Wait::For(Duration::from_secs(1)), false),
             (" wait=50ms", Wait::For(Duration::from_millis(50)), false),
-            (" mode=2 wait=50ms", Wait::For(Duration::from_millis(50)), false),
-            (" wait=50ms mode=2", Wait::For(Duration::from_millis(50)), false),
+            (
+                " mode=2 wait=50ms",
+                Wait::For(Duration::from_millis(50)),
+                false,
+            ),
+            (
+                " wait=50ms mode=2",
+                Wait::For(Duration::from_millis(50)),
+                false,
+            ),
             (" mode=2 wait=forever age=2s", Wait::Forever, false),
             (" udp-path=none", Wait::No, true),
         ] {

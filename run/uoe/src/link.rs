@@ -283,7 +283,10 @@ mod tests {
         let key = Key::new(&[1; 16], &[2; 16]);
         link.begin(1, Gather::new(vec![0; 65_536], key, 0), stream);
         while put(&link) == Put::Done {}
-        assert!(link.waits() && !link.is_stalled(), "it took something just now");
+        assert!(
+            link.waits() && !link.is_stalled(),
+            "it took something just now"
+        );
         // TCP makes room for a while.
         while !link.is_stalled() {
             while put(&link) == Put::Done {}

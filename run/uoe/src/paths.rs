@@ -253,7 +253,11 @@ mod tests {
             is_busy: true,
             packet: 0,
         };
-        assert_eq!(there.chooser.choose(send), Way::Plain, "the channel is gone");
+        assert_eq!(
+            there.chooser.choose(send),
+            Way::Plain,
+            "the channel is gone"
+        );
         let required = there.required.as_ref().unwrap();
         assert_eq!((required.is_up, required.queue.len()), (false, 1));
         paths.forget(to);

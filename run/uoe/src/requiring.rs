@@ -33,7 +33,10 @@ const QUEUE_WITHIN: Duration = Duration::from_millis(20);
 /// Whether datagrams to this destination go to one socket.
 fn is_one_host(to: End) -> bool {
     let is_broadcast = matches!(to.address(), IpAddr::V4(address) if address.is_broadcast());
-    !to.address().is_multicast() && !to.address().is_unspecified() && !is_broadcast && to.port() != 0
+    !to.address().is_multicast()
+        && !to.address().is_unspecified()
+        && !is_broadcast
+        && to.port() != 0
 }
 
 impl Offload {

@@ -92,7 +92,10 @@ fn a_socket_says_whether_it_takes_carriers() {
         Socket::bind(offload, "0.0.0.0:0"),
     );
     let from: std::net::SocketAddr = ([192, 0, 2, 1], 4000).into();
-    assert!(!offload.takes_from(from, socket.at()), "nobody has received");
+    assert!(
+        !offload.takes_from(from, socket.at()),
+        "nobody has received"
+    );
     socket.receive();
     any.receive();
     assert!(offload.takes_from(from, socket.at()));

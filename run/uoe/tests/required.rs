@@ -28,9 +28,8 @@ fn receive_all(receiver: &Socket, count: usize) -> Vec<(u32, SocketAddr, bool)> 
 
 fn is_in_order(all: &[(u32, SocketAddr, bool)], from: SocketAddr) -> bool {
     let mut numbered = all.iter().zip(0..);
-    numbered.all(|((number, source, by_carrier), at)| {
-        *number == at && *source == from && *by_carrier
-    })
+    numbered
+        .all(|((number, source, by_carrier), at)| *number == at && *source == from && *by_carrier)
 }
 
 fn await_port(offload: &Offload) -> u16 {
@@ -69,10 +68,7 @@ fn what_is_sent_before_there_is_a_receiver_comes_once_there_is() {
 
 #[test]
 fn nothing_goes_plainly_to_who_is_not_weft() {
-    let sender = Socket::bind(
-        process_by("uoe require", discovery_port()),
-        "127.0.0.1:0",
-    );
+    let sender = Socket::bind(process_by("uoe require", discovery_port()), "127.0.0.1:0");
     let plain = UdpSocket::bind("127.0.0.1:0").unwrap();
     let patience = Some(Duration::from_millis(500));
     plain.set_read_timeout(patience).unwrap();
@@ -134,10 +130,19 @@ fn who_waits_for_a_carrier_waits_so_long_and_leaves_it() {
     );
     let to = nobody();
     let begun = Instant::now();
-    assert_eq!(sender.try_to_send(to, &numbered(0, 40), true, true), Ok(true));
-    assert!(begun.elapsed() < Duration::from_millis(300), "it may not wait");
+    assert_eq!(
+        sender.try_to_send(to, &numbered(0, 40), true, true),
+        Ok(true)
+    );
+    assert!(
+        begun.elapsed() < Duration::from_millis(300),
+        "it may not wait"
+    );
     let begun = Instant::now();
-    assert_eq!(sender.try_to_send(to, &numbered(1, 40), true, false), Ok(true));
+    assert_eq!(
+        sender.try_to_send(to, &numbered(1, 40), true, false),
+        Ok(true)
+    );
     assert!(begun.elapsed() >= Duration::from_millis(300));
 }
 

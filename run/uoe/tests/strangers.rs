@@ -288,7 +288,7 @@ fn strangers_who_prove_nothing_hold_places_for_seconds() {
     let discovery = discovery_port();
     let socket = Socket::bind(process(discovery), "127.0.0.1:0");
     socket.receive();
-    let greeted: Vec<TcpStream> = (0..40)
+    let greeted: Vec<TcpStream> = (0..80)
         .filter_map(|_| {
             let mut stream = connect(socket.offload);
             stream.write_all(&greeting().to_octets()).ok()?;
@@ -297,7 +297,7 @@ fn strangers_who_prove_nothing_hold_places_for_seconds() {
             Some(stream)
         })
         .collect();
-    assert!(greeted.len() <= 32, "{}", greeted.len());
+    assert!((32..=64).contains(&greeted.len()), "{}", greeted.len());
     for stream in greeted {
         assert!(closed_after(stream) < Duration::from_secs(10));
     }
@@ -366,7 +366,11 @@ fn who_greets_with_the_instance_of_somebody_else_gets_none_of_its_datagrams() {
     let peer = Peer::greet_on(stream, claimed);
     std::thread::sleep(Duration::from_millis(50));
     run(&sender, &receiver, 200, sender.at());
-    assert_eq!(one.counted().carriers, 2, "the one that it connected and its own");
+    assert_eq!(
+        one.counted().carriers,
+        2,
+        "the one that it connected and its own"
+    );
     drop(peer);
 }
 
@@ -428,7 +432,10 @@ fn a_socket_that_receives_slowly_holds_up_no_other() {
         if let Some((octets, ..)) = other.receive() {
             break octets;
         }
-        assert!(begun.elapsed() < Duration::from_secs(2), "it waits for the slow one");
+        assert!(
+            begun.elapsed() < Duration::from_secs(2),
+            "it waits for the slow one"
+        );
     };
     assert_eq!(octets, b"for the other");
     slow.join().unwrap();

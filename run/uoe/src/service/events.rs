@@ -1,5 +1,6 @@
 //! What a carrier's state machine says is to be done, and its turn as a whole.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use weft_os::beside::socket_name;
@@ -102,8 +103,7 @@ impl Service {
             }
         };
         let is_itself = peer.instance == self.instance;
-        let is_somebody_else =
-            is_itself || side.connects_to.is_some_and(|to| to != peer.instance);
+        let is_somebody_else = is_itself || side.connects_to.is_some_and(|to| to != peer.instance);
         if side.own.without_udp && !side.is_accepted && !peer.without_udp {
             weft_settings::info!(
                 "udp-path=none stands in the rule here and in none of the program's at {}: addresses are proven by UDP",
@@ -355,6 +355,9 @@ impl Service {
                 side.carrier.refuse(number, Why::Ends, now);
                 if let Some(channel) = side.remove_peer_channel(number) {
                     self.retired.push((now + super::NONCES_KEPT, channel.nonce));
+                    let lost = channel.behind.len() as u64;
+                    let counts = &self.offload.counts;
+                    counts.dropped_received.fetch_add(lost, Ordering::Relaxed);
                     leave_source(&channel);
                 }
             }

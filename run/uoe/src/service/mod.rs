@@ -49,8 +49,10 @@ use side::Side;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 64;
+/// Connections that were accepted and have not greeted, at most.
+const SILENT_MAX: usize = 32;
 /// Connections that were accepted and on which no channel was proven, at most.
-const STRANGE_MAX: usize = 32;
+const STRANGE_MAX: usize = 64;
 /// How long what waits for room on a carrier may take to leave when the process ends.
 const LEAVES_WITHIN: Duration = Duration::from_millis(60);
 /// How soon the thread looks again while something is to come that wakes nobody.
@@ -234,8 +236,10 @@ impl Service {
             };
             // Who connects and says nothing holds a place for a second, who proves nothing for five; whoever comes to
             // more is closed at once.
-            let strange = self.sides.iter().filter(|side| side.is_strange()).count();
-            if strange < STRANGE_MAX && self.sides.len() < CARRIERS_MAX {
+            let strange = self.sides.iter().filter(|side| side.is_strange());
+            let silent = strange.clone().filter(|side| side.link.is_none()).count();
+            let has_place = silent < SILENT_MAX && strange.count() < STRANGE_MAX;
+            if has_place && self.sides.len() < CARRIERS_MAX {
                 let without_udp = self.offload.rules.any_without_udp();
                 let own = side::greeting(self.instance, None, without_udp);
                 let accepted = Side::accepted(stream, own, now());

@@ -34,9 +34,8 @@ impl Service {
         let (from, now) = (End::from(from), now());
         for side in &mut self.sides {
             let of_own = side.own_channels.values();
-            let own = of_own.filter(|channel| {
-                channel.nonce == proof.nonce && channel.wanted.port == port
-            });
+            let own = of_own
+                .filter(|channel| channel.nonce == proof.nonce && channel.wanted.port == port);
             let of_peer = side.peer_channels.values();
             let peer =
                 of_peer.filter(|channel| channel.nonce == proof.nonce && channel.port == port);

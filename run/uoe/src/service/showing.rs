@@ -80,14 +80,20 @@ impl Service {
     }
 
     fn rows(&self) -> impl Iterator<Item = Row> + '_ {
-        let own = self.sides.iter().flat_map(|side| side.own_channels.values());
+        let own = self
+            .sides
+            .iter()
+            .flat_map(|side| side.own_channels.values());
         let own = own.filter(|channel| channel.is_open).map(|channel| Row {
             port: channel.source.port(),
             peer: channel.wanted.to,
             way: Way::SentOverCarrier,
             why: Why::BothAreWeft,
         });
-        let peers = self.sides.iter().flat_map(|side| side.peer_channels.values());
+        let peers = self
+            .sides
+            .iter()
+            .flat_map(|side| side.peer_channels.values());
         let peers = peers.filter_map(|channel| {
             Some(Row {
                 port: channel.target.port(),

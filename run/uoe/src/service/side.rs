@@ -311,7 +311,8 @@ impl Side {
         let mut own = self.own_channels.values();
         let goes_there = own.any(|channel| channel.is_open && End::from(channel.wanted.to) == to);
         let mut peers = self.peer_channels.values();
-        let mut comes_from = || peers.any(|channel| channel.source.is_some_and(|(from, _)| from == to));
+        let mut comes_from =
+            || peers.any(|channel| channel.source.is_some_and(|(from, _)| from == to));
         self.there == to.address() && (goes_there || comes_from())
     }
 
