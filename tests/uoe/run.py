@@ -116,9 +116,10 @@ def both_ends(bed, how):
     expect((carried, here), carried[0] > 10000 and here[2] == carried[0] and here[3] == carried[3] == 0)
 
 
-@case()
-def a_receiver_that_connects_is_plain(bed):
-    sent, came, carried, here = transfer(bed, "connected")
+@case("connected", "filtered")
+def a_receiver_that_is_plain(bed, how):
+    """It connects to the sender, or has a filter that looks at each datagram."""
+    sent, came, carried, here = transfer(bed, how)
     expect((sent, came), came["came"] == sent["sent"])
     expect((carried, here), carried[0] == here[2] == 0)
 

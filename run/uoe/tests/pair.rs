@@ -206,6 +206,27 @@ fn what_no_rule_names_stays_plain() {
 }
 
 #[test]
+fn a_socket_that_is_bound_to_an_interface_stays_plain() {
+    let discovery = discovery_port();
+    let (one, two) = (process(discovery), process(discovery));
+    let (sender, receiver) = (
+        Socket::bind(one, "127.0.0.1:0"),
+        Socket::bind(two, "127.0.0.1:0"),
+    );
+    receiver.receive();
+    const SO_BINDTOIFINDEX: i32 = 62;
+    let (fd, loopback) = (sender.kernel.as_raw_fd(), 1);
+    if dgram::set_int(fd, libc::SOL_SOCKET, SO_BINDTOIFINDEX, loopback).is_err() {
+        eprintln!("skipped: the kernel binds no socket to an interface here");
+        return;
+    }
+    for number in 0..200 {
+        assert!(!sender.send(receiver.at(), &numbered(number, 40), true));
+    }
+    assert_eq!(one.counted().asked, 0);
+}
+
+#[test]
 fn a_receiver_that_closes_is_plain_again_and_its_carrier_lives() {
     let discovery = discovery_port();
     let (one, two) = (process(discovery), process(discovery));

@@ -80,11 +80,16 @@ impl Peer {
     }
 
     fn open(&mut self, target: End) {
+        self.open_from([127, 0, 0, 1], 1, target);
+    }
+
+    /// Opens a channel of this number, for datagrams that are claimed to come from that address.
+    fn open_from(&mut self, source: [u8; 4], channel: u16, target: End) {
         self.control(Control::Open {
-            channel: 1,
-            source: End::new([127, 0, 0, 1].into(), 4000),
+            channel,
+            source: End::new(source.into(), 4000),
             target,
-            nonce: [8; 16],
+            nonce: [channel as u8 ^ 9; 16],
         });
     }
 
@@ -439,4 +444,71 @@ fn a_socket_that_receives_slowly_holds_up_no_other() {
     };
     assert_eq!(octets, b"for the other");
     slow.join().unwrap();
+}
+
+#[test]
+fn so_many_channels_may_be_unproven_and_no_more() {
+    let socket = served();
+    let mut peer = Peer::greet(socket.offload, greeting());
+    for channel in 1..=300 {
+        peer.open_from([127, 0, 0, 1], channel, socket.at().into());
+    }
+    let said: Vec<Control> = (0..300).map_while(|_| peer.hear()).collect();
+    let wanted = said
+        .iter()
+        .filter(|control| matches!(control, Control::Prove { .. }));
+    assert_eq!((wanted.count(), said.len()), (256, 300));
+}
+
+#[test]
+fn the_rule_is_about_the_source_that_is_proven() {
+    let rules = "uoe prefer address=127.0.0.9";
+    let socket = Socket::bind(process_by(rules, discovery_port()), "127.0.0.1:0");
+    socket.receive();
+    let mut peer = Peer::greet(socket.offload, greeting());
+    peer.open(socket.at().into());
+    assert!(matches!(peer.hear(), Some(Control::Refuse { .. })));
+    peer.open_from([127, 0, 0, 9], 1, socket.at().into());
+    let Some(Control::Prove { nonce, .. }) = peer.hear() else {
+        panic!("it wants a proof");
+    };
+    let own = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let proof = Proof { nonce, number: 0 };
+    own.send_to(&proof.to_octets(), socket.at()).unwrap();
+    assert_eq!(socket.receive(), None);
+    assert!(matches!(peer.hear(), Some(Control::Accept { .. })));
+    assert!(matches!(peer.hear(), Some(Control::Refuse { .. })));
+    peer.say(1, b"a datagram");
+    assert_eq!(socket.receive(), None);
+    assert_eq!(socket.offload.counted().taken, 0);
+}
+
+#[test]
+fn a_proof_counts_at_the_socket_that_it_is_meant_for() {
+    let socket = served();
+    let other = Socket::bind(socket.offload, "127.0.0.1:0");
+    other.receive();
+    let mut peer = Peer::greet(socket.offload, greeting());
+    let mut nonces = Vec::new();
+    for (channel, to) in [(1, &socket), (2, &other)] {
+        peer.open_from([127, 0, 0, 1], channel, to.at().into());
+        match peer.hear() {
+            Some(Control::Prove { nonce, .. }) => nonces.push(nonce),
+            said => panic!("{said:?}"),
+        }
+    }
+    let own = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let proof = Proof {
+        nonce: nonces[0],
+        number: 0,
+    };
+    own.send_to(&proof.to_octets(), other.at()).unwrap();
+    assert_eq!(other.receive(), None, "it is not the program's");
+    let patience = Some(Duration::from_millis(200));
+    peer.stream.set_read_timeout(patience).unwrap();
+    assert_eq!(peer.hear(), None, "nothing is proven");
+    peer.stream.set_read_timeout(Some(SOON)).unwrap();
+    own.send_to(&proof.to_octets(), socket.at()).unwrap();
+    assert_eq!(socket.receive(), None);
+    assert!(matches!(peer.hear(), Some(Control::Accept { channel: 1 })));
 }
