@@ -1,6 +1,7 @@
 //! `weft stat`: what goes over Weft, read from the memory that served processes keep for it.
 
 mod adapter;
+mod datagrams;
 mod processes;
 mod rates;
 mod table;
@@ -27,7 +28,7 @@ pub fn run(args: &StatArgs) -> ExitCode {
     let mut screen = Screen::new(args);
     loop {
         let seen = processes::find(args.pid);
-        let look = meter.look(&seen.processes);
+        let look = meter.look(&seen);
         if let Some(ended) = gone(args, &screen, &look) {
             return ended;
         }
@@ -55,7 +56,7 @@ fn goes_on(args: &StatArgs, terminal: bool) -> bool {
 
 /// The end, when the one process that was asked for is not there.
 fn gone(args: &StatArgs, screen: &Screen, look: &Look) -> Option<ExitCode> {
-    let pid = args.pid.filter(|_| look.processes.is_empty())?;
+    let pid = args.pid.filter(|_| is_nobody(look))?;
     if screen.shown {
         complain(&format!("process {pid} has ended"), None);
         return Some(ExitCode::SUCCESS);
@@ -63,8 +64,8 @@ fn gone(args: &StatArgs, screen: &Screen, look: &Look) -> Option<ExitCode> {
     complain(
         &format!("process {pid} is not served by Weft"),
         Some(
-            "it was not started by weft run, has opened no device yet, has WEFT_STAT=off, or \
-             belongs to another user",
+            "it was not started by weft run, has opened no device and sent or received no datagram \
+             that could take a connection yet, has WEFT_STAT=off, or belongs to another user",
         ),
     );
     Some(ExitCode::FAILURE)
@@ -75,10 +76,14 @@ fn render(args: &StatArgs, look: &Look, seen: &Seen) -> String {
         // One line a look, so that a reader can take them one by one.
         return serde_json::to_string(look).unwrap_or_default() + "\n";
     }
-    if look.processes.is_empty() {
+    if is_nobody(look) {
         return nobody(seen);
     }
     table::render(look, args.pid.is_some())
+}
+
+fn is_nobody(look: &Look) -> bool {
+    look.processes.is_empty() && look.udp.is_empty()
 }
 
 fn nobody(seen: &Seen) -> String {

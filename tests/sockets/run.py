@@ -67,6 +67,11 @@ SOMETIMES = {
             "a receive buffer smaller than a segment makes a socket readable by framing alone, and no hook sees the wait"
         for version in "46" for call in UNHOOKED
     },
+    "uoe": {
+        f"udp{version}.blocked-recv-goes-on-though-its-number-is-closed":
+            "a wait at a socket that may have carriers is a look at the queue; whose number is closed meanwhile is EBADF"
+        for version in "46"
+    },
     "ddp-prefer": {
         f"tcp{version}.unhooked.{call}-reads-a-flow":
             "the Request, which follows the answer to a question, makes a socket readable, and no hook sees the wait"

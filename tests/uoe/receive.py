@@ -1,26 +1,34 @@
 #!/usr/bin/env python3
 """A program that knows nothing of Weft: takes numbered datagrams in one of the ways programs wait, and says what came.
 
-    receive.py HOW [PORT]     HOW: recv, timeout, poll, select, epoll, edge, connected, answer
+    receive.py HOW [PORT] [ADDRESS]     HOW: recv, timeout, poll, select, epoll, edge, connected, answer,
+                                        filtered
 
 Says "port N", and when a datagram "end" has come a line of JSON: how many came, how many were damaged, twice or out of
-order of their sender, from how many addresses. `connected` connects to the first sender, `answer` sends each back.
+order of their sender, and from which addresses. `connected` connects to the first sender, `answer` sends each back, `filtered` has a filter that takes all.
 """
+import ctypes
 import json
 import select
 import socket
+import struct
 import sys
 
 how, port = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 0
 at = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 at.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
-at.bind(("127.0.0.1", port))
+at.bind((sys.argv[3] if len(sys.argv) > 3 else "127.0.0.1", port))
 print("port", at.getsockname()[1], flush=True)
 came, damaged, disordered, last = 0, 0, 0, {}
 polled = select.poll()
 polled.register(at, select.POLLIN)
 epoll = select.epoll()
 epoll.register(at, select.EPOLLIN | (select.EPOLLET if how == "edge" else 0))
+if how == "filtered":
+    # linux/filter.h: BPF_RET of more octets than a datagram has; a program of one instruction, and where it is.
+    program = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0x40000))
+    SO_ATTACH_FILTER = 26
+    at.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(program)))
 if how == "timeout":
     at.settimeout(0.5)
 if how in ("epoll", "edge"):
@@ -62,6 +70,8 @@ while not is_over:
             at.sendto(octets, source)
         if how == "connected" and came == 1:
             at.connect(source)
-        if how not in ("edge", "recv"):
+        if how not in ("edge", "recv", "filtered"):
             break
-print(json.dumps({"came": came, "damaged": damaged, "disordered": disordered, "sources": len(last)}), flush=True)
+hosts = sorted({host for host, _ in last})
+print(json.dumps({"came": came, "damaged": damaged, "disordered": disordered, "sources": len(last), "hosts": hosts}),
+      flush=True)

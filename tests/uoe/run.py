@@ -47,8 +47,10 @@ class Bed:
         self.weft, self.work, self.seconds, self.processes = weft, work, seconds, []
 
     def start(self, ruled, *words):
-        rule = ["--log", "info", "--udp", RULE, "--discovery-port", str(DISCOVERY_PORT), "--"]
-        argv = [self.weft, "run", *rule] if ruled else []
+        """A program, under Weft with the usual rule or another one, or not at all."""
+        rule = RULE if ruled is True else ruled
+        weft = ["--log", "info", "--udp", rule, "--discovery-port", str(DISCOVERY_PORT), "--"]
+        argv = [self.weft, "run", *weft] if ruled else []
         log = self.work / f"{len(self.processes)}"
         process = Process([*argv, *map(str, words)], dict(os.environ, PYTHONUNBUFFERED="1"), log)
         self.processes.append(process)
@@ -114,9 +116,10 @@ def both_ends(bed, how):
     expect((carried, here), carried[0] > 10000 and here[2] == carried[0] and here[3] == carried[3] == 0)
 
 
-@case()
-def a_receiver_that_connects_is_plain(bed):
-    sent, came, carried, here = transfer(bed, "connected")
+@case("connected", "filtered")
+def a_receiver_that_is_plain(bed, how):
+    """It connects to the sender, or has a filter that looks at each datagram."""
+    sent, came, carried, here = transfer(bed, how)
     expect((sent, came), came["came"] == sent["sent"])
     expect((carried, here), carried[0] == here[2] == 0)
 
@@ -178,6 +181,61 @@ def a_sender_that_is_killed(bed):
     came, here = bed.finish(receiver)
     expect((carried, here), carried[0] > 10000 and here[1] == 2)
     expect(came, said(came)["damaged"] == said(came)["disordered"] == 0 and said(came)["sources"] == 2)
+
+
+def free_port():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@case("mode=1", "wait=forever")
+def a_receiver_that_comes_late(bed, how):
+    """What is sent before it is there waits: in the queue, or in the sender's call."""
+    port, count = free_port(), 300
+    sender = bed.start(f"uoe require {how}", *python("send.py"), port, count, 200, "patient")
+    time.sleep(1.5)
+    receiver = bed.start(True, *python("receive.py"), "recv", port)
+    sent, carried = bed.finish(sender)
+    output, here = bed.finish(receiver)
+    came = said(output)
+    expect((sent, came, carried), came["came"] == said(sent)["sent"] == count)
+    expect(came, came["damaged"] == came["disordered"] == 0 and came["sources"] == 1)
+    # The last says that it is over.
+    expect((carried, here), carried[0] == here[2] == count + 1 and here[3] == carried[3] == 0)
+
+
+@case()
+def a_plain_receiver_where_carriers_are_required(bed):
+    receiver = bed.start(False, *python("receive.py"), "timeout")
+    port = bed.port(receiver)
+    sender = bed.start("uoe require", *python("send.py"), port, 1000, 200)
+    _, carried = bed.finish(sender)
+    time.sleep(1)
+    expect("nothing ends it", not receiver.ended())
+    expect(carried, carried[0] == 0)
+
+
+@case()
+def shown(bed):
+    """`weft stat` has who sends to whom, and how."""
+    receiver = bed.start(True, *python("receive.py"), "recv")
+    port = bed.port(receiver)
+    bed.start(True, *python("send.py"), port, 10**9, 100)
+    plain = bed.start(False, *python("receive.py"), "recv")
+    plain_port = bed.port(plain)
+    bed.start(True, *python("send.py"), plain_port, 10**9, 100)
+    wanted = {("to, over a connection", f"127.0.0.1:{port}"), ("to, plainly", f"127.0.0.1:{plain_port}")}
+    begun = time.monotonic()
+    while time.monotonic() < begun + PATIENCE:
+        text = subprocess.run([bed.weft, "stat", "--json"], capture_output=True, text=True, check=True).stdout
+        udp = json.loads(text)["udp"]
+        peers = {(peer["way"], peer["peer"]) for one in udp for peer in one["peers"]}
+        took = [one for one in udp if one["received"] > 1000]
+        if wanted <= peers and took and any(way == "from, over a connection" for way, _ in peers):
+            return
+        time.sleep(0.2)
+    raise Failed(f"{wanted} is not in {text}")
 
 
 @case()

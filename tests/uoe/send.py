@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """A program that knows nothing of Weft: sends numbered datagrams, a little slower than a receiver in Python takes them.
 
-    send.py PORT COUNT SIZE [answered]
+    send.py PORT COUNT SIZE [answered] [patient] [ADDRESS]
 
-Says how many were sent and, with `answered`, how many came back, as a line of JSON. The first come slowly, so that
-nothing is lost before anybody is busy.
+Says how many were sent and, with `answered`, how many came back, as a line of JSON. `patient` waits some seconds before
+it says that it is over.
 """
 import json
 import socket
@@ -12,9 +12,10 @@ import sys
 import time
 
 port, count, size = (int(word) for word in sys.argv[1:4])
-is_answered = len(sys.argv) > 4
+is_answered = "answered" in sys.argv[4:]
+addresses = [word for word in sys.argv[4:] if word not in ("answered", "patient")]
 to = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-to.connect(("127.0.0.1", port))
+to.connect((addresses[0] if addresses else "127.0.0.1", port))
 to.settimeout(5)
 sent = answered = 0
 for number in range(count):
@@ -29,6 +30,6 @@ for number in range(count):
             answered += len(to.recv(70000)) == size
     elif number % 100 == 99:
         time.sleep(0.002)
-time.sleep(0.3)
+time.sleep(6 if "patient" in sys.argv[4:] else 0.3)
 to.send(b"end")
 print(json.dumps({"sent": sent, "answered": answered}), flush=True)

@@ -162,7 +162,7 @@ fn every_mistake_is_named_in_the_order_of_the_lines() {
     assert_eq!(
         said("[sockets]\nudp = \"of; gso prot=1\"\n[iwrap]\ncrc = true\n[run]\nlog = 3\nlgo = \"info\"\n"),
         "weft.toml:2: sockets.udp = of; gso prot=1 is not understood: rule 1, column 1: a rule begins with its action, \
-         and of is none; did you mean off? There are: gso, uoe prefer or off\n\
+         and of is none; did you mean off? There are: gso, uoe prefer, uoe require or off\n\
          weft.toml:2: sockets.udp = of; gso prot=1 is not understood: rule 2, column 9: prot is nothing that a rule can \
          say; did you mean port=? There are: direction=, address=, port=, program=\n\
          weft.toml:3: there is no section [iwrap]; did you mean [iwarp]?\n\

@@ -105,6 +105,7 @@ mod tests {
         });
         let look = Look {
             processes: vec![row],
+            udp: Vec::new(),
         };
         let text = plain(&render(&look, true));
         assert!(

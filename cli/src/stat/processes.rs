@@ -4,25 +4,28 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use weft_engine::stats::{self, Snapshot};
+use weft_udp_offload::stat as datagrams;
 
 /// What was found.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// In the order of their numbers.
-    pub processes: Vec<Process>,
+    pub processes: Vec<Process<Snapshot>>,
+    /// Those whose datagrams may travel over connections, likewise.
+    pub carrying: Vec<Process<datagrams::Snapshot>>,
     /// Processes that we may not look into.
     pub barred: usize,
 }
 
 /// A process that Weft serves.
 #[derive(Debug)]
-pub struct Process {
+pub struct Process<T> {
     /// Its number.
     pub pid: u32,
     /// Its name, as `ps` shows it.
     pub name: String,
     /// Its counts.
-    pub snapshot: Snapshot,
+    pub snapshot: T,
 }
 
 /// Looks for all processes, or for the one called `only`.
@@ -31,12 +34,19 @@ pub fn find(only: Option<u32>) -> Seen {
     for pid in only.map_or_else(all, |pid| vec![pid]) {
         let folder = PathBuf::from(format!("/proc/{pid}"));
         match statistics(&folder) {
-            Ok(Some(snapshot)) => seen.processes.push(Process {
-                pid,
-                name: name_of(&folder),
-                snapshot,
-            }),
-            Ok(None) => {}
+            Ok((verbs, udp)) => {
+                let name = || name_of(&folder);
+                seen.processes.extend(verbs.map(|snapshot| Process {
+                    pid,
+                    name: name(),
+                    snapshot,
+                }));
+                seen.carrying.extend(udp.map(|snapshot| Process {
+                    pid,
+                    name: name(),
+                    snapshot,
+                }));
+            }
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => seen.barred += 1,
             // It has ended meanwhile.
             Err(_) => {}
@@ -54,22 +64,31 @@ fn all() -> Vec<u32> {
     pids
 }
 
+/// What a process keeps of its connections, and of its datagrams.
+type Kept = (Option<Snapshot>, Option<datagrams::Snapshot>);
+
 /// The counts of the process whose folder in /proc this is, if it keeps any.
-fn statistics(folder: &Path) -> std::io::Result<Option<Snapshot>> {
-    let target = format!("/memfd:{} (deleted)", stats::NAME);
+fn statistics(folder: &Path) -> std::io::Result<Kept> {
+    let [verbs, udp] =
+        [stats::NAME, datagrams::NAME].map(|name| format!("/memfd:{name} (deleted)"));
+    let mut kept: Kept = (None, None);
     for entry in fs::read_dir(folder.join("fd"))?.flatten() {
         let path = entry.path();
-        let found = fs::read_link(&path).is_ok_and(|link| link.as_os_str() == target.as_str());
-        if !found {
+        let Ok(link) = fs::read_link(&path) else {
             continue;
-        }
+        };
         // A child after fork still has its parent's.
-        match stats::read(&path) {
-            Ok(snapshot) if is_own(folder, snapshot.totals.pid) => return Ok(Some(snapshot)),
-            _ => {}
+        if link.as_os_str() == verbs.as_str() {
+            let read = stats::read(&path).ok();
+            let own = read.filter(|snapshot| is_own(folder, snapshot.totals.pid));
+            kept.0 = kept.0.or(own);
+        } else if link.as_os_str() == udp.as_str() {
+            let read = datagrams::read(&path).ok();
+            let own = read.filter(|snapshot| is_own(folder, snapshot.pid));
+            kept.1 = kept.1.or(own);
         }
     }
-    Ok(None)
+    Ok(kept)
 }
 
 /// Whether the process calls itself `pid`; in a container that is another number than ours.
@@ -113,6 +132,7 @@ mod tests {
 
     #[test]
     fn a_process_without_weft_is_not_seen() {
-        assert!(find(Some(std::process::id())).processes.is_empty());
+        let seen = find(Some(std::process::id()));
+        assert!(seen.processes.is_empty() && seen.carrying.is_empty());
     }
 }

@@ -5,15 +5,18 @@ use std::net::IpAddr;
 use std::time::Instant;
 
 use serde::Serialize;
-use weft_engine::stats::{self, Connection, Totals};
+use weft_engine::stats::{self, Connection, Snapshot, Totals};
 
-use super::processes::Process;
+use super::datagrams::{carrying, Carrying};
+use super::processes::{Process, Seen};
 
 /// Everything seen at one time.
 #[derive(Debug, Serialize)]
 pub struct Look {
     /// In the order of their numbers.
     pub processes: Vec<Row>,
+    /// Those whose datagrams may travel over connections, likewise.
+    pub udp: Vec<Carrying>,
 }
 
 /// One process.
@@ -201,12 +204,15 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// The counts of `processes`, with the rates since the last call.
-    pub fn look(&mut self, processes: &[Process]) -> Look {
-        self.look_at(processes, Instant::now())
+    /// The counts of all that was seen, with the rates since the last call.
+    pub fn look(&mut self, seen: &Seen) -> Look {
+        Look {
+            processes: self.look_at(&seen.processes, Instant::now()),
+            udp: seen.carrying.iter().map(carrying).collect(),
+        }
     }
 
-    fn look_at(&mut self, processes: &[Process], now: Instant) -> Look {
+    fn look_at(&mut self, processes: &[Process<Snapshot>], now: Instant) -> Vec<Row> {
         let rows = processes
             .iter()
             .map(|process| {
@@ -221,12 +227,16 @@ impl Meter {
             .iter()
             .map(|process| (process.pid, (now, process.snapshot.totals)))
             .collect();
-        Look { processes: rows }
+        rows
     }
 }
 
 /// Nothing when counts have shrunk: another process has the number now.
-fn rates((then, before): &(Instant, Totals), process: &Process, now: Instant) -> Option<Rates> {
+fn rates(
+    (then, before): &(Instant, Totals),
+    process: &Process<Snapshot>,
+    now: Instant,
+) -> Option<Rates> {
     let after = &process.snapshot.totals;
     let seconds = now.duration_since(*then).as_secs_f64();
     let rate = |before: u64, after: u64| Some(after.checked_sub(before)? as f64 / seconds);
@@ -238,7 +248,7 @@ fn rates((then, before): &(Instant, Totals), process: &Process, now: Instant) ->
     })
 }
 
-fn row(process: &Process, rates: Option<Rates>) -> Row {
+fn row(process: &Process<Snapshot>, rates: Option<Rates>) -> Row {
     let totals = &process.snapshot.totals;
     Row {
         pid: process.pid,
@@ -338,9 +348,8 @@ fn each(connection: &Connection) -> Each {
 mod tests {
     use super::*;
     use std::time::Duration;
-    use weft_engine::stats::Snapshot;
 
-    fn process(pid: u32, octets_in: u64, sends: u64) -> Process {
+    fn process(pid: u32, octets_in: u64, sends: u64) -> Process<Snapshot> {
         Process {
             pid,
             name: "p".to_owned(),
@@ -362,18 +371,18 @@ mod tests {
         let mut meter = Meter::default();
         let start = Instant::now();
         let first = meter.look_at(&[process(1, 1000, 10)], start);
-        assert_eq!(first.processes[0].rates, None);
+        assert_eq!(first[0].rates, None);
         let later = start + Duration::from_millis(500);
         let second = meter.look_at(&[process(1, 3000, 15), process(2, 7, 7)], later);
         assert_eq!(
-            second.processes[0].rates,
+            second[0].rates,
             Some(Rates {
                 octets_in: 4000.0,
                 octets_out: 0.0,
                 operations: 10.0
             })
         );
-        assert_eq!(second.processes[1].rates, None);
+        assert_eq!(second[1].rates, None);
     }
 
     #[test]
@@ -382,6 +391,6 @@ mod tests {
         let start = Instant::now();
         meter.look_at(&[process(1, 1000, 10)], start);
         let look = meter.look_at(&[process(1, 5, 0)], start + Duration::from_secs(1));
-        assert_eq!(look.processes[0].rates, None);
+        assert_eq!(look[0].rates, None);
     }
 }

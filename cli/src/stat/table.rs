@@ -2,8 +2,8 @@
 
 use crate::output::{styled, BAD, STRONG};
 
-use super::adapter;
 use super::rates::{CarriedBy, Each, Look, Refused, Row, ServedBy};
+use super::{adapter, datagrams};
 
 /// The processes, and each one's connections if `connections`.
 pub fn render(look: &Look, connections: bool) -> String {
@@ -27,7 +27,12 @@ pub fn render(look: &Look, connections: bool) -> String {
         text.push('\n');
         text += &table(&REFUSED_HEAD, refused.into_iter());
     }
-    text
+    let udp = datagrams::tables(&look.udp, connections);
+    match (look.processes.is_empty(), udp.is_empty()) {
+        (_, true) => text,
+        (true, false) => udp,
+        (false, false) => format!("{text}\n{udp}"),
+    }
 }
 
 /// A column's name; text to the left, numbers to the right.
@@ -135,7 +140,7 @@ fn refused_cells(row: &Row, refused: &Refused) -> Vec<String> {
     ]
 }
 
-fn errors(count: u64) -> String {
+pub(super) fn errors(count: u64) -> String {
     match count {
         0 => "0".to_owned(),
         count => styled(BAD, count),
@@ -285,6 +290,7 @@ pub(super) mod tests {
     fn columns_line_up() {
         let look = Look {
             processes: vec![row()],
+            udp: Vec::new(),
         };
         assert_eq!(
             plain(&render(&look, false)),
@@ -303,6 +309,7 @@ pub(super) mod tests {
         });
         let look = Look {
             processes: vec![row],
+            udp: Vec::new(),
         };
         let text = plain(&render(&look, false));
         assert!(
@@ -318,6 +325,7 @@ pub(super) mod tests {
     fn connections_are_shown_when_asked_for() {
         let look = Look {
             processes: vec![row()],
+            udp: Vec::new(),
         };
         let text = plain(&render(&look, true));
         let lines: Vec<&str> = text.lines().collect();

@@ -49,6 +49,9 @@ pub const GREETING_TIMEOUT: Duration = Duration::from_secs(1);
 pub const PING_AFTER: Duration = Duration::from_secs(10);
 /// How long a ping may go without anything that comes.
 pub const PING_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a carrier may be without any channel whose ends were proven. A stranger that greets and no more, or asks
+/// for channels in vain, holds a place for no longer.
+pub const UNPROVEN_TIMEOUT: Duration = Duration::from_secs(5);
 /// No datagram went either way for so long: the carrier ends.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the proof of an address may take, with four tries.
@@ -89,6 +92,8 @@ pub struct Carrier {
     ping_at: Option<Duration>,
     pings: u32,
     used_at: Duration,
+    /// Until then a channel has to be proven; nothing once one was.
+    unproven_until: Option<Duration>,
 }
 
 /// Of two carriers between the same processes, which both of them connected: whether the one that `connected_by`
@@ -114,6 +119,7 @@ impl Carrier {
             ping_at: None,
             pings: 0,
             used_at: now,
+            unproven_until: None,
         }
     }
 
@@ -143,6 +149,7 @@ impl Carrier {
         if matches!(self.state, State::Greeting(_)) {
             self.peer = Some(peer);
             self.state = State::Up;
+            self.unproven_until = Some(now.saturating_add(UNPROVEN_TIMEOUT));
             self.events.push_back(Event::Up);
             self.hear(now);
         }
@@ -210,6 +217,7 @@ impl Carrier {
                     source,
                     target,
                 };
+                self.unproven_until = None;
                 self.events.push_back(incoming);
             }
         } else if self.incoming.admit(channel, nonce, now) {
@@ -283,6 +291,17 @@ impl Carrier {
         self.incoming.is_behind(channel, now)
     }
 
+    /// Whether datagrams on this channel wait for a mark whose time is over.
+    pub fn is_mark_late(&self, channel: u16, now: Duration) -> bool {
+        self.incoming.is_mark_late(channel, now)
+    }
+
+    /// The mark that datagrams on this channel wait for is late, and not lost: it may come for as long again. To be
+    /// said before [`Carrier::handle_timeout`] gives it up.
+    pub fn wait_for_late_mark(&mut self, channel: u16, now: Duration) {
+        self.incoming.wait_for_late_mark(channel, now);
+    }
+
     /// A datagram that looks like a proof came to the socket at `to` from `from`. Says whether it was one for a channel
     /// of this carrier: then the program does not see it.
     pub fn handle_proof(&mut self, proof: Proof, to: End, from: End, now: Duration) -> bool {
@@ -300,6 +319,7 @@ impl Carrier {
             incoming::Taken::Proven(channel, nonce) => {
                 self.say(Control::Accept { channel }, now);
                 self.prove(nonce, to, from);
+                self.unproven_until = None;
                 self.events.push_back(Event::Incoming {
                     channel,
                     source: from,
@@ -317,6 +337,7 @@ impl Carrier {
 
     fn tell_opened(&mut self) {
         while let Some(channel) = self.outgoing.poll_opened() {
+            self.unproven_until = None;
             self.events.push_back(Event::Opened { channel });
         }
     }

@@ -16,6 +16,10 @@ pub const BUSY_SENDS: u32 = 16;
 pub const BUSY_WITHIN: Duration = Duration::from_millis(100);
 /// How long a destination is left alone that did not answer; doubled each time.
 pub const PAUSE_MIN: Duration = Duration::from_secs(60);
+/// The same for one that had a channel, which has mostly been started anew and is back soon.
+pub const PAUSE_AFTER_CHANNEL: Duration = Duration::from_millis(500);
+/// How long an asking may take. Who asked may be gone without a word.
+pub const ASKING_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most.
 pub const PAUSE_MAX: Duration = Duration::from_secs(3600);
 /// Askings of a process: so many at once, and so many more each second.
@@ -42,8 +46,8 @@ pub enum Known {
 enum State {
     /// So many sends since then.
     Counting(u32, Duration),
-    /// Somebody asks.
-    Asking,
+    /// Somebody asks, since then.
+    Asking(Duration),
     /// It is left alone until then.
     Plain(Duration),
     Channel(u32),
@@ -55,6 +59,8 @@ struct Destination {
     state: State,
     /// How long it was left alone last; zero if never.
     pause: Duration,
+    /// How long it is left alone at least.
+    pause_min: Duration,
     sent_at: Duration,
 }
 
@@ -106,7 +112,9 @@ impl Destinations {
         known.sent_at = now;
         match &mut known.state {
             State::Channel(channel) => return Known::Channel(*channel),
-            State::Asking => return Known::Plain,
+            State::Asking(since) if now < since.saturating_add(ASKING_TIMEOUT) => {
+                return Known::Plain;
+            }
             State::Plain(until) if now < *until => return Known::Plain,
             State::Counting(count, since) if now <= since.saturating_add(BUSY_WITHIN) => {
                 *count += 1;
@@ -123,7 +131,7 @@ impl Destinations {
             return Known::Plain;
         }
         if let Some(known) = self.find(end) {
-            known.state = State::Asking;
+            known.state = State::Asking(now);
         }
         Known::Ask
     }
@@ -134,7 +142,7 @@ impl Destinations {
         for place in self.set(end) {
             let since = match place {
                 None => Duration::ZERO,
-                Some(one) if matches!(one.state, State::Channel(_) | State::Asking) => continue,
+                Some(one) if matches!(one.state, State::Channel(_) | State::Asking(_)) => continue,
                 Some(one) => one.sent_at,
             };
             if replaceable
@@ -149,6 +157,7 @@ impl Destinations {
                 end,
                 state: State::Counting(1, now),
                 pause: Duration::ZERO,
+                pause_min: PAUSE_MIN,
                 sent_at: now,
             });
         }
@@ -174,9 +183,14 @@ impl Destinations {
         }
     }
 
-    /// The channel is gone in order, as a peer that restarts or is idle closes it: it may be asked for again at once.
+    /// The channel is gone in order, as a peer that restarts or is idle closes it: it may be asked for again at once,
+    /// and if it does not answer then, soon again.
     pub fn handle_closed(&mut self, end: End, now: Duration) {
         if let Some(known) = self.find(end) {
+            if let State::Channel(_) = known.state {
+                known.pause_min = PAUSE_AFTER_CHANNEL;
+                known.pause = Duration::ZERO;
+            }
             known.state = State::Counting(0, now);
         }
     }
@@ -186,7 +200,7 @@ impl Destinations {
         let Some(known) = self.find(end) else {
             return Duration::ZERO;
         };
-        known.pause = (known.pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
+        known.pause = (known.pause * 2).clamp(known.pause_min, PAUSE_MAX);
         known.state = State::Plain(now.saturating_add(known.pause));
         known.pause
     }
@@ -284,6 +298,35 @@ mod tests {
             Some(15),
             "it is asked for again"
         );
+    }
+
+    #[test]
+    fn who_had_a_channel_is_asked_for_again_soon() {
+        let mut all = destinations();
+        send(&mut all, 1, 16, ms(1));
+        all.handle_channel(end(1), 42);
+        all.handle_closed(end(1), NOW);
+        let mut now = NOW;
+        for pause in [500, 1000, 2000] {
+            let asked = (0..20).any(|_| {
+                now += ms(1);
+                all.handle_send(end(1), now) == Known::Ask
+            });
+            assert!(asked, "{pause}");
+            // A channel that is lost before it was one is no sign that there was Weft.
+            assert_eq!(all.handle_no(end(1), now), ms(pause));
+            now += ms(pause);
+        }
+    }
+
+    #[test]
+    fn an_asking_of_which_nobody_hears_any_more_is_over() {
+        let mut all = destinations();
+        assert_eq!(send(&mut all, 1, 16, ms(1)), Some(16));
+        let later = NOW + ms(16) + ASKING_TIMEOUT;
+        assert_eq!(all.handle_send(end(1), later - ms(1)), Known::Plain);
+        let asked = (0..16).find(|at| all.handle_send(end(1), later + ms(*at)) == Known::Ask);
+        assert_eq!(asked, Some(15), "it is counted anew");
     }
 
     #[test]

@@ -42,4 +42,7 @@ pub enum Fault {
     /// The peer asks faster than it takes answers.
     #[error("more than {0} control messages that wait to be taken")]
     Controls(usize),
+    /// The peer asks for channels that it may not have, again and again.
+    #[error("{0} channels, one after the other, that no socket here takes")]
+    InVain(u32),
 }

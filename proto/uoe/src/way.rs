@@ -104,6 +104,13 @@ impl Chooser {
         self.is_barrier_under_way = false;
     }
 
+    /// The mark of [`Way::ChannelBehind`] could not be sent, or the channel could not be told of it: datagrams are
+    /// plain until the next try, which has a number of its own, as this mark may have left.
+    pub fn handle_mark_not_said(&mut self) {
+        self.on_channel = false;
+        self.is_plain_under_way = true;
+    }
+
     /// The receiver says that all before a barrier is taken.
     pub fn handle_passed(&mut self, number: u32) {
         if !self.is_barrier_under_way || number != self.barrier {
@@ -176,6 +183,16 @@ mod tests {
         chooser.handle_passed(1);
         assert!(chooser.is_on_channel());
         assert_eq!(chooser.choose(IDLE), Way::ChannelBarrier(2));
+    }
+
+    #[test]
+    fn a_mark_that_was_not_said_is_no_later_ones() {
+        let mut chooser = open();
+        assert_eq!(chooser.choose(BUSY), Way::ChannelBehind(1));
+        chooser.handle_mark_not_said();
+        assert!(!chooser.is_on_channel());
+        assert_eq!(chooser.choose(IDLE), Way::Plain);
+        assert_eq!(chooser.choose(BUSY), Way::ChannelBehind(2));
     }
 
     #[test]

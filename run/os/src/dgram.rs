@@ -99,6 +99,34 @@ pub fn local_name(fd: i32, name: &mut [u8; NAME_LEN]) -> usize {
     socket_name(libc::SYS_getsockname, fd, name)
 }
 
+/// Gives the socket a port of the kernel's choice if it has none, as its first send would; whether it has one.
+pub fn have_port(fd: i32) -> bool {
+    let mut name = [0; NAME_LEN];
+    let len = local_name(fd, &mut name);
+    let has_port = |name: &[u8; NAME_LEN]| name[2..4] != [0, 0];
+    if len == 0 || has_port(&name) {
+        return len != 0;
+    }
+    // The name of a socket that is bound to nothing is that of any address and any port.
+    // SAFETY: the kernel reads `len` octets of `name`, which has them.
+    let _ = unsafe {
+        sys::call(
+            libc::SYS_bind,
+            [fd as usize, name.as_ptr() as usize, len, 0, 0, 0],
+        )
+    };
+    local_name(fd, &mut name) != 0 && has_port(&name)
+}
+
+/// Whether the program has chosen a way for what the socket sends: an interface that it is bound to, or a mark by which
+/// the machine's rules choose one.
+pub fn has_own_way(fd: i32) -> bool {
+    /// asm-generic/socket.h: the index of the interface that a socket is bound to.
+    const SO_BINDTOIFINDEX: i32 = 62;
+    let is_set = |option| matches!(get_int(fd, libc::SOL_SOCKET, option), Ok(value) if value != 0);
+    is_set(SO_BINDTOIFINDEX) || is_set(libc::SO_MARK)
+}
+
 /// The address the socket is connected to, in `name`; gives its length, 0 if it is not connected.
 pub fn peer_name(fd: i32, name: &mut [u8; NAME_LEN]) -> usize {
     socket_name(libc::SYS_getpeername, fd, name)
@@ -299,6 +327,43 @@ mod tests {
         }
         discard(receiver.as_raw_fd()).unwrap();
         assert_eq!(discard(receiver.as_raw_fd()), Err(libc::EAGAIN));
+    }
+
+    #[test]
+    fn a_port_is_had_once() {
+        for (domain, octets) in [(libc::AF_INET, 16), (libc::AF_INET6, 28)] {
+            // SAFETY: names no memory.
+            let fd = unsafe { libc::socket(domain, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+            if fd < 0 {
+                eprintln!("skipped: no sockets of family {domain}");
+                continue;
+            }
+            let mut name = [0; NAME_LEN];
+            assert_eq!(local_name(fd, &mut name), octets);
+            assert_eq!(name[2..4], [0, 0], "it has none yet");
+            assert!(have_port(fd));
+            local_name(fd, &mut name);
+            let port = [name[2], name[3]];
+            assert!(port != [0, 0] && have_port(fd));
+            local_name(fd, &mut name);
+            assert_eq!([name[2], name[3]], port, "it stays");
+            // SAFETY: nobody else has the descriptor.
+            unsafe { libc::close(fd) };
+            assert!(!have_port(fd));
+        }
+    }
+
+    #[test]
+    fn who_binds_to_an_interface_has_a_way_of_its_own() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert!(!has_own_way(socket.as_raw_fd()));
+        let loopback = 1;
+        // By anybody, of a socket that is bound to none.
+        if set_int(socket.as_raw_fd(), libc::SOL_SOCKET, 62, loopback).is_err() {
+            eprintln!("skipped: the kernel binds no socket to an interface here");
+            return;
+        }
+        assert!(has_own_way(socket.as_raw_fd()));
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Shared memory that other processes can look into: a sealed-size memfd of 64-bit words.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
@@ -9,6 +8,7 @@ use rustix::fs::{memfd_create, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
 use rustix::process::{getrlimit, Resource};
 
+use crate::descriptors;
 use crate::private::Private;
 
 /// Whether the process may make a file of so many octets, in memory too (RLIMIT_FSIZE). One that goes beyond its limit
@@ -33,10 +33,27 @@ impl SharedWords {
     /// # Errors
     /// Descriptors or memory are short, or the process may not write files of this size (RLIMIT_FSIZE).
     pub fn create(name: &str, count: usize) -> io::Result<SharedWords> {
+        SharedWords::create_in(count, |flags| Ok(memfd_create(name, flags)?.into()))
+    }
+
+    /// The same in a program that asked for none: the number is apart from its own.
+    ///
+    /// # Errors
+    /// As those of [`SharedWords::create`].
+    pub fn create_apart(name: &str, count: usize) -> io::Result<SharedWords> {
+        SharedWords::create_in(count, |flags| {
+            descriptors::open_apart(|| memfd_create(name, flags))
+        })
+    }
+
+    fn create_in(
+        count: usize,
+        open: impl Fn(MemfdFlags) -> io::Result<Private>,
+    ) -> io::Result<SharedWords> {
         if !is_file_allowed(count * 8) {
             return Err(rustix::io::Errno::FBIG.into());
         }
-        let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        let fd = open(MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&fd, (count * 8) as u64)?;
         // With a fixed size no reader can be made to fault by a shrinking file.
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW)?;
@@ -57,10 +74,10 @@ impl SharedWords {
             ));
         }
         let octets = rustix::fs::fstat(&fd)?.st_size as usize;
-        SharedWords::map(fd, octets / 8, ProtFlags::READ)
+        SharedWords::map(fd.into(), octets / 8, ProtFlags::READ)
     }
 
-    fn map(fd: OwnedFd, count: usize, prot: ProtFlags) -> io::Result<SharedWords> {
+    fn map(fd: Private, count: usize, prot: ProtFlags) -> io::Result<SharedWords> {
         if count == 0 {
             return Err(io::ErrorKind::InvalidData.into());
         }
@@ -78,7 +95,7 @@ impl SharedWords {
         Ok(SharedWords {
             addr: addr as usize,
             count,
-            _fd: fd.into(),
+            _fd: fd,
         })
     }
 

@@ -1,4 +1,5 @@
-//! Which UDP sockets are offloaded: [rules](crate::rules) with the actions `gso`, `uoe prefer` and `off`.
+//! Which UDP sockets are offloaded: [rules](crate::rules) with the actions `gso`, `uoe prefer`, `uoe require` and
+//! `off`.
 //!
 //! A datagram socket neither connects nor listens in the way of a stream: its directions are `send`, where datagrams
 //! are gathered, and `receive`, where they are split. Where no rule fits nothing is offloaded.
@@ -18,38 +19,111 @@ pub struct DatagramRules(Rules<Treatment, Direction>);
 pub enum Treatment {
     /// Gathered and split: segmentation offload.
     Gso,
-    /// Sent over an offloaded connection where the other end is Weft too, plainly where it is not.
+    /// Sent over an offloaded connection where the other end is Weft too; plainly where it is not, unless connections
+    /// are required.
     Uoe(Uoe),
     /// Left to the kernel.
     Off,
 }
 
-/// What becomes of datagrams that came over an offloaded connection and wait for the program.
+/// What becomes of datagrams that travel over an offloaded connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Uoe {
-    /// How long one may wait; what waits longer is dropped. Nothing: for ever.
+    /// How long one may wait for the program, or for its connection; what waits longer is dropped. Nothing: for ever.
     pub age: Option<Duration>,
     /// Where there is no room the oldest is dropped, not the newest.
     pub drops_oldest: bool,
+    /// Datagrams are never sent plainly. Nothing: they are where there is no connection.
+    pub requires: Option<Requires>,
 }
 
-/// Sets how long a datagram may wait: `20ms`, `500us` or `2s`.
-fn set_age(treatment: &mut Treatment, value: &str) -> bool {
+/// What a rule says that requires connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Requires {
+    /// What a send does that finds no connection.
+    pub wait: Wait,
+    /// UDP does not pass: no end proves by it which address it has, if both ends' rules say so.
+    pub without_udp: bool,
+}
+
+/// What a send does that finds no connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wait {
+    /// It leaves the datagram in a queue (mode 1).
+    #[default]
+    No,
+    /// It waits for so long, and then leaves it (mode 2).
+    For(Duration),
+    /// It waits until there is one.
+    Forever,
+}
+
+/// How long a send waits in mode 2 if nothing is said.
+const WAIT_DEFAULT: Duration = Duration::from_secs(1);
+
+/// A length of time: `20ms`, `500us` or `2s`.
+fn time(value: &str) -> Option<Duration> {
     let digits = value.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: Option<u32> = digits.parse().ok().filter(|number| *number > 0);
     let unit = match &value[digits.len()..] {
         "us" => Duration::from_micros(1),
         "ms" => Duration::from_millis(1),
         "s" => Duration::from_secs(1),
-        _ => return false,
+        _ => return None,
     };
-    match (treatment, number) {
-        (Treatment::Uoe(uoe), Some(number)) => {
-            uoe.age = Some(unit * number);
+    Some(unit * number?)
+}
+
+/// Sets how long a datagram may wait.
+fn set_age(treatment: &mut Treatment, value: &str) -> bool {
+    match (treatment, time(value)) {
+        (Treatment::Uoe(uoe), Some(age)) => {
+            uoe.age = Some(age);
             true
         }
         _ => false,
     }
+}
+
+/// What the rule requires, if it is one that does.
+fn requires(treatment: &mut Treatment) -> Option<&mut Requires> {
+    match treatment {
+        Treatment::Uoe(uoe) => uoe.requires.as_mut(),
+        _ => None,
+    }
+}
+
+/// Sets what a send does that finds no connection, by the numbers of the modes.
+fn set_mode(treatment: &mut Treatment, value: &str) -> bool {
+    let Some(requires) = requires(treatment) else {
+        return false;
+    };
+    match (value, requires.wait) {
+        ("1", _) => requires.wait = Wait::No,
+        ("2", Wait::No) => requires.wait = Wait::For(WAIT_DEFAULT),
+        ("2", _) => {}
+        _ => return false,
+    }
+    true
+}
+
+/// Sets how long a send waits that finds no connection.
+fn set_wait(treatment: &mut Treatment, value: &str) -> bool {
+    let wait = match (value, time(value)) {
+        ("forever", _) => Wait::Forever,
+        (_, Some(time)) => Wait::For(time),
+        _ => return false,
+    };
+    let requires = requires(treatment);
+    requires.map(|requires| requires.wait = wait).is_some()
+}
+
+/// Says that UDP does not pass.
+fn set_udp_path(treatment: &mut Treatment, value: &str) -> bool {
+    let requires = requires(treatment).filter(|_| value == "none");
+    requires
+        .map(|requires| requires.without_udp = true)
+        .is_some()
 }
 
 /// Sets which datagram is dropped where there is no room.
@@ -74,6 +148,18 @@ pub enum Direction {
     Receive,
 }
 
+const AGE: ActionOption<Treatment> = ActionOption {
+    name: "age",
+    accepts: "N followed by us, ms or s",
+    set: set_age,
+};
+
+const DROP: ActionOption<Treatment> = ActionOption {
+    name: "drop",
+    accepts: "oldest or newest",
+    set: set_drop,
+};
+
 /// What the rules may say.
 pub const GRAMMAR: Grammar<Treatment, Direction> = Grammar {
     actions: &[
@@ -87,17 +173,37 @@ pub const GRAMMAR: Grammar<Treatment, Direction> = Grammar {
             value: Treatment::Uoe(Uoe {
                 age: None,
                 drops_oldest: false,
+                requires: None,
+            }),
+            options: &[AGE, DROP],
+        },
+        Action {
+            name: "uoe require",
+            value: Treatment::Uoe(Uoe {
+                age: None,
+                drops_oldest: false,
+                requires: Some(Requires {
+                    wait: Wait::No,
+                    without_udp: false,
+                }),
             }),
             options: &[
+                AGE,
+                DROP,
                 ActionOption {
-                    name: "age",
-                    accepts: "N followed by us, ms or s",
-                    set: set_age,
+                    name: "mode",
+                    accepts: "1 or 2",
+                    set: set_mode,
                 },
                 ActionOption {
-                    name: "drop",
-                    accepts: "oldest or newest",
-                    set: set_drop,
+                    name: "wait",
+                    accepts: "N followed by us, ms or s, or forever",
+                    set: set_wait,
+                },
+                ActionOption {
+                    name: "udp-path",
+                    accepts: "none",
+                    set: set_udp_path,
                 },
             ],
         },
@@ -134,6 +240,21 @@ impl DatagramRules {
     pub fn any_uoe(&self) -> bool {
         let mut rules = self.iter();
         rules.any(|rule| matches!(rule.action(), Treatment::Uoe(_)))
+    }
+
+    /// Whether datagrams may be ones that are never sent plainly.
+    pub fn any_required(&self) -> bool {
+        self.iter()
+            .any(|rule| matches!(rule.action(), Treatment::Uoe(uoe) if uoe.requires.is_some()))
+    }
+
+    /// Whether UDP may not pass for some.
+    pub fn any_without_udp(&self) -> bool {
+        let is_without = |requires: &Requires| requires.without_udp;
+        self.iter().any(|rule| match rule.action() {
+            Treatment::Uoe(uoe) => uoe.requires.as_ref().is_some_and(is_without),
+            _ => false,
+        })
     }
 
     /// Whether addresses and ports make a difference.
@@ -206,6 +327,7 @@ mod tests {
         let wanted = Uoe {
             age: Some(Duration::from_millis(20)),
             drops_oldest: true,
+            requires: None,
         };
         assert_eq!(rules.uoe(Send, &near), Some(wanted));
         assert_eq!(rules.uoe(Send, &far), None);
@@ -226,6 +348,36 @@ mod tests {
             let uoe = rules(&format!("uoe prefer age={text}")).uoe(Receive, &[]);
             assert_eq!(uoe.and_then(|uoe| uoe.age), Some(age), "{text}");
         }
+    }
+
+    #[test]
+    fn who_requires_connections_says_what_is_done_without() {
+        for (text, wait, without_udp) in [
+            ("", Wait::No, false),
+            (" mode=1", Wait::No, false),
+            (" mode=2", Wait::For(Duration::from_secs(1)), false),
+            (" wait=50ms", Wait::For(Duration::from_millis(50)), false),
+            (
+                " mode=2 wait=50ms",
+                Wait::For(Duration::from_millis(50)),
+                false,
+            ),
+            (
+                " wait=50ms mode=2",
+                Wait::For(Duration::from_millis(50)),
+                false,
+            ),
+            (" mode=2 wait=forever age=2s", Wait::Forever, false),
+            (" udp-path=none", Wait::No, true),
+        ] {
+            let rules = rules(&format!("uoe require{text}"));
+            let requires = rules.uoe(Send, &[]).and_then(|uoe| uoe.requires);
+            assert_eq!(requires, Some(Requires { wait, without_udp }), "{text}");
+            assert!(rules.any_uoe() && rules.any_required());
+            assert_eq!(rules.any_without_udp(), without_udp);
+        }
+        let prefers = rules("uoe prefer; gso");
+        assert!(!prefers.any_required() && !prefers.any_without_udp());
     }
 
     #[test]
@@ -270,6 +422,12 @@ mod tests {
             "uoe prefer age=9h",
             "uoe prefer drop=all",
             "uoe prefer prefer",
+            "uoe prefer mode=1",
+            "uoe prefer wait=20ms",
+            "uoe prefer udp-path=none",
+            "uoe require mode=3",
+            "uoe require wait=long",
+            "uoe require udp-path=some",
         ] {
             assert!(DatagramRules::parse(text).is_err(), "{text}");
         }

@@ -326,7 +326,7 @@ fn each_mistake_in_rules_is_named_with_its_place() {
         complaints[0].to_string(),
         "WEFT_UDP=gso prot=1; of; gso port=5-4 is not understood: rule 1, column 5: prot is nothing that a rule can \
          say; did you mean port=? There are: direction=, address=, port=, program=; rule 2, column 13: a rule begins \
-         with its action, and of is none; did you mean off? There are: gso, uoe prefer or off; rule 3, column 21: port=5-4 is not \
-         understood: give port=N or N-M; the default, off, is used"
+         with its action, and of is none; did you mean off? There are: gso, uoe prefer, uoe require or off; rule 3, \
+         column 21: port=5-4 is not understood: give port=N or N-M; the default, off, is used"
     );
 }

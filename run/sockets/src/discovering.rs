@@ -31,8 +31,14 @@ impl Owner for Owners {
     fn promise(&self, connection: &Connection, now: Duration) -> bool {
         match connection.about {
             About::Stream => self.promises.promise(connection, now),
-            // Nothing is held back for datagrams: each end proves what it says of itself.
-            About::Datagrams => true,
+            // Nothing is held back for datagrams: each end proves what it says of itself. Who would refuse the channel
+            // does not have others connect for it.
+            About::Datagrams => {
+                let ends = [connection.client, connection.server];
+                let [source, target] = ends.map(|end| end.to_socket_addr());
+                self.offload
+                    .is_some_and(|offload| offload.takes_from(source, target))
+            }
         }
     }
 

@@ -16,6 +16,22 @@ macro_rules! counts {
             $(pub(crate) $name: AtomicU64,)*
         }
 
+        impl Counted {
+            /// How many counts there are.
+            pub(crate) const COUNT: usize = [$(stringify!($name)),*].len();
+
+            /// The counts in their order.
+            pub(crate) fn to_words(self) -> [u64; Counted::COUNT] {
+                [$(self.$name),*]
+            }
+
+            /// The counts that were these words.
+            pub(crate) fn from_words(words: [u64; Counted::COUNT]) -> Counted {
+                let [$($name),*] = words;
+                Counted { $($name),* }
+            }
+        }
+
         impl Counts {
             pub(crate) fn counted(&self) -> Counted {
                 Counted {

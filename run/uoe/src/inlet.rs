@@ -20,6 +20,16 @@ pub(crate) struct Source {
     pub(crate) len: usize,
 }
 
+/// A source, as the queue remembers it.
+#[derive(Clone, Copy, Debug)]
+struct Remembered {
+    source: Source,
+    /// Channels whose datagrams come from it.
+    channels: u32,
+    /// Datagrams that had been put in when the last of these was over: once all of them are gone, so is the source.
+    put: u64,
+}
+
 /// A datagram that is handed out.
 #[derive(Debug)]
 pub struct Waiting<'a> {
@@ -35,7 +45,7 @@ pub(crate) struct Inlet {
     /// The process whose datagrams these are: a child has none of its parent's.
     process: u32,
     queue: Option<Queue<Vec<u8>>>,
-    sources: Vec<Source>,
+    sources: Vec<Remembered>,
     /// A bell was rung since the queue was empty last.
     pub(crate) is_rung: bool,
     /// Datagrams put in and taken out so far.
@@ -100,16 +110,41 @@ impl Inlet {
         };
     }
 
-    /// The number of a source, for [`Inlet::put_in`]; nothing where there are too many. By the thread.
+    /// The number of a source, for [`Inlet::put_in`], for one channel more; nothing where there are too many. By the
+    /// thread.
     pub(crate) fn source(&mut self, source: Source) -> Option<u32> {
-        if let Some(at) = self.sources.iter().position(|one| *one == source) {
-            return Some(at as u32);
+        let passed = self.passed();
+        let mut sources = self.sources.iter();
+        let known = sources.position(|one| one.source == source);
+        // A server that lives for long has more clients than places, one after the other.
+        let is_free = |one: &Remembered| one.channels == 0 && one.put <= passed;
+        let at = known.or_else(|| self.sources.iter().position(is_free));
+        let new = Remembered {
+            source,
+            channels: 0,
+            put: 0,
+        };
+        let at = match at {
+            Some(at) => at,
+            None if self.sources.len() >= SOURCES_MAX => return None,
+            None => {
+                self.sources.push(new);
+                self.sources.len() - 1
+            }
+        };
+        if self.sources[at].source != source {
+            self.sources[at] = new;
         }
-        if self.sources.len() >= SOURCES_MAX {
-            return None;
+        self.sources[at].channels += 1;
+        Some(at as u32)
+    }
+
+    /// A channel whose datagrams came from this source is over. By the thread.
+    pub(crate) fn leave_source(&mut self, number: u32) {
+        if let Some(one) = self.sources.get_mut(number as usize) {
+            one.channels = one.channels.saturating_sub(1);
+            one.put = self.put;
         }
-        self.sources.push(source);
-        Some(self.sources.len() as u32 - 1)
     }
 
     /// Datagrams put in that wait no more: taken by the program, or dropped.
@@ -166,7 +201,7 @@ impl Inlet {
         }
         let Inlet { queue, sources, .. } = self;
         let record = queue.as_mut()?.front(now)?;
-        let source = sources.get(record.tag as usize)?;
+        let source = &sources.get(record.tag as usize)?.source;
         Some(Waiting {
             octets: record.octets,
             name: &source.name[..source.len],
@@ -186,11 +221,12 @@ impl Inlet {
         is_empty
     }
 
-    /// Throws away what waits. Frees no memory.
+    /// Throws away what waits, and forgets where it came from. Frees no memory.
     pub(crate) fn clear(&mut self) {
         if let Some(queue) = self.queue() {
             queue.clear();
         }
+        self.sources.clear();
         self.is_rung = false;
         self.taken = self.put;
     }
@@ -244,6 +280,31 @@ mod tests {
         assert!(inlet.is_empty(NOW + Duration::from_millis(21)));
         assert_eq!(inlet.newly_dropped(), 2);
         assert_eq!(inlet.passed(), 2, "nobody waits for what was dropped");
+    }
+
+    #[test]
+    fn a_source_is_forgotten_with_its_last_datagram() {
+        let mut inlet = inlet();
+        let number_of = |inlet: &mut Inlet, number: u32| {
+            let [one, other] = (number as u16).to_be_bytes();
+            let mut from = source(one);
+            from.name[3] = other;
+            inlet.source(from)
+        };
+        for number in 0..SOURCES_MAX as u32 {
+            assert_eq!(number_of(&mut inlet, number), Some(number));
+        }
+        assert_eq!(number_of(&mut inlet, 5000), None, "there are too many");
+        assert_eq!(inlet.put_in(b"of 7", 7, NOW), PutIn::WaitsUntold);
+        assert_eq!(number_of(&mut inlet, 7), Some(7), "a second channel");
+        inlet.leave_source(7);
+        assert_eq!(number_of(&mut inlet, 5000), None);
+        inlet.leave_source(7);
+        assert_eq!(number_of(&mut inlet, 5000), None, "one of its waits");
+        inlet.pop();
+        assert_eq!(number_of(&mut inlet, 5000), Some(7));
+        inlet.clear();
+        assert_eq!(number_of(&mut inlet, 9), Some(0), "of another socket");
     }
 
     #[test]

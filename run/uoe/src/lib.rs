@@ -11,11 +11,13 @@
 //! | [`port`] | one UDP socket: how it sends and receives over carriers |
 //! | [`inlet`] | datagrams that came over carriers and wait for the program |
 //! | `sending`, `taking` | the program's sends and receives |
+//! | `requiring` | sends that never go plainly |
 //! | `thread`, `worker` | the thread as calls see it; what is known of it |
 //! | `paths` | where a socket's datagrams go |
 //! | `link` | the octets of one carrier that are to leave |
 //! | `mail` | what calls tell the thread |
 //! | `nonces` | how Weft's own datagrams are told from the program's |
+//! | [`stat`] | what others see of that while the process lives |
 //! | [`counts`] | what has become of datagrams |
 //! | `service` | the thread |
 
@@ -29,8 +31,10 @@ mod nonces;
 pub mod offload;
 mod paths;
 pub mod port;
+mod requiring;
 pub mod sending;
 mod service;
+pub mod stat;
 mod taking;
 mod thread;
 mod worker;

@@ -2,6 +2,7 @@
 //! about to sleep, gives them to TCP.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use weft_os::guarded::Guarded;
 use weft_os::lock::{Guard, Lock, Locked};
@@ -9,6 +10,9 @@ use weft_os::net::{TcpStream, Transfer};
 use weft_os::process;
 use weft_uoe::gather::Gather;
 use weft_uoe::Control;
+
+/// How long TCP may take nothing of what waits before nobody waits for it any more.
+const STALLED_AFTER: Duration = Duration::from_millis(250);
 
 /// Which carrier: the place of its link, and a number that the place's next carrier does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +40,8 @@ pub(crate) struct Link {
     waits: AtomicBool,
     /// Datagrams put in so far.
     sent: AtomicU64,
+    /// When TCP took something last, or there was nothing to take, in nanoseconds.
+    moved_at: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -53,6 +59,7 @@ impl Link {
             outgoing: Lock::new(Outgoing::default()),
             waits: AtomicBool::new(false),
             sent: AtomicU64::new(0),
+            moved_at: AtomicU64::new(0),
         }
     }
 
@@ -78,6 +85,7 @@ impl Link {
                     stream: Some(Guarded::new(stream)),
                 },
             );
+            self.moved_at.store(clock(), Ordering::Relaxed);
             // A parent's memory stays as it is: its descriptors are none here.
             if before.process != process::id() {
                 std::mem::forget(before);
@@ -99,6 +107,13 @@ impl Link {
     #[inline]
     pub(crate) fn waits(&self) -> bool {
         self.waits.load(Ordering::Acquire)
+    }
+
+    /// Whether TCP has taken nothing for so long that who sends does not wait for it: the other end is stopped, or the
+    /// network is gone, and a program that sends to others, too, is not to be held up by it.
+    pub(crate) fn is_stalled(&self) -> bool {
+        let since = self.moved_at.load(Ordering::Relaxed);
+        u128::from(clock().saturating_sub(since)) >= STALLED_AFTER.as_nanos()
     }
 
     /// Datagrams put in so far, of all carriers that had the place.
@@ -160,13 +175,28 @@ impl Link {
     }
 
     fn flush_held(&self, outgoing: &mut Outgoing) {
+        let before = outgoing.waiting();
         if outgoing.flush() {
             self.waits.store(false, Ordering::Release);
+        }
+        if before == 0 || outgoing.waiting() < before {
+            self.moved_at.store(clock(), Ordering::Relaxed);
         }
     }
 }
 
+/// The time in nanoseconds.
+fn clock() -> u64 {
+    weft_os::dgram::now()
+}
+
 impl Outgoing {
+    /// Octets that are to leave.
+    fn waiting(&self) -> usize {
+        let gather = self.gather.as_ref();
+        gather.map_or(0, |gather| gather.octets().len())
+    }
+
     #[inline]
     fn push<E>(
         &mut self,
@@ -212,5 +242,65 @@ impl Outgoing {
             }
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+    use weft_os::net::TcpListener;
+    use weft_uoe::Key;
+
+    const ID: LinkId = LinkId {
+        place: 0,
+        generation: 1,
+    };
+
+    fn put(link: &Link) -> Put {
+        let fill = |room: &mut [u8]| {
+            room.fill(7);
+            Ok::<(), ()>(())
+        };
+        link.put(ID, 1, 1000, None, fill).unwrap()
+    }
+
+    #[test]
+    fn who_takes_nothing_for_long_is_waited_for_no_more() {
+        process::watch();
+        let listener = TcpListener::apart(0, 1).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let stream = TcpStream::connect_apart(([127, 0, 0, 1], port).into()).unwrap();
+        let begun = Instant::now();
+        let peer = loop {
+            if let Some(peer) = listener.accept_apart().unwrap() {
+                break peer;
+            }
+            assert!(begun.elapsed().as_secs() < 10);
+        };
+        let link = Link::new();
+        assert_eq!(put(&link), Put::Gone, "there is no carrier yet");
+        let key = Key::new(&[1; 16], &[2; 16]);
+        link.begin(1, Gather::new(vec![0; 65_536], key, 0), stream);
+        while put(&link) == Put::Done {}
+        assert!(
+            link.waits() && !link.is_stalled(),
+            "it took something just now"
+        );
+        // TCP makes room for a while.
+        while !link.is_stalled() {
+            while put(&link) == Put::Done {}
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(begun.elapsed().as_secs() < 20);
+        }
+        assert_eq!(put(&link), Put::Full { said: true });
+        assert!(link.is_stalled());
+        let mut room = vec![0; 1 << 20];
+        while link.is_stalled() {
+            peer.recv(&mut room);
+            link.flush();
+            assert!(begun.elapsed().as_secs() < 20, "it takes something again");
+        }
+        assert_eq!(put(&link), Put::Done);
     }
 }

@@ -15,10 +15,18 @@ const MAIL_MAX: usize = 256;
 pub(crate) enum Mail {
     /// The socket sends busily to this destination, of which nothing is known, or for which it has no channel.
     Wants { port: Held, to: SocketAddr },
-    /// A datagram of Weft's own came to a socket.
-    Own { proof: Proof, from: SocketAddr },
-    /// The socket is closed.
+    /// A datagram of Weft's own came to the socket.
+    Own {
+        port: Held,
+        proof: Proof,
+        from: SocketAddr,
+    },
+    /// A rule requires a channel for what the socket sends to this destination, for which it has no queue yet.
+    Requires { port: Held, to: SocketAddr },
+    /// The socket is closed, or nothing of it goes over carriers any more.
     Closed { port: Held },
+    /// The program connects it, or has set an option: what it may receive over carriers is to be seen anew.
+    Changed { port: Held },
 }
 
 /// Messages in their order.
@@ -65,7 +73,9 @@ mod tests {
     #[test]
     fn what_is_told_is_heard_in_order_and_bounded() {
         let mut mailbox = Mailbox::new();
+        let port: &'static crate::Port = Box::leak(Box::default());
         let own = |number: usize| Mail::Own {
+            port: port.held(),
             proof: Proof {
                 nonce: [0; 16],
                 number: number as u32,

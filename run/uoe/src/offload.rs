@@ -1,5 +1,6 @@
 //! What the program's calls ask for, and what they share with the thread.
 
+use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::OnceLock;
@@ -18,6 +19,7 @@ use crate::link::Link;
 use crate::mail::{Mail, Mailbox};
 use crate::nonces::Nonces;
 use crate::port::{Held, Port};
+use crate::service;
 use crate::worker::Worker;
 
 /// Carriers of a process at most.
@@ -33,6 +35,12 @@ pub struct Offload {
     pub(crate) rules: DatagramRules,
     pub(crate) discovery_port: DiscoveryPort,
     pub(crate) answering: OnceLock<&'static Answering>,
+    /// A rule requires carriers, for some sockets at least.
+    pub(crate) is_any_required: bool,
+    /// `weft stat` is shown what goes on.
+    pub(crate) is_shown: bool,
+    /// Something waits in a queue of such a socket's, which the thread is to empty.
+    pub(crate) is_any_queued: AtomicBool,
     pub(crate) links: Box<[Link]>,
     pub(crate) destinations: Lock<Destinations>,
     pub(crate) nonces: Nonces,
@@ -47,6 +55,8 @@ pub struct Offload {
     pub(crate) bells_taken: AtomicU64,
     /// Links below this one were used.
     pub(crate) links_used: AtomicUsize,
+    /// The program receives from a socket that others may send to over carriers.
+    pub(crate) is_serving: AtomicBool,
     pub(crate) confined: AtomicBool,
     pub(crate) ending: AtomicBool,
     pub(crate) ended: AtomicBool,
@@ -62,12 +72,20 @@ pub(crate) fn now() -> Duration {
 impl Offload {
     /// Nothing is offloaded yet; of sockets to come `rules` say whose datagrams may be. Nothing where no rule does.
     /// Allocates, for as long as the process lives.
-    pub fn new(rules: DatagramRules, port: DiscoveryPort) -> Option<&'static Offload> {
+    /// `is_shown`: what goes on is kept where `weft stat` finds it.
+    pub fn new(
+        rules: DatagramRules,
+        port: DiscoveryPort,
+        is_shown: bool,
+    ) -> Option<&'static Offload> {
         if !rules.any_uoe() {
             return None;
         }
         weft_os::fork::watch();
         let offload = Offload {
+            is_any_required: rules.any_required(),
+            is_shown,
+            is_any_queued: AtomicBool::new(false),
             rules,
             discovery_port: port,
             answering: OnceLock::new(),
@@ -82,6 +100,7 @@ impl Offload {
             instance: AtomicU64::new(0),
             bells_taken: AtomicU64::new(0),
             links_used: AtomicUsize::new(0),
+            is_serving: AtomicBool::new(false),
             confined: AtomicBool::new(false),
             ending: AtomicBool::new(false),
             ended: AtomicBool::new(false),
@@ -110,6 +129,11 @@ impl Offload {
     pub(crate) fn set_takes(&self, port: u16, instance: u64) {
         self.instance.store(instance, Ordering::Release);
         self.takes_port.store(port.into(), Ordering::Release);
+    }
+
+    /// Whether a socket of this process takes datagrams from `source` to `target` over carriers.
+    pub fn takes_from(&self, source: SocketAddr, target: SocketAddr) -> bool {
+        service::candidate(self, source.into(), target.into()).is_some()
     }
 
     /// Whether something waits to leave.
@@ -155,6 +179,9 @@ impl Offload {
             }
         }
         self.ensure_thread();
+        // Behind the first look at the thread, which in a child forgets what its parent served.
+        self.is_serving.store(true, Ordering::Release);
+        self.wake();
         if let Some(answering) = self.answering.get() {
             answering.serve(key, About::Datagrams, fd);
         }
@@ -182,14 +209,16 @@ impl Offload {
         served.iter().flatten().copied().filter(is_ours).collect()
     }
 
-    /// The program connects the socket anew, or wants something else of it: channels are opened anew, as it may hear
-    /// others then, or not be served any more.
+    /// The program connects the socket anew, or wants something else of it: channels of others to it are opened anew,
+    /// as it may hear others then, or not be served any more. What it sends goes on: its channels are each for one
+    /// destination, and have its address.
     pub fn begin_anew(&self, port: &'static Port) {
         if let Some(mut paths) = port.paths() {
             paths.peer = None;
+            paths.not_required = None;
         }
         if port.is_looked_at() {
-            self.tell(Mail::Closed { port: port.held() });
+            self.tell(Mail::Changed { port: port.held() });
         }
     }
 

@@ -1,7 +1,11 @@
 //! Where one socket's datagrams go: which destinations have a channel, and whether the next datagram takes it.
 
+use std::time::Duration;
+
 use weft_os::process;
+use weft_uoe::admission::Policy;
 use weft_uoe::greeting::Nonce;
+use weft_uoe::queue::{Limits, Queue};
 use weft_uoe::way::Chooser;
 use weft_uoe::End;
 
@@ -10,8 +14,8 @@ use crate::link::LinkId;
 /// Channels of one socket at most; other destinations stay plain.
 pub(crate) const PATHS_MAX: usize = 1024;
 
-/// A channel to one destination.
-#[derive(Clone, Copy, Debug)]
+/// A channel to one destination, or what waits for one.
+#[derive(Debug)]
 pub(crate) struct Path {
     pub(crate) to: End,
     pub(crate) link: LinkId,
@@ -21,6 +25,41 @@ pub(crate) struct Path {
     /// Octets of a datagram that fits one packet there.
     pub(crate) packet: usize,
     pub(crate) chooser: Chooser,
+    /// Nothing where datagrams may go plainly.
+    pub(crate) required: Option<Required>,
+}
+
+/// What a destination has whose datagrams never go plainly.
+#[derive(Debug)]
+pub(crate) struct Required {
+    pub(crate) policy: Policy,
+    /// The channel may be used.
+    pub(crate) is_up: bool,
+    /// Datagrams that wait for a channel, or for room on it.
+    pub(crate) queue: Queue<Vec<u8>>,
+    /// Datagrams dropped by the queue that were told of.
+    dropped_told: u64,
+    /// When the program sent there last.
+    pub(crate) used_at: Duration,
+}
+
+impl Required {
+    /// Nothing waits yet.
+    pub(crate) fn new(policy: Policy, limits: Limits, memory: usize, now: Duration) -> Required {
+        Required {
+            policy,
+            is_up: false,
+            queue: Queue::new(vec![0; memory], limits),
+            dropped_told: 0,
+            used_at: now,
+        }
+    }
+
+    /// Datagrams that were dropped since this was asked last, for want of room or for their age.
+    pub(crate) fn newly_dropped(&mut self) -> u64 {
+        let dropped = self.queue.dropped().sum();
+        dropped - std::mem::replace(&mut self.dropped_told, dropped)
+    }
 }
 
 /// The channels of one socket. The thread adds and removes them, calls look them up.
@@ -33,6 +72,8 @@ pub(crate) struct Paths {
     last: usize,
     /// The end that the socket is connected to, once it was looked up.
     pub(crate) peer: Option<End>,
+    /// The last destination that the rules were asked about and do not require a channel for.
+    pub(crate) not_required: Option<End>,
     /// When the thread was told last that a channel is wanted, in nanoseconds.
     pub(crate) wanted_at: u64,
 }
@@ -44,22 +85,33 @@ impl Paths {
             paths: Vec::new(),
             last: 0,
             peer: None,
+            not_required: None,
             wanted_at: 0,
         }
     }
 
     /// A child has none of its parent's.
     pub(crate) fn enter_process(&mut self) {
-        if self.process != process::id() {
-            self.process = process::id();
-            self.clear();
+        if self.process == process::id() {
+            return;
         }
+        self.process = process::id();
+        // What a parent has in it stays where it is: to free it may hang on a lock that a thread of the parent held.
+        std::mem::forget(std::mem::take(&mut self.paths));
+        self.end();
     }
 
-    /// None any more. Frees no memory.
-    pub(crate) fn clear(&mut self) {
-        self.paths.clear();
+    /// None is found any more. Frees no memory.
+    pub(crate) fn end(&mut self) {
+        for path in &mut self.paths {
+            path.to = NOWHERE;
+            path.chooser.handle_lost();
+            if let Some(required) = &mut path.required {
+                required.queue.clear();
+            }
+        }
         self.peer = None;
+        self.not_required = None;
         self.wanted_at = 0;
     }
 
@@ -73,10 +125,12 @@ impl Paths {
         self.paths.get_mut(self.last)
     }
 
-    /// The destination has this channel from now on; false where there are too many.
+    /// The destination has this channel from now on, or this queue; false where there are too many. By the thread.
     pub(crate) fn put(&mut self, path: Path) -> bool {
+        self.tidy();
         if let Some(there) = self.find(path.to) {
-            *there = path;
+            let required = there.required.take().or(path.required);
+            *there = Path { required, ..path };
             return true;
         }
         let has_room = self.paths.len() < PATHS_MAX;
@@ -86,17 +140,41 @@ impl Paths {
         has_room
     }
 
-    /// It has it no more.
+    /// It has the channel no more. By the thread.
     pub(crate) fn remove(&mut self, link: LinkId, channel: u16) {
+        let is_it = |path: &Path| path.link == link && path.channel == channel;
+        for path in self.paths.iter_mut().filter(|path| is_it(path)) {
+            path.chooser.handle_lost();
+            if let Some(required) = &mut path.required {
+                required.is_up = false;
+            }
+        }
         self.paths
-            .retain(|path| path.link != link || path.channel != channel);
+            .retain(|path| !is_it(path) || path.required.is_some());
+        self.last = 0;
+    }
+
+    /// Gives back the memory of those that have ended. By the thread.
+    pub(crate) fn tidy(&mut self) {
+        self.paths.retain(|path| path.to != NOWHERE);
+        self.last = 0;
+    }
+
+    /// Nothing is known of the destination any more. By the thread.
+    pub(crate) fn forget(&mut self, to: End) {
+        self.paths.retain(|path| path.to != to);
         self.last = 0;
     }
 }
 
+/// No destination of a datagram.
+const NOWHERE: End = End::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weft_uoe::queue::Drop;
+    use weft_uoe::way::{Send, Way};
 
     fn path(number: u16, channel: u16) -> Path {
         Path {
@@ -109,6 +187,20 @@ mod tests {
             mark: [0; 16],
             packet: 1472,
             chooser: Chooser::default(),
+            required: None,
+        }
+    }
+
+    fn required(number: u16) -> Path {
+        let limits = Limits {
+            octets: 1000,
+            drop: Drop::Newest,
+            age: None,
+        };
+        let required = Required::new(Policy::Buffer, limits, 1000, Duration::ZERO);
+        Path {
+            required: Some(required),
+            ..path(number, 0)
         }
     }
 
@@ -132,5 +224,43 @@ mod tests {
         let put = (1..2000).filter(|number| paths.put(path(*number, *number)));
         assert_eq!(put.count(), PATHS_MAX);
         assert!(paths.put(path(1, 7)), "one that is there is changed");
+        paths.end();
+        assert!(paths.find(path(1, 0).to).is_none());
+        assert!(paths.put(path(2000, 1)), "those that ended make room");
+    }
+
+    #[test]
+    fn what_waits_for_a_channel_outlives_it() {
+        let mut paths = Paths::new();
+        paths.enter_process();
+        assert!(paths.put(required(1)));
+        let to = path(1, 0).to;
+        let queue = &mut paths.find(to).unwrap().required.as_mut().unwrap().queue;
+        let put = queue.push(3, 0, Duration::ZERO, |room| {
+            room.copy_from_slice(b"one");
+            Ok::<(), ()>(())
+        });
+        assert_eq!(put, Ok(true));
+        assert!(paths.put(path(1, 5)));
+        let there = paths.find(to).unwrap();
+        there.chooser.handle_opened();
+        there.required.as_mut().unwrap().is_up = true;
+        assert_eq!(there.required.as_ref().unwrap().queue.len(), 1);
+        paths.remove(path(1, 5).link, 5);
+        let there = paths.find(to).unwrap();
+        let send = Send {
+            len: 3,
+            is_busy: true,
+            packet: 0,
+        };
+        assert_eq!(
+            there.chooser.choose(send),
+            Way::Plain,
+            "the channel is gone"
+        );
+        let required = there.required.as_ref().unwrap();
+        assert_eq!((required.is_up, required.queue.len()), (false, 1));
+        paths.forget(to);
+        assert!(paths.find(to).is_none());
     }
 }

@@ -76,6 +76,27 @@ impl Held {
     pub(crate) fn is_alive(&self) -> bool {
         self.port.life.load(Ordering::Acquire) == self.life
     }
+
+    /// Does something with the socket's descriptor, which nobody closes meanwhile; nothing where the record is another
+    /// socket's.
+    ///
+    /// A life ends before its descriptor, queue and paths are let go of, each under its lock: what is alive while one
+    /// of these locks is held is still there when the lock is given back.
+    pub(crate) fn with_fd<T>(&self, work: impl FnOnce(RawFd) -> T) -> Option<T> {
+        let work = |fd| self.is_alive().then(|| work(fd));
+        self.port.with_fd(work).flatten()
+    }
+
+    /// What waits for the program at the socket, likewise.
+    #[inline]
+    pub(crate) fn inlet(&self) -> Option<Guard<'static, Inlet>> {
+        self.port.inlet().filter(|_| self.is_alive())
+    }
+
+    /// Where the socket's datagrams go, likewise.
+    pub(crate) fn paths(&self) -> Option<Guard<'static, Paths>> {
+        self.port.paths().filter(|_| self.is_alive())
+    }
 }
 
 impl Default for Port {
@@ -123,7 +144,7 @@ impl Port {
             inlet.clear();
         }
         if let Some(mut paths) = self.paths() {
-            paths.clear();
+            paths.end();
         }
     }
 
@@ -345,6 +366,12 @@ mod tests {
         port.begin(false);
         assert!(!held.is_alive() && port.held().is_alive());
         assert!(held != port.held());
+        assert!(held.inlet().is_none() && held.paths().is_none());
+        assert!(port.held().inlet().is_some() && port.held().paths().is_some());
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert!(port.keep(std::os::fd::AsRawFd::as_raw_fd(&socket)));
+        assert!(held.with_fd(|_| ()).is_none(), "it is another socket's");
+        assert!(port.held().with_fd(|_| ()).is_some());
     }
 
     #[test]

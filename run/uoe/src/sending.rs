@@ -14,7 +14,7 @@ use weft_uoe::way::{Send, Way};
 use weft_uoe::{Control, End};
 
 use crate::counts::count;
-use crate::link::Put;
+use crate::link::{Link, Put};
 use crate::mail::Mail;
 use crate::offload::{now, Offload};
 use crate::paths::Path;
@@ -22,8 +22,8 @@ use crate::port::Port;
 
 /// The thread is told so often at most that one socket wants a channel.
 const WANTED_EVERY_NS: u64 = 20_000_000;
-/// How long who sends on a full carrier sleeps before it looks again.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// How long who waits for a carrier, or for room on one, sleeps before it looks again.
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// What became of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,8 @@ pub enum Sent {
     Done,
     /// It is refused, with this errno.
     Failed(i32),
+    /// Nothing yet: the caller is to sleep so long, without any lock of the socket's, and to offer it again.
+    Wait(Duration),
 }
 
 /// A datagram that the program sends.
@@ -49,11 +51,26 @@ pub struct Sending<'a> {
     pub is_busy: bool,
     /// `MSG_DONTWAIT`.
     pub dont_wait: bool,
+    /// When the program called, as [`weft_os::dgram::now`] counts: the same each time that the datagram is offered.
+    pub since: u64,
+}
+
+impl Sending<'_> {
+    /// Whether the program's call may wait.
+    pub(crate) fn may_block(&self) -> bool {
+        !self.dont_wait && !file::does_not_wait(self.fd)
+    }
+
+    /// When the program called.
+    pub(crate) fn since(&self) -> Duration {
+        Duration::from_nanos(self.since)
+    }
 }
 
 enum Tried {
     Sent(Sent),
-    Full,
+    /// The carrier with this place takes nothing more now.
+    Full(usize),
 }
 
 impl Offload {
@@ -82,20 +99,25 @@ impl Offload {
         let Some(to) = to else {
             return Sent::Plain;
         };
-        let since = now();
         let Some(path) = paths.find(to) else {
-            if self.is_wanted(to, since) && since.as_nanos() as u64 >= paths.wanted_at {
-                paths.wanted_at = since.as_nanos() as u64 + WANTED_EVERY_NS;
+            if self.requires(&mut paths, sending.fd, to) {
+                return self.require(port, paths, sending, to);
+            }
+            if self.is_wanted(to, sending.since()) && sending.since >= paths.wanted_at {
+                paths.wanted_at = sending.since + WANTED_EVERY_NS;
                 drop(paths);
                 self.want(port, sending.fd, to);
             }
             return Sent::Plain;
         };
+        if path.required.is_some() {
+            return self.send_required(path, sending, &mut fill);
+        }
         let sent = self.send_on(path, sending, &mut fill);
         drop(paths);
         match sent {
             Tried::Sent(sent) => sent,
-            Tried::Full => self.send_later(port, sending, to, since, &mut fill),
+            Tried::Full(place) => self.send_later(sending, place),
         }
     }
 
@@ -118,8 +140,11 @@ impl Offload {
                 let (nonce, name) = (path.mark, sending.to);
                 let mark = Proof { nonce, number }.to_octets();
                 let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-                // A mark that is lost is waited for 20 ms by the receiver.
-                let _ = dgram::send(sending.fd, name, &mark, None, flags);
+                if dgram::send(sending.fd, name, &mark, None, flags).is_err() {
+                    // The plain datagrams before it have filled the socket: this one follows them.
+                    path.chooser.handle_mark_not_said();
+                    return Tried::Sent(Sent::Plain);
+                }
                 Some(Control::Behind {
                     channel: path.channel,
                     number,
@@ -147,9 +172,9 @@ impl Offload {
             Ok(Put::Full { said }) => {
                 if !said {
                     // The mark is behind plain datagrams, and nothing on the channel says so yet.
-                    path.chooser.handle_opened();
+                    path.chooser.handle_mark_not_said();
                 }
-                Tried::Full
+                Tried::Full(path.link.place)
             }
             Ok(Put::Gone) => {
                 path.chooser.handle_lost();
@@ -161,41 +186,27 @@ impl Offload {
 
     /// The carrier is full: refuses, or waits a little and drops.
     #[cold]
-    fn send_later(
-        &'static self,
-        port: &'static Port,
-        sending: Sending<'_>,
-        to: End,
-        since: Duration,
-        fill: &mut impl FnMut(&mut [u8]) -> Result<(), i32>,
-    ) -> Sent {
-        let may_block = !sending.dont_wait && !file::does_not_wait(sending.fd);
-        loop {
-            let attempt = Attempt {
-                carrier: Carrier::Full,
-                others_wait: false,
-                has_room: false,
-                may_block,
-                since,
-            };
-            match Policy::Prefer.admit(attempt, now()) {
-                Verdict::Again => return Sent::Failed(libc::EAGAIN),
-                Verdict::Wait(_) => std::thread::sleep(LOOK_AGAIN),
-                _ => {
-                    count(&self.counts.dropped_full);
-                    return Sent::Done;
-                }
-            }
-            let Some(mut paths) = port.paths() else {
-                return Sent::Plain;
-            };
-            let Some(path) = paths.find(to) else {
-                return Sent::Plain;
-            };
-            if let Tried::Sent(sent) = self.send_on(path, sending, fill) {
-                return sent;
+    fn send_later(&'static self, sending: Sending<'_>, place: usize) -> Sent {
+        let attempt = Attempt {
+            carrier: Carrier::Full,
+            others_wait: false,
+            has_room: false,
+            may_block: sending.may_block(),
+            since: sending.since(),
+        };
+        match Policy::Prefer.admit(attempt, now()) {
+            Verdict::Again => Sent::Failed(libc::EAGAIN),
+            Verdict::Wait(_) if !self.is_stalled(place) => Sent::Wait(LOOK_AGAIN),
+            _ => {
+                count(&self.counts.dropped_full);
+                Sent::Done
             }
         }
+    }
+
+    /// Whether nobody waits for room on the carrier with this place.
+    pub(crate) fn is_stalled(&self, place: usize) -> bool {
+        self.links.get(place).is_none_or(Link::is_stalled)
     }
 
     /// Whether a channel to this destination is worth having, as busily as it is sent to.
@@ -217,7 +228,9 @@ impl Offload {
         let peer = to.to_socket_addr();
         let ends = [own.unwrap_or(peer), peer];
         let is_ruled = self.rules.uoe(Direction::Send, &ends).is_some();
-        if !is_ruled || process::is_borrowed() || !port.keep(fd) {
+        // A connection would not take the way that the program has chosen for its datagrams.
+        let has_own_way = dgram::has_own_way(fd);
+        if !is_ruled || has_own_way || process::is_borrowed() || !port.keep(fd) {
             self.with_destinations(|known| {
                 known.handle_no(to, now());
             });

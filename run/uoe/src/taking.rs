@@ -35,7 +35,7 @@ impl Offload {
     #[inline]
     pub fn take<T>(
         &self,
-        port: &Port,
+        port: &'static Port,
         fd: RawFd,
         stay: bool,
         deliver: impl FnOnce(Waiting<'_>) -> T,
@@ -76,7 +76,7 @@ impl Offload {
 
     /// Octets of the datagram that is next, if it came over a carrier. Else the kernel knows, from whose queue Weft's
     /// own datagrams were taken.
-    pub fn next_len(&self, port: &Port, fd: RawFd) -> Option<usize> {
+    pub fn next_len(&self, port: &'static Port, fd: RawFd) -> Option<usize> {
         if port.looked_at_in() == Some(Place::Kernel) && self.has_plain(port, fd) {
             return None;
         }
@@ -94,7 +94,7 @@ impl Offload {
     }
 
     /// Whether there is something for the program at a socket that the kernel calls readable.
-    pub fn is_readable(&self, port: &Port, fd: RawFd) -> bool {
+    pub fn is_readable(&self, port: &'static Port, fd: RawFd) -> bool {
         if !port.is_looked_at() {
             return true;
         }
@@ -104,7 +104,7 @@ impl Offload {
 
     /// Takes Weft's own datagrams from the head of the kernel's queue; says whether another one, or an error, is there.
     /// Where something else waits the bell is rung again, so that the socket stays readable.
-    pub fn has_plain(&self, port: &Port, fd: RawFd) -> bool {
+    pub fn has_plain(&self, port: &'static Port, fd: RawFd) -> bool {
         let mut took_bell = false;
         let has_plain = loop {
             match self.take_own(port, fd) {
@@ -125,7 +125,7 @@ impl Offload {
     }
 
     /// Takes the head of the kernel's queue if it is one of Weft's own.
-    pub(crate) fn take_own(&self, port: &Port, fd: RawFd) -> Head {
+    pub(crate) fn take_own(&self, port: &'static Port, fd: RawFd) -> Head {
         // One octet more than those of Weft have, so that a longer one shows.
         let mut octets = [0; PROOF_LEN + 1];
         let mut name = [0; dgram::NAME_LEN];
@@ -154,7 +154,8 @@ impl Offload {
         }
         if own == Own::OfChannel {
             if let Some(from) = socket_addr(&name[..peeked.name]) {
-                self.tell(Mail::Own { proof, from });
+                let port = port.held();
+                self.tell(Mail::Own { port, proof, from });
             }
         }
         Head::Own(own)

@@ -30,6 +30,87 @@ fn a_busy_sender_comes_to_have_a_carrier_and_nothing_is_lost_or_out_of_order() {
 }
 
 #[test]
+fn plain_datagrams_that_wait_for_long_are_not_overtaken() {
+    let discovery = discovery_port();
+    let (one, two) = (process(discovery), process(discovery));
+    let sender = Socket::bind(one, "127.0.0.1:0");
+    let receiver = Socket::bind(two, "127.0.0.1:0");
+    run(&sender, &receiver, 200, sender.at());
+    let mut number = 1_000_000;
+    // Until the idle program's datagrams are plain.
+    let begun = Instant::now();
+    while sender.send(receiver.at(), &numbered(number, 100), false) {
+        sender.flush();
+        receiver.receive().expect("it comes");
+        number += 1;
+        assert!(begun.elapsed() < SOON, "it stays on the carrier");
+    }
+    for at in 1..5 {
+        assert!(!sender.send(receiver.at(), &numbered(number + at, 100), false));
+    }
+    for at in 5..10 {
+        assert!(sender.send(receiver.at(), &numbered(number + at, 100), true));
+    }
+    sender.flush();
+    // Many times what a mark may take that is on its way.
+    std::thread::sleep(Duration::from_millis(150));
+    for at in 0..10 {
+        let (octets, _, is_by_carrier) = receiver.receive().expect("it comes");
+        assert_eq!((number_of(&octets), is_by_carrier), (number + at, at >= 5));
+    }
+}
+
+#[test]
+fn an_option_that_is_set_while_datagrams_flow_loses_none_of_them() {
+    let discovery = discovery_port();
+    let (one, two) = (process(discovery), process(discovery));
+    let (sender, receiver) = (
+        Socket::bind(one, "127.0.0.1:0"),
+        Socket::bind(two, "127.0.0.1:0"),
+    );
+    run(&sender, &receiver, 200, sender.at());
+    for _ in 0..20 {
+        one.begin_anew(sender.port);
+        run(&sender, &receiver, 20, sender.at());
+    }
+    // The receiver's is seen anew, and its channel is another one.
+    two.begin_anew(receiver.port);
+    let begun = Instant::now();
+    while two.counted().taken < 2 {
+        run(&sender, &receiver, 8, sender.at());
+        assert!(begun.elapsed() < SOON, "{:?}", two.counted());
+    }
+    assert_eq!((one.counted().carriers, one.counted().opened), (1, 2));
+}
+
+#[test]
+fn a_socket_says_whether_it_takes_carriers() {
+    let discovery = discovery_port();
+    let offload = process_by("uoe prefer address=127.0.0.1", discovery);
+    let (socket, any) = (
+        Socket::bind(offload, "127.0.0.1:0"),
+        Socket::bind(offload, "0.0.0.0:0"),
+    );
+    let from: std::net::SocketAddr = ([192, 0, 2, 1], 4000).into();
+    assert!(
+        !offload.takes_from(from, socket.at()),
+        "nobody has received"
+    );
+    socket.receive();
+    any.receive();
+    assert!(offload.takes_from(from, socket.at()));
+    assert!(offload.takes_from(from, any.at()));
+    let elsewhere = |at: std::net::SocketAddr| ([127, 0, 0, 2], at.port()).into();
+    assert!(!offload.takes_from(from, elsewhere(socket.at())));
+    assert!(!offload.takes_from(from, elsewhere(any.at())), "no rule");
+    let fd = any.kernel.as_raw_fd();
+    dgram::set_int(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1).unwrap();
+    assert!(!offload.takes_from(from, any.at()), "others may hear there");
+    socket.kernel.connect(any.at()).unwrap();
+    assert!(!offload.takes_from(from, socket.at()), "it is connected");
+}
+
+#[test]
 fn a_connected_socket_sends_by_carrier_and_hears_plainly() {
     let discovery = discovery_port();
     let (one, two) = (process(discovery), process(discovery));
@@ -118,6 +199,27 @@ fn what_no_rule_names_stays_plain() {
         Socket::bind(two, "127.0.0.1:0"),
     );
     receiver.receive();
+    for number in 0..200 {
+        assert!(!sender.send(receiver.at(), &numbered(number, 40), true));
+    }
+    assert_eq!(one.counted().asked, 0);
+}
+
+#[test]
+fn a_socket_that_is_bound_to_an_interface_stays_plain() {
+    let discovery = discovery_port();
+    let (one, two) = (process(discovery), process(discovery));
+    let (sender, receiver) = (
+        Socket::bind(one, "127.0.0.1:0"),
+        Socket::bind(two, "127.0.0.1:0"),
+    );
+    receiver.receive();
+    const SO_BINDTOIFINDEX: i32 = 62;
+    let (fd, loopback) = (sender.kernel.as_raw_fd(), 1);
+    if dgram::set_int(fd, libc::SOL_SOCKET, SO_BINDTOIFINDEX, loopback).is_err() {
+        eprintln!("skipped: the kernel binds no socket to an interface here");
+        return;
+    }
     for number in 0..200 {
         assert!(!sender.send(receiver.at(), &numbered(number, 40), true));
     }

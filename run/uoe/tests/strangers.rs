@@ -4,9 +4,11 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
-use common::{discovery_port, process, run, Socket, SOON};
+use common::{discovery_port, process, process_by, run, Socket, SOON};
+use weft_os::net::{BoundSocket, SocketOptions};
 use weft_udp_offload::Offload;
 use weft_uoe::deframer::Next;
 use weft_uoe::greeting::{Instance, GREETING_LEN};
@@ -48,7 +50,10 @@ fn greeting() -> Greeting {
 
 impl Peer {
     fn greet(offload: &'static Offload, own: Greeting) -> Peer {
-        let mut stream = connect(offload);
+        Peer::greet_on(connect(offload), own)
+    }
+
+    fn greet_on(mut stream: TcpStream, own: Greeting) -> Peer {
         stream.write_all(&own.to_octets()).unwrap();
         let mut octets = [0; GREETING_LEN];
         stream.read_exact(&mut octets).unwrap();
@@ -75,11 +80,16 @@ impl Peer {
     }
 
     fn open(&mut self, target: End) {
+        self.open_from([127, 0, 0, 1], 1, target);
+    }
+
+    /// Opens a channel of this number, for datagrams that are claimed to come from that address.
+    fn open_from(&mut self, source: [u8; 4], channel: u16, target: End) {
         self.control(Control::Open {
-            channel: 1,
-            source: End::new([127, 0, 0, 1].into(), 4000),
+            channel,
+            source: End::new(source.into(), 4000),
             target,
-            nonce: [8; 16],
+            nonce: [channel as u8 ^ 9; 16],
         });
     }
 
@@ -99,6 +109,19 @@ impl Peer {
             }
         }
     }
+}
+
+/// A connection to the port of carriers from this address of the machine.
+fn connect_from(address: [u8; 4], offload: &'static Offload) -> TcpStream {
+    drop(connect(offload));
+    let takes = offload.takes_carriers().expect("it listens");
+    let bound = BoundSocket::bind((address, 0).into(), &SocketOptions::default()).unwrap();
+    let stream = bound.connect(([127, 0, 0, 1], takes.port).into()).unwrap();
+    let stream = TcpStream::from(stream.as_fd().try_clone_to_owned().unwrap());
+    weft_os::dgram::ready(stream.as_raw_fd(), libc::POLLOUT, 10_000);
+    stream.set_nonblocking(false).unwrap();
+    stream.set_read_timeout(Some(SOON)).unwrap();
+    stream
 }
 
 /// How long it takes until the other end has closed.
@@ -263,4 +286,229 @@ fn a_socket_that_does_not_receive_loses_and_holds_up_nobody() {
     }
     let dropped = socket.offload.counted().dropped_received;
     assert_eq!(waited + dropped, 4000, "each loss is counted");
+}
+
+#[test]
+fn strangers_who_prove_nothing_hold_places_for_seconds() {
+    let discovery = discovery_port();
+    let socket = Socket::bind(process(discovery), "127.0.0.1:0");
+    socket.receive();
+    let greeted: Vec<TcpStream> = (0..80)
+        .filter_map(|_| {
+            let mut stream = connect(socket.offload);
+            stream.write_all(&greeting().to_octets()).ok()?;
+            let mut theirs = [0; GREETING_LEN];
+            stream.read_exact(&mut theirs).ok()?;
+            Some(stream)
+        })
+        .collect();
+    assert!((32..=64).contains(&greeted.len()), "{}", greeted.len());
+    for stream in greeted {
+        assert!(closed_after(stream) < Duration::from_secs(10));
+    }
+    let sender = Socket::bind(process(discovery), "127.0.0.1:0");
+    run(&sender, &socket, 200, sender.at());
+}
+
+#[test]
+fn who_asks_for_channels_in_vain_again_and_again_is_closed() {
+    let socket = served();
+    let plain = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut peer = Peer::greet(socket.offload, greeting());
+    let mut refused = 0;
+    while refused < 2000 {
+        peer.open(plain.local_addr().unwrap().into());
+        match peer.hear() {
+            Some(Control::Refuse { .. }) => refused += 1,
+            _ => break,
+        }
+    }
+    assert!((100..1000).contains(&refused), "{refused}");
+    assert_eq!(socket.offload.counted().faults, 1);
+}
+
+#[test]
+fn who_pings_and_takes_no_answer_is_closed() {
+    let socket = served();
+    let mut peer = Peer::greet(socket.offload, greeting());
+    let fd = peer.stream.as_raw_fd();
+    // The kernel keeps few of the answers.
+    weft_os::dgram::set_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, 4096).unwrap();
+    let ping = Control::Ping { number: 1 }.encode();
+    let begun = Instant::now();
+    while socket.offload.counted().faults == 0 {
+        let mut pings = Vec::new();
+        for _ in 0..1000 {
+            let head = Head::whole(0, ping.octets().len() as u16);
+            pings.extend(head.to_octets(peer.to_process, peer.offset));
+            pings.extend(ping.octets());
+            peer.offset += head.frame_len() as u64;
+        }
+        let is_sent = peer.stream.write_all(&pings).is_ok();
+        assert!(is_sent || socket.offload.counted().faults == 1);
+        assert!(begun.elapsed() < SOON, "its answers are kept for ever");
+    }
+}
+
+#[test]
+fn who_greets_with_the_instance_of_somebody_else_gets_none_of_its_datagrams() {
+    let discovery = discovery_port();
+    let (one, two) = (process(discovery), process(discovery));
+    let (sender, receiver) = (
+        Socket::bind(one, "127.0.0.1:0"),
+        Socket::bind(two, "127.0.0.1:0"),
+    );
+    sender.receive();
+    receiver.receive();
+    drop(connect(two));
+    let takes = two.takes_carriers().expect("it listens");
+    let claimed = Greeting {
+        instance: Instance(takes.instance),
+        ..greeting()
+    };
+    // It is another host, as far as addresses go.
+    let stream = connect_from([127, 0, 0, 2], one);
+    let peer = Peer::greet_on(stream, claimed);
+    std::thread::sleep(Duration::from_millis(50));
+    run(&sender, &receiver, 200, sender.at());
+    assert_eq!(
+        one.counted().carriers,
+        2,
+        "the one that it connected and its own"
+    );
+    drop(peer);
+}
+
+#[test]
+fn what_is_not_proven_is_taken_by_who_says_so_alone() {
+    let rules = "uoe require udp-path=none port=9; uoe prefer";
+    let socket = Socket::bind(process_by(rules, discovery_port()), "127.0.0.1:0");
+    socket.receive();
+    let without = Greeting {
+        without_udp: true,
+        ..greeting()
+    };
+    let mut peer = Peer::greet(socket.offload, without);
+    peer.open(socket.at().into());
+    assert!(matches!(peer.hear(), Some(Control::Refuse { .. })));
+    let mut peer = Peer::greet(socket.offload, greeting());
+    peer.open(socket.at().into());
+    assert!(matches!(peer.hear(), Some(Control::Prove { .. })));
+}
+
+#[test]
+fn a_socket_that_receives_slowly_holds_up_no_other() {
+    let socket = served();
+    let other = Socket::bind(socket.offload, "127.0.0.1:0");
+    other.receive();
+    let mut peer = Peer::greet(socket.offload, greeting());
+    let own = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    for (channel, to) in [(1, &socket), (2, &other)] {
+        peer.control(Control::Open {
+            channel,
+            source: End::new([127, 0, 0, 1].into(), 4000),
+            target: to.at().into(),
+            nonce: [channel as u8; 16],
+        });
+        let Some(Control::Prove { nonce, .. }) = peer.hear() else {
+            panic!("it wants a proof");
+        };
+        let proof = Proof { nonce, number: 0 };
+        own.send_to(&proof.to_octets(), to.at()).unwrap();
+        assert_eq!(to.receive(), None);
+        assert!(matches!(peer.hear(), Some(Control::Accept { .. })));
+    }
+    // It takes one now and then: often enough to count as a program that is at work.
+    let slow = std::thread::spawn(move || {
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(3) {
+            socket.receive();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    peer.say(1, &[1; 1000]);
+    std::thread::sleep(Duration::from_millis(20));
+    for _ in 0..4000 {
+        peer.say(1, &[1; 1000]);
+    }
+    peer.say(2, b"for the other");
+    let begun = Instant::now();
+    let octets = loop {
+        if let Some((octets, ..)) = other.receive() {
+            break octets;
+        }
+        assert!(
+            begun.elapsed() < Duration::from_secs(2),
+            "it waits for the slow one"
+        );
+    };
+    assert_eq!(octets, b"for the other");
+    slow.join().unwrap();
+}
+
+#[test]
+fn so_many_channels_may_be_unproven_and_no_more() {
+    let socket = served();
+    let mut peer = Peer::greet(socket.offload, greeting());
+    for channel in 1..=300 {
+        peer.open_from([127, 0, 0, 1], channel, socket.at().into());
+    }
+    let said: Vec<Control> = (0..300).map_while(|_| peer.hear()).collect();
+    let wanted = said
+        .iter()
+        .filter(|control| matches!(control, Control::Prove { .. }));
+    assert_eq!((wanted.count(), said.len()), (256, 300));
+}
+
+#[test]
+fn the_rule_is_about_the_source_that_is_proven() {
+    let rules = "uoe prefer address=127.0.0.9";
+    let socket = Socket::bind(process_by(rules, discovery_port()), "127.0.0.1:0");
+    socket.receive();
+    let mut peer = Peer::greet(socket.offload, greeting());
+    peer.open(socket.at().into());
+    assert!(matches!(peer.hear(), Some(Control::Refuse { .. })));
+    peer.open_from([127, 0, 0, 9], 1, socket.at().into());
+    let Some(Control::Prove { nonce, .. }) = peer.hear() else {
+        panic!("it wants a proof");
+    };
+    let own = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let proof = Proof { nonce, number: 0 };
+    own.send_to(&proof.to_octets(), socket.at()).unwrap();
+    assert_eq!(socket.receive(), None);
+    assert!(matches!(peer.hear(), Some(Control::Accept { .. })));
+    assert!(matches!(peer.hear(), Some(Control::Refuse { .. })));
+    peer.say(1, b"a datagram");
+    assert_eq!(socket.receive(), None);
+    assert_eq!(socket.offload.counted().taken, 0);
+}
+
+#[test]
+fn a_proof_counts_at_the_socket_that_it_is_meant_for() {
+    let socket = served();
+    let other = Socket::bind(socket.offload, "127.0.0.1:0");
+    other.receive();
+    let mut peer = Peer::greet(socket.offload, greeting());
+    let mut nonces = Vec::new();
+    for (channel, to) in [(1, &socket), (2, &other)] {
+        peer.open_from([127, 0, 0, 1], channel, to.at().into());
+        match peer.hear() {
+            Some(Control::Prove { nonce, .. }) => nonces.push(nonce),
+            said => panic!("{said:?}"),
+        }
+    }
+    let own = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let proof = Proof {
+        nonce: nonces[0],
+        number: 0,
+    };
+    own.send_to(&proof.to_octets(), other.at()).unwrap();
+    assert_eq!(other.receive(), None, "it is not the program's");
+    let patience = Some(Duration::from_millis(200));
+    peer.stream.set_read_timeout(patience).unwrap();
+    assert_eq!(peer.hear(), None, "nothing is proven");
+    peer.stream.set_read_timeout(Some(SOON)).unwrap();
+    own.send_to(&proof.to_octets(), socket.at()).unwrap();
+    assert_eq!(socket.receive(), None);
+    assert!(matches!(peer.hear(), Some(Control::Accept { channel: 1 })));
 }

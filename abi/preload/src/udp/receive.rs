@@ -36,8 +36,9 @@ impl UdpSocket {
                 return real();
             }
         };
-        match caught(Receive::Split, || sockets.begin_receive(record, fd)) {
-            Receive::Plain => {
+        match self.begin_receive(flags) {
+            None => -1,
+            Some(Receive::Plain) => {
                 // Whoever is about to wait for an answer wants the question sent, from whatever kind of socket.
                 if stack.anything_waits() && dgram::ready(fd, libc::POLLIN, 0) == 0 {
                     caught((), || stack.flush_all());
@@ -51,8 +52,28 @@ impl UdpSocket {
                 }
                 octets
             }
-            Receive::Split => self.split(room, flags, beside),
+            Some(Receive::Split) => self.split(room, flags, beside),
         }
+    }
+
+    /// How a receive is to be done that is about to begin. Nothing where its wait has failed, with errno.
+    fn begin_receive(self, flags: c_int) -> Option<Receive> {
+        let UdpSocket { stack, record, fd } = self;
+        let sockets = self.sockets();
+        let begin = || caught(Receive::Split, || sockets.begin_receive(record, fd));
+        let receive = begin();
+        let may_sleep = receive == Receive::Plain && flags & libc::MSG_DONTWAIT == 0;
+        if !may_sleep || !sockets.may_be_offloaded(record) || dgram::ready(fd, libc::POLLIN, 0) != 0
+        {
+            return Some(receive);
+        }
+        // A carrier can begin only while no receive is under way in the kernel, which would be given what is Weft's own:
+        // so this one begins when there is something.
+        caught((), || {
+            stack.flush_all();
+            sockets.end_receive(record, fd, false);
+        });
+        (wait(fd) >= 0).then(begin)
     }
 
     fn split(self, room: &UserBuffers, flags: c_int, beside: Beside) -> isize {
@@ -108,9 +129,15 @@ impl UdpSocket {
     ) -> c_int {
         let UdpSocket { stack, record, fd } = self;
         let sockets = self.sockets();
-        let plain = flags & ELSEWHERE != 0
-            || caught(Receive::Split, || sockets.begin_receive(record, fd)) == Receive::Plain;
-        if plain {
+        // What is wrong with a call is said before it waits, and a list of none is over at once.
+        let may_sleep = count > 0 && timeout.is_null();
+        let plain = match flags & ELSEWHERE {
+            0 if may_sleep => self.begin_receive(flags),
+            0 => self.begin_receive(flags | libc::MSG_DONTWAIT),
+            _ => Some(Receive::Plain),
+        };
+        let Some(plain) = plain else { return -1 };
+        if plain == Receive::Plain {
             // The kernel waits for all of them, and some may be of this process.
             caught((), || stack.flush_all());
             let number = real();

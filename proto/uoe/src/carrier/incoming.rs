@@ -181,6 +181,19 @@ impl Incoming {
         behind.is_some_and(|(_, until)| now < until)
     }
 
+    pub(super) fn is_mark_late(&self, number: u16, now: Duration) -> bool {
+        let channel = self.channels.get(number);
+        let behind = channel.and_then(|channel| channel.behind);
+        behind.is_some_and(|(_, until)| now >= until)
+    }
+
+    pub(super) fn wait_for_late_mark(&mut self, number: u16, now: Duration) {
+        let channel = self.channels.get_mut(number);
+        if let Some((_, until)) = channel.and_then(|channel| channel.behind.as_mut()) {
+            *until = now.saturating_add(MARK_TIMEOUT);
+        }
+    }
+
     /// Says whether there was one.
     pub(super) fn finish(&mut self, number: u16) -> bool {
         let Some(channel) = self.channels.take(number) else {

@@ -431,6 +431,25 @@ fn a_carrier_that_is_not_used_ends() {
 }
 
 #[test]
+fn who_asks_for_channels_in_vain_has_no_carrier_for_long() {
+    let mut pair = Pair::new(greeting(1), greeting(2));
+    let begun = pair.now;
+    while pair.now < begun + UNPROVEN_TIMEOUT - ms(500) {
+        let channel = pair.open();
+        pair.b.refuse(channel, Why::NoSocket, pair.now);
+        pair.pass(ms(500));
+    }
+    assert!(pair.b.is_up());
+    pair.pass(begun + UNPROVEN_TIMEOUT - pair.now);
+    assert!(pair.a.is_closed() && pair.b.is_closed());
+    // One that has had a channel stays without one.
+    let mut pair = Pair::opened();
+    pair.a.close(1, Why::Ends, pair.now);
+    pair.pass(UNPROVEN_TIMEOUT * 2);
+    assert!(pair.a.is_up() && pair.b.is_up());
+}
+
+#[test]
 fn a_peer_that_says_nothing_is_asked_and_then_given_up() {
     let mut pair = Pair::opened();
     let mut now = pair.now;
@@ -493,6 +512,18 @@ fn datagrams_wait_for_the_mark_behind_plain_ones() {
     assert!(!pair.b.is_behind(1, pair.now + MARK_TIMEOUT));
     pair.pass(MARK_TIMEOUT);
     assert!(pair.b.deadline() > Some(pair.now + MARK_TIMEOUT));
+    // Or be late, which who looks into the socket's queue can tell.
+    let mark = pair.a.behind(1, 4, pair.now).unwrap();
+    pair.settle();
+    let late_at = pair.now + MARK_TIMEOUT;
+    assert!(!pair.b.is_mark_late(1, late_at - ms(1)) && pair.b.is_mark_late(1, late_at));
+    pair.b.wait_for_late_mark(1, late_at);
+    pair.b.handle_timeout(late_at);
+    assert!(pair.b.is_behind(1, late_at) && !pair.b.is_mark_late(1, late_at));
+    assert!(pair.b.handle_proof(mark, TARGET, SOURCE, late_at));
+    assert!(!pair.b.is_behind(1, late_at) && !pair.b.is_mark_late(1, late_at + MARK_TIMEOUT));
+    pair.b.wait_for_late_mark(1, late_at);
+    assert!(!pair.b.is_behind(1, late_at), "nothing is waited for");
 }
 
 #[test]

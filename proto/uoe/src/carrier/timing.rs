@@ -15,6 +15,12 @@ impl Carrier {
         }
     }
 
+    /// When the carrier ends for want of use.
+    fn idle_deadline(&self) -> Duration {
+        let idle = self.used_at.saturating_add(IDLE_TIMEOUT);
+        self.unproven_until.unwrap_or(idle).min(idle)
+    }
+
     /// When to call [`Carrier::handle_timeout`].
     pub fn deadline(&self) -> Option<Duration> {
         match self.state {
@@ -22,9 +28,8 @@ impl Carrier {
             State::Greeting(until) => return Some(until),
             State::Up | State::Draining(_) => {}
         }
-        let idle = self.used_at.saturating_add(IDLE_TIMEOUT);
         let deadlines = [
-            Some(idle),
+            Some(self.idle_deadline()),
             self.silence_deadline(),
             self.outgoing.deadline(),
             self.incoming.deadline(),
@@ -41,7 +46,7 @@ impl Carrier {
             State::Up | State::Draining(_) => {}
         }
         self.handle_proofs_due(now);
-        if now >= self.used_at.saturating_add(IDLE_TIMEOUT) {
+        if now >= self.idle_deadline() {
             return self.shut(Why::Idle, now);
         }
         if self.silence_deadline().is_none_or(|at| now < at) {

@@ -16,8 +16,8 @@ pub(super) const UDP: Setting = Setting {
     doc: "Which UDP sockets are offloaded. With `gso` a busy program's datagrams to \
           one destination leave many in one call, and what arrives is taken from the kernel \
           many at once; the datagrams on the wire and what the program sees stay the same. \
-          With `uoe prefer` they take a connection of Weft's where the other end is Weft too; \
-          docs/uoe.md tells how. \
+          With `uoe prefer` they take a connection of Weft's where the other end is Weft too, \
+          with `uoe require` they take no other way; docs/uoe.md tells how. \
           Rules narrow it: `off port=53; gso program=iperf3 address=10.0.0.0/8`; the first \
           that fits decides, and where none fits nothing changes. docs/sockets.md tells more.",
 };

@@ -140,15 +140,34 @@ impl Datagrams {
             (libc::SOL_SOCKET, libc::SO_ZEROCOPY),
             (libc::SOL_SOCKET, libc::SO_TXTIME),
         ];
-        // What a carrier does not bring may be asked for now. Lengths and times of waits are none of that.
-        const PLAIN: [i32; 4] = [
-            libc::SO_SNDBUF,
-            libc::SO_RCVBUF,
-            libc::SO_SNDTIMEO,
-            libc::SO_RCVTIMEO,
+        // What a carrier does not bring may be asked for now. Lengths, times of waits and what is said of datagrams that
+        // leave are none of that.
+        const PLAIN: [(i32, i32); 12] = [
+            (libc::SOL_SOCKET, libc::SO_SNDBUF),
+            (libc::SOL_SOCKET, libc::SO_RCVBUF),
+            (libc::SOL_SOCKET, libc::SO_SNDTIMEO),
+            (libc::SOL_SOCKET, libc::SO_RCVTIMEO),
+            (libc::SOL_SOCKET, libc::SO_PRIORITY),
+            (libc::IPPROTO_IP, libc::IP_TOS),
+            (libc::IPPROTO_IP, libc::IP_TTL),
+            (libc::IPPROTO_IP, libc::IP_MULTICAST_TTL),
+            (libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP),
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+            (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
+            (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_HOPS),
         ];
-        if level != libc::SOL_SOCKET || !PLAIN.contains(&option) {
+        // A filter looks at each datagram, and sees none that comes over a carrier.
+        const FILTERS: [i32; 4] = [
+            libc::SO_ATTACH_FILTER,
+            libc::SO_ATTACH_BPF,
+            libc::SO_ATTACH_REUSEPORT_CBPF,
+            libc::SO_ATTACH_REUSEPORT_EBPF,
+        ];
+        if !PLAIN.contains(&(level, option)) {
             self.offload_anew(record);
+        }
+        if level == libc::SOL_SOCKET && FILTERS.contains(&option) {
+            self.offload_nothing(record.number);
         }
         if SEND.contains(&(level, option)) {
             record.tx_off.store(true, Ordering::Release);

@@ -2,6 +2,8 @@
 //!
 //! What a carrier is and who runs it is `run/uoe`'s. Here its answers become those of a socket's calls.
 
+use std::time::Duration;
+
 use weft_os::user::UserBuffers;
 use weft_udp_offload::{Offload, Sending, Sent};
 
@@ -22,7 +24,8 @@ fn key(record: &Record) -> u32 {
 }
 
 impl Datagrams {
-    /// Offers a datagram to a carrier. Nothing where it is to go plainly.
+    /// Offers a datagram to a carrier. Nothing where it is to go plainly; an error is how long to wait before it is
+    /// offered again.
     #[inline]
     pub(super) fn send_offloaded(
         &'static self,
@@ -30,24 +33,27 @@ impl Datagrams {
         tx: &mut Outgoing,
         sending: Sending<'_>,
         data: &UserBuffers,
-    ) -> Option<Verdict> {
-        let offload = self.offload.filter(|_| !record.port.is_off())?;
+    ) -> Result<Option<Verdict>, Duration> {
+        let Some(offload) = self.offload.filter(|_| !record.port.is_off()) else {
+            return Ok(None);
+        };
         if sending.len > DATAGRAM_OCTETS_MAX {
-            return None;
+            return Ok(None);
         }
         // What gathered for the plain way was sent before.
         if let Verdict::Done(Err(errno)) = self.make_way(tx, sending.fd, 0) {
-            return Some(Verdict::Done(Err(errno)));
+            return Ok(Some(Verdict::Done(Err(errno))));
         }
         let fill = |place: &mut [u8]| data.read(place).map_err(|_| libc::EFAULT);
-        match offload.send(&record.port, sending, fill) {
+        Ok(match offload.send(&record.port, sending, fill) {
             Sent::Plain => None,
             Sent::Failed(errno) => Some(Verdict::Done(Err(errno))),
+            Sent::Wait(pause) => return Err(pause),
             Sent::Done => {
                 self.have_flushed(offload);
                 Some(Verdict::Done(Ok(sending.len)))
             }
-        }
+        })
     }
 
     /// What gathered on a carrier leaves within a tick, or at once where nobody ticks.
@@ -70,6 +76,12 @@ impl Datagrams {
         };
         offload.receives(&record.port, key(record), fd);
         !record.port.begin_plain()
+    }
+
+    /// Whether datagrams for the socket may come to travel over carriers.
+    #[inline]
+    pub fn may_be_offloaded(&self, record: &Record) -> bool {
+        self.offload.is_some() && !record.port.is_off()
     }
 
     /// A receive that the kernel did is over.
@@ -117,7 +129,7 @@ impl Datagrams {
     }
 
     /// Octets of the datagram that is next, if it came over a carrier.
-    pub(super) fn next_len_offloaded(&self, record: &Record, fd: i32) -> Option<usize> {
+    pub(super) fn next_len_offloaded(&self, record: &'static Record, fd: i32) -> Option<usize> {
         let offload = self.offload.filter(|_| record.port.is_looked_at())?;
         offload.next_len(&record.port, fd)
     }

@@ -1,6 +1,7 @@
 //! Datagrams on their way out: which gather, and when they leave.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use weft_datagram::batch::LONGEST;
 use weft_datagram::sender::{Destination, Offer, Wire, MEMORY};
@@ -41,6 +42,19 @@ impl Wire for Socket<'_> {
     }
 }
 
+/// One send of the program's, which may be tried several times.
+#[derive(Clone, Copy, Debug)]
+struct Call<'a> {
+    fd: i32,
+    to: Option<&'a [u8]>,
+    data: &'a UserBuffers,
+    flags: i32,
+    /// When the program made it.
+    since: u64,
+    /// Whether its sends came thick then.
+    is_busy: Option<bool>,
+}
+
 impl Datagrams {
     /// The program sends `data` to `to` (nothing: the connected peer) with these `flags`.
     pub fn send(
@@ -54,42 +68,89 @@ impl Datagrams {
         if record.tx_off.load(Ordering::Acquire) || self.is_confined() {
             return Verdict::Kernel;
         }
-        let Some(mut tx) = record.outgoing() else {
-            return Verdict::Kernel;
+        let mut call = Call {
+            fd,
+            to,
+            data,
+            flags,
+            since: dgram::now(),
+            is_busy: None,
         };
-        if let Some(errno) = tx.sender.take_pending() {
-            return Verdict::Done(Err(errno));
-        }
-        let is_bare = flags & !(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) == 0;
-        let plain = is_bare && data.octets() <= LONGEST;
-        let busy = tx.sender.is_busy(dgram::now(), self.busy_after);
-        if is_bare && self.offload.is_some() {
-            let sending = Sending {
-                fd,
-                to: to.unwrap_or_default(),
-                len: data.octets(),
-                is_busy: busy,
-                dont_wait: flags & libc::MSG_DONTWAIT != 0,
-            };
-            if let Some(verdict) = self.send_offloaded(record, &mut tx, sending, data) {
-                return verdict;
+        loop {
+            match self.try_to_send(record, &mut call) {
+                Ok(verdict) => return verdict,
+                // No other thread that sends on the socket waits for this one's carrier.
+                Err(pause) => std::thread::sleep(pause),
             }
         }
+    }
+
+    /// One try. An error is how long to wait before the next.
+    fn try_to_send(
+        &'static self,
+        record: &'static Record,
+        call: &mut Call<'_>,
+    ) -> Result<Verdict, Duration> {
+        let Some(mut tx) = record.outgoing() else {
+            return Ok(Verdict::Kernel);
+        };
+        if let Some(errno) = tx.sender.take_pending() {
+            return Ok(Verdict::Done(Err(errno)));
+        }
+        let is_bare = call.flags & !(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) == 0;
+        let is_busy = match call.is_busy {
+            Some(is_busy) => is_busy,
+            None => tx.sender.is_busy(call.since, self.busy_after),
+        };
+        call.is_busy = Some(is_busy);
+        if is_bare && self.offload.is_some() {
+            let sending = Sending {
+                fd: call.fd,
+                to: call.to.unwrap_or_default(),
+                len: call.data.octets(),
+                is_busy,
+                dont_wait: call.flags & libc::MSG_DONTWAIT != 0,
+                since: call.since,
+            };
+            if let Some(verdict) = self.send_offloaded(record, &mut tx, sending, call.data)? {
+                return Ok(verdict);
+            }
+        }
+        Ok(self.send_plainly(record, &mut tx, *call, is_bare && is_busy))
+    }
+
+    /// By the kernel: with others, where the program is busy.
+    #[inline]
+    fn send_plainly(
+        &'static self,
+        record: &'static Record,
+        tx: &mut Outgoing,
+        call: Call<'_>,
+        may_wait: bool,
+    ) -> Verdict {
+        let Call {
+            fd,
+            to,
+            data,
+            flags,
+            ..
+        } = call;
+        let is_short = data.octets() <= LONGEST;
         let to = to.map_or(Some(Destination::CONNECTED), Destination::new);
         let verdict = match to {
             // Errors of a destination that never was one come at once.
             Some(to)
                 if tx.try_first(&to)
-                    && plain
-                    && busy
-                    && self.may_gather(record, fd, &mut tx, &to) =>
+                    && is_short
+                    && may_wait
+                    && self.may_gather(record, fd, tx, &to) =>
             {
-                self.gather(&mut tx, fd, &to, data, flags)
+                self.gather(tx, fd, &to, data, flags)
             }
-            _ => self.make_way(&mut tx, fd, flags),
+            _ => self.make_way(tx, fd, flags),
         };
         record.tx_fd.store(fd, Ordering::Relaxed);
-        self.note(record, &tx);
+        self.note(record, tx);
         verdict
     }
 

@@ -1,6 +1,5 @@
 //! Which socket a channel of another process is for, and whether it may have one.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use weft_os::beside::{self, peer_end};
@@ -8,13 +7,18 @@ use weft_os::dgram::{self, get_int};
 use weft_settings::datagrams::{Direction, Uoe};
 use weft_uoe::carrier::PROOF_TIMEOUT;
 use weft_uoe::control::Why;
-use weft_uoe::End;
+use weft_uoe::{End, Fault};
 
 use super::side::PeerChannel;
 use super::{nonce, Service};
 use crate::counts::count;
-use crate::offload::now;
+use crate::offload::{now, Offload};
 use crate::port::Held;
+
+/// Channels of one carrier that may be without a proof at a time. Whoever asks for more has them refused.
+const UNPROVEN_MAX: usize = 256;
+/// Channels that may be refused one after the other, without one that is not. Each costs a look at every socket.
+const REFUSED_MAX: u32 = 256;
 
 /// A channel whose socket cannot have it yet: a plain receive is under way.
 #[derive(Debug)]
@@ -26,17 +30,18 @@ pub(crate) struct Admitting {
     until: Duration,
 }
 
-/// What is known of a socket that takes datagrams.
-struct Candidate {
-    port: Held,
-}
-
 impl Service {
     /// The other end wants to send datagrams to `target`.
     pub(crate) fn handle_channel_wanted(&mut self, at: usize, channel: u16, ends: [End; 2]) {
         let [source, target] = ends;
+        let generation = self.sides[at].generation();
+        let waiting = self.admitting.iter();
+        let waiting = waiting.filter(|one| one.generation == generation).count();
+        if self.sides[at].unproven_channels() + waiting >= UNPROVEN_MAX {
+            return self.refuse(at, channel, Why::TooMany);
+        }
         let admitting = Admitting {
-            generation: self.sides[at].generation(),
+            generation,
             channel,
             source,
             target,
@@ -62,12 +67,20 @@ impl Service {
         let Some(at) = self.sides.iter().position(is_it) else {
             return true;
         };
-        let candidate = self.candidate(wanted.source, wanted.target);
-        let Some((candidate, uoe)) = candidate else {
+        let without_udp = self.sides[at].is_without_udp();
+        // Behind a translator the source is another one than is claimed; which it is shows the proof.
+        let seen = End::new(self.sides[at].there, wanted.source.port());
+        let from = |source| candidate(self.offload, source, wanted.target);
+        let found = match without_udp {
+            true => from(seen),
+            false => from(wanted.source).or_else(|| from(seen)),
+        };
+        // What is not proven is taken by nobody whose rule does not say so.
+        let is_allowed = |uoe: &Uoe| !without_udp || uoe.requires.is_some_and(|it| it.without_udp);
+        let Some((port, uoe)) = found.filter(|(_, uoe)| is_allowed(uoe)) else {
             self.refuse(at, wanted.channel, Why::NoSocket);
             return true;
         };
-        let port = candidate.port;
         if !port.port.look_at() {
             let is_late = now() >= wanted.until;
             if is_late {
@@ -93,30 +106,21 @@ impl Service {
             nonce,
             source: None,
             behind: std::collections::VecDeque::new(),
-            barriers: Vec::new(),
+            behind_since: Duration::ZERO,
+            barrier: None,
         };
-        side.peer_channels.insert(wanted.channel, channel);
+        side.add_peer_channel(wanted.channel, channel);
         side.carrier.admit(wanted.channel, nonce, now());
     }
 
     pub(crate) fn refuse(&mut self, at: usize, channel: u16, why: Why) {
         count(&self.offload.counts.refused);
-        self.sides[at].carrier.refuse(channel, why, now());
-    }
-
-    /// The socket that datagrams from `source` to `target` would come to, and what its rule says.
-    fn candidate(&self, source: End, target: End) -> Option<(Candidate, Uoe)> {
-        let served = self.offload.served();
-        let takes = |held: &Held| {
-            let connected_to = held.port.with_fd(|fd| takes(fd, target)).flatten()?;
-            // One that is connected hears its peer alone: once that is gone nobody could wake its program.
-            matches!(connected_to, Connected::ToNobody).then_some(Candidate { port: *held })
-        };
-        let candidates = served.iter().filter(|held| !held.port.is_off());
-        let best = { candidates }.find_map(takes)?;
-        let ends = [target.to_socket_addr(), source.to_socket_addr()];
-        let uoe = self.offload.rules.uoe(Direction::Receive, &ends)?;
-        Some((best, uoe))
+        let side = &mut self.sides[at];
+        side.carrier.refuse(channel, why, now());
+        side.refused += 1;
+        if side.refused > REFUSED_MAX {
+            side.fault = Some(Fault::InVain(REFUSED_MAX));
+        }
     }
 
     /// Whether a bell comes to it: it may be bound to an interface, or hear from some addresses alone.
@@ -126,53 +130,80 @@ impl Service {
         let before = offload.bells_taken();
         let is_there = |fd| dgram::ready(fd, libc::POLLIN, 0) & libc::POLLIN != 0;
         let rung = |fd| offload.ring(fd) && (is_there(fd) || offload.bells_taken() != before);
-        port.port.with_fd(rung) == Some(true)
+        port.with_fd(rung) == Some(true)
     }
 }
 
-enum Connected {
-    ToNobody,
-    ToSomebody,
+/// What the rules say of datagrams from `source` to `target`, if they may come over carriers.
+pub(super) fn ruled(offload: &Offload, source: End, target: End) -> Option<Uoe> {
+    let ends = [target.to_socket_addr(), source.to_socket_addr()];
+    offload.rules.uoe(Direction::Receive, &ends)
 }
 
-/// Whether the socket behind `fd` takes datagrams to `target`, and from whom; nothing where it does not, or its program
-/// asks for what a carrier does not bring.
-fn takes(fd: i32, target: End) -> Option<Connected> {
+/// The socket of this process that datagrams from `source` to `target` would come to, and what its rule says; nothing
+/// where there is none that takes them over carriers.
+pub(crate) fn candidate(offload: &Offload, source: End, target: End) -> Option<(Held, Uoe)> {
+    let served = offload.served();
+    let candidates = served.iter().filter(|held| !held.port.is_off());
+    let fits = |held: &Held| held.with_fd(|fd| fits(fd, target)).flatten();
+    let fitting = candidates.filter_map(|held| Some((fits(held)?, *held)));
+    // As the kernel has it, who has the address itself is before who has all.
+    let (_, port) = fitting.max_by_key(|(fits, _)| *fits)?;
+    let takes = port.with_fd(|fd| {
+        // One that is connected hears its peer alone: once that is gone nobody could wake its program.
+        asks_for_nothing(fd) && peer_end(fd).is_none()
+    });
+    let uoe = ruled(offload, source, target)?;
+    (takes == Some(true)).then_some((port, uoe))
+}
+
+/// How well a socket's address fits a destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fits {
+    /// It has all addresses, of both families.
+    AllOfBoth,
+    All,
+    Itself,
+}
+
+/// Whether datagrams to `target` may come to the socket behind `fd`.
+fn fits(fd: i32, target: End) -> Option<Fits> {
     let at = beside::local_end(fd)?;
     let v6_only = || get_int(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) != Ok(0);
-    let has_address = match (at.ip(), target.address()) {
-        (own, wanted) if own.to_canonical() == wanted => true,
-        (IpAddr::V4(own), IpAddr::V4(_)) => own.is_unspecified(),
-        (IpAddr::V6(own), IpAddr::V6(_)) => own.is_unspecified(),
-        (IpAddr::V6(own), IpAddr::V4(_)) => own.is_unspecified() && !v6_only(),
-        (IpAddr::V4(_), IpAddr::V6(_)) => false,
+    let (own, wanted) = (at.ip().to_canonical(), target.address());
+    let fits = match own.is_unspecified() {
+        false if own == wanted => Fits::Itself,
+        true if own.is_ipv4() == wanted.is_ipv4() => Fits::All,
+        true if own.is_ipv6() && !v6_only() => Fits::AllOfBoth,
+        _ => return None,
     };
-    if !has_address || at.port() != target.port() || !asks_for_nothing(fd) {
-        return None;
-    }
-    Some(match peer_end(fd) {
-        None => Connected::ToNobody,
-        Some(_) => Connected::ToSomebody,
-    })
+    (at.port() == target.port()).then_some(fits)
 }
 
-/// Whether the program wants nothing beside a datagram's octets and its sender.
+/// Whether the program wants nothing beside a datagram's octets and its sender, and is the only one to have the port: a
+/// bell, or a proof, might come to another one's socket.
 fn asks_for_nothing(fd: i32) -> bool {
     const SO_TIMESTAMP_NEW: [i32; 3] = [63, 64, 65];
-    const OF_SOCKET: [i32; 4] = [
+    const OF_SOCKET: [i32; 5] = [
+        libc::SO_REUSEPORT,
         libc::SO_TIMESTAMP,
         libc::SO_TIMESTAMPNS,
         libc::SO_TIMESTAMPING,
         libc::SO_RXQ_OVFL,
     ];
-    const OF_IP: [i32; 5] = [
+    /// linux/in.h and linux/in6.h: what comes from too far away is refused, which on a carrier nobody sees.
+    const IP_MINTTL: i32 = 21;
+    const IPV6_MINHOPCOUNT: i32 = 73;
+    const OF_IP: [i32; 6] = [
+        IP_MINTTL,
         libc::IP_PKTINFO,
         libc::IP_RECVTTL,
         libc::IP_RECVTOS,
         libc::IP_RECVOPTS,
         libc::IP_RECVORIGDSTADDR,
     ];
-    const OF_IPV6: [i32; 4] = [
+    const OF_IPV6: [i32; 5] = [
+        IPV6_MINHOPCOUNT,
         libc::IPV6_RECVPKTINFO,
         libc::IPV6_RECVHOPLIMIT,
         libc::IPV6_RECVTCLASS,
@@ -200,8 +231,8 @@ pub(crate) fn is_not_coalesced(fd: i32) -> bool {
 /// Gives the socket a queue as long as its own; whether it has one.
 fn open_inlet(port: Held, uoe: Uoe) -> bool {
     let octets = |fd| get_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap_or(0);
-    let octets = port.port.with_fd(octets).unwrap_or(0);
-    let Some(mut inlet) = port.port.inlet() else {
+    let octets = port.with_fd(octets).unwrap_or(0);
+    let Some(mut inlet) = port.inlet() else {
         return false;
     };
     inlet.open(octets.max(0) as usize, uoe.age, uoe.drops_oldest);

@@ -7,6 +7,7 @@ use std::time::Duration;
 use weft_discovery::{Inquiry, Learnt, TakesCarriers};
 use weft_os::beside;
 use weft_os::net::TcpStream;
+use weft_settings::DiscoveryPort;
 use weft_uoe::greeting::Instance;
 use weft_uoe::End;
 
@@ -15,6 +16,7 @@ use super::Service;
 use crate::counts::count;
 use crate::offload::{now, CARRIERS_MAX};
 use crate::port::Held;
+use crate::stat::Why;
 
 /// Destinations that are asked for at a time.
 const ASKED_MAX: usize = 16;
@@ -35,8 +37,8 @@ impl Asked {
         self.inquiry.number()
     }
 
-    pub(crate) fn port(&self) -> Held {
-        self.wanted.port
+    pub(crate) fn wanted(&self) -> &Wanted {
+        &self.wanted
     }
 
     pub(crate) fn deadline(&self) -> Duration {
@@ -47,25 +49,43 @@ impl Asked {
 impl Service {
     /// A socket sends busily to `to`.
     pub(crate) fn handle_wanted(&mut self, port: Held, to: SocketAddr) {
-        let until = now() + WANTED_FOR;
-        let wanted = Wanted { port, to, until };
-        if !port.is_alive() || self.is_on_its_way(&wanted) {
+        let wanted = Wanted {
+            port,
+            to,
+            until: now() + WANTED_FOR,
+            is_required: false,
+            without_udp: false,
+        };
+        self.find_carrier(wanted);
+    }
+
+    /// Has a channel opened on a carrier that is there, or begins to look for one.
+    pub(super) fn find_carrier(&mut self, wanted: Wanted) {
+        let to = wanted.to;
+        if !wanted.port.is_alive() || self.is_on_its_way(&wanted) {
             return;
         }
         // Two sockets that send to one destination have one carrier.
-        let to_there = |side: &&mut Side| side.is_up() && side.leads_to(to.into());
+        let to_there = |side: &&mut Side| {
+            side.is_up() && side.leads_to(to.into()) && side.is_without_udp() == wanted.without_udp
+        };
         if let Some(side) = self.sides.iter_mut().find(to_there) {
             return side.wants.push(wanted);
         }
-        if self.asked.len() >= ASKED_MAX || self.sides.len() >= CARRIERS_MAX {
-            return self.leave_alone(to);
+        if self.sides.len() >= CARRIERS_MAX {
+            return self.leave_alone(to, Why::TooMany);
+        }
+        if wanted.without_udp {
+            return self.connect_unasked(wanted);
+        }
+        if self.asked.len() >= ASKED_MAX {
+            return self.forget(to);
         }
         let discovery_port = self.offload.discovery_port;
-        let sent = port
-            .port
-            .with_fd(|fd| Inquiry::send(discovery_port, fd, to, now()));
+        let port = wanted.port;
+        let sent = port.with_fd(|fd| Inquiry::send(discovery_port, fd, to, now()));
         let Some(mut inquiry) = sent.flatten() else {
-            return self.leave_alone(to);
+            return self.leave_alone(to, Why::NoAnswer);
         };
         count(&self.offload.counts.asked);
         let over_at = match inquiry.poll(now()) {
@@ -86,10 +106,10 @@ impl Service {
             || self.sides.iter().any(|side| side.has_channel(wanted))
     }
 
-    /// The destination is plain for a while.
-    pub(crate) fn leave_alone(&self, to: SocketAddr) {
+    /// The destination is asked for again with the next busy sends.
+    pub(crate) fn forget(&self, to: SocketAddr) {
         self.offload.with_destinations(|known| {
-            known.handle_no(to.into(), now());
+            known.handle_closed(to.into(), now());
         });
     }
 
@@ -105,7 +125,9 @@ impl Service {
             let asked = self.asked.swap_remove(at);
             match learnt {
                 Learnt::TakesCarriers(takes) => self.connect(asked.wanted, takes),
-                _ => self.leave_alone(asked.wanted.to),
+                // Who requires a carrier goes on without an answer: questions may be what does not pass.
+                _ if asked.wanted.is_required => self.connect_unasked(asked.wanted),
+                _ => self.leave_alone(asked.wanted.to, Why::NoAnswer),
             }
         }
     }
@@ -116,26 +138,73 @@ impl Service {
         let instance = Instance(takes.instance);
         // What a process sends to itself is the kernel's.
         if instance == self.instance {
-            return self.leave_alone(wanted.to);
+            return self.stay_plain(&wanted);
         }
-        let is_to_it = |side: &&mut Side| side.is_usable() && side.peer() == Some(instance);
+        // Anybody may greet with the instance of somebody else, but only from a host of their own.
+        let there = End::from(wanted.to).address();
+        let is_to_it = |side: &&mut Side| {
+            let is_it = side.peer() == Some(instance) && side.there == there;
+            is_it && side.is_usable() && !side.is_without_udp()
+        };
         if let Some(side) = self.sides.iter_mut().find(is_to_it) {
             return side.wants.push(wanted);
         }
         let mut at = wanted.to;
         at.set_port(takes.port);
-        let Ok(stream) = TcpStream::connect_apart(at) else {
-            return self.leave_alone(wanted.to);
+        self.begin_side(wanted, at, Some(instance));
+    }
+
+    /// A carrier to whoever has the agreed port of TCP at the destination's host: nobody is asked, or has answered.
+    fn connect_unasked(&mut self, wanted: Wanted) {
+        let DiscoveryPort::Agreed(agreed) = self.offload.discovery_port else {
+            return self.leave_alone(wanted.to, Why::NotConnected);
         };
-        let own = side::greeting(self.instance, Some(End::from(wanted.to)));
-        let connecting = Side::connecting(stream, own, instance, wanted, now());
-        self.sides.push(connecting);
+        let mut at = wanted.to;
+        at.set_port(agreed);
+        let is_to_it = |side: &&mut Side| {
+            side.connects_unasked_to == Some(at)
+                && side.is_usable()
+                && side.is_without_udp() == wanted.without_udp
+        };
+        if let Some(side) = self.sides.iter_mut().find(is_to_it) {
+            return side.wants.push(wanted);
+        }
+        if let Some(side) = self.begin_side(wanted, at, None) {
+            side.connects_unasked_to = Some(at);
+        }
+    }
+
+    fn begin_side(
+        &mut self,
+        wanted: Wanted,
+        at: SocketAddr,
+        to: Option<Instance>,
+    ) -> Option<&mut Side> {
+        let Ok(stream) = TcpStream::connect_apart(at) else {
+            self.leave_alone(wanted.to, Why::NotConnected);
+            return None;
+        };
+        let end = End::from(wanted.to);
+        let own = side::greeting(self.instance, Some(end), wanted.without_udp);
+        self.sides
+            .push(Side::connecting(stream, own, to, wanted, now()));
+        self.sides.last_mut()
+    }
+
+    /// The destination is a socket of this process: nothing to it ever takes a carrier.
+    pub(super) fn stay_plain(&mut self, wanted: &Wanted) {
+        self.leave_alone(wanted.to, Why::SameProcess);
+        if let Some(mut paths) = wanted.port.paths() {
+            if let Some(path) = paths.find(wanted.to.into()) {
+                path.required = None;
+            }
+        }
     }
 }
 
 /// The end of the program's socket, as it is said to the other end of a connection from `here`.
 pub(crate) fn source(port: &Held, here: SocketAddr) -> Option<End> {
-    let local = port.port.with_fd(beside::local_end).flatten()?;
+    let local = port.with_fd(beside::local_end).flatten()?;
     let ip = match local.ip().is_unspecified() {
         true => here.ip(),
         false => local.ip(),

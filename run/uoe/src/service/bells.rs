@@ -60,8 +60,8 @@ impl Service {
         let offload = self.offload;
         // A socket that is connected hears its peer alone.
         let is_connected = |fd| weft_os::beside::peer_end(fd).is_some();
-        if port.port.with_fd(is_connected) != Some(true) {
-            port.port.with_fd(|fd| offload.ring(fd));
+        if port.with_fd(is_connected) != Some(true) {
+            port.with_fd(|fd| offload.ring(fd));
             return;
         }
         let by = self.sides.iter_mut();
@@ -80,12 +80,8 @@ impl Service {
                 at += 1;
                 continue;
             }
-            let waits = bell.port.is_alive()
-                && bell
-                    .port
-                    .port
-                    .inlet()
-                    .is_some_and(|mut inlet| !inlet.is_empty(now()));
+            let inlet = bell.port.inlet();
+            let waits = inlet.is_some_and(|mut inlet| !inlet.is_empty(now()));
             if !waits {
                 self.bells.0.swap_remove(at);
                 continue;
@@ -113,5 +109,5 @@ impl Service {
 }
 
 fn taken(port: Held) -> u64 {
-    port.port.inlet().map_or(0, |inlet| inlet.taken)
+    port.inlet().map_or(0, |inlet| inlet.taken)
 }

@@ -1,5 +1,6 @@
 //! Datagrams from a carrier into the queues of sockets.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use weft_os::lock::Guard;
@@ -18,6 +19,8 @@ use crate::port::Held;
 const READS_MAX: usize = 4;
 /// Datagrams that are put into one socket's queue before its lock is given back.
 const RUN_MAX: u32 = 32;
+/// How long what came on a channel may wait for plain datagrams that the program does not take.
+const BEHIND_WITHIN: Duration = Duration::from_millis(500);
 /// Octets of a carrier that wait behind marks at most: 20 ms of 1.6 Gb/s, and of more the rest is lost.
 const BEHIND_MAX: usize = 4 << 20;
 
@@ -65,6 +68,27 @@ impl Service {
         }
     }
 
+    /// Marks that are late while plain datagrams wait at the socket are among those, and are waited for longer: what
+    /// came on the channel is not to overtake what was sent before it.
+    pub(super) fn keep_order(&mut self, at: usize, now: Duration) {
+        let offload = self.offload;
+        let Side {
+            carrier,
+            peer_channels,
+            ..
+        } = &mut self.sides[at];
+        for (number, channel) in peer_channels.iter() {
+            let is_worth_it = now < channel.behind_since + BEHIND_WITHIN;
+            if channel.behind.is_empty() || !is_worth_it || !carrier.is_mark_late(*number, now) {
+                continue;
+            }
+            let has_plain = |fd| offload.has_plain(channel.port.port, fd);
+            if channel.port.with_fd(has_plain) == Some(true) {
+                carrier.wait_for_late_mark(*number, now);
+            }
+        }
+    }
+
     /// Goes on with what was held up, or came behind a mark.
     pub(super) fn deliver_held(&mut self, at: usize, now: Duration) {
         let (side, counts) = (&mut self.sides[at], &self.offload.counts);
@@ -82,14 +106,17 @@ impl Service {
         }
     }
 
-    /// A channel is over, and what waited behind a mark waits no longer.
-    pub(super) fn deliver_rest(&mut self, at: usize, number: u16, channel: PeerChannel) {
+    /// A channel is over, and what waited `behind` a mark waits no longer.
+    pub(super) fn deliver_rest(
+        &mut self,
+        at: usize,
+        number: u16,
+        channel: &PeerChannel,
+        behind: VecDeque<Vec<u8>>,
+    ) {
         let mut delivering = Delivering::new(&self.offload.counts, now());
-        for octets in channel.behind {
-            let delivered = delivering.put_in(channel.port, number, channel.source, &octets);
-            if delivered == Delivered::HeldUp {
-                count(&self.offload.counts.dropped_received);
-            }
+        for octets in behind {
+            delivering.put_in(channel, number, false, &octets);
         }
         let rings = delivering.finish();
         self.ring_for(at, rings);
@@ -185,6 +212,9 @@ impl Delivering<'_> {
             return Delivered::GoesOn;
         };
         if is_behind || !channel.behind.is_empty() {
+            if channel.behind.is_empty() {
+                channel.behind_since = self.now;
+            }
             match side.behind_octets + octets.len() <= BEHIND_MAX {
                 true => {
                     side.behind_octets += octets.len();
@@ -194,8 +224,7 @@ impl Delivering<'_> {
             }
             return Delivered::GoesOn;
         }
-        let (port, source) = (channel.port, channel.source);
-        self.put_in(port, number, source, octets)
+        self.put_in(channel, number, side.is_for_one, octets)
     }
 
     /// Datagrams whose mark has come, or did not come in time.
@@ -204,15 +233,15 @@ impl Delivering<'_> {
             carrier,
             peer_channels,
             behind_octets,
+            is_for_one,
             ..
         } = side;
         for (number, channel) in peer_channels.iter_mut() {
             if channel.behind.is_empty() || carrier.is_behind(*number, self.now) {
                 continue;
             }
-            let (port, source) = (channel.port, channel.source);
             while let Some(octets) = channel.behind.front() {
-                if self.put_in(port, *number, source, octets) == Delivered::HeldUp {
+                if self.put_in(channel, *number, *is_for_one, octets) == Delivered::HeldUp {
                     break;
                 }
                 *behind_octets -= octets.len();
@@ -221,20 +250,22 @@ impl Delivering<'_> {
         }
     }
 
+    /// Puts a datagram into the socket's queue. Where that has no room and its program is at work, the carrier may be
+    /// held up, if nothing on it is for another socket.
     #[inline]
     fn put_in(
         &mut self,
-        port: Held,
-        channel: u16,
-        source: Option<u32>,
+        channel: &PeerChannel,
+        number: u16,
+        may_hold_up: bool,
         octets: &[u8],
     ) -> Delivered {
-        let now = self.now;
-        let (Some(source), Some(run)) = (source, self.run(port)) else {
+        let (now, port) = (self.now, channel.port);
+        let (Some((_, source)), Some(run)) = (channel.source, self.run(port)) else {
             count(&self.counts.dropped_received);
             return Delivered::GoesOn;
         };
-        if !run.inlet.has_room(octets.len(), now) && Service::is_busy(port) {
+        if may_hold_up && !run.inlet.has_room(octets.len(), now) && Service::is_busy(port) {
             port.port.wait_for();
             self.run = None;
             return Delivered::HeldUp;
@@ -251,19 +282,20 @@ impl Delivering<'_> {
             counter.fetch_add(dropped, std::sync::atomic::Ordering::Relaxed);
         }
         if is_untold {
-            self.rings.push((port, channel));
+            self.rings.push((port, number));
         }
         Delivered::GoesOn
     }
 
     /// The socket's queue, held.
     fn run(&mut self, port: Held) -> Option<&mut Run> {
+        // The queue of a socket that is closed meanwhile may be another one's when its lock is had the next time.
         let goes_on = |run: &Run| run.port == port && run.left > 0;
         if !self.run.as_ref().is_some_and(goes_on) {
             self.run = None;
             self.run = Some(Run {
                 port,
-                inlet: port.port.inlet()?,
+                inlet: port.inlet()?,
                 left: RUN_MAX,
             });
         }

@@ -1,5 +1,6 @@
 //! What a carrier's state machine says is to be done, and its turn as a whole.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use weft_os::beside::socket_name;
@@ -8,13 +9,15 @@ use weft_uoe::carrier::{stays, Event};
 use weft_uoe::control::Why;
 use weft_uoe::{End, Fault};
 
-use super::side::{Phase, Side};
+use super::admitting::{candidate, ruled};
+use super::side::{Barrier, PeerChannel, Phase, Side};
 use super::Service;
 use crate::counts::count;
 use crate::inlet::Source;
 use crate::link::{Link, LinkId};
 use crate::offload::now;
 use crate::port::Held;
+use crate::stat::Why::NotConnected;
 
 impl Service {
     /// Each carrier's turn; `ready` says whose connection can be read or written.
@@ -23,6 +26,7 @@ impl Service {
             let now = now();
             let is_ready = ready.get(at).copied().unwrap_or(false);
             self.tell_sent(at, now);
+            self.keep_order(at, now);
             match self.sides[at].phase {
                 Phase::Connecting(_) if is_ready => self.sides[at].handle_connected(now),
                 Phase::Greeting | Phase::Up if is_ready => self.read_side(at, now),
@@ -69,6 +73,8 @@ impl Service {
         } else if side.carrier.deadline().is_some_and(|at| now >= at) {
             side.carrier.handle_timeout(now);
         }
+        // What is lost goes before what is opened, which may have the same number.
+        self.handle_events(at, now);
         self.open_wanted(at, now);
         self.handle_events(at, now);
         self.pass_barriers(at, now);
@@ -96,11 +102,21 @@ impl Service {
                 return false;
             }
         };
-        let is_somebody_else = side.connects_to.is_some_and(|to| to != peer.instance);
+        let is_itself = peer.instance == self.instance;
+        let is_somebody_else = is_itself || side.connects_to.is_some_and(|to| to != peer.instance);
+        if side.own.without_udp && !side.is_accepted && !peer.without_udp {
+            weft_settings::info!(
+                "udp-path=none stands in the rule here and in none of the program's at {}: addresses are proven by UDP",
+                side.there
+            );
+        }
         let begun = side.begin(peer, now);
         let place = self.free_place();
         let (Some((gather, stream)), Some(place), false) = (begun, place, is_somebody_else) else {
             self.sides[at].phase = Phase::Gone;
+            if is_itself {
+                self.handle_itself(at);
+            }
             return false;
         };
         self.generations = self.generations.wrapping_add(1).max(1);
@@ -116,18 +132,35 @@ impl Service {
         true
     }
 
+    /// A carrier of this process to itself: it has the port that it tried without asking. What is for a socket of its own
+    /// is plain, others are tried for again.
+    fn handle_itself(&mut self, at: usize) {
+        for wanted in std::mem::take(&mut self.sides[at].wants) {
+            let here = End::new(self.sides[at].here.ip(), 0);
+            match candidate(self.offload, here, wanted.to.into()) {
+                Some(_) => self.stay_plain(&wanted),
+                None => self.leave_alone(wanted.to, NotConnected),
+            }
+        }
+    }
+
     /// Where both ends have connected, one carrier stays.
     fn drain_the_other(&mut self, at: usize, now: Duration) {
-        let peer = self.sides[at].peer();
-        let same = |side: &Side| side.is_up() && side.peer() == peer;
+        let (peer, there) = (self.sides[at].peer(), self.sides[at].there);
+        let without_udp = self.sides[at].is_without_udp();
+        // Who greets with somebody else's instance, from a host of its own, ends nothing of that one's.
+        let same = |side: &Side| {
+            let is_it = side.peer() == peer && side.there == there;
+            is_it && side.is_up() && side.is_without_udp() == without_udp
+        };
         let other = (0..self.sides.len()).find(|other| *other != at && same(&self.sides[*other]));
         let (Some(other), Some(peer)) = (other, peer) else {
             return;
         };
         let own = self.instance;
-        let is_staying = |side: &Side| match side.connects_to {
-            Some(_) => stays(own, peer),
-            None => stays(peer, own),
+        let is_staying = |side: &Side| match side.is_accepted {
+            false => stays(own, peer),
+            true => stays(peer, own),
         };
         let goes = match is_staying(&self.sides[at]) {
             true => other,
@@ -163,12 +196,10 @@ impl Service {
                 } => self.handle_incoming(at, channel, source),
                 Event::Finished { channel } => self.handle_finished(at, channel),
                 Event::Opened { channel } => self.handle_opened(at, channel),
-                Event::Lost { channel, why } => self.handle_lost(at, channel, why, now),
+                Event::Lost { channel, why } => self.handle_lost(at, channel, why),
                 Event::Barrier { channel, number } => {
                     if let Some(channel) = self.sides[at].peer_channels.get_mut(&channel) {
-                        let put = channel.port.port.inlet().map_or(0, |inlet| inlet.put);
-                        let behind = channel.behind.len() as u64;
-                        channel.barriers.push((number, put + behind));
+                        channel.barrier = Some(Barrier { number, put: None });
                     }
                 }
                 Event::Passed { channel, number } => self.handle_passed(at, channel, number),
@@ -189,21 +220,37 @@ impl Service {
         };
         let port = channel.port;
         let is_v6 = |fd| get_int(fd, libc::SOL_SOCKET, libc::SO_DOMAIN) == Ok(libc::AF_INET6);
-        let name = port
-            .port
-            .with_fd(|fd| socket_name(source.to_socket_addr(), is_v6(fd)));
-        let place = name.and_then(|(name, len)| port.port.inlet()?.source(Source { name, len }));
-        channel.source = place;
+        // Where it comes from is known now: before, it was what the other end claims.
+        if ruled(self.offload, source, channel.target).is_none() {
+            return self.refuse_proven(at, number, Why::NoSocket);
+        }
+        let name = port.with_fd(|fd| socket_name(source.to_socket_addr(), is_v6(fd)));
+        let place = name.and_then(|(name, len)| port.inlet()?.source(Source { name, len }));
+        channel.source = place.map(|place| (source, place));
         match place {
-            Some(_) => count(&self.offload.counts.taken),
-            None => self.refuse(at, number, Why::TooMany),
+            Some(_) => {
+                let side = &mut self.sides[at];
+                (side.was_used, side.refused) = (true, 0);
+                count(&self.offload.counts.taken);
+            }
+            None => self.refuse_proven(at, number, Why::TooMany),
+        }
+    }
+
+    /// A channel of the other end's is refused, whatever it has proven.
+    fn refuse_proven(&mut self, at: usize, number: u16, why: Why) {
+        self.refuse(at, number, why);
+        if let Some(over) = self.sides[at].remove_peer_channel(number) {
+            self.retire(over.nonce);
         }
     }
 
     fn handle_finished(&mut self, at: usize, channel: u16) {
-        if let Some(over) = self.sides[at].remove_peer_channel(channel) {
+        if let Some(mut over) = self.sides[at].remove_peer_channel(channel) {
             self.retire(over.nonce);
-            self.deliver_rest(at, channel, over);
+            let behind = std::mem::take(&mut over.behind);
+            self.deliver_rest(at, channel, &over, behind);
+            leave_source(&over);
         }
     }
 
@@ -215,19 +262,20 @@ impl Service {
             ..
         } = &mut self.sides[at];
         for (number, channel) in peer_channels.iter_mut() {
-            if channel.barriers.is_empty() {
+            let Some(barrier) = &mut channel.barrier else {
                 continue;
-            }
-            let passed = channel.port.port.inlet();
-            let passed = passed.map_or(0, |mut inlet| inlet.passed());
-            channel.barriers.retain(|(barrier, put)| {
-                let is_passed = passed >= *put;
-                if is_passed {
-                    carrier.pass(*number, *barrier, now);
-                }
-                !is_passed
-            });
-            if !channel.barriers.is_empty() {
+            };
+            // What waits behind plain datagrams comes before it, and is not in the queue yet.
+            let Some(mut inlet) = channel.port.inlet().filter(|_| channel.behind.is_empty()) else {
+                continue;
+            };
+            let put = *barrier.put.get_or_insert(inlet.put);
+            let is_passed = inlet.passed() >= put;
+            drop(inlet);
+            if is_passed {
+                carrier.pass(*number, barrier.number, now);
+                channel.barrier = None;
+            } else {
                 channel.port.port.wait_for();
             }
         }
@@ -236,34 +284,38 @@ impl Service {
     /// Puts what is to be said into the stream, and gives it to TCP.
     fn say_controls(&mut self, at: usize) {
         let side = &mut self.sides[at];
-        while let Some(control) = side.carrier.poll_control() {
-            side.controls.push_back(control);
-        }
         let Some(id) = side.link else {
-            return side.controls.clear();
+            // Nothing is said before the greetings.
+            while side.carrier.poll_control().is_some() {}
+            return;
         };
         let link: &Link = &self.offload.links[id.place];
-        if side.controls.is_empty() && matches!(side.phase, Phase::Up) {
+        let mut is_said = false;
+        while let Some(control) = side.unsaid.take().or_else(|| side.carrier.poll_control()) {
+            is_said = true;
+            if link.say(id.generation, &control) {
+                continue;
+            }
+            link.flush();
+            if !link.say(id.generation, &control) {
+                side.unsaid = Some(control);
+                break;
+            }
+        }
+        if !is_said && matches!(side.phase, Phase::Up) {
             return;
         }
-        while let Some(control) = side.controls.front() {
-            if !link.say(id.generation, control) {
-                link.flush();
-                if !link.say(id.generation, control) {
-                    break;
-                }
-            }
-            side.controls.pop_front();
-        }
         link.flush();
-        if side.controls.is_empty() && !link.waits() {
+        if side.unsaid.is_none() && !link.waits() {
             side.send_end();
         }
     }
 
-    /// A socket is closed: its channels are.
+    /// A socket is closed, or nothing of it goes over carriers any more: its channels are closed.
     pub(crate) fn handle_closed_port(&mut self, port: Held) {
+        self.refuse_to(port);
         let now = now();
+        let mut left = Vec::new();
         for side in &mut self.sides {
             let own = side.own_channels.iter();
             let own: Vec<u16> = own
@@ -274,8 +326,26 @@ impl Service {
                 side.carrier.close(number, Why::Ends, now);
                 if let Some(channel) = side.own_channels.remove(&number) {
                     self.retired.push((now + super::NONCES_KEPT, channel.nonce));
+                    left.push(channel.wanted.to);
                 }
             }
+            side.wants.retain(|wanted| wanted.port != port);
+        }
+        let of_port = |asked: &super::Asked| asked.wanted().port == port;
+        let asked = self.asked.iter().filter(|asked| of_port(asked));
+        left.extend(asked.map(|asked| asked.wanted().to));
+        self.asked.retain(|asked| !of_port(asked));
+        // Other sockets may want channels to where this one had some.
+        left.into_iter().for_each(|to| self.forget(to));
+        if let Some(mut paths) = port.port.paths() {
+            paths.tidy();
+        }
+    }
+
+    /// Channels of others to a socket are refused from now on: what it may receive is to be seen anew.
+    pub(crate) fn refuse_to(&mut self, port: Held) {
+        let now = now();
+        for side in &mut self.sides {
             let peer = side.peer_channels.iter();
             let peer: Vec<u16> = peer
                 .filter(|(_, channel)| channel.port == port)
@@ -285,10 +355,13 @@ impl Service {
                 side.carrier.refuse(number, Why::Ends, now);
                 if let Some(channel) = side.remove_peer_channel(number) {
                     self.retired.push((now + super::NONCES_KEPT, channel.nonce));
+                    let lost = channel.behind.len() as u64;
+                    let counts = &self.offload.counts;
+                    counts.dropped_received.fetch_add(lost, Ordering::Relaxed);
+                    leave_source(&channel);
                 }
             }
         }
-        self.asked.retain(|asked| asked.port() != port);
     }
 
     /// Every carrier ends.
@@ -316,8 +389,15 @@ impl Service {
                 self.offload.links[link.place].end(link.generation);
             }
             for wanted in side.wants {
-                self.leave_alone(wanted.to);
+                self.leave_alone(wanted.to, NotConnected);
             }
         }
+    }
+}
+
+/// Nothing more comes on a channel from its source.
+fn leave_source(channel: &PeerChannel) {
+    if let (Some((_, number)), Some(mut inlet)) = (channel.source, channel.port.inlet()) {
+        inlet.leave_source(number);
     }
 }

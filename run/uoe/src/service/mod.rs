@@ -8,6 +8,8 @@
 //! | `opening` | channels that sockets here want |
 //! | `proofs` | proofs of addresses, sent and heard |
 //! | `delivering` | datagrams from a carrier into the queues of sockets |
+//! | `requiring` | destinations that a rule requires a channel for |
+//! | `showing` | what `weft stat` is shown |
 //! | `admitting` | which socket a channel is for, and whether it may have one |
 //! | `bells` | sockets whose programs have to be woken |
 
@@ -18,9 +20,12 @@ mod delivering;
 mod events;
 mod opening;
 mod proofs;
+mod requiring;
+mod showing;
 mod side;
 
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::RawFd;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use weft_os::guarded::Guarded;
@@ -31,17 +36,25 @@ use weft_settings::DiscoveryPort;
 use weft_uoe::control::Why;
 use weft_uoe::greeting::{Instance, Nonce};
 
+pub(crate) use admitting::candidate;
+
 use crate::mail::Mail;
 use crate::offload::{now, Offload, CARRIERS_MAX};
 use admitting::Admitting;
 use asking::Asked;
 use bells::Bells;
+use requiring::Requiring;
+use showing::Showing;
 use side::Side;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 64;
 /// Connections that were accepted and have not greeted, at most.
 const SILENT_MAX: usize = 32;
+/// Connections that were accepted and on which no channel was proven, at most.
+const STRANGE_MAX: usize = 64;
+/// How long what waits for room on a carrier may take to leave when the process ends.
+const LEAVES_WITHIN: Duration = Duration::from_millis(60);
 /// How soon the thread looks again while something is to come that wakes nobody.
 const TICK: Duration = Duration::from_millis(1);
 /// How long random bits of a channel that is over are known: datagrams with them may be under way.
@@ -77,10 +90,15 @@ pub(crate) struct Service {
     pub(crate) sides: Vec<Side>,
     pub(crate) admitting: Vec<Admitting>,
     pub(crate) bells: Bells,
+    pub(crate) requiring: Vec<Requiring>,
+    /// When those are to be looked at.
+    pub(crate) required_at: Option<Duration>,
     /// Random bits that are forgotten at these times.
     retired: Vec<(Duration, Nonce)>,
     pub(crate) generations: u32,
     mail: Vec<Mail>,
+    showing: Showing,
+    ending_since: Option<Duration>,
     is_told_to_end: bool,
 }
 
@@ -88,29 +106,38 @@ impl Service {
     fn new(offload: &'static Offload) -> Service {
         let instance = Instance(random_u64());
         offload.nonces.set_bell(nonce());
-        let listener = listen(offload.discovery_port);
-        if let Some((listener, port)) = &listener {
-            debug_assert!(listener.as_fd().as_raw_fd() >= 0);
-            offload.set_takes(*port, instance.0);
-        }
-        Service {
+        let mut service = Service {
             offload,
             instance,
-            listener: listener.map(|(listener, _)| Guarded::new(listener)),
+            listener: None,
             asked: Vec::new(),
             sides: Vec::new(),
             admitting: Vec::new(),
             bells: Bells::default(),
+            requiring: Vec::new(),
+            required_at: None,
             retired: Vec::new(),
             generations: 0,
             mail: Vec::new(),
+            showing: Showing::new(offload.is_shown),
+            ending_since: None,
             is_told_to_end: false,
+        };
+        service.listen_if_asked();
+        service
+    }
+
+    /// Who only sends takes nobody's carriers, and leaves the agreed port to those who do.
+    fn listen_if_asked(&mut self) {
+        if self.listener.is_none() && self.offload.is_serving.load(Ordering::Acquire) {
+            self.listen_again();
         }
     }
 
     /// Sleeps until there is something to do, and does it.
     fn turn(&mut self) {
         let ready = self.wait();
+        self.listen_if_asked();
         self.look_for_proofs();
         self.read_mail();
         self.accept(ready.listener);
@@ -118,10 +145,20 @@ impl Service {
         // Before the sides' turns, which send what is said here.
         self.admit_waiting();
         self.ring_again();
+        self.serve_required();
         self.run_sides(&ready.sides);
         self.end_sides();
         self.forget_retired();
+        self.show();
         if self.offload.is_ending() && !self.is_told_to_end {
+            self.begin_to_end();
+        }
+    }
+
+    /// The process ends: carriers are closed once what waits for room on them has left, or soon in any case.
+    fn begin_to_end(&mut self) {
+        let since = *self.ending_since.get_or_insert_with(now);
+        if !self.has_queued_to_carriers() || now() >= since + LEAVES_WITHIN {
             self.is_told_to_end = true;
             self.shut_all(Why::Ends);
         }
@@ -166,7 +203,9 @@ impl Service {
         let asked = self.asked.iter().map(Asked::deadline);
         let retired = self.retired.iter().map(|(at, _)| *at);
         let others = sides.chain(asked).chain(retired);
-        others.chain(tick).chain(self.bells.deadline()).min()
+        let required = self.required_at;
+        let others = others.chain(tick).chain(required).chain(self.shown_at());
+        others.chain(self.bells.deadline()).min()
     }
 
     fn read_mail(&mut self) {
@@ -175,8 +214,10 @@ impl Service {
         for one in mail.drain(..) {
             match one {
                 Mail::Wants { port, to } => self.handle_wanted(port, to),
-                Mail::Own { proof, from } => self.handle_own(proof, from),
+                Mail::Own { port, proof, from } => self.handle_own(port, proof, from),
+                Mail::Requires { port, to } => self.handle_required(port, to),
                 Mail::Closed { port } => self.handle_closed_port(port),
+                Mail::Changed { port } => self.refuse_to(port),
             }
         }
         self.mail = mail;
@@ -193,17 +234,21 @@ impl Service {
             let Ok(Some(stream)) = listener.accept_apart() else {
                 return;
             };
-            // Who connects and says nothing holds a place for a second; whoever comes to more is closed at once.
-            let silent = self.sides.iter().filter(|side| side.is_silent()).count();
-            if silent < SILENT_MAX && self.sides.len() < CARRIERS_MAX {
-                let own = side::greeting(self.instance, None);
+            // Who connects and says nothing holds a place for a second, who proves nothing for five; whoever comes to
+            // more is closed at once.
+            let strange = self.sides.iter().filter(|side| side.is_strange());
+            let silent = strange.clone().filter(|side| side.link.is_none()).count();
+            let has_place = silent < SILENT_MAX && strange.count() < STRANGE_MAX;
+            if has_place && self.sides.len() < CARRIERS_MAX {
+                let without_udp = self.offload.rules.any_without_udp();
+                let own = side::greeting(self.instance, None, without_udp);
                 let accepted = Side::accepted(stream, own, now());
                 self.sides.extend(accepted);
             }
         }
     }
 
-    /// The program has closed the listener's number: another one takes its place.
+    /// Has a listener; where the program has closed its number, another one takes its place.
     fn listen_again(&mut self) {
         self.listener = None;
         if let Some((listener, port)) = listen(self.offload.discovery_port) {

@@ -13,6 +13,7 @@ use super::{nonce, Service};
 use crate::counts::count;
 use crate::offload::now;
 use crate::paths::Path;
+use crate::stat;
 
 /// Octets of a datagram's headers beside TCP's: what TCP's largest segment leaves of a packet is more by so many.
 const TCP_IS_LONGER_BY: usize = 12;
@@ -35,16 +36,14 @@ impl Service {
             }
             let source = source(&wanted.port, self.sides[at].here);
             let is_looked_at = wanted.port.port.look_at();
-            if wanted.port.port.with_fd(is_not_coalesced) != Some(true) {
-                self.leave_alone(wanted.to);
+            if wanted.port.with_fd(is_not_coalesced) != Some(true) {
+                self.leave_alone(wanted.to, stat::Why::Refused);
                 continue;
             }
             let opened = source.filter(|_| is_looked_at);
             let opened = opened.is_some_and(|source| self.open(at, wanted, source, now));
             if !opened {
-                self.offload.with_destinations(|known| {
-                    known.handle_closed(wanted.to.into(), now);
-                });
+                self.forget(wanted.to);
             }
         }
     }
@@ -70,13 +69,13 @@ impl Service {
     pub(super) fn handle_opened(&mut self, at: usize, number: u16) {
         let side = &mut self.sides[at];
         let segment = side.stream.get().and_then(|stream| stream.emss().ok());
-        let mark = side.carrier.mark_nonce(number);
-        let (Some(link), Some(channel), Some(mark)) =
-            (side.link, side.own_channels.get_mut(&number), mark)
-        else {
+        // Where nothing is proven nothing goes plainly, and no mark is sent.
+        let mark = side.carrier.mark_nonce(number).unwrap_or_default();
+        let (Some(link), Some(channel)) = (side.link, side.own_channels.get_mut(&number)) else {
             return;
         };
         channel.is_open = true;
+        side.was_used = true;
         let mut chooser = Chooser::default();
         chooser.handle_opened();
         let path = Path {
@@ -86,36 +85,46 @@ impl Service {
             mark,
             packet: segment.map_or(0, |segment| segment + TCP_IS_LONGER_BY),
             chooser,
+            required: None,
         };
-        let port = channel.wanted.port;
-        let is_put = port.is_alive() && port.port.paths().is_some_and(|mut paths| paths.put(path));
+        let (port, to) = (channel.wanted.port, path.to);
+        let is_put = port.paths().is_some_and(|mut paths| {
+            let is_put = paths.put(path);
+            let path = paths.find(to).filter(|_| is_put);
+            if let Some(required) = path.and_then(|path| path.required.as_mut()) {
+                required.is_up = true;
+            }
+            is_put
+        });
         if !is_put {
             self.sides[at].carrier.close(number, Why::Ends, now());
             return;
         }
         count(&self.offload.counts.opened);
         self.offload.with_destinations(|known| {
-            known.handle_channel(path.to, link.place as u32);
+            known.handle_channel(to, link.place as u32);
         });
+        self.note_channel(to);
+        // What waits for the channel leaves.
+        self.look_at(now());
     }
 
-    pub(super) fn handle_lost(&mut self, at: usize, number: u16, why: Why, now: Duration) {
+    pub(super) fn handle_lost(&mut self, at: usize, number: u16, why: Why) {
         let link = self.sides[at].link;
         let Some(channel) = self.sides[at].own_channels.remove(&number) else {
             return;
         };
         self.retire(channel.nonce);
-        let port = channel.wanted.port;
-        if let (true, Some(link), Some(mut paths)) = (port.is_alive(), link, port.port.paths()) {
+        if let (Some(link), Some(mut paths)) = (link, channel.wanted.port.paths()) {
             paths.remove(link, number);
         }
-        let to = channel.wanted.to.into();
-        self.offload.with_destinations(|known| match why {
-            Why::NoSocket | Why::NoProof | Why::TooMany => {
-                known.handle_no(to, now);
-            }
-            _ => known.handle_closed(to, now),
-        });
+        let to = channel.wanted.to;
+        match why {
+            Why::NoSocket => self.leave_alone(to, stat::Why::Refused),
+            Why::NoProof => self.leave_alone(to, stat::Why::NotProven),
+            Why::TooMany => self.leave_alone(to, stat::Why::TooMany),
+            _ => self.forget(to),
+        }
     }
 
     pub(super) fn handle_passed(&mut self, at: usize, number: u16, barrier: u32) {
@@ -123,8 +132,10 @@ impl Service {
             return;
         };
         let (port, to) = (channel.wanted.port, channel.wanted.to.into());
-        if let (true, Some(mut paths)) = (port.is_alive(), port.port.paths()) {
-            if let Some(path) = paths.find(to) {
+        if let Some(mut paths) = port.paths() {
+            let path = paths.find(to);
+            // The barrier may be one of a channel that this destination had before.
+            if let Some(path) = path.filter(|path| path.channel == number) {
                 path.chooser.handle_passed(barrier);
             }
         }

@@ -24,18 +24,21 @@ impl Service {
             .filter(|channel| channel.target == from)
             .map(|channel| (channel.port, to.to_socket_addr()));
         if let Some((port, to)) = own.chain(peer).find(|(port, _)| port.is_alive()) {
-            port.port.with_fd(|fd| send_to(fd, to, &proof));
+            port.with_fd(|fd| send_to(fd, to, &proof));
         }
     }
 
-    /// A datagram of Weft's own came to a socket.
-    pub(crate) fn handle_own(&mut self, proof: Proof, from: SocketAddr) {
+    /// A datagram of Weft's own came to this socket. At another one than it is meant for it proves nothing: whoever
+    /// sends there is heard by somebody else.
+    pub(crate) fn handle_own(&mut self, port: Held, proof: Proof, from: SocketAddr) {
         let (from, now) = (End::from(from), now());
         for side in &mut self.sides {
             let of_own = side.own_channels.values();
-            let own = of_own.filter(|channel| channel.nonce == proof.nonce);
+            let own = of_own
+                .filter(|channel| channel.nonce == proof.nonce && channel.wanted.port == port);
             let of_peer = side.peer_channels.values();
-            let peer = of_peer.filter(|channel| channel.nonce == proof.nonce);
+            let peer =
+                of_peer.filter(|channel| channel.nonce == proof.nonce && channel.port == port);
             let to = own.map(|channel| channel.source);
             let to = to.chain(peer.map(|channel| channel.target)).next();
             if let Some(to) = to {
@@ -52,8 +55,7 @@ impl Service {
         let opening = channels.filter(|channel| !channel.is_open);
         let ports: Vec<Held> = opening.map(|channel| channel.wanted.port).collect();
         for port in ports.into_iter().filter(Held::is_alive) {
-            port.port
-                .with_fd(|fd| self.offload.has_plain(port.port, fd));
+            port.with_fd(|fd| self.offload.has_plain(port.port, fd));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! One carrier, as the thread has it: its connection, its state machine, its channels.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 use std::time::Duration;
 
@@ -22,6 +22,9 @@ use crate::port::Held;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a carrier that is closed waits for the other end to have read everything.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long the other end's TCP may take nothing, or acknowledge nothing, before the connection is given up: what is
+/// sent meanwhile is lost, and without a carrier it goes plainly.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Octets that one read takes.
 const READ_OCTETS: usize = 256 * 1024;
 /// Memory for what was read: that, and the longest frame's beginning.
@@ -34,6 +37,10 @@ pub(crate) struct Wanted {
     pub(crate) to: SocketAddr,
     /// Until then; the next busy sends try again.
     pub(crate) until: Duration,
+    /// The socket's rule requires it.
+    pub(crate) is_required: bool,
+    /// The socket's rule says that UDP does not pass.
+    pub(crate) without_udp: bool,
 }
 
 impl PartialEq for Wanted {
@@ -57,12 +64,22 @@ pub(crate) struct PeerChannel {
     pub(crate) port: Held,
     pub(crate) target: End,
     pub(crate) nonce: Nonce,
-    /// The number of its source in the socket's queue, once it is proven.
-    pub(crate) source: Option<u32>,
+    /// Its source once it is proven, and the number of that in the socket's queue.
+    pub(crate) source: Option<(End, u32)>,
     /// Datagrams that come behind plain ones, which the program has not taken yet.
     pub(crate) behind: VecDeque<Vec<u8>>,
-    /// Barriers, with what the socket's queue had been given before each.
-    pub(crate) barriers: Vec<(u32, u64)>,
+    /// Since when datagrams wait there.
+    pub(crate) behind_since: Duration,
+    /// The last barrier that came. A sender waits for none but its last.
+    pub(crate) barrier: Option<Barrier>,
+}
+
+/// A barrier that waits until all before it is taken.
+#[derive(Debug)]
+pub(crate) struct Barrier {
+    pub(crate) number: u32,
+    /// What the socket's queue had been given before it; nothing while datagrams before it wait behind plain ones.
+    pub(crate) put: Option<u64>,
 }
 
 /// How far the connection is.
@@ -84,21 +101,33 @@ pub(crate) struct Side {
     pub(crate) phase: Phase,
     pub(crate) stream: Guarded<TcpStream>,
     pub(crate) own: Greeting,
-    /// Where it connects to, and for whom; of one that was accepted, nobody.
+    /// The other end has connected it.
+    pub(crate) is_accepted: bool,
+    /// Which process it connects to, where that is known.
     pub(crate) connects_to: Option<Instance>,
+    /// Where it connects to without having asked.
+    pub(crate) connects_unasked_to: Option<SocketAddr>,
+    /// A channel has been proven on it.
+    pub(crate) was_used: bool,
+    /// Channels that were refused since one was proven.
+    pub(crate) refused: u32,
     pub(crate) carrier: Carrier,
     /// Where its frames leave, once it is up.
     pub(crate) link: Option<LinkId>,
     pub(crate) here: SocketAddr,
+    /// The other end's address.
+    pub(crate) there: IpAddr,
     pub(crate) deframer: Option<Deframer>,
     pub(crate) room: Vec<u8>,
     pub(crate) start: usize,
     pub(crate) end: usize,
-    /// Taken from the state machine, without room in the stream.
-    pub(crate) controls: VecDeque<Control>,
+    /// Taken from the state machine, without room in the stream. Others stay with it, which bounds them.
+    pub(crate) unsaid: Option<Control>,
     pub(crate) wants: Vec<Wanted>,
     pub(crate) own_channels: BTreeMap<u16, OwnChannel>,
     pub(crate) peer_channels: BTreeMap<u16, PeerChannel>,
+    /// All of these are for one socket.
+    pub(crate) is_for_one: bool,
     /// A datagram that waits for room at its socket; nothing more is read until then.
     pub(crate) held_up: Option<(u16, Vec<u8>)>,
     /// Octets of datagrams that come behind plain ones.
@@ -111,13 +140,13 @@ pub(crate) struct Side {
 }
 
 /// What this end says of itself on a new carrier.
-pub(crate) fn greeting(instance: Instance, wanted: Option<End>) -> Greeting {
+pub(crate) fn greeting(instance: Instance, wanted: Option<End>, without_udp: bool) -> Greeting {
     Greeting {
         instance,
         nonce: nonce(),
-        policy: 0,
+        policy: u64::from(without_udp),
         takes_any_order: false,
-        without_udp: false,
+        without_udp,
         wanted,
     }
 }
@@ -127,13 +156,13 @@ impl Side {
     pub(crate) fn connecting(
         stream: TcpStream,
         own: Greeting,
-        to: Instance,
+        to: Option<Instance>,
         wanted: Wanted,
         now: Duration,
     ) -> Side {
         let phase = Phase::Connecting(now + CONNECT_TIMEOUT);
         let mut side = Side::new(stream, own, phase, wanted.to, now);
-        side.connects_to = Some(to);
+        side.connects_to = to;
         side.wants.push(wanted);
         side
     }
@@ -143,7 +172,7 @@ impl Side {
         let peer = stream.peer_addr().ok()?;
         let here = stream.local_addr().ok()?;
         let mut side = Side::new(stream, own, Phase::Greeting, peer, now);
-        side.here = here;
+        (side.here, side.is_accepted) = (here, true);
         side.greet().then_some(side)
     }
 
@@ -158,18 +187,24 @@ impl Side {
             phase,
             stream: Guarded::new(stream),
             own,
+            is_accepted: false,
             connects_to: None,
+            connects_unasked_to: None,
+            was_used: false,
+            refused: 0,
             carrier: Carrier::new(own, peer.ip(), now),
             link: None,
             here: peer,
+            there: peer.ip().to_canonical(),
             deframer: None,
             room: Vec::new(),
             start: 0,
             end: 0,
-            controls: VecDeque::new(),
+            unsaid: None,
             wants: Vec::new(),
             own_channels: BTreeMap::new(),
             peer_channels: BTreeMap::new(),
+            is_for_one: true,
             held_up: None,
             behind_octets: 0,
             is_finished: false,
@@ -195,13 +230,13 @@ impl Side {
         let is_ending = matches!(self.phase, Phase::Closing(_)) && !self.is_finished;
         self.held_up.is_some()
             || is_ending
-            || !self.controls.is_empty()
+            || self.unsaid.is_some()
             || !self.wants.is_empty() && self.is_up()
             || self.own_channels.values().any(is_opening)
             || self
                 .peer_channels
                 .values()
-                .any(|channel| !channel.behind.is_empty() || !channel.barriers.is_empty())
+                .any(|channel| !channel.behind.is_empty() || channel.barrier.is_some())
     }
 
     pub(crate) fn deadline(&self) -> Option<Duration> {
@@ -226,16 +261,42 @@ impl Side {
         }
     }
 
+    /// A channel of the other end's begins.
+    pub(crate) fn add_peer_channel(&mut self, number: u16, channel: PeerChannel) {
+        self.peer_channels.insert(number, channel);
+        self.count_sockets();
+    }
+
     /// A channel of the other end's is over; what of it waits behind a mark is lost.
     pub(crate) fn remove_peer_channel(&mut self, number: u16) -> Option<PeerChannel> {
         let channel = self.peer_channels.remove(&number)?;
         self.behind_octets -= channel.behind.iter().map(Vec::len).sum::<usize>();
+        self.count_sockets();
         Some(channel)
     }
 
-    /// Whether it was accepted, and nothing was said.
-    pub(crate) fn is_silent(&self) -> bool {
-        self.phase == Phase::Greeting && self.connects_to.is_none()
+    fn count_sockets(&mut self) {
+        let mut ports = self.peer_channels.values().map(|channel| channel.port);
+        let first = ports.next();
+        self.is_for_one = ports.all(|port| Some(port) == first);
+    }
+
+    /// Channels of the other end's that are not proven yet.
+    pub(crate) fn unproven_channels(&self) -> usize {
+        let channels = self.peer_channels.values();
+        channels.filter(|channel| channel.source.is_none()).count()
+    }
+
+    /// Whether it was accepted from somebody who has proven nothing.
+    pub(crate) fn is_strange(&self) -> bool {
+        self.is_accepted && !self.was_used
+    }
+
+    /// Whether addresses on it are those of the connection, unproven; as far as this end has a say in it before the
+    /// other one's greeting is there.
+    pub(crate) fn is_without_udp(&self) -> bool {
+        let peer = self.carrier.peer();
+        self.own.without_udp && peer.map_or(!self.is_accepted, |peer| peer.without_udp)
     }
 
     /// Which process the other end is, as far as that is known.
@@ -244,10 +305,15 @@ impl Side {
         peer.or(self.connects_to)
     }
 
-    /// Whether a socket at this end is the other process's: a channel goes to it, or one comes from it.
+    /// Whether a socket at this end is the other process's: a channel goes to it, or one comes from it. The connection
+    /// has to be with that host: what a carrier's other end says of itself is no proof, and a source may be forged.
     pub(crate) fn leads_to(&self, to: End) -> bool {
         let mut own = self.own_channels.values();
-        own.any(|channel| channel.is_open && End::from(channel.wanted.to) == to)
+        let goes_there = own.any(|channel| channel.is_open && End::from(channel.wanted.to) == to);
+        let mut peers = self.peer_channels.values();
+        let mut comes_from =
+            || peers.any(|channel| channel.source.is_some_and(|(from, _)| from == to));
+        self.there == to.address() && (goes_there || comes_from())
     }
 
     pub(crate) fn has_channel(&self, wanted: &Wanted) -> bool {
@@ -348,7 +414,9 @@ impl Side {
         let (to_peer, from_peer) = self.carrier.keys()?;
         let offset = GREETING_LEN as u64;
         self.deframer = Some(Deframer::new(from_peer, offset));
-        let stream = self.stream.get()?.second().ok()?;
+        let own = self.stream.get()?;
+        own.keep_after_close(PATIENCE);
+        let stream = own.second().ok()?;
         self.phase = Phase::Up;
         // The longest datagram fits behind what gathers otherwise.
         let memory = vec![0; GATHERED_OCTETS];

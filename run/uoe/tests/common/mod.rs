@@ -47,7 +47,7 @@ pub fn process(discovery: DiscoveryPort) -> &'static Offload {
 pub fn process_by(rules: &str, discovery: DiscoveryPort) -> &'static Offload {
     weft_os::process::watch();
     let rules = DatagramRules::parse(rules).unwrap();
-    let offload = Offload::new(rules, discovery).unwrap();
+    let offload = Offload::new(rules, discovery, false).unwrap();
     let owner = Box::leak(Box::new(Process(offload)));
     let answering = Box::leak(Box::new(Answering::new(discovery, owner).unwrap()));
     offload.set_answering(answering);
@@ -86,6 +86,17 @@ impl Socket {
 
     /// Says whether it went by a carrier.
     pub fn send(&self, to: SocketAddr, octets: &[u8], is_busy: bool) -> bool {
+        self.try_to_send(to, octets, is_busy, false).unwrap()
+    }
+
+    /// The same; `dont_wait` as a program says it. An error is the errno.
+    pub fn try_to_send(
+        &self,
+        to: SocketAddr,
+        octets: &[u8],
+        is_busy: bool,
+        dont_wait: bool,
+    ) -> Result<bool, i32> {
         let is_v6 = self.kernel.local_addr().unwrap().is_ipv6();
         let (name, len) = socket_name(to, is_v6);
         let is_connected = self.kernel.peer_addr().is_ok();
@@ -94,23 +105,27 @@ impl Socket {
             to: if is_connected { &[] } else { &name[..len] },
             len: octets.len(),
             is_busy,
-            dont_wait: false,
+            dont_wait,
+            since: weft_os::dgram::now(),
         };
         let fill = |room: &mut [u8]| {
             room.copy_from_slice(octets);
             Ok(())
         };
-        match self.offload.send(self.port, sending, fill) {
-            Sent::Done => true,
-            Sent::Plain => {
-                // A full queue drops, as on any machine.
-                let _ = match is_connected {
-                    true => self.kernel.send(octets),
-                    false => self.kernel.send_to(octets, to),
-                };
-                false
+        loop {
+            match self.offload.send(self.port, sending, fill) {
+                Sent::Done => return Ok(true),
+                Sent::Plain => {
+                    // A full queue drops, as on any machine.
+                    let _ = match is_connected {
+                        true => self.kernel.send(octets),
+                        false => self.kernel.send_to(octets, to),
+                    };
+                    return Ok(false);
+                }
+                Sent::Wait(pause) => std::thread::sleep(pause),
+                Sent::Failed(errno) => return Err(errno),
             }
-            Sent::Failed(errno) => panic!("errno {errno}"),
         }
     }
 

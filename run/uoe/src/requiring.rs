@@ -1,0 +1,182 @@
+//! Sends to destinations that a rule requires a channel for: they never go plainly.
+//!
+//! What finds no channel waits in a queue of the destination's, which the thread empties, whether or not the program
+//! ever calls again. The queue is the thread's to make: a call allocates nothing.
+
+use std::net::IpAddr;
+use std::os::fd::RawFd;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use weft_os::beside::socket_addr;
+use weft_os::lock::Guard;
+use weft_os::{dgram, process};
+use weft_settings::datagrams::Direction;
+use weft_uoe::admission::{Attempt, Carrier, Verdict};
+use weft_uoe::End;
+
+use crate::counts::count;
+use crate::link::Put;
+use crate::mail::Mail;
+use crate::offload::{now, Offload};
+use crate::paths::{Path, Paths};
+use crate::port::Port;
+use crate::sending::{Sending, Sent, LOOK_AGAIN};
+
+/// The thread is told so often at most that one socket needs a queue.
+const REQUIRED_EVERY_NS: u64 = 2_000_000;
+/// How soon a send looks again whether there is a queue.
+const LOOK_FOR_QUEUE: Duration = Duration::from_micros(50);
+/// How long it looks. Then the datagram is dropped: there are too many destinations, or no memory.
+const QUEUE_WITHIN: Duration = Duration::from_millis(20);
+
+/// Whether datagrams to this destination go to one socket.
+fn is_one_host(to: End) -> bool {
+    let is_broadcast = matches!(to.address(), IpAddr::V4(address) if address.is_broadcast());
+    !to.address().is_multicast()
+        && !to.address().is_unspecified()
+        && !is_broadcast
+        && to.port() != 0
+}
+
+impl Offload {
+    /// Whether a rule requires a channel for what the socket behind `fd` sends to this destination.
+    #[inline]
+    pub(crate) fn requires(&self, paths: &mut Paths, fd: RawFd, to: End) -> bool {
+        if !self.is_any_required || paths.not_required == Some(to) {
+            return false;
+        }
+        let mut name = [0; dgram::NAME_LEN];
+        let len = dgram::local_name(fd, &mut name);
+        let peer = to.to_socket_addr();
+        let own = socket_addr(&name[..len]).unwrap_or(peer);
+        let uoe = self.rules.uoe(Direction::Send, &[own, peer]);
+        let is_required = uoe.is_some_and(|uoe| uoe.requires.is_some());
+        let is_one_host = is_one_host(to);
+        if !is_required || !is_one_host {
+            paths.not_required = Some(to);
+        }
+        is_required && is_one_host
+    }
+
+    /// A datagram to a destination that has no queue yet: the thread is to make one.
+    #[cold]
+    pub(crate) fn require(
+        &'static self,
+        port: &'static Port,
+        mut paths: Guard<'_, Paths>,
+        sending: Sending<'_>,
+        to: End,
+    ) -> Sent {
+        let is_able = !process::is_borrowed() && !dgram::has_own_way(sending.fd);
+        if !is_able || !port.keep(sending.fd) || !dgram::have_port(sending.fd) {
+            return Sent::Plain;
+        }
+        let now = now();
+        let is_told = (now.as_nanos() as u64) < paths.wanted_at;
+        if !is_told {
+            paths.wanted_at = now.as_nanos() as u64 + REQUIRED_EVERY_NS;
+        }
+        drop(paths);
+        self.ensure_thread();
+        if !is_told {
+            self.tell(Mail::Requires {
+                port: port.held(),
+                to: to.to_socket_addr(),
+            });
+        }
+        if self.has_thread() && now < sending.since() + QUEUE_WITHIN {
+            return Sent::Wait(LOOK_FOR_QUEUE);
+        }
+        count(&self.counts.dropped_full);
+        Sent::Done
+    }
+
+    /// A datagram to a destination that has a queue: by the channel, if there is one and nothing waits before it.
+    #[inline]
+    pub(crate) fn send_required(
+        &self,
+        path: &mut Path,
+        sending: Sending<'_>,
+        fill: &mut impl FnMut(&mut [u8]) -> Result<(), i32>,
+    ) -> Sent {
+        let Some(required) = &mut path.required else {
+            return Sent::Plain;
+        };
+        required.used_at = sending.since();
+        let mut carrier = match required.is_up {
+            true => Carrier::Ready,
+            false => Carrier::Down,
+        };
+        if required.is_up && required.queue.is_empty() {
+            let link = self.links.get(path.link.place);
+            let put = link.map_or(Ok(Put::Gone), |link| {
+                link.put(path.link, path.channel, sending.len, None, &mut *fill)
+            });
+            carrier = match put {
+                Ok(Put::Done) => {
+                    count(&self.counts.sent);
+                    return Sent::Done;
+                }
+                Ok(Put::Full { .. }) => Carrier::Full,
+                Ok(Put::Gone) => Carrier::Down,
+                Err(errno) => return Sent::Failed(errno),
+            };
+            required.is_up = carrier == Carrier::Full;
+        }
+        self.send_into_queue(path, carrier, sending, fill)
+    }
+
+    fn send_into_queue(
+        &self,
+        path: &mut Path,
+        carrier: Carrier,
+        sending: Sending<'_>,
+        fill: &mut impl FnMut(&mut [u8]) -> Result<(), i32>,
+    ) -> Sent {
+        let Some(required) = &mut path.required else {
+            return Sent::Plain;
+        };
+        let now = now();
+        let attempt = Attempt {
+            carrier,
+            others_wait: !required.queue.is_empty(),
+            has_room: required.queue.has_room(sending.len, now),
+            may_block: sending.may_block(),
+            since: sending.since(),
+        };
+        match required.policy.admit(attempt, now) {
+            Verdict::Queue => {
+                if let Err(errno) = required.queue.push(sending.len, 0, now, &mut *fill) {
+                    return Sent::Failed(errno);
+                }
+                let dropped = required.newly_dropped();
+                self.counts
+                    .dropped_full
+                    .fetch_add(dropped, Ordering::Relaxed);
+                self.tell_queued();
+                Sent::Done
+            }
+            Verdict::Again => Sent::Failed(libc::EAGAIN),
+            Verdict::Wait(_) if carrier != Carrier::Down && self.is_stalled(path.link.place) => {
+                count(&self.counts.dropped_full);
+                Sent::Done
+            }
+            Verdict::Drop => {
+                count(&self.counts.dropped_full);
+                Sent::Done
+            }
+            Verdict::Wait(_) | Verdict::Channel | Verdict::Plain => {
+                self.tell_queued();
+                Sent::Wait(LOOK_AGAIN)
+            }
+        }
+    }
+
+    /// Something waits that the thread is to send, or to have a channel for. It looks until nothing does.
+    fn tell_queued(&self) {
+        if !self.is_any_queued.swap(true, Ordering::AcqRel) {
+            self.wake();
+        }
+    }
+}

@@ -1,0 +1,253 @@
+#!/usr/bin/env python3
+"""Datagrams over carriers between two machines: where UDP is blocked, ports are taken or blocked, addresses translated.
+
+    tests/uoe/networks.py --weft FILE [--only REGEX]
+
+The machines are network namespaces. Needs no privilege but user namespaces. Closes with `N passed, N failed, N skipped`.
+"""
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent / "rig"))
+import again  # noqa: E402
+from counts import Counts  # noqa: E402
+from network import Namespaces, enter, ip  # noqa: E402
+from process import Failed, Process  # noqa: E402
+
+INSIDE = "--inside"
+# TRANSLATED: as what the server sees a client behind a translator.
+CLIENT, SERVER, TRANSLATED = "10.9.1.1", "10.9.1.2", "10.9.1.77"
+PORT = 5004
+DISCOVERY_PORT = 22342
+PATIENCE = 60
+CARRIED = re.compile(r"(\d+) datagrams left over (\d+) connections of Weft's, (\d+) came, (\d+) were dropped")
+CASES = {}
+
+
+def case(function):
+    CASES[function.__name__] = function
+    return function
+
+
+class Bed:
+    """A client's machine and a server's, with a veth pair between them, or a box that translates addresses."""
+
+    def __init__(self, weft, work):
+        self.weft, self.work, self.processes = weft, work, []
+        self.namespaces = Namespaces()
+
+    def begin(self):
+        self.client, self.server = (self.namespaces.add(name) for name in ("client", "server"))
+        self.namespaces.join(self.client, self.server)
+        self.client.up("eth0", f"{CLIENT}/24")
+        self.server.up("eth0", f"{SERVER}/24")
+
+    def begin_translated(self):
+        """The client's address is another one to the server: a box between them changes it both ways."""
+        self.client, box, self.server = (self.namespaces.add(name) for name in ("client", "box", "server"))
+        self.namespaces.join(self.client, box, there="in")
+        self.namespaces.join(self.server, box, there="out")
+        for device in ("in", "out"):
+            box.up(device)
+        for machine, address in ((self.client, CLIENT), (self.server, SERVER)):
+            machine.up("eth0", f"{address}/24")
+            # No frame is longer than the network takes.
+            ip("-n", machine.name, "link", "set", "dev", "eth0", "gso_max_segs", 1)
+        words = [sys.executable, HERE / "translator.py", "in", "out", CLIENT, TRANSLATED]
+        self.await_line(self.start(box, None, *words), "ready")
+
+    @staticmethod
+    def block(namespace, *what):
+        """Nothing of this comes in from the network, as behind a firewall that drops; what is the machine's own does."""
+        ip("-n", namespace.name, "rule", "add", "pref", 100, "lookup", "local")
+        ip("-n", namespace.name, "rule", "delete", "pref", 0)
+        ip("-n", namespace.name, "rule", "add", "pref", 10, "iif", "eth0", *what, "blackhole")
+
+    @staticmethod
+    def await_line(process, word):
+        begun = time.monotonic()
+        while word not in Path(f"{process.log}.out").read_text():
+            if process.ended() or time.monotonic() > begun + PATIENCE:
+                raise Failed(f"it does not say {word}: {process.result().errors}")
+            time.sleep(0.02)
+
+    def start(self, namespace, rule, *words):
+        weft = ["--log", "info", "--udp", rule, "--"]
+        argv = [*namespace.enter, *([self.weft, "run", *weft] if rule else []), *map(str, words)]
+        process = Process(argv, dict(os.environ, PYTHONUNBUFFERED="1"), self.work / f"{len(self.processes)}")
+        self.processes.append(process)
+        return process
+
+    def receive(self, rule="uoe prefer", how="recv"):
+        receiver = self.start(self.server, rule, sys.executable, HERE / "receive.py", how, PORT, SERVER)
+        self.await_line(receiver, "port")
+        return receiver
+
+    def send(self, rule="uoe prefer", count=20000, *words):
+        return self.start(self.client, rule, sys.executable, HERE / "send.py", PORT, count, 200, *words, SERVER)
+
+    def end(self):
+        for process in self.processes:
+            process.stop()
+        self.processes = []
+        self.namespaces.close()
+
+
+def finish(process):
+    """What a program said last, and what went over carriers."""
+    if not process.wait_awake(PATIENCE):
+        raise Failed(f"{process.name} does not end")
+    ended = process.result()
+    if ended.status != 0:
+        raise Failed(f"{ended.how()}: {ended.errors[-400:]}")
+    found = CARRIED.search(ended.errors)
+    said = json.loads(ended.output.strip().splitlines()[-1])
+    return said, tuple(map(int, found.groups())) if found else (0, 0, 0, 0)
+
+
+def expect(what, is_so):
+    if not is_so:
+        raise Failed(str(what))
+
+
+def all_came(sender, receiver, hosts):
+    """Everything arrived once, whole and in order, from there. Gives what went over carriers at both ends."""
+    sent, carried = finish(sender)
+    came, here = finish(receiver)
+    expect((sent, came), came["came"] == sent["sent"] and came["damaged"] == came["disordered"] == 0)
+    expect(came, came["hosts"] == hosts and came["sources"] == 1)
+    return carried, here
+
+
+@case
+def two_machines(bed):
+    bed.begin()
+    receiver = bed.receive()
+    carried, here = all_came(bed.send(), receiver, [CLIENT])
+    expect((carried, here), carried[0] > 10000 and here[2] == carried[0] and here[1] == carried[1] == 1)
+
+
+@case
+def translated_address(bed):
+    """The server sees the address that it sees on UDP, whoever the client takes itself for."""
+    bed.begin_translated()
+    receiver = bed.receive(how="timeout")
+    _, carried = finish(bed.send())
+    came, here = finish(receiver)
+    # The box is slow, and drops plain datagrams when it is busy; what took the carrier has arrived.
+    expect((carried, here), carried[0] == here[2] > 10000 and here[3] == carried[3] == 0)
+    expect(came, came["came"] >= here[2] - 1 and came["damaged"] == came["disordered"] == 0)
+    expect(came, came["hosts"] == [TRANSLATED] and came["sources"] == 1)
+
+
+@case
+def udp_blocked(bed):
+    """Nobody is found; plain datagrams do not arrive either."""
+    bed.begin()
+    for machine in (bed.client, bed.server):
+        bed.block(machine, "ipproto", "udp")
+    bed.receive()
+    _, carried = finish(bed.send())
+    expect(carried, carried == (0, 0, 0, 0))
+    expect("the receiver has not heard of the end", not bed.processes[0].ended())
+
+
+@case
+def udp_blocked_and_carriers_required(bed):
+    bed.begin()
+    for machine in (bed.client, bed.server):
+        bed.block(machine, "ipproto", "udp")
+    rule = "uoe require udp-path=none"
+    receiver = bed.receive(rule)
+    carried, here = all_came(bed.send(rule), receiver, [CLIENT])
+    expect((carried, here), carried[0] == here[2] == 20001 and here[3] == carried[3] == 0)
+
+
+@case
+def udp_blocked_and_said_at_one_end(bed):
+    """The other end wants a proof, which does not come: nothing is taken unproven."""
+    bed.begin()
+    for machine in (bed.client, bed.server):
+        bed.block(machine, "ipproto", "udp")
+    receiver = bed.receive()
+    sender = bed.send("uoe require udp-path=none", 300)
+    _, carried = finish(sender)
+    expect(carried, carried[0] == 0 and not receiver.ended())
+
+
+@case
+def agreed_port_taken(bed):
+    """Somebody else listens there: carriers are taken at another port."""
+    bed.begin()
+    holder = bed.start(bed.server, None, sys.executable, "-c",
+                       f"import socket, time; s = socket.create_server(('', {DISCOVERY_PORT})); time.sleep(600)")
+    holder.await_port(DISCOVERY_PORT)
+    receiver = bed.receive()
+    carried, here = all_came(bed.send(), receiver, [CLIENT])
+    expect((carried, here), carried[0] > 10000 and here[2] == carried[0])
+
+
+@case
+def agreed_port_blocked(bed):
+    """Questions pass and connections do not: plain, and nothing is lost."""
+    bed.begin()
+    bed.block(bed.server, "ipproto", "tcp", "dport", DISCOVERY_PORT)
+    receiver = bed.receive()
+    carried, here = all_came(bed.send(), receiver, [CLIENT])
+    expect((carried, here), carried[0] == here[2] == 0)
+
+
+@case
+def receiver_that_is_killed(bed):
+    """Its successor is found within seconds."""
+    bed.begin()
+    receiver = bed.receive()
+    sender = bed.send(count=300000)
+    time.sleep(2)
+    receiver.stop()
+    time.sleep(0.5)
+    second = bed.receive()
+    _, carried = finish(sender)
+    came, here = finish(second)
+    expect((carried, here), carried[1] == 2 and here[2] > 1000)
+    expect(came, came["came"] > 1000 and came["damaged"] == came["disordered"] == 0)
+
+
+def play(bed, name):
+    try:
+        CASES[name](bed)
+        return "passed", ""
+    except (Failed, OSError) as failed:
+        return "failed", f"{type(failed).__name__}: {failed}"
+    finally:
+        bed.end()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--weft", required=True, help="the command")
+    parser.add_argument("--only", default="", help="cases whose name this finds")
+    parser.add_argument(INSIDE, action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if not args.inside:
+        print(f"skipped all: {enter(INSIDE)}")
+        return Counts(skipped=1).close()
+    # Where `ip` keeps the names of namespaces; the run's own, as its root is not the machine's.
+    subprocess.run(["mount", "-t", "tmpfs", "none", "/run"], check=True)
+    with tempfile.TemporaryDirectory() as work:
+        bed = Bed(os.path.realpath(args.weft), Path(work))
+        names = [name for name in CASES if re.search(args.only, name)]
+        counts = again.play_each(names, lambda name: play(bed, name))
+    return counts.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
