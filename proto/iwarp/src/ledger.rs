@@ -99,6 +99,7 @@ mod tests {
         for n in [3, 1, 2] {
             ledger.insert(n * len, placed(n));
         }
+        assert!(!ledger.is_empty());
         assert_eq!(ledger.take(2 * len), None, "the first one's turn");
         for n in [1, 2, 3] {
             assert_eq!(ledger.take(n * len), Some(placed(n)));

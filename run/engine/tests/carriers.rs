@@ -5,7 +5,7 @@ mod common;
 #[path = "peers/raw.rs"]
 mod raw;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use common::{pair, sge, End, ALL};
@@ -35,6 +35,13 @@ fn network() -> &'static Memory {
         weft_engine::start_on(settings, Arc::new(network.clone())).unwrap();
         network
     })
+}
+
+/// The EMSS is the network's, for all tests: who changes it has the network alone, as short FPDUs are copied.
+static EMSS: RwLock<()> = RwLock::new(());
+
+fn same_emss() -> RwLockReadGuard<'static, ()> {
+    EMSS.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn ends() -> (End, End) {
@@ -88,6 +95,7 @@ fn is_complete(end: &End) -> bool {
 
 #[test]
 fn a_send_is_complete_when_its_memory_is_released() {
+    let _emss = same_emss();
     let (a, b) = ends();
     let source = send_half(&a);
     let until = Instant::now() + Duration::from_millis(100);
@@ -108,6 +116,7 @@ fn a_send_is_complete_when_its_memory_is_released() {
 
 #[test]
 fn memory_that_is_deregistered_is_referred_to_no_more() {
+    let _emss = same_emss();
     let (a, b) = ends();
     let source = send_half(&a);
     source.deregister().unwrap();
@@ -118,6 +127,7 @@ fn memory_that_is_deregistered_is_referred_to_no_more() {
 
 #[test]
 fn a_flushed_send_is_the_programs_again_and_arrives_all_the_same() {
+    let _emss = same_emss();
     let (a, b) = ends();
     let source = send_half(&a);
     a.id.disconnect().unwrap();
@@ -128,6 +138,7 @@ fn a_flushed_send_is_the_programs_again_and_arrives_all_the_same() {
 
 #[test]
 fn a_queue_pair_that_is_destroyed_leaves_copies() {
+    let _emss = same_emss();
     let (a, b) = ends();
     let source = send_half(&a);
     a.id.disconnect().unwrap();
@@ -140,6 +151,7 @@ fn a_queue_pair_that_is_destroyed_leaves_copies() {
 /// The path changes under a stream that is up, with nothing on its way.
 #[test]
 fn fpdus_follow_the_emss_of_their_carrier() {
+    let _alone = EMSS.write().unwrap_or_else(PoisonError::into_inner);
     let (a, _b) = ends();
     for (emss, mulpdu) in [(1000, 994), (9000, 8994)] {
         network().set_emss(emss);

@@ -244,10 +244,10 @@ impl<'a> FpdusAhead<'a> {
     }
 
     /// The front of the FPDU that a marker at `at` says to be `back` octets before it. The marker between two FPDUs is
-    /// the second one's.
+    /// the second one's, and points to itself.
     fn front(&self, at: usize, back: usize) -> Option<usize> {
         let length_field = at.checked_sub(back)?;
-        let is_behind_marker = back > 0 && position(self.at, length_field) == marker::LEN;
+        let is_behind_marker = position(self.at, length_field) == marker::LEN;
         match is_behind_marker {
             true => length_field.checked_sub(marker::LEN),
             false => Some(length_field),

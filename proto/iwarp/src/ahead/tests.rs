@@ -334,3 +334,62 @@ fn a_marker_that_lies_is_believed_no_more_than_the_crc() {
     assert!(all.iter().all(|start| begins.contains(start)), "{all:?}");
     assert!(!all.contains(&begins[2]) || marker < begins[2], "{all:?}");
 }
+
+/// Without a CRC nothing else tells, and with one the peer may have computed it over markers that are wrong.
+#[test]
+fn an_fpdu_whose_own_markers_do_not_show_its_front_is_none() {
+    let unproven = InboundConfig {
+        crc: false,
+        ..MARKERS
+    };
+    let (octets, _) = stream(unproven, &[(write(false), 1200)]);
+    assert_eq!(look(unproven, 0, &octets, true).iter().flatten().count(), 1);
+    for damaged in [3, 512 + 3, 1024 + 3] {
+        let mut octets = octets.clone();
+        octets[damaged] ^= 4;
+        let found = look(unproven, 0, &octets, true);
+        assert!(found.iter().all(Result::is_err), "the octet at {damaged}");
+    }
+}
+
+/// Its markers lead to the front where the look began, also where a marker stands before that: a CRC is computed once.
+#[test]
+fn a_damaged_fpdu_is_looked_at_once() {
+    for before in [0, 40] {
+        let fpdus = [(write(false), before), (write(false), 1200)];
+        let (mut octets, begins) = stream(MARKERS, &fpdus[usize::from(before == 0)..]);
+        let from = begins[usize::from(before > 0)];
+        octets[from + 100] ^= 1;
+        let found = look(MARKERS, from, &octets[from..], false);
+        assert_eq!(found, [Err(Unplaced::NoFpdu)], "an FPDU at {from}");
+    }
+}
+
+#[test]
+fn a_send_is_open_from_its_first_segment_to_its_last() {
+    let mut inbound = Inbound::with_config(CRC);
+    let open = |inbound: &Inbound| [1, 2].map(|msn| inbound.send_is_open(Msn(msn)));
+    assert_eq!(open(&inbound), [false, false]);
+    let mut end = send(Opcode::SEND, 1, true);
+    if let Header::Untagged(end) = &mut end {
+        end.mo = 8;
+    }
+    let fpdus = [(send(Opcode::SEND, 1, false), 8), (end, 8)];
+    let (mut octets, begins) = stream(CRC, &fpdus);
+    let (first, last) = octets.split_at_mut(begins[1]);
+    inbound.parse(first).expect("a segment");
+    assert_eq!(open(&inbound), [true, false]);
+    inbound.parse(last).expect("a segment");
+    assert_eq!(open(&inbound), [false, false]);
+}
+
+#[test]
+fn an_fpdu_that_lacks_payload_or_its_crc_field_is_not_over() {
+    let (octets, _) = stream(NEITHER, &[(write(false), 40)]);
+    for (missing, is_over) in [(10, false), (4, false), (1, false), (0, true)] {
+        let mut inbound = Inbound::with_config(NEITHER);
+        let mut there = octets[..octets.len() - missing].to_vec();
+        inbound.parse(&mut there).expect("a segment");
+        assert_eq!(inbound.is_between_fpdus(), is_over, "{missing} are missing");
+    }
+}

@@ -258,7 +258,8 @@ impl Inbound {
     /// another one.
     #[inline]
     pub fn is_between_fpdus(&self) -> bool {
-        self.rest.payload_left == 0 && self.rest.trailer_left == 0
+        // Whatever lacks payload lacks its CRC field too.
+        self.rest.trailer_left == 0
     }
 
     /// The Send with this number has begun, and its last segment is still to come.

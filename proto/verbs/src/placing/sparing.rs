@@ -99,3 +99,23 @@ impl<H: Host> Host for Sparing<'_, H> {
         self.host.async_event(kind);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulated::{draws, Device, PD};
+    use crate::types::WindowKind;
+
+    #[test]
+    fn it_tells_a_region_from_a_window_as_the_driver_does() {
+        let mut device = Device::default();
+        let region = device.region(8, 0, Access::LOCAL_WRITE, 0x100);
+        let window = device
+            .regions
+            .insert_window(WindowKind::Two, PD, draws(0x300))
+            .expect("a window");
+        let targets = Targets::default();
+        let host = Sparing::new(&mut device, &targets);
+        assert!(host.is_region(region) && !host.is_region(window));
+    }
+}

@@ -264,6 +264,7 @@ mod tests {
         assert!(reads.sink_ahead(Stag(1), 1004, 6).is_none());
         reads.received(5);
         assert_eq!(done(&reads, 1004, 6), None, "it has come");
+        assert_eq!(done(&reads, 1005, 5), Some(5), "the next one of it");
         read(&mut reads, 10);
         assert_eq!(
             done(&reads, 1006, 4),
@@ -273,6 +274,14 @@ mod tests {
         reads.received(5);
         reads.finish();
         assert_eq!(done(&reads, 1006, 4), Some(6));
+    }
+
+    /// An atomic has no sink on the wire, and its answer is no Read Response.
+    #[test]
+    fn ahead_of_order_no_response_goes_to_the_memory_of_an_atomic() {
+        let mut reads = OutstandingReads::default();
+        reads.push_atomic(3, SgList::default());
+        assert!(reads.sink_ahead(Stag(0), 0, 8).is_none());
     }
 
     #[test]

@@ -475,6 +475,16 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn ahead_of_order_a_send_goes_to_no_more_than_its_receive() {
+        let mut world = World::new();
+        assert!(world.receives.sink_ahead(4, 4).is_none(), "none has begun");
+        world.begin(&segment(3)).expect("room");
+        let done = |mo, len| world.receives.sink_ahead(mo, len).map(|(_, done)| done);
+        assert_eq!(done(4, 4), Some(4));
+        assert_eq!(done(4, 5), None, "nine octets in eight");
+    }
+
+    #[test]
     fn a_receive_in_hand_is_flushed_before_those_that_wait() {
         let mut world = World::new();
         world.begin(&segment(3)).expect("room");

@@ -4,12 +4,13 @@ use crate::foreign_peer::{responder, Foreign, IRD};
 use crate::pair::{queue_pair, sge, ALL};
 use weft_verbs::host::{Host, Scope};
 use weft_verbs::iwarp::ledger::LEDGER_FPDUS_MAX;
+use weft_verbs::iwarp::mpa::crc::crc32c;
 use weft_verbs::iwarp::{
-    Established, Header, Msn, Opcode, PeerFault, QueueNumber, Stag, Tagged, Untagged,
+    Established, Header, Msn, Opcode, PeerFault, QueueNumber, ReadRequest, Stag, Tagged, Untagged,
 };
 use weft_verbs::placing::{PlacePolicy, Reassembler, Waits};
 use weft_verbs::simulated::{draws, PD};
-use weft_verbs::types::{Bind, QpNumber, WcStatus, WindowKind};
+use weft_verbs::types::{Access, Bind, Payload, QpNumber, SendOp, WcStatus, WindowKind};
 
 /// A queue pair whose peer's segments come in any order.
 struct Ahead {
@@ -33,7 +34,11 @@ impl Ahead {
             crc,
             ..responder(IRD)
         };
-        let mut foreign = Foreign::on(&config, queue_pair(10, false));
+        Ahead::on(policy, &config)
+    }
+
+    fn on(policy: PlacePolicy, config: &Established) -> Ahead {
+        let mut foreign = Foreign::on(config, queue_pair(10, false));
         let stag = foreign.device.region(64 * 1024, 0, ALL, 0x100);
         Ahead {
             foreign,
@@ -79,6 +84,17 @@ impl Ahead {
             mo,
         };
         self.framed(Header::Untagged(header), payload)
+    }
+
+    fn respond(&mut self, (stag, to): (Stag, u64), last: bool, payload: &[u8]) -> Piece {
+        let opcode = Opcode::READ_RESPONSE;
+        let header = Tagged {
+            last,
+            opcode,
+            stag,
+            to,
+        };
+        self.framed(Header::Tagged(header), payload)
     }
 
     fn invalidate(&mut self, stag: Stag) -> Piece {
@@ -146,10 +162,10 @@ fn a_write_behind_a_hole_is_there_at_once_and_told_of_in_order() {
 
 #[test]
 fn the_policy_says_whether_last_segments_and_whether_any_are_placed() {
-    for (policy, seen) in [
-        (PlacePolicy::InOrder, *b"\0\0\0\0\0\0\0\0"),
-        (PlacePolicy::Safe, *b"efgh\0\0\0\0"),
-        (PlacePolicy::Eager, *b"efghijkl"),
+    for (policy, seen, waits) in [
+        (PlacePolicy::InOrder, *b"\0\0\0\0\0\0\0\0", [2, 0]),
+        (PlacePolicy::Safe, *b"efgh\0\0\0\0", [0, 1]),
+        (PlacePolicy::Eager, *b"efghijkl", [0, 0]),
     ] {
         let mut ahead = Ahead::new(policy);
         let first = ahead.write(0, false, b"abcd");
@@ -158,6 +174,8 @@ fn the_policy_says_whether_last_segments_and_whether_any_are_placed() {
         ahead.arrive(second);
         ahead.arrive(third);
         assert_eq!(ahead.memory(4, 8), seen, "{policy:?}");
+        let why = [Waits::Policy, Waits::LastSegment].map(|why| ahead.waited(why));
+        assert_eq!(why, waits, "{policy:?}");
         ahead.arrive(first);
         assert_eq!(ahead.memory(0, 12), *b"abcdefghijkl", "{policy:?}");
     }
@@ -236,6 +254,70 @@ fn what_may_not_be_written_to_waits_and_is_refused_in_order() {
     ahead.arrive(hole);
     assert_eq!(ahead.memory(0, 4), *b"abcd");
     assert_eq!(ahead.foreign.fault(), Some(PeerFault::TaggedStag));
+}
+
+#[test]
+fn a_peer_without_the_right_to_write_writes_nothing_ahead_either() {
+    let mut ahead = Ahead::new(PlacePolicy::Safe);
+    ahead.foreign.qp.set_access(Access::REMOTE_READ);
+    ahead.write(0, true, b"abcd");
+    let write = ahead.write(4, false, b"efgh");
+    ahead.arrive(write);
+    assert_eq!(ahead.memory(4, 4), *b"\0\0\0\0");
+    assert_eq!((ahead.placed(), ahead.waited(Waits::Refused)), (0, 1));
+}
+
+/// What is placed in order around octets that are there already finds its memory gone like any other.
+#[test]
+fn a_write_in_order_to_memory_that_is_gone_is_refused_while_others_are_placed_ahead() {
+    let mut ahead = Ahead::new(PlacePolicy::Safe);
+    let unmapped = ahead.foreign.device.region(64, 0, ALL, 0x200);
+    ahead.foreign.device.unmapped.push(unmapped);
+    let hole = ahead.write_to(unmapped, 0, true, b"abcd");
+    let write = ahead.write(0, false, b"efgh");
+    ahead.arrive(write);
+    assert_eq!(ahead.placed(), 1);
+    ahead.arrive(hole);
+    assert_eq!(ahead.foreign.fault(), Some(PeerFault::TaggedStag));
+}
+
+/// Only the queue pair's own Read says where a response goes, not what the peer might write to.
+#[test]
+fn a_response_that_nobody_asked_for_is_not_placed_ahead() {
+    let mut ahead = Ahead::new(PlacePolicy::Safe);
+    ahead.write(0, true, b"abcd");
+    let response = ahead.respond((ahead.stag, 4), false, b"efgh");
+    ahead.arrive(response);
+    assert_eq!(ahead.memory(4, 4), *b"\0\0\0\0");
+    assert_eq!((ahead.placed(), ahead.waited(Waits::NoTarget)), (0, 1));
+}
+
+#[test]
+fn a_response_is_placed_ahead_in_memory_that_the_peer_may_not_write_to() {
+    let mut ahead = Ahead::new(PlacePolicy::Safe);
+    let first = ahead.write(0, true, b"");
+    ahead.arrive(first);
+    let foreign = &mut ahead.foreign;
+    let sink = foreign.device.region(64, 0, Access::LOCAL_WRITE, 0x200);
+    let read = SendOp::Read {
+        remote_addr: 0,
+        rkey: Stag(1),
+    };
+    foreign.post(5, read, Payload::Gather(&[sge(sink, 0, 8)]));
+    let sent = foreign.segments();
+    let (_, body) = sent.last().expect("the request");
+    let request = ReadRequest::decode(body).expect("a Read Request");
+    let to = |done| (request.sink_stag, request.sink_to + done);
+    let hole = ahead.write(0, true, b"hole");
+    let begin = ahead.respond(to(0), false, b"abcd");
+    let end = ahead.respond(to(4), true, b"efgh");
+    ahead.arrive(begin);
+    assert_eq!(ahead.foreign.device.octets(sink)[..8], *b"abcd\0\0\0\0");
+    ahead.arrive(hole);
+    ahead.arrive(end);
+    assert_eq!(ahead.foreign.device.octets(sink)[..8], *b"abcdefgh");
+    let completed = crate::pair::ends(&ahead.foreign.device.sends);
+    assert_eq!(completed, [(5, WcStatus::Success)]);
 }
 
 /// Bound again under the same key, a window names other memory: the octets are to be there, and nowhere else.
@@ -328,6 +410,51 @@ fn a_false_start_that_cannot_be_had_back_ends_the_connection() {
     assert!(!ahead.foreign.is_open());
 }
 
+/// The markers in it are had back too: they point to the front that it seemed to be, which is no front in order.
+#[test]
+fn a_false_start_with_markers_is_the_fault_that_it_is_in_order() {
+    let config = Established {
+        crc: true,
+        markers_tx: true,
+        markers_rx: true,
+        ..responder(IRD)
+    };
+    let mut other = Ahead::on(PlacePolicy::Safe, &config);
+    let (_, before) = other.write(0, true, &[0; 76]);
+    let front = before.len();
+    let (_, hidden) = other.write(0, false, &[1; 450]);
+    let end = front + hidden.len();
+    assert!(front < 512 && end > 516, "a marker stands in it");
+    let mut ahead = Ahead::on(PlacePolicy::Safe, &config);
+    let (_, mut outer) = ahead.write(0, true, &[2; 600]);
+    outer[front..end].copy_from_slice(&hidden);
+    let (covered, crc) = outer.split_last_chunk_mut::<4>().expect("a CRC field");
+    *crc = crc32c(covered).to_le_bytes();
+    ahead.arrive((front as u64, hidden));
+    assert_eq!(ahead.placed(), 1);
+    ahead.arrive((end as u64, outer[end..].to_vec()));
+    ahead.arrive((0, outer[..front].to_vec()));
+    assert_eq!(ahead.foreign.fault(), Some(PeerFault::Marker));
+}
+
+/// Said to a peer that asks, so that it may place what arrives ahead of order without a CRC.
+#[test]
+fn a_queue_pair_promises_whole_fpdus_where_its_transport_sends_them() {
+    for aligned in [false, true] {
+        let mut qp = queue_pair(10, false);
+        qp.set_aligned(aligned);
+        let mut foreign = Foreign::on(&responder(IRD), qp);
+        foreign.announce();
+        let said = foreign.segments().into_iter().find_map(|(header, _)| {
+            let Header::Tagged(Tagged { to, .. }) = header else {
+                return None;
+            };
+            (to >> 32 == 0x5745_4654).then_some(to & 1)
+        });
+        assert_eq!(said, Some(u64::from(aligned)));
+    }
+}
+
 #[test]
 fn without_a_crc_only_a_peer_that_promises_whole_fpdus_is_believed() {
     for promise in [false, true] {
@@ -368,6 +495,25 @@ fn a_send_is_placed_ahead_once_its_receive_is_known() {
     assert_eq!(ahead.memory(50, 2), *b"gh");
     assert_eq!(ahead.placed(), 1);
     drop((hole, across, end));
+}
+
+#[test]
+fn a_receive_whose_memory_goes_under_octets_placed_ahead_fails() {
+    let mut ahead = Ahead::new(PlacePolicy::Safe);
+    let other = ahead.foreign.device.region(64, 0, ALL, 0x200);
+    let list = [sge(ahead.stag, 0, 4), sge(other, 0, 4)];
+    ahead.foreign.recv(3, &list);
+    let begin = ahead.send((1, 0), false, b"ab");
+    let hole = ahead.send((1, 2), false, b"cd");
+    let inside = ahead.send((1, 4), false, b"ef");
+    let end = ahead.send((1, 6), true, b"");
+    ahead.arrive(begin);
+    ahead.arrive(inside);
+    assert_eq!(ahead.placed(), 1);
+    ahead.foreign.device.regions.remove(other);
+    ahead.arrive(hole);
+    ahead.arrive(end);
+    assert_eq!(ahead.received(), [(3, WcStatus::LocalProtection)]);
 }
 
 #[test]
