@@ -177,7 +177,7 @@ def rsockets():
         rstream("rstream -T v -T b -f ipv6", ("-T", "b", "-f", "ipv6", *bulk), checks.rstream(1), family=6),
         Case("rcopy", "copies", ("rcopy", "-p", "{port}"), ("rcopy", "{weft}", "{address}:{copy}", "-p", "{port}"),
              checks.client_ended_well, crc=("on",), core=True),
-        riostream("-S 64 -C 1 -I 10000", ("-S", "64", "-C", "1", "-I", "10000"), core=True),
+        riostream("-S 64 -C 1 -I 1000", ("-S", "64", "-C", "1", "-I", "1000"), core=True),
         *[riostream(f"-T {way}, {ways[way]}", ("-T", way, *bulk)) for way in "bna"],
         riostream("-f ipv6", ("-f", "ipv6", *bulk), family=6),
         Case("udpong (rsockets of datagrams are refused in words)", "single", ("udpong", "-p", "{port}"),

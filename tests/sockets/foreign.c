@@ -236,6 +236,28 @@ TCPS("foreign.an-edge-for-room-alone-tells-of-credit")
 	}
 }
 
+/* It is watched by one number and used by another. */
+TCPS("foreign.an-edge-tells-of-credit-to-a-copy")
+{
+	need_weft();
+	struct framed_ends e = greeted(kind, (struct says){.credits = 0, .window = 1 << 20});
+	struct epoll_event got = {0};
+	int set = a_poll(), copy = dup(e.fd);
+
+	NEED(copy >= 0);
+	watch(set, e.fd, EPOLLOUT | EPOLLET);
+	FAILS(send(copy, "x", 1, MSG_DONTWAIT), EAGAIN);
+	events_of(set, &got, 0);
+	FAILS(send(copy, "x", 1, MSG_DONTWAIT), EAGAIN);
+	credit(&e);
+	EQ(events_of(set, &got, patience), 1);
+	CHECK(got.events & EPOLLOUT);
+	EQ(send(copy, "x", 1, MSG_DONTWAIT), 1);
+	EQ(close(copy), 0);
+	EQ(close(set), 0);
+	framed_ends_close(&e);
+}
+
 TCPS("foreign.a-socket-without-credit-is-not-writable")
 {
 	need_weft();

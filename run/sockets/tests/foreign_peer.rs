@@ -110,6 +110,32 @@ fn a_program_that_only_sends_hears_of_its_window() {
     assert_eq!(connection.is_still_short(), Ok(true));
 }
 
+/// siw overlooks what comes while it answers, until the next octet comes.
+#[test]
+fn a_peer_that_says_nothing_is_made_to_look() {
+    let (socket, slot, mut peer, _) = connected();
+    let connection = Connection::new(slot, socket.as_raw_fd());
+    let nothing = frame::ready_to_receive(false);
+    assert_eq!(read(&mut peer, 1), nothing);
+    assert!(connection.needs_service());
+    connection.probe().unwrap();
+    assert_eq!(ready(peer.as_raw_fd(), libc::POLLIN, 0), 0, "not at once");
+    let look = |peer: &TcpStream| {
+        connection.probe().unwrap();
+        ready(peer.as_raw_fd(), libc::POLLIN, 1) != 0
+    };
+    for _ in 0..2 {
+        while !look(&peer) {}
+        assert_eq!(read(&mut peer, 1), nothing);
+    }
+    // Whatever it says ends that.
+    let message = frame::message(Msn(1), Word::Keepalive, false);
+    peer.write_all(&message).unwrap();
+    assert_ne!(ready(socket.as_raw_fd(), libc::POLLIN, 1000), 0);
+    assert_eq!(connection.look(), Ok(Received::Nothing));
+    assert!(!connection.needs_service());
+}
+
 /// A peer may give room behind octets that the program does not receive before it has sent.
 #[test]
 fn room_is_heard_of_behind_octets_that_nobody_has_received() {

@@ -23,6 +23,8 @@ impl TcpSocket {
         let mut connection = self.to_map()?;
         let (mut hold, mut timeout) = (Hold::new(self), Timeout::to_send());
         loop {
+            // Asked before: it may open meanwhile.
+            let is_open = connection.slot().state() == State::Open;
             let mapped = caught(Err(libc::EIO), || {
                 framed(connection)?;
                 let sockets = self.sockets();
@@ -35,7 +37,6 @@ impl TcpSocket {
                 }
                 Err(errno) => errno,
             };
-            let is_open = connection.slot().state() == State::Open;
             let waits = !is_open || !does_not_wait(hold.socket().fd);
             if errno != libc::EAGAIN || !waits {
                 return Err(self.told(connection, errno));

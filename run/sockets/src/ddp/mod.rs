@@ -12,6 +12,7 @@
 //! | [`slots`] | room for them |
 //! | `starting` | MPA's Request and Reply |
 //! | `plain` | an end that hears no Request |
+//! | `probing` | a peer that overlooks the first FPDU |
 //! | `sending` | the program's octets as FPDUs |
 //! | `room` | room that the peer has to give before a send goes on |
 //! | `rest` | what has to leave before anything else: what a full socket left |
@@ -38,6 +39,7 @@ mod marks;
 pub mod own_maps;
 mod peeking;
 mod plain;
+mod probing;
 mod receiving;
 mod rest;
 mod room;
@@ -155,7 +157,7 @@ impl<'a> Connection<'a> {
             State::Answering => self.slot.is_short() || self.slot.has_part(),
             _ => false,
         };
-        is_starting || self.slot.has_rest()
+        is_starting || self.slot.has_rest() || self.slot.is_probing()
     }
 
     /// How long nobody has to look whether the start goes on; nothing where something else is left to do. It takes the
@@ -167,6 +169,9 @@ impl<'a> Connection<'a> {
             State::Connecting | State::Asked => {
                 let ms = (self.slot.age_ms() / PART_OF_AGE).min(PAUSE_MS_MAX);
                 Some(Duration::from_millis(ms.into()))
+            }
+            State::Open if !self.slot.has_rest() && !self.slot.is_short() => {
+                self.slot.is_probing().then(|| self.probe_pause())
             }
             _ => None,
         }

@@ -314,6 +314,7 @@ impl Connection<'_> {
             }
         }
         receiving.keep_up();
+        self.slot.end_probing();
         self.slot
             .set_owes_message(receiving.receiver.owes_message());
         self.set_mark(receiving);

@@ -60,6 +60,9 @@ pub struct Slot {
     is_short: AtomicU32,
     /// The peer is not Weft.
     pub(super) is_foreign: AtomicU32,
+    /// How often a peer that has said nothing is still made to look, and since when nothing was sent for that.
+    pub(super) probes_left: AtomicU32,
+    pub(super) probe_since: AtomicU32,
     /// Entries of this end's table of what the peer maps.
     pub(super) map_entries: AtomicU32,
     /// The process that has mapped memory for the peer; 0 for none.
@@ -98,6 +101,7 @@ impl Slot {
         self.part_since.store(0, Ordering::Relaxed);
         self.set_short(false);
         self.is_foreign.store(0, Ordering::Relaxed);
+        self.probes_left.store(0, Ordering::Relaxed);
         self.map_entries.store(0, Ordering::Relaxed);
         self.mapped_by.store(0, Ordering::Relaxed);
         self.restart_clock();

@@ -224,6 +224,9 @@ impl Connection<'_> {
             }
         };
         sending.count_framing(octets);
+        if !agreed.peer.weft {
+            self.slot.begin_probing();
+        }
         self.begin_from(State::Asked, State::Open);
         self.send_kept(&mut sending)?;
         Ok(Settled::Open)

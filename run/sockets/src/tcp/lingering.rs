@@ -101,6 +101,8 @@ impl Streams {
             return;
         };
         connection.slot().begin_to_close();
+        // Memory that is mapped is the program's again.
+        connection.unmap_all();
         let linger = stream::linger(fd);
         // The program wants a reset.
         if linger == Some(0) {

@@ -221,11 +221,4 @@ impl Streams {
             placed != Err(libc::EAGAIN)
         })
     }
-
-    /// The program is about to close the connection: its memory is its own again.
-    pub(super) fn end_mapping(&self, record: &Record, fd: i32) {
-        if let Some(connection) = self.connection(record, fd) {
-            connection.unmap_all();
-        }
-    }
 }

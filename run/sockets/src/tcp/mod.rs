@@ -236,10 +236,7 @@ impl Sockets for Streams {
         self.take_from_thread(record);
         self.leave_stand_in(record, fd);
         match record.references.is_last() {
-            true => {
-                self.end_mapping(record, fd);
-                self.wind_up(record, fd);
-            }
+            true => self.wind_up(record, fd),
             false => record.forget_watch(fd),
         }
     }

@@ -1,6 +1,6 @@
 //! What a program is told of room where a send was refused until the peer gives some.
 
-use weft_os::poll;
+use weft_os::{poll, stream};
 
 use super::{Record, Streams};
 use crate::ddp::Connection;
@@ -48,11 +48,12 @@ fn is_by_edge(events: u32) -> bool {
     events & (EDGE | ONCE) == EDGE
 }
 
-/// Only by the number that is known to be the socket's.
+/// By the number that it is watched by, if that is the socket's still: `fd` is.
 fn give_edge(record: &Record, fd: i32) {
-    if let Some(watch) = record.watch() {
-        if watch.fd == fd && is_by_edge(watch.events) {
-            poll::watch_again(watch.epoll, watch.fd, watch.events, watch.data);
-        }
+    let Some(watch) = record.watch().filter(|watch| is_by_edge(watch.events)) else {
+        return;
+    };
+    if watch.fd == fd || stream::inode(watch.fd) == Some(record.references.inode()) {
+        poll::watch_again(watch.epoll, watch.fd, watch.events, watch.data);
     }
 }

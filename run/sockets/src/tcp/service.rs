@@ -66,6 +66,7 @@ impl Streams {
         let is_done = connection.is_none_or(|connection| {
             let settled = connection.settle();
             let finished = settled.and_then(|_| connection.finish());
+            let finished = finished.and_then(|_| connection.probe());
             self.has_room(record, connection);
             match finished {
                 Err(libc::EAGAIN) => false,
