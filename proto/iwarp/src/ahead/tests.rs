@@ -334,3 +334,17 @@ fn a_marker_that_lies_is_believed_no_more_than_the_crc() {
     assert!(all.iter().all(|start| begins.contains(start)), "{all:?}");
     assert!(!all.contains(&begins[2]) || marker < begins[2], "{all:?}");
 }
+
+/// In order a marker that points elsewhere is a fault (RFC 5044 section 4.3), also where a peer's word stands for a CRC.
+#[test]
+fn markers_that_disagree_make_no_fpdu_whoever_vouches_for_it() {
+    let config = InboundConfig {
+        markers: true,
+        ..NEITHER
+    };
+    let (mut octets, _) = stream(config, &[(write(false), 1200)]);
+    assert_eq!(look(config, 0, &octets, true).iter().flatten().count(), 1);
+    let pointer = u16_at(&octets, 514) + 4;
+    octets[514..516].copy_from_slice(&pointer.to_be_bytes());
+    assert_eq!(look(config, 0, &octets, true), [Err(Unplaced::NoFpdu)]);
+}

@@ -9,7 +9,7 @@ use weft_verbs::iwarp::{
 };
 use weft_verbs::placing::{PlacePolicy, Reassembler, Waits};
 use weft_verbs::simulated::{draws, PD};
-use weft_verbs::types::{Bind, QpNumber, WcStatus, WindowKind};
+use weft_verbs::types::{Access, Bind, QpNumber, WcStatus, WindowKind};
 
 /// A queue pair whose peer's segments come in any order.
 struct Ahead {
@@ -236,6 +236,42 @@ fn what_may_not_be_written_to_waits_and_is_refused_in_order() {
     ahead.arrive(hole);
     assert_eq!(ahead.memory(0, 4), *b"abcd");
     assert_eq!(ahead.foreign.fault(), Some(PeerFault::TaggedStag));
+}
+
+#[test]
+fn a_queue_pair_that_may_not_be_written_to_is_not_ahead_of_order_either() {
+    let mut ahead = Ahead::new(PlacePolicy::Safe);
+    ahead.foreign.qp.set_access(ALL - Access::REMOTE_WRITE);
+    ahead.foreign.recv(1, &[]);
+    let hole = ahead.send((1, 0), true, b"");
+    let write = ahead.write(4, false, b"efgh");
+    ahead.arrive(write);
+    assert_eq!((ahead.placed(), ahead.waited(Waits::Refused)), (0, 1));
+    assert_eq!(ahead.memory(4, 4), [0; 4]);
+    assert!(ahead.foreign.is_open(), "order decides");
+    ahead.arrive(hole);
+    assert_eq!(ahead.foreign.fault(), Some(PeerFault::WriteAccess));
+    assert_eq!(ahead.memory(4, 4), [0; 4]);
+}
+
+/// The second element of its receive is in a region that goes while its octets are there and have not had their turn.
+#[test]
+fn memory_of_a_send_is_checked_again_in_its_turn() {
+    let mut ahead = Ahead::new(PlacePolicy::Safe);
+    let other = ahead.foreign.device.region(64, 0, ALL, 0x200);
+    let list = [sge(ahead.stag, 0, 4), sge(other, 0, 50)];
+    ahead.foreign.recv(3, &list);
+    let begin = ahead.send((1, 0), false, b"ab");
+    let hole = ahead.send((1, 2), false, b"cd");
+    let inside = ahead.send((1, 4), false, b"ef");
+    ahead.arrive(begin);
+    ahead.arrive(inside);
+    assert_eq!(ahead.placed(), 1);
+    ahead.foreign.device.regions.remove(other);
+    ahead.arrive(hole);
+    assert_eq!(ahead.memory(0, 4), *b"abcd");
+    assert_eq!(ahead.received(), [(3, WcStatus::LocalProtection)]);
+    assert!(!ahead.foreign.is_open());
 }
 
 /// Bound again under the same key, a window names other memory: the octets are to be there, and nowhere else.
