@@ -335,7 +335,8 @@ fn a_marker_that_lies_is_believed_no_more_than_the_crc() {
     assert!(!all.contains(&begins[2]) || marker < begins[2], "{all:?}");
 }
 
-/// In order a marker that points elsewhere is a fault (RFC 5044 section 4.3), also where a peer's word stands for a CRC.
+/// In order a marker that points elsewhere is a fault (RFC 5044 section 4.3), also where a peer's word stands for the
+/// CRC.
 #[test]
 fn markers_that_disagree_make_no_fpdu_whoever_vouches_for_it() {
     let config = InboundConfig {
