@@ -248,25 +248,56 @@ def rping_over_a_tap(bed):
 # --- what is seen of it
 
 
-@case
-def the_statistics_tell_of_the_paths_and_of_the_interface(bed):
+def statistics_of_rping(bed, *more):
+    """What `weft stat` says of both ends of an rping that goes on, each with more words for `weft run`."""
     every = words("-v", "-V", "-C", 100000)
-    bed.start(RIGHT, bed.adapter(RIGHT), [*words("rping", "-s", "-a", ADDRESS[RIGHT]), *every])
+    bed.start(RIGHT, bed.adapter(RIGHT, *more), [*words("rping", "-s", "-a", ADDRESS[RIGHT]), *every])
+
+    def is_told_of(row):
+        # The interface is told of every tenth of a second.
+        frames = [min(one["frames_in"], one["frames_out"]) for one in row["interfaces"]]
+        return row["program"] == "rping" and row["octets_in"] > 10000 and frames and min(frames) > 10
 
     def rows():
         # A client may be there before its server.
         if not bed.started[1:] or bed.started[-1].ended():
-            bed.start(LEFT, bed.adapter(LEFT), [*words("rping", "-c", "-a", ADDRESS[RIGHT]), *every])
+            bed.start(LEFT, bed.adapter(LEFT, *more), [*words("rping", "-c", "-a", ADDRESS[RIGHT]), *every])
         said = json.loads(bed.says(LEFT, "stat", "--json", status=0))
-        rows = [row for row in said["processes"] if row["program"] == "rping" and row["octets_in"] > 10000]
+        rows = [row for row in said["processes"] if is_told_of(row)]
         return rows if len(rows) == 2 else None
 
     assert until(rows, PATIENCE), bed.says(LEFT, "stat")
-    for row in rows():
+    return rows()
+
+
+@case
+def a_rule_says_how_connections_send(bed):
+    # 12.5 MB a second, of the connection to this address alone.
+    rules = f"rate=100Mbit acks=1/8 address={ADDRESS[RIGHT]} program=rping; reno"
+    for row in statistics_of_rping(bed, f"--tcp={rules}"):
+        (connection,) = row["each"]
+        assert connection["path"]["control"] == "rate" and connection["path"]["rate"] == 12_500_000, row
+
+
+@case
+def echo_requests_are_answered_however_long(bed):
+    with_kernel(bed, LEFT)
+    bed.start(RIGHT, bed.adapter(RIGHT), words("rping", "-s", "-a", ADDRESS[RIGHT], "-v", "-P"))
+    for to in (ADDRESS[RIGHT], ADDRESS6[RIGHT]):
+        for size in (56, 3000, 20000):
+            # More than a packet of the veth holds: requests and replies are in fragments.
+            command = [*bed.ends[LEFT].enter, sys.executable, HERE / "echo.py", to, str(size)]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+            assert done.returncode == 0, (to, size, done)
+
+
+@case
+def the_statistics_tell_of_the_paths_and_of_the_interface(bed):
+    for row in statistics_of_rping(bed):
         (connection,), (interface,) = row["each"], row["interfaces"]
         assert connection["carrier"] == "adapter" and connection["path"]["control"] == "cubic", row
         assert connection["path"]["rtt_ns"] > 0 and connection["path"]["rate"] > 0, row
-        assert interface["name"] == "eth0" and interface["frames_in"] > 10 and interface["frames_out"] > 10, row
+        assert interface["name"] == "eth0", row
         assert "CONTROL" in bed.says(LEFT, "stat", row["pid"], "--once", status=0)
 
 

@@ -393,3 +393,18 @@ fn an_fpdu_that_lacks_payload_or_its_crc_field_is_not_over() {
         assert_eq!(inbound.is_between_fpdus(), is_over, "{missing} are missing");
     }
 }
+
+/// In order a marker that points elsewhere is a fault (RFC 5044 section 4.3), also where a peer's word stands for the
+/// CRC.
+#[test]
+fn markers_that_disagree_make_no_fpdu_whoever_vouches_for_it() {
+    let config = InboundConfig {
+        markers: true,
+        ..NEITHER
+    };
+    let (mut octets, _) = stream(config, &[(write(false), 1200)]);
+    assert_eq!(look(config, 0, &octets, true).iter().flatten().count(), 1);
+    let pointer = u16_at(&octets, 514) + 4;
+    octets[514..516].copy_from_slice(&pointer.to_be_bytes());
+    assert_eq!(look(config, 0, &octets, true), [Err(Unplaced::NoFpdu)]);
+}

@@ -256,17 +256,6 @@ fn what_may_not_be_written_to_waits_and_is_refused_in_order() {
     assert_eq!(ahead.foreign.fault(), Some(PeerFault::TaggedStag));
 }
 
-#[test]
-fn a_peer_without_the_right_to_write_writes_nothing_ahead_either() {
-    let mut ahead = Ahead::new(PlacePolicy::Safe);
-    ahead.foreign.qp.set_access(Access::REMOTE_READ);
-    ahead.write(0, true, b"abcd");
-    let write = ahead.write(4, false, b"efgh");
-    ahead.arrive(write);
-    assert_eq!(ahead.memory(4, 4), *b"\0\0\0\0");
-    assert_eq!((ahead.placed(), ahead.waited(Waits::Refused)), (0, 1));
-}
-
 /// What is placed in order around octets that are there already finds its memory gone like any other.
 #[test]
 fn a_write_in_order_to_memory_that_is_gone_is_refused_while_others_are_placed_ahead() {
@@ -318,6 +307,42 @@ fn a_response_is_placed_ahead_in_memory_that_the_peer_may_not_write_to() {
     assert_eq!(ahead.foreign.device.octets(sink)[..8], *b"abcdefgh");
     let completed = crate::pair::ends(&ahead.foreign.device.sends);
     assert_eq!(completed, [(5, WcStatus::Success)]);
+}
+
+#[test]
+fn a_queue_pair_that_may_not_be_written_to_is_not_ahead_of_order_either() {
+    let mut ahead = Ahead::new(PlacePolicy::Safe);
+    ahead.foreign.qp.set_access(ALL - Access::REMOTE_WRITE);
+    ahead.foreign.recv(1, &[]);
+    let hole = ahead.send((1, 0), true, b"");
+    let write = ahead.write(4, false, b"efgh");
+    ahead.arrive(write);
+    assert_eq!((ahead.placed(), ahead.waited(Waits::Refused)), (0, 1));
+    assert_eq!(ahead.memory(4, 4), [0; 4]);
+    assert!(ahead.foreign.is_open(), "order decides");
+    ahead.arrive(hole);
+    assert_eq!(ahead.foreign.fault(), Some(PeerFault::WriteAccess));
+    assert_eq!(ahead.memory(4, 4), [0; 4]);
+}
+
+/// The second element of its receive is in a region that goes while its octets are there and have not had their turn.
+#[test]
+fn memory_of_a_send_is_checked_again_in_its_turn() {
+    let mut ahead = Ahead::new(PlacePolicy::Safe);
+    let other = ahead.foreign.device.region(64, 0, ALL, 0x200);
+    let list = [sge(ahead.stag, 0, 4), sge(other, 0, 50)];
+    ahead.foreign.recv(3, &list);
+    let begin = ahead.send((1, 0), false, b"ab");
+    let hole = ahead.send((1, 2), false, b"cd");
+    let inside = ahead.send((1, 4), false, b"ef");
+    ahead.arrive(begin);
+    ahead.arrive(inside);
+    assert_eq!(ahead.placed(), 1);
+    ahead.foreign.device.regions.remove(other);
+    ahead.arrive(hole);
+    assert_eq!(ahead.memory(0, 4), *b"abcd");
+    assert_eq!(ahead.received(), [(3, WcStatus::LocalProtection)]);
+    assert!(!ahead.foreign.is_open());
 }
 
 /// Bound again under the same key, a window names other memory: the octets are to be there, and nowhere else.
