@@ -504,8 +504,8 @@ fn a_proof_counts_at_the_socket_that_it_is_meant_for() {
     };
     own.send_to(&proof.to_octets(), other.at()).unwrap();
     assert_eq!(other.receive(), None, "it is not the program's");
-    let patience = Some(Duration::from_millis(200));
-    peer.stream.set_read_timeout(patience).unwrap();
+    let time = Some(Duration::from_millis(200));
+    peer.stream.set_read_timeout(time).unwrap();
     assert_eq!(peer.hear(), None, "nothing is proven");
     peer.stream.set_read_timeout(Some(SOON)).unwrap();
     own.send_to(&proof.to_octets(), socket.at()).unwrap();
@@ -532,7 +532,7 @@ fn answers_take_no_carrier_of_another_host() {
     for _ in 0..200 {
         assert!(!socket.send(own.local_addr().unwrap(), b"an answer", true));
     }
-    let patience = Some(Duration::from_millis(300));
-    peer.stream.set_read_timeout(patience).unwrap();
+    let time = Some(Duration::from_millis(300));
+    peer.stream.set_read_timeout(time).unwrap();
     assert_eq!(peer.hear(), None, "it is asked for nothing");
 }

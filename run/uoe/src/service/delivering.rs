@@ -8,7 +8,8 @@ use weft_uoe::deframer::Next;
 use weft_uoe::frame::CONTROL;
 use weft_uoe::Fault;
 
-use super::side::{PeerChannel, Phase, Side};
+use super::channels::PeerChannel;
+use super::side::{Phase, Side};
 use super::Service;
 use crate::counts::{count, Counts};
 use crate::inlet::{Inlet, PutIn};
