@@ -181,7 +181,7 @@ impl Service {
         (0..self.offload.links.len()).find(|place| !taken.contains(place))
     }
 
-    fn handle_events(&mut self, at: usize, now: Duration) {
+    pub(super) fn handle_events(&mut self, at: usize, now: Duration) {
         while let Some(event) = self.sides[at].carrier.poll_event() {
             match event {
                 Event::Up => {}
