@@ -102,7 +102,7 @@ fn what_a_queue_has_no_room_for_is_counted() {
 }
 
 #[test]
-fn what_waits_for_room_leaves_before_the_process_ends() {
+fn what_is_sent_just_before_the_end_arrives() {
     let discovery = discovery_port();
     let (one, two) = (process_by("uoe require", discovery), process(discovery));
     let (sender, receiver) = (

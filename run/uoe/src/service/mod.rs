@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `asking` | destinations that are asked for, and connections that are begun for them |
 //! | `side` | one carrier: its connection, its state machine |
+//! | `reading` | what comes on its connection |
 //! | `channels` | the channels of a carrier |
 //! | `closing` | the end of sockets, of channels to them, and of carriers |
 //! | `events` | what a carrier's state machine says is to be done |
@@ -24,6 +25,7 @@ mod delivering;
 mod events;
 mod opening;
 mod proofs;
+mod reading;
 mod requiring;
 mod showing;
 mod side;
