@@ -13,6 +13,7 @@
 //! | `sending`, `taking` | the program's sends and receives |
 //! | `requiring` | sends that never go plainly |
 //! | `thread`, `worker` | the thread as calls see it; what is known of it |
+//! | `suitable` | which sockets take datagrams over carriers |
 //! | `paths` | where a socket's datagrams go |
 //! | `link` | the octets of one carrier that are to leave |
 //! | `mail` | what calls tell the thread |
@@ -35,6 +36,7 @@ mod requiring;
 pub mod sending;
 mod service;
 pub mod stat;
+mod suitable;
 mod taking;
 mod thread;
 mod worker;

@@ -1,6 +1,5 @@
 //! What the program's calls ask for, and what they share with the thread.
 
-use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::OnceLock;
@@ -19,7 +18,6 @@ use crate::link::Link;
 use crate::mail::{Mail, Mailbox};
 use crate::nonces::Nonces;
 use crate::port::{Held, Port};
-use crate::service;
 use crate::worker::Worker;
 
 /// Carriers of a process at most.
@@ -129,11 +127,6 @@ impl Offload {
     pub(crate) fn set_takes(&self, port: u16, instance: u64) {
         self.instance.store(instance, Ordering::Release);
         self.takes_port.store(port.into(), Ordering::Release);
-    }
-
-    /// Whether a socket of this process takes datagrams from `source` to `target` over carriers.
-    pub fn takes_from(&self, source: SocketAddr, target: SocketAddr) -> bool {
-        service::candidate(self, source.into(), target.into()).is_some()
     }
 
     /// Whether something waits to leave.

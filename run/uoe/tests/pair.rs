@@ -220,8 +220,10 @@ fn a_socket_that_is_bound_to_an_interface_stays_plain() {
         eprintln!("skipped: the kernel binds no socket to an interface here");
         return;
     }
-    for number in 0..200 {
-        assert!(!sender.send(receiver.at(), &numbered(number, 40), true));
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(300) {
+        assert!(!sender.send(receiver.at(), &numbered(1, 40), true));
+        receiver.receive();
     }
     assert_eq!(one.counted().asked, 0);
 }

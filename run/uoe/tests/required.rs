@@ -70,8 +70,8 @@ fn what_is_sent_before_there_is_a_receiver_comes_once_there_is() {
 fn nothing_goes_plainly_to_who_is_not_weft() {
     let sender = Socket::bind(process_by("uoe require", discovery_port()), "127.0.0.1:0");
     let plain = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let patience = Some(Duration::from_millis(500));
-    plain.set_read_timeout(patience).unwrap();
+    let time = Some(Duration::from_millis(500));
+    plain.set_read_timeout(time).unwrap();
     for number in 0..300 {
         assert!(sender.send(plain.local_addr().unwrap(), &numbered(number, 40), true));
     }
@@ -102,7 +102,7 @@ fn what_a_queue_has_no_room_for_is_counted() {
 }
 
 #[test]
-fn what_waits_for_room_leaves_before_the_process_ends() {
+fn what_is_sent_just_before_the_end_arrives() {
     let discovery = discovery_port();
     let (one, two) = (process_by("uoe require", discovery), process(discovery));
     let (sender, receiver) = (

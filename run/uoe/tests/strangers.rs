@@ -504,11 +504,35 @@ fn a_proof_counts_at_the_socket_that_it_is_meant_for() {
     };
     own.send_to(&proof.to_octets(), other.at()).unwrap();
     assert_eq!(other.receive(), None, "it is not the program's");
-    let patience = Some(Duration::from_millis(200));
-    peer.stream.set_read_timeout(patience).unwrap();
+    let time = Some(Duration::from_millis(200));
+    peer.stream.set_read_timeout(time).unwrap();
     assert_eq!(peer.hear(), None, "nothing is proven");
     peer.stream.set_read_timeout(Some(SOON)).unwrap();
     own.send_to(&proof.to_octets(), socket.at()).unwrap();
     assert_eq!(socket.receive(), None);
     assert!(matches!(peer.hear(), Some(Control::Accept { channel: 1 })));
+}
+
+#[test]
+fn answers_take_no_carrier_of_another_host() {
+    let socket = served();
+    drop(connect(socket.offload));
+    // Its datagrams come from here, and its connection from elsewhere: a source can be forged.
+    let stream = connect_from([127, 0, 0, 2], socket.offload);
+    let mut peer = Peer::greet_on(stream, greeting());
+    peer.open(socket.at().into());
+    let Some(Control::Prove { nonce, .. }) = peer.hear() else {
+        panic!("it wants a proof");
+    };
+    let own = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let proof = Proof { nonce, number: 0 };
+    own.send_to(&proof.to_octets(), socket.at()).unwrap();
+    assert_eq!(socket.receive(), None);
+    assert!(matches!(peer.hear(), Some(Control::Accept { .. })));
+    for _ in 0..200 {
+        assert!(!socket.send(own.local_addr().unwrap(), b"an answer", true));
+    }
+    let time = Some(Duration::from_millis(300));
+    peer.stream.set_read_timeout(time).unwrap();
+    assert_eq!(peer.hear(), None, "it is asked for nothing");
 }

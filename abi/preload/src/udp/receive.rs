@@ -67,8 +67,8 @@ impl UdpSocket {
         {
             return Some(receive);
         }
-        // A carrier can begin only while no receive is under way in the kernel, which would be given what is Weft's own:
-        // so this one begins when there is something.
+        // A carrier can begin only while no receive is under way in the kernel, which would be given what is Weft's
+        // own: so this one begins when there is something.
         caught((), || {
             stack.flush_all();
             sockets.end_receive(record, fd, false);

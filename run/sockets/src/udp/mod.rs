@@ -140,8 +140,8 @@ impl Datagrams {
             (libc::SOL_SOCKET, libc::SO_ZEROCOPY),
             (libc::SOL_SOCKET, libc::SO_TXTIME),
         ];
-        // What a carrier does not bring may be asked for now. Lengths, times of waits and what is said of datagrams that
-        // leave are none of that.
+        // What a carrier does not bring may be asked for now. Lengths, times of waits and what is said of datagrams
+        // that leave are none of that.
         const PLAIN: [(i32, i32); 12] = [
             (libc::SOL_SOCKET, libc::SO_SNDBUF),
             (libc::SOL_SOCKET, libc::SO_RCVBUF),

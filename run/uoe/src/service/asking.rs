@@ -11,7 +11,8 @@ use weft_settings::DiscoveryPort;
 use weft_uoe::greeting::Instance;
 use weft_uoe::End;
 
-use super::side::{self, Side, Wanted};
+use super::channels::Wanted;
+use super::side::{self, Side};
 use super::Service;
 use crate::counts::count;
 use crate::offload::{now, CARRIERS_MAX};

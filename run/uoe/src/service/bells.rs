@@ -104,7 +104,7 @@ impl Service {
     pub(crate) fn is_busy(port: Held) -> bool {
         const LATELY: u64 = 10_000_000;
         let taken_at = port.port.taken_at.load(Ordering::Relaxed);
-        now().as_nanos() as u64 - taken_at.min(now().as_nanos() as u64) < LATELY
+        (now().as_nanos() as u64).saturating_sub(taken_at) < LATELY
     }
 }
 

@@ -8,7 +8,8 @@ use weft_uoe::deframer::Next;
 use weft_uoe::frame::CONTROL;
 use weft_uoe::Fault;
 
-use super::side::{PeerChannel, Phase, Side};
+use super::channels::PeerChannel;
+use super::side::{Phase, Side};
 use super::Service;
 use crate::counts::{count, Counts};
 use crate::inlet::{Inlet, PutIn};
@@ -302,5 +303,88 @@ impl Delivering<'_> {
         let run = self.run.as_mut()?;
         run.left -= 1;
         Some(run)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Port;
+    use std::sync::atomic::Ordering;
+    use weft_os::dgram::NAME_LEN;
+    use weft_os::net::{TcpListener, TcpStream};
+    use weft_uoe::greeting::Instance;
+    use weft_uoe::End;
+
+    /// A channel to a socket whose program is at work, whatever the clock says.
+    fn channel() -> PeerChannel {
+        weft_os::process::watch();
+        let port: &'static Port = Box::leak(Box::default());
+        port.begin(false);
+        port.taken_at.store(u64::MAX, Ordering::Relaxed);
+        let from = End::new([192, 0, 2, 1].into(), 4000);
+        let source = crate::inlet::Source {
+            name: [0; NAME_LEN],
+            len: 16,
+        };
+        let mut inlet = port.inlet().unwrap();
+        inlet.open(0, None, false);
+        let number = inlet.source(source).unwrap();
+        PeerChannel {
+            port: port.held(),
+            target: from,
+            nonce: [0; 16],
+            source: Some((from, number)),
+            behind: VecDeque::new(),
+            behind_since: Duration::ZERO,
+            barrier: None,
+        }
+    }
+
+    #[test]
+    fn a_full_queue_holds_its_carrier_up_or_loses() {
+        let (counts, channel) = (Counts::default(), channel());
+        let mut delivering = Delivering::new(&counts, now());
+        let long = [7; 1000];
+        let mut put = 0;
+        while delivering.put_in(&channel, 1, true, &long) == Delivered::GoesOn {
+            put += 1;
+            assert!(put < 1000, "it has bounds");
+        }
+        let dropped = || counts.dropped_received.load(Ordering::Relaxed);
+        assert_eq!(dropped(), 0);
+        assert!(delivering.put_in(&channel, 1, false, &long) == Delivered::GoesOn);
+        assert_eq!(dropped(), 1);
+        channel.port.port.taken_at.store(0, Ordering::Relaxed);
+        assert!(delivering.put_in(&channel, 1, true, &long) == Delivered::GoesOn);
+        assert_eq!(dropped(), 2, "its program is not at work");
+    }
+
+    #[test]
+    fn a_carrier_is_for_one_socket_or_for_several() {
+        let listener = TcpListener::apart(0, 1).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let _client = TcpStream::connect_apart(([127, 0, 0, 1], port).into()).unwrap();
+        let begun = std::time::Instant::now();
+        let stream = loop {
+            if let Some(stream) = listener.accept_apart().unwrap() {
+                break stream;
+            }
+            assert!(begun.elapsed().as_secs() < 10);
+        };
+        let own = super::super::side::greeting(Instance(1), None, false);
+        let mut side = Side::accepted(stream, own, now()).unwrap();
+        let (first, second) = (channel(), channel());
+        let again = PeerChannel {
+            port: first.port,
+            ..channel()
+        };
+        side.add_peer_channel(1, first);
+        side.add_peer_channel(2, again);
+        assert!(side.is_for_one);
+        side.add_peer_channel(3, second);
+        assert!(!side.is_for_one);
+        side.remove_peer_channel(3);
+        assert!(side.is_for_one);
     }
 }

@@ -1,6 +1,5 @@
 //! What a carrier's state machine says is to be done, and its turn as a whole.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use weft_os::beside::socket_name;
@@ -9,15 +8,16 @@ use weft_uoe::carrier::{stays, Event};
 use weft_uoe::control::Why;
 use weft_uoe::{End, Fault};
 
-use super::admitting::{candidate, ruled};
-use super::side::{Barrier, PeerChannel, Phase, Side};
+use super::channels::Barrier;
+use super::closing::leave_source;
+use super::side::{Phase, Side};
 use super::Service;
 use crate::counts::count;
 use crate::inlet::Source;
 use crate::link::{Link, LinkId};
 use crate::offload::now;
-use crate::port::Held;
 use crate::stat::Why::NotConnected;
+use crate::suitable::{candidate, ruled};
 
 impl Service {
     /// Each carrier's turn; `ready` says whose connection can be read or written.
@@ -132,8 +132,8 @@ impl Service {
         true
     }
 
-    /// A carrier of this process to itself: it has the port that it tried without asking. What is for a socket of its own
-    /// is plain, others are tried for again.
+    /// A carrier of this process to itself: it has the port that it tried without asking. What is for a socket of its
+    /// own is plain, others are tried for again.
     fn handle_itself(&mut self, at: usize) {
         for wanted in std::mem::take(&mut self.sides[at].wants) {
             let here = End::new(self.sides[at].here.ip(), 0);
@@ -181,7 +181,7 @@ impl Service {
         (0..self.offload.links.len()).find(|place| !taken.contains(place))
     }
 
-    fn handle_events(&mut self, at: usize, now: Duration) {
+    pub(super) fn handle_events(&mut self, at: usize, now: Duration) {
         while let Some(event) = self.sides[at].carrier.poll_event() {
             match event {
                 Event::Up => {}
@@ -309,95 +309,5 @@ impl Service {
         if side.unsaid.is_none() && !link.waits() {
             side.send_end();
         }
-    }
-
-    /// A socket is closed, or nothing of it goes over carriers any more: its channels are closed.
-    pub(crate) fn handle_closed_port(&mut self, port: Held) {
-        self.refuse_to(port);
-        let now = now();
-        let mut left = Vec::new();
-        for side in &mut self.sides {
-            let own = side.own_channels.iter();
-            let own: Vec<u16> = own
-                .filter(|(_, channel)| channel.wanted.port == port)
-                .map(|(number, _)| *number)
-                .collect();
-            for number in own {
-                side.carrier.close(number, Why::Ends, now);
-                if let Some(channel) = side.own_channels.remove(&number) {
-                    self.retired.push((now + super::NONCES_KEPT, channel.nonce));
-                    left.push(channel.wanted.to);
-                }
-            }
-            side.wants.retain(|wanted| wanted.port != port);
-        }
-        let of_port = |asked: &super::Asked| asked.wanted().port == port;
-        let asked = self.asked.iter().filter(|asked| of_port(asked));
-        left.extend(asked.map(|asked| asked.wanted().to));
-        self.asked.retain(|asked| !of_port(asked));
-        // Other sockets may want channels to where this one had some.
-        left.into_iter().for_each(|to| self.forget(to));
-        if let Some(mut paths) = port.port.paths() {
-            paths.tidy();
-        }
-    }
-
-    /// Channels of others to a socket are refused from now on: what it may receive is to be seen anew.
-    pub(crate) fn refuse_to(&mut self, port: Held) {
-        let now = now();
-        for side in &mut self.sides {
-            let peer = side.peer_channels.iter();
-            let peer: Vec<u16> = peer
-                .filter(|(_, channel)| channel.port == port)
-                .map(|(number, _)| *number)
-                .collect();
-            for number in peer {
-                side.carrier.refuse(number, Why::Ends, now);
-                if let Some(channel) = side.remove_peer_channel(number) {
-                    self.retired.push((now + super::NONCES_KEPT, channel.nonce));
-                    let lost = channel.behind.len() as u64;
-                    let counts = &self.offload.counts;
-                    counts.dropped_received.fetch_add(lost, Ordering::Relaxed);
-                    leave_source(&channel);
-                }
-            }
-        }
-    }
-
-    /// Every carrier ends.
-    pub(crate) fn shut_all(&mut self, why: Why) {
-        let now = now();
-        for at in 0..self.sides.len() {
-            self.sides[at].shut(why, now);
-            self.handle_events(at, now);
-        }
-    }
-
-    /// Carriers that are over are gone.
-    pub(crate) fn end_sides(&mut self) {
-        let mut at = 0;
-        while at < self.sides.len() {
-            if self.sides[at].phase != Phase::Gone {
-                at += 1;
-                continue;
-            }
-            let now = now();
-            self.sides[at].carrier.handle_gone();
-            self.handle_events(at, now);
-            let side = self.sides.swap_remove(at);
-            if let Some(link) = side.link {
-                self.offload.links[link.place].end(link.generation);
-            }
-            for wanted in side.wants {
-                self.leave_alone(wanted.to, NotConnected);
-            }
-        }
-    }
-}
-
-/// Nothing more comes on a channel from its source.
-fn leave_source(channel: &PeerChannel) {
-    if let (Some((_, number)), Some(mut inlet)) = (channel.source, channel.port.inlet()) {
-        inlet.leave_source(number);
     }
 }

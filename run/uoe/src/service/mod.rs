@@ -3,7 +3,10 @@
 //! | module | what it holds |
 //! | --- | --- |
 //! | `asking` | destinations that are asked for, and connections that are begun for them |
-//! | `side` | one carrier: its connection, its state machine, its channels |
+//! | `side` | one carrier: its connection, its state machine |
+//! | `reading` | what comes on its connection |
+//! | `channels` | the channels of a carrier |
+//! | `closing` | the end of sockets, of channels to them, and of carriers |
 //! | `events` | what a carrier's state machine says is to be done |
 //! | `opening` | channels that sockets here want |
 //! | `proofs` | proofs of addresses, sent and heard |
@@ -16,10 +19,13 @@
 mod admitting;
 mod asking;
 mod bells;
+mod channels;
+mod closing;
 mod delivering;
 mod events;
 mod opening;
 mod proofs;
+mod reading;
 mod requiring;
 mod showing;
 mod side;
@@ -35,8 +41,6 @@ use weft_os::{random_u64, sched};
 use weft_settings::DiscoveryPort;
 use weft_uoe::control::Why;
 use weft_uoe::greeting::{Instance, Nonce};
-
-pub(crate) use admitting::candidate;
 
 use crate::mail::Mail;
 use crate::offload::{now, Offload, CARRIERS_MAX};

@@ -6,14 +6,14 @@ use weft_uoe::control::Why;
 use weft_uoe::way::Chooser;
 use weft_uoe::End;
 
-use super::admitting::is_not_coalesced;
 use super::asking::source;
-use super::side::{OwnChannel, Wanted};
+use super::channels::{OwnChannel, Wanted};
 use super::{nonce, Service};
 use crate::counts::count;
 use crate::offload::now;
 use crate::paths::Path;
 use crate::stat;
+use crate::suitable::is_not_coalesced;
 
 /// Octets of a datagram's headers beside TCP's: what TCP's largest segment leaves of a packet is more by so many.
 const TCP_IS_LONGER_BY: usize = 12;

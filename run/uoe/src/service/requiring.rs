@@ -12,7 +12,7 @@ use weft_uoe::admission::Policy;
 use weft_uoe::queue::{Drop, Limits};
 use weft_uoe::way::Chooser;
 
-use super::side::Wanted;
+use super::channels::Wanted;
 use super::Service;
 use crate::counts::count;
 use crate::link::{LinkId, Put};

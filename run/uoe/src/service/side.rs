@@ -1,6 +1,6 @@
 //! One carrier, as the thread has it: its connection, its state machine, its channels.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use weft_os::poll::Interest;
 use weft_uoe::carrier::GREETING_TIMEOUT;
 use weft_uoe::control::Why;
 use weft_uoe::gather::{Gather, GATHERED_OCTETS};
-use weft_uoe::greeting::{Instance, Nonce, GREETING_LEN};
+use weft_uoe::greeting::{Instance, GREETING_LEN};
 use weft_uoe::{Carrier, Control, Deframer, End, Fault, Greeting};
 
+use super::channels::{OwnChannel, PeerChannel, Wanted};
 use super::nonce;
 use crate::link::LinkId;
-use crate::port::Held;
 
 /// How long a connection may take: who does not answer a SYN within it is plain.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -24,64 +24,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the other end's TCP may take nothing, or acknowledge nothing, before the connection is given up: what is
 /// sent meanwhile is lost, and without a carrier it goes plainly.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Octets that one read takes.
-const READ_OCTETS: usize = 256 * 1024;
-/// Memory for what was read: that, and the longest frame's beginning.
-const ROOM_OCTETS: usize = READ_OCTETS + 68 * 1024;
-
-/// A channel that a socket wants to a destination.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
-    pub(crate) port: Held,
-    pub(crate) to: SocketAddr,
-    /// Until then; the next busy sends try again.
-    pub(crate) until: Duration,
-    /// The socket's rule requires it.
-    pub(crate) is_required: bool,
-    /// The socket's rule says that UDP does not pass.
-    pub(crate) without_udp: bool,
-}
-
-impl PartialEq for Wanted {
-    fn eq(&self, other: &Wanted) -> bool {
-        self.port == other.port && self.to == other.to
-    }
-}
-
-/// A channel that this end opened.
-#[derive(Debug)]
-pub(crate) struct OwnChannel {
-    pub(crate) wanted: Wanted,
-    pub(crate) source: End,
-    pub(crate) nonce: Nonce,
-    pub(crate) is_open: bool,
-}
-
-/// A channel that the other end opened, whose datagrams this end takes.
-#[derive(Debug)]
-pub(crate) struct PeerChannel {
-    pub(crate) port: Held,
-    pub(crate) target: End,
-    pub(crate) nonce: Nonce,
-    /// Its source once it is proven, and the number of that in the socket's queue.
-    pub(crate) source: Option<(End, u32)>,
-    /// Datagrams that come behind plain ones, which the program has not taken yet.
-    pub(crate) behind: VecDeque<Vec<u8>>,
-    /// Since when datagrams wait there.
-    pub(crate) behind_since: Duration,
-    /// The last barrier that came. A sender waits for none but its last.
-    pub(crate) barrier: Option<Barrier>,
-}
-
-/// A barrier that waits until all before it is taken.
-#[derive(Debug)]
-pub(crate) struct Barrier {
-    pub(crate) number: u32,
-    /// What the socket's queue had been given before it; nothing while datagrams before it wait behind plain ones.
-    pub(crate) put: Option<u64>,
-}
-
+const UNTAKEN_TIMEOUT: Duration = Duration::from_secs(5);
 /// How far the connection is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Phase {
@@ -363,47 +306,6 @@ impl Side {
         };
     }
 
-    /// Takes in octets; says whether more may be there. `false` also where nothing more will come.
-    pub(crate) fn read(&mut self) -> bool {
-        if self.room.is_empty() {
-            self.room = vec![0; ROOM_OCTETS];
-        }
-        if self.start > 0 {
-            self.room.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
-        }
-        let most = self.room.len().min(self.end + READ_OCTETS);
-        let Some(stream) = self.stream.get() else {
-            self.phase = Phase::Gone;
-            return false;
-        };
-        match stream.recv(&mut self.room[self.end..most]) {
-            Transfer::Octets(octets) => {
-                self.end += octets;
-                octets == READ_OCTETS
-            }
-            Transfer::WouldBlock => false,
-            Transfer::End | Transfer::Failed(_) => {
-                self.phase = Phase::Gone;
-                false
-            }
-        }
-    }
-
-    /// The other end's greeting, once it is there whole.
-    pub(crate) fn take_greeting(&mut self) -> Result<Option<Greeting>, Fault> {
-        let octets = &self.room[self.start..self.end];
-        if !Greeting::may_begin_with(octets) {
-            return Err(Fault::Greeting(weft_uoe::greeting::NoGreeting::Foreign));
-        }
-        let Some(first) = octets.first_chunk::<GREETING_LEN>() else {
-            return Ok(None);
-        };
-        let greeting = Greeting::parse(first)?;
-        self.start += GREETING_LEN;
-        Ok(Some(greeting))
-    }
-
     /// The greetings are there: gives what frames are put into, and a descriptor for who sends them.
     pub(crate) fn begin(
         &mut self,
@@ -415,7 +317,7 @@ impl Side {
         let offset = GREETING_LEN as u64;
         self.deframer = Some(Deframer::new(from_peer, offset));
         let own = self.stream.get()?;
-        own.keep_after_close(PATIENCE);
+        own.keep_after_close(UNTAKEN_TIMEOUT);
         let stream = own.second().ok()?;
         self.phase = Phase::Up;
         // The longest datagram fits behind what gathers otherwise.
