@@ -150,9 +150,14 @@ impl Connection {
         }
     }
 
-    /// A peer that answers the probes of its closed window is there: the program's patience begins anew.
-    pub(super) fn answered_probe(&mut self, now: Duration) {
-        if self.send.board.is_empty() && self.timers.runs(Timer::User) {
+    /// A peer whose window is closed, and who answers the probes of it, is there: the program's patience begins anew.
+    /// The same where it dropped what it had let in and answers that with a window of nothing (`is_shut`).
+    ///
+    /// Where the program has gone only progress counts. Whoever answers and takes nothing would otherwise hold what is
+    /// to be sent, and its memory, as long as it likes.
+    pub(super) fn answered_probe(&mut self, is_shut: bool, now: Duration) {
+        let waits_for_window = self.send.board.is_empty() || is_shut;
+        if !self.detached && waits_for_window && self.timers.runs(Timer::User) {
             self.timers.stop(Timer::User);
             self.start_user_timer(now);
         }
