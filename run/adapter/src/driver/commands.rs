@@ -109,10 +109,16 @@ impl State {
         queue.is_some_and(|queue| !queue.waiting.is_empty())
     }
 
-    /// Who listens is told by `readiness` of connections.
-    pub fn wait_for_connections(&mut self, holder: Holder, readiness: &Readiness) {
+    /// Who listens is told by `readiness` of connections, as long as it wants to hear of them: one that has no place for
+    /// another pauses, and would be told of the same connection again and again.
+    pub fn wait_for_connections(
+        &mut self,
+        holder: Holder,
+        interest: Interest,
+        readiness: &Readiness,
+    ) {
         if let Some(queue) = self.ports.queues.get_mut(&holder) {
-            queue.waiter.set(Interest::Read, readiness);
+            queue.waiter.set(interest, readiness);
             queue.waiter.tell(!queue.waiting.is_empty(), false);
         }
     }
