@@ -37,13 +37,14 @@ impl Connection {
         let Some(start) = self.checked(header, payload, now) else {
             return;
         };
+        let Some(ack) = self.acceptable_ack(header, payload, now) else {
+            return;
+        };
         self.heard(header, now);
         if let (Some(clock), Some(timestamps)) = (&mut self.clock, header.options.timestamps) {
             clock.update(timestamps.value, header.seq, self.last_ack_sent, now);
         }
-        if !self.handle_ack(header, start, payload, now) {
-            return;
-        }
+        self.handle_ack(header, start, ack, payload, now);
         if header.flags.contains(Flags::URG) {
             self.urgent_pointer(start + u64::from(header.urgent));
         }
