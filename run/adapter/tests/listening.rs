@@ -1,4 +1,5 @@
-//! A listener that has no place for another connection leaves it where it is, and costs nothing meanwhile.
+//! What the engine tells carriers and listeners of an adapter: that a queue pair has a connection, and that a listener
+//! has no place for another, which then costs nothing.
 
 #[allow(dead_code, reason = "a part of it is used")]
 #[path = "../../engine/tests/common/mod.rs"]
@@ -12,10 +13,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use common::{expect, End};
+use common::{expect, pair, End};
 use weft_engine::carrier::{
     Bound, Carrier, Drive, Interest, Listener, Network, Readiness, SocketOptions, Source,
 };
@@ -101,10 +102,27 @@ fn ask(address: SocketAddr) -> End {
     end
 }
 
+/// Starts the engine over the network of this file.
+fn start() {
+    static STARTED: Once = Once::new();
+    STARTED.call_once(|| {
+        let (settings, _) = Settings::from_env();
+        weft_engine::start_on(settings, Arc::new(Counted(made::network()))).unwrap();
+    });
+}
+
+/// Without that a connection would keep the window of a stranger, and nobody would see but by the time it takes.
+#[test]
+fn connections_learn_that_a_queue_pair_has_them() {
+    start();
+    let ends = pair();
+    assert_eq!(made::ATTACHED.load(Ordering::Relaxed), 2);
+    drop(ends);
+}
+
 #[test]
 fn a_listener_that_is_full_hears_nothing_until_it_has_room() {
-    let (settings, _) = Settings::from_env();
-    weft_engine::start_on(settings, Arc::new(Counted(made::network()))).unwrap();
+    start();
     let channel = EventChannel::new().unwrap();
     let id = Id::new(Some(&channel), 0).unwrap();
     id.bind("127.0.0.1:0".parse().unwrap()).unwrap();

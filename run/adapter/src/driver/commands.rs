@@ -157,7 +157,6 @@ impl State {
         conn.window_max = window;
         conn.mss = tcp.get(id).map_or(0, Connection::mss);
         let key = self.table.insert(conn);
-        self.share_windows();
         self.set_window(key);
         self.turn(now);
         Ok((key, ends))

@@ -258,7 +258,6 @@ impl State {
                 self.stack.command(id, Connection::abort);
             }
         }
-        self.share_windows();
         self.set_window(key);
     }
 

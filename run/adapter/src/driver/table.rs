@@ -109,6 +109,8 @@ pub(super) struct Conn {
     pub closed: Option<Closed>,
     /// A carrier has it. Without one it goes when the stack is done with it.
     pub owned: bool,
+    /// A queue pair has it: it has a share in what windows promise.
+    pub attached: bool,
     /// A sender found no room.
     pub full: bool,
     /// Octets of a full segment, when it was looked at last.
@@ -134,6 +136,7 @@ impl Conn {
             finished: false,
             closed: None,
             owned: false,
+            attached: false,
             full: false,
             mss: 0,
             mss_told: 0,

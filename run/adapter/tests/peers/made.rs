@@ -7,6 +7,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +26,9 @@ const FAULTS: Faults = Faults {
     doubled: 20,
     late: 50,
 };
+
+/// Ends of connections that queue pairs have had.
+pub static ATTACHED: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether this test program runs over it.
 pub fn is_made() -> bool {
@@ -273,6 +277,11 @@ impl Carrier for Ending {
 
     fn take_new_emss(&self) -> Option<usize> {
         self.carrier.take_new_emss()
+    }
+
+    fn attached(&self) {
+        ATTACHED.fetch_add(1, Ordering::Relaxed);
+        self.carrier.attached();
     }
 
     fn show(&self, row: Option<PathRow>) {
