@@ -29,13 +29,14 @@ fn failed(errno: i32) -> io::Error {
 impl State {
     // --- addresses
 
-    /// Holds an address; port 0 takes a free one.
-    pub fn bind(&mut self, addr: SocketAddr) -> io::Result<(Holder, SocketAddr)> {
+    /// Holds an address; port 0 takes a free one. With `v6_only` all addresses of IPv6 are those alone.
+    pub fn bind(&mut self, addr: SocketAddr, v6_only: bool) -> io::Result<(Holder, SocketAddr)> {
         let ours = self.stack.addresses().any(|(own, _)| own == addr.ip());
         if !ours && !addr.ip().is_unspecified() {
             return Err(failed(libc::EADDRNOTAVAIL));
         }
-        self.ports.hold(addr).ok_or(failed(libc::EADDRINUSE))
+        let held = self.ports.hold(addr, v6_only);
+        held.ok_or(failed(libc::EADDRINUSE))
     }
 
     /// Lets go of an address; who listened there does no longer.

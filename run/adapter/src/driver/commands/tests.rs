@@ -27,7 +27,7 @@ fn hosts() -> [State; 2] {
 /// A connection from the first to the second.
 fn connect([one, two]: &mut [State; 2]) -> (Key, Key) {
     let at = "10.7.0.2:7471".parse().unwrap();
-    let (holder, _) = two.bind(at).unwrap();
+    let (holder, _) = two.bind(at, false).unwrap();
     two.listen(holder, at, false, 8).unwrap();
     let (key, _) = one.connect("10.7.0.1:0".parse().unwrap(), at, 0).unwrap();
     for _ in 0..10 {
