@@ -194,14 +194,14 @@ impl State {
 
     /// What is waited for from now on, and who is told.
     pub fn wait_for(&mut self, key: Key, interest: Interest, readiness: &Readiness) {
-        let acknowledged = self.acknowledged(key);
+        let (acknowledged, most) = (self.acknowledged(key), self.send_octets_max());
         if let Some(conn) = self.table.get_mut(key) {
             conn.waiter.set(interest, readiness);
             match conn.closed {
                 Some(_) => conn.waiter.tell_anyway(true),
                 None => conn
                     .waiter
-                    .tell(conn.is_readable(), conn.is_writable(acknowledged)),
+                    .tell(conn.is_readable(), conn.is_writable(acknowledged, most)),
             }
         }
     }
@@ -236,7 +236,7 @@ impl State {
         cuts: &[usize],
         add: impl FnOnce(&mut Outgoing, usize, usize) -> Result<usize, Unmapped>,
     ) -> Transfer {
-        let acknowledged = self.acknowledged(key);
+        let (acknowledged, most) = (self.acknowledged(key), self.send_octets_max());
         let Some(conn) = self.table.get_mut(key) else {
             return Transfer::Failed(failed(libc::ECONNRESET));
         };
@@ -245,7 +245,7 @@ impl State {
             (Some(closed), _) => return Transfer::Failed(closed.error()),
             _ => return Transfer::Failed(failed(libc::EPIPE)),
         };
-        let room = conn.room(acknowledged);
+        let room = conn.room(acknowledged, most);
         if room == 0 {
             conn.full = true;
             return Transfer::WouldBlock;

@@ -3,7 +3,7 @@
 use weft_inet::tcp::Config;
 
 use super::state::State;
-use super::table::Key;
+use super::table::{Key, SEND_OCTETS_MAX};
 
 /// Octets of data in the largest frame that is handed to the link: a packet of 64 kB with all headers.
 pub(super) const FRAME_OCTETS_MAX: u32 = 65_000;
@@ -15,7 +15,20 @@ const PLACED_SHARES_MAX: u64 = 4;
 /// A receive window is never below this: a few full segments of a jumbo frame. An MPA Request takes less.
 const WINDOW_OCTETS_MIN: usize = 32 << 10;
 
+/// Octets that all connections of an interface take together to send before their peers have acknowledged any, as long
+/// as each has [`SEND_OCTETS_MIN`].
+const SEND_OCTETS_ALL: u64 = 256 << 20;
+/// A connection takes so many, however many others there are.
+const SEND_OCTETS_MIN: u64 = 512 << 10;
+
 impl State {
+    /// Octets that a connection takes to send before the peer has acknowledged any: its share. A peer that reads nothing
+    /// holds as many until its connection ends, and many such peers together no more than all shares.
+    #[inline]
+    pub(super) fn send_octets_max(&self) -> u64 {
+        (SEND_OCTETS_ALL / self.shares as u64).clamp(SEND_OCTETS_MIN, SEND_OCTETS_MAX)
+    }
+
     /// Octets that all windows promise together.
     pub(super) fn promised(&self) -> usize {
         self.link.waiting_frames_max() * PROMISED_OCTETS_PER_FRAME
