@@ -1,5 +1,5 @@
-//! What arrives behind a hole is placed at once, by the service thread where nobody polls: nothing else comes that would
-//! have it placed before the hole is filled.
+//! What arrives behind a hole is placed at once, by the service thread where nobody polls: nothing else comes that
+//! would have it placed before the hole is filled.
 
 #![allow(
     clippy::duplicate_mod,

@@ -45,8 +45,8 @@ impl Stack {
         }
     }
 
-    /// A router says for how long it leads beyond the link; 0: it does no longer, which says nothing of another (RFC 4861
-    /// section 6.3.4). Of several the last that spoke is taken.
+    /// A router says for how long it leads beyond the link; 0: it does no longer, which says nothing of another (RFC
+    /// 4861 section 6.3.4). Of several the last that spoke is taken.
     fn advertised(&mut self, router: Ipv6Addr, octets: &[u8], now: Duration) {
         let mac = option(&octets[16..], SOURCE_LINK_ADDRESS);
         self.learn(router, mac, true, now);

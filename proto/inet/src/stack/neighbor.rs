@@ -38,8 +38,8 @@ struct Entry {
 }
 
 impl Neighbors {
-    /// A table of at most `limit` entries. For another one an address that nobody has answered for gives way first, then
-    /// the one not used for longest.
+    /// A table of at most `limit` entries. For another one an address that nobody has answered for gives way first,
+    /// then the one not used for longest.
     pub fn new(limit: usize) -> Neighbors {
         Neighbors {
             entries: BTreeMap::new(),
@@ -118,8 +118,8 @@ impl Neighbors {
         if self.entries.len() < self.limit || self.entries.contains_key(&address) {
             return;
         }
-        // Whoever names senders that there are not makes as many entries as it likes: none of them may take the place of
-        // a neighbour that was found (RFC 6583). That one is used seldom, too, as connections remember its address.
+        // Whoever names senders that there are not makes as many entries as it likes: none of them may take the place
+        // of a neighbour that was found (RFC 6583). That one is used seldom, too, as connections remember its address.
         let entries = self.entries.iter();
         let oldest = entries.min_by_key(|(_, entry)| (entry.mac.is_some(), entry.used));
         if let Some(oldest) = oldest.map(|(address, _)| *address) {

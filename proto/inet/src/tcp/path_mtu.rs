@@ -14,8 +14,8 @@ const PRECISION: u32 = 32;
 /// Time until a larger MTU is tried again after a router has spoken (RFC 1191 section 6.3, RFC 4821 section 7.3).
 pub const RETRY: Duration = Duration::from_secs(600);
 /// The same where timeouts are all there was. A peer that was stopped for two seconds looks the same as a path that
-/// swallows what is large, and is much more frequent; with each such suspicion the time is twice as long, so that a path
-/// that does so costs little.
+/// swallows what is large, and is much more frequent; with each such suspicion the time is twice as long, so that a
+/// path that does so costs little.
 const SUSPICION_RETRY: Duration = Duration::from_secs(5);
 
 /// What is known of the path.
@@ -63,9 +63,9 @@ impl PathMtu {
         self.current
     }
 
-    /// A router said that packets may have `mtu` octets at most. Says whether that changed anything. Never up, and never
-    /// below the least MTU of the protocol: of IPv6 such a message is dropped (RFC 8201 section 4), for IPv4 one below
-    /// 576 is more likely an attack.
+    /// A router said that packets may have `mtu` octets at most. Says whether that changed anything. Never up, and
+    /// never below the least MTU of the protocol: of IPv6 such a message is dropped (RFC 8201 section 4), for IPv4 one
+    /// below 576 is more likely an attack.
     pub fn too_big(&mut self, mtu: u32) -> bool {
         if self.ipv6 && mtu < MIN_IPV6 {
             return false;
@@ -80,8 +80,8 @@ impl PathMtu {
         true
     }
 
-    /// The retransmission timer expired `times` in a row; what was lost is an IP packet of `packet` octets. Says whether
-    /// the size was reduced. One that every path takes says nothing of its size.
+    /// The retransmission timer expired `times` in a row; what was lost is an IP packet of `packet` octets. Says
+    /// whether the size was reduced. One that every path takes says nothing of its size.
     pub fn timeouts(&mut self, times: u32, packet: u32) -> bool {
         if times < BLACK_HOLE_TIMEOUTS || packet <= self.floor || self.current == self.floor {
             return false;
@@ -149,8 +149,8 @@ impl PathMtu {
         (SUSPICION_RETRY * factor).min(RETRY)
     }
 
-    /// The path may have changed. Whoever probes searches again up to the link's size; others try that at once (RFC 1191
-    /// section 6.3), as nothing else would ever make it larger. Says whether the size has changed.
+    /// The path may have changed. Whoever probes searches again up to the link's size; others try that at once (RFC
+    /// 1191 section 6.3), as nothing else would ever make it larger. Says whether the size has changed.
     pub fn forget(&mut self) -> bool {
         self.ceiling = self.link;
         if self.probing {

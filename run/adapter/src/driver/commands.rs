@@ -110,8 +110,8 @@ impl State {
         queue.is_some_and(|queue| !queue.waiting.is_empty())
     }
 
-    /// Who listens is told by `readiness` of connections, as long as it wants to hear of them: one that has no place for
-    /// another pauses, and would be told of the same connection again and again.
+    /// Who listens is told by `readiness` of connections, as long as it wants to hear of them: one that has no place
+    /// for another pauses, and would be told of the same connection again and again.
     pub fn wait_for_connections(
         &mut self,
         holder: Holder,

@@ -79,8 +79,8 @@ impl Ports {
         }
     }
 
-    /// Holds an address; port 0 takes a free one. With `v6_only` all addresses of IPv6 leave those of IPv4 to others. None
-    /// where somebody has it, or no port is free.
+    /// Holds an address; port 0 takes a free one. With `v6_only` all addresses of IPv6 leave those of IPv4 to others.
+    /// None where somebody has it, or no port is free.
     pub fn hold(&mut self, addr: SocketAddr, v6_only: bool) -> Option<(Holder, SocketAddr)> {
         let place = |addr: SocketAddr| Place { addr, v6_only };
         let free = |addr: SocketAddr| {

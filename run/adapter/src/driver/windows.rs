@@ -22,8 +22,8 @@ const SEND_OCTETS_ALL: u64 = 256 << 20;
 const SEND_OCTETS_MIN: u64 = 512 << 10;
 
 impl State {
-    /// Octets that a connection takes to send before the peer has acknowledged any: its share. A peer that reads nothing
-    /// holds as many until its connection ends, and many such peers together no more than all shares.
+    /// Octets that a connection takes to send before the peer has acknowledged any: its share. A peer that reads
+    /// nothing holds as many until its connection ends, and many such peers together no more than all shares.
     #[inline]
     pub(super) fn send_octets_max(&self) -> u64 {
         (SEND_OCTETS_ALL / self.shares as u64).clamp(SEND_OCTETS_MIN, SEND_OCTETS_MAX)

@@ -89,8 +89,8 @@ impl Arrived {
     }
 
     /// The next piece, of at most 256 KiB. Where it is the one at `frontier`, which is next in the stream, those that
-    /// continue it come with it. Others stay by themselves: each is a segment, which tells where an FPDU begins. What is
-    /// too long for one piece is the next one.
+    /// continue it come with it. Others stay by themselves: each is a segment, which tells where an FPDU begins. What
+    /// is too long for one piece is the next one.
     #[inline]
     pub fn next(&mut self, frontier: u64) -> Option<(u64, &mut [u8])> {
         let Some((offset, mut len)) = self.pieces.pop_front() else {

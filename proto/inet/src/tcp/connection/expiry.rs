@@ -62,7 +62,7 @@ impl Connection {
         let flight = self.flight();
         let conditions = self.send.conditions();
         self.counters.timeouts += 1;
-        self.suspect_path_mtu(now);
+        self.reconsider_path_mtu(now);
         let send = &mut self.send;
         send.control.timeout(flight, first, now);
         send.rtt.back_off();
@@ -84,7 +84,7 @@ impl Connection {
     }
 
     /// Timeouts in a row may be the path's, which swallows what is large.
-    fn suspect_path_mtu(&mut self, now: Duration) {
+    fn reconsider_path_mtu(&mut self, now: Duration) {
         let send = &mut self.send;
         let first = send.board.first();
         let octets = first.map_or(0, |first| first.len().min(u64::from(first.segment)));
