@@ -172,6 +172,10 @@ impl Carrier for Connection {
         Some(self)
     }
 
+    fn attached(&self) {
+        self.with(|state, key| state.attach(key));
+    }
+
     fn show(&self, row: Option<PathRow>) {
         self.with(|state, key| state.show_path(key, row));
     }

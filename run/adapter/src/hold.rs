@@ -27,7 +27,7 @@ impl Hold {
         let mut state = driver
             .lock()
             .ok_or(io::Error::from_raw_os_error(libc::EACCES))?;
-        let (holder, local) = state.bind(addr)?;
+        let (holder, local) = state.bind(addr, options.v6_only == Some(true))?;
         drop(state);
         Ok(Hold {
             driver: driver.clone(),

@@ -27,9 +27,9 @@ impl Source for DriverListener {
         None
     }
 
-    fn wait_for(&self, _interest: Interest, readiness: &Readiness) {
+    fn wait_for(&self, interest: Interest, readiness: &Readiness) {
         if let Some(mut state) = self.hold.driver.lock() {
-            state.wait_for_connections(self.hold.holder, readiness);
+            state.wait_for_connections(self.hold.holder, interest, readiness);
         }
     }
 }

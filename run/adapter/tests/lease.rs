@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use by_number::{ordered, End, HERE};
 use weft_adapter::faulty::{Faults, Faulty};
 use weft_engine::mem::Registered;
-use weft_engine::settings::Settings;
+use weft_engine::settings::{Settings, TransportRules};
 use weft_engine::types::{Access, Payload, SendFlags, SendOp, SendRequest, WcStatus};
 use weft_engine::{stats, Mr};
 
@@ -102,7 +102,7 @@ impl Target {
 /// Starts the engine over two hosts; gives their devices, and what makes these deaf.
 fn begin() -> (Vec<RawFd>, Vec<Arc<AtomicBool>>) {
     let mute = std::sync::Mutex::new(Vec::<Arc<AtomicBool>>::new());
-    let network = made::network_of(|_, link| {
+    let network = made::network_of(&TransportRules::default(), |_, link| {
         let link = Faulty::new(link, Faults::default(), 1);
         mute.lock().unwrap().push(link.mute());
         Box::new(link)

@@ -41,6 +41,30 @@ fn octets_cross_in_both_directions_and_over_both_versions_of_ip() {
 }
 
 #[test]
+fn all_addresses_of_each_version_may_have_a_listener_of_their_own() {
+    let hosts = hosts();
+    let options = SocketOptions {
+        v6_only: Some(true),
+        ..SocketOptions::default()
+    };
+    let network = &hosts.two.network;
+    let six = network.bind("[::]:0".parse().unwrap(), &options).unwrap();
+    let port = six.local_addr().port();
+    let four = hosts.two.bind(SocketAddr::from(([0, 0, 0, 0], port)));
+    let [six, four] = [six, four].map(|bound| bound.listen(8).unwrap());
+    for (to, listener, other) in [("10.7.0.2", &four, &six), ("fd07::2", &six, &four)] {
+        let to = SocketAddr::new(to.parse().unwrap(), port);
+        let active = hosts
+            .one
+            .network
+            .connect(to, &SocketOptions::default())
+            .unwrap();
+        hosts.until(|| active.is_connected() && listener.has_waiting());
+        assert!(!other.has_waiting() && listener.accept().unwrap().is_some());
+    }
+}
+
+#[test]
 fn the_end_of_a_stream_comes_behind_its_octets() {
     let hosts = hosts();
     let Pair { active, passive } = hosts.connect("10.7.0.2:7471".parse().unwrap());

@@ -6,7 +6,9 @@ mod common;
 use std::net::SocketAddr;
 
 use common::{hosts, lossy_hosts, pattern, Hosts, Pair};
-use weft_engine::carrier::{Arrived, Carrier, Done, Drive, Gather, Transfer};
+use weft_engine::carrier::{
+    Arrived, Carrier, Done, Drive, Gather, Network, SocketOptions, Transfer,
+};
 
 const AT: &str = "10.7.0.2:7471";
 
@@ -247,6 +249,51 @@ fn windows_of_several_connections_share_what_is_promised() {
         "{alone} and {shared}"
     );
     drop(others);
+}
+
+/// Strangers who connect and say nothing, and whom no queue pair has.
+#[test]
+fn who_only_connects_takes_nothing_from_a_window() {
+    let alone = octets_offered(0, true);
+    let hosts = hosts();
+    let at: SocketAddr = "10.7.0.2:7000".parse().unwrap();
+    let listener = hosts.two.bind(at).listen(100).unwrap();
+    let connect = |_| {
+        let options = SocketOptions::default();
+        hosts.one.network.connect(at, &options).unwrap()
+    };
+    let strangers: Vec<_> = (0..64).map(connect).collect();
+    hosts.until(|| strangers.iter().all(|stranger| stranger.is_connected()));
+    // Some were accepted, as the engine accepts whoever has still to send its MPA Request.
+    let accepted: Vec<_> = (0..32)
+        .map(|_| listener.accept().unwrap().unwrap())
+        .collect();
+    let beside = octets_offered_to(&hosts, pair(&hosts), 0, true);
+    assert!(beside.abs_diff(alone) < 64 << 10, "{alone} and {beside}");
+    drop((strangers, accepted));
+}
+
+/// What a stranger may send before it has shown that it is none.
+#[test]
+fn who_only_connects_is_offered_little() {
+    let hosts = hosts();
+    let at: SocketAddr = AT.parse().unwrap();
+    let listener = hosts.two.bind(at).listen(8).unwrap();
+    let options = SocketOptions::default();
+    let stranger = hosts.one.network.connect(at, &options).unwrap();
+    hosts.until(|| stranger.is_connected() && listener.has_waiting());
+    let (accepted, _) = listener.accept().unwrap().unwrap();
+    let octets = vec![1; 1 << 20];
+    while let Transfer::Octets(_) = stranger.send(&octets) {}
+    for _ in 0..200 {
+        hosts.run();
+    }
+    let mut buffer = vec![0; 1 << 20];
+    let Transfer::Octets(came) = accepted.recv(&mut buffer) else {
+        panic!("nothing came");
+    };
+    // What the SYN offered, without scaling, at most.
+    assert!(came <= 64 << 10, "{came}");
 }
 
 #[test]

@@ -38,20 +38,32 @@ impl Stack {
                 let mac = option(&octets[24..], TARGET_LINK_ADDRESS);
                 self.learn(target, mac, false, now);
             }
-            (ROUTER_ADVERTISEMENT, _) if octets.len() >= 16 => {
-                let lifetime = u16::from_be_bytes([octets[6], octets[7]]);
-                let until = now + Duration::from_secs(lifetime.into());
-                self.learn(
-                    source,
-                    option(&octets[16..], SOURCE_LINK_ADDRESS),
-                    true,
-                    now,
-                );
-                self.router = (lifetime > 0).then_some((source, until));
-                self.routers_changed += 1;
+            (ROUTER_ADVERTISEMENT, _) if octets.len() >= 16 && is_link_local(source) => {
+                self.advertised(source, octets, now);
             }
             _ => self.counters.malformed += 1,
         }
+    }
+
+    /// A router says for how long it leads beyond the link; 0: it does no longer, which says nothing of another (RFC
+    /// 4861 section 6.3.4). Of several the last that spoke is taken.
+    fn advertised(&mut self, router: Ipv6Addr, octets: &[u8], now: Duration) {
+        let mac = option(&octets[16..], SOURCE_LINK_ADDRESS);
+        self.learn(router, mac, true, now);
+        let before = self.router;
+        let is_current = before.is_some_and(|(current, _)| current == router);
+        let lifetime = u16::from_be_bytes([octets[6], octets[7]]);
+        let until = now + Duration::from_secs(lifetime.into());
+        if lifetime > 0 {
+            self.router = Some((router, until));
+        } else if is_current {
+            self.router = None;
+        } else {
+            return;
+        }
+        // What connections remember of their way holds where the same router goes on, or for longer.
+        let holds = is_current && before.is_some_and(|(_, before)| before <= until);
+        self.routers_changed += u64::from(!holds);
     }
 
     /// Someone asks for an address; if it is ours, it is told (RFC 4861 section 7.2.3 and 7.2.4).
@@ -133,6 +145,11 @@ impl Stack {
         let frames = self.neighbors.learn(IpAddr::V6(address), mac, create, now);
         frames.into_iter().for_each(|frame| self.enqueue(frame));
     }
+}
+
+/// Of fe80::/10, as every router's that announces itself (RFC 4861 section 6.1.2).
+fn is_link_local(address: Ipv6Addr) -> bool {
+    address.segments()[0] & 0xffc0 == 0xfe80
 }
 
 /// The hardware address in an option of this kind. An option of length 0 makes the message invalid (section 4.6).

@@ -38,7 +38,8 @@ struct Entry {
 }
 
 impl Neighbors {
-    /// A table of at most `limit` entries; the one not used for longest gives way.
+    /// A table of at most `limit` entries. For another one an address that nobody has answered for gives way first,
+    /// then the one not used for longest.
     pub fn new(limit: usize) -> Neighbors {
         Neighbors {
             entries: BTreeMap::new(),
@@ -117,11 +118,19 @@ impl Neighbors {
         if self.entries.len() < self.limit || self.entries.contains_key(&address) {
             return;
         }
-        let oldest = self.entries.iter().min_by_key(|(_, entry)| entry.used);
+        // Whoever names senders that there are not makes as many entries as it likes: none of them may take the place
+        // of a neighbour that was found (RFC 6583). That one is used seldom, too, as connections remember its address.
+        let entries = self.entries.iter();
+        let oldest = entries.min_by_key(|(_, entry)| (entry.mac.is_some(), entry.used));
         if let Some(oldest) = oldest.map(|(address, _)| *address) {
-            self.entries.remove(&oldest);
-            self.epoch += 1;
+            self.remove(oldest);
         }
+    }
+
+    /// Forgets an address. Nobody remembers one that was never found: what was found of others holds.
+    fn remove(&mut self, address: IpAddr) {
+        let gone = self.entries.remove(&address);
+        self.epoch += u64::from(gone.is_some_and(|gone| gone.mac.is_some()));
     }
 
     /// `address` has `mac`. Only an entry that exists learns it, unless `solicited` by a question of ours or to us: no
@@ -162,8 +171,7 @@ impl Neighbors {
         let address = *address;
         if entry.attempts == SOLICITATIONS_MAX {
             // Nobody there: what waited is dropped, and so is an old address.
-            self.entries.remove(&address);
-            self.epoch += 1;
+            self.remove(address);
             return self.poll_solicitation(now);
         }
         entry.attempts += 1;
@@ -277,5 +285,29 @@ mod tests {
             table.wait(address(last), frame(0), Duration::from_secs(last.into()));
         }
         assert_eq!(table.len(), 3);
+    }
+
+    #[test]
+    fn who_is_not_there_takes_no_neighbours_place() {
+        let mut table = Neighbors::new(3);
+        table.learn(address(1), [1; 6], true, Duration::ZERO);
+        let (second, epoch) = (Duration::from_secs(1), table.epoch());
+        for stranger in 2..12 {
+            table.wait(address(stranger), frame(0), second);
+        }
+        assert_eq!((table.len(), table.epoch()), (3, epoch));
+        assert_eq!(table.find(address(1), None, second), Some([1; 6]));
+        // Nobody answers for them: what was found of others holds.
+        for _ in 0..=SOLICITATIONS_MAX {
+            let later = table.deadline().unwrap();
+            while table.poll_solicitation(later).is_some() {}
+        }
+        assert_eq!((table.len(), table.epoch()), (1, epoch));
+        // Of neighbours that were found the one not used for longest goes.
+        for (n, found) in (2..5).enumerate() {
+            table.learn(address(found), [2; 6], true, second * (n as u32 + 2));
+        }
+        assert_eq!(table.find(address(1), None, second), None);
+        assert_eq!(table.epoch(), epoch + 1);
     }
 }

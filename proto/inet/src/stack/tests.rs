@@ -2,6 +2,7 @@
 
 mod detection;
 mod echo;
+mod routers;
 
 use super::*;
 use crate::checksum::{self, Checksum};

@@ -11,8 +11,12 @@ pub const MIN_IPV6: u32 = 1280;
 const BLACK_HOLE_TIMEOUTS: u32 = 3;
 /// A search ends when it is known to so many octets.
 const PRECISION: u32 = 32;
-/// Time until a larger MTU is tried again (RFC 1191 section 6.3, RFC 4821 section 7.3).
+/// Time until a larger MTU is tried again after a router has spoken (RFC 1191 section 6.3, RFC 4821 section 7.3).
 pub const RETRY: Duration = Duration::from_secs(600);
+/// The same where timeouts are all there was. A peer that was stopped for two seconds looks the same as a path that
+/// swallows what is large, and is much more frequent; with each such suspicion the time is twice as long, so that a
+/// path that does so costs little.
+const SUSPICION_RETRY: Duration = Duration::from_secs(5);
 
 /// What is known of the path.
 #[derive(Clone, Debug)]
@@ -20,11 +24,14 @@ pub struct PathMtu {
     current: u32,
     /// The link's; never exceeded.
     link: u32,
+    ipv6: bool,
     floor: u32,
     /// Nothing above this works, as far as known.
     ceiling: u32,
     probe: Option<Probe>,
     probing: bool,
+    /// How often timeouts made the size smaller than the link's.
+    suspicions: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -42,10 +49,12 @@ impl PathMtu {
         PathMtu {
             current: if probing { safe } else { link },
             link,
+            ipv6,
             floor,
             ceiling: link,
             probe: None,
             probing,
+            suspicions: 0,
         }
     }
 
@@ -54,11 +63,15 @@ impl PathMtu {
         self.current
     }
 
-    /// A router said that packets may have `mtu` octets at most. Says whether that changed anything. Never below the
-    /// least MTU of the protocol (RFC 8201 section 4; for IPv4 a message below 576 is more likely an attack), never up.
+    /// A router said that packets may have `mtu` octets at most. Says whether that changed anything. Never up, and
+    /// never below the least MTU of the protocol: of IPv6 such a message is dropped (RFC 8201 section 4), for IPv4 one
+    /// below 576 is more likely an attack.
     pub fn too_big(&mut self, mtu: u32) -> bool {
+        if self.ipv6 && mtu < MIN_IPV6 {
+            return false;
+        }
         let mtu = mtu.max(self.floor);
-        self.ceiling = self.ceiling.min(mtu.max(self.floor));
+        self.ceiling = self.ceiling.min(mtu);
         if mtu >= self.current {
             return false;
         }
@@ -67,12 +80,13 @@ impl PathMtu {
         true
     }
 
-    /// The retransmission timer expired `times` in a row, and a full segment is what was sent. Says whether the size
-    /// was reduced.
-    pub fn timeouts(&mut self, times: u32) -> bool {
-        if times < BLACK_HOLE_TIMEOUTS || self.current == self.floor {
+    /// The retransmission timer expired `times` in a row; what was lost is an IP packet of `packet` octets. Says
+    /// whether the size was reduced. One that every path takes says nothing of its size.
+    pub fn timeouts(&mut self, times: u32, packet: u32) -> bool {
+        if times < BLACK_HOLE_TIMEOUTS || packet <= self.floor || self.current == self.floor {
             return false;
         }
+        self.suspicions += u32::from(self.current == self.link);
         self.ceiling = self.current - 1;
         self.current = self.floor.max(self.current / 2);
         self.probe = None;
@@ -129,9 +143,20 @@ impl PathMtu {
         self.probe.is_some()
     }
 
-    /// The path may have changed: search again up to the link's size.
-    pub fn forget(&mut self) {
+    /// Time until a larger size is tried again, where timeouts made it smaller.
+    pub fn suspicion_retry(&self) -> Duration {
+        let factor = 2u32.pow(self.suspicions.saturating_sub(1).min(16));
+        (SUSPICION_RETRY * factor).min(RETRY)
+    }
+
+    /// The path may have changed. Whoever probes searches again up to the link's size; others try that at once (RFC
+    /// 1191 section 6.3), as nothing else would ever make it larger. Says whether the size has changed.
+    pub fn forget(&mut self) -> bool {
         self.ceiling = self.link;
+        if self.probing {
+            return false;
+        }
+        core::mem::replace(&mut self.current, self.link) != self.link
     }
 
     /// The search found less than the link's size.
@@ -152,16 +177,47 @@ mod tests {
         assert!(path.too_big(68));
         assert_eq!(path.current(), MIN_IPV4);
         let mut path = PathMtu::new(1500, true, false);
-        path.too_big(100);
+        // What no path of IPv6 has is no router's word.
+        assert!(!path.too_big(100));
+        assert_eq!(path.current(), 1500);
+        assert!(path.too_big(MIN_IPV6));
         assert_eq!(path.current(), MIN_IPV6);
     }
 
     #[test]
     fn a_black_hole_is_left_after_three_timeouts() {
         let mut path = PathMtu::new(9000, false, false);
-        assert!(!path.timeouts(2));
-        assert!(path.timeouts(3));
+        assert!(!path.timeouts(2, 9000));
+        assert!(path.timeouts(3, 9000));
         assert_eq!(path.current(), 4500);
+    }
+
+    #[test]
+    fn a_loss_of_what_every_path_takes_says_nothing_of_the_size() {
+        let mut path = PathMtu::new(9000, false, false);
+        assert!(!path.timeouts(3, MIN_IPV4));
+        assert_eq!(path.current(), 9000);
+        assert!(path.timeouts(3, MIN_IPV4 + 1));
+    }
+
+    #[test]
+    fn a_suspicion_is_looked_into_soon_and_later_each_time() {
+        let mut path = PathMtu::new(1500, false, false);
+        for seconds in [5, 10, 20, 40, 80, 160, 320, 600, 600] {
+            while path.timeouts(3, 1500) {}
+            assert_eq!(path.current(), MIN_IPV4);
+            assert_eq!(path.suspicion_retry(), Duration::from_secs(seconds));
+            assert!(path.forget());
+            assert_eq!(path.current(), 1500);
+            assert!(!path.forget());
+        }
+    }
+
+    #[test]
+    fn who_probes_goes_up_by_probes_alone() {
+        let mut path = PathMtu::new(1500, false, true);
+        assert!(!path.forget());
+        assert!(path.current() < 1500);
     }
 
     #[test]

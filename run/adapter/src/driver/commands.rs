@@ -29,13 +29,14 @@ fn failed(errno: i32) -> io::Error {
 impl State {
     // --- addresses
 
-    /// Holds an address; port 0 takes a free one.
-    pub fn bind(&mut self, addr: SocketAddr) -> io::Result<(Holder, SocketAddr)> {
+    /// Holds an address; port 0 takes a free one. With `v6_only` all addresses of IPv6 are those alone.
+    pub fn bind(&mut self, addr: SocketAddr, v6_only: bool) -> io::Result<(Holder, SocketAddr)> {
         let ours = self.stack.addresses().any(|(own, _)| own == addr.ip());
         if !ours && !addr.ip().is_unspecified() {
             return Err(failed(libc::EADDRNOTAVAIL));
         }
-        self.ports.hold(addr).ok_or(failed(libc::EADDRINUSE))
+        let held = self.ports.hold(addr, v6_only);
+        held.ok_or(failed(libc::EADDRINUSE))
     }
 
     /// Lets go of an address; who listened there does no longer.
@@ -109,10 +110,16 @@ impl State {
         queue.is_some_and(|queue| !queue.waiting.is_empty())
     }
 
-    /// Who listens is told by `readiness` of connections.
-    pub fn wait_for_connections(&mut self, holder: Holder, readiness: &Readiness) {
+    /// Who listens is told by `readiness` of connections, as long as it wants to hear of them: one that has no place
+    /// for another pauses, and would be told of the same connection again and again.
+    pub fn wait_for_connections(
+        &mut self,
+        holder: Holder,
+        interest: Interest,
+        readiness: &Readiness,
+    ) {
         if let Some(queue) = self.ports.queues.get_mut(&holder) {
-            queue.waiter.set(Interest::Read, readiness);
+            queue.waiter.set(interest, readiness);
             queue.waiter.tell(!queue.waiting.is_empty(), false);
         }
     }
@@ -151,7 +158,6 @@ impl State {
         conn.window_max = window;
         conn.mss = tcp.get(id).map_or(0, Connection::mss);
         let key = self.table.insert(conn);
-        self.share_windows();
         self.set_window(key);
         self.turn(now);
         Ok((key, ends))
@@ -188,14 +194,14 @@ impl State {
 
     /// What is waited for from now on, and who is told.
     pub fn wait_for(&mut self, key: Key, interest: Interest, readiness: &Readiness) {
-        let acknowledged = self.acknowledged(key);
+        let (acknowledged, most) = (self.acknowledged(key), self.send_octets_max());
         if let Some(conn) = self.table.get_mut(key) {
             conn.waiter.set(interest, readiness);
             match conn.closed {
                 Some(_) => conn.waiter.tell_anyway(true),
                 None => conn
                     .waiter
-                    .tell(conn.is_readable(), conn.is_writable(acknowledged)),
+                    .tell(conn.is_readable(), conn.is_writable(acknowledged, most)),
             }
         }
     }
@@ -230,7 +236,7 @@ impl State {
         cuts: &[usize],
         add: impl FnOnce(&mut Outgoing, usize, usize) -> Result<usize, Unmapped>,
     ) -> Transfer {
-        let acknowledged = self.acknowledged(key);
+        let (acknowledged, most) = (self.acknowledged(key), self.send_octets_max());
         let Some(conn) = self.table.get_mut(key) else {
             return Transfer::Failed(failed(libc::ECONNRESET));
         };
@@ -239,7 +245,7 @@ impl State {
             (Some(closed), _) => return Transfer::Failed(closed.error()),
             _ => return Transfer::Failed(failed(libc::EPIPE)),
         };
-        let room = conn.room(acknowledged);
+        let room = conn.room(acknowledged, most);
         if room == 0 {
             conn.full = true;
             return Transfer::WouldBlock;

@@ -1,7 +1,7 @@
 //! Addresses that are held, and who listens at them.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use super::table::{Key, Waiter};
 
@@ -25,23 +25,49 @@ pub(super) struct Queue {
 /// All of a driver.
 #[derive(Debug, Default)]
 pub(super) struct Ports {
-    held: Vec<(Holder, SocketAddr)>,
+    held: Vec<(Holder, Place)>,
     pub queues: HashMap<Holder, Queue>,
     holders: u64,
     /// Where the search for a free port begins.
     next: u16,
 }
 
-/// The two are one to somebody who connects: the same port of one address, or of all.
-fn collide(one: SocketAddr, other: SocketAddr) -> bool {
-    if one.port() != other.port() {
-        return false;
+/// An address that is held.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    addr: SocketAddr,
+    /// All addresses of IPv6 are not those of IPv4, too.
+    v6_only: bool,
+}
+
+impl Place {
+    fn is_all_of_both_versions(self) -> bool {
+        let ip = self.addr.ip();
+        ip.is_ipv6() && ip.is_unspecified() && !self.v6_only
     }
-    let all_of_both = |addr: IpAddr| addr.is_ipv6() && addr.is_unspecified();
-    let (a, b) = (one.ip(), other.ip());
-    let any = a.is_unspecified() || b.is_unspecified();
-    let families = a.is_ipv6() == b.is_ipv6() || all_of_both(a) || all_of_both(b);
-    a == b || (any && families)
+
+    /// The two are one to somebody who connects: the same port of one address, or of all.
+    fn collides(self, other: Place) -> bool {
+        if self.addr.port() != other.addr.port() {
+            return false;
+        }
+        let (a, b) = (self.addr.ip(), other.addr.ip());
+        let any = a.is_unspecified() || b.is_unspecified();
+        let families = a.is_ipv6() == b.is_ipv6()
+            || self.is_all_of_both_versions()
+            || other.is_all_of_both_versions();
+        a == b || (any && families)
+    }
+}
+
+/// Where a listener listens is where a connection has come. All addresses of IPv6 alone are not among the places of a
+/// listener: it has each of them.
+fn fits(listens: SocketAddr, local: SocketAddr) -> bool {
+    let [one, other] = [listens, local].map(|addr| Place {
+        addr,
+        v6_only: false,
+    });
+    one.collides(other)
 }
 
 impl Ports {
@@ -53,9 +79,14 @@ impl Ports {
         }
     }
 
-    /// Holds an address; port 0 takes a free one. None where somebody has it, or no port is free.
-    pub fn hold(&mut self, addr: SocketAddr) -> Option<(Holder, SocketAddr)> {
-        let free = |addr: SocketAddr| !self.held.iter().any(|(_, held)| collide(*held, addr));
+    /// Holds an address; port 0 takes a free one. With `v6_only` all addresses of IPv6 leave those of IPv4 to others.
+    /// None where somebody has it, or no port is free.
+    pub fn hold(&mut self, addr: SocketAddr, v6_only: bool) -> Option<(Holder, SocketAddr)> {
+        let place = |addr: SocketAddr| Place { addr, v6_only };
+        let free = |addr: SocketAddr| {
+            let mut held = self.held.iter();
+            !held.any(|(_, held)| held.collides(place(addr)))
+        };
         let addr = match addr.port() {
             0 => {
                 let ports = 0..EPHEMERAL_PORTS;
@@ -69,7 +100,7 @@ impl Ports {
         };
         self.holders += 1;
         let holder = Holder(self.holders);
-        self.held.push((holder, addr));
+        self.held.push((holder, place(addr)));
         Some((holder, addr))
     }
 
@@ -83,7 +114,7 @@ impl Ports {
     pub fn queue_for(&mut self, local: SocketAddr) -> Option<&mut Queue> {
         let says = |queue: &Queue| {
             let locals = queue.locals.iter();
-            let fits = locals.filter(|at| collide(**at, local));
+            let fits = locals.filter(|at| fits(**at, local));
             fits.map(|at| match at.ip() {
                 ip if ip == local.ip() => 2,
                 ip if ip.is_ipv4() == local.is_ipv4() => 1,
@@ -112,29 +143,44 @@ mod tests {
     #[test]
     fn an_address_is_held_once_and_all_addresses_are_each() {
         let mut ports = Ports::default();
-        let (first, _) = ports.hold(addr("10.0.0.1:7471")).unwrap();
+        let (first, _) = ports.hold(addr("10.0.0.1:7471"), false).unwrap();
         for taken in ["10.0.0.1:7471", "0.0.0.0:7471", "[::]:7471"] {
-            assert_eq!(ports.hold(addr(taken)), None, "{taken}");
+            assert_eq!(ports.hold(addr(taken), false), None, "{taken}");
         }
         for free in ["10.0.0.2:7471", "10.0.0.1:7472", "[fd00::1]:7471"] {
-            assert!(ports.hold(addr(free)).is_some(), "{free}");
+            assert!(ports.hold(addr(free), false).is_some(), "{free}");
         }
         ports.release(first);
-        assert!(ports.hold(addr("10.0.0.1:7471")).is_some());
+        assert!(ports.hold(addr("10.0.0.1:7471"), false).is_some());
+    }
+
+    #[test]
+    fn all_addresses_of_ipv6_alone_leave_those_of_ipv4() {
+        let (six, four) = (addr("[::]:7471"), addr("0.0.0.0:7471"));
+        for (first, second) in [(six, four), (four, six)] {
+            let mut ports = Ports::default();
+            assert!(ports.hold(first, first == six).is_some());
+            assert_eq!(ports.hold(six, false), None, "{first}");
+            assert!(ports.hold(second, second == six).is_some());
+            assert_eq!(ports.hold(addr("[fd00::1]:7471"), false), None);
+        }
     }
 
     #[test]
     fn free_ports_are_given_in_turn() {
         let mut ports = Ports::new(3);
         let any = addr("[::]:0");
-        let (first, given) = ports.hold(any).unwrap();
+        let (first, given) = ports.hold(any, false).unwrap();
         assert_eq!(given.port(), EPHEMERAL_FIRST + 3);
         ports.release(first);
-        assert_eq!(ports.hold(any).unwrap().1.port(), EPHEMERAL_FIRST + 4);
+        assert_eq!(
+            ports.hold(any, false).unwrap().1.port(),
+            EPHEMERAL_FIRST + 4
+        );
         for _ in 1..EPHEMERAL_PORTS {
-            assert!(ports.hold(any).is_some());
+            assert!(ports.hold(any, false).is_some());
         }
-        assert_eq!(ports.hold(any), None);
+        assert_eq!(ports.hold(any, false), None);
     }
 
     #[test]

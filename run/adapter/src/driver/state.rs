@@ -258,7 +258,6 @@ impl State {
                 self.stack.command(id, Connection::abort);
             }
         }
-        self.share_windows();
         self.set_window(key);
     }
 
@@ -271,6 +270,7 @@ impl State {
         let delivered = connection.map(Connection::delivered);
         let mss = connection.map(Connection::mss);
         let is_served = self.table.at == Some(key);
+        let most = self.send_octets_max();
         let Some(conn) = self.table.get_mut(key) else {
             return;
         };
@@ -293,7 +293,7 @@ impl State {
             }
             Event::Acknowledged => {
                 news |= conn.outgoing.release(acknowledged);
-                if conn.full && conn.is_writable(acknowledged) {
+                if conn.full && conn.is_writable(acknowledged, most) {
                     conn.full = false;
                     writable = true;
                 }

@@ -11,7 +11,7 @@ use weft_inet::tcp::{ConnectionId, Placement, Tuple};
 
 use super::outgoing::Outgoing;
 
-/// Octets that a connection takes to send before the peer has acknowledged any.
+/// Octets that a connection takes to send before the peer has acknowledged any, where it is one of few.
 pub(super) const SEND_OCTETS_MAX: u64 = 16 << 20;
 /// A sender that found no room is told when there is so much again.
 const ROOM_TOLD_OCTETS_MIN: u64 = 256 << 10;
@@ -109,6 +109,8 @@ pub(super) struct Conn {
     pub closed: Option<Closed>,
     /// A carrier has it. Without one it goes when the stack is done with it.
     pub owned: bool,
+    /// A queue pair has it: it has a share in what windows promise.
+    pub attached: bool,
     /// A sender found no room.
     pub full: bool,
     /// Octets of a full segment, when it was looked at last.
@@ -134,15 +136,16 @@ impl Conn {
             finished: false,
             closed: None,
             owned: false,
+            attached: false,
             full: false,
             mss: 0,
             mss_told: 0,
         }
     }
 
-    /// Octets that may be taken to send.
-    pub fn room(&self, acknowledged: u64) -> usize {
-        SEND_OCTETS_MAX.saturating_sub(self.outgoing.end() - acknowledged) as usize
+    /// Octets that may be taken to send, where `most` may wait for their acknowledgement.
+    pub fn room(&self, acknowledged: u64, most: u64) -> usize {
+        most.saturating_sub(self.outgoing.end() - acknowledged) as usize
     }
 
     pub fn is_readable(&self) -> bool {
@@ -163,9 +166,9 @@ impl Conn {
         }
     }
 
-    pub fn is_writable(&self, acknowledged: u64) -> bool {
+    pub fn is_writable(&self, acknowledged: u64, most: u64) -> bool {
         self.closed.is_some()
-            || (self.connected && self.room(acknowledged) as u64 >= ROOM_TOLD_OCTETS_MIN)
+            || (self.connected && self.room(acknowledged, most) as u64 >= ROOM_TOLD_OCTETS_MIN)
     }
 
     /// Both directions are over.

@@ -132,7 +132,7 @@ impl Hosts {
         }
     }
 
-    /// Host one connects to an address of host two.
+    /// Host one connects to an address of host two, and queue pairs have both ends.
     pub fn connect(&self, at: SocketAddr) -> Pair {
         let listener = self.two.bind(at).listen(8).unwrap();
         let network = &self.one.network;
@@ -145,6 +145,8 @@ impl Hosts {
         active.connect_result().unwrap();
         let (passive, peer) = passive.unwrap();
         assert_eq!(peer, active.local_addr().unwrap());
+        active.attached();
+        passive.attached();
         Pair { active, passive }
     }
 

@@ -7,6 +7,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +27,9 @@ const FAULTS: Faults = Faults {
     late: 50,
 };
 
+/// Ends of connections that queue pairs have had.
+pub static ATTACHED: AtomicUsize = AtomicUsize::new(0);
+
 /// Whether this test program runs over it.
 pub fn is_made() -> bool {
     true
@@ -33,17 +37,24 @@ pub fn is_made() -> bool {
 
 /// A network.
 pub fn network() -> Arc<dyn Network> {
-    network_of(|last, link| match std::env::var("CABLE_SEED") {
-        Ok(seed) => {
-            let seed: u64 = seed.parse().unwrap();
-            Box::new(Faulty::new(link, FAULTS, seed ^ u64::from(last)))
-        }
-        Err(_) => Box::new(link),
-    })
+    network_of(
+        &TransportRules::default(),
+        |last, link| match std::env::var("CABLE_SEED") {
+            Ok(seed) => {
+                let seed: u64 = seed.parse().unwrap();
+                Box::new(Faulty::new(link, FAULTS, seed ^ u64::from(last)))
+            }
+            Err(_) => Box::new(link),
+        },
+    )
 }
 
 /// A network whose links are what is made of both ends of a cable: the connecting host's is 1, the listening one's 2.
-pub fn network_of(made_of: impl Fn(u8, cable::End) -> Box<dyn Link>) -> Arc<dyn Network> {
+/// Connections send as the rules say.
+pub fn network_of(
+    rules: &TransportRules,
+    made_of: impl Fn(u8, cable::End) -> Box<dyn Link>,
+) -> Arc<dyn Network> {
     let (one, other) = cable::pair().unwrap();
     let host = |last: u8, link: cable::End| {
         let interface = Interface {
@@ -56,7 +67,7 @@ pub fn network_of(made_of: impl Fn(u8, cable::End) -> Box<dyn Link>) -> Arc<dyn 
             ],
             routes: Vec::new(),
             dad_transmits: 0,
-            rules: TransportRules::default(),
+            rules: rules.clone(),
         };
         let link = made_of(last, link);
         let driver = Driver::new(interface, link).unwrap();
@@ -273,6 +284,11 @@ impl Carrier for Ending {
 
     fn take_new_emss(&self) -> Option<usize> {
         self.carrier.take_new_emss()
+    }
+
+    fn attached(&self) {
+        ATTACHED.fetch_add(1, Ordering::Relaxed);
+        self.carrier.attached();
     }
 
     fn show(&self, row: Option<PathRow>) {

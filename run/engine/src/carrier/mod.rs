@@ -107,6 +107,11 @@ pub trait Carrier: Source {
         None
     }
 
+    /// A queue pair has it from now on: its peer has shown that it speaks iWARP and was accepted. Until then it is some
+    /// stranger's, to whom a carrier with windows of its own need not promise much.
+    #[inline]
+    fn attached(&self) {}
+
     /// Where it tells of its path from now on, if it knows more of that than the kernel tells; nowhere any more before
     /// the row is another connection's.
     #[inline]

@@ -9,6 +9,9 @@ use weft_os::net::Transfer;
 /// Pieces that are kept as they came. Beyond these, those that follow each other in the stream are put together: a peer
 /// that sends single octets gets no more memory than holes are allowed to it.
 const PIECES_MAX: usize = 16 * 1024;
+/// Octets of one piece that is handed out at most. Who takes pieces looks only between two of them whether it can take
+/// more: a queue pair that was full and takes again would be given all that came meanwhile, and hold more than it may.
+const PIECE_OCTETS_MAX: usize = 256 * 1024;
 /// An empty buffer larger than this is given back.
 const KEPT_OCTETS_MAX: usize = 1 << 20;
 
@@ -85,8 +88,9 @@ impl Arrived {
         self.pieces.push_back((offset, octets.len()));
     }
 
-    /// The next piece. Where it is the one at `frontier`, which is next in the stream, those that continue it come with
-    /// it. Others stay by themselves: each is a segment, which tells where an FPDU begins.
+    /// The next piece, of at most 256 KiB. Where it is the one at `frontier`, which is next in the stream, those that
+    /// continue it come with it. Others stay by themselves: each is a segment, which tells where an FPDU begins. What
+    /// is too long for one piece is the next one.
     #[inline]
     pub fn next(&mut self, frontier: u64) -> Option<(u64, &mut [u8])> {
         let Some((offset, mut len)) = self.pieces.pop_front() else {
@@ -97,11 +101,17 @@ impl Arrived {
             while let Some((_, more)) = self
                 .pieces
                 .front()
-                .filter(|(at, _)| *at == offset + len as u64)
+                .filter(|(at, _)| *at == offset + len as u64 && len < PIECE_OCTETS_MAX)
             {
                 len += more;
                 self.pieces.pop_front();
             }
+        }
+        // What was put together may be longer.
+        let rest = len.saturating_sub(PIECE_OCTETS_MAX);
+        if rest > 0 {
+            len = PIECE_OCTETS_MAX;
+            self.pieces.push_front((offset + len as u64, rest));
         }
         let from = self.taken;
         self.taken += len;
@@ -201,10 +211,43 @@ mod tests {
     }
 
     #[test]
+    fn no_piece_is_longer_than_who_takes_it_can_bear() {
+        const LEN: usize = 3 * PIECE_OCTETS_MAX + 100;
+        let octets: Vec<u8> = (0..LEN).map(|n| (n / 7) as u8).collect();
+        let in_segments = || {
+            let mut arrived = Arrived::default();
+            for (n, segment) in octets.chunks(1000).enumerate() {
+                arrived.push(10 + 1000 * n as u64, segment);
+            }
+            arrived
+        };
+        let joined = || {
+            let mut arrived = in_segments();
+            arrived.join();
+            assert_eq!(arrived.pieces.len(), 1);
+            arrived
+        };
+        for (mut arrived, frontier) in [(in_segments(), 10), (joined(), 10), (joined(), 0)] {
+            let pieces = all(&mut arrived, frontier);
+            let longest = pieces.iter().map(|(_, piece)| piece.len()).max();
+            assert_eq!(longest, Some(PIECE_OCTETS_MAX));
+            let mut at = 10;
+            for (offset, piece) in pieces {
+                assert_eq!(
+                    (offset, &piece[..]),
+                    (at, &octets[at as usize - 10..][..piece.len()])
+                );
+                at += piece.len() as u64;
+            }
+            assert_eq!((at as usize - 10, arrived.octets()), (LEN, 0));
+        }
+    }
+
+    #[test]
     fn a_buffer_that_was_large_is_given_back() {
         let mut arrived = Arrived::default();
         arrived.push(0, &vec![1; 2 * KEPT_OCTETS_MAX]);
-        assert_eq!(all(&mut arrived, 0).len(), 1);
+        assert!(!all(&mut arrived, 0).is_empty());
         assert!(arrived.octets.capacity() <= KEPT_OCTETS_MAX);
     }
 }

@@ -79,6 +79,7 @@ impl Qp {
         if engine.settings.speak_first && established.rtr.is_none() {
             inner.machine.speak_first();
         }
+        carrier.attached();
         carrier.show(engine.stats.path_row(slot));
         let carrier = match self.may_share(&*carrier, (local, peer), engine) {
             true => Box::new(SameHost::over(carrier, leftover.len())),

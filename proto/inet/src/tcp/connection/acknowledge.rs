@@ -36,51 +36,60 @@ impl Connection {
         self.send.una
     }
 
-    /// Says whether the rest of the segment may be looked at.
+    /// What a segment acknowledges, where that is something the peer can have reason to say. All else of a segment is
+    /// believed only then: who guesses where the stream is cannot guess that, too (RFC 5961 section 5.2).
+    pub(super) fn acceptable_ack(
+        &mut self,
+        header: &Header,
+        payload: usize,
+        now: Duration,
+    ) -> Option<Position> {
+        let una = self.send.una;
+        let position = header.ack.position(self.send.initial, una);
+        let is_handshake = una < FIRST_OCTET;
+        let known =
+            position.filter(|ack| *ack <= self.send.nxt && (!is_handshake || *ack >= FIRST_OCTET));
+        let Some(ack) = known else {
+            self.refuse_ack(header, payload, now);
+            return None;
+        };
+        // An ACK older than any the peer can have reason to send is an injection.
+        if ack + self.send.max_window < una {
+            self.challenge(now);
+            return None;
+        }
+        Some(ack)
+    }
+
+    /// A segment at `start` acknowledges what is before `ack`.
     pub(super) fn handle_ack(
         &mut self,
         header: &Header,
         start: Position,
+        ack: Position,
         payload: usize,
         now: Duration,
-    ) -> bool {
+    ) {
         let una = self.send.una;
-        let Some(ack) = header
-            .ack
-            .position(self.send.initial, una)
-            .filter(|ack| *ack <= self.send.nxt)
-        else {
-            return self.refuse_ack(header, payload, now);
-        };
         if una < FIRST_OCTET {
-            if ack < FIRST_OCTET {
-                return self.refuse_ack(header, payload, now);
-            }
             self.handshake_acknowledged(now);
-        }
-        // RFC 5961 section 5.2: an ACK older than any the peer can have reason to send is an injection.
-        if ack + self.send.max_window < una {
-            self.challenge(now);
-            return false;
         }
         let window_changed = self.window_update(header, start, ack);
         if ack == una && self.send.is_quiet() && header.options.sack.is_empty() {
             // Nothing is out and nothing new is said: a receiver's every segment.
-            return true;
+            return;
         }
         let carries = payload > 0 || header.flags.contains(Flags::FIN) || window_changed;
         self.take_ack(header, ack, carries, now);
-        true
     }
 
     /// It acknowledges what was never sent (or, long after, what is long gone).
-    fn refuse_ack(&mut self, header: &Header, payload: usize, now: Duration) -> bool {
+    fn refuse_ack(&mut self, header: &Header, payload: usize, now: Duration) {
         if self.send.una < FIRST_OCTET {
             self.stray = header.reset_for(payload);
         } else {
             self.challenge(now);
         }
-        false
     }
 
     /// RFC 9293 section 3.10.7.4: only newer segments move the window. Says whether it is another than before.

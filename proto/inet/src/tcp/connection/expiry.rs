@@ -24,7 +24,7 @@ impl Connection {
                 Timer::KeepAlive => self.keep_alive_timeout(now),
                 Timer::User => self.give_up(),
                 Timer::Linger => self.end(Reason::Finished),
-                Timer::PathMtu => self.send.path.forget(),
+                Timer::PathMtu => self.retry_path_mtu(),
             }
         }
     }
@@ -62,12 +62,8 @@ impl Connection {
         let flight = self.flight();
         let conditions = self.send.conditions();
         self.counters.timeouts += 1;
+        self.reconsider_path_mtu(now);
         let send = &mut self.send;
-        if send.path.timeouts(send.rtt.backoffs() + 1) {
-            send.control.set_mss(u64::from(send.mss()));
-            self.timers
-                .set(Timer::PathMtu, now + super::super::path_mtu::RETRY);
-        }
         send.control.timeout(flight, first, now);
         send.rtt.back_off();
         send.tlp.cancel();
@@ -85,6 +81,26 @@ impl Connection {
         self.timers.stop(Timer::Probe);
         self.timers
             .set(Timer::Retransmit, now + self.send.rtt.rto());
+    }
+
+    /// Timeouts in a row may be the path's, which swallows what is large.
+    fn reconsider_path_mtu(&mut self, now: Duration) {
+        let send = &mut self.send;
+        let first = send.board.first();
+        let octets = first.map_or(0, |first| first.len().min(u64::from(first.segment)));
+        let packet = send.packet_len(octets) as u32;
+        if send.path.timeouts(send.rtt.backoffs() + 1, packet) {
+            send.control.set_mss(u64::from(send.mss()));
+            let retry = send.path.suspicion_retry();
+            self.timers.set(Timer::PathMtu, now + retry);
+        }
+    }
+
+    fn retry_path_mtu(&mut self) {
+        let send = &mut self.send;
+        if send.path.forget() {
+            send.control.set_mss(u64::from(send.mss()));
+        }
     }
 
     fn reorder_timeout(&mut self, now: Duration) {
@@ -150,9 +166,14 @@ impl Connection {
         }
     }
 
-    /// A peer that answers the probes of its closed window is there: the program's patience begins anew.
-    pub(super) fn answered_probe(&mut self, now: Duration) {
-        if self.send.board.is_empty() && self.timers.runs(Timer::User) {
+    /// A peer whose window is closed, and who answers the probes of it, is there: the program's patience begins anew.
+    /// The same where it dropped what it had let in and answers that with a window of nothing (`is_shut`).
+    ///
+    /// Where the program has gone only progress counts. Whoever answers and takes nothing would otherwise hold what is
+    /// to be sent, and its memory, as long as it likes.
+    pub(super) fn answered_probe(&mut self, is_shut: bool, now: Duration) {
+        let waits_for_window = self.send.board.is_empty() || is_shut;
+        if !self.detached && waits_for_window && self.timers.runs(Timer::User) {
             self.timers.stop(Timer::User);
             self.start_user_timer(now);
         }

@@ -37,13 +37,14 @@ impl Connection {
         let Some(start) = self.checked(header, payload, now) else {
             return;
         };
-        self.heard(now);
+        let Some(ack) = self.acceptable_ack(header, payload, now) else {
+            return;
+        };
+        self.heard(header, now);
         if let (Some(clock), Some(timestamps)) = (&mut self.clock, header.options.timestamps) {
             clock.update(timestamps.value, header.seq, self.last_ack_sent, now);
         }
-        if !self.handle_ack(header, start, payload, now) {
-            return;
-        }
+        self.handle_ack(header, start, ack, payload, now);
         if header.flags.contains(Flags::URG) {
             self.urgent_pointer(start + u64::from(header.urgent));
         }
@@ -118,7 +119,7 @@ impl Connection {
     /// An old segment may still carry a current ACK: a keep-alive's or a window probe's answer.
     fn heard_late(&mut self, header: &Header, now: Duration) {
         if header.flags.contains(Flags::ACK) && header.ack == self.seq_of(self.una()) {
-            self.heard(now);
+            self.heard(header, now);
         }
     }
 
@@ -151,9 +152,9 @@ impl Connection {
     }
 
     /// Something came that can only be the peer's.
-    fn heard(&mut self, now: Duration) {
+    fn heard(&mut self, header: &Header, now: Duration) {
         self.probes.answered();
-        self.answered_probe(now);
+        self.answered_probe(header.window == 0, now);
         self.start_keep_alive(now);
     }
 

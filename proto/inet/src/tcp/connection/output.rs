@@ -318,6 +318,10 @@ impl Connection {
             return None;
         }
         send.nxt = to;
+        if send.board.is_empty() {
+            // What waited for the peer's window has it now, and its own time from here on.
+            self.timers.stop(Timer::User);
+        }
         send.board.sent(from..to, cut.segment, now);
         self.arm_probe(now);
         Some(self.emit(from..to, cut.segment, now))

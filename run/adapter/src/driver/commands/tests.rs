@@ -27,7 +27,7 @@ fn hosts() -> [State; 2] {
 /// A connection from the first to the second.
 fn connect([one, two]: &mut [State; 2]) -> (Key, Key) {
     let at = "10.7.0.2:7471".parse().unwrap();
-    let (holder, _) = two.bind(at).unwrap();
+    let (holder, _) = two.bind(at, false).unwrap();
     two.listen(holder, at, false, 8).unwrap();
     let (key, _) = one.connect("10.7.0.1:0".parse().unwrap(), at, 0).unwrap();
     for _ in 0..10 {
@@ -76,6 +76,33 @@ fn a_sender_of_which_a_part_was_taken_is_told_of_room() {
         rest
     });
     assert!(matches!(rest, Transfer::Failed(error) if error.raw_os_error() == Some(libc::EFAULT)));
+}
+
+/// Peers that read nothing hold what was taken for them: many together no more than a few.
+#[test]
+fn what_is_taken_to_send_is_shared_by_many_connections() {
+    let mut hosts = hosts();
+    let (first, _) = connect(&mut hosts);
+    let [one, _] = &mut hosts;
+    let octets = vec![7; SEND_OCTETS_MAX as usize + 1];
+    let most = |state: &mut State, key| match state.send(key, &octets) {
+        Transfer::Octets(taken) => taken as u64,
+        other => panic!("{other:?}"),
+    };
+    one.attach(first);
+    assert_eq!(most(one, first), SEND_OCTETS_MAX);
+    let mut more = || {
+        let [local, peer] = ["10.7.0.1:0", "10.7.0.2:7471"].map(|text| text.parse().unwrap());
+        let (key, _) = one.connect(local, peer, 0).unwrap();
+        one.attach(key);
+        key
+    };
+    let keys: Vec<Key> = (0..2047).map(|_| more()).collect();
+    assert_eq!(most(one, keys[0]), 512 << 10, "the least");
+    assert!(matches!(one.send(first, &octets), Transfer::WouldBlock));
+    // Shares are of a power of two: 64 of 256 MiB.
+    keys[63..].iter().for_each(|key| one.disown(*key, true));
+    assert_eq!(most(one, keys[1]), 4 << 20);
 }
 
 /// A buffer of 4096 octets of which messages of 3000 take the end and then the front.

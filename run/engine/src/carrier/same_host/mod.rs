@@ -341,6 +341,10 @@ impl Carrier for SameHost {
         self.connection.take_new_emss()
     }
 
+    fn attached(&self) {
+        self.connection.attached();
+    }
+
     fn local_addr(&self) -> io::Result<SocketAddr> {
         self.connection.local_addr()
     }
