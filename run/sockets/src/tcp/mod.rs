@@ -282,6 +282,13 @@ impl Sockets for Streams {
         self.release(number);
     }
 
+    fn accepting_unseen(&self, number: usize) {
+        if let Some(record) = self.record(number) {
+            record.release();
+            self.leave_listener(record);
+        }
+    }
+
     #[inline]
     fn anything_waits(&self) -> bool {
         self.waiting.any() || self.lingering.as_ref().is_some_and(Lingering::any)
