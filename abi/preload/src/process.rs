@@ -5,10 +5,11 @@
 
 use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 
-use libc::{pid_t, FILE};
+use libc::{mmsghdr, msghdr, pid_t, FILE};
 
 use crate::edge::caught;
 use crate::exec::{self, Environment};
+use crate::send;
 use crate::stack::stack;
 
 /// Before a child that will be a process of its own: it has the sockets too from then on.
@@ -75,6 +76,11 @@ extern "C" fn before_syscall(number: c_long, a: c_long, b: c_long, c: c_long, d:
     }
     let Some(stack) = stack() else { return };
     let fd = a as c_int;
+    match number {
+        libc::SYS_sendmsg => send::note_passed(b as *const msghdr),
+        libc::SYS_sendmmsg => send::note_all_passed(b as *const mmsghdr, c as c_uint),
+        _ => {}
+    }
     caught((), || match number {
         libc::SYS_close => stack.closing(fd),
         libc::SYS_close_range
