@@ -140,7 +140,7 @@ impl Streams {
         let Some(connection) = is_there.then(|| self.connection(record, fd)).flatten() else {
             return true;
         };
-        if stream::linger(fd) == Some(0) || !connection.slot().is_left_to(process::id()) {
+        if stream::linger(fd) == Some(0) || !connection.slot().is_left_to(process::member()) {
             return true;
         }
         match connection.wind_up() {
