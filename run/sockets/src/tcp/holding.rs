@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use weft_os::lock::Locked;
 use weft_os::{file, process};
 
-use super::lingering::DESCRIPTORS_FROM;
+use super::lingering::{close_own, is_still, DESCRIPTORS_FROM};
 use super::{Record, Streams};
 
 impl Streams {
@@ -22,10 +22,13 @@ impl Streams {
         held
     }
 
-    /// The descriptor for a call that has waited, where the number that it was made with is closed.
+    /// The descriptor for a call that has waited, where the number that it was made with is closed; nothing where the
+    /// program has closed that too.
     pub fn stand_in(&self, record: &Record) -> Option<i32> {
         match record.stand_in.lock() {
-            Locked::Held(fd) | Locked::Orphaned(fd) => Some(*fd).filter(|fd| *fd >= 0),
+            Locked::Held(fd) | Locked::Orphaned(fd) => {
+                Some(*fd).filter(|fd| is_still(*fd, record.references.inode()))
+            }
             Locked::Again => None,
         }
     }
@@ -56,10 +59,11 @@ impl Streams {
         let fd = std::mem::replace(&mut *stand_in, -1);
         drop(stand_in);
         if fd >= 0 {
-            if record.references.is_last() {
+            let inode = record.references.inode();
+            if record.references.is_last() && is_still(fd, inode) {
                 self.wind_up(record, fd);
             }
-            file::close(fd);
+            close_own(fd, inode);
         }
     }
 }

@@ -65,17 +65,13 @@ impl Lingering {
             let Some((slot, fd)) = slots.get(number as u32).zip(fd.checked_sub(1)) else {
                 continue;
             };
-            let connection = Connection::new(slot, fd as i32).with_discovery(discovery);
-            let left = connection.without_waiting().wind_up();
-            let is_done = match left {
-                Left::Nothing => true,
-                Left::Framing => slot.closed_for_ms() > FRAMING_MS,
-                Left::Octets => slot.closed_for_ms() > OCTETS_MS,
-            };
+            let (fd, inode) = (fd as i32, slots.inode_of(number as u32));
+            let connection = Connection::new(slot, fd).with_discovery(discovery);
+            let is_done = !is_still(fd, inode) || has_wound_up(connection.without_waiting());
             // Another thread may serve it too.
             if is_done && self.descriptors[number].swap(0, Ordering::AcqRel) != 0 {
                 self.slots.remove(number);
-                file::close(fd as i32);
+                close_own(fd, inode);
                 slots.leave(number as u32);
             }
         }
@@ -91,6 +87,31 @@ impl Lingering {
             self.slots.remove(number);
         }
         true
+    }
+}
+
+/// Goes on with a connection that the program has closed, as far as it goes at once. Whether nothing is left, or it was
+/// waited for long enough.
+fn has_wound_up(connection: Connection<'_>) -> bool {
+    let closed_for_ms = connection.slot().closed_for_ms();
+    match connection.wind_up() {
+        Left::Nothing => true,
+        Left::Framing => closed_for_ms > FRAMING_MS,
+        Left::Octets => closed_for_ms > OCTETS_MS,
+    }
+}
+
+/// Whether our descriptor still stands for the socket with this inode: a program that closes all numbers there are
+/// closes ours as well, and what it opens next has the number.
+pub(super) fn is_still(fd: i32, inode: u64) -> bool {
+    stream::inode(fd) == Some(inode)
+}
+
+/// Closes our descriptor of the socket with this inode, unless the number is the program's by now.
+pub(super) fn close_own(fd: i32, inode: u64) {
+    match is_still(fd, inode) {
+        true => file::close(fd),
+        false => file::abandon(fd),
     }
 }
 
