@@ -36,8 +36,13 @@ impl Streams {
     /// `fd` is about to be closed.
     pub(super) fn leave_stand_in(&self, record: &Record, fd: i32) {
         forget_inherited(record);
-        if record.waiters.load(Ordering::Acquire) == 0 {
+        let waiters = record.waiters.load(Ordering::Acquire);
+        if waiters == 0 {
             return;
+        }
+        // What the calls hold are no descriptors: with this one the last is gone.
+        if record.references.are_no_more_than(waiters + 1) {
+            self.epolls.take_out(fd);
         }
         if let Locked::Held(mut stand_in) | Locked::Orphaned(mut stand_in) = record.stand_in.lock()
         {

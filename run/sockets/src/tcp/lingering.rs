@@ -144,9 +144,7 @@ impl Streams {
         };
         if let Some(own) = file::duplicate(fd, DESCRIPTORS_FROM) {
             // An epoll watches as long as there is any descriptor.
-            if let Some(watch) = record.watch() {
-                weft_os::poll::unwatch(watch.epoll, watch.fd);
-            }
+            self.epolls.take_out(fd);
             self.forget_slot(record);
             lingering.insert(slot, own);
             self.flusher.ensure(self);
