@@ -7,6 +7,7 @@
 #include <linux/io_uring.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
 static struct weft_ddp status_of(int fd)
@@ -542,6 +543,61 @@ CASES
 
 	for (long i = 0; i < 6; i++)
 		ADD(a_server_with_a_ring, i, "tcp%d.ddp.a-server-with-a-ring-%s-is-tcp", i % 2 ? 6 : 4, ways[i / 2]);
+}
+
+/* --- closed while the peer takes nothing */
+
+static int numbers_open(void)
+{
+	int count = 0;
+
+	for (int fd = 0; fd < 256; fd++)
+		count += fcntl(fd, F_GETFD) >= 0;
+	return count;
+}
+
+/* An eighth of the descriptors is held for peers that take nothing, and the first of them are reset: all but a few of
+   these, where something has left by itself. */
+TCPS("ddp.peers-that-take-nothing-hold-an-eighth-of-the-descriptors")
+{
+	need_weft();
+	enum { PEERS = 40, MOST = 256 / 8 };
+	struct rlimit limit = {256, 256};
+	int listener = listener_of(kind, WEFT_DDP_REQUIRE), fds[PEERS], before = 0;
+	static char octets[65536];
+
+	NEED(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+	for (int i = 0; i < PEERS; i++) {
+		EQ(ask(fds[i] = a_socket(kind), WEFT_DDP_REQUIRE), 0);
+		set_int(fds[i], SOL_SOCKET, SO_RCVBUF, 4096);
+		NEED(connects(fds[i], listener) == 0);
+		int end = accepted(listener);
+		set_int(end, SOL_SOCKET, SO_SNDBUF, 4096);
+		talks(fds[i], end);
+		set_nonblocking(end, true);
+		while (send(end, octets, sizeof(octets), MSG_NOSIGNAL) > 0)
+			;
+		if (i == 0)
+			before = numbers_open() - 2;
+		EQ(close(end), 0);
+	}
+	/* The clients' own; and a few that come and go. */
+	int held = numbers_open() - before - PEERS;
+	CHECK(held > 0 && held <= MOST + 3);
+	int resets = 0;
+	for (int i = 0; i < PEERS; i++) {
+		ssize_t got;
+		while ((got = recv(fds[i], octets, sizeof(octets), 0)) > 0)
+			;
+		resets += got < 0 && errno == ECONNRESET;
+		/* Those that came last have all. */
+		if (i >= PEERS - MOST / 2)
+			EQ(got, 0);
+	}
+	CHECK(resets > 0 && resets <= PEERS - MOST + 1);
+	for (int i = 0; i < PEERS; i++)
+		EQ(close(fds[i]), 0);
+	EQ(close(listener), 0);
 }
 
 /* --- what an epoll, a number and a copy of a connection stand for */
