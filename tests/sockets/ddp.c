@@ -4,8 +4,10 @@
 #include "ready.h"
 
 #include <aio.h>
+#include <linux/io_uring.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
 static struct weft_ddp status_of(int fd)
@@ -371,6 +373,231 @@ TCPS("ddp.what-aio-reads-goes-as-tcp")
 TCPS("ddp.what-is-read-by-its-number-goes-as-tcp")
 {
 	goes_as_tcp_when_used(kind, by_number);
+}
+
+/* --- accepted where no hook sees which descriptor it gets */
+
+/* A client that would rather have DDP is served as TCP, and its first octets are the first that the server reads. */
+static void is_served_as_tcp(long kind, int listener, int (*accepts)(int))
+{
+	struct ends e = {.a = a_socket(kind)};
+
+	EQ(ask(e.a, WEFT_DDP_PREFER), 0);
+	NEED(connects(e.a, listener) == 0);
+	NEED((e.b = accepts(listener)) >= 0);
+	talks(e.a, e.b);
+	talks(e.b, e.a);
+	STANDS(e.a, WEFT_DDP_PREFER, WEFT_DDP_STATE_TCP, WEFT_DDP_REASON_NOT_THERE);
+	ends_close(e);
+}
+
+static int by_bare_accept4(int listener)
+{
+	return (int)syscall(SYS_accept4, listener, NULL, NULL, SOCK_CLOEXEC);
+}
+
+static int by_bare_accept(int listener)
+{
+	return (int)syscall(SYS_accept, listener, NULL, NULL);
+}
+
+static void accepts_bare(long kind, int (*accepts)(int))
+{
+	need_weft();
+	int listener = listener_of(kind, WEFT_DDP_PREFER);
+
+	/* As a server does that is told of none yet. */
+	set_nonblocking(listener, true);
+	FAILS(accepts(listener), EAGAIN);
+	STANDS(listener, WEFT_DDP_PREFER, WEFT_DDP_STATE_TCP, WEFT_DDP_REASON_RELEASED);
+	is_served_as_tcp(kind, listener, accepts);
+	EQ(close(listener), 0);
+}
+
+TCPS("ddp.what-a-bare-accept-takes-is-tcp")
+{
+	accepts_bare(kind, by_bare_accept);
+}
+
+TCPS("ddp.what-a-bare-accept4-takes-is-tcp")
+{
+	accepts_bare(kind, by_bare_accept4);
+}
+
+/* Where DDP is required, and of what is no listener, nothing changes. */
+TCPS("ddp.a-bare-accept-changes-nothing-else")
+{
+	need_weft();
+	int listener = listener_of(kind, WEFT_DDP_REQUIRE);
+	struct ends e = {.a = a_socket(kind)};
+
+	set_nonblocking(listener, true);
+	FAILS(by_bare_accept(listener), EAGAIN);
+	STANDS(listener, WEFT_DDP_REQUIRE, WEFT_DDP_STATE_DDP, WEFT_DDP_REASON_NONE);
+	EQ(ask(e.a, WEFT_DDP_REQUIRE), 0);
+	NEED(connects(e.a, listener) == 0 && is_readable(listener));
+	e.b = accepted(listener);
+	talks(e.a, e.b);
+	FAILS(by_bare_accept(e.b), EINVAL);
+	STANDS(e.b, WEFT_DDP_REQUIRE, WEFT_DDP_STATE_DDP, WEFT_DDP_REASON_NONE);
+	talks(e.b, e.a);
+	ends_close(e);
+	EQ(close(listener), 0);
+}
+
+/* The system call as liburing makes it: past the C library too. */
+static int made_ring(bool is_inline)
+{
+	struct io_uring_params parameters = {};
+
+	if (!is_inline)
+		return (int)syscall(SYS_io_uring_setup, 8, &parameters);
+#ifdef __x86_64__
+	long made;
+	__asm__ volatile("syscall"
+			 : "=a"(made)
+			 : "a"(SYS_io_uring_setup), "D"(8L), "S"(&parameters)
+			 : "rcx", "r11", "memory");
+	errno = made < 0 ? (int)-made : 0;
+	return made < 0 ? -1 : (int)made;
+#else
+	SKIP("a system call is made by hand on x86-64 only");
+#endif
+}
+
+static void needs_ring(int ring)
+{
+	if (ring < 0 && (errno == ENOSYS || errno == EPERM))
+		SKIP("the kernel refuses io_uring (%s)", strerror(errno));
+	NEED(ring >= 0);
+}
+
+struct later {
+	long kind;
+	struct name name;
+	int go[2];
+};
+
+/* A client of another process, which has no ring; it connects when it is told to. */
+static void child_would_rather_have_ddp(void *of)
+{
+	struct later *l = of;
+	int fd = a_socket(l->kind);
+	char got[8];
+
+	EQ(read(l->go[0], got, 1), 1);
+	EQ(ask(fd, WEFT_DDP_PREFER), 0);
+	NEED(connect(fd, &l->name.any, l->name.length) == 0);
+	EQ(send(fd, "word", 4, 0), 4);
+	EQ(recv(fd, got, 8, 0), 4);
+	STANDS(fd, WEFT_DDP_PREFER, WEFT_DDP_STATE_TCP, WEFT_DDP_REASON_NOT_THERE);
+}
+
+/* What a ring accepts has a descriptor that no hook saw made, which this copy stands for. */
+static int accepted_unseen(int listener)
+{
+	int fd = accepted(listener), copy = (int)syscall(SYS_dup, fd);
+
+	NEED(copy >= 0);
+	EQ(close(fd), 0);
+	return copy;
+}
+
+enum ring { MADE_BY_SYSCALL, MADE_BY_ITSELF, MADE_BEFORE };
+
+static void a_server_with_a_ring(long both)
+{
+	need_weft();
+	enum ring how = (enum ring)(both / 2);
+	struct later l = {.kind = both % 2 ? TCP6 : TCP4};
+	int listener = a_bound(l.kind), ring = -1;
+	char got[8];
+
+	NEED(pipe(l.go) == 0 && ask(listener, WEFT_DDP_PREFER) == 0);
+	l.name = name_of(listener);
+	pid_t client = start_child(child_would_rather_have_ddp, &l);
+	if (how != MADE_BEFORE)
+		NEED(listen(listener, 8) == 0);
+	ring = made_ring(how != MADE_BY_SYSCALL);
+	if (ring < 0)
+		kill(client, SIGKILL);
+	needs_ring(ring);
+	if (how == MADE_BEFORE)
+		NEED(listen(listener, 8) == 0);
+	/* A ring that no hook saw made is found within a tenth of a second; so long it takes to answer at all, at most. */
+	sleep_ms(150);
+	EQ(write(l.go[1], "", 1), 1);
+	int end = accepted_unseen(listener);
+	EQ(recv(end, got, 8, 0), 4);
+	SAME(got, "word", 4);
+	EQ(send(end, "back", 4, 0), 4);
+	CHECK(child_ended_well(client));
+	EQ(close(end), 0);
+	EQ(close(ring), 0);
+	EQ(close(listener), 0);
+}
+
+CASES
+{
+	static const char *const ways[] = {"made-by-syscall", "made-by-itself", "made-before-it-listens"};
+
+	for (long i = 0; i < 6; i++)
+		ADD(a_server_with_a_ring, i, "tcp%d.ddp.a-server-with-a-ring-%s-is-tcp", i % 2 ? 6 : 4, ways[i / 2]);
+}
+
+/* --- closed while the peer takes nothing */
+
+static int numbers_open(void)
+{
+	int count = 0;
+
+	for (int fd = 0; fd < 256; fd++)
+		count += fcntl(fd, F_GETFD) >= 0;
+	return count;
+}
+
+/* An eighth of the descriptors is held for peers that take nothing, and the first of them are reset: all but a few of
+   these, where something has left by itself. */
+TCPS("ddp.peers-that-take-nothing-hold-an-eighth-of-the-descriptors")
+{
+	need_weft();
+	enum { PEERS = 40, MOST = 256 / 8 };
+	struct rlimit limit = {256, 256};
+	int listener = listener_of(kind, WEFT_DDP_REQUIRE), fds[PEERS], before = 0;
+	static char octets[65536];
+
+	NEED(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+	for (int i = 0; i < PEERS; i++) {
+		EQ(ask(fds[i] = a_socket(kind), WEFT_DDP_REQUIRE), 0);
+		set_int(fds[i], SOL_SOCKET, SO_RCVBUF, 4096);
+		NEED(connects(fds[i], listener) == 0);
+		int end = accepted(listener);
+		set_int(end, SOL_SOCKET, SO_SNDBUF, 4096);
+		talks(fds[i], end);
+		set_nonblocking(end, true);
+		while (send(end, octets, sizeof(octets), MSG_NOSIGNAL) > 0)
+			;
+		if (i == 0)
+			before = numbers_open() - 2;
+		EQ(close(end), 0);
+	}
+	/* The clients' own; and a few that come and go. */
+	int held = numbers_open() - before - PEERS;
+	CHECK(held > 0 && held <= MOST + 3);
+	int resets = 0;
+	for (int i = 0; i < PEERS; i++) {
+		ssize_t got;
+		while ((got = recv(fds[i], octets, sizeof(octets), 0)) > 0)
+			;
+		resets += got < 0 && errno == ECONNRESET;
+		/* Those that came last have all. */
+		if (i >= PEERS - MOST / 2)
+			EQ(got, 0);
+	}
+	CHECK(resets > 0 && resets <= PEERS - MOST + 1);
+	for (int i = 0; i < PEERS; i++)
+		EQ(close(fds[i]), 0);
+	EQ(close(listener), 0);
 }
 
 /* --- what an epoll, a number and a copy of a connection stand for */

@@ -1,5 +1,8 @@
 /* Descriptors: copies, ranges, limits, and what is no socket. */
 #include "env.h"
+#include "waiter.h"
+
+#include <sys/stat.h>
 
 /* --- copies */
 
@@ -239,6 +242,97 @@ static void unlimited(void)
 	NEED(getrlimit(RLIMIT_NOFILE, &limit) == 0);
 	limit.rlim_cur = limit.rlim_max;
 	NEED(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+}
+
+/* --- all numbers closed, as a daemon does, those among them that the program never opened */
+
+enum { FEW = 256 };
+
+/* So few that nobody finds numbers far above the program's. */
+static void limited_to_few(void)
+{
+	struct rlimit limit;
+
+	NEED(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+	limit.rlim_cur = FEW;
+	NEED(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+}
+
+static void note_open(bool is_open[FEW])
+{
+	for (int fd = 0; fd < FEW; fd++)
+		is_open[fd] = fcntl(fd, F_GETFD) >= 0;
+}
+
+/* Closes the numbers that were not open before and gives each to a file of the program's; how many there were. */
+static int given_to_files(const bool before[FEW], bool files[FEW])
+{
+	int count = 0;
+
+	for (int fd = 0; fd < FEW; fd++) {
+		files[fd] = !before[fd] && fcntl(fd, F_GETFD) >= 0;
+		if (!files[fd])
+			continue;
+		EQ(close(fd), 0);
+		int file = open("/dev/null", O_WRONLY);
+		NEED(file >= 0 && (file == fd || dup2(file, fd) == fd));
+		if (file != fd)
+			EQ(close(file), 0);
+		count++;
+	}
+	return count;
+}
+
+static void are_files_still(const bool files[FEW])
+{
+	struct stat stat;
+
+	for (int fd = 0; fd < FEW; fd++)
+		if (files[fd])
+			CHECK(fstat(fd, &stat) == 0 && S_ISCHR(stat.st_mode));
+}
+
+TCPS("descriptors.all-numbers-closed-while-a-rest-leaves")
+{
+	bool before[FEW], files[FEW];
+	static char octets[65536];
+
+	limited_to_few();
+	struct ends e = ends_of(kind);
+	talks(e.a, e.b);
+	NEED(fill_up(e.b) > 0);
+	note_open(before);
+	EQ(close(e.b), 0);
+	given_to_files(before, files);
+	/* Longer than anybody waits until he looks again. */
+	for (double end = now() + 0.3; now() < end; sleep_ms(1))
+		if (recv(e.a, octets, sizeof(octets), MSG_DONTWAIT) == 0)
+			break;
+	sleep_ms(20);
+	are_files_still(files);
+	EQ(close(e.a), 0);
+}
+
+TCPS("descriptors.all-numbers-closed-while-a-call-waits")
+{
+	calm();
+	bool before[FEW], files[FEW];
+
+	limited_to_few();
+	struct ends e = ends_of(kind);
+	talks(e.a, e.b);
+	struct waiter w = {.fd = e.b};
+	pthread_t thread = waiting(&w, wait_recv);
+	note_open(before);
+	EQ(close(e.b), 0);
+	before[e.b] = false;
+	given_to_files(before, files);
+	EQ(send(e.a, "late", 4, MSG_NOSIGNAL), 4);
+	NEED(join_soon(thread, NULL));
+	/* The octets, as with the kernel, or what says that there is no descriptor any more. */
+	CHECK(w.result == 4 || (w.result == -1 && w.error == EBADF));
+	are_files_still(files);
+	EQ(close(e.a), 0);
 }
 
 SOCKETS("limit.reached-by-socket-and-dup")

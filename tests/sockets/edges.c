@@ -339,3 +339,53 @@ TCPS("edges.a-full-one-is-readable-all-the-same")
 	NEED(flow_recv(&in, e.b, out.at));
 	ends_close(e);
 }
+
+/* --- never of a number that is closed, though what it was goes on */
+
+static void enters_twice(int sets[2], int fd)
+{
+	for (int i = 0; i < 2; i++)
+		watch(sets[i] = a_poll(), fd, EPOLLIN);
+}
+
+static void is_told_of_by_none(const int sets[2])
+{
+	EQ(events_of(sets[0], NULL, SPURIOUS), 0);
+	EQ(events_of(sets[1], NULL, 0), 0);
+	EQ(close(sets[0]), 0);
+	EQ(close(sets[1]), 0);
+}
+
+TCPS("edges.a-closed-number-is-told-of-by-no-set")
+{
+	struct ends e = ends_of(kind);
+	int sets[2];
+
+	talks(e.a, e.b);
+	NEED(fill_up(e.b) > 0);
+	enters_twice(sets, e.b);
+	EQ(close(e.b), 0);
+	EQ(send(e.a, "later", 5, MSG_NOSIGNAL), 5);
+	is_told_of_by_none(sets);
+	EQ(close(e.a), 0);
+}
+
+TCPS("edges.a-closed-number-that-a-call-waited-on-is-told-of-by-no-set")
+{
+	calm();
+	struct ends e = ends_of(kind);
+	int sets[2];
+
+	talks(e.a, e.b);
+	NEED(fill_up(e.b) > 0);
+	enters_twice(sets, e.b);
+	struct waiter w = {.fd = e.b};
+	pthread_t thread = waiting(&w, wait_recv);
+	EQ(close(e.b), 0);
+	EQ(send(e.a, "late", 4, MSG_NOSIGNAL), 4);
+	NEED(join_soon(thread, NULL));
+	EQ(w.result, 4);
+	send(e.a, "later", 5, MSG_NOSIGNAL);
+	is_told_of_by_none(sets);
+	EQ(close(e.a), 0);
+}

@@ -390,6 +390,30 @@ CASES
 		ADD(not_under_weft, i, "inherited.not-by-%s-where-nothing-is-looked-after", starting_names[i]);
 }
 
+/* An exec that fails leaves the process as it was, and what it starts then too. */
+static void not_after_an_exec_that_failed(long how)
+{
+	struct ends e = ends_of(TCP4);
+	char **bare = environment_without("LD_PRELOAD="), *argv[] = {"nothing", NULL};
+	struct words w;
+	pid_t child = 0;
+
+	words_of(&w, "nothing", e.b, (struct flow){0, 0}, 0);
+	NEED(bare);
+	FAILS(how ? execve("/nothing/of/that/name", argv, environ) : execv("/nothing/of/that/name", argv), ENOENT);
+	EQ(posix_spawn(&child, program, NULL, NULL, w.argv, bare), 0);
+	CHECK(child_ended_well(child));
+	free(bare);
+	talks(e.a, e.b);
+	ends_close(e);
+}
+
+CASES
+{
+	ADD(not_after_an_exec_that_failed, 0, "inherited.not-after-an-execv-that-failed");
+	ADD(not_after_an_exec_that_failed, 1, "inherited.not-after-an-execve-that-failed");
+}
+
 CASE("inherited.not-by-another-user")
 {
 	if (geteuid() != 0)

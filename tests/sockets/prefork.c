@@ -3,6 +3,8 @@
 #include "flow.h"
 #include "ready.h"
 
+#include <sys/syscall.h>
+
 /* What a server gives back: what it gets, until that ends. */
 static void echo(int fd)
 {
@@ -173,35 +175,62 @@ CASES
 
 /* --- passed to a process that was there before the connection */
 
-static void pass(int over, int fd)
+enum passing { BY_SENDMSG, BY_SENDMMSG, BY_BARE_SENDMSG, BY_BARE_SENDMMSG, PASSINGS };
+
+/* What one message may carry (SCM_MAX_FD). */
+enum { MOST_AT_ONCE = 253 };
+
+static void send_passing(int over, struct mmsghdr *one, enum passing how)
+{
+	switch (how) {
+	case BY_SENDMMSG: NEED(sendmmsg(over, one, 1, 0) == 1); break;
+	case BY_BARE_SENDMSG: NEED(syscall(SYS_sendmsg, over, &one->msg_hdr, 0) == 1); break;
+	case BY_BARE_SENDMMSG: NEED(syscall(SYS_sendmmsg, over, one, 1, 0) == 1); break;
+	default: NEED(sendmsg(over, &one->msg_hdr, 0) == 1);
+	}
+}
+
+/* With so many copies of standard input before it. */
+static void pass_behind(int over, int fd, int others, enum passing how)
 {
 	union {
 		struct cmsghdr head;
-		char space[CMSG_SPACE(sizeof(int))];
-	} control = {.head = {.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))}};
+		char space[CMSG_SPACE(MOST_AT_ONCE * sizeof(int))];
+	} control = {.head = {.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
+			      .cmsg_len = CMSG_LEN((size_t)(others + 1) * sizeof(int))}};
 	struct iovec out = {"p", 1};
-	struct msghdr msg = {.msg_iov = &out, .msg_iovlen = 1, .msg_control = &control,
-			     .msg_controllen = sizeof(control)};
+	struct mmsghdr one = {.msg_hdr = {.msg_iov = &out, .msg_iovlen = 1, .msg_control = &control,
+					  .msg_controllen = CMSG_SPACE((size_t)(others + 1) * sizeof(int))}};
+	int fds[MOST_AT_ONCE] = {};
 
-	memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
-	NEED(sendmsg(over, &msg, 0) == 1);
+	fds[others] = fd;
+	memcpy(CMSG_DATA(&control.head), fds, (size_t)(others + 1) * sizeof(int));
+	send_passing(over, &one, how);
 }
 
+static void pass(int over, int fd)
+{
+	pass_behind(over, fd, 0, BY_SENDMSG);
+}
+
+/* The last of those that came. */
 static int taken(int over)
 {
 	union {
 		struct cmsghdr head;
-		char space[CMSG_SPACE(sizeof(int))];
+		char space[CMSG_SPACE(MOST_AT_ONCE * sizeof(int))];
 	} control;
 	char octet;
 	struct iovec in = {&octet, 1};
 	struct msghdr msg = {.msg_iov = &in, .msg_iovlen = 1, .msg_control = &control,
 			     .msg_controllen = sizeof(control)};
-	int fd;
+	int fds[MOST_AT_ONCE];
 
 	NEED(recvmsg(over, &msg, 0) == 1 && CMSG_FIRSTHDR(&msg));
-	memcpy(&fd, CMSG_DATA(&control.head), sizeof(fd));
-	return fd;
+	size_t octets = control.head.cmsg_len - CMSG_LEN(0);
+	NEED(octets >= sizeof(int) && octets <= sizeof(fds));
+	memcpy(fds, CMSG_DATA(&control.head), octets);
+	return fds[octets / sizeof(int) - 1];
 }
 
 static void child_takes_a_connection(void *of)
@@ -278,4 +307,57 @@ TCPS("passed.accepted-ones-to-a-worker")
 	EQ(close(listener), 0);
 	EQ(close(over[0]), 0);
 	EQ(close(over[1]), 0);
+}
+
+/* --- passed by every call there is, and closed by who passed it before the other looks */
+
+static void child_answers_on_what_is_passed(void *of)
+{
+	int *over = of, fd = taken(over[1]);
+	struct flow in = {5, 100}, out = {6, 0};
+	char octet;
+
+	/* Until the other has closed its own. */
+	EQ(read(over[1], &octet, 1), 1);
+	NEED(flow_recv(&in, fd, 200));
+	NEED(flow_send(&out, fd, 400));
+}
+
+static void is_passed(long kind, int others, enum passing how)
+{
+	int over[2];
+
+	NEED(socketpair(AF_UNIX, SOCK_STREAM, 0, over) == 0);
+	/* It is there before the connection, which is not inherited. */
+	pid_t child = start_child(child_answers_on_what_is_passed, over);
+	struct ends e = ends_of(kind);
+	struct flow out = {5, 0}, in = out, back = {6, 0};
+
+	NEED(flow_send(&out, e.a, 300) && octets_come(e.b, 300) && flow_recv(&in, e.b, 100));
+	pass_behind(over[0], e.b, others, how);
+	EQ(close(e.b), 0);
+	EQ(write(over[0], "", 1), 1);
+	NEED(flow_recv(&back, e.a, 400));
+	CHECK(child_ended_well(child));
+	EQ(close(e.a), 0);
+	EQ(close(over[0]), 0);
+	EQ(close(over[1]), 0);
+}
+
+static void passed_by(long both)
+{
+	is_passed(both % 2 ? TCP6 : TCP4, 0, (enum passing)(both / 2));
+}
+
+CASES
+{
+	static const char *const names[] = {"sendmsg", "sendmmsg", "a-bare-sendmsg", "a-bare-sendmmsg"};
+
+	for (long i = 0; i < 2 * PASSINGS; i++)
+		ADD(passed_by, i, "tcp%d.passed.by-%s", i % 2 ? 6 : 4, names[i / 2]);
+}
+
+TCPS("passed.as-the-last-of-as-many-as-there-can-be")
+{
+	is_passed(kind, MOST_AT_ONCE - 1, BY_SENDMSG);
 }

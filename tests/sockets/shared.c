@@ -3,6 +3,8 @@
 #include "flow.h"
 #include "ready.h"
 
+#include <sched.h>
+
 /* --- in turns: who has the token knows how far the stream is */
 
 struct turns {
@@ -448,4 +450,58 @@ TCPS("shared.killed-anywhere-while-it-reads")
 		CHECK(child_ended_well(writer));
 		ends_close(e);
 	}
+}
+
+/* --- in two PID namespaces: each has numbers of its own, by which nobody of the other is known */
+
+struct senders {
+	struct ends e;
+	double until;
+};
+
+static void sends_for_a_while(const struct senders *s, unsigned seed)
+{
+	static const char octets[60000];
+
+	while (now() < s->until) {
+		size_t some = 1 + any_below(&seed, sizeof(octets) - 1);
+		NEED(send_all(s->e.a, octets, some));
+	}
+}
+
+static void child_sends_for_a_while(void *of)
+{
+	sends_for_a_while(of, 2);
+}
+
+static void receives_all(void *of)
+{
+	static char octets[100000];
+	const struct senders *s = of;
+	ssize_t got;
+
+	EQ(close(s->e.a), 0);
+	while ((got = recv(s->e.b, octets, sizeof(octets), 0)) > 0)
+		;
+	EQ(got, 0);
+}
+
+TCPS("shared.by-two-pid-namespaces")
+{
+	struct senders s = {.e = ends_of(kind)};
+	pid_t receiver = start_child(receives_all, &s);
+
+	EQ(close(s.e.b), 0);
+	/* From here on it is children of this process that are in another. */
+	if (unshare(CLONE_NEWPID) != 0) {
+		EQ(close(s.e.a), 0);
+		CHECK(child_ended_well(receiver));
+		SKIP("a PID namespace is not allowed here (%s)", strerror(errno));
+	}
+	s.until = now() + 1;
+	pid_t child = start_child(child_sends_for_a_while, &s);
+	sends_for_a_while(&s, 1);
+	CHECK(child_ended_well(child));
+	EQ(close(s.e.a), 0);
+	CHECK(child_ended_well(receiver));
 }

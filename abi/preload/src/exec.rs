@@ -56,11 +56,18 @@ pub fn becoming(environment: Environment) {
 }
 
 /// Starts another program, which is given this environment, by one call that makes the process too.
+///
+/// The child closes the file by what is set here when it is made. So where the program is not to have it, that is said
+/// anew: an exec that failed has left the file open. Only while another thread starts one that is to have the file
+/// does it stay open, and this child has it too.
 pub fn starting<T>(environment: Environment, start: impl FnOnce() -> T) -> T {
     let Some(file) = FILE.get() else {
         return start();
     };
     if !caught(false, || is_under_weft(environment)) {
+        if STARTING.load(Ordering::Acquire) == 0 {
+            file.set(false);
+        }
         return start();
     }
     STARTING.fetch_add(1, Ordering::AcqRel);

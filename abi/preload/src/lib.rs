@@ -12,7 +12,7 @@
 //! | `messages` | lists of messages, received one by one |
 //! | `descriptors`, `options` | descriptors made, doubled and closed; socket options and names |
 //! | `internal`, `stdio`, `printing`, `aio` | streams, `dprintf` and aio: what the C library does by calls of its own |
-//! | `process`, `io_uring` | fork, exec, exit; rings that pass the hooks by |
+//! | `process` | fork, exec, exit, and bare system calls |
 //! | `exec` | which programs started from here have this one's connections |
 //!
 //! A hook runs wherever the program makes the call: in a signal handler, in a child of `vfork`, while a
@@ -28,7 +28,6 @@ mod descriptors;
 mod edge;
 mod exec;
 mod internal;
-mod io_uring;
 mod limit;
 mod messages;
 mod mine;

@@ -5,11 +5,11 @@
 
 use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 
-use libc::{pid_t, FILE};
+use libc::{mmsghdr, msghdr, pid_t, FILE};
 
 use crate::edge::caught;
 use crate::exec::{self, Environment};
-use crate::io_uring;
+use crate::send;
 use crate::stack::stack;
 
 /// Before a child that will be a process of its own: it has the sockets too from then on.
@@ -76,6 +76,11 @@ extern "C" fn before_syscall(number: c_long, a: c_long, b: c_long, c: c_long, d:
     }
     let Some(stack) = stack() else { return };
     let fd = a as c_int;
+    match number {
+        libc::SYS_sendmsg => send::note_passed(b as *const msghdr),
+        libc::SYS_sendmmsg => send::note_all_passed(b as *const mmsghdr, c as c_uint),
+        _ => {}
+    }
     caught((), || match number {
         libc::SYS_close => stack.closing(fd),
         libc::SYS_close_range
@@ -90,7 +95,11 @@ extern "C" fn before_syscall(number: c_long, a: c_long, b: c_long, c: c_long, d:
         libc::SYS_execve | libc::SYS_execveat | libc::SYS_exit_group => stack.ending(),
         libc::SYS_seccomp => stack.confine(),
         libc::SYS_prctl if confines(a as c_int) => stack.confine(),
-        libc::SYS_io_uring_setup => io_uring::note_setup(),
+        libc::SYS_io_uring_setup => {
+            weft_os::io_uring::note();
+            stack.kinds().streams.leave_all_listeners();
+        }
+        libc::SYS_accept | libc::SYS_accept4 => stack.accepting_unseen(fd),
         libc::SYS_splice => {
             stack.flush_all();
             stack.passed_by(fd);

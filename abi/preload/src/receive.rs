@@ -12,8 +12,9 @@ use crate::mine::{mine, mine_or_file, Mine};
 use crate::socket::{Beside, Socket};
 use crate::stack::stack;
 
-/// Octets of a message's control messages that are looked through for descriptors.
-const CONTROL_OCTETS: usize = 1024;
+/// Octets of a message's control messages that are looked through for descriptors: the 253 that one message may carry
+/// take 1028, and others may stand before them.
+const CONTROL_OCTETS: usize = 2048;
 
 hook!(fn recv(fd: c_int, data: *mut c_void, len: size_t, flags: c_int) -> ssize_t, real => {
     match mine(fd) {
@@ -124,10 +125,18 @@ hook!(fn recvmmsg(
     timeout: *mut timespec,
 ) -> c_int, real => {
     match mine(fd) {
-        None => real(),
+        None => note_all_descriptors(real(), messages),
         Some(mine) => mine.receive_messages(messages, count, flags, timeout, real),
     }
 });
+
+/// The same of so many messages of a list.
+fn note_all_descriptors(count: c_int, messages: *const mmsghdr) -> c_int {
+    for number in 0..usize::try_from(count).unwrap_or(0) {
+        note_descriptors(0, messages.wrapping_add(number).cast());
+    }
+    count
+}
 
 hook!(fn read(fd: c_int, data: *mut c_void, len: size_t) -> ssize_t, real => {
     match mine_or_file(fd) {

@@ -93,10 +93,17 @@ hook!(fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t, re
 });
 
 /// Descriptors that a message passes on are somebody else's too from then on.
-fn note_passed(message: *const msghdr) {
+pub fn note_passed(message: *const msghdr) {
     let Some(stack) = stack() else { return };
     if let Some(message) = get(message) {
         each_descriptor(&message, |fd| caught((), || stack.passing(fd)));
+    }
+}
+
+/// The same of each message of a list.
+pub fn note_all_passed(messages: *const mmsghdr, count: c_uint) {
+    for number in 0..count.min(MOST_MESSAGES) {
+        note_passed(messages.wrapping_add(number as usize).cast());
     }
 }
 
@@ -105,7 +112,11 @@ hook!(fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int
         Some(mine) if mine.sends_one_by_one(flags) => {
             send_messages(fd, mine, messages, count, flags)
         }
-        _ => real(),
+        Some(_) => real(),
+        None => {
+            note_all_passed(messages, count);
+            real()
+        }
     }
 });
 
@@ -114,7 +125,11 @@ hook!(fn __sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_i
         Some(mine) if mine.sends_one_by_one(flags) => {
             send_messages(fd, mine, messages, count, flags)
         }
-        _ => real(),
+        Some(_) => real(),
+        None => {
+            note_all_passed(messages, count);
+            real()
+        }
     }
 });
 

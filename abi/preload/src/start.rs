@@ -4,14 +4,13 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Once, OnceLock};
 
-use weft_os::stderr;
+use weft_os::{io_uring, stderr};
 use weft_settings::{program, LogLevel, Settings};
 use weft_sockets::ddp::Slots;
 use weft_sockets::stack::Stack;
 
 use crate::descriptors;
 use crate::exec;
-use crate::io_uring;
 use crate::process;
 use crate::real;
 use crate::stack::{set_stack, stack};

@@ -93,6 +93,12 @@ pub fn close(fd: i32) {
     });
 }
 
+/// Lets go of a number that [`duplicate`] gave, without closing it: the program has closed it, and may have given it to
+/// something of its own.
+pub fn abandon(fd: i32) {
+    private::unmark(fd as usize);
+}
+
 /// Whether the descriptor has a position of its own.
 pub fn has_position(fd: i32) -> bool {
     // SAFETY: names no memory.

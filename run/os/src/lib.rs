@@ -37,6 +37,7 @@
 //! | [`sock_diag`] | whether this machine has a connection |
 //! | [`stack`] | how large the stack of a thread of ours has to be |
 //! | [`stderr`], [`stdout`] | lines on standard error, text on standard output |
+//! | [`io_uring`] | whether the process uses `io_uring` |
 //! | [`ifaces`] | addresses of the machine |
 //!
 //! Sockets are driven by raw system calls (through `rustix`, or the few lines of [`sys`]), never
@@ -56,6 +57,7 @@ mod guard;
 pub mod guarded;
 pub mod handing_on;
 pub mod ifaces;
+pub mod io_uring;
 pub mod lists;
 pub mod local;
 pub mod lock;

@@ -58,7 +58,7 @@ pub(crate) fn mark(number: usize) {
 }
 
 /// It does so no longer.
-fn unmark(number: usize) {
+pub(crate) fn unmark(number: usize) {
     if let Some(word) = OURS.get(number / 64) {
         word.fetch_and(!(1 << (number % 64)), Ordering::Release);
     }

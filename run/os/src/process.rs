@@ -4,7 +4,7 @@
 //! (`MADV_WIPEONFORK`) also tells of `_Fork` and of bare system calls, and reading it costs one load.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use rustix::mm::{madvise, mmap_anonymous, Advice, MapFlags, ProtFlags};
 
@@ -14,6 +14,16 @@ use crate::sys;
 static PAGE: AtomicUsize = AtomicUsize::new(0);
 /// The process the page was last marked for.
 static PID: AtomicU32 = AtomicU32::new(0);
+
+/// How often this process's memory came to be another process's, and one: what is known of a process is asked anew.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+/// The mark of the process's PID namespace, with the generation that it was asked in above it.
+static NAMESPACE: AtomicU64 = AtomicU64::new(0);
+
+/// Bits of a number that the kernel gives a process or thread: its greatest is below 2^22.
+const NUMBER_BITS: u32 = 23;
+/// Marks of namespaces, from 1 on: what is left of 31 bits, as a lock needs one.
+const MARKS: u64 = 255;
 
 /// Begins to watch. Without a page that is wiped (kernels before 4.14) forks go unnoticed here,
 /// and this answers false.
@@ -33,6 +43,7 @@ pub fn watch() -> bool {
 
 fn mark() {
     PID.store(getpid(), Ordering::Relaxed);
+    GENERATION.fetch_add(1, Ordering::Relaxed);
     if let Some(word) = word() {
         word.store(1, Ordering::Release);
     }
@@ -68,15 +79,82 @@ pub fn is_borrowed() -> bool {
     id() != getpid()
 }
 
+/// Changes whenever [`id`] belongs to another process than before, by way of a fork.
+#[inline]
+pub fn generation() -> u32 {
+    id();
+    GENERATION.load(Ordering::Relaxed)
+}
+
+/// The process's number for memory that several processes share, where some may be in another PID namespace (`unshare`,
+/// containers): the kernel's number, which means nothing there, and a mark of its namespace. Below 2^31, never 0.
+#[inline]
+pub fn member() -> u32 {
+    id() | namespace_mark() << NUMBER_BITS
+}
+
+/// The calling thread's number, likewise. Asks the kernel.
+pub fn member_thread() -> u32 {
+    let number = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+    number | namespace_mark() << NUMBER_BITS
+}
+
+/// What differs between most PID namespaces; 0 where nobody can tell.
+#[inline]
+fn namespace_mark() -> u32 {
+    let (generation, known) = (generation(), NAMESPACE.load(Ordering::Acquire));
+    match known >> 32 == generation.into() {
+        true => known as u32,
+        false => ask_for_namespace(generation, known),
+    }
+}
+
+#[cold]
+fn ask_for_namespace(generation: u32, known: u64) -> u32 {
+    // A child whose parent it can see is where that is. It may be confined, and is asked for no more than that.
+    let is_where_parent_is = known != 0 && rustix::process::getppid().is_some();
+    let mark = match is_where_parent_is {
+        true => known as u32,
+        false => mark_of(rustix::fs::stat(c"/proc/self/ns/pid").map_or(0, |stat| stat.st_ino)),
+    };
+    let word = u64::from(generation) << 32 | u64::from(mark);
+    NAMESPACE.store(word, Ordering::Release);
+    mark
+}
+
+/// The kernel numbers namespaces one after the other, so those of one family rarely have the same.
+fn mark_of(inode: u64) -> u32 {
+    match inode {
+        0 => 0,
+        inode => (inode % MARKS) as u32 + 1,
+    }
+}
+
+/// The number as the kernel has it in this namespace; nothing where it is one of another.
+fn number_here(number: u32) -> Option<u32> {
+    let mark = number >> NUMBER_BITS;
+    let is_from_here = mark == 0 || mark == namespace_mark();
+    is_from_here.then_some(number & ((1 << NUMBER_BITS) - 1))
+}
+
 /// Whether there is a process, or a thread, with this number; one that has ended is there until its parent has asked.
+/// Of one in another namespace ([`member`]) nobody can tell here: it counts as living, as to take what a living process
+/// holds destroys it.
 pub fn exists(number: u32) -> bool {
+    let Some(number) = number_here(number) else {
+        return true;
+    };
     // SAFETY: signal 0 reaches nobody.
     unsafe { sys::call(libc::SYS_kill, [number as usize, 0, 0, 0, 0, 0]) != Err(libc::ESRCH) }
 }
 
 /// Whether the thread with this number runs no more, and may only be waiting for its parent to ask how it ended. Needs
-/// a descriptor for a moment; where there is none, whoever has the number counts as running.
+/// a descriptor for a moment; where there is none, whoever has the number counts as running, as one in another
+/// namespace does.
 pub fn has_ended(number: u32) -> bool {
+    let Some(number) = number_here(number) else {
+        return false;
+    };
     if !exists(number) {
         return true;
     }
@@ -125,5 +203,64 @@ mod tests {
         unsafe { libc::waitpid(child as i32, &mut status, 0) };
         assert_eq!(status, 0);
         assert_eq!(id(), parent);
+    }
+
+    #[test]
+    fn nobody_of_another_namespace_is_called_dead() {
+        assert!(watch());
+        let mark = namespace_mark();
+        assert!((1..=255).contains(&mark), "{mark}");
+        assert_eq!(member(), getpid() | mark << NUMBER_BITS);
+        // No process has this number: it is the kernel's greatest, and one.
+        let nobody = 1 << 22;
+        for number in [nobody, nobody | mark << NUMBER_BITS] {
+            assert!(!exists(number) && has_ended(number));
+        }
+        for number in [member(), member_thread()] {
+            assert!(exists(number) && !has_ended(number));
+        }
+        let elsewhere = nobody | (mark % 255 + 1) << NUMBER_BITS;
+        assert!(exists(elsewhere) && !has_ended(elsewhere));
+    }
+
+    #[test]
+    fn namespaces_that_follow_each_other_have_marks_of_their_own() {
+        let marks: std::collections::HashSet<u32> =
+            (0..255).map(|more| mark_of(4_026_531_836 + more)).collect();
+        assert_eq!(marks.len(), 255);
+        assert!(marks.iter().all(|mark| (1..=255).contains(mark)));
+        assert_eq!(mark_of(0), 0);
+    }
+
+    #[test]
+    fn a_child_in_a_namespace_of_its_own_knows_it() {
+        assert!(watch());
+        let parent = member();
+        let run = || {
+            // SAFETY: changes what the children of this process are in, which is a child itself.
+            if unsafe { libc::unshare(libc::CLONE_NEWPID) } != 0 {
+                return true;
+            }
+            let namespace = member() >> NUMBER_BITS;
+            status_of(|| {
+                member() >> NUMBER_BITS != namespace && exists(parent) && !has_ended(parent)
+            })
+        };
+        assert!(status_of(run));
+    }
+
+    /// Whether `work` says so in a forked child.
+    fn status_of(work: impl FnOnce() -> bool) -> bool {
+        // SAFETY: the child makes system calls only, and leaves at once.
+        let child = unsafe { libc::syscall(libc::SYS_fork) };
+        if child == 0 {
+            let well = work();
+            // SAFETY: leaves without running anybody's handlers.
+            unsafe { libc::_exit(i32::from(!well)) };
+        }
+        let mut status = -1;
+        // SAFETY: waits for the child just made.
+        unsafe { libc::waitpid(child as i32, &mut status, 0) };
+        status == 0
     }
 }

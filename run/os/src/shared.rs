@@ -27,7 +27,7 @@ const PAGE: usize = 4096;
 #[repr(C)]
 #[derive(Debug, FromZeros)]
 pub struct Shared<T> {
-    /// The thread that holds it, by the kernel's number.
+    /// The thread that holds it ([`process::member_thread`]).
     word: AtomicU32,
     padding: u32,
     value: UnsafeCell<T>,
@@ -151,20 +151,21 @@ impl<T> Drop for Holding<'_, T> {
     }
 }
 
-/// The calling thread's number in the kernel, which differs between all threads of all processes.
+/// The calling thread's number, which differs between all threads of all processes of a family, whatever PID namespace
+/// they are in.
 fn thread() -> u32 {
     thread_local! {
-        /// The process it was asked in, and the number.
+        /// The generation it was asked in, and the number.
         static KNOWN: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
     }
-    let process = process::id();
+    let generation = process::generation();
     let known = KNOWN.get();
-    // A forked child begins with a copy of its parent's.
-    if known.0 == process && process != 0 {
+    // A forked child begins with a copy of its parent's, and may have its parent's number in a namespace of its own.
+    if known.0 == generation && generation != 0 {
         return known.1;
     }
-    let number = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-    KNOWN.set((process, number));
+    let number = process::member_thread();
+    KNOWN.set((generation, number));
     number
 }
 
@@ -368,6 +369,22 @@ mod tests {
             in_child(work);
         });
         assert_eq!(*held(page.count.take()), 30_000);
+    }
+
+    #[test]
+    fn what_another_namespace_holds_is_neither_free_nor_ones_own() {
+        let page = page();
+        let own = thread();
+        // The same number, elsewhere.
+        page.count.word.store(own ^ 1 << 30, Ordering::Relaxed);
+        assert!(page.count.try_take().is_none());
+        page.count
+            .word
+            .store(1 << 22 | own >> 23 << 23, Ordering::Relaxed);
+        assert!(
+            matches!(page.count.try_take(), Some(Taken::Inherited(_))),
+            "nobody has it"
+        );
     }
 
     #[test]

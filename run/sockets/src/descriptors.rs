@@ -326,6 +326,14 @@ impl<S: Kinds> Descriptors<S> {
         }
     }
 
+    /// One call, which no hook makes its own, is about to accept a connection of the socket behind `fd`.
+    pub fn accepting_unseen(&self, fd: i32) {
+        if let Some(socket) = self.met_by_read(fd) {
+            let sockets = self.kinds.sockets(socket.kind);
+            sockets.accepting_unseen(socket.number);
+        }
+    }
+
     /// The process is about to fork: what waits leaves, and sockets are shared from now on.
     pub fn before_fork(&self) {
         self.each_kind().for_each(Sockets::before_fork);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use weft_discovery::answering::Owner;
 use weft_discovery::{About, Answering, Asker, First, Known, Outcome, Promises, Ticket};
 use weft_discovery::{Connection, TakesCarriers, REQUEST_TIMEOUT};
-use weft_os::{beside, stream};
+use weft_os::{beside, io_uring, stream};
 use weft_settings::DiscoveryPort;
 use weft_udp_offload::Offload;
 
@@ -30,7 +30,8 @@ struct Owners {
 impl Owner for Owners {
     fn promise(&self, connection: &Connection, now: Duration) -> bool {
         match connection.about {
-            About::Stream => self.promises.promise(connection, now),
+            // A connection that a ring accepts no hook sees: its program would read the Request.
+            About::Stream => !io_uring::is_used() && self.promises.promise(connection, now),
             // Nothing is held back for datagrams: each end proves what it says of itself. Who would refuse the channel
             // does not have others connect for it.
             About::Datagrams => {

@@ -70,6 +70,9 @@ pub trait Sockets {
     /// One call moves octets of the socket past the hooks.
     fn passed_by(&self, number: usize);
 
+    /// One call accepts a connection of the socket past the hooks.
+    fn accepting_unseen(&self, number: usize);
+
     /// Whether anything waits in any of the sockets. Asked before each wait: a load.
     fn anything_waits(&self) -> bool;
 

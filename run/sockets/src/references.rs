@@ -50,6 +50,11 @@ impl References {
         self.count.load(Ordering::Acquire) == 1
     }
 
+    /// Whether there are so many, or fewer.
+    pub fn are_no_more_than(&self, count: u32) -> bool {
+        self.count.load(Ordering::Acquire) <= count
+    }
+
     /// One descriptor less; whether it was the last.
     pub fn remove(&self) -> bool {
         self.count.fetch_sub(1, Ordering::AcqRel) == 1

@@ -186,6 +186,8 @@ impl Sockets for Coloured {
         self.called(format!("passed by {number}"));
     }
 
+    fn accepting_unseen(&self, _number: usize) {}
+
     fn anything_waits(&self) -> bool {
         false
     }

@@ -29,8 +29,8 @@ impl TcpSocket {
                 data: event.u64,
             }),
         };
-        self.record
-            .set_watch(operation == libc::EPOLL_CTL_ADD, watch);
+        let is_new = operation == libc::EPOLL_CTL_ADD;
+        self.sockets().watched(self.record, is_new, watch);
     }
 }
 

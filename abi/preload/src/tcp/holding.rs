@@ -51,10 +51,10 @@ impl Hold {
         if socket.stack.is_known_as(socket.fd, Kind::Streams, number) {
             return;
         }
-        if let Some(fd) = socket.sockets().stand_in(socket.record) {
-            socket.fd = fd;
-            *connection = connection.with_fd(fd);
-        }
+        // Without one the number is somebody else's by now, or nobody's: what the call does next is EBADF.
+        let fd = socket.sockets().stand_in(socket.record).unwrap_or(-1);
+        socket.fd = fd;
+        *connection = connection.with_fd(fd);
     }
 }
 

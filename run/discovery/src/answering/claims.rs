@@ -29,7 +29,7 @@ pub(super) struct Claim {
     pub(super) port: u16,
     /// Distinguishes the names that one port has.
     pub(super) index: u8,
-    /// The process that holds it.
+    /// The process that holds it ([`process::member`]).
     pub(super) process: u32,
 }
 
@@ -54,7 +54,7 @@ impl Claims {
     /// datagrams its own, as each process takes its own connections for them.
     pub(super) fn spoken_for(&self, about: About, port: u16) -> impl Iterator<Item = Claim> + '_ {
         let all = self.of(about, port);
-        all.filter(move |claim| about == About::Stream || claim.process == process::id())
+        all.filter(move |claim| about == About::Stream || claim.process == process::member())
     }
 
     /// The indexes of those names, a bit each.
@@ -132,7 +132,7 @@ mod tests {
             };
             let own = Claim {
                 about,
-                ..claim(80, 3, process::id())
+                ..claim(80, 3, process::member())
             };
             assert!(claims.add(of_relative) && claims.add(own));
         }
@@ -144,9 +144,9 @@ mod tests {
     fn a_claim_is_its_holders_as_long_as_that_lives() {
         process::watch();
         let claims = Claims::new().unwrap();
-        let own = claim(65535, 7, std::process::id());
+        let own = claim(65535, 7, process::member());
         // No process has this number: it is above the kernel's greatest.
-        let dead = claim(65535, 3, u32::MAX >> 2);
+        let dead = claim(65535, 3, 1 << 22);
         assert!(claims.add(own) && claims.add(dead) && claims.add(claim(1, 0, own.process)));
         let of = |about| claims.of(about, 65535).collect::<Vec<_>>();
         assert_eq!(of(About::Datagrams), [own]);
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn the_dead_make_room() {
         let claims = Claims::new().unwrap();
-        assert!((0..CLAIMS_MAX).all(|_| claims.add(claim(1, 0, u32::MAX >> 2))));
+        assert!((0..CLAIMS_MAX).all(|_| claims.add(claim(1, 0, 1 << 22))));
         assert!((0..CLAIMS_MAX).all(|_| claims.add(claim(2, 0, std::process::id()))));
         assert!(!claims.add(claim(3, 0, std::process::id())));
     }

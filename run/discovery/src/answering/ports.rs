@@ -148,7 +148,7 @@ impl Ports {
                     about: *about,
                     port: *port,
                     index,
-                    process: process::id(),
+                    process: process::member(),
                 };
                 if claims.add(claim) {
                     self.names.push(Name { claim, listener });

@@ -24,6 +24,13 @@ pub enum Left {
 }
 
 impl Connection<'_> {
+    /// Nobody waits any longer for the peer to take what was sent: it gets a reset.
+    pub fn give_up(&self) {
+        let _ = self.break_off(
+            &"the peer takes nothing of what was sent before it was closed, as too many do",
+        );
+    }
+
     /// Ends the sending direction: the peer reads what is on its way and then the end. `both`: and nothing is received
     /// any more.
     ///

@@ -52,7 +52,7 @@ impl Slot {
     /// Whether this process has.
     #[inline]
     pub fn is_mapped_here(&self) -> bool {
-        self.is_mapped() && self.mapped_by.load(Ordering::Relaxed) == process::id()
+        self.is_mapped() && self.mapped_by.load(Ordering::Relaxed) == process::member()
     }
 
     /// Whether what the peer says means something alone: framing makes the socket readable.
@@ -63,7 +63,7 @@ impl Slot {
 
     /// This process is the one that maps memory, if no other that lives has any.
     fn begin_to_map(&self) -> Result<(), Errno> {
-        let own = process::id();
+        let own = process::member();
         let owner = self.mapped_by.load(Ordering::Acquire);
         if owner != own && owner != 0 && process::exists(owner) {
             return Err(libc::EBUSY);
@@ -76,7 +76,7 @@ impl Slot {
 
     /// This process has no memory mapped any more. What comes for it is a fault then.
     fn end_mapping(&self) {
-        let own = process::id();
+        let own = process::member();
         let _ = self
             .mapped_by
             .compare_exchange(own, 0, Ordering::AcqRel, Ordering::Relaxed);

@@ -94,7 +94,7 @@ impl Slot {
         self.is_shared.store(0, Ordering::Relaxed);
         self.has_rest.store(0, Ordering::Relaxed);
         self.receives_no_more.store(0, Ordering::Relaxed);
-        self.owner.store(process::id(), Ordering::Relaxed);
+        self.owner.store(process::member(), Ordering::Relaxed);
         self.low_water.store(0, Ordering::Relaxed);
         self.no_delay.store(0, Ordering::Relaxed);
         self.owes_message.store(0, Ordering::Relaxed);
@@ -199,7 +199,7 @@ impl Slot {
 
     /// The owner has the connection no longer.
     pub(super) fn disown(&self) {
-        let own = process::id();
+        let own = process::member();
         let _ = self
             .owner
             .compare_exchange(own, 0, Ordering::AcqRel, Ordering::Relaxed);

@@ -88,6 +88,11 @@ impl Slots {
         &self.inodes[number / WORDS].0[number % WORDS]
     }
 
+    /// The inode of the socket whose slot this is.
+    pub fn inode_of(&self, number: u32) -> u64 {
+        self.inode(number as usize).load(Ordering::Acquire)
+    }
+
     /// The slot of the socket with this inode: another process of the family has the connection, or had.
     pub fn find(&self, inode: u64) -> Option<u32> {
         let words = self.map.0[..SLOTS_MAX / BITS].iter().enumerate();
@@ -134,7 +139,7 @@ impl Slots {
             return;
         }
         // Mostly one process has many.
-        let mut last = (process::id(), false);
+        let mut last = (process::member(), false);
         for (number, slot) in self.slots.iter().enumerate() {
             let has_ended = |owner| {
                 if last.0 != owner {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use weft_os::stream;
+use weft_os::{io_uring, stream};
 use weft_settings::streams::{Direction, Mode};
 
 use super::standing::{Reason, Standing, State};
@@ -40,7 +40,9 @@ impl Streams {
                 Verdict::Done(Err(libc::EOPNOTSUPP)),
             ),
             Mode::Off => (State::Tcp, Reason::Off, Verdict::Kernel),
-            Mode::Prefer if record.is_released() => (State::Tcp, Reason::Released, Verdict::Kernel),
+            Mode::Prefer if is_used_unseen(record) => {
+                (State::Tcp, Reason::Released, Verdict::Kernel)
+            }
             Mode::Prefer => self.connect_and_ask(record, fd, to),
             Mode::Require => self.begin_ddp(record),
         };
@@ -109,11 +111,38 @@ impl Streams {
         let mode = self.mode(record, Direction::Listen, fd, &[]);
         let (state, reason) = match mode {
             Mode::Off => (State::Tcp, Reason::Off),
-            Mode::Prefer if record.is_released() => (State::Tcp, Reason::Released),
+            Mode::Prefer if is_used_unseen(record) => (State::Tcp, Reason::Released),
             // A Request is known when it comes.
             Mode::Prefer | Mode::Require => (State::Ddp, Reason::None),
         };
+        // A listener has no connection: there is none to be looked up.
+        if record.slot().is_err() {
+            record.set_slot(None);
+        }
         set(record, mode, state, reason);
+    }
+
+    /// Connections of this listener come to descriptors that no hook sees made. Where DDP is preferred they are TCP
+    /// from now on, and nobody is told any longer that Weft is here: the program would read a client's Request as its
+    /// first octets. Where it is required TCP would be no better, and the listener stays as it is.
+    pub(super) fn leave_listener(&self, record: &Record) {
+        let standing = record.standing();
+        // What has a slot, or may have one, is a connection.
+        let may_listen = matches!(record.slot(), Ok(None)) && standing.state == State::Ddp;
+        if !may_listen || standing.mode != Some(Mode::Prefer) {
+            return;
+        }
+        set(record, Mode::Prefer, State::Tcp, Reason::Released);
+        if let Some(discovery) = self.discovery {
+            discovery.leave(record.number);
+        }
+    }
+
+    /// The same of all listeners: the program makes an `io_uring`, by which it can accept from any.
+    pub fn leave_all_listeners(&self) {
+        self.records
+            .taken()
+            .for_each(|record| self.leave_listener(record));
     }
 
     /// What the program has asked for, or else the rules.
@@ -126,6 +155,11 @@ impl Streams {
                 false => self.rules.decide(direction, &[]),
             })
     }
+}
+
+/// Whether the socket is, or may be, used in ways that no hook sees.
+fn is_used_unseen(record: &Record) -> bool {
+    record.is_released() || io_uring::is_used()
 }
 
 fn set(record: &Record, mode: Mode, state: State, reason: Reason) {

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use weft_os::lock::Locked;
 use weft_os::{file, process};
 
-use super::lingering::DESCRIPTORS_FROM;
+use super::lingering::{close_own, is_still, DESCRIPTORS_FROM};
 use super::{Record, Streams};
 
 impl Streams {
@@ -22,10 +22,13 @@ impl Streams {
         held
     }
 
-    /// The descriptor for a call that has waited, where the number that it was made with is closed.
+    /// The descriptor for a call that has waited, where the number that it was made with is closed; nothing where the
+    /// program has closed that too.
     pub fn stand_in(&self, record: &Record) -> Option<i32> {
         match record.stand_in.lock() {
-            Locked::Held(fd) | Locked::Orphaned(fd) => Some(*fd).filter(|fd| *fd >= 0),
+            Locked::Held(fd) | Locked::Orphaned(fd) => {
+                Some(*fd).filter(|fd| is_still(*fd, record.references.inode()))
+            }
             Locked::Again => None,
         }
     }
@@ -33,8 +36,13 @@ impl Streams {
     /// `fd` is about to be closed.
     pub(super) fn leave_stand_in(&self, record: &Record, fd: i32) {
         forget_inherited(record);
-        if record.waiters.load(Ordering::Acquire) == 0 {
+        let waiters = record.waiters.load(Ordering::Acquire);
+        if waiters == 0 {
             return;
+        }
+        // What the calls hold are no descriptors: with this one the last is gone.
+        if record.references.are_no_more_than(waiters + 1) {
+            self.epolls.take_out(fd);
         }
         if let Locked::Held(mut stand_in) | Locked::Orphaned(mut stand_in) = record.stand_in.lock()
         {
@@ -56,10 +64,11 @@ impl Streams {
         let fd = std::mem::replace(&mut *stand_in, -1);
         drop(stand_in);
         if fd >= 0 {
-            if record.references.is_last() {
+            let inode = record.references.inode();
+            if record.references.is_last() && is_still(fd, inode) {
                 self.wind_up(record, fd);
             }
-            file::close(fd);
+            close_own(fd, inode);
         }
     }
 }

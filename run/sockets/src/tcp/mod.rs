@@ -16,6 +16,7 @@
 //! | `lingering` | connections that the program has closed |
 //! | `mapper` | the thread that takes what comes for mapped memory |
 //! | `room` | what a program is told of room that the peer has to give |
+//! | `watching` | in which epolls sockets are |
 //! | `transport` | where DDP takes a connection over |
 
 mod deciding;
@@ -30,6 +31,7 @@ mod rsocket;
 mod service;
 mod standing;
 mod transport;
+mod watching;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -47,6 +49,7 @@ use crate::waiting::Waiting;
 use lingering::Lingering;
 use mapper::Mapper;
 use rsocket::Rsockets;
+use watching::Epolls;
 
 pub use option::{MODE_OCTETS, SOL_WEFT, STATUS_OCTETS};
 pub use record::{Record, Watch};
@@ -83,6 +86,8 @@ pub struct Streams {
     mapper: Mapper,
     /// Sockets of which the kernel may report framing.
     doubtful: Waiting,
+    /// Epolls in which sockets were entered.
+    epolls: Epolls,
     /// Connections over DDP that this process has.
     connections: AtomicU32,
     /// The program confines itself: from then on every connection is TCP.
@@ -111,6 +116,7 @@ impl Streams {
             mapped: Mapped::new(),
             mapper: Mapper::new(0),
             doubtful: Waiting::new(0),
+            epolls: Epolls::new(),
             connections: AtomicU32::new(0),
             confined: AtomicBool::new(false),
             rsockets: None,
@@ -280,6 +286,13 @@ impl Sockets for Streams {
     /// The octets of a connection are one stream: whoever writes some of them past the hooks writes those of TCP.
     fn passed_by(&self, number: usize) {
         self.release(number);
+    }
+
+    fn accepting_unseen(&self, number: usize) {
+        if let Some(record) = self.record(number) {
+            record.release();
+            self.leave_listener(record);
+        }
     }
 
     #[inline]

@@ -131,7 +131,7 @@ impl Record {
     }
 
     /// It was entered in an epoll (`is_new`) or is there in another way from now on; nothing: it was taken out.
-    pub fn set_watch(&self, is_new: bool, watch: Option<Watch>) {
+    pub(super) fn set_watch(&self, is_new: bool, watch: Option<Watch>) {
         let (Locked::Held(mut watched) | Locked::Orphaned(mut watched)) = self.watch.lock() else {
             return;
         };

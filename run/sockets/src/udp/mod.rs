@@ -299,6 +299,9 @@ impl Sockets for Datagrams {
         self.offload_nothing(number);
     }
 
+    /// None of UDP accepts.
+    fn accepting_unseen(&self, _number: usize) {}
+
     #[inline]
     fn anything_waits(&self) -> bool {
         self.waiting.any() || self.offload.is_some_and(Offload::anything_waits)
