@@ -33,12 +33,24 @@ impl Connection<'_> {
                     );
                     return Err(self.break_off(&why));
                 }
-                Some(event) => self.heed(receiving, event, behind),
+                Some(event) => {
+                    self.end_for_everybody(&event);
+                    self.heed(receiving, event, behind);
+                }
                 None if framing.taken == 0 => break,
                 None => {}
             }
         }
         Ok(())
+    }
+
+    /// The end of a peer that is not Weft is a word and no FIN. Whoever takes the word is one of many who may wait for
+    /// the end, so the socket is made to show it: to all of them, from now on. What the peer says later is queued all
+    /// the same while this end's own direction is open.
+    fn end_for_everybody(&self, event: &Event) {
+        if self.slot.is_foreign() && matches!(event, Event::End | Event::Disconnect) {
+            weft_os::stream::shut_receiving_down(self.fd);
+        }
     }
 
     /// Takes note of what the peer gives or has mapped, which ends at this place of the socket, unless somebody has who
