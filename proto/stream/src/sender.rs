@@ -98,7 +98,7 @@ impl Sender {
     }
 
     /// The peer has a buffer for one counted message more.
-    fn has_credit(&self) -> bool {
+    pub fn has_credit(&self) -> bool {
         self.is_to_weft() || self.limit.wrapping_sub(self.sequence) > CREDIT_KEPT_BACK
     }
 

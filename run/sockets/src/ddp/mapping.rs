@@ -90,6 +90,10 @@ impl Connection<'_> {
     /// `EAGAIN` where the peer has not said enough, or there is no room to tell it; `ENOMEM` where it has no entry for
     /// more; `EBUSY` where another process has memory mapped; `EPIPE`; or the connection is over.
     pub fn map(&self, memory: UserRange, offset: u64) -> Result<(), Errno> {
+        if self.lacks_credit()? {
+            // Nobody else may take what the peer has said of it.
+            self.take_what_was_said()?;
+        }
         let (mut receiving, mut sending, maps) = self.take_to_map()?;
         if sending.sender.map_entries() == 0 {
             return Err(libc::ENOMEM);
@@ -107,6 +111,14 @@ impl Connection<'_> {
         receiving.receiver.begin_mapping();
         self.set_mark(&mut receiving);
         self.tell_of_map(&mut sending, &told)
+    }
+
+    /// Whether the peer, of a connection that is open, has no buffer for a message about memory.
+    ///
+    /// # Errors
+    /// `EAGAIN` where another call has the sending direction in hand; the connection is over.
+    pub fn lacks_credit(&self) -> Result<bool, Errno> {
+        Ok(self.slot.state() == State::Open && !self.take_sending()?.sender.has_credit())
     }
 
     /// Takes note of memory that the peer is not told of.
