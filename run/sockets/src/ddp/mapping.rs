@@ -118,7 +118,7 @@ impl Connection<'_> {
     /// # Errors
     /// `EAGAIN` where another call has the sending direction in hand; the connection is over.
     pub fn lacks_credit(&self) -> Result<bool, Errno> {
-        Ok(self.slot.state() == State::Open && !self.take_sending()?.sender.has_credit())
+        Ok(self.slot.state() == State::Open && !self.take_sending()?.sender.may_tell_of_map())
     }
 
     /// Takes note of memory that the peer is not told of.
