@@ -16,6 +16,7 @@ use weft_stream::Map;
 use super::directions::{Held, Receiving, Sending};
 use super::own_maps::OwnMaps;
 use super::receiving::Received;
+use super::rest::has_place_for_news;
 use super::sending::{covered_trailer, Fits, COPIED_MAX};
 use super::slot::{State, PAYLOAD_MAX};
 use super::spans::Spans;
@@ -153,8 +154,8 @@ impl Connection<'_> {
         self.flush(sending, 0).map(drop)
     }
 
-    /// Memory is mapped no longer: nothing is written there once this returns. The peer is told where that can be done
-    /// at once.
+    /// Memory is mapped no longer: nothing is written there once this returns. The peer is told, unless it has no buffer
+    /// for that, or has taken nothing of what many calls before this one had to tell.
     ///
     /// # Errors
     /// `EINVAL` where it is not mapped.
@@ -173,7 +174,9 @@ impl Connection<'_> {
         }
         // A peer that is not told writes to what is no memory, as it would if the news came late.
         if let Ok(mut sending) = self.take_sending() {
-            if sending.shut_down == 0 && self.flush(&mut sending, 0) == Ok(true) {
+            // What a full socket has left may be an FPDU in part, which this goes behind.
+            let has_place = self.flush(&mut sending, 0).is_ok() && has_place_for_news(&sending);
+            if sending.shut_down == 0 && has_place {
                 if let Some(told) = sending.sender.tell_of_map(entry, &Map::default()) {
                     let _ = self.tell_of_map(&mut sending, &told);
                 }
