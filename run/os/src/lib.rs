@@ -59,6 +59,7 @@ pub mod ifaces;
 pub mod lists;
 pub mod local;
 pub mod lock;
+pub mod mappings;
 pub mod mem;
 pub mod net;
 pub mod packet;
