@@ -23,6 +23,18 @@ use super::spans::Spans;
 use super::{Connection, Slot};
 use crate::Errno;
 
+/// In place of a process: whoever had mapped memory has closed the connection.
+const GIVEN_BACK: u32 = u32::MAX;
+
+/// Where the octets of a Write of the peer's go.
+enum Place {
+    Here(UserRange),
+    /// Memory of another process, which will take the Write.
+    Elsewhere,
+    /// Memory that its process has given back by a close.
+    Nowhere,
+}
+
 impl Slot {
     /// Entries of this end's table of what the peer maps. To be set before the start says so.
     pub fn map_entries(&self) -> u16 {
@@ -66,7 +78,7 @@ impl Slot {
     fn begin_to_map(&self) -> Result<(), Errno> {
         let own = process::id();
         let owner = self.mapped_by.load(Ordering::Acquire);
-        if owner != own && owner != 0 && process::exists(owner) {
+        if owner != own && self.is_mapped_elsewhere() {
             return Err(libc::EBUSY);
         }
         let claimed =
@@ -75,12 +87,27 @@ impl Slot {
         claimed.map(drop).map_err(|_| libc::EBUSY)
     }
 
-    /// This process has no memory mapped any more. What comes for it is a fault then.
-    fn end_mapping(&self) {
+    /// Whether another process has mapped memory, and lives: one that has ended and that nobody has asked about takes
+    /// nothing any more.
+    fn is_mapped_elsewhere(&self) -> bool {
+        match self.mapped_by.load(Ordering::Acquire) {
+            0 | GIVEN_BACK => false,
+            owner => owner != process::id() && !process::has_ended(owner),
+        }
+    }
+
+    /// Whether memory was mapped by a process that has closed the connection since.
+    pub(super) fn has_given_back(&self) -> bool {
+        self.mapped_by.load(Ordering::Relaxed) == GIVEN_BACK
+    }
+
+    /// This process closes the connection and has no memory mapped any more. A peer that writes cannot know: what comes
+    /// for it is thrown away from now on.
+    fn give_back(&self) {
         let own = process::id();
-        let _ = self
-            .mapped_by
-            .compare_exchange(own, 0, Ordering::AcqRel, Ordering::Relaxed);
+        let _ =
+            self.mapped_by
+                .compare_exchange(own, GIVEN_BACK, Ordering::AcqRel, Ordering::Relaxed);
     }
 }
 
@@ -185,12 +212,12 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Nothing is mapped by this process any more, once this returns.
+    /// The program closes the connection: nothing is mapped by this process any more, once this returns.
     pub fn unmap_all(&self) {
         if self.slot.is_mapped_here() {
             // Nobody is amid a receive into it.
             let _receiving = self.take_receiving();
-            self.slot.end_mapping();
+            self.slot.give_back();
         }
     }
 
@@ -282,8 +309,10 @@ impl Connection<'_> {
         if done > 0 {
             return self.pass_over(receiving, done);
         }
-        let Some(memory) = self.memory(stag, to, left)? else {
-            return Ok(Received::Nothing);
+        let memory = match self.memory(stag, to, left)? {
+            Place::Here(memory) => memory,
+            Place::Elsewhere => return Ok(Received::Nothing),
+            Place::Nowhere => return self.pass_over(receiving, left as usize),
         };
         receiving.beside().spans = Spans::of_payload(left as usize);
         receiving.commit();
@@ -304,8 +333,8 @@ impl Connection<'_> {
         }
     }
 
-    /// Takes octets from the socket that somebody has placed who looked that far: the program may have changed them
-    /// since.
+    /// Takes octets from the socket that are not to be placed: somebody has who looked that far, and the program may have
+    /// changed them since; or their memory was given back.
     fn pass_over(
         &self,
         receiving: &mut Held<'_, Receiving>,
@@ -329,19 +358,21 @@ impl Connection<'_> {
         self.break_off(&"memory that was mapped for the peer is there no longer")
     }
 
-    /// The memory that a Write goes to; nothing where it is another process's, which will take the Write.
-    fn memory(&self, stag: u32, to: u64, len: u32) -> Result<Option<UserRange>, Errno> {
-        if !self.slot.is_mapped_here() {
-            let owner = self.slot.mapped_by.load(Ordering::Acquire);
-            if owner != 0 && process::exists(owner) {
-                return Ok(None);
-            }
+    /// The memory that a Write goes to.
+    fn memory(&self, stag: u32, to: u64, len: u32) -> Result<Place, Errno> {
+        if self.slot.has_given_back() {
+            return Ok(Place::Nowhere);
+        }
+        if self.slot.is_mapped_elsewhere() {
+            return Ok(Place::Elsewhere);
         }
         let maps = self.maps.filter(|_| self.slot.is_mapped_here());
         let memory = match maps {
             Some(maps) => maps.find(stag, to, len),
             None => Err(weft_stream::Fault::Stag(weft_iwarp::Stag(stag))),
         };
-        memory.map(Some).map_err(|fault| self.break_off(&fault))
+        memory
+            .map(Place::Here)
+            .map_err(|fault| self.break_off(&fault))
     }
 }
