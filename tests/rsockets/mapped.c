@@ -2,6 +2,7 @@
 #include "env.h"
 
 #include <sys/mman.h>
+#include <time.h>
 
 /* Two ends of which each lets the other map so many ranges. */
 static struct ends mapping_ends(int ranges)
@@ -385,6 +386,46 @@ CASE("mapped.a-child-has-the-stream-and-the-parent-the-memory")
 	EQ(riowrite(e.a, "x", 1, 0, 0), 1);
 	comes(memory, 'x');
 	talks(e.a, e.b);
+	ends_close(e);
+}
+
+static double processor_time(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void map_and_stop(void *of)
+{
+	static unsigned char memory[8];
+
+	EQ(riomap(((struct ends *)of)->b, memory, 8, PROT_WRITE, 0, 0), 0);
+	raise(SIGSTOP);
+}
+
+/* A process that runs no longer takes nothing for its memory, and others wait for that as they do for octets. */
+CASE("mapped.who-waits-behind-another-processs-write-uses-no-processor")
+{
+	struct ends e = mapping_ends(1);
+	struct timeval time = {0, 400000};
+	int status;
+	char octet;
+
+	need_calm();
+	pid_t child = start_child(map_and_stop, &e);
+	NEED(waitpid(child, &status, WUNTRACED) == child && WIFSTOPPED(status));
+	double begun = now();
+	while (riowrite(e.a, "x", 1, 0, 0) != 1 && now() < begun + patience / 1000.0)
+		sleep_ms(1);
+	EQ(rsetsockopt(e.b, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof(time)), 0);
+	double used = processor_time();
+	FAILS(rrecv(e.b, &octet, 1, 0), EAGAIN);
+	used = processor_time() - used;
+	CHECKF(used < 0.2, "it used %.3f s of 0.4 s", used);
+	EQ(kill(child, SIGCONT), 0);
+	child_ended_well(child);
 	ends_close(e);
 }
 

@@ -11,7 +11,7 @@ use weft_os::process;
 use weft_os::stream;
 use weft_os::user::{UserBuffers, UserRange};
 use weft_stream::frame::{write_header, WRITE_HEADER_LEN};
-use weft_stream::Map;
+use weft_stream::{Map, Next};
 
 use super::directions::{Held, Receiving, Sending};
 use super::own_maps::OwnMaps;
@@ -356,6 +356,12 @@ impl Connection<'_> {
 
     pub(super) fn memory_is_gone(&self) -> Errno {
         self.break_off(&"memory that was mapped for the peer is there no longer")
+    }
+
+    /// Whether the next octets of the socket are for memory of another process, which has not taken them yet.
+    pub fn waits_for_another_process(&self) -> bool {
+        let next = || self.take_receiving().map(|it| it.receiver.next());
+        self.slot.is_mapped_elsewhere() && matches!(next(), Ok(Next::Mapped { .. }))
     }
 
     /// The memory that a Write goes to.
