@@ -1,4 +1,4 @@
-/* A peer whose rsockets are not Weft's, on an ordinary socket: octet by octet what rdma-core's would send over iWARP. */
+/* A peer whose rsockets are not Weft's, on an ordinary socket: octet by octet what rdma-core sends over iWARP. */
 #ifndef WEFT_RSOCKETS_FOREIGN_H
 #define WEFT_RSOCKETS_FOREIGN_H
 

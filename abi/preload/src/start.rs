@@ -76,8 +76,8 @@ fn begin() {
 /// The sockets face, whatever the rules say: the program makes an rsocket. Nothing where Weft is off, or the machine
 /// lacks what it takes.
 ///
-/// Threads that come at once may each begin, and one of them stands: a child of a fork amid that would wait for ever for
-/// the thread that was at it.
+/// Threads that come at once may each begin, and one of them stands: a child of a fork amid that would wait for ever
+/// for the thread that was at it.
 pub fn begun_by_program() -> Option<&'static Stack> {
     static BEGUN: OnceLock<Option<&'static Stack>> = OnceLock::new();
     stack().or_else(|| *once(&BEGUN, begin_for_program))

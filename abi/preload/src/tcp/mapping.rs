@@ -109,8 +109,8 @@ impl TcpSocket {
         Ok(sent)
     }
 
-    /// Waits until memory may be mapped: until the start may have gone on, the peer may have given credit, or the socket
-    /// has room; the error that the wait ended with.
+    /// Waits until memory may be mapped: until the start may have gone on, the peer may have given credit, or the
+    /// socket has room; the error that the wait ended with.
     fn wait_to_map(self, connection: Connection<'_>, timeout: &mut Timeout) -> Option<Errno> {
         if connection.slot().state() != State::Open {
             return self.wait_for_start(connection, timeout);

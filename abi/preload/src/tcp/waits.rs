@@ -80,8 +80,8 @@ pub fn wait_once(fd: c_int, events: i16, timeout: &mut Timeout) -> Option<Errno>
     }
 }
 
-/// Waits until the peer may have said something, or somebody may have taken what stands before it, as long as the call waits at all; the error that the wait
-/// ended with. `is_restarted`: the call may be taken up again after a signal.
+/// Waits until the peer may have said something, or somebody may have taken what stands before it, as long as the call
+/// waits at all; the error that the wait ended with. `is_restarted`: the call may be taken up again after a signal.
 ///
 /// Each wait is a short one. What the peer says may be taken by another call, by the thread of mapped memory or by
 /// another process, and then nothing comes any more that would end a wait for octets.

@@ -90,9 +90,9 @@ impl Connection<'_> {
         }
     }
 
-    /// A peer that was told of mapped memory writes there and cannot know of the close. To a socket that is closed those
-    /// would be octets that nobody takes, and the kernel's answer a reset, which costs the peer what is on its way. So
-    /// its Writes are thrown away until it has everything. Whether it has not.
+    /// A peer that was told of mapped memory writes there and cannot know of the close. To a socket that is closed
+    /// those would be octets that nobody takes, and the kernel's answer a reset, which costs the peer what is on its
+    /// way. So its Writes are thrown away until it has everything. Whether it has not.
     fn may_be_cut_off(&self) -> Result<bool, Errno> {
         if !self.slot.has_given_back() {
             return Ok(false);

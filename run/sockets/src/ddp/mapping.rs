@@ -181,8 +181,8 @@ impl Connection<'_> {
         self.flush(sending, 0).map(drop)
     }
 
-    /// Memory is mapped no longer: nothing is written there once this returns. The peer is told, unless it has no buffer
-    /// for that, or has taken nothing of what many calls before this one had to tell.
+    /// Memory is mapped no longer: nothing is written there once this returns. The peer is told, unless it has no
+    /// buffer for that, or has taken nothing of what many calls before this one had to tell.
     ///
     /// # Errors
     /// `EINVAL` where it is not mapped.
@@ -333,8 +333,8 @@ impl Connection<'_> {
         }
     }
 
-    /// Takes octets from the socket that are not to be placed: somebody has who looked that far, and the program may have
-    /// changed them since; or their memory was given back.
+    /// Takes octets from the socket that are not to be placed: somebody has who looked that far, and the program may
+    /// have changed them since; or their memory was given back.
     fn pass_over(
         &self,
         receiving: &mut Held<'_, Receiving>,

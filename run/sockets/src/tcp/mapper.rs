@@ -204,8 +204,8 @@ impl Streams {
         self.mapper.watch(self, record.number(), fd)
     }
 
-    /// Takes what has come; false where another call has the connection in hand, so that not all of it was taken, or not
-    /// all of it told.
+    /// Takes what has come; false where another call has the connection in hand, so that not all of it was taken, or
+    /// not all of it told.
     fn place(&self, record: &Record) -> bool {
         let (Locked::Held(fd) | Locked::Orphaned(fd)) = record.served_by.lock() else {
             return true;
