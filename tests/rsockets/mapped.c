@@ -2,6 +2,7 @@
 #include "env.h"
 
 #include <sys/mman.h>
+#include <time.h>
 
 /* Two ends of which each lets the other map so many ranges. */
 static struct ends mapping_ends(int ranges)
@@ -171,6 +172,12 @@ CASE("mapped.what-cannot-be-mapped-is-refused")
 	FAILS(riomap(e.b, memory, 8, PROT_READ, 0, 0), EINVAL);
 	FAILS(riomap(e.b, memory, 0, PROT_WRITE, 0, 0), EINVAL);
 	FAILS(riomap(e.b, memory, (size_t)1 << 32, PROT_WRITE, 0, 0), EINVAL);
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	char *pages = mmap(NULL, 2 * page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	NEED(pages != MAP_FAILED && mprotect(pages, page, PROT_READ | PROT_WRITE) == 0);
+	FAILS(riomap(e.b, NULL, 8, PROT_WRITE, 0, 0), EFAULT);
+	FAILS(riomap(e.b, pages + page - 4, 8, PROT_WRITE, 0, 0), EFAULT);
+	EQ(munmap(pages, 2 * page), 0);
 	FAILS(riomap(fd, memory, 8, PROT_WRITE, 0, 0), EINVAL);
 	FAILS(riomap(e.listener, memory, 8, PROT_WRITE, 0, 0), EINVAL);
 	FAILS(riowrite(fd, "x", 1, 0, 0), ENOTCONN);
@@ -382,6 +389,46 @@ CASE("mapped.a-child-has-the-stream-and-the-parent-the-memory")
 	ends_close(e);
 }
 
+static double processor_time(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void map_and_stop(void *of)
+{
+	static unsigned char memory[8];
+
+	EQ(riomap(((struct ends *)of)->b, memory, 8, PROT_WRITE, 0, 0), 0);
+	raise(SIGSTOP);
+}
+
+/* A process that runs no longer takes nothing for its memory, and others wait for that as they do for octets. */
+CASE("mapped.who-waits-behind-another-processs-write-uses-no-processor")
+{
+	struct ends e = mapping_ends(1);
+	struct timeval time = {0, 400000};
+	int status;
+	char octet;
+
+	need_calm();
+	pid_t child = start_child(map_and_stop, &e);
+	NEED(waitpid(child, &status, WUNTRACED) == child && WIFSTOPPED(status));
+	double begun = now();
+	while (riowrite(e.a, "x", 1, 0, 0) != 1 && now() < begun + patience / 1000.0)
+		sleep_ms(1);
+	EQ(rsetsockopt(e.b, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof(time)), 0);
+	double used = processor_time();
+	FAILS(rrecv(e.b, &octet, 1, 0), EAGAIN);
+	used = processor_time() - used;
+	CHECKF(used < 0.2, "it used %.3f s of 0.4 s", used);
+	EQ(kill(child, SIGCONT), 0);
+	child_ended_well(child);
+	ends_close(e);
+}
+
 static void write_once(void *of)
 {
 	EQ(riowrite(((struct ends *)of)->a, "x", 1, 7, 0), 1);
@@ -426,6 +473,100 @@ CASE("mapped.a-close-gives-memory-back")
 		comes(memory + i, 'x');
 		ends_close(e);
 	}
+}
+
+static void *receives_one(void *of)
+{
+	char octet;
+
+	rrecv(*(int *)of, &octet, 1, 0);
+	return NULL;
+}
+
+/* A call that waits goes on with the connection, and the memory is the program's again all the same. */
+CASE("mapped.a-close-gives-memory-back-while-a-call-waits")
+{
+	struct ends e = mapping_ends(1);
+	volatile unsigned char memory[8] = "";
+	pthread_t reader;
+
+	map(e, (void *)memory, sizeof(memory), 0);
+	NEED(pthread_create(&reader, NULL, receives_one, &e.b) == 0);
+	sleep_ms(QUIET);
+	EQ(rclose(e.b), 0);
+	EQ(riowrite(e.a, "x", 1, 3, 0), 1);
+	sleep_ms(QUIET);
+	EQ(memory[3], 0);
+	/* What is no octet of the stream is thrown away, and the call goes on. */
+	EQ(rsend(e.a, "y", 1, 0), 1);
+	NEED(pthread_join(reader, NULL) == 0);
+	EQ(memory[3], 0);
+	EQ(rclose(e.a), 0);
+}
+
+/* Sends until nothing goes any more; gives how many octets. */
+static size_t sends_until_full(int fd)
+{
+	static const char octets[1 << 20];
+	size_t sent = 0;
+
+	for (int idle = 0; idle < 10;) {
+		ssize_t now_sent = rsend(fd, octets, sizeof(octets), MSG_DONTWAIT);
+		if (now_sent > 0) {
+			sent += (size_t)now_sent;
+			idle = 0;
+		} else {
+			idle++;
+			sleep_ms(2);
+		}
+	}
+	return sent;
+}
+
+/* The peer is told behind what a full socket has left. */
+CASE("mapped.a-full-socket-does-not-keep-an-unmap-from-the-peer")
+{
+	static char room[1 << 16];
+	struct ends e = mapping_ends(1);
+	unsigned char memory[8] = "";
+
+	map(e, memory, sizeof(memory), 0);
+	size_t left = sends_until_full(e.b);
+	EQ(riounmap(e.b, memory, sizeof(memory)), 0);
+	while (left > 0) {
+		ssize_t got = rrecv(e.a, room, left < sizeof(room) ? left : sizeof(room), 0);
+		NEED(got > 0);
+		left -= (size_t)got;
+	}
+	talks(e.b, e.a);
+	EQ(riowrite(e.a, "x", 1, 3, 0), 0);
+	talks(e.a, e.b);
+	EQ(memory[3], 0);
+	ends_close(e);
+}
+
+/* A peer that writes to mapped memory cannot know of the close, and has all that was sent before. */
+CASE("mapped.a-write-after-the-close-costs-nothing-that-was-sent")
+{
+	static char room[1 << 16];
+	struct ends e = mapping_ends(1);
+	unsigned char memory[8] = "";
+	size_t got = 0;
+	ssize_t now_got;
+
+	map(e, memory, sizeof(memory), 0);
+	size_t sent = sends_until_full(e.b);
+	EQ(rclose(e.b), 0);
+	EQ(riowrite(e.a, "x", 1, 3, 0), 1);
+	sleep_ms(QUIET);
+	while (got < sent && (now_got = rrecv(e.a, room, sizeof(room), 0)) > 0) {
+		got += (size_t)now_got;
+		/* It fails once everything is here and the other end is gone. */
+		riowrite(e.a, "x", 1, 3, 0);
+	}
+	EQ(got, sent);
+	EQ(memory[3], 0);
+	EQ(rclose(e.a), 0);
 }
 
 CASE("mapped.an-end-of-a-duplicate-leaves-memory-mapped")

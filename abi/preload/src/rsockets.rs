@@ -10,8 +10,8 @@ use libc::{
     fd_set, iovec, msghdr, nfds_t, off_t, pollfd, size_t, sockaddr, socklen_t, ssize_t, timeval,
 };
 use weft_abi_rsockets::{rsocket_functions, Functions, VERSION};
-use weft_os::stream;
 use weft_os::user::UserRange;
+use weft_os::{mappings, stream};
 use weft_sockets::tcp::RdmaOptions;
 use weft_sockets::verdict::Verdict;
 use weft_sockets::Errno;
@@ -192,7 +192,12 @@ unsafe extern "C-unwind" fn riomap(
         -1 => data as off_t,
         offset => offset,
     };
-    let told = (protection & libc::PROT_WRITE != 0).then_some(offset.cast_unsigned());
+    let is_written = protection & libc::PROT_WRITE != 0;
+    // The peer's first Write would end the connection.
+    if is_written && !caught(false, || mappings::are_writable(data as usize, len)) {
+        return fail(libc::EFAULT) as off_t;
+    }
+    let told = is_written.then_some(offset.cast_unsigned());
     match socket.map(memory_at(data, len), told) {
         Ok(()) => offset,
         Err(errno) => fail(errno) as off_t,

@@ -2,8 +2,9 @@
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Once, OnceLock};
+use std::sync::OnceLock;
 
+use weft_os::fork::once;
 use weft_os::{io_uring, stderr};
 use weft_settings::{program, LogLevel, Settings};
 use weft_sockets::ddp::Slots;
@@ -73,29 +74,27 @@ fn begin() {
 
 /// The sockets face, whatever the rules say: the program makes an rsocket. Nothing where Weft is off, or the machine
 /// lacks what it takes.
+///
+/// Threads that come at once may each begin, and one of them stands: a child of a fork amid that would wait for ever
+/// for the thread that was at it.
 pub fn begun_by_program() -> Option<&'static Stack> {
-    static ONCE: Once = Once::new();
-    if stack().is_none() {
-        ONCE.call_once(begin_for_program);
-    }
-    stack()
+    static BEGUN: OnceLock<Option<&'static Stack>> = OnceLock::new();
+    stack().or_else(|| *once(&BEGUN, begin_for_program))
 }
 
-fn begin_for_program() {
+fn begin_for_program() -> Option<&'static Stack> {
     let (settings, _) = Settings::from_env();
     if settings.off {
-        return;
+        return None;
     }
     let names = program::names();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let Some(stack) = Stack::whatever_rules_say(&settings, &names) else {
-        return;
-    };
-    let stack = set_stack(stack);
+    let stack = set_stack(Stack::whatever_rules_say(&settings, &names)?);
     if !are_hooks_in_front() {
         stack.kinds().streams.calls_are_unseen();
         process::watch_forks();
     }
+    Some(stack)
 }
 
 /// Whether the program's own calls come to the hooks: not where this library was opened for its rsockets alone.

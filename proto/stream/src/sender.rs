@@ -47,6 +47,12 @@ pub struct Sender {
     /// Messages with credit so far, and up to which number there is credit. Both wrap.
     sequence: u16,
     limit: u16,
+    /// How many messages the peer has buffers for.
+    credits: u16,
+    /// Messages of memory that the peer may not have taken: those up to the message with this number, and those behind.
+    maps_until: u16,
+    maps_before: u16,
+    maps_behind: u16,
     /// Entries of the peer's table of what this end maps.
     map_entries: u16,
 }
@@ -66,6 +72,10 @@ impl Sender {
             flags: flag(peer.weft, WEFT) | flag(crc, CRC) | flag(peer.big_endian, BIG_ENDIAN),
             sequence: 0,
             limit: peer.credits,
+            credits: peer.credits,
+            maps_until: 0,
+            maps_before: 0,
+            maps_behind: 0,
             map_entries: if peer.maps { peer.map_entries } else { 0 },
         }
     }
@@ -97,9 +107,21 @@ impl Sender {
         }
     }
 
-    /// The peer has a buffer for one counted message more.
+    /// The peer has a buffer for one message more that tells of octets.
     fn has_credit(&self) -> bool {
-        self.is_to_weft() || self.limit.wrapping_sub(self.sequence) > CREDIT_KEPT_BACK
+        let taken = CREDIT_KEPT_BACK + self.maps_not_taken();
+        self.is_to_weft() || self.limit.wrapping_sub(self.sequence) > taken
+    }
+
+    /// The peer has a buffer for one message of memory more. It gives credit for what tells of octets alone, once half
+    /// of its buffers have been used for that: so much is left to those, or neither end would go on.
+    pub fn may_tell_of_map(&self) -> bool {
+        let most = (self.credits / 2).saturating_sub(CREDIT_KEPT_BACK).max(1);
+        self.is_to_weft() || self.has_credit() && self.maps_not_taken() < most
+    }
+
+    fn maps_not_taken(&self) -> u16 {
+        self.maps_before + self.maps_behind
     }
 
     /// So many ranges of memory this end may map for the peer.
@@ -108,12 +130,17 @@ impl Sender {
     }
 
     /// What tells the peer that `map` is this entry of its table, or that the entry is none any more; `None` where
-    /// there is no credit for it.
+    /// there is no buffer for it.
+    ///
+    /// rdma-core counts only messages that tell of octets, so that one of memory that was counted here would be credit
+    /// lost for good. It takes a buffer of the peer's until that has taken it.
     pub fn tell_of_map(&mut self, entry: u16, map: &Map) -> Option<[u8; MAP_TOLD_LEN]> {
-        if !self.has_credit() {
+        if !self.may_tell_of_map() {
             return None;
         }
-        self.sequence = self.sequence.wrapping_add(1);
+        if !self.is_to_weft() {
+            self.maps_behind += 1;
+        }
         let targets = u64::from(self.list.len) * TARGET_LEN as u64;
         let at = targets + u64::from(entry) * ENTRY_LEN as u64;
         let (to, map) = (
@@ -194,8 +221,15 @@ impl Sender {
     }
 
     /// The peer gives credit up to this message.
+    ///
+    /// It has taken so many messages less than it has buffers for, and whatever came before those.
     pub fn set_limit(&mut self, limit: u16) {
         self.limit = limit;
+        let taken = limit.wrapping_sub(self.credits);
+        if taken.wrapping_sub(self.maps_until).cast_signed() > 0 {
+            (self.maps_before, self.maps_behind) = (self.maps_behind, 0);
+            self.maps_until = self.sequence;
+        }
     }
 
     /// The peer gives a target.

@@ -61,6 +61,7 @@ pub mod io_uring;
 pub mod lists;
 pub mod local;
 pub mod lock;
+pub mod mappings;
 pub mod mem;
 pub mod net;
 pub mod packet;

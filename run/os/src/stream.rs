@@ -292,6 +292,13 @@ pub fn not_sent(fd: i32) -> usize {
     count_of(fd, SIOCOUTQNSD)
 }
 
+/// Octets that were sent and that the peer's end has not acknowledged.
+pub fn not_acknowledged(fd: i32) -> usize {
+    // include/uapi/linux/sockios.h
+    const SIOCOUTQ: libc::Ioctl = libc::TIOCOUTQ as libc::Ioctl;
+    count_of(fd, SIOCOUTQ)
+}
+
 /// Whether the peer has ended its direction, or the connection is over.
 pub fn has_ended(fd: i32) -> bool {
     const ENDED: i16 = libc::POLLRDHUP;

@@ -45,9 +45,14 @@ impl References {
                 .is_ok()
     }
 
+    /// How many there are.
+    pub fn count(&self) -> u32 {
+        self.count.load(Ordering::Acquire)
+    }
+
     /// Whether there is only one.
     pub fn is_last(&self) -> bool {
-        self.count.load(Ordering::Acquire) == 1
+        self.count() == 1
     }
 
     /// Whether there are so many, or fewer.

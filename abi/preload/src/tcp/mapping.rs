@@ -2,14 +2,16 @@
 
 use std::ffi::c_int;
 
+use weft_os::dgram::get_int;
 use weft_os::file::does_not_wait;
+use weft_os::stream;
 use weft_os::user::{UserBuffers, UserRange};
 use weft_sockets::ddp::{Connection, Settled, State};
 use weft_sockets::Errno;
 
 use super::holding::Hold;
 use super::timeout::Timeout;
-use super::waits::{wait_a_while, wait_once};
+use super::waits::{wait_a_while, wait_for_the_peer, wait_once};
 use super::TcpSocket;
 use crate::edge::{caught, test_cancel};
 
@@ -41,9 +43,9 @@ impl TcpSocket {
             if errno != libc::EAGAIN || !waits {
                 return Err(self.told(connection, errno));
             }
+            let known = connection;
             let stopped_by = hold.across(&mut connection, |socket| {
-                let is_over = timeout.limit(socket.fd).err();
-                is_over.or_else(|| wait_a_while(socket.fd))
+                socket.wait_to_map(known, &mut timeout)
             });
             if let Some(errno) = stopped_by {
                 return Err(errno);
@@ -68,7 +70,7 @@ impl TcpSocket {
         flags: c_int,
     ) -> Result<usize, Errno> {
         test_cancel();
-        let mut connection = self.to_map().map_err(|_| libc::ENOTCONN)?;
+        let mut connection = self.to_map().map_err(not_connected)?;
         let (mut sent, mut hold, mut timeout) = (0, Hold::new(self), Timeout::to_send());
         while sent < data.octets() {
             let Some(at) = offset.checked_add(sent as u64) else {
@@ -85,11 +87,13 @@ impl TcpSocket {
                     continue;
                 }
                 Err(libc::EAGAIN) => {
+                    let known = connection;
                     let is_open = connection.slot().state() == State::Open;
                     match flags & libc::MSG_DONTWAIT != 0 || does_not_wait(hold.socket().fd) {
                         true => Some(libc::EAGAIN),
-                        false => hold.across(&mut connection, |socket| {
-                            socket.wait_to_write(is_open, &mut timeout)
+                        false => hold.across(&mut connection, |socket| match is_open {
+                            true => wait_once(socket.fd, libc::POLLOUT, &mut timeout),
+                            false => socket.wait_for_start(known, &mut timeout),
                         }),
                     }
                 }
@@ -105,24 +109,48 @@ impl TcpSocket {
         Ok(sent)
     }
 
-    /// Waits until the socket has room, or until the start may have gone on; the error that the wait ended with.
-    fn wait_to_write(self, is_open: bool, timeout: &mut Timeout) -> Option<Errno> {
-        if is_open {
-            return wait_once(self.fd, libc::POLLOUT, timeout);
+    /// Waits until memory may be mapped: until the start may have gone on, the peer may have given credit, or the
+    /// socket has room; the error that the wait ended with.
+    fn wait_to_map(self, connection: Connection<'_>, timeout: &mut Timeout) -> Option<Errno> {
+        if connection.slot().state() != State::Open {
+            return self.wait_for_start(connection, timeout);
         }
+        match connection.lacks_credit() {
+            Ok(false) => wait_once(self.fd, libc::POLLOUT, timeout),
+            // Room wakes nobody who waits for credit.
+            _ => wait_for_the_peer(self.fd, true, timeout),
+        }
+    }
+
+    /// Waits until the start may have gone on; the error that the wait ended with, or the attempt to connect.
+    fn wait_for_start(self, connection: Connection<'_>, timeout: &mut Timeout) -> Option<Errno> {
         let is_over = timeout.limit(self.fd).err();
-        is_over.or_else(|| wait_a_while(self.fd))
+        is_over.or_else(|| {
+            wait_a_while(self.fd);
+            self.attempt_ended(connection)
+        })
     }
 
     /// The connection; an error where there is none, nor one under way.
     fn to_map(self) -> Result<Connection<'static>, Errno> {
         let connection = self.connection().ok_or(libc::EINVAL)?;
-        let is_under_way =
-            || weft_os::stream::state(self.fd) != Some(weft_os::stream::State::Closed);
-        match connection.slot().state() {
-            State::Connecting if !is_under_way() => Err(libc::EINVAL),
-            _ => Ok(connection),
+        match self.attempt_ended(connection) {
+            Some(errno) => Err(errno),
+            None => Ok(connection),
         }
+    }
+
+    /// What the attempt to connect ended with, where nobody has connected the socket: what the kernel has to tell of it
+    /// (`SO_ERROR`), or `EINVAL` of a socket of which it has nothing to tell.
+    fn attempt_ended(self, connection: Connection<'_>) -> Option<Errno> {
+        let is_closed = || stream::state(self.fd) == Some(stream::State::Closed);
+        let is_over = connection.slot().state() == State::Connecting && is_closed();
+        is_over.then(
+            || match get_int(self.fd, libc::SOL_SOCKET, libc::SO_ERROR) {
+                Ok(errno) if errno > 0 => errno,
+                _ => libc::EINVAL,
+            },
+        )
     }
 
     /// What the program is told of an error: of one that ended the connection once, later that it is closed.
@@ -131,9 +159,18 @@ impl TcpSocket {
     }
 }
 
+/// What `riowrite` fails with where there is no connection to map memory on.
+fn not_connected(errno: Errno) -> Errno {
+    match errno {
+        libc::EINVAL => libc::ENOTCONN,
+        errno => errno,
+    }
+}
+
 /// Goes on with the start. A peer that is plain TCP maps nothing.
 fn framed(connection: Connection<'static>) -> Result<(), Errno> {
-    match connection.settle()? {
+    // As with octets that are sent, a client that says nothing is not waited for long.
+    match connection.settle_to_send()? {
         Settled::Plain | Settled::Late => Err(libc::EOPNOTSUPP),
         Settled::Open | Settled::Waits => Ok(()),
     }

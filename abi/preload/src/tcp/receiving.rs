@@ -12,7 +12,7 @@ use weft_sockets::Errno;
 use super::attempts::{attempt, Attempt};
 use super::holding::Hold;
 use super::timeout::Timeout;
-use super::waits::{wait_a_while, wait_for_more, wait_once, wait_to_receive};
+use super::waits::{wait_a_while, wait_for_more, wait_for_the_peer, wait_once, wait_to_receive};
 use super::TcpSocket;
 use crate::edge::{caught, fail, put, test_cancel, List};
 use crate::socket::Beside;
@@ -124,6 +124,13 @@ impl TcpSocket {
         has_got: bool,
         timeout: &mut Timeout,
     ) -> Wait {
+        if connection.waits_for_another_process() {
+            // What is there is not this process's to take, and would end every other wait at once.
+            return match wait_for_the_peer(self.fd, !has_got, timeout) {
+                None => Wait::Over,
+                Some(errno) => Wait::Failed(errno),
+            };
+        }
         // What the program asked to be woken for may be more than is missing.
         let polls = connection.slot().low_water() == 1;
         // The kernel's own timeout is right for one wait alone.

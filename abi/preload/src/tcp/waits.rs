@@ -4,7 +4,7 @@
 use std::ffi::{c_int, c_void};
 
 use libc::{pollfd, size_t, ssize_t};
-use weft_os::stream;
+use weft_os::{signals, stream};
 use weft_sockets::Errno;
 
 use super::timeout::Timeout;
@@ -80,42 +80,46 @@ pub fn wait_once(fd: c_int, events: i16, timeout: &mut Timeout) -> Option<Errno>
     }
 }
 
-/// Waits, to send, until the peer has said something, as long as the call waits at all; the error that the wait ended
-/// with. `is_restarted`: the call may be taken up again after a signal.
+/// Waits until the peer may have said something, or somebody may have taken what stands before it, as long as the call
+/// waits at all; the error that the wait ended with. `is_restarted`: the call may be taken up again after a signal.
+///
+/// Each wait is a short one. What the peer says may be taken by another call, by the thread of mapped memory or by
+/// another process, and then nothing comes any more that would end a wait for octets.
 pub fn wait_for_the_peer(fd: c_int, is_restarted: bool, timeout: &mut Timeout) -> Option<Errno> {
     let limit = match timeout.limit(fd) {
         Ok(limit) => limit,
         Err(errno) => return Some(errno),
     };
-    // Octets that nobody receives, or the end, are there already and would end every wait for more. And whoever
-    // receives them finds what stands behind them, of which this thread would not hear.
-    if stream::unread(fd) > 0 || stream::has_ended(fd) {
-        let ms = limit
-            .map_or(LOOK_EVERY_MS, Limit::left_ms)
-            .min(LOOK_EVERY_MS);
-        // SAFETY: no entries.
-        let _ = unsafe { calls::poll(std::ptr::null_mut(), 0, ms) };
+    let ms = limit
+        .map_or(LOOK_EVERY_MS, Limit::left_ms)
+        .min(LOOK_EVERY_MS);
+    let waited = wait_briefly(fd, ms);
+    if waited >= 0 || errno() != libc::EINTR {
         return None;
     }
-    // A call with a timeout is not taken up again after a signal either (signal(7)).
-    if limit.is_some() || !is_restarted {
-        return wait_once(fd, libc::POLLIN, timeout);
-    }
-    match wait_to_receive(fd, 1) {
-        // The timeout of a receive is none of a send's.
-        Err(libc::EAGAIN) | Ok(()) => None,
-        Err(errno) => Some(errno),
-    }
+    // A call with a timeout is not taken up again after a signal (signal(7)).
+    let goes_on = limit.is_none() && is_restarted && signals::restart_after_interrupt();
+    (!goes_on).then_some(libc::EINTR)
 }
 
 /// Waits a few milliseconds, or until something comes. A signal ends it too, and the caller looks again.
 pub fn wait_a_while(fd: c_int) -> Option<Errno> {
+    wait_briefly(fd, WHILE_MS);
+    None
+}
+
+/// Waits so many milliseconds, or until something comes; gives what `poll` does.
+fn wait_briefly(fd: c_int, ms: c_int) -> c_int {
     let mut wait = pollfd {
         fd,
         events: libc::POLLIN,
         revents: 0,
     };
-    // SAFETY: one entry, which is ours.
-    let _ = unsafe { calls::poll(&mut wait, 1, WHILE_MS) };
-    None
+    // Octets that nobody receives, or the end, are there already and would end every wait for more at once.
+    let watched = match stream::unread(fd) > 0 || stream::has_ended(fd) {
+        true => 0,
+        false => 1,
+    };
+    // SAFETY: one entry, which is ours, or none of it.
+    unsafe { calls::poll(&mut wait, watched, ms) }
 }

@@ -219,6 +219,13 @@ pub(super) struct Told {
     pub(super) limit: u32,
 }
 
+impl Told {
+    /// Whether it was told anything.
+    pub(super) fn is_any(&self) -> bool {
+        self.limit > 0 || self.which != 0 || self.read.len > 0
+    }
+}
+
 /// Numbers for memory that a peer may write to.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes)]

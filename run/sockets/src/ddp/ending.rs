@@ -75,7 +75,8 @@ impl Connection<'_> {
         let try_to = || -> Result<Left, Errno> {
             // The end leaves as octets do: a client that says nothing is not waited for longer.
             self.settle_to_send()?;
-            if !self.finish()? {
+            let has_left = self.finish()? && !self.may_be_cut_off()?;
+            if !has_left {
                 return Ok(Left::Octets);
             }
             match self.slot.state() {
@@ -94,6 +95,17 @@ impl Connection<'_> {
             // Of a connection that is over nothing is left.
             Err(_) => Left::Nothing,
         }
+    }
+
+    /// A peer that was told of mapped memory writes there and cannot know of the close. To a socket that is closed
+    /// those would be octets that nobody takes, and the kernel's answer a reset, which costs the peer what is on its
+    /// way. So its Writes are thrown away until it has everything. Whether it has not.
+    fn may_be_cut_off(&self) -> Result<bool, Errno> {
+        if !self.slot.has_given_back() {
+            return Ok(false);
+        }
+        // Octets of the stream make the close a reset whatever else comes.
+        Ok(self.look()? == Received::Nothing && stream::not_acknowledged(self.fd) > 0)
     }
 
     /// A peer that is not Weft goes on saying what gives credit. To a socket that is closed that would be octets that

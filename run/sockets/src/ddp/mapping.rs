@@ -11,16 +11,29 @@ use weft_os::process;
 use weft_os::stream;
 use weft_os::user::{UserBuffers, UserRange};
 use weft_stream::frame::{write_header, WRITE_HEADER_LEN};
-use weft_stream::Map;
+use weft_stream::{Map, Next};
 
 use super::directions::{Held, Receiving, Sending};
 use super::own_maps::OwnMaps;
 use super::receiving::Received;
+use super::rest::has_place_for_news;
 use super::sending::{covered_trailer, Fits, COPIED_MAX};
 use super::slot::{State, PAYLOAD_MAX};
 use super::spans::Spans;
 use super::{Connection, Slot};
 use crate::Errno;
+
+/// In place of a process: whoever had mapped memory has closed the connection.
+const GIVEN_BACK: u32 = u32::MAX;
+
+/// Where the octets of a Write of the peer's go.
+enum Place {
+    Here(UserRange),
+    /// Memory of another process, which will take the Write.
+    Elsewhere,
+    /// Memory that its process has given back by a close.
+    Nowhere,
+}
 
 impl Slot {
     /// Entries of this end's table of what the peer maps. To be set before the start says so.
@@ -65,7 +78,7 @@ impl Slot {
     fn begin_to_map(&self) -> Result<(), Errno> {
         let own = process::member();
         let owner = self.mapped_by.load(Ordering::Acquire);
-        if owner != own && owner != 0 && process::exists(owner) {
+        if owner != own && self.is_mapped_elsewhere() {
             return Err(libc::EBUSY);
         }
         let claimed =
@@ -74,12 +87,27 @@ impl Slot {
         claimed.map(drop).map_err(|_| libc::EBUSY)
     }
 
-    /// This process has no memory mapped any more. What comes for it is a fault then.
-    fn end_mapping(&self) {
+    /// Whether another process has mapped memory, and lives: one that has ended and that nobody has asked about takes
+    /// nothing any more.
+    fn is_mapped_elsewhere(&self) -> bool {
+        match self.mapped_by.load(Ordering::Acquire) {
+            0 | GIVEN_BACK => false,
+            owner => owner != process::member() && !process::has_ended(owner),
+        }
+    }
+
+    /// Whether memory was mapped by a process that has closed the connection since.
+    pub(super) fn has_given_back(&self) -> bool {
+        self.mapped_by.load(Ordering::Relaxed) == GIVEN_BACK
+    }
+
+    /// This process closes the connection and has no memory mapped any more. A peer that writes cannot know: what comes
+    /// for it is thrown away from now on.
+    fn give_back(&self) {
         let own = process::member();
-        let _ = self
-            .mapped_by
-            .compare_exchange(own, 0, Ordering::AcqRel, Ordering::Relaxed);
+        let _ =
+            self.mapped_by
+                .compare_exchange(own, GIVEN_BACK, Ordering::AcqRel, Ordering::Relaxed);
     }
 }
 
@@ -90,6 +118,10 @@ impl Connection<'_> {
     /// `EAGAIN` where the peer has not said enough, or there is no room to tell it; `ENOMEM` where it has no entry for
     /// more; `EBUSY` where another process has memory mapped; `EPIPE`; or the connection is over.
     pub fn map(&self, memory: UserRange, offset: u64) -> Result<(), Errno> {
+        if self.lacks_credit()? {
+            // Nobody else may take what the peer has said of it.
+            self.take_what_was_said()?;
+        }
         let (mut receiving, mut sending, maps) = self.take_to_map()?;
         if sending.sender.map_entries() == 0 {
             return Err(libc::ENOMEM);
@@ -107,6 +139,14 @@ impl Connection<'_> {
         receiving.receiver.begin_mapping();
         self.set_mark(&mut receiving);
         self.tell_of_map(&mut sending, &told)
+    }
+
+    /// Whether the peer, of a connection that is open, has no buffer for a message about memory.
+    ///
+    /// # Errors
+    /// `EAGAIN` where another call has the sending direction in hand; the connection is over.
+    pub fn lacks_credit(&self) -> Result<bool, Errno> {
+        Ok(self.slot.state() == State::Open && !self.take_sending()?.sender.may_tell_of_map())
     }
 
     /// Takes note of memory that the peer is not told of.
@@ -141,8 +181,8 @@ impl Connection<'_> {
         self.flush(sending, 0).map(drop)
     }
 
-    /// Memory is mapped no longer: nothing is written there once this returns. The peer is told where that can be done
-    /// at once.
+    /// Memory is mapped no longer: nothing is written there once this returns. The peer is told, unless it has no
+    /// buffer for that, or has taken nothing of what many calls before this one had to tell.
     ///
     /// # Errors
     /// `EINVAL` where it is not mapped.
@@ -161,7 +201,9 @@ impl Connection<'_> {
         }
         // A peer that is not told writes to what is no memory, as it would if the news came late.
         if let Ok(mut sending) = self.take_sending() {
-            if sending.shut_down == 0 && self.flush(&mut sending, 0) == Ok(true) {
+            // What a full socket has left may be an FPDU in part, which this goes behind.
+            let has_place = self.flush(&mut sending, 0).is_ok() && has_place_for_news(&sending);
+            if sending.shut_down == 0 && has_place {
                 if let Some(told) = sending.sender.tell_of_map(entry, &Map::default()) {
                     let _ = self.tell_of_map(&mut sending, &told);
                 }
@@ -170,12 +212,12 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Nothing is mapped by this process any more, once this returns.
+    /// The program closes the connection: nothing is mapped by this process any more, once this returns.
     pub fn unmap_all(&self) {
         if self.slot.is_mapped_here() {
             // Nobody is amid a receive into it.
             let _receiving = self.take_receiving();
-            self.slot.end_mapping();
+            self.slot.give_back();
         }
     }
 
@@ -267,8 +309,10 @@ impl Connection<'_> {
         if done > 0 {
             return self.pass_over(receiving, done);
         }
-        let Some(memory) = self.memory(stag, to, left)? else {
-            return Ok(Received::Nothing);
+        let memory = match self.memory(stag, to, left)? {
+            Place::Here(memory) => memory,
+            Place::Elsewhere => return Ok(Received::Nothing),
+            Place::Nowhere => return self.pass_over(receiving, left as usize),
         };
         receiving.beside().spans = Spans::of_payload(left as usize);
         receiving.commit();
@@ -289,8 +333,8 @@ impl Connection<'_> {
         }
     }
 
-    /// Takes octets from the socket that somebody has placed who looked that far: the program may have changed them
-    /// since.
+    /// Takes octets from the socket that are not to be placed: somebody has who looked that far, and the program may
+    /// have changed them since; or their memory was given back.
     fn pass_over(
         &self,
         receiving: &mut Held<'_, Receiving>,
@@ -314,19 +358,27 @@ impl Connection<'_> {
         self.break_off(&"memory that was mapped for the peer is there no longer")
     }
 
-    /// The memory that a Write goes to; nothing where it is another process's, which will take the Write.
-    fn memory(&self, stag: u32, to: u64, len: u32) -> Result<Option<UserRange>, Errno> {
-        if !self.slot.is_mapped_here() {
-            let owner = self.slot.mapped_by.load(Ordering::Acquire);
-            if owner != 0 && process::exists(owner) {
-                return Ok(None);
-            }
+    /// Whether the next octets of the socket are for memory of another process, which has not taken them yet.
+    pub fn waits_for_another_process(&self) -> bool {
+        let next = || self.take_receiving().map(|it| it.receiver.next());
+        self.slot.is_mapped_elsewhere() && matches!(next(), Ok(Next::Mapped { .. }))
+    }
+
+    /// The memory that a Write goes to.
+    fn memory(&self, stag: u32, to: u64, len: u32) -> Result<Place, Errno> {
+        if self.slot.has_given_back() {
+            return Ok(Place::Nowhere);
+        }
+        if self.slot.is_mapped_elsewhere() {
+            return Ok(Place::Elsewhere);
         }
         let maps = self.maps.filter(|_| self.slot.is_mapped_here());
         let memory = match maps {
             Some(maps) => maps.find(stag, to, len),
             None => Err(weft_stream::Fault::Stag(weft_iwarp::Stag(stag))),
         };
-        memory.map(Some).map_err(|fault| self.break_off(&fault))
+        memory
+            .map(Place::Here)
+            .map_err(|fault| self.break_off(&fault))
     }
 }

@@ -49,6 +49,16 @@ impl OwnMaps {
         self.process.load(Ordering::Relaxed) == process::id()
     }
 
+    /// It is this process's and empty, unless it is already: another thread may have put something into it.
+    fn begin(&self) {
+        if let Locked::Held(mut list) | Locked::Orphaned(mut list) = self.list.lock() {
+            if !self.are_own() {
+                *list = [None; MAPS_MAX];
+                self.process.store(process::id(), Ordering::Release);
+            }
+        }
+    }
+
     fn list(&self) -> Result<Guard<'_, [Option<OwnMap>; MAPS_MAX]>, Errno> {
         match self.list.lock() {
             Locked::Held(list) | Locked::Orphaned(list) => Ok(list),
@@ -185,10 +195,7 @@ impl Mapped {
             Some(number) => self.tables.get(number as usize)?,
             None => self.tables.take(row)?,
         };
-        if let Locked::Held(mut list) | Locked::Orphaned(mut list) = maps.list.lock() {
-            *list = [None; MAPS_MAX];
-        }
-        maps.process.store(process::id(), Ordering::Relaxed);
+        maps.begin();
         let own = maps.number as u32 + 1;
         let entered = word.compare_exchange(before, own, Ordering::AcqRel, Ordering::Acquire);
         self.any.store(true, Ordering::Relaxed);
@@ -196,7 +203,7 @@ impl Mapped {
             Ok(_) => Some(maps),
             // Another thread was quicker.
             Err(_) => {
-                self.tables.give_back(maps.number);
+                self.give_back(maps.number);
                 self.look_up(slot)
             }
         }
@@ -210,8 +217,16 @@ impl Mapped {
         let word = self.by_slot.get(slot as usize);
         let number = word.map_or(0, |word| word.swap(0, Ordering::AcqRel));
         if let Some(number) = number.checked_sub(1) {
-            self.tables.give_back(number as usize);
+            self.give_back(number as usize);
         }
+    }
+
+    /// The table is nobody's: who takes it next begins with none.
+    fn give_back(&self, number: usize) {
+        if let Some(maps) = self.tables.get(number) {
+            maps.process.store(0, Ordering::Relaxed);
+        }
+        self.tables.give_back(number);
     }
 }
 
@@ -276,5 +291,22 @@ mod tests {
         });
         assert!(await_child(child));
         assert_eq!(maps.insert(memory, 0, 1), Err(libc::ENOMEM));
+    }
+
+    /// Threads of a child that map at once share its table, and the later one finds what the earlier one has mapped.
+    #[test]
+    fn a_table_begins_once_in_a_child() {
+        process::watch();
+        let mapped = Mapped::new().unwrap();
+        let memory = range(8);
+        mapped.make(3).unwrap().insert(memory, 0, 2).unwrap();
+        let child = fork(|| {
+            let maps = mapped.make(3).unwrap();
+            let entry = maps.insert(memory, 0, 2).map(|(entry, _)| entry);
+            // What the later thread does, which has not seen that the table is its process's.
+            maps.begin();
+            (entry, maps.remove(&memory)) == (Ok(0), Ok(Some(0)))
+        });
+        assert!(await_child(child));
     }
 }

@@ -337,7 +337,10 @@ impl Connection<'_> {
 
     /// The socket has ended.
     pub(super) fn at_end(&self, receiver: &Receiver) -> Result<Received, Errno> {
-        if receiver.is_between_fpdus() || self.slot.receives_no_more() {
+        // A peer that said its last octet may say more that is none of the stream, and the socket reads as ended by
+        // then.
+        let is_over = receiver.has_ended() || self.slot.receives_no_more();
+        if receiver.is_between_fpdus() || is_over {
             return Ok(Received::End);
         }
         Err(self.break_off(&"the peer's stream ended in the middle of an FPDU"))

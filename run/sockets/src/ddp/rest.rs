@@ -3,6 +3,7 @@
 use weft_os::parts::Sends;
 use weft_os::shared::{give_back, Holding};
 use weft_os::user::UserBuffers;
+use weft_stream::sender::MAP_TOLD_LEN;
 
 use super::directions::{shut_down, Held, Sending};
 use super::slot::REST_MAX;
@@ -11,6 +12,17 @@ use crate::Errno;
 
 /// A rest below this is kept in memory that the connection has anyway.
 const GIVE_BACK_FROM: usize = 4096;
+
+/// Octets of the rest that are left to what has to be said to a peer, whoever calls: answers and credit.
+const KEPT_FOR_ANSWERS: usize = 512;
+
+/// Whether what a peer is told of mapped memory goes behind the rest, and leaves room for what it has to be told.
+pub(super) fn has_place_for_news(sending: &Held<'_, Sending>) -> bool {
+    let (at, len) = (sending.rest_at as usize, sending.rest_len as usize);
+    // The rest can be moved to the front where it does not overlap itself there.
+    let from = if at >= len { 0 } else { at };
+    from + len + MAP_TOLD_LEN + KEPT_FOR_ANSWERS <= REST_MAX
+}
 
 impl Connection<'_> {
     /// Puts octets behind what has to leave first.

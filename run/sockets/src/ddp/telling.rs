@@ -33,12 +33,24 @@ impl Connection<'_> {
                     );
                     return Err(self.break_off(&why));
                 }
-                Some(event) => self.heed(receiving, event, behind),
+                Some(event) => {
+                    self.end_for_everybody(&event);
+                    self.heed(receiving, event, behind);
+                }
                 None if framing.taken == 0 => break,
                 None => {}
             }
         }
         Ok(())
+    }
+
+    /// The end of a peer that is not Weft is a word and no FIN. Whoever takes the word is one of many who may wait for
+    /// the end, so the socket is made to show it: to all of them, from now on. What the peer says later is queued all
+    /// the same while this end's own direction is open.
+    fn end_for_everybody(&self, event: &Event) {
+        if self.slot.is_foreign() && matches!(event, Event::End | Event::Disconnect) {
+            weft_os::stream::shut_receiving_down(self.fd);
+        }
     }
 
     /// Takes note of what the peer gives or has mapped, which ends at this place of the socket, unless somebody has who
@@ -62,12 +74,22 @@ impl Connection<'_> {
         receiving.acted_to = behind;
     }
 
+    /// Whether the sending direction was not told yet what the peer said, or what the peer is to be told: another call
+    /// had it in hand.
+    ///
+    /// # Errors
+    /// `EAGAIN` where another call has the receiving direction in hand.
+    pub fn has_untold(&self) -> Result<bool, Errno> {
+        let receiving = self.take_receiving()?;
+        Ok(receiving.told.is_any() || receiving.receiver.renewal().is_some())
+    }
+
     /// Tells the sending direction what the receiving one was told, and the peer what it has to be told. What cannot be
     /// told now is told with the next call.
     pub(super) fn pass_on(&self, receiving: &mut Held<'_, Receiving>) -> Result<(), Errno> {
         let renewal = receiving.receiver.renewal();
         let told = receiving.told;
-        if renewal.is_none() && told.limit == 0 && told.which == 0 && told.read.len == 0 {
+        if renewal.is_none() && !told.is_any() {
             return Ok(());
         }
         let mut sending = match self.take_sending() {
@@ -97,5 +119,79 @@ impl Connection<'_> {
             receiving.receiver.renewed(&renewal);
         }
         self.flush(&mut sending, 0).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+
+    use weft_iwarp::Msn;
+    use weft_os::dgram::ready;
+    use weft_stream::start::{self, START_LEN};
+    use weft_stream::{ConnectionData, Word};
+
+    use super::super::{Settled, Slot};
+    use super::*;
+
+    /// An end of ours, and a peer's socket that is not Weft's and has buffers for few messages.
+    fn connected() -> (TcpStream, &'static Slot, TcpStream) {
+        weft_os::process::watch();
+        weft_os::user::guard_copies();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut peer = listener.accept().unwrap().0;
+        let slot = &Slot::make(1).unwrap()[0];
+        slot.restart_clock();
+        let connection = Connection::new(slot, socket.as_raw_fd());
+        connection.ask().unwrap();
+        let mut request = [0; START_LEN];
+        peer.read_exact(&mut request).unwrap();
+        let request = start::read_request(&request).unwrap().unwrap();
+        let of_peer = ConnectionData {
+            big_endian: false,
+            weft: false,
+            maps: false,
+            credits: 4,
+            map_entries: 0,
+            targets: Target {
+                to: 0x9000,
+                stag: 3,
+                len: 2,
+            },
+            data: Target {
+                to: 0x1000,
+                stag: 2,
+                len: 100,
+            },
+        };
+        let (reply, len, _) = request.accept(&of_peer, false);
+        peer.write_all(&reply[..len]).unwrap();
+        while connection.settle().unwrap() != Settled::Open {
+            ready(socket.as_raw_fd(), libc::POLLIN, 1000);
+        }
+        (socket, slot, peer)
+    }
+
+    #[test]
+    fn credit_that_could_not_be_told_is_told_later() {
+        let (socket, slot, mut peer) = connected();
+        let connection = Connection::new(slot, socket.as_raw_fd());
+        assert_eq!(connection.lacks_credit(), Ok(true));
+        let message = frame::message(Msn(1), Word::Credit(100), false);
+        peer.write_all(&message).unwrap();
+        ready(socket.as_raw_fd(), libc::POLLIN, 1000);
+        let sending = connection.take_sending().unwrap();
+        let other = connection.without_waiting();
+        std::thread::scope(|scope| scope.spawn(|| other.look().map(drop)).join().unwrap()).unwrap();
+        drop(sending);
+        assert_eq!(connection.has_untold(), Ok(true));
+        assert_eq!(connection.lacks_credit(), Ok(true));
+        // Nothing has come since.
+        connection.look().unwrap();
+        assert_eq!(connection.has_untold(), Ok(false));
+        assert_eq!(connection.lacks_credit(), Ok(false));
     }
 }

@@ -52,6 +52,17 @@ impl Streams {
         }
     }
 
+    /// `fd` is about to be closed. Where that is the program's last descriptor its mapped memory is its own again at
+    /// once, although calls that wait go on with the connection.
+    pub(super) fn give_memory_back(&'static self, record: &Record, fd: i32) {
+        let waiters = record.waiters.load(Ordering::Acquire);
+        if waiters > 0 && record.references.count() <= waiters + 1 {
+            if let Some(connection) = self.connection(record, fd) {
+                connection.unmap_all();
+            }
+        }
+    }
+
     /// A call that has waited is over. The reference that it held is still to be given back.
     pub(crate) fn let_go(&'static self, record: &Record) {
         if record.waiters.fetch_sub(1, Ordering::AcqRel) > 1 {

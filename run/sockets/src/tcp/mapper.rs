@@ -204,7 +204,8 @@ impl Streams {
         self.mapper.watch(self, record.number(), fd)
     }
 
-    /// Takes what has come; false where another call has the connection in hand, which may not take all of it.
+    /// Takes what has come; false where another call has the connection in hand, so that not all of it was taken, or
+    /// not all of it told.
     fn place(&self, record: &Record) -> bool {
         let (Locked::Held(fd) | Locked::Orphaned(fd)) = record.served_by.lock() else {
             return true;
@@ -218,7 +219,9 @@ impl Streams {
                 Ok(Received::Octets(_)) => connection.look_past(),
                 looked => looked.map(drop),
             };
-            placed != Err(libc::EAGAIN)
+            // A sender waits for credit that was taken and not told.
+            let told = placed.and_then(|()| connection.has_untold());
+            !matches!(told, Ok(true) | Err(libc::EAGAIN))
         })
     }
 }

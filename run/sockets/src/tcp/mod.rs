@@ -243,7 +243,10 @@ impl Sockets for Streams {
         self.leave_stand_in(record, fd);
         match record.references.is_last() {
             true => self.wind_up(record, fd),
-            false => record.forget_watch(fd),
+            false => {
+                self.give_memory_back(record, fd);
+                record.forget_watch(fd);
+            }
         }
     }
 
