@@ -189,13 +189,12 @@ def free_port():
         return probe.getsockname()[1]
 
 
-@case("mode=1", "wait=forever")
-def a_receiver_that_comes_late(bed, how):
-    """What is sent before it is there waits: in the queue, or in the sender's call."""
+def late(bed, rule, how):
+    """The receiver is there a second and a half after the first send."""
     port, count = free_port(), 300
-    sender = bed.start(f"uoe require {how}", *python("send.py"), port, count, 200, "patient")
+    sender = bed.start(rule, *python("send.py"), port, count, 200, "patient")
     time.sleep(1.5)
-    receiver = bed.start(True, *python("receive.py"), "recv", port)
+    receiver = bed.start(True, *python("receive.py"), how, port)
     sent, carried = bed.finish(sender)
     output, here = bed.finish(receiver)
     came = said(output)
@@ -203,6 +202,27 @@ def a_receiver_that_comes_late(bed, how):
     expect(came, came["damaged"] == came["disordered"] == 0 and came["sources"] == 1)
     # The last says that it is over.
     expect((carried, here), carried[0] == here[2] == count + 1 and here[3] == carried[3] == 0)
+
+
+@case("mode=1", "wait=forever")
+def a_receiver_that_comes_late(bed, how):
+    """What is sent before it is there waits: in the queue, or in the sender's call."""
+    late(bed, f"uoe require {how}", "recv")
+
+
+@case("timeout", "poll", "select", "epoll", "edge")
+def a_late_receiver_that_waits(bed, how):
+    """It does not call to receive before something is there, and nothing comes plainly."""
+    late(bed, "uoe require", how)
+
+
+@case("poll", "select", "epoll")
+def a_client_that_never_binds(bed, how):
+    """Its first datagram gives it a port; the answers come over a connection alone."""
+    server = bed.start("uoe require", *python("answer.py"))
+    client = bed.start(True, *python("ask.py"), bed.port(server), how)
+    output, (_, _, came, _) = bed.finish(client)
+    expect((output, came), said(output) == {"answers": 10} and came == 10)
 
 
 @case()

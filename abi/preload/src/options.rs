@@ -31,7 +31,11 @@ hook!(fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int, real =
         let (name, len) = name_at(addr, len);
         caught((), || stack.kinds().streams.binding_beside(&name[..len]));
     }
-    real()
+    let status = real();
+    if let Some(mine) = known(fd).filter(|_| status == 0) {
+        mine.bound();
+    }
+    status
 });
 
 hook!(fn listen(fd: c_int, backlog: c_int) -> c_int, real => {

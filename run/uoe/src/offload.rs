@@ -160,6 +160,12 @@ impl Offload {
     }
 
     #[cold]
+    /// Whether it could be told of the socket once that has a port.
+    pub fn awaits_port(&self, port: &Port, fd: RawFd) -> bool {
+        let has_port = || beside::local_end(fd).is_some_and(|at| at.port() != 0);
+        !port.is_off() && !port.is_served() && !self.is_over() && !has_port()
+    }
+
     fn serve(&'static self, port: &'static Port, key: u32, fd: RawFd) {
         let has_port = beside::local_end(fd).is_some_and(|at| at.port() != 0);
         if !has_port || self.is_over() || process::is_borrowed() || !port.keep(fd) {

@@ -11,7 +11,7 @@ use weft_sockets::udp::{Datagrams, Record};
 use weft_sockets::verdict::Verdict;
 use weft_sockets::Errno;
 
-use crate::edge::{caught, settle, test_cancel, List};
+use crate::edge::{caught, get, settle, test_cancel, List};
 use crate::socket::{Beside, FileOctets, Socket};
 
 /// A UDP socket of the program's.
@@ -147,7 +147,21 @@ impl Socket for UdpSocket {
         None
     }
 
-    fn watched(self, _epoll: c_int, _operation: c_int, _event: *const epoll_event) {}
+    /// Its program waits for datagrams from here on, in one way or another, or will.
+    fn bound(self) {
+        self.awaited();
+    }
+
+    fn awaited(self) {
+        caught((), || self.sockets().awaited(self.record, self.fd));
+    }
+
+    fn watched(self, _epoll: c_int, operation: c_int, event: *const epoll_event) {
+        let waits = get(event).is_some_and(|event| event.events & libc::EPOLLIN as u32 != 0);
+        if waits && operation != libc::EPOLL_CTL_DEL {
+            caught((), || self.sockets().watched(self.record, self.fd));
+        }
+    }
 
     fn is_framed(self) -> bool {
         false

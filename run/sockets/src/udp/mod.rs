@@ -52,6 +52,8 @@ pub struct Datagrams {
     records: Pool<Record>,
     waiting: Waiting,
     /// Shared with children. The first slot is none: its first word counts the slots given out, by any process.
+    /// Sockets that an epoll watches and that had no port yet when they were looked at.
+    portless: Waiting,
     slots: &'static [AtomicU32],
     rules: DatagramRules,
     /// Sends or receives in quick succession after which a socket is busy; 0 for always.
@@ -94,6 +96,7 @@ impl Datagrams {
             records: Pool::new(most, 1),
             waiting: Waiting::new(most),
             slots: pages::shared_words(SLOTS_MAX * SLOT_WORDS)?,
+            portless: Waiting::new(most),
             rules,
             busy_after,
             flusher: Flusher::new(hold),
@@ -231,6 +234,7 @@ impl Sockets for Datagrams {
     fn end(&self, number: usize) {
         self.waiting.remove(number);
         if let Some(record) = self.record(number) {
+        self.portless.remove(number);
             self.offload_closed(record);
         }
         self.records.give_back(number);

@@ -2,6 +2,7 @@
 //!
 //! What a carrier is and who runs it is `run/uoe`'s. Here its answers become those of a socket's calls.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use weft_os::user::UserBuffers;
@@ -82,6 +83,45 @@ impl Datagrams {
     #[inline]
     pub fn may_be_offloaded(&self, record: &Record) -> bool {
         self.offload.is_some() && !record.port.is_off()
+    /// The program waits, or is to wait, for datagrams at the socket. Others may be told from here on that it takes
+    /// carriers: a peer that never sends plainly would wake nobody who could say so in a receive.
+    #[inline]
+    pub fn awaited(&self, record: &'static Record, fd: i32) {
+        if let Some(offload) = self.offload {
+            offload.receives(&record.port, key(record), fd);
+        }
+    }
+
+    /// An epoll watches the socket by this descriptor.
+    pub fn watched(&self, record: &'static Record, fd: i32) {
+        let Some(offload) = self.offload else { return };
+        offload.receives(&record.port, key(record), fd);
+        if offload.awaits_port(&record.port, fd) {
+            record.watched_fd.store(fd, Ordering::Relaxed);
+            self.portless.insert(record.number);
+        }
+    }
+
+    /// The program is about to wait for an epoll: sockets that were entered there without a port are looked at again.
+    /// `is_its`: whether a descriptor still stands for the socket with a number.
+    #[inline]
+    pub fn await_watched(&self, is_its: impl Fn(i32, usize) -> bool) {
+        if !self.portless.any() {
+            return;
+        }
+        for record in self.portless.iter().filter_map(|at| self.record(at)) {
+            let fd = record.watched_fd.load(Ordering::Relaxed);
+            let is_its = is_its(fd, record.number);
+            if is_its {
+                self.awaited(record, fd);
+            }
+            let awaits_port = |offload: &Offload| offload.awaits_port(&record.port, fd);
+            if !is_its || !self.offload.is_some_and(awaits_port) {
+                self.portless.remove(record.number);
+            }
+        }
+    }
+
     }
 
     /// A receive that the kernel did is over.
