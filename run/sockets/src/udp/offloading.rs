@@ -41,9 +41,13 @@ impl Datagrams {
         if sending.len > DATAGRAM_OCTETS_MAX {
             return Ok(None);
         }
-        // What gathered for the plain way was sent before.
-        if let Verdict::Done(Err(errno)) = self.make_way(tx, sending.fd, 0) {
-            return Ok(Some(Verdict::Done(Err(errno))));
+        // What gathered for the plain way was sent before. It stays where it is while no carrier is near: datagrams of
+        // another rule gather beside this one.
+        let may_overtake = !tx.sender.is_empty() && offload.has_path(&record.port, sending);
+        if may_overtake {
+            if let Verdict::Done(Err(errno)) = self.make_way(tx, sending.fd, 0) {
+                return Ok(Some(Verdict::Done(Err(errno))));
+            }
         }
         let fill = |place: &mut [u8]| data.read(place).map_err(|_| libc::EFAULT);
         Ok(match offload.send(&record.port, sending, fill) {
