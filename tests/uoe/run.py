@@ -138,6 +138,30 @@ def one_end(bed, which):
     expect((carried, here), carried[1] == here[1] == 0)
 
 
+def compiled(bed, name):
+    program = bed.work / name
+    source = HERE / f"{name}.c"
+    subprocess.run(["cc", "-std=gnu11", "-O2", "-pthread", "-o", program, source], check=True)
+    return program
+
+
+@case()
+def a_thread_that_is_cancelled(bed):
+    """Its sends wait: nobody takes what it sends."""
+    output, _ = bed.finish(bed.start("uoe require wait=forever", compiled(bed, "cancelled"), free_port()))
+    expect(output, output == "the handler ran\n")
+
+
+@case("uoe prefer", "uoe require")
+def a_receiver_that_confines_itself(bed, rule):
+    """It is left with the calls that its own receives make."""
+    receiver = bed.start(rule, compiled(bed, "confined"))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.sendto(b"seven..", ("127.0.0.1", bed.port(receiver)))
+    output, _ = bed.finish(receiver)
+    expect(output, output.endswith("7 octets\n"))
+
+
 @case()
 def checked(bed):
     """The checker of tests/datagrams: every call there is, random sizes, several sockets."""

@@ -154,18 +154,19 @@ impl Offload {
     /// The program receives from this socket, which others know by `key`: they may be told that it takes carriers.
     #[inline]
     pub fn receives(&'static self, port: &'static Port, key: u32, fd: RawFd) {
-        if !port.is_off() && port.begin_served() {
+        // Who has confined itself may have forbidden the calls that this takes.
+        if !port.is_off() && !self.is_over() && port.begin_served() {
             self.serve(port, key, fd);
         }
     }
 
-    #[cold]
     /// Whether it could be told of the socket once that has a port.
     pub fn awaits_port(&self, port: &Port, fd: RawFd) -> bool {
         let has_port = || beside::local_end(fd).is_some_and(|at| at.port() != 0);
         !port.is_off() && !port.is_served() && !self.is_over() && !has_port()
     }
 
+    #[cold]
     fn serve(&'static self, port: &'static Port, key: u32, fd: RawFd) {
         let has_port = beside::local_end(fd).is_some_and(|at| at.port() != 0);
         if !has_port || self.is_over() || process::is_borrowed() || !port.keep(fd) {
@@ -261,7 +262,7 @@ impl Offload {
     fn await_thread(&self, is_done: impl Fn() -> bool) {
         let begun = now();
         while !is_done() && now() - begun < ENDING_WITHIN {
-            std::thread::sleep(Duration::from_micros(100));
+            sched::pause(Duration::from_micros(100));
         }
     }
 

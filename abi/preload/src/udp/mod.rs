@@ -5,9 +5,10 @@ mod receive;
 use std::ffi::{c_int, c_uint, c_ulong, c_void};
 
 use libc::{epoll_event, mmsghdr, msghdr, socklen_t, timespec};
+use weft_os::sched;
 use weft_os::user::UserBuffers;
 use weft_sockets::stack::Stack;
-use weft_sockets::udp::{Datagrams, Record};
+use weft_sockets::udp::{Call, Datagrams, Record};
 use weft_sockets::verdict::Verdict;
 use weft_sockets::Errno;
 
@@ -38,10 +39,19 @@ impl UdpSocket {
 
 impl Socket for UdpSocket {
     fn send(self, to: Option<&[u8]>, data: &UserBuffers, flags: c_int) -> Verdict {
-        test_cancel();
-        caught(Verdict::Kernel, || {
-            self.sockets().send(self.record, self.fd, to, data, flags)
-        })
+        let mut call = Call::new(self.fd, to, data, flags);
+        loop {
+            // Here, and nowhere below, a thread that is cancelled leaves the call: no lock is held, and nothing is put
+            // on its way.
+            test_cancel();
+            let tried = caught(Ok(Verdict::Kernel), || {
+                self.sockets().send(self.record, &mut call)
+            });
+            match tried {
+                Ok(verdict) => return verdict,
+                Err(pause) => sched::pause(pause),
+            }
+        }
     }
 
     fn send_list(self, _to: Option<&[u8]>, _data: List, flags: c_int) -> Verdict {

@@ -36,6 +36,7 @@ use crate::waiting::Waiting;
 use slot::SLOT_WORDS;
 
 pub use incoming::Receive;
+pub use outgoing::Call;
 pub use receiver::{Ask, Datagram, CONTROL_OCTETS};
 pub use record::Record;
 
@@ -51,9 +52,9 @@ pub struct Datagrams {
     most: usize,
     records: Pool<Record>,
     waiting: Waiting,
-    /// Shared with children. The first slot is none: its first word counts the slots given out, by any process.
     /// Sockets that an epoll watches and that had no port yet when they were looked at.
     portless: Waiting,
+    /// Shared with children. The first slot is none: its first word counts the slots given out, by any process.
     slots: &'static [AtomicU32],
     rules: DatagramRules,
     /// Sends or receives in quick succession after which a socket is busy; 0 for always.
@@ -95,8 +96,8 @@ impl Datagrams {
             most,
             records: Pool::new(most, 1),
             waiting: Waiting::new(most),
-            slots: pages::shared_words(SLOTS_MAX * SLOT_WORDS)?,
             portless: Waiting::new(most),
+            slots: pages::shared_words(SLOTS_MAX * SLOT_WORDS)?,
             rules,
             busy_after,
             flusher: Flusher::new(hold),
@@ -233,8 +234,8 @@ impl Sockets for Datagrams {
 
     fn end(&self, number: usize) {
         self.waiting.remove(number);
-        if let Some(record) = self.record(number) {
         self.portless.remove(number);
+        if let Some(record) = self.record(number) {
             self.offload_closed(record);
         }
         self.records.give_back(number);
@@ -389,6 +390,40 @@ mod tests {
         let next = begun(&datagrams);
         assert!(std::ptr::eq(next, record), "the record is used again");
         assert!(shared.is_shared() && !next.slot().is_shared());
+    }
+
+    /// Sends on a socket by these rules, and says in how many calls of the kernel 1000 datagrams left.
+    fn calls_for_a_thousand(rules: &str) -> u64 {
+        assert!(process::watch());
+        let rules = DatagramRules::parse(rules).unwrap();
+        let offload = Offload::new(rules.clone(), weft_settings::DiscoveryPort::Same, false);
+        let hold = Duration::from_millis(50);
+        let datagrams = Datagrams::new(rules, 4, hold, offload).unwrap();
+        let datagrams: &'static Datagrams = Box::leak(Box::new(datagrams));
+        let record = begun(datagrams);
+        let [from, to] = [(); 2].map(|()| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+        from.connect(to.local_addr().unwrap()).unwrap();
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&from);
+        let mut octets = [7; 64];
+        let data = weft_os::user::OwnBuffer::from(&mut octets[..]);
+        let mut plain = 0;
+        for _ in 0..1000 {
+            let mut call = Call::new(fd, None, &data, 0);
+            match datagrams.send(record, &mut call).expect("no carrier is waited for") {
+                crate::verdict::Verdict::Kernel => plain += 1,
+                done => assert_eq!(done, crate::verdict::Verdict::Done(Ok(64))),
+            }
+        }
+        datagrams.flush_all();
+        plain + datagrams.counts().sends.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn a_rule_for_others_takes_no_segmentation_from_a_socket() {
+        let alone = calls_for_a_thousand("gso");
+        assert!(alone < 300, "{alone}");
+        let beside = calls_for_a_thousand("uoe prefer port=9; gso");
+        assert!(beside < 300, "{beside}, and {alone} without the other rule");
     }
 
     #[test]

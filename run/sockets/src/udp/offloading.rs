@@ -83,10 +83,6 @@ impl Datagrams {
         !record.port.begin_plain()
     }
 
-    /// Whether datagrams for the socket may come to travel over carriers.
-    #[inline]
-    pub fn may_be_offloaded(&self, record: &Record) -> bool {
-        self.offload.is_some() && !record.port.is_off()
     /// The program waits, or is to wait, for datagrams at the socket. Others may be told from here on that it takes
     /// carriers: a peer that never sends plainly would wake nobody who could say so in a receive.
     #[inline]
@@ -126,6 +122,10 @@ impl Datagrams {
         }
     }
 
+    /// Whether datagrams for the socket may come to travel over carriers.
+    #[inline]
+    pub fn may_be_offloaded(&self, record: &Record) -> bool {
+        self.offload.is_some() && !record.port.is_off() && !self.is_confined()
     }
 
     /// A receive that the kernel did is over.
