@@ -249,6 +249,23 @@ def a_client_that_never_binds(bed, how):
     expect((output, came), said(output) == {"answers": 10} and came == 10)
 
 
+@case("close", "exit")
+def a_sender_that_is_brief(bed, how):
+    """It is done with the socket before there is a channel."""
+    receiver = bed.start(True, *python("receive.py"), "recv")
+    port = bed.port(receiver)
+    _, carried = bed.finish(bed.start("uoe require", *python("brief.py"), port, how))
+    output, _ = bed.finish(receiver)
+    expect((output, carried), said(output)["came"] == 5 and carried == (6, 1, 0, 0))
+
+
+@case()
+def a_socket_after_one_that_waits(bed):
+    """The address that a program has closed is free, and what waited there is counted as dropped."""
+    _, carried = bed.finish(bed.start("uoe require", *python("brief.py"), free_port(), "again"))
+    expect(carried, carried == (0, 0, 0, 6))
+
+
 @case()
 def a_plain_receiver_where_carriers_are_required(bed):
     receiver = bed.start(False, *python("receive.py"), "timeout")

@@ -14,6 +14,7 @@ use weft_settings::DiscoveryPort;
 use weft_uoe::destinations::Destinations;
 
 use crate::counts::{Counted, Counts};
+use crate::left::{Left, LEFT_MAX};
 use crate::link::Link;
 use crate::mail::{Mail, Mailbox};
 use crate::nonces::Nonces;
@@ -44,6 +45,9 @@ pub struct Offload {
     pub(crate) nonces: Nonces,
     pub(crate) mail: Lock<Mailbox>,
     pub(crate) served: Lock<[Option<Held>; SERVED_MAX]>,
+    /// Sockets that the program has closed and the thread still has, and where these are.
+    pub(crate) left: Lock<[Option<Left>; LEFT_MAX]>,
+    pub(crate) left_ports: [Port; LEFT_MAX],
     pub(crate) thread: Lock<Worker>,
     /// The thread's number in the kernel.
     pub(crate) thread_number: AtomicI32,
@@ -92,6 +96,8 @@ impl Offload {
             nonces: Nonces::new(),
             mail: Lock::new(Mailbox::new()),
             served: Lock::new([None; SERVED_MAX]),
+            left: Lock::new([None; LEFT_MAX]),
+            left_ports: [const { Port::new() }; LEFT_MAX],
             thread: Lock::new(Worker::default()),
             thread_number: AtomicI32::new(0),
             takes_port: AtomicU32::new(0),
@@ -194,8 +200,11 @@ impl Offload {
                 answering.leave(key);
             }
         }
-        if port.is_served() || port.is_looked_at() {
-            self.tell(Mail::Closed { port: port.held() });
+        let held = port.held();
+        let is_known = port.is_served() || port.is_looked_at();
+        self.leave_queues(port);
+        if is_known {
+            self.tell(Mail::Closed { port: held });
         }
         port.end();
     }

@@ -122,6 +122,12 @@ impl Datagrams {
         }
     }
 
+    /// A bind has failed because its address is taken. Whether it was by a socket that the program has closed, and is
+    /// free now.
+    pub fn gives_address_back(&self) -> bool {
+        self.offload.is_some_and(Offload::give_addresses_back)
+    }
+
     /// Whether datagrams for the socket may come to travel over carriers.
     #[inline]
     pub fn may_be_offloaded(&self, record: &Record) -> bool {
