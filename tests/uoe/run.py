@@ -138,6 +138,30 @@ def one_end(bed, which):
     expect((carried, here), carried[1] == here[1] == 0)
 
 
+def compiled(bed, name):
+    program = bed.work / name
+    source = HERE / f"{name}.c"
+    subprocess.run(["cc", "-std=gnu11", "-O2", "-pthread", "-o", program, source], check=True)
+    return program
+
+
+@case()
+def a_thread_that_is_cancelled(bed):
+    """Its sends wait: nobody takes what it sends."""
+    output, _ = bed.finish(bed.start("uoe require wait=forever", compiled(bed, "cancelled"), free_port()))
+    expect(output, output == "the handler ran\n")
+
+
+@case("uoe prefer", "uoe require")
+def a_receiver_that_confines_itself(bed, rule):
+    """It is left with the calls that its own receives make."""
+    receiver = bed.start(rule, compiled(bed, "confined"))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.sendto(b"seven..", ("127.0.0.1", bed.port(receiver)))
+    output, _ = bed.finish(receiver)
+    expect(output, output.endswith("7 octets\n"))
+
+
 @case()
 def checked(bed):
     """The checker of tests/datagrams: every call there is, random sizes, several sockets."""
@@ -189,13 +213,12 @@ def free_port():
         return probe.getsockname()[1]
 
 
-@case("mode=1", "wait=forever")
-def a_receiver_that_comes_late(bed, how):
-    """What is sent before it is there waits: in the queue, or in the sender's call."""
+def late(bed, rule, how):
+    """The receiver is there a second and a half after the first send."""
     port, count = free_port(), 300
-    sender = bed.start(f"uoe require {how}", *python("send.py"), port, count, 200, "patient")
+    sender = bed.start(rule, *python("send.py"), port, count, 200, "patient")
     time.sleep(1.5)
-    receiver = bed.start(True, *python("receive.py"), "recv", port)
+    receiver = bed.start(True, *python("receive.py"), how, port)
     sent, carried = bed.finish(sender)
     output, here = bed.finish(receiver)
     came = said(output)
@@ -203,6 +226,44 @@ def a_receiver_that_comes_late(bed, how):
     expect(came, came["damaged"] == came["disordered"] == 0 and came["sources"] == 1)
     # The last says that it is over.
     expect((carried, here), carried[0] == here[2] == count + 1 and here[3] == carried[3] == 0)
+
+
+@case("mode=1", "wait=forever")
+def a_receiver_that_comes_late(bed, how):
+    """What is sent before it is there waits: in the queue, or in the sender's call."""
+    late(bed, f"uoe require {how}", "recv")
+
+
+@case("timeout", "poll", "select", "epoll", "edge")
+def a_late_receiver_that_waits(bed, how):
+    """It does not call to receive before something is there, and nothing comes plainly."""
+    late(bed, "uoe require", how)
+
+
+@case("poll", "select", "epoll")
+def a_client_that_never_binds(bed, how):
+    """Its first datagram gives it a port; the answers come over a connection alone."""
+    server = bed.start("uoe require", *python("answer.py"))
+    client = bed.start(True, *python("ask.py"), bed.port(server), how)
+    output, (_, _, came, _) = bed.finish(client)
+    expect((output, came), said(output) == {"answers": 10} and came == 10)
+
+
+@case("close", "exit")
+def a_sender_that_is_brief(bed, how):
+    """It is done with the socket before there is a channel."""
+    receiver = bed.start(True, *python("receive.py"), "recv")
+    port = bed.port(receiver)
+    _, carried = bed.finish(bed.start("uoe require", *python("brief.py"), port, how))
+    output, _ = bed.finish(receiver)
+    expect((output, carried), said(output)["came"] == 5 and carried == (6, 1, 0, 0))
+
+
+@case()
+def a_socket_after_one_that_waits(bed):
+    """The address that a program has closed is free, and what waited there is counted as dropped."""
+    _, carried = bed.finish(bed.start("uoe require", *python("brief.py"), free_port(), "again"))
+    expect(carried, carried == (0, 0, 0, 6))
 
 
 @case()

@@ -168,6 +168,14 @@ impl Socket for Mine {
         each!(self, socket => socket.own_option(level, option))
     }
 
+    fn bound(self) {
+        each!(self, socket => socket.bound());
+    }
+
+    fn awaited(self) {
+        each!(self, socket => socket.awaited());
+    }
+
     fn watched(self, epoll: c_int, operation: c_int, event: *const epoll_event) {
         each!(self, socket => socket.watched(epoll, operation, event));
     }

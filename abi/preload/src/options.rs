@@ -31,7 +31,14 @@ hook!(fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int, real =
         let (name, len) = name_at(addr, len);
         caught((), || stack.kinds().streams.binding_beside(&name[..len]));
     }
-    real()
+    let mut status = real();
+    if status != 0 && errno() == libc::EADDRINUSE && is_freed() {
+        status = real();
+    }
+    if let Some(mine) = known(fd).filter(|_| status == 0) {
+        mine.bound();
+    }
+    status
 });
 
 hook!(fn listen(fd: c_int, backlog: c_int) -> c_int, real => {
@@ -48,6 +55,16 @@ hook!(fn shutdown(fd: c_int, how: c_int) -> c_int, real => {
     let verdict = mine(fd).map_or(Verdict::Kernel, |mine| mine.shutting_down(how));
     settle_status(verdict, real)
 });
+
+/// An address is taken; whether it may be free now. A socket that the program has closed keeps its own a moment longer
+/// where datagrams of its wait to be sent. Leaves errno as it is.
+fn is_freed() -> bool {
+    let before = errno();
+    let freed = || stack().is_some_and(|stack| stack.kinds().datagrams.gives_address_back());
+    let is_freed = caught(false, freed);
+    fail(before);
+    is_freed
+}
 
 fn is_datagram_socket(fd: c_int) -> bool {
     dgram::get_int(fd, libc::SOL_SOCKET, libc::SO_TYPE) == Ok(libc::SOCK_DGRAM)

@@ -41,6 +41,14 @@ impl Sets {
         }
     }
 
+    /// Each descriptor that is asked for to receive from.
+    pub fn each_to_read(&self, work: impl Fn(c_int)) {
+        let [read, ..] = &self.asked;
+        let is_asked = |fd: &usize| read[fd / 8] & 1 << (fd % 8) != 0;
+        let fds = (0..self.len * 8).filter(is_asked);
+        fds.for_each(|fd| work(fd as c_int));
+    }
+
     /// Takes the readiness of descriptors away that cannot be received from, or sent to.
     pub fn sift(
         &self,

@@ -122,6 +122,12 @@ pub trait Socket: Copy {
     /// What an option is that is not the kernel's to tell: a number.
     fn own_option(self, level: c_int, option: c_int) -> Option<c_int>;
 
+    /// The program has bound the socket to an address.
+    fn bound(self);
+
+    /// The program is about to wait until it can receive something.
+    fn awaited(self);
+
     /// The program did this with the descriptor in an epoll (`epoll_ctl`).
     fn watched(self, epoll: c_int, operation: c_int, event: *const epoll_event);
 

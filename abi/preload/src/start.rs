@@ -130,11 +130,10 @@ extern "C" fn unload() {
         ));
     }
     let carried = stack.kinds().datagrams.carried().unwrap_or_default();
-    if carried.carriers > 0 {
-        let (received, dropped) = (
-            carried.received,
-            carried.dropped_full + carried.dropped_received,
-        );
+    let dropped = carried.dropped_full + carried.dropped_received;
+    // Who had none may have dropped all that it sent.
+    if carried.carriers > 0 || dropped > 0 {
+        let received = carried.received;
         say(format!(
             "{} datagrams left over {} connections of Weft's, {received} came, {dropped} were dropped",
             carried.sent, carried.carriers,

@@ -7,7 +7,7 @@
 use std::ffi::{c_int, c_void};
 
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
-use weft_sockets::stack::Stack;
+use weft_sockets::stack::{Kind, Stack};
 
 use crate::edge::{caught, get, put};
 use crate::limit::{time_of, Limit, SECOND_NS};
@@ -112,6 +112,13 @@ fn sift_polled(fds: *mut pollfd, count: nfds_t, ready: c_int) -> Sifted {
     sifted
 }
 
+/// The program is about to wait until it can receive from the descriptor.
+fn await_readable(fd: c_int) {
+    if let Some(mine) = known(fd) {
+        mine.awaited();
+    }
+}
+
 fn poll_well(
     stack: &'static Stack,
     fds: *mut pollfd,
@@ -119,6 +126,9 @@ fn poll_well(
     limit: Limit,
     mask: *const sigset_t,
 ) -> c_int {
+    let polled = (0..count as usize).filter_map(|number| get(fds.wrapping_add(number)));
+    let read = polled.filter(|polled| polled.fd >= 0 && polled.events & READABLE != 0);
+    read.for_each(|polled| await_readable(polled.fd));
     let wait = |limit: Limit| {
         let time = limit.left_ns().map(time_of);
         let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
@@ -195,6 +205,7 @@ fn select_well(
     mask: *const sigset_t,
 ) -> c_int {
     let [read, write, except] = sets.places;
+    sets.each_to_read(await_readable);
     let wait = |limit: Limit| {
         let time = limit.left_ns().map(time_of);
         let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
@@ -292,6 +303,12 @@ fn epoll_well(
     limit: Limit,
     mask: *const sigset_t,
 ) -> c_int {
+    // A socket that was entered before it had a port may have one by now.
+    caught((), || {
+        let sockets = &stack.kinds().datagrams;
+        let is_its = |fd, number| stack.is_known_as(fd, Kind::Datagrams, number);
+        sockets.await_watched(is_its);
+    });
     // SAFETY: the program's own call, but for the time.
     let wait = |limit: Limit| unsafe { epoll_real(epoll, list, most, limit.left_ms(), mask) };
     wait_well(stack, limit, mask, wait, |ready| {

@@ -106,7 +106,7 @@ pub(crate) fn before_fork() {
 fn pause(look: u32) {
     match look {
         0..LOOKS_AT_ONCE => std::thread::yield_now(),
-        _ => std::thread::sleep(Duration::from_micros(100)),
+        _ => crate::sched::pause(Duration::from_micros(100)),
     }
 }
 

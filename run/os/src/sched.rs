@@ -82,6 +82,14 @@ pub fn sharpen_timers() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
 }
 
+/// Sleeps so long, or less. Unlike the C library's sleeps it is no cancellation point: a thread that is cancelled in a
+/// hook of ours is to die at a place that the hook has chosen, and not with frames of ours on its stack.
+pub fn pause(time: std::time::Duration) {
+    let nobody_wakes = std::sync::atomic::AtomicU32::new(0);
+    let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    crate::lock::futex_wait(&nobody_wakes, 0, Some(ns));
+}
+
 /// The calling thread's number, as the kernel has it.
 pub fn thread_number() -> i32 {
     // SAFETY: no arguments, no effect.

@@ -108,7 +108,7 @@ impl Flusher {
             if thread != 0 && !sched::is_thread(thread) {
                 break;
             }
-            std::thread::sleep(Duration::from_millis(1));
+            sched::pause(Duration::from_millis(1));
         }
         self.running.store(0, Ordering::Release);
     }

@@ -15,6 +15,7 @@
 //! | `thread`, `worker` | the thread as calls see it; what is known of it |
 //! | `suitable` | which sockets take datagrams over carriers |
 //! | `paths` | where a socket's datagrams go |
+//! | `left` | sockets that the program has closed while datagrams of theirs wait |
 //! | `link` | the octets of one carrier that are to leave |
 //! | `mail` | what calls tell the thread |
 //! | `nonces` | how Weft's own datagrams are told from the program's |
@@ -26,6 +27,7 @@
 
 pub mod counts;
 pub mod inlet;
+mod left;
 mod link;
 mod mail;
 mod nonces;

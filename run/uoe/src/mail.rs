@@ -25,6 +25,8 @@ pub(crate) enum Mail {
     Requires { port: Held, to: SocketAddr },
     /// The socket is closed, or nothing of it goes over carriers any more.
     Closed { port: Held },
+    /// The program has closed the first while datagrams of its wait; they are the second's.
+    Left { from: Held, to: Held },
     /// The program connects it, or has set an option: what it may receive over carriers is to be seen anew.
     Changed { port: Held },
 }

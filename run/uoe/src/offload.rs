@@ -14,6 +14,7 @@ use weft_settings::DiscoveryPort;
 use weft_uoe::destinations::Destinations;
 
 use crate::counts::{Counted, Counts};
+use crate::left::{Left, LEFT_MAX};
 use crate::link::Link;
 use crate::mail::{Mail, Mailbox};
 use crate::nonces::Nonces;
@@ -44,6 +45,9 @@ pub struct Offload {
     pub(crate) nonces: Nonces,
     pub(crate) mail: Lock<Mailbox>,
     pub(crate) served: Lock<[Option<Held>; SERVED_MAX]>,
+    /// Sockets that the program has closed and the thread still has, and where these are.
+    pub(crate) left: Lock<[Option<Left>; LEFT_MAX]>,
+    pub(crate) left_ports: [Port; LEFT_MAX],
     pub(crate) thread: Lock<Worker>,
     /// The thread's number in the kernel.
     pub(crate) thread_number: AtomicI32,
@@ -92,6 +96,8 @@ impl Offload {
             nonces: Nonces::new(),
             mail: Lock::new(Mailbox::new()),
             served: Lock::new([None; SERVED_MAX]),
+            left: Lock::new([None; LEFT_MAX]),
+            left_ports: [const { Port::new() }; LEFT_MAX],
             thread: Lock::new(Worker::default()),
             thread_number: AtomicI32::new(0),
             takes_port: AtomicU32::new(0),
@@ -154,9 +160,16 @@ impl Offload {
     /// The program receives from this socket, which others know by `key`: they may be told that it takes carriers.
     #[inline]
     pub fn receives(&'static self, port: &'static Port, key: u32, fd: RawFd) {
-        if !port.is_off() && port.begin_served() {
+        // Who has confined itself may have forbidden the calls that this takes.
+        if !port.is_off() && !self.is_over() && port.begin_served() {
             self.serve(port, key, fd);
         }
+    }
+
+    /// Whether it could be told of the socket once that has a port.
+    pub fn awaits_port(&self, port: &Port, fd: RawFd) -> bool {
+        let has_port = || beside::local_end(fd).is_some_and(|at| at.port() != 0);
+        !port.is_off() && !port.is_served() && !self.is_over() && !has_port()
     }
 
     #[cold]
@@ -187,8 +200,11 @@ impl Offload {
                 answering.leave(key);
             }
         }
-        if port.is_served() || port.is_looked_at() {
-            self.tell(Mail::Closed { port: port.held() });
+        let held = port.held();
+        let is_known = port.is_served() || port.is_looked_at();
+        self.leave_queues(port);
+        if is_known {
+            self.tell(Mail::Closed { port: held });
         }
         port.end();
     }
@@ -255,7 +271,7 @@ impl Offload {
     fn await_thread(&self, is_done: impl Fn() -> bool) {
         let begun = now();
         while !is_done() && now() - begun < ENDING_WITHIN {
-            std::thread::sleep(Duration::from_micros(100));
+            sched::pause(Duration::from_micros(100));
         }
     }
 

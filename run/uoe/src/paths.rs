@@ -115,6 +115,20 @@ impl Paths {
         self.wanted_at = 0;
     }
 
+    /// Datagrams that wait.
+    pub(crate) fn queued(&self) -> u64 {
+        let required = self.paths.iter().filter_map(|path| path.required.as_ref());
+        required.map(|required| required.queue.len() as u64).sum()
+    }
+
+    /// For where some wait. By the thread.
+    pub(crate) fn queued_to(&mut self) -> Vec<End> {
+        let is_queued = |required: &Required| !required.queue.is_empty();
+        let paths = self.paths.iter();
+        let queued = paths.filter(|path| path.required.as_ref().is_some_and(is_queued));
+        queued.map(|path| path.to).collect()
+    }
+
     /// The channel to this destination.
     #[inline]
     pub(crate) fn find(&mut self, to: End) -> Option<&mut Path> {

@@ -148,6 +148,30 @@ impl Port {
         }
     }
 
+    /// What waits in its queues for channels, or for room on them.
+    pub(crate) fn queued(&self) -> u64 {
+        self.paths().map_or(0, |paths| paths.queued())
+    }
+
+    /// From here on it has the descriptor and the queues of `from`, whose life is over.
+    pub(crate) fn inherit(&self, from: &Port) {
+        self.begin(false);
+        // Nobody receives from it any more.
+        self.look_at();
+        from.life.fetch_add(1, Ordering::AcqRel);
+        let kept = match from.fd.lock() {
+            Locked::Held(mut kept) | Locked::Orphaned(mut kept) => kept.take(),
+            Locked::Again => None,
+        };
+        if let Locked::Held(mut own) | Locked::Orphaned(mut own) = self.fd.lock() {
+            *own = kept;
+        }
+        if let (Some(mut own), Some(mut others)) = (self.paths(), from.paths()) {
+            // A call neither allocates memory nor frees any.
+            std::mem::swap(&mut *own, &mut *others);
+        }
+    }
+
     /// Nothing of it goes over carriers any more: another process has the socket too, or the program knows better.
     pub fn switch_off(&self) {
         self.flags.fetch_or(OFF, Ordering::AcqRel);
@@ -332,69 +356,4 @@ impl Port {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn port() -> &'static Port {
-        process::watch();
-        let port: &'static Port = Box::leak(Box::default());
-        port.begin(false);
-        port
-    }
-
-    #[test]
-    fn receives_are_looked_at_once_no_plain_one_is_under_way() {
-        let port = port();
-        assert!(port.begin_plain());
-        assert!(!port.look_at(), "it would meet what is not the program's");
-        assert!(!port.begin_plain(), "others do not begin meanwhile");
-        assert!(!port.look_at());
-        port.end_plain();
-        assert!(port.look_at() && port.look_at());
-        assert!(!port.begin_plain());
-        port.begin(false);
-        assert!(port.begin_plain(), "the next socket is looked at anew");
-    }
-
-    #[test]
-    fn a_socket_that_is_gone_is_known_by_its_life() {
-        let port = port();
-        let held = port.held();
-        assert!(held.is_alive());
-        port.end();
-        assert!(!held.is_alive() && port.is_off());
-        port.begin(false);
-        assert!(!held.is_alive() && port.held().is_alive());
-        assert!(held != port.held());
-        assert!(held.inlet().is_none() && held.paths().is_none());
-        assert!(port.held().inlet().is_some() && port.held().paths().is_some());
-        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        assert!(port.keep(std::os::fd::AsRawFd::as_raw_fd(&socket)));
-        assert!(held.with_fd(|_| ()).is_none(), "it is another socket's");
-        assert!(port.held().with_fd(|_| ()).is_some());
-    }
-
-    #[test]
-    fn a_descriptor_is_kept_until_the_socket_is_closed() {
-        use std::os::fd::AsRawFd;
-        let port = port();
-        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        let at = socket.local_addr().unwrap();
-        assert!(port.keep(socket.as_raw_fd()));
-        let own = port.with_fd(|fd| fd).unwrap();
-        assert!(own >= weft_os::descriptors::APART);
-        drop(socket);
-        assert!(std::net::UdpSocket::bind(at).is_err(), "it is kept");
-        port.end();
-        assert!(std::net::UdpSocket::bind(at).is_ok());
-        assert_eq!(port.with_fd(|fd| fd), None);
-    }
-
-    #[test]
-    fn who_shares_a_socket_has_none_of_it_offloaded() {
-        let port = port();
-        assert!(!port.is_off());
-        port.begin(true);
-        assert!(port.is_off());
-    }
-}
+mod tests;

@@ -17,7 +17,7 @@ use crate::counts::count;
 use crate::link::{Link, Put};
 use crate::mail::Mail;
 use crate::offload::{now, Offload};
-use crate::paths::Path;
+use crate::paths::{Path, Paths};
 use crate::port::Port;
 
 /// The thread is told so often at most that one socket wants a channel.
@@ -67,6 +67,18 @@ impl Sending<'_> {
     }
 }
 
+/// Where a datagram goes.
+#[inline]
+fn destination(paths: &mut Paths, sending: Sending<'_>) -> Option<End> {
+    if !sending.to.is_empty() {
+        return socket_addr(sending.to).map(End::from);
+    }
+    if paths.peer.is_none() {
+        paths.peer = beside::peer_end(sending.fd).map(End::from);
+    }
+    paths.peer
+}
+
 enum Tried {
     Sent(Sent),
     /// The carrier with this place takes nothing more now.
@@ -88,15 +100,7 @@ impl Offload {
         let Some(mut paths) = port.paths() else {
             return Sent::Plain;
         };
-        let to = match sending.to.is_empty() {
-            false => socket_addr(sending.to).map(End::from),
-            true if paths.peer.is_some() => paths.peer,
-            true => {
-                paths.peer = beside::peer_end(sending.fd).map(End::from);
-                paths.peer
-            }
-        };
-        let Some(to) = to else {
+        let Some(to) = destination(&mut paths, sending) else {
             return Sent::Plain;
         };
         let Some(path) = paths.find(to) else {
@@ -119,6 +123,14 @@ impl Offload {
             Tried::Sent(sent) => sent,
             Tried::Full(place) => self.send_later(sending, place),
         }
+    }
+
+    /// Whether there is a channel for this datagram's destination, or a queue.
+    pub fn has_path(&self, port: &'static Port, sending: Sending<'_>) -> bool {
+        port.paths().is_some_and(|mut paths| {
+            let to = destination(&mut paths, sending);
+            to.is_some_and(|to| paths.find(to).is_some())
+        })
     }
 
     /// Puts a datagram on its way.

@@ -30,6 +30,7 @@ impl Offload {
             self.ending.store(false, Ordering::Relaxed);
             self.ended.store(false, Ordering::Relaxed);
             self.counts.clear();
+            self.forget_left();
             if let Locked::Held(mut mail) | Locked::Orphaned(mut mail) = self.mail.lock() {
                 mail.clear();
             }

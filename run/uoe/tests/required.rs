@@ -226,3 +226,94 @@ fn what_one_end_alone_says_of_udp_is_proven() {
     let all = receive_all(&receiver, 50);
     assert!(all.len() == 50 && is_in_order(&all, sender.at()), "{all:?}");
 }
+
+/// The program closes the socket.
+fn close(socket: Socket) -> SocketAddr {
+    let at = socket.at();
+    socket.offload.closed(socket.port, 7);
+    at
+}
+
+#[test]
+fn what_waits_as_its_socket_is_closed_is_sent() {
+    let discovery = discovery_port();
+    let (one, two) = (process_by("uoe require", discovery), process(discovery));
+    let to = nobody();
+    for is_there in [false, true] {
+        let receiver = is_there.then(|| Socket::bind(two, &to.to_string()));
+        let sender = Socket::bind(one, "127.0.0.1:0");
+        for number in 0..20 {
+            assert!(sender.send(to, &numbered(number, 100), true));
+        }
+        let from = close(sender);
+        let receiver = receiver.unwrap_or_else(|| Socket::bind(two, &to.to_string()));
+        let all = receive_all(&receiver, 20);
+        assert!(all.len() == 20 && is_in_order(&all, from), "{all:?}");
+        // Its address is free once all is sent.
+        let begun = Instant::now();
+        while UdpSocket::bind(from).is_err() {
+            assert!(begun.elapsed() < SOON);
+        }
+        close(receiver);
+    }
+    assert_eq!(one.counted().dropped_full, 0);
+}
+
+#[test]
+fn what_a_closed_socket_sends_to_nobody_is_counted() {
+    let one = process_by("uoe require", discovery_port());
+    let sender = Socket::bind(one, "127.0.0.1:0");
+    for number in 0..20 {
+        assert!(sender.send(nobody(), &numbered(number, 100), true));
+    }
+    close(sender);
+    let begun = Instant::now();
+    while one.counted().dropped_full != 20 {
+        assert!(begun.elapsed() < SOON, "{:?}", one.counted());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn who_wants_the_address_of_a_closed_socket_has_it() {
+    let one = process_by("uoe require", discovery_port());
+    let sender = Socket::bind(one, "127.0.0.1:0");
+    assert!(sender.send(nobody(), &numbered(0, 100), true));
+    let from = close(sender);
+    assert!(
+        UdpSocket::bind(from).is_err(),
+        "it is to be sent from there"
+    );
+    assert!(one.give_addresses_back());
+    assert!(UdpSocket::bind(from).is_ok());
+    assert_eq!(one.counted().dropped_full, 1);
+    assert!(!one.give_addresses_back());
+}
+
+#[test]
+fn what_is_sent_first_of_all_before_the_end_arrives_or_is_counted() {
+    let discovery = discovery_port();
+    let (one, two) = (process_by("uoe require", discovery), process(discovery));
+    let receiver = Socket::bind(two, "127.0.0.1:0");
+    // It has had a channel before: no receive of the kernel's is in the way of another.
+    let other = Socket::bind(process_by("uoe require", discovery), "127.0.0.1:0");
+    assert!(other.send(receiver.at(), &numbered(0, 100), true));
+    assert_eq!(receive_all(&receiver, 1).len(), 1);
+    let (sender, to) = (Socket::bind(one, "127.0.0.1:0"), receiver.at());
+    let receiving = std::thread::spawn(move || {
+        // The channel has no proof before: it is being tried for as the sender ends.
+        std::thread::sleep(Duration::from_millis(20));
+        receive_all(&receiver, 5)
+    });
+    for number in 0..5 {
+        assert!(sender.send(to, &numbered(number, 100), true));
+    }
+    let alone = process_by("uoe require", discovery_port());
+    let to_nobody = Socket::bind(alone, "127.0.0.1:0");
+    assert!(to_nobody.send(nobody(), &numbered(0, 100), true));
+    one.ending();
+    alone.ending();
+    let all = receiving.join().unwrap();
+    assert!(all.len() == 5 && is_in_order(&all, sender.at()), "{all:?}");
+    assert_eq!([one, alone].map(|one| one.counted().dropped_full), [0, 1]);
+}

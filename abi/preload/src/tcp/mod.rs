@@ -361,6 +361,10 @@ impl Socket for TcpSocket {
         self.option_kept(level, option)
     }
 
+    fn bound(self) {}
+
+    fn awaited(self) {}
+
     fn watched(self, epoll: c_int, operation: c_int, event: *const epoll_event) {
         caught((), || self.note_watch(epoll, operation, event));
     }

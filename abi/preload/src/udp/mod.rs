@@ -5,13 +5,14 @@ mod receive;
 use std::ffi::{c_int, c_uint, c_ulong, c_void};
 
 use libc::{epoll_event, mmsghdr, msghdr, socklen_t, timespec};
+use weft_os::sched;
 use weft_os::user::UserBuffers;
 use weft_sockets::stack::Stack;
-use weft_sockets::udp::{Datagrams, Record};
+use weft_sockets::udp::{Call, Datagrams, Record};
 use weft_sockets::verdict::Verdict;
 use weft_sockets::Errno;
 
-use crate::edge::{caught, settle, test_cancel, List};
+use crate::edge::{caught, get, settle, test_cancel, List};
 use crate::socket::{Beside, FileOctets, Socket};
 
 /// A UDP socket of the program's.
@@ -38,10 +39,19 @@ impl UdpSocket {
 
 impl Socket for UdpSocket {
     fn send(self, to: Option<&[u8]>, data: &UserBuffers, flags: c_int) -> Verdict {
-        test_cancel();
-        caught(Verdict::Kernel, || {
-            self.sockets().send(self.record, self.fd, to, data, flags)
-        })
+        let mut call = Call::new(self.fd, to, data, flags);
+        loop {
+            // Here, and nowhere below, a thread that is cancelled leaves the call: no lock is held, and nothing is put
+            // on its way.
+            test_cancel();
+            let tried = caught(Ok(Verdict::Kernel), || {
+                self.sockets().send(self.record, &mut call)
+            });
+            match tried {
+                Ok(verdict) => return verdict,
+                Err(pause) => sched::pause(pause),
+            }
+        }
     }
 
     fn send_list(self, _to: Option<&[u8]>, _data: List, flags: c_int) -> Verdict {
@@ -147,7 +157,21 @@ impl Socket for UdpSocket {
         None
     }
 
-    fn watched(self, _epoll: c_int, _operation: c_int, _event: *const epoll_event) {}
+    /// Its program waits for datagrams from here on, in one way or another, or will.
+    fn bound(self) {
+        self.awaited();
+    }
+
+    fn awaited(self) {
+        caught((), || self.sockets().awaited(self.record, self.fd));
+    }
+
+    fn watched(self, _epoll: c_int, operation: c_int, event: *const epoll_event) {
+        let waits = get(event).is_some_and(|event| event.events & libc::EPOLLIN as u32 != 0);
+        if waits && operation != libc::EPOLL_CTL_DEL {
+            caught((), || self.sockets().watched(self.record, self.fd));
+        }
+    }
 
     fn is_framed(self) -> bool {
         false

@@ -210,7 +210,7 @@ impl Answering {
         let ended = || thread == 0 || !sched::is_thread(thread);
         let begun = now();
         while !ended() && now() - begun < HEEDED_WITHIN {
-            std::thread::sleep(Duration::from_millis(1));
+            sched::pause(Duration::from_millis(1));
         }
     }
 
@@ -324,7 +324,7 @@ impl Answering {
         // Two looks: the first may have begun before the change.
         let heeded = || self.heeded.load(Ordering::Acquire).wrapping_sub(before) >= 2;
         while runs && !heeded() && now() - begun < HEEDED_WITHIN {
-            std::thread::sleep(Duration::from_micros(50));
+            sched::pause(Duration::from_micros(50));
             if let Some(mut shared) = self.shared() {
                 shared.thread.wake();
             }

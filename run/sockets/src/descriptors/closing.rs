@@ -53,7 +53,7 @@ impl<S: Kinds> Descriptors<S> {
             of_descriptors && closed
         };
         while !is_done(sched::now_ms().wrapping_sub(begun)) {
-            std::thread::sleep(LOOK_EVERY);
+            sched::pause(LOOK_EVERY);
         }
     }
 

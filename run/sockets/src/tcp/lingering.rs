@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use weft_os::{beside, descriptors, file, pages, process, stream};
+use weft_os::{beside, descriptors, file, pages, process, sched, stream};
 
 use super::{Record, Streams};
 use crate::ddp::{Connection, Left, Slots, SLOTS_MAX};
@@ -213,7 +213,7 @@ impl Streams {
         let mut left = connection.wind_up();
         if let Some(seconds) = linger {
             while left == Left::Octets && connection.slot().closed_for_ms() < seconds * 1000 {
-                std::thread::sleep(LOOK_EVERY);
+                sched::pause(LOOK_EVERY);
                 left = connection.wind_up();
             }
         }

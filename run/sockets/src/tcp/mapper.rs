@@ -161,7 +161,7 @@ impl Mapper {
             if number != 0 && !sched::is_thread(number) {
                 return;
             }
-            std::thread::sleep(Duration::from_millis(1));
+            sched::pause(Duration::from_millis(1));
         }
     }
 }

@@ -36,6 +36,7 @@ use crate::waiting::Waiting;
 use slot::SLOT_WORDS;
 
 pub use incoming::Receive;
+pub use outgoing::Call;
 pub use receiver::{Ask, Datagram, CONTROL_OCTETS};
 pub use record::Record;
 
@@ -51,6 +52,8 @@ pub struct Datagrams {
     most: usize,
     records: Pool<Record>,
     waiting: Waiting,
+    /// Sockets that an epoll watches and that had no port yet when they were looked at.
+    portless: Waiting,
     /// Shared with children. The first slot is none: its first word counts the slots given out, by any process.
     slots: &'static [AtomicU32],
     rules: DatagramRules,
@@ -93,6 +96,7 @@ impl Datagrams {
             most,
             records: Pool::new(most, 1),
             waiting: Waiting::new(most),
+            portless: Waiting::new(most),
             slots: pages::shared_words(SLOTS_MAX * SLOT_WORDS)?,
             rules,
             busy_after,
@@ -230,6 +234,7 @@ impl Sockets for Datagrams {
 
     fn end(&self, number: usize) {
         self.waiting.remove(number);
+        self.portless.remove(number);
         if let Some(record) = self.record(number) {
             self.offload_closed(record);
         }
@@ -351,64 +356,4 @@ fn is_internet(family: i32) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn datagrams() -> Datagrams {
-        assert!(process::watch());
-        let rules = DatagramRules::parse("gso").unwrap();
-        Datagrams::new(rules, 4, Duration::from_micros(200), None).unwrap()
-    }
-
-    /// A socket of this process, as descriptors begin it.
-    fn begun(datagrams: &Datagrams) -> &'static Record {
-        let number = datagrams.begin(Origin::Made).unwrap();
-        let record = datagrams.record(number).unwrap();
-        record.references.begin(1);
-        record
-    }
-
-    fn end(datagrams: &Datagrams, record: &Record) {
-        assert!(record.references.remove());
-        datagrams.end(record.number);
-    }
-
-    #[test]
-    fn a_slot_is_the_next_sockets_unless_another_process_may_have_it() {
-        let datagrams = datagrams();
-        for _ in 0..SLOTS_MAX + 10 {
-            end(&datagrams, begun(&datagrams));
-        }
-        let record = begun(&datagrams);
-        assert!(!record.slot().is_shared());
-        datagrams.before_fork();
-        let shared = record.slot();
-        assert!(shared.is_shared());
-        end(&datagrams, record);
-        let next = begun(&datagrams);
-        assert!(std::ptr::eq(next, record), "the record is used again");
-        assert!(shared.is_shared() && !next.slot().is_shared());
-    }
-
-    #[test]
-    fn only_sockets_made_here_are_coalesced() {
-        let datagrams = datagrams();
-        let number = datagrams.begin(Origin::Found).unwrap();
-        assert!(datagrams
-            .record(number)
-            .unwrap()
-            .rx_off
-            .load(Ordering::Relaxed));
-        assert!(!begun(&datagrams).rx_off.load(Ordering::Relaxed));
-    }
-
-    #[test]
-    fn what_waits_in_a_socket_that_is_gone_does_not_wait() {
-        let datagrams = datagrams();
-        let record = begun(&datagrams);
-        datagrams.waiting.insert(record.number);
-        assert!(datagrams.anything_waits());
-        end(&datagrams, record);
-        assert!(!datagrams.anything_waits());
-    }
-}
+mod tests;

@@ -2,6 +2,7 @@
 //!
 //! What a carrier is and who runs it is `run/uoe`'s. Here its answers become those of a socket's calls.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use weft_os::user::UserBuffers;
@@ -40,9 +41,13 @@ impl Datagrams {
         if sending.len > DATAGRAM_OCTETS_MAX {
             return Ok(None);
         }
-        // What gathered for the plain way was sent before.
-        if let Verdict::Done(Err(errno)) = self.make_way(tx, sending.fd, 0) {
-            return Ok(Some(Verdict::Done(Err(errno))));
+        // What gathered for the plain way was sent before. It stays where it is while no carrier is near: datagrams of
+        // another rule gather beside this one.
+        let may_overtake = !tx.sender.is_empty() && offload.has_path(&record.port, sending);
+        if may_overtake {
+            if let Verdict::Done(Err(errno)) = self.make_way(tx, sending.fd, 0) {
+                return Ok(Some(Verdict::Done(Err(errno))));
+            }
         }
         let fill = |place: &mut [u8]| data.read(place).map_err(|_| libc::EFAULT);
         Ok(match offload.send(&record.port, sending, fill) {
@@ -78,10 +83,55 @@ impl Datagrams {
         !record.port.begin_plain()
     }
 
+    /// The program waits, or is to wait, for datagrams at the socket. Others may be told from here on that it takes
+    /// carriers: a peer that never sends plainly would wake nobody who could say so in a receive.
+    #[inline]
+    pub fn awaited(&self, record: &'static Record, fd: i32) {
+        if let Some(offload) = self.offload {
+            offload.receives(&record.port, key(record), fd);
+        }
+    }
+
+    /// An epoll watches the socket by this descriptor.
+    pub fn watched(&self, record: &'static Record, fd: i32) {
+        let Some(offload) = self.offload else { return };
+        offload.receives(&record.port, key(record), fd);
+        if offload.awaits_port(&record.port, fd) {
+            record.watched_fd.store(fd, Ordering::Relaxed);
+            self.portless.insert(record.number);
+        }
+    }
+
+    /// The program is about to wait for an epoll: sockets that were entered there without a port are looked at again.
+    /// `is_its`: whether a descriptor still stands for the socket with a number.
+    #[inline]
+    pub fn await_watched(&self, is_its: impl Fn(i32, usize) -> bool) {
+        if !self.portless.any() {
+            return;
+        }
+        for record in self.portless.iter().filter_map(|at| self.record(at)) {
+            let fd = record.watched_fd.load(Ordering::Relaxed);
+            let is_its = is_its(fd, record.number);
+            if is_its {
+                self.awaited(record, fd);
+            }
+            let awaits_port = |offload: &Offload| offload.awaits_port(&record.port, fd);
+            if !is_its || !self.offload.is_some_and(awaits_port) {
+                self.portless.remove(record.number);
+            }
+        }
+    }
+
+    /// A bind has failed because its address is taken. Whether it was by a socket that the program has closed, and is
+    /// free now.
+    pub fn gives_address_back(&self) -> bool {
+        self.offload.is_some_and(Offload::give_addresses_back)
+    }
+
     /// Whether datagrams for the socket may come to travel over carriers.
     #[inline]
     pub fn may_be_offloaded(&self, record: &Record) -> bool {
-        self.offload.is_some() && !record.port.is_off()
+        self.offload.is_some() && !record.port.is_off() && !self.is_confined()
     }
 
     /// A receive that the kernel did is over.

@@ -44,7 +44,7 @@ impl Wire for Socket<'_> {
 
 /// One send of the program's, which may be tried several times.
 #[derive(Clone, Copy, Debug)]
-struct Call<'a> {
+pub struct Call<'a> {
     fd: i32,
     to: Option<&'a [u8]>,
     data: &'a UserBuffers,
@@ -55,42 +55,34 @@ struct Call<'a> {
     is_busy: Option<bool>,
 }
 
-impl Datagrams {
-    /// The program sends `data` to `to` (nothing: the connected peer) with these `flags`.
-    pub fn send(
-        &'static self,
-        record: &'static Record,
-        fd: i32,
-        to: Option<&[u8]>,
-        data: &UserBuffers,
-        flags: i32,
-    ) -> Verdict {
-        if record.tx_off.load(Ordering::Acquire) || self.is_confined() {
-            return Verdict::Kernel;
-        }
-        let mut call = Call {
+impl<'a> Call<'a> {
+    /// The program sends `data` to `to` (nothing: the connected peer) with these `flags`, now.
+    pub fn new(fd: i32, to: Option<&'a [u8]>, data: &'a UserBuffers, flags: i32) -> Call<'a> {
+        Call {
             fd,
             to,
             data,
             flags,
             since: dgram::now(),
             is_busy: None,
-        };
-        loop {
-            match self.try_to_send(record, &mut call) {
-                Ok(verdict) => return verdict,
-                // No other thread that sends on the socket waits for this one's carrier.
-                Err(pause) => std::thread::sleep(pause),
-            }
         }
     }
+}
 
-    /// One try. An error is how long to wait before the next.
-    fn try_to_send(
+impl Datagrams {
+    /// One try at a send of the program's. An error is how long to wait before the next: a pause of the caller's, which
+    /// holds no lock then. No other thread that sends on the socket waits for this one's carrier.
+    ///
+    /// # Errors
+    /// See above.
+    pub fn send(
         &'static self,
         record: &'static Record,
         call: &mut Call<'_>,
     ) -> Result<Verdict, Duration> {
+        if record.tx_off.load(Ordering::Acquire) || self.is_confined() {
+            return Ok(Verdict::Kernel);
+        }
         let Some(mut tx) = record.outgoing() else {
             return Ok(Verdict::Kernel);
         };

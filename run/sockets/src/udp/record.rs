@@ -28,6 +28,8 @@ pub struct Record {
     pub(super) rx_off: AtomicBool,
     /// A descriptor to flush through.
     pub(super) tx_fd: AtomicI32,
+    /// A descriptor that an epoll watches.
+    pub(super) watched_fd: AtomicI32,
     tx: Lock<Outgoing>,
     rx: Lock<Incoming>,
     /// How its datagrams come and go over carriers.
@@ -99,6 +101,7 @@ impl Record {
             tx_off: AtomicBool::new(false),
             rx_off: AtomicBool::new(false),
             tx_fd: AtomicI32::new(-1),
+            watched_fd: AtomicI32::new(-1),
             tx: Lock::new(Outgoing {
                 sender: Sender::new(),
                 process: 0,

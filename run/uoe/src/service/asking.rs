@@ -42,6 +42,10 @@ impl Asked {
         &self.wanted
     }
 
+    pub(super) fn wanted_mut(&mut self) -> &mut Wanted {
+        &mut self.wanted
+    }
+
     pub(crate) fn deadline(&self) -> Duration {
         self.over_at
     }

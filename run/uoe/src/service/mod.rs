@@ -7,6 +7,7 @@
 //! | `reading` | what comes on its connection |
 //! | `channels` | the channels of a carrier |
 //! | `closing` | the end of sockets, of channels to them, and of carriers |
+//! | `leaving` | sockets that their programs have closed before all was sent |
 //! | `events` | what a carrier's state machine says is to be done |
 //! | `opening` | channels that sockets here want |
 //! | `proofs` | proofs of addresses, sent and heard |
@@ -23,6 +24,7 @@ mod channels;
 mod closing;
 mod delivering;
 mod events;
+mod leaving;
 mod opening;
 mod proofs;
 mod reading;
@@ -57,7 +59,7 @@ const BACKLOG: i32 = 64;
 const SILENT_MAX: usize = 32;
 /// Connections that were accepted and on which no channel was proven, at most.
 const STRANGE_MAX: usize = 64;
-/// How long what waits for room on a carrier may take to leave when the process ends.
+/// How long what waits for a carrier, or for room on one, may take to leave when the process ends.
 const LEAVES_WITHIN: Duration = Duration::from_millis(60);
 /// How soon the thread looks again while something is to come that wakes nobody.
 const TICK: Duration = Duration::from_millis(1);
@@ -142,6 +144,7 @@ impl Service {
     fn turn(&mut self) {
         let ready = self.wait();
         self.listen_if_asked();
+        self.empty_left();
         self.look_for_proofs();
         self.read_mail();
         self.accept(ready.listener);
@@ -150,6 +153,7 @@ impl Service {
         self.admit_waiting();
         self.ring_again();
         self.serve_required();
+        self.end_left();
         self.run_sides(&ready.sides);
         self.end_sides();
         self.forget_retired();
@@ -159,12 +163,17 @@ impl Service {
         }
     }
 
-    /// The process ends: carriers are closed once what waits for room on them has left, or soon in any case.
+    /// The process ends: carriers are closed once what waits for them, or for room on them, has left, or soon in any
+    /// case.
     fn begin_to_end(&mut self) {
         let since = *self.ending_since.get_or_insert_with(now);
-        if !self.has_queued_to_carriers() || now() >= since + LEAVES_WITHIN {
+        let has_queued = self.requiring.iter().any(|one| one.waits());
+        if !has_queued || now() >= since + LEAVES_WITHIN {
             self.is_told_to_end = true;
+            self.count_unsent();
             self.shut_all(Why::Ends);
+        } else {
+            self.look_at(since + LEAVES_WITHIN);
         }
     }
 
@@ -220,6 +229,7 @@ impl Service {
                 Mail::Wants { port, to } => self.handle_wanted(port, to),
                 Mail::Own { port, proof, from } => self.handle_own(port, proof, from),
                 Mail::Requires { port, to } => self.handle_required(port, to),
+                Mail::Left { from, to } => self.handle_left(from, to),
                 Mail::Closed { port } => self.handle_closed_port(port),
                 Mail::Changed { port } => self.refuse_to(port),
             }
@@ -283,6 +293,9 @@ impl Service {
 
     fn close_all(&mut self) {
         self.shut_all(Why::Ends);
+        for left in self.offload.left() {
+            self.offload.end_left(left.port);
+        }
         self.listener = None;
     }
 }

@@ -59,6 +59,26 @@ enum Next {
     Forget,
 }
 
+impl Requiring {
+    /// Nothing is known of the destination yet.
+    fn new(port: Held, to: SocketAddr, requires: &Requires) -> Requiring {
+        Requiring {
+            port,
+            to,
+            without_udp: requires.without_udp,
+            was_up: false,
+            waits: false,
+            again_at: now(),
+            pause: AGAIN_MIN,
+        }
+    }
+
+    /// Whether datagrams waited when it was looked at last.
+    pub(super) fn waits(&self) -> bool {
+        self.waits
+    }
+}
+
 impl Service {
     /// A socket sends to a destination that its rule requires a channel for, and has no queue for it.
     pub(crate) fn handle_required(&mut self, port: Held, to: SocketAddr) {
@@ -77,15 +97,16 @@ impl Service {
         let path = path(to, &uoe, requires, octets.max(0) as usize);
         let is_put = port.paths().is_some_and(|mut paths| paths.put(path));
         if is_put {
-            self.requiring.push(Requiring {
-                port,
-                to,
-                without_udp: requires.without_udp,
-                was_up: false,
-                waits: false,
-                again_at: now(),
-                pause: AGAIN_MIN,
-            });
+            self.requiring.push(Requiring::new(port, to, &requires));
+        }
+    }
+
+    /// A socket has a queue for a destination already, which another one had before.
+    pub(super) fn require_on(&mut self, port: Held, to: SocketAddr) {
+        let own = port.with_fd(beside::local_end).flatten();
+        let uoe = own.and_then(|own| self.offload.rules.uoe(Direction::Send, &[own, to]));
+        if let Some(requires) = uoe.and_then(|uoe| uoe.requires) {
+            self.requiring.push(Requiring::new(port, to, &requires));
         }
     }
 
@@ -126,9 +147,19 @@ impl Service {
         }
     }
 
-    /// Whether something waits for room on a carrier that is there.
-    pub(super) fn has_queued_to_carriers(&self) -> bool {
-        self.requiring.iter().any(|one| one.was_up && one.waits)
+    /// What waits now is never sent.
+    pub(super) fn count_unsent(&self) {
+        for one in &self.requiring {
+            let Some(mut paths) = one.port.paths() else {
+                continue;
+            };
+            let path = paths.find(one.to.into());
+            if let Some(required) = path.and_then(|path| path.required.as_mut()) {
+                required.queue.clear();
+                let counter = &self.offload.counts.dropped_full;
+                counter.fetch_add(required.newly_dropped(), Ordering::Relaxed);
+            }
+        }
     }
 
     /// Destinations that require a channel are to be looked at by then.

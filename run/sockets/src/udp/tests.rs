@@ -1,0 +1,98 @@
+//! Tests of the sockets of a process.
+
+use super::*;
+
+fn datagrams() -> Datagrams {
+    assert!(process::watch());
+    let rules = DatagramRules::parse("gso").unwrap();
+    Datagrams::new(rules, 4, Duration::from_micros(200), None).unwrap()
+}
+
+/// A socket of this process, as descriptors begin it.
+fn begun(datagrams: &Datagrams) -> &'static Record {
+    let number = datagrams.begin(Origin::Made).unwrap();
+    let record = datagrams.record(number).unwrap();
+    record.references.begin(1);
+    record
+}
+
+fn end(datagrams: &Datagrams, record: &Record) {
+    assert!(record.references.remove());
+    datagrams.end(record.number);
+}
+
+#[test]
+fn a_slot_is_the_next_sockets_unless_another_process_may_have_it() {
+    let datagrams = datagrams();
+    for _ in 0..SLOTS_MAX + 10 {
+        end(&datagrams, begun(&datagrams));
+    }
+    let record = begun(&datagrams);
+    assert!(!record.slot().is_shared());
+    datagrams.before_fork();
+    let shared = record.slot();
+    assert!(shared.is_shared());
+    end(&datagrams, record);
+    let next = begun(&datagrams);
+    assert!(std::ptr::eq(next, record), "the record is used again");
+    assert!(shared.is_shared() && !next.slot().is_shared());
+}
+
+/// Sends on a socket by these rules, and says in how many calls of the kernel 1000 datagrams left.
+fn calls_for_a_thousand(rules: &str) -> u64 {
+    assert!(process::watch());
+    let rules = DatagramRules::parse(rules).unwrap();
+    let offload = Offload::new(rules.clone(), weft_settings::DiscoveryPort::Same, false);
+    let hold = Duration::from_millis(50);
+    let datagrams = Datagrams::new(rules, 4, hold, offload).unwrap();
+    let datagrams: &'static Datagrams = Box::leak(Box::new(datagrams));
+    let record = begun(datagrams);
+    let [from, to] = [(); 2].map(|()| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+    from.connect(to.local_addr().unwrap()).unwrap();
+    let fd = std::os::fd::AsRawFd::as_raw_fd(&from);
+    let mut octets = [7; 64];
+    let data = weft_os::user::OwnBuffer::from(&mut octets[..]);
+    let mut plain = 0;
+    for _ in 0..1000 {
+        let mut call = Call::new(fd, None, &data, 0);
+        match datagrams
+            .send(record, &mut call)
+            .expect("no carrier is waited for")
+        {
+            crate::verdict::Verdict::Kernel => plain += 1,
+            done => assert_eq!(done, crate::verdict::Verdict::Done(Ok(64))),
+        }
+    }
+    datagrams.flush_all();
+    plain + datagrams.counts().sends.load(Ordering::Relaxed)
+}
+
+#[test]
+fn a_rule_for_others_takes_no_segmentation_from_a_socket() {
+    let alone = calls_for_a_thousand("gso");
+    assert!(alone < 300, "{alone}");
+    let beside = calls_for_a_thousand("uoe prefer port=9; gso");
+    assert!(beside < 300, "{beside}, and {alone} without the other rule");
+}
+
+#[test]
+fn only_sockets_made_here_are_coalesced() {
+    let datagrams = datagrams();
+    let number = datagrams.begin(Origin::Found).unwrap();
+    assert!(datagrams
+        .record(number)
+        .unwrap()
+        .rx_off
+        .load(Ordering::Relaxed));
+    assert!(!begun(&datagrams).rx_off.load(Ordering::Relaxed));
+}
+
+#[test]
+fn what_waits_in_a_socket_that_is_gone_does_not_wait() {
+    let datagrams = datagrams();
+    let record = begun(&datagrams);
+    datagrams.waiting.insert(record.number);
+    assert!(datagrams.anything_waits());
+    end(&datagrams, record);
+    assert!(!datagrams.anything_waits());
+}
