@@ -137,8 +137,8 @@ impl Offload {
         let before = match way {
             Way::Plain => return Tried::Sent(Sent::Plain),
             Way::ChannelBehind(number) => {
-                let (nonce, name) = (path.mark, sending.to);
-                let mark = Proof { nonce, number }.to_octets();
+                let name = sending.to;
+                let mark = Proof::new(path.mark, number).to_octets();
                 let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
                 if dgram::send(sending.fd, name, &mark, None, flags).is_err() {
                     // The plain datagrams before it have filled the socket: this one follows them.

@@ -227,13 +227,13 @@ fn what_only_looks_like_wefts_own_is_the_programs() {
     let mut guessed = nonce;
     guessed[15] ^= 1;
     for nonce in [guessed, [8; 16], [0; 16]] {
-        let proof = Proof { nonce, number: 0 };
+        let proof = Proof::new(nonce, 0);
         own.send_to(&proof.to_octets(), socket.at()).unwrap();
         let (octets, from, _) = socket.receive().expect("it is a datagram");
         assert_eq!(octets, proof.to_octets());
         assert_eq!(from, own.local_addr().unwrap());
     }
-    let proof = Proof { nonce, number: 0 };
+    let proof = Proof::new(nonce, 0);
     own.send_to(&proof.to_octets(), socket.at()).unwrap();
     assert_eq!(socket.receive(), None, "this one is not the program's");
     assert!(matches!(peer.hear(), Some(Control::Accept { .. })));
@@ -264,7 +264,7 @@ fn a_socket_that_does_not_receive_loses_and_holds_up_nobody() {
         let Some(Control::Prove { nonce, .. }) = peer.hear() else {
             panic!("it wants a proof");
         };
-        let proof = Proof { nonce, number: 0 };
+        let proof = Proof::new(nonce, 0);
         own.send_to(&proof.to_octets(), to.at()).unwrap();
         assert_eq!(to.receive(), None);
         assert!(matches!(peer.hear(), Some(Control::Accept { .. })));
@@ -413,7 +413,7 @@ fn a_socket_that_receives_slowly_holds_up_no_other() {
         let Some(Control::Prove { nonce, .. }) = peer.hear() else {
             panic!("it wants a proof");
         };
-        let proof = Proof { nonce, number: 0 };
+        let proof = Proof::new(nonce, 0);
         own.send_to(&proof.to_octets(), to.at()).unwrap();
         assert_eq!(to.receive(), None);
         assert!(matches!(peer.hear(), Some(Control::Accept { .. })));
@@ -473,7 +473,7 @@ fn the_rule_is_about_the_source_that_is_proven() {
         panic!("it wants a proof");
     };
     let own = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let proof = Proof { nonce, number: 0 };
+    let proof = Proof::new(nonce, 0);
     own.send_to(&proof.to_octets(), socket.at()).unwrap();
     assert_eq!(socket.receive(), None);
     assert!(matches!(peer.hear(), Some(Control::Accept { .. })));
@@ -498,10 +498,7 @@ fn a_proof_counts_at_the_socket_that_it_is_meant_for() {
         }
     }
     let own = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let proof = Proof {
-        nonce: nonces[0],
-        number: 0,
-    };
+    let proof = Proof::new(nonces[0], 0);
     own.send_to(&proof.to_octets(), other.at()).unwrap();
     assert_eq!(other.receive(), None, "it is not the program's");
     let time = Some(Duration::from_millis(200));
@@ -510,7 +507,10 @@ fn a_proof_counts_at_the_socket_that_it_is_meant_for() {
     peer.stream.set_read_timeout(Some(SOON)).unwrap();
     own.send_to(&proof.to_octets(), socket.at()).unwrap();
     assert_eq!(socket.receive(), None);
-    assert!(matches!(peer.hear(), Some(Control::Accept { channel: 1 })));
+    assert!(matches!(
+        peer.hear(),
+        Some(Control::Accept { channel: 1, .. })
+    ));
 }
 
 #[test]
@@ -525,7 +525,7 @@ fn answers_take_no_carrier_of_another_host() {
         panic!("it wants a proof");
     };
     let own = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let proof = Proof { nonce, number: 0 };
+    let proof = Proof::new(nonce, 0);
     own.send_to(&proof.to_octets(), socket.at()).unwrap();
     assert_eq!(socket.receive(), None);
     assert!(matches!(peer.hear(), Some(Control::Accept { .. })));
@@ -535,4 +535,46 @@ fn answers_take_no_carrier_of_another_host() {
     let time = Some(Duration::from_millis(300));
     peer.stream.set_read_timeout(time).unwrap();
     assert_eq!(peer.hear(), None, "it is asked for nothing");
+}
+
+#[test]
+fn who_forges_a_source_takes_no_datagrams_of_its_host() {
+    let socket = served();
+    let victim = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let at = victim.local_addr().unwrap();
+    // Somebody with the address of the victim's host, as behind one translator, and a network that lets sources be
+    // forged: what is sent from the victim's socket here.
+    let mut peer = Peer::greet(socket.offload, greeting());
+    peer.open(socket.at().into());
+    let Some(Control::Prove { nonce, .. }) = peer.hear() else {
+        panic!("it wants a proof");
+    };
+    victim
+        .send_to(&Proof::new(nonce, 0).to_octets(), socket.at())
+        .unwrap();
+    assert_eq!(socket.receive(), None);
+    assert!(matches!(peer.hear(), Some(Control::Accept { .. })));
+    for _ in 0..100 {
+        assert!(!socket.send(at, b"an answer", true));
+    }
+    // The answers are to take the carrier that the victim seems to have.
+    let Some(Control::Open { channel, nonce, .. }) = peer.hear() else {
+        panic!("it wants a channel");
+    };
+    peer.control(Control::Prove {
+        channel,
+        nonce: [5; 16],
+    });
+    victim
+        .send_to(&Proof::new(nonce, 0).to_octets(), socket.at())
+        .unwrap();
+    assert_eq!(socket.receive(), None);
+    peer.control(Control::Accept {
+        channel,
+        challenge: [0; 16],
+    });
+    assert_eq!(peer.hear(), None, "it is closed");
+    assert_eq!(socket.offload.counted().faults, 1);
+    assert_eq!(socket.offload.counted().opened, 0);
+    assert!(!socket.send(at, b"an answer", true), "it goes plainly");
 }

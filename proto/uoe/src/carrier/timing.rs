@@ -61,8 +61,8 @@ impl Carrier {
     }
 
     fn handle_proofs_due(&mut self, now: Duration) {
-        while let Some((from, to, nonce)) = self.outgoing.poll_again(now) {
-            self.prove(nonce, from, to);
+        while let Some((proof, from, to)) = self.outgoing.poll_again(now) {
+            self.prove(proof, from, to);
         }
         while let Some(channel) = self.outgoing.poll_late(now) {
             let why = Why::NoProof;
