@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use common::{discovery_port, process, process_by, run, Socket, SOON};
 use weft_os::net::{BoundSocket, SocketOptions};
 use weft_udp_offload::Offload;
+use weft_uoe::control::Why;
 use weft_uoe::deframer::Next;
 use weft_uoe::greeting::{Instance, GREETING_LEN};
 use weft_uoe::proof::Proof;
@@ -458,6 +459,71 @@ fn so_many_channels_may_be_unproven_and_no_more() {
         .iter()
         .filter(|control| matches!(control, Control::Prove { .. }));
     assert_eq!((wanted.count(), said.len()), (256, 300));
+}
+
+#[test]
+fn what_was_not_proven_in_time_is_forgotten() {
+    let socket = served();
+    let mut peer = Peer::greet(socket.offload, greeting());
+    let mut nonces = Vec::new();
+    for channel in 1..=256 {
+        peer.open_from([127, 0, 0, 1], channel, socket.at().into());
+        match peer.hear() {
+            Some(Control::Prove { nonce, .. }) => nonces.push(nonce),
+            said => panic!("{said:?}"),
+        }
+    }
+    for _ in 1..=256 {
+        let said = peer.hear();
+        assert!(matches!(said, Some(Control::Refuse { .. })), "{said:?}");
+    }
+    peer.open_from([127, 0, 0, 1], 1, socket.at().into());
+    let said = peer.hear();
+    assert!(matches!(said, Some(Control::Prove { .. })), "{said:?}");
+    // Once nothing with these random bits can be under way they are the program's again.
+    let own = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let begun = Instant::now();
+    for nonce in [nonces[0], nonces[255]] {
+        let octets = Proof::new(nonce, 0).to_octets();
+        loop {
+            own.send_to(&octets, socket.at()).unwrap();
+            if socket.receive().is_some() {
+                break;
+            }
+            assert!(begun.elapsed() < SOON, "it is known for ever");
+        }
+    }
+}
+
+#[test]
+fn a_channel_that_is_closed_before_its_socket_can_have_it_is_not_the_next_one() {
+    let socket = served();
+    let other = Socket::bind(socket.offload, "127.0.0.1:0");
+    other.receive();
+    // No channel yet has had its receives looked at: one of them is the kernel's alone.
+    assert!(socket.port.begin_plain());
+    let mut peer = Peer::greet(socket.offload, greeting());
+    peer.open(socket.at().into());
+    peer.control(Control::Close {
+        channel: 1,
+        why: Why::Idle,
+    });
+    assert!(matches!(peer.hear(), Some(Control::Refuse { .. })));
+    peer.open(other.at().into());
+    let Some(Control::Prove { nonce, .. }) = peer.hear() else {
+        panic!("it wants a proof");
+    };
+    socket.port.end_plain();
+    std::thread::sleep(Duration::from_millis(20));
+    let own = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    own.send_to(&Proof::new(nonce, 0).to_octets(), other.at())
+        .unwrap();
+    assert_eq!(other.receive(), None);
+    let said = peer.hear();
+    assert!(matches!(said, Some(Control::Accept { .. })), "{said:?}");
+    peer.say(1, b"for the other");
+    let (octets, ..) = other.receive().expect("it is the other's channel");
+    assert_eq!(octets, b"for the other");
 }
 
 #[test]

@@ -255,7 +255,10 @@ fn without_a_proof_there_is_no_channel() {
     pair.pass(PROOF_TIMEOUT);
     let why = Why::NoProof;
     assert_eq!(pair.of_a, [Event::Up, Event::Lost { channel, why }]);
-    assert_eq!(pair.of_b.len(), 2, "up, and wanted: {:?}", pair.of_b);
+    let [Event::Up, Event::Wanted { .. }, finished] = pair.of_b[..] else {
+        panic!("{:?}", pair.of_b);
+    };
+    assert_eq!(finished, Event::Finished { channel });
     assert_eq!(pair.b.handle_datagram(channel, pair.now), Ok(None));
     assert_eq!(100 - pair.lost, 4, "four tries");
 }
@@ -572,6 +575,18 @@ fn datagrams_wait_for_the_mark_behind_plain_ones() {
     assert!(!pair.b.is_behind(1, late_at) && !pair.b.is_mark_late(1, late_at + MARK_TIMEOUT));
     pair.b.wait_for_late_mark(1, late_at);
     assert!(!pair.b.is_behind(1, late_at), "nothing is waited for");
+}
+
+#[test]
+fn who_says_again_that_datagrams_wait_makes_them_wait_no_longer() {
+    let mut pair = Pair::opened();
+    let begun = pair.now;
+    for number in 1..=4 {
+        pair.a.behind(1, number, pair.now).unwrap();
+        pair.pass(MARK_TIMEOUT / 4);
+    }
+    assert_eq!(pair.now, begun + MARK_TIMEOUT);
+    assert!(!pair.b.is_behind(1, pair.now), "no mark came");
 }
 
 #[test]

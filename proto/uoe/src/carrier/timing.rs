@@ -71,6 +71,8 @@ impl Carrier {
         }
         while let Some(channel) = self.incoming.poll_late(now) {
             self.refuse(channel, Why::NoProof, now);
+            // The driver has not said so itself, and keeps something for each.
+            self.events.push_back(super::Event::Finished { channel });
         }
         self.incoming.forget_marks(now);
     }

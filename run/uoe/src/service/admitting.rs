@@ -30,6 +30,13 @@ pub(crate) struct Admitting {
     until: Duration,
 }
 
+impl Admitting {
+    /// Whether it is this channel of the carrier of this generation.
+    pub(super) fn is(&self, generation: u32, channel: u16) -> bool {
+        (self.generation, self.channel) == (generation, channel)
+    }
+}
+
 impl Service {
     /// The other end wants to send datagrams to `target`.
     pub(crate) fn handle_channel_wanted(&mut self, at: usize, channel: u16, ends: [End; 2]) {
