@@ -644,3 +644,37 @@ fn who_forges_a_source_takes_no_datagrams_of_its_host() {
     assert_eq!(socket.offload.counted().opened, 0);
     assert!(!socket.send(at, b"an answer", true), "it goes plainly");
 }
+
+#[test]
+fn what_is_not_proven_comes_to_the_address_of_its_connection_alone() {
+    let rules = "uoe require udp-path=none";
+    let offload = process_by(rules, discovery_port());
+    let inside = Socket::bind(offload, "127.0.0.2:0");
+    inside.receive();
+    let here = Socket::bind(offload, "127.0.0.1:0");
+    here.receive();
+    let everywhere = Socket::bind(offload, "0.0.0.0:0");
+    everywhere.receive();
+    let without = Greeting {
+        without_udp: true,
+        ..greeting()
+    };
+    // The connection comes to 127.0.0.1.
+    let mut peer = Peer::greet(offload, without);
+    peer.open(inside.at().into());
+    let said = peer.hear();
+    assert!(matches!(said, Some(Control::Refuse { .. })), "{said:?}");
+    // Behind a translator the peer knows this machine by another address.
+    let port = everywhere.at().port();
+    for (channel, target, to) in [
+        (1, here.at().into(), &here),
+        (2, End::new([203, 0, 113, 1].into(), port), &everywhere),
+    ] {
+        peer.open_from([127, 0, 0, 1], channel, target);
+        let said = peer.hear();
+        assert!(matches!(said, Some(Control::Accept { .. })), "{said:?}");
+        peer.say(channel, b"a datagram");
+        let (octets, ..) = to.receive().expect("it comes");
+        assert_eq!(octets, b"a datagram");
+    }
+}
