@@ -2,9 +2,12 @@
 
 mod common;
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileExt;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use common::{discovery_port, process, process_by, run, Socket, SOON};
@@ -677,4 +680,81 @@ fn what_is_not_proven_comes_to_the_address_of_its_connection_alone() {
         let (octets, ..) = to.receive().expect("it comes");
         assert_eq!(octets, b"a datagram");
     }
+}
+
+/// CPU time of this process, in ticks of 10 ms.
+fn ticks(stat: &File) -> u64 {
+    let mut octets = [0; 1000];
+    let len = stat.read_at(&mut octets, 0).unwrap();
+    let text = std::str::from_utf8(&octets[..len]).unwrap();
+    let behind_name = text.rsplit_once(')').unwrap().1;
+    let fields = behind_name.split_whitespace().skip(11).take(2);
+    fields.map(|field| field.parse::<u64>().unwrap()).sum()
+}
+
+/// Descriptors that fill this process, but for one.
+fn fill_up() -> Vec<File> {
+    let mut all: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    all.pop();
+    all
+}
+
+/// The listener's port, once everything that a carrier's listener needs is open.
+fn listening(socket: &Socket) -> u16 {
+    drop(connect(socket.offload));
+    std::thread::sleep(Duration::from_millis(50));
+    socket.offload.takes_carriers().unwrap().port
+}
+
+/// In a process of its own with these limits: whether it is that one.
+fn has_limits(limits: &str, name: &str) -> bool {
+    const HERE: &str = "WEFT_TEST_DESCRIPTORS";
+    if std::env::var_os(HERE).is_some() {
+        return true;
+    }
+    let status = Command::new("sh")
+        .arg("-c")
+        .arg(format!("{limits}; exec \"$0\" --exact \"$1\""))
+        .arg(std::env::current_exe().unwrap())
+        .arg(name)
+        .env(HERE, "1")
+        .status();
+    assert!(status.unwrap().success());
+    false
+}
+
+#[test]
+fn who_cannot_be_accepted_costs_no_time_and_is_accepted_later() {
+    let name = "who_cannot_be_accepted_costs_no_time_and_is_accepted_later";
+    if !has_limits("ulimit -n 300", name) {
+        return;
+    }
+    let socket = served();
+    let port = listening(&socket);
+    let stat = File::open("/proc/self/stat").unwrap();
+    let all = fill_up();
+    let mut waits = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let before = ticks(&stat);
+    std::thread::sleep(Duration::from_secs(1));
+    let used = ticks(&stat) - before;
+    assert!(used < 10, "{used} of 100 ticks for one that waits");
+    drop(all);
+    waits.set_read_timeout(Some(SOON)).unwrap();
+    let mut theirs = [0; GREETING_LEN];
+    waits.read_exact(&mut theirs).expect("it is accepted");
+}
+
+#[test]
+fn the_soft_limit_gives_way_to_who_connects() {
+    let name = "the_soft_limit_gives_way_to_who_connects";
+    if !has_limits("ulimit -Hn 1600; ulimit -Sn 800", name) {
+        return;
+    }
+    let socket = served();
+    let port = listening(&socket);
+    let _all = fill_up();
+    let mut waits = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    waits.set_read_timeout(Some(SOON)).unwrap();
+    let mut theirs = [0; GREETING_LEN];
+    waits.read_exact(&mut theirs).expect("it is accepted");
 }
