@@ -10,10 +10,13 @@
 //!
 //! 1. the sender says `Open` with both UDP ends and a nonce;
 //! 2. the receiver, if a socket of its own is the target and wants them, says `Prove` with another nonce;
-//! 3. the sender sends that nonce as a UDP datagram from the source to the target ([`crate::proof`]);
+//! 3. the sender sends that nonce, and a challenge that it says nowhere else, as a UDP datagram from the source to the
+//!    target ([`crate::proof`]);
 //! 4. the receiver's socket gets it. Where it came from is the source from now on, whatever was claimed. It says
-//!    `Accept`, and sends the first nonce from the target to that source;
-//! 5. the sender's socket gets that from the target: the channel may be used.
+//!    `Accept` with the challenge, and sends the first nonce from the target to that source;
+//! 5. the sender's socket gets that from the target, and `Accept` shows that the target got the challenge: the channel
+//!    may be used. The first nonce alone proves nothing to a sender whose network lets sources be forged, as the
+//!    connection has told it to whoever is at its other end.
 //!
 //! A channel ends with `Refuse`, said by the receiver of its own accord or in answer to `Close`, once for each `Open`:
 //! then its number is free, and nothing that is still under way speaks of the old one.
@@ -94,6 +97,15 @@ pub struct Carrier {
     used_at: Duration,
     /// Until then a channel has to be proven; nothing once one was.
     unproven_until: Option<Duration>,
+}
+
+/// Random bits of one channel that this end opens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Secrets {
+    /// Told to the peer on the connection. It proves the target when it comes from there by UDP.
+    pub nonce: Nonce,
+    /// Sent by UDP to the target alone, which repeats it on the connection.
+    pub challenge: Nonce,
 }
 
 /// Of two carriers between the same processes, which both of them connected: whether the one that `connected_by`
@@ -181,13 +193,20 @@ impl Carrier {
         self.controls.push_back(control);
     }
 
-    /// Opens a channel for datagrams from the socket at `source` to `target`; gives its number. `nonce` is random and
-    /// this channel's alone. `None`: the carrier is not up, or has as many as it may have.
-    pub fn open(&mut self, source: End, target: End, nonce: Nonce, now: Duration) -> Option<u16> {
+    /// Opens a channel for datagrams from the socket at `source` to `target`; gives its number. The nonce and the
+    /// challenge are random and this channel's alone. `None`: the carrier is not up, or has as many as it may have.
+    pub fn open(
+        &mut self,
+        source: End,
+        target: End,
+        secrets: Secrets,
+        now: Duration,
+    ) -> Option<u16> {
         if !self.is_up() {
             return None;
         }
-        let channel = self.outgoing.open(source, target, nonce, now)?;
+        let nonce = secrets.nonce;
+        let channel = self.outgoing.open(source, target, secrets, now)?;
         let open = Control::Open {
             channel,
             source,
@@ -211,7 +230,8 @@ impl Carrier {
     pub fn admit(&mut self, channel: u16, nonce: Nonce, now: Duration) {
         if self.is_without_udp() {
             if let Some((source, target)) = self.incoming.accept_unproven(channel, self.address) {
-                self.say(Control::Accept { channel }, now);
+                let challenge = [0; 16];
+                self.say(Control::Accept { channel, challenge }, now);
                 let incoming = Event::Incoming {
                     channel,
                     source,
@@ -249,7 +269,7 @@ impl Carrier {
     pub fn behind(&mut self, channel: u16, number: u32, now: Duration) -> Option<Proof> {
         let nonce = self.outgoing.proof_of_source(channel)?;
         self.say(Control::Behind { channel, number }, now);
-        Some(Proof { nonce, number })
+        Some(Proof::new(nonce, number))
     }
 
     /// The random bits that marks of a channel that this end opened have.
@@ -313,12 +333,13 @@ impl Carrier {
             incoming::Taken::No => false,
             incoming::Taken::Mark => true,
             incoming::Taken::Again(nonce) => {
-                self.prove(nonce, to, from);
+                self.prove(Proof::new(nonce, 0), to, from);
                 true
             }
             incoming::Taken::Proven(channel, nonce) => {
-                self.say(Control::Accept { channel }, now);
-                self.prove(nonce, to, from);
+                let challenge = proof.challenge;
+                self.say(Control::Accept { channel, challenge }, now);
+                self.prove(Proof::new(nonce, 0), to, from);
                 self.unproven_until = None;
                 self.events.push_back(Event::Incoming {
                     channel,
@@ -330,8 +351,7 @@ impl Carrier {
         }
     }
 
-    fn prove(&mut self, nonce: Nonce, from: End, to: End) {
-        let proof = Proof { nonce, number: 0 };
+    fn prove(&mut self, proof: Proof, from: End, to: End) {
         self.events.push_back(Event::Prove { proof, from, to });
     }
 

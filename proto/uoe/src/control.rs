@@ -84,6 +84,8 @@ pub enum Control {
     Accept {
         /// The channel.
         channel: u16,
+        /// What came with the source's proof to the target; 0 where nothing is proven.
+        challenge: Nonce,
     },
     /// The channel is not to be used, or not any more: its number is free. From the receiver, once for each channel.
     Refuse {
@@ -224,7 +226,7 @@ impl Control {
                 writer(1, channel).put(&ends[0]).put(&ends[1]).put(&nonce)
             }
             Control::Prove { channel, nonce } => writer(2, channel).put(&nonce),
-            Control::Accept { channel } => writer(3, channel),
+            Control::Accept { channel, challenge } => writer(3, channel).put(&challenge),
             Control::Refuse { channel, why } => writer(4, channel).put(&[why.to_octet()]),
             Control::Close { channel, why } => writer(5, channel).put(&[why.to_octet()]),
             Control::Ping { number } => numbered(6, number),
@@ -275,7 +277,10 @@ impl Control {
                 channel,
                 nonce: reader.take()?,
             },
-            3 => Control::Accept { channel },
+            3 => Control::Accept {
+                channel,
+                challenge: reader.take()?,
+            },
             4 | 5 => {
                 let [why] = reader.take()?;
                 let why = Why::from_octet(why);
@@ -315,7 +320,10 @@ mod tests {
                 nonce
             },
             Control::Prove { channel, nonce },
-            Control::Accept { channel },
+            Control::Accept {
+                channel,
+                challenge: nonce,
+            },
             Control::Ping { number },
             Control::Pong { number },
             Control::Barrier { channel, number },
@@ -351,18 +359,18 @@ mod tests {
         assert!(Control::parse(&[0, 0, 1]).is_err());
         assert!(Control::parse(&[12, 0, 1]).is_err());
         assert_eq!(
-            Control::parse(&[3, 0x7f, 0xff]),
-            Ok(Control::Accept {
+            Control::parse(&[11, 0x7f, 0xff]),
+            Ok(Control::Ring {
                 channel: CHANNEL_MAX
             })
         );
         assert!(
-            Control::parse(&[3, 0x80, 0]).is_err(),
+            Control::parse(&[11, 0x80, 0]).is_err(),
             "a channel beyond the last"
         );
         assert!(
-            Control::parse(&[3, 0, 0]).is_err(),
-            "channel 0 is not accepted"
+            Control::parse(&[11, 0, 0]).is_err(),
+            "channel 0 has no socket to wake"
         );
         let unknown = Control::parse(&[4, 0, 1, 99]);
         assert_eq!(

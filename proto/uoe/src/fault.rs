@@ -39,6 +39,9 @@ pub enum Fault {
     /// A message that does not go with what was said before.
     #[error("channel {0} was used in a way that what was said before does not allow")]
     Channel(u16),
+    /// The peer accepts a channel to a socket at which it does not receive.
+    #[error("channel {0} was accepted without what was sent to its target by UDP: somebody claims another's address")]
+    Challenge(u16),
     /// The peer asks faster than it takes answers.
     #[error("more than {0} control messages that wait to be taken")]
     Controls(usize),

@@ -7,7 +7,7 @@ use std::vec::Vec;
 
 use core::time::Duration;
 
-use crate::carrier::{Carrier, Event, CHANNELS_MAX};
+use crate::carrier::{Carrier, Event, Secrets, CHANNELS_MAX};
 use crate::control::{Control, Why};
 use crate::deframer::{Deframer, Next};
 use crate::end::End;
@@ -250,10 +250,7 @@ fn step(carrier: &mut Carrier, [kind, len, nonce]: [u8; 3], octets: &[u8], now: 
             }
         }
         1 => {
-            let proof = Proof {
-                nonce: [first; 16],
-                number: u32::from(kind / 5 % 3),
-            };
+            let proof = Proof::new([first; 16], u32::from(kind / 5 % 3));
             carrier.handle_proof(proof, end(len), end(kind), now);
         }
         2 => {
@@ -265,7 +262,11 @@ fn step(carrier: &mut Carrier, [kind, len, nonce]: [u8; 3], octets: &[u8], now: 
             );
         }
         3 => {
-            carrier.open(end(first), end(len), [nonce; 16], now);
+            let secrets = Secrets {
+                nonce: [nonce; 16],
+                challenge: [first; 16],
+            };
+            carrier.open(end(first), end(len), secrets, now);
         }
         _ => {
             let _ = carrier.handle_datagram(u16::from(first), now);

@@ -6,6 +6,7 @@
 //! | 0..8 | `WeftUDP` and a zero |
 //! | 8..24 | nonce of the channel and of the direction |
 //! | 24..28 | 0: a proof; [`BELL`]: a bell; else the number of a mark, in network order |
+//! | 28..44 | challenge, in the proof of a source; else 0 |
 //!
 //! The hooks take such a datagram out before the program sees it, but only if its nonce is one that this socket waits
 //! for: anything else may be a datagram of the program's.
@@ -13,7 +14,7 @@
 use crate::greeting::Nonce;
 
 /// Octets of a proof or a mark.
-pub const PROOF_LEN: usize = 28;
+pub const PROOF_LEN: usize = 44;
 
 /// The number of a bell: it says nothing but that something waits elsewhere. Marks do not come to it.
 pub const BELL: u32 = u32::MAX;
@@ -27,15 +28,29 @@ pub struct Proof {
     pub nonce: Nonce,
     /// 0 for a proof; the marks of a channel count from 1; [`BELL`].
     pub number: u32,
+    /// Random bits that `Accept` repeats. They travel by UDP alone, so only who receives at the target knows them: who
+    /// can forge a source, and is told the rest on the connection, does not. 0 in all but the proof of a source.
+    pub challenge: Nonce,
 }
 
 impl Proof {
+    /// One without a challenge.
+    pub fn new(nonce: Nonce, number: u32) -> Proof {
+        let challenge = [0; 16];
+        Proof {
+            nonce,
+            number,
+            challenge,
+        }
+    }
+
     /// The datagram.
     pub fn to_octets(&self) -> [u8; PROOF_LEN] {
         let mut octets = [0; PROOF_LEN];
         octets[..8].copy_from_slice(&MAGIC);
         octets[8..24].copy_from_slice(&self.nonce);
-        octets[24..].copy_from_slice(&self.number.to_be_bytes());
+        octets[24..28].copy_from_slice(&self.number.to_be_bytes());
+        octets[28..].copy_from_slice(&self.challenge);
         octets
     }
 
@@ -46,11 +61,16 @@ impl Proof {
         if octets[..8] != MAGIC {
             return None;
         }
-        let (mut nonce, mut number) = ([0; 16], [0; 4]);
+        let (mut nonce, mut number, mut challenge) = ([0; 16], [0; 4], [0; 16]);
         nonce.copy_from_slice(&octets[8..24]);
-        number.copy_from_slice(&octets[24..]);
+        number.copy_from_slice(&octets[24..28]);
+        challenge.copy_from_slice(&octets[28..]);
         let number = u32::from_be_bytes(number);
-        Some(Proof { nonce, number })
+        Some(Proof {
+            nonce,
+            number,
+            challenge,
+        })
     }
 }
 
@@ -63,11 +83,15 @@ mod tests {
         let proof = Proof {
             nonce: *b"sixteen octets!!",
             number: 0x0102_0304,
+            challenge: *b"sixteen others!!",
         };
         let octets = proof.to_octets();
-        assert_eq!(&octets, b"WeftUDP\0sixteen octets!!\x01\x02\x03\x04");
+        assert_eq!(
+            &octets,
+            b"WeftUDP\0sixteen octets!!\x01\x02\x03\x04sixteen others!!"
+        );
         assert_eq!(Proof::parse(&octets), Some(proof));
-        assert_eq!(Proof::parse(&octets[..27]), None);
+        assert_eq!(Proof::parse(&octets[..43]), None);
         assert_eq!(Proof::parse(&[&octets[..], &[0]].concat()), None);
         let mut other = octets;
         other[7] = 1;

@@ -78,10 +78,7 @@ mod tests {
         let port: &'static crate::Port = Box::leak(Box::default());
         let own = |number: usize| Mail::Own {
             port: port.held(),
-            proof: Proof {
-                nonce: [0; 16],
-                number: number as u32,
-            },
+            proof: Proof::new([0; 16], number as u32),
             from: ([127, 0, 0, 1], 1).into(),
         };
         let put = (0..MAIL_MAX + 5).filter(|number| mailbox.put(own(*number)));

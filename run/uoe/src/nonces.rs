@@ -18,8 +18,17 @@ pub(crate) enum Own {
 struct All {
     bell: Nonce,
     has_bell: bool,
-    /// Those of channels, and of a parent's bells.
+    /// Those of channels, and of a parent's bells, in order: strangers make them many, and each receive that finds
+    /// something of Weft's looks one up.
     others: Vec<Nonce>,
+}
+
+impl All {
+    fn put(&mut self, nonce: Nonce) {
+        if let Err(at) = self.others.binary_search(&nonce) {
+            self.others.insert(at, nonce);
+        }
+    }
 }
 
 /// The random bits that sockets of this process wait for. A forked child keeps those of its parent: what was meant for
@@ -41,7 +50,8 @@ impl Nonces {
         if all.has_bell && all.bell == *nonce {
             return Some(Own::Bell);
         }
-        all.others.contains(nonce).then_some(Own::OfChannel)
+        let found = all.others.binary_search(nonce);
+        found.is_ok().then_some(Own::OfChannel)
     }
 
     /// Bells of this process have these bits from now on. By the thread.
@@ -49,7 +59,7 @@ impl Nonces {
         if let Locked::Held(mut all) | Locked::Orphaned(mut all) = self.0.lock() {
             let (before, had_bell) = (all.bell, all.has_bell);
             if had_bell {
-                all.others.push(before);
+                all.put(before);
             }
             (all.bell, all.has_bell) = (nonce, true);
         }
@@ -66,15 +76,15 @@ impl Nonces {
     /// A channel waits for these. By the thread.
     pub(crate) fn add(&self, nonce: Nonce) {
         if let Locked::Held(mut all) | Locked::Orphaned(mut all) = self.0.lock() {
-            all.others.push(nonce);
+            all.put(nonce);
         }
     }
 
     /// It does so no longer. By the thread.
     pub(crate) fn remove(&self, nonce: &Nonce) {
         if let Locked::Held(mut all) | Locked::Orphaned(mut all) = self.0.lock() {
-            if let Some(at) = all.others.iter().position(|other| other == nonce) {
-                all.others.swap_remove(at);
+            if let Ok(at) = all.others.binary_search(nonce) {
+                all.others.remove(at);
             }
         }
     }
@@ -83,6 +93,21 @@ impl Nonces {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn any_order_of_coming_and_going_leaves_what_is_there() {
+        weft_os::process::watch();
+        let nonces = Nonces::new();
+        let nonce = |number: u8| [number.wrapping_mul(83); 16];
+        (1..=200).for_each(|number| nonces.add(nonce(number)));
+        (1..=200)
+            .filter(|number| number % 3 == 0)
+            .for_each(|number| nonces.remove(&nonce(number)));
+        for number in 1..=200 {
+            let found = nonces.find(&nonce(number));
+            assert_eq!(found.is_some(), number % 3 != 0, "{number}");
+        }
+    }
 
     #[test]
     fn own_datagrams_are_those_whose_bits_were_drawn_here() {

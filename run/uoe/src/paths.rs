@@ -74,7 +74,7 @@ pub(crate) struct Paths {
     pub(crate) peer: Option<End>,
     /// The last destination that the rules were asked about and do not require a channel for.
     pub(crate) not_required: Option<End>,
-    /// When the thread was told last that a channel is wanted, in nanoseconds.
+    /// When the thread is told again that a channel is wanted, in nanoseconds.
     pub(crate) wanted_at: u64,
 }
 

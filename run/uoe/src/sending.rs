@@ -20,7 +20,7 @@ use crate::offload::{now, Offload};
 use crate::paths::{Path, Paths};
 use crate::port::Port;
 
-/// The thread is told so often at most that one socket wants a channel.
+/// The thread is told so often at most that one socket wants a channel where another one has it.
 const WANTED_EVERY_NS: u64 = 20_000_000;
 /// How long who waits for a carrier, or for room on one, sleeps before it looks again.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(1);
@@ -107,8 +107,20 @@ impl Offload {
             if self.requires(&mut paths, sending.fd, to) {
                 return self.require(port, paths, sending, to);
             }
-            if self.is_wanted(to, sending.since()) && sending.since >= paths.wanted_at {
-                paths.wanted_at = sending.since + WANTED_EVERY_NS;
+            let is_wanted = match self.known(to, sending.since()) {
+                Known::Plain => false,
+                // It is said once for each destination, and as seldom as they may be asked for.
+                Known::Ask => true,
+                // Another socket has one, which each send is told.
+                Known::Channel(_) => {
+                    let is_due = sending.since >= paths.wanted_at;
+                    if is_due {
+                        paths.wanted_at = sending.since + WANTED_EVERY_NS;
+                    }
+                    is_due
+                }
+            };
+            if is_wanted {
                 drop(paths);
                 self.want(port, sending.fd, to);
             }
@@ -149,8 +161,8 @@ impl Offload {
         let before = match way {
             Way::Plain => return Tried::Sent(Sent::Plain),
             Way::ChannelBehind(number) => {
-                let (nonce, name) = (path.mark, sending.to);
-                let mark = Proof { nonce, number }.to_octets();
+                let name = sending.to;
+                let mark = Proof::new(path.mark, number).to_octets();
                 let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
                 if dgram::send(sending.fd, name, &mark, None, flags).is_err() {
                     // The plain datagrams before it have filled the socket: this one follows them.
@@ -223,12 +235,12 @@ impl Offload {
 
     /// Whether a channel to this destination is worth having, as busily as it is sent to.
     #[inline]
-    fn is_wanted(&self, to: End, now: Duration) -> bool {
+    fn known(&self, to: End, now: Duration) -> Known {
         let (Locked::Held(mut known) | Locked::Orphaned(mut known)) = self.destinations.lock()
         else {
-            return false;
+            return Known::Plain;
         };
-        known.handle_send(to, now) != Known::Plain
+        known.handle_send(to, now)
     }
 
     /// Has the thread ask for a channel.

@@ -174,10 +174,7 @@ impl Offload {
             _ => std::net::Ipv4Addr::LOCALHOST.into(),
         };
         let (name, len) = beside::socket_name(SocketAddr::new(ip, at.port()), is_v6);
-        let bell = Proof {
-            nonce: self.nonces.bell(),
-            number: BELL,
-        };
+        let bell = Proof::new(self.nonces.bell(), BELL);
         count(&self.counts.bells);
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         dgram::send(fd, &name[..len], &bell.to_octets(), None, flags).is_ok()

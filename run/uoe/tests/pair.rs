@@ -30,6 +30,38 @@ fn a_busy_sender_comes_to_have_a_carrier_and_nothing_is_lost_or_out_of_order() {
 }
 
 #[test]
+fn all_of_a_sockets_busy_destinations_have_channels_soon() {
+    let discovery = discovery_port();
+    let (one, two) = (process(discovery), process(discovery));
+    let sender = Socket::bind(one, "127.0.0.1:0");
+    let receivers: Vec<Socket> = (0..10).map(|_| Socket::bind(two, "127.0.0.1:0")).collect();
+    // Who is asked answers that it receives.
+    for receiver in &receivers {
+        receiver.kernel.set_nonblocking(true).unwrap();
+        assert_eq!(receiver.receive_now(), None);
+    }
+    let begun = Instant::now();
+    while two.takes_carriers().is_none() {
+        assert!(begun.elapsed() < SOON, "it listens");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let begun = Instant::now();
+    while one.counted().opened < 10 {
+        for receiver in &receivers {
+            sender.send(receiver.at(), &[1; 100], true);
+        }
+        sender.flush();
+        for receiver in &receivers {
+            while receiver.receive_now().is_some() {}
+        }
+        // As many as may be asked for in a second, and no asking that is lost is said again for ten.
+        let taken = begun.elapsed();
+        assert!(taken < Duration::from_secs(8), "{:?}", one.counted());
+    }
+    assert_eq!(one.counted().asked, 10);
+}
+
+#[test]
 fn plain_datagrams_that_wait_for_long_are_not_overtaken() {
     let discovery = discovery_port();
     let (one, two) = (process(discovery), process(discovery));

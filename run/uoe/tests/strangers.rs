@@ -2,14 +2,18 @@
 
 mod common;
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileExt;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use common::{discovery_port, process, process_by, run, Socket, SOON};
 use weft_os::net::{BoundSocket, SocketOptions};
 use weft_udp_offload::Offload;
+use weft_uoe::control::Why;
 use weft_uoe::deframer::Next;
 use weft_uoe::greeting::{Instance, GREETING_LEN};
 use weft_uoe::proof::Proof;
@@ -227,13 +231,13 @@ fn what_only_looks_like_wefts_own_is_the_programs() {
     let mut guessed = nonce;
     guessed[15] ^= 1;
     for nonce in [guessed, [8; 16], [0; 16]] {
-        let proof = Proof { nonce, number: 0 };
+        let proof = Proof::new(nonce, 0);
         own.send_to(&proof.to_octets(), socket.at()).unwrap();
         let (octets, from, _) = socket.receive().expect("it is a datagram");
         assert_eq!(octets, proof.to_octets());
         assert_eq!(from, own.local_addr().unwrap());
     }
-    let proof = Proof { nonce, number: 0 };
+    let proof = Proof::new(nonce, 0);
     own.send_to(&proof.to_octets(), socket.at()).unwrap();
     assert_eq!(socket.receive(), None, "this one is not the program's");
     assert!(matches!(peer.hear(), Some(Control::Accept { .. })));
@@ -264,7 +268,7 @@ fn a_socket_that_does_not_receive_loses_and_holds_up_nobody() {
         let Some(Control::Prove { nonce, .. }) = peer.hear() else {
             panic!("it wants a proof");
         };
-        let proof = Proof { nonce, number: 0 };
+        let proof = Proof::new(nonce, 0);
         own.send_to(&proof.to_octets(), to.at()).unwrap();
         assert_eq!(to.receive(), None);
         assert!(matches!(peer.hear(), Some(Control::Accept { .. })));
@@ -413,7 +417,7 @@ fn a_socket_that_receives_slowly_holds_up_no_other() {
         let Some(Control::Prove { nonce, .. }) = peer.hear() else {
             panic!("it wants a proof");
         };
-        let proof = Proof { nonce, number: 0 };
+        let proof = Proof::new(nonce, 0);
         own.send_to(&proof.to_octets(), to.at()).unwrap();
         assert_eq!(to.receive(), None);
         assert!(matches!(peer.hear(), Some(Control::Accept { .. })));
@@ -461,6 +465,71 @@ fn so_many_channels_may_be_unproven_and_no_more() {
 }
 
 #[test]
+fn what_was_not_proven_in_time_is_forgotten() {
+    let socket = served();
+    let mut peer = Peer::greet(socket.offload, greeting());
+    let mut nonces = Vec::new();
+    for channel in 1..=256 {
+        peer.open_from([127, 0, 0, 1], channel, socket.at().into());
+        match peer.hear() {
+            Some(Control::Prove { nonce, .. }) => nonces.push(nonce),
+            said => panic!("{said:?}"),
+        }
+    }
+    for _ in 1..=256 {
+        let said = peer.hear();
+        assert!(matches!(said, Some(Control::Refuse { .. })), "{said:?}");
+    }
+    peer.open_from([127, 0, 0, 1], 1, socket.at().into());
+    let said = peer.hear();
+    assert!(matches!(said, Some(Control::Prove { .. })), "{said:?}");
+    // Once nothing with these random bits can be under way they are the program's again.
+    let own = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let begun = Instant::now();
+    for nonce in [nonces[0], nonces[255]] {
+        let octets = Proof::new(nonce, 0).to_octets();
+        loop {
+            own.send_to(&octets, socket.at()).unwrap();
+            if socket.receive().is_some() {
+                break;
+            }
+            assert!(begun.elapsed() < SOON, "it is known for ever");
+        }
+    }
+}
+
+#[test]
+fn a_channel_that_is_closed_before_its_socket_can_have_it_is_not_the_next_one() {
+    let socket = served();
+    let other = Socket::bind(socket.offload, "127.0.0.1:0");
+    other.receive();
+    // No channel yet has had its receives looked at: one of them is the kernel's alone.
+    assert!(socket.port.begin_plain());
+    let mut peer = Peer::greet(socket.offload, greeting());
+    peer.open(socket.at().into());
+    peer.control(Control::Close {
+        channel: 1,
+        why: Why::Idle,
+    });
+    assert!(matches!(peer.hear(), Some(Control::Refuse { .. })));
+    peer.open(other.at().into());
+    let Some(Control::Prove { nonce, .. }) = peer.hear() else {
+        panic!("it wants a proof");
+    };
+    socket.port.end_plain();
+    std::thread::sleep(Duration::from_millis(20));
+    let own = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    own.send_to(&Proof::new(nonce, 0).to_octets(), other.at())
+        .unwrap();
+    assert_eq!(other.receive(), None);
+    let said = peer.hear();
+    assert!(matches!(said, Some(Control::Accept { .. })), "{said:?}");
+    peer.say(1, b"for the other");
+    let (octets, ..) = other.receive().expect("it is the other's channel");
+    assert_eq!(octets, b"for the other");
+}
+
+#[test]
 fn the_rule_is_about_the_source_that_is_proven() {
     let rules = "uoe prefer address=127.0.0.9";
     let socket = Socket::bind(process_by(rules, discovery_port()), "127.0.0.1:0");
@@ -473,7 +542,7 @@ fn the_rule_is_about_the_source_that_is_proven() {
         panic!("it wants a proof");
     };
     let own = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let proof = Proof { nonce, number: 0 };
+    let proof = Proof::new(nonce, 0);
     own.send_to(&proof.to_octets(), socket.at()).unwrap();
     assert_eq!(socket.receive(), None);
     assert!(matches!(peer.hear(), Some(Control::Accept { .. })));
@@ -498,10 +567,7 @@ fn a_proof_counts_at_the_socket_that_it_is_meant_for() {
         }
     }
     let own = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let proof = Proof {
-        nonce: nonces[0],
-        number: 0,
-    };
+    let proof = Proof::new(nonces[0], 0);
     own.send_to(&proof.to_octets(), other.at()).unwrap();
     assert_eq!(other.receive(), None, "it is not the program's");
     let time = Some(Duration::from_millis(200));
@@ -510,7 +576,10 @@ fn a_proof_counts_at_the_socket_that_it_is_meant_for() {
     peer.stream.set_read_timeout(Some(SOON)).unwrap();
     own.send_to(&proof.to_octets(), socket.at()).unwrap();
     assert_eq!(socket.receive(), None);
-    assert!(matches!(peer.hear(), Some(Control::Accept { channel: 1 })));
+    assert!(matches!(
+        peer.hear(),
+        Some(Control::Accept { channel: 1, .. })
+    ));
 }
 
 #[test]
@@ -525,7 +594,7 @@ fn answers_take_no_carrier_of_another_host() {
         panic!("it wants a proof");
     };
     let own = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let proof = Proof { nonce, number: 0 };
+    let proof = Proof::new(nonce, 0);
     own.send_to(&proof.to_octets(), socket.at()).unwrap();
     assert_eq!(socket.receive(), None);
     assert!(matches!(peer.hear(), Some(Control::Accept { .. })));
@@ -535,4 +604,157 @@ fn answers_take_no_carrier_of_another_host() {
     let time = Some(Duration::from_millis(300));
     peer.stream.set_read_timeout(time).unwrap();
     assert_eq!(peer.hear(), None, "it is asked for nothing");
+}
+
+#[test]
+fn who_forges_a_source_takes_no_datagrams_of_its_host() {
+    let socket = served();
+    let victim = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let at = victim.local_addr().unwrap();
+    // Somebody with the address of the victim's host, as behind one translator, and a network that lets sources be
+    // forged: what is sent from the victim's socket here.
+    let mut peer = Peer::greet(socket.offload, greeting());
+    peer.open(socket.at().into());
+    let Some(Control::Prove { nonce, .. }) = peer.hear() else {
+        panic!("it wants a proof");
+    };
+    victim
+        .send_to(&Proof::new(nonce, 0).to_octets(), socket.at())
+        .unwrap();
+    assert_eq!(socket.receive(), None);
+    assert!(matches!(peer.hear(), Some(Control::Accept { .. })));
+    for _ in 0..100 {
+        assert!(!socket.send(at, b"an answer", true));
+    }
+    // The answers are to take the carrier that the victim seems to have.
+    let Some(Control::Open { channel, nonce, .. }) = peer.hear() else {
+        panic!("it wants a channel");
+    };
+    peer.control(Control::Prove {
+        channel,
+        nonce: [5; 16],
+    });
+    victim
+        .send_to(&Proof::new(nonce, 0).to_octets(), socket.at())
+        .unwrap();
+    assert_eq!(socket.receive(), None);
+    peer.control(Control::Accept {
+        channel,
+        challenge: [0; 16],
+    });
+    assert_eq!(peer.hear(), None, "it is closed");
+    assert_eq!(socket.offload.counted().faults, 1);
+    assert_eq!(socket.offload.counted().opened, 0);
+    assert!(!socket.send(at, b"an answer", true), "it goes plainly");
+}
+
+#[test]
+fn what_is_not_proven_comes_to_the_address_of_its_connection_alone() {
+    let rules = "uoe require udp-path=none";
+    let offload = process_by(rules, discovery_port());
+    let inside = Socket::bind(offload, "127.0.0.2:0");
+    inside.receive();
+    let here = Socket::bind(offload, "127.0.0.1:0");
+    here.receive();
+    let everywhere = Socket::bind(offload, "0.0.0.0:0");
+    everywhere.receive();
+    let without = Greeting {
+        without_udp: true,
+        ..greeting()
+    };
+    // The connection comes to 127.0.0.1.
+    let mut peer = Peer::greet(offload, without);
+    peer.open(inside.at().into());
+    let said = peer.hear();
+    assert!(matches!(said, Some(Control::Refuse { .. })), "{said:?}");
+    // Behind a translator the peer knows this machine by another address.
+    let port = everywhere.at().port();
+    for (channel, target, to) in [
+        (1, here.at().into(), &here),
+        (2, End::new([203, 0, 113, 1].into(), port), &everywhere),
+    ] {
+        peer.open_from([127, 0, 0, 1], channel, target);
+        let said = peer.hear();
+        assert!(matches!(said, Some(Control::Accept { .. })), "{said:?}");
+        peer.say(channel, b"a datagram");
+        let (octets, ..) = to.receive().expect("it comes");
+        assert_eq!(octets, b"a datagram");
+    }
+}
+
+/// CPU time of this process, in ticks of 10 ms.
+fn ticks(stat: &File) -> u64 {
+    let mut octets = [0; 1000];
+    let len = stat.read_at(&mut octets, 0).unwrap();
+    let text = std::str::from_utf8(&octets[..len]).unwrap();
+    let behind_name = text.rsplit_once(')').unwrap().1;
+    let fields = behind_name.split_whitespace().skip(11).take(2);
+    fields.map(|field| field.parse::<u64>().unwrap()).sum()
+}
+
+/// Descriptors that fill this process, but for one.
+fn fill_up() -> Vec<File> {
+    let mut all: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    all.pop();
+    all
+}
+
+/// The listener's port, once everything that a carrier's listener needs is open.
+fn listening(socket: &Socket) -> u16 {
+    drop(connect(socket.offload));
+    std::thread::sleep(Duration::from_millis(50));
+    socket.offload.takes_carriers().unwrap().port
+}
+
+/// In a process of its own with these limits: whether it is that one.
+fn has_limits(limits: &str, name: &str) -> bool {
+    const HERE: &str = "WEFT_TEST_DESCRIPTORS";
+    if std::env::var_os(HERE).is_some() {
+        return true;
+    }
+    let status = Command::new("sh")
+        .arg("-c")
+        .arg(format!("{limits}; exec \"$0\" --exact \"$1\""))
+        .arg(std::env::current_exe().unwrap())
+        .arg(name)
+        .env(HERE, "1")
+        .status();
+    assert!(status.unwrap().success());
+    false
+}
+
+#[test]
+fn who_cannot_be_accepted_costs_no_time_and_is_accepted_later() {
+    let name = "who_cannot_be_accepted_costs_no_time_and_is_accepted_later";
+    if !has_limits("ulimit -n 300", name) {
+        return;
+    }
+    let socket = served();
+    let port = listening(&socket);
+    let stat = File::open("/proc/self/stat").unwrap();
+    let all = fill_up();
+    let mut waits = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let before = ticks(&stat);
+    std::thread::sleep(Duration::from_secs(1));
+    let used = ticks(&stat) - before;
+    assert!(used < 10, "{used} of 100 ticks for one that waits");
+    drop(all);
+    waits.set_read_timeout(Some(SOON)).unwrap();
+    let mut theirs = [0; GREETING_LEN];
+    waits.read_exact(&mut theirs).expect("it is accepted");
+}
+
+#[test]
+fn the_soft_limit_gives_way_to_who_connects() {
+    let name = "the_soft_limit_gives_way_to_who_connects";
+    if !has_limits("ulimit -Hn 1600; ulimit -Sn 800", name) {
+        return;
+    }
+    let socket = served();
+    let port = listening(&socket);
+    let _all = fill_up();
+    let mut waits = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    waits.set_read_timeout(Some(SOON)).unwrap();
+    let mut theirs = [0; GREETING_LEN];
+    waits.read_exact(&mut theirs).expect("it is accepted");
 }

@@ -28,13 +28,14 @@ impl Carrier {
                 nonce,
             } => self.handle_open(channel, [source, target], nonce, now)?,
             Control::Prove { channel, nonce } => {
-                if let Some((from, to)) = self.outgoing.handle_prove(channel, nonce, now)? {
-                    self.prove(nonce, from, to);
+                if let Some((proof, from, to)) = self.outgoing.handle_prove(channel, nonce, now)? {
+                    self.prove(proof, from, to);
                 }
             }
-            Control::Accept { channel } => {
+            Control::Accept { channel, challenge } => {
                 let without_udp = self.is_without_udp();
-                self.outgoing.handle_accept(channel, without_udp)?;
+                self.outgoing
+                    .handle_accept(channel, challenge, without_udp)?;
                 self.tell_opened();
             }
             Control::Refuse { channel, why } => {
@@ -61,8 +62,7 @@ impl Carrier {
             }
             Control::Ring { channel } => {
                 if let Some((nonce, from, to)) = self.outgoing.bell(channel) {
-                    let number = BELL;
-                    let proof = Proof { nonce, number };
+                    let proof = Proof::new(nonce, BELL);
                     self.events.push_back(Event::Prove { proof, from, to });
                 }
             }

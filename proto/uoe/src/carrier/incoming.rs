@@ -165,9 +165,12 @@ impl Incoming {
             return Ok(());
         }
         if let Some(channel) = self.channels.get_mut(number) {
-            self.waiting -= usize::from(channel.behind.take().is_some());
+            let before = channel.behind.take();
+            self.waiting -= usize::from(before.is_some());
             if channel.marked < mark {
-                channel.behind = Some((mark, now.saturating_add(MARK_TIMEOUT)));
+                // Said again and again it would make datagrams wait, and be kept, for ever.
+                let until = before.map_or(now.saturating_add(MARK_TIMEOUT), |(_, until)| until);
+                channel.behind = Some((mark, until));
                 self.waiting += 1;
             }
         }

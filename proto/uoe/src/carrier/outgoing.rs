@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::channels::Channels;
-use super::PROOF_TIMEOUT;
+use super::{Secrets, PROOF_TIMEOUT};
 use crate::end::End;
 use crate::fault::Fault;
 use crate::greeting::Nonce;
@@ -17,7 +17,7 @@ struct Channel {
     source: End,
     target: End,
     /// What proves the target.
-    nonce: Nonce,
+    secrets: Secrets,
     /// What proves the source, once the receiver has said it.
     own_proof: Option<Nonce>,
     is_accepted: bool,
@@ -39,6 +39,15 @@ impl Channel {
     fn is_opening(&self) -> bool {
         !self.is_told && !self.is_closing
     }
+
+    /// The proof of its source, once the receiver wants one: what it is, from where and to where.
+    fn proof(&self) -> Option<(Proof, End, End)> {
+        let proof = Proof {
+            challenge: self.secrets.challenge,
+            ..Proof::new(self.own_proof?, 0)
+        };
+        Some((proof, self.source, self.target))
+    }
 }
 
 /// The channels that this end opened.
@@ -54,7 +63,7 @@ impl Outgoing {
         &mut self,
         source: End,
         target: End,
-        nonce: Nonce,
+        secrets: Secrets,
         now: Duration,
     ) -> Option<u16> {
         let number = self.channels.free()?;
@@ -62,7 +71,7 @@ impl Outgoing {
         let channel = Channel {
             source,
             target,
-            nonce,
+            secrets,
             own_proof: None,
             is_accepted: false,
             is_proven: false,
@@ -76,13 +85,13 @@ impl Outgoing {
         Some(number)
     }
 
-    /// The receiver wants the source proven: gives from where to where its nonce goes.
+    /// The receiver wants the source proven: gives the proof, and from where to where it goes.
     pub(super) fn handle_prove(
         &mut self,
         number: u16,
         nonce: Nonce,
         now: Duration,
-    ) -> Result<Option<(End, End)>, Fault> {
+    ) -> Result<Option<(Proof, End, End)>, Fault> {
         let Some(channel) = self.channels.get_mut(number) else {
             return self.was(number).map(|()| None);
         };
@@ -94,16 +103,25 @@ impl Outgoing {
         }
         channel.own_proof = Some(nonce);
         channel.again_at = now.saturating_add(PROOF_AGAIN);
-        Ok(Some((channel.source, channel.target)))
+        Ok(channel.proof())
     }
 
-    pub(super) fn handle_accept(&mut self, number: u16, without_udp: bool) -> Result<(), Fault> {
+    pub(super) fn handle_accept(
+        &mut self,
+        number: u16,
+        challenge: Nonce,
+        without_udp: bool,
+    ) -> Result<(), Fault> {
         let Some(channel) = self.channels.get_mut(number) else {
             return self.was(number);
         };
         // Who accepts without a proof may do so only where both ends said that there is none.
         if channel.is_accepted || channel.own_proof.is_none() && !without_udp {
             return Err(Fault::Channel(number));
+        }
+        // Whoever does not receive at the target cannot repeat what went there: the target is not his.
+        if !without_udp && challenge != channel.secrets.challenge {
+            return Err(Fault::Challenge(number));
         }
         channel.is_accepted = true;
         channel.is_proven |= without_udp;
@@ -120,7 +138,7 @@ impl Outgoing {
     /// Whether it is the proof of a target.
     pub(super) fn handle_proof(&mut self, proof: Proof, to: End, from: End) -> bool {
         let is_it = |channel: &Channel| {
-            channel.nonce == proof.nonce && channel.source == to && channel.target == from
+            channel.secrets.nonce == proof.nonce && channel.source == to && channel.target == from
         };
         let mut all = self.channels.iter_mut();
         let Some((_, channel)) = all.find(|(_, channel)| proof.number == 0 && is_it(channel))
@@ -191,13 +209,13 @@ impl Outgoing {
             .filter(|(_, channel)| channel.is_opening())
     }
 
-    /// A proof that is to be sent once more, as it may be lost: from where, to where, and what.
-    pub(super) fn poll_again(&mut self, now: Duration) -> Option<(End, End, Nonce)> {
+    /// A proof that is to be sent once more, as it may be lost: what, from where and to where.
+    pub(super) fn poll_again(&mut self, now: Duration) -> Option<(Proof, End, End)> {
         let is_due = |channel: &Channel| now >= channel.again_at && now < channel.late_at;
         let (number, _) = self.opening().find(|(_, channel)| is_due(channel))?;
         let channel = self.channels.get_mut(number)?;
         channel.again_at = now.saturating_add(PROOF_AGAIN);
-        Some((channel.source, channel.target, channel.own_proof?))
+        channel.proof()
     }
 
     /// A channel that has waited too long.

@@ -41,6 +41,14 @@ struct Pair {
     strange: usize,
 }
 
+/// The random bits of a channel of a's.
+const fn secrets(nonce: u8) -> Secrets {
+    Secrets {
+        nonce: [nonce; 16],
+        challenge: [0xc0 | nonce; 16],
+    }
+}
+
 const SOURCE: End = End::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 4000);
 const TARGET: End = End::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)), 5000);
 
@@ -132,7 +140,7 @@ impl Pair {
     }
 
     fn open(&mut self) -> u16 {
-        let channel = self.a.open(SOURCE, TARGET, [3; 16], self.now).unwrap();
+        let channel = self.a.open(SOURCE, TARGET, secrets(3), self.now).unwrap();
         self.settle();
         channel
     }
@@ -247,7 +255,10 @@ fn without_a_proof_there_is_no_channel() {
     pair.pass(PROOF_TIMEOUT);
     let why = Why::NoProof;
     assert_eq!(pair.of_a, [Event::Up, Event::Lost { channel, why }]);
-    assert_eq!(pair.of_b.len(), 2, "up, and wanted: {:?}", pair.of_b);
+    let [Event::Up, Event::Wanted { .. }, finished] = pair.of_b[..] else {
+        panic!("{:?}", pair.of_b);
+    };
+    assert_eq!(finished, Event::Finished { channel });
     assert_eq!(pair.b.handle_datagram(channel, pair.now), Ok(None));
     assert_eq!(100 - pair.lost, 4, "four tries");
 }
@@ -274,7 +285,8 @@ fn without_udp_at_both_ends_the_address_of_the_carrier_counts() {
         let channel = pair.open();
         pair.admit(channel);
         assert_eq!(pair.proofs, 2);
-        let accept = Control::Accept { channel };
+        let challenge = [0; 16];
+        let accept = Control::Accept { channel, challenge };
         let mut pair = Pair::new(a, b);
         pair.open();
         let forged = pair.a.handle_control(accept.encode().octets(), NOW);
@@ -287,10 +299,7 @@ fn a_proof_counts_for_its_channel_at_its_socket_and_from_its_end() {
     let mut pair = Pair::new(greeting(1), greeting(2));
     let channel = pair.open();
     pair.b.admit(channel, [4; 16], NOW);
-    let proof = |octet: u8, number| Proof {
-        nonce: [octet; 16],
-        number,
-    };
+    let proof = |octet: u8, number| Proof::new([octet; 16], number);
     // Guessed, at another socket of b's, a mark before the proof.
     for (octet, number, to) in [(5, 0, TARGET), (4, 0, end(2, 5001)), (4, 1, TARGET)] {
         assert!(!pair.b.handle_proof(proof(octet, number), to, SOURCE, NOW));
@@ -318,6 +327,46 @@ fn a_proof_counts_for_its_channel_at_its_socket_and_from_its_end() {
     assert!(!pair.a.handle_proof(proof(3, 1), SOURCE, TARGET, NOW));
     assert!(pair.a.handle_proof(proof(3, 0), SOURCE, TARGET, NOW));
     assert_eq!(pair.a.poll_event(), None, "proven, and not accepted");
+}
+
+#[test]
+fn who_does_not_receive_at_the_target_has_no_channel_to_it() {
+    // The other end of the connection knows every nonce, and forges the target's proof.
+    let opening = || {
+        let mut pair = Pair::new(greeting(1), greeting(2));
+        let channel = pair.open();
+        let prove = Control::Prove {
+            channel,
+            nonce: [4; 16],
+        };
+        pair.a.handle_control(prove.encode().octets(), NOW).unwrap();
+        assert!(pair
+            .a
+            .handle_proof(Proof::new([3; 16], 0), SOURCE, TARGET, NOW));
+        let sent = std::iter::from_fn(|| pair.a.poll_event()).find_map(|event| match event {
+            Event::Prove { proof, .. } => Some(proof),
+            _ => None,
+        });
+        (pair, channel, sent.expect("a proof of the source"))
+    };
+    for guessed in [[0; 16], [3; 16], [4; 16]] {
+        let (mut pair, channel, _) = opening();
+        let accept = Control::Accept {
+            channel,
+            challenge: guessed,
+        };
+        let said = pair.a.handle_control(accept.encode().octets(), NOW);
+        assert_eq!(said, Err(Fault::Challenge(channel)));
+        assert_eq!(pair.a.poll_event(), None, "it is not open");
+    }
+    let (mut pair, channel, sent) = opening();
+    let accept = Control::Accept {
+        channel,
+        challenge: sent.challenge,
+    };
+    let said = pair.a.handle_control(accept.encode().octets(), NOW);
+    assert_eq!(said, Ok(()));
+    assert_eq!(pair.a.poll_event(), Some(Event::Opened { channel }));
 }
 
 #[test]
@@ -351,12 +400,16 @@ fn a_peer_that_says_what_makes_no_sense_is_at_fault() {
         target: TARGET,
         nonce: [9; 16],
     };
+    let accept = Control::Accept {
+        channel: 1,
+        challenge: secrets(3).challenge,
+    };
     let number = 1;
     for (control, said) in [
         (open, vec![open]),
         (beyond, vec![]),
         (prove, vec![]),
-        (Control::Accept { channel: 1 }, vec![]),
+        (accept, vec![]),
         (Control::Barrier { channel: 1, number }, vec![open]),
         (Control::Behind { channel: 1, number }, vec![]),
     ] {
@@ -375,9 +428,7 @@ fn a_peer_that_says_what_makes_no_sense_is_at_fault() {
     let mut pair = Pair::opened();
     let again = pair.a.handle_control(prove.encode().octets(), NOW);
     assert_eq!(again, Err(Fault::Channel(1)), "it was proven");
-    let again = pair
-        .a
-        .handle_control(Control::Accept { channel: 1 }.encode().octets(), NOW);
+    let again = pair.a.handle_control(accept.encode().octets(), NOW);
     assert_eq!(again, Err(Fault::Channel(1)), "it was accepted");
     let none = pair.a.handle_control(&[99], NOW);
     assert!(matches!(none, Err(Fault::Control(_))));
@@ -397,7 +448,7 @@ fn who_asks_and_takes_no_answer_is_at_fault() {
 #[test]
 fn a_carrier_without_a_greeting_ends_soon() {
     let mut carrier = Carrier::new(greeting(1), [192, 0, 2, 2].into(), NOW);
-    assert_eq!(carrier.open(SOURCE, TARGET, [3; 16], NOW), None);
+    assert_eq!(carrier.open(SOURCE, TARGET, secrets(3), NOW), None);
     assert_eq!(carrier.deadline(), Some(NOW + GREETING_TIMEOUT));
     carrier.handle_timeout(NOW + GREETING_TIMEOUT - ms(1));
     assert_eq!(carrier.poll_event(), None);
@@ -475,9 +526,9 @@ fn of_two_carriers_one_stays_and_the_other_ends_with_its_last_channel() {
     assert!(stays(Instance(1), Instance(2)) && !stays(Instance(2), Instance(1)));
     let mut pair = Pair::opened();
     pair.a.drain(Why::Twice, pair.now);
-    assert_eq!(pair.a.open(SOURCE, TARGET, [8; 16], pair.now), None);
+    assert_eq!(pair.a.open(SOURCE, TARGET, secrets(8), pair.now), None);
     // What the other end opens meanwhile is refused.
-    assert_eq!(pair.b.open(TARGET, SOURCE, [8; 16], pair.now), Some(1));
+    assert_eq!(pair.b.open(TARGET, SOURCE, secrets(8), pair.now), Some(1));
     pair.settle();
     assert!(matches!(pair.of_b[..], [Event::Lost { channel: 1, .. }]));
     assert!(!pair.a.is_closed());
@@ -527,6 +578,18 @@ fn datagrams_wait_for_the_mark_behind_plain_ones() {
 }
 
 #[test]
+fn who_says_again_that_datagrams_wait_makes_them_wait_no_longer() {
+    let mut pair = Pair::opened();
+    let begun = pair.now;
+    for number in 1..=4 {
+        pair.a.behind(1, number, pair.now).unwrap();
+        pair.pass(MARK_TIMEOUT / 4);
+    }
+    assert_eq!(pair.now, begun + MARK_TIMEOUT);
+    assert!(!pair.b.is_behind(1, pair.now), "no mark came");
+}
+
+#[test]
 fn a_barrier_is_answered_when_it_is_passed() {
     let mut pair = Pair::opened();
     pair.a.barrier(1, 7, pair.now);
@@ -542,7 +605,7 @@ fn a_barrier_is_answered_when_it_is_passed() {
 #[test]
 fn channels_have_a_bound() {
     let mut pair = Pair::new(greeting(1), greeting(2));
-    let opened = (0..2000).filter(|_| pair.a.open(SOURCE, TARGET, [3; 16], NOW).is_some());
+    let opened = (0..2000).filter(|_| pair.a.open(SOURCE, TARGET, secrets(3), NOW).is_some());
     assert_eq!(opened.count(), CHANNELS_MAX);
     pair.settle();
     assert_eq!(pair.of_b.len(), CHANNELS_MAX + 1);
@@ -556,7 +619,10 @@ fn a_number_is_free_when_both_ends_have_closed_the_channel() {
     pair.b.admit(channel, [4; 16], NOW);
     pair.b.refuse(channel, Why::TooMany, NOW);
     pair.a.close(channel, Why::Ends, NOW);
-    assert_eq!(pair.a.open(SOURCE, TARGET, [5; 16], NOW), Some(channel + 1));
+    assert_eq!(
+        pair.a.open(SOURCE, TARGET, secrets(5), NOW),
+        Some(channel + 1)
+    );
     pair.settle();
     assert_eq!(pair.of_a, [Event::Up], "who closed is told nothing");
     pair.admit(channel + 1);

@@ -61,8 +61,8 @@ impl Carrier {
     }
 
     fn handle_proofs_due(&mut self, now: Duration) {
-        while let Some((from, to, nonce)) = self.outgoing.poll_again(now) {
-            self.prove(nonce, from, to);
+        while let Some((proof, from, to)) = self.outgoing.poll_again(now) {
+            self.prove(proof, from, to);
         }
         while let Some(channel) = self.outgoing.poll_late(now) {
             let why = Why::NoProof;
@@ -71,6 +71,8 @@ impl Carrier {
         }
         while let Some(channel) = self.incoming.poll_late(now) {
             self.refuse(channel, Why::NoProof, now);
+            // The driver has not said so itself, and keeps something for each.
+            self.events.push_back(super::Event::Finished { channel });
         }
         self.incoming.forget_marks(now);
     }

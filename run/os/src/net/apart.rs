@@ -4,6 +4,7 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 
+use rustix::io::Errno;
 use rustix::net::{self, sockopt, AddressFamily, SocketFlags, SocketType};
 
 use super::{family_of, start_connect, TcpListener, TcpStream};
@@ -46,14 +47,13 @@ impl TcpListener {
     /// # Errors
     /// Descriptors or memory are short.
     pub fn accept_apart(&self) -> io::Result<Option<TcpStream>> {
-        match net::accept_with(&self.fd, FLAGS) {
-            Ok(fd) => Ok(Some(TcpStream {
-                fd: descriptors::apart(fd),
-            })),
-            Err(
-                rustix::io::Errno::AGAIN | rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED,
-            ) => Ok(None),
-            Err(error) => Err(error.into()),
+        let error = match descriptors::open_apart(|| net::accept_with(&self.fd, FLAGS)) {
+            Ok(fd) => return Ok(Some(TcpStream { fd })),
+            Err(error) => error,
+        };
+        match Errno::from_io_error(&error) {
+            Some(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
+            _ => Err(error),
         }
     }
 }

@@ -30,6 +30,13 @@ pub(crate) struct Admitting {
     until: Duration,
 }
 
+impl Admitting {
+    /// Whether it is this channel of the carrier of this generation.
+    pub(super) fn is(&self, generation: u32, channel: u16) -> bool {
+        (self.generation, self.channel) == (generation, channel)
+    }
+}
+
 impl Service {
     /// The other end wants to send datagrams to `target`.
     pub(crate) fn handle_channel_wanted(&mut self, at: usize, channel: u16, ends: [End; 2]) {
@@ -70,7 +77,8 @@ impl Service {
         let without_udp = self.sides[at].is_without_udp();
         // Behind a translator the source is another one than is claimed; which it is shows the proof.
         let seen = End::new(self.sides[at].there, wanted.source.port());
-        let from = |source| candidate(self.offload, source, wanted.target);
+        let target = self.target(at, wanted.target);
+        let from = |source| candidate(self.offload, source, target);
         let found = match without_udp {
             true => from(seen),
             false => from(wanted.source).or_else(|| from(seen)),
@@ -96,13 +104,24 @@ impl Service {
         true
     }
 
+    /// The end here that a channel is for, of which `claimed` is what the other end says. Where nothing is proven only
+    /// the connection shows what reaches this machine: its own address counts, as that of its other end does. Else
+    /// whoever reaches one address would reach sockets that are bound to any, to the loopback one too.
+    fn target(&self, at: usize, claimed: End) -> End {
+        let side = &self.sides[at];
+        match side.is_without_udp() {
+            true => End::new(side.here.ip(), claimed.port()),
+            false => claimed,
+        }
+    }
+
     fn admit(&mut self, at: usize, wanted: &Admitting, port: Held) {
-        let nonce = nonce();
+        let (nonce, target) = (nonce(), self.target(at, wanted.target));
         self.offload.nonces.add(nonce);
         let side = &mut self.sides[at];
         let channel = PeerChannel {
             port,
-            target: wanted.target,
+            target,
             nonce,
             source: None,
             behind: std::collections::VecDeque::new(),

@@ -86,6 +86,10 @@ impl Service {
             self.sides[at].carrier.handle_gone();
             self.handle_events(at, now);
             let side = self.sides.swap_remove(at);
+            // What a state machine no longer knew of.
+            let own = side.own_channels.values().map(|channel| channel.nonce);
+            let peers = side.peer_channels.values().map(|channel| channel.nonce);
+            own.chain(peers).for_each(|nonce| self.retire(nonce));
             if let Some(link) = side.link {
                 self.offload.links[link.place].end(link.generation);
             }

@@ -24,6 +24,13 @@ const RUN_MAX: u32 = 32;
 const BEHIND_WITHIN: Duration = Duration::from_millis(500);
 /// Octets of a carrier that wait behind marks at most: 20 ms of 1.6 Gb/s, and of more the rest is lost.
 const BEHIND_MAX: usize = 4 << 20;
+/// What is counted for each datagram that waits there, beside its octets: empty ones take memory too.
+const BEHIND_EACH: usize = 64;
+
+/// What a datagram that waits behind a mark counts.
+pub(super) fn behind_cost(octets: &[u8]) -> usize {
+    BEHIND_EACH + octets.len()
+}
 
 /// A socket's queue that is held for several datagrams.
 struct Run {
@@ -216,9 +223,9 @@ impl Delivering<'_> {
             if channel.behind.is_empty() {
                 channel.behind_since = self.now;
             }
-            match side.behind_octets + octets.len() <= BEHIND_MAX {
+            match side.behind_octets + behind_cost(octets) <= BEHIND_MAX {
                 true => {
-                    side.behind_octets += octets.len();
+                    side.behind_octets += behind_cost(octets);
                     channel.behind.push_back(octets.to_vec());
                 }
                 false => count(&self.counts.dropped_received),
@@ -245,7 +252,7 @@ impl Delivering<'_> {
                 if self.put_in(channel, *number, *is_for_one, octets) == Delivered::HeldUp {
                     break;
                 }
-                *behind_octets -= octets.len();
+                *behind_octets -= behind_cost(octets);
                 channel.behind.pop_front();
             }
         }
@@ -314,7 +321,7 @@ mod tests {
     use weft_os::dgram::NAME_LEN;
     use weft_os::net::{TcpListener, TcpStream};
     use weft_uoe::greeting::Instance;
-    use weft_uoe::End;
+    use weft_uoe::{Control, End};
 
     /// A channel to a socket whose program is at work, whatever the clock says.
     fn channel() -> PeerChannel {
@@ -360,8 +367,8 @@ mod tests {
         assert_eq!(dropped(), 2, "its program is not at work");
     }
 
-    #[test]
-    fn a_carrier_is_for_one_socket_or_for_several() {
+    /// A carrier between two ends that say that UDP does not pass.
+    fn side() -> Side {
         let listener = TcpListener::apart(0, 1).unwrap();
         let port = listener.local_addr().unwrap().port();
         let _client = TcpStream::connect_apart(([127, 0, 0, 1], port).into()).unwrap();
@@ -372,8 +379,47 @@ mod tests {
             }
             assert!(begun.elapsed().as_secs() < 10);
         };
-        let own = super::super::side::greeting(Instance(1), None, false);
-        let mut side = Side::accepted(stream, own, now()).unwrap();
+        let own = super::super::side::greeting(Instance(1), None, true);
+        Side::accepted(stream, own, now()).unwrap()
+    }
+
+    #[test]
+    fn what_waits_behind_a_mark_is_bounded_however_short_it_is() {
+        let (counts, now) = (Counts::default(), now());
+        let mut side = side();
+        let peer = super::super::side::greeting(Instance(2), None, true);
+        side.carrier.handle_greeting(peer, now);
+        let (from, number) = (End::new([127, 0, 0, 1].into(), 4000), 1);
+        let open = Control::Open {
+            channel: 1,
+            source: from,
+            target: from,
+            nonce: [1; 16],
+        };
+        let behind = Control::Behind { channel: 1, number };
+        let said = side.carrier.handle_control(open.encode().octets(), now);
+        assert_eq!(said, Ok(()));
+        side.carrier.admit(1, [2; 16], now);
+        let said = side.carrier.handle_control(behind.encode().octets(), now);
+        assert_eq!(said, Ok(()));
+        side.add_peer_channel(1, channel());
+        let mut delivering = Delivering::new(&counts, now);
+        for _ in 0..200_000 {
+            assert!(delivering.put(&mut side, 1, &[]) == Delivered::GoesOn);
+        }
+        let waits = side.peer_channels[&1].behind.len();
+        // What keeps one takes more than the three words that say where it is.
+        let octets = waits * 3 * size_of::<usize>();
+        assert!((1000..BEHIND_MAX).contains(&octets), "{waits} wait");
+        let dropped = counts.dropped_received.load(Ordering::Relaxed);
+        assert_eq!(waits as u64 + dropped, 200_000);
+        side.remove_peer_channel(1);
+        assert_eq!(side.behind_octets, 0);
+    }
+
+    #[test]
+    fn a_carrier_is_for_one_socket_or_for_several() {
+        let mut side = side();
         let (first, second) = (channel(), channel());
         let again = PeerChannel {
             port: first.port,

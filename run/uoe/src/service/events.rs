@@ -246,6 +246,9 @@ impl Service {
     }
 
     fn handle_finished(&mut self, at: usize, channel: u16) {
+        // Its number may be another channel's before a socket could have it.
+        let generation = self.sides[at].generation();
+        self.admitting.retain(|one| !one.is(generation, channel));
         if let Some(mut over) = self.sides[at].remove_peer_channel(channel) {
             self.retire(over.nonce);
             let behind = std::mem::take(&mut over.behind);

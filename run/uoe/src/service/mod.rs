@@ -63,6 +63,9 @@ const STRANGE_MAX: usize = 64;
 const LEAVES_WITHIN: Duration = Duration::from_millis(60);
 /// How soon the thread looks again while something is to come that wakes nobody.
 const TICK: Duration = Duration::from_millis(1);
+/// How long nothing is accepted after there was no descriptor or no memory for it: who waits stays, and would wake the
+/// thread again at once.
+const DEAF_FOR: Duration = Duration::from_millis(100);
 /// How long random bits of a channel that is over are known: datagrams with them may be under way.
 const NONCES_KEPT: Duration = Duration::from_secs(5);
 
@@ -92,6 +95,8 @@ pub(crate) struct Service {
     pub(crate) offload: &'static Offload,
     pub(crate) instance: Instance,
     listener: Option<Guarded<TcpListener>>,
+    /// Nothing is accepted until then.
+    deaf_until: Option<Duration>,
     pub(crate) asked: Vec<Asked>,
     pub(crate) sides: Vec<Side>,
     pub(crate) admitting: Vec<Admitting>,
@@ -116,6 +121,7 @@ impl Service {
             offload,
             instance,
             listener: None,
+            deaf_until: None,
             asked: Vec::new(),
             sides: Vec::new(),
             admitting: Vec::new(),
@@ -179,7 +185,11 @@ impl Service {
 
     /// Sleeps; says what is ready.
     fn wait(&mut self) -> Ready {
-        let listener = self.listener.as_ref().map_or(-1, Guarded::number);
+        self.deaf_until = self.deaf_until.filter(|until| now() < *until);
+        let listener = match (&self.listener, self.deaf_until) {
+            (Some(listener), None) => listener.number(),
+            _ => -1,
+        };
         let mut numbers: Vec<(RawFd, Interest)> = vec![
             (self.offload.waker(), Interest::Read),
             (listener, Interest::Read),
@@ -218,6 +228,7 @@ impl Service {
         let others = sides.chain(asked).chain(retired);
         let required = self.required_at;
         let others = others.chain(tick).chain(required).chain(self.shown_at());
+        let others = others.chain(self.deaf_until);
         others.chain(self.bells.deadline()).min()
     }
 
@@ -245,8 +256,13 @@ impl Service {
             return self.listen_again();
         };
         for _ in 0..BACKLOG {
-            let Ok(Some(stream)) = listener.accept_apart() else {
-                return;
+            let stream = match listener.accept_apart() {
+                Ok(Some(stream)) => stream,
+                Ok(None) => return,
+                Err(_) => {
+                    self.deaf_until = Some(now() + DEAF_FOR);
+                    return;
+                }
             };
             // Who connects and says nothing holds a place for a second, who proves nothing for five; whoever comes to
             // more is closed at once.

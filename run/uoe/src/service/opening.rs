@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use weft_uoe::carrier::Secrets;
 use weft_uoe::control::Why;
 use weft_uoe::way::Chooser;
 use weft_uoe::End;
@@ -49,9 +50,13 @@ impl Service {
     }
 
     fn open(&mut self, at: usize, wanted: Wanted, source: End, now: Duration) -> bool {
-        let nonce = nonce();
+        let secrets = Secrets {
+            nonce: nonce(),
+            challenge: nonce(),
+        };
+        let nonce = secrets.nonce;
         let carrier = &mut self.sides[at].carrier;
-        let Some(channel) = carrier.open(source, wanted.to.into(), nonce, now) else {
+        let Some(channel) = carrier.open(source, wanted.to.into(), secrets, now) else {
             return false;
         };
         self.offload.nonces.add(nonce);

@@ -15,6 +15,7 @@ use weft_uoe::greeting::{Instance, GREETING_LEN};
 use weft_uoe::{Carrier, Control, Deframer, End, Fault, Greeting};
 
 use super::channels::{OwnChannel, PeerChannel, Wanted};
+use super::delivering::behind_cost;
 use super::nonce;
 use crate::link::LinkId;
 
@@ -213,7 +214,8 @@ impl Side {
     /// A channel of the other end's is over; what of it waits behind a mark is lost.
     pub(crate) fn remove_peer_channel(&mut self, number: u16) -> Option<PeerChannel> {
         let channel = self.peer_channels.remove(&number)?;
-        self.behind_octets -= channel.behind.iter().map(Vec::len).sum::<usize>();
+        let costs = channel.behind.iter().map(|octets| behind_cost(octets));
+        self.behind_octets -= costs.sum::<usize>();
         self.count_sockets();
         Some(channel)
     }

@@ -131,6 +131,15 @@ impl Socket {
 
     /// The next datagram, its source, and whether it came by a carrier; nothing within the socket's time.
     pub fn receive(&self) -> Option<(Vec<u8>, SocketAddr, bool)> {
+        self.receive_within(Duration::from_millis(200))
+    }
+
+    /// The same; nothing where none is there, at a socket that does not wait.
+    pub fn receive_now(&self) -> Option<(Vec<u8>, SocketAddr, bool)> {
+        self.receive_within(Duration::ZERO)
+    }
+
+    fn receive_within(&self, time: Duration) -> Option<(Vec<u8>, SocketAddr, bool)> {
         let fd = self.kernel.as_raw_fd();
         self.offload.receives(self.port, fd as u32, fd);
         let begun = Instant::now();
@@ -156,11 +165,11 @@ impl Socket {
                 room.truncate(len);
                 return Some((room, from, false));
             }
-            if begun.elapsed() > Duration::from_millis(200) {
+            if begun.elapsed() > time {
                 return None;
             }
             // As a program that sleeps in the kernel.
-            weft_os::dgram::ready(fd, libc::POLLIN, 200);
+            weft_os::dgram::ready(fd, libc::POLLIN, time.as_millis() as i32);
         }
     }
 

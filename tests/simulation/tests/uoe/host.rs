@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use weft_link::Random;
 use weft_uoe::admission::{Attempt, Carrier, Policy, Verdict};
-use weft_uoe::carrier::Event;
+use weft_uoe::carrier::{Event, Secrets};
 use weft_uoe::control::Why;
 use weft_uoe::destinations::{Destinations, Known};
 use weft_uoe::proof::Proof;
@@ -225,13 +225,16 @@ impl Host {
             return;
         }
         self.wants_carrier |= self.side.is_none();
-        let nonce = self.nonce();
+        let secrets = Secrets {
+            nonce: self.nonce(),
+            challenge: self.nonce(),
+        };
         let Some(side) = self.side.as_mut().filter(|side| side.carrier.is_up()) else {
             // The connection is asked for; whoever still sends then opens.
             self.destinations.handle_closed(ends.1, now);
             return;
         };
-        if let Some(channel) = side.carrier.open(ends.0, ends.1, nonce, now) {
+        if let Some(channel) = side.carrier.open(ends.0, ends.1, secrets, now) {
             self.opening.insert(channel, ends);
             self.flows.get_mut(&ends).expect("it is there").is_opening = true;
         }
