@@ -69,18 +69,9 @@ pub(crate) extern "C" fn before_printing(fd: c_int) {
 /// something may have gathered or a descriptor goes away.
 #[cfg(target_arch = "x86_64")]
 extern "C" fn before_syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long) {
-    match number {
-        libc::SYS_execve => exec::becoming(c as Environment),
-        libc::SYS_execveat => exec::becoming(d as Environment),
-        _ => {}
-    }
+    note_handed_on(number, b, c, d);
     let Some(stack) = stack() else { return };
     let fd = a as c_int;
-    match number {
-        libc::SYS_sendmsg => send::note_passed(b as *const msghdr),
-        libc::SYS_sendmmsg => send::note_all_passed(b as *const mmsghdr, c as c_uint),
-        _ => {}
-    }
     caught((), || match number {
         libc::SYS_close => stack.closing(fd),
         libc::SYS_close_range
@@ -132,6 +123,17 @@ extern "C" fn before_syscall(number: c_long, a: c_long, b: c_long, c: c_long, d:
         | libc::SYS_epoll_pwait2 => stack.flush_all(),
         _ => {}
     });
+}
+
+/// The same where another program or process is about to have something of this one's.
+fn note_handed_on(number: c_long, b: c_long, c: c_long, d: c_long) {
+    match number {
+        libc::SYS_execve => exec::becoming(c as Environment),
+        libc::SYS_execveat => exec::becoming(d as Environment),
+        libc::SYS_sendmsg => send::note_passed(b as *const msghdr),
+        libc::SYS_sendmmsg => send::note_all_passed(b as *const mmsghdr, c as c_uint),
+        _ => {}
+    }
 }
 
 pub const CLOSE_RANGE_CLOEXEC: c_int = 4;
