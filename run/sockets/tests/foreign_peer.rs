@@ -237,3 +237,26 @@ fn octets_that_nobody_reads_are_not_waited_behind() {
     assert_ne!(ready(socket.as_raw_fd(), libc::POLLIN, 1000), 0);
     assert_eq!(connection.wind_up(), Left::Nothing);
 }
+
+/// Its last word is shown by the socket to whoever waits, and what it says later may come in part.
+#[test]
+fn the_peers_end_is_shown_by_the_socket_and_is_not_its_last_word() {
+    let (socket, slot, mut peer, _) = connected();
+    let connection = Connection::new(slot, socket.as_raw_fd());
+    let shutdown = frame::message(Msn(1), Word::Shutdown, false);
+    let credit = frame::message(Msn(2), Word::Credit(1000), false);
+    let (now, later) = credit.split_at(10);
+    peer.write_all(&[&shutdown[..], now].concat()).unwrap();
+    assert_ne!(ready(socket.as_raw_fd(), libc::POLLIN, 1000), 0);
+    for _ in 0..3 {
+        assert_eq!(connection.look(), Ok(Received::End));
+        assert_ne!(ready(socket.as_raw_fd(), libc::POLLRDHUP, 1000), 0);
+    }
+    peer.write_all(later).unwrap();
+    while weft_os::stream::unread(socket.as_raw_fd()) == 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(connection.look(), Ok(Received::End));
+    assert_eq!(weft_os::stream::unread(socket.as_raw_fd()), 0);
+    assert_eq!(send(connection, 10), Ok(10));
+}
