@@ -13,7 +13,7 @@ use std::convert::Infallible;
 use std::hint::black_box;
 use std::net::IpAddr;
 use std::time::Duration;
-use weft_uoe::carrier::Event;
+use weft_uoe::carrier::{Event, Secrets};
 use weft_uoe::deframer::Next;
 use weft_uoe::destinations::{Destinations, Known};
 use weft_uoe::gather::{Gather, GATHERED_OCTETS};
@@ -37,7 +37,11 @@ fn opened(source: End, target: End) -> (Carrier, Carrier) {
     let mut b = Carrier::new(greeting(2), source.address(), START);
     a.handle_greeting(greeting(2), START);
     b.handle_greeting(greeting(1), START);
-    a.open(source, target, [3; 16], START).expect("a channel");
+    let secrets = Secrets {
+        nonce: [3; 16],
+        challenge: [4; 16],
+    };
+    a.open(source, target, secrets, START).expect("a channel");
     let open = a.poll_control().expect("what opens it").encode();
     b.handle_control(open.octets(), START)
         .expect("an honest peer");
