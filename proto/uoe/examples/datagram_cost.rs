@@ -39,7 +39,7 @@ fn opened(source: End, target: End) -> (Carrier, Carrier) {
     b.handle_greeting(greeting(1), START);
     let secrets = Secrets {
         nonce: [3; 16],
-        challenge: [5; 16],
+        challenge: [4; 16],
     };
     a.open(source, target, secrets, START).expect("a channel");
     let open = a.poll_control().expect("what opens it").encode();

@@ -45,6 +45,7 @@ use outgoing::Outgoing;
 
 pub use channels::CHANNELS_MAX;
 pub use event::Event;
+pub use outgoing::Secrets;
 
 /// How long the other end may take for its greeting: who connects and says nothing holds no place for longer.
 pub const GREETING_TIMEOUT: Duration = Duration::from_secs(1);
@@ -97,15 +98,6 @@ pub struct Carrier {
     used_at: Duration,
     /// Until then a channel has to be proven; nothing once one was.
     unproven_until: Option<Duration>,
-}
-
-/// Random bits of one channel that this end opens.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Secrets {
-    /// Told to the peer on the connection. It proves the target when it comes from there by UDP.
-    pub nonce: Nonce,
-    /// Sent by UDP to the target alone, which repeats it on the connection.
-    pub challenge: Nonce,
 }
 
 /// Of two carriers between the same processes, which both of them connected: whether the one that `connected_by`

@@ -43,6 +43,15 @@ pub(crate) struct Required {
     pub(crate) used_at: Duration,
 }
 
+impl Path {
+    /// Whether a rule requires a channel and there is none.
+    fn is_unreached(&self) -> bool {
+        self.required
+            .as_ref()
+            .is_some_and(|required| !required.is_up)
+    }
+}
+
 impl Required {
     /// Nothing waits yet.
     pub(crate) fn new(policy: Policy, limits: Limits, memory: usize, now: Duration) -> Required {
@@ -154,6 +163,32 @@ impl Paths {
         has_room
     }
 
+    /// Whether another destination may be required: there is room, or one without a channel that can make some.
+    pub(crate) fn may_require(&self) -> bool {
+        let makes_room = |path: &Path| path.to == NOWHERE || path.is_unreached();
+        self.paths.len() < PATHS_MAX || self.paths.iter().any(makes_room)
+    }
+
+    /// Makes room for one more where there is none: of the required destinations without a channel the one that the
+    /// program has sent to least lately goes. Gives how many datagrams that waited for it are lost. By the thread.
+    pub(crate) fn make_room(&mut self) -> u64 {
+        self.tidy();
+        if self.paths.len() < PATHS_MAX {
+            return 0;
+        }
+        let used_at = |(_, path): &(usize, &Path)| path.required.as_ref().map(|it| it.used_at);
+        let unreached = self.paths.iter().enumerate();
+        let unreached = unreached.filter(|(_, path)| path.is_unreached());
+        let Some((at, _)) = unreached.min_by_key(used_at) else {
+            return 0;
+        };
+        let gone = self.paths.swap_remove(at).required;
+        gone.map_or(0, |mut gone| {
+            gone.queue.clear();
+            gone.newly_dropped()
+        })
+    }
+
     /// It has the channel no more. By the thread.
     pub(crate) fn remove(&mut self, link: LinkId, channel: u16) {
         let is_it = |path: &Path| path.link == link && path.channel == channel;
@@ -241,6 +276,35 @@ mod tests {
         paths.end();
         assert!(paths.find(path(1, 0).to).is_none());
         assert!(paths.put(path(2000, 1)), "those that ended make room");
+    }
+
+    #[test]
+    fn who_has_no_channel_makes_room_and_what_waits_is_told_of() {
+        let mut paths = Paths::new();
+        for number in 1..=PATHS_MAX as u16 {
+            assert!(paths.may_require());
+            assert_eq!(paths.make_room(), 0);
+            let mut path = required(number);
+            let there = path.required.as_mut().unwrap();
+            there.used_at = Duration::from_secs((number ^ 1).into());
+            // All but three have channels.
+            there.is_up = ![5, 9, 300].contains(&number);
+            let put = there.queue.push(3, 0, Duration::ZERO, |room| {
+                room.fill(1);
+                Ok::<(), ()>(())
+            });
+            assert_eq!((put, paths.put(path)), (Ok(true), true));
+        }
+        for (number, gone) in [(2001, 5), (2002, 9), (2003, 300)] {
+            assert!(paths.may_require());
+            assert_eq!(paths.make_room(), 1);
+            assert!(paths.find(path(gone, 0).to).is_none(), "{gone}");
+            let mut new = required(number);
+            new.required.as_mut().unwrap().is_up = true;
+            assert!(paths.put(new));
+        }
+        assert!(!paths.may_require(), "all have channels");
+        assert_eq!((paths.make_room(), paths.put(required(2004))), (0, false));
     }
 
     #[test]

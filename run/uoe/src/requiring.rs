@@ -73,6 +73,11 @@ impl Offload {
             return Sent::Plain;
         }
         let now = now();
+        // All that there may be have channels: waiting makes no room.
+        if !paths.may_require() {
+            count(&self.counts.dropped_full);
+            return Sent::Done;
+        }
         let is_told = (now.as_nanos() as u64) < paths.wanted_at;
         if !is_told {
             paths.wanted_at = now.as_nanos() as u64 + REQUIRED_EVERY_NS;

@@ -67,6 +67,27 @@ fn what_is_sent_before_there_is_a_receiver_comes_once_there_is() {
 }
 
 #[test]
+fn many_destinations_that_do_not_answer_make_room_for_the_next_one() {
+    let discovery = discovery_port();
+    let one = process_by("uoe require", discovery);
+    let sender = Socket::bind(one, "127.0.0.1:0");
+    // More than one socket may have.
+    let dead = |number: u16| SocketAddr::from(([127, 1, (number >> 8) as u8, number as u8], 9));
+    for number in 0..1100 {
+        assert!(sender.send(dead(number), b"to nobody", false));
+    }
+    // Each that made room is counted, and those that found no queue in time on a busy machine.
+    let dropped = one.counted().dropped_full;
+    assert!((1100 - 1024..1100).contains(&dropped), "{dropped}");
+    // One more has a queue, which costs the one that was sent to least lately its own.
+    for _ in 0..50 {
+        assert!(sender.send(dead(1100), b"one more", false));
+    }
+    let more = one.counted().dropped_full - dropped;
+    assert!(more < 10, "{more} of 50");
+}
+
+#[test]
 fn nothing_goes_plainly_to_who_is_not_weft() {
     let sender = Socket::bind(process_by("uoe require", discovery_port()), "127.0.0.1:0");
     let plain = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::channels::Channels;
-use super::{Secrets, PROOF_TIMEOUT};
+use super::PROOF_TIMEOUT;
 use crate::end::End;
 use crate::fault::Fault;
 use crate::greeting::Nonce;
@@ -11,6 +11,15 @@ use crate::proof::Proof;
 
 /// A proof is sent again so long after the last one.
 const PROOF_AGAIN: Duration = Duration::from_millis(300);
+
+/// Random bits of one channel that this end opens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Secrets {
+    /// Told to the peer on the connection. It proves the target when it comes from there by UDP.
+    pub nonce: Nonce,
+    /// Sent by UDP to the target alone, which repeats it on the connection.
+    pub challenge: Nonce,
+}
 
 #[derive(Clone, Debug)]
 struct Channel {

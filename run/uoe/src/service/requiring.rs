@@ -95,7 +95,12 @@ impl Service {
         let Some(requires) = uoe.requires else { return };
         let octets = octets.and_then(Result::ok).unwrap_or(0);
         let path = path(to, &uoe, requires, octets.max(0) as usize);
-        let is_put = port.paths().is_some_and(|mut paths| paths.put(path));
+        let counts = &self.offload.counts;
+        let is_put = port.paths().is_some_and(|mut paths| {
+            let lost = paths.make_room();
+            counts.dropped_full.fetch_add(lost, Ordering::Relaxed);
+            paths.put(path)
+        });
         if is_put {
             self.requiring.push(Requiring::new(port, to, &requires));
         }
