@@ -1,4 +1,4 @@
-//! Sockets that the program has closed while datagrams of theirs wait for a channel: the thread has them a while longer.
+//! Sockets that the program has closed while datagrams of theirs wait: the thread has them a while longer.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
