@@ -1,4 +1,4 @@
-//! Sockets that the program has closed while datagrams of theirs wait for a channel: the thread has them a while longer.
+//! Sockets that the program has closed while datagrams of theirs wait: the thread has them a while longer.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,19 +8,10 @@ use weft_os::process;
 
 use crate::mail::Mail;
 use crate::offload::{now, Offload};
-use crate::port::{Held, Port};
+use crate::port::{Held, Left, Port};
 
-/// Such sockets of a process at a time. What waits in one more is dropped.
-pub(crate) const LEFT_MAX: usize = 32;
 /// How long the thread has one.
 const LEFT_FOR: Duration = Duration::from_secs(3);
-
-/// A socket that the program has left to the thread.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Left {
-    pub(crate) port: Held,
-    pub(crate) until: Duration,
-}
 
 impl Offload {
     /// The program closes a socket: what waits in its queues is the thread's from here on, or is dropped and counted.

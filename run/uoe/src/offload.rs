@@ -14,11 +14,10 @@ use weft_settings::DiscoveryPort;
 use weft_uoe::destinations::Destinations;
 
 use crate::counts::{Counted, Counts};
-use crate::left::{Left, LEFT_MAX};
 use crate::link::Link;
 use crate::mail::{Mail, Mailbox};
 use crate::nonces::Nonces;
-use crate::port::{Held, Port};
+use crate::port::{Held, Left, Port, LEFT_MAX};
 use crate::worker::Worker;
 
 /// Carriers of a process at most.

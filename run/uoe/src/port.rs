@@ -5,6 +5,7 @@
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use weft_os::descriptors::Watched;
 use weft_os::guarded::Guarded;
@@ -63,6 +64,16 @@ pub struct Port {
 pub(crate) struct Held {
     pub(crate) port: &'static Port,
     life: u32,
+}
+
+/// Sockets that the program has left to the thread, of a process at a time. What waits in one more is dropped.
+pub(crate) const LEFT_MAX: usize = 32;
+
+/// A socket that the program has left to the thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Left {
+    pub(crate) port: Held,
+    pub(crate) until: Duration,
 }
 
 impl PartialEq for Held {
