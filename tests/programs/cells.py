@@ -160,7 +160,8 @@ def udaddy(name, options, family=4):
 
 def rsockets():
     """Programs of rsocket(7). rstream compares every octet (-T v), of its own table of sizes and of one size in each of
-    its ways to wait, and so does riostream, which writes to mapped memory and looks at that; of what rcopy has copied the two files are compared."""
+    its ways to wait, and so does riostream, which writes to mapped memory and looks at that; of what rcopy has copied
+    the two files are compared."""
     def rstream(name, options, check, family=4, program="rstream", **more):
         arguments = (program, "-p", "{port}", "-T", "v", *options)
         return Case(f"{name} ({'IPv4' if family == 4 else 'IPv6'})", "pair", (*arguments, "-b", "{address}"),

@@ -167,7 +167,8 @@ def main():
         shutil.copy("/bin/true" if MODE == "few-rows" else source, copy)
         addresses = [address]
     # udaddy's server may bind every address.
-    is_server = program == "rdma_server" or "-b" in words and program in ("rstream", "riostream") or addresses in ([], ["::"]) or (program == "rping" and "-s" in words)
+    binds = program in ("rstream", "riostream") and "-b" in words or program == "rping" and "-s" in words
+    is_server = program == "rdma_server" or binds or addresses in ([], ["::"])
     if program == "udaddy":
         serve_datagram(port) if is_server else send_datagram(addresses[-1], port)
     elif is_server:

@@ -58,7 +58,8 @@ def under_librspreload(weft, work):
         print("skipped: there is no librspreload (package librdmacm1t64, or librdmacm1)")
         return "skipped"
     echo = work / "echo"
-    subprocess.run(["cc", "-O1", "-Wall", "-Wextra", "-Werror", "-o", echo, HERE / "ordinary-program/echo.c"], check=True)
+    source = HERE / "ordinary-program/echo.c"
+    subprocess.run(["cc", "-O1", "-Wall", "-Wextra", "-Werror", "-o", echo, source], check=True)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A program that knows nothing of Weft: asks something and waits for ten answers by poll, select or epoll. Its socket is
-entered before the first datagram binds it.
+"""A program that knows nothing of Weft: asks something and waits for ten answers by poll, select or epoll. Its socket
+is entered before the first datagram binds it.
 
     ask.py PORT poll|select|epoll
 """
