@@ -15,7 +15,8 @@ RDMA for programs on machines without an RDMA device.
 
 Weft is iWARP in user space: it gives an unmodified RDMA program a device, weft0, that works over \
 the network the machine already has. No kernel module, no root, no change to the program. Unmodified \
-UDP programs it gives segmentation offload, where they are told to have it (--udp).";
+UDP programs it gives segmentation offload or a connection for their datagrams (--udp), and the \
+TCP sockets of unmodified programs it puts on DDP (--ddp), where they are told to have it.";
 
 const EXAMPLES: &str = "\
 Examples:
