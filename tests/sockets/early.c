@@ -189,6 +189,66 @@ TCPS("early.a-refused-connect-is-readable-to-select")
 	EQ(close(keeper), 0);
 }
 
+/* A client whose server, which knows nothing of Weft, has answered with the first octets of a Reply. */
+static struct ends half_answered(long kind, size_t octets)
+{
+	int listener = listener_of(kind, WEFT_DDP_OFF);
+	struct name at = name_of(listener);
+	struct ends e = {.a = a_socket(kind)};
+	uint8_t request[16];
+
+	NEED(ask(e.a, WEFT_DDP_REQUIRE) == 0 && connect(e.a, &at.any, at.length) == 0);
+	e.b = accept(listener, NULL, NULL);
+	NEED(e.b >= 0 && close(listener) == 0);
+	NEED(recv_all(e.b, request, sizeof(request)));
+	SAME(request, "MPA ID Req Frame", 16);
+	/* Revision 1 and 40 octets of private data, which never come whole. */
+	NEED(send_all(e.b, "MPA ID Rep Frame\0\1\0\50nothing", octets));
+	wait_for(e.a, POLLIN, QUIET);
+	return e;
+}
+
+TCPS("early.half-a-reply-is-nothing-to-who-does-not-wait")
+{
+	calm();
+	need_weft();
+	struct ends e = half_answered(kind, 5);
+	double began = now();
+	char octet;
+
+	set_nonblocking(e.a, true);
+	FAILS(recv(e.a, &octet, 1, 0), EAGAIN);
+	CHECKF(now() - began < 0.5, "it took %g s", now() - began);
+	ends_close(e);
+}
+
+TCPS("early.half-a-reply-and-the-end-is-a-reset")
+{
+	calm();
+	need_weft();
+	struct ends e = half_answered(kind, 5);
+	char octet;
+
+	NEED(shutdown(e.b, SHUT_WR) == 0);
+	FAILS(recv(e.a, &octet, 1, 0), ECONNRESET);
+	ends_close(e);
+}
+
+TCPS("early.a-reply-that-does-not-come-whole-is-a-reset")
+{
+	calm();
+	need_weft();
+	for (size_t octets = 5; octets < 27; octets += 20) {
+		struct ends e = half_answered(kind, octets);
+		double began = now();
+		char octet;
+
+		FAILS(recv(e.a, &octet, 1, 0), ECONNRESET);
+		CHECKF(now() - began < 10, "it took %g s", now() - began);
+		ends_close(e);
+	}
+}
+
 /* How long a plain client waits for the end of a connection that a listener accepts and closes without a word: the
    shortest of a few, as a machine may stand still. */
 static double until_the_end(long kind, int mode)

@@ -402,6 +402,39 @@ TCPS("foreign.a-request-may-come-in-parts")
 	framed_ends_close(&e);
 }
 
+/* The first octet of an FPDU of several is told of with the last, whose CRC covers them all. */
+TCPS("foreign.half-an-fpdu-is-nothing-to-who-does-not-wait")
+{
+	calm();
+	need_weft();
+	struct framed_ends e = greeted(kind, (struct says){.credits = 100, .window = 1 << 20, .crc = true});
+	char data[100] = {0}, octet;
+	double began = now(), before = used();
+
+	framed_writes_in_part(&e.peer, data, sizeof(data), 60);
+	wait_for(e.fd, POLLIN, QUIET);
+	set_nonblocking(e.fd, true);
+	FAILS(recv(e.fd, &octet, 1, 0), EAGAIN);
+	FAILS(recv(e.fd, &octet, 1, MSG_WAITALL), EAGAIN);
+	FAILS(recv(e.fd, &octet, 1, MSG_PEEK | MSG_WAITALL), EAGAIN);
+	ends_soon_and_burns_nothing(began, before);
+	framed_ends_close(&e);
+}
+
+TCPS("foreign.half-a-request-is-nothing-to-who-does-not-wait")
+{
+	calm();
+	need_weft();
+	struct framed_ends e = half_asked(kind, 40);
+	double before = used();
+	char octet;
+
+	set_nonblocking(e.fd, true);
+	FAILS(recv(e.fd, &octet, 1, 0), EAGAIN);
+	CHECKF(used() - before < 0.1, "it used %g s of a processor", used() - before);
+	framed_ends_close(&e);
+}
+
 /* Signs of life, of a peer that sends nothing else. */
 static void lives(struct framed_ends *e)
 {

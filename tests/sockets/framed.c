@@ -51,12 +51,33 @@ static void leaves(struct framed *peer, const struct octets *o, size_t length)
 	NEED(send_all(peer->fd, o->at, length));
 }
 
-/* Padding and a CRC that nobody asked for end an FPDU (RFC 5044 section 4). */
+/* CRC32c (RFC 3720 appendix B.4). */
+static uint32_t crc_of(const uint8_t *at, size_t length)
+{
+	uint32_t crc = ~0u;
+
+	for (; length > 0; at++, length--) {
+		crc ^= *at;
+		for (int bit = 0; bit < 8; bit++)
+			crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78 : 0);
+	}
+	return ~crc;
+}
+
+/* Padding and the CRC, or zeros in its place, end an FPDU (RFC 5044 section 4). */
+static void closes(const struct framed *peer, struct octets *o)
+{
+	static const uint8_t nothing[3];
+	uint32_t crc;
+
+	put(o, nothing, (4 - o->length % 4) % 4);
+	crc = peer->crc ? htole32(crc_of(o->at, o->length)) : 0;
+	put(o, &crc, sizeof(crc));
+}
+
 static void ends(struct framed *peer, struct octets *o)
 {
-	static const uint8_t nothing[7];
-
-	put(o, nothing, (4 - o->length % 4) % 4 + 4);
+	closes(peer, o);
 	leaves(peer, o, o->length);
 }
 
@@ -75,8 +96,11 @@ void framed_asks(struct framed *peer, struct says says, size_t length)
 {
 	struct octets o = {0};
 
-	/* Revision 1, without a CRC; the private data is rsockets', of a little-endian end. */
-	put(&o, "MPA ID Req Frame\0\1", 18);
+	peer->crc = says.crc;
+	/* Revision 1; the private data is rsockets', of a little-endian end. */
+	put(&o, "MPA ID Req Frame", 16);
+	put8(&o, says.crc ? 0x40 : 0);
+	put8(&o, 1);
 	put16(&o, 40);
 	put16(&o, 0x0100);
 	put16(&o, says.credits);
@@ -103,7 +127,7 @@ void framed_takes_reply(struct framed *peer)
 	peer->stag = be32toh(peer->stag);
 }
 
-static void writes(struct framed *peer, uint32_t stag, uint64_t to, const void *octets, size_t length)
+static struct octets a_write(const struct framed *peer, uint32_t stag, uint64_t to, const void *octets, size_t length)
 {
 	struct octets o = {0};
 
@@ -113,7 +137,23 @@ static void writes(struct framed *peer, uint32_t stag, uint64_t to, const void *
 	put32(&o, stag);
 	put64(&o, to);
 	put(&o, octets, length);
-	ends(peer, &o);
+	closes(peer, &o);
+	return o;
+}
+
+static void writes(struct framed *peer, uint32_t stag, uint64_t to, const void *octets, size_t length)
+{
+	struct octets o = a_write(peer, stag, to, octets, length);
+
+	leaves(peer, &o, o.length);
+}
+
+void framed_writes_in_part(struct framed *peer, const void *octets, size_t length, size_t part)
+{
+	struct octets o = a_write(peer, peer->stag, peer->to, octets, length);
+
+	NEED(part < o.length);
+	leaves(peer, &o, part);
 }
 
 void framed_is_ready(struct framed *peer)

@@ -11,6 +11,8 @@ struct framed {
 	uint32_t stag;
 	/* Messages that it has sent. */
 	uint32_t messages;
+	/* Its FPDUs have a CRC. */
+	bool crc;
 };
 
 enum { REQUEST_OCTETS = 60 };
@@ -19,10 +21,11 @@ enum { REQUEST_OCTETS = 60 };
 #define WORD_CREDIT ((uint32_t)4 << 29)
 #define WORD_KEEPALIVE ((uint32_t)7 << 29 | 1)
 
-/* What the peer says of itself: messages and octets that it has room for, and whether it passes for Weft. */
+/* What the peer says of itself: messages and octets that it has room for, whether it passes for Weft,
+   and whether it asks for a CRC. */
 struct says {
 	unsigned credits, window;
-	bool weft;
+	bool weft, crc;
 };
 
 /* Connects, plainly, and says nothing yet. */
@@ -35,6 +38,8 @@ void framed_takes_reply(struct framed *peer);
 void framed_is_ready(struct framed *peer);
 /* Octets of the stream, and the message that tells of them. */
 void framed_writes(struct framed *peer, const void *octets, size_t length);
+/* The beginning of what `framed_writes` sends, so many octets of it. */
+void framed_writes_in_part(struct framed *peer, const void *octets, size_t length, size_t part);
 void framed_says(struct framed *peer, uint32_t word);
 /* Gives the other end credit for so many messages in all. */
 void framed_gives_credit(struct framed *peer, uint16_t messages);

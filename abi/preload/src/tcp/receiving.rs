@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 
+use weft_os::file::does_not_wait;
 use weft_os::parts::Receives;
 use weft_os::stream;
 use weft_os::user::UserBuffers;
@@ -45,7 +46,9 @@ impl TcpSocket {
             let stopped_by = match attempt {
                 Ok(Attempt::Plain) => return self.receive_plain(&hold, room, flags, real),
                 Ok(Attempt::Done(Some(octets))) if flags & ALL_PEEKED == ALL_PEEKED => {
-                    let waits = octets < wanted && flags & libc::MSG_DONTWAIT == 0;
+                    let is_short = octets < wanted && flags & libc::MSG_DONTWAIT == 0;
+                    // The wait for more would not wait either: it looks at what is there, and says that it looked.
+                    let waits = is_short && !does_not_wait(hold.socket().fd);
                     if !waits || hold.across(&mut connection, no_more_comes) {
                         return octets as isize;
                     }
@@ -124,6 +127,15 @@ impl TcpSocket {
         has_got: bool,
         timeout: &mut Timeout,
     ) -> Wait {
+        let state = connection.slot().state();
+        let is_connecting = state == State::Connecting;
+        if is_connecting && stream::state(self.fd) != Some(stream::State::Connected) {
+            return Wait::NotConnected;
+        }
+        // The kernel's own wait would not say so: octets that are no whole FPDU, or no whole start, are octets to it.
+        if does_not_wait(self.fd) {
+            return Wait::Failed(libc::EAGAIN);
+        }
         // What the program asked to be woken for may be more than is missing.
         let polls = connection.slot().low_water() == 1;
         // The kernel's own timeout is right for one wait alone.
@@ -141,13 +153,10 @@ impl TcpSocket {
             let _ = wait_a_while(self.fd);
             return Wait::Over;
         }
-        let octets = match connection.slot().state() {
-            // Nothing comes before it is connected, and then this end speaks first.
-            State::Connecting if stream::state(self.fd) != Some(stream::State::Connected) => {
-                return Wait::NotConnected
-            }
-            State::Connecting => 1,
-            _ => connection.worth_waking_for(),
+        let octets = match is_connecting {
+            // This end speaks first, and then the wait is another.
+            true => 1,
+            false => connection.worth_waking_for(),
         };
         match wait_to_receive(self.fd, octets) {
             Ok(()) => Wait::Over,

@@ -234,7 +234,7 @@ impl Slot {
         sched::now_ms().wrapping_sub(self.since.load(Ordering::Relaxed))
     }
 
-    /// Milliseconds since a part of a Request was first seen, which is now where it never was.
+    /// Milliseconds since a part of the start was first seen, which is now where it never was.
     pub(super) fn part_age_ms(&self) -> u32 {
         let now = sched::now_ms() | 1;
         let first = self

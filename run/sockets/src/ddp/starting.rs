@@ -22,8 +22,8 @@ const MULPDU: usize = 64_768;
 /// Octets of the longest MPA frame.
 const FRAME_MAX: usize = 20 + 512;
 
-/// How long the rest of a Request is waited for, once its beginning is there, in milliseconds: a peer may send it in
-/// parts, and one of them may be lost and sent again.
+/// How long the rest of a Request or a Reply is waited for, once its beginning is there, in milliseconds: a peer may
+/// send it in parts, and one of them may be lost and sent again.
 const REST_WITHIN_MS: u32 = 1000;
 
 /// Connections whose start this process has brought to its end.
@@ -204,7 +204,12 @@ impl Connection<'_> {
                 return Err(self.was_lied_to(&"the peer ended it without a Reply"))
             }
             Ok(Ok(read)) => read,
-            Ok(Err(_)) => return Ok(Settled::Waits),
+            Ok(Err(octets)) => {
+                return match self.waits_for_rest(receiving, octets) {
+                    true => Ok(Settled::Waits),
+                    false => Err(self.was_lied_to(&"a Reply that does not come whole")),
+                }
+            }
             Err(fault) => return Err(self.was_lied_to(&fault)),
         };
         // Before anything is taken: a handler amid a send of its own thread does not get it, and comes again.
@@ -246,7 +251,12 @@ impl Connection<'_> {
         }
         let request = match start::read_request(seen) {
             Ok(Ok(request)) => request,
-            Ok(Err(octets)) => return self.wait_for_request(receiving, octets),
+            Ok(Err(octets)) => {
+                return match self.waits_for_rest(receiving, octets) {
+                    true => Ok(Settled::Waits),
+                    false => Err(self.break_off(&"a Request that does not come whole")),
+                }
+            }
             Err(fault) => {
                 let (reply, len) = start::reject();
                 let _ = self.say(&reply[..len]);
@@ -273,20 +283,17 @@ impl Connection<'_> {
         Ok(Settled::Open)
     }
 
-    /// A part of a Request is there, and it takes so many octets. They come at once, or not at all.
-    fn wait_for_request(
-        &self,
-        receiving: &mut Held<'_, Receiving>,
-        octets: usize,
-    ) -> Result<Settled, Errno> {
+    /// A part of the start is there, of a Request or a Reply that takes so many octets. Whether the rest of it is still
+    /// waited for: it comes at once, or not at all.
+    fn waits_for_rest(&self, receiving: &mut Held<'_, Receiving>, octets: usize) -> bool {
         // Counted last: what came before the end may have come since it was looked at.
         let is_cut_off = stream::has_ended(self.fd) && stream::unread(self.fd) < octets;
         if is_cut_off || self.slot.part_age_ms() > REST_WITHIN_MS {
-            return Err(self.break_off(&"a Request that does not come whole"));
+            return false;
         }
         // Fewer are to wake nobody.
         self.wait_for_whole(receiving, octets);
-        Ok(Settled::Waits)
+        true
     }
 
     fn begin_from(&self, from: State, to: State) {
