@@ -85,6 +85,22 @@ TCPS("peek.waits-for-the-first-octet")
 	ends_close(e);
 }
 
+TCPS("peek.of-more-than-an-fpdu-holds")
+{
+	enum { OCTETS = 100000 };
+	static char sent[OCTETS], got[OCTETS];
+	struct ends e = ends_of(kind);
+
+	fill(sent, OCTETS, 5);
+	set_int(e.b, SOL_SOCKET, SO_RCVBUF, 1 << 20);
+	NEED(send_all(e.a, sent, OCTETS));
+	EQ(recv(e.b, got, OCTETS, MSG_PEEK | MSG_WAITALL), OCTETS);
+	CHECK(holds(got, OCTETS, 5));
+	EQ(recv(e.b, got, OCTETS, MSG_PEEK), OCTETS);
+	EQ(recv(e.b, got, OCTETS, MSG_WAITALL), OCTETS);
+	ends_close(e);
+}
+
 TCPS("peek.of-the-end")
 {
 	struct ends e = ends_of(kind);

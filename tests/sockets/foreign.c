@@ -435,6 +435,47 @@ TCPS("foreign.half-a-request-is-nothing-to-who-does-not-wait")
 	framed_ends_close(&e);
 }
 
+/* As many Writes of nothing as a peer can send while it is listened to, and no end of them in sight. */
+static void *sends_nothing_much(void *of)
+{
+	static uint8_t block[64 << 10];
+	struct framed *peer = of;
+	size_t one = framed_nothing(peer, block, sizeof(block)), whole = sizeof(block) / one * one;
+
+	for (size_t at = one; at < whole; at += one)
+		memcpy(block + at, block, one);
+	for (int n = 0; n < 1024; n++) {
+		for (size_t at = 0; at < whole;) {
+			ssize_t now = send(peer->fd, block + at, whole - at, MSG_NOSIGNAL);
+			if (now < 0)
+				return NULL;
+			at += (size_t)now;
+		}
+	}
+	return NULL;
+}
+
+TCPS("foreign.framing-without-end-is-a-reset")
+{
+	calm();
+	need_weft();
+	struct framed_ends e = greeted(kind, everything);
+	double began = now();
+	pthread_t thread;
+	char octet;
+
+	NEED(pthread_create(&thread, NULL, sends_nothing_much, &e.peer) == 0);
+	ssize_t got;
+	do
+		got = recv(e.fd, &octet, 1, MSG_DONTWAIT);
+	while (got < 0 && errno == EAGAIN && now() - began < 10);
+	EQ(got, -1);
+	EQ(errno, ECONNRESET);
+	shutdown(e.peer.fd, SHUT_RDWR);
+	join_soon(thread, NULL);
+	framed_ends_close(&e);
+}
+
 /* Signs of life, of a peer that sends nothing else. */
 static void lives(struct framed_ends *e)
 {

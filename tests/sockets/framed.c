@@ -156,6 +156,15 @@ void framed_writes_in_part(struct framed *peer, const void *octets, size_t lengt
 	leaves(peer, &o, part);
 }
 
+size_t framed_nothing(const struct framed *peer, void *room, size_t size)
+{
+	struct octets o = a_write(peer, 7, 0, "", 0);
+
+	NEED(o.length <= size);
+	memcpy(room, o.at, o.length);
+	return o.length;
+}
+
 void framed_is_ready(struct framed *peer)
 {
 	writes(peer, 0, 0, "", 0);

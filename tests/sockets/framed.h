@@ -40,6 +40,8 @@ void framed_is_ready(struct framed *peer);
 void framed_writes(struct framed *peer, const void *octets, size_t length);
 /* The beginning of what `framed_writes` sends, so many octets of it. */
 void framed_writes_in_part(struct framed *peer, const void *octets, size_t length, size_t part);
+/* A Write of nothing, which tells nobody of anything; its octets, for who sends many. */
+size_t framed_nothing(const struct framed *peer, void *room, size_t size);
 void framed_says(struct framed *peer, uint32_t word);
 /* Gives the other end credit for so many messages in all. */
 void framed_gives_credit(struct framed *peer, uint16_t messages);

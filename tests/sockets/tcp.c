@@ -256,15 +256,11 @@ TCPS("outq-tells-what-is-not-acknowledged")
 	ends_close(e);
 }
 
-TCPS("zero-copy-send-or-refused")
+static void zero_copy_completes(struct ends e)
 {
-	struct ends e = ends_of(kind);
 	static char octets[20000];
 	char got[20000];
-	int on = 1;
 
-	if (setsockopt(e.a, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof(on)) != 0)
-		SKIP("this kernel has no SO_ZEROCOPY");
 	fill(octets, sizeof(octets), 4);
 	EQ(send(e.a, octets, sizeof(octets), MSG_ZEROCOPY), (long)sizeof(octets));
 	NEED(recv_all(e.b, got, sizeof(got)));
@@ -277,4 +273,58 @@ TCPS("zero-copy-send-or-refused")
 	CHECK(msg.msg_flags & MSG_ERRQUEUE);
 	CHECK(CMSG_FIRSTHDR(&msg) != NULL);
 	ends_close(e);
+}
+
+TCPS("zero-copy-send-or-refused")
+{
+	struct ends e = ends_of(kind);
+	int on = 1;
+
+	if (setsockopt(e.a, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof(on)) != 0)
+		SKIP("this kernel has no SO_ZEROCOPY");
+	zero_copy_completes(e);
+}
+
+/* Who may ask for it is told when it is done; who is not told may not. */
+TCPS("zero-copy-asked-for-before-connect-or-refused")
+{
+	int listener = a_socket(kind), on = 1;
+	struct name at = loopback(kind);
+	struct ends e = {.a = a_socket(kind)};
+
+	NEED(bind(listener, &at.any, at.length) == 0 && listen(listener, 1) == 0);
+	at = name_of(listener);
+	if (setsockopt(e.a, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof(on)) != 0)
+		SKIP("this kernel has no SO_ZEROCOPY");
+	if (connect(e.a, &at.any, at.length) != 0) {
+		EQ(errno, EOPNOTSUPP);
+		EQ(close(e.a), 0);
+	} else {
+		e.b = accept(listener, NULL, NULL);
+		NEED(e.b >= 0);
+		zero_copy_completes(e);
+	}
+	EQ(close(listener), 0);
+}
+
+TCPS("zero-copy-asked-for-of-a-listener-or-refused")
+{
+	int listener = a_socket(kind), on = 1;
+	struct name at = loopback(kind);
+	struct ends e = {.b = a_socket(kind)};
+
+	NEED(bind(listener, &at.any, at.length) == 0);
+	if (setsockopt(listener, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof(on)) != 0)
+		SKIP("this kernel has no SO_ZEROCOPY");
+	if (listen(listener, 1) != 0) {
+		EQ(errno, EOPNOTSUPP);
+		EQ(close(e.b), 0);
+	} else {
+		at = name_of(listener);
+		NEED(connect(e.b, &at.any, at.length) == 0);
+		e.a = accept(listener, NULL, NULL);
+		NEED(e.a >= 0);
+		zero_copy_completes(e);
+	}
+	EQ(close(listener), 0);
 }

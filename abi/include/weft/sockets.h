@@ -68,7 +68,8 @@ struct weft_ddp {
 #define WEFT_DDP_REASON_NONE 0
 /* The mode is off. */
 #define WEFT_DDP_REASON_OFF 1
-/* The C library or the kernel reads or writes it in ways that Weft does not see: fdopen, dprintf, aio_read ... */
+/* The C library or the kernel reads or writes it in ways that Weft does not see (fdopen, dprintf, aio_read ...), or
+   counts its octets for the program (SO_ZEROCOPY, SO_PEEK_OFF). */
 #define WEFT_DDP_REASON_RELEASED 2
 /* It was connected before Weft saw it: inherited, received from another process, or by a bare system call. */
 #define WEFT_DDP_REASON_FOUND 3

@@ -46,6 +46,14 @@ pub fn state(fd: i32) -> Option<State> {
     })
 }
 
+/// Whether the program has asked the kernel to count octets of the socket `fd` for it: those whose pages a send without
+/// copies is done with (`SO_ZEROCOPY`), or those that a look passes over (`SO_PEEK_OFF`).
+pub fn counts_for_program(fd: i32) -> bool {
+    let get = |option| get_int(fd, libc::SOL_SOCKET, option);
+    get(libc::SO_ZEROCOPY).is_ok_and(|value| value != 0)
+        || get(libc::SO_PEEK_OFF).is_ok_and(|value| value >= 0)
+}
+
 /// Ends the sending direction; the peer reads the end once it has read everything.
 pub fn shut_down(fd: i32) {
     let args = [fd as usize, libc::SHUT_WR as usize, 0, 0, 0, 0];

@@ -9,7 +9,7 @@ use weft_sockets::Errno;
 
 use super::attempts::{attempt_to_send, Attempt, MOST};
 use super::holding::Hold;
-use super::receiving::{for_octets, Wait};
+use super::receiving::{at_the_end, for_octets, Wait};
 use super::timeout::Timeout;
 use super::TcpSocket;
 use crate::calls;
@@ -130,7 +130,7 @@ impl TcpSocket {
             let stopped_by = match moved {
                 Ok(None) => return real(),
                 Ok(Some(Received::Octets(octets))) => return octets as isize,
-                Ok(Some(Received::End)) => return 0,
+                Ok(Some(Received::End)) => return at_the_end(connection),
                 Ok(Some(Received::Nothing)) if waits && !file::does_not_wait(self.fd) => {
                     let wait = for_octets(connection, false, &mut timeout);
                     match hold.across(&mut connection, wait) {

@@ -4,7 +4,9 @@
 use std::ffi::{c_int, c_void};
 
 use libc::socklen_t;
+use weft_os::stream;
 use weft_sockets::ddp::{Connection, Settled, State};
+use weft_sockets::tcp;
 use weft_sockets::verdict::Verdict;
 
 use super::TcpSocket;
@@ -31,6 +33,13 @@ impl TcpSocket {
         value: *const c_void,
         len: socklen_t,
     ) -> Verdict {
+        // What the kernel would tell or move are octets of the socket, not of the stream: those of a connection, or of
+        // what a listener accepts.
+        let is_counted =
+            level == libc::SOL_SOCKET && matches!(option, libc::SO_ZEROCOPY | libc::SO_PEEK_OFF);
+        if is_counted && (self.framed().is_some() || self.accepts_ddp()) {
+            return Verdict::Done(Err(libc::EOPNOTSUPP));
+        }
         // Before it is connected the kernel holds them, and they are taken over then.
         let begun =
             |connection: &Connection<'static>| connection.slot().state() != State::Connecting;
@@ -63,15 +72,17 @@ impl TcpSocket {
                 }
                 None => Verdict::Kernel,
             },
-            // What the kernel would tell or move are octets of the socket, not of the stream.
-            (libc::SOL_SOCKET, libc::SO_ZEROCOPY | libc::SO_PEEK_OFF) => {
-                Verdict::Done(Err(libc::EOPNOTSUPP))
-            }
             (libc::IPPROTO_TCP, TCP_INQ | TCP_ULP | libc::TCP_REPAIR) => {
                 Verdict::Done(Err(libc::ENOPROTOOPT))
             }
             _ => Verdict::Kernel,
         }
+    }
+
+    /// Whether it is a listener whose connections are DDP.
+    fn accepts_ddp(self) -> bool {
+        stream::state(self.fd) == Some(stream::State::Listening)
+            && self.sockets().standing(self.record, self.fd).state == tcp::State::Ddp
     }
 
     pub(super) fn option_kept(self, level: c_int, option: c_int) -> Option<c_int> {

@@ -61,7 +61,8 @@ impl TcpSocket {
                     }
                     continue;
                 }
-                Ok(Attempt::Done(None)) => return got as isize,
+                Ok(Attempt::Done(None)) if got > 0 => return got as isize,
+                Ok(Attempt::Done(None)) => return at_the_end(connection),
                 Ok(Attempt::Waits) if flags & libc::MSG_DONTWAIT != 0 => Some(libc::EAGAIN),
                 Ok(Attempt::Waits) => {
                     let wait = for_octets(connection, got > 0, &mut timeout);
@@ -301,6 +302,12 @@ fn told_to_receiver(connection: Connection<'static>, errno: Errno) -> Option<Err
         State::Over(_) => connection.slot().tell_error(),
         _ => Some(errno),
     }
+}
+
+/// What a call gives at the end of the stream: the error of a send that nobody was told of, as the kernel does behind
+/// the last octets, or none.
+pub(super) fn at_the_end(connection: Connection<'static>) -> isize {
+    connection.slot().tell_error().map_or(0, fail)
 }
 
 /// How many of the octets that a call has room for it waits for, whatever else there is.

@@ -1,9 +1,11 @@
 //! What lies in a socket, looked at and left there.
 
 use weft_os::user::UserBuffers;
+use weft_os::{pages, stream};
 use weft_stream::{Next, Receiver};
 
 use super::receiving::Received;
+use super::slot::AREA_MAX;
 use super::Connection;
 use crate::Errno;
 
@@ -20,15 +22,34 @@ impl Connection<'_> {
         }
         let receiving = self.take_receiving()?;
         let mut area = self.take_octets(&self.slot.area)?;
-        let seen = match self.seen(&mut area[..])? {
+        let first = self.peek_by(&receiving.receiver, &mut area[..], room)?;
+        let unread = stream::unread(self.fd);
+        if unread <= AREA_MAX || matches!(first, Received::Octets(got) if got == room.octets()) {
+            return Ok(first);
+        }
+        // Who waits until there is as much as is wanted has to see all that there is.
+        match pages::Temporary::new(unread) {
+            Some(mut pages) => self.peek_by(&receiving.receiver, pages.octets(), room),
+            None => Ok(first),
+        }
+    }
+
+    /// The same by way of `area`: no more than what the socket has in so many octets.
+    fn peek_by(
+        &self,
+        receiver: &Receiver,
+        area: &mut [u8],
+        room: &UserBuffers,
+    ) -> Result<Received, Errno> {
+        let seen = match self.seen(area)? {
             // Amid a message of which no more has come yet.
             None => return Ok(Received::Nothing),
-            Some(0) => return self.at_end(&receiving.receiver),
+            Some(0) => return self.at_end(receiver),
             Some(seen) => seen,
         };
-        let good = self.checked(&receiving.receiver, &area[..seen])?;
+        let good = self.checked(receiver, &area[..seen])?;
         let (mut got, mut written) = (0, Ok(()));
-        walk(&receiving.receiver, &area[..good], |octets| {
+        walk(receiver, &area[..good], |octets| {
             let now = octets.len().min(room.octets() - got);
             written = room.write_range(got..got + now, &octets[..now]);
             got += now;

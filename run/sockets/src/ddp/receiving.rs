@@ -15,6 +15,10 @@ use crate::Errno;
 /// Octets that are looked at first: a small message whole, and no more than it costs to copy.
 const PEEK: usize = 128;
 
+/// Octets of framing that one call takes while none of the stream come: many times what a peer has to say, which at
+/// most tells of a whole table of mapped memory.
+const FRAMING_AT_ONCE_MAX: usize = 1 << 20;
+
 /// What a receive came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
@@ -43,9 +47,9 @@ impl Connection<'_> {
             return Ok(Received::Nothing);
         }
         let mut receiving = self.take_receiving()?;
-        let mut got = 0;
+        let (mut got, mut framing) = (0, 0);
         while from + got < room.octets() {
-            match self.receive_step(&mut receiving, room, from + got) {
+            match self.bounded_step(&mut receiving, room, from + got, &mut framing) {
                 Ok(Received::Octets(octets)) => got += octets,
                 // What was received is told first; an error or the end is met again.
                 _ if got > 0 => break,
@@ -74,12 +78,12 @@ impl Connection<'_> {
     }
 
     fn skip_framing(&self, receiving: &mut Held<'_, Receiving>) -> Result<Received, Errno> {
-        let none = UserBuffers::none();
+        let (none, mut framing) = (UserBuffers::none(), 0);
         loop {
             if let Next::Payload(_) = receiving.receiver.next() {
                 return Ok(Received::Octets(0));
             }
-            match self.receive_step(receiving, &none, 0)? {
+            match self.bounded_step(receiving, &none, 0, &mut framing)? {
                 Received::Octets(_) => {}
                 other => return Ok(other),
             }
@@ -140,6 +144,31 @@ impl Connection<'_> {
         } else {
             Received::Nothing
         })
+    }
+
+    /// One step of a call that goes on while framing comes. `framing` counts its octets since the last one of the
+    /// stream: a peer that sends nothing else, as fast as it is taken, would keep a call that does not wait for ever.
+    fn bounded_step(
+        &self,
+        receiving: &mut Held<'_, Receiving>,
+        room: &UserBuffers,
+        got: usize,
+        framing: &mut usize,
+    ) -> Result<Received, Errno> {
+        // Octets for mapped memory are what the program asked for.
+        let is_mapped = matches!(receiving.receiver.next(), Next::Mapped { .. });
+        let before = receiving.taken;
+        let received = self.receive_step(receiving, room, got)?;
+        *framing = match received {
+            Received::Octets(0) if !is_mapped => {
+                *framing + receiving.taken.wrapping_sub(before) as usize
+            }
+            _ => 0,
+        };
+        if *framing > FRAMING_AT_ONCE_MAX {
+            return Err(self.break_off(&"framing without end, and no octets of the stream"));
+        }
+        Ok(received)
     }
 
     /// One call that takes octets from the socket, those of the stream into `room` behind its first `got`.

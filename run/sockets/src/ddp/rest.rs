@@ -2,6 +2,7 @@
 
 use weft_os::parts::Sends;
 use weft_os::shared::{give_back, Holding};
+use weft_os::stream;
 use weft_os::user::UserBuffers;
 use weft_stream::sender::MAP_TOLD_LEN;
 
@@ -76,6 +77,22 @@ impl Connection<'_> {
         Ok((rest, sending.rest_at as usize + len))
     }
 
+    /// The rest could not leave; false where it still may.
+    fn flush_failed(&self, sending: &mut Held<'_, Sending>, errno: Errno) -> Result<bool, Errno> {
+        let errno = self.send_failed(errno);
+        match errno {
+            libc::EBADF | libc::ENOTSOCK => return Err(errno),
+            libc::EPIPE => {}
+            // The connection goes on, and the rest with it: an error here would have its octets sent a second time.
+            _ if stream::state(self.fd) == Some(stream::State::Connected) => return Ok(false),
+            _ => {}
+        }
+        // Nothing leaves any more, and nobody need try.
+        (sending.rest_at, sending.rest_len) = (0, 0);
+        self.slot.set_has_rest(false);
+        Err(errno)
+    }
+
     /// Sends the rest; whether there is none any more.
     pub(super) fn flush(&self, sending: &mut Held<'_, Sending>, flags: i32) -> Result<bool, Errno> {
         if sending.rest_len > 0 {
@@ -88,7 +105,7 @@ impl Connection<'_> {
             let taken = match sends.send(self.fd, flags) {
                 Ok(taken) => taken,
                 Err(libc::EAGAIN) => return Ok(false),
-                Err(errno) => return Err(self.send_failed(errno)),
+                Err(errno) => return self.flush_failed(sending, errno),
             };
             sending.rest_at += taken as u32;
             sending.rest_len -= taken as u32;
@@ -106,7 +123,7 @@ impl Connection<'_> {
         }
         if sending.shut_down == shut_down::WANTED {
             sending.shut_down = shut_down::DONE;
-            weft_os::stream::shut_down(self.fd);
+            stream::shut_down(self.fd);
         }
         self.slot.set_has_rest(false);
         Ok(true)

@@ -291,11 +291,17 @@ impl Connection<'_> {
             .map_err(|errno| self.send_failed(errno))
     }
 
+    /// A send failed. That ends the sending direction at most, and the kernel knows whether it does: what the peer sent
+    /// before it reset the connection is there to be read.
     pub(super) fn send_failed(&self, errno: Errno) -> Errno {
         match errno {
-            libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM | libc::EPIPE => errno,
-            other => self.failed(other),
+            libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM | libc::EPIPE => {}
+            // The program's memory, or a number that stands for something else by now.
+            libc::EFAULT | libc::EBADF | libc::ENOTSOCK => {}
+            // Who is told of it may be another than who met it: the service thread, or a call that receives.
+            other => self.slot.keep_send_error(other),
         }
+        errno
     }
 
     /// Keeps what the socket did not take of a Write.

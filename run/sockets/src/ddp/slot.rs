@@ -58,6 +58,8 @@ pub struct Slot {
     closed_since: AtomicU32,
     /// A send was refused for want of room that the peer has to give, and nobody has been told of any since.
     is_short: AtomicU32,
+    /// What a send failed with that nobody has been told of; 0 for none.
+    send_error: AtomicU32,
     /// The peer is not Weft.
     pub(super) is_foreign: AtomicU32,
     /// How often a peer that has said nothing is still made to look, and since when nothing was sent for that.
@@ -100,6 +102,7 @@ impl Slot {
         self.owes_message.store(0, Ordering::Relaxed);
         self.part_since.store(0, Ordering::Relaxed);
         self.set_short(false);
+        self.send_error.store(0, Ordering::Relaxed);
         self.is_foreign.store(0, Ordering::Relaxed);
         self.probes_left.store(0, Ordering::Relaxed);
         self.map_entries.store(0, Ordering::Relaxed);
@@ -325,13 +328,22 @@ impl Slot {
             .is_ok()
     }
 
-    /// What the connection ended with. The program is told once; later calls find it closed.
+    /// A send failed, of a call or of what was left to leave. The kernel tells of it once, and has.
+    pub(super) fn keep_send_error(&self, errno: Errno) {
+        self.send_error.store(errno as u32, Ordering::Release);
+    }
+
+    /// What the connection ended with, or a send failed with. The program is told once; later calls find it closed.
     pub fn tell_error(&self) -> Option<Errno> {
+        let of_send = self.send_error.swap(0, Ordering::AcqRel);
         let tell = |word| (word & (OVER | TOLD) == OVER).then_some(word | TOLD);
         let told = self
             .state
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, tell);
-        told.ok().map(|word| (word & (OVER - 1)) as Errno)
+        match told {
+            Ok(word) => Some((word & (OVER - 1)) as Errno),
+            Err(_) => (of_send != 0).then_some(of_send as Errno),
+        }
     }
 }
 
@@ -367,6 +379,25 @@ mod tests {
         assert_eq!(slot.tell_error(), Some(libc::ECONNRESET));
         assert_eq!(slot.tell_error(), None);
         assert_eq!(slot.state(), State::Over(libc::ECONNRESET));
+    }
+
+    #[test]
+    fn the_error_of_a_send_is_told_once_and_ends_nothing() {
+        let slot = &Slot::make(1).unwrap()[0];
+        slot.begin(State::Connecting, false);
+        slot.keep_send_error(libc::ECONNRESET);
+        assert_eq!(slot.state(), State::Connecting);
+        assert_eq!(slot.tell_error(), Some(libc::ECONNRESET));
+        assert_eq!(slot.tell_error(), None);
+        // One that is over by now is told of once, too.
+        slot.keep_send_error(libc::ECONNRESET);
+        assert!(slot.end(libc::ETIMEDOUT));
+        assert_eq!(slot.tell_error(), Some(libc::ETIMEDOUT));
+        assert_eq!(slot.tell_error(), None);
+        // It is none of the next connection's.
+        slot.keep_send_error(libc::ECONNRESET);
+        slot.begin(State::Connecting, false);
+        assert_eq!(slot.tell_error(), None);
     }
 
     /// An idle connection has touched its first page only.

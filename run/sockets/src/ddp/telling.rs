@@ -118,7 +118,9 @@ impl Connection<'_> {
             self.queue(&mut sending, &octets[..len])?;
             receiving.receiver.renewed(&renewal);
         }
-        self.flush(&mut sending, 0).map(drop)
+        // A socket that takes nothing any more may have octets to be read: whoever sends, or reads to the end, is told.
+        let _ = self.flush(&mut sending, 0);
+        Ok(())
     }
 }
 

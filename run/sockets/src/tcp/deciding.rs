@@ -32,7 +32,15 @@ impl Streams {
             return Verdict::Kernel;
         }
         let mode = self.mode(record, Direction::Connect, fd, to);
+        // Those would be octets of the socket, framing and all.
+        let is_counted = mode != Mode::Off && stream::counts_for_program(fd);
         let (state, reason, verdict) = match mode {
+            Mode::Prefer if is_counted => (State::Tcp, Reason::Released, Verdict::Kernel),
+            Mode::Require if is_counted => (
+                State::Undecided,
+                Reason::Released,
+                Verdict::Done(Err(libc::EOPNOTSUPP)),
+            ),
             Mode::Prefer if is_early => (State::Tcp, Reason::TooEarly, Verdict::Kernel),
             Mode::Require if is_early => (
                 State::Undecided,
@@ -56,7 +64,11 @@ impl Streams {
             return Verdict::Kernel;
         }
         self.decide_to_listen(record, fd);
-        Verdict::Kernel
+        // As a connect is: what the listener accepts would be DDP, and inherit what that does not go with.
+        match record.standing().state == State::Ddp && stream::counts_for_program(fd) {
+            true => Verdict::Done(Err(libc::EOPNOTSUPP)),
+            false => Verdict::Kernel,
+        }
     }
 
     /// The program accepts a connection of the socket. One that another process made listen is decided on now.
@@ -112,6 +124,8 @@ impl Streams {
         let (state, reason) = match mode {
             Mode::Off => (State::Tcp, Reason::Off),
             Mode::Prefer if is_used_unseen(record) => (State::Tcp, Reason::Released),
+            // What is accepted inherits it.
+            Mode::Prefer if stream::counts_for_program(fd) => (State::Tcp, Reason::Released),
             // A Request is known when it comes.
             Mode::Prefer | Mode::Require => (State::Ddp, Reason::None),
         };
