@@ -14,6 +14,9 @@ use crate::rdmap::ReadRequest;
 use crate::terminate::Terminate;
 use alloc::vec::Vec;
 
+/// Octets of padding at most.
+const PAD_MAX: usize = 3;
+
 /// The sending half of a connection.
 #[derive(Clone, Debug)]
 pub struct Outbound {
@@ -103,8 +106,11 @@ impl Outbound {
         payload_len: usize,
     ) -> usize {
         let start = out.len();
-        let ulpdu_len = header.wire_len() + body.len() + payload_len;
+        let headers_len = header.wire_len() + body.len();
+        let ulpdu_len = headers_len + payload_len;
         assert!(ulpdu_len <= MAX_ULPDU, "ULPDU of {ulpdu_len} octets");
+        // All but the payload, which may not pass through here: a new buffer would grow with each of its parts.
+        out.reserve(LENGTH_LEN + headers_len + PAD_MAX + CRC_LEN);
         out.extend_from_slice(&(ulpdu_len as u16).to_be_bytes());
         header.encode(out);
         out.extend_from_slice(body);
@@ -116,7 +122,7 @@ impl Outbound {
     pub fn seal(&mut self, out: &mut Vec<u8>, start: usize) {
         let ulpdu_len = out.len() - start - LENGTH_LEN;
         debug_assert_eq!(usize::from(crate::wire::u16_at(out, start)), ulpdu_len);
-        out.extend_from_slice(&[0; 3][..pad_len(ulpdu_len)]);
+        out.extend_from_slice(&[0; PAD_MAX][..pad_len(ulpdu_len)]);
         if self.markers {
             self.put_markers_in(out, start);
         }
@@ -133,7 +139,7 @@ impl Outbound {
     pub fn seal_reference(&mut self, out: &mut Vec<u8>, payload_len: usize, header_len: usize) {
         debug_assert!(self.by_reference());
         let trailer = pad_len(header_len + payload_len) + CRC_LEN;
-        out.extend_from_slice(&[0; 3 + CRC_LEN][..trailer]);
+        out.extend_from_slice(&[0; PAD_MAX + CRC_LEN][..trailer]);
     }
 
     /// Appends a whole ready-to-receive FPDU (RFC 6581 section 9.2). `to` is the TO of a Write and of both ends of a

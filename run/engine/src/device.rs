@@ -108,9 +108,9 @@ pub fn qkey_violations() -> u32 {
 /// loopback interface where there is no other. Connections use whatever route the kernel has.
 ///
 /// Looked up once: a device keeps its identity, and asking the kernel takes longer than a connect.
-pub fn port() -> Port {
+pub fn port() -> &'static Port {
     static PORT: OnceLock<Port> = OnceLock::new();
-    once(&PORT, find_port).clone()
+    once(&PORT, find_port)
 }
 
 fn find_port() -> Port {

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::OnceLock;
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::net::{self, sockopt, AddressFamily, SocketFlags, SocketType};
@@ -155,7 +156,7 @@ fn start_connect(fd: Private, peer: SocketAddr) -> io::Result<TcpStream> {
     // Before the SYN, so that not even the first FPDU waits for an acknowledgement.
     sockopt::set_tcp_nodelay(&fd, true)?;
     match net::connect(&fd, &peer) {
-        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(TcpStream { fd }),
+        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(TcpStream::new(fd)),
         Err(error) => Err(error.into()),
     }
 }
@@ -202,13 +203,15 @@ impl TcpListener {
             Ok((fd, peer)) => {
                 let fd = Private::from(fd);
                 descriptors::make_room(fd.as_raw_fd() as u64);
+                let stream = TcpStream::new(fd);
                 let peer = match peer {
-                    Some(peer) => peer.try_into()?,
-                    None => net::getpeername(&fd)?
-                        .ok_or(io::ErrorKind::NotConnected)?
-                        .try_into()?,
+                    Some(peer) => {
+                        let peer = peer.try_into()?;
+                        *stream.peer.get_or_init(|| peer)
+                    }
+                    None => stream.peer_addr()?,
                 };
-                Ok(Some((TcpStream { fd }, peer)))
+                Ok(Some((stream, peer)))
             }
             Err(
                 rustix::io::Errno::AGAIN | rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED,
@@ -242,9 +245,20 @@ impl AsFd for TcpListener {
 #[derive(Debug)]
 pub struct TcpStream {
     fd: Private,
+    /// Its addresses, once they are known: they do not change any more.
+    local: OnceLock<SocketAddr>,
+    peer: OnceLock<SocketAddr>,
 }
 
 impl TcpStream {
+    fn new(fd: Private) -> TcpStream {
+        TcpStream {
+            fd,
+            local: OnceLock::new(),
+            peer: OnceLock::new(),
+        }
+    }
+
     /// Begins to connect from an address of the kernel's choice.
     ///
     /// # Errors
@@ -344,17 +358,26 @@ impl TcpStream {
     /// # Errors
     /// The kernel's.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        local_of(&self.fd)
+        if let Some(known) = self.local.get() {
+            return Ok(*known);
+        }
+        // A connect binds before anything leaves.
+        let local = local_of(&self.fd)?;
+        Ok(*self.local.get_or_init(|| local))
     }
 
-    /// The other end's address.
+    /// The other end's address, also once that has gone.
     ///
     /// # Errors
     /// Not connected.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        Ok(net::getpeername(&self.fd)?
+        if let Some(known) = self.peer.get() {
+            return Ok(*known);
+        }
+        let peer = net::getpeername(&self.fd)?
             .ok_or(io::ErrorKind::NotConnected)?
-            .try_into()?)
+            .try_into()?;
+        Ok(*self.peer.get_or_init(|| peer))
     }
 
     /// The descriptor's number.

@@ -1,6 +1,6 @@
 //! Collects the octets of one start-up frame from a stream that may come in any pieces.
 
-use crate::mpa::frame::{FrameError, FrameKind, StartFrame};
+use crate::mpa::frame::{FrameError, FrameKind, StartFrame, ENHANCED_LEN, HEADER_LEN};
 use alloc::vec::Vec;
 
 #[derive(Clone, Debug)]
@@ -13,7 +13,8 @@ impl FrameReader {
     pub(super) fn new(kind: FrameKind) -> FrameReader {
         FrameReader {
             kind,
-            received: Vec::new(),
+            // A frame without private data.
+            received: Vec::with_capacity(HEADER_LEN + ENHANCED_LEN),
         }
     }
 

@@ -38,7 +38,10 @@ const SHARE_OF_LISTENER: u64 = 2;
 struct Gate {
     token: Token,
     waiting: Arc<Waiting>,
+    /// Connections of this listener that the program has not answered.
     most: usize,
+    /// Half-open ones of the whole process.
+    most_half_open: usize,
 }
 
 impl Gate {
@@ -57,20 +60,33 @@ enum Attempt {
     NobodyComes,
 }
 
-/// So much of what the process may have of descriptors.
-fn share(of: u64) -> usize {
-    let (_, hard) = weft_os::descriptors::limits();
-    (hard / of).max(1) as usize
+/// How many connections may be there that nobody has answered, by what the process may have of descriptors.
+#[derive(Clone, Copy)]
+struct Shares {
+    half_open: usize,
+    listener: usize,
+}
+
+impl Shares {
+    fn now() -> Shares {
+        let (_, hard) = weft_os::descriptors::limits();
+        let one_in = |so_many: u64| (hard / so_many).max(1) as usize;
+        Shares {
+            half_open: one_in(SHARE_OF_HALF_OPEN),
+            listener: one_in(SHARE_OF_LISTENER),
+        }
+    }
 }
 
 impl Id {
     /// Takes new connections; each becomes an id of its own that runs MPA start-up.
     pub(super) fn accept_connections(self: &Arc<Self>) {
         let newcomers: Arc<Newcomers> = self.engine.part();
+        let shares = Shares::now();
         for _ in 0..ACCEPTS_IN_A_ROW_MAX {
             // Two threads may be here at once, and what one of them finds free the other may not take.
             let mut shortage = newcomers.shortage.lock();
-            let Some(gate) = self.gate() else {
+            let Some(gate) = self.gate(shares) else {
                 return;
             };
             let listener = gate.token.number();
@@ -105,7 +121,7 @@ impl Id {
     fn take_connection(&self, gate: &Gate, newcomers: &Newcomers, shortage: &Shortage) -> Attempt {
         let another_is_first = shortage.has_another_before(gate.token.number());
         let most = self.engine.settings.half_open_limit;
-        let most = most.min(share(SHARE_OF_HALF_OPEN));
+        let most = most.min(gate.most_half_open);
         if another_is_first || newcomers.half_open.lock().count() >= most {
             if !self.has_newcomer() {
                 return Attempt::NobodyComes;
@@ -136,7 +152,7 @@ impl Id {
         }
     }
 
-    fn gate(&self) -> Option<Gate> {
+    fn gate(&self, shares: Shares) -> Option<Gate> {
         match &self.inner.lock().phase {
             Phase::Listening {
                 token,
@@ -146,7 +162,8 @@ impl Id {
             } => Some(Gate {
                 token: *token,
                 waiting: waiting.clone(),
-                most: ((*backlog).max(1) * 2).min(share(SHARE_OF_LISTENER)),
+                most: ((*backlog).max(1) * 2).min(shares.listener),
+                most_half_open: shares.half_open,
             }),
             _ => None,
         }

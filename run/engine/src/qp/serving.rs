@@ -1,5 +1,7 @@
 //! Passes over a queue pair and its stream: receive, place, complete, send, and tell whom it concerns.
 
+use std::fmt;
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -26,6 +28,18 @@ struct Notices {
     ended: bool,
     /// The stream that ended had its first FPDU, even if another thread is still to tell.
     was_up: bool,
+}
+
+/// Who is at the other end, for the log.
+struct Peer(Option<SocketAddr>);
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(address) => address.fmt(f),
+            None => f.write_str("peer"),
+        }
+    }
 }
 
 impl Member for Qp {
@@ -268,8 +282,7 @@ impl Qp {
     }
 
     fn note_event(&self, inner: &Inner, event: QpEvent, engine: &Engine, notices: &mut Notices) {
-        let peer = inner.stream.as_ref().map(|s| s.peer);
-        let peer = peer.map_or_else(|| "peer".to_owned(), |p| p.to_string());
+        let peer = Peer(inner.stream.as_ref().map(|stream| stream.peer));
         match event {
             QpEvent::FirstFpdu => notices.first_fpdu = true,
             QpEvent::Meeting(number) => Self::meet(inner, number, engine),

@@ -48,7 +48,7 @@ impl TcpListener {
     /// Descriptors or memory are short.
     pub fn accept_apart(&self) -> io::Result<Option<TcpStream>> {
         let error = match descriptors::open_apart(|| net::accept_with(&self.fd, FLAGS)) {
-            Ok(fd) => return Ok(Some(TcpStream { fd })),
+            Ok(fd) => return Ok(Some(TcpStream::new(fd))),
             Err(error) => error,
         };
         match Errno::from_io_error(&error) {
@@ -74,7 +74,7 @@ impl TcpStream {
     pub fn second(&self) -> io::Result<TcpStream> {
         let second = || rustix::io::fcntl_dupfd_cloexec(self.fd.as_fd(), descriptors::APART);
         let fd = descriptors::open(second)?;
-        Ok(TcpStream { fd: fd.into() })
+        Ok(TcpStream::new(fd.into()))
     }
 }
 
