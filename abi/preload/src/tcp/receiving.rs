@@ -21,6 +21,12 @@ use crate::socket::Beside;
 /// A look that waits for as much as there is room for.
 const ALL_PEEKED: c_int = libc::MSG_PEEK | libc::MSG_WAITALL;
 
+/// Whether a look for all octets may wait for more of them. Where the descriptor does not wait the kernel's wait would
+/// not either: it looks at what is there, and says that it looked.
+fn may_wait(fd: c_int, flags: c_int) -> bool {
+    flags & libc::MSG_DONTWAIT == 0 && !does_not_wait(fd)
+}
+
 impl TcpSocket {
     /// Receives octets of the stream.
     pub(super) fn receive_octets(
@@ -46,9 +52,7 @@ impl TcpSocket {
             let stopped_by = match attempt {
                 Ok(Attempt::Plain) => return self.receive_plain(&hold, room, flags, real),
                 Ok(Attempt::Done(Some(octets))) if flags & ALL_PEEKED == ALL_PEEKED => {
-                    let is_short = octets < wanted && flags & libc::MSG_DONTWAIT == 0;
-                    // The wait for more would not wait either: it looks at what is there, and says that it looked.
-                    let waits = is_short && !does_not_wait(hold.socket().fd);
+                    let waits = octets < wanted && may_wait(hold.socket().fd, flags);
                     if !waits || hold.across(&mut connection, no_more_comes) {
                         return octets as isize;
                     }
@@ -61,7 +65,8 @@ impl TcpSocket {
                     }
                     continue;
                 }
-                Ok(Attempt::Done(None)) if got > 0 => return got as isize,
+                // An error is told by the next call.
+                Ok(Attempt::Done(None)) | Err(_) if got > 0 => return got as isize,
                 Ok(Attempt::Done(None)) => return at_the_end(connection),
                 Ok(Attempt::Waits) if flags & libc::MSG_DONTWAIT != 0 => Some(libc::EAGAIN),
                 Ok(Attempt::Waits) => {
@@ -72,8 +77,6 @@ impl TcpSocket {
                         Wait::NotConnected => return real(),
                     }
                 }
-                // It is told by the next call.
-                Err(_) if got > 0 => return got as isize,
                 Err(errno) => match told_to_receiver(connection, errno) {
                     Some(errno) => Some(errno),
                     None => return 0,
