@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -59,6 +60,8 @@ class Bed:
         self.ends = {end: self.namespaces.add(end) for end in (LEFT, RIGHT)}
         self.namespaces.join(self.ends[LEFT], self.ends[RIGHT])
         self.namespaces.join(self.ends[LEFT], self.ends[RIGHT], here="beside", there="beside")
+        # For `weft link`, where a case wants it between the ends.
+        self.middle = self.namespaces.add("middle")
         for end, namespace in self.ends.items():
             namespace.up("eth0")
             namespace.up("beside", f"{BESIDE[end]}/24")
@@ -248,10 +251,11 @@ def rping_over_a_tap(bed):
 # --- what is seen of it
 
 
-def statistics_of_rping(bed, *more):
+def statistics_of_rping(bed, *more, interface="packet:eth0"):
     """What `weft stat` says of both ends of an rping that goes on, each with more words for `weft run`."""
     every = words("-v", "-V", "-C", 100000)
-    bed.start(RIGHT, bed.adapter(RIGHT, *more), [*words("rping", "-s", "-a", ADDRESS[RIGHT]), *every])
+    served = bed.adapter(RIGHT, *more, interface=interface)
+    bed.start(RIGHT, served, [*words("rping", "-s", "-a", ADDRESS[RIGHT]), *every])
 
     def is_told_of(row):
         # The interface is told of every tenth of a second.
@@ -261,7 +265,8 @@ def statistics_of_rping(bed, *more):
     def rows():
         # A client may be there before its server.
         if not bed.started[1:] or bed.started[-1].ended():
-            bed.start(LEFT, bed.adapter(LEFT, *more), [*words("rping", "-c", "-a", ADDRESS[RIGHT]), *every])
+            asked = bed.adapter(LEFT, *more, interface=interface)
+            bed.start(LEFT, asked, [*words("rping", "-c", "-a", ADDRESS[RIGHT]), *every])
         said = json.loads(bed.says(LEFT, "stat", "--json", status=0))
         rows = [row for row in said["processes"] if is_told_of(row)]
         return rows if len(rows) == 2 else None
@@ -304,16 +309,45 @@ def the_statistics_tell_of_the_paths_and_of_the_interface(bed):
 # --- what goes wrong
 
 
+@contextmanager
+def a_lossy_link(bed):
+    """`weft link` between the ends, at their interfaces `lossy`; yields its report, which is filled in at its end.
+
+    The frames of an adapter pass by the queueing disciplines of the kernel (decision 0031), and so by its netem.
+    """
+    for end in (LEFT, RIGHT):
+        bed.namespaces.join(bed.middle, bed.ends[end], here=end, there="lossy")
+        bed.middle.up(end)
+        bed.ends[end].up("lossy")
+    # A machine that is busy with other things is no failure of the case.
+    options = ("--json", "--loss=2%", "--seed=5", "--late-max=10s")
+    command = [*bed.middle.enter, bed.weft, "link", LEFT, RIGHT, *options]
+    report = {}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as link:
+        try:
+            ready = link.stderr.readline()
+            assert "forwarding between left and right" in ready, ready
+            yield report
+        finally:
+            # The programs use the interfaces that go.
+            bed.stop()
+            link.send_signal(signal.SIGTERM)
+            out, _ = link.communicate(timeout=PATIENCE)
+            for end in (LEFT, RIGHT):
+                bed.ip(end, "link", "delete", "lossy")
+    report.update(json.loads(out))
+
+
 @case
 def frames_that_are_lost_cost_nothing_but_time(bed):
-    # By the kernel's own emulator, where it has one; `weft link` would need a third namespace.
-    netem = [*bed.ends[LEFT].enter, "tc", "qdisc", "add", "dev", "eth0", "root", "netem", "loss", "2%"]
-    if not shutil.which("tc") or subprocess.run(netem, capture_output=True, check=False).returncode:
-        raise Skip("the kernel has no netem")
-    try:
-        bed.rping(bed.adapter(RIGHT), bed.adapter(LEFT), size=60000)
-    finally:
-        subprocess.run([*bed.ends[LEFT].enter, "tc", "qdisc", "del", "dev", "eth0", "root"], check=True)
+    with a_lossy_link(bed) as report:
+        ends = [bed.adapter(end, interface="packet:lossy") for end in (RIGHT, LEFT)]
+        bed.rping(*ends, size=60000)
+        bed.stop()
+        (one, other) = statistics_of_rping(bed, interface="packet:lossy")
+        repeated = [row["each"][0]["path"]["retransmissions"] for row in (one, other)]
+        assert all(repeated), repeated
+    assert all(of["lost"] for of in report["directions"]), report
 
 
 @case

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Attacks real programs under Weft for a time, with honest traffic beside it of which every octet is looked at.
 
-    tests/hostile/run.py [--weft PATH] [--seconds N] [--seed S]
+    tests/hostile/run.py [--weft PATH] [--seconds N] [--seed S] [--adapter]
 
 A server (server.c) is attacked by strangers, by peers that hold a connection and by another user of its machine
 (attackers.py), each kind from a network namespace of its own where this may be done (as root), while an honest client
 (client.c) goes on. What has to hold is checked one by one; the closing line is `N passed, N failed, N skipped`. Its
 latency with and without the attacks is printed. The same seed makes the same choices; what the machine makes of them
-is its own. With an even seed the CRC is off.
+is its own. With an even seed the CRC is off. With `--adapter` the server has a TCP of Weft's own, at two interfaces;
+its machine's kernel has no address there.
 """
 
 import argparse
@@ -32,6 +33,7 @@ NOBODY = 65534
 RECEIVES = 512  # that the server posts to its shared queue
 SOURCES = 24  # addresses of the attackers
 GROWTH = 32 << 20  # octets that the server's memory may grow by, from one time that nobody is connected to another
+RING = 16 << 20  # octets of an adapter's receive ring at each interface, which frames come to one after the other
 LIMIT = 2048  # descriptors that the server may have
 # At the height of it: the server's own bound of 300 connections, those that wait for it, and Weft's quarter of the
 # limit.
@@ -41,12 +43,13 @@ DESCRIPTORS = 900
 class Machines:
     """The server's machine, the attackers' and the client's: network namespaces, or one loopback interface."""
 
-    def __init__(self, alone):
-        self.alone = alone
+    def __init__(self, alone, adapter):
+        self.alone, self.adapter = alone, adapter
         self.namespaces = Namespaces()
         if alone:
             self.server = self.client = self.attackers = ()
             self.address, self.sources = "127.0.0.1", [f"127.0.7.{n}" for n in range(1, SOURCES)]
+            self.attacked = self.address
             return
         try:
             server, client, attackers = (self.namespaces.add(name) for name in ("server", "client", "attackers"))
@@ -54,15 +57,26 @@ class Machines:
             self.address, self.sources = "10.77.1.1", [f"10.77.2.{n}" for n in range(2, SOURCES + 2)]
             self.join(server, client, "eth0", self.address, ["10.77.1.2"])
             self.join(server, attackers, "eth1", "10.77.2.1", self.sources)
-            ip("-n", attackers.name, "route", "add", self.address, "via", "10.77.2.1")
+            # An adapter answers at each interface for the addresses that it has there.
+            self.attacked = "10.77.2.1" if adapter else self.address
+            if not adapter:
+                ip("-n", attackers.name, "route", "add", self.address, "via", "10.77.2.1")
         except OSError:
             self.close()
             raise
 
     def join(self, here, there, device, own, others):
         self.namespaces.join(here, there, device)
-        here.up(device, f"{own}/24")
+        here.up(device, *[f"{own}/24"] * (not self.adapter))
         there.up("eth0", *[f"{other}/24" for other in others])
+
+    def words(self):
+        """The words by which the server has its network, and the address that it listens at."""
+        if not self.adapter:
+            return [], self.address
+        ends = (("eth0", self.address), ("eth1", self.attacked))
+        words = [[f"--interface=packet:{device}", f"--address={address}/24"] for device, address in ends]
+        return ["--adapter=inline", *sum(words, [])], "0.0.0.0"
 
     def close(self):
         self.namespaces.close()
@@ -122,7 +136,8 @@ class Run:
         print(f"the CRC is {crc}")
         weft = [self.options.weft, "run", "--crc", crc, "--"]
         password, secret = (f"{self.random.getrandbits(64) | 1:016x}" for _ in range(2))
-        words = [*machines.server, *weft, self.work / "server", machines.address, 0, password, secret]
+        network, at = machines.words()
+        words = [*machines.server, *weft[:-1], *network, "--", self.work / "server", at, 0, password, secret]
         server = self.start("server", words, files=(LIMIT, LIMIT))
         known = server.hear()
         looks = Looks(server.pid)
@@ -131,18 +146,22 @@ class Run:
         seconds = self.options.seconds
         quiet = min(30.0, max(3.0, seconds / 5))
         before = client.ask(str(quiet), PATIENCE + quiet)
-        # One on the server's own machine, too: with the first of them the process opens a socket for all.
-        words = [*machines.server, *weft, self.work / "client", machines.address, known["port"], password]
-        near = self.start("near", [*words, self.random.getrandbits(31)]).ask("1", PATIENCE + 1)
-        self.check("a client on the server's own machine is served", near["trips"] > 0 and near["wrong"] == 0, near)
+        name = "a client on the server's own machine is served"
+        if machines.adapter:
+            self.skip(name, "its kernel has no way to an adapter's addresses")
+        else:
+            # With the first of them the process opens a socket for all.
+            words = [*machines.server, *weft, self.work / "client", machines.address, known["port"], password]
+            near = self.start("near", [*words, self.random.getrandbits(31)]).ask("1", PATIENCE + 1)
+            self.check(name, near["trips"] > 0 and near["wrong"] == 0, near)
         start = self.at_rest(server, looks)
-        known |= {"address": machines.address, "sources": machines.sources, "seed": self.options.seed,
+        known |= {"address": machines.attacked, "sources": machines.sources, "seed": self.options.seed,
                   "seconds": seconds, "secret": secret, "pid": server.pid}
         # The honest client is at it before they come and after they have gone.
         client.tell(str(seconds + 4))
         time.sleep(2)
         crowd = {who: self.attackers(who, known, machines.attackers) for who in ("strangers", "peers")}
-        local = os.geteuid() == 0
+        local = os.geteuid() == 0 and not machines.adapter
         if local:
             become = [shutil.which("setpriv"), f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
             crowd["local"] = self.attackers("local", known, [*machines.server, *become])
@@ -160,7 +179,8 @@ class Run:
             trips += client.ask("1")["trips"]
         self.judge(machines, before, during, told, start, after, looks, server.ask("counts"))
         if not local:
-            self.skip("another user of the machine", "this needs root")
+            why = "an adapter is no way for them" if machines.adapter else "this needs root"
+            self.skip("another user of the machine", why)
 
     def at_rest(self, server, looks, like=None):
         """What the server takes when nobody is connected any more; the least of some looks, as it comes to that."""
@@ -215,7 +235,8 @@ class Run:
         self.check("descriptors are given back", not grown, f"{start} and then {after}")
         self.check("descriptors are bounded", looks.most["descriptors"] <= DESCRIPTORS, looks.most)
         self.check("there are no more threads", looks.most["threads"] <= start["threads"], looks.most)
-        grown = after["resident"] > start["resident"] + GROWTH
+        rings = 2 * RING if machines.adapter else 0
+        grown = after["resident"] > start["resident"] + GROWTH + rings
         self.check("memory is bounded", not grown, f"{start} and then {after}")
 
     def close(self):
@@ -234,6 +255,7 @@ def options_given():
     parser.add_argument("--weft", type=Path, default=ROOT / "target/release/weft", help="the command under test")
     parser.add_argument("--seconds", type=float, default=20, help="of attacks")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--adapter", action="store_true", help="the server has a TCP of Weft's own")
     return parser.parse_args()
 
 
@@ -248,10 +270,11 @@ def main():
         run = Run(options, Path(work))
         try:
             run.build()
-            machines = Machines(alone=not apart)
             if not apart:
                 run.skip("attackers and client on machines of their own", "network namespaces need root and `ip`")
-            run.play(machines)
+            if apart or not options.adapter:
+                machines = Machines(alone=not apart, adapter=options.adapter)
+                run.play(machines)
         except (Failed, subprocess.CalledProcessError, OSError, KeyError, ValueError) as failure:
             run.check("the run", False, failure)
         finally:

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -19,7 +20,9 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "rig"))
 import again  # noqa: E402
-from process import Failed, Process  # noqa: E402
+from process import ESTABLISHED, Failed, Process  # noqa: E402
+
+from peer import Peer, proof  # noqa: E402
 
 RULE = "uoe prefer"
 DISCOVERY_PORT = 23342
@@ -109,7 +112,7 @@ def transfer(bed, how, receiver_ruled=True, sender_ruled=True, count=20000):
     return sent, came, carried, carried_here
 
 
-@case("recv", "timeout", "poll", "select", "epoll", "edge")
+@case("recv", "timeout", "poll", "select", "epoll", "edge", "scattered")
 def both_ends(bed, how):
     sent, came, carried, here = transfer(bed, how)
     expect((sent, came), came["came"] == sent["sent"])
@@ -129,6 +132,33 @@ def answers(bed):
     sent, came, carried, here = transfer(bed, "answer", count=12800)
     expect((sent, came), came["came"] == sent["sent"] == sent["answered"])
     expect((carried, here), carried[0] > 1000 and carried[1] == here[1] == 1)
+
+
+def opened(target):
+    """A carrier with a channel to a receiver, which may be about to take some, and the nonce of the channel's marks."""
+    begun = time.monotonic()
+    while True:
+        peer = Peer("127.0.0.1", DISCOVERY_PORT)
+        try:
+            return peer, peer.open(1, target)
+        except (EOFError, OSError) as error:
+            peer.close()
+            if time.monotonic() > begun + PATIENCE:
+                raise Failed(f"no channel: {error}") from error
+
+
+@case()
+def a_timeout_is_of_the_whole_call(bed):
+    """Weft's own datagrams wake the receiver often, and for nothing."""
+    receiver = bed.start(True, *python("patience.py"))
+    target = "127.0.0.1", bed.port(receiver)
+    peer, nonce = opened(target)
+    with peer:
+        for number in range(1, 25):
+            peer.udp.sendto(proof(nonce, number), target)
+            time.sleep(0.125)
+        output, _ = bed.finish(receiver)
+    expect(output, all(0.9 < wait < 2 for wait in said(output)["waits"]))
 
 
 @case("receiver", "sender")
@@ -267,6 +297,24 @@ def a_socket_after_one_that_waits(bed):
 
 
 @case()
+def a_port_that_another_program_takes(bed):
+    """Both have said that it may be shared: the kernel gives everything to the one that bound it last."""
+    receiver = bed.start(True, *python("receive.py"), "shared")
+    port = bed.port(receiver)
+    bed.start(True, *python("send.py"), port, 10**9, 100)
+    time.sleep(1.5)
+    wefts = programs = 0
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as second:
+        second.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        second.bind(("127.0.0.1", port))
+        second.settimeout(PATIENCE)
+        while programs < 1000:
+            is_wefts = second.recv(1000).startswith(b"WeftUDP\0")
+            wefts, programs = wefts + is_wefts, programs + (not is_wefts)
+    expect(wefts, wefts <= 4)
+
+
+@case()
 def a_plain_receiver_where_carriers_are_required(bed):
     receiver = bed.start(False, *python("receive.py"), "timeout")
     port = bed.port(receiver)
@@ -275,6 +323,75 @@ def a_plain_receiver_where_carriers_are_required(bed):
     time.sleep(1)
     expect("nothing ends it", not receiver.ended())
     expect(carried, carried[0] == 0)
+
+
+def connected_from(port):
+    """The local addresses of this machine's TCP connections to that port."""
+    rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    ours = [row[1] for row in rows if row[3] == ESTABLISHED and int(row[2].partition(":")[2], 16) == port]
+    # proc(5): the address as a number of the machine's order.
+    return {socket.inet_ntoa(struct.pack("=I", int(local.partition(":")[0], 16))) for local in ours}
+
+
+@case("edge", "poll", "select")
+def a_sender_that_waits_for_room(bed, how):
+    """The kernel's own socket is writable all the time."""
+    receiver = bed.start(True, *python("receive.py"), "slow")
+    output, carried = bed.finish(bed.start(True, *python("room.py"), how, bed.port(receiver)))
+    expect((output, carried), said(output)["refused"] < 20 and carried[0] > 1000)
+
+
+@case()
+def a_slow_receiver_beside_another(bed):
+    """It takes what it can; what is sent to the other one does not wait for it."""
+    receivers = [bed.start(True, *python("receive.py"), how) for how in ("recv", "slow")]
+    ports = [bed.port(receiver) for receiver in receivers]
+    output, carried = bed.finish(bed.start(True, *python("two.py"), *ports))
+    expect(carried, carried[0] > 1000 and carried[3] > 0)
+    # A send that waits does so for a millisecond at least, and for up to twenty.
+    expect(output, said(output)["waited"] < said(output)["rounds"] / 100)
+
+
+@case("uoe prefer", "uoe require udp-path=none")
+def a_sender_that_is_bound_to_an_address(bed, rule):
+    """The connection comes from there as well, beside that of another sender from another address."""
+    receiver = bed.start(rule, *python("receive.py"), "recv")
+    port, ends = bed.port(receiver), []
+    for own in ("127.0.0.1", "127.0.0.5"):
+        sender = bed.start(rule, *python("send.py"), port, 10**9, 100, f"from={own}")
+        time.sleep(1.5)
+        ends.append((own, sender))
+    local = connected_from(DISCOVERY_PORT)
+    for _, sender in ends:
+        sender.stop()
+    last = bed.start(False, *python("send.py"), port, 1, 100)
+    bed.finish(last)
+    output, _ = bed.finish(receiver)
+    expect(local, {own for own, _ in ends} <= local)
+    expect(output, set(said(output)["hosts"]) >= {own for own, _ in ends})
+
+
+@case("uoe prefer", "uoe require")
+def a_program_that_sends_to_itself(bed, rule):
+    """The kernel is as near as a connection: what waited for one leaves plainly."""
+    output, carried = bed.finish(bed.start(rule, *python("oneself.py")))
+    expect((output, carried), said(output) == {"came": [5] * 20} and carried[3] == 0)
+
+
+@case()
+def nothing_leaves_plainly(bed):
+    """Not either what a connection cannot bring."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(("127.0.0.1", 0))
+        receiver.settimeout(0.5)
+        output, _ = bed.finish(bed.start("uoe require", *python("never.py"), receiver.getsockname()[1]))
+        try:
+            came = receiver.recv(1000)
+        except TimeoutError:
+            came = None
+    expect(came, came is None)
+    refused = {way for way, why in said(output).items() if why == "EOPNOTSUPP"}
+    expect(output, refused == {"more", "control", "option", "file"})
 
 
 @case()
@@ -330,7 +447,7 @@ def play(bed, name):
     try:
         why = CASES[name](bed)
         return "passed", why or ""
-    except Failed as failed:
+    except (Failed, OSError) as failed:
         return "failed", f"{failed}"
     finally:
         bed.end()

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """A program that knows nothing of Weft: sends numbered datagrams, a little slower than a receiver in Python takes them.
 
-    send.py PORT COUNT SIZE [answered] [patient] [ADDRESS]
+    send.py PORT COUNT SIZE [answered] [patient] [from=ADDRESS] [ADDRESS]
 
 Says how many were sent and, with `answered`, how many came back, as a line of JSON. `patient` waits some seconds before
-it says that it is over.
+it says that it is over, `from` binds the socket to an address.
 """
 import json
 import socket
@@ -13,8 +13,11 @@ import time
 
 port, count, size = (int(word) for word in sys.argv[1:4])
 is_answered = "answered" in sys.argv[4:]
-addresses = [word for word in sys.argv[4:] if word not in ("answered", "patient")]
+own = [word.removeprefix("from=") for word in sys.argv[4:] if word.startswith("from=")]
+addresses = [word for word in sys.argv[4:] if word not in ("answered", "patient") and "=" not in word]
 to = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+if own:
+    to.bind((own[0], 0))
 to.connect((addresses[0] if addresses else "127.0.0.1", port))
 to.settimeout(5)
 sent = answered = 0

@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
+use weft_os::dgram::NAME_LEN;
 use weft_os::user::{self, UserBuffers, RANGES_MAX};
 use weft_sockets::verdict::Verdict;
 use weft_sockets::Errno;
@@ -75,6 +76,11 @@ pub struct List {
 impl List {
     /// Whether it names octets that there can be. Else who answers the call, and how.
     pub fn check(self) -> Result<(), Verdict> {
+        self.octets().map(|_| ())
+    }
+
+    /// Octets that it names. Else who answers the call, and how.
+    pub fn octets(self) -> Result<usize, Verdict> {
         // What is longer the kernel refuses, each call in its own words.
         if self.count > libc::UIO_MAXIOV as usize {
             return Err(Verdict::Kernel);
@@ -88,7 +94,7 @@ impl List {
                 .filter(|sum| *sum <= isize::MAX as usize)
                 .ok_or(Verdict::Done(Err(libc::EINVAL)))?;
         }
-        Ok(())
+        Ok(octets)
     }
 
     /// Its buffers, as many at a time as can be held; nothing for those that are not mapped.
@@ -126,6 +132,25 @@ pub fn put_octets(addr: *mut c_void, octets: &[u8]) -> Result<(), Errno> {
 pub fn get_octets(addr: *const c_void, octets: &mut [u8]) -> bool {
     // SAFETY: the program hands them over with its call.
     unsafe { user::get_octets(addr as usize, octets) }
+}
+
+/// An address that only the kernel can answer: it is none, or not mapped.
+pub struct NoName;
+
+/// The address that a message is for, copied to `octets`, if it has one.
+pub fn name_of<'a>(
+    message: &libc::msghdr,
+    octets: &'a mut [u8; NAME_LEN],
+) -> Result<Option<&'a [u8]>, NoName> {
+    if message.msg_name.is_null() {
+        return Ok(None);
+    }
+    let name = octets.get_mut(..message.msg_namelen as usize);
+    let name = name.filter(|name| !name.is_empty()).ok_or(NoName)?;
+    match get_octets(message.msg_name, name) {
+        true => Ok(Some(name)),
+        false => Err(NoName),
+    }
 }
 
 /// Structures of C for which every bit pattern is a value.

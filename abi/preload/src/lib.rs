@@ -44,5 +44,6 @@ mod stack;
 mod start;
 mod stdio;
 mod tcp;
+mod timeout;
 mod udp;
 mod wait;

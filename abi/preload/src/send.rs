@@ -8,7 +8,7 @@ use weft_os::user::UserBuffers;
 use weft_sockets::verdict::Verdict;
 
 use crate::calls;
-use crate::edge::{buffer, buffers, caught, fail, get, get_octets, put, settle};
+use crate::edge::{buffer, buffers, caught, fail, get, get_octets, name_of, put, settle, NoName};
 use crate::mine::{mine, mine_or_file, Mine};
 use crate::receive::{each_descriptor, flags_of};
 use crate::socket::{FileOctets, Socket};
@@ -46,7 +46,13 @@ impl Mine {
         }
         match buffers(message.msg_iov, message.msg_iovlen) {
             Ok(data) => self.send_to(&data, flags, message.msg_name, message.msg_namelen as usize),
-            Err(list) => self.send_list(None, list, flags),
+            Err(list) => {
+                let mut octets = [0; NAME_LEN];
+                match name_of(&message, &mut octets) {
+                    Ok(to) => self.send_list(to, list, flags),
+                    Err(NoName) => self.make_way(flags),
+                }
+            }
         }
     }
 }

@@ -6,8 +6,10 @@
 //! into the next wait for the rest. Control messages are given on in the order of the stream, since they speak of what
 //! was sent before them.
 //!
-//! Octets that wait are copied. In the common case none does.
+//! Octets that wait are copied. In the common case none does. What waits is found by its place: a peer that leaves a
+//! hole and sends as many small segments as there may be costs each of them no more than the first.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::fault::Fault;
@@ -17,19 +19,15 @@ use crate::ranges::Ranges;
 /// A frame, and what follows its header.
 pub type Frame<'a> = (Head, &'a [u8]);
 
+/// What an island, or a control message that waits, counts beside its octets.
+const OVERHEAD_OCTETS: usize = 64;
+
 /// Octets that wait for others.
 #[derive(Clone, Debug)]
 struct Island {
-    start: u64,
     octets: Vec<u8>,
     /// A frame begins at its start, which reaches beyond its end.
     begins_with_frame: bool,
-}
-
-impl Island {
-    fn end(&self) -> u64 {
-        self.start + self.octets.len() as u64
-    }
 }
 
 /// Finds the frames of a stream, in any order.
@@ -40,24 +38,24 @@ pub struct Segments {
     first: u64,
     /// What was given on, or waits as a control message: whole frames.
     parsed: Ranges,
-    /// What waits, in no order.
-    islands: Vec<Island>,
-    /// Control messages that wait for the stream before them: where each begins, and what it says.
-    controls: Vec<(u64, Vec<u8>)>,
+    /// What waits, by where it begins. No two touch.
+    islands: BTreeMap<u64, Island>,
+    /// Control messages that wait for the stream before them, by where each begins.
+    controls: BTreeMap<u64, Vec<u8>>,
     held: usize,
     held_octets_max: usize,
 }
 
 impl Segments {
-    /// The first frame begins at `first` of the stream. No more than `held_octets_max` octets are kept: the window of
-    /// the carrier lets no more come.
+    /// The first frame begins at `first` of the stream. What is kept counts `held_octets_max` octets at most, 64 for
+    /// each piece of it included: the window of the carrier lets no more come in pieces of a usual size.
     pub fn new(key: Key, first: u64, held_octets_max: usize) -> Segments {
         Segments {
             key,
             first,
             parsed: Ranges::default(),
-            islands: Vec::new(),
-            controls: Vec::new(),
+            islands: BTreeMap::new(),
+            controls: BTreeMap::new(),
             held: 0,
             held_octets_max,
         }
@@ -89,9 +87,11 @@ impl Segments {
             return Ok(());
         }
         let known = offset == self.first || self.parsed.has_end(offset);
-        let continues = |island: &Island| island.begins_with_frame && island.end() == offset;
         // What has to be the rest of a frame is no other one, whatever its octets look like.
-        let is_rest = self.islands.iter().any(continues);
+        let before = self
+            .island_before(offset)
+            .and_then(|at| self.islands.get(&at));
+        let is_rest = before.is_some_and(|island| island.begins_with_frame);
         if known || !is_rest && self.has_header(offset, octets) {
             self.parse(offset, octets, sink)?;
         } else {
@@ -128,8 +128,8 @@ impl Segments {
                 break;
             };
             if head.channel == CONTROL {
+                self.controls.insert(offset, payload.to_vec());
                 self.hold(payload.len())?;
-                self.controls.push((offset, payload.to_vec()));
             } else {
                 sink((head, payload))?;
             }
@@ -140,38 +140,36 @@ impl Segments {
             return Err(Fault::Overlap(start));
         }
         // What waits behind these begins with a frame, as is known now.
-        let next = match octets.len() - at {
-            0 => self.take_island(end),
-            left => {
-                self.hold(left)?;
-                let mut island = Island {
-                    start: end,
-                    octets: octets[at..].to_vec(),
-                    begins_with_frame: true,
-                };
-                let next = self.take_island(island.end());
-                let grew = next.is_some();
-                island
-                    .octets
-                    .extend(next.into_iter().flat_map(|next| next.octets));
-                if !grew {
-                    self.islands.push(island);
-                    return Ok(());
-                }
-                Some(island)
-            }
+        if at == octets.len() {
+            let next = self.islands.remove(&end);
+            return next.map_or(Ok(()), |island| self.parse_island(end, island, sink));
+        }
+        let island = Island {
+            octets: octets[at..].to_vec(),
+            begins_with_frame: true,
         };
-        next.map_or(Ok(()), |island| self.parse_island(island, sink))
+        match self.islands.remove(&(end + island.octets.len() as u64)) {
+            None => {
+                let left = island.octets.len();
+                self.islands.insert(end, island);
+                self.hold(left)
+            }
+            Some(next) => {
+                self.held += island.octets.len();
+                self.parse_island(end, joined(island, next), sink)
+            }
+        }
     }
 
-    /// A frame begins where this island does.
+    /// A frame begins where this island does, which is out already.
     fn parse_island(
         &mut self,
+        start: u64,
         island: Island,
         sink: &mut impl FnMut(Frame<'_>) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         self.held -= island.octets.len();
-        self.parse(island.start, &island.octets, sink)
+        self.parse(start, &island.octets, sink)
     }
 
     /// Nothing says that a frame begins here: the octets follow those that wait before them, or wait themselves.
@@ -181,42 +179,50 @@ impl Segments {
         octets: &[u8],
         sink: &mut impl FnMut(Frame<'_>) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
-        self.hold(octets.len())?;
-        let before = self
-            .islands
-            .iter()
-            .position(|island| island.end() == offset);
-        let mut island = match before {
-            Some(at) => self.islands.swap_remove(at),
-            None => Island {
-                start: offset,
-                octets: Vec::new(),
-                begins_with_frame: false,
-            },
+        let start = self.island_before(offset).unwrap_or(offset);
+        let before = self.islands.remove(&start);
+        let was_looked_at = before
+            .as_ref()
+            .is_some_and(|island| island.octets.len() >= HEADER_LEN);
+        let come = Island {
+            octets: octets.to_vec(),
+            begins_with_frame: false,
         };
-        island.octets.extend_from_slice(octets);
-        if let Some(next) = self.take_island(island.end()) {
-            island.octets.extend(next.octets);
+        let mut island = match before {
+            Some(before) => joined(before, come),
+            None => come,
+        };
+        if let Some(next) = self.islands.remove(&(offset + octets.len() as u64)) {
+            island = joined(island, next);
         }
-        if island.begins_with_frame {
-            return self.parse_island(island, sink);
+        // A frame that comes octet by octet is not to be copied as often.
+        let is_short = was_looked_at && self.is_short(start, &island);
+        if island.begins_with_frame && !is_short {
+            self.held += octets.len();
+            return self.parse_island(start, island, sink);
         }
-        self.islands.push(island);
-        Ok(())
+        self.islands.insert(start, island);
+        self.hold(octets.len())
     }
 
-    /// Takes the island that begins here.
-    fn take_island(&mut self, start: u64) -> Option<Island> {
-        let at = self
-            .islands
-            .iter()
-            .position(|island| island.start == start)?;
-        Some(self.islands.swap_remove(at))
+    /// Where the island begins that ends at `offset`.
+    fn island_before(&self, offset: u64) -> Option<u64> {
+        let (start, island) = self.islands.range(..offset).next_back()?;
+        (start + island.octets.len() as u64 == offset).then_some(*start)
     }
 
+    /// More has to come of the frame that the island begins with, whose header was found right before.
+    fn is_short(&self, start: u64, island: &Island) -> bool {
+        let header = island.octets.first_chunk::<HEADER_LEN>();
+        let head = header.and_then(|header| Head::parse(header, self.key, start));
+        head.is_some_and(|head| island.octets.len() < head.frame_len())
+    }
+
+    /// So many octets more wait, which are in already.
     fn hold(&mut self, len: usize) -> Result<(), Fault> {
         self.held += len;
-        match self.held <= self.held_octets_max {
+        let pieces = self.islands.len() + self.controls.len();
+        match self.held + pieces * OVERHEAD_OCTETS <= self.held_octets_max {
             true => Ok(()),
             false => Err(Fault::Held(self.held_octets_max)),
         }
@@ -228,19 +234,22 @@ impl Segments {
         sink: &mut impl FnMut(Frame<'_>) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let frontier = self.frontier();
-        while let Some(at) = self.next_control(frontier) {
-            let (_, payload) = self.controls.swap_remove(at);
+        while let Some(first) = self.controls.first_entry() {
+            if *first.key() >= frontier {
+                break;
+            }
+            let payload = first.remove();
             self.held -= payload.len();
             sink((Head::whole(CONTROL, payload.len() as u16), &payload))?;
         }
         Ok(())
     }
+}
 
-    fn next_control(&self, frontier: u64) -> Option<usize> {
-        let due = |at: &usize| self.controls[*at].0 < frontier;
-        let all = 0..self.controls.len();
-        all.filter(due).min_by_key(|at| self.controls[*at].0)
-    }
+/// Both, the second of which begins where the first ends.
+fn joined(mut one: Island, other: Island) -> Island {
+    one.octets.extend(other.octets);
+    one
 }
 
 #[cfg(test)]
@@ -345,12 +354,49 @@ mod tests {
             handle(&mut segments(), at(0), &octets),
             Err(Fault::Check(at(28)))
         );
-        let mut segments = Segments::new(key(), FIRST, 100);
-        assert_eq!(handle(&mut segments, at(500), &[0; 100]), Ok(vec![]));
+    }
+
+    #[test]
+    fn what_waits_is_bounded_with_what_each_piece_takes() {
+        let most = 10 * (1 + OVERHEAD_OCTETS);
+        let mut segments = Segments::new(key(), FIRST, most);
+        for piece in 0..10 {
+            assert_eq!(handle(&mut segments, at(500 + 2 * piece), &[0]), Ok(vec![]));
+        }
         assert_eq!(
             handle(&mut segments, at(700), &[0; 1]),
-            Err(Fault::Held(100))
+            Err(Fault::Held(most))
         );
+    }
+
+    #[test]
+    fn many_control_messages_wait_for_the_stream_before_them() {
+        let mut gather = Gather::new(vec![0; 4 << 20], key(), FIRST);
+        let mut ends = vec![0];
+        for _ in 0..60_000 {
+            let cut = |len| ends.push(ends[ends.len() - 1] + len);
+            assert!(gather.push_cut(CONTROL, 0, &[7; 4], 70_000, cut));
+        }
+        let octets = gather.octets().to_vec();
+        let mut segments = Segments::new(key(), FIRST, 16 << 20);
+        for piece in ends.windows(2).skip(1) {
+            let seen = handle(&mut segments, at(piece[0]), &octets[piece[0]..piece[1]]);
+            assert_eq!(seen, Ok(vec![]));
+        }
+        let seen = handle(&mut segments, at(0), &octets[..ends[1]]).unwrap();
+        assert_eq!((seen.len(), segments.held()), (60_000, 0));
+    }
+
+    #[test]
+    fn a_frame_that_comes_octet_by_octet_is_given_on_whole() {
+        let datagram = vec![(1, vec![5; 3000])];
+        let (octets, _) = stream(&datagram);
+        let mut segments = segments();
+        let mut seen = vec![];
+        for (number, octet) in octets.iter().enumerate() {
+            seen.extend(handle(&mut segments, at(number), &[*octet]).unwrap());
+        }
+        assert_eq!((seen, segments.held()), (datagram, 0));
     }
 
     #[test]

@@ -15,6 +15,8 @@ use crate::sys;
 
 mod apart;
 
+pub use apart::source_apart;
+
 /// What a socket is made with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SocketOptions {

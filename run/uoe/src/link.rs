@@ -8,7 +8,7 @@ use weft_os::guarded::Guarded;
 use weft_os::lock::{Guard, Lock, Locked};
 use weft_os::net::{TcpStream, Transfer};
 use weft_os::process;
-use weft_uoe::gather::Gather;
+use weft_uoe::gather::{Gather, GATHERED_OCTETS};
 use weft_uoe::Control;
 
 /// How long TCP may take nothing of what waits before nobody waits for it any more.
@@ -114,6 +114,15 @@ impl Link {
     pub(crate) fn is_stalled(&self) -> bool {
         let since = self.moved_at.load(Ordering::Relaxed);
         u128::from(clock().saturating_sub(since)) >= STALLED_AFTER.as_nanos()
+    }
+
+    /// Whether a good part of its room is free, or nothing takes any: half of it, so that who waits for it is not woken
+    /// for each datagram.
+    pub(crate) fn is_roomy(&self, generation: u32) -> bool {
+        self.flush();
+        self.outgoing().is_none_or(|outgoing| {
+            outgoing.generation != generation || outgoing.waiting() <= GATHERED_OCTETS / 2
+        })
     }
 
     /// Datagrams put in so far, of all carriers that had the place.
@@ -270,7 +279,7 @@ mod tests {
         process::watch();
         let listener = TcpListener::apart(0, 1).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let stream = TcpStream::connect_apart(([127, 0, 0, 1], port).into()).unwrap();
+        let stream = TcpStream::connect_apart(None, ([127, 0, 0, 1], port).into()).unwrap();
         let begun = Instant::now();
         let peer = loop {
             if let Some(peer) = listener.accept_apart().unwrap() {

@@ -23,6 +23,8 @@ pub(crate) enum Mail {
     },
     /// A rule requires a channel for what the socket sends to this destination, for which it has no queue yet.
     Requires { port: Held, to: SocketAddr },
+    /// A send to this destination was refused for want of room: the program is to be told when there is some.
+    Refused { port: Held, to: SocketAddr },
     /// The socket is closed, or nothing of it goes over carriers any more.
     Closed { port: Held },
     /// The program has closed the first while datagrams of its wait; they are the second's.

@@ -22,6 +22,9 @@ const SERVED: u32 = 2;
 /// The thread waits for the program to take datagrams.
 const WAITED_FOR: u32 = 4;
 
+/// A send was refused for want of room, and the program has not been told of any since.
+const REFUSED: u32 = 8;
+
 /// The program's receives are looked at before they are handed out: Weft's own datagrams are among them.
 const LOOKED_AT: u32 = 1 << 31;
 
@@ -234,6 +237,22 @@ impl Port {
     #[inline]
     pub(crate) fn is_waited_for(&self) -> bool {
         self.flags.load(Ordering::Acquire) & WAITED_FOR != 0
+    }
+
+    /// A send is refused for want of room; whether none was before.
+    pub(crate) fn refuse(&self) -> bool {
+        self.flags.fetch_or(REFUSED, Ordering::AcqRel) & REFUSED == 0
+    }
+
+    /// There is room again.
+    pub(crate) fn end_refusal(&self) {
+        self.flags.fetch_and(!REFUSED, Ordering::AcqRel);
+    }
+
+    /// Whether the program can send: the kernel's socket has room all the time.
+    #[inline]
+    pub fn is_writable(&self) -> bool {
+        self.flags.load(Ordering::Acquire) & (REFUSED | OFF) != REFUSED
     }
 
     /// Begins a receive that is the kernel's alone; false where receives are looked at.

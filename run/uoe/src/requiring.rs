@@ -21,7 +21,7 @@ use crate::mail::Mail;
 use crate::offload::{now, Offload};
 use crate::paths::{Path, Paths};
 use crate::port::Port;
-use crate::sending::{Sending, Sent, LOOK_AGAIN};
+use crate::sending::{destination, Sending, Sent, LOOK_AGAIN};
 
 /// The thread is told so often at most that one socket needs a queue.
 const REQUIRED_EVERY_NS: u64 = 2_000_000;
@@ -59,6 +59,22 @@ impl Offload {
         is_required && is_one_host
     }
 
+    /// Whether a rule says that what the socket sends to this destination never goes plainly.
+    pub fn is_never_plain(&self, port: &'static Port, sending: Sending<'_>) -> bool {
+        if !self.is_any_required || port.is_off() || self.is_over() || process::is_borrowed() {
+            return false;
+        }
+        let Some(mut paths) = port.paths() else {
+            return false;
+        };
+        let Some(to) = destination(&mut paths, sending) else {
+            return false;
+        };
+        let path = paths.find(to).map(|path| path.required.is_some());
+        let is_required = path.unwrap_or_else(|| self.requires(&mut paths, sending.fd, to));
+        is_required && !dgram::has_own_way(sending.fd)
+    }
+
     /// A datagram to a destination that has no queue yet: the thread is to make one.
     #[cold]
     pub(crate) fn require(
@@ -69,8 +85,13 @@ impl Offload {
         to: End,
     ) -> Sent {
         let is_able = !process::is_borrowed() && !dgram::has_own_way(sending.fd);
-        if !is_able || !port.keep(sending.fd) || !dgram::have_port(sending.fd) {
+        if !is_able || !dgram::have_port(sending.fd) {
             return Sent::Plain;
+        }
+        // No descriptor is left to send it by, now or later.
+        if !port.keep(sending.fd) {
+            count(&self.counts.dropped_full);
+            return Sent::Done;
         }
         let now = now();
         // All that there may be have channels: waiting makes no room.

@@ -69,7 +69,7 @@ impl Sending<'_> {
 
 /// Where a datagram goes.
 #[inline]
-fn destination(paths: &mut Paths, sending: Sending<'_>) -> Option<End> {
+pub(crate) fn destination(paths: &mut Paths, sending: Sending<'_>) -> Option<End> {
     if !sending.to.is_empty() {
         return socket_addr(sending.to).map(End::from);
     }
@@ -127,14 +127,39 @@ impl Offload {
             return Sent::Plain;
         };
         if path.required.is_some() {
-            return self.send_required(path, sending, &mut fill);
+            let sent = self.send_required(path, sending, &mut fill);
+            drop(paths);
+            return match sent {
+                Sent::Failed(libc::EAGAIN) => self.refuse(port, to),
+                sent => sent,
+            };
         }
         let sent = self.send_on(path, sending, &mut fill);
+        let has_others = paths.note_destination(to, sending.since);
         drop(paths);
         match sent {
             Tried::Sent(sent) => sent,
-            Tried::Full(place) => self.send_later(sending, place),
+            Tried::Full(place) => match self.send_later(sending, place, has_others) {
+                Sent::Failed(libc::EAGAIN) => self.refuse(port, to),
+                sent => sent,
+            },
         }
+    }
+
+    /// There is no room for a datagram, and its send does not wait. The thread says when there is some: the kernel,
+    /// whose socket has room, would never say so.
+    #[cold]
+    pub(crate) fn refuse(&'static self, port: &'static Port, to: End) -> Sent {
+        if port.refuse() {
+            let refused = Mail::Refused {
+                port: port.held(),
+                to: to.to_socket_addr(),
+            };
+            if !self.tell(refused) {
+                port.end_refusal();
+            }
+        }
+        Sent::Failed(libc::EAGAIN)
     }
 
     /// Whether there is a channel for this datagram's destination, or a queue.
@@ -208,9 +233,10 @@ impl Offload {
         }
     }
 
-    /// The carrier is full: refuses, or waits a little and drops.
+    /// The carrier is full: refuses, or waits a little and drops. Who `has_others` to send to does not wait: they would
+    /// be kept waiting by a receiver that is slow.
     #[cold]
-    fn send_later(&'static self, sending: Sending<'_>, place: usize) -> Sent {
+    fn send_later(&'static self, sending: Sending<'_>, place: usize, has_others: bool) -> Sent {
         let attempt = Attempt {
             carrier: Carrier::Full,
             others_wait: false,
@@ -220,7 +246,7 @@ impl Offload {
         };
         match Policy::Prefer.admit(attempt, now()) {
             Verdict::Again => Sent::Failed(libc::EAGAIN),
-            Verdict::Wait(_) if !self.is_stalled(place) => Sent::Wait(LOOK_AGAIN),
+            Verdict::Wait(_) if !has_others && !self.is_stalled(place) => Sent::Wait(LOOK_AGAIN),
             _ => {
                 count(&self.counts.dropped_full);
                 Sent::Done

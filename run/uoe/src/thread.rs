@@ -60,12 +60,14 @@ impl Offload {
         thread.runs = started.is_ok();
     }
 
-    /// Tells the thread something.
-    pub(crate) fn tell(&self, mail: Mail) {
-        if let Locked::Held(mut mailbox) | Locked::Orphaned(mut mailbox) = self.mail.lock() {
-            mailbox.put(mail);
-        }
+    /// Tells the thread something; says whether there was room for it.
+    pub(crate) fn tell(&self, mail: Mail) -> bool {
+        let is_put = match self.mail.lock() {
+            Locked::Held(mut mailbox) | Locked::Orphaned(mut mailbox) => mailbox.put(mail),
+            Locked::Again => false,
+        };
         self.wake();
+        is_put
     }
 
     /// What the thread was told.

@@ -10,11 +10,11 @@ use weft_sockets::Errno;
 use super::attempts::{attempt_to_send, Attempt, MOST};
 use super::holding::Hold;
 use super::receiving::{at_the_end, for_octets, Wait};
-use super::timeout::Timeout;
 use super::TcpSocket;
 use crate::calls;
 use crate::edge::{caught, errno, fail, get, put};
 use crate::socket::FileOctets;
+use crate::timeout::Timeout;
 
 const NONBLOCK: c_uint = libc::SPLICE_F_NONBLOCK;
 

@@ -10,10 +10,10 @@ use weft_sockets::ddp::{Connection, Settled, State};
 use weft_sockets::Errno;
 
 use super::holding::Hold;
-use super::timeout::Timeout;
 use super::waits::{wait_a_while, wait_for_the_peer, wait_once};
 use super::TcpSocket;
 use crate::edge::{caught, test_cancel};
+use crate::timeout::Timeout;
 
 impl TcpSocket {
     /// Maps memory for the peer, which calls its first octet `offset`; with no offset the peer is not told of it.

@@ -8,7 +8,6 @@ mod mapping;
 mod options;
 mod receiving;
 mod sending;
-mod timeout;
 mod waits;
 
 use std::ffi::{c_int, c_uint, c_ulong, c_void};

@@ -12,11 +12,11 @@ use weft_sockets::Errno;
 
 use super::attempts::{attempt, Attempt};
 use super::holding::Hold;
-use super::timeout::Timeout;
 use super::waits::{wait_a_while, wait_for_more, wait_for_the_peer, wait_once, wait_to_receive};
 use super::TcpSocket;
 use crate::edge::{caught, fail, put, test_cancel, List};
 use crate::socket::Beside;
+use crate::timeout::Timeout;
 
 /// A look that waits for as much as there is room for.
 const ALL_PEEKED: c_int = libc::MSG_PEEK | libc::MSG_WAITALL;

@@ -10,10 +10,10 @@ use weft_sockets::Errno;
 
 use super::attempts::{attempt_to_send, Attempt};
 use super::holding::Hold;
-use super::timeout::Timeout;
 use super::waits::{send_nothing, wait_a_while, wait_for_the_peer, wait_once};
 use super::TcpSocket;
 use crate::edge::{caught, test_cancel, List};
+use crate::timeout::Timeout;
 
 impl TcpSocket {
     /// Sends octets of the stream: all of them, if the descriptor waits. `before` octets of the program's call have

@@ -7,11 +7,12 @@ use libc::{pollfd, size_t, ssize_t};
 use weft_os::{signals, stream};
 use weft_sockets::Errno;
 
-use super::timeout::Timeout;
 use crate::calls;
 use crate::edge::errno;
 use crate::limit::Limit;
 use crate::real::Real;
+pub use crate::timeout::wait_once;
+use crate::timeout::Timeout;
 
 /// How long a Request is waited for between two looks, in milliseconds.
 const WHILE_MS: c_int = 10;
@@ -58,26 +59,6 @@ fn real_recv() -> Receive {
     static REAL: Real<Receive> = Real::new(c"recv");
     listed!(REAL);
     REAL.get()
-}
-
-/// Waits until the socket is ready, as long as the call waits at all, and no longer than to the next signal; the error
-/// that the wait ended with.
-pub fn wait_once(fd: c_int, events: i16, timeout: &mut Timeout) -> Option<Errno> {
-    let ms = match timeout.limit(fd) {
-        Ok(limit) => limit.map_or(-1, Limit::left_ms),
-        Err(errno) => return Some(errno),
-    };
-    let mut wait = pollfd {
-        fd,
-        events,
-        revents: 0,
-    };
-    // SAFETY: one entry, which is ours.
-    match unsafe { calls::poll(&mut wait, 1, ms) } {
-        -1 => Some(errno()),
-        0 => Some(libc::EAGAIN),
-        _ => None,
-    }
 }
 
 /// Waits until the peer may have said something, or somebody may have taken what stands before it, as long as the call

@@ -1,10 +1,13 @@
 //! UDP sockets, as the hooks see them.
 
 mod receive;
+mod room;
 
 use std::ffi::{c_int, c_uint, c_ulong, c_void};
 
 use libc::{epoll_event, mmsghdr, msghdr, socklen_t, timespec};
+use weft_os::dgram::NAME_LEN;
+use weft_os::pages::Temporary;
 use weft_os::sched;
 use weft_os::user::UserBuffers;
 use weft_sockets::stack::Stack;
@@ -12,8 +15,31 @@ use weft_sockets::udp::{Call, Datagrams, Record};
 use weft_sockets::verdict::Verdict;
 use weft_sockets::Errno;
 
-use crate::edge::{caught, get, settle, test_cancel, List};
+use crate::edge::{buffer, caught, get, name_of, settle, test_cancel, List};
 use crate::socket::{Beside, FileOctets, Socket};
+
+/// Octets of a datagram at most.
+const DATAGRAM_OCTETS_MAX: usize = 65_507;
+
+/// The octets that a list names, in one piece. Nothing where the kernel is to answer: they are no datagram, or there is
+/// no memory for them.
+fn copied(list: List) -> Option<Result<Temporary, Errno>> {
+    let octets = list.octets().ok()?;
+    let fits = (1..=DATAGRAM_OCTETS_MAX).contains(&octets);
+    let mut copy = fits.then(|| Temporary::new(octets))??;
+    let mut place = copy.octets();
+    for piece in list.pieces() {
+        let Some(piece) = piece else {
+            return Some(Err(libc::EFAULT));
+        };
+        let (here, rest) = place.split_at_mut(piece.octets().min(place.len()));
+        if piece.read(here).is_err() {
+            return Some(Err(libc::EFAULT));
+        }
+        place = rest;
+    }
+    Some(Ok(copy))
+}
 
 /// A UDP socket of the program's.
 #[derive(Clone, Copy)]
@@ -35,6 +61,14 @@ impl UdpSocket {
     fn sockets(self) -> &'static Datagrams {
         &self.stack.kinds().datagrams
     }
+
+    /// A send that no carrier can bring.
+    fn send_uncarried(self, to: Option<&[u8]>, flags: c_int) -> Verdict {
+        caught(Verdict::Kernel, || {
+            self.sockets()
+                .before_uncarried_send(self.record, self.fd, to, flags)
+        })
+    }
 }
 
 impl Socket for UdpSocket {
@@ -54,17 +88,30 @@ impl Socket for UdpSocket {
         }
     }
 
-    fn send_list(self, _to: Option<&[u8]>, _data: List, flags: c_int) -> Verdict {
-        self.make_way(flags)
+    /// A copy of it goes to a carrier, if there may be one.
+    fn send_list(self, to: Option<&[u8]>, data: List, flags: c_int) -> Verdict {
+        if !caught(false, || self.sockets().may_be_offloaded(self.record)) {
+            return self.make_way(flags);
+        }
+        match copied(data) {
+            Some(Ok(mut copy)) => {
+                let octets = copy.octets();
+                self.send(to, &buffer(octets.as_ptr().cast(), octets.len()), flags)
+            }
+            Some(Err(errno)) => Verdict::Done(Err(errno)),
+            None => self.send_uncarried(to, flags),
+        }
     }
 
     /// Control messages are about one send: the kernel's.
-    fn send_with_control(self, _message: &msghdr, flags: c_int) -> Option<Verdict> {
-        Some(self.make_way(flags))
+    fn send_with_control(self, message: &msghdr, flags: c_int) -> Option<Verdict> {
+        let mut octets = [0; NAME_LEN];
+        let to = name_of(message, &mut octets).ok().flatten();
+        Some(self.send_uncarried(to, flags))
     }
 
     fn send_file(self, _from: FileOctets, real: impl FnOnce() -> isize) -> isize {
-        settle(self.make_way(0), real)
+        settle(self.send_uncarried(None, 0), real)
     }
 
     fn receive_to_pipe(
@@ -95,7 +142,7 @@ impl Socket for UdpSocket {
         beside: Beside,
         real: impl FnOnce() -> isize,
     ) -> isize {
-        self.receive_datagram(room.ok(), flags, beside, real)
+        self.receive_datagram(room, flags, beside, real)
     }
 
     fn receive_messages(
@@ -182,8 +229,9 @@ impl Socket for UdpSocket {
         caught(true, || self.sockets().is_readable(self.record, self.fd))
     }
 
+    /// A carrier may be full.
     fn is_writable(self) -> bool {
-        true
+        self.record.is_writable()
     }
 
     fn take_error(self) -> Option<Errno> {

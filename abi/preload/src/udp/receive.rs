@@ -7,13 +7,16 @@ use weft_os::dgram;
 use weft_os::user::UserBuffers;
 use weft_sockets::control;
 use weft_sockets::udp::{Ask, Datagram, Receive, CONTROL_OCTETS};
+use weft_sockets::verdict::Verdict;
 use weft_sockets::Errno;
 
+use super::room::Room;
 use super::UdpSocket;
-use crate::edge::{buffers, caught, errno, fail, get, put, put_octets, test_cancel};
+use crate::edge::{buffers, caught, errno, fail, get, put, put_octets, test_cancel, List};
 use crate::messages::receive_one_by_one;
 use crate::real::Real;
 use crate::socket::Beside;
+use crate::timeout::{wait_once, Timeout};
 
 /// Receives that are not about datagrams in the queue.
 const ELSEWHERE: c_int = libc::MSG_ERRQUEUE | libc::MSG_OOB;
@@ -22,21 +25,22 @@ impl UdpSocket {
     /// A receive in the kernel or out of what was coalesced. `real` is the same call of the C library.
     pub(super) fn receive_datagram(
         self,
-        room: Option<&UserBuffers>,
+        room: Result<&UserBuffers, List>,
         flags: c_int,
         beside: Beside,
         real: impl FnOnce() -> isize,
     ) -> isize {
         let UdpSocket { stack, record, fd } = self;
         let sockets = self.sockets();
-        let room = match room {
+        let room = match Room::of(room) {
             Some(room) if flags & ELSEWHERE == 0 => room,
             _ => {
                 caught((), || sockets.flush_record(record));
                 return real();
             }
         };
-        match self.begin_receive(flags) {
+        let mut timeout = Timeout::to_receive();
+        match self.begin_receive(flags, &mut timeout) {
             None => -1,
             Some(Receive::Plain) => {
                 // Whoever is about to wait for an answer wants the question sent, from whatever kind of socket.
@@ -52,31 +56,34 @@ impl UdpSocket {
                 }
                 octets
             }
-            Some(Receive::Split) => self.split(room, flags, beside),
+            Some(Receive::Split) => self.split(room, flags, beside, &mut timeout),
         }
     }
 
     /// How a receive is to be done that is about to begin. Nothing where its wait has failed, with errno.
-    fn begin_receive(self, flags: c_int) -> Option<Receive> {
+    fn begin_receive(self, flags: c_int, timeout: &mut Timeout) -> Option<Receive> {
         let UdpSocket { stack, record, fd } = self;
         let sockets = self.sockets();
-        let begin = || caught(Receive::Split, || sockets.begin_receive(record, fd));
-        let receive = begin();
-        let may_sleep = receive == Receive::Plain && flags & libc::MSG_DONTWAIT == 0;
-        if !may_sleep || !sockets.may_be_offloaded(record) || dgram::ready(fd, libc::POLLIN, 0) != 0
-        {
-            return Some(receive);
+        loop {
+            let receive = caught(Receive::Split, || sockets.begin_receive(record, fd));
+            let may_sleep = receive == Receive::Plain && flags & libc::MSG_DONTWAIT == 0;
+            let is_alone = !may_sleep || !sockets.may_be_offloaded(record);
+            if is_alone || dgram::ready(fd, libc::POLLIN, 0) != 0 {
+                return Some(receive);
+            }
+            // A carrier can begin only while no receive is under way in the kernel, which would be given what is
+            // Weft's own: so this one begins when there is something.
+            caught((), || {
+                stack.flush_all();
+                sockets.end_receive(record, fd, false);
+            });
+            if self.wait(timeout) < 0 {
+                return None;
+            }
         }
-        // A carrier can begin only while no receive is under way in the kernel, which would be given what is Weft's
-        // own: so this one begins when there is something.
-        caught((), || {
-            stack.flush_all();
-            sockets.end_receive(record, fd, false);
-        });
-        (wait(fd) >= 0).then(begin)
     }
 
-    fn split(self, room: &UserBuffers, flags: c_int, beside: Beside) -> isize {
+    fn split(self, room: Room<'_>, flags: c_int, beside: Beside, timeout: &mut Timeout) -> isize {
         let UdpSocket { stack, record, fd } = self;
         let sockets = self.sockets();
         test_cancel();
@@ -111,10 +118,34 @@ impl UdpSocket {
             if empty_wait && dgram::ready(fd, libc::POLLRDHUP, 0) & libc::POLLRDHUP != 0 {
                 return 0;
             }
-            match wait(fd) {
+            match self.wait(timeout) {
                 -1 => return -1,
                 octets => empty_wait = octets == 0,
             }
+        }
+    }
+
+    /// Waits for a datagram as the C library's `recv` would: as long as the socket's options say, in all of one call's
+    /// waits together, interrupted and cancelled as that is; a descriptor that does not wait fails with EAGAIN.
+    fn wait(self, timeout: &mut Timeout) -> isize {
+        let fd = self.fd;
+        // Only Weft's own datagrams end a wait for nothing; and who has confined itself may ask for no options.
+        if !self.sockets().may_be_offloaded(self.record) {
+            return peek(fd, 0);
+        }
+        let is_first = !timeout.has_begun();
+        match timeout.limit(fd) {
+            Err(errno) => fail(errno),
+            // In its first wait the kernel's own timeout is right; afterwards the kernel would count anew.
+            Ok(limit) if is_first || limit.is_none() => peek(fd, 0),
+            Ok(_) => match wait_once(fd, libc::POLLIN, timeout) {
+                Some(errno) => fail(errno),
+                None => match peek(fd, libc::MSG_DONTWAIT) {
+                    // Another thread was quicker.
+                    -1 if errno() == libc::EAGAIN => 1,
+                    octets => octets,
+                },
+            },
         }
     }
 
@@ -131,9 +162,10 @@ impl UdpSocket {
         let sockets = self.sockets();
         // What is wrong with a call is said before it waits, and a list of none is over at once.
         let may_sleep = count > 0 && timeout.is_null();
+        let mut first = Timeout::to_receive();
         let plain = match flags & ELSEWHERE {
-            0 if may_sleep => self.begin_receive(flags),
-            0 => self.begin_receive(flags | libc::MSG_DONTWAIT),
+            0 if may_sleep => self.begin_receive(flags, &mut first),
+            0 => self.begin_receive(flags | libc::MSG_DONTWAIT, &mut first),
             _ => Some(Receive::Plain),
         };
         let Some(plain) = plain else { return -1 };
@@ -155,35 +187,46 @@ impl UdpSocket {
         })
     }
 
+    /// Of a list, each message is waited for as long as the socket's options say.
     fn split_message(self, at: *mut msghdr, flags: c_int) -> isize {
         let Some(message) = get(at) else {
             return fail(libc::EFAULT);
         };
-        match buffers(message.msg_iov, message.msg_iovlen).ok() {
-            Some(room) => self.split(&room, flags, Beside::Message(at, message)),
-            None => fail(libc::EMSGSIZE),
-        }
+        let held = buffers(message.msg_iov, message.msg_iovlen);
+        let room = match &held {
+            Ok(held) => Room::Held(held),
+            Err(list) => match list.octets() {
+                Ok(octets) => Room::Long {
+                    list: *list,
+                    octets,
+                },
+                Err(Verdict::Done(Err(errno))) => return fail(errno),
+                // As the kernel says of a list that is too long.
+                Err(_) => return fail(libc::EMSGSIZE),
+            },
+        };
+        let beside = Beside::Message(at, message);
+        self.split(room, flags, beside, &mut Timeout::to_receive())
     }
 }
 
-/// Waits for a datagram as the C library's `recv` would: as long as the socket's options say, interrupted and
-/// cancelled as that is; a descriptor that does not wait fails with EAGAIN.
-fn wait(fd: c_int) -> isize {
+/// The C library's `recv` that takes nothing; gives the octets of the next datagram.
+fn peek(fd: c_int, flags: c_int) -> isize {
     type Signature = unsafe extern "C-unwind" fn(c_int, *mut c_void, size_t, c_int) -> ssize_t;
     static REAL: Real<Signature> = Real::new(c"recv");
     listed!(REAL);
-    let flags = libc::MSG_PEEK | libc::MSG_TRUNC;
+    let flags = flags | libc::MSG_PEEK | libc::MSG_TRUNC;
     // SAFETY: room for no octets is asked for.
     unsafe { REAL.get()(fd, std::ptr::null_mut(), 0, flags) }
 }
 
 fn deliver(
     datagram: &Datagram<'_>,
-    room: &UserBuffers,
+    room: Room<'_>,
     flags: c_int,
     beside: Beside,
 ) -> Result<usize, Errno> {
-    room.write(datagram.octets).map_err(|_| libc::EFAULT)?;
+    room.write(datagram.octets)?;
     match beside {
         Beside::Nothing => {}
         Beside::Name(addr, len_at) => {

@@ -28,6 +28,10 @@ pub struct PathMtu {
     floor: u32,
     /// Nothing above this works, as far as known.
     ceiling: u32,
+    /// The largest packet that has arrived, as far as known.
+    arrived: u32,
+    /// What a router said against that.
+    doubted: Option<Doubted>,
     probe: Option<Probe>,
     probing: bool,
     /// How often timeouts made the size smaller than the link's.
@@ -41,6 +45,14 @@ struct Probe {
     end: u64,
 }
 
+/// A router's word that packets are too large, of a size at which some have arrived.
+#[derive(Clone, Copy, Debug)]
+struct Doubted {
+    mtu: u32,
+    /// Where the packet that it is about begins in the stream.
+    at: u64,
+}
+
 impl PathMtu {
     /// A path that begins with a link of `link` octets. With `probing` it starts at a size that is safe and searches.
     pub fn new(link: u32, ipv6: bool, probing: bool) -> PathMtu {
@@ -52,6 +64,8 @@ impl PathMtu {
             ipv6,
             floor,
             ceiling: link,
+            arrived: 0,
+            doubted: None,
             probe: None,
             probing,
             suspicions: 0,
@@ -63,14 +77,37 @@ impl PathMtu {
         self.current
     }
 
-    /// A router said that packets may have `mtu` octets at most. Says whether that changed anything. Never up, and
-    /// never below the least MTU of the protocol: of IPv6 such a message is dropped (RFC 8201 section 4), for IPv4 one
-    /// below 576 is more likely an attack.
-    pub fn too_big(&mut self, mtu: u32) -> bool {
+    /// A router said that packets may have `mtu` octets at most, about one that begins at `at` of the stream. Says
+    /// whether that changed anything. Never up, and never below the least MTU of the protocol: of IPv6 such a message
+    /// is dropped (RFC 8201 section 4), for IPv4 one below 576 is more likely an attack.
+    ///
+    /// Where packets of that size have arrived it is not believed before a timeout says the same
+    /// ([`PathMtu::confirm_doubted`]): it may be anybody's, who has guessed a number of those that are out (RFC 5927
+    /// section 7.2).
+    pub fn too_big(&mut self, mtu: u32, at: u64) -> bool {
         if self.ipv6 && mtu < MIN_IPV6 {
             return false;
         }
         let mtu = mtu.max(self.floor);
+        if mtu < self.arrived {
+            // Of several the one that costs least.
+            let mtu = self.doubted.map_or(mtu, |doubted| doubted.mtu.max(mtu));
+            self.doubted = Some(Doubted { mtu, at });
+            return false;
+        }
+        self.reduce(mtu)
+    }
+
+    /// The retransmission timer expired. Says whether that makes a router's word believed, and the size smaller.
+    pub fn confirm_doubted(&mut self) -> bool {
+        let Some(doubted) = self.doubted.take() else {
+            return false;
+        };
+        self.arrived = doubted.mtu;
+        self.reduce(doubted.mtu)
+    }
+
+    fn reduce(&mut self, mtu: u32) -> bool {
         self.ceiling = self.ceiling.min(mtu);
         if mtu >= self.current {
             return false;
@@ -78,6 +115,11 @@ impl PathMtu {
         self.current = mtu;
         self.probe = None;
         true
+    }
+
+    /// An IP packet of so many octets arrived.
+    pub fn delivered(&mut self, packet: u32) {
+        self.arrived = self.arrived.max(packet);
     }
 
     /// The retransmission timer expired `times` in a row; what was lost is an IP packet of `packet` octets. Says
@@ -89,6 +131,7 @@ impl PathMtu {
         self.suspicions += u32::from(self.current == self.link);
         self.ceiling = self.current - 1;
         self.current = self.floor.max(self.current / 2);
+        self.arrived = self.arrived.min(self.current);
         self.probe = None;
         true
     }
@@ -114,6 +157,8 @@ impl PathMtu {
 
     /// Everything before `ack` arrived. Says whether that makes the size larger.
     pub fn acknowledged(&mut self, ack: u64) -> bool {
+        // The packet that a router was said to have dropped.
+        self.doubted.take_if(|doubted| doubted.at < ack);
         let Some(probe) = self.probe.filter(|probe| ack >= probe.end) else {
             return false;
         };
@@ -172,16 +217,35 @@ mod tests {
     #[test]
     fn routers_are_believed_downwards_to_the_least() {
         let mut path = PathMtu::new(1500, false, false);
-        assert!(path.too_big(1400));
-        assert!(!path.too_big(1450));
-        assert!(path.too_big(68));
+        assert!(path.too_big(1400, 0));
+        assert!(!path.too_big(1450, 0));
+        assert!(path.too_big(68, 0));
         assert_eq!(path.current(), MIN_IPV4);
         let mut path = PathMtu::new(1500, true, false);
         // What no path of IPv6 has is no router's word.
-        assert!(!path.too_big(100));
+        assert!(!path.too_big(100, 0));
         assert_eq!(path.current(), 1500);
-        assert!(path.too_big(MIN_IPV6));
+        assert!(path.too_big(MIN_IPV6, 0));
         assert_eq!(path.current(), MIN_IPV6);
+    }
+
+    #[test]
+    fn a_word_against_what_has_arrived_waits_for_a_timeout() {
+        let mut path = PathMtu::new(1500, false, false);
+        path.delivered(1200);
+        assert!(path.too_big(1300, 0), "nothing of that size has arrived");
+        assert!(!path.too_big(600, 5000));
+        assert!(!path.too_big(700, 5000));
+        assert_eq!(path.current(), 1300);
+        // What it was about arrives.
+        assert!(!path.acknowledged(5001));
+        assert!(!path.confirm_doubted());
+        assert!(!path.too_big(700, 9000));
+        assert!(!path.too_big(600, 9000));
+        assert!(!path.acknowledged(9000));
+        assert!(path.confirm_doubted());
+        assert_eq!(path.current(), 700);
+        assert!(!path.confirm_doubted());
     }
 
     #[test]

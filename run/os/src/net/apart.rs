@@ -1,13 +1,13 @@
 //! TCP sockets of ours in a program that asked for none: their numbers are apart from its own.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 use rustix::net::{self, sockopt, AddressFamily, SocketFlags, SocketType};
 
-use super::{family_of, start_connect, TcpListener, TcpStream};
+use super::{family_of, local_of, start_connect, TcpListener, TcpStream};
 use crate::descriptors;
 use crate::guarded::Held;
 use crate::private::Private;
@@ -16,6 +16,18 @@ const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 
 fn socket(family: AddressFamily) -> io::Result<Private> {
     descriptors::open_apart(|| net::socket_with(family, SocketType::STREAM, FLAGS, None))
+}
+
+/// The local address that the kernel would use towards `peer`, found without sending anything; the number that this
+/// takes for a moment is apart.
+///
+/// # Errors
+/// There is no route, or no descriptor is left.
+pub fn source_apart(peer: SocketAddr) -> io::Result<IpAddr> {
+    let family = family_of(peer);
+    let fd = descriptors::open_apart(|| net::socket_with(family, SocketType::DGRAM, FLAGS, None))?;
+    net::connect(&fd, &peer)?;
+    Ok(local_of(&fd)?.ip().to_canonical())
 }
 
 impl TcpListener {
@@ -59,12 +71,21 @@ impl TcpListener {
 }
 
 impl TcpStream {
-    /// Begins to connect from an address of the kernel's choice, with a number apart.
+    /// Begins to connect, with a number apart: from this address, or from one of the kernel's choice.
     ///
     /// # Errors
-    /// The kernel refuses at once, for instance without a route.
-    pub fn connect_apart(peer: SocketAddr) -> io::Result<TcpStream> {
-        start_connect(socket(family_of(peer))?, peer)
+    /// The kernel refuses at once, for instance without a route, or as the address is none of this machine's or of the
+    /// other family.
+    pub fn connect_apart(from: Option<IpAddr>, peer: SocketAddr) -> io::Result<TcpStream> {
+        let fd = socket(family_of(peer))?;
+        if let Some(from) = from {
+            let from = match (from, peer) {
+                (IpAddr::V4(from), SocketAddr::V6(_)) => from.to_ipv6_mapped().into(),
+                (from, _) => from,
+            };
+            net::bind(&fd, &SocketAddr::new(from, 0))?;
+        }
+        start_connect(fd, peer)
     }
 
     /// A second descriptor of the same connection, apart.
@@ -101,7 +122,11 @@ mod tests {
         let listener = TcpListener::apart(0, 4).unwrap();
         let port = listener.local_addr().unwrap().port();
         assert!(TcpListener::apart(port, 4).is_err(), "it is taken");
-        let client = TcpStream::connect_apart(([127, 0, 0, 1], port).into()).unwrap();
+        let own = [127, 0, 0, 9].into();
+        let client = TcpStream::connect_apart(Some(own), ([127, 0, 0, 1], port).into()).unwrap();
+        assert_eq!(client.local_addr().unwrap().ip(), own);
+        let towards = source_apart(([127, 0, 0, 1], port).into());
+        assert_eq!(towards.unwrap(), IpAddr::from([127, 0, 0, 1]));
         let begun = std::time::Instant::now();
         let server = loop {
             if let Some(server) = listener.accept_apart().unwrap() {

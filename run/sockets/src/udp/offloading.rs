@@ -61,6 +61,55 @@ impl Datagrams {
         })
     }
 
+    /// Whether a rule says that what the socket sends there (nothing: to its connected peer) never goes plainly.
+    pub(super) fn is_never_plain(
+        &self,
+        record: &'static Record,
+        fd: i32,
+        to: Option<&[u8]>,
+    ) -> bool {
+        let sending = Sending {
+            fd,
+            to: to.unwrap_or_default(),
+            len: 0,
+            is_busy: false,
+            dont_wait: true,
+            since: 0,
+        };
+        self.offload
+            .is_some_and(|offload| offload.is_never_plain(&record.port, sending))
+    }
+
+    /// A send that only the kernel can do, as it says something to it, or the socket's options do. Where a rule says
+    /// that nothing goes there plainly it is refused.
+    pub(super) fn leave_to_kernel(
+        &self,
+        record: &'static Record,
+        fd: i32,
+        to: Option<&[u8]>,
+    ) -> Verdict {
+        let is_shut = record.is_shut.load(Ordering::Acquire);
+        match !is_shut && self.is_never_plain(record, fd, to) {
+            true => Verdict::Done(Err(libc::EOPNOTSUPP)),
+            false => Verdict::Kernel,
+        }
+    }
+
+    /// The program sends to `to` (nothing: the connected peer) what no carrier can bring: see
+    /// [`Datagrams::before_plain_send`].
+    pub fn before_uncarried_send(
+        &self,
+        record: &'static Record,
+        fd: i32,
+        to: Option<&[u8]>,
+        flags: i32,
+    ) -> Verdict {
+        match self.leave_to_kernel(record, fd, to) {
+            Verdict::Done(refused) => Verdict::Done(refused),
+            _ => self.before_plain_send(record, fd, flags),
+        }
+    }
+
     /// What gathered on a carrier leaves within a tick, or at once where nobody ticks.
     #[inline]
     fn have_flushed(&'static self, offload: &Offload) {

@@ -18,6 +18,9 @@ use crate::ends::ends;
 use crate::verdict::Verdict;
 use crate::Errno;
 
+/// Flags of sends that carriers bring.
+const FLAGS_CARRIED: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_CONFIRM;
+
 /// The kernel as what takes datagrams.
 struct Socket<'a> {
     datagrams: &'a Datagrams,
@@ -80,8 +83,11 @@ impl Datagrams {
         record: &'static Record,
         call: &mut Call<'_>,
     ) -> Result<Verdict, Duration> {
-        if record.tx_off.load(Ordering::Acquire) || self.is_confined() {
+        if self.is_confined() {
             return Ok(Verdict::Kernel);
+        }
+        if record.tx_off.load(Ordering::Acquire) {
+            return Ok(self.leave_to_kernel(record, call.fd, call.to));
         }
         let Some(mut tx) = record.outgoing() else {
             return Ok(Verdict::Kernel);
@@ -95,7 +101,7 @@ impl Datagrams {
             None => tx.sender.is_busy(call.since, self.busy_after),
         };
         call.is_busy = Some(is_busy);
-        if is_bare && self.offload.is_some() {
+        if self.offload.is_some() {
             let sending = Sending {
                 fd: call.fd,
                 to: call.to.unwrap_or_default(),
@@ -104,8 +110,13 @@ impl Datagrams {
                 dont_wait: call.flags & libc::MSG_DONTWAIT != 0,
                 since: call.since,
             };
-            if let Some(verdict) = self.send_offloaded(record, &mut tx, sending, call.data)? {
-                return Ok(verdict);
+            // That the neighbour is there says nothing to a connection.
+            if is_bare || call.flags & !FLAGS_CARRIED == 0 {
+                if let Some(verdict) = self.send_offloaded(record, &mut tx, sending, call.data)? {
+                    return Ok(verdict);
+                }
+            } else if let Verdict::Done(refused) = self.leave_to_kernel(record, call.fd, call.to) {
+                return Ok(Verdict::Done(refused));
             }
         }
         Ok(self.send_plainly(record, &mut tx, *call, is_bare && is_busy))
@@ -334,6 +345,7 @@ impl Datagrams {
     /// The socket is shut down: sends fail from now on, and the kernel says how.
     pub fn shutting_down(&self, record: &'static Record) {
         self.flush_record(record);
+        record.is_shut.store(true, Ordering::Release);
         record.tx_off.store(true, Ordering::Release);
     }
 

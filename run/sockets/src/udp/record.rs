@@ -24,6 +24,8 @@ pub struct Record {
     slot_process: AtomicU32,
     /// Nothing is gathered on it.
     pub(super) tx_off: AtomicBool,
+    /// The program has shut sending down: the kernel says how every send fails.
+    pub(super) is_shut: AtomicBool,
     /// Its receives are not to be coalesced.
     pub(super) rx_off: AtomicBool,
     /// A descriptor to flush through.
@@ -99,6 +101,7 @@ impl Record {
             slot: AtomicU32::new(0),
             slot_process: AtomicU32::new(0),
             tx_off: AtomicBool::new(false),
+            is_shut: AtomicBool::new(false),
             rx_off: AtomicBool::new(false),
             tx_fd: AtomicI32::new(-1),
             watched_fd: AtomicI32::new(-1),
@@ -124,6 +127,7 @@ impl Record {
     /// From here on it is the record of a new socket.
     pub(super) fn begin(&self, origin: Origin) {
         self.tx_off.store(false, Ordering::Relaxed);
+        self.is_shut.store(false, Ordering::Relaxed);
         // Of a socket that others may have too some may receive in ways that no hook sees.
         self.rx_off
             .store(origin == Origin::Found, Ordering::Relaxed);
@@ -155,6 +159,12 @@ impl Record {
     /// Whether no other process can have anything to do with the slot.
     pub(super) fn owns_slot(&self) -> bool {
         self.slot_process.load(Ordering::Relaxed) == process::id() && !self.slot().is_shared()
+    }
+
+    /// Whether the program can send at a socket that the kernel calls writable.
+    #[inline]
+    pub fn is_writable(&self) -> bool {
+        self.port.is_writable()
     }
 
     /// The sending side; nothing if this thread has it already and was interrupted by a signal.

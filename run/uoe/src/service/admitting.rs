@@ -142,8 +142,9 @@ impl Service {
         }
     }
 
-    /// Whether a bell comes to it: it may be bound to an interface, or hear from some addresses alone.
-    fn can_be_woken(&self, port: Held) -> bool {
+    /// Whether a bell comes to it: it may be bound to an interface, or hear from some addresses alone, or another
+    /// socket has its port.
+    pub(super) fn can_be_woken(&self, port: Held) -> bool {
         let offload = self.offload;
         // The program may be waiting, and have taken the bell before it is looked for.
         let before = offload.bells_taken();

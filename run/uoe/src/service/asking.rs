@@ -1,18 +1,21 @@
 //! Destinations that are asked for, and connections that are begun for them.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use weft_discovery::{Inquiry, Learnt, TakesCarriers};
-use weft_os::beside;
-use weft_os::net::TcpStream;
+use weft_os::net::{source_apart, TcpStream};
+use weft_os::{beside, dgram};
 use weft_settings::DiscoveryPort;
 use weft_uoe::greeting::Instance;
+use weft_uoe::queue::Queue;
 use weft_uoe::End;
 
 use super::channels::Wanted;
-use super::side::{self, Side};
+use super::greeting::{greeting, Use};
+use super::side::Side;
 use super::Service;
 use crate::counts::count;
 use crate::offload::{now, CARRIERS_MAX};
@@ -70,9 +73,11 @@ impl Service {
         if !wanted.port.is_alive() || self.is_on_its_way(&wanted) {
             return;
         }
+        let bound = own_source(&wanted);
         // Two sockets that send to one destination have one carrier.
         let to_there = |side: &&mut Side| {
-            side.is_up() && side.leads_to(to.into()) && side.is_without_udp() == wanted.without_udp
+            let is_its = side.is_without_udp() == wanted.without_udp && side.is_from(bound);
+            side.is_up() && side.leads_to(to.into()) && is_its
         };
         if let Some(side) = self.sides.iter_mut().find(to_there) {
             return side.wants.push(wanted);
@@ -146,10 +151,10 @@ impl Service {
             return self.stay_plain(&wanted);
         }
         // Anybody may greet with the instance of somebody else, but only from a host of their own.
-        let there = End::from(wanted.to).address();
+        let (there, bound) = (End::from(wanted.to).address(), own_source(&wanted));
         let is_to_it = |side: &&mut Side| {
             let is_it = side.peer() == Some(instance) && side.there == there;
-            is_it && side.is_usable() && !side.is_without_udp()
+            is_it && side.is_usable() && !side.is_without_udp() && side.is_from(bound)
         };
         if let Some(side) = self.sides.iter_mut().find(is_to_it) {
             return side.wants.push(wanted);
@@ -166,10 +171,12 @@ impl Service {
         };
         let mut at = wanted.to;
         at.set_port(agreed);
+        let bound = own_source(&wanted);
         let is_to_it = |side: &&mut Side| {
             side.connects_unasked_to == Some(at)
                 && side.is_usable()
                 && side.is_without_udp() == wanted.without_udp
+                && side.is_from(bound)
         };
         if let Some(side) = self.sides.iter_mut().find(is_to_it) {
             return side.wants.push(wanted);
@@ -185,12 +192,17 @@ impl Service {
         at: SocketAddr,
         to: Option<Instance>,
     ) -> Option<&mut Side> {
-        let Ok(stream) = TcpStream::connect_apart(at) else {
+        // The connection takes the way that the socket's datagrams would take.
+        let bound = own_source(&wanted);
+        let Ok(stream) = TcpStream::connect_apart(bound, at) else {
             self.leave_alone(wanted.to, Why::NotConnected);
             return None;
         };
-        let end = End::from(wanted.to);
-        let own = side::greeting(self.instance, Some(end), wanted.without_udp);
+        let use_of = Use {
+            bound,
+            without_udp: wanted.without_udp,
+        };
+        let own = greeting(self.instance, Some(End::from(wanted.to)), use_of);
         self.sides
             .push(Side::connecting(stream, own, to, wanted, now()));
         self.sides.last_mut()
@@ -199,12 +211,41 @@ impl Service {
     /// The destination is a socket of this process: nothing to it ever takes a carrier.
     pub(super) fn stay_plain(&mut self, wanted: &Wanted) {
         self.leave_alone(wanted.to, Why::SameProcess);
-        if let Some(mut paths) = wanted.port.paths() {
-            if let Some(path) = paths.find(wanted.to.into()) {
-                path.required = None;
-            }
-        }
+        let Some(mut paths) = wanted.port.paths() else {
+            return;
+        };
+        let path = paths.find(wanted.to.into());
+        let Some(mut required) = path.and_then(|path| path.required.take()) else {
+            return;
+        };
+        let queue = &mut required.queue;
+        wanted.port.with_fd(|fd| send_plainly(queue, fd, wanted.to));
+        queue.clear();
+        let dropped = required.newly_dropped();
+        let counter = &self.offload.counts.dropped_full;
+        counter.fetch_add(dropped, Ordering::Relaxed);
     }
+}
+
+/// Gives the kernel what waits for a channel that there will not be, as far as it takes it at once.
+fn send_plainly(queue: &mut Queue<Vec<u8>>, fd: RawFd, to: SocketAddr) {
+    let is_v6 = dgram::get_int(fd, libc::SOL_SOCKET, libc::SO_DOMAIN) == Ok(libc::AF_INET6);
+    let (name, len) = beside::socket_name(to, is_v6);
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    while let Some(record) = queue.front(now()) {
+        if dgram::send(fd, &name[..len], record.octets, None, flags).is_err() {
+            return;
+        }
+        queue.pop();
+    }
+}
+
+/// The address that the socket is bound to, where its datagrams would have another one else.
+fn own_source(wanted: &Wanted) -> Option<IpAddr> {
+    let local = wanted.port.with_fd(beside::local_end).flatten()?;
+    let ip = local.ip().to_canonical();
+    let is_own = !ip.is_unspecified() && !source_apart(wanted.to).is_ok_and(|usual| usual == ip);
+    is_own.then_some(ip)
 }
 
 /// The end of the program's socket, as it is said to the other end of a connection from `here`.

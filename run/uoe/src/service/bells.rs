@@ -1,7 +1,8 @@
 //! Sockets whose programs have to be woken: what came over carriers the kernel does not know of.
 //!
 //! A bell is a datagram of Weft's own to the socket. It may be lost, on the way or because the kernel's queue is full;
-//! so while something waits that nobody takes, it is rung again, later and later.
+//! so while something waits that nobody takes, it is rung again, later and later. One that does not arrive goes to
+//! somebody else, who has bound the same port (`SO_REUSEADDR`): then the channels to the socket are closed.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,6 +16,9 @@ const AGAIN_MIN: Duration = Duration::from_millis(2);
 /// The most.
 const AGAIN_MAX: Duration = Duration::from_secs(1);
 
+/// So many bells in a row may fail to arrive.
+const UNHEARD_MAX: u32 = 2;
+
 /// A socket that was rung for.
 #[derive(Debug)]
 struct Bell {
@@ -25,6 +29,8 @@ struct Bell {
     taken: u64,
     again_at: Duration,
     pause: Duration,
+    /// Bells in a row that did not arrive.
+    unheard: u32,
 }
 
 /// All of them.
@@ -49,6 +55,7 @@ impl Service {
             taken,
             again_at,
             pause,
+            unheard: 0,
         };
         match self.bells.0.iter_mut().find(|other| other.port == port) {
             Some(other) => *other = bell,
@@ -56,19 +63,19 @@ impl Service {
         }
     }
 
-    fn ring_once(&mut self, port: Held, (generation, channel): (u32, u16)) {
-        let offload = self.offload;
+    /// Says whether the bell arrived, as far as that can be seen.
+    fn ring_once(&mut self, port: Held, (generation, channel): (u32, u16)) -> bool {
         // A socket that is connected hears its peer alone.
         let is_connected = |fd| weft_os::beside::peer_end(fd).is_some();
         if port.with_fd(is_connected) != Some(true) {
-            port.with_fd(|fd| offload.ring(fd));
-            return;
+            return self.can_be_woken(port);
         }
         let by = self.sides.iter_mut();
         if let Some(side) = by.into_iter().find(|side| side.generation() == generation) {
             side.ring(channel, now());
-            crate::counts::count(&offload.counts.bells);
+            crate::counts::count(&self.offload.counts.bells);
         }
+        true
     }
 
     /// Rings again where nobody came.
@@ -80,23 +87,30 @@ impl Service {
                 at += 1;
                 continue;
             }
-            let inlet = bell.port.inlet();
-            let waits = inlet.is_some_and(|mut inlet| !inlet.is_empty(now()));
+            let (port, by) = (bell.port, bell.by);
+            let waits = port.inlet().is_some_and(|mut inlet| !inlet.is_empty(now()));
             if !waits {
                 self.bells.0.swap_remove(at);
                 continue;
             }
-            let taken = taken(bell.port);
-            if taken == bell.taken {
-                bell.pause = (bell.pause * 2).min(AGAIN_MAX);
-                let (port, by) = (bell.port, bell.by);
-                bell.again_at = now() + bell.pause;
-                self.ring_once(port, by);
-            } else {
+            let taken = taken(port);
+            if taken != bell.taken {
                 (bell.taken, bell.pause) = (taken, AGAIN_MIN);
                 bell.again_at = now() + AGAIN_MIN;
+                at += 1;
+                continue;
             }
-            at += 1;
+            bell.pause = (bell.pause * 2).min(AGAIN_MAX);
+            bell.again_at = now() + bell.pause;
+            let is_heard = self.ring_once(port, by);
+            let bell = &mut self.bells.0[at];
+            bell.unheard = if is_heard { 0 } else { bell.unheard + 1 };
+            if bell.unheard < UNHEARD_MAX {
+                at += 1;
+                continue;
+            }
+            self.bells.0.swap_remove(at);
+            self.refuse_to(port);
         }
     }
 

@@ -316,6 +316,7 @@ impl Delivering<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::service::greeting::{greeting, Use};
     use crate::Port;
     use std::sync::atomic::Ordering;
     use weft_os::dgram::NAME_LEN;
@@ -367,11 +368,16 @@ mod tests {
         assert_eq!(dropped(), 2, "its program is not at work");
     }
 
+    const WITHOUT_UDP: Use = Use {
+        bound: None,
+        without_udp: true,
+    };
+
     /// A carrier between two ends that say that UDP does not pass.
-    fn side() -> Side {
+    fn carrier() -> Side {
         let listener = TcpListener::apart(0, 1).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let _client = TcpStream::connect_apart(([127, 0, 0, 1], port).into()).unwrap();
+        let _client = TcpStream::connect_apart(None, ([127, 0, 0, 1], port).into()).unwrap();
         let begun = std::time::Instant::now();
         let stream = loop {
             if let Some(stream) = listener.accept_apart().unwrap() {
@@ -379,15 +385,15 @@ mod tests {
             }
             assert!(begun.elapsed().as_secs() < 10);
         };
-        let own = super::super::side::greeting(Instance(1), None, true);
+        let own = greeting(Instance(1), None, WITHOUT_UDP);
         Side::accepted(stream, own, now()).unwrap()
     }
 
     #[test]
     fn what_waits_behind_a_mark_is_bounded_however_short_it_is() {
         let (counts, now) = (Counts::default(), now());
-        let mut side = side();
-        let peer = super::super::side::greeting(Instance(2), None, true);
+        let mut side = carrier();
+        let peer = greeting(Instance(2), None, WITHOUT_UDP);
         side.carrier.handle_greeting(peer, now);
         let (from, number) = (End::new([127, 0, 0, 1].into(), 4000), 1);
         let open = Control::Open {
@@ -419,7 +425,7 @@ mod tests {
 
     #[test]
     fn a_carrier_is_for_one_socket_or_for_several() {
-        let mut side = side();
+        let mut side = carrier();
         let (first, second) = (channel(), channel());
         let again = PeerChannel {
             port: first.port,

@@ -148,10 +148,12 @@ impl Service {
     fn drain_the_other(&mut self, at: usize, now: Duration) {
         let (peer, there) = (self.sides[at].peer(), self.sides[at].there);
         let without_udp = self.sides[at].is_without_udp();
+        let policy = self.sides[at].policy();
         // Who greets with somebody else's instance, from a host of its own, ends nothing of that one's.
         let same = |side: &Side| {
             let is_it = side.peer() == peer && side.there == there;
-            is_it && side.is_up() && side.is_without_udp() == without_udp
+            let is_for_it = side.policy() == policy && side.is_without_udp() == without_udp;
+            is_it && side.is_up() && is_for_it
         };
         let other = (0..self.sides.len()).find(|other| *other != at && same(&self.sides[*other]));
         let (Some(other), Some(peer)) = (other, peer) else {

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `asking` | destinations that are asked for, and connections that are begun for them |
 //! | `side` | one carrier: its connection, its state machine |
+//! | `greeting` | what is said first on a carrier, and what it is for |
 //! | `reading` | what comes on its connection |
 //! | `channels` | the channels of a carrier |
 //! | `closing` | the end of sockets, of channels to them, and of carriers |
@@ -16,6 +17,7 @@
 //! | `showing` | what `weft stat` is shown |
 //! | `admitting` | which socket a channel is for, and whether it may have one |
 //! | `bells` | sockets whose programs have to be woken |
+//! | `refused` | sockets whose programs wait for room to send |
 
 mod admitting;
 mod asking;
@@ -24,10 +26,12 @@ mod channels;
 mod closing;
 mod delivering;
 mod events;
+mod greeting;
 mod leaving;
 mod opening;
 mod proofs;
 mod reading;
+mod refused;
 mod requiring;
 mod showing;
 mod side;
@@ -49,6 +53,8 @@ use crate::offload::{now, Offload, CARRIERS_MAX};
 use admitting::Admitting;
 use asking::Asked;
 use bells::Bells;
+use greeting::{greeting, Use};
+use refused::Refused;
 use requiring::Requiring;
 use showing::Showing;
 use side::Side;
@@ -101,6 +107,8 @@ pub(crate) struct Service {
     pub(crate) sides: Vec<Side>,
     pub(crate) admitting: Vec<Admitting>,
     pub(crate) bells: Bells,
+    /// Sockets whose programs wait for room to send.
+    refused: Vec<Refused>,
     pub(crate) requiring: Vec<Requiring>,
     /// When those are to be looked at.
     pub(crate) required_at: Option<Duration>,
@@ -128,6 +136,7 @@ impl Service {
             bells: Bells::default(),
             requiring: Vec::new(),
             required_at: None,
+            refused: Vec::new(),
             retired: Vec::new(),
             generations: 0,
             mail: Vec::new(),
@@ -159,6 +168,7 @@ impl Service {
         self.admit_waiting();
         self.ring_again();
         self.serve_required();
+        self.tell_of_room();
         self.end_left();
         self.run_sides(&ready.sides);
         self.end_sides();
@@ -241,6 +251,7 @@ impl Service {
                 Mail::Own { port, proof, from } => self.handle_own(port, proof, from),
                 Mail::Requires { port, to } => self.handle_required(port, to),
                 Mail::Left { from, to } => self.handle_left(from, to),
+                Mail::Refused { port, to } => self.handle_refused(port, to),
                 Mail::Closed { port } => self.handle_closed_port(port),
                 Mail::Changed { port } => self.refuse_to(port),
             }
@@ -271,7 +282,14 @@ impl Service {
             let has_place = silent < SILENT_MAX && strange.count() < STRANGE_MAX;
             if has_place && self.sides.len() < CARRIERS_MAX {
                 let without_udp = self.offload.rules.any_without_udp();
-                let own = side::greeting(self.instance, None, without_udp);
+                let own = greeting(
+                    self.instance,
+                    None,
+                    Use {
+                        bound: None,
+                        without_udp,
+                    },
+                );
                 let accepted = Side::accepted(stream, own, now());
                 self.sides.extend(accepted);
             }

@@ -16,7 +16,6 @@ use weft_uoe::{Carrier, Control, Deframer, End, Fault, Greeting};
 
 use super::channels::{OwnChannel, PeerChannel, Wanted};
 use super::delivering::behind_cost;
-use super::nonce;
 use crate::link::LinkId;
 
 /// How long a connection may take: who does not answer a SYN within it is plain.
@@ -59,6 +58,8 @@ pub(crate) struct Side {
     /// Where its frames leave, once it is up.
     pub(crate) link: Option<LinkId>,
     pub(crate) here: SocketAddr,
+    /// Where it is for sockets that are bound to another address than the kernel would choose: that one.
+    pub(crate) bound: Option<IpAddr>,
     /// The other end's address.
     pub(crate) there: IpAddr,
     pub(crate) deframer: Option<Deframer>,
@@ -81,18 +82,6 @@ pub(crate) struct Side {
     /// Datagrams that the link had sent when the state machine was told last.
     pub(crate) sent_told: u64,
     pub(crate) fault: Option<Fault>,
-}
-
-/// What this end says of itself on a new carrier.
-pub(crate) fn greeting(instance: Instance, wanted: Option<End>, without_udp: bool) -> Greeting {
-    Greeting {
-        instance,
-        nonce: nonce(),
-        policy: u64::from(without_udp),
-        takes_any_order: false,
-        without_udp,
-        wanted,
-    }
 }
 
 impl Side {
@@ -139,6 +128,7 @@ impl Side {
             carrier: Carrier::new(own, peer.ip(), now),
             link: None,
             here: peer,
+            bound: None,
             there: peer.ip().to_canonical(),
             deframer: None,
             room: Vec::new(),
@@ -242,6 +232,23 @@ impl Side {
     pub(crate) fn is_without_udp(&self) -> bool {
         let peer = self.carrier.peer();
         self.own.without_udp && peer.map_or(!self.is_accepted, |peer| peer.without_udp)
+    }
+
+    /// What it is for, as the end said that connected it.
+    pub(crate) fn policy(&self) -> Option<u64> {
+        match self.is_accepted {
+            false => Some(self.own.policy),
+            true => self.carrier.peer().map(|peer| peer.policy),
+        }
+    }
+
+    /// Whether it is for sockets whose datagrams come from this address, or, for none, from the kernel's choice.
+    pub(crate) fn is_from(&self, bound: Option<IpAddr>) -> bool {
+        match bound {
+            None => self.bound.is_none(),
+            Some(bound) if self.is_accepted => self.here.ip().to_canonical() == bound,
+            bound => self.bound == bound,
+        }
     }
 
     /// Which process the other end is, as far as that is known.

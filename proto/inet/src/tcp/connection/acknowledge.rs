@@ -23,6 +23,8 @@ pub(super) struct News {
     pub bare: bool,
     /// The round trip it told.
     pub rtt: Option<Duration>,
+    /// Octets of the largest segment delivered, of those sent once only.
+    largest: u64,
     /// The record delivered that was sent last, of those sent once only.
     newest: Option<Record>,
     /// A record acknowledged was sent more than once.
@@ -122,6 +124,10 @@ impl Connection {
         } else if !news.advanced && !carries && !self.send.board.is_empty() {
             self.send.repeats += 1;
         }
+        if news.largest > 0 {
+            let packet = self.send.packet_len(news.largest);
+            self.send.path.delivered(packet as u32);
+        }
         news.bare = !carries && !news.advanced && header.options.sack.is_empty();
         if let Some(record) = news.newest.or(news.confirmed) {
             let rtt = now.saturating_sub(record.sent);
@@ -219,11 +225,15 @@ impl Connection {
     }
 
     /// A router could not forward a packet of this connection that was larger than `mtu` and carried `seq` (RFC 1191,
-    /// RFC 8201). Believed only when that number is out (RFC 5927 section 7).
+    /// RFC 8201). Believed only when that number is out, and then not at once by everybody (RFC 5927 section 7; see
+    /// [`super::super::path_mtu::PathMtu::too_big`]).
     pub fn handle_packet_too_big(&mut self, seq: super::super::seq::Seq, mtu: u32, now: Duration) {
         let position = seq.position(self.send.initial, self.send.una);
-        let is_out = position.is_some_and(|at| self.send.una <= at && at < self.send.nxt);
-        if !is_out || !self.send.path.too_big(mtu) {
+        let is_out = |at: &Position| self.send.una <= *at && *at < self.send.nxt;
+        let Some(at) = position.filter(is_out) else {
+            return;
+        };
+        if !self.send.path.too_big(mtu, at) {
             return;
         }
         self.timers
@@ -247,6 +257,10 @@ impl Connection {
 impl News {
     fn note(&mut self, record: &Record, confirmed: bool) {
         self.delivered += record.len();
+        if !record.retransmitted {
+            let segment = record.len().min(u64::from(record.segment));
+            self.largest = self.largest.max(segment);
+        }
         self.repeated |= record.retransmitted;
         if record.retransmitted && confirmed {
             self.confirmed = Some(*record);

@@ -1,5 +1,6 @@
 //! What an expired timer means.
 
+use super::super::path_mtu::RETRY;
 use super::super::seq::FIRST_OCTET;
 use super::super::state::State;
 use super::super::timers::Timer;
@@ -83,9 +84,14 @@ impl Connection {
             .set(Timer::Retransmit, now + self.send.rtt.rto());
     }
 
-    /// Timeouts in a row may be the path's, which swallows what is large.
+    /// Timeouts in a row may be the path's, which swallows what is large; one is enough where a router has said so.
     fn reconsider_path_mtu(&mut self, now: Duration) {
         let send = &mut self.send;
+        if send.path.confirm_doubted() {
+            send.control.set_mss(u64::from(send.mss()));
+            self.timers.set(Timer::PathMtu, now + RETRY);
+            return;
+        }
         let first = send.board.first();
         let octets = first.map_or(0, |first| first.len().min(u64::from(first.segment)));
         let packet = send.packet_len(octets) as u32;

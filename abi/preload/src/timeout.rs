@@ -2,13 +2,16 @@
 
 use std::ffi::c_int;
 
+use libc::pollfd;
 use weft_os::stream;
 use weft_sockets::Errno;
 
+use crate::calls;
+use crate::edge::errno;
 use crate::limit::Limit;
 
 /// Up to when a call waits, over all the waits that it takes. The kernel counts a timeout anew in each of them, and a
-/// peer that sends framing ends one after the other.
+/// peer that sends framing, or Weft's own datagrams, ends one after the other.
 pub struct Timeout {
     /// `SO_RCVTIMEO` or `SO_SNDTIMEO`.
     option: c_int,
@@ -54,5 +57,25 @@ impl Timeout {
     /// Whether the call has waited before.
     pub fn has_begun(&self) -> bool {
         self.until.is_some()
+    }
+}
+
+/// Waits until the socket is ready, as long as the call waits at all, and no longer than to the next signal; the error
+/// that the wait ended with.
+pub fn wait_once(fd: c_int, events: i16, timeout: &mut Timeout) -> Option<Errno> {
+    let ms = match timeout.limit(fd) {
+        Ok(limit) => limit.map_or(-1, Limit::left_ms),
+        Err(errno) => return Some(errno),
+    };
+    let mut wait = pollfd {
+        fd,
+        events,
+        revents: 0,
+    };
+    // SAFETY: one entry, which is ours.
+    match unsafe { calls::poll(&mut wait, 1, ms) } {
+        -1 => Some(errno()),
+        0 => Some(libc::EAGAIN),
+        _ => None,
     }
 }

@@ -1,0 +1,46 @@
+//! What this end says of itself on a new carrier, and what the carrier is for.
+
+use std::net::IpAddr;
+
+use weft_uoe::greeting::Instance;
+use weft_uoe::{End, Greeting};
+
+use super::nonce;
+
+/// What a carrier is for that this end connects: others have others.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Use {
+    /// It is of sockets that are bound to this address.
+    pub(crate) bound: Option<IpAddr>,
+    /// Addresses on it are those of the connection.
+    pub(crate) without_udp: bool,
+}
+
+impl Use {
+    /// As it is said to the other end: different for different uses.
+    fn policy(self) -> u64 {
+        let address = match self.bound {
+            None => 0,
+            Some(IpAddr::V4(address)) => 1 << 32 | u64::from(address.to_bits()),
+            Some(IpAddr::V6(address)) => {
+                // The networks of a host and its addresses in each may both be several, with the same small numbers.
+                const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+                let (network, host) = ((address.to_bits() >> 64) as u64, address.to_bits() as u64);
+                1 << 62 | (network.wrapping_mul(SPREAD) ^ host) >> 2
+            }
+        };
+        address << 1 | u64::from(self.without_udp)
+    }
+}
+
+/// What this end says of itself on a new carrier.
+pub(crate) fn greeting(instance: Instance, wanted: Option<End>, of: Use) -> Greeting {
+    Greeting {
+        instance,
+        nonce: nonce(),
+        policy: of.policy(),
+        takes_any_order: false,
+        without_udp: of.without_udp,
+        wanted,
+    }
+}
