@@ -28,7 +28,7 @@ import again  # noqa: E402
 import checks  # noqa: E402
 from counts import Counts  # noqa: E402
 from network import Namespaces, enter, ip  # noqa: E402
-from process import Failed, Process, until  # noqa: E402
+from process import Failed, Process, Talker, until  # noqa: E402
 
 INSIDE = "--inside"
 LEFT, RIGHT = "left", "right"
@@ -53,7 +53,7 @@ def case(function):
 
 class Bed:
     def __init__(self, weft, logs):
-        self.weft, self.logs, self.started = weft, Path(logs), []
+        self.weft, self.logs, self.started, self.talkers = weft, Path(logs), [], []
         # Where `ip` keeps the names of namespaces; the run's own, as its root is not the machine's.
         subprocess.run(["mount", "-t", "tmpfs", "none", "/run"], check=True)
         self.namespaces = Namespaces()
@@ -91,7 +91,19 @@ class Bed:
     def stop(self):
         for process in self.started:
             process.stop()
-        self.started = []
+        for talker in self.talkers:
+            talker.kill()
+        self.started, self.talkers = [], []
+
+    def built(self, source):
+        """A program of this folder, compiled."""
+        if not shutil.which("cc"):
+            raise Skip("there is no C compiler")
+        program = self.logs / Path(source).stem
+        include = HERE.parent.parent / "abi/include"
+        subprocess.run(["cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-I", include, "-o", program,
+                        HERE / source, "-lrdmacm", "-libverbs"], check=True)
+        return program
 
     def says(self, end, *words, status=None):
         """What a command of Weft's says, on both outputs."""
@@ -282,6 +294,36 @@ def a_rule_says_how_connections_send(bed):
     for row in statistics_of_rping(bed, f"--tcp={rules}"):
         (connection,) = row["each"]
         assert connection["path"]["control"] == "rate" and connection["path"]["rate"] == 12_500_000, row
+
+
+@case
+def a_program_says_how_its_connections_send(bed):
+    """For those that its listener takes, for one before it is there, and for the same one when it is."""
+    program = bed.built("policy.c")
+    # The option goes before the rules.
+    adapter = bed.adapter(LEFT, f"--tcp=cubic address={ADDRESS[LEFT]}")
+    process = Talker([*bed.ends[LEFT].enter, bed.weft, *adapter, program, ADDRESS[LEFT]])
+    bed.talkers.append(process)
+
+    def controls():
+        said = json.loads(bed.says(LEFT, "stat", "--json", status=0))
+        paths = [one["path"] for row in said["processes"] for one in row["each"]]
+        return sorted((path["control"], path["rate"]) for path in paths if path)
+
+    def are(*wanted):
+        return lambda: [control for control, _ in controls()] == list(wanted)
+
+    assert process.hear(PATIENCE) == "connected"
+    assert until(are("rate", "reno"), PATIENCE), controls()
+    assert controls()[0] == ("rate", 12_500_000), controls()
+    assert process.ask("go on", PATIENCE) == "changed"
+    assert until(are("none", "reno"), PATIENCE), controls()
+    process.tell("go on")
+    process.end()
+    # Over the kernel's TCP it fails, and the program goes on.
+    done = subprocess.run([bed.weft, "run", "--", program, "127.0.0.1"], capture_output=True, text=True,
+                          timeout=PATIENCE, check=False)
+    assert done.returncode == 3 and "Operation not supported" in done.stderr, done
 
 
 @case

@@ -20,6 +20,7 @@ from network import Namespaces  # noqa: E402
 from process import Ended  # noqa: E402
 
 HOST, GUEST = "10.87.1.1", "10.87.1.2"
+ADAPTER = "10.87.1.3"  # on the host's end of the wire, and not the kernel's
 BITS = 24
 BOOT = 90.0  # seconds; about ten on an idle machine, all of it emulated
 IDLE_BOOT = 10.0

@@ -49,6 +49,7 @@ class Cell:
     shown: Optional[Callable] = None  # what a capture has to show
     siw: Siw = STOCK
     settings: dict = field(default_factory=dict)  # of Weft
+    adapter: bool = False  # Weft has a TCP of its own, with an address that the kernel does not have
     timeout: float = 60.0
     rounds: int = 1  # above 1 the server stays and so many clients come to it, one after the other
     quick: bool = False
@@ -121,7 +122,8 @@ PLAIN = {"WEFT_CRC": "off"}
 
 def cells():
     """Every cell, those of one siw together."""
-    return sorted([*stock(), *first_revision(), *variants(), *faults(), *rounds(), *rsockets()], key=lambda cell: str(cell.siw))
+    return sorted([*stock(), *first_revision(), *variants(), *faults(), *rounds(), *rsockets(), *adapters()],
+                  key=lambda cell: str(cell.siw))
 
 
 def stock():
@@ -236,6 +238,28 @@ def rsockets():
         arguments = (program, "-p", "{port}", "-T", "b", "-T", "v", "-S", str(size), "-C", str(count), "-I", "3")
         result.append(Cell("rsockets", f"{program}, {size} octets", client, arguments, (*arguments, "-s", "{address}"),
                            checks.rstream(1), quick=quick))
+    return result
+
+
+def adapters():
+    """Weft on a TCP of its own, on the guest's wire: what the kernel's TCP is not asked for."""
+    group = "Weft on its own TCP"
+    result = both(rping, group=group, settings=CRC, quick=True, adapter=True)
+    result += both(rping, group=group, name="rping, siw requires the CRC", siw=tuned(mpa_crc_required=1), settings=CRC,
+                   adapter=True)
+    result += both(rping, group=group, name="rping, peer-to-peer", siw=tuned(peer_to_peer=1, rtr_type=RTR_WRITE),
+                   settings=CRC, adapter=True)
+    for settings, crc, size in ((CRC, "on", 65537), (PLAIN, "off", 1 << 20)):
+        for program, client in product(PERFTEST, (SIW, WEFT)):
+            first = {"WEFT_SPEAK_FIRST": "on"} if (program, client) == ("ib_write_lat", SIW) else {}
+            count = "5" if size == 1 << 20 else "20"
+            result.append(perftest(group, client, program, ("-s", str(size), "-n", count),
+                                   name=f"{program} -s {size}, CRC {crc}", settings={**settings, **first}, adapter=True))
+    for client in (SIW, WEFT):
+        arguments = ("-Vv", "-C", "2", "-a", "{address}", "-p", "{port}")
+        result.append(Cell(group, f"rping, {ROUNDS} times", client,
+                           ("rping", "-s", "-P", "-a", "{address}", "-p", "{port}"), ("rping", "-c", *arguments),
+                           pinged, settings=CRC, rounds=ROUNDS, timeout=20.0, adapter=True))
     return result
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import wire
 from matrix import SIW, WEFT
-from machine import GUEST, HOST
+from machine import ADAPTER, BITS, GUEST, HOST
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "rig"))
 import checks  # noqa: E402
@@ -32,7 +32,12 @@ class Here:
     def __init__(self, meeting, argv, role):
         environment = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
         environment |= {"HOME": "/nonexistent", "XDG_CONFIG_HOME": "/nonexistent", **meeting.cell.settings}
-        command = [*meeting.link.enter, str(meeting.weft), "run", "--", *meeting.own(argv)]
+        options, address = [], None
+        if meeting.cell.adapter:
+            options = ["--adapter=inline", "--interface=packet:tap0", f"--address={ADAPTER}/{BITS}"]
+            # At all addresses the kernel has the port as well, which shows that the server listens.
+            address = "0.0.0.0" if role == "server" else None
+        command = [*meeting.link.enter, str(meeting.weft), "run", *options, "--", *meeting.own(argv, address=address)]
         self.process = Process(command, environment, f"{meeting.log}.{role}")
 
     def ended(self):
@@ -114,9 +119,10 @@ class Meeting:
         self.slack = machine.slack()
         self.started, self.capture = [], None
 
-    def own(self, argv, folder=None):
+    def own(self, argv, folder=None, address=None):
         """Fills in the arguments; programs of our own are in the shared folder."""
-        address = GUEST if self.cell.client == WEFT else HOST
+        here = ADAPTER if self.cell.adapter else HOST
+        address = address or (GUEST if self.cell.client == WEFT else here)
         argv = [word.format(address=address, port=self.port) for word in argv]
         if (self.machine.share / argv[0]).exists():
             argv[0] = f"{folder or self.machine.share}/{argv[0]}"

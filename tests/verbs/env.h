@@ -164,6 +164,11 @@ bool was_waited_for(struct later *later);
 /* Octets that say where they belong. */
 void fill(uint8_t *at, size_t length, unsigned seed);
 bool holds(const uint8_t *at, size_t length, unsigned seed);
+/* Octets of payload that no FPDU is too short for. A longer message may come in several, of which those before the one
+   that is refused may have been placed (RFC 5041 section 5.3: a segment is placed without waiting for the message). */
+#define ONE_SEGMENT 1024
+/* Whether the side's buffer is all zeros, but for `but` octets from `from` on. */
+bool untouched_but(const struct side *s, size_t length, size_t from, size_t but);
 
 /* The queue pair's state as the device has it. */
 enum ibv_qp_state state_of(struct ibv_qp *qp);

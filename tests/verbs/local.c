@@ -67,11 +67,7 @@ static void local_receive(long at)
 		SAME(p.b.buf + 4096 + c->offset, p.a.buf, c->length);
 	} else {
 		COMPLETES(p.b.rcq, 1, IBV_WC_LOC_PROT_ERR);
-		for (size_t i = 0; i < 16384; i++)
-			if (p.b.buf[i]) {
-				CHECKF(false, "octet %zu was written", i);
-				break;
-			}
+		untouched_but(&p.b, 16384, 4096, c->length > ONE_SEGMENT ? 4096 : 0);
 	}
 	EQ(ibv_dereg_mr(mr), 0);
 	pair_down(&p);

@@ -104,7 +104,8 @@ int keep_port(int port)
 	int keeper = socket(AF_INET, SOCK_STREAM, 0);
 
 	NEED(keeper >= 0);
-	if (bind(keeper, at, (socklen_t)address_length(at)) == 0)
+	/* An address that is not the kernel's is this process's alone: nobody else can have the port. */
+	if (bind(keeper, at, (socklen_t)address_length(at)) == 0 || errno == EADDRNOTAVAIL)
 		return keeper;
 	NEED(errno == EADDRINUSE && close(keeper) == 0);
 	return -1;

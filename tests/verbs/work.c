@@ -93,6 +93,14 @@ bool holds(const uint8_t *at, size_t length, unsigned seed)
 	return true;
 }
 
+bool untouched_but(const struct side *s, size_t length, size_t from, size_t but)
+{
+	for (size_t i = 0; i < length; i++)
+		if (s->buf[i] && (i < from || i >= from + but))
+			return CHECKF(false, "octet %zu was written", i);
+	return true;
+}
+
 enum ibv_qp_state state_of(struct ibv_qp *qp)
 {
 	struct ibv_qp_attr attr = {};

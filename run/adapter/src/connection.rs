@@ -11,6 +11,7 @@ use weft_engine::carrier::{
     Arrived, Carrier, Done, Gather, Interest, Pieces, Readiness, Scatter, SocketOptions, Source,
     Transfer,
 };
+use weft_engine::settings::transport::Policy;
 use weft_engine::stats::PathRow;
 use weft_inet::tcp::Tuple;
 
@@ -178,6 +179,11 @@ impl Carrier for Connection {
 
     fn show(&self, row: Option<PathRow>) {
         self.with(|state, key| state.show_path(key, row));
+    }
+
+    fn set_policy(&self, policy: &Policy) -> io::Result<()> {
+        let set = self.with(|state, key| state.set_policy(key, policy));
+        set.unwrap_or_else(|| Err(forked()))
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {

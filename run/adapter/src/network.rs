@@ -153,6 +153,10 @@ impl Network for Inline {
             .collect()
     }
 
+    fn takes_policies(&self) -> bool {
+        true
+    }
+
     fn leave(&self) {
         self.drivers.iter().for_each(|driver| driver.leave());
     }

@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use common::{hosts, pattern, ruled_hosts, Hosts, Pair};
-use weft_engine::carrier::Carrier;
+use weft_engine::carrier::{Carrier, Transfer};
+use weft_engine::settings::transport::Policy;
 
 const AT: &str = "10.7.0.2:7471";
 /// Less than what the cable keeps of frames of one segment.
@@ -46,6 +47,39 @@ fn a_rule_for_connections_that_come_in_is_not_for_those_that_go_out() {
     let ruled = takes(&hosts, &*passive, &*active, 1 << 20);
     assert!(ruled > Duration::from_millis(150), "{ruled:?}");
     assert!(is_sooner(&hosts, &*active, &*passive, ruled / 2));
+}
+
+#[test]
+fn a_program_changes_how_a_connection_sends_while_it_does() {
+    let hosts = hosts();
+    let Pair { active, passive } = pair(&hosts);
+    let policy = |text| Policy::parse(text).unwrap();
+    active.set_policy(&policy("rate=40Mbit")).unwrap();
+    let slow = takes(&hosts, &*active, &*passive, 1 << 20);
+    assert!(slow > Duration::from_millis(150), "{slow:?}");
+    active.set_policy(&policy("none")).unwrap();
+    assert!(is_sooner(&hosts, &*active, &*passive, slow / 2));
+}
+
+#[test]
+fn what_was_paced_leaves_at_once_when_a_program_lets_it() {
+    let hosts = hosts();
+    let Pair { active, passive } = pair(&hosts);
+    let policy = |text| Policy::parse(text).unwrap();
+    // A thousand seconds for all that is sent.
+    active.set_policy(&policy("rate=8kbit")).unwrap();
+    let octets = pattern(1 << 20);
+    let begin = Instant::now();
+    let Transfer::Octets(sent) = active.send(&octets) else {
+        panic!("nothing is taken");
+    };
+    active.set_policy(&policy("none")).unwrap();
+    assert!(hosts.finish_transfer(&*active, &*passive, &octets, sent) == octets);
+    assert!(
+        begin.elapsed() < Duration::from_secs(30),
+        "{:?}",
+        begin.elapsed()
+    );
 }
 
 /// Frames that leave the sender and the receiver for so many octets.

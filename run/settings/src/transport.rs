@@ -77,6 +77,25 @@ fn set_frame(policy: &mut Policy, value: &str) -> bool {
     policy.frame.is_some()
 }
 
+impl Policy {
+    /// Reads the policy of one connection: an action with its options, as a rule begins (`rate=950Mbit acks=1/64`).
+    ///
+    /// # Errors
+    /// What is wrong with the text, in words. Conditions are, as it is known which connection is meant.
+    pub fn parse(text: &str) -> Result<Policy, String> {
+        let rules = GRAMMAR.parse(text).map_err(|errors| {
+            let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
+            errors.join("; ")
+        })?;
+        let mut rules = rules.iter();
+        match (rules.next(), rules.next()) {
+            (Some(rule), None) if rule.is_for_all() => Ok(*rule.action()),
+            (_, None) => Err("a policy of one connection has no conditions".to_owned()),
+            _ => Err("a connection has one policy".to_owned()),
+        }
+    }
+}
+
 const ACKS: ActionOption<Policy> = ActionOption {
     name: "acks",
     accepts: "1/N with N from 1 to 1024",
@@ -230,6 +249,28 @@ mod tests {
             .decide(Connect, &[])
             .is_some());
         assert_eq!(all.for_program(&["rping"]).decide(Connect, &[]), None);
+    }
+
+    #[test]
+    fn the_policy_of_one_connection_has_no_conditions() {
+        let asked = Policy::parse("rate=950Mbit acks=1/64").unwrap();
+        let control = Control::Rate(118_750_000);
+        assert_eq!((asked.control, asked.acks), (control, Some(64)));
+        for (text, why) in [
+            (
+                "none port=1",
+                "a policy of one connection has no conditions",
+            ),
+            (
+                "none direction=connect",
+                "a policy of one connection has no conditions",
+            ),
+            ("none; reno", "a connection has one policy"),
+        ] {
+            assert_eq!(Policy::parse(text), Err(why.to_owned()), "{text}");
+        }
+        let complaint = Policy::parse("").unwrap_err();
+        assert!(complaint.starts_with("rule 1, column 1: "), "{complaint}");
     }
 
     #[test]

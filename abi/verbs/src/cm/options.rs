@@ -4,6 +4,7 @@ use std::mem::{size_of, zeroed};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{c_int, c_void, size_t, sockaddr};
+use weft_engine::settings::transport::Policy;
 
 use super::id::of;
 use super::{address, queues};
@@ -11,6 +12,13 @@ use crate::entry::{invalid, status, unsupported, Errno, Outcome};
 use crate::layout::numbers::*;
 use crate::layout::{ibv_ece, ibv_qp_attr, rdma_cm_id, rdma_cm_join_mc_attr_ex};
 use crate::query::PORT;
+
+/// The level of Weft's own options (abi/include/weft/rdma.h).
+const RDMA_OPTION_WEFT: i64 = 0x5745_4654;
+/// How the connection's TCP sends.
+const RDMA_OPTION_WEFT_TCP: i64 = 1;
+/// Octets of a text that is read as a policy: more than the longest that is one.
+const POLICY_OCTETS_MAX: usize = 256;
 
 /// An option's value, if it has the size that the option has.
 ///
@@ -22,6 +30,25 @@ unsafe fn read<T: Copy>(value: *const c_void, size: size_t) -> Outcome<T> {
     }
     // SAFETY: the caller promises: `value` is null or has `size` octets; programs need not align it.
     Ok(unsafe { value.cast::<T>().read_unaligned() })
+}
+
+/// How a connection is to send, from an option's text.
+///
+/// # Safety
+/// `value` is null or has `size` octets.
+unsafe fn policy(value: *const c_void, size: size_t) -> Outcome<Policy> {
+    if value.is_null() || size > POLICY_OCTETS_MAX {
+        return invalid();
+    }
+    // SAFETY: the caller promises: not null, `value` has `size` octets; they are read before the call ends.
+    let octets = unsafe { std::slice::from_raw_parts(value.cast::<u8>(), size) };
+    // With the zero of a C string or without.
+    let text = octets.strip_suffix(&[0]).unwrap_or(octets);
+    let text = str::from_utf8(text).or_else(|_| invalid())?;
+    Policy::parse(text).or_else(|complaint| {
+        weft_engine::warn!("rdma_set_option: {text:?}: {complaint}");
+        invalid()
+    })
 }
 
 /// Sets an option.
@@ -48,6 +75,11 @@ unsafe fn set(
         (RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY) => id.set_v6_only(number()? != 0),
         // TCP times its own retransmissions; the value is checked and means nothing.
         (RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT) => drop(octet()?),
+        (RDMA_OPTION_WEFT, RDMA_OPTION_WEFT_TCP) => {
+            // SAFETY: the caller promises: `value` is null or has `size` octets.
+            id.set_policy(unsafe { policy(value, size)? })?;
+        }
+        (RDMA_OPTION_WEFT, _) => return Err(Errno(libc::ENOSYS)),
         // Path records are InfiniBand's; the kernel knows no other option either.
         (RDMA_OPTION_ID | RDMA_OPTION_IB, _) => return Err(Errno(libc::ENOSYS)),
         _ => return invalid(),

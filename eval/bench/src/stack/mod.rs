@@ -153,8 +153,9 @@ pub fn all(programs: &Programs) -> Vec<Box<dyn Stack>> {
 
 /// The stacks that a build of Weft has a part in: what differs between two builds.
 pub fn of_weft(programs: &Programs) -> Vec<Box<dyn Stack>> {
-    use perftest::Variant;
+    use perftest::{Adapters, Variant};
     let weft = |variant| perftest::Perftest::new(programs, variant);
+    let inline = |at, crc| weft(Variant::Inline { crc, at });
     let native = |crc| native::Native::new(programs, crc);
     let connect = |crc| cm_connect::CmConnect::new(programs, crc);
     let by_gid = |crc| by_gid::ByGid::new(programs, crc);
@@ -175,6 +176,12 @@ pub fn of_weft(programs: &Programs) -> Vec<Box<dyn Stack>> {
         Box::new(weft(Variant::Gid { crc: true })),
         Box::new(by_gid(false)),
         Box::new(by_gid(true)),
+        Box::new(inline(Adapters::Both, false)),
+        Box::new(inline(Adapters::Both, true)),
+        Box::new(inline(Adapters::Client, false)),
+        Box::new(inline(Adapters::Client, true)),
+        Box::new(inline(Adapters::Server, false)),
+        Box::new(inline(Adapters::Server, true)),
         Box::new(weft(Variant::Ud)),
         Box::new(hooked::Hooked::new(programs)),
         Box::new(ucx(ucx::Api::Tag)),

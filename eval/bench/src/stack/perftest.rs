@@ -1,5 +1,7 @@
 //! Weft under unmodified perftest: `weft run -- ib_send_lat -R ...`, and without the `-R`.
 
+use std::net::IpAddr;
+
 use anyhow::{Context, Result};
 
 use super::counted::Counted;
@@ -10,7 +12,7 @@ use super::{
 use crate::exec::Output;
 use crate::job::{Invocation, Job};
 use crate::metric::{GOODPUT, MESSAGE_RATE, OPERATIONS, P99, P999};
-use crate::path::PathKind;
+use crate::path::{Host, PathKind};
 use crate::record::Metrics;
 use crate::verbs::{Mode, Op, Verbs};
 
@@ -33,8 +35,45 @@ pub(super) enum Variant {
         /// CRC of the FPDUs.
         crc: bool,
     },
+    /// By the connection manager, over a TCP of Weft's own (`--adapter inline`) on the wire of the path.
+    Inline {
+        /// CRC of the FPDUs.
+        crc: bool,
+        /// Who has such a TCP; the other end's is the kernel's.
+        at: Adapters,
+    },
     /// Datagrams, which have no FPDUs and no CRC.
     Ud,
+}
+
+/// The ends with an adapter.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Adapters {
+    Both,
+    Client,
+    Server,
+}
+
+impl Adapters {
+    /// Between `weft` and the CRC in the name: the client sends.
+    fn name(self) -> &'static str {
+        match self {
+            Adapters::Both => "inline",
+            Adapters::Client => "inline to kernel",
+            Adapters::Server => "kernel to inline",
+        }
+    }
+}
+
+/// The adapter's address at a host: one that the kernel does not have, in the same network.
+fn beside(host: &Host) -> IpAddr {
+    match host.address {
+        IpAddr::V4(address) => {
+            let [a, b, c, d] = address.octets();
+            IpAddr::from([a, b, c, d ^ 128])
+        }
+        address @ IpAddr::V6(_) => address,
+    }
 }
 
 /// perftest with Weft's settings in the environment of both sides.
@@ -53,6 +92,22 @@ impl Perftest {
         }
     }
 
+    /// The address of a host that the programs have, and the options of `weft run` that give it to them.
+    fn network(&self, host: &Host, seat: Adapters) -> (IpAddr, Vec<String>) {
+        match self.variant {
+            Variant::Inline { at, .. } if at == Adapters::Both || at == seat => {
+                let address = beside(host);
+                let options = vec![
+                    "--adapter=inline".to_owned(),
+                    format!("--interface=packet:{}", host.side.interface),
+                    format!("--address={address}/24"),
+                ];
+                (address, options)
+            }
+            _ => (host.address, Vec::new()),
+        }
+    }
+
     /// With the settings of the variant.
     fn set(&self, program: Invocation) -> Invocation {
         match self.variant {
@@ -62,7 +117,9 @@ impl Perftest {
             Variant::ManagerEmss { crc } => program
                 .env("WEFT_CRC", on_off(crc))
                 .env("WEFT_FPDU", "emss"),
-            Variant::Gid { crc } => program.env("WEFT_CRC", on_off(crc)),
+            Variant::Gid { crc } | Variant::Inline { crc, .. } => {
+                program.env("WEFT_CRC", on_off(crc))
+            }
             Variant::Ud => program,
         }
     }
@@ -74,6 +131,7 @@ impl Stack for Perftest {
             Variant::Manager { crc } => weft_name(crc),
             Variant::ManagerEmss { crc } => weft_emss_name(crc),
             Variant::Gid { crc } => weft_gid_name(crc),
+            Variant::Inline { crc, at } => format!("weft {} crc={}", at.name(), on_off(crc)),
             Variant::Ud => WEFT_UD.to_owned(),
         }
     }
@@ -95,6 +153,8 @@ impl Stack for Perftest {
                     )
             }
             Variant::Gid { .. } => by_gid(workload),
+            // Loopback is no interface that frames of another stack could leave by.
+            Variant::Inline { at, .. } => path != PathKind::Loopback && by_adapter(workload, at),
             Variant::Ud => workload.op() == Some(Op::UdSend),
         }
     }
@@ -105,18 +165,21 @@ impl Stack for Perftest {
     }
 
     fn job(&self, workload: &Verbs, site: &Site) -> Job {
-        let side = || {
+        let side = |options: &[String]| {
+            let options: Vec<&str> = options.iter().map(String::as_str).collect();
             let program = self
                 .weft
-                .run(&[])
+                .run(&options)
                 .args(self.program(workload, site))
                 .args(["-p", &site.port.to_string()]);
             self.set(program)
         };
+        let (server, at_server) = self.network(site.place.server(), Adapters::Server);
+        let (_, at_client) = self.network(site.place.client(), Adapters::Client);
         site.job(
             workload,
-            side(),
-            side().args([site.place.server().address.to_string()]),
+            side(&at_server),
+            side(&at_client).args([server.to_string()]),
         )
     }
 
@@ -135,6 +198,11 @@ impl Stack for Perftest {
     }
 
     fn counted(&self, workload: &Verbs, messages: u64) -> Result<Invocation> {
+        // The two ends of that program are in one process, which no frame leaves.
+        anyhow::ensure!(
+            !matches!(self.variant, Variant::Inline { .. }),
+            "no program counts the instructions of two ends on a wire"
+        );
         Ok(self.set(self.counted.program(workload, messages)?))
     }
 }
@@ -169,6 +237,18 @@ fn by_gid(workload: &Verbs) -> bool {
     }
 }
 
+/// Rows that tell what a TCP of one's own changes, in the full plan for both ends and few where one end is the kernel's.
+fn by_adapter(workload: &Verbs, at: Adapters) -> bool {
+    let telling = match *workload {
+        Verbs::Latency { op, size, .. } => op == Op::Send && size == 64,
+        Verbs::Bulk { op, size, mode } => {
+            op == Op::Write && size == 1 << 20 && mode == Mode::Polling
+        }
+        _ => false,
+    };
+    telling || at == Adapters::Both && by_manager(workload)
+}
+
 fn only_by_gid(op: Op) -> bool {
     op.is_atomic() || matches!(op, Op::UcSend | Op::UcWrite)
 }
@@ -195,7 +275,7 @@ impl Perftest {
             let mut words = vec![format!("ib_{name}_{kind}")];
             let manager = matches!(
                 self.variant,
-                Variant::Manager { .. } | Variant::ManagerEmss { .. }
+                Variant::Manager { .. } | Variant::ManagerEmss { .. } | Variant::Inline { .. }
             );
             words.extend(manager.then(|| "-R".to_owned()));
             // -F: a warning about changing CPU frequency would otherwise end the program.
@@ -299,7 +379,7 @@ fn row(text: &str, column: &str, columns: usize) -> Result<Vec<f64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{CLIENT, SERVER};
+    use crate::job::{Side, CLIENT, SERVER};
     use crate::path::Place;
 
     const SEND: Verbs = Verbs::Latency {
@@ -393,6 +473,65 @@ mod tests {
             job.program(CLIENT).unwrap().display(),
             format!("{server} 127.0.0.1")
         );
+    }
+
+    #[test]
+    fn an_adapter_has_the_wire_and_an_address_of_its_own_there() {
+        let host = |interface: &str, address: &str| Host {
+            name: interface.to_owned(),
+            side: Side {
+                namespace: None,
+                interface: interface.to_owned(),
+            },
+            address: address.parse().unwrap(),
+        };
+        let place = Place {
+            hosts: vec![host("weft-s", "192.0.2.1"), host("weft-c", "192.0.2.2")],
+            cores: None,
+            round_trip_us: 0.0,
+        };
+        let site = Site {
+            place: &place,
+            port: 7000,
+            seconds: 2,
+        };
+        let adapter = |which: &str, last| {
+            format!("--adapter=inline --interface=packet:weft-{which} --address=192.0.2.{last}/24 ")
+        };
+        for (at, server, client, to) in [
+            (
+                Adapters::Both,
+                adapter("s", 129),
+                adapter("c", 130),
+                "192.0.2.129",
+            ),
+            (
+                Adapters::Client,
+                String::new(),
+                adapter("c", 130),
+                "192.0.2.1",
+            ),
+            (
+                Adapters::Server,
+                adapter("s", 129),
+                String::new(),
+                "192.0.2.129",
+            ),
+        ] {
+            let stack = stack(Variant::Inline { crc: true, at });
+            assert!(stack.serves(&BULK, PathKind::Veth) == (at == Adapters::Both));
+            assert!(!stack.serves(&BULK, PathKind::Loopback));
+            let job = stack.job(&BULK, &site);
+            let words = "-- ib_write_bw -R -F -s 65536 -D 2 -f 0 --report_gbits -p 7000";
+            assert_eq!(
+                job.program(SERVER).unwrap().display(),
+                format!("WEFT_CRC=on weft run {server}{words}")
+            );
+            assert_eq!(
+                job.program(CLIENT).unwrap().display(),
+                format!("WEFT_CRC=on weft run {client}{words} {to}")
+            );
+        }
     }
 
     #[test]

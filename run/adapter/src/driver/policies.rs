@@ -1,9 +1,12 @@
-//! How connections send and acknowledge: what the rules say of each.
+//! How connections send and acknowledge: what the rules say of each, and what the program does.
+
+use std::io;
 
 use weft_engine::settings::transport::{Control, Direction, Policy};
-use weft_inet::tcp::{AckPolicy, Algorithm, Connection, ConnectionId, Tuple};
+use weft_inet::tcp::{AckPolicy, Algorithm, Connection, ConnectionId, Reason, Tuple};
 
 use super::state::State;
+use super::table::{Closed, Key};
 use super::windows::FRAME_OCTETS_MAX;
 
 /// Octets of all headers of a frame: a rule says how long frames are, the TCP what data they have.
@@ -17,6 +20,25 @@ impl State {
             self.stack
                 .command(id, |connection| apply(&policy, connection));
         }
+    }
+}
+
+impl State {
+    /// Has a connection send as the program says, from now on.
+    pub fn set_policy(&mut self, key: Key, policy: &Policy) -> io::Result<()> {
+        let conn = self.table.get(key);
+        let closed = conn.and_then(|conn| conn.closed);
+        let reset = Closed::Because(Reason::Reset);
+        let id = match conn.and_then(|conn| conn.id) {
+            Some(id) if closed.is_none() => id,
+            _ => return Err(closed.unwrap_or(reset).error()),
+        };
+        self.stack
+            .command(id, |connection| apply(policy, connection));
+        // What waited for the old control may leave.
+        let now = self.now();
+        self.turn(now);
+        Ok(())
     }
 }
 

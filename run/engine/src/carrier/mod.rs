@@ -25,9 +25,12 @@ pub use weft_os::mem::Registered;
 pub use weft_os::net::{SocketOptions, Transfer};
 pub use weft_os::poll::Interest;
 pub use weft_os::rings::{RingsToShare, SharedRings};
+use weft_settings::transport::Policy;
 
 pub use crate::progress::{Alarm, Drive, Readiness, Source};
 use crate::stats::PathRow;
+
+const EOPNOTSUPP: i32 = 95;
 
 /// A connection, or one that is being made.
 pub trait Carrier: Source {
@@ -116,6 +119,14 @@ pub trait Carrier: Source {
     /// the row is another connection's.
     #[inline]
     fn show(&self, _row: Option<PathRow>) {}
+
+    /// Sends and acknowledges as `policy` says, from now on.
+    ///
+    /// # Errors
+    /// The connection is over; or (`EOPNOTSUPP`) it is not this program that decides, as of the kernel's TCP.
+    fn set_policy(&self, _policy: &Policy) -> io::Result<()> {
+        Err(io::Error::from_raw_os_error(EOPNOTSUPP))
+    }
 
     /// What it may have beside, where the other end is on the same machine.
     #[inline]
@@ -222,6 +233,11 @@ pub trait Network: Debug + Send + Sync {
     /// What of it has to be run, from the engine's start on.
     fn drives(&self) -> Vec<Arc<dyn Drive>> {
         Vec::new()
+    }
+
+    /// Whether any of its carriers takes a policy ([`Carrier::set_policy`]).
+    fn takes_policies(&self) -> bool {
+        false
     }
 
     /// The process exits: what was taken leaves, as far as that is to be had in a short time. Must not wait for a lock

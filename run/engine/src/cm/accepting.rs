@@ -274,6 +274,8 @@ impl Id {
         let mut own = self.inner.lock();
         let mut inner = child.inner.lock();
         inner.options = own.options;
+        inner.policy = own.policy;
+        inner.follow_policy(carrier);
         inner.handler = own.handler.clone();
         inner.local = carrier.local_addr().ok();
         inner.peer = Some(peer);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use weft_os::poll::Interest;
+use weft_settings::transport::Policy;
 use weft_verbs::iwarp::PeerRequest;
 
 use super::bound::Bound;
@@ -40,6 +41,8 @@ pub(super) struct Inner {
     pub(super) local: Option<SocketAddr>,
     pub(super) peer: Option<SocketAddr>,
     pub(super) options: SocketOptions,
+    /// How the connection sends, where the program has said so.
+    pub(super) policy: Option<Policy>,
     pub(super) qp: Option<Arc<Qp>>,
     /// The same of an id for datagrams.
     pub(super) ud_qp: Option<Arc<UdQp>>,
@@ -194,6 +197,7 @@ impl Id {
                     buffer: engine.settings.socket_buffer.unwrap_or(0),
                     ..SocketOptions::default()
                 },
+                policy: None,
                 qp: None,
                 ud_qp: None,
                 listener,
@@ -493,6 +497,7 @@ impl Id {
                 return Ok(());
             }
         };
+        inner.follow_policy(&*carrier);
         // On loopback the handshake is over already.
         if carrier.is_connected() {
             let connected = self.engine.now();

@@ -29,6 +29,7 @@ mod handler;
 mod id;
 mod listen;
 mod newcomers;
+mod policy;
 mod request_order;
 mod shortage;
 mod sidr;

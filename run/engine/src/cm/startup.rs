@@ -326,7 +326,10 @@ impl Id {
             None => network.connect(peer, &inner.options),
         };
         let watched = match started {
-            Ok(carrier) => self.watch_connect(&mut inner, carrier, attempt).is_ok(),
+            Ok(carrier) => {
+                inner.follow_policy(&*carrier);
+                self.watch_connect(&mut inner, carrier, attempt).is_ok()
+            }
             Err(_) => false,
         };
         if !watched {

@@ -25,6 +25,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use weft_settings::transport::Policy;
 use weft_verbs::qp::{Qp as QpMachine, QpConfig};
 use weft_verbs::types::{
     Access, PostError, QpCap, QpNumber, QpState, RecvRequest, MAX_INLINE, MAX_SGE, MAX_WR,
@@ -323,6 +324,14 @@ impl Qp {
     /// Whether it has a stream.
     pub fn is_connected(&self) -> bool {
         self.inner.lock().stream.is_some()
+    }
+
+    /// Has its stream's carrier send as `policy` says ([`crate::carrier::Carrier::set_policy`]).
+    pub(crate) fn set_policy(&self, policy: &Policy) -> Result<(), Error> {
+        match &self.inner.lock().stream {
+            Some(stream) => Ok(stream.carrier.set_policy(policy)?),
+            None => Err(Error::State("a connection that is not over")),
+        }
     }
 
     /// Ends the queue pair. A stream it still has is closed behind what was framed; its

@@ -24,6 +24,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use weft_os::rings::{RingsToShare, SharedRings, AREA_OCTETS};
+use weft_settings::transport::Policy;
 
 use super::{Carrier, Gather, Interest, Readiness, Rings, Scatter, Source, Transfer};
 use protocol::{End, FINISHED, FOR_OCTETS, FOR_ROOM, GONE, RESET};
@@ -235,6 +236,10 @@ impl Source for SameHost {
 }
 
 impl Carrier for SameHost {
+    fn set_policy(&self, policy: &Policy) -> io::Result<()> {
+        self.connection.set_policy(policy)
+    }
+
     fn is_connected(&self) -> bool {
         self.connection.is_connected()
     }
