@@ -237,7 +237,8 @@ fn by_gid(workload: &Verbs) -> bool {
     }
 }
 
-/// Rows that tell what a TCP of one's own changes, in the full plan for both ends and few where one end is the kernel's.
+/// Rows that tell what a TCP of one's own changes: those of the connection manager where both ends have it, and few
+/// where one end is the kernel's.
 fn by_adapter(workload: &Verbs, at: Adapters) -> bool {
     let telling = match *workload {
         Verbs::Latency { op, size, .. } => op == Op::Send && size == 64,
