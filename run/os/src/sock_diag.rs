@@ -6,6 +6,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 use rustix::net::{self, netlink, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
@@ -19,10 +20,40 @@ const BY_FAMILY: u16 = 20;
 /// `NLMSG_ERROR` of linux/netlink.h.
 const ERROR: u16 = 2;
 const NLM_F_REQUEST: u16 = 1;
+/// Everything that there is, and not one.
+const NLM_F_DUMP: u16 = 0x300;
+/// What was told changed meanwhile.
+const NLM_F_DUMP_INTR: u16 = 0x10;
+/// `NLMSG_DONE`.
+const DONE: u16 = 3;
 const NO_COOKIE: [u32; 2] = [u32::MAX; 2];
 const HEADER_LEN: usize = std::mem::size_of::<Header>();
 /// More than an answer without attributes has.
 const ANSWER_OCTETS_MAX: usize = 512;
+/// Octets of a message that tells of many sockets: the kernel makes them no longer than that.
+pub const LIST_OCTETS: usize = 32 << 10;
+/// States in which a program may have a socket that it can send or receive by, each a bit (include/net/tcp_states.h):
+/// neither those of listeners nor what is left of connections that nobody has any more.
+const WITH_CONNECTION: u32 = {
+    const ESTABLISHED: u32 = 1;
+    const SYN_SENT: u32 = 2;
+    const FIN_WAIT1: u32 = 4;
+    const FIN_WAIT2: u32 = 5;
+    const CLOSE: u32 = 7;
+    const CLOSE_WAIT: u32 = 8;
+    const LAST_ACK: u32 = 9;
+    const CLOSING: u32 = 11;
+    const BOUND_INACTIVE: u32 = 13;
+    1 << ESTABLISHED
+        | 1 << SYN_SENT
+        | 1 << FIN_WAIT1
+        | 1 << FIN_WAIT2
+        | 1 << CLOSE
+        | 1 << CLOSE_WAIT
+        | 1 << LAST_ACK
+        | 1 << CLOSING
+        | 1 << BOUND_INACTIVE
+};
 
 /// `struct nlmsghdr`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -127,7 +158,6 @@ impl SockDiag {
         remote: SocketAddr,
         interface: u32,
     ) -> io::Result<Option<Found>> {
-        self.sequence = self.sequence.wrapping_add(1);
         let id = SocketId {
             local_port: local.port().to_be_bytes(),
             remote_port: remote.port().to_be_bytes(),
@@ -140,22 +170,7 @@ impl SockDiag {
             IpAddr::V4(_) => libc::AF_INET,
             IpAddr::V6(_) => libc::AF_INET6,
         };
-        let request = Request {
-            header: Header {
-                len: std::mem::size_of::<Request>() as u32,
-                kind: BY_FAMILY,
-                flags: NLM_F_REQUEST,
-                sequence: self.sequence,
-                port: 0,
-            },
-            family: family as u8,
-            protocol: libc::IPPROTO_TCP as u8,
-            extensions: 0,
-            padding: 0,
-            states: u32::MAX,
-            id,
-        };
-        net::send(&self.fd, request.as_bytes(), SendFlags::NOSIGNAL)?;
+        self.ask(family, NLM_F_REQUEST, u32::MAX, id)?;
         let Some(answer) = self.receive()? else {
             return Ok(None);
         };
@@ -167,6 +182,88 @@ impl SockDiag {
             state: state_of(answer.state),
             has_owner: answer.inode != 0,
         }))
+    }
+
+    /// Gives `each` the inode of every TCP socket of this network namespace, over IPv4 and IPv6, that has a connection
+    /// and that a program has. `room` is for what the kernel says, [`LIST_OCTETS`] of it. Allocates nothing.
+    ///
+    /// # Errors
+    /// The kernel's, also where what it tells of has changed meanwhile: some may be missing.
+    pub fn each_connected_inode(
+        &mut self,
+        room: &mut [u8],
+        mut each: impl FnMut(u32),
+    ) -> io::Result<()> {
+        let any = SocketId {
+            local_port: [0; 2],
+            remote_port: [0; 2],
+            local: [0; 16],
+            remote: [0; 16],
+            interface: 0,
+            cookie: NO_COOKIE,
+        };
+        for family in [libc::AF_INET, libc::AF_INET6] {
+            self.ask(family, NLM_F_REQUEST | NLM_F_DUMP, WITH_CONNECTION, any)?;
+            while !self.take_list(room, &mut each)? {}
+        }
+        Ok(())
+    }
+
+    /// Takes one message with a list of sockets; whether it was the last.
+    fn take_list(&self, room: &mut [u8], each: &mut impl FnMut(u32)) -> io::Result<bool> {
+        let (_, len) = net::recv(&self.fd, &mut *room, RecvFlags::DONTWAIT)?;
+        let mut rest = room.get(..len).unwrap_or_default();
+        while let Ok((header, behind)) = Header::read_from_prefix(rest) {
+            let octets = (header.len as usize).max(HEADER_LEN);
+            // One that was left unread of an earlier list.
+            let is_ours = header.sequence == self.sequence;
+            if is_ours && header.flags & NLM_F_DUMP_INTR != 0 {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            match header.kind {
+                DONE if is_ours => return Ok(true),
+                ERROR if is_ours => {
+                    let (error, _) = i32::read_from_prefix(behind).unwrap_or((0, &[]));
+                    return Err(Errno::from_raw_os_error(-error).into());
+                }
+                BY_FAMILY if is_ours => {
+                    let answer = Answer::read_from_prefix(behind);
+                    let (answer, _) = answer.map_err(|_| io::ErrorKind::InvalidData)?;
+                    if answer.inode != 0 {
+                        each(answer.inode);
+                    }
+                }
+                _ => {}
+            }
+            rest = rest.get(octets.next_multiple_of(4)..).unwrap_or_default();
+        }
+        Ok(false)
+    }
+
+    /// The network namespace that it tells of, by the kernel's number; nothing where the kernel numbers none.
+    pub fn network(&self) -> Option<u64> {
+        crate::stream::network(std::os::fd::AsRawFd::as_raw_fd(&self.as_fd()))
+    }
+
+    fn ask(&mut self, family: i32, flags: u16, states: u32, id: SocketId) -> io::Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let request = Request {
+            header: Header {
+                len: std::mem::size_of::<Request>() as u32,
+                kind: BY_FAMILY,
+                flags,
+                sequence: self.sequence,
+                port: 0,
+            },
+            family: family as u8,
+            protocol: libc::IPPROTO_TCP as u8,
+            extensions: 0,
+            padding: 0,
+            states,
+            id,
+        };
+        net::send(&self.fd, request.as_bytes(), SendFlags::NOSIGNAL)?;
+        Ok(())
     }
 
     /// The answer to the last request. The kernel gives it within the send.
@@ -201,7 +298,7 @@ impl crate::guarded::Held for SockDiag {
     }
 }
 
-impl std::os::fd::AsFd for SockDiag {
+impl AsFd for SockDiag {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -268,6 +365,46 @@ mod tests {
         let other = SocketAddr::new(local.ip(), local.port() ^ 1);
         assert_eq!(diag.connection(server, other, 1).unwrap(), None);
         drop((accepted, client));
+    }
+
+    #[test]
+    fn every_socket_with_a_connection_is_listed_and_no_other() {
+        use std::os::fd::AsRawFd;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        let many: Vec<_> = (0..500)
+            .map(|_| {
+                (
+                    TcpStream::connect(to).unwrap(),
+                    listener.accept().unwrap().0,
+                )
+            })
+            .collect();
+        let mut diag = SockDiag::open().unwrap();
+        let mut room = vec![0; LIST_OCTETS];
+        let mut look = || {
+            let mut inodes = std::collections::HashSet::new();
+            // Sockets come and go on the machine.
+            while diag
+                .each_connected_inode(&mut room, |inode| {
+                    inodes.insert(inode);
+                })
+                .is_err()
+            {}
+            inodes
+        };
+        let inode = |fd: i32| crate::stream::inode(fd).unwrap() as u32;
+        let ends = many
+            .iter()
+            .flat_map(|(client, server)| [client.as_raw_fd(), server.as_raw_fd()]);
+        let wanted: Vec<u32> = ends.map(inode).collect();
+        let listed = look();
+        assert!(wanted.iter().all(|inode| listed.contains(inode)));
+        assert!(!listed.contains(&inode(listener.as_raw_fd())));
+        drop(many);
+        let listed = look();
+        assert!(!wanted.iter().any(|inode| listed.contains(inode)));
+        assert_eq!(diag.network(), crate::stream::network(listener.as_raw_fd()));
     }
 
     #[test]

@@ -46,6 +46,26 @@ pub fn state(fd: i32) -> Option<State> {
     })
 }
 
+/// The network namespace of the socket behind `fd`, by the kernel's number; nothing where the kernel numbers none (before
+/// 5.14).
+pub fn network(fd: i32) -> Option<u64> {
+    // include/uapi/asm-generic/socket.h
+    const SO_NETNS_COOKIE: i32 = 71;
+    let mut value = 0u64;
+    let mut len = std::mem::size_of_val(&value) as u32;
+    let args = [
+        fd as usize,
+        libc::SOL_SOCKET as usize,
+        SO_NETNS_COOKIE as usize,
+        std::ptr::from_mut(&mut value) as usize,
+        std::ptr::from_mut(&mut len) as usize,
+        0,
+    ];
+    // SAFETY: the kernel writes as many octets as `len` says to `value`, and the length.
+    unsafe { sys::call(libc::SYS_getsockopt, args) }.ok()?;
+    (value != 0).then_some(value)
+}
+
 /// Whether the program has asked the kernel to count octets of the socket `fd` for it: those whose pages a send without
 /// copies is done with (`SO_ZEROCOPY`), or those that a look passes over (`SO_PEEK_OFF`).
 pub fn counts_for_program(fd: i32) -> bool {

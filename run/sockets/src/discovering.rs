@@ -2,6 +2,7 @@
 //! Questions about its UDP sockets are answered by the same thread.
 
 use std::net::SocketAddr;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use weft_discovery::answering::Owner;
@@ -11,6 +12,8 @@ use weft_os::{beside, io_uring, stream};
 use weft_settings::DiscoveryPort;
 use weft_udp_offload::Offload;
 
+use crate::ddp::Slots;
+
 const ABOUT: About = About::Stream;
 
 /// What finds out, for one process and those forked from it.
@@ -19,11 +22,15 @@ pub struct Discovery {
     asker: Asker,
     promises: &'static Promises,
     answering: Answering,
+    owners: &'static Owners,
 }
 
 /// Who looks after what a yes was said for: connections, or datagrams of UDP sockets.
+#[derive(Debug)]
 struct Owners {
     promises: &'static Promises,
+    /// Room for connections over DDP, once it is there.
+    slots: OnceLock<&'static Slots>,
     offload: Option<&'static Offload>,
 }
 
@@ -31,7 +38,10 @@ impl Owner for Owners {
     fn promise(&self, connection: &Connection, now: Duration) -> bool {
         match connection.about {
             // A connection that a ring accepts no hook sees: its program would read the Request.
-            About::Stream => !io_uring::is_used() && self.promises.promise(connection, now),
+            About::Stream => {
+                let has_room = self.slots.get().is_none_or(|slots| slots.has_room());
+                has_room && !io_uring::is_used() && self.promises.promise(connection, now)
+            }
             // Nothing is held back for datagrams: each end proves what it says of itself. Who would refuse the channel
             // does not have others connect for it.
             About::Datagrams => {
@@ -56,16 +66,26 @@ impl Discovery {
         offload: Option<&'static Offload>,
     ) -> Option<&'static Discovery> {
         let promises: &Promises = Box::leak(Box::new(Promises::new()?));
-        let owners = Box::leak(Box::new(Owners { promises, offload }));
+        let owners: &Owners = Box::leak(Box::new(Owners {
+            promises,
+            slots: OnceLock::new(),
+            offload,
+        }));
         let discovery: &Discovery = Box::leak(Box::new(Discovery {
             asker: Asker::new(port)?,
             promises,
             answering: Answering::new(port, owners)?,
+            owners,
         }));
         if let Some(offload) = offload {
             offload.set_answering(&discovery.answering);
         }
         Some(discovery)
+    }
+
+    /// No yes is said for connections for which there is no room in `slots`.
+    pub fn look_for_room_in(&self, slots: &'static Slots) {
+        let _ = self.owners.slots.set(slots);
     }
 
     /// What is known of the server at this address.
@@ -164,4 +184,28 @@ fn accepted(fd: i32) -> Option<Connection> {
         client: client.into(),
         server: server.into(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn no_yes_is_said_where_there_is_no_room() {
+        weft_os::process::watch();
+        let discovery = Discovery::new(DiscoveryPort::Agreed(0), None).unwrap();
+        let slots: &Slots = Box::leak(Box::new(Slots::new(false).unwrap()));
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let server = listener.accept().unwrap().0;
+        let connection = accepted(server.as_raw_fd()).unwrap();
+        let promises = || discovery.owners.promise(&connection, weft_discovery::now());
+        assert!(promises());
+        discovery.look_for_room_in(slots);
+        assert!(promises());
+        slots.fill();
+        assert!(!promises());
+    }
 }

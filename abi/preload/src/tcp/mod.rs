@@ -222,7 +222,14 @@ impl Socket for TcpSocket {
         real: impl FnOnce() -> isize,
     ) -> isize {
         let Some(connection) = self.connection() else {
-            return real();
+            let flags = match flags & libc::SPLICE_F_NONBLOCK {
+                0 => 0,
+                _ => libc::MSG_DONTWAIT,
+            };
+            return match self.await_beginning(flags) {
+                Ok(()) => real(),
+                Err(errno) => fail(errno),
+            };
         };
         let moved = self.octets_to_pipe(connection, pipe, most, flags, real);
         self.called(connection);
@@ -249,7 +256,10 @@ impl Socket for TcpSocket {
         real: impl FnOnce() -> isize,
     ) -> isize {
         let Some(connection) = self.connection() else {
-            return real();
+            return match self.await_beginning(flags) {
+                Ok(()) => real(),
+                Err(errno) => fail(errno),
+            };
         };
         let mut is_plain = false;
         let plain = || {
@@ -275,7 +285,7 @@ impl Socket for TcpSocket {
         timeout: *mut timespec,
         real: impl FnOnce() -> c_int,
     ) -> c_int {
-        if self.connection().is_none() {
+        if self.connection().is_none() && !self.record.lacks_room() {
             return real();
         }
         receive_one_by_one(messages, count, flags, timeout, |at, flags| {

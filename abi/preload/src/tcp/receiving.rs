@@ -125,6 +125,19 @@ impl TcpSocket {
         }
     }
 
+    /// A receive on a connection that is none of DDP, before it is the kernel's: where there is no room for another over
+    /// DDP, the peer's first octets are looked at before the program gets any, as they may be a Request.
+    pub(super) fn await_beginning(self, flags: c_int) -> Result<(), Errno> {
+        while self.record.lacks_room() {
+            if !may_wait(self.fd, flags) {
+                return Err(libc::EAGAIN);
+            }
+            wait_to_receive(self.fd, 1)?;
+            self.connection();
+        }
+        Ok(())
+    }
+
     fn wait_for_octets(
         self,
         connection: Connection<'static>,

@@ -10,6 +10,9 @@
 //! | `state` | how far it is |
 //! | `directions` | what it knows of each of its directions |
 //! | [`slots`] | room for them |
+//! | `users` | which processes have used one |
+//! | `reclaiming` | slots of connections that nobody has any more |
+//! | `refusing` | a peer for whose connection there is no room |
 //! | `starting` | MPA's Request and Reply |
 //! | `plain` | an end that hears no Request |
 //! | `probing` | a peer that overlooks the first FPDU |
@@ -41,6 +44,8 @@ mod peeking;
 mod plain;
 mod probing;
 mod receiving;
+mod reclaiming;
+mod refusing;
 mod rest;
 mod room;
 mod sending;
@@ -52,9 +57,11 @@ mod state;
 mod taking_over;
 mod telling;
 mod told_maps;
+mod users;
 
 pub use ending::Left;
 pub use receiving::Received;
+pub use refusing::{begins_with, Beginning};
 pub use slot::{Slot, State};
 pub use slots::{Slots, SLOTS_MAX};
 pub use starting::{begun, Settled};

@@ -11,6 +11,7 @@ use super::slots;
 pub use super::state::State;
 use super::state::{OVER, TOLD};
 use super::told_maps::ToldMaps;
+use super::users::Users;
 use crate::Errno;
 
 /// Octets of the stream in one FPDU of ours at most.
@@ -69,6 +70,8 @@ pub struct Slot {
     pub(super) map_entries: AtomicU32,
     /// The process that has mapped memory for the peer; 0 for none.
     pub(super) mapped_by: AtomicU32,
+    /// The processes that have used the connection and may have it still.
+    pub(super) users: Users,
     /// Taken before `sending` where both are.
     pub(super) receiving: Shared<Receiving>,
     pub(super) sending: Shared<Sending>,
@@ -86,8 +89,9 @@ impl Slot {
         shared::values(count)
     }
 
-    /// From now on a connection of one process.
-    pub(super) fn begin(&self, state: State, crc: bool) {
+    /// From now on a connection of one process, in this network namespace.
+    pub(super) fn begin(&self, state: State, crc: bool, network: Option<u64>) {
+        self.users.begin(network);
         self.set_wants_crc(crc);
         self.set_fpdu_awaited(0);
         self.set_has_crc(false);
@@ -270,7 +274,9 @@ impl Slot {
         self.is_shared.store(1, Ordering::Release);
     }
 
-    pub(super) fn is_shared(&self) -> bool {
+    /// Whether another process may have the connection too.
+    #[inline]
+    pub fn is_shared(&self) -> bool {
         self.is_shared.load(Ordering::Acquire) != 0
     }
 
@@ -355,7 +361,7 @@ mod tests {
     fn what_a_peer_had_mapped_is_nobodys_with_the_next_connection() {
         use weft_stream::{Map, Target};
         let slot = &Slot::make(1).unwrap()[0];
-        slot.begin(State::Connecting, false);
+        slot.begin(State::Connecting, false, None);
         slot.set_map_entries(1);
         let target = Target {
             to: 1,
@@ -384,7 +390,7 @@ mod tests {
     #[test]
     fn the_error_of_a_send_is_told_once_and_ends_nothing() {
         let slot = &Slot::make(1).unwrap()[0];
-        slot.begin(State::Connecting, false);
+        slot.begin(State::Connecting, false, None);
         slot.keep_send_error(libc::ECONNRESET);
         assert_eq!(slot.state(), State::Connecting);
         assert_eq!(slot.tell_error(), Some(libc::ECONNRESET));
@@ -396,7 +402,7 @@ mod tests {
         assert_eq!(slot.tell_error(), None);
         // It is none of the next connection's.
         slot.keep_send_error(libc::ECONNRESET);
-        slot.begin(State::Connecting, false);
+        slot.begin(State::Connecting, false, None);
         assert_eq!(slot.tell_error(), None);
     }
 

@@ -6,6 +6,7 @@ use weft_os::shared::{self, give_back, Region, Taken};
 use weft_os::{process, sched};
 use zerocopy::FromZeros;
 
+use super::reclaiming::Reclaiming;
 use super::slot::{Slot, State};
 
 const BITS: usize = u64::BITS as usize;
@@ -13,16 +14,23 @@ const BITS: usize = u64::BITS as usize;
 const WORDS: usize = 4096 / 8;
 /// Connections that a family of processes can have at a time.
 pub const SLOTS_MAX: usize = 16_384;
-const _: () = assert!(SLOTS_MAX <= WORDS * BITS);
+const _: () = assert!(std::mem::size_of::<Map>() == 4096);
 /// How often slots are looked at whose process may have ended, at most.
 const LOOK_EVERY_MS: u32 = 1000;
 /// What the region is called, with what it is made of: programs of another version do not take it for theirs.
 const NAME: &str = concat!("weft-streams-", env!("CARGO_PKG_VERSION"));
 
+/// Connections beside that, for which nobody is told any more that Weft is here: those that were told already come.
+const KEPT_FREE: u32 = (SLOTS_MAX / 64) as u32;
+
 /// Which slots are taken, a bit each. A look for a free one touches this page and no slot.
 #[repr(C, align(4096))]
 #[derive(Debug, FromZeros)]
-struct Map([AtomicU64; WORDS]);
+pub(super) struct Map {
+    bits: [AtomicU64; SLOTS_MAX / BITS],
+    /// When slots that nobody has any more are looked for.
+    pub(super) reclaiming: Reclaiming,
+}
 
 /// The inodes of their sockets, a page of them.
 #[repr(C, align(4096))]
@@ -39,7 +47,7 @@ const OCTETS: usize = MAP_OCTETS + INODES_OCTETS + SLOTS_MAX * std::mem::size_of
 pub struct Slots {
     are_inherited: bool,
     region: Region,
-    map: &'static Map,
+    pub(super) map: &'static Map,
     inodes: &'static [Inodes],
     slots: &'static [Slot],
     /// When all of them were last looked at.
@@ -95,7 +103,7 @@ impl Slots {
 
     /// The slot of the socket with this inode: another process of the family has the connection, or had.
     pub fn find(&self, inode: u64) -> Option<u32> {
-        let words = self.map.0[..SLOTS_MAX / BITS].iter().enumerate();
+        let words = self.map.bits.iter().enumerate();
         let number = words
             .filter(|(_, word)| word.load(Ordering::Relaxed) != 0)
             .find_map(|(at, _)| {
@@ -103,7 +111,37 @@ impl Slots {
                     .find(|number| self.inode(*number).load(Ordering::Acquire) == inode)
             })?;
         self.share(number as u32);
-        Some(number as u32)
+        self.enter(number as u32, inode).then_some(number as u32)
+    }
+
+    /// This process uses the connection of the socket with this inode, which had this slot and was shared; false where
+    /// it has it no longer.
+    pub fn enter(&self, number: u32, inode: u64) -> bool {
+        let is_its = || self.inode_of(number) == inode;
+        let Some(users) = self
+            .get(number)
+            .map(|slot| &slot.users)
+            .filter(|_| is_its())
+        else {
+            return false;
+        };
+        let was_there = users.has_own();
+        if users.enter() && is_its() {
+            return true;
+        }
+        if !was_there {
+            users.leave();
+        }
+        false
+    }
+
+    /// The numbers of slots that are taken.
+    pub(super) fn taken_numbers(&self) -> impl Iterator<Item = usize> + '_ {
+        let words = self.map.bits.iter().enumerate();
+        words.flat_map(|(at, word)| {
+            let bits = word.load(Ordering::Acquire);
+            (0..BITS).filter_map(move |bit| (bits & 1 << bit != 0).then_some(at * BITS + bit))
+        })
     }
 
     /// The slot with this number.
@@ -112,20 +150,22 @@ impl Slots {
         self.slots.get(number as usize)
     }
 
-    /// Takes a slot for a connection of this process, whose socket has this inode; its number. `crc`: this end wants
-    /// one.
-    pub fn take(&self, state: State, inode: u64, crc: bool) -> Option<u32> {
+    /// Takes a slot for a connection of this process, whose socket has this inode and is in this network namespace, if
+    /// that is known; its number. `crc`: this end wants one.
+    pub fn take(&self, state: State, inode: u64, crc: bool, network: Option<u64>) -> Option<u32> {
+        self.reclaim_where_due();
         let number = self.take_number().or_else(|| {
             self.clear_dead();
+            self.reclaim_now();
             self.take_number()
         })?;
-        self.slots[number].begin(state, crc);
+        self.slots[number].begin(state, crc, network);
         self.inode(number).store(inode, Ordering::Release);
         Some(number as u32)
     }
 
     fn take_number(&self) -> Option<usize> {
-        let mut words = self.map.0[..SLOTS_MAX / BITS].iter().enumerate();
+        let mut words = self.map.bits.iter().enumerate();
         words.find_map(|(at, word)| take_bit(word).map(|bit| at * BITS + bit))
     }
 
@@ -153,11 +193,11 @@ impl Slots {
         }
     }
 
-    fn free(&self, number: usize) {
+    pub(crate) fn free(&self, number: usize) {
         self.inode(number).store(0, Ordering::Release);
         self.slots[number].clear();
         let (word, bit) = (number / BITS, number % BITS);
-        self.map.0[word].fetch_and(!(1 << bit), Ordering::Release);
+        self.map.bits[word].fetch_and(!(1 << bit), Ordering::Release);
     }
 
     /// The process is about to fork, and has this connection.
@@ -167,24 +207,50 @@ impl Slots {
         }
     }
 
-    /// This process has the connection no longer. Its slot is free then, unless another process may have it.
-    pub fn leave(&self, number: u32) {
+    /// This process has the connection of the socket with this inode no longer. Its slot is free then, unless another
+    /// process may have it.
+    pub fn leave(&self, number: u32, inode: u64) {
         let Some(slot) = self.get(number) else {
             return;
         };
+        // The slot may be another connection's by now, if this process had this one and never used it.
+        if self.inode_of(number) != inode {
+            return;
+        }
         if slot.is_shared() {
             slot.disown();
+            slot.users.leave();
+            self.map.reclaiming.count_left();
             return;
         }
         self.free(number as usize);
     }
 
+    /// Whether there is room for connections of those who are told now that Weft is here.
+    pub fn has_room(&self) -> bool {
+        let is_short = || self.taken() > SLOTS_MAX as u32 - KEPT_FREE;
+        if is_short() {
+            self.clear_dead();
+            self.reclaim_now();
+        }
+        !is_short()
+    }
+
     /// Slots that are taken.
     pub fn taken(&self) -> u32 {
-        let words = self.map.0.iter();
+        let words = self.map.bits.iter();
         words
             .map(|word| word.load(Ordering::Relaxed).count_ones())
             .sum()
+    }
+}
+
+#[cfg(test)]
+impl Slots {
+    /// As if all of them were taken.
+    pub(crate) fn fill(&self) {
+        let words = self.map.bits.iter();
+        words.for_each(|word| word.store(u64::MAX, Ordering::Relaxed));
     }
 }
 
@@ -228,18 +294,24 @@ mod tests {
         weft_os::process::watch();
         let slots = Slots::new(false).unwrap();
         let taken: Vec<u32> = (0..130u64)
-            .map(|inode| slots.take(State::Connecting, 1000 + inode, false).unwrap())
+            .map(|inode| {
+                slots
+                    .take(State::Connecting, 1000 + inode, false, None)
+                    .unwrap()
+            })
             .collect();
         assert_eq!(taken, (0..130).collect::<Vec<u32>>());
         assert_eq!(slots.get(65).unwrap().state(), State::Connecting);
         slots.share(66);
-        slots.leave(66);
+        slots.leave(66, 1066);
         assert_eq!(slots.taken(), 130, "another process may have it");
-        slots.leave(65);
+        slots.leave(65, 7);
+        assert_eq!(slots.taken(), 130, "it is another connection's");
+        slots.leave(65, 1065);
         assert_eq!(slots.taken(), 129);
         assert_eq!(slots.get(65).unwrap().state(), State::Free);
         assert_eq!(slots.find(1065), None);
-        assert_eq!(slots.take(State::Accepted, 7, false), Some(65));
+        assert_eq!(slots.take(State::Accepted, 7, false, None), Some(65));
         assert_eq!(slots.find(7), Some(65));
         assert_eq!(slots.find(1003), Some(3));
     }
@@ -249,19 +321,17 @@ mod tests {
         weft_os::process::watch();
         let slots = Slots::new(false).unwrap();
         let child = fork(|| {
-            let taken = [1, 2, 3].map(|inode| slots.take(State::Accepted, inode, false));
+            let taken = [1, 2, 3].map(|inode| slots.take(State::Accepted, inode, false, None));
             // Somebody else may have this one.
             slots.share(1);
             taken == [Some(0), Some(1), Some(2)]
         });
         assert!(await_child(child));
-        assert_eq!(slots.take(State::Accepted, 4, false), Some(3));
-        for word in &slots.map.0[..SLOTS_MAX / BITS] {
-            word.store(u64::MAX, Ordering::Relaxed);
-        }
-        assert_eq!(slots.take(State::Accepted, 5, false), Some(0));
-        assert_eq!(slots.take(State::Accepted, 6, false), Some(2));
-        assert_eq!(slots.take(State::Accepted, 7, false), None);
+        assert_eq!(slots.take(State::Accepted, 4, false, None), Some(3));
+        slots.fill();
+        assert_eq!(slots.take(State::Accepted, 5, false, None), Some(0));
+        assert_eq!(slots.take(State::Accepted, 6, false, None), Some(2));
+        assert_eq!(slots.take(State::Accepted, 7, false, None), None);
         assert_eq!((slots.find(1), slots.find(2)), (None, Some(1)));
     }
 
@@ -269,9 +339,7 @@ mod tests {
     fn there_are_so_many_and_no_more() {
         weft_os::process::watch();
         let slots = Slots::new(false).unwrap();
-        for word in &slots.map.0[..SLOTS_MAX / BITS] {
-            word.store(u64::MAX, Ordering::Relaxed);
-        }
-        assert_eq!(slots.take(State::Connecting, 1, false), None);
+        slots.fill();
+        assert_eq!(slots.take(State::Connecting, 1, false, None), None);
     }
 }

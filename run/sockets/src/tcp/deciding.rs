@@ -52,7 +52,7 @@ impl Streams {
                 (State::Tcp, Reason::Released, Verdict::Kernel)
             }
             Mode::Prefer => self.connect_and_ask(record, fd, to),
-            Mode::Require => self.begin_ddp(record),
+            Mode::Require => self.begin_ddp(record, fd),
         };
         set(record, mode, state, reason);
         verdict

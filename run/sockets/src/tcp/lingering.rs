@@ -119,8 +119,9 @@ impl Lingering {
             .checked_sub(1)
         {
             self.slots.remove(number);
-            close_own(fd as i32, slots.inode_of(number as u32));
-            slots.leave(number as u32);
+            let inode = slots.inode_of(number as u32);
+            close_own(fd as i32, inode);
+            slots.leave(number as u32, inode);
         }
     }
 

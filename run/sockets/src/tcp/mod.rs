@@ -73,7 +73,7 @@ pub struct Streams {
     /// FPDUs are to carry a CRC.
     crc: bool,
     /// Of connections over DDP, in memory that forked processes share.
-    slots: Option<Slots>,
+    slots: Option<&'static Slots>,
     /// Whether the other end of a connection is Weft; nothing where there is no memory to find out.
     discovery: Option<&'static Discovery>,
     /// Sockets in which something is left to do.
@@ -96,6 +96,8 @@ pub struct Streams {
     rsockets: Option<Rsockets>,
     /// No hook sees the program's own calls: a number may stand for something else at any time.
     unseen: AtomicBool,
+    /// Somebody was told that there is no room for more.
+    is_full_told: AtomicBool,
     /// Sockets that were looked after.
     begun: AtomicU64,
 }
@@ -121,9 +123,14 @@ impl Streams {
             confined: AtomicBool::new(false),
             rsockets: None,
             unseen: AtomicBool::new(false),
+            is_full_told: AtomicBool::new(false),
             begun: AtomicU64::new(0),
         };
-        streams.slots = Slots::new(streams.rules.any());
+        let slots = Slots::new(streams.rules.any());
+        streams.slots = slots.map(|slots| &*Box::leak(Box::new(slots)));
+        if let (Some(discovery), Some(slots)) = (discovery, streams.slots) {
+            discovery.look_for_room_in(slots);
+        }
         streams.records = Pool::new(streams.most(), ROW_RECORDS);
         streams.waiting = Waiting::new(streams.most());
         streams.doubtful = Waiting::new(streams.most());
@@ -223,7 +230,7 @@ impl Sockets for Streams {
     }
 
     fn is_inherited(&self) -> bool {
-        self.slots.as_ref().is_some_and(Slots::are_inherited)
+        self.slots.is_some_and(Slots::are_inherited)
     }
 
     fn share(&self, number: usize) {

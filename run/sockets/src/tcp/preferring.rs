@@ -49,7 +49,7 @@ impl Streams {
         let Some(question) = discovery.ask(fd, server) else {
             return (State::Tcp, Reason::NotThere, verdict);
         };
-        if !self.take_slot(record, ddp::State::Connecting) {
+        if !self.take_slot(record, fd, ddp::State::Connecting) {
             discovery.give_up(question);
             return (State::Tcp, Reason::NoRoom, verdict);
         }

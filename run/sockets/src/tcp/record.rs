@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use weft_discovery::Ticket;
 use weft_os::lock::{Lock, Locked};
+use weft_os::process;
 
 use super::standing::{Asked, Standing, State};
 use crate::kind::Origin;
@@ -20,8 +21,10 @@ pub struct Record {
     standing: AtomicU32,
     /// It is used in ways that no hook sees.
     released: AtomicBool,
-    /// The slot of its connection over DDP, and one; 0 for none, and [`NOT_LOOKED_UP`].
+    /// The slot of its connection over DDP, and one; 0 for none, [`NOT_LOOKED_UP`] and [`NO_ROOM`].
     slot: AtomicU32,
+    /// The process that is known to use the connection. A forked child has its parent's.
+    used_by: AtomicU32,
     /// The question whether the other end is Weft, as a word; 0 for none that is open.
     question: AtomicU32,
     /// A descriptor for the thread that serves what nobody calls for; -1 for none. Used under the lock.
@@ -62,13 +65,15 @@ enum Watched {
 
 /// Whether the socket has a slot is not known.
 const NOT_LOOKED_UP: u32 = u32::MAX;
+/// It was to have one, and there was none; what its peer begins with has not been seen.
+const NO_ROOM: u32 = u32::MAX - 1;
 
 /// The same.
 #[derive(Debug)]
 pub(super) struct NotLookedUp;
 
 /// Octets of a record at most.
-const RECORD_OCTETS_MAX: usize = 128;
+const RECORD_OCTETS_MAX: usize = 256;
 const _: () = assert!(std::mem::size_of::<Record>() <= RECORD_OCTETS_MAX);
 
 impl Record {
@@ -81,6 +86,7 @@ impl Record {
             standing: AtomicU32::new(0),
             released: AtomicBool::new(false),
             slot: AtomicU32::new(0),
+            used_by: AtomicU32::new(0),
             question: AtomicU32::new(0),
             served_by: Lock::new(-1),
             waiters: AtomicU32::new(0),
@@ -172,7 +178,7 @@ impl Record {
     #[inline]
     pub(super) fn slot(&self) -> Result<Option<u32>, NotLookedUp> {
         match self.slot.load(Ordering::Acquire) {
-            NOT_LOOKED_UP => Err(NotLookedUp),
+            NOT_LOOKED_UP | NO_ROOM => Err(NotLookedUp),
             word => Ok(word.checked_sub(1)),
         }
     }
@@ -180,6 +186,27 @@ impl Record {
     pub(super) fn set_slot(&self, slot: Option<u32>) {
         let word = slot.map_or(0, |slot| slot + 1);
         self.slot.store(word, Ordering::Release);
+    }
+
+    /// Whether it was accepted where there was no room for another connection over DDP, and its peer may ask for one
+    /// yet.
+    #[inline]
+    pub fn lacks_room(&self) -> bool {
+        self.slot.load(Ordering::Acquire) == NO_ROOM
+    }
+
+    pub(super) fn set_lacks_room(&self) {
+        self.slot.store(NO_ROOM, Ordering::Release);
+    }
+
+    /// Whether this process is known to use the connection.
+    #[inline]
+    pub(super) fn is_used_here(&self) -> bool {
+        self.used_by.load(Ordering::Relaxed) == process::id()
+    }
+
+    pub(super) fn set_used_here(&self) {
+        self.used_by.store(process::id(), Ordering::Relaxed);
     }
 
     /// The question whether the other end is Weft, while that is not known.

@@ -7,16 +7,16 @@ use weft_settings::streams::Mode;
 
 use super::standing::{Reason, Standing, State};
 use super::{Record, Streams};
-use crate::ddp::{self, Connection, Received, Settled};
+use crate::ddp::{self, Beginning, Connection, Received, Settled};
 use crate::verdict::Verdict;
 
 impl Streams {
     /// Begins DDP on a socket that is about to connect and asks nobody. Gives how its octets go, why, and what is left
     /// to do of the program's call: it fails where there is no room for another connection.
-    pub(super) fn begin_ddp(&self, record: &Record) -> (State, Reason, Verdict) {
+    pub(super) fn begin_ddp(&self, record: &Record, fd: i32) -> (State, Reason, Verdict) {
         // Of a connect that failed.
         self.end_ddp(record);
-        match self.take_slot(record, ddp::State::Connecting) {
+        match self.take_slot(record, fd, ddp::State::Connecting) {
             true => (State::Ddp, Reason::None, Verdict::Kernel),
             false => (
                 State::Undecided,
@@ -26,10 +26,10 @@ impl Streams {
         }
     }
 
-    /// Gives the connection of this record a slot; whether there was one.
-    pub(super) fn take_slot(&self, record: &Record, state: ddp::State) -> bool {
-        let slots = self.slots.as_ref();
-        let slot = slots.and_then(|slots| slots.take(state, record.references.inode(), self.crc));
+    /// Gives the connection of this record, whose socket is `fd`, a slot; whether there was one.
+    pub(super) fn take_slot(&self, record: &Record, fd: i32, state: ddp::State) -> bool {
+        let (slots, inode) = (self.slots.as_ref(), record.references.inode());
+        let slot = slots.and_then(|slots| slots.take(state, inode, self.crc, stream::network(fd)));
         self.set_slot(record, slot);
         let slot = slot.and_then(|slot| slots?.get(slot));
         if let Some(slot) = slot {
@@ -41,6 +41,7 @@ impl Streams {
     fn set_slot(&self, record: &Record, slot: Option<u32>) {
         self.connections
             .fetch_add(u32::from(slot.is_some()), Ordering::Relaxed);
+        record.set_used_here();
         record.set_slot(slot);
     }
 
@@ -49,10 +50,16 @@ impl Streams {
     pub fn connection(&self, record: &Record, fd: i32) -> Option<Connection<'static>> {
         let slot = match record.slot() {
             Ok(slot) => slot?,
-            Err(_) => self.look_up(record)?,
+            Err(_) => self.look_up(record, fd)?,
         };
         let maps = self.mapped.as_ref().and_then(|mapped| mapped.of(slot));
         let connection = Connection::new(self.slots.as_ref()?.get(slot)?, fd);
+        if connection.slot().is_shared()
+            && !record.is_used_here()
+            && !self.use_here(record, slot, fd)
+        {
+            return None;
+        }
         let connection = connection.with_discovery(self.discovery).with_maps(maps);
         Some(match record.question() {
             None => connection,
@@ -60,12 +67,63 @@ impl Streams {
         })
     }
 
+    /// This process makes its first call on a connection that it has from another. False where its slot has become
+    /// somebody else's: the connection had ended both ways, and nobody was known to have it.
+    #[cold]
+    fn use_here(&self, record: &Record, slot: u32, fd: i32) -> bool {
+        let slots = self.slots.as_ref();
+        if slots.is_some_and(|slots| slots.enter(slot, record.references.inode())) {
+            record.set_used_here();
+            return true;
+        }
+        if fd >= 0 {
+            self.forget_slot(record);
+            record.set_standing(Standing {
+                state: State::Tcp,
+                reason: Reason::NoRoom,
+                ..record.standing()
+            });
+            // What lies in the socket is framed, and nobody knows any more how.
+            stream::reset(fd);
+        }
+        false
+    }
+
+    /// A connection was accepted for which there is no slot: as long as its peer has sent nothing it may ask for DDP.
+    #[cold]
+    fn go_without_room(&self, record: &Record, fd: i32) {
+        if fd < 0 {
+            return;
+        }
+        if !record.lacks_room() {
+            record.set_standing(Standing {
+                state: State::Tcp,
+                reason: Reason::NoRoom,
+                ..record.standing()
+            });
+            if !self.is_full_told.swap(true, Ordering::Relaxed) {
+                weft_settings::warn!(
+                    "{} connections over DDP are open, and there is no room for more: others are TCP, and peers that \
+                     ask for DDP are refused",
+                    ddp::SLOTS_MAX
+                );
+            }
+            record.set_lacks_room();
+        }
+        if ddp::begins_with(fd) != Beginning::Nothing {
+            record.set_slot(None);
+        }
+    }
+
     /// Finds the slot of a socket that was accepted, or that came from another process of the family.
     #[cold]
-    fn look_up(&self, record: &Record) -> Option<u32> {
-        let standing = record.standing();
-        if standing.state == State::Ddp {
-            self.take_slot(record, ddp::State::Accepted);
+    fn look_up(&self, record: &Record, fd: i32) -> Option<u32> {
+        let (standing, lacks_room) = (record.standing(), record.lacks_room());
+        if standing.state == State::Ddp || lacks_room {
+            if lacks_room || !self.take_slot(record, fd, ddp::State::Accepted) {
+                self.go_without_room(record, fd);
+                return None;
+            }
             let slot = record.slot().ok()?;
             if standing.mode == Some(Mode::Prefer) {
                 self.slots.as_ref()?.get(slot?)?.set_prefers();
@@ -95,7 +153,7 @@ impl Streams {
     pub(super) fn end_ddp(&self, record: &Record) {
         if let (Some(slots), Ok(Some(slot))) = (&self.slots, record.slot()) {
             self.forget_slot(record);
-            slots.leave(slot);
+            slots.leave(slot, record.references.inode());
         }
     }
 
@@ -174,5 +232,108 @@ impl Streams {
             .taken()
             .filter_map(|record| record.slot().ok()?);
         taken.for_each(|slot| slots.share(slot));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stack::Stack;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+    use weft_os::testing::{await_child, fork};
+    use weft_settings::streams::StreamRules;
+    use weft_settings::Settings;
+    use weft_stream::{start, Receiver};
+
+    fn stack() -> &'static Stack {
+        let settings = Settings {
+            ddp: StreamRules::parse("require").unwrap(),
+            ..Settings::default()
+        };
+        Box::leak(Box::new(Stack::new(&settings, &["tests"]).unwrap()))
+    }
+
+    fn record_of(stack: &'static Stack, fd: &impl AsRawFd) -> &'static Record {
+        let number = stack.socket(fd.as_raw_fd()).unwrap().number;
+        stack.kinds().streams.record(number).unwrap()
+    }
+
+    /// A client, and its connection as the listener's program has accepted it.
+    fn accepted(stack: &'static Stack, listener: &TcpListener) -> (TcpStream, TcpStream) {
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let fd = listener.as_raw_fd();
+        let _ = (stack.kinds().streams).accepting(record_of(stack, listener), fd);
+        let known = stack.listener(fd);
+        let (server, _) = listener.accept().unwrap();
+        stack.accepted(known, server.as_raw_fd());
+        (client, server)
+    }
+
+    #[test]
+    fn without_room_plain_peers_are_served_and_those_that_ask_are_refused() {
+        let (stack, listener) = (stack(), TcpListener::bind("127.0.0.1:0").unwrap());
+        let streams = &stack.kinds().streams;
+        let slots = streams.slots.unwrap();
+        assert!(slots.has_room());
+        slots.fill();
+        assert!(!slots.has_room());
+        let tcp = |record: &Record, server: &TcpStream| {
+            let standing = streams.standing(record, server.as_raw_fd());
+            (standing.state, standing.reason) == (State::Tcp, Reason::NoRoom)
+        };
+        let look = |server: &TcpStream| {
+            let record = record_of(stack, server);
+            let connection = streams.connection(record, server.as_raw_fd());
+            assert!(connection.is_none() && tcp(record, server));
+            record.lacks_room()
+        };
+        let (mut client, mut server) = accepted(stack, &listener);
+        assert!(look(&server), "it may ask yet");
+        client.write_all(b"plain").unwrap();
+        while look(&server) {}
+        let mut octets = [0; 5];
+        server.read_exact(&mut octets).unwrap();
+        assert_eq!(&octets, b"plain");
+
+        let (mut client, mut server) = accepted(stack, &listener);
+        let data = Receiver::connection_data(1, 0x1000, 2, 0x2000);
+        client.write_all(&start::request(&data, false)).unwrap();
+        while look(&server) {}
+        assert!(server.read(&mut octets).is_err(), "nothing of the Request");
+        assert!(client.read_to_end(&mut Vec::new()).is_err());
+    }
+
+    /// A child that has never used a connection has its parent's number for it, which may be another's by now.
+    #[test]
+    fn who_comes_late_to_a_connection_ends_it_and_harms_no_other() {
+        let (stack, listener) = (stack(), TcpListener::bind("127.0.0.1:0").unwrap());
+        let streams = &stack.kinds().streams;
+        let slots = streams.slots.unwrap();
+        let (_client, server) = accepted(stack, &listener);
+        let record = record_of(stack, &server);
+        let slot = streams
+            .connection(record, server.as_raw_fd())
+            .unwrap()
+            .slot();
+        streams.share_ddp();
+        let child = fork(|| streams.connection(record, server.as_raw_fd()).is_some());
+        assert!(await_child(child));
+        let number = record.slot().ok().flatten().unwrap();
+        slots.free(number as usize);
+        let taken = slots.take(ddp::State::Accepted, 77, false, None);
+        assert_eq!(taken, Some(number));
+        let child = fork(|| {
+            slots.share(number);
+            let connection = streams.connection(record, server.as_raw_fd());
+            streams.end_ddp(record);
+            connection.is_none() && stream::state(server.as_raw_fd()) == Some(stream::State::Closed)
+        });
+        assert!(await_child(child));
+        assert_eq!(
+            (slots.find(77), slot.state()),
+            (taken, ddp::State::Accepted)
+        );
     }
 }
