@@ -188,6 +188,10 @@ impl Socket for Mine {
         each!(self, socket => socket.is_readable())
     }
 
+    fn is_asking(self) -> bool {
+        each!(self, socket => socket.is_asking())
+    }
+
     fn is_writable(self) -> bool {
         each!(self, socket => socket.is_writable())
     }

@@ -1,5 +1,6 @@
 //! The sets of a `select`.
 
+use std::cell::Cell;
 use std::ffi::c_int;
 
 use libc::fd_set;
@@ -55,13 +56,19 @@ impl Sets {
         ready: c_int,
         is_readable: impl Fn(c_int) -> bool,
         is_writable: impl Fn(c_int) -> bool,
+        is_asking: impl Fn(c_int) -> bool,
     ) -> Sifted {
         let [read, write, _] = self.places;
-        let unreadable = self.take_away(read, is_readable);
+        let any_asks = Cell::new(false);
+        let unreadable = self.take_away(read, |fd| {
+            let is_readable = is_readable(fd);
+            any_asks.set(any_asks.get() || !is_readable && is_asking(fd));
+            is_readable
+        });
         let unwritable = self.take_away(write, is_writable);
         Sifted {
             left: ready - unreadable - unwritable,
-            hides_room: unwritable > 0,
+            looks_again: unwritable > 0 || any_asks.get(),
         }
     }
 

@@ -6,8 +6,9 @@ use std::ffi::c_int;
 pub struct Sifted {
     /// How many.
     pub left: c_int,
-    /// Room to send was taken away, which the kernel goes on reporting.
-    pub hides_room: bool,
+    /// What was taken away the kernel goes on reporting, and nothing wakes who waits once it is ready after all: room of
+    /// the peer's, octets of one that was asked what it is.
+    pub looks_again: bool,
 }
 
 impl Sifted {
@@ -15,7 +16,7 @@ impl Sifted {
     pub fn nothing(ready: c_int) -> Sifted {
         Sifted {
             left: ready,
-            hides_room: false,
+            looks_again: false,
         }
     }
 }

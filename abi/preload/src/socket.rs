@@ -137,6 +137,9 @@ pub trait Socket: Copy {
     /// Whether the program can receive something, where the kernel says that octets are there.
     fn is_readable(self) -> bool;
 
+    /// Whether what is hidden of it may be shown soon, with nothing that would wake whoever waits.
+    fn is_asking(self) -> bool;
+
     /// Whether the program can send something, where the kernel says that there is room.
     fn is_writable(self) -> bool;
 

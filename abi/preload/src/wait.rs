@@ -58,7 +58,7 @@ fn wait_well(
         if sifted.left > 0 || limit.left_ns() == Some(0) {
             return sifted.left;
         }
-        if sifted.hides_room && pause(limit, mask) < 0 {
+        if sifted.looks_again && pause(limit, mask) < 0 {
             return -1;
         }
     }
@@ -84,6 +84,11 @@ fn is_writable(fd: c_int) -> bool {
     known(fd).is_none_or(|mine| caught(true, || mine.is_writable()))
 }
 
+/// Whether what is hidden of it may be shown soon.
+fn is_asking(fd: c_int) -> bool {
+    known(fd).is_some_and(|mine| mine.is_asking())
+}
+
 const READABLE: i16 = libc::POLLIN | libc::POLLRDNORM;
 const WRITABLE: i16 = libc::POLLOUT | libc::POLLWRNORM;
 
@@ -99,10 +104,11 @@ fn sift_polled(fds: *mut pollfd, count: nfds_t, ready: c_int) -> Sifted {
         let mut revents = polled.revents;
         if polled.fd >= 0 && revents & READABLE != 0 && !is_readable(polled.fd) {
             revents &= !READABLE;
+            sifted.looks_again |= is_asking(polled.fd);
         }
         if polled.fd >= 0 && revents & WRITABLE != 0 && !is_writable(polled.fd) {
             revents &= !WRITABLE;
-            sifted.hides_room = true;
+            sifted.looks_again = true;
         }
         if revents != polled.revents {
             let _ = put(at, pollfd { revents, ..polled });
@@ -214,7 +220,7 @@ fn select_well(
         unsafe { pselect_real(count, read, write, except, time, mask) }
     };
     wait_well(stack, limit, mask, wait, |ready| {
-        sets.sift(ready, is_readable, is_writable)
+        sets.sift(ready, is_readable, is_writable, is_asking)
     })
 }
 

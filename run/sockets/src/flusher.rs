@@ -22,6 +22,11 @@ pub trait Gathering: Sockets + Sync {
     /// Whether nothing will gather in them any more.
     fn is_over(&self) -> bool;
 
+    /// How long one tick is now, where that is shorter than usual: somebody waits for what comes any moment.
+    fn haste(&self) -> Option<Duration> {
+        None
+    }
+
     /// How long nobody has to look again, where something waits; nothing for one tick.
     fn pause(&self) -> Option<Duration> {
         None
@@ -123,7 +128,7 @@ impl Flusher {
                 return;
             }
             match sockets.pause().filter(|pause| *pause > self.tick) {
-                None => std::thread::sleep(self.tick),
+                None => std::thread::sleep(sockets.haste().unwrap_or(self.tick)),
                 Some(_) => self.doze(sockets),
             }
             if sockets.anything_waits() {

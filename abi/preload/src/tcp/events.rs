@@ -41,7 +41,7 @@ pub fn sift(stack: &'static Stack, epoll: c_int, list: *mut epoll_event, ready: 
     if !sockets.has_doubtful() {
         return Sifted::nothing(ready);
     }
-    let (mut left, mut hides_room) = (ready, false);
+    let (mut left, mut looks_again) = (ready, false);
     for record in sockets.doubtful() {
         let Some(watch) = record.watch().filter(|watch| watch.epoll == epoll) else {
             continue;
@@ -57,10 +57,11 @@ pub fn sift(stack: &'static Stack, epoll: c_int, list: *mut epoll_event, ready: 
         let (own, mut hidden) = (own_events(stack, record, &watch) & event.events, 0);
         if own & READABLE != 0 && !sockets.is_readable(record, watch.fd) {
             hidden |= READABLE;
+            looks_again |= sockets.is_asking(record);
         }
         if own & WRITABLE != 0 && !sockets.is_writable(record, watch.fd) {
             hidden |= WRITABLE;
-            hides_room = true;
+            looks_again = true;
         }
         if event.events & hidden == 0 {
             continue;
@@ -81,7 +82,7 @@ pub fn sift(stack: &'static Stack, epoll: c_int, list: *mut epoll_event, ready: 
             weft_os::poll::watch_again(watch.epoll, watch.fd, watch.events, watch.data);
         }
     }
-    Sifted { left, hides_room }
+    Sifted { left, looks_again }
 }
 
 /// Which events that name what this socket was entered with may be the socket's: others may be entered with the same.

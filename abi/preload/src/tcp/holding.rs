@@ -36,6 +36,9 @@ impl Hold {
         let waited = wait(self.socket);
         let saved = errno();
         caught((), || self.look_where(connection));
+        if connection.is_held() {
+            *connection = self.socket.resolved(*connection, libc::MSG_DONTWAIT);
+        }
         fail(saved);
         waited
     }

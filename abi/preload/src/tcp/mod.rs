@@ -13,6 +13,7 @@ mod waits;
 use std::ffi::{c_int, c_uint, c_ulong, c_void};
 
 use libc::{epoll_event, mmsghdr, msghdr, socklen_t, timespec};
+use weft_os::file;
 use weft_os::user::UserBuffers;
 use weft_sockets::ddp::{Connection, State};
 use weft_sockets::stack::{Kind, Stack};
@@ -59,22 +60,42 @@ impl TcpSocket {
     /// The connection over DDP, if it is one.
     #[inline(always)]
     fn connection(self) -> Option<Connection<'static>> {
+        self.connection_for(0)
+    }
+
+    /// The same for a call with these flags, which may say that it does not wait.
+    #[inline(always)]
+    fn connection_for(self, flags: c_int) -> Option<Connection<'static>> {
         let connection = self.sockets().connection(self.record, self.fd)?;
         Some(match connection.is_held() {
-            true => self.resolved(connection),
+            true => self.resolved(connection, flags),
             false => connection,
         })
     }
 
-    /// The connection, once it is known what its other end is.
+    /// The connection, once it is known what its other end is; held where a call with these flags does not wait for
+    /// that.
     #[cold]
-    fn resolved(self, connection: Connection<'static>) -> Connection<'static> {
+    fn resolved(self, connection: Connection<'static>, flags: c_int) -> Connection<'static> {
         let saved = errno();
         let resolved = caught(connection, || {
-            self.sockets().resolved(self.record, connection, true)
+            let waits = flags & libc::MSG_DONTWAIT == 0 && !file::does_not_wait(self.fd);
+            self.sockets().resolved(self.record, connection, waits)
         });
         fail(saved);
         resolved
+    }
+
+    /// A receive found nothing, and perhaps there was something that nobody knows how to read yet: whoever waits for an
+    /// edge is given one then.
+    fn note_refused(self, connection: Connection<'static>, octets: isize) {
+        if octets < 0 && connection.is_held() {
+            let saved = errno();
+            if saved == libc::EAGAIN {
+                connection.slot().set_hides_octets();
+            }
+            fail(saved);
+        }
     }
 
     /// A call on the connection ends.
@@ -114,7 +135,7 @@ impl TcpSocket {
         count: impl FnOnce(Connection<'static>) -> Result<usize, Errno>,
     ) -> Option<usize> {
         let connection = self.framed()?;
-        if connection.slot().state() == State::Connecting {
+        if connection.slot().state() == State::Connecting && !connection.is_asking() {
             return None;
         }
         caught(None, || count(connection).ok())
@@ -167,7 +188,7 @@ impl TcpSocket {
 impl Socket for TcpSocket {
     #[inline(always)]
     fn send(self, to: Option<&[u8]>, data: &UserBuffers, flags: c_int) -> Verdict {
-        if let Some(connection) = self.connection() {
+        if let Some(connection) = self.connection_for(flags) {
             let verdict = self.send_octets(connection, data, 0, flags);
             self.called(connection);
             return verdict;
@@ -180,7 +201,7 @@ impl Socket for TcpSocket {
     }
 
     fn send_list(self, to: Option<&[u8]>, data: List, flags: c_int) -> Verdict {
-        if let Some(connection) = self.connection() {
+        if let Some(connection) = self.connection_for(flags) {
             let verdict = self.send_pieces(connection, data, flags);
             self.called(connection);
             return verdict;
@@ -192,7 +213,7 @@ impl Socket for TcpSocket {
     }
 
     fn send_with_control(self, message: &msghdr, flags: c_int) -> Option<Verdict> {
-        if self.connection().is_none() {
+        if self.connection_for(flags).is_none() {
             return Some(Verdict::Kernel);
         }
         // The kernel says what it thinks of them, of a send of nothing.
@@ -232,13 +253,14 @@ impl Socket for TcpSocket {
             };
         };
         let moved = self.octets_to_pipe(connection, pipe, most, flags, real);
+        self.note_refused(connection, moved);
         self.called(connection);
         moved
     }
 
     #[inline(always)]
     fn sends_one_by_one(self, flags: c_int) -> bool {
-        flags & libc::MSG_FASTOPEN != 0 || self.connection().is_some()
+        flags & libc::MSG_FASTOPEN != 0 || self.connection_for(flags).is_some()
     }
 
     /// What is left to the kernel here it refuses: lists and names that are none.
@@ -255,7 +277,7 @@ impl Socket for TcpSocket {
         beside: Beside,
         real: impl FnOnce() -> isize,
     ) -> isize {
-        let Some(connection) = self.connection() else {
+        let Some(connection) = self.connection_for(flags) else {
             return match self.await_beginning(flags) {
                 Ok(()) => real(),
                 Err(errno) => fail(errno),
@@ -270,6 +292,7 @@ impl Socket for TcpSocket {
             Ok(room) => self.receive_octets(connection, room, flags, plain),
             Err(list) => self.receive_pieces(connection, list, flags, plain),
         };
+        self.note_refused(connection, octets);
         self.called(connection);
         match is_plain {
             true => octets,
@@ -285,7 +308,7 @@ impl Socket for TcpSocket {
         timeout: *mut timespec,
         real: impl FnOnce() -> c_int,
     ) -> c_int {
-        if self.connection().is_none() && !self.record.lacks_room() {
+        if self.connection_for(flags).is_none() && !self.record.lacks_room() {
             return real();
         }
         receive_one_by_one(messages, count, flags, timeout, |at, flags| {
@@ -327,7 +350,7 @@ impl Socket for TcpSocket {
         let sockets = self.sockets();
         let connection = sockets.connection(self.record, self.fd);
         let connection = connection.map(|connection| match connection.is_held() {
-            true if sockets.waits_for_answer(self.fd) => self.resolved(connection),
+            true if sockets.waits_for_answer(self.fd) => self.resolved(connection, 0),
             _ => connection,
         });
         if let Some(connection) = connection {
@@ -384,6 +407,10 @@ impl Socket for TcpSocket {
 
     fn is_readable(self) -> bool {
         self.sockets().is_readable(self.record, self.fd)
+    }
+
+    fn is_asking(self) -> bool {
+        self.sockets().is_asking(self.record)
     }
 
     fn is_writable(self) -> bool {

@@ -122,6 +122,8 @@ impl TcpSocket {
             State::Open | State::Listening if is_short => {
                 wait_for_the_peer(self.fd, !has_sent, timeout)
             }
+            // The answer to a question wakes nobody.
+            State::Connecting if is_short => wait_a_while(self.fd),
             State::Connecting | State::Open | State::Plain | State::Late => {
                 wait_once(self.fd, libc::POLLOUT, timeout)
             }
@@ -173,10 +175,11 @@ impl TcpSocket {
             // A socket that is connected by now asks before its end leaves. What goes wrong is met below.
             let _ = caught(Err(libc::EIO), || connection.settle());
         }
-        let is_open = !matches!(
-            connection.slot().state(),
-            State::Connecting | State::Over(_)
-        );
+        let is_open = match connection.slot().state() {
+            State::Connecting => connection.is_asking(),
+            State::Over(_) => false,
+            _ => true,
+        };
         if !is_known || !is_open {
             return Verdict::Kernel;
         }

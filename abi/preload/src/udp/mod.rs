@@ -230,6 +230,10 @@ impl Socket for UdpSocket {
     }
 
     /// A carrier may be full.
+    fn is_asking(self) -> bool {
+        false
+    }
+
     fn is_writable(self) -> bool {
         self.record.is_writable()
     }

@@ -53,7 +53,7 @@ impl Connection<'_> {
         sending.shut_down = next;
         match self.slot.state() {
             State::Open => {}
-            // It is told with what is kept.
+            // It is told with what is kept, or ends as that leaves.
             State::Connecting
             | State::Asked
             | State::Accepted

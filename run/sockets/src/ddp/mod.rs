@@ -71,6 +71,7 @@ use std::time::Duration;
 use crate::discovering::Discovery;
 use crate::Errno;
 use own_maps::OwnMaps;
+use weft_os::stream;
 
 /// Fewer octets may be framing alone.
 const WORTH_WAKING_FOR: usize = marks::FRAMING_ALONE_MAX as usize + 1;
@@ -148,6 +149,26 @@ impl<'a> Connection<'a> {
     #[inline]
     pub fn is_held(&self) -> bool {
         self.is_held
+    }
+
+    /// Whether the connection stands, and it is not known yet what the other end is: what is sent is kept, and nothing is
+    /// received.
+    pub fn is_asking(&self) -> bool {
+        self.is_held
+            && self.slot.state() == State::Connecting
+            && !self.slot.goes_plain()
+            && stream::state(self.fd) == Some(stream::State::Connected)
+            && stream::is_established(self.fd)
+    }
+
+    /// Whether the program has sent something that leaves with the peer's Reply.
+    pub fn awaits_reply(&self) -> bool {
+        self.slot.state() == State::Asked && self.slot.has_rest()
+    }
+
+    /// Whether nothing lies in the socket, and neither its end.
+    pub fn is_silent(&self) -> bool {
+        stream::unread(self.fd) == 0 && !stream::has_ended(self.fd)
     }
 
     /// The descriptor.
@@ -231,7 +252,7 @@ impl<'a> Connection<'a> {
     fn break_off(&self, why: &dyn std::fmt::Display) -> Errno {
         if self.slot.end(libc::ECONNRESET) {
             weft_settings::warn!("a DDP socket was reset: {why}");
-            weft_os::stream::reset(self.fd);
+            stream::reset(self.fd);
         }
         libc::ECONNRESET
     }

@@ -4,6 +4,7 @@ use weft_os::dgram::set_int;
 use weft_stream::frame::WRITE_HEADER_LEN;
 use weft_stream::start;
 
+use super::directions::{Held, Sending};
 use super::slot::State;
 use super::starting::Settled;
 use super::Connection;
@@ -54,15 +55,32 @@ impl Connection<'_> {
         self.slot.age_ms() >= until
     }
 
-    /// The stream is none of DDP: what the program has sent meanwhile leaves as it is.
-    pub(super) fn go_plain(&self, next: State) -> Result<Settled, Errno> {
+    /// The other end was asked, and is not Weft: what the program has sent meanwhile leaves as it is.
+    pub(super) fn leave_as_plain(&self) -> Result<Settled, Errno> {
         let mut sending = self.take_sending()?;
+        match self.flush_early(&mut sending) {
+            Ok(false) => return Ok(Settled::Waits),
+            // The kernel tells the program of an error. What could not leave is gone.
+            Ok(true) | Err(_) => {}
+        }
+        self.slot.advance(State::Connecting, State::Plain);
+        Ok(Settled::Plain)
+    }
+
+    /// Sends what was kept as it is; whether all of it has left.
+    fn flush_early(&self, sending: &mut Held<'_, Sending>) -> Result<bool, Errno> {
         let early = std::mem::take(&mut sending.early);
         if early > 0 {
             (sending.rest_at, sending.rest_len) = (WRITE_HEADER_LEN as u32, early);
             self.slot.set_has_rest(true);
         }
-        if !self.flush(&mut sending, 0)? {
+        self.flush(sending, 0)
+    }
+
+    /// The stream is none of DDP: what the program has sent meanwhile leaves as it is.
+    pub(super) fn go_plain(&self, next: State) -> Result<Settled, Errno> {
+        let mut sending = self.take_sending()?;
+        if !self.flush_early(&mut sending)? {
             return Ok(Settled::Waits);
         }
         self.give_options_back();
@@ -97,5 +115,48 @@ impl Connection<'_> {
                 Ok(Settled::Plain)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ddp::Slot;
+    use std::io::Read;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+    use weft_os::user::UserBuffers;
+
+    #[test]
+    fn what_was_kept_leaves_as_it_is_where_the_other_end_is_not_weft() {
+        weft_os::process::watch();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        let slot = &Slot::make(1).unwrap()[0];
+        slot.begin(State::Connecting, false, None);
+        let known = Connection::new(slot, client.as_raw_fd());
+        let asking = known.held();
+        let sent = |octets: &'static [u8]| {
+            let octets =
+                weft_os::user::UserRange::from(Box::leak(octets.to_vec().into_boxed_slice()));
+            asking.send(&octets.buffers(), 0, 0)
+        };
+        assert_eq!(asking.settle_to_send(), Ok(Settled::Waits));
+        assert_eq!((sent(b"one"), sent(b"two")), (Ok(3), Ok(3)));
+        assert_eq!(
+            asking.receive(&UserBuffers::none(), 0),
+            Ok(super::super::Received::Nothing)
+        );
+        asking.shut_down(false).unwrap();
+        assert_eq!(sent(b"three"), Err(libc::EPIPE));
+        assert!(!asking.resolve(|| None) && asking.is_asking());
+        // Whoever sees the connection as the answer is taken begins nothing.
+        assert!(known.resolve(|| Some(false)));
+        known.ask().unwrap();
+        assert_eq!(known.settle(), Ok(Settled::Plain));
+        let mut octets = Vec::new();
+        server.read_to_end(&mut octets).unwrap();
+        assert_eq!(octets, b"onetwo");
     }
 }

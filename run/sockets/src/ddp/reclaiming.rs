@@ -333,8 +333,9 @@ mod tests {
             slots.leave(slot, inode);
             drop(server);
             most = most.max(slots.taken());
+            // As if it were a second later: a look soon after another is put off.
+            slots.map.reclaiming.not_before.store(0, Ordering::Relaxed);
         }
-        // A look that comes soon after another is put off, and so more are left than are worth one.
-        assert!(most <= 2 * LEFT_MIN, "{most} slots");
+        assert!(most <= LEFT_MIN + 1, "{most} slots");
     }
 }

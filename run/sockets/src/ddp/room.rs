@@ -62,6 +62,7 @@ impl Connection<'_> {
     fn is_short(&self) -> bool {
         match self.slot.state() {
             State::Asked | State::Accepted | State::Answering | State::Listening => true,
+            State::Connecting => self.is_asking(),
             State::Open => self.take_sending().is_ok_and(|sending| {
                 sending.rest_len == 0 && sending.sender.plan(1, 1, 1).octets() == 0
             }),

@@ -2,6 +2,7 @@
 
 use weft_iwarp::mpa::crc::{Crc, CRC_LEN};
 use weft_os::parts::Sends;
+use weft_os::stream;
 use weft_os::user::UserBuffers;
 use weft_stream::frame::{self, trailer, MESSAGE_LEN, TRAILER_LEN_MAX, WRITE_HEADER_LEN};
 use weft_stream::plan::{Frame, Plan, Unfinished};
@@ -48,7 +49,13 @@ impl Connection<'_> {
         match self.slot.state() {
             State::Open => {}
             State::Asked | State::Accepted | State::Answering => {
-                return self.send_early(&mut sending, data, from)
+                return self.send_early(&mut sending, data, from, EARLY_MAX)
+            }
+            // What is kept leaves all at once if the other end is not Weft.
+            State::Connecting if self.is_asking() => {
+                let room = stream::send_room(self.fd).unwrap_or(0);
+                let most = EARLY_MAX.min(room.saturating_sub(BESIDE_A_SEND));
+                return self.send_early(&mut sending, data, from, most);
             }
             State::Over(errno) => return Err(errno),
             _ => return Err(libc::EAGAIN),
@@ -96,19 +103,20 @@ impl Connection<'_> {
         self.flush(&mut sending, 0)
     }
 
-    /// Keeps octets of the stream until the Reply says where they go: a program may write before the other has
-    /// accepted.
+    /// Keeps octets of the stream, no more than `most` in all, until the Reply says where they go, or the answer that
+    /// there will be none: a program may write before the other has accepted.
     fn send_early(
         &self,
         sending: &mut Held<'_, Sending>,
         data: &UserBuffers,
         from: usize,
+        most: usize,
     ) -> Result<usize, Errno> {
         if sending.shut_down > 0 {
             return Err(libc::EPIPE);
         }
         let at = WRITE_HEADER_LEN + sending.early as usize;
-        let now = (data.octets() - from).min(EARLY_MAX - sending.early as usize);
+        let now = (data.octets() - from).min(most.saturating_sub(sending.early as usize));
         let mut rest = self.take_octets(&self.slot.rest)?;
         data.read_range(from..from + now, &mut rest[at..at + now])
             .map_err(|_| libc::EFAULT)?;

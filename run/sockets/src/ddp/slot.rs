@@ -50,6 +50,10 @@ pub struct Slot {
     has_crc: AtomicU32,
     /// It is to be DDP where the other end is Weft, and TCP else.
     prefers: AtomicU32,
+    /// The other end, which was asked, is not Weft: the program's octets leave as they are.
+    goes_plain: AtomicU32,
+    /// A receive was refused, or hidden, as it was not known what the other end is.
+    hides_octets: AtomicU32,
     /// How old the slot has to be before the program's octets leave without a Request, in milliseconds, and one; 0
     /// where that is not known yet.
     wait_until: AtomicU32,
@@ -97,6 +101,8 @@ impl Slot {
         self.set_has_crc(false);
         self.prefers.store(0, Ordering::Relaxed);
         self.wait_until.store(0, Ordering::Relaxed);
+        self.goes_plain.store(0, Ordering::Relaxed);
+        self.hides_octets.store(0, Ordering::Relaxed);
         self.is_shared.store(0, Ordering::Relaxed);
         self.has_rest.store(0, Ordering::Relaxed);
         self.receives_no_more.store(0, Ordering::Relaxed);
@@ -144,6 +150,25 @@ impl Slot {
     /// It is to be DDP where the other end is Weft, and TCP else.
     pub fn set_prefers(&self) {
         self.prefers.store(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn goes_plain(&self) -> bool {
+        self.goes_plain.load(Ordering::Acquire) != 0
+    }
+
+    pub(super) fn set_goes_plain(&self) {
+        self.goes_plain.store(1, Ordering::Release);
+    }
+
+    /// A receive was refused, or hidden, as it is not known what the other end is.
+    pub fn set_hides_octets(&self) {
+        self.hides_octets.store(1, Ordering::Relaxed);
+    }
+
+    /// Whether one was since this was asked before.
+    pub fn take_hides_octets(&self) -> bool {
+        self.hides_octets.load(Ordering::Relaxed) != 0
+            && self.hides_octets.swap(0, Ordering::Relaxed) != 0
     }
 
     pub(super) fn wait_until_ms(&self) -> Option<u32> {

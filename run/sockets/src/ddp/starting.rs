@@ -54,12 +54,12 @@ impl Connection<'_> {
     /// The errno of the socket.
     pub fn ask(&self) -> Result<(), Errno> {
         let mut receiving = self.take_receiving()?;
-        if !matches!(self.slot.state(), State::Free | State::Connecting) {
+        if !matches!(self.slot.state(), State::Free | State::Connecting) || self.slot.goes_plain() {
             return Ok(());
         }
         // A socket that is connected to itself would answer itself.
         if stream::is_its_own_peer(self.fd) {
-            self.slot.set_state(State::Plain);
+            self.slot.set_goes_plain();
             return Ok(());
         }
         let own = self.begin(&mut receiving);
@@ -136,12 +136,17 @@ impl Connection<'_> {
         let crc = self.slot.wants_crc();
         match self.slot.state() {
             State::Asked | State::Answering => {}
+            State::Connecting if self.slot.goes_plain() => return self.leave_as_plain(),
             State::Connecting => match stream::state(self.fd) {
                 // The kernel's own answer is the right one for a socket that is not connected.
                 Some(stream::State::Connected)
                     if !self.is_held && stream::is_established(self.fd) =>
                 {
                     self.ask()?;
+                    // The answer came to another thread meanwhile.
+                    if self.slot.goes_plain() {
+                        return self.leave_as_plain();
+                    }
                 }
                 _ => return Ok(Settled::Waits),
             },
@@ -177,8 +182,8 @@ impl Connection<'_> {
         self.break_off(why)
     }
 
-    /// What came of the question whether the other end is Weft: whoever else has the connection waits meanwhile. It is
-    /// plain where that is not so. Whether it is known.
+    /// What came of the question whether the other end is Weft: whoever else has the connection waits meanwhile. Where
+    /// that is not so it is plain from the next look on ([`Connection::settle`]). Whether it is known.
     pub fn resolve(&self, outcome: impl FnOnce() -> Option<bool>) -> bool {
         let Ok(_receiving) = self.take_receiving() else {
             return false;
@@ -186,7 +191,7 @@ impl Connection<'_> {
         match outcome() {
             Some(true) => true,
             Some(false) => {
-                self.slot.advance(State::Connecting, State::Plain);
+                self.slot.set_goes_plain();
                 true
             }
             None => false,

@@ -200,6 +200,7 @@ pub(super) fn close_own(fd: i32, inode: u64) {
 impl Streams {
     /// The last descriptor of a connection is about to be closed in this process.
     pub(super) fn wind_up(&'static self, record: &Record, fd: i32) {
+        self.settle_question(record);
         let Some(connection) = self.connection(record, fd) else {
             return;
         };
@@ -242,6 +243,7 @@ impl Streams {
     /// many milliseconds it has. Whether nothing is left.
     pub(super) fn wind_up_at_end(&self, record: &Record, fd: i32, waited: u32) -> bool {
         let is_there = self.is_its_own(record, fd);
+        self.settle_question(record);
         let Some(connection) = is_there.then(|| self.connection(record, fd)).flatten() else {
             return true;
         };

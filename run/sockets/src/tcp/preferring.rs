@@ -4,6 +4,7 @@
 use weft_discovery::{Known, Outcome};
 use weft_os::{beside, file, stream};
 
+use super::room::{give_edges, READABLE};
 use super::standing::{Reason, State};
 use super::{Record, Standing, Streams};
 use crate::ddp::{self, Connection};
@@ -87,10 +88,20 @@ impl Streams {
             self.take_answer(record, is_weft);
             Some(is_weft)
         });
-        match is_known {
-            true => connection.free(),
-            false => connection,
+        if !is_known {
+            return connection;
         }
+        let connection = connection.free();
+        // What was hidden is the program's, or the Reply's to come.
+        if connection.slot().take_hides_octets() && !connection.is_silent() {
+            give_edges(record, connection.fd(), READABLE);
+        }
+        connection
+    }
+
+    /// Whether it is not known yet what the other end is: what is hidden of the socket may be shown soon.
+    pub fn is_asking(&self, record: &Record) -> bool {
+        record.question().is_some()
     }
 
     fn take_answer(&self, record: &Record, is_weft: bool) {
@@ -124,21 +135,26 @@ impl Streams {
     /// The process is about to fork. A question is one process's, and the connection is both's: where the answer has
     /// not come it is TCP.
     pub(super) fn settle_questions(&self) {
-        for record in self.records.taken() {
-            let Some((question, discovery)) = record.question().zip(self.discovery) else {
-                continue;
-            };
-            // The number matters to no part of this.
-            let Some(connection) = self.connection(record, -1) else {
-                continue;
-            };
-            connection.resolve(|| {
-                let is_weft = discovery.outcome(question, false) == Outcome::Yes;
-                discovery.give_up(question);
-                self.take_answer(record, is_weft);
-                Some(is_weft)
-            });
-        }
+        let records = self.records.taken();
+        records.for_each(|record| self.settle_question(record));
+    }
+
+    /// The connection of the record ends, or another process is about to have it: where the answer has not come it is
+    /// TCP, and what was kept leaves as it is.
+    pub(super) fn settle_question(&self, record: &Record) {
+        let Some((question, discovery)) = record.question().zip(self.discovery) else {
+            return;
+        };
+        // The number matters to no part of this.
+        let Some(connection) = self.connection(record, -1) else {
+            return;
+        };
+        connection.resolve(|| {
+            let is_weft = discovery.outcome(question, false) == Outcome::Yes;
+            discovery.give_up(question);
+            self.take_answer(record, is_weft);
+            Some(is_weft)
+        });
     }
 
     /// The socket listens from now on: others may be told that Weft is here.

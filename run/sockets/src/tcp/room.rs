@@ -5,6 +5,9 @@ use weft_os::{poll, stream};
 use super::{Record, Streams};
 use crate::ddp::Connection;
 
+pub(super) const READABLE: u32 = libc::EPOLLIN as u32;
+pub(super) const WRITABLE: u32 = libc::EPOLLOUT as u32;
+
 impl Streams {
     /// Whether the program can send to a socket that the kernel calls writable.
     pub fn is_writable(&'static self, record: &'static Record, fd: i32) -> bool {
@@ -30,7 +33,7 @@ impl Streams {
             return false;
         }
         connection.slot().set_short(false);
-        give_edge(record, connection.fd());
+        give_edges(record, connection.fd(), WRITABLE);
         true
     }
 }
@@ -38,19 +41,23 @@ impl Streams {
 /// Whether somebody watches for an edge that comes with the peer's room. A watch for octets as well is woken by what
 /// gives room; one for room alone is not, so that the thread has to look.
 pub(super) fn owes_edge(record: &Record, connection: Connection<'static>) -> bool {
-    connection.slot().is_short() && record.watch().is_some_and(|watch| is_by_edge(watch.events))
+    connection.slot().is_short()
+        && record
+            .watch()
+            .is_some_and(|watch| is_by_edge(watch.events, WRITABLE))
 }
 
 /// A watch for one event is entered anew by the program itself.
-fn is_by_edge(events: u32) -> bool {
-    const EDGE: u32 = (libc::EPOLLET | libc::EPOLLOUT) as u32;
+fn is_by_edge(events: u32, of: u32) -> bool {
+    const EDGE: u32 = libc::EPOLLET as u32;
     const ONCE: u32 = libc::EPOLLONESHOT as u32;
-    events & (EDGE | ONCE) == EDGE
+    events & (EDGE | ONCE) == EDGE && events & of != 0
 }
 
-/// By the number that it is watched by, if that is the socket's still: `fd` is.
-fn give_edge(record: &Record, fd: i32) {
-    let Some(watch) = record.watch().filter(|watch| is_by_edge(watch.events)) else {
+/// Gives an edge to who watches for one of these events, by the number that the socket is watched by, if that is its
+/// own still: `fd` is.
+pub(super) fn give_edges(record: &Record, fd: i32, of: u32) {
+    let Some(watch) = record.watch().filter(|watch| is_by_edge(watch.events, of)) else {
         return;
     };
     if watch.fd == fd || stream::inode(watch.fd) == Some(record.references.inode()) {

@@ -93,6 +93,23 @@ impl Gathering for Streams {
         self.is_confined()
     }
 
+    /// An answer, if there is one, mostly comes within a fraction of a tick, and so does a Reply; what a program has sent
+    /// meanwhile leaves with it.
+    fn haste(&self) -> Option<Duration> {
+        const HASTE: Duration = Duration::from_micros(100);
+        const FRESH_MS: u32 = 5;
+        let mut records = self.waiting.iter().filter_map(|number| self.record(number));
+        let is_awaited = |record: &Record| {
+            // The number matters to no part of this.
+            let connection = self.connection(record, -1);
+            connection.is_some_and(|connection| {
+                let awaits = connection.is_held() || connection.awaits_reply();
+                awaits && connection.slot().age_ms() <= FRESH_MS
+            })
+        };
+        records.any(is_awaited).then_some(HASTE)
+    }
+
     /// A host that does not answer, or a program that does not accept, is waited for as long as those take.
     fn pause(&self) -> Option<Duration> {
         if self.lingering.as_ref().is_some_and(Lingering::any) {

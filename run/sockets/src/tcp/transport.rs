@@ -173,7 +173,10 @@ impl Streams {
             return true;
         };
         if connection.is_held() {
-            connection = self.resolved(record, connection, true);
+            connection = self.resolved(record, connection, false);
+            if connection.is_asking() {
+                connection.slot().set_hides_octets();
+            }
         }
         // What was doubtful when the kernel looked, the thread may have settled since.
         let is_doubtful = record.is_doubtful() || connection.is_doubtful();
