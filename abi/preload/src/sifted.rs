@@ -6,8 +6,8 @@ use std::ffi::c_int;
 pub struct Sifted {
     /// How many.
     pub left: c_int,
-    /// What was taken away the kernel goes on reporting, and nothing wakes who waits once it is ready after all: room of
-    /// the peer's, octets of one that was asked what it is.
+    /// What was taken away the kernel goes on reporting, and nothing wakes who waits once it is ready after all: room
+    /// of the peer's, octets of one that was asked what it is.
     pub looks_again: bool,
 }
 

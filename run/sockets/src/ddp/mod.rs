@@ -151,8 +151,8 @@ impl<'a> Connection<'a> {
         self.is_held
     }
 
-    /// Whether the connection stands, and it is not known yet what the other end is: what is sent is kept, and nothing is
-    /// received.
+    /// Whether the connection stands, and it is not known yet what the other end is: what is sent is kept, and nothing
+    /// is received.
     pub fn is_asking(&self) -> bool {
         self.is_held
             && self.slot.state() == State::Connecting

@@ -93,8 +93,8 @@ impl Gathering for Streams {
         self.is_confined()
     }
 
-    /// An answer, if there is one, mostly comes within a fraction of a tick, and so does a Reply; what a program has sent
-    /// meanwhile leaves with it.
+    /// An answer, if there is one, mostly comes within a fraction of a tick, and so does a Reply; what a program has
+    /// sent meanwhile leaves with it.
     fn haste(&self) -> Option<Duration> {
         const HASTE: Duration = Duration::from_micros(100);
         const FRESH_MS: u32 = 5;
