@@ -46,8 +46,8 @@ pub fn state(fd: i32) -> Option<State> {
     })
 }
 
-/// The network namespace of the socket behind `fd`, by the kernel's number; nothing where the kernel numbers none (before
-/// 5.14).
+/// The network namespace of the socket behind `fd`, by the kernel's number; nothing where the kernel numbers none
+/// (before 5.14).
 pub fn network(fd: i32) -> Option<u64> {
     // include/uapi/asm-generic/socket.h
     const SO_NETNS_COOKIE: i32 = 71;

@@ -12,8 +12,6 @@ use weft_os::{beside, io_uring, stream};
 use weft_settings::DiscoveryPort;
 use weft_udp_offload::Offload;
 
-use crate::ddp::Slots;
-
 const ABOUT: About = About::Stream;
 
 /// What finds out, for one process and those forked from it.
@@ -25,12 +23,18 @@ pub struct Discovery {
     owners: &'static Owners,
 }
 
+/// What may have no room for those who are told that Weft is here.
+pub trait Room: std::fmt::Debug + Sync {
+    /// Whether it has.
+    fn has_room(&self) -> bool;
+}
+
 /// Who looks after what a yes was said for: connections, or datagrams of UDP sockets.
 #[derive(Debug)]
 struct Owners {
     promises: &'static Promises,
-    /// Room for connections over DDP, once it is there.
-    slots: OnceLock<&'static Slots>,
+    /// For connections over DDP, once it is there.
+    room: OnceLock<&'static dyn Room>,
     offload: Option<&'static Offload>,
 }
 
@@ -39,7 +43,7 @@ impl Owner for Owners {
         match connection.about {
             // A connection that a ring accepts no hook sees: its program would read the Request.
             About::Stream => {
-                let has_room = self.slots.get().is_none_or(|slots| slots.has_room());
+                let has_room = self.room.get().is_none_or(|room| room.has_room());
                 has_room && !io_uring::is_used() && self.promises.promise(connection, now)
             }
             // Nothing is held back for datagrams: each end proves what it says of itself. Who would refuse the channel
@@ -68,7 +72,7 @@ impl Discovery {
         let promises: &Promises = Box::leak(Box::new(Promises::new()?));
         let owners: &Owners = Box::leak(Box::new(Owners {
             promises,
-            slots: OnceLock::new(),
+            room: OnceLock::new(),
             offload,
         }));
         let discovery: &Discovery = Box::leak(Box::new(Discovery {
@@ -83,9 +87,9 @@ impl Discovery {
         Some(discovery)
     }
 
-    /// No yes is said for connections for which there is no room in `slots`.
-    pub fn look_for_room_in(&self, slots: &'static Slots) {
-        let _ = self.owners.slots.set(slots);
+    /// No yes is said for connections for which there is no `room`.
+    pub fn look_for(&self, room: &'static dyn Room) {
+        let _ = self.owners.room.set(room);
     }
 
     /// What is known of the server at this address.
@@ -191,21 +195,32 @@ mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[derive(Debug)]
+    struct May(AtomicBool);
+
+    impl Room for May {
+        fn has_room(&self) -> bool {
+            self.0.load(Ordering::Relaxed)
+        }
+    }
+
+    static HAS_ROOM: May = May(AtomicBool::new(true));
 
     #[test]
     fn no_yes_is_said_where_there_is_no_room() {
         weft_os::process::watch();
         let discovery = Discovery::new(DiscoveryPort::Agreed(0), None).unwrap();
-        let slots: &Slots = Box::leak(Box::new(Slots::new(false).unwrap()));
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let server = listener.accept().unwrap().0;
         let connection = accepted(server.as_raw_fd()).unwrap();
         let promises = || discovery.owners.promise(&connection, weft_discovery::now());
         assert!(promises());
-        discovery.look_for_room_in(slots);
+        discovery.look_for(&HAS_ROOM);
         assert!(promises());
-        slots.fill();
+        HAS_ROOM.0.store(false, Ordering::Relaxed);
         assert!(!promises());
     }
 }

@@ -17,12 +17,12 @@ use weft_os::file;
 use weft_os::user::UserBuffers;
 use weft_sockets::ddp::{Connection, State};
 use weft_sockets::stack::{Kind, Stack};
-use weft_sockets::tcp::{RdmaOptions, Record, Streams, MODE_OCTETS, STATUS_OCTETS};
+use weft_sockets::tcp::{RdmaOptions, Record, Streams};
 use weft_sockets::verdict::Verdict;
 use weft_sockets::Errno;
 
 use crate::calls;
-use crate::edge::{buffers, caught, errno, fail, get, get_octets, put, put_octets, List};
+use crate::edge::{buffers, caught, errno, fail, get, List};
 use crate::messages::receive_one_by_one;
 use crate::socket::{Beside, FileOctets, Socket, SIOCOUTQNSD};
 use crate::stack::stack;
@@ -86,18 +86,6 @@ impl TcpSocket {
         resolved
     }
 
-    /// A receive found nothing, and perhaps there was something that nobody knows how to read yet: whoever waits for an
-    /// edge is given one then.
-    fn note_refused(self, connection: Connection<'static>, octets: isize) {
-        if octets < 0 && connection.is_held() {
-            let saved = errno();
-            if saved == libc::EAGAIN {
-                connection.slot().set_hides_octets();
-            }
-            fail(saved);
-        }
-    }
-
     /// A call on the connection ends.
     #[inline(always)]
     fn called(self, connection: Connection<'static>) {
@@ -149,39 +137,6 @@ impl TcpSocket {
     /// Sets them, which makes it one; whether there is memory for that.
     pub fn set_rdma_options(self, options: RdmaOptions) -> bool {
         self.sockets().set_rdma_options(self.record, options)
-    }
-
-    /// `setsockopt` at Weft's level.
-    pub fn set_option(self, option: c_int, value: *const c_void, len: socklen_t) -> Verdict {
-        let mut octets = [0; MODE_OCTETS];
-        let given = match len as usize {
-            MODE_OCTETS if !get_octets(value, &mut octets) => {
-                return Verdict::Done(Err(libc::EFAULT))
-            }
-            MODE_OCTETS => &octets[..],
-            // Of any other length it is none.
-            _ => &[],
-        };
-        let set = || {
-            let sockets = self.sockets();
-            sockets.set_option(self.record, self.fd, option, given)
-        };
-        Verdict::Done(caught(Err(libc::EIO), set).map(|()| 0))
-    }
-
-    /// `getsockopt` at Weft's level: as much as there is room for.
-    pub fn option(self, option: c_int, value: *mut c_void, len_at: *mut socklen_t) -> Verdict {
-        let give = || {
-            let room = get(len_at).ok_or(libc::EFAULT)?;
-            let room = usize::try_from(room.cast_signed()).map_err(|_| libc::EINVAL)?;
-            let sockets = self.sockets();
-            let found = || sockets.option(self.record, self.fd, option);
-            let status = caught(Err(libc::EIO), found)?;
-            let given = &status[..room.min(STATUS_OCTETS)];
-            put(len_at, given.len() as socklen_t)?;
-            put_octets(value, given)
-        };
-        Verdict::Done(give().map(|()| 0))
     }
 }
 

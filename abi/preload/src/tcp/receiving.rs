@@ -14,7 +14,7 @@ use super::attempts::{attempt, Attempt};
 use super::holding::Hold;
 use super::waits::{wait_a_while, wait_for_more, wait_for_the_peer, wait_once, wait_to_receive};
 use super::TcpSocket;
-use crate::edge::{caught, fail, put, test_cancel, List};
+use crate::edge::{caught, errno, fail, put, test_cancel, List};
 use crate::socket::Beside;
 use crate::timeout::Timeout;
 
@@ -125,8 +125,20 @@ impl TcpSocket {
         }
     }
 
-    /// A receive on a connection that is none of DDP, before it is the kernel's: where there is no room for another over
-    /// DDP, the peer's first octets are looked at before the program gets any, as they may be a Request.
+    /// A receive found nothing, and perhaps there was something that nobody knows how to read yet: whoever waits for an
+    /// edge is given one then.
+    pub(super) fn note_refused(self, connection: Connection<'static>, octets: isize) {
+        if octets < 0 && connection.is_held() {
+            let saved = errno();
+            if saved == libc::EAGAIN {
+                connection.slot().set_hides_octets();
+            }
+            fail(saved);
+        }
+    }
+
+    /// A receive on a connection that is none of DDP, before it is the kernel's: where there is no room for another
+    /// over DDP, the peer's first octets are looked at before the program gets any, as they may be a Request.
     pub(super) fn await_beginning(self, flags: c_int) -> Result<(), Errno> {
         while self.record.lacks_room() {
             if !may_wait(self.fd, flags) {

@@ -58,10 +58,9 @@ impl Connection<'_> {
     /// The other end was asked, and is not Weft: what the program has sent meanwhile leaves as it is.
     pub(super) fn leave_as_plain(&self) -> Result<Settled, Errno> {
         let mut sending = self.take_sending()?;
-        match self.flush_early(&mut sending) {
-            Ok(false) => return Ok(Settled::Waits),
-            // The kernel tells the program of an error. What could not leave is gone.
-            Ok(true) | Err(_) => {}
+        // The kernel tells the program of an error. What could not leave is gone.
+        if self.flush_early(&mut sending) == Ok(false) {
+            return Ok(Settled::Waits);
         }
         self.slot.advance(State::Connecting, State::Plain);
         Ok(Settled::Plain)

@@ -8,6 +8,7 @@ use zerocopy::FromZeros;
 
 use super::reclaiming::Reclaiming;
 use super::slot::{Slot, State};
+use crate::discovering::Room;
 
 const BITS: usize = u64::BITS as usize;
 /// Words in a page.
@@ -226,22 +227,23 @@ impl Slots {
         self.free(number as usize);
     }
 
-    /// Whether there is room for connections of those who are told now that Weft is here.
-    pub fn has_room(&self) -> bool {
-        let is_short = || self.taken() > SLOTS_MAX as u32 - KEPT_FREE;
-        if is_short() {
-            self.clear_dead();
-            self.reclaim_now();
-        }
-        !is_short()
-    }
-
     /// Slots that are taken.
     pub fn taken(&self) -> u32 {
         let words = self.map.bits.iter();
         words
             .map(|word| word.load(Ordering::Relaxed).count_ones())
             .sum()
+    }
+}
+
+impl Room for Slots {
+    fn has_room(&self) -> bool {
+        let is_short = || self.taken() > SLOTS_MAX as u32 - KEPT_FREE;
+        if is_short() {
+            self.clear_dead();
+            self.reclaim_now();
+        }
+        !is_short()
     }
 }
 

@@ -1,9 +1,9 @@
 //! Which processes have used a connection and may have it still.
 //!
 //! A process that forks leaves its descriptors to its child, and nobody sees what becomes of those: whether a socket is
-//! anybody's the kernel alone knows, and it tells only of those that still have a connection. So whoever makes a call on
-//! a connection that was shared enters itself here. A slot that nobody is entered in, and whose socket the kernel does
-//! not tell of, is nobody's.
+//! anybody's the kernel alone knows, and it tells only of those that still have a connection. So whoever makes a call
+//! on a connection that was shared enters itself here. A slot that nobody is entered in, and whose socket the kernel
+//! does not tell of, is nobody's.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

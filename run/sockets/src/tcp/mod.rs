@@ -129,7 +129,7 @@ impl Streams {
         let slots = Slots::new(streams.rules.any());
         streams.slots = slots.map(|slots| &*Box::leak(Box::new(slots)));
         if let (Some(discovery), Some(slots)) = (discovery, streams.slots) {
-            discovery.look_for_room_in(slots);
+            discovery.look_for(slots);
         }
         streams.records = Pool::new(streams.most(), ROW_RECORDS);
         streams.waiting = Waiting::new(streams.most());

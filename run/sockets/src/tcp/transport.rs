@@ -241,6 +241,7 @@ impl Streams {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::discovering::Room;
     use crate::stack::Stack;
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
