@@ -2,6 +2,7 @@
 # Runs every fuzz target for SECONDS (default 10), beginning with its committed corpus.
 #
 #   fuzz/run.sh [SECONDS] [TARGET...]
+#   fuzz/run.sh --build                 only compiles them
 #
 # Needs a nightly compiler and a C++ compiler, not cargo-fuzz. Says so and ends well when they are missing. A crash
 # leaves its input in fuzz/artifacts/TARGET and ends with a status other than 0; `cargo test` replays whatever is put
@@ -12,6 +13,11 @@ set -eu
 kept=${WEFT_FUZZ_FOUND:+$(realpath -m "$WEFT_FUZZ_FOUND")}
 cd "$(dirname "$0")"
 
+only_build=
+if [ "${1:-}" = --build ]; then
+    only_build=yes
+    shift
+fi
 seconds=${1:-10}
 [ $# -eq 0 ] || shift
 host=$(rustc -vV | sed -n 's/^host: //p')
@@ -35,6 +41,7 @@ export RUSTFLAGS
 
 # With --target the flags do not reach build scripts.
 cargo +nightly build --quiet --release --target "$host" --target-dir "$target_dir"
+[ -z "$only_build" ] || exit 0
 
 if [ -n "$kept" ]; then
     found=$kept

@@ -278,7 +278,8 @@ def main():
             outcome, why = play(cell, options, ports)
             if outcome == "failed":
                 first = why
-                outcome, why = play(cell, options, ports)
+                with again.alone():
+                    outcome, why = play(cell, options, ports)
                 if outcome == "passed":
                     again.say(name, first)
             counts.add(outcome)

@@ -337,6 +337,17 @@ static void print(const struct entry *entry, size_t number)
 	fflush(stdout);
 }
 
+/* Sends a signal to the process group that `scripts/test` has at work beside the cases, if it has one: TESTS_BESIDE
+   names it (tests/rig/again.py). */
+static void send_beside(int signal_number)
+{
+	const char *named = getenv("TESTS_BESIDE");
+	long group = named ? strtol(named, NULL, 10) : 0;
+
+	if (group > 1)
+		kill((pid_t)-group, signal_number);
+}
+
 /* A case that failed beside others runs once more, alone: on a machine that stands still for a second anything that has
    a time limit can fail. */
 static void run_again(struct entry *entry)
@@ -344,9 +355,11 @@ static void run_again(struct entry *entry)
 	entry->first = strdup(entry->report->message);
 	munmap(entry->report, sizeof(*entry->report));
 	entry->done = false;
+	send_beside(SIGSTOP);
 	start(entry);
 	while (!gather(&entry, 0, 1))
 		;
+	send_beside(SIGCONT);
 }
 
 static int run_all(struct entry **chosen, size_t count)

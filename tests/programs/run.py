@@ -82,7 +82,9 @@ def run(options):
             result = play(stage, case, place, log)
             print(result.line(), flush=True)
             if result.outcome == report.FAILED:
-                result = once_more(result, play(stage, case, place, log.with_name(f"{log.name}-again")))
+                with again.alone():
+                    second = play(stage, case, place, log.with_name(f"{log.name}-again"))
+                result = once_more(result, second)
             results.append(result)
     finally:
         stage.close()

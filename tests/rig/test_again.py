@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -19,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CASES = r"""
 #include "cases.h"
 #include <fcntl.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 CASE("steady.is-well") { EQ(1, 1); }
@@ -63,6 +65,28 @@ test result: ok. 5 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
 """.splitlines()
 
 
+@contextlib.contextmanager
+def at_work_beside():
+    """A process group that `scripts/test` would have at work beside the cases, and the number of its process."""
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as worker:
+        os.environ["TESTS_BESIDE"] = str(worker.pid)
+        try:
+            yield worker.pid
+        finally:
+            del os.environ["TESTS_BESIDE"]
+            worker.kill()
+
+
+def state(process):
+    """The letter of a process' state, once a signal that was sent to it has had its effect."""
+    for _ in range(1000):
+        letter = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0]
+        if letter in "ST":
+            break
+        time.sleep(0.01)
+    return letter
+
+
 class InFolder(unittest.TestCase):
     def setUp(self):
         self.folder = Path(tempfile.mkdtemp())
@@ -79,9 +103,9 @@ class InFolder(unittest.TestCase):
 class CCases(InFolder):
     """The harness of the C cases (tests/common)."""
 
-    def cases(self, broken, *options):
+    def cases(self, broken, *options, source=CASES):
         program, common = self.folder / "program", ROOT / "tests/common"
-        source = self.write("program.c", CASES)
+        source = self.write("program.c", source)
         subprocess.run(["cc", "-D_GNU_SOURCE", f'-DMARK="{self.folder}/mark"', f"-DBROKEN={broken}", "-I", common,
                         "-o", program, source, common / "cases.c"], check=True)
         return subprocess.run([program, *options], stdout=subprocess.PIPE, text=True, check=False)
@@ -97,6 +121,14 @@ class CCases(InFolder):
         self.assertIn("FAIL broken.fails-each-time: ", done.stdout)
         self.assertEqual(done.stdout.splitlines()[-1], "2 passed, 1 failed, 0 skipped")
         self.assertEqual(done.returncode, 1)
+
+    def test_what_is_at_work_beside_stands_still_while_a_case_runs_again(self):
+        with at_work_beside() as worker:
+            look = f'system("sleep 0.2; ps -o stat= -p {worker} | cut -c 1 >>" MARK "-states");'
+            source = CASES.replace("CHECK(open(MARK", f"{look} CHECK(open(MARK")
+            self.cases(1, "--again", source=source)
+            self.assertEqual((self.folder / "mark-states").read_text(encoding="utf-8").split(), ["S", "T"])
+            self.assertEqual(state(worker), "S")
 
     def test_nothing_is_run_again_unasked(self):
         done = self.cases(1)
@@ -153,6 +185,25 @@ class Stages(InFolder):
         self.assertEqual(done.stdout.splitlines()[-1], "1 passed, 1 failed, 0 skipped")
         self.assertEqual(done.returncode, 1)
 
+    def test_what_compiles_beside_the_stages_is_waited_for_and_stands_still_while_one_runs_again(self):
+        self.write("scripts/test", (ROOT / "scripts/test").read_text(encoding="utf-8"))
+        self.write("Makefile", "build:\n")
+        self.write("abi/preload/check.sh", f"""#!/bin/bash
+            until [[ $state = [ST] ]]; do sleep 0.02; state=$(cut -d' ' -f3 /proc/$TESTS_BESIDE/stat); done
+            echo "$state" >>{self.folder}/states
+            [ -e {self.folder}/mark ] || {{ touch {self.folder}/mark; exit 1; }}
+            touch {self.folder}/go""")
+        self.write("bin/cargo", f"#!/bin/bash\nwhile [ ! -e {self.folder}/go ]; do sleep 0.1; done; echo compiled\n")
+        self.write("fuzz/run.sh", "#!/bin/bash\necho $*\n")
+        self.write("tests/rig/cargo.py", "print('1 passed, 0 failed')")
+        environment = os.environ | {"CARGO_TARGET_DIR": str(self.folder / "target"),
+                                    "PATH": f"{self.folder}/bin:{os.environ['PATH']}"}
+        done = subprocess.run([self.folder / "scripts/test", "build", "preload", "unit"], stdout=subprocess.PIPE, text=True,
+                              check=False, env=environment, timeout=60)
+        self.assertEqual(done.stdout.splitlines()[-1], "3 passed, 0 failed, 0 skipped")
+        self.assertEqual((self.folder / "states").read_text(encoding="utf-8").split(), ["S", "T"])
+        self.assertEqual((self.folder / "target/test-logs/beside.log").read_text(encoding="utf-8").split(), ["compiled", "--build"])
+
     def test_more_than_five_flaky_cases_fail_the_run(self):
         for number, status in ((5, 0), (6, 1)):
             done = self.stage(f"seq -f 'flaky case %g: late' {number}; echo '9 passed, 0 failed, 0 skipped'\n")
@@ -177,6 +228,19 @@ class CasesPlayedInTurn(unittest.TestCase):
         self.assertIn("flaky flaky: once", lines)
         self.assertFalse([line for line in lines if line.startswith("flaky broken")])
         self.assertTrue([line for line in lines if line.startswith("failed broken") and line.endswith("twice")])
+
+
+    def test_what_is_at_work_beside_stands_still_while_a_case_runs_again(self):
+        states = []
+        with at_work_beside() as worker:
+            def play(_):
+                states.append(state(worker))
+                return ("failed", "late") if len(states) == 1 else ("passed", "")
+
+            with contextlib.redirect_stdout(io.StringIO()):
+                again.play_each(["flaky"], play)
+            states.append(state(worker))
+        self.assertEqual(states, ["S", "T", "S"])
 
 
 if __name__ == "__main__":

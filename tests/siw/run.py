@@ -155,7 +155,9 @@ def run(options):
                 verdict, reason, figure = play(rig, cell)
                 if verdict == outcome.FAILED:
                     print(outcome.Result(cell, verdict, time.monotonic() - start, reason, figure).line(), flush=True)
-                    first, (verdict, reason, figure) = reason, play(rig, cell, "-again")
+                    first = reason
+                    with again.alone():
+                        verdict, reason, figure = play(rig, cell, "-again")
                     if verdict == outcome.PASSED:
                         again.say(cell, first)
             results.append(outcome.Result(cell, verdict, time.monotonic() - start, reason, figure))

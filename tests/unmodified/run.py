@@ -95,7 +95,8 @@ def main():
             if how == "failed":
                 # Once more, by itself: what passes then is flaky.
                 print(f"failed {title} ({mode}): {why}", flush=True)
-                how, _, many = results[title, mode] = one(library, title, mode)
+                with again.alone():
+                    how, _, many = results[title, mode] = one(library, title, mode)
                 if how == "passed":
                     again.say(f"{title} ({mode})", why)
                     why = ""
