@@ -83,8 +83,9 @@ class Bed:
         ended = process.result()
         if ended.status != 0:
             raise Failed(f"{ended.how()}: {ended.errors[-400:]}")
-        found = CARRIED.search(ended.errors)
-        return ended.output, tuple(map(int, found.groups())) if found else (0, 0, 0, 0)
+        # Each process of a family says what it has carried.
+        each = [tuple(map(int, found)) for found in CARRIED.findall(ended.errors)]
+        return ended.output, tuple(map(sum, zip(*each))) if each else (0, 0, 0, 0)
 
 
 def python(script):
@@ -243,10 +244,10 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def late(bed, rule, how):
+def late(bed, rule, how, *words):
     """The receiver is there a second and a half after the first send."""
     port, count = free_port(), 300
-    sender = bed.start(rule, *python("send.py"), port, count, 200, "patient")
+    sender = bed.start(rule, *python("send.py"), port, count, 200, "patient", *words)
     time.sleep(1.5)
     receiver = bed.start(True, *python("receive.py"), how, port)
     sent, carried = bed.finish(sender)
@@ -268,6 +269,36 @@ def a_receiver_that_comes_late(bed, how):
 def a_late_receiver_that_waits(bed, how):
     """It does not call to receive before something is there, and nothing comes plainly."""
     late(bed, "uoe require", how)
+
+
+@case()
+def a_sender_that_runs_another_program(bed):
+    """What waits for a channel goes on waiting."""
+    late(bed, "uoe require", "recv", "forks")
+
+
+@case("daemon", "command", "served", "started", "passed")
+def a_socket_that_another_process_has(bed, how):
+    """Its parent, or a program that was started; one of them receives."""
+    receiver = bed.start(True, *python("forked.py"), how)
+    sender = bed.start(True, *python("send.py"), bed.port(receiver), 100000, 200)
+    sent, carried = bed.finish(sender)
+    output, here = bed.finish(receiver)
+    came = said(output)
+    expect((sent, came, carried, here), came["damaged"] == 0 and came["came"] > 80000)
+    expect((carried, here), carried[0] > 50000 and here[2] > 50000)
+
+
+@case()
+def workers_at_one_socket(bed):
+    """Two receive from it at a time: neither is handed what is Weft's own, and next to nothing is lost."""
+    receiver = bed.start(True, *python("forked.py"), "workers")
+    sender = bed.start(True, *python("send.py"), bed.port(receiver), 50000, 200)
+    sent, _ = bed.finish(sender)
+    output, _ = bed.finish(receiver)
+    came = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    expect(came, len(came) == 2 and all(one["damaged"] == 0 for one in came))
+    expect((sent, came), sum(one["came"] for one in came) > said(sent)["sent"] * 0.9)
 
 
 @case("poll", "select", "epoll")

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """A program that knows nothing of Weft: sends numbered datagrams, a little slower than a receiver in Python takes them.
 
-    send.py PORT COUNT SIZE [answered] [patient] [from=ADDRESS] [ADDRESS]
+    send.py PORT COUNT SIZE [answered] [patient] [forks] [from=ADDRESS] [ADDRESS]
 
 Says how many were sent and, with `answered`, how many came back, as a line of JSON. `patient` waits some seconds before
-it says that it is over, `from` binds the socket to an address.
+it says that it is over, `forks` runs another program in the middle, `from` binds the socket to an address.
 """
 import json
+import os
 import socket
 import sys
 import time
@@ -14,7 +15,7 @@ import time
 port, count, size = (int(word) for word in sys.argv[1:4])
 is_answered = "answered" in sys.argv[4:]
 own = [word.removeprefix("from=") for word in sys.argv[4:] if word.startswith("from=")]
-addresses = [word for word in sys.argv[4:] if word not in ("answered", "patient") and "=" not in word]
+addresses = [word for word in sys.argv[4:] if word not in ("answered", "patient", "forks") and "=" not in word]
 to = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 if own:
     to.bind((own[0], 0))
@@ -28,6 +29,8 @@ for number in range(count):
     except ConnectionRefusedError:
         # What went before met nobody.
         pass
+    if "forks" in sys.argv[4:] and number == count // 2:
+        os.system("true")
     if is_answered and number % 64 == 63:
         for _ in range(64):
             answered += len(to.recv(70000)) == size

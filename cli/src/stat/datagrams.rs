@@ -89,6 +89,7 @@ fn peer(row: &stat::Row) -> Peer {
             Why::NotProven => "UDP did not prove whose address it is",
             Why::SameProcess => "it is a socket of the same process",
             Why::TooMany => "there are as many as there may be",
+            Why::Shared => "another process has the socket, too, and its connections",
         },
     }
 }

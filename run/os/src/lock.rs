@@ -6,6 +6,7 @@
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::process;
 use crate::sys;
@@ -156,6 +157,22 @@ pub fn lock_shared(word: &AtomicU32) -> SharedGuard<'_> {
                         word.compare_exchange(holder, NOBODY, Ordering::Acquire, Ordering::Relaxed);
                 }
             }
+        }
+    }
+}
+
+/// The same, for so long at most. Nothing where it was held all that time.
+pub fn lock_shared_within(word: &AtomicU32, within: Duration) -> Option<SharedGuard<'_>> {
+    const LOOK_EVERY_NS: u64 = 1_000_000;
+    let (own, begun) = (process::id(), Instant::now());
+    loop {
+        match word.compare_exchange(NOBODY, own, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => return Some(SharedGuard { word }),
+            Err(_) if begun.elapsed() >= within => return None,
+            Err(holder) if !process::exists(holder) => {
+                let _ = word.compare_exchange(holder, NOBODY, Ordering::Acquire, Ordering::Relaxed);
+            }
+            Err(holder) => futex_wait(word, holder, Some(LOOK_EVERY_NS)),
         }
     }
 }

@@ -223,10 +223,15 @@ impl Inlet {
 
     /// Throws away what waits, and forgets where it came from. Frees no memory.
     pub(crate) fn clear(&mut self) {
+        self.throw_away();
+        self.sources.clear();
+    }
+
+    /// Throws away what waits.
+    pub(crate) fn throw_away(&mut self) {
         if let Some(queue) = self.queue() {
             queue.clear();
         }
-        self.sources.clear();
         self.is_rung = false;
         self.taken = self.put;
     }

@@ -13,6 +13,9 @@
 //! | `sending`, `taking` | the program's sends and receives |
 //! | `requiring` | sends that never go plainly |
 //! | `thread`, `worker` | the thread as calls see it; what is known of it |
+//! | `owning` | sockets that several processes have |
+//! | `heads` | who may take the head of a socket's queue in the kernel |
+//! | `marked` | numbers that each process has for itself |
 //! | `suitable` | which sockets take datagrams over carriers |
 //! | `paths` | where a socket's datagrams go |
 //! | `left` | sockets that the program has closed while datagrams of theirs wait |
@@ -26,12 +29,15 @@
 #![forbid(unsafe_code)]
 
 pub mod counts;
+mod heads;
 pub mod inlet;
 mod left;
 mod link;
 mod mail;
+mod marked;
 mod nonces;
 pub mod offload;
+mod owning;
 mod paths;
 pub mod port;
 mod requiring;
@@ -44,5 +50,6 @@ mod thread;
 mod worker;
 
 pub use offload::Offload;
+pub use owning::Use;
 pub use port::Port;
 pub use sending::{Sending, Sent};

@@ -12,6 +12,8 @@ pub(crate) enum Own {
     Bell,
     /// A proof, a mark or a bell of a channel: the thread has to know.
     OfChannel,
+    /// One of another process, at a socket that both have.
+    OfOthers,
 }
 
 #[derive(Debug, Default)]

@@ -156,15 +156,6 @@ impl Offload {
         self.links_used.fetch_max(place + 1, Ordering::Relaxed);
     }
 
-    /// The program receives from this socket, which others know by `key`: they may be told that it takes carriers.
-    #[inline]
-    pub fn receives(&'static self, port: &'static Port, key: u32, fd: RawFd) {
-        // Who has confined itself may have forbidden the calls that this takes.
-        if !port.is_off() && !self.is_over() && port.begin_served() {
-            self.serve(port, key, fd);
-        }
-    }
-
     /// Whether it could be told of the socket once that has a port.
     pub fn awaits_port(&self, port: &Port, fd: RawFd) -> bool {
         let has_port = || beside::local_end(fd).is_some_and(|at| at.port() != 0);
@@ -172,15 +163,18 @@ impl Offload {
     }
 
     #[cold]
-    fn serve(&'static self, port: &'static Port, key: u32, fd: RawFd) {
+    pub(crate) fn serve(&'static self, port: &'static Port, key: u32, fd: RawFd) {
         let has_port = beside::local_end(fd).is_some_and(|at| at.port() != 0);
         if !has_port || self.is_over() || process::is_borrowed() || !port.keep(fd) {
             return port.end_served();
         }
         if let Locked::Held(mut served) | Locked::Orphaned(mut served) = self.served.lock() {
-            let is_free = |place: &&mut Option<Held>| place.is_none_or(|held| !held.is_alive());
-            if let Some(place) = served.iter_mut().find(is_free) {
-                *place = Some(port.held());
+            let own = port.held();
+            let is_known = |place: &Option<Held>| *place == Some(own);
+            let is_free = |place: &Option<Held>| place.is_none_or(|held| !held.is_alive());
+            let known = served.iter().position(is_known);
+            if let Some(place) = known.or_else(|| served.iter().position(is_free)) {
+                served[place] = Some(own);
             }
         }
         self.ensure_thread();

@@ -10,7 +10,10 @@ use std::time::Duration;
 use weft_os::descriptors::Watched;
 use weft_os::guarded::Guarded;
 use weft_os::lock::{Guard, Lock, Locked};
-use weft_os::process;
+
+use crate::heads::{Head, Heads};
+use crate::marked::Marked;
+use crate::owning::Owning;
 
 use crate::inlet::Inlet;
 use crate::paths::Paths;
@@ -21,9 +24,14 @@ const OFF: u32 = 1;
 const SERVED: u32 = 2;
 /// The thread waits for the program to take datagrams.
 const WAITED_FOR: u32 = 4;
-
 /// A send was refused for want of room, and the program has not been told of any since.
 const REFUSED: u32 = 8;
+/// Another process may have the socket too.
+const SHARED: u32 = 16;
+/// The program receives from it, or waits for what it could receive.
+const RECEIVED: u32 = 32;
+/// What a child's socket has of its parent's.
+const INHERITED: u32 = OFF | SHARED;
 
 /// The program's receives are looked at before they are handed out: Weft's own datagrams are among them.
 const LOOKED_AT: u32 = 1 << 31;
@@ -41,17 +49,16 @@ pub(crate) enum Place {
 #[derive(Debug)]
 pub struct Port {
     life: AtomicU32,
-    flags: AtomicU32,
-    /// The process that `SERVED` is of.
-    served_in: AtomicU32,
+    flags: Marked,
     /// Plain receives under way, and [`LOOKED_AT`].
-    receives: AtomicU32,
+    receives: Marked,
     /// A descriptor of the thread's own.
     fd: Lock<Option<Guarded<Watched>>>,
     paths: Lock<Paths>,
     inlet: Lock<Inlet>,
-    /// Held by whoever looks at the head of the kernel's queue and may take it.
-    head: Lock<()>,
+    heads: Heads,
+    /// What is known of other processes that have the socket.
+    pub(crate) owning: Owning,
     /// When the program took something last, in nanoseconds.
     pub(crate) taken_at: AtomicU64,
     /// An error of the socket that a look at its queue met, for the program's next call.
@@ -124,13 +131,13 @@ impl Port {
     pub const fn new() -> Port {
         Port {
             life: AtomicU32::new(0),
-            flags: AtomicU32::new(OFF),
-            served_in: AtomicU32::new(0),
-            receives: AtomicU32::new(0),
+            flags: Marked::new(OFF),
+            receives: Marked::new(0),
             fd: Lock::new(None),
             paths: Lock::new(Paths::new()),
             inlet: Lock::new(Inlet::new()),
-            head: Lock::new(()),
+            heads: Heads::new(),
+            owning: Owning::new(),
             taken_at: AtomicU64::new(0),
             pending: AtomicI32::new(0),
             looked_at_in: AtomicU32::new(0),
@@ -138,21 +145,23 @@ impl Port {
         }
     }
 
-    /// From here on it is that of a new socket. `is_shared`: another process may have it too.
-    pub fn begin(&self, is_shared: bool) {
+    /// From here on it is that of a new socket. `is_shared`: another process may have it too. `among`: a word of memory
+    /// that those have which are forked from this one.
+    pub fn begin(&self, is_shared: bool, among: Option<&'static AtomicU32>) {
         self.end();
-        self.receives.store(0, Ordering::Relaxed);
+        self.heads.begin(among);
+        self.owning.begin();
+        self.receives.set(0);
         self.pending.store(0, Ordering::Relaxed);
         self.note_look(None);
         self.taken_at.store(0, Ordering::Relaxed);
-        let flags = if is_shared { OFF } else { 0 };
-        self.flags.store(flags, Ordering::Release);
+        self.flags.set(if is_shared { SHARED } else { 0 });
     }
 
     /// The socket is closed: what waits is thrown away, and the kernel's socket is the program's alone.
     pub fn end(&self) {
         self.life.fetch_add(1, Ordering::AcqRel);
-        self.flags.store(OFF, Ordering::Release);
+        self.flags.set(OFF);
         self.let_go();
         if let Some(mut inlet) = self.inlet() {
             inlet.clear();
@@ -169,7 +178,7 @@ impl Port {
 
     /// From here on it has the descriptor and the queues of `from`, whose life is over.
     pub(crate) fn inherit(&self, from: &Port) {
-        self.begin(false);
+        self.begin(from.is_shared(), from.heads.among());
         // Nobody receives from it any more.
         self.look_at();
         from.life.fetch_add(1, Ordering::AcqRel);
@@ -186,104 +195,130 @@ impl Port {
         }
     }
 
-    /// Nothing of it goes over carriers any more: another process has the socket too, or the program knows better.
+    /// Nothing of it goes over carriers any more: the program knows better, or has given it away.
     pub fn switch_off(&self) {
-        self.flags.fetch_or(OFF, Ordering::AcqRel);
+        self.change(OFF, 0);
     }
 
     /// Whether nothing of it goes over carriers.
     #[inline]
     pub fn is_off(&self) -> bool {
-        self.flags.load(Ordering::Acquire) & OFF != 0
+        self.has(OFF)
+    }
+
+    /// Another process may have the socket, too, from now on.
+    pub fn share(&self) {
+        self.change(SHARED, 0);
+    }
+
+    /// Whether another process may have it.
+    #[inline]
+    pub fn is_shared(&self) -> bool {
+        self.has(SHARED)
+    }
+
+    /// The program receives from it, or waits for what it could receive.
+    #[inline]
+    pub(crate) fn note_received(&self) {
+        if !self.has(RECEIVED) {
+            self.change(RECEIVED, 0);
+        }
+    }
+
+    /// Whether it has, in this process.
+    pub(crate) fn was_received(&self) -> bool {
+        self.has(RECEIVED)
     }
 
     /// Notes that it is served by this process; whether it was not.
     #[inline]
     pub(crate) fn begin_served(&self) -> bool {
-        let own = process::id();
-        let is_known = self.flags.load(Ordering::Relaxed) & SERVED != 0
-            && self.served_in.load(Ordering::Relaxed) == own;
-        if is_known {
-            return false;
-        }
-        self.served_in.store(own, Ordering::Relaxed);
-        self.flags.fetch_or(SERVED, Ordering::AcqRel);
-        true
+        !self.is_served() && self.change(SERVED, 0) & SERVED == 0
     }
 
-    /// It could not be served: the next receive tries again.
+    /// It could not be served, or is not to be: the next receive tries again.
     pub(crate) fn end_served(&self) {
-        self.flags.fetch_and(!SERVED, Ordering::AcqRel);
+        self.change(0, SERVED);
     }
 
     /// Whether it is served by this process.
+    #[inline]
     pub(crate) fn is_served(&self) -> bool {
-        self.flags.load(Ordering::Relaxed) & SERVED != 0
-            && self.served_in.load(Ordering::Relaxed) == process::id()
+        self.has(SERVED)
     }
 
     /// The thread waits for the program to take something.
     pub(crate) fn wait_for(&self) {
-        self.flags.fetch_or(WAITED_FOR, Ordering::AcqRel);
+        self.change(WAITED_FOR, 0);
     }
 
     /// Whether it does; it does no longer.
     #[inline]
     pub(crate) fn take_waited_for(&self) -> bool {
-        self.is_waited_for()
-            && self.flags.fetch_and(!WAITED_FOR, Ordering::AcqRel) & WAITED_FOR != 0
+        self.is_waited_for() && self.change(0, WAITED_FOR) & WAITED_FOR != 0
     }
 
     #[inline]
     pub(crate) fn is_waited_for(&self) -> bool {
-        self.flags.load(Ordering::Acquire) & WAITED_FOR != 0
+        self.has(WAITED_FOR)
     }
 
     /// A send is refused for want of room; whether none was before.
     pub(crate) fn refuse(&self) -> bool {
-        self.flags.fetch_or(REFUSED, Ordering::AcqRel) & REFUSED == 0
+        self.change(REFUSED, 0) & REFUSED == 0
     }
 
     /// There is room again.
     pub(crate) fn end_refusal(&self) {
-        self.flags.fetch_and(!REFUSED, Ordering::AcqRel);
+        self.change(0, REFUSED);
     }
 
     /// Whether the program can send: the kernel's socket has room all the time.
     #[inline]
     pub fn is_writable(&self) -> bool {
-        self.flags.load(Ordering::Acquire) & (REFUSED | OFF) != REFUSED
+        self.flags.get(INHERITED) & (REFUSED | OFF) != REFUSED
+    }
+
+    #[inline]
+    fn has(&self, flag: u32) -> bool {
+        self.flags.get(INHERITED) & flag != 0
+    }
+
+    /// Sets and clears flags; gives those of before.
+    fn change(&self, set: u32, clear: u32) -> u32 {
+        self.flags
+            .update(INHERITED, |before| (before | set) & !clear)
     }
 
     /// Begins a receive that is the kernel's alone; false where receives are looked at.
     #[inline]
     pub fn begin_plain(&self) -> bool {
-        if self.is_looked_at() {
-            return false;
-        }
-        if self.receives.fetch_add(1, Ordering::AcqRel) & LOOKED_AT == 0 {
-            return true;
-        }
-        self.end_plain();
-        false
+        let begun = |before: u32| before + u32::from(before & LOOKED_AT == 0);
+        self.receives.update(0, begun) & LOOKED_AT == 0
     }
 
     /// Ends it.
     #[inline]
     pub fn end_plain(&self) {
-        self.receives.fetch_sub(1, Ordering::AcqRel);
+        let ended = |before: u32| match before & !LOOKED_AT {
+            // It was begun by the parent of this process.
+            0 => before,
+            _ => before - 1,
+        };
+        self.receives.update(0, ended);
     }
 
     /// Whether receives are looked at.
     #[inline]
     pub fn is_looked_at(&self) -> bool {
-        self.receives.load(Ordering::Acquire) & LOOKED_AT != 0
+        self.receives.get(0) & LOOKED_AT != 0
     }
 
     /// Has receives looked at from now on. Whether none is under way any more that began before: it would hand Weft's
     /// own datagrams to the program. Who waits in one is out of it with the next datagram.
     pub(crate) fn look_at(&self) -> bool {
-        self.receives.fetch_or(LOOKED_AT, Ordering::AcqRel) & !LOOKED_AT == 0
+        let before = self.receives.update(0, |before| before | LOOKED_AT);
+        before & !LOOKED_AT == 0
     }
 
     /// The thread's name for it.
@@ -376,12 +411,9 @@ impl Port {
         Some(self.pending.swap(0, Ordering::AcqRel)).filter(|errno| *errno != 0)
     }
 
-    /// The right to take the head of the kernel's queue.
-    pub(crate) fn head(&self) -> Option<Guard<'_, ()>> {
-        match self.head.lock() {
-            Locked::Held(head) | Locked::Orphaned(head) => Some(head),
-            Locked::Again => None,
-        }
+    /// The right to take the head of the kernel's queue; nothing where the calling thread has it already.
+    pub(crate) fn head(&self) -> Option<Head<'_>> {
+        self.heads.take(self.is_shared())
     }
 }
 

@@ -84,6 +84,8 @@ words! {
         SameProcess = 5,
         /// This process has as many as it may have.
         TooMany = 6,
+        /// Another process has the socket, too, and its channels.
+        Shared = 7,
     }
 }
 

@@ -7,7 +7,7 @@ use weft_os::dgram::{self, get_int};
 use weft_settings::datagrams::{Direction, Uoe};
 use weft_uoe::End;
 
-use crate::offload::Offload;
+use crate::offload::{now, Offload};
 use crate::port::Held;
 
 impl Offload {
@@ -27,7 +27,8 @@ pub(crate) fn ruled(offload: &Offload, source: End, target: End) -> Option<Uoe> 
 /// where there is none that takes them over carriers.
 pub(crate) fn candidate(offload: &Offload, source: End, target: End) -> Option<(Held, Uoe)> {
     let served = offload.served();
-    let candidates = served.iter().filter(|held| !held.port.is_off());
+    let now = now();
+    let candidates = served.iter().filter(|held| offload.may_take(held.port, now));
     let fits = |held: &Held| held.with_fd(|fd| fits(fd, target)).flatten();
     let fitting = candidates.filter_map(|held| Some((fits(held)?, *held)));
     // As the kernel has it, who has the address itself is before who has all.

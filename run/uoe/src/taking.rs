@@ -142,7 +142,12 @@ impl Offload {
             }
         };
         let proof = octets.get(..peeked.octets).and_then(Proof::parse);
-        let own = proof.and_then(|proof| Some((proof, self.nonces.find(&proof.nonce)?)));
+        // What is another process's, that has the socket too, is none of the program's either.
+        let others = || port.is_shared().then_some(Own::OfOthers);
+        let own = proof.and_then(|proof| {
+            let own = self.nonces.find(&proof.nonce).or_else(others);
+            Some((proof, own?))
+        });
         let Some((proof, own)) = own else {
             return Head::Other;
         };

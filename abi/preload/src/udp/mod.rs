@@ -204,9 +204,8 @@ impl Socket for UdpSocket {
         None
     }
 
-    /// Its program waits for datagrams from here on, in one way or another, or will.
     fn bound(self) {
-        self.awaited();
+        caught((), || self.sockets().bound(self.record, self.fd));
     }
 
     fn awaited(self) {

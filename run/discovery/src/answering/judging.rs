@@ -238,7 +238,11 @@ fn says(answering: &Answering, connection: &Connection) -> Says {
         return Says::NotMine;
     }
     if !answering.owner.promise(connection, now()) {
-        return Says::No;
+        return match about {
+            About::Stream => Says::No,
+            // Another process that has the socket may take them.
+            About::Datagrams => Says::NotMine,
+        };
     }
     match about {
         About::Stream => Says::Yes,

@@ -329,7 +329,7 @@ impl Sockets for Datagrams {
         let used = |record: &&Record| record.references.is_used();
         for record in self.records.taken().filter(used) {
             record.slot().share();
-            self.offload_nothing(record.number);
+            self.offload_shared(record);
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use weft_os::user::UserBuffers;
-use weft_udp_offload::{Offload, Sending, Sent};
+use weft_udp_offload::{Offload, Sending, Sent, Use};
 
 use super::receiver::{Ask, Datagram};
 use super::record::{Outgoing, Record};
@@ -128,7 +128,7 @@ impl Datagrams {
         let Some(offload) = self.offload else {
             return false;
         };
-        offload.receives(&record.port, key(record), fd);
+        offload.receives(&record.port, key(record), fd, Use::Receives);
         !record.port.begin_plain()
     }
 
@@ -137,14 +137,21 @@ impl Datagrams {
     #[inline]
     pub fn awaited(&self, record: &'static Record, fd: i32) {
         if let Some(offload) = self.offload {
-            offload.receives(&record.port, key(record), fd);
+            offload.receives(&record.port, key(record), fd, Use::Waits);
+        }
+    }
+
+    /// The program has bound the socket, and waits for datagrams from here on, in one way or another, or will.
+    pub fn bound(&self, record: &'static Record, fd: i32) {
+        if let Some(offload) = self.offload {
+            offload.receives(&record.port, key(record), fd, Use::Binds);
         }
     }
 
     /// An epoll watches the socket by this descriptor.
     pub fn watched(&self, record: &'static Record, fd: i32) {
         let Some(offload) = self.offload else { return };
-        offload.receives(&record.port, key(record), fd);
+        offload.receives(&record.port, key(record), fd, Use::Waits);
         if offload.awaits_port(&record.port, fd) {
             record.watched_fd.store(fd, Ordering::Relaxed);
             self.portless.insert(record.number);
@@ -243,6 +250,13 @@ impl Datagrams {
     pub(super) fn offload_nothing(&self, number: usize) {
         if let (Some(offload), Some(record)) = (self.offload, self.record(number)) {
             offload.leave(&record.port);
+        }
+    }
+
+    /// The process is about to fork: a child has the socket, too.
+    pub(super) fn offload_shared(&self, record: &'static Record) {
+        if let Some(offload) = self.offload {
+            offload.before_fork(&record.port, key(record));
         }
     }
 

@@ -131,7 +131,8 @@ impl Record {
         // Of a socket that others may have too some may receive in ways that no hook sees.
         self.rx_off
             .store(origin == Origin::Found, Ordering::Relaxed);
-        self.port.begin(origin == Origin::Found);
+        let among = self.slot().lock_word();
+        self.port.begin(origin == Origin::Found, Some(among));
         self.receives.store(0, Ordering::Relaxed);
         if let Some(mut tx) = self.outgoing() {
             tx.sender.abandon();

@@ -91,6 +91,11 @@ impl Slot {
         self.words[STATE].fetch_and(!COALESCED, Ordering::AcqRel);
     }
 
+    /// Where those processes lock.
+    pub fn lock_word(&self) -> &'static AtomicU32 {
+        &self.words[LOCK]
+    }
+
     /// The lock between those processes; none where the socket is this one's alone.
     pub fn lock(&self) -> Option<SharedGuard<'static>> {
         self.is_shared().then(|| lock_shared(&self.words[LOCK]))

@@ -3,9 +3,9 @@
 use super::*;
 
 fn port() -> &'static Port {
-    process::watch();
+    weft_os::process::watch();
     let port: &'static Port = Box::leak(Box::default());
-    port.begin(false);
+    port.begin(false, None);
     port
 }
 
@@ -19,7 +19,7 @@ fn receives_are_looked_at_once_no_plain_one_is_under_way() {
     port.end_plain();
     assert!(port.look_at() && port.look_at());
     assert!(!port.begin_plain());
-    port.begin(false);
+    port.begin(false, None);
     assert!(port.begin_plain(), "the next socket is looked at anew");
 }
 
@@ -30,7 +30,7 @@ fn a_socket_that_is_gone_is_known_by_its_life() {
     assert!(held.is_alive());
     port.end();
     assert!(!held.is_alive() && port.is_off());
-    port.begin(false);
+    port.begin(false, None);
     assert!(!held.is_alive() && port.held().is_alive());
     assert!(held != port.held());
     assert!(held.inlet().is_none() && held.paths().is_none());
@@ -58,9 +58,13 @@ fn a_descriptor_is_kept_until_the_socket_is_closed() {
 }
 
 #[test]
-fn who_shares_a_socket_has_none_of_it_offloaded() {
+fn what_others_may_have_is_known_to_be_shared() {
     let port = port();
-    assert!(!port.is_off());
-    port.begin(true);
-    assert!(port.is_off());
+    assert!(!port.is_shared());
+    port.share();
+    assert!(port.is_shared() && !port.is_off());
+    port.begin(false, None);
+    assert!(!port.is_shared(), "the next socket is this process's");
+    port.begin(true, None);
+    assert!(port.is_shared());
 }

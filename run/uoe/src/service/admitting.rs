@@ -9,6 +9,7 @@ use weft_uoe::control::Why;
 use weft_uoe::{End, Fault};
 
 use super::channels::PeerChannel;
+use super::names::Owns;
 use super::{nonce, Service};
 use crate::counts::count;
 use crate::offload::now;
@@ -89,7 +90,12 @@ impl Service {
             self.refuse(at, wanted.channel, Why::NoSocket);
             return true;
         };
-        if !port.port.look_at() {
+        let owns = self.owns(port);
+        if owns == Owns::No {
+            self.refuse(at, wanted.channel, Why::NoSocket);
+            return true;
+        }
+        if owns == Owns::Soon || !port.port.look_at() {
             let is_late = now() >= wanted.until;
             if is_late {
                 self.refuse(at, wanted.channel, Why::NoSocket);

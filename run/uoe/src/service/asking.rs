@@ -148,7 +148,7 @@ impl Service {
         let instance = Instance(takes.instance);
         // What a process sends to itself is the kernel's.
         if instance == self.instance {
-            return self.stay_plain(&wanted);
+            return self.stay_plain(&wanted, Why::SameProcess);
         }
         // Anybody may greet with the instance of somebody else, but only from a host of their own.
         let (there, bound) = (End::from(wanted.to).address(), own_source(&wanted));
@@ -208,9 +208,9 @@ impl Service {
         self.sides.last_mut()
     }
 
-    /// The destination is a socket of this process: nothing to it ever takes a carrier.
-    pub(super) fn stay_plain(&mut self, wanted: &Wanted) {
-        self.leave_alone(wanted.to, Why::SameProcess);
+    /// The destination is a socket of this process, or this one has no carriers: nothing to it takes one.
+    pub(super) fn stay_plain(&mut self, wanted: &Wanted, why: Why) {
+        self.leave_alone(wanted.to, why);
         let Some(mut paths) = wanted.port.paths() else {
             return;
         };

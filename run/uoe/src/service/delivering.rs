@@ -328,7 +328,7 @@ mod tests {
     fn channel() -> PeerChannel {
         weft_os::process::watch();
         let port: &'static Port = Box::leak(Box::default());
-        port.begin(false);
+        port.begin(false, None);
         port.taken_at.store(u64::MAX, Ordering::Relaxed);
         let from = End::new([192, 0, 2, 1].into(), 4000);
         let source = crate::inlet::Source {

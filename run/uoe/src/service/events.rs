@@ -16,7 +16,7 @@ use crate::counts::count;
 use crate::inlet::Source;
 use crate::link::{Link, LinkId};
 use crate::offload::now;
-use crate::stat::Why::NotConnected;
+use crate::stat::Why::{NotConnected, SameProcess};
 use crate::suitable::{candidate, ruled};
 
 impl Service {
@@ -138,7 +138,7 @@ impl Service {
         for wanted in std::mem::take(&mut self.sides[at].wants) {
             let here = End::new(self.sides[at].here.ip(), 0);
             match candidate(self.offload, here, wanted.to.into()) {
-                Some(_) => self.stay_plain(&wanted),
+                Some(_) => self.stay_plain(&wanted, SameProcess),
                 None => self.leave_alone(wanted.to, NotConnected),
             }
         }

@@ -24,6 +24,10 @@ impl Service {
         asked
             .filter(|wanted| wanted.port == from)
             .for_each(|wanted| wanted.port = to);
+        let names = self.names.iter_mut();
+        names
+            .filter(|name| name.port == from)
+            .for_each(|name| name.port = to);
         self.requiring.retain(|one| one.port != from);
         let queued = to.paths().map(|mut paths| paths.queued_to());
         for end in queued.unwrap_or_default() {

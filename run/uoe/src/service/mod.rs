@@ -10,6 +10,7 @@
 //! | `closing` | the end of sockets, of channels to them, and of carriers |
 //! | `leaving` | sockets that their programs have closed before all was sent |
 //! | `events` | what a carrier's state machine says is to be done |
+//! | `names` | sockets that other processes may have, too |
 //! | `opening` | channels that sockets here want |
 //! | `proofs` | proofs of addresses, sent and heard |
 //! | `delivering` | datagrams from a carrier into the queues of sockets |
@@ -28,6 +29,7 @@ mod delivering;
 mod events;
 mod greeting;
 mod leaving;
+mod names;
 mod opening;
 mod proofs;
 mod reading;
@@ -54,6 +56,7 @@ use admitting::Admitting;
 use asking::Asked;
 use bells::Bells;
 use greeting::{greeting, Use};
+use names::Name;
 use refused::Refused;
 use requiring::Requiring;
 use showing::Showing;
@@ -107,6 +110,8 @@ pub(crate) struct Service {
     pub(crate) sides: Vec<Side>,
     pub(crate) admitting: Vec<Admitting>,
     pub(crate) bells: Bells,
+    /// Sockets of which this process alone has channels.
+    names: Vec<Name>,
     /// Sockets whose programs wait for room to send.
     refused: Vec<Refused>,
     pub(crate) requiring: Vec<Requiring>,
@@ -134,6 +139,7 @@ impl Service {
             sides: Vec::new(),
             admitting: Vec::new(),
             bells: Bells::default(),
+            names: Vec::new(),
             requiring: Vec::new(),
             required_at: None,
             refused: Vec::new(),
@@ -150,8 +156,12 @@ impl Service {
 
     /// Who only sends takes nobody's carriers, and leaves the agreed port to those who do.
     fn listen_if_asked(&mut self) {
-        if self.listener.is_none() && self.offload.is_serving.load(Ordering::Acquire) {
+        let is_serving = self.offload.is_serving.load(Ordering::Acquire);
+        if self.listener.is_none() && is_serving {
             self.listen_again();
+        } else if self.listener.is_some() && !is_serving {
+            self.listener = None;
+            self.offload.set_takes(0, self.instance.0);
         }
     }
 
@@ -161,6 +171,7 @@ impl Service {
         self.listen_if_asked();
         self.empty_left();
         self.look_for_proofs();
+        self.hear_of_others();
         self.read_mail();
         self.accept(ready.listener);
         self.poll_asked();
@@ -173,6 +184,7 @@ impl Service {
         self.run_sides(&ready.sides);
         self.end_sides();
         self.forget_retired();
+        self.let_names_go();
         self.show();
         if self.offload.is_ending() && !self.is_told_to_end {
             self.begin_to_end();
@@ -208,6 +220,8 @@ impl Service {
         numbers.extend(sides);
         let asked = self.asked.iter().map(Asked::number);
         numbers.extend(asked.map(|number| (number, Interest::Read)));
+        let names = self.names.iter().map(|name| name.number(now()));
+        numbers.extend(names.map(|number| (number, Interest::Read)));
         numbers.truncate(WAITED_FOR_MAX);
         let timeout = self.deadline().map(|at| at.saturating_sub(now()));
         let mut ready = vec![false; numbers.len()];

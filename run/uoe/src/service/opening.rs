@@ -9,6 +9,7 @@ use weft_uoe::End;
 
 use super::asking::source;
 use super::channels::{OwnChannel, Wanted};
+use super::names::Owns;
 use super::{nonce, Service};
 use crate::counts::count;
 use crate::offload::now;
@@ -30,8 +31,14 @@ impl Service {
             if !wanted.port.is_alive() || wanted.port.port.is_off() || is_known {
                 continue;
             }
+            let owns = self.owns(wanted.port);
+            if owns == Owns::No {
+                self.stay_plain(&wanted, stat::Why::Shared);
+                continue;
+            }
             // The proof of the other end comes to this socket.
-            if !wanted.port.port.look_at() && now < wanted.until {
+            let is_early = owns == Owns::Soon || !wanted.port.port.look_at();
+            if is_early && now < wanted.until {
                 self.sides[at].wants.push(wanted);
                 continue;
             }

@@ -64,7 +64,7 @@ pub struct Socket {
 impl Socket {
     pub fn bind(offload: &'static Offload, at: &str) -> Socket {
         let port: &'static Port = Box::leak(Box::default());
-        port.begin(false);
+        port.begin(false, None);
         let kernel = UdpSocket::bind(at).unwrap();
         kernel
             .set_read_timeout(Some(Duration::from_millis(200)))
@@ -141,7 +141,7 @@ impl Socket {
 
     fn receive_within(&self, time: Duration) -> Option<(Vec<u8>, SocketAddr, bool)> {
         let fd = self.kernel.as_raw_fd();
-        self.offload.receives(self.port, fd as u32, fd);
+        self.offload.receives(self.port, fd as u32, fd, weft_udp_offload::Use::Receives);
         let begun = Instant::now();
         loop {
             if self.port.begin_plain() {
