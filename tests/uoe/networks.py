@@ -136,6 +136,20 @@ def two_machines(bed):
 
 
 @case
+def nobody_at_hundreds_of_addresses(bed):
+    """Tries for those that do not answer take no place from one that is new."""
+    bed.begin()
+    receiver = bed.receive("uoe require")
+    first = SERVER.rpartition(".")[0]
+    sender = bed.start(bed.client, "uoe require", sys.executable, HERE / "many.py", PORT, SERVER, first)
+    said, carried = finish(sender)
+    came, _ = finish(receiver)
+    expect((said, came), came["came"] == 5 and came["damaged"] == 0)
+    # Each of the others is asked for a second and connected to for three.
+    expect(came, came["seconds"] < 3)
+
+
+@case
 def translated_address(bed):
     """The server sees the address that it sees on UDP, whoever the client takes itself for."""
     bed.begin_translated()

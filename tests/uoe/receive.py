@@ -2,12 +2,13 @@
 """A program that knows nothing of Weft: takes numbered datagrams in one of the ways programs wait, and says what came.
 
     receive.py HOW [PORT] [ADDRESS]     HOW: recv, timeout, poll, select, epoll, edge, connected, answer,
-                                        filtered, scattered, shared, slow
+                                        filtered, scattered, shared, slow,
+                                        rests
 
 Says "port N", and when a datagram "end" has come a line of JSON: how many came, how many were damaged, twice or out of
 order of their sender, and from which addresses. `connected` connects to the first sender, `answer` sends each back, `filtered` has a filter that takes all,
 `scattered` receives into forty buffers, `shared` lets others have its port,
-`slow` rests after each.
+`slow` rests after each, `rests` a shorter time.
 """
 import ctypes
 import json
@@ -19,7 +20,7 @@ import time
 
 how, port = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 0
 at = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-at.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 10 if how == "slow" else 4 << 20)
+at.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 10 if how in ("slow", "rests") else 4 << 20)
 if how == "shared":
     at.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 at.bind((sys.argv[3] if len(sys.argv) > 3 else "127.0.0.1", port))
@@ -67,8 +68,8 @@ while not is_over:
     # After an edge everything is taken; else one datagram for each wait, so that a wrong wake-up blocks for good.
     while (taken := take()) is not None:
         octets, source = taken
-        if how == "slow":
-            time.sleep(0.004)
+        if how in ("slow", "rests"):
+            time.sleep(0.004 if how == "slow" else 0.0015)
         if octets == b"end":
             is_over = True
             break
@@ -81,7 +82,7 @@ while not is_over:
             at.sendto(octets, source)
         if how == "connected" and came == 1:
             at.connect(source)
-        if how not in ("edge", "recv", "filtered", "scattered", "shared", "slow"):
+        if how not in ("edge", "recv", "filtered", "scattered", "shared", "slow", "rests"):
             break
 hosts = sorted({host for host, _ in last})
 print(json.dumps({"came": came, "damaged": damaged, "disordered": disordered, "sources": len(last), "hosts": hosts}),

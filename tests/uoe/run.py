@@ -372,15 +372,16 @@ def a_sender_that_waits_for_room(bed, how):
     expect((output, carried), said(output)["refused"] < 20 and carried[0] > 1000)
 
 
-@case()
-def a_slow_receiver_beside_another(bed):
-    """It takes what it can; what is sent to the other one does not wait for it."""
-    receivers = [bed.start(True, *python("receive.py"), how) for how in ("recv", "slow")]
+@case("one", "each")
+def a_slow_receiver_beside_another(bed, sockets):
+    """It takes what it can; what is sent to the other one does not wait for it, from one socket or from two."""
+    receivers = [bed.start(True, *python("receive.py"), how) for how in ("recv", "rests")]
     ports = [bed.port(receiver) for receiver in receivers]
-    output, carried = bed.finish(bed.start(True, *python("two.py"), *ports))
-    expect(carried, carried[0] > 1000 and carried[3] > 0)
+    output, carried = bed.finish(bed.start(True, *python("two.py"), *ports, sockets))
+    # Alone it makes its sender wait: there is room for no more.
+    expect((output, carried), said(output)["full"] == 20 and carried[0] > 1000 and carried[3] > 100)
     # A send that waits does so for a millisecond at least, and for up to twenty.
-    expect(output, said(output)["waited"] < said(output)["rounds"] / 100)
+    expect(output, said(output)["waited"] < said(output)["rounds"] / 50 and said(output)["rounds"] > 200)
 
 
 @case("uoe prefer", "uoe require udp-path=none")
@@ -423,6 +424,21 @@ def nothing_leaves_plainly(bed):
     expect(came, came is None)
     refused = {way for way, why in said(output).items() if why == "EOPNOTSUPP"}
     expect(output, refused == {"more", "control", "option", "file"})
+
+
+@case()
+def a_handler_sends_nothing_plainly(bed):
+    """It interrupts a send on the same socket."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(("127.0.0.1", 0))
+        receiver.settimeout(0.5)
+        output, _ = bed.finish(bed.start("uoe require", compiled(bed, "handler"), receiver.getsockname()[1]))
+        try:
+            came = receiver.recv(2000)
+        except TimeoutError:
+            came = None
+    expect(output, int(output) > 1000)
+    expect("one came plainly", came is None)
 
 
 @case()

@@ -16,6 +16,7 @@
 //! | `owning` | sockets that several processes have |
 //! | `heads` | who may take the head of a socket's queue in the kernel |
 //! | `marked` | numbers that each process has for itself |
+//! | `turns` | threads that send to several destinations in turn |
 //! | `suitable` | which sockets take datagrams over carriers |
 //! | `paths` | where a socket's datagrams go |
 //! | `left` | sockets that the program has closed while datagrams of theirs wait |
@@ -47,6 +48,7 @@ pub mod stat;
 mod suitable;
 mod taking;
 mod thread;
+mod turns;
 mod worker;
 
 pub use offload::Offload;

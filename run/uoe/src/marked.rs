@@ -32,12 +32,10 @@ impl Marked {
         loop {
             let own = number(before, inherited);
             let after = word(change(own));
-            match self.0.compare_exchange_weak(
-                before,
-                after,
-                Ordering::AcqRel,
-                Ordering::Acquire,
-            ) {
+            match self
+                .0
+                .compare_exchange_weak(before, after, Ordering::AcqRel, Ordering::Acquire)
+            {
                 Ok(_) => return own,
                 Err(now) => before = now,
             }

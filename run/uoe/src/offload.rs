@@ -18,6 +18,7 @@ use crate::link::Link;
 use crate::mail::{Mail, Mailbox};
 use crate::nonces::Nonces;
 use crate::port::{Held, Left, Port, LEFT_MAX};
+use crate::turns::Turns;
 use crate::worker::Worker;
 
 /// Carriers of a process at most.
@@ -61,6 +62,7 @@ pub struct Offload {
     pub(crate) confined: AtomicBool,
     pub(crate) ending: AtomicBool,
     pub(crate) ended: AtomicBool,
+    pub(crate) turns: Turns,
     pub(crate) counts: Counts,
 }
 
@@ -107,6 +109,7 @@ impl Offload {
             confined: AtomicBool::new(false),
             ending: AtomicBool::new(false),
             ended: AtomicBool::new(false),
+            turns: Turns::new(),
             counts: Counts::default(),
         };
         Some(Box::leak(Box::new(offload)))

@@ -71,9 +71,6 @@ impl Required {
     }
 }
 
-/// Who sends to another destination has several for so long.
-const ALTERNATES_NS: u64 = 100_000_000;
-
 /// The channels of one socket. The thread adds and removes them, calls look them up.
 #[derive(Debug, Default)]
 pub(crate) struct Paths {
@@ -88,10 +85,6 @@ pub(crate) struct Paths {
     pub(crate) not_required: Option<End>,
     /// When the thread is told again that a channel is wanted, in nanoseconds.
     pub(crate) wanted_at: u64,
-    /// Where the program sent last.
-    sent_to: Option<End>,
-    /// When it sent to two destinations in turn, in nanoseconds; nothing for never.
-    alternated_at: Option<u64>,
 }
 
 impl Paths {
@@ -103,20 +96,7 @@ impl Paths {
             peer: None,
             not_required: None,
             wanted_at: 0,
-            sent_to: None,
-            alternated_at: None,
         }
-    }
-
-    /// The program sends to this destination at that time, in nanoseconds; whether it has others, too, at the moment.
-    #[inline]
-    pub(crate) fn note_destination(&mut self, to: End, since: u64) -> bool {
-        let before = self.sent_to.replace(to);
-        if before.is_some_and(|before| before != to) {
-            self.alternated_at = Some(since);
-        }
-        self.alternated_at
-            .is_some_and(|at| since.saturating_sub(at) < ALTERNATES_NS)
     }
 
     /// A child has none of its parent's.
@@ -142,8 +122,6 @@ impl Paths {
         self.peer = None;
         self.not_required = None;
         self.wanted_at = 0;
-        self.sent_to = None;
-        self.alternated_at = None;
     }
 
     /// Datagrams that wait.

@@ -33,7 +33,8 @@ const RECEIVED: u32 = 32;
 /// What a child's socket has of its parent's.
 const INHERITED: u32 = OFF | SHARED;
 
-/// The program's receives are looked at before they are handed out: Weft's own datagrams are among them.
+/// The program's receives are looked at before they are handed out: Weft's own datagrams are among them. A child's, too:
+/// some may be in the queue that it shares.
 const LOOKED_AT: u32 = 1 << 31;
 
 /// Where a datagram waits.
@@ -151,7 +152,8 @@ impl Port {
         self.end();
         self.heads.begin(among);
         self.owning.begin();
-        self.receives.set(0);
+        // What is Weft's own and was sent to who had the socket before may be in its queue.
+        self.receives.set(if is_shared { LOOKED_AT } else { 0 });
         self.pending.store(0, Ordering::Relaxed);
         self.note_look(None);
         self.taken_at.store(0, Ordering::Relaxed);
@@ -294,7 +296,7 @@ impl Port {
     #[inline]
     pub fn begin_plain(&self) -> bool {
         let begun = |before: u32| before + u32::from(before & LOOKED_AT == 0);
-        self.receives.update(0, begun) & LOOKED_AT == 0
+        self.receives.update(LOOKED_AT, begun) & LOOKED_AT == 0
     }
 
     /// Ends it.
@@ -305,19 +307,19 @@ impl Port {
             0 => before,
             _ => before - 1,
         };
-        self.receives.update(0, ended);
+        self.receives.update(LOOKED_AT, ended);
     }
 
     /// Whether receives are looked at.
     #[inline]
     pub fn is_looked_at(&self) -> bool {
-        self.receives.get(0) & LOOKED_AT != 0
+        self.receives.get(LOOKED_AT) & LOOKED_AT != 0
     }
 
     /// Has receives looked at from now on. Whether none is under way any more that began before: it would hand Weft's
     /// own datagrams to the program. Who waits in one is out of it with the next datagram.
     pub(crate) fn look_at(&self) -> bool {
-        let before = self.receives.update(0, |before| before | LOOKED_AT);
+        let before = self.receives.update(LOOKED_AT, |before| before | LOOKED_AT);
         before & !LOOKED_AT == 0
     }
 

@@ -8,7 +8,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use weft_os::beside::socket_addr;
+use weft_os::beside::{self, socket_addr};
 use weft_os::lock::Guard;
 use weft_os::{dgram, process};
 use weft_settings::datagrams::Direction;
@@ -46,17 +46,44 @@ impl Offload {
         if !self.is_any_required || paths.not_required == Some(to) {
             return false;
         }
+        let is_required = self.rules_require(fd, to);
+        if !is_required {
+            paths.not_required = Some(to);
+        }
+        is_required
+    }
+
+    /// The same, asked of the rules alone.
+    fn rules_require(&self, fd: RawFd, to: End) -> bool {
         let mut name = [0; dgram::NAME_LEN];
         let len = dgram::local_name(fd, &mut name);
         let peer = to.to_socket_addr();
         let own = socket_addr(&name[..len]).unwrap_or(peer);
         let uoe = self.rules.uoe(Direction::Send, &[own, peer]);
-        let is_required = uoe.is_some_and(|uoe| uoe.requires.is_some());
-        let is_one_host = is_one_host(to);
-        if !is_required || !is_one_host {
-            paths.not_required = Some(to);
+        is_one_host(to) && uoe.is_some_and(|uoe| uoe.requires.is_some())
+    }
+
+    /// A send of a signal handler that came amid another one of the same thread on the same socket: nothing of the
+    /// socket can be looked at. What never goes plainly is dropped, and counted; says whether it is.
+    #[cold]
+    pub fn drop_interrupting(&self, port: &Port, sending: Sending<'_>) -> bool {
+        let is_dropped = self.is_any_required
+            && !port.is_off()
+            && !self.is_over()
+            && self.is_never_plain_by_rules(sending);
+        if is_dropped {
+            count(&self.counts.dropped_full);
         }
-        is_required && is_one_host
+        is_dropped
+    }
+
+    fn is_never_plain_by_rules(&self, sending: Sending<'_>) -> bool {
+        let to = match sending.to {
+            [] => beside::peer_end(sending.fd),
+            name => socket_addr(name),
+        };
+        let is_required = to.is_some_and(|to| self.rules_require(sending.fd, to.into()));
+        is_required && !dgram::has_own_way(sending.fd)
     }
 
     /// Whether a rule says that what the socket sends to this destination never goes plainly.
@@ -65,7 +92,7 @@ impl Offload {
             return false;
         }
         let Some(mut paths) = port.paths() else {
-            return false;
+            return self.is_never_plain_by_rules(sending);
         };
         let Some(to) = destination(&mut paths, sending) else {
             return false;
@@ -164,6 +191,8 @@ impl Offload {
             return Sent::Plain;
         };
         let now = now();
+        // Who waits for ever goes on wanting it.
+        required.used_at = now;
         let attempt = Attempt {
             carrier,
             others_wait: !required.queue.is_empty(),

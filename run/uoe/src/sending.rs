@@ -98,7 +98,10 @@ impl Offload {
             return Sent::Plain;
         }
         let Some(mut paths) = port.paths() else {
-            return Sent::Plain;
+            return match self.drop_interrupting(port, sending) {
+                true => Sent::Done,
+                false => Sent::Plain,
+            };
         };
         let Some(to) = destination(&mut paths, sending) else {
             return Sent::Plain;
@@ -135,8 +138,8 @@ impl Offload {
             };
         }
         let sent = self.send_on(path, sending, &mut fill);
-        let has_others = paths.note_destination(to, sending.since);
         drop(paths);
+        let has_others = self.turns.note(to, sending.since);
         match sent {
             Tried::Sent(sent) => sent,
             Tried::Full(place) => match self.send_later(sending, place, has_others) {

@@ -28,7 +28,9 @@ pub(crate) fn ruled(offload: &Offload, source: End, target: End) -> Option<Uoe> 
 pub(crate) fn candidate(offload: &Offload, source: End, target: End) -> Option<(Held, Uoe)> {
     let served = offload.served();
     let now = now();
-    let candidates = served.iter().filter(|held| offload.may_take(held.port, now));
+    let candidates = served
+        .iter()
+        .filter(|held| offload.may_take(held.port, now));
     let fits = |held: &Held| held.with_fd(|fd| fits(fd, target)).flatten();
     let fitting = candidates.filter_map(|held| Some((fits(held)?, *held)));
     // As the kernel has it, who has the address itself is before who has all.

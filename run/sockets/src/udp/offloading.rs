@@ -61,6 +61,20 @@ impl Datagrams {
         })
     }
 
+    /// A signal handler's send, amid another one of its thread on the same socket.
+    #[cold]
+    pub(super) fn send_amid_another(
+        &self,
+        record: &'static Record,
+        sending: Sending<'_>,
+    ) -> Verdict {
+        let is_dropped = |offload: &Offload| offload.drop_interrupting(&record.port, sending);
+        match self.offload.is_some_and(is_dropped) {
+            true => Verdict::Done(Ok(sending.len)),
+            false => Verdict::Kernel,
+        }
+    }
+
     /// Whether a rule says that what the socket sends there (nothing: to its connected peer) never goes plainly.
     pub(super) fn is_never_plain(
         &self,

@@ -90,7 +90,15 @@ impl Datagrams {
             return Ok(self.leave_to_kernel(record, call.fd, call.to));
         }
         let Some(mut tx) = record.outgoing() else {
-            return Ok(Verdict::Kernel);
+            let sending = Sending {
+                fd: call.fd,
+                to: call.to.unwrap_or_default(),
+                len: call.data.octets(),
+                is_busy: false,
+                dont_wait: true,
+                since: call.since,
+            };
+            return Ok(self.send_amid_another(record, sending));
         };
         if let Some(errno) = tx.sender.take_pending() {
             return Ok(Verdict::Done(Err(errno)));

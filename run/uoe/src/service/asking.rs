@@ -23,7 +23,7 @@ use crate::port::Held;
 use crate::stat::Why;
 
 /// Destinations that are asked for at a time.
-const ASKED_MAX: usize = 16;
+pub(super) const ASKED_MAX: usize = 16;
 
 /// How long a socket may take to have a channel, once it is known that it wants one.
 const WANTED_FOR: Duration = Duration::from_secs(5);
@@ -62,6 +62,7 @@ impl Service {
             to,
             until: now() + WANTED_FOR,
             is_required: false,
+            is_again: false,
             without_udp: false,
         };
         self.find_carrier(wanted);

@@ -18,6 +18,8 @@ pub(crate) struct Wanted {
     pub(crate) until: Duration,
     /// The socket's rule requires it.
     pub(crate) is_required: bool,
+    /// It has been tried for in vain before.
+    pub(crate) is_again: bool,
     /// The socket's rule says that UDP does not pass.
     pub(crate) without_udp: bool,
 }

@@ -141,8 +141,14 @@ impl Service {
         if !port.is_alive() || port.port.is_off() || !name.listener.is_there() {
             return false;
         }
-        let peer = self.sides.iter().flat_map(|side| side.peer_channels.values());
-        let own = self.sides.iter().flat_map(|side| side.own_channels.values());
+        let peer = self
+            .sides
+            .iter()
+            .flat_map(|side| side.peer_channels.values());
+        let own = self
+            .sides
+            .iter()
+            .flat_map(|side| side.own_channels.values());
         let waits = || port.inlet().is_some_and(|mut inlet| !inlet.is_empty(now));
         if let Some(by) = name.given_up_by {
             let is_opening = |channel: &super::channels::OwnChannel| {

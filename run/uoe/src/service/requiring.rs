@@ -12,11 +12,13 @@ use weft_uoe::admission::Policy;
 use weft_uoe::queue::{Drop, Limits};
 use weft_uoe::way::Chooser;
 
+use super::asking::ASKED_MAX;
 use super::channels::Wanted;
+use super::side::Side;
 use super::Service;
 use crate::counts::count;
 use crate::link::{LinkId, Put};
-use crate::offload::now;
+use crate::offload::{now, CARRIERS_MAX};
 use crate::paths::{Path, Paths, Required};
 use crate::port::Held;
 
@@ -26,10 +28,16 @@ const AGAIN_MIN: Duration = Duration::from_millis(100);
 const AGAIN_MAX: Duration = Duration::from_secs(5);
 /// How long a try may take.
 const TRY_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a destination without a channel is remembered that nothing is sent to, and nothing waits for.
+/// How long a destination without a channel is remembered that nothing is sent to. What waits for it is dropped then.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
+/// Destinations that are tried for again at a time, and connections that are begun for such, at most: the other places
+/// are for those that are tried for the first time.
+const AGAIN_AT_A_TIME: usize = 8;
+const AGAIN_CONNECTING_MAX: usize = 32;
 /// The most memory that one destination's queue is given, whatever the program says (`SO_SNDBUF`).
 const MEMORY_MAX: usize = 1 << 20;
+/// How soon it is looked again whether there is a place to try in.
+const NO_PLACE_PAUSE: Duration = Duration::from_millis(20);
 /// Octets of the longest datagram's record, which every queue has room for.
 const RECORD_MAX: usize = 66 * 1024;
 
@@ -45,6 +53,8 @@ pub(crate) struct Requiring {
     waits: bool,
     again_at: Duration,
     pause: Duration,
+    /// It has been tried for since it had a channel last.
+    was_tried: bool,
 }
 
 /// What is to be done for one.
@@ -70,6 +80,7 @@ impl Requiring {
             waits: false,
             again_at: now(),
             pause: AGAIN_MIN,
+            was_tried: false,
         }
     }
 
@@ -123,6 +134,8 @@ impl Service {
             return;
         }
         self.offload.is_any_queued.store(false, Ordering::Release);
+        // Who has waited longest is tried for first.
+        self.requiring.sort_by_key(|one| one.again_at);
         for mut one in std::mem::take(&mut self.requiring) {
             let next = self.look_at_required(&mut one);
             match next {
@@ -130,15 +143,21 @@ impl Service {
                 Next::LookAgain => self.look_at(now() + super::TICK),
                 Next::Nothing(None) => {}
                 Next::Nothing(Some(at)) => self.look_at(at),
+                // It keeps its place in the row.
+                Next::Try if !self.has_place_to_try(one.was_tried) => {
+                    self.look_at(now() + NO_PLACE_PAUSE);
+                }
                 Next::Try => {
                     one.again_at = now() + one.pause;
                     one.pause = (one.pause * 2).min(AGAIN_MAX);
                     self.look_at(one.again_at);
+                    let is_again = std::mem::replace(&mut one.was_tried, true);
                     self.find_carrier(Wanted {
                         port: one.port,
                         to: one.to,
                         until: now() + TRY_TIMEOUT,
                         is_required: true,
+                        is_again,
                         without_udp: one.without_udp,
                     });
                 }
@@ -150,6 +169,19 @@ impl Service {
             // Who puts something in meanwhile need not wake anybody.
             self.offload.is_any_queued.store(true, Ordering::Release);
         }
+    }
+
+    /// Whether a channel to a destination can be tried for, which may have been tried for before.
+    fn has_place_to_try(&self, was_tried: bool) -> bool {
+        let connecting = self.sides.iter().filter(|side| side.is_connecting());
+        if !was_tried {
+            return self.asked.len() < ASKED_MAX && self.sides.len() < CARRIERS_MAX;
+        }
+        let asked = self.asked.iter().filter(|asked| asked.wanted().is_again);
+        let is_again = |side: &&Side| side.wants.iter().any(|wanted| wanted.is_again);
+        asked.count() < AGAIN_AT_A_TIME
+            && self.asked.len() < ASKED_MAX
+            && connecting.filter(is_again).count() < AGAIN_CONNECTING_MAX
     }
 
     /// What waits now is never sent.
@@ -198,13 +230,20 @@ impl Service {
             .fetch_add(dropped, Ordering::Relaxed);
         if one.was_up != required.is_up {
             (one.was_up, one.pause) = (required.is_up, AGAIN_MIN);
+            one.was_tried = false;
         }
         one.waits = !required.queue.is_empty();
         let since = now.saturating_sub(required.used_at);
         match (required.is_up, one.waits) {
             (true, true) => Next::LookAgain,
             (true, false) => Next::Nothing(None),
-            (false, false) if since >= FORGOTTEN_AFTER => forget(paths, to),
+            (false, _) if since >= FORGOTTEN_AFTER => {
+                required.queue.clear();
+                let dropped = required.newly_dropped();
+                let counter = &offload.counts.dropped_full;
+                counter.fetch_add(dropped, Ordering::Relaxed);
+                forget(paths, to)
+            }
             (false, _) if now < one.again_at => Next::Nothing(Some(one.again_at)),
             // Nobody has sent of late: whoever does finds the channel tried for within the pause.
             (false, false) if since > AGAIN_MAX => Next::Nothing(Some(now + AGAIN_MAX)),

@@ -181,6 +181,11 @@ impl Side {
         }
     }
 
+    /// Whether nobody has answered at the other end yet.
+    pub(crate) fn is_connecting(&self) -> bool {
+        matches!(self.phase, Phase::Connecting(_))
+    }
+
     /// Whether channels may be opened now.
     pub(crate) fn is_up(&self) -> bool {
         self.phase == Phase::Up && self.carrier.is_up()

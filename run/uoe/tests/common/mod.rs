@@ -141,7 +141,8 @@ impl Socket {
 
     fn receive_within(&self, time: Duration) -> Option<(Vec<u8>, SocketAddr, bool)> {
         let fd = self.kernel.as_raw_fd();
-        self.offload.receives(self.port, fd as u32, fd, weft_udp_offload::Use::Receives);
+        self.offload
+            .receives(self.port, fd as u32, fd, weft_udp_offload::Use::Receives);
         let begun = Instant::now();
         loop {
             if self.port.begin_plain() {
