@@ -83,7 +83,7 @@ fn watch(args: &LinkArgs, running: &Running, stop: &AtomicBool) {
             break;
         }
         if now - last >= interval.unwrap_or(USUAL_INTERVAL) {
-            running.flush_capture();
+            running.flush_files();
             if interval.is_some() {
                 counts.show(&running.report());
             }
@@ -141,6 +141,8 @@ fn settings(args: &LinkArgs) -> Result<Settings, String> {
         b_to_a: path(&b_to_a, round_trip),
         seed: args.seed,
         capture: args.pcap.clone(),
+        holes: args.holes.clone(),
+        separate: args.separate,
         late_max: args.late_max,
     })
 }

@@ -8,6 +8,7 @@ Closes with `N passed, N failed, N skipped`.
 """
 
 import argparse
+import json
 import os
 import re
 import shutil
@@ -261,6 +262,51 @@ def counts_are_told_meanwhile(bed):
 
 
 @case
+def holes_that_were_filled_are_told(bed):
+    octets = 2_000_000
+    with tempfile.TemporaryDirectory(prefix="weft-link-") as folder:
+        file = os.path.join(folder, "holes")
+        began = time.time_ns()
+        with bed.link("--holes", file, "--delay", "5ms", "--rate", "200Mbit", "--a-to-b", "loss=1%") as link:
+            transfer(bed, octets)
+        ended = time.time_ns()
+        lines = [json.loads(line) for line in Path(file).read_text().splitlines()]
+    there = [line for line in lines if line["to"].startswith(ADDRESS[RIGHT] + ":")]
+    # What the sender's kernel sends when it closes is not of the stream's octets.
+    assert octets in [line["end"] for line in there if "end" in line], there[-3:]
+    filled = [line for line in there if "at_ns" in line]
+    # Some hole behind which something had come already is among so many lost segments.
+    assert link.there()["lost"] and filled, link.report
+    at = 0
+    for line in filled:
+        assert began < line["at_ns"] < ended, line
+        assert at <= line["before"] < line["before"] + line["brought"] < line["after"] <= octets, line
+        at = line["after"]
+
+
+@case
+def segments_that_leave_together_are_one_frame_unless_asked_otherwise(bed):
+    def came():
+        shown = json.loads(bed.run(RIGHT, "ip", "-s", "-j", "link", "show", "eth0").stdout)
+        return shown[0]["stats64"]["rx"]["packets"]
+
+    def frames(*options):
+        """Those that arrived, and those that the link delivered."""
+        before = came()
+        with bed.link("--delay", "5ms", "--rate", "500Mbit", *options) as link:
+            transfer(bed, 5_000_000)
+        return came() - before, link.there()["delivered"]
+
+    arrived, delivered = frames("--separate")
+    assert arrived == delivered > 3000, (arrived, delivered)
+    arrived, delivered = frames()
+    assert arrived < delivered / 2 and delivered > 3000, (arrived, delivered)
+    # What is damaged stays so, segment by segment.
+    arrived, delivered = frames("--a-to-b", "corrupt=0.01%")
+    assert arrived == delivered, (arrived, delivered)
+
+
+@case
 def mistakes_are_told_with_the_remedy(bed):
     said = bed.refused(LEFT, "nobody0")
     assert "no interface nobody0" in said and RIGHT in said, said
@@ -282,8 +328,9 @@ def mistakes_are_told_with_the_remedy(bed):
         ip("-n", bed.middle.name, "link", "delete", "idle")
     said = bed.refused(LEFT, RIGHT, prefix=["setpriv", "--bounding-set", "-net_raw", "--inh-caps", "-net_raw"])
     assert "CAP_NET_RAW" in said and "unshare -rn" in said, said
-    said = bed.refused(LEFT, RIGHT, "--pcap", "/nowhere/file")
-    assert "/nowhere/file" in said, said
+    for option in ("--pcap", "--holes"):
+        said = bed.refused(LEFT, RIGHT, option, "/nowhere/file")
+        assert "/nowhere/file" in said and option in said, said
     said = bed.refused(LEFT, RIGHT, "--queue", "20ms")
     assert "--rate" in said, said
 

@@ -43,7 +43,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "abi/preload",
         &["run/sockets", "run/settings", "run/os", "abi/rsockets"],
     ),
-    ("eval/bench", &["run/engine", "run/os"]),
+    ("eval/bench", &["run/adapter", "run/engine", "run/os"]),
     ("eval/link", &["proto/inet"]),
     ("eval/bridge", &["eval/link", "run/os"]),
     (

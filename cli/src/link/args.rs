@@ -66,6 +66,21 @@ pub struct LinkArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub pcap: Option<PathBuf>,
 
+    /// Write when holes in TCP streams were filled to a file
+    ///
+    /// A JSON object on a line for each segment that let something go on which had waited behind a hole: from, to,
+    /// at_ns (since 1970), the octets without a hole before and after it, and those that it brought itself. At the end
+    /// one for each stream, with its octets. Of streams whose SYN was seen, by what has left the emulator.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub holes: Option<PathBuf>,
+
+    /// Have each segment leave by itself
+    ///
+    /// Segments of one stream that leave at one moment otherwise leave as a large frame, as a network card with receive
+    /// offload hands them up.
+    #[arg(long)]
+    pub separate: bool,
+
     /// End after this time [default: at Ctrl-C or SIGTERM]
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub duration: Option<Duration>,

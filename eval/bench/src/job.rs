@@ -47,6 +47,8 @@ pub struct Role {
     pub ready: Ready,
     /// Whether the job lasts until it has ended. The others get a moment to follow, and are ended then.
     pub measures: bool,
+    /// Whether it is told to end, as by Ctrl-C, once those that measure have: it would not by itself.
+    pub told_to_end: bool,
 }
 
 /// Which of the two cores of a run.
@@ -65,7 +67,7 @@ pub enum Ready {
     AtOnce,
     /// Once something on its host listens on this TCP port.
     Listens(u16),
-    /// Once it has printed this on a line of its own.
+    /// Once it has printed this on a line of its own, wherever.
     Says(String),
 }
 
@@ -142,6 +144,7 @@ impl Job {
             program: server,
             ready: Ready::Listens(port),
             measures: false,
+            told_to_end: false,
         };
         let client = Role {
             name: CLIENT.to_owned(),
@@ -150,6 +153,7 @@ impl Job {
             program: client,
             ready: Ready::AtOnce,
             measures: true,
+            told_to_end: false,
         };
         Job {
             roles: vec![server, client],

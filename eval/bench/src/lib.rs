@@ -36,6 +36,7 @@ pub mod native;
 pub mod pairs;
 pub mod path;
 pub mod plan;
+pub mod probe;
 pub mod raw;
 pub mod record;
 pub mod report;

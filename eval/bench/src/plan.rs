@@ -6,7 +6,7 @@ use crate::path::PathKind;
 use crate::stack::Stack;
 use crate::targets;
 use crate::verbs::{Mode, Op, Verbs, ATOMIC, UD_IN_ONE_PACKET, UD_LONGEST};
-use crate::workload::{self, Workload};
+use crate::workload::{self, LinkRate, Workload};
 
 /// A workload on a path and the stacks that serve it.
 #[derive(Clone, Debug)]
@@ -34,6 +34,8 @@ pub struct Selection {
     pub only: Vec<String>,
     /// Stacks whose name contains one of these, and the references; empty is every stack.
     pub stacks: Vec<String>,
+    /// Of the links that rows have emulated.
+    pub link_rate: LinkRate,
 }
 
 const SMALL: u64 = 64;
@@ -61,7 +63,7 @@ impl Row {
 
 /// The groups of one path.
 pub fn groups(path: PathKind, stacks: &[Box<dyn Stack>], selection: &Selection) -> Vec<Group> {
-    let rows = workloads(selection.full)
+    let rows = workloads(path, selection.full, selection.link_rate)
         .into_iter()
         .filter(|workload| !selection.targets || targets::needs(&workload.id()))
         .map(|workload| Row {
@@ -82,8 +84,11 @@ pub fn groups(path: PathKind, stacks: &[Box<dyn Stack>], selection: &Selection) 
     groups
 }
 
-/// Every workload of the default or of the full plan; those that belong together are neighbours.
-pub fn workloads(full: bool) -> Vec<Rc<dyn Workload>> {
+/// Every workload of the default or of the full plan of a path; those that belong together are neighbours.
+pub fn workloads(path: PathKind, full: bool, link_rate: LinkRate) -> Vec<Rc<dyn Workload>> {
+    if path == PathKind::Adapter {
+        return workload::of_adapter(full, link_rate);
+    }
     let verbs = verbs(full)
         .into_iter()
         .map(|verbs| Rc::new(verbs) as Rc<dyn Workload>);
@@ -229,7 +234,9 @@ fn named(row: &Row, patterns: &[String]) -> bool {
     let (id, workload) = (row.id(), row.workload.id());
     let is_name = |pattern: &str| {
         let name = pattern.split_once('/').map_or(pattern, |(_, name)| name);
-        workloads(true).iter().any(|w| w.id() == name)
+        workloads(row.path, true, LinkRate::default())
+            .iter()
+            .any(|w| w.id() == name)
     };
     let one = |pattern: &String| match is_name(pattern) {
         true => *pattern == workload || *pattern == id,

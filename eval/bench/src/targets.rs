@@ -300,10 +300,11 @@ mod tests {
     use crate::plan;
     use crate::report::tests::run_of;
     use crate::summary::tests::{cell_of, row_of};
+    use crate::workload::LinkRate;
 
     #[test]
     fn every_target_has_its_rows_in_the_default_plan() {
-        let workloads = plan::workloads(false);
+        let workloads = plan::workloads(PathKind::Loopback, false, LinkRate::default());
         for target in targets() {
             let planned = |verbs: Verbs| workloads.iter().any(|w| w.id() == verbs.id());
             assert!(planned(target.workload), "{}", target.workload.id());

@@ -3,26 +3,29 @@
 use std::borrow::Cow;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::io::Errno;
-use weft_link::{insert_vlan_tag, parse_vnet_header, Path, PathCounters, Way};
-use weft_os::packet::PacketSender;
+use weft_link::{insert_vlan_tag, parse_vnet_header, Holes, Path, Way};
 use weft_os::sched;
 
-use crate::capture::SharedCapture;
 use crate::clock::Clock;
-use crate::lateness::Lateness;
+use crate::leaving::{is_gone, send, Failures};
 use crate::open::Ends;
+use crate::tally::Tally;
+use crate::Manner;
 
 /// Frames taken in before it is looked what is due. A large one may become 45 that are due at once.
 const TAKEN_MAX: usize = 16;
-/// Frames sent by one call.
-const BATCH: usize = 32;
+/// Frames that leave together at most. Joined they are several calls' worth.
+const BATCH: usize = 64;
 /// A sleep ends so much before what it waits for, and the rest is spun: waking takes longer than this only where no
 /// core is free.
 const SPIN: Duration = Duration::from_micros(30);
+/// Where frames are many they may be so much later as a part of the delay: looking after each by itself takes a core.
+const QUANTUM_SHARE: u32 = 8;
+/// And no more than this.
+const QUANTUM_MAX: Duration = Duration::from_micros(250);
 /// A sleep is no longer, so that the end is noticed.
 const SLEEP_MAX: Duration = Duration::from_millis(50);
 /// The kernel is asked about dropped frames so often.
@@ -38,7 +41,9 @@ pub(crate) struct Direction {
     clock: Clock,
     /// Number of the interface where frames arrive; the other has the other.
     from: u32,
-    capture: Option<SharedCapture>,
+    manner: Manner,
+    /// Where a file wants to know of them.
+    holes: Option<Holes>,
     stop: Arc<AtomicBool>,
     tally: Arc<Tally>,
     /// Frames that are due, with the times they were due at.
@@ -48,45 +53,13 @@ pub(crate) struct Direction {
     /// When all that had arrived was taken in.
     empty_at: Duration,
     drops_asked: Duration,
+    /// When frames left last.
+    sent_at: Option<Duration>,
 }
 
-/// What a direction tells others while it runs.
-#[derive(Debug)]
-pub(crate) struct Tally {
-    pub(crate) from: String,
-    pub(crate) to: String,
-    sums: Mutex<Sums>,
-}
-
-/// The sums of a direction.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Sums {
-    pub(crate) path: PathCounters,
-    pub(crate) lateness: Lateness,
-    /// Frames that the kernel dropped before they were taken in, because the ring was full.
-    pub(crate) overrun: u64,
-    /// Frames that came too long for the ring.
-    pub(crate) truncated: u64,
-    /// Frames that the interface did not take.
-    pub(crate) not_sent: u64,
-    /// Frames longer than the interface's MTU.
-    pub(crate) too_long: u64,
-    /// Why the direction ended before it was told to.
-    pub(crate) ended: Option<String>,
-}
-
-impl Tally {
-    pub(crate) fn new(from: String, to: String) -> Tally {
-        Tally {
-            from,
-            to,
-            sums: Mutex::default(),
-        }
-    }
-
-    pub(crate) fn sums(&self) -> MutexGuard<'_, Sums> {
-        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// For how long frames of a path with this delay may be left alone where they are many.
+pub(crate) fn quantum(delay: Duration) -> Duration {
+    (delay / QUANTUM_SHARE).min(QUANTUM_MAX)
 }
 
 impl Direction {
@@ -95,7 +68,7 @@ impl Direction {
         path: Path,
         clock: Clock,
         from: u32,
-        capture: Option<SharedCapture>,
+        manner: Manner,
         stop: Arc<AtomicBool>,
     ) -> Direction {
         let tally = Arc::new(Tally::new(ends.from.clone(), ends.to.clone()));
@@ -104,13 +77,15 @@ impl Direction {
             path,
             clock,
             from,
-            capture,
+            holes: manner.files.holes.as_ref().map(|_| Holes::default()),
+            manner,
             stop,
             tally,
             due: Vec::with_capacity(BATCH),
             last_arrival: Duration::ZERO,
             empty_at: Duration::ZERO,
             drops_asked: Duration::ZERO,
+            sent_at: None,
         }
     }
 
@@ -127,6 +102,9 @@ impl Direction {
         sched::sharpen_timers();
         let ended = self.forward().err().map(|error| self.reason(&error));
         let overrun = self.ends.receiver.take_drops().unwrap_or_default();
+        if let (Some(file), Some(holes)) = (&self.manner.files.holes, &self.holes) {
+            holes.ends().for_each(|(stream, end)| file.end(stream, end));
+        }
         let mut sums = self.tally.sums();
         sums.path = self.path.counters();
         sums.overrun += overrun;
@@ -154,7 +132,7 @@ impl Direction {
             path,
             clock,
             from,
-            capture,
+            manner,
             tally,
             last_arrival,
             empty_at,
@@ -175,7 +153,7 @@ impl Direction {
                 insert_vlan_tag(octets.to_mut(), &mut vnet, tag.protocol, tag.control);
             }
             path.handle_frame(&octets, &vnet, at, |octets| {
-                if let Some(capture) = capture {
+                if let Some(capture) = &manner.files.capture {
                     capture.frame(*from, Way::Inbound, clock.on_calendar(at), octets);
                 }
             });
@@ -194,7 +172,7 @@ impl Direction {
         while let Some(answer) = self.path.poll_answer() {
             self.record(self.from, self.clock.now(), &answer);
             let mut failures = Failures::default();
-            send(&self.ends.back, &[&answer], &mut failures)?;
+            send(&self.ends.back, &[&answer], false, &mut failures)?;
             failures.add_to(&self.tally);
         }
         Ok(())
@@ -231,8 +209,11 @@ impl Direction {
             None => &[],
         });
         let mut failures = Failures::default();
-        send(&self.ends.out, &frames[..due.len()], &mut failures)?;
+        let frames = &frames[..due.len()];
+        send(&self.ends.out, frames, self.manner.joins, &mut failures)?;
         let sent_at = self.clock.now();
+        self.sent_at = Some(sent_at);
+        self.note_holes(frames, sent_at);
         due.iter()
             .for_each(|(_, frame)| self.record(1 - self.from, sent_at, frame));
         self.note(&due, sent_at, failures);
@@ -253,9 +234,18 @@ impl Direction {
         failures.add_to(&self.tally);
     }
 
+    /// Writes which holes these frames filled.
+    fn note_holes(&mut self, frames: &[&[u8]], sent_at: Duration) {
+        let (Some(file), Some(holes)) = (&self.manner.files.holes, &mut self.holes) else {
+            return;
+        };
+        let filled = frames.iter().filter_map(|frame| holes.handle_frame(frame));
+        filled.for_each(|filled| file.filled(&filled, self.clock.on_calendar(sent_at)));
+    }
+
     /// Writes a frame that left by an interface into the capture.
     fn record(&self, interface: u32, at: Duration, frame: &[u8]) {
-        if let Some(capture) = &self.capture {
+        if let Some(capture) = &self.manner.files.capture {
             let at = self.clock.on_calendar(at);
             capture.frame(interface, Way::Outbound, at, frame);
         }
@@ -268,6 +258,13 @@ impl Direction {
             .path
             .deadline()
             .map_or(SLEEP_MAX, |due| due.saturating_sub(now));
+        // Where frames are many, one that arrives meanwhile is taken in later than it came and still before it is due.
+        let quantum = self.manner.quantum;
+        let many = |sent_at| now < sent_at + 2 * quantum;
+        if quantum > SPIN && until <= quantum && self.sent_at.is_some_and(many) {
+            std::thread::sleep(quantum);
+            return Ok(());
+        }
         if until <= SPIN {
             std::hint::spin_loop();
             return Ok(());
@@ -298,48 +295,4 @@ impl Direction {
             false => format!("from {from} to {to}: {error}"),
         }
     }
-}
-
-/// Frames that an interface did not take.
-#[derive(Clone, Copy, Default)]
-struct Failures {
-    not_sent: u64,
-    too_long: u64,
-}
-
-impl Failures {
-    fn add_to(self, tally: &Tally) {
-        if self.not_sent + self.too_long > 0 {
-            let mut sums = tally.sums();
-            sums.not_sent += self.not_sent;
-            sums.too_long += self.too_long;
-        }
-    }
-}
-
-/// Sends frames in order. One that the interface does not take is counted and left out.
-fn send(sender: &PacketSender, mut frames: &[&[u8]], failures: &mut Failures) -> io::Result<()> {
-    while !frames.is_empty() {
-        let gone = match sender.send(frames) {
-            Ok(sent) => sent,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
-            Err(error) if is_gone(&error) => return Err(error),
-            Err(error) => {
-                match Errno::from_io_error(&error) {
-                    Some(Errno::MSGSIZE) => failures.too_long += 1,
-                    _ => failures.not_sent += 1,
-                }
-                1
-            }
-        };
-        frames = &frames[gone..];
-    }
-    Ok(())
-}
-
-fn is_gone(error: &io::Error) -> bool {
-    matches!(
-        Errno::from_io_error(error),
-        Some(Errno::NETDOWN | Errno::NXIO | Errno::NODEV)
-    )
 }

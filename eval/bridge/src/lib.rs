@@ -8,8 +8,9 @@
 //! | `open.rs` | the two interfaces, and why they may not be usable |
 //! | `direction.rs` | the loop of one direction, a thread |
 //! | `clock.rs` | one time for both directions, and for what the kernel noted |
-//! | `capture.rs` | the capture that both directions write |
-//! | `lateness.rs` | how late frames were |
+//! | `capture.rs`, `holes.rs` | the files that both directions write |
+//! | `leaving.rs` | frames on their way out |
+//! | `tally.rs`, `lateness.rs` | sums, and how late frames were |
 //! | `report.rs` | what is said at the end |
 
 #![forbid(unsafe_code)]
@@ -17,9 +18,12 @@
 mod capture;
 mod clock;
 mod direction;
+mod holes;
 mod lateness;
+mod leaving;
 mod open;
 mod report;
+mod tally;
 
 pub use lateness::Lateness;
 pub use open::OpenError;
@@ -32,7 +36,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use capture::SharedCapture;
-use direction::{Direction, Tally};
+use direction::Direction;
+use holes::HolesFile;
+use tally::Tally;
 use weft_link::{PathConfig, Random};
 
 /// Octets of frames that a direction holds at most, waiting and travelling: 10 Gbit/s for 400 ms. Where no rate was
@@ -50,8 +56,54 @@ pub struct Settings {
     pub seed: u64,
     /// Where to write a capture of both interfaces.
     pub capture: Option<PathBuf>,
+    /// Where to write when holes in TCP streams were filled.
+    pub holes: Option<PathBuf>,
+    /// Each segment leaves by itself, also where several of a stream leave at one moment.
+    pub separate: bool,
     /// The emulator kept up as long as no more than one frame in a hundred was later than this.
     pub late_max: Duration,
+}
+
+/// Files that both directions write.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Files {
+    pub(crate) capture: Option<SharedCapture>,
+    pub(crate) holes: Option<HolesFile>,
+}
+
+/// How a direction goes about it.
+#[derive(Clone, Debug)]
+pub(crate) struct Manner {
+    pub(crate) files: Files,
+    /// Segments that leave at one moment leave as one large frame.
+    pub(crate) joins: bool,
+    /// Where frames are many they are looked after so often.
+    pub(crate) quantum: Duration,
+}
+
+impl Files {
+    fn create(settings: &Settings, names: &[String; 2]) -> Result<Files, OpenError> {
+        let capture = settings.capture.as_ref();
+        let holes = settings.holes.as_ref();
+        Ok(Files {
+            capture: capture
+                .map(|file| SharedCapture::create(file, names))
+                .transpose()?,
+            holes: holes.map(|file| HolesFile::create(file)).transpose()?,
+        })
+    }
+
+    fn flush(&self) {
+        self.capture.iter().for_each(SharedCapture::flush);
+        self.holes.iter().for_each(HolesFile::flush);
+    }
+
+    fn problems(&self) -> impl Iterator<Item = Shortfall> {
+        let capture = self.capture.as_ref().and_then(SharedCapture::problem);
+        let holes = self.holes.as_ref().and_then(HolesFile::problem);
+        let capture = capture.map(Shortfall::Capture);
+        capture.into_iter().chain(holes.map(Shortfall::Holes))
+    }
 }
 
 /// Two interfaces, ready to be bridged.
@@ -59,7 +111,7 @@ pub struct Settings {
 pub struct Bridge {
     late_max: Duration,
     directions: [Direction; 2],
-    capture: Option<SharedCapture>,
+    files: Files,
     stop: Arc<AtomicBool>,
 }
 
@@ -70,7 +122,7 @@ pub struct Running {
     started: Instant,
     tallies: [Arc<Tally>; 2],
     threads: Vec<JoinHandle<()>>,
-    capture: Option<SharedCapture>,
+    files: Files,
     stop: Arc<AtomicBool>,
 }
 
@@ -82,10 +134,7 @@ impl Bridge {
     pub fn open(a: &str, b: &str, settings: &Settings) -> Result<Bridge, OpenError> {
         let [at_a, at_b] = open::interfaces(a, b, settings)?;
         let names = [a.to_owned(), b.to_owned()];
-        let capture = match &settings.capture {
-            Some(file) => Some(SharedCapture::create(file, &names)?),
-            None => None,
-        };
+        let files = Files::create(settings, &names)?;
         let stop = Arc::new(AtomicBool::new(false));
         // Apart, so that the two directions do not lose the same frames.
         let mut seeds = Random::new(settings.seed);
@@ -93,12 +142,18 @@ impl Bridge {
         let mut direction = |from, to, config: &PathConfig, number| {
             let ends = open::Ends::open(from, to)?;
             let path = weft_link::Path::new(&bounded(config), ends.mtu, seeds.bits());
+            let manner = Manner {
+                files: files.clone(),
+                // What is damaged has to arrive so.
+                joins: !settings.separate && config.link.corruption == 0.0,
+                quantum: direction::quantum(config.link.delay),
+            };
             Ok(Direction::new(
                 ends,
                 path,
                 clock,
                 number,
-                capture.clone(),
+                manner,
                 stop.clone(),
             ))
         };
@@ -109,7 +164,7 @@ impl Bridge {
         Ok(Bridge {
             late_max: settings.late_max,
             directions,
-            capture,
+            files,
             stop,
         })
     }
@@ -125,7 +180,7 @@ impl Bridge {
             started: Instant::now(),
             tallies,
             threads: Vec::new(),
-            capture: self.capture,
+            files: self.files,
             stop: self.stop,
         };
         for direction in self.directions {
@@ -152,26 +207,23 @@ impl Running {
 
     /// What happened so far.
     pub fn report(&self) -> Report {
-        let problem = self.capture.as_ref().and_then(SharedCapture::problem);
         Report::new(
             self.started.elapsed(),
             &self.tallies,
             self.late_max,
-            problem,
+            self.files.problems(),
         )
     }
 
-    /// Makes sure that the capture so far is in its file.
-    pub fn flush_capture(&self) {
-        if let Some(capture) = &self.capture {
-            capture.flush();
-        }
+    /// Makes sure that what was to be written so far is in its files.
+    pub fn flush_files(&self) {
+        self.files.flush();
     }
 
     /// Ends forwarding. What is still on its way is lost.
     pub fn finish(mut self) -> Report {
         self.end();
-        self.flush_capture();
+        self.flush_files();
         self.report()
     }
 

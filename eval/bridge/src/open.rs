@@ -49,6 +49,14 @@ pub enum OpenError {
         /// Why.
         error: io::Error,
     },
+    /// The file for holes cannot be written.
+    #[error("{}: {error}", file.display())]
+    Holes {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
     /// The machine could not.
     #[error("{name}: {error}")]
     System {
@@ -86,6 +94,7 @@ impl OpenError {
                     .to_owned()
             }
             OpenError::Capture { .. } => "--pcap needs a file that can be written".to_owned(),
+            OpenError::Holes { .. } => "--holes needs a file that can be written".to_owned(),
             OpenError::System { .. } => return None,
         })
     }

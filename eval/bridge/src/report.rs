@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde::Serialize;
 use weft_link::{Counters, PathCounters};
 
-use crate::direction::{Sums, Tally};
 use crate::lateness::Lateness;
+use crate::tally::{Sums, Tally};
 use crate::HELD_OCTETS_MAX;
 
 /// How many of a hundred frames may be later than the bound.
@@ -128,6 +128,8 @@ pub enum Shortfall {
     Ended(String),
     /// The capture is not whole.
     Capture(String),
+    /// The file of holes is not whole.
+    Holes(String),
 }
 
 impl fmt::Display for Shortfall {
@@ -162,6 +164,7 @@ impl fmt::Display for Shortfall {
             ),
             Shortfall::Ended(why) => write!(f, "it ended by itself: {why}"),
             Shortfall::Capture(why) => write!(f, "the capture is not whole: {why}"),
+            Shortfall::Holes(why) => write!(f, "the file of holes is not whole: {why}"),
         }
     }
 }
@@ -171,7 +174,7 @@ impl Report {
         ran: Duration,
         tallies: &[Arc<Tally>; 2],
         late_max: Duration,
-        capture_problem: Option<String>,
+        files: impl IntoIterator<Item = Shortfall>,
     ) -> Report {
         let mut shortfalls = Vec::new();
         let directions = tallies.each_ref().map(|tally| {
@@ -179,7 +182,7 @@ impl Report {
             shortfalls.extend(shortfalls_of(tally, &sums, late_max));
             direction(tally, &sums)
         });
-        shortfalls.extend(capture_problem.map(Shortfall::Capture));
+        shortfalls.extend(files);
         Report {
             seconds: ran.as_secs_f64(),
             directions,
@@ -323,7 +326,7 @@ mod tests {
             tallies[0].sums().lateness.add(Duration::from_micros(late));
         }
         change(&mut tallies[0].sums());
-        Report::new(Duration::from_secs(2), &tallies, BOUND, None)
+        Report::new(Duration::from_secs(2), &tallies, BOUND, [])
     }
 
     #[test]

@@ -12,8 +12,10 @@
 //! | `config.rs`, `link.rs`, `random.rs` | the link | |
 //! | `path.rs` | one direction of a path: what a frame goes through, in which order | |
 //! | `offload.rs` | large frames cut, checksums finished | OASIS virtio 1.2 section 5.1.6 |
+//! | `join.rs` | segments that leave together joined to a large frame | OASIS virtio 1.2 section 5.1.6 |
 //! | `resegment.rs`, `segment.rs` | a box that splits and joins TCP segments | RFC 9293 |
 //! | `router.rs`, `fragment.rs`, `too_big.rs` | a router with a smaller MTU | RFC 791, RFC 1191, RFC 4443 |
+//! | `holes.rs` | when holes in TCP streams are filled | RFC 9293 |
 //! | `packet.rs` | where the headers of a frame stand | |
 //! | `pcapng.rs` | captures | draft-ietf-opsawg-pcapng |
 //!
@@ -31,6 +33,8 @@
 
 mod config;
 mod fragment;
+mod holes;
+mod join;
 mod link;
 mod offload;
 mod packet;
@@ -43,6 +47,8 @@ mod segment;
 mod too_big;
 
 pub use config::{LinkConfig, Loss, Reordering};
+pub use holes::{Filled, Holes, Stream};
+pub use join::{join, Joined};
 pub use link::{Counters, Link, Travels};
 pub use offload::{insert_vlan_tag, parse_vnet_header};
 pub use path::{Path, PathConfig, PathCounters};

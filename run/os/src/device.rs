@@ -4,11 +4,10 @@
 //! checksums are computed where somebody needs them. Nothing here waits but [`Device::wait`], and nothing keeps a
 //! frame: a device that is full or gone loses it, as a wire would.
 
-mod batch;
 mod packet;
 mod tap;
 
-pub use batch::{Batch, BATCH_FRAMES_MAX};
+pub use crate::batch::{Batch, BATCH_FRAMES_MAX};
 pub use packet::{PacketDevice, PacketOptions};
 pub use tap::TapDevice;
 

@@ -43,6 +43,7 @@
 //! Sockets are driven by raw system calls (through `rustix`, or the few lines of [`sys`]), never
 //! by the C library's names: those are what a sockets face interposes.
 
+mod batch;
 pub mod beside;
 pub mod claim;
 pub mod descriptors;

@@ -10,11 +10,12 @@ mod receiver;
 mod ring;
 mod sender;
 
+pub use crate::batch::OFFLOAD_LEN;
 pub use interface::PacketInterface;
 pub use receiver::PacketReceiver;
 pub(crate) use ring::Ring;
-pub use ring::{ReceivedFrame, VlanTag, OFFLOAD_LEN};
-pub use sender::{PacketSender, SEND_MOST};
+pub use ring::{ReceivedFrame, VlanTag};
+pub use sender::PacketSender;
 
 use std::io;
 use std::mem::size_of;

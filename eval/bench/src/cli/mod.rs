@@ -15,9 +15,11 @@ use clap::Subcommand;
 use crate::native::{self, NativeArgs};
 use crate::path::PathKind;
 use crate::plan::Selection;
+use crate::probe::{self, ProbeArgs};
 use crate::raw::{self, RawArgs};
 use crate::record::Options;
 use crate::stack::{self, Programs, Weft};
+use crate::workload::LinkRate;
 use reports::{Compare, Report};
 use teller::say;
 use two_builds::TwoBuilds;
@@ -51,6 +53,8 @@ enum Command {
     Raw(RawArgs),
     #[command(hide = true)]
     Native(NativeArgs),
+    #[command(hide = true)]
+    Probe(ProbeArgs),
 }
 
 #[derive(clap::Args, Clone, Debug)]
@@ -80,6 +84,9 @@ struct Measure {
     /// Only this path; may be given several times
     #[arg(long = "path", value_enum, value_name = "PATH")]
     paths: Vec<PathKind>,
+    /// Rate of the links that rows of the path `adapter` have emulated, where a machine does not keep 1Gbit: 300Mbit
+    #[arg(long, value_name = "RATE", default_value_t = LinkRate::default())]
+    link_rate: LinkRate,
     /// Core of the servers and core of the clients
     #[arg(long, value_name = "SERVER,CLIENT", default_value = "0,1", value_parser = parse_cores)]
     cores: (usize, usize),
@@ -91,7 +98,7 @@ struct Measure {
     weft: Option<PathBuf>,
     /// Go on with the run of FILE, which was ended before it was through: what it asked for, and only what is missing
     #[arg(long, value_name = "FILE", conflicts_with_all = [
-        "quick", "full", "targets", "repetitions", "seconds", "only", "stacks", "paths", "cores", "output", "beside",
+        "quick", "full", "targets", "repetitions", "seconds", "only", "stacks", "paths", "cores", "output", "beside", "link_rate",
     ])]
     resume: Option<PathBuf>,
     #[command(flatten)]
@@ -113,6 +120,7 @@ pub fn run_as(args: Args, prefix: &[OsString]) -> Result<ExitCode> {
         Some(Command::Environment) => reports::print_environment(),
         Some(Command::Raw(raw)) => raw::run(&raw).map(|()| ExitCode::SUCCESS),
         Some(Command::Native(native)) => native::run(&native).map(|()| ExitCode::SUCCESS),
+        Some(Command::Probe(probe)) => probe::run(&probe).map(|()| ExitCode::SUCCESS),
     }
 }
 
@@ -169,14 +177,26 @@ impl Measure {
             targets: self.targets,
             only: self.only.clone(),
             stacks: self.stacks.clone(),
+            link_rate: self.link_rate,
         }
     }
 
     fn paths(&self) -> Vec<PathKind> {
-        if self.paths.is_empty() {
-            return vec![PathKind::Loopback, PathKind::Veth];
+        if !self.paths.is_empty() {
+            return self.paths.clone();
         }
-        self.paths.clone()
+        // A row's whole name has its path in it.
+        let named = self.only.iter().filter_map(|name| {
+            let (path, _) = name.split_once('/')?;
+            PathKind::from_name(path)
+        });
+        let mut paths = vec![PathKind::Loopback, PathKind::Veth];
+        named.for_each(|path| {
+            if !paths.contains(&path) {
+                paths.push(path);
+            }
+        });
+        paths
     }
 }
 

@@ -155,8 +155,8 @@ pub(super) fn render(run: &Run, format: Format, targets: bool) -> String {
 pub(super) fn list(args: &Measure, prefix: &[OsString]) -> Result<ExitCode> {
     let stacks = stack::all(&super::programs(args, prefix, Path::new(""))?);
     let mut text = String::new();
-    let default = plan::workloads(false);
     for path in args.paths() {
+        let default = plan::workloads(path, false, args.link_rate);
         let selection = Selection {
             full: true,
             ..args.selection()

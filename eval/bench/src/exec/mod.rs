@@ -130,6 +130,9 @@ impl Processes {
             self.wait_ready(role, cast)?;
         }
         self.wait_measured(job, cast, deadline)?;
+        let last = job.roles.iter().zip(&cast.running);
+        last.filter(|(role, _)| role.told_to_end)
+            .for_each(|(_, running)| running.tell_to_end());
         let parting = Instant::now() + PARTING;
         while cast.running.iter_mut().any(|r| r.status().is_none()) && Instant::now() < parting {
             thread::sleep(GLANCE);

@@ -85,11 +85,21 @@ impl Running {
 
     /// Whether it has printed this line.
     pub(super) fn has_said(&self, line: &str) -> bool {
-        let printed = self.out.octets();
-        let mut lines = printed.split(|octet| *octet == b'\n');
-        // What stands behind the last end of a line may be the beginning of one.
-        lines.next_back();
-        lines.any(|found| found == line.as_bytes())
+        [&self.out, &self.err].iter().any(|printed| {
+            let printed = printed.octets();
+            let mut lines = printed.split(|octet| *octet == b'\n');
+            // What stands behind the last end of a line may be the beginning of one.
+            lines.next_back();
+            lines.any(|found| found == line.as_bytes())
+        })
+    }
+
+    /// Tells the program, and what it started, to end.
+    pub(super) fn tell_to_end(&self) {
+        if let Some(group) = Pid::from_raw(self.pid() as i32) {
+            // ESRCH when all of it has ended.
+            let _ = kill_process_group(group, Signal::INT);
+        }
     }
 
     /// An error where it prints more than any program here has reason to.

@@ -125,6 +125,7 @@ fn cast_of_three(first: &str, second: &str, last: &str) -> Job {
         program: Invocation::new("sh", ["-c", script]),
         ready,
         measures,
+        told_to_end: false,
     };
     let says = || Ready::Says("ready".to_owned());
     Job {
@@ -155,6 +156,15 @@ fn each_role_starts_when_those_before_it_have_said_that_they_are_ready() {
     assert_eq!(output.role("second"), "not ready\nready\n");
     let names: Vec<_> = output.roles.iter().map(|r| r.taken.role.as_str()).collect();
     assert_eq!(names, ["first", "second", "last"]);
+}
+
+#[test]
+fn a_role_is_told_to_end_and_says_what_it_has_to_say() {
+    let waits = "trap 'echo told; exit 3' INT; echo ready >&2; while :; do sleep 0.01; done";
+    let mut job = cast_of_three(waits, "echo ready; sleep 60", "true");
+    job.roles[0].told_to_end = true;
+    let output = processes().execute(&job, &place()).unwrap();
+    assert_eq!(output.role("first"), "told\n");
 }
 
 #[test]

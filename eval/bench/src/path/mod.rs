@@ -33,6 +33,9 @@ pub enum PathKind {
     Metro,
     /// As a network between continents: 10 Gbit/s, 100 ms there and back.
     LongHaul,
+    /// Two network namespaces joined by a veth pair, and beside it by two others with a third namespace between them,
+    /// where rows have a `weft link` of their own. Its rows tell what the adapter is for.
+    Adapter,
 }
 
 /// Where programs run: the hosts of a path, and the cores they share.
@@ -55,6 +58,19 @@ pub struct Host {
     pub side: Side,
     /// Address at which the others reach it.
     pub address: IpAddr,
+}
+
+/// The hosts of [`PathKind::Adapter`] by their number. The outer two are joined by a wire, the inner ones, which are
+/// the same namespaces with another interface, by what runs in the middle.
+pub mod adapter {
+    /// The server's end of the emulated link.
+    pub const RECEIVER: usize = 1;
+    /// Where `weft link` runs, between [`MIDDLE_INTERFACES`].
+    pub const MIDDLE: usize = 2;
+    /// The client's end of the emulated link.
+    pub const SENDER: usize = 3;
+    /// Towards the receiver, and towards the sender.
+    pub const MIDDLE_INTERFACES: [&str; 2] = ["to-receiver", "to-sender"];
 }
 
 /// A path that exists as long as this value does.
@@ -93,6 +109,7 @@ impl PathKind {
             PathKind::Lan => "lan",
             PathKind::Metro => "metro",
             PathKind::LongHaul => "long-haul",
+            PathKind::Adapter => "adapter",
         }
     }
 
@@ -111,18 +128,22 @@ impl PathKind {
             PathKind::Lan | PathKind::Metro | PathKind::LongHaul => {
                 "two network namespaces with weft link between them"
             }
+            PathKind::Adapter => {
+                "veth pair between two network namespaces, and beside it one with weft link as rows set it"
+            }
         }
     }
 
-    /// Whether nothing lies between the two ends but this machine, so that the targets hold for it.
+    /// Whether the targets hold for it: nothing lies between the two ends but this machine, and the rows are the usual
+    /// ones.
     pub fn is_local(self) -> bool {
-        self.emulated().is_none()
+        self.emulated().is_none() && self != PathKind::Adapter
     }
 
     /// What `weft link` emulates on it: one-way delay in microseconds, and the rate in its words.
     fn emulated(self) -> Option<(u32, &'static str)> {
         match self {
-            PathKind::Loopback | PathKind::Veth => None,
+            PathKind::Loopback | PathKind::Veth | PathKind::Adapter => None,
             PathKind::Lan => Some((25, "10Gbit")),
             PathKind::Metro => Some((2_500, "1Gbit")),
             PathKind::LongHaul => Some((50_000, "10Gbit")),
@@ -133,6 +154,7 @@ impl PathKind {
     pub fn open(self, cores: Option<(usize, usize)>, weft: &Path) -> Result<OpenPath> {
         match (self, self.emulated()) {
             (PathKind::Loopback, _) => open_loopback(cores),
+            (PathKind::Adapter, _) => namespaces::adapter(cores),
             (_, None) => namespaces::veth(cores),
             (kind, Some(link)) => namespaces::emulated(kind, link, cores, weft),
         }
@@ -195,6 +217,11 @@ impl Place {
     /// Where a single client runs.
     pub fn client(&self) -> &Host {
         self.hosts.last().expect("a path has a host")
+    }
+
+    /// The host of this number.
+    pub fn host(&self, number: usize) -> &Host {
+        &self.hosts[number]
     }
 
     /// The core of a seat, where programs can be tied to one.

@@ -9,7 +9,7 @@ use anyhow::Result;
 use super::emulator::Emulator;
 use super::facts::measured;
 use super::holder::Holder;
-use super::{Host, OpenPath, PathKind, Place};
+use super::{adapter, Host, OpenPath, PathKind, Place};
 use crate::job::Side;
 use crate::record::LinkRecord;
 
@@ -38,6 +38,48 @@ pub(super) fn veth(cores: Option<(usize, usize)>) -> Result<OpenPath> {
         record,
         emulator: None,
         _holders: vec![ends.server, ends.client],
+    })
+}
+
+/// The addresses beside the emulated link, from another such block.
+const RECEIVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
+const SENDER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
+const RECEIVER_INTERFACE: &str = "weft-r";
+const SENDER_INTERFACE: &str = "weft-d";
+
+/// Two hosts and a wire, and beside it a wire from each to a third one, where rows emulate a link.
+pub(super) fn adapter(cores: Option<(usize, usize)>) -> Result<OpenPath> {
+    let ends = Ends::make()?;
+    let middle = Holder::start(Some(&ends.server).filter(|_| ends.user), ends.user)?;
+    let peer = ends.client.namespace.holder.to_string();
+    wire(&ends.server, SERVER_INTERFACE, CLIENT_INTERFACE, &peer)?;
+    ends.up()?;
+    let peer = middle.namespace.holder.to_string();
+    let [to_receiver, to_sender] = adapter::MIDDLE_INTERFACES;
+    for (holder, interface, address, other) in [
+        (&ends.server, RECEIVER_INTERFACE, RECEIVER, to_receiver),
+        (&ends.client, SENDER_INTERFACE, SENDER, to_sender),
+    ] {
+        wire(holder, interface, other, &peer)?;
+        middle.ip(&["link", "set", other, "up"])?;
+        holder.ip(&["address", "add", &format!("{address}/24"), "dev", interface])?;
+        holder.ip(&["link", "set", interface, "up"])?;
+    }
+    let mut place = ends.place(cores, 0.0);
+    let inner = [
+        host("receiver", &ends.server, RECEIVER_INTERFACE, RECEIVER),
+        // What runs there names its interfaces, and has no address.
+        host("middle", &middle, "", Ipv4Addr::UNSPECIFIED),
+        host("sender", &ends.client, SENDER_INTERFACE, SENDER),
+    ];
+    place.hosts.splice(1..1, inner);
+    let mut record = measured(PathKind::Adapter, &place)?;
+    record.links.push(link("veth", []));
+    Ok(OpenPath {
+        place,
+        record,
+        emulator: None,
+        _holders: vec![ends.server, ends.client, middle],
     })
 }
 
@@ -110,14 +152,6 @@ impl Ends {
     }
 
     fn place(&self, cores: Option<(usize, usize)>, round_trip_us: f64) -> Place {
-        let host = |name: &str, holder: &Holder, interface: &str, address| Host {
-            name: name.to_owned(),
-            side: Side {
-                namespace: Some(holder.namespace),
-                interface: interface.to_owned(),
-            },
-            address: IpAddr::V4(address),
-        };
         Place {
             hosts: vec![
                 host("server", &self.server, SERVER_INTERFACE, SERVER),
@@ -126,6 +160,17 @@ impl Ends {
             cores,
             round_trip_us,
         }
+    }
+}
+
+fn host(name: &str, holder: &Holder, interface: &str, address: Ipv4Addr) -> Host {
+    Host {
+        name: name.to_owned(),
+        side: Side {
+            namespace: Some(holder.namespace),
+            interface: interface.to_owned(),
+        },
+        address: IpAddr::V4(address),
     }
 }
 
@@ -154,6 +199,33 @@ mod tests {
     use super::*;
     use crate::job::Invocation;
     use std::process::Command;
+
+    #[test]
+    fn the_hosts_of_the_adapters_path_are_where_their_numbers_say() {
+        let path = match adapter(None) {
+            Ok(path) => path,
+            Err(reason) => return eprintln!("no such path here: {reason:#}"),
+        };
+        let names: Vec<&str> = path
+            .place
+            .hosts
+            .iter()
+            .map(|host| host.name.as_str())
+            .collect();
+        assert_eq!(names, ["server", "receiver", "middle", "sender", "client"]);
+        let of = |number| path.place.host(number);
+        assert_eq!(of(adapter::RECEIVER).address, IpAddr::V4(RECEIVER));
+        assert_eq!(of(adapter::SENDER).side.interface, SENDER_INTERFACE);
+        assert_eq!(of(adapter::RECEIVER).side.namespace, of(0).side.namespace);
+        let shown = of(adapter::MIDDLE)
+            .side
+            .command(&Invocation::new("ip", ["-o", "link", "show", "up"]), None)
+            .output()
+            .unwrap();
+        let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+        let there = adapter::MIDDLE_INTERFACES.map(|name| shown.contains(name));
+        assert_eq!(there, [true, true], "{shown}");
+    }
 
     #[test]
     fn the_veth_ends_reach_each_other_and_leave_with_the_path() {

@@ -3,6 +3,7 @@
 mod beside;
 pub mod changes;
 pub mod csv;
+mod details;
 mod environment;
 pub mod html;
 mod plot;
@@ -52,7 +53,7 @@ pub fn full(run: &Run, format: Format) -> String {
         text += &heading(&title, format);
         if run.rows.iter().any(|row| row.path == path.name) {
             text += &match run.builds.is_empty() {
-                true => rows(run, &path.name, format),
+                true => rows(run, &path.name, format) + &details::table(run, &path.name, format),
                 false => beside::rows(run, &path.name, format),
             };
         }

@@ -37,6 +37,10 @@ impl Stack for Iperf3 {
         matches!(workload, Verbs::Bulk { size, op, .. } if fits(*size) && *op != Op::UdSend)
     }
 
+    fn beside_adapters(&self) -> bool {
+        true
+    }
+
     fn ready(&self) -> Result<()> {
         need("iperf3", "iperf3")
     }

@@ -1,5 +1,6 @@
 //! The stacks that are compared, one file each.
 
+mod adapters;
 mod by_gid;
 mod cm_connect;
 mod compiled;
@@ -9,8 +10,10 @@ mod iperf3;
 mod libfabric;
 mod native;
 mod perftest;
+mod probe;
 mod raw_tcp;
 mod raw_udp;
+mod transfer;
 mod ucx;
 
 use std::ffi::{OsStr, OsString};
@@ -25,6 +28,8 @@ use crate::job::{Invocation, Job};
 use crate::path::{PathKind, Place};
 use crate::record::Metrics;
 use crate::verbs::{Mode, Op, Verbs};
+
+pub use transfer::{Transfer, AS_IT_COMES, AT_A_RATE, IN_ORDER, ON_KERNEL_TCP, SOCKETS};
 
 /// Something that moves octets from one process to another and can be measured doing so.
 pub trait Stack {
@@ -49,6 +54,18 @@ pub trait Stack {
     /// the stack does not carry sockets.
     fn launch(&self, words: &[String]) -> Option<Invocation> {
         let _ = words;
+        None
+    }
+
+    /// Whether it tells something beside an adapter, on its path.
+    fn beside_adapters(&self) -> bool {
+        false
+    }
+
+    /// The receiver and the sender of messages over an emulated link, and the command that emulates it. None where
+    /// this stack has no such programs.
+    fn transfer(&self, what: &Transfer, site: &Site) -> Option<(&Weft, [Invocation; 2])> {
+        let _ = (what, site);
         None
     }
 
@@ -153,9 +170,8 @@ pub fn all(programs: &Programs) -> Vec<Box<dyn Stack>> {
 
 /// The stacks that a build of Weft has a part in: what differs between two builds.
 pub fn of_weft(programs: &Programs) -> Vec<Box<dyn Stack>> {
-    use perftest::{Adapters, Variant};
+    use perftest::Variant;
     let weft = |variant| perftest::Perftest::new(programs, variant);
-    let inline = |at, crc| weft(Variant::Inline { crc, at });
     let native = |crc| native::Native::new(programs, crc);
     let connect = |crc| cm_connect::CmConnect::new(programs, crc);
     let by_gid = |crc| by_gid::ByGid::new(programs, crc);
@@ -163,7 +179,7 @@ pub fn of_weft(programs: &Programs) -> Vec<Box<dyn Stack>> {
         api,
         carrier: ucx::Carrier::Weft(programs.weft.clone()),
     };
-    vec![
+    let mut stacks: Vec<Box<dyn Stack>> = vec![
         Box::new(weft(Variant::Manager { crc: false })),
         Box::new(weft(Variant::Manager { crc: true })),
         Box::new(weft(Variant::ManagerEmss { crc: false })),
@@ -176,17 +192,46 @@ pub fn of_weft(programs: &Programs) -> Vec<Box<dyn Stack>> {
         Box::new(weft(Variant::Gid { crc: true })),
         Box::new(by_gid(false)),
         Box::new(by_gid(true)),
-        Box::new(inline(Adapters::Both, false)),
-        Box::new(inline(Adapters::Both, true)),
-        Box::new(inline(Adapters::Client, false)),
-        Box::new(inline(Adapters::Client, true)),
-        Box::new(inline(Adapters::Server, false)),
-        Box::new(inline(Adapters::Server, true)),
+    ];
+    stacks.extend(of_adapter(programs));
+    let others: [Box<dyn Stack>; 4] = [
         Box::new(weft(Variant::Ud)),
         Box::new(hooked::Hooked::new(programs)),
         Box::new(ucx(ucx::Api::Tag)),
         Box::new(ucx(ucx::Api::Put)),
-    ]
+    ];
+    stacks.extend(others);
+    stacks
+}
+
+/// Those with a TCP of their own, and what only they are compared with.
+fn of_adapter(programs: &Programs) -> Vec<Box<dyn Stack>> {
+    use adapters::{Adapters, Fpdu};
+    use perftest::{Perftest, Variant};
+    use probe::{Layer, Probe};
+    use transfer::{Carrier, Transferring};
+    let mut stacks: Vec<Box<dyn Stack>> = Vec::new();
+    for layer in [Layer::Device, Layer::Tcp] {
+        stacks.push(Box::new(Probe::new(programs, layer)));
+    }
+    for at in [Adapters::Both, Adapters::Client, Adapters::Server] {
+        for fpdu in [Fpdu::Emss, Fpdu::Large] {
+            for crc in [false, true] {
+                let variant = Variant::Inline { crc, at, fpdu };
+                stacks.push(Box::new(Perftest::new(programs, variant)));
+            }
+        }
+    }
+    for carrier in [
+        Carrier::Sockets,
+        Carrier::Kernel,
+        Carrier::Inline { place: "in-order" },
+        Carrier::Inline { place: "safe" },
+        Carrier::Rate,
+    ] {
+        stacks.push(Box::new(Transferring::new(programs, carrier)));
+    }
+    stacks
 }
 
 /// The stacks a workload's others are compared with; the best of them counts.
@@ -303,6 +348,7 @@ fn numbers(line: &str) -> Option<Vec<f64>> {
 pub(crate) mod tests {
     use super::*;
     use crate::plan;
+    use crate::workload::LinkRate;
     use std::collections::HashSet;
 
     /// The kernel's TCP, for tests of others.
@@ -324,8 +370,8 @@ pub(crate) mod tests {
     #[test]
     fn no_two_stacks_share_a_name_on_a_row() {
         let stacks = all(&programs());
-        for path in [PathKind::Loopback, PathKind::Veth] {
-            for workload in plan::workloads(true) {
+        for path in [PathKind::Loopback, PathKind::Veth, PathKind::Adapter] {
+            for workload in plan::workloads(path, true, LinkRate::default()) {
                 let names: Vec<_> = stacks
                     .iter()
                     .filter(|s| workload.serves(s.as_ref(), path))
@@ -344,7 +390,7 @@ pub(crate) mod tests {
     #[test]
     fn every_row_has_its_references_and_weft() {
         let stacks = all(&programs());
-        for workload in plan::workloads(true) {
+        for workload in plan::workloads(PathKind::Loopback, true, LinkRate::default()) {
             let serves = |name: &str| {
                 stacks
                     .iter()

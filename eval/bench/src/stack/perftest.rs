@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use anyhow::{Context, Result};
 
+use super::adapters::{beside, Adapters, Fpdu};
 use super::counted::Counted;
 use super::{
     need, numbers, on_off, weft_emss_name, weft_gid_name, weft_name, Programs, Site, Stack, Weft,
@@ -41,39 +42,11 @@ pub(super) enum Variant {
         crc: bool,
         /// Who has such a TCP; the other end's is the kernel's.
         at: Adapters,
+        /// How long FPDUs are.
+        fpdu: Fpdu,
     },
     /// Datagrams, which have no FPDUs and no CRC.
     Ud,
-}
-
-/// The ends with an adapter.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Adapters {
-    Both,
-    Client,
-    Server,
-}
-
-impl Adapters {
-    /// Between `weft` and the CRC in the name: the client sends.
-    fn name(self) -> &'static str {
-        match self {
-            Adapters::Both => "inline",
-            Adapters::Client => "inline to kernel",
-            Adapters::Server => "kernel to inline",
-        }
-    }
-}
-
-/// The adapter's address at a host: one that the kernel does not have, in the same network.
-fn beside(host: &Host) -> IpAddr {
-    match host.address {
-        IpAddr::V4(address) => {
-            let [a, b, c, d] = address.octets();
-            IpAddr::from([a, b, c, d ^ 128])
-        }
-        address @ IpAddr::V6(_) => address,
-    }
 }
 
 /// perftest with Weft's settings in the environment of both sides.
@@ -117,8 +90,13 @@ impl Perftest {
             Variant::ManagerEmss { crc } => program
                 .env("WEFT_CRC", on_off(crc))
                 .env("WEFT_FPDU", "emss"),
-            Variant::Gid { crc } | Variant::Inline { crc, .. } => {
-                program.env("WEFT_CRC", on_off(crc))
+            Variant::Gid { crc } => program.env("WEFT_CRC", on_off(crc)),
+            Variant::Inline { crc, fpdu, .. } => {
+                let program = program.env("WEFT_CRC", on_off(crc));
+                match fpdu {
+                    Fpdu::Emss => program,
+                    Fpdu::Large => program.env("WEFT_FPDU", "large"),
+                }
             }
             Variant::Ud => program,
         }
@@ -131,7 +109,14 @@ impl Stack for Perftest {
             Variant::Manager { crc } => weft_name(crc),
             Variant::ManagerEmss { crc } => weft_emss_name(crc),
             Variant::Gid { crc } => weft_gid_name(crc),
-            Variant::Inline { crc, at } => format!("weft {} crc={}", at.name(), on_off(crc)),
+            Variant::Inline { crc, at, fpdu } => {
+                let long = if fpdu == Fpdu::Large {
+                    " fpdu=large"
+                } else {
+                    ""
+                };
+                format!("weft {} crc={}{long}", at.name(), on_off(crc))
+            }
             Variant::Ud => WEFT_UD.to_owned(),
         }
     }
@@ -142,7 +127,7 @@ impl Stack for Perftest {
             // The EMSS of loopback is as large as FPDUs get: the variant is of interest on the
             // veth path only.
             Variant::ManagerEmss { .. } => {
-                path == PathKind::Veth
+                matches!(path, PathKind::Veth | PathKind::Adapter)
                     && by_manager(workload)
                     && matches!(
                         workload,
@@ -154,7 +139,12 @@ impl Stack for Perftest {
             }
             Variant::Gid { .. } => by_gid(workload),
             // Loopback is no interface that frames of another stack could leave by.
-            Variant::Inline { at, .. } => path != PathKind::Loopback && by_adapter(workload, at),
+            Variant::Inline { at, fpdu, .. } => {
+                let long = path == PathKind::Adapter && matches!(workload, Verbs::Bulk { .. });
+                path != PathKind::Loopback
+                    && by_adapter(workload, at)
+                    && (fpdu == Fpdu::Emss || long)
+            }
             Variant::Ud => workload.op() == Some(Op::UdSend),
         }
     }
@@ -162,6 +152,10 @@ impl Stack for Perftest {
     fn ready(&self) -> Result<()> {
         self.weft.ready()?;
         need("ib_send_lat", "perftest")
+    }
+
+    fn beside_adapters(&self) -> bool {
+        !matches!(self.variant, Variant::Gid { .. } | Variant::Ud)
     }
 
     fn job(&self, workload: &Verbs, site: &Site) -> Job {
@@ -519,7 +513,11 @@ mod tests {
                 "192.0.2.129",
             ),
         ] {
-            let stack = stack(Variant::Inline { crc: true, at });
+            let stack = stack(Variant::Inline {
+                crc: true,
+                at,
+                fpdu: Fpdu::Emss,
+            });
             assert!(stack.serves(&BULK, PathKind::Veth) == (at == Adapters::Both));
             assert!(!stack.serves(&BULK, PathKind::Loopback));
             let job = stack.job(&BULK, &site);

@@ -45,6 +45,10 @@ impl Stack for RawTcp {
         }
     }
 
+    fn beside_adapters(&self) -> bool {
+        !self.nagle
+    }
+
     fn ready(&self) -> Result<()> {
         Ok(())
     }

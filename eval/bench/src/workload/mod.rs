@@ -6,8 +6,10 @@
 mod fan_in;
 mod fan_out;
 mod hot_spot;
+mod over_link;
 mod sockets;
 mod streams;
+mod wire;
 
 use std::fmt::Debug;
 use std::rc::Rc;
@@ -22,6 +24,8 @@ use crate::path::PathKind;
 use crate::record::{Metrics, Subject};
 use crate::stack::{self, Site, Stack};
 use crate::verbs::{Mode, Verbs};
+
+pub use over_link::LinkRate;
 
 /// One thing to measure.
 pub trait Workload: Debug {
@@ -166,4 +170,13 @@ pub fn of_sockets(full: bool) -> Vec<Rc<dyn Workload>> {
             .map(|&n| Rc::new(fan_out::FanOut(n)) as Rc<dyn Workload>),
     );
     list
+}
+
+/// What the adapter is for: every workload of the default or of the full plan of its path.
+pub fn of_adapter(full: bool, rate: LinkRate) -> Vec<Rc<dyn Workload>> {
+    let wire = [wire::Wire::latency(64), wire::Wire::throughput(1 << 20)];
+    let wire = wire.into_iter().map(|row| Rc::new(row) as Rc<dyn Workload>);
+    let over_link = over_link::all(full, rate).into_iter();
+    wire.chain(over_link.map(|row| Rc::new(row) as Rc<dyn Workload>))
+        .collect()
 }

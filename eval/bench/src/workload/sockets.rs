@@ -20,6 +20,7 @@ pub(super) fn one_to_many(stack: &dyn Stack, site: &Site, clients: u32, program:
         program: side(stack, site, "--listen", &[clients_of_server], program),
         ready: Ready::Listens(site.port),
         measures: false,
+        told_to_end: false,
     };
     let last = site.place.hosts.len() - 1;
     let client = |number: u32| Role {
@@ -29,6 +30,7 @@ pub(super) fn one_to_many(stack: &dyn Stack, site: &Site, clients: u32, program:
         program: side(stack, site, "--connect", &[], program),
         ready: Ready::AtOnce,
         measures: true,
+        told_to_end: false,
     };
     Job {
         roles: std::iter::once(server)

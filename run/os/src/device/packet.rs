@@ -146,7 +146,7 @@ impl PacketDevice {
     /// without saying how to cut it, `EINVAL` its virtio-net header does not fit it, `EFAULT` registered memory in it
     /// was unmapped, `ENETDOWN` the interface is down, `ENXIO` it is gone.
     pub fn send(&self, batch: &mut Batch<'_>) -> io::Result<usize> {
-        batch.send_messages(self.fd.as_fd())
+        batch.send_messages(self.fd.as_fd(), false)
     }
 
     /// Waits until a frame is there, at most `timeout`. Says whether there is.

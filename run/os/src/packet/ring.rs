@@ -11,9 +11,7 @@ use std::time::Duration;
 use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
 
 use super::set_option;
-
-/// Octets of the virtio-net header that the kernel gives with each frame.
-pub const OFFLOAD_LEN: usize = 10;
+use crate::batch::OFFLOAD_LEN;
 
 /// Octets of a slot. The largest packet of segmentation offload has 65536 octets; the frame's header, the slot's and
 /// the padding between fit into the rest.

@@ -7,8 +7,10 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::guard;
 use crate::mem::{Registered, Unmapped};
-use crate::packet::OFFLOAD_LEN;
 use crate::sys::{self, IoVec};
+
+/// Octets of the virtio-net header that the kernel gives and takes with each frame.
+pub const OFFLOAD_LEN: usize = 10;
 
 /// Frames that a batch holds at most.
 pub const BATCH_FRAMES_MAX: usize = 32;
@@ -173,8 +175,8 @@ impl<'a> Batch<'a> {
         self.used = 0;
     }
 
-    /// Sends each frame as a message of a socket, all by one call.
-    pub(crate) fn send_messages(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
+    /// Sends each frame as a message of a socket, all by one call. `waits` where the socket is busy.
+    pub(crate) fn send_messages(&mut self, fd: BorrowedFd<'_>, waits: bool) -> io::Result<usize> {
         let count = self.frames;
         let mut messages = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH_FRAMES_MAX];
         for (message, parts) in messages.iter_mut().zip(self.frame_parts()) {
@@ -185,7 +187,11 @@ impl<'a> Batch<'a> {
             message.write(empty);
         }
         let messages = messages.as_mut_ptr() as usize;
-        let flags = libc::MSG_DONTWAIT as usize;
+        let flags = if waits {
+            0
+        } else {
+            libc::MSG_DONTWAIT as usize
+        };
         let fd = fd.as_raw_fd() as usize;
         // SAFETY: the first `count` messages were written above; they, the parts they name, which nothing moves
         // meanwhile, and the octets those name outlive the call, which reads them and writes the lengths sent to the
@@ -312,14 +318,18 @@ mod tests {
             assert!(batch.push(b"borrowed ") && batch.push_registered(&memory, 100, 10));
             assert!(!batch.push_registered(&memory, 4090, 10), "beyond its end");
         }
-        assert_eq!(batch.send_messages(from.as_fd()).unwrap(), 2);
+        assert_eq!(batch.send_messages(from.as_fd(), false).unwrap(), 2);
         for offload in [1, 2] {
             let mut octets = [0; 64];
             let len = to.recv(&mut octets).unwrap();
             assert_eq!(octets[..OFFLOAD_LEN], [offload; OFFLOAD_LEN]);
             assert_eq!(&octets[OFFLOAD_LEN..len], b"borrowed registered");
         }
-        assert_eq!(batch.send_messages(from.as_fd()).unwrap(), 0, "it is empty");
+        assert_eq!(
+            batch.send_messages(from.as_fd(), false).unwrap(),
+            0,
+            "it is empty"
+        );
     }
 
     /// The program unmapped what it gave to send: an error of that frame, and the ones before it have left.
@@ -331,9 +341,9 @@ mod tests {
         let mut batch = Batch::default();
         assert!(batch.frame(&[1; OFFLOAD_LEN]) && batch.push(b"whole"));
         assert!(batch.frame(&[2; OFFLOAD_LEN]) && batch.push_registered(&gone, 0, 64));
-        assert_eq!(batch.send_messages(from.as_fd()).unwrap(), 1);
+        assert_eq!(batch.send_messages(from.as_fd(), false).unwrap(), 1);
         assert!(batch.frame(&[2; OFFLOAD_LEN]) && batch.push_registered(&gone, 0, 64));
-        let error = batch.send_messages(from.as_fd()).unwrap_err();
+        let error = batch.send_messages(from.as_fd(), false).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EFAULT));
         let mut octets = [0; 64];
         assert_eq!(to.recv(&mut octets).unwrap(), OFFLOAD_LEN + 5);
