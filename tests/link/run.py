@@ -298,12 +298,13 @@ def segments_that_leave_together_are_one_frame_unless_asked_otherwise(bed):
         return came() - before, link.there()["delivered"]
 
     arrived, delivered = frames("--separate")
-    assert arrived == delivered > 3000, (arrived, delivered)
+    # Kernels send some of their own accord.
+    assert 3000 < delivered <= arrived < delivered + 30, (arrived, delivered)
     arrived, delivered = frames()
     assert arrived < delivered / 2 and delivered > 3000, (arrived, delivered)
     # What is damaged stays so, segment by segment.
     arrived, delivered = frames("--a-to-b", "corrupt=0.01%")
-    assert arrived == delivered, (arrived, delivered)
+    assert 3000 < delivered <= arrived < delivered + 30, (arrived, delivered)
 
 
 @case

@@ -210,10 +210,12 @@ impl Direction {
         });
         let mut failures = Failures::default();
         let frames = &frames[..due.len()];
+        // A receiver on another core may be done with a frame before the call that sends it comes back.
+        let began = self.clock.now();
         send(&self.ends.out, frames, self.manner.joins, &mut failures)?;
         let sent_at = self.clock.now();
         self.sent_at = Some(sent_at);
-        self.note_holes(frames, sent_at);
+        self.note_holes(frames, began);
         due.iter()
             .for_each(|(_, frame)| self.record(1 - self.from, sent_at, frame));
         self.note(&due, sent_at, failures);
@@ -235,12 +237,12 @@ impl Direction {
     }
 
     /// Writes which holes these frames filled.
-    fn note_holes(&mut self, frames: &[&[u8]], sent_at: Duration) {
+    fn note_holes(&mut self, frames: &[&[u8]], at: Duration) {
         let (Some(file), Some(holes)) = (&self.manner.files.holes, &mut self.holes) else {
             return;
         };
         let filled = frames.iter().filter_map(|frame| holes.handle_frame(frame));
-        filled.for_each(|filled| file.filled(&filled, self.clock.on_calendar(sent_at)));
+        filled.for_each(|filled| file.filled(&filled, self.clock.on_calendar(at)));
     }
 
     /// Writes a frame that left by an interface into the capture.

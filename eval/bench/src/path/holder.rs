@@ -64,17 +64,26 @@ impl Holder {
     }
 
     pub(super) fn ip(&self, args: &[&str]) -> Result<()> {
+        self.run("ip", "iproute2", args)
+    }
+
+    /// Sets a setting of the namespace's.
+    pub(super) fn sysctl(&self, setting: &str) -> Result<()> {
+        self.run("sysctl", "procps", &["-qw", setting])
+    }
+
+    fn run(&self, program: &str, package: &str, args: &[&str]) -> Result<()> {
         let side = Side {
             namespace: Some(self.namespace),
             ..Side::default()
         };
         let output = side
-            .command(&Invocation::new("ip", args), None)
+            .command(&Invocation::new(program, args), None)
             .output()
             .context("cannot run nsenter (Debian package util-linux)")?;
         if !output.status.success() {
             bail!(
-                "ip {}: {}",
+                "{program} {} (Debian package {package}): {}",
                 args.join(" "),
                 String::from_utf8_lossy(&output.stderr).trim()
             );

@@ -65,6 +65,10 @@ pub(super) fn adapter(cores: Option<(usize, usize)>) -> Result<OpenPath> {
         holder.ip(&["address", "add", &format!("{address}/24"), "dev", interface])?;
         holder.ip(&["link", "set", interface, "up"])?;
     }
+    // The adapter's control, unless it is told otherwise; a machine's own may be one that takes no loss for congestion.
+    for holder in [&ends.server, &ends.client] {
+        holder.sysctl("net.ipv4.tcp_congestion_control=cubic")?;
+    }
     let mut place = ends.place(cores, 0.0);
     let inner = [
         host("receiver", &ends.server, RECEIVER_INTERFACE, RECEIVER),
