@@ -47,7 +47,7 @@ pub struct Role {
     pub ready: Ready,
     /// Whether the job lasts until it has ended. The others get a moment to follow, and are ended then.
     pub measures: bool,
-    /// Whether it is told to end, as by Ctrl-C, once those that measure have: it would not by itself.
+    /// Whether it is told to end (SIGTERM) once those that measure have: it would not by itself.
     pub told_to_end: bool,
 }
 

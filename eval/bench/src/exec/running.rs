@@ -98,7 +98,7 @@ impl Running {
     pub(super) fn tell_to_end(&self) {
         if let Some(group) = Pid::from_raw(self.pid() as i32) {
             // ESRCH when all of it has ended.
-            let _ = kill_process_group(group, Signal::INT);
+            let _ = kill_process_group(group, Signal::TERM);
         }
     }
 

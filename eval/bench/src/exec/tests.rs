@@ -160,7 +160,7 @@ fn each_role_starts_when_those_before_it_have_said_that_they_are_ready() {
 
 #[test]
 fn a_role_is_told_to_end_and_says_what_it_has_to_say() {
-    let waits = "trap 'echo told; exit 3' INT; echo ready >&2; while :; do sleep 0.01; done";
+    let waits = "trap 'echo told; exit 3' TERM; echo ready >&2; while :; do sleep 0.01; done";
     let mut job = cast_of_three(waits, "echo ready; sleep 60", "true");
     job.roles[0].told_to_end = true;
     let output = processes().execute(&job, &place()).unwrap();

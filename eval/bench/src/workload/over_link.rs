@@ -383,8 +383,8 @@ mod tests {
     use crate::stack::tests::raw_tcp;
 
     const LINK_SAID: &str = r#"
-{"from":"198.51.100.2:4000","to":"198.51.100.1:7000","at_ns":1000000,"before":1000,"after":3020,"brought":500}
-{"from":"198.51.100.2:4000","to":"198.51.100.1:7000","at_ns":3000000,"before":3020,"after":3500,"brought":20}
+{"from":"198.51.100.2:4000","to":"198.51.100.1:7000","at_ns":1000000,"before":1000,"after":4020,"brought":500}
+{"from":"198.51.100.2:4000","to":"198.51.100.1:7000","at_ns":3000000,"before":4020,"after":4500,"brought":20}
 {"from":"198.51.100.1:7000","to":"198.51.100.2:4000","end":20}
 {"from":"198.51.100.2:4000","to":"198.51.100.1:7000","end":8040}
 {"seconds":3,"kept_up":true,"directions":[{"received":7,"late_p50_us":1,"late_p99_us":2},{"received":90,"late_p50_us":3,"late_p99_us":5}]}
@@ -413,7 +413,7 @@ mod tests {
         };
         let metrics = row.parse(&raw_tcp(), &output()).unwrap();
         assert_eq!((metrics["fills"], metrics["fill_us"]), (2.0, 250.0));
-        assert_eq!(metrics["waited_octets"], (1520.0 + 460.0) / 2.0);
+        assert_eq!(metrics["waited_octets"], (2520.0 + 460.0) / 2.0);
         // The adapter's own count, for each message.
         assert_eq!(metrics["copied_octets"], 150.0);
         assert_eq!((metrics["sent_again"], metrics["frames_back"]), (1.0, 7.0));
