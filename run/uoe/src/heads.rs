@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use weft_os::lock::{lock_shared_within, Guard, Lock, Locked, SharedGuard};
 
-/// How long another process is waited for that looks at the head. Who holds it may be the very thread that asks, which a
-/// signal handler interrupted.
+/// How long another process is waited for that looks at the head. Who holds it may be the very thread that asks, which
+/// a signal handler interrupted.
 const HELD_WITHIN: Duration = Duration::from_millis(100);
 
 /// The lock of one socket.

@@ -13,7 +13,7 @@
 //! | `sending`, `taking` | the program's sends and receives |
 //! | `requiring` | sends that never go plainly |
 //! | `thread`, `worker` | the thread as calls see it; what is known of it |
-//! | `owning` | sockets that several processes have |
+//! | `owned`, `owning` | sockets that several processes have |
 //! | `heads` | who may take the head of a socket's queue in the kernel |
 //! | `marked` | numbers that each process has for itself |
 //! | `turns` | threads that send to several destinations in turn |
@@ -38,6 +38,7 @@ mod mail;
 mod marked;
 mod nonces;
 pub mod offload;
+mod owned;
 mod owning;
 mod paths;
 pub mod port;

@@ -3,6 +3,8 @@
 //! It stands in the record of the socket, which stays for ever; a socket that takes the record over begins a new *life*
 //! in it, and what the thread still has of the former one is known by its number.
 
+mod looks;
+
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,7 +15,7 @@ use weft_os::lock::{Guard, Lock, Locked};
 
 use crate::heads::{Head, Heads};
 use crate::marked::Marked;
-use crate::owning::Owning;
+use crate::owned::Owning;
 
 use crate::inlet::Inlet;
 use crate::paths::Paths;
@@ -33,8 +35,8 @@ const RECEIVED: u32 = 32;
 /// What a child's socket has of its parent's.
 const INHERITED: u32 = OFF | SHARED;
 
-/// The program's receives are looked at before they are handed out: Weft's own datagrams are among them. A child's, too:
-/// some may be in the queue that it shares.
+/// The program's receives are looked at before they are handed out: Weft's own datagrams are among them. A child's,
+/// too: some may be in the queue that it shares.
 const LOOKED_AT: u32 = 1 << 31;
 
 /// Where a datagram waits.
@@ -376,41 +378,6 @@ impl Port {
             Locked::Held(inlet) | Locked::Orphaned(inlet) => Some(inlet),
             Locked::Again => None,
         }
-    }
-
-    /// The program has looked at the datagram that is next there, or has taken it.
-    #[inline]
-    pub(crate) fn note_look(&self, place: Option<Place>) {
-        let word = match place {
-            None => 0,
-            Some(Place::Kernel) => 1,
-            Some(Place::Inlet) => 2,
-        };
-        self.looked_at_in.store(word, Ordering::Relaxed);
-    }
-
-    /// Where the datagram lies that it has looked at.
-    #[inline]
-    pub(crate) fn looked_at_in(&self) -> Option<Place> {
-        match self.looked_at_in.load(Ordering::Relaxed) {
-            1 => Some(Place::Kernel),
-            2 => Some(Place::Inlet),
-            _ => None,
-        }
-    }
-
-    /// An error was met that is the program's to hear of.
-    pub(crate) fn set_pending(&self, errno: i32) {
-        self.pending.store(errno, Ordering::Release);
-    }
-
-    /// The error that the program's next call is to give.
-    #[inline]
-    pub fn take_pending(&self) -> Option<i32> {
-        if self.pending.load(Ordering::Relaxed) == 0 {
-            return None;
-        }
-        Some(self.pending.swap(0, Ordering::AcqRel)).filter(|errno| *errno != 0)
     }
 
     /// The right to take the head of the kernel's queue; nothing where the calling thread has it already.
