@@ -118,6 +118,8 @@ hook!(fn __openat64_2(at: c_int, path: *const c_char, flags: c_int) -> c_int, re
 #[inline(always)]
 fn closing(fd: c_int) {
     if let Some(stack) = stack() {
+        // Who closes has forked: of `vfork` nobody else tells.
+        weft_os::forking::over();
         caught((), || stack.closing(fd));
     }
 }

@@ -19,6 +19,14 @@ extern "C" fn before_fork() {
     }
 }
 
+/// Makes a call that makes a child and tells of it to nobody.
+fn forking<T>(real: impl FnOnce() -> T) -> T {
+    before_fork();
+    let made = real();
+    weft_os::forking::over();
+    made
+}
+
 /// Has the C library say when the process forks, where the hooks of these functions are not called.
 pub fn watch_forks() {
     // SAFETY: the function stays loaded, and does nothing that a handler of fork may not do.
@@ -244,8 +252,7 @@ hook!(fn posix_spawn(
     arguments: Words,
     environment: Environment,
 ) -> c_int, real => {
-    before_fork();
-    exec::starting(environment, real)
+    forking(|| exec::starting(environment, real))
 });
 
 hook!(fn posix_spawnp(
@@ -256,21 +263,17 @@ hook!(fn posix_spawnp(
     arguments: Words,
     environment: Environment,
 ) -> c_int, real => {
-    before_fork();
-    exec::starting(environment, real)
+    forking(|| exec::starting(environment, real))
 });
 
 hook!(fn system(command: *const c_char) -> c_int, real => {
-    before_fork();
-    exec::starting(exec::own_environment(), real)
+    forking(|| exec::starting(exec::own_environment(), real))
 });
 
 hook!(fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE, real => {
-    before_fork();
-    exec::starting(exec::own_environment(), real)
+    forking(|| exec::starting(exec::own_environment(), real))
 });
 
 hook!(fn _IO_popen(command: *const c_char, mode: *const c_char) -> *mut FILE, real => {
-    before_fork();
-    exec::starting(exec::own_environment(), real)
+    forking(|| exec::starting(exec::own_environment(), real))
 });

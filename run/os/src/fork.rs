@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::OnceLock;
 
 pub use crate::generation::Generation;
-use crate::{generation, private};
+use crate::{forking, generation, private};
 
 static WATCHED: AtomicBool = AtomicBool::new(false);
 
@@ -17,11 +17,13 @@ extern "C" fn before() {
 }
 
 extern "C" fn in_parent() {
+    forking::over();
     private::after_fork();
 }
 
 extern "C" fn in_child() {
     generation::begin_next();
+    forking::over();
     private::close_all();
 }
 

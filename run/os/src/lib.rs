@@ -14,6 +14,7 @@
 //! | [`edges`] | what happens on sockets that somebody else owns |
 //! | [`file`] | files and pipes that somebody else owns |
 //! | [`fork`] | what a forked child has of its own |
+//! | [`forking`] | whether the process is forking |
 //! | [`guarded`] | descriptors of ours that the program may close |
 //! | [`lock`] | locks that handlers, forks and other processes cannot hang |
 //! | [`local`] | how two processes of a machine find each other and hand on a descriptor |
@@ -53,6 +54,7 @@ pub mod edges;
 pub mod exit;
 pub mod file;
 pub mod fork;
+pub mod forking;
 mod generation;
 mod guard;
 pub mod guarded;

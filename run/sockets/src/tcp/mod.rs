@@ -248,6 +248,9 @@ impl Sockets for Streams {
         self.serve(record);
         self.take_from_thread(record);
         self.leave_stand_in(record, fd);
+        if self.is_anothers(record) {
+            return;
+        }
         match record.references.is_last() {
             true => self.wind_up(record, fd),
             false => {

@@ -112,6 +112,7 @@ impl Record {
             // Nobody else can have it.
             Origin::Made | Origin::Accepted(_) => 0,
         };
+        self.set_used_here();
         self.slot.store(word, Ordering::Release);
         self.set_question(None);
         self.doubtful.store(false, Ordering::Relaxed);

@@ -51,6 +51,9 @@ impl Streams {
     /// Does what is left to do in the connection, as far as it goes at once.
     pub(super) fn serve(&self, record: &Record) {
         let number = record.number as usize;
+        if self.is_anothers(record) {
+            return self.waiting.remove(number);
+        }
         let (Locked::Held(fd) | Locked::Orphaned(fd)) = record.served_by.lock() else {
             return;
         };

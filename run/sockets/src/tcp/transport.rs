@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use weft_os::stream;
+use weft_os::{forking, process, stream};
 use weft_settings::streams::Mode;
 
 use super::standing::{Reason, Standing, State};
@@ -43,6 +43,10 @@ impl Streams {
             .fetch_add(u32::from(slot.is_some()), Ordering::Relaxed);
         record.set_used_here();
         record.set_slot(slot);
+        // A thread that forks has marked what had a slot before.
+        if let (Some(slots), Some(slot), true) = (self.slots, slot, forking::is_under_way()) {
+            slots.share(slot);
+        }
     }
 
     /// The connection over DDP behind `fd`, if it is one.
@@ -119,7 +123,10 @@ impl Streams {
     #[cold]
     fn look_up(&self, record: &Record, fd: i32) -> Option<u32> {
         let (standing, lacks_room) = (record.standing(), record.lacks_room());
-        if standing.state == State::Ddp || lacks_room {
+        // A thread of the parent was about to take the slot of a connection that it had just accepted when the process
+        // forked: a second one would be of the same socket.
+        let is_its_own = record.is_used_here();
+        if is_its_own && (standing.state == State::Ddp || lacks_room) {
             if lacks_room || !self.take_slot(record, fd, ddp::State::Accepted) {
                 self.go_without_room(record, fd);
                 return None;
@@ -147,6 +154,16 @@ impl Streams {
         let slot = record.slot().ok().flatten();
         let slot = slot.and_then(|slot| self.slots.as_ref()?.get(slot));
         slot.is_some_and(|slot| matches!(slot.state(), ddp::State::Plain | ddp::State::Late))
+    }
+
+    /// Whether the connection is that of a process that lives, and this one, which has a copy of the descriptor, has
+    /// never used it. It has nothing to do in it, then: a child that closes what it has no use for may be killed amid
+    /// that.
+    pub(super) fn is_anothers(&self, record: &Record) -> bool {
+        let slot = record.slot().ok().flatten();
+        let slot = slot.and_then(|slot| self.slots.as_ref()?.get(slot));
+        !record.is_used_here()
+            && slot.is_some_and(|slot| slot.is_shared() && !slot.is_left_to(process::member()))
     }
 
     /// The socket is gone from this process.
@@ -228,6 +245,8 @@ impl Streams {
 
     /// The process is about to fork.
     pub(super) fn share_ddp(&self) {
+        // Before anything is marked: what comes later is marked by whoever has it.
+        forking::begin();
         self.settle_questions();
         let Some(slots) = &self.slots else { return };
         let taken = self
@@ -307,6 +326,59 @@ mod tests {
         while look(&server) {}
         assert!(server.read(&mut octets).is_err(), "nothing of the Request");
         assert!(client.read_to_end(&mut Vec::new()).is_err());
+    }
+
+    #[test]
+    fn a_connection_that_begins_while_a_thread_forks_is_the_childs_too() {
+        let (stack, listener) = (stack(), TcpListener::bind("127.0.0.1:0").unwrap());
+        let streams = &stack.kinds().streams;
+        let is_shared = || {
+            let (_client, server) = accepted(stack, &listener);
+            let connection = streams.connection(record_of(stack, &server), server.as_raw_fd());
+            connection.unwrap().slot().is_shared()
+        };
+        let is_shared_elsewhere = || std::thread::scope(|scope| scope.spawn(is_shared).join());
+        assert!(!is_shared());
+        stack.before_fork();
+        assert!(is_shared_elsewhere().unwrap());
+        forking::over();
+        assert!(!is_shared_elsewhere().unwrap());
+    }
+
+    #[test]
+    fn a_child_that_closes_what_it_never_used_does_nothing_in_it() {
+        let (stack, listener) = (stack(), TcpListener::bind("127.0.0.1:0").unwrap());
+        let streams = &stack.kinds().streams;
+        let (mut client, server) = accepted(stack, &listener);
+        let (record, fd) = (record_of(stack, &server), server.as_raw_fd());
+        let slot = streams.connection(record, fd).unwrap().slot();
+        let data = Receiver::connection_data(1, 0x1000, 2, 0x2000);
+        client.write_all(&start::request(&data, false)).unwrap();
+        while stream::unread(fd) < start::START_LEN {}
+        stack.before_fork();
+        let child = fork(|| {
+            stack.closing(fd);
+            true
+        });
+        forking::over();
+        assert!(await_child(child));
+        assert_eq!(slot.state(), ddp::State::Accepted, "the Request is unread");
+        assert!(streams.connection(record, fd).unwrap().settle().is_ok());
+        assert_ne!(slot.state(), ddp::State::Accepted);
+    }
+
+    #[test]
+    fn a_child_takes_no_slot_for_what_its_parent_was_about_to() {
+        let (stack, listener) = (stack(), TcpListener::bind("127.0.0.1:0").unwrap());
+        let streams = &stack.kinds().streams;
+        let slots = streams.slots.unwrap();
+        let (_client, server) = accepted(stack, &listener);
+        let (record, fd) = (record_of(stack, &server), server.as_raw_fd());
+        let child = fork(|| streams.connection(record, fd).is_none());
+        assert!(await_child(child));
+        assert_eq!(slots.taken(), 0);
+        assert!(streams.connection(record, fd).is_some());
+        assert_eq!(slots.taken(), 1);
     }
 
     /// A child that has never used a connection has its parent's number for it, which may be another's by now.

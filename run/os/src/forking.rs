@@ -1,0 +1,86 @@
+//! Whether the process is forking.
+//!
+//! Who forks marks first what the child will have too. Another thread may come to have something more between that and
+//! the fork itself: it asks here, and marks what is its own.
+
+use std::cell::Cell;
+use std::sync::atomic::{fence, AtomicU32, Ordering};
+
+use crate::process;
+
+/// Threads of the process that fork, as far as they have not told that it is over.
+static COUNT: AtomicU32 = AtomicU32::new(0);
+/// The process whose they are: a forked child has none of them.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    /// The process in which the thread forks; 0 while it does not.
+    static HERE: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The thread is about to fork, and marks after this what the child will have.
+pub fn begin() {
+    let own = process::id();
+    if PROCESS.swap(own, Ordering::SeqCst) != own {
+        COUNT.store(0, Ordering::SeqCst);
+    }
+    if HERE.replace(own) != own {
+        COUNT.fetch_add(1, Ordering::SeqCst);
+    }
+    fence(Ordering::SeqCst);
+}
+
+/// The thread goes on, as a parent or as a child. Nobody tells of some ways to fork (`vfork`, `_Fork`, bare system
+/// calls): a later call of the same thread does.
+#[inline]
+pub fn over() {
+    if HERE.get() != 0 {
+        end();
+    }
+}
+
+#[cold]
+fn end() {
+    let own = process::id();
+    if HERE.replace(0) == own && PROCESS.load(Ordering::SeqCst) == own {
+        let less = |count: u32| count.checked_sub(1);
+        let _ = COUNT.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
+    }
+}
+
+/// Whether a child may be made that has what the calling thread has just come to have, and that nobody has marked.
+pub fn is_under_way() -> bool {
+    fence(Ordering::SeqCst);
+    let is_any =
+        PROCESS.load(Ordering::SeqCst) == process::id() && COUNT.load(Ordering::SeqCst) > 0;
+    // Unless this is a handler that came in between, its own thread's is over: once more is enough.
+    over();
+    is_any
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fork::tests::in_a_child;
+
+    fn asked_elsewhere() -> bool {
+        std::thread::scope(|scope| scope.spawn(is_under_way).join().unwrap())
+    }
+
+    /// One test, as what it asks is the process's.
+    #[test]
+    fn a_fork_is_under_way_until_its_thread_goes_on() {
+        process::watch();
+        assert!(!asked_elsewhere());
+        begin();
+        begin();
+        assert!(asked_elsewhere() && asked_elsewhere());
+        assert_eq!(in_a_child(|| !is_under_way()), 0, "not the child's");
+        over();
+        assert!(!asked_elsewhere());
+        over();
+        begin();
+        assert!(is_under_way(), "a handler may ask");
+        assert!(!is_under_way() && !asked_elsewhere());
+    }
+}

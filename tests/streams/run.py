@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""Random traffic over many connections of one program, every octet checked, in bounded runs that a seed repeats.
+
+    tests/streams/run.py --weft FILE [--seconds N] [--seed N] [--modes tcp,ddp,ddp-crc,prefer] [--kinds plain,forks,kills]
+
+Builds the program, and runs it with one seed after the other, a kind (threads alone; forks; kills) and a mode (the
+kernel's TCP; DDP at both ends; the same with CRC; DDP where the other end is found to be Weft) at a time, each for its
+part of the seconds. A run that fails is told by its seed and played again: flaky is what does not fail then. Nothing
+may be left of it: descriptors, processes, memory. The last line is `N passed, N failed, N skipped`.
+"""
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent / "rig"))
+import again  # noqa: E402
+from counts import Counts  # noqa: E402
+from process import Process  # noqa: E402
+
+MODES = {"tcp": None, "ddp": {"WEFT_DDP": "require"}, "ddp-crc": {"WEFT_DDP": "require", "WEFT_DDP_CRC": "on"},
+         "prefer": {"WEFT_DDP": "prefer"}}
+KINDS = {"plain": [], "forks": ["--forks"], "kills": ["--kills"]}
+SAID = re.compile(r"connections (\d+), ends over DDP (\d+), octets (\d+), steps (\d+), forks (\d+), kills (\d+), "
+                  r"cut (\d+), resets (\d+), pages (-?\d+)")
+NAMES = ("connections", "over DDP", "octets", "steps", "forks", "kills", "cut", "resets", "pages")
+# A run takes a second. The program itself sees when nothing moves (20 s); this is for one that does not end.
+RUN_LIMIT = 120
+# Connections that the program has at a time, of two ends each, and what each may take of the shared memory: its first
+# page, and what was not given back of the rest. Some linger when it ends.
+ENDS_AT_A_TIME, PAGES_OF_EACH, PAGES_OF_ALL = 2 * 5 + 20, 30, 40
+
+
+class Stage:
+    """The built program, and what it runs under."""
+
+    def __init__(self, weft, work, connections):
+        self.work, self.connections = Path(work), connections
+        self.library = Path(weft).resolve().parent / "libweft_preload.so" if weft else None
+        self.program = self.work / "streams"
+        self.clean = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
+        self.runs = 0
+
+    def build(self):
+        subprocess.run(["cc", "-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-pthread",
+                        "-o", self.program, HERE / "streams.c", HERE / "half.c"], check=True)
+
+    def run(self, mode, kind, seed):
+        """What is wrong with a run, if anything, and what it counted."""
+        environment = dict(self.clean)
+        if MODES[mode] is not None:
+            environment |= MODES[mode] | {"LD_PRELOAD": str(self.library)}
+        self.runs += 1
+        command = [self.program, "--seed", str(seed), "--connections", str(self.connections), *KINDS[kind]]
+        process = Process([str(word) for word in command], environment, self.work / f"log{self.runs}", cwd=self.work)
+        try:
+            ended = process.wait(RUN_LIMIT)
+        finally:
+            process.stop()
+        result = process.result()
+        said = f"{result.errors}{result.output}".strip()
+        if not ended:
+            return f"does not end: {said[-2000:]}", None
+        found = SAID.search(result.output)
+        if result.status != 0 or not found:
+            # What it says of a panic begins with the reason.
+            return f"{result.how()}: {said if len(said) < 2500 else said[:1000] + ' ... ' + said[-1500:]}", None
+        return judge(mode, kind, dict(zip(NAMES, map(int, found.groups()))))
+
+
+def judge(mode, kind, counts):
+    """What of the counts may not be; and the counts."""
+    ends = 2 * counts["connections"]
+    if MODES[mode] is None and counts["over DDP"]:
+        return "DDP without Weft", counts
+    if mode.startswith("ddp") and counts["over DDP"] != ends:
+        return f"of {ends} ends {counts['over DDP']} were over DDP", counts
+    if mode == "prefer" and counts["over DDP"] * 2 < ends:
+        return f"of {ends} ends {counts['over DDP']} were over DDP", counts
+    if kind == "forks" and not counts["forks"] or kind == "kills" and not counts["kills"]:
+        return "nothing was forked or killed", counts
+    if counts["cut"] and (kind != "kills" or MODES[mode] is None):
+        return f"{counts['cut']} connections were cut", counts
+    if counts["pages"] > PAGES_OF_ALL + ENDS_AT_A_TIME * PAGES_OF_EACH:
+        return f"{counts['pages']} pages of shared memory are left", counts
+    return None, counts
+
+
+def play(stage, mode, kind, seeds, seconds):
+    """Runs one seed after the other; how it went, and why."""
+    end = time.monotonic() + seconds
+    sums, runs, flaky = {}, 0, None
+    while runs == 0 or time.monotonic() < end:
+        seed = next(seeds)
+        why, counts = stage.run(mode, kind, seed)
+        runs += 1
+        if why:
+            print(f"failed {mode}, {kind}, seed {seed}: {why}", flush=True)
+            repeats = [stage.run(mode, kind, seed)[0] for _ in range(3)]
+            failed = [repeat for repeat in repeats if repeat]
+            print(f"seed {seed} again ({mode}, {kind}): {len(failed)} of {len(repeats)} runs fail", flush=True)
+            if failed:
+                return "failed", f"seed {seed}: {failed[0]}"
+            # The order of threads is no seed's: twice in one run is no bad luck.
+            if flaky:
+                return "failed", f"seed {seed}: {why}"
+            flaky = f"seed {seed}: {why}"
+            continue
+        for name, value in counts.items():
+            sums[name] = sums.get(name, 0) + value
+    if flaky:
+        again.say(f"{mode}, {kind}", flaky)
+    told = ", ".join(f"{sums.get(name, 0)} {name}" for name in NAMES if name not in ("steps", "pages"))
+    return "passed", f"{runs} runs, {told}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--weft", type=Path, help="the built command; without, the kernel's TCP alone")
+    parser.add_argument("--seconds", type=float, default=12, help="for all modes and kinds together (12)")
+    parser.add_argument("--seed", type=int, help="the first; else the time's")
+    parser.add_argument("--modes", default=",".join(MODES))
+    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--connections", type=int, default=20, help="of each worker in a run (20)")
+    arguments = parser.parse_args()
+    modes, kinds = arguments.modes.split(","), arguments.kinds.split(",")
+    unknown = [name for name in modes if name not in MODES] + [name for name in kinds if name not in KINDS]
+    if unknown:
+        parser.error(f"no such mode or kind: {unknown[0]}")
+    if not arguments.weft:
+        modes = [mode for mode in modes if MODES[mode] is None]
+    seed = arguments.seed if arguments.seed is not None else int(time.time())
+    seeds = iter(range(seed, sys.maxsize))
+    counts = Counts()
+    with tempfile.TemporaryDirectory(prefix="weft-streams-") as work:
+        stage = Stage(arguments.weft, work, arguments.connections)
+        stage.build()
+        for mode in modes:
+            for kind in kinds:
+                part = arguments.seconds / len(modes) / len(kinds)
+                how, why = play(stage, mode, kind, seeds, part)
+                counts.add(how)
+                print(f"{how} {mode}, {kind}: {why}", flush=True)
+    return counts.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
