@@ -294,8 +294,25 @@ mod tests {
         (client, server)
     }
 
+    /// All stacks of a process find the same memory by its name: one test at a time is at it.
+    fn alone() -> std::sync::MutexGuard<'static, ()> {
+        static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+        ALONE.lock().unwrap_or_else(|lock| lock.into_inner())
+    }
+
+    /// As if nobody had ever had it: nothing is left that is freed later.
+    fn forget(stack: &'static Stack, server: &TcpStream) {
+        let streams = &stack.kinds().streams;
+        let record = record_of(stack, server);
+        if let Ok(Some(number)) = record.slot() {
+            streams.forget_slot(record);
+            streams.slots.unwrap().free(number as usize);
+        }
+    }
+
     #[test]
     fn without_room_plain_peers_are_served_and_those_that_ask_are_refused() {
+        let _alone = alone();
         let (stack, listener) = (stack(), TcpListener::bind("127.0.0.1:0").unwrap());
         let streams = &stack.kinds().streams;
         let slots = streams.slots.unwrap();
@@ -330,12 +347,15 @@ mod tests {
 
     #[test]
     fn a_connection_that_begins_while_a_thread_forks_is_the_childs_too() {
+        let _alone = alone();
         let (stack, listener) = (stack(), TcpListener::bind("127.0.0.1:0").unwrap());
         let streams = &stack.kinds().streams;
         let is_shared = || {
             let (_client, server) = accepted(stack, &listener);
             let connection = streams.connection(record_of(stack, &server), server.as_raw_fd());
-            connection.unwrap().slot().is_shared()
+            let is_shared = connection.unwrap().slot().is_shared();
+            forget(stack, &server);
+            is_shared
         };
         let is_shared_elsewhere = || std::thread::scope(|scope| scope.spawn(is_shared).join());
         assert!(!is_shared());
@@ -347,6 +367,7 @@ mod tests {
 
     #[test]
     fn a_child_that_closes_what_it_never_used_does_nothing_in_it() {
+        let _alone = alone();
         let (stack, listener) = (stack(), TcpListener::bind("127.0.0.1:0").unwrap());
         let streams = &stack.kinds().streams;
         let (mut client, server) = accepted(stack, &listener);
@@ -365,25 +386,30 @@ mod tests {
         assert_eq!(slot.state(), ddp::State::Accepted, "the Request is unread");
         assert!(streams.connection(record, fd).unwrap().settle().is_ok());
         assert_ne!(slot.state(), ddp::State::Accepted);
+        forget(stack, &server);
     }
 
     #[test]
     fn a_child_takes_no_slot_for_what_its_parent_was_about_to() {
+        let _alone = alone();
         let (stack, listener) = (stack(), TcpListener::bind("127.0.0.1:0").unwrap());
         let streams = &stack.kinds().streams;
         let slots = streams.slots.unwrap();
         let (_client, server) = accepted(stack, &listener);
         let (record, fd) = (record_of(stack, &server), server.as_raw_fd());
+        let before = slots.taken();
         let child = fork(|| streams.connection(record, fd).is_none());
         assert!(await_child(child));
-        assert_eq!(slots.taken(), 0);
+        assert_eq!(slots.taken(), before);
         assert!(streams.connection(record, fd).is_some());
-        assert_eq!(slots.taken(), 1);
+        assert_eq!(slots.taken(), before + 1);
+        forget(stack, &server);
     }
 
     /// A child that has never used a connection has its parent's number for it, which may be another's by now.
     #[test]
     fn who_comes_late_to_a_connection_ends_it_and_harms_no_other() {
+        let _alone = alone();
         let (stack, listener) = (stack(), TcpListener::bind("127.0.0.1:0").unwrap());
         let streams = &stack.kinds().streams;
         let slots = streams.slots.unwrap();
