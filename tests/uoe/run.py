@@ -378,10 +378,10 @@ def a_slow_receiver_beside_another(bed, sockets):
     receivers = [bed.start(True, *python("receive.py"), how) for how in ("recv", "rests")]
     ports = [bed.port(receiver) for receiver in receivers]
     output, carried = bed.finish(bed.start(True, *python("two.py"), *ports, sockets))
-    # Alone it makes its sender wait: there is room for no more.
-    expect((output, carried), said(output)["full"] == 20 and carried[0] > 1000 and carried[3] > 100)
-    # A send that waits does so for a millisecond at least, and for up to twenty.
-    expect(output, said(output)["waited"] < said(output)["rounds"] / 50 and said(output)["rounds"] > 200)
+    expect((output, carried), said(output)["full"] and carried[0] > 1000 and carried[3] > 100)
+    # A send that waits does so for a millisecond at least, and for up to twenty; fifty and more did where each socket
+    # was looked at alone.
+    expect(output, said(output)["waited"] < 20 and said(output)["rounds"] > 200)
 
 
 @case("uoe prefer", "uoe require udp-path=none")
