@@ -145,8 +145,6 @@ def nobody_at_hundreds_of_addresses(bed):
     said, carried = finish(sender)
     came, _ = finish(receiver)
     expect((said, came), came["came"] == 5 and came["damaged"] == 0)
-    # Each of the others is asked for a second and connected to for three.
-    expect(came, came["seconds"] < 3)
 
 
 @case
