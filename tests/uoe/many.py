@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A program that knows nothing of Weft: sends to two hundred and fifty addresses that nobody has, and to one that is there.
+"""A program that knows nothing of Weft: sends to 250 addresses that nobody has, and to one that is there.
 
     many.py PORT ADDRESS NETWORK        NETWORK: the first three octets of theirs
 
