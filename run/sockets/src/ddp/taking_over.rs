@@ -126,10 +126,63 @@ impl Connection<'_> {
             .wrapping_sub(receiving.beside().base)
             .wrapping_sub(receiving.taken);
         let spans = std::mem::take(&mut receiving.beside().spans);
+        // It died in a call that takes nothing, and these are of one before that, which is done.
+        if taken == 0 {
+            return Ok(());
+        }
         if taken as usize > spans.payload() + spans.framing() {
             return Err(self.break_off(&DIED));
         }
         // What of it was the stream's is gone, as it is with the kernel.
         self.account(receiving, &spans, taken as usize).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Received, Settled, Slot};
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+    use weft_os::dgram::ready;
+    use weft_os::testing::{await_child, fork};
+    use weft_os::user::OwnBuffer;
+
+    #[test]
+    fn who_died_in_a_look_leaves_what_was_before() {
+        weft_os::process::watch();
+        weft_os::user::guard_copies();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let sockets = [
+            TcpStream::connect(listener.local_addr().unwrap()).unwrap(),
+            listener.accept().unwrap().0,
+        ];
+        let slots = Slot::make(2).unwrap();
+        slots.iter().for_each(Slot::restart_clock);
+        let [client, server] =
+            [0, 1].map(|at| Connection::new(&slots[at], sockets[at].as_raw_fd()));
+        client.ask().unwrap();
+        server.answer().unwrap();
+        for connection in [server, client, server] {
+            while connection.settle().unwrap() != Settled::Open {
+                ready(connection.fd(), libc::POLLIN, 1000);
+            }
+        }
+        let mut octets = [7; 100];
+        let send = |octets: &mut [u8]| client.send(&OwnBuffer::from(octets), 0, 0).unwrap();
+        assert_eq!(send(&mut octets), 100);
+        ready(server.fd(), libc::POLLIN, 1000);
+        let receive = |room: &mut [u8]| server.receive(&OwnBuffer::from(room), 0).unwrap();
+        for part in [40, 60] {
+            assert_eq!(receive(&mut octets[..part]), Received::Octets(part));
+        }
+        assert!(await_child(fork(|| {
+            std::mem::forget(server.slot().receiving.take());
+            true
+        })));
+        assert_eq!(receive(&mut octets), Received::Nothing);
+        assert_eq!(send(&mut octets[..50]), 50);
+        ready(server.fd(), libc::POLLIN, 1000);
+        assert_eq!(receive(&mut octets), Received::Octets(50));
     }
 }
