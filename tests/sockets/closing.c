@@ -4,6 +4,8 @@
 #include "ready.h"
 #include "waiter.h"
 
+#include <setjmp.h>
+
 static void linger(int fd, int seconds)
 {
 	struct linger set = {1, seconds};
@@ -356,4 +358,75 @@ TCPS("closing.a-new-one-on-the-number-has-nothing-of-the-old")
 		flow_both_ways(other);
 		ends_close(other);
 	}
+}
+
+/* --- out of a call by a jump */
+
+static sigjmp_buf out;
+
+static void jumps(int signal)
+{
+	(void)signal;
+	siglongjmp(out, 1);
+}
+
+static void jumps_out_of(void (*call)(int), int fd)
+{
+	struct sigaction action = {.sa_handler = jumps};
+	struct itimerval soon = {.it_value.tv_usec = 20000};
+
+	NEED(sigaction(SIGALRM, &action, NULL) == 0);
+	if (sigsetjmp(out, 1) == 0) {
+		NEED(setitimer(ITIMER_REAL, &soon, NULL) == 0);
+		call(fd);
+		CHECK(false);
+	}
+}
+
+static void receives(int fd)
+{
+	char octet;
+
+	recv(fd, &octet, 1, 0);
+}
+
+static void sends(int fd)
+{
+	static char octets[1 << 20];
+
+	for (;;)
+		NEED(send(fd, octets, sizeof(octets), 0) > 0);
+}
+
+TCPS("closing.ends-though-a-receive-was-jumped-out-of")
+{
+	calm();
+	struct ends e = ends_of(kind);
+	char octet;
+
+	talks(e.a, e.b);
+	for (int i = 0; i < 3; i++)
+		jumps_out_of(receives, e.b);
+	/* Others go on as they were. */
+	talks(e.a, e.b);
+	talks(e.b, e.a);
+	EQ(close(e.b), 0);
+	NEED(is_readable(e.a));
+	EQ(recv(e.a, &octet, 1, MSG_DONTWAIT), 0);
+	EQ(close(e.a), 0);
+}
+
+TCPS("closing.ends-though-a-send-was-jumped-out-of")
+{
+	calm();
+	struct ends e = tight_ends(kind);
+	char octets[4096];
+	ssize_t got;
+
+	jumps_out_of(sends, e.b);
+	EQ(close(e.b), 0);
+	while ((got = recv(e.a, octets, sizeof(octets), 0)) > 0)
+		;
+	EQ(got, 0);
+	EQ(close(e.a), 0);
 }

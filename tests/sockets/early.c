@@ -2,6 +2,8 @@
 #include "asked.h"
 #include "ready.h"
 
+#include <sys/eventfd.h>
+
 /* A client that has written into a connection that nobody has accepted yet until that took no more. */
 struct early {
 	int listener, client, set;
@@ -280,4 +282,66 @@ TCPS("early.a-plain-client-sees-the-end-soon")
 
 	CHECKF(required < 0.5, "it came after %g s where DDP is required", required);
 	CHECKF(preferred < 0.5, "it came after %g s where DDP is preferred", preferred);
+}
+
+/* Each set is told, whoever looks first. */
+TCPS("early.edges-in-two-sets-tell-of-room-when-the-answer-has-come")
+{
+	need_weft();
+	struct early e = full_early(kind, EPOLLOUT | EPOLLET);
+	struct epoll_event got = {0};
+	int other = a_poll();
+
+	watch(other, e.client, EPOLLOUT | EPOLLET);
+	events_of(e.set, &got, QUIET);
+	events_of(other, &got, QUIET);
+	int fd = accepted_early(&e);
+	EQ(events_of(e.set, &got, patience), 1);
+	EQ(events_of(other, &got, patience), 1);
+	CHECK(got.events & EPOLLOUT);
+	EQ(send(e.client, "x", 1, MSG_DONTWAIT), 1);
+	EQ(close(other), 0);
+	end_early(&e, fd);
+}
+
+/* A word is the program's: two descriptors may have the same, and what comes once is told of the one that has it. */
+static void another_has_the_word(long kind, uint32_t how)
+{
+	struct early e = full_early(kind, EPOLLIN | EPOLLET);
+	int bell = eventfd(0, EFD_NONBLOCK);
+	struct epoll_event both = {.events = EPOLLIN | how, .data.u64 = 7}, got = {0};
+
+	NEED(bell >= 0);
+	EQ(epoll_ctl(e.set, EPOLL_CTL_MOD, e.client, &both), 0);
+	EQ(epoll_ctl(e.set, EPOLL_CTL_ADD, bell, &both), 0);
+	for (int i = 0; i < 5; i++) {
+		EQ(events_of(e.set, NULL, 0), 0);
+		NEED(write(bell, &(uint64_t){1}, 8) == 8);
+		EQ(events_of(e.set, &got, patience), 1);
+		EQ(got.data.u64, 7);
+		NEED(read(bell, &(uint64_t){0}, 8) == 8);
+		if (how & EPOLLONESHOT)
+			EQ(epoll_ctl(e.set, EPOLL_CTL_MOD, bell, &both), 0);
+	}
+	/* With a word of its own it is told of no more than it was. */
+	both.data.u64 = 8;
+	EQ(epoll_ctl(e.set, EPOLL_CTL_MOD, bell, &both), 0);
+	NEED(write(bell, &(uint64_t){1}, 8) == 8);
+	EQ(events_of(e.set, &got, patience), 1);
+	EQ(got.data.u64, 8);
+	EQ(close(bell), 0);
+	int fd = accepted_early(&e);
+	end_early(&e, fd);
+}
+
+TCPS("early.another-with-the-same-word-is-told-of-by-edge")
+{
+	need_weft();
+	another_has_the_word(kind, EPOLLET);
+}
+
+TCPS("early.another-with-the-same-word-is-told-of-once")
+{
+	need_weft();
+	another_has_the_word(kind, EPOLLONESHOT);
 }

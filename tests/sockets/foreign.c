@@ -104,6 +104,25 @@ TCPS("foreign.a-sender-is-told-of-credit-though-nobody-receives")
 	framed_ends_close(&e);
 }
 
+/* A signal, whenever it comes, ends the wait of a sender beside octets that nobody receives. */
+TCPS("foreign.a-sender-without-credit-is-interrupted")
+{
+	calm();
+	need_weft();
+	struct framed_ends e = greeted(kind, (struct says){.credits = 0, .window = 1 << 20});
+	struct itimerval at = {0};
+
+	catch_signal(SIGALRM, 0);
+	framed_writes(&e.peer, "nobody", 6);
+	for (int i = 0; i < 40; i++) {
+		at.it_value.tv_usec = 3000 + 250 * i;
+		NEED(setitimer(ITIMER_REAL, &at, NULL) == 0);
+		FAILS(send(e.fd, "x", 1, 0), EINTR);
+	}
+	EQ(caught, 40);
+	framed_ends_close(&e);
+}
+
 TCPS("foreign.a-sender-waits-for-credit")
 {
 	calm();

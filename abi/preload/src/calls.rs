@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use libc::{msghdr, nfds_t, pollfd, ssize_t};
+use libc::{msghdr, nfds_t, pollfd, sigset_t, ssize_t, timespec};
 
 use crate::real::Real;
 
@@ -16,6 +16,24 @@ pub unsafe fn poll(fds: *mut pollfd, count: nfds_t, ms: c_int) -> c_int {
     listed!(REAL);
     // SAFETY: the caller vouches for the arguments.
     unsafe { REAL.get()(fds, count, ms) }
+}
+
+/// The C library's `ppoll`.
+///
+/// # Safety
+/// As for that.
+pub unsafe fn ppoll(
+    fds: *mut pollfd,
+    count: nfds_t,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    type Signature =
+        unsafe extern "C-unwind" fn(*mut pollfd, nfds_t, *const timespec, *const sigset_t) -> c_int;
+    static REAL: Real<Signature> = Real::new(c"ppoll");
+    listed!(REAL);
+    // SAFETY: the caller vouches for the arguments.
+    unsafe { REAL.get()(fds, count, timeout, mask) }
 }
 
 /// The C library's `sendmsg`.

@@ -11,6 +11,7 @@ use crate::process::CLOSE_RANGE_CLOEXEC;
 use crate::socket::Socket;
 use crate::stack::stack;
 use crate::stdio;
+use crate::tcp;
 
 /// A descriptor appeared that is no socket of any kind of ours; whatever was known of its number is of the past.
 fn made(fd: c_int) -> c_int {
@@ -120,7 +121,12 @@ fn closing(fd: c_int) {
     if let Some(stack) = stack() {
         // Who closes has forked: of `vfork` nobody else tells.
         weft_os::forking::over();
-        caught((), || stack.closing(fd));
+        let here = 0u8;
+        tcp::forget_left(std::ptr::from_ref(&here).addr());
+        caught((), || {
+            stack.kinds().streams.other_watched_no_more(None, fd);
+            stack.closing(fd);
+        });
     }
 }
 

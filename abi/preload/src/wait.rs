@@ -9,6 +9,7 @@ use std::ffi::{c_int, c_void};
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
 use weft_sockets::stack::{Kind, Stack};
 
+use crate::calls;
 use crate::edge::{caught, get, put};
 use crate::limit::{time_of, Limit, SECOND_NS};
 use crate::mine::known;
@@ -71,7 +72,7 @@ const PAUSE_NS: u64 = 1_000_000;
 fn pause(limit: Limit, mask: *const sigset_t) -> c_int {
     let time = time_of(limit.left_ns().unwrap_or(PAUSE_NS).min(PAUSE_NS));
     // SAFETY: no entries, and the program's own mask.
-    unsafe { ppoll_real(std::ptr::null_mut(), 0, &time, mask) }
+    unsafe { calls::ppoll(std::ptr::null_mut(), 0, &time, mask) }
 }
 
 /// Whether the program can receive from the descriptor, of which the kernel says so.
@@ -139,7 +140,7 @@ fn poll_well(
         let time = limit.left_ns().map(time_of);
         let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         // SAFETY: the program's own call, but for the time.
-        unsafe { ppoll_real(fds, count, time, mask) }
+        unsafe { calls::ppoll(fds, count, time, mask) }
     };
     wait_well(stack, limit, mask, wait, |ready| {
         sift_polled(fds, count, ready)
@@ -187,20 +188,6 @@ macro_rules! ppolls {
 ppolls! {
     ppoll();
     __ppoll_chk(room: size_t);
-}
-
-unsafe fn ppoll_real(
-    fds: *mut pollfd,
-    count: nfds_t,
-    timeout: *const timespec,
-    mask: *const sigset_t,
-) -> c_int {
-    type Signature =
-        unsafe extern "C-unwind" fn(*mut pollfd, nfds_t, *const timespec, *const sigset_t) -> c_int;
-    static REAL: crate::real::Real<Signature> = crate::real::Real::new(c"ppoll");
-    listed!(REAL);
-    // SAFETY: the caller vouches for the arguments.
-    unsafe { REAL.get()(fds, count, timeout, mask) }
 }
 
 fn select_well(
@@ -376,12 +363,24 @@ unsafe fn epoll_real(
     unsafe { REAL.get()(epoll, events, most, ms, mask) }
 }
 
+fn note_other(epoll: c_int, operation: c_int, fd: c_int, event: *const epoll_event) {
+    if let Some(stack) = stack() {
+        caught((), || {
+            events::note_other(stack, epoll, operation, fd, event)
+        });
+    }
+}
+
 hook!(fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: *mut c_void) -> c_int, real => {
     // A socket is classified before it is waited for: afterwards its first use may be in a signal handler.
     let mine = crate::mine::mine(fd);
     let status = real();
-    if let Some(mine) = mine.filter(|_| status == 0) {
-        mine.watched(epoll, operation, event.cast());
+    if status != 0 {
+        return status;
+    }
+    match mine {
+        Some(mine) => mine.watched(epoll, operation, event.cast()),
+        None => note_other(epoll, operation, fd, event.cast()),
     }
     status
 });

@@ -78,9 +78,10 @@ impl TcpSocket {
                     _ => Some(libc::EAGAIN),
                 },
                 Ok(Attempt::Waits) => {
-                    let slot = connection.slot();
+                    let waits = connection;
                     hold.across(&mut connection, |socket| {
-                        socket.wait_to_send(slot, flags, sent > 0, &mut timeout)
+                        let waits = waits.with_fd(socket.fd);
+                        socket.wait_to_send(waits, flags, sent > 0, &mut timeout)
                     })
                 }
                 Err(_) if sent > 0 => break,

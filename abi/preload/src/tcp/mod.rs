@@ -26,6 +26,7 @@ use crate::edge::{buffers, caught, errno, fail, get, List};
 use crate::messages::receive_one_by_one;
 use crate::socket::{Beside, FileOctets, Socket, SIOCOUTQNSD};
 use crate::stack::stack;
+pub use holding::forget_left;
 use receiving::tell;
 
 /// A TCP socket of the program's.

@@ -4,13 +4,13 @@ use std::ffi::c_int;
 
 use weft_os::stream;
 use weft_os::user::UserBuffers;
-use weft_sockets::ddp::{Connection, Settled, Slot, State};
+use weft_sockets::ddp::{Connection, Settled, State};
 use weft_sockets::verdict::Verdict;
 use weft_sockets::Errno;
 
 use super::attempts::{attempt_to_send, Attempt};
 use super::holding::Hold;
-use super::waits::{send_nothing, wait_a_while, wait_for_the_peer, wait_once};
+use super::waits::{send_nothing, wait_for_room, wait_once};
 use super::TcpSocket;
 use crate::edge::{caught, test_cancel, List};
 use crate::timeout::Timeout;
@@ -59,10 +59,10 @@ impl TcpSocket {
                     continue;
                 }
                 Ok(Attempt::Waits) => {
-                    let slot = connection.slot();
-                    let has_sent = before + sent > 0;
+                    let (waits, has_sent) = (connection, before + sent > 0);
                     hold.across(&mut connection, |socket| {
-                        socket.wait_to_send(slot, flags, has_sent, &mut timeout)
+                        let waits = waits.with_fd(socket.fd);
+                        socket.wait_to_send(waits, flags, has_sent, &mut timeout)
                     })
                 }
                 // It is told by the next call.
@@ -104,11 +104,12 @@ impl TcpSocket {
     /// not taken up again after a signal, whatever the handler was installed with (signal(7)).
     pub(super) fn wait_to_send(
         self,
-        slot: &Slot,
+        connection: Connection<'static>,
         flags: c_int,
         has_sent: bool,
         timeout: &mut Timeout,
     ) -> Option<Errno> {
+        let slot = connection.slot();
         let (state, is_short) = (slot.state(), slot.is_short());
         let waits_for_socket = matches!(state, State::Connecting | State::Open) && !is_short;
         if waits_for_socket && !has_sent {
@@ -119,22 +120,36 @@ impl TcpSocket {
             return Some(libc::EAGAIN);
         }
         match state {
-            State::Open | State::Listening if is_short => {
-                wait_for_the_peer(self.fd, !has_sent, timeout)
+            // The answer to a question wakes nobody, nor does a Reply; a Request comes at once or not at all.
+            State::Connecting | State::Open | State::Listening if is_short => {
+                self.wait_for_room(connection, !has_sent, timeout)
             }
-            // The answer to a question wakes nobody.
-            State::Connecting if is_short => wait_a_while(self.fd),
+            State::Accepted | State::Answering | State::Asked => {
+                self.wait_for_room(connection, !has_sent, timeout)
+            }
             State::Connecting | State::Open | State::Plain | State::Late => {
                 wait_once(self.fd, libc::POLLOUT, timeout)
-            }
-            // A Request comes at once or not at all; and a Reply wakes nobody.
-            State::Accepted | State::Answering | State::Asked => {
-                let is_over = timeout.limit(self.fd).err();
-                is_over.or_else(|| wait_a_while(self.fd))
             }
             // It has begun, or is over: the next attempt tells.
             _ => None,
         }
+    }
+
+    /// Waits for room that is not the socket's own.
+    fn wait_for_room(
+        self,
+        connection: Connection<'static>,
+        is_restarted: bool,
+        timeout: &mut Timeout,
+    ) -> Option<Errno> {
+        wait_for_room(self.fd, is_restarted, timeout, || {
+            let known = match connection.is_held() {
+                true => self.resolved(connection, libc::MSG_DONTWAIT),
+                false => connection,
+            };
+            // An error is for the next attempt to meet.
+            caught(true, || known.is_still_short() != Ok(true))
+        })
     }
 
     /// Sends the octets of a list that is too long to be held as a whole, piece by piece.

@@ -2,14 +2,15 @@
 //! timeouts, signals and cancellation are what they were (decision 0029).
 
 use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
 
-use libc::{pollfd, size_t, ssize_t};
+use libc::{pollfd, sigset_t, size_t, ssize_t};
 use weft_os::{signals, stream};
 use weft_sockets::Errno;
 
 use crate::calls;
 use crate::edge::errno;
-use crate::limit::Limit;
+use crate::limit::{time_of, Limit};
 use crate::real::Real;
 pub use crate::timeout::wait_once;
 use crate::timeout::Timeout;
@@ -18,6 +19,8 @@ use crate::timeout::Timeout;
 const WHILE_MS: c_int = 10;
 /// How often a sender looks who cannot be woken, in milliseconds.
 const LOOK_EVERY_MS: c_int = 1;
+/// The same in nanoseconds.
+const LOOK_EVERY_NS: u64 = LOOK_EVERY_MS as u64 * 1_000_000;
 
 /// Waits in the C library's `send` as long as a send of an octet would, and sends nothing: the octet is at an address
 /// that is never mapped, which the kernel looks at last. Gives what else the call failed with.
@@ -83,6 +86,79 @@ pub fn wait_for_the_peer(fd: c_int, is_restarted: bool, timeout: &mut Timeout) -
     (!goes_on).then_some(libc::EINTR)
 }
 
+/// Waits until a send may go on that was refused for want of room that the peer, its Reply, or the answer to a question
+/// gives, as `may_go_on` says; the error that the wait ended with. `is_restarted`: as above.
+///
+/// Signals are let in while it sleeps alone: one that came while it looks would end no wait.
+pub fn wait_for_room(
+    fd: c_int,
+    is_restarted: bool,
+    timeout: &mut Timeout,
+    may_go_on: impl Fn() -> bool,
+) -> Option<Errno> {
+    let limit = match timeout.limit(fd) {
+        Ok(limit) => limit,
+        Err(errno) => return Some(errno),
+    };
+    let blocked = Blocked::new();
+    while !may_go_on() {
+        let left_ns = limit.and_then(Limit::left_ns);
+        if left_ns == Some(0) {
+            return Some(libc::EAGAIN);
+        }
+        let time = time_of(left_ns.unwrap_or(LOOK_EVERY_NS).min(LOOK_EVERY_NS));
+        let mut wait = for_more(fd);
+        // SAFETY: one entry, which is ours; the time and the mask outlive the call.
+        let waited = unsafe { calls::ppoll(&mut wait, 1, &time, &blocked.before) };
+        if waited >= 0 || errno() != libc::EINTR {
+            continue;
+        }
+        // A call with a timeout is not taken up again after a signal (signal(7)).
+        if limit.is_some() || !is_restarted || !signals::restart_after_interrupt() {
+            return Some(libc::EINTR);
+        }
+    }
+    None
+}
+
+/// The thread's signals, but for those that a fault of its own raises, are kept back as long as this is there.
+struct Blocked {
+    before: sigset_t,
+}
+
+impl Blocked {
+    fn new() -> Blocked {
+        const OF_FAULTS: [c_int; 6] = [
+            libc::SIGSEGV,
+            libc::SIGBUS,
+            libc::SIGILL,
+            libc::SIGFPE,
+            libc::SIGTRAP,
+            libc::SIGSYS,
+        ];
+        let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+        // SAFETY: the calls fill the sets, and the last one reads the first and fills the second.
+        unsafe {
+            libc::sigfillset(all.as_mut_ptr());
+            for signal in OF_FAULTS {
+                libc::sigdelset(all.as_mut_ptr(), signal);
+            }
+            libc::sigemptyset(before.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr());
+            Blocked {
+                before: before.assume_init(),
+            }
+        }
+    }
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        // SAFETY: reads the set.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
+    }
+}
+
 /// Waits a few milliseconds, or until something comes. A signal ends it too, and the caller looks again.
 pub fn wait_a_while(fd: c_int) -> Option<Errno> {
     wait_briefly(fd, WHILE_MS);
@@ -91,16 +167,18 @@ pub fn wait_a_while(fd: c_int) -> Option<Errno> {
 
 /// Waits so many milliseconds, or until something comes; gives what `poll` does.
 fn wait_briefly(fd: c_int, ms: c_int) -> c_int {
-    let mut wait = pollfd {
-        fd,
+    let mut wait = for_more(fd);
+    // SAFETY: one entry, which is ours.
+    unsafe { calls::poll(&mut wait, 1, ms) }
+}
+
+/// What is waited for: octets. Those that nobody receives, or the end, are there already and would end every wait for
+/// more at once: then it is nothing.
+fn for_more(fd: c_int) -> pollfd {
+    let is_there = stream::unread(fd) > 0 || stream::has_ended(fd);
+    pollfd {
+        fd: if is_there { -1 } else { fd },
         events: libc::POLLIN,
         revents: 0,
-    };
-    // Octets that nobody receives, or the end, are there already and would end every wait for more at once.
-    let watched = match stream::unread(fd) > 0 || stream::has_ended(fd) {
-        true => 0,
-        false => 1,
-    };
-    // SAFETY: one entry, which is ours, or none of it.
-    unsafe { calls::poll(&mut wait, watched, ms) }
+    }
 }

@@ -49,7 +49,7 @@ use crate::waiting::Waiting;
 use lingering::Lingering;
 use mapper::Mapper;
 use rsocket::Rsockets;
-use watching::Epolls;
+use watching::{Epolls, Others, Words};
 
 pub use option::{MODE_OCTETS, SOL_WEFT, STATUS_OCTETS};
 pub use record::{Record, Watch};
@@ -88,6 +88,10 @@ pub struct Streams {
     doubtful: Waiting,
     /// Epolls in which sockets were entered.
     epolls: Epolls,
+    /// With which words; nothing where there is no memory to count them.
+    words: Option<Words>,
+    /// Descriptors of other kinds that were entered, too.
+    others: Others,
     /// Connections over DDP that this process has.
     connections: AtomicU32,
     /// The program confines itself: from then on every connection is TCP.
@@ -119,6 +123,8 @@ impl Streams {
             mapper: Mapper::new(0),
             doubtful: Waiting::new(0),
             epolls: Epolls::new(),
+            words: Words::new(),
+            others: Others::new(),
             connections: AtomicU32::new(0),
             confined: AtomicBool::new(false),
             rsockets: None,
@@ -218,6 +224,7 @@ impl Sockets for Streams {
     fn end(&self, number: usize) {
         if let Some(record) = self.record(number) {
             self.forget_question(record);
+            self.forget_watches(record);
             self.end_ddp(record);
         }
         if let Some(discovery) = self.discovery {
@@ -255,7 +262,7 @@ impl Sockets for Streams {
             true => self.wind_up(record, fd),
             false => {
                 self.give_memory_back(record, fd);
-                record.forget_watch(fd);
+                self.watched_no_more(record, None, fd);
             }
         }
     }

@@ -37,8 +37,8 @@ pub struct Record {
     pub(super) stand_in: Lock<i32>,
     /// What the kernel reports of it may be framing.
     doubtful: AtomicBool,
-    /// How it was entered in an epoll.
-    watch: Lock<Watched>,
+    /// How it was entered in epolls.
+    watches: Lock<Watches>,
 }
 
 /// How a socket was entered in an epoll.
@@ -54,13 +54,55 @@ pub struct Watch {
     pub data: u64,
 }
 
+/// Epolls that a socket is remembered in; of more the first are forgotten.
+const WATCHES_MAX: usize = 4;
+
 /// In which epolls a socket is.
 #[derive(Clone, Copy, Debug)]
-enum Watched {
-    Nowhere,
-    Once(Watch),
-    /// In more than one, or twice in one.
-    Often,
+struct Watches {
+    list: [Watch; WATCHES_MAX],
+    /// Where the next goes if there is no place.
+    next: u8,
+}
+
+impl Watch {
+    /// None. No epoll has this number.
+    pub(super) const NONE: Watch = Watch {
+        epoll: -1,
+        fd: -1,
+        events: 0,
+        data: 0,
+    };
+
+    pub(super) fn is_any(&self) -> bool {
+        self.epoll >= 0
+    }
+
+    /// Whether it is of the same descriptor in the same epoll.
+    pub(super) fn is_at(&self, epoll: i32, fd: i32) -> bool {
+        (self.epoll, self.fd) == (epoll, fd)
+    }
+}
+
+impl Watches {
+    const NONE: Watches = Watches {
+        list: [Watch::NONE; WATCHES_MAX],
+        next: 0,
+    };
+
+    /// It is there like this from now on; gives how it was there, or what had the place.
+    fn put(&mut self, watch: Watch) -> Watch {
+        let known = self
+            .list
+            .iter()
+            .position(|one| one.is_at(watch.epoll, watch.fd));
+        let free = || self.list.iter().position(|one| !one.is_any());
+        let at = known.or_else(free).unwrap_or_else(|| {
+            self.next = (self.next + 1) % WATCHES_MAX as u8;
+            self.next.into()
+        });
+        std::mem::replace(&mut self.list[at], watch)
+    }
 }
 
 /// Whether the socket has a slot is not known.
@@ -93,7 +135,7 @@ impl Record {
             waiters_of: AtomicU32::new(0),
             stand_in: Lock::new(-1),
             doubtful: AtomicBool::new(false),
-            watch: Lock::new(Watched::Nowhere),
+            watches: Lock::new(Watches::NONE),
         }
     }
 
@@ -116,9 +158,6 @@ impl Record {
         self.slot.store(word, Ordering::Release);
         self.set_question(None);
         self.doubtful.store(false, Ordering::Relaxed);
-        if let Locked::Held(mut watched) | Locked::Orphaned(mut watched) = self.watch.lock() {
-            *watched = Watched::Nowhere;
-        }
     }
 
     /// Its number.
@@ -126,42 +165,34 @@ impl Record {
         self.number as usize
     }
 
-    /// How it was entered in an epoll, where it is in one.
-    pub fn watch(&self) -> Option<Watch> {
-        match self.watch.lock() {
-            Locked::Held(watched) => match *watched {
-                Watched::Once(watch) => Some(watch),
-                Watched::Nowhere | Watched::Often => None,
-            },
-            _ => None,
+    /// How it was entered in epolls.
+    pub fn watches(&self) -> impl Iterator<Item = Watch> {
+        let list = match self.watches.lock() {
+            Locked::Held(watches) | Locked::Orphaned(watches) => watches.list,
+            Locked::Again => [Watch::NONE; WATCHES_MAX],
+        };
+        list.into_iter().filter(Watch::is_any)
+    }
+
+    /// It was entered in an epoll, or is there in another way from now on. Gives what is forgotten for that.
+    pub(super) fn put_watch(&self, watch: Watch) -> Option<Watch> {
+        match self.watches.lock() {
+            Locked::Held(mut watches) | Locked::Orphaned(mut watches) => {
+                Some(watches.put(watch)).filter(Watch::is_any)
+            }
+            Locked::Again => None,
         }
     }
 
-    /// It was entered in an epoll (`is_new`) or is there in another way from now on; nothing: it was taken out.
-    pub(super) fn set_watch(&self, is_new: bool, watch: Option<Watch>) {
-        let (Locked::Held(mut watched) | Locked::Orphaned(mut watched)) = self.watch.lock() else {
-            return;
-        };
-        *watched = match (*watched, watch) {
-            (Watched::Often, _) => Watched::Often,
-            (_, None) => Watched::Nowhere,
-            (Watched::Once(before), Some(watch))
-                if is_new && (before.epoll, before.fd) != (watch.epoll, watch.fd) =>
-            {
-                Watched::Often
-            }
-            (_, Some(watch)) => Watched::Once(watch),
-        };
-    }
-
-    /// `fd` stands for something else from now on. An epoll that it was entered in by that number goes on telling of
-    /// the socket as long as there is another descriptor, and nobody can change the entry any more.
-    pub(super) fn forget_watch(&self, fd: i32) {
-        let (Locked::Held(mut watched) | Locked::Orphaned(mut watched)) = self.watch.lock() else {
-            return;
-        };
-        if matches!(*watched, Watched::Once(watch) if watch.fd == fd) {
-            *watched = Watched::Nowhere;
+    /// Forgets the watches of which `is_over` says so, and gives each to `each`.
+    pub(super) fn forget_watches(&self, is_over: impl Fn(&Watch) -> bool, each: impl Fn(&Watch)) {
+        if let Locked::Held(mut watches) | Locked::Orphaned(mut watches) = self.watches.lock() {
+            let over = watches.list.iter_mut();
+            over.filter(|watch| watch.is_any() && is_over(watch))
+                .for_each(|watch| {
+                    each(watch);
+                    *watch = Watch::NONE;
+                });
         }
     }
 

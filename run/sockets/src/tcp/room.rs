@@ -2,7 +2,7 @@
 
 use weft_os::{poll, stream};
 
-use super::{Record, Streams};
+use super::{Record, Streams, Watch};
 use crate::ddp::Connection;
 
 pub(super) const READABLE: u32 = libc::EPOLLIN as u32;
@@ -41,26 +41,23 @@ impl Streams {
 /// Whether somebody watches for an edge that comes with the peer's room. A watch for octets as well is woken by what
 /// gives room; one for room alone is not, so that the thread has to look.
 pub(super) fn owes_edge(record: &Record, connection: Connection<'static>) -> bool {
-    connection.slot().is_short()
-        && record
-            .watch()
-            .is_some_and(|watch| is_by_edge(watch.events, WRITABLE))
+    connection.slot().is_short() && record.watches().any(|watch| is_by_edge(&watch, WRITABLE))
 }
 
 /// A watch for one event is entered anew by the program itself.
-fn is_by_edge(events: u32, of: u32) -> bool {
+fn is_by_edge(watch: &Watch, of: u32) -> bool {
     const EDGE: u32 = libc::EPOLLET as u32;
     const ONCE: u32 = libc::EPOLLONESHOT as u32;
-    events & (EDGE | ONCE) == EDGE && events & of != 0
+    watch.events & (EDGE | ONCE) == EDGE && watch.events & of != 0
 }
 
-/// Gives an edge to who watches for one of these events, by the number that the socket is watched by, if that is its
-/// own still: `fd` is.
+/// Gives an edge to everybody who watches for one of these events, by the number that the socket is watched by, if that
+/// is its own still: `fd` is.
 pub(super) fn give_edges(record: &Record, fd: i32, of: u32) {
-    let Some(watch) = record.watch().filter(|watch| is_by_edge(watch.events, of)) else {
-        return;
-    };
-    if watch.fd == fd || stream::inode(watch.fd) == Some(record.references.inode()) {
+    let is_its =
+        |number: i32| number == fd || stream::inode(number) == Some(record.references.inode());
+    let watches = record.watches().filter(|watch| is_by_edge(watch, of));
+    watches.filter(|watch| is_its(watch.fd)).for_each(|watch| {
         poll::watch_again(watch.epoll, watch.fd, watch.events, watch.data);
-    }
+    });
 }

@@ -6,7 +6,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use weft_os::poll;
+use weft_os::lock::{Guard, Lock, Locked};
+use weft_os::{pages, poll};
 
 use super::{Record, Streams, Watch};
 
@@ -48,14 +49,185 @@ impl Epolls {
     }
 }
 
-impl Streams {
-    /// The program has entered the socket in an epoll (`is_new`), or has changed how it is there; nothing: it has taken
-    /// it out.
-    pub fn watched(&self, record: &Record, is_new: bool, watch: Option<Watch>) {
-        record.set_watch(is_new, watch);
-        if let Some(watch) = watch {
-            self.epolls.note(watch.epoll);
+/// How many descriptors were entered with a word, by its hash: mostly it is one, and then nobody need look further.
+#[derive(Debug)]
+pub(super) struct Words(&'static [AtomicU32]);
+
+/// Counters of [`Words`], a power of two.
+const WORDS: usize = 1 << 14;
+/// Descriptors that are none of TCP sockets and were entered by edge. Of more the first are forgotten.
+const OTHERS_MAX: usize = 256;
+
+impl Words {
+    /// None yet; nothing where the kernel has no memory for them.
+    pub(super) fn new() -> Option<Words> {
+        pages::words(WORDS).map(Words)
+    }
+
+    fn count(&self, watch: &Watch) -> &AtomicU32 {
+        let both = watch.data ^ (watch.epoll as u64) << 32;
+        // The golden ratio: near ones are far apart (Knuth 6.4).
+        let hash = both.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        &self.0[(hash >> (u64::BITS - WORDS.ilog2())) as usize]
+    }
+
+    fn add(&self, watch: &Watch) {
+        self.count(watch).fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn remove(&self, watch: &Watch) {
+        self.count(watch).fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn may_be_shared(&self, watch: &Watch) -> bool {
+        self.count(watch).load(Ordering::Relaxed) > 1
+    }
+}
+
+/// Descriptors of any other kind that were entered by edge, or for one event.
+///
+/// An event names what a descriptor was entered with. Where that is another's word, too, nobody can tell whose event it
+/// is: to hide it as framing would lose it, if it comes no more.
+#[derive(Debug)]
+pub(super) struct Others {
+    list: Lock<[Watch; OTHERS_MAX]>,
+    count: AtomicU32,
+    next: AtomicU32,
+}
+
+impl Others {
+    /// None yet.
+    pub(super) const fn new() -> Others {
+        Others {
+            list: Lock::new([Watch::NONE; OTHERS_MAX]),
+            count: AtomicU32::new(0),
+            next: AtomicU32::new(0),
         }
+    }
+
+    fn list(&self) -> Option<Guard<'_, [Watch; OTHERS_MAX]>> {
+        match self.list.lock() {
+            Locked::Held(list) | Locked::Orphaned(list) => Some(list),
+            Locked::Again => None,
+        }
+    }
+
+    fn any(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > 0
+    }
+
+    fn put(&self, watch: Watch, words: &Words) {
+        self.forget(words, |one| one.is_at(watch.epoll, watch.fd));
+        let Some(mut list) = self.list() else { return };
+        let at = list
+            .iter()
+            .position(|one| !one.is_any())
+            .unwrap_or_else(|| self.next.fetch_add(1, Ordering::Relaxed) as usize % OTHERS_MAX);
+        match list[at].is_any() {
+            true => words.remove(&list[at]),
+            false => drop(self.count.fetch_add(1, Ordering::Relaxed)),
+        }
+        words.add(&watch);
+        list[at] = watch;
+    }
+
+    fn forget(&self, words: &Words, is_over: impl Fn(&Watch) -> bool) {
+        if !self.any() {
+            return;
+        }
+        let Some(mut list) = self.list() else { return };
+        for watch in list
+            .iter_mut()
+            .filter(|watch| watch.is_any() && is_over(watch))
+        {
+            words.remove(watch);
+            *watch = Watch::NONE;
+            self.count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn have_word_of(&self, watch: &Watch) -> bool {
+        self.any()
+            && self
+                .list()
+                .is_none_or(|list| list.iter().any(|one| is_same_word(one, watch)))
+    }
+}
+
+fn is_same_word(one: &Watch, other: &Watch) -> bool {
+    (one.epoll, one.data) == (other.epoll, other.data)
+}
+
+impl Streams {
+    /// The program has entered the socket in an epoll, or has changed how it is there.
+    pub fn watched(&self, record: &Record, watch: Watch) {
+        let Some(words) = &self.words else { return };
+        words.add(&watch);
+        if let Some(before) = record.put_watch(watch) {
+            words.remove(&before);
+        }
+        self.epolls.note(watch.epoll);
+    }
+
+    /// The program has taken it out, or closes this number of it, in any epoll (nothing) or this one. An epoll that it
+    /// was entered in by a number goes on telling of it as long as there is another descriptor, and nobody can change
+    /// the entry any more.
+    pub fn watched_no_more(&self, record: &Record, epoll: Option<i32>, fd: i32) {
+        let Some(words) = &self.words else { return };
+        let is_over =
+            |watch: &Watch| watch.fd == fd && epoll.is_none_or(|epoll| watch.epoll == epoll);
+        record.forget_watches(is_over, |watch| words.remove(watch));
+    }
+
+    /// The same of a socket that is gone.
+    pub(super) fn forget_watches(&self, record: &Record) {
+        if let Some(words) = &self.words {
+            record.forget_watches(|_| true, |watch| words.remove(watch));
+        }
+    }
+
+    /// A descriptor that is none of a TCP socket was entered in an epoll, or is there in another way.
+    pub fn other_watched(&self, watch: Watch) {
+        const BY_EDGE: u32 = (libc::EPOLLET | libc::EPOLLONESHOT) as u32;
+        let Some(words) = self.words.as_ref().filter(|_| self.rules.any()) else {
+            return;
+        };
+        match watch.events & BY_EDGE {
+            // What is reported by level is reported again.
+            0 => self
+                .others
+                .forget(words, |one| one.is_at(watch.epoll, watch.fd)),
+            _ => self.others.put(watch, words),
+        }
+    }
+
+    /// It was taken out, or is closed.
+    pub fn other_watched_no_more(&self, epoll: Option<i32>, fd: i32) {
+        if let Some(words) = &self.words {
+            self.others.forget(words, |one| {
+                one.fd == fd && epoll.is_none_or(|epoll| one.epoll == epoll)
+            });
+        }
+    }
+
+    /// Whether an event of the epoll with this word may be of another descriptor than the socket.
+    pub fn shares_word(&self, record: &Record, watch: &Watch) -> bool {
+        let may = self
+            .words
+            .as_ref()
+            .is_some_and(|words| words.may_be_shared(watch));
+        may && (self.others.have_word_of(watch) || self.has_other_with_word(record, watch))
+    }
+
+    #[cold]
+    fn has_other_with_word(&self, record: &Record, watch: &Watch) -> bool {
+        let others = self
+            .records
+            .taken()
+            .filter(|one| one.number != record.number);
+        others
+            .flat_map(Record::watches)
+            .any(|one| is_same_word(&one, watch))
     }
 }
 
@@ -75,5 +247,81 @@ mod tests {
         assert_eq!(numbers(&epolls), (1..=64).collect::<Vec<_>>());
         epolls.note(100);
         assert_eq!(numbers(&epolls)[..2], [101, 2]);
+    }
+
+    fn watch(epoll: i32, fd: i32, data: u64) -> Watch {
+        Watch {
+            epoll,
+            fd,
+            events: (libc::EPOLLIN | libc::EPOLLET) as u32,
+            data,
+        }
+    }
+
+    fn streams() -> Streams {
+        let rules = weft_settings::streams::StreamRules::parse("require").unwrap();
+        Streams::new(rules, false, None)
+    }
+
+    #[test]
+    fn a_word_is_shared_as_long_as_another_descriptor_has_it() {
+        use crate::kind::{Origin, Sockets};
+        weft_os::process::watch();
+        let streams = streams();
+        let [one, other] = [(); 2].map(|()| {
+            let number = streams.begin(Origin::Made).unwrap();
+            streams.record(number).unwrap()
+        });
+        let first = watch(3, 4, 77);
+        streams.watched(one, first);
+        // Changed, and entered once more by a copy: it is the same socket.
+        streams.watched(one, first);
+        streams.watched(one, watch(3, 5, 77));
+        assert!(!streams.shares_word(one, &first));
+        for (epoll, data) in [(4, 77), (3, 78)] {
+            streams.watched(other, watch(epoll, 6, data));
+            assert!(!streams.shares_word(one, &first), "another epoll, or word");
+        }
+        streams.watched(other, watch(3, 6, 77));
+        assert!(streams.shares_word(one, &first));
+        streams.watched_no_more(other, Some(3), 6);
+        assert!(!streams.shares_word(one, &first));
+        streams.other_watched(watch(3, 9, 77));
+        assert!(streams.shares_word(one, &first));
+        streams.other_watched(Watch {
+            events: libc::EPOLLIN as u32,
+            ..watch(3, 9, 77)
+        });
+        assert!(!streams.shares_word(one, &first), "by level it comes again");
+        streams.other_watched(watch(3, 9, 77));
+        streams.other_watched_no_more(None, 9);
+        assert!(!streams.shares_word(one, &first));
+        streams.watched(other, watch(3, 6, 77));
+        streams.forget_watches(other);
+        assert!(!streams.shares_word(one, &first));
+    }
+
+    #[test]
+    fn a_socket_is_remembered_in_the_last_of_its_epolls() {
+        use crate::kind::{Origin, Sockets};
+        weft_os::process::watch();
+        let streams = streams();
+        let record = streams
+            .record(streams.begin(Origin::Made).unwrap())
+            .unwrap();
+        let epolls = || {
+            let mut epolls: Vec<i32> = record.watches().map(|watch| watch.epoll).collect();
+            epolls.sort_unstable();
+            epolls
+        };
+        (10..14).for_each(|epoll| streams.watched(record, watch(epoll, 4, 1)));
+        streams.watched(record, watch(12, 4, 2));
+        assert_eq!(epolls(), [10, 11, 12, 13]);
+        streams.watched(record, watch(14, 4, 1));
+        assert!(epolls().len() == 4 && epolls().contains(&14));
+        streams.watched_no_more(record, Some(14), 4);
+        assert!(!epolls().contains(&14));
+        streams.watched_no_more(record, None, 4);
+        assert_eq!(epolls(), []);
     }
 }
