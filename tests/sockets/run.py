@@ -40,6 +40,9 @@ MODES = {
     "ddp-prefer": ["--ddp", "prefer"],
 }
 USUAL = "pass,gso,uoe,ddp-off,ddp,ddp-plain,ddp-prefer"
+# Sockets that a mode's rules do not name: they are the kernel's, as all are with `pass`.
+UNTOUCHED = dict.fromkeys(("gso", "always", "uoe"), "tcp|unix-") | dict.fromkeys(
+    ("ddp-off", "ddp", "ddp-plain", "ddp-prefer"), "udp|unix-")
 # What is known to differ, and has to: a case here that passes is a failure, so that the list stays true. In a storm of
 # signals, and where some connections are DDP and others are not, these cases are left out, as are those of SOMETIMES.
 DIFFERENT = {
@@ -87,6 +90,7 @@ def main():
     parser.add_argument("--modes", default=USUAL, help=f"of {', '.join(MODES)}, with commas ({USUAL})")
     parser.add_argument("--builds", default="plain", help=f"of {', '.join(FLAGS)}, with commas (plain)")
     parser.add_argument("--storm", action="store_true", help="once more of each, under a storm of signals")
+    parser.add_argument("--touched", action="store_true", help="of each mode the cases of sockets that its rules name")
     parser.add_argument("--work", type=pathlib.Path, help="where the programs are built (a temporary folder)")
     parser.add_argument("rest", nargs="*", help="options of the program, behind --")
     arguments = parser.parse_args()
@@ -108,12 +112,13 @@ def main():
             for title, prefix, mode in ways(arguments, build):
                 command = [*prefix, program, "--again", *arguments.rest]
                 for storm in [[], ["--storm"]] if arguments.storm else [[]]:
-                    total += of_cases(" ".join([title, *storm]), [*command, *apart(mode, storm, work), *storm])
+                    total += of_cases(" ".join([title, *storm]), [*command, *apart(mode, arguments.touched, storm, work), *storm])
     return total.close()
 
 
-def apart(mode, storm, work):
-    """Options for the cases that differ in this mode: those that fail by intention are known to, others left out."""
+def apart(mode, touched, storm, work):
+    """Options for the cases that differ in this mode: those that fail by intention are known to, others left out, as
+    are those of sockets that the mode does not touch where only `touched` ones are asked for."""
     always, sometimes = DIFFERENT.get(mode, {}), dict(SOMETIMES.get(mode, {}))
     if mode == "ddp-prefer":
         sometimes |= DIFFERENT["ddp"] | SOMETIMES["ddp"]
@@ -124,8 +129,11 @@ def apart(mode, storm, work):
         listed = work / "known"
         listed.write_text("".join(f"{case} {reason}\n" for case, reason in always.items()))
         options += ["--known", listed]
-    if sometimes:
-        options += ["--without", "^(" + "|".join(re.escape(case) for case in sometimes) + ")$"]
+    left_out = [f"{re.escape(case)}$" for case in sometimes]
+    if touched and mode in UNTOUCHED:
+        left_out.append(UNTOUCHED[mode])
+    if left_out:
+        options += ["--without", f"^({'|'.join(left_out)})"]
     return options
 
 
