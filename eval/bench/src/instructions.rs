@@ -9,8 +9,8 @@ use crate::record::{Count, Failure, Instructions};
 use crate::stack::{need, Stack};
 use crate::workload::Workload;
 
-/// Runs of each length; the middle one counts. Two ends that poll look in vain more or less often, so that counts of one
-/// build differ by 3 % from run to run.
+/// Runs of each length; the middle one counts. Two ends that poll look in vain more or less often, so that counts of
+/// one build differ by 3 % from run to run.
 pub const RUNS: usize = 9;
 /// The program works in rounds of so many messages.
 const ROUND: u64 = 128;
