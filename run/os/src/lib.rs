@@ -67,6 +67,7 @@ pub mod lock;
 pub mod mappings;
 pub mod mem;
 pub mod net;
+pub mod own_thread;
 pub mod packet;
 pub mod pages;
 pub mod parts;

@@ -4,7 +4,7 @@
 //! (`MADV_WIPEONFORK`) also tells of `_Fork` and of bare system calls, and reading it costs one load.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use rustix::mm::{madvise, mmap_anonymous, Advice, MapFlags, ProtFlags};
 
@@ -19,6 +19,8 @@ static PID: AtomicU32 = AtomicU32::new(0);
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 /// The mark of the process's PID namespace, with the generation that it was asked in above it.
 static NAMESPACE: AtomicU64 = AtomicU64::new(0);
+/// Whether the program has confined itself: then nothing is asked of the kernel that it may have forbidden.
+static IS_CONFINED: AtomicBool = AtomicBool::new(false);
 
 /// Bits of a number that the kernel gives a process or thread: its greatest is below 2^22.
 const NUMBER_BITS: u32 = 23;
@@ -109,11 +111,18 @@ fn namespace_mark() -> u32 {
     }
 }
 
+/// The program is about to confine itself (seccomp): what is asked for when it is first needed is asked for now. Its
+/// children are where it is: none of them is let into another namespace.
+pub fn confine() {
+    namespace_mark();
+    IS_CONFINED.store(true, Ordering::Release);
+}
+
 #[cold]
 fn ask_for_namespace(generation: u32, known: u64) -> u32 {
-    // A child whose parent it can see is where that is. It may be confined, and is asked for no more than that.
-    let is_where_parent_is = known != 0 && rustix::process::getppid().is_some();
-    let mark = match is_where_parent_is {
+    // A child whose parent it can see is where that is.
+    let is_where_parent_is = || known != 0 && rustix::process::getppid().is_some();
+    let mark = match IS_CONFINED.load(Ordering::Acquire) || is_where_parent_is() {
         true => known as u32,
         false => mark_of(rustix::fs::stat(c"/proc/self/ns/pid").map_or(0, |stat| stat.st_ino)),
     };
@@ -247,6 +256,69 @@ mod tests {
             })
         };
         assert!(status_of(run));
+    }
+
+    #[test]
+    fn a_confined_program_and_its_children_are_asked_for_nothing() {
+        assert!(watch());
+        let mark = member() >> NUMBER_BITS;
+        let confined = || {
+            // As a program that confines itself before it has anything that processes share.
+            NAMESPACE.store(0, Ordering::Release);
+            confine();
+            deadly(&[
+                libc::SYS_getppid,
+                libc::SYS_newfstatat,
+                libc::SYS_stat,
+                libc::SYS_statx,
+            ]);
+            let is_known = || member() >> NUMBER_BITS == mark;
+            is_known() && status_of(is_known)
+        };
+        assert!(status_of(confined));
+    }
+
+    /// Makes each of these calls the end of the process.
+    fn deadly(calls: &[libc::c_long]) {
+        let step = |code: u32, k: u32, jt, jf| libc::sock_filter {
+            code: code as u16,
+            jt,
+            jf,
+            k,
+        };
+        let mut filter = vec![step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0)];
+        for call in calls {
+            let equals = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+            filter.push(step(equals, *call as u32, 0, 1));
+            filter.push(step(
+                libc::BPF_RET | libc::BPF_K,
+                libc::SECCOMP_RET_KILL_PROCESS,
+                0,
+                0,
+            ));
+        }
+        filter.push(step(
+            libc::BPF_RET | libc::BPF_K,
+            libc::SECCOMP_RET_ALLOW,
+            0,
+            0,
+        ));
+        let program = libc::sock_fprog {
+            len: filter.len() as u16,
+            filter: filter.as_mut_ptr(),
+        };
+        // SAFETY: both concern the calling process, which is a test's own child; the filter lives through the call.
+        unsafe {
+            assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+            assert_eq!(
+                libc::prctl(
+                    libc::PR_SET_SECCOMP,
+                    libc::SECCOMP_MODE_FILTER,
+                    &raw const program
+                ),
+                0
+            );
+        }
     }
 
     /// Whether `work` says so in a forked child.

@@ -200,6 +200,7 @@ impl<S: Kinds> Descriptors<S> {
     pub fn confine(&self) {
         self.flush_all();
         if !self.confined.swap(true, Ordering::SeqCst) {
+            process::confine();
             self.each_kind().for_each(Sockets::confine);
         }
     }

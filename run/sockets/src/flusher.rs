@@ -4,10 +4,11 @@
 //! A thread, because nobody else may ever come: a timer that raises signals would interrupt calls of a program that
 //! asked for none, and the kernel has no send that waits.
 
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use weft_os::{lock, process, sched, stack};
+use weft_os::own_thread::OwnThread;
+use weft_os::{lock, process};
 
 use crate::kind::Sockets;
 
@@ -42,8 +43,7 @@ pub struct Flusher {
     /// The process in which it does run.
     running: AtomicU32,
     state: AtomicU32,
-    /// The thread's number, once it runs.
-    thread: AtomicI32,
+    thread: OwnThread,
 }
 
 impl Flusher {
@@ -54,7 +54,7 @@ impl Flusher {
             process: AtomicU32::new(0),
             running: AtomicU32::new(0),
             state: AtomicU32::new(AWAKE),
-            thread: AtomicI32::new(0),
+            thread: OwnThread::new(),
         }
     }
 
@@ -78,14 +78,8 @@ impl Flusher {
             return;
         }
         self.state.store(AWAKE, Ordering::Relaxed);
-        self.thread.store(0, Ordering::Relaxed);
-        let started = sched::without_signals(|| {
-            std::thread::Builder::new()
-                .name("weft-flush".into())
-                .stack_size(stack::octets_with(128 * 1024))
-                .spawn(move || self.run(sockets))
-        });
-        if started.is_ok() {
+        let run = move || self.run(sockets);
+        if self.thread.start("weft-flush", 128 * 1024, run) {
             self.running.store(own, Ordering::Release);
         }
     }
@@ -102,26 +96,17 @@ impl Flusher {
     /// Waits until the thread, which has been told to, is gone: a program that confines itself may not let it go
     /// afterwards. Not for ever: in a signal handler the program may hold what the thread waits for.
     pub fn end(&self) {
-        const TRIES: u32 = 100;
         if !self.is_running() {
             return;
         }
-        for _ in 0..TRIES {
+        self.thread.await_end(|| {
             self.state.store(AWAKE, Ordering::SeqCst);
             lock::futex_wake(&self.state, 1);
-            let thread = self.thread.load(Ordering::Acquire);
-            if thread != 0 && !sched::is_thread(thread) {
-                break;
-            }
-            sched::pause(Duration::from_millis(1));
-        }
+        });
         self.running.store(0, Ordering::Release);
     }
 
     fn run(&self, sockets: &impl Gathering) {
-        self.thread.store(sched::thread_number(), Ordering::Release);
-        sched::sharpen_timers();
-        sched::prefer_short_slices(100_000);
         let mut idle = 0;
         loop {
             if sockets.is_over() {

@@ -1,13 +1,14 @@
 //! What the program's calls ask for, and what they share with the thread.
 
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use weft_discovery::{About, Answering, TakesCarriers};
 use weft_os::beside;
 use weft_os::lock::{Lock, Locked};
+use weft_os::own_thread::OwnThread;
 use weft_os::{process, sched};
 use weft_settings::datagrams::DatagramRules;
 use weft_settings::DiscoveryPort;
@@ -49,8 +50,7 @@ pub struct Offload {
     pub(crate) left: Lock<[Option<Left>; LEFT_MAX]>,
     pub(crate) left_ports: [Port; LEFT_MAX],
     pub(crate) thread: Lock<Worker>,
-    /// The thread's number in the kernel.
-    pub(crate) thread_number: AtomicI32,
+    pub(crate) own_thread: OwnThread,
     /// Where carriers are taken, and which process this is; 0 until there is a listener.
     pub(crate) takes_port: AtomicU32,
     instance: AtomicU64,
@@ -100,7 +100,7 @@ impl Offload {
             left: Lock::new([None; LEFT_MAX]),
             left_ports: [const { Port::new() }; LEFT_MAX],
             thread: Lock::new(Worker::default()),
-            thread_number: AtomicI32::new(0),
+            own_thread: OwnThread::new(),
             takes_port: AtomicU32::new(0),
             instance: AtomicU64::new(0),
             bells_taken: AtomicU64::new(0),
@@ -260,8 +260,7 @@ impl Offload {
             return;
         }
         self.wake();
-        let thread = || self.thread_number.load(Ordering::Acquire);
-        self.await_thread(|| thread() == 0 || !sched::is_thread(thread()));
+        self.own_thread.await_end(|| ());
     }
 
     fn await_thread(&self, is_done: impl Fn() -> bool) {
@@ -284,11 +283,6 @@ impl Offload {
 
     pub(crate) fn set_ended(&self) {
         self.ended.store(true, Ordering::Release);
-    }
-
-    pub(crate) fn set_thread_number(&self) {
-        self.thread_number
-            .store(sched::thread_number(), Ordering::Release);
     }
 
     pub(crate) fn with_destinations(&self, work: impl FnOnce(&mut Destinations)) {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use weft_os::guarded::Guarded;
 use weft_os::lock::{Guard, Locked};
 use weft_os::poll::Waker;
-use weft_os::{process, sched, stack};
+use weft_os::process;
 
 use crate::mail::Mail;
 use crate::offload::Offload;
@@ -26,7 +26,6 @@ impl Offload {
             };
             self.takes_port.store(0, Ordering::Release);
             self.is_serving.store(false, Ordering::Relaxed);
-            self.thread_number.store(0, Ordering::Relaxed);
             self.ending.store(false, Ordering::Relaxed);
             self.ended.store(false, Ordering::Relaxed);
             self.counts.clear();
@@ -51,13 +50,8 @@ impl Offload {
         }
         let Ok(waker) = Waker::apart() else { return };
         thread.waker = Some(Guarded::new(waker));
-        let started = sched::without_signals(|| {
-            std::thread::Builder::new()
-                .name("weft-uoe".into())
-                .stack_size(stack::octets_with(256 * 1024))
-                .spawn(move || service::run(self))
-        });
-        thread.runs = started.is_ok();
+        let run = move || service::run(self);
+        thread.runs = self.own_thread.start("weft-uoe", 256 * 1024, run);
     }
 
     /// Tells the thread something; says whether there was room for it.

@@ -23,14 +23,15 @@ mod listeners;
 mod ports;
 mod serving;
 
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use weft_discovery_proto::{About, Connection, TakesCarriers};
 use weft_os::guarded::Guarded;
 use weft_os::lock::{Guard, Lock, Locked};
+use weft_os::own_thread::OwnThread;
 use weft_os::poll::Waker;
-use weft_os::{process, sched, stack};
+use weft_os::{process, sched};
 use weft_settings::DiscoveryPort;
 
 use crate::now;
@@ -107,8 +108,7 @@ pub struct Answering {
     shared: Lock<Shared>,
     /// The process that listeners are noted for, as `shared` has it: so that most calls look no further.
     process: AtomicU32,
-    /// The thread's number in the kernel.
-    thread: AtomicI32,
+    thread: OwnThread,
     /// When a socket that could not be had may be tried for again, in microseconds; 0: there is none such.
     retry_at_us: AtomicU64,
     given_way: [AtomicU32; GIVEN_WAY_MAX],
@@ -142,7 +142,7 @@ impl Answering {
                 thread: Thread::default(),
             }),
             process: AtomicU32::new(0),
-            thread: AtomicI32::new(0),
+            thread: OwnThread::new(),
             retry_at_us: AtomicU64::new(0),
             given_way: [const { AtomicU32::new(0) }; GIVEN_WAY_MAX],
             heeded: AtomicU32::new(0),
@@ -206,12 +206,7 @@ impl Answering {
     pub fn confine(&'static self) {
         self.confined.store(true, Ordering::SeqCst);
         self.await_heeded();
-        let thread = self.thread.load(Ordering::Acquire);
-        let ended = || thread == 0 || !sched::is_thread(thread);
-        let begun = now();
-        while !ended() && now() - begun < HEEDED_WITHIN {
-            sched::pause(Duration::from_millis(1));
-        }
+        self.thread.await_end(|| ());
     }
 
     /// Why this process answers, or does not.
@@ -260,7 +255,6 @@ impl Answering {
                 thread: Thread::default(),
             };
             self.counts.clear();
-            self.thread.store(0, Ordering::Relaxed);
             self.retry_at_us.store(0, Ordering::Relaxed);
             self.set_standing(Standing::Idle);
             self.process.store(own, Ordering::Release);
@@ -294,13 +288,8 @@ impl Answering {
             return self.try_again_later();
         };
         thread.waker = Some(Guarded::new(waker));
-        let started = sched::without_signals(|| {
-            std::thread::Builder::new()
-                .name("weft-discovery".into())
-                .stack_size(stack::octets_with(256 * 1024))
-                .spawn(move || serving::run(self))
-        });
-        thread.runs = started.is_ok();
+        let run = move || serving::run(self);
+        thread.runs = self.thread.start("weft-discovery", 256 * 1024, run);
         if !thread.runs {
             self.set_standing(Standing::Short);
             self.try_again_later();

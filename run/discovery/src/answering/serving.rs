@@ -9,7 +9,6 @@ use weft_discovery_proto::limits::Limits;
 use weft_discovery_proto::About;
 use weft_os::guarded::Guarded;
 use weft_os::poll::{wait_readable, WAITED_FOR_MAX};
-use weft_os::sched;
 use weft_settings::DiscoveryPort;
 use zerocopy::FromZeros;
 
@@ -23,10 +22,6 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// Runs until there has been no listener for a while, or the program confines itself.
 pub(super) fn run(answering: &'static Answering) {
-    let number = sched::thread_number();
-    answering.thread.store(number, Ordering::Release);
-    sched::sharpen_timers();
-    sched::prefer_short_slices(100_000);
     let mut limits = Limits::new_zeroed();
     limits.set_seed(weft_os::random_u64());
     let mut serving = Serving {

@@ -2,15 +2,16 @@
 //! memory alone, and make no call.
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use weft_os::edges::{self, Edges};
 use weft_os::guarded::Guarded;
 use weft_os::lock::{Guard, Lock, Locked};
+use weft_os::own_thread::OwnThread;
 use weft_os::poll::Waker;
+use weft_os::process;
 use weft_os::user::UserRange;
-use weft_os::{process, sched, stack};
 
 use super::{Record, Streams};
 use crate::ddp::{Connection, Received};
@@ -40,8 +41,7 @@ pub(super) struct Mapper {
     /// Sockets on which something came.
     told: Waiting,
     is_ending: AtomicBool,
-    /// The thread's number, once it runs.
-    number: AtomicI32,
+    own: OwnThread,
 }
 
 impl Mapper {
@@ -51,7 +51,7 @@ impl Mapper {
             thread: Lock::new(Thread::default()),
             told: Waiting::new(bound),
             is_ending: AtomicBool::new(false),
-            number: AtomicI32::new(0),
+            own: OwnThread::new(),
         }
     }
 
@@ -69,13 +69,12 @@ impl Mapper {
             };
             self.told.iter().for_each(|number| self.told.remove(number));
             self.is_ending.store(false, Ordering::SeqCst);
-            self.number.store(0, Ordering::Release);
         }
         Some(thread)
     }
 
     /// What comes on the socket behind `fd` is taken from now on; false where no thread is to be had for that.
-    fn watch(&self, streams: &'static Streams, number: usize, fd: i32) -> bool {
+    fn watch(&'static self, streams: &'static Streams, number: usize, fd: i32) -> bool {
         let Some(mut thread) = self.thread() else {
             return false;
         };
@@ -86,7 +85,7 @@ impl Mapper {
         edges.is_some_and(|edges| edges.watch(fd, number as u64).is_ok())
     }
 
-    fn start(&self, streams: &'static Streams, thread: &mut Thread) -> bool {
+    fn start(&'static self, streams: &'static Streams, thread: &mut Thread) -> bool {
         let (Ok(edges), Ok(waker)) = (Edges::apart(), Waker::apart()) else {
             return false;
         };
@@ -95,20 +94,12 @@ impl Mapper {
         }
         thread.edges = Some(Guarded::new(edges));
         thread.waker = Some(Guarded::new(waker));
-        let started = sched::without_signals(|| {
-            std::thread::Builder::new()
-                .name("weft-map".into())
-                .stack_size(stack::octets_with(128 * 1024))
-                .spawn(move || streams.mapper.run(streams))
-        });
-        thread.runs = started.is_ok();
+        let run = move || streams.mapper.run(streams);
+        thread.runs = self.own.start("weft-map", 128 * 1024, run);
         thread.runs
     }
 
     fn run(&self, streams: &'static Streams) {
-        self.number.store(sched::thread_number(), Ordering::Release);
-        sched::sharpen_timers();
-        sched::prefer_short_slices(100_000);
         while let Some(edges) = self.edges_number() {
             let timeout = self.told.any().then_some(AGAIN);
             let waited = edges::wait(edges, timeout, |token| {
@@ -145,7 +136,6 @@ impl Mapper {
     /// Ends the thread, if there is one, and waits until it is gone: a program that confines itself may not let it go
     /// afterwards. Not for ever: in a signal handler the program may hold what the thread waits for.
     pub(super) fn end(&self) {
-        const TRIES: u32 = 100;
         self.is_ending.store(true, Ordering::SeqCst);
         let wakes = |mut thread: Guard<'_, Thread>| {
             if let Some(waker) = thread.waker.as_mut().and_then(Guarded::get) {
@@ -156,13 +146,7 @@ impl Mapper {
         if !self.thread().is_some_and(wakes) {
             return;
         }
-        for _ in 0..TRIES {
-            let number = self.number.load(Ordering::Acquire);
-            if number != 0 && !sched::is_thread(number) {
-                return;
-            }
-            sched::pause(Duration::from_millis(1));
-        }
+        self.own.await_end(|| ());
     }
 }
 

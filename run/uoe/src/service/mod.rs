@@ -45,7 +45,7 @@ use std::time::Duration;
 use weft_os::guarded::Guarded;
 use weft_os::net::TcpListener;
 use weft_os::poll::{wait_ready, Interest, WAITED_FOR_MAX};
-use weft_os::{random_u64, sched};
+use weft_os::random_u64;
 use weft_settings::DiscoveryPort;
 use weft_uoe::control::Why;
 use weft_uoe::greeting::{Instance, Nonce};
@@ -85,9 +85,6 @@ pub(crate) fn nonce() -> Nonce {
 
 /// Runs until the program confines itself or ends.
 pub(crate) fn run(offload: &'static Offload) {
-    offload.set_thread_number();
-    sched::sharpen_timers();
-    sched::prefer_short_slices(100_000);
     let mut service = Service::new(offload);
     while !offload.is_over() {
         service.turn();
