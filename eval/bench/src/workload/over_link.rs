@@ -393,9 +393,10 @@ mod tests {
     /// Four messages of 2000 octets on the wire, the second of which a hole held up.
     fn output() -> Output {
         let server = "ready\n\
-            {\"processes\":[{\"each\":[{\"copied\":600,\"placed_ahead\":50,\"path\":{\"retransmissions\":1}}]}]}\n\
+            {\"processes\":[{\"each\":[{\"copied\":600,\"placed_ahead\":50,\"path\":{\"retransmissions\":0}}]}]}\n\
             done 0 900000\ndone 0 1250000\ndone 0 4000000\ndone 0 5000000\n";
-        let client = "sent 0 100000\nsent 0 200000\nsent 0 300000\nsent 0 1000000\n";
+        let client = "{\"processes\":[{\"each\":[{\"copied\":0,\"placed_ahead\":0,\"path\":{\"retransmissions\":1}}]}]}\n\
+            sent 0 100000\nsent 0 200000\nsent 0 300000\nsent 0 1000000\n";
         Output::of(&[(LINK, LINK_SAID), (SERVER, server), (CLIENT, client)])
     }
 
