@@ -4,7 +4,7 @@
 //! (`MADV_WIPEONFORK`) also tells of `_Fork` and of bare system calls, and reading it costs one load.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use rustix::mm::{madvise, mmap_anonymous, Advice, MapFlags, ProtFlags};
 
@@ -19,8 +19,6 @@ static PID: AtomicU32 = AtomicU32::new(0);
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 /// The mark of the process's PID namespace, with the generation that it was asked in above it.
 static NAMESPACE: AtomicU64 = AtomicU64::new(0);
-/// Whether the program has confined itself: then nothing is asked of the kernel that it may have forbidden.
-static IS_CONFINED: AtomicBool = AtomicBool::new(false);
 
 /// Bits of a number that the kernel gives a process or thread: its greatest is below 2^22.
 const NUMBER_BITS: u32 = 23;
@@ -111,18 +109,17 @@ fn namespace_mark() -> u32 {
     }
 }
 
-/// The program is about to confine itself (seccomp): what is asked for when it is first needed is asked for now. Its
-/// children are where it is: none of them is let into another namespace.
+/// The program is about to confine itself (seccomp), and may forbid every call: what is asked for when it is first
+/// needed is asked for now.
 pub fn confine() {
     namespace_mark();
-    IS_CONFINED.store(true, Ordering::Release);
 }
 
 #[cold]
 fn ask_for_namespace(generation: u32, known: u64) -> u32 {
-    // A child whose parent it can see is where that is.
-    let is_where_parent_is = || known != 0 && rustix::process::getppid().is_some();
-    let mark = match IS_CONFINED.load(Ordering::Acquire) || is_where_parent_is() {
+    // A child whose parent it can see is where that is. It may be confined, and is asked for no more than that.
+    let is_where_parent_is = known != 0 && rustix::process::getppid().is_some();
+    let mark = match is_where_parent_is {
         true => known as u32,
         false => mark_of(rustix::fs::stat(c"/proc/self/ns/pid").map_or(0, |stat| stat.st_ino)),
     };
@@ -259,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_confined_program_and_its_children_are_asked_for_nothing() {
+    fn a_confined_program_is_not_asked_where_it_is() {
         assert!(watch());
         let mark = member() >> NUMBER_BITS;
         let confined = || {
@@ -272,8 +269,7 @@ mod tests {
                 libc::SYS_stat,
                 libc::SYS_statx,
             ]);
-            let is_known = || member() >> NUMBER_BITS == mark;
-            is_known() && status_of(is_known)
+            member() >> NUMBER_BITS == mark
         };
         assert!(status_of(confined));
     }
