@@ -131,7 +131,7 @@ mod tests {
         let begun = Instant::now();
         thread.await_end(|| {
             looks.fetch_add(1, Ordering::Relaxed);
-            // It begins late, later than a thread that has begun is waited for, and ends at once: nobody has this number.
+            // It begins later than a thread that has begun is waited for, and has ended: nobody has this number.
             if begun.elapsed() > 3 * ENDS_WITHIN / 2 {
                 thread.number.store(i32::MAX, Ordering::Release);
             }
