@@ -152,6 +152,24 @@ TCPS("halves.what-a-full-socket-took-comes-before-the-end")
 	ends_close(e);
 }
 
+TCPS("halves.an-end-that-comes-to-a-closed-socket-costs-nothing")
+{
+	struct ends e = tight_ends(kind);
+	struct flow out = {4, 0}, in = out;
+	char got[4];
+
+	EQ(send(e.a, "asks", 4, 0), 4);
+	NEED(recv_all(e.b, got, 4));
+	flow_fill(&out, e.b);
+	EQ(close(e.b), 0);
+	/* Octets would be answered with a reset, and what is still on its way would be lost. */
+	EQ(shutdown(e.a, SHUT_WR), 0);
+	sleep_ms(20);
+	CHECK(flow_recv_to_the_end(&in, e.a));
+	EQ(in.at, out.at);
+	EQ(close(e.a), 0);
+}
+
 TCPS("halves.the-end-of-one-copy-is-the-end-of-all")
 {
 	struct ends e = ends_of(kind);

@@ -39,18 +39,23 @@ impl Connection<'_> {
     pub fn shut_down(&self, both: bool) -> Result<(), Errno> {
         let mut sending = self.take_sending()?;
         let is_open = self.slot.state() == State::Open;
-        let (word, next) = match is_open && !sending.sender.is_to_weft() {
-            false => (Word::Shutdown, shut_down::WANTED),
+        let is_told = is_open && !sending.sender.is_to_weft();
+        let (word, next) = match is_told {
+            // Between Weft peers the FIN says it all. A word before it would be octets: a peer that has closed answers
+            // octets with a reset, which costs this end what it has not read yet, and answers a FIN with nothing.
+            false => (None, shut_down::WANTED),
             // An RNIC takes a FIN for the end of both directions, and siw one that comes with octets for the end of
             // those: a peer that is not Weft is told by words, and gets the FIN when the socket is closed.
-            true if both => (Word::Disconnect, shut_down::TOLD_OF_BOTH),
-            true => (Word::Shutdown, shut_down::TOLD),
+            true if both => (Some(Word::Disconnect), shut_down::TOLD_OF_BOTH),
+            true => (Some(Word::Shutdown), shut_down::TOLD),
         };
         let is_more = (sending.shut_down, next) == (shut_down::TOLD, shut_down::TOLD_OF_BOTH);
         if sending.shut_down != shut_down::OPEN && !is_more {
             return Ok(());
         }
         sending.shut_down = next;
+        // The end leaves as a rest does, should this thread not come to it.
+        self.slot.set_has_rest(true);
         match self.slot.state() {
             State::Open => {}
             // It is told with what is kept, or ends as that leaves.
@@ -58,15 +63,14 @@ impl Connection<'_> {
             | State::Asked
             | State::Accepted
             | State::Answering
-            | State::Listening => {
-                self.slot.set_has_rest(true);
-                return Ok(());
-            }
+            | State::Listening => return Ok(()),
             _ => return self.flush(&mut sending, 0).map(drop),
         }
-        let word = sending.sender.control(word);
-        sending.count_framing(word.len());
-        self.queue(&mut sending, &word)?;
+        if let Some(word) = word {
+            let word = sending.sender.control(word);
+            sending.count_framing(word.len());
+            self.queue(&mut sending, &word)?;
+        }
         self.flush(&mut sending, 0).map(drop)
     }
 

@@ -152,10 +152,9 @@ impl Connection<'_> {
         }
         let wire = sending.rest_len as usize;
         sending.count(early, wire);
-        if sending.shut_down > 0 {
-            if !sending.sender.is_to_weft() {
-                sending.shut_down = shut_down::TOLD;
-            }
+        // A Weft peer gets a FIN as what was kept leaves.
+        if sending.shut_down > 0 && !sending.sender.is_to_weft() {
+            sending.shut_down = shut_down::TOLD;
             let word = sending.sender.control(Word::Shutdown);
             sending.count_framing(word.len());
             self.queue(sending, &word)?;
