@@ -52,6 +52,9 @@ pub struct Slot {
     prefers: AtomicU32,
     /// The other end, which was asked, is not Weft: the program's octets leave as they are.
     goes_plain: AtomicU32,
+    /// It is known what the other end, which was asked, is. Every process that has the connection goes by the first
+    /// word that was said of that.
+    is_resolved: AtomicU32,
     /// A receive was refused, or hidden, as it was not known what the other end is.
     hides_octets: AtomicU32,
     /// How old the slot has to be before the program's octets leave without a Request, in milliseconds, and one; 0
@@ -102,6 +105,7 @@ impl Slot {
         self.prefers.store(0, Ordering::Relaxed);
         self.wait_until.store(0, Ordering::Relaxed);
         self.goes_plain.store(0, Ordering::Relaxed);
+        self.is_resolved.store(0, Ordering::Relaxed);
         self.hides_octets.store(0, Ordering::Relaxed);
         self.is_shared.store(0, Ordering::Relaxed);
         self.has_rest.store(0, Ordering::Relaxed);
@@ -158,6 +162,14 @@ impl Slot {
 
     pub(super) fn set_goes_plain(&self) {
         self.goes_plain.store(1, Ordering::Release);
+    }
+
+    pub(super) fn is_resolved(&self) -> bool {
+        self.is_resolved.load(Ordering::Acquire) != 0
+    }
+
+    pub(super) fn set_resolved(&self) {
+        self.is_resolved.store(1, Ordering::Release);
     }
 
     /// A receive was refused, or hidden, as it is not known what the other end is.

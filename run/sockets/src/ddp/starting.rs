@@ -182,20 +182,18 @@ impl Connection<'_> {
         self.break_off(why)
     }
 
-    /// What came of the question whether the other end is Weft: whoever else has the connection waits meanwhile. Where
-    /// that is not so it is plain from the next look on ([`Connection::settle`]). Whether it is known.
-    pub fn resolve(&self, outcome: impl FnOnce() -> Option<bool>) -> bool {
-        let Ok(_receiving) = self.take_receiving() else {
-            return false;
-        };
-        match outcome() {
-            Some(true) => true,
-            Some(false) => {
+    /// What came of the question whether the other end is Weft: whoever else has the connection waits meanwhile, and
+    /// `outcome` is not asked where one of them knows already. Where that is not so it is plain from the next look on
+    /// ([`Connection::settle`]). Gives what the other end is; nothing where that is not known yet.
+    pub fn resolve(&self, outcome: impl FnOnce() -> Option<bool>) -> Option<bool> {
+        let _receiving = self.take_receiving().ok()?;
+        if !self.slot.is_resolved() {
+            if !outcome()? {
                 self.slot.set_goes_plain();
-                true
             }
-            None => false,
+            self.slot.set_resolved();
         }
+        Some(!self.slot.goes_plain())
     }
 
     fn read_reply(

@@ -1,8 +1,10 @@
 //! Connections that are to be DDP where the other end is Weft: it is asked beside the SYN, and nothing leaves on the
 //! connection before that is known (decision 0030).
 
+use std::time::Duration;
+
 use weft_discovery::{Known, Outcome};
-use weft_os::{beside, file, stream};
+use weft_os::{beside, file, forking, process, sched, stream};
 
 use super::room::{give_edges, READABLE};
 use super::standing::{Reason, State};
@@ -10,6 +12,14 @@ use super::{Record, Standing, Streams};
 use crate::ddp::{self, Connection};
 use crate::discovering::Discovery;
 use crate::verdict::Verdict;
+
+/// How often a child looks whether its parent knows what the other end of a connection is.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// Whether the open question of the record is this process's.
+fn is_own(record: &Record) -> bool {
+    record.asked_by() == process::member()
+}
 
 impl Streams {
     /// Connects the socket to the address `to` and asks beside that whether Weft is there. Gives how the octets go,
@@ -50,13 +60,19 @@ impl Streams {
         let Some(question) = discovery.ask(fd, server) else {
             return (State::Tcp, Reason::NotThere, verdict);
         };
+        // Whoever finds the slot, a child that is being made among them, has to find the question.
+        record.set_question(Some(question));
         if !self.take_slot(record, fd, ddp::State::Connecting) {
+            record.set_question(None);
             discovery.give_up(question);
             return (State::Tcp, Reason::NoRoom, verdict);
         }
-        record.set_question(Some(question));
         if let Some(connection) = self.connection(record, fd) {
             connection.slot().set_prefers();
+        }
+        // A thread that forks has settled what was asked before.
+        if forking::is_under_way() {
+            self.settle_question(record);
         }
         (State::Ddp, Reason::None, verdict)
     }
@@ -75,22 +91,29 @@ impl Streams {
         if !stream::is_established(connection.fd()) {
             return connection;
         }
-        let is_known = connection.resolve(|| {
-            // Somebody else was quicker.
-            let Some(question) = record.question() else {
-                return Some(true);
-            };
-            let is_weft = match discovery.map(|discovery| discovery.outcome(question, waits)) {
-                Some(Outcome::Waits(_)) => return None,
-                Some(Outcome::Yes) => true,
-                Some(Outcome::No) | None => false,
-            };
-            self.take_answer(record, is_weft);
-            Some(is_weft)
-        });
-        if !is_known {
-            return connection;
+        let resolve = || {
+            connection.resolve(|| {
+                let question = record.question()?;
+                if !is_own(record) {
+                    // Who asked says soon what is so, unless it has ended.
+                    return process::has_ended(record.asked_by()).then_some(false);
+                }
+                match discovery.map(|discovery| discovery.outcome(question, waits)) {
+                    Some(Outcome::Waits(_)) => None,
+                    Some(Outcome::Yes) => Some(true),
+                    Some(Outcome::No) | None => Some(false),
+                }
+            })
+        };
+        let mut known = resolve();
+        while known.is_none() && waits && !is_own(record) {
+            sched::pause(LOOK_EVERY);
+            known = resolve();
         }
+        let Some(is_weft) = known else {
+            return connection;
+        };
+        self.take_answer(record, is_weft);
         let connection = connection.free();
         // What was hidden is the program's, or the Reply's to come.
         if connection.slot().take_hides_octets() && !connection.is_silent() {
@@ -127,8 +150,10 @@ impl Streams {
     /// Nobody is to hear the answer.
     pub(super) fn forget_question(&self, record: &Record) {
         if let Some((question, discovery)) = record.question().zip(self.discovery) {
+            if is_own(record) {
+                discovery.give_up(question);
+            }
             record.set_question(None);
-            discovery.give_up(question);
         }
     }
 
@@ -149,12 +174,15 @@ impl Streams {
         let Some(connection) = self.connection(record, -1) else {
             return;
         };
-        connection.resolve(|| {
-            let is_weft = discovery.outcome(question, false) == Outcome::Yes;
-            discovery.give_up(question);
-            self.take_answer(record, is_weft);
+        let known = connection.resolve(|| {
+            // Another process's answer is not known here.
+            let is_weft = is_own(record) && discovery.outcome(question, false) == Outcome::Yes;
             Some(is_weft)
         });
+        if let Some(is_weft) = known {
+            self.forget_question(record);
+            self.take_answer(record, is_weft);
+        }
     }
 
     /// The socket listens from now on: others may be told that Weft is here.

@@ -27,6 +27,8 @@ pub struct Record {
     used_by: AtomicU32,
     /// The question whether the other end is Weft, as a word; 0 for none that is open.
     question: AtomicU32,
+    /// Whose the question is, as others see it: a child that is made amid a connect has it too, and no answer to it.
+    asked_by: AtomicU32,
     /// A descriptor for the thread that serves what nobody calls for; -1 for none. Used under the lock.
     pub(super) served_by: Lock<i32>,
     /// Calls that wait.
@@ -130,6 +132,7 @@ impl Record {
             slot: AtomicU32::new(0),
             used_by: AtomicU32::new(0),
             question: AtomicU32::new(0),
+            asked_by: AtomicU32::new(0),
             served_by: Lock::new(-1),
             waiters: AtomicU32::new(0),
             waiters_of: AtomicU32::new(0),
@@ -247,7 +250,15 @@ impl Record {
         Ticket::from_word(self.question.load(Ordering::Acquire))
     }
 
+    /// The process that asked it.
+    pub(super) fn asked_by(&self) -> u32 {
+        self.asked_by.load(Ordering::Relaxed)
+    }
+
     pub(super) fn set_question(&self, question: Option<Ticket>) {
+        if question.is_some() {
+            self.asked_by.store(process::member(), Ordering::Relaxed);
+        }
         let word = question.map_or(0, Ticket::to_word);
         self.question.store(word, Ordering::Release);
     }
