@@ -10,6 +10,8 @@ use crate::process;
 
 /// Threads of the process that fork, as far as they have not told that it is over.
 static COUNT: AtomicU32 = AtomicU32::new(0);
+/// Forks that were begun. Wraps.
+static BEGUN: AtomicU32 = AtomicU32::new(0);
 /// The process whose they are: a forked child has none of them.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
@@ -27,6 +29,7 @@ pub fn begin() {
     if HERE.replace(own) != own {
         COUNT.fetch_add(1, Ordering::SeqCst);
     }
+    BEGUN.fetch_add(1, Ordering::SeqCst);
     fence(Ordering::SeqCst);
 }
 
@@ -48,8 +51,30 @@ fn end() {
     }
 }
 
-/// Whether a child may be made that has what the calling thread has just come to have, and that nobody has marked.
-pub fn is_under_way() -> bool {
+/// A moment before the calling thread comes to have something.
+#[derive(Clone, Copy, Debug)]
+pub struct Before {
+    begun: u32,
+    was_under_way: bool,
+}
+
+/// Now, before the calling thread comes to have something: [`Before::may_have_child`] is asked afterwards.
+pub fn before() -> Before {
+    Before {
+        was_under_way: is_under_way(),
+        begun: BEGUN.load(Ordering::SeqCst),
+    }
+}
+
+impl Before {
+    /// Whether a child was or may be made that has what the calling thread has come to have since, and that nobody has
+    /// marked. A whole fork may lie between any two instructions of this thread.
+    pub fn may_have_child(self) -> bool {
+        is_under_way() || self.was_under_way || BEGUN.load(Ordering::SeqCst) != self.begun
+    }
+}
+
+fn is_under_way() -> bool {
     fence(Ordering::SeqCst);
     let is_any =
         PROCESS.load(Ordering::SeqCst) == process::id() && COUNT.load(Ordering::SeqCst) > 0;
@@ -64,7 +89,11 @@ mod tests {
     use crate::fork::tests::in_a_child;
 
     fn asked_elsewhere() -> bool {
-        std::thread::scope(|scope| scope.spawn(is_under_way).join().unwrap())
+        ask_elsewhere(is_under_way)
+    }
+
+    fn ask_elsewhere<T: Send>(what: impl FnOnce() -> T + Send) -> T {
+        std::thread::scope(|scope| scope.spawn(what).join().unwrap())
     }
 
     /// One test, as what it asks is the process's.
@@ -82,5 +111,14 @@ mod tests {
         begin();
         assert!(is_under_way(), "a handler may ask");
         assert!(!is_under_way() && !asked_elsewhere());
+
+        let quiet = ask_elsewhere(before);
+        assert!(!ask_elsewhere(|| quiet.may_have_child()));
+        begin();
+        let amid = ask_elsewhere(before);
+        assert!(ask_elsewhere(|| quiet.may_have_child()));
+        over();
+        assert!(ask_elsewhere(|| quiet.may_have_child()), "a whole fork lay between");
+        assert!(ask_elsewhere(|| amid.may_have_child()), "it ended in between");
     }
 }

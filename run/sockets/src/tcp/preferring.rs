@@ -60,6 +60,7 @@ impl Streams {
         let Some(question) = discovery.ask(fd, server) else {
             return (State::Tcp, Reason::NotThere, verdict);
         };
+        let before = forking::before();
         // Whoever finds the slot, a child that is being made among them, has to find the question.
         record.set_question(Some(question));
         if !self.take_slot(record, fd, ddp::State::Connecting) {
@@ -71,7 +72,7 @@ impl Streams {
             connection.slot().set_prefers();
         }
         // A thread that forks has settled what was asked before.
-        if forking::is_under_way() {
+        if before.may_have_child() {
             self.settle_question(record);
         }
         (State::Ddp, Reason::None, verdict)

@@ -41,10 +41,11 @@ impl Streams {
     fn set_slot(&self, record: &Record, slot: Option<u32>) {
         self.connections
             .fetch_add(u32::from(slot.is_some()), Ordering::Relaxed);
+        let before = forking::before();
         record.set_used_here();
         record.set_slot(slot);
         // A thread that forks has marked what had a slot before.
-        if let (Some(slots), Some(slot), true) = (self.slots, slot, forking::is_under_way()) {
+        if let (Some(slots), Some(slot), true) = (self.slots, slot, before.may_have_child()) {
             slots.share(slot);
         }
     }
