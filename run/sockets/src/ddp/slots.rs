@@ -111,7 +111,6 @@ impl Slots {
                 (at * BITS..(at + 1) * BITS)
                     .find(|number| self.inode(*number).load(Ordering::Acquire) == inode)
             })?;
-        self.share(number as u32);
         self.enter(number as u32, inode).then_some(number as u32)
     }
 
@@ -126,6 +125,8 @@ impl Slots {
         else {
             return false;
         };
+        // A parent that was amid taking the slot when it forked may not have come to that.
+        self.share(number);
         let was_there = users.has_own();
         if users.enter() && is_its() {
             return true;
@@ -218,7 +219,8 @@ impl Slots {
         if self.inode_of(number) != inode {
             return;
         }
-        if slot.is_shared() {
+        // A parent that was amid taking it when it forked has it, whether or not it has said so yet.
+        if slot.is_shared() || !slot.users.has_own() {
             slot.disown();
             slot.users.leave();
             self.map.reclaiming.count_left();

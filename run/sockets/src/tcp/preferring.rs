@@ -171,13 +171,16 @@ impl Streams {
         let Some((question, discovery)) = record.question().zip(self.discovery) else {
             return;
         };
+        // Its parent's, which settles it.
+        if !is_own(record) {
+            return;
+        }
         // The number matters to no part of this.
         let Some(connection) = self.connection(record, -1) else {
             return;
         };
         let known = connection.resolve(|| {
-            // Another process's answer is not known here.
-            let is_weft = is_own(record) && discovery.outcome(question, false) == Outcome::Yes;
+            let is_weft = discovery.outcome(question, false) == Outcome::Yes;
             Some(is_weft)
         });
         if let Some(is_weft) = known {

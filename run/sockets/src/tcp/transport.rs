@@ -59,10 +59,7 @@ impl Streams {
         };
         let maps = self.mapped.as_ref().and_then(|mapped| mapped.of(slot));
         let connection = Connection::new(self.slots.as_ref()?.get(slot)?, fd);
-        if connection.slot().is_shared()
-            && !record.is_used_here()
-            && !self.use_here(record, slot, fd)
-        {
+        if !record.is_used_here() && !self.use_here(record, slot, fd) {
             return None;
         }
         let connection = connection.with_discovery(self.discovery).with_maps(maps);
@@ -163,8 +160,7 @@ impl Streams {
     pub(super) fn is_anothers(&self, record: &Record) -> bool {
         let slot = record.slot().ok().flatten();
         let slot = slot.and_then(|slot| self.slots.as_ref()?.get(slot));
-        !record.is_used_here()
-            && slot.is_some_and(|slot| slot.is_shared() && !slot.is_left_to(process::member()))
+        !record.is_used_here() && slot.is_some_and(|slot| !slot.is_left_to(process::member()))
     }
 
     /// The socket is gone from this process.
