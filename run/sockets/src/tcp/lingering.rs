@@ -243,11 +243,19 @@ impl Streams {
     /// many milliseconds it has. Whether nothing is left.
     pub(super) fn wind_up_at_end(&self, record: &Record, fd: i32, waited: u32) -> bool {
         let is_there = self.is_its_own(record, fd);
+        // What another process has, and this one never used, it leaves to that one. What it has sent itself the other
+        // one's thread does not know of.
+        if !is_there || self.is_anothers(record) {
+            return true;
+        }
         self.settle_question(record);
-        let Some(connection) = is_there.then(|| self.connection(record, fd)).flatten() else {
+        let Some(mut connection) = self.connection(record, fd) else {
             return true;
         };
-        if stream::linger(fd) == Some(0) || !connection.slot().is_left_to(process::member()) {
+        if connection.is_held() {
+            connection = self.resolved(record, connection, false);
+        }
+        if stream::linger(fd) == Some(0) {
             return true;
         }
         match connection.wind_up() {
