@@ -13,8 +13,8 @@ mod waits;
 use std::ffi::{c_int, c_uint, c_ulong, c_void};
 
 use libc::{epoll_event, mmsghdr, msghdr, socklen_t, timespec};
-use weft_os::file;
 use weft_os::user::UserBuffers;
+use weft_os::{file, stream};
 use weft_sockets::ddp::{Connection, State};
 use weft_sockets::stack::{Kind, Stack};
 use weft_sockets::tcp::{RdmaOptions, Record, Streams};
@@ -124,7 +124,8 @@ impl TcpSocket {
         count: impl FnOnce(Connection<'static>) -> Result<usize, Errno>,
     ) -> Option<usize> {
         let connection = self.framed()?;
-        if connection.slot().state() == State::Connecting && !connection.is_asking() {
+        // What the kernel has may be a Reply, or octets that no receive gives before those that were kept have left.
+        if connection.slot().state() == State::Connecting && !stream::is_established(self.fd) {
             return None;
         }
         caught(None, || count(connection).ok())

@@ -131,7 +131,7 @@ impl TcpSocket {
         if octets < 0 && connection.is_held() {
             let saved = errno();
             if saved == libc::EAGAIN {
-                connection.slot().set_hides_octets();
+                self.sockets().hide_octets(self.record, connection);
             }
             fail(saved);
         }

@@ -166,11 +166,6 @@ impl<'a> Connection<'a> {
         self.slot.state() == State::Asked && self.slot.has_rest()
     }
 
-    /// Whether nothing lies in the socket, and neither its end.
-    pub fn is_silent(&self) -> bool {
-        stream::unread(self.fd) == 0 && !stream::has_ended(self.fd)
-    }
-
     /// The descriptor.
     pub fn fd(&self) -> i32 {
         self.fd

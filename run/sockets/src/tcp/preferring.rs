@@ -21,6 +21,14 @@ fn is_own(record: &Record) -> bool {
     record.asked_by() == process::member()
 }
 
+/// What was hidden is the program's, or the Reply's to come: whoever watches for an edge is given one, which is none
+/// where the kernel has nothing to tell.
+fn show_octets(record: &Record, connection: Connection<'static>) {
+    if connection.slot().take_hides_octets() {
+        give_edges(record, connection.fd(), READABLE);
+    }
+}
+
 impl Streams {
     /// Connects the socket to the address `to` and asks beside that whether Weft is there. Gives how the octets go,
     /// why, and what is left to do of the program's call.
@@ -115,12 +123,18 @@ impl Streams {
             return connection;
         };
         self.take_answer(record, is_weft);
-        let connection = connection.free();
-        // What was hidden is the program's, or the Reply's to come.
-        if connection.slot().take_hides_octets() && !connection.is_silent() {
-            give_edges(record, connection.fd(), READABLE);
+        show_octets(record, connection);
+        connection.free()
+    }
+
+    /// A receive was refused, or what the kernel reports as readable is hidden, as it is not known what the other end
+    /// is: whoever waits for an edge is given one when it is.
+    pub fn hide_octets(&self, record: &Record, connection: Connection<'static>) {
+        connection.slot().set_hides_octets();
+        // Another thread may have come to know meanwhile, and have found nothing hidden.
+        if record.question().is_none() {
+            show_octets(record, connection);
         }
-        connection
     }
 
     /// Whether it is not known yet what the other end is: what is hidden of the socket may be shown soon.
@@ -186,6 +200,7 @@ impl Streams {
         if let Some(is_weft) = known {
             self.forget_question(record);
             self.take_answer(record, is_weft);
+            show_octets(record, connection);
         }
     }
 

@@ -189,7 +189,7 @@ impl Streams {
         if connection.is_held() {
             connection = self.resolved(record, connection, false);
             if connection.is_asking() {
-                connection.slot().set_hides_octets();
+                self.hide_octets(record, connection);
             }
         }
         // What was doubtful when the kernel looked, the thread may have settled since.
