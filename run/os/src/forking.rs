@@ -118,7 +118,13 @@ mod tests {
         let amid = ask_elsewhere(before);
         assert!(ask_elsewhere(|| quiet.may_have_child()));
         over();
-        assert!(ask_elsewhere(|| quiet.may_have_child()), "a whole fork lay between");
-        assert!(ask_elsewhere(|| amid.may_have_child()), "it ended in between");
+        assert!(
+            ask_elsewhere(|| quiet.may_have_child()),
+            "a whole fork lay between"
+        );
+        assert!(
+            ask_elsewhere(|| amid.may_have_child()),
+            "it ended in between"
+        );
     }
 }

@@ -149,9 +149,10 @@ mod tests {
         );
         asking.shut_down(false).unwrap();
         assert_eq!(sent(b"three"), Err(libc::EPIPE));
-        assert!(!asking.resolve(|| None) && asking.is_asking());
+        assert!(asking.resolve(|| None).is_none() && asking.is_asking());
         // Whoever sees the connection as the answer is taken begins nothing.
-        assert!(known.resolve(|| Some(false)));
+        assert_eq!(known.resolve(|| Some(false)), Some(false));
+        assert_eq!(asking.resolve(|| Some(true)), Some(false), "the first word");
         known.ask().unwrap();
         assert_eq!(known.settle(), Ok(Settled::Plain));
         let mut octets = Vec::new();

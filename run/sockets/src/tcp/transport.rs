@@ -362,6 +362,31 @@ mod tests {
         assert!(!is_shared_elsewhere().unwrap());
     }
 
+    /// A child that is made between the taking of a slot and the mark that others may have it.
+    #[test]
+    fn a_child_leaves_its_parent_what_that_was_amid_taking() {
+        let _alone = alone();
+        let (stack, listener) = (stack(), TcpListener::bind("127.0.0.1:0").unwrap());
+        let streams = &stack.kinds().streams;
+        let slots = streams.slots.unwrap();
+        let (_client, server) = accepted(stack, &listener);
+        let (record, fd) = (record_of(stack, &server), server.as_raw_fd());
+        let slot = streams.connection(record, fd).unwrap().slot();
+        let number = record.slot().unwrap().unwrap();
+        assert!(!slot.is_shared());
+        assert!(await_child(fork(|| {
+            streams.end_ddp(record);
+            true
+        })));
+        assert_eq!(slots.inode_of(number), record.references.inode());
+        assert!(await_child(fork(|| {
+            let connection = streams.connection(record, fd);
+            connection.is_some_and(|connection| connection.slot().is_shared())
+        })));
+        assert!(slot.is_shared());
+        forget(stack, &server);
+    }
+
     #[test]
     fn a_child_that_closes_what_it_never_used_does_nothing_in_it() {
         let _alone = alone();
