@@ -260,7 +260,10 @@ impl Streams {
         }
         match connection.wind_up() {
             Left::Nothing => true,
-            Left::Framing => waited > FRAMING_MS,
+            // The socket stays open where another process has it.
+            Left::Framing => {
+                waited > FRAMING_MS || !connection.slot().is_left_to(process::member())
+            }
             Left::Octets => waited > AT_END_MS,
         }
     }
