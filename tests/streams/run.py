@@ -27,9 +27,7 @@ MODES = {"tcp": None, "ddp": {"WEFT_DDP": "require"}, "ddp-crc": {"WEFT_DDP": "r
          "prefer": {"WEFT_DDP": "prefer"}}
 KINDS = {"plain": [], "forks": ["--forks"], "kills": ["--kills"]}
 # What is known to fail now and then (docs/status.md), by mode and kind: played where it is asked for (--unmended).
-UNMENDED = {
-    **{(mode, "kills"): "a process that is killed may cost a connection" for mode in ("ddp", "ddp-crc", "prefer")},
-}
+UNMENDED = {(mode, "kills"): "a process that is killed may cost a connection" for mode in ("ddp", "ddp-crc", "prefer")}
 SAID = re.compile(r"connections (\d+), ends over DDP (\d+), octets (\d+), steps (\d+), forks (\d+), kills (\d+), "
                   r"cut (\d+), resets (\d+), pages (-?\d+)")
 NAMES = ("connections", "over DDP", "octets", "steps", "forks", "kills", "cut", "resets", "pages")

@@ -74,6 +74,7 @@ impl Before {
     }
 }
 
+/// Whether a thread of this process is amid a fork.
 fn is_under_way() -> bool {
     fence(Ordering::SeqCst);
     let is_any =

@@ -173,12 +173,12 @@ impl Slot {
     }
 
     /// A receive was refused, or hidden, as it is not known what the other end is.
-    pub fn set_hides_octets(&self) {
+    pub(crate) fn set_hides_octets(&self) {
         self.hides_octets.store(1, Ordering::Relaxed);
     }
 
     /// Whether one was since this was asked before.
-    pub fn take_hides_octets(&self) -> bool {
+    pub(crate) fn take_hides_octets(&self) -> bool {
         self.hides_octets.load(Ordering::Relaxed) != 0
             && self.hides_octets.swap(0, Ordering::Relaxed) != 0
     }

@@ -114,8 +114,8 @@ impl Slots {
         self.enter(number as u32, inode).then_some(number as u32)
     }
 
-    /// This process uses the connection of the socket with this inode, which had this slot and was shared; false where
-    /// it has it no longer.
+    /// This process uses the connection of the socket with this inode, which it has from another and which had this
+    /// slot; false where it has it no longer.
     pub fn enter(&self, number: u32, inode: u64) -> bool {
         let is_its = || self.inode_of(number) == inode;
         let Some(users) = self

@@ -15,6 +15,8 @@ use crate::verdict::Verdict;
 
 /// How often a child looks whether its parent knows what the other end of a connection is.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// How long after its connect a child leaves that to its parent, in milliseconds: many times what an answer takes.
+const LEFT_TO_PARENT_MS: u32 = 1000;
 
 /// Whether the open question of the record is this process's.
 fn is_own(record: &Record) -> bool {
@@ -104,8 +106,11 @@ impl Streams {
             connection.resolve(|| {
                 let question = record.question()?;
                 if !is_own(record) {
-                    // Who asked says soon what is so, unless it has ended.
-                    return process::has_ended(record.asked_by()).then_some(false);
+                    // Who asked says soon what is so, unless it has ended or makes no more calls. What this process
+                    // says first holds for that one as well.
+                    let is_left_alone = connection.slot().age_ms() > LEFT_TO_PARENT_MS
+                        || process::has_ended(record.asked_by());
+                    return is_left_alone.then_some(false);
                 }
                 match discovery.map(|discovery| discovery.outcome(question, waits)) {
                     Some(Outcome::Waits(_)) => None,

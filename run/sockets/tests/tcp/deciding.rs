@@ -114,6 +114,28 @@ fn a_connection_is_decided_on_once_and_anew_when_it_is_dissolved() {
     assert_eq!(streams.standing(record, fd), Standing::default());
 }
 
+/// A child that is made amid its parent's connect has the question, and nobody answers it there.
+#[test]
+fn a_child_leaves_its_parents_question_open() {
+    let stack = stack("prefer");
+    let streams = streams(stack);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let socket = fresh();
+    let (fd, record) = (socket.as_raw_fd(), record(stack, &socket));
+    let to = listener.local_addr().unwrap();
+    assert_eq!(streams.connecting(record, fd, &name(to)), Verdict::Begun);
+    rustix::net::connect(&socket, &to).unwrap();
+    let is_held = || streams.connection(record, fd).unwrap().is_held();
+    let child = weft_os::testing::fork(|| {
+        let held = streams.connection(record, fd).unwrap();
+        streams.resolved(record, held, false).is_held()
+    });
+    assert!(weft_os::testing::await_child(child));
+    assert!(is_held(), "the child has said nothing");
+    streams.resolved(record, streams.connection(record, fd).unwrap(), true);
+    assert!(!is_held());
+}
+
 #[test]
 fn what_a_listener_accepts_has_its_mode() {
     for (rule, mode, state) in [
