@@ -152,11 +152,13 @@ def translated_address(bed):
     """The server sees the address that it sees on UDP, whoever the client takes itself for."""
     bed.begin_translated()
     receiver = bed.receive(how="timeout")
-    _, carried = finish(bed.send())
+    # The box is a program in Python, and slow: few leave at once.
+    _, carried = finish(bed.send("uoe prefer", 20000, "burst=20"))
     came, here = finish(receiver)
-    # The box is slow, and drops plain datagrams when it is busy; what took the carrier has arrived.
-    expect((carried, here), carried[0] == here[2] > 10000 and here[3] == carried[3] == 0)
-    expect(came, came["came"] >= here[2] - 1 and came["damaged"] == came["disordered"] == 0)
+    # When others take its core the box drops plain datagrams all the same; what took the carrier has arrived.
+    expect((carried, here), carried[0] == here[2] > 5000 and here[3] == carried[3] == 0)
+    # A last plain one that is later than the carrier waits for it, 20 ms, comes after its successors.
+    expect(came, came["came"] >= here[2] - 1 and came["damaged"] == 0 and came["disordered"] <= 1)
     expect(came, came["hosts"] == [TRANSLATED] and came["sources"] == 1)
 
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """A program that knows nothing of Weft: sends numbered datagrams, a little slower than a receiver in Python takes them.
 
-    send.py PORT COUNT SIZE [answered] [patient] [forks] [from=ADDRESS] [ADDRESS]
+    send.py PORT COUNT SIZE [answered] [patient] [forks] [from=ADDRESS] [burst=COUNT] [ADDRESS]
 
 Says how many were sent and, with `answered`, how many came back, as a line of JSON. `patient` waits some seconds before
-it says that it is over, `forks` runs another program in the middle, `from` binds the socket to an address.
+it says that it is over, `forks` runs another program in the middle, `from` binds the socket to an address, `burst` is
+how many leave between two rests of 2 ms (100).
 """
 import json
 import os
@@ -14,6 +15,7 @@ import time
 
 port, count, size = (int(word) for word in sys.argv[1:4])
 is_answered = "answered" in sys.argv[4:]
+burst = next((int(word.removeprefix("burst=")) for word in sys.argv[4:] if word.startswith("burst=")), 100)
 own = [word.removeprefix("from=") for word in sys.argv[4:] if word.startswith("from=")]
 addresses = [word for word in sys.argv[4:] if word not in ("answered", "patient", "forks") and "=" not in word]
 to = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -34,7 +36,7 @@ for number in range(count):
     if is_answered and number % 64 == 63:
         for _ in range(64):
             answered += len(to.recv(70000)) == size
-    elif number % 100 == 99:
+    elif number % burst == burst - 1:
         time.sleep(0.002)
 time.sleep(6 if "patient" in sys.argv[4:] else 0.3)
 to.send(b"end")
