@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
 """Runs cargo's tests of the whole workspace; those on the machine that fail run once more, alone.
 
-    tests/rig/cargo.py [CARGO OPTION...]
+    tests/rig/cargo.py [--pure | --machine] [CARGO OPTION...]
 
 The tests of a crate in PURE use no threads, sockets or clocks: what fails there fails. A failed test of another crate
-runs again by itself, in its crate's folder; if it passes then, a line `flaky CRATE NAME: WHY` says so. The last line
-is `N passed, N failed, N skipped`.
+runs again by itself, in its crate's folder; if it passes then, a line `flaky CRATE NAME: WHY` says so. `--pure` runs
+only the first, and the examples in documentation, `--machine` only the second. The last line is
+`N passed, N failed, N skipped`.
 """
 
 import json
+import os
 import re
 import subprocess
 import sys
 import textwrap
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,6 +32,7 @@ RESULT = re.compile(r"^test result: \S+ (\d+) passed; (\d+) failed; (\d+) ignore
 INTERRUPTED = re.compile(r"^(test (?:.+ \.\.\. |result: ?\S*))(weft: (?:error|warn|info|debug): .*)$")
 OUTPUT = re.compile(r"^---- (.+) stdout ----$")
 LIMIT = 300  # seconds for a test that runs again
+PARTS = ("--pure", "--machine")
 
 
 @dataclass
@@ -100,23 +104,48 @@ def executables(options):
         return None
     found = {}
     for message in map(json.loads, listed.stdout.splitlines()):
-        if message.get("executable"):
+        # Programs and examples are built as well, which are no tests.
+        if message.get("executable") and message["profile"]["test"]:
             manifest = Path(message["manifest_path"])
             crate = re.search(r'^name *= *"(.+?)"', manifest.read_text(encoding="utf-8"), re.MULTILINE)[1]
             found[Path(message["executable"]).resolve()] = crate, manifest.parent
     return found
 
 
-def run(options):
-    """Runs all tests and passes on what they print but for the counts, which are added up later; the lines and the status."""
+def lines_of(command, folder=None, environment=None):
+    """Runs a command and passes on what it prints but for counts, which are added up later; the lines and the status."""
     lines = []
-    with subprocess.Popen(["cargo", "test", "--workspace", "--no-fail-fast", *options], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, errors="replace") as process:
+    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, errors="replace") as process:
         for line in process.stdout:
             lines.append(line.rstrip("\n"))
             if not RESULT.match(line):
                 print(line, end="", flush=True)
     return lines, process.returncode
+
+
+def run_executable(path, crate, folder):
+    """Runs the tests of one executable as cargo does: in the crate's folder."""
+    begin = time.monotonic()
+    print(f"     Running {path}", flush=True)
+    binary = Binary(str(path))
+    lines, status = lines_of([path], folder, os.environ | {"CARGO_MANIFEST_DIR": str(folder)})
+    binary.take(mended(lines))
+    # A status that no test stands for: it died after its counts.
+    binary.ended &= status == 0 or bool(binary.failures)
+    if crate not in PURE:
+        settle(binary, crate, folder)
+    print(f"{crate} {path.stem}: {time.monotonic() - begin:.1f} s", flush=True)
+    return binary
+
+
+def run_examples(options):
+    """Runs the examples in documentation; their counts by crate."""
+    lines, status = lines_of(["cargo", "test", "--workspace", "--doc", "--no-fail-fast", *options])
+    binaries = read(lines)
+    if status and not any(binary.failures or not binary.ended for binary in binaries):
+        binaries.append(Binary(f"cargo test --doc, exit status {status}"))
+    return binaries
 
 
 def passes(command, folder):
@@ -154,26 +183,21 @@ def settle(binary, crate, folder):
 
 
 def main():
-    options = sys.argv[1:]
+    parts = [word for word in sys.argv[1:] if word in PARTS] or PARTS
+    options = [word for word in sys.argv[1:] if word not in PARTS]
     known = executables(options)
     if known is None:
         print("error: the tests do not compile")
         return Counts(failed=1).close()
-    lines, status = run(options)
-    binaries = read(lines)
-    said_why = any(binary.failures or not binary.ended for binary in binaries)
+    binaries = [run_executable(path, crate, folder) for path, (crate, folder) in known.items()
+                if ("--pure" if crate in PURE else "--machine") in parts]
+    if "--pure" in parts:
+        binaries += run_examples(options)
     for binary in binaries:
-        crate, folder = known.get(Path(binary.title).resolve(), (None, None))
-        if crate and crate not in PURE:
-            settle(binary, crate, folder)
         if not binary.ended:
             print(f"FAILED {binary.title}: it ended without its counts")
             binary.failed = 1
-    total = sum((Counts(one.passed, one.failed, one.skipped) for one in binaries), Counts())
-    if status and not said_why:
-        print(f"FAILED cargo: exit status {status}, and no test that failed")
-        total.add("failed")
-    return total.close()
+    return sum((Counts(one.passed, one.failed, one.skipped) for one in binaries), Counts()).close()
 
 
 if __name__ == "__main__":

@@ -185,7 +185,8 @@ class Stages(InFolder):
         self.assertEqual(done.stdout.splitlines()[-1], "1 passed, 1 failed, 0 skipped")
         self.assertEqual(done.returncode, 1)
 
-    def test_what_compiles_beside_the_stages_is_waited_for_and_stands_still_while_one_runs_again(self):
+    def stages_beside(self, fuzz):
+        """Runs the stages of scripts/test with one that works beside the others until one has been played again."""
         self.write("scripts/test", (ROOT / "scripts/test").read_text(encoding="utf-8"))
         self.write("Makefile", "build:\n")
         self.write("abi/preload/check.sh", f"""#!/bin/bash
@@ -194,15 +195,34 @@ class Stages(InFolder):
             [ -e {self.folder}/mark ] || {{ touch {self.folder}/mark; exit 1; }}
             touch {self.folder}/go""")
         self.write("bin/cargo", f"#!/bin/bash\nwhile [ ! -e {self.folder}/go ]; do sleep 0.1; done; echo compiled\n")
-        self.write("fuzz/run.sh", "#!/bin/bash\necho $*\n")
-        self.write("tests/rig/cargo.py", "print('1 passed, 0 failed')")
+        self.write("fuzz/run.sh", f"#!/bin/bash\n{fuzz}\n")
+        self.write("tests/rig/cargo.py", "import sys\nprint(sys.argv[1], '\\n1 passed, 0 failed, 0 skipped')")
         environment = os.environ | {"CARGO_TARGET_DIR": str(self.folder / "target"),
                                     "PATH": f"{self.folder}/bin:{os.environ['PATH']}"}
-        done = subprocess.run([self.folder / "scripts/test", "build", "preload", "unit"], stdout=subprocess.PIPE, text=True,
-                              check=False, env=environment, timeout=60)
-        self.assertEqual(done.stdout.splitlines()[-1], "3 passed, 0 failed, 0 skipped")
+        return subprocess.run([self.folder / "scripts/test", "build", "preload", "unit", "pure", "fuzz"],
+                              stdout=subprocess.PIPE, text=True, check=False, env=environment, timeout=60)
+
+    def log(self, name):
+        return (self.folder / "target/test-logs" / name).read_text(encoding="utf-8").split()
+
+    def test_what_is_at_work_beside_the_stages_is_waited_for_and_stands_still_while_one_runs_again(self):
+        done = self.stages_beside("sleep 1; echo 7 passed, 0 failed, 0 skipped")
+        self.assertEqual(done.stdout.splitlines()[-1], "11 passed, 0 failed, 0 skipped")
+        self.assertEqual(done.returncode, 0)
         self.assertEqual((self.folder / "states").read_text(encoding="utf-8").split(), ["S", "T"])
-        self.assertEqual((self.folder / "target/test-logs/beside.log").read_text(encoding="utf-8").split(), ["compiled", "--build"])
+        self.assertEqual(self.log("beside.log"), ["compiled"])
+        self.assertEqual((self.log("unit.log")[0], self.log("pure.log")[0]), ("--machine", "--pure"))
+
+    def test_what_fails_beside_the_stages_fails(self):
+        done = self.stages_beside("echo 5 passed, 2 failed, 0 skipped; exit 1")
+        self.assertIn("    FAILED (exit status 1)", done.stdout)
+        self.assertEqual(done.stdout.splitlines()[-1], "9 passed, 2 failed, 0 skipped")
+        self.assertEqual(done.returncode, 1)
+
+    def test_what_is_killed_beside_the_stages_is_a_failure_in_words(self):
+        done = self.stages_beside("kill -9 0")
+        self.assertIn("what ran beside the other stages ended early", done.stdout)
+        self.assertEqual(done.returncode, 1)
 
     def test_more_than_five_flaky_cases_fail_the_run(self):
         for number, status in ((5, 0), (6, 1)):
