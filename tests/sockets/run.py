@@ -81,13 +81,6 @@ SOMETIMES = {
         for version in "46" for call in UNHOOKED
     },
 }
-# The same cases wherever the rules name no TCP socket, and one is put on DDP by setsockopt alone.
-for mode in ("pass", "gso", "always", "uoe"):
-    SOMETIMES.setdefault(mode, {}).update({
-        f"tcp{version}.early.another-with-the-same-word-is-told-of-{how}":
-            "without a rule for TCP nobody notes what other descriptors an epoll has (docs/status.md)"
-        for version in "46" for how in ("by-edge", "once")
-    })
 
 
 def main():

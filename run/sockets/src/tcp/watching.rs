@@ -189,7 +189,9 @@ impl Streams {
     /// A descriptor that is none of a TCP socket was entered in an epoll, or is there in another way.
     pub fn other_watched(&self, watch: Watch) {
         const BY_EDGE: u32 = (libc::EPOLLET | libc::EPOLLONESHOT) as u32;
-        let Some(words) = self.words.as_ref().filter(|_| self.rules.any()) else {
+        // Without a rule most programs have no such socket, and nothing is to be remembered for one.
+        let may_be_asked = self.rules.any() || self.begun() > 0;
+        let Some(words) = self.words.as_ref().filter(|_| may_be_asked) else {
             return;
         };
         match watch.events & BY_EDGE {
