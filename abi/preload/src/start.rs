@@ -115,7 +115,9 @@ extern "C" fn unload() {
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let counts = stack.kinds().datagrams.counts();
     let (sends, heads) = (count(&counts.sends), count(&counts.heads));
-    let Some(program) = LOUD.get() else { return };
+    // A program that has confined itself may not be asked what it used, nor write a line where its files may not grow.
+    let program = LOUD.get().filter(|_| !stack.is_confined());
+    let Some(program) = program else { return };
     // In one call: lines of several processes do not mix.
     let say = |text: String| stderr::line(&format!("weft: info: {program}: {text}\n"));
     if io_uring::is_used() {

@@ -58,20 +58,26 @@ static void busy(int fd) {
     for (int i = 0; i < COUNT / 2; i++) take(in, i);
 }
 
-/* A filter that allows send, recv and little else, and kills for the rest. */
-static void sandbox(long by_number) {
-    /* What the rest of the program does itself; a call that it does not is its end. */
-    static const int allowed[] = {SYS_sendto,     SYS_recvfrom, SYS_recvmsg,      SYS_write,  SYS_exit_group,
-                                  SYS_rt_sigreturn, SYS_exit,     SYS_restart_syscall, SYS_dup3};
-    struct sock_filter filter[2 * sizeof allowed / sizeof *allowed + 2] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-    };
-    unsigned short length = 1;
-    for (size_t i = 0; i < sizeof allowed / sizeof *allowed; i++) {
+/* A filter that allows these calls, and kills for the rest; how long it is. */
+static unsigned short filter_of(struct sock_filter *filter, const int *allowed, size_t count) {
+    unsigned short length = 0;
+    filter[length++] =
+        (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+    for (size_t i = 0; i < count; i++) {
         filter[length++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)allowed[i], 0, 1);
         filter[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
     }
     filter[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+    return length;
+}
+
+/* A sandbox that allows send, recv and little else. */
+static void sandbox(long by_number) {
+    /* What the rest of the program does itself; a call that it does not is its end. */
+    static const int allowed[] = {SYS_sendto,     SYS_recvfrom, SYS_recvmsg,      SYS_write,  SYS_exit_group,
+                                  SYS_rt_sigreturn, SYS_exit,     SYS_restart_syscall, SYS_dup3};
+    struct sock_filter filter[2 * sizeof allowed / sizeof *allowed + 2];
+    unsigned short length = filter_of(filter, allowed, sizeof allowed / sizeof *allowed);
     struct sock_fprog program = {length, filter};
 
     open_pair();
@@ -223,6 +229,37 @@ CASE("luck.sends-waits-and-forks-by-their-number") {
     close(file);
     close(ends[0]);
     close(ends[1]);
+}
+
+/* As sshd's child does before anybody has shown who they are: it has a connection that its parent has accepted, confines
+ * itself, reads and writes, and ends with what a program does at its end. */
+CASE("luck.a-child-in-a-sandbox-that-ends-in-order") {
+    static const int allowed[] = {SYS_read, SYS_write, SYS_close, SYS_futex, SYS_getpid, SYS_exit_group, SYS_rt_sigreturn};
+    struct sock_filter filter[2 * sizeof allowed / sizeof *allowed + 2];
+    struct sock_fprog program = {filter_of(filter, allowed, sizeof allowed / sizeof *allowed), filter};
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    int listener = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0), status;
+    char word[5];
+    need(!bind(listener, (void *)&at, sizeof at) && !listen(listener, 1), "listen");
+    /* No hook sees it: the client is a plain one, whatever the mode. */
+    need(!getsockname(listener, (void *)&at, &len) && !syscall(SYS_connect, client, &at, sizeof at), "connect");
+    int server = accept(listener, NULL, NULL);
+    setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){20, 0}, sizeof(struct timeval));
+    need(server >= 0 && write(client, "v2", 2) == 2 && read(server, word, 2) == 2, "accept");
+    pid_t child = fork();
+    if (child == 0) {
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) _exit(1);
+        if (read(server, word, 5) != 5 || write(server, word, 5) != 5) _exit(2);
+        exit(0);
+    }
+    need(child > 0 && write(client, "hello", 5) == 5, "write");
+    need(read(client, word, 5) == 5 && !memcmp(word, "hello", 5), "what came back");
+    need(waitpid(child, &status, 0) == child, "waitpid");
+    CHECKF(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child ended with status %#x", status);
+    close(server);
+    close(client);
+    close(listener);
 }
 
 CASE("luck.no-descriptors-left") {

@@ -37,6 +37,8 @@ compile luck "$here/luck.c"
 cc "${flags[@]}" -fPIC -shared -o "$work/other.so" "$here/other.c" || bad "other.c does not compile"
 
 cases luck "$work/luck"
+# What a program is told of at its end is not asked for in a sandbox.
+WEFT_LOG=info cases "luck, told of" "$work/luck" --only sandbox
 
 # A ring is noticed.
 if WEFT_LOG=info under busy "$work/luck" --only io_uring > "$work/out" 2>&1 && ! grep -q '^skip' "$work/out"; then

@@ -54,6 +54,10 @@ pub const GRAMMAR: Grammar<Mode, Direction> = Grammar {
     ],
 };
 
+/// Programs that confine themselves so that they are ended by the calls that a connection over DDP takes. OpenSSH's
+/// servers do so in the process that talks to whoever has not yet shown who they are.
+const CONFINED: [&str; 3] = ["sshd", "sshd-session", "sshd-auth"];
+
 impl StreamRules {
     /// Reads rules.
     ///
@@ -63,10 +67,16 @@ impl StreamRules {
         GRAMMAR.parse(text).map(StreamRules)
     }
 
-    /// The rules that can fit for a program with these names.
+    /// The rules that can fit for a program with these names. One that DDP would end is not meant by a rule that only
+    /// prefers DDP and does not name it.
     #[must_use]
     pub fn for_program(&self, names: &[&str]) -> StreamRules {
-        StreamRules(self.0.for_program(names))
+        let rules = self.0.for_program(names);
+        let is_confined = names.iter().any(|name| CONFINED.contains(name));
+        let is_meant = |rule: &Rule<Mode, Direction>| {
+            !is_confined || rule.names_program() || *rule.action() != Mode::Prefer
+        };
+        StreamRules(rules.only(is_meant))
     }
 
     /// Whether there is any rule, be it `off`: TCP sockets are looked after then, and have the socket option.
@@ -121,6 +131,17 @@ mod tests {
         }
         assert_eq!(StreamRules::default().decide(Connect, &any), Off);
         assert!(!StreamRules::default().any());
+    }
+
+    #[test]
+    fn what_ddp_would_end_is_left_on_tcp_unless_it_is_named() {
+        let of = |text, name| rules(text).for_program(&[name]);
+        for name in ["sshd", "sshd-session", "sshd-auth"] {
+            assert!(!of("prefer; prefer port=22", name).any());
+        }
+        assert_eq!(of("prefer", "ssh").decide(Connect, &[]), Prefer);
+        assert_eq!(of("prefer program=sshd", "sshd").decide(Listen, &[]), Prefer);
+        assert_eq!(of("prefer; require", "sshd").decide(Listen, &[]), Require);
     }
 
     #[test]

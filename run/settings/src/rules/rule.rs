@@ -47,6 +47,12 @@ impl<A: Clone, D: Copy + PartialEq> Rules<A, D> {
         }
     }
 
+    /// Those of them that are meant.
+    pub(crate) fn only(mut self, is_meant: impl Fn(&Rule<A, D>) -> bool) -> Rules<A, D> {
+        self.rules.retain(is_meant);
+        self
+    }
+
     /// Whether addresses and ports make a difference.
     pub fn look_at_ends(&self) -> bool {
         self.rules.iter().any(Rule::looks_at_ends)
@@ -72,6 +78,11 @@ impl<A, D> Rule<A, D> {
     /// What it decides.
     pub fn action(&self) -> &A {
         &self.action
+    }
+
+    /// Whether it is for a program that it names.
+    pub fn names_program(&self) -> bool {
+        self.program.is_some()
     }
 
     /// Whether it fits everything, so that rules behind it have nothing left to decide.

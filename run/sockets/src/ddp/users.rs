@@ -63,17 +63,21 @@ impl Users {
             .any(|place| place.load(Ordering::SeqCst) == process)
     }
 
-    /// Takes a place that is free, or that of one that has ended.
+    /// Takes a place that is free, or that of one that has ended. Whether somebody has ended is asked only where none is
+    /// free: a program that has confined itself may not ask.
     fn take_place(&self, own: u32) -> bool {
-        let try_place = |place: &AtomicU32| {
+        let try_place = |place: &AtomicU32, is_free: fn(u32) -> bool| {
             let before = place.load(Ordering::Relaxed);
-            let is_free = before == 0 || !process::exists(before);
-            is_free
+            is_free(before)
                 && place
                     .compare_exchange(before, own, Ordering::SeqCst, Ordering::Relaxed)
                     .is_ok()
         };
-        self.list.iter().any(try_place)
+        let is_empty: fn(u32) -> bool = |before| before == 0;
+        let is_left: fn(u32) -> bool = |before| !process::exists(before);
+        [is_empty, is_left]
+            .into_iter()
+            .any(|is_free| self.list.iter().any(|place| try_place(place, is_free)))
     }
 
     /// This process uses it no longer.
