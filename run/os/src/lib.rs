@@ -5,6 +5,7 @@
 //!
 //! | module | what it holds |
 //! | --- | --- |
+//! | [`as_programs`] | waiting by the C library's names, for what is measured under a sockets face |
 //! | [`beside`] | a UDP socket beside a TCP one that somebody else owns |
 //! | [`claim`] | names that one process of a network namespace has |
 //! | [`descriptors`] | how many there may be, and where |
@@ -42,8 +43,9 @@
 //! | [`ifaces`] | addresses of the machine |
 //!
 //! Sockets are driven by raw system calls (through `rustix`, or the few lines of [`sys`]), never
-//! by the C library's names: those are what a sockets face interposes.
+//! by the C library's names: those are what a sockets face interposes. [`as_programs`] alone is meant to be interposed.
 
+pub mod as_programs;
 mod batch;
 pub mod beside;
 pub mod claim;

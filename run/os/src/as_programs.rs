@@ -1,0 +1,111 @@
+//! Waiting for sockets by the C library's names, as programs do.
+//!
+//! Everything else here keeps away from those names, because a sockets face interposes them. A program that is to be
+//! measured under such a face has to use them.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+/// Waits until a descriptor can be read or has ended.
+///
+/// # Errors
+/// `EINTR` when a signal handler ran.
+pub fn poll_readable(fd: impl AsFd) -> io::Result<()> {
+    let mut entry = libc::pollfd {
+        fd: fd.as_fd().as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: the C library reads and writes one entry, which outlives the call.
+    let found = unsafe { libc::poll(&mut entry, 1, -1) };
+    number(found).map(drop)
+}
+
+/// An epoll set of descriptors that are waited for until they can be read, level-triggered.
+#[derive(Debug)]
+pub struct EpollSet(OwnedFd);
+
+impl EpollSet {
+    /// An empty set.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn new() -> io::Result<EpollSet> {
+        // SAFETY: the call has no pointer.
+        let fd = number(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        // SAFETY: the descriptor is new, and nobody else has it.
+        Ok(EpollSet(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Adds a descriptor, which [`EpollSet::wait`] names by `token`.
+    ///
+    /// # Errors
+    /// What `epoll_ctl` says.
+    pub fn add(&self, fd: impl AsFd, token: u64) -> io::Result<()> {
+        let mut event = libc::epoll_event {
+            events: libc::EPOLLIN as u32,
+            u64: token,
+        };
+        let (set, member) = (self.0.as_raw_fd(), fd.as_fd().as_raw_fd());
+        // SAFETY: the C library reads one event, which outlives the call.
+        let done = unsafe { libc::epoll_ctl(set, libc::EPOLL_CTL_ADD, member, &mut event) };
+        number(done).map(drop)
+    }
+
+    /// Waits until one can be read or has ended, and tells its token; none when the time is over before (none: never).
+    ///
+    /// # Errors
+    /// `EINTR` when a signal handler ran.
+    pub fn wait(&self, timeout: Option<Duration>) -> io::Result<Option<u64>> {
+        let milliseconds = timeout.map_or(-1, |time| {
+            i32::try_from(time.as_millis()).unwrap_or(i32::MAX)
+        });
+        let mut event = libc::epoll_event { events: 0, u64: 0 };
+        // SAFETY: the C library writes one event, which outlives the call.
+        let found = unsafe { libc::epoll_wait(self.0.as_raw_fd(), &mut event, 1, milliseconds) };
+        Ok((number(found)? > 0).then_some(event.u64))
+    }
+}
+
+/// What a call of the C library returned, or its errno.
+fn number(returned: i32) -> io::Result<i32> {
+    if returned < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(returned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+
+    fn connection() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (client, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn a_set_tells_which_of_its_members_can_be_read() {
+        let (mut first, first_peer) = connection();
+        let (mut second, second_peer) = connection();
+        let set = EpollSet::new().unwrap();
+        set.add(&first_peer, 1).unwrap();
+        set.add(&second_peer, 2).unwrap();
+        assert_eq!(set.wait(Some(Duration::ZERO)).unwrap(), None);
+        second.write_all(b"x").unwrap();
+        assert_eq!(set.wait(None).unwrap(), Some(2));
+        first.write_all(b"x").unwrap();
+        poll_readable(&first_peer).unwrap();
+    }
+
+    #[test]
+    fn a_descriptor_that_cannot_wait_is_an_error() {
+        let set = EpollSet::new().unwrap();
+        let file = std::fs::File::open("/proc/self/stat").unwrap();
+        assert!(set.add(&file, 1).is_err());
+    }
+}
