@@ -12,7 +12,7 @@ use crate::pairs::{estimate, this_comes_first, Rule};
 use crate::path::Place;
 use crate::plan::{Group, Row};
 use crate::record::{CellRecord, RowRecord, BESIDE, THIS};
-use crate::runner::empty_row;
+use crate::runner::{empty_row, lacks};
 use crate::sample::{planned_seconds, Progress, Sampler, Told};
 use crate::stack::Stack;
 
@@ -91,7 +91,7 @@ impl<E: Executor> Beside<'_, E> {
             build: Some(build.to_owned()),
             ..CellRecord::new(stacks[0].name())
         });
-        for (cell, reason) in cells.iter_mut().zip(why_not(stacks)) {
+        for (cell, reason) in cells.iter_mut().zip(why_not(row, stacks)) {
             if let Some(reason) = reason {
                 progress(Told::note(&format!(
                     "{} {}: skipped: {reason}",
@@ -185,8 +185,9 @@ impl<E: Executor> Beside<'_, E> {
 }
 
 /// Why each of the two is not measured: what it lacks, or that the other one lacks something.
-fn why_not(stacks: [&dyn Stack; 2]) -> [Option<String>; 2] {
-    match stacks.map(|stack| stack.ready().err().map(|error| format!("{error:#}"))) {
+fn why_not(row: &Row, stacks: [&dyn Stack; 2]) -> [Option<String>; 2] {
+    let lacks_of = |stack: &dyn Stack| stack.ready().err().map(|error| format!("{error:#}"));
+    match stacks.map(|stack| lacks(row).or_else(|| lacks_of(stack))) {
         [None, None] => [None, None],
         [this, beside] => {
             [(this, "the build beside it"), (beside, "this build")].map(|(reason, other)| {

@@ -46,6 +46,9 @@ pub const CALL: Metric = lower("call_ns", "ns");
 /// Median time from the send call to the datagram's receipt.
 pub const DELAY: Metric = lower("delay_us", "µs");
 
+/// Time on a core of a process that has connections and nothing to do, of the time that passes. No row is judged by it.
+pub const IDLE_CPU: Metric = lower("idle_cpu_percent", "% of a core");
+
 /// Every metric that a row may be judged by.
 pub const ALL: [Metric; 11] = [
     HALF_ROUND_TRIP,
@@ -65,6 +68,8 @@ pub const ALL: [Metric; 11] = [
 pub const OPERATIONS: &str = "operations";
 /// Key of the 99th percentile of a latency metric, µs.
 pub const P99: &str = "p99_us";
+/// The 99th percentile by itself, for targets. No row is judged by it.
+pub const TAIL: Metric = lower(P99, "µs");
 /// Key of the 99.9th percentile of a latency metric, µs.
 pub const P999: &str = "p999_us";
 

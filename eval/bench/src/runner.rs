@@ -125,7 +125,7 @@ impl<'a, E: Executor> Runner<'a, E> {
         let mut cells = Vec::new();
         for (row, of) in group.iter().enumerate() {
             for &stack in &of.stacks {
-                let skipped = starves(of, place).or_else(|| self.why_not(stack));
+                let skipped = cannot_run(of, place).or_else(|| self.why_not(stack));
                 let name = self.stacks[stack].name();
                 if let Some(reason) = &skipped {
                     progress(Told {
@@ -141,7 +141,7 @@ impl<'a, E: Executor> Runner<'a, E> {
             }
         }
         for (row, of) in group.iter().enumerate() {
-            let twice = match starves(of, place) {
+            let twice = match cannot_run(of, place) {
                 Some(_) => None,
                 None => self.measured_twice(of),
             };
@@ -196,6 +196,16 @@ impl<'a, E: Executor> Runner<'a, E> {
             .or_insert_with(|| stacks[stack].ready().err().map(|e| format!("{e:#}")))
             .clone()
     }
+}
+
+/// Why no stack can run a row.
+fn cannot_run(row: &Row, place: &Place) -> Option<String> {
+    starves(row, place).or_else(|| lacks(row))
+}
+
+/// What a row's own programs lack.
+pub(crate) fn lacks(row: &Row) -> Option<String> {
+    row.workload.ready().err().map(|error| format!("{error:#}"))
 }
 
 /// Why a row would measure how long the emulator of its path waits for a core: two programs that spin leave it none.

@@ -6,6 +6,7 @@ use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 use anyhow::{ensure, Result};
+use weft_os::as_programs::poll_readable;
 
 use super::Stream;
 use crate::metric::{GOODPUT, MESSAGE_RATE, OPERATIONS};
@@ -63,11 +64,17 @@ fn send(mut stream: &TcpStream, program: &Stream) -> IoResult<()> {
 /// Octets until the sender has said that this was all, and the nanoseconds that they took.
 fn receive(mut stream: &TcpStream, program: &Stream) -> IoResult<(u64, u64)> {
     let mut buffer = vec![0; RECEIVE.max(program.size)];
-    let mut octets = stream.read(&mut buffer)? as u64;
+    let mut take = || {
+        if program.poll {
+            poll_readable(stream)?;
+        }
+        stream.read(&mut buffer)
+    };
+    let mut octets = take()? as u64;
     // The first octets open the clock and do not count: they left before it.
     let (start, first) = (Instant::now(), octets);
     loop {
-        match stream.read(&mut buffer)? {
+        match take()? {
             0 => break,
             n => octets += n as u64,
         }

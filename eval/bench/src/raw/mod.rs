@@ -7,6 +7,7 @@ mod bulk;
 mod connect;
 mod datagrams;
 mod exchange;
+mod idle;
 pub(crate) mod ping_pong;
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -54,6 +55,8 @@ enum Program {
     Connect(Connect),
     /// Many requests under way, for a time
     Exchange(Exchange),
+    /// Many connections that carry nothing
+    Idle(Idle),
     /// UDP: one datagram there and back
     DatagramPingPong(DatagramPingPong),
     /// UDP: as many datagrams as go through, for a time
@@ -66,6 +69,9 @@ struct PingPong {
     /// Spin on non-blocking calls, or block
     #[arg(long)]
     mode: Mode,
+    /// Make non-blocking calls, and wait in epoll_wait() before each recv()
+    #[arg(long)]
+    epoll: bool,
     /// Octets to the server
     #[arg(long)]
     request: usize,
@@ -89,6 +95,9 @@ struct Stream {
     /// Leave Nagle's algorithm on
     #[arg(long)]
     nagle: bool,
+    /// The receiver waits in poll() before each recv()
+    #[arg(long)]
+    poll: bool,
 }
 
 /// Connections, one after another.
@@ -115,6 +124,17 @@ struct Exchange {
     #[arg(long)]
     depth: usize,
     /// Seconds to go on for
+    #[arg(long)]
+    seconds: u32,
+}
+
+/// Many connections that carry nothing.
+#[derive(Args, Clone, Debug)]
+struct Idle {
+    /// Connections, or as many as the limit of descriptors allows
+    #[arg(long)]
+    connections: u32,
+    /// Seconds for which they carry nothing
     #[arg(long)]
     seconds: u32,
 }
@@ -160,8 +180,10 @@ pub fn run(args: &RawArgs) -> Result<()> {
 }
 
 fn serve(listener: &TcpListener, clients: u32, program: &Program) -> Result<()> {
-    if let Program::Connect(_) = program {
-        return connect::serve(listener);
+    match program {
+        Program::Connect(_) => return connect::serve(listener),
+        Program::Idle(_) => return idle::serve(listener),
+        _ => {}
     }
     // All of them are there before the first is served, so that they measure at the same time.
     let streams: Vec<TcpStream> = (0..clients)
@@ -184,7 +206,7 @@ fn serve_one(stream: &TcpStream, program: &Program) -> Result<()> {
         Program::PingPong(p) => ping_pong::serve(stream, p),
         Program::Stream(p) => bulk::serve(stream, p),
         Program::Feed(p) => bulk::feed(stream, p),
-        Program::Connect(_) => bail!("connections are served by their listener"),
+        Program::Connect(_) | Program::Idle(_) => bail!("connections are served by their listener"),
         Program::Exchange(p) => exchange::serve(stream, p),
         Program::DatagramPingPong(p) => datagrams::serve_ping_pong(stream, p),
         Program::DatagramStream(p) => datagrams::serve_stream(stream, p),
@@ -226,6 +248,7 @@ fn measure(server: SocketAddr, program: &Program) -> Result<Metrics> {
         Program::Feed(p) => bulk::take(&connect()?, p),
         Program::Connect(p) => connect::measure(server, p),
         Program::Exchange(p) => exchange::measure(&connect()?, p),
+        Program::Idle(p) => idle::measure(server, p),
         Program::DatagramPingPong(p) => datagrams::measure_ping_pong(&connect()?, p),
         Program::DatagramStream(p) => datagrams::measure_stream(&connect()?, p),
     }
@@ -236,132 +259,4 @@ fn accept(listener: &TcpListener) -> Result<TcpStream> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Both sides of a program in one process, the server on a thread.
-    fn both(program: Program) -> Metrics {
-        all_of(1, program)
-    }
-
-    /// The same with a client of so many connections.
-    fn all_of(clients: u32, program: Program) -> Metrics {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let theirs = program.clone();
-        let server = thread::spawn(move || serve(&listener, clients, &theirs).unwrap());
-        let metrics = measure_all(address, clients, &program).unwrap();
-        server.join().unwrap();
-        metrics
-    }
-
-    #[test]
-    fn a_ping_pong_halves_the_round_trip() {
-        for mode in [Mode::Polling, Mode::Event] {
-            let m = both(Program::PingPong(PingPong {
-                mode,
-                request: 64,
-                reply: 64,
-                iterations: 200,
-            }));
-            assert!((m["rtt_us"] / m["half_rtt_us"] - 2.0).abs() < 1e-9, "{m:?}");
-            assert!(
-                m["min_us"] <= m["half_rtt_us"]
-                    && m["half_rtt_us"] <= m["p99_us"]
-                    && m["p99_us"] <= m["p999_us"]
-            );
-        }
-    }
-
-    #[test]
-    fn a_read_reports_percentiles_of_the_whole_round_trip() {
-        let m = both(Program::PingPong(PingPong {
-            mode: Mode::Event,
-            request: 52,
-            reply: 1 << 20,
-            iterations: 20,
-        }));
-        assert!(m["p99_us"] >= m["rtt_us"], "{m:?}");
-    }
-
-    #[test]
-    fn a_stream_counts_what_arrived() {
-        let m = both(Program::Stream(Stream {
-            size: 1000,
-            seconds: 1,
-            nagle: false,
-        }));
-        let octets_per_s = m["goodput_gbit_s"] * 1e9 / 8.0;
-        assert!(
-            (octets_per_s / m["messages_per_s"] - 1000.0).abs() < 1.0,
-            "{m:?}"
-        );
-        assert!(m["messages_per_s"] > 1.0, "{m:?}");
-    }
-
-    #[test]
-    fn several_streams_add_up_and_a_server_feeds_its_clients() {
-        let stream = Stream {
-            size: 1000,
-            seconds: 1,
-            nagle: false,
-        };
-        for program in [Program::Stream(stream.clone()), Program::Feed(stream)] {
-            let m = all_of(3, program);
-            let octets_per_s = m["goodput_gbit_s"] * 1e9 / 8.0;
-            assert!(
-                (octets_per_s / m["messages_per_s"] - 1000.0).abs() < 1.0,
-                "{m:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_connection_is_measured_until_it_stands_or_until_it_answers() {
-        for (reply, key) in [(false, "connect_us"), (true, "bring_up_us")] {
-            let m = both(Program::Connect(Connect {
-                iterations: 50,
-                reply,
-            }));
-            assert!(0.0 < m[key] && m[key] <= m["p99_us"], "{m:?}");
-        }
-    }
-
-    #[test]
-    fn an_exchange_counts_answers_whose_octets_come_in_any_pieces() {
-        // Longer than what one look takes, so that they do come in pieces.
-        let m = both(Program::Exchange(Exchange {
-            request: 100_000,
-            reply: 70_001,
-            depth: 3,
-            seconds: 1,
-        }));
-        assert!(m["messages_per_s"] > 1.0, "{m:?}");
-    }
-
-    #[test]
-    fn datagrams_go_there_and_back() {
-        let m = both(Program::DatagramPingPong(DatagramPingPong {
-            size: 64,
-            iterations: 200,
-        }));
-        assert!(
-            m["min_us"] <= m["half_rtt_us"] && m["half_rtt_us"] <= m["p99_us"],
-            "{m:?}"
-        );
-    }
-
-    #[test]
-    fn a_stream_of_datagrams_counts_what_came_and_tells_what_did_not() {
-        let m = both(Program::DatagramStream(DatagramStream {
-            size: 1000,
-            seconds: 1,
-        }));
-        let octets_per_s = m["goodput_gbit_s"] * 1e9 / 8.0;
-        assert!(
-            (octets_per_s / m["messages_per_s"] - 1000.0).abs() < 1.0,
-            "{m:?}"
-        );
-        assert!((0.0..100.0).contains(&m["lost_percent"]), "{m:?}");
-    }
-}
+mod tests;

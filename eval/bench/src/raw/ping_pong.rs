@@ -1,10 +1,11 @@
-//! Request and reply over one connection with `TCP_NODELAY`, spinning or blocking.
+//! Request and reply over one connection with `TCP_NODELAY`, spinning, blocking or waiting in epoll.
 
 use std::io::{ErrorKind, Read, Result as IoResult, Write};
 use std::net::TcpStream;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use weft_os::as_programs::EpollSet;
 
 use super::PingPong;
 use crate::metric::{
@@ -74,28 +75,45 @@ fn warm_up(program: &PingPong) -> usize {
     WARM_UP.min(program.iterations / 10)
 }
 
-/// A stream on which a would-block is an invitation to try again at once.
-struct Pipe<'a>(&'a TcpStream);
+/// A stream on which a would-block is an invitation to try again at once, or to wait in epoll first.
+struct Pipe<'a> {
+    stream: &'a TcpStream,
+    set: Option<EpollSet>,
+}
 
 impl<'a> Pipe<'a> {
     fn new(stream: &'a TcpStream, program: &PingPong) -> IoResult<Self> {
         stream.set_nodelay(true)?;
-        stream.set_nonblocking(program.mode == Mode::Polling)?;
-        Ok(Pipe(stream))
+        stream.set_nonblocking(program.epoll || program.mode == Mode::Polling)?;
+        let set = match program.epoll {
+            true => Some(EpollSet::new()?),
+            false => None,
+        };
+        if let Some(set) = &set {
+            set.add(stream, 0)?;
+        }
+        Ok(Pipe { stream, set })
     }
 
     fn send(&mut self, mut octets: &[u8]) -> IoResult<()> {
+        let mut stream = self.stream;
         while !octets.is_empty() {
-            let n = spin(|| self.0.write(octets))?;
+            let n = spin(|| stream.write(octets))?;
             octets = &octets[n..];
         }
         Ok(())
     }
 
     fn receive(&mut self, octets: &mut [u8]) -> IoResult<()> {
-        let mut got = 0;
+        let (mut stream, mut got) = (self.stream, 0);
         while got < octets.len() {
-            match spin(|| self.0.read(&mut octets[got..]))? {
+            let look = || {
+                if let Some(set) = &self.set {
+                    set.wait(None)?;
+                }
+                stream.read(&mut octets[got..])
+            };
+            match spin(look)? {
                 0 => return Err(ErrorKind::UnexpectedEof.into()),
                 n => got += n,
             }

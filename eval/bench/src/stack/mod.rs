@@ -13,6 +13,7 @@ mod perftest;
 mod probe;
 mod raw_tcp;
 mod raw_udp;
+mod sockets;
 mod transfer;
 mod ucx;
 
@@ -24,11 +25,12 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::exec::Output;
-use crate::job::{Invocation, Job};
+use crate::job::{Invocation, Job, Seat};
 use crate::path::{PathKind, Place};
 use crate::record::Metrics;
 use crate::verbs::{Mode, Op, Verbs};
 
+pub use sockets::{Program, DDP, PLAIN_CLIENT, TCP, TCP_UNDER_HOOKS};
 pub use transfer::{Transfer, AS_IT_COMES, AT_A_RATE, IN_ORDER, ON_KERNEL_TCP, SOCKETS};
 
 /// Something that moves octets from one process to another and can be measured doing so.
@@ -54,6 +56,13 @@ pub trait Stack {
     /// the stack does not carry sockets.
     fn launch(&self, words: &[String]) -> Option<Invocation> {
         let _ = words;
+        None
+    }
+
+    /// How a program of sockets comes onto this stack, unmodified, as a server or as a client. None where the stack is
+    /// not one of those that tell what DDP costs such programs.
+    fn carry(&self, seat: Seat, program: Program) -> Option<Invocation> {
+        let _ = (seat, program);
         None
     }
 
@@ -156,6 +165,7 @@ pub fn all(programs: &Programs) -> Vec<Box<dyn Stack>> {
         }),
         Box::new(iperf3(false)),
         Box::new(iperf3(true)),
+        Box::new(sockets::Sockets::new(programs, sockets::Under::Nothing)),
     ];
     stacks.extend(of_weft(programs));
     let others: [Box<dyn Stack>; 4] = [
@@ -171,6 +181,7 @@ pub fn all(programs: &Programs) -> Vec<Box<dyn Stack>> {
 /// The stacks that a build of Weft has a part in: what differs between two builds.
 pub fn of_weft(programs: &Programs) -> Vec<Box<dyn Stack>> {
     use perftest::Variant;
+    use sockets::{Sockets, Under};
     let weft = |variant| perftest::Perftest::new(programs, variant);
     let native = |crc| native::Native::new(programs, crc);
     let connect = |crc| cm_connect::CmConnect::new(programs, crc);
@@ -194,6 +205,10 @@ pub fn of_weft(programs: &Programs) -> Vec<Box<dyn Stack>> {
         Box::new(by_gid(true)),
     ];
     stacks.extend(of_adapter(programs));
+    let socket_rules = [Under::Hooks, Under::Ddp, Under::DdpListener];
+    stacks.extend(
+        socket_rules.map(|under| -> Box<dyn Stack> { Box::new(Sockets::new(programs, under)) }),
+    );
     let others: [Box<dyn Stack>; 4] = [
         Box::new(weft(Variant::Ud)),
         Box::new(hooked::Hooked::new(programs)),
@@ -403,7 +418,11 @@ pub(crate) mod tests {
             );
             let both = |name: fn(bool) -> String| serves(&name(true)) && serves(&name(false));
             assert!(
-                both(weft_name) || both(weft_gid_name) || serves(WEFT_UD) || serves(hooked::NAME),
+                both(weft_name)
+                    || both(weft_gid_name)
+                    || serves(WEFT_UD)
+                    || serves(hooked::NAME)
+                    || serves(DDP),
                 "{}",
                 workload.id()
             );

@@ -7,7 +7,11 @@ mod fan_in;
 mod fan_out;
 mod hot_spot;
 mod over_link;
+mod redis_get;
+mod socket_bulk;
+mod socket_latency;
 mod sockets;
+mod sockets_idle;
 mod streams;
 mod wire;
 
@@ -26,6 +30,10 @@ use crate::stack::{self, Site, Stack};
 use crate::verbs::{Mode, Verbs};
 
 pub use over_link::LinkRate;
+pub use redis_get::REDIS_GET;
+pub use socket_bulk::{BULK_BUSY, BULK_WAITING};
+pub use socket_latency::{LATENCY_EPOLL, LATENCY_SPIN};
+pub use sockets_idle::IDLE;
 
 /// One thing to measure.
 pub trait Workload: Debug {
@@ -46,6 +54,14 @@ pub trait Workload: Debug {
 
     /// Whether this stack has an answer to it on this path; whether that is installed is [`Stack::ready`]'s.
     fn serves(&self, stack: &dyn Stack, path: PathKind) -> bool;
+
+    /// An error says which program of the row's own is missing and how to get it.
+    ///
+    /// # Errors
+    /// So it is.
+    fn ready(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// The cast that measures it.
     fn job(&self, stack: &dyn Stack, site: &Site) -> Job;
@@ -169,7 +185,20 @@ pub fn of_sockets(full: bool) -> Vec<Rc<dyn Workload>> {
         fans.iter()
             .map(|&n| Rc::new(fan_out::FanOut(n)) as Rc<dyn Workload>),
     );
+    list.extend(over_ddp());
     list
+}
+
+/// What tells programs of sockets over DDP from the same over the kernel's TCP.
+fn over_ddp() -> [Rc<dyn Workload>; 6] {
+    [
+        Rc::new(BULK_BUSY),
+        Rc::new(BULK_WAITING),
+        Rc::new(LATENCY_EPOLL),
+        Rc::new(LATENCY_SPIN),
+        Rc::new(REDIS_GET),
+        Rc::new(IDLE),
+    ]
 }
 
 /// What the adapter is for: every workload of the default or of the full plan of its path.

@@ -1,10 +1,10 @@
-//! What workloads of sockets have in common: the bench's own program, with many clients or connections.
+//! What workloads of sockets have in common: the bench's own program, at two ends or with many clients.
 
 use anyhow::{Context, Result};
 
 use crate::job::{Invocation, Job, Ready, Role, Seat, SERVER};
 use crate::record::Metrics;
-use crate::stack::{Site, Stack};
+use crate::stack::{Program, Site, Stack};
 
 /// Octets of a message in rows of throughput.
 pub(super) const MESSAGE: u64 = 64 << 10;
@@ -39,6 +39,41 @@ pub(super) fn one_to_many(stack: &dyn Stack, site: &Site, clients: u32, program:
         pinned: true,
         timeout: site.timeout(),
     }
+}
+
+/// Whether a stack is one of those that tell what DDP costs programs of sockets.
+pub(super) fn carries(stack: &dyn Stack) -> bool {
+    stack.carry(Seat::Server, Program::Bench(&[])).is_some()
+}
+
+/// A server and its client, both the bench's own program, brought onto such a stack. `program` are the words of
+/// [`crate::raw`] that both have.
+pub(super) fn carried_pair(stack: &dyn Stack, site: &Site, program: &[String]) -> Job {
+    let side = |seat, role: &str| {
+        let mut words = vec![
+            "raw".to_owned(),
+            role.to_owned(),
+            site.address().to_string(),
+        ];
+        words.extend_from_slice(program);
+        carried(stack, seat, Program::Bench(&words))
+    };
+    Job {
+        timeout: site.timeout(),
+        ..Job::pair(
+            side(Seat::Server, "--listen"),
+            side(Seat::Client, "--connect"),
+            site.port,
+            site.place.hosts.len(),
+        )
+    }
+}
+
+/// A program, brought onto such a stack.
+pub(super) fn carried(stack: &dyn Stack, seat: Seat, program: Program) -> Invocation {
+    stack
+        .carry(seat, program)
+        .expect("a stack that serves the workload carries its programs")
 }
 
 /// Name of a client, counted from 1.

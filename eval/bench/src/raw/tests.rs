@@ -1,0 +1,162 @@
+//! Both sides of each program in one process.
+
+use super::*;
+
+/// Both sides of a program in one process, the server on a thread.
+fn both(program: Program) -> Metrics {
+    all_of(1, program)
+}
+
+/// The same with a client of so many connections.
+fn all_of(clients: u32, program: Program) -> Metrics {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let theirs = program.clone();
+    let server = thread::spawn(move || serve(&listener, clients, &theirs).unwrap());
+    let metrics = measure_all(address, clients, &program).unwrap();
+    server.join().unwrap();
+    metrics
+}
+
+#[test]
+fn a_ping_pong_halves_the_round_trip() {
+    for mode in [Mode::Polling, Mode::Event] {
+        let m = both(Program::PingPong(PingPong {
+            mode,
+            epoll: false,
+            request: 64,
+            reply: 64,
+            iterations: 200,
+        }));
+        assert!((m["rtt_us"] / m["half_rtt_us"] - 2.0).abs() < 1e-9, "{m:?}");
+        assert!(
+            m["min_us"] <= m["half_rtt_us"]
+                && m["half_rtt_us"] <= m["p99_us"]
+                && m["p99_us"] <= m["p999_us"]
+        );
+    }
+}
+
+#[test]
+fn a_read_reports_percentiles_of_the_whole_round_trip() {
+    let m = both(Program::PingPong(PingPong {
+        mode: Mode::Event,
+        epoll: false,
+        request: 52,
+        reply: 1 << 20,
+        iterations: 20,
+    }));
+    assert!(m["p99_us"] >= m["rtt_us"], "{m:?}");
+}
+
+#[test]
+fn a_stream_counts_what_arrived() {
+    let m = both(Program::Stream(Stream {
+        size: 1000,
+        seconds: 1,
+        nagle: false,
+        poll: false,
+    }));
+    let octets_per_s = m["goodput_gbit_s"] * 1e9 / 8.0;
+    assert!(
+        (octets_per_s / m["messages_per_s"] - 1000.0).abs() < 1.0,
+        "{m:?}"
+    );
+    assert!(m["messages_per_s"] > 1.0, "{m:?}");
+}
+
+#[test]
+fn several_streams_add_up_and_a_server_feeds_its_clients() {
+    let stream = Stream {
+        size: 1000,
+        seconds: 1,
+        nagle: false,
+        poll: false,
+    };
+    for program in [Program::Stream(stream.clone()), Program::Feed(stream)] {
+        let m = all_of(3, program);
+        let octets_per_s = m["goodput_gbit_s"] * 1e9 / 8.0;
+        assert!(
+            (octets_per_s / m["messages_per_s"] - 1000.0).abs() < 1.0,
+            "{m:?}"
+        );
+    }
+}
+
+#[test]
+fn a_connection_is_measured_until_it_stands_or_until_it_answers() {
+    for (reply, key) in [(false, "connect_us"), (true, "bring_up_us")] {
+        let m = both(Program::Connect(Connect {
+            iterations: 50,
+            reply,
+        }));
+        assert!(0.0 < m[key] && m[key] <= m["p99_us"], "{m:?}");
+    }
+}
+
+#[test]
+fn an_exchange_counts_answers_whose_octets_come_in_any_pieces() {
+    // Longer than what one look takes, so that they do come in pieces.
+    let m = both(Program::Exchange(Exchange {
+        request: 100_000,
+        reply: 70_001,
+        depth: 3,
+        seconds: 1,
+    }));
+    assert!(m["messages_per_s"] > 1.0, "{m:?}");
+}
+
+#[test]
+fn datagrams_go_there_and_back() {
+    let m = both(Program::DatagramPingPong(DatagramPingPong {
+        size: 64,
+        iterations: 200,
+    }));
+    assert!(
+        m["min_us"] <= m["half_rtt_us"] && m["half_rtt_us"] <= m["p99_us"],
+        "{m:?}"
+    );
+}
+
+#[test]
+fn a_stream_of_datagrams_counts_what_came_and_tells_what_did_not() {
+    let m = both(Program::DatagramStream(DatagramStream {
+        size: 1000,
+        seconds: 1,
+    }));
+    let octets_per_s = m["goodput_gbit_s"] * 1e9 / 8.0;
+    assert!(
+        (octets_per_s / m["messages_per_s"] - 1000.0).abs() < 1.0,
+        "{m:?}"
+    );
+    assert!((0.0..100.0).contains(&m["lost_percent"]), "{m:?}");
+}
+
+#[test]
+fn who_waits_in_epoll_or_poll_gets_all_of_it() {
+    let m = both(Program::PingPong(PingPong {
+        mode: Mode::Event,
+        epoll: true,
+        request: 64,
+        reply: 64,
+        iterations: 200,
+    }));
+    assert!(m["half_rtt_us"] > 0.0, "{m:?}");
+    let m = both(Program::Stream(Stream {
+        size: 1 << 20,
+        seconds: 1,
+        nagle: false,
+        poll: true,
+    }));
+    assert!(m["goodput_gbit_s"] > 0.0, "{m:?}");
+}
+
+#[test]
+fn idle_connections_are_counted_by_both_ends() {
+    let m = both(Program::Idle(Idle {
+        connections: 20,
+        seconds: 1,
+    }));
+    assert_eq!(m["connections"], 20.0, "{m:?}");
+    assert!(m["idle_cpu_percent"] < 100.0, "{m:?}");
+}
