@@ -19,6 +19,10 @@ const CONNECTIONS: u32 = 10_000;
 const IDLE_SECONDS: u32 = 3;
 /// Making the connections, one after another, on a busy machine.
 const MAKING: Duration = Duration::from_secs(60);
+/// Round trips of the path that making one takes: a connect, what DDP says first, an octet there and back.
+const ROUND_TRIPS: f64 = 3.0;
+/// What those of all connections may take together, µs.
+const ROUND_TRIPS_US: f64 = 10e6;
 
 /// The connections.
 #[derive(Clone, Copy, Debug)]
@@ -56,13 +60,11 @@ impl Workload for SocketsIdle {
     fn job(&self, stack: &dyn Stack, site: &Site) -> Job {
         let program = [
             "idle".to_owned(),
-            format!("--connections={CONNECTIONS}"),
+            format!("--connections={}", connections(site.place.round_trip_us)),
             format!("--seconds={}", site.seconds * IDLE_SECONDS),
         ];
         let mut job = carried_pair(stack, site, &program);
-        // Each connection is made by an octet there and back behind its connect.
-        let round_trips = Duration::from_micros((site.place.round_trip_us * 3.0) as u64);
-        job.timeout += MAKING + round_trips * CONNECTIONS;
+        job.timeout += MAKING;
         job
     }
 
@@ -72,5 +74,23 @@ impl Workload for SocketsIdle {
 
     fn share(&self) -> f64 {
         f64::from(IDLE_SECONDS)
+    }
+}
+
+/// Fewer over a long path, where making them would take longer than a cell may.
+fn connections(round_trip_us: f64) -> u32 {
+    let fitting = ROUND_TRIPS_US / (ROUND_TRIPS * round_trip_us);
+    (fitting as u32).clamp(2, CONNECTIONS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_path_has_fewer_connections() {
+        assert_eq!(connections(0.0), CONNECTIONS);
+        assert_eq!(connections(100_000.0), 33);
+        assert_eq!(connections(1e9), 2);
     }
 }
