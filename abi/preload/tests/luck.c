@@ -231,8 +231,8 @@ CASE("luck.sends-waits-and-forks-by-their-number") {
     close(ends[1]);
 }
 
-/* As sshd's child does before anybody has shown who they are: it has a connection that its parent has accepted, confines
- * itself, reads and writes, and ends with what a program does at its end. */
+/* As sshd's child does before anybody has shown who they are: it has a connection that its parent has accepted,
+ * confines itself, reads and writes, and ends with what a program does at its end. */
 CASE("luck.a-child-in-a-sandbox-that-ends-in-order") {
     static const int allowed[] = {SYS_read, SYS_write, SYS_close, SYS_futex, SYS_getpid, SYS_exit_group, SYS_rt_sigreturn};
     struct sock_filter filter[2 * sizeof allowed / sizeof *allowed + 2];

@@ -140,7 +140,10 @@ mod tests {
             assert!(!of("prefer; prefer port=22", name).any());
         }
         assert_eq!(of("prefer", "ssh").decide(Connect, &[]), Prefer);
-        assert_eq!(of("prefer program=sshd", "sshd").decide(Listen, &[]), Prefer);
+        assert_eq!(
+            of("prefer program=sshd", "sshd").decide(Listen, &[]),
+            Prefer
+        );
         assert_eq!(of("prefer; require", "sshd").decide(Listen, &[]), Require);
     }
 

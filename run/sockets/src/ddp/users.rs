@@ -63,8 +63,8 @@ impl Users {
             .any(|place| place.load(Ordering::SeqCst) == process)
     }
 
-    /// Takes a place that is free, or that of one that has ended. Whether somebody has ended is asked only where none is
-    /// free: a program that has confined itself may not ask.
+    /// Takes a place that is free, or that of one that has ended. Whether somebody has ended is asked only where none
+    /// is free: a program that has confined itself may not ask.
     fn take_place(&self, own: u32) -> bool {
         let try_place = |place: &AtomicU32, is_free: fn(u32) -> bool| {
             let before = place.load(Ordering::Relaxed);
