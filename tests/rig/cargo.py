@@ -113,7 +113,7 @@ def executables(options):
 
 
 def lines_of(command, folder=None, environment=None):
-    """Runs a command and passes on what it prints but for counts, which are added up later; the lines and the status."""
+    """Runs a command and passes on what it prints, but for counts, which are added up later; its lines and status."""
     lines = []
     with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True, errors="replace") as process:

@@ -234,7 +234,8 @@ CASE("luck.sends-waits-and-forks-by-their-number") {
 /* As sshd's child does before anybody has shown who they are: it has a connection that its parent has accepted,
  * confines itself, reads and writes, and ends with what a program does at its end. */
 CASE("luck.a-child-in-a-sandbox-that-ends-in-order") {
-    static const int allowed[] = {SYS_read, SYS_write, SYS_close, SYS_futex, SYS_getpid, SYS_exit_group, SYS_rt_sigreturn};
+    static const int allowed[] = {SYS_read,   SYS_write,      SYS_close,       SYS_futex,
+                                  SYS_getpid, SYS_exit_group, SYS_rt_sigreturn};
     struct sock_filter filter[2 * sizeof allowed / sizeof *allowed + 2];
     struct sock_fprog program = {filter_of(filter, allowed, sizeof allowed / sizeof *allowed), filter};
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

@@ -41,12 +41,14 @@ const fn action(name: &'static str, value: Mode) -> Action<Mode> {
     }
 }
 
+const OFF: Action<Mode> = action("off", Mode::Off);
+
 /// What the rules may say.
 pub const GRAMMAR: Grammar<Mode, Direction> = Grammar {
     actions: &[
         action("prefer", Mode::Prefer),
         action("require", Mode::Require),
-        action("off", Mode::Off),
+        OFF,
     ],
     directions: &[
         ("connect", Direction::Connect),
@@ -67,16 +69,16 @@ impl StreamRules {
         GRAMMAR.parse(text).map(StreamRules)
     }
 
-    /// The rules that can fit for a program with these names. One that DDP would end is not meant by a rule that only
-    /// prefers DDP and does not name it.
+    /// The rules that can fit for a program with these names. For one that DDP would end, a rule that prefers DDP and
+    /// does not name it says `off`.
     #[must_use]
     pub fn for_program(&self, names: &[&str]) -> StreamRules {
         let rules = self.0.for_program(names);
         let is_confined = names.iter().any(|name| CONFINED.contains(name));
-        let is_meant = |rule: &Rule<Mode, Direction>| {
-            !is_confined || rule.names_program() || *rule.action() != Mode::Prefer
+        let is_off = |rule: &Rule<Mode, Direction>| {
+            is_confined && !rule.names_program() && *rule.action() == Mode::Prefer
         };
-        StreamRules(rules.only(is_meant))
+        StreamRules(rules.with_action(&OFF, is_off))
     }
 
     /// Whether there is any rule, be it `off`: TCP sockets are looked after then, and have the socket option.
@@ -136,15 +138,22 @@ mod tests {
     #[test]
     fn what_ddp_would_end_is_left_on_tcp_unless_it_is_named() {
         let of = |text, name| rules(text).for_program(&[name]);
+        let listens = |rules: StreamRules| rules.decide(Listen, &ends(&["0.0.0.0:22"]));
         for name in ["sshd", "sshd-session", "sshd-auth"] {
-            assert!(!of("prefer; prefer port=22", name).any());
+            assert_eq!(listens(of("prefer", name)), Off);
+            assert_eq!(
+                of("prefer port=22; require", name).to_string(),
+                "off port=22; require"
+            );
         }
-        assert_eq!(of("prefer", "ssh").decide(Connect, &[]), Prefer);
         assert_eq!(
-            of("prefer program=sshd", "sshd").decide(Listen, &[]),
-            Prefer
+            listens(of("prefer port=22; require", "sshd")),
+            Off,
+            "it is in its place"
         );
-        assert_eq!(of("prefer; require", "sshd").decide(Listen, &[]), Require);
+        assert_eq!(listens(of("prefer", "ssh")), Prefer);
+        assert_eq!(listens(of("prefer program=sshd", "sshd")), Prefer);
+        assert_eq!(listens(of("require", "sshd")), Require);
     }
 
     #[test]

@@ -46,8 +46,10 @@ pub trait Workload: Debug {
     /// The metric its rows are judged by.
     fn metric(&self) -> Metric;
 
-    /// Where it stands among those that differ in one number alone.
-    fn axis(&self) -> Option<Axis>;
+    /// Where it stands among those that differ in one number alone, if it does.
+    fn axis(&self) -> Option<Axis> {
+        None
+    }
 
     /// The stacks that others are compared with; the best of them counts.
     fn references(&self) -> Vec<String>;

@@ -39,10 +39,6 @@ impl Workload for RedisGet {
         REQUEST_RATE
     }
 
-    fn axis(&self) -> Option<crate::axis::Axis> {
-        None
-    }
-
     fn references(&self) -> Vec<String> {
         vec![TCP.to_owned()]
     }

@@ -43,10 +43,6 @@ impl Workload for SocketBulk {
         GOODPUT
     }
 
-    fn axis(&self) -> Option<crate::axis::Axis> {
-        None
-    }
-
     fn references(&self) -> Vec<String> {
         vec![TCP.to_owned()]
     }

@@ -43,10 +43,6 @@ impl Workload for SocketLatency {
         HALF_ROUND_TRIP
     }
 
-    fn axis(&self) -> Option<crate::axis::Axis> {
-        None
-    }
-
     fn references(&self) -> Vec<String> {
         vec![TCP.to_owned()]
     }

@@ -45,10 +45,6 @@ impl Workload for SocketsIdle {
         MEMORY
     }
 
-    fn axis(&self) -> Option<crate::axis::Axis> {
-        None
-    }
-
     fn references(&self) -> Vec<String> {
         vec![TCP.to_owned()]
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use super::grammar::{ADDRESS, DIRECTION, PORT, PROGRAM};
+use super::grammar::{Action, ADDRESS, DIRECTION, PORT, PROGRAM};
 use super::network::{Network, Ports};
 
 /// Rules in their order. They display as text that is read as the same rules; no rule at all, which text cannot say,
@@ -47,9 +47,17 @@ impl<A: Clone, D: Copy + PartialEq> Rules<A, D> {
         }
     }
 
-    /// Those of them that are meant.
-    pub(crate) fn only(mut self, is_meant: impl Fn(&Rule<A, D>) -> bool) -> Rules<A, D> {
-        self.rules.retain(is_meant);
+    /// The same with another action, which takes no option, for those rules that `is_changed` picks. Each keeps its
+    /// place: what it fits is still decided by it, and not by a rule behind it.
+    pub(crate) fn with_action(
+        mut self,
+        action: &Action<A>,
+        is_changed: impl Fn(&Rule<A, D>) -> bool,
+    ) -> Rules<A, D> {
+        for rule in self.rules.iter_mut().filter(|rule| is_changed(rule)) {
+            (rule.name, rule.action) = (action.name, action.value.clone());
+            rule.options.clear();
+        }
         self
     }
 
