@@ -4,6 +4,7 @@ mod adapter;
 mod datagrams;
 mod processes;
 mod rates;
+mod streams;
 mod table;
 
 use std::io::IsTerminal;
@@ -14,7 +15,6 @@ use weft_os::stdout::Reader;
 
 use crate::args::StatArgs;
 use crate::output::{complain, print, write};
-use processes::Seen;
 use rates::{Look, Meter};
 
 /// Time from one look to the next, where nothing else was asked for.
@@ -28,14 +28,15 @@ pub fn run(args: &StatArgs) -> ExitCode {
     let mut screen = Screen::new(args);
     loop {
         let seen = processes::find(args.pid);
-        let look = meter.look(&seen);
+        let barred = seen.barred;
+        let look = meter.look(seen);
         if let Some(ended) = gone(args, &screen, &look) {
             return ended;
         }
         if !goes_on {
-            return print(&render(args, &look, &seen));
+            return print(&render(args, &look, barred));
         }
-        match screen.show(&render(args, &look, &seen)) {
+        match screen.show(&render(args, &look, barred)) {
             Ok(Reader::Listens) => {}
             Ok(Reader::Gone) => return ExitCode::SUCCESS,
             Err(error) => {
@@ -64,34 +65,35 @@ fn gone(args: &StatArgs, screen: &Screen, look: &Look) -> Option<ExitCode> {
     complain(
         &format!("process {pid} is not served by Weft"),
         Some(
-            "it was not started by weft run, has opened no device and sent or received no datagram \
-             that could take a connection yet, has WEFT_STAT=off, or belongs to another user",
+            "it was not started by weft run; or it has opened no device, has no TCP socket that a rule of \
+             --ddp is about, and sent or received no datagram that could take a connection yet; or it \
+             has WEFT_STAT=off, or belongs to another user",
         ),
     );
     Some(ExitCode::FAILURE)
 }
 
-fn render(args: &StatArgs, look: &Look, seen: &Seen) -> String {
+fn render(args: &StatArgs, look: &Look, barred: usize) -> String {
     if args.json {
         // One line a look, so that a reader can take them one by one.
         return serde_json::to_string(look).unwrap_or_default() + "\n";
     }
     if is_nobody(look) {
-        return nobody(seen);
+        return nobody(barred);
     }
     table::render(look, args.pid.is_some())
 }
 
 fn is_nobody(look: &Look) -> bool {
-    look.processes.is_empty() && look.udp.is_empty()
+    look.processes.is_empty() && look.udp.is_empty() && look.tcp.is_empty()
 }
 
-fn nobody(seen: &Seen) -> String {
+fn nobody(barred: usize) -> String {
     let mut text = "No process is served by Weft right now.\n".to_owned();
-    if seen.barred > 0 {
+    if barred > 0 {
         text += &format!(
             "{} processes of other users could not be looked into; root can.\n",
-            seen.barred
+            barred
         );
     }
     text + "Start one: weft run -- PROGRAM\n"

@@ -76,7 +76,8 @@ class Bed:
         self.namespaces.close()
 
     def talker(self, namespace, prefers, script, *words):
-        weft = [self.weft, "run", "--ddp", "prefer", "--"] if prefers else []
+        rule = prefers if isinstance(prefers, str) else "prefer"
+        weft = [self.weft, "run", "--ddp", rule, "--"] if prefers else []
         talker = Talker([*namespace.enter, *weft, sys.executable, HERE / script, *words])
         self.talkers.append(talker)
         return talker
@@ -263,6 +264,37 @@ def far_away(bed):
         nothing_foreign(server, 2 * PORTS + count)
         server.kill()
         bed.talkers.remove(server)
+
+
+def seen(bed, *peers):
+    """What `weft stat` says of the sockets that are connected to these ports, or listen there, by port."""
+    text = subprocess.run([bed.weft, "stat", "--json"], capture_output=True, text=True, check=True).stdout
+    sockets = [socket for process in json.loads(text)["tcp"] for socket in process["sockets"]]
+    port = lambda end: int(end.rpartition(":")[2])
+    connected = {port(socket["peer"]): socket for socket in sockets if socket["peer"] and port(socket["peer"]) in peers}
+    listening = {port(socket["local"]): socket for socket in sockets if not socket["peer"]}
+    return connected, listening
+
+
+@case
+def stat_says_how_each_socket_goes_and_why(bed):
+    bed.begin()
+    weft, plain, off = PORT, PORT + 1, PORT + 2
+    rule = f"off port={off}; prefer"
+    for prefers, ports in ((rule, (weft,)), (False, (plain, off))):
+        bed.talker(bed.server, prefers, "holder.py", "listen", SERVER, *ports).hear()
+    bed.talker(bed.client, rule, "holder.py", "connect", SERVER, weft, plain, off).hear()
+    connected, listening = seen(bed, weft, plain, off)
+    ways = {port: (socket["transport"], socket["why"]) for port, socket in connected.items()}
+    assert ways == {
+        weft: ("ddp", "both ends are Weft"),
+        plain: ("tcp", "the other end is not Weft, or did not ask"),
+        off: ("tcp", "a rule says off, or none fits"),
+    }, ways
+    assert connected[weft]["peer"] == f"{SERVER}:{weft}" and connected[weft]["local"].startswith(CLIENT), connected
+    # Those of plain programs are not Weft's to tell of.
+    assert set(listening) & {weft, plain, off} == {weft}, listening
+    assert listening[weft]["transport"] == "ddp", listening
 
 
 def play(bed, name):

@@ -51,6 +51,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "run/engine",
             "run/adapter",
+            "run/sockets",
             "run/uoe",
             "run/os",
             "eval/bench",

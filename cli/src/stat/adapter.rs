@@ -106,6 +106,7 @@ mod tests {
         let look = Look {
             processes: vec![row],
             udp: Vec::new(),
+            tcp: Vec::new(),
         };
         let text = plain(&render(&look, true));
         assert!(

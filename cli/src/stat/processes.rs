@@ -1,10 +1,14 @@
 //! The processes that Weft serves.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use weft_engine::stats::{self, Snapshot};
+use weft_sockets::ddp::shown::{self, Shown};
 use weft_udp_offload::stat as datagrams;
+
+use super::streams::{self, Streaming};
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -13,6 +17,8 @@ pub struct Seen {
     pub processes: Vec<Process<Snapshot>>,
     /// Those whose datagrams may travel over connections, likewise.
     pub carrying: Vec<Process<datagrams::Snapshot>>,
+    /// Those that have TCP sockets which may go as DDP, likewise.
+    pub streaming: Vec<Streaming>,
     /// Processes that we may not look into.
     pub barred: usize,
 }
@@ -33,19 +39,26 @@ pub fn find(only: Option<u32>) -> Seen {
     let mut seen = Seen::default();
     for pid in only.map_or_else(all, |pid| vec![pid]) {
         let folder = PathBuf::from(format!("/proc/{pid}"));
-        match statistics(&folder) {
-            Ok((verbs, udp)) => {
+        match statistics(pid, &folder) {
+            Ok(kept) => {
                 let name = || name_of(&folder);
-                seen.processes.extend(verbs.map(|snapshot| Process {
+                seen.processes.extend(kept.verbs.map(|snapshot| Process {
                     pid,
                     name: name(),
                     snapshot,
                 }));
-                seen.carrying.extend(udp.map(|snapshot| Process {
+                seen.carrying.extend(kept.udp.map(|snapshot| Process {
                     pid,
                     name: name(),
                     snapshot,
                 }));
+                if !kept.tcp.is_empty() {
+                    seen.streaming.push(Streaming {
+                        pid,
+                        program: name(),
+                        sockets: kept.tcp,
+                    });
+                }
             }
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => seen.barred += 1,
             // It has ended meanwhile.
@@ -64,14 +77,21 @@ fn all() -> Vec<u32> {
     pids
 }
 
-/// What a process keeps of its connections, and of its datagrams.
-type Kept = (Option<Snapshot>, Option<datagrams::Snapshot>);
+/// What a process keeps of its connections, of its datagrams and of its TCP sockets.
+#[derive(Default)]
+struct Kept {
+    verbs: Option<Snapshot>,
+    udp: Option<datagrams::Snapshot>,
+    tcp: Vec<streams::Socket>,
+}
 
-/// The counts of the process whose folder in /proc this is, if it keeps any.
-fn statistics(folder: &Path) -> std::io::Result<Kept> {
-    let [verbs, udp] =
-        [stats::NAME, datagrams::NAME].map(|name| format!("/memfd:{name} (deleted)"));
-    let mut kept: Kept = (None, None);
+/// What the process keeps whose folder in /proc this is.
+fn statistics(pid: u32, folder: &Path) -> std::io::Result<Kept> {
+    let [verbs, udp, tcp] =
+        [stats::NAME, datagrams::NAME, shown::NAME].map(|name| format!("/memfd:{name} (deleted)"));
+    let mut kept = Kept::default();
+    let mut family = None;
+    let mut sockets = HashMap::new();
     for entry in fs::read_dir(folder.join("fd"))?.flatten() {
         let path = entry.path();
         let Ok(link) = fs::read_link(&path) else {
@@ -81,14 +101,36 @@ fn statistics(folder: &Path) -> std::io::Result<Kept> {
         if link.as_os_str() == verbs.as_str() {
             let read = stats::read(&path).ok();
             let own = read.filter(|snapshot| is_own(folder, snapshot.totals.pid));
-            kept.0 = kept.0.or(own);
+            kept.verbs = kept.verbs.or(own);
         } else if link.as_os_str() == udp.as_str() {
             let read = datagrams::read(&path).ok();
             let own = read.filter(|snapshot| is_own(folder, snapshot.pid));
-            kept.1 = kept.1.or(own);
+            kept.udp = kept.udp.or(own);
+        } else if link.as_os_str() == tcp.as_str() {
+            family = family.or(Shown::open(&path).ok());
+        } else if let Some(inode) = link.to_str().and_then(socket_inode) {
+            let fd = entry
+                .file_name()
+                .to_string_lossy()
+                .parse()
+                .unwrap_or(u32::MAX);
+            let lowest = sockets.entry(inode).or_insert(fd);
+            *lowest = fd.min(*lowest);
         }
     }
+    if let Some(family) = family {
+        // One that has ended meanwhile has no sockets.
+        kept.tcp = streams::sockets(pid, &family, &sockets).unwrap_or_default();
+    }
     Ok(kept)
+}
+
+/// The inode in `socket:[4711]`, as the link of a socket's descriptor reads.
+fn socket_inode(link: &str) -> Option<u64> {
+    link.strip_prefix("socket:[")?
+        .strip_suffix(']')?
+        .parse()
+        .ok()
 }
 
 /// Whether the process calls itself `pid`; in a container that is another number than ours.
@@ -133,6 +175,6 @@ mod tests {
     #[test]
     fn a_process_without_weft_is_not_seen() {
         let seen = find(Some(std::process::id()));
-        assert!(seen.processes.is_empty() && seen.carrying.is_empty());
+        assert!(seen.processes.is_empty() && seen.carrying.is_empty() && seen.streaming.is_empty());
     }
 }

@@ -9,6 +9,7 @@ use weft_engine::stats::{self, Connection, Snapshot, Totals};
 
 use super::datagrams::{carrying, Carrying};
 use super::processes::{Process, Seen};
+use super::streams::Streaming;
 
 /// Everything seen at one time.
 #[derive(Debug, Serialize)]
@@ -17,6 +18,8 @@ pub struct Look {
     pub processes: Vec<Row>,
     /// Those whose datagrams may travel over connections, likewise.
     pub udp: Vec<Carrying>,
+    /// Those that have TCP sockets which may go as DDP, likewise.
+    pub tcp: Vec<Streaming>,
 }
 
 /// One process.
@@ -205,10 +208,11 @@ pub struct Meter {
 
 impl Meter {
     /// The counts of all that was seen, with the rates since the last call.
-    pub fn look(&mut self, seen: &Seen) -> Look {
+    pub fn look(&mut self, seen: Seen) -> Look {
         Look {
             processes: self.look_at(&seen.processes, Instant::now()),
             udp: seen.carrying.iter().map(carrying).collect(),
+            tcp: seen.streaming,
         }
     }
 

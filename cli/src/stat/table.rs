@@ -3,7 +3,7 @@
 use crate::output::{styled, BAD, STRONG};
 
 use super::rates::{CarriedBy, Each, Look, Refused, Row, ServedBy};
-use super::{adapter, datagrams};
+use super::{adapter, datagrams, streams};
 
 /// The processes, and each one's connections if `connections`.
 pub fn render(look: &Look, connections: bool) -> String {
@@ -27,12 +27,15 @@ pub fn render(look: &Look, connections: bool) -> String {
         text.push('\n');
         text += &table(&REFUSED_HEAD, refused.into_iter());
     }
+    let verbs = (!look.processes.is_empty()).then_some(text);
+    let tcp = streams::tables(&look.tcp, connections);
     let udp = datagrams::tables(&look.udp, connections);
-    match (look.processes.is_empty(), udp.is_empty()) {
-        (_, true) => text,
-        (true, false) => udp,
-        (false, false) => format!("{text}\n{udp}"),
-    }
+    let others = [tcp, udp].into_iter().filter(|text| !text.is_empty());
+    verbs
+        .into_iter()
+        .chain(others)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// A column's name; text to the left, numbers to the right.
@@ -291,6 +294,7 @@ pub(super) mod tests {
         let look = Look {
             processes: vec![row()],
             udp: Vec::new(),
+            tcp: Vec::new(),
         };
         assert_eq!(
             plain(&render(&look, false)),
@@ -310,6 +314,7 @@ pub(super) mod tests {
         let look = Look {
             processes: vec![row],
             udp: Vec::new(),
+            tcp: Vec::new(),
         };
         let text = plain(&render(&look, false));
         assert!(
@@ -326,6 +331,7 @@ pub(super) mod tests {
         let look = Look {
             processes: vec![row()],
             udp: Vec::new(),
+            tcp: Vec::new(),
         };
         let text = plain(&render(&look, true));
         let lines: Vec<&str> = text.lines().collect();

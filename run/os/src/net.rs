@@ -3,7 +3,6 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::sync::OnceLock;
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::net::{self, sockopt, AddressFamily, SocketFlags, SocketType};
@@ -12,7 +11,9 @@ use crate::descriptors;
 use crate::lists::{Gather, Scatter};
 use crate::private::Private;
 use crate::sys;
+use addresses::Addresses;
 
+mod addresses;
 mod apart;
 
 pub use apart::source_apart;
@@ -209,7 +210,7 @@ impl TcpListener {
                 let peer = match peer {
                     Some(peer) => {
                         let peer = peer.try_into()?;
-                        *stream.peer.get_or_init(|| peer)
+                        stream.addresses.peer(|| Ok(peer))?
                     }
                     None => stream.peer_addr()?,
                 };
@@ -245,20 +246,25 @@ impl AsFd for TcpListener {
 
 /// A connected or connecting socket.
 #[derive(Debug)]
+#[repr(C)]
 pub struct TcpStream {
+    addresses: Addresses,
+    /// Last, so that it lies beside what follows: programs with many connections look at it with that.
     fd: Private,
-    /// Its addresses, once they are known: they do not change any more.
-    local: OnceLock<SocketAddr>,
-    peer: OnceLock<SocketAddr>,
 }
 
 impl TcpStream {
     fn new(fd: Private) -> TcpStream {
         TcpStream {
             fd,
-            local: OnceLock::new(),
-            peer: OnceLock::new(),
+            addresses: Addresses::default(),
         }
+    }
+
+    /// Its addresses are hardly asked for any more, and take no memory: who asks all the same asks the kernel, which
+    /// knows no peer of a socket that was reset.
+    pub fn forget_addresses(&mut self) {
+        self.addresses = Addresses::default();
     }
 
     /// Begins to connect from an address of the kernel's choice.
@@ -360,12 +366,8 @@ impl TcpStream {
     /// # Errors
     /// The kernel's.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        if let Some(known) = self.local.get() {
-            return Ok(*known);
-        }
         // A connect binds before anything leaves.
-        let local = local_of(&self.fd)?;
-        Ok(*self.local.get_or_init(|| local))
+        self.addresses.local(|| local_of(&self.fd))
     }
 
     /// The other end's address, also once that has gone.
@@ -373,13 +375,10 @@ impl TcpStream {
     /// # Errors
     /// Not connected.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        if let Some(known) = self.peer.get() {
-            return Ok(*known);
-        }
-        let peer = net::getpeername(&self.fd)?
-            .ok_or(io::ErrorKind::NotConnected)?
-            .try_into()?;
-        Ok(*self.peer.get_or_init(|| peer))
+        self.addresses.peer(|| {
+            let peer = net::getpeername(&self.fd)?.ok_or(io::ErrorKind::NotConnected)?;
+            Ok(peer.try_into()?)
+        })
     }
 
     /// The descriptor's number.

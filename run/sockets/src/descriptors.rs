@@ -251,7 +251,7 @@ impl<S: Kinds> Descriptors<S> {
             return Some(known);
         }
         let sockets = self.kinds.sockets(kind);
-        let number = sockets.begin(origin)?;
+        let number = sockets.begin(inode, origin)?;
         let socket = Socket { kind, number };
         if !self.inodes.insert(inode, socket.to_word()) {
             sockets.end(number);

@@ -29,9 +29,9 @@ pub trait Sockets {
     /// The inode of the socket behind `fd`, if it is of this kind. What one of this kind accepted is, unasked.
     fn look(&self, fd: i32, origin: Origin) -> Option<u64>;
 
-    /// Takes a number for a socket that is not known yet; nothing to leave it to the kernel. Its [`References`] begin
-    /// right after.
-    fn begin(&self, origin: Origin) -> Option<usize>;
+    /// Takes a number for the socket with this inode, which is not known yet; nothing to leave it to the kernel. Its
+    /// [`References`] begin right after.
+    fn begin(&self, inode: u64, origin: Origin) -> Option<usize>;
 
     /// What connections begin with that this socket accepts, through `fd`: the kind's own word, which comes back as
     /// [`Origin::Accepted`].

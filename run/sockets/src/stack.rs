@@ -88,7 +88,7 @@ impl Stack {
         let (busy_after, hold) = (settings.udp_busy_after, settings.udp_hold);
         Descriptors::over(Kinds {
             datagrams: Datagrams::new(settings.udp, busy_after, hold, offload)?,
-            streams: Streams::new(settings.ddp, settings.ddp_crc, discovery),
+            streams: Streams::new(settings.ddp, settings.ddp_crc, discovery, settings.stat),
         })
     }
 }

@@ -119,7 +119,7 @@ impl Sockets for Coloured {
         (colour == self.colour).then_some(inode)
     }
 
-    fn begin(&self, origin: Origin) -> Option<usize> {
+    fn begin(&self, _inode: u64, origin: Origin) -> Option<usize> {
         let make = |number| {
             let references = References::new();
             let record = Box::leak(Box::new(Record { number, references }));

@@ -25,12 +25,13 @@ pub struct QpConfig {
 
 /// What a queue pair was created with, and what its program sets later.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub(super) struct Attributes {
-    config: QpConfig,
     access: Access,
     unreliable: bool,
     acknowledge: bool,
     aligned: bool,
+    config: QpConfig,
     start_timeout: Duration,
 }
 

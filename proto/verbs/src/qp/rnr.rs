@@ -27,17 +27,18 @@ const RNR_TIMER_10_US: [u32; 32] = [
 
 /// How long messages wait, and which one does.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub(super) struct Rnr {
+    /// The message that waits, and until when: what each pass looks at.
+    message: Option<(u64, Duration)>,
+    /// How often a message of the peer's may find no receive, where it told.
+    retries_of_peer: Option<u8>,
     /// Where nothing of the program's says otherwise; zero for not at all.
     wait: Duration,
     /// Where the peer tells nothing.
     limit: Duration,
     /// What one retry of the peer's takes.
     retry: Duration,
-    /// The message that waits, and until when.
-    message: Option<(u64, Duration)>,
-    /// How often a message of the peer's may find no receive, where it told.
-    retries_of_peer: Option<u8>,
 }
 
 impl Default for Rnr {

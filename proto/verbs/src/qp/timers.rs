@@ -31,38 +31,51 @@ const ALL: [Timer; 5] = [
     Timer::Linger,
 ];
 
-/// The deadlines, in the host's time.
-#[derive(Clone, Copy, Debug, Default)]
+/// No deadline.
+const NEVER: u64 = u64::MAX;
+
+/// The deadlines, in the host's time, nanoseconds: every queue pair has a table, and most have no deadline.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub(super) struct Timers {
-    at: [Option<Duration>; ALL.len()],
+    at: [u64; ALL.len()],
     /// The earliest of them, which the driver asks for in every pass.
-    next: Option<Duration>,
+    next: u64,
+}
+
+impl Default for Timers {
+    fn default() -> Timers {
+        Timers {
+            at: [NEVER; ALL.len()],
+            next: NEVER,
+        }
+    }
 }
 
 impl Timers {
     pub(super) fn set(&mut self, timer: Timer, at: Duration) {
-        self.at[timer as usize] = Some(at);
-        self.next = self.earliest();
+        self.at[timer as usize] = nanoseconds(at);
+        self.follow();
     }
 
     pub(super) fn cancel(&mut self, timer: Timer) {
-        self.at[timer as usize] = None;
-        self.next = self.earliest();
+        self.at[timer as usize] = NEVER;
+        self.follow();
     }
 
-    fn earliest(&self) -> Option<Duration> {
-        self.at.iter().flatten().copied().min()
+    fn follow(&mut self) {
+        self.next = self.at.into_iter().min().unwrap_or(NEVER);
     }
 
     #[inline]
     pub(super) fn is_set(&self, timer: Timer) -> bool {
-        self.at[timer as usize].is_some()
+        self.at[timer as usize] != NEVER
     }
 
     /// The earliest deadline.
     #[inline]
     pub(super) fn next(&self) -> Option<Duration> {
-        self.next
+        (self.next != NEVER).then(|| Duration::from_nanos(self.next))
     }
 
     /// A stream ends at `now`: it is not waited for without end. One that is ending already keeps its time.
@@ -74,11 +87,17 @@ impl Timers {
 
     /// Takes a deadline that has passed.
     pub(super) fn take_due(&mut self, now: Duration) -> Option<Timer> {
-        let is_due = |timer: &Timer| self.at[*timer as usize].is_some_and(|at| at <= now);
+        let now = nanoseconds(now);
+        let is_due = |timer: &Timer| self.at[*timer as usize] <= now;
         let due = ALL.into_iter().find(is_due)?;
         self.cancel(due);
         Some(due)
     }
+}
+
+/// The time as a number that is not [`NEVER`].
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).map_or(NEVER - 1, |time| time.min(NEVER - 1))
 }
 
 /// How the driver closes a stream whose time is up.

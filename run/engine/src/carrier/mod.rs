@@ -8,17 +8,20 @@
 //! All of them can be used by several threads: their callers hold a lock (the id's, the queue pair's), but readiness
 //! comes from elsewhere.
 
+mod carried;
 pub mod memory;
 mod pieces;
 pub mod same_host;
 pub mod tcp;
 
+use std::any::Any;
 use std::fmt::Debug;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use carried::Carried;
 pub use pieces::{Arrived, Done, Pieces};
 pub use weft_os::lists::{Gather, Run, Scatter};
 pub use weft_os::mem::Registered;
@@ -33,7 +36,7 @@ use crate::stats::PathRow;
 const EOPNOTSUPP: i32 = 95;
 
 /// A connection, or one that is being made.
-pub trait Carrier: Source {
+pub trait Carrier: Source + Any {
     /// Whether the connect is over, and well.
     fn is_connected(&self) -> bool;
 

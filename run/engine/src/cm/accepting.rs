@@ -274,7 +274,7 @@ impl Id {
         let mut own = self.inner.lock();
         let mut inner = child.inner.lock();
         inner.options = own.options;
-        inner.policy = own.policy;
+        inner.policy = own.policy.clone();
         inner.follow_policy(carrier);
         inner.handler = own.handler.clone();
         inner.local = carrier.local_addr().ok();

@@ -42,7 +42,7 @@ pub(super) struct Inner {
     pub(super) peer: Option<SocketAddr>,
     pub(super) options: SocketOptions,
     /// How the connection sends, where the program has said so.
-    pub(super) policy: Option<Policy>,
+    pub(super) policy: Option<Box<Policy>>,
     pub(super) qp: Option<Arc<Qp>>,
     /// The same of an id for datagrams.
     pub(super) ud_qp: Option<Arc<UdQp>>,

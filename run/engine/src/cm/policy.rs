@@ -30,7 +30,7 @@ impl Id {
             }
             _ => {}
         }
-        inner.policy = Some(policy);
+        inner.policy = Some(Box::new(policy));
         Ok(())
     }
 }

@@ -10,6 +10,7 @@
 //! | `state` | how far it is |
 //! | `directions` | what it knows of each of its directions |
 //! | [`slots`] | room for them |
+//! | `rows`, [`shown`] | what others see of them and of other sockets |
 //! | `users` | which processes have used one |
 //! | `reclaiming` | slots of connections that nobody has any more |
 //! | `refusing` | a peer for whose connection there is no room |
@@ -48,7 +49,9 @@ mod reclaiming;
 mod refusing;
 mod rest;
 mod room;
+mod rows;
 mod sending;
+pub mod shown;
 pub mod slot;
 pub mod slots;
 mod spans;

@@ -25,7 +25,7 @@ pub(super) const AREA_MAX: usize = (64 << 10) + 512;
 #[repr(C, align(4096))]
 #[derive(Debug, FromZeros)]
 pub struct Slot {
-    state: AtomicU32,
+    pub(super) state: AtomicU32,
     /// A process forked that had the socket: who has it still, the kernel alone knows.
     is_shared: AtomicU32,
     /// Something is in `rest`.
@@ -47,7 +47,7 @@ pub struct Slot {
     /// Octets of an FPDU that has to come whole; 0 for none.
     fpdu_awaited: AtomicU32,
     /// FPDUs have a CRC, and are nothing before that was checked.
-    has_crc: AtomicU32,
+    pub(super) has_crc: AtomicU32,
     /// It is to be DDP where the other end is Weft, and TCP else.
     prefers: AtomicU32,
     /// The other end, which was asked, is not Weft: the program's octets leave as they are.

@@ -7,6 +7,7 @@ use weft_os::{process, sched};
 use zerocopy::FromZeros;
 
 use super::reclaiming::Reclaiming;
+use super::rows::{self, Rows};
 use super::slot::{Slot, State};
 use crate::discovering::Room;
 
@@ -16,10 +17,11 @@ const WORDS: usize = 4096 / 8;
 /// Connections that a family of processes can have at a time.
 pub const SLOTS_MAX: usize = 16_384;
 const _: () = assert!(std::mem::size_of::<Map>() == 4096);
+const _: () = assert!(std::mem::offset_of!(Map, bits) == 0);
 /// How often slots are looked at whose process may have ended, at most.
 const LOOK_EVERY_MS: u32 = 1000;
 /// What the region is called, with what it is made of: programs of another version do not take it for theirs.
-const NAME: &str = concat!("weft-streams-", env!("CARGO_PKG_VERSION"));
+pub const NAME: &str = concat!("weft-streams-", env!("CARGO_PKG_VERSION"));
 
 /// Connections beside that, for which nobody is told any more that Weft is here: those that were told already come.
 const KEPT_FREE: u32 = (SLOTS_MAX / 64) as u32;
@@ -41,7 +43,15 @@ struct Inodes([AtomicU64; WORDS]);
 const MAP_OCTETS: usize = std::mem::size_of::<Map>();
 const INODES_COUNT: usize = SLOTS_MAX / WORDS;
 const INODES_OCTETS: usize = INODES_COUNT * std::mem::size_of::<Inodes>();
-const OCTETS: usize = MAP_OCTETS + INODES_OCTETS + SLOTS_MAX * std::mem::size_of::<Slot>();
+const ROWS_OCTETS: usize = rows::PAGES * std::mem::size_of::<Rows>();
+
+/// Octets of the map's bits, which the file begins with.
+pub(super) const BITS_OCTETS: usize = SLOTS_MAX / 8;
+/// Where in the file the inodes begin, the rows, the slots; and how long it is.
+pub(super) const INODES_AT: usize = MAP_OCTETS;
+pub(super) const ROWS_AT: usize = INODES_AT + INODES_OCTETS;
+pub(super) const SLOTS_AT: usize = ROWS_AT + ROWS_OCTETS;
+pub(super) const FILE_OCTETS: usize = SLOTS_AT + SLOTS_MAX * std::mem::size_of::<Slot>();
 
 /// The slots of a family of processes.
 #[derive(Debug)]
@@ -50,6 +60,7 @@ pub struct Slots {
     region: Region,
     pub(super) map: &'static Map,
     inodes: &'static [Inodes],
+    rows: &'static [Rows],
     slots: &'static [Slot],
     /// When all of them were last looked at.
     looked_ms: AtomicU32,
@@ -60,19 +71,20 @@ impl Slots {
     /// them. `is_handed_on`: programs started from this one are to be of the family too.
     pub fn new(is_handed_on: bool) -> Option<Slots> {
         let inherited = match is_handed_on {
-            true => Region::inherited(NAME, OCTETS),
+            true => Region::inherited(NAME, FILE_OCTETS),
             false => None,
         };
         let are_inherited = inherited.is_some();
         let region = inherited.or_else(|| match is_handed_on {
-            true => Region::with_file(NAME, OCTETS),
-            false => Region::new(OCTETS),
+            true => Region::with_file(NAME, FILE_OCTETS),
+            false => Region::new(FILE_OCTETS),
         })?;
         Some(Slots {
             are_inherited,
             map: region.values::<Map>(0, 1)?.first()?,
-            inodes: region.values(MAP_OCTETS, INODES_COUNT)?,
-            slots: region.values(MAP_OCTETS + INODES_OCTETS, SLOTS_MAX)?,
+            inodes: region.values(INODES_AT, INODES_COUNT)?,
+            rows: region.values(ROWS_AT, rows::PAGES)?,
+            slots: region.values(SLOTS_AT, SLOTS_MAX)?,
             looked_ms: AtomicU32::new(0),
             region,
         })
@@ -227,6 +239,11 @@ impl Slots {
             return;
         }
         self.free(number as usize);
+    }
+
+    /// Shows `word` of the socket with this inode to whoever looks. `again`: where something is shown already, too.
+    pub fn show(&self, inode: u64, word: u32, again: bool) {
+        rows::show(self.rows, inode, word, again);
     }
 
     /// Slots that are taken.

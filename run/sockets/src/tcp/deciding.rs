@@ -24,7 +24,7 @@ impl Streams {
     fn connect(&self, record: &Record, fd: i32, to: &[u8], is_early: bool) -> Verdict {
         if is_unspecified(to) {
             // It is dissolved, if it was connected, and begins anew.
-            record.set_standing(Standing::default());
+            self.stand(record, Standing::default());
             self.end_ddp(record);
             return Verdict::Kernel;
         }
@@ -54,7 +54,7 @@ impl Streams {
             Mode::Prefer => self.connect_and_ask(record, fd, to),
             Mode::Require => self.begin_ddp(record, fd),
         };
-        set(record, mode, state, reason);
+        self.set(record, mode, state, reason);
         verdict
     }
 
@@ -133,7 +133,7 @@ impl Streams {
         if record.slot().is_err() {
             record.set_slot(None);
         }
-        set(record, mode, state, reason);
+        self.set(record, mode, state, reason);
     }
 
     /// Connections of this listener come to descriptors that no hook sees made. Where DDP is preferred they are TCP
@@ -146,7 +146,7 @@ impl Streams {
         if !may_listen || standing.mode != Some(Mode::Prefer) {
             return;
         }
-        set(record, Mode::Prefer, State::Tcp, Reason::Released);
+        self.set(record, Mode::Prefer, State::Tcp, Reason::Released);
         if let Some(discovery) = self.discovery {
             discovery.leave(record.number);
         }
@@ -157,6 +157,18 @@ impl Streams {
         self.records
             .taken()
             .for_each(|record| self.leave_listener(record));
+    }
+
+    fn set(&self, record: &Record, mode: Mode, state: State, reason: Reason) {
+        let mode = Some(mode);
+        self.stand(
+            record,
+            Standing {
+                mode,
+                state,
+                reason,
+            },
+        );
     }
 
     /// What the program has asked for, or else the rules.
@@ -174,14 +186,6 @@ impl Streams {
 /// Whether the socket is, or may be, used in ways that no hook sees.
 fn is_used_unseen(record: &Record) -> bool {
     record.is_released() || io_uring::is_used()
-}
-
-fn set(record: &Record, mode: Mode, state: State, reason: Reason) {
-    record.set_standing(Standing {
-        mode: Some(mode),
-        state,
-        reason,
-    });
 }
 
 /// Whether the address is one of no family, which ends a connection.

@@ -11,6 +11,7 @@
 //! | `option` | the socket option by which a program asks itself |
 //! | `rsocket` | what an rsocket has beside that |
 //! | `preferring` | connections that are DDP where the other end is Weft |
+//! | [`shown`] | what others see of them |
 //! | `service` | the thread that does what nobody calls for |
 //! | `holding` | what a call that waits holds |
 //! | `lingering` | connections that the program has closed |
@@ -29,6 +30,7 @@ mod record;
 mod room;
 mod rsocket;
 mod service;
+pub mod shown;
 mod standing;
 mod transport;
 mod watching;
@@ -74,6 +76,8 @@ pub struct Streams {
     crc: bool,
     /// Of connections over DDP, in memory that forked processes share.
     slots: Option<&'static Slots>,
+    /// Others may see how the octets of sockets go.
+    is_shown: bool,
     /// Whether the other end of a connection is Weft; nothing where there is no memory to find out.
     discovery: Option<&'static Discovery>,
     /// Sockets in which something is left to do.
@@ -108,13 +112,20 @@ pub struct Streams {
 
 impl Streams {
     /// No sockets yet; of those to come `rules` say whose octets are to go as DDP.
-    /// `crc`: their FPDUs carry one. `discovery` finds out whether others are Weft.
-    pub fn new(rules: StreamRules, crc: bool, discovery: Option<&'static Discovery>) -> Streams {
+    /// `crc`: their FPDUs carry one. `discovery` finds out whether others are Weft. `is_shown`: others may see how
+    /// their octets go.
+    pub fn new(
+        rules: StreamRules,
+        crc: bool,
+        discovery: Option<&'static Discovery>,
+        is_shown: bool,
+    ) -> Streams {
         let mut streams = Streams {
             records: Pool::new(0, ROW_RECORDS),
             rules,
             crc,
             slots: None,
+            is_shown,
             discovery,
             waiting: Waiting::new(0),
             lingering: Lingering::new(),
@@ -197,13 +208,15 @@ impl Sockets for Streams {
         }
     }
 
-    fn begin(&self, origin: Origin) -> Option<usize> {
+    fn begin(&self, inode: u64, origin: Origin) -> Option<usize> {
         let row = |first: usize| {
             let records = std::array::from_fn(|at| Record::new((first + at) as u32));
             pages::place::<[Record; ROW_RECORDS]>(records).map(|row| &row[..])
         };
         let record = self.records.take(row)?;
         record.begin(origin);
+        // What another process has decided of a socket that was found goes on being shown.
+        self.show(inode, record.standing(), origin != Origin::Found);
         if let (Origin::Accepted(word), Some(rsockets)) = (origin, &self.rsockets) {
             rsockets.inherit(record.number(), word);
         }

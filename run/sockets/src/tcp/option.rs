@@ -45,7 +45,7 @@ impl Streams {
             Some(stream::State::Closed) | None => {}
         }
         record.set_asked(Asked::For(*mode));
-        record.set_standing(Standing::default());
+        self.stand(record, Standing::default());
         Ok(())
     }
 

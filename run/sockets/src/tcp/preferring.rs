@@ -150,11 +150,12 @@ impl Streams {
     fn take_answer(&self, record: &Record, is_weft: bool) {
         record.set_question(None);
         if !is_weft {
-            record.set_standing(Standing {
+            let standing = Standing {
                 state: State::Tcp,
                 reason: Reason::NotThere,
                 ..record.standing()
-            });
+            };
+            self.stand(record, standing);
         }
     }
 

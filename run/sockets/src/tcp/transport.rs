@@ -80,11 +80,12 @@ impl Streams {
         }
         if fd >= 0 {
             self.forget_slot(record);
-            record.set_standing(Standing {
+            let standing = Standing {
                 state: State::Tcp,
                 reason: Reason::NoRoom,
                 ..record.standing()
-            });
+            };
+            self.stand(record, standing);
             // What lies in the socket is framed, and nobody knows any more how.
             stream::reset(fd);
         }
@@ -98,11 +99,12 @@ impl Streams {
             return;
         }
         if !record.lacks_room() {
-            record.set_standing(Standing {
+            let standing = Standing {
                 state: State::Tcp,
                 reason: Reason::NoRoom,
                 ..record.standing()
-            });
+            };
+            self.stand(record, standing);
             if !self.is_full_told.swap(true, Ordering::Relaxed) {
                 weft_settings::warn!(
                     "{} connections over DDP are open, and there is no room for more: others are TCP, and peers that \

@@ -262,7 +262,7 @@ mod tests {
 
     fn streams() -> Streams {
         let rules = weft_settings::streams::StreamRules::parse("require").unwrap();
-        Streams::new(rules, false, None)
+        Streams::new(rules, false, None, false)
     }
 
     #[test]
@@ -271,7 +271,7 @@ mod tests {
         weft_os::process::watch();
         let streams = streams();
         let [one, other] = [(); 2].map(|()| {
-            let number = streams.begin(Origin::Made).unwrap();
+            let number = streams.begin(1, Origin::Made).unwrap();
             streams.record(number).unwrap()
         });
         let first = watch(3, 4, 77);
@@ -309,7 +309,7 @@ mod tests {
         weft_os::process::watch();
         let streams = streams();
         let record = streams
-            .record(streams.begin(Origin::Made).unwrap())
+            .record(streams.begin(1, Origin::Made).unwrap())
             .unwrap();
         let epolls = || {
             let mut epolls: Vec<i32> = record.watches().map(|watch| watch.epoll).collect();

@@ -205,7 +205,7 @@ impl Sockets for Datagrams {
         is_internet(facts.family).then_some(facts.inode)
     }
 
-    fn begin(&self, origin: Origin) -> Option<usize> {
+    fn begin(&self, _inode: u64, origin: Origin) -> Option<usize> {
         let make = |number| {
             let record = pages::place(Record::new(number, self.slots))?;
             Some(std::slice::from_ref(&*record))

@@ -10,7 +10,7 @@ fn datagrams() -> Datagrams {
 
 /// A socket of this process, as descriptors begin it.
 fn begun(datagrams: &Datagrams) -> &'static Record {
-    let number = datagrams.begin(Origin::Made).unwrap();
+    let number = datagrams.begin(1, Origin::Made).unwrap();
     let record = datagrams.record(number).unwrap();
     record.references.begin(1);
     record
@@ -78,7 +78,7 @@ fn a_rule_for_others_takes_no_segmentation_from_a_socket() {
 #[test]
 fn only_sockets_made_here_are_coalesced() {
     let datagrams = datagrams();
-    let number = datagrams.begin(Origin::Found).unwrap();
+    let number = datagrams.begin(1, Origin::Found).unwrap();
     assert!(datagrams
         .record(number)
         .unwrap()

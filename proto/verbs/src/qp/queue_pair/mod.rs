@@ -57,28 +57,33 @@ use crate::types::{Access, PdId, QpCap, QpNumber, QpState};
 use crate::host::Host;
 
 /// A queue pair.
+///
+/// Its parts stand in memory in this order: those that every message touches come first, and of the others what every
+/// message looks at lies together. A process with a thousand queue pairs finds none of them in its caches, and waits
+/// for each line of memory that it looks at (docs/scale.md).
 #[derive(Debug)]
+#[repr(C)]
 pub struct Qp {
-    attributes: Attributes,
     lifecycle: Lifecycle,
-    stream: Option<Stream>,
-    outgoing: Outgoing,
-    control: Control,
     turn: Turn,
-    requester: Requester,
-    reads: OutstandingReads,
+    control: Control,
+    outgoing: Outgoing,
     acknowledgements: Acknowledgements,
-    responder: Responder,
-    delayed: Delayed,
-    probes: Probes,
+    requester: Requester,
+    stream: Option<Stream>,
     arriving: Arriving,
-    writes: Writes,
     receives: Receives,
     rnr_queue: RnrQueue,
-    rnr: Rnr,
-    timers: Timers,
     events: VecDeque<QpEvent>,
     counters: QpCounters,
+    writes: Writes,
+    delayed: Delayed,
+    reads: OutstandingReads,
+    responder: Responder,
+    attributes: Attributes,
+    timers: Timers,
+    probes: Probes,
+    rnr: Rnr,
 }
 
 impl Qp {

@@ -15,7 +15,7 @@ use weft_verbs::qp::{Ending, MeetingNumber, Qp as QpMachine};
 
 use super::buffers::{self, BUFFER_OCTETS};
 use super::placing::Placing;
-use crate::carrier::{Carrier, Transfer};
+use crate::carrier::{Carried, Carrier, Transfer};
 use crate::host::EngineHost;
 use crate::progress::Token;
 use crate::stats::{Published, Slot};
@@ -35,20 +35,15 @@ pub(super) enum StreamEnd {
     Broken,
 }
 
+/// A queue pair's stream. In memory what every pass looks at comes first, as in the queue pair itself.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Stream {
-    pub(super) carrier: Box<dyn Carrier>,
-    pub(super) token: Token,
-    /// The other end: a socket that was reset does not know it any more.
-    pub(super) peer: SocketAddr,
-    pub(super) slot: Slot,
-    pub(super) published: Published,
+    pub(super) carrier: Carried,
     /// Borrowed for a pass, and kept while octets in it are not consumed.
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// Takes octets in any order; without it they are taken in order.
-    placing: Option<Box<Placing>>,
     /// The socket takes no more for now.
     pub(super) blocked: bool,
     /// What the epoll set waits for.
@@ -58,18 +53,25 @@ pub(super) struct Stream {
     pub(super) has_rings: bool,
     /// It has, and octets go through them.
     pub(super) shares: bool,
-    /// When it is looked at next for room in its ring that no bell can tell of.
-    pub(super) room_looked_for_at: Option<Duration>,
     /// Whoever polls looks at it, and its bell is not armed.
     pub(super) listed: bool,
-    /// What its peer was told, to offer rings by.
-    pub(super) meeting: Option<MeetingNumber>,
-    /// How it ended, where the queue pair goes on receiving what had arrived.
-    pub(super) over: Option<StreamEnd>,
     /// The socket takes nothing any more.
     broken: bool,
+    /// How it ended, where the queue pair goes on receiving what had arrived.
+    pub(super) over: Option<StreamEnd>,
+    /// Takes octets in any order; without it they are taken in order.
+    placing: Option<Box<Placing>>,
+    pub(super) token: Token,
+    pub(super) slot: Slot,
     pub(super) octets_in: u64,
     pub(super) octets_out: u64,
+    pub(super) published: Published,
+    /// The other end: a socket that was reset does not know it any more.
+    pub(super) peer: SocketAddr,
+    /// When it is looked at next for room in its ring that no bell can tell of.
+    pub(super) room_looked_for_at: Option<Duration>,
+    /// What its peer was told, to offer rings by.
+    pub(super) meeting: Option<MeetingNumber>,
 }
 
 impl Stream {
@@ -86,7 +88,7 @@ impl Stream {
             room_looked_for_at: None,
             listed: false,
             meeting: None,
-            carrier,
+            carrier: carrier.into(),
             token,
             peer,
             slot,
