@@ -89,7 +89,8 @@ Examples:
 
 const STAT_LONG_ABOUT: &str = "\
 Show what goes over Weft: for each process its connections, queue pairs, octets and operations in \
-each direction, errors, and rates since the last look. On a terminal it looks again every second until \
+each direction, errors, and rates since the last look. Programs with a rule of --ddp or --udp 'uoe ...' have tables \
+of their own: how the octets of their sockets go, and with a PID why. On a terminal it looks again every second until \
 Ctrl-C; elsewhere, and as JSON, it prints once and ends, unless --watch or --interval is given.
 
 The figures are read from memory that each served process keeps (turned off by WEFT_STAT=off); \

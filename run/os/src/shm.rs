@@ -65,7 +65,9 @@ impl SharedWords {
     /// # Errors
     /// No permission, gone, or not sealed against shrinking.
     pub fn open(path: &Path) -> io::Result<SharedWords> {
-        let fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        // Whoever runs the process named the file, and may have meant a pipe to be waited for.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let fd = rustix::fs::open(path, flags, Mode::empty())?;
         let seals = rustix::fs::fcntl_get_seals(&fd)?;
         if !seals.contains(SealFlags::SHRINK) {
             return Err(io::Error::new(

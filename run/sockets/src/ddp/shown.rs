@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::mem::offset_of;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use super::rows::{self, number};
@@ -45,7 +45,11 @@ impl Shown {
     /// # Errors
     /// No permission, gone, or not a file of this layout.
     pub fn open(path: &Path) -> io::Result<Shown> {
-        let file = File::open(path)?;
+        // Whoever runs the process named the file, and may have meant a pipe to be waited for.
+        let file = File::options()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(path)?;
         if file.metadata()?.len() != FILE_OCTETS as u64 {
             let what = "not what this version of Weft shows of TCP sockets";
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
@@ -130,6 +134,22 @@ mod tests {
         slots.show(4711, 9, true);
         assert_eq!(shown.word(4711).unwrap(), Some(9));
         assert!(Shown::open(Path::new("/proc/self/exe")).is_err());
+    }
+
+    #[test]
+    fn a_pipe_under_its_name_is_not_waited_for() {
+        let path = std::env::temp_dir().join(format!("weft-shown-{}", std::process::id()));
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &path,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR,
+            0,
+        )
+        .unwrap();
+        let opened = Shown::open(&path);
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(opened.unwrap_err().kind(), io::ErrorKind::InvalidData);
     }
 
     #[test]

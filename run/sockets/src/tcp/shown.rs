@@ -2,8 +2,8 @@
 
 use std::io;
 
+use crate::ddp;
 use crate::ddp::shown::{Connection, Shown};
-use crate::ddp::{self};
 use crate::Errno;
 
 use super::standing::{Reason, Standing, State};
