@@ -249,7 +249,7 @@ impl AsFd for TcpListener {
 #[repr(C)]
 pub struct TcpStream {
     addresses: Addresses,
-    /// Last, so that it lies beside what follows: programs with many connections look at it with that.
+    /// Last: in a queue pair what each pass looks at stands behind it, in the same line of memory.
     fd: Private,
 }
 
@@ -261,8 +261,8 @@ impl TcpStream {
         }
     }
 
-    /// Its addresses are hardly asked for any more, and take no memory: who asks all the same asks the kernel, which
-    /// knows no peer of a socket that was reset.
+    /// Forgets the addresses, for which hardly anybody asks once the connection stands, and frees their memory. Who
+    /// asks all the same asks the kernel, which knows no peer of a socket that was reset.
     pub fn forget_addresses(&mut self) {
         self.addresses = Addresses::default();
     }
