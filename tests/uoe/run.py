@@ -342,7 +342,9 @@ def a_port_that_another_program_takes(bed):
         while programs < 1000:
             is_wefts = second.recv(1000).startswith(b"WeftUDP\0")
             wefts, programs = wefts + is_wefts, programs + (not is_wefts)
-    expect(wefts, wefts <= 4)
+    # Two bells in a row that do not arrive, one when the receiver is asked for again, and up to three that were rung
+    # while its program was awake: it takes what waits all the same, and the row begins again.
+    expect(wefts, wefts <= 6)
 
 
 @case()

@@ -46,16 +46,23 @@ impl Bells {
 impl Service {
     /// Something waits at a socket, and nobody was told. It came on this channel of the carrier of this generation.
     pub(crate) fn ring(&mut self, port: Held, by: (u32, u16)) {
-        self.ring_once(port, by);
+        let is_heard = self.ring_once(port, by);
         let taken = taken(port);
         let (again_at, pause) = (now() + AGAIN_MIN, AGAIN_MIN);
+        // Where the program has taken nothing since the last bell that one is of the same row.
+        let before = self
+            .bells
+            .0
+            .iter()
+            .find(|other| other.port == port && other.taken == taken);
+        let unheard = before.map_or(0, |before| before.unheard);
         let bell = Bell {
             port,
             by,
             taken,
             again_at,
             pause,
-            unheard: 0,
+            unheard: if is_heard { 0 } else { unheard + 1 },
         };
         match self.bells.0.iter_mut().find(|other| other.port == port) {
             Some(other) => *other = bell,
@@ -95,7 +102,7 @@ impl Service {
             }
             let taken = taken(port);
             if taken != bell.taken {
-                (bell.taken, bell.pause) = (taken, AGAIN_MIN);
+                (bell.taken, bell.pause, bell.unheard) = (taken, AGAIN_MIN, 0);
                 bell.again_at = now() + AGAIN_MIN;
                 at += 1;
                 continue;
