@@ -68,7 +68,7 @@ pub unsafe fn resolve_route(id: *mut rdma_cm_id) -> Outcome<()> {
 
 /// Most Reads outstanding that a connection can be made with.
 fn most_reads() -> u8 {
-    let most = weft_engine::device::attributes().max_qp_rd_atom;
+    let most = weft_engine::types::MAX_RD_ATOMIC;
     // The value 255 asks for whatever the device has.
     u8::try_from(most).unwrap_or(u8::MAX - 1)
 }

@@ -6,7 +6,10 @@
 
 use std::cell::RefCell;
 
-/// Octets of a buffer at least.
+/// Octets that a new buffer has at least, beside those it is to hold. The memory of a whole one would be touched while
+/// the thread's first connection comes up.
+pub(super) const BUFFER_OCTETS_MIN: usize = 8 * 1024;
+/// Octets of a buffer once a read has filled it.
 pub(super) const BUFFER_OCTETS: usize = 64 * 1024;
 /// Buffers that a thread keeps for its next streams.
 const BUFFERS_KEPT_MAX: usize = 4;
@@ -15,17 +18,19 @@ thread_local! {
     static FREE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A buffer of at least [`BUFFER_OCTETS`] octets; what stands in it is of no meaning.
-pub(super) fn take() -> Vec<u8> {
+/// A buffer of at least [`BUFFER_OCTETS_MIN`] octets beside `held`; what stands in it is of no meaning.
+pub(super) fn take(held: usize) -> Vec<u8> {
     let free = FREE.try_with(|free| free.borrow_mut().pop());
-    free.ok()
-        .flatten()
-        .unwrap_or_else(|| vec![0; BUFFER_OCTETS])
+    let mut buffer = free.ok().flatten().unwrap_or_default();
+    if buffer.len() < held + BUFFER_OCTETS_MIN {
+        buffer.resize(held + BUFFER_OCTETS_MIN, 0);
+    }
+    buffer
 }
 
 /// Gives a buffer back.
 pub(super) fn give_back(buffer: Vec<u8>) {
-    if buffer.len() < BUFFER_OCTETS {
+    if buffer.len() < BUFFER_OCTETS_MIN {
         return;
     }
     // A thread that is ending keeps none.
@@ -43,19 +48,21 @@ mod tests {
 
     #[test]
     fn a_thread_uses_the_same_buffer_again() {
-        let buffer = take();
-        assert!(buffer.len() >= BUFFER_OCTETS);
+        let buffer = take(0);
+        assert!(buffer.len() >= BUFFER_OCTETS_MIN);
         let at = buffer.as_ptr();
         give_back(buffer);
-        let again = take();
+        let again = take(0);
         assert_eq!(again.as_ptr(), at);
         give_back(Vec::new());
-        assert!(take().len() >= BUFFER_OCTETS, "an empty one is none");
+        assert!(take(0).len() >= BUFFER_OCTETS_MIN, "an empty one is none");
+        give_back(again);
+        assert!(take(100_000).len() >= 100_000 + BUFFER_OCTETS_MIN);
     }
 
     #[test]
     fn a_thread_keeps_a_few() {
-        let many: Vec<_> = (0..3 * BUFFERS_KEPT_MAX).map(|_| take()).collect();
+        let many: Vec<_> = (0..3 * BUFFERS_KEPT_MAX).map(|_| take(0)).collect();
         many.into_iter().for_each(give_back);
         assert_eq!(FREE.with(|free| free.borrow().len()), BUFFERS_KEPT_MAX);
     }

@@ -19,8 +19,8 @@ const DIRECT_OCTETS_MIN: usize = 4096;
 
 impl Stream {
     pub(super) fn borrow_buffer(&mut self) {
-        let mut buffer = buffers::take();
         let held = self.end - self.start;
+        let mut buffer = buffers::take(held);
         buffer[..held].copy_from_slice(&self.buffer[self.start..self.end]);
         self.buffer = buffer;
         self.start = 0;
@@ -108,6 +108,9 @@ impl Stream {
             .recv(&mut self.buffer[self.end..self.end + asked]);
         if let Transfer::Octets(octets) = outcome {
             self.end += octets;
+            if octets == room && self.buffer.len() < BUFFER_OCTETS {
+                self.buffer.resize(BUFFER_OCTETS, 0);
+            }
         }
         (asked, outcome)
     }

@@ -13,7 +13,7 @@ use weft_verbs::outgoing::Piece;
 use weft_verbs::placing::PlacePolicy;
 use weft_verbs::qp::{Ending, MeetingNumber, Qp as QpMachine};
 
-use super::buffers::{self, BUFFER_OCTETS};
+use super::buffers::{self, BUFFER_OCTETS_MIN};
 use super::placing::Placing;
 use crate::carrier::{Carried, Carrier, Transfer};
 use crate::host::EngineHost;
@@ -294,7 +294,7 @@ impl Stream {
             self.octets_in += octets as u64;
             return (octets > 0, end);
         }
-        if self.buffer.len() < BUFFER_OCTETS {
+        if self.buffer.len() < BUFFER_OCTETS_MIN {
             self.borrow_buffer();
         }
         let received = self.receive_all(qp, host);
