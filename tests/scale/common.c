@@ -89,12 +89,20 @@ void say(const char *format, ...)
 
 uint64_t resident(void)
 {
-	unsigned long pages = 0;
-	FILE *file = fopen("/proc/self/statm", "r");
+	FILE *file = fopen("/proc/self/status", "r");
+	char line[256];
+	unsigned long kib, sum = 0;
+	int found = 0;
 
-	MUST(file && fscanf(file, "%*u %lu", &pages) == 1, "/proc/self/statm");
+	MUST(file, "/proc/self/status");
+	while (fgets(line, sizeof(line), file))
+		if (sscanf(line, "RssAnon: %lu", &kib) == 1 || sscanf(line, "RssShmem: %lu", &kib) == 1) {
+			sum += kib;
+			found++;
+		}
 	fclose(file);
-	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+	MUST(found == 2, "RssAnon and RssShmem in /proc/self/status");
+	return sum * 1024;
 }
 
 /* --- meters: buckets of one part in 128 */

@@ -71,7 +71,7 @@ _Noreturn void die(const char *what, ...) __attribute__((format(printf, 1, 2)));
 void *room(size_t octets);
 /* A line of JSON for whoever drives the programs. */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Octets of this process that are in memory. */
+/* Octets of this process's own that are in memory: pages of files, such as a library's code, the machine has once. */
 uint64_t resident(void);
 
 /* Values, of which quantiles can be told to a hundredth. */

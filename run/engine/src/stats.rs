@@ -197,18 +197,24 @@ pub(crate) struct Stats {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Slot(Option<u32>);
 
-/// What a connection publishes after a pass.
+/// What a connection has done so far, as the totals have it. A stream keeps what it published last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Published {
+pub(crate) struct Counted {
     pub octets_in: u64,
     pub octets_out: u64,
     pub sends: u64,
     pub recvs: u64,
+    pub errors: u64,
+    pub refused_accesses: u64,
+}
+
+/// What a connection publishes after a pass.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Published {
+    pub counted: Counted,
     pub segments_in: u64,
     pub segments_out: u64,
-    pub errors: u64,
     pub mulpdu: u64,
-    pub refused_accesses: u64,
     pub rings: u64,
     pub placed_ahead: u64,
     pub copied: u64,
@@ -298,8 +304,10 @@ impl Stats {
         Some(InterfaceRow { words, place })
     }
 
-    /// Publishes a connection's counts; the totals grow by the difference to `before`.
-    pub(crate) fn publish(&self, slot: Slot, before: &Published, now: &Published) {
+    /// Publishes what a connection has counted; the totals grow by the difference to `before`. The rest changes with
+    /// octets, or is seen with the next ones.
+    pub(crate) fn publish(&self, slot: Slot, before: &Counted, published: &Published) {
+        let now = &published.counted;
         if before == now {
             return;
         }
@@ -309,15 +317,15 @@ impl Stats {
                 now.octets_out,
                 now.sends,
                 now.recvs,
-                now.segments_in,
-                now.segments_out,
+                published.segments_in,
+                published.segments_out,
                 now.errors,
-                now.mulpdu,
+                published.mulpdu,
                 now.refused_accesses,
-                now.rings,
-                now.placed_ahead,
-                now.copied,
-                now.buffered,
+                published.rings,
+                published.placed_ahead,
+                published.copied,
+                published.buffered,
             ];
             for (word, count) in words[9..].iter().zip(counts) {
                 word.store(count, Ordering::Relaxed);

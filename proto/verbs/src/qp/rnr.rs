@@ -16,8 +16,9 @@ const WAIT_OF_UNRELIABLE: Duration = Duration::from_millis(100);
 const RETRY_FOR_EVER: u8 = 7;
 /// A wait without end.
 const FOR_EVER: Duration = Duration::MAX;
-/// A retry takes at least this long. The timer names the least time, and devices are slower than its smallest values.
-const RETRY_MIN: Duration = Duration::from_millis(1);
+/// Microseconds that a retry takes at least. The timer names the least time, and devices are slower than its smallest
+/// values.
+const RETRY_US_MIN: u32 = 1000;
 
 /// The times that `min_rnr_timer` stands for, in units of 10 µs (InfiniBand table 45).
 const RNR_TIMER_10_US: [u32; 32] = [
@@ -33,12 +34,12 @@ pub(super) struct Rnr {
     message: Option<(u64, Duration)>,
     /// How often a message of the peer's may find no receive, where it told.
     retries_of_peer: Option<u8>,
+    /// Microseconds that one retry of the peer's takes.
+    retry_us: u32,
     /// Where nothing of the program's says otherwise; zero for not at all.
     wait: Duration,
     /// Where the peer tells nothing.
     limit: Duration,
-    /// What one retry of the peer's takes.
-    retry: Duration,
 }
 
 impl Default for Rnr {
@@ -47,7 +48,7 @@ impl Default for Rnr {
         Rnr {
             wait: FOR_EVER,
             limit: FOR_EVER,
-            retry: RETRY_MIN,
+            retry_us: RETRY_US_MIN,
             message: None,
             retries_of_peer: None,
         }
@@ -73,8 +74,8 @@ impl Rnr {
 
     /// Sets how long one retry of the peer's takes, as the code of `min_rnr_timer`; of it the lowest five bits count.
     pub(super) fn set_min_timer(&mut self, code: u8) {
-        let time = Duration::from_micros(10) * RNR_TIMER_10_US[usize::from(code & 31)];
-        self.retry = time.max(RETRY_MIN);
+        let time_us = 10 * RNR_TIMER_10_US[usize::from(code & 31)];
+        self.retry_us = time_us.max(RETRY_US_MIN);
     }
 
     /// What waits may be lost: it waits for a short time.
@@ -142,7 +143,7 @@ impl Rnr {
         let most = if peer_has_gone { self.wait } else { FOR_EVER };
         let told = self
             .retries_of_peer
-            .map(|count| self.retry * u32::from(count));
+            .map(|count| Duration::from_micros(u64::from(self.retry_us) * u64::from(count)));
         let limit = self.limit.min(most);
         let until = now.saturating_add(told.map_or(limit, |told| told.min(limit)));
         let known = self.message.filter(|(same, _)| *same == message);
@@ -184,8 +185,8 @@ mod tests {
         let (mut rnr, mut timers) = (Rnr::default(), Timers::default());
         rnr.set_wait(100 * MS);
         rnr.set_min_timer(20);
-        assert_eq!(rnr.retry, Duration::from_micros(10_240));
-        rnr.retry = 10 * MS;
+        assert_eq!(rnr.retry_us, 10_240);
+        rnr.retry_us = 10_000;
         let mut until = |message, retries, now| until(&mut rnr, &mut timers, message, retries, now);
         assert_eq!(until(1, None, 5 * MS), Some(105 * MS));
         assert_eq!(until(1, None, 6 * MS), Some(105 * MS), "known");

@@ -309,7 +309,7 @@ impl Id {
         inner.phase = Phase::Starting {
             carrier,
             token,
-            startup,
+            startup: Box::new(startup),
             request: None,
             places: Some(places),
         };

@@ -89,16 +89,17 @@ pub(super) enum Phase {
     Starting {
         carrier: Box<dyn Carrier>,
         token: Token,
-        startup: Startup,
+        /// Apart: an id is in this phase for a moment, and keeps room for the largest one for good.
+        startup: Box<Startup>,
         /// The request, once it is there.
         request: Option<PeerRequest>,
         /// Of the accepting side.
         places: Option<Places>,
     },
-    /// The socket is the queue pair's. `announced`: the program knows.
+    /// The socket is the queue pair's.
     Connected {
-        announced: bool,
-        established: Box<Event>,
+        /// What the program is to be told once the peer's first FPDU is there; nothing where it knows already.
+        untold: Option<Box<Event>>,
     },
     /// It takes requests for datagrams.
     Answering {

@@ -94,8 +94,7 @@ impl Id {
             return Err(Error::Os(104));
         }
         inner.phase = Phase::Connected {
-            announced: !wait_for_peer,
-            established: Box::new(event.clone()),
+            untold: wait_for_peer.then(|| Box::new(event.clone())),
         };
         // Under the lock: the program may post as soon as it has the event, and the end of the
         // stream is told after its beginning.
@@ -155,7 +154,7 @@ impl Id {
 struct Taken {
     carrier: Box<dyn Carrier>,
     token: Token,
-    startup: Startup,
+    startup: Box<Startup>,
     turn: Option<Turn>,
 }
 

@@ -280,7 +280,7 @@ impl Id {
         inner.phase = Phase::Starting {
             carrier,
             token,
-            startup,
+            startup: Box::new(startup),
             request: None,
             places: None,
         };
@@ -375,7 +375,7 @@ impl Id {
             }
             outcome = startup.outcome().unwrap_or(outcome);
         }
-        if matches!(startup, Startup::Initiator(_)) {
+        if matches!(**startup, Startup::Initiator(_)) {
             engine.progress.busy_wait.answered();
         }
         drop(inner);
@@ -409,10 +409,7 @@ impl Id {
         event.responder_resources = established.ird.min(255) as u8;
         event.initiator_depth = established.ord.min(255) as u8;
         let mut inner = self.inner.lock();
-        let phase = Phase::Connected {
-            announced: true,
-            established: Box::new(event.clone()),
-        };
+        let phase = Phase::Connected { untold: None };
         let (carrier, token) = match std::mem::replace(&mut inner.phase, phase) {
             Phase::Starting { carrier, token, .. } => (carrier, token),
             other => {
@@ -620,17 +617,12 @@ impl Id {
     /// established.
     pub(super) fn on_first_fpdu(&self) {
         let mut inner = self.inner.lock();
-        let Phase::Connected {
-            announced,
-            established,
-        } = &mut inner.phase
-        else {
+        let Phase::Connected { untold } = &mut inner.phase else {
             return;
         };
-        if !std::mem::replace(announced, true) {
-            let event = (**established).clone();
+        if let Some(event) = untold.take() {
             if let Some(channel) = &inner.channel {
-                channel.post(event);
+                channel.post(*event);
             }
         }
     }
@@ -642,9 +634,10 @@ impl Id {
             self.on_first_fpdu();
         }
         let mut inner = self.inner.lock();
-        if let Phase::Connected { announced, .. } = inner.phase {
+        if let Phase::Connected { untold } = &inner.phase {
+            let is_told = untold.is_none();
             inner.phase = Phase::Disconnected;
-            if announced {
+            if is_told {
                 self.post(&inner, EventKind::Disconnected, 0);
             } else {
                 self.post(&inner, EventKind::ConnectError, -ECONNRESET);

@@ -7,7 +7,7 @@ use super::lease::{follow_network, Leased};
 use super::stream::Stream;
 use super::{Inner, Qp};
 use crate::engine::Engine;
-use crate::stats::Published;
+use crate::stats::{Counted, Published};
 
 /// Whether octets are waited for.
 pub(super) fn wants_octets(machine: &QpMachine, leased: &Leased, stream: &Stream) -> bool {
@@ -43,23 +43,26 @@ impl Qp {
         }
         let counters = inner.machine.counters();
         let [placed_ahead, copied, buffered] = stream.placed_and_kept();
-        let now = Published {
+        let counted = Counted {
             octets_in: stream.octets_in,
             octets_out: stream.octets_out,
             sends: counters.sends_completed,
             recvs: counters.recvs_completed,
+            errors: counters.errors,
+            refused_accesses: counters.refused_accesses,
+        };
+        let now = Published {
+            counted,
             segments_in: counters.segments_in,
             segments_out: counters.segments_out,
-            errors: counters.errors,
             mulpdu: inner.machine.mulpdu().unwrap_or(0) as u64,
-            refused_accesses: counters.refused_accesses,
             rings: u64::from(stream.shares),
             placed_ahead,
             copied,
             buffered,
         };
-        engine.stats.publish(stream.slot, &stream.published, &now);
-        stream.published = now;
+        engine.stats.publish(stream.slot, &stream.counted, &now);
+        stream.counted = counted;
         Self::follow_deadline(inner, engine);
     }
 

@@ -182,9 +182,9 @@ impl Qp {
         if let Some(stream) = inner
             .stream
             .as_ref()
-            .filter(|s| s.published.refused_accesses < refused)
+            .filter(|s| s.counted.refused_accesses < refused)
         {
-            let more = refused - stream.published.refused_accesses;
+            let more = refused - stream.counted.refused_accesses;
             engine.refusals.note_accesses(stream.peer.ip(), more);
         }
         if let Some(end) = end.or_else(|| emptied(inner)) {

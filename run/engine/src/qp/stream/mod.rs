@@ -18,7 +18,7 @@ use super::placing::Placing;
 use crate::carrier::{Carried, Carrier, Transfer};
 use crate::host::EngineHost;
 use crate::progress::Token;
-use crate::stats::{Published, Slot};
+use crate::stats::{Counted, Slot};
 
 /// Octets framed ahead of the socket when payload goes by reference.
 const FILL_BY_REFERENCE_OCTETS: usize = 512 * 1024;
@@ -65,7 +65,7 @@ pub(super) struct Stream {
     pub(super) slot: Slot,
     pub(super) octets_in: u64,
     pub(super) octets_out: u64,
-    pub(super) published: Published,
+    pub(super) counted: Counted,
     /// The other end: a socket that was reset does not know it any more.
     pub(super) peer: SocketAddr,
     /// When it is looked at next for room in its ring that no bell can tell of.
@@ -92,7 +92,7 @@ impl Stream {
             token,
             peer,
             slot,
-            published: Published::default(),
+            counted: Counted::default(),
             buffer: leftover.to_vec(),
             start: 0,
             end: leftover.len(),
