@@ -293,6 +293,10 @@ impl Id {
             std::mem::replace(&mut inner.channel, channel.cloned())
         };
         if let (Some(old), Some(new), Some(me)) = (old, channel, self.me.upgrade()) {
+            // Every id of a connect request comes by here, and all events that wait would be looked at for each.
+            if Arc::ptr_eq(&old, new) {
+                return;
+            }
             for event in old.take_events_of(&me) {
                 new.post(event);
             }
