@@ -60,6 +60,11 @@ pub fn of_engine(attr: &ibv_qp_attr, named: QpAttrMask) -> Outcome<QpAttr> {
         true => rights(attr.qp_access_flags)?,
         false => Access::NONE,
     };
+    // Which address an index stands for is asked of the kernel, so only where the path is named.
+    let ends = match named.contains(QpAttrMask::AV) {
+        true => ends(&attr.ah_attr).ok(),
+        false => None,
+    };
     Ok(QpAttr {
         named,
         state: state_of(attr.qp_state, QpAttrMask::STATE)?,
@@ -69,7 +74,7 @@ pub fn of_engine(attr: &ibv_qp_attr, named: QpAttrMask) -> Outcome<QpAttr> {
         pkey_index: attr.pkey_index,
         port: attr.port_num,
         path_port: attr.ah_attr.port_num,
-        ends: ends(&attr.ah_attr).ok(),
+        ends,
         path_mtu: attr.path_mtu,
         timeout: attr.timeout,
         retry_cnt: attr.retry_cnt,

@@ -230,8 +230,8 @@ pub fn address_at(index: u8) -> Outcome<IpAddr> {
     if Face::of_process() == Face::Iwarp {
         return invalid();
     }
-    if let Ok(found) = gid(u32::from(PORT), u32::from(index)) {
-        return Ok(device::address_of(found.raw));
+    if let Some(found) = device::address_at(usize::from(index)) {
+        return Ok(found);
     }
     let behind = LOOPBACK
         .into_iter()

@@ -1,7 +1,9 @@
 //! The device `weft0`: what it says of itself.
 
+use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use weft_os::fork::once;
 use weft_os::ifaces;
@@ -186,7 +188,30 @@ pub fn address_gids() -> Vec<AddressGid> {
             }
         }
     }
-    table_of(found)
+    let table = table_of(found);
+    let _ = RECENT.try_with(|recent| recent.replace(Some((Instant::now(), table.clone()))));
+    table
+}
+
+/// For so long a thread goes by the table that it has asked for last, where many queue pairs name an index of it one
+/// after another: asking takes longer than bringing one up.
+const RECENT_FOR: Duration = Duration::from_millis(100);
+
+thread_local! {
+    static RECENT: RefCell<Option<(Instant, Vec<AddressGid>)>> = const { RefCell::new(None) };
+}
+
+/// The address that an index of [`address_gids`] stands for. A thread that was told of a table goes by that one, or by
+/// a later one.
+pub fn address_at(index: usize) -> Option<IpAddr> {
+    let recent = RECENT.try_with(|recent| {
+        let recent = recent.borrow();
+        let (asked, table) = recent.as_ref()?;
+        let gid = table.get(index)?;
+        (asked.elapsed() < RECENT_FOR).then_some(gid.address)
+    });
+    let recent = recent.ok().flatten();
+    recent.or_else(|| Some(address_gids().get(index)?.address))
 }
 
 /// Those of the network that the engine runs over, where that has addresses of its own.
@@ -294,6 +319,24 @@ mod tests {
     #[test]
     fn this_machine_has_an_address() {
         assert!(!address_gids().is_empty(), "at least 127.0.0.1");
+    }
+
+    #[test]
+    fn an_index_is_of_the_table_that_the_thread_was_told_last_and_of_none_that_is_old() {
+        let first = address_gids()[0].address;
+        assert_eq!(address_at(0), Some(first));
+        let elsewhere = AddressGid {
+            address: [192, 0, 2, 7].into(),
+            ifindex: 1,
+        };
+        let told = |ago| RECENT.set(Some((Instant::now() - ago, vec![elsewhere])));
+        told(Duration::ZERO);
+        assert_eq!(address_at(0), Some(elsewhere.address));
+        assert_eq!(address_gids()[0].address, first, "the kernel is asked");
+        assert_eq!(address_at(0), Some(first));
+        told(RECENT_FOR);
+        assert_eq!(address_at(0), Some(first), "it was old");
+        assert_eq!(address_at(255), None);
     }
 
     #[test]

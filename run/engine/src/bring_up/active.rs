@@ -8,8 +8,9 @@ use weft_verbs::types::MAX_RD_ATOMIC;
 
 use super::message::{Message, Proof};
 use super::{Attempt, Destination, Exchange, Peer, State, RETRY_DELAY_MAX};
-use crate::cm::{Admission, ConnParam, Handler, Id};
+use crate::cm::{ConnParam, Handler, Id};
 use crate::numbers::port_of;
+use crate::qp::Admission;
 
 impl State {
     /// What this end has said on a connection that may be answered.

@@ -57,6 +57,7 @@ impl Qp {
             token,
             established: &established,
             leftover: &[],
+            admission: None,
             owner: Arc::new(Nobody),
         })?;
         self.lock().machine.set_peer_is_weft();

@@ -5,15 +5,11 @@ use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
-use weft_verbs::iwarp::{PeerRequest, Role};
+use weft_verbs::iwarp::PeerRequest;
 
 use super::turn::Turn;
 use super::Id;
-use crate::error::Error;
-use crate::qp::Owner;
-
-/// Whether a queue pair takes a connection, asked under the queue pair's lock.
-pub(crate) type Admission = Box<dyn Fn(Role) -> Result<(), Error> + Send + Sync>;
+use crate::qp::{Admission, Owner};
 
 /// What an id's events go to where it has no channel.
 pub(crate) trait Handler: Debug + Send + Sync {
@@ -39,26 +35,14 @@ pub(crate) trait Handler: Debug + Send + Sync {
 }
 
 /// A connection's owner: its id, as long as there is one, and its turn among those of its address.
+#[derive(Debug)]
 pub(super) struct Link {
     pub(super) id: Weak<Id>,
-    pub(super) admission: Option<Admission>,
-    /// Given back when the stream is over, which drops this.
-    pub(super) _turn: Option<Turn>,
-}
-
-impl Debug for Link {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Link")
-            .field("id", &self.id)
-            .finish_non_exhaustive()
-    }
+    /// Given back when the stream is over, which drops this. Most have none.
+    pub(super) _turn: Option<Box<Turn>>,
 }
 
 impl Owner for Link {
-    fn admit(&self, role: Role) -> Result<(), Error> {
-        self.admission.as_ref().map_or(Ok(()), |admit| admit(role))
-    }
-
     fn on_first_fpdu(&self) {
         if let Some(id) = self.id.upgrade() {
             id.on_first_fpdu();

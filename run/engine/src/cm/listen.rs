@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::handler::{Admission, Handler, Link};
+use super::handler::{Handler, Link};
 use super::id::{Id, Inner, OwnedParam, Phase};
 use super::request_order::Order;
 use super::startup::Startup;
@@ -11,7 +11,7 @@ use super::{ConnParam, Event, EventKind};
 use crate::carrier::Carrier;
 use crate::error::Error;
 use crate::progress::Token;
-use crate::qp::Start;
+use crate::qp::{Admission, Start};
 
 impl Id {
     /// Changes the listener's waiting requests, and tells the program of those that are due.
@@ -100,14 +100,14 @@ impl Id {
         // stream is told after its beginning.
         let owner = Arc::new(Link {
             id: self.me.clone(),
-            admission,
-            _turn: turn,
+            _turn: turn.map(Box::new),
         });
         let start = Start {
             carrier,
             token,
             established: &established,
             leftover: &[],
+            admission,
             owner,
         };
         if let Err(error) = qp.attach(start) {

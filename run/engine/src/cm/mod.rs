@@ -43,7 +43,7 @@ use crate::channel::Channel;
 use crate::engine::{engine, Engine};
 use crate::error::Error;
 
-pub(crate) use handler::{Admission, Handler};
+pub(crate) use handler::Handler;
 pub use id::Id;
 pub(crate) use newcomers::{Newcomers, Shed};
 pub use sidr::{UdPeer, QKEY};

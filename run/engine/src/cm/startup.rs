@@ -442,9 +442,9 @@ impl Id {
             token,
             established: &established,
             leftover,
+            admission,
             owner: Arc::new(Link {
                 id: self.me.clone(),
-                admission,
                 _turn: None,
             }),
         };

@@ -7,7 +7,7 @@ use weft_verbs::iwarp::{Established, Role};
 use weft_verbs::qp::FpduPolicy;
 
 use super::stream::Stream;
-use super::{placing, Inner, Leased, Owner, Qp};
+use super::{placing, Admission, Inner, Leased, Owner, Qp};
 use crate::carrier::same_host::SameHost;
 use crate::carrier::Carrier;
 use crate::error::Error;
@@ -15,7 +15,6 @@ use crate::progress::{Member, Token};
 use crate::settings::FpduSize;
 
 /// A connection whose MPA start-up is over.
-#[derive(Debug)]
 pub(crate) struct Start<'a> {
     pub(crate) carrier: Box<dyn Carrier>,
     /// Waits for octets.
@@ -23,6 +22,8 @@ pub(crate) struct Start<'a> {
     pub(crate) established: &'a Established,
     /// What came behind the Reply.
     pub(crate) leftover: &'a [u8],
+    /// Asked before the queue pair takes it.
+    pub(crate) admission: Option<Admission>,
     /// Who is told what becomes of it.
     pub(crate) owner: Arc<dyn Owner>,
 }
@@ -48,11 +49,12 @@ impl Qp {
             token,
             established,
             leftover,
+            admission,
             owner,
         } = start;
         let mut inner = self.inner.lock();
         let admitted = self
-            .admit(&inner, established.role, &*owner)
+            .admit(&inner, established.role, admission)
             .and_then(|me| {
                 let ends = (carrier.local_addr()?, carrier.peer_addr()?);
                 Ok((me, carrier.emss()?, ends))
@@ -109,7 +111,7 @@ impl Qp {
         &self,
         inner: &Inner,
         role: Role,
-        owner: &dyn Owner,
+        admission: Option<Admission>,
     ) -> Result<Arc<dyn Member>, Error> {
         if !inner.machine.takes_stream() {
             return Err(Error::State("a queue pair that waits to be connected"));
@@ -119,7 +121,7 @@ impl Qp {
             .upgrade()
             .filter(|_| !self.destroyed.load(Ordering::Acquire));
         let me = me.ok_or(Error::State("a queue pair that exists"))?;
-        owner.admit(role)?;
+        admission.map_or(Ok(()), |admit| admit(role))?;
         Ok(me)
     }
 

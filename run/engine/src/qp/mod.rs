@@ -46,7 +46,7 @@ pub(crate) use attaching::Start;
 pub use exit::hold_while_leaving;
 pub(crate) use gathering::Gathering;
 pub use gathering::SendBatch;
-pub(crate) use owner::{Owner, Supplier};
+pub(crate) use owner::{Admission, Owner, Supplier};
 
 /// What a queue pair is created with.
 #[derive(Clone, Debug)]

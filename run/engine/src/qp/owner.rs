@@ -7,16 +7,12 @@ use weft_verbs::iwarp::Role;
 
 use crate::error::Error;
 
+/// Whether a queue pair that waits for a stream takes this one, asked under the queue pair's lock. An error says that it
+/// is not for this queue pair.
+pub(crate) type Admission = Box<dyn Fn(Role) -> Result<(), Error> + Send + Sync>;
+
 /// Where a queue pair's stream comes from. Dropped when the stream is over.
 pub(crate) trait Owner: Debug + Send + Sync {
-    /// The queue pair, which waits for a stream, is about to take this one. Called under the queue pair's lock.
-    ///
-    /// # Errors
-    /// It is not for this queue pair.
-    fn admit(&self, _role: Role) -> Result<(), Error> {
-        Ok(())
-    }
-
     /// The peer's first FPDU arrived.
     fn on_first_fpdu(&self);
 
