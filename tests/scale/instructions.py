@@ -118,8 +118,10 @@ def main():
                         counted.setdefault(row, {}).setdefault(build, []).append(instructions)
     if options.json:
         builds = [pairs.describe(name, files[name], given[name]) for name in given]
-        options.json.write_text(json.dumps({"builds": builds, "stack": options.stack, "instructions": counted}, indent=1) + "\n")
-    print("| row | stack | instructions, this build | beside it | ratio |", "| --- | --- | ---: | ---: | ---: |", sep="\n")
+        record = {"builds": builds, "stack": options.stack, "instructions": counted}
+        options.json.write_text(json.dumps(record, indent=1) + "\n")
+    print("| row | stack | instructions, this build | beside it | ratio |")
+    print("| --- | --- | ---: | ---: | ---: |")
     more = 0
     for row, by_build in counted.items():
         this, beside = (statistics.median(by_build[build]) for build in (pairs.THIS, pairs.BESIDE))

@@ -7,8 +7,8 @@ use weft_verbs::iwarp::Role;
 
 use crate::error::Error;
 
-/// Whether a queue pair that waits for a stream takes this one, asked under the queue pair's lock. An error says that it
-/// is not for this queue pair.
+/// Whether a queue pair that waits for a stream takes this one, asked under the queue pair's lock. An error says that
+/// it is not for this queue pair.
 pub(crate) type Admission = Box<dyn Fn(Role) -> Result<(), Error> + Send + Sync>;
 
 /// Where a queue pair's stream comes from. Dropped when the stream is over.
