@@ -2,6 +2,7 @@
 
 mod binary;
 mod machine;
+mod sockets;
 
 use std::fmt::Write as _;
 use std::process::ExitCode;

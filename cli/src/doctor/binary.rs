@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use super::{Finding, Level};
+use super::{sockets, Finding, Level};
 use crate::elf::closure::{Closure, Missing, Search};
 use crate::elf::{Exports, Import, Object, VERBS_LIBRARIES};
 use crate::libraries::{LIBRARY, SOCKETS_LIBRARY};
@@ -22,12 +22,14 @@ pub fn examine(program: Program, setup: Option<&Setup>) -> Vec<Finding> {
     }
     let search = setup.map_or_else(Search::default, Setup::search);
     let script = !program.scripts.is_empty();
+    let names = names_of(&program);
     let closure = search.closure(program.object);
     findings.extend(libraries(&closure));
-    let sockets = setup.and_then(|setup| sockets(&closure, script, setup));
-    let served_otherwise = sockets
-        .as_ref()
-        .is_some_and(|finding| finding.level != Level::Bad);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let sockets = setup.map(|setup| sockets::examine(&closure, script, setup, &names));
+    let sockets = sockets.unwrap_or_default();
+    let serves = |finding: &Finding| matches!(finding.level, Level::Good | Level::Unclear);
+    let served_otherwise = sockets.first().is_some_and(serves);
     let verbs = verbs(&closure, script, setup);
     // A program that came for its sockets need not make RDMA calls.
     if verbs.level == Level::Good || !served_otherwise {
@@ -40,6 +42,21 @@ pub fn examine(program: Program, setup: Option<&Setup>) -> Vec<Finding> {
     }
     findings.extend(other_preloads(&search));
     findings
+}
+
+/// What rules know the program by once it runs: what it is started as, then its file.
+fn names_of(program: &Program) -> Vec<String> {
+    let script = program.scripts.last();
+    let started_as = script.map_or(&program.path, |script| &script.interpreter);
+    let file = program.object.path.canonicalize();
+    let paths = [Some(started_as.clone()), file.ok()];
+    let mut names: Vec<String> = paths
+        .iter()
+        .flatten()
+        .filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
+        .collect();
+    names.dedup();
+    names
 }
 
 fn identity(program: &Program) -> Vec<Finding> {
@@ -106,53 +123,6 @@ fn verbs(closure: &Closure, script: bool, setup: Option<&Setup>) -> Finding {
         Some(object) => by_name(object, setup),
         None => none(closure, script),
     }
-}
-
-/// Whether the program's sockets will get what a rule asks for; nothing without a rule.
-fn sockets(closure: &Closure, script: bool, setup: &Setup) -> Option<Finding> {
-    const CALLS: [&str; 12] = [
-        "send", "sendto", "sendmsg", "sendmmsg", "write", "writev", "recv", "recvfrom", "recvmsg",
-        "recvmmsg", "read", "readv",
-    ];
-    setup.binding.sockets.as_ref()?;
-    if closure.program().is_go {
-        return Some(
-            Finding::bad(
-                "sockets",
-                "it is a Go program and makes its system calls itself: its sockets are unaffected",
-            )
-            .advise("a Go program can set UDP_SEGMENT and UDP_GRO itself; nothing breaks"),
-        );
-    }
-    let makes = |names: &[&str]| theirs(closure).any(|object| object.imports_any(names));
-    let rings = |object: &Rc<Object>| {
-        object
-            .needed
-            .iter()
-            .any(|name| name.starts_with("liburing"))
-    };
-    if theirs(closure).any(rings) {
-        return Some(
-            Finding::unclear("sockets", "it uses io_uring (liburing)").advise(
-                "what goes through its rings is the kernel's alone; if it also receives from the same \
-                 sockets through the C library, give it a rule off",
-            ),
-        );
-    }
-    Some(if makes(&["socket"]) && makes(&CALLS) {
-        Finding::good(
-            "sockets",
-            "its socket calls go through the C library, where the rules for sockets meet them",
-        )
-    } else if script || makes(&["dlopen", "execve", "execvp", "posix_spawn"]) {
-        Finding::unclear("sockets", "nothing it loads makes sockets by itself").advise(
-            "what it opens or starts later cannot be seen from outside; `weft run --log info` \
-             tells at the end what was done",
-        )
-    } else {
-        Finding::bad("sockets", "nothing it loads makes sockets")
-            .advise("there is nothing for --udp and --ddp to do")
-    })
 }
 
 /// The verbs libraries that `users` ask for.
@@ -311,7 +281,7 @@ fn names(imports: &[&Import]) -> String {
 }
 
 /// Objects that are neither verbs libraries, Weft's or the machine's, nor the C library.
-fn theirs(closure: &Closure) -> impl Iterator<Item = &Rc<Object>> {
+pub(super) fn theirs(closure: &Closure) -> impl Iterator<Item = &Rc<Object>> {
     closure.objects.iter().filter(|object| {
         let soname = object.soname.as_deref().unwrap_or_default();
         let rest = [LIBRARY, SOCKETS_LIBRARY, "libc.so.6"];

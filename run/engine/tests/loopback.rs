@@ -8,7 +8,7 @@ mod silent_peer;
 
 use std::net::SocketAddr;
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use common::{expect, listener, pair, pair_on, sge, End, ALL};
@@ -197,6 +197,26 @@ fn disconnecting_flushes_what_is_posted_on_both_sides() {
     // Posting to a queue pair in error is taken and flushed.
     send(&a, SendOp::Send, &[]);
     assert_eq!(a.wait_send().status, WcStatus::Flushed);
+}
+
+#[test]
+fn who_keeps_the_channel_alone_hears_of_the_end_and_then_nothing_is_kept() {
+    let (a, b) = pair();
+    let channels = [&a, &b].map(|end| end.channel.clone());
+    let ids = [&a, &b].map(|end| Arc::downgrade(&end.id));
+    let first = a.id.clone();
+    drop((a, b));
+    assert!(ids.iter().all(|id| id.upgrade().is_some()), "connected");
+    first.disconnect().unwrap();
+    drop(first);
+    for (channel, id) in channels.iter().zip(ids) {
+        drop(expect(channel, EventKind::Disconnected));
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while id.upgrade().is_some() {
+            assert!(Instant::now() < deadline, "somebody has it still");
+            std::thread::yield_now();
+        }
+    }
 }
 
 #[test]

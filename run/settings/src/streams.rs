@@ -60,6 +60,11 @@ pub const GRAMMAR: Grammar<Mode, Direction> = Grammar {
 /// servers do so in the process that talks to whoever has not yet shown who they are.
 const CONFINED: [&str; 3] = ["sshd", "sshd-session", "sshd-auth"];
 
+/// Whether a program of this name is left on TCP by a rule that prefers DDP and does not name it.
+pub fn is_confined(name: &str) -> bool {
+    CONFINED.contains(&name)
+}
+
 impl StreamRules {
     /// Reads rules.
     ///
@@ -74,7 +79,7 @@ impl StreamRules {
     #[must_use]
     pub fn for_program(&self, names: &[&str]) -> StreamRules {
         let rules = self.0.for_program(names);
-        let is_confined = names.iter().any(|name| CONFINED.contains(name));
+        let is_confined = names.iter().any(|name| is_confined(name));
         let is_off = |rule: &Rule<Mode, Direction>| {
             is_confined && !rule.names_program() && *rule.action() == Mode::Prefer
         };

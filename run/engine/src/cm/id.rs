@@ -100,6 +100,8 @@ pub(super) enum Phase {
     Connected {
         /// What the program is to be told once the peer's first FPDU is there; nothing where it knows already.
         untold: Option<Box<Event>>,
+        /// A program may keep the queue pair and the channel alone, and hears of the end all the same.
+        _itself: Arc<Id>,
     },
     /// It takes requests for datagrams.
     Answering {

@@ -95,6 +95,7 @@ impl Id {
         }
         inner.phase = Phase::Connected {
             untold: wait_for_peer.then(|| Box::new(event.clone())),
+            _itself: me,
         };
         // Under the lock: the program may post as soon as it has the event, and the end of the
         // stream is told after its beginning.

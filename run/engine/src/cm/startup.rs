@@ -409,7 +409,10 @@ impl Id {
         event.responder_resources = established.ird.min(255) as u8;
         event.initiator_depth = established.ord.min(255) as u8;
         let mut inner = self.inner.lock();
-        let phase = Phase::Connected { untold: None };
+        let phase = Phase::Connected {
+            untold: None,
+            _itself: self.clone(),
+        };
         let (carrier, token) = match std::mem::replace(&mut inner.phase, phase) {
             Phase::Starting { carrier, token, .. } => (carrier, token),
             other => {
@@ -617,7 +620,7 @@ impl Id {
     /// established.
     pub(super) fn on_first_fpdu(&self) {
         let mut inner = self.inner.lock();
-        let Phase::Connected { untold } = &mut inner.phase else {
+        let Phase::Connected { untold, .. } = &mut inner.phase else {
             return;
         };
         if let Some(event) = untold.take() {
@@ -634,7 +637,7 @@ impl Id {
             self.on_first_fpdu();
         }
         let mut inner = self.inner.lock();
-        if let Phase::Connected { untold } = &inner.phase {
+        if let Phase::Connected { untold, .. } = &inner.phase {
             let is_told = untold.is_none();
             inner.phase = Phase::Disconnected;
             if is_told {

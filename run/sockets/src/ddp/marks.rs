@@ -3,6 +3,8 @@
 //! The kernel counts framing with the octets of the stream, and `SO_RCVLOWAT` keeps framing alone from waking anybody.
 //! What the program sets that option to counts octets of the stream.
 
+use std::sync::atomic::{compiler_fence, Ordering};
+
 use weft_os::dgram::{get_int, set_int};
 use weft_os::stream;
 use weft_stream::Next;
@@ -12,6 +14,8 @@ use super::Connection;
 
 /// Octets that may lie behind the last of the stream that was delivered: padding, CRC and a message.
 pub(super) const FRAMING_ALONE_MAX: u32 = 3 + 4 + 28;
+/// Above every mark that the kernel is told.
+const MARK_UNKNOWN: u32 = u32::MAX;
 /// Octets of a receive buffer that keep the window open while an FPDU is there in part: on loopback a segment has 64
 /// KiB, TCP wants room for one more, and the kernel counts up to five times the octets.
 const ROOM_FOR_FPDUS: i32 = 400 << 10;
@@ -65,11 +69,26 @@ impl Connection<'_> {
 
     /// Tells the kernel from how many octets on the socket is readable, where that changes.
     fn tell_mark(&self, receiving: &mut Held<'_, Receiving>, mark: u32) {
-        if mark != receiving.beside().mark {
-            receiving.beside().mark = mark;
-            let mark = i32::try_from(mark).unwrap_or(i32::MAX);
-            let _ = set_int(self.fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, mark);
+        let before = receiving.beside().mark;
+        if mark == before {
+            return;
         }
+        // A process that is killed between the two leaves the kernel the lower one: that wakes somebody for nothing,
+        // where the higher one would let octets lie.
+        if mark > before {
+            receiving.beside().mark = mark;
+            compiler_fence(Ordering::SeqCst);
+        }
+        let told = i32::try_from(mark).unwrap_or(i32::MAX);
+        let _ = set_int(self.fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, told);
+        compiler_fence(Ordering::SeqCst);
+        receiving.beside().mark = mark;
+    }
+
+    /// The holder died, and may have been about to tell the kernel from how many octets on the socket is readable.
+    pub(super) fn tell_mark_again(&self, receiving: &mut Held<'_, Receiving>) {
+        receiving.beside().mark = MARK_UNKNOWN;
+        self.set_mark(receiving);
     }
 
     /// Tells the kernel from how many octets on the socket is readable, where that changes: framing alone is not to

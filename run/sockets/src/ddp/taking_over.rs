@@ -126,6 +126,7 @@ impl Connection<'_> {
             .wrapping_sub(receiving.beside().base)
             .wrapping_sub(receiving.taken);
         let spans = std::mem::take(&mut receiving.beside().spans);
+        self.tell_mark_again(receiving);
         // It died in a call that takes nothing, and these are of one before that, which is done.
         if taken == 0 {
             return Ok(());
@@ -144,20 +145,21 @@ mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
-    use weft_os::dgram::ready;
+    use weft_os::dgram::{get_int, ready, set_int};
     use weft_os::testing::{await_child, fork};
     use weft_os::user::OwnBuffer;
 
-    #[test]
-    fn who_died_in_a_look_leaves_what_was_before() {
-        weft_os::process::watch();
-        weft_os::user::guard_copies();
+    /// The sockets of a connection, the one that connected first.
+    fn pair() -> [TcpStream; 2] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let sockets = [
+        [
             TcpStream::connect(listener.local_addr().unwrap()).unwrap(),
             listener.accept().unwrap().0,
-        ];
-        let slots = Slot::make(2).unwrap();
+        ]
+    }
+
+    /// Both ends of an open connection over them.
+    fn open(slots: &'static [Slot], sockets: &[TcpStream; 2]) -> [Connection<'static>; 2] {
         slots.iter().for_each(Slot::restart_clock);
         let [client, server] =
             [0, 1].map(|at| Connection::new(&slots[at], sockets[at].as_raw_fd()));
@@ -168,6 +170,15 @@ mod tests {
                 ready(connection.fd(), libc::POLLIN, 1000);
             }
         }
+        [client, server]
+    }
+
+    #[test]
+    fn who_died_in_a_look_leaves_what_was_before() {
+        weft_os::process::watch();
+        weft_os::user::guard_copies();
+        let (slots, sockets) = (Slot::make(2).unwrap(), pair());
+        let [client, server] = open(slots, &sockets);
         let mut octets = [7; 100];
         let send = |octets: &mut [u8]| client.send(&OwnBuffer::from(octets), 0, 0).unwrap();
         assert_eq!(send(&mut octets), 100);
@@ -184,5 +195,28 @@ mod tests {
         assert_eq!(send(&mut octets[..50]), 50);
         ready(server.fd(), libc::POLLIN, 1000);
         assert_eq!(receive(&mut octets), Received::Octets(50));
+    }
+
+    #[test]
+    fn who_died_before_the_kernel_was_told_of_a_mark_keeps_nobody_waiting() {
+        weft_os::process::watch();
+        weft_os::user::guard_copies();
+        let (slots, sockets) = (Slot::make(2).unwrap(), pair());
+        let [client, server] = open(slots, &sockets);
+        let mark = || get_int(server.fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT);
+        let before = mark();
+        // It had waited for an FPDU of so many octets, and had noted what is less.
+        set_int(server.fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, 60_000).unwrap();
+        assert!(await_child(fork(|| {
+            std::mem::forget(server.slot().receiving.take());
+            true
+        })));
+        let mut octets = [7; 100];
+        let room = OwnBuffer::from(&mut octets[..]);
+        assert_eq!(server.receive(&room, 0), Ok(Received::Nothing));
+        assert_eq!(mark(), before);
+        let sent = OwnBuffer::from(&mut octets[..50]);
+        assert_eq!(client.send(&sent, 0, 0), Ok(50));
+        assert_ne!(ready(server.fd(), libc::POLLIN, 1000) & libc::POLLIN, 0);
     }
 }
