@@ -99,17 +99,16 @@ impl Id {
         };
         // Under the lock: the program may post as soon as it has the event, and the end of the
         // stream is told after its beginning.
-        let owner = Arc::new(Link {
-            id: self.me.clone(),
-            _turn: turn.map(Box::new),
-        });
         let start = Start {
             carrier,
             token,
             established: &established,
             leftover: &[],
             admission,
-            owner,
+            owner: Arc::new(Link {
+                id: self.me.clone(),
+                _turn: turn.map(Box::new),
+            }),
         };
         if let Err(error) = qp.attach(start) {
             inner.phase = Phase::Disconnected;
