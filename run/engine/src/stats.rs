@@ -197,7 +197,8 @@ pub(crate) struct Stats {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Slot(Option<u32>);
 
-/// What a connection has done so far, as the totals have it. A stream keeps what it published last.
+/// What a stream keeps of what it published last: where none of it has changed nothing is published. The rest of
+/// [`Published`] changes with octets, or where octets are placed ahead of order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counted {
     pub octets_in: u64,
@@ -206,6 +207,8 @@ pub(crate) struct Counted {
     pub recvs: u64,
     pub errors: u64,
     pub refused_accesses: u64,
+    pub mulpdu: u32,
+    pub rings: bool,
 }
 
 /// What a connection publishes after a pass.
@@ -214,8 +217,6 @@ pub(crate) struct Published {
     pub counted: Counted,
     pub segments_in: u64,
     pub segments_out: u64,
-    pub mulpdu: u64,
-    pub rings: u64,
     pub placed_ahead: u64,
     pub copied: u64,
     pub buffered: u64,
@@ -304,13 +305,9 @@ impl Stats {
         Some(InterfaceRow { words, place })
     }
 
-    /// Publishes what a connection has counted; the totals grow by the difference to `before`. The rest changes with
-    /// octets, or is seen with the next ones.
+    /// Publishes what a connection has counted; the totals grow by the difference to `before`.
     pub(crate) fn publish(&self, slot: Slot, before: &Counted, published: &Published) {
         let now = &published.counted;
-        if before == now {
-            return;
-        }
         if let Some(words) = self.slot_words(slot) {
             let counts = [
                 now.octets_in,
@@ -320,9 +317,9 @@ impl Stats {
                 published.segments_in,
                 published.segments_out,
                 now.errors,
-                published.mulpdu,
+                u64::from(now.mulpdu),
                 now.refused_accesses,
-                published.rings,
+                u64::from(now.rings),
                 published.placed_ahead,
                 published.copied,
                 published.buffered,

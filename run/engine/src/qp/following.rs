@@ -42,7 +42,6 @@ impl Qp {
             self.follow_bell(stream, reads, engine);
         }
         let counters = inner.machine.counters();
-        let [placed_ahead, copied, buffered] = stream.placed_and_kept();
         let counted = Counted {
             octets_in: stream.octets_in,
             octets_out: stream.octets_out,
@@ -50,19 +49,22 @@ impl Qp {
             recvs: counters.recvs_completed,
             errors: counters.errors,
             refused_accesses: counters.refused_accesses,
+            mulpdu: inner.machine.mulpdu().unwrap_or(0) as u32,
+            rings: stream.shares,
         };
-        let now = Published {
-            counted,
-            segments_in: counters.segments_in,
-            segments_out: counters.segments_out,
-            mulpdu: inner.machine.mulpdu().unwrap_or(0) as u64,
-            rings: u64::from(stream.shares),
-            placed_ahead,
-            copied,
-            buffered,
-        };
-        engine.stats.publish(stream.slot, &stream.counted, &now);
-        stream.counted = counted;
+        if stream.counted != counted || stream.places_ahead() {
+            let [placed_ahead, copied, buffered] = stream.placed_and_kept();
+            let now = Published {
+                counted,
+                segments_in: counters.segments_in,
+                segments_out: counters.segments_out,
+                placed_ahead,
+                copied,
+                buffered,
+            };
+            engine.stats.publish(stream.slot, &stream.counted, &now);
+            stream.counted = counted;
+        }
         Self::follow_deadline(inner, engine);
     }
 

@@ -116,6 +116,11 @@ impl Stream {
                 .is_some_and(|placing| placing.has_arrived())
     }
 
+    /// Whether octets are placed ahead of order where they come so.
+    pub(super) fn places_ahead(&self) -> bool {
+        self.placing.is_some()
+    }
+
     /// Octets that were placed ahead of order so far, that had to be kept, and that are kept now.
     pub(super) fn placed_and_kept(&self) -> [u64; 3] {
         self.placing
