@@ -40,13 +40,14 @@ pub(super) fn examine(
     let seen = Seen::of(closure, is_script);
     // Where its TCP sockets stay the kernel's no rule meets any, unless it is one for UDP.
     let left = confined(&settings, names);
-    let is_met = left.is_none() || settings.udp.any();
+    let its = settings.for_program(names);
+    let is_met = left.is_none() || its.udp.any();
     let mut findings: Vec<Finding> = is_met
         .then(|| judge(seen, &settings, names))
         .into_iter()
         .chain(left)
         .collect();
-    findings.extend(discovery(&settings.for_program(names)));
+    findings.extend(discovery(&its));
     findings
 }
 
@@ -103,8 +104,8 @@ fn judge(seen: Seen, settings: &Settings, names: &[&str]) -> Finding {
     if seen.has_rings {
         let advice = match has_streams {
             true => {
-                "what goes through its rings is the kernel's alone, and its listeners serve plain TCP from its first ring \
-                 on: give it a rule off"
+                "what goes through its rings is the kernel's alone, and its listeners serve plain TCP from its first \
+                 ring on: give it a rule off"
             }
             false => {
                 "what goes through its rings is the kernel's alone; if it also receives from the same sockets through \
