@@ -329,13 +329,17 @@ static enum step find_place(struct half *h)
 
 	h->call = "recv, to find its place";
 	h->pending = PLACE - h->place_length;
-	came = recv(h->fd, h->place + h->place_length, PLACE - h->place_length, h->never_waits ? MSG_DONTWAIT : 0);
-	if (came < 0)
-		return failed(h, errno);
-	__atomic_store_n(&h->place_length, h->place_length + (size_t)came, __ATOMIC_SEQ_CST);
-	h->pending = 0;
-	if (came > 0 && h->place_length < PLACE)
-		return MOVED;
+	/* A process that was killed while it compared has left all of them. */
+	came = h->place_length;
+	if (h->place_length < PLACE) {
+		came = recv(h->fd, h->place + h->place_length, PLACE - h->place_length, h->never_waits ? MSG_DONTWAIT : 0);
+		if (came < 0)
+			return failed(h, errno);
+		__atomic_store_n(&h->place_length, h->place_length + (size_t)came, __ATOMIC_SEQ_CST);
+		h->pending = 0;
+		if (came > 0 && h->place_length < PLACE)
+			return MOVED;
+	}
 	for (uint64_t gone = 0; gone <= h->unsure; gone++) {
 		size_t like = 0;
 		while (like < h->place_length && h->place[like] == octet_at(h->flow, h->at + gone + like))

@@ -26,8 +26,6 @@ from process import Process  # noqa: E402
 MODES = {"tcp": None, "ddp": {"WEFT_DDP": "require"}, "ddp-crc": {"WEFT_DDP": "require", "WEFT_DDP_CRC": "on"},
          "prefer": {"WEFT_DDP": "prefer"}}
 KINDS = {"plain": [], "forks": ["--forks"], "kills": ["--kills"]}
-# What is known to fail now and then (docs/status.md), by mode and kind: played where it is asked for (--unmended).
-UNMENDED = {(mode, "kills"): "a process that is killed may cost a connection" for mode in ("ddp", "ddp-crc", "prefer")}
 SAID = re.compile(r"connections (\d+), ends over DDP (\d+), octets (\d+), steps (\d+), forks (\d+), kills (\d+), "
                   r"cut (\d+), resets (\d+), pages (-?\d+)")
 NAMES = ("connections", "over DDP", "octets", "steps", "forks", "kills", "cut", "resets", "pages")
@@ -129,7 +127,6 @@ def main():
     parser.add_argument("--seed", type=int, help="the first; else the time's")
     parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--kinds", default=",".join(KINDS))
-    parser.add_argument("--unmended", action="store_true", help="also what is known to fail now and then")
     parser.add_argument("--connections", type=int, default=20, help="of each worker in a run (20)")
     arguments = parser.parse_args()
     modes, kinds = arguments.modes.split(","), arguments.kinds.split(",")
@@ -146,10 +143,6 @@ def main():
         stage.build()
         for mode in modes:
             for kind in kinds:
-                if (mode, kind) in UNMENDED and not arguments.unmended:
-                    counts.add("skipped")
-                    print(f"skipped {mode}, {kind}: {UNMENDED[mode, kind]}", flush=True)
-                    continue
                 part = arguments.seconds / len(modes) / len(kinds)
                 how, why = play(stage, mode, kind, seeds, part)
                 counts.add(how)

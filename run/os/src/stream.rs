@@ -148,11 +148,26 @@ pub fn reset(fd: i32) {
 /// Octets that fit into the socket's send buffer, as the kernel counts them: with what it needs beside them. A send of
 /// fewer is taken whole.
 pub fn send_room(fd: i32) -> Option<usize> {
-    // include/uapi/linux/sock_diag.h numbers them.
-    const SNDBUF: usize = 3;
-    const WMEM_QUEUED: usize = 5;
-    const COUNT: usize = 9;
-    let mut values = [0u32; COUNT];
+    let memory = memory(fd)?;
+    Some(memory[SNDBUF].saturating_sub(memory[WMEM_QUEUED]) as usize)
+}
+
+/// How much memory the octets take that the socket has received, as the kernel counts it, and how much they may take.
+pub fn receive_memory(fd: i32) -> Option<(usize, usize)> {
+    let memory = memory(fd)?;
+    Some((memory[RMEM_ALLOC] as usize, memory[RCVBUF] as usize))
+}
+
+// Which of them is what, as include/uapi/linux/sock_diag.h numbers them.
+const RMEM_ALLOC: usize = 0;
+const RCVBUF: usize = 1;
+const SNDBUF: usize = 3;
+const WMEM_QUEUED: usize = 5;
+const MEMORY_COUNT: usize = 9;
+
+/// What the kernel says of the socket's memory.
+fn memory(fd: i32) -> Option<[u32; MEMORY_COUNT]> {
+    let mut values = [0u32; MEMORY_COUNT];
     let mut len = std::mem::size_of_val(&values) as u32;
     let args = [
         fd as usize,
@@ -164,7 +179,7 @@ pub fn send_room(fd: i32) -> Option<usize> {
     ];
     // SAFETY: the kernel writes as many octets as `len` says to `values`, and the length.
     unsafe { sys::call(libc::SYS_getsockopt, args) }.ok()?;
-    Some(values[SNDBUF].saturating_sub(values[WMEM_QUEUED]) as usize)
+    Some(values)
 }
 
 /// Whether the socket takes nothing. Where it does not, its epolls are told by an edge when it does again, as after any

@@ -19,8 +19,14 @@ const MARK_UNKNOWN: u32 = u32::MAX;
 /// Octets of a receive buffer that keep the window open while an FPDU is there in part: on loopback a segment has 64
 /// KiB, TCP wants room for one more, and the kernel counts up to five times the octets.
 const ROOM_FOR_FPDUS: i32 = 400 << 10;
+/// Octets of it that have to be free, as the kernel counts them, while an FPDU is there in part. A segment's memory is
+/// free when its last octet is read, and the kernel joins what comes in segments of hundreds of KiB: a few octets of
+/// one may take most of the buffer, and TCP leaves the window closed that has no room for a segment.
+const ROOM_FOR_A_SEGMENT: usize = 320 << 10;
 /// Which sizes of buffers a program has fixed (socket(7)); the constant is missing in libc for some targets.
 const SO_BUF_LOCK: i32 = 72;
+/// Of these, that of the receive buffer (include/uapi/linux/socket.h).
+const RECEIVE_BUFFER_LOCK: i32 = 2;
 
 impl Connection<'_> {
     /// How many octets of the stream have to be there before the program is told of any. As many as that, of a peer
@@ -113,7 +119,8 @@ impl Connection<'_> {
     /// The socket is readable from now on when it has so many octets: an FPDU is taken whole, or its CRC could not be
     /// checked.
     pub(super) fn wait_for_fpdu(&self, receiving: &mut Held<'_, Receiving>, octets: usize) {
-        self.make_room();
+        self.make_room(receiving);
+        self.open_window(receiving);
         self.wait_for_whole(receiving, octets);
     }
 
@@ -125,19 +132,107 @@ impl Connection<'_> {
     }
 
     /// Gives the receive buffer room for an FPDU that is there in part, where it has less: nothing of it is delivered
-    /// before its CRC was checked, and TCP closes the window of a buffer that is far from full.
-    pub(super) fn make_room(&self) {
-        let get = |option| get_int(self.fd, libc::SOL_SOCKET, option);
+    /// before its CRC was checked, and TCP closes the window of a buffer that is far from full. The mark is to be told
+    /// afterwards.
+    pub(super) fn make_room(&self, receiving: &mut Held<'_, Receiving>) {
+        let has = get_int(self.fd, libc::SOL_SOCKET, libc::SO_RCVBUF);
+        if has.is_ok_and(|has| has < ROOM_FOR_FPDUS) {
+            self.enlarge_receive_buffer(receiving, ROOM_FOR_FPDUS);
+        }
+    }
+
+    /// The same of a buffer that the few octets which are there fill: the peer is told of the window.
+    fn open_window(&self, receiving: &mut Held<'_, Receiving>) {
+        let Some((used, limit)) = stream::receive_memory(self.fd) else {
+            return;
+        };
+        let wanted = used + ROOM_FOR_A_SEGMENT;
+        if limit >= wanted {
+            return;
+        }
+        self.enlarge_receive_buffer(receiving, i32::try_from(wanted).unwrap_or(i32::MAX));
+        // TCP looks at the window whenever somebody has looked at octets. Else the peer asks, seconds later.
+        let _ = stream::peek(self.fd, &mut [0]);
+    }
+
+    /// Lets the receive buffer hold so many octets, as the kernel counts them, or as many as the host allows.
+    fn enlarge_receive_buffer(&self, receiving: &mut Held<'_, Receiving>, octets: i32) {
         let set = |option, value| {
             let _ = set_int(self.fd, libc::SOL_SOCKET, option, value);
         };
-        if get(libc::SO_RCVBUF).is_ok_and(|has| has < ROOM_FOR_FPDUS) {
-            let locks = get(SO_BUF_LOCK);
+        let locks = get_int(self.fd, libc::SOL_SOCKET, SO_BUF_LOCK);
+        if let Ok(locks) = locks {
+            set(SO_BUF_LOCK, locks & !RECEIVE_BUFFER_LOCK);
+        }
+        // TCP gives a buffer room for as many octets as somebody waits for, up to a half of what it gives by itself
+        // (`net.ipv4.tcp_rmem`). What a program may set is mostly far less (`net.core.rmem_max`).
+        set(libc::SO_RCVLOWAT, octets);
+        receiving.beside().mark = MARK_UNKNOWN;
+        let has = get_int(self.fd, libc::SOL_SOCKET, libc::SO_RCVBUF);
+        if has.is_ok_and(|has| has < octets) {
             // The kernel doubles it.
-            set(libc::SO_RCVBUF, ROOM_FOR_FPDUS / 2);
-            // A size that the kernel chose it goes on choosing.
-            if let Ok(locks) = locks {
-                set(SO_BUF_LOCK, locks);
+            set(libc::SO_RCVBUF, octets / 2);
+        }
+        // A size that the kernel chose it goes on choosing.
+        if let Ok(locks) = locks {
+            set(SO_BUF_LOCK, locks);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Received, Settled, Slot};
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+    use std::time::{Duration, Instant};
+    use weft_os::dgram::ready;
+    use weft_os::user::OwnBuffer;
+
+    /// Segments of up to 64 KiB fill a buffer; what is read of them is whole FPDUs, and the few octets behind those may
+    /// keep all of a segment's memory.
+    #[test]
+    fn a_window_that_closed_amid_an_fpdu_opens_again() {
+        weft_os::process::watch();
+        weft_os::user::guard_copies();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let sockets = [
+            TcpStream::connect(listener.local_addr().unwrap()).unwrap(),
+            listener.accept().unwrap().0,
+        ];
+        let slots = Slot::make(2).unwrap();
+        slots.iter().for_each(|slot| {
+            slot.restart_clock();
+            slot.set_wants_crc(true);
+        });
+        let [client, server] =
+            [0, 1].map(|at| Connection::new(&slots[at], sockets[at].as_raw_fd()));
+        client.ask().unwrap();
+        server.answer().unwrap();
+        for connection in [server, client, server] {
+            while connection.settle().unwrap() != Settled::Open {
+                ready(connection.fd(), libc::POLLIN, 1000);
+            }
+        }
+        let (mut octets, mut room) = (vec![7; 256 << 10], vec![0; 1 << 20]);
+        for round in 0..300usize {
+            let (mut sent, mut received, begun) = (0, 0, Instant::now());
+            // Of other sizes each time, so that the window closes at other octets.
+            let len = 1 + round * 7919 % octets.len();
+            while let Ok(some) = client.send(&OwnBuffer::from(&mut octets[..len]), 0, 0) {
+                sent += some;
+            }
+            while received < sent {
+                match server.receive(&OwnBuffer::from(&mut room[..]), 0).unwrap() {
+                    Received::Octets(some) => received += some,
+                    _ => {
+                        let _ = client.finish();
+                        ready(server.fd(), libc::POLLIN, 100);
+                        let is_late = begun.elapsed() > Duration::from_secs(10);
+                        assert!(!is_late, "round {round}: {received} of {sent} came");
+                    }
+                }
             }
         }
     }

@@ -182,12 +182,15 @@ impl Connection<'_> {
         if readable == 0 {
             return Err(libc::EFAULT);
         }
-        if sending.sender.has_crc() {
-            return self.send_copied(sending, data, from, readable.min(COPIED_MAX));
-        }
-        let most = match self.fits(sending, readable) {
-            Fits::Whole(octets) => octets,
-            Fits::InPart(octets) => return self.send_copied(sending, data, from, octets),
+        // A CRC covers what nobody may change any more.
+        let is_copied = sending.sender.has_crc();
+        let most = readable.min(if is_copied { COPIED_MAX } else { usize::MAX });
+        // What the socket does not take stays with this process, and nobody else sends it if that is killed.
+        let most = match self.fits(sending, most) {
+            Fits::Whole(octets) if !is_copied => octets,
+            Fits::Whole(octets) | Fits::InPart(octets) => {
+                return self.send_copied(sending, data, from, octets)
+            }
             Fits::Nothing => return Ok(0),
         };
         let plan = sending.sender.plan(most, PAYLOAD_MAX, FRAMES_MAX);
@@ -196,18 +199,13 @@ impl Connection<'_> {
         }
         sending.planned = plan.octets() as u32;
         sending.commit();
-        let taken = match self.send_plan(&plan, data, from, flags) {
-            Ok(taken) => taken,
-            Err(errno) => {
-                sending.planned = 0;
-                return if errno == libc::EAGAIN {
-                    Ok(0)
-                } else {
-                    Err(errno)
-                };
-            }
-        };
+        let sent = self.send_plan(&plan, data, from, flags);
         sending.planned = 0;
+        let taken = match sent {
+            Ok(taken) => taken,
+            Err(libc::EAGAIN) => return Ok(0),
+            Err(errno) => return Err(errno),
+        };
         let progress = plan.taken(taken);
         sending.sender = progress.sender;
         match progress.unfinished {

@@ -156,7 +156,8 @@ impl Slot {
         self.prefers.store(1, Ordering::Relaxed);
     }
 
-    pub(super) fn goes_plain(&self) -> bool {
+    /// Whether the other end, which was asked, is not Weft: the program's octets leave as they are.
+    pub fn goes_plain(&self) -> bool {
         self.goes_plain.load(Ordering::Acquire) != 0
     }
 

@@ -312,7 +312,7 @@ impl Connection<'_> {
     ) {
         self.slot.set_has_crc(agreed.crc);
         if agreed.crc {
-            self.make_room();
+            self.make_room(receiving);
         }
         sending.sender = Sender::new(&agreed.peer, MULPDU, agreed.crc);
         let own = self.own_data(&receiving.beside().own);

@@ -8,7 +8,7 @@ use weft_os::{beside, file, forking, process, sched, stream};
 
 use super::room::{give_edges, READABLE};
 use super::standing::{Reason, State};
-use super::{Record, Standing, Streams};
+use super::{Record, Streams};
 use crate::ddp::{self, Connection};
 use crate::discovering::Discovery;
 use crate::verdict::Verdict;
@@ -97,7 +97,7 @@ impl Streams {
         connection: Connection<'static>,
         waits: bool,
     ) -> Connection<'static> {
-        let discovery = self.discovery;
+        let (discovery, asked) = (self.discovery, record.question());
         // The kernel's own answer is the right one for a socket that is not connected.
         if !stream::is_established(connection.fd()) {
             return connection;
@@ -124,10 +124,12 @@ impl Streams {
             sched::pause(LOOK_EVERY);
             known = resolve();
         }
-        let Some(is_weft) = known else {
+        if known.is_none() {
             return connection;
-        };
-        self.take_answer(record, is_weft);
+        }
+        if let Some(question) = asked {
+            record.end_question(question);
+        }
         show_octets(record, connection);
         connection.free()
     }
@@ -147,18 +149,6 @@ impl Streams {
         record.question().is_some()
     }
 
-    fn take_answer(&self, record: &Record, is_weft: bool) {
-        record.set_question(None);
-        if !is_weft {
-            let standing = Standing {
-                state: State::Tcp,
-                reason: Reason::NotThere,
-                ..record.standing()
-            };
-            self.stand(record, standing);
-        }
-    }
-
     /// The program's connect is through. Whether it waits for the answer: not where the last one was yes, as the
     /// program's next call does.
     pub fn waits_for_answer(&self, fd: i32) -> bool {
@@ -174,7 +164,7 @@ impl Streams {
             if is_own(record) {
                 discovery.give_up(question);
             }
-            record.set_question(None);
+            record.end_question(question);
         }
     }
 
@@ -200,12 +190,12 @@ impl Streams {
             return;
         };
         let known = connection.resolve(|| {
-            let is_weft = discovery.outcome(question, false) == Outcome::Yes;
-            Some(is_weft)
+            // Another thread may have closed the socket meanwhile, and its slot be the next one's.
+            let is_still_asked = record.question() == Some(question);
+            is_still_asked.then(|| discovery.outcome(question, false) == Outcome::Yes)
         });
-        if let Some(is_weft) = known {
-            self.forget_question(record);
-            self.take_answer(record, is_weft);
+        if known.is_some() && record.end_question(question) {
+            discovery.give_up(question);
             show_octets(record, connection);
         }
     }

@@ -263,6 +263,15 @@ impl Record {
         self.question.store(word, Ordering::Release);
     }
 
+    /// The record's question is settled, if it still is this one; whether it was. A thread that forks settles those of
+    /// sockets which others use: one of them may be closed meanwhile, and its record another socket's, which may have
+    /// asked as well.
+    pub(super) fn end_question(&self, question: Ticket) -> bool {
+        self.question
+            .compare_exchange(question.to_word(), 0, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
     pub(super) fn asked(&self) -> Asked {
         Asked::from_word(self.asked.load(Ordering::Relaxed))
     }
@@ -286,5 +295,22 @@ impl Record {
     /// The socket is used in ways that no hook sees: what is not decided yet will be TCP.
     pub(super) fn release(&self) {
         self.released.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_settles_late_ends_no_other_question() {
+        let (record, of) = (Record::new(0), Ticket::from_word);
+        record.set_question(of(7));
+        assert!(record.end_question(of(7).unwrap()));
+        assert!(!record.end_question(of(7).unwrap()), "it has been");
+        // The socket was closed, and the next that has the record asks too.
+        record.set_question(of(8));
+        assert!(!record.end_question(of(7).unwrap()));
+        assert_eq!(record.question(), of(8));
     }
 }

@@ -153,7 +153,9 @@ impl Streams {
     pub(super) fn went_plain(&self, record: &Record) -> bool {
         let slot = record.slot().ok().flatten();
         let slot = slot.and_then(|slot| self.slots.as_ref()?.get(slot));
-        slot.is_some_and(|slot| matches!(slot.state(), ddp::State::Plain | ddp::State::Late))
+        slot.is_some_and(|slot| {
+            slot.goes_plain() || matches!(slot.state(), ddp::State::Plain | ddp::State::Late)
+        })
     }
 
     /// Whether the connection is that of a process that lives, and this one, which has a copy of the descriptor, has
