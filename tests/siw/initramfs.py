@@ -12,12 +12,14 @@ from pathlib import Path
 from kernel import Unavailable, run
 
 PROGRAMS = """rping ib_send_bw ib_send_lat ib_write_bw ib_write_lat ib_read_bw ib_read_lat ibv_devices ibv_devinfo
-              rstream riostream rdma ip tc""".split()
+              rstream riostream rcopy rdma ip tc""".split()
 PROVIDERS = Path("/usr/lib/x86_64-linux-gnu/libibverbs")
 FOLDERS = "bin dev etc/libibverbs.d lib64 mnt modules proc root run sys tmp usr/bin usr/lib/x86_64-linux-gnu/libibverbs"
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 # Opened by name at run time, so that no program lists them.
 DLOPENED = ["libgcc_s.so.1"]
+# Makes rsockets of an ordinary program's sockets; in a package with librdmacm.
+RSPRELOAD = Path("/") / LIBRARIES / "rsocket/librspreload.so.1"
 
 
 def build(kernel, folder):
@@ -69,7 +71,10 @@ def install_programs(root):
         raise Unavailable("libsiw is not installed (package ibverbs-providers)")
     shutil.copy(siw[-1], root / "usr/lib/x86_64-linux-gnu/libibverbs")
     (root / "etc/libibverbs.d/siw.driver").write_text("driver siw\n", encoding="utf-8")
-    needed = {path for file in [*files, siw[-1]] for path in libraries(file)}
+    if not RSPRELOAD.exists():
+        raise Unavailable("librspreload is not installed (package librdmacm1)")
+    shutil.copy(RSPRELOAD, root / LIBRARIES)
+    needed = {path for file in [*files, siw[-1], RSPRELOAD] for path in libraries(file)}
     for library in needed | {Path("/") / LIBRARIES / name for name in DLOPENED}:
         # The loader is looked for where the programs name it.
         place = "lib64" if library.name.startswith("ld-linux") else LIBRARIES

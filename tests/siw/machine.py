@@ -187,6 +187,10 @@ class Machine:
                f"[ $i -lt {int(seconds * 10)} ] || exit {LATE}; done"
         return self.shells["watch"].run(look, 4 * seconds + 10).status == 0
 
+    def fetch(self, path, name):
+        """Moves a file of the guest's, if there is one, to the shared folder, where it is called `name`."""
+        self.shells["watch"].run(f"mv {path} /mnt/{name}")
+
     def end_programs(self, name):
         """Ends every process of that name in the guest."""
         self.shells["watch"].run(f"killall -9 {name} 2>/dev/null")

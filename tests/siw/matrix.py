@@ -38,7 +38,7 @@ def tuned(**parameters):
 
 @dataclass(frozen=True)
 class Cell:
-    """One program between siw and Weft. `{address}` and `{port}` in the arguments are filled in when it runs."""
+    """One program between siw and Weft. `{address}`, `{port}` and such in the arguments are filled in when it runs."""
 
     group: str  # a heading of the report
     name: str
@@ -53,6 +53,8 @@ class Cell:
     timeout: float = 60.0
     rounds: int = 1  # above 1 the server stays and so many clients come to it, one after the other
     quick: bool = False
+    copies: bool = False  # `{file}` at the client is copied to `{copy}` at the server in each round
+    guest_preload: str = ""  # a library of the guest's that is loaded into the program there
     delay: int = 0  # milliseconds by which what comes to the guest is held back
 
     def __str__(self):
@@ -238,6 +240,13 @@ def rsockets():
         arguments = (program, "-p", "{port}", "-T", "b", "-T", "v", "-S", str(size), "-C", str(count), "-I", "3")
         result.append(Cell("rsockets", f"{program}, {size} octets", client, arguments, (*arguments, "-s", "{address}"),
                            checks.rstream(1), quick=quick))
+    for client in (SIW, WEFT):
+        result.append(Cell("rsockets", f"rcopy, {ROUNDS} files", client, ("rcopy", "-p", "{port}"),
+                           ("rcopy", "{file}", "{address}:{copy}", "-p", "{port}"), client_ended_well, rounds=ROUNDS,
+                           timeout=20.0, copies=True, quick=client == WEFT))
+        result.append(Cell("rsockets", "a program of ordinary sockets: librspreload there, --ddp require here", client,
+                           ("echo", "{port}", "server", "0.0.0.0"), ("echo", "{port}", "client", "{address}"),
+                           settings={"WEFT_DDP": "require"}, guest_preload="librspreload.so.1", quick=client == SIW))
     return result
 
 
@@ -261,6 +270,11 @@ def adapters():
                            ("rping", "-s", "-P", "-a", "{address}", "-p", "{port}"), ("rping", "-c", *arguments),
                            pinged, settings=CRC, rounds=ROUNDS, timeout=20.0, adapter=True))
     return result
+
+
+def client_ended_well(_server, client):
+    """The client of a round did; its server stays until it is ended."""
+    return checks.ended_well(client, client)
 
 
 def pinged(_server, client):

@@ -16,6 +16,7 @@ from process import Process, be_everywhere, until  # noqa: E402
 
 START = 25.0  # seconds a server has to listen; the guest is slow
 GRACE = 15.0  # seconds one end has after the other's
+COPIED_OCTETS = 3_000_001  # of a file that a cell copies
 
 
 class Trouble(Exception):
@@ -58,7 +59,8 @@ class There:
     def __init__(self, meeting, argv, role):
         self.machine, self.shell, self.log = meeting.machine, meeting.machine.shells[role], f"{meeting.log}.{role}.out"
         self.program, self.result = argv[0], None
-        self.shell.start(" ".join(meeting.own(argv, "/mnt")))
+        preload = f"LD_PRELOAD={meeting.cell.guest_preload} " if meeting.cell.guest_preload else ""
+        self.shell.start(preload + " ".join(meeting.own(argv, "/mnt")))
 
     def ended(self):
         if self.result is None:
@@ -118,12 +120,18 @@ class Meeting:
         self.cell, self.link, self.machine, self.weft, self.port, self.log = cell, link, machine, weft, port, log
         self.slack = machine.slack()
         self.started, self.capture = [], None
+        self.file, self.copy = machine.share / "file", machine.share / "copy"
+        if cell.copies:
+            self.file.write_bytes(os.urandom(COPIED_OCTETS))
 
     def own(self, argv, folder=None, address=None):
         """Fills in the arguments; programs of our own are in the shared folder."""
         here = ADAPTER if self.cell.adapter else HOST
         address = address or (GUEST if self.cell.client == WEFT else here)
-        argv = [word.format(address=address, port=self.port) for word in argv]
+        # The guest cannot map a file of the shared folder to write to it.
+        copy = self.copy if self.cell.client == SIW else "/tmp/copy"
+        names = {"file": f"{folder or self.machine.share}/{self.file.name}", "copy": copy}
+        argv = [word.format(address=address, port=self.port, **names) for word in argv]
         if (self.machine.share / argv[0]).exists():
             argv[0] = f"{folder or self.machine.share}/{argv[0]}"
         return argv
@@ -164,13 +172,25 @@ class Meeting:
             self.await_client(client, server, number)
             self.started.remove(client)
             if self.cell.rounds > 1:
-                complaint = self.cell.check(None, client.ended())
+                complaint = self.cell.check(None, client.ended()) or self.compare()
                 if complaint:
                     return f"round {number}: {complaint}", None
         if self.cell.rounds == 1:
             until(server.ended, GRACE if client.ended().status == 0 else 1.0)
         ended = server.ended() or server.stop()
         return self.cell.check(ended, client.ended()), checks.figure(self.cell, client.ended())
+
+    def compare(self):
+        """What is wrong with the copy of a round, if there is to be one."""
+        if not self.cell.copies:
+            return None
+        if self.cell.client == WEFT:
+            self.machine.fetch("/tmp/copy", self.copy.name)
+        if not self.copy.exists():
+            return "there is no copy"
+        is_same = self.copy.read_bytes() == self.file.read_bytes()
+        self.copy.unlink()
+        return None if is_same else "the copy is not what was copied"
 
     def await_client(self, client, server, number):
         """Waits for the client's end; a server that has failed leaves a client that can only wait."""

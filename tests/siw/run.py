@@ -28,7 +28,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests/rig"))
 import again  # noqa: E402
 
-OWN = Path(__file__).with_name("overrun.c")
+OVERRUN = Path(__file__).with_name("overrun.c")
+ECHO = ROOT / "tests/rsockets/ordinary-program/echo.c"
 
 
 def arguments():
@@ -77,10 +78,10 @@ class Rig:
             # No room, or a folder that may not be written.
             raise Unavailable(f"the guest cannot be made: {error}") from error
         try:
-            kernel.run("cc", "-O1", "-Wall", "-o", str(self.machine.share / OWN.stem), str(OWN), "-lrdmacm",
-                       "-libverbs")
+            for source, libraries in ((OVERRUN, ("-lrdmacm", "-libverbs")), (ECHO, ())):
+                kernel.run("cc", "-O1", "-Wall", "-o", str(self.machine.share / source.stem), str(source), *libraries)
         except Unavailable as error:
-            raise Unavailable(f"{OWN.name} cannot be compiled ({error}); it needs librdmacm-dev") from error
+            raise Unavailable(f"the guest's programs cannot be compiled ({error}); needs librdmacm-dev") from error
 
     def play(self, cell, attempt=""):
         """Carries out one cell; returns (complaint or None, figure or None). `attempt` ends the names of its logs."""

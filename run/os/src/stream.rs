@@ -288,8 +288,6 @@ pub fn counts(fd: i32) -> Option<Counts> {
     const ACKED: usize = 120;
     const RECEIVED: usize = 128;
     const OCTETS: usize = 136;
-    // The states of a connection whose peer has ended its direction (include/net/tcp_states.h).
-    const ENDED: [u8; 4] = [7, 8, 9, 11];
     // What is acknowledged while this looks leaves the one count for the other.
     for _ in 0..100 {
         let before = tcp_info::<OCTETS>(fd)?;
@@ -310,6 +308,15 @@ pub fn counts(fd: i32) -> Option<Counts> {
     }
     None
 }
+
+/// Whether the peer has ended its direction (FIN), or the connection is over. Where this end has shut its receiving
+/// direction down, `poll` says so of any connection.
+pub fn peer_has_ended(fd: i32) -> bool {
+    tcp_info::<8>(fd).is_none_or(|info| ENDED.contains(&info[0]))
+}
+
+/// The states of a connection whose peer has ended its direction (include/net/tcp_states.h).
+const ENDED: [u8; 4] = [7, 8, 9, 11];
 
 /// The first octets of `TCP_INFO`; nothing where the kernel has fewer.
 fn tcp_info<const OCTETS: usize>(fd: i32) -> Option<[u8; OCTETS]> {

@@ -1,8 +1,10 @@
 /*
  * A program of ordinary sockets, one client and one server, for librspreload, which makes rsockets of them:
  *
- *     echo PORT            takes octets until the client ends its direction, and sends them back
- *     echo PORT client     sends 3 MiB and compares what comes back
+ *     echo PORT [server [ADDRESS]]   takes octets until the client ends its direction, and sends them back
+ *     echo PORT client [ADDRESS]     sends 3 MiB and compares what comes back
+ *
+ * ADDRESS is the server's, 127.0.0.1 where it is not said.
  */
 #include <arpa/inet.h>
 #include <poll.h>
@@ -56,7 +58,9 @@ int main(int argc, char **argv)
 	int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1;
 
 	at.sin_port = htons((uint16_t)atoi(argv[1]));
-	if (argc > 2) {
+	if (argc > 3 && inet_pton(AF_INET, argv[3], &at.sin_addr) != 1)
+		return 2;
+	if (argc > 2 && strcmp(argv[2], "client") == 0) {
 		for (size_t i = 0; i < OCTETS; i++)
 			sent[i] = (unsigned char)(i * 7 + (i >> 9));
 		if (connect(fd, (struct sockaddr *)&at, sizeof(at)))

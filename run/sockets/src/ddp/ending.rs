@@ -125,7 +125,7 @@ impl Connection<'_> {
             return Ok(Left::Nothing);
         }
         // Asked before the last look: what is behind that came with no end.
-        let has_ended = stream::has_ended(self.fd);
+        let has_ended = stream::peer_has_ended(self.fd);
         let is_unread = matches!(self.look()?, Received::Octets(_));
         if has_ended || is_unread {
             return Ok(Left::Nothing);
@@ -149,5 +149,51 @@ impl Connection<'_> {
                 false => Left::Nothing,
             },
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Settled, Slot};
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+    use weft_os::dgram::ready;
+    use weft_os::user::OwnBuffer;
+    use weft_stream::{start, ConnectionData, Receiver, Sender};
+
+    /// rdma-core's rsockets end their direction by a word, and go on giving credit for what they receive: to a socket
+    /// that was closed those would be octets that nobody takes, and cost them the last of what was sent.
+    #[test]
+    fn a_peer_that_is_not_weft_and_has_ended_its_direction_is_waited_for() {
+        weft_os::process::watch();
+        weft_os::user::guard_copies();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let socket = listener.accept().unwrap().0;
+        let slot = &Slot::make(1).unwrap()[0];
+        slot.restart_clock();
+        let server = Connection::new(slot, socket.as_raw_fd());
+        server.answer().unwrap();
+        let own = ConnectionData {
+            weft: false,
+            ..Receiver::connection_data(1, 0x1000, 2, 0x2000)
+        };
+        client.write_all(&start::request(&own, false)).unwrap();
+        while server.settle().unwrap() != Settled::Open {
+            ready(server.fd(), libc::POLLIN, 1000);
+        }
+        let mut reply = [0; start::START_LEN];
+        client.read_exact(&mut reply).unwrap();
+        let (agreed, _) = start::read_reply(&reply, false).unwrap().unwrap();
+        let mut sender = Sender::new(&agreed.peer, 1400, false);
+        client.write_all(&sender.control(Word::Shutdown)).unwrap();
+        let mut octets = [0; 10];
+        let room = OwnBuffer::from(&mut octets[..]);
+        while server.receive(&room, 0) != Ok(Received::End) {}
+        assert_eq!(server.wind_up(), Left::Framing);
+        client.shutdown(std::net::Shutdown::Write).unwrap();
+        while server.wind_up() != Left::Nothing {}
     }
 }
