@@ -23,6 +23,9 @@ const ROOM_FOR_FPDUS: i32 = 400 << 10;
 /// free when its last octet is read, and the kernel joins what comes in segments of hundreds of KiB: a few octets of
 /// one may take most of the buffer, and TCP leaves the window closed that has no room for a segment.
 const ROOM_FOR_A_SEGMENT: usize = 320 << 10;
+/// Octets that the buffer is enlarged to at most: the largest that the kernel joins and one segment more are half of
+/// that. A peer fills a buffer with segments out of order, too, and would have it grow with each of them.
+const ROOM_MAX: usize = 2 << 20;
 /// Which sizes of buffers a program has fixed (socket(7)); the constant is missing in libc for some targets.
 const SO_BUF_LOCK: i32 = 72;
 /// Of these, that of the receive buffer (include/uapi/linux/socket.h).
@@ -146,7 +149,7 @@ impl Connection<'_> {
         let Some((used, limit)) = stream::receive_memory(self.fd) else {
             return;
         };
-        let wanted = used + ROOM_FOR_A_SEGMENT;
+        let wanted = (used + ROOM_FOR_A_SEGMENT).min(ROOM_MAX);
         if limit >= wanted {
             return;
         }
@@ -182,10 +185,8 @@ impl Connection<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Received, Settled, Slot};
-    use super::*;
-    use std::net::{TcpListener, TcpStream};
-    use std::os::fd::AsRawFd;
+    use super::super::testing::{open, pair};
+    use super::super::{Received, Slot};
     use std::time::{Duration, Instant};
     use weft_os::dgram::ready;
     use weft_os::user::OwnBuffer;
@@ -196,25 +197,9 @@ mod tests {
     fn a_window_that_closed_amid_an_fpdu_opens_again() {
         weft_os::process::watch();
         weft_os::user::guard_copies();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let sockets = [
-            TcpStream::connect(listener.local_addr().unwrap()).unwrap(),
-            listener.accept().unwrap().0,
-        ];
-        let slots = Slot::make(2).unwrap();
-        slots.iter().for_each(|slot| {
-            slot.restart_clock();
-            slot.set_wants_crc(true);
-        });
-        let [client, server] =
-            [0, 1].map(|at| Connection::new(&slots[at], sockets[at].as_raw_fd()));
-        client.ask().unwrap();
-        server.answer().unwrap();
-        for connection in [server, client, server] {
-            while connection.settle().unwrap() != Settled::Open {
-                ready(connection.fd(), libc::POLLIN, 1000);
-            }
-        }
+        let (slots, sockets) = (Slot::make(2).unwrap(), pair());
+        slots.iter().for_each(|slot| slot.set_wants_crc(true));
+        let [client, server] = open(slots, &sockets);
         let (mut octets, mut room) = (vec![7; 256 << 10], vec![0; 1 << 20]);
         for round in 0..300usize {
             let (mut sent, mut received, begun) = (0, 0, Instant::now());

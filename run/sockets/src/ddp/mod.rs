@@ -59,6 +59,8 @@ mod starting;
 mod state;
 mod taking_over;
 mod telling;
+#[cfg(test)]
+mod testing;
 mod told_maps;
 mod users;
 

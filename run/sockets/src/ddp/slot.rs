@@ -157,7 +157,7 @@ impl Slot {
     }
 
     /// Whether the other end, which was asked, is not Weft: the program's octets leave as they are.
-    pub fn goes_plain(&self) -> bool {
+    pub(crate) fn goes_plain(&self) -> bool {
         self.goes_plain.load(Ordering::Acquire) != 0
     }
 

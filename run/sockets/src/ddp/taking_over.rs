@@ -141,37 +141,12 @@ impl Connection<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Received, Settled, Slot};
+    use super::super::testing::{open, pair};
+    use super::super::{Received, Slot};
     use super::*;
-    use std::net::{TcpListener, TcpStream};
-    use std::os::fd::AsRawFd;
     use weft_os::dgram::{get_int, ready, set_int};
     use weft_os::testing::{await_child, fork};
     use weft_os::user::OwnBuffer;
-
-    /// The sockets of a connection, the one that connected first.
-    fn pair() -> [TcpStream; 2] {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        [
-            TcpStream::connect(listener.local_addr().unwrap()).unwrap(),
-            listener.accept().unwrap().0,
-        ]
-    }
-
-    /// Both ends of an open connection over them.
-    fn open(slots: &'static [Slot], sockets: &[TcpStream; 2]) -> [Connection<'static>; 2] {
-        slots.iter().for_each(Slot::restart_clock);
-        let [client, server] =
-            [0, 1].map(|at| Connection::new(&slots[at], sockets[at].as_raw_fd()));
-        client.ask().unwrap();
-        server.answer().unwrap();
-        for connection in [server, client, server] {
-            while connection.settle().unwrap() != Settled::Open {
-                ready(connection.fd(), libc::POLLIN, 1000);
-            }
-        }
-        [client, server]
-    }
 
     #[test]
     fn who_died_in_a_look_leaves_what_was_before() {
