@@ -53,6 +53,16 @@ else
     missing "no /proc" "it takes privilege"
 fi
 
+# Under a memory checker, which complains of what is not the program's, and hides the kernel's clock from it.
+if command -v valgrind > /dev/null; then
+    luck "valgrind" valgrind -q --error-exitcode=3 /bin/true
+    for mode in off always tcp; do
+        checked "valgrind, datagrams ($mode)" $mode timeout 60 valgrind -q --error-exitcode=3 "$work/checker"
+    done
+else
+    missing "valgrind" "there is none"
+fi
+
 # Somebody else's library, before ours and behind it: both see every call.
 for order in "$library:$work/other.so" "$work/other.so:$library"; do
     for gso in off gso; do

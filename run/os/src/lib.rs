@@ -101,9 +101,6 @@ pub fn random_u64() -> u64 {
     match filled {
         Ok(8) => u64::from_ne_bytes(octets),
         // Before the pool is ready, or where seccomp forbids it: time and address are what is left.
-        _ => {
-            let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-            (now.tv_nsec as u64).rotate_left(32) ^ std::ptr::from_ref(&octets) as u64
-        }
+        _ => dgram::now().rotate_left(32) ^ std::ptr::from_ref(&octets) as u64,
     }
 }

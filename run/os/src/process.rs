@@ -113,8 +113,6 @@ fn namespace_mark() -> u32 {
 /// needed is asked for now.
 pub fn confine() {
     namespace_mark();
-    // The first look at the clock asks where the kernel's own code for that is.
-    let _ = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
 }
 
 #[cold]

@@ -114,7 +114,14 @@ pub fn losses_of_core() -> u64 {
 
 /// Milliseconds since some moment; wraps. As exact as the kernel's tick, and no system call.
 pub fn now_ms() -> u32 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // The C library's and not rustix's: that one looks for the kernel's clock where the auxiliary vector says it is,
+    // and under valgrind nothing is there.
+    // SAFETY: fills `now`; async-signal-safe, and mostly without a system call.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut now) };
     (now.tv_sec as u32)
         .wrapping_mul(1000)
         .wrapping_add((now.tv_nsec / 1_000_000) as u32)
