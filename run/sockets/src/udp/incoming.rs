@@ -7,7 +7,7 @@ use weft_os::dgram::{self, Peeked, NAME_LEN};
 use weft_os::pages;
 use weft_settings::datagrams::Direction;
 
-use super::receiver::{Ask, Datagram, Queue, MEMORY_OCTETS};
+use super::receiver::{Ask, Datagram, Queue, Receiver, MEMORY_OCTETS};
 use super::record::Record;
 use super::Datagrams;
 use crate::ends::ends;
@@ -97,7 +97,12 @@ impl Datagrams {
             self.rules
                 .decide(Direction::Receive, ends(fd, &[]).as_slice())
         };
-        if !may_coalesce(fd) || !ruled() || !give_memory(record) {
+        // A receive that a signal handler came into the middle of has it.
+        let has_memory = || {
+            let rx = record.incoming();
+            rx.is_none_or(|mut rx| give_memory(&mut rx.receiver))
+        };
+        if !may_coalesce(fd) || !ruled() || !has_memory() {
             record.rx_off.store(true, Ordering::Release);
             return;
         }
@@ -122,11 +127,11 @@ impl Datagrams {
         ask: Ask,
         mut deliver: impl FnMut(Datagram<'_>) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        if !give_memory(record) {
-            return Err(libc::ENOMEM);
-        }
         // A signal handler that receives from the socket that it interrupted a receive from.
         let mut rx = record.incoming().ok_or(libc::EINTR)?;
+        if !give_memory(&mut rx.receiver) {
+            return Err(libc::ENOMEM);
+        }
         if let Some(received) = self.receive_offloaded(record, fd, ask, &mut deliver) {
             return received;
         }
@@ -146,28 +151,33 @@ impl Datagrams {
         if let Some(len) = self.next_len_offloaded(record, fd) {
             return Some(len);
         }
-        if !record.slot().is_coalesced() || !give_memory(record) {
+        if !record.slot().is_coalesced() {
+            return None;
+        }
+        let mut rx = record.incoming()?;
+        if !give_memory(&mut rx.receiver) {
             return None;
         }
         let mut queue = Socket {
             datagrams: self,
             fd,
         };
-        let mut rx = record.incoming()?;
         Some(rx.receiver.next_len(record.slot(), &mut queue))
     }
 }
 
-fn give_memory(record: &Record) -> bool {
-    let Some(mut rx) = record.incoming() else {
-        return true;
+/// Whether it can stage a head: it has memory, or is given it now.
+#[inline]
+fn give_memory(receiver: &mut Receiver) -> bool {
+    receiver.has_memory() || give_new_memory(receiver)
+}
+
+#[cold]
+fn give_new_memory(receiver: &mut Receiver) -> bool {
+    let Some(memory) = pages::octets(MEMORY_OCTETS) else {
+        return false;
     };
-    if !rx.receiver.has_memory() {
-        let Some(memory) = pages::octets(MEMORY_OCTETS) else {
-            return false;
-        };
-        rx.receiver.set_memory(memory);
-    }
+    receiver.set_memory(memory);
     true
 }
 
