@@ -7,13 +7,12 @@ machine does not disturb.
 The rows are those of bench.py beside it. Both programs of a row run under callgrind (package valgrind), the builds in
 turn, and a figure is the median of the runs, of both ends together; a program's start is counted apart and taken off.
 How many datagrams leave or arrive in one call is the clock's, so figures of one build differ by some percent from run
-to run. `veth` rows need privilege. The exit status is 1 where a row takes more than 1.02 times the instructions.
+to run. `veth` rows need privilege. The exit status is 1 where a row takes more than 1.02 times the instructions, 2
+where one failed.
 """
 
 import argparse
-import json
 import re
-import statistics
 import sys
 import tempfile
 from contextlib import ExitStack, closing
@@ -23,10 +22,11 @@ import bench
 from bench import OURS, WAYS
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "rig"))
+import instruction_counts  # noqa: E402
 import pairs  # noqa: E402
 from network import Namespaces, may_have_namespaces  # noqa: E402
+from process import Failed  # noqa: E402
 
-MOST = 1.02  # times the instructions of the build beside it
 GATHERED = [way for way in WAYS if way in OURS]
 # Seconds and numbers: callgrind is fifty times slower than the machine.
 SECONDS, ROUND_TRIPS, MEGABYTES, REQUESTS = 3, 2_000, 400, 4_000
@@ -51,10 +51,11 @@ class Counted(bench.Bench):
 
 
 def per_unit(counted, run):
-    """Instructions for each of what `run(share)` passes, which gives how many: of a long run less those of a short."""
-    short, few = run(0.1), counted.taken()
-    long, many = run(1), counted.taken()
-    return (many - few) / (long - short)
+    """Instructions of a unit. `run(share)` passes so large a share of what there is and gives the number of units: a
+    short run's are taken off a long one's, and the start with them."""
+    few, taken_by_few = run(0.1), counted.taken()
+    many, taken_by_many = run(1), counted.taken()
+    return (taken_by_many - taken_by_few) / (many - few)
 
 
 def goodput(counted, way, size, address, enters):
@@ -102,7 +103,8 @@ def requests(counted, way):
         server = counted.start(rule, "redis-server", "--port", port, "--save", "")
         try:
             server.await_port(port)
-            counted.run(rule, "redis-benchmark", "-p", port, "-n", int(share * REQUESTS), "-c", 20, "-t", "get", "--csv")
+            number = int(share * REQUESTS)
+            counted.run(rule, "redis-benchmark", "-p", port, "-n", number, "-c", 20, "-t", "get", "--csv")
         finally:
             server.end(20)
         return share * REQUESTS
@@ -131,8 +133,8 @@ def rows(networks):
 
 
 def count(options, files):
-    """What each build takes, run by run, by row and way."""
-    taken = {}
+    """What each build takes, run by run, by row and way; and the exit status: 2 where a row failed."""
+    taken, failed = {}, 0
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         networks = {"loopback": ("127.0.0.1", ((), ()))}
         if may_have_namespaces():
@@ -146,11 +148,22 @@ def count(options, files):
         for name, way, row in rows(networks):
             if not re.search(options.only, f"{name}, {way}"):
                 continue
-            for number in range(1, options.runs + 1):
-                for build in pairs.order(number):
-                    counted.library = str(files[build])
-                    taken.setdefault((name, way), {}).setdefault(build, []).append(row(counted))
-    return taken
+            try:
+                taken[name, way] = count_row(counted, row, files, options.runs)
+            except Failed as failure:
+                print(f"FAILED {name}, {way}: {failure}", file=sys.stderr)
+                counted.written, failed = [], 2
+    return taken, failed
+
+
+def count_row(counted, row, files, number_of_runs):
+    """What the builds take for one row, in turn."""
+    runs = {}
+    for number in range(1, number_of_runs + 1):
+        for build in pairs.order(number):
+            counted.library = str(files[build])
+            runs.setdefault(build, []).append(row(counted))
+    return runs
 
 
 def main():
@@ -161,6 +174,8 @@ def main():
     parser.add_argument("--only", default="", metavar="REGEX", help='of "ROW, WAY"')
     parser.add_argument("--json", type=Path, help="write what was counted there")
     options = parser.parse_args()
+    if instruction_counts.valgrind_is_missing():
+        return 2
     given = {pairs.THIS: options.library, pairs.BESIDE: options.beside}
     try:
         files = {name: pairs.find(path, pairs.LIBRARIES, lambda library: ["env", f"LD_PRELOAD={library}", "true"])
@@ -168,20 +183,12 @@ def main():
     except pairs.NoBuild as reason:
         print(f"instructions: {reason}")
         return 2
-    taken = count(options, files)
+    taken, failed = count(options, files)
     if options.json:
-        builds = [pairs.describe(name, files[name], given[name]) for name in given]
-        instructions = [{"row": row, "way": way, **of} for (row, way), of in taken.items()]
-        options.json.write_text(json.dumps({"builds": builds, "instructions": instructions}, indent=1) + "\n")
-    print("| row | way | instructions, this build | beside it | ratio |")
-    print("| --- | --- | ---: | ---: | ---: |")
-    more = 0
-    for (row, way), of in taken.items():
-        this, beside = (statistics.median(of[build]) for build in (pairs.THIS, pairs.BESIDE))
-        more += this > MOST * beside
-        print(f"| {row} | {way} | {this:,.0f} | {beside:,.0f} | {this / beside:.3f} |")
-    print(f"\n{len(taken) - more} rows take no more than {MOST} times the instructions, {more} take more")
-    return 1 if more else 0
+        rows_and_ways = [{"row": row, "way": way, **runs} for (row, way), runs in taken.items()]
+        instruction_counts.keep(options.json, files, given, instructions=rows_and_ways)
+    status = instruction_counts.report(taken) if taken or not failed else failed
+    return max(status, failed)
 
 
 if __name__ == "__main__":

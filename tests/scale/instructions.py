@@ -11,9 +11,7 @@ percent from run to run. The exit status is 1 where a row takes more than 1.02 t
 """
 
 import argparse
-import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,13 +21,13 @@ import rows
 from ends import Pair
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "rig"))
+import instruction_counts  # noqa: E402
 import pairs  # noqa: E402
 from network import free_ports  # noqa: E402
 from process import Failed  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-MOST = 1.02  # times the instructions of the build beside it
 SLEEP = 1
 # A thread that looks by the clock would look the more often the slower callgrind is.
 TICK = {"WEFT_SERVE_TICK_US": "1000000", "WEFT_SAME_HOST": "off"}
@@ -73,16 +71,16 @@ def one_run(weft, program, port, stack, count, seconds):
                   f"--callgrind-out-file={folder}/%p"]
         with Pair(program, launch, "gid" if "gid" in words else "cm", count, port, window=4) as pair:
             counted = Counted(pair, folder)
-            _, instructions = counted.during(pair.connect)
+            _, taken = counted.during(pair.connect)
             if "gid" not in words:  # there it is over before the streams are there
-                found[rows.storm(count).id] = instructions / count
+                found[rows.storm(count).id] = taken / count
             for octets, window, asleep in rows.ECHOES:
                 command = f"echo {octets} {window} {seconds} {SLEEP * asleep}"
-                told, instructions = counted.during(lambda: pair.client.ask(command))
-                found[rows.echo(octets, window, asleep, count).id] = instructions / told["answers"]
+                told, taken = counted.during(lambda: pair.client.ask(command))
+                found[rows.echo(octets, window, asleep, count).id] = taken / told["answers"]
             for asleep in (False, True):
-                told, instructions = counted.during(lambda: pair.client.ask(f"turns 64 {seconds} {SLEEP * asleep}"))
-                found[rows.turns(asleep, count).id] = instructions / told["answers"]
+                told, taken = counted.during(lambda: pair.client.ask(f"turns 64 {seconds} {SLEEP * asleep}"))
+                found[rows.turns(asleep, count).id] = taken / told["answers"]
             pair.end()
     return found
 
@@ -97,6 +95,8 @@ def main():
     parser.add_argument("--seconds", type=float, default=1, help="of each row in a run (%(default)s)")
     parser.add_argument("--json", type=Path, help="write what was counted there")
     options = parser.parse_args()
+    if instruction_counts.valgrind_is_missing():
+        return 2
     given = {pairs.THIS: options.weft, pairs.BESIDE: options.beside}
     try:
         files = {name: pairs.find(path, pairs.COMMANDS, lambda weft: [weft, "run", "--", "true"])
@@ -114,21 +114,11 @@ def main():
             for number in range(1, options.runs + 1):
                 for build in pairs.order(number):
                     run = one_run(files[build], program, next(ports), options.stack, count, options.seconds)
-                    for row, instructions in run.items():
-                        counted.setdefault(row, {}).setdefault(build, []).append(instructions)
+                    for row, taken in run.items():
+                        counted.setdefault(row, {}).setdefault(build, []).append(taken)
     if options.json:
-        builds = [pairs.describe(name, files[name], given[name]) for name in given]
-        record = {"builds": builds, "stack": options.stack, "instructions": counted}
-        options.json.write_text(json.dumps(record, indent=1) + "\n")
-    print("| row | stack | instructions, this build | beside it | ratio |")
-    print("| --- | --- | ---: | ---: | ---: |")
-    more = 0
-    for row, by_build in counted.items():
-        this, beside = (statistics.median(by_build[build]) for build in (pairs.THIS, pairs.BESIDE))
-        more += this > MOST * beside
-        print(f"| {row} | {options.stack} | {this:,.0f} | {beside:,.0f} | {this / beside:.3f} |")
-    print(f"\n{len(counted) - more} rows take no more than {MOST} times the instructions, {more} take more")
-    return 1 if more else 0
+        instruction_counts.keep(options.json, files, given, stack=options.stack, instructions=counted)
+    return instruction_counts.report({(row, options.stack): runs for row, runs in counted.items()})
 
 
 if __name__ == "__main__":

@@ -97,7 +97,7 @@ impl Datagrams {
             self.rules
                 .decide(Direction::Receive, ends(fd, &[]).as_slice())
         };
-        // A receive that a signal handler came into the middle of has it.
+        // Where this is a signal handler's call amid a receive of its thread, that receive has memory.
         let has_memory = || {
             let rx = record.incoming();
             rx.is_none_or(|mut rx| give_memory(&mut rx.receiver))
