@@ -6,6 +6,7 @@ machine does not disturb.
 
 The rows are those of bench.py beside it. Both programs of a row run under callgrind (package valgrind), the builds in
 turn, and a figure is the median of the runs, of both ends together; a program's start is counted apart and taken off.
+Programs that keep a pace spend what is left on the clock, so of their rows only the hooks' own instructions count.
 How many datagrams leave or arrive in one call is the clock's, so figures of one build differ by some percent from run
 to run. `veth` rows need privilege. The exit status is 1 where a row takes more than 1.02 times the instructions, 2
 where one failed.
@@ -44,17 +45,40 @@ class Counted(bench.Bench):
         under = ["valgrind", "-q", "--tool=callgrind", f"--callgrind-out-file={self.written[-1]}"]
         return super().start(rule, *under, *words, core=core, enter=enter)
 
-    def taken(self):
-        """Instructions of the programs that have ended since the last time."""
+    def taken(self, count):
+        """Instructions of the programs that have ended since the last time, as `count` finds them in a file."""
         written, self.written = self.written, []
-        return sum(int(re.search(r"^totals: (\d+)$", file.read_text(), re.MULTILINE)[1]) for file in written)
+        return sum(count(file.read_text()) for file in written)
 
 
-def per_unit(counted, run):
+def in_all(text):
+    """Instructions that a file of callgrind's has counted."""
+    return int(re.search(r"^totals: (\d+)$", text, re.MULTILINE)[1])
+
+
+def in_the_hooks(text):
+    """The same, of the hooks alone."""
+    names, in_hooks, of_a_callee, sum_of_lines = {}, False, False, 0
+    for line in text.splitlines():
+        # An object is named where it comes first, and has its number from then on, also where one is called.
+        if file := re.match(r"c?ob=(\(\d+\))(?: (.+))?$", line):
+            names[file[1]] = file[2] or names[file[1]]
+            if line.startswith("ob="):
+                in_hooks = names[file[1]].endswith("libweft_preload.so")
+        elif line.startswith("calls="):
+            of_a_callee = True
+        elif cost := re.match(r"[+*-]?\d* (\d+)$", line):
+            if in_hooks and not of_a_callee:
+                sum_of_lines += int(cost[1])
+            of_a_callee = False
+    return sum_of_lines
+
+
+def per_unit(counted, run, count=in_all):
     """Instructions of a unit. `run(share)` passes so large a share of what there is and gives the number of units: a
     short run's are taken off a long one's, and the start with them."""
-    few, taken_by_few = run(0.1), counted.taken()
-    many, taken_by_many = run(1), counted.taken()
+    few, taken_by_few = run(0.1), counted.taken(count)
+    many, taken_by_many = run(1), counted.taken(count)
     return (taken_by_many - taken_by_few) / (many - few)
 
 
@@ -78,10 +102,10 @@ def idle(counted, way):
 
 def paced(counted, way, size, rate):
     def run(share):
-        counted.pair(WAYS[way][:2], lambda port: (counted.rate, "delay", port, 1),
-                     lambda port: (counted.rate, "pace", "127.0.0.1", port, size, rate, share * SECONDS))
-        return share * SECONDS * rate
-    return per_unit(counted, run)
+        got, sent = counted.pair(WAYS[way][:2], lambda port: (counted.rate, "delay", port, 1),
+                                 lambda port: (counted.rate, "pace", "127.0.0.1", port, size, rate, share * SECONDS))
+        return (bench.numbers(got)["datagrams"] + bench.numbers(sent)["datagrams"]) / 2
+    return per_unit(counted, run, in_the_hooks)
 
 
 def stream(counted, way):
@@ -123,10 +147,9 @@ def rows(networks):
                        lambda counted, way=way, size=size, at=networks[path]: goodput(counted, way, size, *at))
     for way in GATHERED:
         yield bench.IDLE.id, way, lambda counted, way=way: idle(counted, way)
-        # A thousand a second is what callgrind keeps up with.
-        for size in (64, 1448):
-            yield (bench.pace_row(size, 1_000).id, way,
-                   lambda counted, way=way, size=size: paced(counted, way, size, 1_000))
+        for size, rate in bench.PACES:
+            yield (bench.pace_row(size, rate).id, way,
+                   lambda counted, way=way, size=size, rate=rate: paced(counted, way, size, rate))
     for way in (way for way in bench.STREAMS if way in OURS):
         yield bench.IPERF.id, way, lambda counted, way=way: stream(counted, way)
         yield bench.REDIS.id, way, lambda counted, way=way: requests(counted, way)

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use libc::{msghdr, nfds_t, pollfd, sigset_t, ssize_t, timespec};
+use libc::{epoll_event, msghdr, nfds_t, pollfd, sigset_t, ssize_t, timespec};
 
 use crate::real::Real;
 
@@ -16,6 +16,23 @@ pub unsafe fn poll(fds: *mut pollfd, count: nfds_t, ms: c_int) -> c_int {
     listed!(REAL);
     // SAFETY: the caller vouches for the arguments.
     unsafe { REAL.get()(fds, count, ms) }
+}
+
+/// The C library's `epoll_ctl`.
+///
+/// # Safety
+/// As for that.
+pub unsafe fn epoll_ctl(
+    epoll: c_int,
+    operation: c_int,
+    fd: c_int,
+    event: *mut epoll_event,
+) -> c_int {
+    type Signature = unsafe extern "C-unwind" fn(c_int, c_int, c_int, *mut epoll_event) -> c_int;
+    static REAL: Real<Signature> = Real::new(c"epoll_ctl");
+    listed!(REAL);
+    // SAFETY: the caller vouches for the arguments.
+    unsafe { REAL.get()(epoll, operation, fd, event) }
 }
 
 /// The C library's `ppoll`.

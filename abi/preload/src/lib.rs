@@ -26,6 +26,7 @@ mod aio;
 mod calls;
 mod descriptors;
 mod edge;
+mod epoll;
 mod exec;
 mod internal;
 mod limit;

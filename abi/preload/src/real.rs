@@ -113,8 +113,9 @@ macro_rules! hook {
                     Err(_) => panic!(),
                 });
             listed!(REAL);
+            // The arguments by value: by reference they would have to lie in memory from the hook's first instruction.
             // SAFETY: the program's own call, with its own arguments.
-            let $real = || unsafe { REAL.get()($($arg),*) };
+            let $real = move || unsafe { REAL.get()($($arg),*) };
             $body
         }
     };

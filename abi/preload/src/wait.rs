@@ -4,7 +4,7 @@
 //! Readiness of datagrams is the kernel's and right as it is: those that wait to be split are still in its queue. A
 //! stream over DDP has octets in its socket now and then that are none of the program's.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
 use weft_sockets::stack::{Kind, Stack};
@@ -362,25 +362,3 @@ unsafe fn epoll_real(
     // SAFETY: the caller vouches for the arguments.
     unsafe { REAL.get()(epoll, events, most, ms, mask) }
 }
-
-fn note_other(epoll: c_int, operation: c_int, fd: c_int, event: *const epoll_event) {
-    if let Some(stack) = stack() {
-        caught((), || {
-            events::note_other(stack, epoll, operation, fd, event)
-        });
-    }
-}
-
-hook!(fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: *mut c_void) -> c_int, real => {
-    // A socket is classified before it is waited for: afterwards its first use may be in a signal handler.
-    let mine = crate::mine::mine(fd);
-    let status = real();
-    if status != 0 {
-        return status;
-    }
-    match mine {
-        Some(mine) => mine.watched(epoll, operation, event.cast()),
-        None => note_other(epoll, operation, fd, event.cast()),
-    }
-    status
-});

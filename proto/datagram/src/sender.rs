@@ -101,7 +101,11 @@ pub struct Sender {
     clock: u64,
     /// The queue of the last append, where the next one mostly goes.
     last: usize,
+    /// The queues in which something waits, a bit each.
+    waiting: u8,
 }
+
+const _: () = assert!(QUEUES <= u8::BITS as usize);
 
 #[derive(Clone, Copy, Debug)]
 struct DestinationQueue {
@@ -132,6 +136,7 @@ impl Sender {
             pending: None,
             clock: 0,
             last: 0,
+            waiting: 0,
         }
     }
 
@@ -149,8 +154,16 @@ impl Sender {
     /// Whether nothing waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.queues[self.last].batch.is_empty()
-            && self.queues.iter().all(|queue| queue.batch.is_empty())
+        let is_queue_empty = |queue: &DestinationQueue| queue.batch.is_empty();
+        debug_assert_eq!(self.waiting == 0, self.queues.iter().all(is_queue_empty));
+        self.waiting == 0
+    }
+
+    /// Notes whether something waits in this queue.
+    #[inline]
+    fn note(&mut self, index: usize) {
+        let is_waiting = !self.queues[index].batch.is_empty();
+        self.waiting = self.waiting & !(1 << index) | u8::from(is_waiting) << index;
     }
 
     /// Notes a send at `now` (nanoseconds) and gives whether the program is busy, see [`Pace::note`].
@@ -231,10 +244,12 @@ impl Sender {
             queue.since = self.clock;
         }
         let range = queue.batch.append(len);
+        self.note(index);
         let base = index * QUEUE_OCTETS;
         let place = &mut self.memory[base + range.start..base + range.end];
         if let Err(errno) = fill(place) {
             self.queues[index].batch.take_back(range);
+            self.note(index);
             return Err(errno);
         }
         if self.queues[index].batch.is_full() {
@@ -305,7 +320,10 @@ impl Sender {
         let range = batch.range();
         let octets = &self.memory[base + range.start..base + range.end];
         match wire.send(&to, octets, Some(batch.size() as u16)) {
-            Ok(()) => self.queues[index].batch.all_left(),
+            Ok(()) => {
+                self.queues[index].batch.all_left();
+                self.note(index);
+            }
             Err(errno) if is_later(errno) => return Err(errno),
             // The kernel or the interface does not segment this: the path's MTU is smaller, the checksum is off, there
             // is a transformation. One by one it is told what is really wrong, if anything.
@@ -334,6 +352,7 @@ impl Sender {
                 Err(errno) => self.pending = Some(errno),
             }
             self.queues[index].batch.first_left();
+            self.note(index);
         }
         Ok(())
     }
@@ -343,6 +362,7 @@ impl Sender {
         for queue in &mut self.queues {
             queue.batch.all_left();
         }
+        self.waiting = 0;
         self.pending = None;
     }
 }

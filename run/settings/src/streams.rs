@@ -87,6 +87,7 @@ impl StreamRules {
     }
 
     /// Whether there is any rule, be it `off`: TCP sockets are looked after then, and have the socket option.
+    #[inline]
     pub fn any(&self) -> bool {
         self.iter().next().is_some()
     }

@@ -8,33 +8,29 @@ use std::sync::OnceLock;
 
 use crate::numbers::Numbers;
 
-/// Records, and which of them a socket has.
+/// Records, and which of them a socket has. A row is `ROW` records, a power of two.
 #[derive(Debug)]
-pub struct Pool<R: 'static> {
+pub struct Pool<R: 'static, const ROW: usize> {
     taken: Numbers,
     rows: Box<[OnceLock<&'static [R]>]>,
-    /// Records of a row, as a power of two.
-    row_bits: u32,
 }
 
-impl<R> Pool<R> {
-    /// A pool without a record, for up to `most` sockets, rounded up to a multiple of 64 and of `row`. A row is so many
-    /// records, a power of two. Allocates.
-    pub fn new(most: usize, row: usize) -> Pool<R> {
-        assert!(row.is_power_of_two());
-        let most = most.next_multiple_of(row);
+impl<R, const ROW: usize> Pool<R, ROW> {
+    /// A pool without a record, for up to `most` sockets, rounded up to a multiple of 64 and of `ROW`. Allocates.
+    pub fn new(most: usize) -> Pool<R, ROW> {
+        const { assert!(ROW.is_power_of_two()) };
+        let most = most.next_multiple_of(ROW);
         Pool {
             taken: Numbers::new(most),
-            rows: (0..most / row).map(|_| OnceLock::new()).collect(),
-            row_bits: row.ilog2(),
+            rows: (0..most / ROW).map(|_| OnceLock::new()).collect(),
         }
     }
 
     /// The record of this number, if it was ever made.
     #[inline]
     pub fn get(&self, number: usize) -> Option<&'static R> {
-        let row: &'static [R] = self.rows.get(number >> self.row_bits)?.get()?;
-        row.get(number & ((1 << self.row_bits) - 1))
+        let row: &'static [R] = self.rows.get(number / ROW)?.get()?;
+        row.get(number % ROW)
     }
 
     /// Takes the lowest number that is free, and its record. The first time `make` makes its row: it is given the
@@ -44,8 +40,8 @@ impl<R> Pool<R> {
         if let Some(record) = self.get(number) {
             return Some(record);
         }
-        let first = number >> self.row_bits << self.row_bits;
-        if let (Some(row), Some(place)) = (make(first), self.rows.get(number >> self.row_bits)) {
+        let first = number / ROW * ROW;
+        if let (Some(row), Some(place)) = (make(first), self.rows.get(number / ROW)) {
             // Two threads that need the same new row both make it; the second one's is left unused.
             let _ = place.set(row);
         }
@@ -83,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_number_has_the_same_record_every_time() {
-        let pool = Pool::new(MOST, 1);
+        let pool = Pool::<_, 1>::new(MOST);
         let first = pool.take(alone).unwrap();
         assert_eq!(pool.take(alone), Some(&1));
         pool.give_back(0);
@@ -95,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_row_is_made_once_and_is_its_numbers() {
-        let pool = Pool::new(MOST, 8);
+        let pool = Pool::<_, 8>::new(MOST);
         assert_eq!(pool.take(by_eight), Some(&0));
         for number in 1..8 {
             let made = pool.take(|_| panic!("made twice"));
@@ -113,7 +109,7 @@ mod tests {
     #[test]
     fn threads_that_make_one_row_have_records_of_their_own() {
         for _ in 0..50 {
-            let pool = Pool::new(MOST, 64);
+            let pool = Pool::<_, 64>::new(MOST);
             let row = |first| Some(&*Box::leak((first..first + 64).collect::<Box<[usize]>>()));
             let take =
                 || -> Vec<usize> { (0..16).filter_map(|_| pool.take(row)).copied().collect() };
@@ -128,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_record_that_cannot_be_made_leaves_its_number_free() {
-        let pool = Pool::new(MOST, 1);
+        let pool = Pool::<_, 1>::new(MOST);
         assert_eq!(pool.take(|_| None), None);
         assert_eq!(pool.get(0), None);
         assert_eq!(pool.take(alone), Some(&0));
@@ -136,10 +132,10 @@ mod tests {
 
     #[test]
     fn numbers_end() {
-        let pool = Pool::new(MOST, 8);
+        let pool = Pool::<_, 8>::new(MOST);
         assert!((0..MOST).all(|number| pool.take(by_eight) == Some(&number)));
         assert_eq!(pool.take(by_eight), None);
         assert_eq!(pool.get(MOST), None);
-        assert_eq!(Pool::new(0, 1).take(alone), None);
+        assert_eq!(Pool::<_, 1>::new(0).take(alone), None);
     }
 }

@@ -70,6 +70,8 @@ impl<K: Kind> Entry<K> {
     fn from_word(word: u32) -> Entry<K> {
         match word {
             UNKNOWN => Entry::Unknown,
+            // Nearly every descriptor, of calls that files have too: it takes no decoding.
+            KERNEL => Entry::Kernel,
             word => Socket::from_word(word).map_or(Entry::Kernel, Entry::Ours),
         }
     }

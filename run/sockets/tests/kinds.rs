@@ -56,7 +56,7 @@ struct Coloured {
     colour: Colour,
     looked_for: bool,
     kernel: Kernel,
-    records: Pool<Record>,
+    records: Pool<Record, 1>,
     /// What was called, in words.
     calls: Mutex<Vec<String>>,
     /// How often references were asked for.
@@ -76,7 +76,7 @@ impl Coloured {
             colour,
             looked_for,
             kernel: kernel.clone(),
-            records: Pool::new(SOCKETS_MAX, 1),
+            records: Pool::new(SOCKETS_MAX),
             calls: Mutex::default(),
             asked: AtomicUsize::new(0),
             has_work: AtomicBool::new(false),

@@ -135,6 +135,7 @@ impl Socket for UdpSocket {
         })
     }
 
+    #[inline(always)]
     fn receive(
         self,
         room: Result<&UserBuffers, List>,

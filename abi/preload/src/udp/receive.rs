@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use libc::{mmsghdr, msghdr, size_t, socklen_t, ssize_t, timespec};
+use libc::{mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
 use weft_os::dgram;
 use weft_os::user::UserBuffers;
 use weft_sockets::control;
@@ -23,6 +23,7 @@ const ELSEWHERE: c_int = libc::MSG_ERRQUEUE | libc::MSG_OOB;
 
 impl UdpSocket {
     /// A receive in the kernel or out of what was coalesced. `real` is the same call of the C library.
+    #[inline(always)]
     pub(super) fn receive_datagram(
         self,
         room: Result<&UserBuffers, List>,
@@ -30,7 +31,45 @@ impl UdpSocket {
         beside: Beside,
         real: impl FnOnce() -> isize,
     ) -> isize {
+        // The way of nearly every receive stands in the hook itself: calls from layer to layer were a third of it.
+        let usual = match flags & ELSEWHERE {
+            0 => caught(None, || self.sockets().begin_usual_receive(self.record)),
+            _ => None,
+        };
+        match (usual, room) {
+            (Some(Receive::Plain), _) => self.receive_plainly(real),
+            (Some(Receive::Split), Ok(held)) => {
+                self.split(Room::Held(held), flags, beside, &mut Timeout::to_receive())
+            }
+            _ => self.receive_looking(room, flags, beside, real),
+        }
+    }
+
+    /// By the kernel, a receive that has begun.
+    #[inline(always)]
+    fn receive_plainly(self, real: impl FnOnce() -> isize) -> isize {
         let UdpSocket { stack, record, fd } = self;
+        // Whoever is about to wait for an answer wants the question sent, from whatever kind of socket.
+        if stack.anything_waits() && dgram::ready(fd, libc::POLLIN, 0) == 0 {
+            caught((), || stack.flush_all());
+        }
+        let octets = real();
+        // A thread that is cancelled in the call leaves it begun, which is safe.
+        let failed = (octets < 0).then(errno);
+        caught((), || self.sockets().end_receive(record, fd, octets >= 0));
+        failed.map_or(octets, fail)
+    }
+
+    /// A receive of a socket that has to be looked at: of one with carriers, or whose datagrams are coalesced.
+    #[inline(never)]
+    fn receive_looking(
+        self,
+        room: Result<&UserBuffers, List>,
+        flags: c_int,
+        beside: Beside,
+        real: impl FnOnce() -> isize,
+    ) -> isize {
+        let UdpSocket { record, .. } = self;
         let sockets = self.sockets();
         let room = match Room::of(room) {
             Some(room) if flags & ELSEWHERE == 0 => room,
@@ -42,20 +81,7 @@ impl UdpSocket {
         let mut timeout = Timeout::to_receive();
         match self.begin_receive(flags, &mut timeout) {
             None => -1,
-            Some(Receive::Plain) => {
-                // Whoever is about to wait for an answer wants the question sent, from whatever kind of socket.
-                if stack.anything_waits() && dgram::ready(fd, libc::POLLIN, 0) == 0 {
-                    caught((), || stack.flush_all());
-                }
-                let octets = real();
-                // A thread that is cancelled in the call leaves it begun, which is safe.
-                let before = errno();
-                caught((), || sockets.end_receive(record, fd, octets >= 0));
-                if octets < 0 {
-                    fail(before);
-                }
-                octets
-            }
+            Some(Receive::Plain) => self.receive_plainly(real),
             Some(Receive::Split) => self.split(room, flags, beside, &mut timeout),
         }
     }
@@ -97,7 +123,7 @@ impl UdpSocket {
         loop {
             let received = caught(Err(libc::EIO), || {
                 sockets.receive(record, fd, ask, |datagram| {
-                    deliver(&datagram, room, flags, beside)
+                    deliver(&datagram, room, flags, &beside)
                 })
             });
             match received {
@@ -220,28 +246,34 @@ fn peek(fd: c_int, flags: c_int) -> isize {
     unsafe { REAL.get()(fd, std::ptr::null_mut(), 0, flags) }
 }
 
+#[inline(always)]
 fn deliver(
     datagram: &Datagram<'_>,
     room: Room<'_>,
     flags: c_int,
-    beside: Beside,
+    beside: &Beside,
 ) -> Result<usize, Errno> {
     room.write(datagram.octets)?;
-    match beside {
+    match *beside {
         Beside::Nothing => {}
-        Beside::Name(addr, len_at) => {
-            if !addr.is_null() {
-                let len = get(len_at).ok_or(libc::EFAULT)?;
-                // Lengths are signed to the kernel.
-                let len = c_int::try_from(len).map_err(|_| libc::EINVAL)?;
-                let fits = datagram.name.len().min(len as usize);
-                put_octets(addr.cast(), &datagram.name[..fits])?;
-                put(len_at, datagram.name.len() as socklen_t)?;
-            }
-        }
+        Beside::Name(addr, _) if addr.is_null() => {}
+        Beside::Name(addr, len_at) => deliver_name(datagram, addr, len_at)?,
         Beside::Message(at, message) => deliver_message(datagram, flags, at, message)?,
     }
     Ok(datagram.result)
+}
+
+fn deliver_name(
+    datagram: &Datagram<'_>,
+    addr: *mut sockaddr,
+    len_at: *mut socklen_t,
+) -> Result<(), Errno> {
+    let len = get(len_at).ok_or(libc::EFAULT)?;
+    // Lengths are signed to the kernel.
+    let len = c_int::try_from(len).map_err(|_| libc::EINVAL)?;
+    let fits = datagram.name.len().min(len as usize);
+    put_octets(addr.cast(), &datagram.name[..fits])?;
+    put(len_at, datagram.name.len() as socklen_t)
 }
 
 fn deliver_message(

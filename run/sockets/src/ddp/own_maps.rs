@@ -150,7 +150,7 @@ fn is_named(map: &OwnMap, stag: u32) -> bool {
 /// The mapped memory of this process, by the number of the connection's slot.
 #[derive(Debug)]
 pub struct Mapped {
-    tables: Pool<OwnMaps>,
+    tables: Pool<OwnMaps, 1>,
     /// The number of each slot's table, and one; 0 for none.
     by_slot: &'static [AtomicU32],
     any: AtomicBool,
@@ -160,7 +160,7 @@ impl Mapped {
     /// None yet; nothing where the kernel has no memory for any. Allocates.
     pub fn new() -> Option<Mapped> {
         Some(Mapped {
-            tables: Pool::new(CONNECTIONS_MAX, 1),
+            tables: Pool::new(CONNECTIONS_MAX),
             by_slot: pages::words(SLOTS_MAX)?,
             any: AtomicBool::new(false),
         })

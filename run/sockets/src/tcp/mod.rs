@@ -70,7 +70,7 @@ const ROW_RECORDS: usize = 1 << (ROW_OCTETS / std::mem::size_of::<Record>()).ilo
 /// The TCP sockets of one process.
 #[derive(Debug)]
 pub struct Streams {
-    records: Pool<Record>,
+    records: Pool<Record, ROW_RECORDS>,
     rules: StreamRules,
     /// FPDUs are to carry a CRC.
     crc: bool,
@@ -121,7 +121,7 @@ impl Streams {
         is_shown: bool,
     ) -> Streams {
         let mut streams = Streams {
-            records: Pool::new(0, ROW_RECORDS),
+            records: Pool::new(0),
             rules,
             crc,
             slots: None,
@@ -148,7 +148,7 @@ impl Streams {
         if let (Some(discovery), Some(slots)) = (discovery, streams.slots) {
             discovery.look_for(slots);
         }
-        streams.records = Pool::new(streams.most(), ROW_RECORDS);
+        streams.records = Pool::new(streams.most());
         streams.waiting = Waiting::new(streams.most());
         streams.doubtful = Waiting::new(streams.most());
         streams.mapper = Mapper::new(streams.most());
@@ -168,6 +168,7 @@ impl Streams {
     }
 
     /// Sockets that were looked after so far.
+    #[inline]
     pub fn begun(&self) -> u64 {
         self.begun.load(Ordering::Relaxed)
     }

@@ -186,12 +186,18 @@ impl Streams {
         }
     }
 
+    /// Whether descriptors that are none of TCP sockets are to be remembered. Without a rule most programs have no TCP
+    /// socket that is looked after, and nobody asks for them.
+    #[inline]
+    pub fn others_matter(&self) -> bool {
+        self.rules.any() || self.begun() > 0
+    }
+
     /// A descriptor that is none of a TCP socket was entered in an epoll, or is there in another way.
     pub fn other_watched(&self, watch: Watch) {
         const BY_EDGE: u32 = (libc::EPOLLET | libc::EPOLLONESHOT) as u32;
-        // Without a rule most programs have no such socket, and nothing is to be remembered for one.
-        let may_be_asked = self.rules.any() || self.begun() > 0;
-        let Some(words) = self.words.as_ref().filter(|_| may_be_asked) else {
+        let matters = self.others_matter();
+        let Some(words) = self.words.as_ref().filter(|_| matters) else {
             return;
         };
         match watch.events & BY_EDGE {

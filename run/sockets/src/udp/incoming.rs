@@ -7,11 +7,15 @@ use weft_os::dgram::{self, Peeked, NAME_LEN};
 use weft_os::pages;
 use weft_settings::datagrams::Direction;
 
+use super::options::may_coalesce;
 use super::receiver::{Ask, Datagram, Queue, Receiver, MEMORY_OCTETS};
 use super::record::Record;
 use super::Datagrams;
 use crate::ends::ends;
 use crate::Errno;
+
+/// Receives after which their pace is looked at.
+const LOOK_AFTER: u32 = 16;
 
 /// How a receive is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +65,21 @@ impl Datagrams {
         Receive::Split
     }
 
+    /// The program is about to receive, where nothing comes over carriers and receives show whether it is busy, as in
+    /// most programs. Nothing where [`Datagrams::begin_receive`] is to look closer.
+    #[inline(always)]
+    pub fn begin_usual_receive(&self, record: &'static Record) -> Option<Receive> {
+        if self.offload.is_some() || self.busy_after == 0 {
+            return None;
+        }
+        Some(match record.slot().begin_plain() {
+            true => Receive::Plain,
+            false => Receive::Split,
+        })
+    }
+
     /// A plain receive is over; `got` whether it brought a datagram.
+    #[inline(always)]
     pub fn end_receive(&self, record: &'static Record, fd: i32, got: bool) {
         record.slot().end_plain();
         self.end_look(record);
@@ -71,15 +89,20 @@ impl Datagrams {
     }
 
     /// Counts a receive; where they come thick and the queue is never empty, coalescing begins.
+    #[inline(always)]
     fn note_receive(&self, record: &'static Record, fd: i32) {
-        const LOOK: u32 = 16;
         let number = record.receives.fetch_add(1, Ordering::Relaxed) + 1;
-        if !number.is_multiple_of(LOOK) || number < self.busy_after {
-            return;
+        if number.is_multiple_of(LOOK_AFTER) && number >= self.busy_after {
+            self.look_at_pace(record, fd);
         }
+    }
+
+    /// Begins to coalesce, where the last receives came thick and the queue is not empty.
+    #[cold]
+    fn look_at_pace(&self, record: &'static Record, fd: i32) {
         let now = dgram::now();
         let before = record.receives_since.swap(now, Ordering::Relaxed);
-        let quick = now.saturating_sub(before) <= u64::from(LOOK) * QUICK;
+        let quick = now.saturating_sub(before) <= u64::from(LOOK_AFTER) * QUICK;
         if quick && !self.is_confined() && dgram::ready(fd, libc::POLLIN, 0) & libc::POLLIN != 0 {
             self.try_coalesce(record, fd);
         }
@@ -179,23 +202,4 @@ fn give_new_memory(receiver: &mut Receiver) -> bool {
     };
     receiver.set_memory(memory);
     true
-}
-
-/// Whether nothing the program asked of the socket would tell coalesced datagrams from others.
-fn may_coalesce(fd: i32) -> bool {
-    const TIMESTAMP_NEW: [i32; 3] = [63, 64, 65];
-    const TIMESTAMP: [i32; 3] = [
-        libc::SO_TIMESTAMP,
-        libc::SO_TIMESTAMPNS,
-        libc::SO_TIMESTAMPING,
-    ];
-    const UDP_ENCAP: i32 = 100;
-    let is_off = |level, option| matches!(dgram::get_int(fd, level, option), Ok(0) | Err(_));
-    let socket_off = |option: &i32| is_off(libc::SOL_SOCKET, *option);
-    let peek_off = dgram::get_int(fd, libc::SOL_SOCKET, libc::SO_PEEK_OFF);
-    TIMESTAMP.iter().chain(&TIMESTAMP_NEW).all(socket_off)
-        && socket_off(&libc::SO_RXQ_OVFL)
-        && is_off(dgram::SOL_UDP, UDP_ENCAP)
-        && matches!(peek_off, Err(_) | Ok(i32::MIN..=-1))
-        && dgram::get_int(fd, dgram::SOL_UDP, dgram::UDP_GRO) == Ok(0)
 }

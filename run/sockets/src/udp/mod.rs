@@ -8,12 +8,14 @@
 //! | `record` | what is known of one socket |
 //! | `outgoing` | sends: which datagrams gather, and when they leave |
 //! | `offloading` | datagrams over carriers: when they are offered one, and how they come out |
+//! | `options` | options of a socket, which say what of this may be done |
 //! | `incoming` | receives: when they are coalesced, and how datagrams come out |
 //! | `receiver` | a socket's incoming datagrams, split |
 //! | `slot` | what processes that share a socket agree on |
 
 mod incoming;
 mod offloading;
+mod options;
 mod outgoing;
 mod receiver;
 mod record;
@@ -50,7 +52,7 @@ const SLOTS_MAX: usize = 65_536;
 pub struct Datagrams {
     /// That can be looked after.
     most: usize,
-    records: Pool<Record>,
+    records: Pool<Record, 1>,
     waiting: Waiting,
     /// Sockets that an epoll watches and that had no port yet when they were looked at.
     portless: Waiting,
@@ -94,7 +96,7 @@ impl Datagrams {
         let most = if rules.any() { DATAGRAMS_MAX } else { 0 };
         Some(Datagrams {
             most,
-            records: Pool::new(most, 1),
+            records: Pool::new(most),
             waiting: Waiting::new(most),
             portless: Waiting::new(most),
             slots: pages::shared_words(SLOTS_MAX * SLOT_WORDS)?,
@@ -133,52 +135,6 @@ impl Datagrams {
     fn new_slot(&self) -> Option<u32> {
         let number = 1 + self.slots[0].fetch_add(1, Ordering::Relaxed);
         ((number as usize) < SLOTS_MAX).then_some(number)
-    }
-
-    /// Takes note of an option that the program sets, if it is one that says it knows better.
-    pub fn option_set(&self, record: &'static Record, level: i32, option: i32) {
-        const SEND: [(i32, i32); 5] = [
-            (dgram::SOL_UDP, dgram::UDP_SEGMENT),
-            (dgram::SOL_UDP, libc::UDP_CORK),
-            (libc::SOL_SOCKET, libc::SO_TIMESTAMPING),
-            (libc::SOL_SOCKET, libc::SO_ZEROCOPY),
-            (libc::SOL_SOCKET, libc::SO_TXTIME),
-        ];
-        // What a carrier does not bring may be asked for now. Lengths, times of waits and what is said of datagrams
-        // that leave are none of that.
-        const PLAIN: [(i32, i32); 12] = [
-            (libc::SOL_SOCKET, libc::SO_SNDBUF),
-            (libc::SOL_SOCKET, libc::SO_RCVBUF),
-            (libc::SOL_SOCKET, libc::SO_SNDTIMEO),
-            (libc::SOL_SOCKET, libc::SO_RCVTIMEO),
-            (libc::SOL_SOCKET, libc::SO_PRIORITY),
-            (libc::IPPROTO_IP, libc::IP_TOS),
-            (libc::IPPROTO_IP, libc::IP_TTL),
-            (libc::IPPROTO_IP, libc::IP_MULTICAST_TTL),
-            (libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP),
-            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
-            (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
-            (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_HOPS),
-        ];
-        // A filter looks at each datagram, and sees none that comes over a carrier.
-        const FILTERS: [i32; 4] = [
-            libc::SO_ATTACH_FILTER,
-            libc::SO_ATTACH_BPF,
-            libc::SO_ATTACH_REUSEPORT_CBPF,
-            libc::SO_ATTACH_REUSEPORT_EBPF,
-        ];
-        if !PLAIN.contains(&(level, option)) {
-            self.offload_anew(record);
-        }
-        if level == libc::SOL_SOCKET && FILTERS.contains(&option) {
-            self.offload_nothing(record.number);
-        }
-        if SEND.contains(&(level, option)) {
-            record.tx_off.store(true, Ordering::Release);
-        }
-        if (level, option) == (dgram::SOL_UDP, dgram::UDP_GRO) && !record.slot().is_coalesced() {
-            record.rx_off.store(true, Ordering::Release);
-        }
     }
 }
 

@@ -12,6 +12,7 @@ use weft_os::user::UserBuffers;
 use weft_settings::datagrams::Direction;
 use weft_udp_offload::Sending;
 
+use super::options::segments;
 use super::record::{Outgoing, Record};
 use super::Datagrams;
 use crate::ends::ends;
@@ -78,6 +79,7 @@ impl Datagrams {
     ///
     /// # Errors
     /// See above.
+    #[inline(always)]
     pub fn send(
         &'static self,
         record: &'static Record,
@@ -131,7 +133,7 @@ impl Datagrams {
     }
 
     /// By the kernel: with others, where the program is busy.
-    #[inline]
+    #[inline(always)]
     fn send_plainly(
         &'static self,
         record: &'static Record,
@@ -204,10 +206,16 @@ impl Datagrams {
     }
 
     /// Sends what waits, so that the call that follows does not overtake it.
+    #[inline]
     pub(super) fn make_way(&self, tx: &mut Outgoing, fd: i32, flags: i32) -> Verdict {
-        if tx.sender.is_empty() {
-            return Verdict::Kernel;
+        match tx.sender.is_empty() {
+            true => Verdict::Kernel,
+            false => self.flush_before(tx, fd, flags),
         }
+    }
+
+    #[cold]
+    fn flush_before(&self, tx: &mut Outgoing, fd: i32, flags: i32) -> Verdict {
         let flags = flags & libc::MSG_DONTWAIT;
         let mut wire = Socket {
             datagrams: self,
@@ -234,7 +242,7 @@ impl Datagrams {
         verdict
     }
 
-    #[inline]
+    #[inline(always)]
     fn note(&self, record: &Record, tx: &Outgoing) {
         if tx.sender.is_empty() {
             if self.waiting.contains(record.number) {
@@ -384,14 +392,4 @@ fn is_connected(fd: i32, tx: &mut Outgoing) -> bool {
         tx.connected = dgram::peer_name(fd, &mut [0; NAME_LEN]) > 0;
     }
     tx.connected
-}
-
-/// Whether the kernel segments for this socket, and the program has not taken that in its own hands.
-fn segments(fd: i32) -> bool {
-    let is_off = |level, option| matches!(dgram::get_int(fd, level, option), Ok(0) | Err(_));
-    dgram::get_int(fd, dgram::SOL_UDP, dgram::UDP_SEGMENT) == Ok(0)
-        && is_off(dgram::SOL_UDP, libc::UDP_CORK)
-        && is_off(libc::SOL_SOCKET, libc::SO_TIMESTAMPING)
-        && is_off(libc::SOL_SOCKET, libc::SO_ZEROCOPY)
-        && is_off(libc::SOL_SOCKET, libc::SO_TXTIME)
 }

@@ -169,7 +169,7 @@ impl Record {
     }
 
     /// The sending side; nothing if this thread has it already and was interrupted by a signal.
-    #[inline]
+    #[inline(always)]
     pub(super) fn outgoing(&self) -> Option<Guard<'_, Outgoing>> {
         let mut outgoing = match self.tx.lock() {
             Locked::Held(guard) | Locked::Orphaned(guard) => guard,

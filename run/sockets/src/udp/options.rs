@@ -1,0 +1,85 @@
+//! Options of a UDP socket: which of them leave its datagrams to the kernel.
+
+use std::sync::atomic::Ordering;
+
+use weft_os::dgram;
+
+use super::record::Record;
+use super::Datagrams;
+
+impl Datagrams {
+    /// Takes note of an option that the program sets, if it is one that says it knows better.
+    pub fn option_set(&self, record: &'static Record, level: i32, option: i32) {
+        const SEND: [(i32, i32); 5] = [
+            (dgram::SOL_UDP, dgram::UDP_SEGMENT),
+            (dgram::SOL_UDP, libc::UDP_CORK),
+            (libc::SOL_SOCKET, libc::SO_TIMESTAMPING),
+            (libc::SOL_SOCKET, libc::SO_ZEROCOPY),
+            (libc::SOL_SOCKET, libc::SO_TXTIME),
+        ];
+        // What a carrier does not bring may be asked for now. Lengths, times of waits and what is said of datagrams
+        // that leave are none of that.
+        const PLAIN: [(i32, i32); 12] = [
+            (libc::SOL_SOCKET, libc::SO_SNDBUF),
+            (libc::SOL_SOCKET, libc::SO_RCVBUF),
+            (libc::SOL_SOCKET, libc::SO_SNDTIMEO),
+            (libc::SOL_SOCKET, libc::SO_RCVTIMEO),
+            (libc::SOL_SOCKET, libc::SO_PRIORITY),
+            (libc::IPPROTO_IP, libc::IP_TOS),
+            (libc::IPPROTO_IP, libc::IP_TTL),
+            (libc::IPPROTO_IP, libc::IP_MULTICAST_TTL),
+            (libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP),
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+            (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
+            (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_HOPS),
+        ];
+        // A filter looks at each datagram, and sees none that comes over a carrier.
+        const FILTERS: [i32; 4] = [
+            libc::SO_ATTACH_FILTER,
+            libc::SO_ATTACH_BPF,
+            libc::SO_ATTACH_REUSEPORT_CBPF,
+            libc::SO_ATTACH_REUSEPORT_EBPF,
+        ];
+        if !PLAIN.contains(&(level, option)) {
+            self.offload_anew(record);
+        }
+        if level == libc::SOL_SOCKET && FILTERS.contains(&option) {
+            self.offload_nothing(record.number);
+        }
+        if SEND.contains(&(level, option)) {
+            record.tx_off.store(true, Ordering::Release);
+        }
+        if (level, option) == (dgram::SOL_UDP, dgram::UDP_GRO) && !record.slot().is_coalesced() {
+            record.rx_off.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// Whether the kernel segments for this socket, and the program has not taken that in its own hands.
+pub(super) fn segments(fd: i32) -> bool {
+    let is_off = |level, option| matches!(dgram::get_int(fd, level, option), Ok(0) | Err(_));
+    dgram::get_int(fd, dgram::SOL_UDP, dgram::UDP_SEGMENT) == Ok(0)
+        && is_off(dgram::SOL_UDP, libc::UDP_CORK)
+        && is_off(libc::SOL_SOCKET, libc::SO_TIMESTAMPING)
+        && is_off(libc::SOL_SOCKET, libc::SO_ZEROCOPY)
+        && is_off(libc::SOL_SOCKET, libc::SO_TXTIME)
+}
+
+/// Whether nothing the program asked of the socket would tell coalesced datagrams from others.
+pub(super) fn may_coalesce(fd: i32) -> bool {
+    const TIMESTAMP_NEW: [i32; 3] = [63, 64, 65];
+    const TIMESTAMP: [i32; 3] = [
+        libc::SO_TIMESTAMP,
+        libc::SO_TIMESTAMPNS,
+        libc::SO_TIMESTAMPING,
+    ];
+    const UDP_ENCAP: i32 = 100;
+    let is_off = |level, option| matches!(dgram::get_int(fd, level, option), Ok(0) | Err(_));
+    let socket_off = |option: &i32| is_off(libc::SOL_SOCKET, *option);
+    let peek_off = dgram::get_int(fd, libc::SOL_SOCKET, libc::SO_PEEK_OFF);
+    TIMESTAMP.iter().chain(&TIMESTAMP_NEW).all(socket_off)
+        && socket_off(&libc::SO_RXQ_OVFL)
+        && is_off(dgram::SOL_UDP, UDP_ENCAP)
+        && matches!(peek_off, Err(_) | Ok(i32::MIN..=-1))
+        && dgram::get_int(fd, dgram::SOL_UDP, dgram::UDP_GRO) == Ok(0)
+}
