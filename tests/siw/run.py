@@ -37,6 +37,7 @@ def arguments():
     parser.add_argument("--weft", type=Path, default=ROOT / "target/release/weft", help="the command under test")
     parser.add_argument("--quick", action="store_true", help="the cells that `make test` runs")
     parser.add_argument("--only", metavar="REGEX", type=re.compile, help="only cells whose line matches")
+    parser.add_argument("--times", metavar="N", type=int, default=1, help="each cell so often, all in turn (%(default)s)")
     parser.add_argument("--limit", metavar="SECONDS", type=float, help="leave what is not begun by then")
     parser.add_argument("--capture", action="store_true", help="keep a capture of every cell in --logs")
     parser.add_argument("--list", action="store_true", help="name the cells and run nothing")
@@ -50,8 +51,9 @@ def arguments():
 
 
 def chosen(options):
-    return [cell for cell in matrix.cells()
-            if (cell.quick or not options.quick) and (not options.only or options.only.search(str(cell)))]
+    cells = [cell for cell in matrix.cells()
+             if (cell.quick or not options.quick) and (not options.only or options.only.search(str(cell)))]
+    return cells * options.times
 
 
 class Rig:
@@ -196,8 +198,8 @@ def main():
     # A terminated run takes the guest and the namespace down too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     options = arguments()
-    if options.docs and (options.quick or options.only):
-        sys.exit("--docs needs neither --quick nor --only: the table in the docs is of a whole run")
+    if options.docs and (options.quick or options.only or options.times != 1):
+        sys.exit("--docs needs neither --quick, --only nor --times: the table in the docs is of one whole run")
     if options.list:
         print("\n".join(map(str, chosen(options))))
         return

@@ -572,7 +572,8 @@ TCPS("ddp.peers-that-take-nothing-hold-an-eighth-of-the-descriptors")
 		set_int(fds[i], SOL_SOCKET, SO_RCVBUF, 4096);
 		NEED(connects(fds[i], listener) == 0);
 		int end = accepted(listener);
-		set_int(end, SOL_SOCKET, SO_SNDBUF, 4096);
+		/* A window of some KiB makes segments so short that a socket with room for many is full amid an FPDU. */
+		set_int(end, SOL_SOCKET, SO_SNDBUF, 65536);
 		talks(fds[i], end);
 		set_nonblocking(end, true);
 		while (send(end, octets, sizeof(octets), MSG_NOSIGNAL) > 0)

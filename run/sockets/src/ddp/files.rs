@@ -5,7 +5,7 @@ use weft_stream::frame::{self, WRITE_HEADER_LEN};
 use weft_stream::Next;
 
 use super::receiving::Received;
-use super::sending::{covered_trailer, Fits};
+use super::sending::{covered_trailer, end_of_segment, Fits};
 use super::slot::{State, PAYLOAD_MAX};
 use super::spans::Spans;
 use super::Connection;
@@ -62,8 +62,9 @@ impl Connection<'_> {
             wire += message.len();
         }
         sending.count(octets, wire);
+        let flags = end_of_segment(&mut sending);
         sending.beside().surely = 0;
-        self.flush(&mut sending, 0)?;
+        self.flush(&mut sending, flags)?;
         Ok(octets)
     }
 

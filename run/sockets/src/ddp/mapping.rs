@@ -17,7 +17,7 @@ use super::directions::{Held, Receiving, Sending};
 use super::own_maps::OwnMaps;
 use super::receiving::Received;
 use super::rest::has_place_for_news;
-use super::sending::{covered_trailer, Fits, COPIED_MAX};
+use super::sending::{covered_trailer, end_of_segment, Fits, COPIED_MAX};
 use super::slot::{State, PAYLOAD_MAX};
 use super::spans::Spans;
 use super::{Connection, Slot};
@@ -294,7 +294,8 @@ impl Connection<'_> {
         self.queue(sending, &trailer[..len])?;
         let wire = sending.rest_len as usize;
         sending.count_framing(wire);
-        self.flush(sending, 0).map(drop)
+        let flags = end_of_segment(sending);
+        self.flush(sending, flags).map(drop)
     }
 
     /// Takes octets from the socket to memory that is mapped. [`Received::Octets`] of 0 says that there were some.

@@ -19,19 +19,25 @@ pub(super) const FRAMES_MAX: usize = 8;
 pub(super) const COPIED_MAX: usize = 16 << 10;
 /// Octets of the stream that are kept until the Reply is there.
 const EARLY_MAX: usize = 8 << 10;
-/// Octets of the stream in an FPDU that is copied as the socket is nearly full. Where more fit they leave without a
-/// copy.
+/// A socket that takes no more octets of the stream than these is nearly full. What more than these leaves in one send
+/// leaves without a copy.
 const NEARLY_FULL: usize = 2 << 10;
 /// What the kernel needs beside the octets of a send.
 const BESIDE_A_SEND: usize = 2 << 10;
+/// Room of a socket below which each send ends a segment: what is left behind it may be too little for a whole send.
+const ENDS_SEGMENTS: usize = 2 * (NEARLY_FULL + BESIDE_A_SEND);
+/// Octets of a segment: nearly every path has at least IPv6's least MTU (RFC 8200 section 5).
+const SEGMENT: usize = 1280 - 60;
 /// The most octets between two payloads: the end of the one FPDU and the beginning of the next.
 const BETWEEN_MAX: usize = TRAILER_LEN_MAX + WRITE_HEADER_LEN;
+/// The most octets around the payload of one FPDU with a message behind it.
+const AROUND_MAX: usize = WRITE_HEADER_LEN + TRAILER_LEN_MAX + MESSAGE_LEN;
 
 /// What a socket takes of octets of the stream in one send.
 pub(super) enum Fits {
     /// So many, all at once.
     Whole(usize),
-    /// It is nearly full, and takes any part of so many.
+    /// It is nearly full, and takes so many where a segment begins with them ([`end_of_segment`]); else any part.
     InPart(usize),
     /// It is full.
     Nothing,
@@ -199,7 +205,7 @@ impl Connection<'_> {
         }
         sending.planned = plan.octets() as u32;
         sending.commit();
-        let sent = self.send_plan(&plan, data, from, flags);
+        let sent = self.send_plan(&plan, data, from, flags | end_of_segment(sending));
         sending.planned = 0;
         let taken = match sent {
             Ok(taken) => taken,
@@ -253,10 +259,10 @@ impl Connection<'_> {
         }
         sending.beside().surely = 0;
         let whole = surely.saturating_sub(BESIDE_A_SEND) / 17 * 16;
-        match surely {
-            0 if weft_os::stream::is_full(self.fd) => Fits::Nothing,
-            _ if whole >= NEARLY_FULL => Fits::Whole(whole),
-            _ => Fits::InPart(octets.min(NEARLY_FULL)),
+        match whole {
+            NEARLY_FULL.. => Fits::Whole(whole),
+            _ if weft_os::stream::is_full(self.fd) => Fits::Nothing,
+            _ => Fits::InPart(octets.min(SEGMENT - AROUND_MAX)),
         }
     }
 
@@ -359,8 +365,20 @@ impl Connection<'_> {
         }
         let wire = sending.rest_len as usize;
         sending.count(len, wire);
-        self.flush(sending, 0)?;
+        let flags = end_of_segment(sending);
+        self.flush(sending, flags)?;
         Ok(len)
+    }
+}
+
+/// The flag of a send behind which the socket is nearly full: the next one begins a segment. The kernel asks for room
+/// where a segment begins, and not as it fills one: of an FPDU that begins in the last segment and does not end in it,
+/// it would take a part, and the rest would stay in this process. One that begins a segment and is no longer than it
+/// leaves whole, or not at all.
+pub(super) fn end_of_segment(sending: &mut Held<'_, Sending>) -> i32 {
+    match sending.beside().surely as usize {
+        ..ENDS_SEGMENTS => libc::MSG_EOR,
+        _ => 0,
     }
 }
 
