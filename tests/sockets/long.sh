@@ -5,4 +5,4 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 weft=${1:?usage: tests/sockets/long.sh WEFT}
-exec "$here/run.py" --plain --hooks "$weft" --modes pass,gso,always,ddp-off,ddp,ddp-plain,ddp-prefer --builds plain,fortified,sanitized --storm
+exec "$here/run.py" --plain --hooks "$weft" --modes pass,gso,always,ddp-off,ddp,ddp-crc,ddp-plain,ddp-prefer --builds plain,fortified,sanitized --storm

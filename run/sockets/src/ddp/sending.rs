@@ -195,7 +195,11 @@ impl Connection<'_> {
         let most = match self.fits(sending, most) {
             Fits::Whole(octets) if !is_copied => octets,
             Fits::Whole(octets) | Fits::InPart(octets) => {
-                return self.send_copied(sending, data, from, octets)
+                let kept = self.keep_copied(sending, data, from, octets)?;
+                let more = flags & libc::MSG_MORE;
+                let flags = end_of_segment(sending) | more;
+                self.flush(sending, flags)?;
+                return Ok(kept);
             }
             Fits::Nothing => return Ok(0),
         };
@@ -334,9 +338,9 @@ impl Connection<'_> {
         self.queue(sending, &octets[skip..len])
     }
 
-    /// Sends octets in one FPDU, of a copy that nobody changes and that outlives this process: what has a CRC, and what
-    /// the socket may take in part.
-    fn send_copied(
+    /// Keeps octets as the rest, in one FPDU, of a copy that nobody changes and that outlives this process: what has a
+    /// CRC, and what the socket may take in part. There is no rest before.
+    pub(super) fn keep_copied(
         &self,
         sending: &mut Held<'_, Sending>,
         data: &UserBuffers,
@@ -351,6 +355,7 @@ impl Connection<'_> {
             return Ok(0);
         };
         let len = write.payload.len();
+        debug_assert_eq!((sending.rest_at, sending.rest_len), (0, 0));
         self.queue(sending, &write.header)?;
         let range = from + write.payload.start..from + write.payload.end;
         self.queue_user(sending, data, range)?;
@@ -365,8 +370,6 @@ impl Connection<'_> {
         }
         let wire = sending.rest_len as usize;
         sending.count(len, wire);
-        let flags = end_of_segment(sending);
-        self.flush(sending, flags)?;
         Ok(len)
     }
 }

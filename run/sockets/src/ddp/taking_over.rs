@@ -97,6 +97,9 @@ impl Connection<'_> {
             }
             sending.rest_at += taken as u32;
             sending.rest_len -= taken as u32;
+            if sending.rest_len == 0 {
+                sending.rest_at = 0;
+            }
             return Ok(());
         }
         let progress = sending
@@ -147,6 +150,39 @@ mod tests {
     use weft_os::dgram::{get_int, ready, set_int};
     use weft_os::testing::{await_child, fork};
     use weft_os::user::OwnBuffer;
+
+    #[test]
+    fn who_died_when_the_socket_had_taken_everything_leaves_a_connection_that_goes_on() {
+        weft_os::process::watch();
+        weft_os::user::guard_copies();
+        for crc in [false, true] {
+            let (slots, sockets) = (Slot::make(2).unwrap(), pair());
+            slots.iter().for_each(|slot| slot.set_wants_crc(crc));
+            let [client, server] = open(slots, &sockets);
+            let mut octets = [7; 100];
+            assert!(await_child(fork(|| {
+                let Taken::Held(sending) = client.slot().sending.take() else {
+                    return false;
+                };
+                let (mut sending, data) = (Held::new(sending), OwnBuffer::from(&mut octets[..]));
+                let kept = client.keep_copied(&mut sending, &data, 0, 100);
+                sending.commit();
+                let rest = client.take_octets(&client.slot().rest).unwrap();
+                let mut sends = weft_os::parts::Sends::new();
+                let len = sending.rest_len as usize;
+                let is_sent = sends.own(&rest[..len]) && sends.send(client.fd(), 0) == Ok(len);
+                std::mem::forget(sending);
+                kept == Ok(100) && is_sent
+            })));
+            let mut received = [0; 300];
+            for expected in [100, 100] {
+                ready(server.fd(), libc::POLLIN, 1000);
+                let room = OwnBuffer::from(&mut received[..]);
+                assert_eq!(server.receive(&room, 0), Ok(Received::Octets(expected)));
+                let _ = client.send(&OwnBuffer::from(&mut octets[..]), 0, 0);
+            }
+        }
+    }
 
     #[test]
     fn who_died_in_a_look_leaves_what_was_before() {
