@@ -4,8 +4,9 @@ use weft_os::parts::Receives;
 use weft_stream::frame::{self, WRITE_HEADER_LEN};
 use weft_stream::Next;
 
+use super::fitting::{end_of_segment, Fits};
 use super::receiving::Received;
-use super::sending::{covered_trailer, end_of_segment, Fits};
+use super::sending::covered_trailer;
 use super::slot::{State, PAYLOAD_MAX};
 use super::spans::Spans;
 use super::Connection;

@@ -14,10 +14,11 @@ use weft_stream::frame::{write_header, WRITE_HEADER_LEN};
 use weft_stream::{Map, Next};
 
 use super::directions::{Held, Receiving, Sending};
+use super::fitting::{end_of_segment, Fits};
 use super::own_maps::OwnMaps;
 use super::receiving::Received;
 use super::rest::has_place_for_news;
-use super::sending::{covered_trailer, end_of_segment, Fits, COPIED_MAX};
+use super::sending::{covered_trailer, COPIED_MAX};
 use super::slot::{State, PAYLOAD_MAX};
 use super::spans::Spans;
 use super::{Connection, Slot};

@@ -18,6 +18,7 @@
 //! | `plain` | an end that hears no Request |
 //! | `probing` | a peer that overlooks the first FPDU |
 //! | `sending` | the program's octets as FPDUs |
+//! | `fitting` | how much of them the socket takes at once |
 //! | `room` | room that the peer has to give before a send goes on |
 //! | `rest` | what has to leave before anything else: what a full socket left |
 //! | `receiving` | FPDUs to the program's buffers |
@@ -37,6 +38,7 @@ mod counting;
 mod directions;
 mod ending;
 mod files;
+mod fitting;
 mod looking_past;
 mod mapping;
 mod marks;
