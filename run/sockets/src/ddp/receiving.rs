@@ -31,10 +31,20 @@ pub enum Received {
 }
 
 /// What the socket has next.
-enum Ahead {
-    Spans(Spans),
+pub(super) enum Ahead {
+    /// And how many octets there are, where all were seen.
+    Spans(Spans, Option<usize>),
     Nothing,
     End,
+}
+
+/// The steps of a call that goes on as long as there is something.
+#[derive(Default)]
+pub(super) struct Steps {
+    /// Octets of framing since the last one of the stream.
+    framing: usize,
+    /// The last step took all that there was.
+    has_drained: bool,
 }
 
 impl Connection<'_> {
@@ -47,9 +57,10 @@ impl Connection<'_> {
             return Ok(Received::Nothing);
         }
         let mut receiving = self.take_receiving()?;
-        let (mut got, mut framing) = (0, 0);
-        while from + got < room.octets() {
-            match self.bounded_step(&mut receiving, room, from + got, &mut framing) {
+        let (mut got, mut steps) = (0, Steps::default());
+        // What comes after the socket was empty is the next call's.
+        while from + got < room.octets() && (got == 0 || !steps.has_drained) {
+            match self.bounded_step(&mut receiving, room, from + got, &mut steps) {
                 Ok(Received::Octets(octets)) => got += octets,
                 // What was received is told first; an error or the end is met again.
                 _ if got > 0 => break,
@@ -62,49 +73,6 @@ impl Connection<'_> {
             let _ = self.skip_framing(&mut receiving);
         }
         Ok(Received::Octets(got))
-    }
-
-    /// Takes away what stands before the next octets of the stream, where that is framing: credit, targets, the end.
-    /// [`Received::Octets`] of 0 says that octets of the stream are there.
-    ///
-    /// # Errors
-    /// The connection is over.
-    pub fn look(&self) -> Result<Received, Errno> {
-        if !self.is_open() {
-            return Ok(Received::Nothing);
-        }
-        let mut receiving = self.take_receiving()?;
-        self.skip_framing(&mut receiving)
-    }
-
-    fn skip_framing(&self, receiving: &mut Held<'_, Receiving>) -> Result<Received, Errno> {
-        let (none, mut framing) = (UserBuffers::none(), 0);
-        loop {
-            if let Next::Payload(_) = receiving.receiver.next() {
-                return Ok(Received::Octets(0));
-            }
-            match self.bounded_step(receiving, &none, 0, &mut framing)? {
-                Received::Octets(_) => {}
-                other => return Ok(other),
-            }
-        }
-    }
-
-    /// Whether octets of the stream are there, or the end. Framing is taken away only where nothing but framing is
-    /// there: whoever receives takes it with the octets behind it.
-    ///
-    /// # Errors
-    /// The connection is over.
-    pub fn glance(&self) -> Result<Received, Errno> {
-        if self.is_open() {
-            let mut receiving = self.take_receiving()?;
-            if let Ahead::Spans(spans) = self.look_ahead(&mut receiving, 1)? {
-                if spans.payload() > 0 {
-                    return Ok(Received::Octets(0));
-                }
-            }
-        }
-        self.look()
     }
 
     /// Throws octets of the stream away: as many as there are, and no more than `octets`.
@@ -146,26 +114,26 @@ impl Connection<'_> {
         })
     }
 
-    /// One step of a call that goes on while framing comes. `framing` counts its octets since the last one of the
-    /// stream: a peer that sends nothing else, as fast as it is taken, would keep a call that does not wait for ever.
-    fn bounded_step(
+    /// One step of a call that goes on while framing comes, up to a bound: a peer that sends nothing else, as fast as
+    /// it is taken, would keep a call that does not wait for ever.
+    pub(super) fn bounded_step(
         &self,
         receiving: &mut Held<'_, Receiving>,
         room: &UserBuffers,
         got: usize,
-        framing: &mut usize,
+        steps: &mut Steps,
     ) -> Result<Received, Errno> {
         // Octets for mapped memory are what the program asked for.
         let is_mapped = matches!(receiving.receiver.next(), Next::Mapped { .. });
         let before = receiving.taken;
-        let received = self.receive_step(receiving, room, got)?;
-        *framing = match received {
+        let received = self.receive_step(receiving, room, got, &mut steps.has_drained)?;
+        steps.framing = match received {
             Received::Octets(0) if !is_mapped => {
-                *framing + receiving.taken.wrapping_sub(before) as usize
+                steps.framing + receiving.taken.wrapping_sub(before) as usize
             }
             _ => 0,
         };
-        if *framing > FRAMING_AT_ONCE_MAX {
+        if steps.framing > FRAMING_AT_ONCE_MAX {
             return Err(self.break_off(&"framing without end, and no octets of the stream"));
         }
         Ok(received)
@@ -177,35 +145,43 @@ impl Connection<'_> {
         receiving: &mut Held<'_, Receiving>,
         room: &UserBuffers,
         got: usize,
+        has_drained: &mut bool,
     ) -> Result<Received, Errno> {
+        *has_drained = false;
         self.pass_on(receiving)?;
         if let Next::Mapped { stag, to, left } = receiving.receiver.next() {
             return self.place(receiving, stag, to, left);
         }
         let left = room.octets() - got;
-        let spans = match self.look_ahead(receiving, left)? {
-            Ahead::Spans(spans) => spans,
+        let (spans, all) = match self.look_ahead(receiving, left)? {
+            Ahead::Spans(spans, all) => (spans, all),
             Ahead::Nothing => return Ok(Received::Nothing),
             Ahead::End => return Ok(Received::End),
         };
-        let taken = match self.take_spans(receiving, &spans, room, got)? {
-            Some(0) => return self.at_end(&receiving.receiver),
-            Some(taken) => taken,
+        let (taken, asked) = match self.take_spans(receiving, &spans, room, got)? {
+            Some((0, _)) => return self.at_end(&receiving.receiver),
+            Some(took) => took,
             None => return Ok(self.nothing_more(&receiving.receiver)),
         };
+        *has_drained = taken < asked || all.is_some_and(|all| taken >= all);
         let octets = self.account(receiving, &spans, taken)?;
         self.pass_on(receiving)?;
         Ok(Received::Octets(octets))
     }
 
     /// What comes next, for a reader that has `room`.
-    fn look_ahead(&self, receiving: &mut Held<'_, Receiving>, room: usize) -> Result<Ahead, Errno> {
+    pub(super) fn look_ahead(
+        &self,
+        receiving: &mut Held<'_, Receiving>,
+        room: usize,
+    ) -> Result<Ahead, Errno> {
         let receiver = &receiving.receiver.clone();
         match receiver.next() {
             Next::Nothing => return Ok(Ahead::End),
             // What lies behind the payload at hand need not be seen to be taken with it.
             Next::Payload(_) | Next::Mapped { .. } => {
-                return self.spans(receiver, &[], room).map(Ahead::Spans)
+                let spans = self.spans(receiver, &[], room)?;
+                return Ok(Ahead::Spans(spans, None));
             }
             Next::Framing(_) => {}
         }
@@ -220,15 +196,19 @@ impl Connection<'_> {
             Some(0) => return self.at_end(receiver).map(|_| Ahead::End),
             Some(count) => count,
         };
-        let seen = &seen[..count];
-        match self.check(receiver, seen)? {
-            Check::Good(good) => self.spans(receiver, &seen[..good], room).map(Ahead::Spans),
+        let all = (count < PEEK).then_some(count);
+        match self.check(receiver, &seen[..count])? {
+            Check::Good(good) => {
+                let spans = self.spans(receiver, &seen[..good], room)?;
+                Ok(Ahead::Spans(spans, all))
+            }
             Check::Need(_) => {
                 let mut area = self.take_octets(&self.slot.area)?;
                 let seen = self.seen(&mut area[..])?.unwrap_or(0);
                 match self.check(receiver, &area[..seen])? {
                     Check::Good(good) => {
-                        self.spans(receiver, &area[..good], room).map(Ahead::Spans)
+                        let spans = self.spans(receiver, &area[..good], room)?;
+                        Ok(Ahead::Spans(spans, None))
                     }
                     // A socket that has ended has no more.
                     Check::Need(_) if stream::has_ended(self.fd) => {
@@ -274,14 +254,14 @@ impl Connection<'_> {
     }
 
     /// Takes these spans from the socket, their framing into the receiving direction's scratch; gives how many octets
-    /// of them, 0 at its end, `None` where it has none.
+    /// of them, 0 at its end, and how many it was asked for. `None` where it has none.
     fn take_spans(
         &self,
         receiving: &mut Held<'_, Receiving>,
         spans: &Spans,
         room: &UserBuffers,
         got: usize,
-    ) -> Result<Option<usize>, Errno> {
+    ) -> Result<Option<(usize, usize)>, Errno> {
         receiving.beside().spans = *spans;
         receiving.commit();
         let mut receives = Receives::new();
@@ -302,8 +282,9 @@ impl Connection<'_> {
                 break;
             }
         }
+        let asked = receives.octets();
         match receives.receive(self.fd) {
-            Ok(octets) => Ok(Some(octets)),
+            Ok(octets) => Ok(Some((octets, asked))),
             Err(libc::EAGAIN) => Ok(None),
             // The program's memory: the connection goes on.
             Err(libc::EFAULT) => Err(libc::EFAULT),
