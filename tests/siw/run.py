@@ -37,7 +37,7 @@ def arguments():
     parser.add_argument("--weft", type=Path, default=ROOT / "target/release/weft", help="the command under test")
     parser.add_argument("--quick", action="store_true", help="the cells that `make test` runs")
     parser.add_argument("--only", metavar="REGEX", type=re.compile, help="only cells whose line matches")
-    parser.add_argument("--times", metavar="N", type=int, default=1, help="each cell so often, all in turn (%(default)s)")
+    parser.add_argument("--times", metavar="N", type=int, default=1, help="each cell so often, in turn (%(default)s)")
     parser.add_argument("--limit", metavar="SECONDS", type=float, help="leave what is not begun by then")
     parser.add_argument("--capture", action="store_true", help="keep a capture of every cell in --logs")
     parser.add_argument("--list", action="store_true", help="name the cells and run nothing")
@@ -45,6 +45,8 @@ def arguments():
     parser.add_argument("--logs", type=Path, default=ROOT / "target/test-logs/siw", help="where output goes")
     parser.add_argument("--docs", type=Path, help="write the table of a whole run there")
     options = parser.parse_args()
+    if options.times < 1:
+        parser.error("--times takes a whole number from 1 on")
     # What it starts runs elsewhere.
     options.weft, options.logs = options.weft.resolve(), options.logs.resolve()
     return options

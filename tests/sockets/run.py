@@ -87,8 +87,9 @@ SOMETIMES["ddp-crc"] = SOMETIMES["ddp"] | {
     f"tcp{version}.{case}":
         "an FPDU with a CRC is delivered whole, so the receive buffer has room for one, and all that the case sends fits"
     for version in "46" for case in (
-        "blocked-send-woken-by-shutdown", "signal-in-send-tells-what-was-taken", "closing.with-linger-0-drops-what-was-not-sent",
-        "closing.with-linger-gives-up-and-loses-nothing", "counts.to-be-acknowledged-while-nobody-reads",
+        "blocked-send-woken-by-shutdown", "signal-in-send-tells-what-was-taken",
+        "closing.with-linger-0-drops-what-was-not-sent", "closing.with-linger-gives-up-and-loses-nothing",
+        "counts.to-be-acknowledged-while-nobody-reads",
         "ddp.peers-that-take-nothing-hold-an-eighth-of-the-descriptors")
 }
 # Cases that say nothing in a mode: the peers of the first play DDP themselves, without a CRC; and of what the second

@@ -60,7 +60,8 @@ impl UdpSocket {
         failed.map_or(octets, fail)
     }
 
-    /// A receive of a socket that has to be looked at: of one with carriers, or whose datagrams are coalesced.
+    /// A receive that is not of the usual kind: carriers may bring the datagram, receives are always coalesced, the
+    /// flags ask for something else, or the buffers are more than can be held.
     #[inline(never)]
     fn receive_looking(
         self,

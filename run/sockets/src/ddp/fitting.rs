@@ -6,8 +6,7 @@ use weft_stream::frame::{MESSAGE_LEN, TRAILER_LEN_MAX, WRITE_HEADER_LEN};
 use super::directions::{Held, Sending};
 use super::Connection;
 
-/// A socket that takes no more octets of the stream than these is nearly full. What more than these leaves in one send
-/// leaves without a copy.
+/// A socket that takes fewer octets of the stream than these is nearly full.
 const NEARLY_FULL: usize = 2 << 10;
 /// What the kernel needs beside the octets of a send.
 pub(super) const BESIDE_A_SEND: usize = 2 << 10;

@@ -1,4 +1,4 @@
-//! What a socket has next, for whoever does not receive yet.
+//! Whether octets of the stream come next, or the end: framing before them is taken away.
 
 use weft_os::user::UserBuffers;
 use weft_stream::Next;

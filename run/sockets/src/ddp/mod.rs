@@ -22,7 +22,7 @@
 //! | `room` | room that the peer has to give before a send goes on |
 //! | `rest` | what has to leave before anything else: what a full socket left |
 //! | `receiving` | FPDUs to the program's buffers |
-//! | `looking` | what a socket has next |
+//! | `looking` | whether octets of the stream come next, or the end |
 //! | `peeking` | what lies in a socket, looked at and left there |
 //! | `looking_past` | what stands behind octets of the stream and means something all the same |
 //! | `marks` | from how many octets on the socket is readable |

@@ -32,7 +32,7 @@ pub enum Received {
 
 /// What the socket has next.
 pub(super) enum Ahead {
-    /// And how many octets there are, where all were seen.
+    /// Framing and payload by turns; and how many octets it has, where all of them were seen.
     Spans(Spans, Option<usize>),
     Nothing,
     End,
