@@ -19,7 +19,7 @@ const BIG_ENDIAN: u8 = 0x01;
 const MAPS: u8 = 0x02;
 const MARK_AT: usize = 4;
 /// `W`, `F` and the version of what Weft peers do beyond rsockets.
-const MARK: [u8; 3] = [b'W', b'F', 1];
+const MARK: [u8; 3] = [b'W', b'F', 2];
 const MAP_ENTRIES_AT: usize = 7;
 /// Above this the number of entries is given in units of 256.
 const MAP_ENTRIES_LITERAL_MAX: u8 = 128;

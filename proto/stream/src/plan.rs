@@ -1,7 +1,8 @@
 //! One send as FPDUs, and what of it a socket took.
 //!
-//! A plan is a run of Writes and the message that tells of them. A socket may take any part of its octets: an FPDU that
-//! it took in part has begun and must be finished, one that it did not touch has not, and its octets stay the caller's.
+//! A plan is a run of Writes, and the message that tells a peer of them which is not Weft. A socket may take any part
+//! of its octets: an FPDU that it took in part has begun and must be finished, one that it did not touch has not, and
+//! its octets stay the caller's.
 
 use core::ops::Range;
 
@@ -97,7 +98,7 @@ impl Plan {
         }
     }
 
-    /// The message behind the Writes; `None` in a plan of nothing.
+    /// The message behind the Writes; `None` in a plan of nothing, and to a peer that is Weft.
     pub fn message(&self) -> Option<[u8; MESSAGE_LEN]> {
         let mut frames = self.frames();
         frames.by_ref().for_each(drop);

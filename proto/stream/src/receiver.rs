@@ -4,9 +4,9 @@
 //! [`Receiver::take_framing`], payload goes where the reader wants it and is only counted ([`Receiver::take_payload`]).
 //! To look ahead, do the same with a copy.
 //!
-//! The octets of a Write are the stream's as they come, before the message that tells of them: a Write that is not at
-//! the stream's next octet is a fault, so nothing can come out of order, and the message's count is checked against
-//! what came.
+//! The octets of a Write are the stream's as they come: a Write that is not at the stream's next octet is a fault, so
+//! nothing can come out of order. A peer that is not Weft tells of them in a message behind, and its count is checked
+//! against what came.
 
 mod check;
 mod fpdus;
@@ -60,7 +60,7 @@ pub struct Receiver {
     stag: u32,
     list_stag: u32,
     msn: u32,
-    /// Octets written that no message has told of.
+    /// Octets written that a peer which is not Weft has not told of.
     unannounced: u32,
     /// Octets of the Write at hand that were not taken.
     left: u32,
@@ -232,7 +232,7 @@ impl Receiver {
         self.flags & BEGUN != 0
     }
 
-    /// Octets came that no message has told of: one will.
+    /// Octets came that no message has told of, and one will: the peer is not Weft.
     pub fn owes_message(&self) -> bool {
         self.unannounced > 0
     }
@@ -242,9 +242,11 @@ impl Receiver {
         self.flags & ENDED != 0
     }
 
-    /// Octets of the socket from the payload at hand, of which `left` are left, to the end of the message behind it.
+    /// Octets of the socket from the payload at hand, of which `left` are left, to the end of what tells of it: of the
+    /// Write itself, or of the message behind it where the peer is not Weft.
     pub fn behind(&self, left: u32) -> u32 {
-        left + u32::from(self.trailer) + MESSAGE_LEN as u32
+        let message = if self.is_from_weft() { 0 } else { MESSAGE_LEN };
+        left + u32::from(self.trailer) + message as u32
     }
 
     /// The peer is Weft.
@@ -260,6 +262,17 @@ impl Receiver {
             return trailer;
         }
         trailer + WRITE_HEADER_LEN
+    }
+
+    /// Octets of framing that surely come before the next payload; `None` where payload comes first, or nothing.
+    #[inline]
+    pub fn framing_ahead(&self) -> Option<usize> {
+        match self.phase {
+            IN_TRAILER => Some(usize::from(self.trailer) + WRITE_HEADER_LEN),
+            // What is held may be the most of a longer header, and tells of no payload yet.
+            IN_HEADER => Some(WRITE_HEADER_LEN.saturating_sub(self.held())),
+            _ => None,
+        }
     }
 
     /// So many octets of payload were taken from the socket.

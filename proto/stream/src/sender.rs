@@ -37,7 +37,7 @@ pub struct Sender {
     list: Target,
     /// Octets of payload of one Write at most.
     payload_max: u32,
-    /// Octets written and not yet told of.
+    /// Octets written that a peer which is not Weft was not told of.
     unannounced: u32,
     msn: u32,
     /// Targets that this end has given, beside the one in its connection data.
@@ -97,10 +97,10 @@ impl Sender {
 
     /// Octets that may leave now: 0 while the peer has given no window or no credit for more.
     pub fn room(&self) -> u32 {
-        let countable = VALUE_MAX - self.unannounced;
         if self.is_to_weft() {
-            return countable;
+            return VALUE_MAX;
         }
+        let countable = VALUE_MAX - self.unannounced;
         match self.has_credit() {
             true => self.target().len.min(countable),
             false => 0,
@@ -169,8 +169,8 @@ impl Sender {
         let target = &mut self.targets[at];
         let header = frame::write_header(target.stag, target.to, payload);
         target.to = target.to.wrapping_add(payload as u64);
-        self.unannounced += payload as u32;
         if !weft {
+            self.unannounced += payload as u32;
             target.len -= payload as u32;
             if target.len == 0 {
                 self.current = (at as u8 + 1) % TARGETS as u8;
@@ -179,7 +179,8 @@ impl Sender {
         header
     }
 
-    /// Tells of the octets written since the last message; `None` where there are none.
+    /// Tells of the octets written since the last message; `None` where there are none, and where the peer is Weft,
+    /// which takes them as they come (decision 0040).
     pub fn announce(&mut self) -> Option<[u8; MESSAGE_LEN]> {
         if self.unannounced == 0 {
             return None;
@@ -300,13 +301,13 @@ mod tests {
             assert!(sender.room() > 1 << 20);
             let header = sender.begin_write(1 << 10);
             assert_eq!(header[8..16], (0x1000 + (round << 10)).to_be_bytes());
-            sender.announce().unwrap();
+            assert_eq!(sender.announce(), None, "there is no message");
         }
     }
 
     #[test]
     fn octets_are_told_of_once() {
-        let mut sender = Sender::new(&peer(true), 1442, false);
+        let mut sender = Sender::new(&peer(false), 1442, false);
         assert_eq!(sender.announce(), None);
         sender.begin_write(3);
         sender.begin_write(4);
@@ -321,7 +322,7 @@ mod tests {
 
     #[test]
     fn no_count_goes_beyond_its_29_bits() {
-        let mut sender = Sender::new(&peer(true), 1442, false);
+        let mut sender = Sender::new(&peer(false), 1442, false);
         sender.unannounced = VALUE_MAX - 5;
         assert_eq!(sender.room(), 5);
     }

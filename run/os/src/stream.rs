@@ -3,6 +3,10 @@
 use crate::dgram::{get_int, local_name, peer_name, ready, NAME_LEN};
 use crate::sys;
 
+mod info;
+
+pub use info::*;
+
 pub use crate::dgram::inode;
 
 /// Where a TCP socket stands, as far as it matters to who may still decide what its connection is.
@@ -124,15 +128,6 @@ fn set_waits(fd: i32, waits: bool) -> bool {
     did
 }
 
-/// The connection's round trip, as the kernel measured it.
-pub fn round_trip(fd: i32) -> std::time::Duration {
-    // struct tcp_info of include/uapi/linux/tcp.h: where the smoothed round trip in microseconds is.
-    const RTT: usize = 68;
-    const OCTETS: usize = RTT + 4;
-    let micros = tcp_info::<OCTETS>(fd).and_then(|info| info[RTT..].first_chunk().copied());
-    std::time::Duration::from_micros(micros.map_or(0, u32::from_ne_bytes).into())
-}
-
 /// Breaks the connection off: the peer gets an RST, and the socket is none any more. The descriptor stays.
 pub fn reset(fd: i32) {
     let nobody = libc::sockaddr {
@@ -143,43 +138,6 @@ pub fn reset(fd: i32) {
     let args = [fd as usize, addr, std::mem::size_of_val(&nobody), 0, 0, 0];
     // SAFETY: the kernel reads the name.
     let _ = unsafe { sys::call(libc::SYS_connect, args) };
-}
-
-/// Octets that fit into the socket's send buffer, as the kernel counts them: with what it needs beside them. A send of
-/// fewer is taken whole.
-pub fn send_room(fd: i32) -> Option<usize> {
-    let memory = memory(fd)?;
-    Some(memory[SNDBUF].saturating_sub(memory[WMEM_QUEUED]) as usize)
-}
-
-/// How much memory the octets take that the socket has received, as the kernel counts it, and how much they may take.
-pub fn receive_memory(fd: i32) -> Option<(usize, usize)> {
-    let memory = memory(fd)?;
-    Some((memory[RMEM_ALLOC] as usize, memory[RCVBUF] as usize))
-}
-
-// Which of them is what, as include/uapi/linux/sock_diag.h numbers them.
-const RMEM_ALLOC: usize = 0;
-const RCVBUF: usize = 1;
-const SNDBUF: usize = 3;
-const WMEM_QUEUED: usize = 5;
-const MEMORY_COUNT: usize = 9;
-
-/// What the kernel says of the socket's memory.
-fn memory(fd: i32) -> Option<[u32; MEMORY_COUNT]> {
-    let mut values = [0u32; MEMORY_COUNT];
-    let mut len = std::mem::size_of_val(&values) as u32;
-    let args = [
-        fd as usize,
-        libc::SOL_SOCKET as usize,
-        libc::SO_MEMINFO as usize,
-        values.as_mut_ptr() as usize,
-        std::ptr::from_mut(&mut len) as usize,
-        0,
-    ];
-    // SAFETY: the kernel writes as many octets as `len` says to `values`, and the length.
-    unsafe { sys::call(libc::SYS_getsockopt, args) }.ok()?;
-    Some(values)
 }
 
 /// Whether the socket takes nothing. Where it does not, its epolls are told by an edge when it does again, as after any
@@ -208,7 +166,19 @@ pub fn discard(fd: i32, octets: usize) -> Result<usize, i32> {
 /// # Errors
 /// The errno of `recv`, which does not wait.
 pub fn peek(fd: i32, room: &mut [u8]) -> Result<usize, i32> {
-    let flags = (libc::MSG_PEEK | libc::MSG_DONTWAIT) as usize;
+    receive(fd, room, libc::MSG_PEEK)
+}
+
+/// Takes what the socket has next; gives how many octets, 0 at the end of the stream.
+///
+/// # Errors
+/// The errno of `recv`, which does not wait.
+pub fn take(fd: i32, room: &mut [u8]) -> Result<usize, i32> {
+    receive(fd, room, 0)
+}
+
+fn receive(fd: i32, room: &mut [u8], flags: i32) -> Result<usize, i32> {
+    let flags = (flags | libc::MSG_DONTWAIT) as usize;
     let args = [
         fd as usize,
         room.as_mut_ptr() as usize,
@@ -272,81 +242,11 @@ pub fn unacknowledged(fd: i32) -> usize {
     count_of(fd, libc::TIOCOUTQ)
 }
 
-/// How much a connection has carried, in octets that wrap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counts {
-    /// What the socket has taken to send.
-    pub sent: u32,
-    /// What was taken from it.
-    pub received: u32,
-}
-
-/// How much the connection has carried, but for what is constant for its life. For who sends and receives nothing
-/// meanwhile.
-pub fn counts(fd: i32) -> Option<Counts> {
-    // struct tcp_info of include/uapi/linux/tcp.h: where the octets acknowledged and received are.
-    const ACKED: usize = 120;
-    const RECEIVED: usize = 128;
-    const OCTETS: usize = 136;
-    // What is acknowledged while this looks leaves the one count for the other.
-    for _ in 0..100 {
-        let before = tcp_info::<OCTETS>(fd)?;
-        let (unacknowledged, unread) = (unacknowledged(fd), unread(fd));
-        let after = tcp_info::<OCTETS>(fd)?;
-        let number = |info: &[u8; OCTETS], at: usize| {
-            u64::from_ne_bytes(*info[at..].first_chunk().unwrap_or(&[0; 8])) as u32
-        };
-        let (acked, received) = (number(&after, ACKED), number(&after, RECEIVED));
-        if (number(&before, ACKED), number(&before, RECEIVED)) != (acked, received) {
-            continue;
-        }
-        let end = u32::from(ENDED.contains(&after[0]));
-        return Some(Counts {
-            sent: acked.wrapping_add(unacknowledged as u32),
-            received: received.wrapping_sub(unread as u32).wrapping_sub(end),
-        });
-    }
-    None
-}
-
-/// Whether the peer has ended its direction (FIN), or the connection is over. Where this end has shut its receiving
-/// direction down, `poll` says so of any connection.
-pub fn peer_has_ended(fd: i32) -> bool {
-    tcp_info::<8>(fd).is_none_or(|info| ENDED.contains(&info[0]))
-}
-
-/// The states of a connection whose peer has ended its direction (include/net/tcp_states.h).
-const ENDED: [u8; 4] = [7, 8, 9, 11];
-
-/// The first octets of `TCP_INFO`; nothing where the kernel has fewer.
-fn tcp_info<const OCTETS: usize>(fd: i32) -> Option<[u8; OCTETS]> {
-    let mut info = [0; OCTETS];
-    let mut len = OCTETS as u32;
-    let args = [
-        fd as usize,
-        libc::IPPROTO_TCP as usize,
-        libc::TCP_INFO as usize,
-        info.as_mut_ptr() as usize,
-        std::ptr::from_mut(&mut len) as usize,
-        0,
-    ];
-    // SAFETY: the kernel writes as many octets as `len` says to `info`, and the length.
-    unsafe { sys::call(libc::SYS_getsockopt, args) }.ok()?;
-    (len as usize == OCTETS).then_some(info)
-}
-
 /// Octets that were sent and have not left.
 pub fn not_sent(fd: i32) -> usize {
     // include/uapi/linux/sockios.h
     const SIOCOUTQNSD: libc::Ioctl = 0x894b;
     count_of(fd, SIOCOUTQNSD)
-}
-
-/// Octets that were sent and that the peer's end has not acknowledged.
-pub fn not_acknowledged(fd: i32) -> usize {
-    // include/uapi/linux/sockios.h
-    const SIOCOUTQ: libc::Ioctl = libc::TIOCOUTQ as libc::Ioctl;
-    count_of(fd, SIOCOUTQ)
 }
 
 /// Whether the peer has ended its direction, or the connection is over.

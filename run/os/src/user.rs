@@ -176,6 +176,26 @@ impl UserBuffers {
         readable
     }
 
+    /// Whether all of these octets can be written: one of each page is, with what it has.
+    pub fn is_writable(&self, range: Range<usize>) -> bool {
+        self.parts(range).all(|part| {
+            // SAFETY: whoever made the list handed its octets over to be overwritten. Of the word that an octet is in
+            // the others are in the same page, and nothing changes: the exchange is one step.
+            let is_mapped = |addr: usize| unsafe {
+                guard::compare_exchange((addr & !7) as *mut u64, 0, 0).is_some()
+            };
+            let last = part.base.wrapping_add(part.len - 1);
+            let mut addr = part.base;
+            while addr / PAGE != last / PAGE {
+                if !is_mapped(addr) {
+                    return false;
+                }
+                addr = (addr / PAGE + 1).wrapping_mul(PAGE);
+            }
+            is_mapped(last)
+        })
+    }
+
     /// Copies these octets of the list to the front of `out`.
     ///
     /// # Errors
@@ -412,6 +432,31 @@ mod tests {
         assert_eq!(list.readable(0..2 * PAGE), PAGE - 100);
         assert_eq!(list.readable(50..60), 10);
         assert_eq!(list.readable(PAGE..PAGE + 9), 0);
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn what_can_be_written_keeps_what_it_has() {
+        guard_copies();
+        // SAFETY: a new mapping at an address of the kernel's choice touches no other; its second page cannot be
+        // written, and its third not be reached.
+        let addr = unsafe {
+            let prot = libc::PROT_READ | libc::PROT_WRITE;
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let addr = libc::mmap(std::ptr::null_mut(), 3 * PAGE, prot, flags, -1, 0) as usize;
+            libc::mprotect((addr + PAGE) as *mut _, PAGE, libc::PROT_READ);
+            libc::mprotect((addr + 2 * PAGE) as *mut _, PAGE, libc::PROT_NONE);
+            addr
+        };
+        // SAFETY: nobody relies on these octets.
+        let list = unsafe { UserBuffers::one(addr, 3 * PAGE) };
+        list.write_range(PAGE - 2..PAGE, &[7, 8]).unwrap();
+        assert!(list.is_writable(0..PAGE) && list.is_writable(PAGE - 1..PAGE));
+        let mut after = [0; 2];
+        list.read_range(PAGE - 2..PAGE, &mut after).unwrap();
+        assert_eq!(after, [7, 8]);
+        assert!(!list.is_writable(PAGE - 1..PAGE + 1) && !list.is_writable(2 * PAGE..2 * PAGE + 1));
+        assert!(list.is_writable(PAGE..PAGE), "none of them");
     }
 
     #[test]

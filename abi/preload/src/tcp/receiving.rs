@@ -12,7 +12,9 @@ use weft_sockets::Errno;
 
 use super::attempts::{attempt, Attempt};
 use super::holding::Hold;
-use super::waits::{wait_a_while, wait_for_more, wait_for_the_peer, wait_once, wait_to_receive};
+use super::waits::{
+    wait_a_while, wait_for_more, wait_for_the_peer, wait_for_the_rest, wait_once, wait_to_receive,
+};
 use super::TcpSocket;
 use crate::edge::{caught, errno, fail, put, test_cancel, List};
 use crate::socket::Beside;
@@ -189,12 +191,19 @@ impl TcpSocket {
             let _ = wait_a_while(self.fd);
             return Wait::Over;
         }
-        let octets = match is_connecting {
-            // This end speaks first, and then the wait is another.
-            true => 1,
-            false => connection.worth_waking_for(),
-        };
-        match wait_to_receive(self.fd, octets) {
+        // What is there would end the kernel's own wait at once.
+        if connection.awaits_whole() && !is_connecting {
+            return match wait_for_the_rest(self.fd, !has_got, timeout) {
+                None => Wait::Over,
+                Some(errno) => Wait::Failed(errno),
+            };
+        }
+        if has_got && !polls {
+            connection.wait_for_any();
+        }
+        // Any octet is news. The kernel reads the number that a wait is for once, as it begins: for more it would not
+        // see fewer, which are the last of a message that another thread has begun to take.
+        match wait_to_receive(self.fd, 1) {
             Ok(()) => Wait::Over,
             Err(errno) => Wait::Failed(errno),
         }
@@ -277,7 +286,7 @@ fn receive_once(
     let wanted = room.octets() - got;
     let received = match flags & (THROWN | PEEKED) {
         // Whether there is anything.
-        _ if wanted == 0 => connection.glance()?,
+        _ if wanted == 0 => connection.look()?,
         0 => connection.receive(room, got)?,
         THROWN => connection.discard(wanted)?,
         PEEKED => connection.peek(room)?,

@@ -64,6 +64,16 @@ fn real_recv() -> Receive {
     REAL.get()
 }
 
+/// Waits until the socket is readable, as long as the call waits at all: the rest is there of what counts only as a
+/// whole; the error that the wait ended with. `is_restarted`: the call may be taken up again after a signal.
+pub fn wait_for_the_rest(fd: c_int, is_restarted: bool, timeout: &mut Timeout) -> Option<Errno> {
+    let stopped_by = wait_once(fd, libc::POLLIN, timeout)?;
+    // A call with a timeout is not taken up again after a signal (signal(7)).
+    let is_restarted = is_restarted && matches!(timeout.limit(fd), Ok(None));
+    let goes_on = stopped_by == libc::EINTR && is_restarted && signals::restart_after_interrupt();
+    (!goes_on).then_some(stopped_by)
+}
+
 /// Waits until the peer may have said something, or somebody may have taken what stands before it, as long as the call
 /// waits at all; the error that the wait ended with. `is_restarted`: the call may be taken up again after a signal.
 ///

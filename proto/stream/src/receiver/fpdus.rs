@@ -99,7 +99,9 @@ impl Receiver {
         }
         self.check_write(header.to, len)?;
         self.to = self.to.wrapping_add(len as u64);
-        self.unannounced = self.unannounced.saturating_add(len as u32);
+        if !self.is_from_weft() {
+            self.unannounced = self.unannounced.saturating_add(len as u32);
+        }
         self.left = len as u32;
         self.expect_trailer(len);
         self.phase = IN_PAYLOAD;

@@ -13,8 +13,10 @@ use crate::Errno;
 /// Sends whose ends are remembered. A program that asks has rarely more under way; of older ones every other is
 /// forgotten, and octets between two ends are told apart by what is usual.
 const MARKS: usize = 64;
-/// Octets that usually stand behind the payload of a send: a CRC and a message.
-const BEHIND: u32 = (4 + MESSAGE_LEN) as u32;
+/// Octets that usually stand behind the payload of a send: a CRC.
+const BEHIND: u32 = 4;
+/// The same, to a peer that is not Weft: a CRC and a message.
+const BEHIND_WITH_MESSAGE: u32 = BEHIND + MESSAGE_LEN as u32;
 /// Octets of framing of one send at most: of eight Writes and a message.
 const ONE_SEND_MAX: u32 = 8 * (WRITE_HEADER_LEN + TRAILER_LEN_MAX) as u32 + MESSAGE_LEN as u32;
 /// Octets of the socket after which an end is forgotten: no send buffer has so many.
@@ -77,8 +79,8 @@ impl Marks {
         self.count = (MARKS - OLDER / 2) as u32;
     }
 
-    /// Octets of the stream among the last `wire` of the socket.
-    fn within(&self, wire: usize) -> usize {
+    /// Octets of the stream among the last `wire` of the socket, where so many usually stand behind those of a send.
+    fn within(&self, wire: usize, behind: u32) -> usize {
         // What stands before this the peer has.
         let done = self.last.wire.wrapping_sub(wire as u32);
         let is_behind = |mark: &Mark| mark.wire.wrapping_sub(done).cast_signed() > 0;
@@ -94,7 +96,7 @@ impl Marks {
         );
         let left = match wire.saturating_sub(stream) {
             // One send: its octets stand before what tells of them.
-            framing if framing <= ONE_SEND_MAX => left.saturating_sub(BEHIND).min(stream),
+            framing if framing <= ONE_SEND_MAX => left.saturating_sub(behind).min(stream),
             _ => (u64::from(left) * u64::from(stream) / u64::from(wire)) as u32,
         };
         (self.last.stream.wrapping_sub(marks[at].stream) + left) as usize
@@ -152,13 +154,17 @@ impl Connection<'_> {
     fn within(&self, wire: usize) -> Result<usize, Errno> {
         let mut sending = self.take_sending()?;
         let wire = wire + sending.rest_len as usize;
-        Ok(sending.early as usize + sending.beside().marks.within(wire))
+        let behind = match sending.sender.is_to_weft() {
+            true => BEHIND,
+            false => BEHIND_WITH_MESSAGE,
+        };
+        Ok(sending.early as usize + sending.beside().marks.within(wire, behind))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{Marks, BEHIND_WITH_MESSAGE as BEHIND};
     use zerocopy::FromZeros;
 
     const FRAMING: usize = 16 + BEHIND as usize;
@@ -167,15 +173,15 @@ mod tests {
     fn octets_of_the_stream_are_told_from_those_of_the_socket() {
         let mut marks = Marks::new_zeroed();
         marks.add_framing(76);
-        assert_eq!(marks.within(76), 0, "the Request");
+        assert_eq!(marks.within(76, BEHIND), 0, "the Request");
         marks.add(100, 100 + FRAMING);
         marks.add(10, 12 + FRAMING);
         for (wire, stream) in [(0, 0), (BEHIND as usize, 0), (60, 10)] {
-            assert_eq!(marks.within(wire), stream);
+            assert_eq!(marks.within(wire, BEHIND), stream);
         }
-        assert_eq!(marks.within(60 + BEHIND as usize + 40), 10 + 40);
-        assert_eq!(marks.within(60 + 148), 110);
-        assert_eq!(marks.within(60 + 148 + 76), 110);
+        assert_eq!(marks.within(60 + BEHIND as usize + 40, BEHIND), 10 + 40);
+        assert_eq!(marks.within(60 + 148, BEHIND), 110);
+        assert_eq!(marks.within(60 + 148 + 76, BEHIND), 110);
     }
 
     #[test]
@@ -185,14 +191,14 @@ mod tests {
             marks.add(12, 12 + FRAMING);
         }
         for sends in 1..32 {
-            assert_eq!(marks.within(60 * sends), 12 * sends);
+            assert_eq!(marks.within(60 * sends, BEHIND), 12 * sends);
         }
-        let roughly = marks.within(60 * 1000);
+        let roughly = marks.within(60 * 1000, BEHIND);
         assert!((12_000..=13_000).contains(&roughly), "{roughly}");
         // Both count round and round.
         for _ in 0..20_000 {
             marks.add(1 << 18, (1 << 18) + FRAMING);
         }
-        assert_eq!(marks.within(2 * ((1 << 18) + FRAMING)), 2 << 18);
+        assert_eq!(marks.within(2 * ((1 << 18) + FRAMING), BEHIND), 2 << 18);
     }
 }

@@ -52,6 +52,8 @@ pub(super) struct Sending {
     current: u32,
     /// Octets that the socket surely takes whole.
     pub(super) surely: u32,
+    /// Octets of its segments, as they were when that was asked, where they are short; else 0.
+    pub(super) segment: u32,
     /// Octets that the socket had taken when counting began, and whether it has.
     pub(super) base: u32,
     pub(super) is_counted: u32,
@@ -83,6 +85,8 @@ pub(super) struct Receiving {
     current: u32,
     /// Octets that make the socket readable, as it was last told; 0 for what it has from the start.
     pub(super) mark: u32,
+    /// Something was taken since, and the socket is to be told anew.
+    pub(super) mark_is_due: u32,
     /// As of [`Sending`]: what the socket had given.
     pub(super) base: u32,
     pub(super) is_counted: u32,
@@ -90,6 +94,8 @@ pub(super) struct Receiving {
     pub(super) own: Numbers,
     /// What the call under way takes, and where its framing goes.
     pub(super) spans: Spans,
+    /// The call takes octets that nobody has looked at, all of them to where framing goes.
+    pub(super) takes_unseen: u32,
     pub(super) scratch: [u8; FRAMING_MAX],
 }
 
@@ -136,6 +142,8 @@ directions!(Sending: SendingCore, Receiving: ReceivingCore);
 pub(super) struct Held<'a, D: Direction> {
     direction: Holding<'a, D>,
     now: D::Core,
+    /// `now` may differ from what the direction has.
+    is_changed: bool,
 }
 
 impl<'a, D: Direction> Held<'a, D> {
@@ -144,6 +152,7 @@ impl<'a, D: Direction> Held<'a, D> {
         Held {
             now: *direction.core(),
             direction,
+            is_changed: false,
         }
     }
 
@@ -151,12 +160,17 @@ impl<'a, D: Direction> Held<'a, D> {
     /// octets: the kernel's counts then tell what became of that.
     #[inline]
     pub(super) fn commit(&mut self) {
-        self.direction.set_core(&self.now);
+        // What is beside the core counts from here on, too.
+        compiler_fence(Ordering::SeqCst);
+        if std::mem::take(&mut self.is_changed) {
+            self.direction.set_core(&self.now);
+        }
     }
 
     /// The core, and what is beside it.
     #[inline]
     pub(super) fn split(&mut self) -> (&mut D::Core, &mut D) {
+        self.is_changed = true;
         (&mut self.now, &mut self.direction)
     }
 
@@ -179,6 +193,7 @@ impl<D: Direction> Deref for Held<'_, D> {
 impl<D: Direction> DerefMut for Held<'_, D> {
     #[inline]
     fn deref_mut(&mut self) -> &mut D::Core {
+        self.is_changed = true;
         &mut self.now
     }
 }
@@ -190,10 +205,28 @@ impl<D: Direction> Drop for Held<'_, D> {
     }
 }
 
+impl Held<'_, Receiving> {
+    /// A call is about to take what begins with these spans.
+    #[inline]
+    pub(super) fn begin_to_take(&mut self, spans: Spans) {
+        self.direction.spans = spans;
+        self.direction.takes_unseen = 0;
+        self.commit();
+    }
+
+    /// A call is about to take what nobody has looked at, all of it to the scratch.
+    #[inline]
+    pub(super) fn begin_to_take_unseen(&mut self) {
+        self.direction.takes_unseen = 1;
+        self.commit();
+    }
+}
+
 impl Held<'_, Sending> {
     /// So many octets of the socket carry so many of the stream.
     #[inline]
     pub(super) fn count(&mut self, stream: usize, wire: usize) {
+        self.is_changed = true;
         self.now.wire = self.now.wire.wrapping_add(wire as u32);
         self.direction.marks.add(stream, wire);
     }
@@ -201,6 +234,7 @@ impl Held<'_, Sending> {
     /// So many carry none.
     #[inline]
     pub(super) fn count_framing(&mut self, wire: usize) {
+        self.is_changed = true;
         self.now.wire = self.now.wire.wrapping_add(wire as u32);
         self.direction.marks.add_framing(wire);
     }

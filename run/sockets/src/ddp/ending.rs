@@ -109,7 +109,7 @@ impl Connection<'_> {
             return Ok(false);
         }
         // Octets of the stream make the close a reset whatever else comes.
-        Ok(self.look()? == Received::Nothing && stream::not_acknowledged(self.fd) > 0)
+        Ok(self.look()? == Received::Nothing && stream::unacknowledged(self.fd) > 0)
     }
 
     /// A peer that is not Weft goes on saying what gives credit. To a socket that is closed that would be octets that

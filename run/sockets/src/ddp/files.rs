@@ -7,7 +7,7 @@ use weft_stream::Next;
 use super::fitting::{end_of_segment, Fits};
 use super::receiving::Received;
 use super::sending::covered_trailer;
-use super::slot::{State, PAYLOAD_MAX};
+use super::slot::PAYLOAD_MAX;
 use super::spans::Spans;
 use super::Connection;
 use crate::Errno;
@@ -24,10 +24,8 @@ impl Connection<'_> {
         read: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
     ) -> Result<usize, Errno> {
         let mut sending = self.take_sending()?;
-        match self.slot.state() {
-            State::Open => {}
-            State::Over(errno) => return Err(errno),
-            _ => return Err(libc::EAGAIN),
+        if let Some(early) = self.kept_early()? {
+            return self.send_early(&mut sending, early, most, read);
         }
         if sending.shut_down > 0 {
             return Err(libc::EPIPE);
@@ -78,12 +76,14 @@ impl Connection<'_> {
         most: usize,
         write: impl FnOnce(&[u8]) -> Result<usize, Errno>,
     ) -> Result<Received, Errno> {
-        match self.look()? {
+        if !self.is_open() {
+            return Ok(Received::Nothing);
+        }
+        let mut receiving = self.take_receiving()?;
+        match self.begin_write(&mut receiving)? {
             Received::Octets(_) => {}
             other => return Ok(other),
         }
-        let mut receiving = self.take_receiving()?;
-        // Another reader may have taken it meanwhile.
         let Next::Payload(left) = receiving.receiver.next() else {
             return Ok(Received::Nothing);
         };
@@ -98,8 +98,7 @@ impl Connection<'_> {
         let mut receives = Receives::new();
         let has_place = receives.own(&mut area[..octets]);
         debug_assert!(has_place);
-        receiving.beside().spans = Spans::of_payload(octets);
-        receiving.commit();
+        receiving.begin_to_take(Spans::of_payload(octets));
         let taken = receives.receive(self.fd);
         let taken = taken.map_err(|errno| self.failed(errno))?;
         self.take_payload(&mut receiving, taken);

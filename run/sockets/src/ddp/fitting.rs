@@ -14,6 +14,8 @@ pub(super) const BESIDE_A_SEND: usize = 2 << 10;
 const ENDS_SEGMENTS: usize = 2 * (NEARLY_FULL + BESIDE_A_SEND);
 /// Octets of a segment: nearly every path has at least IPv6's least MTU (RFC 8200 section 5).
 const SEGMENT: usize = 1280 - 60;
+/// What the kernel needs beside the octets of a segment of its own.
+const BESIDE_A_SEGMENT: usize = 1536;
 /// The most octets around the payload of one FPDU with a message behind it.
 const AROUND_MAX: usize = WRITE_HEADER_LEN + TRAILER_LEN_MAX + MESSAGE_LEN;
 
@@ -30,24 +32,43 @@ pub(super) enum Fits {
 impl Connection<'_> {
     /// How many of so many octets the socket takes now.
     pub(super) fn fits(&self, sending: &mut Held<'_, Sending>, octets: usize) -> Fits {
-        let wire = octets + octets / 16 + BESIDE_A_SEND;
-        if wire > sending.beside().surely as usize {
-            let room = stream::send_room(self.fd);
-            sending.beside().surely =
-                room.map_or(u32::MAX, |room| u32::try_from(room).unwrap_or(u32::MAX));
+        let needed = |segment| octets + beside(octets, segment) + BESIDE_A_SEND;
+        let of = |octets: usize| u32::try_from(octets).unwrap_or(u32::MAX);
+        if needed(sending.beside().segment) > sending.beside().surely as usize {
+            sending.beside().surely = stream::send_room(self.fd).map_or(u32::MAX, of);
+            sending.beside().segment = stream::short_segment(self.fd).map_or(0, of);
         }
-        let surely = sending.beside().surely as usize;
-        if wire <= surely {
-            sending.beside().surely -= wire as u32;
+        let (surely, segment) = (sending.beside().surely as usize, sending.beside().segment);
+        if needed(segment) <= surely {
+            sending.beside().surely -= needed(segment) as u32;
             return Fits::Whole(octets);
         }
         sending.beside().surely = 0;
-        let whole = surely.saturating_sub(BESIDE_A_SEND) / 17 * 16;
+        let room = surely.saturating_sub(BESIDE_A_SEND);
+        let whole = room - beside(room, segment).min(room);
         match whole {
             NEARLY_FULL.. => Fits::Whole(whole),
             _ if stream::is_full(self.fd) => Fits::Nothing,
-            _ => Fits::InPart(octets.min(SEGMENT - AROUND_MAX)),
+            _ => Fits::InPart(octets.min(least_segment(segment) - AROUND_MAX)),
         }
+    }
+}
+
+/// What the kernel needs at most beside so many octets of one send. `segment` has the octets of one where segments are
+/// short, or 0.
+fn beside(octets: usize, segment: u32) -> usize {
+    let short = match segment {
+        0 => 0,
+        segment => octets / segment as usize * BESIDE_A_SEGMENT,
+    };
+    octets / 16 + short
+}
+
+/// Octets that surely go into one segment. A window of a few octets makes it still shorter, and then FPDUs are cut.
+fn least_segment(segment: u32) -> usize {
+    match segment {
+        0 => SEGMENT,
+        segment => (segment as usize).clamp(2 * AROUND_MAX, SEGMENT),
     }
 }
 

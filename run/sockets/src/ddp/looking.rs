@@ -4,13 +4,13 @@ use weft_os::user::UserBuffers;
 use weft_stream::Next;
 
 use super::directions::{Held, Receiving};
-use super::receiving::{Ahead, Steps};
+use super::receiving::Steps;
 use super::{Connection, Received};
 use crate::Errno;
 
 impl Connection<'_> {
     /// Takes away what stands before the next octets of the stream, where that is framing: credit, targets, the end.
-    /// [`Received::Octets`] of 0 says that octets of the stream are there.
+    /// The header of a Write stays where octets of it are there. [`Received::Octets`] of 0 says that some are.
     ///
     /// # Errors
     /// The connection is over.
@@ -26,32 +26,81 @@ impl Connection<'_> {
         &self,
         receiving: &mut Held<'_, Receiving>,
     ) -> Result<Received, Errno> {
-        let (none, mut steps) = (UserBuffers::none(), Steps::default());
+        self.step_to_payload(receiving, Steps::default())
+    }
+
+    /// The same, and the header of the Write that has the octets is taken too: they come next. Who does so takes them.
+    pub(super) fn begin_write(
+        &self,
+        receiving: &mut Held<'_, Receiving>,
+    ) -> Result<Received, Errno> {
+        let mut steps = Steps::default();
+        steps.begins_writes = true;
+        self.step_to_payload(receiving, steps)
+    }
+
+    fn step_to_payload(
+        &self,
+        receiving: &mut Held<'_, Receiving>,
+        steps: Steps,
+    ) -> Result<Received, Errno> {
+        let looked = self.steps_to_payload(receiving, steps);
+        self.keep_mark(receiving);
+        looked
+    }
+
+    fn steps_to_payload(
+        &self,
+        receiving: &mut Held<'_, Receiving>,
+        mut steps: Steps,
+    ) -> Result<Received, Errno> {
+        let none = UserBuffers::none();
         loop {
             if let Next::Payload(_) = receiving.receiver.next() {
                 return Ok(Received::Octets(0));
             }
             match self.bounded_step(receiving, &none, 0, &mut steps)? {
+                Received::Octets(_) if steps.is_at_write => return Ok(Received::Octets(0)),
                 Received::Octets(_) => {}
                 other => return Ok(other),
             }
         }
     }
+}
 
-    /// Whether octets of the stream are there, or the end. Framing is taken away only where nothing but framing is
-    /// there: whoever receives takes it with the octets behind it.
-    ///
-    /// # Errors
-    /// The connection is over.
-    pub fn glance(&self) -> Result<Received, Errno> {
-        if self.is_open() {
-            let mut receiving = self.take_receiving()?;
-            if let Ahead::Spans(spans, _) = self.look_ahead(&mut receiving, 1)? {
-                if spans.payload() > 0 {
-                    return Ok(Received::Octets(0));
-                }
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{open, pair};
+    use super::super::Slot;
+    use super::*;
+    use weft_os::dgram::ready;
+    use weft_os::stream;
+    use weft_os::user::OwnBuffer;
+
+    /// A thread that waits in the kernel for a Write would miss one whose header another thread's look has taken.
+    #[test]
+    fn a_look_leaves_a_write_whole() {
+        weft_os::process::watch();
+        weft_os::user::guard_copies();
+        for crc in [false, true] {
+            let (slots, sockets) = (Slot::make(2).unwrap(), pair());
+            slots.iter().for_each(|slot| slot.set_wants_crc(crc));
+            let [client, server] = open(slots, &sockets);
+            let mut octets = [7; 4];
+            for _ in 0..3 {
+                let sent = client.send(&OwnBuffer::from(&mut octets[..]), 0, 0);
+                assert_eq!(sent, Ok(4));
+                ready(server.fd(), libc::POLLIN, 1000);
+                assert_eq!(server.look(), Ok(Received::Octets(0)));
+                let before = stream::unread(server.fd());
+                assert!(before >= 16 + 4 + 4, "{before}");
+                assert_eq!(server.look(), Ok(Received::Octets(0)));
+                assert_eq!(stream::unread(server.fd()), before);
+                let room = OwnBuffer::from(&mut octets[..]);
+                assert_eq!(server.receive(&room, 0), Ok(Received::Octets(4)));
+                assert_eq!(server.look(), Ok(Received::Nothing));
+                assert_eq!(stream::unread(server.fd()), 0, "framing alone is taken");
             }
         }
-        self.look()
     }
 }

@@ -316,8 +316,7 @@ impl Connection<'_> {
             Place::Elsewhere => return Ok(Received::Nothing),
             Place::Nowhere => return self.pass_over(receiving, left as usize),
         };
-        receiving.beside().spans = Spans::of_payload(left as usize);
-        receiving.commit();
+        receiving.begin_to_take(Spans::of_payload(left as usize));
         let buffers = memory.buffers();
         let mut receives = Receives::new();
         let has_place = receives.user(&buffers, 0..left as usize);
@@ -342,8 +341,7 @@ impl Connection<'_> {
         receiving: &mut Held<'_, Receiving>,
         octets: usize,
     ) -> Result<Received, Errno> {
-        receiving.beside().spans = Spans::of_payload(octets);
-        receiving.commit();
+        receiving.begin_to_take(Spans::of_payload(octets));
         match stream::discard(self.fd, octets) {
             Ok(0) => self.at_end(&receiving.receiver),
             Ok(taken) => {

@@ -7,13 +7,17 @@ use std::sync::atomic::{compiler_fence, Ordering};
 
 use weft_os::dgram::{get_int, set_int};
 use weft_os::stream;
-use weft_stream::Next;
+use weft_stream::frame::{write_len, TRAILER_LEN_MAX, WRITE_HEADER_LEN};
+use weft_stream::{Next, Receiver};
 
 use super::directions::{Held, Receiving};
 use super::Connection;
 
-/// Octets that may lie behind the last of the stream that was delivered: padding, CRC and a message.
-pub(super) const FRAMING_ALONE_MAX: u32 = 3 + 4 + 28;
+/// Octets of the shortest FPDU that carries octets of the stream. Fewer may be framing alone: padding and CRC behind
+/// the last octet that was delivered, and the header of a Write. That is so of a peer that is Weft, which sends no
+/// message behind; framing of others is heard of.
+pub(super) const SHORTEST_WRITE: u32 = write_len(1) as u32;
+const _: () = assert!(SHORTEST_WRITE as usize > TRAILER_LEN_MAX + WRITE_HEADER_LEN);
 /// Above every mark that the kernel is told.
 const MARK_UNKNOWN: u32 = u32::MAX;
 /// Octets of a receive buffer that keep the window open while an FPDU is there in part: on loopback a segment has 64
@@ -76,8 +80,17 @@ impl Connection<'_> {
         }
     }
 
+    /// Sets the mark where something was taken since it was set. Amid a call that goes on taking it would change for
+    /// what is there in part, and with each change the kernel wakes whoever waits for an edge.
+    pub(super) fn keep_mark(&self, receiving: &mut Held<'_, Receiving>) {
+        if receiving.beside().mark_is_due != 0 {
+            self.set_mark(receiving);
+        }
+    }
+
     /// Tells the kernel from how many octets on the socket is readable, where that changes.
     fn tell_mark(&self, receiving: &mut Held<'_, Receiving>, mark: u32) {
+        receiving.beside().mark_is_due = 0;
         let before = receiving.beside().mark;
         if mark == before {
             return;
@@ -103,20 +116,27 @@ impl Connection<'_> {
     /// Tells the kernel from how many octets on the socket is readable, where that changes: framing alone is not to
     /// make it so, and the last few octets of a Write are.
     pub(super) fn set_mark(&self, receiving: &mut Held<'_, Receiving>) {
-        let receiver = &receiving.receiver;
         let low_water = self.slot.low_water() as u32;
-        let mark = match receiver.next() {
+        let mark = match () {
             // Who looks at mapped memory waits for every octet of it, whatever the program waits for.
-            _ if self.slot.is_mapped() => 1,
+            () if self.slot.is_mapped() => 1,
             // A message may be all there is.
-            _ if self.slot.hears_framing() => low_water,
-            Next::Payload(left) if low_water == 1 && receiver.behind(left) <= FRAMING_ALONE_MAX => {
-                1
-            }
-            _ => low_water.saturating_add(FRAMING_ALONE_MAX),
+            () if self.slot.hears_framing() => low_water,
+            () => mark_for(&receiving.receiver, low_water),
         };
         self.slot.set_fpdu_awaited(0);
         self.tell_mark(receiving, mark);
+    }
+
+    /// The socket is readable with the next octet of the stream, until some are taken: a call that has some waits for
+    /// fewer than make it readable else.
+    pub fn wait_for_any(&self) {
+        if let Ok(mut receiving) = self.take_receiving() {
+            if self.slot.fpdu_awaited() == 0 && !self.slot.is_mapped() {
+                let mark = mark_for(&receiving.receiver, 1);
+                self.tell_mark(&mut receiving, mark);
+            }
+        }
     }
 
     /// The socket is readable from now on when it has so many octets: an FPDU is taken whole, or its CRC could not be
@@ -180,6 +200,18 @@ impl Connection<'_> {
         if let Ok(locks) = locks {
             set(SO_BUF_LOCK, locks);
         }
+    }
+}
+
+/// From how many octets on a socket is readable where this comes next, for a program that is to be told of so many of
+/// the stream: no more than surely come with them, or nobody would be woken. Where that is a few of what stands behind
+/// others it is too early, and whoever is woken looks again.
+fn mark_for(receiver: &Receiver, wanted: u32) -> u32 {
+    let whole = u32::try_from(write_len(wanted as usize)).unwrap_or(u32::MAX);
+    match receiver.next() {
+        Next::Payload(left) if receiver.behind(left) < whole => wanted,
+        Next::Framing(_) => whole - receiver.held().min(WRITE_HEADER_LEN) as u32,
+        _ => whole,
     }
 }
 

@@ -37,6 +37,7 @@
 
 mod counting;
 mod directions;
+mod discarding;
 mod ending;
 mod files;
 mod fitting;
@@ -66,6 +67,7 @@ mod telling;
 #[cfg(test)]
 mod testing;
 mod told_maps;
+mod unseen;
 mod users;
 
 pub use ending::Left;
@@ -81,9 +83,6 @@ use crate::discovering::Discovery;
 use crate::Errno;
 use own_maps::OwnMaps;
 use weft_os::stream;
-
-/// Fewer octets may be framing alone.
-const WORTH_WAKING_FOR: usize = marks::FRAMING_ALONE_MAX as usize + 1;
 
 /// A connection, for the time of a call: what it is, and a descriptor of its socket.
 #[derive(Clone, Copy, Debug)]
@@ -237,9 +236,10 @@ impl<'a> Connection<'a> {
         !self.is_open() || sending.map_or(true, |sending| sending.sender.is_to_weft())
     }
 
-    /// Octets of the socket that a reader who found nothing waits for.
-    pub fn worth_waking_for(&self) -> usize {
-        self.slot.fpdu_awaited().max(WORTH_WAKING_FOR)
+    /// Whether a part is there of what counts only as a whole: of the start, or of an FPDU with a CRC. Else a reader
+    /// who found nothing has taken all that there was.
+    pub fn awaits_whole(&self) -> bool {
+        self.slot.fpdu_awaited() > 0
     }
 
     /// The receiving direction is about to be shut down: whatever has come in part is the end.

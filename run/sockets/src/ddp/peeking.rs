@@ -96,7 +96,7 @@ pub(super) fn walk(receiver: &Receiver, octets: &[u8], mut each: impl FnMut(&[u8
 mod tests {
     use super::*;
     use weft_stream::frame::{self, write_header};
-    use weft_stream::Word;
+    use weft_stream::{ConnectionData, Word};
 
     fn write(stag: u32, to: u64, payload: &[u8]) -> Vec<u8> {
         let (trailer, len) = frame::trailer(payload.len(), 0);
@@ -111,7 +111,8 @@ mod tests {
     #[test]
     fn the_streams_octets_are_seen_past_those_for_mapped_memory() {
         let own = Receiver::connection_data(1, 0x1000, 2, 0x2000);
-        let mut receiver = Receiver::new(&own, &own, false);
+        let peer = ConnectionData { weft: false, ..own };
+        let mut receiver = Receiver::new(&own, &peer, false);
         receiver.begin_mapping();
         let mut octets = write(1, 0x1000, b"stream");
         octets.extend(write(9, 0x7000, b"mapped"));
@@ -132,7 +133,7 @@ mod tests {
         // A fault ends it.
         octets[16 + 6 + 6 + 4] ^= 0xff;
         seen.clear();
-        receiver = Receiver::new(&own, &own, false);
+        receiver = Receiver::new(&own, &peer, false);
         walk(&receiver, &octets, |some| {
             seen.extend_from_slice(some);
             true

@@ -41,6 +41,10 @@ pub(super) enum Ahead {
 /// The steps of a call that goes on as long as there is something.
 #[derive(Default)]
 pub(super) struct Steps {
+    /// A Write whose payload is there is begun, where there is room for none of that: its header is taken.
+    pub(super) begins_writes: bool,
+    /// The payload of a Write is there that was not begun.
+    pub(super) is_at_write: bool,
     /// Octets of framing since the last one of the stream.
     framing: usize,
     /// The last step took all that there was.
@@ -57,10 +61,21 @@ impl Connection<'_> {
             return Ok(Received::Nothing);
         }
         let mut receiving = self.take_receiving()?;
+        let received = self.receive_steps(&mut receiving, room, from);
+        self.keep_mark(&mut receiving);
+        received
+    }
+
+    fn receive_steps(
+        &self,
+        receiving: &mut Held<'_, Receiving>,
+        room: &UserBuffers,
+        from: usize,
+    ) -> Result<Received, Errno> {
         let (mut got, mut steps) = (0, Steps::default());
         // What comes after the socket was empty is the next call's.
         while from + got < room.octets() && (got == 0 || !steps.has_drained) {
-            match self.bounded_step(&mut receiving, room, from + got, &mut steps) {
+            match self.bounded_step(receiving, room, from + got, &mut steps) {
                 Ok(Received::Octets(octets)) => got += octets,
                 // What was received is told first; an error or the end is met again.
                 _ if got > 0 => break,
@@ -70,48 +85,9 @@ impl Connection<'_> {
         if self.slot.is_mapped_here() {
             // Somebody may watch mapped memory alone, and nobody would tell of what stands before the next octets. An
             // error is met again.
-            let _ = self.skip_framing(&mut receiving);
+            let _ = self.skip_framing(receiving);
         }
         Ok(Received::Octets(got))
-    }
-
-    /// Throws octets of the stream away: as many as there are, and no more than `octets`.
-    ///
-    /// # Errors
-    /// The connection is over.
-    pub fn discard(&self, octets: usize) -> Result<Received, Errno> {
-        let mut gone = 0;
-        while gone < octets {
-            match self.look() {
-                Ok(Received::Octets(_)) => {}
-                _ if gone > 0 => break,
-                other => return other,
-            }
-            let mut receiving = self.take_receiving()?;
-            let Next::Payload(left) = receiving.receiver.next() else {
-                continue;
-            };
-            let now = (octets - gone).min(left as usize);
-            receiving.beside().spans = Spans::of_payload(now);
-            receiving.commit();
-            match stream::discard(self.fd, now) {
-                // It ended in the middle of a message.
-                Ok(0) if gone == 0 => return self.at_end(&receiving.receiver),
-                Ok(0) => break,
-                Ok(now) => {
-                    self.take_payload(&mut receiving, now);
-                    gone += now;
-                }
-                Err(_) => break,
-            }
-        }
-        // Framing that follows would be told as if it were more.
-        let _ = self.look();
-        Ok(if gone > 0 {
-            Received::Octets(gone)
-        } else {
-            Received::Nothing
-        })
     }
 
     /// One step of a call that goes on while framing comes, up to a bound: a peer that sends nothing else, as fast as
@@ -126,7 +102,7 @@ impl Connection<'_> {
         // Octets for mapped memory are what the program asked for.
         let is_mapped = matches!(receiving.receiver.next(), Next::Mapped { .. });
         let before = receiving.taken;
-        let received = self.receive_step(receiving, room, got, &mut steps.has_drained)?;
+        let received = self.receive_step(receiving, room, got, steps)?;
         steps.framing = match received {
             Received::Octets(0) if !is_mapped => {
                 steps.framing + receiving.taken.wrapping_sub(before) as usize
@@ -145,15 +121,29 @@ impl Connection<'_> {
         receiving: &mut Held<'_, Receiving>,
         room: &UserBuffers,
         got: usize,
-        has_drained: &mut bool,
+        steps: &mut Steps,
     ) -> Result<Received, Errno> {
-        *has_drained = false;
+        (steps.has_drained, steps.is_at_write) = (false, false);
         self.pass_on(receiving)?;
         if let Next::Mapped { stag, to, left } = receiving.receiver.next() {
             return self.place(receiving, stag, to, left);
         }
+        let unseen = self.unseen_at_once(receiving, room, got..room.octets());
+        if unseen > 0 {
+            let received =
+                self.take_unseen(receiving, room, got, unseen, &mut steps.has_drained)?;
+            self.pass_on(receiving)?;
+            return Ok(received);
+        }
         let left = room.octets() - got;
-        let (spans, all) = match self.look_ahead(receiving, left)? {
+        let is_left_there = left == 0 && !steps.begins_writes;
+        let seen_for = if is_left_there { 1 } else { left };
+        let (spans, all) = match self.look_ahead(receiving, seen_for)? {
+            // A thread that waits for a Write of a few octets in the kernel would not be woken for the rest of it.
+            Ahead::Spans(spans, _) if is_left_there && spans.payload() > 0 => {
+                steps.is_at_write = true;
+                return Ok(Received::Octets(0));
+            }
             Ahead::Spans(spans, all) => (spans, all),
             Ahead::Nothing => return Ok(Received::Nothing),
             Ahead::End => return Ok(Received::End),
@@ -163,7 +153,7 @@ impl Connection<'_> {
             Some(took) => took,
             None => return Ok(self.nothing_more(&receiving.receiver)),
         };
-        *has_drained = taken < asked || all.is_some_and(|all| taken >= all);
+        steps.has_drained = taken < asked || all.is_some_and(|all| taken >= all);
         let octets = self.account(receiving, &spans, taken)?;
         self.pass_on(receiving)?;
         Ok(Received::Octets(octets))
@@ -262,8 +252,7 @@ impl Connection<'_> {
         room: &UserBuffers,
         got: usize,
     ) -> Result<Option<(usize, usize)>, Errno> {
-        receiving.beside().spans = *spans;
-        receiving.commit();
+        receiving.begin_to_take(*spans);
         let mut receives = Receives::new();
         let (mut scratch, mut at) = (&mut receiving.beside().scratch[..], got);
         for span in spans.iter() {
@@ -323,17 +312,23 @@ impl Connection<'_> {
                 break;
             }
         }
+        self.note_taken(receiving)?;
+        Ok(payload)
+    }
+
+    /// What was taken from the socket was acted on. Whoever has called this keeps the mark where it takes no more.
+    pub(super) fn note_taken(&self, receiving: &mut Held<'_, Receiving>) -> Result<(), Errno> {
         receiving.keep_up();
         self.slot.end_probing();
         self.slot
             .set_owes_message(receiving.receiver.owes_message());
-        self.set_mark(receiving);
+        receiving.beside().mark_is_due = 1;
         if receiving.receiver.has_begun() && self.slot.state() == State::Listening {
             let mut sending = self.take_sending()?;
             self.slot.advance(State::Listening, State::Open);
             self.send_kept(&mut sending)?;
         }
-        Ok(payload)
+        Ok(())
     }
 
     /// Octets of the stream were taken that the receiver has before it.
@@ -366,7 +361,7 @@ impl Connection<'_> {
     }
 
     /// The socket has no octets: whether any may come.
-    fn nothing_more(&self, receiver: &Receiver) -> Received {
+    pub(super) fn nothing_more(&self, receiver: &Receiver) -> Received {
         if receiver.has_ended() || self.slot.receives_no_more() {
             Received::End
         } else {

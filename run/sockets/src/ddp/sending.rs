@@ -31,19 +31,12 @@ impl Connection<'_> {
     pub fn send(&self, data: &UserBuffers, from: usize, flags: i32) -> Result<usize, Errno> {
         let mut sending = self.take_sending()?;
         let whole = data.octets() - from;
-        match self.slot.state() {
-            State::Open => {}
-            State::Asked | State::Accepted | State::Answering => {
-                return self.send_early(&mut sending, data, from, EARLY_MAX)
-            }
-            // What is kept leaves all at once if the other end is not Weft.
-            State::Connecting if self.is_asking() => {
-                let room = stream::send_room(self.fd).unwrap_or(0);
-                let most = EARLY_MAX.min(room.saturating_sub(BESIDE_A_SEND));
-                return self.send_early(&mut sending, data, from, most);
-            }
-            State::Over(errno) => return Err(errno),
-            _ => return Err(libc::EAGAIN),
+        if let Some(most) = self.kept_early()? {
+            return self.send_early(&mut sending, most, whole, |room| {
+                let octets = from..from + room.len();
+                let is_read = data.read_range(octets, room);
+                is_read.map(|()| room.len()).map_err(|_| libc::EFAULT)
+            });
         }
         let mut done = 0;
         while done < whole {
@@ -88,29 +81,50 @@ impl Connection<'_> {
         self.flush(&mut sending, 0)
     }
 
-    /// Keeps octets of the stream, no more than `most` in all, until the Reply says where they go, or the answer that
-    /// there will be none: a program may write before the other has accepted.
-    fn send_early(
+    /// How many octets of the stream may be kept in all before the other end has said where they go; nothing once it
+    /// has.
+    ///
+    /// # Errors
+    /// `EAGAIN` where none may; or the connection is over.
+    pub(super) fn kept_early(&self) -> Result<Option<usize>, Errno> {
+        match self.slot.state() {
+            State::Open => Ok(None),
+            State::Asked | State::Accepted | State::Answering => Ok(Some(EARLY_MAX)),
+            // What is kept leaves all at once if the other end is not Weft.
+            State::Connecting if self.is_asking() => {
+                let room = stream::send_room(self.fd).unwrap_or(0);
+                Ok(Some(EARLY_MAX.min(room.saturating_sub(BESIDE_A_SEND))))
+            }
+            State::Over(errno) => Err(errno),
+            _ => Err(libc::EAGAIN),
+        }
+    }
+
+    /// Keeps `wanted` octets of the stream, no more than `most` in all, until the Reply says where they go, or the
+    /// answer that there will be none: a program may write before the other has accepted. `read` puts them into the
+    /// room it is given, or fewer, and says how many.
+    pub(super) fn send_early(
         &self,
         sending: &mut Held<'_, Sending>,
-        data: &UserBuffers,
-        from: usize,
         most: usize,
+        wanted: usize,
+        read: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
     ) -> Result<usize, Errno> {
         if sending.shut_down > 0 {
             return Err(libc::EPIPE);
         }
         let at = WRITE_HEADER_LEN + sending.early as usize;
-        let now = (data.octets() - from).min(most.saturating_sub(sending.early as usize));
-        let mut rest = self.take_octets(&self.slot.rest)?;
-        data.read_range(from..from + now, &mut rest[at..at + now])
-            .map_err(|_| libc::EFAULT)?;
-        sending.early += now as u32;
-        self.slot.set_has_rest(true);
-        if now == 0 && data.octets() > from {
+        let now = wanted.min(most.saturating_sub(sending.early as usize));
+        if now == 0 && wanted > 0 {
             return Err(libc::EAGAIN);
         }
-        Ok(now)
+        let mut rest = self.take_octets(&self.slot.rest)?;
+        let octets = read(&mut rest[at..at + now])?;
+        if octets > 0 {
+            sending.early += octets as u32;
+            self.slot.set_has_rest(true);
+        }
+        Ok(octets)
     }
 
     /// Makes an FPDU of what was kept: the Reply is there.

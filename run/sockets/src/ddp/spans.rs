@@ -148,13 +148,14 @@ impl Spans {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft_stream::{frame, Sender};
+    use weft_stream::{frame, ConnectionData, Sender};
 
     fn ends() -> (Sender, Receiver) {
         let own = Receiver::connection_data(1, 0x1000, 2, 0x2000);
+        let peer = ConnectionData { weft: false, ..own };
         (
-            Sender::new(&own, 64_768, false),
-            Receiver::new(&own, &own, false),
+            Sender::new(&peer, 64_768, false),
+            Receiver::new(&own, &peer, false),
         )
     }
 

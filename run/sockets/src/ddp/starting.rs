@@ -11,7 +11,7 @@ use weft_stream::start::{self, Agreed};
 use weft_stream::{ConnectionData, Receiver, Sender};
 
 use super::directions::{Held, Numbers, Receiving, Sending};
-use super::marks::FRAMING_ALONE_MAX;
+use super::marks::SHORTEST_WRITE;
 use super::slot::State;
 use super::Connection;
 use crate::Errno;
@@ -64,7 +64,7 @@ impl Connection<'_> {
         }
         let own = self.begin(&mut receiving);
         // The Reply is none of the program's: it is to wake nobody.
-        let more_than_a_reply = start::START_LEN as i32 + FRAMING_ALONE_MAX as i32 + 1;
+        let more_than_a_reply = start::START_LEN as i32 + SHORTEST_WRITE as i32;
         let _ = set_int(
             self.fd,
             libc::SOL_SOCKET,

@@ -12,6 +12,7 @@ use zerocopy::FromBytes;
 use super::directions::{shut_down, Held, Receiving, Sending};
 use super::sending::FRAMES_MAX;
 use super::slot::{State, PAYLOAD_MAX};
+use super::spans::FRAMING_MAX;
 use super::Connection;
 use crate::Errno;
 
@@ -129,22 +130,32 @@ impl Connection<'_> {
             .wrapping_sub(receiving.beside().base)
             .wrapping_sub(receiving.taken);
         let spans = std::mem::take(&mut receiving.beside().spans);
+        let is_unseen = std::mem::take(&mut receiving.beside().takes_unseen) != 0;
         self.tell_mark_again(receiving);
         // It died in a call that takes nothing, and these are of one before that, which is done.
         if taken == 0 {
             return Ok(());
         }
-        if taken as usize > spans.payload() + spans.framing() {
+        let most = match is_unseen {
+            true => FRAMING_MAX,
+            false => spans.payload() + spans.framing(),
+        };
+        if taken as usize > most {
             return Err(self.break_off(&DIED));
         }
         // What of it was the stream's is gone, as it is with the kernel.
-        self.account(receiving, &spans, taken as usize).map(drop)
+        match is_unseen {
+            true => self.account_unseen(receiving, taken as usize, None)?,
+            false => self.account(receiving, &spans, taken as usize)?,
+        };
+        self.keep_mark(receiving);
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{open, pair};
+    use super::super::testing::{open, pair, pair_of};
     use super::super::{Received, Slot};
     use super::*;
     use weft_os::dgram::{get_int, ready, set_int};
@@ -238,11 +249,15 @@ mod tests {
         const SEGMENT_MAX: usize = 1300;
         weft_os::process::watch();
         weft_os::user::guard_copies();
-        for crc in [false, true] {
+        // A peer's window of a few KiB makes the kernel's segments short.
+        let receive_buffers = [None, Some(2 << 10), Some(5 << 10), Some(20 << 10)];
+        let cases = [false, true].into_iter();
+        let cases = cases.flat_map(|crc| receive_buffers.map(|octets| (crc, octets)));
+        for (crc, receive_buffer) in cases {
             let mut rests = Vec::new();
             for step in 1..40 {
                 let mut octets = vec![7; 1777 * step];
-                let (slots, sockets) = (Slot::make(2).unwrap(), pair());
+                let (slots, sockets) = (Slot::make(2).unwrap(), pair_of(receive_buffer));
                 slots.iter().for_each(|slot| slot.set_wants_crc(crc));
                 let [client, _server] = open(slots, &sockets);
                 let send = |octets: &mut [u8]| client.send(&OwnBuffer::from(octets), 0, 0);
@@ -254,7 +269,7 @@ mod tests {
             }
             rests.retain(|left| *left > 0);
             assert!(rests.iter().all(|left| *left <= SEGMENT_MAX), "{rests:?}");
-            assert!(rests.is_empty(), "{rests:?}, crc {crc}");
+            assert!(rests.is_empty(), "{rests:?}, crc {crc}, {receive_buffer:?}");
         }
     }
 }

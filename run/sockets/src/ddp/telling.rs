@@ -9,14 +9,16 @@ use super::Connection;
 use crate::Errno;
 
 impl Connection<'_> {
-    /// Takes framing that is at this place of the scratch, and that began at this place of the socket.
+    /// Takes framing that is at this place of the scratch, and that began at this place of the socket; gives how many
+    /// octets of the place are framing.
     pub(super) fn take_framing(
         &self,
         receiving: &mut Held<'_, Receiving>,
         place: Range<usize>,
         mut behind: u32,
-    ) -> Result<(), Errno> {
-        let Range { start: mut at, end } = place;
+    ) -> Result<usize, Errno> {
+        let Range { start, end } = place;
+        let mut at = start;
         while at < end {
             let (core, beside) = receiving.split();
             let framing = core.receiver.take_framing(&beside.scratch[at..end]);
@@ -41,7 +43,7 @@ impl Connection<'_> {
                 None => {}
             }
         }
-        Ok(())
+        Ok(at - start)
     }
 
     /// The end of a peer that is not Weft is a word and no FIN. Whoever takes the word is one of many who may wait for

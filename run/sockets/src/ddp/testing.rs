@@ -3,13 +3,22 @@
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 
-use weft_os::dgram::ready;
+use weft_os::dgram::{ready, set_int};
 
 use super::{Connection, Settled, Slot};
 
 /// The sockets of a connection, the one that connected first.
 pub(super) fn pair() -> [TcpStream; 2] {
+    pair_of(None)
+}
+
+/// The same, where the other has a receive buffer of so many octets.
+pub(super) fn pair_of(receive_buffer: Option<i32>) -> [TcpStream; 2] {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    if let Some(octets) = receive_buffer {
+        let fd = listener.as_raw_fd();
+        set_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, octets).unwrap();
+    }
     [
         TcpStream::connect(listener.local_addr().unwrap()).unwrap(),
         listener.accept().unwrap().0,

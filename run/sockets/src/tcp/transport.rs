@@ -205,7 +205,7 @@ impl Streams {
         // An error is something to be told.
         let settled = connection.settle();
         let is_readable = match settled {
-            Ok(Settled::Open) => match connection.glance() {
+            Ok(Settled::Open) => match connection.look() {
                 Ok(Received::Octets(_)) => connection.has_low_water(),
                 looked => looked != Ok(Received::Nothing),
             },

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::map::{place_of_write, Map, ENTRY_LEN};
+use weft_iwarp::mpa::fpdu::crc32c;
 
 const ENTRIES: u16 = 3;
 const MAPPED_STAG: u32 = 0x9abc;
@@ -153,7 +154,7 @@ fn the_table_takes_whole_entries_only() {
 
 #[test]
 fn octets_for_mapped_memory_are_none_of_the_streams() {
-    let mut receiver = receiver(&own());
+    let mut receiver = receiver(&foreign());
     receiver.begin_mapping();
     let octets = write_to(MAPPED_STAG, 0x5010, b"mapped");
     let framing = receiver.take_framing(&octets).unwrap();
@@ -167,7 +168,7 @@ fn octets_for_mapped_memory_are_none_of_the_streams() {
     let (to, left) = (0x5014, 2);
     assert_eq!(receiver.next(), Next::Mapped { stag, to, left });
     receiver.take_mapped(2);
-    // The stream goes on where it was, and no message counts what was mapped.
+    // The stream goes on where it was, and a message that counts octets does not count what was mapped.
     let mut behind = octets[16 + 6..].to_vec();
     behind.extend(write(TO, b"four"));
     behind.extend(message(1, Word::Data(4)));

@@ -1,0 +1,126 @@
+//! What the kernel tells of a TCP connection beside its octets: `TCP_INFO`, `SO_MEMINFO`.
+
+use super::{unacknowledged, unread};
+use crate::sys;
+
+/// The connection's round trip, as the kernel measured it.
+pub fn round_trip(fd: i32) -> std::time::Duration {
+    // struct tcp_info of include/uapi/linux/tcp.h: where the smoothed round trip in microseconds is.
+    const RTT: usize = 68;
+    const OCTETS: usize = RTT + 4;
+    let micros = tcp_info::<OCTETS>(fd).and_then(|info| info[RTT..].first_chunk().copied());
+    std::time::Duration::from_micros(micros.map_or(0, u32::from_ne_bytes).into())
+}
+
+/// Octets that fit into the socket's send buffer, as the kernel counts them: with what it needs beside them. A send of
+/// fewer is taken whole.
+pub fn send_room(fd: i32) -> Option<usize> {
+    let memory = memory(fd)?;
+    Some(memory[SNDBUF].saturating_sub(memory[WMEM_QUEUED]) as usize)
+}
+
+/// How much memory the octets take that the socket has received, as the kernel counts it, and how much they may take.
+pub fn receive_memory(fd: i32) -> Option<(usize, usize)> {
+    let memory = memory(fd)?;
+    Some((memory[RMEM_ALLOC] as usize, memory[RCVBUF] as usize))
+}
+
+/// Octets of the connection's segments, where they are far shorter than its path would carry: the kernel makes none
+/// that is longer than half of the largest window that the peer has given. It needs memory beside each.
+pub fn short_segment(fd: i32) -> Option<usize> {
+    // struct tcp_info of include/uapi/linux/tcp.h: where the size of segments and the path's MTU are.
+    const SEGMENT: usize = 16;
+    const PATH: usize = 60;
+    const OCTETS: usize = PATH + 4;
+    let info = tcp_info::<OCTETS>(fd)?;
+    let number = |at: usize| info[at..].first_chunk().map(|it| u32::from_ne_bytes(*it));
+    let (segment, path) = (number(SEGMENT)? as usize, number(PATH)? as usize);
+    (segment < path / 2).then_some(segment.max(1))
+}
+
+// Which of them is what, as include/uapi/linux/sock_diag.h numbers them.
+const RMEM_ALLOC: usize = 0;
+const RCVBUF: usize = 1;
+const SNDBUF: usize = 3;
+const WMEM_QUEUED: usize = 5;
+const MEMORY_COUNT: usize = 9;
+
+/// What the kernel says of the socket's memory.
+fn memory(fd: i32) -> Option<[u32; MEMORY_COUNT]> {
+    let mut values = [0u32; MEMORY_COUNT];
+    let mut len = std::mem::size_of_val(&values) as u32;
+    let args = [
+        fd as usize,
+        libc::SOL_SOCKET as usize,
+        libc::SO_MEMINFO as usize,
+        values.as_mut_ptr() as usize,
+        std::ptr::from_mut(&mut len) as usize,
+        0,
+    ];
+    // SAFETY: the kernel writes as many octets as `len` says to `values`, and the length.
+    unsafe { sys::call(libc::SYS_getsockopt, args) }.ok()?;
+    Some(values)
+}
+
+/// How much a connection has carried, in octets that wrap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// What the socket has taken to send.
+    pub sent: u32,
+    /// What was taken from it.
+    pub received: u32,
+}
+
+/// How much the connection has carried, but for what is constant for its life. For who sends and receives nothing
+/// meanwhile.
+pub fn counts(fd: i32) -> Option<Counts> {
+    // struct tcp_info of include/uapi/linux/tcp.h: where the octets acknowledged and received are.
+    const ACKED: usize = 120;
+    const RECEIVED: usize = 128;
+    const OCTETS: usize = 136;
+    // What is acknowledged while this looks leaves the one count for the other.
+    for _ in 0..100 {
+        let before = tcp_info::<OCTETS>(fd)?;
+        let (unacknowledged, unread) = (unacknowledged(fd), unread(fd));
+        let after = tcp_info::<OCTETS>(fd)?;
+        let number = |info: &[u8; OCTETS], at: usize| {
+            u64::from_ne_bytes(*info[at..].first_chunk().unwrap_or(&[0; 8])) as u32
+        };
+        let (acked, received) = (number(&after, ACKED), number(&after, RECEIVED));
+        if (number(&before, ACKED), number(&before, RECEIVED)) != (acked, received) {
+            continue;
+        }
+        let end = u32::from(ENDED.contains(&after[0]));
+        return Some(Counts {
+            sent: acked.wrapping_add(unacknowledged as u32),
+            received: received.wrapping_sub(unread as u32).wrapping_sub(end),
+        });
+    }
+    None
+}
+
+/// Whether the peer has ended its direction (FIN), or the connection is over. Where this end has shut its receiving
+/// direction down, `poll` says so of any connection.
+pub fn peer_has_ended(fd: i32) -> bool {
+    tcp_info::<8>(fd).is_none_or(|info| ENDED.contains(&info[0]))
+}
+
+/// The states of a connection whose peer has ended its direction (include/net/tcp_states.h).
+const ENDED: [u8; 4] = [7, 8, 9, 11];
+
+/// The first octets of `TCP_INFO`; nothing where the kernel has fewer.
+fn tcp_info<const OCTETS: usize>(fd: i32) -> Option<[u8; OCTETS]> {
+    let mut info = [0; OCTETS];
+    let mut len = OCTETS as u32;
+    let args = [
+        fd as usize,
+        libc::IPPROTO_TCP as usize,
+        libc::TCP_INFO as usize,
+        info.as_mut_ptr() as usize,
+        std::ptr::from_mut(&mut len) as usize,
+        0,
+    ];
+    // SAFETY: the kernel writes as many octets as `len` says to `info`, and the length.
+    unsafe { sys::call(libc::SYS_getsockopt, args) }.ok()?;
+    (len as usize == OCTETS).then_some(info)
+}
