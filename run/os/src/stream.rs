@@ -177,6 +177,24 @@ pub fn take(fd: i32, room: &mut [u8]) -> Result<usize, i32> {
     receive(fd, room, 0)
 }
 
+/// Gives octets to the socket; gives how many it took. `flags` as of `send`. No call sends SIGPIPE.
+///
+/// # Errors
+/// The errno of `send`, which does not wait.
+pub fn give(fd: i32, octets: &[u8], flags: i32) -> Result<usize, i32> {
+    let flags = flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    let args = [
+        fd as usize,
+        octets.as_ptr() as usize,
+        octets.len(),
+        flags as usize,
+        0,
+        0,
+    ];
+    // SAFETY: the kernel reads `octets`.
+    unsafe { sys::call(libc::SYS_sendto, args) }
+}
+
 fn receive(fd: i32, room: &mut [u8], flags: i32) -> Result<usize, i32> {
     let flags = (flags | libc::MSG_DONTWAIT) as usize;
     let args = [

@@ -17,7 +17,7 @@ const SEGMENT: usize = 1280 - 60;
 /// What the kernel needs beside the octets of a segment of its own.
 const BESIDE_A_SEGMENT: usize = 1536;
 /// The most octets around the payload of one FPDU with a message behind it.
-const AROUND_MAX: usize = WRITE_HEADER_LEN + TRAILER_LEN_MAX + MESSAGE_LEN;
+pub(super) const AROUND_MAX: usize = WRITE_HEADER_LEN + TRAILER_LEN_MAX + MESSAGE_LEN;
 
 /// What a socket takes of octets of the stream in one send.
 pub(super) enum Fits {

@@ -59,6 +59,7 @@ mod sending;
 pub mod shown;
 pub mod slot;
 pub mod slots;
+mod small;
 mod spans;
 mod starting;
 mod state;

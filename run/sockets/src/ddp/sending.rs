@@ -11,6 +11,7 @@ use weft_stream::Word;
 use super::directions::{shut_down, Held, Sending};
 use super::fitting::{end_of_segment, Fits, BESIDE_A_SEND};
 use super::slot::{State, PAYLOAD_MAX};
+use super::small::SMALL_MAX;
 use super::Connection;
 use crate::Errno;
 
@@ -173,6 +174,11 @@ impl Connection<'_> {
         }
         if !self.flush(sending, flags)? {
             return Ok(0);
+        }
+        if data.octets() - from <= SMALL_MAX {
+            if let Some(sent) = self.send_small(sending, data, from, flags)? {
+                return Ok(sent);
+            }
         }
         let most = FRAMES_MAX * PAYLOAD_MAX;
         let end = data.octets().min(from + most);
