@@ -180,6 +180,17 @@ impl Connection<'_> {
                 return Ok(sent);
             }
         }
+        self.send_large(sending, data, from, flags)
+    }
+
+    /// Sends octets by a list of parts, or by way of the rest where the socket may not take them whole.
+    fn send_large(
+        &self,
+        sending: &mut Held<'_, Sending>,
+        data: &UserBuffers,
+        from: usize,
+        flags: i32,
+    ) -> Result<usize, Errno> {
         let most = FRAMES_MAX * PAYLOAD_MAX;
         let end = data.octets().min(from + most);
         // An FPDU cannot stop where the program's memory does.
