@@ -1,9 +1,9 @@
 //! A byte stream over DDP, as rsockets (version 1) puts it on the wire, as data.
 //!
-//! The octets of a stream travel as RDMA Writes, each followed sooner or later by a Send of four octets, the *message
-//! word*, that says how many there were. The crate makes and reads the framing around them and never holds an octet of
-//! the stream itself: where the next ones lie, and how many, is all it says. It makes no system call, has no clock and
-//! allocates nothing: it runs within a program's socket calls, wherever those are made.
+//! The octets of a stream travel as RDMA Writes. To a peer that is not Weft each is followed sooner or later by a Send
+//! of four octets, the *message word*, that says how many there were. The crate makes and reads the framing around them
+//! and never holds an octet of the stream itself: where the next ones lie, and how many, is all it says. It makes no
+//! system call, has no clock and allocates nothing: it runs within a program's socket calls, wherever those are made.
 //!
 //! | module | what it holds |
 //! | --- | --- |
