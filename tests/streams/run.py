@@ -9,6 +9,7 @@ part of the seconds. A run that fails is told by its seed and played again: flak
 may be left of it: descriptors, processes, memory. The last line is `N passed, N failed, N skipped`.
 """
 import argparse
+import itertools
 import os
 import re
 import subprocess
@@ -29,8 +30,13 @@ KINDS = {"plain": [], "forks": ["--forks"], "kills": ["--kills"]}
 SAID = re.compile(r"connections (\d+), ends over DDP (\d+), octets (\d+), steps (\d+), forks (\d+), kills (\d+), "
                   r"cut (\d+), resets (\d+), pages (-?\d+)")
 NAMES = ("connections", "over DDP", "octets", "steps", "forks", "kills", "cut", "resets", "pages")
-# A run takes a second. The program itself sees when nothing moves (20 s); this is for one that does not end.
+# A run takes a second. The program itself sees when nothing moves (20 s); this is for one that does not end. The
+# kernel's TCP has some that take long: where a sender's segment is a little longer than a receiver's window, each
+# window's octets wait 200 ms.
 RUN_LIMIT = 120
+DDP_LIMIT = 60
+# Runs that took 105 and 20 s, as DDP had such segments too.
+KNOWN = {("ddp", "plain"): (1795722681, 1795707191)}
 # Connections that the program has at a time, of two ends each, and what each may take of the shared memory: its first
 # page, and what was not given back of the rest. Some linger when it ends.
 ENDS_AT_A_TIME, PAGES_OF_EACH, PAGES_OF_ALL = 2 * 5 + 20, 30, 40
@@ -59,7 +65,7 @@ class Stage:
         command = [self.program, "--seed", str(seed), "--connections", str(self.connections), *KINDS[kind]]
         process = Process([str(word) for word in command], environment, self.work / f"log{self.runs}", cwd=self.work)
         try:
-            ended = process.wait(RUN_LIMIT)
+            ended = process.wait(DDP_LIMIT if mode.startswith("ddp") else RUN_LIMIT)
         finally:
             process.stop()
         result = process.result()
@@ -96,6 +102,7 @@ def play(stage, mode, kind, seeds, seconds):
     """Runs one seed after the other; how it went, and why."""
     end = time.monotonic() + seconds
     sums, runs, flaky = {}, 0, None
+    seeds = itertools.chain(KNOWN.get((mode, kind), ()), seeds)
     while runs == 0 or time.monotonic() < end:
         seed = next(seeds)
         why, counts = stage.run(mode, kind, seed)

@@ -307,22 +307,46 @@ impl Receiver {
     ///
     /// # Errors
     /// The peer broke the protocol. The connection is over then.
+    #[inline]
     pub fn take_framing(&mut self, octets: &[u8]) -> Result<Framing, Fault> {
-        let mut taken = 0;
+        // Nearly all framing is the end of one Write and the beginning of the next.
+        let mut taken = self.take_trailer(octets);
+        if self.take_next_write(&octets[taken..]) {
+            taken += WRITE_HEADER_LEN;
+        } else if taken < octets.len() {
+            return self.take_units(octets, taken);
+        }
+        Ok(Framing { taken, event: None })
+    }
+
+    /// Takes what has come of the padding and the CRC behind a payload; gives how many octets that is.
+    #[inline]
+    fn take_trailer(&mut self, octets: &[u8]) -> usize {
+        if self.phase != IN_TRAILER {
+            return 0;
+        }
+        let now = octets.len().min(usize::from(self.trailer));
+        self.trailer -= now as u8;
+        if self.trailer == 0 {
+            self.phase = IN_HEADER;
+        }
+        now
+    }
+
+    /// Takes framing of every kind, behind the first `taken` of these octets.
+    #[inline(never)]
+    fn take_units(&mut self, octets: &[u8], mut taken: usize) -> Result<Framing, Fault> {
         while let Next::Framing(wanted) = self.next() {
             let octets = &octets[taken..];
             let now = wanted.min(octets.len());
             if now == 0 {
                 break;
             }
-            taken += now;
             if self.phase == IN_TRAILER {
-                self.trailer -= now as u8;
-                if self.trailer == 0 {
-                    self.phase = IN_HEADER;
-                }
+                taken += self.take_trailer(octets);
                 continue;
             }
+            taken += now;
             let held = usize::from(self.held_len);
             self.held[held..held + now].copy_from_slice(&octets[..now]);
             self.held_len += now as u8;

@@ -81,11 +81,13 @@ impl Sender {
     }
 
     /// The peer is Weft.
+    #[inline]
     pub fn is_to_weft(&self) -> bool {
         self.flags & WEFT != 0
     }
 
     /// FPDUs carry a CRC.
+    #[inline]
     pub fn has_crc(&self) -> bool {
         self.flags & CRC != 0
     }
@@ -96,6 +98,7 @@ impl Sender {
     }
 
     /// Octets that may leave now: 0 while the peer has given no window or no credit for more.
+    #[inline]
     pub fn room(&self) -> u32 {
         if self.is_to_weft() {
             return VALUE_MAX;
@@ -154,7 +157,14 @@ impl Sender {
         Some(octets)
     }
 
+    /// Octets of the stream that may leave now in one Write.
+    #[inline]
+    pub fn at_once(&self) -> usize {
+        self.payload_max().min(self.room() as usize)
+    }
+
     /// The most octets of payload of one Write.
+    #[inline]
     pub(crate) fn payload_max(&self) -> usize {
         (self.payload_max as usize).max(1)
     }
@@ -163,11 +173,25 @@ impl Sender {
         &self.targets[usize::from(self.current) % TARGETS]
     }
 
+    /// What stands before a Write of the next octets of the stream.
+    #[inline]
+    pub fn write_header(&self, payload: usize) -> [u8; WRITE_HEADER_LEN] {
+        let target = self.target();
+        frame::write_header(target.stag, target.to, payload)
+    }
+
     /// Begins a Write of the next octets of the stream: what stands before them.
     pub(crate) fn begin_write(&mut self, payload: usize) -> [u8; WRITE_HEADER_LEN] {
+        let header = self.write_header(payload);
+        self.written(payload);
+        header
+    }
+
+    /// A Write of so many octets, of no more than [`Sender::at_once`], leaves.
+    #[inline]
+    pub fn written(&mut self, payload: usize) {
         let (weft, at) = (self.is_to_weft(), usize::from(self.current) % TARGETS);
         let target = &mut self.targets[at];
-        let header = frame::write_header(target.stag, target.to, payload);
         target.to = target.to.wrapping_add(payload as u64);
         if !weft {
             self.unannounced += payload as u32;
@@ -176,11 +200,11 @@ impl Sender {
                 self.current = (at as u8 + 1) % TARGETS as u8;
             }
         }
-        header
     }
 
     /// Tells of the octets written since the last message; `None` where there are none, and where the peer is Weft,
     /// which takes them as they come (decision 0040).
+    #[inline]
     pub fn announce(&mut self) -> Option<[u8; MESSAGE_LEN]> {
         if self.unannounced == 0 {
             return None;

@@ -3,6 +3,8 @@
 //! They may be unmapped, may overlap, and other threads may change them: only guarded copies and the
 //! kernel touch them.
 
+mod range;
+
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::{Deref, Range};
@@ -11,6 +13,7 @@ use crate::guard;
 use crate::sys::IoVec;
 
 pub use crate::mem::Unmapped;
+pub use range::UserRange;
 
 /// Ranges a list holds; who brings more is served by the kernel alone.
 pub const RANGES_MAX: usize = 16;
@@ -158,6 +161,16 @@ impl UserBuffers {
         })
     }
 
+    /// These octets where the list is one range, as that of nearly every call is.
+    #[inline]
+    fn of_only_part(&self, range: &Range<usize>) -> Option<IoVec> {
+        let [part] = self.ranges() else { return None };
+        (range.start < range.end && range.end <= part.len).then(|| IoVec {
+            base: part.base.wrapping_add(range.start),
+            len: range.end - range.start,
+        })
+    }
+
     /// How many of these octets can be read, from the first on: one of each page is looked at.
     pub fn readable(&self, range: Range<usize>) -> usize {
         let mut readable = 0;
@@ -177,23 +190,30 @@ impl UserBuffers {
     }
 
     /// Whether all of these octets can be written: one of each page is, with what it has.
+    #[inline]
     pub fn is_writable(&self, range: Range<usize>) -> bool {
-        self.parts(range).all(|part| {
-            // SAFETY: whoever made the list handed its octets over to be overwritten. Of the word that an octet is in
-            // the others are in the same page, and nothing changes: the exchange is one step.
-            let is_mapped = |addr: usize| unsafe {
-                guard::compare_exchange((addr & !7) as *mut u64, 0, 0).is_some()
-            };
-            let last = part.base.wrapping_add(part.len - 1);
-            let mut addr = part.base;
-            while addr / PAGE != last / PAGE {
-                if !is_mapped(addr) {
-                    return false;
-                }
-                addr = (addr / PAGE + 1).wrapping_mul(PAGE);
+        match self.of_only_part(&range) {
+            Some(part) => self.is_part_writable(part),
+            None => self.parts(range).all(|part| self.is_part_writable(part)),
+        }
+    }
+
+    /// Whether all octets of this part of the list, which has some, can be written.
+    fn is_part_writable(&self, part: IoVec) -> bool {
+        // SAFETY: whoever made the list handed its octets over to be overwritten. Of the word that an octet is in the
+        // others are in the same page, and nothing changes: the exchange is one step.
+        let is_mapped = |addr: usize| unsafe {
+            guard::compare_exchange((addr & !7) as *mut u64, 0, 0).is_some()
+        };
+        let last = part.base.wrapping_add(part.len - 1);
+        let mut addr = part.base;
+        while addr / PAGE != last / PAGE {
+            if !is_mapped(addr) {
+                return false;
             }
-            is_mapped(last)
-        })
+            addr = (addr / PAGE + 1).wrapping_mul(PAGE);
+        }
+        is_mapped(last)
     }
 
     /// Copies these octets of the list to the front of `out`.
@@ -203,7 +223,18 @@ impl UserBuffers {
     ///
     /// # Panics
     /// `out` is shorter than the range.
+    #[inline]
     pub fn read_range(&self, range: Range<usize>, out: &mut [u8]) -> Result<(), Unmapped> {
+        let Some(part) = self.of_only_part(&range) else {
+            return self.read_parts(range, out);
+        };
+        let out = &mut out[..part.len];
+        // SAFETY: the target is `out`, which is as long as the part.
+        let copied = unsafe { guard::copy(out.as_mut_ptr(), part.base as *const u8, part.len) };
+        copied.then_some(()).ok_or(Unmapped)
+    }
+
+    fn read_parts(&self, range: Range<usize>, out: &mut [u8]) -> Result<(), Unmapped> {
         let mut at = 0;
         for part in self.parts(range) {
             let out = &mut out[at..at + part.len];
@@ -219,7 +250,18 @@ impl UserBuffers {
     ///
     /// # Errors
     /// Not mapped.
+    #[inline]
     pub fn write_range(&self, range: Range<usize>, octets: &[u8]) -> Result<(), Unmapped> {
+        let Some(part) = self.of_only_part(&range) else {
+            return self.write_parts(range, octets);
+        };
+        let octets = &octets[..part.len.min(octets.len())];
+        // SAFETY: the target is the program's buffer, handed over to be overwritten.
+        let copied = unsafe { guard::copy(part.base as *mut u8, octets.as_ptr(), octets.len()) };
+        copied.then_some(()).ok_or(Unmapped)
+    }
+
+    fn write_parts(&self, range: Range<usize>, octets: &[u8]) -> Result<(), Unmapped> {
         let mut left = octets;
         for part in self.parts(range) {
             let (now, behind) = left.split_at(part.len.min(left.len()));
@@ -268,67 +310,6 @@ impl UserBuffers {
             at += len;
         }
         Ok(at)
-    }
-}
-
-/// A range of a program's octets that it hands over for longer than a call: until it says that it has it back.
-#[derive(Clone, Copy, Debug)]
-pub struct UserRange {
-    addr: usize,
-    len: usize,
-}
-
-impl UserRange {
-    /// The range.
-    ///
-    /// # Safety
-    /// As for [`UserBuffers::one`], while the value, a copy or what was made of them is used.
-    pub const unsafe fn new(addr: usize, len: usize) -> UserRange {
-        UserRange { addr, len }
-    }
-
-    /// How many octets it has.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether it has none.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Whether both are the same octets.
-    pub fn is_same(&self, other: &UserRange) -> bool {
-        (self.addr, self.len) == (other.addr, other.len)
-    }
-
-    /// So many of its octets, from `at` on.
-    ///
-    /// # Panics
-    /// There are not so many.
-    #[must_use]
-    pub fn part(&self, at: usize, len: usize) -> UserRange {
-        assert!(at <= self.len && len <= self.len - at);
-        UserRange {
-            addr: self.addr.wrapping_add(at),
-            len,
-        }
-    }
-
-    /// It as the buffer of one call.
-    pub fn buffers(&self) -> UserBuffers {
-        // SAFETY: whoever made the range vouches for its octets as long as it is used.
-        unsafe { UserBuffers::one(self.addr, self.len) }
-    }
-}
-
-impl From<&'static mut [u8]> for UserRange {
-    /// Memory of ours that is given away for ever, in place of a program's.
-    fn from(octets: &'static mut [u8]) -> UserRange {
-        UserRange {
-            addr: octets.as_mut_ptr() as usize,
-            len: octets.len(),
-        }
     }
 }
 

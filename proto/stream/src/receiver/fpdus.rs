@@ -6,12 +6,12 @@ use weft_iwarp::rdmap::ReadRequest;
 use weft_iwarp::{Msn, Opcode, QueueNumber, Stag};
 
 use super::{
-    Event, Receiver, BEGUN, BIG_ENDIAN, ENDED, HELD_MAX, IN_MAPPED, IN_PAYLOAD, IN_TRAILER, MAPPED,
-    OVER,
+    Event, Receiver, BEGUN, BIG_ENDIAN, ENDED, HELD_MAX, IN_HEADER, IN_MAPPED, IN_PAYLOAD,
+    IN_TRAILER, MAPPED, OVER, WEFT,
 };
 use crate::connection_data::{Target, TARGETS, TARGET_LEN};
 use crate::fault::Fault;
-use crate::frame::{trailer_len, WRITE_HEADER_LEN};
+use crate::frame::{trailer_len, write_header, WRITE_HEADER_LEN};
 use crate::map::{Map, ENTRY_LEN};
 use crate::word::{Word, WORD_LEN};
 
@@ -25,11 +25,18 @@ const TERMINATE_READ: usize = UNTAGGED_HEADER_LEN + 4;
 impl Receiver {
     /// How many octets of the FPDU at hand have to be held before anything can be done with it, as far as those that
     /// are held tell.
+    #[inline]
     pub(super) fn unit_len(&self) -> usize {
-        let held = &self.held[..usize::from(self.held_len)];
-        let Some(control) = held.get(LENGTH_LEN) else {
-            return KIND_LEN;
-        };
+        match usize::from(self.held_len) {
+            ..KIND_LEN => KIND_LEN,
+            held => self.unit_len_by_header(&self.held[..held]),
+        }
+    }
+
+    /// The same of an FPDU whose kind is held.
+    #[inline(never)]
+    fn unit_len_by_header(&self, held: &[u8]) -> usize {
+        let control = held[LENGTH_LEN];
         let ulpdu_len = usize::from(u16::from_be_bytes([held[0], held[1]]));
         if control & TAGGED != 0 {
             let Some(header) = held.get(..WRITE_HEADER_LEN) else {
@@ -48,6 +55,27 @@ impl Receiver {
             return TERMINATE_READ;
         }
         fpdu_len(ulpdu_len).clamp(UNTAGGED_HEADER_LEN, HELD_MAX)
+    }
+
+    /// Takes the header of a Write of the stream's next octets from a peer that is Weft, where these octets begin with
+    /// all of one; whether they do. Nearly all framing is that, and [`Receiver::complete`] would come to the same.
+    #[inline]
+    pub(super) fn take_next_write(&mut self, octets: &[u8]) -> bool {
+        let Some(header) = octets.first_chunk::<WRITE_HEADER_LEN>() else {
+            return false;
+        };
+        let is_between = self.phase == IN_HEADER && self.held_len == 0;
+        let ulpdu_len = usize::from(u16::from_be_bytes([header[0], header[1]]));
+        if !is_between || self.flags & (WEFT | ENDED) != WEFT || ulpdu_len <= Header::TAGGED_LEN {
+            return false;
+        }
+        let len = ulpdu_len - Header::TAGGED_LEN;
+        let is_next = *header == write_header(self.stag, self.to, len);
+        if is_next {
+            self.flags |= BEGUN;
+            self.begin_payload(len);
+        }
+        is_next
     }
 
     /// A unit is there.
@@ -98,14 +126,20 @@ impl Receiver {
             return self.begin_mapped(header, len).map(|()| None);
         }
         self.check_write(header.to, len)?;
-        self.to = self.to.wrapping_add(len as u64);
         if !self.is_from_weft() {
             self.unannounced = self.unannounced.saturating_add(len as u32);
         }
+        self.begin_payload(len);
+        Ok(None)
+    }
+
+    /// So many octets of the stream come next.
+    #[inline]
+    fn begin_payload(&mut self, len: usize) {
+        self.to = self.to.wrapping_add(len as u64);
         self.left = len as u32;
         self.expect_trailer(len);
         self.phase = IN_PAYLOAD;
-        Ok(None)
     }
 
     /// A Write to memory that is not the stream's.

@@ -1,5 +1,6 @@
 mod crc;
 mod maps;
+mod parts;
 
 use super::*;
 use crate::frame::{self, MESSAGE_LEN};

@@ -45,11 +45,12 @@ pub(super) struct SendingCore {
 }
 
 /// The sending direction.
+pub(super) type Sending = Direction<SendingCore, BesideSending>;
+
+/// What the sending direction has that need not be whole.
 #[repr(C)]
 #[derive(Debug, FromBytes)]
-pub(super) struct Sending {
-    cores: [SendingCore; 2],
-    current: u32,
+pub(super) struct BesideSending {
     /// Octets that the socket surely takes whole.
     pub(super) surely: u32,
     /// Octets of its segments, as they were when that was asked, where they are short; else 0.
@@ -57,6 +58,7 @@ pub(super) struct Sending {
     /// Octets that the socket had taken when counting began, and whether it has.
     pub(super) base: u32,
     pub(super) is_counted: u32,
+    reserved: u32,
     pub(super) marks: Marks,
 }
 
@@ -78,16 +80,17 @@ pub(super) struct ReceivingCore {
 }
 
 /// The receiving direction.
+pub(super) type Receiving = Direction<ReceivingCore, BesideReceiving>;
+
+/// What the receiving direction has that need not be whole.
 #[repr(C)]
 #[derive(Debug, FromBytes)]
-pub(super) struct Receiving {
-    cores: [ReceivingCore; 2],
-    current: u32,
+pub(super) struct BesideReceiving {
     /// Octets that make the socket readable, as it was last told; 0 for what it has from the start.
     pub(super) mark: u32,
     /// Something was taken since, and the socket is to be told anew.
     pub(super) mark_is_due: u32,
-    /// As of [`Sending`]: what the socket had given.
+    /// As of [`BesideSending`]: what the socket had given.
     pub(super) base: u32,
     pub(super) is_counted: u32,
     /// What this end said of itself: numbers of its memory.
@@ -99,58 +102,37 @@ pub(super) struct Receiving {
     pub(super) scratch: [u8; FRAMING_MAX],
 }
 
-/// A direction, of which a core is kept twice: the one that holds, and the one that is being written.
-pub(super) trait Direction: FromBytes {
-    type Core: Copy;
-
-    fn core(&self) -> &Self::Core;
-
-    /// From now on it is this.
-    fn set_core(&mut self, core: &Self::Core);
+/// A direction, of which a core is kept twice: the one that holds, and the one that is being changed.
+#[repr(C)]
+#[derive(Debug, FromBytes)]
+pub(super) struct Direction<C, B> {
+    cores: [C; 2],
+    /// Which of them holds.
+    current: u32,
+    padding: u32,
+    beside: B,
 }
-
-macro_rules! directions {
-    ($($direction:ident: $core:ident),*) => {
-        $(
-            impl Direction for $direction {
-                type Core = $core;
-
-                #[inline]
-                fn core(&self) -> &$core {
-                    &self.cores[(self.current & 1) as usize]
-                }
-
-                #[inline]
-                fn set_core(&mut self, core: &$core) {
-                    let next = (self.current & 1) ^ 1;
-                    self.cores[next as usize] = *core;
-                    // Who dies before this has changed nothing.
-                    compiler_fence(Ordering::SeqCst);
-                    self.current = next;
-                    compiler_fence(Ordering::SeqCst);
-                }
-            }
-        )*
-    };
-}
-
-directions!(Sending: SendingCore, Receiving: ReceivingCore);
 
 /// A direction that is held: what is changed of its core counts from the next [`Held::commit`] on, or when it is let
 /// go.
 #[derive(Debug)]
-pub(super) struct Held<'a, D: Direction> {
-    direction: Holding<'a, D>,
-    now: D::Core,
-    /// `now` may differ from what the direction has.
+pub(super) struct Held<'a, C: Copy, B> {
+    direction: Holding<'a, Direction<C, B>>,
+    /// The core as it is now: another than the one that holds, where it was changed.
+    now: usize,
     is_changed: bool,
 }
 
-impl<'a, D: Direction> Held<'a, D> {
+/// The sending direction, held.
+pub(super) type HeldSending<'a> = Held<'a, SendingCore, BesideSending>;
+/// The receiving direction, held.
+pub(super) type HeldReceiving<'a> = Held<'a, ReceivingCore, BesideReceiving>;
+
+impl<'a, C: Copy, B> Held<'a, C, B> {
     #[inline]
-    pub(super) fn new(direction: Holding<'a, D>) -> Held<'a, D> {
+    pub(super) fn new(direction: Holding<'a, Direction<C, B>>) -> Held<'a, C, B> {
         Held {
-            now: *direction.core(),
+            now: (direction.current & 1) as usize,
             direction,
             is_changed: false,
         }
@@ -160,83 +142,93 @@ impl<'a, D: Direction> Held<'a, D> {
     /// octets: the kernel's counts then tell what became of that.
     #[inline]
     pub(super) fn commit(&mut self) {
-        // What is beside the core counts from here on, too.
+        // Who dies before this has changed nothing. What is beside the core counts from here on, too.
         compiler_fence(Ordering::SeqCst);
         if std::mem::take(&mut self.is_changed) {
-            self.direction.set_core(&self.now);
+            self.direction.current = self.now as u32;
+            compiler_fence(Ordering::SeqCst);
         }
     }
 
-    /// The core, and what is beside it.
+    /// The core, to be changed, and what is beside it.
     #[inline]
-    pub(super) fn split(&mut self) -> (&mut D::Core, &mut D) {
-        self.is_changed = true;
-        (&mut self.now, &mut self.direction)
+    pub(super) fn split(&mut self) -> (&mut C, &mut B) {
+        if !self.is_changed {
+            self.begin_to_change();
+        }
+        let direction = &mut *self.direction;
+        (&mut direction.cores[self.now & 1], &mut direction.beside)
+    }
+
+    /// From now on the other core is the one that is changed; it begins as the one that holds.
+    fn begin_to_change(&mut self) {
+        let (holds, other) = (self.now & 1, self.now & 1 ^ 1);
+        self.direction.cores[other] = self.direction.cores[holds];
+        (self.now, self.is_changed) = (other, true);
     }
 
     /// What is beside the core.
     #[inline]
-    pub(super) fn beside(&mut self) -> &mut D {
-        &mut self.direction
+    pub(super) fn beside(&mut self) -> &mut B {
+        &mut self.direction.beside
     }
 }
 
-impl<D: Direction> Deref for Held<'_, D> {
-    type Target = D::Core;
+impl<C: Copy, B> Deref for Held<'_, C, B> {
+    type Target = C;
 
     #[inline]
-    fn deref(&self) -> &D::Core {
-        &self.now
+    fn deref(&self) -> &C {
+        &self.direction.cores[self.now & 1]
     }
 }
 
-impl<D: Direction> DerefMut for Held<'_, D> {
+impl<C: Copy, B> DerefMut for Held<'_, C, B> {
     #[inline]
-    fn deref_mut(&mut self) -> &mut D::Core {
-        self.is_changed = true;
-        &mut self.now
+    fn deref_mut(&mut self) -> &mut C {
+        self.split().0
     }
 }
 
-impl<D: Direction> Drop for Held<'_, D> {
+impl<C: Copy, B> Drop for Held<'_, C, B> {
     #[inline]
     fn drop(&mut self) {
         self.commit();
     }
 }
 
-impl Held<'_, Receiving> {
+impl HeldReceiving<'_> {
     /// A call is about to take what begins with these spans.
     #[inline]
     pub(super) fn begin_to_take(&mut self, spans: Spans) {
-        self.direction.spans = spans;
-        self.direction.takes_unseen = 0;
+        self.beside().spans = spans;
+        self.beside().takes_unseen = 0;
         self.commit();
     }
 
     /// A call is about to take what nobody has looked at, all of it to the scratch.
     #[inline]
     pub(super) fn begin_to_take_unseen(&mut self) {
-        self.direction.takes_unseen = 1;
+        self.beside().takes_unseen = 1;
         self.commit();
     }
 }
 
-impl Held<'_, Sending> {
+impl HeldSending<'_> {
     /// So many octets of the socket carry so many of the stream.
     #[inline]
     pub(super) fn count(&mut self, stream: usize, wire: usize) {
-        self.is_changed = true;
-        self.now.wire = self.now.wire.wrapping_add(wire as u32);
-        self.direction.marks.add(stream, wire);
+        let (core, beside) = self.split();
+        core.wire = core.wire.wrapping_add(wire as u32);
+        beside.marks.add(stream, wire);
     }
 
     /// So many carry none.
     #[inline]
     pub(super) fn count_framing(&mut self, wire: usize) {
-        self.is_changed = true;
-        self.now.wire = self.now.wire.wrapping_add(wire as u32);
-        self.direction.marks.add_framing(wire);
+        let (core, beside) = self.split();
+        core.wire = core.wire.wrapping_add(wire as u32);
+        beside.marks.add_framing(wire);
     }
 }
 

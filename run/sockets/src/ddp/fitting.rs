@@ -3,7 +3,7 @@
 use weft_os::stream;
 use weft_stream::frame::{MESSAGE_LEN, TRAILER_LEN_MAX, WRITE_HEADER_LEN};
 
-use super::directions::{Held, Sending};
+use super::directions::HeldSending;
 use super::Connection;
 
 /// A socket that takes fewer octets of the stream than these is nearly full.
@@ -31,8 +31,11 @@ pub(super) enum Fits {
 
 impl Connection<'_> {
     /// How many of so many octets the socket takes now.
-    pub(super) fn fits(&self, sending: &mut Held<'_, Sending>, octets: usize) -> Fits {
-        let needed = |segment| octets + beside(octets, segment) + BESIDE_A_SEND;
+    pub(super) fn fits(&self, sending: &mut HeldSending<'_>, octets: usize) -> Fits {
+        let needed = |segment| {
+            let octets = octets.min(most_at_once(segment));
+            octets + beside(octets, segment) + BESIDE_A_SEND
+        };
         let of = |octets: usize| u32::try_from(octets).unwrap_or(u32::MAX);
         if needed(sending.beside().segment) > sending.beside().surely as usize {
             sending.beside().surely = stream::send_room(self.fd).map_or(u32::MAX, of);
@@ -41,16 +44,34 @@ impl Connection<'_> {
         let (surely, segment) = (sending.beside().surely as usize, sending.beside().segment);
         if needed(segment) <= surely {
             sending.beside().surely -= needed(segment) as u32;
-            return Fits::Whole(octets);
+            return Fits::Whole(octets.min(most_at_once(segment)));
         }
         sending.beside().surely = 0;
         let room = surely.saturating_sub(BESIDE_A_SEND);
         let whole = room - beside(room, segment).min(room);
         match whole {
-            NEARLY_FULL.. => Fits::Whole(whole),
+            NEARLY_FULL.. => Fits::Whole(whole.min(most_at_once(segment))),
             _ if stream::is_full(self.fd) => Fits::Nothing,
-            _ => Fits::InPart(octets.min(least_segment(segment) - AROUND_MAX)),
+            _ => {
+                let most = most_at_once(segment).min(least_segment(segment) - AROUND_MAX);
+                Fits::InPart(octets.min(most))
+            }
         }
+    }
+}
+
+/// The most octets of the stream in one send, where segments are short, or any number.
+///
+/// They are short for a small window, and then no send is longer than half of one, and each is a segment of its own. A
+/// receiver gives its window in multiples of the longest segment that it has seen, and a sender sends nothing that is
+/// longer than the window: after one that is a little shorter than the sender's others each of those would wait 200 ms,
+/// until the kernel probes the window (Linux; SWS avoidance at both ends, RFC 9293 section 3.8.6.2).
+fn most_at_once(segment: u32) -> usize {
+    match segment {
+        0 => usize::MAX,
+        segment => (segment as usize / 2)
+            .saturating_sub(AROUND_MAX)
+            .max(AROUND_MAX),
     }
 }
 
@@ -72,13 +93,45 @@ fn least_segment(segment: u32) -> usize {
     }
 }
 
-/// The flag of a send behind which the socket is nearly full: the next one begins a segment. The kernel asks for room
-/// where a segment begins, and not as it fills one: of an FPDU that begins in the last segment and does not end in it,
-/// it would take a part, and the rest would stay in this process. One that begins a segment and is no longer than it
-/// leaves whole, or not at all.
-pub(super) fn end_of_segment(sending: &mut Held<'_, Sending>) -> i32 {
-    match sending.beside().surely as usize {
-        ..ENDS_SEGMENTS => libc::MSG_EOR,
-        _ => 0,
+/// The flag of a send behind which the socket is nearly full, or whose segments are short: the next one begins a
+/// segment. The kernel asks for room where a segment begins, and not as it fills one: of an FPDU that begins in the
+/// last segment and does not end in it, it would take a part, and the rest would stay in this process. One that begins
+/// a segment and is no longer than it leaves whole, or not at all.
+pub(super) fn end_of_segment(sending: &mut HeldSending<'_>) -> i32 {
+    let beside = sending.beside();
+    match beside.segment != 0 || (beside.surely as usize) < ENDS_SEGMENTS {
+        true => libc::MSG_EOR,
+        false => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{open, pair_of};
+    use super::super::Slot;
+    use super::*;
+
+    #[test]
+    fn a_send_into_a_small_window_is_half_a_segment_and_ends_it() {
+        const OCTETS: usize = 100_000;
+        weft_os::process::watch();
+        for (window, is_small) in [(Some(4 << 10), true), (Some(20 << 10), true), (None, false)] {
+            let (slots, sockets) = (Slot::make(2).unwrap(), pair_of(window));
+            let [client, _server] = open(slots, &sockets);
+            let mut sending = client.take_sending().unwrap();
+            let Fits::Whole(octets) = client.fits(&mut sending, OCTETS) else {
+                panic!("the socket is empty");
+            };
+            let ends_segment = end_of_segment(&mut sending) == libc::MSG_EOR;
+            assert_eq!((octets < OCTETS, ends_segment), (is_small, is_small));
+            if is_small {
+                let segment = stream::short_segment(client.fd()).unwrap();
+                let on_wire = octets + AROUND_MAX;
+                assert!(
+                    (segment / 2 - 1..=segment / 2).contains(&on_wire),
+                    "{on_wire} of {segment}"
+                );
+            }
+        }
     }
 }

@@ -3,7 +3,7 @@
 use weft_os::user::UserBuffers;
 use weft_stream::Next;
 
-use super::directions::{Held, Receiving};
+use super::directions::HeldReceiving;
 use super::receiving::Steps;
 use super::{Connection, Received};
 use crate::Errno;
@@ -24,16 +24,13 @@ impl Connection<'_> {
 
     pub(super) fn skip_framing(
         &self,
-        receiving: &mut Held<'_, Receiving>,
+        receiving: &mut HeldReceiving<'_>,
     ) -> Result<Received, Errno> {
         self.step_to_payload(receiving, Steps::default())
     }
 
     /// The same, and the header of the Write that has the octets is taken too: they come next. Who does so takes them.
-    pub(super) fn begin_write(
-        &self,
-        receiving: &mut Held<'_, Receiving>,
-    ) -> Result<Received, Errno> {
+    pub(super) fn begin_write(&self, receiving: &mut HeldReceiving<'_>) -> Result<Received, Errno> {
         let mut steps = Steps::default();
         steps.begins_writes = true;
         self.step_to_payload(receiving, steps)
@@ -41,7 +38,7 @@ impl Connection<'_> {
 
     fn step_to_payload(
         &self,
-        receiving: &mut Held<'_, Receiving>,
+        receiving: &mut HeldReceiving<'_>,
         steps: Steps,
     ) -> Result<Received, Errno> {
         let looked = self.steps_to_payload(receiving, steps);
@@ -51,7 +48,7 @@ impl Connection<'_> {
 
     fn steps_to_payload(
         &self,
-        receiving: &mut Held<'_, Receiving>,
+        receiving: &mut HeldReceiving<'_>,
         mut steps: Steps,
     ) -> Result<Received, Errno> {
         let none = UserBuffers::none();

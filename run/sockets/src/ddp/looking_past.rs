@@ -6,7 +6,7 @@
 use weft_os::{pages, stream};
 use weft_stream::Next;
 
-use super::directions::{Held, Receiving};
+use super::directions::HeldReceiving;
 use super::slot::AREA_MAX;
 use super::Connection;
 use crate::Errno;
@@ -40,7 +40,7 @@ impl Connection<'_> {
 
     fn look_through(
         &self,
-        receiving: &mut Held<'_, Receiving>,
+        receiving: &mut HeldReceiving<'_>,
         room: &mut [u8],
     ) -> Result<(), Errno> {
         let seen = self.seen(room)?.unwrap_or(0);
@@ -81,7 +81,7 @@ impl Connection<'_> {
     /// Puts octets of a Write, of which so many are left, into mapped memory; false where that is not to be done here.
     fn place_copy(
         &self,
-        receiving: &mut Held<'_, Receiving>,
+        receiving: &mut HeldReceiving<'_>,
         at: usize,
         (stag, to, left): (u32, u64, u32),
         octets: &[u8],
@@ -105,7 +105,7 @@ impl Connection<'_> {
     }
 }
 
-impl Held<'_, Receiving> {
+impl HeldReceiving<'_> {
     /// Where the octet stands that has so many unread ones before it, in octets since counting began. Wraps.
     fn place_of(&self, unread: usize) -> u32 {
         self.taken.wrapping_add(unread as u32)

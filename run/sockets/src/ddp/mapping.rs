@@ -13,7 +13,7 @@ use weft_os::user::{UserBuffers, UserRange};
 use weft_stream::frame::{write_header, WRITE_HEADER_LEN};
 use weft_stream::{Map, Next};
 
-use super::directions::{Held, Receiving, Sending};
+use super::directions::{HeldReceiving, HeldSending};
 use super::fitting::{end_of_segment, Fits};
 use super::own_maps::OwnMaps;
 use super::receiving::Received;
@@ -160,9 +160,7 @@ impl Connection<'_> {
     }
 
     /// Both directions of a connection that goes on, and the table.
-    fn take_to_map(
-        &self,
-    ) -> Result<(Held<'_, Receiving>, Held<'_, Sending>, &'static OwnMaps), Errno> {
+    fn take_to_map(&self) -> Result<(HeldReceiving<'_>, HeldSending<'_>, &'static OwnMaps), Errno> {
         match self.slot.state() {
             State::Open => {}
             State::Over(errno) => return Err(errno),
@@ -176,7 +174,7 @@ impl Connection<'_> {
         Ok((receiving, sending, self.maps.ok_or(libc::ENOMEM)?))
     }
 
-    fn tell_of_map(&self, sending: &mut Held<'_, Sending>, told: &[u8]) -> Result<(), Errno> {
+    fn tell_of_map(&self, sending: &mut HeldSending<'_>, told: &[u8]) -> Result<(), Errno> {
         sending.count_framing(told.len());
         self.queue(sending, told)?;
         self.flush(sending, 0).map(drop)
@@ -280,7 +278,7 @@ impl Connection<'_> {
     /// Sends one Write from a copy, which outlives this process where the socket takes it in part.
     fn send_written(
         &self,
-        sending: &mut Held<'_, Sending>,
+        sending: &mut HeldSending<'_>,
         header: &[u8; WRITE_HEADER_LEN],
         data: &UserBuffers,
         range: std::ops::Range<usize>,
@@ -302,7 +300,7 @@ impl Connection<'_> {
     /// Takes octets from the socket to memory that is mapped. [`Received::Octets`] of 0 says that there were some.
     pub(super) fn place(
         &self,
-        receiving: &mut Held<'_, Receiving>,
+        receiving: &mut HeldReceiving<'_>,
         stag: u32,
         to: u64,
         left: u32,
@@ -338,7 +336,7 @@ impl Connection<'_> {
     /// have changed them since; or their memory was given back.
     fn pass_over(
         &self,
-        receiving: &mut Held<'_, Receiving>,
+        receiving: &mut HeldReceiving<'_>,
         octets: usize,
     ) -> Result<Received, Errno> {
         receiving.begin_to_take(Spans::of_payload(octets));

@@ -10,7 +10,7 @@ use weft_os::stream;
 use weft_stream::frame::{write_len, TRAILER_LEN_MAX, WRITE_HEADER_LEN};
 use weft_stream::{Next, Receiver};
 
-use super::directions::{Held, Receiving};
+use super::directions::HeldReceiving;
 use super::Connection;
 
 /// Octets of the shortest FPDU that carries octets of the stream. Fewer may be framing alone: padding and CRC behind
@@ -82,14 +82,14 @@ impl Connection<'_> {
 
     /// Sets the mark where something was taken since it was set. Amid a call that goes on taking it would change for
     /// what is there in part, and with each change the kernel wakes whoever waits for an edge.
-    pub(super) fn keep_mark(&self, receiving: &mut Held<'_, Receiving>) {
+    pub(super) fn keep_mark(&self, receiving: &mut HeldReceiving<'_>) {
         if receiving.beside().mark_is_due != 0 {
             self.set_mark(receiving);
         }
     }
 
     /// Tells the kernel from how many octets on the socket is readable, where that changes.
-    fn tell_mark(&self, receiving: &mut Held<'_, Receiving>, mark: u32) {
+    fn tell_mark(&self, receiving: &mut HeldReceiving<'_>, mark: u32) {
         receiving.beside().mark_is_due = 0;
         let before = receiving.beside().mark;
         if mark == before {
@@ -108,14 +108,14 @@ impl Connection<'_> {
     }
 
     /// The holder died, and may have been about to tell the kernel from how many octets on the socket is readable.
-    pub(super) fn tell_mark_again(&self, receiving: &mut Held<'_, Receiving>) {
+    pub(super) fn tell_mark_again(&self, receiving: &mut HeldReceiving<'_>) {
         receiving.beside().mark = MARK_UNKNOWN;
         self.set_mark(receiving);
     }
 
     /// Tells the kernel from how many octets on the socket is readable, where that changes: framing alone is not to
     /// make it so, and the last few octets of a Write are.
-    pub(super) fn set_mark(&self, receiving: &mut Held<'_, Receiving>) {
+    pub(super) fn set_mark(&self, receiving: &mut HeldReceiving<'_>) {
         let low_water = self.slot.low_water() as u32;
         let mark = match () {
             // Who looks at mapped memory waits for every octet of it, whatever the program waits for.
@@ -141,14 +141,14 @@ impl Connection<'_> {
 
     /// The socket is readable from now on when it has so many octets: an FPDU is taken whole, or its CRC could not be
     /// checked.
-    pub(super) fn wait_for_fpdu(&self, receiving: &mut Held<'_, Receiving>, octets: usize) {
+    pub(super) fn wait_for_fpdu(&self, receiving: &mut HeldReceiving<'_>, octets: usize) {
         self.make_room(receiving);
         self.open_window(receiving);
         self.wait_for_whole(receiving, octets);
     }
 
     /// The socket is readable from now on when it has so many octets, which count only as a whole.
-    pub(super) fn wait_for_whole(&self, receiving: &mut Held<'_, Receiving>, octets: usize) {
+    pub(super) fn wait_for_whole(&self, receiving: &mut HeldReceiving<'_>, octets: usize) {
         let mark = octets as u32;
         self.slot.set_fpdu_awaited(mark);
         self.tell_mark(receiving, mark);
@@ -157,7 +157,7 @@ impl Connection<'_> {
     /// Gives the receive buffer room for an FPDU that is there in part, where it has less: nothing of it is delivered
     /// before its CRC was checked, and TCP closes the window of a buffer that is far from full. The mark is to be told
     /// afterwards.
-    pub(super) fn make_room(&self, receiving: &mut Held<'_, Receiving>) {
+    pub(super) fn make_room(&self, receiving: &mut HeldReceiving<'_>) {
         let has = get_int(self.fd, libc::SOL_SOCKET, libc::SO_RCVBUF);
         if has.is_ok_and(|has| has < ROOM_FOR_FPDUS) {
             self.enlarge_receive_buffer(receiving, ROOM_FOR_FPDUS);
@@ -165,7 +165,7 @@ impl Connection<'_> {
     }
 
     /// The same of a buffer that the few octets which are there fill: the peer is told of the window.
-    fn open_window(&self, receiving: &mut Held<'_, Receiving>) {
+    fn open_window(&self, receiving: &mut HeldReceiving<'_>) {
         let Some((used, limit)) = stream::receive_memory(self.fd) else {
             return;
         };
@@ -179,7 +179,7 @@ impl Connection<'_> {
     }
 
     /// Lets the receive buffer hold so many octets, as the kernel counts them, or as many as the host allows.
-    fn enlarge_receive_buffer(&self, receiving: &mut Held<'_, Receiving>, octets: i32) {
+    fn enlarge_receive_buffer(&self, receiving: &mut HeldReceiving<'_>, octets: i32) {
         let set = |option, value| {
             let _ = set_int(self.fd, libc::SOL_SOCKET, option, value);
         };

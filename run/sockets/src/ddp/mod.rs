@@ -101,6 +101,7 @@ pub struct Connection<'a> {
 
 impl<'a> Connection<'a> {
     /// The connection of this slot, whose socket is `fd`.
+    #[inline]
     pub fn new(slot: &'a Slot, fd: i32) -> Connection<'a> {
         Connection {
             slot,
@@ -125,11 +126,13 @@ impl<'a> Connection<'a> {
     }
 
     /// The same by another descriptor of the socket.
+    #[inline]
     pub fn with_fd(self, fd: i32) -> Connection<'a> {
         Connection { fd, ..self }
     }
 
     /// The same, once it is known what the other end is.
+    #[inline]
     pub fn free(self) -> Connection<'a> {
         Connection {
             is_held: false,
@@ -138,6 +141,7 @@ impl<'a> Connection<'a> {
     }
 
     /// The same, as long as it is not known what the other end is: nothing leaves on it.
+    #[inline]
     pub fn held(self) -> Connection<'a> {
         Connection {
             is_held: true,
@@ -176,6 +180,7 @@ impl<'a> Connection<'a> {
     }
 
     /// The descriptor.
+    #[inline]
     pub fn fd(&self) -> i32 {
         self.fd
     }
@@ -183,13 +188,14 @@ impl<'a> Connection<'a> {
     /// Whether something is left to do that a call on it would do.
     #[inline]
     pub fn needs_service(&self) -> bool {
-        let is_starting = match self.slot.state() {
+        let is_starting = || match self.slot.state() {
             State::Connecting | State::Asked => true,
             // A send was refused until a Request has come whole, or was waited for long enough.
             State::Answering => self.slot.is_short() || self.slot.has_part(),
             _ => false,
         };
-        is_starting || self.slot.has_rest() || self.slot.is_probing()
+        let is_open = self.slot.is_open();
+        self.slot.has_rest() || self.slot.is_probing() || !is_open && is_starting()
     }
 
     /// How long nobody has to look whether the start goes on; nothing where something else is left to do. It takes the
@@ -213,22 +219,21 @@ impl<'a> Connection<'a> {
     /// and so is what ends a message.
     #[inline]
     pub fn is_doubtful(&self) -> bool {
-        match self.slot.state() {
-            State::Open => {
-                self.slot.owes_message()
-                    || self.slot.has_crc()
-                    || self.slot.low_water() > 1
-                    || self.slot.is_short()
-                    || self.slot.hears_framing()
-            }
-            State::Free | State::Plain | State::Over(_) => false,
-            _ => true,
+        if self.slot.is_open() {
+            return self.slot.owes_message()
+                || self.slot.has_crc()
+                || self.slot.low_water() > 1
+                || self.slot.is_short()
+                || self.slot.hears_framing();
         }
+        let state = self.slot.state();
+        !matches!(state, State::Free | State::Plain | State::Over(_))
     }
 
     /// Both ends have said what they are.
+    #[inline]
     fn is_open(&self) -> bool {
-        matches!(self.slot.state(), State::Open | State::Listening)
+        self.slot.is_open() || self.slot.state() == State::Listening
     }
 
     /// The peer is Weft, as far as it has said anything.
@@ -249,6 +254,7 @@ impl<'a> Connection<'a> {
     }
 
     /// What it is in shared memory.
+    #[inline]
     pub fn slot(&self) -> &'a Slot {
         self.slot
     }

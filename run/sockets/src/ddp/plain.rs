@@ -4,7 +4,7 @@ use weft_os::dgram::set_int;
 use weft_stream::frame::WRITE_HEADER_LEN;
 use weft_stream::start;
 
-use super::directions::{Held, Sending};
+use super::directions::HeldSending;
 use super::slot::State;
 use super::starting::Settled;
 use super::Connection;
@@ -67,7 +67,7 @@ impl Connection<'_> {
     }
 
     /// Sends what was kept as it is; whether all of it has left.
-    fn flush_early(&self, sending: &mut Held<'_, Sending>) -> Result<bool, Errno> {
+    fn flush_early(&self, sending: &mut HeldSending<'_>) -> Result<bool, Errno> {
         let early = std::mem::take(&mut sending.early);
         if early > 0 {
             (sending.rest_at, sending.rest_len) = (WRITE_HEADER_LEN as u32, early);

@@ -6,7 +6,7 @@ use weft_os::user::UserBuffers;
 use weft_stream::receiver::{Check, Receiver};
 use weft_stream::Next;
 
-use super::directions::{Held, Receiving};
+use super::directions::HeldReceiving;
 use super::slot::State;
 use super::spans::{Span, Spans};
 use super::Connection;
@@ -68,7 +68,7 @@ impl Connection<'_> {
 
     fn receive_steps(
         &self,
-        receiving: &mut Held<'_, Receiving>,
+        receiving: &mut HeldReceiving<'_>,
         room: &UserBuffers,
         from: usize,
     ) -> Result<Received, Errno> {
@@ -94,7 +94,7 @@ impl Connection<'_> {
     /// it is taken, would keep a call that does not wait for ever.
     pub(super) fn bounded_step(
         &self,
-        receiving: &mut Held<'_, Receiving>,
+        receiving: &mut HeldReceiving<'_>,
         room: &UserBuffers,
         got: usize,
         steps: &mut Steps,
@@ -118,7 +118,7 @@ impl Connection<'_> {
     /// One call that takes octets from the socket, those of the stream into `room` behind its first `got`.
     fn receive_step(
         &self,
-        receiving: &mut Held<'_, Receiving>,
+        receiving: &mut HeldReceiving<'_>,
         room: &UserBuffers,
         got: usize,
         steps: &mut Steps,
@@ -162,7 +162,7 @@ impl Connection<'_> {
     /// What comes next, for a reader that has `room`.
     pub(super) fn look_ahead(
         &self,
-        receiving: &mut Held<'_, Receiving>,
+        receiving: &mut HeldReceiving<'_>,
         room: usize,
     ) -> Result<Ahead, Errno> {
         let receiver = &receiving.receiver.clone();
@@ -247,7 +247,7 @@ impl Connection<'_> {
     /// of them, 0 at its end, and how many it was asked for. `None` where it has none.
     fn take_spans(
         &self,
-        receiving: &mut Held<'_, Receiving>,
+        receiving: &mut HeldReceiving<'_>,
         spans: &Spans,
         room: &UserBuffers,
         got: usize,
@@ -284,7 +284,7 @@ impl Connection<'_> {
     /// Takes note of the first `taken` octets of `spans`; gives how many of them are the stream's.
     pub(super) fn account(
         &self,
-        receiving: &mut Held<'_, Receiving>,
+        receiving: &mut HeldReceiving<'_>,
         spans: &Spans,
         taken: usize,
     ) -> Result<usize, Errno> {
@@ -317,7 +317,7 @@ impl Connection<'_> {
     }
 
     /// What was taken from the socket was acted on. Whoever has called this keeps the mark where it takes no more.
-    pub(super) fn note_taken(&self, receiving: &mut Held<'_, Receiving>) -> Result<(), Errno> {
+    pub(super) fn note_taken(&self, receiving: &mut HeldReceiving<'_>) -> Result<(), Errno> {
         receiving.keep_up();
         self.slot.end_probing();
         self.slot
@@ -332,7 +332,7 @@ impl Connection<'_> {
     }
 
     /// Octets of the stream were taken that the receiver has before it.
-    pub(super) fn take_payload(&self, receiving: &mut Held<'_, Receiving>, octets: usize) {
+    pub(super) fn take_payload(&self, receiving: &mut HeldReceiving<'_>, octets: usize) {
         receiving.count_taken(octets);
         receiving.receiver.take_payload(octets as u32);
         self.slot

@@ -6,7 +6,7 @@ use weft_os::stream;
 use weft_os::user::UserBuffers;
 use weft_stream::sender::MAP_TOLD_LEN;
 
-use super::directions::{shut_down, Held, Sending};
+use super::directions::{shut_down, HeldSending};
 use super::slot::REST_MAX;
 use super::Connection;
 use crate::Errno;
@@ -18,7 +18,7 @@ const GIVE_BACK_FROM: usize = 4096;
 const KEPT_FOR_ANSWERS: usize = 512;
 
 /// Whether what a peer is told of mapped memory goes behind the rest, and leaves room for what it has to be told.
-pub(super) fn has_place_for_news(sending: &Held<'_, Sending>) -> bool {
+pub(super) fn has_place_for_news(sending: &HeldSending<'_>) -> bool {
     let (at, len) = (sending.rest_at as usize, sending.rest_len as usize);
     // The rest can be moved to the front where it does not overlap itself there.
     let from = if at >= len { 0 } else { at };
@@ -27,11 +27,7 @@ pub(super) fn has_place_for_news(sending: &Held<'_, Sending>) -> bool {
 
 impl Connection<'_> {
     /// Puts octets behind what has to leave first.
-    pub(super) fn queue(
-        &self,
-        sending: &mut Held<'_, Sending>,
-        octets: &[u8],
-    ) -> Result<(), Errno> {
+    pub(super) fn queue(&self, sending: &mut HeldSending<'_>, octets: &[u8]) -> Result<(), Errno> {
         let (mut rest, end) = self.rest(sending, octets.len())?;
         rest[end..end + octets.len()].copy_from_slice(octets);
         sending.rest_len += octets.len() as u32;
@@ -42,7 +38,7 @@ impl Connection<'_> {
     /// The same with octets of the program's.
     pub(super) fn queue_user(
         &self,
-        sending: &mut Held<'_, Sending>,
+        sending: &mut HeldSending<'_>,
         data: &UserBuffers,
         range: std::ops::Range<usize>,
     ) -> Result<(), Errno> {
@@ -59,7 +55,7 @@ impl Connection<'_> {
     /// The rest, and where it ends: there is place for so many octets behind.
     fn rest(
         &self,
-        sending: &mut Held<'_, Sending>,
+        sending: &mut HeldSending<'_>,
         octets: usize,
     ) -> Result<(Holding<'_, [u8; REST_MAX]>, usize), Errno> {
         let mut rest = self.take_octets(&self.slot.rest)?;
@@ -78,7 +74,7 @@ impl Connection<'_> {
     }
 
     /// The rest could not leave; false where it still may.
-    fn flush_failed(&self, sending: &mut Held<'_, Sending>, errno: Errno) -> Result<bool, Errno> {
+    fn flush_failed(&self, sending: &mut HeldSending<'_>, errno: Errno) -> Result<bool, Errno> {
         let errno = self.send_failed(errno);
         match errno {
             libc::EBADF | libc::ENOTSOCK => return Err(errno),
@@ -94,7 +90,7 @@ impl Connection<'_> {
     }
 
     /// Sends the rest; whether there is none any more.
-    pub(super) fn flush(&self, sending: &mut Held<'_, Sending>, flags: i32) -> Result<bool, Errno> {
+    pub(super) fn flush(&self, sending: &mut HeldSending<'_>, flags: i32) -> Result<bool, Errno> {
         if sending.rest_len > 0 {
             let mut rest = self.take_octets(&self.slot.rest)?;
             let (at, len) = (sending.rest_at as usize, sending.rest_len as usize);

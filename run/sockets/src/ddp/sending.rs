@@ -8,7 +8,7 @@ use weft_stream::frame::{self, trailer, MESSAGE_LEN, TRAILER_LEN_MAX, WRITE_HEAD
 use weft_stream::plan::{Frame, Plan, Unfinished};
 use weft_stream::Word;
 
-use super::directions::{shut_down, Held, Sending};
+use super::directions::{shut_down, HeldSending};
 use super::fitting::{end_of_segment, Fits, BESIDE_A_SEND};
 use super::slot::{State, PAYLOAD_MAX};
 use super::small::SMALL_MAX;
@@ -87,7 +87,15 @@ impl Connection<'_> {
     ///
     /// # Errors
     /// `EAGAIN` where none may; or the connection is over.
+    #[inline]
     pub(super) fn kept_early(&self) -> Result<Option<usize>, Errno> {
+        match self.slot.is_open() {
+            true => Ok(None),
+            false => self.kept_before_open(),
+        }
+    }
+
+    fn kept_before_open(&self) -> Result<Option<usize>, Errno> {
         match self.slot.state() {
             State::Open => Ok(None),
             State::Asked | State::Accepted | State::Answering => Ok(Some(EARLY_MAX)),
@@ -106,7 +114,7 @@ impl Connection<'_> {
     /// room it is given, or fewer, and says how many.
     pub(super) fn send_early(
         &self,
-        sending: &mut Held<'_, Sending>,
+        sending: &mut HeldSending<'_>,
         most: usize,
         wanted: usize,
         read: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
@@ -129,7 +137,7 @@ impl Connection<'_> {
     }
 
     /// Makes an FPDU of what was kept: the Reply is there.
-    pub(super) fn send_kept(&self, sending: &mut Held<'_, Sending>) -> Result<(), Errno> {
+    pub(super) fn send_kept(&self, sending: &mut HeldSending<'_>) -> Result<(), Errno> {
         let early = std::mem::take(&mut sending.early) as usize;
         let (crc, end) = (sending.sender.has_crc(), WRITE_HEADER_LEN + early);
         let plan = sending.sender.plan(early, EARLY_MAX, 1);
@@ -164,7 +172,7 @@ impl Connection<'_> {
 
     fn send_step(
         &self,
-        sending: &mut Held<'_, Sending>,
+        sending: &mut HeldSending<'_>,
         data: &UserBuffers,
         from: usize,
         flags: i32,
@@ -186,7 +194,7 @@ impl Connection<'_> {
     /// Sends octets by a list of parts, or by way of the rest where the socket may not take them whole.
     fn send_large(
         &self,
-        sending: &mut Held<'_, Sending>,
+        sending: &mut HeldSending<'_>,
         data: &UserBuffers,
         from: usize,
         flags: i32,
@@ -244,7 +252,7 @@ impl Connection<'_> {
     /// that behind it.
     pub(super) fn announce(
         &self,
-        sending: &mut Held<'_, Sending>,
+        sending: &mut HeldSending<'_>,
         octets: usize,
         taken: usize,
     ) -> Result<(), Errno> {
@@ -308,7 +316,7 @@ impl Connection<'_> {
     /// Keeps what the socket did not take of a Write.
     fn keep_write(
         &self,
-        sending: &mut Held<'_, Sending>,
+        sending: &mut HeldSending<'_>,
         write: &Frame,
         taken: usize,
         data: &UserBuffers,
@@ -328,7 +336,7 @@ impl Connection<'_> {
     /// CRC, and what the socket may take in part. There is no rest before.
     pub(super) fn keep_copied(
         &self,
-        sending: &mut Held<'_, Sending>,
+        sending: &mut HeldSending<'_>,
         data: &UserBuffers,
         from: usize,
         octets: usize,

@@ -9,7 +9,7 @@ use zerocopy::FromZeros;
 use super::directions::{Receiving, Sending};
 use super::slots;
 pub use super::state::State;
-use super::state::{OVER, TOLD};
+use super::state::{OPEN, OVER, TOLD};
 use super::told_maps::ToldMaps;
 use super::users::Users;
 use crate::Errno;
@@ -340,6 +340,12 @@ impl Slot {
         // Whose it was must not be said of who takes it next.
         self.owner.store(0, Ordering::Relaxed);
         self.set_state(State::Free);
+    }
+
+    /// Whether it is [`State::Open`], as nearly always.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.state.load(Ordering::Acquire) == OPEN
     }
 
     /// How far the connection is.

@@ -10,7 +10,7 @@ use weft_stream::frame;
 use weft_stream::start::{self, Agreed};
 use weft_stream::{ConnectionData, Receiver, Sender};
 
-use super::directions::{Held, Numbers, Receiving, Sending};
+use super::directions::{HeldReceiving, HeldSending, Numbers};
 use super::marks::SHORTEST_WRITE;
 use super::slot::State;
 use super::Connection;
@@ -90,7 +90,7 @@ impl Connection<'_> {
         Ok(())
     }
 
-    fn begin(&self, receiving: &mut Held<'_, Receiving>) -> ConnectionData {
+    fn begin(&self, receiving: &mut HeldReceiving<'_>) -> ConnectionData {
         let get = |level, option| get_int(self.fd, level, option);
         let no_delay = get(libc::IPPROTO_TCP, libc::TCP_NODELAY);
         self.slot
@@ -120,16 +120,24 @@ impl Connection<'_> {
     ///
     /// # Errors
     /// The connection is over.
+    #[inline]
     pub fn settle(&self) -> Result<Settled, Errno> {
-        self.settle_for(false)
+        match self.slot.is_open() {
+            true => Ok(Settled::Open),
+            false => self.settle_for(false),
+        }
     }
 
     /// The same before a send: an end that accepted does not wait for ever for a Request.
     ///
     /// # Errors
     /// As of [`Connection::settle`].
+    #[inline]
     pub fn settle_to_send(&self) -> Result<Settled, Errno> {
-        self.settle_for(true)
+        match self.slot.is_open() {
+            true => Ok(Settled::Open),
+            false => self.settle_for(true),
+        }
     }
 
     fn settle_for(&self, is_sending: bool) -> Result<Settled, Errno> {
@@ -198,7 +206,7 @@ impl Connection<'_> {
 
     fn read_reply(
         &self,
-        receiving: &mut Held<'_, Receiving>,
+        receiving: &mut HeldReceiving<'_>,
         seen: &[u8],
         crc: bool,
     ) -> Result<Settled, Errno> {
@@ -242,7 +250,7 @@ impl Connection<'_> {
 
     fn read_request(
         &self,
-        receiving: &mut Held<'_, Receiving>,
+        receiving: &mut HeldReceiving<'_>,
         seen: &[u8],
         crc: bool,
     ) -> Result<Settled, Errno> {
@@ -288,7 +296,7 @@ impl Connection<'_> {
 
     /// A part of the start is there, of a Request or a Reply that takes so many octets. Whether the rest of it is still
     /// waited for: it comes at once, or not at all.
-    fn waits_for_rest(&self, receiving: &mut Held<'_, Receiving>, octets: usize) -> bool {
+    fn waits_for_rest(&self, receiving: &mut HeldReceiving<'_>, octets: usize) -> bool {
         // Counted last: what came before the end may have come since it was looked at.
         let is_cut_off = stream::has_ended(self.fd) && stream::unread(self.fd) < octets;
         if is_cut_off || self.slot.part_age_ms() > REST_WITHIN_MS {
@@ -306,8 +314,8 @@ impl Connection<'_> {
 
     fn open(
         &self,
-        receiving: &mut Held<'_, Receiving>,
-        sending: &mut Held<'_, Sending>,
+        receiving: &mut HeldReceiving<'_>,
+        sending: &mut HeldSending<'_>,
         agreed: &Agreed,
     ) {
         self.slot.set_has_crc(agreed.crc);

@@ -38,6 +38,9 @@ const STATES: [State; 9] = [
     State::Plain,
     State::Late,
 ];
+/// The word of [`State::Open`].
+pub(super) const OPEN: u32 = 6;
+const _: () = assert!(matches!(STATES[OPEN as usize], State::Open));
 /// Beside an errno in the word of the state.
 pub(super) const OVER: u32 = 1 << 16;
 /// Beside both: the program was told.

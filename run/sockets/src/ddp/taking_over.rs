@@ -9,7 +9,7 @@ use weft_os::stream;
 use weft_stream::plan::Unfinished;
 use zerocopy::FromBytes;
 
-use super::directions::{shut_down, Held, Receiving, Sending};
+use super::directions::{shut_down, Held, HeldReceiving, HeldSending};
 use super::sending::FRAMES_MAX;
 use super::slot::{State, PAYLOAD_MAX};
 use super::spans::FRAMING_MAX;
@@ -20,7 +20,7 @@ const DIED: &str = "a process ended in the middle of a call";
 
 impl Connection<'_> {
     /// Takes the sending direction. What its holder was doing that died is done.
-    pub(super) fn take_sending(&self) -> Result<Held<'_, Sending>, Errno> {
+    pub(super) fn take_sending(&self) -> Result<HeldSending<'_>, Errno> {
         match self.ask_for(&self.slot.sending)? {
             Taken::Held(sending) => Ok(Held::new(sending)),
             // A signal handler interrupted a call on the same connection: it is told to come again.
@@ -34,7 +34,7 @@ impl Connection<'_> {
     }
 
     /// The same of the receiving direction.
-    pub(super) fn take_receiving(&self) -> Result<Held<'_, Receiving>, Errno> {
+    pub(super) fn take_receiving(&self) -> Result<HeldReceiving<'_>, Errno> {
         match self.ask_for(&self.slot.receiving)? {
             Taken::Held(receiving) => Ok(Held::new(receiving)),
             Taken::Again => Err(libc::EINTR),
@@ -67,8 +67,8 @@ impl Connection<'_> {
     /// From now on what the socket takes and gives is counted: it has carried so much.
     pub(super) fn begin_counting(
         &self,
-        receiving: &mut Held<'_, Receiving>,
-        sending: &mut Held<'_, Sending>,
+        receiving: &mut HeldReceiving<'_>,
+        sending: &mut HeldSending<'_>,
     ) {
         if let Some(counts) = stream::counts(self.fd) {
             (receiving.beside().base, receiving.beside().is_counted) = (counts.received, 1);
@@ -76,7 +76,7 @@ impl Connection<'_> {
         }
     }
 
-    fn finish_sending(&self, sending: &mut Held<'_, Sending>) -> Result<(), Errno> {
+    fn finish_sending(&self, sending: &mut HeldSending<'_>) -> Result<(), Errno> {
         let is_open = matches!(self.slot.state(), State::Open | State::Listening);
         let is_counted = is_open && sending.beside().is_counted != 0;
         let Some(counts) = stream::counts(self.fd).filter(|_| is_counted) else {
@@ -119,7 +119,7 @@ impl Connection<'_> {
         self.announce(sending, progress.octets, taken)
     }
 
-    fn finish_receiving(&self, receiving: &mut Held<'_, Receiving>) -> Result<(), Errno> {
+    fn finish_receiving(&self, receiving: &mut HeldReceiving<'_>) -> Result<(), Errno> {
         let is_open = matches!(self.slot.state(), State::Open | State::Listening);
         let is_counted = is_open && receiving.beside().is_counted != 0;
         let Some(counts) = stream::counts(self.fd).filter(|_| is_counted) else {

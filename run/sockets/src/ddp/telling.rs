@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
+use weft_stream::receiver::Renewal;
 use weft_stream::{frame, Event, Target};
 
-use super::directions::{Held, Receiving};
+use super::directions::HeldReceiving;
 use super::Connection;
 use crate::Errno;
 
@@ -13,7 +14,7 @@ impl Connection<'_> {
     /// octets of the place are framing.
     pub(super) fn take_framing(
         &self,
-        receiving: &mut Held<'_, Receiving>,
+        receiving: &mut HeldReceiving<'_>,
         place: Range<usize>,
         mut behind: u32,
     ) -> Result<usize, Errno> {
@@ -39,8 +40,8 @@ impl Connection<'_> {
                     self.end_for_everybody(&event);
                     self.heed(receiving, event, behind);
                 }
-                None if framing.taken == 0 => break,
-                None => {}
+                // Payload is next, or there are no more octets.
+                None => break,
             }
         }
         Ok(at - start)
@@ -57,7 +58,7 @@ impl Connection<'_> {
 
     /// Takes note of what the peer gives or has mapped, which ends at this place of the socket, unless somebody has who
     /// looked that far.
-    pub(super) fn heed(&self, receiving: &mut Held<'_, Receiving>, event: Event, behind: u32) {
+    pub(super) fn heed(&self, receiving: &mut HeldReceiving<'_>, event: Event, behind: u32) {
         if receiving.was_acted_on(behind) {
             return;
         }
@@ -88,12 +89,21 @@ impl Connection<'_> {
 
     /// Tells the sending direction what the receiving one was told, and the peer what it has to be told. What cannot be
     /// told now is told with the next call.
-    pub(super) fn pass_on(&self, receiving: &mut Held<'_, Receiving>) -> Result<(), Errno> {
+    #[inline]
+    pub(super) fn pass_on(&self, receiving: &mut HeldReceiving<'_>) -> Result<(), Errno> {
         let renewal = receiving.receiver.renewal();
-        let told = receiving.told;
-        if renewal.is_none() && !told.is_any() {
+        if renewal.is_none() && !receiving.told.is_any() {
             return Ok(());
         }
+        self.pass_these_on(receiving, renewal)
+    }
+
+    fn pass_these_on(
+        &self,
+        receiving: &mut HeldReceiving<'_>,
+        renewal: Option<Renewal>,
+    ) -> Result<(), Errno> {
+        let told = receiving.told;
         let mut sending = match self.take_sending() {
             Ok(sending) => sending,
             Err(libc::EINTR | libc::EAGAIN) => return Ok(()),

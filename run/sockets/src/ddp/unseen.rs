@@ -12,7 +12,7 @@ use weft_os::stream;
 use weft_os::user::UserBuffers;
 use weft_stream::Next;
 
-use super::directions::{Held, Receiving};
+use super::directions::HeldReceiving;
 use super::spans::FRAMING_MAX;
 use super::{Connection, Received};
 use crate::Errno;
@@ -21,7 +21,7 @@ impl Connection<'_> {
     /// How many octets may be taken unseen for a reader that has this room: 0 where they are to be looked at before.
     pub(super) fn unseen_at_once(
         &self,
-        receiving: &Held<'_, Receiving>,
+        receiving: &HeldReceiving<'_>,
         room: &UserBuffers,
         place: Range<usize>,
     ) -> usize {
@@ -43,7 +43,7 @@ impl Connection<'_> {
     /// Takes no more than `octets` from the socket, those of the stream into `room` from `at` on.
     pub(super) fn take_unseen(
         &self,
-        receiving: &mut Held<'_, Receiving>,
+        receiving: &mut HeldReceiving<'_>,
         room: &UserBuffers,
         at: usize,
         octets: usize,
@@ -65,7 +65,7 @@ impl Connection<'_> {
     /// are. Where whoever took them has died they are gone with it.
     pub(super) fn account_unseen(
         &self,
-        receiving: &mut Held<'_, Receiving>,
+        receiving: &mut HeldReceiving<'_>,
         taken: usize,
         room: Option<(&UserBuffers, usize)>,
     ) -> Result<usize, Errno> {

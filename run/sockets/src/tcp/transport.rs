@@ -58,14 +58,17 @@ impl Streams {
             Err(_) => self.look_up(record, fd)?,
         };
         let maps = self.mapped.as_ref().and_then(|mapped| mapped.of(slot));
-        let connection = Connection::new(self.slots.as_ref()?.get(slot)?, fd);
+        let is_held = record.question().is_some();
+        let connection = Connection::new(self.slots.as_ref()?.get(slot)?, fd)
+            .with_discovery(self.discovery)
+            .with_maps(maps);
         if !record.is_used_here() && !self.use_here(record, slot, fd) {
             return None;
         }
-        let connection = connection.with_discovery(self.discovery).with_maps(maps);
-        Some(match record.question() {
-            None => connection,
-            Some(_) => connection.held(),
+        Some(if is_held {
+            connection.held()
+        } else {
+            connection
         })
     }
 
