@@ -1,5 +1,8 @@
 /* Many threads, and forks among them. */
-#include "env.h"
+#include "flow.h"
+
+#include <dirent.h>
+#include <time.h>
 
 struct talker {
 	int fd, count, bad;
@@ -111,4 +114,42 @@ SOCKETS("threads-have-much-thread-local-memory")
 	}
 	EQ(thread_local[sizeof(thread_local) - 1], 1);
 	ends_close(e);
+}
+
+/* Threads of this process that Weft has for what nobody calls for. */
+static int threads_of_weft(void)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	struct dirent *entry;
+	int count = 0;
+
+	NEED(tasks);
+	while ((entry = readdir(tasks))) {
+		char path[64], name[32] = "";
+
+		snprintf(path, sizeof(path), "/proc/self/task/%.20s/comm", entry->d_name);
+		int fd = open(path, O_RDONLY);
+		if (fd >= 0) {
+			CHECK(read(fd, name, sizeof(name) - 1) >= 0);
+			EQ(close(fd), 0);
+		}
+		count += strncmp(name, "weft-flush", 10) == 0;
+	}
+	EQ(closedir(tasks), 0);
+	return count;
+}
+
+/* A program of one thread is one again once its connections stand: the kernel's calls are quicker then. */
+TCPS("ddp.a-thread-that-has-nothing-to-do-ends-and-another-comes")
+{
+	for (int round = 0; round < 2; round++) {
+		struct ends e = ends_of(kind);
+		struct flow out = {1, 0}, in = out;
+
+		CHECK(flow_send(&out, e.a, 100) && flow_recv(&in, e.b, 100));
+		for (time_t begun = time(NULL); threads_of_weft() > 0 && time(NULL) - begun < 10;)
+			usleep(10000);
+		EQ(threads_of_weft(), 0);
+		ends_close(e);
+	}
 }

@@ -214,6 +214,7 @@ impl Receiver {
     }
 
     /// The socket may end here: nothing has come in part.
+    #[inline]
     pub fn is_between_fpdus(&self) -> bool {
         match self.phase {
             IN_HEADER => self.held_len == 0,
@@ -223,33 +224,39 @@ impl Receiver {
     }
 
     /// Octets that were taken of an FPDU's header, or of a message, that has not come whole.
+    #[inline]
     pub fn held(&self) -> usize {
         usize::from(self.held_len)
     }
 
     /// An FPDU has come. An end that answered a Request may send nothing before, except to Weft (RFC 5044 section 7.1).
+    #[inline]
     pub fn has_begun(&self) -> bool {
         self.flags & BEGUN != 0
     }
 
     /// Octets came that no message has told of, and one will: the peer is not Weft.
+    #[inline]
     pub fn owes_message(&self) -> bool {
         self.unannounced > 0
     }
 
     /// The peer said that no more octets will come.
+    #[inline]
     pub fn has_ended(&self) -> bool {
         self.flags & ENDED != 0
     }
 
     /// Octets of the socket from the payload at hand, of which `left` are left, to the end of what tells of it: of the
     /// Write itself, or of the message behind it where the peer is not Weft.
+    #[inline]
     pub fn behind(&self, left: u32) -> u32 {
         let message = if self.is_from_weft() { 0 } else { MESSAGE_LEN };
         left + u32::from(self.trailer) + message as u32
     }
 
     /// The peer is Weft.
+    #[inline]
     pub fn is_from_weft(&self) -> bool {
         self.flags & WEFT != 0
     }
@@ -365,6 +372,7 @@ impl Receiver {
     }
 
     /// What the peer has to be given, where half of its credit or of its window is used up. Weft peers need none.
+    #[inline]
     pub fn renewal(&self) -> Option<Renewal> {
         if self.is_from_weft() || self.has_ended() {
             return None;

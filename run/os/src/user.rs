@@ -234,6 +234,7 @@ impl UserBuffers {
         copied.then_some(()).ok_or(Unmapped)
     }
 
+    #[inline(never)]
     fn read_parts(&self, range: Range<usize>, out: &mut [u8]) -> Result<(), Unmapped> {
         let mut at = 0;
         for part in self.parts(range) {
@@ -261,6 +262,7 @@ impl UserBuffers {
         copied.then_some(()).ok_or(Unmapped)
     }
 
+    #[inline(never)]
     fn write_parts(&self, range: Range<usize>, octets: &[u8]) -> Result<(), Unmapped> {
         let mut left = octets;
         for part in self.parts(range) {

@@ -1,5 +1,5 @@
 //! The thread that lets nothing wait: while something does it sends that once a tick, and when nothing has for a while
-//! it sleeps.
+//! it sleeps, or ends.
 //!
 //! A thread, because nobody else may ever come: a timer that raises signals would interrupt calls of a program that
 //! asked for none, and the kernel has no send that waits.
@@ -12,7 +12,7 @@ use weft_os::{lock, process};
 
 use crate::kind::Sockets;
 
-/// Ticks without anything to send after which the thread sleeps.
+/// Ticks without anything to send after which the thread sleeps, or ends.
 const IDLE_TICKS: u32 = 256;
 
 const AWAKE: u32 = 0;
@@ -22,6 +22,12 @@ const ASLEEP: u32 = 1;
 pub trait Gathering: Sockets + Sync {
     /// Whether nothing will gather in them any more.
     fn is_over(&self) -> bool;
+
+    /// Whether the thread ends where it would sleep, and is started anew when it is needed. Where a program has one
+    /// thread alone the kernel finds the files of its calls without counting who uses them.
+    fn ends_when_idle(&self) -> bool {
+        false
+    }
 
     /// How long one tick is now, where that is shorter than usual: somebody waits for what comes any moment.
     fn haste(&self) -> Option<Duration> {
@@ -67,7 +73,8 @@ impl Flusher {
     /// Starts the thread if this process has none. Where it cannot be had, nothing may wait for it.
     pub fn ensure(&'static self, sockets: &'static impl Gathering) {
         let own = process::id();
-        let tried = self.process.load(Ordering::Relaxed);
+        // What waits was made to before this is looked at: a thread that ends looks in the other order.
+        let tried = self.process.load(Ordering::SeqCst);
         if tried == own {
             return;
         }
@@ -77,6 +84,8 @@ impl Flusher {
         if claim.is_err() {
             return;
         }
+        // One that has ended may not be gone yet, and a program that confines itself is to know of both.
+        self.thread.await_end(|| ());
         self.state.store(AWAKE, Ordering::Relaxed);
         let run = move || self.run(sockets);
         if self.thread.start("weft-flush", 128 * 1024, run) {
@@ -96,9 +105,6 @@ impl Flusher {
     /// Waits until the thread, which has been told to, is gone: a program that confines itself may not let it go
     /// afterwards. Not for ever: in a signal handler the program may hold what the thread waits for.
     pub fn end(&self) {
-        if !self.is_running() {
-            return;
-        }
         self.thread.await_end(|| {
             self.state.store(AWAKE, Ordering::SeqCst);
             lock::futex_wake(&self.state, 1);
@@ -122,11 +128,35 @@ impl Flusher {
                 continue;
             }
             idle += 1;
-            if idle >= IDLE_TICKS {
-                self.sleep(sockets);
-                idle = 0;
+            if idle < IDLE_TICKS {
+                continue;
+            }
+            idle = 0;
+            match sockets.ends_when_idle() {
+                true if self.retire(sockets) => return,
+                true => {}
+                false => self.sleep(sockets),
             }
         }
+    }
+
+    /// The thread is about to end, as nothing waits; false where something does by now, and it is to go on.
+    fn retire(&self, sockets: &impl Gathering) -> bool {
+        let own = process::id();
+        self.running.store(0, Ordering::Release);
+        self.process.store(0, Ordering::SeqCst);
+        if !sockets.anything_waits() {
+            return true;
+        }
+        // Who made something wait before it saw that the thread ends has left it to this one.
+        let goes_on = self
+            .process
+            .compare_exchange(0, own, Ordering::SeqCst, Ordering::Relaxed)
+            .is_ok();
+        if goes_on {
+            self.running.store(own, Ordering::Release);
+        }
+        !goes_on
     }
 
     /// Sleeps for longer than a tick, unless somebody wakes it.

@@ -148,7 +148,17 @@ impl Hold {
 }
 
 impl Drop for Hold {
+    #[inline]
     fn drop(&mut self) {
+        if self.is_held {
+            self.give_back();
+        }
+    }
+}
+
+impl Hold {
+    #[inline(never)]
+    fn give_back(&mut self) {
         let hold = std::ptr::from_ref(self).addr();
         let is_listed = || {
             WAITS
@@ -158,7 +168,7 @@ impl Drop for Hold {
                 .any(|waiting| waiting.hold == hold)
         };
         // What was taken for left has been given back.
-        if self.is_held && (!self.is_noted || is_listed()) {
+        if !self.is_noted || is_listed() {
             let saved = errno();
             WAITS.set(waits_without(hold));
             caught((), || {

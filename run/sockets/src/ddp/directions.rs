@@ -247,6 +247,7 @@ pub(super) struct Told {
 
 impl Told {
     /// Whether it was told anything.
+    #[inline]
     pub(super) fn is_any(&self) -> bool {
         self.limit > 0 || self.which != 0 || self.read.len > 0
     }

@@ -135,6 +135,18 @@ impl Connection<'_> {
             self.pass_on(receiving)?;
             return Ok(received);
         }
+        self.receive_seen(receiving, room, got, steps)
+    }
+
+    /// The same of octets that are looked at before they are taken.
+    #[inline(never)]
+    fn receive_seen(
+        &self,
+        receiving: &mut HeldReceiving<'_>,
+        room: &UserBuffers,
+        got: usize,
+        steps: &mut Steps,
+    ) -> Result<Received, Errno> {
         let left = room.octets() - got;
         let is_left_there = left == 0 && !steps.begins_writes;
         let seen_for = if is_left_there { 1 } else { left };

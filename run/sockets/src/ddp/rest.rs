@@ -90,7 +90,17 @@ impl Connection<'_> {
     }
 
     /// Sends the rest; whether there is none any more.
+    #[inline]
     pub(super) fn flush(&self, sending: &mut HeldSending<'_>, flags: i32) -> Result<bool, Errno> {
+        let is_to_end = sending.shut_down == shut_down::WANTED;
+        match sending.rest_len > 0 || sending.early > 0 || is_to_end || self.slot.has_rest() {
+            true => self.flush_rest(sending, flags),
+            false => Ok(true),
+        }
+    }
+
+    #[inline(never)]
+    fn flush_rest(&self, sending: &mut HeldSending<'_>, flags: i32) -> Result<bool, Errno> {
         if sending.rest_len > 0 {
             let mut rest = self.take_octets(&self.slot.rest)?;
             let (at, len) = (sending.rest_at as usize, sending.rest_len as usize);

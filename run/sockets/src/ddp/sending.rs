@@ -33,11 +33,7 @@ impl Connection<'_> {
         let mut sending = self.take_sending()?;
         let whole = data.octets() - from;
         if let Some(most) = self.kept_early()? {
-            return self.send_early(&mut sending, most, whole, |room| {
-                let octets = from..from + room.len();
-                let is_read = data.read_range(octets, room);
-                is_read.map(|()| room.len()).map_err(|_| libc::EFAULT)
-            });
+            return self.send_data_early(&mut sending, most, data, from);
         }
         let mut done = 0;
         while done < whole {
@@ -52,6 +48,21 @@ impl Connection<'_> {
             return Err(libc::EAGAIN);
         }
         Ok(done)
+    }
+
+    #[cold]
+    fn send_data_early(
+        &self,
+        sending: &mut HeldSending<'_>,
+        most: usize,
+        data: &UserBuffers,
+        from: usize,
+    ) -> Result<usize, Errno> {
+        self.send_early(sending, most, data.octets() - from, |room| {
+            let octets = from..from + room.len();
+            let is_read = data.read_range(octets, room);
+            is_read.map(|()| room.len()).map_err(|_| libc::EFAULT)
+        })
     }
 
     /// Sends octets of a connection that turned out to be none of DDP while a call was under way, those of `data` from
@@ -95,6 +106,7 @@ impl Connection<'_> {
         }
     }
 
+    #[cold]
     fn kept_before_open(&self) -> Result<Option<usize>, Errno> {
         match self.slot.state() {
             State::Open => Ok(None),
@@ -170,6 +182,7 @@ impl Connection<'_> {
         self.flush(sending, 0).map(drop)
     }
 
+    #[inline]
     fn send_step(
         &self,
         sending: &mut HeldSending<'_>,
@@ -192,6 +205,7 @@ impl Connection<'_> {
     }
 
     /// Sends octets by a list of parts, or by way of the rest where the socket may not take them whole.
+    #[inline(never)]
     fn send_large(
         &self,
         sending: &mut HeldSending<'_>,

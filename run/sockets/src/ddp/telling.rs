@@ -98,6 +98,7 @@ impl Connection<'_> {
         self.pass_these_on(receiving, renewal)
     }
 
+    #[inline(never)]
     fn pass_these_on(
         &self,
         receiving: &mut HeldReceiving<'_>,

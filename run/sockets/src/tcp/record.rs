@@ -68,6 +68,10 @@ struct Watches {
 }
 
 impl Watch {
+    /// Beside the events of one that was taken out. It keeps its place and its word, as it mostly comes back. No event
+    /// has this bit.
+    const OUT: u32 = 1 << 27;
+
     /// None. No epoll has this number.
     pub(super) const NONE: Watch = Watch {
         epoll: -1,
@@ -76,7 +80,13 @@ impl Watch {
         data: 0,
     };
 
+    /// Whether it is there.
     pub(super) fn is_any(&self) -> bool {
+        self.has_place() && self.events & Watch::OUT == 0
+    }
+
+    /// Whether it is there, or was taken out.
+    fn has_place(&self) -> bool {
         self.epoll >= 0
     }
 
@@ -92,13 +102,16 @@ impl Watches {
         next: 0,
     };
 
+    /// How it is there, or was.
+    fn at(&mut self, epoll: i32, fd: i32) -> Option<&mut Watch> {
+        self.list.iter_mut().find(|one| one.is_at(epoll, fd))
+    }
+
     /// It is there like this from now on; gives how it was there, or what had the place.
     fn put(&mut self, watch: Watch) -> Watch {
-        let known = self
-            .list
-            .iter()
-            .position(|one| one.is_at(watch.epoll, watch.fd));
-        let free = || self.list.iter().position(|one| !one.is_any());
+        let place = |is_it: &dyn Fn(&Watch) -> bool| self.list.iter().position(is_it);
+        let known = place(&|one| one.is_at(watch.epoll, watch.fd));
+        let free = || place(&|one| !one.has_place()).or_else(|| place(&|one| !one.is_any()));
         let at = known.or_else(free).unwrap_or_else(|| {
             self.next = (self.next + 1) % WATCHES_MAX as u8;
             self.next.into()
@@ -177,13 +190,31 @@ impl Record {
         list.into_iter().filter(Watch::is_any)
     }
 
-    /// It was entered in an epoll, or is there in another way from now on. Gives what is forgotten for that.
-    pub(super) fn put_watch(&self, watch: Watch) -> Option<Watch> {
-        match self.watches.lock() {
-            Locked::Held(mut watches) | Locked::Orphaned(mut watches) => {
-                Some(watches.put(watch)).filter(Watch::is_any)
+    /// It was entered in an epoll, or is there in another way from now on. A word that it was not known by goes to
+    /// `add` before, and one that is forgotten for it to `remove`.
+    pub(super) fn put_watch(&self, watch: Watch, add: impl Fn(&Watch), remove: impl Fn(&Watch)) {
+        let (Locked::Held(mut watches) | Locked::Orphaned(mut watches)) = self.watches.lock()
+        else {
+            return;
+        };
+        match watches.at(watch.epoll, watch.fd) {
+            Some(known) if known.data == watch.data => known.events = watch.events,
+            _ => {
+                add(&watch);
+                Some(watches.put(watch))
+                    .filter(Watch::has_place)
+                    .iter()
+                    .for_each(remove);
             }
-            Locked::Again => None,
+        }
+    }
+
+    /// It was taken out of an epoll.
+    pub(super) fn take_watch_out(&self, epoll: i32, fd: i32) {
+        if let Locked::Held(mut watches) | Locked::Orphaned(mut watches) = self.watches.lock() {
+            if let Some(watch) = watches.at(epoll, fd) {
+                watch.events |= Watch::OUT;
+            }
         }
     }
 
@@ -191,7 +222,7 @@ impl Record {
     pub(super) fn forget_watches(&self, is_over: impl Fn(&Watch) -> bool, each: impl Fn(&Watch)) {
         if let Locked::Held(mut watches) | Locked::Orphaned(mut watches) = self.watches.lock() {
             let over = watches.list.iter_mut();
-            over.filter(|watch| watch.is_any() && is_over(watch))
+            over.filter(|watch| watch.has_place() && is_over(watch))
                 .for_each(|watch| {
                     each(watch);
                     *watch = Watch::NONE;

@@ -96,6 +96,10 @@ impl Gathering for Streams {
         self.is_confined()
     }
 
+    fn ends_when_idle(&self) -> bool {
+        true
+    }
+
     /// An answer, if there is one, mostly comes within a fraction of a tick, and so does a Reply; what a program has
     /// sent meanwhile leaves with it.
     fn haste(&self) -> Option<Duration> {

@@ -49,7 +49,8 @@ impl Epolls {
     }
 }
 
-/// How many descriptors were entered with a word, by its hash: mostly it is one, and then nobody need look further.
+/// How many descriptors were entered with a word, by its hash: mostly it is one, and then nobody need look further. One
+/// that was taken out may still be among them.
 #[derive(Debug)]
 pub(super) struct Words(&'static [AtomicU32]);
 
@@ -162,10 +163,7 @@ impl Streams {
     /// The program has entered the socket in an epoll, or has changed how it is there.
     pub fn watched(&self, record: &Record, watch: Watch) {
         let Some(words) = &self.words else { return };
-        words.add(&watch);
-        if let Some(before) = record.put_watch(watch) {
-            words.remove(&before);
-        }
+        record.put_watch(watch, |known| words.add(known), |gone| words.remove(gone));
         self.epolls.note(watch.epoll);
     }
 
@@ -174,9 +172,11 @@ impl Streams {
     /// the entry any more.
     pub fn watched_no_more(&self, record: &Record, epoll: Option<i32>, fd: i32) {
         let Some(words) = &self.words else { return };
-        let is_over =
-            |watch: &Watch| watch.fd == fd && epoll.is_none_or(|epoll| watch.epoll == epoll);
-        record.forget_watches(is_over, |watch| words.remove(watch));
+        match epoll {
+            // Mostly it comes back: some programs take a socket out and enter it again with every message.
+            Some(epoll) => record.take_watch_out(epoll, fd),
+            None => record.forget_watches(|watch| watch.fd == fd, |watch| words.remove(watch)),
+        }
     }
 
     /// The same of a socket that is gone.
