@@ -14,11 +14,12 @@ from bench import PATH, Skip, program, same
          what="it says that all went well")
 def iperf3_tcp(bench):
     bench.need("iperf3")
-    port = bench.port()
-    bench.start("iperf3", "-s", "-1", "-p", port)
-    bench.bound(port, "tcp")
     source = bench.data("source", 8 << 20)
-    bench.run("iperf3", "-c", "127.0.0.1", "-p", port, "-F", source, "-t", "1", "-P", "2")
+    for how in (("-F", source, "-P", "2"), ("-R",), ("-P", "8")):
+        port = bench.port()
+        bench.start("iperf3", "-s", "-1", "-p", port)
+        bench.bound(port, "tcp")
+        bench.run("iperf3", "-c", "127.0.0.1", "-p", port, "-t", "1", *how)
 
 
 @program("socat, TCP and UDP", core=True,
@@ -45,13 +46,15 @@ def socat(bench):
     same(small, arrived)
 
 
-@program("redis, with BGSAVE under load", core=True,
-         what="values, and the state of BGSAVE while redis-benchmark runs")
+@program("redis, with BGSAVE under load and a replica", core=True,
+         what="values, of a replica too, and the state of BGSAVE while redis-benchmark runs")
 def redis(bench):
     bench.need("redis-server", "redis-cli", "redis-benchmark")
     port = bench.port()
-    bench.start("redis-server", "--port", port, "--dir", bench.folder, "--save", "", "--appendonly", "no")
-    bench.bound(port)
+    replica = bench.port()
+    for one, more in ((port, ()), (replica, ("--replicaof", f"127.0.0.1 {port}", "--dbfilename", "replica.rdb"))):
+        bench.start("redis-server", "--port", one, "--dir", bench.folder, "--save", "", "--appendonly", "no", *more)
+        bench.bound(one)
     cli = ("redis-cli", "-p", port)
     bench.run(*cli, "SET", "before", "x" * 5000)
     load = bench.start("redis-benchmark", "-p", port, "-n", "20000", "-c", "20", "-q", "-t", "set,get")
@@ -63,7 +66,12 @@ def redis(bench):
         assert time.monotonic() < end, "BGSAVE does not end"
         time.sleep(0.1)
     assert "rdb_last_bgsave_status:ok" in bench.run(*cli, "INFO", "persistence")
-    assert bench.run(*cli, "GET", "before").strip() == "x" * 5000
+    bench.run(*cli, "SET", "after", "y" * 50000)
+    # The number of replicas that have all that was written before.
+    assert bench.run(*cli, "WAIT", "1", "30000").strip() == "1"
+    for one in (port, replica):
+        for key, value in (("before", "x" * 5000), ("after", "y" * 50000)):
+            assert bench.run("redis-cli", "-p", one, "GET", key).strip() == value
 
 
 @program("memcached",
@@ -239,9 +247,9 @@ def java(bench):
 
 
 # sshd confines itself, and a connection over DDP would be its end: it is left on TCP (docs/sockets.md).
-@program("rsync over ssh", what="SHA-256 of ten files", without=("ddp",))
-def rsync(bench):
-    bench.need("rsync", "sshd", "ssh", "ssh-keygen")
+@program("rsync and scp over ssh", what="SHA-256 of ten files, and of one", without=("ddp",))
+def rsync_over_ssh(bench):
+    bench.need("rsync", "sshd", "ssh", "ssh-keygen", "scp")
     if os.geteuid() != 0:
         raise Skip("sshd needs root here")
     Path("/run/sshd").mkdir(exist_ok=True)
@@ -253,14 +261,37 @@ def rsync(bench):
     port = bench.port()
     bench.start(shutil.which("sshd", path=PATH), "-D", "-e", "-f", "/dev/null", "-h", host, "-p", port,
                 "-o", "ListenAddress=127.0.0.1", "-o", f"AuthorizedKeysFile={bench.folder}/keys",
-                "-o", "StrictModes=no", "-o", "PidFile=none", "-o", "UsePAM=no")
+                "-o", "StrictModes=no", "-o", "PidFile=none", "-o", "UsePAM=no",
+                "-o", "Subsystem=sftp internal-sftp")
     bench.bound(port)
     (bench.folder / "from").mkdir()
     names = [bench.data(f"from/{number}", 300_000) for number in range(10)]
-    shell = f"ssh -p {port} -i {key} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
+    options = f"-i {key} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
+    shell = f"ssh -p {port} {options}"
     bench.run("rsync", "-a", "-e", shell, f"{bench.folder}/from/", f"127.0.0.1:{bench.folder}/to/")
     for name in names:
         same(name, bench.folder / "to" / name.name)
+    bench.run("scp", "-q", "-P", port, *options.split(), names[0], f"127.0.0.1:{bench.folder}/copied")
+    same(names[0], bench.folder / "copied")
+
+
+@program("rsync daemon", what="SHA-256 of ten files, sent and fetched")
+def rsync_daemon(bench):
+    bench.need("rsync")
+    port = bench.port()
+    for folder in ("from", "kept", "back"):
+        (bench.folder / folder).mkdir()
+    names = [bench.data(f"from/{number}", 300_000) for number in range(10)]
+    conf = bench.folder / "rsyncd.conf"
+    conf.write_text(f"use chroot = no\n[kept]\npath = {bench.folder}/kept\nread only = no\n"
+                    f"uid = {os.geteuid()}\ngid = {os.getegid()}\n")
+    bench.start("rsync", "--daemon", "--no-detach", "--config", conf, "--address", "127.0.0.1", "--port", port)
+    bench.bound(port)
+    kept = f"rsync://127.0.0.1:{port}/kept/"
+    bench.run("rsync", "-a", f"{bench.folder}/from/", kept)
+    bench.run("rsync", "-a", kept, f"{bench.folder}/back/")
+    for name in names:
+        same(name, bench.folder / "back" / name.name)
 
 
 GO = """
