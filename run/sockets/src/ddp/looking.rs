@@ -68,8 +68,10 @@ impl Connection<'_> {
 #[cfg(test)]
 mod tests {
     use super::super::testing::{open, pair};
-    use super::super::Slot;
+    use super::super::{Settled, Slot, State};
     use super::*;
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
     use weft_os::dgram::ready;
     use weft_os::stream;
     use weft_os::user::OwnBuffer;
@@ -99,5 +101,49 @@ mod tests {
                 assert_eq!(stream::unread(server.fd()), 0, "framing alone is taken");
             }
         }
+    }
+
+    /// A peer that is not Weft may have sent a Write by the time that anybody looks for its first FPDU. Who waits to map
+    /// memory takes no octets of the stream, and would wait for ever.
+    #[test]
+    fn a_look_takes_what_stands_before_a_write() {
+        use weft_stream::{frame, start, ConnectionData, Receiver, Word};
+        weft_os::process::watch();
+        weft_os::user::guard_copies();
+        let [mut peer, socket] = pair();
+        let slot = &Slot::make(1).unwrap()[0];
+        slot.restart_clock();
+        let connection = Connection::new(slot, socket.as_raw_fd());
+        let of_peer = ConnectionData {
+            weft: false,
+            ..Receiver::connection_data(2, 0x1000, 3, 0x9000)
+        };
+        peer.write_all(&start::request(&of_peer, false)).unwrap();
+        connection.answer().unwrap();
+        while connection.settle().unwrap() != Settled::Open {
+            ready(socket.as_raw_fd(), libc::POLLIN, 1000);
+        }
+        assert_eq!(slot.state(), State::Listening);
+        let own = connection.take_receiving().unwrap().beside().own;
+        let (trailer, trailer_len) = frame::trailer(5, 0);
+        let write = [
+            &frame::write_header(own.stag, own.to, 5)[..],
+            b"hello",
+            &trailer[..trailer_len],
+            &frame::message(weft_iwarp::Msn(1), Word::Data(5), false),
+        ]
+        .concat();
+        let both = [&frame::ready_to_receive(false)[..], &write].concat();
+        peer.write_all(&both).unwrap();
+        while stream::unread(socket.as_raw_fd()) < both.len() {}
+        assert_eq!(connection.look(), Ok(Received::Octets(0)));
+        assert_eq!(slot.state(), State::Open);
+        assert_eq!(stream::unread(socket.as_raw_fd()), write.len());
+        let mut room = [0; 9];
+        let received = connection.receive(&OwnBuffer::from(&mut room[..]), 0);
+        assert_eq!(
+            (received, &room[..5]),
+            (Ok(Received::Octets(5)), &b"hello"[..])
+        );
     }
 }

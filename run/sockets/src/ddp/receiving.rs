@@ -151,10 +151,16 @@ impl Connection<'_> {
         let is_left_there = left == 0 && !steps.begins_writes;
         let seen_for = if is_left_there { 1 } else { left };
         let (spans, all) = match self.look_ahead(receiving, seen_for)? {
-            // A thread that waits for a Write of a few octets in the kernel would not be woken for the rest of it.
+            // A thread that waits for a Write of a few octets in the kernel would not be woken for the rest of it. What
+            // stands before it is taken: it may be the peer's first FPDU, or credit.
             Ahead::Spans(spans, _) if is_left_there && spans.payload() > 0 => {
-                steps.is_at_write = true;
-                return Ok(Received::Octets(0));
+                match spans.before_write() {
+                    Some(before) => (before, None),
+                    None => {
+                        steps.is_at_write = true;
+                        return Ok(Received::Octets(0));
+                    }
+                }
             }
             Ahead::Spans(spans, all) => (spans, all),
             Ahead::Nothing => return Ok(Received::Nothing),

@@ -1,5 +1,6 @@
 //! What lies next in a socket: framing and payload by turns.
 
+use weft_stream::frame::WRITE_HEADER_LEN;
 use weft_stream::{Fault, Next, Receiver};
 use zerocopy::FromBytes;
 
@@ -102,6 +103,21 @@ impl Spans {
         let mut spans = Spans::default();
         spans.push_payload(octets);
         spans
+    }
+
+    /// The framing before the header of the first Write; nothing where none is, or where a part of that header was
+    /// taken before.
+    pub(super) fn before_write(&self) -> Option<Spans> {
+        let first = self
+            .iter()
+            .next()
+            .filter(|span| matches!(span, Span::Framing(_)));
+        let before = first?.octets().saturating_sub(WRITE_HEADER_LEN);
+        let mut spans = Spans::default();
+        (before > 0).then(|| {
+            spans.push_framing(before);
+            spans
+        })
     }
 
     /// Octets of payload in them.
