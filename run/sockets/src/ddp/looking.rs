@@ -103,7 +103,7 @@ mod tests {
         }
     }
 
-    /// A peer that is not Weft may have sent a Write by the time that anybody looks for its first FPDU. Who waits to map
+    /// A peer that is not Weft may have sent a Write by the time anybody looks for its first FPDU. Who waits to map
     /// memory takes no octets of the stream, and would wait for ever.
     #[test]
     fn a_look_takes_what_stands_before_a_write() {
