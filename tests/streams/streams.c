@@ -56,6 +56,8 @@ static struct shared *shared;
 static unsigned long long seed = 1;
 static unsigned connections = 40, workers = 4;
 static bool forks, kills, resets = true;
+/* Octets of the smallest buffers. */
+static int least_buffer = 4096;
 
 #define COUNT(what, more) __atomic_fetch_add(&shared->what, (more), __ATOMIC_RELAXED)
 
@@ -304,11 +306,11 @@ struct pair {
 static void set_sizes(int fd, uint64_t *random)
 {
 	if (one_in(random, 3)) {
-		int size = 4096 << next_random(random) % 5;
+		int size = least_buffer << next_random(random) % 5;
 		NEED(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size)) == 0, "SO_RCVBUF");
 	}
 	if (one_in(random, 3)) {
-		int size = 4096 << next_random(random) % 5;
+		int size = least_buffer << next_random(random) % 5;
 		NEED(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)) == 0, "SO_SNDBUF");
 	}
 }
@@ -504,6 +506,7 @@ static void read_options(int argc, char **argv)
 	static const struct option longs[] = {{"seed", required_argument, NULL, 's'},
 					      {"connections", required_argument, NULL, 'c'},
 					      {"workers", required_argument, NULL, 'w'},
+					      {"least-buffer", required_argument, NULL, 'b'},
 					      {"forks", no_argument, NULL, 'f'},
 					      {"kills", no_argument, NULL, 'k'},
 					      {"no-resets", no_argument, NULL, 'r'},
@@ -514,6 +517,7 @@ static void read_options(int argc, char **argv)
 		case 's': seed = number_of(optarg); break;
 		case 'c': connections = (unsigned)number_of(optarg); break;
 		case 'w': workers = (unsigned)number_of(optarg); break;
+		case 'b': least_buffer = (int)number_of(optarg); break;
 		case 'f': forks = true; break;
 		case 'k': forks = kills = true; break;
 		case 'r': resets = false; break;

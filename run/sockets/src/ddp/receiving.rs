@@ -211,6 +211,8 @@ impl Connection<'_> {
                 Ok(Ahead::Spans(spans, all))
             }
             Check::Need(_) => {
+                // Asked before: the rest may come with the end after the look.
+                let has_ended = stream::has_ended(self.fd);
                 let mut area = self.take_octets(&self.slot.area)?;
                 let seen = self.seen(&mut area[..])?.unwrap_or(0);
                 match self.check(receiver, &area[..seen])? {
@@ -218,10 +220,9 @@ impl Connection<'_> {
                         let spans = self.spans(receiver, &area[..good], room)?;
                         Ok(Ahead::Spans(spans, None))
                     }
-                    // A socket that has ended has no more.
-                    Check::Need(_) if stream::has_ended(self.fd) => {
-                        self.at_end(receiver).map(|_| Ahead::End)
-                    }
+                    // A socket that had ended has no more.
+                    Check::Need(_) if has_ended && !self.is_over(receiver) => Err(self.cut_off()),
+                    Check::Need(_) if has_ended => Ok(Ahead::End),
                     Check::Need(octets) => {
                         self.wait_for_fpdu(receiving, octets);
                         Ok(Ahead::Nothing)
@@ -360,13 +361,20 @@ impl Connection<'_> {
 
     /// The socket has ended.
     pub(super) fn at_end(&self, receiver: &Receiver) -> Result<Received, Errno> {
-        // A peer that said its last octet may say more that is none of the stream, and the socket reads as ended by
-        // then.
-        let is_over = receiver.has_ended() || self.slot.receives_no_more();
-        if receiver.is_between_fpdus() || is_over {
-            return Ok(Received::End);
+        match receiver.is_between_fpdus() || self.is_over(receiver) {
+            true => Ok(Received::End),
+            false => Err(self.cut_off()),
         }
-        Err(self.break_off(&"the peer's stream ended in the middle of an FPDU"))
+    }
+
+    /// No more octets of the stream come, whatever the socket has. A peer that said its last octet may say more that is
+    /// none of the stream, and the socket reads as ended by then.
+    fn is_over(&self, receiver: &Receiver) -> bool {
+        receiver.has_ended() || self.slot.receives_no_more()
+    }
+
+    fn cut_off(&self) -> Errno {
+        self.break_off(&"the peer's stream ended in the middle of an FPDU")
     }
 
     /// The socket itself failed.
@@ -380,10 +388,86 @@ impl Connection<'_> {
 
     /// The socket has no octets: whether any may come.
     pub(super) fn nothing_more(&self, receiver: &Receiver) -> Received {
-        if receiver.has_ended() || self.slot.receives_no_more() {
+        if self.is_over(receiver) {
             Received::End
         } else {
             Received::Nothing
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{Shutdown, TcpStream};
+
+    use weft_iwarp::mpa::fpdu::crc32c;
+    use weft_os::dgram::ready;
+    use weft_os::user::OwnBuffer;
+    use weft_stream::frame::{trailer, trailer_len, write_header};
+
+    use super::super::testing::{open, pair};
+    use super::super::Slot;
+    use super::*;
+
+    const OCTETS: usize = 3000;
+
+    /// An end of a connection with CRC, the other one's socket, and a Write of so many octets for it.
+    fn connected() -> (TcpStream, Connection<'static>, TcpStream, Vec<u8>) {
+        weft_os::process::watch();
+        weft_os::user::guard_copies();
+        let (slots, sockets) = (Slot::make(2).unwrap(), pair());
+        slots.iter().for_each(|slot| slot.set_wants_crc(true));
+        let [_, server] = open(slots, &sockets);
+        let own = server.take_receiving().unwrap().beside().own;
+        let mut fpdu = write_header(own.stag, own.to, OCTETS).to_vec();
+        fpdu.extend_from_slice(&[7; OCTETS]);
+        let crc = {
+            let padding = vec![0; trailer_len(OCTETS) - 4];
+            crc32c(&[&fpdu[..], &padding].concat())
+        };
+        let (behind, len) = trailer(OCTETS, crc);
+        fpdu.extend_from_slice(&behind[..len]);
+        let [peer, socket] = sockets;
+        (socket, server, peer, fpdu)
+    }
+
+    fn received(server: &Connection<'_>) -> Result<usize, Errno> {
+        let (mut room, mut got) = ([0; OCTETS], 0);
+        loop {
+            match server.receive(&OwnBuffer::from(&mut room[..]), 0)? {
+                Received::Octets(octets) => got += octets,
+                Received::End => return Ok(got),
+                Received::Nothing => drop(ready(server.fd(), libc::POLLIN, 1000)),
+            }
+        }
+    }
+
+    /// What is looked at as the last part of an FPDU comes, and the end with it, is not the end.
+    #[test]
+    fn the_end_may_come_with_the_rest_of_an_fpdu() {
+        for round in 0..800u64 {
+            let (_socket, server, mut peer, fpdu) = connected();
+            let (first, rest) = fpdu.split_at(1 + round as usize * 37 % (fpdu.len() - 1));
+            peer.write_all(first).unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    (0..round % 300).for_each(|_| std::hint::spin_loop());
+                    peer.write_all(rest).unwrap();
+                    peer.shutdown(Shutdown::Write).unwrap();
+                });
+                assert_eq!(received(&server), Ok(OCTETS), "round {round}");
+            });
+        }
+    }
+
+    #[test]
+    fn an_end_amid_an_fpdu_is_an_error() {
+        for first in [1, 16, 200, OCTETS] {
+            let (_socket, server, mut peer, fpdu) = connected();
+            peer.write_all(&fpdu[..first]).unwrap();
+            peer.shutdown(Shutdown::Write).unwrap();
+            assert_eq!(received(&server), Err(libc::ECONNRESET), "{first}");
         }
     }
 }
