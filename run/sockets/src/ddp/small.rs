@@ -41,7 +41,8 @@ impl Connection<'_> {
         if data.read_range(from..from + octets, payload).is_err() {
             return Ok(None);
         }
-        let (write_end, mut end) = (write_len(octets), write_len(octets));
+        let write_end = write_len(octets);
+        let mut end = write_end;
         if !sending.sender.is_to_weft() {
             end += put_message(&sending.sender, octets, &mut copied[write_end..]);
         }

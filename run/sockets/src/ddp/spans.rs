@@ -108,16 +108,13 @@ impl Spans {
     /// The framing before the header of the first Write; nothing where none is, or where a part of that header was
     /// taken before.
     pub(super) fn before_write(&self) -> Option<Spans> {
-        let first = self
-            .iter()
-            .next()
-            .filter(|span| matches!(span, Span::Framing(_)));
-        let before = first?.octets().saturating_sub(WRITE_HEADER_LEN);
+        let Some(Span::Framing(octets)) = self.iter().next() else {
+            return None;
+        };
+        let before = octets.saturating_sub(WRITE_HEADER_LEN);
         let mut spans = Spans::default();
-        (before > 0).then(|| {
-            spans.push_framing(before);
-            spans
-        })
+        spans.push_framing(before);
+        (before > 0).then_some(spans)
     }
 
     /// Octets of payload in them.

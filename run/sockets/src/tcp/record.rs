@@ -201,10 +201,10 @@ impl Record {
             Some(known) if known.data == watch.data => known.events = watch.events,
             _ => {
                 add(&watch);
-                Some(watches.put(watch))
-                    .filter(Watch::has_place)
-                    .iter()
-                    .for_each(remove);
+                let before = watches.put(watch);
+                if before.has_place() {
+                    remove(&before);
+                }
             }
         }
     }
