@@ -12,6 +12,7 @@ import argparse
 import itertools
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -47,8 +48,8 @@ ENDS_AT_A_TIME, PAGES_OF_EACH, PAGES_OF_ALL = 2 * 5 + 20, 30, 40
 class Stage:
     """The built program, and what it runs under."""
 
-    def __init__(self, weft, work, connections):
-        self.work, self.connections = Path(work), connections
+    def __init__(self, weft, work, connections, keep):
+        self.work, self.connections, self.keep = Path(work), connections, keep
         self.library = Path(weft).resolve().parent / "libweft_preload.so" if weft else None
         self.program = self.work / "streams"
         self.clean = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
@@ -70,6 +71,8 @@ class Stage:
         process = Process([str(word) for word in command], environment, self.work / f"log{self.runs}", cwd=self.work)
         try:
             ended = process.wait(RUN_LIMIT)
+            if not ended and self.keep:
+                note_standing(process.child.pid, self.keep / f"{mode}-{kind}-{seed}")
         finally:
             process.stop()
         result = process.result()
@@ -81,6 +84,17 @@ class Stage:
             # What it says of a panic begins with the reason.
             return f"{result.how()}: {said if len(said) < 2500 else said[:1000] + ' ... ' + said[-1500:]}", None
         return judge(mode, kind, dict(zip(NAMES, map(int, found.groups()))))
+
+
+def note_standing(pid, path):
+    """Writes where a program that does not end stands: PATH.sockets and, where gdb is installed, PATH.stacks."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    commands = {"sockets": ["ss", "-tnmieo"],
+                "stacks": ["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all backtrace 12"]}
+    for name, command in commands.items():
+        if shutil.which(command[0]):
+            with open(f"{path}.{name}", "wb") as file:
+                subprocess.run(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, timeout=60, check=False)
 
 
 def judge(mode, kind, counts):
@@ -144,6 +158,8 @@ def main():
     parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--connections", type=int, default=20, help="of each worker in a run (20)")
+    parser.add_argument("--keep", type=Path, help="a directory for what a run that does not end leaves: its sockets "
+                        "(ss) and stacks (gdb)")
     arguments = parser.parse_args()
     modes, kinds = arguments.modes.split(","), arguments.kinds.split(",")
     unknown = [name for name in modes if name not in MODES] + [name for name in kinds if name not in KINDS]
@@ -155,7 +171,7 @@ def main():
     seeds = iter(range(seed, sys.maxsize))
     counts = Counts()
     with tempfile.TemporaryDirectory(prefix="weft-streams-") as work:
-        stage = Stage(arguments.weft, work, arguments.connections)
+        stage = Stage(arguments.weft, work, arguments.connections, arguments.keep)
         stage.build()
         for mode in modes:
             for kind in kinds:
