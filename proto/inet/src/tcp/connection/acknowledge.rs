@@ -94,14 +94,19 @@ impl Connection {
         }
     }
 
-    /// RFC 9293 section 3.10.7.4: only newer segments move the window. Says whether it is another than before.
+    /// Only segments that tell something new move the window: newer ones (RFC 9293 section 3.10.7.4), and those that
+    /// acknowledge or allow more. Says whether it is another than before.
     fn window_update(&mut self, header: &Header, start: Position, ack: Position) -> bool {
         let send = &mut self.send;
+        let window = u64::from(header.window) << send.shift;
         let (from_seq, from_ack) = send.window_from;
-        if start < from_seq || (start == from_seq && ack < from_ack) {
+        let is_newer = start > from_seq || (start == from_seq && ack >= from_ack);
+        // By the RFC's rule alone one ACK whose sequence number is ahead of the peer's (damage that the checksum does
+        // not show, or an injection) would close the window for good where the peer sends no octets to catch up with.
+        let says_more = ack > send.una || (ack == send.una && ack + window > send.edge);
+        if !is_newer && !says_more {
             return false;
         }
-        let window = u64::from(header.window) << send.shift;
         let changed = send.edge.saturating_sub(send.una) != window || ack != send.una;
         send.window_from = (start, ack);
         send.edge = (ack + window).max(ack);
