@@ -4,9 +4,13 @@
 //! ```text
 //!  31      27 26    24 23                        0
 //! +----------+--------+---------------------------+
-//! |  minute  |  MSS   | keyed hash of all of this |
+//! |  minute  |  MSS   |   keyed hash + peer's SN  |
 //! +----------+--------+---------------------------+
 //! ```
+//!
+//! The hash is of the addresses and what stands before it. The peer's first sequence number is added to it and not
+//! hashed: so no later segment of the same connection, which brings the same cookie with another number, is ever taken
+//! for its first one. By a hash one of 16 million would be, and the stream would begin in its midst.
 //!
 //! Window scaling and SACK hide in the low bits of the timestamp, where the peer uses timestamps.
 
@@ -47,9 +51,10 @@ fn minute(now: Duration) -> u32 {
 }
 
 fn with_minute(secret: &Secret, tuple: &Tuple, peer: Seq, index: u32, minute: u32) -> Seq {
-    let hash = secret.hash(Purpose::Cookie, tuple, &[peer.0, index, minute]) as u32;
+    let hash = secret.hash(Purpose::Cookie, tuple, &[index, minute]) as u32;
+    let sum = hash.wrapping_add(peer.0) & ((1 << HASH_BITS) - 1);
     let minute = minute & ((1 << MINUTE_BITS) - 1);
-    Seq(minute << (32 - MINUTE_BITS) | index << HASH_BITS | hash >> (32 - HASH_BITS))
+    Seq(minute << (32 - MINUTE_BITS) | index << HASH_BITS | sum)
 }
 
 /// The timestamp of a SYN+ACK that remembers shift and SACK.
@@ -113,6 +118,20 @@ mod tests {
         let cookie = make(&SECRET, &tuple(), Seq(5), None, now);
         assert_eq!(check(&SECRET, &tuple(), Seq(6), cookie, now), None);
         assert_eq!(check(&Secret([4; 16]), &tuple(), Seq(5), cookie, now), None);
+    }
+
+    #[test]
+    fn a_later_segment_is_never_taken_for_the_first() {
+        let now = Duration::from_secs(1000);
+        let secret = Secret([8; 16]);
+        let first = Seq(u32::MAX - 5);
+        let cookie = make(&secret, &tuple(), first, None, now);
+        // With that secret a hash of the number, too, is the same for one 565002 octets ahead.
+        let taken = (1..600_000).filter(|ahead| {
+            let peer = Seq(first.0.wrapping_add(*ahead));
+            check(&secret, &tuple(), peer, cookie, now).is_some()
+        });
+        assert_eq!(taken.count(), 0);
     }
 
     #[test]
