@@ -142,13 +142,19 @@ pub fn reset(fd: i32) {
 
 /// Whether the socket takes nothing. Where it does not, its epolls are told by an edge when it does again, as after any
 /// send that found no room.
-pub fn is_full(fd: i32) -> bool {
+///
+/// # Errors
+/// The socket's own, which the kernel tells once.
+pub fn is_full(fd: i32) -> Result<bool, i32> {
     // The first page is never mapped, and the kernel looks at the octets last.
     const NOWHERE: usize = 8;
     let flags = (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as usize;
     // SAFETY: nothing is read.
-    let sent = unsafe { sys::call(libc::SYS_sendto, [fd as usize, NOWHERE, 1, flags, 0, 0]) };
-    sent == Err(libc::EAGAIN)
+    match unsafe { sys::call(libc::SYS_sendto, [fd as usize, NOWHERE, 1, flags, 0, 0]) } {
+        Err(libc::EAGAIN) => Ok(true),
+        Err(libc::EFAULT) | Ok(_) => Ok(false),
+        Err(errno) => Err(errno),
+    }
 }
 
 /// Takes so many octets from the socket and throws them away; gives how many there were, 0 at the end of the stream.

@@ -37,7 +37,15 @@ impl Connection<'_> {
                     self.take_payload(&mut receiving, now);
                     gone += now;
                 }
-                Err(_) => break,
+                Err(libc::EAGAIN) => break,
+                // The kernel tells it once: of a reset amid a message a program that waits for an edge would never hear.
+                Err(errno) => {
+                    let errno = self.failed(errno);
+                    if gone == 0 {
+                        return Err(errno);
+                    }
+                    break;
+                }
             }
         }
         // Framing that follows would be told as if it were more.
@@ -47,5 +55,48 @@ impl Connection<'_> {
         } else {
             Received::Nothing
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use weft_os::dgram::ready;
+    use weft_os::stream;
+    use weft_os::user::OwnBuffer;
+
+    use super::super::testing::{open, pair};
+    use super::super::{Received, Slot};
+
+    /// The kernel tells of a reset once. Where a call that throws octets away meets it, that call tells it.
+    #[test]
+    fn a_reset_amid_a_message_is_told() {
+        weft_os::process::watch();
+        weft_os::user::guard_copies();
+        for first in [0, 1, 500] {
+            let (slots, sockets) = (Slot::make(2).unwrap(), pair());
+            let [client, server] = open(slots, &sockets);
+            let [peer, socket] = sockets;
+            let own = server.take_receiving().unwrap().beside().own;
+            let header = weft_stream::frame::write_header(own.stag, own.to, 3000);
+            (&peer).write_all(&header).unwrap();
+            (&peer).write_all(&[7; 500]).unwrap();
+            while stream::unread(server.fd()) < header.len() + 500 {}
+            // Some are received, so that the message has begun, and the rest of what is there is thrown away.
+            let mut room = vec![0; first];
+            if first > 0 {
+                let received = server.receive(&OwnBuffer::from(&mut room[..]), 0);
+                assert_eq!(received, Ok(Received::Octets(first)));
+            }
+            if first < 500 {
+                assert_eq!(server.discard(3000), Ok(Received::Octets(500 - first)));
+            }
+            assert_eq!(server.discard(3000), Ok(Received::Nothing));
+            stream::reset(client.fd());
+            assert_ne!(ready(server.fd(), libc::POLLERR, 1000), 0);
+            assert_eq!(server.discard(3000), Err(libc::ECONNRESET));
+            drop((peer, socket));
+        }
     }
 }

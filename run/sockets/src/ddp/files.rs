@@ -33,7 +33,7 @@ impl Connection<'_> {
         if !self.flush(&mut sending, 0)? {
             return Err(libc::EAGAIN);
         }
-        let most = match self.fits(&mut sending, most.min(PAYLOAD_MAX)) {
+        let most = match self.fits(&mut sending, most.min(PAYLOAD_MAX))? {
             Fits::Whole(octets) | Fits::InPart(octets) => octets,
             Fits::Nothing => 0,
         };

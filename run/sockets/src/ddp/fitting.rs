@@ -5,6 +5,7 @@ use weft_stream::frame::{MESSAGE_LEN, TRAILER_LEN_MAX, WRITE_HEADER_LEN};
 
 use super::directions::HeldSending;
 use super::Connection;
+use crate::Errno;
 
 /// A socket that takes fewer octets of the stream than these is nearly full.
 const NEARLY_FULL: usize = 2 << 10;
@@ -31,7 +32,10 @@ pub(super) enum Fits {
 
 impl Connection<'_> {
     /// How many of so many octets the socket takes now.
-    pub(super) fn fits(&self, sending: &mut HeldSending<'_>, octets: usize) -> Fits {
+    ///
+    /// # Errors
+    /// The connection is over.
+    pub(super) fn fits(&self, sending: &mut HeldSending<'_>, octets: usize) -> Result<Fits, Errno> {
         let needed = |segment| {
             let octets = octets.min(most_at_once(segment));
             octets + beside(octets, segment) + BESIDE_A_SEND
@@ -44,19 +48,22 @@ impl Connection<'_> {
         let (surely, segment) = (sending.beside().surely as usize, sending.beside().segment);
         if needed(segment) <= surely {
             sending.beside().surely -= needed(segment) as u32;
-            return Fits::Whole(octets.min(most_at_once(segment)));
+            return Ok(Fits::Whole(octets.min(most_at_once(segment))));
         }
         sending.beside().surely = 0;
         let room = surely.saturating_sub(BESIDE_A_SEND);
         let whole = room - beside(room, segment).min(room);
-        match whole {
-            NEARLY_FULL.. => Fits::Whole(whole.min(most_at_once(segment))),
-            _ if stream::is_full(self.fd) => Fits::Nothing,
-            _ => {
+        if whole >= NEARLY_FULL {
+            return Ok(Fits::Whole(whole.min(most_at_once(segment))));
+        }
+        let is_full = stream::is_full(self.fd).map_err(|errno| self.send_failed(errno))?;
+        Ok(match is_full {
+            true => Fits::Nothing,
+            false => {
                 let most = most_at_once(segment).min(least_segment(segment) - AROUND_MAX);
                 Fits::InPart(octets.min(most))
             }
-        }
+        })
     }
 }
 
@@ -119,7 +126,7 @@ mod tests {
             let (slots, sockets) = (Slot::make(2).unwrap(), pair_of(window));
             let [client, _server] = open(slots, &sockets);
             let mut sending = client.take_sending().unwrap();
-            let Fits::Whole(octets) = client.fits(&mut sending, OCTETS) else {
+            let Ok(Fits::Whole(octets)) = client.fits(&mut sending, OCTETS) else {
                 panic!("the socket is empty");
             };
             let ends_segment = end_of_segment(&mut sending) == libc::MSG_EOR;

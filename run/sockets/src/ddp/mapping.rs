@@ -266,7 +266,7 @@ impl Connection<'_> {
         if readable == 0 {
             return Err(libc::EFAULT);
         }
-        let octets = match self.fits(&mut sending, readable) {
+        let octets = match self.fits(&mut sending, readable)? {
             Fits::Whole(octets) | Fits::InPart(octets) => octets.min(readable),
             Fits::Nothing => return Err(libc::EAGAIN),
         };

@@ -175,7 +175,7 @@ impl Connection<'_> {
         }
         self.enlarge_receive_buffer(receiving, i32::try_from(wanted).unwrap_or(i32::MAX));
         // TCP looks at the window whenever somebody has looked at octets. Else the peer asks, seconds later.
-        let _ = stream::peek(self.fd, &mut [0]);
+        let _ = self.seen(&mut [0]);
     }
 
     /// Lets the receive buffer hold so many octets, as the kernel counts them, or as many as the host allows.

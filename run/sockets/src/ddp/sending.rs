@@ -224,7 +224,7 @@ impl Connection<'_> {
         let is_copied = sending.sender.has_crc();
         let most = readable.min(if is_copied { COPIED_MAX } else { usize::MAX });
         // What the socket does not take stays with this process, and nobody else sends it if that is killed.
-        let most = match self.fits(sending, most) {
+        let most = match self.fits(sending, most)? {
             Fits::Whole(octets) if !is_copied => octets,
             Fits::Whole(octets) | Fits::InPart(octets) => {
                 let kept = self.keep_copied(sending, data, from, octets)?;

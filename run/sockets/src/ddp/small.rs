@@ -46,7 +46,7 @@ impl Connection<'_> {
         if !sending.sender.is_to_weft() {
             end += put_message(&sending.sender, octets, &mut copied[write_end..]);
         }
-        match self.fits(sending, octets) {
+        match self.fits(sending, octets)? {
             Fits::Whole(whole) if whole == octets => {}
             _ => return Ok(None),
         }
