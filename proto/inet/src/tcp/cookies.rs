@@ -4,13 +4,14 @@
 //! ```text
 //!  31      27 26    24 23                        0
 //! +----------+--------+---------------------------+
-//! |  minute  |  MSS   |   keyed hash + peer's SN  |
+//! |  minute  |  MSS   | a + b * peer's first SN   |
 //! +----------+--------+---------------------------+
 //! ```
 //!
-//! The hash is of the addresses and what stands before it. The peer's first sequence number is added to it and not
-//! hashed: so no later segment of the same connection, which brings the same cookie with another number, is ever taken
-//! for its first one. By a hash one of 16 million would be, and the stream would begin in its midst.
+//! `a` and `b`, an odd number, are a keyed hash of the addresses and of what stands before. The peer's sequence number is
+//! not hashed with them: so no later segment of a connection that waits for its first one, which brings the same cookie
+//! with another number, is ever taken for that. By a hash one of 16 million would be, and the stream would begin in its
+//! midst. Without `b` the ACK of a connection that is over, of as many octets as its peer sent, would begin a new one.
 //!
 //! Window scaling and SACK hide in the low bits of the timestamp, where the peer uses timestamps.
 
@@ -51,8 +52,9 @@ fn minute(now: Duration) -> u32 {
 }
 
 fn with_minute(secret: &Secret, tuple: &Tuple, peer: Seq, index: u32, minute: u32) -> Seq {
-    let hash = secret.hash(Purpose::Cookie, tuple, &[index, minute]) as u32;
-    let sum = hash.wrapping_add(peer.0) & ((1 << HASH_BITS) - 1);
+    let hash = secret.hash(Purpose::Cookie, tuple, &[index, minute]);
+    let (a, b) = (hash as u32, (hash >> 32) as u32 | 1);
+    let sum = a.wrapping_add(peer.0.wrapping_mul(b)) & ((1 << HASH_BITS) - 1);
     let minute = minute & ((1 << MINUTE_BITS) - 1);
     Seq(minute << (32 - MINUTE_BITS) | index << HASH_BITS | sum)
 }
@@ -126,12 +128,14 @@ mod tests {
         let secret = Secret([8; 16]);
         let first = Seq(u32::MAX - 5);
         let cookie = make(&secret, &tuple(), first, None, now);
-        // With that secret a hash of the number, too, is the same for one 565002 octets ahead.
-        let taken = (1..600_000).filter(|ahead| {
-            let peer = Seq(first.0.wrapping_add(*ahead));
-            check(&secret, &tuple(), peer, cookie, now).is_some()
-        });
-        assert_eq!(taken.count(), 0);
+        for ahead in 1..600_000u32 {
+            let peer = Seq(first.0.wrapping_add(ahead));
+            // With that secret a hash of the number, too, is the same for one 565002 octets ahead.
+            assert_eq!(check(&secret, &tuple(), peer, cookie, now), None, "{ahead}");
+            // Both ends have sent as many.
+            let later = Seq(cookie.0.wrapping_add(ahead));
+            assert_eq!(check(&secret, &tuple(), peer, later, now), None, "{ahead}");
+        }
     }
 
     #[test]
