@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 """A program that knows nothing of Weft: takes numbered datagrams in one of the ways programs wait, and says what came.
 
-    receive.py HOW [PORT] [ADDRESS]     HOW: recv, timeout, poll, select, epoll, edge, connected, answer,
-                                        filtered, scattered, shared, slow,
-                                        rests
+    receive.py HOW [PORT] [ADDRESS]     HOW: recv, timeout, poll, select, epoll, edge, connected, connected-epoll,
+                                        answer, filtered, scattered, shared, slow, rests
 
 Says "port N", and when a datagram "end" has come a line of JSON: how many came, how many were damaged, twice or out of
-order of their sender, and from which addresses. `connected` connects to the first sender, `answer` sends each back, `filtered` has a filter that takes all,
-`scattered` receives into forty buffers, `shared` lets others have its port,
-`slow` rests after each, `rests` a shorter time.
+order of their sender, and from which addresses. `connected` and `connected-epoll` connect to the first sender, `answer`
+sends each back, `filtered` has a filter that takes all, `scattered` receives into forty buffers, `shared` lets others
+have its port, `slow` rests after each, `rests` a shorter time.
 """
 import ctypes
 import json
@@ -19,6 +18,7 @@ import sys
 import time
 
 how, port = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 0
+by_epoll = how in ("epoll", "edge", "connected-epoll")
 at = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 at.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 10 if how in ("slow", "rests") else 4 << 20)
 if how == "shared":
@@ -37,7 +37,7 @@ if how == "filtered":
     at.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(program)))
 if how == "timeout":
     at.settimeout(0.5)
-if how in ("epoll", "edge"):
+if by_epoll:
     at.setblocking(False)
 
 
@@ -46,7 +46,7 @@ def wait():
         polled.poll()
     elif how == "select":
         select.select([at], [], [])
-    elif how in ("epoll", "edge"):
+    elif by_epoll:
         epoll.poll()
 
 
@@ -80,7 +80,7 @@ while not is_over:
         last[source] = number
         if how == "answer":
             at.sendto(octets, source)
-        if how == "connected" and came == 1:
+        if how.startswith("connected") and came == 1:
             at.connect(source)
         if how not in ("edge", "recv", "filtered", "scattered", "shared", "slow", "rests"):
             break

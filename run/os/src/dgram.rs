@@ -132,6 +132,30 @@ pub fn peer_name(fd: i32, name: &mut [u8; NAME_LEN]) -> usize {
     socket_name(libc::SYS_getpeername, fd, name)
 }
 
+/// Puts a datagram into the queue of a socket that is connected, as if its peer had sent it: for a moment the socket is
+/// connected to itself. What others send it meanwhile is lost, and what is sent from it comes back to it.
+///
+/// # Errors
+/// The errno of `connect` or `send`; `ENOTCONN`: the socket is not connected.
+pub fn send_to_itself(fd: i32, octets: &[u8]) -> Result<(), i32> {
+    let (mut own, mut peer) = ([0; NAME_LEN], [0; NAME_LEN]);
+    let (own_len, peer_len) = (local_name(fd, &mut own), peer_name(fd, &mut peer));
+    if own_len == 0 || peer_len == 0 {
+        return Err(libc::ENOTCONN);
+    }
+    connect(fd, &own[..own_len])?;
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    let sent = send(fd, &[], octets, None, flags);
+    connect(fd, &peer[..peer_len])?;
+    sent.map(drop)
+}
+
+fn connect(fd: i32, name: &[u8]) -> Result<(), i32> {
+    let args = [fd as usize, name.as_ptr() as usize, name.len(), 0, 0, 0];
+    // SAFETY: the kernel reads the name.
+    unsafe { sys::call(libc::SYS_connect, args) }.map(drop)
+}
+
 fn socket_name(call: i64, fd: i32, name: &mut [u8; NAME_LEN]) -> usize {
     let mut len = NAME_LEN as u32;
     let args = [
@@ -299,6 +323,35 @@ mod tests {
     use super::*;
     use std::net::UdpSocket;
     use std::os::fd::AsRawFd;
+
+    #[test]
+    fn a_connected_socket_is_sent_something_in_place_of_its_peer() {
+        for (at, peer) in [
+            ("0.0.0.0:0", "127.0.0.2:0"),
+            ("127.0.0.3:0", "127.0.0.1:0"),
+            ("[::]:0", "[::1]:0"),
+        ] {
+            let (socket, peer) = (UdpSocket::bind(at).unwrap(), UdpSocket::bind(peer).unwrap());
+            let fd = socket.as_raw_fd();
+            assert_eq!(send_to_itself(fd, b"bell"), Err(libc::ENOTCONN));
+            socket.connect(peer.local_addr().unwrap()).unwrap();
+            let ends = (socket.local_addr().unwrap(), socket.peer_addr().unwrap());
+            assert_eq!(send_to_itself(fd, b"bell"), Ok(()));
+            assert_eq!(ready(fd, libc::POLLIN, 1000), libc::POLLIN);
+            let mut octets = [0; 8];
+            assert_eq!(socket.recv(&mut octets).unwrap(), 4);
+            assert_eq!(
+                (socket.local_addr().unwrap(), socket.peer_addr().unwrap()),
+                ends
+            );
+            peer.send_to(b"after", ends.0).unwrap();
+            assert_eq!(
+                socket.recv(&mut octets).unwrap(),
+                5,
+                "it hears its peer as before"
+            );
+        }
+    }
 
     #[test]
     fn segments_arrive_as_datagrams_and_coalesced() {

@@ -24,23 +24,43 @@ pub(crate) fn ruled(offload: &Offload, source: End, target: End) -> Option<Uoe> 
 }
 
 /// The socket of this process that datagrams from `source` to `target` would come to, and what its rule says; nothing
-/// where there is none that takes them over carriers.
+/// where there is none that takes them over carriers. One that is connected hears its peer alone.
 pub(crate) fn candidate(offload: &Offload, source: End, target: End) -> Option<(Held, Uoe)> {
     let served = offload.served();
     let now = now();
     let candidates = served
         .iter()
         .filter(|held| offload.may_take(held.port, now));
-    let fits = |held: &Held| held.with_fd(|fd| fits(fd, target)).flatten();
+    let fits = |held: &Held| {
+        let fits = |fd| Some((fits(fd, target)?, hears(fd, source)?));
+        held.with_fd(fits).flatten()
+    };
     let fitting = candidates.filter_map(|held| Some((fits(held)?, *held)));
-    // As the kernel has it, who has the address itself is before who has all.
+    // As the kernel has it, who has the address itself is before who has all, and then who is connected.
     let (_, port) = fitting.max_by_key(|(fits, _)| *fits)?;
-    let takes = port.with_fd(|fd| {
-        // One that is connected hears its peer alone: once that is gone nobody could wake its program.
-        asks_for_nothing(fd) && peer_end(fd).is_none()
-    });
     let uoe = ruled(offload, source, target)?;
-    (takes == Some(true)).then_some((port, uoe))
+    (port.with_fd(asks_for_nothing) == Some(true)).then_some((port, uoe))
+}
+
+/// Whether the socket behind `fd` has a peer.
+pub(crate) fn is_connected(fd: i32) -> bool {
+    peer_end(fd).is_some()
+}
+
+/// Whom a socket hears.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Hears {
+    Everybody,
+    /// It is connected.
+    ItsPeer,
+}
+
+/// Whether the socket behind `fd` hears `source`, and whom else.
+fn hears(fd: i32, source: End) -> Option<Hears> {
+    match peer_end(fd) {
+        None => Some(Hears::Everybody),
+        Some(peer) => (End::from(peer) == source).then_some(Hears::ItsPeer),
+    }
 }
 
 /// How well a socket's address fits a destination.

@@ -14,6 +14,7 @@ use crate::mail::Mail;
 use crate::nonces::Own;
 use crate::offload::{now, Offload};
 use crate::port::{Place, Port};
+use crate::suitable::is_connected;
 
 /// Of so many receives one looks at the kernel's queue first, so that plain peers are heard beside busy carriers.
 const KERNEL_TURN: u32 = 32;
@@ -113,10 +114,15 @@ impl Offload {
                 Head::Nothing => break false,
             }
         };
-        if took_bell && !has_plain && port.inlet().is_some_and(|mut inlet| !inlet.is_empty(now())) {
+        if took_bell && !has_plain && self.has_waiting(port) {
             self.ring(fd);
         }
         has_plain
+    }
+
+    /// Whether something waits that came over a carrier. A call that interrupted another one amid a look sees nothing.
+    fn has_waiting(&self, port: &Port) -> bool {
+        port.inlet().is_some_and(|mut inlet| !inlet.is_empty(now()))
     }
 
     /// Bells of this process that were taken so far.
@@ -151,13 +157,19 @@ impl Offload {
         let Some((proof, own)) = own else {
             return Head::Other;
         };
+        let is_bell = own == Own::Bell || (own == Own::OfChannel && proof.number == BELL);
+        // To a socket that is connected another one would come late, from its peer. Behind it there is nothing that was
+        // sent before what waits here.
+        if is_bell && self.has_waiting(port) && is_connected(fd) {
+            return Head::Nothing;
+        }
         if dgram::discard(fd).is_err() {
             return Head::Other;
         }
         if own == Own::Bell {
             self.bells_taken.fetch_add(1, Ordering::AcqRel);
         }
-        if own == Own::OfChannel {
+        if own == Own::OfChannel && !is_bell {
             if let Some(from) = socket_addr(&name[..peeked.name]) {
                 let port = port.held();
                 self.tell(Mail::Own { port, proof, from });
@@ -183,6 +195,14 @@ impl Offload {
         count(&self.counts.bells);
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         dgram::send(fd, &name[..len], &bell.to_octets(), None, flags).is_ok()
+    }
+
+    /// The same at a socket that is connected, and whose peer is gone: nobody else could send it anything.
+    #[cold]
+    pub(crate) fn ring_in_place_of_peer(&self, fd: RawFd) {
+        let bell = Proof::new(self.nonces.bell(), BELL);
+        count(&self.counts.bells);
+        let _ = dgram::send_to_itself(fd, &bell.to_octets());
     }
 
     /// The thread waits for room, or for all of what came to be taken.

@@ -143,7 +143,7 @@ fn a_socket_says_whether_it_takes_carriers() {
 }
 
 #[test]
-fn a_connected_socket_sends_by_carrier_and_hears_plainly() {
+fn a_connected_socket_hears_its_peer_by_carrier() {
     let discovery = discovery_port();
     let (one, two) = (process(discovery), process(discovery));
     let client = Socket::bind(one, "127.0.0.1:0");
@@ -151,13 +151,60 @@ fn a_connected_socket_sends_by_carrier_and_hears_plainly() {
     client.kernel.connect(server.at()).unwrap();
     client.receive();
     run(&client, &server, 500, client.at());
-    let begun = Instant::now();
-    while one.counted().refused == 0 {
-        assert!(!server.send(client.at(), &numbered(1, 40), true));
-        assert!(client.receive().is_some());
-        assert!(begun.elapsed() < SOON, "{:?}", one.counted());
+    run(&server, &client, 500, server.at());
+    let counted = [one.counted(), two.counted()];
+    assert_eq!(
+        counted.map(|counted| (counted.opened, counted.taken, counted.carriers)),
+        [(1, 1, 1); 2],
+        "{counted:?}"
+    );
+    // Each datagram that finds an empty queue wakes it.
+    for number in 0..20 {
+        server.send(client.at(), &numbered(number, 100), true);
+        server.flush();
+        let (octets, from, _) = client.receive().expect("it wakes");
+        assert_eq!((number_of(&octets), from), (number, server.at()));
     }
-    assert_eq!(one.counted().taken, 0);
+    let other = Socket::bind(two, "127.0.0.1:0");
+    assert!(one.takes_from(server.at(), client.at()));
+    assert!(
+        !one.takes_from(other.at(), client.at()),
+        "it hears its peer alone"
+    );
+}
+
+/// Of a peer that is gone nothing comes by UDP. What came from it before is received all the same, by a program that
+/// sleeps in the kernel.
+#[test]
+fn a_connected_socket_is_woken_when_its_peer_is_gone() {
+    let discovery = discovery_port();
+    let (one, two) = (process(discovery), process(discovery));
+    let client = Socket::bind(one, "127.0.0.1:0");
+    let server = Socket::bind(two, "127.0.0.1:0");
+    client.kernel.connect(server.at()).unwrap();
+    client.receive();
+    run(&server, &client, 200, server.at());
+    for number in 0..50 {
+        assert!(server.send(client.at(), &numbered(number, 100), true));
+    }
+    server.flush();
+    two.ending();
+    // Bells of its own that came while it was there.
+    std::thread::sleep(Duration::from_millis(50));
+    let fd = client.kernel.as_raw_fd();
+    while dgram::discard(fd).is_ok() {}
+    for number in 0..50 {
+        assert_eq!(
+            dgram::ready(fd, libc::POLLIN, 2000) & libc::POLLIN,
+            libc::POLLIN
+        );
+        let (octets, from, is_by_carrier) = client.receive().expect("it wakes");
+        assert_eq!(
+            (number_of(&octets), from, is_by_carrier),
+            (number, server.at(), true)
+        );
+    }
+    assert_eq!(client.kernel.peer_addr().unwrap(), server.at());
 }
 
 #[test]

@@ -14,7 +14,7 @@ use super::{nonce, Service};
 use crate::counts::count;
 use crate::offload::now;
 use crate::port::Held;
-use crate::suitable::candidate;
+use crate::suitable::{candidate, is_connected};
 
 /// Channels of one carrier that may be without a proof at a time. Whoever asks for more has them refused.
 const UNPROVEN_MAX: usize = 256;
@@ -86,7 +86,11 @@ impl Service {
         };
         // What is not proven is taken by nobody whose rule does not say so.
         let is_allowed = |uoe: &Uoe| !without_udp || uoe.requires.is_some_and(|it| it.without_udp);
-        let Some((port, uoe)) = found.filter(|(_, uoe)| is_allowed(uoe)) else {
+        let rings_soon_enough = self.sides[at].rings_soon_enough();
+        let is_woken =
+            |port: &Held| rings_soon_enough || port.with_fd(is_connected) == Some(false);
+        let found = found.filter(|(port, uoe)| is_allowed(uoe) && is_woken(port));
+        let Some((port, uoe)) = found else {
             self.refuse(at, wanted.channel, Why::NoSocket);
             return true;
         };
@@ -149,8 +153,11 @@ impl Service {
     }
 
     /// Whether a bell comes to it: it may be bound to an interface, or hear from some addresses alone, or another
-    /// socket has its port.
+    /// socket has its port. To one that is connected a bell comes where the proof does.
     pub(super) fn can_be_woken(&self, port: Held) -> bool {
+        if port.with_fd(is_connected) == Some(true) {
+            return true;
+        }
         let offload = self.offload;
         // The program may be waiting, and have taken the bell before it is looked for.
         let before = offload.bells_taken();

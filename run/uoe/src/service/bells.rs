@@ -3,13 +3,17 @@
 //! A bell is a datagram of Weft's own to the socket. It may be lost, on the way or because the kernel's queue is full;
 //! so while something waits that nobody takes, it is rung again, later and later. One that does not arrive goes to
 //! somebody else, who has bound the same port (`SO_REUSEADDR`): then the channels to the socket are closed.
+//!
+//! A socket that is connected hears its peer alone, and is sent its bells by that one.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Service;
+use crate::counts::count;
 use crate::offload::now;
 use crate::port::Held;
+use crate::suitable::is_connected;
 
 /// How long after a bell the next one is rung, doubled each time.
 const AGAIN_MIN: Duration = Duration::from_millis(2);
@@ -72,15 +76,17 @@ impl Service {
 
     /// Says whether the bell arrived, as far as that can be seen.
     fn ring_once(&mut self, port: Held, (generation, channel): (u32, u16)) -> bool {
-        // A socket that is connected hears its peer alone.
-        let is_connected = |fd| weft_os::beside::peer_end(fd).is_some();
         if port.with_fd(is_connected) != Some(true) {
             return self.can_be_woken(port);
         }
-        let by = self.sides.iter_mut();
-        if let Some(side) = by.into_iter().find(|side| side.generation() == generation) {
-            side.ring(channel, now());
-            crate::counts::count(&self.offload.counts.bells);
+        // It hears its peer alone: that is asked for a bell.
+        let mut sides = self.sides.iter_mut();
+        match sides.find(|side| side.generation() == generation && side.is_up()) {
+            Some(side) => {
+                side.ring(channel, now());
+                count(&self.offload.counts.bells);
+            }
+            None => drop(port.with_fd(|fd| self.offload.ring_in_place_of_peer(fd))),
         }
         true
     }

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::RawFd;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::time::Duration;
 
 use weft_os::guarded::Guarded;
 use weft_os::net::{TcpStream, Transfer};
 use weft_os::poll::Interest;
+use weft_os::stream::least_round_trip;
 use weft_uoe::carrier::GREETING_TIMEOUT;
 use weft_uoe::control::Why;
 use weft_uoe::gather::{Gather, GATHERED_OCTETS};
@@ -280,6 +281,15 @@ impl Side {
 
     pub(crate) fn generation(&self) -> u32 {
         self.link.map_or(0, |link| link.generation)
+    }
+
+    /// Whether a socket that is connected is woken in time: by its peer, which is told by the carrier that something
+    /// waits, and sends a datagram. Meanwhile more comes, and of what comes in a long round trip a queue holds a part.
+    pub(crate) fn rings_soon_enough(&mut self) -> bool {
+        const WITHIN: Duration = Duration::from_millis(2);
+        let fd = self.stream.get().map(|stream| stream.as_fd().as_raw_fd());
+        let round_trip = fd.and_then(least_round_trip);
+        !self.is_without_udp() && round_trip.is_some_and(|time| time <= WITHIN)
     }
 
     /// The other end is asked for a bell.
