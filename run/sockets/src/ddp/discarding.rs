@@ -38,7 +38,7 @@ impl Connection<'_> {
                     gone += now;
                 }
                 Err(libc::EAGAIN) => break,
-                // The kernel tells it once: of a reset amid a message a program that waits for an edge would never hear.
+                // The kernel tells it once: a program that waits for an edge would never hear of it.
                 Err(errno) => {
                     let errno = self.failed(errno);
                     if gone == 0 {

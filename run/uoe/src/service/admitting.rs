@@ -87,8 +87,7 @@ impl Service {
         // What is not proven is taken by nobody whose rule does not say so.
         let is_allowed = |uoe: &Uoe| !without_udp || uoe.requires.is_some_and(|it| it.without_udp);
         let rings_soon_enough = self.sides[at].rings_soon_enough();
-        let is_woken =
-            |port: &Held| rings_soon_enough || port.with_fd(is_connected) == Some(false);
+        let is_woken = |port: &Held| rings_soon_enough || port.with_fd(is_connected) == Some(false);
         let found = found.filter(|(port, uoe)| is_allowed(uoe) && is_woken(port));
         let Some((port, uoe)) = found else {
             self.refuse(at, wanted.channel, Why::NoSocket);
