@@ -11,8 +11,8 @@
 //! `a` and `b`, an odd number, are a keyed hash of the addresses and of what stands before. The peer's sequence number
 //! is not hashed with them: so no later segment of a connection that waits for its first one, which brings the same
 //! cookie with another number, is ever taken for that. By a hash one of 16 million would be, and the stream would begin
-//! in its midst. Without `b` the ACK of a connection that is over, of as many octets as its peer sent, would begin a new
-//! one.
+//! in its midst. Without `b` the ACK of a connection that is over would begin a new one, where both ends had sent as
+//! many octets.
 //!
 //! Window scaling and SACK hide in the low bits of the timestamp, where the peer uses timestamps.
 
