@@ -370,4 +370,34 @@ mod tests {
         server.read_to_end(&mut Vec::new()).unwrap();
         assert_eq!(counts(other).unwrap().received - received, 100_000);
     }
+
+    #[test]
+    fn what_was_received_is_counted_of_a_connection_that_was_reset() {
+        for has_ended in [false, true] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (mut server, _) = listener.accept().unwrap();
+            let fd = server.as_raw_fd();
+            let received = counts(fd).unwrap().received;
+            client.write_all(&[7; 100_000]).unwrap();
+            if has_ended {
+                client.shutdown(std::net::Shutdown::Write).unwrap();
+            }
+            reset(client.as_raw_fd());
+            assert_eq!(state_of_reset(fd), Some(State::Closed));
+            for taken in [0, 70_000, 30_000] {
+                server.read_exact(&mut vec![0; taken]).unwrap();
+                let counted = counts(fd).map(|counts| counts.received - received);
+                let all = 100_000 - unread(fd) as u32;
+                // All was taken, and the reset is what is left to be told.
+                let over = (all < 100_000 || has_ended).then_some(all);
+                assert_eq!(counted, over, "{has_ended}");
+            }
+        }
+    }
+
+    fn state_of_reset(fd: i32) -> Option<State> {
+        ready(fd, libc::POLLHUP, 1000);
+        state(fd)
+    }
 }

@@ -1,6 +1,7 @@
 //! What the kernel tells of a TCP connection beside its octets: `TCP_INFO`, `SO_MEMINFO`.
 
 use super::{unacknowledged, unread};
+use crate::dgram::{self, get_int, set_int, NAME_LEN};
 use crate::sys;
 
 /// The connection's round trip, as the kernel measured it.
@@ -82,7 +83,7 @@ pub struct Counts {
 }
 
 /// How much the connection has carried, but for what is constant for its life. For who sends and receives nothing
-/// meanwhile.
+/// meanwhile. Nothing where it was reset and all that came before was taken: the error of that is told here, then.
 pub fn counts(fd: i32) -> Option<Counts> {
     // struct tcp_info of include/uapi/linux/tcp.h: where the octets acknowledged and received are.
     const ACKED: usize = 120;
@@ -100,10 +101,16 @@ pub fn counts(fd: i32) -> Option<Counts> {
         if (number(&before, ACKED), number(&before, RECEIVED)) != (acked, received) {
             continue;
         }
-        let end = u32::from(ENDED.contains(&after[0]));
+        // The end counts as an octet received, and none that waits. A connection that was reset had none, perhaps.
+        let has_end = match after[0] {
+            CLOSED => waiting_with_end(fd)? > unread,
+            state => ENDED.contains(&state),
+        };
         return Some(Counts {
             sent: acked.wrapping_add(unacknowledged as u32),
-            received: received.wrapping_sub(unread as u32).wrapping_sub(end),
+            received: received
+                .wrapping_sub(unread as u32)
+                .wrapping_sub(has_end.into()),
         });
     }
     None
@@ -116,7 +123,30 @@ pub fn peer_has_ended(fd: i32) -> bool {
 }
 
 /// The states of a connection whose peer has ended its direction (include/net/tcp_states.h).
-const ENDED: [u8; 4] = [7, 8, 9, 11];
+const ENDED: [u8; 4] = [CLOSED, 8, 9, 11];
+const CLOSED: u8 = 7;
+
+/// Octets that wait to be received, and one more where the peer's end came: what the kernel calls `TCP_INQ`. Nothing
+/// where none wait and the connection was reset, which is told once, here.
+fn waiting_with_end(fd: i32) -> Option<usize> {
+    // include/uapi/linux/tcp.h
+    const TCP_INQ: i32 = 36;
+    let before = get_int(fd, libc::IPPROTO_TCP, TCP_INQ).ok()?;
+    set_int(fd, libc::IPPROTO_TCP, TCP_INQ, 1).ok()?;
+    let mut control = [0; 256];
+    let peeked = dgram::peek(fd, &mut [0], &mut [0; NAME_LEN], &mut control);
+    let _ = set_int(fd, libc::IPPROTO_TCP, TCP_INQ, before);
+    let mut left = control.get(..peeked.ok()?.control)?;
+    // Messages of cmsg(3): the length with these 16 octets, the level, the kind; each begins at a multiple of 8 octets.
+    loop {
+        let (length, words) = left.split_first_chunk::<8>()?;
+        let number = |at: usize| words[at..].first_chunk().map(|it| i32::from_ne_bytes(*it));
+        if words.len() >= 12 && (number(0)?, number(4)?) == (libc::IPPROTO_TCP, TCP_INQ) {
+            return Some(number(8)? as usize);
+        }
+        left = left.get(usize::from_ne_bytes(*length).next_multiple_of(8)..)?;
+    }
+}
 
 /// The first octets of `TCP_INFO`; nothing where the kernel has fewer.
 fn tcp_info<const OCTETS: usize>(fd: i32) -> Option<[u8; OCTETS]> {
