@@ -47,6 +47,27 @@ TCPS("connect.without-waiting-is-refused")
 	EQ(close(keeper), 0);
 }
 
+TCPS("connect.without-waiting-reset-before-anything-was-said")
+{
+	struct linger at_once = {1, 0};
+	char octet;
+
+	for (int looks = 0; looks < 2; looks++) {
+		int listener = a_listener(kind, 4);
+		struct name name = name_of(listener);
+		int fd = connecting(kind, &name), end = accept(listener, NULL, NULL);
+		NEED(end >= 0);
+		NEED(setsockopt(end, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)) == 0 && close(end) == 0);
+		sleep_ms(QUIET);
+		if (looks)
+			CHECK(wait_for(fd, POLLIN, patience) & POLLHUP);
+		FAILS(recv(fd, &octet, 1, MSG_DONTWAIT), ECONNRESET);
+		EQ(recv(fd, &octet, 1, MSG_DONTWAIT), 0);
+		EQ(close(fd), 0);
+		EQ(close(listener), 0);
+	}
+}
+
 TCPS("connect.refused-tried-again-on-the-same-socket")
 {
 	int fd = a_socket(kind), listener;

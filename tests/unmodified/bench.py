@@ -16,15 +16,18 @@ from process import Process, listens  # noqa: E402
 
 # What is under the server and under the client. The first rule names no socket of theirs: hooks alone.
 PASS, GSO = {"WEFT_UDP": "gso port=1"}, {"WEFT_UDP": "gso"}
+UOE = {"WEFT_UDP": "uoe prefer"}
 REQUIRE, PREFER = {"WEFT_DDP": "require"}, {"WEFT_DDP": "prefer"}
 MODES = {"pass": (PASS, PASS), "both": (GSO, GSO), "server": (GSO, None), "client": (None, GSO),
+         "uoe": (UOE, UOE), "uoe-server": (UOE, None), "uoe-client": (None, UOE),
          "ddp": (REQUIRE, REQUIRE), "ddp-server": ({"WEFT_DDP": "require direction=listen"}, None),
          "prefer": (PREFER, PREFER), "prefer-client": (None, PREFER)}
 # Of programs that are about datagrams first, and about streams.
-OF_KIND = {"datagrams": ("pass", "both", "server", "client"),
+OF_KIND = {"datagrams": ("pass", "both", "server", "client", "uoe", "uoe-server", "uoe-client"),
            "streams": ("pass", "both", "ddp", "ddp-server", "prefer", "prefer-client")}
 PATH = os.environ["PATH"] + ":/usr/sbin:/sbin:/usr/local/sbin:/usr/local/go/bin"
 SAID = re.compile(r"weft: info: .*: (\d+) datagrams left in \d+ sends, (\d+) were split")
+SAID_OF_CARRIERS = re.compile(r"weft: info: .*: \d+ datagrams left over \d+ connections of Weft's, (\d+) came")
 SAID_OF_DDP = re.compile(r"weft: info: .*: TCP sockets looked after: \d+; DDP on (\d+)")
 
 
@@ -111,10 +114,11 @@ class Bench:
 
     def counts(self):
         """What the programs that ended by themselves say: datagrams that left many in a call, those that were taken
-        from the kernel many at once, ends of connections over DDP."""
+        from the kernel many at once, those that came over carriers, ends of connections over DDP."""
         found = SAID.findall(self.said)
         datagrams = (sum(int(count[side]) for count in found) for side in (0, 1))
-        return *datagrams, sum(map(int, SAID_OF_DDP.findall(self.said)))
+        others = (sum(map(int, of.findall(self.said))) for of in (SAID_OF_CARRIERS, SAID_OF_DDP))
+        return *datagrams, *others
 
 
 def digest(path):

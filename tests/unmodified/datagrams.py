@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -77,9 +78,7 @@ def dns(bench):
     assert said.strip() == "192.0.2.7", said
 
 
-@program("unbound with dig", what="301 answers, over UDP and TCP")
-def unbound(bench):
-    bench.need("unbound", "dig")
+def start_unbound(bench):
     port = bench.port()
     conf = bench.folder / "unbound.conf"
     conf.write_text(f"""
@@ -101,12 +100,130 @@ remote-control:
 """)
     bench.start("unbound", "-d", "-c", conf)
     bench.bound(port)
+    return port
+
+
+@program("unbound with dig", what="301 answers, over UDP and TCP")
+def unbound(bench):
+    bench.need("unbound", "dig")
+    port = start_unbound(bench)
     batch = bench.folder / "batch"
     batch.write_text("".join(f"n{i}.weft.test A\n" for i in range(300)))
     said = bench.run("dig", "@127.0.0.1", "-p", port, "+short", "-f", batch)
     assert said.split() == ["192.0.2.7"] * 300, said[:300] + bench.logs()
     said = bench.run("dig", "@127.0.0.1", "-p", port, "+tcp", "+short", "a.weft.test")
     assert said.strip() == "192.0.2.7", said
+
+
+def dnsperf(bench, port):
+    """Asks a server for a second, many questions at a time; every one is answered."""
+    batch = bench.folder / "questions"
+    batch.write_text("".join(f"n{i}.weft.test A\n" for i in range(300)))
+    said = bench.run("dnsperf", "-s", "127.0.0.1", "-p", port, "-d", batch, "-l", "1", "-q", "50")
+    sent, answered = (int(re.search(rf"Queries {what}: +(\d+)", said)[1]) for what in ("sent", "completed"))
+    good = int(re.search(r"NOERROR (\d+)", said)[1])
+    assert sent == answered == good > 1000, said
+
+
+@program("unbound with dnsperf", what="every question is answered, and well")
+def unbound_dnsperf(bench):
+    bench.need("unbound", "dnsperf")
+    dnsperf(bench, start_unbound(bench))
+
+
+@program("nsd with dnsperf", what="every question is answered, and well")
+def nsd(bench):
+    bench.need("nsd", "dnsperf")
+    port = bench.port()
+    (bench.folder / "zone").write_text("@ 60 IN SOA a. b. 1 60 60 60 60\n@ 60 IN NS a.\n* 60 IN A 192.0.2.7\n")
+    conf = bench.folder / "nsd.conf"
+    conf.write_text(f"""
+server:
+  ip-address: 127.0.0.1
+  port: {port}
+  username: ""
+  chroot: ""
+  zonesdir: "{bench.folder}"
+  pidfile: ""
+  xfrdfile: ""
+  database: ""
+  zonelistfile: "{bench.folder}/zone.list"
+  rrl-ratelimit: 0
+remote-control:
+  control-enable: no
+zone:
+  name: "weft.test"
+  zonefile: "zone"
+""")
+    bench.start("nsd", "-d", "-c", conf)
+    bench.bound(port)
+    dnsperf(bench, port)
+
+
+@program("coturn: turnserver, its client and its peer", what="every message comes back through the relay")
+def coturn(bench):
+    bench.need("turnserver", "turnutils_uclient", "turnutils_peer")
+    port, peer = bench.port(), bench.port()
+    bench.start("turnserver", "-n", "-p", port, "-L", "127.0.0.1", "-E", "127.0.0.1", "--allow-loopback-peers",
+                "--no-tls", "--no-dtls", "--no-cli", "-a", "-u", "weft:word", "-r", "weft.test", "-l", "stdout",
+                "--userdb", bench.folder / "users", "--pidfile", bench.folder / "pid")
+    bench.start("turnutils_peer", "-p", peer, "-L", "127.0.0.1")
+    bench.bound(port, "udp")
+    bench.bound(peer, "udp")
+    said = bench.run("turnutils_uclient", "-n", "200", "-m", "2", "-l", "1000", "-z", "2", "-u", "weft", "-w", "word",
+                     "-e", "127.0.0.1", "-r", peer, "-p", port, "127.0.0.1")
+    total = re.findall(r"tot_send_msgs=(\d+), tot_recv_msgs=(\d+)", said)[-1]
+    assert total[0] == total[1] and int(total[0]) >= 400, said[-2000:]
+
+
+@program("GStreamer, RTP of raw video", what="each of 50 pictures")
+def gstreamer(bench):
+    bench.need("gst-launch-1.0")
+    if subprocess.run(["gst-inspect-1.0", "rtpvrawpay"], capture_output=True, check=False).returncode:
+        raise Skip("gstreamer1.0-plugins-good is not installed")
+    port = bench.port()
+    size = "width={0}160,height={0}120"
+    source = ["videotestsrc", "num-buffers=50", "pattern=ball", "!",
+              f"video/x-raw,format=I420,framerate=25/1,{size.format('')}", "!"]
+    subprocess.run(["gst-launch-1.0", "-q", *source, "filesink", "location=source"], cwd=bench.folder, env=bench.plain,
+                   check=True)
+    caps = ("application/x-rtp,media=video,clock-rate=90000,encoding-name=RAW,sampling=YCbCr-4:2:0,depth=(string)8,"
+            + size.format("(string)"))
+    sink = bench.start("gst-launch-1.0", "-q", "udpsrc", f"port={port}", "address=127.0.0.1", f"caps={caps}", "!",
+                       "rtpvrawdepay", "!", "filesink", "location=arrived")
+    bench.bound(port, "udp")
+    bench.run("gst-launch-1.0", "-q", *source, "rtpvrawpay", "mtu=1400", "!", "udpsink", "host=127.0.0.1",
+              f"port={port}")
+    time.sleep(0.5)
+    sink.signal(signal.SIGINT)
+    bench.well(sink)
+    same(bench.folder / "source", bench.folder / "arrived")
+
+
+@program("FFmpeg, RTP of MPEG", what="the pictures that come are those that were sent, in order")
+def ffmpeg(bench):
+    bench.need("ffmpeg")
+    port = bench.port()
+    quiet = ["ffmpeg", "-loglevel", "error", "-nostdin"]
+
+    def pictures(path):
+        """A hash of each picture."""
+        said = subprocess.run([*quiet, "-i", path, "-f", "framemd5", "-"], cwd=bench.folder, env=bench.plain, check=True,
+                              capture_output=True, text=True).stdout
+        return [line.split()[-1] for line in said.splitlines() if not line.startswith("#")]
+
+    subprocess.run([*quiet, "-f", "lavfi", "-i", "testsrc=size=320x240:rate=25", "-t", "3", "-c:v", "mpeg2video", "-g",
+                    "5", "source.ts"], cwd=bench.folder, env=bench.plain, check=True)
+    sink = bench.start(*quiet, "-i", f"rtp://127.0.0.1:{port}", "-c", "copy", "arrived.ts")
+    bench.bound(port, "udp")
+    bench.run(*quiet, "-re", "-i", "source.ts", "-c", "copy", "-f", "rtp_mpegts", f"rtp://127.0.0.1:{port}")
+    time.sleep(0.5)
+    sink.signal(signal.SIGINT)
+    assert sink.wait(30), bench.logs()
+    sent, came = pictures("source.ts"), pictures("arrived.ts")
+    # What comes before it knows the stream is not kept.
+    first = sent.index(came[0]) if came and came[0] in sent else -1
+    assert first >= 0 and len(came) >= 40 and came == sent[first:first + len(came)], (len(came), first, bench.logs())
 
 
 @program("UFTP", what="SHA-256 of 8 MB at 400 Mb/s")

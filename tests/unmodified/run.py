@@ -4,9 +4,9 @@
     tests/unmodified/run.py LIBRARY [--only REGEX] [--full] [--docs FILE]
 
 Each program runs under hooks that change nothing (pass) and with every UDP socket offloaded at both ends (both);
-programs of UDP also with the server or the client alone under Weft, and those of TCP over DDP: at both ends (ddp), as a
-server of plain clients (ddp-server), where both ends prefer it (prefer), as the client of a plain server
-(prefer-client). They have to do what they do without: contents are compared. A program that is not installed is
+programs of UDP also with the server or the client alone under Weft, and over carriers in the same ways (uoe, uoe-server,
+uoe-client); those of TCP over DDP: at both ends (ddp), as a server of plain clients (ddp-server), where both ends prefer
+it (prefer), as the client of a plain server (prefer-client). They have to do what they do without: contents are compared. A program that is not installed is
 skipped. Closes with `N passed, N failed, N skipped`; --docs writes a table with a line for each program.
 """
 
@@ -28,7 +28,8 @@ from counts import Counts
 
 
 COLUMNS = {"pass": "hooks alone", "both": "UDP offloaded at both ends", "server": "server alone",
-           "client": "client alone", "ddp": "DDP at both ends", "ddp-server": "DDP, plain client",
+           "client": "client alone", "uoe": "carriers at both ends", "uoe-server": "carriers, server alone",
+           "uoe-client": "carriers, client alone", "ddp": "DDP at both ends", "ddp-server": "DDP, plain client",
            "prefer": "prefers DDP at both ends", "prefer-client": "prefers, plain server"}
 
 
@@ -58,7 +59,7 @@ def cell(result, is_meant):
 
 def told(many):
     """What was counted, but for zeros."""
-    words = ("gathered", "split", "over DDP")
+    words = ("gathered", "split", "by carrier", "over DDP")
     return ", ".join(f"{count} {word}" for count, word in zip(many, words) if count)
 
 

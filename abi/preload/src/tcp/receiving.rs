@@ -70,7 +70,12 @@ impl TcpSocket {
                 // An error is told by the next call.
                 Ok(Attempt::Done(None)) | Err(_) if got > 0 => return got as isize,
                 Ok(Attempt::Done(None)) => return at_the_end(connection),
-                Ok(Attempt::Waits) if flags & libc::MSG_DONTWAIT != 0 => Some(libc::EAGAIN),
+                Ok(Attempt::Waits) if flags & libc::MSG_DONTWAIT != 0 => {
+                    if is_none(connection) {
+                        return real();
+                    }
+                    Some(libc::EAGAIN)
+                }
                 Ok(Attempt::Waits) => {
                     let wait = for_octets(connection, got > 0, &mut timeout);
                     match hold.across(&mut connection, wait) {
@@ -158,11 +163,10 @@ impl TcpSocket {
         has_got: bool,
         timeout: &mut Timeout,
     ) -> Wait {
-        let state = connection.slot().state();
-        let is_connecting = state == State::Connecting;
-        if is_connecting && stream::state(self.fd) != Some(stream::State::Connected) {
+        if is_none(connection) {
             return Wait::NotConnected;
         }
+        let is_connecting = connection.slot().state() == State::Connecting;
         // The kernel's own wait would not say so: octets that are no whole FPDU, or no whole start, are octets to it.
         if does_not_wait(self.fd) {
             return Wait::Failed(libc::EAGAIN);
@@ -255,6 +259,12 @@ impl TcpSocket {
         }
         got
     }
+}
+
+/// Whether the socket is not connected, or was reset before anything was said: the kernel's own answer is right.
+fn is_none(connection: Connection<'static>) -> bool {
+    connection.slot().state() == State::Connecting
+        && stream::state(connection.fd()) != Some(stream::State::Connected)
 }
 
 /// The wait until octets of the stream may have come.

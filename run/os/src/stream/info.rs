@@ -82,20 +82,27 @@ pub struct Counts {
     pub received: u32,
 }
 
-/// How much the connection has carried, but for what is constant for its life. For who sends and receives nothing
-/// meanwhile. Nothing where it was reset and all that came before was taken: the error of that is told here, then.
-pub fn counts(fd: i32) -> Option<Counts> {
+/// How much the connection has carried, but for what is constant for its life; nothing where the kernel does not say.
+/// For who sends and receives nothing meanwhile.
+///
+/// # Errors
+/// The errno of a connection that was reset and has nothing more to be received, which the kernel tells once.
+pub fn counts(fd: i32) -> Result<Option<Counts>, i32> {
     // struct tcp_info of include/uapi/linux/tcp.h: where the octets acknowledged and received are.
     const ACKED: usize = 120;
     const RECEIVED: usize = 128;
     const OCTETS: usize = 136;
+    let number = |info: &[u8; OCTETS], at: usize| {
+        u64::from_ne_bytes(*info[at..].first_chunk().unwrap_or(&[0; 8])) as u32
+    };
     // What is acknowledged while this looks leaves the one count for the other.
     for _ in 0..100 {
-        let before = tcp_info::<OCTETS>(fd)?;
+        let Some(before) = tcp_info::<OCTETS>(fd) else {
+            break;
+        };
         let (unacknowledged, unread) = (unacknowledged(fd), unread(fd));
-        let after = tcp_info::<OCTETS>(fd)?;
-        let number = |info: &[u8; OCTETS], at: usize| {
-            u64::from_ne_bytes(*info[at..].first_chunk().unwrap_or(&[0; 8])) as u32
+        let Some(after) = tcp_info::<OCTETS>(fd) else {
+            break;
         };
         let (acked, received) = (number(&after, ACKED), number(&after, RECEIVED));
         if (number(&before, ACKED), number(&before, RECEIVED)) != (acked, received) {
@@ -106,14 +113,14 @@ pub fn counts(fd: i32) -> Option<Counts> {
             CLOSED => waiting_with_end(fd)? > unread,
             state => ENDED.contains(&state),
         };
-        return Some(Counts {
+        return Ok(Some(Counts {
             sent: acked.wrapping_add(unacknowledged as u32),
             received: received
                 .wrapping_sub(unread as u32)
                 .wrapping_sub(has_end.into()),
-        });
+        }));
     }
-    None
+    Ok(None)
 }
 
 /// Whether the peer has ended its direction (FIN), or the connection is over. Where this end has shut its receiving
@@ -126,25 +133,37 @@ pub fn peer_has_ended(fd: i32) -> bool {
 const ENDED: [u8; 4] = [CLOSED, 8, 9, 11];
 const CLOSED: u8 = 7;
 
-/// Octets that wait to be received, and one more where the peer's end came: what the kernel calls `TCP_INQ`. Nothing
-/// where none wait and the connection was reset, which is told once, here.
-fn waiting_with_end(fd: i32) -> Option<usize> {
+/// Octets that wait to be received, and one more where the peer's end came: what the kernel calls `TCP_INQ`.
+///
+/// # Errors
+/// As of [`counts`].
+fn waiting_with_end(fd: i32) -> Result<usize, i32> {
     // include/uapi/linux/tcp.h
     const TCP_INQ: i32 = 36;
-    let before = get_int(fd, libc::IPPROTO_TCP, TCP_INQ).ok()?;
-    set_int(fd, libc::IPPROTO_TCP, TCP_INQ, 1).ok()?;
     let mut control = [0; 256];
+    let before = get_int(fd, libc::IPPROTO_TCP, TCP_INQ)?;
+    set_int(fd, libc::IPPROTO_TCP, TCP_INQ, 1)?;
     let peeked = dgram::peek(fd, &mut [0], &mut [0; NAME_LEN], &mut control);
     let _ = set_int(fd, libc::IPPROTO_TCP, TCP_INQ, before);
-    let mut left = control.get(..peeked.ok()?.control)?;
-    // Messages of cmsg(3): the length with these 16 octets, the level, the kind; each begins at a multiple of 8 octets.
+    let messages = &control[..peeked?.control.min(control.len())];
+    Ok(number_of_message(messages, libc::IPPROTO_TCP, TCP_INQ).unwrap_or(0) as usize)
+}
+
+/// The number that a control message of this level and kind has (cmsg(3)).
+fn number_of_message(mut left: &[u8], level: i32, kind: i32) -> Option<i32> {
+    // Each is its length with these 16 octets, the level, the kind, and begins at a multiple of 8 octets.
     loop {
         let (length, words) = left.split_first_chunk::<8>()?;
-        let number = |at: usize| words[at..].first_chunk().map(|it| i32::from_ne_bytes(*it));
-        if words.len() >= 12 && (number(0)?, number(4)?) == (libc::IPPROTO_TCP, TCP_INQ) {
-            return Some(number(8)? as usize);
+        let number = |at: usize| {
+            words
+                .get(at..)?
+                .first_chunk()
+                .map(|it| i32::from_ne_bytes(*it))
+        };
+        if (number(0)?, number(4)?) == (level, kind) {
+            return number(8);
         }
-        left = left.get(usize::from_ne_bytes(*length).next_multiple_of(8)..)?;
+        left = left.get(usize::from_ne_bytes(*length).max(16).next_multiple_of(8)..)?;
     }
 }
 

@@ -226,7 +226,7 @@ impl Connection<'_> {
         // Before anything is taken: a handler amid a send of its own thread does not get it, and comes again.
         let mut sending = self.take_sending()?;
         self.take_seen(len)?;
-        self.open(receiving, &mut sending, &agreed);
+        self.open(receiving, &mut sending, &agreed)?;
         let octets = match agreed.ready_to_receive {
             Some(Rtr::Read) => {
                 let octets = frame::ready_to_receive_by_read(agreed.crc);
@@ -278,7 +278,7 @@ impl Connection<'_> {
         let mut sending = self.take_sending()?;
         self.take_seen(request.len)?;
         let (reply, len, agreed) = request.accept(&self.own_data(&receiving.beside().own), crc);
-        self.open(receiving, &mut sending, &agreed);
+        self.open(receiving, &mut sending, &agreed)?;
         receiving.awaits_first = 1;
         if let Some(discovery) = self.discovery {
             discovery.request_came(self.fd);
@@ -317,7 +317,7 @@ impl Connection<'_> {
         receiving: &mut HeldReceiving<'_>,
         sending: &mut HeldSending<'_>,
         agreed: &Agreed,
-    ) {
+    ) -> Result<(), Errno> {
         self.slot.set_has_crc(agreed.crc);
         if agreed.crc {
             self.make_room(receiving);
@@ -327,7 +327,7 @@ impl Connection<'_> {
         receiving.receiver = Receiver::new(&own, &agreed.peer, agreed.crc);
         self.slot.set_foreign(!agreed.peer.weft);
         self.set_mark(receiving);
-        self.begin_counting(receiving, sending);
+        self.begin_counting(receiving, sending)
     }
 
     /// Sends a few octets into a socket that carries none yet, or hardly any.

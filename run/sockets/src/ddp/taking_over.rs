@@ -69,17 +69,22 @@ impl Connection<'_> {
         &self,
         receiving: &mut HeldReceiving<'_>,
         sending: &mut HeldSending<'_>,
-    ) {
-        if let Some(counts) = stream::counts(self.fd) {
+    ) -> Result<(), Errno> {
+        if let Some(counts) = self.counts()? {
             (receiving.beside().base, receiving.beside().is_counted) = (counts.received, 1);
             (sending.beside().base, sending.beside().is_counted) = (counts.sent, 1);
         }
+        Ok(())
+    }
+
+    fn counts(&self) -> Result<Option<stream::Counts>, Errno> {
+        stream::counts(self.fd).map_err(|errno| self.failed(errno))
     }
 
     fn finish_sending(&self, sending: &mut HeldSending<'_>) -> Result<(), Errno> {
         let is_open = matches!(self.slot.state(), State::Open | State::Listening);
         let is_counted = is_open && sending.beside().is_counted != 0;
-        let Some(counts) = stream::counts(self.fd).filter(|_| is_counted) else {
+        let Some(counts) = self.counts()?.filter(|_| is_counted) else {
             return Err(self.break_off(&DIED));
         };
         let before = sending.wire.wrapping_sub(sending.rest_len);
@@ -122,7 +127,7 @@ impl Connection<'_> {
     fn finish_receiving(&self, receiving: &mut HeldReceiving<'_>) -> Result<(), Errno> {
         let is_open = matches!(self.slot.state(), State::Open | State::Listening);
         let is_counted = is_open && receiving.beside().is_counted != 0;
-        let Some(counts) = stream::counts(self.fd).filter(|_| is_counted) else {
+        let Some(counts) = self.counts()?.filter(|_| is_counted) else {
             return Err(self.break_off(&DIED));
         };
         let taken = counts
