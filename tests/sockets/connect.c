@@ -1,5 +1,6 @@
 /* TCP: connecting without waiting, listeners that share a port, a full backlog. */
 #include <dirent.h>
+#include <fcntl.h>
 
 #include "asked.h"
 
@@ -52,20 +53,27 @@ TCPS("connect.without-waiting-reset-before-anything-was-said")
 	struct linger at_once = {1, 0};
 	char octet;
 
-	for (int looks = 0; looks < 2; looks++) {
+	int pipe_ends[2];
+
+	NEED(pipe2(pipe_ends, O_NONBLOCK) == 0);
+	for (int way = 0; way < 3; way++) {
 		int listener = a_listener(kind, 4);
 		struct name name = name_of(listener);
 		int fd = connecting(kind, &name), end = accept(listener, NULL, NULL);
 		NEED(end >= 0);
 		NEED(setsockopt(end, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)) == 0 && close(end) == 0);
 		sleep_ms(QUIET);
-		if (looks)
+		if (way == 1)
 			CHECK(wait_for(fd, POLLIN, patience) & POLLHUP);
-		FAILS(recv(fd, &octet, 1, MSG_DONTWAIT), ECONNRESET);
+		if (way == 2)
+			FAILS(splice(fd, NULL, pipe_ends[1], NULL, 9, SPLICE_F_NONBLOCK), ECONNRESET);
+		else
+			FAILS(recv(fd, &octet, 1, MSG_DONTWAIT), ECONNRESET);
 		EQ(recv(fd, &octet, 1, MSG_DONTWAIT), 0);
 		EQ(close(fd), 0);
 		EQ(close(listener), 0);
 	}
+	EQ(close(pipe_ends[0]) + close(pipe_ends[1]), 0);
 }
 
 TCPS("connect.refused-tried-again-on-the-same-socket")

@@ -70,18 +70,13 @@ impl TcpSocket {
                 // An error is told by the next call.
                 Ok(Attempt::Done(None)) | Err(_) if got > 0 => return got as isize,
                 Ok(Attempt::Done(None)) => return at_the_end(connection),
-                Ok(Attempt::Waits) if flags & libc::MSG_DONTWAIT != 0 => {
-                    if is_none(connection) {
-                        return real();
-                    }
-                    Some(libc::EAGAIN)
-                }
+                Ok(Attempt::Waits) if is_none(connection) => return real(),
+                Ok(Attempt::Waits) if flags & libc::MSG_DONTWAIT != 0 => Some(libc::EAGAIN),
                 Ok(Attempt::Waits) => {
                     let wait = for_octets(connection, got > 0, &mut timeout);
                     match hold.across(&mut connection, wait) {
                         Wait::Over => None,
                         Wait::Failed(errno) => Some(errno),
-                        Wait::NotConnected => return real(),
                     }
                 }
                 Err(errno) => match told_to_receiver(connection, errno) {
@@ -163,9 +158,6 @@ impl TcpSocket {
         has_got: bool,
         timeout: &mut Timeout,
     ) -> Wait {
-        if is_none(connection) {
-            return Wait::NotConnected;
-        }
         let is_connecting = connection.slot().state() == State::Connecting;
         // The kernel's own wait would not say so: octets that are no whole FPDU, or no whole start, are octets to it.
         if does_not_wait(self.fd) {
@@ -262,7 +254,7 @@ impl TcpSocket {
 }
 
 /// Whether the socket is not connected, or was reset before anything was said: the kernel's own answer is right.
-fn is_none(connection: Connection<'static>) -> bool {
+pub(super) fn is_none(connection: Connection<'static>) -> bool {
     connection.slot().state() == State::Connecting
         && stream::state(connection.fd()) != Some(stream::State::Connected)
 }
@@ -280,8 +272,6 @@ pub(super) fn for_octets<'a>(
 pub(super) enum Wait {
     Over,
     Failed(Errno),
-    /// There is nothing to wait for.
-    NotConnected,
 }
 
 /// One attempt to receive; `None` at the end of the stream.
