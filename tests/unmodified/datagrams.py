@@ -208,8 +208,8 @@ def ffmpeg(bench):
 
     def pictures(path):
         """A hash of each picture."""
-        said = subprocess.run([*quiet, "-i", path, "-f", "framemd5", "-"], cwd=bench.folder, env=bench.plain, check=True,
-                              capture_output=True, text=True).stdout
+        said = subprocess.run([*quiet, "-i", path, "-f", "framemd5", "-"], cwd=bench.folder, env=bench.plain,
+                              check=True, capture_output=True, text=True).stdout
         return [line.split()[-1] for line in said.splitlines() if not line.startswith("#")]
 
     subprocess.run([*quiet, "-f", "lavfi", "-i", "testsrc=size=320x240:rate=25", "-t", "3", "-c:v", "mpeg2video", "-g",

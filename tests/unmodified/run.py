@@ -4,9 +4,10 @@
     tests/unmodified/run.py LIBRARY [--only REGEX] [--full] [--docs FILE]
 
 Each program runs under hooks that change nothing (pass) and with every UDP socket offloaded at both ends (both);
-programs of UDP also with the server or the client alone under Weft, and over carriers in the same ways (uoe, uoe-server,
-uoe-client); those of TCP over DDP: at both ends (ddp), as a server of plain clients (ddp-server), where both ends prefer
-it (prefer), as the client of a plain server (prefer-client). They have to do what they do without: contents are compared. A program that is not installed is
+programs of UDP also with the server or the client alone under Weft, and over carriers in the same ways (uoe,
+uoe-server, uoe-client); those of TCP over DDP: at both ends (ddp), as a server of plain clients (ddp-server), where
+both ends prefer it (prefer), as the client of a plain server (prefer-client). They have to do what they do without:
+contents are compared. A program that is not installed is
 skipped. Closes with `N passed, N failed, N skipped`; --docs writes a table with a line for each program.
 """
 

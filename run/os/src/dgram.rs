@@ -136,7 +136,8 @@ pub fn peer_name(fd: i32, name: &mut [u8; NAME_LEN]) -> usize {
 /// connected to itself. What others send it meanwhile is lost, and what is sent from it comes back to it.
 ///
 /// # Errors
-/// The errno of `connect` or `send`; `ENOTCONN`: the socket is not connected.
+/// The errno of `connect` or `send`; `ENOTCONN`: the socket is not connected. Where its peer cannot be reached any more
+/// it stays connected to itself.
 pub fn send_to_itself(fd: i32, octets: &[u8]) -> Result<(), i32> {
     let (mut own, mut peer) = ([0; NAME_LEN], [0; NAME_LEN]);
     let (own_len, peer_len) = (local_name(fd, &mut own), peer_name(fd, &mut peer));

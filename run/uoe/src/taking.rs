@@ -197,7 +197,7 @@ impl Offload {
         dgram::send(fd, &name[..len], &bell.to_octets(), None, flags).is_ok()
     }
 
-    /// The same at a socket that is connected, and whose peer is gone: nobody else could send it anything.
+    /// The same at a socket that is connected, and whose carrier is gone: nobody could ask its peer for a bell.
     #[cold]
     pub(crate) fn ring_in_place_of_peer(&self, fd: RawFd) {
         let bell = Proof::new(self.nonces.bell(), BELL);

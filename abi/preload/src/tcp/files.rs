@@ -9,7 +9,7 @@ use weft_sockets::Errno;
 
 use super::attempts::{attempt_to_send, Attempt, MOST};
 use super::holding::Hold;
-use super::receiving::{at_the_end, for_octets, is_none, Wait};
+use super::receiving::{at_the_end, for_octets, is_unconnected, Wait};
 use super::TcpSocket;
 use crate::calls;
 use crate::edge::{caught, errno, fail, get, put};
@@ -132,7 +132,7 @@ impl TcpSocket {
                 Ok(None) => return real(),
                 Ok(Some(Received::Octets(octets))) => return octets as isize,
                 Ok(Some(Received::End)) => return at_the_end(connection),
-                Ok(Some(Received::Nothing)) if is_none(connection) => return real(),
+                Ok(Some(Received::Nothing)) if is_unconnected(connection) => return real(),
                 Ok(Some(Received::Nothing)) if waits && !file::does_not_wait(self.fd) => {
                     let wait = for_octets(connection, false, &mut timeout);
                     match hold.across(&mut connection, wait) {

@@ -70,7 +70,7 @@ impl TcpSocket {
                 // An error is told by the next call.
                 Ok(Attempt::Done(None)) | Err(_) if got > 0 => return got as isize,
                 Ok(Attempt::Done(None)) => return at_the_end(connection),
-                Ok(Attempt::Waits) if is_none(connection) => return real(),
+                Ok(Attempt::Waits) if is_unconnected(connection) => return real(),
                 Ok(Attempt::Waits) if flags & libc::MSG_DONTWAIT != 0 => Some(libc::EAGAIN),
                 Ok(Attempt::Waits) => {
                     let wait = for_octets(connection, got > 0, &mut timeout);
@@ -254,7 +254,7 @@ impl TcpSocket {
 }
 
 /// Whether the socket is not connected, or was reset before anything was said: the kernel's own answer is right.
-pub(super) fn is_none(connection: Connection<'static>) -> bool {
+pub(super) fn is_unconnected(connection: Connection<'static>) -> bool {
     connection.slot().state() == State::Connecting
         && stream::state(connection.fd()) != Some(stream::State::Connected)
 }

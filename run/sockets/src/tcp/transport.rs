@@ -90,6 +90,9 @@ impl Streams {
             };
             self.stand(record, standing);
             // What lies in the socket is framed, and nobody knows any more how.
+            weft_settings::warn!(
+                "a DDP socket was reset: its state is another connection's by now"
+            );
             stream::reset(fd);
         }
         false
