@@ -25,7 +25,7 @@ if how == "shared":
     at.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 at.bind((sys.argv[3] if len(sys.argv) > 3 else "127.0.0.1", port))
 print("port", at.getsockname()[1], flush=True)
-came, damaged, disordered, last = 0, 0, 0, {}
+came, damaged, disordered, last, first_at = 0, 0, 0, {}, None
 polled = select.poll()
 polled.register(at, select.POLLIN)
 epoll = select.epoll()
@@ -74,6 +74,7 @@ while not is_over:
             is_over = True
             break
         number = int.from_bytes(octets[:4], "big")
+        first_at = first_at or time.monotonic()
         came += 1
         damaged += octets[4:] != bytes([number & 255]) * (len(octets) - 4)
         disordered += number <= last.get(source, -1)
@@ -85,5 +86,5 @@ while not is_over:
         if how not in ("edge", "recv", "filtered", "scattered", "shared", "slow", "rests"):
             break
 hosts = sorted({host for host, _ in last})
-print(json.dumps({"came": came, "damaged": damaged, "disordered": disordered, "sources": len(last), "hosts": hosts}),
-      flush=True)
+print(json.dumps({"came": came, "damaged": damaged, "disordered": disordered, "sources": len(last), "hosts": hosts,
+                  "first_at": first_at}), flush=True)

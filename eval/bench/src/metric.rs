@@ -49,6 +49,9 @@ pub const DELAY: Metric = lower("delay_us", "µs");
 /// Time on a core of a process that has connections and nothing to do, of the time that passes. No row is judged by it.
 pub const IDLE_CPU: Metric = lower("idle_cpu_percent", "% of a core");
 
+/// Time on a core of both ends for each octet that arrived. No row is judged by it.
+pub const CPU_PER_OCTET: Metric = lower("cpu_ns_per_octet", "ns of CPU an octet");
+
 /// Every metric that a row may be judged by.
 pub const ALL: [Metric; 11] = [
     HALF_ROUND_TRIP,

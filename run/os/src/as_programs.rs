@@ -1,4 +1,4 @@
-//! Waiting for sockets by the C library's names, as programs do.
+//! Waiting for sockets, and setting their options, by the C library's names, as programs do.
 //!
 //! Everything else here keeps away from those names, because a sockets face interposes them. A program that is to be
 //! measured under such a face has to use them.
@@ -6,6 +6,41 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
+
+use crate::dgram::{SOL_UDP, UDP_GRO, UDP_SEGMENT};
+
+/// Gives a socket room for so many octets that come, or for as many as this user may have.
+///
+/// # Errors
+/// What `setsockopt` says.
+pub fn set_receive_buffer(fd: impl AsFd, octets: i32) -> io::Result<()> {
+    // Past the limit of the machine only with privilege.
+    set_option(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, octets)
+        .or_else(|_| set_option(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, octets))
+}
+
+/// Has the kernel cut what each send gives a UDP socket into datagrams of so many octets.
+///
+/// # Errors
+/// What `setsockopt` says.
+pub fn set_segment(fd: impl AsFd, octets: i32) -> io::Result<()> {
+    set_option(fd, SOL_UDP, UDP_SEGMENT, octets)
+}
+
+/// Has the kernel give a UDP socket several datagrams in one receive.
+///
+/// # Errors
+/// What `setsockopt` says.
+pub fn set_coalescing(fd: impl AsFd) -> io::Result<()> {
+    set_option(fd, SOL_UDP, UDP_GRO, 1)
+}
+
+fn set_option(fd: impl AsFd, level: i32, name: i32, value: i32) -> io::Result<()> {
+    let value: *const i32 = &value;
+    let (fd, len) = (fd.as_fd().as_raw_fd(), size_of::<i32>() as u32);
+    // SAFETY: the C library reads one number, which outlives the call.
+    number(unsafe { libc::setsockopt(fd, level, name, value.cast(), len) }).map(drop)
+}
 
 /// Waits until a descriptor can be read or has ended.
 ///
@@ -80,7 +115,7 @@ fn number(returned: i32) -> io::Result<i32> {
 mod tests {
     use super::*;
     use std::io::Write;
-    use std::net::{TcpListener, TcpStream};
+    use std::net::{TcpListener, TcpStream, UdpSocket};
 
     fn connection() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -100,6 +135,20 @@ mod tests {
         assert_eq!(set.wait(None).unwrap(), Some(2));
         first.write_all(b"x").unwrap();
         poll_readable(&first_peer).unwrap();
+    }
+
+    #[test]
+    fn one_send_is_several_datagrams_and_one_receive_takes_them() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        set_receive_buffer(&receiver, 1 << 20).unwrap();
+        set_coalescing(&receiver).unwrap();
+        set_segment(&sender, 100).unwrap();
+        let to = receiver.local_addr().unwrap();
+        assert_eq!(sender.send_to(&[7; 250], to).unwrap(), 250);
+        assert_eq!(receiver.recv(&mut [0; 1000]).unwrap(), 250);
+        let stream = connection().0;
+        assert!(set_coalescing(&stream).is_err());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! UDP, one `send` per datagram, both ends spinning. The TCP connection by which the two met tells
+//! UDP, one `send` per datagram, both ends spinning unless told to wait. The TCP connection by which the two met tells
 //! that the server's socket stands, and at the end what came.
 
 use std::io::{ErrorKind, Read, Result as IoResult, Write};
@@ -22,7 +22,7 @@ const LOST: Duration = Duration::from_secs(10);
 const LOOKS_PER_GLANCE: u32 = 1000;
 
 pub(super) fn serve_ping_pong(control: &TcpStream, program: &DatagramPingPong) -> Result<()> {
-    let socket = Socket::of_server(control)?;
+    let socket = Socket::of_server(control, program.waits)?;
     let mut datagram = vec![0; program.size];
     for i in 0..ping_pong::WARM_UP + program.iterations {
         if i == 0 {
@@ -39,7 +39,7 @@ pub(super) fn measure_ping_pong(
     control: &TcpStream,
     program: &DatagramPingPong,
 ) -> Result<Metrics> {
-    let socket = Socket::of_client(control)?;
+    let socket = Socket::of_client(control, program.waits)?;
     let (message, mut back) = (vec![0x5a; program.size], vec![0; program.size]);
     let mut round_trip = || -> Result<f64> {
         let start = Instant::now();
@@ -57,7 +57,7 @@ pub(super) fn measure_ping_pong(
 }
 
 pub(super) fn serve_stream(mut control: &TcpStream, program: &DatagramStream) -> Result<()> {
-    let socket = Socket::of_server(control)?;
+    let socket = Socket::of_server(control, false)?;
     let mut datagram = vec![0; program.size];
     while socket.look(&mut datagram)?.is_none() {}
     // The first one opens the clock and does not count: it left before.
@@ -89,7 +89,7 @@ pub(super) fn serve_stream(mut control: &TcpStream, program: &DatagramStream) ->
 }
 
 pub(super) fn measure_stream(mut control: &TcpStream, program: &DatagramStream) -> Result<Metrics> {
-    let socket = Socket::of_client(control)?;
+    let socket = Socket::of_client(control, false)?;
     let message = vec![0x5a; program.size];
     let (start, time) = (Instant::now(), Duration::from_secs(program.seconds.into()));
     let mut sent = 0;
@@ -119,50 +119,75 @@ pub(super) fn measure_stream(mut control: &TcpStream, program: &DatagramStream) 
     ]))
 }
 
-/// A non-blocking socket whose would-block is an invitation to try again at once.
-struct Socket(UdpSocket);
+/// A socket whose would-block is an invitation to try again at once: one that does not block, or whose time was over.
+struct Socket {
+    socket: UdpSocket,
+    waits: bool,
+}
 
 impl Socket {
     /// Bound to the port number of the control connection; its peer is whoever sends first.
-    fn of_server(mut control: &TcpStream) -> Result<Socket> {
+    fn of_server(mut control: &TcpStream, waits: bool) -> Result<Socket> {
         let address = control.local_addr()?;
         let socket =
             UdpSocket::bind(address).with_context(|| format!("cannot bind UDP {address}"))?;
-        socket.set_nonblocking(true)?;
+        let socket = Socket::new(socket, waits)?;
         control.write_all(&[0])?;
-        Ok(Socket(socket))
+        Ok(socket)
     }
 
-    fn of_client(mut control: &TcpStream) -> Result<Socket> {
+    fn of_client(mut control: &TcpStream, waits: bool) -> Result<Socket> {
         control.read_exact(&mut [0])?;
         let own = SocketAddr::new(control.local_addr()?.ip(), 0);
         let socket = UdpSocket::bind(own)?;
         socket.connect(control.peer_addr()?)?;
-        socket.set_nonblocking(true)?;
-        Ok(Socket(socket))
+        Socket::new(socket, waits)
+    }
+
+    fn new(socket: UdpSocket, waits: bool) -> Result<Socket> {
+        socket.set_read_timeout(waits.then_some(LOST))?;
+        socket.set_nonblocking(!waits)?;
+        Ok(Socket { socket, waits })
     }
 
     fn answer_the_first(&self, datagram: &mut [u8]) -> Result<()> {
         let mut sender = None;
-        spin(|| {
-            sender = Some(self.0.recv_from(datagram)?.1);
+        self.spin(|| {
+            sender = Some(self.socket.recv_from(datagram)?.1);
             Ok(())
         })?;
-        self.0.connect(sender.context("no first datagram")?)?;
+        self.socket.connect(sender.context("no first datagram")?)?;
         self.send(datagram)
     }
 
+    fn spin(&self, mut call: impl FnMut() -> IoResult<()>) -> Result<()> {
+        // A call that waits has waited as long as a look at the clock is worth.
+        let glance = if self.waits { 1 } else { LOOKS_PER_GLANCE };
+        let (mut looks, mut since) = (0, None);
+        loop {
+            match call() {
+                Err(e) if passing(e.kind()) => {}
+                result => return Ok(result?),
+            }
+            looks += 1;
+            if looks % glance == 0 {
+                let since = since.get_or_insert_with(Instant::now);
+                ensure!(since.elapsed() < LOST, "a datagram was lost");
+            }
+        }
+    }
+
     fn send(&self, datagram: &[u8]) -> Result<()> {
-        spin(|| self.0.send(datagram).map(|_| ()))
+        self.spin(|| self.socket.send(datagram).map(|_| ()))
     }
 
     fn receive(&self, datagram: &mut [u8]) -> Result<()> {
-        spin(|| self.0.recv(datagram).map(|_| ()))
+        self.spin(|| self.socket.recv(datagram).map(|_| ()))
     }
 
     /// What is there now.
     fn look(&self, datagram: &mut [u8]) -> IoResult<Option<usize>> {
-        match self.0.recv(datagram) {
+        match self.socket.recv(datagram) {
             Err(e) if passing(e.kind()) => Ok(None),
             got => got.map(Some),
         }
@@ -170,7 +195,7 @@ impl Socket {
 }
 
 /// Whether a non-blocking control connection has an octet, or its end.
-fn says_more(mut control: &TcpStream) -> Result<bool> {
+pub(super) fn says_more(mut control: &TcpStream) -> Result<bool> {
     match control.read(&mut [0]) {
         Err(e) if passing(e.kind()) => Ok(false),
         got => Ok(got.map(|_| true)?),
@@ -179,19 +204,4 @@ fn says_more(mut control: &TcpStream) -> Result<bool> {
 
 fn passing(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::WouldBlock | ErrorKind::Interrupted)
-}
-
-fn spin(mut call: impl FnMut() -> IoResult<()>) -> Result<()> {
-    let (mut looks, mut since) = (0, None);
-    loop {
-        match call() {
-            Err(e) if passing(e.kind()) => {}
-            result => return Ok(result?),
-        }
-        looks += 1;
-        if looks % LOOKS_PER_GLANCE == 0 {
-            let since = since.get_or_insert_with(Instant::now);
-            ensure!(since.elapsed() < LOST, "a datagram was lost");
-        }
-    }
 }

@@ -5,6 +5,7 @@
 
 mod bulk;
 mod connect;
+mod datagram_flow;
 mod datagrams;
 mod exchange;
 mod idle;
@@ -61,6 +62,8 @@ enum Program {
     DatagramPingPong(DatagramPingPong),
     /// UDP: as many datagrams as go through, for a time
     DatagramStream(DatagramStream),
+    /// UDP one way, in calls that wait, for a time
+    DatagramFlow(DatagramFlow),
 }
 
 /// Request and reply, one at a time.
@@ -148,6 +151,9 @@ struct DatagramPingPong {
     /// Round trips
     #[arg(long)]
     iterations: usize,
+    /// Wait in recv() instead of calling it over and over
+    #[arg(long)]
+    waits: bool,
 }
 
 /// UDP: as many datagrams as go through, for a time.
@@ -159,6 +165,23 @@ struct DatagramStream {
     /// Seconds to send for
     #[arg(long)]
     seconds: u32,
+}
+
+/// UDP one way, in calls that wait, for a time.
+#[derive(Args, Clone, Debug)]
+struct DatagramFlow {
+    /// Octets of a datagram
+    #[arg(long)]
+    size: usize,
+    /// Seconds to send for
+    #[arg(long)]
+    seconds: u32,
+    /// Datagrams a second, each with the time it was sent at (8 octets); as many as go without it
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "own")]
+    pace: Option<u32>,
+    /// Give the kernel 64 KB at a time to cut into datagrams (UDP_SEGMENT), and take as much (UDP_GRO)
+    #[arg(long)]
+    own: bool,
 }
 
 /// Runs one side; the client prints its metrics.
@@ -210,6 +233,7 @@ fn serve_one(stream: &TcpStream, program: &Program) -> Result<()> {
         Program::Exchange(p) => exchange::serve(stream, p),
         Program::DatagramPingPong(p) => datagrams::serve_ping_pong(stream, p),
         Program::DatagramStream(p) => datagrams::serve_stream(stream, p),
+        Program::DatagramFlow(p) => datagram_flow::serve(stream, p),
     }
 }
 
@@ -251,6 +275,7 @@ fn measure(server: SocketAddr, program: &Program) -> Result<Metrics> {
         Program::Idle(p) => idle::measure(server, p),
         Program::DatagramPingPong(p) => datagrams::measure_ping_pong(&connect()?, p),
         Program::DatagramStream(p) => datagrams::measure_stream(&connect()?, p),
+        Program::DatagramFlow(p) => datagram_flow::measure(&connect()?, p),
     }
 }
 

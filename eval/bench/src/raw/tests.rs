@@ -108,14 +108,47 @@ fn an_exchange_counts_answers_whose_octets_come_in_any_pieces() {
 
 #[test]
 fn datagrams_go_there_and_back() {
-    let m = both(Program::DatagramPingPong(DatagramPingPong {
-        size: 64,
-        iterations: 200,
+    for waits in [false, true] {
+        let m = both(Program::DatagramPingPong(DatagramPingPong {
+            size: 64,
+            iterations: 200,
+            waits,
+        }));
+        assert!(
+            m["min_us"] <= m["half_rtt_us"] && m["half_rtt_us"] <= m["p99_us"],
+            "{m:?}"
+        );
+    }
+}
+
+#[test]
+fn a_flow_of_datagrams_tells_what_came_and_what_it_took() {
+    for own in [false, true] {
+        let m = both(Program::DatagramFlow(DatagramFlow {
+            size: 1000,
+            seconds: 1,
+            pace: None,
+            own,
+        }));
+        assert!(m["goodput_gbit_s"] > 0.0, "{m:?}");
+        assert!(m["cpu_ns_per_octet"] > 0.0, "{m:?}");
+        assert!((0.0..100.0).contains(&m["lost_percent"]), "{m:?}");
+    }
+}
+
+#[test]
+fn a_flow_at_a_pace_tells_how_long_each_took() {
+    let m = both(Program::DatagramFlow(DatagramFlow {
+        size: 100,
+        seconds: 1,
+        pace: Some(1000),
+        own: false,
     }));
     assert!(
-        m["min_us"] <= m["half_rtt_us"] && m["half_rtt_us"] <= m["p99_us"],
+        m["operations"] > 500.0 && m["operations"] <= 1000.0,
         "{m:?}"
     );
+    assert!(0.0 < m["delay_us"] && m["delay_us"] <= m["p99_us"], "{m:?}");
 }
 
 #[test]

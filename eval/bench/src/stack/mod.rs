@@ -5,6 +5,7 @@ mod by_gid;
 mod cm_connect;
 mod compiled;
 mod counted;
+mod datagrams;
 mod hooked;
 mod iperf3;
 mod libfabric;
@@ -30,6 +31,7 @@ use crate::path::{PathKind, Place};
 use crate::record::Metrics;
 use crate::verbs::{Mode, Op, Verbs};
 
+pub use datagrams::{UDP, UDP_GSO, UDP_OWN, UOE};
 pub use sockets::{Program, DDP, PLAIN_CLIENT, TCP, TCP_UNDER_HOOKS};
 pub use transfer::{Transfer, AS_IT_COMES, AT_A_RATE, IN_ORDER, ON_KERNEL_TCP, SOCKETS};
 
@@ -63,6 +65,13 @@ pub trait Stack {
     /// not one of those that tell what DDP costs such programs.
     fn carry(&self, seat: Seat, program: Program) -> Option<Invocation> {
         let _ = (seat, program);
+        None
+    }
+
+    /// How the bench's own program of UDP comes onto this stack, unmodified: `words` are its arguments. None where the
+    /// stack is not one of those that tell what offload gives such programs.
+    fn carry_datagrams(&self, words: &[String]) -> Option<Invocation> {
+        let _ = words;
         None
     }
 
@@ -153,6 +162,7 @@ pub fn all(programs: &Programs) -> Vec<Box<dyn Stack>> {
     };
     let iperf3 = |message_sized| iperf3::Iperf3 { message_sized };
     let libfabric = |endpoint| libfabric::Libfabric { endpoint };
+    let datagrams = |under| datagrams::Datagrams::new(programs, under);
     let ucx = |api| ucx::Ucx {
         api,
         carrier: ucx::Carrier::Tcp,
@@ -166,6 +176,8 @@ pub fn all(programs: &Programs) -> Vec<Box<dyn Stack>> {
         Box::new(iperf3(false)),
         Box::new(iperf3(true)),
         Box::new(sockets::Sockets::new(programs, sockets::Under::Nothing)),
+        Box::new(datagrams(datagrams::Under::Nothing)),
+        Box::new(datagrams(datagrams::Under::Own)),
     ];
     stacks.extend(of_weft(programs));
     let others: [Box<dyn Stack>; 4] = [
@@ -209,6 +221,9 @@ pub fn of_weft(programs: &Programs) -> Vec<Box<dyn Stack>> {
     stacks.extend(
         socket_rules.map(|under| -> Box<dyn Stack> { Box::new(Sockets::new(programs, under)) }),
     );
+    for under in [datagrams::Under::Gso, datagrams::Under::Uoe] {
+        stacks.push(Box::new(datagrams::Datagrams::new(programs, under)));
+    }
     let others: [Box<dyn Stack>; 4] = [
         Box::new(weft(Variant::Ud)),
         Box::new(hooked::Hooked::new(programs)),
@@ -422,7 +437,8 @@ pub(crate) mod tests {
                     || both(weft_gid_name)
                     || serves(WEFT_UD)
                     || serves(hooked::NAME)
-                    || serves(DDP),
+                    || serves(DDP)
+                    || serves(UOE),
                 "{}",
                 workload.id()
             );

@@ -1,6 +1,7 @@
-//! The targets of the design that concern verbs over the host stack and sockets over DDP, and how a record stands to
+//! The targets of the design that concern verbs over the host stack, sockets over DDP and datagrams over carriers, and how a record stands to
 //! them.
 
+mod datagrams;
 mod sockets;
 mod verbs;
 
@@ -103,6 +104,7 @@ pub enum Verdict {
 pub fn targets() -> Vec<Target> {
     let mut list = verbs::targets();
     list.extend(sockets::targets());
+    list.extend(datagrams::targets());
     list
 }
 

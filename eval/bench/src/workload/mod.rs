@@ -3,6 +3,7 @@
 //! What RDMA programs do ([`Verbs`]) every stack has programs of its own for. What programs of sockets do has one
 //! program, of the bench's, which a stack brings onto itself as it is ([`Stack::launch`]).
 
+mod datagrams;
 mod fan_in;
 mod fan_out;
 mod hot_spot;
@@ -29,6 +30,9 @@ use crate::record::{Metrics, Subject};
 use crate::stack::{self, Site, Stack};
 use crate::verbs::{Mode, Verbs};
 
+pub use datagrams::{
+    flow as datagram_flow, PING_PONG_SPINNING, PING_PONG_WAITING, SIZES as DATAGRAM_SIZES,
+};
 pub use over_link::LinkRate;
 pub use redis_get::REDIS_GET;
 pub use socket_bulk::{BULK_BUSY, BULK_WAITING};
@@ -188,6 +192,8 @@ pub fn of_sockets(full: bool) -> Vec<Rc<dyn Workload>> {
             .map(|&n| Rc::new(fan_out::FanOut(n)) as Rc<dyn Workload>),
     );
     list.extend(over_ddp());
+    let datagrams = datagrams::all().into_iter();
+    list.extend(datagrams.map(|row| Rc::new(row) as Rc<dyn Workload>));
     list
 }
 

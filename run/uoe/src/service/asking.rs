@@ -15,7 +15,7 @@ use weft_uoe::End;
 
 use super::channels::Wanted;
 use super::greeting::{greeting, Use};
-use super::side::Side;
+use super::side::{Phase, Side};
 use super::Service;
 use crate::counts::count;
 use crate::offload::{now, CARRIERS_MAX};
@@ -23,7 +23,11 @@ use crate::port::Held;
 use crate::stat::Why;
 
 /// Destinations that are asked for at a time.
-pub(super) const ASKED_MAX: usize = 16;
+pub(super) const ASKED_MAX: usize = 32;
+
+/// Who has waited so long for an answer gives its place to one that was not tried for yet, where there is no other: most
+/// of those that answer have by then.
+const PLACE_KEPT: Duration = Duration::from_millis(250);
 
 /// How long a socket may take to have a channel, once it is known that it wants one.
 const WANTED_FOR: Duration = Duration::from_secs(5);
@@ -33,6 +37,7 @@ const WANTED_FOR: Duration = Duration::from_secs(5);
 pub(crate) struct Asked {
     inquiry: Inquiry,
     wanted: Wanted,
+    asked_at: Duration,
     over_at: Duration,
 }
 
@@ -106,6 +111,7 @@ impl Service {
         self.asked.push(Asked {
             inquiry,
             wanted,
+            asked_at: now(),
             over_at,
         });
     }
@@ -122,6 +128,42 @@ impl Service {
         self.offload.with_destinations(|known| {
             known.handle_closed(to.into(), now());
         });
+    }
+
+    /// Whether there is a place to ask in for a destination that was not tried for yet: a free one, or that of the one
+    /// that has waited longest for an answer, if that was long.
+    pub(super) fn make_place_to_ask(&mut self) -> bool {
+        if self.asked.len() < ASKED_MAX {
+            return true;
+        }
+        let asked = self.asked.iter().enumerate();
+        let longest = asked.min_by_key(|(_, asked)| asked.asked_at);
+        let Some((at, _)) = longest.filter(|(_, asked)| asked.asked_at + PLACE_KEPT <= now())
+        else {
+            return false;
+        };
+        let wanted = self.asked.swap_remove(at).wanted;
+        match wanted.is_required {
+            true => self.connect_unasked(wanted),
+            false => self.forget(wanted.to),
+        }
+        true
+    }
+
+    /// The same of places for carriers: that of the one whose connection has waited longest for an answer.
+    pub(super) fn make_place_to_connect(&mut self) -> bool {
+        if self.sides.len() < CARRIERS_MAX {
+            return true;
+        }
+        let connecting = self.sides.iter_mut();
+        let connecting = connecting.filter_map(|side| Some((side.connecting_since()?, side)));
+        let longest = connecting.min_by_key(|(since, _)| *since);
+        let Some((_, side)) = longest.filter(|(since, _)| *since + PLACE_KEPT <= now()) else {
+            return false;
+        };
+        side.phase = Phase::Gone;
+        self.end_sides();
+        self.sides.len() < CARRIERS_MAX
     }
 
     /// Takes in what those that were asked have said.

@@ -18,7 +18,7 @@ use super::side::Side;
 use super::Service;
 use crate::counts::count;
 use crate::link::{LinkId, Put};
-use crate::offload::{now, CARRIERS_MAX};
+use crate::offload::now;
 use crate::paths::{Path, Paths, Required};
 use crate::port::Held;
 
@@ -171,12 +171,14 @@ impl Service {
         }
     }
 
-    /// Whether a channel to a destination can be tried for, which may have been tried for before.
-    fn has_place_to_try(&self, was_tried: bool) -> bool {
-        let connecting = self.sides.iter().filter(|side| side.is_connecting());
+    /// Whether a channel to a destination can be tried for, which may have been tried for before. One that was not has
+    /// the place of who has waited long for an answer.
+    fn has_place_to_try(&mut self, was_tried: bool) -> bool {
         if !was_tried {
-            return self.asked.len() < ASKED_MAX && self.sides.len() < CARRIERS_MAX;
+            // Who gives up a place to ask in may begin a connection.
+            return self.make_place_to_ask() && self.make_place_to_connect();
         }
+        let connecting = self.sides.iter().filter(|side| side.is_connecting());
         let asked = self.asked.iter().filter(|asked| asked.wanted().is_again);
         let is_again = |side: &&Side| side.wants.iter().any(|wanted| wanted.is_again);
         asked.count() < AGAIN_AT_A_TIME

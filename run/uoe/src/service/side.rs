@@ -187,6 +187,14 @@ impl Side {
         matches!(self.phase, Phase::Connecting(_))
     }
 
+    /// Since when nobody has answered at the other end.
+    pub(crate) fn connecting_since(&self) -> Option<Duration> {
+        match self.phase {
+            Phase::Connecting(until) => Some(until - CONNECT_TIMEOUT),
+            _ => None,
+        }
+    }
+
     /// Whether channels may be opened now.
     pub(crate) fn is_up(&self) -> bool {
         self.phase == Phase::Up && self.carrier.is_up()
