@@ -26,6 +26,40 @@ pub fn await_child(child: i32) -> bool {
     status == 0
 }
 
+/// A child as of [`fork`] that is killed: `work` runs up to its [`halt`], and from there so many instructions. Whether it
+/// lived so long; nothing where the machine lets nobody trace a child.
+pub fn killed_after(instructions: usize, work: impl FnOnce() -> bool) -> Option<bool> {
+    let trace = |request: u32, child: i32| {
+        // SAFETY: neither request names memory.
+        unsafe { libc::ptrace(request, child, 0, 0) }
+    };
+    let child = fork(|| trace(libc::PTRACE_TRACEME, 0) == 0 && work());
+    let is_halted = || {
+        let mut status = 0;
+        // SAFETY: waits for a child, and fills `status`.
+        unsafe { libc::waitpid(child, &mut status, 0) };
+        libc::WIFSTOPPED(status)
+    };
+    if !is_halted() {
+        return None;
+    }
+    for _ in 0..instructions {
+        if trace(libc::PTRACE_SINGLESTEP, child) != 0 || !is_halted() {
+            return Some(false);
+        }
+    }
+    // SAFETY: the child is this process's, and has not been waited for.
+    unsafe { libc::kill(child, libc::SIGKILL) };
+    await_child(child);
+    Some(true)
+}
+
+/// Where [`killed_after`] begins to count.
+pub fn halt() {
+    // SAFETY: names no memory.
+    unsafe { libc::raise(libc::SIGSTOP) };
+}
+
 /// Makes a number stand for another file, as a program does that closes numbers which it did not open.
 pub fn take_number(number: RawFd, file: impl AsFd) {
     // SAFETY: names no memory. Whoever had the number has to expect this: that is what is tested.

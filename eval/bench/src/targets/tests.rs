@@ -2,14 +2,14 @@
 
 use super::verbs::{small, MEGABYTE_WRITES};
 use super::*;
-use crate::metric::P99;
+use crate::metric::{CPU_PER_OCTET, P99};
 use crate::plan;
 use crate::record::Subject;
 use crate::report::tests::run_of;
-use crate::stack::DDP;
+use crate::stack::{DDP, UDP, UOE};
 use crate::summary::tests::{cell_of, row_of};
 use crate::verbs::Op;
-use crate::workload::{LinkRate, BULK_BUSY, IDLE, LATENCY_EPOLL};
+use crate::workload::{datagram_flow, LinkRate, BULK_BUSY, IDLE, LATENCY_EPOLL};
 
 #[test]
 fn every_target_has_its_rows_in_the_default_plan() {
@@ -92,7 +92,28 @@ fn goodput_is_held_against_the_faster_iperf3() {
     chosen.options.only = vec!["write-bw-1M".to_owned()];
     assert_eq!(judge(&chosen).len(), 2);
     // A target of the veth path does not show on a run without one.
-    assert!(judge(&run).iter().all(|s| s.target.path.is_none()));
+    let of_others = |s: &Standing| s.target.path.is_some_and(|path| path != "loopback");
+    assert!(!judge(&run).iter().any(of_others));
+}
+
+#[test]
+fn datagrams_over_carriers_have_bounds_by_size_and_path() {
+    let flow = |path, size, goodput| {
+        let mut row = socket_row(path, &datagram_flow(size), &[(UDP, 1.0), (UOE, goodput)]);
+        let cpu = |stack, value| cell_of(stack, CPU_PER_OCTET.key, &[Some(value)]);
+        for (cell, cpu) in row.cells.iter_mut().zip([cpu(UDP, 10.0), cpu(UOE, 1.9)]) {
+            cell.samples.extend(cpu.samples);
+        }
+        row
+    };
+    let run = run_of(vec![flow("loopback", 64, 9.9), flow("loopback", 8192, 1.0)]);
+    let of = |id: &str| {
+        let judged = judge(&run);
+        let of_row = judged.iter().filter(|s| s.target.workload.id == id);
+        of_row.map(|s| s.verdict).collect::<Vec<_>>()
+    };
+    assert_eq!(of("udp-flow-64"), [Verdict::FallsShort, Verdict::Met]);
+    assert_eq!(of("udp-flow-8192"), [Verdict::Met]);
 }
 
 /// A row of sockets with a sample of one repetition for each stack.

@@ -139,10 +139,10 @@ impl<'a, C: Copy, B> Held<'a, C, B> {
     }
 
     /// What was changed holds, whatever becomes of this thread. To be called before a call of the system that carries
-    /// octets: the kernel's counts then tell what became of that.
+    /// octets, and before it is noted what that call is to do: the kernel's counts then tell what became of it.
     #[inline]
     pub(super) fn commit(&mut self) {
-        // Who dies before this has changed nothing. What is beside the core counts from here on, too.
+        // Who dies before this has changed nothing of the core.
         compiler_fence(Ordering::SeqCst);
         if std::mem::take(&mut self.is_changed) {
             self.direction.current = self.now as u32;
@@ -201,16 +201,19 @@ impl HeldReceiving<'_> {
     /// A call is about to take what begins with these spans.
     #[inline]
     pub(super) fn begin_to_take(&mut self, spans: Spans) {
+        // First: the spans that stand there are of the call before, and go with what it has taken until that counts.
+        self.commit();
         self.beside().spans = spans;
         self.beside().takes_unseen = 0;
-        self.commit();
+        compiler_fence(Ordering::SeqCst);
     }
 
     /// A call is about to take what nobody has looked at, all of it to the scratch.
     #[inline]
     pub(super) fn begin_to_take_unseen(&mut self) {
-        self.beside().takes_unseen = 1;
         self.commit();
+        self.beside().takes_unseen = 1;
+        compiler_fence(Ordering::SeqCst);
     }
 }
 

@@ -314,11 +314,15 @@ impl Connection<'_> {
             let now = span.octets().min(left);
             match span {
                 Span::Payload(_) => match receiving.receiver.next() {
-                    Next::Mapped { .. } => receiving.receiver.take_mapped(now as u32),
-                    _ => {
+                    Next::Mapped { left, .. } if now <= left as usize => {
+                        receiving.receiver.take_mapped(now as u32);
+                    }
+                    Next::Payload(left) if now <= left as usize => {
                         receiving.receiver.take_payload(now as u32);
                         payload += now;
                     }
+                    // Whoever noted the spans has died, and others may write to that memory.
+                    _ => return Err(self.break_off(&"what was taken is not what was to be taken")),
                 },
                 Span::Framing(octets) => {
                     self.take_framing(receiving, at..at + now, begins)?;
