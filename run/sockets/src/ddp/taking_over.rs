@@ -280,6 +280,136 @@ mod tests {
         }
     }
 
+    /// Instructions of a call, from its first to beyond its last: fewer and fewer of a long one, or each where nobody is
+    /// in a hurry (`EVERY_INSTRUCTION`).
+    fn instructions() -> impl Iterator<Item = usize> {
+        let is_every = std::env::var_os("EVERY_INSTRUCTION").is_some();
+        let next = move |at: &usize| Some(at + if is_every { 1 } else { 41 + at / 16 });
+        std::iter::successors(Some(0), next)
+    }
+
+    fn numbered(octets: std::ops::Range<usize>) -> Vec<u8> {
+        octets.map(|at| (at % 251) as u8).collect()
+    }
+
+    /// All that comes without waiting.
+    fn receive_all(at: &Connection<'_>) -> Vec<u8> {
+        let (mut all, mut room) = (Vec::new(), [0; 3000]);
+        while let Received::Octets(octets) = at
+            .without_waiting()
+            .receive(&OwnBuffer::from(&mut room[..]), 0)
+            .unwrap()
+        {
+            all.extend(&room[..octets]);
+        }
+        all
+    }
+
+    /// Takes so many octets of the stream, and tells whether that were all.
+    type Take = fn(&Connection<'_>, usize) -> bool;
+
+    fn receives(at: &Connection<'_>, octets: usize) -> bool {
+        let mut room = vec![0; octets];
+        halt();
+        at.receive(&OwnBuffer::from(&mut room[..]), 0) == Ok(Received::Octets(octets))
+    }
+
+    fn discards(at: &Connection<'_>, octets: usize) -> bool {
+        halt();
+        at.discard(octets) == Ok(Received::Octets(octets))
+    }
+
+    fn splices(at: &Connection<'_>, octets: usize) -> bool {
+        halt();
+        at.receive_written(octets, |seen| Ok(seen.len())) == Ok(Received::Octets(octets))
+    }
+
+    #[test]
+    fn who_died_in_a_receive_leaves_what_it_has_not_taken() {
+        weft_os::process::watch();
+        weft_os::user::guard_copies();
+        // Octets of two sends, and how many are taken: a splice takes of one.
+        let ways: [(Take, [usize; 2], usize); 4] = [
+            (receives, [100, 37], 137),
+            (receives, [900, 700], 1600),
+            (discards, [100, 37], 137),
+            (splices, [100, 37], 100),
+        ];
+        for ((take, [first, second], taken), crc) in
+            ways.iter().flat_map(|way| [(way, false), (way, true)])
+        {
+            let (slots, sockets) = (Slot::make(2).unwrap(), pair());
+            slots.iter().for_each(|slot| slot.set_wants_crc(crc));
+            let [client, server] = open(slots, &sockets);
+            let octets = numbered(0..first + second);
+            for instructions in instructions() {
+                for part in [0..*first, *first..octets.len()] {
+                    let mut part = octets[part].to_vec();
+                    let sent = client.send(&OwnBuffer::from(&mut part[..]), 0, 0);
+                    assert_eq!(sent, Ok(part.len()));
+                }
+                while stream::unread(server.fd()) < octets.len() + 32 {}
+                let was_killed = killed_after(instructions, || take(&server, *taken));
+                let left = receive_all(&server);
+                let case = format!("{instructions} instructions, {taken}, crc {crc}");
+                assert!(octets.ends_with(&left), "{case}: {left:?}");
+                match was_killed {
+                    Some(true) => {}
+                    Some(false) => {
+                        assert_eq!(left, octets[*taken..], "{case}");
+                        break;
+                    }
+                    None => return println!("nobody may trace a child here: not tested"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn who_died_in_a_send_has_sent_all_of_it_or_nothing() {
+        weft_os::process::watch();
+        weft_os::user::guard_copies();
+        for crc in [false, true] {
+            let (slots, sockets) = (Slot::make(2).unwrap(), pair());
+            slots.iter().for_each(|slot| slot.set_wants_crc(crc));
+            let [client, server] = open(slots, &sockets);
+            let send = |by: &Connection<'_>, mut octets: Vec<u8>| {
+                by.send(&OwnBuffer::from(&mut octets[..]), 0, 0)
+            };
+            for instructions in instructions() {
+                let (all, next) = (numbered(0..137), numbered(100..137));
+                let was_killed = killed_after(instructions, || {
+                    halt();
+                    send(&client, numbered(0..100)) == Ok(100)
+                });
+                let case = format!("{instructions} instructions, crc {crc}");
+                assert_eq!(
+                    send(&client.without_waiting(), next.clone()),
+                    Ok(37),
+                    "{case}"
+                );
+                let mut came = Vec::new();
+                while !came.ends_with(&next) {
+                    assert_ne!(
+                        ready(server.fd(), libc::POLLIN, 1000),
+                        0,
+                        "{case}: {came:?}"
+                    );
+                    came.extend(receive_all(&server));
+                }
+                assert!(came == all || came == next, "{case}: {came:?}");
+                match was_killed {
+                    Some(true) => {}
+                    Some(false) => {
+                        assert_eq!(came, all, "{case}");
+                        break;
+                    }
+                    None => return println!("nobody may trace a child here: not tested"),
+                }
+            }
+        }
+    }
+
     #[test]
     fn who_died_before_the_kernel_was_told_of_a_mark_keeps_nobody_waiting() {
         weft_os::process::watch();
