@@ -64,6 +64,17 @@ class Bed:
         words = [sys.executable, HERE / "translator.py", "in", "out", CLIENT, TRANSLATED]
         self.await_line(self.start(box, None, *words), "ready")
 
+    def begin_far(self, delay):
+        """The server is so far away, each way."""
+        self.client, box, self.server = (self.namespaces.add(name) for name in ("client", "box", "server"))
+        self.namespaces.join(self.client, box, there="in")
+        self.namespaces.join(self.server, box, there="out")
+        for device in ("in", "out"):
+            box.up(device)
+        self.client.up("eth0", f"{CLIENT}/24")
+        self.server.up("eth0", f"{SERVER}/24")
+        self.await_line(self.start(box, None, self.weft, "link", "in", "out", "--delay", delay), "forwarding")
+
     @staticmethod
     def block(namespace, *what):
         """Nothing of this comes in from the network, as behind a firewall that drops; what is the machine's own does."""
@@ -74,7 +85,7 @@ class Bed:
     @staticmethod
     def await_line(process, word):
         begun = time.monotonic()
-        while word not in Path(f"{process.log}.out").read_text():
+        while not any(word in Path(f"{process.log}.{name}").read_text() for name in ("out", "err")):
             if process.ended() or time.monotonic() > begun + PATIENCE:
                 raise Failed(f"it does not say {word}: {process.result().errors}")
             time.sleep(0.02)
@@ -236,6 +247,19 @@ def receiver_that_is_killed(bed):
     came, here = finish(second)
     expect((carried, here), carried[1] == 2 and here[2] > 1000)
     expect(came, came["came"] > 1000 and came["damaged"] == came["disordered"] == 0)
+
+
+@case
+def connected_receiver_far_away(bed):
+    """A connected socket hears of what waits by its peer alone, a round trip later: too late where that is long."""
+    for how, delay, is_carried in (("connected", "3ms", False), ("recv", "3ms", True), ("connected", "100us", True)):
+        bed.begin_far(delay)
+        receiver = bed.receive(how=how)
+        sent, carried = finish(bed.send("uoe prefer", 20000, "burst=20"))
+        came, here = finish(receiver)
+        bed.end()
+        expect((how, delay, carried, here), (here[2] > 5000) == is_carried and (here[2] > 0) == is_carried)
+        expect((sent, came), came["came"] > 15000 and came["damaged"] == came["disordered"] == 0)
 
 
 def play(bed, name):
