@@ -1,6 +1,8 @@
 """The examples in `examples/`, by the steps of their own CI files, in a clean system that stands for a runner."""
 
 import shutil
+import subprocess
+from pathlib import Path
 
 from bed import ROOT, PATIENCE, Failed, case, need
 from clean import USER, System
@@ -20,9 +22,29 @@ def runner(bed):
     return bed.once("runner", make)
 
 
-def play(bed, project, steps, user=USER):
-    """Carries out the steps in a copy of an example."""
+def with_rust(bed):
+    """The same with the Rust of this machine, a linker and cmake, as a hosted runner has them, in `/opt/rust/bin`."""
+    need("rustc", "cargo")
+
+    def make():
+        system = runner(bed)
+        system.run("apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev cmake", 4 * PATIENCE, network=True)
+        here = Path(subprocess.run(["rustc", "--print", "sysroot"], check=True, capture_output=True, text=True).stdout.strip())
+        shutil.copytree(here, system.root / "opt/rust", symlinks=True, ignore=shutil.ignore_patterns("share", "rust-analyzer*"))
+        return system
+    return bed.once("rust", make)
+
+
+def without_python(bed):
+    """The same as an image that has no Python which makes environments."""
     system = runner(bed)
+    system.run("apt-get purge -y '?installed ?name(python3.*-venv)' && apt-get autoremove -y --purge", 4 * PATIENCE)
+    return system
+
+
+def play(bed, project, steps, user=USER, system=None):
+    """Carries out the steps in a copy of an example."""
+    system = system or runner(bed)
     place = system.root / HOME.lstrip("/") / project
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(ROOT / "examples" / project, place)
@@ -37,10 +59,12 @@ def play(bed, project, steps, user=USER):
     variables = {"RUNNER_TEMP": "/tmp/runner", "GITHUB_PATH": "/tmp/runner/path", "HOME": HOME, "DEBIAN_FRONTEND":
                  "noninteractive", "PIP_FIND_LINKS": system.take(bed.package("wheel"))}
     variables |= system.certificates()
+    if "PIP_CERT" in variables:
+        variables["CARGO_HTTP_CAINFO"] = variables["PIP_CERT"]
     said = ""
     for step in steps:
         (temporary / "step").write_text(step.script)
-        found = ":".join([*path.read_text().split(), "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"])
+        found = ":".join([*path.read_text().split(), "/opt/rust/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"])
         words = [f"{name}='{value}'" for name, value in (variables | step.variables | {"PATH": found}).items()]
         said += system.run(f"cd {HOME}/{project} && setpriv --reuid={user} --regid={user} --clear-groups env -i "
                            f"{' '.join(words)} bash -eo pipefail /tmp/runner/step", 4 * PATIENCE, network=True)
@@ -61,7 +85,21 @@ def github_runs_the_python_example(bed):
 @case(full=True)
 def gitlab_runs_the_c_example(bed):
     # A job of GitLab's docker executor is root in its image.
-    shows(play(bed, "c", of.gitlab(ROOT / "examples/c/.gitlab-ci.yml"), user=0), "weft0: is there an echo?")
+    steps = of.gitlab(ROOT / "examples/c/.gitlab-ci.yml")
+    shows(play(bed, "c", steps, 0, without_python(bed)), "weft0: is there an echo?")
+
+
+@case(full=True)
+def github_runs_the_rust_example(bed):
+    steps = of.github(ROOT / "examples/rust/.github/workflows/test.yml")
+    shows(play(bed, "rust", steps, system=with_rust(bed)), "test result: ok. 2 passed")
+
+
+@case(full=True)
+def gitlab_runs_the_rust_example(bed):
+    steps = of.gitlab(ROOT / "examples/rust/.gitlab-ci.yml")
+    with_rust(bed)
+    shows(play(bed, "rust", steps, 0, without_python(bed)), "test result: ok. 2 passed")
 
 
 def shows(said, words):

@@ -44,7 +44,7 @@ struct flow {
 
 static struct {
     atomic_int wrong, stopped, senders;
-    /* Datagrams that the kernel dropped, Weft's own among them; that came behind a later one; processes of both sorts. */
+    /* Datagrams that the kernel dropped, Weft's own among them; those that came behind a later one; processes. */
     atomic_ulong dropped, disordered, forked, killed;
     uint16_t port[TARGETS];
     struct flow flows[SENDERS][TARGETS];

@@ -26,8 +26,8 @@ pub fn await_child(child: i32) -> bool {
     status == 0
 }
 
-/// A child as of [`fork`] that is killed: `work` runs up to its [`halt`], and from there so many instructions. Whether it
-/// lived so long; nothing where the machine lets nobody trace a child.
+/// A child as of [`fork`] that is killed: `work` runs up to its [`halt`], and from there so many instructions. Whether
+/// it lived so long; nothing where the machine lets nobody trace a child.
 pub fn killed_after(instructions: usize, work: impl FnOnce() -> bool) -> Option<bool> {
     let trace = |request: u32, child: i32| {
         // SAFETY: neither request names memory.

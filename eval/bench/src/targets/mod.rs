@@ -1,5 +1,5 @@
-//! The targets of the design that concern verbs over the host stack, sockets over DDP and datagrams over carriers, and how a record stands to
-//! them.
+//! The targets of the design that concern verbs over the host stack, sockets over DDP and datagrams over carriers, and
+//! how a record stands to them.
 
 mod datagrams;
 mod sockets;

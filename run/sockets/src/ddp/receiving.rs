@@ -312,24 +312,23 @@ impl Connection<'_> {
         let (mut left, mut at, mut payload) = (taken, 0, 0);
         for span in spans.iter() {
             let now = span.octets().min(left);
-            match span {
-                Span::Payload(_) => match receiving.receiver.next() {
-                    Next::Mapped { left, .. } if now <= left as usize => {
-                        receiving.receiver.take_mapped(now as u32);
-                    }
-                    Next::Payload(left) if now <= left as usize => {
-                        receiving.receiver.take_payload(now as u32);
-                        payload += now;
-                    }
-                    // Whoever noted the spans has died, and others may write to that memory.
-                    _ => return Err(self.break_off(&"what was taken is not what was to be taken")),
-                },
-                Span::Framing(octets) => {
+            let count = now as u32;
+            match (span, receiving.receiver.next()) {
+                (Span::Framing(octets), _) => {
                     self.take_framing(receiving, at..at + now, begins)?;
                     at += octets;
                 }
+                (_, Next::Mapped { left, .. }) if count <= left => {
+                    receiving.receiver.take_mapped(count)
+                }
+                (_, Next::Payload(left)) if count <= left => {
+                    receiving.receiver.take_payload(count);
+                    payload += now;
+                }
+                // Whoever noted the spans has died, and others may write to that memory.
+                _ => return Err(self.break_off(&"what was taken is not what was to be taken")),
             }
-            begins = begins.wrapping_add(now as u32);
+            begins = begins.wrapping_add(count);
             left -= now;
             if left == 0 {
                 break;

@@ -280,8 +280,8 @@ mod tests {
         }
     }
 
-    /// Instructions of a call, from its first to beyond its last: fewer and fewer of a long one, or each where nobody is
-    /// in a hurry (`EVERY_INSTRUCTION`).
+    /// Instructions of a call, from its first to beyond its last: fewer and fewer of a long one, or each where nobody
+    /// is in a hurry (`EVERY_INSTRUCTION`).
     fn instructions() -> impl Iterator<Item = usize> {
         let is_every = std::env::var_os("EVERY_INSTRUCTION").is_some();
         let next = move |at: &usize| Some(at + if is_every { 1 } else { 41 + at / 16 });

@@ -25,8 +25,8 @@ use crate::stat::Why;
 /// Destinations that are asked for at a time.
 pub(super) const ASKED_MAX: usize = 32;
 
-/// Who has waited so long for an answer gives its place to one that was not tried for yet, where there is no other: most
-/// of those that answer have by then.
+/// Who has waited so long for an answer gives its place to one that was not tried for yet, where there is no other:
+/// most of those that answer have by then.
 const PLACE_KEPT: Duration = Duration::from_millis(250);
 
 /// How long a socket may take to have a channel, once it is known that it wants one.
