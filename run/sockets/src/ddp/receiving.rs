@@ -206,10 +206,9 @@ impl Connection<'_> {
         };
         let all = (count < PEEK).then_some(count);
         match self.check(receiver, &seen[..count])? {
-            Check::Good(good) => {
-                let spans = self.spans(receiver, &seen[..good], room)?;
-                Ok(Ahead::Spans(spans, all))
-            }
+            Check::Good(good) => self
+                .spans(receiver, &seen[..good], room)
+                .map(|spans| Ahead::Spans(spans, all)),
             Check::Need(_) => {
                 // Asked before: the rest may come with the end after the look.
                 let has_ended = stream::has_ended(self.fd);
@@ -312,23 +311,23 @@ impl Connection<'_> {
         let (mut left, mut at, mut payload) = (taken, 0, 0);
         for span in spans.iter() {
             let now = span.octets().min(left);
-            let count = now as u32;
+            let len = now as u32;
             match (span, receiving.receiver.next()) {
                 (Span::Framing(octets), _) => {
                     self.take_framing(receiving, at..at + now, begins)?;
                     at += octets;
                 }
-                (_, Next::Mapped { left, .. }) if count <= left => {
-                    receiving.receiver.take_mapped(count)
+                (_, Next::Mapped { left, .. }) if len <= left => {
+                    receiving.receiver.take_mapped(len)
                 }
-                (_, Next::Payload(left)) if count <= left => {
-                    receiving.receiver.take_payload(count);
+                (_, Next::Payload(left)) if len <= left => {
+                    receiving.receiver.take_payload(len);
                     payload += now;
                 }
                 // Whoever noted the spans has died, and others may write to that memory.
                 _ => return Err(self.break_off(&"what was taken is not what was to be taken")),
             }
-            begins = begins.wrapping_add(count);
+            begins = begins.wrapping_add(len);
             left -= now;
             if left == 0 {
                 break;
