@@ -1,10 +1,9 @@
 """The examples in `examples/`, by the steps of their own CI files, in a clean system that stands for a runner."""
 
 import shutil
-import subprocess
 from pathlib import Path
 
-from bed import ROOT, PATIENCE, Failed, case, need
+from bed import ROOT, PATIENCE, Failed, case, need, said
 from clean import USER, System
 
 import steps as of
@@ -23,14 +22,16 @@ def runner(bed):
 
 
 def with_rust(bed):
-    """The same with the Rust of this machine, a linker and cmake, as a hosted runner has them, in `/opt/rust/bin`."""
+    """The same with the Rust of this machine, compilers and cmake, as a hosted runner has them, in `/opt/rust/bin`."""
     need("rustc", "cargo")
 
     def make():
         system = runner(bed)
-        system.run("apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev cmake", 4 * PATIENCE, network=True)
-        here = Path(subprocess.run(["rustc", "--print", "sysroot"], check=True, capture_output=True, text=True).stdout.strip())
-        shutil.copytree(here, system.root / "opt/rust", symlinks=True, ignore=shutil.ignore_patterns("share", "rust-analyzer*"))
+        install = "apt-get install -y --no-install-recommends build-essential cmake"
+        system.run(f"apt-get update && {install}", 4 * PATIENCE, network=True)
+        here = Path(said(["rustc", "--print", "sysroot"]).strip())
+        unused = shutil.ignore_patterns("share", "rust-analyzer*")
+        shutil.copytree(here, system.root / "opt/rust", symlinks=True, ignore=unused)
         return system
     return bed.once("rust", make)
 
@@ -61,14 +62,14 @@ def play(bed, project, steps, user=USER, system=None):
     variables |= system.certificates()
     if "PIP_CERT" in variables:
         variables["CARGO_HTTP_CAINFO"] = variables["PIP_CERT"]
-    said = ""
+    told = ""
     for step in steps:
         (temporary / "step").write_text(step.script)
         found = ":".join([*path.read_text().split(), "/opt/rust/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"])
         words = [f"{name}='{value}'" for name, value in (variables | step.variables | {"PATH": found}).items()]
-        said += system.run(f"cd {HOME}/{project} && setpriv --reuid={user} --regid={user} --clear-groups env -i "
+        told += system.run(f"cd {HOME}/{project} && setpriv --reuid={user} --regid={user} --clear-groups env -i "
                            f"{' '.join(words)} bash -eo pipefail /tmp/runner/step", 4 * PATIENCE, network=True)
-    return said
+    return told
 
 
 @case(full=True)
@@ -102,6 +103,6 @@ def gitlab_runs_the_rust_example(bed):
     shows(play(bed, "rust", steps, 0, without_python(bed)), "test result: ok. 2 passed")
 
 
-def shows(said, words):
-    if words not in said:
-        raise Failed(f"it does not say {words!r}:\n{said[-2000:]}")
+def shows(told, words):
+    if words not in told:
+        raise Failed(f"it does not say {words!r}:\n{told[-2000:]}")

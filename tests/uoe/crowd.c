@@ -125,7 +125,8 @@ static void check(const uint8_t *datagram, size_t len, const struct sockaddr_in 
     if (head.magic != MAGIC || head.len != len || head.sender >= SENDERS || head.sequence >= SEQUENCES)
         return wrong("a head that nobody sent, of %zu octets at %d", len, target);
     if (head.target != target) return wrong("one for %d came to %d", head.target, target);
-    if (from->sin_port != head.port) return wrong("one from port %d came from %d", ntohs(head.port), ntohs(from->sin_port));
+    if (from->sin_port != head.port)
+        return wrong("one from port %d came from %d", ntohs(head.port), ntohs(from->sin_port));
     if (from->sin_addr.s_addr != htonl(INADDR_LOOPBACK)) return wrong("an address that nobody has");
     for (uint32_t at = sizeof head; at < len; at++)
         if (datagram[at] != octet_of(&head, at)) return wrong("octet %u of %zu of a datagram", at, len);
@@ -148,7 +149,8 @@ static bool take(int fd, int target, bool at_once, bool many, uint32_t *last) {
     memset(messages, 0, sizeof messages);
     for (int i = 0; i < 4; i++) {
         parts[i] = (struct iovec){room[i], sizeof room[i]};
-        messages[i].msg_hdr = (struct msghdr){.msg_name = &from[i], .msg_namelen = sizeof from[i], .msg_iov = &parts[i], .msg_iovlen = 1};
+        messages[i].msg_hdr = (struct msghdr){
+            .msg_name = &from[i], .msg_namelen = sizeof from[i], .msg_iov = &parts[i], .msg_iovlen = 1};
     }
     if (many) {
         count = recvmmsg(fd, messages, 4, flags, NULL);
@@ -265,7 +267,8 @@ static void transmit(uint64_t state) {
     double forks_at = now() + next(&state, 500) / 1e3;
     bool forks = with_forks && next(&state, 2);
     for (int i = 0; i < count; i++) {
-        senders[i] = (struct sender){sockets[next(&state, 2)], new_number(), (int)next(&state, TARGETS), state * 977 + (uint64_t)i + 1, NULL};
+        int fd = sockets[next(&state, 2)], target = (int)next(&state, TARGETS);
+        senders[i] = (struct sender){fd, new_number(), target, state * 977 + (uint64_t)i + 1, NULL};
         if (senders[i].number < 0) exit(0);
         if (pthread_create(&threads[i], NULL, send_all, &senders[i])) fail("pthread_create");
     }
@@ -303,8 +306,9 @@ static pid_t begin(int which, uint64_t state) {
 static void await_end(pid_t child) {
     int status = 0;
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        if (!(with_kills && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)) wrong("a process ended with %#x", (unsigned)status);
+    bool well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    bool killed = with_kills && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    if (!well && !killed) wrong("a process ended with %#x", (unsigned)status);
 }
 
 int main(int argc, char **argv) {

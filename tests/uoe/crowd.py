@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Random datagrams between many processes, each one checked, in bounded runs that a seed begins alike.
 
-    tests/uoe/crowd.py --weft FILE [--seconds N] [--seed N] [--modes plain,prefer,require,waits] [--kinds quiet,forks,kills]
+    tests/uoe/crowd.py --weft FILE [--seconds N] [--seed N] [--modes plain,prefer,require,waits]
+                       [--kinds quiet,forks,kills]
 
 Builds crowd.c, and runs it with one seed after the other, a kind (as it is; senders that fork; processes that are
 killed) and a mode (the kernel's UDP; the two rules of carriers, the second one waiting or not) at a time, each for its
-part of the seconds. What arrives is whole, from where it says, and comes once; where nobody is killed no more is missing
-than the kernel and Weft say they dropped. A run that fails is played again: flaky is what does not fail then. The last
-line is `N passed, N failed, N skipped`.
+part of the seconds. What arrives is whole, from where it says, and comes once; where nobody is killed no more is
+missing than the kernel and Weft say they dropped. A run that fails is played again: flaky is what does not fail then.
+The last line is `N passed, N failed, N skipped`.
 """
 import argparse
 import itertools

@@ -28,23 +28,28 @@ pub fn await_child(child: i32) -> bool {
 
 /// A child as of [`fork`] that is killed: `work` runs up to its [`halt`], and from there so many instructions. Whether
 /// it lived so long; nothing where the machine lets nobody trace a child.
+///
+/// # Panics
+/// Where `work` has ended, and not well.
 pub fn killed_after(instructions: usize, work: impl FnOnce() -> bool) -> Option<bool> {
     let trace = |request: u32, child: i32| {
         // SAFETY: neither request names memory.
-        unsafe { libc::ptrace(request, child, 0, 0) }
+        unsafe { libc::ptrace(request, child, 0, 0) == 0 }
     };
-    let child = fork(|| trace(libc::PTRACE_TRACEME, 0) == 0 && work());
+    let child = fork(|| !trace(libc::PTRACE_TRACEME, 0) || work());
     let is_halted = || {
         let mut status = 0;
         // SAFETY: waits for a child, and fills `status`.
         unsafe { libc::waitpid(child, &mut status, 0) };
+        assert!(libc::WIFSTOPPED(status) || status == 0, "{status:#x}");
         libc::WIFSTOPPED(status)
     };
     if !is_halted() {
         return None;
     }
     for _ in 0..instructions {
-        if trace(libc::PTRACE_SINGLESTEP, child) != 0 || !is_halted() {
+        assert!(trace(libc::PTRACE_SINGLESTEP, child));
+        if !is_halted() {
             return Some(false);
         }
     }

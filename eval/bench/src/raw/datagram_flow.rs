@@ -8,9 +8,9 @@ use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use anyhow::{ensure, Context, Result};
-use rustix::time::{clock_gettime, ClockId};
 use weft_os::as_programs;
 
+use super::clock::{cpu_nanoseconds, nanoseconds};
 use super::datagrams::says_more;
 use super::DatagramFlow;
 use crate::metric::{CPU_PER_OCTET, DELAY, GOODPUT, MESSAGE_RATE, OPERATIONS, P99, P999};
@@ -139,6 +139,11 @@ fn jitter(delays_us: &[f64]) -> f64 {
 }
 
 pub(super) fn measure(mut control: &TcpStream, program: &DatagramFlow) -> Result<Metrics> {
+    let least = if program.pace.is_some() { STAMP } else { 1 };
+    ensure!(
+        (least..=SENT_MAX).contains(&program.size),
+        "a datagram has from {least} to {SENT_MAX} octets"
+    );
     control.read_exact(&mut [0])?;
     let own = SocketAddr::new(control.local_addr()?.ip(), 0);
     let socket = UdpSocket::bind(own)?;
@@ -220,20 +225,6 @@ fn send(socket: &UdpSocket, octets: &[u8]) -> IoResult<()> {
 
 /// ENOBUFS.
 const NO_BUFFERS: i32 = rustix::io::Errno::NOBUFS.raw_os_error();
-
-fn nanoseconds() -> u64 {
-    of_clock(ClockId::Monotonic)
-}
-
-/// Time on a core of all threads of this process.
-fn cpu_nanoseconds() -> u64 {
-    of_clock(ClockId::ProcessCPUTime)
-}
-
-fn of_clock(clock: ClockId) -> u64 {
-    let time = clock_gettime(clock);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
 
 #[cfg(test)]
 mod tests {

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use anyhow::{ensure, Context, Result};
 use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
-use rustix::time::{clock_gettime, ClockId};
 use weft_os::as_programs::EpollSet;
 
+use super::clock::cpu_nanoseconds;
 use super::{accept, Idle};
 use crate::metric::{IDLE_CPU, MEMORY};
 use crate::record::Metrics;
@@ -220,12 +220,6 @@ fn resident_in(smaps_rollup: &str) -> Option<u64> {
     let rest = lines.find_map(|line| line.strip_prefix("Rss:"))?;
     let kibibytes: u64 = rest.trim().strip_suffix(" kB")?.parse().ok()?;
     Some(kibibytes * 1024)
-}
-
-/// Time on a core of all threads of this process.
-fn cpu_nanoseconds() -> u64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! hidden `raw` command. The client prints its metrics as one JSON object.
 
 mod bulk;
+mod clock;
 mod connect;
 mod datagram_flow;
 mod datagrams;
