@@ -50,7 +50,9 @@ struct side {
 	struct ibv_cq *cq;
 	struct ibv_mr *mr;
 	struct target target;
+	/* What is sent, or a place for each message that may be under way and one more. */
 	char *buffer;
+	size_t room_in_buffer;
 	int listening, socket;
 	uint64_t *times;
 	size_t count, room;
@@ -86,6 +88,12 @@ static void note(struct side *side, uint64_t when)
 	side->times[side->count++] = when;
 }
 
+/* Two messages that are under way are for different memory: else the second could not be placed before the first. */
+static char *place_of(const struct side *side, size_t message)
+{
+	return side->buffer + message % (depth + 1) * (size_t)size;
+}
+
 static struct sockaddr_in address_of(const struct side *side)
 {
 	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(side->port)};
@@ -114,7 +122,7 @@ static void receive_by_socket(struct side *side)
 
 	NEED((side->socket = accept(side->listening, NULL, NULL)) >= 0);
 	pthread_barrier_wait(&begun);
-	while ((got = recv(side->socket, side->buffer, size, MSG_WAITALL)) == size)
+	while ((got = recv(side->socket, place_of(side, side->count), size, MSG_WAITALL)) == size)
 		note(side, now_ns());
 	/* A part of a message, and a reset: the sender waited no longer. */
 }
@@ -186,7 +194,8 @@ static void create_qp(struct side *side)
 	NEED(side->pd = ibv_alloc_pd(side->id->verbs));
 	NEED(side->channel = ibv_create_comp_channel(side->id->verbs));
 	NEED(side->cq = ibv_create_cq(side->id->verbs, 4 * depth + 4, NULL, side->channel, 0));
-	NEED(side->mr = ibv_reg_mr(side->pd, side->buffer, size, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
+	NEED(side->mr = ibv_reg_mr(side->pd, side->buffer, side->room_in_buffer,
+				   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
 	attr.send_cq = attr.recv_cq = side->cq;
 	NEED(rdma_create_qp(side->id, side->pd, &attr) == 0);
 	NEED(ibv_req_notify_cq(side->cq, 0) == 0);
@@ -293,6 +302,8 @@ static void connect_by_verbs(struct side *side)
 
 static void post_write(struct side *side, int octets, int imm)
 {
+	/* The message was noted before. */
+	uint64_t to = (side->count + depth) % (depth + 1) * (uint64_t)size;
 	struct ibv_sge sge = {.addr = (uintptr_t)side->buffer, .length = octets, .lkey = side->mr->lkey};
 	struct ibv_send_wr *bad, wr = {
 		.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
@@ -300,7 +311,7 @@ static void post_write(struct side *side, int octets, int imm)
 		.imm_data = htonl(imm),
 		.sg_list = &sge,
 		.num_sge = octets > 0,
-		.wr.rdma = {.remote_addr = side->target.address, .rkey = side->target.rkey},
+		.wr.rdma = {.remote_addr = side->target.address + to, .rkey = side->target.rkey},
 	};
 
 	errno = ibv_post_send(side->id->qp, &wr, &bad);
@@ -368,8 +379,9 @@ static void *run(void *of)
 {
 	struct side *side = of;
 
-	NEED(posix_memalign((void **)&side->buffer, 4096, size) == 0);
-	memset(side->buffer, 0x5a, size);
+	side->room_in_buffer = (server ? 1 : depth + 1) * (size_t)size;
+	NEED(posix_memalign((void **)&side->buffer, 4096, side->room_in_buffer) == 0);
+	memset(side->buffer, 0x5a, side->room_in_buffer);
 	if (server) {
 		kernel ? connect_by_socket(side) : connect_by_verbs(side);
 		pthread_barrier_wait(&begun);

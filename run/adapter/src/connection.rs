@@ -169,6 +169,10 @@ impl Carrier for Connection {
         self.with(|state, key| state.take_new_emss(key)).flatten()
     }
 
+    fn kept_octets(&self) -> u64 {
+        self.with(|state, key| state.kept_octets(key)).unwrap_or(0)
+    }
+
     fn pieces(&self) -> Option<&dyn Pieces> {
         Some(self)
     }

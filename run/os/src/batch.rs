@@ -34,7 +34,7 @@ impl Default for Batch<'_> {
     fn default() -> Self {
         Batch {
             offloads: [[0; OFFLOAD_LEN]; BATCH_FRAMES_MAX],
-            parts: [MaybeUninit::uninit(); PARTS_MAX],
+            parts: [const { MaybeUninit::uninit() }; PARTS_MAX],
             used: 0,
             ends: [0; BATCH_FRAMES_MAX],
             frames: 0,

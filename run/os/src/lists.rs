@@ -3,6 +3,8 @@
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
+use smallvec::SmallVec;
+
 use crate::guard;
 use crate::mem::{Registered, Unmapped};
 use crate::sys::IoVec;
@@ -20,7 +22,8 @@ struct List {
 impl List {
     fn new() -> List {
         List {
-            vec: [MaybeUninit::uninit(); LIST_MAX],
+            // A constant of its own for each element: else all of the list is one, and is written with zeroes.
+            vec: [const { MaybeUninit::uninit() }; LIST_MAX],
             used: 0,
             octets: 0,
         }
@@ -49,7 +52,7 @@ pub struct Gather<'a> {
     /// For each element of the list, the registered memory that it is of.
     of: [MaybeUninit<Option<&'a Registered>>; LIST_MAX],
     /// Octets from the list's beginning to where segments end.
-    cuts: Vec<usize>,
+    cuts: SmallVec<[usize; 4]>,
     _borrowed: PhantomData<&'a [u8]>,
 }
 
@@ -73,8 +76,8 @@ impl<'a> Default for Gather<'a> {
     fn default() -> Self {
         Gather {
             list: List::new(),
-            of: [MaybeUninit::uninit(); LIST_MAX],
-            cuts: Vec::new(),
+            of: [const { MaybeUninit::uninit() }; LIST_MAX],
+            cuts: SmallVec::new(),
             _borrowed: PhantomData,
         }
     }

@@ -33,7 +33,7 @@ use crate::verbs::{Mode, Op, Verbs};
 
 pub use datagrams::{UDP, UDP_GSO, UDP_OWN, UOE};
 pub use sockets::{Program, DDP, PLAIN_CLIENT, TCP, TCP_UNDER_HOOKS};
-pub use transfer::{Transfer, AS_IT_COMES, AT_A_RATE, IN_ORDER, ON_KERNEL_TCP, SOCKETS};
+pub use transfer::{Transfer, AS_IT_COMES, AT_A_RATE, AT_A_RATE_IN_ORDER, IN_ORDER, ON_KERNEL_TCP, SOCKETS};
 
 /// Something that moves octets from one process to another and can be measured doing so.
 pub trait Stack {
@@ -257,7 +257,8 @@ fn of_adapter(programs: &Programs) -> Vec<Box<dyn Stack>> {
         Carrier::Kernel,
         Carrier::Inline { place: "in-order" },
         Carrier::Inline { place: "safe" },
-        Carrier::Rate,
+        Carrier::Rate { place: "in-order" },
+        Carrier::Rate { place: "safe" },
     ] {
         stacks.push(Box::new(Transferring::new(programs, carrier)));
     }

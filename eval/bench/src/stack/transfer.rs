@@ -31,6 +31,8 @@ pub const AS_IT_COMES: &str = "weft inline out of order";
 
 /// Name of one that sends at a fixed rate, as rows want it.
 pub const AT_A_RATE: &str = "weft inline at a rate";
+/// Name of one that does so and places in the order of the stream.
+pub const AT_A_RATE_IN_ORDER: &str = "weft inline at a rate, in order";
 
 /// What the messages go by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +43,8 @@ pub(super) enum Carrier {
     Kernel,
     /// A TCP of Weft's own at both ends, with this placement.
     Inline { place: &'static str },
-    /// The same with the usual placement, for rows that have it send at a rate.
-    Rate,
+    /// The same, for rows that have it send at a rate.
+    Rate { place: &'static str },
 }
 
 /// What is to be sent.
@@ -86,11 +88,7 @@ impl Transferring {
                 return (Invocation::new(program, none).args(["-k"]), kernel);
             }
             Carrier::Kernel => (self.weft.run(&[]), kernel),
-            Carrier::Inline { .. } | Carrier::Rate => {
-                let place = match self.carrier {
-                    Carrier::Inline { place } => place,
-                    _ => "safe",
-                };
+            Carrier::Inline { place } | Carrier::Rate { place } => {
                 let address = beside(host);
                 let options = [
                     "--adapter=inline".to_owned(),
@@ -128,7 +126,8 @@ impl Stack for Transferring {
             Carrier::Kernel => ON_KERNEL_TCP,
             Carrier::Inline { place: "in-order" } => IN_ORDER,
             Carrier::Inline { .. } => AS_IT_COMES,
-            Carrier::Rate => AT_A_RATE,
+            Carrier::Rate { place: "in-order" } => AT_A_RATE_IN_ORDER,
+            Carrier::Rate { .. } => AT_A_RATE,
         }
         .to_owned()
     }

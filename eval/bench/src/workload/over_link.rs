@@ -113,10 +113,11 @@ impl OverLink {
     fn transfer(&self, stack: &dyn Stack, site: &Site) -> Transfer {
         let whole = f64::from(self.link.rate.mbit());
         let share = |share: f64| format!("rate={:.0}Mbit", whole * share);
-        let fixed = stack.name() == stack::AT_A_RATE;
+        let name = stack.name();
+        let fixed = [stack::AT_A_RATE, stack::AT_A_RATE_IN_ORDER].contains(&name.as_str());
         let mut tcp = [String::new(), String::new()];
         match self.question {
-            Question::Alone if fixed => tcp[0] = share(0.95),
+            Question::Alone | Question::Placement if fixed => tcp[0] = share(0.95),
             // No more than the two would share out between them.
             Question::Beside if fixed => {
                 tcp[0] = format!("{} port={}; cubic", share(0.45), site.port)
@@ -140,6 +141,14 @@ impl OverLink {
     /// The connection that the row is about: the neighbour where there are two.
     fn judged(&self) -> usize {
         usize::from(self.question == Question::Beside)
+    }
+
+    /// A stack at a fixed rate, on a path where congestion control leaves so little under way that little waits behind a
+    /// hole: at a rate all that the path holds does.
+    fn fills_the_path(&self, stack: &str) -> bool {
+        let at_a_rate = [stack::AT_A_RATE, stack::AT_A_RATE_IN_ORDER].contains(&stack);
+        let far = self.link.round_trip_ms > 1 && self.size > 64 << 10;
+        at_a_rate && far && [0.01, 0.1].contains(&self.link.loss_percent)
     }
 
     fn emulator(&self, weft: &Weft) -> Role {
@@ -280,6 +289,7 @@ impl Workload for OverLink {
     fn serves(&self, stack: &dyn Stack, path: PathKind) -> bool {
         let name = stack.name();
         let fitting: &[&str] = match self.question {
+            Question::Placement if self.fills_the_path(&name) => return path == PathKind::Adapter,
             Question::Placement => &[
                 stack::SOCKETS,
                 stack::ON_KERNEL_TCP,

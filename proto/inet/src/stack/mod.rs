@@ -280,12 +280,26 @@ impl Stack {
     }
 
     /// The next event.
+    #[inline]
     pub fn poll_event(&mut self) -> Option<EndpointEvent> {
-        self.endpoint.poll_event()
+        match self.endpoint.may_have_event() {
+            true => self.endpoint.poll_event(),
+            false => None,
+        }
     }
 
     /// The next frame to send.
+    #[inline]
     pub fn poll_transmit(&mut self, now: Duration) -> Option<Frame> {
+        // Whoever polls asks much more often than there is something.
+        let idle = self.queue.is_empty() && !self.endpoint.may_have_segment();
+        match idle && self.addresses.settled() && self.neighbors.are_quiet(now) {
+            true => None,
+            false => self.next_frame(now),
+        }
+    }
+
+    fn next_frame(&mut self, now: Duration) -> Option<Frame> {
         loop {
             self.detect_duplicates(now);
             self.ask_neighbors(now);

@@ -157,9 +157,15 @@ impl Neighbors {
         frames
     }
 
+    /// Nobody is to be asked for now.
+    #[inline]
+    pub fn are_quiet(&self, now: Duration) -> bool {
+        self.quiet_until.is_none_or(|until| until > now)
+    }
+
     /// An address to ask for now.
     pub fn poll_solicitation(&mut self, now: Duration) -> Option<IpAddr> {
-        if self.quiet_until.is_none_or(|until| until > now) {
+        if self.are_quiet(now) {
             return None;
         }
         let due = |entry: &Entry| entry.ask_at.is_some_and(|at| at <= now);

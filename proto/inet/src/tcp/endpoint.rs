@@ -357,6 +357,18 @@ impl Endpoint {
         None
     }
 
+    /// Whether [`Endpoint::poll_event`] may have one; where this says no it has none.
+    #[inline]
+    pub fn may_have_event(&self) -> bool {
+        !(self.events.is_empty() && self.eventful.is_empty())
+    }
+
+    /// Whether [`Endpoint::poll_transmit`] may have a segment; where this says no it has none.
+    #[inline]
+    pub fn may_have_segment(&self) -> bool {
+        !(self.answers.is_empty() && self.ready.is_empty())
+    }
+
     /// The next event.
     pub fn poll_event(&mut self) -> Option<EndpointEvent> {
         if let Some(event) = self.events.pop_front() {

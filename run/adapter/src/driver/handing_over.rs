@@ -4,6 +4,8 @@ use std::io;
 
 use weft_engine::carrier::{Arrived, Done, Transfer};
 
+use weft_inet::tcp::ConnectionId;
+
 use super::state::State;
 use super::table::{Incoming, Key};
 
@@ -89,9 +91,18 @@ impl State {
         if done.placed != before.placed {
             self.set_window(key);
         }
-        self.stack
-            .command(id, |connection| connection.consume(more));
-        let now = self.now();
-        self.turn(now);
+        self.consume(id, more);
+    }
+
+    /// Octets of a connection were taken: the peer is told of the room where that is due.
+    pub(super) fn consume(&mut self, id: ConnectionId, octets: u64) {
+        let tells = self.stack.command(id, |connection| {
+            connection.consume(octets);
+            !connection.has_nothing_to_send()
+        });
+        if tells.is_some_and(|tells| tells) {
+            let now = self.now();
+            self.turn(now);
+        }
     }
 }

@@ -21,6 +21,8 @@ pub(super) struct Outgoing {
     end: u64,
     /// Pieces that refer to registered memory.
     referred: usize,
+    /// The buffer of a small copy that is over, for the next one.
+    spare: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -128,21 +130,26 @@ impl Outgoing {
             true => by_reference,
             false => 0,
         };
+        if by_reference == 0 {
+            if len > 0 {
+                memory.append_to(offset, len, self.room_for(len))?;
+                self.end += len as u64;
+            }
+            return Ok(());
+        }
         // What is copied may fail, and comes first.
         let mut copy = Vec::new();
         memory.append_to(offset + by_reference as u64, len - by_reference, &mut copy)?;
-        if by_reference > 0 {
-            self.pieces.push_back(Piece {
-                offset: self.end,
-                what: What::Referred {
-                    memory: memory.clone(),
-                    offset,
-                    len: by_reference,
-                },
-            });
-            self.end += by_reference as u64;
-            self.referred += 1;
-        }
+        self.pieces.push_back(Piece {
+            offset: self.end,
+            what: What::Referred {
+                memory: memory.clone(),
+                offset,
+                len: by_reference,
+            },
+        });
+        self.end += by_reference as u64;
+        self.referred += 1;
         if !copy.is_empty() {
             self.push(&copy);
         }
@@ -159,9 +166,11 @@ impl Outgoing {
             _ => false,
         };
         if !fits {
+            let mut spare = std::mem::take(&mut self.spare);
+            spare.reserve(octets.max(COPIED_OCTETS_MIN));
             self.pieces.push_back(Piece {
                 offset: self.end,
-                what: What::Copied(Vec::with_capacity(octets.max(COPIED_OCTETS_MIN))),
+                what: What::Copied(spare),
             });
         }
         match self.pieces.back_mut() {
@@ -176,9 +185,15 @@ impl Outgoing {
     /// The peer has all before `acknowledged`, an offset in the stream. Says whether memory was given back.
     pub fn release(&mut self, acknowledged: u64) -> bool {
         let before = self.referred;
-        while let Some(first) = self.pieces.front().filter(|p| p.end() <= acknowledged) {
-            self.referred -= usize::from(matches!(first.what, What::Referred { .. }));
-            self.pieces.pop_front();
+        while self.pieces.front().is_some_and(|first| first.end() <= acknowledged) {
+            match self.pieces.pop_front().map(|first| first.what) {
+                Some(What::Copied(mut octets)) if octets.capacity() <= COPIED_OCTETS_MIN => {
+                    octets.clear();
+                    self.spare = octets;
+                }
+                Some(What::Copied(_)) | None => {}
+                Some(What::Referred { .. }) => self.referred -= 1,
+            }
         }
         self.referred < before
     }

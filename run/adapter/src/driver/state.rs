@@ -29,6 +29,9 @@ const OCTETS_OF_A_TURN_MAX: usize = 512 << 10;
 const FRAME_MAX: usize = 64 << 10;
 /// Looks at a link without frames between two looks at the clock.
 const LOOKS_BETWEEN_CLOCKS: u32 = 64;
+/// A link without frames is asked so often whether its interface is still there: it takes a system call, and frames that
+/// come meanwhile wait for the end of it. Who is woken for an interface that went away may come by in vain so long.
+const ASK_LINK_EVERY: Duration = Duration::from_millis(1);
 /// No alarm is sooner, whatever the stack says: a thread that only waits for alarms leaves the core meanwhile.
 const ALARM_AFTER_MIN: Duration = Duration::from_micros(50);
 /// VIRTIO_NET_HDR_F_NEEDS_CSUM and _DATA_VALID: the frame never left the machine, or its checksum was verified.
@@ -64,6 +67,8 @@ pub(crate) struct State {
     /// The interface is gone.
     gone: bool,
     looks: u32,
+    /// When a link without frames is asked next whether its interface is there.
+    asks_link_at: Duration,
     alarm: Option<Arc<dyn Alarm>>,
     /// When it was last told to run the driver.
     armed: Option<Duration>,
@@ -84,6 +89,7 @@ impl State {
             looped: VecDeque::new(),
             gone: false,
             looks: 0,
+            asks_link_at: Duration::ZERO,
             alarm: None,
             armed: None,
             shares: 1,
@@ -139,6 +145,7 @@ impl State {
             stack,
             table,
             counters,
+            asks_link_at,
             ..
         } = self;
         let (mut frames, mut octets) = (0, 0);
@@ -167,9 +174,11 @@ impl State {
                     if came < most {
                         // A ring that one sees to be empty shows no error.
                         let is_silent = frames == 0 && !link.may_have_frame();
-                        break is_silent
-                            .then(|| link.wait(Duration::ZERO))
-                            .map_or(Ok(()), |waited| waited.map(drop));
+                        if !is_silent || now < *asks_link_at {
+                            break Ok(());
+                        }
+                        *asks_link_at = now + ASK_LINK_EVERY;
+                        break link.wait(Duration::ZERO).map(drop);
                     }
                 }
                 Err(error) => break Err(error),

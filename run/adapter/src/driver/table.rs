@@ -11,8 +11,9 @@ use weft_inet::tcp::{ConnectionId, Placement, Tuple};
 
 use super::outgoing::Outgoing;
 
-/// Octets that a connection takes to send before the peer has acknowledged any, where it is one of few.
-pub(super) const SEND_OCTETS_MAX: u64 = 16 << 20;
+/// Octets that a connection takes to send before the peer has acknowledged any, where it is one of few: what the window
+/// of a peer that places behind holes comes to (four times the ring of its interface).
+pub(super) const SEND_OCTETS_MAX: u64 = 64 << 20;
 /// A sender that found no room is told when there is so much again.
 const ROOM_TOLD_OCTETS_MIN: u64 = 256 << 10;
 

@@ -94,6 +94,12 @@ pub trait Carrier: Source + Any {
         None
     }
 
+    /// Octets that came before what precedes them, and that a carrier which delivers in order has kept until that was
+    /// there. 0 where nobody counts them, as the kernel's TCP does not.
+    fn kept_octets(&self) -> u64 {
+        0
+    }
+
     /// This end's address.
     ///
     /// # Errors

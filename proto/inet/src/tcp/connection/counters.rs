@@ -21,6 +21,8 @@ pub struct Counters {
     pub segments_received: u64,
     /// Octets of data received for the first time.
     pub octets_received: u64,
+    /// Of these, octets that came before what precedes them.
+    pub octets_behind_holes: u64,
     /// Challenge ACKs sent.
     pub challenges: u64,
     /// Segments dropped as old by their timestamps, or without one.

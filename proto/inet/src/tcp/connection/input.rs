@@ -194,6 +194,8 @@ impl Connection {
         if arrival.advanced {
             self.pending.delivered = true;
             self.progress = Some(now);
+        } else {
+            self.counters.octets_behind_holes += octets as u64;
         }
         match self.ack.data(&arrival, payload as u64, push, mss) {
             super::super::ack::Due::Now => {}

@@ -15,6 +15,10 @@ use core::time::Duration;
 impl Connection {
     /// The next segment to send, if one may leave now. Call it until it gives none.
     pub fn poll_transmit(&mut self, now: Duration) -> Option<Transmit> {
+        if self.has_nothing_to_send() {
+            self.paced = false;
+            return None;
+        }
         if let Some(header) = self.stray.take() {
             return Some(bare(header));
         }
@@ -48,7 +52,7 @@ impl Connection {
 
     /// Nothing waits to leave, whatever the windows say: polling would give nothing.
     #[inline]
-    pub(crate) fn has_nothing_to_send(&self) -> bool {
+    pub fn has_nothing_to_send(&self) -> bool {
         let due = &self.due;
         let owes = due.syn | due.reset | due.window_probe | due.loss_probe | self.ack.is_due();
         !owes && self.stray.is_none() && !self.send.has_new() && !self.send.board.has_lost()

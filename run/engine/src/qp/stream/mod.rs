@@ -123,9 +123,10 @@ impl Stream {
 
     /// Octets that were placed ahead of order so far, that had to be kept, and that are kept now.
     pub(super) fn placed_and_kept(&self) -> [u64; 3] {
-        self.placing
-            .as_ref()
-            .map_or([0; 3], |placing| placing.placed_and_kept())
+        match &self.placing {
+            Some(placing) => placing.placed_and_kept(),
+            None => [0, self.carrier.kept_octets(), 0],
+        }
     }
 
     /// Takes octets as they arrive from now on, if the carrier hands them over so.
