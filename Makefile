@@ -20,6 +20,7 @@ build: ## target/release/weft, with its libraries beside it
 	cargo build --release --package weft --package weft-abi-preload
 	abi/verbs/build.sh $(RELEASE)
 	cargo xtask third-party >$(RELEASE)/third-party.txt.new && mv $(RELEASE)/third-party.txt.new $(RELEASE)/third-party.txt
+	cargo xtask materials >$(RELEASE)/weft.cdx.json.new && mv $(RELEASE)/weft.cdx.json.new $(RELEASE)/weft.cdx.json
 
 demo: ## unmodified RDMA programs on this machine, beside raw TCP
 	@scripts/need build verbs demo

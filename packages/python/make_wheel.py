@@ -52,6 +52,9 @@ def lay_out(staged, tree, version):
     (info / "licenses").mkdir()
     for name in ("LICENSE-MIT", "LICENSE-APACHE", "third-party.txt"):
         shutil.copy(staged / "share/doc/weft" / name, info / "licenses")
+    # Where PEP 770 has bills of materials.
+    (info / "sboms").mkdir()
+    shutil.copy(staged / "share/doc/weft/weft.cdx.json", info / "sboms")
     description = (HERE / "description.md").read_text()
     (info / "METADATA").write_text((HERE / "metadata").read_text().replace("@VERSION@", version) + "\n" + description)
     (info / "entry_points.txt").write_text("[pytest11]\nweft = weft.pytest_plugin\n")

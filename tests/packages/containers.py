@@ -1,6 +1,7 @@
 """The image that packages/container describes: built as it says, from a base that is made here, and run by a user
 without rights, in a tree that nobody can write to."""
 
+import contextlib
 import json
 import os
 
@@ -37,18 +38,29 @@ class Images:
         self.podman("build", "--isolation", "chroot", "--network", "host", "--build-arg", "BASE=localhost/base",
                     "--file", recipe, "--tag", name, context, seconds=MAKING)
 
-    def run(self, image, *words):
-        """What a command prints in that image: by the image's user, or nobody, with nothing to write to, no capability
-        and a network of its own."""
+    def config(self, image):
+        return json.loads(self.podman("image", "inspect", image))[0]["Config"]
+
+    @contextlib.contextmanager
+    def inside(self, image, enter=(), hosts=None):
+        """What stands before a command that is to run in that image: by the image's user, or nobody, with nothing to
+        write to, no capability, and a network of its own or the one that `enter` leads to. `hosts` takes the place of
+        its table of hosts."""
         root = self.podman("image", "mount", image).strip()
-        user = json.loads(self.podman("image", "inspect", image))[0]["Config"].get("User") or "65534:65534"
-        user, group = user.split(":")
+        user, group = (self.config(image).get("User") or "65534:65534").split(":")
+        apart = [f"--unshare-{what}" for what in ("user", "pid", "ipc", "uts", "cgroup-try", *(["net"] * (not enter)))]
+        table = ["--ro-bind", hosts, "/etc/hosts"] if hosts else []
         try:
-            return said(["bwrap", "--ro-bind", root, "/", "--proc", "/proc", "--dev", "/dev", "--unshare-all", "--uid",
-                         user, "--gid", group, "--cap-drop", "ALL", "--die-with-parent", "--clearenv", "--setenv",
-                         "PATH", "/usr/bin:/bin", *words])
+            yield [*enter, "bwrap", "--ro-bind", root, "/", "--proc", "/proc", "--dev", "/dev", *table, *apart, "--uid",
+                   user, "--gid", group, "--cap-drop", "ALL", "--die-with-parent", "--clearenv", "--setenv", "PATH",
+                   "/usr/bin:/bin"]
         finally:
             self.podman("image", "unmount", image)
+
+    def run(self, image, *words):
+        """What a command prints in that image."""
+        with self.inside(image) as inside:
+            return said([*inside, *words])
 
 
 def images(bed):
@@ -76,7 +88,7 @@ def image_serves_a_user_without_rights(bed):
 
 @case(full=True)
 def image_does_what_its_entrypoint_says(bed):
-    config = json.loads(images(bed).podman("image", "inspect", "weft"))[0]["Config"]
+    config = images(bed).config("weft")
     words = images(bed).run("weft", *config["Entrypoint"], *config["Cmd"])
     if "weft0" not in words:
         raise Failed(f"it says: {words}")

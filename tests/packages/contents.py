@@ -65,6 +65,20 @@ def wheel_has_the_files_of_an_installation(bed):
 
 
 @case(full=True)
+def bill_of_materials_is_what_its_schema_says(bed):
+    need("python3")
+    place, bill = bed.place("schemas"), bed.build / "weft.cdx.json"
+    said(["python3", "-m", "venv", place])
+    said([place / "bin/pip", "install", "--quiet", "cyclonedx-python-lib[json-validation]"], 300)
+    said([place / "bin/python", "-c", f"""
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+wrong = JsonStrictValidator(SchemaVersion.V1_5).validate_str(open({str(bill)!r}).read())
+assert wrong is None, wrong
+"""])
+
+
+@case(full=True)
 def packages_made_again_are_the_same_octets(bed):
     for kind in ("deb", "rpm", "wheel"):
         first = bed.package(kind)

@@ -23,6 +23,7 @@ import contents  # noqa: E402, F401
 import debs  # noqa: E402, F401
 import inside  # noqa: E402, F401
 import installations  # noqa: E402, F401
+import kubernetes  # noqa: E402, F401
 import rpms  # noqa: E402, F401
 import wheels  # noqa: E402, F401
 from bed import CASES, Bed, Failed, Skip  # noqa: E402

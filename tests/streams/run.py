@@ -21,7 +21,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "rig"))
-import again  # noqa: E402
+import seeds  # noqa: E402
 from counts import Counts  # noqa: E402
 from process import Process  # noqa: E402
 
@@ -36,8 +36,6 @@ RUN_LIMIT = 60
 # Where a sender's segments are a little longer than a receiver's window, the kernel's TCP sends a window's octets each
 # 200 ms: so the smallest buffers are for DDP alone (decision 0041).
 BUFFER_OF_TCP = 65536
-# Runs in which at least one process is forked, or killed.
-RUNS_TO_SHOW = 10
 # Runs that took 105 and 20 s, as DDP had such segments too; and one in which a call that throws octets away met a reset
 # and told nobody.
 KNOWN = {("ddp", "plain"): (1795722681, 1795707191, 1795721054)}
@@ -115,40 +113,13 @@ def judge(mode, kind, counts):
     return None, counts
 
 
-def play(stage, mode, kind, seeds, seconds):
+def play(stage, mode, kind, numbers, seconds):
     """Runs one seed after the other; how it went, and why."""
-    end = time.monotonic() + seconds
-    sums, runs, flaky = {}, 0, None
-    seeds = itertools.chain(KNOWN.get((mode, kind), ()), seeds)
-
-    def shows_nothing():
-        """All children of the runs so far may have ended before they were to be killed."""
-        return kind != "plain" and not sums.get(kind) and runs < RUNS_TO_SHOW
-
-    while runs == 0 or time.monotonic() < end or shows_nothing():
-        seed = next(seeds)
-        why, counts = stage.run(mode, kind, seed)
-        runs += 1
-        if why:
-            print(f"failed {mode}, {kind}, seed {seed}: {why}", flush=True)
-            repeats = [stage.run(mode, kind, seed)[0] for _ in range(3)]
-            failed = [repeat for repeat in repeats if repeat]
-            print(f"seed {seed} again ({mode}, {kind}): {len(failed)} of {len(repeats)} runs fail", flush=True)
-            if failed:
-                return "failed", f"seed {seed}: {failed[0]}"
-            # The order of threads is no seed's: twice in one run is no bad luck.
-            if flaky:
-                return "failed", f"seed {seed}: {why}"
-            flaky = f"seed {seed}: {why}"
-            continue
-        for name, value in counts.items():
-            sums[name] = sums.get(name, 0) + value
-    if kind != "plain" and not sums.get(kind) and not flaky:
-        return "failed", "nothing was forked or killed"
-    if flaky:
-        again.say(f"{mode}, {kind}", flaky)
-    told = ", ".join(f"{sums.get(name, 0)} {name}" for name in NAMES if name not in ("steps", "pages"))
-    return "passed", f"{runs} runs, {told}"
+    numbers = itertools.chain(KNOWN.get((mode, kind), ()), numbers)
+    played = seeds.play(lambda seed: stage.run(mode, kind, seed), f"{mode}, {kind}", numbers, seconds,
+                        None if kind == "plain" else kind)
+    told = ", ".join(f"{played.sums.get(name, 0)} {name}" for name in NAMES if name not in ("steps", "pages"))
+    return played.how, played.why or f"{played.runs} runs, {told}"
 
 
 def main():
@@ -169,7 +140,7 @@ def main():
     if not arguments.weft:
         modes = [mode for mode in modes if MODES[mode] is None]
     seed = arguments.seed if arguments.seed is not None else int(time.time())
-    seeds = iter(range(seed, sys.maxsize))
+    numbers = iter(range(seed, sys.maxsize))
     counts = Counts()
     with tempfile.TemporaryDirectory(prefix="weft-streams-") as work:
         stage = Stage(arguments.weft, work, arguments.connections, arguments.keep)
@@ -177,7 +148,7 @@ def main():
         for mode in modes:
             for kind in kinds:
                 part = arguments.seconds / len(modes) / len(kinds)
-                how, why = play(stage, mode, kind, seeds, part)
+                how, why = play(stage, mode, kind, numbers, part)
                 counts.add(how)
                 print(f"{how} {mode}, {kind}: {why}", flush=True)
     return counts.close()

@@ -22,7 +22,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "rig"))
-import again  # noqa: E402
+import seeds  # noqa: E402
 from counts import Counts  # noqa: E402
 from process import Process  # noqa: E402
 
@@ -35,8 +35,6 @@ OF_WEFT = re.compile(r"(\d+) datagrams left over (\d+) connections of Weft's, (\
 RUN_MILLISECONDS = 1000
 # A run takes two seconds, on a busy machine more; this is for one that does not end.
 RUN_LIMIT = 60
-# Runs in which at least one process is forked, or killed.
-RUNS_TO_SHOW = 10
 
 
 class Stage:
@@ -91,35 +89,12 @@ def judge(mode, kind, counts):
     return None
 
 
-def play(stage, mode, kind, seeds, seconds):
+def play(stage, mode, kind, numbers, seconds):
     """Runs one seed after the other; how it went, and why."""
-    end = time.monotonic() + seconds
-    sums, runs, flaky = {}, 0, None
-
-    def shows_nothing():
-        return kind != "quiet" and not sums.get(kind) and runs < RUNS_TO_SHOW
-
-    while runs == 0 or time.monotonic() < end or shows_nothing():
-        seed = next(seeds)
-        why, counts = stage.run(mode, kind, seed)
-        runs += 1
-        if why:
-            print(f"failed {mode}, {kind}, seed {seed}: {why}", flush=True)
-            repeats = [stage.run(mode, kind, seed)[0] for _ in range(3)]
-            failed = [repeat for repeat in repeats if repeat]
-            print(f"seed {seed} again ({mode}, {kind}): {len(failed)} of {len(repeats)} runs fail", flush=True)
-            # The order of threads is no seed's: twice in one run is no bad luck.
-            if failed or flaky:
-                return "failed", f"seed {seed}: {failed[0] if failed else why}"
-            flaky = f"seed {seed}: {why}"
-            continue
-        for name, value in counts.items():
-            sums[name] = sums.get(name, 0) + value
-    if kind != "quiet" and not sums.get(kind) and not flaky:
-        return "failed", "nothing was forked or killed"
-    if flaky:
-        again.say(f"{mode}, {kind}", flaky)
-    return "passed", f"{runs} runs, " + ", ".join(f"{value} {name}" for name, value in sums.items())
+    played = seeds.play(lambda seed: stage.run(mode, kind, seed), f"{mode}, {kind}", numbers, seconds,
+                        None if kind == "quiet" else kind)
+    told = ", ".join(f"{value} {name}" for name, value in played.sums.items())
+    return played.how, played.why or f"{played.runs} runs, {told}"
 
 
 def main():
@@ -134,13 +109,13 @@ def main():
     unknown = [name for name in modes if name not in MODES] + [name for name in kinds if name not in KINDS]
     if unknown:
         parser.error(f"no such mode or kind: {unknown[0]}")
-    seeds = itertools.count(arguments.seed if arguments.seed is not None else int(time.time()))
+    numbers = itertools.count(arguments.seed if arguments.seed is not None else int(time.time()))
     counts = Counts()
     with tempfile.TemporaryDirectory(prefix="weft-crowd-") as work:
         stage = Stage(arguments.weft, work)
         stage.build()
         for mode, kind in itertools.product(modes, kinds):
-            how, why = play(stage, mode, kind, seeds, arguments.seconds / len(modes) / len(kinds))
+            how, why = play(stage, mode, kind, numbers, arguments.seconds / len(modes) / len(kinds))
             counts.add(how)
             print(f"{how} {mode}, {kind}: {why}", flush=True)
     return counts.close()

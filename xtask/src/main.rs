@@ -12,6 +12,7 @@ mod dependencies;
 mod docs;
 mod lengths;
 mod lexer;
+mod materials;
 mod names;
 mod no_os;
 mod requirements;
@@ -33,7 +34,9 @@ usage: cargo xtask COMMAND
   rfc     how much of the RFCs is met and shown by a test, and what is not
   no-os   build proto/* without the standard library and look at what the result would still link to
   third-party
-          the crates of others in our binaries, and the texts of their licences";
+          the crates of others in our binaries, and the texts of their licences
+  materials
+        the same crates as a bill of materials (CycloneDX)";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
         (Some("rfc"), None) => rfc(),
         (Some("no-os"), None) => no_os(),
         (Some("third-party"), None) => third_party(),
+        (Some("materials"), None) => materials(),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
@@ -149,6 +153,14 @@ fn third_party() -> Result<bool, String> {
         "{}",
         third_party::document(&third_party::shipped(&everything))?
     );
+    Ok(true)
+}
+
+fn materials() -> Result<bool, String> {
+    let everything = workspace::with_dependencies()?;
+    let version = workspace::version(&everything)?;
+    let document = materials::document(version, &third_party::shipped(&everything));
+    println!("{document:#}");
     Ok(true)
 }
 

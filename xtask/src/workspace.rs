@@ -41,6 +41,15 @@ pub fn with_dependencies() -> Result<Value, String> {
     metadata(&["--filter-platform=x86_64-unknown-linux-gnu"])
 }
 
+/// The version of what is built here, from [`with_dependencies`].
+pub fn version(everything: &Value) -> Result<&str, String> {
+    let packages = everything["packages"].as_array();
+    let own = |package: &&Value| package["name"] == "weft" && package["source"].is_null();
+    let own = packages.and_then(|packages| packages.iter().find(own));
+    own.and_then(|own| own["version"].as_str())
+        .ok_or_else(|| "there is no package weft".to_owned())
+}
+
 fn metadata(arguments: &[&str]) -> Result<Value, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)

@@ -35,6 +35,13 @@ impl Limit {
         }
     }
 
+    /// So many milliseconds from a moment of the monotonic clock, in nanoseconds.
+    pub fn of_ms_since(ms: u64, since: u64) -> Limit {
+        Limit {
+            at: Some(since.saturating_add(ms.saturating_mul(1_000_000))),
+        }
+    }
+
     /// So long from now; a null pointer is for ever. Nothing for what only the kernel can answer: it is no time, or not
     /// mapped.
     pub fn of_time(time: *const timespec) -> Option<Limit> {

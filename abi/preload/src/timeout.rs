@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use libc::pollfd;
-use weft_os::stream;
+use weft_os::{dgram, stream};
 use weft_sockets::Errno;
 
 use crate::calls;
@@ -15,6 +15,8 @@ use crate::limit::Limit;
 pub struct Timeout {
     /// `SO_RCVTIMEO` or `SO_SNDTIMEO`.
     option: c_int,
+    /// When the call began to wait, in nanoseconds of the monotonic clock.
+    since: Option<u64>,
     /// When it is over, once the call has begun to wait; nothing within for never.
     until: Option<Option<Limit>>,
 }
@@ -24,6 +26,7 @@ impl Timeout {
     pub fn to_receive() -> Timeout {
         Timeout {
             option: libc::SO_RCVTIMEO,
+            since: None,
             until: None,
         }
     }
@@ -32,6 +35,7 @@ impl Timeout {
     pub fn to_send() -> Timeout {
         Timeout {
             option: libc::SO_SNDTIMEO,
+            since: None,
             until: None,
         }
     }
@@ -41,22 +45,32 @@ impl Timeout {
     /// # Errors
     /// `EAGAIN` where it has.
     pub fn limit(&mut self, fd: c_int) -> Result<Option<Limit>, Errno> {
-        let option = self.option;
-        let until = self
-            .until
-            .get_or_insert_with(|| match stream::timeout_ms(fd, option) {
-                0 => None,
-                ms => Some(Limit::of_ms(c_int::try_from(ms).unwrap_or(c_int::MAX))),
-            });
+        self.begin();
+        let Timeout {
+            option,
+            since,
+            until,
+        } = self;
+        let until = until.get_or_insert_with(|| match stream::timeout_ms(fd, *option) {
+            0 => None,
+            ms => since.map(|since| Limit::of_ms_since(ms, since)),
+        });
         match until {
             Some(limit) if limit.left_ns() == Some(0) => Err(libc::EAGAIN),
             until => Ok(*until),
         }
     }
 
+    /// The call begins to wait, if it has not. Whether it had not: how long it may is asked for when that matters.
+    pub fn begin(&mut self) -> bool {
+        let is_first = self.since.is_none();
+        self.since.get_or_insert_with(dgram::now);
+        is_first
+    }
+
     /// Whether the call has waited before.
     pub fn has_begun(&self) -> bool {
-        self.until.is_some()
+        self.since.is_some()
     }
 }
 

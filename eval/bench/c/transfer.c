@@ -31,7 +31,8 @@
 /* As weft/rdma.h has them; elsewhere than under Weft they are refused. */
 enum { RDMA_OPTION_WEFT = 0x57454654, RDMA_OPTION_WEFT_TCP = 1 };
 enum { GOES_ON = 1, LAST = 2, RESOLVE_TIMEOUT_MS = 5000, MOST_PORTS = 8, BATCH = 16 };
-enum { DRAIN_MS = 10000, FOR_EVER = -1 };
+/* The sender waits for so long for what is under way; the receiver a little longer, for one that waits no more. */
+enum { DRAIN_MS = 10000, SILENCE_MS = 15000 };
 /* What Weft tells of itself is as of the last tenth of a second. */
 enum { STAT_DELAY_US = 300000 };
 
@@ -269,7 +270,7 @@ static void receive_by_verbs(struct side *side)
 	accept_by_verbs(side);
 	pthread_barrier_wait(&begun);
 	while (!last) {
-		int n = complete(side, &last, FOR_EVER);
+		int n = complete(side, &last, SILENCE_MS);
 		uint64_t now = now_ns();
 
 		if (n == 0)

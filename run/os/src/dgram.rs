@@ -21,7 +21,7 @@ pub struct Facts {
     pub family: i32,
 }
 
-/// What was at the head of the receive queue.
+/// What is, or was, at the head of the receive queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peeked {
     /// Octets of the datagram, or of the coalesced datagrams.
@@ -238,6 +238,29 @@ pub fn peek(
     name: &mut [u8; NAME_LEN],
     control: &mut [u8],
 ) -> Result<Peeked, i32> {
+    receive_with(fd, octets, name, control, libc::MSG_PEEK)
+}
+
+/// Takes what is at the head of the receive queue; does not wait.
+///
+/// # Errors
+/// The errno of `recvmsg`; nothing was taken then.
+pub fn take(
+    fd: i32,
+    octets: &mut [u8],
+    name: &mut [u8; NAME_LEN],
+    control: &mut [u8],
+) -> Result<Peeked, i32> {
+    receive_with(fd, octets, name, control, 0)
+}
+
+fn receive_with(
+    fd: i32,
+    octets: &mut [u8],
+    name: &mut [u8; NAME_LEN],
+    control: &mut [u8],
+    flags: i32,
+) -> Result<Peeked, i32> {
     let part = sys::IoVec {
         base: octets.as_mut_ptr() as usize,
         len: octets.len(),
@@ -250,8 +273,7 @@ pub fn peek(
     message.msg_namelen = NAME_LEN as u32;
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = control.len() as _;
-    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
-    let octets = receive(fd, &mut message, flags)?;
+    let octets = receive(fd, &mut message, flags | libc::MSG_DONTWAIT)?;
     Ok(Peeked {
         octets,
         name: (message.msg_namelen as usize).min(NAME_LEN),
@@ -381,6 +403,11 @@ mod tests {
         }
         discard(receiver.as_raw_fd()).unwrap();
         assert_eq!(discard(receiver.as_raw_fd()), Err(libc::EAGAIN));
+        sender.send(&octets[..7]).unwrap();
+        receiver.peek(&mut buffer).unwrap();
+        let mut take = || take(receiver.as_raw_fd(), &mut buffer, &mut name, &mut control);
+        assert_eq!(take().map(|taken| (taken.octets, taken.name)), Ok((7, 16)));
+        assert_eq!(take().err(), Some(libc::EAGAIN));
     }
 
     #[test]

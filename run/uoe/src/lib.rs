@@ -56,3 +56,4 @@ pub use offload::Offload;
 pub use owning::Use;
 pub use port::Port;
 pub use sending::{Sending, Sent};
+pub use taking::Taken;

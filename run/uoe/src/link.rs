@@ -158,7 +158,9 @@ impl Link {
             }
         }
         self.waits.store(true, Ordering::Release);
-        self.sent.fetch_add(1, Ordering::Relaxed);
+        // Under the lock nobody else counts.
+        let sent = self.sent.load(Ordering::Relaxed);
+        self.sent.store(sent + 1, Ordering::Relaxed);
         Ok(Put::Done)
     }
 

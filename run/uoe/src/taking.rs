@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::Ordering;
 
 use weft_os::beside::{self, socket_addr};
-use weft_os::dgram;
+use weft_os::dgram::{self, Peeked};
 use weft_uoe::proof::{Proof, BELL, PROOF_LEN};
 
 use crate::counts::count;
@@ -30,6 +30,19 @@ pub(crate) enum Head {
     Nothing,
 }
 
+/// What taking the head of the kernel's queue has brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// A datagram of the program's.
+    Datagram(Peeked),
+    /// One of Weft's own: what waits there now may have come over a carrier.
+    Own,
+    /// Nothing: there was none.
+    Nothing,
+    /// An error of the socket, which the kernel tells of once.
+    Failed(i32),
+}
+
 impl Offload {
     /// Hands the datagram that came over a carrier and is next to `deliver`, and takes it out unless it is to `stay`.
     /// Nothing where none is, or the kernel's queue has its turn and something in it.
@@ -43,7 +56,12 @@ impl Offload {
     ) -> Option<T> {
         let is_kernels_turn = match port.looked_at_in() {
             Some(place) => place == Place::Kernel,
-            None => port.turns.fetch_add(1, Ordering::Relaxed) % KERNEL_TURN == KERNEL_TURN - 1,
+            None => {
+                // Threads that receive at a time may count one turn as one.
+                let turn = port.turns.load(Ordering::Relaxed);
+                port.turns.store(turn.wrapping_add(1), Ordering::Relaxed);
+                turn % KERNEL_TURN == KERNEL_TURN - 1
+            }
         };
         if is_kernels_turn && self.has_plain(port, fd) {
             port.note_look(stay.then_some(Place::Kernel));
@@ -121,7 +139,7 @@ impl Offload {
     }
 
     /// Whether something waits that came over a carrier. A call that interrupted another one amid a look sees nothing.
-    fn has_waiting(&self, port: &Port) -> bool {
+    pub fn has_waiting(&self, port: &Port) -> bool {
         port.inlet().is_some_and(|mut inlet| !inlet.is_empty(now()))
     }
 
@@ -147,17 +165,11 @@ impl Offload {
                 return Head::Other;
             }
         };
-        let proof = octets.get(..peeked.octets).and_then(Proof::parse);
-        // What is another process's, that has the socket too, is none of the program's either.
-        let others = || port.is_shared().then_some(Own::OfOthers);
-        let own = proof.and_then(|proof| {
-            let own = self.nonces.find(&proof.nonce).or_else(others);
-            Some((proof, own?))
-        });
-        let Some((proof, own)) = own else {
+        let head = octets.get(..peeked.octets);
+        let Some((proof, own)) = head.and_then(|head| self.find_own(port, head)) else {
             return Head::Other;
         };
-        let is_bell = own == Own::Bell || (own == Own::OfChannel && proof.number == BELL);
+        let is_bell = is_bell(proof, own);
         // To a socket that is connected another one would come late, from its peer. Behind it there is nothing that was
         // sent before what waits here.
         if is_bell && self.has_waiting(port) && is_connected(fd) {
@@ -166,16 +178,64 @@ impl Offload {
         if dgram::discard(fd).is_err() {
             return Head::Other;
         }
+        self.handle_own(port, proof, own, &name[..peeked.name]);
+        Head::Own(own)
+    }
+
+    /// Takes the head of the kernel's queue: one call, where a look first and a receive afterwards are two. Not for a
+    /// socket that another process may have too.
+    pub fn take_head(
+        &self,
+        port: &'static Port,
+        fd: RawFd,
+        octets: &mut [u8],
+        name: &mut [u8; dgram::NAME_LEN],
+        control: &mut [u8],
+    ) -> Taken {
+        // Who has looked at the head and is about to take it finds it there. A signal handler's call that interrupts
+        // its thread amid that has to go on without.
+        let head = port.head();
+        let taken = match dgram::take(fd, octets, name, control) {
+            Ok(taken) => taken,
+            Err(libc::EAGAIN) => return Taken::Nothing,
+            Err(errno) => return Taken::Failed(errno),
+        };
+        drop(head);
+        let came = octets
+            .get(..taken.octets)
+            .filter(|came| came.len() == PROOF_LEN);
+        let Some((proof, own)) = came.and_then(|came| self.find_own(port, came)) else {
+            return Taken::Datagram(taken);
+        };
+        self.handle_own(port, proof, own, &name[..taken.name]);
+        // Something came over a carrier since the caller looked. The socket stays readable for others who wait for it;
+        // to one that is connected its peer sends another bell before long.
+        if is_bell(proof, own) && self.has_waiting(port) && !is_connected(fd) {
+            self.ring(fd);
+        }
+        Taken::Own
+    }
+
+    /// What a datagram is, if it is one of Weft's own.
+    fn find_own(&self, port: &Port, octets: &[u8]) -> Option<(Proof, Own)> {
+        let proof = Proof::parse(octets)?;
+        // What is another process's, that has the socket too, is none of the program's either.
+        let others = || port.is_shared().then_some(Own::OfOthers);
+        let own = self.nonces.find(&proof.nonce).or_else(others)?;
+        Some((proof, own))
+    }
+
+    /// One of Weft's own was taken, which came from `name`.
+    fn handle_own(&self, port: &'static Port, proof: Proof, own: Own, name: &[u8]) {
         if own == Own::Bell {
             self.bells_taken.fetch_add(1, Ordering::AcqRel);
         }
-        if own == Own::OfChannel && !is_bell {
-            if let Some(from) = socket_addr(&name[..peeked.name]) {
+        if own == Own::OfChannel && !is_bell(proof, own) {
+            if let Some(from) = socket_addr(name) {
                 let port = port.held();
                 self.tell(Mail::Own { port, proof, from });
             }
         }
-        Head::Own(own)
     }
 
     /// Wakes who waits in the kernel at the socket behind `fd`, which is not connected. Says whether the bell left.
@@ -214,4 +274,8 @@ impl Offload {
             self.wake();
         }
     }
+}
+
+fn is_bell(proof: Proof, own: Own) -> bool {
+    own == Own::Bell || (own == Own::OfChannel && proof.number == BELL)
 }

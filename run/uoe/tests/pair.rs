@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use weft_os::dgram;
 use weft_settings::DiscoveryPort;
+use weft_udp_offload::Taken;
 
 use common::{discovery_port, number_of, numbered, process, process_by, run, Socket, SOON};
 
@@ -191,6 +192,32 @@ fn a_connected_socket_hears_its_peer_by_carrier() {
         !one.takes_from(other.at(), client.at()),
         "it hears its peer alone"
     );
+}
+
+/// A receive that found nothing of a carrier may take the bell of what comes at that moment.
+#[test]
+fn a_bell_that_is_taken_while_something_waits_is_rung_again() {
+    let discovery = discovery_port();
+    let bind = || Socket::bind(process(discovery), "127.0.0.1:0");
+    let (sender, receiver) = (bind(), bind());
+    run(&sender, &receiver, 200, sender.at());
+    let fd = receiver.kernel.as_raw_fd();
+    for number in 0..3 {
+        assert!(sender.send(receiver.at(), &numbered(number, 100), true));
+    }
+    sender.flush();
+    assert_eq!(dgram::ready(fd, libc::POLLIN, 2000), libc::POLLIN);
+    assert_eq!(receiver.take_head().0, Taken::Own);
+    for number in 0..3 {
+        assert_eq!(
+            dgram::ready(fd, libc::POLLIN, 0),
+            libc::POLLIN,
+            "who waits for it is woken"
+        );
+        let (octets, _, is_by_carrier) = receiver.receive_now().unwrap();
+        assert_eq!((number_of(&octets), is_by_carrier), (number, true));
+    }
+    assert_eq!(receiver.take_head().0, Taken::Nothing);
 }
 
 /// Of a peer that is gone nothing comes by UDP. What came from it before is received all the same, by a program that

@@ -80,6 +80,11 @@ impl UdpSocket {
             }
         };
         let mut timeout = Timeout::to_receive();
+        if flags & libc::MSG_DONTWAIT == 0 && caught(false, || sockets.takes_heads(record)) {
+            // One that waits in the kernel would be given what is Weft's own.
+            caught((), || sockets.receiving(record, self.fd));
+            return self.split(room, flags, beside, &mut timeout);
+        }
         match self.begin_receive(flags, &mut timeout) {
             None => -1,
             Some(Receive::Plain) => self.receive_plainly(real),
@@ -121,6 +126,16 @@ impl UdpSocket {
         };
         let mut empty_wait = false;
         let mut flushed = false;
+        let may_wait = flags & libc::MSG_DONTWAIT == 0;
+        if may_wait && caught(false, || sockets.expects_to_wait(record)) {
+            if stack.anything_waits() {
+                caught((), || stack.flush_all());
+            }
+            match self.wait(timeout) {
+                -1 => return -1,
+                octets => empty_wait = octets == 0,
+            }
+        }
         loop {
             let received = caught(Err(libc::EIO), || {
                 sockets.receive(record, fd, ask, |datagram| {
@@ -138,7 +153,7 @@ impl UdpSocket {
                 flushed = true;
                 continue;
             }
-            if flags & libc::MSG_DONTWAIT != 0 {
+            if !may_wait {
                 return fail(libc::EAGAIN);
             }
             // After SHUT_RD a wait ends at once with 0, as it does for an empty datagram.
@@ -149,6 +164,7 @@ impl UdpSocket {
                 -1 => return -1,
                 octets => empty_wait = octets == 0,
             }
+            caught((), || sockets.note_wait(record));
         }
     }
 
@@ -160,12 +176,14 @@ impl UdpSocket {
         if !self.sockets().may_be_offloaded(self.record) {
             return peek(fd, 0);
         }
-        let is_first = !timeout.has_begun();
+        // In its first wait the kernel's own timeout is right; afterwards the kernel would count anew.
+        if timeout.begin() {
+            return peek(fd, 0);
+        }
         match timeout.limit(fd) {
             Err(errno) => fail(errno),
-            // In its first wait the kernel's own timeout is right; afterwards the kernel would count anew.
-            Ok(limit) if is_first || limit.is_none() => peek(fd, 0),
-            Ok(_) => match wait_once(fd, libc::POLLIN, timeout) {
+            Ok(None) => peek(fd, 0),
+            Ok(Some(_)) => match wait_once(fd, libc::POLLIN, timeout) {
                 Some(errno) => fail(errno),
                 None => match peek(fd, libc::MSG_DONTWAIT) {
                     // Another thread was quicker.

@@ -33,7 +33,9 @@ use crate::verbs::{Mode, Op, Verbs};
 
 pub use datagrams::{UDP, UDP_GSO, UDP_OWN, UOE};
 pub use sockets::{Program, DDP, PLAIN_CLIENT, TCP, TCP_UNDER_HOOKS};
-pub use transfer::{Transfer, AS_IT_COMES, AT_A_RATE, AT_A_RATE_IN_ORDER, IN_ORDER, ON_KERNEL_TCP, SOCKETS};
+pub use transfer::{
+    Transfer, AS_IT_COMES, AT_A_RATE, AT_A_RATE_IN_ORDER, IN_ORDER, ON_KERNEL_TCP, SOCKETS,
+};
 
 /// Something that moves octets from one process to another and can be measured doing so.
 pub trait Stack {

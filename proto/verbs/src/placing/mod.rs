@@ -39,7 +39,7 @@ use waiting::Waiting;
 ///
 /// Its memory is bounded by the window that its driver offers: octets that wait take no more than those between
 /// [`Reassembler::position`] and the last that arrived, in blocks of 16 kB; what is placed takes an entry of a ledger,
-/// with that of its target no more than 3 MB in all ([`weft_iwarp::ledger::LEDGER_FPDUS_MAX`]).
+/// with that of its target no more than 4 MB in all ([`weft_iwarp::ledger::LEDGER_FPDUS_MAX`]).
 #[derive(Debug)]
 pub struct Reassembler {
     policy: PlacePolicy,

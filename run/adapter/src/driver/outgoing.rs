@@ -185,7 +185,11 @@ impl Outgoing {
     /// The peer has all before `acknowledged`, an offset in the stream. Says whether memory was given back.
     pub fn release(&mut self, acknowledged: u64) -> bool {
         let before = self.referred;
-        while self.pieces.front().is_some_and(|first| first.end() <= acknowledged) {
+        while self
+            .pieces
+            .front()
+            .is_some_and(|first| first.end() <= acknowledged)
+        {
             match self.pieces.pop_front().map(|first| first.what) {
                 Some(What::Copied(mut octets)) if octets.capacity() <= COPIED_OCTETS_MIN => {
                     octets.clear();

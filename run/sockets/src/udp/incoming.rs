@@ -6,6 +6,7 @@ use weft_datagram::batch::QUICK;
 use weft_os::dgram::{self, Peeked, NAME_LEN};
 use weft_os::pages;
 use weft_settings::datagrams::Direction;
+use weft_udp_offload::Taken;
 
 use super::options::may_coalesce;
 use super::receiver::{Ask, Datagram, Queue, Receiver, MEMORY_OCTETS};
@@ -16,6 +17,9 @@ use crate::Errno;
 
 /// Receives after which their pace is looked at.
 const LOOK_AFTER: u32 = 16;
+/// Receives that begin by waiting once one has found nothing. The next looks first: where datagrams come faster than
+/// they are taken, waiting is a call for nothing.
+const EXPECTED_WAITS: u32 = 8;
 
 /// How a receive is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,10 +154,26 @@ impl Datagrams {
         ask: Ask,
         mut deliver: impl FnMut(Datagram<'_>) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
+        let takes_heads = !ask.stay && self.takes_heads(record);
+        if takes_heads {
+            // What came over a carrier needs no more than its queue.
+            if let Some(received) = self.receive_carried(record, fd, ask, &mut deliver) {
+                return received;
+            }
+        }
         // A signal handler that receives from the socket that it interrupted a receive from.
         let mut rx = record.incoming().ok_or(libc::EINTR)?;
         if !give_memory(&mut rx.receiver) {
             return Err(libc::ENOMEM);
+        }
+        if takes_heads && record.slot().begin_plain() {
+            let taken = self.receive_taking(record, fd, ask, &mut rx.receiver, &mut deliver);
+            drop(rx);
+            record.slot().end_plain();
+            if taken.is_ok() && !record.rx_off.load(Ordering::Relaxed) {
+                self.note_receive(record, fd);
+            }
+            return taken;
         }
         if let Some(received) = self.receive_offloaded(record, fd, ask, &mut deliver) {
             return received;
@@ -167,6 +187,74 @@ impl Datagrams {
             self.counts.split.fetch_add(1, Ordering::Relaxed);
         }
         received
+    }
+
+    /// Whether receives of the socket take the head of its queue in one call, and see then whether it is Weft's own: no
+    /// other process can have it looked at, and it is one datagram.
+    #[inline]
+    pub fn takes_heads(&self, record: &'static Record) -> bool {
+        self.may_be_offloaded(record)
+            && self.busy_after > 0
+            && !record.port.is_shared()
+            && !record.slot().is_shared()
+            && !record.slot().is_coalesced()
+    }
+
+    /// Such a receive, where nothing has come over a carrier.
+    #[inline]
+    fn receive_taking<T>(
+        &self,
+        record: &'static Record,
+        fd: i32,
+        ask: Ask,
+        receiver: &mut Receiver,
+        deliver: &mut impl FnMut(Datagram<'_>) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        if let Some(errno) = record.slot().take_pending() {
+            return Err(errno);
+        }
+        loop {
+            let mut taken = Taken::Nothing;
+            let received = receiver.receive_whole(
+                ask,
+                |octets, name, control| {
+                    taken = self.take_head(record, fd, octets, name, control);
+                    match taken {
+                        Taken::Datagram(taken) => Some(taken),
+                        _ => None,
+                    }
+                },
+                &mut *deliver,
+            );
+            match (received, taken) {
+                (Some(received), _) => return received,
+                (None, Taken::Own) => {}
+                (None, Taken::Failed(errno)) => return Err(errno),
+                (None, _) => return Err(libc::EAGAIN),
+            }
+            // It may have been a bell for what has come over one meanwhile.
+            if let Some(received) = self.receive_carried(record, fd, ask, deliver) {
+                return received;
+            }
+        }
+    }
+
+    /// A receive has found nothing, and has waited.
+    #[inline]
+    pub fn note_wait(&self, record: &'static Record) {
+        record.waits.store(EXPECTED_WAITS, Ordering::Relaxed);
+    }
+
+    /// Whether a receive that may wait is to begin by that: one of the last found nothing, and nothing came over a
+    /// carrier meanwhile.
+    #[inline]
+    pub fn expects_to_wait(&self, record: &'static Record) -> bool {
+        let waits = record.waits.load(Ordering::Relaxed);
+        if waits == 0 || !self.takes_heads(record) || self.has_carried(record) {
+            return false;
+        }
+        record.waits.store(waits - 1, Ordering::Relaxed);
+        true
     }
 
     /// Octets of the datagram that is next, for `FIONREAD`; nothing if the kernel knows that itself.

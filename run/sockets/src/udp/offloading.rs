@@ -5,8 +5,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use weft_os::dgram::NAME_LEN;
 use weft_os::user::UserBuffers;
-use weft_udp_offload::{Offload, Sending, Sent, Use};
+use weft_udp_offload::{Offload, Sending, Sent, Taken, Use};
 
 use super::receiver::{Ask, Datagram};
 use super::record::{Outgoing, Record};
@@ -212,10 +213,10 @@ impl Datagrams {
         }
     }
 
-    /// Hands the next datagram to `deliver` if it came over a carrier. Nothing where the kernel's queue is next, of
-    /// which Weft's own datagrams were taken.
+    /// Hands the next datagram to `deliver` if it came over a carrier, or an error that is the program's to hear of.
+    /// Nothing where the kernel's queue is next.
     #[inline]
-    pub(super) fn receive_offloaded<T>(
+    pub(super) fn receive_carried<T>(
         &self,
         record: &'static Record,
         fd: i32,
@@ -237,6 +238,22 @@ impl Datagrams {
                 truncated: fits < len,
             })
         });
+        // The look at the kernel's queue may have met one.
+        delivered.or_else(|| record.port.take_pending().map(Err))
+    }
+
+    /// The same, where a look at the kernel's queue comes before a receive from it: Weft's own datagrams are taken out
+    /// of that.
+    #[inline]
+    pub(super) fn receive_offloaded<T>(
+        &self,
+        record: &'static Record,
+        fd: i32,
+        ask: Ask,
+        deliver: &mut impl FnMut(Datagram<'_>) -> Result<T, Errno>,
+    ) -> Option<Result<T, Errno>> {
+        let offload = self.offload.filter(|_| record.port.is_looked_at())?;
+        let delivered = self.receive_carried(record, fd, ask, deliver);
         if delivered.is_some() {
             return delivered;
         }
@@ -245,6 +262,37 @@ impl Datagrams {
             Some(errno) => Some(Err(errno)),
             None if has_plain => None,
             None => Some(Err(libc::EAGAIN)),
+        }
+    }
+
+    /// Takes the head of the kernel's queue.
+    #[inline]
+    pub(super) fn take_head(
+        &self,
+        record: &'static Record,
+        fd: i32,
+        octets: &mut [u8],
+        name: &mut [u8; NAME_LEN],
+        control: &mut [u8],
+    ) -> Taken {
+        match self.offload {
+            Some(offload) => offload.take_head(&record.port, fd, octets, name, control),
+            None => Taken::Nothing,
+        }
+    }
+
+    /// Whether something waits that came over a carrier.
+    #[inline]
+    pub(super) fn has_carried(&self, record: &'static Record) -> bool {
+        let offload = self.offload.filter(|_| record.port.is_looked_at());
+        offload.is_some_and(|offload| offload.has_waiting(&record.port))
+    }
+
+    /// The program receives from the socket, in a call that is not the kernel's alone.
+    #[inline]
+    pub fn receiving(&self, record: &'static Record, fd: i32) {
+        if let Some(offload) = self.offload {
+            offload.receives(&record.port, key(record), fd, Use::Receives);
         }
     }
 

@@ -112,6 +112,26 @@ impl Receiver {
         self.staged = None;
     }
 
+    /// Hands a datagram to `deliver` that `take` takes from the queue, where nothing is coalesced: one call, where
+    /// [`Receiver::receive`] takes two. Nothing where `take` brings none.
+    pub fn receive_whole<T>(
+        &mut self,
+        ask: Ask,
+        take: impl FnOnce(&mut [u8], &mut [u8; NAME_LEN], &mut [u8]) -> Option<Peeked>,
+        deliver: impl FnOnce(Datagram<'_>) -> Result<T, Errno>,
+    ) -> Option<Result<T, Errno>> {
+        let taken = take(self.memory, &mut self.name, &mut self.control)?;
+        let len = taken.octets.min(self.memory.len());
+        let fits = len.min(ask.room);
+        Some(deliver(Datagram {
+            octets: &self.memory[..fits],
+            name: &self.name[..taken.name],
+            control: &self.control[..taken.control.min(CONTROL_OCTETS)],
+            result: if ask.whole { len } else { fits },
+            truncated: fits < len,
+        }))
+    }
+
     /// Hands the next datagram to `deliver`, and counts it as handed out whatever that says.
     ///
     /// # Errors

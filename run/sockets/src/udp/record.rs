@@ -36,6 +36,8 @@ pub struct Record {
     rx: Lock<Incoming>,
     /// How its datagrams come and go over carriers.
     pub(super) port: Port,
+    /// So many receives more are expected to wait, as one has found nothing.
+    pub(super) waits: AtomicU32,
     /// Receives so far, and when every sixteenth was.
     pub(super) receives: AtomicU32,
     pub(super) receives_since: AtomicU64,
@@ -119,6 +121,7 @@ impl Record {
                 receiver: Receiver::new(),
             }),
             port: Port::new(),
+            waits: AtomicU32::new(0),
             receives: AtomicU32::new(0),
             receives_since: AtomicU64::new(0),
         }
@@ -134,6 +137,7 @@ impl Record {
         let among = self.slot().lock_word();
         self.port.begin(origin == Origin::Found, Some(among));
         self.receives.store(0, Ordering::Relaxed);
+        self.waits.store(0, Ordering::Relaxed);
         if let Some(mut tx) = self.outgoing() {
             tx.sender.abandon();
             tx.sender.forget_path();

@@ -123,6 +123,9 @@ impl Slot {
     }
 
     pub fn take_pending(&self) -> Option<Errno> {
+        if self.words[PENDING].load(Ordering::Relaxed) == 0 {
+            return None;
+        }
         match self.words[PENDING].swap(0, Ordering::Relaxed) {
             0 => None,
             errno => Some(errno as Errno),

@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use weft_discovery::answering::Owner;
 use weft_discovery::{Answering, Connection, TakesCarriers};
 use weft_os::beside::{socket_addr, socket_name};
+use weft_os::dgram::NAME_LEN;
 use weft_settings::datagrams::DatagramRules;
 use weft_settings::DiscoveryPort;
-use weft_udp_offload::{Offload, Port, Sending, Sent};
+use weft_udp_offload::{Offload, Port, Sending, Sent, Taken};
 
 /// What has to come comes within this time, however busy the machine is.
 pub const SOON: Duration = Duration::from_secs(20);
@@ -160,11 +161,11 @@ impl Socket {
             if by_carrier.is_some() {
                 return by_carrier;
             }
-            if self.offload.has_plain(self.port, fd) {
-                let mut room = vec![0; 70_000];
-                let (len, from) = self.kernel.recv_from(&mut room).unwrap();
-                room.truncate(len);
-                return Some((room, from, false));
+            match self.take_head() {
+                (Taken::Datagram(_), octets, from) => return Some((octets, from.unwrap(), false)),
+                (Taken::Own, ..) => continue,
+                (Taken::Nothing, ..) => {}
+                (Taken::Failed(errno), ..) => panic!("errno {errno}"),
             }
             if begun.elapsed() > time {
                 return None;
@@ -172,6 +173,20 @@ impl Socket {
             // As a program that sleeps in the kernel.
             weft_os::dgram::ready(fd, libc::POLLIN, time.as_millis() as i32);
         }
+    }
+
+    /// Takes the head of the kernel's queue, whatever else waits: what it was, its octets, where it came from.
+    pub fn take_head(&self) -> (Taken, Vec<u8>, Option<SocketAddr>) {
+        let (mut room, mut name) = (vec![0; 70_000], [0; NAME_LEN]);
+        let fd = self.kernel.as_raw_fd();
+        let taken = self
+            .offload
+            .take_head(self.port, fd, &mut room, &mut name, &mut []);
+        let Taken::Datagram(head) = taken else {
+            return (taken, Vec::new(), None);
+        };
+        room.truncate(head.octets);
+        (taken, room, socket_addr(&name[..head.name]))
     }
 
     pub fn flush(&self) {

@@ -125,7 +125,9 @@ impl Connection {
         };
         self.take_cumulative(ack, header.options.timestamps, &mut news, now);
         if self.sack {
-            self.take_blocks(header, ack, &mut news, now);
+            if !header.options.sack.is_empty() {
+                self.take_blocks(header, ack, &mut news, now);
+            }
         } else if !news.advanced && !carries && !self.send.board.is_empty() {
             self.send.repeats += 1;
         }
