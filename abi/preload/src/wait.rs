@@ -45,7 +45,10 @@ fn wait_well(
         if ready != 0 {
             return ready;
         }
-        caught((), || stack.flush_all());
+        caught((), || {
+            stack.flush_all();
+            stack.kinds().datagrams.note_sleep();
+        });
         if limit.left_ns() == Some(0) {
             return 0;
         }

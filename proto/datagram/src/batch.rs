@@ -133,7 +133,16 @@ impl Batch {
 pub struct Pace {
     last: u64,
     quick: u32,
+    /// Calls since an answer came that was waited for.
+    since_answer: u32,
+    /// Quick calls more than usual that it takes to be busy.
+    owed: u32,
 }
+
+/// Who sends no more than this and waits for an answer is not busy, however quickly the answer comes.
+const QUESTION_MAX: u32 = 2;
+/// Quick calls more that it takes then: not each answer is seen to have been waited for.
+const OWED: u32 = 64;
 
 /// Calls no further apart than this follow each other quickly, nanoseconds: a few times what a send on its own
 /// takes, and less than a round trip through another thread.
@@ -141,7 +150,12 @@ pub const QUICK: u64 = 20_000;
 
 impl Pace {
     /// No call yet.
-    pub const NEW: Pace = Pace { last: 0, quick: 0 };
+    pub const NEW: Pace = Pace {
+        last: 0,
+        quick: 0,
+        since_answer: 0,
+        owed: 0,
+    };
 
     /// Notes a call at `now`, nanoseconds; gives whether at least `after` before it were quick. With 0 every call
     /// is a busy one.
@@ -154,7 +168,21 @@ impl Pace {
         } else {
             0
         };
-        self.quick >= after
+        self.since_answer = self.since_answer.saturating_add(1);
+        let busy = after == 0 || self.quick >= after.saturating_add(self.owed);
+        if busy {
+            self.owed = 0;
+        }
+        busy
+    }
+
+    /// The program waited for a datagram, and it came: what was sent since the last one was a question, if it was
+    /// little.
+    pub fn answered(&mut self) {
+        if self.since_answer <= QUESTION_MAX {
+            (self.quick, self.owed) = (0, OWED);
+        }
+        self.since_answer = 0;
     }
 
     /// What gathered was sent for the program, until `now`: that was not the program's pause.
@@ -213,6 +241,32 @@ mod tests {
         pace.resume(sent + 3 * QUICK);
         assert!(busy(&mut pace, 4 * QUICK).0, "a quick one after the send");
         assert!(!busy(&mut pace, QUICK + 1).0, "a pause");
+    }
+
+    #[test]
+    fn questions_that_are_answered_quickly_are_no_burst() {
+        let mut pace = Pace::NEW;
+        let mut now = 1_000_000;
+        let mut busy = |pace: &mut Pace| {
+            now += QUICK / 2;
+            pace.note(now, 4)
+        };
+        for _ in 0..200 {
+            assert!(!busy(&mut pace) && !busy(&mut pace));
+            pace.answered();
+        }
+        // One of many answers alone is seen, and the rest looks like a burst.
+        for _ in 0..OWED {
+            assert!(!busy(&mut pace));
+        }
+        pace.answered();
+        let burst = (0..200).filter(|_| busy(&mut pace)).count();
+        assert_eq!(burst, 200 - 3, "it was no question");
+        // A burst with an answer now and then goes on.
+        for _ in 0..20 {
+            pace.answered();
+            assert!((0..3).all(|_| busy(&mut pace)));
+        }
     }
 
     #[test]

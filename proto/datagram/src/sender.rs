@@ -172,6 +172,11 @@ impl Sender {
         self.pace.note(now, after)
     }
 
+    /// The program waited for a datagram, and it came, see [`Pace::answered`].
+    pub fn answered(&mut self) {
+        self.pace.answered();
+    }
+
     /// A send of what gathered kept the program until `now` (nanoseconds).
     #[inline]
     pub fn resume(&mut self, now: u64) {

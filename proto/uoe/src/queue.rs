@@ -65,6 +65,12 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> Queue<M> {
         self.limits = limits;
     }
 
+    /// Whether what waits may come to have waited too long.
+    #[inline]
+    pub fn has_age(&self) -> bool {
+        self.limits.age.is_some()
+    }
+
     /// What was dropped so far.
     pub fn dropped(&self) -> Dropped {
         self.dropped
@@ -112,6 +118,12 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> Queue<M> {
             }
             self.ring.pop();
         }
+    }
+
+    /// Whether at least half of the room is free: who waits for some is not woken for each datagram that goes.
+    #[inline]
+    pub fn is_roomy(&self) -> bool {
+        self.ring.taken() <= self.limits.octets / 2
     }
 
     fn fits(&self, len: usize) -> bool {

@@ -332,12 +332,23 @@ pub fn ready(fd: i32, events: i16, ms: i32) -> i16 {
 /// Nanoseconds of the monotonic clock.
 #[inline]
 pub fn now() -> u64 {
+    time_of(libc::CLOCK_MONOTONIC)
+}
+
+/// The same as of the kernel's last tick, some milliseconds ago at most: a fifth of the price.
+#[inline]
+pub fn now_coarse() -> u64 {
+    time_of(libc::CLOCK_MONOTONIC_COARSE)
+}
+
+#[inline]
+fn time_of(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
     // SAFETY: fills `time`; async-signal-safe, and mostly without a system call.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    unsafe { libc::clock_gettime(clock, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use weft_os::dgram::NAME_LEN;
+use weft_os::dgram::{self, NAME_LEN};
 use weft_os::process;
 use weft_uoe::queue::{Drop, Limits, Queue};
+
+use crate::offload::now;
 
 /// Ends of other sockets that datagrams of one socket come from, at most; those of more are refused.
 pub(crate) const SOURCES_MAX: usize = 4096;
@@ -53,6 +55,15 @@ pub(crate) struct Inlet {
     pub(crate) taken: u64,
     /// Datagrams dropped by the queue that were told of.
     dropped_told: u64,
+}
+
+/// What waits once one was taken out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Left {
+    Nothing,
+    /// Half of the queue's room at most.
+    Little,
+    Much,
 }
 
 /// What came of putting one in.
@@ -187,6 +198,16 @@ impl Inlet {
         dropped - std::mem::replace(&mut self.dropped_told, dropped)
     }
 
+    /// The time: to the millisecond or so where nothing in it grows too old.
+    #[inline]
+    pub(crate) fn time(&mut self) -> Duration {
+        let is_exact = self.queue().is_some_and(|queue| queue.has_age());
+        match is_exact {
+            true => now(),
+            false => Duration::from_nanos(dgram::now_coarse()),
+        }
+    }
+
     /// Whether nothing waits.
     #[inline]
     pub(crate) fn is_empty(&mut self, now: Duration) -> bool {
@@ -208,17 +229,21 @@ impl Inlet {
         })
     }
 
-    /// Takes the first one out; says whether none is left.
+    /// Takes the first one out; says what is left.
     #[inline]
-    pub(crate) fn pop(&mut self) -> bool {
+    pub(crate) fn pop(&mut self) -> Left {
         let Some(queue) = self.queue() else {
-            return true;
+            return Left::Nothing;
         };
         queue.pop();
-        let is_empty = queue.is_empty();
+        let left = match (queue.is_empty(), queue.is_roomy()) {
+            (true, _) => Left::Nothing,
+            (false, true) => Left::Little,
+            (false, false) => Left::Much,
+        };
         self.taken += 1;
-        self.is_rung &= !is_empty;
-        is_empty
+        self.is_rung &= left != Left::Nothing;
+        left
     }
 
     /// Throws away what waits, and forgets where it came from. Frees no memory.
@@ -265,8 +290,8 @@ mod tests {
         assert_eq!(inlet.put_in(b"two", from, NOW), PutIn::Waits);
         let first = inlet.front(NOW).unwrap();
         assert_eq!((first.octets, first.name.len()), (&b"one"[..], 16));
-        assert!(!inlet.pop());
-        assert!(inlet.pop(), "it was the last");
+        assert_eq!(inlet.pop(), Left::Little);
+        assert_eq!(inlet.pop(), Left::Nothing, "it was the last");
         assert_eq!(inlet.put_in(b"three", from, NOW), PutIn::WaitsUntold);
         assert_eq!((inlet.put, inlet.taken), (3, 2));
     }
@@ -317,6 +342,6 @@ mod tests {
         process::watch();
         let mut inlet = Inlet::new();
         assert_eq!(inlet.put_in(b"one", 0, NOW), PutIn::Dropped);
-        assert!(inlet.is_empty(NOW) && inlet.pop());
+        assert!(inlet.is_empty(NOW) && inlet.pop() == Left::Nothing);
     }
 }

@@ -70,6 +70,8 @@ pub struct Port {
     looked_at_in: AtomicU32,
     /// Receives, of which every so many looks at the kernel's queue first.
     pub(crate) turns: AtomicU32,
+    /// Every how many.
+    kernel_turn: AtomicU32,
 }
 
 /// A socket that the thread knows, in one of its lives.
@@ -145,6 +147,7 @@ impl Port {
             pending: AtomicI32::new(0),
             looked_at_in: AtomicU32::new(0),
             turns: AtomicU32::new(0),
+            kernel_turn: AtomicU32::new(1),
         }
     }
 
@@ -159,6 +162,7 @@ impl Port {
         self.pending.store(0, Ordering::Relaxed);
         self.note_look(None);
         self.taken_at.store(0, Ordering::Relaxed);
+        self.set_kernel_turn(1);
         self.flags.set(if is_shared { SHARED } else { 0 });
     }
 
@@ -260,6 +264,16 @@ impl Port {
     #[inline]
     pub(crate) fn take_waited_for(&self) -> bool {
         self.is_waited_for() && self.change(0, WAITED_FOR) & WAITED_FOR != 0
+    }
+
+    /// Every how many receives look at the kernel's queue first.
+    #[inline]
+    pub(crate) fn kernel_turn(&self) -> u32 {
+        self.kernel_turn.load(Ordering::Relaxed).max(1)
+    }
+
+    pub(crate) fn set_kernel_turn(&self, every: u32) {
+        self.kernel_turn.store(every, Ordering::Relaxed);
     }
 
     #[inline]

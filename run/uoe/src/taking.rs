@@ -9,15 +9,17 @@ use weft_os::dgram::{self, Peeked};
 use weft_uoe::proof::{Proof, BELL, PROOF_LEN};
 
 use crate::counts::count;
-use crate::inlet::Waiting;
+use crate::inlet::{Left, Waiting};
 use crate::mail::Mail;
 use crate::nonces::Own;
 use crate::offload::{now, Offload};
 use crate::port::{Place, Port};
 use crate::suitable::is_connected;
 
-/// Of so many receives one looks at the kernel's queue first, so that plain peers are heard beside busy carriers.
+/// Of so many receives one looks at the kernel's queue first, so that plain peers are heard beside busy carriers. It
+/// takes some calls, as a bell stands before what else is there: where nothing else is, it is done less often.
 const KERNEL_TURN: u32 = 32;
+const KERNEL_TURN_MAX: u32 = 1024;
 
 /// What is at the head of the kernel's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,15 +62,22 @@ impl Offload {
                 // Threads that receive at a time may count one turn as one.
                 let turn = port.turns.load(Ordering::Relaxed);
                 port.turns.store(turn.wrapping_add(1), Ordering::Relaxed);
-                turn % KERNEL_TURN == KERNEL_TURN - 1
+                turn % port.kernel_turn() == 0
             }
         };
-        if is_kernels_turn && self.has_plain(port, fd) {
-            port.note_look(stay.then_some(Place::Kernel));
-            return None;
+        if is_kernels_turn {
+            let has_plain = self.has_plain(port, fd);
+            port.set_kernel_turn(match has_plain {
+                true => KERNEL_TURN,
+                false => (port.kernel_turn() * 2).min(KERNEL_TURN_MAX),
+            });
+            if has_plain {
+                port.note_look(stay.then_some(Place::Kernel));
+                return None;
+            }
         }
-        let now = now();
         let mut inlet = port.inlet()?;
+        let now = inlet.time();
         let Some(waiting) = inlet.front(now) else {
             port.note_look(stay.then_some(Place::Kernel));
             return None;
@@ -78,15 +87,15 @@ impl Offload {
         if stay {
             return Some(delivered);
         }
-        let is_last = inlet.pop();
+        let left = inlet.pop();
         drop(inlet);
         count(&self.counts.received);
         port.taken_at
             .store(now.as_nanos() as u64, Ordering::Relaxed);
         if port.is_waited_for() {
-            self.tell_taken(port, is_last);
+            self.tell_taken(port, left);
         }
-        if is_last {
+        if left == Left::Nothing {
             // The bell has done its work: a program that asks whether there is something is told no.
             self.has_plain(port, fd);
         }
@@ -267,10 +276,19 @@ impl Offload {
 
     /// The thread waits for room, or for all of what came to be taken.
     #[cold]
-    fn tell_taken(&self, port: &Port, is_last: bool) {
-        // It is told of the last, and now and then before: each time costs a call.
-        let turn = port.turns.load(Ordering::Relaxed);
-        if (is_last || turn.is_multiple_of(KERNEL_TURN)) && port.take_waited_for() {
+    fn tell_taken(&self, port: &Port, left: Left) {
+        // Each time costs a call, and a core that both have to themselves two changes of thread: it is told of the
+        // last, and now and then before where there is room for many.
+        let is_turn = port
+            .turns
+            .load(Ordering::Relaxed)
+            .is_multiple_of(KERNEL_TURN);
+        let is_due = match left {
+            Left::Nothing => true,
+            Left::Little => is_turn,
+            Left::Much => false,
+        };
+        if is_due && port.take_waited_for() {
             self.wake();
         }
     }

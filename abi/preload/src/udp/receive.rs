@@ -51,7 +51,10 @@ impl UdpSocket {
         let UdpSocket { stack, record, fd } = self;
         // Whoever is about to wait for an answer wants the question sent, from whatever kind of socket.
         if stack.anything_waits() && dgram::ready(fd, libc::POLLIN, 0) == 0 {
-            caught((), || stack.flush_all());
+            caught((), || {
+                stack.flush_all();
+                self.sockets().note_sleep();
+            });
         }
         let octets = real();
         // A thread that is cancelled in the call leaves it begun, which is safe.

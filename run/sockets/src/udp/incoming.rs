@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use weft_datagram::batch::QUICK;
 use weft_os::dgram::{self, Peeked, NAME_LEN};
-use weft_os::pages;
+use weft_os::{pages, process};
 use weft_settings::datagrams::Direction;
 use weft_udp_offload::Taken;
 
@@ -87,9 +87,36 @@ impl Datagrams {
     pub fn end_receive(&self, record: &'static Record, fd: i32, got: bool) {
         record.slot().end_plain();
         self.end_look(record);
+        self.note_outcome(record, got);
         if got && !record.rx_off.load(Ordering::Relaxed) {
             self.note_receive(record, fd);
         }
+    }
+
+    /// A receive is over, and has brought something or found nothing: whether the thread that sends had to wait for it.
+    #[inline(always)]
+    fn note_outcome(&self, record: &'static Record, got: bool) {
+        if !got {
+            record.found_nothing.store(true, Ordering::Relaxed);
+            return;
+        }
+        let own = process::thread();
+        let slept = self.slept.load(Ordering::Relaxed) == own;
+        if !slept && !record.found_nothing.load(Ordering::Relaxed) {
+            return;
+        }
+        record.found_nothing.store(false, Ordering::Relaxed);
+        if slept {
+            self.slept.store(0, Ordering::Relaxed);
+        }
+        if record.sender.load(Ordering::Relaxed) == own {
+            record.answered.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The calling thread has looked for what is ready, found nothing, and is about to sleep.
+    pub fn note_sleep(&self) {
+        self.slept.store(process::thread(), Ordering::Relaxed);
     }
 
     /// Counts a receive; where they come thick and the queue is never empty, coalescing begins.
@@ -148,6 +175,23 @@ impl Datagrams {
     /// EAGAIN when there is none, and what the socket or `deliver` says.
     #[inline]
     pub fn receive<T>(
+        &self,
+        record: &'static Record,
+        fd: i32,
+        ask: Ask,
+        deliver: impl FnMut(Datagram<'_>) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let received = self.receive_by_any_way(record, fd, ask, deliver);
+        match received {
+            Ok(_) => self.note_outcome(record, true),
+            Err(libc::EAGAIN) => self.note_outcome(record, false),
+            Err(_) => {}
+        }
+        received
+    }
+
+    #[inline]
+    fn receive_by_any_way<T>(
         &self,
         record: &'static Record,
         fd: i32,
@@ -250,10 +294,16 @@ impl Datagrams {
     #[inline]
     pub fn expects_to_wait(&self, record: &'static Record) -> bool {
         let waits = record.waits.load(Ordering::Relaxed);
-        if waits == 0 || !self.takes_heads(record) || self.has_carried(record) {
+        if waits == 0 || !self.takes_heads(record) {
+            return false;
+        }
+        if self.has_carried(record) {
+            record.waits.store(0, Ordering::Relaxed);
             return false;
         }
         record.waits.store(waits - 1, Ordering::Relaxed);
+        // It will have waited, as far as anybody knows.
+        record.found_nothing.store(true, Ordering::Relaxed);
         true
     }
 

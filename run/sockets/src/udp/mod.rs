@@ -21,7 +21,7 @@ mod receiver;
 mod record;
 mod slot;
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use weft_os::{dgram, pages, process};
@@ -64,6 +64,8 @@ pub struct Datagrams {
     flusher: Flusher,
     /// What carries datagrams over connections, where a rule lets any.
     offload: Option<&'static Offload>,
+    /// The thread that was about to sleep last, in a wait for several descriptors; 0 once it has received.
+    slept: AtomicUsize,
     /// The program confines itself: nothing more gathers.
     confined: AtomicBool,
     counts: Counts,
@@ -104,6 +106,7 @@ impl Datagrams {
             busy_after,
             flusher: Flusher::new(hold),
             offload,
+            slept: AtomicUsize::new(0),
             confined: AtomicBool::new(false),
             counts: Counts::default(),
         })

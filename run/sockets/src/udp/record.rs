@@ -1,6 +1,6 @@
 //! One UDP socket of the program, whatever number of descriptors it has.
 
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use weft_datagram::sender::{Destination, Sender, QUEUES};
 use weft_os::lock::{Guard, Lock, Locked};
@@ -38,6 +38,12 @@ pub struct Record {
     pub(super) port: Port,
     /// So many receives more are expected to wait, as one has found nothing.
     pub(super) waits: AtomicU32,
+    /// The thread that has sent last.
+    pub(super) sender: AtomicUsize,
+    /// A receive has found nothing since one brought something.
+    pub(super) found_nothing: AtomicBool,
+    /// The thread that has sent last has waited for a datagram since, and had it.
+    pub(super) answered: AtomicBool,
     /// Receives so far, and when every sixteenth was.
     pub(super) receives: AtomicU32,
     pub(super) receives_since: AtomicU64,
@@ -122,6 +128,9 @@ impl Record {
             }),
             port: Port::new(),
             waits: AtomicU32::new(0),
+            sender: AtomicUsize::new(0),
+            found_nothing: AtomicBool::new(false),
+            answered: AtomicBool::new(false),
             receives: AtomicU32::new(0),
             receives_since: AtomicU64::new(0),
         }
@@ -138,6 +147,8 @@ impl Record {
         self.port.begin(origin == Origin::Found, Some(among));
         self.receives.store(0, Ordering::Relaxed);
         self.waits.store(0, Ordering::Relaxed);
+        self.found_nothing.store(false, Ordering::Relaxed);
+        self.answered.store(false, Ordering::Relaxed);
         if let Some(mut tx) = self.outgoing() {
             tx.sender.abandon();
             tx.sender.forget_path();
