@@ -203,19 +203,6 @@ def perftest_over_two_adapters_by_gid(bed):
     bed.perftest("ib_write_bw", bed.adapter(RIGHT), bed.adapter(LEFT), BESIDE[RIGHT], "-x", 0, "-n", 200, "-s", 65536)
 
 
-@case
-def ucx_over_two_adapters(bed):
-    # As above: UCX exchanges addresses over the kernel's and brings its queue pairs up by GID.
-    if not shutil.which("ucx_perftest"):
-        raise Skip("there is no ucx_perftest")
-    for test, size in (("tag_lat", 8), ("tag_bw", 1 << 20), ("ucp_put_bw", 65536), ("ucp_get", 65536), ("ucp_add", 8)):
-        program = words("env", "UCX_TLS=rc", "UCX_NET_DEVICES=weft0:1", "ucx_perftest", "-t", test, "-s", size, "-n",
-                        500, "-w", 50)
-        result = bed.both((bed.adapter(RIGHT), program), (bed.adapter(LEFT), [*program, BESIDE[RIGHT]]),
-                          checks.ucx_perftest)
-        print(f"    ucx {test}: {result.output.strip().splitlines()[-1]}", flush=True)
-
-
 # --- an adapter and the kernel's TCP
 
 

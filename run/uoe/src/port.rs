@@ -62,7 +62,7 @@ pub struct Port {
     heads: Heads,
     /// What is known of other processes that have the socket.
     pub(crate) owning: Owning,
-    /// When the program took something last, in nanoseconds.
+    /// When the program took something last, in nanoseconds: to a tick of the kernel's.
     pub(crate) taken_at: AtomicU64,
     /// An error of the socket that a look at its queue met, for the program's next call.
     pending: AtomicI32,

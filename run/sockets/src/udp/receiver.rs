@@ -120,6 +120,8 @@ impl Receiver {
         take: impl FnOnce(&mut [u8], &mut [u8; NAME_LEN], &mut [u8]) -> Option<Peeked>,
         deliver: impl FnOnce(Datagram<'_>) -> Result<T, Errno>,
     ) -> Option<Result<T, Errno>> {
+        // A head that was looked at is the one that is taken, or another thread has taken that.
+        self.staged = None;
         let taken = take(self.memory, &mut self.name, &mut self.control)?;
         let len = taken.octets.min(self.memory.len());
         let fits = len.min(ask.room);
@@ -275,6 +277,36 @@ mod tests {
             }
             self.heads.pop_front().map(drop).ok_or(libc::EAGAIN)
         }
+    }
+
+    #[test]
+    fn what_was_looked_at_is_forgotten_as_it_is_taken_in_one_call() {
+        let (slot, mut receiver) = (slot(), Receiver::new());
+        receiver.set_memory(pages::octets(MEMORY_OCTETS).unwrap());
+        let mut heads = Heads::default();
+        heads.heads.push_back((b"first".to_vec(), 0));
+        heads.heads.push_back((b"second one".to_vec(), 0));
+        let look = Ask {
+            room: 100,
+            stay: true,
+            ..Ask::default()
+        };
+        let mut len = |receiver: &mut Receiver, heads: &mut Heads| {
+            let len = |datagram: Datagram<'_>| Ok(datagram.octets.len());
+            receiver.receive(slot, heads, look, len)
+        };
+        assert_eq!(len(&mut receiver, &mut heads), Ok(5));
+        let taken = receiver.receive_whole(
+            look,
+            |octets, name, control| {
+                let head = heads.peek(octets, name, control).ok()?;
+                heads.heads.pop_front();
+                Some(head)
+            },
+            |datagram| Ok(datagram.octets.to_vec()),
+        );
+        assert_eq!(taken, Some(Ok(b"first".to_vec())));
+        assert_eq!(len(&mut receiver, &mut heads), Ok(10));
     }
 
     fn slot() -> Slot {

@@ -9,6 +9,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use weft_os::dgram;
+
 use super::Service;
 use crate::counts::count;
 use crate::offload::now;
@@ -129,9 +131,10 @@ impl Service {
 
     /// The program took something of late: it is there, and its queue is worth waiting for.
     pub(crate) fn is_busy(port: Held) -> bool {
-        const LATELY: u64 = 10_000_000;
+        /// Ten milliseconds, and a tick of the slowest kernels, by whose clock a receive notes its time.
+        const LATELY: u64 = 20_000_000;
         let taken_at = port.port.taken_at.load(Ordering::Relaxed);
-        (now().as_nanos() as u64).saturating_sub(taken_at) < LATELY
+        dgram::now_coarse().saturating_sub(taken_at) < LATELY
     }
 }
 
