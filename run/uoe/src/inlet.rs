@@ -6,8 +6,6 @@ use weft_os::dgram::{self, NAME_LEN};
 use weft_os::process;
 use weft_uoe::queue::{Drop, Limits, Queue};
 
-use crate::offload::now;
-
 /// Ends of other sockets that datagrams of one socket come from, at most; those of more are refused.
 pub(crate) const SOURCES_MAX: usize = 4096;
 /// The most memory that one socket's queue is given, whatever the program says (`SO_RCVBUF`).
@@ -203,7 +201,7 @@ impl Inlet {
     pub(crate) fn time(&mut self) -> Duration {
         let is_exact = self.queue().is_some_and(|queue| queue.has_age());
         match is_exact {
-            true => now(),
+            true => Duration::from_nanos(dgram::now()),
             false => Duration::from_nanos(dgram::now_coarse()),
         }
     }

@@ -266,16 +266,6 @@ impl Port {
         self.is_waited_for() && self.change(0, WAITED_FOR) & WAITED_FOR != 0
     }
 
-    /// Every how many receives look at the kernel's queue first.
-    #[inline]
-    pub(crate) fn kernel_turn(&self) -> u32 {
-        self.kernel_turn.load(Ordering::Relaxed).max(1)
-    }
-
-    pub(crate) fn set_kernel_turn(&self, every: u32) {
-        self.kernel_turn.store(every, Ordering::Relaxed);
-    }
-
     #[inline]
     pub(crate) fn is_waited_for(&self) -> bool {
         self.has(WAITED_FOR)

@@ -83,7 +83,9 @@ impl UdpSocket {
             }
         };
         let mut timeout = Timeout::to_receive();
-        if flags & libc::MSG_DONTWAIT == 0 && caught(false, || sockets.takes_heads(record)) {
+        if flags & (libc::MSG_DONTWAIT | libc::MSG_PEEK) == 0
+            && caught(false, || sockets.takes_heads(record))
+        {
             // One that waits in the kernel would be given what is Weft's own.
             caught((), || sockets.receiving(record, self.fd));
             return self.split(room, flags, beside, &mut timeout);

@@ -143,8 +143,8 @@ impl OverLink {
         usize::from(self.question == Question::Beside)
     }
 
-    /// A stack at a fixed rate, on a path where congestion control leaves so little under way that little waits behind a
-    /// hole: at a rate all that the path holds does.
+    /// A stack at a fixed rate, on a path where congestion control leaves so little under way that little waits behind
+    /// a hole: at a rate all that the path holds does.
     fn fills_the_path(&self, stack: &str) -> bool {
         let at_a_rate = [stack::AT_A_RATE, stack::AT_A_RATE_IN_ORDER].contains(&stack);
         let far = self.link.round_trip_ms > 1 && self.size > 64 << 10;

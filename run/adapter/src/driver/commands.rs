@@ -192,13 +192,6 @@ impl State {
         changed.then_some(conn.mss as usize)
     }
 
-    /// Octets that came before what precedes them, and were kept.
-    pub fn kept_octets(&self, key: Key) -> u64 {
-        let id = self.table.get(key).and_then(|conn| conn.id);
-        let connection = id.and_then(|id| self.stack.tcp().get(id));
-        connection.map_or(0, |connection| connection.counters().octets_behind_holes)
-    }
-
     /// What is waited for from now on, and who is told.
     pub fn wait_for(&mut self, key: Key, interest: Interest, readiness: &Readiness) {
         let (acknowledged, most) = (self.acknowledged(key), self.send_octets_max());

@@ -40,6 +40,13 @@ impl State {
         self.tell(self.now());
     }
 
+    /// Octets that came before what precedes them, and were kept.
+    pub fn kept_octets(&self, key: Key) -> u64 {
+        let id = self.table.get(key).and_then(|conn| conn.id);
+        let connection = id.and_then(|id| self.stack.tcp().get(id));
+        connection.map_or(0, |connection| connection.counters().octets_behind_holes)
+    }
+
     /// When it has something to tell.
     #[inline]
     pub(super) fn tells_at(&self) -> Option<Duration> {

@@ -29,8 +29,8 @@ const OCTETS_OF_A_TURN_MAX: usize = 512 << 10;
 const FRAME_MAX: usize = 64 << 10;
 /// Looks at a link without frames between two looks at the clock.
 const LOOKS_BETWEEN_CLOCKS: u32 = 64;
-/// A link without frames is asked so often whether its interface is still there: it takes a system call, and frames that
-/// come meanwhile wait for the end of it. Who is woken for an interface that went away may come by in vain so long.
+/// A link without frames is asked so often whether its interface is still there: it takes a system call, and frames
+/// that come meanwhile wait for its end. Who is woken for an interface that went away may come by in vain so long.
 const ASK_LINK_EVERY: Duration = Duration::from_millis(1);
 /// No alarm is sooner, whatever the stack says: a thread that only waits for alarms leaves the core meanwhile.
 const ALARM_AFTER_MIN: Duration = Duration::from_micros(50);

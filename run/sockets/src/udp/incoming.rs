@@ -234,11 +234,12 @@ impl Datagrams {
     }
 
     /// Whether receives of the socket take the head of its queue in one call, and see then whether it is Weft's own: no
-    /// other process can have it looked at, and it is one datagram.
+    /// other process can have it looked at, it is one datagram, and its octets are all that the program asks for.
     #[inline]
     pub fn takes_heads(&self, record: &'static Record) -> bool {
         self.may_be_offloaded(record)
             && self.busy_after > 0
+            && !record.has_options.load(Ordering::Relaxed)
             && !record.port.is_shared()
             && !record.slot().is_shared()
             && !record.slot().is_coalesced()

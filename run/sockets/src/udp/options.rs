@@ -40,8 +40,19 @@ impl Datagrams {
             libc::SO_ATTACH_REUSEPORT_CBPF,
             libc::SO_ATTACH_REUSEPORT_EBPF,
         ];
+        // What is said of addresses changes nothing of what a receive gives.
+        const ADDRESSES: [(i32, i32); 5] = [
+            (libc::SOL_SOCKET, libc::SO_REUSEADDR),
+            (libc::SOL_SOCKET, libc::SO_REUSEPORT),
+            (libc::SOL_SOCKET, libc::SO_BROADCAST),
+            (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER),
+            (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY),
+        ];
         if !PLAIN.contains(&(level, option)) {
             self.offload_anew(record);
+            if !ADDRESSES.contains(&(level, option)) {
+                record.has_options.store(true, Ordering::Relaxed);
+            }
         }
         if level == libc::SOL_SOCKET && FILTERS.contains(&option) {
             self.offload_nothing(record.number);

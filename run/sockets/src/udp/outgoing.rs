@@ -8,7 +8,6 @@ use weft_datagram::sender::{Destination, Offer, Wire, MEMORY};
 use weft_os::dgram::{self, NAME_LEN};
 use weft_os::lock::Guard;
 use weft_os::pages;
-use weft_os::process;
 use weft_os::user::UserBuffers;
 use weft_settings::datagrams::Direction;
 use weft_udp_offload::Sending;
@@ -107,9 +106,7 @@ impl Datagrams {
             return Ok(Verdict::Done(Err(errno)));
         }
         let is_bare = call.flags & !(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) == 0;
-        record.sender.store(process::thread(), Ordering::Relaxed);
-        if record.answered.load(Ordering::Relaxed) {
-            record.answered.store(false, Ordering::Relaxed);
+        if record.sends_after_answer() {
             tx.sender.answered();
         }
         let is_busy = match call.is_busy {

@@ -26,6 +26,8 @@ pub struct Record {
     pub(super) tx_off: AtomicBool,
     /// The program has shut sending down: the kernel says how every send fails.
     pub(super) is_shut: AtomicBool,
+    /// The program has set options by which a receive may give more than a datagram's octets, or others.
+    pub(super) has_options: AtomicBool,
     /// Its receives are not to be coalesced.
     pub(super) rx_off: AtomicBool,
     /// A descriptor to flush through.
@@ -110,6 +112,7 @@ impl Record {
             slot_process: AtomicU32::new(0),
             tx_off: AtomicBool::new(false),
             is_shut: AtomicBool::new(false),
+            has_options: AtomicBool::new(false),
             rx_off: AtomicBool::new(false),
             tx_fd: AtomicI32::new(-1),
             watched_fd: AtomicI32::new(-1),
@@ -140,6 +143,7 @@ impl Record {
     pub(super) fn begin(&self, origin: Origin) {
         self.tx_off.store(false, Ordering::Relaxed);
         self.is_shut.store(false, Ordering::Relaxed);
+        self.has_options.store(false, Ordering::Relaxed);
         // Of a socket that others may have too some may receive in ways that no hook sees.
         self.rx_off
             .store(origin == Origin::Found, Ordering::Relaxed);
@@ -181,6 +185,17 @@ impl Record {
     #[inline]
     pub fn is_writable(&self) -> bool {
         self.port.is_writable()
+    }
+
+    /// The calling thread sends. Whether it has waited for a datagram since it did so last, and had it.
+    #[inline(always)]
+    pub(super) fn sends_after_answer(&self) -> bool {
+        self.sender.store(process::thread(), Ordering::Relaxed);
+        let answered = self.answered.load(Ordering::Relaxed);
+        if answered {
+            self.answered.store(false, Ordering::Relaxed);
+        }
+        answered
     }
 
     /// The sending side; nothing if this thread has it already and was interrupted by a signal.

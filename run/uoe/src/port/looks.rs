@@ -26,6 +26,16 @@ impl Port {
         }
     }
 
+    /// Every how many receives look at the kernel's queue first.
+    #[inline]
+    pub(crate) fn kernel_turn(&self) -> u32 {
+        self.kernel_turn.load(Ordering::Relaxed).max(1)
+    }
+
+    pub(crate) fn set_kernel_turn(&self, every: u32) {
+        self.kernel_turn.store(every, Ordering::Relaxed);
+    }
+
     /// An error was met that is the program's to hear of.
     pub(crate) fn set_pending(&self, errno: i32) {
         self.pending.store(errno, Ordering::Release);
