@@ -218,7 +218,8 @@ impl OverLink {
         figures.put_times(&fills.times_us, "fill_us", "fill_p99_us");
         figures.put("waited_octets", median(&fills.waited));
         // What an adapter had to keep it has counted; of sockets and of the kernel's TCP all that waited is copied.
-        let waited: f64 = fills.waited.iter().sum();
+        // The sum of none is a zero with a sign, else.
+        let waited = fills.waited.iter().fold(0.0, |sum, octets| sum + octets);
         let copied = messages.copied.unwrap_or(waited);
         figures.put("copied_octets", Some(copied / own.done.len().max(1) as f64));
         figures.put("placed_ahead_octets", messages.placed_ahead);
