@@ -12,7 +12,7 @@ use weft_engine::carrier::{
 };
 
 /// More than windows and buffers of both ends hold.
-const MANY: usize = 40 << 20;
+const MANY: usize = 160 << 20;
 
 fn error_of(transfer: Transfer) -> Option<i32> {
     match transfer {

@@ -62,7 +62,7 @@ impl Offload {
                 // Threads that receive at a time may count one turn as one.
                 let turn = port.turns.load(Ordering::Relaxed);
                 port.turns.store(turn.wrapping_add(1), Ordering::Relaxed);
-                turn % port.kernel_turn() == 0
+                turn.is_multiple_of(port.kernel_turn())
             }
         };
         if is_kernels_turn {

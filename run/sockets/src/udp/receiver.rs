@@ -291,7 +291,7 @@ mod tests {
             stay: true,
             ..Ask::default()
         };
-        let mut len = |receiver: &mut Receiver, heads: &mut Heads| {
+        let len = |receiver: &mut Receiver, heads: &mut Heads| {
             let len = |datagram: Datagram<'_>| Ok(datagram.octets.len());
             receiver.receive(slot, heads, look, len)
         };
