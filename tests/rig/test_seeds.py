@@ -9,7 +9,7 @@ import seeds
 
 
 def played(runs, seconds=0, shows=None):
-    """Plays runs of which `runs(seed, time)` gives what is wrong and what was counted; `time` counts those of a seed."""
+    """Plays runs of which `runs(seed, time)` gives what is wrong, and what was counted; `time` counts a seed's."""
     times = {}
 
     def run(seed):

@@ -20,6 +20,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "rig"))
 import again  # noqa: E402
+from network import free_ports  # noqa: E402
 from process import ESTABLISHED, Failed, Process  # noqa: E402
 
 from peer import Peer, proof  # noqa: E402
@@ -207,6 +208,20 @@ def checked(bed):
     bed.finish(receiver)
     expect(f"seed {seed}: {carried}", carried[0] > 1000 and carried[3] == 0)
     return f"seed {seed}: {output.strip()}; {carried[0]} of them over {carried[1]} connections"
+
+
+@case()
+def questions_and_answers_stay_plain(bed):
+    """They come as quickly as a busy program's datagrams; by a carrier each would be later."""
+    words = ["bench", "raw", "datagram-ping-pong", "--size=64", "--iterations=20000", "--waits"]
+    port = next(free_ports())
+    server = bed.start(True, bed.weft, *words[:2], "--listen", f"127.0.0.1:{port}", *words[2:])
+    time.sleep(0.5)
+    client = bed.start(True, bed.weft, *words[:2], "--connect", f"127.0.0.1:{port}", *words[2:])
+    _, carried = bed.finish(client)
+    _, answered = bed.finish(server)
+    # How long a channel takes to open, and who is let run meanwhile, is the scheduler's.
+    expect((carried, answered), carried[0] < 1000 and answered[0] < 1000)
 
 
 @case()

@@ -57,7 +57,7 @@ pub(crate) struct Inlet {
 
 /// What waits once one was taken out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Left {
+pub(crate) enum Rest {
     Nothing,
     /// Half of the queue's room at most.
     Little,
@@ -229,19 +229,19 @@ impl Inlet {
 
     /// Takes the first one out; says what is left.
     #[inline]
-    pub(crate) fn pop(&mut self) -> Left {
+    pub(crate) fn pop(&mut self) -> Rest {
         let Some(queue) = self.queue() else {
-            return Left::Nothing;
+            return Rest::Nothing;
         };
         queue.pop();
-        let left = match (queue.is_empty(), queue.is_roomy()) {
-            (true, _) => Left::Nothing,
-            (false, true) => Left::Little,
-            (false, false) => Left::Much,
+        let rest = match (queue.is_empty(), queue.is_roomy()) {
+            (true, _) => Rest::Nothing,
+            (false, true) => Rest::Little,
+            (false, false) => Rest::Much,
         };
         self.taken += 1;
-        self.is_rung &= left != Left::Nothing;
-        left
+        self.is_rung &= rest != Rest::Nothing;
+        rest
     }
 
     /// Throws away what waits, and forgets where it came from. Frees no memory.
@@ -288,8 +288,8 @@ mod tests {
         assert_eq!(inlet.put_in(b"two", from, NOW), PutIn::Waits);
         let first = inlet.front(NOW).unwrap();
         assert_eq!((first.octets, first.name.len()), (&b"one"[..], 16));
-        assert_eq!(inlet.pop(), Left::Little);
-        assert_eq!(inlet.pop(), Left::Nothing, "it was the last");
+        assert_eq!(inlet.pop(), Rest::Little);
+        assert_eq!(inlet.pop(), Rest::Nothing, "it was the last");
         assert_eq!(inlet.put_in(b"three", from, NOW), PutIn::WaitsUntold);
         assert_eq!((inlet.put, inlet.taken), (3, 2));
     }
@@ -340,6 +340,6 @@ mod tests {
         process::watch();
         let mut inlet = Inlet::new();
         assert_eq!(inlet.put_in(b"one", 0, NOW), PutIn::Dropped);
-        assert!(inlet.is_empty(NOW) && inlet.pop() == Left::Nothing);
+        assert!(inlet.is_empty(NOW) && inlet.pop() == Rest::Nothing);
     }
 }

@@ -9,7 +9,7 @@ use weft_os::dgram::{self, Peeked};
 use weft_uoe::proof::{Proof, BELL, PROOF_LEN};
 
 use crate::counts::count;
-use crate::inlet::{Left, Waiting};
+use crate::inlet::{Rest, Waiting};
 use crate::mail::Mail;
 use crate::nonces::Own;
 use crate::offload::{now, Offload};
@@ -87,15 +87,15 @@ impl Offload {
         if stay {
             return Some(delivered);
         }
-        let left = inlet.pop();
+        let rest = inlet.pop();
         drop(inlet);
         count(&self.counts.received);
         port.taken_at
             .store(now.as_nanos() as u64, Ordering::Relaxed);
         if port.is_waited_for() {
-            self.tell_taken(port, left);
+            self.tell_taken(port, rest);
         }
-        if left == Left::Nothing {
+        if rest == Rest::Nothing {
             // The bell has done its work: a program that asks whether there is something is told no.
             self.has_plain(port, fd);
         }
@@ -276,17 +276,17 @@ impl Offload {
 
     /// The thread waits for room, or for all of what came to be taken.
     #[cold]
-    fn tell_taken(&self, port: &Port, left: Left) {
+    fn tell_taken(&self, port: &Port, rest: Rest) {
         // Each time costs a call, and a core that both have to themselves two changes of thread: it is told of the
         // last, and now and then before where there is room for many.
         let is_turn = port
             .turns
             .load(Ordering::Relaxed)
             .is_multiple_of(KERNEL_TURN);
-        let is_due = match left {
-            Left::Nothing => true,
-            Left::Little => is_turn,
-            Left::Much => false,
+        let is_due = match rest {
+            Rest::Nothing => true,
+            Rest::Little => is_turn,
+            Rest::Much => false,
         };
         if is_due && port.take_waited_for() {
             self.wake();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::emulator::Emulator;
 use super::facts::measured;
@@ -67,7 +67,11 @@ pub(super) fn adapter(cores: Option<(usize, usize)>) -> Result<OpenPath> {
     }
     // The adapter's control, unless it is told otherwise; a machine's own may be one that takes no loss for congestion.
     for holder in [&ends.server, &ends.client] {
-        holder.sysctl("net.ipv4.tcp_congestion_control=cubic")?;
+        // A namespace may have what the machine allows to everybody.
+        holder.sysctl("net.ipv4.tcp_congestion_control=cubic").context(
+            "the kernel's TCP has no CUBIC in a namespace here; on the machine, as root: sysctl -w \
+             net.ipv4.tcp_allowed_congestion_control=\"reno cubic\"",
+        )?;
     }
     let mut place = ends.place(cores, 0.0);
     let inner = [

@@ -228,15 +228,7 @@ impl Datagrams {
             return Some(Err(errno));
         }
         let delivered = offload.take(&record.port, fd, ask.stay, |waiting| {
-            let len = waiting.octets.len();
-            let fits = len.min(ask.room);
-            deliver(Datagram {
-                octets: &waiting.octets[..fits],
-                name: waiting.name,
-                control: &[],
-                result: if ask.whole { len } else { fits },
-                truncated: fits < len,
-            })
+            deliver(Datagram::whole(waiting.octets, waiting.name, &[], ask))
         });
         // The look at the kernel's queue may have met one.
         delivered.or_else(|| record.port.take_pending().map(Err))

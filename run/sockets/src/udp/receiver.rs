@@ -62,6 +62,21 @@ pub struct Datagram<'a> {
     pub truncated: bool,
 }
 
+impl<'a> Datagram<'a> {
+    /// One that came alone, for which there is as much room as `ask` says.
+    #[inline]
+    pub(super) fn whole(octets: &'a [u8], name: &'a [u8], control: &'a [u8], ask: Ask) -> Self {
+        let fits = octets.len().min(ask.room);
+        Datagram {
+            octets: &octets[..fits],
+            name,
+            control,
+            result: if ask.whole { octets.len() } else { fits },
+            truncated: fits < octets.len(),
+        }
+    }
+}
+
 /// Splits the incoming datagrams of one socket.
 #[derive(Debug)]
 pub struct Receiver {
@@ -123,15 +138,10 @@ impl Receiver {
         // A head that was looked at is the one that is taken, or another thread has taken that.
         self.staged = None;
         let taken = take(self.memory, &mut self.name, &mut self.control)?;
-        let len = taken.octets.min(self.memory.len());
-        let fits = len.min(ask.room);
-        Some(deliver(Datagram {
-            octets: &self.memory[..fits],
-            name: &self.name[..taken.name],
-            control: &self.control[..taken.control.min(CONTROL_OCTETS)],
-            result: if ask.whole { len } else { fits },
-            truncated: fits < len,
-        }))
+        let octets = &self.memory[..taken.octets.min(self.memory.len())];
+        let control = &self.control[..taken.control.min(CONTROL_OCTETS)];
+        let name = &self.name[..taken.name];
+        Some(deliver(Datagram::whole(octets, name, control, ask)))
     }
 
     /// Hands the next datagram to `deliver`, and counts it as handed out whatever that says.
