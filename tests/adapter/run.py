@@ -203,6 +203,57 @@ def perftest_over_two_adapters_by_gid(bed):
     bed.perftest("ib_write_bw", bed.adapter(RIGHT), bed.adapter(LEFT), BESIDE[RIGHT], "-x", 0, "-n", 200, "-s", 65536)
 
 
+def by_gid(bed, program, *options):
+    """A program between two ends that exchange addresses over the kernel's, and talk by GID 0, the adapters'."""
+    server = bed.adapter(RIGHT), words(*program, *options)
+    return bed.both(server, (bed.adapter(LEFT), words(*program, *options, BESIDE[RIGHT])), succeeded)
+
+
+def succeeded(served, asked):
+    """What is wrong where one of two programs failed."""
+    return None if served.status == asked.status == 0 else "an end failed"
+
+
+@case
+def datagrams_over_two_adapters(bed):
+    by_gid(bed, ["ibv_ud_pingpong", "-g", 0], "-s", 1024, "-n", 2000)
+    # By IPv6, whose fragments are shorter.
+    by_gid(bed, ["ibv_ud_pingpong", "-g", 1], "-s", 4096, "-n", 500)
+    bed.perftest("ib_send_lat", bed.adapter(RIGHT), bed.adapter(LEFT), BESIDE[RIGHT], "-c", "UD", "-x", 0, "-n", 500)
+    for size in (64, 4096):
+        bed.perftest("ib_send_bw", bed.adapter(RIGHT), bed.adapter(LEFT), BESIDE[RIGHT], "-c", "UD", "-x", 0, "-n", 5000,
+                     "-s", size)
+
+
+@case
+def datagrams_between_an_adapter_and_the_kernels_udp(bed):
+    with_kernel(bed, RIGHT)
+    known = bed.says(RIGHT, "run", "--", "ibv_devinfo", "-v")
+    index = re.search(rf"GID\[\s*(\d+)\]:\s*::ffff:{re.escape(ADDRESS[RIGHT])}", known)
+    assert index, known
+    for size in (64, 4096):
+        options = words("-F", "-c", "UD", "-n", 2000, "-s", size)
+        server = words("ib_send_bw", *options, "-x", index[1])
+        client = words("ib_send_bw", *options, "-x", 0, BESIDE[RIGHT])
+        bed.both((["run", "--"], server), (bed.adapter(LEFT), client), checks.perftest_rows(1))
+
+
+@case
+def who_serves_datagrams_is_found_by_rdma_cm(bed):
+    for to in (ADDRESS[RIGHT], ADDRESS6[RIGHT]):
+        server = bed.adapter(RIGHT), words("udaddy", "-b", to, "-C", 50, "-S", 2000)
+        client = bed.adapter(LEFT), words("udaddy", "-s", to, "-C", 50, "-S", 2000)
+        bed.both(server, client, succeeded)
+
+
+@case
+def ucx_over_two_adapters(bed):
+    settings = ["env", "UCX_TLS=rc", "UCX_NET_DEVICES=weft0:1", "UCX_LOG_LEVEL=error"]
+    for test, size in (("tag_lat", 64), ("tag_bw", 65536), ("ucp_put_bw", 1 << 20), ("ucp_get", 4096)):
+        result = by_gid(bed, [*settings, "ucx_perftest"], "-t", test, "-s", size, "-n", 1000)
+        print(f"    ucx_perftest {test}: {result.output.strip().splitlines()[-1]}", flush=True)
+
+
 # --- an adapter and the kernel's TCP
 
 

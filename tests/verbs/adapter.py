@@ -25,8 +25,8 @@ from network import Namespaces, enter  # noqa: E402
 from run import FILLED, RUNS  # noqa: E402
 
 INSIDE = "--inside"
-# One process at a time has an adapter's addresses: no forked child, no second program. Datagrams stay the kernel's.
-WITHOUT = r"^(fork|ud|datagrams)\.|^disconnect\.the-other-process-dies$"
+# One process at a time has an adapter's addresses: no forked child, no second program.
+WITHOUT = r"^fork\.|^disconnect\.the-other-process-dies$"
 # Cases by name, about half of them each: they wait more than they work, and run at once at addresses of their own.
 PARTS = ("^[a-l]", "^[m-z]")
 

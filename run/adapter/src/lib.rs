@@ -8,8 +8,8 @@
 //!
 //! | file | what it holds |
 //! | --- | --- |
-//! | `network.rs` | [`Inline`]: which address is whose |
-//! | `hold.rs`, `bound.rs`, `listener.rs`, `connection.rs` | the engine's traits over a driver |
+//! | `network.rs`, `drivers.rs` | [`Inline`]: which address is whose |
+//! | `hold.rs`, `bound.rs`, `listener.rs`, `connection.rs`, `datagrams.rs` | the engine's traits over a driver |
 //! | [`setup`] | settings to drivers, and what is wrong with them in words |
 //! | `driver` | the loop: frames in, events, frames out, deadlines |
 //! | `fuzzing.rs` | the body of a fuzz target |
@@ -20,7 +20,9 @@
 mod bound;
 pub mod cable;
 mod connection;
+mod datagrams;
 mod driver;
+mod drivers;
 pub mod faulty;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;

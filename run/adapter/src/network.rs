@@ -10,25 +10,26 @@ use std::sync::Arc;
 
 use weft_engine::carrier::tcp::KernelTcp;
 use weft_engine::carrier::{
-    Bound, Carrier, Drive, Interest, Listener, Network, Readiness, Registered, SocketOptions,
-    Source,
+    udp, Bound, Carrier, DatagramSocket, Drive, Interest, Listener, Network, Readiness, Registered,
+    SocketOptions, Source,
 };
 use weft_os::claim::Claim;
-use weft_os::ifaces;
 
 use crate::bound;
 use crate::connection::Connection;
+use crate::datagrams::{Datagrams, Port};
 use crate::driver::Driver;
+use crate::drivers::Drivers;
 use crate::hold::{canonical, unspecified, Hold};
 use crate::listener::DriverListener;
 
 /// Ports that are tried where the kernel gives one that somebody holds at a driver.
 const PORT_TRIES: usize = 16;
 
-/// Drivers inside the program, and the kernel's TCP for all they do not lead to.
+/// Drivers inside the program, and the kernel's TCP and UDP for all they do not lead to.
 #[derive(Clone, Debug)]
 pub struct Inline {
-    drivers: Arc<[Arc<Driver>]>,
+    drivers: Drivers,
     /// The addresses are this process's.
     _claims: Arc<[Claim]>,
 }
@@ -37,69 +38,43 @@ impl Inline {
     /// Of these drivers; the claims to their addresses are given up with it.
     pub fn new(drivers: Vec<Arc<Driver>>, claims: Vec<Claim>) -> Inline {
         Inline {
-            drivers: drivers.into(),
+            drivers: Drivers::new(drivers),
             _claims: claims.into(),
         }
     }
 
     /// Its drivers.
     pub fn drivers(&self) -> &[Arc<Driver>] {
-        &self.drivers
-    }
-
-    /// The driver that leads to an address; none where the kernel does.
-    fn driver_to(&self, address: IpAddr) -> Option<&Arc<Driver>> {
-        let by = |bits: fn(&Driver, IpAddr) -> Option<u8>| {
-            let leading = self
-                .drivers
-                .iter()
-                .filter_map(|driver| bits(driver, address).map(|bits| (bits, driver)));
-            leading
-                .max_by_key(|(bits, _)| *bits)
-                .map(|(_, driver)| driver)
-        };
-        let near = by(Driver::on_link);
-        // A gateway leads to all the world, but not to this machine.
-        near.or_else(|| by(Driver::leads_to).filter(|_| !is_this_machine(address)))
-    }
-
-    fn driver_of(&self, address: IpAddr) -> Option<&Arc<Driver>> {
-        self.drivers.iter().find(|driver| driver.owns(address))
+        self.drivers.all()
     }
 
     /// All addresses, those of the drivers and the kernel's.
     fn bind_all(&self, addr: SocketAddr, options: &SocketOptions) -> io::Result<AllAddresses> {
-        let tries = if addr.port() == 0 { PORT_TRIES } else { 1 };
-        let mut outcome = Err(io::Error::from_raw_os_error(libc::EADDRINUSE));
-        for _ in 0..tries {
+        on_one_port(addr.port(), || {
             let kernel = KernelTcp.bind(addr, options)?;
             let local = kernel.local_addr();
-            let holds = self
-                .drivers
-                .iter()
-                .map(|driver| Hold::new(driver, local, options));
-            outcome = holds
-                .collect::<io::Result<Vec<Hold>>>()
-                .map(|holds| AllAddresses {
-                    kernel,
-                    holds,
-                    network: self.clone(),
-                });
-            if outcome.is_ok() {
-                break;
-            }
-        }
-        outcome
+            let holds = self.drivers.all().iter();
+            let holds = holds.map(|driver| Hold::new(driver, local, options));
+            Ok(AllAddresses {
+                kernel,
+                holds: holds.collect::<io::Result<Vec<Hold>>>()?,
+                network: self.clone(),
+            })
+        })
     }
 }
 
-/// The kernel has the address.
-fn is_this_machine(address: IpAddr) -> bool {
-    let interfaces = ifaces::interfaces();
-    address.is_loopback()
-        || interfaces
-            .iter()
-            .any(|interface| interface.addrs.contains(&address))
+/// Binds at the kernel and at drivers. Where any port will do, the one that the kernel gives may be taken at a driver:
+/// then another is tried.
+fn on_one_port<T>(port: u16, bind: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    let tries = if port == 0 { PORT_TRIES } else { 1 };
+    let mut outcomes = (0..tries).map(|_| bind());
+    let is_over = |outcome: &io::Result<T>| match outcome {
+        Ok(_) => true,
+        Err(error) => error.raw_os_error() != Some(libc::EADDRINUSE),
+    };
+    let found = outcomes.find(is_over);
+    found.unwrap_or_else(|| Err(io::Error::from_raw_os_error(libc::EADDRINUSE)))
 }
 
 impl Network for Inline {
@@ -107,7 +82,7 @@ impl Network for Inline {
         if addr.ip().is_unspecified() {
             return Ok(Box::new(self.bind_all(addr, options)?));
         }
-        match self.driver_of(addr.ip().to_canonical()) {
+        match self.drivers.of(addr.ip().to_canonical()) {
             Some(driver) => Ok(Box::new(Hold::new(driver, canonical(addr), options)?)),
             None => KernelTcp.bind(addr, options),
         }
@@ -115,7 +90,7 @@ impl Network for Inline {
 
     fn connect(&self, peer: SocketAddr, options: &SocketOptions) -> io::Result<Box<dyn Carrier>> {
         let to = canonical(peer);
-        match self.driver_to(to.ip()) {
+        match self.drivers.towards(to.ip()) {
             Some(driver) => {
                 let local = SocketAddr::new(unspecified(to.ip()), 0);
                 let connection = Connection::open(driver, local, to, options, None)?;
@@ -125,9 +100,45 @@ impl Network for Inline {
         }
     }
 
+    fn datagrams(
+        &self,
+        addr: SocketAddr,
+        options: &SocketOptions,
+        many: Option<usize>,
+    ) -> io::Result<Box<dyn DatagramSocket>> {
+        let addr = canonical(addr);
+        if !addr.ip().is_unspecified() {
+            return match self.drivers.of(addr.ip()) {
+                Some(driver) => {
+                    let port = Port::new(driver, addr, options)?;
+                    Ok(Box::new(Datagrams::new(
+                        &self.drivers,
+                        None,
+                        vec![port],
+                        addr.ip(),
+                    )?))
+                }
+                None => udp::bind(addr, options, many),
+            };
+        }
+        on_one_port(addr.port(), || {
+            let kernel = udp::bind(addr, options, many)?;
+            let local = kernel.local_addr()?;
+            let ports = self.drivers.all().iter();
+            let ports = ports.map(|driver| Port::new(driver, local, options));
+            let ports = ports.collect::<io::Result<Vec<Port>>>()?;
+            Ok(Box::new(Datagrams::new(
+                &self.drivers,
+                Some(kernel),
+                ports,
+                local.ip(),
+            )?) as Box<_>)
+        })
+    }
+
     fn source_towards(&self, peer: SocketAddr) -> io::Result<SocketAddr> {
         let to = peer.ip().to_canonical();
-        match self.driver_to(to) {
+        match self.drivers.towards(to) {
             Some(driver) => {
                 let source = driver.source_for(to);
                 let source = source.ok_or(io::Error::from_raw_os_error(libc::ENETUNREACH))?;
@@ -138,7 +149,7 @@ impl Network for Inline {
     }
 
     fn addresses(&self) -> Vec<(IpAddr, String)> {
-        let interfaces = self.drivers.iter().map(|driver| driver.interface());
+        let interfaces = self.drivers.all().iter().map(|driver| driver.interface());
         let addresses = interfaces.flat_map(|interface| {
             let own = interface.addresses.iter();
             own.map(|own| (own.address, interface.name.clone()))
@@ -147,7 +158,7 @@ impl Network for Inline {
     }
 
     fn drives(&self) -> Vec<Arc<dyn Drive>> {
-        let drivers = self.drivers.iter();
+        let drivers = self.drivers.all().iter();
         drivers
             .map(|driver| driver.clone() as Arc<dyn Drive>)
             .collect()
@@ -158,11 +169,11 @@ impl Network for Inline {
     }
 
     fn leave(&self) {
-        self.drivers.iter().for_each(|driver| driver.leave());
+        self.drivers.all().iter().for_each(|driver| driver.leave());
     }
 
     fn deregistered(&self, memory: &Registered) {
-        for driver in &*self.drivers {
+        for driver in self.drivers.all() {
             if let Some(mut state) = driver.lock() {
                 state.copy_all(memory);
             }
@@ -200,7 +211,7 @@ impl Bound for AllAddresses {
             network,
         } = *self;
         let to = canonical(peer);
-        let Some(driver) = network.driver_to(to.ip()) else {
+        let Some(driver) = network.drivers.towards(to.ip()) else {
             return kernel.connect(peer);
         };
         let hold = holds

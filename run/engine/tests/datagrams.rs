@@ -1,5 +1,7 @@
-//! UD queue pairs over the kernel's UDP, on loopback.
+//! UD queue pairs, on loopback.
 
+#[path = "peers/network.rs"]
+mod network;
 #[path = "peers/raw.rs"]
 mod raw;
 
@@ -42,6 +44,7 @@ struct End {
 
 impl End {
     fn new() -> End {
+        network::start();
         let context = Context::open().unwrap();
         let pd = context.alloc_pd();
         let send_cq = context.create_cq(512, None, 1).unwrap();
@@ -109,6 +112,27 @@ fn send<'a>(wr_id: u64, payload: Payload<'a>) -> SendRequest<'a> {
         flags: SendFlags::default(),
         payload,
     }
+}
+
+/// Sends a datagram to a queue pair that need not be there.
+pub fn send_to_number(number: u32) {
+    let end = End::new();
+    let target = UdTarget {
+        qp: QpNumber(number),
+        ..end.target(HERE)
+    };
+    let request = send(1, Payload::Inline(b"x"));
+    end.qp.post_send(&request, target).unwrap();
+    assert_eq!(wait(&end.send_cq).status, WcStatus::Success);
+}
+
+/// A socket of the kernel's, for who is no queue pair; none where the test runs over another network.
+fn stranger() -> Option<UdpSocket> {
+    if network::is_in_memory() {
+        eprintln!("skipped: a plain socket is not on this network");
+        return None;
+    }
+    Some(UdpSocket::bind((HERE, 0)).unwrap())
 }
 
 fn poll(cq: &Cq) -> Option<Completion> {
@@ -298,11 +322,13 @@ fn a_receive_posted_after_an_error_is_flushed_at_once() {
 
 #[test]
 fn strangers_are_not_heard() {
+    let Some(stranger) = stranger() else {
+        return;
+    };
     let b = End::new();
     let before = raw::counts().totals;
     let into = b.memory(4096);
     b.receive_at(&into, 0, 4096, 1);
-    let stranger = UdpSocket::bind((HERE, 0)).unwrap();
     let to = (HERE, (b.qp.number() >> 8) as u16);
     let header = |magic: &[u8; 4], number: u32, qkey: u32| {
         let mut octets = magic.to_vec();
@@ -357,6 +383,9 @@ fn asking(number: u32, qkey: u32, mark: u32) -> Vec<u8> {
 /// exist.
 #[test]
 fn only_who_has_the_queue_key_is_answered() {
+    let Some(stranger) = stranger() else {
+        return;
+    };
     let (b, early, failed) = (End::new(), End::new(), End::new());
     let into = b.memory(4096);
     b.receive_at(&into, 0, 100, 1);
@@ -365,7 +394,6 @@ fn only_who_has_the_queue_key_is_answered() {
     early.qp.set_qkey(qkey());
     failed.qp.modify_state(QpState::Error).unwrap();
     let to = (HERE, (b.qp.number() >> 8) as u16);
-    let stranger = UdpSocket::bind((HERE, 0)).unwrap();
     stranger
         .set_read_timeout(Some(Duration::from_secs(10)))
         .unwrap();

@@ -68,28 +68,14 @@ impl ControlWriter {
 }
 
 impl UdpSocket {
-    /// Binds to a port on all addresses; its buffers have `buffer` octets, or as many as the
-    /// kernel allows.
-    ///
-    /// # Errors
-    /// The port is taken, or no descriptor is left.
-    pub fn bind(port: u16, buffer: usize) -> io::Result<UdpSocket> {
-        let socket = match UdpSocket::open(AddressFamily::INET6) {
-            Ok(socket) => {
-                sockopt::set_ipv6_v6only(&socket.fd, false)?;
-                socket
-            }
-            Err(_) => UdpSocket::open(AddressFamily::INET)?,
-        };
-        let any: SocketAddr = match socket.dual {
-            true => (Ipv6Addr::UNSPECIFIED, port).into(),
-            false => (Ipv4Addr::UNSPECIFIED, port).into(),
-        };
+    /// Datagrams of one sender and length are received together from now on, where they came so (`UDP_GRO`), and the
+    /// buffers have so many octets, or as many as the kernel allows.
+    pub fn expect_many(&mut self, buffer: usize) {
         // Without it every datagram comes alone.
-        let _ = socket.option(SOL_UDP, UDP_GRO, 1);
-        let _ = sockopt::set_socket_recv_buffer_size(&socket.fd, buffer);
-        let _ = sockopt::set_socket_send_buffer_size(&socket.fd, buffer);
-        socket.bound(any)
+        let _ = self.option(SOL_UDP, UDP_GRO, 1);
+        let _ = sockopt::set_socket_recv_buffer_size(&self.fd, buffer);
+        let _ = sockopt::set_socket_send_buffer_size(&self.fd, buffer);
+        self.note_room();
     }
 
     /// Binds to a port on all addresses, together with other sockets of the same user that do so (`SO_REUSEPORT`): each
@@ -162,8 +148,12 @@ impl UdpSocket {
 
     fn bound(mut self, addr: SocketAddr) -> io::Result<UdpSocket> {
         net::bind(&self.fd, &addr)?;
-        self.room = sockopt::socket_recv_buffer_size(&self.fd).unwrap_or(0) as u32;
+        self.note_room();
         Ok(self)
+    }
+
+    fn note_room(&mut self) {
+        self.room = sockopt::socket_recv_buffer_size(&self.fd).unwrap_or(0) as u32;
     }
 
     /// From now on it receives from `peer` only, and hears of it when nobody has that port.
@@ -394,10 +384,21 @@ fn read_control(mut control: &[u8], received: &mut Received) {
 mod tests {
     use super::*;
 
+    /// A socket of all addresses, of both versions where this machine has both.
+    fn everywhere(port: u16) -> io::Result<UdpSocket> {
+        let options = SocketOptions::default();
+        UdpSocket::bind_to((Ipv6Addr::UNSPECIFIED, port).into(), &options)
+            .or_else(|_| UdpSocket::bind_to((Ipv4Addr::UNSPECIFIED, port).into(), &options))
+    }
+
     fn pair() -> (UdpSocket, UdpSocket, u16) {
-        let receiver = UdpSocket::bind(0, 1 << 20).unwrap();
+        let [sender, receiver] = [(); 2].map(|()| {
+            let mut socket = everywhere(0).unwrap();
+            socket.expect_many(1 << 20);
+            socket
+        });
         let port = receiver.local_addr().unwrap().port();
-        (UdpSocket::bind(0, 1 << 20).unwrap(), receiver, port)
+        (sender, receiver, port)
     }
 
     fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> Received {
@@ -469,11 +470,8 @@ mod tests {
         let one = UdpSocket::bind_shared(0, 0).unwrap();
         let port = one.local_addr().unwrap().port();
         let two = UdpSocket::bind_shared(port, 0).unwrap();
-        assert!(
-            UdpSocket::bind(port, 0).is_err(),
-            "who does not share has to wait"
-        );
-        let sender = UdpSocket::bind(0, 0).unwrap();
+        assert!(everywhere(port).is_err(), "who does not share has to wait");
+        let sender = everywhere(0).unwrap();
         let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let mut list = Gather::default();
         list.push(b"x");

@@ -17,7 +17,7 @@ const FRAGMENT_LEN: usize = 8;
 const UNIT: usize = 8;
 /// More fragments follow, in the field of IPv4.
 const MORE: u16 = 0x2000;
-/// Octets of the longest packet.
+/// The greatest length of a packet (RFC 791 section 3.1, RFC 8200 section 3).
 const PACKET_OCTETS_MAX: usize = 65_535;
 
 /// Which part of a packet a fragment is.
@@ -39,14 +39,11 @@ impl Stack {
         octets: &[u8],
         now: Duration,
     ) -> bool {
-        let mtu = self.config.mtu as usize;
-        let (headers, mtu) = match source {
-            IpAddr::V4(_) => (IPV4_LEN, mtu),
-            IpAddr::V6(_) => (IPV6_LEN + FRAGMENT_LEN, mtu.min(IPV6_MTU_MIN)),
-        };
-        let each = mtu.saturating_sub(headers) / UNIT * UNIT;
+        let each = self.fragment_octets(source);
         let count = octets.len().div_ceil(each.max(1));
-        let fits = each > 0 && octets.len() + headers <= PACKET_OCTETS_MAX;
+        // The length of an IPv4 packet counts its header, that of an IPv6 packet does not.
+        let header = if source.is_ipv4() { IPV4_LEN } else { 0 };
+        let fits = each > 0 && header + octets.len() <= PACKET_OCTETS_MAX;
         if !fits || self.queue.len() + count > self.config.queue {
             self.counters.not_sent += 1;
             return false;
@@ -73,6 +70,28 @@ impl Stack {
             frame.into_iter().for_each(|frame| self.enqueue(frame));
         }
         true
+    }
+
+    /// Octets behind the headers of a fragment from this address.
+    fn fragment_octets(&self, source: IpAddr) -> usize {
+        let mtu = self.config.mtu as usize;
+        let (headers, mtu) = match source {
+            IpAddr::V4(_) => (IPV4_LEN, mtu),
+            IpAddr::V6(_) => (IPV6_LEN + FRAGMENT_LEN, mtu.min(IPV6_MTU_MIN)),
+        };
+        mtu.saturating_sub(headers) / UNIT * UNIT
+    }
+
+    /// Frames that a packet of the stack's own takes, with so many octets behind the IP header.
+    pub(super) fn frames_of(&self, source: IpAddr, octets: usize) -> usize {
+        let header = match source {
+            IpAddr::V4(_) => IPV4_LEN,
+            IpAddr::V6(_) => IPV6_LEN,
+        };
+        match header + octets <= self.config.mtu as usize {
+            true => 1,
+            false => octets.div_ceil(self.fragment_octets(source).max(1)),
+        }
     }
 
     /// What tells the fragments of one packet from those of others; strangers cannot know it (RFC 7739).

@@ -1,7 +1,7 @@
 //! ICMP for both versions of IP: echo, errors that concern our connections, errors we owe (RFC 792, RFC 4443).
 
 use super::ndp::{NEIGHBOR_ADVERTISEMENT, NEIGHBOR_SOLICITATION, ROUTER_ADVERTISEMENT};
-use super::{protocol, Stack};
+use super::{protocol, Sink, Stack};
 use crate::checksum::{self, Checksum};
 use crate::tcp::{Seq, Tuple};
 use alloc::vec::Vec;
@@ -49,7 +49,14 @@ enum Complaint {
 }
 
 impl Stack {
-    pub(super) fn icmpv4(&mut self, source: Ipv4Addr, own: Ipv4Addr, octets: &[u8], now: Duration) {
+    pub(super) fn icmpv4(
+        &mut self,
+        source: Ipv4Addr,
+        own: Ipv4Addr,
+        octets: &[u8],
+        sink: &mut impl Sink,
+        now: Duration,
+    ) {
         let mut sum = Checksum::default();
         sum.add(octets);
         if octets.len() < HEADER_LEN {
@@ -77,21 +84,28 @@ impl Stack {
             }
             (UNREACHABLE, FRAGMENTATION_NEEDED) => {
                 let mtu = u16::from_be_bytes([octets[6], octets[7]]);
-                self.quoted_v4(&octets[HEADER_LEN..], &Complaint::TooBig(mtu.into()), now);
+                let complaint = Complaint::TooBig(mtu.into());
+                self.quoted_v4(&octets[HEADER_LEN..], &complaint, sink, now);
             }
             // Protocol and port unreachable are hard errors (RFC 1122 section 4.2.3.9).
             (UNREACHABLE, code) => {
                 let complaint = Complaint::Unreachable {
                     hard: matches!(code, 2 | 3),
                 };
-                self.quoted_v4(&octets[HEADER_LEN..], &complaint, now);
+                self.quoted_v4(&octets[HEADER_LEN..], &complaint, sink, now);
             }
             _ => self.counters.ignored += 1,
         }
     }
 
     /// An error quotes the packet it is about: the header and at least eight octets behind it (RFC 792).
-    fn quoted_v4(&mut self, quoted: &[u8], complaint: &Complaint, now: Duration) {
+    fn quoted_v4(
+        &mut self,
+        quoted: &[u8],
+        complaint: &Complaint,
+        sink: &mut impl Sink,
+        now: Duration,
+    ) {
         let Some(&[first, ..]) = quoted.first_chunk::<20>() else {
             return;
         };
@@ -104,17 +118,24 @@ impl Stack {
         };
         let address =
             |at: usize| IpAddr::from([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-        if header[9] == protocol::TCP {
-            self.quoted_segment(address(12), address(16), behind, complaint, now);
-        }
+        self.quoted(
+            header[9],
+            [address(12), address(16)],
+            behind,
+            complaint,
+            sink,
+            now,
+        );
     }
 
-    fn quoted_segment(
+    /// An error is about a packet of this protocol, between these addresses.
+    fn quoted(
         &mut self,
-        source: IpAddr,
-        destination: IpAddr,
+        protocol: u8,
+        [source, destination]: [IpAddr; 2],
         octets: &[u8],
         complaint: &Complaint,
+        sink: &mut impl Sink,
         now: Duration,
     ) {
         let Some(&[a, b, c, d, s0, s1, s2, s3]) = octets.first_chunk::<8>() else {
@@ -124,6 +145,13 @@ impl Stack {
             local: SocketAddr::new(source, u16::from_be_bytes([a, b])),
             remote: SocketAddr::new(destination, u16::from_be_bytes([c, d])),
         };
+        match (protocol, complaint) {
+            (protocol::TCP, _) => {}
+            (protocol::UDP, Complaint::Unreachable { hard: true }) => {
+                return sink.refused(tuple.local, tuple.remote);
+            }
+            _ => return,
+        }
         let seq = Seq(u32::from_be_bytes([s0, s1, s2, s3]));
         match *complaint {
             Complaint::TooBig(mtu) => self.endpoint.handle_packet_too_big(&tuple, seq, mtu, now),
@@ -137,6 +165,7 @@ impl Stack {
         destination: Ipv6Addr,
         hop_limit: u8,
         octets: &[u8],
+        sink: &mut impl Sink,
         now: Duration,
     ) {
         if octets.len() < HEADER_LEN {
@@ -165,13 +194,13 @@ impl Stack {
             }
             PACKET_TOO_BIG_V6 => {
                 let mtu = u32::from_be_bytes([octets[4], octets[5], octets[6], octets[7]]);
-                self.quoted_v6(&octets[HEADER_LEN..], &Complaint::TooBig(mtu), now);
+                self.quoted_v6(&octets[HEADER_LEN..], &Complaint::TooBig(mtu), sink, now);
             }
             UNREACHABLE_V6 => {
                 let complaint = Complaint::Unreachable {
                     hard: octets[1] == 4,
                 };
-                self.quoted_v6(&octets[HEADER_LEN..], &complaint, now);
+                self.quoted_v6(&octets[HEADER_LEN..], &complaint, sink, now);
             }
             ROUTER_ADVERTISEMENT | NEIGHBOR_SOLICITATION | NEIGHBOR_ADVERTISEMENT
                 if hop_limit == 255 =>
@@ -182,7 +211,13 @@ impl Stack {
         }
     }
 
-    fn quoted_v6(&mut self, quoted: &[u8], complaint: &Complaint, now: Duration) {
+    fn quoted_v6(
+        &mut self,
+        quoted: &[u8],
+        complaint: &Complaint,
+        sink: &mut impl Sink,
+        now: Duration,
+    ) {
         let Some((header, behind)) = quoted.split_first_chunk::<40>() else {
             return;
         };
@@ -190,10 +225,15 @@ impl Stack {
             let octets: [u8; 16] = header.get(at..at + 16)?.try_into().ok()?;
             Some(IpAddr::from(octets))
         };
-        if let (protocol::TCP, Some(source), Some(destination)) =
-            (header[6], address(8), address(24))
-        {
-            self.quoted_segment(source, destination, behind, complaint, now);
+        if let (Some(source), Some(destination)) = (address(8), address(24)) {
+            self.quoted(
+                header[6],
+                [source, destination],
+                behind,
+                complaint,
+                sink,
+                now,
+            );
         }
     }
 

@@ -232,10 +232,10 @@ impl Stack {
             }
             (protocol::UDP, ..) => self.udp(addresses, octets, info.checksum_good, sink, now),
             (protocol::ICMP, IpAddr::V4(source), IpAddr::V4(own)) => {
-                self.icmpv4(source, own, octets, now)
+                self.icmpv4(source, own, octets, sink, now)
             }
             (protocol::ICMPV6, IpAddr::V6(source), IpAddr::V6(to)) => {
-                self.icmpv6(source, to, addresses.hop_limit, octets, now);
+                self.icmpv6(source, to, addresses.hop_limit, octets, sink, now);
             }
             _ => self.counters.ignored += 1,
         }

@@ -37,7 +37,7 @@ pub use addresses::AddressState;
 pub use cidr::{Cidr, CidrError};
 pub use config::{Route, StackConfig};
 pub use frame::{Frame, Head, Mac, Payload, VnetHeader, ETHERNET_LEN, HEAD_LEN_MAX};
-pub use udp::SendError;
+pub use udp::{Reach, SendError, PAYLOAD_OCTETS_MAX};
 
 use crate::tcp::{
     Backlog, Config, ConnectError, Connection, ConnectionId, Endpoint, EndpointEvent, Placement,
@@ -66,6 +66,8 @@ pub trait Sink {
     fn place(&mut self, connection: ConnectionId, placement: &Placement, payload: &[u8]);
     /// A datagram to a bound port.
     fn datagram(&mut self, local: SocketAddr, remote: SocketAddr, payload: &[u8]);
+    /// A datagram came back, somebody says: nobody has the port that it went to.
+    fn refused(&mut self, _local: SocketAddr, _remote: SocketAddr) {}
 }
 
 /// What the device says of a frame.

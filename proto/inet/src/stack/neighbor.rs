@@ -29,6 +29,7 @@ pub struct Neighbors {
 #[derive(Debug)]
 struct Entry {
     mac: Option<Mac>,
+    /// When the address was last heard of; of one that never was, when it was first asked for.
     confirmed: Duration,
     attempts: u32,
     /// When to ask again; none when nothing is asked.
@@ -99,19 +100,35 @@ impl Neighbors {
 
     /// A frame waits until the hardware address of `address` is known, which is asked for.
     pub fn wait(&mut self, address: IpAddr, frame: Frame, now: Duration) {
+        let entry = self.asked(address, now);
+        if entry.waiting.len() == WAITING_PACKETS_MAX {
+            // The newest are kept: TCP will repeat the rest.
+            entry.waiting.remove(0);
+        }
+        entry.waiting.push(frame);
+    }
+
+    /// Asks for the hardware address of `address` if it is not known: since when, and how many frames find a place to
+    /// wait for it.
+    pub fn ask(&mut self, address: IpAddr, now: Duration) -> Option<(Duration, usize)> {
+        if self.find(address, None, now).is_some() {
+            return None;
+        }
+        let entry = self.asked(address, now);
+        Some((entry.confirmed, WAITING_PACKETS_MAX - entry.waiting.len()))
+    }
+
+    /// The entry of an address that is asked for.
+    fn asked(&mut self, address: IpAddr, now: Duration) -> &mut Entry {
         self.make_room(address);
         let entry = self
             .entries
             .entry(address)
             .or_insert_with(|| Entry::new(now));
         entry.used = now;
-        if entry.waiting.len() == WAITING_PACKETS_MAX {
-            // The newest are kept: TCP will repeat the rest.
-            entry.waiting.remove(0);
-        }
-        entry.waiting.push(frame);
         let at = *entry.ask_at.get_or_insert(now);
         self.quiet_until = Some(self.quiet_until.map_or(at, |until| until.min(at)));
+        entry
     }
 
     fn make_room(&mut self, address: IpAddr) {

@@ -16,16 +16,25 @@ const PEER_MAC: Mac = [2, 0, 0, 0, 0, 2];
 const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const OWN6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
+/// From whatever address suits.
+const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9);
 const PEER6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2);
 
 #[derive(Default)]
-struct Taken(Vec<(SocketAddr, SocketAddr, Vec<u8>)>);
+struct Taken(
+    Vec<(SocketAddr, SocketAddr, Vec<u8>)>,
+    Vec<(SocketAddr, SocketAddr)>,
+);
 
 impl Sink for Taken {
     fn place(&mut self, _: ConnectionId, _: &Placement, _: &[u8]) {}
 
     fn datagram(&mut self, local: SocketAddr, remote: SocketAddr, payload: &[u8]) {
         self.0.push((local, remote, payload.to_vec()));
+    }
+
+    fn refused(&mut self, local: SocketAddr, remote: SocketAddr) {
+        self.1.push((local, remote));
     }
 }
 
@@ -189,7 +198,7 @@ fn datagrams_arrive_over_both_versions() {
         let (mut own, mut peer) = (stack(OWN_MAC, 1), stack(PEER_MAC, 2));
         assert!(peer.bind_udp(53));
         let to = SocketAddr::new(remote, 53);
-        assert_eq!(own.send_udp(9, to, b"question", NOW), Ok(()));
+        assert_eq!(own.send_udp(ANY, to, b"question", NOW), Ok(()));
         let mut taken = Taken::default();
         talk(&mut own, &mut peer, &mut taken);
         let own_address = if remote.is_ipv4() {
@@ -201,11 +210,91 @@ fn datagrams_arrive_over_both_versions() {
             taken.0,
             [(to, SocketAddr::new(own_address, 9), b"question".to_vec())]
         );
-        assert_eq!(
-            own.send_udp(9, to, &[0; 2000], NOW),
-            Err(SendError::TooLong)
-        );
     }
+}
+
+/// Datagrams that are longer than the link takes come together again, of the greatest length, too.
+#[test]
+fn long_datagrams_leave_in_fragments() {
+    for remote in [IpAddr::V4(PEER), IpAddr::V6(PEER6)] {
+        let (mut own, mut peer) = (stack(OWN_MAC, 1), stack(PEER_MAC, 2));
+        assert!(peer.bind_udp(53));
+        let to = SocketAddr::new(remote, 53);
+        let long: Vec<u8> = (0..PAYLOAD_OCTETS_MAX + 1).map(|at| at as u8).collect();
+        own.send_udp(ANY, to, b"who are you", NOW).unwrap();
+        talk(&mut own, &mut peer, &mut Taken::default());
+        for len in [2000, PAYLOAD_OCTETS_MAX] {
+            own.send_udp(ANY, to, &long[..len], NOW).unwrap();
+            let mut taken = Taken::default();
+            talk(&mut own, &mut peer, &mut taken);
+            assert_eq!(taken.0.len(), 1, "{len} octets to {remote}");
+            assert_eq!(taken.0[0].2, long[..len]);
+        }
+        assert_eq!(own.send_udp(ANY, to, &long, NOW), Err(SendError::TooLong));
+    }
+}
+
+#[test]
+fn a_datagram_comes_from_the_address_that_was_named() {
+    let (mut own, mut peer) = (stack(OWN_MAC, 1), stack(PEER_MAC, 2));
+    assert!(peer.bind_udp(53));
+    let to = SocketAddr::from((PEER, 53));
+    let from = SocketAddr::from((OWN, 7));
+    own.send_udp(from, to, b"x", NOW).unwrap();
+    let mut taken = Taken::default();
+    talk(&mut own, &mut peer, &mut taken);
+    assert_eq!(taken.0, [(to, from, b"x".to_vec())]);
+    for foreign in [
+        SocketAddr::from((PEER, 7)),
+        SocketAddr::from((OWN6, 7)),
+        SocketAddr::from(([10, 0, 0, 77], 7)),
+    ] {
+        let sent = own.send_udp(foreign, to, b"x", NOW);
+        assert_eq!(sent, Err(SendError::NotOurs), "{foreign}");
+    }
+}
+
+/// All of a datagram finds room in the queue, or none of it.
+#[test]
+fn a_full_queue_takes_no_part_of_a_datagram() {
+    let (mut own, mut peer) = (stack(OWN_MAC, 1), stack(PEER_MAC, 2));
+    assert!(peer.bind_udp(53));
+    let to = SocketAddr::from((PEER, 53));
+    own.send_udp(ANY, to, b"who are you", NOW).unwrap();
+    talk(&mut own, &mut peer, &mut Taken::default());
+    let room = own.config().queue;
+    for _ in 1..room {
+        own.send_udp(ANY, to, b"x", NOW).unwrap();
+    }
+    let sent = own.send_udp(ANY, to, &[0; 2000], NOW);
+    assert_eq!(sent, Err(SendError::Full));
+    assert_eq!(own.send_udp(ANY, to, b"x", NOW), Ok(()));
+    let mut frames = 0;
+    while own.poll_transmit(NOW).is_some() {
+        frames += 1;
+    }
+    assert_eq!(frames, room);
+}
+
+#[test]
+fn whether_a_datagram_would_leave_is_known_before() {
+    let (mut own, mut peer) = (stack(OWN_MAC, 1), stack(PEER_MAC, 2));
+    let (here, there) = (IpAddr::V4(OWN), IpAddr::V4(PEER));
+    assert_eq!(own.reach(here, here, NOW), Reach::Now, "it is ours");
+    let beyond = "2001::1".parse().unwrap();
+    assert_eq!(own.reach(IpAddr::V6(OWN6), beyond, NOW), Reach::Nowhere);
+    let Reach::Asking { since, room } = own.reach(here, there, NOW) else {
+        panic!("nobody has told");
+    };
+    assert_eq!(since, NOW);
+    for left in (0..room).rev() {
+        let to = SocketAddr::new(there, 53);
+        own.send_udp(ANY, to, b"x", NOW).unwrap();
+        let room = own.reach(here, there, NOW + Duration::from_millis(1));
+        assert_eq!(room, Reach::Asking { since, room: left });
+    }
+    talk(&mut own, &mut peer, &mut Taken::default());
+    assert_eq!(own.reach(here, there, NOW), Reach::Now);
 }
 
 /// RFC 1122 section 4.1.3.1, RFC 4443 section 3.1.
@@ -213,9 +302,16 @@ fn datagrams_arrive_over_both_versions() {
 fn a_port_without_an_owner_is_reported() {
     for remote in [IpAddr::V4(PEER), IpAddr::V6(PEER6)] {
         let (mut own, mut peer) = (stack(OWN_MAC, 1), stack(PEER_MAC, 2));
-        own.send_udp(9, SocketAddr::new(remote, 53), b"question", NOW)
+        own.send_udp(ANY, SocketAddr::new(remote, 53), b"question", NOW)
             .unwrap();
-        let frames = talk(&mut own, &mut peer, &mut Taken::default());
+        let mut taken = Taken::default();
+        let frames = talk(&mut own, &mut peer, &mut taken);
+        let sender = match remote {
+            IpAddr::V4(_) => IpAddr::V4(OWN),
+            IpAddr::V6(_) => IpAddr::V6(OWN6),
+        };
+        let ends = [(sender, 9), (remote, 53)].map(SocketAddr::from);
+        assert_eq!(taken.1, [(ends[0], ends[1])], "its sender is told");
         let error = frames.last().unwrap();
         let at = if remote.is_ipv4() { 34 } else { 54 };
         let expected = if remote.is_ipv4() { [3, 3] } else { [1, 4] };
@@ -536,7 +632,7 @@ fn loop_back(own: &mut Stack) {
 fn datagrams_and_echoes_to_ones_own_address_are_looped() {
     let mut own = stack(OWN_MAC, 1);
     own.bind_udp(53);
-    own.send_udp(9, SocketAddr::from((OWN, 53)), b"self", NOW)
+    own.send_udp(ANY, SocketAddr::from((OWN, 53)), b"self", NOW)
         .unwrap();
     let frame = own.poll_transmit(NOW).unwrap();
     assert!(frame.looped);
@@ -562,7 +658,7 @@ fn a_busy_connection_confirms_its_neighbour() {
             if busy {
                 own.command(id, |connection| connection.write(100));
             } else {
-                own.send_udp(9, SocketAddr::from((PEER, 53)), b"", now)
+                own.send_udp(ANY, SocketAddr::from((PEER, 53)), b"", now)
                     .unwrap();
             }
             for _ in 0..3 {

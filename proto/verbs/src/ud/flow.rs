@@ -73,6 +73,16 @@ impl Flow {
         Some(self.sent)
     }
 
+    /// Datagrams of that weight, the last ones, have not left after all. If one of them asked for credit the next one
+    /// asks anew.
+    pub fn take_back(&mut self, weight: u32) {
+        self.sent = self.sent.wrapping_sub(weight);
+        let has_asked_beyond = (self.sent.wrapping_sub(self.asked) as i32) < 0;
+        if has_asked_beyond {
+            self.asked = self.sent.wrapping_sub(self.window);
+        }
+    }
+
     /// The other socket has read up to `mark`; its receive buffer has `room` octets. Marks that
     /// were never sent are ignored.
     pub fn grant(&mut self, mark: u32, room: u32) {
@@ -158,6 +168,24 @@ mod tests {
             fill(&mut flow, 100_000).0,
             (WINDOW_MAX_OCTETS / weight(64)) as usize + 1
         );
+    }
+
+    /// A socket that takes nothing is tried again and again: the same datagrams are under way once, and ask once more.
+    #[test]
+    fn what_has_not_left_is_not_under_way() {
+        let mut flow = Flow::default();
+        let quarter = WINDOW_INITIAL_OCTETS / 4;
+        assert_eq!(flow.send(1), None);
+        flow.take_back(1);
+        for _ in 0..1000 {
+            assert_eq!(flow.send(quarter), Some(quarter));
+            assert_eq!(flow.send(1), None);
+            flow.take_back(quarter + 1);
+            assert_eq!(flow.under_way(), 0);
+        }
+        assert_eq!(flow.send(quarter), Some(quarter));
+        flow.grant(quarter, 0);
+        assert_eq!(flow.under_way(), 0);
     }
 
     #[test]

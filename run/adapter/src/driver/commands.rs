@@ -22,7 +22,7 @@ use super::table::{Closed, Conn, Incoming, Key};
 /// 40 ms, and a message is complete when its memory is the program's again.
 const SEGMENTS_COPIED: usize = 2;
 
-fn failed(errno: i32) -> io::Error {
+pub(super) fn failed(errno: i32) -> io::Error {
     io::Error::from_raw_os_error(errno)
 }
 
@@ -31,10 +31,7 @@ impl State {
 
     /// Holds an address; port 0 takes a free one. With `v6_only` all addresses of IPv6 are those alone.
     pub fn bind(&mut self, addr: SocketAddr, v6_only: bool) -> io::Result<(Holder, SocketAddr)> {
-        let ours = self.stack.addresses().any(|(own, _)| own == addr.ip());
-        if !ours && !addr.ip().is_unspecified() {
-            return Err(failed(libc::EADDRNOTAVAIL));
-        }
+        self.check_is_ours(addr.ip())?;
         let held = self.ports.hold(addr, v6_only);
         held.ok_or(failed(libc::EADDRINUSE))
     }

@@ -5,8 +5,10 @@
 //! | `state.rs` | the loop: frames in, events, deadlines |
 //! | `transmit.rs` | frames out |
 //! | `commands.rs` | what carriers and listeners ask |
+//! | `datagrams.rs` | ports for datagrams |
 //! | `handing_over.rs` | octets for who places them |
 //! | `table.rs` | connections beside the stack |
+//! | `looking.rs` | threads that look again and again |
 //! | `outgoing.rs` | what was taken to send, copied or referred to |
 //! | `windows.rs` | what receive windows promise |
 //! | `policies.rs` | how each connection sends |
@@ -17,7 +19,9 @@
 //! of what is ready and of its timers.
 
 mod commands;
+mod datagrams;
 mod handing_over;
+mod looking;
 mod outgoing;
 mod policies;
 mod ports;

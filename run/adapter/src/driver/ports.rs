@@ -62,7 +62,7 @@ impl Place {
 
 /// Where a listener listens is where a connection has come. All addresses of IPv6 alone are not among the places of a
 /// listener: it has each of them.
-fn fits(listens: SocketAddr, local: SocketAddr) -> bool {
+pub(super) fn fits(listens: SocketAddr, local: SocketAddr) -> bool {
     let [one, other] = [listens, local].map(|addr| Place {
         addr,
         v6_only: false,

@@ -73,7 +73,7 @@ impl State {
                 frames_in: self.counters.frames_in,
                 frames_out: self.counters.frames_out,
                 frames_lost: self.counters.frames_lost,
-                dropped: self.showing.dropped,
+                dropped: self.showing.dropped + self.table.inboxes.dropped,
             });
         }
         for conn in self.table.conns() {

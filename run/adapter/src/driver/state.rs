@@ -27,8 +27,6 @@ const FRAMES_OF_A_TURN_MAX: usize = 64;
 const OCTETS_OF_A_TURN_MAX: usize = 512 << 10;
 /// Octets of the largest frame that a link shows.
 const FRAME_MAX: usize = 64 << 10;
-/// Looks at a link without frames between two looks at the clock.
-const LOOKS_BETWEEN_CLOCKS: u32 = 64;
 /// A link without frames is asked so often whether its interface is still there: it takes a system call, and frames
 /// that come meanwhile wait for its end. Who is woken for an interface that went away may come by in vain so long.
 const ASK_LINK_EVERY: Duration = Duration::from_millis(1);
@@ -66,7 +64,8 @@ pub(crate) struct State {
     pub(super) looped: VecDeque<Vec<u8>>,
     /// The interface is gone.
     gone: bool,
-    looks: u32,
+    /// Looks of threads that poll.
+    pub(super) looks: u32,
     /// When a link without frames is asked next whether its interface is there.
     asks_link_at: Duration,
     alarm: Option<Arc<dyn Alarm>>,
@@ -121,19 +120,6 @@ impl State {
         let now = self.now();
         self.receive(now);
         self.turn(now);
-    }
-
-    /// The same for a thread that looks again and again, about to look at one connection. Costs little where no frame
-    /// is there.
-    #[inline]
-    pub fn look(&mut self, at: Key) {
-        self.looks = self.looks.wrapping_add(1);
-        if !self.link.may_have_frame() && !self.looks.is_multiple_of(LOOKS_BETWEEN_CLOCKS) {
-            return;
-        }
-        self.table.at = Some(at);
-        self.run();
-        self.table.at = None;
     }
 
     fn receive(&mut self, now: Duration) {

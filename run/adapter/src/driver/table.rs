@@ -9,6 +9,7 @@ use weft_inet::tcp::connection::Reason;
 use weft_inet::tcp::receive_buffer::ReceiveBuffer;
 use weft_inet::tcp::{ConnectionId, Placement, Tuple};
 
+use super::datagrams::Inboxes;
 use super::outgoing::Outgoing;
 
 /// Octets that a connection takes to send before the peer has acknowledged any, where it is one of few: what the window
@@ -187,6 +188,8 @@ pub(super) struct Table {
     by_slot: Vec<Option<(ConnectionId, Key)>>,
     /// Octets that an incoming connection's buffer may come to.
     pub window: usize,
+    /// Datagrams that arrived, by port.
+    pub inboxes: Inboxes,
     /// The connection that whoever holds the lock is about to look at: it need not be told of.
     pub at: Option<Key>,
 }
@@ -255,7 +258,7 @@ impl Table {
     }
 }
 
-/// Octets that arrive wait at their connection.
+/// Octets that arrive wait at their connection, datagrams at their port.
 impl weft_inet::stack::Sink for Table {
     fn place(&mut self, connection: ConnectionId, placement: &Placement, payload: &[u8]) {
         let key = match self.find(connection) {
@@ -287,5 +290,11 @@ impl weft_inet::stack::Sink for Table {
         }
     }
 
-    fn datagram(&mut self, _local: SocketAddr, _remote: SocketAddr, _payload: &[u8]) {}
+    fn datagram(&mut self, local: SocketAddr, remote: SocketAddr, payload: &[u8]) {
+        self.inboxes.push(local, remote, payload);
+    }
+
+    fn refused(&mut self, local: SocketAddr, remote: SocketAddr) {
+        self.inboxes.refuse(local, remote);
+    }
 }

@@ -14,8 +14,8 @@ use std::time::Duration;
 use weft_adapter::faulty::{Faults, Faulty};
 use weft_adapter::{cable, Driver, Inline, Interface, Link};
 use weft_engine::carrier::{
-    Bound, Carrier, Drive, Gather, Interest, Listener, Network, Pieces, Readiness, Registered,
-    Scatter, SocketOptions, Source, Transfer,
+    Bound, Carrier, DatagramSocket, Drive, Gather, Interest, Listener, Network, Pieces, Readiness,
+    Received, Registered, Scatter, SocketOptions, Source, Transfer,
 };
 use weft_engine::settings::TransportRules;
 use weft_engine::stats::PathRow;
@@ -70,12 +70,18 @@ pub fn network_of(
             rules: rules.clone(),
         };
         let link = made_of(last, link);
-        let driver = Driver::new(interface, link).unwrap();
-        Inline::new(vec![driver], Vec::new())
+        Driver::new(interface, link).unwrap()
+    };
+    let (connects, listens) = (host(1, one), host(2, other));
+    let network = |drivers: &[&Arc<Driver>]| {
+        let drivers = drivers.iter().map(|driver| Arc::clone(driver)).collect();
+        Inline::new(drivers, Vec::new())
     };
     Arc::new(Hosts {
-        connects: host(1, one),
-        listens: host(2, other),
+        // Of two drivers that lead to the same network the last one is taken.
+        both: network(&[&listens, &connects]),
+        connects: network(&[&connects]),
+        listens: network(&[&listens]),
     })
 }
 
@@ -83,6 +89,7 @@ pub fn network_of(
 struct Hosts {
     connects: Inline,
     listens: Inline,
+    both: Inline,
 }
 
 /// The listening host's address of the same version.
@@ -93,6 +100,14 @@ fn there(addr: SocketAddr) -> SocketAddr {
         IpAddr::V6(_) => "fd77::2".parse().unwrap(),
     };
     SocketAddr::new(ip, addr.port())
+}
+
+/// The connecting host's address of the same version.
+fn from_here(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(_) => Ipv4Addr::new(10, 77, 0, 1).into(),
+        IpAddr::V6(_) => "fd77::1".parse().unwrap(),
+    }
 }
 
 /// This machine's address of the same version.
@@ -128,6 +143,19 @@ impl Network for Hosts {
     fn connect(&self, peer: SocketAddr, options: &SocketOptions) -> io::Result<Box<dyn Carrier>> {
         let carrier = self.connects.connect(there(peer), options)?;
         Ok(ending(carrier, Some(peer)))
+    }
+
+    fn datagrams(
+        &self,
+        addr: SocketAddr,
+        options: &SocketOptions,
+        many: Option<usize>,
+    ) -> io::Result<Box<dyn DatagramSocket>> {
+        let socket = match addr.ip().is_unspecified() {
+            true => self.both.datagrams(addr, options, many)?,
+            false => self.listens.datagrams(there(addr), options, many)?,
+        };
+        Ok(Box::new(Datagrams(socket)))
     }
 
     fn source_towards(&self, peer: SocketAddr) -> io::Result<SocketAddr> {
@@ -173,11 +201,7 @@ impl Bound for Held {
             let carrier = self.bound.connect(there(peer))?;
             return Ok(ending(carrier, Some(peer)));
         }
-        let from = match there(peer).ip() {
-            IpAddr::V4(_) => Ipv4Addr::new(10, 77, 0, 1).into(),
-            IpAddr::V6(_) => "fd77::1".parse::<IpAddr>().unwrap(),
-        };
-        let from = SocketAddr::new(from, self.local.port());
+        let from = SocketAddr::new(from_here(peer.ip()), self.local.port());
         let bound = self.connects.bind(from, &self.options)?;
         Ok(ending(bound.connect(there(peer))?, Some(peer)))
     }
@@ -305,5 +329,64 @@ impl Carrier for Ending {
 
     fn peer_addr(&self) -> io::Result<SocketAddr> {
         Ok(self.peer)
+    }
+}
+
+/// A socket for datagrams of both hosts: what it sends crosses the cable.
+#[derive(Debug)]
+struct Datagrams(Box<dyn DatagramSocket>);
+
+impl Source for Datagrams {
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.0.descriptor()
+    }
+
+    fn wait_for(&self, interest: Interest, readiness: &Readiness) {
+        self.0.wait_for(interest, readiness);
+    }
+}
+
+impl DatagramSocket for Datagrams {
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        let local = self.0.local_addr()?;
+        match local.ip().is_unspecified() {
+            true => Ok(local),
+            false => Ok(here(local)),
+        }
+    }
+
+    fn connect(&self, peer: SocketAddr) -> io::Result<()> {
+        self.0.connect(there(peer))
+    }
+
+    fn send(
+        &self,
+        list: &Gather<'_>,
+        from: IpAddr,
+        to: SocketAddr,
+        segment: Option<u16>,
+    ) -> io::Result<()> {
+        // The listening host answers from its own address.
+        let other = there(to);
+        let listens = self.0.local_addr()?.ip() == other.ip();
+        let (from, to) = match listens {
+            true => (other.ip(), SocketAddr::new(from_here(from), to.port())),
+            false => (from_here(from), other),
+        };
+        self.0.send(list, from, to, segment)
+    }
+
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
+        let received = self.0.receive(buffer)?;
+        let to = here(SocketAddr::new(received.to, 0)).ip();
+        Ok(Received {
+            from: here(received.from),
+            to,
+            ..received
+        })
+    }
+
+    fn room(&self, at: IpAddr) -> u32 {
+        self.0.room(from_here(at))
     }
 }

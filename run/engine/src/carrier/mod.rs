@@ -1,9 +1,10 @@
 //! What carries a queue pair's octets: the seam between the engine and a transport.
 //!
 //! A queue pair needs an ordered stream of octets and never learns which. [`Network`] makes connections, [`Listener`]
-//! takes them, [`Carrier`] is one. The kernel's TCP is the first ([`tcp`]); [`memory`] is a network within one process,
-//! which tests run over. The engine is given its network when it starts. Whatever network it is, two processes of one
-//! machine may have rings beside a connection of theirs ([`same_host`]).
+//! takes them, [`Carrier`] is one; datagrams go by a [`DatagramSocket`]. The kernel's TCP and UDP are the first
+//! ([`tcp`], [`udp`]); [`memory`] is a network within one process, which tests run over. The engine is given its
+//! network when it starts. Whatever network it is, two processes of one machine may have rings beside a connection of
+//! theirs ([`same_host`]).
 //!
 //! All of them can be used by several threads: their callers hold a lock (the id's, the queue pair's), but readiness
 //! comes from elsewhere.
@@ -13,6 +14,7 @@ pub mod memory;
 mod pieces;
 pub mod same_host;
 pub mod tcp;
+pub mod udp;
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -28,7 +30,9 @@ pub use weft_os::mem::Registered;
 pub use weft_os::net::{SocketOptions, Transfer};
 pub use weft_os::poll::Interest;
 pub use weft_os::rings::{RingsToShare, SharedRings};
+pub use weft_os::udp::Received;
 use weft_settings::transport::Policy;
+pub use weft_verbs::ud::flow::weight as datagram_weight;
 
 pub use crate::progress::{Alarm, Drive, Readiness, Source};
 use crate::stats::PathRow;
@@ -196,6 +200,48 @@ pub trait Listener: Source {
     fn has_waiting(&self) -> bool;
 }
 
+/// A port that datagrams are sent and received by, at one address or at all.
+pub trait DatagramSocket: Source + Sync {
+    /// The address it is bound to; once it is connected, the one that its datagrams come from.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn local_addr(&self) -> io::Result<SocketAddr>;
+
+    /// From now on it receives from `peer` only, and may hear of it when nobody has that port.
+    ///
+    /// # Errors
+    /// There is no route, or the socket is of the other version.
+    fn connect(&self, peer: SocketAddr) -> io::Result<()>;
+
+    /// Sends a list from an address of this end: as one datagram, or as datagrams of `segment` octets and a last one of
+    /// what is left.
+    ///
+    /// # Errors
+    /// Nothing was sent then. `WouldBlock`: the buffer is full, and [`Source::wait_for`] tells when it is not;
+    /// `EINPROGRESS`: the way to the destination is being found, and a millisecond later it may be; `EFAULT`: memory in
+    /// the list is not mapped; `EINVAL`, `EMSGSIZE` or `EIO` with a `segment`: not in one call. With any other error
+    /// the datagrams cannot be delivered.
+    fn send(
+        &self,
+        list: &Gather<'_>,
+        from: IpAddr,
+        to: SocketAddr,
+        segment: Option<u16>,
+    ) -> io::Result<()>;
+
+    /// Receives what came first: a datagram, or several of one length from one sender. What does not fit the buffer is
+    /// cut off.
+    ///
+    /// # Errors
+    /// `WouldBlock` when there is nothing; `ConnectionRefused` when nobody has the port that it is connected to.
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<Received>;
+
+    /// Octets that may wait to be received at one of its addresses, as the kernel counts them
+    /// ([`datagram_weight`]).
+    fn room(&self, at: IpAddr) -> u32;
+}
+
 /// A local address that is held.
 pub trait Bound: Debug + Send {
     /// The address.
@@ -227,6 +273,21 @@ pub trait Network: Debug + Send + Sync {
     /// # Errors
     /// Refused at once.
     fn connect(&self, peer: SocketAddr, options: &SocketOptions) -> io::Result<Box<dyn Carrier>>;
+
+    /// Holds a port for datagrams at a local address, or where that is unspecified at all of its version; port 0 takes
+    /// an ephemeral port. Where `many` are expected, it is the octets that its buffers are to have, and several
+    /// datagrams may be received at a time.
+    ///
+    /// # Errors
+    /// The address is taken, not this network's, or not allowed.
+    fn datagrams(
+        &self,
+        addr: SocketAddr,
+        options: &SocketOptions,
+        many: Option<usize>,
+    ) -> io::Result<Box<dyn DatagramSocket>> {
+        udp::bind(addr, options, many)
+    }
 
     /// The local address that would be used towards `peer`.
     ///

@@ -3,16 +3,14 @@
 use std::io;
 use std::net::SocketAddr;
 
-use weft_os::udp::UdpSocket;
-
 use super::Service;
-use crate::carrier::{self, Network, SocketOptions};
+use crate::carrier::{self, DatagramSocket, Network, SocketOptions};
 
 /// A socket that is bound, of the kind that the id's service takes.
 #[derive(Debug)]
 pub(super) enum Bound {
     Stream(Box<dyn carrier::Bound>),
-    Datagrams(UdpSocket, SocketAddr),
+    Datagrams(Box<dyn DatagramSocket>, SocketAddr),
 }
 
 impl Bound {
@@ -26,7 +24,7 @@ impl Bound {
         match service {
             Service::Stream => Ok(Bound::Stream(network.bind(addr, options)?)),
             Service::Datagrams => {
-                let socket = UdpSocket::bind_to(addr, options)?;
+                let socket = network.datagrams(addr, options, None)?;
                 let local = socket.local_addr()?;
                 Ok(Bound::Datagrams(socket, local))
             }

@@ -46,7 +46,7 @@ use crate::error::Error;
 pub(crate) use handler::Handler;
 pub use id::Id;
 pub(crate) use newcomers::{Newcomers, Shed};
-pub use sidr::{UdPeer, QKEY};
+pub use sidr::{UdPeer, QKEY, REPLY_OCTETS_MAX, REQUEST_OCTETS_MAX};
 
 /// Most octets of private data a connection carries in each direction with IRD/ORD negotiation
 /// (RFC 6581 section 9).

@@ -9,17 +9,17 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use weft_os::lists::Gather;
 use weft_os::poll::Interest;
-use weft_os::udp::UdpSocket;
 use weft_verbs::sidr::requester::{Outcome, Requester};
 use weft_verbs::sidr::responder::{Action, RequestKey, Responder};
 use weft_verbs::sidr::{TooLong, Verdict, MESSAGE_MOST};
 use weft_verbs::types::QpState;
 
-pub use weft_verbs::sidr::QKEY;
+pub use weft_verbs::sidr::{QKEY, REPLY_OCTETS_MAX, REQUEST_OCTETS_MAX};
 
 use super::bound::Bound;
 use super::id::{Id, Phase, BACKLOG};
 use super::{Event, EventKind, Service};
+use crate::carrier::DatagramSocket;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::progress::Token;
@@ -52,7 +52,7 @@ pub struct UdPeer {
 /// What a listener of datagrams shares with the requests that its program has not answered.
 #[derive(Debug)]
 pub(super) struct Desk {
-    socket: UdpSocket,
+    socket: Box<dyn DatagramSocket>,
     answerer: Mutex<Responder>,
     /// Who holds it receives.
     inbox: Mutex<[u8; MESSAGE_MOST + 1]>,
@@ -70,7 +70,7 @@ pub(super) struct Asked {
 /// A lookup under way.
 #[derive(Debug)]
 pub(super) struct Asking {
-    socket: UdpSocket,
+    socket: Box<dyn DatagramSocket>,
     token: Token,
     asker: Requester,
     ends: (SocketAddr, SocketAddr),
@@ -83,7 +83,7 @@ impl Asking {
     fn go_on(&mut self, engine: &Engine) {
         if let Some(octets) = self.asker.poll_transmit() {
             let (local, peer) = self.ends;
-            send(&self.socket, &octets, local.ip(), peer);
+            send(&*self.socket, &octets, local.ip(), peer);
         }
         let deadline = self.asker.deadline();
         if let (Some(at), true) = (deadline, deadline != self.called_at) {
@@ -93,13 +93,13 @@ impl Asking {
     }
 
     pub(super) fn end(&self, engine: &Engine) {
-        engine.progress.remove(&self.socket, self.token);
+        engine.progress.remove_source(&*self.socket, self.token);
     }
 }
 
 impl Desk {
     pub(super) fn end(&self, token: Token, engine: &Engine) {
-        engine.progress.remove(&self.socket, token);
+        engine.progress.remove_source(&*self.socket, token);
     }
 }
 
@@ -111,7 +111,7 @@ impl Asked {
             answerer.answer(self.key, verdict, private_data, engine.now())
         };
         let octets = octets.map_err(too_long)?;
-        send(&self.desk.socket, &octets, self.to, self.key.from);
+        send(&*self.desk.socket, &octets, self.to, self.key.from);
         Ok(())
     }
 
@@ -127,7 +127,7 @@ fn too_long(_: TooLong) -> Error {
 }
 
 /// Sends a message. One that is lost is like any other lost datagram: the client asks again.
-fn send(socket: &UdpSocket, octets: &[u8], from: IpAddr, to: SocketAddr) {
+fn send(socket: &dyn DatagramSocket, octets: &[u8], from: IpAddr, to: SocketAddr) {
     let mut list = Gather::default();
     list.push(octets);
     if let Err(error) = socket.send(&list, from, to, None) {
@@ -199,7 +199,10 @@ impl Id {
         inner.phase = Phase::Disconnected;
         let opened = match bound {
             Some(Bound::Datagrams(socket, _)) => Ok(socket),
-            _ => UdpSocket::bind_to(any_towards(peer), &inner.options),
+            _ => {
+                let network = &self.engine.network;
+                network.datagrams(any_towards(peer), &inner.options, None)
+            }
         };
         let connected = opened.and_then(|socket| {
             socket.connect(peer)?;
@@ -219,7 +222,7 @@ impl Id {
         let token = self
             .engine
             .progress
-            .add(&socket, self.arc()?, Interest::Read)?;
+            .add_source(&*socket, self.arc()?, Interest::Read)?;
         let mut asking = Asking {
             socket,
             token,
@@ -297,7 +300,7 @@ impl Id {
     /// Begins to take requests on a bound socket.
     pub(super) fn listen_for_lookups(
         &self,
-        socket: UdpSocket,
+        socket: Box<dyn DatagramSocket>,
         backlog: i32,
     ) -> Result<Phase, Error> {
         let backlog = if backlog <= 0 { BACKLOG } else { backlog };
@@ -307,7 +310,7 @@ impl Id {
         let token = self
             .engine
             .progress
-            .add(&socket, self.arc()?, Interest::Read)?;
+            .add_source(&*socket, self.arc()?, Interest::Read)?;
         // As many as a listener for connections takes.
         let most = backlog.min(BACKLOG) as usize * 2;
         let desk = Arc::new(Desk {
@@ -339,7 +342,7 @@ impl Id {
                     crate::debug!("{} sent what is no lookup", received.from);
                     self.engine.stats.add(Total::DatagramsDropped, 1);
                 }
-                Action::Send(octets) => send(&desk.socket, &octets, received.to, received.from),
+                Action::Send(octets) => send(&*desk.socket, &octets, received.to, received.from),
                 Action::Tell(key, private_data) => {
                     let asked = Asked {
                         desk: desk.clone(),

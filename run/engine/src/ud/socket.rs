@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -11,13 +11,14 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use weft_os::lists::{Gather, LIST_MAX};
 use weft_os::poll::Interest;
-use weft_os::udp::{Received, UdpSocket, RECEIVED_OCTETS_MAX};
+use weft_os::udp::RECEIVED_OCTETS_MAX;
 use weft_verbs::types::{Payload, QpNumber};
 use weft_verbs::ud::flow::{weight, Flow};
 use weft_verbs::ud::header::{Header, Message, HEADER_LEN};
 use weft_verbs::ud::{Arrival, Debt, UdQp as Machine};
 
 use super::UdQp;
+use crate::carrier::{DatagramSocket, Network, Received, SocketOptions};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::host::EngineHost;
@@ -35,6 +36,8 @@ const SOCKET_BUFFER_OCTETS: usize = 4 << 20;
 const TURNS_IN_A_ROW_MAX: usize = 4;
 /// Other sockets that are remembered; beyond that all are forgotten, and start anew.
 const PEERS_MAX: usize = 4096;
+/// A destination to which the way is being found is tried again after so long.
+const TRY_AGAIN_AFTER: Duration = Duration::from_millis(1);
 
 /// The sockets of the process, by the port whose queue pairs they serve.
 #[derive(Debug, Default)]
@@ -55,11 +58,11 @@ impl Sockets {
     }
 }
 
-/// A UDP socket of the process.
+/// A port of the process's for datagrams.
 #[derive(Debug)]
 pub(super) struct UdSocket {
     engine: Arc<Engine>,
-    socket: UdpSocket,
+    socket: Box<dyn DatagramSocket>,
     token: OnceLock<Token>,
     queue_pairs: RwLock<HashMap<u32, Weak<UdQp>>>,
     /// Who holds it receives.
@@ -74,6 +77,8 @@ struct Sending {
     waiting: Vec<Arc<UdQp>>,
     /// The socket's own buffer is full.
     full: bool,
+    /// Some of those who wait are called again then: the way to where they send is being found.
+    tries_again: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -110,14 +115,16 @@ struct Batch {
     to: SocketAddr,
 }
 
-/// How a call to the kernel ended.
+/// How a call to the socket ended.
 enum Handed {
-    /// It has the datagrams, or they cannot be delivered.
+    /// The network has the datagrams, or they cannot be delivered.
     Taken,
     Full,
     Memory,
     /// Not in one call.
     TooLong,
+    /// The way to the destination is being found.
+    NotYet,
 }
 
 impl UdSocket {
@@ -125,15 +132,16 @@ impl UdSocket {
     fn open(port: u16, engine: &Arc<Engine>) -> Result<Arc<UdSocket>, Error> {
         let socket = Arc::new(UdSocket {
             engine: engine.clone(),
-            socket: UdpSocket::bind(port, SOCKET_BUFFER_OCTETS)?,
+            socket: bind(port, &*engine.network)?,
             token: OnceLock::new(),
             queue_pairs: RwLock::new(HashMap::new()),
             inbox: Mutex::new(vec![0; RECEIVED_OCTETS_MAX]),
             sending: Mutex::new(Sending::default()),
         });
+        let member = socket.clone();
         let token = engine
             .progress
-            .add(&socket.socket, socket.clone(), Interest::Read)?;
+            .add_source(&*socket.socket, member, Interest::Read)?;
         let _ = socket.token.set(token);
         Ok(socket)
     }
@@ -223,7 +231,7 @@ impl UdSocket {
     pub(super) fn send_credit(&self, debt: Debt) {
         let octets = Header::Credit {
             mark: debt.mark,
-            room: self.socket.room(),
+            room: self.socket.room(debt.from),
         }
         .encode();
         let mut list = Gather::default();
@@ -258,12 +266,12 @@ impl UdSocket {
         resume(waiting);
     }
 
-    /// Credit may not have come in time.
+    /// Credit may not have come in time; what waits for its way may have it.
     fn handle_timer(&self) {
         let now = self.engine.now();
         let waiting = {
             let mut sending = self.sending.lock();
-            let mut expired = false;
+            let mut expired = sending.tries_again.take_if(|at| *at <= now).is_some();
             for peer in sending.peers.values_mut() {
                 expired |= peer.flow.expire(now);
             }
@@ -277,7 +285,8 @@ impl UdSocket {
 
     fn set_interest(&self, interest: Interest) {
         if let Some(token) = self.token.get() {
-            let _ = self.engine.progress.change(&self.socket, *token, interest);
+            let progress = &self.engine.progress;
+            let _ = progress.change_source(&*self.socket, *token, interest);
         }
     }
 
@@ -299,7 +308,8 @@ impl UdSocket {
                     machine.sent(batch.count, host);
                     return Step::Sent(batch.count);
                 }
-                Handed::Full => return self.wait_for_room(qp),
+                Handed::Full => return self.wait_for_room(qp, machine, &batch, 0),
+                Handed::NotYet => return self.try_again(qp, machine, &batch, 0),
                 Handed::TooLong => {
                     let mut sending = self.sending.lock();
                     let peer = sending.peers.entry(batch.to).or_default();
@@ -313,7 +323,8 @@ impl UdSocket {
             // What was sent before is no longer in front.
             match self.hand_over(&batch, at..at + 1, machine, host) {
                 Handed::Taken | Handed::TooLong => machine.sent(1, host),
-                Handed::Full => return self.wait_for_room(qp),
+                Handed::Full => return self.wait_for_room(qp, machine, &batch, at),
+                Handed::NotYet => return self.try_again(qp, machine, &batch, at),
                 Handed::Memory => {
                     machine.fail_front(host);
                     return Step::Nothing;
@@ -389,15 +400,28 @@ impl UdSocket {
         }
     }
 
-    fn wait_for_room(&self, qp: &UdQp) -> Step {
+    fn wait_for_room(&self, qp: &UdQp, machine: &Machine, batch: &Batch, sent: usize) -> Step {
         let mut sending = self.sending.lock();
+        sending.take_back(machine, batch, sent);
         sending.wait(qp);
         sending.full = true;
         self.set_interest(Interest::ReadWrite);
         Step::Nothing
     }
 
-    /// Gives the kernel some of a batch, the first of which is the first that waits.
+    fn try_again(&self, qp: &UdQp, machine: &Machine, batch: &Batch, sent: usize) -> Step {
+        let at = self.engine.now() + TRY_AGAIN_AFTER;
+        let mut sending = self.sending.lock();
+        sending.take_back(machine, batch, sent);
+        sending.wait(qp);
+        if sending.tries_again.is_none() {
+            sending.tries_again = Some(at);
+            self.call_at(at);
+        }
+        Step::Nothing
+    }
+
+    /// Gives the socket some of a batch, the first of which is the first that waits.
     fn hand_over(
         &self,
         batch: &Batch,
@@ -448,6 +472,15 @@ impl Member for UdSocket {
 }
 
 impl Sending {
+    /// Of a batch only the first `sent` datagrams have left: the others, which still wait, are not under way.
+    fn take_back(&mut self, machine: &Machine, batch: &Batch, sent: usize) {
+        let left = (0..batch.count - sent).filter_map(|ahead| machine.waiting(ahead));
+        let weight = left.map(|datagram| weight(datagram.len)).sum();
+        if let Some(peer) = self.peers.get_mut(&batch.to) {
+            peer.flow.take_back(weight);
+        }
+    }
+
     /// A queue pair waits; true when that is news.
     fn wait(&mut self, qp: &UdQp) -> bool {
         let news = !qp.waits.swap(true, Ordering::AcqRel);
@@ -456,6 +489,19 @@ impl Sending {
         }
         news
     }
+}
+
+/// A port on all addresses, of both versions where the machine has both.
+fn bind(port: u16, network: &dyn Network) -> io::Result<Box<dyn DatagramSocket>> {
+    let options = SocketOptions {
+        v6_only: Some(false),
+        ..SocketOptions::default()
+    };
+    let bind = |ip: IpAddr| {
+        let addr = SocketAddr::new(ip, port);
+        network.datagrams(addr, &options, Some(SOCKET_BUFFER_OCTETS))
+    };
+    bind(Ipv6Addr::UNSPECIFIED.into()).or_else(|_| bind(Ipv4Addr::UNSPECIFIED.into()))
 }
 
 fn resume(waiting: Vec<Arc<UdQp>>) {
@@ -492,8 +538,10 @@ fn of_error(error: &io::Error, to: SocketAddr, segmented: bool) -> Handed {
     const EFAULT: i32 = 14;
     const EMSGSIZE: i32 = 90;
     const EIO: i32 = 5;
+    const EINPROGRESS: i32 = 115;
     match error.raw_os_error() {
         _ if error.kind() == io::ErrorKind::WouldBlock => Handed::Full,
+        Some(EINPROGRESS) => Handed::NotYet,
         Some(EFAULT) => Handed::Memory,
         Some(EINVAL | EMSGSIZE | EIO) if segmented => Handed::TooLong,
         _ => {

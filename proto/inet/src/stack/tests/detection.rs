@@ -10,6 +10,8 @@ const SECOND: Duration = Duration::from_secs(1);
 const OWN_MAC: Mac = [2, 0, 0, 0, 0, 1];
 const PEER_MAC: Mac = [2, 0, 0, 0, 0, 2];
 const OWN: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
+/// From whatever address suits.
+const ANY: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 9);
 const PEER: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2);
 
 struct Nobody;
@@ -160,7 +162,7 @@ fn little_waits_for_an_address() {
     let mut own = stack(OWN_MAC, OWN, 1);
     let peer = SocketAddr::from((PEER, 9));
     for number in 0..100u8 {
-        own.send_udp(9, peer, &[number], START).unwrap();
+        own.send_udp(ANY, peer, &[number], START).unwrap();
     }
     sent(&mut own, START);
     let now = START + SECOND;
