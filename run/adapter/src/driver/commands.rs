@@ -13,6 +13,7 @@ use weft_inet::stack::ListenError;
 use weft_inet::tcp::{Backlog, ConnectError, Connection, Tuple};
 use weft_os::mem::Unmapped;
 
+use super::copies::Pool;
 use super::outgoing::Outgoing;
 use super::ports::{Holder, Queue};
 use super::state::State;
@@ -211,18 +212,21 @@ impl State {
 
     /// Takes octets to send.
     pub fn send(&mut self, key: Key, octets: &[u8]) -> Transfer {
-        self.take(key, octets.len(), &[], |outgoing, room, _| {
+        self.take(key, octets.len(), &[], |outgoing, pool, room, _| {
             let taken = octets.len().min(room);
-            outgoing.push(&octets[..taken]);
+            outgoing.push(&octets[..taken], pool);
             Ok(taken)
         })
     }
 
     /// Takes a list to send; of registered memory by reference what is not at its end.
     pub fn send_list(&mut self, key: Key, list: &Gather<'_>) -> Transfer {
-        self.take(key, list.octets(), list.cuts(), |outgoing, room, copied| {
-            outgoing.push_list(list, room, copied)
-        })
+        self.take(
+            key,
+            list.octets(),
+            list.cuts(),
+            |outgoing, pool, room, copied| outgoing.push_list(list, room, copied, pool),
+        )
     }
 
     /// Appends what `add` takes of so many `offered` octets, within the room there is; segments end at the `cuts`.
@@ -231,7 +235,7 @@ impl State {
         key: Key,
         offered: usize,
         cuts: &[usize],
-        add: impl FnOnce(&mut Outgoing, usize, usize) -> Result<usize, Unmapped>,
+        add: impl FnOnce(&mut Outgoing, &mut Pool, usize, usize) -> Result<usize, Unmapped>,
     ) -> Transfer {
         let (acknowledged, most) = (self.acknowledged(key), self.send_octets_max());
         let Some(conn) = self.table.get_mut(key) else {
@@ -248,7 +252,7 @@ impl State {
             return Transfer::WouldBlock;
         }
         let copied = SEGMENTS_COPIED * conn.mss as usize;
-        let Ok(taken) = add(&mut conn.outgoing, room, copied) else {
+        let Ok(taken) = add(&mut conn.outgoing, &mut self.pool, room, copied) else {
             return Transfer::Failed(failed(libc::EFAULT));
         };
         // Whoever had less taken than offered waits to be told, also where it was unmapped memory that ended it.

@@ -5,6 +5,7 @@
 //! | `state.rs` | the loop: frames in, events, deadlines |
 //! | `transmit.rs` | frames out |
 //! | `commands.rs` | what carriers and listeners ask |
+//! | `copies.rs` | memory for what was copied |
 //! | `datagrams.rs` | ports for datagrams |
 //! | `handing_over.rs` | octets for who places them |
 //! | `table.rs` | connections beside the stack |
@@ -19,6 +20,7 @@
 //! of what is ready and of its timers.
 
 mod commands;
+mod copies;
 mod datagrams;
 mod handing_over;
 mod looking;

@@ -1,15 +1,14 @@
 //! What a connection has taken to send, until the peer has it: copies, and parts of registered memory.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use weft_engine::carrier::{Gather, Registered, Run};
 use weft_os::mem::Unmapped;
 
-/// Copies of up to so many octets are put into one piece: a frame of 64 kB is then of few.
-const COPIED_TOGETHER_OCTETS_MAX: usize = 64 << 10;
-/// Room that a new piece begins with.
-const COPIED_OCTETS_MIN: usize = 4 << 10;
+use super::copies::{Copies, Place, Pool};
+
 /// Runs of registered memory below this are copied: a piece of its own costs more.
 const REFERRED_OCTETS_MIN: usize = 1 << 10;
 
@@ -17,12 +16,15 @@ const REFERRED_OCTETS_MIN: usize = 1 << 10;
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
     pieces: VecDeque<Piece>,
+    copies: Copies,
     /// Offset in the stream behind the last octet.
     end: u64,
     /// Pieces that refer to registered memory.
     referred: usize,
-    /// The buffer of a small copy that is over, for the next one.
-    spare: Vec<u8>,
+    /// Pieces that were released.
+    gone: u64,
+    /// The piece that was asked for last, of all that ever were: the next frame begins about there.
+    next: Cell<u64>,
 }
 
 #[derive(Debug)]
@@ -34,12 +36,14 @@ struct Piece {
 
 #[derive(Debug)]
 enum What {
-    Copied(Vec<u8>),
+    Copied(Place),
     Referred {
         memory: Registered,
         offset: u64,
         len: usize,
     },
+    /// It was referred to, and copied later.
+    Kept(Vec<u8>),
 }
 
 /// Octets of one piece.
@@ -56,8 +60,9 @@ pub(super) enum Part<'a> {
 impl Piece {
     fn len(&self) -> usize {
         match &self.what {
-            What::Copied(octets) => octets.len(),
+            What::Copied(place) => place.len as usize,
             What::Referred { len, .. } => *len,
+            What::Kept(octets) => octets.len(),
         }
     }
 
@@ -73,9 +78,23 @@ impl Outgoing {
     }
 
     /// Appends a copy.
-    pub fn push(&mut self, octets: &[u8]) {
-        self.room_for(octets.len()).extend_from_slice(octets);
-        self.end += octets.len() as u64;
+    pub fn push(&mut self, mut octets: &[u8], pool: &mut Pool) {
+        while !octets.is_empty() {
+            let place = self.copies.push(octets, pool);
+            octets = &octets[place.len as usize..];
+            self.push_copy(place);
+        }
+    }
+
+    fn push_copy(&mut self, place: Place) {
+        match self.pieces.back_mut().map(|last| &mut last.what) {
+            Some(What::Copied(last)) if place.follows(*last) => last.len += place.len,
+            _ => self.pieces.push_back(Piece {
+                offset: self.end,
+                what: What::Copied(place),
+            }),
+        }
+        self.end += u64::from(place.len);
     }
 
     /// Appends the first `most` octets of a list. The last `copied` of these are copied, and what is short; other
@@ -88,6 +107,7 @@ impl Outgoing {
         list: &Gather<'_>,
         most: usize,
         copied: usize,
+        pool: &mut Pool,
     ) -> Result<usize, Unmapped> {
         let all = list.octets().min(most);
         let referred = all.saturating_sub(copied);
@@ -97,7 +117,7 @@ impl Outgoing {
             let done = match run {
                 Run::Octets(octets) => {
                     let len = octets.len().min(left);
-                    self.push(&octets[..len]);
+                    self.push(&octets[..len], pool);
                     len
                 }
                 Run::Registered {
@@ -107,8 +127,9 @@ impl Outgoing {
                 } => {
                     let len = len.min(left);
                     let by_reference = len.min(referred.saturating_sub(taken));
-                    match self.push_registered(memory, offset, len, by_reference) {
-                        Ok(()) => len,
+                    match self.push_registered(memory, offset, len, by_reference, pool) {
+                        Ok(pushed) if pushed < len => return Ok(taken + pushed),
+                        Ok(_) => len,
                         Err(Unmapped) if taken > 0 => return Ok(taken),
                         Err(unmapped) => return Err(unmapped),
                     }
@@ -119,27 +140,24 @@ impl Outgoing {
         Ok(taken)
     }
 
+    /// Gives how many octets: fewer where memory that was to be copied is not mapped behind them.
     fn push_registered(
         &mut self,
         memory: &Registered,
         offset: u64,
         len: usize,
         by_reference: usize,
-    ) -> Result<(), Unmapped> {
-        let by_reference = match by_reference >= REFERRED_OCTETS_MIN {
-            true => by_reference,
-            false => 0,
-        };
-        if by_reference == 0 {
-            if len > 0 {
-                memory.append_to(offset, len, self.room_for(len))?;
-                self.end += len as u64;
-            }
-            return Ok(());
+        pool: &mut Pool,
+    ) -> Result<usize, Unmapped> {
+        if by_reference < REFERRED_OCTETS_MIN {
+            return self.push_copies(memory, offset, len, pool);
         }
         // What is copied may fail, and comes first.
-        let mut copy = Vec::new();
-        memory.append_to(offset + by_reference as u64, len - by_reference, &mut copy)?;
+        let (from, copied) = (offset + by_reference as u64, len - by_reference);
+        let copy = match copied {
+            0 => None,
+            _ => Some(self.copies.push_registered(memory, from, copied, pool)?),
+        };
         self.pieces.push_back(Piece {
             offset: self.end,
             what: What::Referred {
@@ -150,54 +168,59 @@ impl Outgoing {
         });
         self.end += by_reference as u64;
         self.referred += 1;
-        if !copy.is_empty() {
-            self.push(&copy);
-        }
-        Ok(())
+        let Some(place) = copy else {
+            return Ok(len);
+        };
+        self.push_copy(place);
+        // Behind the end of a block.
+        let (pushed, rest) = (
+            by_reference + place.len as usize,
+            copied - place.len as usize,
+        );
+        let rest = self.push_copies(memory, from + u64::from(place.len), rest, pool);
+        Ok(pushed + rest.unwrap_or(0))
     }
 
-    /// The buffer that the next `octets` are appended to.
-    fn room_for(&mut self, octets: usize) -> &mut Vec<u8> {
-        let fits = match self.pieces.back() {
-            Some(Piece {
-                what: What::Copied(last),
-                ..
-            }) => last.len() + octets <= COPIED_TOGETHER_OCTETS_MAX,
-            _ => false,
-        };
-        if !fits {
-            let mut spare = std::mem::take(&mut self.spare);
-            spare.reserve(octets.max(COPIED_OCTETS_MIN));
-            self.pieces.push_back(Piece {
-                offset: self.end,
-                what: What::Copied(spare),
-            });
+    /// Appends copies of registered memory. Gives how many octets.
+    fn push_copies(
+        &mut self,
+        memory: &Registered,
+        offset: u64,
+        len: usize,
+        pool: &mut Pool,
+    ) -> Result<usize, Unmapped> {
+        let mut pushed = 0;
+        while pushed < len {
+            let (from, rest) = (offset + pushed as u64, len - pushed);
+            match self.copies.push_registered(memory, from, rest, pool) {
+                Ok(place) => {
+                    self.push_copy(place);
+                    pushed += place.len as usize;
+                }
+                Err(Unmapped) if pushed > 0 => break,
+                Err(unmapped) => return Err(unmapped),
+            }
         }
-        match self.pieces.back_mut() {
-            Some(Piece {
-                what: What::Copied(last),
-                ..
-            }) => last,
-            _ => unreachable!("a copy was just put there"),
-        }
+        Ok(pushed)
     }
 
     /// The peer has all before `acknowledged`, an offset in the stream. Says whether memory was given back.
-    pub fn release(&mut self, acknowledged: u64) -> bool {
+    pub fn release(&mut self, acknowledged: u64, pool: &mut Pool) -> bool {
         let before = self.referred;
-        while self
-            .pieces
-            .front()
-            .is_some_and(|first| first.end() <= acknowledged)
-        {
+        let mut over = None;
+        let is_over = |first: &Piece| first.end() <= acknowledged;
+        while self.pieces.front().is_some_and(is_over) {
+            self.gone += 1;
             match self.pieces.pop_front().map(|first| first.what) {
-                Some(What::Copied(mut octets)) if octets.capacity() <= COPIED_OCTETS_MIN => {
-                    octets.clear();
-                    self.spare = octets;
-                }
-                Some(What::Copied(_)) | None => {}
+                Some(What::Copied(place)) => over = Some(place),
                 Some(What::Referred { .. }) => self.referred -= 1,
+                Some(What::Kept(_)) | None => {}
             }
+        }
+        if self.pieces.is_empty() {
+            self.copies.release_all(pool);
+        } else if let Some(last) = over {
+            self.copies.release_before(last, pool);
         }
         self.referred < before
     }
@@ -233,26 +256,38 @@ impl Outgoing {
             if memory.is_none_or(|memory| memory.addr() == of.addr()) {
                 let mut octets = Vec::new();
                 of.append_to(*offset, *len, &mut octets)?;
-                piece.what = What::Copied(octets);
+                piece.what = What::Kept(octets);
                 self.referred -= 1;
             }
         }
         Ok(self.referred < before)
     }
 
+    /// The piece that an offset in the stream is in: most often the one that was asked for last, or the one behind it.
+    fn find(&self, offset: u64) -> usize {
+        let hint = self.next.get().saturating_sub(self.gone) as usize;
+        let is_there = |at: usize| {
+            let piece = self.pieces.get(at);
+            piece.is_some_and(|piece| (piece.offset..piece.end()).contains(&offset))
+        };
+        let mut near = [hint, hint + 1].into_iter();
+        let found = near.find(|at| is_there(*at));
+        found.unwrap_or_else(|| self.pieces.partition_point(|piece| piece.end() <= offset))
+    }
+
     /// The parts of a range of the stream, in order.
     pub fn parts(&self, range: Range<u64>) -> impl Iterator<Item = Part<'_>> {
-        let first = self
-            .pieces
-            .partition_point(|piece| piece.end() <= range.start);
-        let last = self
-            .pieces
-            .partition_point(|piece| piece.offset < range.end);
-        self.pieces.range(first.min(last)..last).map(move |piece| {
+        let first = self.find(range.start);
+        let end = range.end;
+        let pieces = self.pieces.range(first..).enumerate();
+        let pieces = pieces.take_while(move |(_, piece)| piece.offset < end);
+        pieces.map(move |(ahead, piece)| {
+            self.next.set(self.gone + (first + ahead) as u64);
             let from = range.start.saturating_sub(piece.offset) as usize;
             let to = (range.end.min(piece.end()) - piece.offset) as usize;
             match &piece.what {
-                What::Copied(octets) => Part::Octets(&octets[from..to]),
+                What::Copied(place) => Part::Octets(&self.copies.octets(*place)[from..to]),
+                What::Kept(octets) => Part::Octets(&octets[from..to]),
                 What::Referred { memory, offset, .. } => Part::Registered {
                     memory,
                     offset: offset + from as u64,
@@ -309,7 +344,10 @@ mod tests {
         list.push_registered(memory, 100, 4000);
         list.push(b"tail");
         let mut outgoing = Outgoing::default();
-        assert_eq!(outgoing.push_list(&list, usize::MAX, 1000), Ok(4008));
+        assert_eq!(
+            outgoing.push_list(&list, usize::MAX, 1000, &mut Pool::default()),
+            Ok(4008)
+        );
         outgoing
     }
 
@@ -331,9 +369,9 @@ mod tests {
     fn memory_is_released_when_all_of_a_piece_is_acknowledged() {
         let (memory, _) = memory();
         let mut outgoing = sample(&memory);
-        assert!(!outgoing.release(3007));
+        assert!(!outgoing.release(3007, &mut Pool::default()));
         assert_eq!(outgoing.unreleased(), 4004);
-        assert!(outgoing.release(3008));
+        assert!(outgoing.release(3008, &mut Pool::default()));
         assert_eq!(outgoing.unreleased(), 0);
         assert_eq!(octets(&outgoing, 4004..4008), b"tail");
     }
@@ -354,14 +392,49 @@ mod tests {
     fn small_copies_share_a_piece() {
         let mut outgoing = Outgoing::default();
         for number in 0..1000u32 {
-            outgoing.push(&number.to_be_bytes());
+            outgoing.push(&number.to_be_bytes(), &mut Pool::default());
         }
         assert_eq!(outgoing.pieces.len(), 1);
         assert_eq!(octets(&outgoing, 398..402), [0, 99, 0, 0]);
-        outgoing.push(&[1; COPIED_TOGETHER_OCTETS_MAX]);
-        assert_eq!(outgoing.pieces.len(), 2);
-        outgoing.release(4000);
-        assert_eq!(outgoing.pieces.len(), 1);
+        outgoing.push(&[1; 100_000], &mut Pool::default());
+        assert_eq!(octets(&outgoing, 3998..104_000)[2..], [1; 100_000]);
+        outgoing.release(4000, &mut Pool::default());
+        assert_eq!(octets(&outgoing, 4000..104_000), [1; 100_000]);
+    }
+
+    /// Copies, references, and references that became copies, taken and released in steps that fit none of them.
+    #[test]
+    fn octets_are_what_they_were_however_they_are_kept() {
+        let (memory, was) = memory();
+        let other = Registered::allocate(5000).unwrap();
+        other.write(0, &was).unwrap();
+        let (mut outgoing, mut pool) = (Outgoing::default(), Pool::default());
+        let (mut all, mut released) = (Vec::new(), 0);
+        for round in 0..2000usize {
+            let head = [round as u8; 20];
+            let mut list = Gather::default();
+            list.push(&head);
+            let of = if round % 3 == 0 { &other } else { &memory };
+            let (from, len) = (round % 1000, 1000 + round % 3000);
+            list.push_registered(of, from as u64, len);
+            let copied = round % 2500;
+            assert_eq!(
+                outgoing.push_list(&list, usize::MAX, copied, &mut pool),
+                Ok(20 + len)
+            );
+            all.extend(head);
+            all.extend(&was[from..from + len]);
+            if round % 7 == 0 {
+                outgoing.copy(Some(&other)).unwrap();
+            }
+            if round % 2 == 1 {
+                released += (all.len() - released) * (round % 5) / 4;
+                outgoing.release(released as u64, &mut pool);
+            }
+            let end = all.len();
+            let begin = released.max(end.saturating_sub(100_000));
+            assert!(octets(&outgoing, begin as u64..end as u64) == all[begin..]);
+        }
     }
 
     #[test]
@@ -371,8 +444,11 @@ mod tests {
         list.push(b"head");
         list.push_registered(&memory, 0, 4000);
         let mut outgoing = Outgoing::default();
-        assert_eq!(outgoing.push_list(&list, 2, 0), Ok(2));
-        assert_eq!(outgoing.push_list(&list, 2004, 0), Ok(2004));
+        assert_eq!(outgoing.push_list(&list, 2, 0, &mut Pool::default()), Ok(2));
+        assert_eq!(
+            outgoing.push_list(&list, 2004, 0, &mut Pool::default()),
+            Ok(2004)
+        );
         assert_eq!(octets(&outgoing, 0..6), b"hehead");
         assert_eq!(octets(&outgoing, 6..2006), was[..2000]);
         assert_eq!(outgoing.end(), 2006);

@@ -16,6 +16,7 @@ use weft_inet::tcp::{Connection, ConnectionId, EndpointEvent, Event, State as Tc
 use weft_os::device::BATCH_FRAMES_MAX;
 use weft_os::packet::ReceivedFrame;
 
+use super::copies::Pool;
 use super::ports::Ports;
 use super::showing::Showing;
 use super::table::{Closed, Conn, Key, Table};
@@ -53,6 +54,8 @@ pub(crate) struct State {
     pub(super) stack: Stack,
     pub(super) table: Table,
     pub(super) ports: Ports,
+    /// Memory for what connections copy.
+    pub(super) pool: Pool,
     pub(super) counters: Counters,
     pub(super) showing: Showing,
     /// How connections send.
@@ -80,6 +83,7 @@ impl State {
         let mut state = State {
             table: Table::default(),
             ports: Ports::new(random),
+            pool: Pool::default(),
             counters: Counters::default(),
             showing: Showing::default(),
             rules: TransportRules::default(),
@@ -287,7 +291,7 @@ impl State {
                 }
             }
             Event::Acknowledged => {
-                news |= conn.outgoing.release(acknowledged);
+                news |= conn.outgoing.release(acknowledged, &mut self.pool);
                 if conn.full && conn.is_writable(acknowledged, most) {
                     conn.full = false;
                     writable = true;

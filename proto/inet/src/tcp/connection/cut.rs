@@ -2,6 +2,7 @@
 
 use super::super::seq::Position;
 use super::sender::Sender;
+use alloc::collections::VecDeque;
 
 /// A frame to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +44,8 @@ impl Sender {
     /// Segments of one frame are all equal but the last. So pieces share a frame as long as groups of the same length
     /// follow each other.
     fn aligned(&self, from: Position, limit: u64, mss: u64) -> Cut {
-        let first = self.group(from, mss);
+        let mut groups = self.groups(from, mss);
+        let first = groups.next_len();
         if first > mss {
             let part = plain(limit.min(first), mss);
             return Cut {
@@ -61,7 +63,7 @@ impl Sender {
         }
         let mut len = first;
         while self.cuts.back().is_some_and(|last| from + len < *last) {
-            let next = self.group(from + len, mss);
+            let next = groups.next_len();
             if next > first || len + next > limit {
                 break;
             }
@@ -79,14 +81,44 @@ impl Sender {
 
     /// Octets from `from` to the last cut that a segment reaches, or to the first one when it reaches none.
     fn group(&self, from: Position, mss: u64) -> u64 {
-        let behind = self.cuts.partition_point(|cut| *cut <= from);
-        let reached = self.cuts.partition_point(|cut| *cut <= from + mss);
-        let at = if reached > behind {
-            reached - 1
-        } else {
-            behind
+        self.groups(from, mss).next_len()
+    }
+
+    fn groups(&self, from: Position, mss: u64) -> Groups<'_> {
+        Groups {
+            cuts: &self.cuts,
+            next: self.cuts.partition_point(|cut| *cut <= from),
+            from,
+            mss,
+        }
+    }
+}
+
+/// Pieces that share a segment, group by group. A frame has many, and looks for its place among the cuts once.
+struct Groups<'a> {
+    cuts: &'a VecDeque<Position>,
+    /// The first cut behind `from`.
+    next: usize,
+    from: Position,
+    mss: u64,
+}
+
+impl Groups<'_> {
+    /// Octets of the next group; a whole segment where there are no more cuts.
+    fn next_len(&mut self) -> u64 {
+        let end = self.from + self.mss;
+        let Some(mut at) = self.cuts.get(self.next).copied() else {
+            self.from = end;
+            return self.mss;
         };
-        self.cuts.get(at).map_or(mss, |cut| cut - from)
+        self.next += 1;
+        while let Some(cut) = self.cuts.get(self.next).filter(|cut| **cut <= end) {
+            at = *cut;
+            self.next += 1;
+        }
+        let len = at - self.from;
+        self.from = at;
+        len
     }
 }
 

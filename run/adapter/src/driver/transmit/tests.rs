@@ -11,6 +11,7 @@ use weft_os::testing::unmapped;
 
 use super::*;
 use crate::cable;
+use crate::driver::copies::Pool;
 use crate::driver::Key;
 use crate::link::{Link, ReceivedFrame};
 
@@ -149,7 +150,10 @@ fn sends_what_is_gone(state: &mut State) -> (Key, Frame) {
     let mut list = Gather::default();
     list.push_registered(&gone, 0, 4096);
     let conn = state.table.get_mut(key).unwrap();
-    assert_eq!(conn.outgoing.push_list(&list, usize::MAX, 0), Ok(4096));
+    let pushed = conn
+        .outgoing
+        .push_list(&list, usize::MAX, 0, &mut Pool::default());
+    assert_eq!(pushed, Ok(4096));
     let stream = frame(Payload::Stream {
         connection: conn.id.unwrap(),
         range: 0..1000,
