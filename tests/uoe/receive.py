@@ -5,7 +5,7 @@
                                         answer, filtered, scattered, shared, slow, rests
 
 Says "port N", and when a datagram "end" has come a line of JSON: how many came, how many were damaged, twice or out of
-order of their sender, and from which addresses. `connected` and `connected-epoll` connect to the first sender, `answer`
+order of their sender, from which addresses, and how many of each sender, fewest first. `connected` and `connected-epoll` connect to the first sender, `answer`
 sends each back, `filtered` has a filter that takes all, `scattered` receives into forty buffers, `shared` lets others
 have its port, `slow` rests after each, `rests` a shorter time.
 """
@@ -25,7 +25,7 @@ if how == "shared":
     at.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 at.bind((sys.argv[3] if len(sys.argv) > 3 else "127.0.0.1", port))
 print("port", at.getsockname()[1], flush=True)
-came, damaged, disordered, last, first_at = 0, 0, 0, {}, None
+came, damaged, disordered, last, each, first_at = 0, 0, 0, {}, {}, None
 polled = select.poll()
 polled.register(at, select.POLLIN)
 epoll = select.epoll()
@@ -79,6 +79,7 @@ while not is_over:
         damaged += octets[4:] != bytes([number & 255]) * (len(octets) - 4)
         disordered += number <= last.get(source, -1)
         last[source] = number
+        each[source] = each.get(source, 0) + 1
         if how == "answer":
             at.sendto(octets, source)
         if how.startswith("connected") and came == 1:
@@ -87,4 +88,4 @@ while not is_over:
             break
 hosts = sorted({host for host, _ in last})
 print(json.dumps({"came": came, "damaged": damaged, "disordered": disordered, "sources": len(last), "hosts": hosts,
-                  "first_at": first_at}), flush=True)
+                  "each": sorted(each.values()), "first_at": first_at}), flush=True)

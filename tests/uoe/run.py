@@ -225,6 +225,22 @@ def questions_and_answers_stay_plain(bed):
 
 
 @case()
+def a_plain_sender_beside_a_busy_carrier(bed):
+    """A receiver that takes from a carrier without end looks at its socket, too."""
+    receiver = bed.start(True, *python("receive.py"), "recv")
+    port = bed.port(receiver)
+    bed.start(True, *python("send.py"), port, 400000, 200)
+    time.sleep(1)
+    plain = bed.start(False, *python("send.py"), port, 200, 200, "burst=1")
+    # It is over with the plain one's end, long before that of the other.
+    came, carried = bed.finish(receiver)
+    came = said(came)
+    bed.finish(plain)
+    expect(came, came["damaged"] == came["disordered"] == 0 and came["sources"] == 2 and came["each"][0] == 200)
+    expect(carried, carried[2] > 10000)
+
+
+@case()
 def a_receiver_that_is_killed_and_comes_back(bed):
     receiver = bed.start(True, *python("receive.py"), "recv")
     port = bed.port(receiver)

@@ -18,6 +18,9 @@ pub const BUSY_WITHIN: Duration = Duration::from_millis(100);
 pub const PAUSE_MIN: Duration = Duration::from_secs(60);
 /// The same for one that had a channel, which has mostly been started anew and is back soon.
 pub const PAUSE_AFTER_CHANNEL: Duration = Duration::from_millis(500);
+/// The same for one that is Weft, and whose address no datagram proved: UDP may not pass, or its queue was full as the
+/// proofs came, which passes soon.
+pub const PAUSE_UNPROVEN: Duration = Duration::from_secs(2);
 /// How long an asking may take. Who asked may be gone without a word.
 pub const ASKING_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most.
@@ -195,6 +198,15 @@ impl Destinations {
         }
     }
 
+    /// It answered, and its address could not be proven: it is left alone for less than who says nothing. Gives for how
+    /// long.
+    pub fn handle_unproven(&mut self, end: End, now: Duration) -> Duration {
+        if let Some(known) = self.find(end) {
+            known.pause_min = known.pause_min.min(PAUSE_UNPROVEN);
+        }
+        self.handle_no(end, now)
+    }
+
     /// Nobody answered, or there was no channel to be had: it is left alone. Gives for how long.
     pub fn handle_no(&mut self, end: End, now: Duration) -> Duration {
         let Some(known) = self.find(end) else {
@@ -316,6 +328,23 @@ mod tests {
             // A channel that is lost before it was one is no sign that there was Weft.
             assert_eq!(all.handle_no(end(1), now), ms(pause));
             now += ms(pause);
+        }
+    }
+
+    #[test]
+    fn who_could_not_be_proven_is_asked_for_again_soon_and_ever_later() {
+        let mut all = destinations();
+        let mut now = NOW;
+        for pause in [2, 4, 8, 16] {
+            let asked = (0..20).any(|_| {
+                now += ms(1);
+                all.handle_send(end(1), now) == Known::Ask
+            });
+            assert!(asked, "{pause}");
+            let pause = Duration::from_secs(pause);
+            assert_eq!(all.handle_unproven(end(1), now), pause);
+            assert_eq!(all.handle_send(end(1), now + pause - ms(1)), Known::Plain);
+            now += pause;
         }
     }
 

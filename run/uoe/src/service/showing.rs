@@ -40,7 +40,10 @@ impl Service {
     /// The destination is plain for a while, for that reason.
     pub(crate) fn leave_alone(&mut self, to: SocketAddr, why: Why) {
         self.offload.with_destinations(|known| {
-            known.handle_no(to.into(), now());
+            match why {
+                Why::NotProven => known.handle_unproven(to.into(), now()),
+                _ => known.handle_no(to.into(), now()),
+            };
         });
         let plain = &mut self.showing.plain;
         plain.retain(|(other, _)| *other != to);
