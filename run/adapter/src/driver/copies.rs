@@ -1,7 +1,8 @@
 //! Blocks of memory for copies of octets, used in the order of a stream and given back in that order.
 //!
-//! A sender of small FPDUs has tens of thousands of copies under way, each of some 24 octets between parts of registered
-//! memory. Memory of their own for each would be more than the payload, and asked for and freed by different threads.
+//! A sender of small FPDUs has tens of thousands of copies under way, each of some 24 octets between parts of
+//! registered memory. Memory of their own for each would be more than the payload, and asked for and freed by different
+//! threads.
 
 use std::collections::VecDeque;
 use std::ops::Range;
