@@ -1,5 +1,5 @@
 //! The body of the fuzz target, to be run by the fuzzer and, over the committed corpus, by the tests: a driver, a peer
-//! that speaks TCP, and between them a wire on which anything happens.
+//! that speaks TCP and UDP, and between them a wire on which anything happens.
 //!
 //! It panics when the driver breaks a promise: that every octet of a stream is handed over once and within the window,
 //! that what waits stays within what windows promised, that what is sent comes to an end.
@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weft_engine::carrier::{
-    Arrived, Carrier, Done, Drive, Listener, Network, SocketOptions, Transfer,
+    Arrived, Carrier, DatagramSocket, Done, Drive, Gather, Listener, Network, SocketOptions,
+    Transfer,
 };
 use weft_engine::settings::TransportRules;
 use weft_os::device::Batch;
@@ -27,6 +28,8 @@ const HISTORY: usize = 16;
 const OCTETS_MAX: usize = 1 << 20;
 /// Octets beyond which a window is never moved by what was not placed.
 const WINDOW_MAX: u64 = cable::WAITING_FRAMES_MAX as u64 * (64 << 10);
+/// Where datagrams are sent back from.
+const ECHO_PORT: u16 = 7;
 /// VIRTIO_NET_HDR_F_NEEDS_CSUM: nobody looks at the checksum.
 const UNCHECKED: u8 = 1;
 
@@ -55,6 +58,7 @@ type Frame = ([u8; OFFLOAD_LEN], Vec<u8>);
 struct Host {
     network: Inline,
     driver: Arc<Driver>,
+    datagrams: Box<dyn DatagramSocket>,
     wire: End,
 }
 
@@ -71,11 +75,39 @@ impl Host {
             rules: TransportRules::default(),
         };
         let driver = Driver::unhidden(interface, Box::new(link)).expect("descriptors");
+        let network = Inline::new(vec![driver.clone()], Vec::new());
+        let at = SocketAddr::from(([10, 0, 0, last], ECHO_PORT));
+        let datagrams = network.datagrams(at, &SocketOptions::default(), None);
         Host {
-            network: Inline::new(vec![driver.clone()], Vec::new()),
+            network,
             driver,
+            datagrams: datagrams.expect("the port is free"),
             wire,
         }
+    }
+
+    /// Sends datagrams that came back to where they say that they are from.
+    fn echo(&self) {
+        let mut buffer = vec![0; 1 << 16];
+        while let Ok(received) = self.datagrams.receive(&mut buffer) {
+            let mut list = Gather::default();
+            list.push(&buffer[..received.octets]);
+            let segment = u16::try_from(received.segment).ok();
+            // To nobody, and to whom a hardware address is not known, it may not be sent.
+            let _ = self
+                .datagrams
+                .send(&list, received.to, received.from, segment);
+        }
+    }
+
+    fn ask(&self, of: u8, octets: &[u8]) {
+        let (from, to) = (
+            [10, 0, 0, 3 - of].into(),
+            ([10, 0, 0, of], ECHO_PORT).into(),
+        );
+        let mut list = Gather::default();
+        list.push(octets);
+        let _ = self.datagrams.send(&list, from, to, None);
     }
 
     fn sent(&mut self) -> Vec<Frame> {
@@ -202,6 +234,7 @@ impl Bed {
             self.host.arrive(&frame);
         }
         self.host.driver.run();
+        self.host.echo();
         assert!(self.host.driver.waiting_octets_max() <= 4 * WINDOW_MAX as usize);
     }
 
@@ -263,7 +296,8 @@ fn operate(input: &mut Input<'_>, bed: &mut Bed, ends: &mut Ends, taken: &mut Ta
             let frame = input.take(len.into()).to_vec();
             bed.host.arrive(&([UNCHECKED; OFFLOAD_LEN], frame));
         }
-        7 | 8 => drop(ends.theirs.as_ref().map(|carrier| carrier.send(&octets))),
+        8 => bed.peer.ask(1, &octets),
+        7 => drop(ends.theirs.as_ref().map(|carrier| carrier.send(&octets))),
         9 => drop(ends.own.as_ref().map(|carrier| carrier.send(&octets))),
         10 | 11 => {
             if let Some(carrier) = &ends.own {
@@ -379,6 +413,25 @@ mod tests {
         }
         taken.take(&*own, 0);
         assert_eq!(taken.frontier, 6000);
+    }
+
+    /// And datagrams, in fragments.
+    #[test]
+    fn a_datagram_comes_back() {
+        let mut bed = Bed::new();
+        let asked = [7; 3000];
+        bed.peer.ask(1, b"who are you");
+        bed.run(0);
+        bed.peer.ask(1, &asked);
+        for _ in 0..4 {
+            bed.run(0);
+        }
+        let mut buffer = [0; 4000];
+        let mut came = Vec::new();
+        while let Ok(received) = bed.peer.datagrams.receive(&mut buffer) {
+            came.push(buffer[..received.octets].to_vec());
+        }
+        assert!(came == [b"who are you".to_vec(), asked.to_vec()]);
     }
 
     #[test]

@@ -9,12 +9,9 @@ use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
 use crate::descriptors;
-use crate::dgram::{get_int, local_name, peer_name, set_int, NAME_LEN};
+use crate::dgram::{get_int, local_name, peer_name, set_int, NAME_LEN, SO_BINDTOIFINDEX};
 use crate::guarded::Held;
 use crate::private::Private;
-
-/// `SO_BINDTOIFINDEX` of asm-generic/socket.h: the index of the interface that a socket is bound to.
-const SO_BINDTOIFINDEX: i32 = 62;
 
 /// Hears from one address and port alone.
 #[derive(Debug)]

@@ -118,13 +118,20 @@ pub fn have_port(fd: i32) -> bool {
     local_name(fd, &mut name) != 0 && has_port(&name)
 }
 
-/// Whether the program has chosen a way for what the socket sends: an interface that it is bound to, or a mark by which
-/// the machine's rules choose one.
+/// asm-generic/socket.h: the index of the interface that a socket is bound to.
+pub const SO_BINDTOIFINDEX: i32 = 62;
+
+/// Whether the program has chosen a way for what the socket sends: an interface that it is bound to, a mark by which
+/// the machine's rules choose one, or how far it may get.
 pub fn has_own_way(fd: i32) -> bool {
-    /// asm-generic/socket.h: the index of the interface that a socket is bound to.
-    const SO_BINDTOIFINDEX: i32 = 62;
+    /// Who sets fewer wants them to be few: no system begins with less than 64, and no path takes as many.
+    const HOPS_MIN: i32 = 32;
     let is_set = |option| matches!(get_int(fd, libc::SOL_SOCKET, option), Ok(value) if value != 0);
-    is_set(SO_BINDTOIFINDEX) || is_set(libc::SO_MARK)
+    let are_few = |level, option| matches!(get_int(fd, level, option), Ok(0..HOPS_MIN));
+    is_set(SO_BINDTOIFINDEX)
+        || is_set(libc::SO_MARK)
+        || are_few(libc::IPPROTO_IP, libc::IP_TTL)
+        || are_few(libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS)
 }
 
 /// The address the socket is connected to, in `name`; gives its length, 0 if it is not connected.

@@ -328,6 +328,16 @@ fn what_no_rule_names_stays_plain() {
 
 #[test]
 fn a_socket_that_is_bound_to_an_interface_stays_plain() {
+    let loopback = 1;
+    stays_plain_with(libc::SOL_SOCKET, dgram::SO_BINDTOIFINDEX, loopback);
+}
+
+#[test]
+fn a_socket_whose_datagrams_do_not_get_far_stays_plain() {
+    stays_plain_with(libc::IPPROTO_IP, libc::IP_TTL, 1);
+}
+
+fn stays_plain_with(level: i32, option: i32, value: i32) {
     let discovery = discovery_port();
     let (one, two) = (process(discovery), process(discovery));
     let (sender, receiver) = (
@@ -335,10 +345,9 @@ fn a_socket_that_is_bound_to_an_interface_stays_plain() {
         Socket::bind(two, "127.0.0.1:0"),
     );
     receiver.receive();
-    const SO_BINDTOIFINDEX: i32 = 62;
-    let (fd, loopback) = (sender.kernel.as_raw_fd(), 1);
-    if dgram::set_int(fd, libc::SOL_SOCKET, SO_BINDTOIFINDEX, loopback).is_err() {
-        eprintln!("skipped: the kernel binds no socket to an interface here");
+    let fd = sender.kernel.as_raw_fd();
+    if dgram::set_int(fd, level, option, value).is_err() {
+        eprintln!("skipped: the kernel does not set this option here");
         return;
     }
     let begun = Instant::now();

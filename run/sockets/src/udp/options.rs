@@ -7,54 +7,63 @@ use weft_os::dgram;
 use super::record::Record;
 use super::Datagrams;
 
+/// The program segments by itself, or wants to know of each datagram that leaves.
+const SEND: [(i32, i32); 5] = [
+    (dgram::SOL_UDP, dgram::UDP_SEGMENT),
+    (dgram::SOL_UDP, libc::UDP_CORK),
+    (libc::SOL_SOCKET, libc::SO_TIMESTAMPING),
+    (libc::SOL_SOCKET, libc::SO_ZEROCOPY),
+    (libc::SOL_SOCKET, libc::SO_TXTIME),
+];
+/// What a carrier does not bring may be asked for by all others. Lengths, times of waits and what is said of datagrams
+/// that leave are none of that.
+const PLAIN: [(i32, i32); 12] = [
+    (libc::SOL_SOCKET, libc::SO_SNDBUF),
+    (libc::SOL_SOCKET, libc::SO_RCVBUF),
+    (libc::SOL_SOCKET, libc::SO_SNDTIMEO),
+    (libc::SOL_SOCKET, libc::SO_RCVTIMEO),
+    (libc::SOL_SOCKET, libc::SO_PRIORITY),
+    (libc::IPPROTO_IP, libc::IP_TOS),
+    (libc::IPPROTO_IP, libc::IP_TTL),
+    (libc::IPPROTO_IP, libc::IP_MULTICAST_TTL),
+    (libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP),
+    (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+    (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
+    (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_HOPS),
+];
+/// A filter looks at each datagram, and sees none that comes over a carrier.
+const FILTERS: [i32; 4] = [
+    libc::SO_ATTACH_FILTER,
+    libc::SO_ATTACH_BPF,
+    libc::SO_ATTACH_REUSEPORT_CBPF,
+    libc::SO_ATTACH_REUSEPORT_EBPF,
+];
+/// What is sent goes another way than a connection from now on. What was set before is asked of the socket.
+const WAYS: [i32; 3] = [
+    libc::SO_MARK,
+    libc::SO_BINDTODEVICE,
+    dgram::SO_BINDTOIFINDEX,
+];
+/// What is said of addresses changes nothing of what a receive gives.
+const ADDRESSES: [(i32, i32); 5] = [
+    (libc::SOL_SOCKET, libc::SO_REUSEADDR),
+    (libc::SOL_SOCKET, libc::SO_REUSEPORT),
+    (libc::SOL_SOCKET, libc::SO_BROADCAST),
+    (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER),
+    (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY),
+];
+
 impl Datagrams {
     /// Takes note of an option that the program sets, if it is one that says it knows better.
     pub fn option_set(&self, record: &'static Record, level: i32, option: i32) {
-        const SEND: [(i32, i32); 5] = [
-            (dgram::SOL_UDP, dgram::UDP_SEGMENT),
-            (dgram::SOL_UDP, libc::UDP_CORK),
-            (libc::SOL_SOCKET, libc::SO_TIMESTAMPING),
-            (libc::SOL_SOCKET, libc::SO_ZEROCOPY),
-            (libc::SOL_SOCKET, libc::SO_TXTIME),
-        ];
-        // What a carrier does not bring may be asked for now. Lengths, times of waits and what is said of datagrams
-        // that leave are none of that.
-        const PLAIN: [(i32, i32); 12] = [
-            (libc::SOL_SOCKET, libc::SO_SNDBUF),
-            (libc::SOL_SOCKET, libc::SO_RCVBUF),
-            (libc::SOL_SOCKET, libc::SO_SNDTIMEO),
-            (libc::SOL_SOCKET, libc::SO_RCVTIMEO),
-            (libc::SOL_SOCKET, libc::SO_PRIORITY),
-            (libc::IPPROTO_IP, libc::IP_TOS),
-            (libc::IPPROTO_IP, libc::IP_TTL),
-            (libc::IPPROTO_IP, libc::IP_MULTICAST_TTL),
-            (libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP),
-            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
-            (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
-            (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_HOPS),
-        ];
-        // A filter looks at each datagram, and sees none that comes over a carrier.
-        const FILTERS: [i32; 4] = [
-            libc::SO_ATTACH_FILTER,
-            libc::SO_ATTACH_BPF,
-            libc::SO_ATTACH_REUSEPORT_CBPF,
-            libc::SO_ATTACH_REUSEPORT_EBPF,
-        ];
-        // What is said of addresses changes nothing of what a receive gives.
-        const ADDRESSES: [(i32, i32); 5] = [
-            (libc::SOL_SOCKET, libc::SO_REUSEADDR),
-            (libc::SOL_SOCKET, libc::SO_REUSEPORT),
-            (libc::SOL_SOCKET, libc::SO_BROADCAST),
-            (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER),
-            (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY),
-        ];
         if !PLAIN.contains(&(level, option)) {
             self.offload_anew(record);
             if !ADDRESSES.contains(&(level, option)) {
                 record.has_options.store(true, Ordering::Relaxed);
             }
         }
-        if level == libc::SOL_SOCKET && FILTERS.contains(&option) {
+        let is_kernels = FILTERS.contains(&option) || WAYS.contains(&option);
+        if level == libc::SOL_SOCKET && is_kernels {
             self.offload_nothing(record.number);
         }
         if SEND.contains(&(level, option)) {
