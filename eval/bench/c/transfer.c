@@ -4,11 +4,13 @@
  * with -k plain sockets. An ordinary program on librdmacm: it knows nothing of Weft but how it may say how a connection
  * sends, which it does when it is told to (-p). It sleeps where it waits.
  *
- *   transfer [-k] -s SIZE -d DEPTH PORT...                                      receives, a connection for each port
+ *   transfer [-k] -s SIZE -d DEPTH [-t SECONDS] PORT...                         receives, a connection for each port
  *   transfer [-k] -s SIZE -d DEPTH -c ADDRESS -t SECONDS [-p POLICY] PORT...    sends; POLICY is the first one's from
  *                                                                               half of the time on
  *
- * The sender waits for what is under way at the end, for ten seconds at most; then it ends, and so does the receiver.
+ * The sender waits for what is under way at the end, for ten seconds at most; then it ends. So does a receiver that
+ * knows for how long it is sent to, by that time after its first message: what is left of a path of some Mbit/s would
+ * take minutes, and what is asked of it is asked while the connection is there.
  *
  * Prints, when all is over, a line `sent N TIME`, or `done N TIME`, for each message of connection N, from 0 on, in
  * nanoseconds since 1970. What the command in TRANSFER_STAT says, with the number of this process behind it, stands
@@ -263,18 +265,30 @@ static int complete(struct side *side, int *last, int timeout_ms)
 	return n;
 }
 
+/* Milliseconds until what is under way at the end is waited for no longer: where little by little arrives, too. */
+static int left_ms(uint64_t end)
+{
+	int64_t left = (int64_t)(end - now_ns()) / 1000000 + DRAIN_MS;
+
+	return left > 0 ? (int)left : 0;
+}
+
 static void receive_by_verbs(struct side *side)
 {
 	int last = 0;
+	uint64_t end = 0;
 
 	accept_by_verbs(side);
 	pthread_barrier_wait(&begun);
 	while (!last) {
-		int n = complete(side, &last, SILENCE_MS);
+		int left = end ? left_ms(end) : SILENCE_MS;
+		int n = complete(side, &last, left < SILENCE_MS ? left : SILENCE_MS);
 		uint64_t now = now_ns();
 
 		if (n == 0)
 			return;
+		if (seconds && !end)
+			end = now + seconds * UINT64_C(1000000000);
 		for (int i = 0; i < n - last; i++)
 			note(side, now);
 		post_receives(side, n);
@@ -337,7 +351,7 @@ static void send_by_verbs(struct side *side, uint64_t end)
 			changes = 0;
 		}
 		if (under_way == depth) {
-			int n = complete(side, &last, DRAIN_MS);
+			int n = complete(side, &last, left_ms(end));
 
 			if (n == 0)
 				return;
@@ -350,8 +364,8 @@ static void send_by_verbs(struct side *side, uint64_t end)
 	}
 	post_write(side, 0, LAST);
 	under_way++;
-	while (under_way) {
-		int n = complete(side, &last, DRAIN_MS);
+	while (under_way && left_ms(end) > 0) {
+		int n = complete(side, &last, left_ms(end));
 
 		if (n == 0)
 			return;
@@ -428,7 +442,7 @@ int main(int argc, char **argv)
 		}
 	count = argc - optind;
 	if (size <= 0 || depth <= 0 || count < 1 || count > MOST_PORTS || (server && seconds <= 0)) {
-		fprintf(stderr, "usage: transfer [-k] -s SIZE -d DEPTH [-c ADDRESS -t SECONDS [-p POLICY]] PORT...\n");
+		fprintf(stderr, "usage: transfer [-k] -s SIZE -d DEPTH [-t SECONDS] [-c ADDRESS [-p POLICY]] PORT...\n");
 		return 2;
 	}
 	pthread_barrier_init(&begun, NULL, count);

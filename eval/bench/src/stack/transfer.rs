@@ -161,9 +161,10 @@ impl Stack for Transferring {
         let [at_client, at_server] = &what.tcp;
         let (server, address) = self.side(site.place.host(adapter::RECEIVER), at_server);
         let (client, _) = self.side(site.place.host(adapter::SENDER), at_client);
-        let mut own = vec![format!("-c{address}"), format!("-t{}", site.seconds)];
+        let time = format!("-t{}", site.seconds);
+        let mut own = vec![format!("-c{address}"), time.clone()];
         own.extend(what.then.iter().map(|policy| format!("-p{policy}")));
-        Some((&self.weft, [words(server, &[]), words(client, &own)]))
+        Some((&self.weft, [words(server, &[time]), words(client, &own)]))
     }
 }
 
@@ -217,7 +218,7 @@ mod tests {
         assert_eq!(
             of(Carrier::Sockets),
             [
-                "transfer -k -s1000 -d4 7000 7001",
+                "transfer -k -s1000 -d4 -t20 7000 7001",
                 "transfer -k -s1000 -d4 -c192.0.2.2 -t20 7000 7001"
             ]
         );
