@@ -25,6 +25,10 @@ BUDGETS = HERE / "budgets.txt"
 COMPILER = re.compile(r"rustc (?:version )?(\d+\.\d+\.\d+)")
 # By name, what `weft run` is told.
 CARRIERS = {"tcp": ["--same-host=off"], "memory": ["--same-host=auto"]}
+# On a busy machine Weft's own thread would now and then do what the calling one is counted for: it looks as seldom as
+# it may, and a run in which the calls together took less than they may is made again, so often at most.
+ALONE = "--serve-tick-us=1000000"
+RUNS_MAX = 8
 # Two builds of one source by one compiler differ by less.
 TOLERANCE = 0.02
 # Seconds; callgrind is fifty times slower than the machine.
@@ -52,12 +56,13 @@ def main():
         if compiled.returncode:
             print("budget: the program does not compile (packages gcc, valgrind, libibverbs-dev, librdmacm-dev)")
             return 1
+        budgets = read(budgets)
         counted = {}
         for carrier, options in CARRIERS.items():
-            command = [arguments.weft.resolve(), "run", *options, "--"]
-            for call, instructions in count(command, program, work / carrier).items():
-                counted[f"{carrier} {call}"] = instructions
-    budgets = read(budgets)
+            command = [arguments.weft.resolve(), "run", ALONE, *options, "--"]
+            usual = sum(most for name, most in budgets.items() if name.startswith(f"{carrier} "))
+            counted |= {f"{carrier} {call}": instructions
+                        for call, instructions in whole(command, program, work / carrier, usual).items()}
     verdict = Counts()
     for name, instructions in counted.items():
         verdict += judge(name, instructions, budgets.get(name))
@@ -75,9 +80,20 @@ def compiler(text):
     return found[1] if found else None
 
 
+def whole(command, program, work, usual):
+    """Instructions of a message by call, of the first run in which all together are as many as usual, or of the one with
+    the most."""
+    runs = []
+    for number in range(RUNS_MAX):
+        runs.append(count(command, program, work / str(number)))
+        if sum(runs[-1].values()) >= usual * (1 - TOLERANCE):
+            return runs[-1]
+    return max(runs, key=lambda counted: sum(counted.values()))
+
+
 def count(command, program, work):
     """Instructions of a message, by call."""
-    work.mkdir()
+    work.mkdir(parents=True)
     valgrind = ["valgrind", "--tool=callgrind", "--collect-atstart=no", "--separate-threads=yes",
                 f"--callgrind-out-file={work}/out"]
     done = subprocess.run([*command, *valgrind, program], capture_output=True, text=True, timeout=PATIENCE, check=False)
