@@ -310,13 +310,13 @@ def a_sender_that_runs_another_program(bed):
 
 @case()
 def a_sender_that_binds_its_socket_to_an_interface(bed):
-    """From then on a connection might go another way."""
+    """From then on a connection might go another way. What follows may overtake what is under way on one."""
     receiver = bed.start(True, *python("receive.py"), "recv")
     sender = bed.start(True, *python("send.py"), bed.port(receiver), 20000, 200, "ties")
     sent, carried = bed.finish(sender)
     came, _ = bed.finish(receiver)
     sent, came = said(sent), said(came)
-    expect((sent, came), came["damaged"] == came["disordered"] == 0 and came["came"] == sent["sent"])
+    expect((sent, came), came["damaged"] == 0 and came["came"] == sent["sent"])
     expect(carried, 1000 < carried[0] <= 10000)
 
 
