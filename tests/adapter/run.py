@@ -221,8 +221,8 @@ def datagrams_over_two_adapters(bed):
     by_gid(bed, ["ibv_ud_pingpong", "-g", 1], "-s", 4096, "-n", 500)
     bed.perftest("ib_send_lat", bed.adapter(RIGHT), bed.adapter(LEFT), BESIDE[RIGHT], "-c", "UD", "-x", 0, "-n", 500)
     for size in (64, 4096):
-        bed.perftest("ib_send_bw", bed.adapter(RIGHT), bed.adapter(LEFT), BESIDE[RIGHT], "-c", "UD", "-x", 0, "-n", 5000,
-                     "-s", size)
+        options = ["-c", "UD", "-x", 0, "-n", 5000, "-s", size]
+        bed.perftest("ib_send_bw", bed.adapter(RIGHT), bed.adapter(LEFT), BESIDE[RIGHT], *options)
 
 
 @case

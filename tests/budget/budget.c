@@ -138,7 +138,9 @@ static int notify(struct ibv_cq *cq)
 
 enum call { POST_RECV, POST_SEND, POLL_SEND, POLL_RECV, POLL_EMPTY, REQ_NOTIFY, CALLS };
 
-static const char *const names[CALLS] = {"post_recv", "post_send", "poll_send", "poll_recv", "poll_empty", "req_notify"};
+static const char *const names[CALLS] = {
+	"post_recv", "post_send", "poll_send", "poll_recv", "poll_empty", "req_notify",
+};
 static unsigned made[CALLS];
 
 #define COUNTED(which, wanted, ...)                                                                                    \

@@ -81,8 +81,8 @@ def compiler(text):
 
 
 def whole(command, program, work, usual):
-    """Instructions of a message by call, of the first run in which all together are as many as usual, or of the one with
-    the most."""
+    """Instructions of a message by call, of the first run in which all together are as many as usual, or of the one
+    with the most."""
     runs = []
     for number in range(RUNS_MAX):
         runs.append(count(command, program, work / str(number)))

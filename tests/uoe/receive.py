@@ -5,9 +5,10 @@
                                         answer, filtered, scattered, shared, slow, rests
 
 Says "port N", and when a datagram "end" has come a line of JSON: how many came, how many were damaged, twice or out of
-order of their sender, from which addresses, and how many of each sender, fewest first. `connected` and `connected-epoll` connect to the first sender, `answer`
-sends each back, `filtered` has a filter that takes all, `scattered` receives into forty buffers, `shared` lets others
-have its port, `slow` rests after each, `rests` a shorter time.
+order of their sender, from which addresses, and how many of each sender, fewest first. `connected` and
+`connected-epoll` connect to the first sender, `answer` sends each back, `filtered` has a filter that takes all,
+`scattered` receives into forty buffers, `shared` lets others have its port, `slow` rests after each, `rests` a shorter
+time.
 """
 import ctypes
 import json

@@ -244,7 +244,7 @@ pub const SETTINGS: &[Setting] = &[
         default: "off",
         doc: "Whose TCP the connections of queue pairs go over. `off`: the kernel's. `inline`: a TCP of Weft's own inside \
               the program, on the interfaces that --interface names, for their addresses and all that these lead to; \
-              the kernel's for all other addresses. Plain sockets and datagrams stay the kernel's. docs/adapter.md \
+              the kernel's for all other addresses. Plain sockets stay the kernel's. docs/adapter.md \
               tells more.",
     },
     Setting {

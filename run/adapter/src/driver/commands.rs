@@ -4,10 +4,10 @@
 mod tests;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use weft_engine::carrier::{Gather, Interest, Readiness, Registered, Scatter, Transfer};
+use weft_engine::carrier::{Gather, Interest, Readiness, Registered, Transfer};
 use weft_engine::settings::transport::Direction;
 use weft_inet::stack::ListenError;
 use weft_inet::tcp::{Backlog, ConnectError, Connection, Tuple};
@@ -17,7 +17,7 @@ use super::copies::Pool;
 use super::outgoing::Outgoing;
 use super::ports::{Holder, Queue};
 use super::state::State;
-use super::table::{Closed, Conn, Incoming, Key};
+use super::table::{Closed, Conn, Key};
 
 /// Segments at the end of what is taken that are copied: a peer may hold back the acknowledgement of the last one for
 /// 40 ms, and a message is complete when its memory is the program's again.
@@ -35,6 +35,15 @@ impl State {
         self.check_is_ours(addr.ip())?;
         let held = self.ports.hold(addr, v6_only);
         held.ok_or(failed(libc::EADDRINUSE))
+    }
+
+    /// An address may be held here.
+    pub(super) fn check_is_ours(&self, address: IpAddr) -> io::Result<()> {
+        let ours = self.stack.addresses().any(|(own, _)| own == address);
+        match ours || address.is_unspecified() {
+            true => Ok(()),
+            false => Err(failed(libc::EADDRNOTAVAIL)),
+        }
     }
 
     /// Lets go of an address; who listened there does no longer.
@@ -300,54 +309,6 @@ impl State {
         for key in keys {
             self.copy(key, Some(memory));
         }
-    }
-
-    /// Takes octets that arrived.
-    pub fn recv(&mut self, key: Key, buffer: &mut [u8]) -> Transfer {
-        let most = buffer.len();
-        self.deliver(key, most, |[first, second]| {
-            buffer[..first.len()].copy_from_slice(first);
-            buffer[first.len()..][..second.len()].copy_from_slice(second);
-            Ok(first.len() + second.len())
-        })
-    }
-
-    /// The same to a list.
-    pub fn recv_list(&mut self, key: Key, list: &Scatter<'_>) -> Transfer {
-        self.deliver(key, list.octets(), |[first, second]| {
-            Ok(list.fill(first)? + list.fill_from(first.len(), second)?)
-        })
-    }
-
-    #[inline]
-    fn deliver(
-        &mut self,
-        key: Key,
-        most: usize,
-        to: impl FnOnce([&[u8]; 2]) -> Result<usize, Unmapped>,
-    ) -> Transfer {
-        self.look(key);
-        let Some(conn) = self.table.get_mut(key) else {
-            return Transfer::Failed(failed(libc::ECONNRESET));
-        };
-        let Incoming::Ordered(buffer) = &mut conn.incoming else {
-            return Transfer::Failed(failed(libc::EINVAL));
-        };
-        let octets = buffer.peek(conn.delivered, most);
-        if octets[0].is_empty() {
-            return conn.none_left();
-        }
-        let Ok(taken) = to(octets) else {
-            return Transfer::Failed(failed(libc::EFAULT));
-        };
-        buffer.skip(taken);
-        if conn.is_readable() {
-            conn.waiter.tell(true, false);
-        }
-        if let Some(id) = conn.id {
-            self.consume(id, taken as u64);
-        }
-        Transfer::Octets(taken)
     }
 
     /// This end sends no more; what was taken leaves.

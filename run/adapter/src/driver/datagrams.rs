@@ -155,15 +155,6 @@ impl Inboxes {
 }
 
 impl State {
-    /// An address may be held here.
-    pub(super) fn check_is_ours(&self, address: IpAddr) -> io::Result<()> {
-        let ours = self.stack.addresses().any(|(own, _)| own == address);
-        match ours || address.is_unspecified() {
-            true => Ok(()),
-            false => Err(failed(libc::EADDRNOTAVAIL)),
-        }
-    }
-
     /// Holds a port for datagrams; port 0 takes a free one. With `v6_only` all addresses of IPv6 are those alone.
     pub fn bind_datagrams(
         &mut self,
@@ -205,7 +196,7 @@ impl State {
         }
     }
 
-    /// The port receives from `peer` only, from now on; what waits from others is gone.
+    /// The port receives from `peer` only, from now on; what waits is gone.
     pub fn connect_datagrams(&mut self, holder: Holder, peer: SocketAddr) {
         if let Some(inbox) = self.table.inboxes.of(holder) {
             inbox.peer = Some(peer);

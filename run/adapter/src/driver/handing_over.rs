@@ -1,22 +1,71 @@
-//! Octets that go to who places them, as they arrive.
+//! Octets that arrived, for who takes them in order and for who places them as they come.
 
 use std::io;
 
-use weft_engine::carrier::{Arrived, Done, Transfer};
-
+use weft_engine::carrier::{Arrived, Done, Scatter, Transfer};
 use weft_inet::tcp::ConnectionId;
+use weft_os::mem::Unmapped;
 
+use super::commands::failed;
 use super::state::State;
 use super::table::{Incoming, Key};
 
 impl State {
+    /// Takes octets that arrived.
+    pub fn recv(&mut self, key: Key, buffer: &mut [u8]) -> Transfer {
+        let most = buffer.len();
+        self.deliver(key, most, |[first, second]| {
+            buffer[..first.len()].copy_from_slice(first);
+            buffer[first.len()..][..second.len()].copy_from_slice(second);
+            Ok(first.len() + second.len())
+        })
+    }
+
+    /// The same to a list.
+    pub fn recv_list(&mut self, key: Key, list: &Scatter<'_>) -> Transfer {
+        self.deliver(key, list.octets(), |[first, second]| {
+            Ok(list.fill(first)? + list.fill_from(first.len(), second)?)
+        })
+    }
+
+    #[inline]
+    fn deliver(
+        &mut self,
+        key: Key,
+        most: usize,
+        to: impl FnOnce([&[u8]; 2]) -> Result<usize, Unmapped>,
+    ) -> Transfer {
+        self.look(key);
+        let Some(conn) = self.table.get_mut(key) else {
+            return Transfer::Failed(failed(libc::ECONNRESET));
+        };
+        let Incoming::Ordered(buffer) = &mut conn.incoming else {
+            return Transfer::Failed(failed(libc::EINVAL));
+        };
+        let octets = buffer.peek(conn.delivered, most);
+        if octets[0].is_empty() {
+            return conn.none_left();
+        }
+        let Ok(taken) = to(octets) else {
+            return Transfer::Failed(failed(libc::EFAULT));
+        };
+        buffer.skip(taken);
+        if conn.is_readable() {
+            conn.waiter.tell(true, false);
+        }
+        if let Some(id) = conn.id {
+            self.consume(id, taken as u64);
+        }
+        Transfer::Octets(taken)
+    }
+
     /// From now on a connection's octets are handed over as they come, those first that are there. Gives the offset in
     /// the stream of the first octet that was not received.
     pub fn begin_pieces(&mut self, key: Key) -> io::Result<u64> {
-        let gone = || io::Error::from_raw_os_error(libc::ECONNRESET);
+        let gone = || failed(libc::ECONNRESET);
         let conn = self.table.get_mut(key).ok_or_else(gone)?;
         let Incoming::Ordered(buffer) = &conn.incoming else {
-            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+            return Err(failed(libc::EINVAL));
         };
         let connection = conn.id.and_then(|id| self.stack.tcp().get(id));
         let start = buffer.start();

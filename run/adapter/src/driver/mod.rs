@@ -7,7 +7,7 @@
 //! | `commands.rs` | what carriers and listeners ask |
 //! | `copies.rs` | memory for what was copied |
 //! | `datagrams.rs` | ports for datagrams |
-//! | `handing_over.rs` | octets for who places them |
+//! | `handing_over.rs` | octets that arrived |
 //! | `table.rs` | connections beside the stack |
 //! | `looking.rs` | threads that look again and again |
 //! | `outgoing.rs` | what was taken to send, copied or referred to |

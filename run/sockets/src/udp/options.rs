@@ -15,8 +15,8 @@ const SEND: [(i32, i32); 5] = [
     (libc::SOL_SOCKET, libc::SO_ZEROCOPY),
     (libc::SOL_SOCKET, libc::SO_TXTIME),
 ];
-/// What a carrier does not bring may be asked for by all others. Lengths, times of waits and what is said of datagrams
-/// that leave are none of that.
+/// Options that ask for nothing which a carrier does not bring: lengths, times of waits, and what is said of datagrams
+/// that leave.
 const PLAIN: [(i32, i32); 12] = [
     (libc::SOL_SOCKET, libc::SO_SNDBUF),
     (libc::SOL_SOCKET, libc::SO_RCVBUF),
@@ -38,7 +38,8 @@ const FILTERS: [i32; 4] = [
     libc::SO_ATTACH_REUSEPORT_CBPF,
     libc::SO_ATTACH_REUSEPORT_EBPF,
 ];
-/// What is sent goes another way than a connection from now on. What was set before is asked of the socket.
+/// Options after which what is sent may go another way than a connection does. Whether they were set before there was
+/// one [`dgram::has_own_way`] says.
 const WAYS: [i32; 3] = [
     libc::SO_MARK,
     libc::SO_BINDTODEVICE,

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use weft_engine::carrier::{Arrived, Done};
+use weft_engine::carrier::{Arrived, Done, Scatter};
 use weft_inet::stack::{Stack, StackConfig};
 use weft_inet::tcp::Secret;
 use weft_os::testing::unmapped;
