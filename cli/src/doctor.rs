@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use serde::Serialize;
-use weft_engine::settings::{Adapter, Face};
+use weft_engine::settings::Adapter;
 
 use crate::args::DoctorArgs;
 use crate::output::{print, styled, BAD, GOOD, NOTE, STRONG};
@@ -133,7 +133,8 @@ fn examine(args: &DoctorArgs) -> Report {
         }
     }
     findings.extend(setup.as_ref().and_then(adapter));
-    findings.extend(machine::examine(face(setup.as_ref())));
+    let settings = setup.as_ref().map(|setup| setup.config.settings());
+    findings.extend(machine::examine(&settings.unwrap_or_default()));
     let program = name.map(|name| name.to_string_lossy().into_owned());
     let verdict = verdict(&findings, program.as_deref(), setup.as_ref());
     Report {
@@ -180,12 +181,6 @@ fn adapter(setup: &Setup) -> Option<Finding> {
         }
         Err(wrong) => Finding::bad("adapter", wrong.to_string()).advise(wrong.advice()),
     })
-}
-
-/// The device's face, as a program started from here would see it.
-fn face(setup: Option<&Setup>) -> Face {
-    let settings = setup.map(|setup| setup.config.settings());
-    settings.unwrap_or_default().face
 }
 
 fn verdict(findings: &[Finding], program: Option<&str>, setup: Option<&Setup>) -> Verdict {

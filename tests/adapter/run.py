@@ -529,6 +529,8 @@ def the_doctor_says_which_adapter_there_will_be(bed):
     said = bed.says(LEFT, "doctor", "--adapter=inline", "--interface=packet:eth0", f"--address={ADDRESS[LEFT]}/24",
                     "rping", status=0)
     assert f"inline: packet:eth0 address={ADDRESS[LEFT]}/24" in said, said
+    # Nobody else has an address in that namespace.
+    assert f"GIDs: 0 {ADDRESS[LEFT]}" in said, said
 
 
 @case

@@ -1,19 +1,21 @@
 //! What doctor finds in the limits of this process and in the kernel.
 
 use std::fs;
+use std::net::IpAddr;
 use std::path::Path;
 
 use weft_engine::device::{self, AddressGid};
-use weft_engine::settings::Face;
+use weft_engine::settings::{Adapter, Face, Settings};
 
 use super::Finding;
 
-/// Looks at this machine and at the limits a program started from here will have; `face` is the device's.
-pub fn examine(face: Face) -> Vec<Finding> {
+/// Looks at this machine and at the limits a program started from here will have, with these settings.
+pub fn examine(settings: &Settings) -> Vec<Finding> {
+    let gids = device::address_gids_beside(&adapter_addresses(settings));
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let network = Path::new("/sys/class/net");
     [
-        Some(device(face, &device::address_gids())),
+        Some(device(settings.face, &gids)),
         open_files(&limits),
         locked_memory(&limits),
         loopback(network),
@@ -25,6 +27,19 @@ pub fn examine(face: Face) -> Vec<Finding> {
     .into_iter()
     .flatten()
     .collect()
+}
+
+/// The addresses that an adapter will have, each with the name of its interface.
+fn adapter_addresses(settings: &Settings) -> Vec<(IpAddr, String)> {
+    if settings.adapter == Adapter::Off || settings.off {
+        return Vec::new();
+    }
+    let interfaces = settings.interfaces.iter();
+    let addresses = interfaces.flat_map(|interface| {
+        let own = interface.addresses.iter();
+        own.map(|(address, _)| (*address, interface.device.name().to_owned()))
+    });
+    addresses.collect()
 }
 
 /// What programs will see in the device list.

@@ -170,9 +170,26 @@ pub fn address_of(gid: [u8; 16]) -> IpAddr {
 ///
 /// Asked of the kernel each time: addresses come and go.
 pub fn address_gids() -> Vec<AddressGid> {
+    let engine = crate::engine::started();
+    let own = engine.map_or_else(Vec::new, |engine| engine.network.addresses());
+    let table = address_gids_beside(&own);
+    let _ = RECENT.try_with(|recent| recent.replace(Some((Instant::now(), table.clone()))));
+    table
+}
+
+/// The same table for an adapter that has these addresses, each with the name of its interface, whether or not it is
+/// running.
+pub fn address_gids_beside(adapter: &[(IpAddr, String)]) -> Vec<AddressGid> {
     let interfaces = ifaces::interfaces();
-    let mut found: Vec<(bool, AddressGid)> =
-        adapter_gids(&interfaces).map(|gid| (false, gid)).collect();
+    let index = |name: &str| {
+        let named = interfaces.iter().find(|interface| interface.name == name);
+        named.map_or(0, |interface| interface.index)
+    };
+    let of_adapter = adapter.iter().map(|(address, name)| AddressGid {
+        address: *address,
+        ifindex: index(name),
+    });
+    let mut found: Vec<(bool, AddressGid)> = of_adapter.map(|gid| (false, gid)).collect();
     for interface in interfaces.iter().filter(|i| i.up) {
         for address in &interface.addrs {
             let link_local = match address {
@@ -188,9 +205,7 @@ pub fn address_gids() -> Vec<AddressGid> {
             }
         }
     }
-    let table = table_of(found);
-    let _ = RECENT.try_with(|recent| recent.replace(Some((Instant::now(), table.clone()))));
-    table
+    table_of(found)
 }
 
 /// For so long a thread goes by the table that it has asked for last, where many queue pairs name an index of it one
@@ -212,19 +227,6 @@ pub fn address_at(index: usize) -> Option<IpAddr> {
     });
     let recent = recent.ok().flatten();
     recent.or_else(|| Some(address_gids().get(index)?.address))
-}
-
-/// Those of the network that the engine runs over, where that has addresses of its own.
-fn adapter_gids(interfaces: &[ifaces::Interface]) -> impl Iterator<Item = AddressGid> + '_ {
-    let engine = crate::engine::started();
-    let own = engine.map_or_else(Vec::new, |engine| engine.network.addresses());
-    own.into_iter().map(|(address, name)| {
-        let interface = interfaces.iter().find(|interface| interface.name == name);
-        AddressGid {
-            address,
-            ifindex: interface.map_or(0, |interface| interface.index),
-        }
-    })
 }
 
 /// The table made of addresses and whether the loopback interface has them.
@@ -314,6 +316,28 @@ mod tests {
         let announced = [lo[0], lo[1], (true, "198.51.100.1"), (false, "fd00::7")];
         assert_eq!(table(&announced), ["fd00::7", "198.51.100.1"]);
         assert!(table(&[]).is_empty());
+    }
+
+    #[test]
+    fn an_adapters_addresses_come_first_whether_or_not_its_interface_is_there() {
+        let adapter = [
+            ("192.0.2.7".parse().unwrap(), "lo".to_owned()),
+            ("fd00::7".parse().unwrap(), "of-nobody".to_owned()),
+        ];
+        let gids = address_gids_beside(&adapter);
+        let of_the_adapter: Vec<AddressGid> = gids
+            .iter()
+            .copied()
+            .filter(|gid| adapter.iter().any(|(own, _)| *own == gid.address))
+            .collect();
+        assert_eq!(gids[0].address, adapter[0].0);
+        assert_eq!(of_the_adapter.len(), 2);
+        assert!(of_the_adapter[0].ifindex != 0, "lo has an index");
+        assert_eq!(of_the_adapter[1].ifindex, 0);
+        assert!(
+            gids.iter().all(|gid| !gid.address.is_loopback()),
+            "{gids:?}"
+        );
     }
 
     #[test]

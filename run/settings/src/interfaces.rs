@@ -42,6 +42,15 @@ pub enum InterfaceError {
     Twice(IpAddr),
 }
 
+impl DeviceName {
+    /// The name of the network interface.
+    pub fn name(&self) -> &str {
+        match self {
+            DeviceName::Packet(name) | DeviceName::Tap(name) => name,
+        }
+    }
+}
+
 impl fmt::Display for DeviceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
