@@ -4,8 +4,15 @@
 PREFIX  ?= /usr/local
 DESTDIR ?=
 TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
-RELEASE    := $(TARGET_DIR)/release
+RELEASE    := $(TARGET_DIR)/$(TARGET:%=%/)release
 export CARGO_TARGET_DIR := $(TARGET_DIR)
+
+# `make build TARGET=aarch64-unknown-linux-gnu` builds for another machine, with Debian's cross compiler for it; the
+# compiler of Rust needs the standard library of that machine (rustup target add, or Debian's libstd-rust-dev:arm64).
+ifdef TARGET
+CROSS_CC ?= $(subst -unknown,,$(TARGET))-gcc
+export CARGO_TARGET_$(shell echo '$(TARGET)' | tr 'a-z-' 'A-Z_')_LINKER ?= $(CROSS_CC)
+endif
 
 .DEFAULT_GOAL := help
 .PHONY: help build packages demo test test-full test-siw test-sockets test-scale test-packages test-hostile test-loom test-mutants test-asan bench install uninstall lint clean
@@ -17,8 +24,8 @@ help: ## this list
 
 build: ## target/release/weft, with its libraries beside it
 	@scripts/need build
-	cargo build --release --package weft --package weft-abi-preload
-	abi/verbs/build.sh $(RELEASE)
+	cargo build --release $(TARGET:%=--target=%) --package weft --package weft-abi-preload
+	$(if $(TARGET),CC='$(CROSS_CC)') abi/verbs/build.sh $(TARGET:%=--target=%) $(RELEASE)
 	cargo xtask third-party >$(RELEASE)/third-party.txt.new && mv $(RELEASE)/third-party.txt.new $(RELEASE)/third-party.txt
 	cargo xtask materials >$(RELEASE)/weft.cdx.json.new && mv $(RELEASE)/weft.cdx.json.new $(RELEASE)/weft.cdx.json
 

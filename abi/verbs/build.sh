@@ -5,19 +5,26 @@
 #   OUTDIR/weft-libs/libibverbs.so.1   the shells with the real libraries' names and symbol versions,
 #   OUTDIR/weft-libs/librdmacm.so.1    which forward to libweft.so; for LD_LIBRARY_PATH
 #
-#   abi/verbs/build.sh [--debug] OUTDIR
+#   abi/verbs/build.sh [--debug] [--target=TRIPLE] OUTDIR
+#
+# With --target it builds for another machine, of which CC is the compiler.
 #
 # The shells find libweft.so in the folder above their own, unless it is loaded already. How they are used is told
 # in abi/verbs/README.md.
 set -euo pipefail
 
 profile=release
-if [ "${1-}" = --debug ]; then
-    profile=debug
+target=
+for option; do
+    case $option in
+    --debug) profile=debug ;;
+    --target=*) target=${option#--target=} ;;
+    *) break ;;
+    esac
     shift
-fi
+done
 if [ $# -ne 1 ]; then
-    echo 'usage: abi/verbs/build.sh [--debug] OUTDIR' >&2
+    echo 'usage: abi/verbs/build.sh [--debug] [--target=TRIPLE] OUTDIR' >&2
     exit 2
 fi
 here=$(cd "$(dirname "$0")" && pwd)
@@ -25,18 +32,28 @@ root=$(cd "$here/../.." && pwd)
 mkdir -p "$1/weft-libs"
 out=$(cd "$1" && pwd)
 
-if [ "$(uname -m)" != x86_64 ]; then
-    echo "build.sh: the shells' forwarding code is written for x86_64, and this is $(uname -m)" >&2
-    exit 1
-fi
+# The compiler says what machine it builds for.
+cc=${CC:-cc}
+machine=$("$cc" -dumpmachine)
+machine=${machine%%-*}
+# A jump through the global offset table, behind the mark of a place that may be jumped to.
+case $machine in
+    x86_64) jump='endbr64; jmp *TARGET@GOTPCREL(%rip)' ;;
+    aarch64) jump='hint 34; adrp x16, :got:TARGET; ldr x16, [x16, :got_lo12:TARGET]; br x16' ;;
+    *)
+        echo "build.sh: the shells' forwarding code is written for x86_64 and aarch64, and this is $machine" >&2
+        exit 1
+        ;;
+esac
 
 # --- libweft.so: cargo makes it, its link arguments are in build.rs
 
-flag=
-if [ $profile = release ]; then flag=--release; fi
-(cd "$root" && cargo build $flag --package weft-abi-verbs)
+flags=(--package weft-abi-verbs)
+if [ $profile = release ]; then flags+=(--release); fi
+if [ -n "$target" ]; then flags+=("--target=$target"); fi
+(cd "$root" && cargo build "${flags[@]}")
 built=$(cd "$root" && cargo metadata --format-version 1 --no-deps |
-    sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/$profile/libweft.so
+    sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/${target:+$target/}$profile/libweft.so
 if ! [ "$built" -ef "$out/libweft.so" ]; then
     # Renamed into place: a running program keeps the file it has mapped.
     cp "$built" "$out/libweft.so.new"
@@ -50,7 +67,7 @@ trap 'rm -rf "$work"' EXIT
 
 # forwards PREFIX: assembler source for the symbols whose version begins with PREFIX
 forwards() {
-    awk -v prefix="$1" '
+    awk -v prefix="$1" -v jump="$jump" '
         /^#/ || NF < 3 || index($2, prefix) != 1 { next }
         $3 == "data" {
             printf ".bss\n.globl %s\n.type %s, @object\n.size %s, 1\n%s: .zero 1\n", $1, $1, $1, $1
@@ -59,7 +76,9 @@ forwards() {
         {
             target = $3 == "served" ? "weft_" $1 : "weft_unserved_" $3
             printf ".text\n.p2align 4\n.globl %s\n.type %s, @function\n", $1, $1
-            printf "%s:\n\tendbr64\n\tjmp *%s@GOTPCREL(%%rip)\n.size %s, . - %s\n", $1, target, $1, $1
+            code = jump
+            gsub("TARGET", target, code)
+            printf "%s:\n\t%s\n.size %s, . - %s\n", $1, code, $1, $1
         }
         END {
             # By this mark libweft.so knows a shell when it looks for the installed library.
@@ -86,7 +105,7 @@ shell() {
     forwards "$2" > "$work/$1.s"
     versions "$2" > "$work/$1.map"
     # shellcheck disable=SC2016 # $ORIGIN is the dynamic linker's
-    cc -shared -nostdlib -o "$out/weft-libs/$1.new" "$work/$1.s" "$out/libweft.so" \
+    "$cc" -shared -nostdlib -o "$out/weft-libs/$1.new" "$work/$1.s" "$out/libweft.so" \
         -Wl,-soname,"$1" -Wl,--version-script="$work/$1.map" -Wl,-rpath,'$ORIGIN/..' \
         -Wl,--enable-new-dtags -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro -Wl,-z,text -Wl,--no-undefined
     mv "$out/weft-libs/$1.new" "$out/weft-libs/$1"

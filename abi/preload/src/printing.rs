@@ -41,11 +41,17 @@ unsafe extern "C-unwind" fn print(
     }
 }
 
-/// Keeps the registers of arguments on the stack.
+/// Prints, or does what the C library's function does, with the arguments that the caller has in registers and on the
+/// stack as a `va_list` of the System V ABI (AMD64, 3.5.7). The frame has 176 octets of registers, the 24 of the
+/// `va_list`, al, which counts floating-point arguments, and room to align.
 #[cfg(target_arch = "x86_64")]
-macro_rules! keep {
+macro_rules! print_or_forward {
     () => {
-        "mov [rsp], rdi
+        "endbr64
+        push rbp
+        mov rbp, rsp
+        sub rsp, 224
+        mov [rsp], rdi
         mov [rsp + 8], rsi
         mov [rsp + 16], rdx
         mov [rsp + 24], rcx
@@ -58,15 +64,26 @@ macro_rules! keep {
         movaps [rsp + 112], xmm4
         movaps [rsp + 128], xmm5
         movaps [rsp + 144], xmm6
-        movaps [rsp + 160], xmm7"
-    };
-}
-
-/// Gives them back.
-#[cfg(target_arch = "x86_64")]
-macro_rules! give_back {
-    () => {
-        "mov rdi, [rsp]
+        movaps [rsp + 160], xmm7
+        mov [rsp + 208], rax
+        mov dword ptr [rsp + 176], {gp}
+        mov dword ptr [rsp + 180], 48
+        lea rax, [rbp + 16]
+        mov [rsp + 184], rax
+        mov [rsp + 192], rsp
+        mov rsi, [rsp + {format}]
+        lea rdx, [rsp + 176]
+        call {before}
+        mov edi, [rsp]
+        mov rsi, [rsp + {format}]
+        lea rdx, [rsp + 176]
+        call {print}
+        cmp eax, -2
+        jne 2f
+        lea rdi, [rip + {real}]
+        call {found}
+        mov r11, rax
+        mov rdi, [rsp]
         mov rsi, [rsp + 8]
         mov rdx, [rsp + 16]
         mov rcx, [rsp + 24]
@@ -79,14 +96,72 @@ macro_rules! give_back {
         movaps xmm4, [rsp + 112]
         movaps xmm5, [rsp + 128]
         movaps xmm6, [rsp + 144]
-        movaps xmm7, [rsp + 160]"
+        movaps xmm7, [rsp + 160]
+        mov rax, [rsp + 208]
+        leave
+        jmp r11
+        2:
+        leave
+        ret"
     };
 }
 
-/// `prints!(name: fd, format in these registers)`: functions that print to a descriptor. They gather their arguments as
-/// a `va_list` has them (System V ABI, AMD64, 3.5.7), ask [`print`], and are the C library's where that has not
-/// printed.
-#[cfg(target_arch = "x86_64")]
+/// The same with a `va_list` of the Procedure Call Standard for AArch64 (appendix B). The frame has the two registers
+/// of the caller, 128 octets of floating-point registers, 64 of others, and the 32 of the `va_list`.
+#[cfg(target_arch = "aarch64")]
+macro_rules! print_or_forward {
+    () => {
+        "hint 34
+        stp x29, x30, [sp, #-240]!
+        mov x29, sp
+        stp q0, q1, [sp, #16]
+        stp q2, q3, [sp, #48]
+        stp q4, q5, [sp, #80]
+        stp q6, q7, [sp, #112]
+        stp x0, x1, [sp, #144]
+        stp x2, x3, [sp, #160]
+        stp x4, x5, [sp, #176]
+        stp x6, x7, [sp, #192]
+        add x9, sp, #240
+        str x9, [sp, #208]
+        add x9, sp, #208
+        str x9, [sp, #216]
+        add x9, sp, #144
+        str x9, [sp, #224]
+        mov w9, #({gp} - 64)
+        str w9, [sp, #232]
+        mov w9, #-128
+        str w9, [sp, #236]
+        bl {before}
+        ldr w0, [sp, #144]
+        ldr x1, [sp, #(144 + {format})]
+        add x2, sp, #208
+        bl {print}
+        cmn w0, #2
+        b.ne 2f
+        adrp x0, {real}
+        add x0, x0, :lo12:{real}
+        bl {found}
+        mov x16, x0
+        ldp q0, q1, [sp, #16]
+        ldp q2, q3, [sp, #48]
+        ldp q4, q5, [sp, #80]
+        ldp q6, q7, [sp, #112]
+        ldp x0, x1, [sp, #144]
+        ldp x2, x3, [sp, #160]
+        ldp x4, x5, [sp, #176]
+        ldp x6, x7, [sp, #192]
+        ldp x29, x30, [sp], #240
+        br x16
+        2:
+        ldp x29, x30, [sp], #240
+        ret"
+    };
+}
+
+/// `prints!(name, format, arguments)`: functions that print to a descriptor. They gather their arguments as a `va_list`
+/// has them, ask [`print`], and are the C library's where that has not printed. `format` is where its register is among
+/// those of arguments, `arguments` where the first one behind it would be, in octets.
 macro_rules! prints {
     ($($name:ident, $format:literal, $gp:literal;)*) => {
         $(
@@ -104,37 +179,7 @@ macro_rules! prints {
                     });
                 listed!(REAL);
                 std::arch::naked_asm!(
-                    "endbr64",
-                    "push rbp",
-                    "mov rbp, rsp",
-                    // 176 octets of registers, 24 of the va_list, al, and room to align.
-                    "sub rsp, 224",
-                    keep!(),
-                    "mov [rsp + 208], rax",
-                    "mov dword ptr [rsp + 176], {gp}",
-                    "mov dword ptr [rsp + 180], 48",
-                    "lea rax, [rbp + 16]",
-                    "mov [rsp + 184], rax",
-                    "mov [rsp + 192], rsp",
-                    "mov rsi, [rsp + {format}]",
-                    "lea rdx, [rsp + 176]",
-                    "call {before}",
-                    "mov edi, [rsp]",
-                    "mov rsi, [rsp + {format}]",
-                    "lea rdx, [rsp + 176]",
-                    "call {print}",
-                    "cmp eax, -2",
-                    "jne 2f",
-                    "lea rdi, [rip + {real}]",
-                    "call {found}",
-                    "mov r11, rax",
-                    give_back!(),
-                    "mov rax, [rsp + 208]",
-                    "leave",
-                    "jmp r11",
-                    "2:",
-                    "leave",
-                    "ret",
+                    print_or_forward!(),
                     gp = const $gp,
                     format = const $format,
                     real = sym REAL,
@@ -148,7 +193,6 @@ macro_rules! prints {
 }
 
 // The format is the second argument, or behind a flag the third; what follows it are the arguments.
-#[cfg(target_arch = "x86_64")]
 prints! {
     dprintf, 8, 16;
     __dprintf_chk, 16, 24;

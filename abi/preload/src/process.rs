@@ -75,7 +75,6 @@ pub(crate) extern "C" fn before_printing(fd: c_int) {
 
 /// Before a system call that the program makes by its number: the same as before the function of that name, as far as
 /// something may have gathered or a descriptor goes away.
-#[cfg(target_arch = "x86_64")]
 extern "C" fn before_syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long) {
     note_handed_on(number, b, c, d);
     let Some(stack) = stack() else { return };
@@ -87,10 +86,8 @@ extern "C" fn before_syscall(number: c_long, a: c_long, b: c_long, c: c_long, d:
         {
             stack.closing_range(a as c_uint, b as c_uint)
         }
-        libc::SYS_dup2 | libc::SYS_dup3 if fd != b as c_int => stack.forgetting(b as c_int),
-        libc::SYS_fork | libc::SYS_vfork | libc::SYS_clone | libc::SYS_clone3 => {
-            stack.before_fork()
-        }
+        old::DUP2 | libc::SYS_dup3 if fd != b as c_int => stack.forgetting(b as c_int),
+        old::FORK | old::VFORK | libc::SYS_clone | libc::SYS_clone3 => stack.before_fork(),
         libc::SYS_execve | libc::SYS_execveat | libc::SYS_exit_group => stack.ending(),
         libc::SYS_seccomp => stack.confine(),
         libc::SYS_prctl if confines(a as c_int) => stack.confine(),
@@ -122,15 +119,41 @@ extern "C" fn before_syscall(number: c_long, a: c_long, b: c_long, c: c_long, d:
         }
         libc::SYS_connect
         | libc::SYS_shutdown
-        | libc::SYS_poll
+        | old::POLL
         | libc::SYS_ppoll
-        | libc::SYS_select
+        | old::SELECT
         | libc::SYS_pselect6
-        | libc::SYS_epoll_wait
+        | old::EPOLL_WAIT
         | libc::SYS_epoll_pwait
         | libc::SYS_epoll_pwait2 => stack.flush_all(),
         _ => {}
     });
+}
+
+/// Numbers of calls that newer machines than x86-64 do not have: their C libraries make others instead.
+#[cfg(target_arch = "x86_64")]
+mod old {
+    use std::ffi::c_long;
+
+    pub(super) const DUP2: c_long = libc::SYS_dup2;
+    pub(super) const FORK: c_long = libc::SYS_fork;
+    pub(super) const VFORK: c_long = libc::SYS_vfork;
+    pub(super) const POLL: c_long = libc::SYS_poll;
+    pub(super) const SELECT: c_long = libc::SYS_select;
+    pub(super) const EPOLL_WAIT: c_long = libc::SYS_epoll_wait;
+}
+
+/// Numbers that no call has.
+#[cfg(not(target_arch = "x86_64"))]
+mod old {
+    use std::ffi::c_long;
+
+    pub(super) const DUP2: c_long = -1;
+    pub(super) const FORK: c_long = -2;
+    pub(super) const VFORK: c_long = -3;
+    pub(super) const POLL: c_long = -4;
+    pub(super) const SELECT: c_long = -5;
+    pub(super) const EPOLL_WAIT: c_long = -6;
 }
 
 /// The same where another program or process is about to have something of this one's.
@@ -151,9 +174,67 @@ fn confines(option: c_int) -> bool {
     matches!(option, libc::PR_SET_SECCOMP | libc::PR_SET_NO_NEW_PRIVS)
 }
 
+/// Calls `before`, finds the real function and jumps there; keeps every register that an argument may be in, and al,
+/// which counts floating-point ones.
+#[cfg(target_arch = "x86_64")]
+macro_rules! forward {
+    () => {
+        "endbr64
+        sub rsp, 72
+        mov [rsp], rdi
+        mov [rsp + 8], rsi
+        mov [rsp + 16], rdx
+        mov [rsp + 24], rcx
+        mov [rsp + 32], r8
+        mov [rsp + 40], r9
+        mov [rsp + 48], rax
+        call {before}
+        lea rdi, [rip + {real}]
+        call {found}
+        mov [rsp + 56], rax
+        mov rdi, [rsp]
+        mov rsi, [rsp + 8]
+        mov rdx, [rsp + 16]
+        mov rcx, [rsp + 24]
+        mov r8, [rsp + 32]
+        mov r9, [rsp + 40]
+        mov rax, [rsp + 48]
+        mov r11, [rsp + 56]
+        add rsp, 72
+        jmp r11"
+    };
+}
+
+/// Calls `before`, finds the real function and jumps there; keeps every register that an argument may be in, but those
+/// of floating-point numbers: none of these functions has such arguments.
+#[cfg(target_arch = "aarch64")]
+macro_rules! forward {
+    () => {
+        "hint 34
+        stp x29, x30, [sp, #-96]!
+        mov x29, sp
+        stp x0, x1, [sp, #16]
+        stp x2, x3, [sp, #32]
+        stp x4, x5, [sp, #48]
+        stp x6, x7, [sp, #64]
+        str x8, [sp, #80]
+        bl {before}
+        adrp x0, {real}
+        add x0, x0, :lo12:{real}
+        bl {found}
+        mov x16, x0
+        ldp x0, x1, [sp, #16]
+        ldp x2, x3, [sp, #32]
+        ldp x4, x5, [sp, #48]
+        ldp x6, x7, [sp, #64]
+        ldr x8, [sp, #80]
+        ldp x29, x30, [sp], #96
+        br x16"
+    };
+}
+
 /// `jump!(before: name, ...)`: exports functions that call `before` with the arguments and then are the C library's,
 /// arguments, stack and all.
-#[cfg(target_arch = "x86_64")]
 macro_rules! jump {
     ($before:ident: $($name:ident),* $(,)?) => {
         $(
@@ -170,31 +251,8 @@ macro_rules! jump {
                         Err(_) => panic!(),
                     });
                 listed!(REAL);
-                // Every register an argument may be in, and al, which counts floating-point ones.
                 std::arch::naked_asm!(
-                    "endbr64",
-                    "sub rsp, 72",
-                    "mov [rsp], rdi",
-                    "mov [rsp + 8], rsi",
-                    "mov [rsp + 16], rdx",
-                    "mov [rsp + 24], rcx",
-                    "mov [rsp + 32], r8",
-                    "mov [rsp + 40], r9",
-                    "mov [rsp + 48], rax",
-                    "call {before}",
-                    "lea rdi, [rip + {real}]",
-                    "call {found}",
-                    "mov [rsp + 56], rax",
-                    "mov rdi, [rsp]",
-                    "mov rsi, [rsp + 8]",
-                    "mov rdx, [rsp + 16]",
-                    "mov rcx, [rsp + 24]",
-                    "mov r8, [rsp + 32]",
-                    "mov r9, [rsp + 40]",
-                    "mov rax, [rsp + 48]",
-                    "mov r11, [rsp + 56]",
-                    "add rsp, 72",
-                    "jmp r11",
+                    forward!(),
                     real = sym REAL,
                     found = sym found,
                     before = sym $before,
@@ -214,32 +272,24 @@ hook!(fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) ->
 });
 
 /// The address to jump to.
-#[cfg(target_arch = "x86_64")]
 pub(crate) extern "C" fn found(
     real: &crate::real::Real<unsafe extern "C" fn()>,
 ) -> unsafe extern "C" fn() {
     real.get()
 }
 
-#[cfg(target_arch = "x86_64")]
 jump!(before_fork: fork, __fork, __libc_fork, _Fork, clone, __clone, forkpty, daemon);
 
-#[cfg(target_arch = "x86_64")]
 jump!(before_fork: vfork, __vfork);
 
-#[cfg(target_arch = "x86_64")]
 jump!(before_exec: execl, execle, execlp, execv, execvp);
 
-#[cfg(target_arch = "x86_64")]
 jump!(before_exec_with: execve, execvpe, fexecve);
 
-#[cfg(target_arch = "x86_64")]
 jump!(before_exec_at: execveat);
 
-#[cfg(target_arch = "x86_64")]
 jump!(before_ending: _exit, _Exit, quick_exit);
 
-#[cfg(target_arch = "x86_64")]
 jump!(before_syscall: syscall);
 
 type Words = *const *mut c_char;

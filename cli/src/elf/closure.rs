@@ -190,8 +190,11 @@ fn expand(folders: &[String], object: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// What `$LIB` stands for on Debian's x86-64.
-const LIB: &str = "lib/x86_64-linux-gnu";
+/// What `$LIB` stands for on Debian.
+const LIB: &str = match cfg!(target_arch = "aarch64") {
+    true => "lib/aarch64-linux-gnu",
+    false => "lib/x86_64-linux-gnu",
+};
 
 fn default_candidates(name: &str) -> impl Iterator<Item = PathBuf> + '_ {
     DEFAULT_FOLDERS

@@ -12,98 +12,23 @@
 //! A program that installs its own handler afterwards takes the guard away: an unmapped region
 //! then reaches its handler, as any stray access would. So does a thread that blocks the two after its first copy.
 
+#[cfg(target_arch = "aarch64")]
+#[path = "guard/aarch64.rs"]
+mod machine;
 #[cfg(target_arch = "x86_64")]
+#[path = "guard/x86_64.rs"]
+mod machine;
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod imp {
     use std::cell::Cell;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+    use super::machine;
     use crate::fork::PerProcess;
 
-    // rdi = target, rsi = source, rdx = octets; returns 0, or 1 after a fault.
-    // Ascending order: a program that watches the last octet sees the others placed before it. The last few octets are
-    // two words that may overlap, both read before the first is written: source and target may overlap, too.
-    std::arch::global_asm!(
-        ".text",
-        ".p2align 5",
-        ".hidden weft_guarded_copy",
-        ".globl weft_guarded_copy",
-        ".type weft_guarded_copy,@function",
-        "weft_guarded_copy:",
-        "cmp rdx, 512",
-        "jae 3f",
-        "2:",
-        "cmp rdx, 32",
-        "jb 4f",
-        "movups xmm0, [rsi]",
-        "movups xmm1, [rsi + 16]",
-        "movups [rdi], xmm0",
-        "movups [rdi + 16], xmm1",
-        "add rsi, 32",
-        "add rdi, 32",
-        "sub rdx, 32",
-        "jmp 2b",
-        "4:",
-        "cmp rdx, 16",
-        "jb 5f",
-        "movups xmm0, [rsi]",
-        "movups xmm1, [rsi + rdx - 16]",
-        "movups [rdi], xmm0",
-        "movups [rdi + rdx - 16], xmm1",
-        "xor eax, eax",
-        "ret",
-        "5:",
-        "cmp rdx, 8",
-        "jb 7f",
-        "mov rax, [rsi]",
-        "mov rcx, [rsi + rdx - 8]",
-        "mov [rdi], rax",
-        "mov [rdi + rdx - 8], rcx",
-        "xor eax, eax",
-        "ret",
-        "7:",
-        "cmp rdx, 4",
-        "jb 8f",
-        "mov eax, [rsi]",
-        "mov ecx, [rsi + rdx - 4]",
-        "mov [rdi], eax",
-        "mov [rdi + rdx - 4], ecx",
-        "xor eax, eax",
-        "ret",
-        "8:",
-        "test rdx, rdx",
-        "jz 6f",
-        "mov al, [rsi]",
-        "mov [rdi], al",
-        "inc rsi",
-        "inc rdi",
-        "dec rdx",
-        "jmp 8b",
-        "3:",
-        "mov rcx, rdx",
-        "rep movsb",
-        "6:",
-        "xor eax, eax",
-        "ret",
-        // rdi = target, rsi = expected value, replaced by the one found, rdx = new value; returns 0,
-        // or 1 after a fault. It stands here so that the same exit serves it.
-        ".p2align 4",
-        ".hidden weft_guarded_compare_exchange",
-        ".globl weft_guarded_compare_exchange",
-        "weft_guarded_compare_exchange:",
-        "mov rax, [rsi]",
-        "lock cmpxchg [rdi], rdx",
-        "mov [rsi], rax",
-        "xor eax, eax",
-        "ret",
-        ".hidden weft_guarded_copy_fault",
-        ".globl weft_guarded_copy_fault",
-        "weft_guarded_copy_fault:",
-        "mov eax, 1",
-        "ret",
-        ".size weft_guarded_copy, . - weft_guarded_copy",
-    );
-
     extern "C" {
+        // What the two do, and their registers, stand in `machine`.
         fn weft_guarded_copy(target: *mut u8, source: *const u8, octets: usize) -> u32;
         fn weft_guarded_compare_exchange(target: *mut u64, expected: *mut u64, new: u64) -> u32;
         fn weft_guarded_copy_fault();
@@ -136,13 +61,10 @@ mod imp {
         // SAFETY: with SA_SIGINFO the kernel passes a ucontext_t that lives until the handler
         // returns; changing its instruction pointer is how a handler continues elsewhere. The
         // copy keeps nothing on the stack, so returning from its exit is sound anywhere inside.
-        unsafe {
-            let context = context.cast::<libc::ucontext_t>();
-            let rip = &mut (*context).uc_mcontext.gregs[libc::REG_RIP as usize];
-            if (begin..exit).contains(&(*rip as usize)) {
-                *rip = exit as i64;
-                return;
-            }
+        let at = unsafe { machine::instruction(&mut *context.cast::<libc::ucontext_t>()) };
+        if (begin..exit).contains(&(*at as usize)) {
+            *at = exit as _;
+            return;
         }
         pass_on(signal, info, context);
     }
@@ -270,7 +192,7 @@ mod imp {
     }
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod imp {
     pub(crate) fn install() {}
 

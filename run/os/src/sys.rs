@@ -31,7 +31,26 @@ unsafe fn syscall3(number: i64, a: usize, b: usize, c: usize) -> isize {
     result
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(target_arch = "aarch64")]
+#[inline]
+unsafe fn syscall3(number: i64, a: usize, b: usize, c: usize) -> isize {
+    let result: isize;
+    // SAFETY: the caller vouches for what the system call does with its arguments; the kernel
+    // preserves every register but x0, which is named here.
+    unsafe {
+        std::arch::asm!(
+            "svc 0",
+            in("x8") number,
+            inlateout("x0") a as isize => result,
+            in("x1") b,
+            in("x2") c,
+            options(nostack)
+        );
+    }
+    result
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[inline]
 unsafe fn syscall3(number: i64, a: usize, b: usize, c: usize) -> isize {
     // SAFETY: as above; `syscall` itself is not a name that the sockets face interposes.
@@ -68,7 +87,28 @@ unsafe fn syscall6(number: i64, args: [usize; 6]) -> isize {
     result
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(target_arch = "aarch64")]
+#[inline]
+unsafe fn syscall6(number: i64, args: [usize; 6]) -> isize {
+    let result: isize;
+    // SAFETY: as above, with the three further argument registers.
+    unsafe {
+        std::arch::asm!(
+            "svc 0",
+            in("x8") number,
+            inlateout("x0") args[0] as isize => result,
+            in("x1") args[1],
+            in("x2") args[2],
+            in("x3") args[3],
+            in("x4") args[4],
+            in("x5") args[5],
+            options(nostack)
+        );
+    }
+    result
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[inline]
 unsafe fn syscall6(number: i64, args: [usize; 6]) -> isize {
     let [a, b, c, d, e, f] = args;

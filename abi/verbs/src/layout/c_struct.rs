@@ -11,12 +11,20 @@ pub struct Layout {
     pub fields: &'static [(&'static str, usize)],
 }
 
-/// `struct NAME = SIZE { OFFSET [as "C DESIGNATOR"]: FIELD: TYPE, ... }`
+/// Octets by which a mutex of this machine's C library is longer than that of x86-64: what stands behind one in a
+/// structure stands so much later.
+pub const MUTEX_MORE: usize = std::mem::size_of::<libc::pthread_mutex_t>() - 40;
+
+/// `struct NAME = SIZE { OFFSET [as "C DESIGNATOR"]: FIELD: TYPE, ... }`, in octets on x86-64; with `+ MUTEX_MORE`
+/// behind them where a mutex stands before.
 macro_rules! c_struct {
     (
         $(#[$meta:meta])*
-        pub struct $name:ident = $size:literal {
-            $( $(#[$field_meta:meta])* $offset:literal $(as $c:literal)? : $field:ident : $type:ty, )*
+        pub struct $name:ident = $size:literal $(+ $more:ident)? {
+            $(
+                $(#[$field_meta:meta])*
+                $offset:literal $(+ $later:ident)? $(as $c:literal)? : $field:ident : $type:ty,
+            )*
         }
     ) => {
         $(#[$meta])*
@@ -27,8 +35,13 @@ macro_rules! c_struct {
         }
 
         const _: () = {
-            assert!(std::mem::size_of::<$name>() == $size);
-            $( assert!(std::mem::offset_of!($name, $field) == $offset); )*
+            assert!(std::mem::size_of::<$name>() == $size $(+ crate::layout::c_struct::$more)?);
+            $(
+                assert!(
+                    std::mem::offset_of!($name, $field)
+                        == $offset $(+ crate::layout::c_struct::$later)?
+                );
+            )*
         };
 
         #[cfg(test)]
@@ -36,8 +49,10 @@ macro_rules! c_struct {
             /// The layout as declared here.
             pub const LAYOUT: crate::layout::c_struct::Layout = crate::layout::c_struct::Layout {
                 name: stringify!($name),
-                size: $size,
-                fields: &[ $( (c_designator!($field $($c)?), $offset), )* ],
+                size: $size $(+ crate::layout::c_struct::$more)?,
+                fields: &[ $(
+                    (c_designator!($field $($c)?), $offset $(+ crate::layout::c_struct::$later)?),
+                )* ],
             };
         }
     };

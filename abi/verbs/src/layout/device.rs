@@ -100,20 +100,20 @@ c_struct! {
 
 c_struct! {
     /// An open device.
-    pub struct ibv_context = 328 {
+    pub struct ibv_context = 328 + MUTEX_MORE {
         0: device: *mut ibv_device,
         8: ops: ibv_context_ops,
         264: cmd_fd: c_int,
         268: async_fd: c_int,
         272: num_comp_vectors: c_int,
         280: mutex: pthread_mutex_t,
-        320: abi_compat: usize,
+        320 + MUTEX_MORE: abi_compat: usize,
     }
 }
 
 c_struct! {
     /// What stands around [`ibv_context`]: the extended operations in front of it.
-    pub struct verbs_context = 648 {
+    pub struct verbs_context = 648 + MUTEX_MORE {
         0: query_port: Option<QueryPort>,
         8: advise_mr: Op,
         16: alloc_null_mr: Op,

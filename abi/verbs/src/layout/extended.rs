@@ -19,37 +19,37 @@ c_struct! {
 
 c_struct! {
     /// A queue pair with the functions behind `ibv_wr_*`.
-    pub struct ibv_qp_ex = 352 {
+    pub struct ibv_qp_ex = 352 + MUTEX_MORE {
         0: qp_base: ibv_qp,
-        160: comp_mask: u64,
-        168: wr_id: u64,
+        160 + MUTEX_MORE: comp_mask: u64,
+        168 + MUTEX_MORE: wr_id: u64,
         /// `IBV_SEND_*`.
-        176: wr_flags: u32,
-        184: wr_atomic_cmp_swp: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u64, u64)>,
-        192: wr_atomic_fetch_add: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u64)>,
-        200: wr_bind_mw: Option<
+        176 + MUTEX_MORE: wr_flags: u32,
+        184 + MUTEX_MORE: wr_atomic_cmp_swp: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u64, u64)>,
+        192 + MUTEX_MORE: wr_atomic_fetch_add: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u64)>,
+        200 + MUTEX_MORE: wr_bind_mw: Option<
             unsafe extern "C" fn(*mut ibv_qp_ex, *mut ibv_mw, u32, *const ibv_mw_bind_info),
         >,
-        208: wr_local_inv: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32)>,
-        216: wr_rdma_read: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64)>,
-        224: wr_rdma_write: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64)>,
-        232: wr_rdma_write_imm: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u32)>,
-        240: wr_send: Option<unsafe extern "C" fn(*mut ibv_qp_ex)>,
-        248: wr_send_imm: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32)>,
-        256: wr_send_inv: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32)>,
-        264: wr_send_tso: Op,
-        272: wr_set_ud_addr: Option<unsafe extern "C" fn(*mut ibv_qp_ex, *mut ibv_ah, u32, u32)>,
-        280: wr_set_xrc_srqn: Op,
-        288: wr_set_inline_data: Option<unsafe extern "C" fn(*mut ibv_qp_ex, *mut c_void, size_t)>,
-        296: wr_set_inline_data_list: Option<
+        208 + MUTEX_MORE: wr_local_inv: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32)>,
+        216 + MUTEX_MORE: wr_rdma_read: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64)>,
+        224 + MUTEX_MORE: wr_rdma_write: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64)>,
+        232 + MUTEX_MORE: wr_rdma_write_imm: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u32)>,
+        240 + MUTEX_MORE: wr_send: Option<unsafe extern "C" fn(*mut ibv_qp_ex)>,
+        248 + MUTEX_MORE: wr_send_imm: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32)>,
+        256 + MUTEX_MORE: wr_send_inv: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32)>,
+        264 + MUTEX_MORE: wr_send_tso: Op,
+        272 + MUTEX_MORE: wr_set_ud_addr: Option<unsafe extern "C" fn(*mut ibv_qp_ex, *mut ibv_ah, u32, u32)>,
+        280 + MUTEX_MORE: wr_set_xrc_srqn: Op,
+        288 + MUTEX_MORE: wr_set_inline_data: Option<unsafe extern "C" fn(*mut ibv_qp_ex, *mut c_void, size_t)>,
+        296 + MUTEX_MORE: wr_set_inline_data_list: Option<
             unsafe extern "C" fn(*mut ibv_qp_ex, size_t, *const ibv_data_buf),
         >,
-        304: wr_set_sge: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u32)>,
-        312: wr_set_sge_list: Option<unsafe extern "C" fn(*mut ibv_qp_ex, size_t, *const ibv_sge)>,
-        320: wr_start: Option<unsafe extern "C" fn(*mut ibv_qp_ex)>,
-        328: wr_complete: Option<unsafe extern "C" fn(*mut ibv_qp_ex) -> c_int>,
-        336: wr_abort: Option<unsafe extern "C" fn(*mut ibv_qp_ex)>,
-        344: wr_atomic_write: Op,
+        304 + MUTEX_MORE: wr_set_sge: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u32)>,
+        312 + MUTEX_MORE: wr_set_sge_list: Option<unsafe extern "C" fn(*mut ibv_qp_ex, size_t, *const ibv_sge)>,
+        320 + MUTEX_MORE: wr_start: Option<unsafe extern "C" fn(*mut ibv_qp_ex)>,
+        328 + MUTEX_MORE: wr_complete: Option<unsafe extern "C" fn(*mut ibv_qp_ex) -> c_int>,
+        336 + MUTEX_MORE: wr_abort: Option<unsafe extern "C" fn(*mut ibv_qp_ex)>,
+        344 + MUTEX_MORE: wr_atomic_write: Op,
     }
 }
 
@@ -62,40 +62,40 @@ c_struct! {
 
 c_struct! {
     /// A completion queue, with the functions that read one completion after the other.
-    pub struct ibv_cq_ex = 288 {
+    pub struct ibv_cq_ex = 288 + MUTEX_MORE {
         0: context: *mut ibv_context,
         8: channel: *mut ibv_comp_channel,
         16: cq_context: *mut c_void,
         24: handle: u32,
         28: cqe: c_int,
         32: mutex: pthread_mutex_t,
-        72: cond: pthread_cond_t,
-        120: comp_events_completed: u32,
-        124: async_events_completed: u32,
-        128: comp_mask: u32,
+        72 + MUTEX_MORE: cond: pthread_cond_t,
+        120 + MUTEX_MORE: comp_events_completed: u32,
+        124 + MUTEX_MORE: async_events_completed: u32,
+        128 + MUTEX_MORE: comp_mask: u32,
         /// `IBV_WC_*` of the current completion.
-        132: status: c_int,
-        136: wr_id: u64,
-        144: start_poll: Option<
+        132 + MUTEX_MORE: status: c_int,
+        136 + MUTEX_MORE: wr_id: u64,
+        144 + MUTEX_MORE: start_poll: Option<
             unsafe extern "C" fn(*mut ibv_cq_ex, *mut ibv_poll_cq_attr) -> c_int,
         >,
-        152: next_poll: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> c_int>,
-        160: end_poll: Option<unsafe extern "C" fn(*mut ibv_cq_ex)>,
-        168: read_opcode: Read<c_int>,
-        176: read_vendor_err: Read<u32>,
-        184: read_byte_len: Read<u32>,
-        192: read_imm_data: Read<u32>,
-        200: read_qp_num: Read<u32>,
-        208: read_src_qp: Read<u32>,
-        216: read_wc_flags: Read<u32>,
-        224: read_slid: Read<u32>,
-        232: read_sl: Read<u8>,
-        240: read_dlid_path_bits: Read<u8>,
-        248: read_completion_ts: Op,
-        256: read_cvlan: Op,
-        264: read_flow_tag: Op,
-        272: read_tm_info: Op,
-        280: read_completion_wallclock_ns: Op,
+        152 + MUTEX_MORE: next_poll: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> c_int>,
+        160 + MUTEX_MORE: end_poll: Option<unsafe extern "C" fn(*mut ibv_cq_ex)>,
+        168 + MUTEX_MORE: read_opcode: Read<c_int>,
+        176 + MUTEX_MORE: read_vendor_err: Read<u32>,
+        184 + MUTEX_MORE: read_byte_len: Read<u32>,
+        192 + MUTEX_MORE: read_imm_data: Read<u32>,
+        200 + MUTEX_MORE: read_qp_num: Read<u32>,
+        208 + MUTEX_MORE: read_src_qp: Read<u32>,
+        216 + MUTEX_MORE: read_wc_flags: Read<u32>,
+        224 + MUTEX_MORE: read_slid: Read<u32>,
+        232 + MUTEX_MORE: read_sl: Read<u8>,
+        240 + MUTEX_MORE: read_dlid_path_bits: Read<u8>,
+        248 + MUTEX_MORE: read_completion_ts: Op,
+        256 + MUTEX_MORE: read_cvlan: Op,
+        264 + MUTEX_MORE: read_flow_tag: Op,
+        272 + MUTEX_MORE: read_tm_info: Op,
+        280 + MUTEX_MORE: read_completion_wallclock_ns: Op,
     }
 }
 

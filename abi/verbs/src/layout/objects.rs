@@ -56,35 +56,35 @@ c_struct! {
 
 c_struct! {
     /// A completion queue.
-    pub struct ibv_cq = 128 {
+    pub struct ibv_cq = 128 + MUTEX_MORE {
         0: context: *mut ibv_context,
         8: channel: *mut ibv_comp_channel,
         16: cq_context: *mut c_void,
         24: handle: u32,
         28: cqe: c_int,
         32: mutex: pthread_mutex_t,
-        72: cond: pthread_cond_t,
-        120: comp_events_completed: u32,
-        124: async_events_completed: u32,
+        72 + MUTEX_MORE: cond: pthread_cond_t,
+        120 + MUTEX_MORE: comp_events_completed: u32,
+        124 + MUTEX_MORE: async_events_completed: u32,
     }
 }
 
 c_struct! {
     /// A shared receive queue.
-    pub struct ibv_srq = 128 {
+    pub struct ibv_srq = 128 + MUTEX_MORE {
         0: context: *mut ibv_context,
         8: srq_context: *mut c_void,
         16: pd: *mut ibv_pd,
         24: handle: u32,
         32: mutex: pthread_mutex_t,
-        72: cond: pthread_cond_t,
-        120: events_completed: u32,
+        72 + MUTEX_MORE: cond: pthread_cond_t,
+        120 + MUTEX_MORE: events_completed: u32,
     }
 }
 
 c_struct! {
     /// A queue pair.
-    pub struct ibv_qp = 160 {
+    pub struct ibv_qp = 160 + MUTEX_MORE {
         0: context: *mut ibv_context,
         8: qp_context: *mut c_void,
         16: pd: *mut ibv_pd,
@@ -96,7 +96,7 @@ c_struct! {
         56: state: c_int,
         60: qp_type: c_int,
         64: mutex: pthread_mutex_t,
-        104: cond: pthread_cond_t,
-        152: events_completed: u32,
+        104 + MUTEX_MORE: cond: pthread_cond_t,
+        152 + MUTEX_MORE: events_completed: u32,
     }
 }
