@@ -18,12 +18,14 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "rig"))
 import again  # noqa: E402
 import ci  # noqa: E402, F401
 import clean  # noqa: E402, F401
+import confinement  # noqa: E402, F401
 import containers  # noqa: E402, F401
 import contents  # noqa: E402, F401
 import debs  # noqa: E402, F401
 import inside  # noqa: E402, F401
 import installations  # noqa: E402, F401
 import kubernetes  # noqa: E402, F401
+import releases  # noqa: E402, F401
 import rpms  # noqa: E402, F401
 import wheels  # noqa: E402, F401
 from bed import CASES, Bed, Failed, Skip  # noqa: E402

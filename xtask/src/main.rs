@@ -15,6 +15,7 @@ mod lexer;
 mod materials;
 mod names;
 mod no_os;
+mod release;
 mod requirements;
 mod sources;
 mod third_party;
@@ -36,17 +37,22 @@ usage: cargo xtask COMMAND
   third-party
           the crates of others in our binaries, and the texts of their licences
   materials
-        the same crates as a bill of materials (CycloneDX)";
+        the same crates as a bill of materials (CycloneDX)
+  release [--dry-run] VERSION
+        the version, the changelog and the tag of a release, in one commit; --dry-run prints the changes only";
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
-    let outcome = match (arguments.next().as_deref(), arguments.next()) {
-        (Some("tidy"), None) => tidy(),
-        (Some("tidy"), Some(flag)) if flag == "--lower" => lower().and_then(|()| tidy()),
-        (Some("rfc"), None) => rfc(),
-        (Some("no-os"), None) => no_os(),
-        (Some("third-party"), None) => third_party(),
-        (Some("materials"), None) => materials(),
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match words[..] {
+        ["tidy"] => tidy(),
+        ["tidy", "--lower"] => lower().and_then(|()| tidy()),
+        ["rfc"] => rfc(),
+        ["no-os"] => no_os(),
+        ["third-party"] => third_party(),
+        ["materials"] => materials(),
+        ["release", "--dry-run", version] => release(version, true),
+        ["release", version] => release(version, false),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
@@ -161,6 +167,11 @@ fn materials() -> Result<bool, String> {
     let version = workspace::version(&everything)?;
     let document = materials::document(version, &third_party::shipped(&everything));
     println!("{document:#}");
+    Ok(true)
+}
+
+fn release(version: &str, dry: bool) -> Result<bool, String> {
+    release::release(&workspace::read()?.root, version, dry)?;
     Ok(true)
 }
 
