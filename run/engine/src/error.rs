@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use weft_os::fork::PerProcess;
 use weft_verbs::types::PostError;
 
+const EPERM: i32 = 1;
 const EMFILE: i32 = 24;
 
 /// Why a call failed.
@@ -73,14 +74,22 @@ impl From<io::Error> for Error {
 /// Says, once, what to do about errors that the errno alone does not explain.
 pub(crate) fn explain(error: &io::Error) {
     static SAID: AtomicBool = AtomicBool::new(false);
-    if error.raw_os_error() == Some(EMFILE) && !SAID.swap(true, Ordering::Relaxed) {
-        let (soft, hard) = weft_os::descriptors::limits();
-        crate::error!(
-            "no descriptors are left: each connection takes one, and this process may have {soft} \
-             (ulimit -n; hard limit {hard}, ulimit -Hn). Raise the hard limit (as root, or in \
-             /etc/security/limits.conf), or use fewer queue pairs"
+    let is_explained = matches!(error.raw_os_error(), Some(EMFILE | EPERM));
+    if !is_explained || SAID.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    if error.raw_os_error() == Some(EPERM) {
+        return crate::error!(
+            "the system does not permit a call that Weft needs: in a container the seccomp profile has to allow \
+             socket, epoll_create1 and eventfd2"
         );
     }
+    let (soft, hard) = weft_os::descriptors::limits();
+    crate::error!(
+        "no descriptors are left: each connection takes one, and this process may have {soft} \
+         (ulimit -n; hard limit {hard}, ulimit -Hn). Raise the hard limit (as root, or in \
+         /etc/security/limits.conf), or use fewer queue pairs"
+    );
 }
 
 impl From<PostError> for Error {
