@@ -1,6 +1,20 @@
 """Sections of docs/interop.md: who writes one keeps the others."""
 
 import re
+import textwrap
+
+WIDTH = 120
+
+
+def wrapped(text):
+    """The text with its paragraphs and items wrapped to the width of documents; tables and headings stay as they are."""
+    return re.sub(r"^(?![|#\s])\S.*(?:\n(?![|#\s-])\S.*|\n  \S.*)*", wrapped_paragraph, text, flags=re.MULTILINE)
+
+
+def wrapped_paragraph(found):
+    indent = "  " if found[0].startswith("- ") else ""
+    return textwrap.fill(" ".join(found[0].split()), WIDTH, subsequent_indent=indent, break_long_words=False,
+                         break_on_hyphens=False)
 
 
 def find(text, heading):
@@ -24,4 +38,4 @@ def put(docs, section):
         at = text.find("What does not work")
         before, behind = (text[:at], text[at:]) if at >= 0 else (text, "")
     parts = [part.strip() for part in (before, section, behind)]
-    docs.write_text("\n\n".join(part for part in parts if part) + "\n", encoding="utf-8")
+    docs.write_text(wrapped("\n\n".join(part for part in parts if part) + "\n"), encoding="utf-8")

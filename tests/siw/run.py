@@ -216,7 +216,7 @@ def main():
     if options.docs and not skipped:
         # A run of its own wrote that one.
         kept = document.section(options.docs, conformance.HEADING)
-        options.docs.write_text(outcome.table(results, report), encoding="utf-8")
+        options.docs.write_text(document.wrapped(outcome.table(results, report)), encoding="utf-8")
         if kept:
             document.put(options.docs, kept)
     print(outcome.counts(results))
