@@ -17,16 +17,18 @@ NOT_OURS = ("/var/lib/dpkg/", "/var/lib/apt/", "/var/cache/", "/var/log/", "/tmp
 
 
 class System:
-    """A release of Debian in a folder, with the RDMA programs that people try first, and without Weft."""
+    """A release of Debian in a folder, with the RDMA programs that people try first, and without Weft. `more` are further
+    words for mmdebstrap."""
 
-    def __init__(self, bed, suite, programs="rdmacm-utils,ibverbs-utils"):
+    def __init__(self, bed, suite, programs="rdmacm-utils,ibverbs-utils", more=()):
         need("mmdebstrap", "unshare", "setpriv")
         if said(["id", "-u"]).strip() != "0":
             raise Skip("making a system and going into it needs root")
         self.root = bed.place(f"system-{suite}")
         programs += ",iproute2,python3-venv"
         try:
-            said(["mmdebstrap", "--quiet", "--variant=apt", f"--include={programs}", suite, self.root], MAKING)
+            said(["mmdebstrap", "--quiet", "--variant=apt", f"--include={programs}", suite, self.root,
+                  *more], MAKING)
         except Failed as failed:
             raise Skip(f"no {suite} from the mirror: {str(failed).splitlines()[-1]}") from None
         self.run(f"useradd --create-home --uid {USER} somebody")

@@ -25,6 +25,7 @@ import debs  # noqa: E402, F401
 import inside  # noqa: E402, F401
 import installations  # noqa: E402, F401
 import kubernetes  # noqa: E402, F401
+import portable  # noqa: E402, F401
 import releases  # noqa: E402, F401
 import rpms  # noqa: E402, F401
 import wheels  # noqa: E402, F401
