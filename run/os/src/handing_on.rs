@@ -97,7 +97,7 @@ mod tests {
     /// What `work` says in a forked child, which has descriptors and users of its own.
     fn in_child(work: impl FnOnce() -> bool) -> bool {
         // SAFETY: the child makes system calls only, and leaves at once.
-        let child = unsafe { libc::syscall(libc::SYS_fork) };
+        let child = unsafe { crate::forking::bare_fork() };
         if child == 0 {
             let status = i32::from(!work());
             // SAFETY: leaves without running anybody's handlers.
@@ -105,7 +105,7 @@ mod tests {
         }
         let mut status = -1;
         // SAFETY: waits for the child just made.
-        unsafe { libc::waitpid(child as i32, &mut status, 0) };
+        unsafe { libc::waitpid(child, &mut status, 0) };
         status == 0
     }
 

@@ -198,7 +198,7 @@ mod tests {
         let parent = id();
         assert_eq!(parent, getpid());
         // SAFETY: the child makes system calls only, and leaves at once.
-        let child = unsafe { libc::syscall(libc::SYS_fork) };
+        let child = unsafe { crate::forking::bare_fork() };
         if child == 0 {
             let well = id() == getpid() && id() != parent;
             // SAFETY: leaves without running anybody's handlers.
@@ -206,7 +206,7 @@ mod tests {
         }
         let mut status = -1;
         // SAFETY: waits for the child just made.
-        unsafe { libc::waitpid(child as i32, &mut status, 0) };
+        unsafe { libc::waitpid(child, &mut status, 0) };
         assert_eq!(status, 0);
         assert_eq!(id(), parent);
     }
@@ -266,6 +266,7 @@ mod tests {
             deadly(&[
                 libc::SYS_getppid,
                 libc::SYS_newfstatat,
+                #[cfg(target_arch = "x86_64")]
                 libc::SYS_stat,
                 libc::SYS_statx,
             ]);
@@ -315,7 +316,7 @@ mod tests {
     /// Whether `work` says so in a forked child.
     fn status_of(work: impl FnOnce() -> bool) -> bool {
         // SAFETY: the child makes system calls only, and leaves at once.
-        let child = unsafe { libc::syscall(libc::SYS_fork) };
+        let child = unsafe { crate::forking::bare_fork() };
         if child == 0 {
             let well = work();
             // SAFETY: leaves without running anybody's handlers.
@@ -323,7 +324,7 @@ mod tests {
         }
         let mut status = -1;
         // SAFETY: waits for the child just made.
-        unsafe { libc::waitpid(child as i32, &mut status, 0) };
+        unsafe { libc::waitpid(child, &mut status, 0) };
         status == 0
     }
 }

@@ -347,7 +347,7 @@ mod tests {
     /// Runs `work` in a forked child; gives its process number once it has ended.
     fn in_child(work: impl FnOnce()) {
         // SAFETY: the child makes system calls and changes shared memory only, and leaves at once.
-        let child = unsafe { libc::syscall(libc::SYS_fork) };
+        let child = unsafe { crate::forking::bare_fork() };
         if child == 0 {
             work();
             // SAFETY: leaves without running anybody's handlers.
@@ -355,7 +355,7 @@ mod tests {
         }
         let mut status = -1;
         // SAFETY: waits for the child just made.
-        unsafe { libc::waitpid(child as i32, &mut status, 0) };
+        unsafe { libc::waitpid(child, &mut status, 0) };
         assert_eq!(status, 0);
     }
 
@@ -431,7 +431,7 @@ mod tests {
     fn who_takes_over_need_not_have_asked_how_the_dead_ended() {
         let page = page();
         // SAFETY: the child makes system calls and changes shared memory only, and leaves at once.
-        let child = unsafe { libc::syscall(libc::SYS_fork) };
+        let child = unsafe { crate::forking::bare_fork() };
         if child == 0 {
             std::mem::forget(page.count.take());
             // SAFETY: leaves without running anybody's handlers.
@@ -449,7 +449,7 @@ mod tests {
         });
         let inherited = receiver.recv_timeout(std::time::Duration::from_secs(10));
         // SAFETY: waits for the child just made.
-        unsafe { libc::waitpid(child as i32, std::ptr::null_mut(), 0) };
+        unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
         assert_eq!(inherited, Ok(true));
     }
 
