@@ -138,7 +138,19 @@ class Cells(unittest.TestCase):
                 text = docs.read_text(encoding="utf-8")
                 docs.write_text(text.replace(f"{conformance.HEADING}\n\nOne fails.\n\n", ""), encoding="utf-8")
                 whole = outcome.table(results, outcome.Report("6.1", "tshark read them.", measured))
-                self.assertEqual(docs.read_text(encoding="utf-8"), whole)
+                self.assertEqual(docs.read_text(encoding="utf-8"), document.wrapped(whole))
+
+    def test_prose_is_wrapped_and_tables_and_headings_stay(self):
+        words = " ".join(["word"] * 60)
+        row = f"| {words} | {words} |"
+        text = f"# {words}\n\n{words}\nmore\n\n- {words}\n- short\n  and more\n\n{row}\n"
+        wrapped = document.wrapped(text)
+        lines = wrapped.splitlines()
+        self.assertEqual((lines[0], lines[-1]), (f"# {words}", row))
+        self.assertTrue(all(len(line) <= document.WIDTH for line in lines[1:-1]))
+        self.assertIn("- short and more", lines)
+        self.assertEqual(wrapped.split(), text.split())
+        self.assertEqual(document.wrapped(wrapped), wrapped)
 
 
 class Shells(unittest.TestCase):
