@@ -17,8 +17,8 @@ NOT_OURS = ("/var/lib/dpkg/", "/var/lib/apt/", "/var/cache/", "/var/log/", "/tmp
 
 
 class System:
-    """A release of Debian in a folder, with the RDMA programs that people try first, and without Weft. `more` are further
-    words for mmdebstrap."""
+    """A release of Debian in a folder, with the RDMA programs that people try first, and without Weft. `more` are
+    further words for mmdebstrap."""
 
     def __init__(self, bed, suite, programs="rdmacm-utils,ibverbs-utils", more=()):
         need("mmdebstrap", "unshare", "setpriv")

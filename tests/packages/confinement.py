@@ -1,4 +1,4 @@
-"""Weft under a container's seccomp profile: one that forbids what Docker's does, and ones that forbid what Weft uses."""
+"""Weft under seccomp profiles of containers: one that forbids what Docker's does, and ones that forbid what it uses."""
 
 from bed import ROOT, Failed, case, need, pinged, pings, said
 from debs import in_own_network

@@ -119,9 +119,12 @@ def section(run):
     rows = [row_of(operation, octets, kind) for operation, octets, _, kind in MEASURED]
     rounds = max(len(cell_of(row, "siw")["samples"]) for row in run["rows"])
     measured = {row["id"] for row in run["rows"]}
-    return [HEADING, "", f"Both ends in the guest, from its address to itself (which Linux takes over loopback, and where two ends of Weft share memory), CRC off, median of {rounds} runs in turns. The guest's "
-            "processor is emulated, so only the ratio means something: Weft's figure over siw's (of a latency less is better). Both "
-            "programs spin on the guest's two processors, so what needs a third thread shows the scheduler (Weft's ib_write_lat does).", "",
+    return [HEADING, "",
+            "Both ends in the guest, from its address to itself (which Linux takes over loopback, and where two ends of "
+            f"Weft share memory), CRC off, median of {rounds} runs in turns. The guest's processor is emulated, so only "
+            "the ratio means something: Weft's figure over siw's (of a latency less is better). Both programs spin on "
+            "the guest's two processors, so what needs a third thread shows the scheduler (Weft's ib_write_lat does).",
+            "",
             "| perftest | siw | Weft | ratio |", "| --- | --- | --- | --- |",
             *[line(run, row) for row in rows if f"{row.path}/{row.name}" in measured], ""]
 

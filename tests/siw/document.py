@@ -7,14 +7,17 @@ WIDTH = 120
 
 
 def wrapped(text):
-    """The text with its paragraphs and items wrapped to the width of documents; tables and headings stay as they are."""
-    return re.sub(r"^(?![|#\s])\S.*(?:\n(?![|#\s-])\S.*|\n  \S.*)*", wrapped_paragraph, text, flags=re.MULTILINE)
+    """The text with its paragraphs and items wrapped to the width of documents; tables and headings stay."""
+    return "\n\n".join(wrapped_block(block) for block in text.split("\n\n"))
 
 
-def wrapped_paragraph(found):
-    indent = "  " if found[0].startswith("- ") else ""
-    return textwrap.fill(" ".join(found[0].split()), WIDTH, subsequent_indent=indent, break_long_words=False,
-                         break_on_hyphens=False)
+def wrapped_block(block):
+    """What stands between two empty lines: a table, a heading, a paragraph or a list."""
+    if block.startswith(("|", "#")):
+        return block
+    parts = re.split(r"\n(?=- )", block)
+    return "\n".join(textwrap.fill(" ".join(part.split()), WIDTH, subsequent_indent="  " * part.startswith("- "),
+                                   break_long_words=False, break_on_hyphens=False) for part in parts)
 
 
 def find(text, heading):

@@ -71,25 +71,27 @@ impl From<io::Error> for Error {
     }
 }
 
-/// Says, once, what to do about errors that the errno alone does not explain.
+/// Says, once of each kind, what to do about errors that the errno alone does not explain.
 pub(crate) fn explain(error: &io::Error) {
-    static SAID: AtomicBool = AtomicBool::new(false);
-    let is_explained = matches!(error.raw_os_error(), Some(EMFILE | EPERM));
-    if !is_explained || SAID.swap(true, Ordering::Relaxed) {
-        return;
+    static NO_DESCRIPTORS: AtomicBool = AtomicBool::new(false);
+    static NOT_PERMITTED: AtomicBool = AtomicBool::new(false);
+    match error.raw_os_error() {
+        Some(EMFILE) if !NO_DESCRIPTORS.swap(true, Ordering::Relaxed) => {
+            let (soft, hard) = weft_os::descriptors::limits();
+            crate::error!(
+                "no descriptors are left: each connection takes one, and this process may have {soft} \
+                 (ulimit -n; hard limit {hard}, ulimit -Hn). Raise the hard limit (as root, or in \
+                 /etc/security/limits.conf), or use fewer queue pairs"
+            );
+        }
+        Some(EPERM) if !NOT_PERMITTED.swap(true, Ordering::Relaxed) => {
+            crate::error!(
+                "the system does not permit a call that Weft needs: in a container the seccomp profile has to allow \
+                 socket, epoll_create1 and eventfd2; a firewall may forbid a connection so, too"
+            );
+        }
+        _ => {}
     }
-    if error.raw_os_error() == Some(EPERM) {
-        return crate::error!(
-            "the system does not permit a call that Weft needs: in a container the seccomp profile has to allow \
-             socket, epoll_create1 and eventfd2"
-        );
-    }
-    let (soft, hard) = weft_os::descriptors::limits();
-    crate::error!(
-        "no descriptors are left: each connection takes one, and this process may have {soft} \
-         (ulimit -n; hard limit {hard}, ulimit -Hn). Raise the hard limit (as root, or in \
-         /etc/security/limits.conf), or use fewer queue pairs"
-    );
 }
 
 impl From<PostError> for Error {
