@@ -14,6 +14,13 @@ CROSS_CC ?= $(subst -unknown,,$(TARGET))-gcc
 export CARGO_TARGET_$(shell echo '$(TARGET)' | tr 'a-z-' 'A-Z_')_LINKER ?= $(CROSS_CC)
 endif
 
+# `make build REPRODUCIBLE=1` keeps the paths of this folder and of cargo's out of the binaries: two builds of one commit
+# are the same octets, whoever made them.
+ifdef REPRODUCIBLE
+WITHOUT_PATHS := RUSTFLAGS='--remap-path-prefix=$(CURDIR)=/usr/src/weft \
+	--remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/usr/src/cargo'
+endif
+
 .DEFAULT_GOAL := help
 .PHONY: help build packages demo test test-full test-siw test-sockets test-scale test-packages test-hostile test-loom test-mutants test-asan bench install uninstall lint clean
 
@@ -24,8 +31,8 @@ help: ## this list
 
 build: ## target/release/weft, with its libraries beside it
 	@scripts/need build
-	cargo build --release $(TARGET:%=--target=%) --package weft --package weft-abi-preload
-	$(if $(TARGET),CC='$(CROSS_CC)') abi/verbs/build.sh $(TARGET:%=--target=%) $(RELEASE)
+	$(WITHOUT_PATHS) cargo build --release $(TARGET:%=--target=%) --package weft --package weft-abi-preload
+	$(WITHOUT_PATHS) $(if $(TARGET),CC='$(CROSS_CC)') abi/verbs/build.sh $(TARGET:%=--target=%) $(RELEASE)
 	cargo xtask third-party >$(RELEASE)/third-party.txt.new && mv $(RELEASE)/third-party.txt.new $(RELEASE)/third-party.txt
 	cargo xtask materials >$(RELEASE)/weft.cdx.json.new && mv $(RELEASE)/weft.cdx.json.new $(RELEASE)/weft.cdx.json
 
@@ -66,8 +73,8 @@ test-packages: ## packages made, checked, and installed in clean systems (about 
 
 packages: ## the Debian package, the RPM and the wheel, in target/packages
 	@scripts/need build packages
-	@$(MAKE) --no-print-directory build
-	scripts/package $(RELEASE) $(TARGET_DIR)/packages deb rpm wheel
+	@$(MAKE) --no-print-directory build REPRODUCIBLE=1 CARGO_TARGET_DIR=$(TARGET_DIR)/reproducible
+	scripts/package $(TARGET_DIR)/reproducible/$(TARGET:%=%/)release $(TARGET_DIR)/packages deb rpm wheel
 
 test-hostile: ## attacks on real programs for an hour, honest traffic beside them (HOSTILE_ARGS='--seconds N --seed S')
 	@scripts/need build verbs test

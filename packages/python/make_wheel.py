@@ -9,6 +9,7 @@ it has the Python package `weft`. The platform tag is what the binaries can carr
 """
 
 import argparse
+import os
 import re
 import shutil
 import subprocess
@@ -45,7 +46,7 @@ def lay_out(staged, tree, version):
     shutil.copytree(HERE / "weft", tree / "weft", ignore=shutil.ignore_patterns("__pycache__"))
     binaries = [path for path in data.rglob("*") if path.is_file() and path.read_bytes()[:4] == b"\x7fELF"]
     # The names of functions stay, for backtraces and profilers; line tables are two thirds of the size.
-    subprocess.run(["strip", "--strip-debug", *binaries], check=True)
+    subprocess.run([strip_for(machine(binaries[0])), "--strip-debug", *binaries], check=True)
 
     info = tree / f"{NAME}-{version}.dist-info"
     info.mkdir()
@@ -64,10 +65,24 @@ def lay_out(staged, tree, version):
 
 def platform(binaries):
     """The platform tag: the newest glibc that must be there, and the machine."""
-    machine = said(["readelf", "--file-header", binaries[0]])
-    machine = {"X86-64": "x86_64", "AArch64": "aarch64"}[re.search(r"Machine:.* (\S+)$", machine, re.MULTILINE)[1]]
     major, minor = max(version for binary in binaries for version in glibc_versions(binary))
-    return f"manylinux_{major}_{minor}_{machine}"
+    return f"manylinux_{major}_{minor}_{machine(binaries[0])}"
+
+
+def machine(binary):
+    """What the binary is for, as Python's packages call it."""
+    header = said(["readelf", "--file-header", binary])
+    return {"X86-64": "x86_64", "AArch64": "aarch64"}[re.search(r"Machine:.* (\S+)$", header, re.MULTILINE)[1]]
+
+
+def strip_for(kind):
+    """The strip that knows such binaries."""
+    across = f"{kind}-linux-gnu-strip"
+    if shutil.which(across):
+        return across
+    if kind != os.uname().machine:
+        sys.exit(f"make_wheel: there is no {across}: install the Debian package binutils-{kind.replace('_', '-')}-linux-gnu")
+    return "strip"
 
 
 def glibc_versions(binary):

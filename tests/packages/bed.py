@@ -61,8 +61,9 @@ class Bed:
         """The package of that kind, by its path."""
         return self.once(kind, lambda: self.build_package(kind))
 
-    def build_package(self, kind, out=None):
-        done = subprocess.run([ROOT / "scripts/package", self.build, out or self.folder / "made", kind], text=True,
+    def build_package(self, kind, build=None, out=None):
+        """A package of this build or another, by its path."""
+        done = subprocess.run([ROOT / "scripts/package", build or self.build, out or self.folder / "made", kind], text=True,
                               capture_output=True, timeout=MAKING, check=False)
         if done.returncode and "install the Debian package" in done.stderr:
             raise Skip(done.stderr.strip())

@@ -82,7 +82,7 @@ assert wrong is None, wrong
 def packages_made_again_are_the_same_octets(bed):
     for kind in ("deb", "rpm", "wheel"):
         first = bed.package(kind)
-        again = bed.build_package(kind, bed.place("made-again"))
+        again = bed.build_package(kind, out=bed.place("made-again"))
         if first.read_bytes() != again.read_bytes():
             raise Failed(f"{first.name} differs")
 

@@ -63,6 +63,13 @@ def a_build_for_older_systems_serves_programs_of_debian_11(bed):
         (system.root / "opt/weft" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(build / name, system.root / "opt/weft" / name)
     pinged(system.run_as_user(pings("/opt/weft/weft")))
+    # Its pip is the oldest that knows such wheels (PEP 600).
+    wheel = bed.build_package("wheel", build)
+    path = system.take(wheel)
+    took = system.timed(f"python3 -m venv ~/venv && ~/venv/bin/pip install --quiet --no-index {path}",
+                        system.run_as_user)
+    pinged(system.run_as_user(pings("~/venv/bin/weft")))
+    print(f"    bullseye: venv and pip install {took}, {wheel.name}, {wheel.stat().st_size / 1e6:.1f} MB", flush=True)
 
 
 class Arm:
@@ -75,7 +82,8 @@ class Arm:
             raise Skip("going into a system needs root")
         self.debian = mirror()
         self.root = bed.place("arm")
-        programs = "rdmacm-utils,ibverbs-utils,libc6,libgcc-s1,dash,coreutils,iproute2,util-linux"
+        programs = ("rdmacm-utils,ibverbs-utils,libc6,libgcc-s1,dash,coreutils,iproute2,util-linux,python3-minimal,"
+                    "python3-venv")
         said(["mmdebstrap", "--quiet", "--variant=extract", "--architectures=arm64", f"--include={programs}",
               "bookworm", self.root, f"deb {self.debian} bookworm main"], MAKING)
         self.build = self.make(bed) / ARM / "release"
@@ -137,3 +145,12 @@ def a_build_for_arm64_serves_programs_there(bed):
     words = arm(bed).run("weft doctor rping")
     if "verdict: yes" not in words:
         raise Failed(f"the doctor says: {words}")
+
+
+@case(full=True)
+def a_wheel_for_arm64_is_installed_there(bed):
+    build = arm(bed).build
+    wheel = bed.build_package("wheel", build)
+    shutil.copy(wheel, arm(bed).root / "tmp")
+    arm(bed).run(f"python3 -m venv /tmp/venv && /tmp/venv/bin/pip install --quiet --no-index /tmp/{wheel.name}")
+    pinged(arm(bed).run(pings("/tmp/venv/bin/weft")))

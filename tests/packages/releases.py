@@ -1,6 +1,10 @@
-"""A release is one command."""
+"""A release is one command, and the same octets whoever builds it."""
 
-from bed import ROOT, Failed, case, need, said
+import hashlib
+import os
+from pathlib import Path
+
+from bed import ROOT, Failed, case, files, need, said
 
 BUILDING = 1800  # seconds on a busy machine
 NEXT = "9.8.7"
@@ -35,3 +39,26 @@ def a_release_is_a_commit_with_a_tag(bed):
         raise Failed("something is left that is not committed")
     # The lock file has the same versions, or cargo would want to write it.
     said(["cargo", "tree", "--locked", "--offline", "--package", "weft", "--depth", "0"], cwd=place)
+
+
+@case(full=True)
+def two_people_who_build_one_commit_have_the_same_packages(bed):
+    """The folders of the sources and of cargo have different names and lengths."""
+    need("cargo", "git", "make", "dh", "rpmbuild")
+    place = bed.place("two")
+    cargo = Path(os.environ.get("CARGO_HOME") or Path.home() / ".cargo")
+    made = []
+    for number, name in enumerate(("first", "the-other-ones/sources")):
+        sources = place / name
+        said(["git", "clone", "--quiet", ROOT, sources])
+        home = place / ("home" * (number + 1))
+        home.mkdir()
+        # What is fetched already is not fetched again; it has another path all the same.
+        if (cargo / "registry").exists():
+            (home / "registry").symlink_to(cargo / "registry")
+        said(["make", "--directory", sources, "packages"], BUILDING, CARGO_TARGET_DIR=str(sources / "target"),
+             CARGO_HOME=str(home))
+        out = sources / "target/packages"
+        made.append({file: hashlib.sha256((out / file).read_bytes()).hexdigest() for file in files(out)})
+    if len(made[0]) < 5 or made[0] != made[1]:
+        raise Failed(f"these are not the same: {made}")

@@ -28,6 +28,7 @@ import kubernetes  # noqa: E402, F401
 import portable  # noqa: E402, F401
 import releases  # noqa: E402, F401
 import rpms  # noqa: E402, F401
+import sources  # noqa: E402, F401
 import wheels  # noqa: E402, F401
 from bed import CASES, Bed, Failed, Skip  # noqa: E402
 
