@@ -23,6 +23,7 @@ def sources_in_a_clean_bookworm(bed):
     said(["git", "clone", "--quiet", ROOT, system.root / HOME.lstrip("/") / "weft"])
     system.run(f"chown -R {USER} {HOME}/weft")
     variables = {"HOME": HOME, "PATH": "/opt/rust/bin:/usr/bin:/bin:/usr/sbin:/sbin", "DEBIAN_FRONTEND": "noninteractive"}
+    before = system.files()
     certificates = system.certificates()
     if certificates:
         variables["CARGO_HTTP_CAINFO"] = certificates["PIP_CERT"]
@@ -35,11 +36,11 @@ def sources_in_a_clean_bookworm(bed):
     begin = time.monotonic()
     as_user("make build && sudo make install")
     took = time.monotonic() - begin
-    pinged(system.run_as_user(pings("weft")))
+    pinged(system.run_as_user(pings("/usr/local/bin/weft")))
     size = sum(path.stat().st_size for path in (system.root / "usr/local/lib/weft").rglob("*") if path.is_file())
     size += (system.root / "usr/local/bin/weft").stat().st_size
     print(f"    bookworm: make build && sudo make install {took:.0f} s, {size / 1e6:.0f} MB installed", flush=True)
     as_user("sudo make uninstall")
-    left = system.run("find /usr/local -type f -o -type l").split()
+    left = {name for name in system.files() - before if name.startswith("/usr/local/")}
     if left:
-        raise Failed(f"make uninstall has left {left}")
+        raise Failed(f"make uninstall has left {sorted(left)}")

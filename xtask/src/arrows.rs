@@ -21,7 +21,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "run/uoe",
-        &["proto/uoe", "run/discovery", "run/settings", "run/os"],
+        &[
+            "proto/uoe",
+            "run/discovery",
+            "run/engine",
+            // For its tests alone, which lay a cable.
+            "run/adapter",
+            "run/settings",
+            "run/os",
+        ],
     ),
     ("run/engine", &["proto/verbs", "run/settings", "run/os"]),
     (
@@ -41,7 +49,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("abi/verbs", &["run/engine", "run/adapter", "abi/rsockets"]),
     (
         "abi/preload",
-        &["run/sockets", "run/settings", "run/os", "abi/rsockets"],
+        &[
+            "run/sockets",
+            "run/uoe",
+            "run/adapter",
+            "run/settings",
+            "run/os",
+            "abi/rsockets",
+        ],
     ),
     ("eval/bench", &["run/adapter", "run/engine", "run/os"]),
     ("eval/link", &["proto/inet"]),

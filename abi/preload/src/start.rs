@@ -56,6 +56,7 @@ fn begin() {
     }
     weft_settings::log::set_threshold(settings.log);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    weft_udp_offload::choose_network(weft_adapter::setup::network);
     let stack = Stack::new(&settings, &names);
     if settings.log >= LogLevel::Info {
         let _ = LOUD.set(program);

@@ -13,6 +13,7 @@
 //! | 60..128 | question only: 0; not looked at |
 //! | 24..26 | yes about datagrams only: the TCP port that takes carriers |
 //! | 26..34 | yes about datagrams only: the instance, random bits of the process that has the socket |
+//! | 34..52 | yes about datagrams only: the address and port of its adapter's that take carriers, or 0 |
 //!
 //! Numbers are in network order. A question has 128 octets at least, so that an answer which one day says more has room
 //! and is still no longer than its question: what is asked in somebody else's name never grows on the way. Octets that
@@ -26,10 +27,12 @@ use zerocopy::{FromBytes, IntoBytes};
 pub const QUESTION_LEN: usize = 128;
 /// Octets of a yes, and the fewest that one has.
 pub const YES_LEN: usize = HEADER_LEN;
-/// Octets of a yes about datagrams, and the fewest that one has.
+/// Octets of a yes about datagrams.
 pub const YES_TO_DATAGRAMS_LEN: usize = HEADER_LEN + TAKES_LEN;
 /// Octets of [`TakesCarriers`].
-pub const TAKES_LEN: usize = 10;
+pub const TAKES_LEN: usize = TAKES_LEN_MIN + END_LEN;
+/// The fewest that it has: port and instance. What is not there is 0.
+const TAKES_LEN_MIN: usize = 10;
 /// Octets that a message has at most, later fields included.
 pub const MESSAGE_OCTETS_MAX: usize = 512;
 /// Octets of the random bits.
@@ -52,24 +55,32 @@ pub struct TakesCarriers {
     pub port: u16,
     /// Random bits that the process drew when it began: who has a carrier to it needs no other one.
     pub instance: u64,
+    /// Where its adapter takes them, if it has one that does: an address that is not the kernel's.
+    pub adapter: Option<End>,
 }
 
 impl TakesCarriers {
-    /// The octets on the wire: port, then instance.
+    /// The octets on the wire: port, instance, address and port of the adapter's.
     pub fn to_octets(&self) -> [u8; TAKES_LEN] {
         let mut octets = [0; TAKES_LEN];
         octets[..2].copy_from_slice(&self.port.to_be_bytes());
-        octets[2..].copy_from_slice(&self.instance.to_be_bytes());
+        octets[2..TAKES_LEN_MIN].copy_from_slice(&self.instance.to_be_bytes());
+        let adapter = self.adapter.unwrap_or_default();
+        octets[TAKES_LEN_MIN..].copy_from_slice(adapter.as_bytes());
         octets
     }
 
-    /// Reads them; nothing where they name no port.
-    pub fn from_octets(octets: &[u8; TAKES_LEN]) -> Option<TakesCarriers> {
-        let port = u16::from_be_bytes([octets[0], octets[1]]);
-        let mut instance = [0; 8];
-        instance.copy_from_slice(&octets[2..]);
-        let instance = u64::from_be_bytes(instance);
-        (port != 0).then_some(TakesCarriers { port, instance })
+    /// Reads them, whatever follows; nothing where they name no port.
+    pub fn from_octets(octets: &[u8]) -> Option<TakesCarriers> {
+        let (port, rest) = octets.split_first_chunk()?;
+        let (instance, rest) = rest.split_first_chunk()?;
+        let adapter = end_at(rest, 0);
+        let takes = TakesCarriers {
+            port: u16::from_be_bytes(*port),
+            instance: u64::from_be_bytes(*instance),
+            adapter: adapter.is_one().then_some(adapter),
+        };
+        (takes.port != 0).then_some(takes)
     }
 }
 
@@ -197,7 +208,7 @@ impl Question {
             About::Stream => is_yes.then_some(Answer::Yes),
             About::Datagrams => {
                 let rest = octets.get(HEADER_LEN..).filter(|_| is_yes)?;
-                let takes = TakesCarriers::from_octets(rest.first_chunk()?)?;
+                let takes = TakesCarriers::from_octets(rest)?;
                 Some(Answer::TakesCarriers(takes))
             }
         }
@@ -305,10 +316,15 @@ mod tests {
         let takes = TakesCarriers {
             port: 22342,
             instance: 0x0102_0304_0506_0708,
+            adapter: None,
         };
         let yes = question.yes_to_datagrams(&takes);
         let wanted = b"Weft\x01\x02\x02\0sixteen octets!!\x57\x46\x01\x02\x03\x04\x05\x06\x07\x08";
-        assert_eq!(&yes, wanted);
+        assert_eq!((&yes[..34], &yes[34..]), (&wanted[..], &[0; 18][..]));
+        assert_eq!(
+            question.answer(&yes[..34]),
+            Some(Answer::TakesCarriers(takes))
+        );
         assert_eq!(question.answer(&yes), Some(Answer::TakesCarriers(takes)));
         let longer = [&yes[..], &[9; 40]].concat();
         assert_eq!(question.answer(&longer), Some(Answer::TakesCarriers(takes)));
@@ -318,6 +334,19 @@ mod tests {
             None,
             "nowhere to connect to"
         );
+        let with_adapter = TakesCarriers {
+            adapter: Some(end("192.0.2.9:22342")),
+            ..takes
+        };
+        let answered = question.yes_to_datagrams(&with_adapter);
+        assert_eq!(
+            &answered[34..],
+            b"\0\0\0\0\0\0\0\0\0\0\xff\xff\xc0\0\x02\x09\x57\x46"
+        );
+        let read = question.answer(&answered);
+        assert_eq!(read, Some(Answer::TakesCarriers(with_adapter)));
+        let part = question.answer(&answered[..51]);
+        assert_eq!(part, Some(Answer::TakesCarriers(takes)), "part of a port");
         let nowhere = TakesCarriers { port: 0, ..takes };
         assert_eq!(question.answer(&question.yes_to_datagrams(&nowhere)), None);
         let mut guessed = yes;

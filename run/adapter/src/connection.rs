@@ -141,6 +141,15 @@ impl Carrier for Connection {
         self.transfer(|state, key| state.recv_list(key, list))
     }
 
+    fn is_readable(&self) -> bool {
+        self.with(|state, key| state.is_readable(key))
+            .unwrap_or(true)
+    }
+
+    fn round_trip(&self) -> Option<Duration> {
+        self.with(|state, key| state.round_trip(key)).flatten()
+    }
+
     fn finish(&self) {
         self.with(|state, key| state.finish(key));
     }

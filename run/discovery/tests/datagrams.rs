@@ -28,6 +28,7 @@ fn takes(instance: u64) -> TakesCarriers {
     TakesCarriers {
         port: 4000,
         instance,
+        adapter: Some(weft_discovery::End::new([192, 0, 2, 1].into(), 22342)),
     }
 }
 
@@ -168,7 +169,7 @@ fn a_question_from_behind_a_translator_is_answered_to_where_it_came_from() {
     });
     let at = SocketAddr::new([127, 0, 0, 1].into(), port);
     let answer = answer_to(&asked, [127, 0, 0, 9].into(), at, SOON).expect("an answer");
-    assert_eq!(answer.len(), 34, "no longer than the question");
+    assert_eq!(answer.len(), 52, "no longer than the question");
     let other = SocketAddr::new([127, 0, 0, 2].into(), port);
     let elsewhere = answer_to(&asked, [127, 0, 0, 9].into(), other, SILENCE);
     assert_eq!(elsewhere, None, "it came to another address than it names");

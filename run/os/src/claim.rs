@@ -74,7 +74,7 @@ fn owner(address: &SocketAddrUnix) -> Option<u32> {
 fn unix_socket() -> io::Result<Private> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let open = || socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
-    Ok(descriptors::open(open)?.into())
+    descriptors::open_apart(open)
 }
 
 #[cfg(test)]

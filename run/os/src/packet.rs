@@ -33,7 +33,7 @@ use crate::sys;
 pub(crate) fn open() -> io::Result<Private> {
     let flags = SocketFlags::CLOEXEC;
     let socket = || net::socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None);
-    Ok(descriptors::open(socket)?.into())
+    descriptors::open_apart(socket)
 }
 
 /// Ties a packet socket to an interface. `protocol` is an EtherType in host byte order, `ETH_P_ALL` for all; 0 receives

@@ -33,6 +33,8 @@ pub struct Uoe {
     pub age: Option<Duration>,
     /// Where there is no room the oldest is dropped, not the newest.
     pub drops_oldest: bool,
+    /// The connections are the adapter's where it leads to the other end's; else the kernel's.
+    pub over_adapter: bool,
     /// Datagrams are never sent plainly. Nothing: they are where there is no connection.
     pub requires: Option<Requires>,
 }
@@ -139,6 +141,19 @@ fn set_drop(treatment: &mut Treatment, value: &str) -> bool {
     true
 }
 
+/// Sets whose connections datagrams travel on.
+fn set_over(treatment: &mut Treatment, value: &str) -> bool {
+    let over_adapter = match value {
+        "adapter" => true,
+        "kernel" => false,
+        _ => return false,
+    };
+    if let Treatment::Uoe(uoe) = treatment {
+        uoe.over_adapter = over_adapter;
+    }
+    true
+}
+
 /// Which way datagrams go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
@@ -160,6 +175,12 @@ const DROP: ActionOption<Treatment> = ActionOption {
     set: set_drop,
 };
 
+const OVER: ActionOption<Treatment> = ActionOption {
+    name: "over",
+    accepts: "adapter or kernel",
+    set: set_over,
+};
+
 /// What the rules may say.
 pub const GRAMMAR: Grammar<Treatment, Direction> = Grammar {
     actions: &[
@@ -173,15 +194,17 @@ pub const GRAMMAR: Grammar<Treatment, Direction> = Grammar {
             value: Treatment::Uoe(Uoe {
                 age: None,
                 drops_oldest: false,
+                over_adapter: false,
                 requires: None,
             }),
-            options: &[AGE, DROP],
+            options: &[AGE, DROP, OVER],
         },
         Action {
             name: "uoe require",
             value: Treatment::Uoe(Uoe {
                 age: None,
                 drops_oldest: false,
+                over_adapter: false,
                 requires: Some(Requires {
                     wait: Wait::No,
                     without_udp: false,
@@ -190,6 +213,7 @@ pub const GRAMMAR: Grammar<Treatment, Direction> = Grammar {
             options: &[
                 AGE,
                 DROP,
+                OVER,
                 ActionOption {
                     name: "mode",
                     accepts: "1 or 2",
@@ -246,6 +270,12 @@ impl DatagramRules {
     pub fn any_required(&self) -> bool {
         self.iter()
             .any(|rule| matches!(rule.action(), Treatment::Uoe(uoe) if uoe.requires.is_some()))
+    }
+
+    /// Whether datagrams may travel on connections of the adapter's.
+    pub fn any_over_adapter(&self) -> bool {
+        self.iter()
+            .any(|rule| matches!(rule.action(), Treatment::Uoe(uoe) if uoe.over_adapter))
     }
 
     /// Whether UDP may not pass for some.
@@ -327,6 +357,7 @@ mod tests {
         let wanted = Uoe {
             age: Some(Duration::from_millis(20)),
             drops_oldest: true,
+            over_adapter: false,
             requires: None,
         };
         assert_eq!(rules.uoe(Send, &near), Some(wanted));
@@ -381,6 +412,25 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_says_whose_connections_they_are() {
+        for (text, over_adapter) in [
+            ("uoe prefer", false),
+            ("uoe prefer over=adapter", true),
+            ("uoe require over=adapter age=20ms", true),
+            ("uoe require over=kernel", false),
+        ] {
+            let rules = rules(text);
+            let uoe = rules.uoe(Send, &[]);
+            assert_eq!(
+                uoe.map(|uoe| uoe.over_adapter),
+                Some(over_adapter),
+                "{text}"
+            );
+            assert_eq!(rules.any_over_adapter(), over_adapter);
+        }
+    }
+
+    #[test]
     fn one_end_must_have_both() {
         let rules = rules("gso address=10.0.0.1 port=5001-5010");
         assert!(rules.decide(Send, &ends(&["10.0.0.1:5010"])));
@@ -421,6 +471,8 @@ mod tests {
             "uoe prefer age=0ms",
             "uoe prefer age=9h",
             "uoe prefer drop=all",
+            "uoe prefer over=air",
+            "gso over=adapter",
             "uoe prefer prefer",
             "uoe prefer mode=1",
             "uoe prefer wait=20ms",

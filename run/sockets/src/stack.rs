@@ -83,7 +83,7 @@ impl Stack {
     fn of_settings(settings: Settings) -> Option<Stack> {
         user::guard_copies();
         let port = settings.discovery_port;
-        let offload = Offload::new(settings.udp.clone(), port, settings.stat);
+        let offload = Offload::new(&settings);
         let discovery = Discovery::new(port, offload);
         let (busy_after, hold) = (settings.udp_busy_after, settings.udp_hold);
         Descriptors::over(Kinds {

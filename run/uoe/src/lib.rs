@@ -1,4 +1,4 @@
-//! UDP datagrams over connections of the kernel's TCP (decisions 0034 and 0037).
+//! UDP datagrams over connections of the kernel's TCP or the adapter's (decisions 0034, 0037 and 0044).
 //!
 //! The program's calls ask [`Offload`] about a UDP socket, which has a [`Port`]: may this datagram take a connection
 //! (a *carrier*), and has one come that way? One thread for each process asks other processes, connects, and runs the
@@ -21,6 +21,7 @@
 //! | `paths` | where a socket's datagrams go |
 //! | `left` | sockets that the program has closed while datagrams of theirs wait |
 //! | `link` | the octets of one carrier that are to leave |
+//! | `frames` | where segments end that leave by the adapter |
 //! | `mail` | what calls tell the thread |
 //! | `nonces` | how Weft's own datagrams are told from the program's |
 //! | [`stat`] | what others see of that while the process lives |
@@ -30,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 pub mod counts;
+mod frames;
 mod heads;
 pub mod inlet;
 mod left;
@@ -52,7 +54,7 @@ mod thread;
 mod turns;
 mod worker;
 
-pub use offload::Offload;
+pub use offload::{choose_network, Offload};
 pub use owning::Use;
 pub use port::Port;
 pub use sending::{Sending, Sent};

@@ -1,5 +1,5 @@
 //! The octets of one carrier that are to leave: the program's sends put frames in, and whoever finds them enough, or is
-//! about to sleep, gives them to TCP.
+//! about to sleep, gives them to the kernel's TCP. What leaves by the adapter the thread gives to it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,6 +10,8 @@ use weft_os::net::{TcpStream, Transfer};
 use weft_os::process;
 use weft_uoe::gather::{Gather, GATHERED_OCTETS};
 use weft_uoe::Control;
+
+use crate::frames::Frames;
 
 /// How long TCP may take nothing of what waits before nobody waits for it any more.
 const STALLED_AFTER: Duration = Duration::from_millis(250);
@@ -36,6 +38,10 @@ pub(crate) enum Put {
 #[derive(Debug)]
 pub(crate) struct Link {
     outgoing: Lock<Outgoing>,
+    /// The thread sends what waits, and is to be woken for it.
+    by_thread: AtomicBool,
+    /// Something was put in since the thread sent last.
+    has_news: AtomicBool,
     /// Something waits to leave.
     waits: AtomicBool,
     /// Datagrams put in so far.
@@ -50,13 +56,24 @@ pub(crate) struct Outgoing {
     process: u32,
     generation: u32,
     gather: Option<Gather<Vec<u8>>>,
-    stream: Option<Guarded<TcpStream>>,
+    outlet: Option<Outlet>,
+}
+
+/// Where the octets of a carrier leave.
+#[derive(Debug)]
+pub(crate) enum Outlet {
+    /// By this connection of the kernel's: whoever comes by sends.
+    Kernel(Guarded<TcpStream>),
+    /// By the adapter, which is the thread's alone.
+    Thread(Frames),
 }
 
 impl Link {
     pub(crate) fn new() -> Link {
         Link {
             outgoing: Lock::new(Outgoing::default()),
+            by_thread: AtomicBool::new(false),
+            has_news: AtomicBool::new(false),
             waits: AtomicBool::new(false),
             sent: AtomicU64::new(0),
             moved_at: AtomicU64::new(0),
@@ -73,8 +90,10 @@ impl Link {
         (held.process == process::id()).then_some(held)
     }
 
-    /// A carrier takes the place: frames go by `gather` to `stream`. By the thread.
-    pub(crate) fn begin(&self, generation: u32, gather: Gather<Vec<u8>>, stream: TcpStream) {
+    /// A carrier takes the place: frames go by `gather` to `outlet`. By the thread.
+    pub(crate) fn begin(&self, generation: u32, gather: Gather<Vec<u8>>, outlet: Outlet) {
+        let by_thread = matches!(outlet, Outlet::Thread(_));
+        self.by_thread.store(by_thread, Ordering::Relaxed);
         if let Locked::Held(mut outgoing) | Locked::Orphaned(mut outgoing) = self.outgoing.lock() {
             let before = std::mem::replace(
                 &mut *outgoing,
@@ -82,7 +101,7 @@ impl Link {
                     process: process::id(),
                     generation,
                     gather: Some(gather),
-                    stream: Some(Guarded::new(stream)),
+                    outlet: Some(outlet),
                 },
             );
             self.moved_at.store(clock(), Ordering::Relaxed);
@@ -97,7 +116,7 @@ impl Link {
     pub(crate) fn end(&self, generation: u32) {
         if let Some(mut outgoing) = self.outgoing() {
             if outgoing.generation == generation {
-                (outgoing.gather, outgoing.stream) = (None, None);
+                (outgoing.gather, outgoing.outlet) = (None, None);
                 self.waits.store(false, Ordering::Release);
             }
         }
@@ -107,6 +126,62 @@ impl Link {
     #[inline]
     pub(crate) fn waits(&self) -> bool {
         self.waits.load(Ordering::Acquire)
+    }
+
+    /// Whether the thread is to be woken for what was put in.
+    #[inline]
+    pub(crate) fn is_for_thread(&self) -> bool {
+        self.by_thread.load(Ordering::Relaxed) && self.has_news()
+    }
+
+    /// Whether something was put in that the thread has not tried to send.
+    #[inline]
+    pub(crate) fn has_news(&self) -> bool {
+        self.has_news.load(Ordering::SeqCst)
+    }
+
+    /// Sends what waits, if that is for the thread to do: `send` is given octets and the lengths of the frames in them,
+    /// and says how many octets were taken, or nothing where none ever will be. By the thread.
+    pub(crate) fn send_by_thread(
+        &self,
+        generation: u32,
+        segment: usize,
+        mut send: impl FnMut(&[u8], &Frames) -> Option<usize>,
+    ) {
+        self.has_news.store(false, Ordering::SeqCst);
+        let Some(mut outgoing) = self.outgoing() else {
+            return;
+        };
+        if outgoing.generation != generation {
+            return;
+        }
+        let Outgoing { gather, outlet, .. } = &mut *outgoing;
+        let (Some(to_send), Some(Outlet::Thread(frames))) = (&mut *gather, outlet) else {
+            return;
+        };
+        frames.set_segment(segment);
+        let (before, mut is_over) = (to_send.octets().len(), false);
+        while !to_send.is_empty() {
+            let Some(taken) = send(to_send.octets(), frames) else {
+                is_over = true;
+                break;
+            };
+            to_send.handle_taken(taken);
+            frames.handle_taken(taken);
+            if taken == 0 {
+                break;
+            }
+        }
+        let left = to_send.octets().len();
+        if is_over {
+            *gather = None;
+        }
+        if is_over || left == 0 {
+            self.waits.store(false, Ordering::Release);
+        }
+        if before == 0 || left < before {
+            self.moved_at.store(clock(), Ordering::Relaxed);
+        }
     }
 
     /// Whether TCP has taken nothing for so long that who sends does not wait for it: the other end is stopped, or the
@@ -157,7 +232,7 @@ impl Link {
                 return Ok(Put::Full { said });
             }
         }
-        self.waits.store(true, Ordering::Release);
+        self.note_put();
         // Under the lock nobody else counts.
         let sent = self.sent.load(Ordering::Relaxed);
         self.sent.store(sent + 1, Ordering::Relaxed);
@@ -171,9 +246,17 @@ impl Link {
         };
         let said = outgoing.generation == generation && outgoing.say(control);
         if said {
-            self.waits.store(true, Ordering::Release);
+            self.note_put();
         }
         said
+    }
+
+    #[inline]
+    fn note_put(&self) {
+        self.waits.store(true, Ordering::Release);
+        if self.by_thread.load(Ordering::Relaxed) {
+            self.has_news.store(true, Ordering::SeqCst);
+        }
     }
 
     /// Gives TCP what waits, as far as it takes it.
@@ -215,9 +298,10 @@ impl Outgoing {
         len: usize,
         fill: impl FnMut(&mut [u8]) -> Result<(), E>,
     ) -> Result<bool, E> {
-        match &mut self.gather {
-            Some(gather) => gather.push(channel, len, fill),
-            None => Ok(false),
+        match (&mut self.gather, &mut self.outlet) {
+            (Some(gather), Some(Outlet::Thread(frames))) => frames.push(gather, channel, len, fill),
+            (Some(gather), _) => gather.push(channel, len, fill),
+            _ => Ok(false),
         }
     }
 
@@ -234,20 +318,24 @@ impl Outgoing {
 
     /// Says whether nothing is left, or nothing will ever leave.
     fn flush(&mut self) -> bool {
-        let (Some(gather), Some(stream)) = (&mut self.gather, &mut self.stream) else {
+        let Outgoing { gather, outlet, .. } = self;
+        let (Some(to_send), Some(outlet)) = (&mut *gather, outlet) else {
             return true;
+        };
+        let Outlet::Kernel(stream) = outlet else {
+            return to_send.is_empty();
         };
         // The program may have closed the number and given it to a file of its own.
         let Some(stream) = stream.get() else {
-            self.gather = None;
+            *gather = None;
             return true;
         };
-        while !gather.is_empty() {
-            match stream.send(gather.octets()) {
-                Transfer::Octets(octets) => gather.handle_taken(octets),
+        while !to_send.is_empty() {
+            match stream.send(to_send.octets()) {
+                Transfer::Octets(octets) => to_send.handle_taken(octets),
                 Transfer::WouldBlock => return false,
                 Transfer::End | Transfer::Failed(_) => {
-                    self.gather = None;
+                    *gather = None;
                     return true;
                 }
             }
@@ -292,7 +380,8 @@ mod tests {
         let link = Link::new();
         assert_eq!(put(&link), Put::Gone, "there is no carrier yet");
         let key = Key::new(&[1; 16], &[2; 16]);
-        link.begin(1, Gather::new(vec![0; 65_536], key, 0), stream);
+        let outlet = Outlet::Kernel(Guarded::new(stream));
+        link.begin(1, Gather::new(vec![0; 65_536], key, 0), outlet);
         while put(&link) == Put::Done {}
         assert!(
             link.waits() && !link.is_stalled(),

@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use weft_discovery::{About, Answering, TakesCarriers};
+use weft_discovery::{About, Answering, End as AdapterEnd, TakesCarriers};
+use weft_engine::NetworkMaker;
 use weft_os::beside;
 use weft_os::lock::{Lock, Locked};
 use weft_os::own_thread::OwnThread;
 use weft_os::{process, sched};
 use weft_settings::datagrams::DatagramRules;
-use weft_settings::DiscoveryPort;
+use weft_settings::Settings;
 use weft_uoe::destinations::Destinations;
 
 use crate::counts::{Counted, Counts};
@@ -33,12 +34,10 @@ const ENDING_WITHIN: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Offload {
     pub(crate) rules: DatagramRules,
-    pub(crate) discovery_port: DiscoveryPort,
+    pub(crate) settings: Settings,
     pub(crate) answering: OnceLock<&'static Answering>,
     /// A rule requires carriers, for some sockets at least.
     pub(crate) is_any_required: bool,
-    /// `weft stat` is shown what goes on.
-    pub(crate) is_shown: bool,
     /// Something waits in a queue of such a socket's, which the thread is to empty.
     pub(crate) is_any_queued: AtomicBool,
     pub(crate) links: Box<[Link]>,
@@ -54,6 +53,10 @@ pub struct Offload {
     /// Where carriers are taken, and which process this is; 0 until there is a listener.
     pub(crate) takes_port: AtomicU32,
     instance: AtomicU64,
+    /// Where its adapter takes them.
+    takes_at_adapter: Lock<Option<AdapterEnd>>,
+    /// The thread sleeps, and sends are to wake it.
+    pub(crate) sleeps: AtomicBool,
     pub(crate) bells_taken: AtomicU64,
     /// Links below this one were used.
     pub(crate) links_used: AtomicUsize,
@@ -66,6 +69,20 @@ pub struct Offload {
     pub(crate) counts: Counts,
 }
 
+/// What makes the network of an adapter. One value for the process and its children: a library sets it when it is
+/// loaded.
+static NETWORK: OnceLock<NetworkMaker> = OnceLock::new();
+
+/// Carriers of rules that say `over=adapter` run over what `make` gives. Without this there is no adapter.
+pub fn choose_network(make: NetworkMaker) {
+    let _ = NETWORK.set(make);
+}
+
+/// What was chosen.
+pub(crate) fn network() -> Option<NetworkMaker> {
+    NETWORK.get().copied()
+}
+
 /// The time, as everything here counts it.
 #[inline]
 pub(crate) fn now() -> Duration {
@@ -73,24 +90,19 @@ pub(crate) fn now() -> Duration {
 }
 
 impl Offload {
-    /// Nothing is offloaded yet; of sockets to come `rules` say whose datagrams may be. Nothing where no rule does.
-    /// Allocates, for as long as the process lives.
-    /// `is_shown`: what goes on is kept where `weft stat` finds it.
-    pub fn new(
-        rules: DatagramRules,
-        port: DiscoveryPort,
-        is_shown: bool,
-    ) -> Option<&'static Offload> {
+    /// Nothing is offloaded yet; of sockets to come the rules of the settings (`udp`) say whose datagrams may be.
+    /// Nothing where no rule does. Allocates, for as long as the process lives.
+    pub fn new(settings: &Settings) -> Option<&'static Offload> {
+        let rules = settings.udp.clone();
         if !rules.any_uoe() {
             return None;
         }
         weft_os::fork::watch();
         let offload = Offload {
             is_any_required: rules.any_required(),
-            is_shown,
             is_any_queued: AtomicBool::new(false),
             rules,
-            discovery_port: port,
+            settings: settings.clone(),
             answering: OnceLock::new(),
             links: (0..CARRIERS_MAX).map(|_| Link::new()).collect(),
             destinations: Lock::new(Destinations::new(weft_os::random_u64(), now())),
@@ -103,6 +115,8 @@ impl Offload {
             own_thread: OwnThread::new(),
             takes_port: AtomicU32::new(0),
             instance: AtomicU64::new(0),
+            takes_at_adapter: Lock::new(None),
+            sleeps: AtomicBool::new(false),
             bells_taken: AtomicU64::new(0),
             links_used: AtomicUsize::new(0),
             is_serving: AtomicBool::new(false),
@@ -129,12 +143,46 @@ impl Offload {
     pub fn takes_carriers(&self) -> Option<TakesCarriers> {
         let port = self.takes_port.load(Ordering::Acquire) as u16;
         let instance = self.instance.load(Ordering::Acquire);
-        (port != 0).then_some(TakesCarriers { port, instance })
+        let adapter = match self.takes_at_adapter.lock() {
+            Locked::Held(adapter) => *adapter,
+            Locked::Orphaned(_) | Locked::Again => None,
+        };
+        (port != 0).then_some(TakesCarriers {
+            port,
+            instance,
+            adapter,
+        })
     }
 
-    pub(crate) fn set_takes(&self, port: u16, instance: u64) {
+    pub(crate) fn set_takes(&self, port: u16, instance: u64, adapter: Option<AdapterEnd>) {
+        self.set_adapter(adapter);
         self.instance.store(instance, Ordering::Release);
         self.takes_port.store(port.into(), Ordering::Release);
+    }
+
+    /// The adapter is gone, and takes no carriers.
+    pub(crate) fn forget_adapter(&self) {
+        self.set_adapter(None);
+    }
+
+    fn set_adapter(&self, adapter: Option<AdapterEnd>) {
+        let (Locked::Held(mut at) | Locked::Orphaned(mut at)) = self.takes_at_adapter.lock() else {
+            return;
+        };
+        *at = adapter;
+    }
+
+    /// Whether something was put in since the thread sent last that the thread is to send.
+    pub(crate) fn is_any_for_thread(&self) -> bool {
+        self.used().iter().any(Link::is_for_thread)
+    }
+
+    /// Wakes the thread, where it sleeps and is to send what was put in there.
+    #[inline]
+    pub(crate) fn wake_for(&self, link: &Link) {
+        if link.is_for_thread() && self.sleeps.swap(false, Ordering::SeqCst) {
+            self.wake();
+        }
     }
 
     /// Whether something waits to leave.

@@ -164,7 +164,9 @@ impl Offload {
         if required.is_up && required.queue.is_empty() {
             let link = self.links.get(path.link.place);
             let put = link.map_or(Ok(Put::Gone), |link| {
-                link.put(path.link, path.channel, sending.len, None, &mut *fill)
+                let put = link.put(path.link, path.channel, sending.len, None, &mut *fill);
+                self.wake_for(link);
+                put
             });
             carrier = match put {
                 Ok(Put::Done) => {

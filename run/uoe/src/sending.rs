@@ -189,10 +189,9 @@ impl Offload {
         let before = match way {
             Way::Plain => return Tried::Sent(Sent::Plain),
             Way::ChannelBehind(number) => {
-                let name = sending.to;
                 let mark = Proof::new(path.mark, number).to_octets();
                 let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-                if dgram::send(sending.fd, name, &mark, None, flags).is_err() {
+                if dgram::send(sending.fd, sending.to, &mark, None, flags).is_err() {
                     // The plain datagrams before it have filled the socket: this one follows them.
                     path.chooser.handle_mark_not_said();
                     return Tried::Sent(Sent::Plain);
@@ -216,6 +215,7 @@ impl Offload {
                 path.chooser.handle_barrier_not_sent();
             }
         }
+        self.wake_for(link);
         match put {
             Ok(Put::Done) => {
                 count(&self.counts.sent);

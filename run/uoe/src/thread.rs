@@ -25,6 +25,7 @@ impl Offload {
                 ..Worker::default()
             };
             self.takes_port.store(0, Ordering::Release);
+            self.forget_adapter();
             self.is_serving.store(false, Ordering::Relaxed);
             self.ending.store(false, Ordering::Relaxed);
             self.ended.store(false, Ordering::Relaxed);

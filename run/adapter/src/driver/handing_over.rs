@@ -8,7 +8,7 @@ use weft_os::mem::Unmapped;
 
 use super::commands::failed;
 use super::state::State;
-use super::table::{Incoming, Key};
+use super::table::{Conn, Incoming, Key};
 
 impl State {
     /// Takes octets that arrived.
@@ -57,6 +57,11 @@ impl State {
             self.consume(id, taken as u64);
         }
         Transfer::Octets(taken)
+    }
+
+    /// Whether something is there that can be received, or the end.
+    pub fn is_readable(&self, key: Key) -> bool {
+        self.table.get(key).is_none_or(Conn::is_readable)
     }
 
     /// From now on a connection's octets are handed over as they come, those first that are there. Gives the offset in

@@ -47,6 +47,12 @@ impl State {
         connection.map_or(0, |connection| connection.counters().octets_behind_holes)
     }
 
+    /// How long the way there and back takes on average, once that was measured.
+    pub fn round_trip(&self, key: Key) -> Option<Duration> {
+        let id = self.table.get(key)?.id?;
+        self.stack.tcp().get(id)?.srtt()
+    }
+
     /// When it has something to tell.
     #[inline]
     pub(super) fn tells_at(&self) -> Option<Duration> {

@@ -65,7 +65,8 @@ impl Says {
             b"n" => Some(Says::No),
             b"-" => Some(Says::NotMine),
             [b'c', takes @ ..] => {
-                let takes = TakesCarriers::from_octets(takes.try_into().ok()?)?;
+                let takes: &[u8; TAKES_LEN] = takes.try_into().ok()?;
+                let takes = TakesCarriers::from_octets(takes)?;
                 Some(Says::TakesCarriers(takes))
             }
             _ => None,
@@ -280,12 +281,14 @@ fn message(connection: Connection) -> [u8; QUESTION_LEN] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weft_discovery_proto::End;
 
     #[test]
     fn what_is_said_is_what_is_heard() {
         let takes = TakesCarriers {
             port: 22342,
             instance: u64::MAX,
+            adapter: Some(End::new([192, 0, 2, 1].into(), 22342)),
         };
         for says in [
             Says::Yes,
@@ -296,7 +299,8 @@ mod tests {
             let (octets, len) = says.to_octets();
             assert_eq!(Says::from_octets(&octets[..len]), Some(says));
         }
-        let nowhere = [b'c', 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+        let mut nowhere = [1; SAYS_LEN];
+        nowhere[..3].copy_from_slice(b"c\0\0");
         for octets in [&b""[..], b"?", b"yy", b"c", &nowhere, &[b'c'; 12]] {
             assert_eq!(Says::from_octets(octets), None, "{octets:?}");
         }

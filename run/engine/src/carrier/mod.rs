@@ -73,6 +73,17 @@ pub trait Carrier: Source + Any {
     /// Receives into a scatter list.
     fn recv_scatter(&self, list: &Scatter<'_>) -> Transfer;
 
+    /// Whether a receive would find octets or an end that are here already, for who runs the network by itself
+    /// ([`Network::drives`]). A carrier with a descriptor leaves that to it.
+    fn is_readable(&self) -> bool {
+        false
+    }
+
+    /// How long the way there and back takes, as far as that is known.
+    fn round_trip(&self) -> Option<Duration> {
+        None
+    }
+
     /// Finishes sending: the other end sees the end of the stream behind what was sent.
     fn finish(&self);
 

@@ -37,7 +37,7 @@ impl TapDevice {
     pub fn open(name: &str) -> io::Result<TapDevice> {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let open = || openat(CWD, "/dev/net/tun", flags, Mode::empty());
-        let fd = Private::from(descriptors::open(open)?);
+        let fd = descriptors::open_apart(open)?;
         // SAFETY: all-zero is a value of the plain structure.
         let mut request: libc::ifreq = unsafe { zeroed() };
         if name.is_empty() || name.len() >= request.ifr_name.len() {

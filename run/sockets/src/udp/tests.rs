@@ -42,7 +42,12 @@ fn a_slot_is_the_next_sockets_unless_another_process_may_have_it() {
 fn calls_for_a_thousand(rules: &str) -> u64 {
     assert!(process::watch());
     let rules = DatagramRules::parse(rules).unwrap();
-    let offload = Offload::new(rules.clone(), weft_settings::DiscoveryPort::Same, false);
+    let offload = Offload::new(&weft_settings::Settings {
+        udp: rules.clone(),
+        discovery_port: weft_settings::DiscoveryPort::Same,
+        stat: false,
+        ..weft_settings::Settings::default()
+    });
     let hold = Duration::from_millis(50);
     let datagrams = Datagrams::new(rules, 4, hold, offload).unwrap();
     let datagrams: &'static Datagrams = Box::leak(Box::new(datagrams));

@@ -8,6 +8,7 @@ use std::time::Duration;
 use weft_discovery::{Inquiry, Learnt, TakesCarriers};
 use weft_os::net::{source_apart, TcpStream};
 use weft_os::{beside, dgram};
+use weft_settings::datagrams::Direction;
 use weft_settings::DiscoveryPort;
 use weft_uoe::greeting::Instance;
 use weft_uoe::queue::Queue;
@@ -16,6 +17,7 @@ use weft_uoe::End;
 use super::channels::Wanted;
 use super::greeting::{greeting, Use};
 use super::side::{Phase, Side};
+use super::wire::Wire;
 use super::Service;
 use crate::counts::count;
 use crate::offload::{now, CARRIERS_MAX};
@@ -80,9 +82,12 @@ impl Service {
             return;
         }
         let bound = own_source(&wanted);
+        let over_adapter = self.is_over_adapter(&wanted);
         // Two sockets that send to one destination have one carrier.
         let to_there = |side: &&mut Side| {
-            let is_its = side.is_without_udp() == wanted.without_udp && side.is_from(bound);
+            let is_its = side.is_without_udp() == wanted.without_udp
+                && side.wire.is_adapters() == over_adapter
+                && side.is_from(bound);
             side.is_up() && side.leads_to(to.into()) && is_its
         };
         if let Some(side) = self.sides.iter_mut().find(to_there) {
@@ -97,7 +102,7 @@ impl Service {
         if self.asked.len() >= ASKED_MAX {
             return self.forget(to);
         }
-        let discovery_port = self.offload.discovery_port;
+        let discovery_port = self.offload.settings.discovery_port;
         let port = wanted.port;
         let sent = port.with_fd(|fd| Inquiry::send(discovery_port, fd, to, now()));
         let Some(mut inquiry) = sent.flatten() else {
@@ -193,11 +198,22 @@ impl Service {
         if instance == self.instance {
             return self.stay_plain(&wanted, Why::SameProcess);
         }
+        let adapter = takes.adapter.filter(|_| self.is_over_adapter(&wanted));
+        if let Some(at) = adapter.map(|at| at.to_socket_addr()) {
+            if self
+                .adapter
+                .as_ref()
+                .is_some_and(|own| own.leads_to(at.ip()))
+            {
+                return self.connect_by_adapter(wanted, at, instance);
+            }
+        }
         // Anybody may greet with the instance of somebody else, but only from a host of their own.
         let (there, bound) = (End::from(wanted.to).address(), own_source(&wanted));
         let is_to_it = |side: &&mut Side| {
             let is_it = side.peer() == Some(instance) && side.there == there;
-            is_it && side.is_usable() && !side.is_without_udp() && side.is_from(bound)
+            let is_for_it = !side.is_without_udp() && !side.wire.is_adapters();
+            is_it && side.is_usable() && is_for_it && side.is_from(bound)
         };
         if let Some(side) = self.sides.iter_mut().find(is_to_it) {
             return side.wants.push(wanted);
@@ -207,9 +223,49 @@ impl Service {
         self.begin_side(wanted, at, Some(instance));
     }
 
+    /// Whether the rule of the socket says that its carriers are the adapter's.
+    fn is_over_adapter(&self, wanted: &Wanted) -> bool {
+        if self.adapter.is_none() || wanted.without_udp {
+            return false;
+        }
+        let local = wanted.port.with_fd(beside::local_end).flatten();
+        let ends = [local.unwrap_or(wanted.to), wanted.to];
+        let uoe = self.offload.rules.uoe(Direction::Send, &ends);
+        uoe.is_some_and(|uoe| uoe.over_adapter)
+    }
+
+    /// A carrier of the adapter's to that of the process that owns the destination, whose host has said where that is.
+    fn connect_by_adapter(&mut self, wanted: Wanted, at: SocketAddr, instance: Instance) {
+        let host = Some(End::from(wanted.to).address());
+        let is_to_it = |side: &&mut Side| {
+            let is_it = side.peer() == Some(instance) && side.there == at.ip();
+            is_it && side.is_usable() && side.wire.is_adapters()
+        };
+        if let Some(side) = self.sides.iter_mut().find(is_to_it) {
+            side.host = host;
+            return side.wants.push(wanted);
+        }
+        let connection = self
+            .adapter
+            .as_ref()
+            .and_then(|adapter| adapter.connect(at));
+        let Some(connection) = connection else {
+            return self.leave_alone(wanted.to, Why::NotConnected);
+        };
+        let use_of = Use {
+            over_adapter: true,
+            ..Use::default()
+        };
+        let own = greeting(self.instance, Some(End::from(wanted.to)), use_of);
+        let wire = Wire::Adapter(connection);
+        let mut side = Side::connecting(wire, own, Some(instance), wanted, now());
+        (side.host, side.there) = (host, at.ip());
+        self.sides.push(side);
+    }
+
     /// A carrier to whoever has the agreed port of TCP at the destination's host: nobody is asked, or has answered.
     fn connect_unasked(&mut self, wanted: Wanted) {
-        let DiscoveryPort::Agreed(agreed) = self.offload.discovery_port else {
+        let DiscoveryPort::Agreed(agreed) = self.offload.settings.discovery_port else {
             return self.leave_alone(wanted.to, Why::NotConnected);
         };
         let mut at = wanted.to;
@@ -244,10 +300,12 @@ impl Service {
         let use_of = Use {
             bound,
             without_udp: wanted.without_udp,
+            over_adapter: false,
         };
         let own = greeting(self.instance, Some(End::from(wanted.to)), use_of);
+        let wire = Wire::of_kernel(stream);
         self.sides
-            .push(Side::connecting(stream, own, to, wanted, now()));
+            .push(Side::connecting(wire, own, to, wanted, now()));
         self.sides.last_mut()
     }
 

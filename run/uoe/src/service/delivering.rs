@@ -61,7 +61,7 @@ impl Service {
     pub(super) fn read_side(&mut self, at: usize, now: Duration) {
         for _ in 0..READS_MAX {
             let side = &mut self.sides[at];
-            if side.held_up.is_some() {
+            if !side.held_up.is_empty() {
                 return;
             }
             let may_be_more = side.read();
@@ -102,12 +102,13 @@ impl Service {
         let (side, counts) = (&mut self.sides[at], &self.offload.counts);
         let mut delivering = Delivering::new(counts, now);
         delivering.put_behind(side);
-        if let Some((channel, octets)) = side.held_up.take() {
+        while let Some((channel, octets)) = side.held_up.pop_front() {
             if delivering.put(side, channel, &octets) == Delivered::HeldUp {
-                side.held_up = Some((channel, octets));
+                side.held_up.push_front((channel, octets));
+                break;
             }
         }
-        let goes_on = side.held_up.is_none();
+        let goes_on = side.held_up.is_empty();
         self.ring_for(at, delivering.finish());
         if goes_on {
             self.deliver_read(at, now);
@@ -166,6 +167,16 @@ impl Delivering<'_> {
 
     /// Every frame that is there whole.
     fn read(&mut self, side: &mut Side) -> Result<(), Fault> {
+        if let Some(mut any_order) = side.any_order.take() {
+            let dropped = any_order.dropped();
+            let given =
+                any_order.give(|channel, payload| self.handle_frame(side, channel, payload));
+            let dropped = any_order.dropped() - dropped;
+            let counter = &self.counts.dropped_received;
+            counter.fetch_add(dropped, std::sync::atomic::Ordering::Relaxed);
+            side.any_order = Some(any_order);
+            return given;
+        }
         let Some(mut deframer) = side.deframer.take() else {
             return Ok(());
         };
@@ -181,32 +192,35 @@ impl Delivering<'_> {
         deframer: &mut weft_uoe::Deframer,
         room: &[u8],
     ) -> Result<(), Fault> {
-        while side.held_up.is_none() {
+        while side.held_up.is_empty() {
             let octets = &room[side.start..side.end];
             let Next::Frame(head, range) = deframer.next(octets)? else {
                 return Ok(());
             };
             side.start += head.frame_len();
-            let payload = &octets[range];
             if head.is_part {
                 // This end takes segments in order alone, and nobody cuts datagrams for it.
                 return Err(Fault::Channel(head.channel));
             }
-            if head.channel == CONTROL {
-                side.carrier.handle_control(payload, self.now)?;
-                continue;
-            }
-            if side
-                .carrier
-                .handle_datagram(head.channel, self.now)?
-                .is_none()
-            {
-                count(&self.counts.dropped_received);
-                continue;
-            }
-            if self.put(side, head.channel, payload) == Delivered::HeldUp {
-                side.held_up = Some((head.channel, payload.to_vec()));
-            }
+            self.handle_frame(side, head.channel, &octets[range])?;
+        }
+        Ok(())
+    }
+
+    /// What a frame has in it: a control message, or a datagram.
+    #[inline]
+    fn handle_frame(&mut self, side: &mut Side, channel: u16, payload: &[u8]) -> Result<(), Fault> {
+        if channel == CONTROL {
+            return side.carrier.handle_control(payload, self.now);
+        }
+        if side.carrier.handle_datagram(channel, self.now)?.is_none() {
+            count(&self.counts.dropped_received);
+            return Ok(());
+        }
+        // Those behind one that is held up stay behind it.
+        let is_behind = !side.held_up.is_empty();
+        if is_behind || self.put(side, channel, payload) == Delivered::HeldUp {
+            side.held_up.push_back((channel, payload.to_vec()));
         }
         Ok(())
     }
@@ -317,6 +331,7 @@ impl Delivering<'_> {
 mod tests {
     use super::*;
     use crate::service::greeting::{greeting, Use};
+    use crate::service::wire::Wire;
     use crate::Port;
     use std::sync::atomic::Ordering;
     use weft_os::dgram::NAME_LEN;
@@ -371,6 +386,7 @@ mod tests {
     const WITHOUT_UDP: Use = Use {
         bound: None,
         without_udp: true,
+        over_adapter: false,
     };
 
     /// A carrier between two ends that say that UDP does not pass.
@@ -386,7 +402,7 @@ mod tests {
             assert!(begun.elapsed().as_secs() < 10);
         };
         let own = greeting(Instance(1), None, WITHOUT_UDP);
-        Side::accepted(stream, own, now()).unwrap()
+        Side::accepted(Wire::of_kernel(stream), own, now()).unwrap()
     }
 
     #[test]

@@ -24,19 +24,15 @@ impl Service {
     pub(crate) fn run_sides(&mut self, ready: &[bool]) {
         for at in 0..self.sides.len() {
             let now = now();
-            let is_ready = ready.get(at).copied().unwrap_or(false);
+            // What comes by the adapter no number shows.
+            let is_ready = ready.get(at) == Some(&true) || self.sides[at].wire.is_adapters();
             self.tell_sent(at, now);
             self.keep_order(at, now);
             match self.sides[at].phase {
                 Phase::Connecting(_) if is_ready => self.sides[at].handle_connected(now),
                 Phase::Greeting | Phase::Up if is_ready => self.read_side(at, now),
                 // What still comes is nobody's; the end of it is waited for.
-                Phase::Closing(_) if is_ready => {
-                    while self.sides[at].read() {
-                        self.sides[at].end = 0;
-                    }
-                    self.sides[at].end = 0;
-                }
+                Phase::Closing(_) if is_ready => self.sides[at].drop_all(),
                 _ => {}
             }
             self.deliver_held(at, now);
@@ -112,7 +108,7 @@ impl Service {
         }
         let begun = side.begin(peer, now);
         let place = self.free_place();
-        let (Some((gather, stream)), Some(place), false) = (begun, place, is_somebody_else) else {
+        let (Some((gather, outlet)), Some(place), false) = (begun, place, is_somebody_else) else {
             self.sides[at].phase = Phase::Gone;
             if is_itself {
                 self.handle_itself(at);
@@ -123,7 +119,7 @@ impl Service {
         let generation = self.generations;
         let link = &self.offload.links[place];
         self.offload.use_link(place);
-        link.begin(generation, gather, stream);
+        link.begin(generation, gather, outlet);
         let side = &mut self.sides[at];
         side.link = Some(LinkId { place, generation });
         side.sent_told = link.sent();
@@ -233,6 +229,7 @@ impl Service {
             Some(_) => {
                 let side = &mut self.sides[at];
                 (side.was_used, side.refused) = (true, 0);
+                side.wire.attached();
                 count(&self.offload.counts.taken);
             }
             None => self.refuse_proven(at, number, Why::TooMany),

@@ -14,6 +14,8 @@ pub(crate) struct Use {
     pub(crate) bound: Option<IpAddr>,
     /// Addresses on it are those of the connection.
     pub(crate) without_udp: bool,
+    /// Its connection is the adapter's.
+    pub(crate) over_adapter: bool,
 }
 
 impl Use {
@@ -29,7 +31,11 @@ impl Use {
                 1 << 62 | (network.wrapping_mul(SPREAD) ^ host) >> 2
             }
         };
-        address << 1 | u64::from(self.without_udp)
+        let policy = address << 1 | u64::from(self.without_udp);
+        match self.over_adapter {
+            true => !policy,
+            false => policy,
+        }
     }
 }
 
@@ -39,7 +45,7 @@ pub(crate) fn greeting(instance: Instance, wanted: Option<End>, of: Use) -> Gree
         instance,
         nonce: nonce(),
         policy: of.policy(),
-        takes_any_order: false,
+        takes_any_order: of.over_adapter,
         without_udp: of.without_udp,
         wanted,
     }

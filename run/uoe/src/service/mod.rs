@@ -4,7 +4,11 @@
 //! | --- | --- |
 //! | `asking` | destinations that are asked for, and connections that are begun for them |
 //! | `side` | one carrier: its connection, its state machine |
+//! | `wire` | that connection: the kernel's, or the adapter's |
+//! | `adapter` | the adapter, which the thread runs |
+//! | `any_order` | what comes on the adapter's connections, as it arrives |
 //! | `greeting` | what is said first on a carrier, and what it is for |
+//! | `whose` | which process and which sockets a carrier is for |
 //! | `reading` | what comes on its connection |
 //! | `channels` | the channels of a carrier |
 //! | `closing` | the end of sockets, of channels to them, and of carriers |
@@ -20,7 +24,9 @@
 //! | `bells` | sockets whose programs have to be woken |
 //! | `refused` | sockets whose programs wait for room to send |
 
+mod adapter;
 mod admitting;
+mod any_order;
 mod asking;
 mod bells;
 mod channels;
@@ -37,6 +43,8 @@ mod refused;
 mod requiring;
 mod showing;
 mod side;
+mod whose;
+mod wire;
 
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering;
@@ -52,6 +60,7 @@ use weft_uoe::greeting::{Instance, Nonce};
 
 use crate::mail::Mail;
 use crate::offload::{now, Offload, CARRIERS_MAX};
+use adapter::Adapter;
 use admitting::Admitting;
 use asking::Asked;
 use bells::Bells;
@@ -61,6 +70,7 @@ use refused::Refused;
 use requiring::Requiring;
 use showing::Showing;
 use side::Side;
+use wire::Wire;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 64;
@@ -101,6 +111,8 @@ pub(crate) struct Service {
     pub(crate) offload: &'static Offload,
     pub(crate) instance: Instance,
     listener: Option<Guarded<TcpListener>>,
+    /// Its carriers are those of rules that say so.
+    adapter: Option<Adapter>,
     /// Nothing is accepted until then.
     deaf_until: Option<Duration>,
     pub(crate) asked: Vec<Asked>,
@@ -131,6 +143,7 @@ impl Service {
             offload,
             instance,
             listener: None,
+            adapter: Adapter::open(offload),
             deaf_until: None,
             asked: Vec::new(),
             sides: Vec::new(),
@@ -143,7 +156,7 @@ impl Service {
             retired: Vec::new(),
             generations: 0,
             mail: Vec::new(),
-            showing: Showing::new(offload.is_shown),
+            showing: Showing::new(offload.settings.stat),
             ending_since: None,
             is_told_to_end: false,
         };
@@ -158,19 +171,24 @@ impl Service {
             self.listen_again();
         } else if self.listener.is_some() && !is_serving {
             self.listener = None;
-            self.offload.set_takes(0, self.instance.0);
+            if let Some(adapter) = &mut self.adapter {
+                adapter.stop_listening();
+            }
+            self.offload.set_takes(0, self.instance.0, None);
         }
     }
 
     /// Sleeps until there is something to do, and does it.
     fn turn(&mut self) {
         let ready = self.wait();
+        self.run_adapter();
         self.listen_if_asked();
         self.empty_left();
         self.look_for_proofs();
         self.hear_of_others();
         self.read_mail();
         self.accept(ready.listener);
+        self.accept_from_adapter();
         self.poll_asked();
         // Before the sides' turns, which send what is said here.
         self.admit_waiting();
@@ -179,6 +197,7 @@ impl Service {
         self.tell_of_room();
         self.end_left();
         self.run_sides(&ready.sides);
+        self.send_by_adapter();
         self.end_sides();
         self.forget_retired();
         self.let_names_go();
@@ -215,16 +234,20 @@ impl Service {
         ];
         let sides = self.sides.iter().map(Side::waits_for);
         numbers.extend(sides);
+        let adapter = self.adapter.iter().flat_map(Adapter::numbers);
+        numbers.extend(adapter.map(|number| (number, Interest::Read)));
         let asked = self.asked.iter().map(Asked::number);
         numbers.extend(asked.map(|number| (number, Interest::Read)));
         let names = self.names.iter().map(|name| name.number(now()));
         numbers.extend(names.map(|number| (number, Interest::Read)));
         numbers.truncate(WAITED_FOR_MAX);
         let timeout = self.deadline().map(|at| at.saturating_sub(now()));
+        let timeout = self.begin_to_sleep(timeout);
         let mut ready = vec![false; numbers.len()];
         if wait_ready(&numbers, &mut ready, timeout).is_err() {
             std::thread::sleep(TICK);
         }
+        self.offload.sleeps.store(false, Ordering::Relaxed);
         if ready[0] {
             self.offload.clear_waker();
         }
@@ -250,6 +273,7 @@ impl Service {
         let required = self.required_at;
         let others = others.chain(tick).chain(required).chain(self.shown_at());
         let others = others.chain(self.deaf_until);
+        let others = others.chain(self.adapter.as_ref().and_then(Adapter::deadline));
         others.chain(self.bells.deadline()).min()
     }
 
@@ -274,45 +298,48 @@ impl Service {
         if !is_ready {
             return;
         }
-        let Some(listener) = self.listener.as_mut().and_then(Guarded::get) else {
-            return self.listen_again();
-        };
         for _ in 0..BACKLOG {
-            let stream = match listener.accept_apart() {
-                Ok(Some(stream)) => stream,
+            let Some(listener) = self.listener.as_mut().and_then(Guarded::get) else {
+                return self.listen_again();
+            };
+            match listener.accept_apart() {
+                Ok(Some(stream)) => self.take_in(Wire::of_kernel(stream)),
                 Ok(None) => return,
                 Err(_) => {
                     self.deaf_until = Some(now() + DEAF_FOR);
                     return;
                 }
-            };
-            // Who connects and says nothing holds a place for a second, who proves nothing for five; whoever comes to
-            // more is closed at once.
-            let strange = self.sides.iter().filter(|side| side.is_strange());
-            let silent = strange.clone().filter(|side| side.link.is_none()).count();
-            let has_place = silent < SILENT_MAX && strange.count() < STRANGE_MAX;
-            if has_place && self.sides.len() < CARRIERS_MAX {
-                let without_udp = self.offload.rules.any_without_udp();
-                let own = greeting(
-                    self.instance,
-                    None,
-                    Use {
-                        bound: None,
-                        without_udp,
-                    },
-                );
-                let accepted = Side::accepted(stream, own, now());
-                self.sides.extend(accepted);
             }
+        }
+    }
+
+    /// A connection was made to this process.
+    fn take_in(&mut self, wire: Wire) {
+        // Who connects and says nothing holds a place for a second, who proves nothing for five; whoever comes to more
+        // is closed at once.
+        let strange = self.sides.iter().filter(|side| side.is_strange());
+        let silent = strange.clone().filter(|side| side.link.is_none()).count();
+        let has_place = silent < SILENT_MAX && strange.count() < STRANGE_MAX;
+        if has_place && self.sides.len() < CARRIERS_MAX {
+            let over_adapter = wire.is_adapters();
+            let use_of = Use {
+                bound: None,
+                without_udp: self.offload.rules.any_without_udp() && !over_adapter,
+                over_adapter,
+            };
+            let own = greeting(self.instance, None, use_of);
+            self.sides.extend(Side::accepted(wire, own, now()));
         }
     }
 
     /// Has a listener; where the program has closed its number, another one takes its place.
     fn listen_again(&mut self) {
         self.listener = None;
-        if let Some((listener, port)) = listen(self.offload.discovery_port) {
+        if let Some((listener, port)) = listen(self.offload.settings.discovery_port) {
             self.listener = Some(Guarded::new(listener));
-            self.offload.set_takes(port, self.instance.0);
+            let adapter = self.adapter.as_mut();
+            let adapter = adapter.and_then(|one| one.listen(self.offload.settings.discovery_port));
+            self.offload.set_takes(port, self.instance.0, adapter);
         }
     }
 

@@ -42,7 +42,8 @@ impl Service {
                 self.sides[at].wants.push(wanted);
                 continue;
             }
-            let source = source(&wanted.port, self.sides[at].here);
+            let here = self.sides[at].here_towards(wanted.to);
+            let source = source(&wanted.port, here);
             let is_looked_at = wanted.port.port.look_at();
             if wanted.port.with_fd(is_not_coalesced) != Some(true) {
                 self.leave_alone(wanted.to, stat::Why::Refused);
@@ -80,7 +81,7 @@ impl Service {
     /// A channel of a socket here may be used.
     pub(super) fn handle_opened(&mut self, at: usize, number: u16) {
         let side = &mut self.sides[at];
-        let segment = side.stream.get().and_then(|stream| stream.emss().ok());
+        let segment = side.wire.emss();
         // Where nothing is proven nothing goes plainly, and no mark is sent.
         let mark = side.carrier.mark_nonce(number).unwrap_or_default();
         let (Some(link), Some(channel)) = (side.link, side.own_channels.get_mut(&number)) else {
@@ -88,6 +89,7 @@ impl Service {
         };
         channel.is_open = true;
         side.was_used = true;
+        side.wire.attached();
         let mut chooser = Chooser::default();
         chooser.handle_opened();
         let path = Path {

@@ -1,23 +1,25 @@
 //! One carrier, as the thread has it: its connection, its state machine, its channels.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::RawFd;
 use std::time::Duration;
 
+use weft_engine::carrier::Transfer;
 use weft_os::guarded::Guarded;
-use weft_os::net::{TcpStream, Transfer};
 use weft_os::poll::Interest;
-use weft_os::stream::least_round_trip;
 use weft_uoe::carrier::GREETING_TIMEOUT;
 use weft_uoe::control::Why;
 use weft_uoe::gather::{Gather, GATHERED_OCTETS};
 use weft_uoe::greeting::{Instance, GREETING_LEN};
-use weft_uoe::{Carrier, Control, Deframer, End, Fault, Greeting};
+use weft_uoe::{Carrier, Control, Deframer, Fault, Greeting};
 
+use super::any_order::AnyOrder;
 use super::channels::{OwnChannel, PeerChannel, Wanted};
 use super::delivering::behind_cost;
-use crate::link::LinkId;
+use super::wire::Wire;
+use crate::frames::Frames;
+use crate::link::{LinkId, Outlet};
 
 /// How long a connection may take: who does not answer a SYN within it is plain.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -43,7 +45,7 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 pub(crate) struct Side {
     pub(crate) phase: Phase,
-    pub(crate) stream: Guarded<TcpStream>,
+    pub(crate) wire: Wire,
     pub(crate) own: Greeting,
     /// The other end has connected it.
     pub(crate) is_accepted: bool,
@@ -63,7 +65,12 @@ pub(crate) struct Side {
     pub(crate) bound: Option<IpAddr>,
     /// The other end's address.
     pub(crate) there: IpAddr,
+    /// Of one by the adapter: the host that has said that its adapter has the other end's address.
+    pub(crate) host: Option<IpAddr>,
+    /// Frames that come in order, once the greetings are there.
     pub(crate) deframer: Option<Deframer>,
+    /// Frames that come in any order.
+    pub(crate) any_order: Option<AnyOrder>,
     pub(crate) room: Vec<u8>,
     pub(crate) start: usize,
     pub(crate) end: usize,
@@ -74,8 +81,8 @@ pub(crate) struct Side {
     pub(crate) peer_channels: BTreeMap<u16, PeerChannel>,
     /// All of these are for one socket.
     pub(crate) is_for_one: bool,
-    /// A datagram that waits for room at its socket; nothing more is read until then.
-    pub(crate) held_up: Option<(u16, Vec<u8>)>,
+    /// Datagrams that wait for room at their socket; nothing more is read until then.
+    pub(crate) held_up: VecDeque<(u16, Vec<u8>)>,
     /// Octets of datagrams that come behind plain ones.
     pub(crate) behind_octets: usize,
     /// The end of this direction was sent.
@@ -88,38 +95,32 @@ pub(crate) struct Side {
 impl Side {
     /// A connection that is begun, for `wanted`.
     pub(crate) fn connecting(
-        stream: TcpStream,
+        wire: Wire,
         own: Greeting,
         to: Option<Instance>,
         wanted: Wanted,
         now: Duration,
     ) -> Side {
         let phase = Phase::Connecting(now + CONNECT_TIMEOUT);
-        let mut side = Side::new(stream, own, phase, wanted.to, now);
+        let mut side = Side::new(wire, own, phase, wanted.to, now);
         side.connects_to = to;
         side.wants.push(wanted);
         side
     }
 
     /// A connection that was accepted; nothing where it is gone already.
-    pub(crate) fn accepted(stream: TcpStream, own: Greeting, now: Duration) -> Option<Side> {
-        let peer = stream.peer_addr().ok()?;
-        let here = stream.local_addr().ok()?;
-        let mut side = Side::new(stream, own, Phase::Greeting, peer, now);
+    pub(crate) fn accepted(mut wire: Wire, own: Greeting, now: Duration) -> Option<Side> {
+        let peer = wire.peer_addr()?;
+        let here = wire.local_addr()?;
+        let mut side = Side::new(wire, own, Phase::Greeting, peer, now);
         (side.here, side.is_accepted) = (here, true);
         side.greet().then_some(side)
     }
 
-    fn new(
-        stream: TcpStream,
-        own: Greeting,
-        phase: Phase,
-        peer: SocketAddr,
-        now: Duration,
-    ) -> Side {
+    fn new(wire: Wire, own: Greeting, phase: Phase, peer: SocketAddr, now: Duration) -> Side {
         Side {
             phase,
-            stream: Guarded::new(stream),
+            wire,
             own,
             is_accepted: false,
             connects_to: None,
@@ -131,7 +132,9 @@ impl Side {
             here: peer,
             bound: None,
             there: peer.ip().to_canonical(),
+            host: None,
             deframer: None,
+            any_order: None,
             room: Vec::new(),
             start: 0,
             end: 0,
@@ -140,7 +143,7 @@ impl Side {
             own_channels: BTreeMap::new(),
             peer_channels: BTreeMap::new(),
             is_for_one: true,
-            held_up: None,
+            held_up: VecDeque::new(),
             behind_octets: 0,
             is_finished: false,
             sent_told: 0,
@@ -150,20 +153,26 @@ impl Side {
 
     /// The number to wait for, and what for.
     pub(crate) fn waits_for(&self) -> (RawFd, Interest) {
-        let is_stuck = self.held_up.is_some();
+        let is_stuck = !self.held_up.is_empty();
         match self.phase {
-            Phase::Connecting(_) => (self.stream.number(), Interest::Write),
+            Phase::Connecting(_) => (self.wire.number(), Interest::Write),
             // What waits for room at a socket is looked at again when the program has taken something.
             _ if is_stuck => (-1, Interest::Read),
-            _ => (self.stream.number(), Interest::Read),
+            _ => (self.wire.number(), Interest::Read),
         }
+    }
+
+    /// Whether something is there that no number shows.
+    pub(crate) fn is_readable(&self) -> bool {
+        let is_untold = self.any_order.as_ref().is_some_and(AnyOrder::is_untold);
+        self.held_up.is_empty() && (is_untold || self.wire.is_readable())
     }
 
     /// Whether something is to be looked at soon that wakes nobody.
     pub(crate) fn needs_tick(&self) -> bool {
         let is_opening = |channel: &OwnChannel| !channel.is_open;
         let is_ending = matches!(self.phase, Phase::Closing(_)) && !self.is_finished;
-        self.held_up.is_some()
+        !self.held_up.is_empty()
             || is_ending
             || self.unsaid.is_some()
             || !self.wants.is_empty() && self.is_up()
@@ -241,47 +250,6 @@ impl Side {
         self.is_accepted && !self.was_used
     }
 
-    /// Whether addresses on it are those of the connection, unproven; as far as this end has a say in it before the
-    /// other one's greeting is there.
-    pub(crate) fn is_without_udp(&self) -> bool {
-        let peer = self.carrier.peer();
-        self.own.without_udp && peer.map_or(!self.is_accepted, |peer| peer.without_udp)
-    }
-
-    /// What it is for, as the end said that connected it.
-    pub(crate) fn policy(&self) -> Option<u64> {
-        match self.is_accepted {
-            false => Some(self.own.policy),
-            true => self.carrier.peer().map(|peer| peer.policy),
-        }
-    }
-
-    /// Whether it is for sockets whose datagrams come from this address, or, for none, from the kernel's choice.
-    pub(crate) fn is_from(&self, bound: Option<IpAddr>) -> bool {
-        match bound {
-            None => self.bound.is_none(),
-            Some(bound) if self.is_accepted => self.here.ip().to_canonical() == bound,
-            bound => self.bound == bound,
-        }
-    }
-
-    /// Which process the other end is, as far as that is known.
-    pub(crate) fn peer(&self) -> Option<Instance> {
-        let peer = self.carrier.peer().map(|peer| peer.instance);
-        peer.or(self.connects_to)
-    }
-
-    /// Whether a socket at this end is the other process's: a channel goes to it, or one comes from it. The connection
-    /// has to be with that host: what a carrier's other end says of itself is no proof, and a source may be forged.
-    pub(crate) fn leads_to(&self, to: End) -> bool {
-        let mut own = self.own_channels.values();
-        let goes_there = own.any(|channel| channel.is_open && End::from(channel.wanted.to) == to);
-        let mut peers = self.peer_channels.values();
-        let mut comes_from =
-            || peers.any(|channel| channel.source.is_some_and(|(from, _)| from == to));
-        self.there == to.address() && (goes_there || comes_from())
-    }
-
     pub(crate) fn has_channel(&self, wanted: &Wanted) -> bool {
         let mut own = self.own_channels.values();
         own.any(|channel| channel.wanted == *wanted)
@@ -295,8 +263,7 @@ impl Side {
     /// waits, and sends a datagram. Meanwhile more comes, and of what comes in a long round trip a queue holds a part.
     pub(crate) fn rings_soon_enough(&mut self) -> bool {
         const WITHIN: Duration = Duration::from_millis(2);
-        let fd = self.stream.get().map(|stream| stream.as_fd().as_raw_fd());
-        let round_trip = fd.and_then(least_round_trip);
+        let round_trip = self.wire.round_trip();
         !self.is_without_udp() && round_trip.is_some_and(|time| time <= WITHIN)
     }
 
@@ -310,18 +277,17 @@ impl Side {
     /// Sends what is said first; false if the connection is gone.
     fn greet(&mut self) -> bool {
         let octets = self.own.to_octets();
-        let sent = self.stream.get().map(|stream| stream.send(&octets));
+        let sent = self.wire.send(&octets);
         // A connection that has sent nothing has room for it.
         matches!(sent, Some(Transfer::Octets(GREETING_LEN)))
     }
 
-    /// The SYN was answered, or will not be.
+    /// The SYN was answered, or will not be, as far as it shows yet.
     pub(crate) fn handle_connected(&mut self, now: Duration) {
-        let stream = self.stream.get();
-        let here = stream.and_then(|stream| {
-            stream.connect_result().ok()?;
-            stream.local_addr().ok()
-        });
+        let Some(result) = self.wire.connect_result() else {
+            return;
+        };
+        let here = result.ok().and_then(|()| self.wire.local_addr());
         let Some(here) = here else {
             self.phase = Phase::Gone;
             return;
@@ -338,23 +304,33 @@ impl Side {
         };
     }
 
-    /// The greetings are there: gives what frames are put into, and a descriptor for who sends them.
+    /// The greetings are there: gives what frames are put into, and where those leave for who sends them.
     pub(crate) fn begin(
         &mut self,
         peer: Greeting,
         now: Duration,
-    ) -> Option<(Gather<Vec<u8>>, TcpStream)> {
+    ) -> Option<(Gather<Vec<u8>>, Outlet)> {
         self.carrier.handle_greeting(peer, now);
         let (to_peer, from_peer) = self.carrier.keys()?;
         let offset = GREETING_LEN as u64;
-        self.deframer = Some(Deframer::new(from_peer, offset));
-        let own = self.stream.get()?;
-        own.keep_after_close(UNTAKEN_TIMEOUT);
-        let stream = own.second().ok()?;
+        self.wire.keep_after_close(UNTAKEN_TIMEOUT);
+        let outlet = match &mut self.wire {
+            Wire::Kernel(stream) => {
+                self.deframer = Some(Deframer::new(from_peer, offset));
+                Outlet::Kernel(Guarded::new(stream.get()?.second().ok()?))
+            }
+            // Both ends of such a connection are adapters.
+            Wire::Adapter(_) if !peer.takes_any_order => return None,
+            Wire::Adapter(connection) => {
+                self.any_order = AnyOrder::begin(&**connection, from_peer).ok();
+                self.any_order.as_ref()?;
+                Outlet::Thread(Frames::new(connection.emss().ok()?))
+            }
+        };
         self.phase = Phase::Up;
         // The longest datagram fits behind what gathers otherwise.
         let memory = vec![0; GATHERED_OCTETS];
-        Some((Gather::new(memory, to_peer, offset), stream))
+        Some((Gather::new(memory, to_peer, offset), outlet))
     }
 
     /// Nothing more is to be said: the connection is closed when the other end has read everything.
@@ -367,9 +343,7 @@ impl Side {
         if !matches!(self.phase, Phase::Closing(_)) || self.is_finished {
             return;
         }
-        if let Some(stream) = self.stream.get() {
-            stream.shutdown_write();
-        }
+        self.wire.finish();
         self.is_finished = true;
     }
 

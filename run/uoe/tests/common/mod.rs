@@ -12,7 +12,7 @@ use weft_discovery::{Answering, Connection, TakesCarriers};
 use weft_os::beside::{socket_addr, socket_name};
 use weft_os::dgram::NAME_LEN;
 use weft_settings::datagrams::DatagramRules;
-use weft_settings::DiscoveryPort;
+use weft_settings::{DiscoveryPort, Settings};
 use weft_udp_offload::{Offload, Port, Sending, Sent, Taken};
 
 /// What has to come comes within this time, however busy the machine is.
@@ -46,9 +46,18 @@ pub fn process(discovery: DiscoveryPort) -> &'static Offload {
 }
 
 pub fn process_by(rules: &str, discovery: DiscoveryPort) -> &'static Offload {
+    process_with(Settings {
+        udp: DatagramRules::parse(rules).unwrap(),
+        discovery_port: discovery,
+        stat: false,
+        ..Settings::default()
+    })
+}
+
+pub fn process_with(settings: Settings) -> &'static Offload {
     weft_os::process::watch();
-    let rules = DatagramRules::parse(rules).unwrap();
-    let offload = Offload::new(rules, discovery, false).unwrap();
+    let discovery = settings.discovery_port;
+    let offload = Offload::new(&settings).unwrap();
     let owner = Box::leak(Box::new(Process(offload)));
     let answering = Box::leak(Box::new(Answering::new(discovery, owner).unwrap()));
     offload.set_answering(answering);

@@ -1,0 +1,161 @@
+//! The connection that a carrier travels on: of the kernel's TCP, or of the adapter's.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::time::Duration;
+
+use weft_engine::carrier::{Carrier, Gather, Transfer};
+use weft_os::guarded::Guarded;
+use weft_os::net::TcpStream;
+use weft_os::stream::least_round_trip;
+
+use crate::frames::Frames;
+
+/// A connection, or one that is being made.
+#[derive(Debug)]
+pub(crate) enum Wire {
+    /// Of the kernel's.
+    Kernel(Guarded<TcpStream>),
+    /// Of the adapter's: the thread alone uses it, and runs the adapter.
+    Adapter(Box<dyn Carrier>),
+}
+
+impl Wire {
+    /// One of the kernel's.
+    pub(crate) fn of_kernel(stream: TcpStream) -> Wire {
+        Wire::Kernel(Guarded::new(stream))
+    }
+
+    /// Whether it is the adapter's.
+    pub(crate) fn is_adapters(&self) -> bool {
+        matches!(self, Wire::Adapter(_))
+    }
+
+    /// The number to wait for; none where something is there whenever the adapter was run.
+    pub(crate) fn number(&self) -> RawFd {
+        match self {
+            Wire::Kernel(stream) => stream.number(),
+            Wire::Adapter(_) => -1,
+        }
+    }
+
+    /// The outcome of connecting, where that is over and the kernel's number ready.
+    pub(crate) fn connect_result(&mut self) -> Option<io::Result<()>> {
+        match self {
+            Wire::Kernel(stream) => Some(match stream.get() {
+                Some(stream) => stream.connect_result(),
+                None => Err(io::ErrorKind::NotConnected.into()),
+            }),
+            Wire::Adapter(connection) if connection.is_connected() => Some(Ok(())),
+            Wire::Adapter(connection) => connection.connect_result().err().map(Err),
+        }
+    }
+
+    /// This end's address.
+    pub(crate) fn local_addr(&mut self) -> Option<SocketAddr> {
+        match self {
+            Wire::Kernel(stream) => stream.get()?.local_addr().ok(),
+            Wire::Adapter(connection) => connection.local_addr().ok(),
+        }
+    }
+
+    /// The other end's address.
+    pub(crate) fn peer_addr(&mut self) -> Option<SocketAddr> {
+        match self {
+            Wire::Kernel(stream) => stream.get()?.peer_addr().ok(),
+            Wire::Adapter(connection) => connection.peer_addr().ok(),
+        }
+    }
+
+    /// Whether something is there that no number shows.
+    pub(crate) fn is_readable(&self) -> bool {
+        match self {
+            Wire::Kernel(_) => false,
+            Wire::Adapter(connection) => connection.is_readable(),
+        }
+    }
+
+    /// Sends octets, as far as there is room.
+    pub(crate) fn send(&mut self, octets: &[u8]) -> Option<Transfer> {
+        match self {
+            Wire::Kernel(stream) => stream.get().map(|stream| stream.send(octets)),
+            Wire::Adapter(connection) => Some(connection.send(octets)),
+        }
+    }
+
+    /// Sends frames, of the first of which a part may have left already: segments end where they do. How many octets
+    /// were taken; nothing where none ever will be.
+    pub(crate) fn send_frames(&mut self, octets: &[u8], frames: &Frames) -> Option<usize> {
+        let Wire::Adapter(connection) = self else {
+            return None;
+        };
+        let mut list = Gather::default();
+        list.push(octets);
+        let mut end = 0;
+        for len in frames.lengths() {
+            end += len;
+            list.cut(end);
+        }
+        match connection.send_gather(&list) {
+            Transfer::Octets(octets) => Some(octets),
+            Transfer::WouldBlock => Some(0),
+            Transfer::End | Transfer::Failed(_) => None,
+        }
+    }
+
+    /// Receives octets in order.
+    pub(crate) fn recv(&mut self, into: &mut [u8]) -> Option<Transfer> {
+        match self {
+            Wire::Kernel(stream) => stream.get().map(|stream| stream.recv(into)),
+            Wire::Adapter(connection) => Some(connection.recv(into)),
+        }
+    }
+
+    /// Octets that a segment carries at most.
+    pub(crate) fn emss(&mut self) -> Option<usize> {
+        match self {
+            Wire::Kernel(stream) => stream.get()?.emss().ok(),
+            Wire::Adapter(connection) => connection.emss().ok(),
+        }
+    }
+
+    /// How long the way there and back takes at the least, as far as is known.
+    pub(crate) fn round_trip(&mut self) -> Option<Duration> {
+        match self {
+            Wire::Kernel(stream) => least_round_trip(stream.get()?.as_fd().as_raw_fd()),
+            Wire::Adapter(connection) => connection.round_trip(),
+        }
+    }
+
+    /// How long what was sent is kept after closing, while the other end takes nothing.
+    pub(crate) fn keep_after_close(&mut self, time: Duration) {
+        match self {
+            Wire::Kernel(stream) => {
+                if let Some(stream) = stream.get() {
+                    stream.keep_after_close(time);
+                }
+            }
+            Wire::Adapter(connection) => connection.keep_after_close(time),
+        }
+    }
+
+    /// Its other end has proven itself: the adapter promises it a larger window than a stranger.
+    pub(crate) fn attached(&self) {
+        if let Wire::Adapter(connection) = self {
+            connection.attached();
+        }
+    }
+
+    /// Nothing more is sent: the other end sees the end of the stream behind what was.
+    pub(crate) fn finish(&mut self) {
+        match self {
+            Wire::Kernel(stream) => {
+                if let Some(stream) = stream.get() {
+                    stream.shutdown_write();
+                }
+            }
+            Wire::Adapter(connection) => connection.finish(),
+        }
+    }
+}
