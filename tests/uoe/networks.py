@@ -25,8 +25,10 @@ from process import Failed, Process  # noqa: E402
 INSIDE = "--inside"
 # TRANSLATED: as what the server sees a client behind a translator.
 CLIENT, SERVER, TRANSLATED = "10.9.1.1", "10.9.1.2", "10.9.1.77"
+CLIENT_ADAPTER, SERVER_ADAPTER = "10.9.1.51", "10.9.1.52"
 PORT = 5004
 DISCOVERY_PORT = 22342
+OVER = "over=adapter"
 PATIENCE = 60
 CARRIED = re.compile(r"(\d+) datagrams left over (\d+) connections of Weft's, (\d+) came, (\d+) were dropped")
 CASES = {}
@@ -42,6 +44,7 @@ class Bed:
 
     def __init__(self, weft, work):
         self.weft, self.work, self.processes = weft, work, []
+        self.has_adapters = self.is_anyway = False
         self.namespaces = Namespaces()
 
     def begin(self):
@@ -66,6 +69,10 @@ class Bed:
 
     def begin_far(self, delay):
         """The server is so far away, each way."""
+        self.begin_linked("--delay", delay)
+
+    def begin_linked(self, *link):
+        """Between the two is a link with these words of `weft link`."""
         self.client, box, self.server = (self.namespaces.add(name) for name in ("client", "box", "server"))
         self.namespaces.join(self.client, box, there="in")
         self.namespaces.join(self.server, box, there="out")
@@ -73,7 +80,7 @@ class Bed:
             box.up(device)
         self.client.up("eth0", f"{CLIENT}/24")
         self.server.up("eth0", f"{SERVER}/24")
-        self.await_line(self.start(box, None, self.weft, "link", "in", "out", "--delay", delay), "forwarding")
+        self.await_line(self.start(box, None, self.weft, "link", "in", "out", *link), "forwarding")
 
     @staticmethod
     def block(namespace, *what):
@@ -91,11 +98,19 @@ class Bed:
             time.sleep(0.02)
 
     def start(self, namespace, rule, *words):
-        weft = ["--log", "info", "--udp", rule, "--"]
+        weft = ["--log", "info", "--udp", rule, *self.adapter(namespace), "--"]
         argv = [*namespace.enter, *([self.weft, "run", *weft] if rule else []), *map(str, words)]
         process = Process(argv, dict(os.environ, PYTHONUNBUFFERED="1"), self.work / f"{len(self.processes)}")
         self.processes.append(process)
         return process
+
+    def adapter(self, namespace):
+        """What gives a program there an adapter of its own, where the case has some."""
+        address = {self.client: CLIENT_ADAPTER, self.server: SERVER_ADAPTER}.get(namespace)
+        if not self.has_adapters or address is None:
+            return []
+        adapter = ["--adapter=inline", "--interface=packet:eth0", f"--address={address}/24"]
+        return [*adapter, *["--anyway"] * self.is_anyway]
 
     def receive(self, rule="uoe prefer", how="recv"):
         receiver = self.start(self.server, rule, sys.executable, HERE / "receive.py", how, PORT, SERVER)
@@ -109,6 +124,7 @@ class Bed:
         for process in self.processes:
             process.stop()
         self.processes = []
+        self.has_adapters = self.is_anyway = False
         self.namespaces.close()
 
 
@@ -144,6 +160,60 @@ def two_machines(bed):
     receiver = bed.receive()
     carried, here = all_came(bed.send(), receiver, [CLIENT])
     expect((carried, here), carried[0] > 10000 and here[2] == carried[0] and here[1] == carried[1] == 1)
+
+
+@case
+def two_machines_with_adapters(bed):
+    """The carrier is a connection of the adapters': the kernels have none."""
+    bed.begin()
+    bed.has_adapters = True
+    receiver = bed.receive(f"uoe prefer {OVER}")
+    sender = bed.send(f"uoe prefer {OVER}", 40000)
+    time.sleep(0.5)
+    shown = subprocess.run([*bed.client.enter, "ss", "-tnH"], capture_output=True, text=True, check=True).stdout
+    carried, here = all_came(sender, receiver, [CLIENT])
+    expect((carried, here), carried[0] > 30000 and here[2] == carried[0] and here[1] == carried[1] == 1)
+    expect(shown, shown.strip() == "")
+
+
+@case
+def adapter_at_one_end(bed):
+    """Who has none is reached by the kernel's connections."""
+    bed.begin()
+    receiver = bed.receive()
+    bed.has_adapters = True
+    carried, here = all_came(bed.send(f"uoe prefer {OVER}"), receiver, [CLIENT])
+    expect((carried, here), carried[0] > 10000 and here[2] == carried[0] and here[1] == carried[1] == 1)
+
+
+@case
+def adapter_that_somebody_has(bed):
+    """The second program with the same address says so, and has the kernel's connections."""
+    bed.begin()
+    bed.has_adapters = True
+    receiver = bed.receive(f"uoe prefer {OVER}")
+    first = bed.send(f"uoe prefer {OVER}", 1000, "patient")
+    time.sleep(1)
+    bed.is_anyway = True
+    second = bed.send(f"uoe prefer {OVER}", 20000)
+    _, carried = finish(second)
+    words = second.result().errors
+    says_why = f"has the adapter's address {CLIENT_ADAPTER}" in words
+    expect((carried, words), carried[0] > 10000 and carried[1] == 1 and says_why)
+    finish(first)
+    finish(receiver)
+
+
+@case
+def adapters_on_a_link_that_loses(bed):
+    """Everything arrives, though not in order: what comes behind a lost frame does not wait for it."""
+    bed.begin_linked("--delay", "500us", "--loss", "2%")
+    bed.has_adapters = True
+    receiver = bed.receive(f"uoe require {OVER}")
+    sent, carried = finish(bed.send(f"uoe require {OVER}", 20000))
+    came, here = finish(receiver)
+    expect((sent, came, carried, here), came["came"] + carried[3] + here[3] >= sent["sent"] - 1)
+    expect(came, came["came"] > 15000 and came["damaged"] == 0 and came["disordered"] > 0)
 
 
 @case

@@ -112,6 +112,8 @@ impl Segments {
         octets: &[u8],
         sink: &mut impl FnMut(Frame<'_>) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
+        // Where nothing is missing before them, control messages speak of the frames behind them, too.
+        let is_in_order = start == self.frontier();
         let mut at = 0;
         while let Some(header) = octets[at..].first_chunk::<HEADER_LEN>() {
             let offset = start + at as u64;
@@ -127,7 +129,7 @@ impl Segments {
             let Some(payload) = octets.get(at + HEADER_LEN..end) else {
                 break;
             };
-            if head.channel == CONTROL {
+            if head.channel == CONTROL && !is_in_order {
                 self.controls.insert(offset, payload.to_vec());
                 self.hold(payload.len())?;
             } else {
@@ -344,6 +346,26 @@ mod tests {
         assert_eq!(seen, Ok(vec![datagrams[1].clone()]));
         let seen = handle(&mut segments, at(0), &octets[..ends[0]]);
         assert_eq!(seen, Ok(vec![datagrams[0].clone(), datagrams[2].clone()]));
+    }
+
+    #[test]
+    fn a_control_message_comes_before_what_follows_it_in_its_segment() {
+        let datagrams = [
+            (1, vec![1; 20]),
+            (0, vec![2; 6]),
+            (1, vec![3; 9]),
+            (0, vec![4; 6]),
+            (1, vec![5; 9]),
+        ];
+        let (octets, ends) = stream(&datagrams);
+        let seen = handle(&mut segments(), at(0), &octets);
+        assert_eq!(seen, Ok(datagrams.to_vec()));
+        // A header that waited for its rest is no obstacle.
+        let mut segments = segments();
+        let seen = handle(&mut segments, at(0), &octets[..ends[0] + 3]);
+        assert_eq!(seen, Ok(datagrams[..1].to_vec()));
+        let seen = handle(&mut segments, at(ends[0] + 3), &octets[ends[0] + 3..]);
+        assert_eq!(seen, Ok(datagrams[1..].to_vec()));
     }
 
     #[test]
