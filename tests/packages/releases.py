@@ -48,9 +48,12 @@ def two_people_who_build_one_commit_have_the_same_packages(bed):
     place = bed.place("two")
     cargo = Path(os.environ.get("CARGO_HOME") or Path.home() / ".cargo")
     made = []
-    for number, name in enumerate(("first", "the-other-ones/sources")):
+    names = ("first", "the-other-ones/sources")
+    # Before the first is built: somebody may commit meanwhile.
+    for name in names:
+        said(["git", "clone", "--quiet", ROOT, place / name])
+    for number, name in enumerate(names):
         sources = place / name
-        said(["git", "clone", "--quiet", ROOT, sources])
         home = place / ("home" * (number + 1))
         home.mkdir()
         # What is fetched already is not fetched again; it has another path all the same.

@@ -33,6 +33,13 @@ const STAMP: usize = size_of::<u64>();
 /// Share of the next difference in the mean of them (RFC 3550 section 6.4.1).
 const JITTER_SHARE: f64 = 1.0 / 16.0;
 
+/// A frame of a conversation or a game that comes this much later than the earliest is of no use any more, µs.
+const LATE_US: f64 = 20_000.0;
+/// What a sender that keeps a pace sends first is not looked at: carriers begin meanwhile.
+const SETTLING_NS: u64 = 500_000_000;
+/// Datagrams that came in time, as the receiver tells it.
+const IN_TIME: &str = "in_time";
+
 /// What has come.
 #[derive(Default)]
 struct Received {
@@ -41,6 +48,8 @@ struct Received {
     first_octets: u64,
     first_at: u64,
     last_at: u64,
+    /// When the first of all was sent.
+    first_stamp: u64,
     /// Of each datagram, µs; where the sender keeps a pace.
     delays_us: Vec<f64>,
 }
@@ -91,8 +100,14 @@ impl Received {
         self.octets += octets;
         self.last_at = now;
         if let (true, Some(stamp)) = (is_stamped, datagram.first_chunk::<STAMP>()) {
-            let delay = now.saturating_sub(u64::from_be_bytes(*stamp));
-            self.delays_us.push(delay as f64 / 1e3);
+            let sent_at = u64::from_be_bytes(*stamp);
+            if self.first_stamp == 0 {
+                self.first_stamp = sent_at;
+            }
+            if sent_at >= self.first_stamp + SETTLING_NS {
+                let delay = now.saturating_sub(sent_at);
+                self.delays_us.push(delay as f64 / 1e3);
+            }
         }
     }
 }
@@ -113,18 +128,29 @@ fn metrics(received: &Received, cpu: u64, program: &DatagramFlow) -> Result<Metr
         (CPU_PER_OCTET.key.to_owned(), cpu as f64 / octets),
     ]);
     if program.pace.is_some() {
-        put_delays(&received.delays_us, &mut metrics)?;
+        put_delays(&received.delays_us, program.lost, &mut metrics)?;
     }
     Ok(metrics)
 }
 
-fn put_delays(delays_us: &[f64], metrics: &mut Metrics) -> Result<()> {
+/// `lost`: the share of frames that the path loses. As many as it lets through are the earliest: of those, too, the
+/// 99th percentile is told.
+fn put_delays(delays_us: &[f64], lost: f64, metrics: &mut Metrics) -> Result<()> {
     let in_order = sorted(delays_us);
-    for (key, rank) in [(DELAY.key, 0.5), (P99, 0.99), (P999, 0.999)] {
+    let not_lost = 0.99 * (1.0 - lost / 100.0);
+    for (key, rank) in [
+        (DELAY.key, 0.5),
+        (P99, 0.99),
+        (P999, 0.999),
+        ("not_lost_p99_us", not_lost),
+    ] {
         let delay = quantile_of_sorted(&in_order, rank).context("nothing was received")?;
         metrics.insert(key.to_owned(), delay);
     }
     metrics.insert("jitter_us".to_owned(), jitter(delays_us));
+    let least = in_order.first().copied().unwrap_or_default();
+    let in_time = in_order.partition_point(|delay| *delay <= least + LATE_US);
+    metrics.insert(IN_TIME.to_owned(), in_time as f64);
     Ok(())
 }
 
@@ -163,6 +189,11 @@ pub(super) fn measure(mut control: &TcpStream, program: &DatagramFlow) -> Result
     let came = metrics[OPERATIONS];
     let lost = 100.0 * (1.0 - came / sent as f64);
     metrics.insert("lost_percent".to_owned(), lost);
+    if let (Some(in_time), Some(pace)) = (metrics.remove(IN_TIME), program.pace) {
+        let settling = SETTLING_NS as f64 / 1e9 * f64::from(pace);
+        let missed = 100.0 * (1.0 - in_time / (sent as f64 - settling)).max(0.0);
+        metrics.insert("missed_20ms_percent".to_owned(), missed);
+    }
     let octets = program.size as f64;
     metrics.insert(
         "sent_gbit_s".to_owned(),
@@ -245,12 +276,14 @@ mod tests {
             first_octets: 1000,
             first_at: 1_000,
             last_at: 2_000,
+            first_stamp: 0,
             delays_us: Vec::new(),
         };
         let program = DatagramFlow {
             size: 1000,
             seconds: 1,
             pace: None,
+            lost: 0.0,
             own: false,
         };
         let metrics = metrics(&received, 6000, &program).unwrap();

@@ -180,6 +180,9 @@ struct DatagramFlow {
     /// Datagrams a second, each with the time it was sent at (8 octets); as many as go without it
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "own")]
     pace: Option<u32>,
+    /// The percentage of frames that the path loses; of those that it does not, the 99th percentile is told, too
+    #[arg(long, default_value_t = 0.0, requires = "pace")]
+    lost: f64,
     /// Give the kernel 64 KB at a time to cut into datagrams (UDP_SEGMENT), and take as much (UDP_GRO)
     #[arg(long)]
     own: bool,

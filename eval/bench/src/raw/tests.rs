@@ -128,6 +128,7 @@ fn a_flow_of_datagrams_tells_what_came_and_what_it_took() {
             size: 1000,
             seconds: 1,
             pace: None,
+            lost: 0.0,
             own,
         }));
         assert!(m["goodput_gbit_s"] > 0.0, "{m:?}");
@@ -142,6 +143,7 @@ fn a_flow_at_a_pace_tells_how_long_each_took() {
         size: 100,
         seconds: 1,
         pace: Some(1000),
+        lost: 0.0,
         own: false,
     }));
     assert!(
@@ -149,6 +151,8 @@ fn a_flow_at_a_pace_tells_how_long_each_took() {
         "{m:?}"
     );
     assert!(0.0 < m["delay_us"] && m["delay_us"] <= m["p99_us"], "{m:?}");
+    assert_eq!(m["not_lost_p99_us"], m["p99_us"]);
+    assert!((0.0..100.0).contains(&m["missed_20ms_percent"]), "{m:?}");
 }
 
 #[test]

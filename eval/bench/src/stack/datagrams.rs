@@ -6,10 +6,11 @@ use std::path::PathBuf;
 
 use anyhow::{bail, Result};
 
+use super::adapters::beside;
 use super::{Programs, Site, Stack, Weft};
 use crate::exec::Output;
 use crate::job::{Invocation, Job};
-use crate::path::PathKind;
+use crate::path::{Host, PathKind};
 use crate::record::Metrics;
 use crate::verbs::Verbs;
 
@@ -21,6 +22,8 @@ pub const UDP_OWN: &str = "udp, own GSO/GRO";
 pub const UDP_GSO: &str = "udp gso";
 /// Name of carriers on the kernel's TCP, at both ends.
 pub const UOE: &str = "uoe";
+/// Name of carriers on connections of adapters, at both ends.
+pub const UOE_INLINE: &str = "uoe inline";
 
 /// What is under the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,15 +33,29 @@ pub(super) enum Under {
     Own,
     Gso,
     Uoe,
+    UoeInline,
+}
+
+/// A program of UDP.
+#[derive(Clone, Copy, Debug)]
+pub struct UdpProgram<'a> {
+    /// Its arguments.
+    pub words: &'a [String],
+    /// Every datagram is to take a carrier, where there are any, and carriers have no control of congestion where they
+    /// need none: the program keeps a pace.
+    pub requires: bool,
 }
 
 impl Under {
     /// The rule for UDP sockets; none where Weft is not there.
-    fn rule(self) -> Option<&'static str> {
-        match self {
-            Under::Nothing | Under::Own => None,
-            Under::Gso => Some("gso"),
-            Under::Uoe => Some("uoe prefer"),
+    fn rule(self, requires: bool) -> Option<&'static str> {
+        match (self, requires) {
+            (Under::Nothing | Under::Own, _) => None,
+            (Under::Gso, _) => Some("gso"),
+            (Under::Uoe, false) => Some("uoe prefer"),
+            (Under::Uoe, true) => Some("uoe require"),
+            (Under::UoeInline, false) => Some("uoe prefer over=adapter"),
+            (Under::UoeInline, true) => Some("uoe require over=adapter"),
         }
     }
 }
@@ -67,6 +84,7 @@ impl Stack for Datagrams {
             Under::Own => UDP_OWN,
             Under::Gso => UDP_GSO,
             Under::Uoe => UOE,
+            Under::UoeInline => UOE_INLINE,
         }
         .to_owned()
     }
@@ -76,7 +94,7 @@ impl Stack for Datagrams {
     }
 
     fn ready(&self) -> Result<()> {
-        match self.under.rule() {
+        match self.under.rule(false) {
             None => Ok(()),
             Some(_) => self.weft.ready(),
         }
@@ -91,43 +109,92 @@ impl Stack for Datagrams {
         bail!("there is no verbs program of UDP for {}", workload.id())
     }
 
-    fn carry_datagrams(&self, words: &[String]) -> Option<Invocation> {
-        let plain = match self.under.rule() {
+    fn carries_datagrams(&self, path: PathKind) -> bool {
+        // No adapter has the loopback interface.
+        self.under != Under::UoeInline || path != PathKind::Loopback
+    }
+
+    fn emulates(&self) -> Option<&Weft> {
+        Some(&self.weft)
+    }
+
+    fn carry_datagrams(&self, host: &Host, program: UdpProgram<'_>) -> Option<Invocation> {
+        let plain = match self.under.rule(program.requires) {
             None => Invocation::new(&self.bench.0, &self.bench.1),
-            Some(rule) => self
-                .weft
-                .run(&["--udp", rule])
-                .args([&self.bench.0])
-                .args(&self.bench.1),
+            Some(rule) => {
+                let mut options = vec!["--udp".to_owned(), rule.to_owned()];
+                if self.under == Under::UoeInline {
+                    options.extend(adapter(host, program.requires));
+                }
+                let options: Vec<&str> = options.iter().map(String::as_str).collect();
+                self.weft
+                    .run(&options)
+                    .args([&self.bench.0])
+                    .args(&self.bench.1)
+            }
         };
         let own = (self.under == Under::Own).then_some("--own");
-        Some(plain.args(words).args(own))
+        Some(plain.args(program.words).args(own))
     }
+}
+
+/// The options of `weft run` that give a program at a host an adapter.
+fn adapter(host: &Host, without_control: bool) -> Vec<String> {
+    let mut options = vec![
+        "--adapter=inline".to_owned(),
+        format!("--interface=packet:{}", host.side.interface),
+        format!("--address={}/24", beside(host)),
+    ];
+    options.extend(without_control.then(|| "--tcp=none".to_owned()));
+    options
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::Side;
 
-    fn carried(under: Under) -> String {
+    fn carried(under: Under, requires: bool) -> String {
         let programs = Programs {
             bench: ("/opt/weft".into(), vec!["bench".into()]),
             weft: Weft::new("/opt/weft"),
             scratch: "/tmp".into(),
         };
         let words = ["raw".to_owned()];
+        let host = Host {
+            name: "one".to_owned(),
+            side: Side {
+                interface: "veth0".to_owned(),
+                ..Side::default()
+            },
+            address: [10, 1, 0, 2].into(),
+        };
+        let program = UdpProgram {
+            words: &words,
+            requires,
+        };
         let stack = Datagrams::new(&programs, under);
-        stack.carry_datagrams(&words).unwrap().display()
+        stack.carry_datagrams(&host, program).unwrap().display()
     }
 
     #[test]
     fn the_program_is_the_same_and_what_is_under_it_is_not() {
-        assert_eq!(carried(Under::Nothing), "weft bench raw");
-        assert_eq!(carried(Under::Own), "weft bench raw --own");
-        assert_eq!(carried(Under::Gso), "weft run --udp gso -- weft bench raw");
+        let prefers = |under| carried(under, false);
+        assert_eq!(prefers(Under::Nothing), "weft bench raw");
+        assert_eq!(prefers(Under::Own), "weft bench raw --own");
+        assert_eq!(prefers(Under::Gso), "weft run --udp gso -- weft bench raw");
         assert_eq!(
-            carried(Under::Uoe),
+            prefers(Under::Uoe),
             "weft run --udp uoe prefer -- weft bench raw"
+        );
+        assert_eq!(
+            carried(Under::Uoe, true),
+            "weft run --udp uoe require -- weft bench raw"
+        );
+        assert_eq!(
+            carried(Under::UoeInline, true),
+            "weft run --udp uoe require over=adapter --adapter=inline --interface=packet:veth0 \
+             --address=10.1.0.130/24 --tcp=none -- weft bench raw"
         );
     }
 }

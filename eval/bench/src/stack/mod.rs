@@ -27,11 +27,11 @@ use anyhow::Result;
 
 use crate::exec::Output;
 use crate::job::{Invocation, Job, Seat};
-use crate::path::{PathKind, Place};
+use crate::path::{Host, PathKind, Place};
 use crate::record::Metrics;
 use crate::verbs::{Mode, Op, Verbs};
 
-pub use datagrams::{UDP, UDP_GSO, UDP_OWN, UOE};
+pub use datagrams::{UdpProgram, UDP, UDP_GSO, UDP_OWN, UOE, UOE_INLINE};
 pub use sockets::{Program, DDP, PLAIN_CLIENT, TCP, TCP_UNDER_HOOKS};
 pub use transfer::{
     Transfer, AS_IT_COMES, AT_A_RATE, AT_A_RATE_IN_ORDER, IN_ORDER, ON_KERNEL_TCP, SOCKETS,
@@ -70,16 +70,27 @@ pub trait Stack {
         None
     }
 
-    /// How the bench's own program of UDP comes onto this stack, unmodified: `words` are its arguments. None where the
-    /// stack is not one of those that tell what offload gives such programs.
-    fn carry_datagrams(&self, words: &[String]) -> Option<Invocation> {
-        let _ = words;
+    /// Whether it is one of those that tell what offload gives programs of UDP, on this path.
+    fn carries_datagrams(&self, path: PathKind) -> bool {
+        let _ = path;
+        false
+    }
+
+    /// How the bench's own program of UDP comes onto this stack at a host, unmodified. None where the stack is not one
+    /// of those.
+    fn carry_datagrams(&self, host: &Host, program: UdpProgram<'_>) -> Option<Invocation> {
+        let _ = (host, program);
         None
     }
 
     /// Whether it tells something beside an adapter, on its path.
     fn beside_adapters(&self) -> bool {
         false
+    }
+
+    /// The command that emulates a link for the rows of such programs, where the stack has one.
+    fn emulates(&self) -> Option<&Weft> {
+        None
     }
 
     /// The receiver and the sender of messages over an emulated link, and the command that emulates it. None where
@@ -223,7 +234,11 @@ pub fn of_weft(programs: &Programs) -> Vec<Box<dyn Stack>> {
     stacks.extend(
         socket_rules.map(|under| -> Box<dyn Stack> { Box::new(Sockets::new(programs, under)) }),
     );
-    for under in [datagrams::Under::Gso, datagrams::Under::Uoe] {
+    for under in [
+        datagrams::Under::Gso,
+        datagrams::Under::Uoe,
+        datagrams::Under::UoeInline,
+    ] {
         stacks.push(Box::new(datagrams::Datagrams::new(programs, under)));
     }
     let others: [Box<dyn Stack>; 4] = [

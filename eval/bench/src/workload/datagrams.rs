@@ -10,7 +10,7 @@ use crate::job::{Job, CLIENT};
 use crate::metric::{Metric, DELAY, GOODPUT, HALF_ROUND_TRIP};
 use crate::path::PathKind;
 use crate::record::Metrics;
-use crate::stack::{Site, Stack, UDP, UDP_OWN};
+use crate::stack::{Site, Stack, UdpProgram, UDP, UDP_OWN};
 use crate::verbs::Size;
 
 /// Octets of datagrams in rows of throughput: short ones, what fits a packet of 1500 octets, what has to be fragmented
@@ -104,7 +104,7 @@ impl Workload for Datagrams {
 
     fn serves(&self, stack: &dyn Stack, path: PathKind) -> bool {
         // Nothing holds a sender of UDP back: over an emulated link the row would be about the link's queue.
-        if !path.is_local() || stack.carry_datagrams(&[]).is_none() {
+        if !path.is_local() || !stack.carries_datagrams(path) {
             return false;
         }
         if stack.name() != UDP_OWN {
@@ -117,21 +117,25 @@ impl Workload for Datagrams {
 
     fn job(&self, stack: &dyn Stack, site: &Site) -> Job {
         let words = self.words(site);
-        let side = |role: &str| {
+        let side = |role: &str, host| {
             let at = [
                 "raw".to_owned(),
                 role.to_owned(),
                 site.address().to_string(),
             ];
+            let program = UdpProgram {
+                words: &[&at[..], &words].concat(),
+                requires: false,
+            };
             stack
-                .carry_datagrams(&[&at[..], &words].concat())
+                .carry_datagrams(host, program)
                 .expect("a stack that serves the workload carries its programs")
         };
         Job {
             timeout: site.timeout(),
             ..Job::pair(
-                side("--listen"),
-                side("--connect"),
+                side("--listen", site.place.server()),
+                side("--connect", site.place.client()),
                 site.port,
                 site.place.hosts.len(),
             )

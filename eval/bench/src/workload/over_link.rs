@@ -24,22 +24,55 @@ use crate::stats::{median, quantile_of_sorted, sorted};
 use crate::verbs::Size;
 
 /// Name of the role that emulates the link.
-const LINK: &str = "link";
+pub(super) const LINK: &str = "link";
 /// Percentiles are of so many messages at least.
 const PERCENTILES_FROM: usize = 100;
 /// A cell is no shorter, seconds: slow start alone takes longer on the long paths.
-const SECONDS_MIN: u32 = 3;
+pub(super) const SECONDS_MIN: u32 = 3;
 /// Seconds that it may take beyond its measuring: programs begin and end, and what is under way is waited for.
-const BEYOND: u32 = 40;
+pub(super) const BEYOND: u32 = 40;
 
 /// The link of a row.
 #[derive(Clone, Debug, PartialEq)]
-struct Link {
-    rate: LinkRate,
-    round_trip_ms: u32,
-    loss_percent: f64,
+pub(super) struct Link {
+    pub(super) rate: LinkRate,
+    pub(super) round_trip_ms: u32,
+    pub(super) loss_percent: f64,
     /// Each segment arrives by itself.
-    separate: bool,
+    pub(super) separate: bool,
+}
+
+impl Link {
+    /// What emulates it; `tells_holes` where it also says of each hole in a stream when it was filled.
+    pub(super) fn emulator(&self, weft: &Weft, tells_holes: bool) -> Role {
+        let Link {
+            rate,
+            round_trip_ms,
+            loss_percent,
+            separate,
+        } = *self;
+        let delay = format!("{}us", round_trip_ms * 500);
+        let loss = format!("{loss_percent}%");
+        let rate = rate.to_string();
+        let [one, other] = adapter::MIDDLE_INTERFACES;
+        let words = [
+            "link", one, other, "--delay", &delay, "--rate", &rate, "--loss", &loss, "--quiet",
+            "--json",
+        ];
+        let holes = tells_holes.then_some(["--holes", "/dev/stdout"]);
+        let program = Invocation::new(&weft.command, words)
+            .args(holes.into_iter().flatten())
+            .args(separate.then_some("--separate"));
+        Role {
+            name: LINK.to_owned(),
+            host: adapter::MIDDLE,
+            seat: Seat::Server,
+            program,
+            ready: Ready::Says(format!("weft: forwarding between {one} and {other}")),
+            measures: false,
+            told_to_end: true,
+        }
+    }
 }
 
 /// What a row asks.
@@ -149,44 +182,6 @@ impl OverLink {
         let at_a_rate = [stack::AT_A_RATE, stack::AT_A_RATE_IN_ORDER].contains(&stack);
         let far = self.link.round_trip_ms > 1 && self.size > 64 << 10;
         at_a_rate && far && [0.01, 0.1].contains(&self.link.loss_percent)
-    }
-
-    fn emulator(&self, weft: &Weft) -> Role {
-        let Link {
-            rate,
-            round_trip_ms,
-            loss_percent,
-            separate,
-        } = self.link;
-        let delay = format!("{}us", round_trip_ms * 500);
-        let loss = format!("{loss_percent}%");
-        let rate = rate.to_string();
-        let words = [
-            "link",
-            adapter::MIDDLE_INTERFACES[0],
-            adapter::MIDDLE_INTERFACES[1],
-            "--delay",
-            &delay,
-            "--rate",
-            &rate,
-            "--loss",
-            &loss,
-            "--quiet",
-            "--json",
-            "--holes",
-            "/dev/stdout",
-        ];
-        let program = Invocation::new(&weft.command, words).args(separate.then_some("--separate"));
-        let [one, other] = adapter::MIDDLE_INTERFACES;
-        Role {
-            name: LINK.to_owned(),
-            host: adapter::MIDDLE,
-            seat: Seat::Server,
-            program,
-            ready: Ready::Says(format!("weft: forwarding between {one} and {other}")),
-            measures: false,
-            told_to_end: true,
-        }
     }
 }
 
@@ -330,7 +325,7 @@ impl Workload for OverLink {
         let ready = Ready::Says("ready".to_owned());
         Job {
             roles: vec![
-                self.emulator(weft),
+                self.link.emulator(weft, true),
                 role(SERVER, adapter::RECEIVER, Seat::Server, server, ready),
                 role(CLIENT, adapter::SENDER, Seat::Client, client, Ready::AtOnce),
             ],
