@@ -83,6 +83,7 @@ fn peer(row: &stat::Row) -> Peer {
         },
         why: match row.why {
             Why::BothAreWeft => "both ends are Weft",
+            Why::BothHaveAdapters => "both ends are Weft and have adapters",
             Why::NoAnswer => "nobody there says that it is Weft",
             Why::NotConnected => "no TCP connection came to be",
             Why::Refused => "the socket there, or this one, takes none",

@@ -86,6 +86,8 @@ words! {
         TooMany = 6,
         /// Another process has the socket, too, and its channels.
         Shared = 7,
+        /// Both ends are Weft and have an adapter, whose connection it is.
+        BothHaveAdapters = 8,
     }
 }
 

@@ -83,27 +83,30 @@ impl Service {
     }
 
     fn rows(&self) -> impl Iterator<Item = Row> + '_ {
-        let own = self
-            .sides
-            .iter()
-            .flat_map(|side| side.own_channels.values());
-        let own = own.filter(|channel| channel.is_open).map(|channel| Row {
-            port: channel.source.port(),
-            peer: channel.wanted.to,
-            way: Way::SentOverCarrier,
-            why: Why::BothAreWeft,
-        });
-        let peers = self
-            .sides
-            .iter()
-            .flat_map(|side| side.peer_channels.values());
-        let peers = peers.filter_map(|channel| {
-            Some(Row {
-                port: channel.target.port(),
-                peer: channel.source?.0.to_socket_addr(),
-                way: Way::ReceivedOverCarrier,
-                why: Why::BothAreWeft,
-            })
+        let carried = self.sides.iter().flat_map(|side| {
+            let why = match side.wire.is_adapters() {
+                true => Why::BothHaveAdapters,
+                false => Why::BothAreWeft,
+            };
+            let own = side.own_channels.values();
+            let own = own
+                .filter(|channel| channel.is_open)
+                .map(move |channel| Row {
+                    port: channel.source.port(),
+                    peer: channel.wanted.to,
+                    way: Way::SentOverCarrier,
+                    why,
+                });
+            let peers = side.peer_channels.values();
+            let peers = peers.filter_map(move |channel| {
+                Some(Row {
+                    port: channel.target.port(),
+                    peer: channel.source?.0.to_socket_addr(),
+                    way: Way::ReceivedOverCarrier,
+                    why,
+                })
+            });
+            own.chain(peers)
         });
         let waiting = self.requiring.iter().filter(|one| !one.was_up);
         let waiting = waiting.map(|one| Row {
@@ -121,7 +124,7 @@ impl Service {
             way: Way::SentPlainly,
             why: *why,
         });
-        own.chain(peers).chain(waiting).chain(plain)
+        carried.chain(waiting).chain(plain)
     }
 
     /// Why there is no channel to this destination, as far as is known.

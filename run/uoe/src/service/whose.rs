@@ -66,3 +66,69 @@ impl Side {
         kernels.map_or(self.here, |address| SocketAddr::new(address, 0))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::channels::PeerChannel;
+    use crate::service::greeting::{greeting, Use};
+    use crate::service::wire::Wire;
+    use crate::Port;
+    use std::time::Duration;
+    use weft_adapter::{cable, Driver, Inline, Interface};
+    use weft_engine::carrier::{Network, SocketOptions};
+
+    const VICTIM: [u8; 4] = [192, 0, 2, 7];
+
+    /// A carrier from somebody's adapter, with a channel that comes from the victim, says a proof, which may be forged.
+    fn carrier() -> Side {
+        weft_os::process::watch();
+        let (link, _other) = cable::pair().unwrap();
+        let interface = Interface {
+            name: "cable".to_owned(),
+            mac: [2, 0, 0, 0, 0, 1],
+            mtu: 1500,
+            addresses: vec!["10.8.0.1/24".parse().unwrap()],
+            routes: Vec::new(),
+            dad_transmits: 0,
+            rules: weft_settings::TransportRules::default(),
+        };
+        let driver = Driver::new(interface, Box::new(link)).unwrap();
+        let network = Inline::new(vec![driver], Vec::new());
+        let to = SocketAddr::from(([10, 8, 0, 2], 22342));
+        let connection = network.connect(to, &SocketOptions::default()).unwrap();
+        let use_of = Use {
+            over_adapter: true,
+            ..Use::default()
+        };
+        let own = greeting(Instance(1), None, use_of);
+        let wire = Wire::Adapter(connection);
+        let mut side = Side::accepted(wire, own, Duration::ZERO).unwrap();
+        let port: &'static Port = Box::leak(Box::default());
+        port.begin(false, None);
+        let from = End::new(VICTIM.into(), 4000);
+        let channel = PeerChannel {
+            port: port.held(),
+            target: from,
+            nonce: [0; 16],
+            source: Some((from, 0)),
+            behind: std::collections::VecDeque::new(),
+            behind_since: Duration::ZERO,
+            barrier: None,
+        };
+        side.add_peer_channel(1, channel);
+        side
+    }
+
+    #[test]
+    fn an_adapter_leads_to_a_host_that_has_vouched_for_it_alone() {
+        let mut side = carrier();
+        let victim = End::new(VICTIM.into(), 4000);
+        assert!(!side.leads_to(victim), "a source may be forged");
+        side.host = Some([192, 0, 2, 8].into());
+        assert!(!side.leads_to(victim), "somebody else has");
+        side.host = Some(VICTIM.into());
+        assert!(side.leads_to(victim));
+        assert!(!side.leads_to(End::new(VICTIM.into(), 4001)));
+    }
+}
