@@ -205,6 +205,19 @@ def adapter_that_somebody_has(bed):
 
 
 @case
+def adapter_whose_numbers_the_program_takes(bed):
+    """Nothing is written to what has the numbers then, and what follows is plain or goes by the kernel."""
+    bed.begin()
+    bed.has_adapters = True
+    receiver = bed.receive(f"uoe prefer {OVER}")
+    words = [sys.executable, HERE / "closes.py", PORT, 40000, SERVER]
+    sent, _ = finish(bed.start(bed.client, f"uoe prefer {OVER}", *words))
+    came, here = finish(receiver)
+    expect(sent, sent["written"] == 0)
+    expect((came, here), here[2] > 5000 and came["came"] > 30000 and came["damaged"] == 0)
+
+
+@case
 def adapters_on_a_link_that_loses(bed):
     """Everything arrives, though not in order: what comes behind a lost frame does not wait for it."""
     bed.begin_linked("--delay", "500us", "--loss", "2%")

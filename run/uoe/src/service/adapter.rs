@@ -173,12 +173,9 @@ impl Adapter {
         drives.all(Driven::run)
     }
 
-    /// It is gone. What it has of numbers that the program may have given to files of its own stays as it is.
-    pub(crate) fn abandon(self) {
-        let is_there = self.drives.iter().all(|drive| drive.watched.is_there());
-        if !is_there {
-            std::mem::forget(self);
-        }
+    /// Whether its descriptors are still its own.
+    fn is_there(&self) -> bool {
+        self.drives.iter().all(|drive| drive.watched.is_there())
     }
 }
 
@@ -222,10 +219,17 @@ impl Service {
         let gone = self.sides.iter_mut().filter(|side| side.wire.is_adapters());
         gone.for_each(|side| side.phase = Phase::Gone);
         self.end_sides();
-        if let Some(adapter) = self.adapter.take() {
-            adapter.abandon();
+        let has_numbers = self.has_adapters_numbers();
+        if let Some(adapter) = self.adapter.take().filter(|_| !has_numbers) {
+            std::mem::forget(adapter);
         }
         self.offload.forget_adapter();
+    }
+
+    /// Whether the adapter's descriptors are its own. Where the program has closed them, what it opened since has their
+    /// numbers, and nothing may be written there: not even that a connection ends.
+    pub(super) fn has_adapters_numbers(&self) -> bool {
+        self.adapter.as_ref().is_some_and(Adapter::is_there)
     }
 
     /// Sends what the program's calls have put into carriers of the adapter's.

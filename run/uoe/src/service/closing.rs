@@ -96,6 +96,9 @@ impl Service {
             for wanted in side.wants {
                 self.leave_alone(wanted.to, NotConnected);
             }
+            if side.wire.is_adapters() && !self.has_adapters_numbers() {
+                std::mem::forget(side.wire);
+            }
         }
     }
 }
