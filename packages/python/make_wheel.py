@@ -81,7 +81,8 @@ def strip_for(kind):
     if shutil.which(across):
         return across
     if kind != os.uname().machine:
-        sys.exit(f"make_wheel: there is no {across}: install the Debian package binutils-{kind.replace('_', '-')}-linux-gnu")
+        package = f"binutils-{kind.replace('_', '-')}-linux-gnu"
+        sys.exit(f"make_wheel: there is no {across}: install the Debian package {package}")
     return "strip"
 
 

@@ -63,8 +63,8 @@ class Bed:
 
     def build_package(self, kind, build=None, out=None):
         """A package of this build or another, by its path."""
-        done = subprocess.run([ROOT / "scripts/package", build or self.build, out or self.folder / "made", kind], text=True,
-                              capture_output=True, timeout=MAKING, check=False)
+        words = [ROOT / "scripts/package", build or self.build, out or self.folder / "made", kind]
+        done = subprocess.run(words, text=True, capture_output=True, timeout=MAKING, check=False)
         if done.returncode and "install the Debian package" in done.stderr:
             raise Skip(done.stderr.strip())
         if done.returncode:

@@ -22,7 +22,8 @@ def sources_in_a_clean_bookworm(bed):
                     ignore=shutil.ignore_patterns("share", "rust-analyzer*"))
     said(["git", "clone", "--quiet", ROOT, system.root / HOME.lstrip("/") / "weft"])
     system.run(f"chown -R {USER} {HOME}/weft")
-    variables = {"HOME": HOME, "PATH": "/opt/rust/bin:/usr/bin:/bin:/usr/sbin:/sbin", "DEBIAN_FRONTEND": "noninteractive"}
+    variables = {"HOME": HOME, "PATH": "/opt/rust/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+                 "DEBIAN_FRONTEND": "noninteractive"}
     before = system.files()
     certificates = system.certificates()
     if certificates:

@@ -22,7 +22,7 @@ const SENDS_PER_GLANCE: u64 = 16;
 /// The flow is over when its sender has said so and nothing has come for so long.
 const SILENCE: Duration = Duration::from_millis(50);
 /// Octets of the receiver's socket: what comes while it does not run.
-const RECEIVE_BUFFER: i32 = 8 << 20;
+pub(super) const RECEIVE_BUFFER: i32 = 8 << 20;
 /// What one receive gives at most, coalesced or not.
 const RECEIVED_MAX: usize = 64 << 10;
 /// What one send takes at most: octets, and datagrams.
@@ -155,7 +155,7 @@ fn put_delays(delays_us: &[f64], lost: f64, metrics: &mut Metrics) -> Result<()>
 }
 
 /// The mean of the interarrival jitter of RFC 3550, µs, over all datagrams.
-fn jitter(delays_us: &[f64]) -> f64 {
+pub(super) fn jitter(delays_us: &[f64]) -> f64 {
     let (mut jitter, mut sum) = (0.0, 0.0);
     for pair in delays_us.windows(2) {
         jitter += ((pair[1] - pair[0]).abs() - jitter) * JITTER_SHARE;
@@ -244,7 +244,7 @@ fn send_at_pace(socket: &UdpSocket, program: &DatagramFlow, rate: u32) -> Result
 }
 
 /// Sends one; that a queue on the way was full is what UDP may do.
-fn send(socket: &UdpSocket, octets: &[u8]) -> IoResult<()> {
+pub(super) fn send(socket: &UdpSocket, octets: &[u8]) -> IoResult<()> {
     loop {
         match socket.send(octets) {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}

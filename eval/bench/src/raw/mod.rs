@@ -3,6 +3,8 @@
 //! Server and client are two processes of this same executable, started by the bench with the
 //! hidden `raw` command. The client prints its metrics as one JSON object.
 
+mod adaptive;
+mod blast;
 mod bulk;
 mod clock;
 mod connect;
@@ -65,6 +67,10 @@ enum Program {
     DatagramStream(DatagramStream),
     /// UDP one way, in calls that wait, for a time
     DatagramFlow(DatagramFlow),
+    /// UDP: a transfer at a rate, and again what was lost, in the manner of RBUDP
+    DatagramBlast(DatagramBlast),
+    /// UDP: a stream whose rate follows how far apart datagrams come, in the manner of LambdaStream
+    DatagramAdaptive(DatagramAdaptive),
 }
 
 /// Request and reply, one at a time.
@@ -188,6 +194,34 @@ struct DatagramFlow {
     own: bool,
 }
 
+/// UDP: a transfer at a rate, and again what was lost.
+#[derive(Args, Clone, Debug)]
+struct DatagramBlast {
+    /// Octets of a datagram
+    #[arg(long)]
+    size: usize,
+    /// Octets of the transfer
+    #[arg(long)]
+    octets: u64,
+    /// Mbit/s
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    rate: u32,
+}
+
+/// UDP: a stream whose rate follows how far apart datagrams come.
+#[derive(Args, Clone, Debug)]
+struct DatagramAdaptive {
+    /// Octets of a datagram
+    #[arg(long)]
+    size: usize,
+    /// Seconds to send for
+    #[arg(long)]
+    seconds: u32,
+    /// Mbit/s to begin with
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    rate: u32,
+}
+
 /// Runs one side; the client prints its metrics.
 pub fn run(args: &RawArgs) -> Result<()> {
     if let Some(address) = args.role.listen {
@@ -238,6 +272,8 @@ fn serve_one(stream: &TcpStream, program: &Program) -> Result<()> {
         Program::DatagramPingPong(p) => datagrams::serve_ping_pong(stream, p),
         Program::DatagramStream(p) => datagrams::serve_stream(stream, p),
         Program::DatagramFlow(p) => datagram_flow::serve(stream, p),
+        Program::DatagramBlast(p) => blast::serve(stream, p),
+        Program::DatagramAdaptive(p) => adaptive::serve(stream, p),
     }
 }
 
@@ -280,6 +316,8 @@ fn measure(server: SocketAddr, program: &Program) -> Result<Metrics> {
         Program::DatagramPingPong(p) => datagrams::measure_ping_pong(&connect()?, p),
         Program::DatagramStream(p) => datagrams::measure_stream(&connect()?, p),
         Program::DatagramFlow(p) => datagram_flow::measure(&connect()?, p),
+        Program::DatagramBlast(p) => blast::measure(&connect()?, p),
+        Program::DatagramAdaptive(p) => adaptive::measure(&connect()?, p),
     }
 }
 

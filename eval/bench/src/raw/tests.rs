@@ -199,3 +199,28 @@ fn idle_connections_are_counted_by_both_ends() {
     assert!(m.contains_key("idle_cpu_percent"), "{m:?}");
     assert!(m.contains_key("process_octets"), "{m:?}");
 }
+
+#[test]
+fn a_transfer_is_there_whole_at_the_end() {
+    let m = both(Program::DatagramBlast(DatagramBlast {
+        size: 1000,
+        octets: 2_000_500,
+        rate: 200,
+    }));
+    assert!(m["rounds"] >= 1.0 && m["operations"] >= 2001.0, "{m:?}");
+    assert!(
+        m["goodput_gbit_s"] > 0.0 && m["goodput_gbit_s"] < 0.3,
+        "{m:?}"
+    );
+}
+
+#[test]
+fn a_stream_that_adapts_goes_faster_where_nothing_holds_it() {
+    let m = both(Program::DatagramAdaptive(DatagramAdaptive {
+        size: 1000,
+        seconds: 1,
+        rate: 20,
+    }));
+    assert!(m["goodput_gbit_s"] > 0.0, "{m:?}");
+    assert!((0.0..100.0).contains(&m["lost_percent"]), "{m:?}");
+}

@@ -6,7 +6,6 @@
 mod datagrams;
 mod fan_in;
 mod fan_out;
-mod frames_over_link;
 mod hot_spot;
 mod over_link;
 mod redis_get;
@@ -15,6 +14,7 @@ mod socket_latency;
 mod sockets;
 mod sockets_idle;
 mod streams;
+mod udp_over_link;
 mod wire;
 
 use std::fmt::Debug;
@@ -215,8 +215,8 @@ pub fn of_adapter(full: bool, rate: LinkRate) -> Vec<Rc<dyn Workload>> {
     let wire = [wire::Wire::latency(64), wire::Wire::throughput(1 << 20)];
     let wire = wire.into_iter().map(|row| Rc::new(row) as Rc<dyn Workload>);
     let over_link = over_link::all(full, rate).into_iter();
-    let frames = frames_over_link::all(full, rate).into_iter();
+    let udp = udp_over_link::all(full, rate).into_iter();
     wire.chain(over_link.map(|row| Rc::new(row) as Rc<dyn Workload>))
-        .chain(frames.map(|row| Rc::new(row) as Rc<dyn Workload>))
+        .chain(udp.map(|row| Rc::new(row) as Rc<dyn Workload>))
         .collect()
 }

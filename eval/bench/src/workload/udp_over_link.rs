@@ -1,0 +1,217 @@
+//! Programs of UDP over a `weft link` of the row's own, by UDP, by carriers that wait behind a hole, and by those that
+//! do not: one that keeps a pace, a transfer in the manner of RBUDP, a stream in the manner of LambdaStream.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::over_link::{Link, LinkRate, BEYOND, LINK, SECONDS_MIN};
+use super::sockets::printed;
+use super::Workload;
+use crate::exec::Output;
+use crate::job::{Job, Ready, Role, Seat, CLIENT, SERVER};
+use crate::metric::{Metric, DELAY, GOODPUT};
+use crate::path::{adapter, PathKind};
+use crate::record::Metrics;
+use crate::stack::{Site, Stack, UdpProgram, UDP, UOE, UOE_INLINE};
+
+/// Octets of a datagram.
+const SIZE: u64 = 1000;
+/// Datagrams a second of a program that keeps a pace: 16 Mbit/s, as a moving picture has them.
+const PACE: u32 = 2000;
+/// Mbit/s of the transfer, and of the stream as it begins.
+const RATE: u32 = 100;
+
+/// What the program does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum What {
+    Frames,
+    Blast,
+    Adaptive,
+}
+
+/// One of them over a link.
+#[derive(Clone, Debug)]
+pub(super) struct UdpOverLink(What, Link);
+
+/// Every one of the default or of the full plan.
+pub(super) fn all(full: bool, rate: LinkRate) -> Vec<UdpOverLink> {
+    let (losses, round_trips): (&[f64], &[u32]) = match full {
+        true => (&[0.0, 0.01, 0.1, 1.0, 5.0], &[1, 10, 100]),
+        false => (&[0.0, 1.0], &[10]),
+    };
+    let over = |what, round_trip_ms, loss_percent| {
+        let link = Link {
+            rate,
+            round_trip_ms,
+            loss_percent,
+            separate: true,
+        };
+        UdpOverLink(what, link)
+    };
+    let mut list = Vec::new();
+    for &round_trip in round_trips {
+        let each = losses.iter();
+        list.extend(each.map(|&loss| over(What::Frames, round_trip, loss)));
+    }
+    for what in [What::Blast, What::Adaptive] {
+        list.extend([0.0, 0.1, 1.0].map(|loss| over(what, 10, loss)));
+    }
+    list
+}
+
+impl Workload for UdpOverLink {
+    fn id(&self) -> String {
+        let Link {
+            round_trip_ms,
+            loss_percent,
+            ..
+        } = self.1;
+        let what = match self.0 {
+            What::Frames => "udp-frames",
+            What::Blast => "app-rbudp",
+            What::Adaptive => "app-lambdastream",
+        };
+        format!("{what}-rtt{round_trip_ms}-loss{loss_percent}")
+    }
+
+    fn describe(&self) -> String {
+        let Link {
+            rate,
+            round_trip_ms,
+            loss_percent,
+            ..
+        } = &self.1;
+        let what = match self.0 {
+            What::Frames => {
+                format!("delay of datagrams of {SIZE} octets one way, {PACE} a second")
+            }
+            What::Blast => format!("goodput of a transfer at {RATE} Mbit/s, as RBUDP does it"),
+            What::Adaptive => "goodput of a stream, as LambdaStream does it".to_owned(),
+        };
+        format!("{what}; {rate}, {round_trip_ms} ms, {loss_percent} % lost; carriers required")
+    }
+
+    fn metric(&self) -> Metric {
+        match self.0 {
+            What::Frames => DELAY,
+            What::Blast | What::Adaptive => GOODPUT,
+        }
+    }
+
+    fn references(&self) -> Vec<String> {
+        vec![UDP.to_owned()]
+    }
+
+    fn serves(&self, stack: &dyn Stack, path: PathKind) -> bool {
+        path == PathKind::Adapter && [UDP, UOE, UOE_INLINE].contains(&stack.name().as_str())
+    }
+
+    fn job(&self, stack: &dyn Stack, site: &Site) -> Job {
+        let hosts = &site.place.hosts;
+        let seconds = site.seconds.max(SECONDS_MIN);
+        let address = (hosts[adapter::RECEIVER].address, site.port);
+        let role = |name: &str, listens: &str, host, seat, ready| {
+            let words = [
+                "raw".to_owned(),
+                listens.to_owned(),
+                std::net::SocketAddr::from(address).to_string(),
+            ];
+            let words = [&words[..], &self.words(seconds)].concat();
+            let program = UdpProgram {
+                words: &words,
+                requires: true,
+            };
+            Role {
+                name: name.to_owned(),
+                host,
+                seat,
+                program: stack
+                    .carry_datagrams(&hosts[host], program)
+                    .expect("a stack that serves the workload carries its programs"),
+                ready,
+                measures: true,
+                told_to_end: false,
+            }
+        };
+        let weft = stack.emulates().expect("and has the command");
+        let server = role(
+            SERVER,
+            "--listen",
+            adapter::RECEIVER,
+            Seat::Server,
+            Ready::Listens(site.port),
+        );
+        let client = role(
+            CLIENT,
+            "--connect",
+            adapter::SENDER,
+            Seat::Client,
+            Ready::AtOnce,
+        );
+        Job {
+            roles: vec![self.1.emulator(weft, false), server, client],
+            // Three programs on two cores: where they run is for the scheduler.
+            pinned: false,
+            timeout: Duration::from_secs((seconds + BEYOND).into()),
+        }
+    }
+
+    fn parse(&self, _: &dyn Stack, output: &Output) -> Result<Metrics> {
+        let mut metrics = printed(output.client(), CLIENT)?;
+        let kept_up = output.role(LINK).contains("\"kept_up\":true");
+        metrics.insert("link_kept_up".to_owned(), f64::from(u8::from(kept_up)));
+        Ok(metrics)
+    }
+
+    fn share(&self) -> f64 {
+        1.3
+    }
+
+    fn size(&self) -> Option<u64> {
+        Some(SIZE)
+    }
+}
+
+impl UdpOverLink {
+    /// The program and its arguments.
+    fn words(&self, seconds: u32) -> Vec<String> {
+        let size = format!("--size={SIZE}");
+        let time = format!("--seconds={seconds}");
+        let rate = format!("--rate={RATE}");
+        match self.0 {
+            What::Frames => vec![
+                "datagram-flow".to_owned(),
+                size,
+                time,
+                format!("--pace={PACE}"),
+                format!("--lost={}", self.1.loss_percent),
+            ],
+            What::Blast => {
+                let octets = u64::from(RATE) * 1_000_000 / 8 * u64::from(seconds);
+                let all = format!("--octets={octets}");
+                vec!["datagram-blast".to_owned(), size, all, rate]
+            }
+            What::Adaptive => vec!["datagram-adaptive".to_owned(), size, time, rate],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_row_has_a_name_and_arguments_of_its_own() {
+        let rows = all(true, LinkRate::default());
+        let names: HashSet<String> = rows.iter().map(Workload::id).collect();
+        assert_eq!((rows.len(), names.len()), (21, 21));
+        assert!(names.contains("udp-frames-rtt100-loss0.01"));
+        let blast = rows.iter().find(|row| row.id() == "app-rbudp-rtt10-loss1");
+        assert_eq!(
+            blast.unwrap().words(2).join(" "),
+            "datagram-blast --size=1000 --octets=25000000 --rate=100"
+        );
+    }
+}
