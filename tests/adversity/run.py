@@ -159,6 +159,14 @@ def no_descriptor_is_left(ends):
     ends.is_refused("no descriptors are left", limited(resource.RLIMIT_NOFILE, 6))
 
 
+def addresses_of(program):
+    """Octets of addresses that its segments take."""
+    listed = subprocess.run(["readelf", "--program-headers", "--wide", program], capture_output=True, text=True,
+                            check=True).stdout
+    loaded = [line.split() for line in listed.splitlines() if line.split()[:1] == ["LOAD"]]
+    return max(int(words[2], 16) + int(words[5], 16) for words in loaded)
+
+
 def little_memory(ends, size):
     """The program loads, or does not; allocates what it needs, or ends in words, its own or those of the runtime."""
     server, client = ends.meet(before=limited(resource.RLIMIT_AS, size << 20))
@@ -169,8 +177,8 @@ def little_memory(ends, size):
     words = ("memory allocation of", "failed to allocate an alternative stack")
     if ended.status == -signal.SIGABRT and any(said in ended.errors for said in words):
         return
-    # Too little to load the C library: the kernel or the loader says so.
-    if ended.status in (127, -signal.SIGSEGV) and size <= ADDRESS_SPACES[1]:
+    # Too little for the command and the loader beside it: the kernel ends it before its first instruction.
+    if ended.status == -signal.SIGSEGV and size << 20 < addresses_of(ends.weft) + (1 << 20):
         return
     if ended.status <= 0:
         raise Failed(f"server: {ended.how()}: {ended.last_line()}")
