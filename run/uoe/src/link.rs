@@ -118,6 +118,8 @@ impl Link {
             if outgoing.generation == generation {
                 (outgoing.gather, outgoing.outlet) = (None, None);
                 self.waits.store(false, Ordering::Release);
+                // The thread does not sleep for what it will never send.
+                self.has_news.store(false, Ordering::SeqCst);
             }
         }
     }
@@ -362,6 +364,37 @@ mod tests {
             Ok::<(), ()>(())
         };
         link.put(ID, 1, 1000, None, fill).unwrap()
+    }
+
+    #[test]
+    fn what_the_thread_is_to_send_goes_with_its_carrier() {
+        process::watch();
+        let link = Link::new();
+        let key = Key::new(&[1; 16], &[2; 16]);
+        let gather = || Gather::new(vec![0; 65_536], key, 0);
+        link.begin(1, gather(), Outlet::Thread(Frames::new(1400)));
+        assert!(!link.is_for_thread());
+        assert_eq!(put(&link), Put::Done);
+        assert!(link.is_for_thread() && link.waits());
+        link.flush();
+        assert!(link.waits(), "that is the thread's");
+        let mut takes = [100, 0].into_iter();
+        link.send_by_thread(1, 1400, |octets, frames| {
+            assert_eq!(frames.lengths().collect::<Vec<_>>(), [octets.len()]);
+            takes.next()
+        });
+        assert!(link.waits() && !link.is_for_thread(), "it was tried");
+        assert_eq!(put(&link), Put::Done);
+        let mut lengths = Vec::new();
+        link.send_by_thread(1, 1400, |octets, frames| {
+            lengths.extend(frames.lengths());
+            Some(octets.len())
+        });
+        assert_eq!(lengths, [908, 1008], "what was left, and the next");
+        assert!(!link.waits());
+        assert_eq!(put(&link), Put::Done);
+        link.end(1);
+        assert!(!link.is_for_thread() && !link.waits());
     }
 
     #[test]

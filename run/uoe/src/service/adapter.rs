@@ -239,7 +239,7 @@ impl Service {
                 continue;
             };
             let link = &self.offload.links[id.place];
-            if !link.waits() {
+            if !link.waits() && !link.has_news() {
                 continue;
             }
             let segment = side.wire.emss().unwrap_or(0);
