@@ -324,6 +324,8 @@ impl Side {
             Wire::Adapter(connection) => {
                 self.any_order = AnyOrder::begin(&**connection, from_peer).ok();
                 self.any_order.as_ref()?;
+                // Only the greeting was read into it.
+                (self.room, self.start, self.end) = (Vec::new(), 0, 0);
                 Outlet::Thread(Frames::new(connection.emss().ok()?))
             }
         };
