@@ -15,8 +15,8 @@ use rustix::io::Errno;
 use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
 
 use crate::guarded::Held;
-pub use crate::private::is_ours;
 use crate::private::Private;
+pub use crate::private::{any_is_ours, is_ours};
 
 /// A step multiplies the soft limit by this.
 const STEP: u64 = 4;

@@ -123,6 +123,12 @@ pub fn is_ours(number: RawFd) -> bool {
     word.is_some_and(|word| word.load(Ordering::Relaxed) & 1 << (number % 64) != 0)
 }
 
+/// Whether one of the numbers from `first` to `last` is one of ours.
+pub fn any_is_ours(first: u32, last: u32) -> bool {
+    let end = (END.load(Ordering::Relaxed) * 64) as u32;
+    (first..=last.min(end)).any(|number| is_ours(number as RawFd))
+}
+
 impl From<OwnedFd> for Private {
     fn from(fd: OwnedFd) -> Private {
         mark(fd.as_raw_fd() as usize);

@@ -82,6 +82,9 @@ pub trait Sockets {
     /// What waits in all of them goes to the kernel, as far as it takes it at once.
     fn flush_all(&self);
 
+    /// The program is about to close these numbers, some of which may be Weft's own.
+    fn closing_numbers(&self, _first: u32, _last: u32) {}
+
     /// The process is about to fork or to start another: what waits goes to the kernel, and that has the sockets too.
     fn before_fork(&self);
 

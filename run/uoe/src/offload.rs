@@ -8,6 +8,7 @@ use std::time::Duration;
 use weft_discovery::{About, Answering, End as AdapterEnd, TakesCarriers};
 use weft_engine::NetworkMaker;
 use weft_os::beside;
+use weft_os::descriptors::any_is_ours;
 use weft_os::lock::{Lock, Locked};
 use weft_os::own_thread::OwnThread;
 use weft_os::{process, sched};
@@ -55,6 +56,9 @@ pub struct Offload {
     instance: AtomicU64,
     /// Where its adapter takes them.
     takes_at_adapter: Lock<Option<AdapterEnd>>,
+    /// The thread has an adapter, and is to let go of it.
+    pub(crate) has_adapter: AtomicBool,
+    pub(crate) lets_go: AtomicBool,
     /// The thread sleeps, and sends are to wake it.
     pub(crate) sleeps: AtomicBool,
     pub(crate) bells_taken: AtomicU64,
@@ -116,6 +120,8 @@ impl Offload {
             takes_port: AtomicU32::new(0),
             instance: AtomicU64::new(0),
             takes_at_adapter: Lock::new(None),
+            has_adapter: AtomicBool::new(false),
+            lets_go: AtomicBool::new(false),
             sleeps: AtomicBool::new(false),
             bells_taken: AtomicU64::new(0),
             links_used: AtomicUsize::new(0),
@@ -309,6 +315,18 @@ impl Offload {
         }
         self.wake();
         self.own_thread.await_end(|| ());
+    }
+
+    /// The program is about to close these numbers. Where the adapter's may be among them the thread lets go of it
+    /// first: what it sent amid the program's calls might come to what has the numbers then.
+    pub fn closing_numbers(&self, first: u32, last: u32) {
+        let has_adapter = self.has_adapter.load(Ordering::Acquire);
+        if !has_adapter || !any_is_ours(first, last) || !self.has_thread() {
+            return;
+        }
+        self.lets_go.store(true, Ordering::Release);
+        self.wake();
+        self.await_thread(|| !self.has_adapter.load(Ordering::Acquire));
     }
 
     fn await_thread(&self, is_done: impl Fn() -> bool) {

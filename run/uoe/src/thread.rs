@@ -26,6 +26,7 @@ impl Offload {
             };
             self.takes_port.store(0, Ordering::Release);
             self.forget_adapter();
+            self.has_adapter.store(false, Ordering::Relaxed);
             self.is_serving.store(false, Ordering::Relaxed);
             self.ending.store(false, Ordering::Relaxed);
             self.ended.store(false, Ordering::Relaxed);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use weft_os::descriptors::APART;
 use weft_os::{file, process, sched};
 
 use super::Descriptors;
@@ -11,6 +12,7 @@ use crate::table::{Entry, Socket};
 impl<S: Kinds> Descriptors<S> {
     /// `fd` is about to be closed.
     pub fn closing(&'static self, fd: i32) {
+        self.closing_apart(fd);
         if self.table.get(fd) == Entry::Unknown || self.is_borrowed() {
             return;
         }
@@ -26,6 +28,18 @@ impl<S: Kinds> Descriptors<S> {
             self.forget(fd);
         }
         self.table.forget_kernels(first, last);
+        for sockets in self.each_kind() {
+            sockets.closing_numbers(first, last);
+        }
+    }
+
+    /// The same of one number where some of Weft's own may be.
+    fn closing_apart(&self, fd: i32) {
+        if fd >= APART && !self.is_borrowed() {
+            for sockets in self.each_kind() {
+                sockets.closing_numbers(fd as u32, fd as u32);
+            }
+        }
     }
 
     /// The process is about to end, or to become another program. Waits until what waits in its sockets has left,
@@ -78,6 +92,9 @@ impl<S: Kinds> Descriptors<S> {
     /// `new` is about to be made a duplicate of `old`, which closes it; nothing where that will fail. What else could
     /// stand in the way of the kernel's call are arguments that no program gives.
     pub fn overwriting(&'static self, old: i32, new: i32) {
+        if file::is_open(old) {
+            self.closing_apart(new);
+        }
         if self.known(new).is_some() && file::is_open(old) {
             self.forgetting(new);
         }

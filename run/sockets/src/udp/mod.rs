@@ -271,6 +271,12 @@ impl Sockets for Datagrams {
         self.waiting.any() || self.offload.is_some_and(Offload::anything_waits)
     }
 
+    fn closing_numbers(&self, first: u32, last: u32) {
+        if let Some(offload) = self.offload {
+            offload.closing_numbers(first, last);
+        }
+    }
+
     fn flush_all(&self) {
         if let Some(offload) = self.offload {
             offload.flush_all();

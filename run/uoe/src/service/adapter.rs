@@ -212,10 +212,15 @@ impl Service {
         let Some(adapter) = &mut self.adapter else {
             return;
         };
-        if adapter.run() {
+        let lets_go = self.offload.lets_go.swap(false, Ordering::AcqRel);
+        if !lets_go && adapter.run() {
             return;
         }
-        weft_settings::warn!("the adapter that datagrams went over is gone");
+        let why = match lets_go {
+            true => "the program closes all descriptors",
+            false => "its interface, or its descriptors",
+        };
+        weft_settings::info!("the adapter that datagrams went over is gone: {why}");
         let gone = self.sides.iter_mut().filter(|side| side.wire.is_adapters());
         gone.for_each(|side| side.phase = Phase::Gone);
         self.end_sides();
@@ -224,6 +229,7 @@ impl Service {
             std::mem::forget(adapter);
         }
         self.offload.forget_adapter();
+        self.offload.has_adapter.store(false, Ordering::Release);
     }
 
     /// Whether the adapter's descriptors are its own. Where the program has closed them, what it opened since has their

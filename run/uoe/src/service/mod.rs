@@ -160,6 +160,8 @@ impl Service {
             ending_since: None,
             is_told_to_end: false,
         };
+        let has_adapter = service.adapter.is_some();
+        offload.has_adapter.store(has_adapter, Ordering::Release);
         service.listen_if_asked();
         service
     }
