@@ -48,10 +48,8 @@ struct Received {
     first_octets: u64,
     first_at: u64,
     last_at: u64,
-    /// When the first of all was sent.
-    first_stamp: u64,
-    /// Of each datagram, µs; where the sender keeps a pace.
-    delays_us: Vec<f64>,
+    /// Of each datagram when it was sent, and how long it took, µs; where the sender keeps a pace.
+    delays_us: Vec<(u64, f64)>,
 }
 
 pub(super) fn serve(mut control: &TcpStream, program: &DatagramFlow) -> Result<()> {
@@ -101,14 +99,22 @@ impl Received {
         self.last_at = now;
         if let (true, Some(stamp)) = (is_stamped, datagram.first_chunk::<STAMP>()) {
             let sent_at = u64::from_be_bytes(*stamp);
-            if self.first_stamp == 0 {
-                self.first_stamp = sent_at;
-            }
-            if sent_at >= self.first_stamp + SETTLING_NS {
-                let delay = now.saturating_sub(sent_at);
-                self.delays_us.push(delay as f64 / 1e3);
-            }
+            let delay = now.saturating_sub(sent_at);
+            self.delays_us.push((sent_at, delay as f64 / 1e3));
         }
+    }
+}
+
+impl Received {
+    /// How long those took that were sent once all had settled, µs. The first to come need not be the first sent.
+    fn settled(&self) -> Vec<f64> {
+        let begin = self.delays_us.iter().map(|(sent_at, _)| *sent_at).min();
+        let from = begin.unwrap_or_default() + SETTLING_NS;
+        let settled = self
+            .delays_us
+            .iter()
+            .filter(|(sent_at, _)| *sent_at >= from);
+        settled.map(|(_, delay)| *delay).collect()
     }
 }
 
@@ -128,7 +134,7 @@ fn metrics(received: &Received, cpu: u64, program: &DatagramFlow) -> Result<Metr
         (CPU_PER_OCTET.key.to_owned(), cpu as f64 / octets),
     ]);
     if program.pace.is_some() {
-        put_delays(&received.delays_us, program.lost, &mut metrics)?;
+        put_delays(&received.settled(), program.lost, &mut metrics)?;
     }
     Ok(metrics)
 }
@@ -276,7 +282,6 @@ mod tests {
             first_octets: 1000,
             first_at: 1_000,
             last_at: 2_000,
-            first_stamp: 0,
             delays_us: Vec::new(),
         };
         let program = DatagramFlow {
