@@ -92,7 +92,7 @@ impl<S: Kinds> Descriptors<S> {
     /// `new` is about to be made a duplicate of `old`, which closes it; nothing where that will fail. What else could
     /// stand in the way of the kernel's call are arguments that no program gives.
     pub fn overwriting(&'static self, old: i32, new: i32) {
-        if file::is_open(old) {
+        if new >= APART && file::is_open(old) {
             self.closing_apart(new);
         }
         if self.known(new).is_some() && file::is_open(old) {
