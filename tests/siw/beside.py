@@ -45,7 +45,8 @@ def row_of(operation, octets, kind):
     size = f"{octets >> 20}M" if octets >= 1 << 20 else f"{octets >> 10}K" if octets >= 1 << 10 else octets
     workload = {"op": operation, "size": octets, "mode": "polling"}
     if kind == "bw":
-        return Row(PATH, f"{operation}-bw-{size}", "goodput_gbit_s", reference=("siw",), workload={"kind": "bulk"} | workload)
+        bulk = {"kind": "bulk"} | workload
+        return Row(PATH, f"{operation}-bw-{size}", "goodput_gbit_s", reference=("siw",), workload=bulk)
     metric = "rtt_us" if operation == "read" else "half_rtt_us"
     return Row(PATH, f"{operation}-lat-{size}-unpinned", metric, reference=("siw",),
                workload={"kind": "latency"} | workload | {"pinned": False})
@@ -132,7 +133,8 @@ def section(run):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--weft", type=Path, default=ROOT / "target/release/weft", help="the command under test")
-    parser.add_argument("--json", type=Path, required=True, help="where the record goes, which `weft bench report` prints")
+    parser.add_argument("--json", type=Path, required=True,
+                        help="where the record goes, which `weft bench report` prints")
     parser.add_argument("--docs", type=Path, help="the table of a whole run: its section is replaced")
     parser.add_argument("--limit", type=float, metavar="SECONDS", help="how long the rounds may take")
     parser.add_argument("--cache", type=Path, default=kernel.cache_folder(), help="where the guest's kernel is kept")

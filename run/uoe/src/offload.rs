@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use weft_discovery::{About, Answering, End as AdapterEnd, TakesCarriers};
+use weft_discovery::{About, Answering, End, TakesCarriers};
 use weft_engine::NetworkMaker;
 use weft_os::beside;
 use weft_os::descriptors::any_is_ours;
@@ -55,9 +55,10 @@ pub struct Offload {
     pub(crate) takes_port: AtomicU32,
     instance: AtomicU64,
     /// Where its adapter takes them.
-    takes_at_adapter: Lock<Option<AdapterEnd>>,
-    /// The thread has an adapter, and is to let go of it.
+    takes_at_adapter: Lock<Option<End>>,
+    /// The thread has an adapter.
     pub(crate) has_adapter: AtomicBool,
+    /// It is to let go of that.
     pub(crate) lets_go: AtomicBool,
     /// The thread sleeps, and sends are to wake it.
     pub(crate) sleeps: AtomicBool,
@@ -160,7 +161,7 @@ impl Offload {
         })
     }
 
-    pub(crate) fn set_takes(&self, port: u16, instance: u64, adapter: Option<AdapterEnd>) {
+    pub(crate) fn set_takes(&self, port: u16, instance: u64, adapter: Option<End>) {
         self.set_adapter(adapter);
         self.instance.store(instance, Ordering::Release);
         self.takes_port.store(port.into(), Ordering::Release);
@@ -171,7 +172,7 @@ impl Offload {
         self.set_adapter(None);
     }
 
-    fn set_adapter(&self, adapter: Option<AdapterEnd>) {
+    fn set_adapter(&self, adapter: Option<End>) {
         let (Locked::Held(mut at) | Locked::Orphaned(mut at)) = self.takes_at_adapter.lock() else {
             return;
         };

@@ -11,8 +11,8 @@ use weft_uoe::{Fault, Key, Segments};
 
 /// Octets that wait for what is missing before them at most: more than the adapter's windows promise.
 const HELD_MAX: usize = 32 << 20;
-/// Octets of datagrams that are there in part at most.
-const PARTS_MAX: usize = 4 << 20;
+/// Octets of datagrams that are there in part at most. The windows bound them too, as what they keep counts there.
+const PARTS_MAX: usize = 16 << 20;
 
 /// The frames of such a connection.
 #[derive(Debug)]
@@ -77,8 +77,9 @@ impl AnyOrder {
     fn done(&self) -> Done {
         let frontier = self.segments.frontier();
         let in_order = frontier - GREETING_LEN as u64;
-        // What is given on takes no room, wherever it stands.
-        let given = self.octets.saturating_sub(self.segments.held() as u64);
+        // What is given on takes no room, wherever it stands; a part of a datagram does.
+        let kept = self.segments.held() + self.messages.held();
+        let given = self.octets.saturating_sub(kept as u64);
         Done {
             position: self.base.wrapping_add(frontier),
             placed: given.saturating_sub(in_order),
