@@ -31,6 +31,7 @@ DISCOVERY_PORT = 22342
 OVER = "over=adapter"
 PATIENCE = 60
 CARRIED = re.compile(r"(\d+) datagrams left over (\d+) connections of Weft's, (\d+) came, (\d+) were dropped")
+FORGIVEN = re.compile(r"(\d+) octets were missing for too long")
 CASES = {}
 
 
@@ -45,6 +46,7 @@ class Bed:
     def __init__(self, weft, work):
         self.weft, self.work, self.processes = weft, work, []
         self.has_adapters = self.is_anyway = False
+        self.tcp = None
         self.namespaces = Namespaces()
 
     def begin(self):
@@ -110,7 +112,8 @@ class Bed:
         if not self.has_adapters or address is None:
             return []
         adapter = ["--adapter=inline", "--interface=packet:eth0", f"--address={address}/24"]
-        return [*adapter, *["--anyway"] * self.is_anyway]
+        tcp = ["--tcp", self.tcp] if self.tcp else []
+        return [*adapter, *tcp, *["--anyway"] * self.is_anyway]
 
     def receive(self, rule="uoe prefer", how="recv"):
         receiver = self.start(self.server, rule, sys.executable, HERE / "receive.py", how, PORT, SERVER)
@@ -125,6 +128,7 @@ class Bed:
             process.stop()
         self.processes = []
         self.has_adapters = self.is_anyway = False
+        self.tcp = None
         self.namespaces.close()
 
 
@@ -227,6 +231,40 @@ def adapters_on_a_link_that_loses(bed):
     came, here = finish(receiver)
     expect((sent, came, carried, here), came["came"] + carried[3] + here[3] >= sent["sent"] - 1)
     expect(came, came["came"] > 15000 and came["damaged"] == 0 and came["disordered"] > 0)
+
+
+def lateness(bed, rule, size):
+    """What came of datagrams at a pace, over adapters without control of congestion on a long path that loses."""
+    bed.begin_linked("--delay", "100ms", "--loss", "3%")
+    bed.has_adapters, bed.tcp = True, "none"
+    receiver = bed.start(bed.server, rule, sys.executable, HERE / "late.py", "receive", PORT, SERVER)
+    bed.await_line(receiver, "port")
+    sender = bed.start(bed.client, rule, sys.executable, HERE / "late.py", "send", PORT, 2000, size, SERVER)
+    _, carried = finish(sender)
+    came, _ = finish(receiver)
+    forgiven = FORGIVEN.search(receiver.result().errors)
+    # What waits while the channel is opened, some round trips, is too old with an age.
+    expect((came, carried), came["came"] > 1000 and came["damaged"] == 0 and carried[0] > 1000)
+    return came, int(forgiven[1]) if forgiven else 0
+
+
+@case
+def what_is_too_old_is_not_sent_again(bed):
+    """What would come again a round trip later, 200 ms, is of no use to a program that wants nothing older than 20."""
+    came, forgiven = lateness(bed, f"uoe require {OVER} age=20ms", 200)
+    expect((came, forgiven), came["latest"] < 100 and forgiven > 3000)
+
+
+@case
+def what_is_too_old_in_parts_is_not_sent_again(bed):
+    came, forgiven = lateness(bed, f"uoe require {OVER} age=20ms", 2000)
+    expect((came, forgiven), came["latest"] < 100 and forgiven > 3000)
+
+
+@case
+def without_an_age_what_was_lost_comes_again(bed):
+    came, forgiven = lateness(bed, f"uoe require {OVER}", 200)
+    expect((came, forgiven), came["latest"] > 150 and came["came"] >= 1999 and forgiven == 0)
 
 
 @case

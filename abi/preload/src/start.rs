@@ -142,6 +142,12 @@ extern "C" fn unload() {
             carried.sent, carried.carriers,
         ));
     }
+    if carried.forgiven > 0 {
+        say(format!(
+            "{} octets were missing for too long, and nobody waited for them",
+            carried.forgiven
+        ));
+    }
     let streams = stack.kinds().streams.begun();
     if streams > 0 {
         let over_ddp = weft_sockets::ddp::begun();

@@ -26,6 +26,8 @@ pub struct Carrying {
     pub dropped_sent: u64,
     /// Datagrams that came and were dropped.
     pub dropped_received: u64,
+    /// Octets that were missing for too long, and that nobody waits for any more.
+    pub forgiven: u64,
     /// Channels of others that were refused.
     pub refused: u64,
     /// Connections that were closed for what the other end did.
@@ -64,6 +66,7 @@ pub fn carrying(process: &Process<Snapshot>) -> Carrying {
         received: counted.received,
         dropped_sent: counted.dropped_full,
         dropped_received: counted.dropped_received,
+        forgiven: counted.forgiven,
         refused: counted.refused,
         faults: counted.faults,
         peers: rows.iter().map(peer).collect(),

@@ -10,7 +10,7 @@
 //! < FLAGS seq:end ack=N win=N <opts>   this arrives
 //! +10ms                                time passes, during which nothing may be sent
 //! ...300ms > FLAGS ...                 within this time, but not before the deadline it sets, this is sent
-//! write N | close | abort | consume N | cut | detach      commands
+//! write N | close | abort | consume N | forgive N | peerforgives | cut | detach      commands
 //! toobig SEQ MTU | unreachable SEQ     ICMP
 //! event NAME                           this event has to come now
 //! nodelay on|off | keepalive TIME|off | user TIME|off | window N    settings changed now
@@ -101,6 +101,11 @@ impl Runner {
             ["consume", octets] => self.command(|c, n| c.consume(n), octets),
             ["close"] => self.command(|c, _| c.close(), "0"),
             ["abort"] => self.command(|c, _| c.abort(), "0"),
+            ["forgive", offset] => {
+                let now = self.now;
+                self.command(|c, n| c.forgive(n, now), offset)
+            }
+            ["peerforgives"] => self.command(|c, _| c.set_peer_forgives(), "0"),
             ["cut"] => self.command(|c, _| c.cut(), "0"),
             ["nodelay", value] => self.command(|c, n| c.set_no_delay(n == 1), on_off(value)),
             ["window", octets] => self.command(|c, n| c.set_receive_window(n), octets),

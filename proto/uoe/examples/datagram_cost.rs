@@ -30,6 +30,7 @@ fn opened(source: End, target: End) -> (Carrier, Carrier) {
         nonce: [octet; 16],
         policy: 0,
         takes_any_order: false,
+        wants_times: false,
         without_udp: true,
         wanted: None,
     };

@@ -3,7 +3,7 @@
 use core::ops::Range;
 
 use crate::fault::Fault;
-use crate::frame::{Head, Key, HEADER_LEN};
+use crate::frame::{Head, Key, NoFrame, HEADER_LEN};
 
 /// What the next octets are.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -66,14 +66,17 @@ impl Deframer {
     #[inline]
     fn read(&self, header: &[u8; HEADER_LEN]) -> Result<Head, Fault> {
         let head = Head::parse(header, self.key, self.offset).ok_or(Fault::Check(self.offset))?;
-        Ok(head.verify()?)
+        // Times are for segments that come in any order.
+        match head.is_time() {
+            true => Err(Fault::Frame(NoFrame::Length(head))),
+            false => Ok(head.verify()?),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::NoFrame;
     use proptest::prelude::*;
     use std::vec;
     use std::vec::Vec;

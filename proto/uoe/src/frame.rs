@@ -12,7 +12,11 @@
 //! into a datagram that pass for a header, wherever a box on the way cuts the stream.
 //!
 //! A part begins with eight octets of its own: which message it is of (4 octets), where it lies in it (2), and how long
-//! the message is in all (2).
+//! the message is in all (2). What is marked as a part on channel 0 is a *time*: the sender's clock, in microseconds (4
+//! octets), when the frames were put in that follow in the segment.
+//!
+//! On a carrier whose segments may come in any order the check is also over how many control messages were sent before
+//! the frame ([`Key::behind`]): so its receiver knows whether one of those is missing.
 
 /// Octets of a frame's header.
 pub const HEADER_LEN: usize = 8;
@@ -22,6 +26,8 @@ pub const DATAGRAM_OCTETS_MAX: usize = 65_507;
 pub const CONTROL_OCTETS_MAX: usize = 128;
 /// Octets that a part has before its octets of the datagram.
 pub const PART_HEADER_LEN: usize = 8;
+/// Octets of a time.
+pub const TIME_LEN: usize = 4;
 /// The highest number of a channel.
 pub const CHANNEL_MAX: u16 = PART - 1;
 /// The channel of control messages.
@@ -56,6 +62,11 @@ impl Key {
             fold(mixed ^ word(receiver, at), MIX[0]) ^ mixed.rotate_left(29)
         };
         Key([half(0), half(8)])
+    }
+
+    /// The key of frames that so many control messages were sent before.
+    pub fn behind(self, controls: u64) -> Key {
+        Key([self.0[0] ^ controls.wrapping_mul(MIX[0]), self.0[1]])
     }
 
     #[inline]
@@ -98,6 +109,21 @@ impl Head {
         }
     }
 
+    /// The header of a time.
+    pub fn time() -> Head {
+        Head {
+            len: TIME_LEN as u16,
+            channel: CONTROL,
+            is_part: true,
+        }
+    }
+
+    /// Whether a time follows.
+    #[inline]
+    pub fn is_time(&self) -> bool {
+        self.is_part && self.channel == CONTROL
+    }
+
     /// Octets of the frame, header and all.
     #[inline]
     pub fn frame_len(&self) -> usize {
@@ -129,6 +155,20 @@ impl Head {
         })
     }
 
+    /// The header that begins at `offset` of the stream, and how many control messages were sent before its frame:
+    /// `fewest`, or so many `more`.
+    pub fn find(
+        octets: &[u8],
+        key: Key,
+        offset: u64,
+        fewest: u64,
+        more: u64,
+    ) -> Option<(Head, u64)> {
+        let header = octets.first_chunk::<HEADER_LEN>()?;
+        let mut counts = fewest..=fewest.saturating_add(more);
+        counts.find_map(|count| Some((Head::parse(header, key.behind(count), offset)?, count)))
+    }
+
     /// Whether there may be such a frame.
     ///
     /// # Errors
@@ -137,7 +177,8 @@ impl Head {
     pub fn verify(self) -> Result<Head, NoFrame> {
         let len = usize::from(self.len);
         let may_be = match (self.channel, self.is_part) {
-            (CONTROL, is_part) => !is_part && (1..=CONTROL_OCTETS_MAX).contains(&len),
+            (CONTROL, false) => (1..=CONTROL_OCTETS_MAX).contains(&len),
+            (CONTROL, true) => len == TIME_LEN,
             (_, false) => len <= DATAGRAM_OCTETS_MAX,
             (_, true) => len > PART_HEADER_LEN,
         };

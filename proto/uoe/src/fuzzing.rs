@@ -98,6 +98,7 @@ fn other() -> Greeting {
         nonce: [9; 16],
         policy: 0,
         takes_any_order: false,
+        wants_times: false,
         without_udp: false,
         wanted: None,
     }
@@ -138,7 +139,7 @@ fn has_header_in_payload(octets: &[u8]) -> bool {
 fn take(messages: &mut Messages, seen: &mut Seen, head: Head, octets: &[u8]) -> Result<(), Fault> {
     let whole = match head.is_part {
         false => Some(octets.to_vec()),
-        true => messages.handle_part(head.channel, octets)?,
+        true => messages.handle_part(head.channel, octets, Duration::ZERO)?,
     };
     assert!(
         messages.held() <= MESSAGE_OCTETS_MAX,
@@ -182,11 +183,16 @@ fn in_any_order(octets: &[u8], cut: usize, step: usize) -> Result<Seen, Fault> {
     let (mut messages, mut seen) = (Messages::new(MESSAGE_OCTETS_MAX), Seen::new());
     let (mut frames, mut controls) = (Vec::new(), 0);
     for (index, piece) in pieces {
-        segments.handle_segment((index * cut) as u64, piece, &mut |(head, octets)| {
-            controls += usize::from(head.channel == CONTROL);
-            frames.push((head, octets.to_vec()));
-            Ok(())
-        })?;
+        segments.handle_segment(
+            (index * cut) as u64,
+            piece,
+            Duration::ZERO,
+            &mut |(head, octets)| {
+                controls += usize::from(head.channel == CONTROL);
+                frames.push((head, octets.to_vec()));
+                Ok(())
+            },
+        )?;
         assert!(
             segments.held() <= HELD_OCTETS_MAX,
             "more is kept than may be"
@@ -216,6 +222,7 @@ pub fn carrier(data: &[u8]) {
         nonce: [1; 16],
         policy: 0,
         takes_any_order: true,
+        wants_times: false,
         without_udp: peer.takes_any_order,
         wanted: None,
     };

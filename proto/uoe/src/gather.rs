@@ -1,6 +1,9 @@
 //! Frames that wait to leave on a carrier, one behind the other, so that one call sends them all.
 
-use crate::frame::{Head, Key, Part, CHANNEL_MAX, HEADER_LEN, PART_HEADER_LEN};
+use crate::frame::{Head, Key, Part, CHANNEL_MAX, CONTROL, HEADER_LEN, PART_HEADER_LEN, TIME_LEN};
+
+/// Octets of the frame of a time.
+pub const TIME_FRAME_LEN: usize = HEADER_LEN + TIME_LEN;
 
 /// Octets that gather at most before they are to leave, and the memory that is worth giving.
 pub const GATHERED_OCTETS: usize = 128 * 1024;
@@ -13,6 +16,10 @@ pub const GATHERED_OCTETS: usize = 128 * 1024;
 pub struct Gather<M> {
     memory: M,
     key: Key,
+    /// The key of the next frame: that of the carrier, or one that counts the control messages before it.
+    next_key: Key,
+    /// Control messages that were put in, where they are counted.
+    controls: Option<u64>,
     start: usize,
     end: usize,
     /// Where in the stream `end` is.
@@ -26,10 +33,21 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> Gather<M> {
         Gather {
             memory,
             key,
+            next_key: key,
+            controls: None,
             start: 0,
             end: 0,
             offset,
             frames: 0,
+        }
+    }
+
+    /// The same for a carrier whose segments may come in any order: its frames say how many control messages are before
+    /// them.
+    pub fn counting(self) -> Gather<M> {
+        Gather {
+            controls: Some(0),
+            ..self
         }
     }
 
@@ -60,9 +78,9 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> Gather<M> {
         }
     }
 
-    /// Whether there is room for so many octets of frames.
+    /// Makes room for so many octets of frames; says whether there is.
     #[inline]
-    fn make_room(&mut self, needed: usize) -> bool {
+    pub fn make_room(&mut self, needed: usize) -> bool {
         let memory = self.memory.as_mut();
         if needed <= memory.len() - self.end {
             return true;
@@ -97,9 +115,29 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> Gather<M> {
         let frame = &mut self.memory.as_mut()[self.end..self.end + HEADER_LEN + len];
         let (header, octets) = frame.split_at_mut(HEADER_LEN);
         fill(octets)?;
-        header.copy_from_slice(&Head::whole(channel, short).to_octets(self.key, self.offset));
+        header.copy_from_slice(&Head::whole(channel, short).to_octets(self.next_key, self.offset));
         self.put(HEADER_LEN + len);
+        if channel == CONTROL {
+            if let Some(controls) = &mut self.controls {
+                *controls += 1;
+                self.next_key = self.key.behind(*controls);
+            }
+        }
         Ok(true)
+    }
+
+    /// Puts in when the frames behind it were put in: `time` in microseconds. Says whether there was room.
+    #[inline]
+    pub fn push_time(&mut self, time: u32) -> bool {
+        if !self.make_room(TIME_FRAME_LEN) {
+            return false;
+        }
+        let frame = &mut self.memory.as_mut()[self.end..self.end + TIME_FRAME_LEN];
+        let (header, octets) = frame.split_at_mut(HEADER_LEN);
+        header.copy_from_slice(&Head::time().to_octets(self.next_key, self.offset));
+        octets.copy_from_slice(&time.to_be_bytes());
+        self.put(TIME_FRAME_LEN);
+        true
     }
 
     fn put(&mut self, frame_len: usize) {
@@ -108,26 +146,51 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> Gather<M> {
         self.frames += 1;
     }
 
+    /// Puts in a part of a datagram, which there is room for. Gives the length of its frame.
+    fn push_part(&mut self, channel: u16, part: Part, octets: &[u8]) -> usize {
+        let head = Head {
+            len: (PART_HEADER_LEN + octets.len()) as u16,
+            channel,
+            is_part: true,
+        };
+        let (len, header) = (head.frame_len(), head.to_octets(self.next_key, self.offset));
+        let frame = &mut self.memory.as_mut()[self.end..self.end + len];
+        frame[..HEADER_LEN].copy_from_slice(&header);
+        frame[HEADER_LEN..HEADER_LEN + PART_HEADER_LEN].copy_from_slice(&part.to_octets());
+        frame[HEADER_LEN + PART_HEADER_LEN..].copy_from_slice(octets);
+        self.put(len);
+        len
+    }
+
     /// Puts in a datagram for a carrier whose segments hold `segment` octets: as parts where it does not fit into one.
-    /// `cut` is told the length of each frame, behind which a segment may end. Says whether there was room for all.
+    /// `cut` is told the length of each frame, behind which a segment may end, or of each with the `time` before it.
+    /// Says whether there was room for all.
     pub fn push_cut(
         &mut self,
         channel: u16,
         message: u32,
         octets: &[u8],
         segment: usize,
+        time: Option<u32>,
         mut cut: impl FnMut(usize),
     ) -> bool {
+        let time_len = if time.is_some() { TIME_FRAME_LEN } else { 0 };
         // A segment that holds next to nothing would be all headers.
-        let segment = segment.max(HEADER_LEN + PART_HEADER_LEN + 64);
+        let segment = segment.max(time_len + HEADER_LEN + PART_HEADER_LEN + 64) - time_len;
         if HEADER_LEN + octets.len() <= segment {
+            if !self.make_room(time_len + HEADER_LEN + octets.len()) {
+                return false;
+            }
+            if let Some(time) = time {
+                self.push_time(time);
+            }
             let put = self.push(channel, octets.len(), |room| {
                 room.copy_from_slice(octets);
                 Ok::<(), core::convert::Infallible>(())
             });
             let put = put.unwrap_or_else(|never| match never {});
             if put {
-                cut(HEADER_LEN + octets.len());
+                cut(time_len + HEADER_LEN + octets.len());
             }
             return put;
         }
@@ -135,28 +198,21 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> Gather<M> {
             return false;
         };
         let room = segment - HEADER_LEN - PART_HEADER_LEN;
-        let headers = octets.len().div_ceil(room) * (HEADER_LEN + PART_HEADER_LEN);
+        let headers = octets.len().div_ceil(room) * (time_len + HEADER_LEN + PART_HEADER_LEN);
         if !self.make_room(headers + octets.len()) {
             return false;
         }
         for (number, piece) in octets.chunks(room).enumerate() {
+            if let Some(time) = time {
+                self.push_time(time);
+            }
             let part = Part {
                 message,
                 offset: (number * room) as u16,
                 total,
             };
-            let head = Head {
-                len: (PART_HEADER_LEN + piece.len()) as u16,
-                channel,
-                is_part: true,
-            };
-            let (len, header) = (head.frame_len(), head.to_octets(self.key, self.offset));
-            let frame = &mut self.memory.as_mut()[self.end..self.end + len];
-            frame[..HEADER_LEN].copy_from_slice(&header);
-            frame[HEADER_LEN..HEADER_LEN + PART_HEADER_LEN].copy_from_slice(&part.to_octets());
-            frame[HEADER_LEN + PART_HEADER_LEN..].copy_from_slice(piece);
-            self.put(len);
-            cut(len);
+            let len = self.push_part(channel, part, piece);
+            cut(time_len + len);
         }
         true
     }
@@ -208,14 +264,16 @@ mod tests {
         let mut gather = Gather::new(vec![0; 200_000], key(), 0);
         let mut cuts = Vec::new();
         for len in [0, 1440, 1441, 65_507] {
-            assert!(gather.push_cut(1, 0, &vec![7; len], 1448, |cut| cuts.push(cut)));
+            assert!(gather.push_cut(1, 0, &vec![7; len], 1448, None, |cut| cuts.push(cut)));
         }
         assert_eq!(cuts[..4], [8, 1448, 1448, 8 + 8 + 1441 - 1432]);
         assert!(cuts.iter().all(|cut| *cut <= 1448));
         assert_eq!(cuts.iter().sum::<usize>(), gather.octets().len());
         let before = gather.octets().len();
         let mut small = Gather::new(vec![0; 3000], key(), 0);
-        assert!(!small.push_cut(1, 0, &[7; 2990], 1448, |_| panic!("not all of it fits")));
+        assert!(!small.push_cut(1, 0, &[7; 2990], 1448, None, |_| panic!(
+            "not all of it fits"
+        )));
         assert!(small.is_empty() && before > 65_507);
     }
 

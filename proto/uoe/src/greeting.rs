@@ -5,7 +5,7 @@
 //! | 0..8 | `WeftUOE` and a zero |
 //! | 8 | the lowest version that the end speaks: 1 |
 //! | 9 | the highest |
-//! | 10 | bit 0: it takes segments in any order; bit 1: UDP does not pass here, see [`Greeting::without_udp`] |
+//! | 10 | bit 0: it takes segments in any order; bit 1: UDP does not pass here, see [`Greeting::without_udp`]; bit 2: it wants times |
 //! | 11 | 0; not looked at |
 //! | 12..14 | the UDP port that the connecting end wants to reach first; 0 from the other |
 //! | 14..16 | 0; not looked at |
@@ -28,6 +28,7 @@ const MAGIC: [u8; 8] = *b"WeftUOE\0";
 const VERSION: u8 = 1;
 const TAKES_ANY_ORDER: u8 = 1;
 const WITHOUT_UDP: u8 = 2;
+const WANTS_TIMES: u8 = 4;
 
 /// Which process: random bits that it drew when it began.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -47,6 +48,8 @@ pub struct Greeting {
     pub policy: u64,
     /// It takes segments in any order, so what is sent to it begins each segment with a frame.
     pub takes_any_order: bool,
+    /// What is too old is of no use to it: what is sent to it in any order has the time before it.
+    pub wants_times: bool,
     /// Where UDP does not pass, no end can prove by it which address it has. If both ends say so, the address of the
     /// carrier counts, with the port that is claimed.
     pub without_udp: bool,
@@ -74,7 +77,8 @@ impl Greeting {
         octets[..8].copy_from_slice(&MAGIC);
         octets[8..10].copy_from_slice(&[VERSION, VERSION]);
         let any_order = u8::from(self.takes_any_order) * TAKES_ANY_ORDER;
-        octets[10] = any_order | (u8::from(self.without_udp) * WITHOUT_UDP);
+        let without_udp = u8::from(self.without_udp) * WITHOUT_UDP;
+        octets[10] = any_order | without_udp | (u8::from(self.wants_times) * WANTS_TIMES);
         octets[16..24].copy_from_slice(&self.instance.0.to_be_bytes());
         octets[24..32].copy_from_slice(&self.policy.to_be_bytes());
         octets[32..48].copy_from_slice(&self.nonce);
@@ -113,6 +117,7 @@ impl Greeting {
             nonce,
             policy: word(24),
             takes_any_order: octets[10] & TAKES_ANY_ORDER != 0,
+            wants_times: octets[10] & WANTS_TIMES != 0,
             without_udp: octets[10] & WITHOUT_UDP != 0,
             wanted: (port != 0).then(|| End::new(address, port)),
         })
@@ -142,6 +147,7 @@ mod tests {
             nonce: *b"sixteen octets!!",
             policy: 9,
             takes_any_order: true,
+            wants_times: false,
             without_udp: false,
             wanted: Some("192.0.2.7:5004".parse::<SocketAddr>().unwrap().into()),
         }
@@ -183,11 +189,11 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_read_is_what_was_said(
-            instance: u64, policy: u64, nonce: [u8; 16], takes_any_order: bool, without_udp: bool,
+            instance: u64, policy: u64, nonce: [u8; 16], flags: [bool; 3],
             wanted in prop::option::of((any::<[u8; 16]>(), 1u16..)),
         ) {
             let greeting = Greeting {
-                instance: Instance(instance), nonce, policy, takes_any_order, without_udp,
+                instance: Instance(instance), nonce, policy, takes_any_order: flags[0], wants_times: flags[1], without_udp: flags[2],
                 wanted: wanted.map(|(address, port)| End::new(address.into(), port)),
             };
             prop_assert_eq!(Greeting::parse(&greeting.to_octets()), Ok(greeting));

@@ -10,6 +10,7 @@
 //! | [`frame`] | the octets before a datagram, keyed; parts of datagrams |
 //! | [`deframer`] | frames out of a stream that comes in order |
 //! | [`segments`] | frames out of a stream whose segments come in any order |
+//! | [`overdue`] | what has been missing for too long |
 //! | [`messages`] | datagrams put together from parts |
 //! | [`gather`] | frames that leave in one call |
 //! | [`greeting`] | what both ends say first |
@@ -31,8 +32,10 @@ extern crate alloc;
 extern crate std;
 
 pub mod admission;
+mod ages;
 pub mod carrier;
 pub mod control;
+mod controls;
 pub mod deframer;
 pub mod destinations;
 pub mod end;
@@ -42,7 +45,9 @@ pub mod frame;
 pub mod fuzzing;
 pub mod gather;
 pub mod greeting;
+mod islands;
 pub mod messages;
+pub mod overdue;
 pub mod proof;
 pub mod queue;
 mod ranges;

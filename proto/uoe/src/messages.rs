@@ -1,32 +1,37 @@
 //! Datagrams put together from parts.
 
+use alloc::collections::btree_map::{BTreeMap, Entry};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use crate::fault::Fault;
 use crate::frame::Part;
 use crate::ranges::Ranges;
 
 /// Datagrams of one carrier that are there in part, at most. A sender sends them one after the other, so that each
-/// has a gap of the stream in it, or is the last: there are no more than twice as many as gaps.
-pub const MESSAGES_MAX: usize = 512;
+/// has a gap of the stream in it, or is the last; as many segments as a window of 16 MB holds have no more.
+pub const MESSAGES_MAX: usize = 12 * 1024;
 
 #[derive(Clone, Debug)]
 struct Message {
-    channel: u16,
-    number: u32,
     total: u16,
     /// Parts that came, as ranges of the message.
     parts: Ranges,
-    /// Empty where there was no room: the message is lost, and what comes of it is only counted off.
+    /// Empty where there was no room, or it became too old: the message is lost, and what comes of it is only counted
+    /// off.
     octets: Vec<u8>,
     missing: usize,
+    /// When the first of its parts came, and the last so far.
+    begun_at: Duration,
+    came_at: Duration,
 }
 
 /// The datagrams of one carrier that are there in part.
 #[derive(Clone, Debug)]
 pub struct Messages {
-    messages: Vec<Message>,
+    /// By channel and number.
+    messages: BTreeMap<(u16, u32), Message>,
     octets: usize,
     octets_max: usize,
     dropped: u64,
@@ -36,14 +41,14 @@ impl Messages {
     /// None. All together keep at most `octets_max` octets.
     pub fn new(octets_max: usize) -> Messages {
         Messages {
-            messages: Vec::new(),
+            messages: BTreeMap::new(),
             octets: 0,
             octets_max,
             dropped: 0,
         }
     }
 
-    /// Datagrams for which there was no room. Each is counted once.
+    /// Datagrams for which there was no room, or that became too old. Each is counted once.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -53,18 +58,28 @@ impl Messages {
         self.octets
     }
 
+    /// None is there in part.
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
     /// A part came: what follows the header of its frame. Gives the datagram if this was the last that was missing.
     ///
     /// # Errors
     /// The part is none, or does not go with the others.
-    pub fn handle_part(&mut self, channel: u16, payload: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+    pub fn handle_part(
+        &mut self,
+        channel: u16,
+        payload: &[u8],
+        now: Duration,
+    ) -> Result<Option<Vec<u8>>, Fault> {
         let (part, octets) = Part::split(payload)?;
         let contradiction = Fault::Contradiction {
             channel,
             message: part.message,
         };
-        let index = self.find(channel, part)?;
-        let message = &mut self.messages[index];
+        let key = (channel, part.message);
+        let message = self.find(key, part, now)?;
         let (start, end) = (
             usize::from(part.offset),
             usize::from(part.offset) + octets.len(),
@@ -75,38 +90,53 @@ impl Messages {
         if let Some(place) = message.octets.get_mut(start..end) {
             place.copy_from_slice(octets);
         }
+        message.came_at = now;
         message.missing -= octets.len();
         if message.missing > 0 {
             return Ok(None);
         }
-        let whole = self.messages.swap_remove(index);
-        self.octets -= whole.octets.len();
-        Ok((!whole.octets.is_empty()).then_some(whole.octets))
+        let whole = self.messages.remove(&key);
+        let octets = whole.map(|whole| whole.octets).unwrap_or_default();
+        self.octets -= octets.len();
+        Ok((!octets.is_empty()).then_some(octets))
     }
 
     /// The message of a part. It is begun if this is the first part of it that came.
-    fn find(&mut self, channel: u16, part: Part) -> Result<usize, Fault> {
-        let is_it = |one: &Message| one.channel == channel && one.number == part.message;
-        if let Some(index) = self.messages.iter().position(is_it) {
-            return Ok(index);
-        }
-        if self.messages.len() == MESSAGES_MAX {
-            return Err(Fault::Messages(MESSAGES_MAX));
-        }
+    fn find(&mut self, key: (u16, u32), part: Part, now: Duration) -> Result<&mut Message, Fault> {
+        let count = self.messages.len();
+        let place = match self.messages.entry(key) {
+            Entry::Occupied(place) => return Ok(place.into_mut()),
+            Entry::Vacant(_) if count >= MESSAGES_MAX => return Err(Fault::Messages(MESSAGES_MAX)),
+            Entry::Vacant(place) => place,
+        };
         let total = usize::from(part.total);
         let has_room = self.octets + total <= self.octets_max;
         self.dropped += u64::from(!has_room);
         let octets = vec![0; if has_room { total } else { 0 }];
         self.octets += octets.len();
-        self.messages.push(Message {
-            channel,
-            number: part.message,
+        Ok(place.insert(Message {
             total: part.total,
             parts: Ranges::default(),
             octets,
             missing: total,
+            begun_at: now,
+            came_at: now,
+        }))
+    }
+
+    /// Gives up those whose first part came at least `age` ago: what is missing of them is too old. What comes of them
+    /// for as long again makes no new one.
+    pub fn give_up(&mut self, age: Duration, now: Duration) {
+        let (octets, dropped) = (&mut self.octets, &mut self.dropped);
+        self.messages.retain(|_, message| {
+            if now < message.begun_at.saturating_add(age) {
+                return true;
+            }
+            *octets -= message.octets.len();
+            *dropped += u64::from(!message.octets.is_empty());
+            message.octets = Vec::new();
+            now < message.came_at.saturating_add(age)
         });
-        Ok(self.messages.len() - 1)
     }
 }
 
@@ -115,6 +145,8 @@ mod tests {
     use super::*;
     use crate::frame::NoFrame;
     use proptest::prelude::*;
+
+    const NOW: Duration = Duration::ZERO;
 
     fn payload(message: u32, offset: u16, total: u16, octets: &[u8]) -> Vec<u8> {
         let part = Part {
@@ -138,23 +170,23 @@ mod tests {
         ] {
             let mut messages = Messages::new(1000);
             assert_eq!(
-                messages.handle_part(1, &payload(5, 0, 20, &[1; 10])),
+                messages.handle_part(1, &payload(5, 0, 20, &[1; 10]), NOW),
                 Ok(None)
             );
-            assert_eq!(messages.handle_part(1, &second), wrong.clone());
+            assert_eq!(messages.handle_part(1, &second, NOW), wrong.clone());
         }
         let mut messages = Messages::new(1000);
         assert_eq!(
-            messages.handle_part(1, &payload(5, 0, 20, &[1; 10])),
+            messages.handle_part(1, &payload(5, 0, 20, &[1; 10]), NOW),
             Ok(None)
         );
         assert_eq!(
-            messages.handle_part(2, &payload(5, 0, 20, &[1; 10])),
+            messages.handle_part(2, &payload(5, 0, 20, &[1; 10]), NOW),
             Ok(None),
             "another channel"
         );
         assert_eq!(
-            messages.handle_part(1, &payload(5, 0, 20, &[])),
+            messages.handle_part(1, &payload(5, 0, 20, &[]), NOW),
             Err(Fault::Frame(NoFrame::Part))
         );
     }
@@ -163,15 +195,15 @@ mod tests {
     fn a_message_without_room_is_lost_once_and_makes_none_later() {
         let mut messages = Messages::new(30);
         assert_eq!(
-            messages.handle_part(1, &payload(1, 0, 20, &[1; 10])),
+            messages.handle_part(1, &payload(1, 0, 20, &[1; 10]), NOW),
             Ok(None)
         );
         for (offset, len) in [(0, 10), (10, 5), (15, 5)] {
             let part = payload(2, offset, 20, &[2; 10][..len]);
-            assert_eq!(messages.handle_part(1, &part), Ok(None));
+            assert_eq!(messages.handle_part(1, &part, NOW), Ok(None));
         }
         assert_eq!((messages.dropped(), messages.held()), (1, 20));
-        let whole = messages.handle_part(1, &payload(1, 10, 20, &[1; 10]));
+        let whole = messages.handle_part(1, &payload(1, 10, 20, &[1; 10]), NOW);
         assert_eq!(whole, Ok(Some(vec![1; 20])));
         assert_eq!((messages.dropped(), messages.held()), (1, 0));
     }
@@ -181,12 +213,31 @@ mod tests {
         let mut messages = Messages::new(1 << 20);
         for number in 0..MESSAGES_MAX as u32 {
             assert_eq!(
-                messages.handle_part(1, &payload(number, 0, 20, &[1; 10])),
+                messages.handle_part(1, &payload(number, 0, 20, &[1; 10]), NOW),
                 Ok(None)
             );
         }
-        let one_more = messages.handle_part(1, &payload(9999, 0, 20, &[1; 10]));
+        let one_more = messages.handle_part(1, &payload(u32::MAX, 0, 20, &[1; 10]), NOW);
         assert_eq!(one_more, Err(Fault::Messages(MESSAGES_MAX)));
+    }
+
+    #[test]
+    fn what_is_too_old_is_lost_once_and_makes_none_later() {
+        let ms = Duration::from_millis;
+        let mut messages = Messages::new(1000);
+        let part = |offset, len| payload(1, offset, 30, &[1; 30][..len]);
+        assert_eq!(messages.handle_part(1, &part(0, 10), ms(0)), Ok(None));
+        assert_eq!(messages.handle_part(1, &part(20, 10), ms(15)), Ok(None));
+        messages.give_up(ms(20), ms(19));
+        assert_eq!((messages.dropped(), messages.held()), (0, 30));
+        messages.give_up(ms(20), ms(20));
+        assert_eq!((messages.dropped(), messages.held()), (1, 0));
+        assert_eq!(messages.handle_part(1, &part(10, 5), ms(20)), Ok(None));
+        messages.give_up(ms(20), ms(39));
+        assert!(!messages.is_empty());
+        messages.give_up(ms(20), ms(40));
+        assert!(messages.is_empty());
+        assert_eq!((messages.dropped(), messages.held()), (1, 0));
     }
 
     proptest! {
@@ -207,7 +258,7 @@ mod tests {
             parts.sort();
             let (mut messages, mut seen) = (Messages::new(1 << 20), vec![None; datagrams.len()]);
             for (_, number, part) in parts {
-                if let Some(whole) = messages.handle_part(3, &part).unwrap() {
+                if let Some(whole) = messages.handle_part(3, &part, NOW).unwrap() {
                     prop_assert_eq!(seen[number].replace(whole), None);
                 }
             }

@@ -45,6 +45,42 @@ impl Ranges {
         self.0.get(index).map(|one| one.start)
     }
 
+    /// The last one that begins at `at` or before it.
+    pub(crate) fn last_by(&self, at: u64) -> Option<Range<u64>> {
+        let behind = self.0.partition_point(|one| one.start <= at);
+        self.0.get(behind.checked_sub(1)?).cloned()
+    }
+
+    /// Where the first one begins.
+    pub(crate) fn first_start(&self) -> Option<u64> {
+        self.0.first().map(|one| one.start)
+    }
+
+    /// Behind the last one.
+    pub(crate) fn end(&self) -> Option<u64> {
+        self.0.last().map(|one| one.end)
+    }
+
+    /// Octets from the first one's beginning to `at` that are in none.
+    pub(crate) fn missing_before(&self, at: u64) -> u64 {
+        let before = self.0.iter().take_while(|one| one.end <= at);
+        let (mut missing, mut end) = (0, None);
+        for one in before {
+            missing += one.start - end.unwrap_or(one.start);
+            end = Some(one.end);
+        }
+        missing + end.map_or(0, |end| at - end)
+    }
+
+    /// All from `start` to `at` is there, where one begins at `at`.
+    pub(crate) fn fill(&mut self, start: u64, at: u64) {
+        let count = self.0.partition_point(|one| one.start < at);
+        self.0.drain(..count);
+        if let Some(first) = self.0.first_mut() {
+            first.start = start;
+        }
+    }
+
     /// Behind the first one, if that begins at `start`.
     pub(crate) fn end_from(&self, start: u64) -> u64 {
         let first = self.0.first().filter(|first| first.start == start);

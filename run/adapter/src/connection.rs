@@ -190,6 +190,10 @@ impl Carrier for Connection {
         self.with(|state, key| state.attach(key));
     }
 
+    fn peer_forgives(&self) {
+        self.with(|state, key| state.peer_forgives(key));
+    }
+
     fn show(&self, row: Option<PathRow>) {
         self.with(|state, key| state.show_path(key, row));
     }
@@ -217,5 +221,9 @@ impl Pieces for Connection {
     #[inline]
     fn take(&self, done: Done, arrived: &mut Arrived) -> Transfer {
         self.transfer(|state, key| state.take_pieces(key, done, arrived))
+    }
+
+    fn forgive(&self, offset: u64) {
+        self.with(|state, key| state.forgive(key, offset));
     }
 }

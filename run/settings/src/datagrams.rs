@@ -278,6 +278,13 @@ impl DatagramRules {
             .any(|rule| matches!(rule.action(), Treatment::Uoe(uoe) if uoe.over_adapter))
     }
 
+    /// Whether datagrams may travel so that are of no use once they are so old: what is missing is not waited for.
+    pub fn any_forgives(&self) -> bool {
+        self.iter().any(|rule| {
+            matches!(rule.action(), Treatment::Uoe(uoe) if uoe.over_adapter && uoe.age.is_some())
+        })
+    }
+
     /// Whether UDP may not pass for some.
     pub fn any_without_udp(&self) -> bool {
         let is_without = |requires: &Requires| requires.without_udp;

@@ -69,6 +69,8 @@ counts! {
     dropped_full,
     /// Datagrams dropped by the receiver: no room, or too old, or on a channel that was closed.
     dropped_received,
+    /// Octets that were missing for too long, and that nobody waits for any more.
+    forgiven,
     /// Carriers that were closed for what the other end did.
     faults,
 }

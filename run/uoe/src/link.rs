@@ -372,7 +372,7 @@ mod tests {
         let link = Link::new();
         let key = Key::new(&[1; 16], &[2; 16]);
         let gather = || Gather::new(vec![0; 65_536], key, 0);
-        link.begin(1, gather(), Outlet::Thread(Frames::new(1400)));
+        link.begin(1, gather(), Outlet::Thread(Frames::new(1400, false)));
         assert!(!link.is_for_thread());
         assert_eq!(put(&link), Put::Done);
         assert!(link.is_for_thread() && link.waits());

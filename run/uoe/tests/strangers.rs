@@ -47,6 +47,7 @@ fn greeting() -> Greeting {
         nonce: [7; 16],
         policy: 0,
         takes_any_order: false,
+        wants_times: false,
         without_udp: false,
         wanted: None,
     }

@@ -54,12 +54,17 @@ impl Rack {
         }
     }
 
+    /// Whether a record that was delivered now, and was sent once, is behind in time one that was sent after it.
+    pub fn was_overtaken(&self, record: &Record) -> bool {
+        record.end < self.highest && !record.retransmitted
+    }
+
     /// A record was delivered (steps 2 and 3). `spurious` says that the timestamp echoed is older than the last
     /// transmission, so the ACK is for an earlier one and tells nothing about the time it took.
     pub fn delivered(&mut self, record: &Record, now: Duration, min_rtt: Duration, spurious: bool) {
         if record.end >= self.highest {
             self.highest = record.end;
-        } else if !record.retransmitted {
+        } else if self.was_overtaken(record) {
             self.reordering_seen = true;
         }
         let rtt = now.saturating_sub(record.sent);

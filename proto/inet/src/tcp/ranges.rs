@@ -39,6 +39,12 @@ impl RangeSet {
         (at < *right).then_some(*left..*right)
     }
 
+    /// The last range that begins at `at` or before it.
+    pub fn last_by(&self, at: Position) -> Option<Range<Position>> {
+        let (left, right) = self.ranges.range(..=at).next_back()?;
+        Some(*left..*right)
+    }
+
     /// The end of the last range.
     pub fn end(&self) -> Option<Position> {
         self.ranges.last_key_value().map(|(_, right)| *right)

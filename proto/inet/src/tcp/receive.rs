@@ -225,6 +225,20 @@ impl Receiver {
         }
     }
 
+    /// What is missing before `until` is waited for no more, as far as octets behind it are there: RCV.NXT moves behind
+    /// those. Gives how many octets were missing. What the peer still sends of them counts as a duplicate.
+    pub fn forgive(&mut self, until: Position) -> u64 {
+        let Some(last) = self.out_of_order.last_by(until) else {
+            return 0;
+        };
+        let before = self.out_of_order.octets();
+        self.out_of_order.remove_before(last.end);
+        let had = before - self.out_of_order.octets();
+        let missing = last.end - self.next - had;
+        self.next = last.end;
+        missing
+    }
+
     fn remember(&mut self, at: Position) {
         let Some(range) = self.out_of_order.containing(at) else {
             return;
@@ -454,6 +468,34 @@ mod tests {
             arrive(&mut receiver, 1, 2).0.advanced,
             "in order there is always room"
         );
+    }
+
+    #[test]
+    fn what_is_forgiven_is_acknowledged_and_never_placed() {
+        let mut receiver = receiver();
+        for start in [101, 301, 501] {
+            arrive(&mut receiver, start, 100);
+        }
+        assert_eq!(receiver.forgive(100), 0, "nothing is there before it");
+        assert_eq!(receiver.forgive(350), 200, "two holes of a hundred");
+        assert_eq!((receiver.delivered(), receiver.holes()), (400, 1));
+        let (arrival, placed) = arrive(&mut receiver, 201, 100);
+        assert!(arrival.duplicate && !arrival.news && placed.is_empty());
+        assert_eq!(receiver.forgive(u64::MAX), 100);
+        assert_eq!((receiver.delivered(), receiver.out_of_order()), (600, 0));
+        assert_eq!(receiver.forgive(u64::MAX), 0);
+        assert_eq!(arrive(&mut receiver, 601, 50).1.len(), 1);
+        receiver.consume(650);
+        assert_eq!(receiver.offer(500, 0), 10_000, "the window moves on");
+    }
+
+    #[test]
+    fn a_fin_behind_what_is_forgiven_counts() {
+        let mut receiver = receiver();
+        arrive(&mut receiver, 101, 100);
+        assert!(!receiver.fin(201));
+        assert_eq!(receiver.forgive(150), 100);
+        assert!(receiver.take_fin() && receiver.finished());
     }
 
     proptest! {

@@ -19,6 +19,7 @@ fn greeting(number: u8) -> Greeting {
         nonce: [number; 16],
         policy: 0,
         takes_any_order: false,
+        wants_times: false,
         without_udp: false,
         wanted: None,
     }

@@ -118,6 +118,28 @@ impl State {
         outcome
     }
 
+    /// What is missing before this offset is waited for no more.
+    pub fn forgive(&mut self, key: Key, offset: u64) {
+        let now = self.now();
+        let id = self.table.get(key).and_then(|conn| conn.id);
+        let missing = id.and_then(|id| {
+            self.stack
+                .command(id, |connection| connection.forgive(offset, now))
+        });
+        if missing.is_some_and(|missing| missing > 0) {
+            self.turn(now);
+        }
+    }
+
+    /// The other end of a connection may do so.
+    pub fn peer_forgives(&mut self, key: Key) {
+        let id = self.table.get(key).and_then(|conn| conn.id);
+        if let Some(id) = id {
+            self.stack
+                .command(id, weft_inet::tcp::Connection::set_peer_forgives);
+        }
+    }
+
     /// Octets that wait at one connection at most.
     #[cfg(any(test, feature = "fuzzing"))]
     pub fn waiting_octets_max(&self) -> usize {

@@ -139,6 +139,11 @@ pub trait Carrier: Source + Any {
     #[inline]
     fn attached(&self) {}
 
+    /// The other end may acknowledge what it no longer waits for ([`Pieces::forgive`]), which is then a sign of
+    /// congestion as a loss is.
+    #[inline]
+    fn peer_forgives(&self) {}
+
     /// Where it tells of its path from now on, if it knows more of that than the kernel tells; nowhere any more before
     /// the row is another connection's.
     #[inline]

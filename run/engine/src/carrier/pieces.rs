@@ -27,6 +27,10 @@ pub trait Pieces {
     /// Swaps what arrived since with `arrived`, which is empty. Gives how many octets that is; where it is none,
     /// whether more may come. The peer may send on as `done` says.
     fn take(&self, done: Done, arrived: &mut Arrived) -> Transfer;
+
+    /// Octets before this offset of the stream that are missing are waited for no more, as far as some behind them have
+    /// arrived: the peer is told as if they had. None of them is handed over from then on.
+    fn forgive(&self, offset: u64);
 }
 
 /// How far who takes pieces has come.

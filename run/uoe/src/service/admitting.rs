@@ -133,6 +133,7 @@ impl Service {
             target,
             nonce,
             source: None,
+            age: None,
             behind: std::collections::VecDeque::new(),
             behind_since: Duration::ZERO,
             barrier: None,

@@ -1,12 +1,17 @@
 //! What comes on a connection of the adapter's: segments as they arrive, whatever is missing before them.
+//!
+//! Where datagrams may only be so old, what is missing for longer is forgiven: acknowledged, so that nobody sends it
+//! again, and waited for no more.
 
 use std::io;
+use std::time::Duration;
 
 use weft_engine::carrier::{Arrived, Carrier, Done, Transfer};
 use weft_uoe::frame::CONTROL;
 use weft_uoe::greeting::GREETING_LEN;
 use weft_uoe::messages::Messages;
-use weft_uoe::segments::Frame;
+use weft_uoe::overdue::{self, Overdue};
+use weft_uoe::segments::{Forgiven, Frame};
 use weft_uoe::{Fault, Key, Segments};
 
 /// Octets that wait for what is missing before them at most: more than the adapter's windows promise.
@@ -26,6 +31,7 @@ pub(crate) struct AnyOrder {
     octets: u64,
     /// How far the adapter was told that it has come.
     told: Done,
+    overdue: Overdue,
 }
 
 impl AnyOrder {
@@ -43,6 +49,7 @@ impl AnyOrder {
             base: pieces.begin()?.wrapping_sub(first),
             octets: 0,
             told: Done::default(),
+            overdue: Overdue::default(),
         })
     }
 
@@ -92,6 +99,7 @@ impl AnyOrder {
     /// What came are no frames of such a carrier, or `sink` says so.
     pub(crate) fn give(
         &mut self,
+        now: Duration,
         mut sink: impl FnMut(u16, &[u8]) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let AnyOrder {
@@ -100,25 +108,74 @@ impl AnyOrder {
             arrived,
             base,
             octets,
-            told: _,
+            ..
         } = self;
         let mut each = |(head, payload): Frame<'_>| match head.is_part {
             false => sink(head.channel, payload),
             true if head.channel == CONTROL => Err(Fault::Channel(CONTROL)),
-            true => match messages.handle_part(head.channel, payload)? {
+            true => match messages.handle_part(head.channel, payload, now)? {
                 Some(whole) => sink(head.channel, &whole),
                 None => Ok(()),
             },
         };
         while let Some((offset, piece)) = arrived.next(base.wrapping_add(segments.frontier())) {
-            *octets += piece.len() as u64;
-            segments.handle_segment(offset.wrapping_sub(*base), piece, &mut each)?;
+            let offset = offset.wrapping_sub(*base);
+            // What was forgiven before it was taken is counted already.
+            if offset >= segments.floor() {
+                *octets += piece.len() as u64;
+                segments.handle_segment(offset, piece, now, &mut each)?;
+            }
         }
         Ok(())
     }
 
-    /// Datagrams of which there were parts, and no room for the whole.
+    /// How old datagrams may be from now on.
+    pub(crate) fn set_age(&mut self, age: Option<Duration>, now: Duration) {
+        self.segments.set_age(age, now);
+    }
+
+    /// Something is missing.
+    fn is_incomplete(&self) -> bool {
+        self.segments.frontier() != self.segments.end() || !self.messages.is_empty()
+    }
+
+    /// When what is missing has to be looked at, if anything is and datagrams may only be so old.
+    pub(crate) fn deadline(&self) -> Option<Duration> {
+        let is_needed = self.segments.age().is_some() && self.is_incomplete();
+        is_needed.then_some(self.overdue.look_at())
+    }
+
+    /// Forgives what has been missing for too long, on a path with this `round_trip`; `sink` is given control messages
+    /// that waited for it. The place in the connection's stream before which nothing is waited for any more.
+    ///
+    /// # Errors
+    /// `sink` says so.
+    pub(crate) fn forgive(
+        &mut self,
+        now: Duration,
+        round_trip: Option<Duration>,
+        mut sink: impl FnMut(u16, &[u8]) -> Result<(), Fault>,
+    ) -> Result<Option<Forgiven>, Fault> {
+        let Some(age) = self.segments.age() else {
+            return Ok(None);
+        };
+        self.messages.give_up(age, now);
+        let (frontier, end) = (self.segments.frontier(), self.segments.end());
+        let wait = overdue::wait(age, round_trip);
+        let before = self.overdue.look(frontier, end, wait, now);
+        let mut each = |(head, payload): Frame<'_>| sink(head.channel, payload);
+        let forgiven = self.segments.forgive(before, &mut each)?;
+        Ok(forgiven.map(|forgiven| {
+            self.octets += forgiven.octets;
+            Forgiven {
+                before: self.base.wrapping_add(forgiven.before),
+                ..forgiven
+            }
+        }))
+    }
+
+    /// Datagrams of which there were parts and no room for the whole, or that were too old.
     pub(crate) fn dropped(&self) -> u64 {
-        self.messages.dropped()
+        self.messages.dropped() + self.segments.late()
     }
 }

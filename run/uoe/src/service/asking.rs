@@ -254,6 +254,7 @@ impl Service {
         };
         let use_of = Use {
             over_adapter: true,
+            forgives: self.offload.rules.any_forgives(),
             ..Use::default()
         };
         let own = greeting(self.instance, Some(End::from(wanted.to)), use_of);
@@ -300,7 +301,7 @@ impl Service {
         let use_of = Use {
             bound,
             without_udp: wanted.without_udp,
-            over_adapter: false,
+            ..Use::default()
         };
         let own = greeting(self.instance, Some(End::from(wanted.to)), use_of);
         let wire = Wire::of_kernel(stream);

@@ -47,6 +47,8 @@ pub(crate) struct PeerChannel {
     pub(crate) nonce: Nonce,
     /// Its source once it is proven, and the number of that in the socket's queue.
     pub(crate) source: Option<(End, u32)>,
+    /// How old its datagrams may be, as the rule says.
+    pub(crate) age: Option<Duration>,
     /// Datagrams that come behind plain ones, which the program has not taken yet.
     pub(crate) behind: VecDeque<Vec<u8>>,
     /// Since when datagrams wait there.

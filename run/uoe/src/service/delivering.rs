@@ -1,6 +1,7 @@
 //! Datagrams from a carrier into the queues of sockets.
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use weft_os::lock::Guard;
@@ -8,6 +9,7 @@ use weft_uoe::deframer::Next;
 use weft_uoe::frame::CONTROL;
 use weft_uoe::Fault;
 
+use super::any_order::AnyOrder;
 use super::channels::PeerChannel;
 use super::side::{Phase, Side};
 use super::Service;
@@ -169,11 +171,9 @@ impl Delivering<'_> {
     fn read(&mut self, side: &mut Side) -> Result<(), Fault> {
         if let Some(mut any_order) = side.any_order.take() {
             let dropped = any_order.dropped();
-            let given =
-                any_order.give(|channel, payload| self.handle_frame(side, channel, payload));
+            let given = self.read_any_order(side, &mut any_order);
             let dropped = any_order.dropped() - dropped;
-            let counter = &self.counts.dropped_received;
-            counter.fetch_add(dropped, std::sync::atomic::Ordering::Relaxed);
+            self.counts.dropped_received.fetch_add(dropped, Relaxed);
             side.any_order = Some(any_order);
             return given;
         }
@@ -184,6 +184,26 @@ impl Delivering<'_> {
         let read = self.read_frames(side, &mut deframer, &room);
         (side.deframer, side.room) = (Some(deframer), room);
         read
+    }
+
+    /// Every frame that came, whatever is missing before it; and what is missing for too long is waited for no more.
+    fn read_any_order(&mut self, side: &mut Side, any_order: &mut AnyOrder) -> Result<(), Fault> {
+        let now = self.now;
+        any_order.give(now, |channel, payload| {
+            self.handle_frame(side, channel, payload)
+        })?;
+        if any_order.deadline().is_none_or(|at| now < at) {
+            return Ok(());
+        }
+        let round_trip = side.wire.round_trip();
+        let forgiven = any_order.forgive(now, round_trip, |channel, payload| {
+            self.handle_frame(side, channel, payload)
+        })?;
+        if let Some(forgiven) = forgiven {
+            side.wire.forgive(forgiven.before);
+            self.counts.forgiven.fetch_add(forgiven.octets, Relaxed);
+        }
+        Ok(())
     }
 
     fn read_frames(
@@ -300,8 +320,7 @@ impl Delivering<'_> {
         }
         let dropped = run.inlet.newly_dropped();
         if dropped > 0 {
-            let counter = &self.counts.dropped_received;
-            counter.fetch_add(dropped, std::sync::atomic::Ordering::Relaxed);
+            self.counts.dropped_received.fetch_add(dropped, Relaxed);
         }
         if is_untold {
             self.rings.push((port, number));
@@ -358,6 +377,7 @@ mod tests {
             target: from,
             nonce: [0; 16],
             source: Some((from, number)),
+            age: None,
             behind: VecDeque::new(),
             behind_since: Duration::ZERO,
             barrier: None,
@@ -387,6 +407,7 @@ mod tests {
         bound: None,
         without_udp: true,
         over_adapter: false,
+        forgives: false,
     };
 
     /// A carrier between two ends that say that UDP does not pass.

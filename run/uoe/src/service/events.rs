@@ -219,15 +219,17 @@ impl Service {
         let port = channel.port;
         let is_v6 = |fd| get_int(fd, libc::SOL_SOCKET, libc::SO_DOMAIN) == Ok(libc::AF_INET6);
         // Where it comes from is known now: before, it was what the other end claims.
-        if ruled(self.offload, source, channel.target).is_none() {
+        let Some(uoe) = ruled(self.offload, source, channel.target) else {
             return self.refuse_proven(at, number, Why::NoSocket);
-        }
+        };
         let name = port.with_fd(|fd| socket_name(source.to_socket_addr(), is_v6(fd)));
         let place = name.and_then(|(name, len)| port.inlet()?.source(Source { name, len }));
         channel.source = place.map(|place| (source, place));
+        channel.age = uoe.age;
         match place {
             Some(_) => {
                 let side = &mut self.sides[at];
+                side.set_age();
                 (side.was_used, side.refused) = (true, 0);
                 side.wire.attached();
                 count(&self.offload.counts.taken);

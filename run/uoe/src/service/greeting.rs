@@ -16,6 +16,8 @@ pub(crate) struct Use {
     pub(crate) without_udp: bool,
     /// Its connection is the adapter's.
     pub(crate) over_adapter: bool,
+    /// This end forgives what is missing for too long.
+    pub(crate) forgives: bool,
 }
 
 impl Use {
@@ -46,6 +48,7 @@ pub(crate) fn greeting(instance: Instance, wanted: Option<End>, of: Use) -> Gree
         nonce: nonce(),
         policy: of.policy(),
         takes_any_order: of.over_adapter,
+        wants_times: of.over_adapter && of.forgives,
         without_udp: of.without_udp,
         wanted,
     }

@@ -328,6 +328,7 @@ impl Service {
                 bound: None,
                 without_udp: self.offload.rules.any_without_udp() && !over_adapter,
                 over_adapter,
+                forgives: self.offload.rules.any_forgives(),
             };
             let own = greeting(self.instance, None, use_of);
             self.sides.extend(Side::accepted(wire, own, now()));

@@ -20,6 +20,7 @@ use super::delivering::behind_cost;
 use super::wire::Wire;
 use crate::frames::Frames;
 use crate::link::{LinkId, Outlet};
+use crate::offload::now;
 
 /// How long a connection may take: who does not answer a SYN within it is plain.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -186,7 +187,12 @@ impl Side {
     pub(crate) fn deadline(&self) -> Option<Duration> {
         match self.phase {
             Phase::Connecting(until) | Phase::Closing(until) => Some(until),
-            Phase::Greeting | Phase::Up => self.carrier.deadline(),
+            Phase::Greeting | Phase::Up => {
+                // What waits for room at a socket is read no further until then.
+                let any_order = self.any_order.as_ref().filter(|_| self.held_up.is_empty());
+                let any_order = any_order.and_then(AnyOrder::deadline);
+                self.carrier.deadline().into_iter().chain(any_order).min()
+            }
             Phase::Gone => None,
         }
     }
@@ -230,7 +236,21 @@ impl Side {
         let costs = channel.behind.iter().map(|octets| behind_cost(octets));
         self.behind_octets -= costs.sum::<usize>();
         self.count_sockets();
+        self.set_age();
         Some(channel)
+    }
+
+    /// Datagrams may be as old as the rules of all sockets let them be.
+    pub(crate) fn set_age(&mut self) {
+        let proven = self
+            .peer_channels
+            .values()
+            .filter(|channel| channel.source.is_some());
+        let ages: Option<Vec<Duration>> = proven.map(|channel| channel.age).collect();
+        let longest = ages.and_then(|ages| ages.into_iter().max());
+        if let Some(any_order) = &mut self.any_order {
+            any_order.set_age(longest, now());
+        }
     }
 
     fn count_sockets(&mut self) {
@@ -324,15 +344,22 @@ impl Side {
             Wire::Adapter(connection) => {
                 self.any_order = AnyOrder::begin(&**connection, from_peer).ok();
                 self.any_order.as_ref()?;
+                if peer.wants_times {
+                    connection.peer_forgives();
+                }
                 // Only the greeting was read into it.
                 (self.room, self.start, self.end) = (Vec::new(), 0, 0);
-                Outlet::Thread(Frames::new(connection.emss().ok()?))
+                Outlet::Thread(Frames::new(connection.emss().ok()?, peer.wants_times))
             }
         };
         self.phase = Phase::Up;
         // The longest datagram fits behind what gathers otherwise.
         let memory = vec![0; GATHERED_OCTETS];
-        Some((Gather::new(memory, to_peer, offset), outlet))
+        let gather = Gather::new(memory, to_peer, offset);
+        Some(match self.any_order {
+            Some(_) => (gather.counting(), outlet),
+            None => (gather, outlet),
+        })
     }
 
     /// Nothing more is to be said: the connection is closed when the other end has read everything.

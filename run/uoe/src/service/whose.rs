@@ -112,6 +112,7 @@ mod tests {
             target: from,
             nonce: [0; 16],
             source: Some((from, 0)),
+            age: None,
             behind: std::collections::VecDeque::new(),
             behind_since: Duration::ZERO,
             barrier: None,

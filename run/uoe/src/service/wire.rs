@@ -140,6 +140,15 @@ impl Wire {
         }
     }
 
+    /// What is missing before this place of the adapter's stream is waited for no more.
+    pub(crate) fn forgive(&self, before: u64) {
+        if let Wire::Adapter(connection) = self {
+            if let Some(pieces) = connection.pieces() {
+                pieces.forgive(before);
+            }
+        }
+    }
+
     /// Its other end has proven itself: the adapter promises it a larger window than a stranger.
     pub(crate) fn attached(&self) {
         if let Wire::Adapter(connection) = self {

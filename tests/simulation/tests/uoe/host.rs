@@ -201,7 +201,7 @@ impl Host {
             let mark = mark.expect("a channel that is open").to_octets();
             plain.push((call.ends.0, call.ends.1, mark.to_vec()));
         }
-        let is_put = flow.outbox.is_empty() && side.put(channel, call.octets, call.segment);
+        let is_put = flow.outbox.is_empty() && side.put(channel, call.octets, call.segment, now);
         match way {
             Way::ChannelBarrier(number) if is_put => side.carrier.barrier(channel, number, now),
             Way::ChannelBarrier(_) => flow.chooser.handle_barrier_not_sent(),
@@ -403,7 +403,7 @@ impl Host {
                 continue;
             };
             while let Some(record) = flow.outbox.front(now) {
-                if !side.put(channel, record.octets, pipe.segment(host)) {
+                if !side.put(channel, record.octets, pipe.segment(host), now) {
                     break;
                 }
                 flow.outbox.pop();

@@ -61,6 +61,8 @@ impl Pipe {
                 clock_offset: 7,
             };
             let connection = Connection::connect(config.clone(), secrets, now);
+            let mut connection = connection;
+            connection.set_peer_forgives();
             Tcp {
                 connection,
                 written: Vec::new(),
@@ -171,6 +173,23 @@ impl Pipe {
             while connection.poll_event().is_some() {}
         }
         pieces
+    }
+
+    /// How long the way there and back takes.
+    pub fn round_trip(&self, host: usize) -> Option<Duration> {
+        match &self.kind {
+            Kind::Ordered { .. } => None,
+            Kind::Tcp(ends) => ends[host].connection.srtt(),
+        }
+    }
+
+    /// What is missing before this place of the stream is waited for no more.
+    pub fn forgive(&mut self, host: usize, before: u64, now: Duration) {
+        if let Kind::Tcp(ends) = &mut self.kind {
+            let connection = &mut ends[host].connection;
+            let missing = connection.forgive(before, now);
+            connection.consume(missing);
+        }
     }
 
     /// Time has passed: what is to leave does.

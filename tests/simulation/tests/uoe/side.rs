@@ -9,6 +9,7 @@ use weft_uoe::frame::CONTROL;
 use weft_uoe::gather::Gather;
 use weft_uoe::greeting::GREETING_LEN;
 use weft_uoe::messages::Messages;
+use weft_uoe::overdue::{self, Overdue};
 use weft_uoe::{Carrier, Control, Deframer, Fault, Greeting, Head, Segments};
 
 /// How frames are found.
@@ -25,6 +26,10 @@ pub struct Side {
     /// Data frames that were put into the stream, and that came: datagrams.
     pub put: u64,
     pub came: u64,
+    /// Octets that were waited for no more.
+    pub forgiven: u64,
+    age: Option<Duration>,
+    overdue: Overdue,
     own: Greeting,
     room: usize,
     greeting_left: bool,
@@ -37,12 +42,21 @@ pub struct Side {
 }
 
 impl Side {
-    pub fn new(own: Greeting, address: IpAddr, room: usize, now: Duration) -> Side {
+    pub fn new(
+        own: Greeting,
+        address: IpAddr,
+        room: usize,
+        age: Option<Duration>,
+        now: Duration,
+    ) -> Side {
         Side {
             carrier: Carrier::new(own, address, now),
             messages: Messages::new(1 << 20),
             put: 0,
             came: 0,
+            forgiven: 0,
+            age,
+            overdue: Overdue::default(),
             own,
             room,
             greeting_left: false,
@@ -64,7 +78,7 @@ impl Side {
         while let Some(control) = self.control.front() {
             let encoded = control.encode();
             let octets = encoded.octets();
-            if !gather.push_cut(CONTROL, 0, octets, 1000, |cut| self.cuts.push(cut)) {
+            if !gather.push_cut(CONTROL, 0, octets, 1000, None, |cut| self.cuts.push(cut)) {
                 return false;
             }
             self.control.pop_front();
@@ -73,7 +87,13 @@ impl Side {
     }
 
     /// Puts a datagram into the stream; says whether there was room.
-    pub fn put(&mut self, channel: u16, octets: &[u8], segment: Option<usize>) -> bool {
+    pub fn put(
+        &mut self,
+        channel: u16,
+        octets: &[u8],
+        segment: Option<usize>,
+        now: Duration,
+    ) -> bool {
         if !self.put_controls() {
             return false;
         }
@@ -81,7 +101,9 @@ impl Side {
             return false;
         };
         let segment = segment.unwrap_or(usize::MAX);
-        let put = gather.push_cut(channel, self.message, octets, segment, |cut| {
+        let wants_times = self.carrier.peer().is_some_and(|peer| peer.wants_times);
+        let time = wants_times.then_some(now.as_micros() as u32);
+        let put = gather.push_cut(channel, self.message, octets, segment, time, |cut| {
             self.cuts.push(cut)
         });
         if put {
@@ -132,7 +154,7 @@ impl Side {
             let mut frames: Vec<(Head, Vec<u8>)> = Vec::new();
             match &mut self.reader {
                 Reader::AnyOrder(segments) => {
-                    segments.handle_segment(offset, &octets, &mut |frame| {
+                    segments.handle_segment(offset, &octets, now, &mut |frame| {
                         frames.push((frame.0, frame.1.to_vec()));
                         Ok(())
                     })?
@@ -155,13 +177,46 @@ impl Side {
         Ok(seen)
     }
 
+    /// What is missing for too long is waited for no more.
+    pub fn forgive(&mut self, pipe: &mut Pipe, host: usize, now: Duration) {
+        let (Some(age), Reader::AnyOrder(segments)) = (self.age, &mut self.reader) else {
+            return;
+        };
+        self.messages.give_up(age, now);
+        let wait = overdue::wait(age, pipe.round_trip(host));
+        let (frontier, end) = (segments.frontier(), segments.end());
+        let before = self.overdue.look(frontier, end, wait, now);
+        let mut controls: Vec<Vec<u8>> = Vec::new();
+        let forgiven = segments.forgive(before, &mut |(_, octets)| {
+            controls.push(octets.to_vec());
+            Ok(())
+        });
+        let forgiven = forgiven.expect("nothing is wrong with it");
+        for octets in controls {
+            let handled = self.carrier.handle_control(&octets, now);
+            handled.expect("an honest peer");
+        }
+        if let Some(forgiven) = forgiven {
+            self.forgiven += forgiven.octets;
+            pipe.forgive(host, forgiven.before, now);
+        }
+    }
+
     fn begin(&mut self, peer: Greeting, now: Duration) -> Vec<(u64, Vec<u8>)> {
         self.carrier.handle_greeting(peer, now);
         let (to_peer, from_peer) = self.carrier.keys().expect("there is a greeting");
         let first = GREETING_LEN as u64;
-        self.gather = Some(Gather::new(vec![0; self.room], to_peer, first));
+        let gather = Gather::new(vec![0; self.room], to_peer, first);
+        self.gather = Some(match self.own.takes_any_order {
+            true => gather.counting(),
+            false => gather,
+        });
         let reader = match self.own.takes_any_order {
-            true => Reader::AnyOrder(Segments::new(from_peer, first, 8 << 20)),
+            true => {
+                let mut segments = Segments::new(from_peer, first, 8 << 20);
+                segments.set_age(self.age, now);
+                Reader::AnyOrder(segments)
+            }
             false => Reader::InOrder(Deframer::new(from_peer, first), Vec::new()),
         };
         let Reader::Early(pieces) = std::mem::replace(&mut self.reader, reader) else {
@@ -187,7 +242,7 @@ impl Side {
             return self.carrier.handle_control(&octets, now);
         }
         let whole = match head.is_part {
-            true => self.messages.handle_part(head.channel, &octets)?,
+            true => self.messages.handle_part(head.channel, &octets, now)?,
             false => Some(octets),
         };
         if let Some(octets) = whole {

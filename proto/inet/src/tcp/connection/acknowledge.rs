@@ -21,6 +21,8 @@ pub(super) struct News {
     pub duplicate: bool,
     /// Nothing but the ACK number was in it, and that was known.
     pub bare: bool,
+    /// The peer, which forgives, no longer waits for something that was not sent again.
+    pub forgiven: bool,
     /// The round trip it told.
     pub rtt: Option<Duration>,
     /// Octets of the largest segment delivered, of those sent once only.
@@ -162,7 +164,9 @@ impl Connection {
         let min_rtt = send.rtt.minimum().unwrap_or(Duration::ZERO);
         let clock = self.clock.as_ref();
         let stamped = clock.is_some() && timestamps.is_some();
+        let forgives = send.peer_forgives;
         board.acknowledge(ack, |record| {
+            news.forgiven |= forgives && rack.was_overtaken(record);
             let spurious = is_spurious(clock, timestamps, record);
             rack.delivered(record, now, min_rtt, spurious);
             news.note(record, stamped && !spurious);

@@ -207,6 +207,27 @@ impl Connection {
         }
     }
 
+    /// Octets before `offset` of the stream that are missing are waited for no more, as far as octets behind them are
+    /// there: they are acknowledged as if they had come, so that the peer does not send them again, and count as
+    /// delivered. Gives how many they are. Whoever takes the octets has to know that these are none.
+    ///
+    /// The wire stays TCP: to the peer the acknowledgement is one like all others. It is for streams whose octets are
+    /// of no use after some time, such as datagrams of a player.
+    pub fn forgive(&mut self, offset: u64, now: Duration) -> u64 {
+        let Some(receive) = self.receive.as_mut().filter(|_| self.state.may_receive()) else {
+            return 0;
+        };
+        let missing = receive.forgive(offset.saturating_add(FIRST_OCTET));
+        if missing > 0 {
+            self.counters.octets_forgiven += missing;
+            self.pending.delivered = true;
+            self.progress = Some(now);
+            self.ack.at_once();
+            self.take_fin(now);
+        }
+        missing
+    }
+
     fn is_beyond(&self, end: Position) -> bool {
         self.receive
             .as_ref()

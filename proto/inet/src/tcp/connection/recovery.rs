@@ -23,7 +23,8 @@ impl Connection {
         if news.advanced {
             self.end_phase(now);
         }
-        if verdict == Verdict::Repaired && matches!(self.send.phase, Phase::Open) {
+        let unseen = verdict == Verdict::Repaired || self.takes_forgiven_for_lost(news);
+        if unseen && matches!(self.send.phase, Phase::Open) {
             let flight = self.flight();
             self.send.control.congestion(flight, now);
             self.send.control.recovered(now);
@@ -39,6 +40,16 @@ impl Connection {
         if news.delivered > 0 || was_out != self.send.tlp.is_out() {
             self.arm_probe(now);
         }
+    }
+
+    /// What the peer forgave was lost on the way, or late: it counts as a sign of congestion, once a round trip.
+    fn takes_forgiven_for_lost(&mut self, news: &News) -> bool {
+        let is_next_round = self.send.una >= self.send.forgiven_round;
+        if news.forgiven && is_next_round && self.send.control.reduces() {
+            self.send.forgiven_round = self.send.nxt;
+            return true;
+        }
+        false
     }
 
     /// FlightSize of RFC 5681.

@@ -42,6 +42,10 @@ pub(super) struct Sender {
     pub end: Position,
     /// The program will give no more.
     pub finished: bool,
+    /// The peer acknowledges what it no longer waits for ([`super::Connection::forgive`]).
+    pub peer_forgives: bool,
+    /// Until this position is acknowledged, what it forgives is no further sign of congestion.
+    pub forgiven_round: Position,
     /// Where the program wants segments to end.
     pub cuts: VecDeque<Position>,
     /// Right edge of the peer's window.
@@ -87,6 +91,8 @@ impl Sender {
             nxt: 0,
             end: FIRST_OCTET,
             finished: false,
+            peer_forgives: false,
+            forgiven_round: 0,
             cuts: VecDeque::new(),
             edge: FIRST_OCTET,
             max_window: 0,

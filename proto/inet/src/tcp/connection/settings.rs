@@ -26,6 +26,12 @@ impl Connection {
         self.config.max_frame = octets;
     }
 
+    /// The peer acknowledges what it no longer waits for ([`Connection::forgive`]): what it so skips counts as lost for
+    /// the congestion control, which would not hear of it else.
+    pub fn set_peer_forgives(&mut self) {
+        self.send.peer_forgives = true;
+    }
+
     /// Small segments leave at once, or wait for an ACK as John Nagle has it (RFC 9293 section 3.7.4).
     pub fn set_no_delay(&mut self, no_delay: bool) {
         self.config.no_delay = no_delay;
