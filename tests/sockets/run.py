@@ -10,6 +10,7 @@ Builds: plain; fortified (-O2, _FORTIFY_SOURCE=3, 64-bit file names); sanitized 
 What stands behind -- goes to the program. The last line is `N passed, N failed, N skipped`, of all runs.
 """
 import argparse
+import os
 import pathlib
 import re
 import subprocess
@@ -32,6 +33,9 @@ MODES = {
     "always": ["--udp", "gso", "--udp-busy-after", "0"],
     # Over a carrier to the process itself there is none: what is looked at is that nothing else changes.
     "uoe": ["--udp", "uoe prefer"],
+    # The same beside an adapter, in a namespace that has an interface for it.
+    "uoe-adapter": ["--udp", "uoe prefer over=adapter", "--adapter=inline", "--interface=packet:weft0",
+                    "--address=198.51.100.7/24"],
     "ddp-off": ["--ddp", "off"],
     # Both ends over DDP; a listener over DDP whose clients know nothing of it.
     "ddp": ["--ddp", "require"],
@@ -40,9 +44,9 @@ MODES = {
     # Over DDP where the other end is found to be Weft in time.
     "ddp-prefer": ["--ddp", "prefer"],
 }
-USUAL = "pass,gso,uoe,ddp-off,ddp,ddp-crc,ddp-plain,ddp-prefer"
+USUAL = "pass,gso,uoe,uoe-adapter,ddp-off,ddp,ddp-crc,ddp-plain,ddp-prefer"
 # Sockets that a mode's rules do not name: they are the kernel's, as all are with `pass`.
-UNTOUCHED = dict.fromkeys(("gso", "always", "uoe"), "tcp|unix-") | dict.fromkeys(
+UNTOUCHED = dict.fromkeys(("gso", "always", "uoe", "uoe-adapter"), "tcp|unix-") | dict.fromkeys(
     ("ddp-off", "ddp", "ddp-crc", "ddp-plain", "ddp-prefer"), "udp|unix-")
 # What is known to differ, and has to: a case here that passes is a failure, so that the list stays true. In a storm of
 # signals, and where some connections are DDP and others are not, these cases are left out, as are those of SOMETIMES.
@@ -83,6 +87,9 @@ SOMETIMES = {
         for version in "46" for call in UNHOOKED
     },
 }
+SOMETIMES["uoe-adapter"] = SOMETIMES["uoe"] | ({} if os.geteuid() == 0 else {
+    "inherited.not-by-another-user": "the namespace has one user",
+})
 SOMETIMES["ddp-crc"] = SOMETIMES["ddp"] | {
     f"tcp{version}.{case}":
         "an FPDU with a CRC is delivered whole, so the receive buffer has room for one, and all that the case sends fits"
@@ -92,6 +99,11 @@ SOMETIMES["ddp-crc"] = SOMETIMES["ddp"] | {
         "counts.to-be-acknowledged-while-nobody-reads",
         "ddp.peers-that-take-nothing-hold-an-eighth-of-the-descriptors")
 }
+# A network of its own, with the interface that a mode's adapter has.
+IS_ROOT = os.geteuid() == 0
+IN_A_NAMESPACE = ["unshare", *[] if IS_ROOT else ["--map-root-user"], "--net", "sh", "-c",
+                  "ip link set lo up && ip link add weft0 up type veth peer name weft1 && ip link set weft1 up && "
+                  "exec \"$@\"", "sh"]
 # Cases that say nothing in a mode: the peers of the first play DDP themselves, without a CRC; and of what the second
 # send a part may be left, or none, as above.
 MEANINGLESS = {"ddp-crc": r"tcp[46]\.(foreign\.|cut\..*-by-a-signal-with-a-part-sent)"}
@@ -114,6 +126,11 @@ def main():
     if unknown or not (arguments.plain or arguments.hooks):
         parser.error(f"no such build or mode: {unknown[0]}" if unknown else "say --plain, --hooks WEFT or both")
     total = Counts()
+    modes = arguments.modes.split(",")
+    if arguments.hooks and "uoe-adapter" in modes and subprocess.run([*IN_A_NAMESPACE, "true"]).returncode:
+        print("SKIP hooks uoe-adapter: this system gives no network namespace")
+        total.add("skipped")
+        arguments.modes = ",".join(mode for mode in modes if mode != "uoe-adapter")
     with tempfile.TemporaryDirectory() as scratch:
         work = (arguments.work or pathlib.Path(scratch)).resolve()
         work.mkdir(parents=True, exist_ok=True)
@@ -161,7 +178,8 @@ def ways(arguments, build):
         # A preloaded library comes before the sanitizers' own, which would complain.
         loosened = ["env", "ASAN_OPTIONS=verify_asan_link_order=0"] if build == "sanitized" else []
         for mode in arguments.modes.split(","):
-            command = [*loosened, arguments.hooks, "run", "--anyway", *MODES[mode], "--"]
+            namespace = IN_A_NAMESPACE if "--adapter=inline" in MODES[mode] else []
+            command = [*namespace, *loosened, arguments.hooks, "run", "--anyway", *MODES[mode], "--"]
             yield f"hooks {mode}, {build}", command, mode
 
 

@@ -6,6 +6,7 @@
 The machines are network namespaces. Needs no privilege but user namespaces. Closes with `N passed, N failed, N skipped`.
 """
 import argparse
+import errno
 import json
 import os
 import re
@@ -231,6 +232,36 @@ def adapters_on_a_link_that_loses(bed):
     came, here = finish(receiver)
     expect((sent, came, carried, here), came["came"] + carried[3] + here[3] >= sent["sent"] - 1)
     expect(came, came["came"] > 15000 and came["damaged"] == 0 and came["disordered"] > 0)
+
+
+def at_a_rate(bed, rule):
+    """Who sends as fast as it can, at a rate of its own, takes as long as that says and loses nothing."""
+    receiver = bed.receive(rule)
+    rate, count, size = 20_000_000, 3000, 1000
+    words = [sys.executable, HERE / "paced.py", PORT, count, size, rate, SERVER]
+    sent, carried = finish(bed.start(bed.client, rule, *words))
+    came, _ = finish(receiver)
+    expect((sent, came, carried), came["came"] == sent["sent"] and came["damaged"] == 0 and sent["has"] == rate)
+    expect(sent, sent["refused"] == [errno.EINVAL, errno.EINVAL, errno.ENOPROTOOPT])
+    expect((sent, carried), carried[1] == 2 and carried[3] == 0)
+    # What is in the carrier when the last send returns is not in these.
+    octets = 8 * count * size
+    least = (octets - 8 * 600_000) / rate
+    expect((sent, least), all(took > least / speed for took, speed in zip(sent["took"], (1, 2))))
+    expect((sent, least), sum(sent["took"]) < 3 * octets / rate)
+
+
+@case
+def at_a_rate_over_the_adapter(bed):
+    bed.begin()
+    bed.has_adapters = True
+    at_a_rate(bed, f"uoe require {OVER}")
+
+
+@case
+def at_a_rate_over_the_kernels_connections(bed):
+    bed.begin()
+    at_a_rate(bed, "uoe require")
 
 
 def lateness(bed, rule, size):

@@ -1,7 +1,8 @@
 /*
- * What a program can ask of Weft about its own TCP sockets: that their octets go as DDP.
+ * What a program can ask of Weft about its own sockets: of TCP that their octets go as DDP, of UDP (WEFT_SO_RATE, at
+ * the end) that what they send over connections of Weft's goes at a rate.
  *
- * A socket option says so, for one socket, before it is connected or listens:
+ * A socket option says so, for one socket of TCP before it is connected or listens:
  *
  *     int mode = WEFT_DDP_PREFER;
  *     setsockopt(fd, SOL_WEFT, WEFT_SO_DDP, &mode, sizeof(mode));
@@ -79,5 +80,29 @@ struct weft_ddp {
 #define WEFT_DDP_REASON_NOT_THERE 5
 /* Octets leave with the SYN (MSG_FASTOPEN, TCP_FASTOPEN_CONNECT): before anybody can know what the other end is. */
 #define WEFT_DDP_REASON_TOO_EARLY 6
+
+/*
+ * The rate of a UDP socket whose datagrams may travel over connections of Weft's (weft run --udp 'uoe ...'): a
+ * uint64_t, in bits of packets a second, 64000 at least; 0: no rate of its own, as every socket begins.
+ *
+ *     uint64_t rate = 50000000;
+ *     setsockopt(fd, SOL_WEFT, WEFT_SO_RATE, &rate, sizeof(rate));
+ *
+ * From then on the socket has connections of its own, shared with no other socket, that send at this rate. Those of the
+ * adapter (over=adapter) send so whatever is lost, without control of congestion; those of the kernel's TCP no faster.
+ * A program that sends as fast as it can is held back then instead of losing datagrams: a send that may block waits
+ * until there is room, and one that may not fails with EAGAIN. What goes plainly is not held back, so a program that
+ * relies on the rate runs under `uoe require`.
+ *
+ * It may be set at any time. Set before the first send it costs nothing; later the socket's datagrams may find no
+ * connection for a moment, and wait or go plainly as the rule says.
+ *
+ * setsockopt fails with
+ *   EINVAL      a length that is none, or a rate from 1 to 63999
+ *   EFAULT      the value cannot be read
+ *   ENOPROTOOPT another option of this level; no rule lets datagrams travel so; or Weft is not there
+ *   EBADF, ENOTSOCK   as ever
+ */
+#define WEFT_SO_RATE 2
 
 #endif

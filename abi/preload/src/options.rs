@@ -8,15 +8,24 @@ use weft_sockets::tcp::SOL_WEFT;
 use weft_sockets::verdict::Verdict;
 
 use crate::edge::{caught, errno, fail, get, get_octets, put, settle};
-use crate::mine::{known, mine, mine_or_file};
+use crate::mine::{known, mine, mine_or_file, Mine};
 use crate::socket::{Socket, SIOCOUTQNSD};
 use crate::stack::stack;
 use crate::tcp::TcpSocket;
+use crate::udp::UdpSocket;
 
 /// What waits on `fd` leaves before a call that concerns the socket as a whole.
 fn flush(fd: c_int) {
     if let Some(mine) = known(fd) {
         mine.flush();
+    }
+}
+
+/// The socket behind `fd`, if its datagrams may take carriers.
+fn carried(fd: c_int) -> Option<UdpSocket> {
+    match mine(fd)? {
+        Mine::Datagrams(socket) => Some(socket).filter(|socket| socket.has_carriers()),
+        Mine::Streams(_) => None,
     }
 }
 
@@ -125,8 +134,9 @@ hook!(fn setsockopt(
     len: socklen_t,
 ) -> c_int, real => {
     if level == SOL_WEFT {
+        let of_udp = || carried(fd).map(|mine| mine.set_option(option, value, len));
         let verdict = TcpSocket::claim(fd).map(|mine| mine.set_option(option, value, len));
-        return settle_status(verdict.unwrap_or(Verdict::Kernel), real);
+        return settle_status(verdict.or_else(of_udp).unwrap_or(Verdict::Kernel), real);
     }
     let verdict = mine(fd).map(|mine| mine.setting_option(level, option, value, len));
     settle_status(verdict.unwrap_or(Verdict::Kernel), real)
@@ -140,8 +150,9 @@ hook!(fn getsockopt(
     len: *mut socklen_t,
 ) -> c_int, real => {
     if level == SOL_WEFT {
+        let of_udp = || carried(fd).map(|mine| mine.option(option, value, len));
         let verdict = TcpSocket::claim(fd).map(|mine| mine.option(option, value, len));
-        return settle_status(verdict.unwrap_or(Verdict::Kernel), real);
+        return settle_status(verdict.or_else(of_udp).unwrap_or(Verdict::Kernel), real);
     }
     let Some(mine) = known(fd) else {
         return real();

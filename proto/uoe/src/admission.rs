@@ -43,6 +43,9 @@ pub struct Attempt {
     pub may_block: bool,
     /// When the program called.
     pub since: Duration,
+    /// How long it waits for a full carrier before it is dropped: [`FULL_TIMEOUT`], or what a carrier with a rate of
+    /// the program's needs for what is in it.
+    pub full_timeout: Duration,
 }
 
 /// What is to be done.
@@ -79,7 +82,9 @@ impl Policy {
             (Carrier::Down, _) => Verdict::Queue,
             _ if attempt.has_room => Verdict::Queue,
             _ if !attempt.may_block => Verdict::Again,
-            _ if now < waits_until(FULL_TIMEOUT) => Verdict::Wait(Some(waits_until(FULL_TIMEOUT))),
+            _ if now < waits_until(attempt.full_timeout) => {
+                Verdict::Wait(Some(waits_until(attempt.full_timeout)))
+            }
             _ => Verdict::Drop,
         }
     }
@@ -99,6 +104,7 @@ mod tests {
         has_room: true,
         may_block: true,
         since: ms(100),
+        full_timeout: FULL_TIMEOUT,
     };
 
     #[test]

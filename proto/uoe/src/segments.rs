@@ -735,5 +735,46 @@ mod tests {
             wanted.sort();
             prop_assert_eq!(seen, wanted);
         }
+
+        /// Whatever is lost, and whenever what is missing is forgiven: control messages come in order, each once, and
+        /// datagrams once or not at all. In the end nobody waits for anything.
+        #[test]
+        fn no_control_message_is_forgiven(
+            frames in prop::collection::vec(
+                (0u16..4, 1usize..100, any::<u32>(), prop::bool::weighted(0.3)), 1..40
+            ),
+            forgives in prop::collection::vec(prop::option::of(any::<prop::sample::Index>()), 40),
+        ) {
+            let datagrams: Vec<_> = frames.iter().enumerate().map(|(number, (channel, len, ..))| {
+                (*channel, vec![number as u8; *len])
+            }).collect();
+            let (octets, ends) = stream(&datagrams);
+            let start = |number: usize| number.checked_sub(1).map_or(0, |before| ends[before]);
+            let (mut segments, mut seen) = (segments(), vec![]);
+            let mut order: Vec<_> = (0..frames.len()).collect();
+            order.sort_by_key(|number| frames[*number].2);
+            let (lost, come): (Vec<_>, Vec<_>) = order.into_iter().partition(|number| frames[*number].3);
+            let again = lost.into_iter().filter(|number| datagrams[*number].0 == CONTROL);
+            for (number, until) in come.into_iter().chain(again).zip(forgives.into_iter().cycle()) {
+                let (from, to) = (start(number), ends[number]);
+                seen.extend(handle(&mut segments, at(from), &octets[from..to]).unwrap());
+                if let Some(until) = until {
+                    let controls = forgive(&mut segments, at(until.index(octets.len()))).1;
+                    seen.extend(controls.into_iter().map(|octets| (CONTROL, octets)));
+                }
+            }
+            let controls = forgive(&mut segments, u64::MAX).1;
+            seen.extend(controls.into_iter().map(|octets| (CONTROL, octets)));
+            let all_controls = |all: &[(u16, Vec<u8>)]| -> Vec<_> {
+                all.iter().filter(|(channel, _)| *channel == CONTROL).cloned().collect()
+            };
+            prop_assert_eq!(all_controls(&seen), all_controls(&datagrams));
+            prop_assert_eq!((segments.held(), segments.frontier()), (0, segments.end()));
+            seen.sort();
+            let count = seen.len();
+            seen.dedup();
+            prop_assert_eq!(seen.len(), count, "each at most once");
+            prop_assert!(seen.iter().all(|one| datagrams.contains(one)));
+        }
     }
 }

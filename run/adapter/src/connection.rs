@@ -127,6 +127,10 @@ impl Carrier for Connection {
         self.with(|state, key| state.unreleased(key)).unwrap_or(0)
     }
 
+    fn unsent(&self) -> usize {
+        self.with(|state, key| state.unsent(key)).unwrap_or(0)
+    }
+
     fn keep_copies(&self) {
         self.with(|state, key| state.copy(key, None));
     }

@@ -1,6 +1,6 @@
 //! TCP sockets that the program owns, by descriptor: facts, and how they are ended. Raw system calls throughout.
 
-use crate::dgram::{get_int, local_name, peer_name, ready, NAME_LEN};
+use crate::dgram::{get_int, local_name, peer_name, ready, set_int, NAME_LEN};
 use crate::sys;
 
 mod info;
@@ -305,6 +305,15 @@ pub fn is_established(fd: i32) -> bool {
     const TCP_SYN_RECV: u8 = 3;
     let info = get_int(fd, libc::IPPROTO_TCP, libc::TCP_INFO);
     info.is_ok_and(|info| ![TCP_SYN_SENT, TCP_SYN_RECV].contains(&info.to_ne_bytes()[0]))
+}
+
+/// Sends no more than so many octets a second from now on (`SO_MAX_PACING_RATE`, socket(7)), and takes only some that
+/// it cannot send yet (`TCP_NOTSENT_LOWAT`, tcp(7)): whoever gives them is to notice the rate.
+pub fn set_pacing_rate(fd: i32, octets: u64) {
+    const UNSENT_MAX: i32 = 64 * 1024;
+    let rate = i32::try_from(octets).unwrap_or(i32::MAX);
+    let _ = set_int(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, rate);
+    let _ = set_int(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, UNSENT_MAX);
 }
 
 #[cfg(test)]

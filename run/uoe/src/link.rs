@@ -255,7 +255,11 @@ impl Link {
 
     #[inline]
     fn note_put(&self) {
-        self.waits.store(true, Ordering::Release);
+        if !self.waits() {
+            // Until now there was nothing to take.
+            self.moved_at.store(clock(), Ordering::Relaxed);
+            self.waits.store(true, Ordering::Release);
+        }
         if self.by_thread.load(Ordering::Relaxed) {
             self.has_news.store(true, Ordering::SeqCst);
         }
@@ -374,7 +378,11 @@ mod tests {
         let gather = || Gather::new(vec![0; 65_536], key, 0);
         link.begin(1, gather(), Outlet::Thread(Frames::new(1400, false)));
         assert!(!link.is_for_thread());
+        // Nothing was there to take for long.
+        link.moved_at.store(1, Ordering::Relaxed);
+        assert!(link.is_stalled());
         assert_eq!(put(&link), Put::Done);
+        assert!(!link.is_stalled(), "it has had no time to");
         assert!(link.is_for_thread() && link.waits());
         link.flush();
         assert!(link.waits(), "that is the thread's");

@@ -31,6 +31,8 @@ pub(crate) enum Mail {
     Left { from: Held, to: Held },
     /// The program connects it, or has set an option: what it may receive over carriers is to be seen anew.
     Changed { port: Held },
+    /// The program has set the rate of its carriers.
+    Rated { port: Held },
 }
 
 /// Messages in their order.

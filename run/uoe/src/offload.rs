@@ -282,6 +282,15 @@ impl Offload {
         }
     }
 
+    /// Carriers of the socket send so many bits of packets a second from now on, whatever is lost, and are its alone;
+    /// 0: as those of other sockets.
+    pub fn set_rate(&self, port: &'static Port, bits: u64) {
+        port.set_rate(bits);
+        if port.is_looked_at() {
+            self.tell(Mail::Rated { port: port.held() });
+        }
+    }
+
     /// Nothing of the socket goes over carriers any more: another process has it too, or it is used past the hooks.
     pub fn leave(&self, port: &'static Port) {
         if port.is_off() {

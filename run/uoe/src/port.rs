@@ -72,6 +72,8 @@ pub struct Port {
     pub(crate) turns: AtomicU32,
     /// Every how many.
     kernel_turn: AtomicU32,
+    /// The rate that the program has set, in bits a second; 0: none.
+    pub(crate) rate: AtomicU64,
 }
 
 /// A socket that the thread knows, in one of its lives.
@@ -148,6 +150,7 @@ impl Port {
             looked_at_in: AtomicU32::new(0),
             turns: AtomicU32::new(0),
             kernel_turn: AtomicU32::new(1),
+            rate: AtomicU64::new(0),
         }
     }
 
@@ -163,6 +166,7 @@ impl Port {
         self.note_look(None);
         self.taken_at.store(0, Ordering::Relaxed);
         self.set_kernel_turn(1);
+        self.set_rate(0);
         self.flags.set(if is_shared { SHARED } else { 0 });
     }
 
@@ -187,6 +191,7 @@ impl Port {
     /// From here on it has the descriptor and the queues of `from`, whose life is over.
     pub(crate) fn inherit(&self, from: &Port) {
         self.begin(from.is_shared(), from.heads.among());
+        self.set_rate(from.rate());
         // Nobody receives from it any more.
         self.look_at();
         from.life.fetch_add(1, Ordering::AcqRel);

@@ -22,6 +22,7 @@ use crate::offload::{now, Offload};
 use crate::paths::{Path, Paths};
 use crate::port::Port;
 use crate::sending::{destination, Sending, Sent, LOOK_AGAIN};
+use crate::service::full_timeout;
 
 /// The thread is told so often at most that one socket needs a queue.
 const REQUIRED_EVERY_NS: u64 = 2_000_000;
@@ -149,6 +150,7 @@ impl Offload {
     #[inline]
     pub(crate) fn send_required(
         &self,
+        port: &Port,
         path: &mut Path,
         sending: Sending<'_>,
         fill: &mut impl FnMut(&mut [u8]) -> Result<(), i32>,
@@ -179,11 +181,12 @@ impl Offload {
             };
             required.is_up = carrier == Carrier::Full;
         }
-        self.send_into_queue(path, carrier, sending, fill)
+        self.send_into_queue(port, path, carrier, sending, fill)
     }
 
     fn send_into_queue(
         &self,
+        port: &Port,
         path: &mut Path,
         carrier: Carrier,
         sending: Sending<'_>,
@@ -201,6 +204,7 @@ impl Offload {
             has_room: required.queue.has_room(sending.len, now),
             may_block: sending.may_block(),
             since: sending.since(),
+            full_timeout: full_timeout(port),
         };
         match required.policy.admit(attempt, now) {
             Verdict::Queue => {

@@ -19,6 +19,7 @@ use crate::mail::Mail;
 use crate::offload::{now, Offload};
 use crate::paths::{Path, Paths};
 use crate::port::Port;
+use crate::service::full_timeout;
 
 /// The thread is told so often at most that one socket wants a channel where another one has it.
 const WANTED_EVERY_NS: u64 = 20_000_000;
@@ -130,7 +131,7 @@ impl Offload {
             return Sent::Plain;
         };
         if path.required.is_some() {
-            let sent = self.send_required(path, sending, &mut fill);
+            let sent = self.send_required(port, path, sending, &mut fill);
             drop(paths);
             return match sent {
                 Sent::Failed(libc::EAGAIN) => self.refuse(port, to),
@@ -142,7 +143,7 @@ impl Offload {
         let has_others = self.turns.note(to, sending.since);
         match sent {
             Tried::Sent(sent) => sent,
-            Tried::Full(place) => match self.send_later(sending, place, has_others) {
+            Tried::Full(place) => match self.send_later(port, sending, place, has_others) {
                 Sent::Failed(libc::EAGAIN) => self.refuse(port, to),
                 sent => sent,
             },
@@ -239,13 +240,20 @@ impl Offload {
     /// The carrier is full: refuses, or waits a little and drops. Who `has_others` to send to does not wait: they would
     /// be kept waiting by a receiver that is slow.
     #[cold]
-    fn send_later(&'static self, sending: Sending<'_>, place: usize, has_others: bool) -> Sent {
+    fn send_later(
+        &'static self,
+        port: &'static Port,
+        sending: Sending<'_>,
+        place: usize,
+        has_others: bool,
+    ) -> Sent {
         let attempt = Attempt {
             carrier: Carrier::Full,
             others_wait: false,
             has_room: false,
             may_block: sending.may_block(),
             since: sending.since(),
+            full_timeout: full_timeout(port),
         };
         match Policy::Prefer.admit(attempt, now()) {
             Verdict::Again => Sent::Failed(libc::EAGAIN),

@@ -28,16 +28,18 @@ const RECEIVED_MAX: usize = 64 << 10;
 /// What one send takes at most: octets, and datagrams.
 const SENT_MAX: usize = 65_507;
 const SEGMENTS_MAX: usize = 64;
-/// A datagram begins with the time it was sent at.
+/// A datagram of a sender that keeps a pace begins with the time it was sent at, and that at which the first was.
 const STAMP: usize = size_of::<u64>();
 /// Share of the next difference in the mean of them (RFC 3550 section 6.4.1).
 const JITTER_SHARE: f64 = 1.0 / 16.0;
 
 /// A frame of a conversation or a game that comes this much later than the earliest is of no use any more, µs.
 const LATE_US: f64 = 20_000.0;
-/// What a sender that keeps a pace sends first is not looked at: carriers begin meanwhile.
-const SETTLING_NS: u64 = 500_000_000;
-/// Datagrams that came in time, as the receiver tells it.
+/// What a sender that keeps a pace sends first is not looked at, up to so long and to half of the time: carriers begin
+/// meanwhile.
+const SETTLING_NS: u64 = 2_000_000_000;
+/// Datagrams that came of those sent once all had settled, and of these those in time, as the receiver tells it.
+const SETTLED: &str = "settled";
 const IN_TIME: &str = "in_time";
 
 /// What has come.
@@ -48,6 +50,8 @@ struct Received {
     first_octets: u64,
     first_at: u64,
     last_at: u64,
+    /// When the first was sent, of a sender that keeps a pace.
+    begun_at: u64,
     /// Of each datagram when it was sent, and how long it took, µs; where the sender keeps a pace.
     delays_us: Vec<(u64, f64)>,
 }
@@ -88,6 +92,10 @@ fn receive(socket: &UdpSocket, control: &TcpStream, program: &DatagramFlow) -> R
     Ok(received)
 }
 
+fn settling_ns(program: &DatagramFlow) -> u64 {
+    SETTLING_NS.min(u64::from(program.seconds) * 1_000_000_000 / 2)
+}
+
 impl Received {
     fn take(&mut self, datagram: &[u8], is_stamped: bool) {
         let now = nanoseconds();
@@ -97,8 +105,10 @@ impl Received {
         }
         self.octets += octets;
         self.last_at = now;
-        if let (true, Some(stamp)) = (is_stamped, datagram.first_chunk::<STAMP>()) {
-            let sent_at = u64::from_be_bytes(*stamp);
+        if let (true, Some(stamps)) = (is_stamped, datagram.first_chunk::<{ 2 * STAMP }>()) {
+            let stamp = |at: usize| u64::from_be_bytes(std::array::from_fn(|i| stamps[at + i]));
+            let sent_at = stamp(0);
+            self.begun_at = stamp(STAMP);
             let delay = now.saturating_sub(sent_at);
             self.delays_us.push((sent_at, delay as f64 / 1e3));
         }
@@ -106,10 +116,9 @@ impl Received {
 }
 
 impl Received {
-    /// How long those took that were sent once all had settled, µs. The first to come need not be the first sent.
-    fn settled(&self) -> Vec<f64> {
-        let begin = self.delays_us.iter().map(|(sent_at, _)| *sent_at).min();
-        let from = begin.unwrap_or_default() + SETTLING_NS;
+    /// How long those took that were sent once all had settled, µs.
+    fn settled(&self, program: &DatagramFlow) -> Vec<f64> {
+        let from = self.begun_at + settling_ns(program);
         let settled = self
             .delays_us
             .iter()
@@ -134,7 +143,7 @@ fn metrics(received: &Received, cpu: u64, program: &DatagramFlow) -> Result<Metr
         (CPU_PER_OCTET.key.to_owned(), cpu as f64 / octets),
     ]);
     if program.pace.is_some() {
-        put_delays(&received.settled(), program.lost, &mut metrics)?;
+        put_delays(&received.settled(program), program.lost, &mut metrics)?;
     }
     Ok(metrics)
 }
@@ -153,6 +162,9 @@ fn put_delays(delays_us: &[f64], lost: f64, metrics: &mut Metrics) -> Result<()>
         let delay = quantile_of_sorted(&in_order, rank).context("nothing was received")?;
         metrics.insert(key.to_owned(), delay);
     }
+    let latest = in_order.last().copied().unwrap_or_default();
+    metrics.insert("latest_us".to_owned(), latest);
+    metrics.insert(SETTLED.to_owned(), in_order.len() as f64);
     metrics.insert("jitter_us".to_owned(), jitter(delays_us));
     let least = in_order.first().copied().unwrap_or_default();
     let in_time = in_order.partition_point(|delay| *delay <= least + LATE_US);
@@ -171,7 +183,7 @@ pub(super) fn jitter(delays_us: &[f64]) -> f64 {
 }
 
 pub(super) fn measure(mut control: &TcpStream, program: &DatagramFlow) -> Result<Metrics> {
-    let least = if program.pace.is_some() { STAMP } else { 1 };
+    let least = if program.pace.is_some() { 2 * STAMP } else { 1 };
     ensure!(
         (least..=SENT_MAX).contains(&program.size),
         "a datagram has from {least} to {SENT_MAX} octets"
@@ -195,10 +207,14 @@ pub(super) fn measure(mut control: &TcpStream, program: &DatagramFlow) -> Result
     let came = metrics[OPERATIONS];
     let lost = 100.0 * (1.0 - came / sent as f64);
     metrics.insert("lost_percent".to_owned(), lost);
-    if let (Some(in_time), Some(pace)) = (metrics.remove(IN_TIME), program.pace) {
-        let settling = SETTLING_NS as f64 / 1e9 * f64::from(pace);
-        let missed = 100.0 * (1.0 - in_time / (sent as f64 - settling)).max(0.0);
-        metrics.insert("missed_20ms_percent".to_owned(), missed);
+    if let Some(pace) = program.pace {
+        // Of what was sent while carriers began nothing is said.
+        let settling = settling_ns(program) as f64 / 1e9 * f64::from(pace);
+        for (told, key) in [(SETTLED, "lost_percent"), (IN_TIME, "missed_20ms_percent")] {
+            let came = metrics.remove(told).unwrap_or_default();
+            let missed = 100.0 * (1.0 - came / (sent as f64 - settling)).max(0.0);
+            metrics.insert(key.to_owned(), missed);
+        }
     }
     let octets = program.size as f64;
     metrics.insert(
@@ -244,6 +260,7 @@ fn send_at_pace(socket: &UdpSocket, program: &DatagramFlow, rate: u32) -> Result
             now = nanoseconds();
         }
         datagram[..STAMP].copy_from_slice(&now.to_be_bytes());
+        datagram[STAMP..2 * STAMP].copy_from_slice(&begin.to_be_bytes());
         send(socket, &datagram)?;
     }
     Ok(number)
@@ -282,6 +299,7 @@ mod tests {
             first_octets: 1000,
             first_at: 1_000,
             last_at: 2_000,
+            begun_at: 0,
             delays_us: Vec::new(),
         };
         let program = DatagramFlow {

@@ -25,6 +25,9 @@ pub const UOE: &str = "uoe";
 /// Name of carriers on connections of adapters, at both ends.
 pub const UOE_INLINE: &str = "uoe inline";
 
+/// Name of those whose receiver wants nothing that is older than 20 ms.
+pub const UOE_FORGIVING: &str = "uoe inline age=20ms";
+
 /// What is under the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Under {
@@ -34,6 +37,8 @@ pub(super) enum Under {
     Gso,
     Uoe,
     UoeInline,
+    /// The same, and what is missing for too long is waited for no more.
+    UoeForgiving,
 }
 
 /// A program of UDP.
@@ -44,6 +49,8 @@ pub struct UdpProgram<'a> {
     /// Every datagram is to take a carrier, where there are any, and carriers have no control of congestion where they
     /// need none: the program keeps a pace.
     pub requires: bool,
+    /// It is one of the kernel's TCP beside those of the stack.
+    pub is_neighbour: bool,
 }
 
 impl Under {
@@ -56,7 +63,13 @@ impl Under {
             (Under::Uoe, true) => Some("uoe require"),
             (Under::UoeInline, false) => Some("uoe prefer over=adapter"),
             (Under::UoeInline, true) => Some("uoe require over=adapter"),
+            (Under::UoeForgiving, false) => Some("uoe prefer over=adapter age=20ms"),
+            (Under::UoeForgiving, true) => Some("uoe require over=adapter age=20ms"),
         }
+    }
+
+    fn has_adapter(self) -> bool {
+        matches!(self, Under::UoeInline | Under::UoeForgiving)
     }
 }
 
@@ -85,6 +98,7 @@ impl Stack for Datagrams {
             Under::Gso => UDP_GSO,
             Under::Uoe => UOE,
             Under::UoeInline => UOE_INLINE,
+            Under::UoeForgiving => UOE_FORGIVING,
         }
         .to_owned()
     }
@@ -110,8 +124,13 @@ impl Stack for Datagrams {
     }
 
     fn carries_datagrams(&self, path: PathKind) -> bool {
-        // No adapter has the loopback interface.
-        self.under != Under::UoeInline || path != PathKind::Loopback
+        match self.under {
+            // No adapter has the loopback interface.
+            Under::UoeInline => path != PathKind::Loopback,
+            // What is missing for long is where a link loses.
+            Under::UoeForgiving => path == PathKind::Adapter,
+            _ => true,
+        }
     }
 
     fn emulates(&self) -> Option<&Weft> {
@@ -119,11 +138,12 @@ impl Stack for Datagrams {
     }
 
     fn carry_datagrams(&self, host: &Host, program: UdpProgram<'_>) -> Option<Invocation> {
-        let plain = match self.under.rule(program.requires) {
+        let rule = self.under.rule(program.requires);
+        let plain = match rule.filter(|_| !program.is_neighbour) {
             None => Invocation::new(&self.bench.0, &self.bench.1),
             Some(rule) => {
                 let mut options = vec!["--udp".to_owned(), rule.to_owned()];
-                if self.under == Under::UoeInline {
+                if self.under.has_adapter() {
                     options.extend(adapter(host, program.requires));
                 }
                 let options: Vec<&str> = options.iter().map(String::as_str).collect();
@@ -133,7 +153,8 @@ impl Stack for Datagrams {
                     .args(&self.bench.1)
             }
         };
-        let own = (self.under == Under::Own).then_some("--own");
+        let is_own = self.under == Under::Own && !program.is_neighbour;
+        let own = is_own.then_some("--own");
         Some(plain.args(program.words).args(own))
     }
 }
@@ -172,6 +193,7 @@ mod tests {
         let program = UdpProgram {
             words: &words,
             requires,
+            is_neighbour: false,
         };
         let stack = Datagrams::new(&programs, under);
         stack.carry_datagrams(&host, program).unwrap().display()

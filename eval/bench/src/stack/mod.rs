@@ -31,7 +31,7 @@ use crate::path::{Host, PathKind, Place};
 use crate::record::Metrics;
 use crate::verbs::{Mode, Op, Verbs};
 
-pub use datagrams::{UdpProgram, UDP, UDP_GSO, UDP_OWN, UOE, UOE_INLINE};
+pub use datagrams::{UdpProgram, UDP, UDP_GSO, UDP_OWN, UOE, UOE_FORGIVING, UOE_INLINE};
 pub use sockets::{Program, DDP, PLAIN_CLIENT, TCP, TCP_UNDER_HOOKS};
 pub use transfer::{
     Transfer, AS_IT_COMES, AT_A_RATE, AT_A_RATE_IN_ORDER, IN_ORDER, ON_KERNEL_TCP, SOCKETS,
@@ -238,6 +238,7 @@ pub fn of_weft(programs: &Programs) -> Vec<Box<dyn Stack>> {
         datagrams::Under::Gso,
         datagrams::Under::Uoe,
         datagrams::Under::UoeInline,
+        datagrams::Under::UoeForgiving,
     ] {
         stacks.push(Box::new(datagrams::Datagrams::new(programs, under)));
     }

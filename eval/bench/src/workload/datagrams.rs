@@ -126,6 +126,7 @@ impl Workload for Datagrams {
             let program = UdpProgram {
                 words: &[&at[..], &words].concat(),
                 requires: false,
+                is_neighbour: false,
             };
             stack
                 .carry_datagrams(host, program)

@@ -1,5 +1,6 @@
 //! Programs of UDP over a `weft link` of the row's own, by UDP, by carriers that wait behind a hole, and by those that
-//! do not: one that keeps a pace, a transfer in the manner of RBUDP, a stream in the manner of LambdaStream.
+//! do not: one that keeps a pace, one that does so beside a stream of TCP, a transfer in the manner of RBUDP, a stream
+//! in the manner of LambdaStream.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::job::{Job, Ready, Role, Seat, CLIENT, SERVER};
 use crate::metric::{Metric, DELAY, GOODPUT};
 use crate::path::{adapter, PathKind};
 use crate::record::Metrics;
-use crate::stack::{Site, Stack, UdpProgram, UDP, UOE, UOE_INLINE};
+use crate::stack::{Site, Stack, UdpProgram, UDP, UOE, UOE_FORGIVING, UOE_INLINE};
 
 /// Octets of a datagram.
 const SIZE: u64 = 1000;
@@ -22,10 +23,21 @@ const PACE: u32 = 2000;
 /// Mbit/s of the transfer, and of the stream as it begins.
 const RATE: u32 = 100;
 
+/// Mbit/s of the link that a stream of TCP shares with datagrams, and datagrams a second of these: 45 % of it, no more
+/// than the two would share out between them.
+const SHARED_RATE: u32 = 100;
+const SHARED_PACE: u32 = 5600;
+/// Octets of a send of that stream.
+const STREAM_SIZE: u64 = 64 << 10;
+const NEIGHBOUR_SERVER: &str = "neighbour's server";
+const NEIGHBOUR: &str = "neighbour";
+
 /// What the program does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum What {
     Frames,
+    /// The same, and what is measured is a stream of the kernel's TCP over the same link.
+    Beside,
     Blast,
     Adaptive,
 }
@@ -54,6 +66,9 @@ pub(super) fn all(full: bool, rate: LinkRate) -> Vec<UdpOverLink> {
         let each = losses.iter();
         list.extend(each.map(|&loss| over(What::Frames, round_trip, loss)));
     }
+    let mut beside = over(What::Beside, 10, 0.0);
+    beside.1.rate = LinkRate::of_mbit(SHARED_RATE);
+    list.push(beside);
     for what in [What::Blast, What::Adaptive] {
         list.extend([0.0, 0.1, 1.0].map(|loss| over(what, 10, loss)));
     }
@@ -69,6 +84,7 @@ impl Workload for UdpOverLink {
         } = self.1;
         let what = match self.0 {
             What::Frames => "udp-frames",
+            What::Beside => return "udp-beside".to_owned(),
             What::Blast => "app-rbudp",
             What::Adaptive => "app-lambdastream",
         };
@@ -86,6 +102,9 @@ impl Workload for UdpOverLink {
             What::Frames => {
                 format!("delay of datagrams of {SIZE} octets one way, {PACE} a second")
             }
+            What::Beside => format!(
+                "goodput of a CUBIC stream beside {SHARED_PACE} datagrams of {SIZE} octets a second"
+            ),
             What::Blast => format!("goodput of a transfer at {RATE} Mbit/s, as RBUDP does it"),
             What::Adaptive => "goodput of a stream, as LambdaStream does it".to_owned(),
         };
@@ -95,7 +114,7 @@ impl Workload for UdpOverLink {
     fn metric(&self) -> Metric {
         match self.0 {
             What::Frames => DELAY,
-            What::Blast | What::Adaptive => GOODPUT,
+            What::Beside | What::Blast | What::Adaptive => GOODPUT,
         }
     }
 
@@ -104,54 +123,34 @@ impl Workload for UdpOverLink {
     }
 
     fn serves(&self, stack: &dyn Stack, path: PathKind) -> bool {
-        path == PathKind::Adapter && [UDP, UOE, UOE_INLINE].contains(&stack.name().as_str())
+        let name = stack.name();
+        let fits = match name.as_str() {
+            UDP | UOE | UOE_INLINE => true,
+            // A transfer wants all of it.
+            UOE_FORGIVING => self.0 == What::Frames,
+            _ => false,
+        };
+        path == PathKind::Adapter && fits
     }
 
     fn job(&self, stack: &dyn Stack, site: &Site) -> Job {
-        let hosts = &site.place.hosts;
         let seconds = site.seconds.max(SECONDS_MIN);
-        let address = (hosts[adapter::RECEIVER].address, site.port);
-        let role = |name: &str, listens: &str, host, seat, ready| {
-            let words = [
-                "raw".to_owned(),
-                listens.to_owned(),
-                std::net::SocketAddr::from(address).to_string(),
-            ];
-            let words = [&words[..], &self.words(seconds)].concat();
-            let program = UdpProgram {
-                words: &words,
-                requires: true,
-            };
-            Role {
-                name: name.to_owned(),
-                host,
-                seat,
-                program: stack
-                    .carry_datagrams(&hosts[host], program)
-                    .expect("a stack that serves the workload carries its programs"),
-                ready,
-                measures: true,
-                told_to_end: false,
-            }
-        };
         let weft = stack.emulates().expect("and has the command");
-        let server = role(
-            SERVER,
-            "--listen",
-            adapter::RECEIVER,
-            Seat::Server,
-            Ready::Listens(site.port),
-        );
-        let client = role(
-            CLIENT,
-            "--connect",
-            adapter::SENDER,
-            Seat::Client,
-            Ready::AtOnce,
-        );
+        let [server, client] = ends(stack, site, site.port, &self.words(seconds), false);
+        let mut roles = vec![self.1.emulator(weft, false), server, client];
+        if self.0 == What::Beside {
+            let words = [
+                "stream".to_owned(),
+                format!("--size={STREAM_SIZE}"),
+                format!("--seconds={seconds}"),
+            ];
+            let [mut server, mut client] = ends(stack, site, site.port + 1, &words, true);
+            (server.name, client.name) = (NEIGHBOUR_SERVER.to_owned(), NEIGHBOUR.to_owned());
+            roles.extend([server, client]);
+        }
         Job {
-            roles: vec![self.1.emulator(weft, false), server, client],
-            // Three programs on two cores: where they run is for the scheduler.
+            roles,
+            // Three programs and more on two cores: where they run is for the scheduler.
             pinned: false,
             timeout: Duration::from_secs((seconds + BEYOND).into()),
         }
@@ -159,6 +158,11 @@ impl Workload for UdpOverLink {
 
     fn parse(&self, _: &dyn Stack, output: &Output) -> Result<Metrics> {
         let mut metrics = printed(output.client(), CLIENT)?;
+        if self.0 == What::Beside {
+            let own = metrics.get(GOODPUT.key).copied().unwrap_or_default();
+            metrics.extend(printed(output.role(NEIGHBOUR), NEIGHBOUR)?);
+            metrics.insert("other_goodput_gbit_s".to_owned(), own);
+        }
         let kept_up = output.role(LINK).contains("\"kept_up\":true");
         metrics.insert("link_kept_up".to_owned(), f64::from(u8::from(kept_up)));
         Ok(metrics)
@@ -171,6 +175,49 @@ impl Workload for UdpOverLink {
     fn size(&self) -> Option<u64> {
         Some(SIZE)
     }
+}
+
+/// The two programs with these words, on the stack or as its neighbour.
+fn ends(
+    stack: &dyn Stack,
+    site: &Site,
+    port: u16,
+    words: &[String],
+    is_neighbour: bool,
+) -> [Role; 2] {
+    let hosts = &site.place.hosts;
+    let address = std::net::SocketAddr::from((hosts[adapter::RECEIVER].address, port));
+    let role = |name: &str, end: &str, host, seat, ready| {
+        let first = ["raw".to_owned(), end.to_owned(), address.to_string()];
+        let words = [&first[..], words].concat();
+        let program = UdpProgram {
+            words: &words,
+            requires: true,
+            is_neighbour,
+        };
+        Role {
+            name: name.to_owned(),
+            host,
+            seat,
+            program: stack
+                .carry_datagrams(&hosts[host], program)
+                .expect("a stack that serves the workload carries its programs"),
+            ready,
+            measures: true,
+            told_to_end: false,
+        }
+    };
+    let ready = Ready::Listens(port);
+    [
+        role(SERVER, "--listen", adapter::RECEIVER, Seat::Server, ready),
+        role(
+            CLIENT,
+            "--connect",
+            adapter::SENDER,
+            Seat::Client,
+            Ready::AtOnce,
+        ),
+    ]
 }
 
 impl UdpOverLink {
@@ -187,6 +234,10 @@ impl UdpOverLink {
                 format!("--pace={PACE}"),
                 format!("--lost={}", self.1.loss_percent),
             ],
+            What::Beside => {
+                let pace = format!("--pace={SHARED_PACE}");
+                vec!["datagram-flow".to_owned(), size, time, pace]
+            }
             What::Blast => {
                 let octets = u64::from(RATE) * 1_000_000 / 8 * u64::from(seconds);
                 let all = format!("--octets={octets}");
@@ -206,7 +257,7 @@ mod tests {
     fn every_row_has_a_name_and_arguments_of_its_own() {
         let rows = all(true, LinkRate::default());
         let names: HashSet<String> = rows.iter().map(Workload::id).collect();
-        assert_eq!((rows.len(), names.len()), (21, 21));
+        assert_eq!((rows.len(), names.len()), (22, 22));
         assert!(names.contains("udp-frames-rtt100-loss0.01"));
         let blast = rows.iter().find(|row| row.id() == "app-rbudp-rtt10-loss1");
         assert_eq!(

@@ -286,6 +286,13 @@ impl State {
         conn.map_or(0, |conn| conn.outgoing.unreleased())
     }
 
+    /// Octets that were taken and not sent yet.
+    pub fn unsent(&self, key: Key) -> usize {
+        let id = self.table.get(key).and_then(|conn| conn.id);
+        let connection = id.and_then(|id| self.stack.tcp().get(id));
+        connection.map_or(0, |connection| connection.unsent() as usize)
+    }
+
     /// Copies what a connection refers to: all of it, or that of `memory` alone. A connection whose memory is gone
     /// ends.
     pub fn copy(&mut self, key: Key, memory: Option<&Registered>) {

@@ -64,6 +64,13 @@ pub trait Carrier: Source + Any {
         0
     }
 
+    /// How many octets it has taken and not sent yet, as far as it knows: those may wait for a window or a rate. 0
+    /// where nobody tells, as of the kernel's TCP.
+    #[inline]
+    fn unsent(&self) -> usize {
+        0
+    }
+
     /// Copies what it refers to, so that the program may change its memory while the octets wait.
     fn keep_copies(&self) {}
 

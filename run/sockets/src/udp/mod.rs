@@ -38,6 +38,7 @@ use crate::waiting::Waiting;
 use slot::SLOT_WORDS;
 
 pub use incoming::Receive;
+pub use options::RATE_OCTETS;
 pub use outgoing::Call;
 pub use receiver::{Ask, Datagram, CONTROL_OCTETS};
 pub use record::Record;

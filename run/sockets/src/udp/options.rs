@@ -6,6 +6,7 @@ use weft_os::dgram;
 
 use super::record::Record;
 use super::Datagrams;
+use crate::Errno;
 
 /// The program segments by itself, or wants to know of each datagram that leaves.
 const SEND: [(i32, i32); 5] = [
@@ -54,7 +55,51 @@ const ADDRESSES: [(i32, i32); 5] = [
     (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY),
 ];
 
+/// The rate at which the carriers of a socket send; the number is that of `abi/include/weft/sockets.h`, where the
+/// option is described.
+const WEFT_SO_RATE: i32 = 2;
+/// Octets of what sets the option, and of what it gives: a number of 64 bits.
+pub const RATE_OCTETS: usize = 8;
+/// The least rate, in bits a second: at less a carrier would seem to take nothing any more.
+const RATE_MIN: u64 = 64_000;
+
 impl Datagrams {
+    /// Whether datagrams may take carriers.
+    pub fn has_carriers(&self) -> bool {
+        self.offload.is_some()
+    }
+
+    /// `setsockopt` at Weft's level: `value` is what the program hands over, eight octets and no more.
+    ///
+    /// # Errors
+    /// ENOPROTOOPT for another option, or without carriers; EINVAL for a length or a rate that is none.
+    pub fn set_option(
+        &self,
+        record: &'static Record,
+        option: i32,
+        value: &[u8],
+    ) -> Result<(), Errno> {
+        let offload = self.offload.filter(|_| option == WEFT_SO_RATE);
+        let offload = offload.ok_or(libc::ENOPROTOOPT)?;
+        let rate = u64::from_ne_bytes(value.try_into().map_err(|_| libc::EINVAL)?);
+        if (1..RATE_MIN).contains(&rate) {
+            return Err(libc::EINVAL);
+        }
+        offload.set_rate(&record.port, rate);
+        Ok(())
+    }
+
+    /// `getsockopt` at Weft's level: the octets of the rate.
+    ///
+    /// # Errors
+    /// ENOPROTOOPT for another option.
+    pub fn option(&self, record: &'static Record, option: i32) -> Result<[u8; RATE_OCTETS], Errno> {
+        match option {
+            WEFT_SO_RATE => Ok(record.port.rate().to_ne_bytes()),
+            _ => Err(libc::ENOPROTOOPT),
+        }
+    }
+
     /// Takes note of an option that the program sets, if it is one that says it knows better.
     pub fn option_set(&self, record: &'static Record, level: i32, option: i32) {
         if !PLAIN.contains(&(level, option)) {

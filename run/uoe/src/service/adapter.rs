@@ -192,6 +192,15 @@ impl Driven {
 }
 
 impl Service {
+    /// Opens the adapter, if a rule wants one.
+    pub(super) fn open_adapter(&mut self) {
+        self.adapter = Adapter::open(self.offload);
+        let has_adapter = self.adapter.is_some();
+        self.offload
+            .has_adapter
+            .store(has_adapter, Ordering::Release);
+    }
+
     /// How long to sleep, as what no number shows allows: sends wake the thread from now on, where they have to.
     pub(super) fn begin_to_sleep(&self, timeout: Option<Duration>) -> Option<Duration> {
         let Some(adapter) = &self.adapter else {

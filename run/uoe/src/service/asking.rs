@@ -87,7 +87,8 @@ impl Service {
         let to_there = |side: &&mut Side| {
             let is_its = side.is_without_udp() == wanted.without_udp
                 && side.wire.is_adapters() == over_adapter
-                && side.is_from(bound);
+                && side.is_from(bound)
+                && side.is_for(wanted.port);
             side.is_up() && side.leads_to(to.into()) && is_its
         };
         if let Some(side) = self.sides.iter_mut().find(to_there) {
@@ -213,6 +214,7 @@ impl Service {
         let is_to_it = |side: &&mut Side| {
             let is_it = side.peer() == Some(instance) && side.there == there;
             let is_for_it = !side.is_without_udp() && !side.wire.is_adapters();
+            let is_for_it = is_for_it && side.is_for(wanted.port);
             is_it && side.is_usable() && is_for_it && side.is_from(bound)
         };
         if let Some(side) = self.sides.iter_mut().find(is_to_it) {
@@ -239,7 +241,7 @@ impl Service {
         let host = Some(End::from(wanted.to).address());
         let is_to_it = |side: &&mut Side| {
             let is_it = side.peer() == Some(instance) && side.there == at.ip();
-            is_it && side.is_usable() && side.wire.is_adapters()
+            is_it && side.is_usable() && side.wire.is_adapters() && side.is_for(wanted.port)
         };
         if let Some(side) = self.sides.iter_mut().find(is_to_it) {
             side.host = host;
@@ -255,6 +257,7 @@ impl Service {
         let use_of = Use {
             over_adapter: true,
             forgives: self.offload.rules.any_forgives(),
+            is_rated: wanted.port.port.rate() > 0,
             ..Use::default()
         };
         let own = greeting(self.instance, Some(End::from(wanted.to)), use_of);
@@ -277,6 +280,7 @@ impl Service {
                 && side.is_usable()
                 && side.is_without_udp() == wanted.without_udp
                 && side.is_from(bound)
+                && side.is_for(wanted.port)
         };
         if let Some(side) = self.sides.iter_mut().find(is_to_it) {
             return side.wants.push(wanted);
@@ -301,6 +305,7 @@ impl Service {
         let use_of = Use {
             bound,
             without_udp: wanted.without_udp,
+            is_rated: wanted.port.port.rate() > 0,
             ..Use::default()
         };
         let own = greeting(self.instance, Some(End::from(wanted.to)), use_of);

@@ -7,6 +7,8 @@ use std::time::Duration;
 use weft_uoe::greeting::Nonce;
 use weft_uoe::End;
 
+use super::side::Side;
+use crate::offload::now;
 use crate::port::Held;
 
 /// A channel that a socket wants to a destination.
@@ -63,4 +65,19 @@ pub(crate) struct Barrier {
     pub(crate) number: u32,
     /// What the socket's queue had been given before it; nothing while datagrams before it wait behind plain ones.
     pub(crate) put: Option<u64>,
+}
+
+impl Side {
+    /// Datagrams may be as old as the rules of all sockets let them be.
+    pub(crate) fn set_age(&mut self) {
+        let proven = self
+            .peer_channels
+            .values()
+            .filter(|channel| channel.source.is_some());
+        let ages: Option<Vec<Duration>> = proven.map(|channel| channel.age).collect();
+        let longest = ages.and_then(|ages| ages.into_iter().max());
+        if let Some(any_order) = &mut self.any_order {
+            any_order.set_age(longest, now());
+        }
+    }
 }

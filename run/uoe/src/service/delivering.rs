@@ -408,6 +408,7 @@ mod tests {
         without_udp: true,
         over_adapter: false,
         forgives: false,
+        is_rated: false,
     };
 
     /// A carrier between two ends that say that UDP does not pass.

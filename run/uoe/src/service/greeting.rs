@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use weft_os::random_u64;
 use weft_uoe::greeting::Instance;
 use weft_uoe::{End, Greeting};
 
@@ -16,6 +17,8 @@ pub(crate) struct Use {
     pub(crate) without_udp: bool,
     /// Its connection is the adapter's.
     pub(crate) over_adapter: bool,
+    /// It has the rate of one socket, and is that one's alone.
+    pub(crate) is_rated: bool,
     /// This end forgives what is missing for too long.
     pub(crate) forgives: bool,
 }
@@ -46,7 +49,8 @@ pub(crate) fn greeting(instance: Instance, wanted: Option<End>, of: Use) -> Gree
     Greeting {
         instance,
         nonce: nonce(),
-        policy: of.policy(),
+        // The other end does not take two such carriers for one.
+        policy: of.policy() ^ if of.is_rated { random_u64() } else { 0 },
         takes_any_order: of.over_adapter,
         wants_times: of.over_adapter && of.forgives,
         without_udp: of.without_udp,

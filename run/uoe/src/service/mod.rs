@@ -11,6 +11,7 @@
 //! | `whose` | which process and which sockets a carrier is for |
 //! | `reading` | what comes on its connection |
 //! | `channels` | the channels of a carrier |
+//! | `rates` | carriers that send at a rate of one socket's |
 //! | `closing` | the end of sockets, of channels to them, and of carriers |
 //! | `leaving` | sockets that their programs have closed before all was sent |
 //! | `events` | what a carrier's state machine says is to be done |
@@ -38,6 +39,7 @@ mod leaving;
 mod names;
 mod opening;
 mod proofs;
+mod rates;
 mod reading;
 mod refused;
 mod requiring;
@@ -66,6 +68,7 @@ use asking::Asked;
 use bells::Bells;
 use greeting::{greeting, Use};
 use names::Name;
+pub(crate) use rates::full_timeout;
 use refused::Refused;
 use requiring::Requiring;
 use showing::Showing;
@@ -143,7 +146,7 @@ impl Service {
             offload,
             instance,
             listener: None,
-            adapter: Adapter::open(offload),
+            adapter: None,
             deaf_until: None,
             asked: Vec::new(),
             sides: Vec::new(),
@@ -160,8 +163,9 @@ impl Service {
             ending_since: None,
             is_told_to_end: false,
         };
-        let has_adapter = service.adapter.is_some();
-        offload.has_adapter.store(has_adapter, Ordering::Release);
+        // Sends that came before wait for their queues, and an adapter takes its time to open.
+        service.read_mail();
+        service.open_adapter();
         service.listen_if_asked();
         service
     }
@@ -291,6 +295,7 @@ impl Service {
                 Mail::Refused { port, to } => self.handle_refused(port, to),
                 Mail::Closed { port } => self.handle_closed_port(port),
                 Mail::Changed { port } => self.refuse_to(port),
+                Mail::Rated { port } => self.handle_rated(port),
             }
         }
         self.mail = mail;
@@ -329,6 +334,7 @@ impl Service {
                 without_udp: self.offload.rules.any_without_udp() && !over_adapter,
                 over_adapter,
                 forgives: self.offload.rules.any_forgives(),
+                is_rated: false,
             };
             let own = greeting(self.instance, None, use_of);
             self.sides.extend(Side::accepted(wire, own, now()));

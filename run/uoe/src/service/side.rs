@@ -17,10 +17,11 @@ use weft_uoe::{Carrier, Control, Deframer, Fault, Greeting};
 use super::any_order::AnyOrder;
 use super::channels::{OwnChannel, PeerChannel, Wanted};
 use super::delivering::behind_cost;
+use super::rates::rated;
 use super::wire::Wire;
 use crate::frames::Frames;
 use crate::link::{LinkId, Outlet};
-use crate::offload::now;
+use crate::port::Held;
 
 /// How long a connection may take: who does not answer a SYN within it is plain.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -52,6 +53,8 @@ pub(crate) struct Side {
     pub(crate) is_accepted: bool,
     /// Which process it connects to, where that is known.
     pub(crate) connects_to: Option<Instance>,
+    /// The socket whose alone it is, and whose rate it has.
+    pub(crate) rated: Option<Held>,
     /// Where it connects to without having asked.
     pub(crate) connects_unasked_to: Option<SocketAddr>,
     /// A channel has been proven on it.
@@ -105,6 +108,10 @@ impl Side {
         let phase = Phase::Connecting(now + CONNECT_TIMEOUT);
         let mut side = Side::new(wire, own, phase, wanted.to, now);
         side.connects_to = to;
+        side.rated = rated(wanted.port);
+        if side.rated.is_some() {
+            side.wire.set_rate(wanted.port.port.rate());
+        }
         side.wants.push(wanted);
         side
     }
@@ -125,6 +132,7 @@ impl Side {
             own,
             is_accepted: false,
             connects_to: None,
+            rated: None,
             connects_unasked_to: None,
             was_used: false,
             refused: 0,
@@ -238,19 +246,6 @@ impl Side {
         self.count_sockets();
         self.set_age();
         Some(channel)
-    }
-
-    /// Datagrams may be as old as the rules of all sockets let them be.
-    pub(crate) fn set_age(&mut self) {
-        let proven = self
-            .peer_channels
-            .values()
-            .filter(|channel| channel.source.is_some());
-        let ages: Option<Vec<Duration>> = proven.map(|channel| channel.age).collect();
-        let longest = ages.and_then(|ages| ages.into_iter().max());
-        if let Some(any_order) = &mut self.any_order {
-            any_order.set_age(longest, now());
-        }
     }
 
     fn count_sockets(&mut self) {

@@ -6,7 +6,9 @@ use weft_os::net::source_apart;
 use weft_uoe::greeting::Instance;
 use weft_uoe::End;
 
+use super::rates::rated;
 use super::side::Side;
+use crate::port::Held;
 
 impl Side {
     /// Whether addresses on it are those of the connection, unproven; as far as this end has a say in it before the
@@ -22,6 +24,11 @@ impl Side {
             false => Some(self.own.policy),
             true => self.carrier.peer().map(|peer| peer.policy),
         }
+    }
+
+    /// Whether it is the carrier of this socket, or for all that have none of their own.
+    pub(crate) fn is_for(&self, port: Held) -> bool {
+        self.rated == rated(port)
     }
 
     /// Whether it is for sockets whose datagrams come from this address, or, for none, from the kernel's choice.

@@ -8,9 +8,13 @@ use std::time::Duration;
 use weft_engine::carrier::{Carrier, Gather, Transfer};
 use weft_os::guarded::Guarded;
 use weft_os::net::TcpStream;
-use weft_os::stream::least_round_trip;
+use weft_os::stream::{least_round_trip, set_pacing_rate};
+use weft_settings::transport::{Control, Policy};
 
 use crate::frames::Frames;
+
+/// Octets that the adapter's connection has and has not sent at most: more than the longest frame.
+const UNSENT_MAX: usize = 64 * 1024;
 
 /// A connection, or one that is being made.
 #[derive(Debug)]
@@ -76,6 +80,26 @@ impl Wire {
         }
     }
 
+    /// Sends so many bits of packets a second from now on, no more.
+    pub(crate) fn set_rate(&mut self, bits: u64) {
+        let octets = (bits / 8).max(1);
+        match self {
+            Wire::Kernel(stream) => {
+                if let Some(stream) = stream.get() {
+                    set_pacing_rate(stream.as_fd().as_raw_fd(), octets);
+                }
+            }
+            Wire::Adapter(connection) => {
+                let policy = Policy {
+                    control: Control::Rate(octets),
+                    ..Policy::default()
+                };
+                // A connection that is over follows nothing.
+                let _ = connection.set_policy(&policy);
+            }
+        }
+    }
+
     /// Sends octets, as far as there is room.
     pub(crate) fn send(&mut self, octets: &[u8]) -> Option<Transfer> {
         match self {
@@ -90,12 +114,27 @@ impl Wire {
         let Wire::Adapter(connection) = self else {
             return None;
         };
-        let mut list = Gather::default();
-        list.push(octets);
+        // What waits in the connection is past all bounds: the queue before it has some, and drops.
+        let room = UNSENT_MAX.saturating_sub(connection.unsent());
         let mut end = 0;
         for len in frames.lengths() {
+            if end + len > room {
+                break;
+            }
             end += len;
-            list.cut(end);
+        }
+        let Some(octets) = octets.get(..end).filter(|_| end > 0) else {
+            return Some(0);
+        };
+        let mut list = Gather::default();
+        list.push(octets);
+        let mut cut = 0;
+        for len in frames.lengths() {
+            cut += len;
+            if cut > end {
+                break;
+            }
+            list.cut(cut);
         }
         match connection.send_gather(&list) {
             Transfer::Octets(octets) => Some(octets),

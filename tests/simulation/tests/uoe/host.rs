@@ -5,7 +5,7 @@ use crate::side::Side;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use weft_link::Random;
-use weft_uoe::admission::{Attempt, Carrier, Policy, Verdict};
+use weft_uoe::admission::{Attempt, Carrier, Policy, Verdict, FULL_TIMEOUT};
 use weft_uoe::carrier::{Event, Secrets};
 use weft_uoe::control::Why;
 use weft_uoe::destinations::{Destinations, Known};
@@ -161,6 +161,7 @@ impl Host {
         let carrier = self.put(way, call, plain, now);
         let flow = self.flows.get_mut(&ends).expect("just made");
         let attempt = Attempt {
+            full_timeout: FULL_TIMEOUT,
             carrier,
             others_wait: others_wait && carrier != Carrier::Ready,
             has_room: flow.outbox.has_room(len, now),

@@ -11,6 +11,11 @@ pub struct LinkRate {
 }
 
 impl LinkRate {
+    /// So many millions of bits a second.
+    pub(in crate::workload) const fn of_mbit(mbit: u32) -> LinkRate {
+        LinkRate { mbit }
+    }
+
     /// In millions of bits a second.
     pub(super) fn mbit(self) -> u32 {
         self.mbit

@@ -200,6 +200,11 @@ impl Connection {
         self.written() - self.acknowledged()
     }
 
+    /// Octets that the program gave and that were not sent yet.
+    pub fn unsent(&self) -> u64 {
+        self.send.unsent()
+    }
+
     /// Octets of data in a full segment now: the EMSS of RFC 5044.
     pub fn mss(&self) -> u32 {
         self.send.mss()
