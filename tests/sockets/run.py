@@ -21,6 +21,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "rig"))
 from counts import Counts, of_cases  # noqa: E402
 
+IS_ROOT = os.geteuid() == 0
 FLAGS = {
     "plain": [],
     "fortified": ["-O2", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=3", "-D_FILE_OFFSET_BITS=64"],
@@ -87,7 +88,7 @@ SOMETIMES = {
         for version in "46" for call in UNHOOKED
     },
 }
-SOMETIMES["uoe-adapter"] = SOMETIMES["uoe"] | ({} if os.geteuid() == 0 else {
+SOMETIMES["uoe-adapter"] = SOMETIMES["uoe"] | ({} if IS_ROOT else {
     "inherited.not-by-another-user": "the namespace has one user",
 })
 SOMETIMES["ddp-crc"] = SOMETIMES["ddp"] | {
@@ -100,8 +101,7 @@ SOMETIMES["ddp-crc"] = SOMETIMES["ddp"] | {
         "ddp.peers-that-take-nothing-hold-an-eighth-of-the-descriptors")
 }
 # A network of its own, with the interface that a mode's adapter has.
-IS_ROOT = os.geteuid() == 0
-IN_A_NAMESPACE = ["unshare", *[] if IS_ROOT else ["--map-root-user"], "--net", "sh", "-c",
+IN_A_NAMESPACE = ["unshare", *([] if IS_ROOT else ["--map-root-user"]), "--net", "sh", "-c",
                   "ip link set lo up && ip link add weft0 up type veth peer name weft1 && ip link set weft1 up && "
                   "exec \"$@\"", "sh"]
 # Cases that say nothing in a mode: the peers of the first play DDP themselves, without a CRC; and of what the second
