@@ -32,6 +32,7 @@ impl Service {
             }
             side.wants.retain(|wanted| wanted.port != port);
         }
+        self.drain_own(port);
         let of_port = |asked: &Asked| asked.wanted().port == port;
         let asked = self.asked.iter().filter(|asked| of_port(asked));
         left.extend(asked.map(|asked| asked.wanted().to));

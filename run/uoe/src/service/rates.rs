@@ -32,6 +32,19 @@ impl Service {
             }
             self.sides[at].wants.retain(|wanted| wanted.port != port);
         }
+        if bits == 0 {
+            self.drain_own(port);
+        }
+    }
+
+    /// Nothing more is sent on carriers that are this socket's alone: they end with what the other end has on them.
+    pub(super) fn drain_own(&mut self, port: Held) {
+        let now = now();
+        let own = self
+            .sides
+            .iter_mut()
+            .filter(|side| side.rated == Some(port));
+        own.for_each(|side| side.carrier.drain(Why::Idle, now));
     }
 }
 
