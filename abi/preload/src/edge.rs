@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
+use libc::socklen_t;
 use weft_os::dgram::NAME_LEN;
 use weft_os::user::{self, UserBuffers, RANGES_MAX};
 use weft_sockets::verdict::Verdict;
@@ -132,6 +133,38 @@ pub fn put_octets(addr: *mut c_void, octets: &[u8]) -> Result<(), Errno> {
 pub fn get_octets(addr: *const c_void, octets: &mut [u8]) -> bool {
     // SAFETY: the program hands them over with its call.
     unsafe { user::get_octets(addr as usize, octets) }
+}
+
+/// Ends a `setsockopt` at Weft's level: `set` is given the value, or nothing where it has another length.
+pub fn set_own_option<const OCTETS: usize>(
+    value: *const c_void,
+    len: socklen_t,
+    set: impl FnOnce(&[u8]) -> Result<(), Errno>,
+) -> Verdict {
+    let mut octets = [0; OCTETS];
+    let has_length = len as usize == OCTETS;
+    if has_length && !get_octets(value, &mut octets) {
+        return Verdict::Done(Err(libc::EFAULT));
+    }
+    let given = if has_length { &octets[..] } else { &[] };
+    Verdict::Done(caught(Err(libc::EIO), || set(given)).map(|()| 0))
+}
+
+/// Ends a `getsockopt` at Weft's level: gives as much of what is found as there is room for.
+pub fn give_own_option<const OCTETS: usize>(
+    value: *mut c_void,
+    len_at: *mut socklen_t,
+    find: impl FnOnce() -> Result<[u8; OCTETS], Errno>,
+) -> Verdict {
+    let give = || {
+        let room = get(len_at).ok_or(libc::EFAULT)?;
+        let room = usize::try_from(room.cast_signed()).map_err(|_| libc::EINVAL)?;
+        let found = caught(Err(libc::EIO), find)?;
+        let given = &found[..room.min(OCTETS)];
+        put(len_at, given.len() as socklen_t)?;
+        put_octets(value, given)
+    };
+    Verdict::Done(give().map(|()| 0))
 }
 
 /// An address that only the kernel can answer: it is none, or not mapped.

@@ -5,7 +5,7 @@
 //! | 0..8 | `WeftUOE` and a zero |
 //! | 8 | the lowest version that the end speaks: 1 |
 //! | 9 | the highest |
-//! | 10 | bit 0: it takes segments in any order; bit 1: UDP does not pass here, see [`Greeting::without_udp`]; bit 2: it wants times |
+//! | 10 | bit 0: it takes segments in any order; 1: UDP does not pass ([`Greeting::without_udp`]); 2: it wants times |
 //! | 11 | 0; not looked at |
 //! | 12..14 | the UDP port that the connecting end wants to reach first; 0 from the other |
 //! | 14..16 | 0; not looked at |
@@ -193,7 +193,8 @@ mod tests {
             wanted in prop::option::of((any::<[u8; 16]>(), 1u16..)),
         ) {
             let greeting = Greeting {
-                instance: Instance(instance), nonce, policy, takes_any_order: flags[0], wants_times: flags[1], without_udp: flags[2],
+                instance: Instance(instance), nonce, policy,
+                takes_any_order: flags[0], wants_times: flags[1], without_udp: flags[2],
                 wanted: wanted.map(|(address, port)| End::new(address.into(), port)),
             };
             prop_assert_eq!(Greeting::parse(&greeting.to_octets()), Ok(greeting));

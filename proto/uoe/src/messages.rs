@@ -13,6 +13,10 @@ use crate::ranges::Ranges;
 /// has a gap of the stream in it, or is the last; as many segments as a window of 16 MB holds have no more.
 pub const MESSAGES_MAX: usize = 12 * 1024;
 
+/// Ranges of octets that came of all of these together, at most: an honest sender's parts leave one gap each. Without
+/// the bound, parts of single octets would take more memory than they are.
+const RANGES_MAX: usize = 4 * MESSAGES_MAX;
+
 #[derive(Clone, Debug)]
 struct Message {
     total: u16,
@@ -34,6 +38,8 @@ pub struct Messages {
     messages: BTreeMap<(u16, u32), Message>,
     octets: usize,
     octets_max: usize,
+    /// Ranges of octets that came, of all of them.
+    ranges: usize,
     dropped: u64,
 }
 
@@ -44,6 +50,7 @@ impl Messages {
             messages: BTreeMap::new(),
             octets: 0,
             octets_max,
+            ranges: 0,
             dropped: 0,
         }
     }
@@ -80,6 +87,7 @@ impl Messages {
         };
         let key = (channel, part.message);
         let message = self.find(key, part, now)?;
+        let ranges_before = message.parts.len();
         let (start, end) = (
             usize::from(part.offset),
             usize::from(part.offset) + octets.len(),
@@ -92,9 +100,15 @@ impl Messages {
         }
         message.came_at = now;
         message.missing -= octets.len();
-        if message.missing > 0 {
+        let (is_whole, ranges) = (message.missing == 0, message.parts.len());
+        self.ranges = self.ranges + ranges - ranges_before;
+        if self.ranges > RANGES_MAX {
+            return Err(Fault::Messages(MESSAGES_MAX));
+        }
+        if !is_whole {
             return Ok(None);
         }
+        self.ranges -= ranges;
         let whole = self.messages.remove(&key);
         let octets = whole.map(|whole| whole.octets).unwrap_or_default();
         self.octets -= octets.len();
@@ -127,7 +141,7 @@ impl Messages {
     /// Gives up those whose first part came at least `age` ago: what is missing of them is too old. What comes of them
     /// for as long again makes no new one.
     pub fn give_up(&mut self, age: Duration, now: Duration) {
-        let (octets, dropped) = (&mut self.octets, &mut self.dropped);
+        let (octets, ranges, dropped) = (&mut self.octets, &mut self.ranges, &mut self.dropped);
         self.messages.retain(|_, message| {
             if now < message.begun_at.saturating_add(age) {
                 return true;
@@ -135,7 +149,9 @@ impl Messages {
             *octets -= message.octets.len();
             *dropped += u64::from(!message.octets.is_empty());
             message.octets = Vec::new();
-            now < message.came_at.saturating_add(age)
+            let is_kept = now < message.came_at.saturating_add(age);
+            *ranges -= if is_kept { 0 } else { message.parts.len() };
+            is_kept
         });
     }
 }
@@ -222,6 +238,25 @@ mod tests {
     }
 
     #[test]
+    fn parts_of_single_octets_take_bounded_memory() {
+        let mut messages = Messages::new(1 << 20);
+        let (mut taken, total) = (0, 60_000);
+        let ended = 'all: loop {
+            for offset in (0..total).step_by(2) {
+                let part = payload(taken, offset, total, &[1]);
+                if let Err(fault) = messages.handle_part(1, &part, NOW) {
+                    break 'all fault;
+                }
+            }
+            taken += 1;
+            assert!(taken < 10, "it has no bound");
+        };
+        assert_eq!(ended, Fault::Messages(MESSAGES_MAX));
+        messages.give_up(Duration::ZERO, NOW);
+        assert_eq!((messages.ranges, messages.held()), (0, 0));
+    }
+
+    #[test]
     fn what_is_too_old_is_lost_once_and_makes_none_later() {
         let ms = Duration::from_millis;
         let mut messages = Messages::new(1000);
@@ -263,7 +298,7 @@ mod tests {
                 }
             }
             prop_assert_eq!(seen.into_iter().flatten().collect::<Vec<_>>(), datagrams);
-            prop_assert_eq!((messages.held(), messages.dropped()), (0, 0));
+            prop_assert_eq!((messages.held(), messages.ranges, messages.dropped()), (0, 0, 0));
         }
     }
 }

@@ -51,6 +51,11 @@ impl Ranges {
         self.0.get(behind.checked_sub(1)?).cloned()
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Where the first one begins.
     pub(crate) fn first_start(&self) -> Option<u64> {
         self.0.first().map(|one| one.start)

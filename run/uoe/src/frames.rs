@@ -75,7 +75,7 @@ impl Frames {
     /// parts. Says whether there was room.
     ///
     /// # Errors
-    /// What `fill` says; nothing was put in then.
+    /// What `fill` says; nothing of the datagram was put in then.
     #[inline]
     pub(crate) fn push<E>(
         &mut self,

@@ -6,11 +6,11 @@ use std::ffi::{c_int, c_void};
 use libc::socklen_t;
 use weft_os::stream;
 use weft_sockets::ddp::{Connection, Settled, State};
-use weft_sockets::tcp::{self, MODE_OCTETS, STATUS_OCTETS};
+use weft_sockets::tcp::{self, MODE_OCTETS};
 use weft_sockets::verdict::Verdict;
 
 use super::TcpSocket;
-use crate::edge::{caught, get, get_octets, put, put_octets};
+use crate::edge::{caught, get, give_own_option, set_own_option};
 
 /// Options of TCP that tell of octets of the socket with what is received, or put others into it (linux/tcp.h).
 const TCP_INQ: c_int = 36;
@@ -28,35 +28,17 @@ impl TcpSocket {
 
     /// `setsockopt` at Weft's level.
     pub fn set_option(self, option: c_int, value: *const c_void, len: socklen_t) -> Verdict {
-        let mut octets = [0; MODE_OCTETS];
-        let given = match len as usize {
-            MODE_OCTETS if !get_octets(value, &mut octets) => {
-                return Verdict::Done(Err(libc::EFAULT))
-            }
-            MODE_OCTETS => &octets[..],
-            // Of any other length it is none.
-            _ => &[],
-        };
-        let set = || {
+        set_own_option::<MODE_OCTETS>(value, len, |given| {
             let sockets = self.sockets();
             sockets.set_option(self.record, self.fd, option, given)
-        };
-        Verdict::Done(caught(Err(libc::EIO), set).map(|()| 0))
+        })
     }
 
-    /// `getsockopt` at Weft's level: as much as there is room for.
+    /// `getsockopt` at Weft's level.
     pub fn option(self, option: c_int, value: *mut c_void, len_at: *mut socklen_t) -> Verdict {
-        let give = || {
-            let room = get(len_at).ok_or(libc::EFAULT)?;
-            let room = usize::try_from(room.cast_signed()).map_err(|_| libc::EINVAL)?;
-            let sockets = self.sockets();
-            let found = || sockets.option(self.record, self.fd, option);
-            let status = caught(Err(libc::EIO), found)?;
-            let given = &status[..room.min(STATUS_OCTETS)];
-            put(len_at, given.len() as socklen_t)?;
-            put_octets(value, given)
-        };
-        Verdict::Done(give().map(|()| 0))
+        give_own_option(value, len_at, || {
+            self.sockets().option(self.record, self.fd, option)
+        })
     }
 
     pub(super) fn set_kernel_option(

@@ -54,7 +54,7 @@ impl Rack {
         }
     }
 
-    /// Whether a record that was delivered now, and was sent once, is behind in time one that was sent after it.
+    /// Whether a record that was sent once, and is delivered now, comes after one that was sent later.
     pub fn was_overtaken(&self, record: &Record) -> bool {
         record.end < self.highest && !record.retransmitted
     }

@@ -23,8 +23,6 @@ pub struct Counters {
     pub octets_received: u64,
     /// Of these, octets that came before what precedes them.
     pub octets_behind_holes: u64,
-    /// Octets that were missing and are waited for no more.
-    pub octets_forgiven: u64,
     /// Challenge ACKs sent.
     pub challenges: u64,
     /// Segments dropped as old by their timestamps, or without one.
