@@ -4,8 +4,9 @@
     late.py send PORT COUNT SIZE ADDRESS        one each 2 ms, with the time in it
     late.py receive PORT ADDRESS
 
-The receiver says "port N", and when an "end" has come a line of JSON: how many came, how many were damaged, and by how
-many milliseconds the median and the latest one were later than the fastest. Both use the same clock.
+The receiver says "port N", and when an "end" has come a line of JSON: how many came, how many were damaged, by how many
+milliseconds the median was later than the fastest, and by how many the latest one came behind one that was sent after
+it. That a machine stands still for a while makes no datagram come behind another. Both use the same clock.
 """
 import json
 import socket
@@ -38,17 +39,18 @@ def receive(port, address):
     at = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     at.bind((address, port))
     print("port", at.getsockname()[1], flush=True)
-    took, damaged, seen = [], 0, set()
+    took, damaged, seen, newest, behind = [], 0, set(), 0.0, 0.0
     while (octets := at.recv(70000)) != b"end":
         number, sent = HEAD.unpack_from(octets)
         took.append(time.monotonic() - sent)
+        newest = max(newest, sent)
+        behind = max(behind, newest - sent)
         damaged += octets[HEAD.size:] != bytes([number & 255]) * (len(octets) - HEAD.size) or number in seen
         seen.add(number)
     took.sort()
-    least = took[0]
-    later = {"median": took[len(took) // 2], "latest": took[-1]}
+    times = {"median": took[len(took) // 2] - took[0], "behind": behind}
     print(json.dumps({"came": len(took), "damaged": damaged,
-                      **{name: round(1000 * (time - least), 1) for name, time in later.items()}}), flush=True)
+                      **{name: round(1000 * time, 1) for name, time in times.items()}}), flush=True)
 
 
 if __name__ == "__main__":

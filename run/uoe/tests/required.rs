@@ -66,6 +66,30 @@ fn what_is_sent_before_there_is_a_receiver_comes_once_there_is() {
     assert_eq!((one.counted().sent, one.counted().dropped_full), (120, 0));
 }
 
+/// Its program takes the bell that shows whether it can be woken in the moment in which that is looked for.
+#[test]
+fn a_receiver_that_never_waits_refuses_nobody() {
+    let discovery = discovery_port();
+    let (one, two) = (process_by("uoe require", discovery), process(discovery));
+    let receiver = Socket::bind(two, "127.0.0.1:0");
+    let begun = Instant::now();
+    // No more at once than may be without a proof.
+    for _ in 0..10 {
+        let senders: [Socket; 100] = std::array::from_fn(|_| Socket::bind(one, "127.0.0.1:0"));
+        let (mut came, before) = (0, one.counted().dropped_full);
+        for sender in &senders {
+            assert!(sender.send(receiver.at(), b"once", false));
+        }
+        // On a busy machine a send may find no queue in time.
+        while came + (one.counted().dropped_full - before) < senders.len() as u64 {
+            came += u64::from(receiver.receive_now().is_some());
+            let (here, there) = (one.counted(), two.counted());
+            assert_eq!(there.refused, 0, "{came} came");
+            assert!(begun.elapsed() < SOON, "{came} came: {here:?}, {there:?}");
+        }
+    }
+}
+
 #[test]
 fn many_destinations_that_do_not_answer_make_room_for_the_next_one() {
     let discovery = discovery_port();

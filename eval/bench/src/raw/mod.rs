@@ -12,6 +12,7 @@ mod datagram_flow;
 mod datagrams;
 mod exchange;
 mod idle;
+mod lone;
 pub(crate) mod ping_pong;
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -71,6 +72,8 @@ enum Program {
     DatagramBlast(DatagramBlast),
     /// UDP: a stream whose rate follows how far apart datagrams come, in the manner of LambdaStream
     DatagramAdaptive(DatagramAdaptive),
+    /// UDP: one datagram each to ports that nothing was sent to before
+    DatagramLone(DatagramLone),
 }
 
 /// Request and reply, one at a time.
@@ -222,6 +225,20 @@ struct DatagramAdaptive {
     rate: u32,
 }
 
+/// UDP: one datagram each to ports that nothing was sent to before.
+#[derive(Args, Clone, Debug)]
+struct DatagramLone {
+    /// Octets of a datagram
+    #[arg(long)]
+    size: usize,
+    /// Ports
+    #[arg(long)]
+    iterations: u64,
+    /// Milliseconds by which the receiver comes later than its port is known
+    #[arg(long, default_value_t = 0)]
+    late: u32,
+}
+
 /// Runs one side; the client prints its metrics.
 pub fn run(args: &RawArgs) -> Result<()> {
     if let Some(address) = args.role.listen {
@@ -274,6 +291,7 @@ fn serve_one(stream: &TcpStream, program: &Program) -> Result<()> {
         Program::DatagramFlow(p) => datagram_flow::serve(stream, p),
         Program::DatagramBlast(p) => blast::serve(stream, p),
         Program::DatagramAdaptive(p) => adaptive::serve(stream, p),
+        Program::DatagramLone(p) => lone::serve(stream, p),
     }
 }
 
@@ -318,6 +336,7 @@ fn measure(server: SocketAddr, program: &Program) -> Result<Metrics> {
         Program::DatagramFlow(p) => datagram_flow::measure(&connect()?, p),
         Program::DatagramBlast(p) => blast::measure(&connect()?, p),
         Program::DatagramAdaptive(p) => adaptive::measure(&connect()?, p),
+        Program::DatagramLone(p) => lone::measure(&connect()?, p),
     }
 }
 

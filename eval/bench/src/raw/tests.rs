@@ -156,6 +156,20 @@ fn a_flow_at_a_pace_tells_how_long_each_took() {
 }
 
 #[test]
+fn a_datagram_to_each_of_some_ports_arrives() {
+    let m = both(Program::DatagramLone(DatagramLone {
+        size: 1000,
+        iterations: 20,
+        late: 0,
+    }));
+    assert_eq!((m["operations"], m["lost_percent"]), (20.0, 0.0), "{m:?}");
+    assert!(
+        m["delay_us"] > 0.0 && m["delay_us"] <= m["latest_us"],
+        "{m:?}"
+    );
+}
+
+#[test]
 fn a_stream_of_datagrams_counts_what_came_and_tells_what_did_not() {
     let m = both(Program::DatagramStream(DatagramStream {
         size: 1000,

@@ -22,9 +22,12 @@ pub const UDP_OWN: &str = "udp, own GSO/GRO";
 pub const UDP_GSO: &str = "udp gso";
 /// Name of carriers on the kernel's TCP, at both ends.
 pub const UOE: &str = "uoe";
+/// Name of the same where a send waits for a connection, for a second at most.
+pub const UOE_WAITING: &str = "uoe mode=2";
+/// Name of the same where it waits as long as it takes.
+pub const UOE_PATIENT: &str = "uoe wait=forever";
 /// Name of carriers on connections of adapters, at both ends.
 pub const UOE_INLINE: &str = "uoe inline";
-
 /// Name of those whose receiver wants nothing that is older than 20 ms.
 pub const UOE_FORGIVING: &str = "uoe inline age=20ms";
 
@@ -36,6 +39,8 @@ pub(super) enum Under {
     Own,
     Gso,
     Uoe,
+    UoeWaiting,
+    UoePatient,
     UoeInline,
     /// The same, and what is missing for too long is waited for no more.
     UoeForgiving,
@@ -61,6 +66,8 @@ impl Under {
             (Under::Gso, _) => Some("gso"),
             (Under::Uoe, false) => Some("uoe prefer"),
             (Under::Uoe, true) => Some("uoe require"),
+            (Under::UoeWaiting, _) => Some("uoe require mode=2"),
+            (Under::UoePatient, _) => Some("uoe require wait=forever"),
             (Under::UoeInline, false) => Some("uoe prefer over=adapter"),
             (Under::UoeInline, true) => Some("uoe require over=adapter"),
             (Under::UoeForgiving, false) => Some("uoe prefer over=adapter age=20ms"),
@@ -97,6 +104,8 @@ impl Stack for Datagrams {
             Under::Own => UDP_OWN,
             Under::Gso => UDP_GSO,
             Under::Uoe => UOE,
+            Under::UoeWaiting => UOE_WAITING,
+            Under::UoePatient => UOE_PATIENT,
             Under::UoeInline => UOE_INLINE,
             Under::UoeForgiving => UOE_FORGIVING,
         }
@@ -125,6 +134,8 @@ impl Stack for Datagrams {
 
     fn carries_datagrams(&self, path: PathKind) -> bool {
         match self.under {
+            // They differ where there is no connection yet, in rows of their own.
+            Under::UoeWaiting | Under::UoePatient => false,
             // No adapter has the loopback interface.
             Under::UoeInline => path != PathKind::Loopback,
             // What is missing for long is where a link loses.

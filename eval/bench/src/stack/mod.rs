@@ -31,7 +31,9 @@ use crate::path::{Host, PathKind, Place};
 use crate::record::Metrics;
 use crate::verbs::{Mode, Op, Verbs};
 
-pub use datagrams::{UdpProgram, UDP, UDP_GSO, UDP_OWN, UOE, UOE_FORGIVING, UOE_INLINE};
+pub use datagrams::{
+    UdpProgram, UDP, UDP_GSO, UDP_OWN, UOE, UOE_FORGIVING, UOE_INLINE, UOE_PATIENT, UOE_WAITING,
+};
 pub use sockets::{Program, DDP, PLAIN_CLIENT, TCP, TCP_UNDER_HOOKS};
 pub use transfer::{
     Transfer, AS_IT_COMES, AT_A_RATE, AT_A_RATE_IN_ORDER, IN_ORDER, ON_KERNEL_TCP, SOCKETS,
@@ -237,6 +239,8 @@ pub fn of_weft(programs: &Programs) -> Vec<Box<dyn Stack>> {
     for under in [
         datagrams::Under::Gso,
         datagrams::Under::Uoe,
+        datagrams::Under::UoeWaiting,
+        datagrams::Under::UoePatient,
         datagrams::Under::UoeInline,
         datagrams::Under::UoeForgiving,
     ] {

@@ -6,6 +6,7 @@
 mod datagrams;
 mod fan_in;
 mod fan_out;
+mod first_datagrams;
 mod hot_spot;
 mod over_link;
 mod redis_get;
@@ -195,6 +196,8 @@ pub fn of_sockets(full: bool) -> Vec<Rc<dyn Workload>> {
     list.extend(over_ddp());
     let datagrams = datagrams::all().into_iter();
     list.extend(datagrams.map(|row| Rc::new(row) as Rc<dyn Workload>));
+    let first = first_datagrams::ALL.into_iter();
+    list.extend(first.map(|row| Rc::new(row) as Rc<dyn Workload>));
     list
 }
 
