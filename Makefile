@@ -61,10 +61,11 @@ test-sockets: ## unmodified socket programs and every conformance run, under the
 	tests/unmodified/run.py $(RELEASE)/libweft_preload.so --full --docs docs/sockets-programs.md
 	tests/sockets/long.sh $(RELEASE)/weft
 
-test-scale: ## ten thousand queue pairs, beside as many sockets (about ten minutes; docs/scale.md)
+test-scale: ## ten thousand queue pairs beside as many sockets, and peers of one UDP program (about eleven minutes)
 	@scripts/need build verbs test
 	@$(MAKE) --no-print-directory build
 	tests/scale/run.py --weft $(RELEASE)/weft --json $(TARGET_DIR)/scale.json $(SCALE_ARGS)
+	tests/uoe/peers.py --weft $(RELEASE)/weft
 
 test-packages: ## packages made, checked, and installed in clean systems (about half an hour)
 	@scripts/need build verbs test packages
