@@ -243,7 +243,8 @@ def at_a_rate(bed, rule):
     came, _ = finish(receiver)
     expect((sent, came, carried), came["came"] == sent["sent"] and came["damaged"] == 0 and sent["has"] == rate)
     expect(sent, sent["refused"] == [errno.EINVAL, errno.EINVAL, errno.ENOPROTOOPT])
-    expect((sent, carried), carried[1] == 2 and carried[3] == 0)
+    # A third one may begin when the receiver has ended before the sender.
+    expect((sent, carried), carried[1] in (2, 3) and carried[3] == 0)
     # What is in the carrier when the last send returns is not in these.
     octets = 8 * count * size
     least = (octets - 8 * 600_000) / rate
