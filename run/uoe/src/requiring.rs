@@ -28,8 +28,8 @@ use crate::service::full_timeout;
 const REQUIRED_EVERY_NS: u64 = 2_000_000;
 /// How soon a send looks again whether there is a queue.
 const LOOK_FOR_QUEUE: Duration = Duration::from_micros(50);
-/// How long it looks; then the datagram is dropped. The thread makes a queue at once, but may be kept from a core, or be
-/// in a call that takes the kernel some 20 ms: it makes the table of descriptors longer.
+/// How long it looks; then the datagram is dropped. The thread makes a queue at once, but may be kept from a core, or
+/// be in a call that takes the kernel some 20 ms: it makes the table of descriptors longer.
 const QUEUE_WITHIN: Duration = Duration::from_millis(200);
 
 /// Whether datagrams to this destination go to one socket.

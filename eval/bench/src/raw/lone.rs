@@ -1,5 +1,5 @@
-//! UDP: one datagram at a time to a port that its sender has sent nothing to before, after which the sender makes no call
-//! on its socket. The receiver is there before, or comes late.
+//! UDP: one datagram at a time to a port that its sender has sent nothing to before, after which the sender makes no
+//! call on its socket. The receiver is there before, or comes late.
 //!
 //! Both ends are on one machine, whose clock they share. The TCP connection by which the two met tells the sender which
 //! port is next, and then when its datagram came.

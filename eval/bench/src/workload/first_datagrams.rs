@@ -1,5 +1,5 @@
-//! The first datagram to a destination, of a program that sends no other: how long it takes where every datagram needs a
-//! connection, and what becomes of it where its receiver is not there yet.
+//! The first datagram to a destination, of a program that sends no other: how long it takes where every datagram needs
+//! a connection, and what becomes of it where its receiver is not there yet.
 
 use std::time::Duration;
 
