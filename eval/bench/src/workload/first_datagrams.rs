@@ -18,6 +18,8 @@ use crate::stack::{Site, Stack, UdpProgram, UDP, UOE, UOE_INLINE, UOE_PATIENT, U
 const SIZE: u64 = 1000;
 /// About what a connection's channel takes, µs.
 const CHANNEL_US: f64 = 1000.0;
+/// Ports at most: a socket has carriers to so many destinations and to some more.
+const PORTS_MAX: u64 = 500;
 /// By how much a late receiver is late, ms: the sender has tried some times.
 const LATE_MS: u32 = 300;
 /// About what it takes until the sender has found it, µs.
@@ -89,7 +91,7 @@ impl Workload for FirstDatagrams {
         let own = [
             "datagram-lone".to_owned(),
             format!("--size={SIZE}"),
-            format!("--iterations={}", site.count(each_us, 4)),
+            format!("--iterations={}", site.count(each_us, 4).min(PORTS_MAX)),
             format!("--late={late}"),
         ];
         let side = |role: &str, host| {
