@@ -22,8 +22,10 @@ use crate::offload::now;
 use crate::paths::{Path, Paths, Required};
 use crate::port::Held;
 
-/// How soon a channel is tried for again, doubled each time.
+/// How soon a channel is tried for again, and by how much later each time: a receiver that is late by some time is
+/// found within a quarter of that.
 const AGAIN_MIN: Duration = Duration::from_millis(100);
+const LATER_EACH_TIME: f64 = 1.25;
 /// The most.
 const AGAIN_MAX: Duration = Duration::from_secs(5);
 /// How long a try may take.
@@ -55,6 +57,8 @@ pub(crate) struct Requiring {
     pause: Duration,
     /// It has been tried for since it had a channel last.
     was_tried: bool,
+    /// It had a channel, and has none.
+    was_lost: bool,
 }
 
 /// What is to be done for one.
@@ -81,7 +85,14 @@ impl Requiring {
             again_at: now(),
             pause: AGAIN_MIN,
             was_tried: false,
+            was_lost: false,
         }
+    }
+
+    /// Whether those that were not tried for yet go before it. So they do before one that was lost and that nothing
+    /// waits for: its receiver has mostly closed its socket, and answers nobody.
+    fn comes_later(&self) -> bool {
+        self.was_tried || (self.was_lost && !self.waits)
     }
 
     /// Whether datagrams waited when it was looked at last.
@@ -144,14 +155,15 @@ impl Service {
                 Next::Nothing(None) => {}
                 Next::Nothing(Some(at)) => self.look_at(at),
                 // It keeps its place in the row.
-                Next::Try if !self.has_place_to_try(one.was_tried) => {
+                Next::Try if !self.has_place_to_try(one.comes_later()) => {
                     self.look_at(now() + NO_PLACE_PAUSE);
                 }
                 Next::Try => {
                     one.again_at = now() + one.pause;
-                    one.pause = (one.pause * 2).min(AGAIN_MAX);
+                    one.pause = one.pause.mul_f64(LATER_EACH_TIME).min(AGAIN_MAX);
                     self.look_at(one.again_at);
-                    let is_again = std::mem::replace(&mut one.was_tried, true);
+                    let is_again = one.comes_later();
+                    one.was_tried = true;
                     self.find_carrier(Wanted {
                         port: one.port,
                         to: one.to,
@@ -173,8 +185,8 @@ impl Service {
 
     /// Whether a channel to a destination can be tried for, which may have been tried for before. One that was not has
     /// the place of who has waited long for an answer.
-    fn has_place_to_try(&mut self, was_tried: bool) -> bool {
-        if !was_tried {
+    fn has_place_to_try(&mut self, is_again: bool) -> bool {
+        if !is_again {
             // Who gives up a place to ask in may begin a connection.
             return self.make_place_to_ask() && self.make_place_to_connect();
         }
@@ -231,8 +243,8 @@ impl Service {
             .dropped_full
             .fetch_add(dropped, Ordering::Relaxed);
         if one.was_up != required.is_up {
-            (one.was_up, one.pause) = (required.is_up, AGAIN_MIN);
-            one.was_tried = false;
+            (one.was_up, one.was_lost) = (required.is_up, !required.is_up);
+            (one.pause, one.was_tried) = (AGAIN_MIN, false);
         }
         one.waits = !required.queue.is_empty();
         let since = now.saturating_sub(required.used_at);
