@@ -32,6 +32,7 @@ pub enum Learnt {
 /// A question that was sent.
 #[derive(Debug)]
 pub struct Inquiry {
+    question: Question,
     asking: Asking,
     socket: Guarded<Beside>,
 }
@@ -68,9 +69,18 @@ impl Inquiry {
         };
         socket.send(&question.to_octets()).ok()?;
         Some(Inquiry {
+            question,
             asking: Asking::unhurried(question, now),
             socket: Guarded::new(socket),
         })
+    }
+
+    /// Asks once more: the question or its answer was lost, or who could answer was not there yet.
+    pub fn repeat(&mut self) {
+        if let Some(socket) = self.socket.get() {
+            // One that does not leave is as one that is lost.
+            let _ = socket.send(&self.question.to_octets());
+        }
     }
 
     /// The number to wait for until something can be read.

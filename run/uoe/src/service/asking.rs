@@ -31,6 +31,10 @@ pub(super) const ASKED_MAX: usize = 32;
 /// most of those that answer have by then.
 const PLACE_KEPT: Duration = Duration::from_millis(250);
 
+/// How soon a question is asked once more, doubled each time, where a rule says that the other end has Weft: others are
+/// asked once.
+const ASKED_AGAIN: Duration = Duration::from_millis(25);
+
 /// How long a socket may take to have a channel, once it is known that it wants one.
 const WANTED_FOR: Duration = Duration::from_secs(5);
 
@@ -40,6 +44,8 @@ pub(crate) struct Asked {
     inquiry: Inquiry,
     wanted: Wanted,
     asked_at: Duration,
+    /// When it is asked once more.
+    again_at: Option<Duration>,
     over_at: Duration,
 }
 
@@ -57,7 +63,16 @@ impl Asked {
     }
 
     pub(crate) fn deadline(&self) -> Duration {
-        self.over_at
+        self.again_at
+            .map_or(self.over_at, |at| at.min(self.over_at))
+    }
+
+    /// Asks once more where it is time.
+    fn repeat(&mut self, now: Duration) {
+        if let Some(at) = self.again_at.filter(|at| now >= *at) {
+            self.inquiry.repeat();
+            self.again_at = Some(now + (at - self.asked_at));
+        }
     }
 }
 
@@ -116,6 +131,7 @@ impl Service {
         };
         self.asked.push(Asked {
             inquiry,
+            again_at: wanted.is_required.then(|| now() + ASKED_AGAIN),
             wanted,
             asked_at: now(),
             over_at,
@@ -178,6 +194,7 @@ impl Service {
         while at < self.asked.len() {
             let learnt = self.asked[at].inquiry.poll(now());
             if let Learnt::Waits(_) = learnt {
+                self.asked[at].repeat(now());
                 at += 1;
                 continue;
             }
