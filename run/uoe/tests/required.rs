@@ -90,6 +90,29 @@ fn a_receiver_that_never_waits_refuses_nobody() {
     }
 }
 
+/// Who would have answered was not there when it was asked: it is asked again before the question is given up.
+#[test]
+fn a_receiver_that_begins_while_it_is_asked_for_is_found_at_once() {
+    let discovery = discovery_port();
+    let (one, two) = (process_by("uoe require", discovery), process(discovery));
+    // Another socket of its process answers, so that nobody says that none does.
+    let other = Socket::bind(two, "127.0.0.1:0");
+    assert!(other.receive_now().is_none());
+    let (sender, receiver) = (
+        Socket::bind(one, "127.0.0.1:0"),
+        Socket::bind(two, "127.0.0.1:0"),
+    );
+    assert!(sender.send(receiver.at(), b"once", false));
+    std::thread::sleep(Duration::from_millis(40));
+    let begun = Instant::now();
+    while receiver.receive().is_none() {
+        assert!(begun.elapsed() < SOON, "{:?}", one.counted());
+    }
+    // A question is given up after a second.
+    let took = begun.elapsed();
+    assert!(took < Duration::from_millis(800), "{took:?}");
+}
+
 #[test]
 fn many_destinations_that_do_not_answer_make_room_for_the_next_one() {
     let discovery = discovery_port();
