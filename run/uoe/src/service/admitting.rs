@@ -20,9 +20,10 @@ use crate::suitable::{candidate, is_connected};
 const UNPROVEN_MAX: usize = 256;
 /// Channels that may be refused one after the other, without one that is not. Each costs a look at every socket.
 const REFUSED_MAX: u32 = 256;
-/// Bells that a socket is sent to see whether it can be woken, at most. A program that takes each of them before it is
-/// looked for counts one of them in time.
-const BELLS_MAX: u32 = 4;
+/// How often it is looked whether a bell has arrived, at most, and how long between two looks: a program that has taken
+/// it out of the kernel's queue may not have counted it yet.
+const LOOKS_MAX: u32 = 40;
+const LOOKS_EVERY: Duration = Duration::from_micros(50);
 
 /// A channel whose socket cannot have it yet: a plain receive is under way.
 #[derive(Debug)]
@@ -161,22 +162,23 @@ impl Service {
         if port.with_fd(is_connected) == Some(true) {
             return true;
         }
-        (0..BELLS_MAX).any(|_| self.rings(port))
-    }
-
-    /// Whether a bell that is sent to it is there now.
-    fn rings(&self, port: Held) -> bool {
         let offload = self.offload;
         // The program may be waiting, and have taken the bell before it is looked for.
         let before = offload.bells_taken();
-        let is_there = |fd| dgram::ready(fd, libc::POLLIN, 0) & libc::POLLIN != 0;
-        let rung = |fd| offload.ring(fd) && (is_there(fd) || offload.bells_taken() != before);
-        if port.with_fd(rung) == Some(true) {
-            return true;
+        if port.with_fd(|fd| offload.ring(fd)) != Some(true) {
+            return false;
         }
-        // It may have taken it out of the kernel's queue and not have seen yet that it is a bell: soon it has.
-        std::thread::yield_now();
-        offload.bells_taken() != before
+        let is_there = |fd| dgram::ready(fd, libc::POLLIN, 0) & libc::POLLIN != 0;
+        for look in 0..LOOKS_MAX {
+            if port.with_fd(is_there) == Some(true) || offload.bells_taken() != before {
+                return true;
+            }
+            // A second bell would be one more for another program, where that has the port.
+            if look > 0 {
+                std::thread::sleep(LOOKS_EVERY);
+            }
+        }
+        false
     }
 }
 
