@@ -29,7 +29,7 @@ OCTETS_MAX = 4096
 FEW = 8
 PATIENCE = 120
 SIZE = 100
-# Senders begin within so long, so that the kernel's queues hold what comes.
+# Between two sends of a process, so that the kernel's queues hold what comes.
 PAUSE = 0.001
 
 
@@ -108,7 +108,10 @@ class Run:
             for process in self.processes:
                 process.stdin.close()
             for process in self.processes:
-                process.wait(60)
+                try:
+                    process.wait(60)
+                except subprocess.TimeoutExpired:
+                    process.kill()
 
 
 def main():

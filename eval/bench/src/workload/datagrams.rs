@@ -116,31 +116,7 @@ impl Workload for Datagrams {
     }
 
     fn job(&self, stack: &dyn Stack, site: &Site) -> Job {
-        let words = self.words(site);
-        let side = |role: &str, host| {
-            let at = [
-                "raw".to_owned(),
-                role.to_owned(),
-                site.address().to_string(),
-            ];
-            let program = UdpProgram {
-                words: &[&at[..], &words].concat(),
-                requires: false,
-                is_neighbour: false,
-            };
-            stack
-                .carry_datagrams(host, program)
-                .expect("a stack that serves the workload carries its programs")
-        };
-        Job {
-            timeout: site.timeout(),
-            ..Job::pair(
-                side("--listen", site.place.server()),
-                side("--connect", site.place.client()),
-                site.port,
-                site.place.hosts.len(),
-            )
-        }
+        pair(stack, site, &self.words(site), false)
     }
 
     fn parse(&self, _: &dyn Stack, output: &Output) -> Result<Metrics> {
@@ -163,6 +139,34 @@ impl Workload for Datagrams {
             What::Flow(size) | What::Paced(size, _) => Some(size),
             What::PingPong { .. } => Some(PING),
         }
+    }
+}
+
+/// The bench's program of UDP with these words at both ends, on the stack; `requires` as [`UdpProgram`] has it.
+pub(super) fn pair(stack: &dyn Stack, site: &Site, words: &[String], requires: bool) -> Job {
+    let side = |role: &str, host| {
+        let at = [
+            "raw".to_owned(),
+            role.to_owned(),
+            site.address().to_string(),
+        ];
+        let program = UdpProgram {
+            words: &[&at[..], words].concat(),
+            requires,
+            is_neighbour: false,
+        };
+        stack
+            .carry_datagrams(host, program)
+            .expect("a stack that serves the workload carries its programs")
+    };
+    Job {
+        timeout: site.timeout(),
+        ..Job::pair(
+            side("--listen", site.place.server()),
+            side("--connect", site.place.client()),
+            site.port,
+            site.place.hosts.len(),
+        )
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use super::datagrams::pair;
 use super::sockets::printed;
 use super::Workload;
 use crate::exec::Output;
@@ -12,7 +13,7 @@ use crate::job::{Job, CLIENT};
 use crate::metric::{Metric, DELAY};
 use crate::path::PathKind;
 use crate::record::Metrics;
-use crate::stack::{Site, Stack, UdpProgram, UDP, UOE, UOE_INLINE, UOE_PATIENT, UOE_WAITING};
+use crate::stack::{Site, Stack, UDP, UOE, UOE_INLINE, UOE_PATIENT, UOE_WAITING};
 
 /// Octets of a datagram.
 const SIZE: u64 = 1000;
@@ -94,30 +95,10 @@ impl Workload for FirstDatagrams {
             format!("--iterations={}", site.count(each_us, 4).min(PORTS_MAX)),
             format!("--late={late}"),
         ];
-        let side = |role: &str, host| {
-            let at = [
-                "raw".to_owned(),
-                role.to_owned(),
-                site.address().to_string(),
-            ];
-            let program = UdpProgram {
-                words: &[&at[..], &own].concat(),
-                requires: true,
-                is_neighbour: false,
-            };
-            stack
-                .carry_datagrams(host, program)
-                .expect("a stack that serves the workload carries its programs")
-        };
         Job {
             // One that does not come is waited for.
             timeout: site.timeout() + Duration::from_secs(30),
-            ..Job::pair(
-                side("--listen", site.place.server()),
-                side("--connect", site.place.client()),
-                site.port,
-                site.place.hosts.len(),
-            )
+            ..pair(stack, site, &own, true)
         }
     }
 

@@ -21,8 +21,9 @@ const UNPROVEN_MAX: usize = 256;
 /// Channels that may be refused one after the other, without one that is not. Each costs a look at every socket.
 const REFUSED_MAX: u32 = 256;
 /// How often it is looked whether a bell has arrived, at most, and how long between two looks: a program that has taken
-/// it out of the kernel's queue may not have counted it yet.
-const LOOKS_MAX: u32 = 40;
+/// it out of the kernel's queue may not have counted it yet. Not for long: the thread does nothing else meanwhile, and
+/// who asks for channels to a socket that cannot be woken would keep it from its work.
+const LOOKS_MAX: u32 = 10;
 const LOOKS_EVERY: Duration = Duration::from_micros(50);
 
 /// A channel whose socket cannot have it yet: a plain receive is under way.
