@@ -133,9 +133,10 @@ static void finds_room(long both)
 	struct flow out = {2, 0}, in = out;
 	double end = deadline();
 
+	/* Octets that the kernel holds move on with its next probe of the window, 200 ms later. */
 	do
 		flow_fill(&out, e.a);
-	while (raw_wait(how, e.a, POLLOUT, 20) && now() < end);
+	while (raw_wait(how, e.a, POLLOUT, 250) && now() < end);
 	EQ(raw_wait(how, e.a, POLLOUT, 0), 0);
 	NEED(flow_recv(&in, e.b, out.at));
 	EQ(raw_wait(how, e.a, POLLOUT, patience), POLLOUT);

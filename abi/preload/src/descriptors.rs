@@ -3,6 +3,7 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use libc::{mode_t, sigset_t, sockaddr, socklen_t, FILE};
+use weft_os::lowest;
 use weft_sockets::verdict::Verdict;
 
 use crate::edge::{caught, fail};
@@ -12,6 +13,16 @@ use crate::socket::Socket;
 use crate::stack::stack;
 use crate::stdio;
 use crate::tcp;
+
+/// Makes a call of the program's that takes or frees a number and is soon over: in the meantime no thread of ours has a
+/// low one.
+#[inline]
+fn numbered<T>(real: impl FnOnce() -> T) -> T {
+    match stack() {
+        Some(_) => lowest::program(real),
+        None => real(),
+    }
+}
 
 /// A descriptor appeared that is no socket of any kind of ours; whatever was known of its number is of the past.
 fn made(fd: c_int) -> c_int {
@@ -41,11 +52,11 @@ fn made_pair(status: c_int, pair: *const c_int) -> c_int {
 }
 
 hook!(fn socket(family: c_int, kind: c_int, protocol: c_int) -> c_int, real => {
-    made_socket(real(), family, kind, protocol)
+    made_socket(numbered(real), family, kind, protocol)
 });
 
 hook!(fn __socket(family: c_int, kind: c_int, protocol: c_int) -> c_int, real => {
-    made_socket(real(), family, kind, protocol)
+    made_socket(numbered(real), family, kind, protocol)
 });
 
 /// Bits of the second argument of `socket` that are the type; the others are flags.
@@ -61,7 +72,7 @@ fn made_socket(fd: c_int, family: c_int, kind: c_int, protocol: c_int) -> c_int 
 }
 
 hook!(fn socketpair(family: c_int, kind: c_int, protocol: c_int, pair: *mut c_int) -> c_int, real => {
-    made_pair(real(), pair)
+    made_pair(numbered(real), pair)
 });
 
 /// Accepts on `fd`; what comes is of the same kind.
@@ -71,6 +82,8 @@ fn accept_on(fd: c_int, real: impl FnOnce() -> c_int) -> c_int {
         return fail(errno) as c_int;
     }
     let listener = caught(None, || stack.listener(fd));
+    // The kernel gives it its number before it waits.
+    lowest::await_ours();
     let connection = real();
     caught((), || stack.accepted(listener, connection));
     if let Some(mine) = known(connection) {
@@ -87,33 +100,33 @@ hook!(fn accept4(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags: c_i
     accept_on(fd, real)
 });
 
-hook!(fn pipe(pair: *mut c_int) -> c_int, real => made_pair(real(), pair));
-hook!(fn __pipe(pair: *mut c_int) -> c_int, real => made_pair(real(), pair));
-hook!(fn pipe2(pair: *mut c_int, flags: c_int) -> c_int, real => made_pair(real(), pair));
-hook!(fn epoll_create(size: c_int) -> c_int, real => made(real()));
-hook!(fn epoll_create1(flags: c_int) -> c_int, real => made(real()));
-hook!(fn eventfd(value: c_uint, flags: c_int) -> c_int, real => made(real()));
-hook!(fn timerfd_create(clock: c_int, flags: c_int) -> c_int, real => made(real()));
-hook!(fn signalfd(fd: c_int, mask: *const sigset_t, flags: c_int) -> c_int, real => made(real()));
-hook!(fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int, real => made(real()));
-hook!(fn __open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int, real => made(real()));
-hook!(fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int, real => made(real()));
-hook!(fn __open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int, real => made(real()));
-hook!(fn __open_2(path: *const c_char, flags: c_int) -> c_int, real => made(real()));
-hook!(fn __open64_2(path: *const c_char, flags: c_int) -> c_int, real => made(real()));
-hook!(fn creat(path: *const c_char, mode: mode_t) -> c_int, real => made(real()));
-hook!(fn creat64(path: *const c_char, mode: mode_t) -> c_int, real => made(real()));
+hook!(fn pipe(pair: *mut c_int) -> c_int, real => made_pair(numbered(real), pair));
+hook!(fn __pipe(pair: *mut c_int) -> c_int, real => made_pair(numbered(real), pair));
+hook!(fn pipe2(pair: *mut c_int, flags: c_int) -> c_int, real => made_pair(numbered(real), pair));
+hook!(fn epoll_create(size: c_int) -> c_int, real => made(numbered(real)));
+hook!(fn epoll_create1(flags: c_int) -> c_int, real => made(numbered(real)));
+hook!(fn eventfd(value: c_uint, flags: c_int) -> c_int, real => made(numbered(real)));
+hook!(fn timerfd_create(clock: c_int, flags: c_int) -> c_int, real => made(numbered(real)));
+hook!(fn signalfd(fd: c_int, mask: *const sigset_t, flags: c_int) -> c_int, real => made(numbered(real)));
+hook!(fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int, real => made(numbered(real)));
+hook!(fn __open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int, real => made(numbered(real)));
+hook!(fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int, real => made(numbered(real)));
+hook!(fn __open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int, real => made(numbered(real)));
+hook!(fn __open_2(path: *const c_char, flags: c_int) -> c_int, real => made(numbered(real)));
+hook!(fn __open64_2(path: *const c_char, flags: c_int) -> c_int, real => made(numbered(real)));
+hook!(fn creat(path: *const c_char, mode: mode_t) -> c_int, real => made(numbered(real)));
+hook!(fn creat64(path: *const c_char, mode: mode_t) -> c_int, real => made(numbered(real)));
 
 hook!(fn openat(at: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int, real => {
-    made(real())
+    made(numbered(real))
 });
 
 hook!(fn openat64(at: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int, real => {
-    made(real())
+    made(numbered(real))
 });
 
-hook!(fn __openat_2(at: c_int, path: *const c_char, flags: c_int) -> c_int, real => made(real()));
-hook!(fn __openat64_2(at: c_int, path: *const c_char, flags: c_int) -> c_int, real => made(real()));
+hook!(fn __openat_2(at: c_int, path: *const c_char, flags: c_int) -> c_int, real => made(numbered(real)));
+hook!(fn __openat64_2(at: c_int, path: *const c_char, flags: c_int) -> c_int, real => made(numbered(real)));
 
 /// A descriptor is about to be closed. What waits in it leaves while it is there.
 #[inline(always)]
@@ -140,7 +153,7 @@ hook!(fn close(fd: c_int) -> c_int, real => {
         return fail(libc::EBADF) as c_int;
     }
     closing(fd);
-    real()
+    numbered(real)
 });
 
 hook!(fn __close(fd: c_int) -> c_int, real => {
@@ -148,7 +161,7 @@ hook!(fn __close(fd: c_int) -> c_int, real => {
         return fail(libc::EBADF) as c_int;
     }
     closing(fd);
-    real()
+    numbered(real)
 });
 
 hook!(fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, real => {
@@ -158,11 +171,11 @@ hook!(fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, real =
         }
         if let Some(kept) = stack.kinds().streams.kept().map(|fd| fd as c_uint) {
             if (first..=last).contains(&kept) {
-                return close_around(first, kept, last, flags);
+                return numbered(|| close_around(first, kept, last, flags));
             }
         }
     }
-    real()
+    numbered(real)
 });
 
 /// `close_range` without the descriptor of ours.
@@ -193,9 +206,9 @@ hook!(fn closefrom(first: c_int) -> (), real => {
     caught((), || stack.closing_range(from, c_uint::MAX));
     match stack.kinds().streams.kept() {
         Some(kept) if kept >= first => {
-            close_around(from, kept as c_uint, c_uint::MAX, 0);
+            numbered(|| close_around(from, kept as c_uint, c_uint::MAX, 0));
         }
-        _ => real(),
+        _ => numbered(real),
     }
 });
 
@@ -258,16 +271,16 @@ fn moved(old: c_int, new: c_int) -> c_int {
     new
 }
 
-hook!(fn dup(old: c_int) -> c_int, real => doubled(old, real()));
+hook!(fn dup(old: c_int) -> c_int, real => doubled(old, numbered(real)));
 
 hook!(fn dup2(old: c_int, new: c_int) -> c_int, real => {
     overwriting(old, new);
-    moved(old, real())
+    moved(old, numbered(real))
 });
 
 hook!(fn __dup2(old: c_int, new: c_int) -> c_int, real => {
     overwriting(old, new);
-    moved(old, real())
+    moved(old, numbered(real))
 });
 
 hook!(fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int, real => {
@@ -276,26 +289,26 @@ hook!(fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int, real => {
         return real();
     }
     overwriting(old, new);
-    moved(old, real())
+    moved(old, numbered(real))
 });
 
-fn after_fcntl(fd: c_int, command: c_int, result: c_int) -> c_int {
+fn fcntl_on(fd: c_int, command: c_int, real: impl FnOnce() -> c_int) -> c_int {
     match command {
-        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => doubled(fd, result),
-        _ => result,
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => doubled(fd, numbered(real)),
+        _ => real(),
     }
 }
 
 hook!(fn fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> c_int, real => {
-    after_fcntl(fd, command, real())
+    fcntl_on(fd, command, real)
 });
 
 hook!(fn fcntl64(fd: c_int, command: c_int, argument: *mut c_void) -> c_int, real => {
-    after_fcntl(fd, command, real())
+    fcntl_on(fd, command, real)
 });
 
 hook!(fn __fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> c_int, real => {
-    after_fcntl(fd, command, real())
+    fcntl_on(fd, command, real)
 });
 
-hook!(fn pidfd_getfd(pidfd: c_int, fd: c_int, flags: c_uint) -> c_int, real => arrived(real()));
+hook!(fn pidfd_getfd(pidfd: c_int, fd: c_int, flags: c_uint) -> c_int, real => arrived(numbered(real)));

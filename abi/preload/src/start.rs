@@ -57,6 +57,7 @@ fn begin() {
     weft_settings::log::set_threshold(settings.log);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     weft_udp_offload::choose_network(weft_adapter::setup::network);
+    weft_os::descriptors::prepare();
     let stack = Stack::new(&settings, &names);
     if settings.log >= LogLevel::Info {
         let _ = LOUD.set(program);

@@ -14,6 +14,7 @@ use weft_inet::stack::{Cidr, Mac, Route};
 use weft_os::claim::{Claim, Refused};
 use weft_os::device::{Device, PacketDevice, PacketOptions, TapDevice};
 use weft_os::ifaces;
+use weft_os::lowest;
 use weft_os::packet::PacketInterface;
 
 use crate::driver::{Driver, Interface};
@@ -223,7 +224,7 @@ fn look(wanted: &interfaces::Interface) -> Result<(), Wrong> {
             .iter()
             .any(|(address, _)| is_meant(address));
         let setting = format!("/proc/sys/net/{version}/conf/{name}/forwarding");
-        let forwards = std::fs::read_to_string(setting).is_ok_and(|text| text.trim() != "0");
+        let forwards = lowest::read_to_string(&setting).is_ok_and(|text| text.trim() != "0");
         if any && forwards {
             return Err(Wrong::Forwards {
                 interface: name.clone(),

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
 
 use crate::guarded::Held;
+use crate::lowest;
 use crate::private::Private;
 pub use crate::private::{any_is_ours, is_ours};
 
@@ -28,6 +29,8 @@ pub const APART: i32 = 256;
 
 /// The soft limit when it was last looked at; 0: not yet.
 static SOFT: AtomicU64 = AtomicU64::new(0);
+/// The soft limit that the program began with; 0: it was not noted.
+static FIRST: AtomicU64 = AtomicU64::new(0);
 
 /// A second descriptor of what another one stands for, to wait on where the first is behind a lock. A forked child has
 /// no copy.
@@ -104,13 +107,33 @@ pub(crate) fn make_room(number: u64) {
 
 /// Opens a descriptor of this process alone, whose number is apart from the program's.
 pub(crate) fn open_apart(open: impl Fn() -> rustix::io::Result<OwnedFd>) -> io::Result<Private> {
-    Ok(apart(self::open(open)?))
+    lowest::ours(|| moved_apart(self::open(open)?))
 }
 
-/// Moves a descriptor apart. Where the limit leaves no room there it stays where it is.
-pub(crate) fn apart(fd: OwnedFd) -> Private {
-    let moved = rustix::io::fcntl_dupfd_cloexec(&fd, APART);
-    Private::from(moved.unwrap_or(fd))
+/// Moves a descriptor apart. Where the limit leaves no room there it stays where it is, unless the program lowered the
+/// limit: it counts on every number below.
+fn moved_apart(fd: OwnedFd) -> io::Result<Private> {
+    match rustix::io::fcntl_dupfd_cloexec(&fd, APART) {
+        Ok(moved) => Ok(Private::from(moved)),
+        Err(error) if is_lowered(limits().0) => Err(error.into()),
+        Err(_) => Ok(Private::from(fd)),
+    }
+}
+
+/// Prepares for descriptors apart, while the program has one thread: as it begins, and before a thread of ours does.
+///
+/// It notes the limit that the program begins with, and has the kernel's table of descriptors grow. A table that
+/// threads share grows when every one of them has been seen elsewhere (RCU): for ten milliseconds what is to be moved
+/// apart would have the lowest number.
+pub fn prepare() {
+    let _ = FIRST.compare_exchange(0, limits().0, Ordering::Relaxed, Ordering::Relaxed);
+    let event = || rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC);
+    drop(open_apart(event));
+}
+
+/// Whether a soft limit is the program's own: lower than the one it began with, and so low that nothing is apart.
+fn is_lowered(soft: u64) -> bool {
+    soft <= APART as u64 && soft < FIRST.load(Ordering::Relaxed)
 }
 
 /// One step up; whether there was one.
@@ -121,7 +144,7 @@ pub(crate) fn raise() -> bool {
         current: Some(higher),
         maximum: getrlimit(Resource::Nofile).maximum,
     };
-    let raised = higher > soft && setrlimit(Resource::Nofile, wanted).is_ok();
+    let raised = higher > soft && !is_lowered(soft) && setrlimit(Resource::Nofile, wanted).is_ok();
     // A limit that cannot be raised is not asked for again at each descriptor.
     let known = if raised { higher } else { u64::MAX };
     SOFT.store(known, Ordering::Relaxed);

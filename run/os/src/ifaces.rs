@@ -6,6 +6,8 @@ use nix::ifaddrs::{getifaddrs, InterfaceAddress};
 use nix::net::if_::InterfaceFlags;
 use nix::sys::socket::SockaddrStorage;
 
+use crate::lowest;
+
 /// A network interface and its addresses.
 #[derive(Clone, Debug)]
 pub struct Interface {
@@ -26,7 +28,7 @@ pub struct Interface {
 /// The machine's interfaces, in the kernel's order; none where the kernel does not say.
 pub fn interfaces() -> Vec<Interface> {
     let mut found: Vec<Interface> = Vec::new();
-    for entry in getifaddrs().into_iter().flatten() {
+    for entry in lowest::ours(getifaddrs).into_iter().flatten() {
         let index = position_of(&mut found, &entry);
         if let Some(address) = entry.address {
             note_address(&mut found[index], &address);

@@ -19,6 +19,7 @@
 //! | [`guarded`] | descriptors of ours that the program may close |
 //! | [`lock`] | locks that handlers, forks and other processes cannot hang |
 //! | [`local`] | how two processes of a machine find each other and hand on a descriptor |
+//! | [`lowest`] | the lowest free number of a descriptor, which programs count on |
 //! | [`lists`] | what one send or receive moves: borrowed octets and registered memory |
 //! | [`mem`] | registered memory: guarded copies |
 //! | [`pages`] | memory straight from the kernel |
@@ -66,6 +67,7 @@ pub mod io_uring;
 pub mod lists;
 pub mod local;
 pub mod lock;
+pub mod lowest;
 pub mod mappings;
 pub mod mem;
 pub mod net;

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::{process, sched, stack};
+use crate::{descriptors, process, sched, stack};
 
 /// How long a thread that has begun is waited for: the caller may hold what it needs, as in a signal handler.
 const ENDS_WITHIN: Duration = Duration::from_millis(100);
@@ -46,6 +46,7 @@ impl OwnThread {
         stack_octets: usize,
         run: impl FnOnce() + Send + 'static,
     ) -> bool {
+        descriptors::prepare();
         self.number.store(STARTING, Ordering::Relaxed);
         self.process.store(process::id(), Ordering::Release);
         let started = sched::without_signals(|| {

@@ -49,12 +49,13 @@ impl Listener {
     /// Descriptors or memory are short.
     pub fn accept(&self) -> io::Result<Option<Packets>> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        match net::accept_with(&self.fd, flags) {
-            Ok(fd) => Ok(Some(Packets {
-                fd: descriptors::apart(fd),
-            })),
-            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
-            Err(error) => Err(error.into()),
+        let error = match descriptors::open_apart(|| net::accept_with(&self.fd, flags)) {
+            Ok(fd) => return Ok(Some(Packets { fd })),
+            Err(error) => error,
+        };
+        match Errno::from_io_error(&error) {
+            Some(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
+            _ => Err(error),
         }
     }
 }

@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
 use crate::descriptors;
+use crate::lowest;
 use crate::private::Private;
 use crate::sys;
 
@@ -36,6 +37,10 @@ impl PacketInterface {
     /// # Errors
     /// `ENODEV`: there is none of this name in this network namespace; or no descriptor is left.
     pub fn find(name: &str) -> io::Result<PacketInterface> {
+        lowest::ours(|| PacketInterface::look_up(name))
+    }
+
+    fn look_up(name: &str) -> io::Result<PacketInterface> {
         let flags = SocketFlags::CLOEXEC;
         let open = || net::socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None);
         let socket = Private::from(descriptors::open(open)?);

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
 use weft_os::dgram::{self, get_int};
+use weft_os::lowest;
 
 use super::{Service, TICK};
 use crate::offload::now;
@@ -79,7 +80,7 @@ fn give_edge(fd: RawFd) {
 
 /// Octets that may be asked for (net.core.wmem_max). One that has more has been given it by privilege.
 fn most_allowed() -> i32 {
-    let said = std::fs::read_to_string("/proc/sys/net/core/wmem_max");
+    let said = lowest::read_to_string("/proc/sys/net/core/wmem_max");
     said.ok()
         .and_then(|said| said.trim().parse().ok())
         .unwrap_or(0)
