@@ -247,6 +247,8 @@ impl Sockets for Streams {
         if let Some(rsockets) = &self.rsockets {
             rsockets.forget(number);
         }
+        // The thread has nothing to do for whoever has the number next.
+        self.waiting.remove(number);
         self.records.give_back(number);
     }
 

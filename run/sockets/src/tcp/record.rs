@@ -254,6 +254,15 @@ impl Record {
         self.slot.store(word, Ordering::Release);
     }
 
+    /// Gives it its slot, or none, where it was not known; whether that is so: another thread may have been first.
+    pub(super) fn enter_first(&self, slot: Option<u32>) -> bool {
+        let word = slot.map_or(0, |slot| slot + 1);
+        let is_first = |known: u32| [NOT_LOOKED_UP, NO_ROOM].contains(&known).then_some(word);
+        self.slot
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, is_first)
+            .is_ok()
+    }
+
     /// Whether it was accepted where there was no room for another connection over DDP, and its peer may ask for one
     /// yet.
     #[inline]
@@ -261,8 +270,11 @@ impl Record {
         self.slot.load(Ordering::Acquire) == NO_ROOM
     }
 
-    pub(super) fn set_lacks_room(&self) {
-        self.slot.store(NO_ROOM, Ordering::Release);
+    /// There is none; false where another thread found some.
+    pub(super) fn set_lacks_room(&self) -> bool {
+        self.slot
+            .compare_exchange(NOT_LOOKED_UP, NO_ROOM, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
     }
 
     /// Whether this process is known to use the connection.

@@ -26,28 +26,47 @@ impl Streams {
         }
     }
 
-    /// Gives the connection of this record, whose socket is `fd`, a slot; whether there was one.
+    /// Gives the connection of this record, whose socket is `fd` and which is being connected, a slot; whether there
+    /// was one.
     pub(super) fn take_slot(&self, record: &Record, fd: i32, state: ddp::State) -> bool {
-        let (slots, inode) = (self.slots.as_ref(), record.references.inode());
-        let slot = slots.and_then(|slots| slots.take(state, inode, self.crc, stream::network(fd)));
-        self.set_slot(record, slot);
-        let slot = slot.and_then(|slot| slots?.get(slot));
-        if let Some(slot) = slot {
-            slot.set_map_entries(self.map_entries(record));
-        }
+        let slot = self.new_slot(record, fd, state);
+        self.enter_slot(record, slot, |slot| {
+            record.set_slot(slot);
+            true
+        });
         slot.is_some()
     }
 
-    fn set_slot(&self, record: &Record, slot: Option<u32>) {
-        self.connections
-            .fetch_add(u32::from(slot.is_some()), Ordering::Relaxed);
+    /// A slot for the socket `fd` of this record, which does not have it yet.
+    fn new_slot(&self, record: &Record, fd: i32, state: ddp::State) -> Option<u32> {
+        let slots = self.slots.as_ref()?;
+        let inode = record.references.inode();
+        let number = slots.take(state, inode, self.crc, stream::network(fd))?;
+        if let Some(slot) = slots.get(number) {
+            slot.set_map_entries(self.map_entries(record));
+        }
+        Some(number)
+    }
+
+    /// `enter` gives the record this slot, if it may have it; whether it has.
+    fn enter_slot(
+        &self,
+        record: &Record,
+        slot: Option<u32>,
+        enter: impl FnOnce(Option<u32>) -> bool,
+    ) -> bool {
         let before = forking::before();
         record.set_used_here();
-        record.set_slot(slot);
+        if !enter(slot) {
+            return false;
+        }
+        self.connections
+            .fetch_add(u32::from(slot.is_some()), Ordering::Relaxed);
         // A thread that forks has marked what had a slot before.
         if let (Some(slots), Some(slot), true) = (self.slots, slot, before.may_have_child()) {
             slots.share(slot);
         }
+        true
     }
 
     /// The connection over DDP behind `fd`, if it is one.
@@ -55,6 +74,8 @@ impl Streams {
     pub fn connection(&self, record: &Record, fd: i32) -> Option<Connection<'static>> {
         let slot = match record.slot() {
             Ok(slot) => slot?,
+            // The program's own call looks, with the descriptor.
+            Err(_) if fd < 0 => return None,
             Err(_) => self.look_up(record, fd)?,
         };
         let maps = self.mapped.as_ref().and_then(|mapped| mapped.of(slot));
@@ -104,7 +125,7 @@ impl Streams {
         if fd < 0 {
             return;
         }
-        if !record.lacks_room() {
+        if record.set_lacks_room() {
             let standing = Standing {
                 state: State::Tcp,
                 reason: Reason::NoRoom,
@@ -118,10 +139,9 @@ impl Streams {
                     ddp::SLOTS_MAX
                 );
             }
-            record.set_lacks_room();
         }
-        if ddp::begins_with(fd) != Beginning::Nothing {
-            record.set_slot(None);
+        if record.lacks_room() && ddp::begins_with(fd) != Beginning::Nothing {
+            record.enter_first(None);
         }
     }
 
@@ -133,18 +153,12 @@ impl Streams {
         // forked: a second one would be of the same socket.
         let is_its_own = record.is_used_here();
         if is_its_own && (standing.state == State::Ddp || lacks_room) {
-            if lacks_room || !self.take_slot(record, fd, ddp::State::Accepted) {
-                self.go_without_room(record, fd);
-                return None;
-            }
-            let slot = record.slot().ok()?;
-            if standing.mode == Some(Mode::Prefer) {
-                self.slots.as_ref()?.get(slot?)?.set_prefers();
-            }
-            return slot;
+            return self.look_up_accepted(record, fd, standing, lacks_room);
         }
         let found = self.slots.as_ref()?.find(record.references.inode());
-        self.set_slot(record, found);
+        if !self.enter_slot(record, found, |slot| record.enter_first(slot)) {
+            return record.slot().ok().flatten();
+        }
         if found.is_some() {
             record.set_standing(Standing {
                 mode: Some(Mode::Require),
@@ -153,6 +167,34 @@ impl Streams {
             });
         }
         found
+    }
+
+    /// Gives a socket that was accepted a slot.
+    fn look_up_accepted(
+        &self,
+        record: &Record,
+        fd: i32,
+        standing: Standing,
+        lacks_room: bool,
+    ) -> Option<u32> {
+        let taken = match lacks_room {
+            true => None,
+            false => self.new_slot(record, fd, ddp::State::Accepted),
+        };
+        let (Some(number), Some(slots)) = (taken, self.slots) else {
+            self.go_without_room(record, fd);
+            return record.slot().ok().flatten();
+        };
+        if standing.mode == Some(Mode::Prefer) {
+            slots.get(number)?.set_prefers();
+        }
+        // One thread of a program may make the first receive while another makes the first send. With a slot each, one
+        // would take the Request and the other what follows it for octets of the program's.
+        if !self.enter_slot(record, taken, |slot| record.enter_first(slot)) {
+            slots.leave(number, record.references.inode());
+            return record.slot().ok().flatten();
+        }
+        taken
     }
 
     /// Whether the connection was to be DDP, and its other end is not Weft.
@@ -350,6 +392,35 @@ mod tests {
         while look(&server) {}
         assert!(server.read(&mut octets).is_err(), "nothing of the Request");
         assert!(client.read_to_end(&mut Vec::new()).is_err());
+    }
+
+    #[test]
+    fn threads_that_look_at_a_connection_first_have_one_slot() {
+        let _alone = alone();
+        let (stack, listener) = (stack(), TcpListener::bind("127.0.0.1:0").unwrap());
+        let streams = &stack.kinds().streams;
+        let slots = streams.slots.unwrap();
+        for _ in 0..200 {
+            let taken = slots.taken();
+            let (_client, server) = accepted(stack, &listener);
+            let record = record_of(stack, &server);
+            // Our own threads have no descriptor of a socket that is none of theirs to look at.
+            assert!(streams.connection(record, -1).is_none());
+            assert_eq!(slots.taken(), taken);
+            let first = std::sync::Barrier::new(2);
+            let look = || {
+                first.wait();
+                let connection = streams.connection(record, server.as_raw_fd());
+                std::ptr::from_ref(connection.unwrap().slot()).addr()
+            };
+            let seen = std::thread::scope(|scope| {
+                let looks = [(); 2].map(|()| scope.spawn(look));
+                looks.map(|one| one.join().unwrap())
+            });
+            assert_eq!(seen[0], seen[1]);
+            assert_eq!(slots.taken(), taken + 1);
+            forget(stack, &server);
+        }
     }
 
     #[test]
