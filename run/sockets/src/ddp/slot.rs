@@ -1,5 +1,7 @@
 //! What a connection is, in memory that all processes of a family share.
 
+mod options;
+
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use weft_os::shared::{self, Shared};
@@ -36,9 +38,9 @@ pub struct Slot {
     since: AtomicU32,
     /// The process that has the connection, as long as it has; 0 where those have it that it was shared with.
     owner: AtomicU32,
-    /// Octets of the stream that make the socket readable, as the program set it; 0 for one.
+    /// Octets of the stream that make the socket readable, as the program set it; 0 where that is not known yet.
     low_water: AtomicU32,
-    /// What the program set `TCP_NODELAY` to.
+    /// What the program set `TCP_NODELAY` to: see `options`; 0 where that is not known yet.
     no_delay: AtomicU32,
     /// A message has to come that is all there may be.
     owes_message: AtomicU32,
@@ -130,15 +132,6 @@ impl Slot {
         self.receives_no_more.store(1, Ordering::Release);
     }
 
-    /// Octets of the stream that make the socket readable (`SO_RCVLOWAT`).
-    pub fn low_water(&self) -> usize {
-        self.low_water.load(Ordering::Relaxed).max(1) as usize
-    }
-
-    pub(super) fn set_low_water(&self, octets: u32) {
-        self.low_water.store(octets, Ordering::Relaxed);
-    }
-
     pub(super) fn has_crc(&self) -> bool {
         self.has_crc.load(Ordering::Relaxed) != 0
     }
@@ -208,16 +201,6 @@ impl Slot {
     /// Whether this end wants FPDUs to have a CRC, which the start asks for.
     pub fn set_wants_crc(&self, crc: bool) {
         self.wants_crc.store(crc.into(), Ordering::Relaxed);
-    }
-
-    /// Whether the program has set `TCP_NODELAY`.
-    pub fn no_delay(&self) -> bool {
-        self.no_delay.load(Ordering::Relaxed) != 0
-    }
-
-    /// It does so now, or no longer. Every FPDU leaves at once all the same.
-    pub fn set_no_delay(&self, no_delay: bool) {
-        self.no_delay.store(no_delay.into(), Ordering::Relaxed);
     }
 
     #[inline]

@@ -20,7 +20,7 @@ use crate::Errno;
 /// right for an RNIC, and the kernel's siw takes any.
 const MULPDU: usize = 64_768;
 /// Octets of the longest MPA frame.
-const FRAME_MAX: usize = 20 + 512;
+pub(super) const FRAME_MAX: usize = 20 + 512;
 
 /// How long the rest of a Request or a Reply is waited for, once its beginning is there, in milliseconds: a peer may
 /// send it in parts, and one of them may be lost and sent again.
@@ -62,7 +62,7 @@ impl Connection<'_> {
             self.slot.set_goes_plain();
             return Ok(());
         }
-        let own = self.begin(&mut receiving);
+        let own = self.prepare(&mut receiving);
         // The Reply is none of the program's: it is to wake nobody.
         let more_than_a_reply = start::START_LEN as i32 + SHORTEST_WRITE as i32;
         let _ = set_int(
@@ -71,9 +71,10 @@ impl Connection<'_> {
             libc::SO_RCVLOWAT,
             more_than_a_reply,
         );
-        self.slot.set_state(State::Asked);
         let request = start::request(&own, self.slot.wants_crc());
-        self.say(&request)
+        self.say(&request)?;
+        self.slot.set_state(State::Asked);
+        Ok(())
     }
 
     /// Begins the stream at the end that accepted.
@@ -85,19 +86,24 @@ impl Connection<'_> {
         if !matches!(self.slot.state(), State::Free | State::Accepted) {
             return Ok(());
         }
-        self.begin(&mut receiving);
+        self.prepare(&mut receiving);
         self.slot.set_state(State::Answering);
         Ok(())
     }
 
-    fn begin(&self, receiving: &mut HeldReceiving<'_>) -> ConnectionData {
+    fn prepare(&self, receiving: &mut HeldReceiving<'_>) -> ConnectionData {
+        // Where somebody died in the start the kernel has options of ours already.
         let get = |level, option| get_int(self.fd, level, option);
-        let no_delay = get(libc::IPPROTO_TCP, libc::TCP_NODELAY);
-        self.slot
-            .set_no_delay(no_delay.is_ok_and(|value| value != 0));
-        let low_water = get(libc::SOL_SOCKET, libc::SO_RCVLOWAT);
-        self.slot
-            .set_low_water(low_water.map_or(1, |octets| octets.max(1).cast_unsigned()));
+        if !self.slot.knows_no_delay() {
+            let no_delay = get(libc::IPPROTO_TCP, libc::TCP_NODELAY);
+            self.slot
+                .set_no_delay(no_delay.is_ok_and(|value| value != 0));
+        }
+        if !self.slot.knows_low_water() {
+            let low_water = get(libc::SOL_SOCKET, libc::SO_RCVLOWAT);
+            self.slot
+                .set_low_water(low_water.map_or(1, |octets| octets.max(1).cast_unsigned()));
+        }
         // The first FPDU would make the second wait for its acknowledgement (RFC 1122 section 4.2.3.4).
         let _ = set_int(self.fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1);
         let (one, other) = (weft_os::random_u64(), weft_os::random_u64());
@@ -225,25 +231,23 @@ impl Connection<'_> {
         };
         // Before anything is taken: a handler amid a send of its own thread does not get it, and comes again.
         let mut sending = self.take_sending()?;
-        self.take_seen(len)?;
-        self.open(receiving, &mut sending, &agreed)?;
+        self.open(receiving, &mut sending, &agreed, len)?;
+        let (by_read, by_write);
         let octets = match agreed.ready_to_receive {
             Some(Rtr::Read) => {
-                let octets = frame::ready_to_receive_by_read(agreed.crc);
-                self.say(&octets)?;
-                octets.len()
+                by_read = frame::ready_to_receive_by_read(agreed.crc);
+                &by_read[..]
             }
             _ => {
-                let octets = frame::ready_to_receive(agreed.crc);
-                self.say(&octets)?;
-                octets.len()
+                by_write = frame::ready_to_receive(agreed.crc);
+                &by_write[..]
             }
         };
-        sending.count_framing(octets);
+        self.begin(receiving, &mut sending, octets, State::Asked, State::Open)?;
+        self.take_seen(len)?;
         if !agreed.peer.weft {
             self.slot.begin_probing();
         }
-        self.begin_from(State::Asked, State::Open);
         self.send_kept(&mut sending)?;
         Ok(Settled::Open)
     }
@@ -276,20 +280,26 @@ impl Connection<'_> {
         };
         // Likewise.
         let mut sending = self.take_sending()?;
-        self.take_seen(request.len)?;
         let (reply, len, agreed) = request.accept(&self.own_data(&receiving.beside().own), crc);
-        self.open(receiving, &mut sending, &agreed)?;
+        self.open(receiving, &mut sending, &agreed, request.len)?;
         receiving.awaits_first = 1;
+        let next = match agreed.peer.weft {
+            true => State::Open,
+            false => State::Listening,
+        };
+        self.begin(
+            receiving,
+            &mut sending,
+            &reply[..len],
+            State::Answering,
+            next,
+        )?;
+        self.take_seen(request.len)?;
         if let Some(discovery) = self.discovery {
             discovery.request_came(self.fd);
         }
-        self.say(&reply[..len])?;
-        sending.count_framing(len);
         if agreed.peer.weft {
-            self.begin_from(State::Answering, State::Open);
             self.send_kept(&mut sending)?;
-        } else {
-            self.begin_from(State::Answering, State::Listening);
         }
         Ok(Settled::Open)
     }
@@ -307,16 +317,31 @@ impl Connection<'_> {
         true
     }
 
-    fn begin_from(&self, from: State, to: State) {
+    /// Says this end's last word of the start. All that is agreed holds before: who is killed as it leaves, or before
+    /// the peer's is taken, leaves a connection that goes on ([`Connection::take_receiving`]).
+    fn begin(
+        &self,
+        receiving: &mut HeldReceiving<'_>,
+        sending: &mut HeldSending<'_>,
+        octets: &[u8],
+        from: State,
+        to: State,
+    ) -> Result<(), Errno> {
+        sending.count_framing(octets.len());
+        sending.commit();
+        receiving.commit();
         self.slot.advance(from, to);
         BEGUN.fetch_add(1, Ordering::Relaxed);
+        self.say(octets)
     }
 
+    /// Sets both directions to what is agreed. `seen`: octets of the peer's start, which are still to be taken.
     fn open(
         &self,
         receiving: &mut HeldReceiving<'_>,
         sending: &mut HeldSending<'_>,
         agreed: &Agreed,
+        seen: usize,
     ) -> Result<(), Errno> {
         self.slot.set_has_crc(agreed.crc);
         if agreed.crc {
@@ -327,7 +352,7 @@ impl Connection<'_> {
         receiving.receiver = Receiver::new(&own, &agreed.peer, agreed.crc);
         self.slot.set_foreign(!agreed.peer.weft);
         self.set_mark(receiving);
-        self.begin_counting(receiving, sending)
+        self.begin_counting(receiving, sending, seen)
     }
 
     /// Sends a few octets into a socket that carries none yet, or hardly any.
@@ -345,7 +370,7 @@ impl Connection<'_> {
     }
 
     /// Takes octets that were seen.
-    fn take_seen(&self, octets: usize) -> Result<(), Errno> {
+    pub(super) fn take_seen(&self, octets: usize) -> Result<(), Errno> {
         let mut room = [0; FRAME_MAX];
         let mut receives = Receives::new();
         let has_place = receives.own(&mut room[..octets]);
@@ -367,15 +392,59 @@ impl Numbers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ddp::Slot;
+    use crate::ddp::testing::pair;
+    use crate::ddp::{Received, Slot};
     use crate::discovering::Discovery;
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
+    use weft_os::dgram::ready;
+    use weft_os::testing::{await_child, fork};
+    use weft_os::user::OwnBuffer;
     use weft_settings::DiscoveryPort;
 
     fn connected(listener: &TcpListener) -> (TcpStream, TcpStream) {
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         (client, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn who_died_before_it_took_the_reply_leaves_that_to_the_next() {
+        weft_os::process::watch();
+        weft_os::user::guard_copies();
+        let (slots, sockets) = (Slot::make(2).unwrap(), pair());
+        slots.iter().for_each(Slot::restart_clock);
+        let [client, server] =
+            [0, 1].map(|at| Connection::new(&slots[at], sockets[at].as_raw_fd()));
+        client.ask().unwrap();
+        server.answer().unwrap();
+        assert_eq!(server.settle(), Ok(Settled::Open));
+        assert!(await_child(fork(|| {
+            let mut receiving = client.take_receiving().unwrap();
+            let mut sending = client.take_sending().unwrap();
+            let mut seen = [0; FRAME_MAX];
+            let mut looks = Receives::new();
+            let is_seen = looks.own(&mut seen) && looks.peek(client.fd()) == Ok(start::START_LEN);
+            let (agreed, len) = start::read_reply(&seen, false).unwrap().unwrap();
+            client
+                .open(&mut receiving, &mut sending, &agreed, len)
+                .unwrap();
+            let octets = frame::ready_to_receive(false);
+            let (from, to) = (State::Asked, State::Open);
+            client
+                .begin(&mut receiving, &mut sending, &octets, from, to)
+                .unwrap();
+            std::mem::forget((receiving, sending));
+            is_seen
+        })));
+        assert_eq!(client.settle(), Ok(Settled::Open));
+        for (from, to) in [(&client, &server), (&server, &client)] {
+            let mut octets = [7; 50];
+            let sent = from.send(&OwnBuffer::from(&mut octets[..]), 0, 0);
+            assert_eq!(sent, Ok(50));
+            ready(to.fd(), libc::POLLIN, 1000);
+            let received = to.receive(&OwnBuffer::from(&mut octets[..]), 0);
+            assert_eq!(received, Ok(Received::Octets(50)));
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use super::directions::{shut_down, Held, HeldReceiving, HeldSending};
 use super::sending::FRAMES_MAX;
 use super::slot::{State, PAYLOAD_MAX};
 use super::spans::FRAMING_MAX;
+use super::starting::FRAME_MAX;
 use super::Connection;
 use crate::Errno;
 
@@ -64,14 +65,17 @@ impl Connection<'_> {
         }
     }
 
-    /// From now on what the socket takes and gives is counted: it has carried so much.
+    /// From now on what the socket takes and gives is counted: it has carried so much, but for the octets that are
+    /// still to be taken of the start.
     pub(super) fn begin_counting(
         &self,
         receiving: &mut HeldReceiving<'_>,
         sending: &mut HeldSending<'_>,
+        start: usize,
     ) -> Result<(), Errno> {
         if let Some(counts) = self.counts()? {
-            (receiving.beside().base, receiving.beside().is_counted) = (counts.received, 1);
+            let base = counts.received.wrapping_add(start as u32);
+            (receiving.beside().base, receiving.beside().is_counted) = (base, 1);
             (sending.beside().base, sending.beside().is_counted) = (counts.sent, 1);
         }
         Ok(())
@@ -81,10 +85,32 @@ impl Connection<'_> {
         stream::counts(self.fd).map_err(|errno| self.failed(errno))
     }
 
+    /// Whether the start stands as its state says, nothing of the peer's having been taken: it goes on as if nobody had
+    /// died.
+    fn has_taken_nothing_of_the_start(&self, counts: &stream::Counts) -> bool {
+        let state = self.slot.state();
+        // The kernel counts the SYN as an octet sent.
+        let (has_said, has_taken) = (counts.sent > 1, counts.received > 0);
+        match state {
+            _ if has_taken => false,
+            State::Connecting if has_said && !self.slot.goes_plain() => {
+                // Its Request has left, and it died before it noted that.
+                self.slot.advance(state, State::Asked)
+            }
+            State::Asked => has_said,
+            State::Connecting | State::Accepted | State::Answering => !has_said,
+            _ => false,
+        }
+    }
+
     fn finish_sending(&self, sending: &mut HeldSending<'_>) -> Result<(), Errno> {
         let is_open = matches!(self.slot.state(), State::Open | State::Listening);
         let is_counted = is_open && sending.beside().is_counted != 0;
-        let Some(counts) = self.counts()?.filter(|_| is_counted) else {
+        let counts = self.counts()?;
+        if counts.is_some_and(|counts| self.has_taken_nothing_of_the_start(&counts)) {
+            return Ok(());
+        }
+        let Some(counts) = counts.filter(|_| is_counted) else {
             return Err(self.break_off(&DIED));
         };
         let before = sending.wire.wrapping_sub(sending.rest_len);
@@ -105,6 +131,10 @@ impl Connection<'_> {
             sending.rest_len -= taken as u32;
             if sending.rest_len == 0 {
                 sending.rest_at = 0;
+            }
+            // It died as its last word of the start left.
+            if sending.early > 0 {
+                self.send_kept(sending)?;
             }
             return Ok(());
         }
@@ -127,9 +157,19 @@ impl Connection<'_> {
     fn finish_receiving(&self, receiving: &mut HeldReceiving<'_>) -> Result<(), Errno> {
         let is_open = matches!(self.slot.state(), State::Open | State::Listening);
         let is_counted = is_open && receiving.beside().is_counted != 0;
-        let Some(counts) = self.counts()?.filter(|_| is_counted) else {
+        let counts = self.counts()?;
+        if counts.is_some_and(|counts| self.has_taken_nothing_of_the_start(&counts)) {
+            return Ok(());
+        }
+        let Some(counts) = counts.filter(|_| is_counted) else {
             return Err(self.break_off(&DIED));
         };
+        let of_start = receiving.beside().base.wrapping_sub(counts.received) as usize;
+        if (1..=FRAME_MAX).contains(&of_start) {
+            // It died before it took the peer's part of the start, and has said its own, or else this fails.
+            drop(self.take_sending()?);
+            return self.take_seen(of_start);
+        }
         let taken = counts
             .received
             .wrapping_sub(receiving.beside().base)
@@ -164,8 +204,9 @@ mod tests {
     use super::super::receiving::Steps;
     use super::super::spans::Spans;
     use super::super::testing::{open, pair, pair_of};
-    use super::super::{Received, Slot};
+    use super::super::{Received, Settled, Slot};
     use super::*;
+    use std::os::fd::AsRawFd;
     use weft_os::dgram::{get_int, ready, set_int};
     use weft_os::testing::{await_child, fork, halt, killed_after};
     use weft_os::user::OwnBuffer;
@@ -407,6 +448,105 @@ mod tests {
                     None => return println!("nobody may trace a child here: not tested"),
                 }
             }
+        }
+    }
+
+    /// A part of the start, by one of the ends, the client first.
+    type Part = fn(&[Connection<'_>; 2]) -> bool;
+
+    fn asks([client, _]: &[Connection<'_>; 2]) -> bool {
+        client.ask().is_ok()
+    }
+
+    fn answers([_, server]: &[Connection<'_>; 2]) -> bool {
+        server.answer().is_ok() && server.settle() == Ok(Settled::Open)
+    }
+
+    fn hears([client, _]: &[Connection<'_>; 2]) -> bool {
+        client.settle() == Ok(Settled::Open)
+    }
+
+    fn settle(ends: &[Connection<'_>; 2], case: &str) -> Result<(), Errno> {
+        ends[0].ask()?;
+        ends[1].answer()?;
+        for end in [&ends[1], &ends[0], &ends[1]] {
+            while end.settle()? != Settled::Open {
+                // A Reply is to wake nobody.
+                ready(end.fd(), libc::POLLIN, 1);
+                // The server's program receives.
+                if ends[1].slot().is_open() {
+                    ends[1].look()?;
+                }
+                let states = ends.map(|end| end.slot().state());
+                assert!(end.slot().age_ms() < 2000, "{states:?}, {case}");
+            }
+        }
+        Ok(())
+    }
+
+    /// But for a few instructions, between that it holds what is agreed and that it says so.
+    #[test]
+    fn who_died_in_the_start_leaves_a_connection_that_begins() {
+        const BROKEN_MAX: usize = 1;
+        weft_os::process::watch();
+        weft_os::user::guard_copies();
+        let parts: [Part; 3] = [asks, answers, hears];
+        for (number, crc) in (0..3).flat_map(|number| [(number, false), (number, true)]) {
+            let mut broken = 0;
+            for instructions in instructions().step_by(2) {
+                let (slots, sockets) = (Slot::make(2).unwrap(), pair());
+                slots[0].begin(State::Connecting, crc, None);
+                slots[1].begin(State::Accepted, crc, None);
+                let ends = [0, 1].map(|at| Connection::new(&slots[at], sockets[at].as_raw_fd()));
+                for part in &parts[..number] {
+                    assert!(part(&ends));
+                }
+                let mut early = *b"early";
+                let kept = match number {
+                    0 => 0,
+                    _ => ends[0]
+                        .send(&OwnBuffer::from(&mut early[..]), 0, 0)
+                        .unwrap(),
+                };
+                let was_killed = killed_after(instructions, || {
+                    halt();
+                    parts[number](&ends)
+                });
+                let case = format!("part {number}, {instructions} instructions, crc {crc}");
+                match settle(&ends, &case) {
+                    Ok(()) => {}
+                    Err(_) if was_killed == Some(true) => {
+                        broken += 1;
+                        continue;
+                    }
+                    Err(errno) => panic!("{case}: {errno}"),
+                }
+                for (from, to, expected) in [(0, 1, kept + 37), (1, 0, 37)] {
+                    let mut octets = [7; 37];
+                    let sent = ends[from].send(&OwnBuffer::from(&mut octets[..]), 0, 0);
+                    assert_eq!(sent, Ok(37), "{case}");
+                    let mut came = Vec::new();
+                    while came.len() < expected {
+                        assert_ne!(
+                            ready(ends[to].fd(), libc::POLLIN, 1000),
+                            0,
+                            "{case}: {came:?}"
+                        );
+                        came.extend(receive_all(&ends[to]));
+                    }
+                    assert_eq!(
+                        came,
+                        [&early[..expected - 37], &octets[..]].concat(),
+                        "{case}"
+                    );
+                }
+                match was_killed {
+                    Some(true) => {}
+                    Some(false) => break,
+                    None => return println!("nobody may trace a child here: not tested"),
+                }
+            }
+            assert!(broken <= BROKEN_MAX, "part {number}, crc {crc}: {broken}");
         }
     }
 
