@@ -244,7 +244,7 @@ impl Connection<'_> {
             }
         };
         self.begin(receiving, &mut sending, octets, State::Asked, State::Open)?;
-        self.take_seen(len)?;
+        self.take_start(receiving, len)?;
         if !agreed.peer.weft {
             self.slot.begin_probing();
         }
@@ -294,7 +294,7 @@ impl Connection<'_> {
             State::Answering,
             next,
         )?;
-        self.take_seen(request.len)?;
+        self.take_start(receiving, request.len)?;
         if let Some(discovery) = self.discovery {
             discovery.request_came(self.fd);
         }
@@ -351,7 +351,6 @@ impl Connection<'_> {
         let own = self.own_data(&receiving.beside().own);
         receiving.receiver = Receiver::new(&own, &agreed.peer, agreed.crc);
         self.slot.set_foreign(!agreed.peer.weft);
-        self.set_mark(receiving);
         self.begin_counting(receiving, sending, seen)
     }
 
@@ -369,8 +368,20 @@ impl Connection<'_> {
         }
     }
 
+    /// Takes the peer's part of the start, which was seen.
+    pub(super) fn take_start(
+        &self,
+        receiving: &mut HeldReceiving<'_>,
+        octets: usize,
+    ) -> Result<(), Errno> {
+        self.take_seen(octets)?;
+        // Not before: the kernel tells who waits of what is there as the mark sinks.
+        self.tell_mark_again(receiving);
+        Ok(())
+    }
+
     /// Takes octets that were seen.
-    pub(super) fn take_seen(&self, octets: usize) -> Result<(), Errno> {
+    fn take_seen(&self, octets: usize) -> Result<(), Errno> {
         let mut room = [0; FRAME_MAX];
         let mut receives = Receives::new();
         let has_place = receives.own(&mut room[..octets]);

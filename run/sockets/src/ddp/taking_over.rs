@@ -168,7 +168,7 @@ impl Connection<'_> {
         if (1..=FRAME_MAX).contains(&of_start) {
             // It died before it took the peer's part of the start, and has said its own, or else this fails.
             drop(self.take_sending()?);
-            return self.take_seen(of_start);
+            return self.take_start(receiving, of_start);
         }
         let taken = counts
             .received
