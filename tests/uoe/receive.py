@@ -2,13 +2,14 @@
 """A program that knows nothing of Weft: takes numbered datagrams in one of the ways programs wait, and says what came.
 
     receive.py HOW [PORT] [ADDRESS]     HOW: recv, timeout, poll, select, epoll, edge, connected, connected-epoll,
-                                        answer, filtered, scattered, shared, slow, rests
+                                        answer, filtered, scattered, shared, slow, rests, kept, threads
 
 Says "port N", and when a datagram "end" has come a line of JSON: how many came, how many were damaged, twice or out of
 order of their sender, from which addresses, and how many of each sender, fewest first. `connected` and
 `connected-epoll` connect to the first sender, `answer` sends each back, `filtered` has a filter that takes all,
 `scattered` receives into forty buffers, `shared` lets others have its port, `slow` rests after each, `rests` a shorter
-time.
+time. `kept` receives into one buffer, of which nothing may change behind a datagram; of `threads` three receive, among
+which nothing has an order.
 """
 import ctypes
 import json
@@ -17,6 +18,7 @@ import socket
 import struct
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 how, port = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 0
 by_epoll = how in ("epoll", "edge", "connected-epoll")
@@ -36,6 +38,8 @@ if how == "filtered":
     program = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0x40000))
     SO_ATTACH_FILTER = 26
     at.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(program)))
+FILLED = b"\xee" * 3000
+memory = bytearray(FILLED)
 if how == "timeout":
     at.settimeout(0.5)
 if by_epoll:
@@ -58,12 +62,32 @@ def take():
             buffers = [bytearray(7) for _ in range(40)]
             octets, _, _, source = at.recvmsg_into(buffers)
             return b"".join(buffers)[:octets], source
+        if how == "kept":
+            octets, source = at.recvfrom_into(memory)
+            taken = bytes(memory[:octets]) if memory[octets:] == FILLED[octets:] else bytes(7)
+            memory[:] = FILLED
+            return taken, source
         return at.recvfrom(70000)
     except (BlockingIOError, TimeoutError):
         return None
 
 
-is_over = False
+def take_with_others():
+    """Takes datagrams until one says that it is over; gives those, and has the next thread end as well."""
+    taken = []
+    while (one := at.recvfrom(70000))[0] != b"end":
+        taken.append(one)
+    at.sendto(b"end", at.getsockname())
+    return taken
+
+
+is_over = how == "threads"
+if is_over:
+    with ThreadPoolExecutor(3) as pool:
+        taken = sum((each.result() for each in [pool.submit(take_with_others) for _ in range(3)]), [])
+    numbers = {int.from_bytes(octets[:4], "big") for octets, _ in taken}
+    came, disordered, last = len(taken), len(taken) - len(numbers), {source: 0 for _, source in taken}
+    damaged = sum(octets[4:] != bytes([octets[3]]) * (len(octets) - 4) for octets, _ in taken)
 while not is_over:
     wait()
     # After an edge everything is taken; else one datagram for each wait, so that a wrong wake-up blocks for good.

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
+use crate::dgram::NAME_LEN;
 use crate::sys::{self, IoVec};
 use crate::user::UserBuffers;
 
@@ -57,12 +58,17 @@ impl Parts<'_> {
         is_whole
     }
 
-    /// The system call on all parts.
-    fn call(&self, number: i64, fd: i32, flags: i32) -> Result<usize, i32> {
+    fn message(&self) -> libc::msghdr {
         // SAFETY: all-zero is a value of the plain structure.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = self.list.as_ptr().cast_mut().cast();
         message.msg_iovlen = self.count as _;
+        message
+    }
+
+    /// The system call on all parts.
+    fn call(&self, number: i64, fd: i32, flags: i32) -> Result<usize, i32> {
+        let mut message = self.message();
         let addr = std::ptr::from_mut(&mut message) as usize;
         let flags = flags | libc::MSG_DONTWAIT;
         // SAFETY: the message outlives the call. What the parts name is borrowed for `'a`: for writing where the kernel
@@ -155,6 +161,20 @@ impl<'a> Receives<'a> {
     /// The errno of `recvmsg`; nothing was taken then.
     pub fn receive(&mut self, fd: i32) -> Result<usize, i32> {
         self.0.call(libc::SYS_recvmsg, fd, 0)
+    }
+
+    /// The header of a message that is received here, and whose source is written to `name`, for a call that the caller
+    /// makes by another way: one that waits, say. Gives what that gives, and the octets of the name.
+    pub fn with_message<T>(
+        &mut self,
+        name: &mut [u8; NAME_LEN],
+        call: impl FnOnce(*mut libc::msghdr) -> T,
+    ) -> (T, usize) {
+        let mut message = self.0.message();
+        message.msg_name = name.as_mut_ptr().cast();
+        message.msg_namelen = NAME_LEN as u32;
+        let result = call(&mut message);
+        (result, (message.msg_namelen as usize).min(NAME_LEN))
     }
 
     /// Copies what the socket has next and leaves it there; gives how many octets, 0 at the end of the stream.

@@ -4,6 +4,7 @@
 //! in it, and what the thread still has of the former one is known by its number.
 
 mod looks;
+mod takes;
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
@@ -19,6 +20,7 @@ use crate::owned::Owning;
 
 use crate::inlet::Inlet;
 use crate::paths::Paths;
+pub(crate) use looks::Place;
 
 /// Nothing of it goes over carriers.
 const OFF: u32 = 1;
@@ -39,15 +41,6 @@ const INHERITED: u32 = OFF | SHARED;
 /// too: some may be in the queue that it shares.
 const LOOKED_AT: u32 = 1 << 31;
 
-/// Where a datagram waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// In the kernel's queue.
-    Kernel,
-    /// In the one of what came over carriers.
-    Inlet,
-}
-
 /// One socket.
 #[derive(Debug)]
 pub struct Port {
@@ -55,6 +48,8 @@ pub struct Port {
     flags: Marked,
     /// Plain receives under way, and [`LOOKED_AT`].
     receives: Marked,
+    /// Receives that wait in the kernel and take what comes.
+    takes: Marked,
     /// A descriptor of the thread's own.
     fd: Lock<Option<Guarded<Watched>>>,
     paths: Lock<Paths>,
@@ -140,6 +135,7 @@ impl Port {
             life: AtomicU32::new(0),
             flags: Marked::new(OFF),
             receives: Marked::new(0),
+            takes: Marked::new(0),
             fd: Lock::new(None),
             paths: Lock::new(Paths::new()),
             inlet: Lock::new(Inlet::new()),
@@ -162,6 +158,7 @@ impl Port {
         self.owning.begin();
         // What is Weft's own and was sent to who had the socket before may be in its queue.
         self.receives.set(if is_shared { LOOKED_AT } else { 0 });
+        self.takes.set(0);
         self.pending.store(0, Ordering::Relaxed);
         self.note_look(None);
         self.taken_at.store(0, Ordering::Relaxed);

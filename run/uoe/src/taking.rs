@@ -165,6 +165,9 @@ impl Offload {
         let Some(_head) = port.head() else {
             return Head::Other;
         };
+        if port.is_taken_by_another(fd) {
+            return Head::Nothing;
+        }
         let peeked = match dgram::peek(fd, &mut octets, &mut name, &mut []) {
             Ok(peeked) => peeked,
             Err(libc::EAGAIN) => return Head::Nothing,
@@ -210,19 +213,41 @@ impl Offload {
             Err(errno) => return Taken::Failed(errno),
         };
         drop(head);
-        let came = octets
-            .get(..taken.octets)
-            .filter(|came| came.len() == PROOF_LEN);
-        let Some((proof, own)) = came.and_then(|came| self.find_own(port, came)) else {
-            return Taken::Datagram(taken);
+        let came = octets.get(..taken.octets).unwrap_or_default();
+        match self.is_own(port, fd, came, &name[..taken.name]) {
+            true => Taken::Own,
+            false => Taken::Datagram(taken),
+        }
+    }
+
+    /// A receive is about to wait in the kernel's own call, and takes what comes. Not of a socket that another process
+    /// may have too. [`Offload::end_take`] follows, unless its thread is cancelled meanwhile.
+    pub fn begin_take(&self, port: &'static Port) {
+        port.begin_take();
+    }
+
+    /// It is over, and has brought this datagram from `name`, of which the first octets will do. Whether that is one of
+    /// Weft's own: what waits there now may have come over a carrier.
+    pub fn end_take(&self, port: &'static Port, fd: RawFd, came: Option<(&[u8], &[u8])>) -> bool {
+        port.end_take();
+        came.is_some_and(|(octets, name)| self.is_own(port, fd, octets, name))
+    }
+
+    /// Whether a datagram that was taken is one of Weft's own. If so it is dealt with.
+    fn is_own(&self, port: &'static Port, fd: RawFd, octets: &[u8], name: &[u8]) -> bool {
+        if octets.len() != PROOF_LEN {
+            return false;
+        }
+        let Some((proof, own)) = self.find_own(port, octets) else {
+            return false;
         };
-        self.handle_own(port, proof, own, &name[..taken.name]);
+        self.handle_own(port, proof, own, name);
         // Something came over a carrier since the caller looked. The socket stays readable for others who wait for it;
         // to one that is connected its peer sends another bell before long.
         if is_bell(proof, own) && self.has_waiting(port) && !is_connected(fd) {
             self.ring(fd);
         }
-        Taken::Own
+        true
     }
 
     /// What a datagram is, if it is one of Weft's own.

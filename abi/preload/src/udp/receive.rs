@@ -3,7 +3,8 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use libc::{mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
-use weft_os::dgram;
+use weft_os::dgram::{self, NAME_LEN};
+use weft_os::parts::Receives;
 use weft_os::user::UserBuffers;
 use weft_sockets::control;
 use weft_sockets::udp::{Ask, Datagram, Receive, CONTROL_OCTETS};
@@ -12,6 +13,7 @@ use weft_sockets::Errno;
 
 use super::room::Room;
 use super::UdpSocket;
+use crate::calls;
 use crate::edge::{buffers, caught, errno, fail, get, put, put_octets, test_cancel, List};
 use crate::messages::receive_one_by_one;
 use crate::real::Real;
@@ -20,6 +22,18 @@ use crate::timeout::{wait_once, Timeout};
 
 /// Receives that are not about datagrams in the queue.
 const ELSEWHERE: c_int = libc::MSG_ERRQUEUE | libc::MSG_OOB;
+
+/// Octets of a datagram that is taken as it comes which are looked at before the program gets them: more than those of
+/// Weft's own have.
+const FIRST_OCTETS: usize = 64;
+
+/// How a receive has waited.
+enum Waited {
+    /// The call is over, with this result.
+    Over(isize),
+    /// It is to look what is there. `is_empty`: a datagram of no octets, or the end of receiving.
+    Looks { is_empty: bool },
+}
 
 impl UdpSocket {
     /// A receive in the kernel or out of what was coalesced. `real` is the same call of the C library.
@@ -136,9 +150,9 @@ impl UdpSocket {
             if stack.anything_waits() {
                 caught((), || stack.flush_all());
             }
-            match self.wait(timeout) {
-                -1 => return -1,
-                octets => empty_wait = octets == 0,
+            match self.take_or_wait(ask, room, flags, &beside, timeout) {
+                Waited::Over(octets) => return octets,
+                Waited::Looks { is_empty } => empty_wait = is_empty,
             }
         }
         loop {
@@ -165,12 +179,89 @@ impl UdpSocket {
             if empty_wait && dgram::ready(fd, libc::POLLRDHUP, 0) & libc::POLLRDHUP != 0 {
                 return 0;
             }
-            match self.wait(timeout) {
-                -1 => return -1,
-                octets => empty_wait = octets == 0,
-            }
             caught((), || sockets.note_wait(record));
+            match self.take_or_wait(ask, room, flags, &beside, timeout) {
+                Waited::Over(octets) => return octets,
+                Waited::Looks { is_empty } => empty_wait = is_empty,
+            }
         }
+    }
+
+    /// Waits for a datagram, and takes it where that is one call of the kernel's: in the first wait of a receive of the
+    /// usual kind.
+    fn take_or_wait(
+        self,
+        ask: Ask,
+        room: Room<'_>,
+        flags: c_int,
+        beside: &Beside,
+        timeout: &mut Timeout,
+    ) -> Waited {
+        if let (Room::Held(held), false) = (room, ask.stay || timeout.has_begun()) {
+            if let Some(waited) = self.take_as_it_comes(ask, held, flags, beside, timeout) {
+                return waited;
+            }
+        }
+        match self.wait(timeout) {
+            -1 => Waited::Over(-1),
+            octets => Waited::Looks {
+                is_empty: octets == 0,
+            },
+        }
+    }
+
+    /// A receive that waits in the C library's own call. What comes may be Weft's own: the first octets, all of them of
+    /// one of those, do not go to the program's memory before that is known. Nothing where it may not be done so.
+    fn take_as_it_comes(
+        self,
+        ask: Ask,
+        held: &UserBuffers,
+        flags: c_int,
+        beside: &Beside,
+        timeout: &mut Timeout,
+    ) -> Option<Waited> {
+        let UdpSocket { record, fd, .. } = self;
+        let sockets = self.sockets();
+        let (mut first, mut name) = ([0; FIRST_OCTETS], [0; NAME_LEN]);
+        let mut receives = Receives::new();
+        let behind = FIRST_OCTETS.min(ask.room)..ask.room;
+        let has_place = receives.own(&mut first) && receives.user(held, behind);
+        if !has_place || !caught(false, || sockets.begin_take(record)) {
+            return None;
+        }
+        timeout.begin();
+        // SAFETY: the message names this function's memory, and what the program handed over to be written.
+        let call = |message| unsafe { calls::recvmsg(fd, message, libc::MSG_TRUNC) };
+        let (octets, named) = receives.with_message(&mut name, call);
+        let failed = (octets < 0).then(errno);
+        let len = octets.max(0) as usize;
+        let (first, name) = (&first[..len.min(FIRST_OCTETS)], &name[..named]);
+        // One that is longer than that is no datagram of ours, whatever it begins with.
+        let came = failed
+            .is_none()
+            .then_some((if len > FIRST_OCTETS { &[] } else { first }, name));
+        let is_programs = caught(false, || sockets.end_take(record, fd, came));
+        if let Some(errno) = failed {
+            return Some(Waited::Over(fail(errno)));
+        }
+        if !is_programs {
+            return Some(Waited::Looks { is_empty: false });
+        }
+        let fits = len.min(ask.room);
+        let datagram = Datagram {
+            octets: &first[..first.len().min(ask.room)],
+            name,
+            control: &[],
+            result: if ask.whole { len } else { fits },
+            truncated: fits < len,
+        };
+        let delivered = caught(Err(libc::EIO), || {
+            deliver(&datagram, Room::Held(held), flags, beside)
+        });
+        Some(Waited::Over(match delivered {
+            Ok(octets) => octets as isize,
+            Err(errno) => fail(errno),
+        }))
     }
 
     /// Waits for a datagram as the C library's `recv` would: as long as the socket's options say, in all of one call's

@@ -6,7 +6,7 @@ use weft_datagram::batch::QUICK;
 use weft_os::dgram::{self, Peeked, NAME_LEN};
 use weft_os::{pages, process};
 use weft_settings::datagrams::Direction;
-use weft_udp_offload::Taken;
+use weft_udp_offload::{Offload, Taken};
 
 use super::options::may_coalesce;
 use super::receiver::{Ask, Datagram, Queue, Receiver, MEMORY_OCTETS};
@@ -282,6 +282,35 @@ impl Datagrams {
                 return received;
             }
         }
+    }
+
+    /// A receive is about to wait in the kernel's own call and to take what comes there; false where it may not.
+    /// [`Datagrams::end_take`] follows.
+    pub fn begin_take(&self, record: &'static Record) -> bool {
+        let Some(offload) = self.offload.filter(|_| self.takes_heads(record)) else {
+            return false;
+        };
+        // It would meet several datagrams as one.
+        if !record.slot().begin_plain() {
+            return false;
+        }
+        offload.begin_take(&record.port);
+        true
+    }
+
+    /// It is over, and has brought this datagram from `name`, of which the first octets will do. Whether that is the
+    /// program's: it may have been one of Weft's own, and what waits now may have come over a carrier.
+    pub fn end_take(&self, record: &'static Record, fd: i32, came: Option<(&[u8], &[u8])>) -> bool {
+        record.slot().end_plain();
+        let is_own = |offload: &Offload| offload.end_take(&record.port, fd, came);
+        let is_programs = !self.offload.is_some_and(is_own) && came.is_some();
+        if is_programs {
+            self.note_outcome(record, true);
+            if !record.rx_off.load(Ordering::Relaxed) {
+                self.note_receive(record, fd);
+            }
+        }
+        is_programs
     }
 
     /// A receive has found nothing, and has waited.

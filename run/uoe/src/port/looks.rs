@@ -2,7 +2,16 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Place, Port};
+use super::Port;
+
+/// Where a datagram waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In the kernel's queue.
+    Kernel,
+    /// In the one of what came over carriers.
+    Inlet,
+}
 
 impl Port {
     /// The program has looked at the datagram that is next there, or has taken it.

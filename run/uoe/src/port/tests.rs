@@ -68,3 +68,28 @@ fn what_others_may_have_is_known_to_be_shared() {
     port.begin(true, None);
     assert!(port.is_shared());
 }
+
+#[test]
+fn what_comes_is_left_to_a_receive_that_waits_for_it() {
+    use std::os::fd::AsRawFd;
+    let port = port();
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let send = || socket.send_to(b"one", socket.local_addr().unwrap());
+    let is_taken = || port.is_taken_by_another(socket.as_raw_fd());
+    assert!(!is_taken(), "nobody waits");
+    port.begin_take();
+    assert!(is_taken(), "there is nothing that it has not taken");
+    send().unwrap();
+    std::thread::scope(|scope| {
+        let looks = scope.spawn(is_taken);
+        assert_eq!(socket.recv(&mut [0; 8]).unwrap(), 3);
+        assert!(looks.join().unwrap());
+    });
+    // Its thread was cancelled.
+    send().unwrap();
+    assert!(!is_taken() && !is_taken());
+    socket.recv(&mut [0; 8]).unwrap();
+    assert!(!is_taken(), "it is waited for no more");
+    port.end_take();
+    assert!(!is_taken());
+}
