@@ -4,7 +4,7 @@
 //! in it, and what the thread still has of the former one is known by its number.
 
 mod looks;
-mod takes;
+mod receives;
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
@@ -298,37 +298,6 @@ impl Port {
     fn change(&self, set: u32, clear: u32) -> u32 {
         self.flags
             .update(INHERITED, |before| (before | set) & !clear)
-    }
-
-    /// Begins a receive that is the kernel's alone; false where receives are looked at.
-    #[inline]
-    pub fn begin_plain(&self) -> bool {
-        let begun = |before: u32| before + u32::from(before & LOOKED_AT == 0);
-        self.receives.update(LOOKED_AT, begun) & LOOKED_AT == 0
-    }
-
-    /// Ends it.
-    #[inline]
-    pub fn end_plain(&self) {
-        let ended = |before: u32| match before & !LOOKED_AT {
-            // It was begun by the parent of this process.
-            0 => before,
-            _ => before - 1,
-        };
-        self.receives.update(LOOKED_AT, ended);
-    }
-
-    /// Whether receives are looked at.
-    #[inline]
-    pub fn is_looked_at(&self) -> bool {
-        self.receives.get(LOOKED_AT) & LOOKED_AT != 0
-    }
-
-    /// Has receives looked at from now on. Whether none is under way any more that began before: it would hand Weft's
-    /// own datagrams to the program. Who waits in one is out of it with the next datagram.
-    pub(crate) fn look_at(&self) -> bool {
-        let before = self.receives.update(LOOKED_AT, |before| before | LOOKED_AT);
-        before & !LOOKED_AT == 0
     }
 
     /// The thread's name for it.

@@ -1,5 +1,6 @@
 //! UDP sockets, as the hooks see them.
 
+mod deliver;
 mod options;
 mod receive;
 mod room;

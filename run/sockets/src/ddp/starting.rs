@@ -232,16 +232,11 @@ impl Connection<'_> {
         // Before anything is taken: a handler amid a send of its own thread does not get it, and comes again.
         let mut sending = self.take_sending()?;
         self.open(receiving, &mut sending, &agreed, len)?;
-        let (by_read, by_write);
+        let by_read = frame::ready_to_receive_by_read(agreed.crc);
+        let by_write = frame::ready_to_receive(agreed.crc);
         let octets = match agreed.ready_to_receive {
-            Some(Rtr::Read) => {
-                by_read = frame::ready_to_receive_by_read(agreed.crc);
-                &by_read[..]
-            }
-            _ => {
-                by_write = frame::ready_to_receive(agreed.crc);
-                &by_write[..]
-            }
+            Some(Rtr::Read) => &by_read[..],
+            _ => &by_write[..],
         };
         self.begin(receiving, &mut sending, octets, State::Asked, State::Open)?;
         self.take_start(receiving, len)?;
