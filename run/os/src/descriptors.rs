@@ -122,9 +122,9 @@ fn moved_apart(fd: OwnedFd) -> io::Result<Private> {
 
 /// Prepares for descriptors apart, while the program has one thread: as it begins, and before a thread of ours does.
 ///
-/// It notes the limit that the program begins with, and has the kernel's table of descriptors grow. A table that
-/// threads share grows when every one of them has been seen elsewhere (RCU): for ten milliseconds what is to be moved
-/// apart would have the lowest number.
+/// It notes the limit that the program begins with, and has the kernel's table of descriptors grow. Before a table that
+/// threads share grows the kernel waits for a grace period (RCU), some ten milliseconds; all that time a descriptor
+/// that is being moved apart would have the lowest number.
 pub fn prepare() {
     let _ = FIRST.compare_exchange(0, limits().0, Ordering::Relaxed, Ordering::Relaxed);
     let event = || rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC);
@@ -162,14 +162,8 @@ mod tests {
     /// In a process of its own: the limit is the process's.
     #[test]
     fn the_soft_limit_gives_way_and_the_hard_one_does_not() {
-        const HERE: &str = "WEFT_TEST_DESCRIPTORS";
-        if std::env::var_os(HERE).is_none() {
-            let name = "descriptors::tests::the_soft_limit_gives_way_and_the_hard_one_does_not";
-            let status = std::process::Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", name])
-                .env(HERE, "1")
-                .status();
-            assert!(status.unwrap().success());
+        let name = "descriptors::tests::the_soft_limit_gives_way_and_the_hard_one_does_not";
+        if !crate::alone::is_alone(name) {
             return;
         }
         let small = Rlimit {

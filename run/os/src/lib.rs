@@ -46,6 +46,8 @@
 //! Sockets are driven by raw system calls (through `rustix`, or the few lines of [`sys`]), never
 //! by the C library's names: those are what a sockets face interposes. [`as_programs`] alone is meant to be interposed.
 
+#[cfg(test)]
+mod alone;
 pub mod as_programs;
 mod batch;
 pub mod beside;

@@ -1,9 +1,9 @@
-//! The lowest free number, which what is opened gets: a program counts on it.
+//! The numbers of new descriptors: the kernel gives each the lowest that is free, and programs count on that.
 //!
-//! What Weft opens in a program has the lowest free number too, until it is moved apart or closed: for a system call or
-//! three. If the program opened something in this moment, it would get another number than it gets without Weft. So
+//! What Weft opens in a program gets the lowest free number too, and has it until it is moved apart or closed, a few
+//! system calls later. If the program opened something meanwhile, it would get another number than without Weft. So
 //! each waits for the other: [`program`] runs calls of the program's that take or free a number, [`ours`] what takes
-//! one of ours and gives it back.
+//! one for Weft and gives it back.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -113,14 +113,8 @@ mod tests {
     /// The counts and the numbers are the process's, so this one does nothing else.
     #[test]
     fn each_waits_for_the_other_in_a_process_of_its_own() {
-        const HERE: &str = "WEFT_TEST_LOWEST";
-        if std::env::var_os(HERE).is_none() {
-            let name = "lowest::tests::each_waits_for_the_other_in_a_process_of_its_own";
-            let status = std::process::Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", name])
-                .env(HERE, "1")
-                .status();
-            assert!(status.unwrap().success());
+        let name = "lowest::tests::each_waits_for_the_other_in_a_process_of_its_own";
+        if !crate::alone::is_alone(name) {
             return;
         }
         a_program_gets_the_numbers_that_it_counts_on();

@@ -85,9 +85,9 @@ impl Connection<'_> {
         stream::counts(self.fd).map_err(|errno| self.failed(errno))
     }
 
-    /// Whether the start stands as its state says, nothing of the peer's having been taken: it goes on as if nobody had
-    /// died.
-    fn has_taken_nothing_of_the_start(&self, counts: &stream::Counts) -> bool {
+    /// Goes on with the start as if nobody had died, where nothing of the peer's was taken; whether that is so.
+    /// It notes a Request that has left.
+    fn resumes_the_start(&self, counts: &stream::Counts) -> bool {
         let state = self.slot.state();
         // The kernel counts the SYN as an octet sent.
         let (has_said, has_taken) = (counts.sent > 1, counts.received > 0);
@@ -107,7 +107,7 @@ impl Connection<'_> {
         let is_open = matches!(self.slot.state(), State::Open | State::Listening);
         let is_counted = is_open && sending.beside().is_counted != 0;
         let counts = self.counts()?;
-        if counts.is_some_and(|counts| self.has_taken_nothing_of_the_start(&counts)) {
+        if counts.is_some_and(|counts| self.resumes_the_start(&counts)) {
             return Ok(());
         }
         let Some(counts) = counts.filter(|_| is_counted) else {
@@ -158,7 +158,7 @@ impl Connection<'_> {
         let is_open = matches!(self.slot.state(), State::Open | State::Listening);
         let is_counted = is_open && receiving.beside().is_counted != 0;
         let counts = self.counts()?;
-        if counts.is_some_and(|counts| self.has_taken_nothing_of_the_start(&counts)) {
+        if counts.is_some_and(|counts| self.resumes_the_start(&counts)) {
             return Ok(());
         }
         let Some(counts) = counts.filter(|_| is_counted) else {

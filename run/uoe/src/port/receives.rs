@@ -8,8 +8,9 @@ use weft_os::dgram;
 
 use super::{Port, LOOKED_AT};
 
-/// How long what has come is left to a receive that waits for it. One whose thread was cancelled takes nothing.
-const TAKES_WITHIN: Duration = Duration::from_millis(1);
+/// How long what has come is left to a receive that waits for it, whose thread may have to wait for a core. One that
+/// was cancelled takes nothing: it is waited for once.
+const TAKES_WITHIN: Duration = Duration::from_millis(10);
 
 impl Port {
     /// Begins a receive that is the kernel's alone; false where receives are looked at.
