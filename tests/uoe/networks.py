@@ -56,15 +56,28 @@ class Bed:
         self.client.up("eth0", f"{CLIENT}/24")
         self.server.up("eth0", f"{SERVER}/24")
 
-    def begin_translated(self):
-        """The client's address is another one to the server: a box between them changes it both ways."""
+    def begin_around_box(self, seen_as=CLIENT):
+        """A box joins the two machines' networks, and the server sees the client by this address. Returns the box."""
         self.client, box, self.server = (self.namespaces.add(name) for name in ("client", "box", "server"))
         self.namespaces.join(self.client, box, there="in")
         self.namespaces.join(self.server, box, there="out")
         for device in ("in", "out"):
             box.up(device)
-        for machine, address in ((self.client, CLIENT), (self.server, SERVER)):
-            machine.up("eth0", f"{address}/24")
+        # The kernel holds the first datagrams until it knows the neighbour, and may let later ones pass them by then.
+        client_mac, server_mac = "02:00:00:00:00:01", "02:00:00:00:00:02"
+        for machine, own, own_mac, other, other_mac in (
+                (self.client, CLIENT, client_mac, SERVER, server_mac),
+                (self.server, SERVER, server_mac, seen_as, client_mac)):
+            ip("-n", machine.name, "link", "set", "dev", "eth0", "address", own_mac)
+            machine.up("eth0", f"{own}/24")
+            known = ("lladdr", other_mac, "nud", "permanent")
+            ip("-n", machine.name, "neighbour", "replace", other, "dev", "eth0", *known)
+        return box
+
+    def begin_translated(self):
+        """The client's address is another one to the server: a box between them changes it both ways."""
+        box = self.begin_around_box(TRANSLATED)
+        for machine in (self.client, self.server):
             # No frame is longer than the network takes.
             ip("-n", machine.name, "link", "set", "dev", "eth0", "gso_max_segs", 1)
         words = [sys.executable, HERE / "translator.py", "in", "out", CLIENT, TRANSLATED]
@@ -76,18 +89,7 @@ class Bed:
 
     def begin_linked(self, *link):
         """Between the two is a link with these words of `weft link`."""
-        self.client, box, self.server = (self.namespaces.add(name) for name in ("client", "box", "server"))
-        self.namespaces.join(self.client, box, there="in")
-        self.namespaces.join(self.server, box, there="out")
-        for device in ("in", "out"):
-            box.up(device)
-        # The kernel holds the first datagrams until it knows the neighbour, and may let later ones pass them by then.
-        ends = ((self.client, CLIENT, "02:00:00:00:00:01"), (self.server, SERVER, "02:00:00:00:00:02"))
-        for (machine, own, own_mac), (_, there, mac) in zip(ends, reversed(ends)):
-            ip("-n", machine.name, "link", "set", "dev", "eth0", "address", own_mac)
-            machine.up("eth0", f"{own}/24")
-            known = ("lladdr", mac, "nud", "permanent")
-            ip("-n", machine.name, "neighbour", "replace", there, "dev", "eth0", *known)
+        box = self.begin_around_box()
         self.await_line(self.start(box, None, self.weft, "link", "in", "out", *link), "forwarding")
 
     @staticmethod

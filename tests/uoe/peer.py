@@ -10,7 +10,9 @@ import time
 WORD = (1 << 64) - 1
 MIX = 0x243F6A8885A308D3, 0x13198A2E03707345
 GREETING_LEN = 64
-OPEN, PROVE, ACCEPT = 1, 2, 3
+OPEN, PROVE, ACCEPT, REFUSE, RING = 1, 2, 3, 4, 11
+# What a bell has in the place of a mark's number.
+BELL = 0xFFFFFFFF
 
 
 def fold(one, other):
@@ -42,7 +44,7 @@ def end(address, port):
 
 
 def proof(nonce, number=0, challenge=bytes(16)):
-    """A datagram of Weft's own: a proof, or a mark."""
+    """A datagram of Weft's own: a proof, a mark or a bell."""
     return b"WeftUDP\0" + nonce + struct.pack(">I", number) + challenge
 
 
@@ -58,14 +60,15 @@ def connected(address, port, until):
 
 
 class Peer:
-    """A carrier to the process that listens there. `udp` is the socket whose datagrams it says to bring."""
+    """A carrier to the process that listens there. `udp` is the socket whose datagrams it says to bring; `instance` are
+    the eight octets that tell this process from others."""
 
-    def __init__(self, address, port, patience=10):
+    def __init__(self, address, port, patience=10, instance=None):
         self.carrier = connected(address, port, time.monotonic() + patience)
         self.carrier.settimeout(patience)
         self.udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.udp.bind((address, 0))
-        own, instance = os.urandom(16), os.urandom(8)
+        own, instance = os.urandom(16), instance or os.urandom(8)
         self.carrier.sendall(b"WeftUOE\0\1\1" + bytes(6) + instance + bytes(8) + own + bytes(16))
         theirs = self.exactly(GREETING_LEN)[32:48]
         self.key, self.offset = Key(own, theirs), GREETING_LEN
@@ -103,10 +106,14 @@ class Peer:
             if channel == 0 and payload[0] == kind:
                 return payload[1:]
 
-    def open(self, channel, target):
-        """Has a channel to the socket at `target` opened; gives the nonce that marks have."""
+    def ask_for(self, channel, target):
+        """Says that a channel to the socket at `target` is wanted."""
         control = struct.pack(">BH", OPEN, channel) + end(*self.udp.getsockname()) + end(*target) + os.urandom(16)
         self.say(0, control)
+
+    def open(self, channel, target):
+        """Has a channel to the socket at `target` opened; gives the nonce that marks and bells have."""
+        self.ask_for(channel, target)
         nonce = self.hear(PROVE)[2:]
         challenge = os.urandom(16)
         self.udp.sendto(proof(nonce, 0, challenge), target)

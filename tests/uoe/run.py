@@ -6,6 +6,7 @@
 Needs no privilege. Closes with `N passed, N failed, N skipped`.
 """
 import argparse
+import itertools
 import json
 import os
 import re
@@ -23,7 +24,7 @@ import again  # noqa: E402
 from network import free_ports  # noqa: E402
 from process import ESTABLISHED, Failed, Process  # noqa: E402
 
-from peer import Peer, proof  # noqa: E402
+from peer import BELL, REFUSE, RING, Peer, proof  # noqa: E402
 
 RULE = "uoe prefer"
 DISCOVERY_PORT = 23342
@@ -87,6 +88,17 @@ class Bed:
         # Each process of a family says what it has carried.
         each = [tuple(map(int, found)) for found in CARRIED.findall(ended.errors)]
         return ended.output, tuple(map(sum, zip(*each))) if each else (0, 0, 0, 0)
+
+
+def await_connected(port):
+    """Waits until the UDP socket of this port has a peer."""
+    begun = time.monotonic()
+    while time.monotonic() < begun + PATIENCE:
+        rows = [line.split() for line in Path("/proc/net/udp").read_text().splitlines()[1:]]
+        if any(row[3] == ESTABLISHED and int(row[1].partition(":")[2], 16) == port for row in rows):
+            return
+        time.sleep(0.005)
+    raise Failed(f"the socket of port {port} is not connected")
 
 
 def python(script):
@@ -225,6 +237,48 @@ def questions_and_answers_stay_plain(bed):
     _, answered = bed.finish(server)
     # How long a channel takes to open, and who is let run meanwhile, is the scheduler's.
     expect((carried, answered), carried[0] < 1000 and answered[0] < 1000)
+
+
+@case()
+def both_send_at_once(bed):
+    """Each end asks for a connection, and waits in receives that its peer alone can wake."""
+    ports = list(itertools.islice(free_ports(), 2))
+    start = time.monotonic() + 1
+    words = [[own, peer, start, 20000] for own, peer in (ports, reversed(ports))]
+    both = [bed.start(True, *python("at_once.py"), *one) for one in words]
+    for output, carried in [bed.finish(one) for one in both]:
+        came = said(output)
+        expect((came, carried), came["own"] == came["damaged"] == came["disordered"] == 0)
+        expect((came, carried), came["came"] > 5000 and carried[0] > 5000)
+
+
+@case()
+def a_carrier_without_new_channels_wakes_whom_it_has(bed):
+    """Both ends have connected: one carrier takes no more channels, and those that it has stay for long."""
+    receiver = bed.start(True, *python("receive.py"), "connected")
+    target = "127.0.0.1", bed.port(receiver)
+
+    def numbered(number):
+        return number.to_bytes(4, "big") + bytes([number]) * 60
+
+    # Of two that a process connects the one of the lowest instance stays.
+    lowest = bytes(7) + b"\1"
+    with Peer("127.0.0.1", DISCOVERY_PORT, instance=lowest) as peer:
+        peer.udp.sendto(numbered(0), target)
+        # Channels that were asked for before are refused by the connect.
+        await_connected(target[1])
+        nonce = peer.open(1, target)
+        with Peer("127.0.0.1", DISCOVERY_PORT, instance=lowest) as other:
+            # Once this is answered the first one takes no more.
+            other.ask_for(1, target)
+            other.hear(REFUSE)
+            peer.say(1, numbered(1))
+            peer.hear(RING)
+            peer.udp.sendto(proof(nonce, BELL), target)
+            peer.udp.sendto(b"end", target)
+            came, _ = bed.finish(receiver)
+    came = said(came)
+    expect(came, came["came"] == 2 and came["damaged"] == came["disordered"] == 0)
 
 
 @case()
@@ -542,7 +596,7 @@ def play(bed, name):
     try:
         why = CASES[name](bed)
         return "passed", why or ""
-    except (Failed, OSError) as failed:
+    except (Failed, OSError, EOFError) as failed:
         return "failed", f"{failed}"
     finally:
         bed.end()

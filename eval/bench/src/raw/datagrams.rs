@@ -181,8 +181,19 @@ impl Socket {
         self.spin(|| self.socket.send(datagram).map(|_| ()))
     }
 
+    /// A datagram that fills this room.
     fn receive(&self, datagram: &mut [u8]) -> Result<()> {
-        self.spin(|| self.socket.recv(datagram).map(|_| ()))
+        let mut len = 0;
+        self.spin(|| {
+            len = self.socket.recv(datagram)?;
+            Ok(())
+        })?;
+        let whole = datagram.len();
+        ensure!(
+            len == whole,
+            "a datagram of {len} octets came instead of one of {whole}"
+        );
+        Ok(())
     }
 
     /// What is there now.

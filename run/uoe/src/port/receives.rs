@@ -10,7 +10,7 @@ use super::{Port, LOOKED_AT};
 
 /// How long what has come is left to a receive that waits for it, whose thread may have to wait for a core. One that
 /// was cancelled takes nothing: it is waited for once.
-const TAKES_WITHIN: Duration = Duration::from_millis(10);
+const TAKES_WITHIN: Duration = Duration::from_millis(50);
 
 impl Port {
     /// Begins a receive that is the kernel's alone; false where receives are looked at.

@@ -22,6 +22,10 @@ const AGAIN_MIN: Duration = Duration::from_millis(2);
 /// The most.
 const AGAIN_MAX: Duration = Duration::from_secs(1);
 
+/// How long what came for a connected socket waits for a bell of its peer's whose carriers are all gone, before the
+/// socket is sent one by itself: what its peer sends in that moment would be lost.
+const BY_ITSELF_AFTER: Duration = Duration::from_millis(8);
+
 /// So many bells in a row may fail to arrive.
 const UNHEARD_MAX: u32 = 2;
 
@@ -52,7 +56,7 @@ impl Bells {
 impl Service {
     /// Something waits at a socket, and nobody was told. It came on this channel of the carrier of this generation.
     pub(crate) fn ring(&mut self, port: Held, by: (u32, u16)) {
-        let is_heard = self.ring_once(port, by);
+        let is_heard = self.ring_once(port, by, Duration::ZERO);
         let taken = taken(port);
         let (again_at, pause) = (now() + AGAIN_MIN, AGAIN_MIN);
         // Where the program has taken nothing since the last bell that one is of the same row.
@@ -76,21 +80,42 @@ impl Service {
         }
     }
 
-    /// Says whether the bell arrived, as far as that can be seen.
-    fn ring_once(&mut self, port: Held, (generation, channel): (u32, u16)) -> bool {
+    /// Says whether the bell arrived, as far as that can be seen. `pause`: how long it is since the last.
+    fn ring_once(&mut self, port: Held, by: (u32, u16), pause: Duration) -> bool {
         if port.with_fd(is_connected) != Some(true) {
             return self.can_be_woken(port);
         }
         // It hears its peer alone: that is asked for a bell.
-        let mut sides = self.sides.iter_mut();
-        match sides.find(|side| side.generation() == generation && side.is_up()) {
-            Some(side) => {
-                side.ring(channel, now());
+        match self.channel_of_peer(port, by) {
+            Some((at, channel)) => {
+                self.sides[at].ring(channel, now());
                 count(&self.offload.counts.bells);
             }
-            None => drop(port.with_fd(|fd| self.offload.ring_in_place_of_peer(fd))),
+            None if pause >= BY_ITSELF_AFTER => {
+                port.with_fd(|fd| self.offload.ring_in_place_of_peer(fd));
+            }
+            // A carrier may be on its way.
+            None => {}
         }
         true
+    }
+
+    /// A channel of the peer's to the socket: the one that something came by, or another one where that is closed. On a
+    /// carrier that takes no more channels, as both ends have connected, it may be open for long.
+    fn channel_of_peer(&self, port: Held, by: (u32, u16)) -> Option<(usize, u16)> {
+        let sides = self.sides.iter().enumerate();
+        let open = sides.filter(|(_, side)| side.is_heard());
+        let channels = open.flat_map(|(at, side)| {
+            let proven = side.peer_channels.iter();
+            let proven = proven.filter(|(_, channel)| channel.source.is_some());
+            let of_port = proven.filter(move |(_, channel)| channel.port == port);
+            of_port.map(move |(number, _)| (at, *number))
+        });
+        let is_same = |(at, number): &(usize, u16)| (self.sides[*at].generation(), *number) == by;
+        channels
+            .clone()
+            .find(is_same)
+            .or_else(|| channels.clone().next())
     }
 
     /// Rings again where nobody came.
@@ -117,7 +142,8 @@ impl Service {
             }
             bell.pause = (bell.pause * 2).min(AGAIN_MAX);
             bell.again_at = now() + bell.pause;
-            let is_heard = self.ring_once(port, by);
+            let pause = bell.pause;
+            let is_heard = self.ring_once(port, by, pause);
             let bell = &mut self.bells.0[at];
             bell.unheard = if is_heard { 0 } else { bell.unheard + 1 };
             if bell.unheard < UNHEARD_MAX {

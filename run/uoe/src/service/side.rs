@@ -282,11 +282,14 @@ impl Side {
         !self.is_without_udp() && round_trip.is_some_and(|time| time <= WITHIN)
     }
 
+    /// Whether the other end hears what is said, as it does on a carrier that takes no more channels and has some.
+    pub(crate) fn is_heard(&self) -> bool {
+        self.phase == Phase::Up
+    }
+
     /// The other end is asked for a bell.
     pub(crate) fn ring(&mut self, channel: u16, now: Duration) {
-        if self.is_up() {
-            self.carrier.ring(channel, now);
-        }
+        self.carrier.ring(channel, now);
     }
 
     /// Sends what is said first; false if the connection is gone.
