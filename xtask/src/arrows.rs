@@ -58,7 +58,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "abi/rsockets",
         ],
     ),
-    ("eval/bench", &["run/adapter", "run/engine", "run/os"]),
+    ("eval/applications", &["run/os"]),
+    (
+        "eval/bench",
+        &["run/adapter", "run/engine", "run/os", "eval/applications"],
+    ),
     ("eval/link", &["proto/inet"]),
     ("eval/bridge", &["eval/link", "run/os"]),
     (

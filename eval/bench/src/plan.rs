@@ -89,6 +89,9 @@ pub fn workloads(path: PathKind, full: bool, link_rate: LinkRate) -> Vec<Rc<dyn 
     if path == PathKind::Adapter {
         return workload::of_adapter(full, link_rate);
     }
+    if path == PathKind::Cluster {
+        return workload::of_cluster();
+    }
     let verbs = verbs(full)
         .into_iter()
         .map(|verbs| Rc::new(verbs) as Rc<dyn Workload>);

@@ -84,16 +84,23 @@ fn each_name_has_an_answer_or_a_reason() {
 
 #[test]
 fn the_rows_that_it_names_are_there() {
-    let there: BTreeSet<String> = [PathKind::Loopback, PathKind::Veth, PathKind::Adapter]
-        .into_iter()
-        .flat_map(|path| {
-            let workloads = workloads(path, true, Default::default());
-            workloads.into_iter().map(move |workload| match path {
-                PathKind::Adapter => format!("adapter/{}", workload.id()),
-                _ => workload.id(),
-            })
+    let there: BTreeSet<String> = [
+        PathKind::Loopback,
+        PathKind::Veth,
+        PathKind::Adapter,
+        PathKind::Cluster,
+    ]
+    .into_iter()
+    .flat_map(|path| {
+        let workloads = workloads(path, true, Default::default());
+        workloads.into_iter().map(move |workload| match path {
+            PathKind::Adapter | PathKind::Cluster => {
+                format!("{}/{}", path.name(), workload.id())
+            }
+            _ => workload.id(),
         })
-        .collect();
+    })
+    .collect();
     let text = document("papers.md");
     let mut named = 0;
     for row in all(&text) {

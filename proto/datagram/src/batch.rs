@@ -132,6 +132,8 @@ impl Batch {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
     last: u64,
+    /// How long the last call may have taken by itself beyond what a short one takes, nanoseconds.
+    last_took: u64,
     quick: u32,
     /// Calls since an answer came that was waited for.
     since_answer: u32,
@@ -147,22 +149,25 @@ const OWED: u32 = 64;
 /// Calls no further apart than this follow each other quickly, nanoseconds: a few times what a send on its own
 /// takes, and less than a round trip through another thread.
 pub const QUICK: u64 = 20_000;
+/// Nanoseconds that the kernel may take to send an octet of a datagram: to copy it, and to cut long ones into fragments.
+const OCTET: u64 = 3;
 
 impl Pace {
     /// No call yet.
     pub const NEW: Pace = Pace {
         last: 0,
+        last_took: 0,
         quick: 0,
         since_answer: 0,
         owed: 0,
     };
 
-    /// Notes a call at `now`, nanoseconds; gives whether at least `after` before it were quick. With 0 every call
-    /// is a busy one.
+    /// Notes a call at `now`, nanoseconds, that sends a datagram of `len` octets; gives whether at least `after` before
+    /// it were quick. With 0 every call is a busy one.
     #[inline]
-    pub fn note(&mut self, now: u64, after: u32) -> bool {
-        let quick = now.saturating_sub(self.last) <= QUICK;
-        self.last = now;
+    pub fn note(&mut self, now: u64, len: usize, after: u32) -> bool {
+        let quick = now.saturating_sub(self.last) <= QUICK + self.last_took;
+        (self.last, self.last_took) = (now, len as u64 * OCTET);
         self.quick = if quick {
             self.quick.saturating_add(1)
         } else {
@@ -232,7 +237,7 @@ mod tests {
         let mut now = 1_000_000;
         let mut busy = |pace: &mut Pace, gap: u64| {
             now += gap;
-            (pace.note(now, 4), now)
+            (pace.note(now, 0, 4), now)
         };
         for wanted in [false, false, false, false, true, true] {
             assert_eq!(busy(&mut pace, QUICK).0, wanted);
@@ -244,12 +249,28 @@ mod tests {
     }
 
     #[test]
+    fn what_a_long_datagram_takes_is_no_pause() {
+        let mut pace = Pace::NEW;
+        let mut now = 1_000_000;
+        let mut busy = |pace: &mut Pace, gap: u64, len: usize| {
+            now += gap;
+            pace.note(now, len, 4)
+        };
+        let long = 32_768;
+        let gap = QUICK + long as u64 * OCTET;
+        let noted: Vec<bool> = (0..6).map(|_| busy(&mut pace, gap, long)).collect();
+        assert_eq!(noted, [false, false, false, false, false, true]);
+        assert!(busy(&mut pace, gap, 64), "behind a long one");
+        assert!(!busy(&mut pace, gap, 64), "behind a short one");
+    }
+
+    #[test]
     fn questions_that_are_answered_quickly_are_no_burst() {
         let mut pace = Pace::NEW;
         let mut now = 1_000_000;
         let mut busy = |pace: &mut Pace| {
             now += QUICK / 2;
-            pace.note(now, 4)
+            pace.note(now, 0, 4)
         };
         for _ in 0..200 {
             assert!(!busy(&mut pace) && !busy(&mut pace));
@@ -306,13 +327,13 @@ mod tests {
         let mut now = 1_000_000_000;
         let mut at = |step| {
             now += step;
-            pace.note(now, 3)
+            pace.note(now, 0, 3)
         };
         let busy: Vec<bool> = [QUICK; 5].map(&mut at).to_vec();
         assert_eq!(busy, [false, false, false, true, true]);
         assert!(!at(QUICK + 1));
         assert!(!at(1));
-        assert!(Pace::default().note(1 << 60, 0));
+        assert!(Pace::default().note(1 << 60, 0, 0));
     }
 
     proptest! {

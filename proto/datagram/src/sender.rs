@@ -166,10 +166,10 @@ impl Sender {
         self.waiting = self.waiting & !(1 << index) | u8::from(is_waiting) << index;
     }
 
-    /// Notes a send at `now` (nanoseconds) and gives whether the program is busy, see [`Pace::note`].
+    /// Notes a send of `len` octets at `now` (nanoseconds) and gives whether the program is busy, see [`Pace::note`].
     #[inline]
-    pub fn is_busy(&mut self, now: u64, after: u32) -> bool {
-        self.pace.note(now, after)
+    pub fn is_busy(&mut self, now: u64, len: usize, after: u32) -> bool {
+        self.pace.note(now, len, after)
     }
 
     /// The program waited for a datagram, and it came, see [`Pace::answered`].

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
+use weft_applications::ApplicationArgs;
 
 use crate::native::{self, NativeArgs};
 use crate::path::PathKind;
@@ -55,6 +56,8 @@ enum Command {
     Native(NativeArgs),
     #[command(hide = true)]
     Probe(ProbeArgs),
+    #[command(hide = true)]
+    Application(ApplicationArgs),
 }
 
 #[derive(clap::Args, Clone, Debug)]
@@ -120,6 +123,9 @@ pub fn run_as(args: Args, prefix: &[OsString]) -> Result<ExitCode> {
         Some(Command::Environment) => reports::print_environment(),
         Some(Command::Raw(raw)) => raw::run(&raw).map(|()| ExitCode::SUCCESS),
         Some(Command::Native(native)) => native::run(&native).map(|()| ExitCode::SUCCESS),
+        Some(Command::Application(application)) => {
+            weft_applications::run(&application).map(|()| ExitCode::SUCCESS)
+        }
         Some(Command::Probe(probe)) => probe::run(&probe).map(|()| ExitCode::SUCCESS),
     }
 }

@@ -36,6 +36,8 @@ pub enum PathKind {
     /// Two network namespaces joined by a veth pair, and beside it by two others with a third namespace between them,
     /// where rows have a `weft link` of their own. Its rows tell what the adapter is for.
     Adapter,
+    /// Eight network namespaces joined by a switch, for programs that run on several machines.
+    Cluster,
 }
 
 /// Where programs run: the hosts of a path, and the cores they share.
@@ -110,6 +112,7 @@ impl PathKind {
             PathKind::Metro => "metro",
             PathKind::LongHaul => "long-haul",
             PathKind::Adapter => "adapter",
+            PathKind::Cluster => "cluster",
         }
     }
 
@@ -131,19 +134,20 @@ impl PathKind {
             PathKind::Adapter => {
                 "veth pair between two network namespaces, and beside it one with weft link as rows set it"
             }
+            PathKind::Cluster => "eight network namespaces, each joined to a bridge by a veth pair",
         }
     }
 
     /// Whether the targets hold for it: nothing lies between the two ends but this machine, and the rows are the usual
     /// ones.
     pub fn is_local(self) -> bool {
-        self.emulated().is_none() && self != PathKind::Adapter
+        self.emulated().is_none() && !matches!(self, PathKind::Adapter | PathKind::Cluster)
     }
 
     /// What `weft link` emulates on it: one-way delay in microseconds, and the rate in its words.
     fn emulated(self) -> Option<(u32, &'static str)> {
         match self {
-            PathKind::Loopback | PathKind::Veth | PathKind::Adapter => None,
+            PathKind::Loopback | PathKind::Veth | PathKind::Adapter | PathKind::Cluster => None,
             PathKind::Lan => Some((25, "10Gbit")),
             PathKind::Metro => Some((2_500, "1Gbit")),
             PathKind::LongHaul => Some((50_000, "10Gbit")),
@@ -155,6 +159,7 @@ impl PathKind {
         match (self, self.emulated()) {
             (PathKind::Loopback, _) => open_loopback(cores),
             (PathKind::Adapter, _) => namespaces::adapter(cores),
+            (PathKind::Cluster, _) => namespaces::cluster(cores),
             (_, None) => namespaces::veth(cores),
             (kind, Some(link)) => namespaces::emulated(kind, link, cores, weft),
         }

@@ -1,4 +1,5 @@
-//! Two hosts that are network namespaces, with nothing but a wire between them, or with an emulated link.
+//! Hosts that are network namespaces: two with nothing but a wire between them, or with an emulated link; and several at
+//! a switch.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -125,6 +126,52 @@ pub(super) fn emulated(
     })
 }
 
+/// Hosts of a cluster.
+const CLUSTER: u8 = 8;
+const CLUSTER_INTERFACE: &str = "weft-h";
+const SWITCH: &str = "switch";
+
+/// Hosts that are joined by a bridge, which is in a namespace of its own.
+pub(super) fn cluster(cores: Option<(usize, usize)>) -> Result<OpenPath> {
+    let user = !rustix::process::geteuid().is_root();
+    let switch = Holder::start(None, user)?;
+    let peer = switch.namespace.holder.to_string();
+    switch.ip(&["link", "add", SWITCH, "type", "bridge"])?;
+    switch.ip(&["link", "set", SWITCH, "up"])?;
+    let (mut hosts, mut links, mut holders) = (Vec::new(), Vec::new(), Vec::new());
+    for number in 1..=CLUSTER {
+        let holder = Holder::start(user.then_some(&switch), user)?;
+        let (name, port) = (format!("host-{number}"), format!("port-{number}"));
+        let address = Ipv4Addr::new(192, 0, 2, number);
+        wire(&holder, CLUSTER_INTERFACE, &port, &peer)?;
+        switch.ip(&["link", "set", &port, "master", SWITCH, "up"])?;
+        let with_prefix = format!("{address}/24");
+        holder.ip(&["address", "add", &with_prefix, "dev", CLUSTER_INTERFACE])?;
+        holder.ip(&["link", "set", CLUSTER_INTERFACE, "up"])?;
+        holder.ip(&["link", "set", "lo", "up"])?;
+        hosts.push(host(&name, &holder, CLUSTER_INTERFACE, address));
+        links.push(LinkRecord {
+            between: (name, SWITCH.to_owned()),
+            ..link("veth", [])
+        });
+        holders.push(holder);
+    }
+    holders.push(switch);
+    let place = Place {
+        hosts,
+        cores,
+        round_trip_us: 0.0,
+    };
+    let mut record = measured(PathKind::Cluster, &place)?;
+    record.links = links;
+    Ok(OpenPath {
+        place,
+        record,
+        emulator: None,
+        _holders: holders,
+    })
+}
+
 /// The two hosts.
 struct Ends {
     server: Holder,
@@ -233,6 +280,25 @@ mod tests {
         let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
         let there = adapter::MIDDLE_INTERFACES.map(|name| shown.contains(name));
         assert_eq!(there, [true, true], "{shown}");
+    }
+
+    #[test]
+    fn every_host_of_a_cluster_reaches_the_others() {
+        let path = match cluster(None) {
+            Ok(path) => path,
+            Err(reason) => return eprintln!("no such path here: {reason:#}"),
+        };
+        let (first, last) = (path.place.server(), path.place.client());
+        assert_eq!(
+            (first.name.as_str(), last.name.as_str()),
+            ("host-1", "host-8")
+        );
+        let address = first.address.to_string();
+        // Waits for the neighbour's answer, where a datagram would leave without one.
+        let connect = Invocation::new("bash", ["-c", &format!("exec 3<>/dev/tcp/{address}/9")]);
+        let output = last.side.command(&connect, None).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("Connection refused"), "{said}");
     }
 
     #[test]

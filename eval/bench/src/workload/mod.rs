@@ -8,6 +8,7 @@ mod fan_in;
 mod fan_out;
 mod first_datagrams;
 mod hot_spot;
+mod microscope;
 mod over_link;
 mod redis_get;
 mod socket_bulk;
@@ -211,6 +212,14 @@ fn over_ddp() -> [Rc<dyn Workload>; 6] {
         Rc::new(REDIS_GET),
         Rc::new(IDLE),
     ]
+}
+
+/// Programs that run on several machines: every workload of that path.
+pub fn of_cluster() -> Vec<Rc<dyn Workload>> {
+    let microscopes = microscope::UNITS.into_iter().map(microscope::Microscope);
+    microscopes
+        .map(|row| Rc::new(row) as Rc<dyn Workload>)
+        .collect()
 }
 
 /// What the adapter is for: every workload of the default or of the full plan of its path.

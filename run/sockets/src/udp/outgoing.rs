@@ -111,7 +111,10 @@ impl Datagrams {
         }
         let is_busy = match call.is_busy {
             Some(is_busy) => is_busy,
-            None => tx.sender.is_busy(call.since, self.busy_after),
+            None => {
+                let len = call.data.octets();
+                tx.sender.is_busy(call.since, len, self.busy_after)
+            }
         };
         call.is_busy = Some(is_busy);
         if self.offload.is_some() {

@@ -17,9 +17,6 @@ use crate::paths::Path;
 use crate::stat;
 use crate::suitable::is_not_coalesced;
 
-/// Octets of a datagram's headers beside TCP's: what TCP's largest segment leaves of a packet is more by so many.
-const TCP_IS_LONGER_BY: usize = 12;
-
 impl Service {
     /// Opens channels that sockets wait for.
     pub(super) fn open_wanted(&mut self, at: usize, now: Duration) {
@@ -81,13 +78,13 @@ impl Service {
     /// A channel of a socket here may be used.
     pub(super) fn handle_opened(&mut self, at: usize, number: u16) {
         let side = &mut self.sides[at];
-        let segment = side.wire.emss();
         // Where nothing is proven nothing goes plainly, and no mark is sent.
         let mark = side.carrier.mark_nonce(number).unwrap_or_default();
         let (Some(link), Some(channel)) = (side.link, side.own_channels.get_mut(&number)) else {
             return;
         };
         channel.is_open = true;
+        let packet = side.wire.datagram_in_one_packet(channel.wanted.to);
         side.was_used = true;
         side.wire.attached();
         let mut chooser = Chooser::default();
@@ -97,7 +94,7 @@ impl Service {
             link,
             channel: number,
             mark,
-            packet: segment.map_or(0, |segment| segment + TCP_IS_LONGER_BY),
+            packet,
             chooser,
             required: None,
         };

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::time::Duration;
 
 use weft_engine::carrier::{Carrier, Gather, Transfer};
+use weft_os::dgram::get_int;
 use weft_os::guarded::Guarded;
 use weft_os::net::TcpStream;
 use weft_os::stream::{least_round_trip, set_pacing_rate};
@@ -159,6 +160,25 @@ impl Wire {
         }
     }
 
+    /// Octets of the longest UDP datagram to there that fits one packet of the path.
+    pub(crate) fn datagram_in_one_packet(&mut self, to: SocketAddr) -> usize {
+        /// Octets of the headers of IP and UDP.
+        const HEADERS: [usize; 2] = [20 + 8, 40 + 8];
+        /// Octets by which TCP's header is longer than UDP's.
+        const TCP_IS_LONGER_BY: usize = 12;
+        let packet = match self {
+            Wire::Kernel(stream) => stream
+                .get()
+                .and_then(|stream| mtu(stream.as_fd().as_raw_fd())),
+            Wire::Adapter(_) => None,
+        };
+        let headers = HEADERS[usize::from(to.ip().to_canonical().is_ipv6())];
+        match packet {
+            Some(mtu) => mtu.saturating_sub(headers),
+            None => self.emss().map_or(0, |segment| segment + TCP_IS_LONGER_BY),
+        }
+    }
+
     /// How long the way there and back takes at the least, as far as is known.
     pub(crate) fn round_trip(&mut self) -> Option<Duration> {
         match self {
@@ -206,4 +226,17 @@ impl Wire {
             Wire::Adapter(connection) => connection.finish(),
         }
     }
+}
+
+/// The MTU of the path that the kernel has for a connection.
+fn mtu(fd: RawFd) -> Option<usize> {
+    // A socket of IPv6 may be connected over IPv4, and is asked as one of IPv6 all the same.
+    let asked = [
+        (libc::SOL_IP, libc::IP_MTU),
+        (libc::SOL_IPV6, libc::IPV6_MTU),
+    ];
+    let mut answers = asked
+        .into_iter()
+        .filter_map(|(level, option)| get_int(fd, level, option).ok());
+    answers.next().and_then(|mtu| usize::try_from(mtu).ok())
 }

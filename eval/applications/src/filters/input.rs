@@ -1,0 +1,203 @@
+//! The end of a stream that takes: connections from every copy of the filter before.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+use anyhow::{bail, ensure, Context, Result};
+use rustix::event::{poll, PollFd, PollFlags};
+
+use super::frame::{head, Frames, Kind};
+
+/// Octets that are read at a time.
+const READ: usize = 256 << 10;
+
+/// What came on a stream.
+#[derive(Debug)]
+pub enum Arrived<'a> {
+    /// A piece of work begins: what is to be done.
+    Begin(&'a [u8]),
+    /// A unit of it. It counts as taken when the handler returns.
+    Unit(&'a [u8]),
+    /// Nothing more of it comes from anywhere.
+    End,
+}
+
+/// A stream, as a copy that takes from it has it.
+#[derive(Debug)]
+pub struct Input {
+    before: Vec<Before>,
+    /// The piece of work that is under way, or next.
+    work: u32,
+    has_begun: bool,
+    /// Whose frames are looked at first.
+    turn: usize,
+}
+
+/// What became of the frames that are there.
+enum Handled {
+    /// There was none.
+    Nothing,
+    /// One that others have said before, or are still to say.
+    Quietly,
+    /// One that the handler was told of.
+    Told,
+}
+
+/// A copy of the filter before.
+#[derive(Debug)]
+struct Before {
+    stream: TcpStream,
+    frames: Frames,
+    has_begun: bool,
+    /// It has given all of this piece of work; what it says of the next one waits.
+    has_ended: bool,
+    is_gone: bool,
+}
+
+impl Input {
+    /// Takes the connections of so many copies.
+    ///
+    /// # Errors
+    /// The listener fails.
+    pub fn accept(listener: &TcpListener, copies: u32) -> Result<Input> {
+        let accept = |_| {
+            let (stream, _) = listener.accept().context("cannot accept")?;
+            stream.set_nodelay(true)?;
+            Ok(Before {
+                stream,
+                frames: Frames::new(READ),
+                has_begun: false,
+                has_ended: false,
+                is_gone: false,
+            })
+        };
+        Ok(Input {
+            before: (0..copies).map(accept).collect::<Result<_>>()?,
+            work: 0,
+            has_begun: false,
+            turn: 0,
+        })
+    }
+
+    /// Waits for what comes next, and hands it to `handle`. Says whether something came: false once all copies before
+    /// are gone.
+    ///
+    /// # Errors
+    /// A copy ends amid a piece of work, or says what makes no sense; or `handle` fails.
+    pub fn next(&mut self, mut handle: impl FnMut(Arrived) -> Result<()>) -> Result<bool> {
+        loop {
+            match self.handle_one(&mut handle)? {
+                Handled::Told => return Ok(true),
+                Handled::Quietly => continue,
+                Handled::Nothing => {}
+            }
+            if self.before.iter().all(|before| before.is_gone) {
+                return Ok(false);
+            }
+            self.read()?;
+        }
+    }
+
+    /// One frame that is there, if any is.
+    fn handle_one(&mut self, handle: &mut impl FnMut(Arrived) -> Result<()>) -> Result<Handled> {
+        let number = self.before.len();
+        for at in (0..number).map(|i| (self.turn + i) % number) {
+            let before = &mut self.before[at];
+            if before.has_ended {
+                continue;
+            }
+            let Some(frame) = before.frames.next()? else {
+                continue;
+            };
+            let work = self.work;
+            ensure!(
+                frame.work == work,
+                "a frame of work {} amid work {work}",
+                frame.work
+            );
+            let may_be = match frame.kind {
+                Kind::Begin => !before.has_begun,
+                Kind::Unit | Kind::End => before.has_begun,
+                Kind::Taken => false,
+            };
+            ensure!(may_be, "{:?} of work {work} is out of place", frame.kind);
+            match frame.kind {
+                Kind::Begin => {
+                    before.has_begun = true;
+                    if std::mem::replace(&mut self.has_begun, true) {
+                        return Ok(Handled::Quietly);
+                    }
+                    handle(Arrived::Begin(frame.payload))?;
+                }
+                Kind::Unit => {
+                    handle(Arrived::Unit(frame.payload))?;
+                    let taken = head(Kind::Taken, 0, work);
+                    before
+                        .stream
+                        .write_all(&taken)
+                        .context("cannot tell what was taken")?;
+                    // The other copies have their turn.
+                    self.turn = at + 1;
+                }
+                Kind::End => {
+                    before.has_ended = true;
+                    if !self.before.iter().all(|before| before.has_ended) {
+                        return Ok(Handled::Quietly);
+                    }
+                    self.begin_next();
+                    handle(Arrived::End)?;
+                }
+                Kind::Taken => bail!("nothing was given to a copy before this one"),
+            }
+            return Ok(Handled::Told);
+        }
+        Ok(Handled::Nothing)
+    }
+
+    fn begin_next(&mut self) {
+        self.work = self.work.wrapping_add(1);
+        self.has_begun = false;
+        for before in &mut self.before {
+            (before.has_begun, before.has_ended) = (false, false);
+        }
+    }
+
+    /// Waits until there is something of a copy that has more for this piece of work, and reads that.
+    fn read(&mut self) -> Result<()> {
+        let awaited = |before: &&mut Before| !before.has_ended && !before.is_gone;
+        let mut awaited: Vec<&mut Before> = self.before.iter_mut().filter(awaited).collect();
+        ensure!(
+            !awaited.is_empty(),
+            "a copy before this one has ended, and others go on"
+        );
+        let mut numbers: Vec<PollFd> = awaited
+            .iter()
+            .map(|before| PollFd::new(&before.stream, PollFlags::IN))
+            .collect();
+        match poll(&mut numbers, None) {
+            Err(rustix::io::Errno::INTR) => return Ok(()),
+            waited => waited.context("cannot wait for the copies before this one")?,
+        };
+        let ready: Vec<bool> = numbers
+            .iter()
+            .map(|one| !one.revents().is_empty())
+            .collect();
+        drop(numbers);
+        for (before, _) in awaited.iter_mut().zip(ready).filter(|(_, ready)| *ready) {
+            match before.stream.read(before.frames.room()) {
+                Ok(0) => {
+                    let is_amid = before.has_begun || !before.frames.is_empty();
+                    ensure!(
+                        !is_amid,
+                        "a copy before this one ended amid a piece of work"
+                    );
+                    before.is_gone = true;
+                }
+                Ok(octets) => before.frames.came(octets),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error).context("cannot read of a copy before this one"),
+            }
+        }
+        Ok(())
+    }
+}

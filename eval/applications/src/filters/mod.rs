@@ -1,0 +1,153 @@
+//! A runtime for programs that are pipelines of filters over streams, in the manner of DataCutter.
+//!
+//! A *filter* takes units of data and gives units of data. Several *copies* of it may run, each a process; a *group* is
+//! a chain of filters, and several groups may run beside each other. What one filter gives another is one logical
+//! *stream*, however many copies there are at its ends: a unit goes to the copy that has the fewest under way, and each
+//! copy has at most a *window* of units that it has not taken. Work is done piece by piece: all copies hear when a
+//! piece begins, and what it is; it ends for a copy when all copies before it have ended it.
+//!
+//! The last filter of a group is the one that wants the results. It sends what is to be done to the copies of the first
+//! one, as a stream of pieces without units. Where it has several groups it gives them pieces in turn, and takes the
+//! results in the same order.
+//!
+//! ```text
+//!             ┌── copy of the first ──┐   ┌── copy of the second ──┐
+//!  pieces ───>┤                       ├──>┤                        ├──> the last: results
+//!             └── copy of the first ──┘   └── copy of the second ──┘
+//! ```
+
+mod frame;
+mod input;
+mod output;
+
+use std::net::{SocketAddr, TcpListener};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use clap::Args;
+
+pub use input::{Arrived, Input};
+pub use output::Output;
+
+/// How long a copy may take until it listens.
+const START: Duration = Duration::from_secs(20);
+
+/// A part of a pipeline.
+pub trait Filter {
+    /// A piece of work begins. What is given here goes on.
+    ///
+    /// # Errors
+    /// The octets say nothing that could be done, or a peer is gone.
+    fn begin(&mut self, work: &[u8], output: &mut Output) -> Result<()>;
+
+    /// A unit of it came.
+    ///
+    /// # Errors
+    /// The octets are no unit of this work, or a peer is gone.
+    fn take(&mut self, unit: &[u8], output: &mut Output) -> Result<()>;
+
+    /// Everything of it came.
+    ///
+    /// # Errors
+    /// Something is missing, or a peer is gone.
+    fn end(&mut self, output: &mut Output) -> Result<()>;
+}
+
+/// How a copy of a filter is joined to those before and behind it.
+#[derive(Args, Clone, Debug)]
+pub struct Joints {
+    /// Where the copies before this one connect to
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: SocketAddr,
+    /// How many of them there are
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub before: u32,
+    /// Where the copies behind this one listen
+    #[arg(long, value_name = "ADDRESSES", value_delimiter = ',', required = true)]
+    pub to: Vec<SocketAddr>,
+    /// Units that a copy behind this one may have that it has not taken
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub window: u32,
+}
+
+/// Runs a copy of a filter until those before it have nothing more for it.
+///
+/// # Errors
+/// A peer is not there or ends amid a piece of work, sends what is no frame, or the filter fails.
+pub fn run(filter: &mut dyn Filter, joints: &Joints) -> Result<()> {
+    let listener = listen(joints.listen)?;
+    let mut output = Output::connect(&joints.to, joints.window, Instant::now() + START)?;
+    let mut input = Input::accept(&listener, joints.before)?;
+    while input.next(|arrived| match arrived {
+        Arrived::Begin(work) => {
+            output.begin(work)?;
+            filter.begin(work, &mut output)
+        }
+        Arrived::Unit(unit) => filter.take(unit, &mut output),
+        Arrived::End => {
+            filter.end(&mut output)?;
+            output.end()
+        }
+    })? {}
+    output.finish();
+    Ok(())
+}
+
+/// A group of filters, as the last one of it has it: where to send what is to be done, and where the results come from.
+#[derive(Debug)]
+pub struct Group {
+    orders: Output,
+    results: Input,
+}
+
+impl Group {
+    /// Has the group: the copies before this one connect first, as the first filter's listen last.
+    ///
+    /// # Errors
+    /// A copy is not there.
+    pub fn join(listener: &TcpListener, joints: &Joints) -> Result<Group> {
+        let results = Input::accept(listener, joints.before)?;
+        let orders = Output::connect(&joints.to, joints.window, Instant::now() + START)?;
+        Ok(Group { orders, results })
+    }
+
+    /// Orders a piece of work.
+    ///
+    /// # Errors
+    /// A copy is gone.
+    pub fn order(&mut self, work: &[u8]) -> Result<()> {
+        self.orders.begin(work)?;
+        self.orders.end()
+    }
+
+    /// Hands each unit of the next piece of work to `take`, until its end.
+    ///
+    /// # Errors
+    /// A copy is gone, or `take` fails.
+    pub fn results(&mut self, mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let mut is_over = false;
+        while !is_over {
+            let goes_on = self.results.next(|arrived| {
+                match arrived {
+                    Arrived::Begin(_) => {}
+                    Arrived::Unit(unit) => take(unit)?,
+                    Arrived::End => is_over = true,
+                }
+                Ok(())
+            })?;
+            anyhow::ensure!(goes_on, "the copies before this one have ended");
+        }
+        Ok(())
+    }
+}
+
+/// Listens for the copies before this one.
+///
+/// # Errors
+/// The address cannot be had.
+pub fn listen(at: SocketAddr) -> Result<TcpListener> {
+    TcpListener::bind(at).with_context(|| format!("cannot listen on {at}"))
+}
+
+#[cfg(test)]
+mod tests;

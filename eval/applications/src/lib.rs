@@ -1,0 +1,39 @@
+//! Distributed programs over plain sockets, that the evaluation suite runs on each stack: they know nothing of Weft.
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | [`filters`] | a runtime for programs that are pipelines of filters, in the manner of DataCutter |
+//! | [`microscope`] | views of a slide that is too large for one machine's memory, on that runtime |
+//!
+//! Each process of such a program is one run of [`run`], which the bench starts where it belongs.
+
+#![forbid(unsafe_code)]
+
+pub mod filters;
+pub mod microscope;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+
+/// One process of a distributed program.
+#[derive(Args, Clone, Debug)]
+pub struct ApplicationArgs {
+    #[command(subcommand)]
+    application: Application,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum Application {
+    /// Views of a large slide
+    Microscope(microscope::MicroscopeArgs),
+}
+
+/// Runs one process. The one that measures prints its figures as a JSON object.
+///
+/// # Errors
+/// What failed: a peer that is not there or ends amid its work, octets that are no frame, a result that is wrong.
+pub fn run(args: &ApplicationArgs) -> Result<()> {
+    match &args.application {
+        Application::Microscope(microscope) => microscope::run(microscope),
+    }
+}
