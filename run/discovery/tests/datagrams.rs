@@ -4,6 +4,7 @@ mod common;
 
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use common::{answer_to, free_port, question, soon, SILENCE, SOON};
@@ -11,8 +12,8 @@ use weft_discovery::answering::Owner;
 use weft_discovery::{now, About, Answering, Connection, Inquiry, Learnt, Standing, TakesCarriers};
 use weft_settings::DiscoveryPort;
 
-/// A process that takes carriers, or does not.
-struct Process(Option<TakesCarriers>);
+/// A process that takes carriers, or does not yet.
+struct Process(OnceLock<TakesCarriers>);
 
 impl Owner for Process {
     fn promise(&self, _connection: &Connection, _now: Duration) -> bool {
@@ -20,7 +21,7 @@ impl Owner for Process {
     }
 
     fn carriers(&self) -> Option<TakesCarriers> {
-        self.0
+        self.0.get().copied()
     }
 }
 
@@ -33,8 +34,12 @@ fn takes(instance: u64) -> TakesCarriers {
 }
 
 fn answering(port: DiscoveryPort, takes: Option<TakesCarriers>) -> &'static Answering {
+    let process = Process(takes.map_or_else(OnceLock::new, OnceLock::from));
+    answering_for(port, Box::leak(Box::new(process)))
+}
+
+fn answering_for(port: DiscoveryPort, owner: &'static Process) -> &'static Answering {
     weft_os::process::watch();
-    let owner = Box::leak(Box::new(Process(takes)));
     Box::leak(Box::new(Answering::new(port, owner).unwrap()))
 }
 
@@ -132,6 +137,24 @@ fn who_takes_no_carriers_says_nothing() {
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
     assert_eq!(learn(port, &client, to("127.0.0.1", &server)), Learnt::No);
     assert_eq!(answering.counted().refused, 1);
+}
+
+#[test]
+fn who_takes_carriers_a_moment_later_is_found_by_the_next_question() {
+    let port = DiscoveryPort::Agreed(free_port());
+    let process: &'static Process = Box::leak(Box::new(Process(OnceLock::new())));
+    let answering = answering_for(port, process);
+    let server = served(answering, 1, "127.0.0.1:0").unwrap();
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = to("127.0.0.1", &server);
+    let mut inquiry = Inquiry::send(port, client.as_raw_fd(), to, now()).expect("a question");
+    soon("it is heard", || answering.counted().refused == 1);
+    assert!(matches!(inquiry.poll(now()), Learnt::Waits(_)));
+    process.0.set(takes(7)).unwrap();
+    inquiry.repeat();
+    soon("it is answered", || {
+        inquiry.poll(now()) == Learnt::TakesCarriers(takes(7))
+    });
 }
 
 /// Both hold the agreed port, and the kernel gives each question to either.

@@ -130,6 +130,11 @@ impl Link {
         self.waits.load(Ordering::Acquire)
     }
 
+    /// Whether the thread sends what waits.
+    pub(crate) fn is_by_thread(&self) -> bool {
+        self.by_thread.load(Ordering::Relaxed)
+    }
+
     /// Whether the thread is to be woken for what was put in.
     #[inline]
     pub(crate) fn is_for_thread(&self) -> bool {

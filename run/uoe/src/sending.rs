@@ -25,6 +25,9 @@ use crate::service::full_timeout;
 const WANTED_EVERY_NS: u64 = 20_000_000;
 /// How long who waits for a carrier, or for room on one, sleeps before it looks again.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// The same where the thread sends by the adapter, beside which the kernel's queues hold nothing: what fits the carrier
+/// has left long before a millisecond is over.
+const LOOK_AGAIN_AT_ADAPTER: Duration = Duration::from_micros(50);
 
 /// What became of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -257,7 +260,13 @@ impl Offload {
         };
         match Policy::Prefer.admit(attempt, now()) {
             Verdict::Again => Sent::Failed(libc::EAGAIN),
-            Verdict::Wait(_) if !has_others && !self.is_stalled(place) => Sent::Wait(LOOK_AGAIN),
+            Verdict::Wait(_) if !has_others && !self.is_stalled(place) => {
+                let link = self.links.get(place);
+                Sent::Wait(match link.is_some_and(Link::is_by_thread) {
+                    true => LOOK_AGAIN_AT_ADAPTER,
+                    false => LOOK_AGAIN,
+                })
+            }
             _ => {
                 count(&self.counts.dropped_full);
                 Sent::Done

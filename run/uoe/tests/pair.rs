@@ -4,13 +4,19 @@ mod common;
 
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use weft_discovery::answering::Owner;
+use weft_discovery::{Connection, TakesCarriers};
 use weft_os::dgram;
-use weft_settings::DiscoveryPort;
-use weft_udp_offload::Taken;
+use weft_settings::datagrams::DatagramRules;
+use weft_settings::{DiscoveryPort, Settings};
+use weft_udp_offload::{Offload, Taken};
 
-use common::{discovery_port, number_of, numbered, process, process_by, run, Socket, SOON};
+use common::{
+    discovery_port, number_of, numbered, process, process_by, process_of, run, Socket, SOON,
+};
 
 #[test]
 fn a_busy_sender_comes_to_have_a_carrier_and_nothing_is_lost_or_out_of_order() {
@@ -74,6 +80,58 @@ fn all_of_a_sockets_busy_destinations_have_channels_soon() {
         assert!(taken < Duration::from_secs(8), "{:?}", one.counted());
     }
     assert_eq!(one.counted().asked, 10);
+}
+
+/// A process that listens for carriers only once it has been asked, as one whose adapter takes some time to open.
+struct Late {
+    offload: &'static Offload,
+    was_asked: AtomicBool,
+}
+
+impl Owner for Late {
+    fn promise(&self, _connection: &Connection, _now: Duration) -> bool {
+        true
+    }
+
+    fn carriers(&self) -> Option<TakesCarriers> {
+        let was_asked = self.was_asked.swap(true, Ordering::SeqCst);
+        self.offload.takes_carriers().filter(|_| was_asked)
+    }
+}
+
+#[test]
+fn a_receiver_that_listens_a_moment_later_is_asked_once_more() {
+    let discovery = discovery_port();
+    let one = process(discovery);
+    let settings = Settings {
+        udp: DatagramRules::parse("uoe prefer").unwrap(),
+        discovery_port: discovery,
+        stat: false,
+        ..Settings::default()
+    };
+    let late = |offload| {
+        let was_asked = AtomicBool::new(false);
+        &*Box::leak(Box::new(Late { offload, was_asked })) as &'static dyn Owner
+    };
+    let two = process_of(settings, late);
+    let sender = Socket::bind(one, "127.0.0.1:0");
+    let receiver = Socket::bind(two, "127.0.0.1:0");
+    receiver.kernel.set_nonblocking(true).unwrap();
+    assert_eq!(receiver.receive_now(), None);
+    let begun = Instant::now();
+    while two.takes_carriers().is_none() || !is_heard(discovery) {
+        assert!(begun.elapsed() < SOON, "it listens");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let begun = Instant::now();
+    while one.counted().opened == 0 {
+        sender.send(receiver.at(), &[1; 100], true);
+        sender.flush();
+        while receiver.receive_now().is_some() {}
+        // Who has no answer is left alone for a minute.
+        assert!(begun.elapsed() < SOON, "{:?}", one.counted());
+    }
+    assert_eq!(one.counted().asked, 1);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! A virtual microscope: somebody looks at parts of a slide that is spread over several machines.
 //!
 //! Four filters: *read* has the chunks of the slide, each copy a share of them; *clip* cuts away what lies beside the
-//! view; *subsample* makes it smaller; *view* puts the parts together, and is where somebody looks. It looks at one view
-//! after another, each once the one before is there, and compares each with what one process by itself computes.
+//! view; *subsample* makes it smaller; *view* puts the parts together, and is where somebody looks. It looks at one
+//! view after another, each once the one before is there, and compares each with what one process by itself computes.
 
 mod picture;
 mod query;
@@ -210,7 +210,7 @@ impl Filter for Subsample {
         let query = self.query.context("no view was asked for")?;
         let (rect, pixels) = picture::parse(unit)?;
         let numbers = [rect.x, rect.y, rect.width, rect.height];
-        let is_aligned = numbers.iter().all(|number| number % query.factor == 0);
+        let is_aligned = numbers.iter().all(|number| number.is_multiple_of(query.factor));
         ensure!(
             is_aligned && rect.within(query.rect) == rect,
             "{rect:?} is no part of {query:?}"

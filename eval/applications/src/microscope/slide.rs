@@ -10,7 +10,7 @@ pub const SIZE: (u32, u32) = (16_384, 12_288);
 /// Columns and rows of a chunk. The slide is a whole number of them.
 pub const CHUNK: u32 = 256;
 
-const _: () = assert!(SIZE.0 % CHUNK == 0 && SIZE.1 % CHUNK == 0);
+const _: () = assert!(SIZE.0.is_multiple_of(CHUNK) && SIZE.1.is_multiple_of(CHUNK));
 
 /// A slide of a seed.
 #[derive(Clone, Copy, Debug)]

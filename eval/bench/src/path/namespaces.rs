@@ -1,5 +1,5 @@
-//! Hosts that are network namespaces: two with nothing but a wire between them, or with an emulated link; and several at
-//! a switch.
+//! Hosts that are network namespaces: two with nothing but a wire between them, or with an emulated link; and several
+//! at a switch.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};

@@ -91,11 +91,12 @@ impl Datagrams {
         if record.tx_off.load(Ordering::Acquire) {
             return Ok(self.leave_to_kernel(record, call.fd, call.to));
         }
+        let len = call.data.octets();
         let Some(mut tx) = record.outgoing() else {
             let sending = Sending {
                 fd: call.fd,
                 to: call.to.unwrap_or_default(),
-                len: call.data.octets(),
+                len,
                 is_busy: false,
                 dont_wait: true,
                 since: call.since,
@@ -111,17 +112,14 @@ impl Datagrams {
         }
         let is_busy = match call.is_busy {
             Some(is_busy) => is_busy,
-            None => {
-                let len = call.data.octets();
-                tx.sender.is_busy(call.since, len, self.busy_after)
-            }
+            None => tx.sender.is_busy(call.since, len, self.busy_after),
         };
         call.is_busy = Some(is_busy);
         if self.offload.is_some() {
             let sending = Sending {
                 fd: call.fd,
                 to: call.to.unwrap_or_default(),
-                len: call.data.octets(),
+                len,
                 is_busy,
                 dont_wait: call.flags & libc::MSG_DONTWAIT != 0,
                 since: call.since,

@@ -31,9 +31,10 @@ pub(super) const ASKED_MAX: usize = 32;
 /// most of those that answer have by then.
 const PLACE_KEPT: Duration = Duration::from_millis(250);
 
-/// How soon a question is asked once more, doubled each time, where a rule says that the other end has Weft: others are
-/// asked once.
+/// How soon a question is asked once more, doubled each time, where a rule says that the other end has Weft.
 const ASKED_AGAIN: Duration = Duration::from_millis(25);
+/// How soon others are asked once more, and for the last time: a receiver that has just begun may not listen yet.
+const ASKED_ONCE_MORE: Duration = Duration::from_millis(250);
 
 /// How long a socket may take to have a channel, once it is known that it wants one.
 const WANTED_FOR: Duration = Duration::from_secs(5);
@@ -71,7 +72,8 @@ impl Asked {
     fn repeat(&mut self, now: Duration) {
         if let Some(at) = self.again_at.filter(|at| now >= *at) {
             self.inquiry.repeat();
-            self.again_at = Some(now + (at - self.asked_at));
+            let is_required = self.wanted.is_required;
+            self.again_at = is_required.then(|| now + (at - self.asked_at));
         }
     }
 }
@@ -129,9 +131,13 @@ impl Service {
             Learnt::Waits(until) => until,
             _ => now(),
         };
+        let again = match wanted.is_required {
+            true => ASKED_AGAIN,
+            false => ASKED_ONCE_MORE,
+        };
         self.asked.push(Asked {
             inquiry,
-            again_at: wanted.is_required.then(|| now() + ASKED_AGAIN),
+            again_at: Some(now() + again),
             wanted,
             asked_at: now(),
             over_at,

@@ -55,10 +55,18 @@ pub fn process_by(rules: &str, discovery: DiscoveryPort) -> &'static Offload {
 }
 
 pub fn process_with(settings: Settings) -> &'static Offload {
+    process_of(settings, |offload| Box::leak(Box::new(Process(offload))))
+}
+
+/// A process whose questions are answered by this owner.
+pub fn process_of(
+    settings: Settings,
+    owner: impl FnOnce(&'static Offload) -> &'static dyn Owner,
+) -> &'static Offload {
     weft_os::process::watch();
     let discovery = settings.discovery_port;
     let offload = Offload::new(&settings).unwrap();
-    let owner = Box::leak(Box::new(Process(offload)));
+    let owner = owner(offload);
     let answering = Box::leak(Box::new(Answering::new(discovery, owner).unwrap()));
     offload.set_answering(answering);
     offload
