@@ -3,6 +3,7 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | [`filters`] | a runtime for programs that are pipelines of filters, in the manner of DataCutter |
+//! | [`isosurface`] | pictures of where water has come to in an oil reservoir, on that runtime |
 //! | [`microscope`] | views of a slide that is too large for one machine's memory, on that runtime |
 //!
 //! Each process of such a program is one run of [`run`], which the bench starts where it belongs.
@@ -10,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod filters;
+pub mod isosurface;
 pub mod microscope;
 
 use anyhow::Result;
@@ -24,6 +26,8 @@ pub struct ApplicationArgs {
 
 #[derive(Subcommand, Clone, Debug)]
 enum Application {
+    /// Pictures of water in a reservoir
+    Isosurface(isosurface::IsosurfaceArgs),
     /// Views of a large slide
     Microscope(microscope::MicroscopeArgs),
 }
@@ -34,6 +38,7 @@ enum Application {
 /// What failed: a peer that is not there or ends amid its work, octets that are no frame, a result that is wrong.
 pub fn run(args: &ApplicationArgs) -> Result<()> {
     match &args.application {
+        Application::Isosurface(isosurface) => isosurface::run(isosurface),
         Application::Microscope(microscope) => microscope::run(microscope),
     }
 }

@@ -19,6 +19,9 @@
 mod frame;
 mod input;
 mod output;
+#[cfg(test)]
+pub(crate) mod testing;
+mod tour;
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
@@ -28,7 +31,11 @@ use clap::Args;
 
 pub use input::{Arrived, Input};
 pub use output::Output;
+pub use tour::{Look, Share, Tour};
 
+/// Octets of the shortest and of the longest unit that can be asked for.
+const UNIT_MIN: i64 = 8 << 10;
+const UNIT_MAX: i64 = 256 << 10;
 /// How long a copy may take until it listens.
 const START: Duration = Duration::from_secs(20);
 
@@ -68,6 +75,9 @@ pub struct Joints {
     /// Units that a copy behind this one may have that it has not taken
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub window: u32,
+    /// Octets of a unit that it gives, at most
+    #[arg(long, value_name = "OCTETS", value_parser = clap::value_parser!(u32).range(UNIT_MIN..=UNIT_MAX))]
+    pub unit: u32,
 }
 
 /// Runs a copy of a filter until those before it have nothing more for it.
@@ -76,7 +86,7 @@ pub struct Joints {
 /// A peer is not there or ends amid a piece of work, sends what is no frame, or the filter fails.
 pub fn run(filter: &mut dyn Filter, joints: &Joints) -> Result<()> {
     let listener = listen(joints.listen)?;
-    let mut output = Output::connect(&joints.to, joints.window, Instant::now() + START)?;
+    let mut output = Output::connect(joints, Instant::now() + START)?;
     let mut input = Input::accept(&listener, joints.before)?;
     while input.next(|arrived| match arrived {
         Arrived::Begin(work) => {
@@ -107,7 +117,7 @@ impl Group {
     /// A copy is not there.
     pub fn join(listener: &TcpListener, joints: &Joints) -> Result<Group> {
         let results = Input::accept(listener, joints.before)?;
-        let orders = Output::connect(&joints.to, joints.window, Instant::now() + START)?;
+        let orders = Output::connect(joints, Instant::now() + START)?;
         Ok(Group { orders, results })
     }
 

@@ -8,6 +8,7 @@ use anyhow::{ensure, Context, Result};
 use rustix::event::{poll, PollFd, PollFlags};
 
 use super::frame::{head, Frames, Kind};
+use super::Joints;
 
 /// How long between two tries to connect to a copy that does not listen yet.
 const AGAIN: Duration = Duration::from_millis(10);
@@ -19,6 +20,8 @@ const READ: usize = 4096;
 pub struct Output {
     behind: Vec<Behind>,
     window: u32,
+    /// Octets of a unit at most.
+    unit: usize,
     /// The piece of work that is under way, or next.
     work: u32,
 }
@@ -33,12 +36,11 @@ struct Behind {
 }
 
 impl Output {
-    /// Connects to the copies at these addresses, which listen before long. Each may have a `window` of units that it
-    /// has not taken.
+    /// Connects to the copies behind this one, which listen before long.
     ///
     /// # Errors
     /// One does not listen by `until`, or cannot be reached.
-    pub fn connect(to: &[SocketAddr], window: u32, until: Instant) -> Result<Output> {
+    pub fn connect(joints: &Joints, until: Instant) -> Result<Output> {
         let connect = |&at: &SocketAddr| {
             let stream = connected(at, until).with_context(|| format!("cannot connect to {at}"))?;
             stream.set_nodelay(true)?;
@@ -49,8 +51,9 @@ impl Output {
             })
         };
         Ok(Output {
-            behind: to.iter().map(connect).collect::<Result<_>>()?,
-            window,
+            behind: joints.to.iter().map(connect).collect::<Result<_>>()?,
+            window: joints.window,
+            unit: joints.unit as usize,
             work: 0,
         })
     }
@@ -67,9 +70,11 @@ impl Output {
     /// while all have as many as they may.
     ///
     /// # Errors
-    /// A copy is gone.
+    /// A copy is gone, or the unit is longer than it may be.
     pub fn give(&mut self, first: &[u8], body: &[u8]) -> Result<()> {
-        let head = head(Kind::Unit, first.len() + body.len(), self.work);
+        let (len, unit) = (first.len() + body.len(), self.unit);
+        ensure!(len <= unit, "a unit of {len} octets, of {unit} at most");
+        let head = head(Kind::Unit, len, self.work);
         let window = self.window;
         let behind = loop {
             let fewest = self.behind.iter_mut().min_by_key(|behind| behind.under_way);

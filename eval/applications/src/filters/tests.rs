@@ -5,21 +5,11 @@ use std::net::TcpStream;
 use std::thread::{self, JoinHandle};
 
 use super::frame::{head, Kind};
+use super::testing::address;
 use super::*;
 
-/// An address of this machine's that nobody listens at for now.
-fn address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap()
-}
-
 fn joints(listen: SocketAddr, before: u32, to: &[SocketAddr]) -> Joints {
-    Joints {
-        listen,
-        before,
-        to: to.to_vec(),
-        window: 4,
-    }
+    testing::joints(16 << 10, listen, before, to)
 }
 
 /// Gives the numbers that a piece of work asks for, of which each copy has its share.
@@ -162,9 +152,12 @@ fn a_window_bounds_what_is_under_way() {
     let behind = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = behind.local_addr().unwrap();
     let giving = thread::spawn(move || {
-        let mut output = Output::connect(&[to], 4, Instant::now() + START).unwrap();
+        let joints = joints(to, 1, &[to]);
+        let mut output = Output::connect(&joints, Instant::now() + START).unwrap();
         output.begin(b"").unwrap();
         (0..10).for_each(|_| output.give(&[1; 100], &[]).unwrap());
+        let too_long = output.give(&[1; 16 << 10], &[1]).unwrap_err();
+        assert!(too_long.to_string().contains("16385 octets"), "{too_long}");
     });
     let (mut stream, _) = behind.accept().unwrap();
     let mut came = vec![0; 12 + 4 * 112];

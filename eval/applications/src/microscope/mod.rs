@@ -9,13 +9,11 @@ mod query;
 mod slide;
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
 
 use anyhow::{ensure, Context, Result};
 use clap::{Args, Subcommand};
-use serde::Serialize;
 
-use crate::filters::{self, Filter, Group, Joints, Output};
+use crate::filters::{self, Filter, Group, Joints, Look, Output, Share, Tour};
 use picture::{crop, paste, subsample, Rect, PIXEL};
 use query::{Query, FACTOR_MAX};
 use slide::{Slide, CHUNK};
@@ -39,71 +37,58 @@ pub struct MicroscopeArgs {
 #[derive(Subcommand, Clone, Debug)]
 enum Which {
     /// Has a share of the slide
-    Read(Read),
+    Read(Share),
     /// Cuts away what lies beside the view
     Clip,
     /// Makes it smaller
     Subsample,
     /// Looks at one view after another, and prints how long they took
-    View(View),
-}
-
-#[derive(Args, Clone, Debug)]
-struct Read {
-    /// Octets of a unit that it gives, at most
-    #[arg(long, value_parser = clap::value_parser!(u32).range(UNIT_MIN..=UNIT_MAX))]
-    unit: u32,
-    /// Which of the copies it is, from 0
-    #[arg(long)]
-    copy: u32,
-    /// How many there are
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    copies: u32,
-}
-
-#[derive(Args, Clone, Debug)]
-struct View {
-    /// Seconds to look for
-    #[arg(long)]
-    seconds: u32,
+    View(Look),
 }
 
 /// A unit has at least as many rows of a chunk as the largest factor takes.
-const UNIT_MIN: i64 = 8 << 10;
-/// A chunk, which is less than a frame may have.
-const UNIT_MAX: i64 = 256 << 10;
-const _: () = assert!(UNIT_MIN as usize >= Rect::OCTETS + (FACTOR_MAX * CHUNK) as usize * PIXEL);
+const UNIT_MIN: usize = Rect::OCTETS + (FACTOR_MAX * CHUNK) as usize * PIXEL;
 
 /// Runs a copy of one of the filters.
 ///
 /// # Errors
 /// See [`filters::run`]; and a view is not what it should be.
 pub fn run(args: &MicroscopeArgs) -> Result<()> {
+    let unit = args.joints.unit as usize;
+    ensure!(
+        unit >= UNIT_MIN,
+        "a unit has {UNIT_MIN} octets at least, for rows of the slide"
+    );
     match &args.filter {
-        Which::Read(read) => filters::run(&mut Reader::new(read), &args.joints),
+        Which::Read(share) => filters::run(&mut Reader::new(share, unit), &args.joints),
         Which::Clip => filters::run(&mut Clip::default(), &args.joints),
         Which::Subsample => filters::run(&mut Subsample::default(), &args.joints),
-        Which::View(view) => look(view, &args.joints),
+        Which::View(look) => {
+            // Before anybody waits for it.
+            let alone = |query| (query, alone(query));
+            let tour: Vec<(Query, Vec<u8>)> = Query::tour(VIEWS).into_iter().map(alone).collect();
+            Tour::begin(&args.joints)?.look(look, &tour, |group, (query, wanted)| {
+                see(group, *query, wanted)
+            })
+        }
     }
 }
 
 /// *Read*.
 struct Reader {
     slide: Slide,
-    copy: u32,
-    copies: u32,
+    share: Share,
     rows: u32,
     kept: HashMap<(u32, u32), Vec<u8>>,
     query: Option<Query>,
 }
 
 impl Reader {
-    fn new(read: &Read) -> Reader {
-        let rows = (read.unit as usize - Rect::OCTETS) / (CHUNK as usize * PIXEL);
+    fn new(share: &Share, unit: usize) -> Reader {
+        let rows = (unit - Rect::OCTETS) / (CHUNK as usize * PIXEL);
         Reader {
             slide: Slide::drawn(SEED),
-            copy: read.copy,
-            copies: read.copies,
+            share: share.clone(),
             rows: (rows as u32 / FACTOR_MAX * FACTOR_MAX).min(CHUNK),
             kept: HashMap::new(),
             query: None,
@@ -112,7 +97,7 @@ impl Reader {
 
     /// Neighbours belong to different copies, so that each view has something of all.
     fn has(&self, (column, row): (u32, u32)) -> bool {
-        (column + row) % self.copies == self.copy
+        self.share.has((column + row) as usize)
     }
 
     /// The pixels of a chunk: drawn the first time, as a file would be read into memory.
@@ -210,7 +195,9 @@ impl Filter for Subsample {
         let query = self.query.context("no view was asked for")?;
         let (rect, pixels) = picture::parse(unit)?;
         let numbers = [rect.x, rect.y, rect.width, rect.height];
-        let is_aligned = numbers.iter().all(|number| number.is_multiple_of(query.factor));
+        let is_aligned = numbers
+            .iter()
+            .all(|number| number.is_multiple_of(query.factor));
         ensure!(
             is_aligned && rect.within(query.rect) == rect,
             "{rect:?} is no part of {query:?}"
@@ -225,57 +212,8 @@ impl Filter for Subsample {
     }
 }
 
-/// What *view* prints.
-#[derive(Debug, Serialize)]
-struct Figures {
-    requests_per_s: f64,
-    /// The median view.
-    request_us: f64,
-    p99_us: f64,
-    operations: u64,
-    /// Octets that were shown.
-    shown: u64,
-}
-
-/// *View*.
-fn look(view: &View, joints: &Joints) -> Result<()> {
-    // Before anybody waits for it.
-    let tour: Vec<(Query, Vec<u8>)> = Query::tour(VIEWS)
-        .into_iter()
-        .map(|query| (query, alone(query)))
-        .collect();
-    let mut group = Group::join(&filters::listen(joints.listen)?, joints)?;
-    // What is seen for the first time is drawn.
-    for (query, wanted) in &tour {
-        see(&mut group, *query, wanted)?;
-    }
-    let (start, time) = (Instant::now(), Duration::from_secs(view.seconds.into()));
-    let (mut took, mut shown) = (Vec::new(), 0);
-    for (query, wanted) in tour.iter().cycle() {
-        let asked = Instant::now();
-        see(&mut group, *query, wanted)?;
-        took.push(asked.elapsed().as_secs_f64() * 1e6);
-        shown += wanted.len() as u64;
-        if start.elapsed() >= time {
-            break;
-        }
-    }
-    let seconds = start.elapsed().as_secs_f64();
-    took.sort_by(f64::total_cmp);
-    let figures = Figures {
-        requests_per_s: took.len() as f64 / seconds,
-        request_us: took[took.len() / 2],
-        p99_us: took[took.len() * 99 / 100],
-        operations: took.len() as u64,
-        shown,
-    };
-    let figures = serde_json::to_string(&figures)? + "\n";
-    weft_os::stdout::print(&figures).context("cannot print the figures")?;
-    Ok(())
-}
-
-/// Has one view shown, which is the wanted one.
-fn see(group: &mut Group, query: Query, wanted: &[u8]) -> Result<()> {
+/// Has one view shown, which is the wanted one; gives its octets.
+fn see(group: &mut Group, query: Query, wanted: &[u8]) -> Result<u64> {
     let shown = query.shown();
     // Nobody's pixel is this one everywhere.
     let mut pixels = vec![0; shown.len()];
@@ -287,7 +225,7 @@ fn see(group: &mut Group, query: Query, wanted: &[u8]) -> Result<()> {
         Ok(())
     })?;
     ensure!(pixels == wanted, "{query:?} is shown wrongly");
-    Ok(())
+    Ok(wanted.len() as u64)
 }
 
 /// A view as one process by itself computes it.

@@ -50,7 +50,9 @@ impl Query {
             height: SIZE.1,
         };
         let numbers = [rect.x, rect.y, rect.width, rect.height];
-        let is_aligned = numbers.iter().all(|number| number.is_multiple_of(FACTOR_MAX));
+        let is_aligned = numbers
+            .iter()
+            .all(|number| number.is_multiple_of(FACTOR_MAX));
         let is_one = matches!(factor, 1 | 2 | 4 | FACTOR_MAX) && is_aligned;
         ensure!(
             is_one && rect.within(whole) == rect,

@@ -6,9 +6,9 @@
 mod datagrams;
 mod fan_in;
 mod fan_out;
+mod filters;
 mod first_datagrams;
 mod hot_spot;
-mod microscope;
 mod over_link;
 mod redis_get;
 mod socket_bulk;
@@ -216,8 +216,7 @@ fn over_ddp() -> [Rc<dyn Workload>; 6] {
 
 /// Programs that run on several machines: every workload of that path.
 pub fn of_cluster() -> Vec<Rc<dyn Workload>> {
-    let microscopes = microscope::UNITS.into_iter().map(microscope::Microscope);
-    microscopes
+    filters::pipelines()
         .map(|row| Rc::new(row) as Rc<dyn Workload>)
         .collect()
 }
