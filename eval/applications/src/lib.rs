@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`filters`] | a runtime for programs that are pipelines of filters, in the manner of DataCutter |
 //! | [`isosurface`] | pictures of where water has come to in an oil reservoir, on that runtime |
+//! | [`striped`] | files that are spread over several servers, in the manner of PVFS |
 //! | [`microscope`] | views of a slide that is too large for one machine's memory, on that runtime |
 //!
 //! Each process of such a program is one run of [`run`], which the bench starts where it belongs.
@@ -13,6 +14,8 @@
 pub mod filters;
 pub mod isosurface;
 pub mod microscope;
+mod net;
+pub mod striped;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -30,6 +33,8 @@ enum Application {
     Isosurface(isosurface::IsosurfaceArgs),
     /// Views of a large slide
     Microscope(microscope::MicroscopeArgs),
+    /// Striped files
+    Striped(striped::StripedArgs),
 }
 
 /// Runs one process. The one that measures prints its figures as a JSON object.
@@ -40,5 +45,6 @@ pub fn run(args: &ApplicationArgs) -> Result<()> {
     match &args.application {
         Application::Isosurface(isosurface) => isosurface::run(isosurface),
         Application::Microscope(microscope) => microscope::run(microscope),
+        Application::Striped(striped) => striped::run(striped),
     }
 }

@@ -7,7 +7,8 @@ use std::path::Path;
 use weft_bench::path::PathKind;
 use weft_bench::plan::workloads;
 
-const ROW_FAMILIES: [&str; 14] = [
+const ROW_FAMILIES: [&str; 15] = [
+    "cluster/",
     "send-",
     "write-",
     "read-",

@@ -1,12 +1,13 @@
 //! The end of a stream that takes: connections from every copy of the filter before.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::net::{TcpListener, TcpStream};
 
 use anyhow::{bail, ensure, Context, Result};
 use rustix::event::{poll, PollFd, PollFlags};
 
 use super::frame::{head, Frames, Kind};
+use crate::net::{accept, write_all};
 
 /// Octets that are read at a time.
 const READ: usize = 256 << 10;
@@ -60,11 +61,9 @@ impl Input {
     /// # Errors
     /// The listener fails.
     pub fn accept(listener: &TcpListener, copies: u32) -> Result<Input> {
-        let accept = |_| {
-            let (stream, _) = listener.accept().context("cannot accept")?;
-            stream.set_nodelay(true)?;
+        let before = |_| {
             Ok(Before {
-                stream,
+                stream: accept(listener)?,
                 frames: Frames::new(READ),
                 has_begun: false,
                 has_ended: false,
@@ -72,7 +71,7 @@ impl Input {
             })
         };
         Ok(Input {
-            before: (0..copies).map(accept).collect::<Result<_>>()?,
+            before: (0..copies).map(before).collect::<Result<_>>()?,
             work: 0,
             has_begun: false,
             turn: 0,
@@ -132,10 +131,7 @@ impl Input {
                 Kind::Unit => {
                     handle(Arrived::Unit(frame.payload))?;
                     let taken = head(Kind::Taken, 0, work);
-                    before
-                        .stream
-                        .write_all(&taken)
-                        .context("cannot tell what was taken")?;
+                    write_all(&before.stream, &[&taken])?;
                     // The other copies have their turn.
                     self.turn = at + 1;
                 }

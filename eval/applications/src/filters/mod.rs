@@ -24,10 +24,11 @@ pub(crate) mod testing;
 mod tour;
 
 use std::net::{SocketAddr, TcpListener};
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
+
+use crate::net::listen;
 
 pub use input::{Arrived, Input};
 pub use output::Output;
@@ -36,8 +37,6 @@ pub use tour::{Look, Share, Tour};
 /// Octets of the shortest and of the longest unit that can be asked for.
 const UNIT_MIN: i64 = 8 << 10;
 const UNIT_MAX: i64 = 256 << 10;
-/// How long a copy may take until it listens.
-const START: Duration = Duration::from_secs(20);
 
 /// A part of a pipeline.
 pub trait Filter {
@@ -86,7 +85,7 @@ pub struct Joints {
 /// A peer is not there or ends amid a piece of work, sends what is no frame, or the filter fails.
 pub fn run(filter: &mut dyn Filter, joints: &Joints) -> Result<()> {
     let listener = listen(joints.listen)?;
-    let mut output = Output::connect(joints, Instant::now() + START)?;
+    let mut output = Output::connect(joints)?;
     let mut input = Input::accept(&listener, joints.before)?;
     while input.next(|arrived| match arrived {
         Arrived::Begin(work) => {
@@ -117,7 +116,7 @@ impl Group {
     /// A copy is not there.
     pub fn join(listener: &TcpListener, joints: &Joints) -> Result<Group> {
         let results = Input::accept(listener, joints.before)?;
-        let orders = Output::connect(joints, Instant::now() + START)?;
+        let orders = Output::connect(joints)?;
         Ok(Group { orders, results })
     }
 
@@ -149,14 +148,6 @@ impl Group {
         }
         Ok(())
     }
-}
-
-/// Listens for the copies before this one.
-///
-/// # Errors
-/// The address cannot be had.
-pub fn listen(at: SocketAddr) -> Result<TcpListener> {
-    TcpListener::bind(at).with_context(|| format!("cannot listen on {at}"))
 }
 
 #[cfg(test)]

@@ -1,17 +1,15 @@
 //! The end of a stream that gives: connections to every copy of the filter behind.
 
-use std::io::{ErrorKind, IoSlice, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
 
 use anyhow::{ensure, Context, Result};
 use rustix::event::{poll, PollFd, PollFlags};
 
 use super::frame::{head, Frames, Kind};
 use super::Joints;
+use crate::net::{connect, write_all};
 
-/// How long between two tries to connect to a copy that does not listen yet.
-const AGAIN: Duration = Duration::from_millis(10);
 /// Octets of answers that are read at a time.
 const READ: usize = 4096;
 
@@ -39,19 +37,17 @@ impl Output {
     /// Connects to the copies behind this one, which listen before long.
     ///
     /// # Errors
-    /// One does not listen by `until`, or cannot be reached.
-    pub fn connect(joints: &Joints, until: Instant) -> Result<Output> {
-        let connect = |&at: &SocketAddr| {
-            let stream = connected(at, until).with_context(|| format!("cannot connect to {at}"))?;
-            stream.set_nodelay(true)?;
+    /// One does not listen, or cannot be reached.
+    pub fn connect(joints: &Joints) -> Result<Output> {
+        let behind = |&at: &SocketAddr| {
             Ok(Behind {
-                stream,
+                stream: connect(at)?,
                 answers: Frames::new(READ),
                 under_way: 0,
             })
         };
         Ok(Output {
-            behind: joints.to.iter().map(connect).collect::<Result<_>>()?,
+            behind: joints.to.iter().map(behind).collect::<Result<_>>()?,
             window: joints.window,
             unit: joints.unit as usize,
             work: 0,
@@ -85,7 +81,7 @@ impl Output {
             self.await_taken()?;
         };
         behind.under_way += 1;
-        write_all(&mut behind.stream, &[&head, first, body])
+        write_all(&behind.stream, &[&head, first, body])
     }
 
     /// Tells all copies that nothing more of the piece of work comes from here.
@@ -109,10 +105,10 @@ impl Output {
         }
     }
 
-    fn tell(&mut self, kind: Kind, payload: &[u8]) -> Result<()> {
+    fn tell(&self, kind: Kind, payload: &[u8]) -> Result<()> {
         let head = head(kind, payload.len(), self.work);
-        let mut streams = self.behind.iter_mut().map(|behind| &mut behind.stream);
-        streams.try_for_each(|stream| write_all(stream, &[&head, payload]))
+        let mut behind = self.behind.iter();
+        behind.try_for_each(|behind| write_all(&behind.stream, &[&head, payload]))
     }
 
     /// Waits until a copy has taken something, and reads what all have said.
@@ -162,33 +158,4 @@ impl Behind {
         }
         Ok(())
     }
-}
-
-fn connected(at: SocketAddr, until: Instant) -> std::io::Result<TcpStream> {
-    loop {
-        match TcpStream::connect(at) {
-            Err(error)
-                if error.kind() == ErrorKind::ConnectionRefused && Instant::now() < until =>
-            {
-                std::thread::sleep(AGAIN);
-            }
-            connected => return connected,
-        }
-    }
-}
-
-/// All of these, one behind the other.
-fn write_all(stream: &mut TcpStream, parts: &[&[u8]]) -> Result<()> {
-    let mut slices: Vec<IoSlice> = parts.iter().map(|part| IoSlice::new(part)).collect();
-    let mut left = &mut slices[..];
-    IoSlice::advance_slices(&mut left, 0);
-    while !left.is_empty() {
-        match stream.write_vectored(left) {
-            Ok(0) => anyhow::bail!("a copy behind this one takes nothing more"),
-            Ok(octets) => IoSlice::advance_slices(&mut left, octets),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error).context("cannot write to a copy behind this one"),
-        }
-    }
-    Ok(())
 }

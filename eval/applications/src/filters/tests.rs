@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use super::frame::{head, Kind};
 use super::testing::address;
@@ -153,7 +154,7 @@ fn a_window_bounds_what_is_under_way() {
     let to = behind.local_addr().unwrap();
     let giving = thread::spawn(move || {
         let joints = joints(to, 1, &[to]);
-        let mut output = Output::connect(&joints, Instant::now() + START).unwrap();
+        let mut output = Output::connect(&joints).unwrap();
         output.begin(b"").unwrap();
         (0..10).for_each(|_| output.give(&[1; 100], &[]).unwrap());
         let too_long = output.give(&[1; 16 << 10], &[1]).unwrap_err();

@@ -6,7 +6,8 @@ use anyhow::{Context, Result};
 use clap::Args;
 use serde::Serialize;
 
-use super::{listen, Group, Joints};
+use super::{Group, Joints};
+use crate::net::listen;
 
 /// Which part of what is there a copy of the first filter has.
 #[derive(Args, Clone, Debug)]

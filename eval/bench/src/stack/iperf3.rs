@@ -11,7 +11,8 @@ use crate::path::PathKind;
 use crate::record::Metrics;
 use crate::verbs::{Op, Verbs};
 
-pub(super) const NAME: &str = "iperf3";
+/// Its name where it has its own length of a block.
+pub const NAME: &str = "iperf3";
 pub(super) const NAME_MESSAGE_SIZED: &str = "iperf3 -l size";
 
 /// Octets; iperf3 refuses longer blocks.

@@ -7,6 +7,7 @@ mod compiled;
 mod counted;
 mod datagrams;
 mod hooked;
+mod installed;
 mod iperf3;
 mod libfabric;
 mod native;
@@ -15,6 +16,7 @@ mod probe;
 mod raw_tcp;
 mod raw_udp;
 mod sockets;
+mod sockperf;
 mod transfer;
 mod ucx;
 
@@ -34,7 +36,10 @@ use crate::verbs::{Mode, Op, Verbs};
 pub use datagrams::{
     UdpProgram, UDP, UDP_GSO, UDP_OWN, UOE, UOE_FORGIVING, UOE_INLINE, UOE_PATIENT, UOE_WAITING,
 };
+pub(crate) use installed::{need, on_path};
+pub use iperf3::NAME as IPERF3;
 pub use sockets::{Program, DDP, PLAIN_CLIENT, TCP, TCP_UNDER_HOOKS};
+pub use sockperf::SOCKPERF;
 pub use transfer::{
     Transfer, AS_IT_COMES, AT_A_RATE, AT_A_RATE_IN_ORDER, IN_ORDER, ON_KERNEL_TCP, SOCKETS,
 };
@@ -190,6 +195,7 @@ pub fn all(programs: &Programs) -> Vec<Box<dyn Stack>> {
         }),
         Box::new(iperf3(false)),
         Box::new(iperf3(true)),
+        Box::new(sockperf::Sockperf),
         Box::new(sockets::Sockets::new(programs, sockets::Under::Nothing)),
         Box::new(datagrams(datagrams::Under::Nothing)),
         Box::new(datagrams(datagrams::Under::Own)),
@@ -373,21 +379,6 @@ impl Site<'_> {
     }
 }
 
-/// An error that names the Debian package when the program is not on `PATH`.
-pub(crate) fn need(program: &str, package: &str) -> Result<()> {
-    anyhow::ensure!(
-        on_path(program),
-        "{program} is not installed (Debian package {package})"
-    );
-    Ok(())
-}
-
-/// Whether `PATH` has a file of this name.
-pub(crate) fn on_path(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
-}
-
 /// The numbers of a line of a table; `None` where a word is no number.
 fn numbers(line: &str) -> Option<Vec<f64>> {
     let words: Option<Vec<f64>> = line
@@ -455,6 +446,9 @@ pub(crate) mod tests {
                 workload.id()
             );
             let both = |name: fn(bool) -> String| serves(&name(true)) && serves(&name(false));
+            if workload.id().starts_with("agree-") {
+                continue;
+            }
             assert!(
                 both(weft_name)
                     || both(weft_gid_name)

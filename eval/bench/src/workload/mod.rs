@@ -3,6 +3,7 @@
 //! What RDMA programs do ([`Verbs`]) every stack has programs of its own for. What programs of sockets do has one
 //! program, of the bench's, which a stack brings onto itself as it is ([`Stack::launch`]).
 
+mod agreement;
 mod datagrams;
 mod fan_in;
 mod fan_out;
@@ -16,6 +17,7 @@ mod socket_latency;
 mod sockets;
 mod sockets_idle;
 mod streams;
+mod striped;
 mod udp_over_link;
 mod wire;
 
@@ -197,6 +199,8 @@ pub fn of_sockets(full: bool) -> Vec<Rc<dyn Workload>> {
     list.extend(over_ddp());
     let datagrams = datagrams::all().into_iter();
     list.extend(datagrams.map(|row| Rc::new(row) as Rc<dyn Workload>));
+    let agreement = agreement::ALL.into_iter();
+    list.extend(agreement.map(|row| Rc::new(row) as Rc<dyn Workload>));
     let first = first_datagrams::ALL.into_iter();
     list.extend(first.map(|row| Rc::new(row) as Rc<dyn Workload>));
     list
@@ -216,8 +220,10 @@ fn over_ddp() -> [Rc<dyn Workload>; 6] {
 
 /// Programs that run on several machines: every workload of that path.
 pub fn of_cluster() -> Vec<Rc<dyn Workload>> {
-    filters::pipelines()
-        .map(|row| Rc::new(row) as Rc<dyn Workload>)
+    let pipelines = filters::pipelines().map(|row| Rc::new(row) as Rc<dyn Workload>);
+    let striped = striped::ALL.into_iter();
+    pipelines
+        .chain(striped.map(|row| Rc::new(row) as Rc<dyn Workload>))
         .collect()
 }
 

@@ -22,8 +22,8 @@ const AGAIN_MIN: Duration = Duration::from_millis(2);
 /// The most.
 const AGAIN_MAX: Duration = Duration::from_secs(1);
 
-/// How long what came for a connected socket waits for a bell of its peer's whose carriers are all gone, before the
-/// socket is sent one by itself: what its peer sends in that moment would be lost.
+/// From this pause between two bells on, which is 6 ms after the first, a connected socket whose peer's carriers are
+/// all gone is sent them by itself: for a moment it hears nobody else, and what it sends comes back to it.
 const BY_ITSELF_AFTER: Duration = Duration::from_millis(8);
 
 /// So many bells in a row may fail to arrive.
@@ -80,7 +80,7 @@ impl Service {
         }
     }
 
-    /// Says whether the bell arrived, as far as that can be seen. `pause`: how long it is since the last.
+    /// Says whether the bell arrived, as far as that can be seen. `pause`: until the next one.
     fn ring_once(&mut self, port: Held, by: (u32, u16), pause: Duration) -> bool {
         if port.with_fd(is_connected) != Some(true) {
             return self.can_be_woken(port);
