@@ -272,6 +272,7 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
+    use std::process::Command;
 
     /// A command that answers as `weft` does, with its libraries at `libraries`.
     fn command(path: &Path, libraries: &str) {
@@ -285,7 +286,12 @@ mod tests {
 
     fn executable(path: &Path, script: &str) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, script).unwrap();
+        // A child of another test that was made while this file is open for writing keeps it from being run: the
+        // program that is run is written by a process that has no children.
+        let text = path.with_extension("text");
+        fs::write(&text, script).unwrap();
+        let copied = Command::new("cp").arg(&text).arg(path).status().unwrap();
+        assert!(copied.success());
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
