@@ -1,14 +1,13 @@
 //! A runtime for programs that are pipelines of filters over streams, in the manner of DataCutter.
 //!
 //! A *filter* takes units of data and gives units of data. Several *copies* of it may run, each a process; a *group* is
-//! a chain of filters, and several groups may run beside each other. What one filter gives another is one logical
-//! *stream*, however many copies there are at its ends: a unit goes to the copy that has the fewest under way, and each
-//! copy has at most a *window* of units that it has not taken. Work is done piece by piece: all copies hear when a
-//! piece begins, and what it is; it ends for a copy when all copies before it have ended it.
+//! a chain of filters. What one filter gives another is one logical *stream*, however many copies there are at its
+//! ends: a unit goes to the copy that has the fewest under way, and each copy has at most a *window* of units that it
+//! has not taken. Work is done piece by piece: all copies hear when a piece begins, and what it is; it ends for a copy
+//! when all copies before it have ended it.
 //!
 //! The last filter of a group is the one that wants the results. It sends what is to be done to the copies of the first
-//! one, as a stream of pieces without units. Where it has several groups it gives them pieces in turn, and takes the
-//! results in the same order.
+//! one, as a stream of pieces without units.
 //!
 //! ```text
 //!             ┌── copy of the first ──┐   ┌── copy of the second ──┐

@@ -149,16 +149,11 @@ impl Server {
     /// As many of the pieces as fit one request, and their regions on the server.
     fn next(&mut self) -> (&[Piece], Vec<Region>) {
         let mut octets = 0;
-        let fits = |piece: &&mut Piece| {
+        let fits = |piece: &&Piece| {
             octets += piece.there.len as usize;
             octets <= OCTETS_MAX
         };
-        self.asked = self
-            .left
-            .iter_mut()
-            .take(REGIONS_MAX)
-            .take_while(fits)
-            .count();
+        self.asked = self.left.iter().take(REGIONS_MAX).take_while(fits).count();
         let pieces = &self.left[..self.asked];
         (pieces, pieces.iter().map(|piece| piece.there).collect())
     }

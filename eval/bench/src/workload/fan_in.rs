@@ -1,13 +1,13 @@
 //! Many programs that send to one: what it takes in all.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use super::sockets::{client_name, one_to_many, printed, MESSAGE};
+use super::sockets::{moved_together, one_to_many, MESSAGE};
 use super::Workload;
 use crate::axis::Axis;
 use crate::exec::Output;
 use crate::job::Job;
-use crate::metric::{Metric, GOODPUT, OPERATIONS};
+use crate::metric::{Metric, GOODPUT};
 use crate::path::PathKind;
 use crate::record::Metrics;
 use crate::stack::{Site, Stack, RAW_TCP};
@@ -54,20 +54,6 @@ impl Workload for FanIn {
     }
 
     fn parse(&self, _: &dyn Stack, output: &Output) -> Result<Metrics> {
-        let (mut goodput, mut operations) = (0.0, 0.0);
-        for number in 1..=self.0 {
-            let name = client_name(number);
-            let metrics = printed(output.role(&name), &name)?;
-            let of = |key: &str| {
-                let own = metrics.get(key).copied();
-                own.with_context(|| format!("{name} printed no {key}"))
-            };
-            goodput += of(GOODPUT.key)?;
-            operations += of(OPERATIONS)?;
-        }
-        Ok(Metrics::from([
-            (GOODPUT.key.to_owned(), goodput),
-            (OPERATIONS.to_owned(), operations),
-        ]))
+        moved_together(output, self.0)
     }
 }

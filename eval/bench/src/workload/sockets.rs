@@ -2,7 +2,9 @@
 
 use anyhow::{Context, Result};
 
+use crate::exec::Output;
 use crate::job::{Invocation, Job, Ready, Role, Seat, SERVER};
+use crate::metric::{GOODPUT, OPERATIONS};
 use crate::record::Metrics;
 use crate::stack::{Program, Site, Stack};
 
@@ -99,6 +101,21 @@ pub(super) fn side(
     stack
         .launch(&words)
         .expect("a stack that serves the workload launches its program")
+}
+
+/// What so many clients moved together, and in how many operations.
+pub(super) fn moved_together(output: &Output, clients: u32) -> Result<Metrics> {
+    let mut sums = Metrics::new();
+    for number in 1..=clients {
+        let name = client_name(number);
+        let metrics = printed(output.role(&name), &name)?;
+        for key in [GOODPUT.key, OPERATIONS] {
+            let own = metrics.get(key).copied();
+            let own = own.with_context(|| format!("{name} printed no {key}"))?;
+            *sums.entry(key.to_owned()).or_default() += own;
+        }
+    }
+    Ok(sums)
 }
 
 /// What a client printed.

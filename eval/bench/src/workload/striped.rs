@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
 
-use super::sockets::{carried, carries, client_name, printed};
+use super::sockets::{carried, carries, client_name, moved_together, printed};
 use super::Workload;
 use crate::exec::Output;
 use crate::job::{Job, Ready, Role, Seat};
-use crate::metric::{Metric, GOODPUT, OPERATIONS, P99};
+use crate::metric::{Metric, GOODPUT, P99};
 use crate::path::PathKind;
 use crate::record::Metrics;
 use crate::stack::{Program, Site, Stack, PLAIN_CLIENT, TCP};
@@ -132,23 +132,16 @@ impl Workload for Striped {
 
     /// What flows is added up; of the 99th percentiles the worst, as that client's user sees it.
     fn parse(&self, _: &dyn Stack, output: &Output) -> Result<Metrics> {
-        let (mut goodput, mut operations, mut p99) = (0.0, 0.0, 0.0_f64);
-        for number in 1..=CLIENTS.len() as u32 {
+        let clients = CLIENTS.len() as u32;
+        let mut metrics = moved_together(output, clients)?;
+        let mut worst = 0.0_f64;
+        for number in 1..=clients {
             let name = client_name(number);
-            let metrics = printed(output.role(&name), &name)?;
-            let of = |key: &str| {
-                let own = metrics.get(key).copied();
-                own.with_context(|| format!("{name} printed no {key}"))
-            };
-            goodput += of(GOODPUT.key)?;
-            operations += of(OPERATIONS)?;
-            p99 = p99.max(of(P99)?);
+            let own = printed(output.role(&name), &name)?.get(P99).copied();
+            worst = worst.max(own.with_context(|| format!("{name} printed no {P99}"))?);
         }
-        Ok(Metrics::from([
-            (GOODPUT.key.to_owned(), goodput),
-            (OPERATIONS.to_owned(), operations),
-            (P99.to_owned(), p99),
-        ]))
+        metrics.insert(P99.to_owned(), worst);
+        Ok(metrics)
     }
 
     fn pinned(&self) -> bool {
