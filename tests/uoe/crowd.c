@@ -43,7 +43,8 @@ struct flow {
 };
 
 static struct {
-    atomic_int wrong, stopped, senders;
+    /* `receivers`: how many have a socket at their port. */
+    atomic_int wrong, stopped, senders, receivers;
     /* Datagrams that the kernel dropped, Weft's own among them; those that came behind a later one; processes. */
     atomic_ulong dropped, disordered, forked, killed;
     uint16_t port[TARGETS];
@@ -186,6 +187,7 @@ static void receive(int target, uint64_t state) {
     uint32_t how = next(&state, 5);
     int size = sizes[next(&state, 3)];
     bool many = next(&state, 2), is_edge = how == 4;
+    atomic_fetch_add(&shared->receivers, 1);
     struct timeval time = {0, 50000};
     struct epoll_event event = {.events = EPOLLIN | (is_edge ? EPOLLET : 0)};
     if (size) setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof size);
@@ -266,6 +268,8 @@ static void transmit(uint64_t state) {
     static struct sender senders[3];
     double forks_at = now() + next(&state, 500) / 1e3;
     bool forks = with_forks && next(&state, 2);
+    /* What is sent to a port without a socket is lost, and no socket counts it. */
+    while (atomic_load(&shared->receivers) < TARGETS) rest(0.001);
     for (int i = 0; i < count; i++) {
         int fd = sockets[next(&state, 2)], target = (int)next(&state, TARGETS);
         senders[i] = (struct sender){fd, new_number(), target, state * 977 + (uint64_t)i + 1, NULL};
