@@ -202,6 +202,8 @@ fn write_list(mine: Mine, list: *const iovec, count: c_int, flags: c_int) -> Ver
         return mine.make_way(0);
     };
     match buffers(list, count) {
+        // Unlike a message of no octets, it is no datagram.
+        Ok(data) if data.octets() == 0 && !mine.is_framed() => Verdict::Done(Ok(0)),
         Ok(data) => mine.send(None, &data, flags),
         Err(list) => mine.send_list(None, list, flags),
     }

@@ -144,15 +144,24 @@ impl Head {
     #[inline]
     #[allow(unexpected_cfgs, reason = "the fuzzer's build sets it")]
     pub fn parse(octets: &[u8; HEADER_LEN], key: Key, offset: u64) -> Option<Head> {
+        let head = Head::unchecked(octets);
         let word = u64::from_be_bytes(*octets);
-        let (len, channel) = ((word >> 48) as u16, (word >> 32) as u16);
         // The fuzzer has no key: to it every header is right, or it would reach nothing behind.
-        let is_right = key.check(offset, len, channel) == word as u32 || cfg!(fuzzing);
-        is_right.then_some(Head {
-            len,
+        let is_right =
+            key.check(offset, head.len, (word >> 32) as u16) == word as u32 || cfg!(fuzzing);
+        is_right.then_some(head)
+    }
+
+    /// What a header of this end's own says.
+    #[inline]
+    pub(crate) fn unchecked(octets: &[u8; HEADER_LEN]) -> Head {
+        let word = u64::from_be_bytes(*octets);
+        let channel = (word >> 32) as u16;
+        Head {
+            len: (word >> 48) as u16,
             channel: channel & CHANNEL_MAX,
             is_part: channel & PART != 0,
-        })
+        }
     }
 
     /// The header that begins at `offset` of the stream, and how many control messages were sent before its frame:
@@ -201,6 +210,11 @@ pub struct Part {
 }
 
 impl Part {
+    /// Whether the message ends with `octets`, which this is the header of.
+    pub(crate) fn is_last(self, octets: &[u8]) -> bool {
+        usize::from(self.offset) + octets.len() == usize::from(self.total)
+    }
+
     /// The octets before the datagram's.
     pub fn to_octets(self) -> [u8; PART_HEADER_LEN] {
         let word = u64::from(self.message) << 32 | u64::from(self.offset) << 16;

@@ -22,9 +22,24 @@ pub struct Gather<M> {
     controls: Option<u64>,
     start: usize,
     end: usize,
+    /// Where in the memory a frame begins: that of `start` or one before it.
+    frame: usize,
+    /// The last octets of a datagram are before `frame`, and its first ones were taken and are overwritten.
+    torn: bool,
     /// Where in the stream `end` is.
     offset: u64,
     frames: u64,
+}
+
+/// The length of the frame that begins at `at`, and whether a datagram ends with it.
+fn frame_at(memory: &[u8], at: usize) -> (usize, bool) {
+    let mut header = [0; HEADER_LEN];
+    header.copy_from_slice(&memory[at..at + HEADER_LEN]);
+    let head = Head::unchecked(&header);
+    let payload = &memory[at + HEADER_LEN..at + head.frame_len()];
+    let ends_datagram = head.channel != CONTROL
+        && (!head.is_part || Part::split(payload).is_ok_and(|(part, octets)| part.is_last(octets)));
+    (head.frame_len(), ends_datagram)
 }
 
 impl<M: AsRef<[u8]> + AsMut<[u8]>> Gather<M> {
@@ -37,6 +52,8 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> Gather<M> {
             controls: None,
             start: 0,
             end: 0,
+            frame: 0,
+            torn: false,
             offset,
             frames: 0,
         }
@@ -75,20 +92,45 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> Gather<M> {
         assert!(self.start <= self.end, "taken that was not there");
         if self.is_empty() {
             (self.start, self.end) = (0, 0);
+            (self.frame, self.torn) = (0, false);
+        }
+    }
+
+    /// Datagrams that the carrier has not taken, or not all of.
+    pub fn datagrams(&self) -> u64 {
+        let (mut at, memory) = (self.frame, self.memory.as_ref());
+        let mut datagrams = u64::from(self.torn && self.start < self.frame);
+        while at < self.end {
+            let (len, ends_datagram) = frame_at(memory, at);
+            at += len;
+            datagrams += u64::from(ends_datagram && at > self.start);
+        }
+        datagrams
+    }
+
+    /// Finds the first frame whose octets are all there.
+    fn find_frame(&mut self) {
+        self.torn &= self.start < self.frame;
+        while self.frame < self.start {
+            let (len, ends_datagram) = frame_at(self.memory.as_ref(), self.frame);
+            self.frame += len;
+            self.torn = ends_datagram && self.frame > self.start;
         }
     }
 
     /// Makes room for so many octets of frames; says whether there is.
     #[inline]
     pub fn make_room(&mut self, needed: usize) -> bool {
-        let memory = self.memory.as_mut();
-        if needed <= memory.len() - self.end {
+        let len = self.memory.as_ref().len();
+        if needed <= len - self.end {
             return true;
         }
-        if needed > memory.len() - (self.end - self.start) {
+        if needed > len - (self.end - self.start) {
             return false;
         }
-        memory.copy_within(self.start..self.end, 0);
+        self.find_frame();
+        self.frame -= self.start;
+        self.memory.as_mut().copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
         true
     }
@@ -277,6 +319,19 @@ mod tests {
         assert!(small.is_empty() && before > 65_507);
     }
 
+    #[test]
+    fn datagrams_that_wait_are_counted_and_nothing_else() {
+        let mut gather = Gather::new(vec![0; 4000], key(), 0);
+        assert!(push(&mut gather, 0, &[9; 20]) && gather.push_time(7));
+        assert!(gather.push_cut(1, 0, &[7; 2500], 1448, None, |_| ()));
+        assert_eq!(gather.datagrams(), 1, "one in two parts");
+        gather.handle_taken(28 + 12 + 1448);
+        assert_eq!(gather.datagrams(), 1, "its first part left");
+        let rest = gather.octets().len();
+        gather.handle_taken(rest);
+        assert_eq!(gather.datagrams(), 0);
+    }
+
     proptest! {
         /// However the carrier takes octets, the other end finds the frames that were put in, and no others.
         #[test]
@@ -285,12 +340,20 @@ mod tests {
         ) {
             let mut gather = Gather::new(vec![0; 1000], key(), 64);
             let (mut sent, mut stream) = (Vec::new(), Vec::new());
+            // Where in the stream each frame ends.
+            let (mut ends, mut put) = (Vec::new(), 0);
             for (channel, len, taken) in steps {
                 let octets = vec![sent.len() as u8; len];
-                if push(&mut gather, channel, &octets) { sent.push((channel, octets)); }
+                if push(&mut gather, channel, &octets) {
+                    sent.push((channel, octets));
+                    put += HEADER_LEN + len;
+                    ends.push(put);
+                }
                 let taken = taken.min(gather.octets().len());
                 stream.extend_from_slice(&gather.octets()[..taken]);
                 gather.handle_taken(taken);
+                let waiting = ends.iter().filter(|end| **end > stream.len()).count();
+                prop_assert_eq!(gather.datagrams(), waiting as u64);
             }
             stream.extend_from_slice(gather.octets());
             let (mut deframer, mut at, mut seen) = (Deframer::new(key(), 64), 0, Vec::new());

@@ -35,6 +35,9 @@ pub struct Uoe {
     pub drops_oldest: bool,
     /// The connections are the adapter's where it leads to the other end's; else the kernel's.
     pub over_adapter: bool,
+    /// What the program sends to sockets of the same process takes a connection of that process to itself. Usually the
+    /// kernel carries it: two trips through the stack are no gain over one.
+    pub within_process: bool,
     /// Datagrams are never sent plainly. Nothing: they are where there is no connection.
     pub requires: Option<Requires>,
 }
@@ -154,6 +157,19 @@ fn set_over(treatment: &mut Treatment, value: &str) -> bool {
     true
 }
 
+/// Sets what carries what a process sends to itself.
+fn set_same_process(treatment: &mut Treatment, value: &str) -> bool {
+    let within_process = match value {
+        "carrier" => true,
+        "kernel" => false,
+        _ => return false,
+    };
+    if let Treatment::Uoe(uoe) = treatment {
+        uoe.within_process = within_process;
+    }
+    true
+}
+
 /// Which way datagrams go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
@@ -181,6 +197,12 @@ const OVER: ActionOption<Treatment> = ActionOption {
     set: set_over,
 };
 
+const SAME_PROCESS: ActionOption<Treatment> = ActionOption {
+    name: "same-process",
+    accepts: "kernel or carrier",
+    set: set_same_process,
+};
+
 /// What the rules may say.
 pub const GRAMMAR: Grammar<Treatment, Direction> = Grammar {
     actions: &[
@@ -195,9 +217,10 @@ pub const GRAMMAR: Grammar<Treatment, Direction> = Grammar {
                 age: None,
                 drops_oldest: false,
                 over_adapter: false,
+                within_process: false,
                 requires: None,
             }),
-            options: &[AGE, DROP, OVER],
+            options: &[AGE, DROP, OVER, SAME_PROCESS],
         },
         Action {
             name: "uoe require",
@@ -205,6 +228,7 @@ pub const GRAMMAR: Grammar<Treatment, Direction> = Grammar {
                 age: None,
                 drops_oldest: false,
                 over_adapter: false,
+                within_process: false,
                 requires: Some(Requires {
                     wait: Wait::No,
                     without_udp: false,
@@ -214,6 +238,7 @@ pub const GRAMMAR: Grammar<Treatment, Direction> = Grammar {
                 AGE,
                 DROP,
                 OVER,
+                SAME_PROCESS,
                 ActionOption {
                     name: "mode",
                     accepts: "1 or 2",
@@ -283,6 +308,12 @@ impl DatagramRules {
         self.iter().any(|rule| {
             matches!(rule.action(), Treatment::Uoe(uoe) if uoe.over_adapter && uoe.age.is_some())
         })
+    }
+
+    /// Whether what a process sends to itself may travel on a connection.
+    pub fn any_within_process(&self) -> bool {
+        self.iter()
+            .any(|rule| matches!(rule.action(), Treatment::Uoe(uoe) if uoe.within_process))
     }
 
     /// Whether UDP may not pass for some.
@@ -365,6 +396,7 @@ mod tests {
             age: Some(Duration::from_millis(20)),
             drops_oldest: true,
             over_adapter: false,
+            within_process: false,
             requires: None,
         };
         assert_eq!(rules.uoe(Send, &near), Some(wanted));

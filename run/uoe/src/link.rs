@@ -46,6 +46,8 @@ pub(crate) struct Link {
     waits: AtomicBool,
     /// Datagrams put in so far.
     sent: AtomicU64,
+    /// Of these, that never left as the carrier was over, until the thread counts them.
+    lost: AtomicU64,
     /// When TCP took something last, or there was nothing to take, in nanoseconds.
     moved_at: AtomicU64,
 }
@@ -68,6 +70,17 @@ pub(crate) enum Outlet {
     Thread(Frames),
 }
 
+/// How far a flush came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flushed {
+    /// Nothing is left.
+    All,
+    /// TCP takes no more now, or it is the thread that sends.
+    Waits,
+    /// Nothing will ever leave any more.
+    Over,
+}
+
 impl Link {
     pub(crate) fn new() -> Link {
         Link {
@@ -76,6 +89,7 @@ impl Link {
             has_news: AtomicBool::new(false),
             waits: AtomicBool::new(false),
             sent: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
             moved_at: AtomicU64::new(0),
         }
     }
@@ -105,6 +119,8 @@ impl Link {
                 },
             );
             self.moved_at.store(clock(), Ordering::Relaxed);
+            // A parent's are the parent's.
+            self.lost.store(0, Ordering::Relaxed);
             // A parent's memory stays as it is: its descriptors are none here.
             if before.process != process::id() {
                 std::mem::forget(before);
@@ -116,12 +132,32 @@ impl Link {
     pub(crate) fn end(&self, generation: u32) {
         if let Some(mut outgoing) = self.outgoing() {
             if outgoing.generation == generation {
-                (outgoing.gather, outgoing.outlet) = (None, None);
+                self.give_up(&mut outgoing.gather);
+                outgoing.outlet = None;
                 self.waits.store(false, Ordering::Release);
                 // The thread does not sleep for what it will never send.
                 self.has_news.store(false, Ordering::SeqCst);
             }
         }
+    }
+
+    /// What waits never leaves.
+    fn give_up(&self, gather: &mut Option<Gather<Vec<u8>>>) {
+        let lost = gather.take().map_or(0, |gather| gather.datagrams());
+        self.lost.fetch_add(lost, Ordering::Relaxed);
+    }
+
+    /// The process ends: what waits never leaves, and nothing is put in any more.
+    pub(crate) fn end_with_process(&self) {
+        if let Some(mut outgoing) = self.outgoing().filter(|_| self.waits()) {
+            self.give_up(&mut outgoing.gather);
+            self.waits.store(false, Ordering::Release);
+        }
+    }
+
+    /// Datagrams that never left, since this was asked last.
+    pub(crate) fn take_lost(&self) -> u64 {
+        self.lost.swap(0, Ordering::Relaxed)
     }
 
     /// Whether something waits to leave.
@@ -181,7 +217,7 @@ impl Link {
         }
         let left = to_send.octets().len();
         if is_over {
-            *gather = None;
+            self.give_up(gather);
         }
         if is_over || left == 0 {
             self.waits.store(false, Ordering::Release);
@@ -281,7 +317,11 @@ impl Link {
 
     fn flush_held(&self, outgoing: &mut Outgoing) {
         let before = outgoing.waiting();
-        if outgoing.flush() {
+        let sent = outgoing.flush();
+        if sent == Flushed::Over {
+            self.give_up(&mut outgoing.gather);
+        }
+        if sent != Flushed::Waits {
             self.waits.store(false, Ordering::Release);
         }
         if before == 0 || outgoing.waiting() < before {
@@ -327,31 +367,29 @@ impl Outgoing {
         said.unwrap_or_else(|never| match never {})
     }
 
-    /// Says whether nothing is left, or nothing will ever leave.
-    fn flush(&mut self) -> bool {
+    fn flush(&mut self) -> Flushed {
         let Outgoing { gather, outlet, .. } = self;
-        let (Some(to_send), Some(outlet)) = (&mut *gather, outlet) else {
-            return true;
+        let (Some(to_send), Some(outlet)) = (gather, outlet) else {
+            return Flushed::All;
         };
         let Outlet::Kernel(stream) = outlet else {
-            return to_send.is_empty();
+            return match to_send.is_empty() {
+                true => Flushed::All,
+                false => Flushed::Waits,
+            };
         };
         // The program may have closed the number and given it to a file of its own.
         let Some(stream) = stream.get() else {
-            *gather = None;
-            return true;
+            return Flushed::Over;
         };
         while !to_send.is_empty() {
             match stream.send(to_send.octets()) {
                 Transfer::Octets(octets) => to_send.handle_taken(octets),
-                Transfer::WouldBlock => return false,
-                Transfer::End | Transfer::Failed(_) => {
-                    *gather = None;
-                    return true;
-                }
+                Transfer::WouldBlock => return Flushed::Waits,
+                Transfer::End | Transfer::Failed(_) => return Flushed::Over,
             }
         }
-        true
+        Flushed::All
     }
 }
 

@@ -314,6 +314,16 @@ impl Offload {
         }
         self.wake();
         self.await_thread(|| self.ended.load(Ordering::Acquire));
+        for link in self.used() {
+            link.end_with_process();
+            self.count_lost(link);
+        }
+    }
+
+    /// Counts what a carrier had been given and never left.
+    pub(crate) fn count_lost(&self, link: &Link) {
+        let dropped = &self.counts.dropped_full;
+        dropped.fetch_add(link.take_lost(), Ordering::Relaxed);
     }
 
     /// The program confines itself: the thread ends, and nothing more is offloaded.

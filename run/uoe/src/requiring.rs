@@ -3,7 +3,7 @@
 //! What finds no channel waits in a queue of the destination's, which the thread empties, whether or not the program
 //! ever calls again. The queue is the thread's to make: a call allocates nothing.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use weft_os::beside::{self, socket_addr};
 use weft_os::lock::Guard;
 use weft_os::{dgram, process};
-use weft_settings::datagrams::Direction;
+use weft_settings::datagrams::{Direction, Requires};
 use weft_uoe::admission::{Attempt, Carrier, Verdict};
 use weft_uoe::End;
 
@@ -57,12 +57,15 @@ impl Offload {
 
     /// The same, asked of the rules alone.
     fn rules_require(&self, fd: RawFd, to: End) -> bool {
+        is_one_host(to) && self.required_by_rules(fd, to).is_some()
+    }
+
+    fn required_by_rules(&self, fd: RawFd, to: End) -> Option<Requires> {
         let mut name = [0; dgram::NAME_LEN];
         let len = dgram::local_name(fd, &mut name);
         let peer = to.to_socket_addr();
         let own = socket_addr(&name[..len]).unwrap_or(peer);
-        let uoe = self.rules.uoe(Direction::Send, &[own, peer]);
-        is_one_host(to) && uoe.is_some_and(|uoe| uoe.requires.is_some())
+        self.rules.uoe(Direction::Send, &[own, peer])?.requires
     }
 
     /// A send of a signal handler that came amid another one of the same thread on the same socket: nothing of the
@@ -117,6 +120,9 @@ impl Offload {
         if !is_able || !dgram::have_port(sending.fd) {
             return Sent::Plain;
         }
+        if self.is_deaf_to(sending, to) {
+            return Sent::Failed(libc::EOPNOTSUPP);
+        }
         // No descriptor is left to send it by, now or later.
         if !port.keep(sending.fd) {
             count(&self.counts.dropped_full);
@@ -145,6 +151,15 @@ impl Offload {
         }
         count(&self.counts.dropped_full);
         Sent::Done
+    }
+
+    /// Whether the socket is connected to somebody else than `to`, whose proof it would then not hear.
+    fn is_deaf_to(&self, sending: Sending<'_>, to: End) -> bool {
+        let is_other = |peer: SocketAddr| End::from(peer) != to;
+        let rule = || self.required_by_rules(sending.fd, to);
+        !sending.to.is_empty()
+            && beside::peer_end(sending.fd).is_some_and(is_other)
+            && rule().is_some_and(|requires| !requires.without_udp)
     }
 
     /// A datagram to a destination that has a queue: by the channel, if there is one and nothing waits before it.

@@ -43,6 +43,12 @@ fn copied(list: List) -> Option<Result<Temporary, Errno>> {
     Some(Ok(copy))
 }
 
+/// Whether a list names octets that one datagram can have.
+fn is_datagram(list: List) -> bool {
+    list.octets()
+        .is_ok_and(|octets| octets <= DATAGRAM_OCTETS_MAX)
+}
+
 /// A UDP socket of the program's.
 #[derive(Clone, Copy)]
 pub struct UdpSocket {
@@ -101,6 +107,8 @@ impl Socket for UdpSocket {
                 self.send(to, &buffer(octets.as_ptr().cast(), octets.len()), flags)
             }
             Some(Err(errno)) => Verdict::Done(Err(errno)),
+            // What is no datagram the kernel refuses in its own words.
+            None if !is_datagram(data) => Verdict::Kernel,
             None => self.send_uncarried(to, flags),
         }
     }

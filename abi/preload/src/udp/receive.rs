@@ -300,11 +300,18 @@ impl UdpSocket {
     ) -> c_int {
         let UdpSocket { stack, record, fd } = self;
         let sockets = self.sockets();
-        // What is wrong with a call is said before it waits, and a list of none is over at once.
-        let may_sleep = count > 0 && timeout.is_null();
+        let is_usual = flags & ELSEWHERE == 0 && count > 0;
+        let waits_for_more = count > 1 && flags & (libc::MSG_DONTWAIT | libc::MSG_WAITFORONE) == 0;
+        if is_usual && (waits_for_more || !timeout.is_null()) && sockets.may_be_offloaded(record) {
+            // In the kernel it would wait for more than the first of them, and no carrier could begin meanwhile.
+            return receive_one_by_one(messages, count, flags, timeout, |at, flags| {
+                self.receive_message(at, flags)
+            });
+        }
         let mut first = Timeout::to_receive();
+        // A list of none is over at once.
         let plain = match flags & ELSEWHERE {
-            0 if may_sleep => self.begin_receive(flags, &mut first),
+            0 if is_usual => self.begin_receive(flags, &mut first),
             0 => self.begin_receive(flags | libc::MSG_DONTWAIT, &mut first),
             _ => Some(Receive::Plain),
         };
@@ -325,6 +332,18 @@ impl UdpSocket {
         receive_one_by_one(messages, count, flags, timeout, |at, flags| {
             self.split_message(at, flags)
         })
+    }
+
+    /// One message of a list as `recvmsg` would receive it.
+    fn receive_message(self, at: *mut msghdr, flags: c_int) -> isize {
+        match self.begin_receive(flags, &mut Timeout::to_receive()) {
+            None => -1,
+            // SAFETY: the message is the program's, which handed it over to be written.
+            Some(Receive::Plain) => {
+                self.receive_plainly(|| unsafe { calls::recvmsg(self.fd, at, flags) })
+            }
+            Some(Receive::Split) => self.split_message(at, flags),
+        }
     }
 
     /// Of a list, each message is waited for as long as the socket's options say.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use weft_discovery::{Inquiry, Learnt, TakesCarriers};
 use weft_os::net::{source_apart, TcpStream};
 use weft_os::{beside, dgram};
-use weft_settings::datagrams::Direction;
+use weft_settings::datagrams::{Direction, Uoe};
 use weft_settings::DiscoveryPort;
 use weft_uoe::greeting::Instance;
 use weft_uoe::queue::Queue;
@@ -218,8 +218,9 @@ impl Service {
     fn connect(&mut self, wanted: Wanted, takes: TakesCarriers) {
         count(&self.offload.counts.found);
         let instance = Instance(takes.instance);
-        // What a process sends to itself is the kernel's.
-        if instance == self.instance {
+        // What a process sends to itself is the kernel's, unless its rule says otherwise.
+        let is_within = |uoe: Uoe| uoe.within_process;
+        if instance == self.instance && !self.rule_of(&wanted).is_some_and(is_within) {
             return self.stay_plain(&wanted, Why::SameProcess);
         }
         let adapter = takes.adapter.filter(|_| self.is_over_adapter(&wanted));
@@ -253,10 +254,14 @@ impl Service {
         if self.adapter.is_none() || wanted.without_udp {
             return false;
         }
+        self.rule_of(wanted).is_some_and(|uoe| uoe.over_adapter)
+    }
+
+    /// The rule of the socket and its destination.
+    fn rule_of(&self, wanted: &Wanted) -> Option<Uoe> {
         let local = wanted.port.with_fd(beside::local_end).flatten();
         let ends = [local.unwrap_or(wanted.to), wanted.to];
-        let uoe = self.offload.rules.uoe(Direction::Send, &ends);
-        uoe.is_some_and(|uoe| uoe.over_adapter)
+        self.offload.rules.uoe(Direction::Send, &ends)
     }
 
     /// A carrier of the adapter's to that of the process that owns the destination, whose host has said where that is.

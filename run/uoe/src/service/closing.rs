@@ -93,6 +93,7 @@ impl Service {
             own.chain(peers).for_each(|nonce| self.retire(nonce));
             if let Some(link) = side.link {
                 self.offload.links[link.place].end(link.generation);
+                self.offload.count_lost(&self.offload.links[link.place]);
             }
             for wanted in side.wants {
                 self.leave_alone(wanted.to, NotConnected);

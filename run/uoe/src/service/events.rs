@@ -98,7 +98,8 @@ impl Service {
                 return false;
             }
         };
-        let is_itself = peer.instance == self.instance;
+        let within_process = self.offload.rules.any_within_process();
+        let is_itself = peer.instance == self.instance && !within_process;
         let is_somebody_else = is_itself || side.connects_to.is_some_and(|to| to != peer.instance);
         if side.own.without_udp && !side.is_accepted && !peer.without_udp {
             weft_settings::info!(
@@ -143,6 +144,10 @@ impl Service {
     /// Where both ends have connected, one carrier stays.
     fn drain_the_other(&mut self, at: usize, now: Duration) {
         let (peer, there) = (self.sides[at].peer(), self.sides[at].there);
+        // The other one that leads to this process is the other end of this very carrier.
+        if peer == Some(self.instance) {
+            return;
+        }
         let without_udp = self.sides[at].is_without_udp();
         let policy = self.sides[at].policy();
         // Who greets with somebody else's instance, from a host of its own, ends nothing of that one's.
