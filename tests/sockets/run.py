@@ -32,8 +32,10 @@ MODES = {
     "pass": ["--udp", "gso port=1"],
     "gso": ["--udp", "gso"],
     "always": ["--udp", "gso", "--udp-busy-after", "0"],
-    # Over a carrier to the process itself there is none: what is looked at is that nothing else changes.
+    # A process has no carrier to itself: what is looked at is that nothing else changes.
     "uoe": ["--udp", "uoe prefer"],
+    # But by a rule it has, and then each datagram goes over carriers.
+    "uoe-carried": ["--udp", "uoe require same-process=carrier"],
     # The same beside an adapter, in a namespace that has an interface for it.
     "uoe-adapter": ["--udp", "uoe prefer over=adapter", "--adapter=inline", "--interface=packet:weft0",
                     "--address=198.51.100.7/24"],
@@ -45,9 +47,9 @@ MODES = {
     # Over DDP where the other end is found to be Weft in time.
     "ddp-prefer": ["--ddp", "prefer"],
 }
-USUAL = "pass,gso,uoe,uoe-adapter,ddp-off,ddp,ddp-crc,ddp-plain,ddp-prefer"
+USUAL = "pass,gso,uoe,uoe-carried,uoe-adapter,ddp-off,ddp,ddp-crc,ddp-plain,ddp-prefer"
 # Sockets that a mode's rules do not name: they are the kernel's, as all are with `pass`.
-UNTOUCHED = dict.fromkeys(("gso", "always", "uoe", "uoe-adapter"), "tcp|unix-") | dict.fromkeys(
+UNTOUCHED = dict.fromkeys(("gso", "always", "uoe", "uoe-carried", "uoe-adapter"), "tcp|unix-") | dict.fromkeys(
     ("ddp-off", "ddp", "ddp-crc", "ddp-plain", "ddp-prefer"), "udp|unix-")
 # What is known to differ, and has to: a case here that passes is a failure, so that the list stays true. In a storm of
 # signals, and where some connections are DDP and others are not, these cases are left out, as are those of SOMETIMES.
@@ -69,6 +71,32 @@ DIFFERENT = {
     },
 }
 DIFFERENT["ddp-crc"] = DIFFERENT["ddp"]
+
+
+def of_udp(reasons):
+    """The reason of each case, of lists of cases by reason; a case without a family is of both."""
+    names = {case: reason for reason, cases in reasons.items() for case in cases}
+    both = {f"udp{version}.{case}": reason for case, reason in names.items() for version in "46"
+            if not case.startswith("udp")}
+    return both | {case: reason for case, reason in names.items() if case.startswith("udp")}
+
+
+REFUSED = "a send that a connection cannot bring is refused where a rule requires one"
+UNBROUGHT = "who wants to be told what no carrier brings, or has a filter or SO_REUSEPORT, takes no carriers"
+DIFFERENT["uoe-carried"] = of_udp({
+    REFUSED: ["control-message-of-none-is-refused", "msg_more-makes-one-of-several", "segment-of-too-many-is-refused",
+              "udp6.out-of-order-flags-are-refused"],
+    UNBROUGHT: ["packet-info", "timestamp", "timestamp-in-nanoseconds", "reuseport-shares-by-sender",
+                "udp4.original-destination", "udp4.tos-is-told-and-set-for-one", "udp4.ttl-is-told-and-set-for-one",
+                "udp6.hop-limit-and-class-are-told-and-set"],
+    "what the C library reads and writes by itself is the kernel's, and so are sockets that it does that with": [
+        "aio.one-that-waits-its-turn-is-cancelled", "aio.reads-one-datagram-or-what-is-there",
+        "aio.reads-what-comes-later", "aio.writes-behind-what-was-sent", "stdio.after-sends-of-the-programs-own"],
+    "where nobody has a port nobody says so: what is sent there waits": [
+        "refused-comes-back-to-a-connected-one", "refused-on-the-error-queue"],
+    "there is no descriptor for a connection": ["limit.reached-by-socket-and-dup"],
+    "a datagram of Weft's own makes a socket ready for a moment": ["epoll.edge-triggered"],
+})
 # What differs by the time that something takes, so that neither a pass nor a failure says anything.
 UNHOOKED = ("poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait")
 SOMETIMES = {
@@ -88,6 +116,18 @@ SOMETIMES = {
         for version in "46" for call in UNHOOKED
     },
 }
+# Those of the first four kinds wait, in vain, until the program gives up.
+SOMETIMES["uoe-carried"] = SOMETIMES["uoe"] | of_udp({
+    REFUSED: ["coalescing-gives-one-of-several", "confirm-dontroute-and-proxied-flags",
+              "connected-and-sendto-elsewhere", "cork-makes-one-of-several", "udp4.packet-info-chooses-the-source",
+              "segment-by-control-message", "segment-by-option", "sendfile.makes-datagrams",
+              "without-coalescing-segments-come-apart"],
+    UNBROUGHT: ["control-message-cut-short", "option.filter-drops", "peek-offset", "timestamp-of-each-in-recvmmsg"],
+    "what a process sends in the last 60 ms before it ends is dropped where its carrier is not up by then": [
+        "fork.of-a-fork", "fork.the-child-sends", "pass.to-a-child"],
+    "of a socket that was handed on, one copy has carriers": ["pass.a-socket-to-oneself"],
+    "who takes datagrams at once is waited for": ["a-full-receiver-drops"],
+})
 SOMETIMES["uoe-adapter"] = SOMETIMES["uoe"] | ({} if IS_ROOT else {
     "inherited.not-by-another-user": "the namespace has one user",
 })
