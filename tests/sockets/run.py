@@ -39,6 +39,8 @@ MODES = {
     # The same beside an adapter, in a namespace that has an interface for it.
     "uoe-adapter": ["--udp", "uoe prefer over=adapter", "--adapter=inline", "--interface=packet:weft0",
                     "--address=198.51.100.7/24"],
+    "uoe-adapter-carried": ["--udp", "uoe require same-process=carrier over=adapter", "--adapter=inline",
+                            "--interface=packet:weft0", "--address=198.51.100.7/24"],
     "ddp-off": ["--ddp", "off"],
     # Both ends over DDP; a listener over DDP whose clients know nothing of it.
     "ddp": ["--ddp", "require"],
@@ -47,9 +49,10 @@ MODES = {
     # Over DDP where the other end is found to be Weft in time.
     "ddp-prefer": ["--ddp", "prefer"],
 }
-USUAL = "pass,gso,uoe,uoe-carried,uoe-adapter,ddp-off,ddp,ddp-crc,ddp-plain,ddp-prefer"
+USUAL = "pass,gso,uoe,uoe-carried,uoe-adapter,uoe-adapter-carried,ddp-off,ddp,ddp-crc,ddp-plain,ddp-prefer"
 # Sockets that a mode's rules do not name: they are the kernel's, as all are with `pass`.
-UNTOUCHED = dict.fromkeys(("gso", "always", "uoe", "uoe-carried", "uoe-adapter"), "tcp|unix-") | dict.fromkeys(
+UNTOUCHED = dict.fromkeys(("gso", "always", "uoe", "uoe-carried", "uoe-adapter", "uoe-adapter-carried"),
+                           "tcp|unix-") | dict.fromkeys(
     ("ddp-off", "ddp", "ddp-crc", "ddp-plain", "ddp-prefer"), "udp|unix-")
 # What is known to differ, and has to: a case here that passes is a failure, so that the list stays true. In a storm of
 # signals, and where some connections are DDP and others are not, these cases are left out, as are those of SOMETIMES.
@@ -128,9 +131,10 @@ SOMETIMES["uoe-carried"] = SOMETIMES["uoe"] | of_udp({
     "of a socket that was handed on, one copy has carriers": ["pass.a-socket-to-oneself"],
     "who takes datagrams at once is waited for": ["a-full-receiver-drops"],
 })
-SOMETIMES["uoe-adapter"] = SOMETIMES["uoe"] | ({} if IS_ROOT else {
-    "inherited.not-by-another-user": "the namespace has one user",
-})
+DIFFERENT["uoe-adapter-carried"] = DIFFERENT["uoe-carried"]
+ONE_USER = {} if IS_ROOT else {"inherited.not-by-another-user": "the namespace has one user"}
+SOMETIMES["uoe-adapter"] = SOMETIMES["uoe"] | ONE_USER
+SOMETIMES["uoe-adapter-carried"] = SOMETIMES["uoe-carried"] | ONE_USER
 SOMETIMES["ddp-crc"] = SOMETIMES["ddp"] | {
     f"tcp{version}.{case}":
         "an FPDU with a CRC is delivered whole, so the receive buffer has room for one, and all that the case sends fits"
@@ -167,10 +171,12 @@ def main():
         parser.error(f"no such build or mode: {unknown[0]}" if unknown else "say --plain, --hooks WEFT or both")
     total = Counts()
     modes = arguments.modes.split(",")
-    if arguments.hooks and "uoe-adapter" in modes and subprocess.run([*IN_A_NAMESPACE, "true"]).returncode:
-        print("SKIP hooks uoe-adapter: this system gives no network namespace")
-        total.add("skipped")
-        arguments.modes = ",".join(mode for mode in modes if mode != "uoe-adapter")
+    with_adapter = [mode for mode in modes if "--adapter=inline" in MODES[mode]]
+    if arguments.hooks and with_adapter and subprocess.run([*IN_A_NAMESPACE, "true"]).returncode:
+        for mode in with_adapter:
+            print(f"SKIP hooks {mode}: this system gives no network namespace")
+            total.add("skipped")
+        arguments.modes = ",".join(mode for mode in modes if mode not in with_adapter)
     with tempfile.TemporaryDirectory() as scratch:
         work = (arguments.work or pathlib.Path(scratch)).resolve()
         work.mkdir(parents=True, exist_ok=True)

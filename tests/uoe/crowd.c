@@ -110,6 +110,18 @@ static int bound(uint16_t port) {
     return fd;
 }
 
+/* A port that nobody has, and that no socket is given which asks for any: of another thousand for each receiver. */
+static uint16_t free_port(int target, uint64_t *state) {
+    for (;;) {
+        uint16_t port = (uint16_t)(10000 + 1000 * target + (int)next(state, 1000));
+        struct sockaddr_in at = address(htons(port));
+        int fd = socket(AF_INET, SOCK_DGRAM, 0);
+        bool is_free = bind(fd, (void *)&at, sizeof at) == 0;
+        close(fd);
+        if (is_free) return at.sin_port;
+    }
+}
+
 static uint16_t port_of(int fd) {
     struct sockaddr_in at;
     socklen_t len = sizeof at;
@@ -269,7 +281,7 @@ static void transmit(uint64_t state) {
     double forks_at = now() + next(&state, 500) / 1e3;
     bool forks = with_forks && next(&state, 2);
     /* What is sent to a port without a socket is lost, and no socket counts it. */
-    while (atomic_load(&shared->receivers) < TARGETS) rest(0.001);
+    while (atomic_load(&shared->receivers) < TARGETS && !atomic_load(&shared->wrong)) rest(0.001);
     for (int i = 0; i < count; i++) {
         int fd = sockets[next(&state, 2)], target = (int)next(&state, TARGETS);
         senders[i] = (struct sender){fd, new_number(), target, state * 977 + (uint64_t)i + 1, NULL};
@@ -324,11 +336,7 @@ int main(int argc, char **argv) {
     }
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (shared == MAP_FAILED) return perror("mmap"), 2;
-    for (int target = 0; target < TARGETS; target++) {
-        int fd = bound(0);
-        shared->port[target] = port_of(fd);
-        close(fd);
-    }
+    for (int target = 0; target < TARGETS; target++) shared->port[target] = free_port(target, &state);
     ends_at = now() + atof(argv[2]) / 1e3;
     pid_t processes[PROCESSES];
     for (int which = 0; which < PROCESSES; which++) processes[which] = begin(which, state);

@@ -451,6 +451,27 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_says_what_carries_what_a_process_sends_to_itself() {
+        for (text, within_process) in [
+            ("uoe prefer", false),
+            ("uoe prefer same-process=kernel", false),
+            ("uoe prefer same-process=carrier", true),
+            ("uoe require same-process=carrier over=adapter", true),
+        ] {
+            let rules = rules(text);
+            let uoe = rules.uoe(Send, &[]);
+            assert_eq!(
+                uoe.map(|uoe| uoe.within_process),
+                Some(within_process),
+                "{text}"
+            );
+            assert_eq!(rules.any_within_process(), within_process);
+        }
+        assert!(DatagramRules::parse("uoe prefer same-process=yes").is_err());
+        assert!(DatagramRules::parse("gso same-process=carrier").is_err());
+    }
+
+    #[test]
     fn a_rule_says_whose_connections_they_are() {
         for (text, over_adapter) in [
             ("uoe prefer", false),

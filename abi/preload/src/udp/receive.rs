@@ -336,12 +336,11 @@ impl UdpSocket {
 
     /// One message of a list as `recvmsg` would receive it.
     fn receive_message(self, at: *mut msghdr, flags: c_int) -> isize {
+        // SAFETY: the message is the program's, which handed it over to be written.
+        let real = || unsafe { calls::recvmsg(self.fd, at, flags) };
         match self.begin_receive(flags, &mut Timeout::to_receive()) {
             None => -1,
-            // SAFETY: the message is the program's, which handed it over to be written.
-            Some(Receive::Plain) => {
-                self.receive_plainly(|| unsafe { calls::recvmsg(self.fd, at, flags) })
-            }
+            Some(Receive::Plain) => self.receive_plainly(real),
             Some(Receive::Split) => self.split_message(at, flags),
         }
     }

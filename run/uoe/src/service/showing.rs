@@ -6,6 +6,7 @@ use std::time::Duration;
 use weft_os::beside;
 use weft_uoe::End;
 
+use super::requiring::Requiring;
 use super::Service;
 use crate::offload::now;
 use crate::port::Held;
@@ -108,7 +109,19 @@ impl Service {
             });
             own.chain(peers)
         });
+        let has_channel = |one: &&Requiring| {
+            let mut own = self
+                .sides
+                .iter()
+                .flat_map(|side| side.own_channels.values());
+            own.any(|channel| {
+                let wanted = channel.wanted;
+                channel.is_open && wanted.port == one.port && wanted.to == one.to
+            })
+        };
         let waiting = self.requiring.iter().filter(|one| !one.was_up);
+        // Who sends looks no further than its queue: that a channel has come may not have been seen there yet.
+        let waiting = waiting.filter(move |one| !has_channel(one));
         let waiting = waiting.map(|one| Row {
             port: port_of(one.port),
             peer: one.to,
