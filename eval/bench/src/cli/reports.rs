@@ -4,14 +4,14 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{ensure, Context, Result};
+use anyhow::{bail, ensure, Context, Result};
 use clap::Parser;
 
 use super::teller::print;
 use super::Measure;
 use crate::plan::{self, Selection};
 use crate::record::Run;
-use crate::report::{self, changes, csv, html, Format};
+use crate::report::{self, changes, csv, html, picture, Format};
 use crate::{environment, path, stack, targets};
 
 #[derive(Parser, Clone, Debug)]
@@ -25,6 +25,9 @@ pub(super) struct Report {
     /// Only the table of targets
     #[arg(long)]
     targets: bool,
+    /// Only rows whose name contains PATTERN; may be given several times
+    #[arg(long, value_name = "PATTERN")]
+    only: Vec<String>,
     /// Write it there instead of printing it
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -51,6 +54,8 @@ pub(super) enum Style {
     Csv,
     /// One page with pictures that needs nothing else
     Html,
+    /// One picture of all rows, for a document
+    Svg,
 }
 
 impl Style {
@@ -60,7 +65,7 @@ impl Style {
             Style::Table => Format::Table {
                 width: terminal_width(),
             },
-            Style::Markdown | Style::Csv | Style::Html => Format::Markdown,
+            Style::Markdown | Style::Csv | Style::Html | Style::Svg => Format::Markdown,
         }
     }
 }
@@ -77,10 +82,20 @@ fn terminal_width() -> Option<usize> {
 }
 
 pub(super) fn print_reports(args: &Report) -> Result<ExitCode> {
-    let runs = read(&args.files)?;
+    let mut runs = read(&args.files)?;
+    for run in runs.iter_mut().filter(|_| !args.only.is_empty()) {
+        run.rows
+            .retain(|row| args.only.iter().any(|pattern| row.id.contains(pattern)));
+    }
     let text = match args.format {
         Style::Html => html::page(&named(&args.files, &runs)),
         Style::Csv => csv::all(&runs),
+        Style::Svg => {
+            let [run] = &runs[..] else {
+                bail!("a picture is of one run");
+            };
+            picture::of(run)
+        }
         style => {
             let drawn = runs
                 .iter()

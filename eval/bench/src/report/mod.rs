@@ -6,6 +6,7 @@ pub mod csv;
 mod details;
 mod environment;
 pub mod html;
+pub mod picture;
 mod plot;
 mod table;
 mod targets;

@@ -14,7 +14,7 @@ use super::percent;
 use crate::record::{PathRecord, Run};
 use crate::summary::{self, CellSummary, RowSummary, Standing};
 
-const STYLE: &str = include_str!("page.css");
+const STYLE: &str = concat!(include_str!("../plot/plot.css"), include_str!("page.css"));
 
 /// The page of these records, each with the name of its file.
 pub fn page(runs: &[(String, &Run)]) -> String {
@@ -140,7 +140,7 @@ fn how(id: &str, file: &str, run: &Run) -> Markup {
 }
 
 /// How a cell reads, in one word or two, and whether it loses.
-fn standing(row: &RowSummary, cell: &CellSummary) -> (String, bool) {
+pub(super) fn standing(row: &RowSummary, cell: &CellSummary) -> (String, bool) {
     if cell.skipped.is_some() {
         return ("skipped".to_owned(), false);
     }

@@ -6,12 +6,14 @@ mod bars;
 mod heat;
 mod lines;
 mod scale;
+mod strips;
 
 use maud::{html, Markup};
 
 pub use bars::{bars, Bar};
 pub use heat::{heat_map, tones, Square, Tone};
 pub use lines::{lines, Line, Point};
+pub use strips::{strips, Ratio, Strip};
 
 use crate::metric::Better;
 
