@@ -167,6 +167,7 @@ fn resumed(args: &Measure, file: &Path) -> Result<(Measure, Keeper)> {
     let args = Measure {
         quick: false,
         full: options.full,
+        wide: options.wide,
         targets: options.targets,
         repetitions: Some(options.repetitions),
         seconds,

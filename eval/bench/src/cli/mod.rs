@@ -65,7 +65,10 @@ struct Measure {
     /// Measure each cell once
     #[arg(long, conflicts_with_all = ["full", "repetitions", "beside"])]
     quick: bool,
-    /// Every size and mode, ten repetitions
+    /// Every row, of sizes and modes that tell most: it says how long that takes before it starts, and can be resumed
+    #[arg(long)]
+    wide: bool,
+    /// Every row, size and mode, ten repetitions
     #[arg(long)]
     full: bool,
     /// Only the rows that the design's targets need, and only the table of targets
@@ -101,7 +104,7 @@ struct Measure {
     weft: Option<PathBuf>,
     /// Go on with the run of FILE, which was ended before it was through: what it asked for, and only what is missing
     #[arg(long, value_name = "FILE", conflicts_with_all = [
-        "quick", "full", "targets", "repetitions", "seconds", "only", "stacks", "paths", "cores", "output", "beside", "link_rate",
+        "quick", "wide", "full", "targets", "repetitions", "seconds", "only", "stacks", "paths", "cores", "output", "beside", "link_rate",
     ])]
     resume: Option<PathBuf>,
     #[command(flatten)]
@@ -168,6 +171,7 @@ impl Measure {
             only: self.only.clone(),
             stacks: self.stacks.clone(),
             full: self.full,
+            wide: self.wide,
             targets: self.targets,
             paths: self
                 .paths
@@ -180,6 +184,7 @@ impl Measure {
     fn selection(&self) -> Selection {
         Selection {
             full: self.full,
+            wide: self.wide,
             targets: self.targets,
             only: self.only.clone(),
             stacks: self.stacks.clone(),

@@ -171,7 +171,7 @@ pub(super) fn list(args: &Measure, prefix: &[OsString]) -> Result<ExitCode> {
     let stacks = stack::all(&super::programs(args, prefix, Path::new(""))?);
     let mut text = String::new();
     for path in args.paths() {
-        let default = plan::workloads(path, false, args.link_rate);
+        let wide = plan::workloads(path, false, args.link_rate);
         let selection = Selection {
             full: true,
             ..args.selection()
@@ -179,15 +179,14 @@ pub(super) fn list(args: &Measure, prefix: &[OsString]) -> Result<ExitCode> {
         for row in plan::groups(path, &stacks, &selection).iter().flatten() {
             let names: Vec<String> = row.stacks.iter().map(|&i| stacks[i].name()).collect();
             let id = row.workload.id();
-            let when = match (
-                targets::needs(&id),
-                default.iter().any(|workload| workload.id() == id),
-            ) {
-                (true, _) => "target",
-                (_, true) => "default",
+            let is_wide = wide.iter().any(|workload| workload.id() == id);
+            let when = match (plan::is_telling(row), targets::needs(&id), is_wide) {
+                (true, ..) => "default",
+                (_, true, _) => "--targets",
+                (.., true) => "--wide",
                 _ => "--full",
             };
-            text += &format!("{:<34} {when:<8} {}\n", row.id(), names.join(", "));
+            text += &format!("{:<34} {when:<9} {}\n", row.id(), names.join(", "));
         }
     }
     print(&text)?;

@@ -74,12 +74,19 @@ pub struct Options {
     /// Every size and mode.
     #[serde(default)]
     pub full: bool,
+    /// Every row of the usual sizes and modes; true in records that are older than the choice.
+    #[serde(default = "yes")]
+    pub wide: bool,
     /// Only the rows that targets need.
     #[serde(default)]
     pub targets: bool,
     /// Names of the paths; empty is the usual ones.
     #[serde(default)]
     pub paths: Vec<String>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// A build of Weft.

@@ -350,6 +350,7 @@ pub(crate) mod tests {
                 only: vec![],
                 stacks: vec![],
                 full: false,
+                wide: false,
                 targets: false,
                 paths: vec![],
             },
