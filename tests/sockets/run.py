@@ -130,11 +130,14 @@ SOMETIMES["uoe-carried"] = SOMETIMES["uoe"] | of_udp({
         "fork.of-a-fork", "fork.the-child-sends", "pass.to-a-child"],
     "of a socket that was handed on, one copy has carriers": ["pass.a-socket-to-oneself"],
     "who takes datagrams at once is waited for": ["a-full-receiver-drops"],
+    "datagrams of several senders come as their channels are there": ["from-many-senders-each-is-named"],
 })
 DIFFERENT["uoe-adapter-carried"] = DIFFERENT["uoe-carried"]
 ONE_USER = {} if IS_ROOT else {"inherited.not-by-another-user": "the namespace has one user"}
 SOMETIMES["uoe-adapter"] = SOMETIMES["uoe"] | ONE_USER
-SOMETIMES["uoe-adapter-carried"] = SOMETIMES["uoe-carried"] | ONE_USER
+SOMETIMES["uoe-adapter-carried"] = SOMETIMES["uoe-carried"] | ONE_USER | of_udp({
+    "a fault (docs/status.md): such a socket may get no channel by the adapter": ["pass.closed-on-the-way-it-lives"],
+})
 SOMETIMES["ddp-crc"] = SOMETIMES["ddp"] | {
     f"tcp{version}.{case}":
         "an FPDU with a CRC is delivered whole, so the receive buffer has room for one, and all that the case sends fits"
@@ -144,6 +147,8 @@ SOMETIMES["ddp-crc"] = SOMETIMES["ddp"] | {
         "counts.to-be-acknowledged-while-nobody-reads",
         "ddp.peers-that-take-nothing-hold-an-eighth-of-the-descriptors")
 }
+# Where many of the cases that are known to differ wait, and in vain, others run meanwhile.
+IN_VAIN = dict.fromkeys(("uoe-carried", "uoe-adapter-carried"), ["--width", "12"])
 # A network of its own, with the interface that a mode's adapter has.
 IN_A_NAMESPACE = ["unshare", *([] if IS_ROOT else ["--map-root-user"]), "--net", "sh", "-c",
                   "ip link set lo up && ip link add weft0 up type veth peer name weft1 && ip link set weft1 up && "
@@ -201,7 +206,7 @@ def apart(mode, touched, storm, work):
         sometimes |= DIFFERENT["ddp"] | SOMETIMES["ddp"]
     if storm:
         always, sometimes = {}, sometimes | always
-    options = []
+    options = list(IN_VAIN.get(mode, []))
     if always:
         listed = work / "known"
         listed.write_text("".join(f"{case} {reason}\n" for case, reason in always.items()))

@@ -6,6 +6,7 @@ pub mod csv;
 mod details;
 mod environment;
 pub mod html;
+mod losing;
 pub mod picture;
 mod plot;
 mod table;
@@ -35,7 +36,7 @@ pub enum Format {
 
 /// Environment, rows and targets.
 pub fn full(run: &Run, format: Format) -> String {
-    let mut text = environment::lines(run, format);
+    let mut text = environment::lines(run, format) + &losing::table(run, format);
     for path in &run.paths {
         let reason = path
             .skipped
@@ -391,8 +392,14 @@ pub(crate) mod tests {
 
     #[test]
     fn a_losing_cell_says_so() {
-        assert!(line(&text(), &["| weft crc=on", "40.0"]).contains("LOSES"));
-        assert!(line(&text(), &["rdma_connect", "weft crc=on"]).contains("FALLS SHORT"));
+        let text = text();
+        line(&text, &["| weft crc=on", "40.0", "LOSES"]);
+        line(&text, &["| loopback/connect | weft crc=on", " 4.00 |"]);
+        assert!(
+            text.find("Where it loses") < text.find("Path loopback"),
+            "{text}"
+        );
+        assert!(line(&text, &["rdma_connect", "weft crc=on"]).contains("FALLS SHORT"));
     }
 
     #[test]

@@ -5,21 +5,14 @@ use maud::{html, Markup};
 use super::standing;
 use crate::metric::Better;
 use crate::record::Run;
+use crate::report::losing::cells as losing_cells;
 use crate::report::number;
 use crate::report::plot::{heat_map, tones, Square, Tone};
 use crate::summary::{CellSummary, RowSummary, Standing};
 
 /// The cells that lose, the worst first.
 pub(super) fn losing(id: &str, rows: &[RowSummary]) -> Markup {
-    let mut found: Vec<(&RowSummary, &CellSummary, f64)> = Vec::new();
-    for row in rows {
-        let losing = row.cells.iter().filter(|cell| standing(row, cell).1);
-        found.extend(losing.filter_map(|cell| {
-            let by = cell.ratio?.of_medians.ln().abs();
-            Some((row, cell, by))
-        }));
-    }
-    found.sort_by(|a, b| b.2.total_cmp(&a.2));
+    let found = losing_cells(rows);
     html! {
         section aria-labelledby=(format!("{id}-losing")) {
             h2 id=(format!("{id}-losing")) { "Where it loses" }
@@ -36,7 +29,7 @@ pub(super) fn losing(id: &str, rows: &[RowSummary]) -> Markup {
                             }
                         }
                         tbody {
-                            @for (row, cell, _) in &found { (line(row, cell)) }
+                            @for (row, cell) in &found { (line(row, cell)) }
                         }
                     }
                 }
