@@ -37,6 +37,13 @@ def with_file():
         os.sendfile(one.fileno(), file.fileno(), 0, 6)
 
 
+def to_another_than_its_peer():
+    with made() as other, made() as one:
+        other.bind(("127.0.0.1", 0))
+        one.connect(other.getsockname())
+        one.sendto(b"elsewhere", to)
+
+
 def without_descriptors():
     one = made()
     resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))
@@ -59,6 +66,7 @@ WAYS = {
         [b"control"], [(socket.IPPROTO_UDP, UDP_SEGMENT, struct.pack("H", 1000))], 0, to),
     "option": with_option,
     "file": with_file,
+    "elsewhere": to_another_than_its_peer,
     "descriptors": without_descriptors,
 }
 refused = {}

@@ -525,7 +525,7 @@ def nothing_leaves_plainly(bed):
             came = None
     expect(came, came is None)
     refused = {way for way, why in said(output).items() if why == "EOPNOTSUPP"}
-    expect(output, refused == {"more", "control", "option", "file"})
+    expect(output, refused == {"more", "control", "option", "file", "elsewhere"})
 
 
 @case()

@@ -446,6 +446,23 @@ mod tests {
         assert_eq!(put(&link), Put::Done);
         link.end(1);
         assert!(!link.is_for_thread() && !link.waits());
+        assert_eq!((link.take_lost(), link.take_lost()), (1, 0), "the last one");
+    }
+
+    #[test]
+    fn what_waits_as_the_process_ends_is_lost_and_nothing_more_is_put_in() {
+        process::watch();
+        let link = Link::new();
+        let gather = Gather::new(vec![0; 65_536], Key::new(&[1; 16], &[2; 16]), 0);
+        link.begin(1, gather, Outlet::Thread(Frames::new(1400, false)));
+        link.end_with_process();
+        assert_eq!(
+            (put(&link), put(&link)),
+            (Put::Done, Put::Done),
+            "nothing waited"
+        );
+        link.end_with_process();
+        assert_eq!((put(&link), link.take_lost()), (Put::Gone, 2));
     }
 
     #[test]

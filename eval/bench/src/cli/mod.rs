@@ -65,7 +65,7 @@ struct Measure {
     /// Measure each cell once
     #[arg(long, conflicts_with_all = ["full", "repetitions", "beside"])]
     quick: bool,
-    /// Every row, of sizes and modes that tell most: it says how long that takes before it starts, and can be resumed
+    /// Every row of the usual sizes and modes, not only those that tell most: an hour and a half
     #[arg(long)]
     wide: bool,
     /// Every row, size and mode, ten repetitions

@@ -86,14 +86,23 @@ pub(super) fn print_reports(args: &Report) -> Result<ExitCode> {
     for run in runs.iter_mut().filter(|_| !args.only.is_empty()) {
         run.rows
             .retain(|row| args.only.iter().any(|pattern| row.id.contains(pattern)));
+        ensure!(
+            !run.rows.is_empty(),
+            "no row of the run of {} has such a name: without --only it shows which there are",
+            run.started
+        );
     }
     let text = match args.format {
         Style::Html => html::page(&named(&args.files, &runs)),
         Style::Csv => csv::all(&runs),
         Style::Svg => {
             let [run] = &runs[..] else {
-                bail!("a picture is of one run");
+                bail!("a picture is of one run: give one file");
             };
+            ensure!(
+                run.builds.is_empty(),
+                "a picture is of rows with a reference, and a run of two builds has none: draw it as html"
+            );
             picture::of(run)
         }
         style => {
@@ -181,10 +190,10 @@ pub(super) fn list(args: &Measure, prefix: &[OsString]) -> Result<ExitCode> {
             let id = row.workload.id();
             let is_wide = wide.iter().any(|workload| workload.id() == id);
             let when = match (plan::is_telling(row), targets::needs(&id), is_wide) {
+                (.., false) => "--full",
                 (true, ..) => "default",
                 (_, true, _) => "--targets",
-                (.., true) => "--wide",
-                _ => "--full",
+                _ => "--wide",
             };
             text += &format!("{:<34} {when:<9} {}\n", row.id(), names.join(", "));
         }

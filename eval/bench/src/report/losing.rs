@@ -1,10 +1,45 @@
-//! The cells that lose: what a reader wants to know first.
+//! How a cell stands to the reference of its row, and the cells that lose: what a reader wants to know first.
 
-use super::html::standing;
 use super::table::{Column, Table};
 use super::{heading, list, number, Format};
 use crate::record::Run;
-use crate::summary::{self, CellSummary, RowSummary};
+use crate::summary::{self, CellSummary, RowSummary, Standing};
+
+/// How a cell reads, in one word or two, and whether it loses.
+pub(super) fn standing(row: &RowSummary, cell: &CellSummary) -> (String, bool) {
+    if cell.skipped.is_some() {
+        return ("skipped".to_owned(), false);
+    }
+    if cell.estimate.is_none() {
+        return (
+            if cell.failures > 0 {
+                "FAILED"
+            } else {
+                "no figure"
+            }
+            .to_owned(),
+            false,
+        );
+    }
+    if let Some(stack) = &cell.again {
+        return (format!("{stack} again: the noise"), false);
+    }
+    if row.reference.as_ref() == Some(&cell.stack) {
+        return ("reference".to_owned(), false);
+    }
+    let Some(ratio) = &cell.ratio else {
+        return ("nothing to compare with".to_owned(), false);
+    };
+    let within = ratio.is_within(row.noise);
+    match (ratio.standing(row.metric.better), within) {
+        (Standing::Wins, false) => ("wins".to_owned(), false),
+        (Standing::Wins, true) => ("wins, within the noise".to_owned(), false),
+        (Standing::Loses, false) => ("loses".to_owned(), true),
+        (Standing::Loses, true) => ("loses, within the noise".to_owned(), false),
+        (Standing::Level, _) => ("level".to_owned(), false),
+        (Standing::Open, _) => ("not decided: too few repetitions".to_owned(), false),
+    }
+}
 
 /// The cells whose whole interval is on the worse side of their reference, beyond the row's noise; the worst first.
 pub(super) fn cells(rows: &[RowSummary]) -> Vec<(&RowSummary, &CellSummary)> {
@@ -19,7 +54,7 @@ pub(super) fn cells(rows: &[RowSummary]) -> Vec<(&RowSummary, &CellSummary)> {
     found.map(|(row, cell, _)| (row, cell)).collect()
 }
 
-/// They as a table; nothing for two builds, which have no reference.
+/// The same as a table; nothing for two builds, which have no reference.
 pub(super) fn table(run: &Run, format: Format) -> String {
     if !run.builds.is_empty() || run.rows.is_empty() {
         return String::new();

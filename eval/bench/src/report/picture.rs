@@ -1,6 +1,6 @@
 //! A record as one picture that stands in a file of its own, for a document that shows it.
 
-use super::html::standing;
+use super::losing::standing;
 use super::plot::{strips, Ratio, Strip};
 use crate::metric::Better;
 use crate::record::Run;

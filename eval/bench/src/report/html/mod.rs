@@ -10,9 +10,10 @@ use maud::{html, Markup, PreEscaped, DOCTYPE};
 
 use super::beside;
 use super::environment::machine;
+use super::losing::standing;
 use super::percent;
 use crate::record::{PathRecord, Run};
-use crate::summary::{self, CellSummary, RowSummary, Standing};
+use crate::summary::{self, RowSummary};
 
 const STYLE: &str = concat!(include_str!("../plot/plot.css"), include_str!("page.css"));
 
@@ -136,42 +137,6 @@ fn how(id: &str, file: &str, run: &Run) -> Markup {
                 (percent(crate::cost::STOLEN_CORES)) " %, are marked as disturbed and stay in."
             }
         }
-    }
-}
-
-/// How a cell reads, in one word or two, and whether it loses.
-pub(super) fn standing(row: &RowSummary, cell: &CellSummary) -> (String, bool) {
-    if cell.skipped.is_some() {
-        return ("skipped".to_owned(), false);
-    }
-    if cell.estimate.is_none() {
-        return (
-            if cell.failures > 0 {
-                "FAILED"
-            } else {
-                "no figure"
-            }
-            .to_owned(),
-            false,
-        );
-    }
-    if let Some(stack) = &cell.again {
-        return (format!("{stack} again: the noise"), false);
-    }
-    if row.reference.as_ref() == Some(&cell.stack) {
-        return ("reference".to_owned(), false);
-    }
-    let Some(ratio) = &cell.ratio else {
-        return ("nothing to compare with".to_owned(), false);
-    };
-    let within = ratio.is_within(row.noise);
-    match (ratio.standing(row.metric.better), within) {
-        (Standing::Wins, false) => ("wins".to_owned(), false),
-        (Standing::Wins, true) => ("wins, within the noise".to_owned(), false),
-        (Standing::Loses, false) => ("loses".to_owned(), true),
-        (Standing::Loses, true) => ("loses, within the noise".to_owned(), false),
-        (Standing::Level, _) => ("level".to_owned(), false),
-        (Standing::Open, _) => ("not decided: too few repetitions".to_owned(), false),
     }
 }
 
