@@ -49,8 +49,7 @@ MODES = {
     # Over DDP where the other end is found to be Weft in time.
     "ddp-prefer": ["--ddp", "prefer"],
 }
-# Not uoe-adapter-carried: sockets that processes share now and then get no channel by the adapter (docs/status.md).
-USUAL = "pass,gso,uoe,uoe-carried,uoe-adapter,ddp-off,ddp,ddp-crc,ddp-plain,ddp-prefer"
+USUAL = "pass,gso,uoe,uoe-carried,uoe-adapter,uoe-adapter-carried,ddp-off,ddp,ddp-crc,ddp-plain,ddp-prefer"
 # Sockets that a mode's rules do not name: they are the kernel's, as all are with `pass`.
 UNTOUCHED = dict.fromkeys(("gso", "always", "uoe", "uoe-carried", "uoe-adapter", "uoe-adapter-carried"),
                            "tcp|unix-") | dict.fromkeys(

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use common::{host, hosts, lossy_hosts, pattern, Host, Pair};
 use weft_engine::carrier::{
-    Carrier, Gather, Network, Registered, Scatter, SocketOptions, Transfer,
+    Carrier, Drive, Gather, Network, Registered, Scatter, SocketOptions, Transfer,
 };
 
 /// More than windows and buffers of both ends hold.
@@ -19,6 +19,24 @@ fn error_of(transfer: Transfer) -> Option<i32> {
         Transfer::Failed(error) => error.raw_os_error(),
         _ => None,
     }
+}
+
+/// What is known of the way there and back has nothing in it of what the other end waits before it acknowledges: there
+/// are sockets which datagrams are carried to if that way is short.
+#[test]
+fn the_way_there_and_back_is_as_short_as_it_was_once() {
+    let hosts = hosts();
+    let Pair { active, passive } = hosts.connect("10.7.0.2:7471".parse().unwrap());
+    for _ in 0..3 {
+        assert!(matches!(active.send(&[7]), Transfer::Octets(1)));
+        hosts.one.driver.run();
+        std::thread::sleep(Duration::from_millis(100));
+        assert_eq!(hosts.receive(&*passive, 1), [7]);
+        assert!(matches!(passive.send(&[8]), Transfer::Octets(1)));
+        assert_eq!(hosts.receive(&*active, 1), [8]);
+    }
+    let least = active.round_trip().unwrap();
+    assert!(least < Duration::from_millis(20), "{least:?}");
 }
 
 #[test]

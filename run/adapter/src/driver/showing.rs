@@ -47,10 +47,10 @@ impl State {
         connection.map_or(0, |connection| connection.counters().octets_behind_holes)
     }
 
-    /// How long the way there and back takes on average, once that was measured.
+    /// How long the way there and back takes at the least, once that was measured.
     pub fn round_trip(&self, key: Key) -> Option<Duration> {
         let id = self.table.get(key)?.id?;
-        self.stack.tcp().get(id)?.srtt()
+        self.stack.tcp().get(id)?.least_rtt()
     }
 
     /// When it has something to tell.

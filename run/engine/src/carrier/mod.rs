@@ -86,7 +86,8 @@ pub trait Carrier: Source + Any {
         false
     }
 
-    /// How long the way there and back takes, as far as that is known.
+    /// How long the way there and back takes at the least, as far as that is known: without what the other end waits
+    /// before it acknowledges.
     fn round_trip(&self) -> Option<Duration> {
         None
     }

@@ -179,7 +179,7 @@ impl Pipe {
     pub fn round_trip(&self, host: usize) -> Option<Duration> {
         match &self.kind {
             Kind::Ordered { .. } => None,
-            Kind::Tcp(ends) => ends[host].connection.srtt(),
+            Kind::Tcp(ends) => ends[host].connection.least_rtt(),
         }
     }
 

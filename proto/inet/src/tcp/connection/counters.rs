@@ -1,4 +1,8 @@
-//! Sums of one connection.
+//! What a connection tells of itself: its sums, and how it sends.
+
+use super::super::congestion::Algorithm;
+use super::Connection;
+use core::time::Duration;
 
 /// Sums for statistics and experiments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -31,4 +35,32 @@ pub struct Counters {
     pub max_holes: usize,
     /// The most octets that ever stood behind holes.
     pub max_out_of_order: u64,
+}
+
+impl Connection {
+    /// Smoothed round-trip time, once there is one.
+    pub fn srtt(&self) -> Option<Duration> {
+        self.send.rtt.smoothed()
+    }
+
+    /// The least round-trip time of the last minutes, once there is one. The smoothed one has in it what the other end
+    /// waits before it acknowledges.
+    pub fn least_rtt(&self) -> Option<Duration> {
+        self.send.rtt.minimum()
+    }
+
+    /// Octets a second at which it sends, where it is paced.
+    pub fn rate(&self) -> Option<u64> {
+        self.send.rate()
+    }
+
+    /// Its congestion control.
+    pub fn algorithm(&self) -> Algorithm {
+        self.config.algorithm
+    }
+
+    /// Octets the congestion control allows in flight.
+    pub fn congestion_window(&self) -> u64 {
+        self.send.control.window()
+    }
 }

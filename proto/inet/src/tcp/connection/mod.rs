@@ -33,7 +33,6 @@ mod settings;
 use super::ack::Acknowledger;
 use super::challenge::Challenges;
 use super::config::Config;
-use super::congestion::Algorithm;
 use super::keepalive::Probes;
 use super::receive::{Placement, Receiver};
 use super::segment::Header;
@@ -213,26 +212,6 @@ impl Connection {
     /// Sums so far.
     pub fn counters(&self) -> Counters {
         self.counters
-    }
-
-    /// Smoothed round-trip time, once there is one.
-    pub fn srtt(&self) -> Option<Duration> {
-        self.send.rtt.smoothed()
-    }
-
-    /// Octets a second at which it sends, where it is paced.
-    pub fn rate(&self) -> Option<u64> {
-        self.send.rate()
-    }
-
-    /// Its congestion control.
-    pub fn algorithm(&self) -> Algorithm {
-        self.config.algorithm
-    }
-
-    /// Octets the congestion control allows in flight.
-    pub fn congestion_window(&self) -> u64 {
-        self.send.control.window()
     }
 
     /// SND.NXT and RCV.NXT as numbers, for a TIME-WAIT entry.
