@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use crate::installed::on_path;
 use crate::record::Environment;
-use crate::stack::on_path;
 
 const VULNERABILITIES: &str = "/sys/devices/system/cpu/vulnerabilities";
 const GOVERNOR: &str = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";

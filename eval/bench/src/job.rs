@@ -5,13 +5,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// Name of the role that others connect to.
 pub const SERVER: &str = "server";
 /// Name of the role that measures against a server.
 pub const CLIENT: &str = "client";
 
 /// A program, its arguments and what it adds to the environment.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Invocation {
     /// Name to be found on `PATH`, or a path.
     pub program: PathBuf,
@@ -61,7 +63,7 @@ pub enum Seat {
 }
 
 /// When a role is ready.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ready {
     /// As soon as it runs.
     AtOnce,

@@ -79,7 +79,10 @@ impl Selection {
 
 /// Whether a row is among those that tell most. On the paths that nobody has without asking for them all are.
 pub fn is_telling(row: &Row) -> bool {
-    let is_usual = matches!(row.path, PathKind::Loopback | PathKind::Veth);
+    let is_usual = matches!(
+        row.path,
+        PathKind::Loopback | PathKind::Veth | PathKind::Hosts
+    );
     !is_usual || TELLING.contains(&row.workload.id().as_str())
 }
 

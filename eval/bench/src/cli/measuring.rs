@@ -28,6 +28,7 @@ const INTERRUPTED: u8 = 130;
 
 /// Measures what the arguments ask for, or goes on with a run that was ended.
 pub(super) fn measure(args: &Measure, prefix: &[OsString]) -> Result<ExitCode> {
+    not_one_of_several(|name| std::env::var(name).ok())?;
     let (args, mut keeper) = match &args.resume {
         Some(file) => resumed(args, file)?,
         None => {
@@ -67,6 +68,24 @@ pub(super) fn measure(args: &Measure, prefix: &[OsString]) -> Result<ExitCode> {
     teller.end();
     keeper.run.interrupted = interrupted.load(Ordering::Relaxed);
     finish(&keeper, &args)
+}
+
+/// Launchers of jobs tell how many processes they have started; those that tell it of the whole job tell it of a single
+/// process in it, too, and are not asked.
+const SIZES: [&str; 3] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"];
+
+/// An error where a launcher has started several of this: they would measure beside each other, and none between two.
+fn not_one_of_several(variable: impl Fn(&str) -> Option<String>) -> Result<()> {
+    let sizes = SIZES
+        .iter()
+        .filter_map(|name| variable(name)?.parse::<u32>().ok());
+    let size = sizes.max().unwrap_or(1);
+    ensure!(
+        size == 1,
+        "{size} of weft bench were started together: start one, and say where the others are to be: weft bench --hosts \
+         a,b --rsh 'mpirun --bind-to none -n 1 --host', or --rsh 'srun --overlap -N 1 -n 1 -w'"
+    );
+    Ok(())
 }
 
 /// Raw data first: only when it is on disk is anything computed from it.
@@ -278,9 +297,12 @@ pub(super) fn measure_paths(
         expected.as_secs().div_ceil(60)
     ));
     teller.begin(expected);
+    let hosts = args.hosts();
     for (kind, groups) in plans {
-        match kind.open(keeper.run.options.cores, weft) {
+        match kind.open(keeper.run.options.cores, weft, hosts.as_ref()) {
             Ok(open) => measure_path(open, &groups, runner, keeper, teller),
+            // Whoever names machines wants those and no others.
+            Err(error) if kind == PathKind::Hosts => return Err(error),
             Err(error) => {
                 teller.say(&format!("path {} skipped: {error:#}", kind.name()));
                 keeper.run.paths.push(kind.skipped(format!("{error:#}")));
@@ -326,6 +348,20 @@ fn second(at: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bench_that_a_launcher_has_started_several_of_says_how_to_start_one() {
+        let of = |size: &'static str| {
+            not_one_of_several(move |name| (name == "PMI_SIZE").then(|| size.to_owned()))
+        };
+        assert!(of("1").is_ok() && of("none").is_ok());
+        let why = of("4").unwrap_err().to_string();
+        assert!(
+            why.contains("4 of weft bench") && why.contains("--hosts"),
+            "{why}"
+        );
+        assert!(not_one_of_several(|_| None).is_ok());
+    }
 
     #[test]
     fn a_run_is_not_gone_on_with_on_another_machine_or_build() {

@@ -13,8 +13,9 @@ use anyhow::{Context, Result};
 use clap::Subcommand;
 use weft_applications::ApplicationArgs;
 
+use crate::exec;
 use crate::native::{self, NativeArgs};
-use crate::path::PathKind;
+use crate::path::{Hosts, Named, PathKind};
 use crate::plan::Selection;
 use crate::probe::{self, ProbeArgs};
 use crate::raw::{self, RawArgs};
@@ -24,6 +25,9 @@ use crate::workload::LinkRate;
 use reports::{Compare, Report};
 use teller::say;
 use two_builds::TwoBuilds;
+
+/// How to get to other machines: no question is asked that nobody would answer, and one that is gone is noticed.
+const RSH: &str = "ssh -T -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5";
 
 /// Measure Weft beside raw TCP, iperf3, libfabric and UCX.
 ///
@@ -50,6 +54,9 @@ enum Command {
     /// Print what a record says of this machine and of the network it is asked in, for runners that write records
     #[command(hide = true)]
     Environment,
+    /// Start programs for a bench on another machine, which speaks over standard input and output
+    #[command(hide = true)]
+    FarEnd,
     #[command(hide = true)]
     Raw(RawArgs),
     #[command(hide = true)]
@@ -90,6 +97,19 @@ struct Measure {
     /// Only this path; may be given several times
     #[arg(long = "path", value_enum, value_name = "PATH")]
     paths: Vec<PathKind>,
+    /// Between these machines, each [USER@]NAME[=ADDRESS] and reached by a remote shell, `localhost` without one:
+    /// servers on the first, a single client on the last. ADDRESS is where the others reach it, unless that is what
+    /// NAME says. Each has to have weft; nothing stays there
+    #[arg(
+        long,
+        value_name = "HOST,...",
+        value_delimiter = ',',
+        conflicts_with = "beside"
+    )]
+    hosts: Vec<Named>,
+    /// The remote shell that leads to --hosts
+    #[arg(long, value_name = "COMMAND", requires = "hosts", default_value = RSH)]
+    rsh: String,
     /// Rate of the links that rows of the path `adapter` have emulated, where a machine does not keep 1Gbit: 300Mbit
     #[arg(long, value_name = "RATE", default_value_t = LinkRate::default())]
     link_rate: LinkRate,
@@ -99,7 +119,7 @@ struct Measure {
     /// Folder for the raw JSON
     #[arg(long, default_value = "out/bench", value_name = "FOLDER")]
     output: PathBuf,
-    /// The weft command to measure [default: the one beside this program]
+    /// The weft command to measure [default: the one beside this program; with --hosts the `weft` of each]
     #[arg(long, value_name = "FILE")]
     weft: Option<PathBuf>,
     /// Go on with the run of FILE, which was ended before it was through: what it asked for, and only what is missing
@@ -124,6 +144,7 @@ pub fn run_as(args: Args, prefix: &[OsString]) -> Result<ExitCode> {
         Some(Command::Compare(compare)) => reports::compare(&compare),
         Some(Command::List) => reports::list(&args.measure, prefix),
         Some(Command::Environment) => reports::print_environment(),
+        Some(Command::FarEnd) => exec::serve().map(|()| ExitCode::SUCCESS),
         Some(Command::Raw(raw)) => raw::run(&raw).map(|()| ExitCode::SUCCESS),
         Some(Command::Native(native)) => native::run(&native).map(|()| ExitCode::SUCCESS),
         Some(Command::Application(application)) => {
@@ -134,6 +155,14 @@ pub fn run_as(args: Args, prefix: &[OsString]) -> Result<ExitCode> {
 }
 
 fn programs(args: &Measure, prefix: &[OsString], scratch: &Path) -> Result<Programs> {
+    if let Some(hosts) = args.hosts() {
+        // By the name that it has on each of them.
+        return Ok(Programs {
+            bench: (hosts.weft.clone(), vec!["bench".into()]),
+            weft: Weft::new(hosts.weft),
+            scratch: scratch.to_owned(),
+        });
+    }
     let this = std::env::current_exe().context("cannot tell which program this is")?;
     let weft = args
         .weft
@@ -192,9 +221,21 @@ impl Measure {
         }
     }
 
+    /// The machines to measure between, where the user names some.
+    fn hosts(&self) -> Option<Hosts> {
+        (!self.hosts.is_empty()).then(|| Hosts {
+            named: self.hosts.clone(),
+            shell: self.rsh.split_whitespace().map(str::to_owned).collect(),
+            weft: self.weft.clone().unwrap_or_else(|| "weft".into()),
+        })
+    }
+
     fn paths(&self) -> Vec<PathKind> {
         if !self.paths.is_empty() {
             return self.paths.clone();
+        }
+        if !self.hosts.is_empty() {
+            return vec![PathKind::Hosts];
         }
         // A row's whole name has its path in it.
         let named = self.only.iter().filter_map(|name| {

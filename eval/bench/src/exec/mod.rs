@@ -1,7 +1,10 @@
 //! Running a [`Job`] and collecting what its programs print and take.
 
+mod cast;
 mod cores;
+mod far_end;
 mod left_behind;
+mod player;
 mod ready;
 mod running;
 
@@ -10,13 +13,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::ended::{nothing, Ended};
 use crate::job::{Invocation, Job, Ready, Role, CLIENT, SERVER};
 use crate::path::Place;
 use crate::record::{Failure, MachineRecord, RoleRecord};
+use cast::Cast;
 use cores::Watch;
-use left_behind::Mark;
-use ready::listening;
-use running::{describe, Ended, Running};
+pub use far_end::serve;
+use running::describe;
 
 /// How long a role may take to be ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(20);
@@ -51,7 +55,7 @@ pub struct Output {
     pub machine: Option<MachineRecord>,
 }
 
-/// What a role came to.
+/// What a role came to, whose job did not fail.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Played {
     /// What it printed on its standard output.
@@ -60,12 +64,21 @@ pub struct Played {
     pub taken: RoleRecord,
 }
 
+impl Played {
+    fn of(ended: Ended) -> Played {
+        Played {
+            out: ended.out,
+            taken: ended.taken,
+        }
+    }
+}
+
 impl Output {
     /// What these roles printed, as if they had taken nothing.
     pub fn of(printed: &[(&str, &str)]) -> Output {
         let played = |&(role, out): &(&str, &str)| Played {
             out: out.to_owned(),
-            taken: running::nothing(role),
+            taken: nothing(role),
         };
         Output {
             roles: printed.iter().map(played).collect(),
@@ -119,22 +132,15 @@ impl Processes {
                 .hosts
                 .get(role.host)
                 .ok_or_else(|| format!("the path has no host for the {}", role.name))?;
-            let started = Running::start(
-                &role.name,
-                &host.side,
-                core,
-                &role.program,
-                cast.mark.of(&role.name),
-            )?;
-            cast.running.push(started);
+            cast.start(&role.name, host, core, &role.program, &role.ready)?;
             self.wait_ready(role, cast)?;
         }
         self.wait_measured(job, cast, deadline)?;
-        let last = job.roles.iter().zip(&cast.running);
+        let last = job.roles.iter().zip(&cast.players);
         last.filter(|(role, _)| role.told_to_end)
-            .for_each(|(_, running)| running.tell_to_end());
+            .for_each(|(_, player)| player.tell_to_end());
         let parting = Instant::now() + PARTING;
-        while cast.running.iter_mut().any(|r| r.status().is_none()) && Instant::now() < parting {
+        while cast.players.iter_mut().any(|p| p.status().is_none()) && Instant::now() < parting {
             thread::sleep(GLANCE);
         }
         Ok(())
@@ -149,17 +155,13 @@ impl Processes {
         };
         let deadline = Instant::now() + READY_TIMEOUT;
         loop {
-            let running = cast.running.last_mut().expect("it was started");
+            let player = cast.players.last_mut().expect("it was started");
             // Before the look at what it has printed, so that all of that is there if it has ended.
-            let status = running.status();
-            let ready = match &role.ready {
-                Ready::AtOnce => true,
-                Ready::Listens(port) => listening(running.pid(), *port),
-                Ready::Says(line) => running.has_said(line),
-            };
-            if ready {
+            let status = player.status();
+            if player.is_ready() {
                 return Ok(());
             }
+            player.check()?;
             if let Some(status) = status {
                 return Err(format!(
                     "the {} ended before it {what}: {}",
@@ -185,9 +187,9 @@ impl Processes {
         let mut why = "timed out".to_owned();
         loop {
             let mut measuring = 0;
-            for (role, running) in job.roles.iter().zip(&mut cast.running) {
-                running.check_printed()?;
-                match (role.measures, running.status()) {
+            for (role, player) in job.roles.iter().zip(&mut cast.players) {
+                player.check()?;
+                match (role.measures, player.status()) {
                     (true, Some(status)) if !status.success() => {
                         return Err(format!("the {} failed: {}", role.name, describe(status)));
                     }
@@ -224,10 +226,12 @@ impl Executor for Processes {
         let mut cast = Cast::new();
         let result = self.measure(job, place, &mut cast);
         let ended = cast.end();
-        let machine = watch.and_then(Watch::end);
+        // What the cores of this machine did says nothing where programs ran on others.
+        let is_here = place.hosts.iter().all(|host| host.far.is_none());
+        let machine = watch.and_then(Watch::end).filter(|_| is_here);
         match result {
             Ok(()) => Ok(Output {
-                roles: ended.into_iter().map(Ended::played).collect(),
+                roles: ended.into_iter().map(Played::of).collect(),
                 machine,
             }),
             Err(reason) => {
@@ -247,26 +251,21 @@ impl Executor for Processes {
         const NAME: &str = "program";
         let mut cast = Cast::new();
         let deadline = Instant::now() + timeout;
-        let side = &place.server().side;
-        let result =
-            Running::start(NAME, side, None, program, cast.mark.of(NAME)).and_then(|started| {
-                cast.running.push(started);
-                loop {
-                    let running = &mut cast.running[0];
-                    running.check_printed()?;
-                    match running.status() {
-                        Some(status) if status.success() => return Ok(()),
-                        Some(status) => {
-                            return Err(format!("the program failed: {}", describe(status)))
-                        }
-                        None => self.check(deadline, "timed out")?,
-                    }
-                    thread::sleep(GLANCE);
-                }
-            });
+        let server = place.server();
+        let started = cast.start(NAME, server, None, program, &Ready::AtOnce);
+        let result = started.and_then(|()| loop {
+            let player = &mut cast.players[0];
+            player.check()?;
+            match player.status() {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => return Err(format!("the program failed: {}", describe(status))),
+                None => self.check(deadline, "timed out")?,
+            }
+            thread::sleep(GLANCE);
+        });
         let mut ended = cast.end();
         match result {
-            Ok(()) => Ok(ended.remove(0).played().out),
+            Ok(()) => Ok(ended.remove(0).out),
             Err(reason) => Err(Failure {
                 reason,
                 tail: ended.iter().flat_map(Ended::tail).collect(),
@@ -276,47 +275,6 @@ impl Executor for Processes {
 
     fn interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
-    }
-}
-
-/// The programs of a job that were started; killed with all that they started when this is dropped.
-struct Cast {
-    mark: Mark,
-    running: Vec<Running>,
-}
-
-impl Cast {
-    fn new() -> Cast {
-        Cast {
-            mark: Mark::new(),
-            running: Vec::new(),
-        }
-    }
-
-    /// Ends whatever still runs, what the programs left behind among it, and tells what all came to.
-    fn end(mut self) -> Vec<Ended> {
-        // The last first: clients lose their server otherwise, and say so at length.
-        self.running.iter_mut().rev().for_each(Running::kill);
-        let groups: Vec<(u32, String)> = self
-            .running
-            .iter()
-            .map(|r| (r.pid(), r.name().to_owned()))
-            .collect();
-        let left = self.mark.reap(&groups);
-        let running = std::mem::take(&mut self.running);
-        let mut ended: Vec<Ended> = running.into_iter().map(Running::finish).collect();
-        for (role, usage) in left {
-            if let Some(ended) = ended.iter_mut().find(|ended| ended.is(&role)) {
-                ended.add(usage);
-            }
-        }
-        ended
-    }
-}
-
-impl Drop for Cast {
-    fn drop(&mut self) {
-        self.running.iter_mut().for_each(Running::kill);
     }
 }
 

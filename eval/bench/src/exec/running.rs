@@ -10,12 +10,11 @@ use std::time::{Duration, Instant};
 use rustix::process::{kill_process_group, Pid, Signal};
 use weft_os::usage::{reap, Usage};
 
-use super::Played;
-use crate::job::{Invocation, Side};
+use super::ready::listening;
+use crate::ended::{micros, nothing, Ended};
+use crate::job::{Invocation, Ready, Side};
 use crate::record::RoleRecord;
 
-/// Lines of each program kept in a failure.
-const TAIL: usize = 8;
 /// Octets that a program may print on one of its streams.
 const PRINTED_OCTETS: usize = 16 << 20;
 /// How long the readers may take to the end of what was printed once the program has ended.
@@ -83,8 +82,17 @@ impl Running {
         self.ended.map(|(status, ..)| status)
     }
 
+    /// Whether it is ready in this sense.
+    pub(super) fn is_ready(&self, ready: &Ready) -> bool {
+        match ready {
+            Ready::AtOnce => true,
+            Ready::Listens(port) => listening(self.pid(), *port),
+            Ready::Says(line) => self.has_said(line),
+        }
+    }
+
     /// Whether it has printed this line.
-    pub(super) fn has_said(&self, line: &str) -> bool {
+    fn has_said(&self, line: &str) -> bool {
         [&self.out, &self.err].iter().any(|printed| {
             let printed = printed.octets();
             let mut lines = printed.split(|octet| *octet == b'\n');
@@ -103,7 +111,7 @@ impl Running {
     }
 
     /// An error where it prints more than any program here has reason to.
-    pub(super) fn check_printed(&self) -> Result<(), String> {
+    pub(super) fn check(&self) -> Result<(), String> {
         let too_much = [&self.out, &self.err]
             .iter()
             .any(|printed| printed.octets().len() >= PRINTED_OCTETS);
@@ -132,88 +140,17 @@ impl Running {
         self.kill();
         let (_, usage, lived) = self.ended.unwrap_or_default();
         let deadline = Instant::now() + READING;
-        Ended {
+        let mut ended = Ended {
             out: self.out.text(deadline),
             err: self.err.text(deadline),
-            usage,
-            lived,
-            name: self.name,
-        }
-    }
-}
-
-/// A program that has ended.
-pub(super) struct Ended {
-    name: String,
-    out: String,
-    err: String,
-    usage: Usage,
-    lived: Duration,
-}
-
-impl Ended {
-    /// Whether it played this role.
-    pub(super) fn is(&self, role: &str) -> bool {
-        self.name == role
-    }
-
-    /// Adds what a process has taken that it left behind.
-    pub(super) fn add(&mut self, usage: Usage) {
-        self.usage += usage;
-    }
-
-    /// What it printed and took.
-    pub(super) fn played(self) -> Played {
-        let usage = self.usage;
-        let taken = RoleRecord {
-            lived: micros(self.lived),
-            user: micros(usage.user),
-            system: micros(usage.system),
-            voluntary_switches: usage.voluntary_switches,
-            forced_switches: usage.forced_switches,
-            minor_faults: usage.minor_faults,
-            major_faults: usage.major_faults,
-            peak_octets: usage.peak_octets,
-            ..nothing(&self.name)
+            taken: RoleRecord {
+                lived: micros(lived),
+                ..nothing(&self.name)
+            },
         };
-        Played {
-            out: self.out,
-            taken,
-        }
+        ended.add(usage);
+        ended
     }
-
-    /// Its last lines, each with the name of the role.
-    pub(super) fn tail(&self) -> Vec<String> {
-        let lines: Vec<&str> = self
-            .out
-            .lines()
-            .chain(self.err.lines())
-            .filter(|l| !l.trim().is_empty())
-            .collect();
-        lines[lines.len().saturating_sub(TAIL)..]
-            .iter()
-            .map(|line| format!("{}: {line}", self.name))
-            .collect()
-    }
-}
-
-/// What a role has taken that has taken nothing.
-pub(super) fn nothing(role: &str) -> RoleRecord {
-    RoleRecord {
-        role: role.to_owned(),
-        lived: 0.0,
-        user: 0.0,
-        system: 0.0,
-        voluntary_switches: 0,
-        forced_switches: 0,
-        minor_faults: 0,
-        major_faults: 0,
-        peak_octets: 0,
-    }
-}
-
-fn micros(time: Duration) -> f64 {
-    time.as_micros() as f64 / 1e6
 }
 
 /// How a program ended, for people.

@@ -1,24 +1,27 @@
-//! The ways between server and client. Loopback, and network namespaces the bench makes itself:
-//! never the machine's own interfaces, whose neighbours nobody asked.
+//! The ways between server and client: loopback, network namespaces that the bench makes itself, and machines that the
+//! user names. Never this machine's own interfaces unasked: its neighbours were not.
 
 mod emulator;
 mod facts;
 mod holder;
+mod hosts;
 mod namespaces;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::ValueEnum;
 
+use crate::far::Far;
 use crate::job::{Seat, Side};
 use crate::record::{HostRecord, PathRecord};
 use emulator::Emulator;
 use facts::measured;
 pub use facts::sysctls;
 use holder::Holder;
+pub use hosts::{here, this_host, Hosts, Named};
 
 /// A path by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -38,6 +41,8 @@ pub enum PathKind {
     Adapter,
     /// Eight network namespaces joined by a switch, for programs that run on several machines.
     Cluster,
+    /// The machines that `--hosts` names, and whatever network is between them.
+    Hosts,
 }
 
 /// Where programs run: the hosts of a path, and the cores they share.
@@ -60,6 +65,8 @@ pub struct Host {
     pub side: Side,
     /// Address at which the others reach it.
     pub address: IpAddr,
+    /// What starts programs there; none on this machine.
+    pub far: Option<Far>,
 }
 
 /// The hosts of [`PathKind::Adapter`] by their number. The outer two are joined by a wire, the inner ones, which are
@@ -113,6 +120,7 @@ impl PathKind {
             PathKind::LongHaul => "long-haul",
             PathKind::Adapter => "adapter",
             PathKind::Cluster => "cluster",
+            PathKind::Hosts => "hosts",
         }
     }
 
@@ -135,28 +143,43 @@ impl PathKind {
                 "veth pair between two network namespaces, and beside it one with weft link as rows set it"
             }
             PathKind::Cluster => "eight network namespaces, each joined to a bridge by a veth pair",
+            PathKind::Hosts => "machines, and the network between them",
         }
     }
 
     /// Whether the targets hold for it: nothing lies between the two ends but this machine, and the rows are the usual
     /// ones.
     pub fn is_local(self) -> bool {
-        self.emulated().is_none() && !matches!(self, PathKind::Adapter | PathKind::Cluster)
+        matches!(self, PathKind::Loopback | PathKind::Veth)
     }
 
     /// What `weft link` emulates on it: one-way delay in microseconds, and the rate in its words.
     fn emulated(self) -> Option<(u32, &'static str)> {
         match self {
-            PathKind::Loopback | PathKind::Veth | PathKind::Adapter | PathKind::Cluster => None,
+            PathKind::Loopback
+            | PathKind::Veth
+            | PathKind::Adapter
+            | PathKind::Cluster
+            | PathKind::Hosts => None,
             PathKind::Lan => Some((25, "10Gbit")),
             PathKind::Metro => Some((2_500, "1Gbit")),
             PathKind::LongHaul => Some((50_000, "10Gbit")),
         }
     }
 
-    /// Makes the path. `cores` are the server's and the client's; `weft` is the command that emulates links.
-    pub fn open(self, cores: Option<(usize, usize)>, weft: &Path) -> Result<OpenPath> {
+    /// Makes the path. `cores` are the server's and the client's; `weft` is the command that emulates links; `machines`
+    /// are those of [`PathKind::Hosts`].
+    pub fn open(
+        self,
+        cores: Option<(usize, usize)>,
+        weft: &Path,
+        machines: Option<&Hosts>,
+    ) -> Result<OpenPath> {
         match (self, self.emulated()) {
+            (PathKind::Hosts, _) => {
+                let machines = machines.context("which machines? --hosts says it: --hosts a,b")?;
+                hosts::open(machines, cores)
+            }
             (PathKind::Loopback, _) => open_loopback(cores),
             (PathKind::Adapter, _) => namespaces::adapter(cores),
             (PathKind::Cluster, _) => namespaces::cluster(cores),
@@ -191,6 +214,7 @@ impl Host {
         HostRecord {
             name: self.name.clone(),
             address: self.address.to_string(),
+            environment: None,
         }
     }
 }
@@ -206,6 +230,7 @@ impl Place {
             name: "here".to_owned(),
             side,
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            far: None,
         };
         Place {
             hosts: vec![host],
@@ -256,7 +281,9 @@ mod tests {
 
     #[test]
     fn loopback_knows_its_mtu_and_congestion_control() {
-        let path = PathKind::Loopback.open(None, Path::new("weft")).unwrap();
+        let path = PathKind::Loopback
+            .open(None, Path::new("weft"), None)
+            .unwrap();
         assert_eq!(path.record.mtu, Some(65536));
         assert!(path
             .record

@@ -226,6 +226,7 @@ fn host(name: &str, holder: &Holder, interface: &str, address: Ipv4Addr) -> Host
             interface: interface.to_owned(),
         },
         address: IpAddr::V4(address),
+        far: None,
     }
 }
 

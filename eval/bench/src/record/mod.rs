@@ -160,12 +160,15 @@ pub struct PathRecord {
 }
 
 /// A host of a path: a machine, or a network namespace that stands for one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostRecord {
     /// Name, as roles have it.
     pub name: String,
     /// Address at which the others reach it.
     pub address: String,
+    /// The machine; none where it is that of the whole run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment: Option<Environment>,
 }
 
 /// A link of a path.

@@ -97,7 +97,7 @@ pub struct Failure {
 
 impl Sample {
     /// Its figures; none where it failed.
-    pub(super) fn metrics(&self) -> Option<&Metrics> {
+    pub fn metrics(&self) -> Option<&Metrics> {
         match &self.outcome {
             Outcome::Metrics(metrics) => Some(metrics),
             Outcome::Failure(_) => None,

@@ -1,7 +1,7 @@
 //! What a run was asked for, and the machine that it ran on.
 
 use super::{beside, heading, list, Format};
-use crate::record::{Environment, Run};
+use crate::record::{Environment, HostRecord, Run};
 
 pub(super) fn lines(run: &Run, format: Format) -> String {
     let e = &run.environment;
@@ -23,6 +23,12 @@ pub(super) fn lines(run: &Run, format: Format) -> String {
         machine(e),
         format!("Linux {}", e.kernel),
     ];
+    lines.extend(
+        run.paths
+            .iter()
+            .flat_map(|path| &path.hosts)
+            .filter_map(host),
+    );
     if let Some(path) = run.paths.iter().find(|p| !p.sysctls.is_empty()) {
         let of_interest = [
             "net.ipv4.tcp_congestion_control",
@@ -53,6 +59,19 @@ pub(super) fn lines(run: &Run, format: Format) -> String {
         );
     }
     heading("Environment", format) + &list(lines, format)
+}
+
+/// A host that is a machine of its own, in a line.
+fn host(host: &HostRecord) -> Option<String> {
+    let e = host.environment.as_ref()?;
+    let revision = e.revision.as_deref().unwrap_or("of unknown revision");
+    Some(format!(
+        "host {} ({}): {}, Linux {}, weft {revision}",
+        host.name,
+        host.address,
+        machine(e),
+        e.kernel
+    ))
 }
 
 /// The machine in a line.

@@ -50,8 +50,10 @@ impl Stack for ByGid {
         weft_gid_name(self.crc)
     }
 
-    fn serves(&self, workload: &Verbs, _: PathKind) -> bool {
+    fn serves(&self, workload: &Verbs, path: PathKind) -> bool {
         match *workload {
+            // What is compiled here is on no other machine.
+            _ if path == PathKind::Hosts => false,
             Verbs::BringUp => true,
             Verbs::Latency { op, mode, .. } | Verbs::Bulk { op, mode, .. } => {
                 op == Op::WriteImm && mode == Mode::Polling

@@ -44,8 +44,9 @@ impl Stack for CmConnect {
         weft_name(self.crc)
     }
 
-    fn serves(&self, workload: &Verbs, _: PathKind) -> bool {
-        matches!(workload, Verbs::Connect | Verbs::BringUp)
+    fn serves(&self, workload: &Verbs, path: PathKind) -> bool {
+        // What is compiled here is on no other machine.
+        path != PathKind::Hosts && matches!(workload, Verbs::Connect | Verbs::BringUp)
     }
 
     fn ready(&self) -> Result<()> {

@@ -136,8 +136,8 @@ impl Stack for Datagrams {
         match self.under {
             // They differ where there is no connection yet, in rows of their own.
             Under::UoeWaiting | Under::UoePatient => false,
-            // No adapter has the loopback interface.
-            Under::UoeInline => path != PathKind::Loopback,
+            // No adapter has the loopback interface, and nobody gave it addresses on a real network.
+            Under::UoeInline => !matches!(path, PathKind::Loopback | PathKind::Hosts),
             // What is missing for long is where a link loses.
             Under::UoeForgiving => path == PathKind::Adapter,
             _ => true,
@@ -200,6 +200,7 @@ mod tests {
                 ..Side::default()
             },
             address: [10, 1, 0, 2].into(),
+            far: None,
         };
         let program = UdpProgram {
             words: &words,

@@ -7,7 +7,6 @@ mod compiled;
 mod counted;
 mod datagrams;
 mod hooked;
-mod installed;
 mod iperf3;
 mod libfabric;
 mod native;
@@ -33,10 +32,10 @@ use crate::path::{Host, PathKind, Place};
 use crate::record::Metrics;
 use crate::verbs::{Mode, Op, Verbs};
 
+pub(crate) use crate::installed::{need, on_path};
 pub use datagrams::{
     UdpProgram, UDP, UDP_GSO, UDP_OWN, UOE, UOE_FORGIVING, UOE_INLINE, UOE_PATIENT, UOE_WAITING,
 };
-pub(crate) use installed::{need, on_path};
 pub use iperf3::NAME as IPERF3;
 pub use sockets::{Program, DDP, PLAIN_CLIENT, TCP, TCP_UNDER_HOOKS};
 pub use sockperf::SOCKPERF;
@@ -166,7 +165,7 @@ impl Weft {
 
     fn ready(&self) -> Result<()> {
         anyhow::ensure!(
-            self.command.is_file(),
+            self.command.is_file() || on_path(&self.command.to_string_lossy()),
             "there is no {} (make build)",
             self.command.display()
         );

@@ -141,7 +141,8 @@ impl Stack for Perftest {
             // Loopback is no interface that frames of another stack could leave by.
             Variant::Inline { at, fpdu, .. } => {
                 let long = path == PathKind::Adapter && matches!(workload, Verbs::Bulk { .. });
-                path != PathKind::Loopback
+                // Nobody gave adapters addresses on a network of the user's.
+                !matches!(path, PathKind::Loopback | PathKind::Hosts)
                     && by_adapter(workload, at)
                     && (fpdu == Fpdu::Emss || long)
             }
@@ -479,6 +480,7 @@ mod tests {
                 interface: interface.to_owned(),
             },
             address: address.parse().unwrap(),
+            far: None,
         };
         let place = Place {
             hosts: vec![host("weft-s", "192.0.2.1"), host("weft-c", "192.0.2.2")],

@@ -147,6 +147,7 @@ mod tests {
                 interface: interface.to_owned(),
             },
             address: address.parse().unwrap(),
+            far: None,
         };
         let place = Place {
             hosts: vec![host("weft-s", "192.0.2.1"), host("weft-c", "192.0.2.2")],

@@ -183,6 +183,7 @@ mod tests {
                 interface: format!("if-{name}"),
             },
             address: address.parse().unwrap(),
+            far: None,
         };
         let place = Place {
             hosts: ["server", "receiver", "middle", "sender", "client"]

@@ -200,6 +200,7 @@ mod tests {
             name: format!("host-{number}"),
             side: Side::default(),
             address: [192, 0, 2, number].into(),
+            far: None,
         };
         let place = Place {
             hosts: (1..=8).map(host).collect(),
