@@ -10,7 +10,7 @@ mod listening;
 mod messages;
 
 use std::io::Write;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -72,7 +72,9 @@ impl Far {
             .args(words)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+            .stderr(Stdio::piped())
+            // Ctrl-C is the bench's, which has the far end tell what its programs came to.
+            .process_group(0);
         let mut child = command
             .spawn()
             .map_err(|error| anyhow!("cannot run {shell}: {error}"))?;

@@ -172,6 +172,11 @@ fn found(named: &Named, hosts: &Hosts) -> Result<Found> {
 
 /// The command that starts the far end at a host.
 fn words(shell: &[String], destination: &str, weft: &Path) -> Result<Vec<String>> {
+    // The host would be taken for the command.
+    ensure!(
+        !shell.is_empty(),
+        "--rsh names no command that leads to {destination}"
+    );
     let weft = weft.to_str().context("weft's path is no text")?;
     // Some remote shells give the words to a shell there, and some do not: quotes would be taken away, or not.
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@:".contains(c);
@@ -326,6 +331,10 @@ mod tests {
         assert_eq!(
             said,
             ["ssh", "-T", "a", "/opt/weft-1.2/weft", "bench", "far-end"]
+        );
+        assert!(
+            words(&[], "a", Path::new("weft")).is_err(),
+            "the host is no command"
         );
         for wrong in ["", "/opt/my weft", "weft;id", "$(id)"] {
             assert!(words(&shell, "a", Path::new(wrong)).is_err(), "{wrong:?}");
