@@ -14,7 +14,11 @@ use crate::port::Held;
 impl Service {
     /// Sends a proof by UDP, from the socket that has that end.
     pub(super) fn prove(&mut self, at: usize, proof: Proof, from: End, to: End) {
-        let side = &self.sides[at];
+        let side = &mut self.sides[at];
+        // Who has asked for it may be killed since, and its port be that of a process that does not know it.
+        if side.wire.is_ended_there() {
+            return;
+        }
         let of_own = side.own_channels.values();
         let own = of_own
             .filter(|channel| channel.source == from && End::from(channel.wanted.to) == to)

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::time::Duration;
 
 use weft_engine::carrier::{Carrier, Gather, Transfer};
-use weft_os::dgram::get_int;
+use weft_os::dgram::{get_int, ready};
 use weft_os::guarded::Guarded;
 use weft_os::net::TcpStream;
 use weft_os::stream::{least_round_trip, set_pacing_rate};
@@ -152,6 +152,17 @@ impl Wire {
         }
     }
 
+    /// Whether the other end has ended its direction, or the whole connection, though what it said before may not have
+    /// been read yet: a process that is killed has.
+    pub(crate) fn is_ended_there(&mut self) -> bool {
+        match self {
+            Wire::Kernel(stream) => stream
+                .get()
+                .is_none_or(|stream| ready(stream.as_fd().as_raw_fd(), libc::POLLRDHUP, 0) != 0),
+            Wire::Adapter(connection) => connection.is_broken(),
+        }
+    }
+
     /// Octets that a segment carries at most.
     pub(crate) fn emss(&mut self) -> Option<usize> {
         match self {
@@ -239,4 +250,47 @@ fn mtu(fd: RawFd) -> Option<usize> {
         .into_iter()
         .filter_map(|(level, option)| get_int(fd, level, option).ok());
     answers.next().and_then(|mtu| usize::try_from(mtu).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    /// The other end of `wire`, once it is connected.
+    fn connected() -> (Wire, std::net::TcpStream) {
+        weft_os::process::watch();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect_apart(None, listener.local_addr().unwrap()).unwrap();
+        let (there, _) = listener.accept().unwrap();
+        (Wire::of_kernel(stream), there)
+    }
+
+    /// Whether it is ended there, within a time that the kernel needs to say so.
+    fn is_ended(wire: &mut Wire) -> bool {
+        (0..1000).any(|_| {
+            std::thread::sleep(Duration::from_millis(1));
+            wire.is_ended_there()
+        })
+    }
+
+    #[test]
+    fn an_end_that_is_closed_is_seen_before_what_it_said() {
+        let (mut wire, mut there) = connected();
+        there.write_all(b"accepted").unwrap();
+        assert!(!wire.is_ended_there());
+        drop(there);
+        assert!(is_ended(&mut wire));
+        let mut said = [0; 16];
+        assert!(matches!(wire.recv(&mut said), Some(Transfer::Octets(8))));
+    }
+
+    #[test]
+    fn an_end_that_is_killed_with_something_unread_is_one() {
+        let (mut wire, there) = connected();
+        assert!(matches!(wire.send(b"open"), Some(Transfer::Octets(4))));
+        // It resets the connection.
+        drop(there);
+        assert!(is_ended(&mut wire));
+    }
 }
