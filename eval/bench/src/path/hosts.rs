@@ -184,6 +184,11 @@ fn words(shell: &[String], destination: &str, weft: &Path) -> Result<Vec<String>
         !weft.is_empty() && weft.chars().all(is_plain),
         "{weft:?}: on other hosts the path of weft may have letters, digits and / . _ - + @ : alone"
     );
+    // A shell there begins in another folder.
+    ensure!(
+        weft.starts_with('/') || !weft.contains('/'),
+        "{weft:?}: on other hosts weft is a name on their PATH, or a path from / on"
+    );
     let command = [destination, weft, "bench", "far-end"];
     let shell = shell.iter().map(String::as_str);
     Ok(shell.chain(command).map(str::to_owned).collect())
@@ -336,7 +341,14 @@ mod tests {
             words(&[], "a", Path::new("weft")).is_err(),
             "the host is no command"
         );
-        for wrong in ["", "/opt/my weft", "weft;id", "$(id)"] {
+        assert!(words(&shell, "a", Path::new("weft")).is_ok());
+        for wrong in [
+            "",
+            "/opt/my weft",
+            "weft;id",
+            "$(id)",
+            "target/release/weft",
+        ] {
             assert!(words(&shell, "a", Path::new(wrong)).is_err(), "{wrong:?}");
         }
     }
