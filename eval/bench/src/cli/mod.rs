@@ -202,7 +202,7 @@ impl Measure {
             full: self.full,
             wide: self.wide,
             targets: self.targets,
-            // Of what a quick run leaves out its record does not tell otherwise: who goes on with it leaves it out, too.
+            // What a quick run leaves out its record does not tell otherwise: who goes on with it leaves it out, too.
             paths: match self.quick {
                 true => names(&self.paths()),
                 false => names(&self.paths),
