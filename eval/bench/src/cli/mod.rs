@@ -69,7 +69,7 @@ enum Command {
 
 #[derive(clap::Args, Clone, Debug)]
 struct Measure {
-    /// Measure each cell once, on loopback unless a path is named
+    /// Measure each cell once
     #[arg(long, conflicts_with_all = ["full", "repetitions", "beside"])]
     quick: bool,
     /// Every row of the usual sizes and modes, not only those that tell most: an hour and a half
@@ -202,11 +202,11 @@ impl Measure {
             full: self.full,
             wide: self.wide,
             targets: self.targets,
-            // What a quick run leaves out its record does not tell otherwise: who goes on with it leaves it out, too.
-            paths: match self.quick {
-                true => names(&self.paths()),
-                false => names(&self.paths),
-            },
+            paths: self
+                .paths
+                .iter()
+                .map(|path| path.name().to_owned())
+                .collect(),
         }
     }
 
@@ -242,10 +242,7 @@ impl Measure {
             let (path, _) = name.split_once('/')?;
             PathKind::from_name(path)
         });
-        let mut paths = match self.quick {
-            true => vec![PathKind::Loopback],
-            false => vec![PathKind::Loopback, PathKind::Veth],
-        };
+        let mut paths = vec![PathKind::Loopback, PathKind::Veth];
         named.for_each(|path| {
             if !paths.contains(&path) {
                 paths.push(path);
@@ -253,10 +250,6 @@ impl Measure {
         });
         paths
     }
-}
-
-fn names(paths: &[PathKind]) -> Vec<String> {
-    paths.iter().map(|path| path.name().to_owned()).collect()
 }
 
 fn parse_cores(text: &str) -> Result<(usize, usize), String> {
@@ -295,19 +288,6 @@ mod tests {
         );
         assert!(parse(&["--quick", "--full"]).is_err());
         assert!(parse(&["-n", "0"]).is_err());
-    }
-
-    #[test]
-    fn a_quick_run_is_on_loopback_unless_a_path_is_named_and_its_record_says_so() {
-        let paths = |words: &[&str]| parse(words).unwrap().measure.options().paths;
-        assert_eq!(paths(&["--quick"]), ["loopback"]);
-        assert_eq!(paths(&["--quick", "--path", "veth"]), ["veth"]);
-        assert_eq!(
-            paths(&["--quick", "--only", "veth/connect"]),
-            ["loopback", "veth"]
-        );
-        assert_eq!(paths(&["--quick", "--hosts", "a,b"]), ["hosts"]);
-        assert_eq!(paths(&[]), [""; 0], "the usual ones");
     }
 
     #[test]
