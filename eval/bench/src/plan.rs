@@ -40,7 +40,7 @@ pub struct Selection {
     pub link_rate: LinkRate,
 }
 
-/// Rows that tell most, on loopback and on veth: 18 minutes, where all of the usual sizes take 98.
+/// Rows that tell most, on loopback and on veth: 13 minutes, where all of the usual sizes take 98.
 const TELLING: [&str; 10] = [
     "send-lat-64",
     "write-bw-1M",
