@@ -43,23 +43,21 @@ fn folder(shell: &str) -> tempfile::TempDir {
     folder
 }
 
-fn bench(folder: &Path, words: &[&str]) -> Output {
-    let _turn = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+/// The bench between both machines' scripts, for the one row that needs nothing but the bench itself.
+fn command(folder: &Path) -> Command {
     let file = |name: &str| folder.join(name).display().to_string();
-    Command::new(BENCH)
+    let mut command = Command::new(BENCH);
+    command
         .current_dir(folder)
         .args(["--weft", &file("weft"), "--rsh", &file("shell")])
-        .args([
-            "--only",
-            "send-lat-64",
-            "--stack",
-            "raw-tcp",
-            "--output",
-            "raw",
-        ])
-        .args(words)
-        .output()
-        .unwrap()
+        .args(["--only", "send-lat-64", "--stack", "raw-tcp"])
+        .args(["--output", "raw"]);
+    command
+}
+
+fn bench(folder: &Path, words: &[&str]) -> Output {
+    let _turn = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    command(folder).args(words).output().unwrap()
 }
 
 fn printed(output: &Output) -> String {
@@ -167,18 +165,7 @@ fn a_machine_that_goes_away_fails_its_cells_in_words_and_leaves_nothing() {
 fn a_bench_that_is_killed_leaves_nothing_on_the_machines() {
     let folder = folder("exec \"$@\"");
     let _turn = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    let file = |name: &str| folder.path().join(name).display().to_string();
-    let mut bench = Command::new(BENCH)
-        .current_dir(folder.path())
-        .args(["--weft", &file("weft"), "--rsh", &file("shell")])
-        .args([
-            "--only",
-            "send-lat-64",
-            "--stack",
-            "raw-tcp",
-            "--output",
-            "raw",
-        ])
+    let mut bench = command(folder.path())
         .args(["--hosts", BOTH, "--seconds", "60"])
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null())

@@ -67,9 +67,7 @@ impl Heard {
     /// What the shell said beside the far end's lines, in a line.
     pub(super) fn said(&self) -> String {
         let text = String::from_utf8_lossy(&self.beside);
-        // It is shown on a terminal.
-        let is_shown = |c: &char| *c == '\n' || !c.is_control();
-        let text: String = text.chars().filter(is_shown).collect();
+        let text = shown(&text);
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
         let said: Vec<&str> = lines.take(SAID_LINES).collect();
         match said.join("; ").as_str() {
@@ -84,11 +82,11 @@ impl Heard {
             Tell::Ended { roles } => self.ended = Some(roles),
             Tell::Started { role } => self.with(&role, |role| role.started = Some(Ok(()))),
             Tell::NotStarted { role, why } => {
-                self.with(&role, |role| role.started = Some(Err(why)));
+                self.with(&role, |role| role.started = Some(Err(shown(&why))));
             }
             Tell::Ready { role } => self.with(&role, |role| role.is_ready = true),
             Tell::Gone { role, status } => self.with(&role, |role| role.status = Some(status)),
-            Tell::Wrong { role, why } => self.with(&role, |role| role.wrong = Some(why)),
+            Tell::Wrong { role, why } => self.with(&role, |role| role.wrong = Some(shown(&why))),
         }
     }
 
@@ -104,6 +102,12 @@ impl Heard {
         let over = self.beside.len().saturating_sub(SAID_OCTETS);
         self.beside.drain(..over);
     }
+}
+
+/// What another machine says, as it may be shown on a terminal: without what would command it.
+pub(super) fn shown(text: &str) -> String {
+    let is_shown = |c: &char| *c == '\n' || !c.is_control();
+    text.chars().filter(is_shown).collect()
 }
 
 /// Begins to listen to what a remote shell prints on its two streams.
@@ -158,4 +162,34 @@ fn listen_beside(mut err: impl Read, heard: &Mutex<Heard>) {
 
 fn with(heard: &Mutex<Heard>, change: impl FnOnce(&mut Heard)) {
     change(&mut heard.lock().unwrap_or_else(PoisonError::into_inner));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_machine_says_commands_no_terminal() {
+        let mut heard = Heard::default();
+        heard.begin("server");
+        heard.told(Tell::NotStarted {
+            role: "server".to_owned(),
+            why: "no\u{1b}[2J such\u{9b}1m program".to_owned(),
+        });
+        let why = heard.role("server").and_then(|role| role.started.clone());
+        assert_eq!(why, Some(Err("no[2J such1m program".to_owned())));
+        heard.said_beside(b"\x1b]0;x\x07first\n\n second\r\n");
+        assert_eq!(heard.said(), "its remote shell said: ]0;xfirst; second");
+    }
+
+    #[test]
+    fn what_is_told_of_a_job_before_is_not_taken_for_this_ones() {
+        let mut heard = Heard::default();
+        heard.told(Tell::Ready {
+            role: "server".to_owned(),
+        });
+        assert!(heard.role("server").is_none());
+        heard.begin("server");
+        assert!(heard.role("server").is_some_and(|role| !role.is_ready));
+    }
 }

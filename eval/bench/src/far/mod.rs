@@ -20,7 +20,7 @@ use anyhow::{anyhow, bail, Result};
 
 use crate::ended::Ended;
 use crate::job::{Invocation, Ready};
-use listening::Heard;
+use listening::{shown, Heard};
 pub use messages::{Ask, Here, Interface, Tell, PROTOCOL};
 
 /// How long a remote shell may take to the far end's first line: some ask a name server, and log in slowly.
@@ -109,15 +109,10 @@ impl Far {
         if here.protocol != PROTOCOL {
             bail!(
                 "{host} has weft {}, whose far end does not understand this one's ({own}): install the same on both",
-                here.version
+                shown(&here.version)
             );
         }
         Ok((self, here))
-    }
-
-    /// The machine, as the user names it.
-    pub fn host(&self) -> &str {
-        &self.0.host
     }
 
     /// Starts a program as a role of the job.
