@@ -1,6 +1,8 @@
 //! Both sides of each program in one process.
 
+use super::programs::*;
 use super::*;
+use crate::verbs::Mode;
 
 /// Both sides of a program in one process, the server on a thread.
 fn both(program: Program) -> Metrics {
@@ -80,6 +82,30 @@ fn several_streams_add_up_and_a_server_feeds_its_clients() {
             (octets_per_s / m["messages_per_s"] - 1000.0).abs() < 1.0,
             "{m:?}"
         );
+    }
+}
+
+#[test]
+fn both_directions_carry_at_once_and_are_added_up() {
+    let m = both(Program::Both(Both {
+        size: 100_000,
+        seconds: 1,
+    }));
+    let sum = m["to_client_gbit_s"] + m["to_server_gbit_s"];
+    assert!((m["goodput_gbit_s"] - sum).abs() < 1e-9, "{m:?}");
+    assert!(m["to_client_gbit_s"] > 0.0 && m["to_server_gbit_s"] > 0.0);
+}
+
+#[test]
+fn windows_are_answered_as_wholes() {
+    for messages in [1, 5] {
+        let m = both(Program::Window(Window {
+            size: 1000,
+            messages,
+            seconds: 1,
+        }));
+        assert!(m["goodput_gbit_s"] > 0.0, "{m:?}");
+        assert_eq!(m["operations"] % messages as f64, 0.0, "{m:?}");
     }
 }
 
