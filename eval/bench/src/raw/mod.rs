@@ -16,9 +16,14 @@ mod exchange;
 mod idle;
 mod lone;
 mod messages;
+mod overlap;
+mod pace;
 pub(crate) mod ping_pong;
+mod place;
+mod process;
 mod programs;
 mod window;
+mod work;
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread::{self, ScopedJoinHandle};
@@ -26,7 +31,9 @@ use std::thread::{self, ScopedJoinHandle};
 use anyhow::{anyhow, bail, ensure, Context, Result};
 use clap::Args;
 
+use crate::metric::SERVER_CPU;
 use crate::record::Metrics;
+use clock::cpu_nanoseconds;
 use programs::Program;
 
 /// One side of a raw TCP measurement.
@@ -58,38 +65,56 @@ pub fn run(args: &RawArgs) -> Result<()> {
     if let Some(address) = args.role.listen {
         let listener =
             TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
-        return serve(&listener, args.clients, &args.program);
+        return print(&serve(&listener, args.clients, &args.program)?);
     }
     let address = args.role.connect.context("one of --listen and --connect")?;
-    let metrics = serde_json::to_string(&measure_all(address, args.clients, &args.program)?)?;
-    weft_os::stdout::print(
-        &(metrics
-            + "
-"),
-    )
-    .context("cannot print the metrics")?;
+    print(&measure_all(address, args.clients, &args.program)?)
+}
+
+/// Prints metrics, where there are any.
+fn print(metrics: &Metrics) -> Result<()> {
+    if metrics.is_empty() {
+        return Ok(());
+    }
+    let line = serde_json::to_string(metrics)? + "\n";
+    weft_os::stdout::print(&line).context("cannot print the metrics")?;
     Ok(())
 }
 
-fn serve(listener: &TcpListener, clients: u32, program: &Program) -> Result<()> {
+/// What only the server knows; mostly nothing.
+fn serve(listener: &TcpListener, clients: u32, program: &Program) -> Result<Metrics> {
     match program {
-        Program::Connect(_) => return connect::serve(listener),
-        Program::Idle(_) => return idle::serve(listener),
-        _ => {}
+        Program::Connect(_) => connect::serve(listener)?,
+        Program::Idle(_) => idle::serve(listener)?,
+        _ => return serve_accepted(listener, clients, program),
     }
+    Ok(Metrics::new())
+}
+
+fn serve_accepted(listener: &TcpListener, clients: u32, program: &Program) -> Result<Metrics> {
     // All of them are there before the first is served, so that they measure at the same time.
     let streams: Vec<TcpStream> = (0..clients)
         .map(|_| accept(listener))
         .collect::<Result<_>>()?;
-    if let [stream] = &streams[..] {
-        return serve_one(stream, program);
+    let before = cpu_nanoseconds();
+    match &streams[..] {
+        [stream] => serve_one(stream, program)?,
+        streams => thread::scope(|scope| {
+            let serving: Vec<_> = streams
+                .iter()
+                .map(|stream| scope.spawn(|| serve_one(stream, program)))
+                .collect();
+            serving.into_iter().try_for_each(joined)
+        })?,
     }
-    thread::scope(|scope| {
-        let serving: Vec<_> = streams
-            .iter()
-            .map(|stream| scope.spawn(|| serve_one(stream, program)))
-            .collect();
-        serving.into_iter().try_for_each(joined)
+    let took = cpu_nanoseconds() - before;
+    Ok(match program {
+        Program::PingPong(p) if p.pace.is_some() => {
+            let requests = u64::from(clients) * ping_pong::rounds(p);
+            let each = took as f64 / requests.max(1) as f64;
+            Metrics::from([(SERVER_CPU.key.to_owned(), each)])
+        }
+        _ => Metrics::new(),
     })
 }
 
@@ -100,6 +125,9 @@ fn serve_one(stream: &TcpStream, program: &Program) -> Result<()> {
         Program::Feed(p) => bulk::feed(stream, p),
         Program::Both(p) => both::serve(stream, p),
         Program::Window(p) => window::serve(stream, p),
+        Program::Place(p) => place::serve(stream, p),
+        Program::Overlap(p) => overlap::serve(stream, p),
+        Program::Process(p) => process::serve(stream, p),
         Program::Connect(_) | Program::Idle(_) => bail!("connections are served by their listener"),
         Program::Exchange(p) => exchange::serve(stream, p),
         Program::DatagramPingPong(p) => datagrams::serve_ping_pong(stream, p),
@@ -146,6 +174,9 @@ fn measure(server: SocketAddr, program: &Program) -> Result<Metrics> {
         Program::Feed(p) => bulk::take(&connect()?, p),
         Program::Both(p) => both::measure(&connect()?, p),
         Program::Window(p) => window::measure(&connect()?, p),
+        Program::Place(p) => place::measure(&connect()?, p),
+        Program::Overlap(p) => overlap::measure(&connect()?, p),
+        Program::Process(p) => process::measure(&connect()?, p),
         Program::Connect(p) => connect::measure(server, p),
         Program::Exchange(p) => exchange::measure(&connect()?, p),
         Program::Idle(p) => idle::measure(server, p),

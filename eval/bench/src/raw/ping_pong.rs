@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use weft_os::as_programs::EpollSet;
 
 use super::content::{check, check_number, message, set_number};
+use super::pace::Pace;
 use super::programs::PingPong;
 use crate::metric::{
     HALF_ROUND_TRIP, MESSAGE_RATE, OPERATIONS, P99, P999, PERCENTILES, ROUND_TRIP,
@@ -25,6 +26,10 @@ pub(super) fn serve(stream: &TcpStream, program: &PingPong) -> Result<()> {
     for number in 0..rounds(program) {
         set_number(&mut reply, number);
         pipe.receive(&mut request)?;
+        // Behind the last answer nobody would hear of it.
+        if number + 1 == rounds(program) {
+            check(&request, number)?;
+        }
         pipe.send(&reply)?;
         check_of_round(&request, number, program)?;
     }
@@ -34,12 +39,15 @@ pub(super) fn serve(stream: &TcpStream, program: &PingPong) -> Result<()> {
 pub(super) fn measure(stream: &TcpStream, program: &PingPong) -> Result<Metrics> {
     let mut pipe = Pipe::new(stream, program)?;
     let (mut request, mut reply) = (message(program.request, 0), vec![0; program.reply]);
+    let pace = Pace::of(program);
     let mut round_trip = |number: u64| -> Result<f64> {
         set_number(&mut request, number);
+        pace.wait(number);
         let start = Instant::now();
         pipe.send(&request)?;
         pipe.receive(&mut reply)?;
         let took = start.elapsed();
+        pace.answered(number);
         check_of_round(&reply, number, program)?;
         Ok(took.as_secs_f64() * 1e6)
     };
@@ -48,6 +56,7 @@ pub(super) fn measure(stream: &TcpStream, program: &PingPong) -> Result<Metrics>
     let samples = (warm_up..rounds(program))
         .map(&mut round_trip)
         .collect::<Result<Vec<f64>>>()?;
+    pace.check(rounds(program))?;
     let mut metrics = metrics(&samples, program.request == program.reply)?;
     metrics.insert(OPERATIONS.to_owned(), rounds(program) as f64);
     Ok(metrics)
@@ -80,7 +89,7 @@ fn warm_up(program: &PingPong) -> usize {
 }
 
 /// Round trips, those of the warm-up among them.
-fn rounds(program: &PingPong) -> u64 {
+pub(super) fn rounds(program: &PingPong) -> u64 {
     (warm_up(program) + program.iterations) as u64
 }
 

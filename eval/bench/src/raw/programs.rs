@@ -1,6 +1,6 @@
 //! What the programs are told: the words behind `raw`, with their meaning.
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use crate::verbs::Mode;
 
@@ -17,6 +17,12 @@ pub(super) enum Program {
     Both(Both),
     /// Windows of messages, each with an answer, for a time
     Window(Window),
+    /// Payloads to the places that their headers name, for a time
+    Place(Place),
+    /// The client computes while messages come, or go, at a rate
+    Overlap(Overlap),
+    /// One stream whose receiver works on every octet, for a time
+    Process(Process),
     /// Connections, one after another
     Connect(Connect),
     /// Many requests under way, for a time
@@ -55,6 +61,10 @@ pub(super) struct PingPong {
     /// Round trips
     #[arg(long)]
     pub(super) iterations: usize,
+    /// Round trips begun a second, for which the client sleeps between them, and the server tells its CPU; else one
+    /// follows the other
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) pace: Option<u32>,
 }
 
 /// One stream of `send` calls, for a time.
@@ -104,6 +114,68 @@ pub(super) struct Window {
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) messages: u64,
     /// Seconds to go on for
+    #[arg(long)]
+    pub(super) seconds: u32,
+}
+
+/// Payloads to the places that their headers name, for a time.
+#[derive(Args, Clone, Debug)]
+pub(super) struct Place {
+    /// How the receiver gets a payload to its place
+    #[arg(long)]
+    pub(super) way: Way,
+    /// Octets of a payload
+    #[arg(long, value_parser = numbered)]
+    pub(super) size: usize,
+    /// Seconds to send for
+    #[arg(long)]
+    pub(super) seconds: u32,
+}
+
+/// How a receiver gets payloads to their places.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Way {
+    /// It reads the header, and then the payload straight to its place
+    Pick,
+    /// It reads both into the memory that it has for the next message
+    Posted,
+    /// It reads what is there into a buffer, and copies
+    Copied,
+}
+
+/// The client computes while messages come, or go, at a rate.
+#[derive(Args, Clone, Debug)]
+pub(super) struct Overlap {
+    /// What the client does beside
+    #[arg(long)]
+    pub(super) direction: Direction,
+    /// Octets of a message
+    #[arg(long, value_parser = numbered)]
+    pub(super) size: usize,
+    /// Messages a second
+    #[arg(long, value_parser = clap::value_parser!(u32).range(2..))]
+    pub(super) rate: u32,
+    /// Seconds in all; half of them are the transfer's
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) seconds: u32,
+}
+
+/// Which way the messages of a client go that computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Direction {
+    /// It receives them
+    Receive,
+    /// It sends them
+    Send,
+}
+
+/// One stream whose receiver works on every octet, for a time.
+#[derive(Args, Clone, Debug)]
+pub(super) struct Process {
+    /// Octets of a message
+    #[arg(long, value_parser = numbered)]
+    pub(super) size: usize,
+    /// Seconds to send for
     #[arg(long)]
     pub(super) seconds: u32,
 }

@@ -10,10 +10,13 @@ mod fan_out;
 mod filters;
 mod first_datagrams;
 mod hot_spot;
+mod hot_spot_cpu;
 mod over_link;
+mod placing;
 mod redis_get;
 mod socket_both;
 mod socket_bulk;
+mod socket_compute;
 mod socket_latency;
 mod socket_window;
 mod sockets;
@@ -220,6 +223,11 @@ fn over_ddp() -> Vec<Rc<dyn Workload>> {
     let windows = socket_window::ALL.into_iter();
     list.extend(windows.map(|row| Rc::new(row) as Rc<dyn Workload>));
     list.extend(socket_latency::all().map(|row| Rc::new(row) as Rc<dyn Workload>));
+    let served = hot_spot_cpu::ALL.into_iter();
+    list.extend(served.map(|row| Rc::new(row) as Rc<dyn Workload>));
+    let computing = socket_compute::ALL.into_iter();
+    list.extend(computing.map(|row| Rc::new(row) as Rc<dyn Workload>));
+    list.extend(placing::all().map(|row| Rc::new(row) as Rc<dyn Workload>));
     list.extend([Rc::new(REDIS_GET) as Rc<dyn Workload>, Rc::new(IDLE)]);
     list
 }
