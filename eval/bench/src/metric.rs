@@ -45,6 +45,10 @@ pub const MEMORY: Metric = lower("process_octets", "octets");
 pub const CALL: Metric = lower("call_ns", "ns");
 /// Median time from the send call to the datagram's receipt.
 pub const DELAY: Metric = lower("delay_us", "µs");
+/// What a program computes while messages come or go, of what it computes where none do.
+pub const COMPUTING: Metric = higher("computing_percent", "%");
+/// Time on a core of a server for each request of its clients, who keep a pace.
+pub const SERVER_CPU: Metric = lower("server_cpu_ns", "ns");
 
 /// Time on a core of a process that has connections and nothing to do, of the time that passes. No row is judged by it.
 pub const IDLE_CPU: Metric = lower("idle_cpu_percent", "% of a core");
@@ -53,7 +57,7 @@ pub const IDLE_CPU: Metric = lower("idle_cpu_percent", "% of a core");
 pub const CPU_PER_OCTET: Metric = lower("cpu_ns_per_octet", "ns of CPU an octet");
 
 /// Every metric that a row may be judged by.
-pub const ALL: [Metric; 11] = [
+pub const ALL: [Metric; 13] = [
     HALF_ROUND_TRIP,
     ROUND_TRIP,
     GOODPUT,
@@ -65,6 +69,8 @@ pub const ALL: [Metric; 11] = [
     MEMORY,
     CALL,
     DELAY,
+    COMPUTING,
+    SERVER_CPU,
 ];
 
 /// Key of the number of operations that a sample is of, warm-up included: messages of a stream, round trips.
@@ -115,6 +121,8 @@ impl Metric {
             (MEMORY, "memory of a connection"),
             (CALL, "a call"),
             (DELAY, "send to receipt"),
+            (COMPUTING, "computing beside"),
+            (SERVER_CPU, "CPU of the server"),
         ];
         let found = names.iter().find(|(metric, _)| metric == self);
         found.map_or(self.key, |(_, name)| name)

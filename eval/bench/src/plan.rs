@@ -75,6 +75,11 @@ impl Selection {
     fn is_short(&self) -> bool {
         !self.full && !self.wide && !self.targets && self.only.is_empty()
     }
+
+    /// Whether rows that a run takes on request alone are wanted: in full, or as those that it names.
+    fn takes_requested(&self) -> bool {
+        self.full || !self.only.is_empty()
+    }
 }
 
 /// Whether a row is among those that tell most. On the paths that nobody has without asking for them all are.
@@ -104,6 +109,7 @@ pub fn groups(path: PathKind, stacks: &[Box<dyn Stack>], selection: &Selection) 
             workload,
         })
         .filter(|row| named(row, &selection.only))
+        .filter(|row| !row.workload.on_request() || selection.takes_requested())
         .filter(|row| !selection.is_short() || is_telling(row));
     let mut groups: Vec<Group> = Vec::new();
     for row in rows {
@@ -325,6 +331,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_on_request_is_in_no_run_that_does_not_name_it() {
+        let of = |full, wide| {
+            ids(&Selection {
+                full,
+                wide,
+                ..Selection::default()
+            })
+        };
+        let id = "loopback/socket-lat-8192-epoll".to_owned();
+        assert!(!of(false, false).contains(&id));
+        assert!(!of(false, true).contains(&id));
+        assert!(of(true, false).contains(&id));
+    }
+
+    #[test]
     fn the_unpinned_rows_run_in_turn() {
         let wide = Selection {
             wide: true,
@@ -381,5 +402,7 @@ mod tests {
         );
         assert_eq!(only("send-rate-64"), ["loopback/send-rate-64"]);
         assert_eq!(only("no such row"), [""; 0]);
+        assert_eq!(only("socket-lat-1-epoll"), ["loopback/socket-lat-1-epoll"]);
+        assert_eq!(only("socket-lat").len(), 10);
     }
 }

@@ -47,9 +47,21 @@ fn set_option(fd: impl AsFd, level: i32, name: i32, value: i32) -> io::Result<()
 /// # Errors
 /// `EINTR` when a signal handler ran.
 pub fn poll_readable(fd: impl AsFd) -> io::Result<()> {
+    poll(fd, libc::POLLIN)
+}
+
+/// Waits until a descriptor can be read or written, or has ended.
+///
+/// # Errors
+/// `EINTR` when a signal handler ran.
+pub fn poll_either(fd: impl AsFd) -> io::Result<()> {
+    poll(fd, libc::POLLIN | libc::POLLOUT)
+}
+
+fn poll(fd: impl AsFd, events: i16) -> io::Result<()> {
     let mut entry = libc::pollfd {
         fd: fd.as_fd().as_raw_fd(),
-        events: libc::POLLIN,
+        events,
         revents: 0,
     };
     // SAFETY: the C library reads and writes one entry, which outlives the call.
@@ -135,6 +147,19 @@ mod tests {
         assert_eq!(set.wait(None).unwrap(), Some(2));
         first.write_all(b"x").unwrap();
         poll_readable(&first_peer).unwrap();
+    }
+
+    #[test]
+    fn who_waits_for_either_goes_on_when_it_can_read_or_write() {
+        let (mut first, mut peer) = connection();
+        // Nothing has come, and there is room.
+        poll_either(&first).unwrap();
+        first.set_nonblocking(true).unwrap();
+        while first.write(&[0; 1 << 16]).is_ok() {}
+        // No room is left, and something has come.
+        peer.write_all(b"x").unwrap();
+        poll_either(&first).unwrap();
+        poll_readable(&first).unwrap();
     }
 
     #[test]

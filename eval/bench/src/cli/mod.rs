@@ -72,7 +72,7 @@ struct Measure {
     /// Measure each cell once
     #[arg(long, conflicts_with_all = ["full", "repetitions", "beside"])]
     quick: bool,
-    /// Every row of the usual sizes and modes, not only those that tell most: an hour and a half
+    /// Every row of the usual sizes and modes but those on request, not only those that tell most: an hour and a half
     #[arg(long)]
     wide: bool,
     /// Every row, size and mode, ten repetitions

@@ -190,6 +190,7 @@ pub(super) fn list(args: &Measure, prefix: &[OsString]) -> Result<ExitCode> {
             let id = row.workload.id();
             let is_wide = wide.iter().any(|workload| workload.id() == id);
             let when = match (plan::is_telling(row), targets::needs(&id), is_wide) {
+                _ if row.workload.on_request() => "--only",
                 (.., false) => "--full",
                 (true, ..) => "default",
                 (_, true, _) => "--targets",

@@ -10,7 +10,7 @@ use weft_os::as_programs;
 
 use super::clock::{cpu_nanoseconds, nanoseconds};
 use super::datagram_flow::{jitter, send, RECEIVE_BUFFER};
-use super::DatagramAdaptive;
+use super::programs::DatagramAdaptive;
 use crate::metric::{CPU_PER_OCTET, GOODPUT, OPERATIONS};
 use crate::record::Metrics;
 

@@ -11,7 +11,7 @@ use weft_os::as_programs;
 use super::clock::{cpu_nanoseconds, nanoseconds};
 use super::datagram_flow::{send, RECEIVE_BUFFER};
 use super::datagrams::says_more;
-use super::DatagramBlast;
+use super::programs::DatagramBlast;
 use crate::metric::{CPU_PER_OCTET, GOODPUT, OPERATIONS};
 use crate::record::Metrics;
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{ensure, Result};
 use weft_os::as_programs::poll_readable;
 
-use super::Stream;
+use super::programs::Stream;
 use crate::metric::{GOODPUT, MESSAGE_RATE, OPERATIONS};
 use crate::record::Metrics;
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use super::Connect;
+use super::programs::Connect;
 use crate::metric::{BRING_UP, CONNECT, P99};
 use crate::record::Metrics;
 use crate::stats::{median, quantile_of_sorted, sorted};

@@ -12,7 +12,7 @@ use weft_os::as_programs;
 
 use super::clock::{cpu_nanoseconds, nanoseconds};
 use super::datagrams::says_more;
-use super::DatagramFlow;
+use super::programs::DatagramFlow;
 use crate::metric::{CPU_PER_OCTET, DELAY, GOODPUT, MESSAGE_RATE, OPERATIONS, P99, P999};
 use crate::record::Metrics;
 use crate::stats::{quantile_of_sorted, sorted};

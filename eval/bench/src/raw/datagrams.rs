@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{ensure, Context, Result};
 
-use super::{ping_pong, DatagramPingPong, DatagramStream};
+use super::programs::{DatagramPingPong, DatagramStream};
+use super::{content, ping_pong};
 use crate::metric::{GOODPUT, MESSAGE_RATE};
 use crate::record::Metrics;
 
@@ -40,18 +41,25 @@ pub(super) fn measure_ping_pong(
     program: &DatagramPingPong,
 ) -> Result<Metrics> {
     let socket = Socket::of_client(control, program.waits)?;
-    let (message, mut back) = (vec![0x5a; program.size], vec![0; program.size]);
-    let mut round_trip = || -> Result<f64> {
+    let (mut message, mut back) = (content::message(program.size, 0), vec![0; program.size]);
+    let warm_up = ping_pong::WARM_UP as u64;
+    let rounds = warm_up + program.iterations as u64;
+    let mut round_trip = |number: u64| -> Result<f64> {
+        content::set_number(&mut message, number);
         let start = Instant::now();
         socket.send(&message)?;
         socket.receive(&mut back)?;
-        Ok(start.elapsed().as_secs_f64() * 1e6)
+        let took = start.elapsed();
+        // What comes back was there: the server says again what it gets.
+        match number < warm_up || number + 1 == rounds {
+            true => content::check(&back, number)?,
+            false => content::check_number(&back, number)?,
+        }
+        Ok(took.as_secs_f64() * 1e6)
     };
-    for _ in 0..ping_pong::WARM_UP {
-        round_trip()?;
-    }
-    let samples = (0..program.iterations)
-        .map(|_| round_trip())
+    (0..warm_up).try_for_each(|number| round_trip(number).map(drop))?;
+    let samples = (warm_up..rounds)
+        .map(&mut round_trip)
         .collect::<Result<Vec<f64>>>()?;
     ping_pong::metrics(&samples, true)
 }

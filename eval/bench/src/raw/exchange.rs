@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{ensure, Result};
 
-use super::Exchange;
+use super::programs::Exchange;
 use crate::metric::MESSAGE_RATE;
 use crate::record::Metrics;
 

@@ -12,8 +12,9 @@ use anyhow::{ensure, Context, Result};
 use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
 use weft_os::as_programs::EpollSet;
 
+use super::accept;
 use super::clock::cpu_nanoseconds;
-use super::{accept, Idle};
+use super::programs::Idle;
 use crate::metric::{IDLE_CPU, MEMORY};
 use crate::record::Metrics;
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{bail, ensure, Context, Result};
 
 use super::clock::nanoseconds;
-use super::DatagramLone;
+use super::programs::DatagramLone;
 use crate::metric::{DELAY, OPERATIONS, P99};
 use crate::record::Metrics;
 use crate::stats::{quantile_of_sorted, sorted};

@@ -5,24 +5,36 @@
 
 mod adaptive;
 mod blast;
+mod both;
 mod bulk;
 mod clock;
 mod connect;
+mod content;
 mod datagram_flow;
 mod datagrams;
 mod exchange;
 mod idle;
 mod lone;
+mod messages;
+mod overlap;
+mod pace;
 pub(crate) mod ping_pong;
+mod place;
+mod process;
+mod programs;
+mod window;
+mod work;
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread::{self, ScopedJoinHandle};
 
 use anyhow::{anyhow, bail, ensure, Context, Result};
-use clap::{Args, Subcommand};
+use clap::Args;
 
+use crate::metric::SERVER_CPU;
 use crate::record::Metrics;
-use crate::verbs::Mode;
+use clock::cpu_nanoseconds;
+use programs::Program;
 
 /// One side of a raw TCP measurement.
 #[derive(Args, Clone, Debug)]
@@ -48,234 +60,61 @@ pub(crate) struct Role {
     pub(crate) connect: Option<SocketAddr>,
 }
 
-#[derive(Subcommand, Clone, Debug)]
-enum Program {
-    /// Request and reply, one at a time
-    PingPong(PingPong),
-    /// One stream of send() calls, for a time
-    Stream(Stream),
-    /// The server sends for a time, and the client counts
-    Feed(Stream),
-    /// Connections, one after another
-    Connect(Connect),
-    /// Many requests under way, for a time
-    Exchange(Exchange),
-    /// Many connections that carry nothing
-    Idle(Idle),
-    /// UDP: one datagram there and back
-    DatagramPingPong(DatagramPingPong),
-    /// UDP: as many datagrams as go through, for a time
-    DatagramStream(DatagramStream),
-    /// UDP one way, in calls that wait, for a time
-    DatagramFlow(DatagramFlow),
-    /// UDP: a transfer at a rate, and again what was lost, in the manner of RBUDP
-    DatagramBlast(DatagramBlast),
-    /// UDP: a stream whose rate follows how far apart datagrams come, in the manner of LambdaStream
-    DatagramAdaptive(DatagramAdaptive),
-    /// UDP: one datagram each to ports that nothing was sent to before
-    DatagramLone(DatagramLone),
-}
-
-/// Request and reply, one at a time.
-#[derive(Args, Clone, Debug)]
-struct PingPong {
-    /// Spin on non-blocking calls, or block
-    #[arg(long)]
-    mode: Mode,
-    /// Make non-blocking calls, and wait in epoll_wait() before each recv()
-    #[arg(long)]
-    epoll: bool,
-    /// Octets to the server
-    #[arg(long)]
-    request: usize,
-    /// Octets back
-    #[arg(long)]
-    reply: usize,
-    /// Round trips
-    #[arg(long)]
-    iterations: usize,
-}
-
-/// One stream of `send` calls, for a time.
-#[derive(Args, Clone, Debug)]
-struct Stream {
-    /// Octets in one send() call
-    #[arg(long)]
-    size: usize,
-    /// Seconds to send for
-    #[arg(long)]
-    seconds: u32,
-    /// Leave Nagle's algorithm on
-    #[arg(long)]
-    nagle: bool,
-    /// The receiver waits in poll() before each recv()
-    #[arg(long)]
-    poll: bool,
-}
-
-/// Connections, one after another.
-#[derive(Args, Clone, Debug)]
-struct Connect {
-    /// Connections
-    #[arg(long)]
-    iterations: usize,
-    /// Measure until an octet has come back, not only until connect() returns
-    #[arg(long)]
-    reply: bool,
-}
-
-/// Many requests under way, for a time.
-#[derive(Args, Clone, Debug)]
-struct Exchange {
-    /// Octets to the server
-    #[arg(long)]
-    request: usize,
-    /// Octets back
-    #[arg(long)]
-    reply: usize,
-    /// Requests without an answer yet
-    #[arg(long)]
-    depth: usize,
-    /// Seconds to go on for
-    #[arg(long)]
-    seconds: u32,
-}
-
-/// Many connections that carry nothing.
-#[derive(Args, Clone, Debug)]
-struct Idle {
-    /// Connections, or as many as the limit of descriptors allows
-    #[arg(long)]
-    connections: u32,
-    /// Seconds for which they carry nothing
-    #[arg(long)]
-    seconds: u32,
-}
-
-/// UDP: one datagram there and back.
-#[derive(Args, Clone, Debug)]
-struct DatagramPingPong {
-    /// Octets of a datagram
-    #[arg(long)]
-    size: usize,
-    /// Round trips
-    #[arg(long)]
-    iterations: usize,
-    /// Wait in recv() instead of calling it over and over
-    #[arg(long)]
-    waits: bool,
-}
-
-/// UDP: as many datagrams as go through, for a time.
-#[derive(Args, Clone, Debug)]
-struct DatagramStream {
-    /// Octets of a datagram
-    #[arg(long)]
-    size: usize,
-    /// Seconds to send for
-    #[arg(long)]
-    seconds: u32,
-}
-
-/// UDP one way, in calls that wait, for a time.
-#[derive(Args, Clone, Debug)]
-struct DatagramFlow {
-    /// Octets of a datagram
-    #[arg(long)]
-    size: usize,
-    /// Seconds to send for
-    #[arg(long)]
-    seconds: u32,
-    /// Datagrams a second, each with the time it was sent at (8 octets); as many as go without it
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "own")]
-    pace: Option<u32>,
-    /// The percentage of frames that the path loses; of those that it does not, the 99th percentile is told, too
-    #[arg(long, default_value_t = 0.0, requires = "pace")]
-    lost: f64,
-    /// Give the kernel 64 KB at a time to cut into datagrams (UDP_SEGMENT), and take as much (UDP_GRO)
-    #[arg(long)]
-    own: bool,
-}
-
-/// UDP: a transfer at a rate, and again what was lost.
-#[derive(Args, Clone, Debug)]
-struct DatagramBlast {
-    /// Octets of a datagram
-    #[arg(long)]
-    size: usize,
-    /// Octets of the transfer
-    #[arg(long)]
-    octets: u64,
-    /// Mbit/s
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    rate: u32,
-}
-
-/// UDP: a stream whose rate follows how far apart datagrams come.
-#[derive(Args, Clone, Debug)]
-struct DatagramAdaptive {
-    /// Octets of a datagram
-    #[arg(long)]
-    size: usize,
-    /// Seconds to send for
-    #[arg(long)]
-    seconds: u32,
-    /// Mbit/s to begin with
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    rate: u32,
-}
-
-/// UDP: one datagram each to ports that nothing was sent to before.
-#[derive(Args, Clone, Debug)]
-struct DatagramLone {
-    /// Octets of a datagram
-    #[arg(long)]
-    size: usize,
-    /// Ports
-    #[arg(long)]
-    iterations: u64,
-    /// Milliseconds by which the receiver comes later than its port is known
-    #[arg(long, default_value_t = 0)]
-    late: u32,
-}
-
 /// Runs one side; the client prints its metrics.
 pub fn run(args: &RawArgs) -> Result<()> {
     if let Some(address) = args.role.listen {
         let listener =
             TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
-        return serve(&listener, args.clients, &args.program);
+        return print(&serve(&listener, args.clients, &args.program)?);
     }
     let address = args.role.connect.context("one of --listen and --connect")?;
-    let metrics = serde_json::to_string(&measure_all(address, args.clients, &args.program)?)?;
-    weft_os::stdout::print(
-        &(metrics
-            + "
-"),
-    )
-    .context("cannot print the metrics")?;
+    print(&measure_all(address, args.clients, &args.program)?)
+}
+
+/// Prints metrics, where there are any.
+fn print(metrics: &Metrics) -> Result<()> {
+    if metrics.is_empty() {
+        return Ok(());
+    }
+    let line = serde_json::to_string(metrics)? + "\n";
+    weft_os::stdout::print(&line).context("cannot print the metrics")?;
     Ok(())
 }
 
-fn serve(listener: &TcpListener, clients: u32, program: &Program) -> Result<()> {
+/// What only the server knows; mostly nothing.
+fn serve(listener: &TcpListener, clients: u32, program: &Program) -> Result<Metrics> {
     match program {
-        Program::Connect(_) => return connect::serve(listener),
-        Program::Idle(_) => return idle::serve(listener),
-        _ => {}
+        Program::Connect(_) => connect::serve(listener)?,
+        Program::Idle(_) => idle::serve(listener)?,
+        _ => return serve_accepted(listener, clients, program),
     }
+    Ok(Metrics::new())
+}
+
+fn serve_accepted(listener: &TcpListener, clients: u32, program: &Program) -> Result<Metrics> {
     // All of them are there before the first is served, so that they measure at the same time.
     let streams: Vec<TcpStream> = (0..clients)
         .map(|_| accept(listener))
         .collect::<Result<_>>()?;
-    if let [stream] = &streams[..] {
-        return serve_one(stream, program);
+    let before = cpu_nanoseconds();
+    match &streams[..] {
+        [stream] => serve_one(stream, program)?,
+        streams => thread::scope(|scope| {
+            let serving: Vec<_> = streams
+                .iter()
+                .map(|stream| scope.spawn(|| serve_one(stream, program)))
+                .collect();
+            serving.into_iter().try_for_each(joined)
+        })?,
     }
-    thread::scope(|scope| {
-        let serving: Vec<_> = streams
-            .iter()
-            .map(|stream| scope.spawn(|| serve_one(stream, program)))
-            .collect();
-        serving.into_iter().try_for_each(joined)
+    let took = cpu_nanoseconds() - before;
+    Ok(match program {
+        Program::PingPong(p) if p.pace.is_some() => {
+            let requests = u64::from(clients) * ping_pong::rounds(p);
+            let each = took as f64 / requests.max(1) as f64;
+            Metrics::from([(SERVER_CPU.key.to_owned(), each)])
+        }
+        _ => Metrics::new(),
     })
 }
 
@@ -284,6 +123,11 @@ fn serve_one(stream: &TcpStream, program: &Program) -> Result<()> {
         Program::PingPong(p) => ping_pong::serve(stream, p),
         Program::Stream(p) => bulk::serve(stream, p),
         Program::Feed(p) => bulk::feed(stream, p),
+        Program::Both(p) => both::serve(stream, p),
+        Program::Window(p) => window::serve(stream, p),
+        Program::Place(p) => place::serve(stream, p),
+        Program::Overlap(p) => overlap::serve(stream, p),
+        Program::Process(p) => process::serve(stream, p),
         Program::Connect(_) | Program::Idle(_) => bail!("connections are served by their listener"),
         Program::Exchange(p) => exchange::serve(stream, p),
         Program::DatagramPingPong(p) => datagrams::serve_ping_pong(stream, p),
@@ -328,6 +172,11 @@ fn measure(server: SocketAddr, program: &Program) -> Result<Metrics> {
         Program::PingPong(p) => ping_pong::measure(&connect()?, p),
         Program::Stream(p) => bulk::measure(&connect()?, p),
         Program::Feed(p) => bulk::take(&connect()?, p),
+        Program::Both(p) => both::measure(&connect()?, p),
+        Program::Window(p) => window::measure(&connect()?, p),
+        Program::Place(p) => place::measure(&connect()?, p),
+        Program::Overlap(p) => overlap::measure(&connect()?, p),
+        Program::Process(p) => process::measure(&connect()?, p),
         Program::Connect(p) => connect::measure(server, p),
         Program::Exchange(p) => exchange::measure(&connect()?, p),
         Program::Idle(p) => idle::measure(server, p),

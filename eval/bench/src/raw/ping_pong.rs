@@ -7,7 +7,9 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use weft_os::as_programs::EpollSet;
 
-use super::PingPong;
+use super::content::{check, check_number, message, set_number};
+use super::pace::Pace;
+use super::programs::PingPong;
 use crate::metric::{
     HALF_ROUND_TRIP, MESSAGE_RATE, OPERATIONS, P99, P999, PERCENTILES, ROUND_TRIP,
 };
@@ -20,32 +22,43 @@ pub(crate) const WARM_UP: usize = 1000;
 
 pub(super) fn serve(stream: &TcpStream, program: &PingPong) -> Result<()> {
     let mut pipe = Pipe::new(stream, program)?;
-    let (mut request, reply) = (vec![0; program.request], vec![0x5a; program.reply]);
-    for _ in 0..warm_up(program) + program.iterations {
+    let (mut request, mut reply) = (vec![0; program.request], message(program.reply, 0));
+    for number in 0..rounds(program) {
+        set_number(&mut reply, number);
         pipe.receive(&mut request)?;
+        // Behind the last answer nobody would hear of it.
+        if number + 1 == rounds(program) {
+            check(&request, number)?;
+        }
         pipe.send(&reply)?;
+        check_of_round(&request, number, program)?;
     }
     Ok(())
 }
 
 pub(super) fn measure(stream: &TcpStream, program: &PingPong) -> Result<Metrics> {
     let mut pipe = Pipe::new(stream, program)?;
-    let (request, mut reply) = (vec![0x5a; program.request], vec![0; program.reply]);
-    let mut round_trip = || -> IoResult<f64> {
+    let (mut request, mut reply) = (message(program.request, 0), vec![0; program.reply]);
+    let pace = Pace::of(program);
+    let mut round_trip = |number: u64| -> Result<f64> {
+        set_number(&mut request, number);
+        pace.wait(number);
         let start = Instant::now();
         pipe.send(&request)?;
         pipe.receive(&mut reply)?;
-        Ok(start.elapsed().as_secs_f64() * 1e6)
+        let took = start.elapsed();
+        pace.answered(number);
+        check_of_round(&reply, number, program)?;
+        Ok(took.as_secs_f64() * 1e6)
     };
-    for _ in 0..warm_up(program) {
-        round_trip()?;
-    }
-    let samples = (0..program.iterations)
-        .map(|_| round_trip())
-        .collect::<IoResult<Vec<f64>>>()?;
+    let warm_up = warm_up(program) as u64;
+    (0..warm_up).try_for_each(|number| round_trip(number).map(drop))?;
+    let samples = (warm_up..rounds(program))
+        .map(&mut round_trip)
+        .collect::<Result<Vec<f64>>>()?;
+    pace.check(rounds(program))?;
     let mut metrics = metrics(&samples, program.request == program.reply)?;
-    let operations = warm_up(program) + program.iterations;
-    metrics.insert(OPERATIONS.to_owned(), operations as f64);
+    metrics.insert(OPERATIONS.to_owned(), rounds(program) as f64);
     Ok(metrics)
 }
 
@@ -73,6 +86,19 @@ pub(crate) fn metrics(round_trips: &[f64], symmetric: bool) -> Result<Metrics> {
 
 fn warm_up(program: &PingPong) -> usize {
     WARM_UP.min(program.iterations / 10)
+}
+
+/// Round trips, those of the warm-up among them.
+pub(super) fn rounds(program: &PingPong) -> u64 {
+    (warm_up(program) + program.iterations) as u64
+}
+
+/// Looks at all octets of what comes before the clock starts and at the end, and at the number of the rest.
+fn check_of_round(came: &[u8], number: u64, program: &PingPong) -> Result<()> {
+    match number < warm_up(program) as u64 || number + 1 == rounds(program) {
+        true => check(came, number),
+        false => check_number(came, number),
+    }
 }
 
 /// A stream on which a would-block is an invitation to try again at once, or to wait in epoll first.

@@ -11,32 +11,33 @@ mod iperf3;
 mod libfabric;
 mod native;
 mod perftest;
+mod pick_and_post;
 mod probe;
 mod raw_tcp;
 mod raw_udp;
+mod site;
 mod sockets;
 mod sockperf;
 mod transfer;
 mod ucx;
 
 use std::ffi::{OsStr, OsString};
-use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::Result;
 
 use crate::exec::Output;
 use crate::job::{Invocation, Job, Seat};
-use crate::path::{Host, PathKind, Place};
+use crate::path::{Host, PathKind};
 use crate::record::Metrics;
-use crate::verbs::{Mode, Op, Verbs};
+use crate::verbs::{Op, Verbs};
 
 pub(crate) use crate::installed::{need, on_path};
 pub use datagrams::{
     UdpProgram, UDP, UDP_GSO, UDP_OWN, UOE, UOE_FORGIVING, UOE_INLINE, UOE_PATIENT, UOE_WAITING,
 };
 pub use iperf3::NAME as IPERF3;
+pub use site::Site;
 pub use sockets::{Program, DDP, PLAIN_CLIENT, TCP, TCP_UNDER_HOOKS};
 pub use sockperf::SOCKPERF;
 pub use transfer::{
@@ -89,6 +90,18 @@ pub trait Stack {
         None
     }
 
+    /// Whether it has a program of its own that gets payloads to the places that their headers name, on this path.
+    fn places(&self, path: PathKind) -> bool {
+        let _ = path;
+        false
+    }
+
+    /// That program, as the receiver (the server) or as the sender. None where the stack has none.
+    fn place(&self, placing: &Placing, site: &Site, seat: Seat) -> Option<Invocation> {
+        let _ = (placing, site, seat);
+        None
+    }
+
     /// Whether it tells something beside an adapter, on its path.
     fn beside_adapters(&self) -> bool {
         false
@@ -114,15 +127,13 @@ pub trait Stack {
     }
 }
 
-/// Where and for how long one job is to run.
-#[derive(Clone, Copy, Debug)]
-pub struct Site<'a> {
-    /// Ends of the path.
-    pub place: &'a Place,
-    /// A TCP port nobody else uses there.
-    pub port: u16,
-    /// Seconds to measure for.
-    pub seconds: u32,
+/// Payloads to the places that their headers name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placing {
+    /// How the receiver gets them there, as the programs name it.
+    pub way: &'static str,
+    /// Octets of a payload.
+    pub size: u64,
 }
 
 /// The executables that are not simply found on `PATH`.
@@ -217,6 +228,7 @@ pub fn of_weft(programs: &Programs) -> Vec<Box<dyn Stack>> {
     let weft = |variant| perftest::Perftest::new(programs, variant);
     let native = |crc| native::Native::new(programs, crc);
     let connect = |crc| cm_connect::CmConnect::new(programs, crc);
+    let placing = |crc| pick_and_post::PickAndPost::new(programs, crc);
     let by_gid = |crc| by_gid::ByGid::new(programs, crc);
     let ucx = |api| ucx::Ucx {
         api,
@@ -231,6 +243,8 @@ pub fn of_weft(programs: &Programs) -> Vec<Box<dyn Stack>> {
         Box::new(native(true)),
         Box::new(connect(false)),
         Box::new(connect(true)),
+        Box::new(placing(false)),
+        Box::new(placing(true)),
         Box::new(weft(Variant::Gid { crc: false })),
         Box::new(weft(Variant::Gid { crc: true })),
         Box::new(by_gid(false)),
@@ -333,51 +347,6 @@ fn on_off(on: bool) -> &'static str {
     }
 }
 
-impl Site<'_> {
-    pub(crate) fn address(&self) -> SocketAddr {
-        SocketAddr::new(self.place.server().address, self.port)
-    }
-
-    /// Bounded well above what a healthy cell needs, start-up and warm-up included.
-    pub(crate) fn job(&self, workload: &Verbs, server: Invocation, client: Invocation) -> Job {
-        Job {
-            pinned: workload.pinned(),
-            timeout: self.timeout(),
-            ..Job::pair(server, client, self.port, self.place.hosts.len())
-        }
-    }
-
-    /// How long a job may take.
-    pub(crate) fn timeout(&self) -> Duration {
-        Duration::from_secs(u64::from(self.seconds) * 5 + 10)
-    }
-
-    /// Round trips that take about as long as a cell should, for programs that count rather than
-    /// time. Sized for what software over kernel TCP does, so that a slow stack stays within the
-    /// timeout.
-    fn round_trips(&self, op: Op, size: u64, mode: Mode, pinned: bool) -> u64 {
-        let start = match (mode, pinned) {
-            (Mode::Polling, true) if matches!(op, Op::Write | Op::UcWrite) => 20.0,
-            (Mode::Polling, true) => 8.0,
-            (Mode::Event, _) | (_, false) => 50.0,
-        };
-        let half_us = start + size as f64 / 2000.0;
-        // Half the time is plenty for percentiles, and latency rows are many.
-        self.count(4.0 * half_us, 50)
-    }
-
-    /// How many events of this length fill a cell, and at least `least`.
-    pub(crate) fn count(&self, each_us: f64, least: u64) -> u64 {
-        let fitting = f64::from(self.seconds) * 1e6 / (each_us + self.place.round_trip_us);
-        // Over a long path the least would take longer than a cell may.
-        let least = match self.place.round_trip_us > 0.0 {
-            true => least.min((4.0 * fitting) as u64).max(5),
-            false => least,
-        };
-        (fitting as u64).max(least)
-    }
-}
-
 /// The numbers of a line of a table; `None` where a word is no number.
 fn numbers(line: &str) -> Option<Vec<f64>> {
     let words: Option<Vec<f64>> = line
@@ -459,17 +428,5 @@ pub(crate) mod tests {
                 workload.id()
             );
         }
-    }
-
-    #[test]
-    fn every_job_fits_its_timeout_by_design() {
-        let place = Place::loopback(None);
-        let site = Site {
-            place: &place,
-            port: 1,
-            seconds: 1,
-        };
-        assert_eq!(site.round_trips(Op::Send, 0, Mode::Polling, true), 31_250);
-        assert_eq!(site.round_trips(Op::Send, 1 << 40, Mode::Polling, true), 50);
     }
 }

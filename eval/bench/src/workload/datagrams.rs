@@ -16,8 +16,17 @@ use crate::verbs::Size;
 /// Octets of datagrams in rows of throughput: short ones, what fits a packet of 1500 octets, what has to be fragmented
 /// there, the longest.
 pub const SIZES: [u64; 6] = [64, 1024, 1448, 8192, 32_768, 65_507];
-/// Octets of the datagram of a ping-pong.
+/// Octets of the datagram of a ping-pong in the rows that every run of usual sizes has.
 const PING: u64 = 64;
+/// Octets of others; who waits and who spins.
+const PINGS: [(u64, bool); 6] = [
+    (1, true),
+    (1024, true),
+    (8192, true),
+    (1, false),
+    (1024, false),
+    (8192, false),
+];
 /// Octets and datagrams a second of a sender that keeps a pace.
 const PACES: [(u64, u32); 3] = [(64, 1_000), (1448, 10_000), (1448, 100_000)];
 /// What fits a packet of 1500 octets behind the headers of IP and UDP.
@@ -30,8 +39,8 @@ enum What {
     Flow(u64),
     /// So many a second, one way.
     Paced(u64, u32),
-    /// One there and back, waiting in `recv` or calling it over and over.
-    PingPong { waits: bool },
+    /// One of this size there and back, waiting in `recv` or calling it over and over.
+    PingPong { size: u64, waits: bool },
 }
 
 /// One of them.
@@ -42,17 +51,21 @@ pub struct Datagrams(What);
 pub const fn flow(size: u64) -> Datagrams {
     Datagrams(What::Flow(size))
 }
+const fn ping_pong(size: u64, waits: bool) -> Datagrams {
+    Datagrams(What::PingPong { size, waits })
+}
 /// There and back, both ends waiting in `recv`.
-pub const PING_PONG_WAITING: Datagrams = Datagrams(What::PingPong { waits: true });
+pub const PING_PONG_WAITING: Datagrams = ping_pong(PING, true);
 /// There and back, both ends receiving without waiting, over and over.
-pub const PING_PONG_SPINNING: Datagrams = Datagrams(What::PingPong { waits: false });
+pub const PING_PONG_SPINNING: Datagrams = ping_pong(PING, false);
 
 /// Every one.
 pub(super) fn all() -> Vec<Datagrams> {
     let flows = SIZES.map(flow);
     let paced = PACES.map(|(size, rate)| Datagrams(What::Paced(size, rate)));
     let ping_pongs = [PING_PONG_WAITING, PING_PONG_SPINNING];
-    [&flows[..], &paced, &ping_pongs].concat()
+    let others = PINGS.map(|(size, waits)| ping_pong(size, waits));
+    [&flows[..], &paced, &ping_pongs, &others].concat()
 }
 
 impl Workload for Datagrams {
@@ -60,8 +73,7 @@ impl Workload for Datagrams {
         match self.0 {
             What::Flow(size) => format!("udp-flow-{size}"),
             What::Paced(size, rate) => format!("udp-paced-{size}-{}k", rate / 1000),
-            What::PingPong { waits: true } => format!("udp-lat-{PING}-waiting"),
-            What::PingPong { waits: false } => format!("udp-lat-{PING}-spin"),
+            What::PingPong { size, waits } => format!("udp-lat-{size}-{}", waiting(waits)),
         }
     }
 
@@ -73,12 +85,12 @@ impl Workload for Datagrams {
             What::Paced(size, rate) => {
                 format!("delay of datagrams of {size} octets one way, {rate} a second")
             }
-            What::PingPong { waits } => {
+            What::PingPong { size, waits } => {
                 let waiting = match waits {
                     true => "waiting in recv",
                     false => "receiving without waiting",
                 };
-                format!("{} B half round trip of datagrams, {waiting}", Size(PING))
+                format!("{} B half round trip of datagrams, {waiting}", Size(size))
             }
         }
     }
@@ -94,7 +106,11 @@ impl Workload for Datagrams {
     fn axis(&self) -> Option<Axis> {
         match self.0 {
             What::Flow(size) => Some(Axis::size("udp-flow", size)),
-            _ => None,
+            What::PingPong { size, waits } => {
+                let series = format!("udp-lat-{}", waiting(waits));
+                Some(Axis::size(series, size))
+            }
+            What::Paced(..) => None,
         }
     }
 
@@ -126,7 +142,7 @@ impl Workload for Datagrams {
     }
 
     fn spins(&self) -> bool {
-        self.0 == What::PingPong { waits: false }
+        matches!(self.0, What::PingPong { waits: false, .. })
     }
 
     fn share(&self) -> f64 {
@@ -138,9 +154,20 @@ impl Workload for Datagrams {
 
     fn size(&self) -> Option<u64> {
         match self.0 {
-            What::Flow(size) | What::Paced(size, _) => Some(size),
-            What::PingPong { .. } => Some(PING),
+            What::Flow(size) | What::Paced(size, _) | What::PingPong { size, .. } => Some(size),
         }
+    }
+
+    fn on_request(&self) -> bool {
+        matches!(self.0, What::PingPong { size, .. } if size != PING)
+    }
+}
+
+fn waiting(waits: bool) -> &'static str {
+    if waits {
+        "waiting"
+    } else {
+        "spin"
     }
 }
 
@@ -185,12 +212,12 @@ impl Datagrams {
         match self.0 {
             What::Flow(size) => flow(size),
             What::Paced(size, rate) => [flow(size), vec![format!("--pace={rate}")]].concat(),
-            What::PingPong { waits } => {
+            What::PingPong { size, waits } => {
                 // About what a round trip takes over the kernel's UDP, µs; half of the time is plenty for percentiles.
                 let round_trip_us = if waits { 50.0 } else { 12.0 };
                 let mut words = vec![
                     "datagram-ping-pong".to_owned(),
-                    format!("--size={PING}"),
+                    format!("--size={size}"),
                     format!("--iterations={}", site.count(2.0 * round_trip_us, 50)),
                 ];
                 words.extend(waits.then(|| "--waits".to_owned()));

@@ -10,10 +10,15 @@ mod fan_out;
 mod filters;
 mod first_datagrams;
 mod hot_spot;
+mod hot_spot_cpu;
 mod over_link;
+mod placing;
 mod redis_get;
+mod socket_both;
 mod socket_bulk;
+mod socket_compute;
 mod socket_latency;
+mod socket_window;
 mod sockets;
 mod sockets_idle;
 mod streams;
@@ -87,6 +92,11 @@ pub trait Workload: Debug {
 
     /// Whether its programs spin where they wait, each on its core.
     fn spins(&self) -> bool {
+        false
+    }
+
+    /// Whether a run takes it only where it is named or every size and mode is wanted.
+    fn on_request(&self) -> bool {
         false
     }
 
@@ -207,15 +217,19 @@ pub fn of_sockets(full: bool) -> Vec<Rc<dyn Workload>> {
 }
 
 /// What tells programs of sockets over DDP from the same over the kernel's TCP.
-fn over_ddp() -> [Rc<dyn Workload>; 6] {
-    [
-        Rc::new(BULK_BUSY),
-        Rc::new(BULK_WAITING),
-        Rc::new(LATENCY_EPOLL),
-        Rc::new(LATENCY_SPIN),
-        Rc::new(REDIS_GET),
-        Rc::new(IDLE),
-    ]
+fn over_ddp() -> Vec<Rc<dyn Workload>> {
+    let mut list: Vec<Rc<dyn Workload>> = vec![Rc::new(BULK_BUSY), Rc::new(BULK_WAITING)];
+    list.push(Rc::new(socket_both::SocketBoth));
+    let windows = socket_window::ALL.into_iter();
+    list.extend(windows.map(|row| Rc::new(row) as Rc<dyn Workload>));
+    list.extend(socket_latency::all().map(|row| Rc::new(row) as Rc<dyn Workload>));
+    let served = hot_spot_cpu::ALL.into_iter();
+    list.extend(served.map(|row| Rc::new(row) as Rc<dyn Workload>));
+    let computing = socket_compute::ALL.into_iter();
+    list.extend(computing.map(|row| Rc::new(row) as Rc<dyn Workload>));
+    list.extend(placing::all().map(|row| Rc::new(row) as Rc<dyn Workload>));
+    list.extend([Rc::new(REDIS_GET) as Rc<dyn Workload>, Rc::new(IDLE)]);
+    list
 }
 
 /// Programs that run on several machines: every workload of that path.

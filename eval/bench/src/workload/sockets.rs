@@ -14,12 +14,35 @@ pub(super) const MESSAGE: u64 = 64 << 10;
 /// A server and many clients of it, each a program of its own. `program` are the words of [`crate::raw`] that all of
 /// them have.
 pub(super) fn one_to_many(stack: &dyn Stack, site: &Site, clients: u32, program: &[String]) -> Job {
-    let clients_of_server = format!("--clients={clients}");
+    let clients_of_server = [format!("--clients={clients}")];
+    let server = side(stack, site, "--listen", &clients_of_server, program);
+    let client = side(stack, site, "--connect", &[], program);
+    many(site, clients, server, &client)
+}
+
+/// The same on a stack that tells what DDP costs programs of sockets.
+pub(super) fn carried_many(
+    stack: &dyn Stack,
+    site: &Site,
+    clients: u32,
+    program: &[String],
+) -> Job {
+    let clients_of_server = [format!("--clients={clients}")];
+    let side = |seat, role: &str, options: &[String]| {
+        let words = words(site, role, options, program);
+        carried(stack, seat, Program::Bench(&words))
+    };
+    let server = side(Seat::Server, "--listen", &clients_of_server);
+    let client = side(Seat::Client, "--connect", &[]);
+    many(site, clients, server, &client)
+}
+
+fn many(site: &Site, clients: u32, server: Invocation, client: &Invocation) -> Job {
     let server = Role {
         name: SERVER.to_owned(),
         host: 0,
         seat: Seat::Server,
-        program: side(stack, site, "--listen", &[clients_of_server], program),
+        program: server,
         ready: Ready::Listens(site.port),
         measures: false,
         told_to_end: false,
@@ -29,7 +52,7 @@ pub(super) fn one_to_many(stack: &dyn Stack, site: &Site, clients: u32, program:
         name: client_name(number),
         host: last,
         seat: Seat::Client,
-        program: side(stack, site, "--connect", &[], program),
+        program: client.clone(),
         ready: Ready::AtOnce,
         measures: true,
         told_to_end: false,
@@ -52,12 +75,7 @@ pub(super) fn carries(stack: &dyn Stack) -> bool {
 /// [`crate::raw`] that both have.
 pub(super) fn carried_pair(stack: &dyn Stack, site: &Site, program: &[String]) -> Job {
     let side = |seat, role: &str| {
-        let mut words = vec![
-            "raw".to_owned(),
-            role.to_owned(),
-            site.address().to_string(),
-        ];
-        words.extend_from_slice(program);
+        let words = words(site, role, &[], program);
         carried(stack, seat, Program::Bench(&words))
     };
     Job {
@@ -91,16 +109,19 @@ pub(super) fn side(
     options: &[String],
     program: &[String],
 ) -> Invocation {
-    let mut words = vec![
+    stack
+        .launch(&words(site, role, options, program))
+        .expect("a stack that serves the workload launches its program")
+}
+
+/// The words of one side of the program.
+fn words(site: &Site, role: &str, options: &[String], program: &[String]) -> Vec<String> {
+    let at = [
         "raw".to_owned(),
         role.to_owned(),
         site.address().to_string(),
     ];
-    words.extend_from_slice(options);
-    words.extend_from_slice(program);
-    stack
-        .launch(&words)
-        .expect("a stack that serves the workload launches its program")
+    [&at[..], options, program].concat()
 }
 
 /// What so many clients moved together, and in how many operations.
