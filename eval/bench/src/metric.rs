@@ -45,6 +45,8 @@ pub const MEMORY: Metric = lower("process_octets", "octets");
 pub const CALL: Metric = lower("call_ns", "ns");
 /// Median time from the send call to the datagram's receipt.
 pub const DELAY: Metric = lower("delay_us", "µs");
+/// Median time from a barrier until every rank of MPI has the sum of what all had.
+pub const ALLREDUCE: Metric = lower("allreduce_us", "µs");
 
 /// Time on a core of a process that has connections and nothing to do, of the time that passes. No row is judged by it.
 pub const IDLE_CPU: Metric = lower("idle_cpu_percent", "% of a core");
@@ -53,7 +55,7 @@ pub const IDLE_CPU: Metric = lower("idle_cpu_percent", "% of a core");
 pub const CPU_PER_OCTET: Metric = lower("cpu_ns_per_octet", "ns of CPU an octet");
 
 /// Every metric that a row may be judged by.
-pub const ALL: [Metric; 11] = [
+pub const ALL: [Metric; 12] = [
     HALF_ROUND_TRIP,
     ROUND_TRIP,
     GOODPUT,
@@ -65,6 +67,7 @@ pub const ALL: [Metric; 11] = [
     MEMORY,
     CALL,
     DELAY,
+    ALLREDUCE,
 ];
 
 /// Key of the number of operations that a sample is of, warm-up included: messages of a stream, round trips.
@@ -115,6 +118,7 @@ impl Metric {
             (MEMORY, "memory of a connection"),
             (CALL, "a call"),
             (DELAY, "send to receipt"),
+            (ALLREDUCE, "an allreduce"),
         ];
         let found = names.iter().find(|(metric, _)| metric == self);
         found.map_or(self.key, |(_, name)| name)

@@ -14,6 +14,7 @@ mod exchange;
 mod idle;
 mod lone;
 pub(crate) mod ping_pong;
+mod reports;
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread::{self, ScopedJoinHandle};
@@ -62,6 +63,8 @@ enum Program {
     Exchange(Exchange),
     /// Many connections that carry nothing
     Idle(Idle),
+    /// Reports of a monitor, a connection for each or one that is kept, for a time
+    Reports(Reports),
     /// UDP: one datagram there and back
     DatagramPingPong(DatagramPingPong),
     /// UDP: as many datagrams as go through, for a time
@@ -150,6 +153,26 @@ struct Idle {
     /// Seconds for which they carry nothing
     #[arg(long)]
     seconds: u32,
+}
+
+/// Reports of a monitor, a connection for each or one that is kept, for a time.
+#[derive(Args, Clone, Debug)]
+struct Reports {
+    /// Hosts that a report is of
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    hosts: u32,
+    /// Clients, each with one transaction after another
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    at_once: u32,
+    /// Seconds to go on for
+    #[arg(long)]
+    seconds: u32,
+    /// Keep the connection and ask for each report, where else a report is the whole connection
+    #[arg(long)]
+    kept: bool,
+    /// Tell the server of its hosts first, as Ganglia's gmetric does, by UDP at the same port
+    #[arg(long, conflicts_with = "kept")]
+    feed: bool,
 }
 
 /// UDP: one datagram there and back.
@@ -261,6 +284,7 @@ fn serve(listener: &TcpListener, clients: u32, program: &Program) -> Result<()> 
     match program {
         Program::Connect(_) => return connect::serve(listener),
         Program::Idle(_) => return idle::serve(listener),
+        Program::Reports(p) => return reports::serve(listener, p),
         _ => {}
     }
     // All of them are there before the first is served, so that they measure at the same time.
@@ -284,7 +308,9 @@ fn serve_one(stream: &TcpStream, program: &Program) -> Result<()> {
         Program::PingPong(p) => ping_pong::serve(stream, p),
         Program::Stream(p) => bulk::serve(stream, p),
         Program::Feed(p) => bulk::feed(stream, p),
-        Program::Connect(_) | Program::Idle(_) => bail!("connections are served by their listener"),
+        Program::Connect(_) | Program::Idle(_) | Program::Reports(_) => {
+            bail!("connections are served by their listener")
+        }
         Program::Exchange(p) => exchange::serve(stream, p),
         Program::DatagramPingPong(p) => datagrams::serve_ping_pong(stream, p),
         Program::DatagramStream(p) => datagrams::serve_stream(stream, p),
@@ -331,6 +357,7 @@ fn measure(server: SocketAddr, program: &Program) -> Result<Metrics> {
         Program::Connect(p) => connect::measure(server, p),
         Program::Exchange(p) => exchange::measure(&connect()?, p),
         Program::Idle(p) => idle::measure(server, p),
+        Program::Reports(p) => reports::measure(server, p),
         Program::DatagramPingPong(p) => datagrams::measure_ping_pong(&connect()?, p),
         Program::DatagramStream(p) => datagrams::measure_stream(&connect()?, p),
         Program::DatagramFlow(p) => datagram_flow::measure(&connect()?, p),

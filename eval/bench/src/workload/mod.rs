@@ -10,8 +10,10 @@ mod fan_out;
 mod filters;
 mod first_datagrams;
 mod hot_spot;
+mod mpi;
 mod over_link;
 mod redis_get;
+mod reports;
 mod socket_bulk;
 mod socket_latency;
 mod sockets;
@@ -197,6 +199,7 @@ pub fn of_sockets(full: bool) -> Vec<Rc<dyn Workload>> {
             .map(|&n| Rc::new(fan_out::FanOut(n)) as Rc<dyn Workload>),
     );
     list.extend(over_ddp());
+    list.extend(reports::all(full).map(|row| Rc::new(row) as Rc<dyn Workload>));
     let datagrams = datagrams::all().into_iter();
     list.extend(datagrams.map(|row| Rc::new(row) as Rc<dyn Workload>));
     let agreement = agreement::ALL.into_iter();
@@ -216,6 +219,11 @@ fn over_ddp() -> [Rc<dyn Workload>; 6] {
         Rc::new(REDIS_GET),
         Rc::new(IDLE),
     ]
+}
+
+/// What programs of MPI do: every workload of the default or of the full plan.
+pub fn of_mpi(full: bool) -> impl Iterator<Item = Rc<dyn Workload>> {
+    mpi::all(full).map(|row| Rc::new(row) as Rc<dyn Workload>)
 }
 
 /// Programs that run on several machines: every workload of that path.
