@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TAG = 7, WARM_UP = 50, FEWEST = 50, MOST = 2000000 };
+enum { TAG = 7, WARM_UP = 50, IN_A_ROW = 50, MOST = 2000000 };
 
 static int rank;
 
@@ -114,9 +114,9 @@ static double quantile(const double *sorted, long count, double part)
 
 int main(int argc, char **argv)
 {
-	int ranks, octets, is_ping_pong;
-	double begin, mean, seconds, *times;
-	long count, at = 0;
+	int ranks, octets, is_ping_pong, goes_on = 1;
+	double begin, seconds, *times;
+	long count = 0, at = 0;
 	void *out, *in;
 
 	MPI_Init(&argc, &argv);
@@ -136,20 +136,18 @@ int main(int argc, char **argv)
 	memset(in, 0, (size_t)octets);
 
 #define ONE() (is_ping_pong ? ping_pong(out, in, octets, at) : allreduce(out, in, octets / 8, at))
-	/* The first opens connections. The others say how many fit the time, comparing included. */
-	ONE();
-	at++;
+	for (; at < WARM_UP; at++)
+		ONE();
+	times = room(MOST * sizeof *times);
 	MPI_Barrier(MPI_COMM_WORLD);
 	begin = MPI_Wtime();
-	for (; at <= WARM_UP; at++)
-		ONE();
-	mean = (MPI_Wtime() - begin) / WARM_UP;
-	count = seconds / mean > MOST ? MOST : (long)(seconds / mean);
-	count = count < FEWEST ? FEWEST : count;
-	MPI_Bcast(&count, 1, MPI_LONG, 0, MPI_COMM_WORLD);
-	times = room((size_t)count * sizeof *times);
-	for (long i = 0; i < count; i++, at++)
-		times[i] = ONE();
+	/* Rank 0 has the clock, and says after some of them whether to go on. */
+	while (goes_on) {
+		for (int i = 0; i < IN_A_ROW; i++, at++)
+			times[count++] = ONE();
+		goes_on = MPI_Wtime() - begin < seconds && count + IN_A_ROW <= MOST;
+		MPI_Bcast(&goes_on, 1, MPI_INT, 0, MPI_COMM_WORLD);
+	}
 
 	/* An operation of both has ended when the slower one has its result. */
 	if (!is_ping_pong)

@@ -7,7 +7,7 @@ use std::path::Path;
 use weft_bench::path::PathKind;
 use weft_bench::plan::workloads;
 
-const ROW_FAMILIES: [&str; 15] = [
+const ROW_FAMILIES: [&str; 18] = [
     "cluster/",
     "send-",
     "write-",
@@ -23,6 +23,9 @@ const ROW_FAMILIES: [&str; 15] = [
     "fetch-",
     "ud-",
     "sockets-idle",
+    "ganglia-",
+    "report-",
+    "mpi-",
 ];
 
 fn document(name: &str) -> String {

@@ -75,7 +75,7 @@ const ALL: [Reports; 7] = [
         hosts: 1,
         clients: 1,
         monitor: Monitor::Own { kept: false },
-        is_usual: true,
+        is_usual: false,
     },
     Reports {
         name: "report-kept",
@@ -83,7 +83,7 @@ const ALL: [Reports; 7] = [
         hosts: 1,
         clients: 1,
         monitor: Monitor::Own { kept: true },
-        is_usual: true,
+        is_usual: false,
     },
     Reports {
         name: "report-hosts-anew",
