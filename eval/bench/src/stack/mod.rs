@@ -474,7 +474,8 @@ pub(crate) mod tests {
                     || serves(WEFT_UD)
                     || serves(hooked::NAME)
                     || serves(DDP)
-                    || serves(UOE),
+                    || serves(UOE)
+                    || serves(mpi::WEFT),
                 "{}",
                 workload.id()
             );

@@ -15,6 +15,8 @@ use crate::verbs::Verbs;
 
 /// Name of Open MPI over its own TCP.
 pub const TCP: &str = "mpi tcp";
+/// Name of Open MPI over Weft's device.
+pub(super) const WEFT: &str = "mpi weft";
 
 const SOURCE: Source = Source {
     name: "mpi_rows",
@@ -141,7 +143,7 @@ impl Stack for Mpi {
             Over::Tcp => TCP,
             Over::SharedMemory => "mpi shared memory",
             Over::UcxTcp => "mpi ucx tcp",
-            Over::Weft { same_host: true } => "mpi weft",
+            Over::Weft { same_host: true } => WEFT,
             Over::Weft { same_host: false } => "mpi weft same-host=off",
         }
         .to_owned()
