@@ -126,6 +126,60 @@ server {{ listen 127.0.0.1:{port}; root {bench.folder}; }} }}
         assert "Non-2xx" not in bench.logs(), bench.logs()
 
 
+# Hosts are told of by UDP, as gmetric does for others, since gmond is mute: a machine's own metrics differ.
+@program("Ganglia, gmond polled by gmetad",
+         what="cluster, host and metric of gmond's report, and of what gmetad tells of it at both of its ports")
+def ganglia(bench):
+    bench.need("gmond", "gmetad", "gmetric")
+    port, xml, interactive = (bench.port() for _ in range(3))
+    (bench.folder / "rrds").mkdir()
+    (bench.folder / "gmond.conf").write_text(f"""
+globals {{ daemonize = no setuid = no mute = yes deaf = no host_dmax = 0 cleanup_threshold = 3600 gexec = no }}
+cluster {{ name = "measured" }}
+udp_recv_channel {{ port = {port} bind = 127.0.0.1 family = inet4 }}
+tcp_accept_channel {{ port = {port} bind = 127.0.0.1 }}
+""")
+    (bench.folder / "gmetric.conf").write_text(f"""
+globals {{ setuid = no }}
+udp_send_channel {{ host = 127.0.0.1 port = {port} }}
+""")
+    (bench.folder / "gmetad.conf").write_text(f"""
+data_source "measured" 1 127.0.0.1:{port}
+gridname "grid"
+setuid off
+rrd_rootdir "{bench.folder}/rrds"
+xml_port {xml}
+interactive_port {interactive}
+trusted_hosts 127.0.0.1
+""")
+    bench.start("gmond", "-f", "-c", bench.folder / "gmond.conf")
+    bench.bound(port)
+    bench.run("gmetric", "-c", bench.folder / "gmetric.conf", "-n", "load_one", "-v", "0.25", "-t", "float", "-u", "",
+              "-S", "198.18.0.1:node-1")
+    # It is a client of gmond, and a server of who asks it.
+    bench.start("gmetad", "-d", "1", "-c", bench.folder / "gmetad.conf", environment=bench.client)
+    bench.bound(xml)
+    told = ('<CLUSTER NAME="measured"', '<HOST NAME="node-1" IP="198.18.0.1"', '<METRIC NAME="load_one" VAL="0.25"')
+    deadline = time.monotonic() + 60
+    said = ""
+    while not all(words in said for words in told):
+        assert time.monotonic() < deadline, f"gmetad does not tell of the host: {said[-600:]}\n{bench.logs()}"
+        time.sleep(0.5)
+        said = bench.run(sys.executable, "-c", REPORT, xml, "")
+        assert said.endswith("</GANGLIA_XML>\n"), said[-600:]
+    said = bench.run(sys.executable, "-c", REPORT, interactive, "/measured/node-1\n")
+    assert all(words in said for words in told) and said.endswith("</GANGLIA_XML>\n"), said[-600:]
+
+
+REPORT = """
+import socket, sys
+s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+s.sendall(sys.argv[2].encode())
+while octets := s.recv(65536):
+    sys.stdout.buffer.write(octets)
+"""
+
+
 @program("PostgreSQL with pgbench",
          what="no failed transaction; sum of the accounts against the history")
 def postgres(bench):

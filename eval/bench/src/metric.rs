@@ -49,6 +49,8 @@ pub const DELAY: Metric = lower("delay_us", "µs");
 pub const COMPUTING: Metric = higher("computing_percent", "%");
 /// Time on a core of a server for each request of its clients, who keep a pace.
 pub const SERVER_CPU: Metric = lower("server_cpu_ns", "ns");
+/// Median time from a barrier until every rank of MPI has the sum of what all had.
+pub const ALLREDUCE: Metric = lower("allreduce_us", "µs");
 
 /// Time on a core of a process that has connections and nothing to do, of the time that passes. No row is judged by it.
 pub const IDLE_CPU: Metric = lower("idle_cpu_percent", "% of a core");
@@ -57,7 +59,7 @@ pub const IDLE_CPU: Metric = lower("idle_cpu_percent", "% of a core");
 pub const CPU_PER_OCTET: Metric = lower("cpu_ns_per_octet", "ns of CPU an octet");
 
 /// Every metric that a row may be judged by.
-pub const ALL: [Metric; 13] = [
+pub const ALL: [Metric; 14] = [
     HALF_ROUND_TRIP,
     ROUND_TRIP,
     GOODPUT,
@@ -71,6 +73,7 @@ pub const ALL: [Metric; 13] = [
     DELAY,
     COMPUTING,
     SERVER_CPU,
+    ALLREDUCE,
 ];
 
 /// Key of the number of operations that a sample is of, warm-up included: messages of a stream, round trips.
@@ -123,6 +126,7 @@ impl Metric {
             (DELAY, "send to receipt"),
             (COMPUTING, "computing beside"),
             (SERVER_CPU, "CPU of the server"),
+            (ALLREDUCE, "an allreduce"),
         ];
         let found = names.iter().find(|(metric, _)| metric == self);
         found.map_or(self.key, |(_, name)| name)

@@ -134,7 +134,10 @@ pub fn workloads(path: PathKind, full: bool, link_rate: LinkRate) -> Vec<Rc<dyn 
     let verbs = verbs(full)
         .into_iter()
         .map(|verbs| Rc::new(verbs) as Rc<dyn Workload>);
-    verbs.chain(workload::of_sockets(full)).collect()
+    verbs
+        .chain(workload::of_sockets(full))
+        .chain(workload::of_mpi(full))
+        .collect()
 }
 
 /// Every workload of RDMA programs.

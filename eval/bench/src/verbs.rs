@@ -293,7 +293,7 @@ impl fmt::Display for Size {
 }
 
 /// `64 B`, `4 KiB`, `1 MiB`.
-fn octets(size: u64) -> String {
+pub(crate) fn octets(size: u64) -> String {
     let text = Size(size).to_string();
     match text.split_at(text.len() - 1) {
         (number, unit @ ("K" | "M")) => format!("{number} {unit}iB"),

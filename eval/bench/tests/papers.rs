@@ -7,7 +7,7 @@ use std::path::Path;
 use weft_bench::path::PathKind;
 use weft_bench::plan::workloads;
 
-const ROW_FAMILIES: [&str; 16] = [
+const ROW_FAMILIES: [&str; 19] = [
     "cluster/",
     "send-",
     "write-",
@@ -24,6 +24,9 @@ const ROW_FAMILIES: [&str; 16] = [
     "ud-",
     "sockets-idle",
     "pick-",
+    "ganglia-",
+    "report-",
+    "mpi-",
 ];
 
 fn document(name: &str) -> String {

@@ -22,6 +22,7 @@ pub(crate) mod ping_pong;
 mod place;
 mod process;
 mod programs;
+mod reports;
 mod window;
 mod work;
 
@@ -86,6 +87,7 @@ fn serve(listener: &TcpListener, clients: u32, program: &Program) -> Result<Metr
     match program {
         Program::Connect(_) => connect::serve(listener)?,
         Program::Idle(_) => idle::serve(listener)?,
+        Program::Reports(p) => reports::serve(listener, p)?,
         _ => return serve_accepted(listener, clients, program),
     }
     Ok(Metrics::new())
@@ -128,7 +130,9 @@ fn serve_one(stream: &TcpStream, program: &Program) -> Result<()> {
         Program::Place(p) => place::serve(stream, p),
         Program::Overlap(p) => overlap::serve(stream, p),
         Program::Process(p) => process::serve(stream, p),
-        Program::Connect(_) | Program::Idle(_) => bail!("connections are served by their listener"),
+        Program::Connect(_) | Program::Idle(_) | Program::Reports(_) => {
+            bail!("connections are served by their listener")
+        }
         Program::Exchange(p) => exchange::serve(stream, p),
         Program::DatagramPingPong(p) => datagrams::serve_ping_pong(stream, p),
         Program::DatagramStream(p) => datagrams::serve_stream(stream, p),
@@ -180,6 +184,7 @@ fn measure(server: SocketAddr, program: &Program) -> Result<Metrics> {
         Program::Connect(p) => connect::measure(server, p),
         Program::Exchange(p) => exchange::measure(&connect()?, p),
         Program::Idle(p) => idle::measure(server, p),
+        Program::Reports(p) => reports::measure(server, p),
         Program::DatagramPingPong(p) => datagrams::measure_ping_pong(&connect()?, p),
         Program::DatagramStream(p) => datagrams::measure_stream(&connect()?, p),
         Program::DatagramFlow(p) => datagram_flow::measure(&connect()?, p),

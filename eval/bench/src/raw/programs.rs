@@ -29,6 +29,8 @@ pub(super) enum Program {
     Exchange(Exchange),
     /// Many connections that carry nothing
     Idle(Idle),
+    /// Reports of a monitor, a connection for each or one that is kept, for a time
+    Reports(Reports),
     /// UDP: one datagram there and back
     DatagramPingPong(DatagramPingPong),
     /// UDP: as many datagrams as go through, for a time
@@ -217,6 +219,26 @@ pub(super) struct Idle {
     /// Seconds for which they carry nothing
     #[arg(long)]
     pub(super) seconds: u32,
+}
+
+/// Reports of a monitor, a connection for each or one that is kept, for a time.
+#[derive(Args, Clone, Debug)]
+pub(super) struct Reports {
+    /// Hosts that a report is of
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(super) hosts: u32,
+    /// Clients, each with one transaction after another
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(super) at_once: u32,
+    /// Seconds to go on for
+    #[arg(long)]
+    pub(super) seconds: u32,
+    /// Keep the connection and ask for each report, where else a report is the whole connection
+    #[arg(long)]
+    pub(super) kept: bool,
+    /// Tell the server of its hosts first, as Ganglia's gmetric does, by UDP at the same port
+    #[arg(long, conflicts_with = "kept")]
+    pub(super) feed: bool,
 }
 
 /// UDP: one datagram there and back.

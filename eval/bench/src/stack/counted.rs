@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{bail, Result};
 
-use super::compiled::Source;
+use super::compiled::{Source, CC};
 use super::{Programs, Weft};
 use crate::job::Invocation;
 use crate::verbs::{Op, Verbs};
@@ -13,6 +13,7 @@ use crate::verbs::{Op, Verbs};
 const SOURCE: Source = Source {
     name: "instructions",
     text: include_str!("../../c/instructions.c"),
+    compiler: CC,
     libraries: &["-libverbs"],
 };
 

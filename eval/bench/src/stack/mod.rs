@@ -9,6 +9,7 @@ mod datagrams;
 mod hooked;
 mod iperf3;
 mod libfabric;
+mod mpi;
 mod native;
 mod perftest;
 mod pick_and_post;
@@ -37,6 +38,7 @@ pub use datagrams::{
     UdpProgram, UDP, UDP_GSO, UDP_OWN, UOE, UOE_FORGIVING, UOE_INLINE, UOE_PATIENT, UOE_WAITING,
 };
 pub use iperf3::NAME as IPERF3;
+pub use mpi::TCP as MPI_TCP;
 pub use site::Site;
 pub use sockets::{Program, DDP, PLAIN_CLIENT, TCP, TCP_UNDER_HOOKS};
 pub use sockperf::SOCKPERF;
@@ -116,6 +118,19 @@ pub trait Stack {
     /// this stack has no such programs.
     fn transfer(&self, what: &Transfer, site: &Site) -> Option<(&Weft, [Invocation; 2])> {
         let _ = (what, site);
+        None
+    }
+
+    /// Whether it is one of those that carry programs of MPI, on this path.
+    fn carries_ranks(&self, path: PathKind) -> bool {
+        let _ = path;
+        false
+    }
+
+    /// What starts two ranks of the bench's own program of MPI on this stack, one on the first host of the path and one
+    /// on the last: `words` are its arguments. None where the stack is not one of those.
+    fn ranks(&self, words: &[String], site: &Site) -> Option<Invocation> {
+        let _ = (words, site);
         None
     }
 
@@ -210,6 +225,8 @@ pub fn all(programs: &Programs) -> Vec<Box<dyn Stack>> {
         Box::new(datagrams(datagrams::Under::Nothing)),
         Box::new(datagrams(datagrams::Under::Own)),
     ];
+    let mpi = [mpi::Over::Tcp, mpi::Over::SharedMemory, mpi::Over::UcxTcp];
+    stacks.extend(mpi.map(|over| -> Box<dyn Stack> { Box::new(mpi::Mpi::new(programs, over)) }));
     stacks.extend(of_weft(programs));
     let others: [Box<dyn Stack>; 4] = [
         Box::new(libfabric(libfabric::Endpoint::Msg)),
@@ -265,11 +282,14 @@ pub fn of_weft(programs: &Programs) -> Vec<Box<dyn Stack>> {
     ] {
         stacks.push(Box::new(datagrams::Datagrams::new(programs, under)));
     }
-    let others: [Box<dyn Stack>; 4] = [
+    let mpi = |same_host| mpi::Mpi::new(programs, mpi::Over::Weft { same_host });
+    let others: [Box<dyn Stack>; 6] = [
         Box::new(weft(Variant::Ud)),
         Box::new(hooked::Hooked::new(programs)),
         Box::new(ucx(ucx::Api::Tag)),
         Box::new(ucx(ucx::Api::Put)),
+        Box::new(mpi(true)),
+        Box::new(mpi(false)),
     ];
     stacks.extend(others);
     stacks
@@ -423,7 +443,8 @@ pub(crate) mod tests {
                     || serves(WEFT_UD)
                     || serves(hooked::NAME)
                     || serves(DDP)
-                    || serves(UOE),
+                    || serves(UOE)
+                    || serves(mpi::WEFT),
                 "{}",
                 workload.id()
             );

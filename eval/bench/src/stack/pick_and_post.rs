@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{bail, Result};
 
-use super::compiled::Source;
+use super::compiled::{Source, CC};
 use super::{on_off, weft_name, Placing, Programs, Site, Stack, Weft};
 use crate::exec::Output;
 use crate::job::{Invocation, Job, Seat};
@@ -16,6 +16,7 @@ use crate::verbs::Verbs;
 const SOURCE: Source = Source {
     name: "pick_and_post",
     text: include_str!("../../c/pick_and_post.c"),
+    compiler: CC,
     libraries: &["-lrdmacm", "-libverbs"],
 };
 

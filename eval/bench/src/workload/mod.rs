@@ -11,9 +11,11 @@ mod filters;
 mod first_datagrams;
 mod hot_spot;
 mod hot_spot_cpu;
+mod mpi;
 mod over_link;
 mod placing;
 mod redis_get;
+mod reports;
 mod socket_both;
 mod socket_bulk;
 mod socket_compute;
@@ -207,6 +209,7 @@ pub fn of_sockets(full: bool) -> Vec<Rc<dyn Workload>> {
             .map(|&n| Rc::new(fan_out::FanOut(n)) as Rc<dyn Workload>),
     );
     list.extend(over_ddp());
+    list.extend(reports::all(full).map(|row| Rc::new(row) as Rc<dyn Workload>));
     let datagrams = datagrams::all().into_iter();
     list.extend(datagrams.map(|row| Rc::new(row) as Rc<dyn Workload>));
     let agreement = agreement::ALL.into_iter();
@@ -230,6 +233,11 @@ fn over_ddp() -> Vec<Rc<dyn Workload>> {
     list.extend(placing::all().map(|row| Rc::new(row) as Rc<dyn Workload>));
     list.extend([Rc::new(REDIS_GET) as Rc<dyn Workload>, Rc::new(IDLE)]);
     list
+}
+
+/// What programs of MPI do: every workload of the default or of the full plan.
+pub fn of_mpi(full: bool) -> impl Iterator<Item = Rc<dyn Workload>> {
+    mpi::all(full).map(|row| Rc::new(row) as Rc<dyn Workload>)
 }
 
 /// Programs that run on several machines: every workload of that path.

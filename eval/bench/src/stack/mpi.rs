@@ -1,0 +1,311 @@
+//! Open MPI over what carries its messages: its own TCP and shared memory, UCX's TCP, and Weft's device by UCX.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{bail, Context, Result};
+
+use super::compiled::{Compiler, Source};
+use super::{need, Programs, Site, Stack, Weft};
+use crate::exec::Output;
+use crate::job::{Invocation, Job};
+use crate::path::PathKind;
+use crate::record::Metrics;
+use crate::verbs::Verbs;
+
+/// Name of Open MPI over its own TCP.
+pub const TCP: &str = "mpi tcp";
+/// Name of Open MPI over Weft's device.
+pub(super) const WEFT: &str = "mpi weft";
+
+const SOURCE: Source = Source {
+    name: "mpi_rows",
+    text: include_str!("../../c/mpi_rows.c"),
+    compiler: Compiler {
+        program: "mpicc.openmpi",
+        package: "libopenmpi-dev",
+        headers: "libopenmpi-dev",
+    },
+    libraries: &[],
+};
+
+const LAUNCHER: &str = "mpirun.openmpi";
+
+/// Starts a command on the other host, as ssh would, for the launcher: HOST COMMAND. There is one other host, and the
+/// variable has the words that enter it.
+const SHELL: &str = "#!/bin/sh\nshift\nexec $ENTER_OTHER_HOST sh -c \"$*\"\n";
+const SHELL_NAME: &str = "on-the-other-host";
+const ENTER: &str = "ENTER_OTHER_HOST";
+
+/// What carries the messages between the ranks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Over {
+    /// Open MPI's own TCP.
+    Tcp,
+    /// Open MPI's own shared memory, where both ranks are on one host.
+    SharedMemory,
+    /// UCX over its own TCP: what the library makes out by itself.
+    UcxTcp,
+    /// UCX over Weft's device.
+    Weft {
+        /// Whether ranks on one host may pass messages through memory that they share.
+        same_host: bool,
+    },
+}
+
+/// Two ranks over one of them.
+pub(super) struct Mpi {
+    weft: Weft,
+    scratch: PathBuf,
+    over: Over,
+}
+
+impl Mpi {
+    pub(super) fn new(programs: &Programs, over: Over) -> Mpi {
+        Mpi {
+            weft: programs.weft.clone(),
+            scratch: programs.scratch.clone(),
+            over,
+        }
+    }
+
+    fn shell(&self) -> PathBuf {
+        self.scratch.join(SHELL_NAME)
+    }
+
+    /// Where the ranks are, in the launcher's words.
+    fn hosts(&self, launcher: Invocation, site: &Site) -> Invocation {
+        let (first, last) = (site.place.server(), site.place.client());
+        let Some(namespace) = last.side.namespace.filter(|_| first != last) else {
+            return launcher;
+        };
+        let enter: Vec<_> = namespace
+            .enter()
+            .iter()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        launcher
+            .args(["--host", &format!("{},{}", first.address, last.address)])
+            .args(["--mca", "plm_rsh_agent"])
+            .args([self.shell()])
+            .env(ENTER, enter.join(" "))
+    }
+
+    /// What carries the messages, in the launcher's words.
+    fn carrier(&self, launcher: Invocation, site: &Site) -> Invocation {
+        let (first, last) = (site.place.server(), site.place.client());
+        let own =
+            |launcher: Invocation, btl| launcher.args(["--mca", "pml", "ob1", "--mca", "btl", btl]);
+        // By itself Open MPI takes UCX for the devices that it knows, which are real ones.
+        let ucx = |launcher: Invocation, transport: &str, devices: &str| {
+            launcher
+                .args(["--mca", "pml", "ucx"])
+                .args(["--mca", "opal_common_ucx_tls", "any"])
+                .args(["--mca", "opal_common_ucx_devices", "any"])
+                .args(["-x", &format!("UCX_TLS={transport},self")])
+                .args(["-x", &format!("UCX_NET_DEVICES={devices}")])
+        };
+        match self.over {
+            // It leaves the loopback interface out unless it is named.
+            Over::Tcp if first == last => own(launcher, "tcp,self").args([
+                "--mca",
+                "btl_tcp_if_include",
+                &first.side.interface,
+            ]),
+            Over::Tcp => own(launcher, "tcp,self"),
+            Over::SharedMemory => own(launcher, "vader,self"),
+            Over::UcxTcp if first == last => ucx(launcher, "tcp", &first.side.interface),
+            // Each rank finds one of the two, and warns of the other.
+            Over::UcxTcp => {
+                let both = format!("{},{}", first.side.interface, last.side.interface);
+                ucx(launcher, "tcp", &both)
+            }
+            Over::Weft { .. } => ucx(launcher, "rc", "weft0:1"),
+        }
+    }
+
+    /// The program as each rank starts it.
+    fn rank(&self) -> Invocation {
+        let program = SOURCE.program(&self.scratch);
+        match self.over {
+            Over::Weft { same_host: true } => self.weft.run(&[]).args([program]),
+            Over::Weft { same_host: false } => {
+                self.weft.run(&["--same-host", "off"]).args([program])
+            }
+            _ => Invocation::new(program, [""; 0]),
+        }
+    }
+}
+
+impl Stack for Mpi {
+    fn name(&self) -> String {
+        match self.over {
+            Over::Tcp => TCP,
+            Over::SharedMemory => "mpi shared memory",
+            Over::UcxTcp => "mpi ucx tcp",
+            Over::Weft { same_host: true } => WEFT,
+            Over::Weft { same_host: false } => "mpi weft same-host=off",
+        }
+        .to_owned()
+    }
+
+    fn serves(&self, _: &Verbs, _: PathKind) -> bool {
+        false
+    }
+
+    fn ready(&self) -> Result<()> {
+        if let Over::Weft { .. } = self.over {
+            self.weft.ready()?;
+        }
+        need(LAUNCHER, "openmpi-bin")?;
+        SOURCE.compile(&self.scratch)?;
+        executable(&self.shell(), SHELL)
+    }
+
+    fn job(&self, workload: &Verbs, site: &Site) -> Job {
+        let none = || Invocation::new(LAUNCHER, [""; 0]);
+        site.job(workload, none(), none())
+    }
+
+    fn parse(&self, workload: &Verbs, _: &Output) -> Result<Metrics> {
+        bail!("there is no program of MPI for {}", workload.id())
+    }
+
+    fn carries_ranks(&self, path: PathKind) -> bool {
+        match self.over {
+            // What is compiled here is on no other machine.
+            _ if path == PathKind::Hosts => false,
+            Over::SharedMemory | Over::Weft { same_host: false } => path == PathKind::Loopback,
+            _ => true,
+        }
+    }
+
+    fn ranks(&self, words: &[String], site: &Site) -> Option<Invocation> {
+        // Ranks tie themselves to the two cores: the launcher would have to be told of each host's.
+        let cores = site.place.cores.filter(|(first, second)| first != second);
+        let yields = if cores.is_some() { "0" } else { "1" };
+        let launcher = Invocation::new(LAUNCHER, ["-n", "2", "--bind-to", "none"])
+            // A machine of one core has room for one rank by its own count. Ranks that spin let each other run there.
+            .args(["--oversubscribe", "--mca", "mpi_yield_when_idle", yields])
+            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+            // What it leaves behind when it is ended goes with the folder.
+            .env("TMPDIR", self.scratch.to_string_lossy());
+        let launcher = self.carrier(self.hosts(launcher, site), site);
+        let rank = self.rank();
+        let cores = cores.map(|(first, second)| [first, second].map(|core| core.to_string()));
+        Some(
+            launcher
+                .args([rank.program])
+                .args(rank.args)
+                .args(words)
+                .args(cores.into_iter().flatten()),
+        )
+    }
+}
+
+/// Writes a file that can be run.
+fn executable(path: &std::path::Path, text: &str) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::write(path, text)
+        .and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o755)))
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{Namespace, Side};
+    use crate::path::{Host, Place};
+
+    fn shown(over: Over, place: &Place) -> String {
+        let programs = Programs {
+            bench: ("/opt/weft".into(), vec!["bench".into()]),
+            weft: Weft::new("/opt/weft"),
+            scratch: "/tmp/scratch".into(),
+        };
+        let site = Site {
+            place,
+            port: 7000,
+            seconds: 1,
+        };
+        let words = ["ping-pong", "8", "1"].map(str::to_owned);
+        let ranks = Mpi::new(&programs, over).ranks(&words, &site).unwrap();
+        ranks.display()
+    }
+
+    fn two_hosts() -> Place {
+        let host = |number: u8| Host {
+            name: format!("host-{number}"),
+            side: Side {
+                namespace: Some(Namespace {
+                    holder: number.into(),
+                    user: false,
+                }),
+                interface: format!("if-{number}"),
+            },
+            address: [192, 0, 2, number].into(),
+            far: None,
+        };
+        Place {
+            hosts: vec![host(1), host(2)],
+            cores: Some((0, 1)),
+            round_trip_us: 0.0,
+        }
+    }
+
+    #[test]
+    fn on_one_host_each_way_names_its_interface() {
+        let place = Place::loopback(Some((2, 3)));
+        let tcp = shown(Over::Tcp, &place);
+        assert!(
+            tcp.ends_with(
+                "--mca btl tcp,self --mca btl_tcp_if_include lo mpi_rows ping-pong 8 1 2 3"
+            ),
+            "{tcp}"
+        );
+        assert!(
+            tcp.contains("mpi_yield_when_idle 0") && !tcp.contains("--host "),
+            "{tcp}"
+        );
+        let ucx = shown(Over::UcxTcp, &place);
+        assert!(
+            ucx.contains("-x UCX_TLS=tcp,self -x UCX_NET_DEVICES=lo "),
+            "{ucx}"
+        );
+        let weft = shown(Over::Weft { same_host: false }, &place);
+        assert!(
+            weft.contains(
+                "UCX_TLS=rc,self -x UCX_NET_DEVICES=weft0:1 weft run --same-host off -- mpi_rows"
+            ),
+            "{weft}"
+        );
+    }
+
+    #[test]
+    fn a_rank_on_another_host_is_started_there() {
+        let weft = shown(Over::Weft { same_host: true }, &two_hosts());
+        assert!(
+            weft.contains("ENTER_OTHER_HOST=nsenter -t 2 -m -n --"),
+            "{weft}"
+        );
+        assert!(
+            weft.contains("--host 192.0.2.1,192.0.2.2 --mca plm_rsh_agent on-the-other-host"),
+            "{weft}"
+        );
+        assert!(
+            weft.ends_with("weft run -- mpi_rows ping-pong 8 1 0 1"),
+            "{weft}"
+        );
+        let tcp = shown(Over::Tcp, &two_hosts());
+        assert!(!tcp.contains("btl_tcp_if_include"), "{tcp}");
+    }
+
+    #[test]
+    fn on_one_core_ranks_let_each_other_run() {
+        let place = Place::loopback(Some((0, 0)));
+        let shown = shown(Over::SharedMemory, &place);
+        assert!(shown.contains("mpi_yield_when_idle 1"), "{shown}");
+        assert!(shown.ends_with("mpi_rows ping-pong 8 1"), "{shown}");
+    }
+}
