@@ -156,11 +156,16 @@ impl Client {
     /// A server is gone, or cannot tell.
     pub fn len(&mut self, file: Striped) -> Result<u64> {
         let mut parts = Vec::new();
-        self.all(Kind::Length, file, |_| None, |answer| {
-            let part = answer.regions.first();
-            parts.push(part.context("a server says no length")?.len);
-            Ok(())
-        })?;
+        self.all(
+            Kind::Length,
+            file,
+            |_| None,
+            |answer| {
+                let part = answer.regions.first();
+                parts.push(part.context("a server says no length")?.len);
+                Ok(())
+            },
+        )?;
         Ok(file.layout.len(&parts))
     }
 

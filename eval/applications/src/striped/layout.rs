@@ -59,7 +59,9 @@ impl Layout {
         let ends = parts.iter().zip(0..).map(|(&part, server)| {
             let last = part.checked_sub(1)?;
             // A server may say any length.
-            let number = (last / self.stripe).saturating_mul(self.servers).saturating_add(server);
+            let number = (last / self.stripe)
+                .saturating_mul(self.servers)
+                .saturating_add(server);
             let begins = number.saturating_mul(self.stripe);
             Some(begins.saturating_add(last % self.stripe + 1))
         });
@@ -158,7 +160,9 @@ mod tests {
         for (stripe, servers) in [(1, 1), (4, 3), (64, 1), (7, 2)] {
             let layout = Layout::new(stripe, servers).unwrap();
             for len in 0..100 {
-                let parts: Vec<u64> = (0..servers).map(|server| layout.part(len, server)).collect();
+                let parts: Vec<u64> = (0..servers)
+                    .map(|server| layout.part(len, server))
+                    .collect();
                 let whole = [Region { offset: 0, len }];
                 for (server, &part) in parts.iter().enumerate() {
                     let there = places(layout, &whole);

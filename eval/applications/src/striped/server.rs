@@ -150,10 +150,7 @@ impl Parts<'_> {
         if let Some(part) = known.open.get(&handle) {
             return Ok(part.clone());
         }
-        ensure!(
-            !known.removed.contains(&handle),
-            "the file was removed"
-        );
+        ensure!(!known.removed.contains(&handle), "the file was removed");
         ensure!(
             known.open.len() < FILES_MAX,
             "{FILES_MAX} files are open, which are the most"
@@ -173,7 +170,10 @@ impl Parts<'_> {
     fn remove(&self, handle: u64) -> Result<()> {
         let mut known = self.known()?;
         let has_room = known.removed.len() < REMOVED_MAX;
-        ensure!(has_room, "{REMOVED_MAX} files were removed, which are the most");
+        ensure!(
+            has_room,
+            "{REMOVED_MAX} files were removed, which are the most"
+        );
         known.removed.insert(handle);
         // A file that nothing was written to has no part here.
         if known.open.remove(&handle).is_some() {
@@ -183,9 +183,7 @@ impl Parts<'_> {
     }
 
     fn known(&self) -> Result<MutexGuard<'_, Known>> {
-        self.known
-            .lock()
-            .map_err(|_| anyhow!("a thread panicked"))
+        self.known.lock().map_err(|_| anyhow!("a thread panicked"))
     }
 
     /// Where the file of a handle is: a number, so nothing that leads out of the folder.

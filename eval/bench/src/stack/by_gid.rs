@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{ensure, Context, Result};
 
-use super::compiled::Source;
+use super::compiled::{Source, CC};
 use super::counted::Counted;
 use super::{numbers, on_off, weft_gid_name, Programs, Site, Stack, Weft};
 use crate::exec::Output;
@@ -19,6 +19,7 @@ use crate::verbs::{Mode, Op, Verbs};
 
 const SOURCE: Source = Source {
     name: "by_gid",
+    compiler: CC,
     text: include_str!("../../c/by_gid.c"),
     libraries: &["-libverbs"],
 };

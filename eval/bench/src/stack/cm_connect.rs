@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
-use super::compiled::Source;
+use super::compiled::{Source, CC};
 use super::{on_off, weft_name, Programs, Site, Stack, Weft};
 use crate::exec::Output;
 use crate::job::Job;
@@ -17,6 +17,7 @@ use crate::verbs::Verbs;
 
 const SOURCE: Source = Source {
     name: "cm_connect",
+    compiler: CC,
     text: include_str!("../../c/cm_connect.c"),
     libraries: &["-lrdmacm", "-libverbs"],
 };

@@ -1,5 +1,4 @@
-//! Small C programs against the system's verbs headers, compiled on the spot and run under Weft:
-//! what no program on the machine measures.
+//! Small C programs against the system's headers, compiled on the spot: what no program on the machine measures.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,42 +8,72 @@ use anyhow::{ensure, Context, Result};
 
 use super::need;
 
-/// A C program and what it is linked with.
-pub(super) struct Source {
+/// A C program, what compiles it, and what it is linked with.
+pub(crate) struct Source {
     /// Name of the program.
-    pub(super) name: &'static str,
+    pub(crate) name: &'static str,
+    /// What compiles it.
+    pub(crate) compiler: Compiler,
     /// Its text.
-    pub(super) text: &'static str,
+    pub(crate) text: &'static str,
     /// Options for the linker.
-    pub(super) libraries: &'static [&'static str],
+    pub(crate) libraries: &'static [&'static str],
 }
+
+/// A compiler of C.
+pub(crate) struct Compiler {
+    program: &'static str,
+    /// The Debian package that has it.
+    package: &'static str,
+    /// Those with the headers that programs for it want.
+    headers: &'static str,
+}
+
+/// The system's, for programs of verbs.
+pub(crate) const CC: Compiler = Compiler {
+    program: "cc",
+    package: "gcc",
+    headers: "Debian packages librdmacm-dev, libibverbs-dev",
+};
+
+/// MPICH's, for programs of MPI.
+pub(crate) const MPICC: Compiler = Compiler {
+    program: "mpicc.mpich",
+    package: "libmpich-dev",
+    headers: "Debian packages libmpich-dev, gcc",
+};
 
 impl Source {
     /// Where the program is once it is compiled.
-    pub(super) fn program(&self, scratch: &Path) -> PathBuf {
+    pub(crate) fn program(&self, scratch: &Path) -> PathBuf {
         scratch.join(self.name)
     }
 
     /// Compiles it unless that has been done. An error says what is missing and how to get it.
-    pub(super) fn compile(&self, scratch: &Path) -> Result<()> {
+    pub(crate) fn compile(&self, scratch: &Path) -> Result<()> {
         let program = self.program(scratch);
         if program.is_file() {
             return Ok(());
         }
-        need("cc", "gcc")?;
+        let Compiler {
+            program: cc,
+            package,
+            headers,
+        } = self.compiler;
+        need(cc, package)?;
         let source = program.with_extension("c");
         fs::write(&source, self.text)
             .with_context(|| format!("cannot write {}", source.display()))?;
-        let output = Command::new("cc")
+        let output = Command::new(cc)
             .args(["-O2", "-o"])
             .args([&program, &source])
             .args(self.libraries)
             .output()
-            .context("cannot run cc")?;
+            .with_context(|| format!("cannot run {cc}"))?;
         let errors = String::from_utf8_lossy(&output.stderr);
         ensure!(
             output.status.success(),
-            "{}.c does not compile (Debian packages librdmacm-dev, libibverbs-dev): {}",
+            "{}.c does not compile ({headers}): {}",
             self.name,
             errors.lines().next().unwrap_or_default()
         );

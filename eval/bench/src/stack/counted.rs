@@ -5,13 +5,14 @@ use std::path::PathBuf;
 
 use anyhow::{bail, Result};
 
-use super::compiled::Source;
+use super::compiled::{Source, CC};
 use super::{Programs, Weft};
 use crate::job::Invocation;
 use crate::verbs::{Op, Verbs};
 
 const SOURCE: Source = Source {
     name: "instructions",
+    compiler: CC,
     text: include_str!("../../c/instructions.c"),
     libraries: &["-libverbs"],
 };

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{bail, Result};
 
 use super::adapters::beside;
-use super::compiled::Source;
+use super::compiled::{Source, CC};
 use super::{on_off, Programs, Site, Stack, Weft};
 use crate::exec::Output;
 use crate::job::{Invocation, Job};
@@ -16,6 +16,7 @@ use crate::verbs::Verbs;
 
 const SOURCE: Source = Source {
     name: "transfer",
+    compiler: CC,
     text: include_str!("../../c/transfer.c"),
     libraries: &["-lrdmacm", "-libverbs", "-lpthread"],
 };

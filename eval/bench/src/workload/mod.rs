@@ -10,6 +10,7 @@ mod fan_out;
 mod filters;
 mod first_datagrams;
 mod hot_spot;
+mod mpi_tile;
 mod over_link;
 mod redis_get;
 mod socket_bulk;
@@ -222,8 +223,10 @@ fn over_ddp() -> [Rc<dyn Workload>; 6] {
 pub fn of_cluster() -> Vec<Rc<dyn Workload>> {
     let pipelines = filters::pipelines().map(|row| Rc::new(row) as Rc<dyn Workload>);
     let striped = striped::ALL.into_iter();
+    let through_mpi = mpi_tile::all().into_iter();
     pipelines
         .chain(striped.map(|row| Rc::new(row) as Rc<dyn Workload>))
+        .chain(through_mpi.map(|row| Rc::new(row) as Rc<dyn Workload>))
         .collect()
 }
 

@@ -4,6 +4,7 @@
 //! Nothing is kept that another host could change: every read and write goes to the servers, past the kernel's page
 //! cache, and names and attributes are asked for each time.
 
+mod files;
 mod filesystem;
 
 use std::fs;
@@ -24,7 +25,7 @@ use signal_hook::iterator::Signals;
 
 use super::client::Client;
 use super::manager::Manager;
-use filesystem::Mounted;
+use files::Mounted;
 
 /// How long the manager or a server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -116,7 +117,9 @@ fn end(mut unmounter: SessionUnmounter, at: &Path, is_over: &AtomicBool) {
         }
         thread::sleep(PARTING / steps);
     }
-    eprintln!("striped mount: files are still open, or a server does not answer: it ends all the same");
+    eprintln!(
+        "striped mount: files are still open, or a server does not answer: it ends all the same"
+    );
     std::process::exit(1);
 }
 
