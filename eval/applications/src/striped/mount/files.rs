@@ -29,9 +29,9 @@ pub(super) struct Mounted {
     owner: (u32, u32),
 }
 
-pub(super) struct Held {
+struct Held {
     manager: Manager,
-    pub(super) client: Client,
+    client: Client,
     /// The files that programs have open here, by their handle.
     open: HashMap<u64, Open>,
     /// For what is read.
@@ -89,12 +89,12 @@ impl Mounted {
         })
     }
 
-    pub(super) fn held(&self) -> MutexGuard<'_, Held> {
+    fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The file of an inode.
-    pub(super) fn file(&self, inode: INodeNo) -> Answer<Striped> {
+    fn file(&self, inode: INodeNo) -> Answer<Striped> {
         match u64::from(inode).checked_sub(1) {
             None | Some(0) => refused(Errno::EISDIR),
             Some(handle) => Ok(self.of(handle)),
@@ -207,6 +207,11 @@ impl Mounted {
             held.client.remove(file)?;
         }
         Ok(())
+    }
+
+    pub(super) fn synced(&self, of: INodeNo) -> Answer<()> {
+        let file = self.file(of)?;
+        Ok(self.held().client.sync(file)?)
     }
 
     /// A new length, or what no file here has.

@@ -150,10 +150,7 @@ impl Filesystem for Mounted {
     }
 
     fn fsync(&self, _: &Request, of: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        let synced = self
-            .file(of)
-            .and_then(|file| Ok(self.held().client.sync(file)?));
-        self.done(reply, "write to the disks", synced);
+        self.done(reply, "write to the disks", self.synced(of));
     }
 
     fn unlink(&self, _: &Request, _: INodeNo, name: &OsStr, reply: ReplyEmpty) {

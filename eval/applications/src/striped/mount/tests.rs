@@ -5,7 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Instant;
 
 use clap::Parser;
@@ -90,6 +90,7 @@ fn plays_a_process() {
 /// A process of the store, with what it says about errors in a file.
 struct Process {
     child: Child,
+    out: Option<BufReader<ChildStdout>>,
     errors: PathBuf,
 }
 
@@ -105,6 +106,7 @@ impl Process {
             .spawn();
         Process {
             child: child.unwrap(),
+            out: None,
             errors,
         }
     }
@@ -171,11 +173,14 @@ fn mounted(folder: &Path, name: &str) -> (Process, PathBuf) {
         at.display()
     );
     let mut process = Process::start(folder, name, &words);
-    let lines = BufReader::new(process.child.stdout.take().unwrap()).lines();
+    let mut out = BufReader::new(process.child.stdout.take().unwrap());
+    let lines = out.by_ref().lines();
     let is_there = lines
         .map_while(Result::ok)
         .any(|line| line.ends_with("mounted"));
     assert!(is_there, "{}", process.said());
+    // The harness would miss a reader as the process ends.
+    process.out = Some(out);
     (process, at)
 }
 
@@ -327,14 +332,15 @@ fn a_server_that_is_gone_is_an_input_output_error() {
             .create_new(true)
             .open(at.join("file"));
         let file = file.unwrap();
-        file.write_all_at(&octets(1 << 20), 0).unwrap();
+        let whole = octets(1 << 20);
+        file.write_all_at(&whole, 0).unwrap();
         store[2].child.kill().unwrap();
         store[2].ended();
         let mut room = vec![0; 1 << 20];
         let io = Some(Errno::IO.raw_os_error());
         for _ in 0..2 {
             assert_eq!(file.read_at(&mut room, 0).unwrap_err().raw_os_error(), io);
-            assert_eq!(file.write_at(&room, 0).unwrap_err().raw_os_error(), io);
+            assert_eq!(file.write_at(&whole, 0).unwrap_err().raw_os_error(), io);
         }
         assert_eq!(
             fs::metadata(at.join("file")).unwrap_err().raw_os_error(),
@@ -342,7 +348,7 @@ fn a_server_that_is_gone_is_an_input_output_error() {
         );
         // A stripe of a server that is still there.
         file.read_exact_at(&mut room[..65_536], 0).unwrap();
-        assert!(room[..65_536] == octets(65_536));
+        assert!(room[..65_536] == whole[..65_536]);
         let said = mount.said();
         for part in [
             "cannot read: ",
