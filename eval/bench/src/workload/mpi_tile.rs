@@ -254,8 +254,7 @@ impl MpiTile {
         let picture = PICTURE.map(|(name, value)| format!("--{name}={value}"));
         Invocation::new(MPIEXEC_MPICH, ["-launcher", "rsh", "-launcher-exec"])
             .args([self.made.file("launcher")])
-            // A process that ends by itself because MPI_Finalize does not is no failure.
-            .args(["-disable-auto-cleanup", "-hosts", &addresses.join(",")])
+            .args(["-hosts", &addresses.join(",")])
             .args(["-n", &count, "-genv", "UCX_TLS", "tcp,self"])
             .args(["-genv", "UCX_NET_DEVICES", interface])
             .args([SOURCE.program(self.made.folder().unwrap_or(Path::new("")))])
