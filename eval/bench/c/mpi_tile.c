@@ -241,9 +241,9 @@ static void greet(void)
     }
 }
 
-/* Ends without MPI_Finalize, in which MPICH 4.0 over UCX may wait for ever: one process still flushes a connection while
- * the others, which would answer, wait for the process manager and look no more. Nothing is left to be done but to say
- * to the process manager that this is the end (PMI 1, where MPI_Finalize would say so too). */
+/* Ends without MPI_Finalize, in which MPICH 4.0 over UCX may wait for ever: one process still flushes a connection
+ * while the others, which would answer, wait for the process manager and look no more. Nothing is left to be done but
+ * to say to the process manager that this is the end (PMI 1, where MPI_Finalize would say so too). */
 static void part(void)
 {
     double until = MPI_Wtime() + PARTING_S;

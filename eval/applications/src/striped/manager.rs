@@ -145,6 +145,9 @@ impl Names {
     }
 }
 
+/// The handle of a file, and its name.
+pub type Named = (u64, Vec<u8>);
+
 /// The manager, as a client has it.
 #[derive(Debug)]
 pub struct Manager {
@@ -203,7 +206,7 @@ impl Manager {
     ///
     /// # Errors
     /// The manager is gone, or says what makes no sense.
-    pub fn list(&self, behind: u64) -> Result<(Vec<(u64, Vec<u8>)>, Layout)> {
+    pub fn list(&self, behind: u64) -> Result<(Vec<Named>, Layout)> {
         let answer = self.ask(Kind::List, behind, &[])?;
         ensure!(answer.kind == Kind::Done, "the manager lists no files");
         let (mut files, mut left) = (Vec::new(), &answer.octets[..]);

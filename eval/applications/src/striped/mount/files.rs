@@ -70,9 +70,9 @@ impl Mounted {
     ///
     /// # Errors
     /// The manager is gone, or spreads files over other servers.
-    pub(super) fn new(manager: Manager, client: Client, patience: Duration) -> Result<Mounted> {
-        manager.within(patience)?;
-        client.within(patience)?;
+    pub(super) fn new(manager: Manager, client: Client, time: Duration) -> Result<Mounted> {
+        manager.within(time)?;
+        client.within(time)?;
         let (_, layout) = manager.list(0)?;
         client.has_all(layout)?;
         let held = Held {

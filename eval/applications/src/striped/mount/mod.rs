@@ -28,7 +28,7 @@ use super::manager::Manager;
 use files::Mounted;
 
 /// How long the manager or a server may take to answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// How long what the kernel has asked for may take once the mount is to end.
 const PARTING: Duration = Duration::from_secs(5);
 
@@ -54,7 +54,7 @@ pub(super) fn run(args: &MountArgs) -> Result<()> {
     let files = Mounted::new(
         Manager::reach(args.manager)?,
         Client::reach(&args.servers)?,
-        PATIENCE,
+        TIMEOUT,
     )?;
     let mut session = mount(files, &at)?;
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("cannot wait for signals")?;

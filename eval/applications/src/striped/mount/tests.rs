@@ -101,6 +101,8 @@ impl Process {
         let child = Command::new(&program[0])
             .args(&program[1..])
             .env(WORDS, words)
+            // A server that is killed leaves its stripes behind.
+            .env("TMPDIR", folder)
             .stdout(Stdio::piped())
             .stderr(File::create(&errors).unwrap())
             .spawn();
@@ -420,7 +422,7 @@ fn other_servers_than_the_managers_are_refused() {
     thread::scope(|scope| {
         let serving = scope.spawn(|| manager::serve(&listeners[0], 1, layout));
         let (manager, client) = (Manager::reach(at[0]), Client::reach(&at[1..]));
-        let refused = Mounted::new(manager.unwrap(), client.unwrap(), PATIENCE);
+        let refused = Mounted::new(manager.unwrap(), client.unwrap(), TIMEOUT);
         let complaint = refused.err().unwrap().to_string();
         assert!(
             complaint.contains("on 3 servers, and not on 2"),
