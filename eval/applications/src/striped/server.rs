@@ -103,24 +103,15 @@ impl Parts<'_> {
                 Ok(Vec::new())
             }
             Kind::Read => {
-                wanted.resize(octets(&message.regions)?, 0);
-                let mut at = 0;
-                for region in &message.regions {
-                    let end = at + region.len as usize;
-                    part.read_exact_at(&mut wanted[at..end], region.offset)
-                        .context("cannot read")?;
-                    at = end;
-                }
+                read(&message.regions, wanted, |octets, offset| {
+                    part.read_exact_at(octets, offset).context("cannot read")
+                })?;
                 Ok(Vec::new())
             }
             Kind::Fetch => {
-                wanted.resize(octets(&message.regions)?, 0);
-                let mut left = &mut wanted[..];
-                for region in &message.regions {
-                    let (own, rest) = left.split_at_mut(region.len as usize);
-                    fill(&part, own, region.offset)?;
-                    left = rest;
-                }
+                read(&message.regions, wanted, |octets, offset| {
+                    fill(&part, octets, offset)
+                })?;
                 Ok(vec![length(&part)?])
             }
             Kind::Length => Ok(vec![length(&part)?]),
@@ -190,6 +181,22 @@ impl Parts<'_> {
     fn path(&self, handle: u64) -> PathBuf {
         self.folder.join(format!("{handle:016x}"))
     }
+}
+
+/// Has each region read to where it belongs: one behind the other.
+fn read(
+    regions: &[Region],
+    wanted: &mut Vec<u8>,
+    one: impl Fn(&mut [u8], u64) -> Result<()>,
+) -> Result<()> {
+    wanted.resize(octets(regions)?, 0);
+    let mut left = &mut wanted[..];
+    for region in regions {
+        let (own, rest) = left.split_at_mut(region.len as usize);
+        one(own, region.offset)?;
+        left = rest;
+    }
+    Ok(())
 }
 
 /// Reads what there is of these octets, which are zeros.
