@@ -2,9 +2,9 @@
  *
  *	mpi_rows ping-pong|allreduce OCTETS SECONDS [CORE CORE]
  *
- * With two cores each rank is tied to its own. Rank 0 prints one JSON object: the median of half a round trip, or of the
- * time from a barrier until both ranks have the sum, percentiles, and how many were made, those before the clock among
- * them. A result that is wrong ends both ranks. */
+ * With two cores each rank is tied to its own. Rank 0 prints one JSON object: the median of half a round trip, or of
+ * the time from a barrier until both ranks have the sum, percentiles, and how many were made, those before the clock
+ * among them. A result that is wrong ends both ranks. */
 #define _GNU_SOURCE
 #include <mpi.h>
 #include <sched.h>

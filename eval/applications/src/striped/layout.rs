@@ -47,6 +47,27 @@ impl Layout {
         Ok(Layout { stripe, servers })
     }
 
+    /// How many octets of a file of this length are on a server.
+    pub fn part(&self, len: u64, server: u64) -> u64 {
+        let row = self.stripe * self.servers;
+        let last = (len % row).saturating_sub(server * self.stripe);
+        len / row * self.stripe + last.min(self.stripe)
+    }
+
+    /// The length of a file of which the servers have parts of these lengths: its last octet is the last one of a part.
+    pub fn len(&self, parts: &[u64]) -> u64 {
+        let ends = parts.iter().zip(0..).map(|(&part, server)| {
+            let last = part.checked_sub(1)?;
+            // A server may say any length.
+            let number = (last / self.stripe)
+                .saturating_mul(self.servers)
+                .saturating_add(server);
+            let begins = number.saturating_mul(self.stripe);
+            Some(begins.saturating_add(last % self.stripe + 1))
+        });
+        ends.flatten().max().unwrap_or(0)
+    }
+
     /// The pieces of these regions of the file, of which the octets stand in memory one behind the other. Neighbours on
     /// a server are one piece.
     pub fn pieces(&self, regions: &[Region]) -> Vec<Piece> {
@@ -132,6 +153,28 @@ mod tests {
                 assert_eq!(found, places(layout, &regions), "{layout:?}, {regions:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_length_is_that_of_its_parts() {
+        for (stripe, servers) in [(1, 1), (4, 3), (64, 1), (7, 2)] {
+            let layout = Layout::new(stripe, servers).unwrap();
+            for len in 0..100 {
+                let parts: Vec<u64> = (0..servers)
+                    .map(|server| layout.part(len, server))
+                    .collect();
+                let whole = [Region { offset: 0, len }];
+                for (server, &part) in parts.iter().enumerate() {
+                    let there = places(layout, &whole);
+                    let there = there.iter().filter(|(on, _)| *on == server);
+                    assert_eq!(there.count() as u64, part, "{layout:?}, {len}, {server}");
+                }
+                assert_eq!(layout.len(&parts), len, "{layout:?}, {parts:?}");
+            }
+        }
+        // A hole: the second server alone was written to.
+        let layout = Layout::new(4, 3).unwrap();
+        assert_eq!(layout.len(&[0, 5, 0]), 17);
     }
 
     #[test]

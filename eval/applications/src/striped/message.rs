@@ -45,9 +45,27 @@ pub enum Kind {
     Done,
     /// It is not done; the octets say why.
     Failed,
+    /// To the manager: the octets are the name of a file that is wanted where there is one.
+    Find,
+    /// To the manager: the octets are the name of a file that is to be made, and not be there yet.
+    Make,
+    /// The answer: there is no such file, or there is one already.
+    Otherwise,
+    /// To the manager: the octets are a name that is to be forgotten. To a server: its part of the file is to go.
+    Remove,
+    /// To the manager: which files there are, from the one behind this handle on.
+    List,
+    /// To a server: the length of its part of the file, which is the length of the answer's region.
+    Length,
+    /// To a server: these regions are wanted, with zeros where there is nothing, and the length of its part.
+    Fetch,
+    /// To a server: its part of the file is to be as long as the region.
+    Cut,
+    /// To a server: what it was given is to be on its disk.
+    Sync,
 }
 
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 17] = [
     Kind::Open,
     Kind::Meet,
     Kind::Opened,
@@ -56,6 +74,15 @@ const KINDS: [Kind; 8] = [
     Kind::Settle,
     Kind::Done,
     Kind::Failed,
+    Kind::Find,
+    Kind::Make,
+    Kind::Otherwise,
+    Kind::Remove,
+    Kind::List,
+    Kind::Length,
+    Kind::Fetch,
+    Kind::Cut,
+    Kind::Sync,
 ];
 
 /// A message that came.
@@ -176,7 +203,7 @@ mod tests {
     fn what_is_no_message_is_refused_in_words() {
         let head = |numbers: [u32; 5]| numbers.map(u32::to_be_bytes).concat();
         for (octets, wanted) in [
-            (head([8, 0, 0, 0, 0]), "unknown kind 8"),
+            (head([17, 0, 0, 0, 0]), "unknown kind 17"),
             (head([2, 65, 0, 0, 0]), "65 regions"),
             (head([2, 0, 1 << 23, 0, 0]), "8388608 octets"),
             (head([2, 1, 0, 0, 0]), "is cut"),

@@ -4,11 +4,14 @@
 //! The clients read or write, each its own part of one file: an unbroken row of octets by requests of one length, or a
 //! tile of a picture that all of them make up, whose rows lie apart in the file (a list of regions in a request). What
 //! is read is what was written, or the program fails.
+//!
+//! A mount is a client for programs that know nothing of it: the files are in a folder (FUSE).
 
 mod client;
 mod layout;
 mod manager;
 mod message;
+mod mount;
 mod server;
 
 use std::net::SocketAddr;
@@ -23,6 +26,7 @@ use crate::net::listen;
 use client::Client;
 use layout::{Layout, Region};
 use manager::Manager;
+use mount::MountArgs;
 
 /// Octets of each client's part of a file that lies in one row: together more than the caches of processors hold.
 const ROW: u64 = 64 << 20;
@@ -49,6 +53,8 @@ enum Role {
     Server(ServerArgs),
     /// Reads or writes its part of a file, and prints how fast
     Client(ClientArgs),
+    /// Has the files in a folder for any program, until it is unmounted or told to end
+    Mount(MountArgs),
 }
 
 #[derive(Args, Clone, Debug)]
@@ -142,6 +148,7 @@ pub fn run(args: &StripedArgs) -> Result<()> {
             weft_os::stdout::print(&figures).context("cannot print the figures")?;
             Ok(())
         }
+        Role::Mount(args) => mount::run(args),
     }
 }
 

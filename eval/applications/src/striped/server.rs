@@ -1,11 +1,12 @@
 //! A server: has its part of each file as a file of its own.
 
-use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File, OpenOptions};
+use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 
 use anyhow::{anyhow, bail, ensure, Context, Result};
@@ -20,10 +21,20 @@ const FILES_MAX: usize = 1000;
 /// Octets of a part at most.
 const PART_MAX: u64 = 1 << 40;
 
-/// The parts that are open.
+/// Files that may be removed at most: they are remembered, so that none comes back.
+const REMOVED_MAX: usize = 1_000_000;
+
+/// The parts of files.
 struct Parts<'a> {
     folder: &'a Path,
-    open: Mutex<HashMap<u64, Arc<File>>>,
+    known: Mutex<Known>,
+}
+
+/// Which of them are open, and which were removed.
+#[derive(Default)]
+struct Known {
+    open: HashMap<u64, Arc<File>>,
+    removed: HashSet<u64>,
 }
 
 /// Serves so many clients until they have gone, with files in `folder`.
@@ -33,7 +44,7 @@ struct Parts<'a> {
 pub fn serve(listener: &TcpListener, clients: u32, folder: &Path) -> Result<()> {
     let parts = Parts {
         folder,
-        open: Mutex::new(HashMap::new()),
+        known: Mutex::default(),
     };
     thread::scope(|scope| {
         let mut serving = Vec::new();
@@ -52,7 +63,7 @@ fn serve_one(stream: &TcpStream, parts: &Parts<'_>) -> Result<()> {
     let (mut room, mut wanted) = (Vec::new(), Vec::new());
     while let Some(message) = hear(stream, room)? {
         match parts.handle(&message, &mut wanted) {
-            Ok(()) => say(stream, Kind::Done, message.handle, &[], &[&wanted])?,
+            Ok(length) => say(stream, Kind::Done, message.handle, &length, &[&wanted])?,
             Err(why) => say(
                 stream,
                 Kind::Failed,
@@ -67,9 +78,14 @@ fn serve_one(stream: &TcpStream, parts: &Parts<'_>) -> Result<()> {
 }
 
 impl Parts<'_> {
-    /// Does what a message asks for; `wanted` becomes what is to be answered.
-    fn handle(&self, message: &Message, wanted: &mut Vec<u8>) -> Result<()> {
+    /// Does what a message asks for; `wanted` becomes what is to be answered. Gives the length of the part if that is
+    /// wanted.
+    fn handle(&self, message: &Message, wanted: &mut Vec<u8>) -> Result<Vec<Region>> {
         wanted.clear();
+        if message.kind == Kind::Remove {
+            self.remove(message.handle)?;
+            return Ok(Vec::new());
+        }
         let part = self.part(message.handle)?;
         match message.kind {
             Kind::Write => {
@@ -84,22 +100,36 @@ impl Parts<'_> {
                         .context("cannot write")?;
                     octets = rest;
                 }
-                Ok(())
+                Ok(Vec::new())
             }
             Kind::Read => {
-                wanted.resize(octets(&message.regions)?, 0);
-                let mut at = 0;
-                for region in &message.regions {
-                    let end = at + region.len as usize;
-                    part.read_exact_at(&mut wanted[at..end], region.offset)
-                        .context("cannot read")?;
-                    at = end;
-                }
-                Ok(())
+                read(&message.regions, wanted, |octets, offset| {
+                    part.read_exact_at(octets, offset).context("cannot read")
+                })?;
+                Ok(Vec::new())
+            }
+            Kind::Fetch => {
+                read(&message.regions, wanted, |octets, offset| {
+                    fill(&part, octets, offset)
+                })?;
+                Ok(vec![length(&part)?])
+            }
+            Kind::Length => Ok(vec![length(&part)?]),
+            Kind::Cut => {
+                let len = message.regions.first().context("to which length?")?.len;
+                ensure!(len <= PART_MAX, "{len} octets are beyond the longest file");
+                part.set_len(len).context("cannot cut the file")?;
+                Ok(Vec::new())
+            }
+            Kind::Sync => {
+                part.sync_all().context("cannot write to the disk")?;
+                Ok(Vec::new())
             }
             Kind::Settle => {
                 part.sync_all().context("cannot write to the disk")?;
-                fadvise(&*part, 0, None, Advice::DontNeed).context("cannot take it out of memory")
+                fadvise(&*part, 0, None, Advice::DontNeed)
+                    .context("cannot take it out of memory")?;
+                Ok(Vec::new())
             }
             other => bail!("{other:?} is not a server's"),
         }
@@ -107,27 +137,88 @@ impl Parts<'_> {
 
     /// The file of a handle, which is made where there is none.
     fn part(&self, handle: u64) -> Result<Arc<File>> {
-        let mut open = self.open.lock().map_err(|_| anyhow!("a thread panicked"))?;
-        if let Some(part) = open.get(&handle) {
+        let mut known = self.known()?;
+        if let Some(part) = known.open.get(&handle) {
             return Ok(part.clone());
         }
+        ensure!(!known.removed.contains(&handle), "the file was removed");
         ensure!(
-            open.len() < FILES_MAX,
+            known.open.len() < FILES_MAX,
             "{FILES_MAX} files are open, which are the most"
         );
-        // A number: nothing that leads out of the folder.
-        let path = self.folder.join(format!("{handle:016x}"));
         let mut options = OpenOptions::new();
         let part = options
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
-            .open(path);
+            .open(self.path(handle));
         let part = Arc::new(part.context("cannot open the file")?);
-        open.insert(handle, part.clone());
+        known.open.insert(handle, part.clone());
         Ok(part)
     }
+
+    fn remove(&self, handle: u64) -> Result<()> {
+        let mut known = self.known()?;
+        let has_room = known.removed.len() < REMOVED_MAX;
+        ensure!(
+            has_room,
+            "{REMOVED_MAX} files were removed, which are the most"
+        );
+        known.removed.insert(handle);
+        // A file that nothing was written to has no part here.
+        if known.open.remove(&handle).is_some() {
+            fs::remove_file(self.path(handle)).context("cannot remove the file")?;
+        }
+        Ok(())
+    }
+
+    fn known(&self) -> Result<MutexGuard<'_, Known>> {
+        self.known.lock().map_err(|_| anyhow!("a thread panicked"))
+    }
+
+    /// Where the file of a handle is: a number, so nothing that leads out of the folder.
+    fn path(&self, handle: u64) -> PathBuf {
+        self.folder.join(format!("{handle:016x}"))
+    }
+}
+
+/// Has each region read to where it belongs: one behind the other.
+fn read(
+    regions: &[Region],
+    wanted: &mut Vec<u8>,
+    one: impl Fn(&mut [u8], u64) -> Result<()>,
+) -> Result<()> {
+    wanted.resize(octets(regions)?, 0);
+    let mut left = &mut wanted[..];
+    for region in regions {
+        let (own, rest) = left.split_at_mut(region.len as usize);
+        one(own, region.offset)?;
+        left = rest;
+    }
+    Ok(())
+}
+
+/// Reads what there is of these octets, which are zeros.
+fn fill(part: &File, mut octets: &mut [u8], mut offset: u64) -> Result<()> {
+    while !octets.is_empty() {
+        match part.read_at(octets, offset) {
+            Ok(0) => break,
+            Ok(read) => {
+                octets = &mut octets[read..];
+                offset += read as u64;
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error).context("cannot read"),
+        }
+    }
+    Ok(())
+}
+
+/// How long a part is, as an answer has it.
+fn length(part: &File) -> Result<Region> {
+    let len = part.metadata().context("cannot tell how long it is")?.len();
+    Ok(Region { offset: 0, len })
 }
 
 /// Octets of these regions together.

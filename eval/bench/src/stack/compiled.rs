@@ -1,5 +1,4 @@
-//! Small C programs against the system's headers of verbs or of MPI, compiled on the spot: what no program on the machine
-//! measures.
+//! Small C programs against the system's headers, compiled on the spot: what no program on the machine measures.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,49 +8,59 @@ use anyhow::{ensure, Context, Result};
 
 use super::need;
 
-/// What compiles a C program, and the Debian packages that has it and what it needs.
-pub(super) struct Compiler {
-    /// The command.
-    pub(super) program: &'static str,
-    /// Its package.
-    pub(super) package: &'static str,
-    /// Those of headers and libraries.
-    pub(super) headers: &'static str,
+/// A C program, what compiles it, and what it is linked with.
+pub(crate) struct Source {
+    /// Name of the program.
+    pub(crate) name: &'static str,
+    /// What compiles it.
+    pub(crate) compiler: Compiler,
+    /// Its text.
+    pub(crate) text: &'static str,
+    /// Options for the linker.
+    pub(crate) libraries: &'static [&'static str],
 }
 
-/// For programs of verbs.
-pub(super) const CC: Compiler = Compiler {
+/// A compiler of C.
+pub(crate) struct Compiler {
+    pub(crate) program: &'static str,
+    /// The Debian package that has it.
+    pub(crate) package: &'static str,
+    /// Those with the headers that programs for it want.
+    pub(crate) headers: &'static str,
+}
+
+/// The system's, for programs of verbs.
+pub(crate) const CC: Compiler = Compiler {
     program: "cc",
     package: "gcc",
     headers: "librdmacm-dev, libibverbs-dev",
 };
 
-/// A C program and what it is linked with.
-pub(super) struct Source {
-    /// Name of the program.
-    pub(super) name: &'static str,
-    /// Its text.
-    pub(super) text: &'static str,
-    /// What compiles it.
-    pub(super) compiler: Compiler,
-    /// Options for the linker.
-    pub(super) libraries: &'static [&'static str],
-}
+/// MPICH's, for programs of MPI.
+pub(crate) const MPICC: Compiler = Compiler {
+    program: "mpicc.mpich",
+    package: "libmpich-dev",
+    headers: "libmpich-dev, gcc",
+};
 
 impl Source {
     /// Where the program is once it is compiled.
-    pub(super) fn program(&self, scratch: &Path) -> PathBuf {
+    pub(crate) fn program(&self, scratch: &Path) -> PathBuf {
         scratch.join(self.name)
     }
 
     /// Compiles it unless that has been done. An error says what is missing and how to get it.
-    pub(super) fn compile(&self, scratch: &Path) -> Result<()> {
+    pub(crate) fn compile(&self, scratch: &Path) -> Result<()> {
         let program = self.program(scratch);
         if program.is_file() {
             return Ok(());
         }
-        let cc = self.compiler.program;
-        need(cc, self.compiler.package)?;
+        let Compiler {
+            program: cc,
+            package,
+            headers,
+        } = self.compiler;
+        need(cc, package)?;
         let source = program.with_extension("c");
         fs::write(&source, self.text)
             .with_context(|| format!("cannot write {}", source.display()))?;
@@ -64,9 +73,8 @@ impl Source {
         let errors = String::from_utf8_lossy(&output.stderr);
         ensure!(
             output.status.success(),
-            "{}.c does not compile (Debian packages {}): {}",
+            "{}.c does not compile (Debian packages {headers}): {}",
             self.name,
-            self.compiler.headers,
             errors.lines().next().unwrap_or_default()
         );
         Ok(())

@@ -3,7 +3,7 @@
 mod adapters;
 mod by_gid;
 mod cm_connect;
-mod compiled;
+pub(crate) mod compiled;
 mod counted;
 mod datagrams;
 mod hooked;

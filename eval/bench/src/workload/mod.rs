@@ -12,6 +12,7 @@ mod first_datagrams;
 mod hot_spot;
 mod hot_spot_cpu;
 mod mpi;
+mod mpi_tile;
 mod over_link;
 mod placing;
 mod redis_get;
@@ -244,8 +245,10 @@ pub fn of_mpi(full: bool) -> impl Iterator<Item = Rc<dyn Workload>> {
 pub fn of_cluster() -> Vec<Rc<dyn Workload>> {
     let pipelines = filters::pipelines().map(|row| Rc::new(row) as Rc<dyn Workload>);
     let striped = striped::ALL.into_iter();
+    let through_mpi = mpi_tile::all().into_iter();
     pipelines
         .chain(striped.map(|row| Rc::new(row) as Rc<dyn Workload>))
+        .chain(through_mpi.map(|row| Rc::new(row) as Rc<dyn Workload>))
         .collect()
 }
 

@@ -16,7 +16,7 @@ use crate::stack::{Program, Site, Stack, PLAIN_CLIENT, TCP};
 /// The host of the manager, those of the servers, and those of the clients.
 const MANAGER: usize = 0;
 const SERVERS: [usize; 3] = [1, 2, 3];
-const CLIENTS: [usize; 4] = [4, 5, 6, 7];
+pub(super) const CLIENTS: [usize; 4] = [4, 5, 6, 7];
 
 /// A manager, three servers and four clients, each on a host of its own.
 #[derive(Debug)]
@@ -79,49 +79,25 @@ impl Workload for Striped {
     }
 
     fn job(&self, stack: &dyn Stack, site: &Site) -> Job {
-        let address = |host| SocketAddr::new(site.place.host(host).address, site.port).to_string();
-        let listen = |host| format!("--listen={}", address(host));
-        let clients = format!("--clients={}", CLIENTS.len());
-        let role = |name: String, host, seat, words: &[String]| {
-            let program = ["application".to_owned(), "striped".to_owned()];
-            let words = [&program, words].concat();
-            Role {
-                name,
-                host,
-                seat,
-                program: carried(stack, seat, Program::Bench(&words)),
-                ready: match seat {
-                    Seat::Server => Ready::Listens(site.port),
-                    Seat::Client => Ready::AtOnce,
-                },
-                measures: seat == Seat::Client,
-                told_to_end: false,
-            }
-        };
-        let words = [
-            "manager".to_owned(),
-            listen(MANAGER),
-            clients.clone(),
-            format!("--servers={}", SERVERS.len()),
-        ];
-        let mut roles = vec![role("manager".to_owned(), MANAGER, Seat::Server, &words)];
-        for (number, host) in SERVERS.into_iter().enumerate() {
-            let words = ["server".to_owned(), listen(host), clients.clone()];
-            let name = format!("server-{}", number + 1);
-            roles.push(role(name, host, Seat::Server, &words));
-        }
+        let mut roles = store(stack, site);
         for (number, host) in CLIENTS.into_iter().enumerate() {
             let mut words = vec![
-                "client".to_owned(),
-                format!("--manager={}", address(MANAGER)),
-                format!("--servers={}", SERVERS.map(address).join(",")),
                 format!("--copy={number}"),
                 format!("--copies={}", CLIENTS.len()),
                 format!("--seconds={}", site.seconds),
             ];
             words.extend(self.words.map(str::to_owned));
-            let name = client_name(number as u32 + 1);
-            roles.push(role(name, host, Seat::Client, &words));
+            roles.push(Role {
+                measures: true,
+                ..client(
+                    stack,
+                    site,
+                    "client",
+                    client_name(number as u32 + 1),
+                    host,
+                    &words,
+                )
+            });
         }
         Job {
             roles,
@@ -147,6 +123,65 @@ impl Workload for Striped {
     fn pinned(&self) -> bool {
         false
     }
+}
+
+/// The manager and the servers, for so many clients as there are hosts for.
+pub(super) fn store(stack: &dyn Stack, site: &Site) -> Vec<Role> {
+    let clients = format!("--clients={}", CLIENTS.len());
+    let role = |what: &str, name: String, host, more: &[String]| {
+        let listen = format!("--listen={}", address(site, host));
+        let words = words(what, &[&[listen, clients.clone()], more].concat());
+        Role {
+            name,
+            host,
+            seat: Seat::Server,
+            program: carried(stack, Seat::Server, Program::Bench(&words)),
+            ready: Ready::Listens(site.port),
+            measures: false,
+            told_to_end: false,
+        }
+    };
+    let spread = [format!("--servers={}", SERVERS.len())];
+    let mut roles = vec![role("manager", "manager".to_owned(), MANAGER, &spread)];
+    for (number, host) in SERVERS.into_iter().enumerate() {
+        roles.push(role("server", format!("server-{}", number + 1), host, &[]));
+    }
+    roles
+}
+
+/// A process that reaches the manager and all servers.
+pub(super) fn client(
+    stack: &dyn Stack,
+    site: &Site,
+    what: &str,
+    name: String,
+    host: usize,
+    more: &[String],
+) -> Role {
+    let servers = SERVERS.map(|host| address(site, host)).join(",");
+    let own = [
+        format!("--manager={}", address(site, MANAGER)),
+        format!("--servers={servers}"),
+    ];
+    let words = words(what, &[&own, more].concat());
+    Role {
+        name,
+        host,
+        seat: Seat::Client,
+        program: carried(stack, Seat::Client, Program::Bench(&words)),
+        ready: Ready::AtOnce,
+        measures: false,
+        told_to_end: false,
+    }
+}
+
+fn address(site: &Site, host: usize) -> String {
+    SocketAddr::new(site.place.host(host).address, site.port).to_string()
+}
+
+fn words(what: &str, more: &[String]) -> Vec<String> {
+    let program = ["application", "striped", what].map(str::to_owned);
+    [&program, more].concat()
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// How long the server has for what was sent last.
 const SETTLING: Duration = Duration::from_millis(20);
 /// How long telling may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Tells the monitor at this address of so many hosts until it `reports` all of them: datagrams may be lost.
 pub(super) fn until_reported(
@@ -36,7 +36,7 @@ pub(super) fn until_reported(
     };
     let socket = UdpSocket::bind(any).context("cannot make a UDP socket")?;
     let datagrams: Vec<Vec<u8>> = (0..hosts).flat_map(datagrams).collect();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         for burst in datagrams.chunks(BURST) {
             for datagram in burst {
@@ -53,7 +53,7 @@ pub(super) fn until_reported(
         ensure!(
             Instant::now() < deadline,
             "the monitor was told of {hosts} hosts for {} seconds and does not report all of them",
-            PATIENCE.as_secs()
+            TIMEOUT.as_secs()
         );
     }
 }

@@ -1,5 +1,5 @@
-//! Reports of a monitor, in the manner of Ganglia: a connection for each, as its `gmond` gives them, or all of them over
-//! one connection that is kept.
+//! Reports of a monitor, in the manner of Ganglia: a connection for each, as its `gmond` gives them, or all of them
+//! over one connection that is kept.
 
 mod feed;
 mod report;
