@@ -16,6 +16,7 @@ use common::{expect, listener, sge, End, ALL};
 use rustix::process::{kill_process, Pid, Signal};
 use weft_engine::cm::{ConnParam, EventChannel, EventKind, Id};
 use weft_engine::settings::Settings;
+use weft_engine::stats::Connection;
 use weft_engine::types::{Access, Payload, RecvRequest, SendFlags, SendOp, SendRequest, WcStatus};
 use weft_engine::Mr;
 
@@ -24,14 +25,19 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const PARENT: &str = "TEST_PARENT";
 /// Receives that the parent keeps posted.
 const RECEIVES: usize = 32;
+/// Messages of a process that ends before anybody has read them: more than have room.
+const LAST_MESSAGES: u64 = 60;
 /// Octets of the longest message.
 const LEN_MAX: usize = 48_000;
 /// Rounds, where nothing else is asked for.
 const ROUNDS: usize = 24;
 
+/// Of so many messages one is long.
+const LONG_EVERY: u64 = 16;
+
 /// Octets of a message: short ones, and now and then some that fill the ring.
 fn len_of(number: u64) -> usize {
-    match number % 16 {
+    match number % LONG_EVERY {
         0 => LEN_MAX,
         5 => 5000,
         _ => 64,
@@ -56,12 +62,16 @@ fn start_with_rings() {
     });
 }
 
-/// The child: sends messages until it is killed.
-#[test]
-fn child_that_sends_for_ever() {
-    let Ok(parent) = std::env::var(PARENT) else {
-        return;
-    };
+/// What is told of an end's connection.
+fn of_this_end(end: &End) -> impl Iterator<Item = Connection> {
+    let qp = u64::from(end.qp.number());
+    let connections = raw::counts().connections;
+    connections.into_iter().filter(move |one| one.qp == qp)
+}
+
+/// The child's end of a connection to its parent; nothing in the parent.
+fn connected() -> Option<End> {
+    let parent = std::env::var(PARENT).ok()?;
     start_with_rings();
     let channel = EventChannel::new().unwrap();
     let id = Id::new(Some(&channel), 0).unwrap();
@@ -73,6 +83,15 @@ fn child_that_sends_for_ever() {
     let end = End::new(channel, id);
     end.id.connect(ConnParam::default()).unwrap();
     end.expect(EventKind::Established);
+    Some(end)
+}
+
+/// The child: sends messages until it is killed.
+#[test]
+fn child_that_sends_for_ever() {
+    let Some(end) = connected() else {
+        return;
+    };
     let source = end.memory(LEN_MAX, Access::NONE);
     for number in 0.. {
         let octets = message(number);
@@ -99,6 +118,40 @@ fn child_that_sends_for_ever() {
     }
 }
 
+/// The child: sends messages that fill the ring, and its process ends before they are read.
+#[test]
+fn child_that_exits() {
+    let Some(end) = connected() else {
+        return;
+    };
+    let source = end.memory(LAST_MESSAGES as usize * LEN_MAX, Access::NONE);
+    let deadline = Instant::now() + TIMEOUT;
+    while !of_this_end(&end).any(|one| one.rings) {
+        assert!(Instant::now() < deadline, "they stay on TCP");
+    }
+    for number in 0..LAST_MESSAGES {
+        let at = number * LEN_MAX as u64;
+        source
+            .memory()
+            .write(at, &message(number * LONG_EVERY))
+            .unwrap();
+        let request = SendRequest {
+            wr_id: number,
+            op: SendOp::Send,
+            flags: SendFlags {
+                signaled: true,
+                ..SendFlags::default()
+            },
+            payload: Payload::Gather(&[sge(&source, at, LEN_MAX as u32)]),
+        };
+        end.qp.post_send(&request).unwrap();
+    }
+    // By now the parent takes no more, and the ring is full.
+    std::thread::sleep(Duration::from_millis(300));
+    // Not as a test ends, which frees what it has made.
+    std::process::exit(0);
+}
+
 /// A child that sends, and this end of its connection.
 struct Peer {
     child: Child,
@@ -106,15 +159,21 @@ struct Peer {
     targets: Vec<Arc<Mr>>,
     /// Messages that came.
     received: u64,
+    /// Each is so many numbers behind the one before.
+    step: u64,
 }
 
 impl Peer {
     fn start() -> Peer {
+        Peer::of("child_that_sends_for_ever", (RECEIVES, 1))
+    }
+
+    fn of(test: &str, (receives, step): (usize, u64)) -> Peer {
         start_with_rings();
         let (channel, listening, address) = listener("127.0.0.1");
         let mut child = Command::new(std::env::current_exe().unwrap());
         child
-            .args(["--exact", "child_that_sends_for_ever", "--test-threads=1"])
+            .args(["--exact", test, "--test-threads=1"])
             .env(PARENT, address.to_string())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
@@ -127,8 +186,9 @@ impl Peer {
             end,
             targets,
             received: 0,
+            step,
         };
-        (0..RECEIVES).for_each(|slot| peer.post(slot));
+        (0..receives).for_each(|slot| peer.post(slot));
         peer.end.id.accept(ConnParam::default()).unwrap();
         peer.end.expect(EventKind::Established);
         listening.destroy();
@@ -158,7 +218,7 @@ impl Peer {
             }
             assert_eq!(completion.status, WcStatus::Success);
             let slot = completion.wr_id as usize;
-            let wanted = message(self.received);
+            let wanted = message(self.received * self.step);
             assert_eq!(
                 completion.byte_len as usize,
                 wanted.len(),
@@ -190,9 +250,7 @@ impl Peer {
     }
 
     fn shares(&self) -> bool {
-        let qp = u64::from(self.end.qp.number());
-        let connections = raw::counts().connections;
-        connections.iter().any(|one| one.qp == qp && one.rings)
+        of_this_end(&self.end).any(|one| one.rings)
     }
 
     /// It is dead: everything that it had sent comes, and then the end.
@@ -235,6 +293,25 @@ fn a_peer_that_is_killed_leaves_whole_messages_and_an_end() {
     }
     assert!(messages > 0);
     println!("{messages} messages of {} peers", rounds());
+}
+
+/// Nobody reads its last messages before it is gone: this end has no receives, and holds what it has read already.
+#[test]
+fn a_peer_that_exits_leaves_all_that_is_in_the_ring() {
+    const HELD_MAX: usize = 1 << 20;
+    const IN_RING_MIN: usize = (256 << 10) - LEN_MAX;
+    if std::env::var_os(PARENT).is_some() {
+        return;
+    }
+    let mut peer = Peer::of("child_that_exits", (0, LONG_EVERY));
+    assert!(peer.child.wait().unwrap().success());
+    peer.post(0);
+    let deadline = Instant::now() + TIMEOUT;
+    while peer.take() {
+        assert!(Instant::now() < deadline, "the end is not told");
+    }
+    let octets = peer.received as usize * LEN_MAX;
+    assert!(octets > HELD_MAX + IN_RING_MIN - LEN_MAX, "{octets} octets");
 }
 
 #[test]

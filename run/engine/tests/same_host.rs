@@ -157,6 +157,49 @@ fn both_directions_go_on_when_rings_are_full() {
     }
 }
 
+/// More is under way than the peer keeps without a receive. Then `act` makes the memory the program's again, which
+/// writes over it: none of what arrives is that, and as many octets do as the peer keeps, the connection and the ring.
+fn what_is_under_way_stays_what_it_was(act: impl Fn(&End, &Mr)) {
+    const MESSAGES: usize = 40;
+    const LEN: usize = 100_000;
+    const ARRIVE_MIN: usize = ((1 << 20) + (256 << 10)) / LEN - 1;
+    let (a, b) = sharing();
+    let source = a.memory(LEN, Access::NONE);
+    source.memory().write(0, &pattern(LEN, 6)).unwrap();
+    (0..MESSAGES).for_each(|_| post(&a, SendOp::Send, &source, LEN));
+    std::thread::sleep(Duration::from_millis(50));
+    act(&a, &source);
+    source.memory().write(0, &[0xEE; LEN]).unwrap();
+    let target = b.memory(LEN, ALL);
+    let came = (0..MESSAGES).take_while(|_| {
+        post_recv(&b, &target, LEN);
+        let is_whole = b.wait_recv().status == WcStatus::Success;
+        assert!(!is_whole || octets(&target, LEN) == pattern(LEN, 6));
+        is_whole
+    });
+    let came = came.count();
+    assert!((ARRIVE_MIN..MESSAGES).contains(&came), "{came} messages");
+}
+
+#[test]
+fn memory_that_is_deregistered_is_the_programs() {
+    what_is_under_way_stays_what_it_was(|_, source| source.deregister().unwrap());
+}
+
+#[test]
+fn memory_of_a_connection_that_ends_is_the_programs() {
+    what_is_under_way_stays_what_it_was(|end, _| end.id.disconnect().unwrap());
+}
+
+#[test]
+fn memory_of_a_queue_pair_that_is_destroyed_is_the_programs() {
+    what_is_under_way_stays_what_it_was(|end, _| {
+        end.id.disconnect().unwrap();
+        end.qp.destroy();
+        end.id.destroy();
+    });
+}
+
 /// Nobody polls between two messages: whoever sleeps is woken by the bell, every time.
 #[test]
 fn who_sleeps_is_woken_for_each_message() {

@@ -7,10 +7,10 @@ use std::io;
 use std::os::fd::AsFd;
 
 use rustix::net::{
-    bind, connect, listen, socket_with, sockopt, AddressFamily, SocketAddrUnix, SocketFlags,
-    SocketType,
+    bind, connect, listen, socket_with, AddressFamily, SocketAddrUnix, SocketFlags, SocketType,
 };
 
+use crate::credentials;
 use crate::descriptors;
 use crate::private::Private;
 
@@ -67,8 +67,9 @@ impl Claim {
 fn owner(address: &SocketAddrUnix) -> Option<u32> {
     let socket = unix_socket().ok()?;
     connect(&socket, address).ok()?;
-    let credentials = sockopt::socket_peercred(socket.as_fd()).ok()?;
-    Some(credentials.pid.as_raw_nonzero().get() as u32)
+    let process = credentials::of_other_end(socket.as_fd()).ok()?.pid;
+    // One of another process namespace has no number here.
+    u32::try_from(process).ok().filter(|process| *process > 0)
 }
 
 fn unix_socket() -> io::Result<Private> {

@@ -52,6 +52,7 @@ pub mod as_programs;
 mod batch;
 pub mod beside;
 pub mod claim;
+mod credentials;
 pub mod descriptors;
 pub mod device;
 pub mod dgram;

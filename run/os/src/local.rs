@@ -8,10 +8,11 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{
-    self, sockopt, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags,
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+    self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 
+use crate::credentials;
 use crate::descriptors;
 use crate::private::Private;
 
@@ -40,7 +41,7 @@ fn socket() -> io::Result<Private> {
 
 /// Whether the process at the other end has this one's effective user. Of a listener: as it began to listen.
 fn is_of_this_user(fd: impl AsFd) -> bool {
-    sockopt::socket_peercred(fd).is_ok_and(|peer| peer.uid == rustix::process::geteuid())
+    credentials::of_other_end(fd).is_ok_and(|peer| peer.uid == rustix::process::geteuid().as_raw())
 }
 
 /// What a listener had.
