@@ -93,7 +93,7 @@ fn the_rows_that_it_names_are_there() {
     ]
     .into_iter()
     .flat_map(|path| {
-        let workloads = workloads(path, true, Default::default());
+        let workloads = workloads(path, true, &Default::default());
         workloads.into_iter().map(move |workload| match path {
             PathKind::Adapter | PathKind::Cluster => {
                 format!("{}/{}", path.name(), workload.id())

@@ -21,7 +21,7 @@ use crate::probe::{self, ProbeArgs};
 use crate::raw::{self, RawArgs};
 use crate::record::Options;
 use crate::stack::{self, Programs, Weft};
-use crate::workload::LinkRate;
+use crate::workload::{Given, LinkRate};
 use reports::{Compare, Report};
 use teller::say;
 use two_builds::TwoBuilds;
@@ -217,7 +217,14 @@ impl Measure {
             targets: self.targets,
             only: self.only.clone(),
             stacks: self.stacks.clone(),
+            given: self.given(),
+        }
+    }
+
+    fn given(&self) -> Given {
+        Given {
             link_rate: self.link_rate,
+            slide: None,
         }
     }
 

@@ -7,6 +7,8 @@ mod agreement;
 mod datagrams;
 mod fan_in;
 mod fan_out;
+mod filter_copy;
+mod filter_groups;
 mod filters;
 mod first_datagrams;
 mod hot_spot;
@@ -22,6 +24,7 @@ mod udp_over_link;
 mod wire;
 
 use std::fmt::Debug;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use anyhow::Result;
@@ -43,6 +46,15 @@ pub use redis_get::REDIS_GET;
 pub use socket_bulk::{BULK_BUSY, BULK_WAITING};
 pub use socket_latency::{LATENCY_EPOLL, LATENCY_SPIN};
 pub use sockets_idle::IDLE;
+
+/// What rows are made with that the user may say.
+#[derive(Clone, Debug, Default)]
+pub struct Given {
+    /// Of the links that rows have emulated.
+    pub link_rate: LinkRate,
+    /// What microscopes look at; nothing for a slide that is drawn from a seed.
+    pub slide: Option<PathBuf>,
+}
 
 /// One thing to measure.
 pub trait Workload: Debug {
@@ -218,11 +230,15 @@ fn over_ddp() -> [Rc<dyn Workload>; 6] {
     ]
 }
 
-/// Programs that run on several machines: every workload of that path.
-pub fn of_cluster() -> Vec<Rc<dyn Workload>> {
-    let pipelines = filters::pipelines().map(|row| Rc::new(row) as Rc<dyn Workload>);
+/// Programs that run on several machines: every workload of that path, the microscopes with a slide of the user's own
+/// where there is one.
+pub fn of_cluster(slide: Option<&Path>) -> Vec<Rc<dyn Workload>> {
+    let pipelines = filters::pipelines(slide).into_iter();
+    let groups = filter_groups::groups(slide).into_iter();
     let striped = striped::ALL.into_iter();
     pipelines
+        .map(|row| Rc::new(row) as Rc<dyn Workload>)
+        .chain(groups.map(|row| Rc::new(row) as Rc<dyn Workload>))
         .chain(striped.map(|row| Rc::new(row) as Rc<dyn Workload>))
         .collect()
 }
