@@ -9,8 +9,11 @@
 
 mod picture;
 mod query;
+mod scan;
 mod slide;
 mod stages;
+
+use std::path::PathBuf;
 
 use anyhow::{ensure, Result};
 use clap::{Args, Subcommand};
@@ -18,11 +21,10 @@ use clap::{Args, Subcommand};
 use crate::filters::{self, Beside, Group, Joints, Look, Merge, Share, Tour, Works};
 use picture::{crop, paste, subsample, Rect, PIXEL};
 use query::{Query, FACTOR_MAX};
+pub use scan::{examine, Facts};
 use slide::{Slide, CHUNK};
 use stages::{Clip, Picture, Reader, Subsample, View};
 
-/// The slide that is looked at.
-const SEED: u64 = 2005;
 /// Different views; then they come again.
 const VIEWS: u32 = 8;
 
@@ -31,6 +33,9 @@ const VIEWS: u32 = 8;
 pub struct MicroscopeArgs {
     #[command(flatten)]
     joints: Joints,
+    /// A TIFF file to look at, instead of a slide that is drawn from a seed; each process of the program has to have it
+    #[arg(long, value_name = "FILE", global = true)]
+    slide: Option<PathBuf>,
     #[command(subcommand)]
     filter: Which,
 }
@@ -72,20 +77,22 @@ pub fn run(args: &MicroscopeArgs) -> Result<()> {
         unit >= UNIT_MIN,
         "a unit has {UNIT_MIN} octets at least, for rows of the slide"
     );
+    let mut slide = Slide::open(args.slide.as_deref())?;
+    let whole = slide.whole();
     match &args.filter {
-        Which::Read(share) => filters::run(&mut Reader::new(share, unit), &args.joints),
-        Which::Clip => filters::run(&mut Clip::default(), &args.joints),
-        Which::Subsample => filters::run(&mut Subsample::default(), &args.joints),
+        Which::Read(share) => filters::run(&mut Reader::new(slide, share, unit), &args.joints),
+        Which::Clip => filters::run(&mut Clip::new(whole), &args.joints),
+        Which::Subsample => filters::run(&mut Subsample::new(whole), &args.joints),
         Which::View(look) => {
             // Before anybody waits for it.
-            let views = Views::tour();
+            let views = Views::tour(&mut slide)?;
             Tour::begin(&args.joints)?.look(look, &views.0, |group, (query, wanted)| {
                 see(group, *query, wanted)
             })
         }
-        Which::GroupView => filters::run(&mut View::new(unit), &args.joints),
+        Which::GroupView => filters::run(&mut View::new(whole, unit), &args.joints),
         Which::Client(client) => {
-            let views = Views::tour();
+            let views = Views::tour(&mut slide)?;
             Merge::begin(&views, &args.joints, &client.beside)?.run(&client.look)
         }
     }
@@ -95,9 +102,10 @@ pub fn run(args: &MicroscopeArgs) -> Result<()> {
 struct Views(Vec<(Query, Vec<u8>)>);
 
 impl Views {
-    fn tour() -> Views {
-        let alone = |query| (query, alone(query));
-        Views(Query::tour(VIEWS).into_iter().map(alone).collect())
+    fn tour(slide: &mut Slide) -> Result<Views> {
+        let tour = Query::tour(VIEWS, slide.whole()).into_iter();
+        let alone = |query| Ok((query, alone(slide, query)?));
+        Ok(Views(tour.map(alone).collect::<Result<_>>()?))
     }
 
     fn at(&self, work: u64) -> &(Query, Vec<u8>) {
@@ -145,20 +153,21 @@ fn see(group: &mut Group, query: Query, wanted: &[u8]) -> Result<u64> {
 }
 
 /// A view as one process by itself computes it.
-fn alone(query: Query) -> Vec<u8> {
-    let slide = Slide::drawn(SEED);
+fn alone(slide: &mut Slide, query: Query) -> Result<Vec<u8>> {
     let mut whole = vec![0; query.rect.len()];
     for chunk in Slide::chunks(query.rect) {
-        let place = Slide::place(chunk);
+        let place = slide.place(chunk);
         let part = place.within(query.rect);
         let mut pixels = Vec::with_capacity(part.len());
-        crop(place, &slide.draw(chunk), part, &mut pixels);
+        crop(place, &slide.pixels(chunk)?, part, &mut pixels);
         paste(query.rect, &mut whole, part, &pixels);
     }
     let mut small = Vec::with_capacity(query.shown().len());
     subsample(query.rect, &whole, query.factor, &mut small);
-    small
+    Ok(small)
 }
 
+#[cfg(test)]
+mod scan_tests;
 #[cfg(test)]
 mod tests;

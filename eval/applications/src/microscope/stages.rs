@@ -7,7 +7,6 @@ use anyhow::{ensure, Context, Result};
 use super::picture::{self, crop, paste, subsample, Rect, PIXEL};
 use super::query::{Query, FACTOR_MAX};
 use super::slide::{Slide, CHUNK};
-use super::SEED;
 use crate::filters::{Filter, Output, Share};
 
 /// Chunks that a copy keeps: 200 MB.
@@ -23,10 +22,10 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(share: &Share, unit: usize) -> Reader {
+    pub(super) fn new(slide: Slide, share: &Share, unit: usize) -> Reader {
         let rows = (unit - Rect::OCTETS) / (CHUNK as usize * PIXEL);
         Reader {
-            slide: Slide::drawn(SEED),
+            slide,
             share: share.clone(),
             rows: (rows as u32 / FACTOR_MAX * FACTOR_MAX).min(CHUNK),
             kept: HashMap::new(),
@@ -39,19 +38,21 @@ impl Reader {
         self.share.has((column + row) as usize)
     }
 
-    /// The pixels of a chunk: drawn the first time, as a file would be read into memory.
-    fn chunk(&mut self, chunk: (u32, u32)) -> &[u8] {
-        if self.kept.len() >= KEPT_MAX && !self.kept.contains_key(&chunk) {
-            self.kept.clear();
+    /// The pixels of a chunk: drawn or read from the file the first time.
+    fn chunk(&mut self, chunk: (u32, u32)) -> Result<&[u8]> {
+        if !self.kept.contains_key(&chunk) {
+            if self.kept.len() >= KEPT_MAX {
+                self.kept.clear();
+            }
+            self.kept.insert(chunk, self.slide.pixels(chunk)?);
         }
-        let slide = self.slide;
-        self.kept.entry(chunk).or_insert_with(|| slide.draw(chunk))
+        Ok(&self.kept[&chunk])
     }
 }
 
 impl Filter for Reader {
     fn begin(&mut self, work: &[u8], _: &mut Output) -> Result<()> {
-        self.query = Some(Query::parse(work)?);
+        self.query = Some(Query::parse(work, self.slide.whole())?);
         Ok(())
     }
 
@@ -66,7 +67,7 @@ impl Filter for Reader {
             if !self.has(chunk) {
                 continue;
             }
-            let (place, pixels) = (Slide::place(chunk), self.chunk(chunk));
+            let (place, pixels) = (self.slide.place(chunk), self.chunk(chunk)?);
             for (number, pixels) in pixels
                 .chunks(place.width as usize * rows as usize * PIXEL)
                 .enumerate()
@@ -88,15 +89,26 @@ impl Filter for Reader {
 }
 
 /// *Clip*.
-#[derive(Default)]
 pub(super) struct Clip {
+    slide: Rect,
     query: Option<Query>,
     pixels: Vec<u8>,
 }
 
+impl Clip {
+    /// `slide`: all that can be looked at.
+    pub(super) fn new(slide: Rect) -> Clip {
+        Clip {
+            slide,
+            query: None,
+            pixels: Vec::new(),
+        }
+    }
+}
+
 impl Filter for Clip {
     fn begin(&mut self, work: &[u8], _: &mut Output) -> Result<()> {
-        self.query = Some(Query::parse(work)?);
+        self.query = Some(Query::parse(work, self.slide)?);
         Ok(())
     }
 
@@ -118,15 +130,26 @@ impl Filter for Clip {
 }
 
 /// *Subsample*.
-#[derive(Default)]
 pub(super) struct Subsample {
+    slide: Rect,
     query: Option<Query>,
     pixels: Vec<u8>,
 }
 
+impl Subsample {
+    /// `slide`: all that can be looked at.
+    pub(super) fn new(slide: Rect) -> Subsample {
+        Subsample {
+            slide,
+            query: None,
+            pixels: Vec::new(),
+        }
+    }
+}
+
 impl Filter for Subsample {
     fn begin(&mut self, work: &[u8], _: &mut Output) -> Result<()> {
-        self.query = Some(Query::parse(work)?);
+        self.query = Some(Query::parse(work, self.slide)?);
         Ok(())
     }
 
@@ -153,13 +176,15 @@ impl Filter for Subsample {
 
 /// *View* of a filter group: puts the parts together, and gives the picture on when it is whole.
 pub(super) struct View {
+    slide: Rect,
     unit: usize,
     picture: Option<Picture>,
 }
 
 impl View {
-    pub(super) fn new(unit: usize) -> View {
+    pub(super) fn new(slide: Rect, unit: usize) -> View {
         View {
+            slide,
             unit,
             picture: None,
         }
@@ -168,7 +193,7 @@ impl View {
 
 impl Filter for View {
     fn begin(&mut self, work: &[u8], _: &mut Output) -> Result<()> {
-        self.picture = Some(Picture::empty(Query::parse(work)?));
+        self.picture = Some(Picture::empty(Query::parse(work, self.slide)?));
         Ok(())
     }
 

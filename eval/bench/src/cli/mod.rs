@@ -2,6 +2,7 @@
 
 mod measuring;
 mod reports;
+mod slide;
 mod teller;
 mod two_builds;
 
@@ -113,6 +114,11 @@ struct Measure {
     /// Rate of the links that rows of the path `adapter` have emulated, where a machine does not keep 1Gbit: 300Mbit
     #[arg(long, value_name = "RATE", default_value_t = LinkRate::default())]
     link_rate: LinkRate,
+    /// A TIFF file that the microscopes of the path `cluster` look at, instead of a slide that is drawn from a seed: RGB
+    /// or grey of 8 bits, in strips or tiles, 8 by 8 pixels at least and 4 294 967 296 at most. It is read to its end
+    /// before anything is measured
+    #[arg(long, value_name = "FILE", conflicts_with = "hosts")]
+    slide: Option<PathBuf>,
     /// Core of the servers and core of the clients
     #[arg(long, value_name = "SERVER,CLIENT", default_value = "0,1", value_parser = parse_cores)]
     cores: (usize, usize),
@@ -224,7 +230,7 @@ impl Measure {
     fn given(&self) -> Given {
         Given {
             link_rate: self.link_rate,
-            slide: None,
+            slide: self.slide.clone(),
         }
     }
 

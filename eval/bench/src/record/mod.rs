@@ -6,6 +6,7 @@
 
 mod read;
 mod sample;
+mod slide;
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -20,6 +21,7 @@ use crate::axis::Axis;
 use crate::metric::Metric;
 use crate::verbs::Verbs;
 pub use sample::{CoreRecord, Failure, MachineRecord, Metrics, Outcome, RoleRecord, Sample};
+pub use slide::SlideRecord;
 
 /// Value of [`Run::schema`].
 pub const SCHEMA: &str = "weft-bench";
@@ -46,6 +48,9 @@ pub struct Run {
     /// The builds of Weft that were compared; empty where there was one only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub builds: Vec<BuildRecord>,
+    /// The slide of the user's own that microscopes looked at; none where it was drawn from a seed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slide: Option<SlideRecord>,
     /// Where it ran.
     pub environment: Environment,
     /// The paths, also those that could not be made.
